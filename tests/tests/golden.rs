@@ -1,4 +1,4 @@
-//! Stories of a fake machine, told again as text.
+//! Scenarios of a fake machine, told again as text.
 
 use syscollect_exporters::TextExporter;
 use syscollect_model::{

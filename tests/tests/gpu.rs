@@ -1,4 +1,4 @@
-//! Stories of GPUs as their drivers' tracepoints tell them, told again as text.
+//! Scenarios of GPUs as their drivers' tracepoints tell them, told again as text.
 
 use syscollect_model::{Lane, LaneKind};
 use syscollect_records::{TracepointRecord, task_state};

@@ -1,4 +1,4 @@
-//! Stories of drivers that tell of the same work in several ways: it is shown once.
+//! Scenarios of drivers that tell of the same work in several ways: it is shown once.
 //!
 //! Layouts and order are those of Debian's kernels 5.10, 6.12 and 7.2; none of
 //! these drivers' hardware was at hand.

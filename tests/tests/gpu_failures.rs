@@ -1,4 +1,4 @@
-//! Stories of GPUs whose work failed: a program tells the error just before the
+//! Scenarios of GPUs whose work failed: a program tells the error just before the
 //! tracepoint tells the end.
 
 use syscollect_model::{Lane, LaneKind};

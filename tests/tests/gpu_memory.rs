@@ -1,4 +1,4 @@
-//! Stories of what processes have of GPUs, told again as text.
+//! Scenarios of what processes have of GPUs, told again as text.
 
 use syscollect_model::Unit;
 use syscollect_records::task_state;

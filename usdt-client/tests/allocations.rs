@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{record, story, thread_id};
+use common::{record, scenario, thread_id};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Mutex;
@@ -80,7 +80,7 @@ fn own_events(pool: bool) -> Vec<Event> {
 fn a_block_is_told_of_when_it_comes_when_it_grows_and_when_it_goes() {
     let _alone = ALONE.lock().unwrap();
     record();
-    story();
+    scenario();
     let mut block = Vec::<u8>::with_capacity(1000);
     let first = block.as_ptr() as u64;
     block.reserve_exact(100_000);
@@ -109,7 +109,7 @@ fn a_block_is_told_of_when_it_comes_when_it_grows_and_when_it_goes() {
 fn a_block_that_was_not_allowed_to_grow_is_still_there() {
     let _alone = ALONE.lock().unwrap();
     record();
-    story();
+    scenario();
     let layout = Layout::from_size_align(64, 8).unwrap();
     // SAFETY: the layout is not empty, and the block is freed once.
     let address = unsafe {
@@ -189,7 +189,7 @@ fn a_block_freed_in_a_destructor_of_the_thread_is_told_of() {
 fn while_nobody_records_nothing_is_told() {
     let _alone = ALONE.lock().unwrap();
     record();
-    story();
+    scenario();
     testing::lower();
     drop(std::hint::black_box(vec![0_u8; 5000]));
     testing::raise();

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{record, ring_of, story, story_of, story_of_all, thread_id};
+use common::{record, ring_of, scenario, scenario_of, scenario_of_all, thread_id};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -24,10 +24,10 @@ fn a_later_collector_is_told_name_and_open_zones_of_a_thread_at_its_next_event()
         set_thread_name("worker with a name that is longer than 24");
         let _outer = zone!("outer");
         let _inner = zone!("inner");
-        story();
+        scenario();
         another_comes();
         message!("next");
-        story()
+        scenario()
     });
     let expected = [
         "attached 2",
@@ -52,7 +52,7 @@ fn a_later_collector_is_told_of_open_async_zones_and_their_tasks_by_whichever_th
     let (first, own) =
         (AsyncZone::begin_in(&task, location!("send")), AsyncZone::begin(location!("own task")));
     drop(ended);
-    story_of_all();
+    scenario_of_all();
     another_comes();
     std::thread::spawn(|| message!("next")).join().unwrap();
     let told = told_in_time(3);
@@ -82,7 +82,7 @@ fn told_in_time(lines: usize) -> Vec<String> {
 /// What any thread has said of open async zones since the last call.
 fn told() -> Vec<String> {
     let is_told = |line: &String| line.starts_with("async open") || line.starts_with("task");
-    story_of_all().into_iter().filter(is_told).collect()
+    scenario_of_all().into_iter().filter(is_told).collect()
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn an_async_zone_that_ends_while_nobody_records_is_no_longer_told() {
     let _alone = alone();
     record();
     let zone = AsyncZone::begin(location!("unseen end"));
-    story();
+    scenario();
     testing::lower();
     std::thread::spawn(|| drop(zone)).join().unwrap();
     testing::raise();
@@ -104,17 +104,17 @@ fn more_async_zones_than_are_remembered_are_recorded_all_the_same() {
     const ZONES: usize = 5000;
     let _alone = alone();
     record();
-    story();
+    scenario();
     let zones: Vec<AsyncZone> =
         (0..ZONES).map(|_| AsyncZone::begin(location!("one of many"))).collect();
     let count = |lines: &[String], line: &str| lines.iter().filter(|found| *found == line).count();
-    assert_eq!(count(&story(), "async one of many of task 0"), ZONES);
+    assert_eq!(count(&scenario(), "async one of many of task 0"), ZONES);
     another_comes();
     message!("next");
     let told = told_in_time(4000).len();
     assert!((4000..=4096).contains(&told), "{told}");
     drop(zones);
-    assert_eq!(count(&story(), "AsyncEnd"), ZONES);
+    assert_eq!(count(&scenario(), "AsyncEnd"), ZONES);
     another_comes();
     message!("next");
     assert!(self::told().is_empty());
@@ -124,7 +124,7 @@ fn more_async_zones_than_are_remembered_are_recorded_all_the_same() {
 fn a_zone_begun_while_nobody_recorded_is_not_ended_when_somebody_does() {
     let _alone = alone();
     record();
-    story();
+    scenario();
     testing::lower();
     assert!(!enabled());
     let off = zone!("off");
@@ -132,21 +132,21 @@ fn a_zone_begun_while_nobody_recorded_is_not_ended_when_somebody_does() {
     testing::raise();
     drop(off);
     assert!(!token.is_active());
-    assert!(story().is_empty());
+    assert!(scenario().is_empty());
 }
 
 #[test]
 fn a_zone_that_is_open_when_the_collector_goes_is_ended_for_the_next_one() {
     let _alone = alone();
     record();
-    story();
+    scenario();
     let open = zone!("open");
     testing::lower();
     drop(zone!("off"));
     drop(open);
     testing::raise();
     drop(zone!("next"));
-    assert_eq!(story(), ["begin open at 0", "end 0", "begin next at 0", "end 0"]);
+    assert_eq!(scenario(), ["begin open at 0", "end 0", "begin next at 0", "end 0"]);
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_program_that_closes_all_descriptors_gets_another_arena_and_keeps_its_own_fi
     });
     let tid = tid.join().unwrap();
     assert_ne!(testing::arena_descriptor(), Some(descriptor));
-    assert_eq!(story_of(tid), ["attached 0", "begin after at 0", "end 0", "ThreadEnd"]);
+    assert_eq!(scenario_of(tid), ["attached 0", "begin after at 0", "end 0", "ThreadEnd"]);
     drop(file);
     record();
 }

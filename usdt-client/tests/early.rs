@@ -22,7 +22,7 @@ fn a_zone_before_main_is_recorded() {
     assert!(RAN.load(Ordering::Relaxed));
     // The main thread's id is the process's.
     assert_eq!(
-        common::story_of(std::process::id()),
+        common::scenario_of(std::process::id()),
         ["attached 0", "begin before main at 0", "end 0"]
     );
 }

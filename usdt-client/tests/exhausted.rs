@@ -63,7 +63,7 @@ fn a_ring_that_is_free_again_is_used_again() {
     let tid = tid.join().unwrap();
     assert_eq!(common::ring_of(&drain, tid), Some(500));
     assert_eq!(
-        common::story_of(tid),
+        common::scenario_of(tid),
         ["attached 0", "message in a used ring color 000000", "ThreadEnd"]
     );
 }
@@ -83,7 +83,7 @@ fn names_beyond_the_log_are_counted_and_their_zones_have_none() {
         }));
     }
     assert!(drain.header().definitions_lost.load(Ordering::Relaxed) > 0);
-    common::story();
+    common::scenario();
     drop(Zone::begin_dynamic(&DynamicLocation {
         name: &long,
         function: "new",
@@ -91,5 +91,5 @@ fn names_beyond_the_log_are_counted_and_their_zones_have_none() {
         line: 0,
         color: 0,
     }));
-    assert_eq!(common::story(), ["begin - at 0", "end 0"]);
+    assert_eq!(common::scenario(), ["begin - at 0", "end 0"]);
 }

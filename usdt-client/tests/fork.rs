@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{in_child, record, ring_of, story, story_of, thread_id};
+use common::{in_child, record, ring_of, scenario, scenario_of, thread_id};
 use std::sync::atomic::Ordering;
 use syscollect_usdt_client::testing::{self, Drain};
 use syscollect_usdt_client::{AsyncZone, location, message, zone};
@@ -13,7 +13,7 @@ use syscollect_zone_protocol::arena::RingState;
 fn a_child_starts_afresh_and_its_parent_goes_on_untouched() {
     record();
     let outer = zone!("of the parent");
-    story();
+    scenario();
     let drain = Drain::open().expect("an arena");
     let ring = drain.ring(ring_of(&drain, thread_id()).unwrap());
     let head = ring.head.load(Ordering::Relaxed);
@@ -27,7 +27,7 @@ fn a_child_starts_afresh_and_its_parent_goes_on_untouched() {
             token = inner.token();
         }
         let own = testing::arena_descriptor().map(inode);
-        let lines = story();
+        let lines = scenario();
         before_first_event.is_none()
             && own.is_some()
             && own != Some(parents_inode)
@@ -41,7 +41,7 @@ fn a_child_starts_afresh_and_its_parent_goes_on_untouched() {
     assert!(good, "the child saw what it should");
     assert_eq!(ring.head.load(Ordering::Relaxed), head, "nothing was written to the parent's ring");
     drop(outer);
-    assert_eq!(story(), ["end 0"]);
+    assert_eq!(scenario(), ["end 0"]);
     async_zones_stay_with_the_parent();
     children_of_threads_and_of_children();
     nothing_is_left_after_exec();
@@ -52,7 +52,7 @@ fn nothing_is_left_after_exec() {
     assert!(listing.status.success());
     assert!(!String::from_utf8_lossy(&listing.stdout).contains("syscollect-zones"));
     drop(zone!("after exec"));
-    assert_eq!(story(), ["begin after exec at 0", "end 0"], "the parent of a vfork goes on");
+    assert_eq!(scenario(), ["begin after exec at 0", "end 0"], "the parent of a vfork goes on");
 }
 
 /// Those that are open at the fork are the parent's: the child tells nobody of them.
@@ -65,7 +65,7 @@ fn async_zones_stay_with_the_parent() {
         let _own = AsyncZone::begin(location!("of the child"));
         another_comes();
         message!("last");
-        let lines = story();
+        let lines = scenario();
         lines[2..]
             == [
                 "attached 0",
@@ -76,11 +76,11 @@ fn async_zones_stay_with_the_parent() {
             ]
     });
     assert!(good, "the child told of its own zone only");
-    story();
+    scenario();
     another_comes();
     drop(zone);
     message!("next");
-    assert_eq!(story(), ["attached 0", "AsyncEnd", "message next color 000000"]);
+    assert_eq!(scenario(), ["attached 0", "AsyncEnd", "message next color 000000"]);
 }
 
 /// A thread's fork, and a fork's fork, and the parent's other threads' rings stay theirs.
@@ -91,8 +91,8 @@ fn children_of_threads_and_of_children() {
             drop(zone!("child"));
             in_child(|| {
                 drop(zone!("grandchild"));
-                story() == ["attached 0", "begin grandchild at 0", "end 0"]
-            }) && story() == ["attached 0", "begin child at 0", "end 0"]
+                scenario() == ["attached 0", "begin grandchild at 0", "end 0"]
+            }) && scenario() == ["attached 0", "begin child at 0", "end 0"]
         });
         assert!(good);
         thread_id()
@@ -101,7 +101,7 @@ fn children_of_threads_and_of_children() {
     let drain = Drain::open().expect("an arena");
     let number = ring_of(&drain, tid).unwrap();
     assert_eq!(drain.ring(number).state.load(Ordering::Relaxed), RingState::Ended as u32);
-    assert_eq!(story_of(tid), ["attached 0", "begin thread at 0", "end 0", "ThreadEnd"]);
+    assert_eq!(scenario_of(tid), ["attached 0", "begin thread at 0", "end 0", "ThreadEnd"]);
 }
 
 fn inode(descriptor: i32) -> u64 {

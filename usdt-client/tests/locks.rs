@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{record, story, story_of, thread_id};
+use common::{record, scenario, scenario_of, thread_id};
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError, TryLockError, mpsc};
 use std::time::Duration;
@@ -17,7 +17,7 @@ static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 fn recorded() -> MutexGuard<'static, ()> {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     record();
-    story();
+    scenario();
     alone
 }
 
@@ -31,7 +31,7 @@ fn while_another_holds<G>(take: impl FnOnce() -> G + Send, with: impl FnOnce()) 
             tell_held.send(()).unwrap();
             let _ = may_end.recv();
             drop(guard);
-            story()
+            scenario()
         });
         held.recv().unwrap();
         with();
@@ -67,7 +67,7 @@ fn a_free_lock_is_obtained_without_a_wait_and_released() {
     let queue = Mutex::named("queue", 1);
     *queue.lock().unwrap() += 1;
     assert_eq!(*queue.try_lock().unwrap(), 2);
-    assert_eq!(story(), ["queue Obtain", "queue Release", "queue Obtain", "queue Release"]);
+    assert_eq!(scenario(), ["queue Obtain", "queue Release", "queue Obtain", "queue Release"]);
 }
 
 #[test]
@@ -78,12 +78,12 @@ fn a_thread_that_finds_the_lock_taken_waits_for_it() {
     let waiter = once_it_waits(
         || {
             drop(queue.lock().unwrap());
-            story()
+            scenario()
         },
         || drop(guard),
     );
     assert_eq!(waiter[waiter.len() - 3..], ["queue Wait", "queue Obtain", "queue Release"]);
-    assert_eq!(story(), ["queue Obtain", "queue Release"]);
+    assert_eq!(scenario(), ["queue Obtain", "queue Release"]);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_try_that_fails_tells_nothing() {
         || queue.lock().unwrap(),
         || assert!(matches!(queue.try_lock(), Err(TryLockError::WouldBlock))),
     );
-    assert_eq!(story(), [] as [&str; 0]);
+    assert_eq!(scenario(), [] as [&str; 0]);
 }
 
 #[test]
@@ -145,14 +145,14 @@ fn a_lock_that_was_held_before_the_recording_is_told_of_once_it_is_free() {
         || {
             drop(queue.lock().unwrap());
             record();
-            story()
+            scenario()
         },
         || drop(guard),
     );
     assert!(!waiter.iter().any(|line| line.starts_with("queue")), "{waiter:?}");
-    assert_eq!(story(), [] as [&str; 0], "who has let go was not seen to take it");
+    assert_eq!(scenario(), [] as [&str; 0], "who has let go was not seen to take it");
     drop(queue.lock().unwrap());
-    assert_eq!(story(), ["queue Obtain", "queue Release"]);
+    assert_eq!(scenario(), ["queue Obtain", "queue Release"]);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_lock_that_was_taken_in_a_pause_is_not_told_of_after_it() {
     let guard = queue.lock().unwrap();
     testing::raise();
     drop(guard);
-    assert_eq!(story(), ["queue Obtain", "queue Release"], "as before the pause");
+    assert_eq!(scenario(), ["queue Obtain", "queue Release"], "as before the pause");
 }
 
 #[test]
@@ -177,9 +177,9 @@ fn the_next_collector_is_told_from_when_the_lock_is_free() {
     let guard = queue.lock().unwrap();
     attached.fetch_add(1, Ordering::Relaxed);
     drop(guard);
-    assert_eq!(story().last().map(String::as_str), Some("queue Obtain"), "the last collector's");
+    assert_eq!(scenario().last().map(String::as_str), Some("queue Obtain"), "the last collector's");
     drop(queue.lock().unwrap());
-    assert_eq!(story().iter().filter(|line| line.starts_with("queue")).count(), 2);
+    assert_eq!(scenario().iter().filter(|line| line.starts_with("queue")).count(), 2);
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn readers_have_a_lock_together_and_a_writer_waits_for_them() {
     let writer = once_it_waits(
         || {
             *table.write().unwrap() = 6;
-            story()
+            scenario()
         },
         || {
             drop(reader);
@@ -201,7 +201,7 @@ fn readers_have_a_lock_together_and_a_writer_waits_for_them() {
     );
     assert_eq!(writer[writer.len() - 3..], ["table Wait", "table Obtain", "table Release"]);
     let [obtain, release] = ["table ObtainShared", "table ReleaseShared"];
-    assert_eq!(story(), [obtain, obtain, release, release]);
+    assert_eq!(scenario(), [obtain, obtain, release, release]);
     assert_eq!(*table.read().unwrap(), 6);
 }
 
@@ -213,10 +213,10 @@ fn a_reader_who_came_before_the_recording_keeps_the_lock_untold() {
     let early = table.read().unwrap();
     testing::raise();
     drop(table.read().unwrap());
-    assert_eq!(story(), [] as [&str; 0], "a writer would seem to wait for nobody");
+    assert_eq!(scenario(), [] as [&str; 0], "a writer would seem to wait for nobody");
     drop(early);
     drop(table.read().unwrap());
-    assert_eq!(story(), ["table ObtainShared", "table ReleaseShared"]);
+    assert_eq!(scenario(), ["table ObtainShared", "table ReleaseShared"]);
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn a_mutex_is_free_while_its_holder_waits_for_a_condition() {
         || {
             let guard = ready.lock().unwrap();
             drop(wake.wait_while(guard, |ready| !*ready).unwrap());
-            story()
+            scenario()
         },
         || {
             *ready.lock().unwrap() = true;
@@ -269,12 +269,12 @@ fn while_nobody_records_nothing_is_written() {
     drop(table.read().unwrap());
     drop(table.write().unwrap());
     testing::raise();
-    assert_eq!(story_of(thread_id()), [] as [&str; 0]);
+    assert_eq!(scenario_of(thread_id()), [] as [&str; 0]);
 }
 
 #[cfg(feature = "parking_lot")]
 mod parking_lot {
-    use super::{once_it_waits, recorded, story, while_another_holds};
+    use super::{once_it_waits, recorded, scenario, while_another_holds};
     use std::time::Duration;
     use syscollect_usdt_client::lock::parking_lot::{Mutex, named_mutex, named_rwlock};
 
@@ -287,14 +287,14 @@ mod parking_lot {
         let waiter = once_it_waits(
             || {
                 *STATIC.lock() += 1;
-                story()
+                scenario()
             },
             || drop(guard),
         );
         assert_eq!(waiter[waiter.len() - 3..], ["static Wait", "static Obtain", "static Release"]);
-        assert_eq!(story(), ["static Obtain", "static Release"]);
+        assert_eq!(scenario(), ["static Obtain", "static Release"]);
         assert!(!STATIC.is_locked());
-        assert_eq!(story(), [] as [&str; 0], "a look takes no lock");
+        assert_eq!(scenario(), [] as [&str; 0], "a look takes no lock");
     }
 
     #[test]
@@ -305,7 +305,7 @@ mod parking_lot {
             || queue.lock(),
             || assert!(queue.try_lock_for(Duration::from_millis(5)).is_none()),
         );
-        assert_eq!(story(), ["queue Wait", "queue GiveUp"]);
+        assert_eq!(scenario(), ["queue Wait", "queue GiveUp"]);
         assert_eq!(holder[holder.len() - 2..], ["queue Obtain", "queue Release"]);
     }
 
@@ -316,6 +316,6 @@ mod parking_lot {
         drop((table.read(), table.read()));
         *table.write() = 2;
         let [obtain, release] = ["table ObtainShared", "table ReleaseShared"];
-        assert_eq!(story(), [obtain, obtain, release, release, "table Obtain", "table Release"]);
+        assert_eq!(scenario(), [obtain, obtain, release, release, "table Obtain", "table Release"]);
     }
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{record, story};
+use common::{record, scenario};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use syscollect_usdt_client::testing::{self, Drain};
 use syscollect_usdt_client::tracing_layer::{AsyncSpans, ZoneLayer};
@@ -16,7 +16,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 fn recorded() -> MutexGuard<'static, ()> {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     record();
-    story();
+    scenario();
     alone
 }
 
@@ -41,7 +41,7 @@ fn a_span_is_a_zone_and_its_fields_are_the_zones() {
         request.record("late", -3);
     });
     assert_eq!(
-        story(),
+        scenario(),
         [
             "begin request at 0",
             "value bytes: 512",
@@ -64,7 +64,7 @@ fn what_is_recorded_later_is_told_at_once_and_at_each_entry() {
         request.in_scope(|| request.record("size", 2));
         request.in_scope(|| ());
     });
-    let told = story();
+    let told = scenario();
     let first = ["begin request at 0", "value size: 1", "value found: 7", "end 0"];
     let second =
         ["begin request at 0", "value size: 1", "value found: 7", "value size: 2", "end 0"];
@@ -94,7 +94,7 @@ fn an_event_is_a_message_of_its_levels_colour() {
         event!(Level::INFO, only = "fields", count = 2);
     });
     assert_eq!(
-        story(),
+        scenario(),
         [
             "message color e03131",
             "Message \"no luck code=5\"",
@@ -118,14 +118,14 @@ fn a_span_that_is_entered_again_is_an_async_zone_until_it_is_closed() {
                 (upload.clone(), tracing::dispatcher::get_default(Clone::clone));
             move || {
                 tracing::dispatcher::with_default(&dispatch, || upload.in_scope(|| ()));
-                story()
+                scenario()
             }
         });
         assert_eq!(elsewhere.join().unwrap()[1..], ["begin upload at 0", "end 0"]);
     });
     let poll = ["begin upload at 0", "end 0"];
     assert_eq!(
-        story(),
+        scenario(),
         [&poll[..], &["async upload of task 1", "task upload"], &poll[..], &["AsyncEnd"]].concat()
     );
 }
@@ -138,7 +138,7 @@ fn async_zones_below_one_span_are_of_one_task() {
         info_span!("query").in_scope(|| ());
         drop(root);
     });
-    let told = story();
+    let told = scenario();
     let tasks: Vec<_> = told.iter().filter(|line| line.starts_with("task")).collect();
     assert_eq!(tasks, ["task session", "task session"]);
     assert_eq!(told.iter().filter(|line| *line == "AsyncEnd").count(), 2);
@@ -155,7 +155,7 @@ fn spans_that_are_left_in_another_order_close_all_their_zones() {
         info_span!("next").in_scope(|| ());
     });
     assert_eq!(
-        story(),
+        scenario(),
         ["begin outer at 0", "begin inner at 1", "end 0", "begin next at 0", "end 0"],
         "the outer zone's end is the inner one's"
     );
@@ -170,7 +170,7 @@ fn a_span_deeper_than_can_be_kept_is_no_zone_and_harms_none() {
     }
     let _alone = recorded();
     with(ZoneLayer::new(), || nest(100));
-    let told = story();
+    let told = scenario();
     assert_eq!(told.iter().filter(|line| line.starts_with("begin")).count(), 64);
     assert_eq!(told.last().map(String::as_str), Some("end 0"));
 }
@@ -186,7 +186,7 @@ fn a_span_that_was_open_before_the_recording_is_seen_when_it_is_entered_next() {
         drop(entered);
         early.in_scope(|| ());
     });
-    assert_eq!(story(), ["begin early at 0", "end 0"]);
+    assert_eq!(scenario(), ["begin early at 0", "end 0"]);
 }
 
 #[test]
@@ -199,5 +199,5 @@ fn a_layer_that_is_alone_has_no_spans_made_while_nobody_records() {
         assert!(off);
         info_span!("on").in_scope(|| event!(Level::INFO, "here"));
     });
-    assert_eq!(story(), ["begin on at 0", "message color 1c7ed6", "Message \"here\"", "end 0"]);
+    assert_eq!(scenario(), ["begin on at 0", "message color 1c7ed6", "Message \"here\"", "end 0"]);
 }

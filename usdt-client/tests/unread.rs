@@ -30,7 +30,7 @@ fn threads_that_end_at_once_are_all_there_for_a_collector_that_comes_a_moment_la
     let tids = [short_thread(), short_thread(), short_thread()];
     for tid in tids {
         assert_eq!(
-            common::story_of(tid)[1..],
+            common::scenario_of(tid)[1..],
             ["begin short at 0", "end 0", "ThreadEnd"],
             "thread {tid}"
         );
@@ -55,14 +55,14 @@ fn the_ring_of_a_thread_that_ended_long_ago_is_used_again_and_what_it_held_is_co
     // The beginning, the end, the thread's end, and the two.
     assert_eq!((header.events_unread.load(Relaxed), header.unread_until.load(Relaxed)), (5, ended));
     assert_eq!((drain.rings(), drain.ring(old).lost.load(Relaxed)), (3, 0));
-    assert_eq!(common::story_of(tids[2])[1..], ["begin short at 0", "end 0", "ThreadEnd"]);
+    assert_eq!(common::scenario_of(tids[2])[1..], ["begin short at 0", "end 0", "ThreadEnd"]);
 }
 
 fn when_all_rings_are_taken_the_ended_ones_do_not_wait() {
     let before = Drain::open().unwrap().header().events_unread.load(Relaxed);
     let tids: Vec<u32> = (0..MAX_RINGS).map(|_| short_thread()).collect();
     assert_eq!(
-        common::story_of(tids[MAX_RINGS - 1])[1..],
+        common::scenario_of(tids[MAX_RINGS - 1])[1..],
         ["begin short at 0", "end 0", "ThreadEnd"]
     );
     let drain = Drain::open().unwrap();

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{record, ring_of, story, story_of, thread_id};
+use common::{record, ring_of, scenario, scenario_of, thread_id};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use syscollect_zone_protocol::arena::RingState;
 #[test]
 fn zones_nest_and_say_what_they_are_told() {
     record();
-    story();
+    scenario();
     static KEY: StaticString = StaticString::new("rows");
     static FRAME: StaticString = StaticString::new("Frame");
     {
@@ -48,21 +48,24 @@ fn zones_nest_and_say_what_they_are_told() {
         "tag Frame 1234",
         "end 0",
     ];
-    assert_eq!(story(), expected);
+    assert_eq!(scenario(), expected);
 }
 
 #[test]
 fn a_zone_without_a_name_is_called_like_its_function() {
     record();
-    story();
+    scenario();
     drop(zone!());
-    assert_eq!(story()[0], "begin zones::a_zone_without_a_name_is_called_like_its_function at 0");
+    assert_eq!(
+        scenario()[0],
+        "begin zones::a_zone_without_a_name_is_called_like_its_function at 0"
+    );
 }
 
 #[test]
 fn a_conditional_zone_that_was_not_begun_is_not_ended() {
     record();
-    story();
+    scenario();
     let asked = std::cell::Cell::new(0);
     for condition in [false, true] {
         let _zone = zone!("some", if {
@@ -70,14 +73,14 @@ fn a_conditional_zone_that_was_not_begun_is_not_ended() {
             condition
         });
     }
-    assert_eq!(story(), ["begin some at 0", "end 0"]);
+    assert_eq!(scenario(), ["begin some at 0", "end 0"]);
     assert_eq!(asked.get(), 2);
 }
 
 #[test]
 fn an_outer_zone_that_ends_first_ends_the_inner_one_which_does_not_end_again() {
     record();
-    story();
+    scenario();
     let outer = zone!("outer");
     let inner = zone!("inner");
     drop(outer);
@@ -85,7 +88,7 @@ fn an_outer_zone_that_ends_first_ends_the_inner_one_which_does_not_end_again() {
     drop(next);
     drop(inner);
     assert_eq!(
-        story(),
+        scenario(),
         ["begin outer at 0", "begin inner at 1", "end 0", "begin next at 0", "end 0"]
     );
 }
@@ -93,7 +96,7 @@ fn an_outer_zone_that_ends_first_ends_the_inner_one_which_does_not_end_again() {
 #[test]
 fn messages_plots_and_frames_come_in_order_with_their_texts_sent_once() {
     record();
-    story();
+    scenario();
     for index in 0..2 {
         message!("constant");
         message!("number {index}");
@@ -118,7 +121,7 @@ fn messages_plots_and_frames_come_in_order_with_their_texts_sent_once() {
             "frame upload phase 2".to_owned(),
         ]
     };
-    let lines = story();
+    let lines = scenario();
     assert_eq!(lines, [round(0), round(1)].concat());
     let drain = Drain::open().expect("an arena");
     let count = drain.log().windows(8).filter(|window| window == b"constant").count();
@@ -128,7 +131,7 @@ fn messages_plots_and_frames_come_in_order_with_their_texts_sent_once() {
 #[test]
 fn a_location_made_at_run_time_is_sent_once_however_often_it_is_used() {
     record();
-    story();
+    scenario();
     for _ in 0..3 {
         let (name, file) = ("on_click".to_owned(), "button.lua".to_owned());
         drop(Zone::begin_dynamic(&DynamicLocation {
@@ -139,7 +142,7 @@ fn a_location_made_at_run_time_is_sent_once_however_often_it_is_used() {
             color: 0,
         }));
     }
-    assert_eq!(story().iter().filter(|line| *line == "begin on_click at 0").count(), 3);
+    assert_eq!(scenario().iter().filter(|line| *line == "begin on_click at 0").count(), 3);
     let drain = Drain::open().expect("an arena");
     assert_eq!(drain.log().windows(10).filter(|window| window == b"button.lua").count(), 1);
 }
@@ -147,7 +150,7 @@ fn a_location_made_at_run_time_is_sent_once_however_often_it_is_used() {
 #[test]
 fn markers_have_fields_halves_and_other_times_and_threads() {
     record();
-    story();
+    scenario();
     static SCHEMA: Schema = Schema::new(
         "request",
         "net",
@@ -169,13 +172,13 @@ fn markers_have_fields_halves_and_other_times_and_threads() {
         "Field \"b\"",
         "marker request phase 0 ticks 99 thread 7",
     ];
-    assert_eq!(story(), expected);
+    assert_eq!(scenario(), expected);
 }
 
 #[test]
 fn async_zones_of_a_task_overlap_and_end_on_another_thread() {
     record();
-    story();
+    scenario();
     let task = Task::new("upload");
     let first = AsyncZone::begin_in(&task, location!("send"));
     let second = AsyncZone::begin_with(location!("wait"), Some(&task), "for the disk");
@@ -193,8 +196,8 @@ fn async_zones_of_a_task_overlap_and_end_on_another_thread() {
         "AsyncText \"for the disk\"",
         "AsyncEnd",
     ];
-    assert_eq!(story(), expected);
-    assert_eq!(story_of(other), ["attached 0", "AsyncEnd", "ThreadEnd"]);
+    assert_eq!(scenario(), expected);
+    assert_eq!(scenario_of(other), ["attached 0", "AsyncEnd", "ThreadEnd"]);
 }
 
 #[test]
@@ -208,7 +211,7 @@ fn a_traced_future_is_one_async_zone_and_each_poll_a_zone_of_its_thread() {
         }
     }
     record();
-    story();
+    scenario();
     let mut future = Box::pin(Traced::new(location!("fetch"), TwoPolls(0)));
     let mut context = Context::from_waker(Waker::noop());
     assert_eq!(future.as_mut().poll(&mut context), Poll::Pending);
@@ -218,9 +221,9 @@ fn a_traced_future_is_one_async_zone_and_each_poll_a_zone_of_its_thread() {
         thread_id()
     });
     let other = other.join().unwrap();
-    assert_eq!(story(), ["async fetch of task 0", "begin fetch at 0", "end 0"]);
+    assert_eq!(scenario(), ["async fetch of task 0", "begin fetch at 0", "end 0"]);
     assert_eq!(
-        story_of(other),
+        scenario_of(other),
         ["attached 0", "begin fetch at 0", "AsyncEnd", "end 0", "ThreadEnd"]
     );
 }
@@ -251,7 +254,7 @@ fn a_thread_that_exits_mid_zone_says_that_it_ends_and_its_ring_says_so() {
     let drain = Drain::open().expect("an arena");
     let number = ring_of(&drain, tid).expect("its ring");
     assert_eq!(drain.ring(number).state.load(Ordering::Relaxed), RingState::Ended as u32);
-    assert_eq!(story_of(tid), ["attached 0", "begin unfinished at 0", "ThreadEnd"]);
+    assert_eq!(scenario_of(tid), ["attached 0", "begin unfinished at 0", "ThreadEnd"]);
 }
 
 #[test]
@@ -269,7 +272,7 @@ fn zones_in_destructors_of_thread_local_values_are_recorded() {
         message!("body");
         thread_id()
     });
-    let lines = story_of(tid.join().unwrap());
+    let lines = scenario_of(tid.join().unwrap());
     assert_eq!(lines[2..], ["begin in a destructor at 0", "end 0", "ThreadEnd"]);
 }
 
@@ -278,7 +281,7 @@ fn a_full_ring_counts_what_it_loses_and_goes_on_with_a_restatement() {
     record();
     let check = || {
         let _outer = zone!("outer");
-        story();
+        scenario();
         let drain = Drain::open().expect("an arena");
         let ring = drain.ring(ring_of(&drain, thread_id()).expect("a ring"));
         let lost_before = ring.lost.load(Ordering::Relaxed);
@@ -289,7 +292,7 @@ fn a_full_ring_counts_what_it_loses_and_goes_on_with_a_restatement() {
         }
         let inner = zone!("open across the loss");
         produced += 1;
-        let recorded = story().len() as u64;
+        let recorded = scenario().len() as u64;
         let lost = ring.lost.load(Ordering::Relaxed) - lost_before;
         assert_eq!(recorded + lost, produced);
         drop(inner);
@@ -300,7 +303,7 @@ fn a_full_ring_counts_what_it_loses_and_goes_on_with_a_restatement() {
             "open open across the loss at 1",
             "end 1",
         ];
-        assert_eq!(story(), expected);
+        assert_eq!(scenario(), expected);
     };
     std::thread::spawn(check).join().unwrap();
 }
@@ -309,12 +312,12 @@ fn a_full_ring_counts_what_it_loses_and_goes_on_with_a_restatement() {
 fn zones_deeper_than_what_is_remembered_end_at_their_depth() {
     record();
     let lines = std::thread::spawn(|| {
-        story_ready();
+        scenario_ready();
         let guards: Vec<_> = (0..100).map(|_| zone!("deep")).collect();
         for guard in guards.into_iter().rev() {
             drop(guard);
         }
-        story()
+        scenario()
     });
     let lines = lines.join().unwrap();
     assert_eq!(lines[99], "begin deep at 99");
@@ -322,17 +325,17 @@ fn zones_deeper_than_what_is_remembered_end_at_their_depth() {
     assert_eq!(lines[199], "end 0");
 }
 
-fn story_ready() {
+fn scenario_ready() {
     message!("ready");
-    story();
+    scenario();
 }
 
 #[test]
 fn a_call_stack_follows_a_zone_that_asks_for_it() {
     record();
-    story();
+    scenario();
     drop(zone!("rare", stack));
-    let lines = story();
+    let lines = scenario();
     assert_eq!(lines.first().map(String::as_str), Some("begin rare at 0"));
     assert_eq!(lines.last().map(String::as_str), Some("end 0"));
     assert!(lines[1..lines.len() - 1].iter().all(|line| line == "Stack"), "{lines:?}");

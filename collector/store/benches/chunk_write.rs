@@ -2,8 +2,8 @@
 //! of records as they lie in the lanes.
 #![allow(missing_docs, reason = "criterion_group generates an item without")]
 
-#[path = "../tests/story/mod.rs"]
-mod story;
+#[path = "../tests/scenario/mod.rs"]
+mod scenario;
 #[path = "../tests/synthetic/mod.rs"]
 mod synthetic;
 
@@ -22,7 +22,7 @@ fn chunks(data: &[u8], stride: u32) -> Vec<Chunk> {
     let chunk = |(sequence, part): (usize, &[u8])| {
         let before = sequence as u64 * u64::from(per_chunk);
         let mut chunk =
-            story::chunk(LANE, sequence as u64, before, part.len() as u32 / stride, stride);
+            scenario::chunk(LANE, sequence as u64, before, part.len() as u32 / stride, stride);
         chunk.data = part.to_vec();
         chunk
     };

@@ -1,14 +1,14 @@
 //! The trace buffer between lanes and disk: bounded, and every record is
 //! either written or counted.
 
-mod story;
+mod scenario;
 
 use proptest::prelude::*;
+use scenario::chunk;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use story::chunk;
 use syscollect_model::{Lane, LaneKind, LossCause, Ticks};
 use syscollect_store::{
     BufferMode, CaptureReader, CaptureWriter, Chunk, ChunkHeader, Damage, Fold, Popped, Producer,

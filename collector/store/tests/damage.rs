@@ -1,45 +1,51 @@
 //! Damaged files: what can be read is true, and the rest is counted.
 
-mod story;
+mod scenario;
 mod synthetic;
 
 use proptest::prelude::*;
-use story::Story;
+use scenario::Scenario;
 use syscollect_model::{Lane, LaneKind, Ticks};
 use syscollect_store::{CaptureReader, CaptureWriter, Damage, Definition, StoreError};
 
 #[test]
 fn a_whole_file_gives_back_what_was_written() {
-    let story = Story::small();
-    let reader = CaptureReader::from_bytes(story.file.clone()).unwrap();
+    let scenario = Scenario::small();
+    let reader = CaptureReader::from_bytes(scenario.file.clone()).unwrap();
     assert_eq!(reader.damage(), []);
     assert!(reader.is_complete());
-    assert_eq!(reader.valid_length(), story.file.len() as u64);
-    for lane in story.lanes() {
-        assert_eq!(story.account(&reader, lane), (story.produced(lane), 0), "{lane}");
+    assert_eq!(reader.valid_length(), scenario.file.len() as u64);
+    for lane in scenario.lanes() {
+        assert_eq!(scenario.account(&reader, lane), (scenario.produced(lane), 0), "{lane}");
     }
-    assert_eq!(Story::read_definitions(&reader), story.definitions);
+    assert_eq!(Scenario::read_definitions(&reader), scenario.definitions);
 }
 
 #[test]
 fn any_flipped_byte_loses_no_name_and_every_lost_record_is_counted() {
-    let story = Story::small();
+    let scenario = Scenario::small();
     let mut chunks_lost = 0;
-    for (at, pattern) in (0..story.file.len()).flat_map(|at| [(at, 0x01), (at, 0x80), (at, 0xFF)]) {
-        let mut file = story.file.clone();
+    for (at, pattern) in
+        (0..scenario.file.len()).flat_map(|at| [(at, 0x01), (at, 0x80), (at, 0xFF)])
+    {
+        let mut file = scenario.file.clone();
         file[at] ^= pattern;
         let reader =
             CaptureReader::from_bytes(file).unwrap_or_else(|error| panic!("byte {at}: {error}"));
-        for lane in story.lanes() {
-            let (there, lost) = story.account(&reader, lane);
-            assert_eq!(there + lost, story.produced(lane), "byte {at} ^ {pattern:#x}, {lane}");
+        for lane in scenario.lanes() {
+            let (there, lost) = scenario.account(&reader, lane);
+            assert_eq!(there + lost, scenario.produced(lane), "byte {at} ^ {pattern:#x}, {lane}");
             assert!(
                 lost == 0 || !lane.kind.is_definition(),
                 "byte {at} ^ {pattern:#x} lost {lost} of {lane}"
             );
             chunks_lost += usize::from(lost > 0);
         }
-        assert_eq!(Story::read_definitions(&reader), story.definitions, "byte {at} ^ {pattern:#x}");
+        assert_eq!(
+            Scenario::read_definitions(&reader),
+            scenario.definitions,
+            "byte {at} ^ {pattern:#x}"
+        );
         assert!(reader.is_complete());
     }
     assert!(chunks_lost > 500, "the flips must reach chunks of events: {chunks_lost}");
@@ -47,22 +53,22 @@ fn any_flipped_byte_loses_no_name_and_every_lost_record_is_counted() {
 
 #[test]
 fn a_file_cut_off_anywhere_reads_to_its_last_whole_chunk() {
-    let story = Story::small();
-    for cut in 32..=story.file.len() {
-        let opened = CaptureReader::from_bytes(story.file[..cut].to_vec());
+    let scenario = Scenario::small();
+    for cut in 32..=scenario.file.len() {
+        let opened = CaptureReader::from_bytes(scenario.file[..cut].to_vec());
         let reader = opened.unwrap_or_else(|error| panic!("cut at {cut}: {error}"));
-        let whole = story.ends.iter().filter(|(_, end)| *end <= cut as u64).count();
-        let found: usize = story.lanes().iter().map(|lane| reader.chunks(*lane).len()).sum();
+        let whole = scenario.ends.iter().filter(|(_, end)| *end <= cut as u64).count();
+        let found: usize = scenario.lanes().iter().map(|lane| reader.chunks(*lane).len()).sum();
         assert_eq!(found, whole, "cut at {cut}");
-        for lane in story.lanes() {
-            let (there, _) = story.account(&reader, lane);
+        for lane in scenario.lanes() {
+            let (there, _) = scenario.account(&reader, lane);
             let expected =
-                story.ends.iter().filter(|(of, end)| *of == lane && *end <= cut as u64).count();
+                scenario.ends.iter().filter(|(of, end)| *of == lane && *end <= cut as u64).count();
             assert_eq!(
                 expected,
                 reader.chunks(lane).iter().filter(|entry| reader.read(entry).is_ok()).count()
             );
-            assert!(there <= story.produced(lane));
+            assert!(there <= scenario.produced(lane));
         }
         let tail: Vec<_> = reader
             .damage()
@@ -79,22 +85,22 @@ fn a_file_cut_off_anywhere_reads_to_its_last_whole_chunk() {
 
 #[test]
 fn a_file_cut_off_within_its_header_is_refused() {
-    let story = Story::small();
+    let scenario = Scenario::small();
     for cut in 0..32 {
-        let error = CaptureReader::from_bytes(story.file[..cut].to_vec()).unwrap_err();
+        let error = CaptureReader::from_bytes(scenario.file[..cut].to_vec()).unwrap_err();
         assert!(matches!(error, StoreError::NotACapture { .. }), "cut at {cut}: {error}");
     }
 }
 
 #[test]
 fn a_chunk_lost_from_the_end_of_a_lane_is_counted_by_the_totals() {
-    let story = Story::small();
+    let scenario = Scenario::small();
     let lane = Lane::new(LaneKind::Sched, 0);
-    let last = story.ends.iter().rposition(|(of, _)| *of == lane).unwrap();
-    let mut file = story.file.clone();
-    file[story.ends[last - 1].1 as usize..story.ends[last].1 as usize].fill(0xAA);
+    let last = scenario.ends.iter().rposition(|(of, _)| *of == lane).unwrap();
+    let mut file = scenario.file.clone();
+    file[scenario.ends[last - 1].1 as usize..scenario.ends[last].1 as usize].fill(0xAA);
     let reader = CaptureReader::from_bytes(file).unwrap();
-    assert_eq!(story.account(&reader, lane), (13, 6));
+    assert_eq!(scenario.account(&reader, lane), (13, 6));
     let gap = reader.damage().iter().find(|damage| matches!(damage, Damage::Gap { .. }));
     let (after, records) = (Some(Ticks(2_900)), Some(6));
     assert_eq!(
@@ -105,16 +111,16 @@ fn a_chunk_lost_from_the_end_of_a_lane_is_counted_by_the_totals() {
 
 #[test]
 fn a_write_that_was_cut_off_does_not_swallow_the_chunks_after_it() {
-    let story = Story::small();
+    let scenario = Scenario::small();
     let lane = Lane::new(LaneKind::Sched, 0);
-    let (_, end) = story.ends.iter().find(|(of, _)| *of == lane).unwrap();
-    let mut file = story.file.clone();
+    let (_, end) = scenario.ends.iter().find(|(of, _)| *of == lane).unwrap();
+    let mut file = scenario.file.clone();
     // The first chunk of switches lost 5 bytes of its payload: its header's
     // length now reaches into the second.
     file.drain(*end as usize - 5..*end as usize);
     let reader = CaptureReader::from_bytes(file).unwrap();
-    assert_eq!(story.account(&reader, lane), (10, 9));
-    assert_eq!(Story::read_definitions(&reader), story.definitions);
+    assert_eq!(scenario.account(&reader, lane), (10, 9));
+    assert_eq!(Scenario::read_definitions(&reader), scenario.definitions);
 }
 
 #[test]
@@ -124,7 +130,7 @@ fn a_damaged_page_loses_no_definition_in_a_large_file() {
     let mut random = synthetic::Random(5);
     for sequence in 0..48 {
         writer.define(&Definition::Counters(vec![Default::default(); sequence as usize])).unwrap();
-        let mut chunk = story::chunk(lane, sequence, sequence * 2_730, 2_730, 24);
+        let mut chunk = scenario::chunk(lane, sequence, sequence * 2_730, 2_730, 24);
         chunk.data.iter_mut().for_each(|byte| *byte = random.next() as u8);
         writer.write(&chunk).unwrap();
     }
@@ -152,7 +158,7 @@ fn a_damaged_page_loses_no_definition_in_a_large_file() {
 fn a_foreign_file_and_a_later_format_are_refused_with_reasons() {
     let foreign = CaptureReader::from_bytes(vec![b'x'; 100_000]).unwrap_err().to_string();
     assert!(foreign.contains("is not a syscollect capture"), "{foreign}");
-    let mut file = Story::small().file;
+    let mut file = Scenario::small().file;
     file[8] = 9;
     let crc = crc32fast::hash(&file[..28]);
     file[28..32].copy_from_slice(&crc.to_le_bytes());
@@ -206,22 +212,22 @@ proptest! {
     fn whatever_happens_to_a_file_nothing_in_it_becomes_something_else(
         accidents in prop::collection::vec(accident(), 1..12),
     ) {
-        let story = Story::small();
-        let mut file = story.file.clone();
+        let scenario = Scenario::small();
+        let mut file = scenario.file.clone();
         accidents.iter().for_each(|accident| happen(accident, &mut file));
         let Ok(reader) = CaptureReader::from_bytes(file) else { return Ok(()) };
-        for lane in story.lanes() {
-            let (there, lost) = story.account(&reader, lane);
-            prop_assert!(there + lost <= story.produced(lane));
+        for lane in scenario.lanes() {
+            let (there, lost) = scenario.account(&reader, lane);
+            prop_assert!(there + lost <= scenario.produced(lane));
         }
-        for definition in Story::read_definitions(&reader) {
-            prop_assert!(story.definitions.contains(&definition));
+        for definition in Scenario::read_definitions(&reader) {
+            prop_assert!(scenario.definitions.contains(&definition));
         }
     }
 
     #[test]
     fn arbitrary_bytes_are_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..3000), at in 0usize..3000) {
-        let mut file = Story::small().file;
+        let mut file = Scenario::small().file;
         let at = at.min(file.len());
         file.truncate(at);
         file.extend_from_slice(&bytes);

@@ -1,10 +1,10 @@
 //! Definitions: long ones, later ones, and files that cannot be opened.
 
-mod story;
+mod scenario;
 
+use scenario::Scenario;
 use std::io::{Seek, SeekFrom};
 use std::path::Path;
-use story::Story;
 use syscollect_model::{SessionInfo, Symbol, SymbolFrame, SymbolTable};
 use syscollect_store::{CaptureReader, CaptureWriter, Definition, MAX_CHUNK, StoreError};
 
@@ -53,11 +53,11 @@ fn what_cannot_be_divided_is_refused_and_writing_goes_on() {
 
 #[test]
 fn names_are_added_to_what_a_killed_recorder_left() {
-    let story = Story::small();
+    let scenario = Scenario::small();
     let mut file = tempfile::tempfile().unwrap();
     // Cut within the last chunk of samples: what follows never reached the disk.
-    let killed = story.ends[story.ends.len() - 2].1 + 100;
-    std::io::Write::write_all(&mut file, &story.file[..killed as usize]).unwrap();
+    let killed = scenario.ends[scenario.ends.len() - 2].1 + 100;
+    std::io::Write::write_all(&mut file, &scenario.file[..killed as usize]).unwrap();
     let reader = CaptureReader::from_file(file.try_clone().unwrap()).unwrap();
     assert!(!reader.is_complete());
     file.set_len(reader.valid_length()).unwrap();
@@ -66,10 +66,10 @@ fn names_are_added_to_what_a_killed_recorder_left() {
     writer.define(&Definition::Symbols(symbols(3))).unwrap();
     let reader = CaptureReader::from_file(writer.finish().unwrap()).unwrap();
     assert_eq!(reader.damage(), []);
-    let expected = [story.definitions[0].clone(), Definition::Symbols(symbols(3))];
-    assert_eq!(Story::read_definitions(&reader), expected);
-    let there: usize = story.lanes().iter().map(|lane| reader.chunks(*lane).len()).sum();
-    assert_eq!(there, story.ends.len() - 1, "all whole chunks are still there");
+    let expected = [scenario.definitions[0].clone(), Definition::Symbols(symbols(3))];
+    assert_eq!(Scenario::read_definitions(&reader), expected);
+    let there: usize = scenario.lanes().iter().map(|lane| reader.chunks(*lane).len()).sum();
+    assert_eq!(there, scenario.ends.len() - 1, "all whole chunks are still there");
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Bytes per event in the file, on records that look like a machine's.
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
-mod story;
+mod scenario;
 mod synthetic;
 
-use story::chunk;
+use scenario::chunk;
 use syscollect_model::{Lane, LaneKind};
 use syscollect_store::{CaptureReader, CaptureWriter};
 

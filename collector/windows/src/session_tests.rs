@@ -1,4 +1,4 @@
-//! Stories of sessions, told by a fake of the tracing API.
+//! Scenarios of sessions, told by a fake of the tracing API.
 
 use super::*;
 use crate::plan::{Options, RecordingContext, Stacks};

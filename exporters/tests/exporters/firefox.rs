@@ -1,7 +1,7 @@
 //! Profiles for the Firefox Profiler, read back and compared with what was told.
 
 use crate::firefox_reader::{Frame, Profile};
-use crate::story::{self, IDLE, Story, off, preempted};
+use crate::scenario::{self, IDLE, Scenario, off, preempted};
 use flate2::read::GzDecoder;
 use proptest::prelude::*;
 use std::io::Read;
@@ -10,9 +10,9 @@ use syscollect_model::{
     Event, OffCpu, Sample, Scope, SessionInfo, SleepState, Switch, Tables, ThreadId,
 };
 
-fn export(story: &Story, session: &SessionInfo, options: FirefoxOptions) -> Vec<u8> {
+fn export(scenario: &Scenario, session: &SessionInfo, options: FirefoxOptions) -> Vec<u8> {
     let mut exporter = FirefoxExporter::new(Vec::new(), options);
-    story.play(&mut exporter, session, &story::losses(), Some(&story::summary())).unwrap();
+    scenario.play(&mut exporter, session, &scenario::losses(), Some(&scenario::summary())).unwrap();
     let expected = exporter.expected_bytes();
     let file = exporter.finish().unwrap();
     assert!(
@@ -23,8 +23,8 @@ fn export(story: &Story, session: &SessionInfo, options: FirefoxOptions) -> Vec<
     file
 }
 
-fn plain(story: &Story) -> Profile {
-    Profile::read(&export(story, &story::session(), FirefoxOptions::default()))
+fn plain(scenario: &Scenario) -> Profile {
+    Profile::read(&export(scenario, &scenario::session(), FirefoxOptions::default()))
 }
 
 fn frame(function: &str, category: &str, lib: Option<&str>) -> Frame {
@@ -39,7 +39,7 @@ fn frame(function: &str, category: &str, lib: Option<&str>) -> Frame {
 
 #[test]
 fn samples_keep_their_functions_files_lines_and_inlining() {
-    let profile = plain(&story::story());
+    let profile = plain(&scenario::scenario());
     let compiler = profile.samples(profile.thread("200"));
     let stacks: Vec<&[Frame]> =
         compiler.iter().filter(|sample| sample.on_cpu()).map(|s| &s.stack[..]).collect();
@@ -60,18 +60,18 @@ fn samples_keep_their_functions_files_lines_and_inlining() {
 
 #[test]
 fn cpu_time_is_that_of_the_switches() {
-    let mut story = Story::new();
-    let (_, one) = story.process(7, 1, "one", &[]);
-    story.switch(0, IDLE, off(SleepState::Runnable), one);
-    story.wait(4_999);
-    story.then(Event::Sample(Sample { cpu: 0, thread: one, stack: None, in_kernel: false }));
-    story.wait(999);
-    story.switch(0, one, preempted(), IDLE);
-    story.wait(9_999);
-    story.switch(0, IDLE, off(SleepState::Runnable), one);
-    story.wait(1_999);
-    story.switch(0, one, off(SleepState::Dead), IDLE);
-    let profile = plain(&story);
+    let mut scenario = Scenario::new();
+    let (_, one) = scenario.process(7, 1, "one", &[]);
+    scenario.switch(0, IDLE, off(SleepState::Runnable), one);
+    scenario.wait(4_999);
+    scenario.then(Event::Sample(Sample { cpu: 0, thread: one, stack: None, in_kernel: false }));
+    scenario.wait(999);
+    scenario.switch(0, one, preempted(), IDLE);
+    scenario.wait(9_999);
+    scenario.switch(0, IDLE, off(SleepState::Runnable), one);
+    scenario.wait(1_999);
+    scenario.switch(0, one, off(SleepState::Dead), IDLE);
+    let profile = plain(&scenario);
     let samples = profile.samples(profile.thread("7"));
     let rows: Vec<(f64, u64, u64, &str)> = samples
         .iter()
@@ -89,14 +89,14 @@ fn cpu_time_is_that_of_the_switches() {
 
 #[test]
 fn where_no_switch_was_recorded_each_sample_counts_one_interval() {
-    let mut story = Story::new();
-    let (_, one) = story.process(7, 1, "one", &[]);
+    let mut scenario = Scenario::new();
+    let (_, one) = scenario.process(7, 1, "one", &[]);
     for _ in 0..3 {
-        story.then(Event::Sample(Sample { cpu: 0, thread: one, stack: None, in_kernel: false }));
-        story.wait(90_000);
+        scenario.then(Event::Sample(Sample { cpu: 0, thread: one, stack: None, in_kernel: false }));
+        scenario.wait(90_000);
     }
-    let session = SessionInfo { sample_rate_hz: 1000, ..story::session() };
-    let profile = Profile::read(&export(&story, &session, FirefoxOptions::default()));
+    let session = SessionInfo { sample_rate_hz: 1000, ..scenario::session() };
+    let profile = Profile::read(&export(&scenario, &session, FirefoxOptions::default()));
     let times: Vec<u64> =
         profile.samples(profile.thread("7")).iter().map(|sample| sample.cpu_ns).collect();
     assert_eq!(times, [1_000_000; 3]);
@@ -104,16 +104,16 @@ fn where_no_switch_was_recorded_each_sample_counts_one_interval() {
 
 #[test]
 fn a_thread_that_was_not_seen_to_leave_does_not_run_on() {
-    let mut story = Story::new();
-    let (_, one) = story.process(7, 1, "one", &[]);
-    let (_, two) = story.process(8, 1, "two", &[]);
-    story.switch(0, IDLE, off(SleepState::Runnable), one);
-    story.wait(2_999);
-    story.then(Event::Sample(Sample { cpu: 0, thread: one, stack: None, in_kernel: false }));
-    story.wait(5_000);
-    story.switch(0, two, off(SleepState::Interruptible), IDLE);
-    story.wait(9_000);
-    let profile = plain(&story);
+    let mut scenario = Scenario::new();
+    let (_, one) = scenario.process(7, 1, "one", &[]);
+    let (_, two) = scenario.process(8, 1, "two", &[]);
+    scenario.switch(0, IDLE, off(SleepState::Runnable), one);
+    scenario.wait(2_999);
+    scenario.then(Event::Sample(Sample { cpu: 0, thread: one, stack: None, in_kernel: false }));
+    scenario.wait(5_000);
+    scenario.switch(0, two, off(SleepState::Interruptible), IDLE);
+    scenario.wait(9_000);
+    let profile = plain(&scenario);
     let cpu = |tid: &str| {
         profile.samples(profile.thread(tid)).iter().map(|sample| sample.cpu_ns).sum::<u64>()
     };
@@ -122,21 +122,21 @@ fn a_thread_that_was_not_seen_to_leave_does_not_run_on() {
 
 #[test]
 fn why_a_thread_waits_is_the_innermost_frame_of_what_it_left() {
-    let mut story = Story::new();
-    let (_, reader) = story.process(7, 1, "reader", &[]);
-    let kernel = story.frame(None, 0xffff_ffff_8100_0000, Some("read_page"));
-    let stack = Some(story.tables.intern_stack(&[kernel]));
-    story.switch(
+    let mut scenario = Scenario::new();
+    let (_, reader) = scenario.process(7, 1, "reader", &[]);
+    let kernel = scenario.frame(None, 0xffff_ffff_8100_0000, Some("read_page"));
+    let stack = Some(scenario.tables.intern_stack(&[kernel]));
+    scenario.switch(
         0,
         reader,
         OffCpu { io_wait: true, stack, ..off(SleepState::Uninterruptible) },
         IDLE,
     );
-    story.wait(50_000);
-    story.wakeup(0, IDLE, reader, None);
-    story.wait(10_000);
-    story.switch(0, IDLE, off(SleepState::Runnable), reader);
-    let profile = plain(&story);
+    scenario.wait(50_000);
+    scenario.wakeup(0, IDLE, reader, None);
+    scenario.wait(10_000);
+    scenario.switch(0, IDLE, off(SleepState::Runnable), reader);
+    let profile = plain(&scenario);
     let samples = profile.samples(profile.thread("7"));
     let stacks: Vec<Vec<&str>> =
         samples.iter().map(|s| s.stack.iter().map(|frame| &frame.function[..]).collect()).collect();
@@ -150,7 +150,7 @@ fn why_a_thread_waits_is_the_innermost_frame_of_what_it_left() {
 
 #[test]
 fn an_id_used_twice_is_two_threads_of_two_processes() {
-    let profile = plain(&story::story());
+    let profile = plain(&scenario::scenario());
     let of = |tid| {
         let thread = profile.thread(tid);
         (thread["pid"].as_str().unwrap(), thread["processName"].as_str().unwrap())
@@ -165,7 +165,7 @@ fn an_id_used_twice_is_two_threads_of_two_processes() {
 
 #[test]
 fn counters_add_up_to_their_values() {
-    let profile = plain(&story::story());
+    let profile = plain(&scenario::scenario());
     let rounded = |value: f64| (value * 1e6).round() / 1e6;
     let values =
         |name| profile.counter(name).iter().map(|(_, value)| rounded(*value)).collect::<Vec<_>>();
@@ -179,7 +179,7 @@ fn counters_add_up_to_their_values() {
 
 #[test]
 fn slices_instants_and_losses_are_markers() {
-    let profile = plain(&story::story());
+    let profile = plain(&scenario::scenario());
     let names = |kind| profile.markers(kind).iter().map(|(name, _)| *name).collect::<Vec<&str>>();
     assert_eq!(
         (names("mark"), names("zone")),
@@ -202,33 +202,33 @@ fn slices_instants_and_losses_are_markers() {
 
 #[test]
 fn a_slice_that_never_ends_has_a_start_only() {
-    let mut story = Story::new();
-    let (_, thread) = story.process(7, 1, "one", &[]);
-    let track = story.track(Scope::Thread(thread), "zones", None);
-    let name = story.name("endless");
-    story.then(Event::SliceEnd(track));
-    story.then(Event::SliceBegin(track, name.into()));
-    let profile = plain(&story);
+    let mut scenario = Scenario::new();
+    let (_, thread) = scenario.process(7, 1, "one", &[]);
+    let track = scenario.track(Scope::Thread(thread), "zones", None);
+    let name = scenario.name("endless");
+    scenario.then(Event::SliceEnd(track));
+    scenario.then(Event::SliceBegin(track, name.into()));
+    let profile = plain(&scenario);
     assert_eq!(profile.markers("zone").len(), 1, "an end without a beginning is none");
     assert_eq!(profile.thread("7")["markers"]["phase"][0], 2);
 }
 
 #[test]
 fn every_switch_and_wakeup_is_a_marker_only_when_asked_for() {
-    let story = story::story();
-    let left = story
+    let scenario = scenario::scenario();
+    let left = scenario
         .events
         .iter()
         .filter(|(_, event)| matches!(event, Event::Switch(Switch { previous: Some(thread), .. }) if *thread != IDLE));
-    let woken = story.events.iter().filter(|(_, event)| matches!(event, Event::Wakeup(_)));
+    let woken = scenario.events.iter().filter(|(_, event)| matches!(event, Event::Wakeup(_)));
     let (left, woken) = (left.count(), woken.count());
     assert_eq!(
-        (plain(&story).markers("running").len(), plain(&story).markers("wakeup").len()),
+        (plain(&scenario).markers("running").len(), plain(&scenario).markers("wakeup").len()),
         (0, 0)
     );
 
     let options = FirefoxOptions { sched_markers: true, ..FirefoxOptions::default() };
-    let profile = Profile::read(&export(&story, &story::session(), options));
+    let profile = Profile::read(&export(&scenario, &scenario::session(), options));
     assert_eq!((profile.markers("running").len(), profile.markers("wakeup").len()), (left, woken));
     let blocked: Vec<_> = profile
         .markers("running")
@@ -247,7 +247,7 @@ fn every_switch_and_wakeup_is_a_marker_only_when_asked_for() {
 #[test]
 fn one_process_alone_is_written_without_the_others() {
     let options = FirefoxOptions { process: "sh".parse().ok(), ..FirefoxOptions::default() };
-    let profile = Profile::read(&export(&story::story(), &story::session(), options));
+    let profile = Profile::read(&export(&scenario::scenario(), &scenario::session(), options));
     let tids: Vec<&str> =
         profile.threads().iter().map(|thread| thread["tid"].as_str().unwrap()).collect();
     assert_eq!(
@@ -260,7 +260,7 @@ fn one_process_alone_is_written_without_the_others() {
 #[test]
 fn an_empty_session_is_a_sound_profile() {
     let mut exporter = FirefoxExporter::new(Vec::new(), FirefoxOptions::default());
-    Story::new().play(&mut exporter, &SessionInfo::default(), &[], None).unwrap();
+    Scenario::new().play(&mut exporter, &SessionInfo::default(), &[], None).unwrap();
     let profile = Profile::read(&exporter.finish().unwrap());
     assert_eq!(profile.threads().len(), 1);
     assert!(profile.samples(&profile.threads()[0]).is_empty());
@@ -270,14 +270,14 @@ fn an_empty_session_is_a_sound_profile() {
 fn odd_names_come_back_as_they_were() {
     let names =
         ["", "tab\tnul\0line\nquote\"back\\", "äöü 線程 🧵", "</script>", &"x".repeat(64 << 10)];
-    let mut story = Story::new();
+    let mut scenario = Scenario::new();
     for (tid, name) in (10..).zip(names) {
-        let (_, thread) = story.process(tid, 1, name, &[name, "\u{1b}[31m"]);
-        let frame = story.frame(None, 5, Some(name));
-        let stack = Some(story.tables.intern_stack(&[frame]));
-        story.then(Event::Sample(Sample { cpu: 0, thread, stack, in_kernel: false }));
+        let (_, thread) = scenario.process(tid, 1, name, &[name, "\u{1b}[31m"]);
+        let frame = scenario.frame(None, 5, Some(name));
+        let stack = Some(scenario.tables.intern_stack(&[frame]));
+        scenario.then(Event::Sample(Sample { cpu: 0, thread, stack, in_kernel: false }));
     }
-    let profile = plain(&story);
+    let profile = plain(&scenario);
     for (tid, name) in (10..).zip(names) {
         let thread = profile.thread(&tid.to_string());
         assert_eq!((&thread["name"], &thread["processName"]), (&name.into(), &name.into()));
@@ -287,15 +287,15 @@ fn odd_names_come_back_as_they_were() {
 
 #[test]
 fn compressed_it_is_the_same() {
-    let story = story::story();
+    let scenario = scenario::scenario();
     let options = FirefoxOptions { gzip: true, ..FirefoxOptions::default() };
     let mut exporter = FirefoxExporter::new(Vec::new(), options);
-    story
-        .play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary()))
+    scenario
+        .play(&mut exporter, &scenario::session(), &scenario::losses(), Some(&scenario::summary()))
         .unwrap();
     let mut text = Vec::new();
     GzDecoder::new(&exporter.finish().unwrap()[..]).read_to_end(&mut text).unwrap();
-    assert_eq!(text, export(&story, &story::session(), FirefoxOptions::default()));
+    assert_eq!(text, export(&scenario, &scenario::session(), FirefoxOptions::default()));
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn an_output_that_fails_is_an_error() {
     for gzip in [false, true] {
         let mut exporter =
             FirefoxExporter::new(Full, FirefoxOptions { gzip, ..FirefoxOptions::default() });
-        story::story().play(&mut exporter, &story::session(), &[], None).unwrap();
+        scenario::scenario().play(&mut exporter, &scenario::session(), &[], None).unwrap();
         assert!(exporter.finish().is_err());
     }
 }
@@ -325,33 +325,33 @@ fn anything() -> impl Strategy<Value = Vec<(u64, u8, u32, u32)>> {
 proptest! {
     #[test]
     fn whatever_happens_the_tables_are_sound_and_nothing_is_lost(happenings in anything()) {
-        let mut story = Story::new();
-        let (process, _) = story.process(10, 1, "one", &[]);
-        story.thread(11, process, "two");
-        story.process(12, 1, "three", &["/bin/three"]);
-        let track = story.track(Scope::Process(process), "zones", None);
-        let (frame, name) = (story.frame(None, 5, Some("work")), story.name("zone"));
-        let stack = Some(story.tables.intern_stack(&[frame]));
+        let mut scenario = Scenario::new();
+        let (process, _) = scenario.process(10, 1, "one", &[]);
+        scenario.thread(11, process, "two");
+        scenario.process(12, 1, "three", &["/bin/three"]);
+        let track = scenario.track(Scope::Process(process), "zones", None);
+        let (frame, name) = (scenario.frame(None, 5, Some("work")), scenario.name("zone"));
+        let stack = Some(scenario.tables.intern_stack(&[frame]));
         let mut samples = 0;
         // Without one, each sample stands for an interval, however close they are.
         let has_switches = happenings.iter().any(|(_, what, ..)| *what <= 2);
         for (wait, what, cpu, thread) in happenings {
             let thread = ThreadId(thread);
-            story.wait(wait);
+            scenario.wait(wait);
             match what {
-                0 | 1 => story.switch(cpu, thread, off(SleepState::Interruptible), ThreadId((thread.0 + 1) % 4)),
-                2 => story.switch(cpu, thread, preempted(), IDLE),
-                3 => story.wakeup(cpu, IDLE, thread, stack),
-                4 => story.then(Event::SliceBegin(track, name.into())),
-                5 => story.then(Event::SliceEnd(track)),
+                0 | 1 => scenario.switch(cpu, thread, off(SleepState::Interruptible), ThreadId((thread.0 + 1) % 4)),
+                2 => scenario.switch(cpu, thread, preempted(), IDLE),
+                3 => scenario.wakeup(cpu, IDLE, thread, stack),
+                4 => scenario.then(Event::SliceBegin(track, name.into())),
+                5 => scenario.then(Event::SliceEnd(track)),
                 _ => {
                     samples += 1;
-                    story.then(Event::Sample(Sample { cpu, thread, stack: stack.filter(|_| what == 6), in_kernel: false }));
+                    scenario.then(Event::Sample(Sample { cpu, thread, stack: stack.filter(|_| what == 6), in_kernel: false }));
                 }
             }
         }
         let mut exporter = FirefoxExporter::new(Vec::new(), FirefoxOptions { sched_markers: true, ..Default::default() });
-        story.play(&mut exporter, &story::session(), &[], None).unwrap();
+        scenario.play(&mut exporter, &scenario::session(), &[], None).unwrap();
         let profile = Profile::read(&exporter.finish().unwrap());
         let all: Vec<_> = profile.threads().iter().flat_map(|thread| profile.samples(thread)).collect();
         prop_assert_eq!(all.iter().filter(|sample| sample.on_cpu()).count(), samples);
@@ -369,8 +369,8 @@ proptest! {
 
 #[test]
 fn the_idle_thread_stands_for_the_machine() {
-    let profile = plain(&story::story());
+    let profile = plain(&scenario::scenario());
     let machine = &profile.threads()[0];
-    assert_eq!((&machine["pid"], &machine["processName"]), (&"0".into(), &"story".into()));
+    assert_eq!((&machine["pid"], &machine["processName"]), (&"0".into(), &"scenario".into()));
     assert_eq!(Tables::IDLE_THREAD, IDLE);
 }

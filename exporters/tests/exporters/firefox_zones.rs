@@ -1,7 +1,7 @@
 //! What programs say of themselves, in profiles for the Firefox Profiler.
 
 use crate::firefox_reader::{Marker, Profile};
-use crate::story::{self, Story};
+use crate::scenario::{self, Scenario};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use syscollect_exporters::{FirefoxExporter, FirefoxOptions};
@@ -11,9 +11,9 @@ use syscollect_model::{
     TrackId, TrackKind, Value,
 };
 
-fn profile_with(story: &Story, options: FirefoxOptions) -> Profile {
+fn profile_with(scenario: &Scenario, options: FirefoxOptions) -> Profile {
     let mut exporter = FirefoxExporter::new(Vec::new(), options);
-    story.play(&mut exporter, &story::session(), &[], None).unwrap();
+    scenario.play(&mut exporter, &scenario::session(), &[], None).unwrap();
     let expected = exporter.expected_bytes();
     let file = exporter.finish().unwrap();
     assert!(
@@ -24,8 +24,8 @@ fn profile_with(story: &Story, options: FirefoxOptions) -> Profile {
     Profile::read(&file)
 }
 
-fn profile(story: &Story) -> Profile {
-    profile_with(story, FirefoxOptions::default())
+fn profile(scenario: &Scenario) -> Profile {
+    profile_with(scenario, FirefoxOptions::default())
 }
 
 /// The markers of a thread by name.
@@ -45,21 +45,21 @@ fn field(profile: &Profile, marker: &Marker<'_>, key: &str) -> Json {
     }
 }
 
-fn one_thread() -> (Story, ThreadId, TrackId) {
-    let mut story = Story::new();
-    let (_, thread) = story.process(7, 1, "app", &[]);
-    let track = story.zones(thread);
-    (story, thread, track)
+fn one_thread() -> (Scenario, ThreadId, TrackId) {
+    let mut scenario = Scenario::new();
+    let (_, thread) = scenario.process(7, 1, "app", &[]);
+    let track = scenario.zones(thread);
+    (scenario, thread, track)
 }
 
-fn zone(story: &mut Story, track: TrackId, slice: Slice) {
-    story.then(Event::SliceBegin(track, slice));
-    story.then(Event::SliceEnd(track));
+fn zone(scenario: &mut Scenario, track: TrackId, slice: Slice) {
+    scenario.then(Event::SliceBegin(track, slice));
+    scenario.then(Event::SliceEnd(track));
 }
 
 #[test]
 fn a_zone_has_its_texts_place_colour_category_and_stack() {
-    let profile = profile(&story::game());
+    let profile = profile(&scenario::game());
     let update = named(&profile, "300", "update of");
     let [update] = update[..] else { panic!("{update:?}") };
     let said = ["text", "value", "number", "place", "function", "color"]
@@ -80,7 +80,7 @@ fn a_zone_has_its_texts_place_colour_category_and_stack() {
 
 #[test]
 fn a_message_is_its_text() {
-    let profile = profile(&story::game());
+    let profile = profile(&scenario::game());
     let messages = profile.markers("message");
     assert_eq!(messages.len(), 1);
     let data = messages[0].1;
@@ -91,7 +91,7 @@ fn a_message_is_its_text() {
 
 #[test]
 fn a_typed_marker_has_a_schema_with_the_formats_of_its_fields() {
-    let profile = profile(&story::game());
+    let profile = profile(&scenario::game());
     let marker = named(&profile, "300", "map")[0];
     assert_eq!((&marker.data["type"], marker.category), (&"Load".into(), "assets"));
     let keys = ["path", "took", "size", "share", "at", "ratio"];
@@ -117,7 +117,7 @@ fn a_typed_marker_has_a_schema_with_the_formats_of_its_fields() {
 
 #[test]
 fn frames_and_overlapping_tasks_lie_under_the_first_thread() {
-    let profile = profile(&story::game());
+    let profile = profile(&scenario::game());
     let frames: Vec<_> = named(&profile, "300", "Frames")
         .iter()
         .map(|frame| frame.data["number"].as_u64())
@@ -131,7 +131,7 @@ fn frames_and_overlapping_tasks_lie_under_the_first_thread() {
 
 #[test]
 fn a_plot_is_a_counter_of_its_process_with_its_unit() {
-    let profile = profile(&story::game());
+    let profile = profile(&scenario::game());
     assert_eq!(profile.counter("queue (items)").last().unwrap().1, 3.5);
     let counters = profile.json["counters"].as_array().unwrap();
     assert_eq!(
@@ -142,7 +142,7 @@ fn a_plot_is_a_counter_of_its_process_with_its_unit() {
 
 #[test]
 fn who_waits_for_a_lock_and_who_holds_it_are_markers() {
-    let profile = profile(&story::game());
+    let profile = profile(&scenario::game());
     let held = |tid, name| {
         let markers = named(&profile, tid, name);
         let said = |marker: &Marker<'_>| {
@@ -169,7 +169,7 @@ fn who_waits_for_a_lock_and_who_holds_it_are_markers() {
 
 #[test]
 fn memory_is_a_counter_of_each_pool() {
-    let profile = profile(&story::game());
+    let profile = profile(&scenario::game());
     let values = |name| profile.counter(name).iter().map(|(_, value)| *value).collect::<Vec<_>>();
     assert_eq!(values("Memory: textures"), [0.0, 4_096.0]);
     assert_eq!(values("Memory"), [0.0, 164.0, 100.0], "64 of 164 are freed");
@@ -180,7 +180,7 @@ fn memory_is_a_counter_of_each_pool() {
 
 #[test]
 fn a_crash_has_its_signal_and_stack() {
-    let profile = profile(&story::game());
+    let profile = profile(&scenario::game());
     let crash = named(&profile, "301", "Crash")[0];
     assert_eq!(
         (&crash.data["signal"], &crash.data["address"]),
@@ -191,22 +191,22 @@ fn a_crash_has_its_signal_and_stack() {
 
 #[test]
 fn schemas_of_one_name_are_told_apart_and_equal_ones_are_one() {
-    let (mut story, _, track) = one_thread();
-    let [name, a, b, category] = ["Load", "a", "b", "io"].map(|text| story.name(text));
+    let (mut scenario, _, track) = one_thread();
+    let [name, a, b, category] = ["Load", "a", "b", "io"].map(|text| scenario.name(text));
     for field in [a, b, a] {
         let fields = vec![SchemaField {
             name: field,
             label: field,
             format: syscollect_model::FieldFormat::Integer,
         }];
-        story.tables.schemas.push(Schema { name, category: Some(category), fields });
+        scenario.tables.schemas.push(Schema { name, category: Some(category), fields });
     }
     for (id, field) in (0..).zip([a, b, a]) {
         let fields = vec![Field::named(field, Value::Unsigned(u64::from(id)))];
         let slice = Slice { schema: Some(SchemaId(id)), fields, ..Slice::named(name) };
-        story.then(Event::Instant(track, slice));
+        scenario.then(Event::Instant(track, slice));
     }
-    let profile = profile(&story);
+    let profile = profile(&scenario);
     let found: Vec<_> = named(&profile, "7", "Load")
         .iter()
         .map(|marker| (marker.data.clone(), marker.category))
@@ -221,14 +221,14 @@ fn schemas_of_one_name_are_told_apart_and_equal_ones_are_one() {
 
 #[test]
 fn ten_thousand_names_of_one_place_are_few_rows_and_each_is_told() {
-    let (mut story, _, track) = one_thread();
-    let [function, file] = ["run", "script.rs"].map(|text| story.name(text));
-    story.tables.locations.push(Location { function, file, line: 0 });
+    let (mut scenario, _, track) = one_thread();
+    let [function, file] = ["run", "script.rs"].map(|text| scenario.name(text));
+    scenario.tables.locations.push(Location { function, file, line: 0 });
     for index in 0..10_000 {
-        let name = story.name(&format!("script {index}"));
-        zone(&mut story, track, Slice { location: Some(LocationId(0)), ..Slice::named(name) });
+        let name = scenario.name(&format!("script {index}"));
+        zone(&mut scenario, track, Slice { location: Some(LocationId(0)), ..Slice::named(name) });
     }
-    let profile = profile(&story);
+    let profile = profile(&scenario);
     let markers = profile.thread_markers(profile.thread("7"));
     let names: std::collections::BTreeSet<&str> =
         markers.iter().map(|marker| marker.name).collect();
@@ -241,12 +241,12 @@ fn ten_thousand_names_of_one_place_are_few_rows_and_each_is_told() {
 
 #[test]
 fn without_places_names_are_bounded_too() {
-    let (mut story, _, track) = one_thread();
+    let (mut scenario, _, track) = one_thread();
     for index in 0..5_000 {
-        let name = story.name(&format!("zone {index}"));
-        zone(&mut story, track, name.into());
+        let name = scenario.name(&format!("zone {index}"));
+        zone(&mut scenario, track, name.into());
     }
-    let profile = profile(&story);
+    let profile = profile(&scenario);
     let markers = profile.thread_markers(profile.thread("7"));
     assert_eq!(markers.iter().filter(|marker| marker.name == "zone").count(), 5_000 - 4_096);
     assert_eq!(
@@ -258,13 +258,13 @@ fn without_places_names_are_bounded_too() {
 #[test]
 fn long_and_odd_texts_come_back_as_they_were() {
     let texts = ["", "tab\tnul\0line\nquote\"back\\", "äöü 線程 🧵", &"x".repeat(1 << 20)];
-    let (mut story, _, track) = one_thread();
-    let name = story.name("zone");
+    let (mut scenario, _, track) = one_thread();
+    let name = scenario.name("zone");
     for said in texts {
-        let fields = vec![story.text(said)];
-        zone(&mut story, track, Slice { fields, ..Slice::named(name) });
+        let fields = vec![scenario.text(said)];
+        zone(&mut scenario, track, Slice { fields, ..Slice::named(name) });
     }
-    let profile = profile(&story);
+    let profile = profile(&scenario);
     let found: Vec<_> =
         named(&profile, "7", "zone").iter().map(|marker| marker.data["text"].clone()).collect();
     assert_eq!(found, texts.map(Json::from));
@@ -272,14 +272,14 @@ fn long_and_odd_texts_come_back_as_they_were() {
 
 #[test]
 fn what_ends_without_beginning_is_nothing_and_more_of_nothing_too() {
-    let (mut story, thread, track) = one_thread();
-    let process = story.tables.thread(thread).process;
-    let name = story.name("lock");
-    story.tables.locks.push(Lock { process, name, shared: false, location: None });
-    story.then(Event::SliceUpdate(track, SliceUpdate::default()));
-    story.then(Event::SliceEnd(track));
+    let (mut scenario, thread, track) = one_thread();
+    let process = scenario.tables.thread(thread).process;
+    let name = scenario.name("lock");
+    scenario.tables.locks.push(Lock { process, name, shared: false, location: None });
+    scenario.then(Event::SliceUpdate(track, SliceUpdate::default()));
+    scenario.then(Event::SliceEnd(track));
     for action in [LockAction::Release, LockAction::GiveUp] {
-        story.then(Event::Lock(LockEvent {
+        scenario.then(Event::Lock(LockEvent {
             lock: LockId(0),
             thread,
             action,
@@ -287,14 +287,14 @@ fn what_ends_without_beginning_is_nothing_and_more_of_nothing_too() {
             location: None,
         }));
     }
-    let profile = profile(&story);
+    let profile = profile(&scenario);
     assert!(profile.threads().iter().all(|thread| profile.thread_markers(thread).is_empty()));
 }
 
 #[test]
 fn a_program_that_is_left_out_leaves_no_counter_and_no_marker() {
     let options = FirefoxOptions { process: "other".parse().ok(), ..FirefoxOptions::default() };
-    let profile = profile_with(&story::game(), options);
+    let profile = profile_with(&scenario::game(), options);
     assert_eq!(profile.threads().len(), 1, "the machine");
     assert!(profile.json["counters"].as_array().unwrap().is_empty());
     let strings = profile.json["shared"]["stringArray"].as_array().unwrap();
@@ -306,22 +306,22 @@ proptest! {
     fn whatever_programs_say_the_profile_is_sound_and_every_beginning_is_a_marker(
         steps in prop::collection::vec((0u8..9, 0usize..4, 0u64..4), 0..150),
     ) {
-        let (mut story, thread, own) = one_thread();
-        let process = story.tables.thread(thread).process;
-        let frames = story.name("Frames");
+        let (mut scenario, thread, own) = one_thread();
+        let process = scenario.tables.thread(thread).process;
+        let frames = scenario.name("Frames");
         let frames = Track { scope: Scope::Process(process), name: frames, kind: TrackKind::Frames { continuous: true } };
         let tracks = [
             own,
-            story.track(Scope::Process(process), "tasks", None),
-            story.track(Scope::Machine, "all", None),
-            story.tables.add_track(frames),
+            scenario.track(Scope::Process(process), "tasks", None),
+            scenario.track(Scope::Machine, "all", None),
+            scenario.tables.add_track(frames),
         ];
-        let name = story.name("lock");
-        story.tables.locks.push(Lock { process, name, shared: true, location: None });
+        let name = scenario.name("lock");
+        scenario.tables.locks.push(Lock { process, name, shared: true, location: None });
         let (mut begun, mut instants, mut messages) = (0, 0, 0);
         for (what, which, number) in steps {
             let track = tracks[which];
-            let name = story.name(&format!("n{number}"));
+            let name = scenario.name(&format!("n{number}"));
             let value = [Value::Unsigned(number), Value::Float(f64::NAN), Value::Text("t".into()), Value::Bytes(1)][which].clone();
             let fields = vec![Field::named(name, value)];
             let action = [LockAction::Wait, LockAction::Obtain, LockAction::Release, LockAction::GiveUp][which];
@@ -347,9 +347,9 @@ proptest! {
                     Event::Memory(MemoryEvent { thread, pool: None, address: number, allocated, stack: None })
                 }
             };
-            story.then(event);
+            scenario.then(event);
         }
-        let profile = profile(&story);
+        let profile = profile(&scenario);
         let count = |kind| profile.markers(kind).len();
         prop_assert_eq!(count("zone") + count("task") + count("frame"), begun);
         prop_assert_eq!(count("mark"), instants);

@@ -1,10 +1,10 @@
-//! A story in, several files out, compared with what was checked by eye and with
+//! A scenario in, several files out, compared with what was checked by eye and with
 //! Perfetto's own engine when it was committed.
 //!
 //! After an intended change: `BLESS=1 cargo test -p syscollect-exporters --test exporters golden`,
-//! then look at the difference, and at the file of the example `story` in the viewer.
+//! then look at the difference, and at the file of the example `scenario` in the viewer.
 
-use crate::{decode, story};
+use crate::{decode, scenario};
 
 use serde_json::Value;
 use std::path::Path;
@@ -22,22 +22,22 @@ pub(crate) fn compare(name: &str, found: &str) {
     assert_eq!(found.lines().count(), expected.lines().count(), "lines of {name}");
 }
 
-fn text_of(story: &story::Story) -> String {
+fn text_of(scenario: &scenario::Scenario) -> String {
     let mut exporter = TextExporter::new(Vec::new());
-    story
-        .play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary()))
+    scenario
+        .play(&mut exporter, &scenario::session(), &scenario::losses(), Some(&scenario::summary()))
         .unwrap();
     String::from_utf8(exporter.finish().unwrap()).unwrap()
 }
 
 #[test]
 fn a_compiler_run_reads_as_lines() {
-    compare("story.txt", &text_of(&story::story()));
+    compare("scenario.txt", &text_of(&scenario::scenario()));
 }
 
 #[test]
 fn what_a_game_says_of_itself_reads_as_lines() {
-    compare("game.txt", &text_of(&story::game()));
+    compare("game.txt", &text_of(&scenario::game()));
 }
 
 /// JSON with a line for each column or row, so that a difference can be read.
@@ -65,11 +65,11 @@ fn lines(value: &Value, indent: usize, out: &mut String) {
     }
 }
 
-fn profile_of(story: &story::Story) -> String {
+fn profile_of(scenario: &scenario::Scenario) -> String {
     let options = FirefoxOptions { sched_markers: true, ..FirefoxOptions::default() };
     let mut exporter = FirefoxExporter::new(Vec::new(), options);
-    story
-        .play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary()))
+    scenario
+        .play(&mut exporter, &scenario::session(), &scenario::losses(), Some(&scenario::summary()))
         .unwrap();
     let mut text = String::new();
     lines(&serde_json::from_slice(&exporter.finish().unwrap()).unwrap(), 0, &mut text);
@@ -78,28 +78,28 @@ fn profile_of(story: &story::Story) -> String {
 
 #[test]
 fn a_compiler_run_becomes_a_profile() {
-    compare("story.json.txt", &profile_of(&story::story()));
+    compare("scenario.json.txt", &profile_of(&scenario::scenario()));
 }
 
 #[test]
 fn what_a_game_says_of_itself_becomes_a_profile() {
-    compare("game.json.txt", &profile_of(&story::game()));
+    compare("game.json.txt", &profile_of(&scenario::game()));
 }
 
-fn packets_of(story: &story::Story) -> String {
+fn packets_of(scenario: &scenario::Scenario) -> String {
     let mut exporter = PerfettoExporter::new(Vec::new());
-    story
-        .play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary()))
+    scenario
+        .play(&mut exporter, &scenario::session(), &scenario::losses(), Some(&scenario::summary()))
         .unwrap();
     decode::print(&exporter.finish().unwrap())
 }
 
 #[test]
 fn a_compiler_run_becomes_packets() {
-    compare("story.pftrace.txt", &packets_of(&story::story()));
+    compare("scenario.pftrace.txt", &packets_of(&scenario::scenario()));
 }
 
 #[test]
 fn what_a_game_says_of_itself_becomes_packets() {
-    compare("game.pftrace.txt", &packets_of(&story::game()));
+    compare("game.pftrace.txt", &packets_of(&scenario::game()));
 }

@@ -3,7 +3,7 @@
 use crate::firefox_reader::Profile;
 use crate::golden::compare;
 use crate::replay::{Slice, replay};
-use crate::story::{self, START, Story};
+use crate::scenario::{self, START, Scenario};
 use syscollect_exporters::report::{FenceWaitRow, GpuRow, Report, ReportExporter, ReportOptions};
 use syscollect_exporters::{
     FirefoxExporter, FirefoxOptions, PerfettoExporter, ProcessFilter, TextExporter,
@@ -12,21 +12,21 @@ use syscollect_model::{Event, Scope, Slice as ModelSlice, Track, TrackKind};
 
 fn played<E: syscollect_model::Exporter<Error: std::fmt::Debug>>(
     mut exporter: E,
-    story: &Story,
+    scenario: &Scenario,
 ) -> E {
-    story.play(&mut exporter, &story::session(), &[], None).unwrap();
+    scenario.play(&mut exporter, &scenario::session(), &[], None).unwrap();
     exporter
 }
 
 fn perfetto() -> crate::replay::Replay {
-    replay(&played(PerfettoExporter::new(Vec::new()), &story::gpu()).finish().unwrap())
+    replay(&played(PerfettoExporter::new(Vec::new()), &scenario::gpu()).finish().unwrap())
 }
 
 fn report(process: Option<&str>) -> Report {
     let process = process.map(|name| ProcessFilter::Name(name.into()));
     played(
         ReportExporter::new(ReportOptions { process, ..ReportOptions::default() }),
-        &story::gpu(),
+        &scenario::gpu(),
     )
     .finish()
 }
@@ -105,7 +105,7 @@ fn an_arrow_leads_from_where_a_thread_submits_a_job_to_where_the_gpu_begins_with
 fn profile(process: Option<ProcessFilter>) -> Profile {
     let options = FirefoxOptions { process, ..FirefoxOptions::default() };
     Profile::read(
-        &played(FirefoxExporter::new(Vec::new(), options), &story::gpu()).finish().unwrap(),
+        &played(FirefoxExporter::new(Vec::new(), options), &scenario::gpu()).finish().unwrap(),
     )
 }
 
@@ -183,7 +183,7 @@ fn the_report_tells_the_longest_waits_for_fences_whose_job_that_was_and_who_sign
         let process = process.map(|name| ProcessFilter::Name(name.into()));
         played(
             ReportExporter::new(ReportOptions { process, rows: 9, ..ReportOptions::default() }),
-            &story::fence_waits(),
+            &scenario::fence_waits(),
         )
         .finish()
     };
@@ -231,20 +231,20 @@ fn a_queue_that_several_processes_use_is_told_as_a_whole_too() {
 
 #[test]
 fn frames_of_a_display_lie_below_displays() {
-    let mut story = Story::new();
-    let (name, vblank) = (story.name("CRTC 0"), story.name("vblank"));
+    let mut scenario = Scenario::new();
+    let (name, vblank) = (scenario.name("CRTC 0"), scenario.name("vblank"));
     let kind = TrackKind::Frames { continuous: true };
-    let track = story.tables.add_track(Track { scope: Scope::Machine, name, kind });
-    story.then(Event::SliceBegin(track, ModelSlice::named(vblank)));
-    story.wait(16);
-    story.then(Event::SliceEnd(track));
-    let told = replay(&played(PerfettoExporter::new(Vec::new()), &story).finish().unwrap());
+    let track = scenario.tables.add_track(Track { scope: Scope::Machine, name, kind });
+    scenario.then(Event::SliceBegin(track, ModelSlice::named(vblank)));
+    scenario.wait(16);
+    scenario.then(Event::SliceEnd(track));
+    let told = replay(&played(PerfettoExporter::new(Vec::new()), &scenario).finish().unwrap());
     let slices: Vec<_> = told.slices.iter().map(|slice| (&*slice.track, times(slice))).collect();
     assert_eq!(slices, [("Displays/CRTC 0", ("vblank", 0, 17))]);
 }
 
 #[test]
 fn jobs_read_as_lines() {
-    let text = played(TextExporter::new(Vec::new()), &story::gpu()).finish().unwrap();
+    let text = played(TextExporter::new(Vec::new()), &scenario::gpu()).finish().unwrap();
     compare("gpu.txt", &String::from_utf8(text).unwrap());
 }

@@ -13,5 +13,5 @@ mod perfetto_slices;
 mod process_filter;
 mod replay;
 mod report;
+mod scenario;
 mod stacks;
-mod story;

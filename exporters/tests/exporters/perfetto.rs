@@ -2,7 +2,7 @@
 
 use crate::decode::{Fields, packets};
 use crate::replay::{Replay, UNRECORDED, replay};
-use crate::story::{self, IDLE, Story, off, preempted};
+use crate::scenario::{self, IDLE, Scenario, off, preempted};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use syscollect_exporters::{ExportError, PerfettoExporter};
@@ -13,9 +13,9 @@ use syscollect_model::{
     ThreadId, Time, TrackId, Value, Wakeup,
 };
 
-fn export(story: &Story, losses: &[Loss]) -> Vec<u8> {
+fn export(scenario: &Scenario, losses: &[Loss]) -> Vec<u8> {
     let mut exporter = PerfettoExporter::new(Vec::new());
-    story.play(&mut exporter, &story::session(), losses, None).unwrap();
+    scenario.play(&mut exporter, &scenario::session(), losses, None).unwrap();
     exporter.finish().unwrap()
 }
 
@@ -30,80 +30,80 @@ fn a_session_without_events_is_a_whole_file() {
 
 #[test]
 fn every_loss_is_counted_once() {
-    let told = replay(&export(&story::story(), &story::losses()));
+    let told = replay(&export(&scenario::scenario(), &scenario::losses()));
     assert_eq!(told.lost, (BTreeMap::from([(1, 42)]), 12));
 }
 
 #[test]
 fn lost_switches_charge_nobody() {
-    let mut story = Story::new();
-    let (_, a) = story.process(10, 1, "a", &[]);
-    let (_, b) = story.process(20, 1, "b", &[]);
-    story.switch(0, IDLE, off(SleepState::Runnable), a);
-    story.wait(500);
-    let since = Time(story::START + 100_000);
-    story.then(Event::Loss(Loss {
+    let mut scenario = Scenario::new();
+    let (_, a) = scenario.process(10, 1, "a", &[]);
+    let (_, b) = scenario.process(20, 1, "b", &[]);
+    scenario.switch(0, IDLE, off(SleepState::Runnable), a);
+    scenario.wait(500);
+    let since = Time(scenario::START + 100_000);
+    scenario.then(Event::Loss(Loss {
         origin: LaneKind::Sched.into(),
         cpu: Some(0),
         cause: LossCause::Damaged,
         count: 3,
         between: Some((since, since)),
     }));
-    story.switch(0, b, off(SleepState::Interruptible), IDLE);
-    let told = replay(&export(&story, &[]));
-    let [began, lost, back] = [0, 100_000, 502_000].map(|at| story::START + at);
+    scenario.switch(0, b, off(SleepState::Interruptible), IDLE);
+    let told = replay(&export(&scenario, &[]));
+    let [began, lost, back] = [0, 100_000, 502_000].map(|at| scenario::START + at);
     let expected = [(began, 0, 10), (lost, 10, UNRECORDED), (back, UNRECORDED, 20), (back, 20, 0)];
     assert_eq!(told.switches[&0], expected);
 }
 
 #[test]
 fn a_process_is_freed_after_the_last_of_its_threads_has_left() {
-    let mut story = Story::new();
-    let (process, first) = story.process(10, 1, "a", &[]);
-    let second = story.thread(11, process, "b");
-    story.switch(0, IDLE, off(SleepState::Runnable), first);
-    story.switch(1, IDLE, off(SleepState::Runnable), second);
-    story.then(Event::ThreadEnd(first));
-    story.then(Event::ThreadEnd(second));
-    story.then(Event::ProcessEnd(process));
-    story.switch(0, first, off(SleepState::Dead), IDLE);
-    story.switch(1, second, off(SleepState::Dead), IDLE);
-    let told = replay(&export(&story, &[]));
-    let left = story::START + 6_000;
+    let mut scenario = Scenario::new();
+    let (process, first) = scenario.process(10, 1, "a", &[]);
+    let second = scenario.thread(11, process, "b");
+    scenario.switch(0, IDLE, off(SleepState::Runnable), first);
+    scenario.switch(1, IDLE, off(SleepState::Runnable), second);
+    scenario.then(Event::ThreadEnd(first));
+    scenario.then(Event::ThreadEnd(second));
+    scenario.then(Event::ProcessEnd(process));
+    scenario.switch(0, first, off(SleepState::Dead), IDLE);
+    scenario.switch(1, second, off(SleepState::Dead), IDLE);
+    let told = replay(&export(&scenario, &[]));
+    let left = scenario::START + 6_000;
     assert_eq!(told.freed, [(left + 1, 11), (left + 2, 10)]);
 }
 
 #[test]
 fn an_exiting_thread_whose_last_switch_is_not_told_lives_as_long_as_it_is_seen() {
-    let mut story = Story::new();
-    let (process, thread) = story.process(10, 1, "a", &[]);
-    story.switch(0, IDLE, off(SleepState::Runnable), thread);
-    story.then(Event::ThreadEnd(thread));
-    story.then(Event::ProcessEnd(process));
-    story.switch(0, thread, preempted(), IDLE);
-    story.switch(0, IDLE, off(SleepState::Runnable), thread);
-    let told = replay(&export(&story, &[]));
-    assert_eq!(told.freed, [(story::START + 4_001, 10)]);
+    let mut scenario = Scenario::new();
+    let (process, thread) = scenario.process(10, 1, "a", &[]);
+    scenario.switch(0, IDLE, off(SleepState::Runnable), thread);
+    scenario.then(Event::ThreadEnd(thread));
+    scenario.then(Event::ProcessEnd(process));
+    scenario.switch(0, thread, preempted(), IDLE);
+    scenario.switch(0, IDLE, off(SleepState::Runnable), thread);
+    let told = replay(&export(&scenario, &[]));
+    assert_eq!(told.freed, [(scenario::START + 4_001, 10)]);
 }
 
 #[test]
 fn two_switches_at_one_time_stay_in_order() {
-    let mut story = Story::new();
-    let (_, a) = story.process(10, 1, "a", &[]);
-    let (_, b) = story.process(20, 1, "b", &[]);
-    story.switch(0, IDLE, off(SleepState::Runnable), a);
-    story.switch(0, a, preempted(), b);
-    story.switch(0, b, preempted(), a);
-    let time = Time(story::START);
-    story.events.iter_mut().for_each(|(at, _)| *at = time);
-    let at = |nanoseconds| story::START + nanoseconds;
-    let told = replay(&export(&story, &[]));
+    let mut scenario = Scenario::new();
+    let (_, a) = scenario.process(10, 1, "a", &[]);
+    let (_, b) = scenario.process(20, 1, "b", &[]);
+    scenario.switch(0, IDLE, off(SleepState::Runnable), a);
+    scenario.switch(0, a, preempted(), b);
+    scenario.switch(0, b, preempted(), a);
+    let time = Time(scenario::START);
+    scenario.events.iter_mut().for_each(|(at, _)| *at = time);
+    let at = |nanoseconds| scenario::START + nanoseconds;
+    let told = replay(&export(&scenario, &[]));
     assert_eq!(told.switches[&0], [(at(0), 0, 10), (at(1), 10, 20), (at(1), 20, 10)]);
 }
 
 #[test]
 fn samples_and_wakers_are_flame_graphs_of_processes_of_their_own() {
-    let trace = export(&story::story(), &[]);
+    let trace = export(&scenario::scenario(), &[]);
     let told = replay(&trace);
     let stacks: Vec<_> =
         told.samples.iter().map(|(_, sequence, stack)| (*sequence, stack.join(" > "))).collect();
@@ -141,30 +141,35 @@ fn owners(trace: &[u8]) -> BTreeMap<u64, Vec<u64>> {
 
 #[test]
 fn time_blocked_is_a_sample_for_each_interval() {
-    let mut story = Story::new();
-    let (_, a) = story.process(10, 1, "a", &[]);
-    let (_, b) = story.process(20, 1, "b", &[]);
+    let mut scenario = Scenario::new();
+    let (_, a) = scenario.process(10, 1, "a", &[]);
+    let (_, b) = scenario.process(20, 1, "b", &[]);
     let mut stack = |name| {
-        let frame = story.frame(None, 1, Some(name));
-        story.tables.intern_stack(&[frame])
+        let frame = scenario.frame(None, 1, Some(name));
+        scenario.tables.intern_stack(&[frame])
     };
     let (reads, sleeps) = (stack("read"), stack("sleep"));
     // Ten times half an interval, and once 40 of them; both wait the same time for a CPU, which is
     // the state they blocked in.
     for _ in 0..10 {
-        story.switch(0, a, OffCpu { stack: Some(reads), ..off(SleepState::Interruptible) }, IDLE);
-        story.wait(499);
-        story.switch(0, IDLE, off(SleepState::Runnable), a);
+        scenario.switch(
+            0,
+            a,
+            OffCpu { stack: Some(reads), ..off(SleepState::Interruptible) },
+            IDLE,
+        );
+        scenario.wait(499);
+        scenario.switch(0, IDLE, off(SleepState::Runnable), a);
     }
-    story.switch(0, b, OffCpu { stack: Some(sleeps), ..off(SleepState::Uninterruptible) }, IDLE);
-    story.wait(39_999);
-    story.switch(0, IDLE, off(SleepState::Runnable), b);
+    scenario.switch(0, b, OffCpu { stack: Some(sleeps), ..off(SleepState::Uninterruptible) }, IDLE);
+    scenario.wait(39_999);
+    scenario.switch(0, IDLE, off(SleepState::Runnable), b);
     // Who is preempted is not blocked; what still lasts counts up to the end.
-    story.switch(0, b, preempted(), a);
-    story.switch(0, a, OffCpu { stack: Some(reads), ..off(SleepState::Interruptible) }, IDLE);
-    story.wait(6_999);
-    story.then(Event::Sample(Sample { cpu: 0, thread: IDLE, stack: None, in_kernel: false }));
-    let trace = export(&story, &[]);
+    scenario.switch(0, b, preempted(), a);
+    scenario.switch(0, a, OffCpu { stack: Some(reads), ..off(SleepState::Interruptible) }, IDLE);
+    scenario.wait(6_999);
+    scenario.then(Event::Sample(Sample { cpu: 0, thread: IDLE, stack: None, in_kernel: false }));
+    let trace = export(&scenario, &[]);
     let told = replay(&trace);
     let count = |of: &str| {
         told.samples
@@ -179,26 +184,26 @@ fn time_blocked_is_a_sample_for_each_interval() {
         .filter(|(_, sequence, _)| *sequence == 6)
         .map(|(time, ..)| *time)
         .collect();
-    let (first, last) = (story.events[0].0.0, story.events.last().unwrap().0.0);
+    let (first, last) = (scenario.events[0].0.0, scenario.events.last().unwrap().0.0);
     assert!(times.iter().all(|time| (first..=last).contains(time)), "{times:?}");
 }
 
 #[test]
 fn names_of_any_length_and_letters_survive() {
-    let mut story = Story::new();
+    let mut scenario = Scenario::new();
     let long = "n".repeat(64 << 10);
     let odd = "a\u{0}b\u{1b}[31m\n\u{202e}\"\u{fffd}";
-    let (_, a) = story.process(10, 1, &long, &[&long, odd]);
-    let (_, b) = story.process(20, 1, odd, &[]);
-    let function = story.name(&"f".repeat(100_000));
-    let frame = story.frame(None, 1, Some(odd));
-    let stack = Some(story.tables.intern_stack(&[frame]));
+    let (_, a) = scenario.process(10, 1, &long, &[&long, odd]);
+    let (_, b) = scenario.process(20, 1, odd, &[]);
+    let function = scenario.name(&"f".repeat(100_000));
+    let frame = scenario.frame(None, 1, Some(odd));
+    let stack = Some(scenario.tables.intern_stack(&[frame]));
     let blocked = OffCpu { blocked_in: Some(function), stack, ..off(SleepState::Uninterruptible) };
-    story.switch(0, IDLE, off(SleepState::Runnable), a);
-    story.switch(0, a, blocked, b);
-    story.wait(1_000);
-    story.switch(0, b, preempted(), IDLE);
-    let told = replay(&export(&story, &[]));
+    scenario.switch(0, IDLE, off(SleepState::Runnable), a);
+    scenario.switch(0, a, blocked, b);
+    scenario.wait(1_000);
+    scenario.switch(0, b, preempted(), IDLE);
+    let told = replay(&export(&scenario, &[]));
     assert_eq!(told.switches[&0].len(), 3);
     assert_eq!(
         (told.samples[0].2[0].len(), &*told.samples[0].2[1]),
@@ -208,14 +213,14 @@ fn names_of_any_length_and_letters_survive() {
 
 #[test]
 fn a_preempted_thread_has_the_state_that_viewers_read_of_its_system() {
-    let mut story = Story::new();
-    let (_, a) = story.process(10, 1, "a", &[]);
-    story.switch(0, IDLE, off(SleepState::Runnable), a);
-    story.switch(0, a, preempted(), IDLE);
+    let mut scenario = Scenario::new();
+    let (_, a) = scenario.process(10, 1, "a", &[]);
+    scenario.switch(0, IDLE, off(SleepState::Runnable), a);
+    scenario.switch(0, a, preempted(), IDLE);
     for (os, state) in [("Linux", 0x100), ("Windows", 0x800)] {
         let mut exporter = PerfettoExporter::new(Vec::new());
-        let session = SessionInfo { os: os.into(), ..story::session() };
-        story.play(&mut exporter, &session, &[], None).unwrap();
+        let session = SessionInfo { os: os.into(), ..scenario::session() };
+        scenario.play(&mut exporter, &session, &[], None).unwrap();
         let bundles = packets(&exporter.finish().unwrap());
         let bundles = bundles.iter().flat_map(|packet| Fields::parse(packet).messages(1));
         let states: Vec<u64> = bundles.flat_map(|bundle| bundle.message(4).packed(2)).collect();
@@ -234,46 +239,46 @@ fn command_lines(trace: &[u8], pid: u64) -> Vec<Vec<String>> {
 
 #[test]
 fn a_process_whose_threads_have_other_ids_has_a_name_from_its_first_thread_on() {
-    let mut story = Story::new();
-    let (process, _) = story.process(40, 1, "game.exe", &[]);
-    story.tables.processes[process.index()].start = Some(Time(story::START));
-    story.then(Event::ProcessStart(process));
-    let thread = story.thread(44, process, "game.exe");
-    story.starts(thread);
-    story.then(Event::ThreadStart(thread));
-    story.switch(0, IDLE, off(SleepState::Runnable), thread);
-    assert_eq!(command_lines(&export(&story, &[]), 40), [["game.exe"]]);
+    let mut scenario = Scenario::new();
+    let (process, _) = scenario.process(40, 1, "game.exe", &[]);
+    scenario.tables.processes[process.index()].start = Some(Time(scenario::START));
+    scenario.then(Event::ProcessStart(process));
+    let thread = scenario.thread(44, process, "game.exe");
+    scenario.starts(thread);
+    scenario.then(Event::ThreadStart(thread));
+    scenario.switch(0, IDLE, off(SleepState::Runnable), thread);
+    assert_eq!(command_lines(&export(&scenario, &[]), 40), [["game.exe"]]);
 }
 
 #[test]
 fn a_command_line_in_one_piece_follows_the_name_of_its_process() {
-    let mut story = Story::new();
+    let mut scenario = Scenario::new();
     let line = r#""C:\Program Files\Game\game.exe" -x"#;
-    let (_, windows) = story.process(40, 1, "game.exe", &[line]);
-    let (_, linux) = story.process(50, 1, "cc", &["/usr/bin/cc", "-c"]);
-    story.switch(0, IDLE, off(SleepState::Runnable), windows);
-    story.switch(1, IDLE, off(SleepState::Runnable), linux);
-    let trace = export(&story, &[]);
+    let (_, windows) = scenario.process(40, 1, "game.exe", &[line]);
+    let (_, linux) = scenario.process(50, 1, "cc", &["/usr/bin/cc", "-c"]);
+    scenario.switch(0, IDLE, off(SleepState::Runnable), windows);
+    scenario.switch(1, IDLE, off(SleepState::Runnable), linux);
+    let trace = export(&scenario, &[]);
     assert_eq!(command_lines(&trace, 40), [["game.exe", line]]);
     assert_eq!(command_lines(&trace, 50), [["/usr/bin/cc", "-c"]]);
 }
 
 #[test]
 fn an_id_used_twice_is_given_back_in_between() {
-    let mut story = Story::new();
-    let (first, a) = story.process(10, 1, "first", &[]);
-    story.switch(0, IDLE, off(SleepState::Runnable), a);
-    story.then(Event::ThreadEnd(a));
-    story.then(Event::ProcessEnd(first));
-    story.switch(0, a, preempted(), IDLE);
-    story.switch(0, IDLE, off(SleepState::Runnable), a);
-    story.switch(0, a, off(SleepState::Zombie), IDLE);
-    let (second, b) = story.process(10, 1, "second", &[]);
-    story.starts(b);
-    story.then(Event::ThreadStart(b));
-    story.then(Event::ProcessStart(second));
-    story.switch(0, IDLE, off(SleepState::Runnable), b);
-    let told = replay(&export(&story, &[]));
+    let mut scenario = Scenario::new();
+    let (first, a) = scenario.process(10, 1, "first", &[]);
+    scenario.switch(0, IDLE, off(SleepState::Runnable), a);
+    scenario.then(Event::ThreadEnd(a));
+    scenario.then(Event::ProcessEnd(first));
+    scenario.switch(0, a, preempted(), IDLE);
+    scenario.switch(0, IDLE, off(SleepState::Runnable), a);
+    scenario.switch(0, a, off(SleepState::Zombie), IDLE);
+    let (second, b) = scenario.process(10, 1, "second", &[]);
+    scenario.starts(b);
+    scenario.then(Event::ThreadStart(b));
+    scenario.then(Event::ProcessStart(second));
+    scenario.switch(0, IDLE, off(SleepState::Runnable), b);
+    let told = replay(&export(&scenario, &[]));
     assert_eq!((told.events[&240], told.events[&235]), (1, 1), "one end, then one start");
 }
 
@@ -289,7 +294,7 @@ fn a_full_disk_is_an_error_and_ends_the_threads() {
         }
     }
     let mut exporter = PerfettoExporter::new(Full);
-    story::story().play(&mut exporter, &story::session(), &[], None).unwrap();
+    scenario::scenario().play(&mut exporter, &scenario::session(), &[], None).unwrap();
     let error = exporter.finish().map(drop).unwrap_err();
     assert!(
         matches!(&error, ExportError::Write(io) if io.kind() == std::io::ErrorKind::StorageFull),
@@ -299,25 +304,25 @@ fn a_full_disk_is_an_error_and_ends_the_threads() {
 
 #[test]
 fn many_blocks_come_out_whole_and_in_order() {
-    let mut story = cast();
+    let mut scenario = cast();
     let (a, b) = (ThreadId(1), ThreadId(2));
     let sleeps = off(SleepState::Interruptible);
     let sample = |thread| {
         Event::Sample(Sample { cpu: 0, thread, stack: Some(StackId(1)), in_kernel: false })
     };
     for _ in 0..20_000 {
-        story.switch(0, a, sleeps, b);
-        story.then(sample(b));
-        story.switch(0, b, sleeps, a);
-        story.then(sample(a));
+        scenario.switch(0, a, sleeps, b);
+        scenario.then(sample(b));
+        scenario.switch(0, b, sleeps, a);
+        scenario.then(sample(a));
     }
-    let trace = export(&story, &[]);
+    let trace = export(&scenario, &[]);
     assert!(
         crate::decode::Fields::parse(&trace).all(1).count() > 5,
         "the blocks are smaller than the trace"
     );
     let told = replay(&trace);
-    check_switches(&story, &told, 0);
+    check_switches(&scenario, &told, 0);
     assert_eq!(told.switches[&0].len(), 40_000);
     assert!(
         told.samples.windows(2).all(|two| two[0].0 + 2_000 == two[1].0),
@@ -327,32 +332,32 @@ fn many_blocks_come_out_whole_and_in_order() {
 }
 
 /// A cast of processes, threads, stacks and tracks for events in any order.
-fn cast() -> Story {
-    let mut story = Story::new();
-    let (process, first) = story.process(10, 1, "ten", &["/bin/ten"]);
-    story.thread(11, process, "eleven");
-    let (_, twenty) = story.process(20, 10, "twenty", &[]);
-    story.starts(twenty);
+fn cast() -> Scenario {
+    let mut scenario = Scenario::new();
+    let (process, first) = scenario.process(10, 1, "ten", &["/bin/ten"]);
+    scenario.thread(11, process, "eleven");
+    let (_, twenty) = scenario.process(20, 10, "twenty", &[]);
+    scenario.starts(twenty);
     // The same ids again: a thread and a process that come later.
-    story.process(20, 10, "twenty again", &["/bin/twenty"]);
-    story.thread(11, process, "eleven again");
-    let frame = story.frame(None, 0x10, None);
-    let other = story.frame(None, 0x20, Some("f"));
-    story.tables.intern_stack(&[frame]);
-    story.tables.intern_stack(&[other, frame]);
-    story.track(Scope::Machine, "counter", Some("%"));
-    story.track(Scope::Cpu(1), "frequency", Some("kHz"));
-    story.track(Scope::Thread(first), "slices", None);
+    scenario.process(20, 10, "twenty again", &["/bin/twenty"]);
+    scenario.thread(11, process, "eleven again");
+    let frame = scenario.frame(None, 0x10, None);
+    let other = scenario.frame(None, 0x20, Some("f"));
+    scenario.tables.intern_stack(&[frame]);
+    scenario.tables.intern_stack(&[other, frame]);
+    scenario.track(Scope::Machine, "counter", Some("%"));
+    scenario.track(Scope::Cpu(1), "frequency", Some("kHz"));
+    scenario.track(Scope::Thread(first), "slices", None);
     // Two rows of one track, and a thread's own track.
     for name in ["rows", "rows"] {
-        story.track(Scope::Process(process), name, None);
+        scenario.track(Scope::Process(process), name, None);
     }
-    story.zones(first);
-    let (function, file) = (story.name("f"), story.name("f.rs"));
-    story.tables.locations = [1, 2].map(|line| Location { function, file, line }).to_vec();
+    scenario.zones(first);
+    let (function, file) = (scenario.name("f"), scenario.name("f.rs"));
+    scenario.tables.locations = [1, 2].map(|line| Location { function, file, line }).to_vec();
     let lock = |shared| Lock { process, name: function, shared, location: None };
-    story.tables.locks = vec![lock(false), lock(true)];
-    story
+    scenario.tables.locks = vec![lock(false), lock(true)];
+    scenario
 }
 
 /// A slice out of numbers, with all that can be said of one.
@@ -491,10 +496,10 @@ fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
 }
 
 /// Every switch of the session is in the trace, and what is more is time without records.
-fn check_switches(story: &Story, told: &Replay, tolerance: u64) {
-    let tid = |id: ThreadId| u64::from(story.tables.thread(id).tid);
+fn check_switches(scenario: &Scenario, told: &Replay, tolerance: u64) {
+    let tid = |id: ThreadId| u64::from(scenario.tables.thread(id).tid);
     let mut expected: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
-    for (time, event) in &story.events {
+    for (time, event) in &scenario.events {
         if let Event::Switch(switch) = event {
             expected.entry(u64::from(switch.cpu)).or_default().push((time.0, tid(switch.next)));
         }
@@ -513,14 +518,14 @@ fn check_switches(story: &Story, told: &Replay, tolerance: u64) {
         |next: u64| told.switches.values().flatten().filter(|switch| switch.2 == next).count();
     let total = told.switches.values().flatten().count();
     let switches =
-        story.events.iter().filter(|(_, event)| matches!(event, Event::Switch(_))).count();
+        scenario.events.iter().filter(|(_, event)| matches!(event, Event::Switch(_))).count();
     assert!(total - switches <= 2 * extra(UNRECORDED), "at most two more per gap");
 }
 
 /// Every slice that begins and ends lasts as long in the trace.
-fn check_slices(story: &Story, told: &Replay) {
+fn check_slices(scenario: &Scenario, told: &Replay) {
     let (mut open, mut expected) = (BTreeMap::<TrackId, Vec<u64>>::new(), Vec::new());
-    for (time, event) in &story.events {
+    for (time, event) in &scenario.events {
         match event {
             Event::SliceBegin(track, _) => open.entry(*track).or_default().push(time.0),
             Event::SliceEnd(track) => {
@@ -546,17 +551,17 @@ proptest! {
         events in prop::collection::vec((any::<(u8, u8, u8, u8, u8)>(), 0u64..3), 0..300),
         coarse_clock: bool,
     ) {
-        let mut story = cast();
-        let mut time = story::START;
+        let mut scenario = cast();
+        let mut time = scenario::START;
         for ((kind, a, b, c, flags), pause) in events {
             time += if coarse_clock { pause } else { 10 + pause };
-            story.events.push((Time(time), event(kind, a, b, c, flags)));
+            scenario.events.push((Time(time), event(kind, a, b, c, flags)));
         }
-        let told = replay(&export(&story, &[]));
+        let told = replay(&export(&scenario, &[]));
         // Only what happens within a nanosecond may be moved, by as many as there are events.
-        check_switches(&story, &told, if coarse_clock { 2 * story.events.len() as u64 } else { 0 });
-        let wakeups = story.events.iter().filter(|(_, event)| matches!(event, Event::Wakeup(_))).count();
+        check_switches(&scenario, &told, if coarse_clock { 2 * scenario.events.len() as u64 } else { 0 });
+        let wakeups = scenario.events.iter().filter(|(_, event)| matches!(event, Event::Wakeup(_))).count();
         prop_assert_eq!(told.wakeups.len(), wakeups);
-        check_slices(&story, &told);
+        check_slices(&scenario, &told);
     }
 }

@@ -2,23 +2,23 @@
 
 use crate::decode::{Fields, packets};
 use crate::replay::{Replay, Slice, replay};
-use crate::story::{self, Story};
+use crate::scenario::{self, Scenario};
 use std::collections::BTreeMap;
 use syscollect_exporters::PerfettoExporter;
 use syscollect_model::{Event, Field, Scope, SleepState, SliceUpdate, Time, TrackId, Value};
 
-fn export(story: &Story) -> Replay {
+fn export(scenario: &Scenario) -> Replay {
     let mut exporter = PerfettoExporter::new(Vec::new());
-    story.play(&mut exporter, &story::session(), &[], None).unwrap();
+    scenario.play(&mut exporter, &scenario::session(), &[], None).unwrap();
     replay(&exporter.finish().unwrap())
 }
 
 /// A program of one thread with a track for its zones.
-fn program() -> (Story, TrackId) {
-    let mut story = Story::new();
-    let (_, thread) = story.process(10, 1, "a", &["/bin/a"]);
-    let zones = story.zones(thread);
-    (story, zones)
+fn program() -> (Scenario, TrackId) {
+    let mut scenario = Scenario::new();
+    let (_, thread) = scenario.process(10, 1, "a", &["/bin/a"]);
+    let zones = scenario.zones(thread);
+    (scenario, zones)
 }
 
 fn find<'a>(told: &'a Replay, track: &str, name: &str) -> &'a Slice {
@@ -34,7 +34,7 @@ fn arguments(slice: &Slice) -> Vec<(&str, &str)> {
 
 #[test]
 fn a_zone_lies_on_its_threads_own_track_with_all_that_was_ever_said_of_it() {
-    let told = export(&story::game());
+    let told = export(&scenario::game());
     let zone = told
         .slices
         .iter()
@@ -55,7 +55,7 @@ fn a_zone_lies_on_its_threads_own_track_with_all_that_was_ever_said_of_it() {
 
 #[test]
 fn a_message_is_its_text_and_a_marker_has_its_labels_and_units() {
-    let told = export(&story::game());
+    let told = export(&scenario::game());
     let message = find(&told, "thread 300", "loaded\t3 \u{1b}[1mlevels");
     assert_eq!(arguments(message), [("category", "message"), ("level", "-1")]);
     let expected = [
@@ -73,7 +73,7 @@ fn a_message_is_its_text_and_a_marker_has_its_labels_and_units() {
 
 #[test]
 fn frames_have_their_numbers_on_a_track_of_the_process() {
-    let told = export(&story::game());
+    let told = export(&scenario::game());
     let frames: Vec<_> =
         told.slices.iter().filter(|slice| slice.track == "process 300/Frames").collect();
     let frames: Vec<_> =
@@ -83,14 +83,14 @@ fn frames_have_their_numbers_on_a_track_of_the_process() {
 
 #[test]
 fn a_lock_shows_who_holds_it_and_a_thread_what_it_waits_for() {
-    let told = export(&story::game());
+    let told = export(&scenario::game());
     let of = |track: &str| -> Vec<_> {
         let slices = told.slices.iter().filter(|slice| slice.track == track);
         slices
             .map(|slice| {
                 (
                     &*slice.name,
-                    (slice.begin - story::START) / 1_000,
+                    (slice.begin - scenario::START) / 1_000,
                     (slice.end - slice.begin) / 1_000,
                 )
             })
@@ -107,7 +107,7 @@ fn a_lock_shows_who_holds_it_and_a_thread_what_it_waits_for() {
 
 #[test]
 fn memory_is_a_counter_of_each_pool() {
-    let told = export(&story::game());
+    let told = export(&scenario::game());
     let of = |track: &str| -> Vec<_> {
         told.counters.iter().filter(|(name, ..)| name == track).map(|(.., value)| *value).collect()
     };
@@ -118,22 +118,22 @@ fn memory_is_a_counter_of_each_pool() {
 
 #[test]
 fn a_name_that_a_program_gives_to_its_first_thread_does_not_become_the_processs() {
-    let mut story = Story::new();
-    let (process, first) = story.process(10, 1, "server", &["/bin/server"]);
-    let second = story.thread(11, process, "server");
-    story.switch(0, story::IDLE, story::off(SleepState::Runnable), first);
+    let mut scenario = Scenario::new();
+    let (process, first) = scenario.process(10, 1, "server", &["/bin/server"]);
+    let second = scenario.thread(11, process, "server");
+    scenario.switch(0, scenario::IDLE, scenario::off(SleepState::Runnable), first);
     for (thread, name) in [(first, "main loop"), (second, "worker"), (first, "server")] {
-        let name = story.name(name);
-        story.then(Event::ThreadName(thread, name));
+        let name = scenario.name(name);
+        scenario.then(Event::ThreadName(thread, name));
     }
     let mut exporter = PerfettoExporter::new(Vec::new());
-    story.play(&mut exporter, &story::session(), &[], None).unwrap();
+    scenario.play(&mut exporter, &scenario::session(), &[], None).unwrap();
     let packets = packets(&exporter.finish().unwrap());
     let trees = packets.iter().map(|packet| Fields::parse(packet)).filter(|packet| {
         let processes = packet.message(2).messages(1);
         processes.iter().any(|process| process.number(1) == Some(10))
     });
-    let times: Vec<_> = trees.map(|packet| packet.number(8).unwrap() - story::START).collect();
+    let times: Vec<_> = trees.map(|packet| packet.number(8).unwrap() - scenario::START).collect();
     assert_eq!(
         times,
         [0, 1_001],
@@ -143,19 +143,19 @@ fn a_name_that_a_program_gives_to_its_first_thread_does_not_become_the_processs(
 
 #[test]
 fn values_that_no_viewer_can_draw_are_left_out() {
-    let mut story = Story::new();
-    let (process, _) = story.process(10, 1, "a", &["/bin/a"]);
-    let plot = story.track(Scope::Process(process), "plot", Some("items"));
+    let mut scenario = Scenario::new();
+    let (process, _) = scenario.process(10, 1, "a", &["/bin/a"]);
+    let plot = scenario.track(Scope::Process(process), "plot", Some("items"));
     for value in [1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -2.0] {
-        story.then(Event::Counter(plot, value));
+        scenario.then(Event::Counter(plot, value));
     }
-    let values: Vec<_> = export(&story).counters.iter().map(|(.., value)| *value).collect();
+    let values: Vec<_> = export(&scenario).counters.iter().map(|(.., value)| *value).collect();
     assert_eq!(values, [1.0, -2.0]);
 }
 
 #[test]
 fn a_crash_is_on_its_thread_and_its_process() {
-    let told = export(&story::game());
+    let told = export(&scenario::game());
     for track in ["thread 301", "process 300/Crash"] {
         let crash = find(&told, track, "SIGSEGV");
         assert_eq!(crash.arguments["stack"], "next_token < parse<T> < main");
@@ -165,16 +165,16 @@ fn a_crash_is_on_its_thread_and_its_process() {
 
 #[test]
 fn ends_without_beginnings_are_left_out_and_slices_of_no_length_are_not() {
-    let (mut story, zones) = program();
-    let [first, second] = ["first", "second"].map(|name| story.name(name));
-    story.then(Event::SliceEnd(zones));
+    let (mut scenario, zones) = program();
+    let [first, second] = ["first", "second"].map(|name| scenario.name(name));
+    scenario.then(Event::SliceEnd(zones));
     for name in [first, second] {
-        story.then(Event::SliceBegin(zones, name.into()));
-        story.then(Event::SliceEnd(zones));
-        story.then(Event::SliceEnd(zones));
+        scenario.then(Event::SliceBegin(zones, name.into()));
+        scenario.then(Event::SliceEnd(zones));
+        scenario.then(Event::SliceEnd(zones));
     }
-    story.events.iter_mut().for_each(|(time, _)| *time = Time(story::START));
-    let told = export(&story);
+    scenario.events.iter_mut().for_each(|(time, _)| *time = Time(scenario::START));
+    let told = export(&scenario);
     let names: Vec<_> =
         told.slices.iter().map(|slice| (&*slice.name, slice.end - slice.begin)).collect();
     assert_eq!(names, [("first", 0), ("second", 0)]);
@@ -182,11 +182,11 @@ fn ends_without_beginnings_are_left_out_and_slices_of_no_length_are_not() {
 
 #[test]
 fn slices_deeper_than_a_reader_takes_are_counted_in_the_deepest_one() {
-    let (mut story, zones) = program();
-    let name = story.name("recursion");
-    (0..600).for_each(|_| story.then(Event::SliceBegin(zones, name.into())));
-    (0..600).for_each(|_| story.then(Event::SliceEnd(zones)));
-    let told = export(&story);
+    let (mut scenario, zones) = program();
+    let name = scenario.name("recursion");
+    (0..600).for_each(|_| scenario.then(Event::SliceBegin(zones, name.into())));
+    (0..600).for_each(|_| scenario.then(Event::SliceEnd(zones)));
+    let told = export(&scenario);
     assert_eq!(told.slices.len(), 500);
     assert_eq!(arguments(&told.slices[0]), [("deeper slices left out", "100")]);
     assert!(told.slices[1..].iter().all(|slice| slice.arguments.is_empty()));
@@ -195,19 +195,19 @@ fn slices_deeper_than_a_reader_takes_are_counted_in_the_deepest_one() {
 
 #[test]
 fn a_slice_that_says_more_and_more_keeps_a_bounded_number_of_fields() {
-    let (mut story, zones) = program();
-    let name = story.name("chatty");
-    story.then(Event::SliceBegin(zones, name.into()));
+    let (mut scenario, zones) = program();
+    let name = scenario.name("chatty");
+    scenario.then(Event::SliceBegin(zones, name.into()));
     for number in 0..1_000 {
-        let name = story.name(&format!("field {}", number % 100));
+        let name = scenario.name(&format!("field {}", number % 100));
         let field = Field::named(name, Value::Unsigned(number));
-        story.then(Event::SliceUpdate(
+        scenario.then(Event::SliceUpdate(
             zones,
             SliceUpdate { fields: vec![field], ..SliceUpdate::default() },
         ));
     }
-    story.then(Event::SliceEnd(zones));
-    let told = export(&story);
+    scenario.then(Event::SliceEnd(zones));
+    let told = export(&scenario);
     let expected: BTreeMap<_, _> =
         (0..64).map(|n| (format!("field {n}"), format!("{}", 900 + n))).collect();
     assert_eq!(told.slices[0].arguments, expected, "the first fields, with their last values");
@@ -215,28 +215,29 @@ fn a_slice_that_says_more_and_more_keeps_a_bounded_number_of_fields() {
 
 #[test]
 fn names_and_texts_of_any_length_and_letters_survive() {
-    let (mut story, zones) = program();
+    let (mut scenario, zones) = program();
     let odd = "a\u{0}b\u{1b}[31m\n\u{202e}\"\u{fffd}".to_owned() + &"n".repeat(64 << 10);
-    let name = story.name(&odd);
+    let name = scenario.name(&odd);
     let fields = [Value::Text(odd.as_str().into()), Value::String(name)]
         .map(|value| Field::named(name, value));
     for field in fields {
         let slice = syscollect_model::Slice { fields: vec![field], ..name.into() };
-        story.then(Event::SliceBegin(zones, slice));
-        story.then(Event::SliceEnd(zones));
+        scenario.then(Event::SliceBegin(zones, slice));
+        scenario.then(Event::SliceEnd(zones));
     }
-    let told = export(&story);
+    let told = export(&scenario);
     assert_eq!(told.slices.len(), 2);
     assert!(told.slices.iter().all(|slice| slice.name == odd && slice.arguments[&odd] == odd));
 }
 
 #[test]
 fn a_track_that_a_program_calls_zones_is_not_its_threads_own() {
-    let mut story = Story::new();
-    let (_, thread) = story.process(10, 1, "a", &["/bin/a"]);
-    let (named, name) = (story.track(Scope::Thread(thread), "Zones", None), story.name("work"));
-    story.then(Event::SliceBegin(named, name.into()));
-    story.then(Event::SliceEnd(named));
-    let told = export(&story);
+    let mut scenario = Scenario::new();
+    let (_, thread) = scenario.process(10, 1, "a", &["/bin/a"]);
+    let (named, name) =
+        (scenario.track(Scope::Thread(thread), "Zones", None), scenario.name("work"));
+    scenario.then(Event::SliceBegin(named, name.into()));
+    scenario.then(Event::SliceEnd(named));
+    let told = export(&scenario);
     assert!(told.slices[0].track.ends_with("Zones"), "{}", told.slices[0].track);
 }

@@ -2,15 +2,15 @@
 
 use crate::decode::{Fields, packets};
 use crate::replay::{Replay, UNRECORDED, replay};
-use crate::story::{self, IDLE, Story};
+use crate::scenario::{self, IDLE, Scenario};
 use std::collections::BTreeSet;
 use syscollect_exporters::{PerfettoExporter, ProcessFilter};
 use syscollect_model::SleepState;
 
-fn file(story: &Story, process: ProcessFilter) -> Vec<u8> {
+fn file(scenario: &Scenario, process: ProcessFilter) -> Vec<u8> {
     let mut exporter = PerfettoExporter::new(Vec::new()).only(Some(process));
-    story
-        .play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary()))
+    scenario
+        .play(&mut exporter, &scenario::session(), &scenario::losses(), Some(&scenario::summary()))
         .unwrap();
     exporter.finish().unwrap()
 }
@@ -31,14 +31,19 @@ fn runs(told: &Replay) -> BTreeSet<u64> {
 fn only_the_process_runs_is_sampled_and_has_tracks() {
     let all = {
         let mut exporter = PerfettoExporter::new(Vec::new());
-        story::story()
-            .play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary()))
+        scenario::scenario()
+            .play(
+                &mut exporter,
+                &scenario::session(),
+                &scenario::losses(),
+                Some(&scenario::summary()),
+            )
             .unwrap();
         replay(&exporter.finish().unwrap())
     };
-    let file = file(&story::story(), ProcessFilter::Pid(100));
+    let file = file(&scenario::scenario(), ProcessFilter::Pid(100));
     let told = replay(&file);
-    assert!(runs(&all).len() > 3, "the story has more threads than these: {:?}", runs(&all));
+    assert!(runs(&all).len() > 3, "the scenario has more threads than these: {:?}", runs(&all));
     assert!(runs(&told).is_subset(&BTreeSet::from([0, 100, UNRECORDED])), "{:?}", runs(&told));
     assert!(runs(&told).contains(&100));
     assert!(told.wakeups.iter().all(|(_, wakee)| *wakee == 100), "{:?}", told.wakeups);
@@ -51,17 +56,17 @@ fn only_the_process_runs_is_sampled_and_has_tracks() {
 
 #[test]
 fn who_wakes_the_process_is_named_but_his_stacks_are_his_own() {
-    let mut story = Story::new();
-    let (_, waker) = story.process(10, 1, "waker", &["/bin/waker"]);
-    let (_, sleeper) = story.process(20, 1, "sleeper", &["/bin/sleeper"]);
-    let (_, _) = story.process(30, 1, "bystander", &["/bin/bystander"]);
-    let frame = story.frame(None, 0x1000, Some("futex_wake"));
-    let stack = story.tables.intern_stack(&[frame]);
-    story.switch(0, IDLE, story::off(SleepState::Runnable), waker);
-    story.wakeup(0, waker, sleeper, Some(stack));
-    story.switch(0, waker, story::off(SleepState::Interruptible), sleeper);
-    story.switch(0, sleeper, story::off(SleepState::Interruptible), IDLE);
-    let file = file(&story, ProcessFilter::Name("sleeper".into()));
+    let mut scenario = Scenario::new();
+    let (_, waker) = scenario.process(10, 1, "waker", &["/bin/waker"]);
+    let (_, sleeper) = scenario.process(20, 1, "sleeper", &["/bin/sleeper"]);
+    let (_, _) = scenario.process(30, 1, "bystander", &["/bin/bystander"]);
+    let frame = scenario.frame(None, 0x1000, Some("futex_wake"));
+    let stack = scenario.tables.intern_stack(&[frame]);
+    scenario.switch(0, IDLE, scenario::off(SleepState::Runnable), waker);
+    scenario.wakeup(0, waker, sleeper, Some(stack));
+    scenario.switch(0, waker, scenario::off(SleepState::Interruptible), sleeper);
+    scenario.switch(0, sleeper, scenario::off(SleepState::Interruptible), IDLE);
+    let file = file(&scenario, ProcessFilter::Name("sleeper".into()));
     let told = replay(&file);
     assert_eq!(processes(&file), BTreeSet::from([10, 20]));
     assert_eq!((told.wakeups.len(), told.samples.len()), (1, 0));
@@ -70,21 +75,21 @@ fn who_wakes_the_process_is_named_but_his_stacks_are_his_own() {
 
 #[test]
 fn a_cpu_that_runs_others_only_is_idle_and_says_so_once() {
-    let mut story = Story::new();
-    let others = [10, 11, 12].map(|pid| story.process(pid, 1, "other", &["/bin/other"]).1);
-    let (_, own) = story.process(20, 1, "own", &["/bin/own"]);
-    story.switch(0, IDLE, story::off(SleepState::Runnable), others[0]);
+    let mut scenario = Scenario::new();
+    let others = [10, 11, 12].map(|pid| scenario.process(pid, 1, "other", &["/bin/other"]).1);
+    let (_, own) = scenario.process(20, 1, "own", &["/bin/own"]);
+    scenario.switch(0, IDLE, scenario::off(SleepState::Runnable), others[0]);
     for round in 0..30 {
-        story.switch(
+        scenario.switch(
             0,
             others[round % 3],
-            story::off(SleepState::Interruptible),
+            scenario::off(SleepState::Interruptible),
             others[(round + 1) % 3],
         );
     }
-    story.switch(0, others[0], story::off(SleepState::Interruptible), own);
-    story.switch(0, own, story::off(SleepState::Interruptible), others[0]);
-    let told = replay(&file(&story, ProcessFilter::Pid(20)));
+    scenario.switch(0, others[0], scenario::off(SleepState::Interruptible), own);
+    scenario.switch(0, own, scenario::off(SleepState::Interruptible), others[0]);
+    let told = replay(&file(&scenario, ProcessFilter::Pid(20)));
     let switches: Vec<_> =
         told.switches[&0].iter().map(|(_, previous, next)| (*previous, *next)).collect();
     assert_eq!(switches, [(0, 0), (0, 20), (20, 0)]);

@@ -1,6 +1,6 @@
 //! A program that gives work to GPUs.
 
-use super::{IDLE, Story, off};
+use super::{IDLE, Scenario, off};
 use syscollect_model::{
     Event, Fence, Field, FieldRole, GpuJob, GpuJobEnd, Scope, SleepState, Slice, SliceRole,
     SliceUpdate, ThreadId, Time, Track, TrackId, TrackKind, Value,
@@ -15,24 +15,24 @@ fn fence(sequence: u64) -> Fence {
     Fence { context: 12, sequence }
 }
 
-fn queue(story: &mut Story, scope: Scope, name: &str) -> TrackId {
-    let name = story.name(name);
-    story.tables.add_track(Track { scope, name, kind: TrackKind::GpuQueue })
+fn queue(scenario: &mut Scenario, scope: Scope, name: &str) -> TrackId {
+    let name = scenario.name(name);
+    scenario.tables.add_track(Track { scope, name, kind: TrackKind::GpuQueue })
 }
 
 /// One thread of a game draws and computes, another program's job waits behind it; then all that
 /// can be missing is.
-pub(super) fn jobs(story: &mut Story) {
-    let (process, _) = story.process(400, 1, "game", &["/bin/game"]);
-    let render = story.thread(401, process, "render");
-    let (_, other) = story.process(500, 1, "compositor", &["/bin/compositor"]);
-    story.switch(0, IDLE, off(SleepState::Runnable), render);
-    let graphics = queue(story, Scope::Machine, "gfx");
-    let compute = queue(story, Scope::Process(process), "compute");
+pub(super) fn jobs(scenario: &mut Scenario) {
+    let (process, _) = scenario.process(400, 1, "game", &["/bin/game"]);
+    let render = scenario.thread(401, process, "render");
+    let (_, other) = scenario.process(500, 1, "compositor", &["/bin/compositor"]);
+    scenario.switch(0, IDLE, off(SleepState::Runnable), render);
+    let graphics = queue(scenario, Scope::Machine, "gfx");
+    let compute = queue(scenario, Scope::Process(process), "compute");
 
     let mut job = |name: &str, thread: Option<ThreadId>, times: [Option<Time>; 3]| {
         let [submitted, queued, started] = times;
-        GpuJob { thread, submitted, queued, started, ..GpuJob::named(story.name(name)) }
+        GpuJob { thread, submitted, queued, started, ..GpuJob::named(scenario.name(name)) }
     };
     let mut draw = job("Draw", Some(render), [at(10), at(12), at(20)]);
     (draw.context, draw.fence) = (Some(0xff00), Some(fence(1)));
@@ -44,7 +44,7 @@ pub(super) fn jobs(story: &mut Story) {
     lost.end = GpuJobEnd::WithoutBeginning;
     let mut open = job("Draw", Some(render), [at(70), at(75), None]);
     open.end = GpuJobEnd::Unfinished;
-    draw.fields = vec![Field::named(story.name("ring"), Value::Unsigned(0))];
+    draw.fields = vec![Field::named(scenario.name("ring"), Value::Unsigned(0))];
     for (track, ended, job) in [
         (graphics, 45, draw),
         (compute, 48, blur),
@@ -52,47 +52,47 @@ pub(super) fn jobs(story: &mut Story) {
         (graphics, 65, lost),
         (graphics, 90, open),
     ] {
-        story.time = super::START + ended * 1_000;
-        story.then(Event::GpuJob(track, Box::new(job)));
+        scenario.time = super::START + ended * 1_000;
+        scenario.then(Event::GpuJob(track, Box::new(job)));
     }
 }
 
 /// Two threads wait for fences: one for a job of another process, one for what nobody ever signals.
-pub(super) fn waits(story: &mut Story) {
-    let (game, _) = story.process(400, 1, "game", &["/bin/game"]);
-    let render = story.thread(401, game, "render");
-    let (_, other) = story.process(500, 1, "compositor", &["/bin/compositor"]);
-    let graphics = queue(story, Scope::Machine, "gfx");
+pub(super) fn waits(scenario: &mut Scenario) {
+    let (game, _) = scenario.process(400, 1, "game", &["/bin/game"]);
+    let render = scenario.thread(401, game, "render");
+    let (_, other) = scenario.process(500, 1, "compositor", &["/bin/compositor"]);
+    let graphics = queue(scenario, Scope::Machine, "gfx");
     let tracks =
-        [other, render].map(|thread| story.track(Scope::Thread(thread), "GPU waits", None));
-    let mut job = GpuJob::named(story.name("Draw"));
+        [other, render].map(|thread| scenario.track(Scope::Thread(thread), "GPU waits", None));
+    let mut job = GpuJob::named(scenario.name("Draw"));
     (job.thread, job.submitted, job.started, job.fence) =
         (Some(render), at(10), at(12), Some(fence(1)));
 
-    wait_begins(story, tracks[0], (20, fence(1)));
-    wait_begins(story, tracks[1], (30, fence(7)));
-    story.time = super::START + 45_000;
-    story.then(Event::GpuJob(graphics, Box::new(job)));
+    wait_begins(scenario, tracks[0], (20, fence(1)));
+    wait_begins(scenario, tracks[1], (30, fence(7)));
+    scenario.time = super::START + 45_000;
+    scenario.then(Event::GpuJob(graphics, Box::new(job)));
     let by = Value::Text("an interrupt".into());
-    let by = story.field(FieldRole::FenceSignaler, "signaled by", by);
+    let by = scenario.field(FieldRole::FenceSignaler, "signaled by", by);
     let signaled = SliceUpdate { fields: vec![by], ..SliceUpdate::default() };
     let unfinished = SliceUpdate { unfinished: true, ..SliceUpdate::default() };
     for (ended, track, more) in [(50, tracks[0], signaled), (60, tracks[1], unfinished)] {
-        story.time = super::START + ended * 1_000;
-        story.events.push((Time(story.time), Event::SliceUpdate(track, more)));
-        story.then(Event::SliceEnd(track));
+        scenario.time = super::START + ended * 1_000;
+        scenario.events.push((Time(scenario.time), Event::SliceUpdate(track, more)));
+        scenario.then(Event::SliceEnd(track));
     }
 }
 
-fn wait_begins(story: &mut Story, track: TrackId, (since, fence): (u64, Fence)) {
-    let mut slice = Slice::named(story.name("waits for a fence"));
-    (slice.role, slice.category) = (SliceRole::FenceWait, Some(story.name("fence wait")));
+fn wait_begins(scenario: &mut Scenario, track: TrackId, (since, fence): (u64, Fence)) {
+    let mut slice = Slice::named(scenario.name("waits for a fence"));
+    (slice.role, slice.category) = (SliceRole::FenceWait, Some(scenario.name("fence wait")));
     let timeline = Value::Text("amdgpu gfx".into());
     slice.fields = vec![
-        story.field(FieldRole::FenceTimeline, "timeline", timeline),
-        story.field(FieldRole::FenceContext, "context", Value::Unsigned(fence.context)),
-        story.field(FieldRole::FenceSequence, "sequence", Value::Unsigned(fence.sequence)),
+        scenario.field(FieldRole::FenceTimeline, "timeline", timeline),
+        scenario.field(FieldRole::FenceContext, "context", Value::Unsigned(fence.context)),
+        scenario.field(FieldRole::FenceSequence, "sequence", Value::Unsigned(fence.sequence)),
     ];
-    story.time = super::START + since * 1_000;
-    story.then(Event::SliceBegin(track, slice));
+    scenario.time = super::START + since * 1_000;
+    scenario.then(Event::SliceBegin(track, slice));
 }

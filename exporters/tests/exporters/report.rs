@@ -1,4 +1,4 @@
-//! Short stories whose figures are known beforehand, and what they are reported as.
+//! Short scenarios whose figures are known beforehand, and what they are reported as.
 
 mod filter;
 mod golden;
@@ -11,7 +11,7 @@ mod states;
 mod verdict;
 mod worst;
 
-use crate::story::{START, Story, session, summary};
+use crate::scenario::{START, Scenario, session, summary};
 use syscollect_exporters::report::{
     ProcessRow, Report, ReportExporter, ReportOptions, ThreadRow, Times, WakerKind,
 };
@@ -23,7 +23,7 @@ use syscollect_model::{
 /// Sleeps until it is woken.
 const SLEEPS: SleepState = SleepState::Interruptible;
 
-/// What happens at these microseconds of the story.
+/// What happens at these microseconds of the scenario.
 trait At {
     fn at(&mut self, microsecond: u64, event: Event);
 
@@ -70,7 +70,7 @@ trait At {
     }
 }
 
-impl At for Story {
+impl At for Scenario {
     fn at(&mut self, microsecond: u64, event: Event) {
         self.events.push((Time(START + microsecond * 1_000), event));
     }
@@ -115,26 +115,26 @@ fn loss(cpu: u32, since: u64, until: u64) -> Loss {
 }
 
 /// Two programs of one thread each.
-fn two_programs() -> (Story, ThreadId, ThreadId) {
-    let mut story = Story::new();
-    let (_, a) = story.process(10, 1, "a", &["/bin/a"]);
-    let (_, b) = story.process(20, 1, "b", &["/bin/b"]);
-    (story, a, b)
+fn two_programs() -> (Scenario, ThreadId, ThreadId) {
+    let mut scenario = Scenario::new();
+    let (_, a) = scenario.process(10, 1, "a", &["/bin/a"]);
+    let (_, b) = scenario.process(20, 1, "b", &["/bin/b"]);
+    (scenario, a, b)
 }
 
 fn report_with(
-    story: &Story,
+    scenario: &Scenario,
     options: ReportOptions,
     session: &SessionInfo,
     losses: &[Loss],
 ) -> Report {
     let mut exporter = ReportExporter::new(options);
-    let Ok(()) = story.play(&mut exporter, session, losses, Some(&summary()));
+    let Ok(()) = scenario.play(&mut exporter, session, losses, Some(&summary()));
     exporter.finish()
 }
 
-fn report(story: &Story) -> Report {
-    report_with(story, ReportOptions::default(), &session(), &[])
+fn report(scenario: &Scenario) -> Report {
+    report_with(scenario, ReportOptions::default(), &session(), &[])
 }
 
 fn thread(report: &Report, tid: u32) -> &ThreadRow {

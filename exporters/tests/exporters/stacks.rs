@@ -1,7 +1,7 @@
-//! Folded stacks, flame graphs and pprof profiles of the story.
+//! Folded stacks, flame graphs and pprof profiles of the scenario.
 
 use crate::decode::Fields;
-use crate::story::{self, Story};
+use crate::scenario::{self, Scenario};
 use flate2::read::GzDecoder;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -10,9 +10,9 @@ use syscollect_exporters::{
 };
 use syscollect_model::{Event, Sample, SessionInfo, SleepState};
 
-fn folded(story: &Story, options: StackOptions) -> String {
+fn folded(scenario: &Scenario, options: StackOptions) -> String {
     let mut exporter = FoldedExporter::new(Vec::new(), options);
-    story.play(&mut exporter, &story::session(), &[], None).unwrap();
+    scenario.play(&mut exporter, &scenario::session(), &[], None).unwrap();
     String::from_utf8(exporter.finish().unwrap()).unwrap()
 }
 
@@ -23,7 +23,7 @@ fn kind(kind: StackKind) -> StackOptions {
 #[test]
 fn samples_fold_into_a_line_for_each_stack() {
     assert_eq!(
-        folded(&story::story(), kind(StackKind::OnCpu)),
+        folded(&scenario::scenario(), kind(StackKind::OnCpu)),
         "sh;/usr/bin/cc+0x9999;0x7f00deadbeef 1\n\
          sh;[no stack] 1\n\
          sh;main;parse<T>;next_token_[i] 2\n\
@@ -33,22 +33,22 @@ fn samples_fold_into_a_line_for_each_stack() {
 
 #[test]
 fn blocked_time_is_counted_until_the_thread_runs_again() {
-    let text = folded(&story::story(), kind(StackKind::OffCpu));
+    let text = folded(&scenario::scenario(), kind(StackKind::OffCpu));
     // The compiler reads for 100 us, between two switches with a wakeup between them.
     assert!(text.contains("sh;main;ext4_file_read_iter_[k] 102\n"), "{text}");
     // Whoever was preempted or has exited is not blocked.
-    let mut gone = Story::new();
+    let mut gone = Scenario::new();
     let (_, one) = gone.process(7, 1, "one", &[]);
-    gone.switch(0, one, story::preempted(), story::IDLE);
-    gone.switch(0, story::IDLE, story::off(SleepState::Runnable), one);
-    gone.switch(0, one, story::off(SleepState::Dead), story::IDLE);
+    gone.switch(0, one, scenario::preempted(), scenario::IDLE);
+    gone.switch(0, scenario::IDLE, scenario::off(SleepState::Runnable), one);
+    gone.switch(0, one, scenario::off(SleepState::Dead), scenario::IDLE);
     assert_eq!(folded(&gone, kind(StackKind::OffCpu)), "");
 }
 
 #[test]
 fn waker_stacks_are_counted_by_wakeups() {
     assert_eq!(
-        folded(&story::story(), kind(StackKind::Wakers)),
+        folded(&scenario::scenario(), kind(StackKind::Wakers)),
         "sh;main;parse<T>;next_token_[i] 1\n"
     );
 }
@@ -56,29 +56,29 @@ fn waker_stacks_are_counted_by_wakeups() {
 #[test]
 fn one_process_can_be_asked_for() {
     let options = StackOptions { process: "0".parse().ok(), ..StackOptions::default() };
-    assert_eq!(folded(&story::story(), options), "swapper;main;ext4_file_read_iter_[k] 1\n");
+    assert_eq!(folded(&scenario::scenario(), options), "swapper;main;ext4_file_read_iter_[k] 1\n");
 }
 
 #[test]
 fn names_cannot_break_a_line_or_a_frame() {
-    let mut story = Story::new();
-    let (_, thread) = story.process(7, 1, "a;b\nc", &[]);
-    let frame = story.frame(None, 5, Some("f(x; y)\0"));
-    let stack = Some(story.tables.intern_stack(&[frame]));
-    story.then(Event::Sample(Sample { cpu: 0, thread, stack, in_kernel: false }));
-    assert_eq!(folded(&story, StackOptions::default()), "a:b c;f(x: y)  1\n");
+    let mut scenario = Scenario::new();
+    let (_, thread) = scenario.process(7, 1, "a;b\nc", &[]);
+    let frame = scenario.frame(None, 5, Some("f(x; y)\0"));
+    let stack = Some(scenario.tables.intern_stack(&[frame]));
+    scenario.then(Event::Sample(Sample { cpu: 0, thread, stack, in_kernel: false }));
+    assert_eq!(folded(&scenario, StackOptions::default()), "a:b c;f(x: y)  1\n");
 }
 
-fn picture(story: &Story, options: StackOptions) -> String {
+fn picture(scenario: &Scenario, options: StackOptions) -> String {
     let mut exporter = FlamegraphExporter::new(Vec::new(), options);
-    story.play(&mut exporter, &story::session(), &[], None).unwrap();
+    scenario.play(&mut exporter, &scenario::session(), &[], None).unwrap();
     String::from_utf8(exporter.finish().unwrap()).unwrap()
 }
 
 #[test]
 fn the_flame_graph_shows_functions_with_their_shares() {
-    let picture = picture(&story::story(), StackOptions::default());
-    assert!(picture.contains("On-CPU samples of story"));
+    let picture = picture(&scenario::scenario(), StackOptions::default());
+    assert!(picture.contains("On-CPU samples of scenario"));
     assert!(picture.contains("<title>parse&lt;T&gt; (2 samples, 40.00%)</title>"), "{picture}");
     assert!(picture.trim_end().ends_with("</svg>"));
 }
@@ -86,7 +86,7 @@ fn the_flame_graph_shows_functions_with_their_shares() {
 #[test]
 fn an_empty_session_is_a_picture_that_says_so() {
     let mut exporter = FlamegraphExporter::new(Vec::new(), kind(StackKind::Wakers));
-    Story::new().play(&mut exporter, &SessionInfo::default(), &[], None).unwrap();
+    Scenario::new().play(&mut exporter, &SessionInfo::default(), &[], None).unwrap();
     let picture = String::from_utf8(exporter.finish().unwrap()).unwrap();
     assert!(picture.contains("nothing to show") && picture.trim_end().ends_with("</svg>"));
 }
@@ -101,9 +101,9 @@ struct Pprof {
 }
 
 impl Pprof {
-    fn of(story: &Story) -> Self {
+    fn of(scenario: &Scenario) -> Self {
         let mut exporter = PprofExporter::new(Vec::new(), None);
-        story.play(&mut exporter, &story::session(), &[], None).unwrap();
+        scenario.play(&mut exporter, &scenario::session(), &[], None).unwrap();
         let mut bytes = Vec::new();
         GzDecoder::new(&exporter.finish().unwrap()[..]).read_to_end(&mut bytes).unwrap();
         let fields = Fields::parse(&bytes);
@@ -144,7 +144,7 @@ impl Pprof {
 
 #[test]
 fn pprof_gets_samples_with_inlined_lines_and_blocked_time() {
-    let pprof = Pprof::of(&story::story());
+    let pprof = Pprof::of(&scenario::scenario());
     assert_eq!(pprof.strings[0], "", "as the format demands");
     let types: Vec<_> = pprof
         .fields
@@ -179,7 +179,7 @@ fn pprof_gets_samples_with_inlined_lines_and_blocked_time() {
 
 #[test]
 fn pprof_mappings_have_build_ids_and_hold_their_addresses() {
-    let pprof = Pprof::of(&story::story());
+    let pprof = Pprof::of(&scenario::scenario());
     let mappings = pprof.by_id(3);
     let program =
         mappings.values().find(|mapping| pprof.string(mapping, 5) == "/usr/bin/cc").unwrap();

@@ -10,7 +10,7 @@ mod golden;
 mod incomplete;
 mod manifests;
 mod random;
-mod stories;
+mod scenarios;
 
 use syscollect_etl::session::Session;
 use syscollect_tests::etl;

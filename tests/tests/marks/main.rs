@@ -1,4 +1,4 @@
-//! Stories of instrumented programs and of probes, told again as text.
+//! Scenarios of instrumented programs and of probes, told again as text.
 #![allow(clippy::unwrap_used, reason = "the helpers of the tests may panic as the tests do")]
 
 mod balance;

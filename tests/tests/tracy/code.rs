@@ -1,6 +1,6 @@
 //! Samples and what they point to.
 
-use crate::story::{Story, off, sleeps};
+use crate::scenario::{Scenario, off, sleeps};
 use syscollect_model::{
     Event, Frame, FrameId, ModuleId, OffCpu, Sample, SleepState, StringId, Tables,
 };
@@ -13,15 +13,15 @@ fn lines(trace: &TracyFile, sample: &Read) -> Vec<Vec<(String, String, u32)>> {
 }
 
 fn add(
-    story: &mut Story,
+    scenario: &mut Scenario,
     place: (ModuleId, u64, u64),
     names: (&str, &str, u32),
     inlined: bool,
 ) -> FrameId {
     let (module, offset, function_start) = place;
     let [function, file]: [Option<StringId>; 2] =
-        [names.0, names.1].map(|t| Some(story.tables.strings.intern(t)));
-    story.tables.frames.push(Frame {
+        [names.0, names.1].map(|t| Some(scenario.tables.strings.intern(t)));
+    scenario.tables.frames.push(Frame {
         module: Some(module),
         offset,
         function,
@@ -31,23 +31,23 @@ fn add(
         line: names.2,
         inlined,
     });
-    FrameId(story.tables.frames.len() as u32 - 1)
+    FrameId(scenario.tables.frames.len() as u32 - 1)
 }
 
 #[test]
 fn inlined_functions_are_one_frame_and_symbols_within_their_function() {
-    let mut story = Story::new(1);
-    let thread = story.task(5, "app");
-    let app = story.module("/home/me/app", false);
-    let leaf = add(&mut story, (app, 0x1020, 0x1000), ("leaf", "leaf.h", 7), true);
-    let middle = add(&mut story, (app, 0x1020, 0x1000), ("middle", "mid.h", 9), true);
-    let outer = add(&mut story, (app, 0x1020, 0x1000), ("outer", "app.c", 30), false);
-    let other = add(&mut story, (app, 0x1040, 0x1000), ("outer", "app.c", 20), false);
+    let mut scenario = Scenario::new(1);
+    let thread = scenario.task(5, "app");
+    let app = scenario.module("/home/me/app", false);
+    let leaf = add(&mut scenario, (app, 0x1020, 0x1000), ("leaf", "leaf.h", 7), true);
+    let middle = add(&mut scenario, (app, 0x1020, 0x1000), ("middle", "mid.h", 9), true);
+    let outer = add(&mut scenario, (app, 0x1020, 0x1000), ("outer", "app.c", 30), false);
+    let other = add(&mut scenario, (app, 0x1040, 0x1000), ("outer", "app.c", 20), false);
     let stacks = [&[leaf, middle, outer, other][..], &[other]]
-        .map(|frames| story.tables.intern_stack(frames));
-    story.sample(1, thread, Some(stacks[0]));
-    story.sample(2, thread, Some(stacks[1]));
-    let trace = story.read();
+        .map(|frames| scenario.tables.intern_stack(frames));
+    scenario.sample(1, thread, Some(stacks[0]));
+    scenario.sample(2, thread, Some(stacks[1]));
+    let trace = scenario.read();
 
     let samples = &trace.thread("app / app").unwrap().samples;
     let named = |name: &str, file: &str, line| (name.to_owned(), file.to_owned(), line);
@@ -74,21 +74,21 @@ fn inlined_functions_are_one_frame_and_symbols_within_their_function() {
 
 #[test]
 fn one_offset_of_two_modules_is_two_frames() {
-    let mut story = Story::new(1);
-    let thread = story.task(5, "app");
-    let modules = ["/usr/lib/a.so", "/usr/lib/b.so"].map(|path| story.module(path, false));
-    let far = story.module("/huge", false);
+    let mut scenario = Scenario::new(1);
+    let thread = scenario.task(5, "app");
+    let modules = ["/usr/lib/a.so", "/usr/lib/b.so"].map(|path| scenario.module(path, false));
+    let far = scenario.module("/huge", false);
     let frames = [
-        story.frame(Some(modules[0]), 0x1234, "of_a"),
-        story.frame(Some(modules[1]), 0x1234, "of_b"),
-        story.frame(Some(modules[1]), 0x1234, "of_b_by_another_name"),
-        story.frame(Some(far), u64::MAX, "far"),
-        story.frame(Some(far), u64::MAX - 1, "farther"),
-        story.frame(None, u64::MAX, "nowhere"),
+        scenario.frame(Some(modules[0]), 0x1234, "of_a"),
+        scenario.frame(Some(modules[1]), 0x1234, "of_b"),
+        scenario.frame(Some(modules[1]), 0x1234, "of_b_by_another_name"),
+        scenario.frame(Some(far), u64::MAX, "far"),
+        scenario.frame(Some(far), u64::MAX - 1, "farther"),
+        scenario.frame(None, u64::MAX, "nowhere"),
     ];
-    let stack = story.tables.intern_stack(&frames);
-    story.sample(1, thread, Some(stack));
-    let trace = story.read();
+    let stack = scenario.tables.intern_stack(&frames);
+    scenario.sample(1, thread, Some(stack));
+    let trace = scenario.read();
     let sample = trace.threads[0].samples[0];
     let names = ["of_a", "of_b", "of_b_by_another_name", "far", "farther", "nowhere"];
     assert_eq!(trace.stack_names(sample.callstack), names);
@@ -100,19 +100,19 @@ fn one_offset_of_two_modules_is_two_frames() {
 
 #[test]
 fn kernel_code_keeps_its_addresses_and_code_without_names_its_place() {
-    let mut story = Story::new(1);
-    let thread = story.task(5, "app");
-    let kernel = story.module("[kernel.kallsyms]", true);
-    let library = story.module("/usr/lib/libc.so", false);
+    let mut scenario = Scenario::new(1);
+    let thread = scenario.task(5, "app");
+    let kernel = scenario.module("[kernel.kallsyms]", true);
+    let library = scenario.module("/usr/lib/libc.so", false);
     let frames = [
-        story.frame(Some(kernel), 0xffff_ffff_8100_0010, "vfs_read"),
-        story.frame(Some(library), 0x77, ""),
-        story.frame(Some(library), 0x99, ""),
-        story.frame(None, 0x7f00_dead_beef, ""),
+        scenario.frame(Some(kernel), 0xffff_ffff_8100_0010, "vfs_read"),
+        scenario.frame(Some(library), 0x77, ""),
+        scenario.frame(Some(library), 0x99, ""),
+        scenario.frame(None, 0x7f00_dead_beef, ""),
     ];
-    let stack = story.tables.intern_stack(&frames);
-    story.at(1, Event::Sample(Sample { cpu: 0, thread, stack: Some(stack), in_kernel: true }));
-    let trace = story.read();
+    let stack = scenario.tables.intern_stack(&frames);
+    scenario.at(1, Event::Sample(Sample { cpu: 0, thread, stack: Some(stack), in_kernel: true }));
+    let trace = scenario.read();
     let thread = &trace.threads[0];
     assert_eq!(thread.kernel_samples, 1);
     let names = ["vfs_read", "/usr/lib/libc.so+0x77", "/usr/lib/libc.so+0x99", "0x7f00deadbeef"];
@@ -131,12 +131,12 @@ fn kernel_code_keeps_its_addresses_and_code_without_names_its_place() {
 
 #[test]
 fn a_sample_without_a_stack_is_there_and_says_so() {
-    let mut story = Story::new(1);
-    let thread = story.task(5, "app");
-    let empty = story.tables.intern_stack(&[]);
-    story.sample(1, thread, None);
-    story.sample(2, thread, Some(empty));
-    let trace = story.read();
+    let mut scenario = Scenario::new(1);
+    let thread = scenario.task(5, "app");
+    let empty = scenario.tables.intern_stack(&[]);
+    scenario.sample(1, thread, None);
+    scenario.sample(2, thread, Some(empty));
+    let trace = scenario.read();
     let stacks: Vec<_> =
         trace.threads[0].samples.iter().map(|s| trace.stack_names(s.callstack)).collect();
     assert_eq!(stacks, [["[no stack]"], ["[no stack]"]]);
@@ -144,30 +144,31 @@ fn a_sample_without_a_stack_is_there_and_says_so() {
 
 #[test]
 fn samples_of_idle_cpus_are_those_of_their_cpu() {
-    let mut story = Story::new(2);
+    let mut scenario = Scenario::new(2);
     for cpu in [0, 1, 1] {
         let sample = Sample { cpu, thread: Tables::IDLE_THREAD, stack: None, in_kernel: true };
-        story.at(1, Event::Sample(sample));
+        scenario.at(1, Event::Sample(sample));
     }
-    let trace = story.read();
+    let trace = scenario.read();
     assert_eq!(trace.thread("idle / CPU 0").unwrap().samples.len(), 1);
     assert_eq!(trace.thread("idle / CPU 1").unwrap().samples.len(), 2);
 }
 
 #[test]
 fn the_stack_at_a_switch_is_a_sample_of_its_own_kind() {
-    let mut story = Story::new(1);
-    let thread = story.task(5, "app");
-    let (busy, waits) = (story.stack(&["busy", "main"]), story.stack(&["futex_wait", "main"]));
+    let mut scenario = Scenario::new(1);
+    let thread = scenario.task(5, "app");
+    let (busy, waits) =
+        (scenario.stack(&["busy", "main"]), scenario.stack(&["futex_wait", "main"]));
     let leaves = OffCpu { stack: Some(waits), ..sleeps() };
-    story.switch(1, 0, Some(Tables::IDLE_THREAD), sleeps(), thread);
-    story.sample(40, thread, Some(busy));
-    story.sample(50, thread, Some(busy));
-    story.switch(50, 0, Some(thread), leaves, Tables::IDLE_THREAD);
-    story.switch(60, 0, Some(Tables::IDLE_THREAD), sleeps(), thread);
+    scenario.switch(1, 0, Some(Tables::IDLE_THREAD), sleeps(), thread);
+    scenario.sample(40, thread, Some(busy));
+    scenario.sample(50, thread, Some(busy));
+    scenario.switch(50, 0, Some(thread), leaves, Tables::IDLE_THREAD);
+    scenario.switch(60, 0, Some(Tables::IDLE_THREAD), sleeps(), thread);
     let preempted = OffCpu { preempted: true, stack: Some(waits), ..off(SleepState::Runnable) };
-    story.switch(70, 0, Some(thread), preempted, Tables::IDLE_THREAD);
-    let trace = story.read();
+    scenario.switch(70, 0, Some(thread), preempted, Tables::IDLE_THREAD);
+    let trace = scenario.read();
 
     let own = trace.thread("app / app").unwrap();
     let told = |samples: &[Read]| -> Vec<(i64, String)> {

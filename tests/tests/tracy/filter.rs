@@ -1,39 +1,39 @@
 //! One process alone.
 
-use crate::story::{Story, off, sleeps};
+use crate::scenario::{Scenario, off, sleeps};
 use syscollect_model::{Event, Scope, SleepState, Tables};
 use syscollect_tests::tracy_reader::CpuTime;
 
 #[test]
 fn one_process_is_shown_with_the_machine_and_without_others() {
-    let mut story = Story::new(2);
-    let [app, other] = [(5, "app"), (6, "other")].map(|(pid, name)| story.task(pid, name));
-    let name = story.name("zone");
+    let mut scenario = Scenario::new(2);
+    let [app, other] = [(5, "app"), (6, "other")].map(|(pid, name)| scenario.task(pid, name));
+    let name = scenario.name("zone");
     for (thread, at) in [(app, 2), (other, 3)] {
-        let track = story.zones(thread);
-        story.at(at, Event::SliceBegin(track, name.into()));
-        story.at(at, Event::SliceEnd(track));
+        let track = scenario.zones(thread);
+        scenario.at(at, Event::SliceBegin(track, name.into()));
+        scenario.at(at, Event::SliceEnd(track));
     }
-    let counters = [Scope::Machine, Scope::Process(story.tables.thread(other).process)];
+    let counters = [Scope::Machine, Scope::Process(scenario.tables.thread(other).process)];
     for scope in counters {
-        let track = story.counter(scope, "memory", "bytes");
-        story.at(4, Event::Counter(track, 5.0));
+        let track = scenario.counter(scope, "memory", "bytes");
+        scenario.at(4, Event::Counter(track, 5.0));
     }
-    story.switch(10, 0, Some(Tables::IDLE_THREAD), sleeps(), app);
-    let blocked = Some(story.stack(&["read"]));
-    story.switch(20, 0, Some(app), sleeps(), other);
-    story.switch(
+    scenario.switch(10, 0, Some(Tables::IDLE_THREAD), sleeps(), app);
+    let blocked = Some(scenario.stack(&["read"]));
+    scenario.switch(20, 0, Some(app), sleeps(), other);
+    scenario.switch(
         30,
         0,
         Some(other),
         syscollect_model::OffCpu { stack: blocked, ..off(SleepState::Idle) },
         app,
     );
-    story.switch(40, 0, Some(app), sleeps(), Tables::IDLE_THREAD);
-    story.wake(41, other);
-    story.sample(42, other, None);
-    story.sample(43, Tables::IDLE_THREAD, None);
-    let trace = story.read_only("app");
+    scenario.switch(40, 0, Some(app), sleeps(), Tables::IDLE_THREAD);
+    scenario.wake(41, other);
+    scenario.sample(42, other, None);
+    scenario.sample(43, Tables::IDLE_THREAD, None);
+    let trace = scenario.read_only("app");
 
     let names: Vec<&str> =
         trace.threads.iter().map(|thread| &*trace.thread_names[&thread.id]).collect();

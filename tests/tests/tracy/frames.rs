@@ -1,6 +1,6 @@
 //! Frame sets.
 
-use crate::story::Story;
+use crate::scenario::Scenario;
 use syscollect_model::{Event, Slice};
 use syscollect_tests::tracy_reader::FrameSet;
 
@@ -10,28 +10,28 @@ fn set(name: Option<&str>, continuous: bool, frames: &[(i64, i64)]) -> FrameSet 
 
 #[test]
 fn a_file_without_frames_has_what_the_viewer_looks_at() {
-    assert_eq!(Story::new(1).read().frame_sets, [set(None, true, &[(0, -1)])]);
+    assert_eq!(Scenario::new(1).read().frame_sets, [set(None, true, &[(0, -1)])]);
 }
 
 #[test]
 fn the_set_named_frames_is_the_main_one_and_keeps_its_numbers() {
-    let mut story = Story::new(1);
-    let process = story.process(5, "game");
+    let mut scenario = Scenario::new(1);
+    let process = scenario.process(5, "game");
     let [main, physics, loads] = [("Frames", true), ("physics", true), ("loads", false)]
-        .map(|(name, continuous)| story.frames(process, name, continuous));
-    let name = story.name("Frame");
+        .map(|(name, continuous)| scenario.frames(process, name, continuous));
+    let name = scenario.name("Frame");
     let frame = |number| Slice { number: Some(number), ..Slice::named(name) };
-    story.at(1, Event::SliceBegin(physics, frame(1)));
-    story.at(10, Event::SliceBegin(main, frame(700)));
-    story.at(12, Event::SliceBegin(loads, frame(1)));
-    story.at(15, Event::SliceEnd(loads));
-    story.at(15, Event::SliceEnd(loads));
-    story.at(20, Event::SliceEnd(main));
-    story.at(20, Event::SliceBegin(main, frame(701)));
-    story.at(22, Event::SliceBegin(loads, frame(2)));
-    story.at(23, Event::SliceBegin(loads, frame(3)));
-    story.at(30, Event::SliceBegin(main, frame(702)));
-    let trace = story.read();
+    scenario.at(1, Event::SliceBegin(physics, frame(1)));
+    scenario.at(10, Event::SliceBegin(main, frame(700)));
+    scenario.at(12, Event::SliceBegin(loads, frame(1)));
+    scenario.at(15, Event::SliceEnd(loads));
+    scenario.at(15, Event::SliceEnd(loads));
+    scenario.at(20, Event::SliceEnd(main));
+    scenario.at(20, Event::SliceBegin(main, frame(701)));
+    scenario.at(22, Event::SliceBegin(loads, frame(2)));
+    scenario.at(23, Event::SliceBegin(loads, frame(3)));
+    scenario.at(30, Event::SliceBegin(main, frame(702)));
+    let trace = scenario.read();
     let expected = [
         set(None, true, &[(0, -1), (10, -1), (20, -1), (30, -1)]),
         set(Some("physics"), true, &[(1, -1)]),
@@ -44,17 +44,17 @@ fn the_set_named_frames_is_the_main_one_and_keeps_its_numbers() {
 
 #[test]
 fn frames_of_two_programs_are_told_apart() {
-    let mut story = Story::new(1);
-    let name = story.name("Frame");
+    let mut scenario = Scenario::new(1);
+    let name = scenario.name("Frame");
     for pid in [5, 6] {
-        let process = story.process(pid, "game");
-        let tracks = ["Frames", "audio", "audio"].map(|name| story.frames(process, name, true));
+        let process = scenario.process(pid, "game");
+        let tracks = ["Frames", "audio", "audio"].map(|name| scenario.frames(process, name, true));
         tracks
             .iter()
-            .for_each(|track| story.at(pid.into(), Event::SliceBegin(*track, name.into())));
+            .for_each(|track| scenario.at(pid.into(), Event::SliceBegin(*track, name.into())));
     }
     let names: Vec<_> =
-        story.read().frame_sets.into_iter().map(|set| set.name.unwrap_or_default()).collect();
+        scenario.read().frame_sets.into_iter().map(|set| set.name.unwrap_or_default()).collect();
     let others = [
         "game (5) audio",
         "game (5) audio #2",
@@ -67,11 +67,11 @@ fn frames_of_two_programs_are_told_apart() {
 
 #[test]
 fn a_long_name_is_cut_to_what_the_viewer_has_room_for() {
-    let mut story = Story::new(1);
-    let process = story.process(5, "game");
-    let track = story.frames(process, &"é".repeat(40_000), true);
-    let name = story.name("Frame");
-    story.at(1, Event::SliceBegin(track, name.into()));
-    let name = story.read().frame_sets[1].name.clone().unwrap();
+    let mut scenario = Scenario::new(1);
+    let process = scenario.process(5, "game");
+    let track = scenario.frames(process, &"é".repeat(40_000), true);
+    let name = scenario.name("Frame");
+    scenario.at(1, Event::SliceBegin(track, name.into()));
+    let name = scenario.read().frame_sets[1].name.clone().unwrap();
     assert_eq!(name, "é".repeat(450) + "...");
 }

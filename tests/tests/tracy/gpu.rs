@@ -1,6 +1,6 @@
 //! Jobs of GPUs.
 
-use crate::story::{Story, ZERO};
+use crate::scenario::{Scenario, ZERO};
 use std::collections::BTreeMap;
 use syscollect_exporters::TracyLayout;
 use syscollect_model::{
@@ -18,8 +18,8 @@ fn job(name: StringId, thread: ThreadId, [submitted, queued, started]: [u64; 3])
     GpuJob { thread: Some(thread), submitted, queued, started, ..GpuJob::named(name) }
 }
 
-fn at(story: &mut Story, end: u64, queue: TrackId, job: GpuJob) {
-    story.at(end, Event::GpuJob(queue, Box::new(job)));
+fn at(scenario: &mut Scenario, end: u64, queue: TrackId, job: GpuJob) {
+    scenario.at(end, Event::GpuJob(queue, Box::new(job)));
 }
 
 fn zone(name: &str, cpu: (i64, i64), gpu: (i64, i64)) -> GpuZone {
@@ -33,16 +33,16 @@ fn names(contexts: &[GpuContext]) -> Vec<&str> {
 
 #[test]
 fn a_queue_is_a_context_and_its_jobs_lie_with_who_handed_them_over() {
-    let mut story = Story::new(1);
-    let (game, desktop) = (story.task(5, "game"), story.task(6, "desktop"));
-    let (ring, copies) = (story.queue("gfx"), story.queue("copy"));
-    let [render, paging] = ["Render", "Paging"].map(|text| story.name(text));
-    story.wake(1, game);
-    at(&mut story, 30, ring, job(render, game, [2, 4, 10]));
-    at(&mut story, 40, copies, job(paging, game, [31, 32, 33]));
-    at(&mut story, 45, ring, job(render, desktop, [3, 5, 30]));
-    at(&mut story, 60, ring, job(render, game, [40, 41, 45]));
-    let trace = story.read();
+    let mut scenario = Scenario::new(1);
+    let (game, desktop) = (scenario.task(5, "game"), scenario.task(6, "desktop"));
+    let (ring, copies) = (scenario.queue("gfx"), scenario.queue("copy"));
+    let [render, paging] = ["Render", "Paging"].map(|text| scenario.name(text));
+    scenario.wake(1, game);
+    at(&mut scenario, 30, ring, job(render, game, [2, 4, 10]));
+    at(&mut scenario, 40, copies, job(paging, game, [31, 32, 33]));
+    at(&mut scenario, 45, ring, job(render, desktop, [3, 5, 30]));
+    at(&mut scenario, 60, ring, job(render, game, [40, 41, 45]));
+    let trace = scenario.read();
     assert_eq!(names(&trace.gpus), ["gfx", "copy"]);
     let of_game = vec![zone("Render", (2, 4), (10, 30)), zone("Render", (40, 41), (45, 60))];
     assert_eq!(
@@ -54,29 +54,34 @@ fn a_queue_is_a_context_and_its_jobs_lie_with_who_handed_them_over() {
 
 #[test]
 fn rows_of_one_queue_are_contexts_of_numbered_names() {
-    let mut story = Story::new(1);
-    let game = story.task(5, "game");
-    let (first, second) = (story.queue("gfx"), story.queue("gfx"));
-    let render = story.name("Render");
-    at(&mut story, 30, first, job(render, game, [1, 1, 1]));
-    at(&mut story, 31, second, job(render, game, [1, 1, 2]));
-    assert_eq!(names(&story.read().gpus), ["gfx", "gfx #2"]);
+    let mut scenario = Scenario::new(1);
+    let game = scenario.task(5, "game");
+    let (first, second) = (scenario.queue("gfx"), scenario.queue("gfx"));
+    let render = scenario.name("Render");
+    at(&mut scenario, 30, first, job(render, game, [1, 1, 1]));
+    at(&mut scenario, 31, second, job(render, game, [1, 1, 2]));
+    assert_eq!(names(&scenario.read().gpus), ["gfx", "gfx #2"]);
 }
 
 #[test]
 fn what_is_not_known_of_a_job_is_the_next_that_is() {
-    let mut story = Story::new(1);
-    let (ring, render) = (story.queue("gfx"), story.name("Render"));
+    let mut scenario = Scenario::new(1);
+    let (ring, render) = (scenario.queue("gfx"), scenario.name("Render"));
     let bare = GpuJob::named(render);
-    let thread = story.task(5, "game");
-    story.wake(1, thread);
-    at(&mut story, 10, ring, GpuJob { submitted: time(2), ..bare.clone() });
-    at(&mut story, 20, ring, GpuJob { queued: time(11), ..bare.clone() });
-    at(&mut story, 30, ring, GpuJob { started: time(21), submitted: time(12), ..bare.clone() });
-    at(&mut story, 40, ring, GpuJob { end: GpuJobEnd::WithoutBeginning, ..bare.clone() });
-    at(&mut story, 50, ring, GpuJob { end: GpuJobEnd::Failed, started: time(45), ..bare.clone() });
-    at(&mut story, 60, ring, GpuJob { end: GpuJobEnd::Unfinished, started: time(55), ..bare });
-    let trace = story.read();
+    let thread = scenario.task(5, "game");
+    scenario.wake(1, thread);
+    at(&mut scenario, 10, ring, GpuJob { submitted: time(2), ..bare.clone() });
+    at(&mut scenario, 20, ring, GpuJob { queued: time(11), ..bare.clone() });
+    at(&mut scenario, 30, ring, GpuJob { started: time(21), submitted: time(12), ..bare.clone() });
+    at(&mut scenario, 40, ring, GpuJob { end: GpuJobEnd::WithoutBeginning, ..bare.clone() });
+    at(
+        &mut scenario,
+        50,
+        ring,
+        GpuJob { end: GpuJobEnd::Failed, started: time(45), ..bare.clone() },
+    );
+    at(&mut scenario, 60, ring, GpuJob { end: GpuJobEnd::Unfinished, started: time(55), ..bare });
+    let trace = scenario.read();
     let zones: Vec<_> = trace.gpus[0].threads.values().flatten().collect();
     let told: Vec<_> = zones.iter().map(|zone| (zone.name(), zone.cpu, zone.gpu)).collect();
     let expected = [
@@ -95,22 +100,23 @@ fn what_is_not_known_of_a_job_is_the_next_that_is() {
 
 #[test]
 fn a_job_that_failed_says_why_in_its_name() {
-    let mut story = Story::new(1);
-    let (ring, render, error) = (story.queue("gfx"), story.name("Render"), story.name("error"));
-    let thread = story.task(5, "game");
-    story.wake(1, thread);
+    let mut scenario = Scenario::new(1);
+    let (ring, render, error) =
+        (scenario.queue("gfx"), scenario.name("Render"), scenario.name("error"));
+    let thread = scenario.task(5, "game");
+    scenario.wake(1, thread);
     for (us, why) in
         [(10, "ETIME (-62)".to_owned()), (20, "EIO (-5)".to_owned()), (30, "x".repeat(1_000))]
     {
         let fields = vec![Field::new(FieldRole::JobError, error, Value::Text(why.into()))];
         at(
-            &mut story,
+            &mut scenario,
             us,
             ring,
             GpuJob { end: GpuJobEnd::Failed, fields, ..GpuJob::named(render) },
         );
     }
-    let trace = story.read();
+    let trace = scenario.read();
     let names: Vec<_> = trace.gpus[0].threads.values().flatten().map(GpuZone::name).collect();
     assert_eq!(
         names,
@@ -120,18 +126,18 @@ fn a_job_that_failed_says_why_in_its_name() {
 
 #[test]
 fn a_job_that_began_before_everything_is_there_from_the_beginning_on() {
-    let mut story = Story::new(1);
-    let game = story.task(5, "game");
-    let (ring, render) = (story.queue("gfx"), story.name("Render"));
-    story.wake(1_000, game);
-    at(&mut story, 2_000, ring, job(render, game, [500, 600, 700]));
-    assert_eq!(story.read().gpus[0].threads[&5], [zone("Render", (1, 1), (1, 1_001))]);
+    let mut scenario = Scenario::new(1);
+    let game = scenario.task(5, "game");
+    let (ring, render) = (scenario.queue("gfx"), scenario.name("Render"));
+    scenario.wake(1_000, game);
+    at(&mut scenario, 2_000, ring, job(render, game, [500, 600, 700]));
+    assert_eq!(scenario.read().gpus[0].threads[&5], [zone("Render", (1, 1), (1, 1_001))]);
 
-    let mut story = Story::new(1);
-    let game = story.task(5, "game");
-    let (ring, render) = (story.queue("gfx"), story.name("Render"));
-    at(&mut story, 2_000, ring, job(render, game, [500, 600, 700]));
-    let trace = story.read();
+    let mut scenario = Scenario::new(1);
+    let game = scenario.task(5, "game");
+    let (ring, render) = (scenario.queue("gfx"), scenario.name("Render"));
+    at(&mut scenario, 2_000, ring, job(render, game, [500, 600, 700]));
+    let trace = scenario.read();
     assert_eq!(
         trace.gpus[0].threads[&5],
         [zone("Render", (1, 101), (201, 1_501))],
@@ -142,27 +148,27 @@ fn a_job_that_began_before_everything_is_there_from_the_beginning_on() {
 
 #[test]
 fn jobs_that_a_driver_tells_wrongly_never_overlap() {
-    let mut story = Story::new(1);
-    let game = story.task(5, "game");
-    let (ring, render) = (story.queue("gfx"), story.name("Render"));
-    story.wake(1, game);
-    at(&mut story, 20, ring, job(render, game, [15, 9, 30]));
-    at(&mut story, 25, ring, job(render, game, [2, 3, 4]));
+    let mut scenario = Scenario::new(1);
+    let game = scenario.task(5, "game");
+    let (ring, render) = (scenario.queue("gfx"), scenario.name("Render"));
+    scenario.wake(1, game);
+    at(&mut scenario, 20, ring, job(render, game, [15, 9, 30]));
+    at(&mut scenario, 25, ring, job(render, game, [2, 3, 4]));
     let told: Vec<_> =
-        story.read().gpus[0].threads[&5].iter().map(|zone| (zone.cpu, zone.gpu)).collect();
+        scenario.read().gpus[0].threads[&5].iter().map(|zone| (zone.cpu, zone.gpu)).collect();
     assert_eq!(told, [((15, 15), (20, 20)), ((2, 3), (20, 25))]);
 }
 
 #[test]
 fn newer_layouts_say_numbers_of_a_job() {
-    let mut story = Story::new(1);
-    let game = story.task(5, "game");
-    let (ring, render) = (story.queue("gfx"), story.name("Render"));
-    story.wake(1, game);
+    let mut scenario = Scenario::new(1);
+    let game = scenario.task(5, "game");
+    let (ring, render) = (scenario.queue("gfx"), scenario.name("Render"));
+    scenario.wake(1, game);
     let fields = vec![
-        story.field("size", Value::Bytes(64)),
-        story.field("engine", Value::Text("video".into())),
-        story.field("size", Value::Bytes(65)),
+        scenario.field("size", Value::Bytes(64)),
+        scenario.field("engine", Value::Text("video".into())),
+        scenario.field("size", Value::Bytes(65)),
     ];
     let fence = |sequence| Fence { context: 7, sequence };
     let told = GpuJob {
@@ -172,10 +178,10 @@ fn newer_layouts_say_numbers_of_a_job() {
         fields,
         ..job(render, game, [2, 5, 11])
     };
-    at(&mut story, 20, ring, told);
-    at(&mut story, 30, ring, GpuJob { thread: Some(game), ..GpuJob::named(render) });
+    at(&mut scenario, 20, ring, told);
+    at(&mut scenario, 30, ring, GpuJob { thread: Some(game), ..GpuJob::named(render) });
     for layout in [TracyLayout::V0_13, TracyLayout::V0_14] {
-        let trace = story.read_layout(layout);
+        let trace = scenario.read_layout(layout);
         let notes: Vec<_> = trace.gpus[0].threads[&5][0]
             .notes
             .iter()
@@ -196,45 +202,45 @@ fn newer_layouts_say_numbers_of_a_job() {
         assert!(trace.gpus[0].threads[&5][1].notes.is_empty());
         assert_eq!(trace.gpus[0].kind, 7);
     }
-    story.read();
+    scenario.read();
 }
 
 #[test]
 fn queues_and_notes_beyond_the_room_of_the_file_are_told() {
-    let mut story = Story::new(1);
-    let game = story.task(5, "game");
-    let render = story.name("Render");
+    let mut scenario = Scenario::new(1);
+    let game = scenario.task(5, "game");
+    let render = scenario.name("Render");
     for number in 0..257 {
-        let ring = story.queue(&format!("ring {number}"));
-        at(&mut story, number + 1, ring, job(render, game, [number + 1; 3]));
+        let ring = scenario.queue(&format!("ring {number}"));
+        at(&mut scenario, number + 1, ring, job(render, game, [number + 1; 3]));
     }
-    let (trace, cuts) = story.read_cut();
+    let (trace, cuts) = scenario.read_cut();
     assert_eq!(trace.gpus.len(), 255);
     assert!(
         cuts.len() == 1 && cuts[0].starts_with("2 GPU jobs on queues beyond the first 255"),
         "{cuts:?}"
     );
 
-    let mut story = Story::new(1);
-    let game = story.task(5, "game");
-    let (ring, render) = (story.queue("gfx"), story.name("Render"));
+    let mut scenario = Scenario::new(1);
+    let game = scenario.task(5, "game");
+    let (ring, render) = (scenario.queue("gfx"), scenario.name("Render"));
     for at_ns in 1..65_600 {
-        at(&mut story, at_ns, ring, job(render, game, [at_ns; 3]));
+        at(&mut scenario, at_ns, ring, job(render, game, [at_ns; 3]));
     }
-    let zones = &story.read_layout(TracyLayout::V0_13).gpus[0].threads[&5];
+    let zones = &scenario.read_layout(TracyLayout::V0_13).gpus[0].threads[&5];
     assert_eq!(zones.iter().filter(|zone| zone.notes.is_empty()).count(), 65_599 - 65_535);
-    assert_eq!(story.bytes().1, [""; 0], "the oldest layout has no notes that could be missing");
+    assert_eq!(scenario.bytes().1, [""; 0], "the oldest layout has no notes that could be missing");
 }
 
 #[test]
 fn a_file_of_one_process_has_its_jobs_only() {
-    let mut story = Story::new(1);
-    let (game, desktop) = (story.task(5, "game"), story.task(6, "desktop"));
-    let (ring, render) = (story.queue("gfx"), story.name("Render"));
-    at(&mut story, 10, ring, job(render, desktop, [1, 2, 3]));
-    at(&mut story, 20, ring, job(render, game, [11, 12, 13]));
-    at(&mut story, 30, ring, GpuJob { started: time(25), ..GpuJob::named(render) });
-    let trace = story.read_only("game");
+    let mut scenario = Scenario::new(1);
+    let (game, desktop) = (scenario.task(5, "game"), scenario.task(6, "desktop"));
+    let (ring, render) = (scenario.queue("gfx"), scenario.name("Render"));
+    at(&mut scenario, 10, ring, job(render, desktop, [1, 2, 3]));
+    at(&mut scenario, 20, ring, job(render, game, [11, 12, 13]));
+    at(&mut scenario, 30, ring, GpuJob { started: time(25), ..GpuJob::named(render) });
+    let trace = scenario.read_only("game");
     let threads: Vec<_> =
         trace.gpus[0].threads.keys().map(|id| trace.thread_names[id].as_str()).collect();
     assert_eq!(

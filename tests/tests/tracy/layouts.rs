@@ -1,6 +1,6 @@
 //! What only newer layouts have, and what both compressions make of large files.
 
-use crate::story::{Story, off, sleeps};
+use crate::scenario::{Scenario, off, sleeps};
 use std::collections::BTreeMap;
 use syscollect_exporters::{TracyCompression, TracyExporter, TracyLayout, TracyOptions};
 use syscollect_model::{
@@ -13,41 +13,41 @@ const IDLE: ThreadId = Tables::IDLE_THREAD;
 
 #[test]
 fn a_switch_says_which_cpu_woke_the_thread() {
-    let mut story = Story::new(300);
-    let (a, b) = (story.task(10, "a"), story.task(20, "b"));
-    story.switch(1, 2, Some(IDLE), off(SleepState::Runnable), b);
+    let mut scenario = Scenario::new(300);
+    let (a, b) = (scenario.task(10, "a"), scenario.task(20, "b"));
+    scenario.switch(1, 2, Some(IDLE), off(SleepState::Runnable), b);
     for (at, waker) in [(10, 2), (20, 1), (30, 299)] {
-        story.wake_from(waker, at, a);
-        story.switch(at + 1, 0, Some(IDLE), sleeps(), a);
-        story.switch(at + 5, 0, Some(a), sleeps(), IDLE);
+        scenario.wake_from(waker, at, a);
+        scenario.switch(at + 1, 0, Some(IDLE), sleeps(), a);
+        scenario.switch(at + 5, 0, Some(a), sleeps(), IDLE);
     }
-    story.switch(50, 0, Some(IDLE), sleeps(), a);
-    let trace = story.read_layout(TracyLayout::V0_13);
+    scenario.switch(50, 0, Some(IDLE), sleeps(), a);
+    let trace = scenario.read_layout(TracyLayout::V0_13);
     assert_eq!(trace.header.version, [0, 13, 0]);
     let told: Vec<_> =
         trace.switches[&10].iter().map(|switch| (switch.wakeup, switch.wakeup_cpu)).collect();
     // The viewer looks up who ran there: CPU 1 ran nothing, and CPU 299 has no room.
     assert_eq!(told, [(10, 2), (20, 0), (30, 0), (50, 0)]);
-    story.read();
+    scenario.read();
 }
 
 #[test]
 fn threads_of_a_process_stand_together_below_the_machine_and_above_idle_cpus() {
-    let mut story = Story::new(1);
-    let process = story.process(5, "app");
+    let mut scenario = Scenario::new(1);
+    let process = scenario.process(5, "app");
     let threads = [
-        story.thread(process, 5, "main"),
-        story.task(9, "other"),
-        story.thread(process, 6, "worker"),
+        scenario.thread(process, 5, "main"),
+        scenario.task(9, "other"),
+        scenario.thread(process, 6, "worker"),
     ];
-    let boot = story.track(Scope::Machine, "boot");
-    let started = story.name("started");
+    let boot = scenario.track(Scope::Machine, "boot");
+    let started = scenario.name("started");
     for (at, thread) in (1..).zip(threads) {
-        story.at(at, Event::ThreadStart(thread));
+        scenario.at(at, Event::ThreadStart(thread));
     }
-    story.sample(5, IDLE, None);
-    story.at(6, Event::Instant(boot, started.into()));
-    let trace = story.read_layout(TracyLayout::V0_13);
+    scenario.sample(5, IDLE, None);
+    scenario.at(6, Event::Instant(boot, started.into()));
+    let trace = scenario.read_layout(TracyLayout::V0_13);
     let hints: BTreeMap<&str, i32> = trace
         .threads
         .iter()
@@ -61,27 +61,27 @@ fn threads_of_a_process_stand_together_below_the_machine_and_above_idle_cpus() {
         ("other / other", 2),
     ];
     assert_eq!(hints, expected.into());
-    story.read();
+    scenario.read();
 }
 
 #[test]
 fn messages_say_how_much_they_matter_and_whose_they_are() {
-    let mut story = Story::new(1);
-    let thread = story.task(5, "app");
-    let quiet = story.task(6, "quiet");
-    let track = story.track(Scope::Thread(thread), "log");
+    let mut scenario = Scenario::new(1);
+    let thread = scenario.task(5, "app");
+    let quiet = scenario.task(6, "quiet");
+    let track = scenario.track(Scope::Thread(thread), "log");
     let mut log = |at, name: &str, field: &str, value: Value| {
-        let fields = vec![story.field(field, value)];
-        let slice = Slice { fields, ..Slice::named(story.name(name)) };
-        story.at(at, Event::Instant(track, slice));
+        let fields = vec![scenario.field(field, value)];
+        let slice = Slice { fields, ..Slice::named(scenario.name(name)) };
+        scenario.at(at, Event::Instant(track, slice));
     };
     log(1, "a", "severity", Value::Text("WARN".into()));
     log(2, "b", "Level", Value::Text("verbose".into()));
     log(3, "c", "level", Value::Signed(-1));
     log(4, "d", "text", Value::Text("error".into()));
     log(5, "e", "severity", Value::Text("Critical".into()));
-    story.at(6, Event::ThreadEnd(thread));
-    story.switch(7, 0, Some(IDLE), sleeps(), quiet);
+    scenario.at(6, Event::ThreadEnd(thread));
+    scenario.switch(7, 0, Some(IDLE), sleeps(), quiet);
     let loss = Loss {
         origin: LaneKind::Sched.into(),
         cpu: None,
@@ -89,11 +89,11 @@ fn messages_say_how_much_they_matter_and_whose_they_are() {
         count: 1,
         between: None,
     };
-    story.at(8, Event::Loss(loss.clone()));
-    story.losses = vec![loss];
-    let signal = story.name("SIGSEGV");
-    story.at(9, Event::Crash(Crash { thread, signal, address: 0, stack: None }));
-    let trace = story.read_layout(TracyLayout::V0_14);
+    scenario.at(8, Event::Loss(loss.clone()));
+    scenario.losses = vec![loss];
+    let signal = scenario.name("SIGSEGV");
+    scenario.at(9, Event::Crash(Crash { thread, signal, address: 0, stack: None }));
+    let trace = scenario.read_layout(TracyLayout::V0_14);
     let told: Vec<_> =
         trace.messages.iter().map(|message| (message.time, message.importance.unwrap())).collect();
     let expected = [
@@ -109,15 +109,15 @@ fn messages_say_how_much_they_matter_and_whose_they_are() {
     ];
     assert_eq!(told, expected);
     assert_eq!(trace.header.version, [0, 14, 0]);
-    assert_eq!(story.read_layout(TracyLayout::V0_13).messages[0].importance, None);
-    story.read();
+    assert_eq!(scenario.read_layout(TracyLayout::V0_13).messages[0].importance, None);
+    scenario.read();
 }
 
 /// Many blocks on each stream; each is as good as new after the one before.
 #[test]
 fn a_large_file_is_the_same_in_both_compressions_and_smaller_with_zstd() {
-    let mut story = Story::new(2);
-    let threads = [story.task(10, "a"), story.task(20, "b")];
+    let mut scenario = Scenario::new(2);
+    let threads = [scenario.task(10, "a"), scenario.task(20, "b")];
     let mut next = 12_345_u64;
     let mut at = 1;
     for index in 0..40_000 {
@@ -132,11 +132,11 @@ fn a_large_file_is_the_same_in_both_compressions_and_smaller_with_zstd() {
             next,
             next_priority: 1,
         };
-        story.at(at, Event::Switch(switch));
+        scenario.at(at, Event::Switch(switch));
     }
-    let lz4 = story.bytes().0;
+    let lz4 = scenario.bytes().0;
     let options = TracyOptions { compression: TracyCompression::Zstd, ..TracyOptions::default() };
-    let zstd = story.bytes_with(options);
+    let zstd = scenario.bytes_with(options);
     assert!(zstd.len() < lz4.len() * 4 / 5, "{} of {}", zstd.len(), lz4.len());
     let mut trace = tracy_reader::read(&zstd).unwrap();
     assert_eq!((trace.compression, trace.streams), (Compression::Zstd, 4));
@@ -147,12 +147,12 @@ fn a_large_file_is_the_same_in_both_compressions_and_smaller_with_zstd() {
 
 #[test]
 fn a_zstd_file_with_a_damaged_or_missing_block_is_told_from_a_whole_one() {
-    let mut story = Story::new(1);
+    let mut scenario = Scenario::new(1);
     let name = "x".repeat(200_000);
-    let thread = story.task(1, &name);
-    story.at(1, Event::ThreadStart(thread));
+    let thread = scenario.task(1, &name);
+    scenario.at(1, Event::ThreadStart(thread));
     let options = TracyOptions { compression: TracyCompression::Zstd, ..TracyOptions::default() };
-    let whole = story.bytes_with(options);
+    let whole = scenario.bytes_with(options);
     tracy_reader::read(&whole).unwrap();
     let first = 10 + u32::from_le_bytes(whole[6..10].try_into().unwrap()) as usize;
     assert!(

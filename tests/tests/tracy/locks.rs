@@ -1,6 +1,6 @@
 //! Locks.
 
-use crate::story::Story;
+use crate::scenario::Scenario;
 use proptest::prelude::*;
 use syscollect_model::LockAction::{GiveUp, Obtain, Release, Wait};
 use syscollect_model::{Event, LockEvent, ThreadId};
@@ -8,23 +8,23 @@ use syscollect_tests::tracy_reader::{LockStep, SourceLocation};
 
 #[test]
 fn a_lock_is_waited_for_obtained_and_released_by_its_threads() {
-    let mut story = Story::new(1);
-    let process = story.process(5, "app");
+    let mut scenario = Scenario::new(1);
+    let process = scenario.process(5, "app");
     let [main, worker] =
-        [(5, "main"), (6, "worker")].map(|(tid, name)| story.thread(process, tid, name));
+        [(5, "main"), (6, "worker")].map(|(tid, name)| scenario.thread(process, tid, name));
     let (made, used) =
-        (story.location("new", "queue.rs", 3), story.location("push", "queue.rs", 30));
-    let lock = story.lock(process, "queue", Some(made));
+        (scenario.location("new", "queue.rs", 3), scenario.location("push", "queue.rs", 30));
+    let lock = scenario.lock(process, "queue", Some(made));
     let action = |thread, action, location| {
         Event::Lock(LockEvent { lock, thread, action, shared: false, location })
     };
-    story.at(10, action(main, Wait, None));
-    story.at(11, action(main, Obtain, Some(used)));
-    story.at(20, action(worker, Wait, None));
-    story.at(30, action(main, Release, None));
-    story.at(31, action(worker, Obtain, None));
-    story.at(40, action(worker, Release, None));
-    let trace = story.read();
+    scenario.at(10, action(main, Wait, None));
+    scenario.at(11, action(main, Obtain, Some(used)));
+    scenario.at(20, action(worker, Wait, None));
+    scenario.at(30, action(main, Release, None));
+    scenario.at(31, action(worker, Obtain, None));
+    scenario.at(40, action(worker, Release, None));
+    let trace = scenario.read();
 
     let [lock] = &trace.locks[..] else { panic!("{:?}", trace.locks) };
     let place = |function: &str, line| SourceLocation {
@@ -55,14 +55,14 @@ fn a_lock_is_waited_for_obtained_and_released_by_its_threads() {
 
 #[test]
 fn readers_share_a_lock() {
-    let mut story = Story::new(1);
-    let process = story.process(5, "app");
-    let [one, two] = [5, 6].map(|tid| story.thread(process, tid, "reader"));
-    let lock = story.lock(process, "map", None);
-    story.locks(1, lock, one, (Obtain, true));
-    story.locks(2, lock, two, (Obtain, true));
-    story.locks(3, lock, one, (Release, true));
-    let trace = story.read();
+    let mut scenario = Scenario::new(1);
+    let process = scenario.process(5, "app");
+    let [one, two] = [5, 6].map(|tid| scenario.thread(process, tid, "reader"));
+    let lock = scenario.lock(process, "map", None);
+    scenario.locks(1, lock, one, (Obtain, true));
+    scenario.locks(2, lock, two, (Obtain, true));
+    scenario.locks(3, lock, one, (Release, true));
+    let trace = scenario.read();
     let steps: Vec<_> =
         trace.locks[0].events.iter().map(|event| (event.thread, event.step)).collect();
     use LockStep::{ObtainShared, ReleaseShared, WaitShared};
@@ -78,27 +78,27 @@ fn readers_share_a_lock() {
 
 #[test]
 fn who_gives_up_says_so() {
-    let mut story = Story::new(1);
-    let thread = story.task(5, "app");
-    let process = story.tables.thread(thread).process;
-    let lock = story.lock(process, "queue", None);
-    story.locks(1, lock, thread, (Wait, false));
-    story.locks(2_001, lock, thread, (GiveUp, false));
-    let trace = story.read();
+    let mut scenario = Scenario::new(1);
+    let thread = scenario.task(5, "app");
+    let process = scenario.tables.thread(thread).process;
+    let lock = scenario.lock(process, "queue", None);
+    scenario.locks(1, lock, thread, (Wait, false));
+    scenario.locks(2_001, lock, thread, (GiveUp, false));
+    let trace = scenario.read();
     assert!(trace.locks.is_empty(), "a lock without events would be looked into");
     assert_eq!(trace.messages[0].text, "gives up on lock queue after 2 µs");
 }
 
 #[test]
 fn threads_beyond_the_64th_of_a_lock_are_told() {
-    let mut story = Story::new(1);
-    let process = story.process(5, "app");
-    let lock = story.lock(process, "hot", None);
+    let mut scenario = Scenario::new(1);
+    let process = scenario.process(5, "app");
+    let lock = scenario.lock(process, "hot", None);
     for tid in 0..66u32 {
-        let thread = story.thread(process, 5 + tid, "worker");
-        story.locks(1 + u64::from(tid), lock, thread, (Wait, false));
+        let thread = scenario.thread(process, 5 + tid, "worker");
+        scenario.locks(1 + u64::from(tid), lock, thread, (Wait, false));
     }
-    let (trace, cuts) = story.read_cut();
+    let (trace, cuts) = scenario.read_cut();
     assert_eq!(trace.locks[0].threads.len(), 64);
     assert!(cuts[0].starts_with("2 events of locks by threads beyond the first 64"), "{cuts:?}");
 }
@@ -109,18 +109,18 @@ proptest! {
     fn whatever_threads_do_to_a_lock_its_history_can_have_happened(
         steps in prop::collection::vec((0u32..2, 1u32..4, 0usize..4, any::<bool>()), 1..60),
     ) {
-        let mut story = Story::new(1);
-        let process = story.process(5, "app");
-        (5..8).for_each(|tid| { story.thread(process, tid, "t"); });
-        let locks = ["a", ""].map(|name| story.lock(process, name, None));
+        let mut scenario = Scenario::new(1);
+        let process = scenario.process(5, "app");
+        (5..8).for_each(|tid| { scenario.thread(process, tid, "t"); });
+        let locks = ["a", ""].map(|name| scenario.lock(process, name, None));
         for (at, (lock, thread, action, shared)) in (1..).zip(steps) {
             let action = [Wait, Obtain, Release, GiveUp][action];
-            story.locks(at, locks[lock as usize], ThreadId(thread), (action, shared));
+            scenario.locks(at, locks[lock as usize], ThreadId(thread), (action, shared));
         }
-        let obtained = story.events.iter().filter(|(_, event)| {
+        let obtained = scenario.events.iter().filter(|(_, event)| {
             matches!(event, Event::Lock(LockEvent { action: Obtain, shared: false, .. }))
         });
-        let trace = story.read();
+        let trace = scenario.read();
         let steps = trace.locks.iter().flat_map(|lock| &lock.events);
         prop_assert_eq!(steps.filter(|event| event.step == LockStep::Obtain).count(), obtained.count());
     }

@@ -11,7 +11,7 @@ mod limits;
 mod locks;
 mod memory;
 mod random;
+mod scenario;
 mod sched;
-mod story;
 mod tracks;
 mod zones;

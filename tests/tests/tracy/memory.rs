@@ -1,6 +1,6 @@
 //! Memory and crashes.
 
-use crate::story::Story;
+use crate::scenario::Scenario;
 use proptest::prelude::*;
 use syscollect_model::{Crash, Event, MemoryEvent, ThreadId};
 use syscollect_tests::tracy_reader::{Piece, Pool};
@@ -11,15 +11,15 @@ fn piece(address: u64, size: u64, (allocated, freed): (i64, i64), threads: [u64;
 
 #[test]
 fn the_heap_of_the_only_program_is_the_viewers_own_pool() {
-    let mut story = Story::new(1);
-    let process = story.process(5, "app");
-    let [one, two] = [5, 6].map(|tid| story.thread(process, tid, "t"));
-    story.memory(1, one, 0x1000, Some(64));
-    story.memory(2, one, 0x2000, Some(16));
-    story.memory(5, two, 0x1000, None);
-    story.memory(6, two, 0x1000, Some(8));
-    story.memory(6, two, 0x1000, None);
-    let pools = story.read().pools;
+    let mut scenario = Scenario::new(1);
+    let process = scenario.process(5, "app");
+    let [one, two] = [5, 6].map(|tid| scenario.thread(process, tid, "t"));
+    scenario.memory(1, one, 0x1000, Some(64));
+    scenario.memory(2, one, 0x2000, Some(16));
+    scenario.memory(5, two, 0x1000, None);
+    scenario.memory(6, two, 0x1000, Some(8));
+    scenario.memory(6, two, 0x1000, None);
+    let pools = scenario.read().pools;
     let pieces = vec![
         piece(0x1000, 64, (1, 5), [5, 6]),
         piece(0x2000, 16, (2, -1), [5, 0]),
@@ -30,18 +30,19 @@ fn the_heap_of_the_only_program_is_the_viewers_own_pool() {
 
 #[test]
 fn pools_and_programs_are_told_apart_and_pieces_keep_their_call_stacks() {
-    let mut story = Story::new(1);
-    let [one, two] = [(5, "app"), (6, "other")].map(|(pid, name)| story.task(pid, name));
-    let (pool, stack) = (Some(story.name("textures")), Some(story.stack(&["malloc", "main"])));
-    story.memory(1, one, 0x1000, Some(1));
-    story.memory(2, two, 0x1000, Some(2));
+    let mut scenario = Scenario::new(1);
+    let [one, two] = [(5, "app"), (6, "other")].map(|(pid, name)| scenario.task(pid, name));
+    let (pool, stack) =
+        (Some(scenario.name("textures")), Some(scenario.stack(&["malloc", "main"])));
+    scenario.memory(1, one, 0x1000, Some(1));
+    scenario.memory(2, two, 0x1000, Some(2));
     for (at, allocated) in [(3, Some(4)), (4, None)] {
-        story.at(
+        scenario.at(
             at,
             Event::Memory(MemoryEvent { thread: one, pool, address: 0x1000, allocated, stack }),
         );
     }
-    let trace = story.read();
+    let trace = scenario.read();
     let pools: Vec<_> =
         trace.pools.iter().map(|pool| (pool.name.as_deref().unwrap(), pool.usage)).collect();
     assert_eq!(pools, [("app (5)", 1), ("app (5) textures", 0), ("other (6)", 2)]);
@@ -51,12 +52,12 @@ fn pools_and_programs_are_told_apart_and_pieces_keep_their_call_stacks() {
 
 #[test]
 fn what_is_freed_and_was_never_seen_allocated_is_told() {
-    let mut story = Story::new(1);
-    let thread = story.task(5, "app");
-    story.memory(1, thread, 0x1000, None);
-    story.memory(2, thread, 0x2000, Some(5));
-    story.memory(9, thread, 0x2000, Some(7));
-    let (trace, cuts) = story.read_cut();
+    let mut scenario = Scenario::new(1);
+    let thread = scenario.task(5, "app");
+    scenario.memory(1, thread, 0x1000, None);
+    scenario.memory(2, thread, 0x2000, Some(5));
+    scenario.memory(9, thread, 0x2000, Some(7));
+    let (trace, cuts) = scenario.read_cut();
     let pieces = [piece(0x2000, 5, (2, 9), [5, 5]), piece(0x2000, 7, (9, -1), [5, 0])];
     assert_eq!(trace.pools[0].pieces, pieces, "it must have been freed in between");
     assert!(cuts[0].starts_with("1 times memory was freed that was allocated before"), "{cuts:?}");
@@ -64,13 +65,13 @@ fn what_is_freed_and_was_never_seen_allocated_is_told() {
 
 #[test]
 fn a_crash_is_the_files_crash_and_a_message() {
-    let mut story = Story::new(1);
-    let [one, two] = [5, 6].map(|pid| story.task(pid, "app"));
-    let [segv, abort] = ["SIGSEGV", "SIGABRT"].map(|name| story.name(name));
-    let stack = Some(story.stack(&["deref", "main"]));
-    story.at(1, Event::Crash(Crash { thread: one, signal: segv, address: 0x10, stack }));
-    story.at(2, Event::Crash(Crash { thread: two, signal: abort, address: 0, stack: None }));
-    let trace = story.read();
+    let mut scenario = Scenario::new(1);
+    let [one, two] = [5, 6].map(|pid| scenario.task(pid, "app"));
+    let [segv, abort] = ["SIGSEGV", "SIGABRT"].map(|name| scenario.name(name));
+    let stack = Some(scenario.stack(&["deref", "main"]));
+    scenario.at(1, Event::Crash(Crash { thread: one, signal: segv, address: 0x10, stack }));
+    scenario.at(2, Event::Crash(Crash { thread: two, signal: abort, address: 0, stack: None }));
+    let trace = scenario.read();
     let crash = trace.crash.as_ref().unwrap();
     assert_eq!((crash.thread, crash.time, &*crash.message), (5, 1, "SIGSEGV at address 0x10"));
     assert_eq!(trace.stack_names(crash.callstack), ["deref", "main"]);
@@ -86,16 +87,16 @@ proptest! {
     fn whatever_is_allocated_and_freed_every_allocation_is_in_the_file(
         steps in prop::collection::vec((0u64..3, 1u32..3, 1u64..5, prop::option::of(0u64..100)), 0..80),
     ) {
-        let mut story = Story::new(1);
-        story.task(5, "one");
-        story.task(6, "two");
+        let mut scenario = Scenario::new(1);
+        scenario.task(5, "one");
+        scenario.task(6, "two");
         let (mut at, mut bytes) = (1, 0);
         for (delay, thread, address, allocated) in steps {
             at += delay;
             bytes += allocated.unwrap_or(0);
-            story.memory(at, ThreadId(thread), address * 0x100, allocated);
+            scenario.memory(at, ThreadId(thread), address * 0x100, allocated);
         }
-        let (trace, _) = story.read_cut();
+        let (trace, _) = scenario.read_cut();
         let sizes: u64 = trace.pools.iter().flat_map(|pool| &pool.pieces).map(|piece| piece.size).sum();
         prop_assert_eq!(sizes, bytes);
     }

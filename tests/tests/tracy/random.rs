@@ -1,6 +1,6 @@
 //! Sessions of any kind: the strict reader accepts them, and nothing is missing.
 
-use crate::story::{Story, ZERO, off};
+use crate::scenario::{Scenario, ZERO, off};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use syscollect_model::{Event, GpuJob, OffCpu, Scope, SleepState, StackId, Tables, ThreadId, Time};
@@ -8,23 +8,23 @@ use syscollect_model::{Event, GpuJob, OffCpu, Scope, SleepState, StackId, Tables
 const THREADS: u32 = 6;
 const STACKS: u32 = 5;
 
-fn story(steps: Vec<(u8, u64, u32, u32, u32)>) -> Story {
-    let mut story = Story::new(4);
+fn scenario(steps: Vec<(u8, u64, u32, u32, u32)>) -> Scenario {
+    let mut scenario = Scenario::new(4);
     for tid in 1..THREADS {
-        story.task(tid % 3 + 1, &format!("t{tid}"));
+        scenario.task(tid % 3 + 1, &format!("t{tid}"));
     }
     for index in 1..STACKS {
         let names: Vec<String> = (0..index).map(|frame| format!("f{frame}")).collect();
-        story.stack(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        scenario.stack(&names.iter().map(String::as_str).collect::<Vec<_>>());
     }
     let thread = ThreadId(1);
     let tracks = [
-        story.zones(thread),
-        story.track(Scope::Machine, "all"),
-        story.track(Scope::Thread(thread), "probes"),
+        scenario.zones(thread),
+        scenario.track(Scope::Machine, "all"),
+        scenario.track(Scope::Thread(thread), "probes"),
     ];
-    let name = story.tables.strings.intern("slice");
-    let queues = [story.queue("ring"), story.queue("copy")];
+    let name = scenario.tables.strings.intern("slice");
+    let queues = [scenario.queue("ring"), scenario.queue("copy")];
     let mut free = [0, 0];
     let mut at = 1;
     for (kind, delay, cpu, thread, other) in steps {
@@ -37,13 +37,13 @@ fn story(steps: Vec<(u8, u64, u32, u32, u32)>) -> Story {
                 let state =
                     if kind == 0 { SleepState::Interruptible } else { SleepState::Runnable };
                 let leaves = OffCpu { stack, preempted: other.0 == 1, ..off(state) };
-                story.switch(at, cpu, (cpu < 3).then_some(thread), leaves, other);
+                scenario.switch(at, cpu, (cpu < 3).then_some(thread), leaves, other);
             }
-            2 => story.wake(at, thread),
-            3 => story.sample(at, thread, stack),
-            4 => story.at(at, Event::SliceBegin(track, name.into())),
-            5 => story.at(at, Event::SliceEnd(track)),
-            6 => story.at(at, Event::Instant(track, name.into())),
+            2 => scenario.wake(at, thread),
+            3 => scenario.sample(at, thread, stack),
+            4 => scenario.at(at, Event::SliceBegin(track, name.into())),
+            5 => scenario.at(at, Event::SliceEnd(track)),
+            6 => scenario.at(at, Event::Instant(track, name.into())),
             _ => {
                 let queue = cpu as usize % 2;
                 let began = at.saturating_sub(u64::from(other.0)).max(free[queue]).min(at);
@@ -55,11 +55,11 @@ fn story(steps: Vec<(u8, u64, u32, u32, u32)>) -> Story {
                     started: if other.0 == 2 { None } else { time(began) },
                     ..GpuJob::named(name)
                 };
-                story.at(at, Event::GpuJob(queues[queue], Box::new(job)));
+                scenario.at(at, Event::GpuJob(queues[queue], Box::new(job)));
             }
         }
     }
-    story
+    scenario
 }
 
 proptest! {
@@ -67,9 +67,9 @@ proptest! {
     fn whatever_happens_the_file_is_whole(
         steps in prop::collection::vec((0u8..8, 0u64..3, 0u32..4, 0..THREADS, 0..THREADS), 0..120),
     ) {
-        let story = story(steps);
-        let trace = story.read();
-        let count = |wanted: fn(&Event) -> bool| story.events.iter().filter(|(_, event)| wanted(event)).count();
+        let scenario = scenario(steps);
+        let trace = scenario.read();
+        let count = |wanted: fn(&Event) -> bool| scenario.events.iter().filter(|(_, event)| wanted(event)).count();
 
         prop_assert_eq!(trace.cpu_samples(), count(|event| matches!(event, Event::Sample(_))));
         let waits = count(|event| matches!(event, Event::Switch(switch)
@@ -87,8 +87,8 @@ proptest! {
         // one more.
         for cpu in 0..4 {
             let mut expected: BTreeMap<i64, usize> = BTreeMap::new();
-            let origin = story.events.first().map_or(1, first) as i64 - 1;
-            for (at, event) in &story.events {
+            let origin = scenario.events.first().map_or(1, first) as i64 - 1;
+            for (at, event) in &scenario.events {
                 if let Event::Switch(switch) = event && switch.cpu == cpu && switch.next != Tables::IDLE_THREAD {
                     *expected.entry(*at as i64 - origin).or_default() += 1;
                 }

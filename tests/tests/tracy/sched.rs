@@ -1,6 +1,6 @@
 //! Threads, switches, wakeups.
 
-use crate::story::{Story, off, sleeps};
+use crate::scenario::{Scenario, off, sleeps};
 use std::collections::BTreeMap;
 use syscollect_model::{Event, LaneKind, Loss, LossCause, OffCpu, SleepState, Tables};
 use syscollect_tests::tracy_reader::{CpuTime, Switch, Totals};
@@ -21,8 +21,8 @@ fn ran(wakeup: i64, start: i64, end: i64, cpu: u8, state: i8) -> Switch {
 
 #[test]
 fn an_empty_session_is_a_whole_file_with_its_machine() {
-    let mut story = Story::new(6);
-    let trace = story.read();
+    let mut scenario = Scenario::new(6);
+    let trace = scenario.read();
     assert_eq!(
         (trace.streams, trace.header.version, trace.header.timer_multiplier),
         (4, [0, 11, 0], 1.0)
@@ -31,7 +31,7 @@ fn an_empty_session_is_a_whole_file_with_its_machine() {
     assert_eq!(&trace.header.vendor, b"AuthenticAMD");
     assert_eq!(
         (&*trace.header.capture, &*trace.header.program),
-        ("host (story 1)", "whole machine")
+        ("host (scenario 1)", "whole machine")
     );
     assert!(
         trace.header.host.contains("OS: Linux 6.18.0\n")
@@ -48,29 +48,29 @@ fn an_empty_session_is_a_whole_file_with_its_machine() {
             && trace.cpus.iter().all(Vec::is_empty)
     );
 
-    story.info = Default::default();
-    assert_eq!(story.read().header.capture_time, 0, "a machine of which nothing is known");
+    scenario.info = Default::default();
+    assert_eq!(scenario.read().header.capture_time, 0, "a machine of which nothing is known");
 }
 
 #[test]
 fn the_capture_time_is_the_wall_clock_at_the_first_event() {
-    let mut story = Story::new(1);
-    let thread = story.task(5, "a");
-    story.wake(1, thread);
-    assert_eq!(story.read().header.capture_time, 1_700_000_002);
+    let mut scenario = Scenario::new(1);
+    let thread = scenario.task(5, "a");
+    scenario.wake(1, thread);
+    assert_eq!(scenario.read().header.capture_time, 1_700_000_002);
 }
 
 #[test]
 fn a_thread_sleeps_and_is_woken() {
-    let mut story = Story::new(2);
-    let (a, b) = (story.task(10, "a"), story.task(20, "b"));
-    story.switch(1, 1, Some(IDLE), off(SleepState::Runnable), a);
-    story.switch(50, 1, Some(a), sleeps(), b);
-    story.wake(70, a);
-    story.wake(75, a);
-    story.switch(80, 0, Some(IDLE), off(SleepState::Runnable), a);
-    story.switch(90, 1, Some(b), off(SleepState::Uninterruptible), IDLE);
-    let trace = story.read();
+    let mut scenario = Scenario::new(2);
+    let (a, b) = (scenario.task(10, "a"), scenario.task(20, "b"));
+    scenario.switch(1, 1, Some(IDLE), off(SleepState::Runnable), a);
+    scenario.switch(50, 1, Some(a), sleeps(), b);
+    scenario.wake(70, a);
+    scenario.wake(75, a);
+    scenario.switch(80, 0, Some(IDLE), off(SleepState::Runnable), a);
+    scenario.switch(90, 1, Some(b), off(SleepState::Uninterruptible), IDLE);
+    let trace = scenario.read();
 
     assert_eq!(
         trace.switches[&10],
@@ -100,15 +100,15 @@ fn every_state_has_its_number() {
         (SleepState::Zombie, 109),
         (SleepState::Parked, 110),
     ];
-    let mut story = Story::new(1);
-    let thread = story.task(7, "t");
+    let mut scenario = Scenario::new(1);
+    let thread = scenario.task(7, "t");
     for (at, (state, _)) in (1..).step_by(2).zip(states) {
-        story.switch(at, 0, Some(IDLE), sleeps(), thread);
-        story.switch(at + 1, 0, Some(thread), off(state), IDLE);
+        scenario.switch(at, 0, Some(IDLE), sleeps(), thread);
+        scenario.switch(at + 1, 0, Some(thread), off(state), IDLE);
     }
-    story.switch(100, 0, Some(IDLE), sleeps(), thread);
-    story.switch(101, 0, Some(thread), OffCpu { preempted: true, ..sleeps() }, IDLE);
-    let found: Vec<i8> = story.read().switches[&7].iter().map(|switch| switch.state).collect();
+    scenario.switch(100, 0, Some(IDLE), sleeps(), thread);
+    scenario.switch(101, 0, Some(thread), OffCpu { preempted: true, ..sleeps() }, IDLE);
+    let found: Vec<i8> = scenario.read().switches[&7].iter().map(|switch| switch.state).collect();
     let expected: Vec<i8> = states.iter().map(|(_, number)| *number).chain([103]).collect();
     assert_eq!(
         found, expected,
@@ -118,33 +118,34 @@ fn every_state_has_its_number() {
 
 #[test]
 fn a_wakeup_on_the_way_to_sleep_counts_and_an_old_one_does_not() {
-    let mut story = Story::new(1);
-    let thread = story.task(7, "t");
-    story.switch(1, 0, Some(IDLE), sleeps(), thread);
-    story.wake(9, thread);
-    story.switch(10, 0, Some(thread), sleeps(), IDLE);
-    story.switch(20, 0, Some(IDLE), sleeps(), thread);
-    story.switch(30, 0, Some(thread), sleeps(), IDLE);
-    story.switch(40, 0, Some(IDLE), sleeps(), thread);
-    let wakeups: Vec<i64> = story.read().switches[&7].iter().map(|switch| switch.wakeup).collect();
+    let mut scenario = Scenario::new(1);
+    let thread = scenario.task(7, "t");
+    scenario.switch(1, 0, Some(IDLE), sleeps(), thread);
+    scenario.wake(9, thread);
+    scenario.switch(10, 0, Some(thread), sleeps(), IDLE);
+    scenario.switch(20, 0, Some(IDLE), sleeps(), thread);
+    scenario.switch(30, 0, Some(thread), sleeps(), IDLE);
+    scenario.switch(40, 0, Some(IDLE), sleeps(), thread);
+    let wakeups: Vec<i64> =
+        scenario.read().switches[&7].iter().map(|switch| switch.wakeup).collect();
     assert_eq!(wakeups, [1, 9, 40]);
 }
 
 #[test]
 fn a_process_that_was_there_before_ran_from_the_beginning_on_and_one_that_stays_has_no_end() {
-    let mut story = Story::new(2);
-    let (before, after) = (story.task(10, "before"), story.task(20, "after"));
-    story.wake(1, after);
-    story.switch(1_000, 0, Some(before), sleeps(), after);
-    let trace = story.read();
+    let mut scenario = Scenario::new(2);
+    let (before, after) = (scenario.task(10, "before"), scenario.task(20, "after"));
+    scenario.wake(1, after);
+    scenario.switch(1_000, 0, Some(before), sleeps(), after);
+    let trace = scenario.read();
     assert_eq!(trace.switches[&10], [ran(1, 1, 1_000, 0, 104)]);
     assert_eq!(trace.switches[&20], [ran(1, 1_000, -1, 0, -1)]);
 }
 
 #[test]
 fn what_lost_switches_leave_open_is_not_made_up() {
-    let mut story = Story::new(2);
-    let (a, b) = (story.task(10, "a"), story.task(20, "b"));
+    let mut scenario = Scenario::new(2);
+    let (a, b) = (scenario.task(10, "a"), scenario.task(20, "b"));
     let loss = |cpu| Loss {
         origin: LaneKind::Sched.into(),
         cpu: Some(cpu),
@@ -152,12 +153,12 @@ fn what_lost_switches_leave_open_is_not_made_up() {
         count: 3,
         between: None,
     };
-    story.at(1, Event::Loss(loss(0)));
-    story.switch(10, 0, Some(b), sleeps(), a);
-    story.switch(20, 1, Some(IDLE), sleeps(), a);
-    story.switch(30, 0, Some(b), sleeps(), IDLE);
-    story.switch(40, 1, None, sleeps(), b);
-    let trace = story.read();
+    scenario.at(1, Event::Loss(loss(0)));
+    scenario.switch(10, 0, Some(b), sleeps(), a);
+    scenario.switch(20, 1, Some(IDLE), sleeps(), a);
+    scenario.switch(30, 0, Some(b), sleeps(), IDLE);
+    scenario.switch(40, 1, None, sleeps(), b);
+    let trace = scenario.read();
     assert_eq!(
         trace.switches[&10],
         [ran(10, 10, 20, 0, -1), ran(20, 20, 40, 1, -1)],
@@ -168,17 +169,17 @@ fn what_lost_switches_leave_open_is_not_made_up() {
 
 #[test]
 fn a_thread_id_that_is_used_again_is_another_thread() {
-    let mut story = Story::new(1);
-    let first = story.task(33, "first");
-    let second = story.task(33, "second");
-    let third = story.task(33, "third");
+    let mut scenario = Scenario::new(1);
+    let first = scenario.task(33, "first");
+    let second = scenario.task(33, "second");
+    let third = scenario.task(33, "third");
     for (at, thread) in [(1, first), (10, second), (20, third)] {
-        story.at(at, Event::ThreadStart(thread));
-        story.switch(at + 1, 0, Some(IDLE), sleeps(), thread);
-        story.switch(at + 5, 0, Some(thread), off(SleepState::Dead), IDLE);
-        story.at(at + 6, Event::ThreadEnd(thread));
+        scenario.at(at, Event::ThreadStart(thread));
+        scenario.switch(at + 1, 0, Some(IDLE), sleeps(), thread);
+        scenario.switch(at + 5, 0, Some(thread), off(SleepState::Dead), IDLE);
+        scenario.at(at + 6, Event::ThreadEnd(thread));
     }
-    let trace = story.read();
+    let trace = scenario.read();
     let numbers: Vec<u64> = trace.threads.iter().map(|thread| thread.id).collect();
     assert_eq!(numbers, [33, 33 | 1 << 32, 33 | 2 << 32]);
     for (number, name) in numbers.iter().zip(["first / first", "second / second", "third / third"])
@@ -193,14 +194,14 @@ fn a_thread_id_that_is_used_again_is_another_thread() {
 
 #[test]
 fn odd_names_stay_one_line_and_whole() {
-    let mut story = Story::new(1);
+    let mut scenario = Scenario::new(1);
     let long = "x".repeat(64 << 10);
     let names = ["a\nb\0c", "żółw \u{1f422}", "", "replaced \u{fffd}", &long];
     for (tid, name) in (1..).zip(names) {
-        let thread = story.task(tid, name);
-        story.at(u64::from(tid), Event::ThreadStart(thread));
+        let thread = scenario.task(tid, name);
+        scenario.at(u64::from(tid), Event::ThreadStart(thread));
     }
-    let trace = story.read();
+    let trace = scenario.read();
     let name = |tid| trace.thread_names[&tid].as_str();
     assert_eq!(name(1), "a\\nb\\u{0}c / a\\nb\\u{0}c");
     assert_eq!(name(2), "żółw \u{1f422} / żółw \u{1f422}");
@@ -210,13 +211,13 @@ fn odd_names_stay_one_line_and_whole() {
 
 #[test]
 fn a_thread_that_only_switches_says_so_and_is_shown() {
-    let mut story = Story::new(1);
-    let thread = story.task(9, "quiet");
+    let mut scenario = Scenario::new(1);
+    let thread = scenario.task(9, "quiet");
     for at in [1_000_000, 5_000_000] {
-        story.switch(at, 0, Some(IDLE), sleeps(), thread);
-        story.switch(at + 500_000, 0, Some(thread), sleeps(), IDLE);
+        scenario.switch(at, 0, Some(IDLE), sleeps(), thread);
+        scenario.switch(at + 500_000, 0, Some(thread), sleeps(), IDLE);
     }
-    let trace = story.read();
+    let trace = scenario.read();
     let message = &trace.messages[trace.thread("quiet / quiet").unwrap().messages[0]];
     assert_eq!(message.text, "runs 2 times, 1.000 ms in all; no stack of it was taken");
     assert_eq!(

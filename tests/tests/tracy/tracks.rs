@@ -1,6 +1,6 @@
 //! Slices, instants, counters, losses.
 
-use crate::story::Story;
+use crate::scenario::Scenario;
 use syscollect_model::{Event, LaneKind, Loss, LossCause, LossOrigin, Scope};
 use syscollect_tests::tracy_reader::{Plot, SourceLocation, TracyFile, Zone};
 
@@ -20,27 +20,29 @@ fn messages(trace: &TracyFile) -> Vec<(i64, &str, &str)> {
 
 #[test]
 fn slices_are_zones_that_nest() {
-    let mut story = Story::new(1);
-    let thread = story.task(5, "app");
-    let (own, second) =
-        (story.track(Scope::Thread(thread), "calls"), story.track(Scope::Thread(thread), "locks"));
-    let cpu = story.track(Scope::Cpu(3), "irq");
-    let name = |story: &mut Story, text: &str| story.tables.strings.intern(text);
-    let [a, b, c] = ["a", "b", "c"].map(|text| name(&mut story, text));
-    story.at(1, Event::SliceEnd(own));
-    story.at(2, Event::SliceBegin(own, a.into()));
-    story.at(3, Event::SliceBegin(own, b.into()));
-    story.at(4, Event::SliceBegin(second, c.into()));
-    story.at(5, Event::SliceEnd(own));
-    story.at(6, Event::SliceBegin(own, b.into()));
-    story.at(7, Event::SliceEnd(own));
-    story.at(8, Event::SliceEnd(own));
-    story.at(9, Event::SliceEnd(second));
-    story.at(10, Event::SliceBegin(own, c.into()));
-    story.at(11, Event::SliceBegin(own, a.into()));
-    story.at(12, Event::SliceEnd(own));
-    story.at(13, Event::SliceBegin(cpu, a.into()));
-    let trace = story.read();
+    let mut scenario = Scenario::new(1);
+    let thread = scenario.task(5, "app");
+    let (own, second) = (
+        scenario.track(Scope::Thread(thread), "calls"),
+        scenario.track(Scope::Thread(thread), "locks"),
+    );
+    let cpu = scenario.track(Scope::Cpu(3), "irq");
+    let name = |scenario: &mut Scenario, text: &str| scenario.tables.strings.intern(text);
+    let [a, b, c] = ["a", "b", "c"].map(|text| name(&mut scenario, text));
+    scenario.at(1, Event::SliceEnd(own));
+    scenario.at(2, Event::SliceBegin(own, a.into()));
+    scenario.at(3, Event::SliceBegin(own, b.into()));
+    scenario.at(4, Event::SliceBegin(second, c.into()));
+    scenario.at(5, Event::SliceEnd(own));
+    scenario.at(6, Event::SliceBegin(own, b.into()));
+    scenario.at(7, Event::SliceEnd(own));
+    scenario.at(8, Event::SliceEnd(own));
+    scenario.at(9, Event::SliceEnd(second));
+    scenario.at(10, Event::SliceBegin(own, c.into()));
+    scenario.at(11, Event::SliceBegin(own, a.into()));
+    scenario.at(12, Event::SliceEnd(own));
+    scenario.at(13, Event::SliceBegin(cpu, a.into()));
+    let trace = scenario.read();
 
     let inside = vec![zone("b", 3, 5, vec![]), zone("b", 6, 7, vec![])];
     let open = zone("c", 10, -1, vec![zone("a", 11, 12, vec![])]);
@@ -56,17 +58,17 @@ fn slices_are_zones_that_nest() {
 
 #[test]
 fn instants_are_messages_of_their_thread() {
-    let mut story = Story::new(1);
-    let process = story.process(5, "app");
-    let thread = story.thread(process, 5, "main");
+    let mut scenario = Scenario::new(1);
+    let process = scenario.process(5, "app");
+    let thread = scenario.thread(process, 5, "main");
     let scopes =
         [(Scope::Machine, "boot"), (Scope::Process(process), "gc"), (Scope::Thread(thread), "log")];
     for (at, (scope, name)) in (1..).zip(scopes) {
         let (track, text) =
-            (story.track(scope, name), story.tables.strings.intern(&format!("{name}!")));
-        story.at(at, Event::Instant(track, text.into()));
+            (scenario.track(scope, name), scenario.tables.strings.intern(&format!("{name}!")));
+        scenario.at(at, Event::Instant(track, text.into()));
     }
-    let trace = story.read();
+    let trace = scenario.read();
     let expected =
         [(1, "machine / boot", "boot!"), (2, "app / gc", "gc!"), (3, "app / main", "log!")];
     assert_eq!(messages(&trace), expected);
@@ -75,24 +77,24 @@ fn instants_are_messages_of_their_thread() {
 
 #[test]
 fn what_happens_to_threads_is_told_by_them() {
-    let mut story = Story::new(1);
-    let process = story.process(5, "make");
-    let thread = story.thread(process, 5, "make");
-    let [cc, worker] = ["cc", "worker"].map(|text| story.tables.strings.intern(text));
-    story.at(1, Event::ProcessStart(process));
-    story.at(1, Event::ThreadStart(thread));
-    story.at(2, Event::ProcessExec(process, cc));
-    story.at(3, Event::ThreadName(thread, worker));
-    story.at(4, Event::ThreadEnd(thread));
-    story.at(4, Event::ProcessEnd(process));
-    let trace = story.read();
+    let mut scenario = Scenario::new(1);
+    let process = scenario.process(5, "make");
+    let thread = scenario.thread(process, 5, "make");
+    let [cc, worker] = ["cc", "worker"].map(|text| scenario.tables.strings.intern(text));
+    scenario.at(1, Event::ProcessStart(process));
+    scenario.at(1, Event::ThreadStart(thread));
+    scenario.at(2, Event::ProcessExec(process, cc));
+    scenario.at(3, Event::ThreadName(thread, worker));
+    scenario.at(4, Event::ThreadEnd(thread));
+    scenario.at(4, Event::ProcessEnd(process));
+    let trace = scenario.read();
     let texts: Vec<_> = messages(&trace).iter().map(|(time, _, text)| (*time, *text)).collect();
     assert_eq!(texts, [(1, "starts"), (2, "runs cc"), (3, "is named worker"), (4, "ends")]);
 }
 
 #[test]
 fn every_loss_is_told_once() {
-    let mut story = Story::new(1);
+    let mut scenario = Scenario::new(1);
     let loss = |count, cause| Loss {
         origin: LaneKind::Sched.into(),
         cpu: Some(1),
@@ -107,10 +109,10 @@ fn every_loss_is_told_once() {
         count: 9,
         between: None,
     };
-    story.at(1, Event::Loss(loss(3, LossCause::LaneFull)));
-    story.at(7, Event::Loss(loss(4, LossCause::LaneFull)));
-    story.losses = vec![loss(7, LossCause::LaneFull), loss(2, LossCause::Nested), other];
-    let trace = story.read();
+    scenario.at(1, Event::Loss(loss(3, LossCause::LaneFull)));
+    scenario.at(7, Event::Loss(loss(4, LossCause::LaneFull)));
+    scenario.losses = vec![loss(7, LossCause::LaneFull), loss(2, LossCause::Nested), other];
+    let trace = scenario.read();
     let told: Vec<_> = messages(&trace).iter().map(|(time, _, text)| (*time, *text)).collect();
     let expected = [
         (1, "3 records lost from sched of CPU 1: lane-full"),
@@ -124,21 +126,21 @@ fn every_loss_is_told_once() {
 
 #[test]
 fn counters_are_plots_and_units_that_the_viewer_lacks_are_in_their_names() {
-    let mut story = Story::new(1);
-    let thread = story.task(5, "app");
-    let process = story.tables.thread(thread).process;
+    let mut scenario = Scenario::new(1);
+    let thread = scenario.task(5, "app");
+    let process = scenario.tables.thread(thread).process;
     let tracks = [
-        story.counter(Scope::Cpu(1), "frequency", "kHz"),
-        story.counter(Scope::Machine, "memory", "bytes"),
-        story.counter(Scope::Process(process), "share", "%"),
-        story.counter(Scope::Machine, "package", "W"),
-        story.counter(Scope::Machine, "things", ""),
-        story.counter(Scope::Machine, "never", "bytes"),
+        scenario.counter(Scope::Cpu(1), "frequency", "kHz"),
+        scenario.counter(Scope::Machine, "memory", "bytes"),
+        scenario.counter(Scope::Process(process), "share", "%"),
+        scenario.counter(Scope::Machine, "package", "W"),
+        scenario.counter(Scope::Machine, "things", ""),
+        scenario.counter(Scope::Machine, "never", "bytes"),
     ];
     for (at, value) in [(1, 5.0), (2, -1.5), (3, f64::NAN)] {
-        tracks[..5].iter().for_each(|track| story.at(at, Event::Counter(*track, value)));
+        tracks[..5].iter().for_each(|track| scenario.at(at, Event::Counter(*track, value)));
     }
-    story.at(4, Event::Counter(tracks[5], f64::INFINITY));
+    scenario.at(4, Event::Counter(tracks[5], f64::INFINITY));
     let plot = |name: &str, format| Plot {
         name: name.into(),
         kind: 0,
@@ -153,21 +155,21 @@ fn counters_are_plots_and_units_that_the_viewer_lacks_are_in_their_names() {
         plot("package", 3),
         plot("things", 0),
     ];
-    assert_eq!(story.read().plots, expected);
+    assert_eq!(scenario.read().plots, expected);
 }
 
 #[test]
 fn the_load_of_all_cpus_is_a_plot() {
-    let mut story = Story::new(2);
-    let thread = story.task(5, "app");
+    let mut scenario = Scenario::new(2);
+    let thread = scenario.task(5, "app");
     let idle = syscollect_model::Tables::IDLE_THREAD;
     let mut at = |ms: u64, cpu, from, to| {
-        story.switch(ms * 1_000_000 + 1, cpu, Some(from), crate::story::sleeps(), to);
+        scenario.switch(ms * 1_000_000 + 1, cpu, Some(from), crate::scenario::sleeps(), to);
     };
     at(0, 0, idle, thread);
     at(150, 0, thread, idle);
     at(310, 1, idle, thread);
-    let trace = story.read();
+    let trace = scenario.read();
     let usage = trace.plots.iter().find(|plot| plot.kind == 2).unwrap();
     assert_eq!((&*usage.name, usage.format), ("CPU usage", 2));
     let rounded: Vec<_> =

@@ -95,7 +95,7 @@ impl Recorded {
     }
 
     /// What each of its threads has written, as a collector finds it.
-    fn stories(&self) -> Vec<Vec<String>> {
+    fn scenarios(&self) -> Vec<Vec<String>> {
         let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
         let arena = descriptors
             .map(|entry| entry.unwrap().path())
@@ -126,12 +126,12 @@ impl Drop for Recorded {
 fn a_c_program_tells_its_zones_messages_plots_and_frames() {
     let Some(recorded) = Recorded::run(Language::C) else { return };
     assert!(recorded.line.starts_with("3 frames, sum "), "{}", recorded.line);
-    let stories = recorded.stories();
-    assert_eq!(stories.len(), 1);
+    let scenarios = recorded.scenarios();
+    assert_eq!(scenarios.len(), 1);
     let step =
         |index: u32| ["begin step at 1".to_owned(), format!("value {index}"), "end 1".to_owned()];
     // The first event is the thread's name, which is stated with every first event, too.
-    let first = &stories[0][2..];
+    let first = &scenarios[0][2..];
     let begin =
         ["attached 0", "ThreadName \"main of C\"", "message color 000000", "Message \"C begins\""];
     assert_eq!(first[..4], begin);
@@ -149,9 +149,9 @@ fn a_c_program_tells_its_zones_messages_plots_and_frames() {
 fn a_cpp_program_closes_its_zones_when_an_exception_leaves_them() {
     let Some(recorded) = Recorded::run(Language::Cpp) else { return };
     assert!(recorded.line.starts_with("3 jobs, sum "), "{}", recorded.line);
-    let stories = recorded.stories();
-    assert_eq!(stories[0], ["attached 0", "begin main at 0", "end 0"]);
-    let worker = &stories[1];
+    let scenarios = recorded.scenarios();
+    assert_eq!(scenarios[0], ["attached 0", "begin main at 0", "end 0"]);
+    let worker = &scenarios[1];
     assert_eq!(worker[..2], ["attached 0", "ThreadName \"worker of C++\""]);
     let failed =
         worker.iter().position(|line| line == "ZoneText \"job number 2\"").expect("the third job");

@@ -30,12 +30,12 @@ pub(crate) fn stop_reading() {
 }
 
 /// What the calling thread has written since the last call.
-pub(crate) fn story() -> Vec<String> {
-    story_of(thread_id())
+pub(crate) fn scenario() -> Vec<String> {
+    scenario_of(thread_id())
 }
 
 /// What that thread has written since the last call.
-pub(crate) fn story_of(tid: u32) -> Vec<String> {
+pub(crate) fn scenario_of(tid: u32) -> Vec<String> {
     let mut drain = Drain::open().expect("an arena");
     let number = ring_of(&drain, tid).expect("the thread has a ring");
     let items = drain.take(number);
@@ -43,7 +43,7 @@ pub(crate) fn story_of(tid: u32) -> Vec<String> {
 }
 
 /// What all threads have written since the last call, one thread after the other.
-pub(crate) fn story_of_all() -> Vec<String> {
+pub(crate) fn scenario_of_all() -> Vec<String> {
     let mut drain = Drain::open().expect("an arena");
     let items: Vec<Vec<Vec<u64>>> = (0..drain.rings()).map(|number| drain.take(number)).collect();
     items.iter().flat_map(|items| tell(items, drain.log())).collect()

@@ -79,7 +79,7 @@ impl Context {
         Ok(Self {
             offered: Offered::of(&syscollect),
             syscollect,
-            load: programs.join("syscollect-load"),
+            load: programs.join("syscollect-workload"),
             engine: Err("not run in virtual machines, where it takes minutes".to_owned()),
             effort: Effort::Emulated,
             folder: tempfile::Builder::new()
@@ -238,16 +238,16 @@ impl Context {
 
 /// Builds the loads with frame pointers, apart from the product's own objects.
 pub(crate) fn build_loads() -> Result<PathBuf> {
-    let target = root().join("target/loads");
+    let target = root().join("target/workloads");
     output_of(
         cargo()
-            .args(["build", "--quiet", "--release", "-p", "syscollect-load", "--target-dir"])
+            .args(["build", "--quiet", "--release", "-p", "syscollect-workload", "--target-dir"])
             .arg(&target)
             .env("RUSTFLAGS", "-C force-frame-pointers=yes")
             // CI builds without; their frames are to have lines.
             .env("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only"),
     )?;
-    Ok(target.join("release/syscollect-load"))
+    Ok(target.join("release/syscollect-workload"))
 }
 
 /// `cargo` in the workspace, as the one that runs this.

@@ -3,7 +3,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// A /proc and /sys on disk. What a test changes is the story it tells.
+/// A /proc and /sys on disk. What a test changes is the scenario it tells.
 pub(super) struct Fake {
     root: tempfile::TempDir,
 }

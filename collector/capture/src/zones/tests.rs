@@ -1,4 +1,4 @@
-//! Stories of instrumented programs, told by fake ones in this process.
+//! Scenarios of instrumented programs, told by fake ones in this process.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

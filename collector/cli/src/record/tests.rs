@@ -107,11 +107,11 @@ impl Recorder for Running {
     }
 }
 
-struct Story {
+struct Scenario {
     folder: tempfile::TempDir,
 }
 
-impl Story {
+impl Scenario {
     fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap() }
     }
@@ -145,21 +145,21 @@ impl Story {
 
 #[test]
 fn a_recording_becomes_one_exported_file() {
-    let story = Story::new();
-    assert_eq!(story.record(&Fake::default(), &["-d", "0.01", "-o", "@x.pftrace"]).unwrap(), 0);
-    assert_eq!(story.names(), ["x.pftrace", "x.syscap"], "a small capture stays beside it");
-    assert!(fs::metadata(story.path("x.pftrace")).unwrap().len() > 100);
-    story.record(&Fake::default(), &["-d", "0.01", "-o", "@y.pftrace", "--no-capture"]).unwrap();
-    assert_eq!(story.names(), ["x.pftrace", "x.syscap", "y.pftrace"]);
+    let scenario = Scenario::new();
+    assert_eq!(scenario.record(&Fake::default(), &["-d", "0.01", "-o", "@x.pftrace"]).unwrap(), 0);
+    assert_eq!(scenario.names(), ["x.pftrace", "x.syscap"], "a small capture stays beside it");
+    assert!(fs::metadata(scenario.path("x.pftrace")).unwrap().len() > 100);
+    scenario.record(&Fake::default(), &["-d", "0.01", "-o", "@y.pftrace", "--no-capture"]).unwrap();
+    assert_eq!(scenario.names(), ["x.pftrace", "x.syscap", "y.pftrace"]);
 }
 
 #[test]
 fn a_kept_capture_says_what_naming_and_exporting_cost() {
-    let story = Story::new();
-    story.record(&Fake::default(), &["-d", "0.01", "-o", "@x.pftrace"]).unwrap();
-    story.record(&Fake::default(), &["-d", "0.01", "-o", "@y.syscap"]).unwrap();
+    let scenario = Scenario::new();
+    scenario.record(&Fake::default(), &["-d", "0.01", "-o", "@x.pftrace"]).unwrap();
+    scenario.record(&Fake::default(), &["-d", "0.01", "-o", "@y.syscap"]).unwrap();
     for (name, last) in [("x.syscap", "export"), ("y.syscap", "reading")] {
-        let session = Session::open(CaptureReader::open(&story.path(name)).unwrap()).unwrap();
+        let session = Session::open(CaptureReader::open(&scenario.path(name)).unwrap()).unwrap();
         let costs = &session.summary().unwrap().costs;
         let work: Vec<_> = costs.iter().map(|cost| cost.work.name()).collect();
         assert_eq!(work, ["naming", last]);
@@ -168,100 +168,106 @@ fn a_kept_capture_says_what_naming_and_exporting_cost() {
 }
 
 /// What `info` counts of a capture: everything is read.
-fn lost(story: &Story, name: &str) -> u64 {
-    let mut session = Session::open(CaptureReader::open(&story.path(name)).unwrap()).unwrap();
+fn lost(scenario: &Scenario, name: &str) -> u64 {
+    let mut session = Session::open(CaptureReader::open(&scenario.path(name)).unwrap()).unwrap();
     session.play(&mut syscollect_playback::NullExporter).unwrap();
     syscollect_model::records_lost(session.losses())
 }
 
 #[test]
 fn what_is_found_lost_on_reading_is_lost_for_the_recording_too() {
-    let story = Story::new();
+    let scenario = Scenario::new();
     let broken = Fake { undecodable: true, ..Fake::default() };
     for name in ["x.pftrace", "y.syscap"] {
         let output = format!("@{name}");
-        let code = story.record(&broken, &["-d", "0.01", "-o", &output, "--fail-on-loss"]).unwrap();
+        let code =
+            scenario.record(&broken, &["-d", "0.01", "-o", &output, "--fail-on-loss"]).unwrap();
         assert_eq!(code, LOSS, "{name}");
     }
     assert_eq!(
-        (lost(&story, "x.syscap"), lost(&story, "y.syscap")),
+        (lost(&scenario, "x.syscap"), lost(&scenario, "y.syscap")),
         (fake::UNDECODABLE, fake::UNDECODABLE)
     );
 }
 
 #[test]
 fn the_capture_stays_where_it_is_asked_for() {
-    let story = Story::new();
-    story.record(&Fake::default(), &["-d", "0.01", "-o", "@x.pftrace", "--keep-capture"]).unwrap();
-    story.record(&Fake::default(), &["-d", "0.01", "-o", "@y.syscap"]).unwrap();
-    assert_eq!(story.names(), ["x.pftrace", "x.syscap", "y.syscap"]);
-    assert_eq!(story.stop_reason("y.syscap"), StopReason::Duration);
+    let scenario = Scenario::new();
+    scenario
+        .record(&Fake::default(), &["-d", "0.01", "-o", "@x.pftrace", "--keep-capture"])
+        .unwrap();
+    scenario.record(&Fake::default(), &["-d", "0.01", "-o", "@y.syscap"]).unwrap();
+    assert_eq!(scenario.names(), ["x.pftrace", "x.syscap", "y.syscap"]);
+    assert_eq!(scenario.stop_reason("y.syscap"), StopReason::Duration);
 }
 
 #[test]
 fn a_recording_ends_with_its_command_and_a_failure_is_passed_on() {
-    let story = Story::new();
-    let code = story
+    let scenario = Scenario::new();
+    let code = scenario
         .record(&Fake::default(), &["-o", "@x.syscap", "--", "/bin/sh", "-c", "exit 9"])
         .unwrap();
     assert_eq!(code, 9);
-    assert_eq!(story.stop_reason("x.syscap"), StopReason::Command);
-    let code = story.record(&Fake::default(), &["-o", "@y.syscap", "--", "/bin/true"]).unwrap();
+    assert_eq!(scenario.stop_reason("x.syscap"), StopReason::Command);
+    let code = scenario.record(&Fake::default(), &["-o", "@y.syscap", "--", "/bin/true"]).unwrap();
     assert_eq!(code, 0);
 }
 
 #[test]
 fn a_recording_ends_with_the_processes_it_is_limited_to() {
-    let story = Story::new();
+    let scenario = Scenario::new();
     let gone = Fake { processes_gone: true, ..Fake::default() };
-    story.record(&gone, &["-p", "1", "-o", "@x.syscap"]).unwrap();
-    assert_eq!(story.stop_reason("x.syscap"), StopReason::ProcessesEnded);
+    scenario.record(&gone, &["-p", "1", "-o", "@x.syscap"]).unwrap();
+    assert_eq!(scenario.stop_reason("x.syscap"), StopReason::ProcessesEnded);
 }
 
 #[test]
 fn a_recording_in_several_files_keeps_the_newest_and_replaces_nothing() {
-    let story = Story::new();
-    fs::write(story.path("x-0003.syscap"), "somebody else's").unwrap();
+    let scenario = Scenario::new();
+    fs::write(scenario.path("x-0003.syscap"), "somebody else's").unwrap();
     let changing = Fake { changes: 5, ..Fake::default() };
     let arguments = ["-d", "0.01", "-o", "@x.syscap", "--rotate", "10m", "--keep", "3"];
-    assert_eq!(story.record(&changing, &arguments).unwrap(), 0);
-    assert_eq!(story.names(), ["x-0003.syscap", "x-0005.syscap", "x-0006.syscap", "x-0007.syscap"]);
+    assert_eq!(scenario.record(&changing, &arguments).unwrap(), 0);
+    assert_eq!(
+        scenario.names(),
+        ["x-0003.syscap", "x-0005.syscap", "x-0006.syscap", "x-0007.syscap"]
+    );
     let reasons =
-        ["x-0005.syscap", "x-0006.syscap", "x-0007.syscap"].map(|name| story.stop_reason(name));
+        ["x-0005.syscap", "x-0006.syscap", "x-0007.syscap"].map(|name| scenario.stop_reason(name));
     assert_eq!(reasons, [StopReason::Rotation, StopReason::Rotation, StopReason::Duration]);
-    assert_eq!(fs::read(story.path("x-0003.syscap")).unwrap(), b"somebody else's");
+    assert_eq!(fs::read(scenario.path("x-0003.syscap")).unwrap(), b"somebody else's");
 }
 
 #[test]
 fn losses_of_all_files_count_and_each_is_read_where_that_is_asked_for() {
-    let story = Story::new();
+    let scenario = Scenario::new();
     let broken = Fake { changes: 2, undecodable: true, ..Fake::default() };
     let arguments = ["-d", "0.01", "-o", "@x.syscap", "--rotate", "10m", "--fail-on-loss"];
-    assert_eq!(story.record(&broken, &arguments).unwrap(), LOSS);
-    assert_eq!(story.names(), ["x-0001.syscap", "x-0002.syscap", "x-0003.syscap"]);
+    assert_eq!(scenario.record(&broken, &arguments).unwrap(), LOSS);
+    assert_eq!(scenario.names(), ["x-0001.syscap", "x-0002.syscap", "x-0003.syscap"]);
 }
 
 #[test]
 fn a_recording_in_several_files_that_cannot_start_leaves_nothing() {
-    let story = Story::new();
+    let scenario = Scenario::new();
     let broken = Fake { start_error: Some("no BTF here"), ..Fake::default() };
-    assert!(story.record(&broken, &["-o", "@x.syscap", "--rotate", "10m"]).is_err());
-    assert!(story.names().is_empty(), "{:?}", story.names());
+    assert!(scenario.record(&broken, &["-o", "@x.syscap", "--rotate", "10m"]).is_err());
+    assert!(scenario.names().is_empty(), "{:?}", scenario.names());
 }
 
 #[test]
 fn a_loss_fails_only_where_that_is_asked_for_and_after_the_commands_own_failure() {
-    let story = Story::new();
+    let scenario = Scenario::new();
     let lossy = Fake { lost: 5, ..Fake::default() };
-    assert_eq!(story.record(&lossy, &["-d", "0.01", "-o", "@a.syscap"]).unwrap(), 0);
+    assert_eq!(scenario.record(&lossy, &["-d", "0.01", "-o", "@a.syscap"]).unwrap(), 0);
     assert_eq!(
-        story.record(&lossy, &["-d", "0.01", "-o", "@b.pftrace", "--fail-on-loss"]).unwrap(),
+        scenario.record(&lossy, &["-d", "0.01", "-o", "@b.pftrace", "--fail-on-loss"]).unwrap(),
         LOSS
     );
     let both = ["--fail-on-loss", "-o", "@c.syscap", "--", "/bin/sh", "-c", "exit 9"];
-    assert_eq!(story.record(&lossy, &both).unwrap(), 9);
+    assert_eq!(scenario.record(&lossy, &both).unwrap(), 9);
     assert_eq!(
-        story
+        scenario
             .record(&Fake::default(), &["-d", "0.01", "-o", "@d.syscap", "--fail-on-loss"])
             .unwrap(),
         0
@@ -270,46 +276,47 @@ fn a_loss_fails_only_where_that_is_asked_for_and_after_the_commands_own_failure(
 
 #[test]
 fn a_recording_that_cannot_start_leaves_nothing_and_never_runs_the_command() {
-    let story = Story::new();
+    let scenario = Scenario::new();
     let broken = Fake { start_error: Some("no BTF here"), ..Fake::default() };
-    let touch = format!("touch {}", story.path("ran").display());
+    let touch = format!("touch {}", scenario.path("ran").display());
     let error =
-        story.record(&broken, &["-o", "@x.pftrace", "--", "/bin/sh", "-c", &touch]).unwrap_err();
+        scenario.record(&broken, &["-o", "@x.pftrace", "--", "/bin/sh", "-c", &touch]).unwrap_err();
     assert!(error.to_string().contains("no BTF here"));
     std::thread::sleep(Duration::from_millis(50));
-    assert!(story.names().is_empty(), "{:?}", story.names());
+    assert!(scenario.names().is_empty(), "{:?}", scenario.names());
 }
 
 #[test]
 fn a_recording_that_breaks_off_keeps_what_it_has_and_says_where() {
-    let story = Story::new();
+    let scenario = Scenario::new();
     let broken = Fake { stop_error: Some("a thread panicked"), ..Fake::default() };
     let error =
-        format!("{:#}", story.record(&broken, &["-d", "0.01", "-o", "@x.pftrace"]).unwrap_err());
+        format!("{:#}", scenario.record(&broken, &["-d", "0.01", "-o", "@x.pftrace"]).unwrap_err());
     assert!(error.contains("x.syscap.partial") && error.contains("a thread panicked"), "{error}");
-    assert_eq!(story.names(), ["x.syscap.partial"]);
+    assert_eq!(scenario.names(), ["x.syscap.partial"]);
 }
 
 #[test]
 fn a_file_that_comes_in_the_way_is_kept_and_so_is_the_recording() {
-    let story = Story::new();
-    let fake = Fake { intruder: Some(story.path("x.pftrace")), ..Fake::default() };
+    let scenario = Scenario::new();
+    let fake = Fake { intruder: Some(scenario.path("x.pftrace")), ..Fake::default() };
     let error =
-        format!("{:#}", story.record(&fake, &["-d", "0.01", "-o", "@x.pftrace"]).unwrap_err());
+        format!("{:#}", scenario.record(&fake, &["-d", "0.01", "-o", "@x.pftrace"]).unwrap_err());
     assert!(error.contains("x.pftrace exists"), "{error}");
-    assert_eq!(fs::read(story.path("x.pftrace")).unwrap(), b"precious");
-    assert_eq!(story.stop_reason("x.syscap"), StopReason::Duration);
+    assert_eq!(fs::read(scenario.path("x.pftrace")).unwrap(), b"precious");
+    assert_eq!(scenario.stop_reason("x.syscap"), StopReason::Duration);
 }
 
 #[test]
 fn the_command_that_cannot_be_run_is_named_and_nothing_is_kept() {
-    let story = Story::new();
-    let script = story.path("script");
+    let scenario = Scenario::new();
+    let script = scenario.path("script");
     fs::write(&script, "#!/no/such/interpreter\n").unwrap();
     make_executable(&script);
-    let error = story.record(&Fake::default(), &["-o", "@x.pftrace", "--", "@script"]).unwrap_err();
+    let error =
+        scenario.record(&Fake::default(), &["-o", "@x.pftrace", "--", "@script"]).unwrap_err();
     assert!(format!("{error:#}").contains("cannot run"), "{error:#}");
-    assert_eq!(story.names(), ["script"]);
+    assert_eq!(scenario.names(), ["script"]);
 }
 
 fn make_executable(path: &Path) {
@@ -319,10 +326,10 @@ fn make_executable(path: &Path) {
 
 #[test]
 fn a_full_disk_is_an_error_though_what_there_is_exports() {
-    let story = Story::new();
+    let scenario = Scenario::new();
     let full = Fake { incomplete: Some("No space left on device"), ..Fake::default() };
-    assert_eq!(story.record(&full, &["-d", "0.01", "-o", "@x.pftrace"]).unwrap(), ERROR);
-    assert_eq!(story.names(), ["x.pftrace", "x.syscap"]);
+    assert_eq!(scenario.record(&full, &["-d", "0.01", "-o", "@x.pftrace"]).unwrap(), ERROR);
+    assert_eq!(scenario.names(), ["x.pftrace", "x.syscap"]);
 }
 
 #[test]

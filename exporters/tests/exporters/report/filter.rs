@@ -1,21 +1,22 @@
 //! The report of one process of many.
 
 use super::*;
-use crate::story::{IDLE, story};
+use crate::scenario::{IDLE, scenario};
 use syscollect_exporters::report::ProcessFilter;
 
-fn report_of(story: &Story, process: &str) -> Report {
+fn report_of(scenario: &Scenario, process: &str) -> Report {
     let process = Some(process.parse::<ProcessFilter>().unwrap());
-    report_with(story, ReportOptions { process, ..ReportOptions::default() }, &session(), &[])
+    report_with(scenario, ReportOptions { process, ..ReportOptions::default() }, &session(), &[])
 }
 
 #[test]
 fn a_process_is_meant_by_its_id_its_name_or_its_program() {
-    let mut story = Story::new();
-    let (_, cut) = story.process(10, 1, "a-program-of-a-", &["/opt/bin/a-program-of-a-long-name"]);
-    let (_, unread) = story.process(20, 1, "another-long-na", &[]);
-    story.switches(0, 0, IDLE, SleepState::Runnable, cut);
-    story.switches(10, 0, cut, SLEEPS, unread);
+    let mut scenario = Scenario::new();
+    let (_, cut) =
+        scenario.process(10, 1, "a-program-of-a-", &["/opt/bin/a-program-of-a-long-name"]);
+    let (_, unread) = scenario.process(20, 1, "another-long-na", &[]);
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, cut);
+    scenario.switches(10, 0, cut, SLEEPS, unread);
     for (filter, pids) in [
         ("10", vec![10]),
         ("a-program-of-a-", vec![10]),
@@ -24,7 +25,7 @@ fn a_process_is_meant_by_its_id_its_name_or_its_program() {
         ("another", vec![]),
         ("swapper", vec![]),
     ] {
-        let report = report_of(&story, filter);
+        let report = report_of(&scenario, filter);
         let found: Vec<_> = report.processes.rows.iter().map(|row| row.pid).collect();
         assert_eq!(found, pids, "{filter}");
     }
@@ -32,8 +33,8 @@ fn a_process_is_meant_by_its_id_its_name_or_its_program() {
 
 #[test]
 fn all_tables_are_about_the_process_and_the_machine_is_whole() {
-    let story = story();
-    let (all, one) = (report(&story), report_of(&story, "100"));
+    let scenario = scenario();
+    let (all, one) = (report(&scenario), report_of(&scenario, "100"));
     assert_eq!(one.events, all.events);
     assert_eq!(one.cpus, all.cpus);
     assert_eq!(
@@ -46,16 +47,17 @@ fn all_tables_are_about_the_process_and_the_machine_is_whole() {
     let touching =
         one.wakeups.pairs.rows.iter().all(|row| row.waker_tid == 100 || row.wakee_tid == 100);
     assert!(touching && one.wakeups.count < all.wakeups.count);
-    assert_eq!(report_of(&story, "init").slices.total, 0);
+    assert_eq!(report_of(&scenario, "init").slices.total, 0);
 }
 
 #[test]
 fn capital_letters_tell_programs_of_linux_apart_and_not_those_of_windows() {
-    let mut story = Story::new();
-    let (windows, _) = story.process(40, 1, "Explorer.EXE", &[]);
-    let (linux, _) = story.process(50, 1, "Xorg", &[]);
-    let matches =
-        |name: &str, process| ProcessFilter::Name(name.to_owned()).matches(process, &story.tables);
+    let mut scenario = Scenario::new();
+    let (windows, _) = scenario.process(40, 1, "Explorer.EXE", &[]);
+    let (linux, _) = scenario.process(50, 1, "Xorg", &[]);
+    let matches = |name: &str, process| {
+        ProcessFilter::Name(name.to_owned()).matches(process, &scenario.tables)
+    };
     assert!(matches("explorer.exe", windows) && matches("Explorer.EXE", windows));
     assert!(matches("Xorg", linux) && !matches("xorg", linux));
 }

@@ -1,14 +1,14 @@
-//! The story as a report, as it is read and as it is parsed.
+//! The scenario as a report, as it is read and as it is parsed.
 //!
 //! After an intended change: `BLESS=1 cargo test -p syscollect-exporters --test exporters report`.
 
 use super::*;
 use crate::golden::compare;
-use crate::story::{game, losses, story};
+use crate::scenario::{game, losses, scenario};
 
-fn story_report() -> Report {
+fn scenario_report() -> Report {
     report_with(
-        &story(),
+        &scenario(),
         ReportOptions { rows: 4, ..ReportOptions::default() },
         &session(),
         &losses(),
@@ -17,7 +17,7 @@ fn story_report() -> Report {
 
 #[test]
 fn a_compiler_run_reads_as_a_report() {
-    compare("story.report.txt", &story_report().text(100));
+    compare("scenario.report.txt", &scenario_report().text(100));
 }
 
 fn parses_as(file: &str, report: &Report) {
@@ -28,7 +28,7 @@ fn parses_as(file: &str, report: &Report) {
 
 #[test]
 fn a_compiler_run_is_parsed_as_a_report() {
-    parses_as("story.report.json", &story_report());
+    parses_as("scenario.report.json", &scenario_report());
 }
 
 #[test]
@@ -45,11 +45,11 @@ fn what_a_game_says_of_itself_reads_and_is_parsed_as_a_report() {
 
 #[test]
 fn lines_keep_to_the_width_and_names_do_nothing_to_the_terminal() {
-    let mut story = story();
-    let name = story.name(&format!("\u{1b}[2J\n{}", "long name ".repeat(20)));
-    story.tables.threads.iter_mut().for_each(|row| row.name = name);
-    story.tables.processes.iter_mut().for_each(|row| row.name = name);
-    let report = report(&story);
+    let mut scenario = scenario();
+    let name = scenario.name(&format!("\u{1b}[2J\n{}", "long name ".repeat(20)));
+    scenario.tables.threads.iter_mut().for_each(|row| row.name = name);
+    scenario.tables.processes.iter_mut().for_each(|row| row.name = name);
+    let report = report(&scenario);
     for width in [80, 100, 200] {
         let text = report.text(width);
         let long: Vec<_> = text.lines().filter(|line| line.chars().count() > width).collect();
@@ -62,7 +62,7 @@ fn lines_keep_to_the_width_and_names_do_nothing_to_the_terminal() {
 #[test]
 fn a_recording_that_was_cut_off_is_told_so() {
     let mut exporter = ReportExporter::new(ReportOptions::default());
-    let Ok(()) = story().play(&mut exporter, &session(), &[], None);
+    let Ok(()) = scenario().play(&mut exporter, &session(), &[], None);
     let report = exporter.finish();
     assert!(
         !report.recording.complete && report.text(80).contains("of a recording that was cut off")
@@ -71,7 +71,7 @@ fn a_recording_that_was_cut_off_is_told_so() {
 
 #[test]
 fn a_session_without_events_is_an_empty_report() {
-    let report = report(&Story::new());
+    let report = report(&Scenario::new());
     assert_eq!((report.duration_ns, report.threads.total, report.cpus.len()), (0, 0, 0));
     let text = report.text(80);
     assert!(text.contains("Lost       nothing"));

@@ -1,18 +1,18 @@
 //! Where the time goes when records are missing: what is not known is not claimed.
 
 use super::*;
-use crate::story::IDLE;
+use crate::scenario::IDLE;
 use syscollect_model::LaneKind;
 
 #[test]
 fn what_ran_is_unknown_while_its_cpus_records_are_missing() {
-    let (mut story, a, b) = two_programs();
-    story.switches(0, 0, IDLE, SleepState::Runnable, a);
-    story.loses(60, 0, 20);
+    let (mut scenario, a, b) = two_programs();
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    scenario.loses(60, 0, 20);
     // The first record after the loss says that b has run since.
-    story.switches(75, 0, b, SLEEPS, IDLE);
-    story.switches(100, 0, IDLE, SleepState::Runnable, a);
-    let report = report(&story);
+    scenario.switches(75, 0, b, SLEEPS, IDLE);
+    scenario.switches(100, 0, IDLE, SleepState::Runnable, a);
+    let report = report(&scenario);
     assert_eq!(
         thread(&report, 10).times,
         times(20, 0, 0, 80),
@@ -26,13 +26,13 @@ fn what_ran_is_unknown_while_its_cpus_records_are_missing() {
 
 #[test]
 fn who_slept_through_a_loss_slept_but_for_the_loss() {
-    let (mut story, a, b) = two_programs();
-    story.switches(0, 0, a, SLEEPS, IDLE);
-    story.switches(0, 1, IDLE, SleepState::Runnable, b);
-    story.loses(50, 1, 40);
-    story.interrupt_wakes(90, 0, IDLE, a);
-    story.switches(92, 0, IDLE, SleepState::Runnable, a);
-    let report = report(&story);
+    let (mut scenario, a, b) = two_programs();
+    scenario.switches(0, 0, a, SLEEPS, IDLE);
+    scenario.switches(0, 1, IDLE, SleepState::Runnable, b);
+    scenario.loses(50, 1, 40);
+    scenario.interrupt_wakes(90, 0, IDLE, a);
+    scenario.switches(92, 0, IDLE, SleepState::Runnable, a);
+    let report = report(&scenario);
     assert_eq!(thread(&report, 10).times, times(0, 2, 80, 10));
     assert_eq!(report.run_queue.after_wakeup.max_ns, 2_000, "this wait is whole");
     assert_eq!(
@@ -43,38 +43,38 @@ fn who_slept_through_a_loss_slept_but_for_the_loss() {
 
 #[test]
 fn a_wakeup_that_is_lost_leaves_the_rest_unknown() {
-    let (mut story, a, b) = two_programs();
-    story.switches(0, 0, a, SLEEPS, IDLE);
-    story.switches(0, 1, IDLE, SleepState::Runnable, b);
-    story.loses(50, 1, 40);
-    story.switches(70, 0, IDLE, SleepState::Runnable, a);
-    story.switches(100, 0, a, SLEEPS, IDLE);
-    let report = report(&story);
+    let (mut scenario, a, b) = two_programs();
+    scenario.switches(0, 0, a, SLEEPS, IDLE);
+    scenario.switches(0, 1, IDLE, SleepState::Runnable, b);
+    scenario.loses(50, 1, 40);
+    scenario.switches(70, 0, IDLE, SleepState::Runnable, a);
+    scenario.switches(100, 0, a, SLEEPS, IDLE);
+    let report = report(&scenario);
     assert_eq!(thread(&report, 10).times, times(30, 0, 40, 30), "blocked or waiting, nobody knows");
     assert_eq!(report.run_queue.all.count, 0);
 }
 
 #[test]
 fn a_wait_through_a_loss_is_no_latency() {
-    let (mut story, a, b) = two_programs();
-    story.switches(0, 0, IDLE, SleepState::Runnable, a);
-    story.switches_off(10, 0, a, preempted(), b);
-    story.loses(50, 1, 40);
-    story.switches(70, 0, b, SLEEPS, a);
-    let report = report(&story);
+    let (mut scenario, a, b) = two_programs();
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    scenario.switches_off(10, 0, a, preempted(), b);
+    scenario.loses(50, 1, 40);
+    scenario.switches(70, 0, b, SLEEPS, a);
+    let report = report(&scenario);
     assert_eq!(thread(&report, 10).times, times(10, 50, 0, 10));
     assert_eq!(report.run_queue.all.count, 0, "it may have run on the other CPU meanwhile");
 }
 
 #[test]
 fn a_wakeup_of_one_who_waits_shows_that_it_slept_in_the_loss() {
-    let (mut story, a, b) = two_programs();
-    story.switches(0, 0, IDLE, SleepState::Runnable, a);
-    story.switches_off(10, 0, a, preempted(), b);
-    story.loses(50, 1, 40);
-    story.wakes(60, 0, b, a);
-    story.switches(70, 0, b, SLEEPS, a);
-    let report = report(&story);
+    let (mut scenario, a, b) = two_programs();
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    scenario.switches_off(10, 0, a, preempted(), b);
+    scenario.loses(50, 1, 40);
+    scenario.wakes(60, 0, b, a);
+    scenario.switches(70, 0, b, SLEEPS, a);
+    let report = report(&scenario);
     assert_eq!(thread(&report, 10).times, times(10, 30 + 10, 0, 20));
     assert_eq!(
         (report.run_queue.after_wakeup.count, report.run_queue.after_wakeup.max_ns),
@@ -84,16 +84,16 @@ fn a_wakeup_of_one_who_waits_shows_that_it_slept_in_the_loss() {
 
 #[test]
 fn events_that_contradict_each_other_are_a_loss_that_nobody_told() {
-    let (mut story, a, b) = two_programs();
-    let (_, c) = story.process(30, 1, "c", &[]);
-    story.switches(0, 0, IDLE, SleepState::Runnable, a);
-    story.switches(0, 1, b, SLEEPS, IDLE);
-    story.wakes(20, 0, a, b);
+    let (mut scenario, a, b) = two_programs();
+    let (_, c) = scenario.process(30, 1, "c", &[]);
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    scenario.switches(0, 1, b, SLEEPS, IDLE);
+    scenario.wakes(20, 0, a, b);
     // Between 20 and 50 CPU 0 has gone from a to c.
-    story.wakes(50, 0, c, b);
-    story.switches(60, 1, IDLE, SleepState::Runnable, b);
-    story.switches(70, 0, c, SLEEPS, IDLE);
-    let report = report(&story);
+    scenario.wakes(50, 0, c, b);
+    scenario.switches(60, 1, IDLE, SleepState::Runnable, b);
+    scenario.switches(70, 0, c, SLEEPS, IDLE);
+    let report = report(&scenario);
     assert_eq!(report.untold_gaps, 1);
     assert_eq!(thread(&report, 10).times, times(20, 0, 0, 50));
     assert_eq!(thread(&report, 30).times, times(20, 0, 0, 50));
@@ -108,17 +108,17 @@ fn events_that_contradict_each_other_are_a_loss_that_nobody_told() {
 
 #[test]
 fn a_switch_that_is_missing_on_one_cpu_says_nothing_of_who_slept_meanwhile() {
-    let (mut story, a, b) = two_programs();
-    let (_, c) = story.process(30, 1, "c", &[]);
-    story.switches(0, 0, IDLE, SleepState::Runnable, a);
-    story.switches(0, 1, b, SLEEPS, IDLE);
+    let (mut scenario, a, b) = two_programs();
+    let (_, c) = scenario.process(30, 1, "c", &[]);
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    scenario.switches(0, 1, b, SLEEPS, IDLE);
     // Between 0 and 50 CPU 0 has gone from a to c.
-    story.switches(50, 0, c, SLEEPS, IDLE);
-    story.interrupt_wakes(80, 1, IDLE, b);
-    story.switches(85, 1, IDLE, SleepState::Runnable, b);
-    story.switches(90, 1, b, SLEEPS, IDLE);
+    scenario.switches(50, 0, c, SLEEPS, IDLE);
+    scenario.interrupt_wakes(80, 1, IDLE, b);
+    scenario.switches(85, 1, IDLE, SleepState::Runnable, b);
+    scenario.switches(90, 1, b, SLEEPS, IDLE);
     let report = report_with(
-        &story,
+        &scenario,
         ReportOptions { worst: 3, ..ReportOptions::default() },
         &session(),
         &[],
@@ -131,14 +131,14 @@ fn a_switch_that_is_missing_on_one_cpu_says_nothing_of_who_slept_meanwhile() {
 
 #[test]
 fn a_wait_in_which_records_were_lost_is_shown_with_what_is_not_known_of_it() {
-    let (mut story, a, b) = two_programs();
-    story.switches(0, 0, IDLE, SleepState::Runnable, a);
-    story.switches(0, 1, b, SLEEPS, IDLE);
-    story.loses(50, 0, 40);
-    story.interrupt_wakes(70, 1, IDLE, b);
-    story.switches(75, 1, IDLE, SleepState::Runnable, b);
+    let (mut scenario, a, b) = two_programs();
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    scenario.switches(0, 1, b, SLEEPS, IDLE);
+    scenario.loses(50, 0, 40);
+    scenario.interrupt_wakes(70, 1, IDLE, b);
+    scenario.switches(75, 1, IDLE, SleepState::Runnable, b);
     let report = report_with(
-        &story,
+        &scenario,
         ReportOptions { worst: 3, ..ReportOptions::default() },
         &session(),
         &[],
@@ -151,14 +151,14 @@ fn a_wait_in_which_records_were_lost_is_shown_with_what_is_not_known_of_it() {
 
 #[test]
 fn events_of_others_that_a_filter_left_out_are_no_loss() {
-    let (mut story, a, b) = two_programs();
+    let (mut scenario, a, b) = two_programs();
     let session = SessionInfo { filter_pids: vec![20], ..session() };
-    story.switches(0, 0, b, SLEEPS, a);
+    scenario.switches(0, 0, b, SLEEPS, a);
     // a was followed by others, of which idle wakes b.
-    story.interrupt_wakes(40, 0, IDLE, b);
-    story.switches(45, 0, IDLE, SleepState::Runnable, b);
-    story.switches(60, 0, b, SLEEPS, a);
-    let report = report_with(&story, ReportOptions::default(), &session, &[]);
+    scenario.interrupt_wakes(40, 0, IDLE, b);
+    scenario.switches(45, 0, IDLE, SleepState::Runnable, b);
+    scenario.switches(60, 0, b, SLEEPS, a);
+    let report = report_with(&scenario, ReportOptions::default(), &session, &[]);
     assert_eq!(report.untold_gaps, 0);
     assert_eq!(
         thread(&report, 20).times,
@@ -173,24 +173,24 @@ fn events_of_others_that_a_filter_left_out_are_no_loss() {
 
 #[test]
 fn a_thread_that_comes_onto_a_second_cpu_had_left_the_first() {
-    let (mut story, a, b) = two_programs();
-    story.switches(0, 0, IDLE, SleepState::Runnable, a);
-    story.switches(30, 1, b, SLEEPS, a);
-    story.switches(50, 1, a, SLEEPS, IDLE);
-    story.switches(60, 0, b, SLEEPS, IDLE);
-    let report = report(&story);
+    let (mut scenario, a, b) = two_programs();
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    scenario.switches(30, 1, b, SLEEPS, a);
+    scenario.switches(50, 1, a, SLEEPS, IDLE);
+    scenario.switches(60, 0, b, SLEEPS, IDLE);
+    let report = report(&scenario);
     assert_eq!(thread(&report, 10).times, times(20, 0, 10, 30));
     assert_eq!(report.cpus[0].unknown_ns, 60_000);
 }
 
 #[test]
 fn a_loss_without_a_cpu_or_a_time_may_be_anywhere() {
-    let (mut story, a, b) = two_programs();
-    story.switches(0, 0, a, SLEEPS, IDLE);
-    story.switches(0, 1, b, SLEEPS, IDLE);
-    story.at(40, Event::Loss(Loss { cpu: None, between: None, ..loss(0, 0, 0) }));
-    story.interrupt_wakes(50, 0, IDLE, a);
-    let report = report(&story);
+    let (mut scenario, a, b) = two_programs();
+    scenario.switches(0, 0, a, SLEEPS, IDLE);
+    scenario.switches(0, 1, b, SLEEPS, IDLE);
+    scenario.at(40, Event::Loss(Loss { cpu: None, between: None, ..loss(0, 0, 0) }));
+    scenario.interrupt_wakes(50, 0, IDLE, a);
+    let report = report(&scenario);
     assert_eq!(thread(&report, 10).times, times(0, 0, 10, 40));
     assert_eq!(thread(&report, 20).times, times(0, 0, 10, 40));
     let unknown: Vec<_> = report.cpus.iter().map(|cpu| cpu.unknown_ns).collect();
@@ -199,16 +199,16 @@ fn a_loss_without_a_cpu_or_a_time_may_be_anywhere() {
 
 #[test]
 fn losses_of_samples_and_of_nothing_leave_thread_states_alone() {
-    let (mut story, a, _) = two_programs();
-    story.switches(0, 0, IDLE, SleepState::Runnable, a);
-    story.at(20, Event::Loss(Loss { origin: LaneKind::Sample.into(), ..loss(0, 10, 20) }));
-    story.at(30, Event::Loss(Loss { count: 0, ..loss(0, 20, 30) }));
-    story.switches(50, 0, a, SLEEPS, IDLE);
+    let (mut scenario, a, _) = two_programs();
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    scenario.at(20, Event::Loss(Loss { origin: LaneKind::Sample.into(), ..loss(0, 10, 20) }));
+    scenario.at(30, Event::Loss(Loss { count: 0, ..loss(0, 20, 30) }));
+    scenario.switches(50, 0, a, SLEEPS, IDLE);
     let losses = [
         loss(0, 0, 0),
         Loss { origin: LaneKind::Sample.into(), cpu: None, count: 5, ..loss(0, 0, 0) },
     ];
-    let report = report_with(&story, ReportOptions::default(), &session(), &losses);
+    let report = report_with(&scenario, ReportOptions::default(), &session(), &losses);
     assert_eq!(thread(&report, 10).times, times(50, 0, 0, 0));
     assert_eq!(report.lost, 12);
     let rows: Vec<_> = report
@@ -221,15 +221,15 @@ fn losses_of_samples_and_of_nothing_leave_thread_states_alone() {
 
 #[test]
 fn a_recording_that_overwrote_its_beginning_begins_with_the_first_event_that_was_kept() {
-    let (mut story, a, b) = two_programs();
-    story.at(0, Event::ThreadStart(a));
-    story.at(10, Event::ThreadStart(b));
+    let (mut scenario, a, b) = two_programs();
+    scenario.at(0, Event::ThreadStart(a));
+    scenario.at(10, Event::ThreadStart(b));
     let overwritten = Loss { cause: LossCause::Overwritten, ..loss(0, 0, 1_000) };
-    story.at(1_000, Event::Loss(overwritten));
-    story.switches(1_000, 0, a, SleepState::Runnable, b);
-    story.switches(1_030, 0, b, SleepState::Runnable, a);
-    story.switches(1_050, 0, a, SleepState::Runnable, b);
-    let report = report(&story);
+    scenario.at(1_000, Event::Loss(overwritten));
+    scenario.switches(1_000, 0, a, SleepState::Runnable, b);
+    scenario.switches(1_030, 0, b, SleepState::Runnable, a);
+    scenario.switches(1_050, 0, a, SleepState::Runnable, b);
+    let report = report(&scenario);
     assert_eq!(report.start_ns, START + 1_000_000);
     assert_eq!((report.duration_ns, report.overwritten_ns), (50_000, 1_000_000));
     assert_eq!((report.cpus[0].busy_ns, report.cpus[0].unknown_ns), (50_000, 0));
@@ -237,10 +237,10 @@ fn a_recording_that_overwrote_its_beginning_begins_with_the_first_event_that_was
     // That all of it took so long the recorder says.
     assert!(report.text(100).contains("50.0 us, the end of 5.00 s"), "{}", report.text(100));
 
-    let (mut story, a, b) = two_programs();
-    story.at(0, Event::ThreadStart(a));
-    story.loses(1_000, 0, 0);
-    story.switches(1_000, 0, a, SleepState::Runnable, b);
-    let lost = self::report(&story);
+    let (mut scenario, a, b) = two_programs();
+    scenario.at(0, Event::ThreadStart(a));
+    scenario.loses(1_000, 0, 0);
+    scenario.switches(1_000, 0, a, SleepState::Runnable, b);
+    let lost = self::report(&scenario);
     assert_eq!((lost.start_ns, lost.overwritten_ns), (START, 0), "what was lost is unknown");
 }

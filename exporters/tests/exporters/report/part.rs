@@ -1,23 +1,23 @@
 //! A part of a session: what came before it tells the states that it begins with.
 
 use super::*;
-use crate::story::IDLE;
+use crate::scenario::IDLE;
 use syscollect_exporters::report::Part;
 use syscollect_model::{Exporter, Sample};
 
-/// The report of what the story tells from this microsecond on.
-fn report_from(story: &Story, from: u64) -> Report {
+/// The report of what the scenario tells from this microsecond on.
+fn report_from(scenario: &Scenario, from: u64) -> Report {
     let part = Some(Part { from: Some(Time(START + from * 1_000)), to: None });
     let mut exporter =
         ReportExporter::new(ReportOptions { part, worst: 5, ..ReportOptions::default() });
-    let Ok(()) = exporter.begin(&session(), &story.tables);
-    for (time, event) in &story.events {
+    let Ok(()) = exporter.begin(&session(), &scenario.tables);
+    for (time, event) in &scenario.events {
         let Ok(()) = match *time < Time(START + from * 1_000) {
-            true => exporter.before(*time, event, &story.tables),
-            false => exporter.event(*time, event, &story.tables),
+            true => exporter.before(*time, event, &scenario.tables),
+            false => exporter.event(*time, event, &scenario.tables),
         };
     }
-    let Ok(()) = exporter.end(&[], Some(&summary()), &story.tables);
+    let Ok(()) = exporter.end(&[], Some(&summary()), &scenario.tables);
     exporter.finish()
 }
 
@@ -28,17 +28,17 @@ fn sample(cpu: u32, thread: ThreadId) -> Event {
 
 #[test]
 fn who_ran_before_a_part_runs_on_in_it_and_only_what_is_in_it_counts() {
-    let (mut story, a, b) = two_programs();
-    story.switches(0, 0, IDLE, SleepState::Runnable, a);
-    let (_, c) = story.process(30, 1, "c", &["/bin/c"]);
-    story.switches(0, 1, c, SLEEPS, IDLE);
-    story.switches(10, 0, a, SLEEPS, b);
+    let (mut scenario, a, b) = two_programs();
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    let (_, c) = scenario.process(30, 1, "c", &["/bin/c"]);
+    scenario.switches(0, 1, c, SLEEPS, IDLE);
+    scenario.switches(10, 0, a, SLEEPS, b);
     // The part begins with an event of another CPU, 40 us before the first of this one.
-    story.at(50, sample(1, IDLE));
-    story.wakes(90, 0, b, a);
-    story.switches_off(95, 0, b, preempted(), a);
-    story.switches(100, 0, a, SLEEPS, b);
-    let report = report_from(&story, 50);
+    scenario.at(50, sample(1, IDLE));
+    scenario.wakes(90, 0, b, a);
+    scenario.switches_off(95, 0, b, preempted(), a);
+    scenario.switches(100, 0, a, SLEEPS, b);
+    let report = report_from(&scenario, 50);
     assert_eq!(report.duration_ns, 50_000);
     let cpus: Vec<_> = report
         .cpus
@@ -57,13 +57,13 @@ fn who_ran_before_a_part_runs_on_in_it_and_only_what_is_in_it_counts() {
 
 #[test]
 fn a_wait_that_began_before_a_part_is_told_whole_and_is_no_latency_of_it() {
-    let (mut story, a, b) = two_programs();
-    story.switches(0, 0, IDLE, SleepState::Runnable, b);
-    story.wakes(10, 0, b, a);
-    story.at(50, sample(0, b));
-    story.switches_off(70, 0, b, preempted(), a);
-    story.switches(80, 0, a, SLEEPS, b);
-    let report = report_from(&story, 50);
+    let (mut scenario, a, b) = two_programs();
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, b);
+    scenario.wakes(10, 0, b, a);
+    scenario.at(50, sample(0, b));
+    scenario.switches_off(70, 0, b, preempted(), a);
+    scenario.switches(80, 0, a, SLEEPS, b);
+    let report = report_from(&scenario, 50);
     assert_eq!(thread(&report, 10).times, times(10, 20, 0, 0));
     assert_eq!((report.run_queue.all.count, report.run_queue.all.max_ns), (1, 10_000));
     let longest = report.longest_wait.unwrap();
@@ -74,12 +74,12 @@ fn a_wait_that_began_before_a_part_is_told_whole_and_is_no_latency_of_it() {
 
 #[test]
 fn a_part_without_a_switch_has_the_states_that_last() {
-    let (mut story, a, b) = two_programs();
-    story.switches(0, 0, IDLE, SleepState::Runnable, a);
-    story.wakes(10, 0, a, b);
-    story.at(60, sample(0, a));
+    let (mut scenario, a, b) = two_programs();
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    scenario.wakes(10, 0, a, b);
+    scenario.at(60, sample(0, a));
     // Asked for from 50 us on, it begins there and not with its first event.
-    let report = report_from(&story, 50);
+    let report = report_from(&scenario, 50);
     assert_eq!((report.duration_ns, report.cpus[0].busy_ns), (10_000, 10_000));
     assert_eq!(thread(&report, 10).times, times(10, 0, 0, 0));
     assert_eq!(thread(&report, 20).times, times(0, 10, 0, 0));
@@ -87,13 +87,13 @@ fn a_part_without_a_switch_has_the_states_that_last() {
 
 #[test]
 fn what_ended_before_a_part_is_not_in_it() {
-    let (mut story, a, b) = two_programs();
-    story.switches(0, 0, IDLE, SleepState::Runnable, a);
-    story.at(10, Event::ThreadEnd(a));
-    story.switches(11, 0, a, SleepState::Dead, b);
-    story.switches(60, 0, b, SLEEPS, IDLE);
-    story.switches(70, 0, IDLE, SleepState::Runnable, b);
-    let report = report_from(&story, 50);
+    let (mut scenario, a, b) = two_programs();
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    scenario.at(10, Event::ThreadEnd(a));
+    scenario.switches(11, 0, a, SleepState::Dead, b);
+    scenario.switches(60, 0, b, SLEEPS, IDLE);
+    scenario.switches(70, 0, IDLE, SleepState::Runnable, b);
+    let report = report_from(&scenario, 50);
     assert_eq!((report.threads.total, report.processes.total), (1, 1));
     assert_eq!(thread(&report, 20).times, times(10, 0, 10, 0));
 }

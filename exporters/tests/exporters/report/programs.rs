@@ -1,7 +1,7 @@
 //! What programs say of themselves, summed up.
 
 use super::*;
-use crate::story::game;
+use crate::scenario::game;
 use syscollect_exporters::ProcessFilter;
 use syscollect_exporters::report::SliceRow;
 use syscollect_model::{Location, LocationId, Scope, Slice};
@@ -12,22 +12,22 @@ fn slice<'a>(report: &'a Report, name: &str) -> Vec<&'a SliceRow> {
 
 #[test]
 fn a_zone_that_waits_tells_how_long_and_in_what() {
-    let (mut story, a, b) = two_programs();
-    let zones = story.zones(a);
+    let (mut scenario, a, b) = two_programs();
+    let zones = scenario.zones(a);
     let [outer, inner, other, futex] =
-        ["outer", "inner", "other", "futex_wait"].map(|name| story.name(name));
+        ["outer", "inner", "other", "futex_wait"].map(|name| scenario.name(name));
     let sleeps = OffCpu { state: SLEEPS, blocked_in: Some(futex), ..off() };
-    story.switches(0, 0, ThreadId(0), SleepState::Runnable, a);
-    story.at(10, Event::SliceBegin(zones, outer.into()));
-    story.at(20, Event::SliceBegin(zones, inner.into()));
-    story.switches_off(30, 0, a, sleeps, b);
-    story.wakes(70, 0, b, a);
-    story.switches(75, 0, b, SLEEPS, a);
-    story.at(80, Event::SliceEnd(zones));
-    story.at(90, Event::SliceBegin(zones, other.into()));
-    story.at(95, Event::SliceEnd(zones));
-    story.at(100, Event::SliceEnd(zones));
-    let report = report(&story);
+    scenario.switches(0, 0, ThreadId(0), SleepState::Runnable, a);
+    scenario.at(10, Event::SliceBegin(zones, outer.into()));
+    scenario.at(20, Event::SliceBegin(zones, inner.into()));
+    scenario.switches_off(30, 0, a, sleeps, b);
+    scenario.wakes(70, 0, b, a);
+    scenario.switches(75, 0, b, SLEEPS, a);
+    scenario.at(80, Event::SliceEnd(zones));
+    scenario.at(90, Event::SliceBegin(zones, other.into()));
+    scenario.at(95, Event::SliceEnd(zones));
+    scenario.at(100, Event::SliceEnd(zones));
+    let report = report(&scenario);
     let found = ["outer", "inner", "other"].map(|name| {
         let row = slice(&report, name)[0];
         (row.thread, row.blocked_in.as_ref().and_then(|reason| reason.function.clone()))
@@ -46,17 +46,17 @@ fn a_zone_that_waits_tells_how_long_and_in_what() {
 
 #[test]
 fn names_are_told_apart_by_place_and_not_by_number() {
-    let (mut story, a, _) = two_programs();
-    let zones = story.zones(a);
-    let (name, file) = (story.name("load"), story.name("/src/a.rs"));
-    story.tables.locations = [1, 2].map(|line| Location { function: name, file, line }).to_vec();
+    let (mut scenario, a, _) = two_programs();
+    let zones = scenario.zones(a);
+    let (name, file) = (scenario.name("load"), scenario.name("/src/a.rs"));
+    scenario.tables.locations = [1, 2].map(|line| Location { function: name, file, line }).to_vec();
     for (number, place) in [(1, 0), (2, 0), (1, 1)] {
         let slice =
             Slice { number: Some(number), location: Some(LocationId(place)), ..Slice::named(name) };
-        story.at(number, Event::SliceBegin(zones, slice));
-        story.at(number, Event::SliceEnd(zones));
+        scenario.at(number, Event::SliceBegin(zones, slice));
+        scenario.at(number, Event::SliceEnd(zones));
     }
-    let report = report(&story);
+    let report = report(&scenario);
     let found = slice(&report, "load");
     let lines = found.iter().map(|row| (row.location.as_ref().unwrap().line, row.durations.count));
     assert_eq!(lines.collect::<Vec<_>>(), [(1, 2), (2, 1)]);
@@ -89,9 +89,9 @@ fn what_other_programs_say_is_left_out_of_a_report_on_one() {
 
 #[test]
 fn the_first_line_of_counts_is_headed_whatever_it_counts() {
-    let (mut story, a, _) = two_programs();
-    let track = story.track(Scope::Thread(a), "Marks", None);
-    let mark = story.name("mark");
-    story.at(10, Event::Instant(track, mark.into()));
-    assert!(report(&story).text(100).contains("Events     1 instant"));
+    let (mut scenario, a, _) = two_programs();
+    let track = scenario.track(Scope::Thread(a), "Marks", None);
+    let mark = scenario.name("mark");
+    scenario.at(10, Event::Instant(track, mark.into()));
+    assert!(report(&scenario).text(100).contains("Events     1 instant"));
 }

@@ -50,18 +50,18 @@ fn event() -> impl Strategy<Value = (u64, Event)> {
 proptest! {
     #[test]
     fn the_books_balance(steps in prop::collection::vec(event(), 1..120), filtered in any::<bool>()) {
-        let mut story = Story::new();
-        let (process, _) = story.process(10, 1, "a", &[]);
-        (1..THREADS - 1).for_each(|index| { story.thread(10 + index, process, "a"); });
+        let mut scenario = Scenario::new();
+        let (process, _) = scenario.process(10, 1, "a", &[]);
+        (1..THREADS - 1).for_each(|index| { scenario.thread(10 + index, process, "a"); });
         let (mut now, mut mortal) = (0, false);
         for (wait, event) in steps {
             now += wait;
             mortal |= matches!(&event, Event::ThreadEnd(_))
                 || matches!(&event, Event::Switch(switch) if switch.off_cpu.state == SleepState::Dead);
-            story.at(now, event);
+            scenario.at(now, event);
         }
         let session = SessionInfo { filter_pids: if filtered { vec![10] } else { vec![] }, ..session() };
-        let report = report_with(&story, ReportOptions::default(), &session, &[]);
+        let report = report_with(&scenario, ReportOptions::default(), &session, &[]);
         let on_cpu: u64 = report.threads.rows.iter().map(|row| row.times.on_cpu_ns).sum();
         let busy: u64 = report.cpus.iter().map(|cpu| cpu.busy_ns).sum();
         prop_assert_eq!(on_cpu, busy, "what runs, runs on a CPU");

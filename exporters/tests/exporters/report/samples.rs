@@ -1,46 +1,52 @@
 //! Functions, stacks, names, slices: what is counted by what it is called.
 
 use super::*;
-use crate::story::IDLE;
+use crate::scenario::IDLE;
 use syscollect_model::{BuildId, FrameId, Migration, Module, ModuleId, Sample, Scope};
 
 /// A program, the kernel, and frames of both.
 fn code(
-    story: &mut Story,
-) -> impl FnMut(&mut Story, bool, u64, Option<&'static str>) -> FrameId + use<> {
-    let (program, kernel) = (story.name("/bin/a"), story.name("[kernel.kallsyms]"));
-    story.tables.modules = vec![
+    scenario: &mut Scenario,
+) -> impl FnMut(&mut Scenario, bool, u64, Option<&'static str>) -> FrameId + use<> {
+    let (program, kernel) = (scenario.name("/bin/a"), scenario.name("[kernel.kallsyms]"));
+    scenario.tables.modules = vec![
         Module { path: program, build_id: BuildId::from_bytes(&[0xab; 2]), kernel: false },
         Module { path: kernel, build_id: BuildId::default(), kernel: true },
     ];
-    |story: &mut Story, kernel, offset, name| {
-        story.frame(Some(ModuleId(u32::from(kernel))), offset, name)
+    |scenario: &mut Scenario, kernel, offset, name| {
+        scenario.frame(Some(ModuleId(u32::from(kernel))), offset, name)
     }
 }
 
-fn sampled(story: &mut Story, at: u64, thread: ThreadId, stack: Option<StackId>, in_kernel: bool) {
-    story.at(at, Event::Sample(Sample { cpu: 0, thread, stack, in_kernel }));
+fn sampled(
+    scenario: &mut Scenario,
+    at: u64,
+    thread: ThreadId,
+    stack: Option<StackId>,
+    in_kernel: bool,
+) {
+    scenario.at(at, Event::Sample(Sample { cpu: 0, thread, stack, in_kernel }));
 }
 
 #[test]
 fn a_sample_counts_once_for_each_function_of_its_stack() {
-    let (mut story, a, b) = two_programs();
-    let mut frame = code(&mut story);
-    let main = frame(&mut story, false, 0x10, Some("main"));
-    let outer = frame(&mut story, false, 0x20, Some("walk"));
-    let again = frame(&mut story, false, 0x28, Some("walk"));
-    let read = frame(&mut story, true, 0x30, Some("vfs_read"));
-    let walk = story.tables.intern_stack(&[again, outer, main]);
-    let reads = story.tables.intern_stack(&[read, again, outer, main]);
-    let alone = story.tables.intern_stack(&[main]);
+    let (mut scenario, a, b) = two_programs();
+    let mut frame = code(&mut scenario);
+    let main = frame(&mut scenario, false, 0x10, Some("main"));
+    let outer = frame(&mut scenario, false, 0x20, Some("walk"));
+    let again = frame(&mut scenario, false, 0x28, Some("walk"));
+    let read = frame(&mut scenario, true, 0x30, Some("vfs_read"));
+    let walk = scenario.tables.intern_stack(&[again, outer, main]);
+    let reads = scenario.tables.intern_stack(&[read, again, outer, main]);
+    let alone = scenario.tables.intern_stack(&[main]);
     for (at, stack) in
         [(0, Some(walk)), (1, Some(walk)), (2, Some(reads)), (3, Some(alone)), (4, None)]
     {
-        sampled(&mut story, at, a, stack, stack == Some(reads));
+        sampled(&mut scenario, at, a, stack, stack == Some(reads));
     }
-    sampled(&mut story, 5, b, Some(reads), true);
-    sampled(&mut story, 6, IDLE, Some(reads), true);
-    let report = report(&story);
+    sampled(&mut scenario, 5, b, Some(reads), true);
+    sampled(&mut scenario, 6, IDLE, Some(reads), true);
+    let report = report(&scenario);
     let functions = &report.functions;
     assert_eq!((functions.samples, functions.kernel_samples, functions.idle_samples), (6, 2, 1));
     assert_eq!((functions.without_stack, report.events.samples), (1, 7));
@@ -69,15 +75,15 @@ fn a_sample_counts_once_for_each_function_of_its_stack() {
 
 #[test]
 fn a_stack_that_was_cut_is_counted_and_no_function() {
-    let (mut story, a, _) = two_programs();
-    let main = code(&mut story)(&mut story, false, 0x10, Some("main"));
-    let cut = story.tables.truncation();
+    let (mut scenario, a, _) = two_programs();
+    let main = code(&mut scenario)(&mut scenario, false, 0x10, Some("main"));
+    let cut = scenario.tables.truncation();
     let (whole, truncated) =
-        (story.tables.intern_stack(&[main]), story.tables.intern_stack(&[main, cut]));
+        (scenario.tables.intern_stack(&[main]), scenario.tables.intern_stack(&[main, cut]));
     for (at, stack) in [(0, whole), (1, truncated), (2, truncated)] {
-        sampled(&mut story, at, a, Some(stack), false);
+        sampled(&mut scenario, at, a, Some(stack), false);
     }
-    let report = report(&story);
+    let report = report(&scenario);
     let rows = &report.functions.by_total.rows;
     assert_eq!((report.functions.truncated, rows.len(), rows[0].total), (2, 1, 3));
     assert!(
@@ -90,20 +96,21 @@ fn a_stack_that_was_cut_is_counted_and_no_function() {
 
 #[test]
 fn code_without_names_is_told_by_module() {
-    let (mut story, a, _) = two_programs();
-    let mut frame = code(&mut story);
-    let named = frame(&mut story, false, 0x10, Some("main"));
-    let (one, two) = (frame(&mut story, false, 0x20, None), frame(&mut story, false, 0x30, None));
-    let generated = story.frame(None, 0x7f00_0000, None);
-    let both = story.tables.intern_stack(&[one, two, named]);
-    let first = story.tables.intern_stack(&[generated, one]);
-    let good = story.tables.intern_stack(&[named]);
+    let (mut scenario, a, _) = two_programs();
+    let mut frame = code(&mut scenario);
+    let named = frame(&mut scenario, false, 0x10, Some("main"));
+    let (one, two) =
+        (frame(&mut scenario, false, 0x20, None), frame(&mut scenario, false, 0x30, None));
+    let generated = scenario.frame(None, 0x7f00_0000, None);
+    let both = scenario.tables.intern_stack(&[one, two, named]);
+    let first = scenario.tables.intern_stack(&[generated, one]);
+    let good = scenario.tables.intern_stack(&[named]);
     for (at, stack) in [(0, both), (1, both), (2, first), (3, good)] {
-        sampled(&mut story, at, a, Some(stack), false);
+        sampled(&mut scenario, at, a, Some(stack), false);
     }
-    story.switches_off(10, 0, a, OffCpu { state: SLEEPS, stack: Some(first), ..off() }, IDLE);
-    story.interrupt_wakes(35, 0, IDLE, a);
-    let report = report(&story);
+    scenario.switches_off(10, 0, a, OffCpu { state: SLEEPS, stack: Some(first), ..off() }, IDLE);
+    scenario.interrupt_wakes(35, 0, IDLE, a);
+    let report = report(&scenario);
     let rows: Vec<_> = report
         .unresolved
         .rows
@@ -125,14 +132,14 @@ fn code_without_names_is_told_by_module() {
 
 #[test]
 fn blocked_time_is_told_by_reason_and_by_stack() {
-    let (mut story, a, b) = two_programs();
-    let mut frame = code(&mut story);
+    let (mut scenario, a, b) = two_programs();
+    let mut frame = code(&mut scenario);
     let (read, main) = (
-        frame(&mut story, true, 0x30, Some("vfs_read")),
-        frame(&mut story, false, 0x10, Some("main")),
+        frame(&mut scenario, true, 0x30, Some("vfs_read")),
+        frame(&mut scenario, false, 0x10, Some("main")),
     );
-    let stack = Some(story.tables.intern_stack(&[read, main]));
-    let place = Some(story.name("vfs_read"));
+    let stack = Some(scenario.tables.intern_stack(&[read, main]));
+    let place = Some(scenario.name("vfs_read"));
     let disk = OffCpu {
         state: SleepState::Uninterruptible,
         io_wait: true,
@@ -140,14 +147,14 @@ fn blocked_time_is_told_by_reason_and_by_stack() {
         stack,
         ..off()
     };
-    story.switches_off(0, 0, a, disk, IDLE);
-    story.interrupt_wakes(30, 0, IDLE, a);
-    story.switches(30, 0, IDLE, SleepState::Runnable, a);
-    story.switches_off(40, 0, a, disk, b);
-    story.wakes(50, 0, b, a);
-    story.switches_off(50, 0, b, OffCpu { state: SLEEPS, ..off() }, a);
-    story.switches_off(65, 0, a, preempted(), IDLE);
-    let report = report(&story);
+    scenario.switches_off(0, 0, a, disk, IDLE);
+    scenario.interrupt_wakes(30, 0, IDLE, a);
+    scenario.switches(30, 0, IDLE, SleepState::Runnable, a);
+    scenario.switches_off(40, 0, a, disk, b);
+    scenario.wakes(50, 0, b, a);
+    scenario.switches_off(50, 0, b, OffCpu { state: SLEEPS, ..off() }, a);
+    scenario.switches_off(65, 0, a, preempted(), IDLE);
+    let report = report(&scenario);
     let off_cpu = &report.off_cpu;
     assert_eq!((off_cpu.blocked_ns, off_cpu.without_stack_ns), (55_000, 15_000));
     let rows: Vec<_> = off_cpu.reasons.rows.iter().collect();
@@ -171,21 +178,23 @@ fn blocked_time_is_told_by_reason_and_by_stack() {
 
 #[test]
 fn slices_are_measured_from_begin_to_end() {
-    let (mut story, a, _) = two_programs();
-    let (first, second) =
-        (story.track(Scope::Thread(a), "zones", None), story.track(Scope::Machine, "frames", None));
-    let (draw, load, mark) = (story.name("draw"), story.name("load"), story.name("mark"));
-    story.at(0, Event::SliceEnd(first));
+    let (mut scenario, a, _) = two_programs();
+    let (first, second) = (
+        scenario.track(Scope::Thread(a), "zones", None),
+        scenario.track(Scope::Machine, "frames", None),
+    );
+    let (draw, load, mark) = (scenario.name("draw"), scenario.name("load"), scenario.name("mark"));
+    scenario.at(0, Event::SliceEnd(first));
     for begin in [0, 100, 200] {
-        story.at(begin, Event::SliceBegin(first, draw.into()));
-        story.at(begin + 10, Event::SliceBegin(first, load.into()));
-        story.at(begin + 15, Event::SliceEnd(first));
-        story.at(begin + 20 + begin / 10, Event::SliceEnd(first));
+        scenario.at(begin, Event::SliceBegin(first, draw.into()));
+        scenario.at(begin + 10, Event::SliceBegin(first, load.into()));
+        scenario.at(begin + 15, Event::SliceEnd(first));
+        scenario.at(begin + 20 + begin / 10, Event::SliceEnd(first));
     }
-    story.at(300, Event::SliceBegin(second, load.into()));
-    story.at(310, Event::Instant(second, mark.into()));
-    story.at(310, Event::Instant(first, mark.into()));
-    let report = report(&story);
+    scenario.at(300, Event::SliceBegin(second, load.into()));
+    scenario.at(310, Event::Instant(second, mark.into()));
+    scenario.at(310, Event::Instant(first, mark.into()));
+    let report = report(&scenario);
     let rows: Vec<_> = report
         .slices
         .rows
@@ -202,16 +211,16 @@ fn slices_are_measured_from_begin_to_end() {
 
 #[test]
 fn wakers_and_moves_are_counted_by_pair() {
-    let (mut story, a, b) = two_programs();
+    let (mut scenario, a, b) = two_programs();
     for (at, cpu) in [(0, 0), (1, 0), (2, 0)] {
-        story.wakes(at, cpu, a, b);
+        scenario.wakes(at, cpu, a, b);
     }
-    story.wakes(3, 1, b, a);
-    story.at(4, Event::Wakeup(wakeup(2, a)));
+    scenario.wakes(3, 1, b, a);
+    scenario.at(4, Event::Wakeup(wakeup(2, a)));
     for (at, from_cpu, to_cpu) in [(5, 0, 1), (6, 1, 0), (7, 0, 1)] {
-        story.at(at, Event::Migration(Migration { thread: a, from_cpu, to_cpu }));
+        scenario.at(at, Event::Migration(Migration { thread: a, from_cpu, to_cpu }));
     }
-    let report = report(&story);
+    let report = report(&scenario);
     let pairs = report.wakeups.pairs.rows.iter();
     let pairs: Vec<_> =
         pairs.map(|row| (row.waker_kind, row.waker_tid, row.wakee_tid, row.count)).collect();
@@ -231,12 +240,12 @@ fn wakers_and_moves_are_counted_by_pair() {
 
 #[test]
 fn samples_without_switches_tell_nothing_of_the_time_between_them() {
-    let (mut story, a, b) = two_programs();
-    let stack = story.tables.intern_stack(&[]);
-    sampled(&mut story, 0, a, Some(stack), false);
-    sampled(&mut story, 40, b, Some(stack), false);
-    sampled(&mut story, 100, b, Some(stack), false);
-    let report = report(&story);
+    let (mut scenario, a, b) = two_programs();
+    let stack = scenario.tables.intern_stack(&[]);
+    sampled(&mut scenario, 0, a, Some(stack), false);
+    sampled(&mut scenario, 40, b, Some(stack), false);
+    sampled(&mut scenario, 100, b, Some(stack), false);
+    let report = report(&scenario);
     assert_eq!(thread(&report, 10).times, times(0, 0, 0, 100));
     assert_eq!(
         (report.cpus[0].busy_ns, report.cpus[0].idle_ns, report.cpus[0].unknown_ns),
@@ -249,12 +258,12 @@ fn samples_without_switches_tell_nothing_of_the_time_between_them() {
 
 #[test]
 fn a_windows_machine_and_its_paths_read_as_such() {
-    let (mut story, a, _) = two_programs();
-    let path = story.name(r"C:\Windows\System32\ntdll.dll");
-    story.tables.modules = vec![Module { path, build_id: BuildId::default(), kernel: false }];
-    let frame = story.frame(Some(ModuleId(0)), 0x10, None);
-    let stack = story.tables.intern_stack(&[frame]);
-    sampled(&mut story, 0, a, Some(stack), false);
+    let (mut scenario, a, _) = two_programs();
+    let path = scenario.name(r"C:\Windows\System32\ntdll.dll");
+    scenario.tables.modules = vec![Module { path, build_id: BuildId::default(), kernel: false }];
+    let frame = scenario.frame(Some(ModuleId(0)), 0x10, None);
+    let stack = scenario.tables.intern_stack(&[frame]);
+    sampled(&mut scenario, 0, a, Some(stack), false);
     let (hostname, release) = (String::new(), "10.0.19041".to_owned());
     let session = SessionInfo {
         hostname,
@@ -262,7 +271,7 @@ fn a_windows_machine_and_its_paths_read_as_such() {
         kernel_release: release,
         ..SessionInfo::default()
     };
-    let text = report_with(&story, ReportOptions::default(), &session, &[]).text(100);
+    let text = report_with(&scenario, ReportOptions::default(), &session, &[]).text(100);
     assert!(text.contains("\nRecorded   Windows 10.0.19041, 0 CPUs"), "{text}");
     assert!(
         text.contains("[unnamed] (ntdll.dll)") && text.contains(r"  C:\Windows\System32\ntdll.dll"),

@@ -1,18 +1,18 @@
 //! Where the time of threads goes while nothing is lost.
 
 use super::*;
-use crate::story::IDLE;
+use crate::scenario::IDLE;
 
 #[test]
 fn a_thread_is_blocked_until_it_is_woken_and_waits_until_it_runs() {
-    let (mut story, a, b) = two_programs();
-    story.switches(0, 0, IDLE, SleepState::Runnable, a);
-    story.switches(10, 0, a, SLEEPS, b);
-    story.wakes(40, 0, b, a);
-    story.switches_off(45, 0, b, preempted(), a);
-    story.switches(60, 0, a, SLEEPS, b);
-    story.switches(100, 0, b, SLEEPS, IDLE);
-    let report = report(&story);
+    let (mut scenario, a, b) = two_programs();
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    scenario.switches(10, 0, a, SLEEPS, b);
+    scenario.wakes(40, 0, b, a);
+    scenario.switches_off(45, 0, b, preempted(), a);
+    scenario.switches(60, 0, a, SLEEPS, b);
+    scenario.switches(100, 0, b, SLEEPS, IDLE);
+    let report = report(&scenario);
     assert_eq!(thread(&report, 10).times, times(10 + 15, 5, 30 + 40, 0));
     assert_eq!(
         thread(&report, 20).times,
@@ -40,15 +40,15 @@ fn a_thread_is_blocked_until_it_is_woken_and_waits_until_it_runs() {
 
 #[test]
 fn what_lasts_at_the_end_counts_up_to_it() {
-    let (mut story, a, b) = two_programs();
-    story.switches(0, 0, IDLE, SleepState::Runnable, a);
-    story.switches(0, 1, IDLE, SleepState::Runnable, b);
-    story.switches(30, 1, b, SLEEPS, IDLE);
-    let c = story.thread(11, story.tables.thread(a).process, "c");
-    story.wakes(50, 0, a, c);
-    story.wakes(90, 0, a, b);
-    story.wakes(100, 0, a, b);
-    let report = report(&story);
+    let (mut scenario, a, b) = two_programs();
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    scenario.switches(0, 1, IDLE, SleepState::Runnable, b);
+    scenario.switches(30, 1, b, SLEEPS, IDLE);
+    let c = scenario.thread(11, scenario.tables.thread(a).process, "c");
+    scenario.wakes(50, 0, a, c);
+    scenario.wakes(90, 0, a, b);
+    scenario.wakes(100, 0, a, b);
+    let report = report(&scenario);
     assert_eq!(thread(&report, 10).times, times(100, 0, 0, 0), "on CPU");
     assert_eq!(
         thread(&report, 20).times,
@@ -66,30 +66,30 @@ fn what_lasts_at_the_end_counts_up_to_it() {
 
 #[test]
 fn a_new_thread_waits_from_its_first_wakeup() {
-    let (mut story, a, _) = two_programs();
-    story.switches(0, 0, IDLE, SleepState::Runnable, a);
-    let child = story.thread(11, story.tables.thread(a).process, "child");
-    story.tables.threads[child.index()].start = Some(Time(START + 20_000));
-    story.at(20, Event::ThreadStart(child));
-    story.at(23, Event::Wakeup(Wakeup { waker: Some(a), new: true, ..wakeup(0, child) }));
-    story.switches(31, 1, IDLE, SleepState::Runnable, child);
-    story.switches(40, 1, child, SLEEPS, IDLE);
-    let report = report(&story);
+    let (mut scenario, a, _) = two_programs();
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    let child = scenario.thread(11, scenario.tables.thread(a).process, "child");
+    scenario.tables.threads[child.index()].start = Some(Time(START + 20_000));
+    scenario.at(20, Event::ThreadStart(child));
+    scenario.at(23, Event::Wakeup(Wakeup { waker: Some(a), new: true, ..wakeup(0, child) }));
+    scenario.switches(31, 1, IDLE, SleepState::Runnable, child);
+    scenario.switches(40, 1, child, SLEEPS, IDLE);
+    let report = report(&scenario);
     assert_eq!(thread(&report, 11).times, times(9, 8, 0, 3), "its time begins with it");
     assert_eq!(report.run_queue.after_wakeup.max_ns, 8_000);
 }
 
 #[test]
 fn a_wakeup_that_meets_a_thread_on_its_way_off_the_cpu_makes_it_wait() {
-    let (mut story, a, b) = two_programs();
-    story.switches(0, 0, IDLE, SleepState::Runnable, a);
-    story.switches(0, 1, IDLE, SleepState::Runnable, b);
-    story.wakes(19, 1, b, a);
-    story.switches(20, 0, a, SLEEPS, IDLE);
-    story.switches(27, 0, IDLE, SleepState::Runnable, a);
-    story.switches(50, 0, a, SLEEPS, IDLE);
-    story.switches(80, 0, IDLE, SleepState::Runnable, a);
-    let report = report(&story);
+    let (mut scenario, a, b) = two_programs();
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    scenario.switches(0, 1, IDLE, SleepState::Runnable, b);
+    scenario.wakes(19, 1, b, a);
+    scenario.switches(20, 0, a, SLEEPS, IDLE);
+    scenario.switches(27, 0, IDLE, SleepState::Runnable, a);
+    scenario.switches(50, 0, a, SLEEPS, IDLE);
+    scenario.switches(80, 0, IDLE, SleepState::Runnable, a);
+    let report = report(&scenario);
     let expected = times(20 + 23, 7, 30, 0);
     assert_eq!(
         thread(&report, 10).times,
@@ -104,29 +104,29 @@ fn a_wakeup_that_meets_a_thread_on_its_way_off_the_cpu_makes_it_wait() {
 
 #[test]
 fn a_dead_thread_waits_for_nothing() {
-    let (mut story, a, b) = two_programs();
-    story.switches(0, 0, IDLE, SleepState::Runnable, a);
-    story.switches(0, 1, IDLE, SleepState::Runnable, b);
-    story.at(10, Event::ThreadEnd(a));
-    story.switches(12, 0, a, SleepState::Dead, IDLE);
-    story.switches(20, 1, b, SLEEPS, IDLE);
-    story.at(30, Event::ThreadEnd(b));
-    story.at(100, Event::ThreadEnd(a));
-    let report = report(&story);
+    let (mut scenario, a, b) = two_programs();
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    scenario.switches(0, 1, IDLE, SleepState::Runnable, b);
+    scenario.at(10, Event::ThreadEnd(a));
+    scenario.switches(12, 0, a, SleepState::Dead, IDLE);
+    scenario.switches(20, 1, b, SLEEPS, IDLE);
+    scenario.at(30, Event::ThreadEnd(b));
+    scenario.at(100, Event::ThreadEnd(a));
+    let report = report(&scenario);
     assert_eq!(thread(&report, 10).times, times(12, 0, 0, 0));
     assert_eq!(thread(&report, 20).times, times(20, 0, 0, 0), "its last switch is missing");
 }
 
 #[test]
 fn an_id_that_is_used_again_is_another_thread() {
-    let (mut story, a, b) = two_programs();
-    let (_, again) = story.process(10, 1, "again", &[]);
-    story.tables.threads[again.index()].start = Some(Time(START + 50_000));
-    story.switches(0, 0, IDLE, SleepState::Runnable, a);
-    story.switches(30, 0, a, SleepState::Dead, b);
-    story.switches(60, 0, b, SLEEPS, again);
-    story.switches(80, 0, again, SLEEPS, IDLE);
-    let report = report(&story);
+    let (mut scenario, a, b) = two_programs();
+    let (_, again) = scenario.process(10, 1, "again", &[]);
+    scenario.tables.threads[again.index()].start = Some(Time(START + 50_000));
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    scenario.switches(30, 0, a, SleepState::Dead, b);
+    scenario.switches(60, 0, b, SLEEPS, again);
+    scenario.switches(80, 0, again, SLEEPS, IDLE);
+    let report = report(&scenario);
     let rows: Vec<_> =
         report.threads.rows.iter().map(|row| (row.tid, row.name.as_str(), row.times)).collect();
     let expected = [
@@ -142,15 +142,15 @@ fn an_id_that_is_used_again_is_another_thread() {
 
 #[test]
 fn a_thread_that_takes_over_its_process_by_exec_runs_on() {
-    let (mut story, a, b) = two_programs();
-    let old = story.thread(11, story.tables.thread(a).process, "worker");
-    let new = story.thread(10, story.tables.thread(a).process, "worker");
-    story.tables.threads[new.index()].start = Some(Time(START + 40_000));
-    story.switches(0, 0, IDLE, SleepState::Runnable, old);
-    story.at(40, Event::ThreadEnd(old));
-    story.at(40, Event::ThreadStart(new));
-    story.switches(70, 0, new, SLEEPS, b);
-    let report = report(&story);
+    let (mut scenario, a, b) = two_programs();
+    let old = scenario.thread(11, scenario.tables.thread(a).process, "worker");
+    let new = scenario.thread(10, scenario.tables.thread(a).process, "worker");
+    scenario.tables.threads[new.index()].start = Some(Time(START + 40_000));
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, old);
+    scenario.at(40, Event::ThreadEnd(old));
+    scenario.at(40, Event::ThreadStart(new));
+    scenario.switches(70, 0, new, SLEEPS, b);
+    let report = report(&scenario);
     assert_eq!(thread(&report, 11).times, times(40, 0, 0, 0));
     assert_eq!(thread(&report, 10).times, times(30, 0, 0, 0));
     assert_eq!((report.untold_gaps, report.cpus[0].busy_ns), (0, 70_000));
@@ -158,12 +158,12 @@ fn a_thread_that_takes_over_its_process_by_exec_runs_on() {
 
 #[test]
 fn samples_and_wakers_tell_what_ran_before_the_first_switch() {
-    let (mut story, a, b) = two_programs();
+    let (mut scenario, a, b) = two_programs();
     let sample = syscollect_model::Sample { cpu: 1, thread: b, stack: None, in_kernel: false };
-    story.at(0, Event::Sample(sample));
-    story.wakes(5, 0, a, b);
-    story.switches(20, 0, a, SLEEPS, IDLE);
-    let report = report(&story);
+    scenario.at(0, Event::Sample(sample));
+    scenario.wakes(5, 0, a, b);
+    scenario.switches(20, 0, a, SLEEPS, IDLE);
+    let report = report(&scenario);
     assert_eq!(thread(&report, 10).times, times(15, 0, 0, 5));
     assert_eq!(thread(&report, 20).times, times(20, 0, 0, 0), "a CPU without any switch, too");
     assert_eq!((report.cpus[0].busy_ns, report.cpus[0].unknown_ns), (15_000, 5_000));
@@ -171,11 +171,11 @@ fn samples_and_wakers_tell_what_ran_before_the_first_switch() {
 
 #[test]
 fn idle_is_a_cpus_time_and_no_thread() {
-    let (mut story, a, _) = two_programs();
-    story.switches(0, 0, a, SLEEPS, IDLE);
-    story.interrupt_wakes(60, 0, IDLE, a);
-    story.switches(64, 0, IDLE, SleepState::Runnable, a);
-    let report = report(&story);
+    let (mut scenario, a, _) = two_programs();
+    scenario.switches(0, 0, a, SLEEPS, IDLE);
+    scenario.interrupt_wakes(60, 0, IDLE, a);
+    scenario.switches(64, 0, IDLE, SleepState::Runnable, a);
+    let report = report(&scenario);
     assert_eq!(report.threads.total, 1);
     assert_eq!((report.cpus[0].idle_ns, report.cpus[0].busy_ns), (64_000, 0));
     assert_eq!(thread(&report, 10).times, times(0, 4, 60, 0));

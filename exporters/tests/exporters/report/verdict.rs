@@ -1,24 +1,24 @@
 //! What the first lines of a report say.
 
 use super::*;
-use crate::story::IDLE;
+use crate::scenario::IDLE;
 use std::str::FromStr;
 use syscollect_exporters::report::{Family, Part, ProcessFilter};
 
 /// One CPU for 100 us: 10 us of a, 60 of b that keeps a waiting for 50, 20 of a, 10 idle.
-fn story() -> Story {
-    let (mut story, a, b) = two_programs();
-    story.switches(0, 0, IDLE, SleepState::Runnable, a);
-    story.switches(10, 0, a, SLEEPS, b);
-    story.wakes(20, 0, b, a);
-    story.switches(70, 0, b, SLEEPS, a);
-    story.switches(90, 0, a, SLEEPS, IDLE);
-    story.interrupt_wakes(100, 0, IDLE, b);
-    story
+fn scenario() -> Scenario {
+    let (mut scenario, a, b) = two_programs();
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    scenario.switches(10, 0, a, SLEEPS, b);
+    scenario.wakes(20, 0, b, a);
+    scenario.switches(70, 0, b, SLEEPS, a);
+    scenario.switches(90, 0, a, SLEEPS, IDLE);
+    scenario.interrupt_wakes(100, 0, IDLE, b);
+    scenario
 }
 
 fn told(options: ReportOptions, session: &SessionInfo, losses: &[Loss]) -> String {
-    let text = report_with(&story(), options, session, losses).text(1000);
+    let text = report_with(&scenario(), options, session, losses).text(1000);
     text.lines().next().unwrap().to_owned()
 }
 
@@ -35,7 +35,7 @@ fn the_first_sentences_say_how_long_how_busy_who_ran_who_waited_and_what_was_los
 
 #[test]
 fn of_a_whole_recording_the_length_is_what_the_recorder_says() {
-    let report = report(&story());
+    let report = report(&scenario());
     assert_eq!((report.duration_ns, report.recorded_ns), (100_000, Some(5_000_000_000)));
     let text = |recorded| Report { recorded_ns: Some(recorded), ..report.clone() }.text(100);
     for (recorded, length) in [(100_500, "100 us"), (101_000, "101 us"), (96_000, "96.0 us")] {
@@ -67,7 +67,7 @@ fn a_loss_is_told_at_once() {
 fn whether_children_are_meant_is_said() {
     let text = |filter| {
         let options = ReportOptions { process: Some(filter), ..ReportOptions::default() };
-        report_with(&story(), options, &session(), &[]).text(100)
+        report_with(&scenario(), options, &session(), &[]).text(100)
     };
     let alone = text(ProcessFilter::from_str("a").unwrap());
     assert!(alone.contains("only a, without its children, but for CPUs"), "{alone}");

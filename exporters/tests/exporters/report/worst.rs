@@ -1,50 +1,51 @@
 //! The longest waits: who, when, and what ran meanwhile.
 
 use super::*;
-use crate::story::IDLE;
+use crate::scenario::IDLE;
 use syscollect_exporters::report::{Family, ProcessFilter, WorstWaits};
 use syscollect_model::{Lock, LockAction, LockEvent, LockId};
 
-fn worst(story: &Story, options: ReportOptions) -> Report {
-    report_with(story, ReportOptions { worst: 2, ..options }, &session(), &[])
+fn worst(scenario: &Scenario, options: ReportOptions) -> Report {
+    report_with(scenario, ReportOptions { worst: 2, ..options }, &session(), &[])
 }
 
 /// One waits for 60 us while others run, and is blocked for 100 us until another wakes it.
-fn crowd() -> Story {
-    let mut story = Story::new();
-    let ids: Vec<_> = (1..=7).map(|n| story.process(n * 10, 1, &format!("p{n}"), &[]).1).collect();
+fn crowd() -> Scenario {
+    let mut scenario = Scenario::new();
+    let ids: Vec<_> =
+        (1..=7).map(|n| scenario.process(n * 10, 1, &format!("p{n}"), &[]).1).collect();
     let [a, b, c, d, e, f, waker] = ids[..] else { unreachable!("there are seven") };
-    let switches = |story: &mut Story, at, previous, next| {
-        story.switches(at, 0, previous, SleepState::Runnable, next);
+    let switches = |scenario: &mut Scenario, at, previous, next| {
+        scenario.switches(at, 0, previous, SleepState::Runnable, next);
     };
-    switches(&mut story, 0, IDLE, b);
-    story.wakes(10, 1, waker, a);
-    switches(&mut story, 40, b, c);
-    switches(&mut story, 60, c, d);
-    switches(&mut story, 65, d, e);
-    switches(&mut story, 67, e, f);
-    switches(&mut story, 70, f, a);
+    switches(&mut scenario, 0, IDLE, b);
+    scenario.wakes(10, 1, waker, a);
+    switches(&mut scenario, 40, b, c);
+    switches(&mut scenario, 60, c, d);
+    switches(&mut scenario, 65, d, e);
+    switches(&mut scenario, 67, e, f);
+    switches(&mut scenario, 70, f, a);
     // Two shorter ones.
-    switches(&mut story, 80, a, b);
-    switches(&mut story, 84, b, a);
-    let place = story.name("futex_wait");
-    let main = story.frame(None, 0x10, Some("main"));
-    let stack = Some(story.tables.intern_stack(&[main]));
+    switches(&mut scenario, 80, a, b);
+    switches(&mut scenario, 84, b, a);
+    let place = scenario.name("futex_wait");
+    let main = scenario.frame(None, 0x10, Some("main"));
+    let stack = Some(scenario.tables.intern_stack(&[main]));
     let blocks = OffCpu { state: SLEEPS, blocked_in: Some(place), stack, ..off() };
-    story.switches_off(100, 0, a, blocks, IDLE);
-    story.wakes(200, 1, waker, a);
-    story.switches(201, 0, IDLE, SleepState::Runnable, a);
+    scenario.switches_off(100, 0, a, blocks, IDLE);
+    scenario.wakes(200, 1, waker, a);
+    scenario.switches(201, 0, IDLE, SleepState::Runnable, a);
     // It has not ended when the recording does.
-    story.switches_off(300, 0, a, blocks, IDLE);
-    story.switches(900, 0, IDLE, SleepState::Runnable, b);
-    story
+    scenario.switches_off(300, 0, a, blocks, IDLE);
+    scenario.switches(900, 0, IDLE, SleepState::Runnable, b);
+    scenario
 }
 
 #[test]
 fn the_longest_wait_of_all_comes_first_whoever_waited() {
     let report = worst(&crowd(), ReportOptions::default());
     let first = &report.worst.for_cpu.rows[0];
-    // From its preemption to the end of the story.
+    // From its preemption to the end of the scenario.
     assert_eq!((first.waiter.tid, first.waiter.waited_ns, first.preempted), (20, 816_000, true));
     assert_eq!(first.woken_by, None);
     let ran: Vec<_> = first.meanwhile.iter().map(|ran| (ran.tid, ran.ran_ns / 1_000)).collect();
@@ -105,12 +106,12 @@ fn the_longest_waits_read_well() {
 
 #[test]
 fn a_wait_through_a_loss_is_as_long_as_is_known_of_it() {
-    let (mut story, a, b) = two_programs();
-    story.switches(0, 0, IDLE, SleepState::Runnable, b);
-    story.wakes(10, 1, IDLE, a);
-    story.loses(50, 0, 40);
-    story.switches(60, 0, b, SleepState::Runnable, a);
-    let report = worst(&story, ReportOptions::default());
+    let (mut scenario, a, b) = two_programs();
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, b);
+    scenario.wakes(10, 1, IDLE, a);
+    scenario.loses(50, 0, 40);
+    scenario.switches(60, 0, b, SleepState::Runnable, a);
+    let report = worst(&scenario, ReportOptions::default());
     let waiter = &report.worst.for_cpu.rows[0].waiter;
     assert_eq!(
         (waiter.waited_ns, waiter.unknown_ns, report.run_queue.all.count),
@@ -120,18 +121,18 @@ fn a_wait_through_a_loss_is_as_long_as_is_known_of_it() {
 
 #[test]
 fn a_wait_for_a_lock_names_its_holder() {
-    let (mut story, a, b) = two_programs();
-    let name = story.name("cache");
-    let process = story.tables.thread(a).process;
-    story.tables.locks.push(Lock { process, name, location: None, shared: false });
+    let (mut scenario, a, b) = two_programs();
+    let name = scenario.name("cache");
+    let process = scenario.tables.thread(a).process;
+    scenario.tables.locks.push(Lock { process, name, location: None, shared: false });
     let event = |thread, action| {
         Event::Lock(LockEvent { lock: LockId(0), thread, action, shared: false, location: None })
     };
-    story.at(0, event(b, LockAction::Obtain));
-    story.at(10, event(a, LockAction::Wait));
-    story.at(50, event(b, LockAction::Release));
-    story.at(55, event(a, LockAction::Obtain));
-    let report = worst(&story, ReportOptions::default());
+    scenario.at(0, event(b, LockAction::Obtain));
+    scenario.at(10, event(a, LockAction::Wait));
+    scenario.at(50, event(b, LockAction::Release));
+    scenario.at(55, event(a, LockAction::Obtain));
+    let report = worst(&scenario, ReportOptions::default());
     let row = &report.worst.locks.rows[0];
     let said = (
         row.waiter.tid,
@@ -150,26 +151,30 @@ fn a_wait_for_a_lock_names_its_holder() {
 
 #[test]
 fn where_nobody_waited_that_is_said() {
-    let text = worst(&Story::new(), ReportOptions::default()).worst_text(120);
+    let text = worst(&Scenario::new(), ReportOptions::default()).worst_text(120);
     assert!(text.contains("No thread waited"), "{text}");
 }
 
 #[test]
 fn of_a_recording_of_some_processes_the_others_are_one_line() {
-    let mut story = Story::new();
-    let (_, shell) = story.process(10, 1, "sh", &[]);
-    let (_, child) = story.process(20, 10, "make", &[]);
-    let (_, grandchild) = story.process(30, 20, "cc", &[]);
-    let (_, other) = story.process(40, 1, "other", &[]);
-    story.switches(0, 0, IDLE, SleepState::Runnable, shell);
-    story.switches(10, 0, shell, SLEEPS, child);
-    story.switches(20, 0, child, SLEEPS, grandchild);
-    story.switches(30, 0, grandchild, SLEEPS, other);
-    story.switches(40, 0, other, SLEEPS, IDLE);
+    let mut scenario = Scenario::new();
+    let (_, shell) = scenario.process(10, 1, "sh", &[]);
+    let (_, child) = scenario.process(20, 10, "make", &[]);
+    let (_, grandchild) = scenario.process(30, 20, "cc", &[]);
+    let (_, other) = scenario.process(40, 1, "other", &[]);
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, shell);
+    scenario.switches(10, 0, shell, SLEEPS, child);
+    scenario.switches(20, 0, child, SLEEPS, grandchild);
+    scenario.switches(30, 0, grandchild, SLEEPS, other);
+    scenario.switches(40, 0, other, SLEEPS, IDLE);
     let session = SessionInfo { filter_pids: vec![10], ..session() };
     let process = Some(ProcessFilter::Family(Family::new(vec![10])));
-    let report =
-        report_with(&story, ReportOptions { process, ..ReportOptions::default() }, &session, &[]);
+    let report = report_with(
+        &scenario,
+        ReportOptions { process, ..ReportOptions::default() },
+        &session,
+        &[],
+    );
     let shown: Vec<_> = report.processes.rows.iter().map(|row| row.pid).collect();
     assert_eq!(shown, [10, 20, 30]);
     assert_eq!((report.others.processes, report.others.on_cpu_ns), (1, 10_000));

@@ -1,4 +1,4 @@
-//! Stories of packets, told to a player without a file.
+//! Scenarios of packets, told to a player without a file.
 
 use super::*;
 use crate::payload::dxgkrnl::{DmaKind, QueuePacket, QueuePacketKind, VSync};

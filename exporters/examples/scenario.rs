@@ -1,10 +1,10 @@
 //! Writes a short session in which everything happens once:
-//! `cargo run -p syscollect-exporters --example story -- FILE.pftrace [game|gpu|waits]` (or another
+//! `cargo run -p syscollect-exporters --example scenario -- FILE.pftrace [game|gpu|waits]` (or another
 //! format's extension); with `game`, what a program says of itself; with `gpu`, jobs of GPUs; with
 //! `waits`, who waits for them.
 
-#[path = "../tests/exporters/story.rs"]
-mod story;
+#[path = "../tests/exporters/scenario.rs"]
+mod scenario;
 
 use std::fs::File;
 use std::path::Path;
@@ -16,18 +16,18 @@ use syscollect_exporters::{
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).ok_or("the output file is missing")?;
     let format = Format::from_path(Path::new(&path))?;
-    let story = match std::env::args().nth(2).as_deref() {
-        Some("game") => story::game(),
-        Some("gpu") => story::gpu(),
-        Some("waits") => story::fence_waits(),
-        _ => story::story(),
+    let scenario = match std::env::args().nth(2).as_deref() {
+        Some("game") => scenario::game(),
+        Some("gpu") => scenario::gpu(),
+        Some("waits") => scenario::fence_waits(),
+        _ => scenario::scenario(),
     };
-    let (session, losses, summary) = (story::session(), story::losses(), story::summary());
+    let (session, losses, summary) = (scenario::session(), scenario::losses(), scenario::summary());
     let file = File::create(&path)?;
     match format {
         Format::Perfetto => {
             let mut exporter = PerfettoExporter::new(file);
-            story.play(&mut exporter, &session, &losses, Some(&summary))?;
+            scenario.play(&mut exporter, &session, &losses, Some(&summary))?;
             exporter.finish()?;
         }
         Format::Firefox | Format::FirefoxGzip => {
@@ -36,32 +36,32 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 file,
                 FirefoxOptions { gzip, sched_markers: true, ..FirefoxOptions::default() },
             );
-            story.play(&mut exporter, &session, &losses, Some(&summary))?;
+            scenario.play(&mut exporter, &session, &losses, Some(&summary))?;
             exporter.finish()?;
         }
         Format::Pprof => {
             let mut exporter = PprofExporter::new(file, None);
-            story.play(&mut exporter, &session, &losses, Some(&summary))?;
+            scenario.play(&mut exporter, &session, &losses, Some(&summary))?;
             exporter.finish()?;
         }
         Format::Flamegraph => {
             let mut exporter = FlamegraphExporter::new(file, StackOptions::default());
-            story.play(&mut exporter, &session, &losses, Some(&summary))?;
+            scenario.play(&mut exporter, &session, &losses, Some(&summary))?;
             exporter.finish()?;
         }
         Format::Folded => {
             let mut exporter = FoldedExporter::new(file, StackOptions::default());
-            story.play(&mut exporter, &session, &losses, Some(&summary))?;
+            scenario.play(&mut exporter, &session, &losses, Some(&summary))?;
             exporter.finish()?;
         }
         Format::Tracy => {
             let mut exporter = TracyExporter::new(file);
-            story.play(&mut exporter, &session, &losses, Some(&summary))?;
+            scenario.play(&mut exporter, &session, &losses, Some(&summary))?;
             exporter.finish()?;
         }
         Format::Text => {
             let mut exporter = TextExporter::new(file);
-            story.play(&mut exporter, &session, &losses, Some(&summary))?;
+            scenario.play(&mut exporter, &session, &losses, Some(&summary))?;
             exporter.finish()?;
         }
     }

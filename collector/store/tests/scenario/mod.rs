@@ -51,7 +51,7 @@ pub(crate) fn lane_chunks(lane: Lane, records: &[u32], stride: u32) -> Vec<Chunk
 }
 
 /// The capture of the tests of damage.
-pub(crate) struct Story {
+pub(crate) struct Scenario {
     /// What was recorded, by lane and number.
     pub(crate) chunks: BTreeMap<(Lane, u64), Chunk>,
     /// What was defined.
@@ -62,7 +62,7 @@ pub(crate) struct Story {
     pub(crate) ends: Vec<(Lane, u64)>,
 }
 
-impl Story {
+impl Scenario {
     /// Two CPUs' switches, samples, stacks and tasks between definitions.
     pub(crate) fn small() -> Self {
         let lane = |kind, cpu| Lane::new(kind, cpu);

@@ -14,14 +14,14 @@ const LARGE: usize = 100_000;
 /// CLOCK_BOOTTIME at the file's time 0: the first event is at 1.
 pub(crate) const ZERO: u64 = 7_000_000_000;
 
-pub(crate) struct Story {
+pub(crate) struct Scenario {
     pub(crate) info: SessionInfo,
     pub(crate) tables: Tables,
     pub(crate) events: Vec<(u64, Event)>,
     pub(crate) losses: Vec<Loss>,
 }
 
-impl Story {
+impl Scenario {
     pub(crate) fn new(cpus: u32) -> Self {
         let cpu = |cpu| CpuInfo { cpu, package: cpu / 4, core: cpu / 2, max_frequency_khz: None };
         let pair = ClockPair {
@@ -33,7 +33,7 @@ impl Story {
             uncertainty: 0,
         };
         let info = SessionInfo {
-            recorder: "story 1".into(),
+            recorder: "scenario 1".into(),
             os: "Linux".into(),
             kernel_release: "6.18.0".into(),
             machine: "x86_64".into(),

@@ -1,4 +1,4 @@
-//! Stories of a fake logger, told again as text.
+//! Scenarios of a fake logger, told again as text.
 
 use std::path::PathBuf;
 use syscollect_etl::Guid;
@@ -247,7 +247,7 @@ fn a_trace_says_what_its_time_stamps_count() {
 }
 
 #[test]
-fn files_of_one_recording_are_one_story() {
+fn files_of_one_recording_are_one_scenario() {
     let mut kernel = with_app(1);
     kernel.switch(0, 10, 0, (2, 0), 101);
     kernel.switch(0, 30, 101, (5, 6), 0);

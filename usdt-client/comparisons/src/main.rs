@@ -1,7 +1,7 @@
 //! What a zone costs with syscollect and with other crates, in one run.
 //!
 //! ```sh
-//! cd usdt-client/peers && cargo run --release
+//! cd usdt-client/comparisons && cargo run --release
 //! ```
 //!
 //! Each is measured while nobody looks (off) and while somebody does (on), in

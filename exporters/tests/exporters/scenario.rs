@@ -1,5 +1,5 @@
 //! A short recording in which everything happens once: the golden tests tell
-//! it, and the example `story` writes it for a look with a viewer.
+//! it, and the example `scenario` writes it for a look with a viewer.
 
 #[path = "marked.rs"]
 mod marked;
@@ -21,14 +21,14 @@ pub(crate) const START: u64 = 5_000_000_000;
 pub(crate) const IDLE: ThreadId = Tables::IDLE_THREAD;
 
 /// The tables of a session and the time that passes in it.
-pub(crate) struct Story {
+pub(crate) struct Scenario {
     pub(crate) tables: Tables,
     pub(crate) events: Vec<(Time, Event)>,
     /// Of the next event, nanoseconds.
     pub(crate) time: u64,
 }
 
-impl Story {
+impl Scenario {
     pub(crate) fn new() -> Self {
         Self { tables: Tables::default(), events: Vec::new(), time: START }
     }
@@ -196,7 +196,7 @@ pub(crate) fn preempted() -> OffCpu {
     OffCpu { preempted: true, ..off(SleepState::Runnable) }
 }
 
-/// The machine of the story.
+/// The machine of the scenario.
 pub(crate) fn session() -> SessionInfo {
     let pair = |at: u64| ClockPair {
         ticks: Ticks(at * 3),
@@ -213,7 +213,7 @@ pub(crate) fn session() -> SessionInfo {
         kernel_release: "6.12.1".into(),
         kernel_version: "#1 SMP".into(),
         machine: "x86_64".into(),
-        hostname: "story".into(),
+        hostname: "scenario".into(),
         boot_id: "0f".into(),
         cpu_model: "A CPU".into(),
         cpus: (0..2)
@@ -229,7 +229,7 @@ pub(crate) fn session() -> SessionInfo {
     }
 }
 
-/// What the recorder of the story says of itself.
+/// What the recorder of the scenario says of itself.
 pub(crate) fn summary() -> RecorderSummary {
     RecorderSummary {
         stop_reason: StopReason::Duration,
@@ -244,7 +244,7 @@ pub(crate) fn summary() -> RecorderSummary {
     }
 }
 
-/// All losses of the story.
+/// All losses of the scenario.
 pub(crate) fn losses() -> Vec<Loss> {
     let loss = |origin: &str, cpu, cause, count| Loss {
         origin: LossOrigin::from_name(origin),
@@ -263,43 +263,43 @@ pub(crate) fn losses() -> Vec<Loss> {
 }
 
 /// A shell starts a compiler, which reads a file, works with a second thread, and ends.
-pub(crate) fn story() -> Story {
-    let mut story = Story::new();
-    let (_, init) = story.process(1, 0, "init", &["/sbin/init"]);
-    let (shell_process, shell) = story.process(100, 1, "sh", &["/bin/sh", "-c", "cc x.c"]);
-    let stacks = stacks(&mut story);
-    story.switch(0, IDLE, off(SleepState::Runnable), shell);
-    story.switch(1, init, off(SleepState::Interruptible), IDLE);
-    let (compiler_process, compiler) = compiler_starts(&mut story, shell);
-    compiler_reads(&mut story, (shell, compiler), &stacks);
-    let worker = compiler_works(&mut story, (compiler_process, compiler), &stacks);
-    tracks(&mut story, (shell_process, shell));
-    switches_are_lost(&mut story, worker);
-    compiler_ends(&mut story, (compiler_process, compiler));
-    id_is_used_again(&mut story, shell);
-    story
+pub(crate) fn scenario() -> Scenario {
+    let mut scenario = Scenario::new();
+    let (_, init) = scenario.process(1, 0, "init", &["/sbin/init"]);
+    let (shell_process, shell) = scenario.process(100, 1, "sh", &["/bin/sh", "-c", "cc x.c"]);
+    let stacks = stacks(&mut scenario);
+    scenario.switch(0, IDLE, off(SleepState::Runnable), shell);
+    scenario.switch(1, init, off(SleepState::Interruptible), IDLE);
+    let (compiler_process, compiler) = compiler_starts(&mut scenario, shell);
+    compiler_reads(&mut scenario, (shell, compiler), &stacks);
+    let worker = compiler_works(&mut scenario, (compiler_process, compiler), &stacks);
+    tracks(&mut scenario, (shell_process, shell));
+    switches_are_lost(&mut scenario, worker);
+    compiler_ends(&mut scenario, (compiler_process, compiler));
+    id_is_used_again(&mut scenario, shell);
+    scenario
 }
 
 /// A game tells of its frames, zones, locks and memory while it runs, and crashes.
-pub(crate) fn game() -> Story {
-    let mut story = Story::new();
-    let stacks = stacks(&mut story);
-    marked::game(&mut story, stacks.user);
-    story
+pub(crate) fn game() -> Scenario {
+    let mut scenario = Scenario::new();
+    let stacks = stacks(&mut scenario);
+    marked::game(&mut scenario, stacks.user);
+    scenario
 }
 
 /// Jobs of GPUs, whole ones and such of which something is missing.
-pub(crate) fn gpu() -> Story {
-    let mut story = Story::new();
-    queues::jobs(&mut story);
-    story
+pub(crate) fn gpu() -> Scenario {
+    let mut scenario = Scenario::new();
+    queues::jobs(&mut scenario);
+    scenario
 }
 
 /// Waits for fences of GPUs.
-pub(crate) fn fence_waits() -> Story {
-    let mut story = Story::new();
-    queues::waits(&mut story);
-    story
+pub(crate) fn fence_waits() -> Scenario {
+    let mut scenario = Scenario::new();
+    queues::waits(&mut scenario);
+    scenario
 }
 
 struct Stacks {
@@ -308,36 +308,36 @@ struct Stacks {
     unnamed: StackId,
 }
 
-fn stacks(story: &mut Story) -> Stacks {
-    let (program, kernel) = (story.name("/usr/bin/cc"), story.name("[kernel.kallsyms]"));
-    story.tables.modules = vec![
+fn stacks(scenario: &mut Scenario) -> Stacks {
+    let (program, kernel) = (scenario.name("/usr/bin/cc"), scenario.name("[kernel.kallsyms]"));
+    scenario.tables.modules = vec![
         Module { path: program, build_id: BuildId::from_bytes(&[0xab; 20]), kernel: false },
         Module { path: kernel, build_id: BuildId::default(), kernel: true },
     ];
     let (program, kernel) = (Some(ModuleId(0)), Some(ModuleId(1)));
-    let main = story.frame(program, 0x1234, Some("main"));
-    let parse = story.frame(program, 0x2345, Some("parse<T>"));
-    let inlined = story.frame(program, 0x2345, Some("next_token"));
-    let file = story.name("/src/parse.c");
+    let main = scenario.frame(program, 0x1234, Some("main"));
+    let parse = scenario.frame(program, 0x2345, Some("parse<T>"));
+    let inlined = scenario.frame(program, 0x2345, Some("next_token"));
+    let file = scenario.name("/src/parse.c");
     for (frame, line) in [(parse, 30), (inlined, 10)] {
-        let row = &mut story.tables.frames[frame.index()];
+        let row = &mut scenario.tables.frames[frame.index()];
         (row.file, row.line, row.inlined) = (Some(file), line, frame == inlined);
     }
-    let read = story.frame(kernel, 0xffff_ffff_8100_1230, Some("ext4_file_read_iter"));
-    let unnamed = story.frame(program, 0x9999, None);
-    let nowhere = story.frame(None, 0x7f00_dead_beef, None);
+    let read = scenario.frame(kernel, 0xffff_ffff_8100_1230, Some("ext4_file_read_iter"));
+    let unnamed = scenario.frame(program, 0x9999, None);
+    let nowhere = scenario.frame(None, 0x7f00_dead_beef, None);
     Stacks {
-        kernel: story.tables.intern_stack(&[read, main]),
-        user: story.tables.intern_stack(&[inlined, parse, main]),
-        unnamed: story.tables.intern_stack(&[nowhere, unnamed]),
+        kernel: scenario.tables.intern_stack(&[read, main]),
+        user: scenario.tables.intern_stack(&[inlined, parse, main]),
+        unnamed: scenario.tables.intern_stack(&[nowhere, unnamed]),
     }
 }
 
-fn compiler_starts(story: &mut Story, shell: ThreadId) -> (ProcessId, ThreadId) {
-    let (process, thread) = story.process(200, 100, "sh", &[]);
-    story.starts(thread);
-    story.then(Event::ProcessStart(process));
-    story.then(Event::ThreadStart(thread));
+fn compiler_starts(scenario: &mut Scenario, shell: ThreadId) -> (ProcessId, ThreadId) {
+    let (process, thread) = scenario.process(200, 100, "sh", &[]);
+    scenario.starts(thread);
+    scenario.then(Event::ProcessStart(process));
+    scenario.then(Event::ThreadStart(thread));
     let new = Wakeup {
         cpu: 0,
         waker: Some(shell),
@@ -348,100 +348,105 @@ fn compiler_starts(story: &mut Story, shell: ThreadId) -> (ProcessId, ThreadId) 
         new: true,
         stack: None,
     };
-    story.then(Event::Wakeup(new));
-    story.switch(0, shell, off(SleepState::Interruptible), thread);
-    let name = story.name("cc");
-    story.then(Event::ThreadName(thread, name));
-    let path = story.name("cc");
-    story.then(Event::ProcessExec(process, path));
+    scenario.then(Event::Wakeup(new));
+    scenario.switch(0, shell, off(SleepState::Interruptible), thread);
+    let name = scenario.name("cc");
+    scenario.then(Event::ThreadName(thread, name));
+    let path = scenario.name("cc");
+    scenario.then(Event::ProcessExec(process, path));
     (process, thread)
 }
 
-fn compiler_reads(story: &mut Story, (shell, compiler): (ThreadId, ThreadId), stacks: &Stacks) {
-    let function = story.name("ext4_file_read_iter");
+fn compiler_reads(
+    scenario: &mut Scenario,
+    (shell, compiler): (ThreadId, ThreadId),
+    stacks: &Stacks,
+) {
+    let function = scenario.name("ext4_file_read_iter");
     let reads = OffCpu {
         io_wait: true,
         blocked_in: Some(function),
         stack: Some(stacks.kernel),
         ..off(SleepState::Uninterruptible)
     };
-    story.switch(0, compiler, reads, IDLE);
-    story.wait(100);
-    story.wakeup(0, IDLE, compiler, None);
-    story.switch(0, IDLE, off(SleepState::Runnable), compiler);
-    story.wakeup(0, compiler, shell, Some(stacks.user));
-    story.then(Event::Migration(Migration { thread: shell, from_cpu: 0, to_cpu: 1 }));
-    story.switch(1, IDLE, off(SleepState::Runnable), shell);
+    scenario.switch(0, compiler, reads, IDLE);
+    scenario.wait(100);
+    scenario.wakeup(0, IDLE, compiler, None);
+    scenario.switch(0, IDLE, off(SleepState::Runnable), compiler);
+    scenario.wakeup(0, compiler, shell, Some(stacks.user));
+    scenario.then(Event::Migration(Migration { thread: shell, from_cpu: 0, to_cpu: 1 }));
+    scenario.switch(1, IDLE, off(SleepState::Runnable), shell);
 }
 
 fn compiler_works(
-    story: &mut Story,
+    scenario: &mut Scenario,
     (process, compiler): (ProcessId, ThreadId),
     stacks: &Stacks,
 ) -> ThreadId {
-    let worker = story.thread(201, process, "cc-worker");
-    story.starts(worker);
-    story.then(Event::ThreadStart(worker));
+    let worker = scenario.thread(201, process, "cc-worker");
+    scenario.starts(worker);
+    scenario.then(Event::ThreadStart(worker));
     for stack in [Some(stacks.user), Some(stacks.user), Some(stacks.unnamed), None] {
-        story.then(Event::Sample(Sample { cpu: 0, thread: compiler, stack, in_kernel: false }));
+        scenario.then(Event::Sample(Sample { cpu: 0, thread: compiler, stack, in_kernel: false }));
     }
     let stack = Some(stacks.kernel);
-    story.then(Event::Sample(Sample { cpu: 1, thread: IDLE, stack, in_kernel: true }));
-    story.switch(0, compiler, preempted(), worker);
-    story.switch(0, worker, off(SleepState::Interruptible), compiler);
+    scenario.then(Event::Sample(Sample { cpu: 1, thread: IDLE, stack, in_kernel: true }));
+    scenario.switch(0, compiler, preempted(), worker);
+    scenario.switch(0, worker, off(SleepState::Interruptible), compiler);
     worker
 }
 
-fn tracks(story: &mut Story, (process, thread): (ProcessId, ThreadId)) {
-    let frequency = story.track(Scope::Cpu(1), "frequency", Some("kHz"));
-    let usage = story.track(Scope::Cpu(1), "CPU usage", Some("%"));
-    let memory = story.track(Scope::Machine, "memory", Some("bytes"));
-    let resident = story.track(Scope::Process(process), "resident", Some("bytes"));
-    let zones = story.track(Scope::Thread(thread), "zones", None);
+fn tracks(scenario: &mut Scenario, (process, thread): (ProcessId, ThreadId)) {
+    let frequency = scenario.track(Scope::Cpu(1), "frequency", Some("kHz"));
+    let usage = scenario.track(Scope::Cpu(1), "CPU usage", Some("%"));
+    let memory = scenario.track(Scope::Machine, "memory", Some("bytes"));
+    let resident = scenario.track(Scope::Process(process), "resident", Some("bytes"));
+    let zones = scenario.track(Scope::Thread(thread), "zones", None);
     for (track, value) in
         [(frequency, 2_400_000.0), (usage, 62.5), (memory, 1e9), (resident, 4096.0), (usage, 1.0)]
     {
-        story.then(Event::Counter(track, value));
+        scenario.then(Event::Counter(track, value));
     }
-    let (outer, inner, mark) = (story.name("outer"), story.name("inner"), story.name("mark"));
-    story.then(Event::SliceBegin(zones, outer.into()));
-    story.then(Event::SliceBegin(zones, inner.into()));
-    story.then(Event::Instant(zones, mark.into()));
-    story.then(Event::SliceEnd(zones));
-    story.then(Event::SliceEnd(zones));
+    let (outer, inner, mark) =
+        (scenario.name("outer"), scenario.name("inner"), scenario.name("mark"));
+    scenario.then(Event::SliceBegin(zones, outer.into()));
+    scenario.then(Event::SliceBegin(zones, inner.into()));
+    scenario.then(Event::Instant(zones, mark.into()));
+    scenario.then(Event::SliceEnd(zones));
+    scenario.then(Event::SliceEnd(zones));
 }
 
 /// On CPU 1 switches are lost: the shell was seen last, the worker comes off.
-fn switches_are_lost(story: &mut Story, worker: ThreadId) {
-    story.wait(50);
-    let since = Time(story.time);
-    story.wait(50);
-    story.then(Event::Loss(Loss {
+fn switches_are_lost(scenario: &mut Scenario, worker: ThreadId) {
+    scenario.wait(50);
+    let since = Time(scenario.time);
+    scenario.wait(50);
+    scenario.then(Event::Loss(Loss {
         origin: LaneKind::Sched.into(),
         cpu: Some(1),
         cause: LossCause::LaneFull,
         count: 40,
-        between: Some((since, Time(story.time))),
+        between: Some((since, Time(scenario.time))),
     }));
     let dead = off(SleepState::Dead);
-    story.then(Event::ThreadEnd(worker));
-    story.switch(1, worker, dead, IDLE);
+    scenario.then(Event::ThreadEnd(worker));
+    scenario.switch(1, worker, dead, IDLE);
 }
 
-fn compiler_ends(story: &mut Story, (process, compiler): (ProcessId, ThreadId)) {
-    story.then(Event::ThreadEnd(compiler));
-    story.then(Event::ProcessEnd(process));
-    story.switch(0, compiler, off(SleepState::Zombie), IDLE);
+fn compiler_ends(scenario: &mut Scenario, (process, compiler): (ProcessId, ThreadId)) {
+    scenario.then(Event::ThreadEnd(compiler));
+    scenario.then(Event::ProcessEnd(process));
+    scenario.switch(0, compiler, off(SleepState::Zombie), IDLE);
 }
 
 /// The compiler's process id goes to another program.
-fn id_is_used_again(story: &mut Story, shell: ThreadId) {
-    story.wait(10);
-    let (process, linker) = story.process(200, 100, "ld", &[]);
-    story.starts(linker);
-    story.then(Event::ProcessStart(process));
+fn id_is_used_again(scenario: &mut Scenario, shell: ThreadId) {
+    scenario.wait(10);
+    let (process, linker) = scenario.process(200, 100, "ld", &[]);
+    scenario.starts(linker);
+    scenario.then(Event::ProcessStart(process));
     let waker = Some(shell);
-    story.then(Event::Wakeup(Wakeup {
+    scenario.then(Event::Wakeup(Wakeup {
         cpu: 1,
         waker,
         from_interrupt: false,
@@ -451,5 +456,5 @@ fn id_is_used_again(story: &mut Story, shell: ThreadId) {
         new: true,
         stack: None,
     }));
-    story.switch(1, IDLE, off(SleepState::Runnable), linker);
+    scenario.switch(1, IDLE, off(SleepState::Runnable), linker);
 }
