@@ -79,7 +79,7 @@ impl Context {
         Ok(Self {
             offered: Offered::of(&syscollect),
             syscollect,
-            load: programs.join("syscollect-workload"),
+            load: programs.join("syscollect-load"),
             engine: Err("not run in virtual machines, where it takes minutes".to_owned()),
             effort: Effort::Emulated,
             folder: tempfile::Builder::new()
@@ -241,13 +241,13 @@ pub(crate) fn build_loads() -> Result<PathBuf> {
     let target = root().join("target/workloads");
     output_of(
         cargo()
-            .args(["build", "--quiet", "--release", "-p", "syscollect-workload", "--target-dir"])
+            .args(["build", "--quiet", "--release", "-p", "syscollect-load", "--target-dir"])
             .arg(&target)
             .env("RUSTFLAGS", "-C force-frame-pointers=yes")
             // CI builds without; their frames are to have lines.
             .env("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only"),
     )?;
-    Ok(target.join("release/syscollect-workload"))
+    Ok(target.join("release/syscollect-load"))
 }
 
 /// `cargo` in the workspace, as the one that runs this.

@@ -67,7 +67,7 @@ pub(crate) fn rotate(context: &Context) -> Result<String> {
         );
         // The load's name, its processes and their functions are known in each file.
         context.export(file)?;
-        context.succeed(&["report", text(file)?, "--process", "syscollect-workload"])?;
+        context.succeed(&["report", text(file)?, "--process", "syscollect-load"])?;
         parts.push(recorded);
     }
     let switches = count::compare(&parts, &lines)?;

@@ -35,7 +35,7 @@ pub(crate) fn renames(context: &Context) -> Result<String> {
 fn attacked(context: &Context, options: &[&str]) -> Result<String> {
     let capture = context.path("renames.syscap");
     // Reachable for nobody, and told from the other by its name.
-    let folder = tempfile::Builder::new().prefix("syscollect-workloads-").tempdir_in("/tmp")?;
+    let folder = tempfile::Builder::new().prefix("syscollect-loads-").tempdir_in("/tmp")?;
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
     let [hostile, honest] = ["hostile", "honest"].map(|name| folder.path().join(name));
     fs::copy(&context.load, &hostile)?;

@@ -3,7 +3,7 @@ cd /tmp || exit 1
 export HOME=/tmp
 exchange=/tmp/exchange
 mkdir programs results
-cp $exchange/syscollect $exchange/syscollect-workload $exchange/xtask programs
+cp $exchange/syscollect $exchange/syscollect-load $exchange/xtask programs
 # The module for the DRM scheduler or why there is none, and where the kernel's modules are.
 cp $exchange/*.ko $exchange/*.why $exchange/modules programs 2>/dev/null
 chmod 755 programs programs/*

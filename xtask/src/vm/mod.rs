@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     /// Releases like 6.1, or packages that lie here (.deb); all that syscollect is meant for if
     /// none is named.
     kernels: Vec<String>,
-    /// A folder with `syscollect` and `syscollect-workload`, instead of building them.
+    /// A folder with `syscollect` and `syscollect-load`, instead of building them.
     #[arg(long, value_name = "FOLDER")]
     programs: Option<PathBuf>,
     /// Keep what was recorded and printed on each kernel in this folder.
@@ -93,7 +93,7 @@ fn tabulate(kernels: Vec<Kernel>, tests: &[String], arguments: &Arguments) -> Re
     }
     let built = arguments.programs.as_ref();
     let built = built.map_or_else(build, |folder| {
-        Ok(["syscollect", "syscollect-workload"].map(|name| folder.join(name)))
+        Ok(["syscollect", "syscollect-load"].map(|name| folder.join(name)))
     });
     let [syscollect, load] = built?;
     // By way of /proc, because the file may be built anew meanwhile.

@@ -1,4 +1,4 @@
-//! `syscollect-workload NAME ARGS`: programs whose behaviour is known.
+//! `syscollect-load NAME ARGS`: programs whose behaviour is known.
 //!
 //! **Duties.** Each load does a counted amount of work and prints, as lines of
 //! JSON on standard output, what really happened, by means that have nothing
@@ -29,7 +29,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-const USAGE: &str = "usage: syscollect-workload bracket COUNT CPU... | ping-pong ROUNDS [CPU] | callers SECONDS | \
+const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROUNDS [CPU] | callers SECONDS | \
                      timers ROUNDS CPU | \
                      stacks THREADS UNITS | ordered COUNT CPU... | marks THREADS COUNT | \
                      database ROUNDS | \
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     match run(&arguments) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("syscollect-workload: {error:#}");
+            eprintln!("syscollect-load: {error:#}");
             ExitCode::FAILURE
         }
     }
