@@ -46,7 +46,7 @@ pub(crate) struct Writer {
     pub(crate) owner: u32,
     pub(crate) thread: ThreadId,
     pub(crate) process: ProcessId,
-    /// Its place in [`Marks::threads`].
+    /// Its place in [`Zones::threads`].
     pub(crate) slot: usize,
 }
 
