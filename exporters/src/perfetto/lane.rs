@@ -57,6 +57,108 @@ pub(crate) struct CompactWaking {
     pub(crate) flags: u64,
 }
 
+/// Columns of switches.
+#[derive(Debug, Default)]
+struct SwitchColumns {
+    times: Times,
+    states: Vec<u8>,
+    tids: Vec<u8>,
+    priorities: Vec<u8>,
+    names: Vec<u8>,
+}
+
+impl SwitchColumns {
+    #[inline]
+    fn push(&mut self, time: Time, switch: &CompactSwitch, name: u64) {
+        self.times.push(time);
+        push_varint(&mut self.states, switch.previous_state);
+        push_varint(&mut self.tids, u64::from(switch.tid));
+        push_varint(&mut self.priorities, i64::from(switch.priority) as u64);
+        push_varint(&mut self.names, name);
+    }
+
+    fn fields(&self) -> [(u32, &Vec<u8>); 5] {
+        [
+            (compact::SWITCH_TIMESTAMP, &self.times.column),
+            (compact::SWITCH_PREV_STATE, &self.states),
+            (compact::SWITCH_NEXT_PID, &self.tids),
+            (compact::SWITCH_NEXT_PRIO, &self.priorities),
+            (compact::SWITCH_NEXT_COMM_INDEX, &self.names),
+        ]
+    }
+
+    fn clear(&mut self) {
+        let Self { times, states, tids, priorities, names } = self;
+        times.clear();
+        [states, tids, priorities, names].into_iter().for_each(Vec::clear);
+    }
+}
+
+/// Columns of wakeups.
+#[derive(Debug, Default)]
+struct WakingColumns {
+    times: Times,
+    tids: Vec<u8>,
+    cpus: Vec<u8>,
+    priorities: Vec<u8>,
+    names: Vec<u8>,
+    flags: Vec<u8>,
+}
+
+impl WakingColumns {
+    #[inline]
+    fn push(&mut self, waking: &CompactWaking, name: u64) {
+        self.times.push(waking.time);
+        push_varint(&mut self.tids, u64::from(waking.tid));
+        push_varint(&mut self.cpus, u64::from(waking.target_cpu));
+        push_varint(&mut self.priorities, i64::from(waking.priority) as u64);
+        push_varint(&mut self.names, name);
+        push_varint(&mut self.flags, waking.flags);
+    }
+
+    fn fields(&self) -> [(u32, &Vec<u8>); 6] {
+        [
+            (compact::WAKING_TIMESTAMP, &self.times.column),
+            (compact::WAKING_PID, &self.tids),
+            (compact::WAKING_TARGET_CPU, &self.cpus),
+            (compact::WAKING_PRIO, &self.priorities),
+            (compact::WAKING_COMM_INDEX, &self.names),
+            (compact::WAKING_COMMON_FLAGS, &self.flags),
+        ]
+    }
+
+    fn clear(&mut self) {
+        let Self { times, tids, cpus, priorities, names, flags } = self;
+        times.clear();
+        [tids, cpus, priorities, names, flags].into_iter().for_each(Vec::clear);
+    }
+}
+
+/// Names of tasks in a bundle.
+#[derive(Debug, Default)]
+struct Names {
+    indexes: FxHashMap<StringId, u32>,
+    /// By index, as fields of the compact part.
+    fields: Vec<u8>,
+}
+
+impl Names {
+    #[inline]
+    fn index(&mut self, name: StringId, strings: &Strings) -> u64 {
+        let next = self.indexes.len() as u32;
+        let fields = &mut self.fields;
+        u64::from(*self.indexes.entry(name).or_insert_with(|| {
+            Message::new(fields).string(compact::INTERN_TABLE, strings.get(name));
+            next
+        }))
+    }
+
+    fn clear(&mut self) {
+        self.indexes.clear();
+        self.fields.clear();
+    }
+}
+
 /// One CPU.
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
@@ -69,37 +171,15 @@ pub(crate) struct Lane {
     last_full: Time,
     /// Records of this CPU have been lost since then, from this time on.
     pub(crate) gap: Option<Time>,
-
-    switch_times: Times,
-    switch_states: Vec<u8>,
-    switch_tids: Vec<u8>,
-    switch_priorities: Vec<u8>,
-    switch_names: Vec<u8>,
-    waking_times: Times,
-    waking_tids: Vec<u8>,
-    waking_cpus: Vec<u8>,
-    waking_priorities: Vec<u8>,
-    waking_names: Vec<u8>,
-    waking_flags: Vec<u8>,
+    switches: SwitchColumns,
+    wakings: WakingColumns,
+    names: Names,
     /// Full events, as fields of the bundle.
     events: Vec<u8>,
     count: usize,
-    name_indexes: FxHashMap<StringId, u32>,
-    /// The names by index, as fields of the compact part.
-    names: Vec<u8>,
 }
 
 impl Lane {
-    #[inline]
-    fn name_index(&mut self, name: StringId, strings: &Strings) -> u64 {
-        let next = self.name_indexes.len() as u32;
-        let names = &mut self.names;
-        u64::from(*self.name_indexes.entry(name).or_insert_with(|| {
-            Message::new(names).string(compact::INTERN_TABLE, strings.get(name));
-            next
-        }))
-    }
-
     /// Whether `thread` is what a compact event would be taken to come from.
     #[inline]
     pub(crate) fn runs(&self, thread: Option<ThreadId>) -> bool {
@@ -127,26 +207,17 @@ impl Lane {
     /// Adds a switch away from [`Self::current`].
     #[inline]
     pub(crate) fn push_switch(&mut self, switch: CompactSwitch, strings: &Strings) {
-        let name = self.name_index(switch.name, strings);
+        let name = self.names.index(switch.name, strings);
         let time = self.compact_time(switch.time);
-        self.switch_times.push(time);
-        push_varint(&mut self.switch_states, switch.previous_state);
-        push_varint(&mut self.switch_tids, u64::from(switch.tid));
-        push_varint(&mut self.switch_priorities, i64::from(switch.priority) as u64);
-        push_varint(&mut self.switch_names, name);
+        self.switches.push(time, &switch, name);
         self.count += 1;
     }
 
     /// Adds a wakeup by [`Self::current`].
     #[inline]
     pub(crate) fn push_waking(&mut self, waking: CompactWaking, strings: &Strings) {
-        let name = self.name_index(waking.name, strings);
-        self.waking_times.push(waking.time);
-        push_varint(&mut self.waking_tids, u64::from(waking.tid));
-        push_varint(&mut self.waking_cpus, u64::from(waking.target_cpu));
-        push_varint(&mut self.waking_priorities, i64::from(waking.priority) as u64);
-        push_varint(&mut self.waking_names, name);
-        push_varint(&mut self.waking_flags, waking.flags);
+        let name = self.names.index(waking.name, strings);
+        self.wakings.push(&waking, name);
         self.count += 1;
     }
 
@@ -166,7 +237,7 @@ impl Lane {
     pub(crate) fn is_full(&self) -> bool {
         self.count >= BUNDLE_EVENTS
             || self.events.len() >= BUNDLE_BYTES
-            || self.names.len() >= BUNDLE_BYTES
+            || self.names.fields.len() >= BUNDLE_BYTES
     }
 
     /// Writes the bundle of CPU `cpu`, with `interned` beside it, and begins a new one.
@@ -198,20 +269,8 @@ impl Lane {
     }
 
     fn write_columns(&self, message: &mut Message<'_>) {
-        message.encoded(&self.names);
-        let columns = [
-            (compact::SWITCH_TIMESTAMP, &self.switch_times.column),
-            (compact::SWITCH_PREV_STATE, &self.switch_states),
-            (compact::SWITCH_NEXT_PID, &self.switch_tids),
-            (compact::SWITCH_NEXT_PRIO, &self.switch_priorities),
-            (compact::SWITCH_NEXT_COMM_INDEX, &self.switch_names),
-            (compact::WAKING_TIMESTAMP, &self.waking_times.column),
-            (compact::WAKING_PID, &self.waking_tids),
-            (compact::WAKING_TARGET_CPU, &self.waking_cpus),
-            (compact::WAKING_PRIO, &self.waking_priorities),
-            (compact::WAKING_COMM_INDEX, &self.waking_names),
-            (compact::WAKING_COMMON_FLAGS, &self.waking_flags),
-        ];
+        message.encoded(&self.names.fields);
+        let columns = self.switches.fields().into_iter().chain(self.wakings.fields());
         for (field, column) in columns {
             if !column.is_empty() {
                 message.bytes(field, column);
@@ -220,24 +279,10 @@ impl Lane {
     }
 
     fn clear(&mut self) {
-        self.switch_times.clear();
-        self.waking_times.clear();
-        for column in [
-            &mut self.switch_states,
-            &mut self.switch_tids,
-            &mut self.switch_priorities,
-            &mut self.switch_names,
-            &mut self.waking_tids,
-            &mut self.waking_cpus,
-            &mut self.waking_priorities,
-            &mut self.waking_names,
-            &mut self.waking_flags,
-            &mut self.events,
-            &mut self.names,
-        ] {
-            column.clear();
-        }
-        self.name_indexes.clear();
+        self.switches.clear();
+        self.wakings.clear();
+        self.names.clear();
+        self.events.clear();
         self.count = 0;
     }
 }

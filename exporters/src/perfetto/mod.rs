@@ -109,17 +109,78 @@ pub struct PerfettoExporter<W: Write> {
     system: Sequence,
     threads: Threads,
     sched: Scheduling,
+    stacks: StackGraphs,
+    timeline: Timeline,
+    /// The last event; `None` before the first.
+    last: Option<Time>,
+}
+
+/// What becomes flame graphs: stacks on CPUs, off them, and of who wakes others.
+struct StackGraphs {
     samples: Samples,
     blocked: Blocked,
     off_cpu: OffCpuGraph,
     wakers: Graph,
+}
+
+impl StackGraphs {
+    fn new(session: &SessionInfo) -> Self {
+        Self {
+            samples: Samples::new(5, sample_timebase(session)),
+            blocked: Blocked::default(),
+            off_cpu: OffCpuGraph::new(6, session),
+            wakers: Graph::wakers(7),
+        }
+    }
+}
+
+/// What lies on tracks.
+struct Timeline {
     tracks: Tracks,
     slices: Slices,
     locks: LockTracks,
     heap: Heap,
     gpu: GpuJobs,
-    /// The last event; `None` before the first.
-    last: Option<Time>,
+}
+
+impl Timeline {
+    fn new() -> Self {
+        Self {
+            tracks: Tracks::new(Sequence::new(4), Sequence::new(8)),
+            slices: Slices::default(),
+            locks: LockTracks::default(),
+            heap: Heap::default(),
+            gpu: GpuJobs::default(),
+        }
+    }
+
+    /// An event on a track; those of other kinds are none of its.
+    #[inline]
+    fn event<W: Write>(
+        &mut self,
+        at: &mut Context<'_, W>,
+        event: &Event,
+        sched: &mut Scheduling,
+    ) -> Result<(), ExportError> {
+        let Self { tracks, slices, locks, heap, gpu } = self;
+        match *event {
+            Event::Counter(track, value) => tracks.counter(at, sched, (track, value)),
+            Event::SliceBegin(track, ref slice) => slices.begin(tracks, at, track, slice),
+            Event::SliceUpdate(track, ref more) => {
+                slices.more(track, more);
+                Ok(())
+            }
+            Event::SliceEnd(track) => slices.end(tracks, at, track),
+            Event::Instant(track, ref slice) => slices::instant(tracks, at, track, slice),
+            Event::Message(track, ref message) => slices::message(tracks, at, track, message),
+            Event::Lock(ref event) => locks.event(tracks, at, event),
+            Event::Memory(ref event) => memory::event(heap, tracks, at, event),
+            Event::Crash(ref crash) => slices::crash(tracks, at, crash),
+            Event::GpuJob(track, ref job) => gpu.job(tracks, at, track, job),
+            Event::Loss(ref loss) => tracks.loss(at, loss),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl<W: Write> PerfettoExporter<W> {
@@ -132,15 +193,8 @@ impl<W: Write> PerfettoExporter<W> {
             system: Sequence::new(1),
             threads: Threads::new(Sequence::new(2)),
             sched: Scheduling::new(Sequence::new(3)),
-            tracks: Tracks::new(Sequence::new(4), Sequence::new(8)),
-            slices: Slices::default(),
-            locks: LockTracks::default(),
-            heap: Heap::default(),
-            gpu: GpuJobs::default(),
-            samples: Samples::new(5, sample_timebase(&SessionInfo::default())),
-            blocked: Blocked::default(),
-            off_cpu: OffCpuGraph::new(6, &SessionInfo::default()),
-            wakers: Graph::wakers(7),
+            stacks: StackGraphs::new(&SessionInfo::default()),
+            timeline: Timeline::new(),
             last: None,
         }
     }
@@ -175,8 +229,8 @@ impl<W: Write> PerfettoExporter<W> {
         if let Some(previous) = switch.previous {
             threads.left(stream, sched, (time, switch.cpu), (previous, &switch.off_cpu), tables)?;
         }
-        match self.blocked.switch(time, switch) {
-            Some(stay) => self.off_cpu.stay(stream, tables, &stay),
+        match self.stacks.blocked.switch(time, switch) {
+            Some(stay) => self.stacks.off_cpu.stay(stream, tables, &stay),
             None => Ok(()),
         }
     }
@@ -194,9 +248,10 @@ impl<W: Write> PerfettoExporter<W> {
         threads.ensure(stream, sched, time, wakeup.wakee, tables)?;
         sched.wakeup(stream, time, wakeup, &threads.names, tables)?;
         match (wakeup.waker, wakeup.stack) {
-            (Some(waker), Some(stack)) if wanted(self.process.as_ref(), waker, tables) => self
-                .wakers
-                .write(stream, tables, SamplePoint { time, cpu: wakeup.cpu, thread: waker }, stack),
+            (Some(waker), Some(stack)) if wanted(self.process.as_ref(), waker, tables) => {
+                let point = SamplePoint { time, cpu: wakeup.cpu, thread: waker };
+                self.stacks.wakers.write(stream, tables, point, stack)
+            }
             _ => Ok(()),
         }
     }
@@ -208,7 +263,7 @@ impl<W: Write> PerfettoExporter<W> {
         let time = threads.while_known(time, sample.thread);
         let mode = if sample.in_kernel { CpuMode::Kernel } else { CpuMode::User };
         let point = SamplePoint { time, cpu: sample.cpu, thread: sample.thread };
-        self.samples.write(stream, tables, point, mode, sample.stack)
+        self.stacks.samples.write(stream, tables, point, mode, sample.stack)
     }
 
     /// What happens to tasks, but for switches and wakeups.
@@ -235,7 +290,7 @@ impl<W: Write> PerfettoExporter<W> {
             }
             Event::ThreadEnd(thread) => {
                 let at = &mut Context { stream, time, tables };
-                self.locks.thread_ended(&mut self.tracks, at, thread)?;
+                self.timeline.locks.thread_ended(&mut self.timeline.tracks, at, thread)?;
                 threads.end(&mut self.stream, sched, time, thread, tables)
             }
             Event::ProcessEnd(process) => threads.end_process(stream, sched, process, tables),
@@ -248,31 +303,14 @@ impl<W: Write> PerfettoExporter<W> {
         if let Some(thread) = thread_of(event, tables) {
             self.threads.ensure(&mut self.stream, &mut self.sched, time, thread, tables)?;
         }
-        let Self { stream, sched, tracks, slices, locks, heap, gpu, .. } = self;
-        let at = &mut Context { stream, time, tables };
-        match *event {
-            Event::Counter(track, value) => tracks.counter(at, sched, (track, value)),
-            Event::SliceBegin(track, ref slice) => slices.begin(tracks, at, track, slice),
-            Event::SliceUpdate(track, ref more) => {
-                slices.more(track, more);
-                Ok(())
-            }
-            Event::SliceEnd(track) => slices.end(tracks, at, track),
-            Event::Instant(track, ref slice) => slices::instant(tracks, at, track, slice),
-            Event::Message(track, ref message) => slices::message(tracks, at, track, message),
-            Event::Lock(ref event) => locks.event(tracks, at, event),
-            Event::Memory(ref event) => memory::event(heap, tracks, at, event),
-            Event::Crash(ref crash) => slices::crash(tracks, at, crash),
-            Event::GpuJob(track, ref job) => gpu.job(tracks, at, track, job),
-            Event::Loss(ref loss) => {
-                if let Some(gap) = loss.scheduling_gap() {
-                    sched.gap(time, gap);
-                    self.blocked.gap(time, gap);
-                }
-                tracks.loss(at, loss)
-            }
-            _ => Ok(()),
+        if let Event::Loss(loss) = event
+            && let Some(gap) = loss.scheduling_gap()
+        {
+            self.sched.gap(time, gap);
+            self.stacks.blocked.gap(time, gap);
         }
+        let at = &mut Context { stream: &mut self.stream, time, tables };
+        self.timeline.event(at, event, &mut self.sched)
     }
 
     /// The exact totals: per CPU where a loss has one, else one by one.
@@ -282,7 +320,9 @@ impl<W: Write> PerfettoExporter<W> {
             losses.iter().filter(|loss| loss.count > 0 && loss.cause != LossCause::Overwritten)
         {
             match loss.cpu {
-                Some(cpu) => self.samples.write_lost(&mut self.stream, time, cpu, loss.count)?,
+                Some(cpu) => {
+                    self.stacks.samples.write_lost(&mut self.stream, time, cpu, loss.count)?
+                }
                 None => of_no_cpu.push(loss.count),
             }
         }
@@ -300,8 +340,7 @@ impl<W: Write> Exporter for PerfettoExporter<W> {
     type Error = ExportError;
 
     fn begin(&mut self, session: &SessionInfo, _tables: &Tables) -> Result<(), ExportError> {
-        self.samples = Samples::new(5, sample_timebase(session));
-        self.off_cpu = OffCpuGraph::new(6, session);
+        self.stacks = StackGraphs::new(session);
         self.sched.begin(session);
         session::write_session(&mut self.stream, &mut self.system, session)
     }
@@ -342,8 +381,8 @@ impl<W: Write> Exporter for PerfettoExporter<W> {
         tables: &Tables,
     ) -> Result<(), ExportError> {
         let time = self.last.unwrap_or_default();
-        for stay in self.blocked.finish(time) {
-            self.off_cpu.stay(&mut self.stream, tables, &stay)?;
+        for stay in self.stacks.blocked.finish(time) {
+            self.stacks.off_cpu.stay(&mut self.stream, tables, &stay)?;
         }
         self.threads.finish(&mut self.stream, &mut self.sched, tables)?;
         self.sched.flush(&mut self.stream)?;

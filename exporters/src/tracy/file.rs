@@ -1,34 +1,26 @@
 //! The file from its first byte to its last, in the order that the format wants.
 
 use super::code::Code;
-use super::gpu::{self, Gpus};
+use super::collected::Collected;
+use super::gpu;
 use super::header::{self, Span};
-use super::locks::{self, Locks};
-use super::memory::{self, Memory};
-use super::messages::{self, Crash, Message};
+use super::locks;
+use super::memory;
+use super::messages::{self, Crash};
 use super::options::TracyLayout;
-use super::plots::{self, Plots};
+use super::plots;
 use super::rows::{self, Row, Rows, Sample};
-use super::sched::{self, Cpus};
-use super::slices::Slices;
+use super::sched;
 use super::texts::{Texts, pointer};
 use super::wire::Payload;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
-use syscollect_model::{SessionInfo, Tables};
+use syscollect_model::Tables;
 
-/// All that was collected.
+/// What the file is made of.
 pub(crate) struct Contents<'a> {
-    pub(crate) session: &'a SessionInfo,
+    pub(super) collected: &'a mut Collected,
     pub(crate) span: Span,
-    pub(crate) rows: &'a Rows,
-    pub(crate) cpus: &'a Cpus,
-    pub(crate) messages: &'a [Message],
-    pub(crate) plots: &'a Plots,
-    pub(crate) slices: &'a mut Slices,
-    pub(crate) locks: &'a Locks,
-    pub(crate) memory: &'a Memory,
-    pub(crate) gpus: &'a Gpus,
     pub(crate) code: &'a mut Code,
     pub(crate) crash: Option<Crash>,
     pub(crate) notes: Vec<u32>,
@@ -99,28 +91,15 @@ impl Threads {
 pub(crate) fn write<W: Write>(
     out: &mut Payload<W>,
     contents: Contents<'_>,
-    texts: &mut Texts,
     tables: &Tables,
 ) -> io::Result<()> {
-    let Contents {
-        session,
-        span,
-        rows,
-        cpus,
-        messages,
-        plots,
-        slices,
-        locks,
-        memory,
-        gpus,
-        code,
-        crash,
-        notes,
-        ..
-    } = contents;
+    let Contents { collected, span, code, crash, notes, with_usage } = contents;
+    let Collected { session, rows, cpus, texts, messages, plots, slices, locks, memory, gpus } =
+        collected;
+    let messages = &messages.list;
     // All texts come first: they stand before what points to them.
     let threads = Threads::new(rows, texts, tables);
-    let usage = if contents.with_usage {
+    let usage = if with_usage {
         plots::usage(rows.all(), session.cpus.len(), span.last)
     } else {
         Vec::new()

@@ -1,0 +1,214 @@
+//! What is collected of events until the file is written.
+
+use super::gpu::{self, Gpus, Moments};
+use super::locks::Locks;
+use super::memory::Memory;
+use super::messages::{self, Importance, Message, Severity};
+use super::plots::Plots;
+use super::rows::{self, Owner, RowId, Rows};
+use super::sched::Cpus;
+use super::slices::Slices;
+use super::texts::Texts;
+use crate::labels;
+use syscollect_model::{
+    GpuJob, LockEvent, MemoryEvent, Sample, Scope, SessionInfo, Slice, StackId, Switch, Tables,
+    ThreadId, Time, TrackId,
+};
+
+/// The first crash: when, and its thread, message and stack.
+#[derive(Clone, Copy)]
+pub(super) struct FirstCrash {
+    pub(super) time: i64,
+    pub(super) row: RowId,
+    pub(super) text: u32,
+    pub(super) stack: Option<StackId>,
+}
+
+/// All that the file is made of.
+#[derive(Default)]
+pub(super) struct Collected {
+    pub(super) session: SessionInfo,
+    pub(super) rows: Rows,
+    pub(super) cpus: Cpus,
+    pub(super) texts: Texts,
+    pub(super) messages: Messages,
+    pub(super) plots: Plots,
+    pub(super) slices: Slices,
+    pub(super) locks: Locks,
+    pub(super) memory: Memory,
+    pub(super) gpus: Gpus,
+}
+
+/// What is shown as messages.
+#[derive(Default)]
+pub(super) struct Messages {
+    pub(super) list: Vec<Message>,
+    pub(super) crash: Option<FirstCrash>,
+}
+
+impl Collected {
+    #[inline]
+    pub(super) fn switch(&mut self, time: i64, switch: &Switch) {
+        self.cpus.switch(&mut self.rows, time, switch);
+        let Some(previous) = switch.previous else { return };
+        if switch.off_cpu.stack.is_some()
+            && !switch.off_cpu.preempted
+            && let Some(row) = self.sampled(previous, switch.cpu)
+        {
+            self.rows.get(row).samples.push(rows::Sample::new(
+                time,
+                switch.off_cpu.stack,
+                true,
+                true,
+            ));
+        }
+    }
+
+    /// The row of a thread's samples.
+    #[inline]
+    fn sampled(&mut self, thread: ThreadId, cpu: u32) -> Option<RowId> {
+        match thread {
+            Tables::IDLE_THREAD => self.rows.other(Owner::IdleCpu(cpu)),
+            thread => self.rows.thread(thread),
+        }
+    }
+
+    #[inline]
+    pub(super) fn sample(&mut self, time: i64, sample: &Sample) {
+        if let Some(row) = self.sampled(sample.thread, sample.cpu) {
+            self.rows.get(row).samples.push(rows::Sample::new(
+                time,
+                sample.stack,
+                false,
+                sample.in_kernel,
+            ));
+        }
+    }
+
+    pub(super) fn message(
+        &mut self,
+        row: Option<RowId>,
+        (time, color): (i64, u32),
+        text: &str,
+        importance: Importance,
+    ) {
+        self.message_from(row, (time, color), (text, importance), None);
+    }
+
+    fn message_from(
+        &mut self,
+        row: Option<RowId>,
+        (time, color): (i64, u32),
+        (text, importance): (&str, Importance),
+        stack: Option<StackId>,
+    ) {
+        let Some(row) = row else { return };
+        self.rows.get(row).messages.push(self.messages.list.len() as u32);
+        let text = self.texts.intern(text);
+        self.messages.list.push(Message { time, color, text, stack, importance });
+    }
+
+    pub(super) fn life(&mut self, thread: ThreadId, time: i64, text: &str) {
+        let row = self.rows.thread(thread);
+        self.message(row, (time, messages::GREY), text, Importance::of_system(Severity::Debug));
+    }
+
+    pub(super) fn instant(&mut self, track: TrackId, time: i64, slice: &Slice, tables: &Tables) {
+        let row = self.row_of(track, tables);
+        let said = (&*labels::instant(slice, tables), Importance::said(&slice.fields, tables));
+        self.message_from(row, (time, messages::color(slice.color)), said, slice.stack);
+    }
+
+    pub(super) fn said(
+        &mut self,
+        track: TrackId,
+        time: i64,
+        message: &syscollect_model::Message,
+        tables: &Tables,
+    ) {
+        let row = self.row_of(track, tables);
+        let said = (&*labels::message(message, tables), Importance::said(&message.fields, tables));
+        self.message_from(row, (time, messages::color(message.color)), said, message.stack);
+    }
+
+    /// The row of what lies on a track.
+    fn row_of(&mut self, track: TrackId, tables: &Tables) -> Option<RowId> {
+        match tables.track(track).scope {
+            Scope::Thread(thread) if thread != Tables::IDLE_THREAD => self.rows.thread(thread),
+            _ => self.rows.other(Owner::Track(track)),
+        }
+    }
+
+    pub(super) fn lock(&mut self, time: i64, event: &LockEvent, tables: &Tables) {
+        let Some(row) = self.rows.thread(event.thread) else { return };
+        let locations = &mut self.slices.shared.locations;
+        let location = event.location.map(|id| locations.place(Some(id), &mut self.texts, tables));
+        if let Some(since) = self.locks.add(time, event, row, location) {
+            let name = tables.strings.get(tables.lock(event.lock).name);
+            let waited = labels::duration((time - since).unsigned_abs());
+            let words = format!("gives up on lock {name} after {waited}");
+            self.message(
+                Some(row),
+                (time, messages::GREY),
+                &words,
+                Importance::of_system(Severity::Debug),
+            );
+        }
+    }
+
+    pub(super) fn memory(&mut self, time: i64, event: &MemoryEvent, tables: &Tables) {
+        if let Some(row) = self.rows.thread(event.thread) {
+            self.memory.add(time, event, row, tables.thread(event.thread).process);
+        }
+    }
+
+    pub(super) fn gpu_job(
+        &mut self,
+        track: TrackId,
+        moments: Moments,
+        (end, job): (Time, &GpuJob),
+        with_notes: bool,
+        tables: &Tables,
+    ) {
+        let row = match job.thread.filter(|thread| *thread != Tables::IDLE_THREAD) {
+            Some(thread) => self.rows.thread(thread),
+            None => self.rows.other(Owner::Track(track)),
+        };
+        let Some(row) = row else { return };
+        let mut shared = gpu::Shared {
+            locations: &mut self.slices.shared.locations,
+            texts: &mut self.texts,
+            tables,
+            with_notes,
+        };
+        self.gpus.add((track, row), moments, (end, job), &mut shared);
+    }
+
+    pub(super) fn crash(&mut self, time: i64, crash: &syscollect_model::Crash, tables: &Tables) {
+        let Some(row) = self.rows.thread(crash.thread) else { return };
+        let mut text = tables.strings.get(crash.signal).to_owned();
+        if crash.address != 0 {
+            text += &format!(" at address {:#x}", crash.address);
+        }
+        let text_index = self.texts.intern(&text);
+        let first = FirstCrash { time, row, text: text_index, stack: crash.stack };
+        self.messages.crash.get_or_insert(first);
+        let said = (&*text, Importance::of_system(Severity::Fatal));
+        self.message_from(Some(row), (time, messages::RED), said, crash.stack);
+    }
+
+    /// Gives threads that only switch a message, without which the viewer hides them.
+    pub(super) fn make_visible(&mut self) {
+        let hidden = self.rows.all().iter().zip(0..);
+        let hidden: Vec<_> =
+            hidden.filter_map(|(row, id)| Some((RowId(id), row.summary()?))).collect();
+        for (row, (time, words)) in hidden {
+            self.message(
+                Some(row),
+                (time, messages::GREY),
+                &words,
+                Importance::own(Severity::Trace),
+            );
+        }
+    }
+}
