@@ -113,22 +113,62 @@ pub struct FirefoxExporter<W> {
     options: FirefoxOptions,
     config: Config,
     shared: Shared,
+    threads: ThreadStates,
+    cpus: RunningThreads,
+    timeline: Timeline,
+    /// Time of the first event, or when the clocks were first read, and of the last event.
+    origin: Option<Time>,
+    last: Time,
+    /// What was known at the end.
+    ended: Ended,
+}
+
+/// The threads of which something was told.
+#[derive(Default)]
+struct ThreadStates {
     /// By thread; boxed, as most threads of a machine do nothing.
-    threads: Vec<Option<Box<ThreadState>>>,
-    /// By CPU: what runs there.
-    running: FxHashMap<u32, ThreadId>,
+    states: Vec<Option<Box<ThreadState>>>,
+    /// The first thread of each process, under which lies what belongs to the process.
+    main: FxHashMap<ProcessId, ThreadId>,
+}
+
+impl ThreadStates {
+    #[inline]
+    fn get(&mut self, id: ThreadId) -> &mut ThreadState {
+        if id.index() >= self.states.len() {
+            self.states.resize_with(id.index() + 1, || None);
+        }
+        self.states[id.index()].get_or_insert_default()
+    }
+
+    /// The thread under which a track's markers lie.
+    fn of_track(&mut self, scope: Scope, tables: &Tables) -> ThreadId {
+        match scope {
+            Scope::Machine | Scope::Cpu(_) => Tables::IDLE_THREAD,
+            Scope::Thread(id) => id,
+            Scope::Process(id) => {
+                *self.main.entry(id).or_insert_with(|| ended::main_thread(id, tables))
+            }
+        }
+    }
+}
+
+/// What runs on CPUs.
+#[derive(Default)]
+struct RunningThreads {
+    by_cpu: FxHashMap<u32, ThreadId>,
     /// A switch was told: they are the measure of CPU time.
     has_switches: bool,
+}
+
+/// What is told of tracks and resources.
+#[derive(Default)]
+struct Timeline {
     counters: BTreeMap<TrackId, Counter>,
     slices: Slices,
     locks: LockMarkers,
     memory: MemoryCounters,
     queues: Queues,
-    main_threads: FxHashMap<ProcessId, ThreadId>,
-    origin: Option<Time>,
-    last: Time,
-    /// What was known at the end.
-    ended: Ended,
 }
 
 impl<W: Write> FirefoxExporter<W> {
@@ -139,15 +179,9 @@ impl<W: Write> FirefoxExporter<W> {
             options,
             config: Config::default(),
             shared: Shared::default(),
-            threads: Vec::new(),
-            running: FxHashMap::default(),
-            has_switches: false,
-            counters: BTreeMap::new(),
-            slices: Slices::default(),
-            locks: LockMarkers::default(),
-            memory: MemoryCounters::default(),
-            queues: Queues::default(),
-            main_threads: FxHashMap::default(),
+            threads: ThreadStates::default(),
+            cpus: RunningThreads::default(),
+            timeline: Timeline::default(),
             origin: None,
             last: Time(0),
             ended: Ended::default(),
@@ -197,17 +231,14 @@ impl<W: Write> FirefoxExporter<W> {
         if !self.wanted(tables.thread(id).process, tables) {
             return None;
         }
-        if id.index() >= self.threads.len() {
-            self.threads.resize_with(id.index() + 1, || None);
-        }
-        Some(self.threads[id.index()].get_or_insert_default())
+        Some(self.threads.get(id))
     }
 
     #[inline]
     fn switch(&mut self, time: u64, switch: &Switch, tables: &Tables) {
         let interval = self.config.interval;
-        self.has_switches = true;
-        let current = self.running.insert(switch.cpu, switch.next);
+        self.cpus.has_switches = true;
+        let current = self.cpus.by_cpu.insert(switch.cpu, switch.next);
         if let Some(current) = current.filter(|id| Some(*id) != switch.previous)
             && let Some(state) = self.thread(current, tables)
         {
@@ -241,9 +272,9 @@ impl<W: Write> FirefoxExporter<W> {
         if self.thread(id, tables).is_none() {
             return;
         }
-        if let Some(mut state) = self.threads[id.index()].take() {
+        if let Some(mut state) = self.threads.states[id.index()].take() {
             act(&mut state, &mut self.shared);
-            self.threads[id.index()] = Some(state);
+            self.threads.states[id.index()] = Some(state);
         }
     }
 
@@ -337,17 +368,6 @@ impl<W: Write> FirefoxExporter<W> {
         }
     }
 
-    /// The thread under which a track's markers lie.
-    fn track_thread(&mut self, scope: Scope, tables: &Tables) -> ThreadId {
-        match scope {
-            Scope::Machine | Scope::Cpu(_) => Tables::IDLE_THREAD,
-            Scope::Thread(id) => id,
-            Scope::Process(id) => {
-                *self.main_threads.entry(id).or_insert_with(|| ended::main_thread(id, tables))
-            }
-        }
-    }
-
     fn slice(&mut self, time: u64, event: &Event, tables: &Tables) {
         let (Event::SliceBegin(track, _)
         | Event::SliceUpdate(track, _)
@@ -361,21 +381,27 @@ impl<W: Write> FirefoxExporter<W> {
             return;
         }
         let (track, marker) = match event {
-            Event::SliceBegin(track, slice) => return self.slices.begin(*track, time, slice),
-            Event::SliceUpdate(track, more) => return self.slices.more(*track, more),
+            Event::SliceBegin(track, slice) => {
+                return self.timeline.slices.begin(*track, time, slice);
+            }
+            Event::SliceUpdate(track, more) => return self.timeline.slices.more(*track, more),
             Event::SliceEnd(track) => {
-                (*track, self.slices.end(*track, time, &mut self.shared, tables))
+                (*track, self.timeline.slices.end(*track, time, &mut self.shared, tables))
             }
-            Event::Instant(track, slice) => {
-                (*track, Some(self.slices.instant(*track, (time, slice), &mut self.shared, tables)))
-            }
+            Event::Instant(track, slice) => (
+                *track,
+                Some(self.timeline.slices.instant(*track, (time, slice), &mut self.shared, tables)),
+            ),
             Event::Message(track, message) => {
                 let message = (time, message);
-                (*track, Some(self.slices.message(*track, message, &mut self.shared, tables)))
+                (
+                    *track,
+                    Some(self.timeline.slices.message(*track, message, &mut self.shared, tables)),
+                )
             }
             _ => return,
         };
-        let thread = self.track_thread(tables.track(track).scope, tables);
+        let thread = self.threads.of_track(tables.track(track).scope, tables);
         self.push_markers(marker.map(|marker| (thread, marker)), tables);
     }
 
@@ -391,10 +417,10 @@ impl<W: Write> FirefoxExporter<W> {
         }
         match event {
             Event::Lock(event) => {
-                let markers = self.locks.event(time, event, &mut self.shared, tables);
+                let markers = self.timeline.locks.event(time, event, &mut self.shared, tables);
                 self.push_markers(markers, tables);
             }
-            Event::Memory(event) => self.memory.event(time, event, tables),
+            Event::Memory(event) => self.timeline.memory.event(time, event, tables),
             Event::Crash(crash) => {
                 let marker = resources::crash(time, crash, &mut self.shared, tables);
                 self.push_markers([(crash.thread, marker)], tables);
@@ -408,30 +434,34 @@ impl<W: Write> FirefoxExporter<W> {
         // On a queue of the machine, whose job it is tells whether it is wanted.
         let process = job.thread.map_or(owner, |thread| tables.thread(thread).process);
         if self.wanted(process, tables) {
-            let submitted = self.queues.job(time, (track, owner), job, &mut self.shared, tables);
+            let submitted =
+                self.timeline.queues.job(time, (track, owner), job, &mut self.shared, tables);
             self.push_markers(submitted, tables);
         }
     }
 
     /// What has not ended when the session does.
     fn close_all(&mut self, tables: &Tables) {
-        for (track, marker) in self.slices.finish(&mut self.shared, tables) {
-            let thread = self.track_thread(tables.track(track).scope, tables);
+        for (track, marker) in self.timeline.slices.finish(&mut self.shared, tables) {
+            let thread = self.threads.of_track(tables.track(track).scope, tables);
             self.push_markers([(thread, marker)], tables);
         }
-        let locks = self.locks.finish(&mut self.shared, tables);
+        let locks = self.timeline.locks.finish(&mut self.shared, tables);
         self.push_markers(locks, tables);
     }
 
     /// Tracks of counters lie under the first thread of their process, which is there for them.
     fn keep_main_threads(&mut self, tables: &Tables) {
-        let tracks =
-            self.counters.keys().map(|track| ended::process_of(tables.track(*track).scope, tables));
-        let pools = self.memory.pools.keys().map(|(process, _)| *process);
-        let queues = self.queues.threads.keys().map(|(process, _)| *process);
+        let tracks = self
+            .timeline
+            .counters
+            .keys()
+            .map(|track| ended::process_of(tables.track(*track).scope, tables));
+        let pools = self.timeline.memory.pools.keys().map(|(process, _)| *process);
+        let queues = self.timeline.queues.threads.keys().map(|(process, _)| *process);
         let processes: Vec<ProcessId> = tracks.chain(pools).chain(queues).collect();
         for process in processes {
-            let main = self.track_thread(Scope::Process(process), tables);
+            let main = self.threads.of_track(Scope::Process(process), tables);
             if tables.thread(main).process == process {
                 let _ = self.thread(main, tables);
             }
@@ -440,9 +470,11 @@ impl<W: Write> FirefoxExporter<W> {
 
     /// What ran there is not known any more.
     fn gap(&mut self, time: u64, gap: SchedulingGap, tables: &Tables) {
-        let cpus = gap.cpu.map_or_else(|| self.running.keys().copied().collect(), |cpu| vec![cpu]);
+        let cpus =
+            gap.cpu.map_or_else(|| self.cpus.by_cpu.keys().copied().collect(), |cpu| vec![cpu]);
         let since = gap.since.map_or(time, |since| since.0);
-        for thread in cpus.iter().filter_map(|cpu| self.running.remove(cpu)).collect::<Vec<_>>() {
+        for thread in cpus.iter().filter_map(|cpu| self.cpus.by_cpu.remove(cpu)).collect::<Vec<_>>()
+        {
             if let Some(state) = self.thread(thread, tables) {
                 state.unknown(since);
             }
@@ -465,9 +497,9 @@ impl<W: Write> FirefoxExporter<W> {
     fn describe_processes(&mut self, tables: &Tables) {
         let origin = self.origin.unwrap_or_default().0;
         let mut seen: Vec<bool> = vec![false; tables.processes.len()];
-        for index in 0..self.threads.len() {
+        for index in 0..self.threads.states.len() {
             let process = tables.threads[index].process;
-            if self.threads[index].is_none()
+            if self.threads.states[index].is_none()
                 || process == Tables::IDLE_PROCESS
                 || seen[process.index()]
             {
@@ -498,7 +530,7 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
         self.config = Config { session: session.clone(), interval };
         // Times are those that `--from` and the report have: since the clocks were first read.
         self.origin = session.clock_pairs.first().map(|pair| Time(pair.boottime));
-        self.shared.arch.clone_from(&session.machine);
+        self.shared.libs.arch.clone_from(&session.machine);
         // The machine is always there, for its counters and its losses.
         let _ = self.thread(Tables::IDLE_THREAD, tables);
         Ok(())
@@ -522,7 +554,7 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
                 self.slice(time, event, tables);
             }
             Event::Counter(track, value) => {
-                self.counters.entry(*track).or_default().push(time, *value);
+                self.timeline.counters.entry(*track).or_default().push(time, *value);
             }
             Event::Loss(loss) => self.loss(time, loss, tables),
             Event::ThreadStart(thread) => {
@@ -530,7 +562,8 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
             }
             Event::ThreadEnd(thread) => {
                 let _ = self.thread(*thread, tables);
-                let markers = self.locks.thread_ended(time, *thread, &mut self.shared, tables);
+                let markers =
+                    self.timeline.locks.thread_ended(time, *thread, &mut self.shared, tables);
                 self.push_markers(markers, tables);
             }
             Event::GpuJob(track, job) => self.gpu_job(time, *track, job, tables),
@@ -554,11 +587,11 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
         tables: &Tables,
     ) -> Result<(), ExportError> {
         let (end, interval) = (self.last.0, self.config.interval);
-        if !self.has_switches {
-            let threads = self.threads.iter_mut().skip(Tables::IDLE_THREAD.index() + 1);
+        if !self.cpus.has_switches {
+            let threads = self.threads.states.iter_mut().skip(Tables::IDLE_THREAD.index() + 1);
             threads.flatten().for_each(|state| state.count_samples(interval));
         }
-        for state in self.threads.iter_mut().flatten() {
+        for state in self.threads.states.iter_mut().flatten() {
             state.finish(end, interval, &mut self.shared);
         }
         self.close_all(tables);
@@ -566,11 +599,16 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
         self.describe_processes(tables);
         let origin = self.origin.unwrap_or_default().0;
         let span = Span { origin, end: end.max(origin) };
-        let mut threads =
-            ended::threads(std::mem::take(&mut self.threads), &self.config.session, span, tables);
-        ended::add_queues(&mut threads, std::mem::take(&mut self.queues.threads), tables);
-        let counters = ended::counters(&self.counters, &self.memory.pools, &threads, tables);
-        let kinds = self.slices.kinds.schemas();
+        let mut threads = ended::threads(
+            std::mem::take(&mut self.threads.states),
+            &self.config.session,
+            span,
+            tables,
+        );
+        ended::add_queues(&mut threads, std::mem::take(&mut self.timeline.queues.threads), tables);
+        let counters =
+            ended::counters(&self.timeline.counters, &self.timeline.memory.pools, &threads, tables);
+        let kinds = self.timeline.slices.kinds.schemas();
         let mut meta = meta::meta(&self.config, span, (losses, recorder), kinds, &self.shared);
         visible::say(&mut meta, &threads);
         self.ended = Ended { span, meta, threads, counters };

@@ -2,6 +2,9 @@
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
+use std::borrow::Borrow;
+use std::hash::Hash;
+use std::ops::Deref;
 use syscollect_model::{BuildId, FrameId, ModuleId, OffCpu, SleepState, StackId, StringId, Tables};
 
 /// Categories of frames and markers, in the order of [`categories`].
@@ -147,50 +150,87 @@ pub(super) struct StackRow {
     pub(super) frame: u32,
 }
 
-/// All shared tables; rows are only ever added.
+/// Rows that are only ever added, each found by its key.
+#[derive(Debug)]
+pub(super) struct Interned<K, R> {
+    rows: Vec<R>,
+    ids: FxHashMap<K, u32>,
+}
+
+impl<K, R> Default for Interned<K, R> {
+    fn default() -> Self {
+        Self { rows: Vec::new(), ids: FxHashMap::default() }
+    }
+}
+
+impl<K, R> Deref for Interned<K, R> {
+    type Target = [R];
+
+    fn deref(&self) -> &[R] {
+        &self.rows
+    }
+}
+
+impl<K: Hash + Eq, R> Interned<K, R> {
+    /// The number of the row of that key, if it has one.
+    #[inline]
+    fn find<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<u32>
+    where
+        K: Borrow<Q>,
+    {
+        self.ids.get(key).copied()
+    }
+
+    /// The number of the row of that key, which becomes `row` if it has none. Tables cannot come
+    /// near the limit: each row takes several bytes of memory.
+    #[inline]
+    fn intern(&mut self, key: K, row: R) -> u32 {
+        let new = u32::try_from(self.rows.len()).unwrap_or(u32::MAX);
+        let found = *self.ids.entry(key).or_insert(new);
+        if found == new {
+            self.rows.push(row);
+        }
+        found
+    }
+}
+
+/// Libraries, and their names as string rows.
+#[derive(Default)]
+pub(super) struct Libs {
+    /// The machine's type.
+    pub(super) arch: String,
+    pub(super) rows: Interned<ModuleId, Lib>,
+    pub(super) names: Vec<u32>,
+}
+
+/// What a row of the frame table is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum FrameKey {
+    Frame(FrameId),
+    /// It stands in for frames that are not known, and says why.
+    Label(&'static str, Category),
+}
+
+/// All shared tables.
 #[derive(Default)]
 pub(super) struct Shared {
-    /// The machine's type, for the libraries.
-    pub(super) arch: String,
-    pub(super) strings: Vec<Box<str>>,
-    string_ids: FxHashMap<Box<str>, u32>,
-    pub(super) libs: Vec<Lib>,
-    /// The names of the libraries, as string rows.
-    pub(super) lib_names: Vec<u32>,
-    modules: FxHashMap<ModuleId, u32>,
+    pub(super) strings: Interned<Box<str>, Box<str>>,
+    pub(super) libs: Libs,
     /// File names of the sources, as string rows.
-    pub(super) sources: Vec<u32>,
-    source_ids: FxHashMap<StringId, u32>,
-    pub(super) funcs: Vec<Func>,
-    func_ids: FxHashMap<Func, u32>,
-    pub(super) natives: Vec<NativeSymbol>,
-    native_ids: FxHashMap<(u32, u64), u32>,
-    pub(super) frames: Vec<FrameRow>,
-    frame_ids: FxHashMap<FrameId, u32>,
-    label_ids: FxHashMap<(&'static str, Category), u32>,
-    pub(super) stacks: Vec<StackRow>,
-    stack_ids: FxHashMap<StackRow, u32>,
+    pub(super) sources: Interned<StringId, u32>,
+    pub(super) funcs: Interned<Func, Func>,
+    pub(super) natives: Interned<(u32, u64), NativeSymbol>,
+    pub(super) frames: Interned<FrameKey, FrameRow>,
+    pub(super) stacks: Interned<StackRow, StackRow>,
     model_stacks: FxHashMap<StackId, Option<u32>>,
     /// Names of the categories that programs brought; they follow the others.
     pub(super) categories: Vec<Box<str>>,
 }
 
-/// The next row's number. Tables cannot come near the limit: each row takes several bytes of
-/// memory.
-fn next<T>(rows: &[T]) -> u32 {
-    u32::try_from(rows.len()).unwrap_or(u32::MAX)
-}
-
 impl Shared {
     /// The row of a string.
     pub(super) fn string(&mut self, text: &str) -> u32 {
-        if let Some(row) = self.string_ids.get(text) {
-            return *row;
-        }
-        let row = next(&self.strings);
-        self.strings.push(text.into());
-        self.string_ids.insert(text.into(), row);
-        row
+        self.strings.find(text).unwrap_or_else(|| self.strings.intern(text.into(), text.into()))
     }
 
     /// The row of a category of a program.
@@ -224,26 +264,21 @@ impl Shared {
         category: Category,
         sub: u8,
     ) -> u32 {
-        let frame = match self.label_ids.get(&(label, category)) {
-            Some(frame) => *frame,
-            None => {
-                let name = self.string(label);
-                let func = self.func(Func { name, lib: None, source: None });
-                let row = FrameRow {
-                    address: -1,
-                    inline_depth: 0,
-                    category,
-                    subcategory: sub,
-                    func,
-                    native_symbol: None,
-                    line: None,
-                };
-                let frame = next(&self.frames);
-                self.frames.push(row);
-                self.label_ids.insert((label, category), frame);
-                frame
-            }
-        };
+        let key = FrameKey::Label(label, category);
+        let frame = self.frames.find(&key).unwrap_or_else(|| {
+            let name = self.string(label);
+            let func = Func { name, lib: None, source: None };
+            let row = FrameRow {
+                address: -1,
+                inline_depth: 0,
+                category,
+                subcategory: sub,
+                func: self.funcs.intern(func, func),
+                native_symbol: None,
+                line: None,
+            };
+            self.frames.intern(key, row)
+        });
         self.stack_row(StackRow { prefix, frame })
     }
 
@@ -261,12 +296,7 @@ impl Shared {
     }
 
     fn stack_row(&mut self, row: StackRow) -> u32 {
-        let new = next(&self.stacks);
-        let found = *self.stack_ids.entry(row).or_insert(new);
-        if found == new {
-            self.stacks.push(row);
-        }
-        found
+        self.stacks.intern(row, row)
     }
 
     /// `native` is the function that an inlined frame is part of.
@@ -277,8 +307,9 @@ impl Shared {
         native: Option<u32>,
         tables: &Tables,
     ) -> u32 {
-        if let Some(row) = self.frame_ids.get(&id) {
-            return *row;
+        let key = FrameKey::Frame(id);
+        if let Some(row) = self.frames.find(&key) {
+            return row;
         }
         let frame = tables.frame(id);
         let lib = frame.module.map(|module| self.lib(module, tables));
@@ -292,14 +323,15 @@ impl Shared {
             None => self.string(&format!("{:#x}", frame.offset)),
         };
         let source = frame.file.map(|file| self.source(file, tables));
-        let func = self.func(Func { name, lib, source });
+        let func = Func { name, lib, source };
         // Kernel addresses are absolute and none of a library.
         let address = if kernel || lib.is_none() { -1 } else { relative(frame.offset) };
         let native_symbol = match lib {
             _ if inline_depth > 0 => native,
             Some(lib) if address >= 0 && frame.function.is_some() && frame.function_start > 0 => {
                 let size = (frame.function_size > 0).then_some(frame.function_size);
-                Some(self.native(NativeSymbol { lib, address: frame.function_start, name, size }))
+                let symbol = NativeSymbol { lib, address: frame.function_start, name, size };
+                Some(self.natives.intern((lib, symbol.address), symbol))
             }
             _ => None,
         };
@@ -308,64 +340,40 @@ impl Shared {
             inline_depth,
             category: if kernel { Category::Kernel } else { Category::User },
             subcategory: 0,
-            func,
+            func: self.funcs.intern(func, func),
             native_symbol,
             line: (frame.line > 0).then_some(frame.line),
         };
-        let index = next(&self.frames);
-        self.frames.push(row);
-        self.frame_ids.insert(id, index);
-        index
-    }
-
-    fn func(&mut self, func: Func) -> u32 {
-        let new = next(&self.funcs);
-        let found = *self.func_ids.entry(func).or_insert(new);
-        if found == new {
-            self.funcs.push(func);
-        }
-        found
-    }
-
-    fn native(&mut self, symbol: NativeSymbol) -> u32 {
-        let new = next(&self.natives);
-        let found = *self.native_ids.entry((symbol.lib, symbol.address)).or_insert(new);
-        if found == new {
-            self.natives.push(symbol);
-        }
-        found
+        self.frames.intern(key, row)
     }
 
     fn source(&mut self, file: StringId, tables: &Tables) -> u32 {
-        if let Some(row) = self.source_ids.get(&file) {
-            return *row;
+        if let Some(row) = self.sources.find(&file) {
+            return row;
         }
-        let (name, row) = (self.string(tables.strings.get(file)), next(&self.sources));
-        self.sources.push(name);
-        self.source_ids.insert(file, row);
-        row
+        let name = self.string(tables.strings.get(file));
+        self.sources.intern(file, name)
     }
 
     fn lib(&mut self, module: ModuleId, tables: &Tables) -> u32 {
-        if let Some(row) = self.modules.get(&module) {
-            return *row;
+        if let Some(row) = self.libs.rows.find(&module) {
+            return row;
         }
-        let (info, row) = (tables.module(module), next(&self.libs));
+        let info = tables.module(module);
         let path = tables.strings.get(info.path);
         let name = path.rsplit('/').next().unwrap_or(path);
         let name_row = self.string(name);
-        self.lib_names.push(name_row);
-        self.libs.push(Lib {
-            arch: self.arch.clone(),
+        self.libs.names.push(name_row);
+        let lib = Lib {
+            arch: self.libs.arch.clone(),
             name: name.to_owned(),
             path: path.to_owned(),
             debug_name: name.to_owned(),
             debug_path: path.to_owned(),
             breakpad_id: breakpad_id(&info.build_id),
             code_id: (!info.build_id.is_empty()).then(|| info.build_id.to_string()),
-        });
-        self.modules.insert(module, row);
-        row
+        };
+        self.libs.rows.intern(module, lib)
     }
 }
 

@@ -40,7 +40,7 @@ fn write_json<W: Write>(out: &mut W, shared: &Shared, ended: &Ended) -> Result<(
     let span = ended.span;
     let profile = Profile {
         meta: &ended.meta,
-        libs: &shared.libs,
+        libs: &shared.libs.rows,
         pages: [],
         counters: Column(ended.counters.iter().map(|counter| counter_out(counter, span))),
         shared: shared_out(shared),
@@ -190,10 +190,10 @@ fn func_table(shared: &Shared) -> impl Serialize + '_ {
 }
 
 fn resource_table(shared: &Shared) -> impl Serialize + '_ {
-    let length = shared.libs.len();
+    let length = shared.libs.rows.len();
     table!(length, {
         "lib": Column(0..length),
-        "name": Column(shared.lib_names.iter()),
+        "name": Column(shared.libs.names.iter()),
         "host": constant((), length),
         // Libraries.
         "type": constant(1, length),
@@ -261,6 +261,7 @@ fn counter_out(counter: &EndedCounter, span: Span) -> impl Serialize + '_ {
     }
 }
 
+/// A thread with the fields that the format gives it: plain data on its way out.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ThreadOut<'a, S: Serialize, M: Serialize> {

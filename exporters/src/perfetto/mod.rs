@@ -321,7 +321,7 @@ impl<W: Write> PerfettoExporter<W> {
         {
             match loss.cpu {
                 Some(cpu) => {
-                    self.stacks.samples.write_lost(&mut self.stream, time, cpu, loss.count)?
+                    self.stacks.samples.write_lost(&mut self.stream, time, cpu, loss.count)?;
                 }
                 None => of_no_cpu.push(loss.count),
             }

@@ -86,20 +86,44 @@ impl Addresses {
     }
 }
 
+/// Call stacks, as the places of their frames.
+#[derive(Default)]
+struct CallStacks {
+    /// Of all call stacks, one after the other.
+    places: Vec<u32>,
+    ends: Vec<usize>,
+    /// By [`StackId`]: the index of the call stack, from 1; 0 is not yet.
+    by_stack: Vec<u32>,
+    /// That of samples without one.
+    none: u32,
+}
+
+impl CallStacks {
+    /// The places since the last one are a call stack: its index, from 1.
+    fn end(&mut self) -> u32 {
+        self.ends.push(self.places.len());
+        self.ends.len() as u32
+    }
+}
+
+/// Rows that are found by a key, each with an address of its own.
+struct Placed<K, R> {
+    rows: Vec<R>,
+    ids: FxHashMap<K, u32>,
+    addresses: Addresses,
+}
+
+impl<K, R> Default for Placed<K, R> {
+    fn default() -> Self {
+        Self { rows: Vec::new(), ids: FxHashMap::default(), addresses: Addresses::default() }
+    }
+}
+
 /// All code that samples point to.
 pub(crate) struct Code {
-    /// Places of all call stacks, one stack after the other.
-    stack_places: Vec<u32>,
-    stack_ends: Vec<usize>,
-    /// By [`StackId`]: the index of the call stack, from 1; 0 is not yet.
-    stacks: Vec<u32>,
-    pub(crate) places: Vec<CodeFrame>,
-    place_ids: FxHashMap<Box<[FrameId]>, u32>,
-    pub(crate) symbols: Vec<Symbol>,
-    symbol_ids: FxHashMap<SymbolKey, u32>,
-    place_addresses: Addresses,
-    symbol_addresses: Addresses,
-    no_stack: u32,
+    stacks: CallStacks,
+    places: Placed<Box<[FrameId]>, CodeFrame>,
+    symbols: Placed<SymbolKey, Symbol>,
     unknown: u32,
     pub(crate) kernel: u32,
     /// Samples whose call stack found no room.
@@ -112,38 +136,40 @@ impl Code {
     /// With one call stack: that of samples that have none, which the format does not know.
     pub(crate) fn new(texts: &mut Texts) -> Self {
         let mut code = Self {
-            stack_places: Vec::new(),
-            stack_ends: Vec::new(),
-            stacks: Vec::new(),
-            places: Vec::new(),
-            place_ids: FxHashMap::default(),
-            symbols: Vec::new(),
-            symbol_ids: FxHashMap::default(),
-            place_addresses: Addresses::default(),
-            symbol_addresses: Addresses::default(),
-            no_stack: 0,
+            stacks: CallStacks::default(),
+            places: Placed::default(),
+            symbols: Placed::default(),
             unknown: texts.intern("[unknown]"),
             kernel: texts.intern("<kernel>"),
             refused: 0,
             cut: 0,
         };
-        code.no_stack = code.pseudo_stack(texts.intern("[no stack]"));
+        code.stacks.none = code.pseudo_stack(texts.intern("[no stack]"));
         code
     }
 
+    /// The frames.
+    pub(crate) fn places(&self) -> &[CodeFrame] {
+        &self.places.rows
+    }
+
+    /// The functions.
+    pub(crate) fn symbols(&self) -> &[Symbol] {
+        &self.symbols.rows
+    }
+
     fn pseudo_stack(&mut self, name: u32) -> u32 {
-        let address = self.symbol_addresses.take(SPARE);
+        let address = self.symbols.addresses.take(SPARE);
         let (file, image) = (self.unknown, self.unknown);
-        self.symbols.push(Symbol { address, name, file, line: 0, image, call: None, size: 0 });
-        let id = self.place_addresses.take(SPARE);
-        self.places.push(CodeFrame {
+        self.symbols.rows.push(Symbol { address, name, file, line: 0, image, call: None, size: 0 });
+        let id = self.places.addresses.take(SPARE);
+        self.places.rows.push(CodeFrame {
             id,
             image,
             lines: vec![Line { name, file, line: 0, symbol: address }],
         });
-        self.stack_places.push(self.places.len() as u32 - 1);
-        self.stack_ends.push(self.stack_places.len());
-        self.stack_ends.len() as u32
+        self.stacks.places.push(self.places.rows.len() as u32 - 1);
+        self.stacks.end()
     }
 
     /// The index of a stack's call stack.
@@ -153,8 +179,8 @@ impl Code {
         texts: &mut Texts,
         tables: &Tables,
     ) -> u32 {
-        let Some(stack) = stack else { return self.no_stack };
-        match self.stacks.get(stack.index()) {
+        let Some(stack) = stack else { return self.stacks.none };
+        match self.stacks.by_stack.get(stack.index()) {
             Some(index) if *index != 0 => *index,
             _ => self.new_callstack(stack, texts, tables),
         }
@@ -163,39 +189,39 @@ impl Code {
     #[cold]
     fn new_callstack(&mut self, stack: StackId, texts: &mut Texts, tables: &Tables) -> u32 {
         let frames = tables.stack(stack);
-        if self.stack_ends.len() >= MAX_CALLSTACKS {
+        if self.stacks.ends.len() >= MAX_CALLSTACKS {
             self.refused += 1;
-            return self.no_stack;
+            return self.stacks.none;
         }
         if frames.is_empty() {
-            return self.no_stack;
+            return self.stacks.none;
         }
-        let begin = self.stack_places.len();
+        let begin = self.stacks.places.len();
         // The innermost function of an address comes first and the one that is not inlined last.
         for frames in frames.chunk_by(|before, _| tables.frame(*before).inlined) {
-            if self.stack_places.len() - begin == MAX_FRAMES {
+            if self.stacks.places.len() - begin == MAX_FRAMES {
                 self.cut += 1;
                 break;
             }
-            let place = match self.place_ids.get(frames) {
+            let place = match self.places.ids.get(frames) {
                 Some(place) => *place,
                 None => self.new_place(frames, texts, tables),
             };
-            self.stack_places.push(place);
+            self.stacks.places.push(place);
         }
-        self.stack_ends.push(self.stack_places.len());
-        let index = self.stack_ends.len() as u32;
-        if stack.index() >= self.stacks.len() {
-            self.stacks.resize(stack.index() + 1, 0);
+        let index = self.stacks.end();
+        let by_stack = &mut self.stacks.by_stack;
+        if stack.index() >= by_stack.len() {
+            by_stack.resize(stack.index() + 1, 0);
         }
-        self.stacks[stack.index()] = index;
+        by_stack[stack.index()] = index;
         index
     }
 
     fn new_place(&mut self, frames: &[FrameId], texts: &mut Texts, tables: &Tables) -> u32 {
         let outer = tables.frame(frames[frames.len() - 1]);
         let wanted = address(outer.module, outer.offset, tables);
-        let id = self.place_addresses.take(wanted & ID_MASK) & ID_MASK;
+        let id = self.places.addresses.take(wanted & ID_MASK) & ID_MASK;
         let image = self.image(outer.module, texts, tables);
         let function = self.function(outer, image, texts, tables);
         let mut lines = vec![self.line(frames[frames.len() - 1], function, texts, tables)];
@@ -208,9 +234,9 @@ impl Code {
             lines.push(self.line(*inner, symbol, texts, tables));
         }
         lines.reverse();
-        self.places.push(CodeFrame { id, image, lines });
-        let index = self.places.len() as u32 - 1;
-        self.place_ids.insert(frames.into(), index);
+        self.places.rows.push(CodeFrame { id, image, lines });
+        let index = self.places.rows.len() as u32 - 1;
+        self.places.ids.insert(frames.into(), index);
         index
     }
 
@@ -292,16 +318,16 @@ impl Code {
     }
 
     fn symbol(&mut self, key: SymbolKey, wanted: u64, symbol: Symbol) -> u64 {
-        if let Some(index) = self.symbol_ids.get(&key) {
-            let known = &mut self.symbols[*index as usize];
+        if let Some(index) = self.symbols.ids.get(&key) {
+            let known = &mut self.symbols.rows[*index as usize];
             if symbol.line != 0 && (known.line == 0 || symbol.line < known.line) {
                 known.line = symbol.line;
             }
             return known.address;
         }
-        let address = self.symbol_addresses.take(wanted);
-        self.symbol_ids.insert(key, self.symbols.len() as u32);
-        self.symbols.push(Symbol { address, ..symbol });
+        let address = self.symbols.addresses.take(wanted);
+        self.symbols.ids.insert(key, self.symbols.rows.len() as u32);
+        self.symbols.rows.push(Symbol { address, ..symbol });
         address
     }
 
@@ -309,9 +335,9 @@ impl Code {
     pub(crate) fn callstacks(
         &self,
     ) -> impl ExactSizeIterator<Item = impl ExactSizeIterator<Item = u64>> {
-        self.stack_ends.iter().enumerate().map(|(index, end)| {
-            let begin = index.checked_sub(1).map_or(0, |before| self.stack_ends[before]);
-            self.stack_places[begin..*end].iter().map(|place| self.places[*place as usize].id)
+        self.stacks.ends.iter().enumerate().map(|(index, end)| {
+            let begin = index.checked_sub(1).map_or(0, |before| self.stacks.ends[before]);
+            self.stacks.places[begin..*end].iter().map(|place| self.places.rows[*place as usize].id)
         })
     }
 }

@@ -247,8 +247,8 @@ fn write_code<W: Write>(out: &mut Payload<W>, code: &Code) -> io::Result<()> {
             out.u64(id)?;
         }
     }
-    out.count(code.places.len())?;
-    for place in &code.places {
+    out.count(code.places().len())?;
+    for place in code.places() {
         out.u64(place.id)?;
         out.u8(place.lines.len() as u8)?;
         out.string_index(place.image)?;
@@ -283,11 +283,11 @@ fn process_ids<W: Write>(
 }
 
 fn symbols<W: Write>(out: &mut Payload<W>, code: &Code) -> io::Result<()> {
-    let inlined = code.symbols.iter().filter(|symbol| symbol.call.is_some()).count();
-    out.count(code.symbols.len() - inlined)?;
+    let inlined = code.symbols().iter().filter(|symbol| symbol.call.is_some()).count();
+    out.count(code.symbols().len() - inlined)?;
     out.count(inlined)?;
-    out.count(code.symbols.len())?;
-    for symbol in &code.symbols {
+    out.count(code.symbols().len())?;
+    for symbol in code.symbols() {
         out.u64(symbol.address)?;
         out.string_index(symbol.name)?;
         out.string_index(symbol.file)?;

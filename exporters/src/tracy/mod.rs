@@ -330,7 +330,7 @@ impl<W: Write> Exporter for TracyExporter<W> {
                 collected.slices.more(*track, more, &mut collected.texts, tables);
             }
             Event::SliceEnd(track) => {
-                collected.slices.end(*track, at, &mut collected.texts, tables)
+                collected.slices.end(*track, at, &mut collected.texts, tables);
             }
             Event::Instant(track, slice) => collected.instant(*track, at, slice, tables),
             Event::Message(track, message) => collected.said(*track, at, message, tables),
