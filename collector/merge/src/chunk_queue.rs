@@ -29,14 +29,20 @@ pub(crate) trait Decode {
     /// What is to be decoded.
     fn queue(&self) -> &ChunkQueue;
 
-    /// The same to feed it; [`resume`](Self::resume) follows.
+    /// The same to feed it; [`resume`](Resume::resume) follows.
     fn queue_mut(&mut self) -> &mut ChunkQueue;
-
-    /// Goes on with what the queue got.
-    fn resume(&mut self);
 
     /// Records in readable chunks that mean nothing here.
     fn undecodable(&self) -> u64;
+}
+
+/// What goes on with what its queue got.
+pub(crate) trait Resume: Decode {
+    /// What must be known to decode a chunk.
+    type Context<'c>: Copy;
+
+    /// Goes on, if it waited.
+    fn resume(&mut self, context: Self::Context<'_>);
 }
 
 /// The chunks that were not decoded yet, and what is known of those to come.
@@ -99,9 +105,10 @@ impl ChunkQueue {
         self.closed && self.chunks.is_empty()
     }
 
-    /// The least ticks of the records to come.
+    /// The least ticks of the records to come, as far as that was said; of chunks that are there
+    /// nothing was.
     pub(crate) fn not_before(&self) -> u64 {
-        self.not_before
+        if self.chunks.is_empty() { self.not_before } else { 0 }
     }
 
     /// Records of chunks that do not verify.
@@ -123,8 +130,7 @@ impl<'a> LaneFile<'a> {
     }
 
     /// Feeds the next chunk that verifies, or tells that there is none.
-    pub(crate) fn feed(&mut self, into: &mut dyn Decode) {
-        let queue = into.queue_mut();
+    pub(crate) fn feed(&mut self, queue: &mut ChunkQueue) {
         let mut data = queue.spare();
         loop {
             let Some(entry) = self.entries.next() else {
@@ -139,31 +145,32 @@ impl<'a> LaneFile<'a> {
                 Err(_) => queue.push_unreadable(entry.records),
             }
         }
-        into.resume();
     }
 }
 
 /// A lane of a file that is read for itself, one chunk in memory at a time.
-pub(crate) struct FromFile<'a, C> {
+pub(crate) struct FromFile<'a, C: Resume> {
     file: LaneFile<'a>,
+    context: C::Context<'a>,
     pub(crate) cursor: C,
 }
 
-impl<'a, C: Decode + Cursor> FromFile<'a, C> {
-    pub(crate) fn new(reader: &'a CaptureReader, cursor: C) -> Self {
-        let mut this = Self { file: LaneFile::new(reader, cursor.lane()), cursor };
+impl<'a, C: Resume + Cursor> FromFile<'a, C> {
+    pub(crate) fn new(reader: &'a CaptureReader, cursor: C, context: C::Context<'a>) -> Self {
+        let mut this = Self { file: LaneFile::new(reader, cursor.lane()), context, cursor };
         this.fill();
         this
     }
 
     fn fill(&mut self) {
         while self.cursor.is_waiting() {
-            self.file.feed(&mut self.cursor);
+            self.file.feed(self.cursor.queue_mut());
+            self.cursor.resume(self.context);
         }
     }
 }
 
-impl<C: Decode + Cursor> Cursor for FromFile<'_, C> {
+impl<C: Resume + Cursor> Cursor for FromFile<'_, C> {
     type Key = C::Key;
     type Item = C::Item;
 

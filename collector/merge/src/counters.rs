@@ -56,15 +56,15 @@ impl CounterTable {
 
 /// Decodes lanes of counters.
 #[derive(Debug)]
-pub(crate) struct Counters<'a> {
-    table: &'a CounterTable,
+pub(crate) struct Counters {
+    pub(crate) table: CounterTable,
     /// Tracks of those of processes, by number; `None` where the process has ended.
     tracks: FxHashMap<u64, Option<TrackId>>,
     by_process: FxHashMap<ProcessId, Vec<(u64, TrackId)>>,
 }
 
-impl<'a> Counters<'a> {
-    pub(crate) fn new(table: &'a CounterTable) -> Self {
+impl Counters {
+    pub(crate) fn new(table: CounterTable) -> Self {
         Self { table, tracks: FxHashMap::default(), by_process: FxHashMap::default() }
     }
 
@@ -137,7 +137,7 @@ mod tests {
         };
         let table = CounterTable::new(&[definition], &mut tables);
         let events = told(&mut tables, |engine| {
-            let mut counters = Counters::new(&table);
+            let mut counters = Counters::new(table);
             counters.on(engine, COUNTER, &value(5, 64.0)).unwrap();
             let process = engine.process_of(100);
             counters.end_process(engine, process).unwrap();

@@ -3,7 +3,7 @@
 
 use crate::counters::Counters;
 use crate::engine::Engine;
-use crate::gpu::decoder::Gpu;
+use crate::gpu::decoder::Tracepoints;
 use crate::lane::Record;
 use crate::lifecycle::Lifecycle;
 use crate::probes::decoder::Probes;
@@ -16,24 +16,24 @@ use syscollect_model::{LaneKind, ProcessId, ThreadId};
 use syscollect_playback::Stopped;
 
 /// The decoders of a session.
-pub(crate) struct Decoders<'a> {
+pub(crate) struct Decoders {
     pub(crate) scheduling: Scheduling,
     pub(crate) lifecycle: Lifecycle,
-    pub(crate) counters: Counters<'a>,
-    pub(crate) zones: Zones<'a>,
-    pub(crate) probes: Probes<'a>,
-    pub(crate) gpu: Gpu<'a>,
+    pub(crate) counters: Counters,
+    pub(crate) zones: Zones,
+    pub(crate) probes: Probes,
+    pub(crate) tracepoints: Tracepoints,
 }
 
-impl Decoders<'_> {
+impl Decoders {
     /// What a source told, which lends the item's bytes; `lane` is its lane, if it is one.
     #[inline]
     pub(crate) fn on(
         &mut self,
         engine: &mut Engine<'_>,
         lane: usize,
-        item: SourceItem<'_>,
-        source: &Source<'_>,
+        item: SourceItem,
+        source: &Source,
     ) -> Result<(), Stopped> {
         match item {
             SourceItem::Record(record) => self.record(engine, lane, record)?,
@@ -42,14 +42,17 @@ impl Decoders<'_> {
                 self.probes.on(engine, &mut self.zones, lane, source.bytes())?;
             }
             SourceItem::Tracepoints(RecordItem::Record) => {
-                self.gpu.on(engine, lane, source.bytes())?;
+                self.tracepoints.on(engine, lane, source.bytes())?;
             }
             SourceItem::Probes(RecordItem::Missing(missing))
             | SourceItem::Tracepoints(RecordItem::Missing(missing)) => {
                 engine.missing(lane, missing.at_least())?;
             }
             SourceItem::LifecycleEvent(event) => return self.lifecycle_event(engine, event),
-            SourceItem::Marker(marker) => return self.zones.placed_marker(engine, marker),
+            SourceItem::Marker => {
+                let Some(marker) = source.marker() else { return Ok(()) };
+                return self.zones.placed_marker(engine, marker);
+            }
         }
         engine.lanes[lane].last = Some(engine.now());
         Ok(())
@@ -84,7 +87,7 @@ impl Decoders<'_> {
         thread: ThreadId,
     ) -> Result<(), Stopped> {
         self.zones.close_thread(engine, thread)?;
-        self.probes.close_thread(engine, thread)
+        self.probes.slices.close_thread(engine, thread)
     }
 
     /// The process ends, or runs another program. Without a process: all end.
@@ -94,7 +97,7 @@ impl Decoders<'_> {
         process: Option<ProcessId>,
     ) -> Result<(), Stopped> {
         let mut threads = self.zones.threads_of(process);
-        threads.append(&mut self.probes.threads_of(process));
+        threads.append(&mut self.probes.slices.threads_of(process));
         threads.into_iter().try_for_each(|thread| self.close_thread(engine, thread))?;
         self.zones.close_programs(engine, process)
     }
@@ -102,6 +105,6 @@ impl Decoders<'_> {
     /// The recording ends, and what is open with it.
     pub(crate) fn close(&mut self, engine: &mut Engine<'_>) -> Result<(), Stopped> {
         self.close_process(engine, None)?;
-        self.gpu.close(engine)
+        self.tracepoints.gpu.close(engine)
     }
 }

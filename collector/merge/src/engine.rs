@@ -8,6 +8,7 @@ use crate::tasks::{add_process, add_thread, unknown_name};
 use crate::zones::open::End;
 use crate::zones::state::Writer;
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 use syscollect_model::{
     ClockMap, Event, Lane, Location, LocationId, LockId, ProcessId, Scope, SliceUpdate, StringId,
     Tables, ThreadId, Ticks, Time, TimeCursor, Track, TrackId, TrackKind,
@@ -47,15 +48,19 @@ pub(crate) struct LaneState {
 }
 
 /// The present.
-pub(crate) struct Present<'a> {
-    pub(crate) map: &'a ClockMap,
-    clock: TimeCursor<'a>,
+pub(crate) struct Present {
+    clock: TimeCursor<Arc<ClockMap>>,
     now: Time,
     /// Ticks of the present item.
     pub(crate) ticks: u64,
 }
 
-impl Present<'_> {
+impl Present {
+    /// How ticks become times.
+    pub(crate) fn map(&self) -> &Arc<ClockMap> {
+        self.clock.map()
+    }
+
     /// The time of any ticks.
     #[inline]
     pub(crate) fn time(&mut self, ticks: Ticks) -> Time {
@@ -66,10 +71,10 @@ impl Present<'_> {
 /// What decoders share: each tells it of events, losses and counts.
 pub(crate) struct Engine<'a> {
     output: Output<'a>,
-    pub(crate) present: Present<'a>,
-    pub(crate) tables: &'a mut Tables,
-    pub(crate) resolver: &'a mut Resolver,
-    pub(crate) added: &'a mut AddedRows,
+    pub(crate) present: Present,
+    pub(crate) tables: Tables,
+    pub(crate) resolver: Resolver,
+    pub(crate) added: AddedRows,
     pub(crate) threads: ThreadIds,
     /// In their order.
     pub(crate) lanes: Vec<LaneState>,
@@ -78,11 +83,11 @@ pub(crate) struct Engine<'a> {
 }
 
 /// What an engine is made of, of all that is known before playing.
-pub(crate) struct Shared<'a> {
-    pub(crate) map: &'a ClockMap,
-    pub(crate) tables: &'a mut Tables,
-    pub(crate) resolver: &'a mut Resolver,
-    pub(crate) added: &'a mut AddedRows,
+pub(crate) struct Shared {
+    pub(crate) clock: Arc<ClockMap>,
+    pub(crate) tables: Tables,
+    pub(crate) resolver: Resolver,
+    pub(crate) added: AddedRows,
     pub(crate) losses: Losses,
     /// Records of definition lanes.
     pub(crate) definition_records: u64,
@@ -90,15 +95,15 @@ pub(crate) struct Shared<'a> {
 
 impl<'a> Engine<'a> {
     /// `initial` says what thread ids mean in the beginning.
-    pub(crate) fn new(shared: Shared<'a>, initial: &[(u32, ThreadId)], output: Output<'a>) -> Self {
-        let Shared { map, tables, resolver, added, losses, definition_records } = shared;
+    pub(crate) fn new(shared: Shared, initial: &[(u32, ThreadId)], output: Output<'a>) -> Self {
+        let Shared { clock, tables, resolver, added, losses, definition_records } = shared;
         let mut threads = ThreadIds::default();
         threads.bind(0, Tables::IDLE_THREAD);
         let known = added.threads.iter().map(|(tid, thread)| (*tid, *thread));
         known.chain(initial.iter().copied()).for_each(|(tid, thread)| threads.bind(tid, thread));
         Self {
             output,
-            present: Present { map, clock: map.cursor(), now: Time(0), ticks: 0 },
+            present: Present { clock: TimeCursor::new(clock), now: Time(0), ticks: 0 },
             tables,
             resolver,
             added,
@@ -161,7 +166,7 @@ impl<'a> Engine<'a> {
     /// Gives an event of now to the exporter.
     #[inline]
     pub(crate) fn emit(&mut self, event: &Event) -> Result<(), Stopped> {
-        self.output.emit(self.present.now, event, self.tables)
+        self.output.emit(self.present.now, event, &self.tables)
     }
 
     /// The thread that an id means now; if nothing announced it, a new row.
@@ -175,7 +180,7 @@ impl<'a> Engine<'a> {
 
     #[cold]
     fn unannounced(&mut self, tid: u32) -> ThreadId {
-        let process = add_process(self.tables, tid, None, &unknown_name(tid), None);
+        let process = add_process(&mut self.tables, tid, None, &unknown_name(tid), None);
         self.add_thread(tid, process)
     }
 
@@ -195,7 +200,7 @@ impl<'a> Engine<'a> {
 
     fn add_thread(&mut self, tid: u32, process: ProcessId) -> ThreadId {
         let name = unknown_name(tid);
-        let thread = add_thread(self.tables, tid, process, &name, None);
+        let thread = add_thread(&mut self.tables, tid, process, &name, None);
         self.added.threads.insert(tid, thread);
         self.threads.bind(tid, thread);
         thread
@@ -238,7 +243,7 @@ impl<'a> Engine<'a> {
     pub(crate) fn stack(&mut self, lane: usize, user: u32, kernel: u32) -> Resolved {
         let state = &mut self.lanes[lane];
         let resolved =
-            self.resolver.resolve(&mut state.stacks, state.lane, user, kernel, self.tables);
+            self.resolver.resolve(&mut state.stacks, state.lane, user, kernel, &mut self.tables);
         self.tally.missing_stacks += u64::from(resolved.missing);
         resolved
     }

@@ -1,6 +1,6 @@
 //! Lanes of fixed-size records as cursors.
 
-use crate::chunk_queue::{ChunkQueue, Decode, Missing};
+use crate::chunk_queue::{ChunkQueue, Decode, Missing, Resume};
 use syscollect_model::{Lane, LaneKind};
 use syscollect_playback::order::Cursor;
 use syscollect_records::{
@@ -134,14 +134,18 @@ impl Decode for LaneCursor {
         &mut self.queue
     }
 
-    fn resume(&mut self) {
+    fn undecodable(&self) -> u64 {
+        self.undecodable
+    }
+}
+
+impl Resume for LaneCursor {
+    type Context<'c> = ();
+
+    fn resume(&mut self, (): ()) {
         if self.waiting {
             self.next_chunk(self.head.unwrap_or_default());
         }
-    }
-
-    fn undecodable(&self) -> u64 {
-        self.undecodable
     }
 }
 

@@ -39,7 +39,7 @@ fn event_type(kind: RecordKind) -> Option<EventType> {
     })
 }
 
-impl Decoders<'_> {
+impl Decoders {
     /// Something in the life of tasks.
     pub(crate) fn lifecycle_event(
         &mut self,

@@ -1,22 +1,21 @@
 //! Playing what is fed: chunks in, events out, as far as the lanes are in order.
 
-use crate::chunk_queue::{Decode, LaneFile};
+use crate::chunk_queue::{ChunkQueue, LaneFile};
 use crate::counters::Counters;
 use crate::decoders::Decoders;
 use crate::engine::{Engine, Shared};
-use crate::gpu::decoder::Gpu;
+use crate::gpu::decoder::Tracepoints;
 use crate::lifecycle::Lifecycle;
 use crate::losses::Losses;
 use crate::probes::decoder::Probes;
 use crate::scheduling::Scheduling;
 use crate::session::Knowledge;
-use crate::source::Source;
-use crate::tasks::TaskHistory;
-use crate::zones::InstrumentedPrograms;
-use crate::zones::cursor::{Programmed, ZoneCursor};
+use crate::source::{Queue, Source};
 use crate::zones::state::Zones;
-use syscollect_model::{Event, Lane, Ticks};
-use syscollect_playback::order::{Merge, Step};
+use std::mem::take;
+use std::sync::Arc;
+use syscollect_model::{Event, Lane, StringId, ThreadId, Ticks};
+use syscollect_playback::order::{Cursor, Merge, Step};
 use syscollect_playback::{Output, Played, Stopped};
 use syscollect_store::{CaptureReader, Chunk};
 
@@ -33,59 +32,77 @@ const HORIZON: usize = 0;
 /// then chunks wait in memory, so a lane that is silent for long needs such a word.
 pub struct Playing<'a> {
     engine: Engine<'a>,
-    decoders: Decoders<'a>,
-    merge: Merge<Source<'a>>,
-    history: &'a TaskHistory,
-    marked: &'a InstrumentedPrograms,
+    decoders: Decoders,
+    merge: Merge<Source>,
+    /// The first names of threads that get others later.
+    first_names: Vec<(ThreadId, StringId)>,
     begun: bool,
 }
 
 impl<'a> Playing<'a> {
-    pub(crate) fn new(known: &'a mut Knowledge, output: Output<'a>) -> Self {
-        let Knowledge { tables, history, marked, .. } = known;
-        let strings = &mut tables.strings;
+    /// Takes what is known, until [`give_back`](Self::give_back).
+    pub(crate) fn new(known: &mut Knowledge, output: Output<'a>) -> Self {
+        let (mut tables, history) = (take(&mut known.tables), &mut known.history);
+        let (strings, mut programs) = (&mut tables.strings, take(&mut known.programs));
+        let sources = vec![
+            Source::Horizon(Some(0)),
+            Source::Lifecycle(Queue::new(take(&mut history.lifecycle))),
+            Source::Markers(Queue::new(take(&mut programs.prescan.markers))),
+        ];
         let decoders = Decoders {
             scheduling: Scheduling::default(),
             lifecycle: Lifecycle::default(),
-            counters: Counters::new(&known.counters),
-            zones: Zones::new(marked, strings),
-            probes: Probes::new(&marked.probes, strings),
-            gpu: Gpu::new(&marked.tracepoints),
+            counters: Counters::new(take(&mut known.counters)),
+            zones: Zones::new(programs, strings),
+            probes: Probes::new(take(&mut known.probes), strings),
+            tracepoints: Tracepoints::new(take(&mut known.tracepoints)),
         };
         let shared = Shared {
-            map: &known.clock,
+            clock: Arc::clone(&known.clock),
             tables,
-            resolver: &mut known.resolver,
-            added: &mut known.found,
+            resolver: take(&mut known.resolver),
+            added: take(&mut known.added),
             losses: known.losses.clone(),
             definition_records: known.definition_records,
         };
         let engine = Engine::new(shared, &history.initial, output);
-        let sources = vec![
-            Source::Horizon(Some(0)),
-            Source::lifecycle(&history.lifecycle),
-            Source::Markers(&marked.prescan.markers),
-        ];
-        Self { engine, decoders, merge: Merge::new(sources), history, marked, begun: false }
+        let first_names = history.first_names.clone();
+        Self { engine, decoders, merge: Merge::new(sources), first_names, begun: false }
+    }
+
+    /// Gives back what is known, for another play.
+    pub(crate) fn give_back(self, known: &mut Knowledge) {
+        let Engine { tables, resolver, added, .. } = self.engine;
+        let Decoders { counters, zones, probes, tracepoints, .. } = self.decoders;
+        (known.tables, known.resolver, known.added) = (tables, resolver, added);
+        (known.counters, known.programs) = (counters.table, zones.known);
+        (known.probes, known.tracepoints) = (probes.table, tracepoints.table);
+        for source in self.merge.into_lanes() {
+            match source {
+                Source::Lifecycle(events) => known.history.lifecycle = events.items,
+                Source::Markers(markers) => known.programs.prescan.markers = markers.items,
+                _ => {}
+            }
+        }
     }
 
     /// The next chunk of its lane. Lanes that hold no events are known already.
     pub fn feed(&mut self, chunk: Chunk) {
         let Some(source) = self.source_of(chunk.header.lane) else { return };
-        self.decode(source, |decoder| decoder.queue_mut().push(chunk));
+        self.decode(source, |queue| queue.push(chunk));
     }
 
     /// The next chunk of its lane is there and does not verify: so many records cannot be read.
     pub fn feed_unreadable(&mut self, lane: Lane, records: u32) {
         let Some(source) = self.source_of(lane) else { return };
-        self.decode(source, |decoder| decoder.queue_mut().push_unreadable(records));
+        self.decode(source, |queue| queue.push_unreadable(records));
     }
 
     /// No record of before these ticks comes any more, of any lane.
     pub fn nothing_before(&mut self, ticks: Ticks) {
         let ticks = ticks.0;
         for source in FIRST_LANE..FIRST_LANE + self.engine.lanes.len() {
-            self.decode(source, |decoder| decoder.queue_mut().nothing_before(ticks));
+            self.decode(source, |queue| queue.nothing_before(ticks));
         }
         self.merge.feed(HORIZON, |source| *source = Source::Horizon(Some(ticks)));
     }
@@ -100,9 +117,9 @@ impl<'a> Playing<'a> {
     }
 
     /// Nothing comes any more: plays the rest.
-    pub(crate) fn finish(mut self) -> Result<(Played, Losses), Stopped> {
+    pub(crate) fn finish(&mut self) -> Result<(Played, Losses), Stopped> {
         for source in FIRST_LANE..FIRST_LANE + self.engine.lanes.len() {
-            self.decode(source, |decoder| decoder.queue_mut().close());
+            self.decode(source, ChunkQueue::close);
         }
         self.merge.feed(HORIZON, |source| *source = Source::Horizon(None));
         self.play()?;
@@ -110,7 +127,10 @@ impl<'a> Playing<'a> {
     }
 
     /// Plays what lies in a file, which is read where a lane waits: one chunk of each is in memory.
-    pub(crate) fn play_file(mut self, reader: &CaptureReader) -> Result<(Played, Losses), Stopped> {
+    pub(crate) fn play_file(
+        &mut self,
+        reader: &CaptureReader,
+    ) -> Result<(Played, Losses), Stopped> {
         for lane in reader.lanes() {
             self.source_of(lane);
         }
@@ -119,9 +139,7 @@ impl<'a> Playing<'a> {
         let mut files: Vec<_> = lanes.map(|of| LaneFile::new(reader, of.lane)).collect();
         while let Some(waiting) = self.play_until_waiting()? {
             let file = &mut files[waiting - FIRST_LANE];
-            self.merge.feed(waiting, |source| {
-                source.decoder().into_iter().for_each(|decoder| file.feed(decoder));
-            });
+            self.decode(waiting, |queue| file.feed(queue));
         }
         self.end()
     }
@@ -139,6 +157,7 @@ impl<'a> Playing<'a> {
                     let of = &self.merge.lanes()[source];
                     self.decoders.on(&mut self.engine, lane, item, of)?;
                 }
+                Step::Waiting(source) if self.resume(source) => {}
                 Step::Waiting(source) => return Ok(Some(source)),
                 Step::End => return Ok(None),
             }
@@ -150,27 +169,35 @@ impl<'a> Playing<'a> {
     fn begin(&mut self, ticks: u64) -> Result<(), Stopped> {
         self.begun = true;
         self.engine.advance(ticks);
-        let mut names = self.history.first_names.iter();
+        let mut names = self.first_names.iter();
         names.try_for_each(|(thread, name)| self.engine.emit(&Event::ThreadName(*thread, *name)))
     }
 
-    fn end(mut self) -> Result<(Played, Losses), Stopped> {
-        for mut source in self.merge.into_lanes() {
-            source.decoder().into_iter().for_each(|lane| self.engine.losses.not_decoded(lane));
-        }
+    fn end(&mut self) -> Result<(Played, Losses), Stopped> {
+        let losses = &mut self.engine.losses;
+        let decoders = self.merge.lanes().iter().filter_map(Source::decoder);
+        decoders.for_each(|decoder| losses.not_decoded(decoder));
         self.decoders.close(&mut self.engine)?;
-        let unshown_failures = self.decoders.gpu.failures.unshown;
+        let unshown_failures = self.decoders.tracepoints.gpu.failures.unshown;
         let played = Played { unshown_failures, ..self.engine.tally.played() };
-        Ok((played, self.engine.losses))
+        Ok((played, take(&mut self.engine.losses)))
     }
 
-    fn decode(&mut self, source: usize, change: impl FnOnce(&mut dyn Decode)) {
+    /// Changes what a lane has to decode, and goes on with it.
+    fn decode(&mut self, source: usize, change: impl FnOnce(&mut ChunkQueue)) {
+        let (programs, map) = (&self.decoders.zones.known, self.engine.present.map());
         self.merge.feed(source, |source| {
-            if let Some(decoder) = source.decoder() {
-                change(decoder);
-                decoder.resume();
+            if let Some(queue) = source.queue() {
+                change(queue);
             }
+            source.resume(programs.of_lanes(map));
         });
+    }
+
+    /// Goes on with what a lane was fed; `false` where there is nothing.
+    fn resume(&mut self, source: usize) -> bool {
+        self.decode(source, |_| {});
+        !self.merge.lanes()[source].is_waiting()
     }
 
     /// Where the lane lies among the sources; `None` if it holds no events. One that is new gets
@@ -180,11 +207,7 @@ impl<'a> Playing<'a> {
         let index = match lanes.binary_search_by_key(&lane, |state| state.lane) {
             Ok(index) => index,
             Err(index) => {
-                let (marked, map) = (self.marked, self.engine.present.map);
-                let InstrumentedPrograms { programs, lifetimes, prescan, .. } = marked;
-                let programs = Programmed { programs, lifetimes, map };
-                let zones = || ZoneCursor::new(lane, programs, prescan.owners.get(&lane));
-                self.merge.insert(FIRST_LANE + index, Source::of_lane(lane, zones)?);
+                self.merge.insert(FIRST_LANE + index, Source::of_lane(lane)?);
                 let state = self.engine.lane_state(lane);
                 self.engine.lanes.insert(index, state);
                 index

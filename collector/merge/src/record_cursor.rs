@@ -1,7 +1,7 @@
 //! A CPU's lane of records of sizes of their own, in order of time: hits of
 //! probes, tracepoints.
 
-use crate::chunk_queue::{ChunkQueue, Decode, Missing};
+use crate::chunk_queue::{ChunkQueue, Decode, Missing, Resume};
 use std::collections::VecDeque;
 use std::ops::Range;
 use syscollect_model::Lane;
@@ -186,14 +186,18 @@ impl Decode for RecordCursor {
         &mut self.queue
     }
 
-    fn resume(&mut self) {
+    fn undecodable(&self) -> u64 {
+        self.undecodable
+    }
+}
+
+impl Resume for RecordCursor {
+    type Context<'c> = ();
+
+    fn resume(&mut self, (): ()) {
         if self.records.len() <= self.held {
             self.fill();
         }
-    }
-
-    fn undecodable(&self) -> u64 {
-        self.undecodable
     }
 }
 

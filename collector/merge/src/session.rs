@@ -19,6 +19,7 @@ use crate::zones::lifetimes::Lifetimes;
 use crate::zones::prescan::{Prescan, Prescanner};
 use crate::zones::programs::Programs;
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 use syscollect_model::{
     AddressSpaces, ClockMap, Exporter, Lane, LaneKind, Loss, Mapping, RecorderSummary, SessionInfo,
     SymbolTable, Tables, Time, naming_shortage, records_lost,
@@ -47,12 +48,13 @@ pub struct Session {
 #[derive(Debug)]
 pub(crate) struct Knowledge {
     pub(crate) info: SessionInfo,
-    pub(crate) clock: ClockMap,
+    pub(crate) clock: Arc<ClockMap>,
     pub(crate) tables: Tables,
     pub(crate) resolver: Resolver,
     pub(crate) history: TaskHistory,
-    /// Instrumented programs and probes.
-    pub(crate) marked: InstrumentedPrograms,
+    pub(crate) programs: InstrumentedPrograms,
+    pub(crate) probes: ProbeTable,
+    pub(crate) tracepoints: TracepointTable,
     /// Counter tracks by the number that records carry.
     pub(crate) counters: CounterTable,
     /// What is known of losses without reading the events.
@@ -60,7 +62,7 @@ pub(crate) struct Knowledge {
     /// Records of definition lanes.
     pub(crate) definition_records: u64,
     /// Rows that an earlier play added, so that the next one finds them.
-    pub(crate) found: crate::engine::AddedRows,
+    pub(crate) added: crate::engine::AddedRows,
 }
 
 impl Session {
@@ -101,11 +103,14 @@ impl Session {
         if unwanted() {
             return Err(MergeError::Unwanted);
         }
-        let mut marked = opening.marked(&definitions, &clock, &mut tables);
-        marked.lifetimes = Lifetimes::new(&history, &tables);
-        opening.prescan(&mut marked, &clock, (&spaces, &mut stacks), &tables);
-        marked.prescan.finish(&mut history, &mut tables);
-        marked.prescan.stacks.seal(spaces);
+        let mut probes = ProbeTable::new(&definitions.probes, &mut tables);
+        probes.seen_to_nest(&seen_to_nest(opening.reader, &probes));
+        let tracepoints = TracepointTable::new(&definitions.tracepoints, &mut tables);
+        let mut programs = opening.programs(&definitions, &clock, &mut tables);
+        programs.lifetimes = Lifetimes::new(&history, &tables);
+        opening.prescan(&mut programs, &clock, (&spaces, &mut stacks), &tables);
+        programs.prescan.finish(&mut history, &mut tables);
+        programs.prescan.stacks.seal(spaces);
         let counters = CounterTable::new(&definitions.counters, &mut tables);
         let coarse = stacks.coarse_frames();
         let mut resolver = Resolver::new(&definitions.info, stacks);
@@ -120,11 +125,13 @@ impl Session {
             tables,
             resolver,
             history,
-            marked,
+            programs,
+            probes,
+            tracepoints,
             counters,
             losses: known_losses,
             definition_records,
-            found: crate::engine::AddedRows::default(),
+            added: crate::engine::AddedRows::default(),
         };
         let losses = known.losses.totals();
         Ok(Self { reader, known, summary: definitions.summary, losses })
@@ -144,9 +151,9 @@ impl Session {
             exporter.begin(&self.known.info, &self.known.tables)?;
             let output = Output::new(exporter, Time(0)..Time(u64::MAX));
             let mut playing = Playing::new(&mut self.known, output);
-            feed(&mut playing)?;
-            let outcome = playing.finish()?;
-            self.end(exporter, outcome)
+            let outcome = feed(&mut playing).and_then(|()| playing.finish());
+            playing.give_back(&mut self.known);
+            self.end(exporter, outcome?)
         })
     }
 
@@ -236,9 +243,10 @@ impl Recording for Session {
     ) -> Result<Played, Stopped> {
         let range = from.unwrap_or(Time(0))..to.unwrap_or(Time(u64::MAX));
         exporter.begin(&self.known.info, &self.known.tables)?;
-        let playing = Playing::new(&mut self.known, Output::new(exporter, range));
-        let outcome = playing.play_file(&self.reader)?;
-        self.end(exporter, outcome)
+        let mut playing = Playing::new(&mut self.known, Output::new(exporter, range));
+        let outcome = playing.play_file(&self.reader);
+        playing.give_back(&mut self.known);
+        self.end(exporter, outcome?)
     }
 }
 
@@ -281,13 +289,13 @@ impl<'a> Opening<'a> {
         self.losses.undecodable(lane, count.undecodable);
     }
 
-    fn clock(&mut self, definitions: &Definitions) -> Result<ClockMap, MergeError> {
+    fn clock(&mut self, definitions: &Definitions) -> Result<Arc<ClockMap>, MergeError> {
         let mut readings = Vec::new();
         for lane in lanes_of(self.reader, LaneKind::Clock) {
             let count = read_clock(self.reader, lane, &mut readings);
             self.count(lane, count);
         }
-        Ok(clock_map(readings, &definitions.info)?)
+        Ok(Arc::new(clock_map(readings, &definitions.info)?))
     }
 
     /// What was mapped, and when each process began a new program.
@@ -335,7 +343,8 @@ impl<'a> Opening<'a> {
 
     fn tasks(&mut self, mut builder: TaskBuilder<'_>) -> TaskHistory {
         let lanes = lanes_of(self.reader, LaneKind::Task).map(LaneCursor::new);
-        let mut merge = Merge::new(lanes.map(|lane| FromFile::new(self.reader, lane)).collect());
+        let lanes = lanes.map(|lane| FromFile::new(self.reader, lane, ()));
+        let mut merge = Merge::new(lanes.collect());
         while let Some((index, (ticks, record))) = merge.next() {
             let lane = merge.lanes()[index].cursor.lane();
             match record {
@@ -397,43 +406,39 @@ impl<'a> Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// What instrumented programs and probes refer to.
-    fn marked(
+    /// What instrumented programs refer to.
+    fn programs(
         &mut self,
         definitions: &Definitions,
         clock: &ClockMap,
         tables: &mut Tables,
     ) -> InstrumentedPrograms {
-        let mut marked = InstrumentedPrograms {
+        let mut known = InstrumentedPrograms {
             programs: Programs::new(&definitions.clients, &definitions.info, clock, self.reader),
-            probes: ProbeTable::new(&definitions.probes, tables),
-            tracepoints: TracepointTable::new(&definitions.tracepoints, tables),
             ..InstrumentedPrograms::default()
         };
-        let nesting = seen_to_nest(self.reader, &marked.probes);
-        marked.probes.seen_to_nest(&nesting);
         for lane in lanes_of(self.reader, LaneKind::ZoneLog) {
-            let count = each_chunk(self.reader, lane, |_, _, data| marked.logs.read(data, tables));
+            let count = each_chunk(self.reader, lane, |_, _, data| known.logs.read(data, tables));
             self.count(lane, count);
         }
-        marked
+        known
     }
 
     /// What of zones must be known before its time.
     fn prescan(
         &self,
-        marked: &mut InstrumentedPrograms,
-        clock: &ClockMap,
+        known: &mut InstrumentedPrograms,
+        clock: &Arc<ClockMap>,
         (spaces, stacks): (&AddressSpaces, &mut Stacks),
         tables: &Tables,
     ) {
         let mut prescan = Prescan::default();
-        let InstrumentedPrograms { programs, logs, lifetimes, .. } = &*marked;
+        let InstrumentedPrograms { programs, logs, lifetimes, .. } = &*known;
         let (reader, places) = (self.reader, stacks.reader(spaces));
         let mut prescanner =
             Prescanner { reader, programs, logs, lifetimes, clock, spaces, places, tables };
         lanes_of(reader, LaneKind::Zone).for_each(|lane| prescanner.lane(lane, &mut prescan));
-        marked.prescan = prescan;
+        known.prescan = prescan;
     }
 }
 

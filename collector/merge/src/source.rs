@@ -1,73 +1,109 @@
 //! What is merged while playing: lifecycle events, lanes, and markers that programs placed at
 //! another time than that of their lane.
 
-use crate::chunk_queue::Decode;
+use crate::chunk_queue::{ChunkQueue, Decode, Resume};
 use crate::lane::{LaneCursor, Record};
 use crate::record_cursor::{RecordCursor, RecordItem, Shape};
 use crate::tasks::LifecycleEvent;
-use crate::zones::cursor::{ZoneCursor, ZoneRecord};
+use crate::zones::cursor::{Programmed, ZoneCursor, ZoneRecord};
 use crate::zones::prescan::PlacedMarker;
-use std::iter::{Copied, Peekable};
-use std::slice::Iter;
 use syscollect_model::{Lane, LaneKind, Tables};
 use syscollect_playback::order::Cursor;
 
 /// A source of the merge.
-pub(crate) enum Source<'a> {
+pub(crate) enum Source {
     /// What lanes that are not known yet hold is not of before these ticks; `None` where no lane
     /// comes any more.
     Horizon(Option<u64>),
-    /// The events and the ticks of the next one.
-    Lifecycle(Peekable<Copied<Iter<'a, (u64, LifecycleEvent)>>>, Option<u64>),
+    /// Lifecycle events of tasks.
+    Lifecycle(Queue<(u64, LifecycleEvent)>),
     /// A lane of the kernel's events or of counters.
     Lane(Box<LaneCursor>),
     /// A thread of an instrumented program; large, so that the others need not be.
-    Zones(Box<ZoneCursor<'a>>),
+    Zones(Box<ZoneCursor>),
     /// Hits of probes.
     Probes(Box<RecordCursor>),
     /// Kernel tracepoints.
     Tracepoints(Box<RecordCursor>),
     /// Placed markers.
-    Markers(&'a [PlacedMarker]),
+    Markers(Queue<PlacedMarker>),
 }
 
-pub(crate) enum SourceItem<'a> {
+/// What is known and was not told yet, in order of time.
+#[derive(Debug, Default)]
+pub(crate) struct Queue<T> {
+    pub(crate) items: Vec<T>,
+    /// So many were told.
+    told: usize,
+}
+
+impl<T> Queue<T> {
+    pub(crate) fn new(items: Vec<T>) -> Self {
+        Self { items, told: 0 }
+    }
+
+    fn next(&self) -> Option<&T> {
+        self.items.get(self.told)
+    }
+
+    /// What was told last.
+    fn last(&self) -> Option<&T> {
+        self.items.get(self.told.checked_sub(1)?)
+    }
+}
+
+pub(crate) enum SourceItem {
     LifecycleEvent(LifecycleEvent),
     Record(Record),
     Zones(ZoneRecord),
     Probes(RecordItem),
     Tracepoints(RecordItem),
-    Marker(&'a PlacedMarker),
+    /// A placed marker, in [`Source::marker`].
+    Marker,
 }
 
-impl<'a> Source<'a> {
+impl Source {
     /// A lane of events; `None` of a kind that others read.
-    pub(crate) fn of_lane(lane: Lane, zones: impl FnOnce() -> ZoneCursor<'a>) -> Option<Self> {
+    pub(crate) fn of_lane(lane: Lane) -> Option<Self> {
         let records = |shape| Box::new(RecordCursor::new(lane, shape));
         Some(match lane.kind {
             LaneKind::Sched | LaneKind::Sample | LaneKind::Counter => {
                 Self::Lane(Box::new(LaneCursor::new(lane)))
             }
-            LaneKind::Zone => Self::Zones(Box::new(zones())),
+            LaneKind::Zone => Self::Zones(Box::new(ZoneCursor::new(lane))),
             LaneKind::Probe => Self::Probes(records(Shape::Probe)),
             LaneKind::Tracepoint => Self::Tracepoints(records(Shape::Tracepoint)),
             _ => return None,
         })
     }
 
-    pub(crate) fn lifecycle(lifecycle: &'a [(u64, LifecycleEvent)]) -> Self {
-        let mut lifecycle = lifecycle.iter().copied().peekable();
-        let head = lifecycle.peek().map(|(ticks, _)| *ticks);
-        Self::Lifecycle(lifecycle, head)
+    /// What decodes the lane's chunks, if it is a lane.
+    pub(crate) fn decoder(&self) -> Option<&dyn Decode> {
+        match self {
+            Self::Lane(cursor) => Some(&**cursor),
+            Self::Zones(cursor) => Some(&**cursor),
+            Self::Probes(cursor) | Self::Tracepoints(cursor) => Some(&**cursor),
+            Self::Horizon(_) | Self::Lifecycle(_) | Self::Markers(_) => None,
+        }
     }
 
-    /// What decodes the lane's chunks, if it is a lane.
-    pub(crate) fn decoder(&mut self) -> Option<&mut dyn Decode> {
+    /// What the lane has to decode; [`resume`](Self::resume) follows where that changes.
+    pub(crate) fn queue(&mut self) -> Option<&mut ChunkQueue> {
         match self {
-            Self::Lane(cursor) => Some(&mut **cursor),
-            Self::Zones(cursor) => Some(&mut **cursor),
-            Self::Probes(cursor) | Self::Tracepoints(cursor) => Some(&mut **cursor),
-            Self::Horizon(_) | Self::Lifecycle(..) | Self::Markers(_) => None,
+            Self::Lane(cursor) => Some(cursor.queue_mut()),
+            Self::Zones(cursor) => Some(cursor.queue_mut()),
+            Self::Probes(cursor) | Self::Tracepoints(cursor) => Some(cursor.queue_mut()),
+            Self::Horizon(_) | Self::Lifecycle(_) | Self::Markers(_) => None,
+        }
+    }
+
+    /// Goes on with the chunks that its lane was fed.
+    pub(crate) fn resume(&mut self, programs: Programmed<'_>) {
+        match self {
+            Self::Lane(cursor) => cursor.resume(()),
+            Self::Zones(cursor) => cursor.resume(programs),
+            Self::Probes(cursor) | Self::Tracepoints(cursor) => cursor.resume(()),
+            Self::Horizon(_) | Self::Lifecycle(_) | Self::Markers(_) => {}
         }
     }
 
@@ -88,20 +124,28 @@ impl<'a> Source<'a> {
             _ => &[],
         }
     }
+
+    /// The marker that was taken last.
+    pub(crate) fn marker(&self) -> Option<&PlacedMarker> {
+        match self {
+            Self::Markers(markers) => markers.last(),
+            _ => None,
+        }
+    }
 }
 
-impl<'a> Cursor for Source<'a> {
+impl Cursor for Source {
     type Key = u64;
-    type Item = (u64, SourceItem<'a>);
+    type Item = (u64, SourceItem);
 
     #[inline]
     fn key(&self) -> Option<u64> {
         match self {
             Self::Lane(lane) => lane.key(),
-            Self::Lifecycle(_, head) => *head,
+            Self::Lifecycle(events) => events.next().map(|(ticks, _)| *ticks),
             Self::Zones(cursor) => cursor.key(),
             Self::Probes(cursor) | Self::Tracepoints(cursor) => cursor.key(),
-            Self::Markers(markers) => markers.first().map(|marker| marker.ticks),
+            Self::Markers(markers) => markers.next().map(|marker| marker.ticks),
             Self::Horizon(ticks) => *ticks,
         }
     }
@@ -113,24 +157,24 @@ impl<'a> Cursor for Source<'a> {
             Self::Zones(cursor) => cursor.is_waiting(),
             Self::Probes(cursor) | Self::Tracepoints(cursor) => cursor.is_waiting(),
             Self::Horizon(ticks) => ticks.is_some(),
-            Self::Lifecycle(..) | Self::Markers(_) => false,
+            Self::Lifecycle(_) | Self::Markers(_) => false,
         }
     }
 
     #[inline]
-    fn take(&mut self) -> (u64, SourceItem<'a>) {
+    fn take(&mut self) -> (u64, SourceItem) {
         // `take` follows a `key`, so there is an item; else an event that changes nothing.
-        const NOTHING: (u64, SourceItem<'static>) =
+        const NOTHING: (u64, SourceItem) =
             (u64::MAX, SourceItem::LifecycleEvent(LifecycleEvent::Bind(0, Tables::IDLE_THREAD)));
         match self {
             Self::Lane(lane) => {
                 let (ticks, record) = lane.take();
                 (ticks, SourceItem::Record(record))
             }
-            Self::Lifecycle(lifecycle, head) => {
-                let Some((ticks, lifecycle_event)) = lifecycle.next() else { return NOTHING };
-                *head = lifecycle.peek().map(|(ticks, _)| *ticks);
-                (ticks, SourceItem::LifecycleEvent(lifecycle_event))
+            Self::Lifecycle(events) => {
+                let Some((ticks, event)) = events.next().copied() else { return NOTHING };
+                events.told += 1;
+                (ticks, SourceItem::LifecycleEvent(event))
             }
             Self::Zones(cursor) => {
                 (cursor.key().unwrap_or(u64::MAX), SourceItem::Zones(cursor.take()))
@@ -142,9 +186,9 @@ impl<'a> Cursor for Source<'a> {
                 (cursor.key().unwrap_or(u64::MAX), SourceItem::Tracepoints(cursor.take()))
             }
             Self::Markers(markers) => {
-                let Some((marker, rest)) = markers.split_first() else { return NOTHING };
-                *markers = rest;
-                (marker.ticks, SourceItem::Marker(marker))
+                let Some(ticks) = markers.next().map(|marker| marker.ticks) else { return NOTHING };
+                markers.told += 1;
+                (ticks, SourceItem::Marker)
             }
             Self::Horizon(_) => NOTHING,
         }

@@ -247,7 +247,7 @@ pub(crate) struct Resolved {
 }
 
 /// Turns stack ids into stacks of named frames.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Resolver {
     pub(crate) stacks: Stacks,
     names: Names,

@@ -2,7 +2,8 @@
 
 use crate::engine::{AddedRows, Engine, Shared};
 use crate::losses::Losses;
-use crate::stacks::{Resolver, Stacks};
+use crate::stacks::Resolver;
+use std::sync::Arc;
 use syscollect_model::{
     ClockMap, ClockPair, Event, Exporter, Lane, LaneKind, Loss, RecorderSummary, SessionInfo,
     Tables, Ticks, Time,
@@ -44,14 +45,13 @@ pub(crate) fn told(tables: &mut Tables, decode: impl FnOnce(&mut Engine<'_>)) ->
         realtime: ns,
         uncertainty: 0,
     };
-    let map = ClockMap::new(vec![reading(0), reading(1_000_000)]).unwrap();
-    let mut resolver = Resolver::new(&SessionInfo::default(), Stacks::default());
-    let (mut told, mut added) = (Told(Vec::new()), AddedRows::default());
+    let clock = ClockMap::new(vec![reading(0), reading(1_000_000)]).unwrap();
+    let mut told = Told(Vec::new());
     let shared = Shared {
-        map: &map,
-        tables,
-        resolver: &mut resolver,
-        added: &mut added,
+        clock: Arc::new(clock),
+        tables: std::mem::take(tables),
+        resolver: Resolver::default(),
+        added: AddedRows::default(),
         losses: Losses::default(),
         definition_records: 0,
     };
@@ -61,6 +61,6 @@ pub(crate) fn told(tables: &mut Tables, decode: impl FnOnce(&mut Engine<'_>)) ->
         engine.lanes.push(lane);
     }
     decode(&mut engine);
-    drop(engine);
+    *tables = engine.tables;
     told.0
 }

@@ -1,6 +1,7 @@
 //! Ticks, times, and the one place where they meet.
 
 use serde::{Deserialize, Serialize};
+use std::ops::Deref;
 
 /// A reading of the machine's tick counter: the invariant TSC, or, where there
 /// is none, nanoseconds of CLOCK_MONOTONIC (see [`crate::ClockSource`]).
@@ -100,8 +101,8 @@ impl ClockMap {
     }
 
     /// Converts many ticks that lie near each other, see [`TimeCursor`].
-    pub fn cursor(&self) -> TimeCursor<'_> {
-        TimeCursor { map: self, piece: [self.pairs[0], self.pairs[1]] }
+    pub fn cursor(&self) -> TimeCursor<&Self> {
+        TimeCursor::new(self)
     }
 
     /// The tick count at a time of CLOCK_MONOTONIC_RAW, nanoseconds.
@@ -143,12 +144,22 @@ impl ClockMap {
 /// Converts ticks as [`ClockMap::time`] does, but remembers the piece that the
 /// last ones lay in: a few nanoseconds each where events come in order.
 #[derive(Clone, Debug)]
-pub struct TimeCursor<'a> {
-    map: &'a ClockMap,
+pub struct TimeCursor<M> {
+    map: M,
     piece: [ClockPair; 2],
 }
 
-impl TimeCursor<'_> {
+impl<M: Deref<Target = ClockMap>> TimeCursor<M> {
+    /// For the ticks of this map.
+    pub fn new(map: M) -> Self {
+        Self { piece: [map.pairs[0], map.pairs[1]], map }
+    }
+
+    /// What is converted by.
+    pub fn map(&self) -> &M {
+        &self.map
+    }
+
     /// The same as [`ClockMap::time`].
     #[inline]
     pub fn time(&mut self, ticks: Ticks) -> Time {

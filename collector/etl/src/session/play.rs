@@ -20,8 +20,8 @@ use crate::payload::{self, Payload, width};
 use crate::{Class, Record};
 use std::ops::Range;
 use syscollect_model::{
-    Event, Sample, Scope, Slice, StackId, StringId, Switch, Tables, ThreadId, Ticks, Time,
-    TimeCursor, TrackKind, TrackRole, Wakeup,
+    ClockMap, Event, Sample, Scope, Slice, StackId, StringId, Switch, Tables, ThreadId, Ticks,
+    Time, TimeCursor, TrackKind, TrackRole, Wakeup,
 };
 use syscollect_playback::{AnyExporter, Output, Played, Stopped, ThreadIds};
 
@@ -175,7 +175,7 @@ pub(super) struct Player<'a> {
     pub(super) schemas: &'a Schemas,
     pub(super) tracks: &'a mut Tracks,
     pub(super) found: &'a mut rustc_hash::FxHashMap<u32, ThreadId>,
-    pub(super) clock: TimeCursor<'a>,
+    pub(super) clock: TimeCursor<&'a ClockMap>,
     pub(super) threads: ThreadIds,
     lifecycle: std::slice::Iter<'a, (u64, LifecycleEvent)>,
     pub(super) cpus: Vec<CpuState>,

@@ -74,8 +74,45 @@ impl Order {
 
 /// Decodes lanes of tracepoints.
 #[derive(Debug)]
-pub(crate) struct Gpu<'a> {
-    pub(super) table: &'a TracepointTable,
+pub(crate) struct Tracepoints {
+    pub(crate) table: TracepointTable,
+    pub(crate) gpu: Gpu,
+}
+
+impl Tracepoints {
+    pub(crate) fn new(table: TracepointTable) -> Self {
+        Self { table, gpu: Gpu::default() }
+    }
+
+    /// A record of a lane of tracepoints.
+    pub(crate) fn on(
+        &mut self,
+        engine: &mut Engine<'_>,
+        lane: usize,
+        bytes: &[u8],
+    ) -> Result<(), Stopped> {
+        if bytes.first() == Some(&(RecordKind::GpuFailure as u8)) {
+            return match GpuFailureRecord::from_bytes(bytes) {
+                Some(record) => self.gpu.failure(engine, &record),
+                None => {
+                    engine.unknown(lane);
+                    Ok(())
+                }
+            };
+        }
+        match Reading::new(bytes, &self.table) {
+            Some(reading) => self.gpu.tracepoint(engine, &reading),
+            None => {
+                engine.unknown(lane);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What GPUs do, as tracepoints tell it.
+#[derive(Debug, Default)]
+pub(crate) struct Gpu {
     pub(super) jobs: Jobs<Key, Detail, Time>,
     /// Jobs of the scheduler by what their dependencies name them, on kernels that do not name
     /// their fences.
@@ -92,47 +129,7 @@ pub(crate) struct Gpu<'a> {
     pub(super) frames: FxHashMap<(u64, &'static str), TrackId>,
 }
 
-impl<'a> Gpu<'a> {
-    pub(crate) fn new(table: &'a TracepointTable) -> Self {
-        Self {
-            table,
-            jobs: Jobs::default(),
-            numbered: Recent::default(),
-            failures: Failures::default(),
-            queues: FxHashMap::default(),
-            waits: Waits::default(),
-            waits_within: FxHashSet::default(),
-            submissions: Submissions::default(),
-            orders: FxHashMap::default(),
-            frames: FxHashMap::default(),
-        }
-    }
-
-    /// A record of a lane of tracepoints.
-    pub(crate) fn on(
-        &mut self,
-        engine: &mut Engine<'_>,
-        lane: usize,
-        bytes: &[u8],
-    ) -> Result<(), Stopped> {
-        if bytes.first() == Some(&(RecordKind::GpuFailure as u8)) {
-            return match GpuFailureRecord::from_bytes(bytes) {
-                Some(record) => self.failure(engine, &record),
-                None => {
-                    engine.unknown(lane);
-                    Ok(())
-                }
-            };
-        }
-        match Reading::new(bytes, self.table) {
-            Some(reading) => self.tracepoint(engine, &reading),
-            None => {
-                engine.unknown(lane);
-                Ok(())
-            }
-        }
-    }
-
+impl Gpu {
     fn tracepoint(
         &mut self,
         engine: &mut Engine<'_>,

@@ -8,7 +8,7 @@ use super::record::Reading;
 use crate::engine::Engine;
 use syscollect_playback::Stopped;
 
-impl Gpu<'_> {
+impl Gpu {
     /// Commands of virtual GPUs (drivers/gpu/drm/virtio/virtgpu_trace.h).
     pub(super) fn virtio(
         &mut self,
@@ -126,7 +126,7 @@ impl Gpu<'_> {
             self.job_ends(engine, key, GpuJobEnd::Finished, detail)?;
             return Ok(true);
         }
-        Ok(driver == "i915" && self.table.has_requests())
+        Ok(driver == "i915" && reading.table.has_requests())
     }
 
     /// The driver tells of a wait within the kernel's own of the same fence, or alone.

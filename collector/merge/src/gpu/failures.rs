@@ -132,7 +132,7 @@ fn keys(family: Family, address: u64, context: u64, sequence: u64) -> [Key; 2] {
     }
 }
 
-impl Gpu<'_> {
+impl Gpu {
     /// Ends the jobs that failed: what ends them otherwise follows, or is lost.
     pub(super) fn failure(
         &mut self,

@@ -20,7 +20,7 @@ const DETACHED: &str = "detached";
 /// The driver's name of the scheduler's own fences; its tracepoints tell more.
 const SCHEDULER: &str = "drm_sched";
 
-impl Gpu<'_> {
+impl Gpu {
     /// Fences of every driver (include/trace/events/dma_fence.h).
     pub(super) fn dma_fence(
         &mut self,
@@ -58,7 +58,7 @@ impl Gpu<'_> {
         let is_promise = driver == "xe"
             && reading.text("timeline").is_some_and(|timeline| timeline == PREEMPTION);
         // Nobody's work: what they stand for has fences of its own.
-        let is_told = driver == SCHEDULER && self.table.has_scheduler();
+        let is_told = driver == SCHEDULER && reading.table.has_scheduler();
         if NO_WORK.contains(&&*driver) || is_promise || is_told {
             self.failures.is_nobodys(key);
             return Ok(());

@@ -7,7 +7,7 @@ use super::record::Reading;
 use crate::engine::Engine;
 use syscollect_playback::Stopped;
 
-impl Gpu<'_> {
+impl Gpu {
     /// A vertical blank ends a frame and begins the next; so does what is told to programs that
     /// flip buffers.
     pub(super) fn crtc_frame(

@@ -7,7 +7,7 @@ use super::record::Reading;
 use crate::engine::Engine;
 use syscollect_playback::Stopped;
 
-impl Gpu<'_> {
+impl Gpu {
     /// All that a process has of a GPU's memory from now on, or everybody.
     pub(super) fn memory_total(
         &mut self,

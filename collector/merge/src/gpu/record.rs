@@ -78,6 +78,8 @@ impl TracepointTable {
 pub(crate) struct Reading<'a> {
     pub(crate) head: TracepointRecord,
     pub(crate) tracepoint: &'a Tracepoint,
+    /// The others that the kernel has.
+    pub(crate) table: &'a TracepointTable,
     bytes: &'a [u8],
 }
 
@@ -86,7 +88,7 @@ impl<'a> Reading<'a> {
     pub(crate) fn new(bytes: &'a [u8], table: &'a TracepointTable) -> Option<Self> {
         let head = TracepointRecord::from_bytes(bytes)?;
         let bytes = bytes.get(TracepointRecord::SIZE..)?.get(..usize::from(head.bytes))?;
-        Some(Self { head, tracepoint: table.get(head.tracepoint)?, bytes })
+        Some(Self { head, tracepoint: table.get(head.tracepoint)?, table, bytes })
     }
 
     fn field(&self, name: &str) -> Option<&'a TracepointField> {

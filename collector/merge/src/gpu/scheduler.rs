@@ -17,7 +17,7 @@ pub(super) const UNNAMED: &str = "gpu_scheduler";
 /// A job by its ring's name, or the address of that, and its number.
 pub(super) type Numbered = (StringId, u64, u64);
 
-impl Gpu<'_> {
+impl Gpu {
     /// Jobs of the DRM scheduler, by both generations of names
     /// (drivers/gpu/drm/scheduler/gpu_scheduler_trace.h).
     pub(super) fn scheduler(

@@ -73,7 +73,7 @@ fn is_timeline_of(ring: &str, driver: &str, timeline: &str) -> bool {
     !ring.is_empty() && (ring == timeline || (!driver.is_empty() && ring.starts_with(driver)))
 }
 
-impl Gpu<'_> {
+impl Gpu {
     /// Jobs of AMD's driver, which are the scheduler's (drivers/gpu/drm/amd/amdgpu/amdgpu_trace.h).
     pub(super) fn amdgpu(
         &mut self,
@@ -81,7 +81,7 @@ impl Gpu<'_> {
         name: &str,
         reading: &Reading<'_>,
     ) -> Result<(), Stopped> {
-        let thread = self.current(engine, reading).filter(|_| self.table.has_scheduler());
+        let thread = self.current(engine, reading).filter(|_| reading.table.has_scheduler());
         let Some(thread) = thread else { return self.plain(engine, reading) };
         let ring = reading
             .text("ring")
@@ -123,7 +123,7 @@ impl Gpu<'_> {
         name: &str,
         reading: &Reading<'_>,
     ) -> Result<(), Stopped> {
-        let thread = self.current(engine, reading).filter(|_| self.table.has_scheduler());
+        let thread = self.current(engine, reading).filter(|_| reading.table.has_scheduler());
         let address = reading.number("fence");
         match (name, address, thread) {
             ("xe_hw_fence_create", Some(address), _) => {

@@ -86,7 +86,7 @@ impl Waits {
     }
 }
 
-impl Gpu<'_> {
+impl Gpu {
     pub(super) fn wait_begins(
         &mut self,
         engine: &mut Engine<'_>,

@@ -47,33 +47,41 @@ struct Words {
 struct Occurrence<'a> {
     thread: ThreadId,
     probe: &'a Probe,
+    table: &'a ProbeTable,
     hit: Hit<'a>,
 }
 
 /// Decodes lanes of hits.
 #[derive(Debug)]
-pub(crate) struct Probes<'a> {
-    table: &'a ProbeTable,
+pub(crate) struct Probes {
+    pub(crate) table: ProbeTable,
+    pub(crate) slices: ProbeSlices,
+}
+
+/// What hits begin and end.
+#[derive(Debug)]
+pub(crate) struct ProbeSlices {
     words: Words,
     open: FxHashMap<ThreadId, OpenProbes>,
     by_process: FxHashMap<ProcessId, BTreeSet<ThreadId>>,
 }
 
-impl<'a> Probes<'a> {
-    pub(crate) fn new(table: &'a ProbeTable, strings: &mut Strings) -> Self {
+impl Probes {
+    pub(crate) fn new(table: ProbeTable, strings: &mut Strings) -> Self {
         let words = Words {
             probes: strings.intern("Probes"),
             unreadable: strings.intern("(unreadable)"),
             ended_by: strings.intern("end"),
         };
-        Self { table, words, open: FxHashMap::default(), by_process: FxHashMap::default() }
+        let (open, by_process) = (FxHashMap::default(), FxHashMap::default());
+        Self { table, slices: ProbeSlices { words, open, by_process } }
     }
 
     /// A hit. Those of instrumented programs, and frames that functions begin, are of `zones`.
     pub(crate) fn on(
         &mut self,
         engine: &mut Engine<'_>,
-        zones: &mut Zones<'_>,
+        zones: &mut Zones,
         lane: usize,
         bytes: &[u8],
     ) -> Result<(), Stopped> {
@@ -85,21 +93,24 @@ impl<'a> Probes<'a> {
         };
         engine.tally.records += 1;
         let thread = engine.thread_of(hit.record.tid, Some(hit.record.tgid));
-        let at = Occurrence { thread, probe, hit };
+        let (slices, at) =
+            (&mut self.slices, Occurrence { thread, probe, table: &self.table, hit });
         match probe.role {
-            ProbeRole::Point => self.point(engine, at),
-            ProbeRole::ZoneBegin => self.pair_begin(engine, at),
-            ProbeRole::ZoneEnd => self.pair_end(engine, at),
-            ProbeRole::FunctionEntry => self.entry(engine, zones, at),
+            ProbeRole::Point => slices.point(engine, at),
+            ProbeRole::ZoneBegin => slices.pair_begin(engine, at),
+            ProbeRole::ZoneEnd => slices.pair_end(engine, at),
+            ProbeRole::FunctionEntry => slices.entry(engine, zones, at),
             // The return address has been taken off the stack.
             ProbeRole::FunctionReturn => {
-                self.exit(engine, at, hit.record.stack_pointer.wrapping_sub(8))
+                slices.exit(engine, at, hit.record.stack_pointer.wrapping_sub(8))
             }
-            ProbeRole::FunctionExit => self.exit(engine, at, hit.record.stack_pointer),
+            ProbeRole::FunctionExit => slices.exit(engine, at, hit.record.stack_pointer),
             _ => zones.on_hit(engine, lane, thread, probe.role, &hit),
         }
     }
+}
 
+impl ProbeSlices {
     /// The threads of the process of which something was told; of all processes without one.
     pub(crate) fn threads_of(&self, process: Option<ProcessId>) -> BTreeSet<ThreadId> {
         match process {
@@ -134,8 +145,8 @@ impl<'a> Probes<'a> {
     }
 
     fn pair_begin(&mut self, engine: &mut Engine<'_>, at: Occurrence<'_>) -> Result<(), Stopped> {
-        let Occurrence { thread, probe, .. } = at;
-        let (name, nests) = (self.track_name(probe), self.table.nests(probe.pair));
+        let Occurrence { thread, probe, table, .. } = at;
+        let (name, nests) = (self.track_name(probe), table.nests(probe.pair));
         let pairs = &mut self.open_of(engine, thread).pairs;
         let (track, open) = pairs.entry((name, probe.pair)).or_insert_with(|| {
             let (kind, row) = (TrackKind::Slices(TrackRole::Named), PROBES | u64::from(probe.pair));
@@ -170,11 +181,11 @@ impl<'a> Probes<'a> {
     fn entry(
         &mut self,
         engine: &mut Engine<'_>,
-        zones: &mut Zones<'_>,
+        zones: &mut Zones,
         at: Occurrence<'_>,
     ) -> Result<(), Stopped> {
-        let Occurrence { thread, probe, hit } = at;
-        let (name, table) = (self.track_name(probe), self.table);
+        let Occurrence { thread, probe, table, hit } = at;
+        let name = self.track_name(probe);
         let calls = &mut self.open_of(engine, thread).calls;
         let (track, calls) = calls.entry(name).or_insert_with(|| {
             let kind = TrackKind::Slices(TrackRole::Named);

@@ -39,7 +39,7 @@ pub(crate) fn seen_to_nest(reader: &CaptureReader, probes: &ProbeTable) -> FxHas
         return nesting;
     }
     let lanes = reader.lanes().into_iter().filter(|lane| lane.kind == LaneKind::Probe);
-    let cursor = |lane| FromFile::new(reader, RecordCursor::new(lane, Shape::Probe));
+    let cursor = |lane| FromFile::new(reader, RecordCursor::new(lane, Shape::Probe), ());
     let mut merge = Merge::new(lanes.map(cursor).collect());
     let mut open = FxHashMap::<(u32, u32), OpenPair>::default();
     let mut unsure = vec![0; merge.lanes().len()];

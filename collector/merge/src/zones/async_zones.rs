@@ -10,7 +10,7 @@ use syscollect_playback::{EventType, Stopped};
 /// memory grow with events.
 const MOST_ASYNC: usize = 1 << 16;
 
-impl Zones<'_> {
+impl Zones {
     pub(crate) fn async_begin(
         &mut self,
         engine: &mut Engine<'_>,
@@ -48,7 +48,7 @@ impl Zones<'_> {
             return Ok(());
         }
         let task = attributes.tasks.first().map(|(_, name)| *name);
-        let ticks = self.known.programs.clock(writer.client, engine.present.map).anywhere(began);
+        let ticks = self.known.programs.clock(writer.client, engine.present.map()).anywhere(began);
         let before = ticks
             .map_or(0, |ticks| engine.now().0.saturating_sub(engine.present.time(Ticks(ticks)).0));
         self.begin_async(engine, writer, (location, number, task), attributes, Some(before))

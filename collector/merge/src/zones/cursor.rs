@@ -1,9 +1,11 @@
 //! A thread's lane as groups of items.
 
-use crate::chunk_queue::{ChunkQueue, Decode, Missing};
+use crate::chunk_queue::{ChunkQueue, Decode, Missing, Resume};
 use crate::zones::lifetimes::{Lifetime, Lifetimes, Owners};
 use crate::zones::programs::{ProgramClock, Programs};
+use rustc_hash::FxHashMap;
 use std::ops::Range;
+use std::sync::Arc;
 use syscollect_model::{ClockMap, Lane};
 use syscollect_playback::order::Cursor;
 use syscollect_records::ZoneChunk;
@@ -24,7 +26,9 @@ pub(crate) enum ZoneRecord {
 pub(crate) struct Programmed<'a> {
     pub(crate) programs: &'a Programs,
     pub(crate) lifetimes: &'a Lifetimes,
-    pub(crate) map: &'a ClockMap,
+    pub(crate) map: &'a Arc<ClockMap>,
+    /// Who writes to each lane, if that is known already.
+    pub(crate) owners: Option<&'a FxHashMap<Lane, Owners>>,
 }
 
 /// The items of one lane, in the order they were written, in groups: a stamped
@@ -34,11 +38,12 @@ pub(crate) struct Programmed<'a> {
 /// Ticks of one thread never fall, and lie within its life: what it claims can
 /// not keep back those that have the lane after it. Items that lie outside the
 /// recording are counted, not given.
-pub(crate) struct ZoneCursor<'a> {
+///
+/// It waits at the end of each chunk: to decode the next, [`Programmed`] must be known.
+pub(crate) struct ZoneCursor {
     lane: Lane,
     queue: ChunkQueue,
-    programs: Programmed<'a>,
-    owner: Owner<'a>,
+    owner: Owner,
     groups: Groups,
     /// Ticks of the next group; while it waits, the least that these may be.
     head: Option<u64>,
@@ -48,14 +53,12 @@ pub(crate) struct ZoneCursor<'a> {
     group: Vec<u64>,
 }
 
-impl<'a> ZoneCursor<'a> {
-    /// `owners` says who writes to the lane, if that is known already.
-    pub(crate) fn new(lane: Lane, programs: Programmed<'a>, owners: Option<&'a Owners>) -> Self {
+impl ZoneCursor {
+    pub(crate) fn new(lane: Lane) -> Self {
         Self {
             lane,
             queue: ChunkQueue::default(),
-            owner: Owner::new(owners, programs.programs.clock(0, programs.map)),
-            programs,
+            owner: Owner::default(),
             groups: Groups::default(),
             head: Some(0),
             waiting: true,
@@ -76,20 +79,25 @@ impl<'a> ZoneCursor<'a> {
 
     /// Goes to the next chunk that holds a group; those so far were of up to `last`.
     #[cold]
-    fn next_chunk(&mut self, last: u64) {
+    fn next_chunk(&mut self, last: u64, programs: Programmed<'_>) {
         self.waiting = false;
         while let Some((header, missing)) = self.queue.take(&mut self.groups.data) {
             let Some(chunk) = self.groups.begin(header.records) else { continue };
-            let clock = self.programs.programs.clock(chunk.client, self.programs.map);
+            let clock = programs.programs.clock(chunk.client, programs.map);
             self.owner.write(&chunk, clock, header.first.0);
             self.find_head();
             if let Some(head) = self.head {
-                let life = self.owner.life_from(head, self.programs.lifetimes);
+                let life = self.owner.life_from(head, self.lane, programs);
                 self.head = Some(life.limit(head));
                 self.start = Some(Box::new((chunk, missing)));
                 return;
             }
         }
+        self.wait(last);
+    }
+
+    /// Waits for the next chunk, if any comes.
+    fn wait(&mut self, last: u64) {
         self.groups.data = Vec::new();
         self.waiting = !self.queue.is_at_end();
         self.head = self.waiting.then(|| last.max(self.queue.not_before()));
@@ -110,50 +118,47 @@ impl<'a> ZoneCursor<'a> {
 }
 
 /// Whose items come, and when.
-struct Owner<'a> {
+#[derive(Default)]
+struct Owner {
     /// Client, thread id and number of whose chunk it is.
     key: Option<(u32, u32, u32)>,
-    /// How many others there were before, the life of this one, and those of all, where they are
-    /// known.
+    /// How many others there were before, and the life of this one.
     before: usize,
     life: Option<Lifetime>,
-    lifetimes: Option<&'a Owners>,
-    clock: ProgramClock<'a>,
+    /// Of its program; `None` before the first chunk.
+    clock: Option<ProgramClock>,
     /// Ticks of its last group; 0 before the first.
     last: u64,
     /// When the chunk begins, for what stands before the first stamped item.
     about: u64,
 }
 
-impl<'a> Owner<'a> {
-    fn new(lifetimes: Option<&'a Owners>, clock: ProgramClock<'a>) -> Self {
-        Self { key: None, before: 0, life: None, lifetimes, clock, last: 0, about: 0 }
-    }
-
+impl Owner {
     /// The owner of a chunk that begins at `first`, by the program's clock. If that is another than
     /// of the chunk before, time begins anew.
-    fn write(&mut self, chunk: &ZoneChunk, clock: ProgramClock<'a>, first: u64) {
-        self.clock = clock;
+    fn write(&mut self, chunk: &ZoneChunk, clock: ProgramClock, first: u64) {
         let key = (chunk.client, chunk.tid, chunk.owner);
         if self.key != Some(key) {
             self.before += usize::from(self.life.take().is_some());
             (self.key, self.last) = (Some(key), 0);
         }
         self.about = clock.limit(clock.anywhere(first).unwrap_or_default());
+        self.clock = Some(clock);
     }
 
     /// Its life, of which something is told at `ticks`.
-    fn life_from(&mut self, ticks: u64, lifetimes: &Lifetimes) -> Lifetime {
-        let known = self.lifetimes.and_then(|owners| owners.life(self.before));
+    fn life_from(&mut self, ticks: u64, lane: Lane, programs: Programmed<'_>) -> Lifetime {
+        let owners = programs.owners.and_then(|owners| owners.get(&lane));
+        let known = owners.and_then(|owners| owners.life(self.before));
         let tid = self.key.map_or(0, |(_, tid, _)| tid);
-        *self.life.get_or_insert_with(|| known.unwrap_or_else(|| lifetimes.at(tid, ticks)))
+        *self.life.get_or_insert_with(|| known.unwrap_or_else(|| programs.lifetimes.at(tid, ticks)))
     }
 
     /// When a group happened that begins with this word; `None` where that is outside the recording.
     #[inline]
     fn ticks(&self, first: u64) -> Option<u64> {
         let ticks = match is_stamped(first) {
-            true => self.clock.within(first >> 8)?,
+            true => self.clock.as_ref()?.within(first >> 8)?,
             false if self.last == 0 => self.about,
             false => self.last,
         };
@@ -247,7 +252,7 @@ impl Groups {
     }
 }
 
-impl Decode for ZoneCursor<'_> {
+impl Decode for ZoneCursor {
     fn lane(&self) -> Lane {
         self.lane
     }
@@ -260,19 +265,23 @@ impl Decode for ZoneCursor<'_> {
         &mut self.queue
     }
 
-    fn resume(&mut self) {
-        if self.waiting {
-            self.next_chunk(self.head.unwrap_or_default());
-        }
-    }
-
     /// Items that mean nothing here, or lie outside the recording.
     fn undecodable(&self) -> u64 {
         self.groups.undecodable
     }
 }
 
-impl Cursor for ZoneCursor<'_> {
+impl Resume for ZoneCursor {
+    type Context<'c> = Programmed<'c>;
+
+    fn resume(&mut self, programs: Programmed<'_>) {
+        if self.waiting {
+            self.next_chunk(self.head.unwrap_or_default(), programs);
+        }
+    }
+}
+
+impl Cursor for ZoneCursor {
     type Key = u64;
     type Item = ZoneRecord;
 
@@ -297,7 +306,7 @@ impl Cursor for ZoneCursor<'_> {
         self.owner.last = self.head.unwrap_or(self.owner.last);
         self.find_head();
         if self.head.is_none() {
-            self.next_chunk(self.owner.last);
+            self.wait(self.owner.last);
         }
         ZoneRecord::Group(items)
     }

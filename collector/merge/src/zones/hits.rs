@@ -19,7 +19,7 @@ fn text<'a>(hit: &Hit<'a>, index: usize) -> Option<Cow<'a, str>> {
     hit.text(index).map(String::from_utf8_lossy)
 }
 
-impl Zones<'_> {
+impl Zones {
     /// A hit of a probe of the client library.
     pub(crate) fn on_hit(
         &mut self,

@@ -12,7 +12,7 @@ use syscollect_zone_protocol::MarkerPhase;
 /// Keeps the rows of halves apart from those of zones.
 const HALVES: u64 = 1 << 63;
 
-impl Zones<'_> {
+impl Zones {
     pub(crate) fn marker(
         &mut self,
         engine: &mut Engine<'_>,

@@ -27,20 +27,27 @@ pub(crate) mod stacks;
 pub(crate) mod state;
 pub(crate) mod threads;
 
-use crate::gpu::record::TracepointTable;
-use crate::probes::table::ProbeTable;
+use cursor::Programmed;
 use lifetimes::Lifetimes;
 use log::Logs;
 use prescan::Prescan;
 use programs::Programs;
+use std::sync::Arc;
+use syscollect_model::ClockMap;
 
-/// What is known of instrumented programs and of probes before they are played.
+/// What is known of instrumented programs before they are played.
 #[derive(Debug, Default)]
 pub(crate) struct InstrumentedPrograms {
     pub(crate) programs: Programs,
     pub(crate) logs: Logs,
     pub(crate) lifetimes: Lifetimes,
     pub(crate) prescan: Prescan,
-    pub(crate) probes: ProbeTable,
-    pub(crate) tracepoints: TracepointTable,
+}
+
+impl InstrumentedPrograms {
+    /// What must be known to decode their lanes.
+    pub(crate) fn of_lanes<'a>(&'a self, map: &'a Arc<ClockMap>) -> Programmed<'a> {
+        let Self { programs, lifetimes, prescan, .. } = self;
+        Programmed { programs, lifetimes, map, owners: Some(&prescan.owners) }
+    }
 }

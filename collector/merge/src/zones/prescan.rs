@@ -13,6 +13,7 @@ use crate::zones::parts::{Part, Parts};
 use crate::zones::programs::Programs;
 use crate::zones::stacks::{ProgramStacks, return_addresses};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
 use syscollect_model::{AddressSpaces, ClockMap, Lane, Tables, ThreadId, Ticks};
 use syscollect_playback::order::Cursor;
 use syscollect_records::ZoneChunk;
@@ -55,7 +56,7 @@ pub(crate) struct Prescanner<'a, 'b> {
     pub(crate) programs: &'a Programs,
     pub(crate) logs: &'a Logs,
     pub(crate) lifetimes: &'a Lifetimes,
-    pub(crate) clock: &'a ClockMap,
+    pub(crate) clock: &'a Arc<ClockMap>,
     pub(crate) spaces: &'a AddressSpaces,
     pub(crate) places: StackReader<'b>,
     pub(crate) tables: &'a Tables,
@@ -65,9 +66,8 @@ impl Prescanner<'_, '_> {
     /// Reads the lane from its beginning to its end.
     pub(crate) fn lane(&mut self, lane: Lane, prescan: &mut Prescan) {
         let (programs, lifetimes) = (self.programs, self.lifetimes);
-        let programs = Programmed { programs, lifetimes, map: self.clock };
-        let cursor = ZoneCursor::new(lane, programs, None);
-        let mut lane_of_file = FromFile::new(self.reader, cursor);
+        let programs = Programmed { programs, lifetimes, map: self.clock, owners: None };
+        let mut lane_of_file = FromFile::new(self.reader, ZoneCursor::new(lane), programs);
         let (mut owner, mut owners, mut count) = (ZoneChunk::default(), Owners::default(), 0);
         while let Some(ticks) = lane_of_file.key() {
             let (before, life) = lane_of_file.cursor.present_owner();

@@ -10,7 +10,7 @@ use syscollect_model::{
 use syscollect_playback::{EventType, Stopped};
 use syscollect_zone_protocol::{self as protocol, FramePhase};
 
-impl Zones<'_> {
+impl Zones {
     pub(crate) fn plot(
         &mut self,
         engine: &mut Engine<'_>,

@@ -1,6 +1,7 @@
 //! Which instrumented programs there are, and what their ticks mean.
 
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 use syscollect_model::{ClockMap, ClockSource, Lane, LaneIndex, ProgramTicks, SessionInfo};
 use syscollect_records::Stamp;
 use syscollect_store::{CaptureReader, ClientDefinition};
@@ -56,13 +57,14 @@ impl Programs {
     }
 
     /// What the program's ticks mean.
-    pub(crate) fn clock<'a>(&self, client: u32, map: &'a ClockMap) -> ProgramClock<'a> {
+    pub(crate) fn clock(&self, client: u32, map: &Arc<ClockMap>) -> ProgramClock {
         let monotonic = self.pids.get(&client).is_some_and(|(_, monotonic)| *monotonic);
         let meaning = match (monotonic, self.monotonic_session) {
             (false, true) => Meaning::Nothing,
             (true, false) => Meaning::Monotonic,
             (false, false) | (true, true) => Meaning::Ticks,
         };
+        let map = Arc::clone(map);
         ProgramClock { map, meaning, least: self.least, most: self.most }
     }
 }
@@ -78,15 +80,15 @@ enum Meaning {
 }
 
 /// Turns a program's ticks into the session's.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ProgramClock<'a> {
-    map: &'a ClockMap,
+#[derive(Clone, Debug)]
+pub(crate) struct ProgramClock {
+    map: Arc<ClockMap>,
     meaning: Meaning,
     least: u64,
     most: u64,
 }
 
-impl ProgramClock<'_> {
+impl ProgramClock {
     /// The session's ticks, wherever they lie; of the program's the low 56 bits
     /// are enough. `None` where they have no meaning here.
     #[inline]

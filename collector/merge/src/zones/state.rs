@@ -157,8 +157,8 @@ pub(crate) struct ProgramMarks {
 
 /// Decodes lanes of zones: what instrumented programs tell.
 #[derive(Debug)]
-pub(crate) struct Zones<'a> {
-    pub(crate) known: &'a InstrumentedPrograms,
+pub(crate) struct Zones {
+    pub(crate) known: InstrumentedPrograms,
     pub(crate) words: Words,
     pub(crate) threads: Vec<ThreadMarks>,
     /// Places in `threads` by thread and client.
@@ -170,8 +170,8 @@ pub(crate) struct Zones<'a> {
     pub(crate) stacks: FxHashMap<u32, Option<StackId>>,
 }
 
-impl<'a> Zones<'a> {
-    pub(crate) fn new(known: &'a InstrumentedPrograms, strings: &mut Strings) -> Self {
+impl Zones {
+    pub(crate) fn new(known: InstrumentedPrograms, strings: &mut Strings) -> Self {
         Self {
             known,
             words: Words::new(strings),

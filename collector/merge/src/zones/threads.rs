@@ -16,7 +16,7 @@ use syscollect_playback::{EventType, Stopped};
 use syscollect_records::ZoneChunk;
 use syscollect_zone_protocol::{self as zone_protocol, Item, is_stamped, item_words};
 
-impl Zones<'_> {
+impl Zones {
     /// A record of a zone lane; `words` are those of a group.
     pub(crate) fn on(
         &mut self,
@@ -221,8 +221,8 @@ impl Zones<'_> {
         more: &[u64],
     ) -> Result<(), Stopped> {
         const STAMP: u64 = u64::MAX >> 8;
-        let marked = self.known;
-        let place = marked.logs.get(writer.client).location(location).filter(|_| depth < MAX_DEPTH);
+        let place =
+            self.known.logs.get(writer.client).location(location).filter(|_| depth < MAX_DEPTH);
         let Some(place) = place else {
             engine.losses.undecodable(writer.lane, 1);
             return Ok(());
@@ -231,7 +231,7 @@ impl Zones<'_> {
         if known.is_some_and(|zone| zone.began == began & STAMP && zone.location == location) {
             return self.more(engine, writer, more);
         }
-        let ticks = marked.programs.clock(writer.client, engine.present.map).anywhere(began);
+        let ticks = self.known.programs.clock(writer.client, engine.present.map()).anywhere(began);
         let before =
             ticks.map(|ticks| engine.now().0.saturating_sub(engine.present.time(Ticks(ticks)).0));
         self.begin_at(engine, writer, (began & STAMP, location, depth), place, more, before)
@@ -348,7 +348,7 @@ impl Zones<'_> {
             about,
             self.known.logs.get(writer.client),
             names,
-            engine.tables,
+            &engine.tables,
         );
         if words.is_empty() {
             return Ok(attributes);
@@ -454,7 +454,7 @@ impl Zones<'_> {
         if let Some(stack) = self.stacks.get(&known.number) {
             return *stack;
         }
-        let stack = engine.resolver.stack_at(known.defined, engine.tables);
+        let stack = engine.resolver.stack_at(known.defined, &mut engine.tables);
         self.stacks.insert(known.number, stack);
         stack
     }
