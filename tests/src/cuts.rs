@@ -1,12 +1,14 @@
 //! Captures that are fed piece by piece: however they are cut, the same comes out.
 
 use crate::golden;
+use crate::unnamed::Unnamed;
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use syscollect_exporters::TextExporter;
-use syscollect_merge::{Playing, Session};
-use syscollect_model::{Lane, LaneKind, Ticks};
-use syscollect_playback::{Played, Stopped};
-use syscollect_store::{CaptureReader, IndexEntry};
+use syscollect_merge::{Live, Playing, Session, play_live};
+use syscollect_model::{Exporter, Lane, LaneKind, Ticks};
+use syscollect_playback::{Played, Recording, Stopped};
+use syscollect_store::{CaptureReader, Chunk, IndexEntry};
 
 /// How much earlier than its first record a chunk's earliest may be, ticks: records of probes and
 /// tracepoints lie a little out of order.
@@ -31,10 +33,105 @@ pub fn check(capture: &[u8]) {
         let Some(mut session) = open() else { return };
         let reader = CaptureReader::from_bytes(capture.to_vec()).expect("it was opened before");
         let fed = text_of(&mut session, |playing| Pieces::new(&reader, way).feed(playing));
-        let mut lines = fed.0.lines().zip(whole.0.lines());
-        assert_eq!(lines.find(|(fed, whole)| fed != whole), None, "fed in pieces, way {way}");
-        assert_eq!(fed.0.len(), whole.0.len(), "fed in pieces, way {way}");
+        let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+        assert_same(&lines(&fed.0), &lines(&whole.0), &format!("fed in pieces, way {way}"));
         assert_eq!(fed.1, whole.1, "fed in pieces, way {way}");
+    }
+}
+
+/// Plays a capture as if it were being recorded: everything is fed, what events refer to as well.
+/// The lines without names of tasks, which a file shows as they are in the end; `None` of a file
+/// that is damaged.
+///
+/// # Panics
+///
+/// When it matters in what pieces and orders it is fed.
+pub fn live(capture: &[u8]) -> Option<Vec<String>> {
+    let lines = |way| {
+        let mut seen = Unnamed::default();
+        play_live_into(&mut seen, capture, way).then(|| seen.lines())
+    };
+    let first = lines(0)?;
+    for way in 1..WAYS {
+        assert_same(&lines(way)?, &first, &format!("played while it is recorded, way {way}"));
+    }
+    Some(first)
+}
+
+/// Plays a capture into an exporter as if it were being recorded, in one of several ways; `false` if
+/// it is damaged.
+///
+/// # Panics
+///
+/// When the exporter fails.
+pub fn play_live_into<E: Exporter<Error: Debug>>(
+    exporter: &mut E,
+    capture: &[u8],
+    way: u64,
+) -> bool {
+    let Ok(reader) = CaptureReader::from_bytes(capture.to_vec()) else { return false };
+    let mut entries = reader.lanes().into_iter().flat_map(|lane| reader.chunks(lane));
+    if !reader.damage().is_empty() || entries.any(|entry| reader.read(entry).is_err()) {
+        return false;
+    }
+    play_live(exporter, |live| Pieces::of_all(&reader, way).feed(live)).expect("it takes all");
+    true
+}
+
+/// Checks that the same comes out of a capture while it is recorded as of the file.
+///
+/// # Panics
+///
+/// When other events come out than of the file, but for the names of tasks.
+pub fn check_live(capture: &[u8]) {
+    let reader = CaptureReader::from_bytes(capture.to_vec()).expect("it is a capture");
+    let (Some(live), Ok(mut session)) = (live(capture), Session::open(reader)) else { return };
+    let mut whole = Unnamed::default();
+    session.play(&mut whole).expect("it is kept");
+    assert_same(&live, &whole.lines(), "played while it is recorded");
+}
+
+fn assert_same(lines: &[String], expected: &[String], what: &str) {
+    let different = lines.iter().zip(expected).find(|(line, expected)| line != expected);
+    assert_eq!(different, None, "{what}");
+    assert_eq!(lines.len(), expected.len(), "{what}");
+}
+
+/// What is fed.
+trait Fed {
+    fn chunk(&mut self, chunk: Chunk) -> Result<(), Stopped>;
+    fn unreadable(&mut self, lane: Lane, records: u32);
+    /// Tells what can be told; nothing of before these ticks will be fed.
+    fn advance(&mut self, watermark: Option<Ticks>) -> Result<(), Stopped>;
+}
+
+impl Fed for Playing<'_> {
+    fn chunk(&mut self, chunk: Chunk) -> Result<(), Stopped> {
+        self.feed(chunk);
+        Ok(())
+    }
+
+    fn unreadable(&mut self, lane: Lane, records: u32) {
+        self.feed_unreadable(lane, records);
+    }
+
+    fn advance(&mut self, watermark: Option<Ticks>) -> Result<(), Stopped> {
+        watermark.into_iter().for_each(|ticks| self.nothing_before(ticks));
+        self.play()
+    }
+}
+
+impl Fed for Live<'_> {
+    fn chunk(&mut self, chunk: Chunk) -> Result<(), Stopped> {
+        self.feed(chunk)
+    }
+
+    fn unreadable(&mut self, lane: Lane, records: u32) {
+        unreachable!("{records} records of {lane}: damaged files are not played so");
+    }
+
+    fn advance(&mut self, watermark: Option<Ticks>) -> Result<(), Stopped> {
+        watermark.map_or(Ok(()), |ticks| self.advance(ticks))
     }
 }
 
@@ -57,8 +154,14 @@ struct Pieces<'a> {
 
 impl<'a> Pieces<'a> {
     fn new(reader: &'a CaptureReader, way: u64) -> Self {
-        let lanes = reader.lanes().into_iter().filter(|lane| !lane.kind.is_definition());
-        let lanes = lanes.map(|lane| (lane, reader.chunks(lane))).collect();
+        let mut pieces = Self::of_all(reader, way);
+        pieces.lanes.retain(|lane, _| !lane.kind.is_definition());
+        pieces
+    }
+
+    /// With what events refer to.
+    fn of_all(reader: &'a CaptureReader, way: u64) -> Self {
+        let lanes = reader.lanes().into_iter().map(|lane| (lane, reader.chunks(lane))).collect();
         Self { reader, lanes, random: way.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 }
     }
 
@@ -71,32 +174,33 @@ impl<'a> Pieces<'a> {
     }
 
     /// Feeds some chunks of some lane, and again, with what that allows told in between.
-    fn feed(mut self, playing: &mut Playing<'_>) -> Result<(), Stopped> {
+    fn feed(mut self, to: &mut impl Fed) -> Result<(), Stopped> {
         while !self.lanes.is_empty() {
-            let lane = self.random(self.lanes.len());
+            // What is said once comes first: which sessions, programs and processes there are.
+            let definitions = self.lanes.keys().position(|lane| lane.kind == LaneKind::Definition);
+            let lane = definitions.unwrap_or_else(|| self.random(self.lanes.len()));
             let Some((&lane, &entries)) = self.lanes.iter().nth(lane) else { break };
             let (now, later) = entries.split_at(1 + self.random(entries.len()));
             self.lanes.insert(lane, later);
             self.lanes.retain(|_, entries| !entries.is_empty());
             for entry in now {
                 match self.reader.read(entry) {
-                    Ok(chunk) => playing.feed(chunk),
-                    Err(_) => playing.feed_unreadable(lane, entry.records),
+                    Ok(chunk) => to.chunk(chunk)?,
+                    Err(_) => to.unreadable(lane, entry.records),
                 }
             }
-            if let Some(ticks) = self.low_watermark() {
-                playing.nothing_before(Ticks(ticks));
-            }
-            playing.play()?;
+            to.advance(self.low_watermark().map(Ticks))?;
         }
         Ok(())
     }
 
-    /// What all that was not fed is later than; `None` while that is not known here: programs'
-    /// chunks have clocks of their own.
+    /// What all that was not fed is later than; `None` while that is not known here: the chunks of
+    /// programs and of mappings have clocks of their own.
     fn low_watermark(&self) -> Option<u64> {
         let firsts = self.lanes.iter().flat_map(|(lane, entries)| {
-            entries.iter().map(|entry| (lane.kind != LaneKind::Zone).then_some(entry.first.0))
+            let unknown =
+                [LaneKind::Zone, LaneKind::ZoneLog, LaneKind::Mapping].contains(&lane.kind);
+            entries.iter().map(move |entry| (!unknown).then_some(entry.first.0))
         });
         let least = firsts.collect::<Option<Vec<u64>>>()?.into_iter().min()?;
         Some(least.saturating_sub(DISORDER))

@@ -10,6 +10,22 @@ use syscollect_store::CaptureReader;
 /// Opens a capture that lies in memory, and which tells the same [in pieces](crate::cuts).
 pub fn open(capture: Vec<u8>) -> Session {
     crate::cuts::check(&capture);
+    crate::cuts::check_live(&capture);
+    let reader = CaptureReader::from_bytes(capture).expect("it is a capture");
+    Session::open(reader).expect("it has clock readings")
+}
+
+/// The same of a capture of which a file knows more than a recording that goes on, as
+/// [`syscollect_merge::Live`] says: what comes out meanwhile is `golden/live/NAME.txt`.
+///
+/// # Panics
+///
+/// When it is another.
+pub fn open_foreseen(name: &str, capture: Vec<u8>) -> Session {
+    crate::cuts::check(&capture);
+    let mut lines = crate::cuts::live(&capture).expect("it is whole").join("\n");
+    lines.push('\n');
+    check_lines(&format!("live/{name}"), &lines);
     let reader = CaptureReader::from_bytes(capture).expect("it is a capture");
     Session::open(reader).expect("it has clock readings")
 }
@@ -59,6 +75,10 @@ pub fn check_range(name: &str, session: &mut impl Recording, from: Option<Time>,
         played.lost,
         played.missing_stacks
     );
+    check_lines(name, &lines);
+}
+
+fn check_lines(name: &str, lines: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden").join(format!("{name}.txt"));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, lines).expect("the golden file can be written");

@@ -31,6 +31,7 @@ pub mod reference_capture;
 pub mod shown;
 pub mod tracepoint;
 pub mod tracy_reader;
+pub mod unnamed;
 
 pub use client::{FakeProgram, FakeThread};
 pub use machine::{

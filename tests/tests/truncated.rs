@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test, as its body does")]
 
 use syscollect_exporters::{FoldedExporter, StackOptions};
+use syscollect_merge::Session;
 use syscollect_model::{SessionInfo, Symbol, SymbolFrame, SymbolTable};
 use syscollect_playback::Recording;
 use syscollect_records::{RecordKind, TaskRecord, task_state};
@@ -47,8 +48,12 @@ fn sample(machine: &mut FakeMachine, us: u64, pid: u32, addresses: &[u64]) {
 }
 
 fn folded(capture: Vec<u8>) -> Vec<String> {
+    folded_of(&mut golden::open(capture))
+}
+
+fn folded_of(session: &mut Session) -> Vec<String> {
     let mut exporter = FoldedExporter::new(Vec::new(), StackOptions::default());
-    golden::open(capture).play(&mut exporter).unwrap();
+    session.play(&mut exporter).unwrap();
     let text = String::from_utf8(exporter.finish().unwrap()).unwrap();
     text.lines().map(str::to_owned).collect()
 }
@@ -110,33 +115,30 @@ fn programs_begun_and_forked_while_recording_are_known_from_their_beginning_on()
 }
 
 /// What becomes of a stack that leads to data.
-fn ends(
-    machine: impl FnOnce(&mut FakeMachine),
-    finish: impl FnOnce(FakeMachine) -> Vec<u8>,
-) -> Vec<String> {
+fn ends(machine: impl FnOnce(&mut FakeMachine)) -> Vec<String> {
     let mut all = self::machine();
     machine(&mut all);
     sample(&mut all, 50, 70, &[LEAF, MAIN, DATA[0]]);
-    folded(finish(all))
+    folded(all.finish())
 }
 
 #[test]
 fn where_mappings_are_missing_an_address_may_be_code_and_stays() {
     let (whole, cut) = (["prog;0x1008f51c;main;leaf 1"], ["prog;[truncated];main;leaf 1"]);
-    assert_eq!(ends(|_| {}, FakeMachine::finish), cut);
-    assert_eq!(
-        ends(|machine| machine.mapping_record(0, 40, &perf::lost(1, 40)), FakeMachine::finish),
-        whole,
-        "lost"
-    );
-    assert_eq!(ends(|_| {}, FakeMachine::kill), whole, "a recorder that was killed");
+    assert_eq!(ends(|_| {}), cut);
+    let lost = ends(|machine| machine.mapping_record(0, 40, &perf::lost(1, 40)));
+    assert_eq!(lost, whole, "lost");
     let unrecorded = SessionInfo { mappings_unrecorded: true, ..SessionInfo::default() };
     let unrecorded = Definition::Session(Box::new(unrecorded));
-    assert_eq!(
-        ends(|machine| machine.define(&unrecorded), FakeMachine::finish),
-        whole,
-        "never recorded"
-    );
+    assert_eq!(ends(|machine| machine.define(&unrecorded)), whole, "never recorded");
+}
+
+#[test]
+fn of_a_recorder_that_was_killed_the_last_mappings_may_be_missing() {
+    let mut machine = machine();
+    sample(&mut machine, 50, 70, &[LEAF, MAIN, DATA[0]]);
+    let mut session = golden::open_foreseen("killed_recorder", machine.kill());
+    assert_eq!(folded_of(&mut session), ["prog;0x1008f51c;main;leaf 1"]);
 }
 
 #[test]

@@ -100,6 +100,11 @@ impl ChunkQueue {
         Some((header, missing))
     }
 
+    /// Whether all chunks that came were taken.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
     /// Whether all chunks were taken and none will come.
     pub(crate) fn is_at_end(&self) -> bool {
         self.closed && self.chunks.is_empty()

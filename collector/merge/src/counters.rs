@@ -28,14 +28,14 @@ struct OfProcess {
 }
 
 impl CounterTable {
-    pub(crate) fn new(definitions: &[CounterDefinition], tables: &mut Tables) -> Self {
-        let mut this = Self::default();
+    /// Adds counters; of one that is there already the first definition counts.
+    pub(crate) fn add(&mut self, definitions: &[CounterDefinition], tables: &mut Tables) {
         for CounterDefinition { counter, name, unit, cpu, pid } in definitions {
             let (name, unit) = (tables.strings.intern(name), unit.intern(&mut tables.strings));
             // The definitions may be there twice; the number is what counts.
             match pid {
                 Some(pid) => {
-                    this.of_processes.entry(*counter).or_insert(OfProcess {
+                    self.of_processes.entry(*counter).or_insert(OfProcess {
                         pid: *pid,
                         name,
                         unit,
@@ -44,13 +44,12 @@ impl CounterTable {
                 None => {
                     let scope = cpu.map_or(Scope::Machine, Scope::Cpu);
                     let kind = TrackKind::Counter { unit };
-                    this.tracks
+                    self.tracks
                         .entry(*counter)
                         .or_insert_with(|| tables.add_track(Track { scope, name, kind }));
                 }
             }
         }
-        this
     }
 }
 
@@ -135,7 +134,8 @@ mod tests {
             cpu: None,
             pid: Some(100),
         };
-        let table = CounterTable::new(&[definition], &mut tables);
+        let mut table = CounterTable::default();
+        table.add(&[definition], &mut tables);
         let events = told(&mut tables, |engine| {
             let mut counters = Counters::new(table);
             counters.on(engine, COUNTER, &value(5, 64.0)).unwrap();

@@ -44,8 +44,11 @@ impl Decoders {
             SourceItem::Tracepoints(RecordItem::Record) => {
                 self.tracepoints.on(engine, lane, source.bytes())?;
             }
-            SourceItem::Probes(RecordItem::Missing(missing))
-            | SourceItem::Tracepoints(RecordItem::Missing(missing)) => {
+            SourceItem::Probes(RecordItem::Missing(missing)) => {
+                self.probes.missing();
+                engine.missing(lane, missing.at_least())?;
+            }
+            SourceItem::Tracepoints(RecordItem::Missing(missing)) => {
                 engine.missing(lane, missing.at_least())?;
             }
             SourceItem::LifecycleEvent(event) => return self.lifecycle_event(engine, event),

@@ -103,22 +103,31 @@ pub(crate) fn read_clock(
     lane: Lane,
     into: &mut Vec<ClockPair>,
 ) -> LaneCount {
-    each_chunk(reader, lane, |first, stride, data| {
-        if stride < ClockRecord::SIZE {
-            return (0, 1);
+    each_chunk(reader, lane, |first, stride, data| match readings(first, stride, data) {
+        Some(readings) => {
+            let before = into.len();
+            into.extend(readings);
+            ((into.len() - before) as u64, 0)
         }
-        let records = data.chunks_exact(stride).filter_map(ClockRecord::from_bytes);
-        let before = into.len();
-        into.extend(records.map(|record| ClockPair {
-            ticks: Ticks(record.stamp.ticks_near(first.0)),
-            monotonic: record.monotonic,
-            monotonic_raw: record.monotonic_raw,
-            boottime: record.boottime,
-            realtime: record.realtime,
-            uncertainty: record.uncertainty,
-        }));
-        ((into.len() - before) as u64, 0)
+        None => (0, 1),
     })
+}
+
+/// The clock readings of a chunk; `None` if it holds something else.
+pub(crate) fn readings(
+    first: Ticks,
+    stride: usize,
+    data: &[u8],
+) -> Option<impl Iterator<Item = ClockPair>> {
+    let records = (stride >= ClockRecord::SIZE).then(|| data.chunks_exact(stride))?;
+    Some(records.filter_map(ClockRecord::from_bytes).map(move |record| ClockPair {
+        ticks: Ticks(record.stamp.ticks_near(first.0)),
+        monotonic: record.monotonic,
+        monotonic_raw: record.monotonic_raw,
+        boottime: record.boottime,
+        realtime: record.realtime,
+        uncertainty: record.uncertainty,
+    }))
 }
 
 /// The clock map; with one reading only, the tick rate that was measured when

@@ -13,7 +13,7 @@ use syscollect_model::{
     ClockMap, Event, Lane, Location, LocationId, LockId, ProcessId, Scope, SliceUpdate, StringId,
     Tables, ThreadId, Ticks, Time, TimeCursor, Track, TrackId, TrackKind,
 };
-use syscollect_playback::{EventType, Output, Stopped, ThreadIds};
+use syscollect_playback::{AnyExporter, EventType, Output, Stopped, ThreadIds};
 
 /// Names that events may bring along and that become strings: more are not
 /// kept, so that memory does not grow with events.
@@ -111,6 +111,25 @@ impl<'a> Engine<'a> {
             lanes: Vec::new(),
             losses,
             tally: Tally::new(definition_records),
+        }
+    }
+
+    /// Another reading of the clocks is known, behind all that was told.
+    pub(crate) fn set_clock(&mut self, clock: Arc<ClockMap>) {
+        self.present.clock = TimeCursor::new(clock);
+    }
+
+    /// The exporter and the tables, for what is told beside events.
+    pub(crate) fn exporter(&mut self) -> (&mut AnyExporter<'a>, &Tables) {
+        (self.output.exporter(), &self.tables)
+    }
+
+    /// A thread was there all the time; whoever told of it before took it for one that nobody
+    /// announced.
+    pub(crate) fn was_there(&mut self, tid: u32, thread: ThreadId) {
+        let bound = self.threads.get(tid);
+        if bound.is_none() || bound == self.added.threads.get(&tid).copied() {
+            self.threads.bind(tid, thread);
         }
     }
 

@@ -41,6 +41,7 @@ mod gpu;
 mod kernel_functions;
 mod lane;
 mod lifecycle;
+mod live;
 mod losses;
 mod mappings;
 mod playing;
@@ -59,5 +60,6 @@ mod testing;
 mod zones;
 
 pub use error::MergeError;
+pub use live::{Live, play_live};
 pub use playing::Playing;
 pub use session::Session;

@@ -69,15 +69,7 @@ impl Losses {
     /// What the recorder declared and what the file's headers miss.
     pub(crate) fn new(reader: &CaptureReader, declared: &[LaneLoss], complete: bool) -> Self {
         let mut losses = Self { complete, ..Self::default() };
-        for loss in declared.iter().filter(|loss| loss.count > 0) {
-            let of_no_cpu = |kind: LaneKind| kind.traits().index != LaneIndex::Cpu;
-            let cpu = loss
-                .cpu
-                .filter(|_| !matches!(loss.origin, LossOrigin::Lane(kind) if of_no_cpu(kind)));
-            let lane = losses.lanes.entry((loss.origin.clone(), cpu)).or_default();
-            let count = lane.declared.entry(loss.cause).or_default();
-            *count = count.saturating_add(loss.count);
-        }
+        losses.declare(declared);
         for damage in reader.damage() {
             if let Damage::Gap { lane, records, chunks, .. } = damage {
                 let entry = losses.lane(*lane);
@@ -89,6 +81,20 @@ impl Losses {
             }
         }
         losses
+    }
+
+    /// What the recorder has declared in all, in place of what it had before.
+    pub(crate) fn declare(&mut self, declared: &[LaneLoss]) {
+        self.lanes.values_mut().for_each(|lane| lane.declared.clear());
+        for loss in declared.iter().filter(|loss| loss.count > 0) {
+            let of_no_cpu = |kind: LaneKind| kind.traits().index != LaneIndex::Cpu;
+            let cpu = loss
+                .cpu
+                .filter(|_| !matches!(loss.origin, LossOrigin::Lane(kind) if of_no_cpu(kind)));
+            let lane = self.lanes.entry((loss.origin.clone(), cpu)).or_default();
+            let count = lane.declared.entry(loss.cause).or_default();
+            *count = count.saturating_add(loss.count);
+        }
     }
 
     fn lane(&mut self, lane: Lane) -> &mut LaneLosses {
@@ -121,19 +127,30 @@ impl Losses {
 
     /// Records that the lane's own records say were lost before them.
     pub(crate) fn told(&mut self, lane: Lane, count: u64) {
-        // A program may tell of what it lost before the recording began.
-        if lane.kind == LaneKind::Zone && self.complete {
-            return;
-        }
         let entry = self.lane(lane);
         entry.told = entry.told.saturating_add(count);
+    }
+
+    /// The recorder came to its end, so that what it declared is all.
+    pub(crate) fn complete(&mut self) {
+        self.complete = true;
+    }
+
+    fn totals_of(
+        &self,
+        (origin, _): &Key,
+        lane: &LaneLosses,
+    ) -> impl Iterator<Item = (LossCause, u64)> + use<> {
+        // A program may tell of what it lost before the recording began.
+        let declared = self.complete && *origin == LaneKind::Zone.into();
+        lane.totals(if declared { 0 } else { lane.told })
     }
 
     /// Whether records of any lane of this kind are missing.
     pub(crate) fn any_of(&self, kind: LaneKind) -> bool {
         self.lanes
             .iter()
-            .any(|((origin, _), lane)| *origin == kind.into() && lane.totals().next().is_some())
+            .any(|(key, lane)| key.0 == kind.into() && self.totals_of(key, lane).next().is_some())
     }
 
     /// Why records of the lane were lost before the collector: the cause that
@@ -154,8 +171,8 @@ impl Losses {
     /// The losses by lane and cause, without those of which there are none.
     pub(crate) fn totals(&self) -> Vec<Loss> {
         let mut totals = Vec::new();
-        for ((origin, cpu), lane) in &self.lanes {
-            for (cause, count) in lane.totals() {
+        for (key @ (origin, cpu), lane) in &self.lanes {
+            for (cause, count) in self.totals_of(key, lane) {
                 totals.push(Loss {
                     origin: origin.clone(),
                     cpu: *cpu,
@@ -170,7 +187,7 @@ impl Losses {
 }
 
 impl LaneLosses {
-    fn totals(&self) -> impl Iterator<Item = (LossCause, u64)> + use<> {
+    fn totals(&self, told: u64) -> impl Iterator<Item = (LossCause, u64)> + use<> {
         let mut by_cause = self.declared.clone();
         let sum = |chunks: bool| {
             let counts = self.declared.iter().filter(|(cause, _)| drops_chunks(**cause) == chunks);
@@ -180,7 +197,7 @@ impl LaneLosses {
             let entry = by_cause.entry(cause).or_default();
             *entry = entry.saturating_add(count);
         };
-        add(LossCause::LaneFull, self.told.saturating_sub(sum(false)));
+        add(LossCause::LaneFull, told.saturating_sub(sum(false)));
         add(
             LossCause::Damaged,
             self.missing.saturating_sub(sum(true)).saturating_add(self.unreadable),

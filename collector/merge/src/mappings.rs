@@ -5,7 +5,8 @@
 //! `{u32 pid, tid; u64 time; u32 cpu, res}`, the time in nanoseconds of
 //! CLOCK_MONOTONIC_RAW.
 
-use syscollect_model::BuildId;
+use rustc_hash::FxHashMap;
+use syscollect_model::{AddressSpaces, BuildId, ClockMap, LaneKind, Mapping};
 
 const PERF_RECORD_MMAP: u32 = 1;
 const PERF_RECORD_LOST: u32 = 2;
@@ -21,6 +22,10 @@ const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
 
 const HEADER: usize = 8;
 const TRAILER: usize = 24;
+
+/// Lanes that tell what is mapped where: without one of their records something may be missing.
+pub(crate) const MAPPED_BY: [LaneKind; 3] =
+    [LaneKind::Mapping, LaneKind::Task, LaneKind::Definition];
 
 /// What a mapping lane says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +46,28 @@ pub(crate) enum MappingRecord {
     Lost(u64),
     /// Something that says nothing about executable memory.
     Other,
+}
+
+/// Notes what a record says of `spaces`, and in `execs` when a process began a new program, ticks.
+pub(crate) fn add_mapping(
+    record: MappingRecord,
+    clock: &ClockMap,
+    spaces: &mut AddressSpaces,
+    execs: &mut FxHashMap<u32, Vec<u64>>,
+) {
+    match record {
+        MappingRecord::Map { pid, start, length, file_offset, path, build_id, raw_ns } => {
+            let Some(end) = start.checked_add(length).filter(|end| *end > start) else { return };
+            let since = clock.ticks_at_monotonic_raw(raw_ns);
+            spaces.map(Mapping { pid, start, end, file_offset, path, build_id, since });
+        }
+        MappingRecord::Exec { pid, raw_ns } => {
+            let at = clock.ticks_at_monotonic_raw(raw_ns);
+            spaces.exec(pid, at);
+            execs.entry(pid).or_default().push(at.0);
+        }
+        MappingRecord::Lost(_) | MappingRecord::Other => {}
+    }
 }
 
 /// Reads the records of one chunk. A record that does not fit ends it: the

@@ -11,6 +11,7 @@ use crate::probes::decoder::Probes;
 use crate::scheduling::Scheduling;
 use crate::session::Knowledge;
 use crate::source::{Queue, Source};
+use crate::tasks::LifecycleEvent;
 use crate::zones::state::Zones;
 use std::mem::take;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use syscollect_store::{CaptureReader, Chunk};
 /// ticks a task is born before it runs.
 const FIRST_LANE: usize = 2;
 const HORIZON: usize = 0;
+const LIFECYCLE: usize = 1;
 
 /// A session that is played while its chunks come.
 ///
@@ -31,8 +33,8 @@ const HORIZON: usize = 0;
 /// come further, or who feeds them says that [nothing comes before](Self::nothing_before) it. Until
 /// then chunks wait in memory, so a lane that is silent for long needs such a word.
 pub struct Playing<'a> {
-    engine: Engine<'a>,
-    decoders: Decoders,
+    pub(crate) engine: Engine<'a>,
+    pub(crate) decoders: Decoders,
     merge: Merge<Source>,
     /// The first names of threads that get others later.
     first_names: Vec<(ThreadId, StringId)>,
@@ -116,6 +118,15 @@ impl<'a> Playing<'a> {
         self.play_until_waiting().map(|_| ())
     }
 
+    /// What became known of tasks, of a time that was not played yet.
+    pub(crate) fn add_lifecycle(&mut self, new: Vec<(u64, LifecycleEvent)>) {
+        self.merge.feed(LIFECYCLE, |source| {
+            if let Source::Lifecycle(events) = source {
+                events.add(new, |(ticks, _)| *ticks);
+            }
+        });
+    }
+
     /// Nothing comes any more: plays the rest.
     pub(crate) fn finish(&mut self) -> Result<(Played, Losses), Stopped> {
         for source in FIRST_LANE..FIRST_LANE + self.engine.lanes.len() {
@@ -156,12 +167,27 @@ impl<'a> Playing<'a> {
                     self.engine.advance(ticks);
                     let of = &self.merge.lanes()[source];
                     self.decoders.on(&mut self.engine, lane, item, of)?;
+                    if !self.decoders.zones.known.prescan.markers.is_empty() {
+                        self.place_markers();
+                    }
                 }
                 Step::Waiting(source) if self.resume(source) => {}
                 Step::Waiting(source) => return Ok(Some(source)),
                 Step::End => return Ok(None),
             }
         }
+    }
+
+    /// Markers of later times that lanes have told of wait for these.
+    #[cold]
+    fn place_markers(&mut self) {
+        let markers = take(&mut self.decoders.zones.known.prescan.markers);
+        let last = self.merge.lanes().len() - 1;
+        self.merge.feed(last, |source| {
+            if let Source::Markers(queue) = source {
+                queue.add(markers, |marker| marker.ticks);
+            }
+        });
     }
 
     /// Tells the first names of threads that get others later.
@@ -183,20 +209,23 @@ impl<'a> Playing<'a> {
         Ok((played, take(&mut self.engine.losses)))
     }
 
-    /// Changes what a lane has to decode, and goes on with it.
+    /// Changes what a lane has to decode. Its chunks are decoded when it is their turn: what must be
+    /// known for that may come until then.
     fn decode(&mut self, source: usize, change: impl FnOnce(&mut ChunkQueue)) {
         let (programs, map) = (&self.decoders.zones.known, self.engine.present.map());
         self.merge.feed(source, |source| {
-            if let Some(queue) = source.queue() {
-                change(queue);
+            let Some(queue) = source.queue() else { return };
+            change(queue);
+            if queue.is_empty() {
+                source.resume(programs.of_lanes(map));
             }
-            source.resume(programs.of_lanes(map));
         });
     }
 
     /// Goes on with what a lane was fed; `false` where there is nothing.
     fn resume(&mut self, source: usize) -> bool {
-        self.decode(source, |_| {});
+        let (programs, map) = (&self.decoders.zones.known, self.engine.present.map());
+        self.merge.feed(source, |source| source.resume(programs.of_lanes(map)));
         !self.merge.lanes()[source].is_waiting()
     }
 

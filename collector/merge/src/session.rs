@@ -7,13 +7,13 @@ use crate::definitions::{Definitions, LaneCount, clock_map, each_chunk, lanes_of
 use crate::gpu::record::TracepointTable;
 use crate::lane::{LaneCursor, Record};
 use crate::losses::Losses;
-use crate::mappings::{MappingRecord, MappingRecords};
+use crate::mappings::{MAPPED_BY, MappingRecord, MappingRecords, add_mapping};
 use crate::playing::Playing;
-use crate::probes::nesting::seen_to_nest;
+use crate::probes::nesting::decide_nesting;
 use crate::probes::table::ProbeTable;
 use crate::stack_shares::PLENTY;
 use crate::stacks::{Resolver, Stacks, count_frames};
-use crate::tasks::{TaskBuilder, TaskHistory};
+use crate::tasks::{TaskBuilder, TaskHistory, Tasks};
 use crate::zones::InstrumentedPrograms;
 use crate::zones::lifetimes::Lifetimes;
 use crate::zones::prescan::{Prescan, Prescanner};
@@ -21,14 +21,14 @@ use crate::zones::programs::Programs;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use syscollect_model::{
-    AddressSpaces, ClockMap, Exporter, Lane, LaneKind, Loss, Mapping, RecorderSummary, SessionInfo,
-    SymbolTable, Tables, Time, naming_shortage, records_lost,
+    AddressSpaces, ClockMap, Exporter, Lane, LaneIndex, LaneKind, Loss, Mapping, RecorderSummary,
+    SessionInfo, SymbolTable, Tables, Ticks, Time, naming_shortage, records_lost,
 };
 use syscollect_playback::order::Merge;
 use syscollect_playback::{
     AnyExporter, ModuleKey, Output, Played, Recording, Stopped, UnresolvedModule, stoppable,
 };
-use syscollect_store::{CaptureReader, Damage};
+use syscollect_store::{CaptureReader, Damage, KnownProcess};
 
 const DEFINITIONS: Lane = Lane::new(LaneKind::Definition, 0);
 
@@ -92,26 +92,38 @@ impl Session {
         let (mut spaces, execs) =
             opening.mappings(&clock, std::mem::take(&mut definitions.mappings));
         let mut tables = Tables::default();
-        let builder =
-            TaskBuilder::new(&mut tables, &mut spaces, &clock, &execs, &definitions.processes);
-        let mut history = opening.tasks(builder);
+        let mut tasks = Tasks::default();
+        let builder = TaskBuilder {
+            tasks: &mut tasks,
+            tables: &mut tables,
+            spaces: &mut spaces,
+            clock: &clock,
+            execs: &execs,
+        };
+        opening.tasks(builder, &definitions.processes);
+        let mut history = tasks.history;
         if !opening.knows_all_mappings(&definitions) {
             spaces.mark_incomplete();
         }
         spaces.seal();
-        let mut stacks = opening.stacks(&spaces);
+        let mut stacks = opening.stacks(spaces);
         if unwanted() {
             return Err(MergeError::Unwanted);
         }
         let mut probes = ProbeTable::new(&definitions.probes, &mut tables);
-        probes.seen_to_nest(&seen_to_nest(opening.reader, &probes));
-        let tracepoints = TracepointTable::new(&definitions.tracepoints, &mut tables);
+        decide_nesting(opening.reader, &mut probes);
+        let mut tracepoints = TracepointTable::default();
+        tracepoints.add(&definitions.tracepoints, &mut tables);
         let mut programs = opening.programs(&definitions, &clock, &mut tables);
         programs.lifetimes = Lifetimes::new(&history, &tables);
-        opening.prescan(&mut programs, &clock, (&spaces, &mut stacks), &tables);
+        opening.prescan(&mut programs, &clock, &mut stacks, &tables);
         programs.prescan.finish(&mut history, &mut tables);
-        programs.prescan.stacks.seal(spaces);
-        let counters = CounterTable::new(&definitions.counters, &mut tables);
+        stacks.finish();
+        if programs.prescan.stacks.is_empty() {
+            stacks.locator.spaces = AddressSpaces::default();
+        }
+        let mut counters = CounterTable::default();
+        counters.add(&definitions.counters, &mut tables);
         let coarse = stacks.coarse_frames();
         let mut resolver = Resolver::new(&definitions.info, stacks);
         let shortage = naming_shortage(&definitions.symbols);
@@ -213,7 +225,7 @@ impl Recording for Session {
 
     /// Code without a file (JIT) is not among them.
     fn unresolved(&self) -> Vec<UnresolvedModule> {
-        let (places, names) = (&self.known.resolver.stacks.places, self.known.resolver.names());
+        let (places, names) = (self.known.resolver.stacks.places(), self.known.resolver.names());
         places
             .unnamed(names)
             .into_iter()
@@ -248,6 +260,15 @@ impl Recording for Session {
         playing.give_back(&mut self.known);
         self.end(exporter, outcome?)
     }
+}
+
+/// The last ticks that the kernel's lanes tell of: they say how long a recording was whose last
+/// clock reading is lost.
+fn last_of_kernel(reader: &CaptureReader) -> Option<Ticks> {
+    let of_kernel =
+        |lane: &Lane| lane.kind.traits().events && lane.kind.traits().index == LaneIndex::Cpu;
+    let lanes = reader.lanes().into_iter().filter(of_kernel);
+    lanes.filter_map(|lane| reader.chunks(lane).last()).map(|chunk| chunk.last).max()
 }
 
 /// What to say of a file whose recording came to its end, and that does not: what follows a
@@ -334,14 +355,14 @@ impl<'a> Opening<'a> {
     /// Whether nothing that was mapped is missing: of a recorder that was
     /// killed, the last records are.
     fn knows_all_mappings(&self, definitions: &Definitions) -> bool {
-        let lost = [LaneKind::Mapping, LaneKind::Task, LaneKind::Definition]
-            .map(|kind| self.losses.any_of(kind));
+        let lost = MAPPED_BY.map(|kind| self.losses.any_of(kind));
         definitions.summary.is_some()
             && !definitions.info.mappings_unrecorded
             && !lost.contains(&true)
     }
 
-    fn tasks(&mut self, mut builder: TaskBuilder<'_>) -> TaskHistory {
+    fn tasks(&mut self, mut builder: TaskBuilder<'_>, known: &[KnownProcess]) {
+        builder.add_processes(known);
         let lanes = lanes_of(self.reader, LaneKind::Task).map(LaneCursor::new);
         let lanes = lanes.map(|lane| FromFile::new(self.reader, lane, ()));
         let mut merge = Merge::new(lanes.collect());
@@ -361,22 +382,22 @@ impl<'a> Opening<'a> {
         for FromFile { cursor, .. } in merge.lanes() {
             self.losses.not_decoded(cursor);
         }
-        builder.finish()
+        builder.apply_notes(u64::MAX);
     }
 
-    fn stacks(&mut self, spaces: &AddressSpaces) -> Stacks {
+    fn stacks(&mut self, spaces: AddressSpaces) -> Stacks {
         let kinds = [LaneKind::SchedStack, LaneKind::SampleStack];
         let lanes: Vec<Lane> =
             kinds.into_iter().flat_map(|kind| lanes_of(self.reader, kind)).collect();
         let mut stacks = Stacks::shared_by(&self.frames_of_processes(&lanes));
-        let mut reader = stacks.reader(spaces);
+        stacks.locator.spaces = spaces;
         for lane in lanes {
             let mut beyond_share = 0;
             let count = each_chunk(self.reader, lane, |first, _, data| {
                 if (self.unwanted)() {
                     return (0, 0);
                 }
-                let read = reader.read(lane, first, data);
+                let read = stacks.read(lane, first, data, Ticks(u64::MAX));
                 beyond_share += read.beyond_share;
                 (read.stacks, u64::from(read.cut))
             });
@@ -414,9 +435,10 @@ impl Opening<'_> {
         tables: &mut Tables,
     ) -> InstrumentedPrograms {
         let mut known = InstrumentedPrograms {
-            programs: Programs::new(&definitions.clients, &definitions.info, clock, self.reader),
+            programs: Programs::new(&definitions.info, clock, last_of_kernel(self.reader)),
             ..InstrumentedPrograms::default()
         };
+        known.programs.add(&definitions.clients);
         for lane in lanes_of(self.reader, LaneKind::ZoneLog) {
             let count = each_chunk(self.reader, lane, |_, _, data| known.logs.read(data, tables));
             self.count(lane, count);
@@ -429,36 +451,15 @@ impl Opening<'_> {
         &self,
         known: &mut InstrumentedPrograms,
         clock: &Arc<ClockMap>,
-        (spaces, stacks): (&AddressSpaces, &mut Stacks),
+        places: &mut Stacks,
         tables: &Tables,
     ) {
         let mut prescan = Prescan::default();
         let InstrumentedPrograms { programs, logs, lifetimes, .. } = &*known;
-        let (reader, places) = (self.reader, stacks.reader(spaces));
+        let reader = self.reader;
         let mut prescanner =
-            Prescanner { reader, programs, logs, lifetimes, clock, spaces, places, tables };
+            Prescanner { reader, programs, logs, lifetimes, clock, places, tables };
         lanes_of(reader, LaneKind::Zone).for_each(|lane| prescanner.lane(lane, &mut prescan));
         known.prescan = prescan;
-    }
-}
-
-fn add_mapping(
-    record: MappingRecord,
-    clock: &ClockMap,
-    spaces: &mut AddressSpaces,
-    execs: &mut FxHashMap<u32, Vec<u64>>,
-) {
-    match record {
-        MappingRecord::Map { pid, start, length, file_offset, path, build_id, raw_ns } => {
-            let Some(end) = start.checked_add(length).filter(|end| *end > start) else { return };
-            let since = clock.ticks_at_monotonic_raw(raw_ns);
-            spaces.map(Mapping { pid, start, end, file_offset, path, build_id, since });
-        }
-        MappingRecord::Exec { pid, raw_ns } => {
-            let at = clock.ticks_at_monotonic_raw(raw_ns);
-            spaces.exec(pid, at);
-            execs.entry(pid).or_default().push(at.0);
-        }
-        MappingRecord::Lost(_) | MappingRecord::Other => {}
     }
 }

@@ -42,6 +42,14 @@ impl<T> Queue<T> {
         Self { items, told: 0 }
     }
 
+    /// Adds what is known now, behind what comes before it; what was told is forgotten.
+    pub(crate) fn add(&mut self, new: impl IntoIterator<Item = T>, ticks: impl Fn(&T) -> u64) {
+        self.items.drain(..self.told);
+        self.told = 0;
+        self.items.extend(new);
+        self.items.sort_by_key(ticks);
+    }
+
     fn next(&self) -> Option<&T> {
         self.items.get(self.told)
     }

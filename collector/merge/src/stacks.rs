@@ -33,10 +33,13 @@ type LaneStacks = FxHashMap<u32, Defined>;
 pub(crate) struct Stacks {
     lanes: FxHashMap<Lane, LaneStacks>,
     pool: Vec<PlaceId>,
-    pub(crate) places: Places,
+    /// What was read so far, by the hash of its places: a recording that runs for long has the same
+    /// stacks many times.
+    same: FxHashMap<u64, Defined>,
     shares: StackShares,
     /// Frames of which only the module is known: the place is beyond the process's share.
     coarse: u64,
+    pub(crate) locator: Locator,
 }
 
 /// What came of reading a chunk of stacks.
@@ -47,18 +50,8 @@ pub(crate) struct ReadStacks {
     pub(crate) beyond_share: u64,
     /// The chunk ended inside a record.
     pub(crate) cut: bool,
-}
-
-/// Adds the stacks of chunks.
-pub(crate) struct StackReader<'a> {
-    lanes: &'a mut FxHashMap<Lane, LaneStacks>,
-    pool: &'a mut Vec<PlaceId>,
-    /// What was read so far, by the hash of its places: a recording that runs for long has the same
-    /// stacks many times.
-    same: FxHashMap<u64, Defined>,
-    shares: &'a mut StackShares,
-    coarse: &'a mut u64,
-    locator: Locator<'a>,
+    /// Bytes of the records that were read.
+    pub(crate) bytes: usize,
 }
 
 impl Stacks {
@@ -67,19 +60,15 @@ impl Stacks {
         Self { shares: StackShares::new(frames), ..Self::default() }
     }
 
-    /// A reader that knows what lay where.
-    pub(crate) fn reader<'a>(
-        &'a mut self,
-        spaces: &'a syscollect_model::AddressSpaces,
-    ) -> StackReader<'a> {
-        StackReader {
-            lanes: &mut self.lanes,
-            pool: &mut self.pool,
-            same: FxHashMap::default(),
-            shares: &mut self.shares,
-            coarse: &mut self.coarse,
-            locator: Locator::new(spaces, &mut self.places),
-        }
+    /// What lies where.
+    pub(crate) fn places(&self) -> &Places {
+        &self.locator.places
+    }
+
+    /// No stack is added any more: forgets what helps with that.
+    pub(crate) fn finish(&mut self) {
+        self.same = FxHashMap::default();
+        self.locator.forget();
     }
 
     /// How many frames show their module only, in words.
@@ -122,9 +111,15 @@ pub(crate) fn count_frames(data: &[u8], frames: &mut FxHashMap<u32, u64>) {
     }
 }
 
-impl StackReader<'_> {
-    /// Reads a chunk's records; `first` are its first ticks.
-    pub(crate) fn read(&mut self, lane: Lane, first: Ticks, data: &[u8]) -> ReadStacks {
+impl Stacks {
+    /// Reads a chunk's records of before `until`; `first` are its first ticks.
+    pub(crate) fn read(
+        &mut self,
+        lane: Lane,
+        first: Ticks,
+        data: &[u8],
+        until: Ticks,
+    ) -> ReadStacks {
         let mut result = ReadStacks::default();
         for record in records(data) {
             let Some((header, addresses)) = record else {
@@ -132,6 +127,10 @@ impl StackReader<'_> {
                 break;
             };
             let at = Ticks(header.stamp.ticks_near(first.0));
+            if at >= until {
+                break;
+            }
+            result.bytes += StackHeader::SIZE + addresses.len();
             let (words, _) = addresses.as_chunks::<8>();
             let addresses = words.iter().map(|bytes| u64::from_ne_bytes(*bytes));
             let kernel = header.space == stack_space::KERNEL;
@@ -213,14 +212,14 @@ impl StackReader<'_> {
 
     /// The row of a place; of one beyond the process's share, that of its module.
     fn intern(&mut self, pid: u32, place: Place) -> PlaceId {
-        let places = &mut *self.locator.places;
+        let places = &mut self.locator.places;
         if let Some(known) = places.find(place) {
             return known;
         }
         if self.shares.places.take(pid, 1) {
             return places.intern(place);
         }
-        *self.coarse += 1;
+        self.coarse += 1;
         // No code lies where a file begins.
         places.intern(Place { module: place.module, offset: 0 })
     }
@@ -357,7 +356,7 @@ impl Resolver {
 
     fn push_frames(&mut self, stack: Defined, into: &mut Vec<FrameId>, tables: &mut Tables) {
         for place in self.stacks.places_of(stack) {
-            into.extend(self.framer.frames(*place, &self.stacks.places, &self.names, tables));
+            into.extend(self.framer.frames(*place, self.stacks.places(), &self.names, tables));
         }
         if stack.truncated && !into.last().is_some_and(|frame| begins_stacks(*frame, tables)) {
             into.push(tables.truncation());
@@ -417,17 +416,18 @@ mod tests {
 
     fn bounded(frames: u64, places: u64) -> Stacks {
         let wanted = [(1, 1000), (2, 20)].into_iter().collect();
-        Stacks { shares: StackShares::bounded(frames, places, &wanted), ..Stacks::default() }
+        let (shares, locator) =
+            (StackShares::bounded(frames, places, &wanted), Locator::new(spaces()));
+        Stacks { shares, locator, ..Stacks::default() }
     }
 
-    fn define(reader: &mut StackReader<'_>, pid: u32, addresses: &[u64]) -> Option<Defined> {
+    fn define(reader: &mut Stacks, pid: u32, addresses: &[u64]) -> Option<Defined> {
         reader.define((pid, Ticks(1)), false, true, addresses.iter().copied())
     }
 
     #[test]
     fn a_process_with_endless_stacks_loses_its_own_and_nobody_elses() {
-        let (spaces, mut stacks) = (spaces(), bounded(400, 1 << 20));
-        let mut reader = stacks.reader(&spaces);
+        let mut reader = bounded(400, 1 << 20);
         let flood =
             (0..100).filter(|n| define(&mut reader, 1, &[0x1000 + n, 0x5000 + n]).is_some());
         assert_eq!(flood.count(), 20);
@@ -437,8 +437,7 @@ mod tests {
 
     #[test]
     fn a_stack_that_comes_again_takes_no_frames() {
-        let (spaces, mut stacks) = (spaces(), bounded(1 << 20, 1 << 20));
-        let mut reader = stacks.reader(&spaces);
+        let mut reader = bounded(1 << 20, 1 << 20);
         let first = define(&mut reader, 1, &[0x1000, 0x2000, 0x3000]).unwrap();
         let again = define(&mut reader, 1, &[0x1000, 0x2000, 0x3000]).unwrap();
         let other = define(&mut reader, 1, &[0x1000, 0x2000]).unwrap();
@@ -448,17 +447,16 @@ mod tests {
 
     #[test]
     fn frames_beyond_the_share_of_places_show_their_file() {
-        let (spaces, mut stacks) = (spaces(), bounded(1 << 20, 40));
-        let mut reader = stacks.reader(&spaces);
+        let mut stacks = bounded(1 << 20, 40);
         for n in 0..50 {
-            define(&mut reader, 1, &[0x1000 + n]);
+            define(&mut stacks, 1, &[0x1000 + n]);
         }
-        let honest = define(&mut reader, 2, &[0x1234]).unwrap();
-        let places = |stacks: &Stacks, of: Defined| stacks.places.get(stacks.places_of(of)[0]);
+        let honest = define(&mut stacks, 2, &[0x1234]).unwrap();
+        let places = |stacks: &Stacks, of: Defined| stacks.places().get(stacks.places_of(of)[0]);
         assert_eq!(places(&stacks, honest).offset, 0x1234);
-        let late = define(&mut stacks.reader(&spaces), 1, &[0x7777]).unwrap();
+        let late = define(&mut stacks, 1, &[0x7777]).unwrap();
         let late = places(&stacks, late);
-        assert_eq!(stacks.places.module(late.module.unwrap()).path, "/bin/1");
+        assert_eq!(stacks.places().module(late.module.unwrap()).path, "/bin/1");
         assert_eq!((late.offset, stacks.coarse), (0, 31));
         let told = stacks.coarse_frames().unwrap();
         assert!(told.starts_with("31 frames in stacks show their file only"), "{told}");

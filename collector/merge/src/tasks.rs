@@ -75,16 +75,12 @@ struct Lifetime {
     ended: bool,
 }
 
-/// Builds the rows and the history of tasks, one record after the other.
-pub(crate) struct TaskBuilder<'a> {
-    tables: &'a mut Tables,
-    spaces: &'a mut AddressSpaces,
-    clock: &'a ClockMap,
-    /// When a mapping lane saw a process begin a new program, ticks, ascending.
-    execs: &'a FxHashMap<u32, Vec<u64>>,
+/// What is known of tasks while their records are read.
+#[derive(Debug, Default)]
+pub(crate) struct Tasks {
     /// When each process last got other memory by a task record, ticks.
     resets: FxHashMap<u32, u64>,
-    /// What was read of processes while the recording ran, latest last.
+    /// What was read of processes while the recording ran, latest first.
     notes: Vec<KnownProcess>,
     threads: FxHashMap<u32, Lifetime>,
     processes: FxHashMap<u32, ProcessId>,
@@ -96,44 +92,29 @@ pub(crate) struct TaskBuilder<'a> {
     named: FxHashSet<ThreadId>,
     /// When the names of threads that were there had been read at the latest, ticks.
     names_read: FxHashMap<ThreadId, u64>,
-    history: TaskHistory,
+    pub(crate) history: TaskHistory,
 }
 
-impl<'a> TaskBuilder<'a> {
-    pub(crate) fn new(
-        tables: &'a mut Tables,
-        spaces: &'a mut AddressSpaces,
-        clock: &'a ClockMap,
-        execs: &'a FxHashMap<u32, Vec<u64>>,
-        known: &[KnownProcess],
-    ) -> Self {
-        let mut builder = Self {
-            tables,
-            spaces,
-            clock,
-            execs,
-            resets: FxHashMap::default(),
-            notes: known.iter().filter(|process| process.noted > Ticks(0)).cloned().collect(),
-            threads: FxHashMap::default(),
-            processes: FxHashMap::default(),
-            living: FxHashMap::default(),
-            headless: FxHashSet::default(),
-            named: FxHashSet::default(),
-            names_read: FxHashMap::default(),
-            history: TaskHistory::default(),
-        };
-        builder.notes.sort_by_key(|process| std::cmp::Reverse(process.noted));
+/// Builds the rows and the history of tasks, one record after the other.
+pub(crate) struct TaskBuilder<'a> {
+    pub(crate) tasks: &'a mut Tasks,
+    pub(crate) tables: &'a mut Tables,
+    pub(crate) spaces: &'a mut AddressSpaces,
+    pub(crate) clock: &'a ClockMap,
+    /// When a mapping lane saw a process begin a new program, ticks, ascending.
+    pub(crate) execs: &'a FxHashMap<u32, Vec<u64>>,
+}
+
+impl TaskBuilder<'_> {
+    /// Takes processes that were there when the recording began, or were noted later.
+    pub(crate) fn add_processes(&mut self, known: &[KnownProcess]) {
+        let notes = known.iter().filter(|process| process.noted > Ticks(0));
+        self.tasks.notes.extend(notes.cloned());
+        self.tasks.notes.sort_by_key(|process| std::cmp::Reverse(process.noted));
         known
             .iter()
             .filter(|process| process.noted == Ticks(0))
-            .for_each(|process| builder.known(process));
-        builder
-    }
-
-    /// The history, once every record was given.
-    pub(crate) fn finish(mut self) -> TaskHistory {
-        self.apply_notes(u64::MAX);
-        self.history
+            .for_each(|process| self.known(process));
     }
 
     /// Notes that records of the lane are missing from the capture here.
@@ -173,7 +154,7 @@ impl<'a> TaskBuilder<'a> {
     }
 
     fn lifecycle_event(&mut self, ticks: u64, lifecycle_event: LifecycleEvent) {
-        self.history.lifecycle.push((ticks, lifecycle_event));
+        self.tasks.history.lifecycle.push((ticks, lifecycle_event));
     }
 
     /// A process that was there when the recording began.
@@ -182,7 +163,7 @@ impl<'a> TaskBuilder<'a> {
         let name = main
             .or(known.threads.first())
             .map_or_else(|| unknown_name(known.pid), |thread| thread.name.clone());
-        let process = match self.processes.get(&known.pid) {
+        let process = match self.tasks.processes.get(&known.pid) {
             Some(process) => *process,
             None => self.add_process(known.pid, Some(known.parent_pid), &name, None),
         };
@@ -190,18 +171,18 @@ impl<'a> TaskBuilder<'a> {
         row.command_line.clone_from(&known.command_line);
         row.kernel = known.kernel;
         for thread in known.threads.iter().filter(|thread| thread.tid != 0) {
-            if !self.threads.contains_key(&thread.tid) {
+            if !self.tasks.threads.contains_key(&thread.tid) {
                 let id = self.add_thread(thread.tid, process, &thread.name, None, false);
-                self.names_read.insert(id, known.names_read.0);
-                self.history.initial.push((thread.tid, id));
+                self.tasks.names_read.insert(id, known.names_read.0);
+                self.tasks.history.initial.push((thread.tid, id));
             }
         }
     }
 
     /// Command lines that were read before `ticks` belong to the processes of that time.
-    fn apply_notes(&mut self, ticks: u64) {
-        while let Some(note) = self.notes.pop_if(|note| note.noted.0 <= ticks) {
-            if let Some(process) = self.processes.get(&note.pid) {
+    pub(crate) fn apply_notes(&mut self, ticks: u64) {
+        while let Some(note) = self.tasks.notes.pop_if(|note| note.noted.0 <= ticks) {
+            if let Some(process) = self.tasks.processes.get(&note.pid) {
                 let process = *process;
                 let row = &mut self.tables.processes[process.index()];
                 row.command_line.clone_from(&note.command_line);
@@ -220,7 +201,7 @@ impl<'a> TaskBuilder<'a> {
             return;
         }
         for known in &note.threads {
-            let Some(life) = self.threads.get(&known.tid).filter(|life| !life.ended) else {
+            let Some(life) = self.tasks.threads.get(&known.tid).filter(|life| !life.ended) else {
                 continue;
             };
             let row = self.tables.thread(life.thread);
@@ -233,7 +214,7 @@ impl<'a> TaskBuilder<'a> {
     fn fork(&mut self, ticks: u64, time: Time, record: &TaskRecord) {
         let name = text(&record.comm);
         let new_process = record.tid == record.tgid;
-        if let Some(life) = self.threads.get_mut(&record.tid).filter(|life| !life.seen) {
+        if let Some(life) = self.tasks.threads.get_mut(&record.tid).filter(|life| !life.seen) {
             // The list of tasks was read after this fork: it is the same thread.
             life.seen = true;
             let thread = life.thread;
@@ -248,7 +229,7 @@ impl<'a> TaskBuilder<'a> {
         let process = if new_process {
             let process =
                 self.add_process(record.tgid, Some(record.parent_tgid), &name, Some(time));
-            let parent = self.processes.get(&record.parent_tgid);
+            let parent = self.tasks.processes.get(&record.parent_tgid);
             let kernel = parent.is_some_and(|parent| self.tables.process(*parent).kernel);
             self.tables.processes[process.index()].kernel = kernel;
             process
@@ -271,12 +252,12 @@ impl<'a> TaskBuilder<'a> {
         self.lifecycle_event(ticks, LifecycleEvent::Bind(record.tid, thread));
         if record.tid == record.tgid {
             self.spaces.fork(record.parent_tgid, record.tgid, Ticks(ticks));
-            self.resets.insert(record.tgid, ticks);
+            self.tasks.resets.insert(record.tgid, ticks);
             self.lifecycle_event(ticks, LifecycleEvent::ProcessStart(process));
         }
         self.lifecycle_event(ticks, LifecycleEvent::ThreadStart(thread));
         let name = self.tables.strings.intern(name);
-        self.named.insert(thread);
+        self.tasks.named.insert(thread);
         self.lifecycle_event(ticks, LifecycleEvent::ThreadName(thread, name));
     }
 
@@ -305,7 +286,7 @@ impl<'a> TaskBuilder<'a> {
         let old = self.existing(ticks, &before);
         let process = self.tables.thread(old).process;
         self.end_thread(ticks, time, record.parent_tid, old);
-        self.headless.remove(&process);
+        self.tasks.headless.remove(&process);
         let name = self.tables.strings.get(self.tables.thread(old).name).to_owned();
         let new = self.add_thread(record.tid, process, &name, Some(time), true);
         self.lifecycle_event(ticks, LifecycleEvent::Bind(record.tid, new));
@@ -318,7 +299,7 @@ impl<'a> TaskBuilder<'a> {
     /// exactly, because the new program's mappings come before the record of
     /// exec; where it has lost that, unnamed is better than wrongly named.
     fn empty_memory(&mut self, ticks: u64, pid: u32) {
-        let before = self.resets.insert(pid, ticks).unwrap_or(0);
+        let before = self.tasks.resets.insert(pid, ticks).unwrap_or(0);
         let noted = self.execs.get(&pid).is_some_and(|list| {
             let at = list.partition_point(|at| *at <= ticks);
             at.checked_sub(1).is_some_and(|last| list[last] > before)
@@ -331,7 +312,7 @@ impl<'a> TaskBuilder<'a> {
     fn exit(&mut self, ticks: u64, time: Time, record: &TaskRecord) {
         let comm = text(&record.comm);
         let unseen =
-            self.threads.get(&record.tid).filter(|life| !life.seen).map(|life| life.thread);
+            self.tasks.threads.get(&record.tid).filter(|life| !life.seen).map(|life| life.thread);
         if let Some(thread) = unseen.filter(|_| !comm.is_empty()) {
             // The list of tasks was read while the recording ran and may show
             // who came after; the name in the record is certain.
@@ -345,24 +326,24 @@ impl<'a> TaskBuilder<'a> {
         self.end_thread(ticks, time, record.tid, thread);
         let process = self.tables.thread(thread).process;
         if record.tid == record.tgid {
-            self.headless.insert(process);
+            self.tasks.headless.insert(process);
         }
-        if self.headless.contains(&process)
-            && self.living.get(&process).is_none_or(|count| *count == 0)
+        if self.tasks.headless.contains(&process)
+            && self.tasks.living.get(&process).is_none_or(|count| *count == 0)
         {
-            self.headless.remove(&process);
+            self.tasks.headless.remove(&process);
             self.tables.processes[process.index()].end = Some(time);
             self.lifecycle_event(ticks, LifecycleEvent::ProcessEnd(process));
         }
     }
 
     fn end_thread(&mut self, ticks: u64, time: Time, tid: u32, thread: ThreadId) {
-        if let Some(life) = self.threads.get_mut(&tid) {
+        if let Some(life) = self.tasks.threads.get_mut(&tid) {
             life.ended = true;
         }
         let row = &mut self.tables.threads[thread.index()];
         row.end = Some(time);
-        if let Some(living) = self.living.get_mut(&row.process) {
+        if let Some(living) = self.tasks.living.get_mut(&row.process) {
             *living = living.saturating_sub(1);
         }
         self.lifecycle_event(ticks, LifecycleEvent::ThreadEnd(thread));
@@ -377,9 +358,12 @@ impl<'a> TaskBuilder<'a> {
     /// Puts a thread's first name into the history, before it gets another at
     /// `ticks`; unless its name was read after that, and so is not the first.
     fn first_name(&mut self, ticks: u64, thread: ThreadId) {
-        let known_before = self.names_read.get(&thread).is_none_or(|read| ticks > *read);
-        if self.named.insert(thread) && known_before && self.tables.thread(thread).start.is_none() {
-            self.history.first_names.push((thread, self.tables.thread(thread).name));
+        let known_before = self.tasks.names_read.get(&thread).is_none_or(|read| ticks > *read);
+        if self.tasks.named.insert(thread)
+            && known_before
+            && self.tables.thread(thread).start.is_none()
+        {
+            self.tasks.history.first_names.push((thread, self.tables.thread(thread).name));
         }
     }
 
@@ -396,18 +380,18 @@ impl<'a> TaskBuilder<'a> {
 
     /// The thread of a record that is not its beginning.
     fn existing(&mut self, ticks: u64, record: &TaskRecord) -> ThreadId {
-        if let Some(life) = self.threads.get_mut(&record.tid).filter(|life| !life.ended) {
+        if let Some(life) = self.tasks.threads.get_mut(&record.tid).filter(|life| !life.ended) {
             life.seen = true;
             return life.thread;
         }
-        let first = !self.threads.contains_key(&record.tid);
+        let first = !self.tasks.threads.contains_key(&record.tid);
         let name = text(&record.comm);
         let process = self.process_of(record, &name);
         let thread = self.add_thread(record.tid, process, &name, None, true);
-        self.named.insert(thread);
+        self.tasks.named.insert(thread);
         if first {
             // It was there all the time, so its earlier events belong to it.
-            self.history.initial.push((record.tid, thread));
+            self.tasks.history.initial.push((record.tid, thread));
         } else {
             self.lifecycle_event(ticks, LifecycleEvent::Bind(record.tid, thread));
         }
@@ -415,7 +399,7 @@ impl<'a> TaskBuilder<'a> {
     }
 
     fn process_of(&mut self, record: &TaskRecord, name: &str) -> ProcessId {
-        match self.processes.get(&record.tgid) {
+        match self.tasks.processes.get(&record.tgid) {
             Some(process) => *process,
             None if record.tid == record.tgid => self.add_process(record.tgid, None, name, None),
             None => self.add_process(record.tgid, None, &unknown_name(record.tgid), None),
@@ -430,7 +414,7 @@ impl<'a> TaskBuilder<'a> {
         start: Option<Time>,
     ) -> ProcessId {
         let id = add_process(self.tables, pid, parent_pid, name, start);
-        self.processes.insert(pid, id);
+        self.tasks.processes.insert(pid, id);
         id
     }
 
@@ -443,12 +427,12 @@ impl<'a> TaskBuilder<'a> {
         seen: bool,
     ) -> ThreadId {
         let thread = add_thread(self.tables, tid, process, name, start);
-        *self.living.entry(process).or_default() += 1;
-        let before = self.threads.insert(tid, Lifetime { thread, seen, ended: false });
+        *self.tasks.living.entry(process).or_default() += 1;
+        let before = self.tasks.threads.insert(tid, Lifetime { thread, seen, ended: false });
         if let Some(before) = before.filter(|life| !life.ended) {
             // Its end was lost, but it cannot live any more.
             let process = self.tables.thread(before.thread).process;
-            if let Some(living) = self.living.get_mut(&process) {
+            if let Some(living) = self.tasks.living.get_mut(&process) {
                 *living = living.saturating_sub(1);
             }
         }

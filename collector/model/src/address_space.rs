@@ -1,7 +1,7 @@
 //! Which file lay where in whose memory, and when.
 
 use crate::{BuildId, Ticks};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
 /// An executable mapping of a file.
@@ -26,13 +26,15 @@ pub struct Mapping {
 
 /// The executable mappings of all processes over time.
 ///
-/// Filled in any order, then [sealed](Self::seal), then asked.
+/// Filled in any order, then [sealed](Self::seal), then asked; and again, as a recording goes on.
 #[derive(Clone, Debug, Default)]
 pub struct AddressSpaces {
     /// By process, in order of `since`.
     mappings: FxHashMap<u32, Vec<Mapping>>,
     /// By process: when it got an empty address space (exec) or the copy of another (fork).
     resets: FxHashMap<u32, Vec<(Ticks, Option<u32>)>>,
+    /// Processes of which something was added that is not the latest.
+    unsorted: FxHashSet<u32>,
     /// See [`Self::mark_incomplete`].
     incomplete: bool,
 }
@@ -40,26 +42,40 @@ pub struct AddressSpaces {
 impl AddressSpaces {
     /// Adds a mapping.
     pub fn map(&mut self, mapping: Mapping) {
-        self.mappings.entry(mapping.pid).or_default().push(mapping);
+        let list = self.mappings.entry(mapping.pid).or_default();
+        if list.last().is_some_and(|last| last.since > mapping.since) {
+            self.unsorted.insert(mapping.pid);
+        }
+        list.push(mapping);
     }
 
     /// From `at` on, `pid` runs another program: what was mapped before is gone.
     pub fn exec(&mut self, pid: u32, at: Ticks) {
-        self.resets.entry(pid).or_default().push((at, None));
+        self.reset(pid, at, None);
     }
 
     /// From `at` on, `child` begins with what `parent` has mapped.
     pub fn fork(&mut self, parent: u32, child: u32, at: Ticks) {
-        self.resets.entry(child).or_default().push((at, Some(parent)));
+        self.reset(child, at, Some(parent));
     }
 
-    /// Sorts what was added; to be called before the first look-up.
-    pub fn seal(&mut self) {
-        for list in self.mappings.values_mut() {
-            list.sort_by_key(|mapping| mapping.since);
+    fn reset(&mut self, pid: u32, at: Ticks, from: Option<u32>) {
+        let list = self.resets.entry(pid).or_default();
+        if list.last().is_some_and(|(last, _)| *last > at) {
+            self.unsorted.insert(pid);
         }
-        for list in self.resets.values_mut() {
-            list.sort_by_key(|(at, _)| *at);
+        list.push((at, from));
+    }
+
+    /// Sorts what was added; to be called before it is looked for.
+    pub fn seal(&mut self) {
+        for pid in self.unsorted.drain() {
+            if let Some(list) = self.mappings.get_mut(&pid) {
+                list.sort_by_key(|mapping| mapping.since);
+            }
+            if let Some(list) = self.resets.get_mut(&pid) {
+                list.sort_by_key(|(at, _)| *at);
+            }
         }
     }
 

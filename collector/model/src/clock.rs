@@ -66,22 +66,27 @@ impl ClockMap {
     ///
     /// [`ClockError::TooFew`] when fewer than two increasing readings are given.
     pub fn new(readings: Vec<ClockPair>) -> Result<Self, ClockError> {
-        let given = readings.len();
-        let mut pairs: Vec<ClockPair> = Vec::with_capacity(given);
-        for reading in readings {
-            let grows = pairs.last().is_none_or(|last| {
-                reading.ticks > last.ticks
-                    && reading.boottime > last.boottime
-                    && reading.monotonic_raw > last.monotonic_raw
-            });
-            if grows {
-                pairs.push(reading);
-            }
+        let mut map = Self { pairs: Vec::with_capacity(readings.len()), discarded: 0 };
+        readings.into_iter().for_each(|reading| map.push(reading));
+        if map.pairs.len() < 2 {
+            return Err(ClockError::TooFew(map.pairs.len()));
         }
-        if pairs.len() < 2 {
-            return Err(ClockError::TooFew(pairs.len()));
+        Ok(map)
+    }
+
+    /// Adds a reading that was taken after the others. What lies before the last reading until then
+    /// keeps its time.
+    pub fn push(&mut self, reading: ClockPair) {
+        let grows = self.pairs.last().is_none_or(|last| {
+            reading.ticks > last.ticks
+                && reading.boottime > last.boottime
+                && reading.monotonic_raw > last.monotonic_raw
+        });
+        if grows {
+            self.pairs.push(reading);
+        } else {
+            self.discarded += 1;
         }
-        Ok(Self { discarded: given - pairs.len(), pairs })
     }
 
     /// Readings that were left out because they did not grow.

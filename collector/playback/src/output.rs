@@ -34,6 +34,11 @@ impl<'a> Output<'a> {
         Self { exporter, range, names, before, open, waiting: false, past: false }
     }
 
+    /// The exporter, for what is told to it beside events.
+    pub fn exporter(&mut self) -> &mut AnyExporter<'a> {
+        self.exporter
+    }
+
     /// Whether what happens now is in the range.
     #[inline]
     pub fn covers(&self, now: Time) -> bool {

@@ -152,19 +152,26 @@ impl Places {
 const KNOWN_MAX: usize = 1 << 18;
 
 /// Turns addresses into places, at the time they were seen.
-pub struct Locator<'a> {
-    spaces: &'a AddressSpaces,
+#[derive(Debug, Default)]
+pub struct Locator {
+    /// What was mapped where. What is asked for must be there, and [sealed](AddressSpaces::seal).
+    pub spaces: AddressSpaces,
     /// Answers by process, epoch of its mappings, and address: the same few
     /// addresses come again in thousands of stacks.
     known: FxHashMap<(u32, usize, u64), Place>,
     /// Where the places go.
-    pub places: &'a mut Places,
+    pub places: Places,
 }
 
-impl<'a> Locator<'a> {
+impl Locator {
     /// With what was mapped where.
-    pub fn new(spaces: &'a AddressSpaces, places: &'a mut Places) -> Self {
-        Self { spaces, known: FxHashMap::default(), places }
+    pub fn new(spaces: AddressSpaces) -> Self {
+        Self { spaces, ..Self::default() }
+    }
+
+    /// Forgets what helps to find further places.
+    pub fn forget(&mut self) {
+        self.known = FxHashMap::default();
     }
 
     /// The place of a kernel address.
@@ -186,7 +193,7 @@ impl<'a> Locator<'a> {
             return *place;
         }
         let place = match self.spaces.lookup(pid, at, address) {
-            Some(mapping) => self.in_mapping(mapping, address),
+            Some(mapping) => self.places.in_mapping(mapping, address),
             None => Place { module: None, offset: address },
         };
         if self.known.len() >= KNOWN_MAX {
@@ -201,7 +208,9 @@ impl<'a> Locator<'a> {
     pub fn knows_all(&self, pid: u32, at: Ticks) -> bool {
         self.spaces.is_complete(pid, at)
     }
+}
 
+impl Places {
     fn in_mapping(&mut self, mapping: &Mapping, address: u64) -> Place {
         // `//anon`, and names that processes give to such memory.
         let has_file = mapping.path.starts_with('[')
@@ -210,12 +219,11 @@ impl<'a> Locator<'a> {
             || mapping.path.starts_with("[anon");
         if !has_file || unnamed {
             let module = self
-                .places
                 .intern_module(ModuleKey { path: ANONYMOUS.into(), build_id: BuildId::default() });
             return Place { module: Some(module), offset: address };
         }
         let offset = (address - mapping.start).wrapping_add(mapping.file_offset);
-        let module = self.places.intern_module(ModuleKey::new(&mapping.path, &mapping.build_id));
+        let module = self.intern_module(ModuleKey::new(&mapping.path, &mapping.build_id));
         Place { module: Some(module), offset }
     }
 }
@@ -244,8 +252,7 @@ mod tests {
 
     #[test]
     fn an_address_is_an_offset_in_the_file_of_its_time() {
-        let (spaces, mut places) = (spaces(), Places::default());
-        let mut locator = Locator::new(&spaces, &mut places);
+        let mut locator = Locator::new(spaces());
         let mut at = |ticks| {
             let epoch = locator.epoch(1, Ticks(ticks));
             let place = locator.user(1, Ticks(ticks), epoch, 0x1010);
@@ -261,12 +268,11 @@ mod tests {
 
     #[test]
     fn memory_without_a_file_keeps_its_addresses() {
-        let (spaces, mut places) = (spaces(), Places::default());
-        let mut locator = Locator::new(&spaces, &mut places);
+        let mut locator = Locator::new(spaces());
         let (anonymous, nowhere) =
             (locator.user(1, Ticks(1), 0, 0x9abc), locator.user(1, Ticks(1), 0, 0x5555));
         assert_eq!(
-            (anonymous.offset, places.module(anonymous.module.unwrap()).path.as_str()),
+            (anonymous.offset, locator.places.module(anonymous.module.unwrap()).path.as_str()),
             (0x9abc, ANONYMOUS)
         );
         assert_eq!(nowhere, Place { module: None, offset: 0x5555 });

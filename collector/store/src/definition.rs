@@ -243,8 +243,21 @@ impl LaneEnd {
 }
 
 impl Definition {
+    /// The definition in a chunk of the definition lane; `None` for one that a later version added.
+    ///
+    /// # Errors
+    ///
+    /// It is of no shape known here.
+    pub fn from_json(json: &[u8]) -> Result<Option<Self>, serde_json::Error> {
+        match serde_json::from_slice(json) {
+            Ok(definition) => Ok(Some(definition)),
+            Err(_) if variant(json).is_some_and(|name| !Self::NAMES.contains(&name)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The variant's names in JSON, for telling unknown definitions from broken ones.
-    pub(crate) const NAMES: [&str; 11] = [
+    const NAMES: [&str; 11] = [
         "session",
         "processes",
         "mappings",
@@ -358,6 +371,14 @@ impl LaneLoss {
     /// The kind of record of events whose thread got no ring, because its program has more threads
     /// than rings.
     pub const WITHOUT_RING: &str = "event of a thread without a ring";
+}
+
+/// The name before the colon of `{"name": ...`.
+pub(crate) fn variant(json: &[u8]) -> Option<&str> {
+    let text =
+        json.trim_ascii_start().strip_prefix(b"{")?.trim_ascii_start().strip_prefix(b"\"")?;
+    let end = text.iter().position(|byte| *byte == b'"')?;
+    std::str::from_utf8(&text[..end]).ok()
 }
 
 #[cfg(test)]

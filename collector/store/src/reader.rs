@@ -1,6 +1,7 @@
 //! Bytes to chunks.
 
 use crate::codec::ReadBuffer;
+use crate::definition::variant;
 use crate::format::{CHUNK_HEADER, Encoding, StoredHeader};
 use crate::index::{find_gaps, join_copies};
 use crate::scan::Scanner;
@@ -148,16 +149,11 @@ impl CaptureReader {
             if let Err(error) = self.read_into(entry, &mut data, &mut buffer) {
                 return Some(Err(error));
             }
-            match serde_json::from_slice(&data) {
-                Ok(definition) => Some(Ok(definition)),
-                Err(_) if variant(&data).is_some_and(|name| !Definition::NAMES.contains(&name)) => {
-                    None
-                }
-                Err(source) => {
-                    let (capture, sequence) = (self.name.clone(), entry.sequence);
-                    Some(Err(StoreError::Definition { capture, sequence, source }))
-                }
-            }
+            let definition = Definition::from_json(&data).map_err(|source| {
+                let (capture, sequence) = (self.name.clone(), entry.sequence);
+                StoreError::Definition { capture, sequence, source }
+            });
+            definition.transpose()
         })
     }
 
@@ -228,12 +224,4 @@ impl CaptureReader {
             reason,
         }
     }
-}
-
-/// The name before the colon of `{"name": ...`.
-fn variant(json: &[u8]) -> Option<&str> {
-    let text =
-        json.trim_ascii_start().strip_prefix(b"{")?.trim_ascii_start().strip_prefix(b"\"")?;
-    let end = text.iter().position(|byte| *byte == b'"')?;
-    std::str::from_utf8(&text[..end]).ok()
 }

@@ -216,7 +216,7 @@ fn markers_have_a_schema_and_may_lie_at_another_time_and_on_another_thread() {
         &[value(9, Value::Unsigned(1))],
     );
     program.finish(m);
-    golden::check("markers", &mut golden::open(machine.finish()));
+    golden::check("markers", &mut golden::open_foreseen("markers", machine.finish()));
 }
 
 #[test]
@@ -231,7 +231,8 @@ fn a_marker_placed_outside_the_life_of_its_thread_lies_at_its_border() {
     m.exit(0, 20, (102, 100), "reader");
     m.switch(0, 120, 0, 100);
     program.finish(m);
-    let (lines, _) = golden::text(&mut golden::open(machine.finish()));
+    let (lines, _) =
+        golden::text(&mut golden::open_foreseen("marker_outside_life", machine.finish()));
     assert!(!lines.contains("<102>"), "{lines}");
     let markers: Vec<&str> = lines.lines().filter(|line| line.contains("Read")).collect();
     assert_eq!(markers.len(), 2, "{lines}");

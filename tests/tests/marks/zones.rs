@@ -229,7 +229,10 @@ fn after_a_liar(liar_ends: bool) -> Vec<String> {
     next.end(m, 40);
     m.switch(0, 50, 0, 100);
     program.finish(m);
-    let (lines, played) = golden::text(&mut golden::open(machine.finish()));
+    let (lines, played) = golden::text(&mut golden::open_foreseen(
+        &format!("thread_ahead_{liar_ends}"),
+        machine.finish(),
+    ));
     assert_eq!(played.events_by_type["message"], 1, "{lines}");
     lines
         .lines()

@@ -30,11 +30,10 @@ pub(crate) struct TracepointTable {
 }
 
 impl TracepointTable {
-    pub(crate) fn new(definitions: &[TracepointDefinition], tables: &mut Tables) -> Self {
-        let mut tracepoints = FxHashMap::default();
+    /// Adds tracepoints; of one that is there already the first definition counts.
+    pub(crate) fn add(&mut self, definitions: &[TracepointDefinition], tables: &mut Tables) {
         for definition in definitions {
-            // A definition may be there twice; the number is what counts.
-            tracepoints.entry(definition.tracepoint).or_insert_with(|| {
+            self.tracepoints.entry(definition.tracepoint).or_insert_with(|| {
                 let field =
                     |field: &TracepointField| (tables.strings.intern(&field.name), field.clone());
                 let fields = definition.fields.iter().map(field).collect();
@@ -51,11 +50,11 @@ impl TracepointTable {
             let is = |tracepoint: &Tracepoint| {
                 tracepoint.system == system && names.contains(&tracepoint.name.as_str())
             };
-            tracepoints.values().any(is)
+            self.tracepoints.values().any(is)
         };
         let has_scheduler = has("gpu_scheduler", ["drm_sched_job", "drm_sched_job_queue"]);
         let has_requests = has("i915", ["i915_request_queue", "i915_request_add"]);
-        Self { tracepoints, has_scheduler, has_requests }
+        (self.has_scheduler, self.has_requests) = (has_scheduler, has_requests);
     }
 
     /// Whether the kernel tells of the jobs of its scheduler, in either generation of names.
@@ -180,7 +179,9 @@ mod tests {
             name: "emit".into(),
             fields,
         };
-        TracepointTable::new(&[definition], &mut Tables::default())
+        let mut table = TracepointTable::default();
+        table.add(&[definition], &mut Tables::default());
+        table
     }
 
     fn record(bytes: &[u8]) -> Vec<u8> {

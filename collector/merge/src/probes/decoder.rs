@@ -3,6 +3,7 @@
 use crate::engine::Engine;
 use crate::probes::calls::Calls;
 use crate::probes::hit::{ArgumentValue, Hit};
+use crate::probes::nesting::NestingObserver;
 use crate::probes::table::{Probe, ProbeTable};
 use crate::zones::open::MAX_DEPTH;
 use crate::zones::state::{NO_CLIENT, Zones};
@@ -55,6 +56,8 @@ struct Occurrence<'a> {
 #[derive(Debug)]
 pub(crate) struct Probes {
     pub(crate) table: ProbeTable,
+    /// Of pairs of which it is not known whether they nest.
+    nesting: NestingObserver,
     pub(crate) slices: ProbeSlices,
 }
 
@@ -74,7 +77,8 @@ impl Probes {
             ended_by: strings.intern("end"),
         };
         let (open, by_process) = (FxHashMap::default(), FxHashMap::default());
-        Self { table, slices: ProbeSlices { words, open, by_process } }
+        let slices = ProbeSlices { words, open, by_process };
+        Self { table, nesting: NestingObserver::default(), slices }
     }
 
     /// A hit. Those of instrumented programs, and frames that functions begin, are of `zones`.
@@ -86,6 +90,9 @@ impl Probes {
         bytes: &[u8],
     ) -> Result<(), Stopped> {
         let hit = Hit::new(bytes);
+        if let Some(hit) = hit.as_ref().filter(|_| self.table.has_undecided()) {
+            self.observe_nesting(hit);
+        }
         let probe = hit.and_then(|hit| self.table.get(hit.record.probe));
         let (Some(hit), Some(probe)) = (hit, probe) else {
             engine.unknown(lane);
@@ -107,6 +114,20 @@ impl Probes {
             ProbeRole::FunctionExit => slices.exit(engine, at, hit.record.stack_pointer),
             _ => zones.on_hit(engine, lane, thread, probe.role, &hit),
         }
+    }
+
+    /// What the hit shows of a pair of which nobody has said whether it nests.
+    fn observe_nesting(&mut self, hit: &Hit<'_>) {
+        let Some(Probe { pair, role, .. }) = self.table.get(hit.record.probe) else { return };
+        let (pair, role) = (*pair, *role);
+        if self.table.is_undecided(pair) && self.nesting.on(hit.record.tid, pair, role) {
+            self.table.seen_to_nest(pair);
+        }
+    }
+
+    /// Hits are missing.
+    pub(crate) fn missing(&mut self) {
+        self.nesting.forget();
     }
 }
 

@@ -14,7 +14,7 @@
 use crate::chunk_queue::FromFile;
 use crate::probes::table::ProbeTable;
 use crate::record_cursor::{RecordCursor, RecordItem, Shape, WINDOW};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use syscollect_model::LaneKind;
 use syscollect_playback::order::Merge;
 use syscollect_records::ProbeRecord;
@@ -31,17 +31,55 @@ struct OpenPair {
     ended_last: bool,
 }
 
-/// The pairs of `probes` of which nobody says whether they nest, and that were seen to.
-pub(crate) fn seen_to_nest(reader: &CaptureReader, probes: &ProbeTable) -> FxHashSet<u32> {
-    let mut undecided = probes.undecided_pairs();
-    let mut nesting = FxHashSet::default();
-    if undecided.is_empty() {
-        return nesting;
+/// Sees whether the zones of pairs nest.
+#[derive(Debug, Default)]
+pub(crate) struct NestingObserver {
+    /// By thread and pair.
+    open: FxHashMap<(u32, u32), OpenPair>,
+}
+
+impl NestingObserver {
+    /// A hit of the pair on a thread; whether the pair was seen to nest by it.
+    pub(crate) fn on(&mut self, tid: u32, pair: u32, role: ProbeRole) -> bool {
+        let key = (tid, pair);
+        if self.open.len() >= MOST && !self.open.contains_key(&key) {
+            return false;
+        }
+        let state = self.open.entry(key).or_default();
+        match role {
+            ProbeRole::ZoneBegin => {
+                *state = OpenPair { begun: state.begun.saturating_add(1), ended_last: false };
+            }
+            ProbeRole::ZoneEnd if state.begun > 0 && state.ended_last => return true,
+            ProbeRole::ZoneEnd => {
+                *state =
+                    OpenPair { begun: state.begun.saturating_sub(1), ended_last: state.begun > 0 };
+            }
+            _ => {}
+        }
+        false
     }
+
+    /// Hits are missing.
+    pub(crate) fn forget(&mut self) {
+        self.open.clear();
+    }
+}
+
+/// Decides by the hits of a whole recording which of the pairs of `probes` nest of which nobody
+/// says it.
+pub(crate) fn decide_nesting(reader: &CaptureReader, probes: &mut ProbeTable) {
+    if probes.has_undecided() {
+        observe(reader, probes);
+    }
+    probes.decide();
+}
+
+fn observe(reader: &CaptureReader, probes: &mut ProbeTable) {
     let lanes = reader.lanes().into_iter().filter(|lane| lane.kind == LaneKind::Probe);
     let cursor = |lane| FromFile::new(reader, RecordCursor::new(lane, Shape::Probe), ());
     let mut merge = Merge::new(lanes.map(cursor).collect());
-    let mut open = FxHashMap::<(u32, u32), OpenPair>::default();
+    let mut observer = NestingObserver::default();
     let mut unsure = vec![0; merge.lanes().len()];
     while let Some((lane, item)) = merge.next() {
         let RecordItem::Record = item else {
@@ -51,39 +89,19 @@ pub(crate) fn seen_to_nest(reader: &CaptureReader, probes: &ProbeTable) -> FxHas
         };
         if unsure[lane] > 0 {
             unsure[lane] -= 1;
-            open.clear();
+            observer.forget();
         }
         let record = ProbeRecord::from_bytes(merge.lanes()[lane].cursor.record());
-        let Some((record, probe)) =
-            record.and_then(|record| Some((record, probes.get(record.probe)?)))
-        else {
+        let Some(record) = record else { continue };
+        let probe = probes.get(record.probe).map(|probe| (probe.pair, probe.role));
+        let Some((pair, role)) = probe.filter(|(pair, _)| probes.is_undecided(*pair)) else {
             continue;
         };
-        if !undecided.contains(&probe.pair) {
-            continue;
-        }
-        let key = (record.tid, probe.pair);
-        if open.len() >= MOST && !open.contains_key(&key) {
-            continue;
-        }
-        let state = open.entry(key).or_default();
-        match probe.role {
-            ProbeRole::ZoneBegin => {
-                *state = OpenPair { begun: state.begun.saturating_add(1), ended_last: false }
+        if observer.on(record.tid, pair, role) {
+            probes.seen_to_nest(pair);
+            if !probes.has_undecided() {
+                break;
             }
-            ProbeRole::ZoneEnd if state.begun > 0 && state.ended_last => {
-                nesting.insert(probe.pair);
-                undecided.remove(&probe.pair);
-                if undecided.is_empty() {
-                    break;
-                }
-            }
-            ProbeRole::ZoneEnd => {
-                *state =
-                    OpenPair { begun: state.begun.saturating_sub(1), ended_last: state.begun > 0 }
-            }
-            _ => {}
         }
     }
-    nesting
 }

@@ -39,8 +39,10 @@ pub(crate) struct ProbeTable {
     probes: FxHashMap<u32, Probe>,
     /// The sets of frames by the pairs of their functions.
     frames: FxHashMap<u32, StringId>,
-    /// Whether a pair's zones nest, by pair.
-    nesting: FxHashMap<u32, Option<bool>>,
+    /// Whether a pair's zones nest, by pair, as far as that is known.
+    nesting: FxHashMap<u32, bool>,
+    /// Pairs of which neither the user nor anybody else knows it.
+    undecided: FxHashSet<u32>,
 }
 
 impl ProbeTable {
@@ -55,6 +57,7 @@ impl ProbeTable {
         }
         let (mut probes, mut frames, mut nesting) =
             (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
+        let mut begun = FxHashSet::default();
         let mut ends_of = FxHashMap::<u32, FxHashSet<&str>>::default();
         for probe in definitions.iter().filter(|probe| probe.role == ProbeRole::ZoneEnd) {
             ends_of.entry(probe.pair).or_default().insert(&probe.name);
@@ -73,32 +76,53 @@ impl ProbeTable {
             probe.is_one_of_ends = probe.role == ProbeRole::ZoneEnd && several;
             frames.extend(probe.frames.map(|frames| (probe.pair, frames)));
             if definition.role == ProbeRole::ZoneBegin {
-                let known = nesting.entry(definition.pair).or_insert(definition.nests);
-                *known = known.or(definition.nests);
+                begun.insert(definition.pair);
+                if let Some(nests) = definition.nests {
+                    nesting.entry(definition.pair).or_insert(nests);
+                }
             }
         }
-        Self { probes, frames, nesting }
+        let undecided = begun.into_iter().filter(|pair| !nesting.contains_key(pair)).collect();
+        Self { probes, frames, nesting, undecided }
     }
 
     pub(crate) fn get(&self, number: u32) -> Option<&Probe> {
         self.probes.get(&number)
     }
 
-    /// Pairs of which neither the user nor anybody else knows whether they nest.
-    pub(crate) fn undecided_pairs(&self) -> FxHashSet<u32> {
-        self.nesting.iter().filter(|(_, nests)| nests.is_none()).map(|(pair, _)| *pair).collect()
+    /// Whether there are pairs of which it is not known whether they nest.
+    #[inline]
+    pub(crate) fn has_undecided(&self) -> bool {
+        !self.undecided.is_empty()
     }
 
-    /// Pairs were seen to nest; those that were not seen to, and of which nobody said it, do not.
-    pub(crate) fn seen_to_nest(&mut self, pairs: &FxHashSet<u32>) {
-        for (pair, nests) in self.nesting.iter_mut().filter(|(_, nests)| nests.is_none()) {
-            *nests = Some(pairs.contains(pair));
-        }
+    /// Whether this pair is one of them.
+    pub(crate) fn is_undecided(&self, pair: u32) -> bool {
+        self.undecided.contains(&pair)
     }
 
-    /// Whether a zone of the pair may begin while another is open.
+    /// The pair was seen to nest, and nobody has said whether it does.
+    pub(crate) fn seen_to_nest(&mut self, pair: u32) {
+        self.undecided.remove(&pair);
+        self.nesting.insert(pair, true);
+    }
+
+    /// All was seen: the pairs that were not seen to nest do not.
+    pub(crate) fn decide(&mut self) {
+        self.nesting.extend(self.undecided.drain().map(|pair| (pair, false)));
+    }
+
+    /// What was seen of the pairs of `before`, which has fewer.
+    pub(crate) fn keep_nesting(&mut self, before: &Self) {
+        self.undecided.retain(|pair| !before.nesting.contains_key(pair));
+        before.nesting.iter().for_each(|(pair, nests)| {
+            self.nesting.entry(*pair).or_insert(*nests);
+        });
+    }
+
+    /// Whether a zone of the pair may begin while another is open; not as long as that was not seen.
     pub(crate) fn nests(&self, pair: u32) -> bool {
-        self.nesting.get(&pair).copied().flatten().unwrap_or(true)
+        self.nesting.get(&pair).copied().unwrap_or(!self.is_undecided(pair))
     }
 
     /// Whether a call of this pair's function makes a frame of the set.

@@ -35,27 +35,29 @@ impl Lifetimes {
     pub(crate) fn new(history: &TaskHistory, tables: &Tables) -> Self {
         let mut lifetimes = Self::default();
         history.initial.iter().for_each(|(tid, thread)| lifetimes.begin(*tid, *thread, 0));
-        for (ticks, lifecycle_event) in &history.lifecycle {
-            match *lifecycle_event {
-                LifecycleEvent::Bind(tid, thread) => lifetimes.begin(tid, thread, *ticks),
-                LifecycleEvent::ThreadEnd(thread) => {
-                    let row = tables.thread(thread);
-                    // A process may outlive its first thread, and what is sampled of it is told of
-                    // that thread.
-                    if tables.process(row.process).pid != row.tid {
-                        lifetimes.end(row.tid, *ticks);
-                    }
-                }
-                LifecycleEvent::ProcessEnd(process) => {
-                    lifetimes.end(tables.process(process).pid, *ticks);
-                }
-                _ => {}
-            }
-        }
+        history.lifecycle.iter().for_each(|(ticks, event)| lifetimes.on(*ticks, event, tables));
         lifetimes
     }
 
-    fn begin(&mut self, tid: u32, thread: ThreadId, ticks: u64) {
+    /// A lifecycle event, which comes behind those before it.
+    pub(crate) fn on(&mut self, ticks: u64, event: &LifecycleEvent, tables: &Tables) {
+        match *event {
+            LifecycleEvent::Bind(tid, thread) => self.begin(tid, thread, ticks),
+            LifecycleEvent::ThreadEnd(thread) => {
+                let row = tables.thread(thread);
+                // A process may outlive its first thread, and what is sampled of it is told of
+                // that thread.
+                if tables.process(row.process).pid != row.tid {
+                    self.end(row.tid, ticks);
+                }
+            }
+            LifecycleEvent::ProcessEnd(process) => self.end(tables.process(process).pid, ticks),
+            _ => {}
+        }
+    }
+
+    /// The thread has the id since these ticks.
+    pub(crate) fn begin(&mut self, tid: u32, thread: ThreadId, ticks: u64) {
         if let Some((last, life)) = self.by_tid.get_mut(&tid).and_then(|list| list.last_mut())
             && *last == thread
         {

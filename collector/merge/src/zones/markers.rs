@@ -7,7 +7,17 @@ use crate::zones::prescan::PlacedMarker;
 use crate::zones::state::{Writer, Zones};
 use syscollect_model::{Event, SchemaId, Scope, Slice, StackId, TrackId, TrackKind, TrackRole};
 use syscollect_playback::{EventType, Stopped};
+use syscollect_records::ZoneChunk;
 use syscollect_zone_protocol::MarkerPhase;
+
+/// Where a program places a marker: when, by its clock, and on which thread of its process; 0 is
+/// the one that places it.
+pub(crate) struct Placed {
+    pub(crate) schema: u32,
+    pub(crate) phase: MarkerPhase,
+    pub(crate) at: u64,
+    pub(crate) tid: u32,
+}
 
 /// Keeps the rows of halves apart from those of zones.
 const HALVES: u64 = 1 << 63;
@@ -27,6 +37,40 @@ impl Zones {
         let attributes = self.decode_attributes(engine, writer, more, About::Marker(schema))?;
         let stack = self.zone_stack(engine, writer, engine.present.ticks, None, attributes.stack);
         self.marker_of(engine, writer, (schema, phase), attributes.own, stack)
+    }
+
+    /// A marker at another time, or of another thread. Where all lanes were passed over it is known
+    /// and comes at its time; else it comes now, if its time is over.
+    pub(crate) fn place_marker(
+        &mut self,
+        engine: &mut Engine<'_>,
+        by: Writer,
+        placed: Placed,
+        more: &[u64],
+    ) -> Result<(), Stopped> {
+        if self.known.prescan.is_whole {
+            return Ok(());
+        }
+        let clock = self.known.programs.clock(by.client, engine.present.map());
+        let Some(ticks) = clock.within(placed.at) else { return Ok(()) };
+        let stamped = engine.present.ticks;
+        let chunk =
+            ZoneChunk { client: by.client, tid: by.tid, owner: by.owner, ..Default::default() };
+        let marker = PlacedMarker {
+            ticks: self.known.lifetimes.at(by.tid, stamped).limit(ticks),
+            lane: by.lane,
+            stamped,
+            chunk,
+            tid: placed.tid,
+            schema: placed.schema,
+            phase: placed.phase,
+            more: more.into(),
+        };
+        if marker.ticks <= stamped {
+            return self.placed_marker(engine, &marker);
+        }
+        self.known.prescan.markers.push(marker);
+        Ok(())
     }
 
     /// A marker whose time has come.

@@ -4,7 +4,7 @@
 //! want names; the names of threads, because tables show the last ones.
 
 use crate::chunk_queue::FromFile;
-use crate::stacks::StackReader;
+use crate::stacks::Stacks;
 use crate::tasks::TaskHistory;
 use crate::zones::cursor::{Programmed, ZoneCursor, ZoneRecord};
 use crate::zones::lifetimes::{Lifetime, Lifetimes, Owners};
@@ -14,7 +14,7 @@ use crate::zones::programs::Programs;
 use crate::zones::stacks::{ProgramStacks, return_addresses};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
-use syscollect_model::{AddressSpaces, ClockMap, Lane, Tables, ThreadId, Ticks};
+use syscollect_model::{ClockMap, Lane, Tables, ThreadId, Ticks};
 use syscollect_playback::order::Cursor;
 use syscollect_records::ZoneChunk;
 use syscollect_store::CaptureReader;
@@ -41,6 +41,8 @@ pub(crate) struct PlacedMarker {
 /// What the pass found.
 #[derive(Debug, Default)]
 pub(crate) struct Prescan {
+    /// All lanes were passed over: what was not found is not there.
+    pub(crate) is_whole: bool,
     /// By ascending ticks.
     pub(crate) markers: Vec<PlacedMarker>,
     pub(crate) stacks: ProgramStacks,
@@ -51,18 +53,17 @@ pub(crate) struct Prescan {
 }
 
 /// What the pass needs to know.
-pub(crate) struct Prescanner<'a, 'b> {
+pub(crate) struct Prescanner<'a> {
     pub(crate) reader: &'a CaptureReader,
     pub(crate) programs: &'a Programs,
     pub(crate) logs: &'a Logs,
     pub(crate) lifetimes: &'a Lifetimes,
     pub(crate) clock: &'a Arc<ClockMap>,
-    pub(crate) spaces: &'a AddressSpaces,
-    pub(crate) places: StackReader<'b>,
+    pub(crate) places: &'a mut Stacks,
     pub(crate) tables: &'a Tables,
 }
 
-impl Prescanner<'_, '_> {
+impl Prescanner<'_> {
     /// Reads the lane from its beginning to its end.
     pub(crate) fn lane(&mut self, lane: Lane, prescan: &mut Prescan) {
         let (programs, lifetimes) = (self.programs, self.lifetimes);
@@ -162,7 +163,7 @@ impl Prescanner<'_, '_> {
     ) {
         let addresses = return_addresses(crash_instruction(words), stack);
         if let Some(pid) = self.programs.pid(owner.client).filter(|_| !addresses.is_empty()) {
-            prescan.stacks.add(self.spaces, &mut self.places, (pid, Ticks(ticks)), &addresses);
+            prescan.stacks.known_or_new(self.places, (pid, Ticks(ticks)), &addresses);
         }
     }
 }
@@ -211,6 +212,7 @@ fn thread_name(part: &Part, log: &Log, tables: &Tables) -> Option<String> {
 impl Prescan {
     /// Sorts what was found; names go to the rows of their threads.
     pub(crate) fn finish(&mut self, history: &mut TaskHistory, tables: &mut Tables) {
+        self.is_whole = true;
         self.markers.sort_by_key(|marker| marker.ticks);
         let mut names: Vec<(u64, u32, String)> = std::mem::take(&mut self.names)
             .into_iter()

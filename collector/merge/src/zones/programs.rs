@@ -2,9 +2,9 @@
 
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
-use syscollect_model::{ClockMap, ClockSource, Lane, LaneIndex, ProgramTicks, SessionInfo};
+use syscollect_model::{ClockMap, ClockSource, ProgramTicks, SessionInfo, Ticks};
 use syscollect_records::Stamp;
-use syscollect_store::{CaptureReader, ClientDefinition};
+use syscollect_store::ClientDefinition;
 
 /// Instrumented programs by the number that chunks carry.
 #[derive(Debug, Default)]
@@ -22,32 +22,40 @@ pub(crate) struct Programs {
 /// drained once more at the end.
 const SLACK_SECONDS: f64 = 1.0;
 
+/// The same behind the last tick that is certain while more is to come: programs' lanes may be
+/// emptied so much earlier than the kernel's.
+const SLACK_WHILE_RECORDING: f64 = 10.0;
+
 impl Programs {
-    pub(crate) fn new(
-        definitions: &[ClientDefinition],
-        info: &SessionInfo,
-        clock: &ClockMap,
-        reader: &CaptureReader,
-    ) -> Self {
-        let mut pids = FxHashMap::default();
-        for program in definitions {
-            // A definition may be there twice; the number is what counts.
-            pids.entry(program.client)
-                .or_insert((program.pid, program.clock == ProgramTicks::Monotonic));
-        }
-        let pairs = clock.pairs();
-        let slack = (clock.ticks_per_second() * SLACK_SECONDS) as u64;
-        // The kernel's lanes tell how long a recording was whose last clock reading is lost.
-        let of_kernel =
-            |lane: &Lane| lane.kind.traits().events && lane.kind.traits().index == LaneIndex::Cpu;
-        let lanes = reader.lanes().into_iter().filter(of_kernel);
-        let last = lanes.filter_map(|lane| reader.chunks(lane).last()).map(|chunk| chunk.last.0);
-        let most = last.chain(pairs.last().map(|pair| pair.ticks.0)).max().unwrap_or_default();
-        Self {
-            pids,
+    /// Of a recording with this clock, whose kernel's lanes tell of up to `last`.
+    pub(crate) fn new(info: &SessionInfo, clock: &ClockMap, last: Option<Ticks>) -> Self {
+        let first = clock.pairs().first().map_or(0, |pair| pair.ticks.0);
+        let mut programs = Self {
+            pids: FxHashMap::default(),
             monotonic_session: info.clock_source == ClockSource::Monotonic,
-            least: pairs.first().map_or(0, |pair| pair.ticks.0).saturating_sub(slack),
-            most: most.saturating_add(slack),
+            least: first.saturating_sub(slack(clock, SLACK_SECONDS)),
+            most: 0,
+        };
+        programs.end(clock, last.unwrap_or_default());
+        programs
+    }
+
+    /// The recording, whose kernel's lanes tell of up to `last`, is over.
+    pub(crate) fn end(&mut self, clock: &ClockMap, last: Ticks) {
+        self.most = end_of(clock, last).saturating_add(slack(clock, SLACK_SECONDS));
+    }
+
+    /// It goes on.
+    pub(crate) fn extend(&mut self, clock: &ClockMap, last: Ticks) {
+        let slack = slack(clock, SLACK_WHILE_RECORDING);
+        self.most = self.most.max(end_of(clock, last).saturating_add(slack));
+    }
+
+    /// Adds programs. One may come twice; the number is what counts.
+    pub(crate) fn add(&mut self, definitions: &[ClientDefinition]) {
+        for program in definitions {
+            let monotonic = program.clock == ProgramTicks::Monotonic;
+            self.pids.entry(program.client).or_insert((program.pid, monotonic));
         }
     }
 
@@ -67,6 +75,16 @@ impl Programs {
         let map = Arc::clone(map);
         ProgramClock { map, meaning, least: self.least, most: self.most }
     }
+}
+
+/// The last ticks that are certain.
+fn end_of(clock: &ClockMap, last: Ticks) -> u64 {
+    clock.pairs().last().map_or(last, |pair| pair.ticks.max(last)).0
+}
+
+/// So many seconds in ticks.
+fn slack(clock: &ClockMap, seconds: f64) -> u64 {
+    (clock.ticks_per_second() * seconds) as u64
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! Stacks that instrumented programs wrote: known before playing, so that their
 //! places can be named.
 
-use crate::stacks::{Defined, StackReader};
+use crate::stacks::{Defined, Stacks};
 use rustc_hash::FxHashMap;
-use syscollect_model::{AddressSpaces, Ticks};
+use syscollect_model::Ticks;
 
 /// Frames of the longest stack; what is behind them is cut.
 const MAX_FRAMES: usize = 512;
@@ -21,8 +21,6 @@ type ByAddresses = FxHashMap<Box<[u64]>, KnownStack>;
 /// The distinct stacks of all programs.
 #[derive(Debug, Default)]
 pub(crate) struct ProgramStacks {
-    /// What lay where; empty where there are no stacks.
-    spaces: AddressSpaces,
     /// By process and epoch of its mappings.
     known: FxHashMap<(u32, usize), ByAddresses>,
     count: u32,
@@ -42,32 +40,27 @@ pub(crate) fn return_addresses(crash: Option<u64>, mut stack: Vec<u64>) -> Vec<u
 }
 
 impl ProgramStacks {
-    /// Notes a stack of the process at that time, unless the process has had its share of stacks.
-    pub(crate) fn add(
+    /// The stack of the process at that time with these addresses; `None` if it is new and the
+    /// process has had its share of stacks.
+    pub(crate) fn known_or_new(
         &mut self,
-        spaces: &AddressSpaces,
-        reader: &mut StackReader<'_>,
+        places: &mut Stacks,
         (pid, at): (u32, Ticks),
         addresses: &[u64],
-    ) {
-        let stacks = self.known.entry((pid, spaces.epoch(pid, at))).or_default();
-        if !stacks.contains_key(addresses)
-            && let Some(defined) = reader.return_addresses(pid, at, addresses)
-        {
-            stacks.insert(addresses.into(), KnownStack { number: self.count, defined });
-            self.count += 1;
+    ) -> Option<KnownStack> {
+        let stacks = self.known.entry((pid, places.locator.epoch(pid, at))).or_default();
+        if let Some(known) = stacks.get(addresses) {
+            return Some(*known);
         }
+        let defined = places.return_addresses(pid, at, addresses)?;
+        let known = KnownStack { number: self.count, defined };
+        stacks.insert(addresses.into(), known);
+        self.count += 1;
+        Some(known)
     }
 
-    /// Keeps what lay where, if that will be asked for.
-    pub(crate) fn seal(&mut self, spaces: AddressSpaces) {
-        if self.count > 0 {
-            self.spaces = spaces;
-        }
-    }
-
-    /// The stack with these addresses.
-    pub(crate) fn get(&self, (pid, at): (u32, Ticks), addresses: &[u64]) -> Option<KnownStack> {
-        self.known.get(&(pid, self.spaces.epoch(pid, at)))?.get(addresses).copied()
+    /// Whether programs wrote no stack.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
     }
 }

@@ -5,6 +5,7 @@ use crate::engine::Engine;
 use crate::zones::attributes::{About, Attributes, EventAttributes, FieldNames, joined};
 use crate::zones::cursor::ZoneRecord;
 use crate::zones::log::{SourceLocation, color_of};
+use crate::zones::markers::Placed;
 use crate::zones::open::MAX_DEPTH;
 use crate::zones::stacks::return_addresses;
 use crate::zones::state::{Writer, Zone, Zones};
@@ -190,8 +191,10 @@ impl Zones {
             ZoneEvent::Marker { schema, phase } => {
                 self.marker(engine, writer, (schema, phase), more)
             }
-            // It was found before playing, and comes at its own time.
-            ZoneEvent::MarkerAt { .. } => Ok(()),
+            ZoneEvent::MarkerAt { schema, phase, at, tid } => {
+                let placed = Placed { schema, phase, at, tid };
+                self.place_marker(engine, writer, placed, more)
+            }
         }
     }
 
@@ -433,7 +436,7 @@ impl Zones {
         slice.fields = more.fields;
     }
 
-    /// A stack that the program wrote; one that was not found before playing is missing.
+    /// A stack that the program wrote; one of a program that has had its share is missing.
     pub(crate) fn zone_stack(
         &mut self,
         engine: &mut Engine<'_>,
@@ -447,7 +450,12 @@ impl Zones {
             return None;
         }
         let pid = self.known.programs.pid(writer.client)?;
-        let Some(known) = self.known.prescan.stacks.get((pid, Ticks(at)), &addresses) else {
+        let known = self.known.prescan.stacks.known_or_new(
+            &mut engine.resolver.stacks,
+            (pid, Ticks(at)),
+            &addresses,
+        );
+        let Some(known) = known else {
             engine.tally.missing_stacks += 1;
             return None;
         };

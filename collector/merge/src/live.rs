@@ -1,0 +1,446 @@
+//! A recording that is played while it is made: what events refer to is learned from the lanes as
+//! they come, up to where nothing can come before.
+//!
+//! A file is read whole before it is played, so that it knows more than a recording that goes on:
+//!
+//! - names that threads get later: the rows have the name of now, and each change is an event;
+//! - threads and processes that are announced late: until then they have rows of their own, called
+//!   by their ids;
+//! - names of functions: where no symbols came, frames show their module and offset;
+//! - markers that were placed before the time at which they were written: they are told then;
+//! - whether the zones of a pair of probes nest, where nobody said it: not until they were seen to;
+//! - who writes to a lane of zones after whom: where a thread is ahead of time and its end was lost,
+//!   the lane's next owner is told of late;
+//! - whether the recorder was killed, so that the last mappings are missing;
+//! - causes of losses that the recorder declares behind them: the totals in the end are exact.
+
+use crate::chunk_queue::{Decode, Resume};
+use crate::definitions::readings;
+use crate::engine::{AddedRows, Engine};
+use crate::lane::{LaneCursor, Record};
+use crate::losses::Losses;
+use crate::mappings::{MAPPED_BY, MappingRecord, MappingRecords, add_mapping};
+use crate::playing::Playing;
+use crate::probes::table::ProbeTable;
+use crate::session::Knowledge;
+use crate::stacks::{Resolver, Stacks};
+use crate::tasks::{TaskBuilder, TaskHistory, Tasks};
+use crate::zones::InstrumentedPrograms;
+use crate::zones::programs::Programs;
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use syscollect_model::{
+    ClockMap, ClockPair, Exporter, Lane, LaneIndex, LaneKind, RecorderSummary, SessionInfo, Tables,
+    Ticks, Time, records_lost,
+};
+use syscollect_playback::order::{Merge, Step};
+use syscollect_playback::{AnyExporter, Output, Played, Stopped, stoppable};
+use syscollect_store::{Chunk, Definition, ProbeDefinition};
+
+/// Plays what `feed` feeds into the exporter, from its `begin` to its `end`.
+///
+/// # Errors
+///
+/// Those of `feed`, and the exporter's.
+pub fn play_live<E: Exporter>(
+    exporter: &mut E,
+    feed: impl FnOnce(&mut Live<'_>) -> Result<(), Stopped>,
+) -> Result<Played, E::Error> {
+    stoppable(exporter, |exporter| {
+        let mut live = Live::new(exporter);
+        feed(&mut live)?;
+        live.finish()
+    })
+}
+
+/// A recording that is played while it is made.
+///
+/// All its chunks are fed, those of definitions, too, each lane's in their order. Whoever feeds says
+/// from time to time what [nothing comes before](Self::advance): up to there, and up to the last
+/// clock reading, events are told. Chunks of before the session is described and the clocks were
+/// read twice wait in memory.
+pub struct Live<'a> {
+    state: State<'a>,
+    info: Option<SessionInfo>,
+    readings: Vec<ClockPair>,
+    summary: Option<RecorderSummary>,
+}
+
+/// Whether it has begun.
+enum State<'a> {
+    Waiting(Output<'a>, Vec<Chunk>),
+    Playing(Box<Playing<'a>>, Box<Learner>),
+    /// Between the two.
+    Nothing,
+}
+
+impl<'a> Live<'a> {
+    fn new(exporter: &'a mut AnyExporter<'a>) -> Self {
+        let output = Output::new(exporter, Time(0)..Time(u64::MAX));
+        let state = State::Waiting(output, Vec::new());
+        Self { state, info: None, readings: Vec::new(), summary: None }
+    }
+
+    /// The next chunk of its lane.
+    ///
+    /// # Errors
+    ///
+    /// The exporter stopped it.
+    pub fn feed(&mut self, chunk: Chunk) -> Result<(), Stopped> {
+        match &mut self.state {
+            State::Playing(playing, learner) => {
+                if let Some(summary) = learner.feed(chunk, playing) {
+                    self.summary = Some(summary);
+                }
+                Ok(())
+            }
+            State::Waiting(_, chunks) => {
+                match chunk.header.lane.kind {
+                    LaneKind::Definition => {
+                        if let Ok(Some(Definition::Session(info))) =
+                            Definition::from_json(&chunk.data)
+                        {
+                            self.info = Some(*info);
+                        }
+                    }
+                    LaneKind::Clock => self.readings.extend(clock_pairs(&chunk)),
+                    _ => {}
+                }
+                chunks.push(chunk);
+                self.begin()
+            }
+            State::Nothing => Ok(()),
+        }
+    }
+
+    /// Begins as soon as times are known.
+    fn begin(&mut self) -> Result<(), Stopped> {
+        let Some(info) = &self.info else { return Ok(()) };
+        let Ok(clock) = ClockMap::new(self.readings.clone()) else { return Ok(()) };
+        let state = std::mem::replace(&mut self.state, State::Nothing);
+        let State::Waiting(mut output, chunks) = state else { return Ok(()) };
+        let info = SessionInfo { clock_pairs: clock.pairs().to_vec(), ..info.clone() };
+        let mut known = nothing_known(info, clock);
+        output.exporter().begin(&known.info, &known.tables)?;
+        let mut playing = Box::new(Playing::new(&mut known, output));
+        if known.info.mappings_unrecorded {
+            playing.engine.resolver.stacks.locator.spaces.mark_incomplete();
+        }
+        let mut learner = Box::new(Learner::new(known.clock));
+        for chunk in chunks {
+            if let Some(summary) = learner.feed(chunk, &mut playing) {
+                self.summary = Some(summary);
+            }
+        }
+        self.state = State::Playing(playing, learner);
+        Ok(())
+    }
+
+    /// No record of before these ticks comes any more, of any lane: tells what can be told.
+    ///
+    /// # Errors
+    ///
+    /// The exporter stopped it.
+    pub fn advance(&mut self, ticks: Ticks) -> Result<(), Stopped> {
+        let State::Playing(playing, learner) = &mut self.state else { return Ok(()) };
+        // Behind the last reading the clock may still turn out to be another.
+        let last = learner.clock.pairs().last().map_or(Ticks(0), |pair| pair.ticks);
+        let until = ticks.min(last);
+        learner.learn(until, playing);
+        playing.nothing_before(until);
+        playing.play()
+    }
+
+    fn finish(self) -> Result<Played, Stopped> {
+        let State::Playing(mut playing, mut learner) = self.state else {
+            return Ok(Played::default());
+        };
+        learner.learn(Ticks(u64::MAX), &mut playing);
+        playing.decoders.zones.known.programs.end(&learner.clock, learner.last);
+        let (mut played, mut losses) = playing.finish()?;
+        if self.summary.is_some() {
+            losses.complete();
+        }
+        let losses = losses.totals();
+        played.lost = records_lost(&losses);
+        let (exporter, tables) = playing.engine.exporter();
+        exporter.end(&losses, self.summary.as_ref(), tables)?;
+        Ok(played)
+    }
+}
+
+/// What is known when a recording begins.
+fn nothing_known(info: SessionInfo, clock: ClockMap) -> Knowledge {
+    let resolver = Resolver::new(&info, Stacks::default());
+    let programs = InstrumentedPrograms {
+        programs: Programs::new(&info, &clock, None),
+        ..InstrumentedPrograms::default()
+    };
+    Knowledge {
+        info,
+        clock: Arc::new(clock),
+        tables: Tables::default(),
+        resolver,
+        history: TaskHistory::default(),
+        programs,
+        probes: ProbeTable::default(),
+        tracepoints: Default::default(),
+        counters: Default::default(),
+        losses: Losses::default(),
+        definition_records: 0,
+        added: AddedRows::default(),
+    }
+}
+
+fn clock_pairs(chunk: &Chunk) -> Vec<ClockPair> {
+    let header = &chunk.header;
+    readings(header.first, header.stride as usize, &chunk.data)
+        .map(Iterator::collect)
+        .unwrap_or_default()
+}
+
+/// What of the lanes of definitions was not applied yet, and what is needed to apply more.
+struct Learner {
+    clock: Arc<ClockMap>,
+    /// Records of behind the last clock reading.
+    mappings: Vec<MappingRecord>,
+    /// When processes began new programs, ticks, ascending.
+    execs: FxHashMap<u32, Vec<u64>>,
+    tasks: Tasks,
+    task_lanes: Merge<LaneCursor>,
+    /// Stacks, each lane's in their order.
+    stacks: BTreeMap<Lane, VecDeque<Chunk>>,
+    probes: Vec<ProbeDefinition>,
+    /// The last ticks of the kernel's lanes.
+    last: Ticks,
+}
+
+impl Learner {
+    fn new(clock: Arc<ClockMap>) -> Self {
+        Self {
+            clock,
+            mappings: Vec::new(),
+            execs: FxHashMap::default(),
+            tasks: Tasks::default(),
+            task_lanes: Merge::new(Vec::new()),
+            stacks: BTreeMap::new(),
+            probes: Vec::new(),
+            last: Ticks(0),
+        }
+    }
+
+    /// Takes a chunk; gives what the recorder says of itself, if it is that.
+    fn feed(&mut self, chunk: Chunk, playing: &mut Playing<'_>) -> Option<RecorderSummary> {
+        let lane = chunk.header.lane;
+        match lane.kind {
+            LaneKind::Definition => match Definition::from_json(&chunk.data) {
+                Ok(Some(definition)) => return self.define(definition, playing),
+                Ok(None) => {}
+                Err(_) => playing.engine.losses.undecodable(lane, 1),
+            },
+            LaneKind::Clock => self.read_clock(&chunk, playing),
+            LaneKind::Mapping => {
+                let mut lost = 0u64;
+                for record in MappingRecords::new(&chunk.data) {
+                    match record {
+                        Some(MappingRecord::Lost(count)) => lost = lost.saturating_add(count),
+                        Some(record) => {
+                            playing.engine.tally.records += 1;
+                            self.mappings.push(record);
+                        }
+                        None => playing.engine.losses.undecodable(lane, 1),
+                    }
+                }
+                playing.engine.losses.told(lane, lost);
+            }
+            LaneKind::Task => self.feed_tasks(chunk),
+            LaneKind::SchedStack | LaneKind::SampleStack => {
+                self.stacks.entry(lane).or_default().push_back(chunk);
+            }
+            LaneKind::ZoneLog => {
+                let logs = &mut playing.decoders.zones.known.logs;
+                let (read, bad) = logs.read(&chunk.data, &mut playing.engine.tables);
+                playing.engine.tally.records += read;
+                playing.engine.losses.undecodable(lane, bad);
+            }
+            kind => {
+                if kind.traits().index == LaneIndex::Cpu {
+                    self.last = self.last.max(chunk.header.last);
+                    self.extend_programs(playing);
+                }
+                playing.feed(chunk);
+            }
+        }
+        None
+    }
+
+    fn define(
+        &mut self,
+        definition: Definition,
+        playing: &mut Playing<'_>,
+    ) -> Option<RecorderSummary> {
+        let Playing { engine, decoders, .. } = playing;
+        engine.tally.records += 1;
+        match definition {
+            Definition::Processes(list) => {
+                let spaces = &mut engine.resolver.stacks.locator.spaces;
+                let (clock, execs) = (&*self.clock, &self.execs);
+                let tasks = &mut self.tasks;
+                TaskBuilder { tasks, tables: &mut engine.tables, spaces, clock, execs }
+                    .add_processes(&list);
+                self.apply_tasks(playing);
+            }
+            Definition::Mappings(list) => {
+                let spaces = &mut engine.resolver.stacks.locator.spaces;
+                let list = list.into_iter().filter(|mapping| mapping.start < mapping.end);
+                list.for_each(|mapping| spaces.map(mapping));
+            }
+            Definition::Counters(list) => decoders.counters.table.add(&list, &mut engine.tables),
+            Definition::Tracepoints(list) => {
+                decoders.tracepoints.table.add(&list, &mut engine.tables);
+            }
+            Definition::Probes(list) => {
+                self.probes.extend(list);
+                let mut table = ProbeTable::new(&self.probes, &mut engine.tables);
+                table.keep_nesting(&decoders.probes.table);
+                decoders.probes.table = table;
+            }
+            Definition::Clients(list) => decoders.zones.known.programs.add(&list),
+            Definition::Symbols(table) => engine.resolver.add_names(vec![table]),
+            Definition::Losses(list) => engine.losses.declare(&list),
+            Definition::Summary(summary) => return Some(*summary),
+            // The session is known; the reader of a file finds gaps by the lanes' ends.
+            Definition::Session(_) | Definition::Lanes(_) => {}
+        }
+        None
+    }
+
+    fn read_clock(&mut self, chunk: &Chunk, playing: &mut Playing<'_>) {
+        let clock = Arc::make_mut(&mut self.clock);
+        let last = clock.pairs().last().map_or(Ticks(0), |pair| pair.ticks);
+        for reading in clock_pairs(chunk) {
+            playing.engine.tally.records += 1;
+            // The first were known before it began.
+            if reading.ticks > last {
+                clock.push(reading);
+            }
+        }
+        playing.engine.set_clock(Arc::clone(&self.clock));
+        self.extend_programs(playing);
+    }
+
+    /// The recording goes on.
+    fn extend_programs(&self, playing: &mut Playing<'_>) {
+        playing.decoders.zones.known.programs.extend(&self.clock, self.last);
+    }
+
+    fn feed_tasks(&mut self, chunk: Chunk) {
+        let lane = chunk.header.lane;
+        let lanes = self.task_lanes.lanes();
+        let index = match lanes.binary_search_by_key(&lane, Decode::lane) {
+            Ok(index) => index,
+            Err(index) => {
+                self.task_lanes.insert(index, LaneCursor::new(lane));
+                index
+            }
+        };
+        self.task_lanes.feed(index, |cursor| {
+            cursor.queue_mut().push(chunk);
+            cursor.resume(());
+        });
+    }
+
+    /// Applies what was said of before `until`: of that, nothing comes any more.
+    fn learn(&mut self, until: Ticks, playing: &mut Playing<'_>) {
+        self.learn_mappings(until, playing);
+        self.learn_tasks(until, playing);
+        let Engine { losses, resolver, .. } = &mut playing.engine;
+        if MAPPED_BY.iter().any(|kind| losses.any_of(*kind)) {
+            resolver.stacks.locator.spaces.mark_incomplete();
+        }
+        resolver.stacks.locator.spaces.seal();
+        self.learn_stacks(until, playing);
+    }
+
+    fn learn_mappings(&mut self, until: Ticks, playing: &mut Playing<'_>) {
+        let covered = self.clock.pairs().last().map_or(0, |pair| pair.monotonic_raw);
+        let is_certain = |record: &MappingRecord| match record {
+            MappingRecord::Map { raw_ns, .. } | MappingRecord::Exec { raw_ns, .. } => {
+                *raw_ns <= covered || until == Ticks(u64::MAX)
+            }
+            MappingRecord::Lost(_) | MappingRecord::Other => true,
+        };
+        let spaces = &mut playing.engine.resolver.stacks.locator.spaces;
+        for record in self.mappings.extract_if(.., |record| is_certain(record)) {
+            add_mapping(record, &self.clock, spaces, &mut self.execs);
+        }
+    }
+
+    fn learn_tasks(&mut self, until: Ticks, playing: &mut Playing<'_>) {
+        for index in 0..self.task_lanes.lanes().len() {
+            self.task_lanes.feed(index, |cursor| {
+                match until {
+                    Ticks(u64::MAX) => cursor.queue_mut().close(),
+                    Ticks(until) => cursor.queue_mut().nothing_before(until),
+                }
+                cursor.resume(());
+            });
+        }
+        let engine = &mut playing.engine;
+        let mut builder = TaskBuilder {
+            tasks: &mut self.tasks,
+            tables: &mut engine.tables,
+            spaces: &mut engine.resolver.stacks.locator.spaces,
+            clock: &self.clock,
+            execs: &self.execs,
+        };
+        while let Step::Item(index, (ticks, record)) = self.task_lanes.step() {
+            let lane = self.task_lanes.lanes()[index].lane();
+            match record {
+                Record::Chunk(start) => builder.missing(ticks, lane, start.missing.records),
+                Record::Task(task) => {
+                    engine.losses.told(lane, u64::from(task.lost_before));
+                    if !builder.record(ticks, lane, &task) {
+                        engine.losses.undecodable(lane, 1);
+                    }
+                }
+                _ => engine.losses.undecodable(lane, 1),
+            }
+        }
+        builder.apply_notes(until.0);
+        self.apply_tasks(playing);
+    }
+
+    /// Hands over what became known of tasks.
+    fn apply_tasks(&mut self, playing: &mut Playing<'_>) {
+        let TaskHistory { initial, lifecycle, .. } = std::mem::take(&mut self.tasks.history);
+        let lifetimes = &mut playing.decoders.zones.known.lifetimes;
+        for (tid, thread) in initial {
+            lifetimes.begin(tid, thread, 0);
+            playing.engine.was_there(tid, thread);
+        }
+        for (ticks, event) in &lifecycle {
+            lifetimes.on(*ticks, event, &playing.engine.tables);
+        }
+        playing.add_lifecycle(lifecycle);
+    }
+
+    fn learn_stacks(&mut self, until: Ticks, playing: &mut Playing<'_>) {
+        let engine = &mut playing.engine;
+        for (lane, chunks) in &mut self.stacks {
+            while let Some(chunk) = chunks.front_mut() {
+                let stacks = &mut engine.resolver.stacks;
+                let read = stacks.read(*lane, chunk.header.first, &chunk.data, until);
+                engine.tally.records += read.stacks;
+                engine.losses.beyond_share(*lane, read.beyond_share);
+                engine.losses.undecodable(*lane, u64::from(read.cut));
+                if read.bytes < chunk.data.len() && !read.cut {
+                    chunk.data.drain(..read.bytes);
+                    break;
+                }
+                chunks.pop_front();
+            }
+        }
+    }
+}
