@@ -29,6 +29,7 @@ use crate::recording::{EndingStep, Shared};
 use crate::replay::Replay;
 use crate::source::{Drained, Observed, ProgramChunks, Source};
 use crate::support::lacking_for_names;
+use crate::tee::Rounds;
 use crate::tracepoints::{self, TracepointSource};
 use crate::zones::ZoneSource;
 
@@ -288,10 +289,17 @@ impl Collector {
         let mut pace = SleepPace::new();
         let mut last_drain = Instant::now();
         let mut last_reading: Option<Instant> = None;
+        let mut rounds = self.output.outlet.has_tee().then(Rounds::default);
         while !self.output.shared.stop.load(Ordering::Acquire) {
             let passed = last_drain.elapsed();
             last_drain = Instant::now();
+            let ticks = ticks_now(self.clock_source);
             let fullest = self.drain(false);
+            if let Some(rounds) = &mut rounds
+                && let Some(ticks) = rounds.emptied(last_drain, ticks, Instant::now())
+            {
+                self.output.outlet.nothing_before(ticks);
+            }
             if last_reading.is_none_or(|at| at.elapsed() >= READING_INTERVAL) {
                 last_reading = Some(Instant::now());
                 self.read_machine(false);

@@ -59,6 +59,7 @@ mod snapshot;
 mod source;
 mod stage;
 mod support;
+mod tee;
 mod tracepoints;
 mod turns;
 mod usage;
@@ -73,6 +74,7 @@ pub use memory::available_memory;
 pub use options::{RecordOptions, Stacks, Tracepoints};
 pub use recording::{Progress, Recorded, Recording};
 pub use support::{Capability, Machine, support};
+pub use tee::{Tee, Teed};
 #[doc(hidden)]
 pub use tracepoints::{AtTracepoint, TracepointCost, mount_tracepoints};
 pub use usage::CostAccount;

@@ -12,6 +12,7 @@ use syscollect_probes::Spec;
 use syscollect_store::BufferMode;
 
 use crate::error::CaptureError;
+use crate::tee::Tee;
 
 /// Finished options of a recording.
 #[derive(Clone, Debug)]
@@ -48,6 +49,8 @@ pub struct RecordOptions {
     pub command_line: Vec<String>,
     /// When this is set while the recording starts, it does not begin.
     pub stop_asked: Arc<AtomicBool>,
+    /// Who is told of all that is recorded, meanwhile.
+    pub tee: Option<Tee>,
 }
 
 impl RecordOptions {
@@ -77,6 +80,7 @@ impl Default for RecordOptions {
             program_start: Instant::now(),
             command_line: Vec::new(),
             stop_asked: Arc::default(),
+            tee: None,
         }
     }
 }

@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use syscollect_model::{Lane, LaneKind};
+use syscollect_model::{Lane, LaneKind, Ticks};
 use syscollect_store::{BufferMode, Chunk, LaneEnd, Producer, TraceBuffer};
 
 use crate::fold::TaskFold;
+use crate::tee::{Tee, Teed};
 
 /// Most bytes of definitions that are kept to be said again. Beyond that the oldest go, and what
 /// refers to them is undecodable in later files, which readers count.
@@ -26,6 +27,7 @@ pub(crate) struct Outlet {
     mode: BufferMode,
     /// Whether another file may follow.
     rotates: bool,
+    tee: Option<Tee>,
     state: Mutex<State>,
 }
 
@@ -67,7 +69,7 @@ impl Outlet {
             standing: Standing::default(),
             overlap: None,
         };
-        Self { limit, mode, rotates, state: Mutex::new(state) }
+        Self { limit, mode, rotates, tee: None, state: Mutex::new(state) }
     }
 
     /// The buffer of the present file.
@@ -79,6 +81,7 @@ impl Outlet {
     pub(crate) fn push(&self, chunk: Chunk) {
         let mut state = self.lock();
         let chunk = state.for_present_file(chunk, self.rotates);
+        self.tell(&chunk);
         state.buffer.push(chunk);
     }
 
@@ -86,13 +89,40 @@ impl Outlet {
     pub(crate) fn push_of(&self, producer: Producer, chunk: Chunk) {
         let mut state = self.lock();
         let chunk = state.for_present_file(chunk, self.rotates);
+        self.tell(&chunk);
         state.buffer.push_of(producer, chunk);
     }
 
     /// Takes a definition that tells of a task: when overwriting it is folded as the lanes of tasks
     /// are.
     pub(crate) fn push_of_task(&self, chunk: Chunk) {
+        self.tell(&chunk);
         self.buffer().push_of_task(chunk);
+    }
+
+    /// Tells all that is recorded to somebody else, too.
+    #[must_use]
+    pub(crate) fn with_tee(self, tee: Option<Tee>) -> Self {
+        Self { tee, ..self }
+    }
+
+    /// Whether somebody is told of what is recorded.
+    pub(crate) fn has_tee(&self) -> bool {
+        self.tee.is_some()
+    }
+
+    fn tell(&self, chunk: &Chunk) {
+        if let Some(tee) = &self.tee {
+            // Who does not listen any more is not told.
+            let _ = tee.send(Teed::Chunk(chunk.clone()));
+        }
+    }
+
+    /// No record of before these ticks comes any more.
+    pub(crate) fn nothing_before(&self, ticks: Ticks) {
+        if let Some(tee) = &self.tee {
+            let _ = tee.send(Teed::NothingBefore(ticks));
+        }
     }
 
     /// What came longer ago than `span` gives way when overwriting, which is done in one file only.

@@ -155,7 +155,8 @@ impl Recording {
             .as_ref()
             .map(|rotation| Pace { every: rotation.every, bytes: rotation.bytes });
         let outlet = Outlet::new(options.buffer_bytes, options.mode, pace.is_some());
-        let outlet = Arc::new(outlet.spanning(options.buffer_span));
+        let outlet = outlet.spanning(options.buffer_span).with_tee(options.tee.clone());
+        let outlet = Arc::new(outlet);
         let shared = Arc::new(Shared::default());
         let (mut begin, begun) = Begin::new();
         let files = Files::create(out, begun, shared.files.clone())?;

@@ -395,7 +395,10 @@ impl Learner {
             clock: &self.clock,
             execs: &self.execs,
         };
-        while let Step::Item(index, (ticks, record)) = self.task_lanes.step() {
+        // What lanes have of later times waits: what it refers to may not be known.
+        while self.task_lanes.key().is_some_and(|key| key < until.0)
+            && let Step::Item(index, (ticks, record)) = self.task_lanes.step()
+        {
             let lane = self.task_lanes.lanes()[index].lane();
             match record {
                 Record::Chunk(start) => builder.missing(ticks, lane, start.missing.records),

@@ -104,6 +104,14 @@ impl<C: Cursor> Merge<C> {
         }
     }
 
+    /// The least key that the next item may have; `None` at the end.
+    pub fn key(&mut self) -> Option<C::Key> {
+        if self.stale {
+            self.compare_all();
+        }
+        self.lanes[self.current?].key()
+    }
+
     /// What comes next.
     #[inline]
     pub fn step(&mut self) -> Step<C::Item> {

@@ -19,6 +19,7 @@ mod hostile_names;
 mod hostile_renames;
 mod hostile_zones;
 mod interrupts;
+mod live;
 mod loss;
 mod low_memory;
 mod offered;
@@ -113,6 +114,7 @@ const TESTS: &[Test] = &[
     test!("gpu-rate", gpu_rate::rate, needs "tracefs"),
     test!("gpu-calls" kernels, presets::presets, needs "user_probes"),
     test!("hostile-renames", hostile_renames::renames, needs "user_probes"),
+    test!("live", live::live, needs "user_probes"),
     test!("low-memory", low_memory::low_memory),
     test!("hotplug" kernels, clock::hotplug),
     test!("plain-user", failures::plain_user),

@@ -334,6 +334,7 @@ impl Options {
                 .map(|argument| argument.to_string_lossy().into_owned())
                 .collect(),
             stop_asked: Arc::default(),
+            tee: None,
         }
     }
 

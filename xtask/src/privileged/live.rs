@@ -1,0 +1,203 @@
+//! What is played while it is recorded, compared with what the file says afterwards.
+
+use std::fs::File;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use syscollect_capture::{RecordOptions, Recording, Stacks, Teed};
+use syscollect_merge::{Session, play_live};
+use syscollect_model::{
+    Event, Exporter, Loss, RecorderSummary, Scope, SessionInfo, StackId, StopReason, Tables,
+    ThreadId, Time, TrackId,
+};
+use syscollect_playback::Recording as _;
+use syscollect_store::CaptureReader;
+
+use super::context::{Context, finish};
+
+/// How late an event may be told: records are on their way for a second and a half, the clocks are
+/// read each tenth of a second, and the machine may be busy.
+const LATEST: Duration = Duration::from_secs(4);
+
+/// Switches, wakeups and samples with stacks, forks, and zones of several threads.
+pub(crate) fn live(context: &Context) -> Result<String> {
+    let capture = context.path("live.syscap");
+    let (tee, told) = channel();
+    let options = RecordOptions {
+        sample_rate_hz: 199,
+        stacks: Stacks { samples: true, offcpu: true, wakers: true },
+        tee: Some(tee),
+        ..RecordOptions::default()
+    };
+    let over = Arc::new(AtomicBool::new(false));
+    let player = std::thread::spawn({
+        let over = Arc::clone(&over);
+        move || play(&told, &over)
+    });
+    let recording = Recording::start(options, File::create(&capture)?)?;
+    for load in [&["ping-pong", "3000"][..], &["marks", "3", "2000"], &["callers", "1"]] {
+        let said = finish(Command::new(&context.load).args(load))?;
+        ensure!(said.status.success(), "the load {load:?} ended with {}", said.status);
+    }
+    recording.stop(StopReason::Command)?;
+    over.store(true, Ordering::Release);
+    let live = player.join().map_err(|_| anyhow!("the player broke off"))??;
+    let mut file = Seen::default();
+    Session::open(CaptureReader::open(&capture)?)?.play(&mut file)?;
+    compare(&live, &file)?;
+    ensure!(live.latest <= LATEST, "an event was told {:?} after it happened", live.latest);
+    let count = file.lines.len();
+    Ok(format!("{count} of {count} events, told at most {:.1} s late", live.latest.as_secs_f64()))
+}
+
+fn play(told: &Receiver<Teed>, over: &AtomicBool) -> Result<Seen> {
+    let mut seen = Seen { is_live: true, ..Seen::default() };
+    play_live(&mut seen, |live| {
+        loop {
+            match told.recv_timeout(Duration::from_millis(100)) {
+                Ok(Teed::Chunk(chunk)) => live.feed(chunk)?,
+                Ok(Teed::NothingBefore(ticks)) => live.advance(ticks)?,
+                // Threads of the recorder may keep their ends for longer than it lasts.
+                Err(RecvTimeoutError::Timeout) if !over.load(Ordering::Acquire) => {}
+                Err(_) => return Ok(()),
+            }
+        }
+    })?;
+    Ok(seen)
+}
+
+/// Both say the same, event by event.
+fn compare(live: &Seen, file: &Seen) -> Result<()> {
+    let mut lines = live.lines.iter().zip(&file.lines).enumerate();
+    if let Some((number, (live, whole))) = lines.find(|(_, (live, file))| live != file) {
+        let same = live.chars().zip(whole.chars()).take_while(|(live, file)| live == file).count();
+        let rest =
+            |line: &str| line.chars().skip(same.saturating_sub(20)).take(100).collect::<String>();
+        bail!(
+            "event {number} of {}, {}, says while recording:\n  ...{}\nand in the file:\n  ...{}",
+            file.lines.len(),
+            live.chars().take(60).collect::<String>(),
+            rest(live),
+            rest(whole)
+        );
+    }
+    let counts = (live.lines.len(), file.lines.len());
+    ensure!(counts.0 == counts.1, "{} events while recording, {} in the file", counts.0, counts.1);
+    Ok(())
+}
+
+/// Events as lines in which tasks are numbers: names change, and a file shows the last ones.
+#[derive(Default)]
+struct Seen {
+    lines: Vec<String>,
+    /// Whether it is now when events come.
+    is_live: bool,
+    /// The longest time between an event and its telling.
+    latest: Duration,
+    /// When the exporter was told to begin: what was recorded before that could not come in time.
+    begun: Option<Instant>,
+}
+
+fn tid(thread: ThreadId, tables: &Tables) -> u32 {
+    tables.thread(thread).tid
+}
+
+fn frames(stack: Option<StackId>, tables: &Tables) -> Vec<String> {
+    let frames = stack.map_or(&[][..], |stack| tables.stack(stack));
+    frames.iter().map(|frame| tables.frame_label(*frame)).collect()
+}
+
+fn track(track: TrackId, tables: &Tables) -> String {
+    let track = tables.track(track);
+    let of = match track.scope {
+        Scope::Machine => "machine".to_owned(),
+        Scope::Cpu(cpu) => format!("cpu{cpu}"),
+        Scope::Process(process) => format!("process {}", tables.process(process).pid),
+        Scope::Thread(thread) => format!("thread {}", tid(thread, tables)),
+    };
+    format!("{of} {}", tables.strings.get(track.name))
+}
+
+fn line(event: &Event, tables: &Tables) -> Option<String> {
+    let tid = |thread| tid(thread, tables);
+    let pid = |process| tables.process(process).pid;
+    let frames = |stack| frames(stack, tables);
+    let track = |id| track(id, tables);
+    Some(match event {
+        Event::ThreadName(..) => return None,
+        Event::Switch(switch) => format!(
+            "switch cpu{} {:?} {:?} -> {} {:?}",
+            switch.cpu,
+            switch.previous.map(tid),
+            switch.off_cpu.state,
+            tid(switch.next),
+            frames(switch.off_cpu.stack)
+        ),
+        Event::Wakeup(wakeup) => format!(
+            "wakeup cpu{} {:?} {} {:?}",
+            wakeup.cpu,
+            wakeup.waker.map(tid),
+            tid(wakeup.wakee),
+            frames(wakeup.stack)
+        ),
+        Event::Sample(sample) => {
+            format!("sample cpu{} {} {:?}", sample.cpu, tid(sample.thread), frames(sample.stack))
+        }
+        Event::ProcessStart(process) => format!("process {} starts", pid(*process)),
+        Event::ProcessExec(process, _) => format!("process {} execs", pid(*process)),
+        Event::ProcessEnd(process) => format!("process {} ends", pid(*process)),
+        Event::ThreadStart(thread) => format!("thread {} starts", tid(*thread)),
+        Event::ThreadEnd(thread) => format!("thread {} ends", tid(*thread)),
+        Event::Counter(id, value) => format!("{} = {value}", track(*id)),
+        Event::SliceBegin(id, slice) => {
+            format!("{} begins {}", track(*id), tables.strings.get(slice.name))
+        }
+        Event::SliceEnd(id) => format!("{} ends", track(*id)),
+        Event::Instant(id, slice) => {
+            format!("{} at {}", track(*id), tables.strings.get(slice.name))
+        }
+        Event::Message(id, message) => format!("{} says {:?}", track(*id), message.text),
+        Event::Loss(loss) => format!("{} lost", loss.count),
+        Event::SliceUpdate(id, _) => format!("{} more", track(*id)),
+        Event::Migration(event) => format!("migration of {}", tid(event.thread)),
+        Event::Lock(event) => format!("lock of {}", tid(event.thread)),
+        Event::Memory(event) => format!("memory of {} at {}", tid(event.thread), event.address),
+        Event::GpuJob(id, _) => format!("{} did a job", track(*id)),
+        Event::Crash(crash) => format!("crash of {}", tid(crash.thread)),
+    })
+}
+
+/// Nanoseconds of CLOCK_BOOTTIME now.
+fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock writes into a structure of ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+impl Exporter for Seen {
+    type Error = anyhow::Error;
+
+    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<()> {
+        self.begun = Some(Instant::now());
+        Ok(())
+    }
+
+    fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<()> {
+        let begun = self.begun.context("no event comes before the beginning")?.elapsed();
+        if self.is_live {
+            let late = Duration::from_nanos(now().saturating_sub(time.0));
+            self.latest = self.latest.max(late.min(begun));
+        }
+        self.lines.extend(line(event, tables).map(|line| format!("{} {line}", time.0)));
+        Ok(())
+    }
+
+    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<()> {
+        Ok(())
+    }
+}
