@@ -4,6 +4,7 @@
 //! Every input is read three times: as it is, with all checksums made to fit, so
 //! that the search gets past them to lengths, decompression and JSON, and the
 //! same behind definitions and clock readings, without which nothing is played.
+//! That is played as if it were being recorded, too.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -11,7 +12,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::LazyLock;
 use syscollect_fuzz::captures::{CHUNK_HEADER, file_header, preamble, sealed};
-use syscollect_merge::Session;
+use syscollect_merge::{Session, play_live};
 use syscollect_model::{
     Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time, TrackId,
 };
@@ -22,7 +23,9 @@ fuzz_target!(|bytes: &[u8]| {
     read(bytes.to_vec());
     read(sealed(file_header(), bytes));
     static PREAMBLE: LazyLock<Vec<u8>> = LazyLock::new(preamble);
-    play(sealed(PREAMBLE.clone(), bytes));
+    let file = sealed(PREAMBLE.clone(), bytes);
+    play_live_of(&file);
+    play(file);
 });
 
 /// Reads all that a file offers, of whatever lane.
@@ -56,6 +59,26 @@ fn play(file: Vec<u8>) {
     let Ok(played) = session.play(&mut counter);
     assert!(counter.open.values().all(|count| *count == 0), "a slice does not end");
     assert!(counter.ended && (played.events == 0) == played.events_by_type.is_empty());
+}
+
+/// Plays its chunks, the first of all lanes first, each as soon as it is there.
+fn play_live_of(file: &[u8]) {
+    let Ok(reader) = CaptureReader::from_bytes(file.to_vec()) else { return };
+    let mut entries: Vec<_> =
+        reader.lanes().into_iter().flat_map(|lane| reader.chunks(lane)).collect();
+    entries.sort_by_key(|entry| entry.sequence);
+    let mut counter = Counter::default();
+    let played = play_live(&mut counter, |live| {
+        for chunk in entries.iter().filter_map(|entry| reader.read(entry).ok()) {
+            let first = chunk.header.first;
+            live.feed(chunk)?;
+            // What comes later may be of before that all the same.
+            live.advance(first)?;
+        }
+        Ok(())
+    });
+    let Ok(_) = played;
+    assert!(counter.open.values().all(|count| *count == 0), "a slice does not end");
 }
 
 /// An exporter that counts.
