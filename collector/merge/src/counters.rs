@@ -118,7 +118,7 @@ impl Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{COUNTER, told};
+    use crate::testing::{COUNTER, events_of};
 
     fn value(counter: u64, value: f64) -> CounterRecord {
         CounterRecord { counter, value: value.to_bits(), ..Default::default() }
@@ -136,7 +136,7 @@ mod tests {
         };
         let mut table = CounterTable::default();
         table.add(&[definition], &mut tables);
-        let events = told(&mut tables, |engine| {
+        let events = events_of(&mut tables, |engine| {
             let mut counters = Counters::new(table);
             counters.on(engine, COUNTER, &value(5, 64.0)).unwrap();
             let process = engine.process_of(100);

@@ -268,12 +268,12 @@ impl<'a> Engine<'a> {
     }
 
     /// The lane says that records were lost right before the present one.
-    pub(crate) fn told(&mut self, lane: usize, count: u64) -> Result<(), Stopped> {
+    pub(crate) fn loss_before(&mut self, lane: usize, count: u64) -> Result<(), Stopped> {
         if count == 0 {
             return Ok(());
         }
         let LaneState { lane, last, .. } = self.lanes[lane];
-        self.losses.told(lane, count);
+        self.losses.reported(lane, count);
         let cause = self.losses.cause_before_collector(lane);
         self.emit(&loss(lane, cause, count, last.map(|last| (last, self.now()))))
     }

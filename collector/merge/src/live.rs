@@ -252,7 +252,7 @@ impl Learner {
                         None => playing.engine.losses.undecodable(lane, 1),
                     }
                 }
-                playing.engine.losses.told(lane, lost);
+                playing.engine.losses.reported(lane, lost);
             }
             LaneKind::Task => self.feed_tasks(chunk),
             LaneKind::SchedStack | LaneKind::SampleStack => {
@@ -403,7 +403,7 @@ impl Learner {
             match record {
                 Record::Chunk(start) => builder.missing(ticks, lane, start.missing.records),
                 Record::Task(task) => {
-                    engine.losses.told(lane, u64::from(task.lost_before));
+                    engine.losses.reported(lane, u64::from(task.lost_before));
                     if !builder.record(ticks, lane, &task) {
                         engine.losses.undecodable(lane, 1);
                     }

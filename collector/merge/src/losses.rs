@@ -23,8 +23,8 @@ type Key = (LossOrigin, Option<u32>);
 #[derive(Clone, Debug, Default)]
 struct LaneLosses {
     declared: BTreeMap<LossCause, u64>,
-    /// Told by records of the lane: lost before the collector.
-    told: u64,
+    /// Reported by records of the lane: lost before the collector.
+    reported: u64,
     /// Missing between the chunks that have headers.
     missing: u64,
     /// In chunks that have headers but do not verify.
@@ -126,9 +126,9 @@ impl Losses {
     }
 
     /// Records that the lane's own records say were lost before them.
-    pub(crate) fn told(&mut self, lane: Lane, count: u64) {
+    pub(crate) fn reported(&mut self, lane: Lane, count: u64) {
         let entry = self.lane(lane);
-        entry.told = entry.told.saturating_add(count);
+        entry.reported = entry.reported.saturating_add(count);
     }
 
     /// The recorder came to its end, so that what it declared is all.
@@ -143,7 +143,7 @@ impl Losses {
     ) -> impl Iterator<Item = (LossCause, u64)> + use<> {
         // A program may tell of what it lost before the recording began.
         let declared = self.complete && *origin == LaneKind::Zone.into();
-        lane.totals(if declared { 0 } else { lane.told })
+        lane.totals(if declared { 0 } else { lane.reported })
     }
 
     /// Whether records of any lane of this kind are missing.
@@ -187,7 +187,7 @@ impl Losses {
 }
 
 impl LaneLosses {
-    fn totals(&self, told: u64) -> impl Iterator<Item = (LossCause, u64)> + use<> {
+    fn totals(&self, reported: u64) -> impl Iterator<Item = (LossCause, u64)> + use<> {
         let mut by_cause = self.declared.clone();
         let sum = |chunks: bool| {
             let counts = self.declared.iter().filter(|(cause, _)| drops_chunks(**cause) == chunks);
@@ -197,7 +197,7 @@ impl LaneLosses {
             let entry = by_cause.entry(cause).or_default();
             *entry = entry.saturating_add(count);
         };
-        add(LossCause::LaneFull, told.saturating_sub(sum(false)));
+        add(LossCause::LaneFull, reported.saturating_sub(sum(false)));
         add(
             LossCause::Damaged,
             self.missing.saturating_sub(sum(true)).saturating_add(self.unreadable),
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn what_was_declared_is_not_counted_again_where_it_shows() {
         let mut losses = lane(&[(LossCause::LaneFull, 10), (LossCause::BufferFull, 100)]);
-        losses.told(LANE, 8);
+        losses.reported(LANE, 8);
         losses.lane(LANE).missing = 100;
         assert_eq!(totals(&losses), [(LossCause::LaneFull, 10), (LossCause::BufferFull, 100)]);
     }
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn a_recorder_that_was_killed_declared_too_little() {
         let mut losses = lane(&[(LossCause::Nested, 10)]);
-        losses.told(LANE, 25);
+        losses.reported(LANE, 25);
         assert_eq!(totals(&losses), [(LossCause::LaneFull, 15), (LossCause::Nested, 10)]);
     }
 

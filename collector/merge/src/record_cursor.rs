@@ -68,18 +68,58 @@ pub(crate) struct RecordCursor {
     lane: Lane,
     shape: Shape,
     queue: ChunkQueue,
-    /// Bytes of the records that wait, then those of the chunk.
-    data: Vec<u8>,
+    window: Window,
     chunk: Vec<u8>,
-    /// Ticks and place of the records, the latest first.
-    records: Vec<(u64, Range<usize>)>,
-    /// That many at the front wait for the next chunk.
-    held: usize,
     last: u64,
     /// What is missing, and the first ticks of the chunk behind it.
     gaps: VecDeque<(u64, Missing)>,
     record: Vec<u8>,
     undecodable: u64,
+}
+
+/// Records that were read and not taken.
+#[derive(Default)]
+struct Window {
+    /// Bytes of the records that wait, then those of the chunk.
+    data: Vec<u8>,
+    /// Ticks and place of the records, the latest first.
+    records: Vec<(u64, Range<usize>)>,
+    /// That many at the front wait for the next chunk.
+    held: usize,
+}
+
+impl Window {
+    /// Whether no record can be taken.
+    #[inline]
+    fn is_waiting(&self) -> bool {
+        self.records.len() <= self.held
+    }
+
+    /// The next record.
+    #[inline]
+    fn next(&self) -> Option<&(u64, Range<usize>)> {
+        self.records.last()
+    }
+
+    /// Moves the records that wait to the front of the data.
+    fn keep_waiting(&mut self) {
+        let mut kept = Vec::new();
+        for (_, place) in &mut self.records {
+            let start = kept.len();
+            kept.extend_from_slice(&self.data[place.clone()]);
+            *place = start..kept.len();
+        }
+        self.data = kept;
+    }
+
+    /// Adds records whose bytes were added, in the order in which they were written.
+    fn add(&mut self, mut new: Vec<(u64, Range<usize>)>) {
+        // The latest are first, and of equal ticks those that were written last.
+        new.reverse();
+        new.append(&mut self.records);
+        self.records = new;
+        self.records.sort_by_key(|(ticks, _)| std::cmp::Reverse(*ticks));
+    }
 }
 
 impl RecordCursor {
@@ -88,10 +128,8 @@ impl RecordCursor {
             lane,
             shape,
             queue: ChunkQueue::default(),
-            data: Vec::new(),
+            window: Window::default(),
             chunk: Vec::new(),
-            records: Vec::new(),
-            held: 0,
             last: 0,
             gaps: VecDeque::new(),
             record: Vec::new(),
@@ -107,26 +145,26 @@ impl RecordCursor {
     /// Decodes chunks until there is a record that need not wait for the next of them.
     #[cold]
     fn fill(&mut self) {
-        while self.records.len() <= self.held {
+        while self.window.is_waiting() {
             let Some((header, missing)) = self.queue.take(&mut self.chunk) else { break };
             if missing != Missing::default() {
                 self.gaps.push_back((header.first.0, missing));
             }
-            self.keep_waiting();
+            self.window.keep_waiting();
             self.add_records(header.first.0);
-            self.held = self.records.len().min(WINDOW);
+            self.window.held = self.window.records.len().min(WINDOW);
         }
         if self.queue.is_at_end() {
-            self.held = 0;
+            self.window.held = 0;
         }
     }
 
     /// The gap that is told next: before the first record of the chunk behind it.
     fn next_gap(&mut self) -> Option<Missing> {
         let (behind, missing) = *self.gaps.front()?;
-        let next = self.records.last().map_or(u64::MAX, |(ticks, _)| *ticks);
+        let next = self.window.next().map_or(u64::MAX, |(ticks, _)| *ticks);
         // Its records may all be older than the chunk's first: then it is told before the very last.
-        let is_last = self.records.len() == 1 && self.queue.is_at_end();
+        let is_last = self.window.records.len() == 1 && self.queue.is_at_end();
         if next < behind && !is_last {
             return None;
         }
@@ -134,19 +172,7 @@ impl RecordCursor {
         Some(missing)
     }
 
-    /// Moves the records that wait to the front of the data.
-    fn keep_waiting(&mut self) {
-        let mut kept = Vec::new();
-        for (_, place) in &mut self.records {
-            let start = kept.len();
-            kept.extend_from_slice(&self.data[place.clone()]);
-            *place = start..kept.len();
-        }
-        self.data = kept;
-    }
-
     fn add_records(&mut self, first: u64) {
-        // The latest are first, and of equal ticks those that were written last.
         let mut new = Vec::new();
         let mut rest = &self.chunk[..];
         while !rest.is_empty() {
@@ -162,14 +188,11 @@ impl RecordCursor {
                 self.undecodable += 1;
                 continue;
             }
-            let start = self.data.len();
-            self.data.extend_from_slice(bytes);
-            new.push((stamp.ticks_near(first), start..self.data.len()));
+            let start = self.window.data.len();
+            self.window.data.extend_from_slice(bytes);
+            new.push((stamp.ticks_near(first), start..self.window.data.len()));
         }
-        new.reverse();
-        new.append(&mut self.records);
-        self.records = new;
-        self.records.sort_by_key(|(ticks, _)| std::cmp::Reverse(*ticks));
+        self.window.add(new);
     }
 }
 
@@ -195,7 +218,7 @@ impl Resume for RecordCursor {
     type Context<'c> = ();
 
     fn resume(&mut self, (): ()) {
-        if self.records.len() <= self.held {
+        if self.window.is_waiting() {
             self.fill();
         }
     }
@@ -210,16 +233,16 @@ impl Cursor for RecordCursor {
         if self.is_waiting() {
             return Some(self.last.max(self.queue.not_before()));
         }
-        self.records.last().map(|(ticks, _)| (*ticks).max(self.last))
+        self.window.next().map(|(ticks, _)| (*ticks).max(self.last))
     }
 
     /// What is held back waits, unless what comes is later.
     #[inline]
     fn is_waiting(&self) -> bool {
-        if self.records.len() > self.held || self.queue.is_at_end() {
+        if !self.window.is_waiting() || self.queue.is_at_end() {
             return false;
         }
-        self.records.last().is_none_or(|(ticks, _)| *ticks >= self.queue.not_before())
+        self.window.next().is_none_or(|(ticks, _)| *ticks >= self.queue.not_before())
     }
 
     #[inline]
@@ -229,13 +252,13 @@ impl Cursor for RecordCursor {
         {
             return RecordItem::Missing(missing);
         }
-        if let Some((ticks, place)) = self.records.pop() {
+        if let Some((ticks, place)) = self.window.records.pop() {
             self.last = self.last.max(ticks);
             self.record.clear();
-            self.record.extend_from_slice(&self.data[place]);
+            self.record.extend_from_slice(&self.window.data[place]);
         }
-        self.held = self.held.min(self.records.len());
-        if self.records.len() <= self.held {
+        self.window.held = self.window.held.min(self.window.records.len());
+        if self.window.is_waiting() {
             self.fill();
         }
         RecordItem::Record

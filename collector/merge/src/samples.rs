@@ -11,7 +11,7 @@ pub(crate) fn on(
     lane: usize,
     record: &SampleRecord,
 ) -> Result<(), Stopped> {
-    engine.told(lane, u64::from(record.lost_before))?;
+    engine.loss_before(lane, u64::from(record.lost_before))?;
     engine.count(EventType::Sample);
     let thread = engine.thread(record.tid);
     let stack = engine.stack(lane, record.user_stack, record.kernel_stack);
@@ -23,14 +23,14 @@ pub(crate) fn on(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{SAMPLE, told};
+    use crate::testing::{SAMPLE, events_of};
     use syscollect_model::Tables;
 
     #[test]
     fn what_was_lost_before_a_sample_is_told_before_it() {
         let record = SampleRecord { tid: 7, lost_before: 4, ..Default::default() };
         let mut tables = Tables::default();
-        let events = told(&mut tables, |engine| on(engine, SAMPLE, &record).unwrap());
+        let events = events_of(&mut tables, |engine| on(engine, SAMPLE, &record).unwrap());
         let [Event::Loss(loss), Event::Sample(sample)] = &events[..] else { panic!("{events:?}") };
         assert_eq!((loss.count, tables.thread(sample.thread).tid, sample.stack), (4, 7, None));
     }

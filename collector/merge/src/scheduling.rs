@@ -122,7 +122,7 @@ fn resume(engine: &mut Engine<'_>, lane: usize, record: &SchedRecord) -> Result<
     let count =
         u64::from(record.state) | u64::from(record.prio) << 8 | u64::from(record.next_prio) << 16;
     engine.lanes[lane].current = Some(engine.thread(record.tid));
-    engine.told(lane, count)
+    engine.loss_before(lane, count)
 }
 
 /// What a chunk restates holds whatever was lost before it.
@@ -167,7 +167,7 @@ fn sleep_state(state: u8) -> SleepState {
 mod tests {
     use super::*;
     use crate::chunk_queue::Missing;
-    use crate::testing::{SCHED, told};
+    use crate::testing::{SCHED, events_of};
     use syscollect_model::{LossCause, Tables};
     use syscollect_records::Stamp;
 
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn who_ran_is_known_from_the_switch_before_and_from_what_a_chunk_restates() {
         let mut tables = Tables::default();
-        let events = told(&mut tables, |engine| {
+        let events = events_of(&mut tables, |engine| {
             let mut scheduling = Scheduling::default();
             scheduling.on(engine, SCHED, &record(RecordKind::Switch, 7)).unwrap();
             scheduling.on(engine, SCHED, &record(RecordKind::Switch, 8)).unwrap();
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn a_frequency_has_one_track_for_each_cpu() {
         let mut tables = Tables::default();
-        let events = told(&mut tables, |engine| {
+        let events = events_of(&mut tables, |engine| {
             let mut scheduling = Scheduling::default();
             for khz in [800_000, 3_000_000] {
                 scheduling.on(engine, SCHED, &record(RecordKind::Frequency, khz)).unwrap();
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_record_of_no_kind_is_counted_and_told_of_nobody() {
         let mut tables = Tables::default();
-        let events = told(&mut tables, |engine| {
+        let events = events_of(&mut tables, |engine| {
             Scheduling::default().on(engine, SCHED, &record(RecordKind::Sample, 7)).unwrap();
             assert_eq!(engine.losses.totals()[0].cause, LossCause::Undecodable);
         });

@@ -345,7 +345,7 @@ impl<'a> Opening<'a> {
                 }
                 (records - undecodable, undecodable)
             });
-            self.losses.told(lane, lost);
+            self.losses.reported(lane, lost);
             self.count(lane, count);
         }
         execs.values_mut().for_each(|list| list.sort_unstable());
@@ -371,7 +371,7 @@ impl<'a> Opening<'a> {
             match record {
                 Record::Chunk(start) => builder.missing(ticks, lane, start.missing.records),
                 Record::Task(task) => {
-                    self.losses.told(lane, u64::from(task.lost_before));
+                    self.losses.reported(lane, u64::from(task.lost_before));
                     if !builder.record(ticks, lane, &task) {
                         self.losses.undecodable(lane, 1);
                     }

@@ -29,34 +29,34 @@ pub(crate) enum Source {
     Markers(Queue<PlacedMarker>),
 }
 
-/// What is known and was not told yet, in order of time.
+/// What is known and was not emitted yet, in order of time.
 #[derive(Debug, Default)]
 pub(crate) struct Queue<T> {
     pub(crate) items: Vec<T>,
-    /// So many were told.
-    told: usize,
+    /// So many were emitted.
+    emitted: usize,
 }
 
 impl<T> Queue<T> {
     pub(crate) fn new(items: Vec<T>) -> Self {
-        Self { items, told: 0 }
+        Self { items, emitted: 0 }
     }
 
-    /// Adds what is known now, behind what comes before it; what was told is forgotten.
+    /// Adds what is known now, behind what comes before it; what was emitted is forgotten.
     pub(crate) fn add(&mut self, new: impl IntoIterator<Item = T>, ticks: impl Fn(&T) -> u64) {
-        self.items.drain(..self.told);
-        self.told = 0;
+        self.items.drain(..self.emitted);
+        self.emitted = 0;
         self.items.extend(new);
         self.items.sort_by_key(ticks);
     }
 
     fn next(&self) -> Option<&T> {
-        self.items.get(self.told)
+        self.items.get(self.emitted)
     }
 
-    /// What was told last.
+    /// What was emitted last.
     fn last(&self) -> Option<&T> {
-        self.items.get(self.told.checked_sub(1)?)
+        self.items.get(self.emitted.checked_sub(1)?)
     }
 }
 
@@ -181,7 +181,7 @@ impl Cursor for Source {
             }
             Self::Lifecycle(events) => {
                 let Some((ticks, event)) = events.next().copied() else { return NOTHING };
-                events.told += 1;
+                events.emitted += 1;
                 (ticks, SourceItem::LifecycleEvent(event))
             }
             Self::Zones(cursor) => {
@@ -195,7 +195,7 @@ impl Cursor for Source {
             }
             Self::Markers(markers) => {
                 let Some(ticks) = markers.next().map(|marker| marker.ticks) else { return NOTHING };
-                markers.told += 1;
+                markers.emitted += 1;
                 (ticks, SourceItem::Marker)
             }
             Self::Horizon(_) => NOTHING,

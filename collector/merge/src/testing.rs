@@ -16,9 +16,9 @@ pub(crate) const SAMPLE: usize = 1;
 pub(crate) const COUNTER: usize = 2;
 
 /// Keeps all events.
-struct Told(Vec<Event>);
+struct Kept(Vec<Event>);
 
-impl Exporter for Told {
+impl Exporter for Kept {
     type Error = Stopped;
 
     fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Stopped> {
@@ -36,7 +36,7 @@ impl Exporter for Told {
 }
 
 /// What `decode` tells of these tables; a tick is a nanosecond.
-pub(crate) fn told(tables: &mut Tables, decode: impl FnOnce(&mut Engine<'_>)) -> Vec<Event> {
+pub(crate) fn events_of(tables: &mut Tables, decode: impl FnOnce(&mut Engine<'_>)) -> Vec<Event> {
     let reading = |ns: u64| ClockPair {
         ticks: Ticks(ns),
         monotonic: ns,
@@ -46,7 +46,7 @@ pub(crate) fn told(tables: &mut Tables, decode: impl FnOnce(&mut Engine<'_>)) ->
         uncertainty: 0,
     };
     let clock = ClockMap::new(vec![reading(0), reading(1_000_000)]).unwrap();
-    let mut told = Told(Vec::new());
+    let mut kept = Kept(Vec::new());
     let shared = Shared {
         clock: Arc::new(clock),
         tables: std::mem::take(tables),
@@ -55,12 +55,12 @@ pub(crate) fn told(tables: &mut Tables, decode: impl FnOnce(&mut Engine<'_>)) ->
         losses: Losses::default(),
         definition_records: 0,
     };
-    let mut engine = Engine::new(shared, &[], Output::new(&mut told, Time(0)..Time(u64::MAX)));
+    let mut engine = Engine::new(shared, &[], Output::new(&mut kept, Time(0)..Time(u64::MAX)));
     for kind in [LaneKind::Sched, LaneKind::Sample, LaneKind::Counter] {
         let lane = engine.lane_state(Lane::new(kind, 0));
         engine.lanes.push(lane);
     }
     decode(&mut engine);
     *tables = engine.tables;
-    told.0
+    kept.0
 }

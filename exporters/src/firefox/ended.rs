@@ -30,14 +30,17 @@ pub(super) struct EndedThread {
     pub(super) main: bool,
     /// It is a queue of a GPU, not a thread.
     pub(super) queue: bool,
-    /// It is of process 0, the machine.
-    pub(super) machine: bool,
     /// Start and end, nanoseconds since the origin; of the process, and of the thread.
     pub(super) process_life: (u64, Option<u64>),
     pub(super) life: (u64, Option<u64>),
 }
 
 impl EndedThread {
+    /// Whether it is of process 0, the machine.
+    pub(super) fn is_of_machine(&self) -> bool {
+        self.process == Tables::IDLE_PROCESS
+    }
+
     /// Its time on CPUs.
     pub(super) fn cpu_ns(&self) -> u64 {
         self.state.samples.iter().map(|row| row.cpu_ns).sum()
@@ -93,7 +96,13 @@ fn busiest_first(list: &mut [EndedThread]) {
     }
     list.sort_by_cached_key(|thread| {
         let sum = sums.get(&thread.process).copied().unwrap_or_default();
-        (!thread.machine, Reverse(sum), thread.process, !thread.main, Reverse(thread.cpu_ns()))
+        (
+            !thread.is_of_machine(),
+            Reverse(sum),
+            thread.process,
+            !thread.main,
+            Reverse(thread.cpu_ns()),
+        )
     });
 }
 
@@ -135,7 +144,6 @@ fn named(
             tid: tids.take(row.tid),
             main,
             queue: false,
-            machine: idle,
             process_life: life(process.start, process.end),
             life: life(row.start, row.end),
         });
@@ -163,7 +171,6 @@ pub(super) fn add_queues(
             tid: format!("queue {}", threads.len()),
             main: false,
             queue: true,
-            machine: process == Tables::IDLE_PROCESS,
             process_life: beside.process_life,
             life: beside.process_life,
         };

@@ -284,7 +284,7 @@ struct ThreadOut<'a, S: Serialize, M: Serialize> {
 fn thread_out(thread: &EndedThread, span: Span) -> impl Serialize + '_ {
     ThreadOut {
         // The viewer puts processes of this type first.
-        process_type: if thread.machine { "default" } else { "process" },
+        process_type: if thread.is_of_machine() { "default" } else { "process" },
         process_startup_time: milliseconds(thread.process_life.0),
         process_shutdown_time: thread.process_life.1.map(milliseconds),
         register_time: milliseconds(thread.life.0),

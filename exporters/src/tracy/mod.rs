@@ -68,7 +68,7 @@ use code::Code;
 use collected::{Collected, FirstCrash};
 use gpu::Moments;
 use header::Span;
-use limits::Cuts;
+use limits::{Cuts, Limit};
 use messages::{Crash, Importance, Severity};
 use rows::Owner;
 use rustc_hash::FxHashMap;
@@ -231,13 +231,19 @@ impl<W: Write> TracyExporter<W> {
 
     fn count_cuts(&mut self) {
         let Collected { rows, cpus, slices, locks, memory, gpus, .. } = &self.collected;
-        self.cuts.cpus = cpus.refused;
-        self.cuts.threads = rows.refused;
-        self.cuts.locations = slices.shared.locations.refused;
-        self.cuts.deep = slices.deep;
-        self.cuts.lock_threads = locks.refused;
-        (self.cuts.unknown_memory, self.cuts.memory) = (memory.unknown, memory.refused);
-        (self.cuts.gpus, self.cuts.gpu_notes) = (gpus.refused, gpus.without_notes);
+        for (limit, count) in [
+            (Limit::Cpus, cpus.refused),
+            (Limit::Threads, rows.refused),
+            (Limit::Locations, slices.shared.locations.refused),
+            (Limit::Deep, slices.deep),
+            (Limit::LockThreads, locks.refused),
+            (Limit::UnknownMemory, memory.unknown),
+            (Limit::Memory, memory.refused),
+            (Limit::Gpus, gpus.refused),
+            (Limit::GpuNotes, gpus.without_notes),
+        ] {
+            self.cuts.add(limit, count);
+        }
     }
 
     fn write(
@@ -274,8 +280,9 @@ impl<W: Write> TracyExporter<W> {
         let mut payload = Payload::new(&mut self.out, self.options)?;
         file::write(&mut payload, contents, tables)?;
         payload.finish()?;
-        (self.cuts.strings, self.cuts.stacks, self.cuts.frames) =
-            (self.collected.texts.refused, code.refused, code.cut);
+        self.cuts.add(Limit::Strings, self.collected.texts.refused);
+        self.cuts.add(Limit::Stacks, code.refused);
+        self.cuts.add(Limit::Frames, code.cut);
         Ok(())
     }
 }
@@ -305,7 +312,7 @@ impl<W: Write> Exporter for TracyExporter<W> {
             self.clock.origin = Some(gpu::zero_before(time, job));
         }
         let Some(at) = self.clock.at(time) else {
-            self.cuts.late += 1;
+            self.cuts.add(Limit::Late, 1);
             return Ok(());
         };
         let collected = &mut self.collected;

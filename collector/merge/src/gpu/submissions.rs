@@ -58,12 +58,12 @@ pub(super) struct Submissions {
 impl Submissions {
     /// The job whose fence on the GPU it is.
     pub(super) fn job_of(&self, fence: Fence) -> Option<Key> {
-        self.own.get(told(fence)).flatten()
+        self.own.get(as_reported(fence)).flatten()
     }
 }
 
 /// The half of a fence's numbers that tracepoints of fences tell.
-fn told(fence: Fence) -> Fence {
+fn as_reported(fence: Fence) -> Fence {
     Fence { context: fence.context & 0xffff_ffff, sequence: fence.sequence & 0xffff_ffff }
 }
 
@@ -208,7 +208,7 @@ impl Gpu {
         attributes.complete(detail, engine.tables.strings.intern(UNNAMED));
         let Some(address) = address else { return };
         self.submissions.jobs.note(address, key);
-        if let Some(fence) = self.submissions.fences.get(address).map(told) {
+        if let Some(fence) = self.submissions.fences.get(address).map(as_reported) {
             // Until now it looked like a job of its own.
             self.jobs.forget((Family::Fence, fence.context, fence.sequence));
             self.submissions.own.note(fence, Some(key));

@@ -156,7 +156,7 @@ impl Zones {
             }
             ZoneEvent::Lost { events } => {
                 if let Some(lane) = engine.index_of(writer.lane) {
-                    engine.told(lane, events)?;
+                    engine.loss_before(lane, events)?;
                 }
                 self.more(engine, writer, more)
             }
