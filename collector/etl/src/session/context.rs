@@ -1,29 +1,7 @@
 //! What the player gives to its parts beside a record.
 
-use super::kinds::Kind;
-use rustc_hash::FxHashMap;
 use syscollect_model::{Event, Scope, StringId, Tables, ThreadId, Time, Track, TrackId, TrackKind};
-
-/// Tracks that playing made, so that playing again finds them.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Tracks {
-    known: FxHashMap<(Scope, StringId, TrackKind, u64), TrackId>,
-}
-
-impl Tracks {
-    /// The track; `row` tells apart those of one name, for what overlaps in time.
-    pub(super) fn get(
-        &mut self,
-        tables: &mut Tables,
-        (scope, name, kind): (Scope, StringId, TrackKind),
-        row: u64,
-    ) -> TrackId {
-        *self
-            .known
-            .entry((scope, name, kind, row))
-            .or_insert_with(|| tables.add_track(Track { scope, name, kind }))
-    }
-}
+use syscollect_playback::{EventType, Tracks};
 
 /// A moment of playing: when and where a record was written, and the way to
 /// tell what it means.
@@ -36,14 +14,14 @@ pub(super) struct Context<'a> {
     pub(super) tables: &'a mut Tables,
     pub(super) tracks: &'a mut Tracks,
     /// What comes of it.
-    pub(super) told: &'a mut Vec<(Option<Kind>, Time, Event)>,
+    pub(super) told: &'a mut Vec<(Option<EventType>, Time, Event)>,
 }
 
 impl Context<'_> {
     /// Tells an event at `time`, which may lie up to half a second before the
     /// present; what is older happens as early as it still can. The kinds
     /// count occurrences: an end of a slice goes with [`Self::tell_more`].
-    pub(super) fn tell(&mut self, kind: Kind, time: Time, event: Event) {
+    pub(super) fn tell(&mut self, kind: EventType, time: Time, event: Event) {
         self.told.push((Some(kind), time, event));
     }
 
@@ -60,6 +38,6 @@ impl Context<'_> {
         kind: TrackKind,
         row: u64,
     ) -> TrackId {
-        self.tracks.get(self.tables, (scope, name, kind), row)
+        self.tracks.get(Track { scope, name, kind }, row, self.tables)
     }
 }

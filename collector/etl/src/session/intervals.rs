@@ -1,14 +1,13 @@
 //! What takes time and is told at its end: DPCs, interrupts, disk I/O, hard faults.
 
 use super::delay::PUSHED;
-use super::kinds::Kind;
 use super::play::{Pending, Player, Target};
 use super::recent::ANY_THREAD;
 use crate::Record;
 use crate::payload::{DiskIo, DiskIoKind, Dpc, HardFault, Isr};
 use rustc_hash::FxHashMap;
 use syscollect_model::{Event, Field, Fields, Scope, Slice, StringId, Strings, Time, Value};
-use syscollect_playback::Rows;
+use syscollect_playback::{EventType, Rows};
 
 /// Rows of one track at most: more overlap only in a damaged file, or not for long.
 const MOST_ROWS: usize = 32;
@@ -66,7 +65,7 @@ impl Intervals {
 
 /// Something that took time.
 struct Interval {
-    kind: Kind,
+    kind: EventType,
     scope: Scope,
     track: StringId,
     began: Time,
@@ -76,7 +75,7 @@ struct Interval {
 impl Player<'_> {
     pub(super) fn dpc(&mut self, record: &Record<'_>, dpc: &Dpc) -> (u32, Target) {
         let fields = Fields::new();
-        self.interrupt(Kind::Dpc, record, (dpc.start, dpc.routine), fields)
+        self.interrupt(EventType::Dpc, record, (dpc.start, dpc.routine), fields)
     }
 
     pub(super) fn isr(&mut self, record: &Record<'_>, isr: &Isr) -> (u32, Target) {
@@ -85,19 +84,19 @@ impl Player<'_> {
             Field::named(words.vector, Value::Unsigned(isr.vector.into())),
             Field::named(words.claimed, Value::Unsigned(u64::from(isr.was_claimed))),
         ];
-        self.interrupt(Kind::Isr, record, (isr.start, isr.routine), fields)
+        self.interrupt(EventType::Isr, record, (isr.start, isr.routine), fields)
     }
 
     /// A routine that ran over whatever was running on the CPU.
     fn interrupt(
         &mut self,
-        kind: Kind,
+        kind: EventType,
         record: &Record<'_>,
         (start, routine): (u64, u64),
         fields: Fields,
     ) -> (u32, Target) {
         let (name, address) = self.routine(routine);
-        let track = if kind == Kind::Dpc { self.intervals.dpc } else { self.intervals.isr };
+        let track = if kind == EventType::Dpc { self.intervals.dpc } else { self.intervals.isr };
         let mut slice = Slice { fields, ..Slice::named(name) };
         if name != address {
             slice.fields.push(Field::named(self.intervals.routine, Value::String(address)));
@@ -142,7 +141,13 @@ impl Player<'_> {
         };
         let began = self.time(record.timestamp.saturating_sub(io.duration));
         let slice = Slice { category: Some(self.intervals.io), fields, ..Slice::named(name) };
-        self.interval(Interval { kind: Kind::DiskIo, scope: Scope::Machine, track, began, slice });
+        self.interval(Interval {
+            kind: EventType::DiskIo,
+            scope: Scope::Machine,
+            track,
+            began,
+            slice,
+        });
         (io.tid.unwrap_or(ANY_THREAD), Target::Nothing)
     }
 
@@ -168,7 +173,7 @@ impl Player<'_> {
         let (track, thread) = (words.faults, self.thread(fault.tid));
         let began = self.time(fault.start);
         let scope = Scope::Thread(thread);
-        self.interval(Interval { kind: Kind::HardFault, scope, track, began, slice });
+        self.interval(Interval { kind: EventType::HardFault, scope, track, began, slice });
         (ANY_THREAD, Target::Nothing)
     }
 

@@ -3,6 +3,7 @@
 
 use rustc_hash::FxHashMap;
 use syscollect_model::{ClockMap, Process, ProcessId, StringId, Tables, Thread, ThreadId, Ticks};
+use syscollect_playback::unknown_name;
 
 /// What a record says of a process or thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -359,11 +360,6 @@ impl Builder<'_> {
 const SYSTEM_PID: u32 = 4;
 /// What a thread is called that nothing has named yet; the first row of the strings.
 const UNNAMED: StringId = StringId(0);
-
-/// What is shown for an id of which nothing else is known.
-pub(super) fn unknown_name(id: u32) -> String {
-    format!("<{id}>")
-}
 
 /// Adds a process.
 pub(super) fn add_process(tables: &mut Tables, pid: u32, name: &str) -> ProcessId {

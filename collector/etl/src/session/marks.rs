@@ -11,7 +11,6 @@ use super::clr_stacks;
 use super::context::Context;
 use super::delay::PUSHED;
 use super::gpu::Gpu;
-use super::kinds::Kind;
 use super::names;
 use super::play::{Pending, Player, Target};
 use super::schemas::Schemas;
@@ -19,6 +18,7 @@ use crate::payload::{self, Payload, TraceLogging};
 use crate::{Class, Guid, Record};
 use rustc_hash::FxHashMap;
 use syscollect_model::{Event, Field, Fields, Scope, Slice, StringId, Tables, ThreadId, Value};
+use syscollect_playback::EventType;
 
 /// Opcodes that all manifests share: `win:DC_Start` and `win:DC_Stop`.
 const DATA_COLLECTION: std::ops::RangeInclusive<u8> = 3..=4;
@@ -146,7 +146,7 @@ impl Player<'_> {
         let scope = thread.map_or(Scope::Cpu(record.cpu.into()), Scope::Thread);
         let track = self.track(scope, self.words.events, 0);
         self.push(
-            Some(Kind::Provider),
+            Some(EventType::ProviderEvent),
             Pending::Event(Box::new(Event::Instant(track, slice))),
             0,
             0,

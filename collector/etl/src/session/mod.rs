@@ -57,7 +57,6 @@ mod files;
 mod gpu;
 mod images;
 mod intervals;
-mod kinds;
 mod labels;
 mod lifetimes;
 mod long_waits;
@@ -77,7 +76,6 @@ pub use play::StackFacts;
 
 use crate::file::{FileError, LogfileHeader, Statistics, Trace};
 use code::Code;
-use context::Tracks;
 use facts::{losses, session_info};
 use files::Files;
 use gpu::Topology;
@@ -87,14 +85,15 @@ use long_waits::LongWaits;
 use methods::Methods;
 use play::Player;
 use prescan::Prescan;
-use rustc_hash::FxHashMap;
 use schemas::Schemas;
 use stack_keys::StackKeys;
 use std::path::PathBuf;
 use syscollect_model::{
-    ClockError, ClockMap, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables, ThreadId, Time,
+    ClockError, ClockMap, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables, Time,
 };
-use syscollect_playback::{AnyExporter, Played, Recording, Stopped, UnresolvedModule};
+use syscollect_playback::{
+    AnyExporter, Played, Recording, Stopped, Tracks, UnannouncedThreads, UnresolvedModule,
+};
 
 /// Why a trace cannot be played.
 #[derive(Debug, thiserror::Error)]
@@ -129,7 +128,7 @@ pub struct Session {
     /// Tracks that an earlier play made.
     tracks: Tracks,
     /// Threads that an earlier play found and nothing announced.
-    found: FxHashMap<u32, ThreadId>,
+    found: UnannouncedThreads,
     has_stacks: bool,
     wide_graphics: bool,
     /// Some events have to wait.
@@ -197,7 +196,7 @@ impl Session {
             topology: prescan.topology,
             schemas: prescan.schemas,
             tracks: Tracks::default(),
-            found: FxHashMap::default(),
+            found: UnannouncedThreads::default(),
             has_stacks: prescan.has_stacks,
             wide_graphics: prescan.machine.wide_graphics,
             has_delays: prescan.has_stacks || prescan.has_intervals,

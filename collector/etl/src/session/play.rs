@@ -3,14 +3,12 @@
 use super::Session;
 use super::clr_stacks::LastEvents;
 use super::code::{Code, StackParts};
-use super::context::Tracks;
 use super::delay::Delay;
 use super::files::Files;
 use super::gpu::Gpu;
 use super::intervals::Intervals;
-use super::kinds::{Counts, Kind};
 use super::labels::Reasons;
-use super::lifetimes::{Life, LifecycleEvent, add_process, add_thread, unknown_name};
+use super::lifetimes::{Life, LifecycleEvent, add_process};
 use super::long_waits::LongWaits;
 use super::marks::ProviderNames;
 use super::recent::{ANY_THREAD, Recent};
@@ -21,9 +19,12 @@ use crate::{Class, Record};
 use std::ops::Range;
 use syscollect_model::{
     Event, Sample, Scope, Slice, StackId, StringId, Switch, Tables, ThreadId, Ticks, Time,
-    TimeCursor, TrackKind, TrackRole, Wakeup,
+    TimeCursor, Track, TrackKind, TrackRole, Wakeup,
 };
-use syscollect_playback::{AnyExporter, Output, Played, Stopped, ThreadIds};
+use syscollect_playback::{
+    AnyExporter, EventTally, EventType, Output, Played, Stopped, ThreadIds, Tracks,
+    UnannouncedThreads, unknown_name,
+};
 
 /// How long events wait for their stacks: nearly all come within a millisecond,
 /// those of a program's part when its thread returns from the kernel.
@@ -47,7 +48,7 @@ pub(super) fn longest_wait(ticks_per_second: u64) -> u64 {
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) event: Pending,
-    pub(super) kind: Option<Kind>,
+    pub(super) kind: Option<EventType>,
     /// What was said of its stack so far.
     pub(super) stack: StackParts,
     /// The process in which its addresses mean something.
@@ -127,9 +128,7 @@ pub(super) struct Words {
 /// The exporter, and what it was given.
 pub(super) struct EventSink<'a> {
     output: Output<'a>,
-    counts: Counts,
-    first: Option<Time>,
-    last: Time,
+    tally: EventTally,
 }
 
 impl EventSink<'_> {
@@ -137,14 +136,12 @@ impl EventSink<'_> {
     fn emit(
         &mut self,
         time: Time,
-        kind: Option<Kind>,
+        kind: Option<EventType>,
         event: &Event,
         tables: &Tables,
     ) -> Result<(), Stopped> {
         if let Some(kind) = kind.filter(|_| self.output.covers(time)) {
-            self.counts.add(kind);
-            self.first.get_or_insert(time);
-            self.last = time;
+            self.tally.occurred(kind, time);
         }
         self.output.emit(time, event, tables)
     }
@@ -174,7 +171,7 @@ pub(super) struct Player<'a> {
     pub(super) files: &'a Files,
     pub(super) schemas: &'a Schemas,
     pub(super) tracks: &'a mut Tracks,
-    pub(super) found: &'a mut rustc_hash::FxHashMap<u32, ThreadId>,
+    pub(super) found: &'a mut UnannouncedThreads,
     pub(super) clock: TimeCursor<'a>,
     pub(super) threads: ThreadIds,
     lifecycle: std::slice::Iter<'a, (u64, LifecycleEvent)>,
@@ -194,7 +191,7 @@ pub(super) struct Player<'a> {
     pub(super) gpu: Gpu,
     pub(super) provider_names: ProviderNames,
     pub(super) clr_events: LastEvents,
-    pub(super) told: Vec<(Option<Kind>, Time, Event)>,
+    pub(super) told: Vec<(Option<EventType>, Time, Event)>,
     pub(super) stacks: StackFacts,
     /// Room for the addresses of one stack.
     pub(super) addresses: Vec<u64>,
@@ -222,17 +219,10 @@ impl<'a> Player<'a> {
         let window = if session.has_delays { WINDOW_NS } else { 0 };
         let mut threads = ThreadIds::default();
         threads.bind(0, Tables::IDLE_THREAD);
-        let found = session.found.iter().map(|(tid, thread)| (*tid, *thread));
-        found
-            .chain(session.history.initial.iter().copied())
-            .for_each(|(tid, thread)| threads.bind(tid, thread));
+        session.found.bind(&mut threads);
+        session.history.initial.iter().for_each(|(tid, thread)| threads.bind(*tid, *thread));
         let mut player = Self {
-            sink: EventSink {
-                output: Output::new(exporter, range),
-                counts: Counts::default(),
-                first: None,
-                last: Time(0),
-            },
+            sink: EventSink { output: Output::new(exporter, range), tally: EventTally::default() },
             reasons: Reasons::new(strings),
             intervals: Intervals::new(strings),
             gpu: Gpu::new(session.topology.clone()),
@@ -280,16 +270,8 @@ impl<'a> Player<'a> {
     }
 
     fn played(self, records: u64) -> (Played, StackFacts, u64) {
-        let events_by_type: std::collections::BTreeMap<_, _> = self.sink.counts.by_type().collect();
-        let played = Played {
-            records,
-            events: events_by_type.values().sum(),
-            events_by_type,
-            first: self.sink.first,
-            last: self.sink.first.map(|_| self.sink.last),
-            missing_stacks: self.stacks.records - self.stacks.matched,
-            ..Played::default()
-        };
+        let missing_stacks = self.stacks.records - self.stacks.matched;
+        let played = Played { records, missing_stacks, ..self.sink.tally.played() };
         (played, self.stacks, self.undecodable + self.gpu.left_out())
     }
 
@@ -334,18 +316,20 @@ impl<'a> Player<'a> {
         match lifecycle_event {
             LifecycleEvent::Bind(tid, thread) => self.threads.bind(tid, thread),
             LifecycleEvent::ProcessStart(id) => {
-                self.push_event(Kind::ProcessStart, Event::ProcessStart(id));
+                self.push_event(EventType::ProcessStart, Event::ProcessStart(id));
             }
             LifecycleEvent::ProcessEnd(id) => {
-                self.push_event(Kind::ProcessEnd, Event::ProcessEnd(id));
+                self.push_event(EventType::ProcessEnd, Event::ProcessEnd(id));
             }
             LifecycleEvent::ThreadStart(id) => {
-                self.push_event(Kind::ThreadStart, Event::ThreadStart(id));
+                self.push_event(EventType::ThreadStart, Event::ThreadStart(id));
             }
             LifecycleEvent::ThreadName(id, name) => {
-                self.push_event(Kind::Rename, Event::ThreadName(id, name));
+                self.push_event(EventType::Rename, Event::ThreadName(id, name));
             }
-            LifecycleEvent::ThreadEnd(id) => self.push_event(Kind::ThreadEnd, Event::ThreadEnd(id)),
+            LifecycleEvent::ThreadEnd(id) => {
+                self.push_event(EventType::ThreadEnd, Event::ThreadEnd(id));
+            }
             LifecycleEvent::StandIn(id, life) => self.stand_in(id, life),
         }
     }
@@ -365,7 +349,7 @@ impl<'a> Player<'a> {
     }
 
     /// Lets an event wait that has no stack yet.
-    pub(super) fn push_event(&mut self, kind: Kind, event: Event) {
+    pub(super) fn push_event(&mut self, kind: EventType, event: Event) {
         self.push(Some(kind), Pending::Event(Box::new(event)), 0, 0);
     }
 
@@ -373,7 +357,7 @@ impl<'a> Player<'a> {
     #[inline]
     pub(super) fn push(
         &mut self,
-        kind: Option<Kind>,
+        kind: Option<EventType>,
         event: Pending,
         pid: u32,
         address: u64,
@@ -384,7 +368,7 @@ impl<'a> Player<'a> {
 
     /// Adds an event that happened at `time`, now or a little earlier. Of one time lower ranks come
     /// first.
-    pub(super) fn insert(&mut self, kind: Option<Kind>, time: Time, rank: u8, event: Event) {
+    pub(super) fn insert(&mut self, kind: Option<EventType>, time: Time, rank: u8, event: Event) {
         let slot = Slot {
             event: Pending::Event(Box::new(event)),
             kind,
@@ -494,14 +478,14 @@ impl<'a> Player<'a> {
                     sink.emit(Time(time), slot.kind, event, tables)?;
                 }
                 Pending::Resumed(thread) if stack.is_some() => {
-                    let kind =
-                        (Scope::Thread(*thread), words.events, TrackKind::Slices(TrackRole::Named));
+                    let kind = TrackKind::Slices(TrackRole::Named);
+                    let track = Track { scope: Scope::Thread(*thread), name: words.events, kind };
                     let slice = Slice {
                         stack,
                         category: Some(words.switch),
                         ..Slice::named(words.resumed)
                     };
-                    let event = Event::Instant(tracks.get(tables, kind, 0), slice);
+                    let event = Event::Instant(tracks.get(track, 0, tables), slice);
                     sink.emit(Time(time), None, &event, tables)?;
                 }
                 Pending::Resumed(_) => {}
@@ -518,7 +502,8 @@ impl<'a> Player<'a> {
         name: StringId,
         row: u64,
     ) -> syscollect_model::TrackId {
-        self.tracks.get(self.tables, (scope, name, TrackKind::Slices(TrackRole::Named)), row)
+        let kind = TrackKind::Slices(TrackRole::Named);
+        self.tracks.get(Track { scope, name, kind }, row, self.tables)
     }
 
     /// The thread that an id means now; if nothing announced it, a new row.
@@ -537,11 +522,7 @@ impl<'a> Player<'a> {
             return self.thread(ANY_THREAD);
         }
         let process = add_process(self.tables, tid, &unknown_name(tid));
-        let thread = add_thread(self.tables, tid, process);
-        self.tables.threads[thread.index()].name = self.tables.process(process).name;
-        self.found.insert(tid, thread);
-        self.threads.bind(tid, thread);
-        thread
+        self.found.add(tid, process, self.tables, &mut self.threads)
     }
 
     /// The process id of a thread.

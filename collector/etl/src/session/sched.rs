@@ -1,12 +1,12 @@
 //! Switches, wakeups and samples.
 
-use super::kinds::Kind;
 use super::labels::leaving;
 use super::play::{CpuState, Pending, Player, Target, ThreadState};
 use super::recent::ANY_THREAD;
 use crate::Record;
 use crate::payload::{self, ContextSwitch, ReadyThread};
 use syscollect_model::{OffCpu, Sample, Switch, ThreadId, Wakeup};
+use syscollect_playback::EventType;
 
 /// A flag of ready-thread records: a DPC made the thread ready.
 const FROM_DPC: u8 = 1;
@@ -65,7 +65,7 @@ impl Player<'_> {
             next,
             next_priority: i32::from(switch.new_priority),
         };
-        let number = self.push(Some(Kind::Switch), Pending::Switch(event), 0, 0);
+        let number = self.push(Some(EventType::Switch), Pending::Switch(event), 0, 0);
         if !is_idle {
             let (priority, cpu) = (switch.old_priority, record.cpu);
             let is_known = self.long_wait(switch.old_tid, number);
@@ -122,7 +122,7 @@ impl Player<'_> {
             new: false,
             stack: None,
         };
-        (tid, Target::Slot(self.push(Some(Kind::Waking), Pending::Wakeup(event), 0, 0)))
+        (tid, Target::Slot(self.push(Some(EventType::Waking), Pending::Wakeup(event), 0, 0)))
     }
 
     #[inline]
@@ -138,7 +138,7 @@ impl Player<'_> {
         self.stacks.samples += 1;
         self.stacks.samples_in_images += u64::from(self.code.is_in_image(pid, self.at, address));
         let event = Sample { cpu: u32::from(record.cpu), thread, stack: None, in_kernel };
-        let number = self.push(Some(Kind::Sample), Pending::Sample(event), pid, address);
+        let number = self.push(Some(EventType::Sample), Pending::Sample(event), pid, address);
         (sample.tid, Target::Slot(number))
     }
 }

@@ -3,9 +3,9 @@
 use super::topology::Topology;
 use crate::payload::dxgkrnl::VSync;
 use crate::session::context::Context;
-use crate::session::kinds::Kind;
 use rustc_hash::FxHashMap;
 use syscollect_model::{Event, Field, Scope, Slice, TrackKind, TrackRole, Value};
+use syscollect_playback::EventType;
 
 /// Displays with tracks of their own; what is more is left out.
 const MOST_DISPLAYS: usize = 256;
@@ -34,7 +34,7 @@ impl Displays {
             let name = at.tables.strings.intern("address");
             slice.fields.push(Field::named(name, Value::Address(address)));
         }
-        instant(at, topology, (sync.adapter, sync.source, "VSync"), (Kind::Vsync, slice));
+        instant(at, topology, (sync.adapter, sync.source, "VSync"), (EventType::Vsync, slice));
     }
 
     /// A display is told the address of what to show next.
@@ -55,7 +55,7 @@ impl Displays {
             let name = at.tables.strings.intern("layer");
             slice.fields.push(Field::named(name, Value::Unsigned(layer.into())));
         }
-        instant(at, topology, (adapter, source, "flips"), (Kind::Flip, slice));
+        instant(at, topology, (adapter, source, "flips"), (EventType::Flip, slice));
     }
 
     fn last(&mut self, adapter: u64, source: u32) -> Option<&mut Option<(u32, bool)>> {
@@ -72,7 +72,7 @@ fn instant(
     at: &mut Context<'_>,
     topology: &mut Topology,
     (adapter, source, what): (u64, u32, &str),
-    (kind, slice): (Kind, Slice),
+    (kind, slice): (EventType, Slice),
 ) {
     let gpu = topology.gpu(adapter);
     let name = at.tables.strings.intern(&format!("GPU {gpu} display {source} {what}"));

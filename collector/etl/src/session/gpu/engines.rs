@@ -2,9 +2,9 @@
 
 use super::topology::{Node, Topology};
 use crate::session::context::Context;
-use crate::session::kinds::Kind;
 use rustc_hash::FxHashMap;
 use syscollect_model::{Event, GpuJob, Scope, StringId, Time, TrackKind};
+use syscollect_playback::EventType;
 
 /// Engines with tracks of their own; what is more is one engine.
 const MOST_ENGINES: usize = 1 << 10;
@@ -86,5 +86,5 @@ impl Engines {
 
 fn tell(at: &mut Context<'_>, name: StringId, job: GpuJob) {
     let track = at.track(Scope::Machine, name, TrackKind::GpuQueue, 0);
-    at.tell(Kind::GpuJob, at.now, Event::GpuJob(track, Box::new(job)));
+    at.tell(EventType::GpuJob, at.now, Event::GpuJob(track, Box::new(job)));
 }

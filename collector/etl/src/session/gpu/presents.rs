@@ -4,11 +4,11 @@
 use crate::payload::dxgkrnl::FlipKind;
 use crate::payload::present::{PresentApi, PresentCall};
 use crate::session::context::Context;
-use crate::session::kinds::Kind;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
     Event, Field, Scope, Slice, SliceUpdate, Tables, ThreadId, TrackId, TrackKind, TrackRole, Value,
 };
+use syscollect_playback::{EventType, unfinished};
 
 /// Calls of one thread within each other; more are left out.
 const DEEPEST: usize = 16;
@@ -55,7 +55,7 @@ impl Presents {
                 let fields = [Some(("swap chain", Value::Address(swap_chain))), interval, flags];
                 say(&mut slice.fields, at.tables, fields.into_iter().flatten());
                 let track = thread_track(at, Some(thread));
-                at.tell(Kind::Present, at.now, Event::SliceBegin(track, slice));
+                at.tell(EventType::Present, at.now, Event::SliceBegin(track, slice));
             }
             PresentCall::Stop { api, result } => self.returned(at, thread, api, result),
         }
@@ -106,7 +106,7 @@ pub(super) fn present(at: &mut Context<'_>, (window, source, flags, status): (u6
     ];
     instant(
         at,
-        Kind::Present,
+        EventType::Present,
         mode.map_or("Present", |(_, name)| name),
         fields.into_iter().flatten(),
     );
@@ -122,7 +122,7 @@ pub(super) fn flip(at: &mut Context<'_>, source: u32, interval: Option<u32>, kin
     let interval = interval.map(|interval| ("interval", Value::Unsigned(interval.into())));
     instant(
         at,
-        Kind::Flip,
+        EventType::Flip,
         name,
         [Some(("source", Value::Unsigned(source.into()))), interval].into_iter().flatten(),
     );
@@ -130,12 +130,12 @@ pub(super) fn flip(at: &mut Context<'_>, source: u32, interval: Option<u32>, kin
 
 pub(super) fn blit(at: &mut Context<'_>, window: u64, redirected: bool) {
     let name = if redirected { "Blit (redirected)" } else { "Blit" };
-    instant(at, Kind::Provider, name, [("window", Value::Address(window))]);
+    instant(at, EventType::ProviderEvent, name, [("window", Value::Address(window))]);
 }
 
 fn instant(
     at: &mut Context<'_>,
-    kind: Kind,
+    kind: EventType,
     name: &str,
     fields: impl IntoIterator<Item = (&'static str, Value)>,
 ) {
@@ -146,9 +146,7 @@ fn instant(
 }
 
 fn close_unfinished(at: &mut Context<'_>, track: TrackId) {
-    let more = SliceUpdate { unfinished: true, ..SliceUpdate::default() };
-    at.tell_more(at.now, Event::SliceUpdate(track, more));
-    at.tell_more(at.now, Event::SliceEnd(track));
+    unfinished(track).into_iter().for_each(|event| at.tell_more(at.now, event));
 }
 
 fn thread_track(at: &mut Context<'_>, thread: Option<ThreadId>) -> TrackId {

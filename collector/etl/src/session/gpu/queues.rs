@@ -5,13 +5,12 @@ use super::pending::Pending;
 use super::topology::Topology;
 use crate::payload::dxgkrnl::{DmaEnd, DmaKind, QueuePacket, QueuePacketKind};
 use crate::session::context::Context;
-use crate::session::kinds::Kind;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
     Event, Fence, Field, GpuJob, GpuJobEnd, ProcessId, Scope, StringId, Tables, ThreadId, Time,
     TrackKind, Value,
 };
-use syscollect_playback::Rows;
+use syscollect_playback::{EventType, Rows};
 
 /// Packets open at once, of all contexts.
 const MOST_OPEN: usize = 1 << 16;
@@ -312,7 +311,7 @@ impl Queues {
             }
         };
         let track = at.track(scope, name, TrackKind::GpuQueue, placed.row as u64);
-        at.tell(Kind::GpuJob, at.now, Event::GpuJob(track, Box::new(job)));
+        at.tell(EventType::GpuJob, at.now, Event::GpuJob(track, Box::new(job)));
     }
 }
 

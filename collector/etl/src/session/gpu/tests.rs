@@ -3,13 +3,12 @@
 use super::*;
 use crate::payload::dxgkrnl::{DmaKind, QueuePacket, QueuePacketKind, VSync};
 use crate::payload::present::{PresentApi, PresentCall};
-use crate::session::context::Tracks;
-use crate::session::kinds::Kind;
 use proptest::prelude::*;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
     Event, GpuJob, GpuJobEnd, Process, Scope, Tables, Thread, ThreadId, Time, TrackId,
 };
+use syscollect_playback::{EventType, Tracks};
 
 const ADAPTER: u64 = 0xa;
 const CONTEXT: u64 = 0xc;
@@ -20,7 +19,7 @@ struct Player {
     gpu: Gpu,
     tables: Tables,
     tracks: Tracks,
-    told: Vec<(Option<Kind>, Time, Event)>,
+    told: Vec<(Option<EventType>, Time, Event)>,
 }
 
 impl Player {
@@ -102,7 +101,7 @@ impl Player {
 
     /// Slices and instants as text.
     fn slices(&self) -> Vec<String> {
-        let text = |(_, time, event): &(Option<Kind>, Time, Event)| match event {
+        let text = |(_, time, event): &(Option<EventType>, Time, Event)| match event {
             Event::SliceBegin(_, slice) => {
                 Some(format!("{} begin {}", time.0, self.tables.strings.get(slice.name)))
             }
