@@ -94,7 +94,7 @@ impl Queues {
         let opened =
             Packet { kind, present, thread, submitted: now, taken: None, has_dma: false, fences };
         if let Some(lost) = queue.packets.open(sequence, opened) {
-            self.end(at, topology, context, (sequence, lost), GpuJobEnd::Unfinished);
+            self.end(at, topology, context, lost, GpuJobEnd::Unfinished);
         }
     }
 
@@ -143,7 +143,9 @@ impl Queues {
         });
         let given = at.now;
         let Some(queue) = self.room(context) else { return };
-        if let Some(lost) = queue.dma.open(id, Dma { context, kind, id, sequence, given, packet }) {
+        if let Some((_, lost)) =
+            queue.dma.open(id, Dma { context, kind, id, sequence, given, packet })
+        {
             self.abandon(at, topology, lost, false);
         }
     }

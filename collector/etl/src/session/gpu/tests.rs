@@ -413,6 +413,19 @@ fn what_opens_without_end_is_bounded() {
     assert_eq!(player.gpu.queues.open(), 0);
 }
 
+#[test]
+fn a_packet_that_gives_way_to_others_keeps_its_sequence() {
+    let mut player = Player::new();
+    for sequence in 1..=pending::LIMIT as u32 + 1 {
+        player.at(u64::from(sequence), GAME, packet(sequence, QueuePacketKind::Render));
+    }
+    let job = player.job(QUEUE);
+    assert_eq!((job.submitted, job.end), (Some(Time(1)), GpuJobEnd::Unfinished));
+    let sequence = &job.fields[0];
+    assert_eq!(player.tables.strings.get(sequence.name), "sequence");
+    assert_eq!(sequence.value, syscollect_model::Value::Unsigned(1));
+}
+
 fn events() -> impl Strategy<Value = Dxgkrnl> {
     let contexts = 1_u64..4;
     let kinds = prop_oneof![
