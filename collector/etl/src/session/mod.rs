@@ -1,8 +1,9 @@
 //! A trace opened for playing: records in, the model's events out.
 //!
 //! Two passes, both in order of time. The first (`prescan`) reads what events refer to and what may
-//! be told later than they are: who lived when (`lives`), what lay where (`images`), stacks and
-//! their keys. The second (`play`) merges the records by time and turns them into events.
+//! be told later than they are: who lived when (`lifetimes`), what lay where (`images`), stacks and
+//! their keys. The second (`playing`) merges the records by time: `decoders` turn them into events,
+//! each those of one kind of source, and share an `engine`.
 //!
 //! # Stacks
 //!
@@ -25,7 +26,7 @@
 //! Events of providers are instants of the thread that wrote them. Their names and
 //! fields come with the event (TraceLogging), or from what a merging tool put into the file
 //! of their manifests (`schemas`); without either they are called by their number.
-//! What describes a state rather than something that happens is counted, not drawn (`marks`).
+//! What describes a state rather than something that happens is counted, not drawn (`providers`).
 //! A stack that the .NET runtime writes as an event of its own belongs to the event
 //! before it (`clr_stacks`).
 //!
@@ -50,32 +51,42 @@ mod address_lists;
 mod clock;
 mod clr_stacks;
 mod code;
-mod context;
+mod decoders;
 mod delay;
+mod engine;
 mod facts;
 mod files;
 mod gpu;
 mod images;
-mod intervals;
+mod interrupts;
+mod interval_rows;
 mod labels;
+mod lifecycle;
 mod lifetimes;
 mod long_waits;
-mod marks;
 mod methods;
 mod names;
-mod play;
+mod playing;
 mod prescan;
+mod providers;
 mod recent;
-mod sched;
+mod samples;
+mod scheduling;
 mod schemas;
 mod stack_keys;
-mod stack_records;
+mod stacks;
+mod tally;
+#[cfg(test)]
+mod testing;
+mod transfers;
+mod waiting;
 
 pub use facts::{EventCount, Facts};
-pub use play::StackFacts;
+pub use tally::StackFacts;
 
 use crate::file::{FileError, LogfileHeader, Statistics, Trace};
 use code::Code;
+use engine::AddedRows;
 use facts::{losses, session_info};
 use files::Files;
 use gpu::Topology;
@@ -83,17 +94,16 @@ use images::Images;
 use lifetimes::History;
 use long_waits::LongWaits;
 use methods::Methods;
-use play::Player;
+use playing::{Outcome, Playing};
 use prescan::Prescan;
+use scheduling::longest_wait;
 use schemas::Schemas;
 use stack_keys::StackKeys;
 use std::path::PathBuf;
 use syscollect_model::{
     ClockError, ClockMap, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables, Time,
 };
-use syscollect_playback::{
-    AnyExporter, Played, Recording, Stopped, Tracks, UnannouncedThreads, UnresolvedModule,
-};
+use syscollect_playback::{AnyExporter, Output, Played, Recording, Stopped, UnresolvedModule};
 
 /// Why a trace cannot be played.
 #[derive(Debug, thiserror::Error)]
@@ -116,24 +126,43 @@ pub struct Session {
     trace: Trace,
     info: SessionInfo,
     facts: Facts,
+    known: Knowledge,
+    losses: Vec<Loss>,
+}
+
+/// What is known before events are played: what they refer to.
+#[derive(Debug)]
+struct Knowledge {
     clock: ClockMap,
     tables: Tables,
     history: History,
     code: Code,
-    keys: StackKeys,
+    stacks: KnownStacks,
     files: Files,
-    long_waits: LongWaits,
     topology: Topology,
     schemas: Schemas,
-    /// Tracks that an earlier play made.
-    tracks: Tracks,
-    /// Threads that an earlier play found and nothing announced.
-    found: UnannouncedThreads,
+    content: Content,
+    /// Rows that an earlier play added, so that the next one finds them.
+    added: AddedRows,
+}
+
+/// Stacks that are not told where they are needed.
+#[derive(Debug)]
+struct KnownStacks {
+    keys: StackKeys,
+    long_waits: LongWaits,
+}
+
+/// What there is in a trace, as far as playing depends on it.
+#[derive(Clone, Copy, Debug)]
+struct Content {
     has_stacks: bool,
-    wide_graphics: bool,
     /// Some events have to wait.
     has_delays: bool,
-    losses: Vec<Loss>,
+    /// Payloads of the graphics kernel have 64 bits, whatever their headers say.
+    wide_graphics: bool,
+    /// Ticks of a wait whose beginning cannot be reached at its end.
+    longest_wait: u64,
 }
 
 impl Session {
@@ -158,7 +187,8 @@ impl Session {
 
     fn of(trace: Trace) -> Result<Self, EtlError> {
         let rate = trace.headers().first().and_then(LogfileHeader::ticks_per_second).unwrap_or(0);
-        let mut prescan = Prescan::new(play::longest_wait(rate));
+        let longest_wait = longest_wait(rate);
+        let mut prescan = Prescan::new(longest_wait);
         let mut merged = trace.merged();
         while let Some((_, record)) = merged.next() {
             prescan.record(&record);
@@ -182,24 +212,28 @@ impl Session {
         let long_waits =
             std::mem::take(&mut prescan.waits).finish(&prescan.keys, &code.images, &code.lists);
         prescan.seen.locate(&mut code, &prescan.keys, &history, &tables);
+        let content = Content {
+            has_stacks: prescan.has_stacks,
+            has_delays: prescan.has_stacks || prescan.has_intervals,
+            wide_graphics: prescan.machine.wide_graphics,
+            longest_wait,
+        };
         Ok(Self {
             losses: losses(trace.headers(), &statistics, 0),
             facts: Facts::new(trace.headers(), &prescan.counts, &prescan.schemas, statistics),
             info,
-            clock,
-            tables,
-            history,
-            code,
-            keys: prescan.keys,
-            files: prescan.files,
-            long_waits,
-            topology: prescan.topology,
-            schemas: prescan.schemas,
-            tracks: Tracks::default(),
-            found: UnannouncedThreads::default(),
-            has_stacks: prescan.has_stacks,
-            wide_graphics: prescan.machine.wide_graphics,
-            has_delays: prescan.has_stacks || prescan.has_intervals,
+            known: Knowledge {
+                clock,
+                tables,
+                history,
+                code,
+                stacks: KnownStacks { keys: prescan.keys, long_waits },
+                files: prescan.files,
+                topology: prescan.topology,
+                schemas: prescan.schemas,
+                content,
+                added: AddedRows::default(),
+            },
             trace,
         })
     }
@@ -217,7 +251,7 @@ impl Session {
     /// What events point into. Processes and threads are there from the start;
     /// frames, stacks and tracks are added as they are played.
     pub fn tables(&self) -> &Tables {
-        &self.tables
+        &self.known.tables
     }
 }
 
@@ -227,7 +261,7 @@ impl Recording for Session {
     }
 
     fn clock(&self) -> &ClockMap {
-        &self.clock
+        &self.known.clock
     }
 
     /// Exact once the session was played: before, records that cannot be decoded are not known.
@@ -250,11 +284,11 @@ impl Recording for Session {
     }
 
     fn unresolved(&self) -> Vec<UnresolvedModule> {
-        self.code.unresolved()
+        self.known.code.unresolved()
     }
 
     fn add_symbols(&mut self, tables: Vec<SymbolTable>) {
-        self.code.add_names(tables);
+        self.known.code.add_names(tables);
     }
 
     fn play_into(
@@ -263,13 +297,14 @@ impl Recording for Session {
         from: Option<Time>,
         to: Option<Time>,
     ) -> Result<Played, Stopped> {
-        exporter.begin(&self.info, &self.tables)?;
-        let range = from.unwrap_or(Time(0))..to.unwrap_or(Time(u64::MAX));
-        let (mut played, stacks, undecodable) = Player::run(self, exporter, range)?;
+        exporter.begin(&self.info, &self.known.tables)?;
+        let output = Output::new(exporter, from.unwrap_or(Time(0))..to.unwrap_or(Time(u64::MAX)));
+        let outcome = Playing::new(&mut self.known, output).play(&self.trace)?;
+        let Outcome { mut played, stacks, undecodable } = outcome;
         self.facts.stacks = stacks;
         self.losses = losses(self.trace.headers(), &self.facts.statistics, undecodable);
         played.lost = self.losses.iter().fold(0, |sum: u64, loss| sum.saturating_add(loss.count));
-        exporter.end(&self.losses, None, &self.tables)?;
+        exporter.end(&self.losses, None, &self.known.tables)?;
         Ok(played)
     }
 }

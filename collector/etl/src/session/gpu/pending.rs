@@ -20,10 +20,10 @@ impl<K, T> Default for Pending<K, T> {
 
 impl<K: PartialEq, T> Pending<K, T> {
     /// Something begins. Gives back the oldest where there are too many.
-    pub(super) fn open(&mut self, key: K, value: T) -> Option<(K, T)> {
+    pub(super) fn open(&mut self, key: K, value: T) -> Option<T> {
         let lost = if self.open.len() < LIMIT { None } else { self.open.pop_front() };
         self.open.push_back((key, value));
-        lost
+        lost.map(|(_, value)| value)
     }
 
     /// The oldest that has this key.
@@ -38,8 +38,8 @@ impl<K: PartialEq, T> Pending<K, T> {
     }
 
     /// Everything ends.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = (K, T)> + use<K, T> {
-        std::mem::take(&mut self.open).into_iter()
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = T> + use<K, T> {
+        std::mem::take(&mut self.open).into_iter().map(|(_, value)| value)
     }
 }
 
@@ -61,7 +61,7 @@ mod tests {
         for key in 0..LIMIT {
             assert_eq!(pending.open(key, key), None);
         }
-        assert_eq!(pending.open(LIMIT, LIMIT), Some((0, 0)));
+        assert_eq!(pending.open(LIMIT, LIMIT), Some(0));
         assert_eq!(pending.close(&0), None);
         assert_eq!(pending.drain().count(), LIMIT);
     }
