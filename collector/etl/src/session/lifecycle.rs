@@ -67,3 +67,37 @@ impl<'a> Lifecycle<'a> {
         engine.push_uncounted(event);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::testing::Told;
+    use syscollect_model::Time;
+
+    #[test]
+    fn what_happens_up_to_a_record_comes_before_it_and_the_rest_at_the_end() {
+        let mut told = Told::default();
+        let thread = ThreadId(3);
+        let events = [
+            (5, LifecycleEvent::Bind(7, thread)),
+            (5, LifecycleEvent::ThreadStart(thread)),
+            (9, LifecycleEvent::StandIn(thread, Life::Rundown)),
+            (20, LifecycleEvent::ThreadEnd(thread)),
+        ];
+        let mut lifecycle = Lifecycle::new(&events, &mut told.tables.strings);
+        told.by(|engine| {
+            lifecycle.play_until(engine, 9);
+            assert_eq!((engine.now(), engine.thread(7)), (Time(9), thread));
+            engine.advance(10);
+            lifecycle.close(engine);
+        });
+        let [(Time(5), start), (Time(9), Event::Instant(track, slice)), (Time(20), end)] =
+            &told.events[..]
+        else {
+            panic!("{:?}", told.events);
+        };
+        assert_eq!((start, end), (&Event::ThreadStart(thread), &Event::ThreadEnd(thread)));
+        assert_eq!(told.tables.track(*track).scope, Scope::Thread(thread));
+        assert_eq!(told.tables.strings.get(slice.name), "Process");
+    }
+}

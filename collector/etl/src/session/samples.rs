@@ -25,3 +25,40 @@ pub(super) fn on(
     let number = engine.push_waiting(WaitingEvent { pid, address, ..waiting });
     StackSubject::waiting(sample.tid, number)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::images::{ImageAction, ImageRecord, KERNEL_HALF};
+    use crate::session::testing::{Told, record};
+    use syscollect_model::Event;
+
+    #[test]
+    fn a_sample_shows_its_address_and_is_counted_where_an_image_has_it() {
+        let image = ImageRecord {
+            at: 0,
+            action: ImageAction::Rundown,
+            pid: 0,
+            base: KERNEL_HALF,
+            size: 0x1000,
+            timestamp: 0,
+            path: "driver".into(),
+        };
+        let mut told = Told::with_images(vec![image]);
+        let sample =
+            |address| payload::Sample { address, tid: 7, count: 1, in_dpc: false, in_isr: false };
+        told.by(|engine| {
+            let user = on(engine, &record(0), &sample(0x20));
+            assert_eq!(user, StackSubject::waiting(7, 0));
+            on(engine, &record(0), &sample(KERNEL_HALF + 0x10));
+            let stacks = engine.tally.stacks;
+            assert_eq!((stacks.samples, stacks.samples_in_images), (2, 1));
+        });
+        let [(_, Event::Sample(user)), (_, Event::Sample(kernel))] = told.events[..] else {
+            panic!("{:?}", told.events);
+        };
+        assert_eq!((user.in_kernel, told.frames(user.stack)), (false, vec![0x20]));
+        assert_eq!((kernel.in_kernel, told.frames(kernel.stack)), (true, vec![0x10]));
+        assert_eq!(told.tables.thread(user.thread).tid, 7);
+    }
+}

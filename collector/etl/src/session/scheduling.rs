@@ -177,3 +177,94 @@ impl<'a> Scheduling<'a> {
         StackSubject::waiting(tid, engine.push(None, Deferred::Resumed(thread)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::payload::{ThreadState as State, WaitReason};
+    use crate::session::testing::{Told, record};
+    use syscollect_model::{Event, SleepState};
+
+    fn switch(old_tid: u32, new_tid: u32) -> ContextSwitch {
+        ContextSwitch {
+            new_tid,
+            old_tid,
+            new_priority: 8,
+            old_priority: 9,
+            previous_c_state: 0,
+            old_wait_reason: WaitReason(6),
+            old_wait_mode: 1,
+            old_state: State::WAITING,
+            old_ideal_cpu: 0,
+            new_wait_time: 0,
+        }
+    }
+
+    /// What scheduling tells of a trace with stacks, in which waits are long from 100 ns on.
+    fn told(decode: impl FnOnce(&mut Engine<'_>, &mut Scheduling<'_>)) -> Told {
+        let (mut told, waits) = (Told::default(), LongWaits::default());
+        let mut scheduling = Scheduling::new(&waits, 100, true, &mut told.tables.strings);
+        told.by(|engine| decode(engine, &mut scheduling));
+        told
+    }
+
+    #[test]
+    fn a_thread_comes_back_with_the_stack_that_it_left_with() {
+        let mut back = Vec::new();
+        told(|engine, scheduling| {
+            for (left, returned) in [(10, 20), (30, 400)] {
+                engine.advance(left);
+                let idle = scheduling.on_switch(engine, &record(left), &switch(7, 0));
+                assert_eq!(idle, StackSubject::nothing(0));
+                engine.advance(returned);
+                back.push(scheduling.on_switch(engine, &record(returned), &switch(0, 7)));
+            }
+        });
+        // The four switches wait under 0 to 3; behind them that the thread runs again, because the
+        // switch at which it left may have gone.
+        assert_eq!(back, [0, 4].map(|number| StackSubject::waiting(7, number)));
+    }
+
+    #[test]
+    fn a_switch_tells_why_the_thread_waits_and_the_idle_thread_waits_for_nothing() {
+        let told = told(|engine, scheduling| {
+            scheduling.on_switch(engine, &record(0), &switch(7, 0));
+            let idle = ContextSwitch { old_state: State::READY, ..switch(0, 7) };
+            assert_eq!(
+                scheduling.on_switch(engine, &record(0), &idle),
+                StackSubject::waiting(7, 0)
+            );
+            assert_eq!(engine.tally.stacks.linked_switches, 1);
+        });
+        let [(_, Event::Switch(left)), (_, Event::Switch(idle))] = &told.events[..] else {
+            panic!("{:?}", told.events);
+        };
+        let reason = left.off_cpu.blocked_in.map(|reason| told.tables.strings.get(reason));
+        assert_eq!((left.off_cpu.state, reason), (SleepState::Interruptible, Some("UserRequest")));
+        assert_eq!((idle.off_cpu.preempted, idle.off_cpu.blocked_in), (false, None));
+    }
+
+    #[test]
+    fn who_runs_on_the_cpu_wakes_others_which_have_their_last_priority_and_cpu() {
+        let told = told(|engine, scheduling| {
+            let ready =
+                ReadyThread { tid: 7, adjust_reason: 0, adjust_increment: 0, flags: FROM_DPC };
+            assert_eq!(scheduling.on_ready(engine, &record(0), &ready).tid, ANY_THREAD);
+            let on_cpu_3 = Record { cpu: 3, ..record(0) };
+            scheduling.on_switch(engine, &on_cpu_3, &switch(7, 8));
+            assert_eq!(scheduling.on_ready(engine, &on_cpu_3, &ready).tid, 8);
+        });
+        let wakeups: Vec<Wakeup> = told
+            .events
+            .iter()
+            .filter_map(|(_, event)| match event {
+                Event::Wakeup(wakeup) => Some(*wakeup),
+                _ => None,
+            })
+            .collect();
+        let tid = |thread| told.tables.thread(thread).tid;
+        let facts = |wakeup: &Wakeup| (wakeup.waker.map(tid), wakeup.priority, wakeup.target_cpu);
+        assert_eq!([facts(&wakeups[0]), facts(&wakeups[1])], [(None, 0, 0), (Some(8), 9, 3)]);
+        assert!(wakeups[0].from_interrupt);
+    }
+}

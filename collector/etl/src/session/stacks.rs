@@ -163,3 +163,86 @@ fn give(engine: &mut Engine<'_>, number: u64, part: StackPart) {
         (*place, event.pid) = (Some(part.list), part.pid);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Task;
+    use crate::session::images::KERNEL_HALF;
+    use crate::session::testing::{Told, addresses, record};
+    use crate::session::waiting::{Deferred, WaitingEvent};
+    use syscollect_model::{Event, Sample, ThreadId};
+
+    const TASK: Task = Task { pid: 1, tid: 7 };
+
+    /// Lets an event of the thread wait, and gives its number.
+    fn happen(engine: &mut Engine<'_>, stacks: &mut Stacks<'_>, at: u64) -> u64 {
+        engine.advance(at);
+        let sample = Sample { cpu: 0, thread: ThreadId(0), stack: None, in_kernel: false };
+        let number = engine.push_waiting(WaitingEvent::new(None, Deferred::Sample(sample), at));
+        stacks.on_record(engine, &record(at), StackSubject::waiting(TASK.tid, number));
+        number
+    }
+
+    /// The stacks of all events.
+    fn stacks_of(told: &Told) -> Vec<Vec<u64>> {
+        let stacks = told.events.iter().filter_map(|(_, event)| match event {
+            Event::Sample(sample) => Some(told.frames(sample.stack)),
+            _ => None,
+        });
+        stacks.collect()
+    }
+
+    #[test]
+    fn both_parts_of_a_stack_go_to_the_event_of_their_time_and_thread() {
+        let (mut told, keys) = (Told::default(), StackKeys::default());
+        let mut stacks = Stacks::new(&keys, true);
+        told.by(|engine| {
+            happen(engine, &mut stacks, 5);
+            happen(engine, &mut stacks, 6);
+            for (bytes, event_timestamp, tid) in [
+                (addresses([0x20, 0x31]), 5, 7),
+                (addresses([KERNEL_HALF | 0x10]), 5, 7),
+                (addresses([0x40]), 6, 8),
+            ] {
+                let (frames, task) = (Frames::new(&bytes, true), Task { tid, ..TASK });
+                stacks.on_stack(engine, &Stack { event_timestamp, task, frames });
+            }
+            assert_eq!((engine.tally.stacks.records, engine.tally.stacks.matched), (3, 2));
+        });
+        assert_eq!(stacks_of(&told), [vec![KERNEL_HALF | 0x10, 0x20, 0x30], vec![]]);
+    }
+
+    #[test]
+    fn a_key_stands_for_the_stack_that_it_means_later() {
+        let (mut told, mut keys) = (Told::default(), StackKeys::default());
+        keys.define(99, 50, told.code.lists.intern(&[0x20]));
+        keys.seal();
+        let mut stacks = Stacks::new(&keys, true);
+        told.by(|engine| {
+            happen(engine, &mut stacks, 5);
+            for key in [98, 99] {
+                let (is_kernel, event_timestamp, task) = (false, 5, TASK);
+                let reference = StackKeyReference { is_kernel, event_timestamp, task, key };
+                stacks.on_key(engine, &reference);
+            }
+        });
+        assert_eq!(stacks_of(&told), [[0x20]]);
+    }
+
+    #[test]
+    fn a_stack_of_the_runtime_belongs_to_the_event_before_it_and_to_one_only() {
+        let (mut told, keys) = (Told::default(), StackKeys::default());
+        let mut stacks = Stacks::new(&keys, true);
+        let payload = [vec![0, 0, 0, 0, 1, 0, 0, 0], addresses([0x20])].concat();
+        told.by(|engine| {
+            let number = happen(engine, &mut stacks, 5);
+            stacks.runtime_wrote(TASK.tid, Some(number));
+            let stack = Record { task: Some(TASK), payload: &payload, ..record(6) };
+            stacks.on_runtime_stack(engine, &stack);
+            stacks.on_runtime_stack(engine, &stack);
+            assert_eq!((engine.tally.stacks.records, engine.tally.stacks.matched), (2, 1));
+        });
+        assert_eq!(stacks_of(&told), [[0x20]]);
+    }
+}

@@ -5,10 +5,31 @@ use super::code::Code;
 use super::engine::{AddedRows, Engine, Shared};
 use super::images::{Identities, ImageRecord, Images};
 use super::methods::Methods;
+use crate::{Class, ExtendedItems, Record};
 use syscollect_model::{
-    ClockMap, ClockPair, Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Ticks, Time,
+    ClockMap, ClockPair, Event, Exporter, Loss, RecorderSummary, SessionInfo, StackId, Tables,
+    Ticks, Time,
 };
 use syscollect_playback::{Output, Stopped};
+
+/// A record of CPU 0, of which nothing else is known.
+pub(super) fn record(timestamp: u64) -> Record<'static> {
+    Record {
+        timestamp,
+        class: Class::Wpp,
+        cpu: 0,
+        task: None,
+        version: 2,
+        is_64_bit: true,
+        payload: &[],
+        extended: ExtendedItems::default(),
+    }
+}
+
+/// Addresses as they lie in a stack's record.
+pub(super) fn addresses<const N: usize>(addresses: [u64; N]) -> Vec<u8> {
+    addresses.map(u64::to_le_bytes).concat()
+}
 
 /// What is told of these tables.
 pub(super) struct Told {
@@ -66,6 +87,12 @@ impl Told {
             clock: ClockMap::new(vec![reading(0), reading(1_000_000)]).unwrap(),
             added: AddedRows::default(),
         }
+    }
+
+    /// The addresses of a stack, innermost first, as they are looked up.
+    pub(super) fn frames(&self, stack: Option<StackId>) -> Vec<u64> {
+        let frames = stack.map(|stack| self.tables.stack(stack)).into_iter().flatten();
+        frames.map(|frame| self.tables.frame(*frame).offset).collect()
     }
 
     /// Keeps what `decode` tells in an engine of its own.

@@ -133,3 +133,56 @@ impl<'a> Transfers<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::testing::{Told, record};
+    use syscollect_model::{Event, Time};
+
+    #[test]
+    fn transfers_that_overlap_have_rows_and_begin_before_they_are_told() {
+        let (mut told, files) = (Told::default(), Files::default());
+        let mut transfers = Transfers::new(&files, &mut told.tables.strings);
+        let read = |duration| DiskIo {
+            kind: DiskIoKind::Read,
+            disk: 2,
+            flags: 0,
+            size: 4096,
+            offset: 0,
+            file: 0xf,
+            request: 0,
+            duration,
+            tid: Some(7),
+        };
+        told.by(|engine| {
+            for (at, duration) in [(100, 50), (120, 60), (130, 5)] {
+                engine.advance(at);
+                let subject = transfers.on_disk_io(engine, &record(at), &read(duration));
+                assert_eq!(subject, StackSubject::nothing(7));
+            }
+        });
+        let events: Vec<_> = told
+            .events
+            .iter()
+            .filter_map(|(time, event)| match event {
+                Event::SliceBegin(track, _) => Some((*time, true, *track)),
+                Event::SliceEnd(track) => Some((*time, false, *track)),
+                _ => None,
+            })
+            .collect();
+        let (first, second) = (events[0].2, events[1].2);
+        assert_eq!(told.tables.track(first), told.tables.track(second));
+        assert_ne!(first, second);
+        let (begin, end) = (true, false);
+        let expected = [
+            (50, begin, first),
+            (60, begin, second),
+            (100, end, first),
+            (120, end, second),
+            (125, begin, second),
+            (130, end, second),
+        ];
+        assert_eq!(events, expected.map(|(time, is_begin, track)| (Time(time), is_begin, track)));
+    }
+}
