@@ -1,12 +1,12 @@
 //! What all decoders share while a trace is played: the present, the tables, who has which thread
 //! id and runs on which CPU, events that wait for their stacks, and the output.
 
-use super::code::Code;
+use super::code::{Code, StackParts};
 use super::delay::Delay;
 use super::lifetimes::add_process;
 use super::recent::ANY_THREAD;
 use super::tally::Tally;
-use super::waiting::{Deferred, WaitingEvent, set_stack};
+use super::waiting::{CodeAddress, Deferred, WaitingEvent, set_stack};
 use crate::Record;
 use syscollect_model::{
     ClockMap, Event, Sample, Scope, Slice, StringId, Strings, Tables, ThreadId, Ticks, Time,
@@ -178,13 +178,20 @@ impl<'a> Engine<'a> {
     /// Lets an event wait that happens now, and gives its number.
     #[inline]
     pub(super) fn push(&mut self, event_type: Option<EventType>, event: Deferred) -> u64 {
-        self.push_waiting(WaitingEvent::new(event_type, event, self.present.at))
+        self.push_at(event_type, event, CodeAddress::default())
     }
 
-    /// The same of one that says more than what it is.
+    /// The same of one that happened at a known address.
     #[inline]
-    pub(super) fn push_waiting(&mut self, event: WaitingEvent) -> u64 {
-        self.waiting.push(self.present.now.0, event)
+    pub(super) fn push_at(
+        &mut self,
+        event_type: Option<EventType>,
+        event: Deferred,
+        address: CodeAddress,
+    ) -> u64 {
+        let Present { now, at, .. } = self.present;
+        let (stack, CodeAddress { pid, address }) = (StackParts::default(), address);
+        self.waiting.push(now.0, WaitingEvent { event, event_type, stack, pid, address, at })
     }
 
     /// Lets an event wait that happens now and is counted; gives its number.
@@ -201,7 +208,9 @@ impl<'a> Engine<'a> {
     /// first.
     pub(super) fn insert(&mut self, event_type: EventType, time: Time, rank: u8, event: Event) {
         let event = Deferred::Event(Box::new(event));
-        let waiting = WaitingEvent::new(Some(event_type), event, self.present.at);
+        let (stack, at) = (StackParts::default(), self.present.at);
+        let event_type = Some(event_type);
+        let waiting = WaitingEvent { event, event_type, stack, pid: 0, address: 0, at };
         self.waiting.insert(time.0, rank, waiting);
     }
 

@@ -1,7 +1,7 @@
 //! CPU samples.
 
 use super::engine::Engine;
-use super::waiting::{Deferred, StackSubject, WaitingEvent};
+use super::waiting::{CodeAddress, Deferred, StackSubject};
 use crate::Record;
 use crate::payload;
 use syscollect_model::Sample;
@@ -21,8 +21,8 @@ pub(super) fn on(
     stacks.samples += 1;
     stacks.samples_in_images += u64::from(engine.code.is_in_image(pid, at, address));
     let event = Sample { cpu: u32::from(record.cpu), thread, stack: None, in_kernel };
-    let waiting = WaitingEvent::new(Some(EventType::Sample), Deferred::Sample(event), at);
-    let number = engine.push_waiting(WaitingEvent { pid, address, ..waiting });
+    let address = CodeAddress { pid, address };
+    let number = engine.push_at(Some(EventType::Sample), Deferred::Sample(event), address);
     StackSubject::waiting(sample.tid, number)
 }
 

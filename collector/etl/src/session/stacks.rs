@@ -170,7 +170,7 @@ mod tests {
     use crate::Task;
     use crate::session::images::KERNEL_HALF;
     use crate::session::testing::{Told, addresses, record};
-    use crate::session::waiting::{Deferred, WaitingEvent};
+    use crate::session::waiting::Deferred;
     use syscollect_model::{Event, Sample, ThreadId};
 
     const TASK: Task = Task { pid: 1, tid: 7 };
@@ -179,7 +179,7 @@ mod tests {
     fn happen(engine: &mut Engine<'_>, stacks: &mut Stacks<'_>, at: u64) -> u64 {
         engine.advance(at);
         let sample = Sample { cpu: 0, thread: ThreadId(0), stack: None, in_kernel: false };
-        let number = engine.push_waiting(WaitingEvent::new(None, Deferred::Sample(sample), at));
+        let number = engine.push(None, Deferred::Sample(sample));
         stacks.on_record(engine, &record(at), StackSubject::waiting(TASK.tid, number));
         number
     }

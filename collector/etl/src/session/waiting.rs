@@ -33,6 +33,14 @@ pub(super) enum Deferred {
     Resumed(ThreadId),
 }
 
+/// Where an event happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct CodeAddress {
+    pub(super) pid: u32,
+    /// 0 where it is not known.
+    pub(super) address: u64,
+}
+
 /// Where a stack goes that names an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StackTarget {
@@ -65,12 +73,6 @@ impl StackSubject {
 }
 
 impl WaitingEvent {
-    /// Without a stack or an address.
-    #[inline]
-    pub(super) fn new(event_type: Option<EventType>, event: Deferred, at: u64) -> Self {
-        Self { event, event_type, stack: StackParts::default(), pid: 0, address: 0, at }
-    }
-
     /// The stack that was told of it, or at least the address.
     #[inline]
     pub(super) fn stack(&self, code: &mut Code, tables: &mut Tables) -> Option<StackId> {
