@@ -95,7 +95,7 @@ use lifetimes::History;
 use long_waits::LongWaits;
 use methods::Methods;
 use playing::{Outcome, Playing};
-use prescan::Prescan;
+use prescan::{CodeRecords, Prescan, StackRecords};
 use scheduling::longest_wait;
 use schemas::Schemas;
 use stack_keys::StackKeys;
@@ -198,24 +198,24 @@ impl Session {
         let Some(header) = trace.headers().first() else { return Err(FileError::NoFile.into()) };
         let clock = clock::clock_map(header, prescan.last)?;
         let mut tables = Tables::default();
-        let history = History::new(std::mem::take(&mut prescan.lives), &mut tables, &clock);
-        prescan.keys.seal();
-        prescan.files.seal(|path| prescan.machine.with_drive(path));
-        let mut info = session_info(&trace, &prescan.machine, prescan.has_stacks);
+        let history = History::new(prescan.lives, &mut tables, &clock);
+        let CodeRecords { mut images, identities, methods, uses } = prescan.code;
+        let StackRecords { lists, mut keys, waits, is_any: has_stacks, .. } = prescan.stacks;
+        let (mut files, machine) = (prescan.files, prescan.machine);
+        keys.seal();
+        files.seal(|path| machine.with_drive(path));
+        let mut info = session_info(&trace, &machine, has_stacks);
         info.clock_pairs = clock.pairs().to_vec();
-        let mut images = std::mem::take(&mut prescan.images);
-        images.iter_mut().for_each(|image| prescan.machine.with_drive(&mut image.path));
+        images.iter_mut().for_each(|image| machine.with_drive(&mut image.path));
         let images = Images::new(images, &history.process_ends);
-        let methods = Methods::new(std::mem::take(&mut prescan.methods), &history.process_ends);
-        let mut code =
-            Code::new(images, methods, &prescan.identities, std::mem::take(&mut prescan.lists));
-        let long_waits =
-            std::mem::take(&mut prescan.waits).finish(&prescan.keys, &code.images, &code.lists);
-        prescan.seen.locate(&mut code, &prescan.keys, &history, &tables);
+        let methods = Methods::new(methods, &history.process_ends);
+        let mut code = Code::new(images, methods, &identities, lists);
+        let long_waits = waits.finish(&keys, &code.images, &code.lists);
+        uses.locate(&mut code, &keys, &history, &tables);
         let content = Content {
-            has_stacks: prescan.has_stacks,
-            has_delays: prescan.has_stacks || prescan.has_intervals,
-            wide_graphics: prescan.machine.wide_graphics,
+            has_stacks,
+            has_delays: has_stacks || prescan.has_intervals,
+            wide_graphics: machine.wide_graphics,
             longest_wait,
         };
         Ok(Self {
@@ -227,8 +227,8 @@ impl Session {
                 tables,
                 history,
                 code,
-                stacks: KnownStacks { keys: prescan.keys, long_waits },
-                files: prescan.files,
+                stacks: KnownStacks { keys, long_waits },
+                files,
                 topology: prescan.topology,
                 schemas: prescan.schemas,
                 content,
