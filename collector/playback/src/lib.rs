@@ -4,7 +4,9 @@
 //! capture, a Windows trace. The parts that sources share are here: [`AnyExporter`], into which they play, the merge by
 //! time ([`order`]), [`Output`] with its range of time, [`Places`] in code with
 //! their [`Names`] and the rows of frames made of them ([`Framer`]), what thread
-//! ids mean while time goes on ([`ThreadIds`]), and rows for what overlaps ([`Rows`]).
+//! ids mean while time goes on ([`ThreadIds`]), threads that nothing announced
+//! ([`UnannouncedThreads`]), [`Tracks`], rows for what overlaps ([`Rows`]), and counts of what
+//! occurred ([`EventTally`]).
 //!
 //! **Non-goals.** No format of a source (`syscollect-merge` plays captures,
 //! `syscollect-etl` Windows traces), no look-up of names, no output format.
@@ -24,6 +26,7 @@
 //! ```
 
 mod any_exporter;
+mod event_tally;
 mod event_type;
 mod names;
 mod null_exporter;
@@ -32,9 +35,13 @@ mod output;
 mod places;
 mod recording;
 mod rows;
+mod slices;
 mod thread_ids;
+mod tracks;
+mod unannounced;
 
 pub use any_exporter::{AnyExporter, Stopped, stoppable};
+pub use event_tally::EventTally;
 pub use event_type::EventType;
 pub use names::{Framer, Names};
 pub use null_exporter::NullExporter;
@@ -42,4 +49,7 @@ pub use output::Output;
 pub use places::{ANONYMOUS, KERNEL, Locator, ModuleKey, Place, PlaceId, Places};
 pub use recording::{PdbIdentity, Played, Recording, UnresolvedModule, WindowsImage};
 pub use rows::{Placed, Rows};
+pub use slices::unfinished;
 pub use thread_ids::ThreadIds;
+pub use tracks::Tracks;
+pub use unannounced::{UnannouncedThreads, unknown_name};

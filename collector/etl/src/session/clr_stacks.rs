@@ -3,7 +3,6 @@
 //! They show the program's part alone, innermost address first. Nothing in them
 //! names the event: it is the one that the same thread wrote before.
 
-use super::play::Player;
 use crate::payload::Frames;
 use crate::{Guid, Record};
 use rustc_hash::FxHashMap;
@@ -17,16 +16,21 @@ const MOST_THREADS: usize = 1 << 16;
 /// Bytes before the addresses: the runtime's number, two bytes unused, how many addresses come.
 const HEAD: usize = 8;
 
-/// The last event of the runtime by thread, as the number of its slot.
+/// The last event of the runtime by thread, as the number under which it waits.
 #[derive(Debug, Default)]
 pub(super) struct LastEvents(FxHashMap<u32, u64>);
 
 impl LastEvents {
+    /// The last event of the thread; one stack belongs to one event.
+    pub(super) fn take(&mut self, tid: u32) -> Option<u64> {
+        self.0.remove(&tid)
+    }
+
     /// The runtime wrote an event, or one that is only counted.
-    pub(super) fn wrote(&mut self, tid: u32, slot: Option<u64>) {
-        match slot {
-            Some(slot) if self.0.len() < MOST_THREADS || self.0.contains_key(&tid) => {
-                self.0.insert(tid, slot);
+    pub(super) fn wrote(&mut self, tid: u32, number: Option<u64>) {
+        match number {
+            Some(number) if self.0.len() < MOST_THREADS || self.0.contains_key(&tid) => {
+                self.0.insert(tid, number);
             }
             _ => {
                 self.0.remove(&tid);
@@ -54,17 +58,4 @@ pub(super) fn frames<'a>(record: &Record<'a>) -> Frames<'a> {
     };
     let addresses = addresses().unwrap_or_default();
     Frames::new(addresses, is_64_bit)
-}
-
-impl Player<'_> {
-    /// Gives a stack to the event before it; one stack belongs to one event.
-    pub(super) fn clr_stack(&mut self, record: &Record<'_>) {
-        self.stacks.records += 1;
-        let Some(task) = record.task else { return };
-        let Some(slot) = self.clr_events.0.remove(&task.tid) else { return };
-        self.stacks.matched += 1;
-        if let Some(part) = self.part(frames(record), task.pid) {
-            self.give(slot, part);
-        }
-    }
 }

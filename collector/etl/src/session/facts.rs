@@ -1,9 +1,9 @@
 //! What a trace says of itself and of its machine.
 
 use super::names;
-use super::play::StackFacts;
 use super::prescan::MachineFacts;
 use super::schemas::Schemas;
+use super::tally::StackFacts;
 use crate::file::{Clock, Extent, LogfileHeader, Statistics, Trace};
 use crate::{Class, Guid};
 use rustc_hash::FxHashMap;

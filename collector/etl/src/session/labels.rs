@@ -17,6 +17,13 @@ pub(super) struct Leaving {
     pub(super) waits: bool,
 }
 
+impl Leaving {
+    /// With nothing to say but the state.
+    fn with(state: SleepState) -> Self {
+        Self { state, preempted: false, io_wait: false, waits: false }
+    }
+}
+
 /// What a thread's new state (`KTHREAD_STATE`) and its reason come to.
 ///
 /// A wait in kernel mode cannot be interrupted: no call into the program, not
@@ -28,13 +35,12 @@ pub(super) fn leaving(
     reason: WaitReason,
     kernel_mode: Option<bool>,
 ) -> Leaving {
-    let plain = |state| Leaving { state, preempted: false, io_wait: false, waits: false };
     match state {
         // It could go on.
         ThreadState::READY | ThreadState::STANDBY | ThreadState::DEFERRED_READY => {
-            Leaving { preempted: true, ..plain(SleepState::Runnable) }
+            Leaving { preempted: true, ..Leaving::with(SleepState::Runnable) }
         }
-        ThreadState::TERMINATED => plain(SleepState::Dead),
+        ThreadState::TERMINATED => Leaving::with(SleepState::Dead),
         ThreadState::WAITING => Leaving {
             state: match kernel_mode {
                 Some(true) => SleepState::Uninterruptible,
@@ -45,8 +51,8 @@ pub(super) fn leaving(
             waits: true,
         },
         // Its stack is not in memory.
-        ThreadState::TRANSITION | WAITING_FOR_PROCESS => plain(SleepState::Uninterruptible),
-        _ => plain(SleepState::Runnable),
+        ThreadState::TRANSITION | WAITING_FOR_PROCESS => Leaving::with(SleepState::Uninterruptible),
+        _ => Leaving::with(SleepState::Runnable),
     }
 }
 

@@ -3,6 +3,7 @@
 
 use rustc_hash::FxHashMap;
 use syscollect_model::{ClockMap, Process, ProcessId, StringId, Tables, Thread, ThreadId, Ticks};
+use syscollect_playback::unknown_name;
 
 /// What a record says of a process or thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +52,47 @@ pub(super) struct LifeRecords {
     pub(super) processes: Vec<ProcessRecord>,
     pub(super) threads: Vec<ThreadRecord>,
     pub(super) renames: Vec<RenameRecord>,
-    /// Which process a thread was seen in, where nothing else says it.
-    pub(super) seen: FxHashMap<u32, u32>,
+    pub(super) seen: SeenThreads,
+}
+
+/// Threads that headers of records name.
+#[derive(Debug, Default)]
+pub(super) struct SeenThreads {
+    /// The process that each was first seen in, by thread id.
+    processes: FxHashMap<u32, u32>,
+    /// The process that each was last seen in, by thread id; a fast way to know that nothing is
+    /// new.
+    last: Vec<u32>,
+}
+
+/// Thread ids whose process is looked up by index.
+const DENSE: usize = 1 << 20;
+
+impl SeenThreads {
+    /// A thread was seen in a process.
+    #[inline]
+    pub(super) fn on(&mut self, pid: u32, tid: u32) {
+        match self.last.get(tid as usize) {
+            Some(last) if *last == pid => {}
+            _ => self.add(pid, tid),
+        }
+    }
+
+    #[cold]
+    fn add(&mut self, pid: u32, tid: u32) {
+        // What the kernel does for nobody.
+        if tid == u32::MAX || tid == 0 || pid == u32::MAX {
+            return;
+        }
+        let index = tid as usize;
+        if index < DENSE {
+            if self.last.len() <= index {
+                self.last.resize((index + 1).next_power_of_two(), u32::MAX);
+            }
+            self.last[index] = pid;
+        }
+        self.processes.entry(tid).or_insert(pid);
+    }
 }
 
 /// One step in the life of processes and threads.
@@ -145,7 +185,7 @@ impl History {
         records.threads.iter().for_each(|record| builder.thread(record));
         builder.main_names();
         records.renames.iter().for_each(|record| builder.rename(record));
-        let mut seen: Vec<(u32, u32)> = records.seen.into_iter().collect();
+        let mut seen: Vec<(u32, u32)> = records.seen.processes.into_iter().collect();
         seen.sort_unstable();
         seen.into_iter().for_each(|(tid, pid)| builder.seen(tid, pid));
         builder.stand_ins();
@@ -359,11 +399,6 @@ impl Builder<'_> {
 const SYSTEM_PID: u32 = 4;
 /// What a thread is called that nothing has named yet; the first row of the strings.
 const UNNAMED: StringId = StringId(0);
-
-/// What is shown for an id of which nothing else is known.
-pub(super) fn unknown_name(id: u32) -> String {
-    format!("<{id}>")
-}
 
 /// Adds a process.
 pub(super) fn add_process(tables: &mut Tables, pid: u32, name: &str) -> ProcessId {

@@ -16,16 +16,24 @@ const MOST_WAITS: usize = 1 << 18;
 /// Threads that are watched have ids below this.
 const MOST_IDS: usize = 1 << 20;
 
+/// The stack with which a thread left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LongWaitStack {
+    pub(super) stack: StackParts,
+    /// Its process's id.
+    pub(super) pid: u32,
+}
+
 /// Stacks of long waits, by thread and raw time of its leaving.
 #[derive(Debug, Default)]
 pub(super) struct LongWaits {
-    stacks: FxHashMap<(u32, u64), (StackParts, u32)>,
+    stacks: FxHashMap<(u32, u64), LongWaitStack>,
 }
 
 impl LongWaits {
-    /// The stack with which a thread left at raw time `at`, and its process's id.
+    /// The stack with which a thread left at raw time `at`.
     #[inline]
-    pub(super) fn get(&self, tid: u32, at: u64) -> Option<(StackParts, u32)> {
+    pub(super) fn get(&self, tid: u32, at: u64) -> Option<LongWaitStack> {
         if self.stacks.is_empty() { None } else { self.stacks.get(&(tid, at)).copied() }
     }
 }
@@ -123,9 +131,10 @@ impl Search {
                 }
                 WaitPart::Key(key, at, is_kernel) => (keys.get(key, at), is_kernel),
             };
-            let (parts, pid) = waits.stacks.entry((task.tid, left)).or_default();
-            *pid = task.pid;
-            *(if is_kernel { &mut parts.kernel } else { &mut parts.user }) = list;
+            let wait = waits.stacks.entry((task.tid, left)).or_default();
+            wait.pid = task.pid;
+            let stack = &mut wait.stack;
+            *(if is_kernel { &mut stack.kernel } else { &mut stack.user }) = list;
         }
         waits
     }
@@ -148,7 +157,8 @@ mod tests {
         search.switch(550, 0, 8);
         search.stack(task, 550, WaitPart::List(short));
         let waits = search.finish(&StackKeys::default(), &Images::default(), &lists);
-        assert_eq!(waits.get(8, 10), Some((StackParts { kernel: None, user: Some(long) }, 1)));
+        let stack = StackParts { kernel: None, user: Some(long) };
+        assert_eq!(waits.get(8, 10), Some(LongWaitStack { stack, pid: 1 }));
         assert_eq!(waits.get(8, 510), None, "it is found when it comes back");
     }
 }

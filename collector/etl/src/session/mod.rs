@@ -1,8 +1,9 @@
 //! A trace opened for playing: records in, the model's events out.
 //!
 //! Two passes, both in order of time. The first (`prescan`) reads what events refer to and what may
-//! be told later than they are: who lived when (`lives`), what lay where (`images`), stacks and
-//! their keys. The second (`play`) merges the records by time and turns them into events.
+//! be told later than they are: who lived when (`lifetimes`), what lay where (`images`), stacks and
+//! their keys. The second (`playing`) merges the records by time: `decoders` turn them into events,
+//! each those of one kind of source, and share an `engine`.
 //!
 //! # Stacks
 //!
@@ -25,7 +26,7 @@
 //! Events of providers are instants of the thread that wrote them. Their names and
 //! fields come with the event (TraceLogging), or from what a merging tool put into the file
 //! of their manifests (`schemas`); without either they are called by their number.
-//! What describes a state rather than something that happens is counted, not drawn (`marks`).
+//! What describes a state rather than something that happens is counted, not drawn (`providers`).
 //! A stack that the .NET runtime writes as an event of its own belongs to the event
 //! before it (`clr_stacks`).
 //!
@@ -50,34 +51,42 @@ mod address_lists;
 mod clock;
 mod clr_stacks;
 mod code;
-mod context;
+mod decoders;
 mod delay;
+mod engine;
 mod facts;
 mod files;
 mod gpu;
 mod images;
-mod intervals;
-mod kinds;
+mod interrupts;
+mod interval_rows;
 mod labels;
+mod lifecycle;
 mod lifetimes;
 mod long_waits;
-mod marks;
 mod methods;
 mod names;
-mod play;
+mod playing;
 mod prescan;
+mod providers;
 mod recent;
-mod sched;
+mod samples;
+mod scheduling;
 mod schemas;
 mod stack_keys;
-mod stack_records;
+mod stacks;
+mod tally;
+#[cfg(test)]
+mod testing;
+mod transfers;
+mod waiting;
 
 pub use facts::{EventCount, Facts};
-pub use play::StackFacts;
+pub use tally::StackFacts;
 
 use crate::file::{FileError, LogfileHeader, Statistics, Trace};
 use code::Code;
-use context::Tracks;
+use engine::AddedRows;
 use facts::{losses, session_info};
 use files::Files;
 use gpu::Topology;
@@ -85,16 +94,16 @@ use images::Images;
 use lifetimes::History;
 use long_waits::LongWaits;
 use methods::Methods;
-use play::Player;
-use prescan::Prescan;
-use rustc_hash::FxHashMap;
+use playing::{Outcome, Playing};
+use prescan::{CodeRecords, Prescan, StackRecords};
+use scheduling::longest_wait;
 use schemas::Schemas;
 use stack_keys::StackKeys;
 use std::path::PathBuf;
 use syscollect_model::{
-    ClockError, ClockMap, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables, ThreadId, Time,
+    ClockError, ClockMap, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables, Time,
 };
-use syscollect_playback::{AnyExporter, Played, Recording, Stopped, UnresolvedModule};
+use syscollect_playback::{AnyExporter, Output, Played, Recording, Stopped, UnresolvedModule};
 
 /// Why a trace cannot be played.
 #[derive(Debug, thiserror::Error)]
@@ -117,24 +126,43 @@ pub struct Session {
     trace: Trace,
     info: SessionInfo,
     facts: Facts,
+    known: Knowledge,
+    losses: Vec<Loss>,
+}
+
+/// What is known before events are played: what they refer to.
+#[derive(Debug)]
+struct Knowledge {
     clock: ClockMap,
     tables: Tables,
     history: History,
     code: Code,
-    keys: StackKeys,
+    stacks: KnownStacks,
     files: Files,
-    long_waits: LongWaits,
     topology: Topology,
     schemas: Schemas,
-    /// Tracks that an earlier play made.
-    tracks: Tracks,
-    /// Threads that an earlier play found and nothing announced.
-    found: FxHashMap<u32, ThreadId>,
+    content: Content,
+    /// Rows that an earlier play added, so that the next one finds them.
+    added: AddedRows,
+}
+
+/// Stacks that are not told where they are needed.
+#[derive(Debug)]
+struct KnownStacks {
+    keys: StackKeys,
+    long_waits: LongWaits,
+}
+
+/// What there is in a trace, as far as playing depends on it.
+#[derive(Clone, Copy, Debug)]
+struct Content {
     has_stacks: bool,
-    wide_graphics: bool,
     /// Some events have to wait.
     has_delays: bool,
-    losses: Vec<Loss>,
+    /// Payloads of the graphics kernel have 64 bits, whatever their headers say.
+    wide_graphics: bool,
+    /// Ticks of a wait whose beginning cannot be reached at its end.
+    longest_wait: u64,
 }
 
 impl Session {
@@ -159,7 +187,8 @@ impl Session {
 
     fn of(trace: Trace) -> Result<Self, EtlError> {
         let rate = trace.headers().first().and_then(LogfileHeader::ticks_per_second).unwrap_or(0);
-        let mut prescan = Prescan::new(play::longest_wait(rate));
+        let longest_wait = longest_wait(rate);
+        let mut prescan = Prescan::new(longest_wait);
         let mut merged = trace.merged();
         while let Some((_, record)) = merged.next() {
             prescan.record(&record);
@@ -169,38 +198,42 @@ impl Session {
         let Some(header) = trace.headers().first() else { return Err(FileError::NoFile.into()) };
         let clock = clock::clock_map(header, prescan.last)?;
         let mut tables = Tables::default();
-        let history = History::new(std::mem::take(&mut prescan.lives), &mut tables, &clock);
-        prescan.keys.seal();
-        prescan.files.seal(|path| prescan.machine.with_drive(path));
-        let mut info = session_info(&trace, &prescan.machine, prescan.has_stacks);
+        let history = History::new(prescan.lives, &mut tables, &clock);
+        let CodeRecords { mut images, identities, methods, uses } = prescan.code;
+        let StackRecords { lists, mut keys, waits, is_any: has_stacks, .. } = prescan.stacks;
+        let (mut files, machine) = (prescan.files, prescan.machine);
+        keys.seal();
+        files.seal(|path| machine.with_drive(path));
+        let mut info = session_info(&trace, &machine, has_stacks);
         info.clock_pairs = clock.pairs().to_vec();
-        let mut images = std::mem::take(&mut prescan.images);
-        images.iter_mut().for_each(|image| prescan.machine.with_drive(&mut image.path));
+        images.iter_mut().for_each(|image| machine.with_drive(&mut image.path));
         let images = Images::new(images, &history.process_ends);
-        let methods = Methods::new(std::mem::take(&mut prescan.methods), &history.process_ends);
-        let mut code =
-            Code::new(images, methods, &prescan.identities, std::mem::take(&mut prescan.lists));
-        let long_waits =
-            std::mem::take(&mut prescan.waits).finish(&prescan.keys, &code.images, &code.lists);
-        prescan.seen.locate(&mut code, &prescan.keys, &history, &tables);
+        let methods = Methods::new(methods, &history.process_ends);
+        let mut code = Code::new(images, methods, &identities, lists);
+        let long_waits = waits.finish(&keys, &code.images, &code.lists);
+        uses.locate(&mut code, &keys, &history, &tables);
+        let content = Content {
+            has_stacks,
+            has_delays: has_stacks || prescan.has_intervals,
+            wide_graphics: machine.wide_graphics,
+            longest_wait,
+        };
         Ok(Self {
             losses: losses(trace.headers(), &statistics, 0),
             facts: Facts::new(trace.headers(), &prescan.counts, &prescan.schemas, statistics),
             info,
-            clock,
-            tables,
-            history,
-            code,
-            keys: prescan.keys,
-            files: prescan.files,
-            long_waits,
-            topology: prescan.topology,
-            schemas: prescan.schemas,
-            tracks: Tracks::default(),
-            found: FxHashMap::default(),
-            has_stacks: prescan.has_stacks,
-            wide_graphics: prescan.machine.wide_graphics,
-            has_delays: prescan.has_stacks || prescan.has_intervals,
+            known: Knowledge {
+                clock,
+                tables,
+                history,
+                code,
+                stacks: KnownStacks { keys, long_waits },
+                files,
+                topology: prescan.topology,
+                schemas: prescan.schemas,
+                content,
+                added: AddedRows::default(),
+            },
             trace,
         })
     }
@@ -218,7 +251,7 @@ impl Session {
     /// What events point into. Processes and threads are there from the start;
     /// frames, stacks and tracks are added as they are played.
     pub fn tables(&self) -> &Tables {
-        &self.tables
+        &self.known.tables
     }
 }
 
@@ -228,7 +261,7 @@ impl Recording for Session {
     }
 
     fn clock(&self) -> &ClockMap {
-        &self.clock
+        &self.known.clock
     }
 
     /// Exact once the session was played: before, records that cannot be decoded are not known.
@@ -251,11 +284,11 @@ impl Recording for Session {
     }
 
     fn unresolved(&self) -> Vec<UnresolvedModule> {
-        self.code.unresolved()
+        self.known.code.unresolved()
     }
 
     fn add_symbols(&mut self, tables: Vec<SymbolTable>) {
-        self.code.add_names(tables);
+        self.known.code.add_names(tables);
     }
 
     fn play_into(
@@ -264,13 +297,14 @@ impl Recording for Session {
         from: Option<Time>,
         to: Option<Time>,
     ) -> Result<Played, Stopped> {
-        exporter.begin(&self.info, &self.tables)?;
-        let range = from.unwrap_or(Time(0))..to.unwrap_or(Time(u64::MAX));
-        let (mut played, stacks, undecodable) = Player::run(self, exporter, range)?;
+        exporter.begin(&self.info, &self.known.tables)?;
+        let output = Output::new(exporter, from.unwrap_or(Time(0))..to.unwrap_or(Time(u64::MAX)));
+        let outcome = Playing::new(&mut self.known, output).play(&self.trace)?;
+        let Outcome { mut played, stacks, undecodable } = outcome;
         self.facts.stacks = stacks;
         self.losses = losses(self.trace.headers(), &self.facts.statistics, undecodable);
         played.lost = self.losses.iter().fold(0, |sum: u64, loss| sum.saturating_add(loss.count));
-        exporter.end(&self.losses, None, &self.tables)?;
+        exporter.end(&self.losses, None, &self.known.tables)?;
         Ok(played)
     }
 }

@@ -25,28 +25,38 @@ use syscollect_playback::PdbIdentity;
 #[derive(Debug, Default)]
 pub(super) struct Prescan {
     pub(super) lives: LifeRecords,
-    pub(super) images: Vec<ImageRecord>,
-    pub(super) identities: Identities,
-    pub(super) lists: AddressLists,
-    pub(super) keys: StackKeys,
+    pub(super) code: CodeRecords,
+    pub(super) stacks: StackRecords,
     pub(super) files: Files,
-    pub(super) waits: Search,
-    pub(super) seen: CodeUses,
     pub(super) machine: MachineFacts,
     pub(super) counts: EventCounts,
     pub(super) topology: Topology,
     pub(super) schemas: Schemas,
-    pub(super) methods: MethodRecords,
     /// Raw time of the last record.
     pub(super) last: u64,
-    /// There are stacks that come behind their events.
-    pub(super) has_stacks: bool,
     /// There are events that began before their record.
     pub(super) has_intervals: bool,
+}
+
+/// What is told of code.
+#[derive(Debug, Default)]
+pub(super) struct CodeRecords {
+    pub(super) images: Vec<ImageRecord>,
+    pub(super) identities: Identities,
+    pub(super) methods: MethodRecords,
+    pub(super) uses: CodeUses,
+}
+
+/// What is told of stacks.
+#[derive(Debug, Default)]
+pub(super) struct StackRecords {
+    pub(super) lists: AddressLists,
+    pub(super) keys: StackKeys,
+    pub(super) waits: Search,
+    /// There are stacks that come behind their events.
+    pub(super) is_any: bool,
+    /// Room for the addresses of one stack.
     addresses: Vec<u64>,
-    /// The process that each thread was last seen in, by thread id; a fast way to
-    /// know that nothing is new.
-    last_seen: Vec<u32>,
 }
 
 /// Where code was seen, so that names can be asked for before anything is played.
@@ -118,8 +128,6 @@ impl CodeUses {
     }
 }
 
-/// Thread ids whose process is looked up by index.
-const DENSE: usize = 1 << 20;
 /// Frequent records that say nothing for the first pass.
 const READY_THREAD: u8 = 50;
 /// The sampling source that is the timer.
@@ -128,7 +136,8 @@ const TIMER: u32 = 0;
 impl Prescan {
     /// With the ticks that make a wait a long one.
     pub(super) fn new(longest_wait: u64) -> Self {
-        Self { waits: Search::new(longest_wait), ..Self::default() }
+        let waits = Search::new(longest_wait);
+        Self { stacks: StackRecords { waits, ..StackRecords::default() }, ..Self::default() }
     }
 
     /// Takes a record; they come in order of time.
@@ -153,7 +162,7 @@ impl Prescan {
     fn of_true_width(&mut self, record: &Record<'_>) {
         self.last = self.last.max(record.timestamp);
         if let Some(task) = record.task {
-            self.task(task.pid, task.tid);
+            self.lives.seen.on(task.pid, task.tid);
         }
         if !record.extended.0.is_empty() {
             self.own_stacks(record);
@@ -169,12 +178,12 @@ impl Prescan {
                 self.topology.learn_record(record);
             }
             Class::Provider { provider, id, .. } if clr_stacks::is_stack(&provider, id) => {
-                self.has_stacks = true;
+                self.stacks.is_any = true;
                 let pid = record.task.map_or(0, |task| task.pid);
                 self.stack(pid, record.timestamp, clr_stacks::frames(record));
             }
             Class::Provider { provider, id, .. } if methods::is_method(&provider, id) => {
-                self.methods.learn(record, &provider);
+                self.code.methods.learn(record, &provider);
             }
             Class::Provider { provider, .. } if !record.extended.0.is_empty() => {
                 self.names(provider, record);
@@ -198,26 +207,28 @@ impl Prescan {
     fn payload(&mut self, record: &Record<'_>, payload: &Payload<'_>) {
         let at = record.timestamp;
         match payload {
-            Payload::ContextSwitch(switch) => self.waits.switch(at, switch.old_tid, switch.new_tid),
+            Payload::ContextSwitch(switch) => {
+                self.stacks.waits.switch(at, switch.old_tid, switch.new_tid);
+            }
             Payload::Sample(sample) => {
-                self.seen.addresses.entry((sample.tid, sample.address)).or_insert(at);
+                self.code.uses.addresses.entry((sample.tid, sample.address)).or_insert(at);
             }
             Payload::Stack(stack) => {
-                self.has_stacks = true;
-                self.task(stack.task.pid, stack.task.tid);
+                self.stacks.is_any = true;
+                self.lives.seen.on(stack.task.pid, stack.task.tid);
                 let list = self.stack(stack.task.pid, at, stack.frames);
-                self.waits.stack(stack.task, stack.event_timestamp, WaitPart::List(list));
+                self.stacks.waits.stack(stack.task, stack.event_timestamp, WaitPart::List(list));
             }
             Payload::StackKeyReference(reference) => {
-                self.has_stacks = true;
-                self.task(reference.task.pid, reference.task.tid);
-                self.seen.keys.entry((reference.task.pid, reference.key)).or_insert(at);
+                self.stacks.is_any = true;
+                self.lives.seen.on(reference.task.pid, reference.task.tid);
+                self.code.uses.keys.entry((reference.task.pid, reference.key)).or_insert(at);
                 let part = WaitPart::Key(reference.key, at, reference.is_kernel);
-                self.waits.stack(reference.task, reference.event_timestamp, part);
+                self.stacks.waits.stack(reference.task, reference.event_timestamp, part);
             }
             Payload::StackKeyDefinition(definition) => {
-                let list = self.list(definition.frames);
-                self.keys.define(definition.key, at, list);
+                let list = self.stacks.list(definition.frames);
+                self.stacks.keys.define(definition.key, at, list);
             }
             Payload::Dpc(dpc) => self.routine(at, dpc.routine),
             Payload::Isr(isr) => self.routine(at, isr.routine),
@@ -246,7 +257,7 @@ impl Prescan {
     /// A routine of the kernel that takes time.
     fn routine(&mut self, at: u64, address: u64) {
         self.has_intervals = true;
-        self.seen.addresses.entry((0, address)).or_insert(at);
+        self.code.uses.addresses.entry((0, address)).or_insert(at);
     }
 
     #[cold]
@@ -271,7 +282,7 @@ impl Prescan {
                 let name = RenameRecord { at, tid: name.tid, name: name.name.to_string_lossy() };
                 self.lives.renames.push(name);
             }
-            Payload::Image(image) => self.images.push(ImageRecord {
+            Payload::Image(image) => self.code.images.push(ImageRecord {
                 at,
                 action: match image.change {
                     ImageChange::Load => ImageAction::Load,
@@ -298,7 +309,7 @@ impl Prescan {
                     guid: id.guid.0,
                     age: id.age,
                 };
-                self.identities.insert((Images::space_of(id.pid, id.base), id.base), pdb);
+                self.code.identities.insert((Images::space_of(id.pid, id.base), id.base), pdb);
             }
             Payload::SampleInterval(interval) if interval.source == TIMER => {
                 machine.sample_interval = interval.interval;
@@ -321,44 +332,14 @@ impl Prescan {
         }
     }
 
-    /// A thread was seen in a process.
-    #[inline]
-    fn task(&mut self, pid: u32, tid: u32) {
-        match self.last_seen.get(tid as usize) {
-            Some(last) if *last == pid => {}
-            _ => self.new_task(pid, tid),
-        }
-    }
-
-    #[cold]
-    fn new_task(&mut self, pid: u32, tid: u32) {
-        // What the kernel does for nobody.
-        if tid == u32::MAX || tid == 0 || pid == u32::MAX {
-            return;
-        }
-        let index = tid as usize;
-        if index < DENSE {
-            if self.last_seen.len() <= index {
-                self.last_seen.resize((index + 1).next_power_of_two(), u32::MAX);
-            }
-            self.last_seen[index] = pid;
-        }
-        self.lives.seen.entry(tid).or_insert(pid);
-    }
-
-    fn list(&mut self, frames: Frames<'_>) -> ListId {
-        self.addresses.clear();
-        self.addresses.extend(frames);
-        self.lists.intern(&self.addresses)
-    }
-
     #[inline]
     fn stack(&mut self, pid: u32, at: u64, frames: Frames<'_>) -> ListId {
-        let list = self.list(frames);
-        let is_kernel = self.addresses.first().is_some_and(|first| *first >= KERNEL_HALF)
-            && self.addresses.last().is_some_and(|last| *last >= KERNEL_HALF);
+        let list = self.stacks.list(frames);
+        let addresses = &self.stacks.addresses;
+        let is_kernel = addresses.first().is_some_and(|first| *first >= KERNEL_HALF)
+            && addresses.last().is_some_and(|last| *last >= KERNEL_HALF);
         let space = if is_kernel { KERNEL_SPACE } else { pid };
-        self.seen.stacks.entry((space, list)).or_insert(at);
+        self.code.uses.stacks.entry((space, list)).or_insert(at);
         list
     }
 
@@ -366,16 +347,24 @@ impl Prescan {
     fn own_stacks(&mut self, record: &Record<'_>) {
         let pid = record.task.map_or(0, |task| task.pid);
         for stack in item_stacks(record.extended) {
-            self.has_stacks = true;
+            self.stacks.is_any = true;
             match stack {
                 ItemStack::Frames { frames, .. } => {
                     self.stack(pid, record.timestamp, frames);
                 }
                 ItemStack::Key { key, .. } => {
-                    self.seen.keys.entry((pid, key)).or_insert(record.timestamp);
+                    self.code.uses.keys.entry((pid, key)).or_insert(record.timestamp);
                 }
             }
         }
+    }
+}
+
+impl StackRecords {
+    fn list(&mut self, frames: Frames<'_>) -> ListId {
+        self.addresses.clear();
+        self.addresses.extend(frames);
+        self.lists.intern(&self.addresses)
     }
 }
 

@@ -1,17 +1,17 @@
 //! Engines of GPUs: what runs on them, one after the other.
 
 use super::topology::{Node, Topology};
-use crate::session::context::Context;
-use crate::session::kinds::Kind;
+use crate::session::engine::Engine;
 use rustc_hash::FxHashMap;
-use syscollect_model::{Event, GpuJob, Scope, StringId, Time, TrackKind};
+use syscollect_model::{Event, GpuJob, Scope, StringId, Time, Track, TrackKind};
+use syscollect_playback::EventType;
 
 /// Engines with tracks of their own; what is more is one engine.
 const MOST_ENGINES: usize = 1 << 10;
 
 /// Where DMA packets run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Engine {
+pub(super) enum GpuEngine {
     Node(Node),
     /// Requests to let go what runs: they overtake what they are about.
     Preemption(Option<Node>),
@@ -20,7 +20,7 @@ pub(super) enum Engine {
 }
 
 #[derive(Debug)]
-struct State {
+struct EngineState {
     name: StringId,
     /// It was busy until then.
     free_since: Time,
@@ -29,7 +29,7 @@ struct State {
 /// All engines.
 #[derive(Debug, Default)]
 pub(super) struct Engines {
-    states: FxHashMap<Engine, State>,
+    states: FxHashMap<GpuEngine, EngineState>,
 }
 
 impl Engines {
@@ -37,54 +37,57 @@ impl Engines {
     /// it began when it was given to the engine, or when the one before was done.
     pub(super) fn end(
         &mut self,
-        at: &mut Context<'_>,
+        engine: &mut Engine<'_>,
         topology: &mut Topology,
-        engine: Engine,
+        gpu_engine: GpuEngine,
         mut job: GpuJob,
     ) {
-        let state = self.state(at, topology, engine);
+        let state = self.state(engine, topology, gpu_engine);
         let given = job.queued.or(job.submitted);
-        job.started = given.map(|given| given.max(state.free_since).min(at.now));
-        state.free_since = state.free_since.max(at.now);
+        job.started = given.map(|given| given.max(state.free_since).min(engine.now()));
+        state.free_since = state.free_since.max(engine.now());
         let name = state.name;
-        tell(at, name, job);
+        tell(engine, name, job);
     }
 
     /// A job will not come to its end, and waited for its engine: it took no time
     /// of it.
     pub(super) fn drop_waiting(
         &mut self,
-        at: &mut Context<'_>,
+        engine: &mut Engine<'_>,
         topology: &mut Topology,
-        engine: Engine,
+        gpu_engine: GpuEngine,
         mut job: GpuJob,
     ) {
-        let name = self.state(at, topology, engine).name;
+        let name = self.state(engine, topology, gpu_engine).name;
         (job.submitted, job.queued) = (None, None);
-        tell(at, name, job);
+        tell(engine, name, job);
     }
 
     fn state(
         &mut self,
-        at: &mut Context<'_>,
+        engine: &mut Engine<'_>,
         topology: &mut Topology,
-        engine: Engine,
-    ) -> &mut State {
-        let full = self.states.len() >= MOST_ENGINES && !self.states.contains_key(&engine);
-        let engine = if full { Engine::Unknown } else { engine };
-        self.states.entry(engine).or_insert_with(|| {
-            let name = match engine {
-                Engine::Node(node) => topology.node_name(node),
-                Engine::Preemption(Some(node)) => topology.node_name(node) + " preemption requests",
-                Engine::Preemption(None) => "GPU preemption requests".to_owned(),
-                Engine::Unknown => "GPU, unknown node".to_owned(),
+        gpu_engine: GpuEngine,
+    ) -> &mut EngineState {
+        let full = self.states.len() >= MOST_ENGINES && !self.states.contains_key(&gpu_engine);
+        let gpu_engine = if full { GpuEngine::Unknown } else { gpu_engine };
+        self.states.entry(gpu_engine).or_insert_with(|| {
+            let name = match gpu_engine {
+                GpuEngine::Node(node) => topology.node_name(node),
+                GpuEngine::Preemption(Some(node)) => {
+                    topology.node_name(node) + " preemption requests"
+                }
+                GpuEngine::Preemption(None) => "GPU preemption requests".to_owned(),
+                GpuEngine::Unknown => "GPU, unknown node".to_owned(),
             };
-            State { name: at.tables.strings.intern(&name), free_since: Time(0) }
+            EngineState { name: engine.tables.strings.intern(&name), free_since: Time(0) }
         })
     }
 }
 
-fn tell(at: &mut Context<'_>, name: StringId, job: GpuJob) {
-    let track = at.track(Scope::Machine, name, TrackKind::GpuQueue, 0);
-    at.tell(Kind::GpuJob, at.now, Event::GpuJob(track, Box::new(job)));
+fn tell(engine: &mut Engine<'_>, name: StringId, job: GpuJob) {
+    let track = Track { scope: Scope::Machine, name, kind: TrackKind::GpuQueue };
+    let track = engine.track(track, 0);
+    engine.push_event(EventType::GpuJob, Event::GpuJob(track, Box::new(job)));
 }

@@ -26,13 +26,14 @@ mod tests;
 
 pub(super) use topology::Topology;
 
-use super::context::Context;
+use super::engine::Engine;
 use crate::payload::dxgkrnl::{self, Change, DmaEnd, Dxgkrnl};
 use crate::payload::present;
 use crate::{Class, Guid, Record};
-use displays::Displays;
-use presents::Presents;
-use queues::Queues;
+use displays::{Display, Displays};
+use presents::{PresentRequest, Presents};
+use queues::{DmaPacket, PacketStop, Queues};
+use syscollect_model::ThreadId;
 
 /// The GPUs of one play.
 #[derive(Debug, Default)]
@@ -70,17 +71,22 @@ impl Gpu {
         matches!(*provider, dxgkrnl::PROVIDER | present::DXGI | present::D3D9)
     }
 
-    /// A record of a provider that [`Self::wants`].
-    pub(super) fn record(&mut self, at: &mut Context<'_>, record: &Record<'_>) {
+    /// A record of a provider that [`Self::wants`], which this thread wrote.
+    pub(super) fn on(
+        &mut self,
+        engine: &mut Engine<'_>,
+        record: &Record<'_>,
+        thread: Option<ThreadId>,
+    ) {
         let Class::Provider { provider, id, .. } = record.class else { return };
         if provider != dxgkrnl::PROVIDER {
             if let Some(call) = present::decode(&provider, id, record.payload, record.is_64_bit) {
-                self.presents.call(at, call);
+                self.presents.call(engine, thread, call);
             }
             return;
         }
         match dxgkrnl::decode(id, record.version, record.payload, record.is_64_bit) {
-            Some(event) => self.event(at, event),
+            Some(event) => self.event(engine, thread, event),
             None => self.undecodable += u64::from(dxgkrnl::is_of_interest(id)),
         }
     }
@@ -90,50 +96,61 @@ impl Gpu {
         self.undecodable + self.queues.left_out + self.displays.left_out + self.presents.left_out
     }
 
-    fn event(&mut self, at: &mut Context<'_>, event: Dxgkrnl) {
+    fn event(&mut self, engine: &mut Engine<'_>, thread: Option<ThreadId>, event: Dxgkrnl) {
         let Self { topology, queues, displays, .. } = self;
         match event {
-            Dxgkrnl::QueuePacketStart(packet) => queues.start(at, topology, packet),
-            Dxgkrnl::QueuePacketTaken { context, sequence } => queues.taken(at, context, sequence),
+            Dxgkrnl::QueuePacketStart(packet) => queues.start(engine, topology, thread, packet),
+            Dxgkrnl::QueuePacketTaken { context, sequence } => {
+                queues.taken(engine, context, sequence);
+            }
             Dxgkrnl::QueuePacketStop { context, sequence, kind, timed_out, .. } => {
-                queues.stop(at, topology, (context, sequence), (kind, timed_out));
+                let stop = PacketStop { context, sequence, kind, timed_out };
+                queues.stop(engine, topology, stop);
             }
             Dxgkrnl::DmaStart { context, queue_context, kind, id, sequence } => {
-                queues.dma_start(at, topology, (context, queue_context), (kind, id, sequence));
+                let packet = DmaPacket { context, kind, id, sequence };
+                queues.dma_start(engine, topology, packet, queue_context);
             }
             Dxgkrnl::DmaDone { context, kind, id, sequence, end } => {
-                queues.dma_end(at, topology, (context, kind, id, sequence), (end, false));
+                queues.dma_done(engine, topology, DmaPacket { context, kind, id, sequence }, end);
             }
             Dxgkrnl::DmaStop { context, kind, id, sequence, preempted } => {
+                let packet = DmaPacket { context, kind, id, sequence };
                 let end = if preempted { DmaEnd::Preempted } else { DmaEnd::Completed };
-                queues.dma_end(at, topology, (context, kind, id, sequence), (end, true));
+                queues.dma_noticed(engine, topology, packet, end);
             }
-            Dxgkrnl::VSync(sync) => displays.vsync(at, topology, sync),
+            Dxgkrnl::VSync(sync) => displays.vsync(engine, topology, sync),
             Dxgkrnl::MmioFlip { adapter, source, layer, sequence } => {
-                displays.flip(at, topology, (adapter, source), (layer, sequence));
+                let display = Display { adapter, source };
+                displays.flip(engine, topology, display, layer, sequence);
             }
-            Dxgkrnl::Flip { source, interval, kind } => presents::flip(at, source, interval, kind),
-            Dxgkrnl::Blit { window, redirected } => presents::blit(at, window, redirected),
+            Dxgkrnl::Flip { source, interval, kind } => {
+                presents::flip(engine, thread, source, interval, kind);
+            }
+            Dxgkrnl::Blit { window, redirected } => {
+                presents::blit(engine, thread, window, redirected);
+            }
             Dxgkrnl::Present { window, source, flags, status } => {
-                presents::present(at, (window, source, flags, status));
+                let request = PresentRequest { window, source, flags, status };
+                presents::present(engine, thread, request);
             }
-            event => self.changed(at, &event),
+            event => self.changed(engine, &event),
         }
     }
 
     /// Something began or is gone.
-    fn changed(&mut self, at: &mut Context<'_>, event: &Dxgkrnl) {
+    fn changed(&mut self, engine: &mut Engine<'_>, event: &Dxgkrnl) {
         if let Dxgkrnl::Context { change: Change::Stop, context: queue, .. }
         | Dxgkrnl::HardwareQueue { change: Change::Stop, queue, .. } = *event
         {
-            self.queues.close(at, &mut self.topology, queue);
+            self.queues.close_context(engine, &mut self.topology, queue);
         }
         self.topology.update(event);
     }
 
     /// The recording is over: what is open is told as unfinished.
-    pub(super) fn finish(&mut self, at: &mut Context<'_>) {
-        self.queues.finish(at, &mut self.topology);
-        self.presents.finish(at);
+    pub(super) fn close(&mut self, engine: &mut Engine<'_>) {
+        self.queues.close(engine, &mut self.topology);
+        self.presents.close(engine);
     }
 }

@@ -38,8 +38,8 @@ impl<K: PartialEq, T> Pending<K, T> {
     }
 
     /// Everything ends.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = (K, T)> + use<K, T> {
-        std::mem::take(&mut self.open).into_iter()
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = T> + use<K, T> {
+        std::mem::take(&mut self.open).into_iter().map(|(_, value)| value)
     }
 }
 

@@ -3,12 +3,12 @@
 
 use crate::payload::dxgkrnl::FlipKind;
 use crate::payload::present::{PresentApi, PresentCall};
-use crate::session::context::Context;
-use crate::session::kinds::Kind;
+use crate::session::engine::{Engine, slices};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Event, Field, Scope, Slice, SliceUpdate, Tables, ThreadId, TrackId, TrackKind, TrackRole, Value,
+    Event, Field, Fields, Scope, Slice, SliceUpdate, Strings, Tables, ThreadId, TrackId, Value,
 };
+use syscollect_playback::{EventType, unfinished};
 
 /// Calls of one thread within each other; more are left out.
 const DEEPEST: usize = 16;
@@ -34,10 +34,24 @@ pub(super) struct Presents {
     pub(super) left_out: u64,
 }
 
+/// A request of a thread to show something, as it went through the graphics kernel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PresentRequest {
+    pub(super) window: u64,
+    pub(super) source: u32,
+    pub(super) flags: u32,
+    pub(super) status: u32,
+}
+
 impl Presents {
-    /// A call begins or returns.
-    pub(super) fn call(&mut self, at: &mut Context<'_>, call: PresentCall) {
-        let Some(thread) = at.thread.filter(|thread| *thread != Tables::IDLE_THREAD) else {
+    /// A call of this thread begins or returns.
+    pub(super) fn call(
+        &mut self,
+        engine: &mut Engine<'_>,
+        thread: Option<ThreadId>,
+        call: PresentCall,
+    ) {
+        let Some(thread) = thread.filter(|thread| *thread != Tables::IDLE_THREAD) else {
             return;
         };
         match call {
@@ -48,125 +62,130 @@ impl Presents {
                     return;
                 }
                 open.push(api);
-                let mut slice = Slice::named(at.tables.strings.intern(api.name()));
-                let interval =
-                    interval.map(|interval| ("interval", Value::Unsigned(interval.into())));
-                let flags = (flags != 0).then_some(("flags", Value::Address(flags.into())));
-                let fields = [Some(("swap chain", Value::Address(swap_chain))), interval, flags];
-                say(&mut slice.fields, at.tables, fields.into_iter().flatten());
-                let track = thread_track(at, Some(thread));
-                at.tell(Kind::Present, at.now, Event::SliceBegin(track, slice));
+                let strings = &mut engine.tables.strings;
+                let mut slice = Slice::named(strings.intern(api.name()));
+                slice.fields.push(field(strings, "swap chain", Value::Address(swap_chain)));
+                if let Some(interval) = interval {
+                    let interval = Value::Unsigned(interval.into());
+                    slice.fields.push(field(strings, "interval", interval));
+                }
+                if flags != 0 {
+                    slice.fields.push(field(strings, "flags", Value::Address(flags.into())));
+                }
+                let track = track(engine, Some(thread));
+                engine.push_event(EventType::Present, Event::SliceBegin(track, slice));
             }
-            PresentCall::Stop { api, result } => self.returned(at, thread, api, result),
+            PresentCall::Stop { api, result } => self.returned(engine, thread, api, result),
         }
     }
 
     /// The innermost call of this kind returns, and those within it, whose
     /// returns are lost.
-    fn returned(&mut self, at: &mut Context<'_>, thread: ThreadId, api: PresentApi, result: u32) {
+    fn returned(
+        &mut self,
+        engine: &mut Engine<'_>,
+        thread: ThreadId,
+        api: PresentApi,
+        result: u32,
+    ) {
         let Some(open) = self.open.get_mut(&thread) else { return };
         let Some(depth) = open.iter().rposition(|open| *open == api) else { return };
         let within = open.len() - depth - 1;
         open.truncate(depth);
-        let track = thread_track(at, Some(thread));
+        let track = track(engine, Some(thread));
         for _ in 0..within {
-            close_unfinished(at, track);
+            close_unfinished(engine, track);
         }
         if result != 0 {
-            let mut more = SliceUpdate::default();
-            say(&mut more.fields, at.tables, [("result", Value::Address(result.into()))]);
-            at.tell_more(at.now, Event::SliceUpdate(track, more));
+            let result = Value::Address(result.into());
+            let fields = vec![field(&mut engine.tables.strings, "result", result)];
+            let update = SliceUpdate { fields, ..SliceUpdate::default() };
+            engine.push_uncounted(Event::SliceUpdate(track, update));
         }
-        at.tell_more(at.now, Event::SliceEnd(track));
+        engine.push_uncounted(Event::SliceEnd(track));
     }
 
     /// The recording is over: what is open ends with it.
-    pub(super) fn finish(&mut self, at: &mut Context<'_>) {
+    pub(super) fn close(&mut self, engine: &mut Engine<'_>) {
         let mut open: Vec<(ThreadId, usize)> =
             self.open.drain().map(|(thread, open)| (thread, open.len())).collect();
         open.sort_unstable();
         for (thread, depth) in open {
-            let track = thread_track(at, Some(thread));
-            (0..depth).for_each(|_| close_unfinished(at, track));
+            let track = track(engine, Some(thread));
+            (0..depth).for_each(|_| close_unfinished(engine, track));
         }
     }
 }
 
 /// The graphics kernel is done with a thread's request.
-pub(super) fn present(at: &mut Context<'_>, (window, source, flags, status): (u64, u32, u32, u32)) {
+pub(super) fn present(engine: &mut Engine<'_>, thread: Option<ThreadId>, request: PresentRequest) {
+    let PresentRequest { window, source, flags, status } = request;
     let mode = MODES.into_iter().find(|(flag, _)| flags & flag != 0);
-    let status = (status != 0).then_some(("status", Value::Address(status.into())));
+    let strings = &mut engine.tables.strings;
+    let name = strings.intern(mode.map_or("Present", |(_, name)| name));
+    let mut fields = vec![field(strings, "window", Value::Address(window))];
     // A window's own surface belongs to no source.
-    let source = (source != u32::MAX).then_some(("source", Value::Unsigned(source.into())));
-    let fields = [
-        Some(("window", Value::Address(window))),
-        source,
-        Some(("flags", Value::Address(flags.into()))),
-        status,
-    ];
-    instant(
-        at,
-        Kind::Present,
-        mode.map_or("Present", |(_, name)| name),
-        fields.into_iter().flatten(),
-    );
+    if source != u32::MAX {
+        fields.push(field(strings, "source", Value::Unsigned(source.into())));
+    }
+    fields.push(field(strings, "flags", Value::Address(flags.into())));
+    if status != 0 {
+        fields.push(field(strings, "status", Value::Address(status.into())));
+    }
+    instant(engine, thread, EventType::Present, Slice { fields, ..Slice::named(name) });
 }
 
-pub(super) fn flip(at: &mut Context<'_>, source: u32, interval: Option<u32>, kind: FlipKind) {
-    let name = match kind {
+pub(super) fn flip(
+    engine: &mut Engine<'_>,
+    thread: Option<ThreadId>,
+    source: u32,
+    interval: Option<u32>,
+    kind: FlipKind,
+) {
+    let strings = &mut engine.tables.strings;
+    let name = strings.intern(match kind {
         FlipKind::Whole => "Flip",
         FlipKind::Plane => "Flip (plane)",
         FlipKind::PlaneOff => "Plane off",
         FlipKind::Independent => "Flip (independent)",
-    };
-    let interval = interval.map(|interval| ("interval", Value::Unsigned(interval.into())));
-    instant(
-        at,
-        Kind::Flip,
-        name,
-        [Some(("source", Value::Unsigned(source.into()))), interval].into_iter().flatten(),
-    );
+    });
+    let mut fields = vec![field(strings, "source", Value::Unsigned(source.into()))];
+    if let Some(interval) = interval {
+        fields.push(field(strings, "interval", Value::Unsigned(interval.into())));
+    }
+    instant(engine, thread, EventType::Flip, Slice { fields, ..Slice::named(name) });
 }
 
-pub(super) fn blit(at: &mut Context<'_>, window: u64, redirected: bool) {
-    let name = if redirected { "Blit (redirected)" } else { "Blit" };
-    instant(at, Kind::Provider, name, [("window", Value::Address(window))]);
-}
-
-fn instant(
-    at: &mut Context<'_>,
-    kind: Kind,
-    name: &str,
-    fields: impl IntoIterator<Item = (&'static str, Value)>,
+pub(super) fn blit(
+    engine: &mut Engine<'_>,
+    thread: Option<ThreadId>,
+    window: u64,
+    redirected: bool,
 ) {
-    let mut slice = Slice::named(at.tables.strings.intern(name));
-    say(&mut slice.fields, at.tables, fields);
-    let track = thread_track(at, at.thread.filter(|thread| *thread != Tables::IDLE_THREAD));
-    at.tell(kind, at.now, Event::Instant(track, slice));
+    let strings = &mut engine.tables.strings;
+    let name = strings.intern(if redirected { "Blit (redirected)" } else { "Blit" });
+    let fields: Fields = vec![field(strings, "window", Value::Address(window))];
+    instant(engine, thread, EventType::ProviderEvent, Slice { fields, ..Slice::named(name) });
 }
 
-fn close_unfinished(at: &mut Context<'_>, track: TrackId) {
-    let more = SliceUpdate { unfinished: true, ..SliceUpdate::default() };
-    at.tell_more(at.now, Event::SliceUpdate(track, more));
-    at.tell_more(at.now, Event::SliceEnd(track));
+/// Tells what a thread did at once.
+fn instant(engine: &mut Engine<'_>, thread: Option<ThreadId>, event_type: EventType, slice: Slice) {
+    let track = track(engine, thread.filter(|thread| *thread != Tables::IDLE_THREAD));
+    engine.push_event(event_type, Event::Instant(track, slice));
 }
 
-fn thread_track(at: &mut Context<'_>, thread: Option<ThreadId>) -> TrackId {
-    let name = at.tables.strings.intern(NAME);
-    at.track(
-        thread.map_or(Scope::Machine, Scope::Thread),
-        name,
-        TrackKind::Slices(TrackRole::Named),
-        0,
-    )
+fn close_unfinished(engine: &mut Engine<'_>, track: TrackId) {
+    for event in unfinished(track) {
+        engine.push_uncounted(event);
+    }
 }
 
-fn say(
-    to: &mut Vec<Field>,
-    tables: &mut Tables,
-    fields: impl IntoIterator<Item = (&'static str, Value)>,
-) {
-    to.extend(
-        fields.into_iter().map(|(name, value)| Field::named(tables.strings.intern(name), value)),
-    );
+/// Where a thread's presents are told; where it is not known, the machine's.
+fn track(engine: &mut Engine<'_>, thread: Option<ThreadId>) -> TrackId {
+    let name = engine.tables.strings.intern(NAME);
+    engine.track(slices(thread.map_or(Scope::Machine, Scope::Thread), name), 0)
+}
+
+fn field(strings: &mut Strings, name: &str, value: Value) -> Field {
+    Field::named(strings.intern(name), value)
 }

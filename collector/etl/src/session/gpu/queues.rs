@@ -1,17 +1,16 @@
 //! Packets: from the thread that hands them over to the GPU that is done with them.
 
-use super::engines::{Engine, Engines};
+use super::engines::{Engines, GpuEngine};
 use super::pending::Pending;
 use super::topology::Topology;
 use crate::payload::dxgkrnl::{DmaEnd, DmaKind, QueuePacket, QueuePacketKind};
-use crate::session::context::Context;
-use crate::session::kinds::Kind;
+use crate::session::engine::Engine;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
     Event, Fence, Field, GpuJob, GpuJobEnd, ProcessId, Scope, StringId, Tables, ThreadId, Time,
-    TrackKind, Value,
+    Track, TrackKind, Value,
 };
-use syscollect_playback::Rows;
+use syscollect_playback::{EventType, Rows};
 
 /// Packets open at once, of all contexts.
 const MOST_OPEN: usize = 1 << 16;
@@ -25,6 +24,8 @@ const MOST_ROWS: usize = 32;
 /// What was handed over and is not done.
 #[derive(Debug)]
 struct Packet {
+    context: u64,
+    sequence: u32,
     kind: QueuePacketKind,
     present: bool,
     thread: Option<ThreadId>,
@@ -36,16 +37,47 @@ struct Packet {
     fences: Vec<Fence>,
 }
 
+/// The end of a queue packet, as an event tells it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PacketStop {
+    pub(super) context: u64,
+    pub(super) sequence: u32,
+    pub(super) kind: QueuePacketKind,
+    pub(super) timed_out: bool,
+}
+
+/// A DMA packet, as events name it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DmaPacket {
+    pub(super) context: u64,
+    pub(super) kind: DmaKind,
+    pub(super) id: u64,
+    /// That of the queue packet it is made of.
+    pub(super) sequence: u32,
+}
+
 /// What the GPU was given and is not done with.
 #[derive(Debug)]
 struct Dma {
-    context: u64,
-    kind: DmaKind,
-    id: u64,
-    sequence: u32,
+    packet: DmaPacket,
     given: Time,
-    /// Of its queue packet: its name, its thread, when it was handed over.
-    packet: Option<(&'static str, Option<ThreadId>, Time)>,
+    /// Of its queue packet.
+    submission: Option<Submission>,
+}
+
+/// How a queue packet was handed over.
+#[derive(Clone, Copy, Debug)]
+struct Submission {
+    name: &'static str,
+    thread: Option<ThreadId>,
+    at: Time,
+}
+
+/// Where the jobs of a context are told.
+#[derive(Clone, Copy, Debug)]
+struct QueueTracks {
+    scope: Scope,
+    name: StringId,
 }
 
 #[derive(Debug)]
@@ -53,7 +85,7 @@ struct Queue {
     /// The process that uses it.
     process: Option<ProcessId>,
     /// Its tracks, once there is a job.
-    tracks: Option<(Scope, StringId)>,
+    tracks: Option<QueueTracks>,
     rows: Rows<Time>,
     packets: Pending<u32, Packet>,
     dma: Pending<u64, Dma>,
@@ -80,140 +112,179 @@ pub(super) struct Queues {
 }
 
 impl Queues {
+    /// A thread hands a packet over.
     pub(super) fn start(
         &mut self,
-        at: &mut Context<'_>,
+        engine: &mut Engine<'_>,
         topology: &mut Topology,
+        thread: Option<ThreadId>,
         packet: QueuePacket,
     ) {
-        let (thread, now) = (at.thread, at.now);
+        let submitted = engine.now();
         let QueuePacket { context, sequence, kind, present, fences } = packet;
         let Some(queue) = self.room(context) else { return };
         if let Some(thread) = thread.filter(|thread| *thread != Tables::IDLE_THREAD) {
-            queue.process.get_or_insert(at.tables.thread(thread).process);
+            queue.process.get_or_insert(engine.tables.thread(thread).process);
         }
+        let (taken, has_dma) = (None, false);
         let opened =
-            Packet { kind, present, thread, submitted: now, taken: None, has_dma: false, fences };
+            Packet { context, sequence, kind, present, thread, submitted, taken, has_dma, fences };
         if let Some(lost) = queue.packets.open(sequence, opened) {
-            self.end(at, topology, context, (sequence, lost), GpuJobEnd::Unfinished);
+            self.end(engine, topology, lost, GpuJobEnd::Unfinished);
         }
     }
 
-    pub(super) fn taken(&mut self, at: &Context<'_>, context: u64, sequence: u32) {
+    /// The scheduler takes a packet.
+    pub(super) fn taken(&mut self, engine: &Engine<'_>, context: u64, sequence: u32) {
         let queue = self.by_context.get_mut(&context);
         if let Some(packet) = queue.and_then(|queue| queue.packets.get_mut(&sequence)) {
-            packet.taken.get_or_insert(at.now);
+            packet.taken.get_or_insert(engine.now());
         }
     }
 
+    /// A packet is done.
     pub(super) fn stop(
         &mut self,
-        at: &mut Context<'_>,
+        engine: &mut Engine<'_>,
         topology: &mut Topology,
-        (context, sequence): (u64, u32),
-        (kind, timed_out): (QueuePacketKind, bool),
+        stop: PacketStop,
     ) {
+        let PacketStop { context, sequence, kind, timed_out } = stop;
         let Some(queue) = self.queue(context) else { return };
         let Some(packet) = queue.packets.close(&sequence) else {
-            let name = at.tables.strings.intern(kind.name());
+            let name = engine.tables.strings.intern(kind.name());
             let mut job = GpuJob {
                 end: GpuJobEnd::WithoutBeginning,
                 context: Some(context),
                 ..GpuJob::named(name)
             };
-            say(&mut job, at.tables, "sequence", Value::Unsigned(sequence.into()));
-            return self.tell(at, topology, context, (job, at.now));
+            say(&mut job, engine.tables, "sequence", Value::Unsigned(sequence.into()));
+            return self.tell(engine, topology, context, engine.now(), job);
         };
         let end = if timed_out { GpuJobEnd::Failed } else { GpuJobEnd::Finished };
-        self.end(at, topology, context, (sequence, packet), end);
+        self.end(engine, topology, packet, end);
     }
 
+    /// The GPU is given a packet; `queue_context` is the context of the queue packet it is made
+    /// of, 0 where that is the same.
     pub(super) fn dma_start(
         &mut self,
-        at: &mut Context<'_>,
+        engine: &mut Engine<'_>,
         topology: &mut Topology,
-        (context, queue_context): (u64, u64),
-        (kind, id, sequence): (DmaKind, u64, u32),
+        packet: DmaPacket,
+        queue_context: u64,
     ) {
+        let DmaPacket { context, id, sequence, .. } = packet;
         let made_of = if queue_context == 0 { context } else { queue_context };
         let packets = self.by_context.get_mut(&made_of).map(|queue| &mut queue.packets);
-        let packet = packets.and_then(|packets| packets.get_mut(&sequence));
-        let packet = packet.map(|packet| {
-            packet.has_dma = true;
-            (packet.name(), packet.thread, packet.submitted)
+        let queued = packets.and_then(|packets| packets.get_mut(&sequence));
+        let submission = queued.map(|queued| {
+            queued.has_dma = true;
+            Submission { name: queued.name(), thread: queued.thread, at: queued.submitted }
         });
-        let given = at.now;
+        let given = engine.now();
         let Some(queue) = self.room(context) else { return };
-        if let Some(lost) = queue.dma.open(id, Dma { context, kind, id, sequence, given, packet }) {
-            self.abandon(at, topology, lost, false);
+        if let Some(lost) = queue.dma.open(id, Dma { packet, given, submission }) {
+            self.abandon(engine, topology, lost, false);
         }
     }
 
-    /// The GPU is done with a packet. `noticed`: the scheduler says so, who may
-    /// only repeat what the interrupt said.
-    pub(super) fn dma_end(
+    /// The GPU's interrupt: it is done with a packet.
+    pub(super) fn dma_done(
         &mut self,
-        at: &mut Context<'_>,
+        engine: &mut Engine<'_>,
         topology: &mut Topology,
-        (context, kind, id, sequence): (u64, DmaKind, u64, u32),
-        (end, noticed): (DmaEnd, bool),
+        packet: DmaPacket,
+        end: DmaEnd,
     ) {
-        let known = self.by_context.get_mut(&context).and_then(|queue| queue.dma.close(&id));
-        if known.is_none() && noticed {
-            return;
+        let known = self.close_dma(packet);
+        self.dma_end(engine, topology, known.ok_or(packet), end);
+    }
+
+    /// The scheduler notices that the GPU is done with a packet: it may only repeat what the
+    /// interrupt said.
+    pub(super) fn dma_noticed(
+        &mut self,
+        engine: &mut Engine<'_>,
+        topology: &mut Topology,
+        packet: DmaPacket,
+        end: DmaEnd,
+    ) {
+        if let Some(known) = self.close_dma(packet) {
+            self.dma_end(engine, topology, Ok(known), end);
         }
-        self.open -= usize::from(known.is_some());
-        let begun = known.is_some();
-        let dma = known.unwrap_or(Dma { context, kind, id, sequence, given: at.now, packet: None });
-        let engine = dma.engine(topology);
-        let mut job = dma.job(at);
+    }
+
+    fn close_dma(&mut self, packet: DmaPacket) -> Option<Dma> {
+        let dma = self.by_context.get_mut(&packet.context)?.dma.close(&packet.id)?;
+        self.open -= 1;
+        Some(dma)
+    }
+
+    /// A packet ends, whose beginning is known or not.
+    fn dma_end(
+        &mut self,
+        engine: &mut Engine<'_>,
+        topology: &mut Topology,
+        dma: Result<Dma, DmaPacket>,
+        end: DmaEnd,
+    ) {
+        let begun = dma.is_ok();
+        let given = engine.now();
+        let dma = dma.unwrap_or_else(|packet| Dma { packet, given, submission: None });
+        let gpu_engine = dma.engine(topology);
+        let mut job = dma.job(engine);
         job.end = match end {
             DmaEnd::Faulted | DmaEnd::PageFaulted => GpuJobEnd::Failed,
             _ => GpuJobEnd::Finished,
         };
         if end != DmaEnd::Completed {
-            let value = Value::String(at.tables.strings.intern(end.name()));
-            say(&mut job, at.tables, "interrupt", value);
+            let value = Value::String(engine.tables.strings.intern(end.name()));
+            say(&mut job, engine.tables, "interrupt", value);
         }
         if !begun {
             (job.queued, job.end) = (None, GpuJobEnd::WithoutBeginning);
         }
-        self.engines.end(at, topology, engine, job);
+        self.engines.end(engine, topology, gpu_engine, job);
     }
 
     /// A context is gone, and what was in its queue with it.
-    pub(super) fn close(&mut self, at: &mut Context<'_>, topology: &mut Topology, context: u64) {
+    pub(super) fn close_context(
+        &mut self,
+        engine: &mut Engine<'_>,
+        topology: &mut Topology,
+        context: u64,
+    ) {
         if let Some(queue) = self.by_context.get_mut(&context) {
             let (packets, dma) = (queue.packets.drain(), queue.dma.drain());
             for packet in packets {
-                self.end(at, topology, context, packet, GpuJobEnd::Unfinished);
+                self.end(engine, topology, packet, GpuJobEnd::Unfinished);
             }
-            for (_, dma) in dma {
-                self.abandon(at, topology, dma, false);
+            for dma in dma {
+                self.abandon(engine, topology, dma, false);
             }
             self.by_context.remove(&context);
         }
     }
 
     /// The recording is over.
-    pub(super) fn finish(&mut self, at: &mut Context<'_>, topology: &mut Topology) {
+    pub(super) fn close(&mut self, engine: &mut Engine<'_>, topology: &mut Topology) {
         let mut contexts: Vec<u64> = self.by_context.keys().copied().collect();
         contexts.sort_unstable();
         let mut running = Vec::new();
         for context in &contexts {
             let Some(queue) = self.by_context.get_mut(context) else { continue };
             let packets = queue.packets.drain();
-            running
-                .extend(queue.dma.drain().map(|(_, dma)| (dma.engine(topology), dma.given, dma)));
+            running.extend(queue.dma.drain().map(|dma| (dma.engine(topology), dma)));
             for packet in packets {
-                self.end(at, topology, *context, packet, GpuJobEnd::Unfinished);
+                self.end(engine, topology, packet, GpuJobEnd::Unfinished);
             }
         }
-        running.sort_by_key(|(engine, given, _)| (*engine, *given));
+        running.sort_by_key(|(gpu_engine, dma)| (*gpu_engine, dma.given));
         let mut last = None;
-        for (engine, _, dma) in running {
-            self.abandon(at, topology, dma, last != Some(engine));
-            last = Some(engine);
+        for (gpu_engine, dma) in running {
+            self.abandon(engine, topology, dma, last != Some(gpu_engine));
+            last = Some(gpu_engine);
         }
         self.by_context.clear();
     }
@@ -247,72 +318,81 @@ impl Queues {
         self.by_context.get_mut(&context)
     }
 
-    fn abandon(&mut self, at: &mut Context<'_>, topology: &mut Topology, dma: Dma, runs: bool) {
+    /// A packet does not end; `runs`: its engine was at work at it.
+    fn abandon(&mut self, engine: &mut Engine<'_>, topology: &mut Topology, dma: Dma, runs: bool) {
         self.open -= 1;
-        let engine = dma.engine(topology);
-        let mut job = GpuJob { end: GpuJobEnd::Unfinished, ..dma.job(at) };
+        let gpu_engine = dma.engine(topology);
+        let mut job = GpuJob { end: GpuJobEnd::Unfinished, ..dma.job(engine) };
         if runs {
-            return self.engines.end(at, topology, engine, job);
+            return self.engines.end(engine, topology, gpu_engine, job);
         }
-        say(&mut job, at.tables, "waited", Value::Duration(at.now.0.saturating_sub(dma.given.0)));
-        self.engines.drop_waiting(at, topology, engine, job);
+        let waited = engine.now().0.saturating_sub(dma.given.0);
+        say(&mut job, engine.tables, "waited", Value::Duration(waited));
+        self.engines.drop_waiting(engine, topology, gpu_engine, job);
     }
 
     /// A packet leaves its queue.
     fn end(
         &mut self,
-        at: &mut Context<'_>,
+        engine: &mut Engine<'_>,
         topology: &mut Topology,
-        context: u64,
-        (sequence, packet): (u32, Packet),
+        packet: Packet,
         end: GpuJobEnd,
     ) {
         self.open -= 1;
-        let name = at.tables.strings.intern(packet.name());
-        let (submitted, thread) = (Some(packet.submitted), packet.thread);
-        let mut job =
-            GpuJob { context: Some(context), thread, submitted, end, ..GpuJob::named(name) };
-        say(&mut job, at.tables, "sequence", Value::Unsigned(sequence.into()));
+        let Packet { context, sequence, thread, submitted, .. } = packet;
+        let name = engine.tables.strings.intern(packet.name());
+        let mut job = GpuJob {
+            context: Some(context),
+            thread,
+            submitted: Some(submitted),
+            end,
+            ..GpuJob::named(name)
+        };
+        say(&mut job, engine.tables, "sequence", Value::Unsigned(sequence.into()));
         let stands_for_dma = topology.is_hardware_queue(context) && packet.is_for_the_gpu();
         if stands_for_dma && end != GpuJobEnd::Unfinished {
-            let engine = topology.node(context).map_or(Engine::Unknown, Engine::Node);
-            self.engines.end(at, topology, engine, job.clone());
+            let gpu_engine = topology.node(context).map_or(GpuEngine::Unknown, GpuEngine::Node);
+            self.engines.end(engine, topology, gpu_engine, job.clone());
         }
         if packet.has_dma || stands_for_dma {
             // Handing it over belongs to the engine's job: one arrow from the thread is enough.
-            (job.submitted, job.queued) = (None, Some(packet.submitted));
+            (job.submitted, job.queued) = (None, Some(submitted));
         }
-        packet.say_more(&mut job, at.tables);
-        self.tell(at, topology, context, (job, packet.submitted));
+        packet.say_more(&mut job, engine.tables);
+        self.tell(engine, topology, context, submitted, job);
     }
 
     /// Tells a job on its context's tracks.
     fn tell(
         &mut self,
-        at: &mut Context<'_>,
+        engine: &mut Engine<'_>,
         topology: &mut Topology,
         context: u64,
-        (mut job, began): (GpuJob, Time),
+        began: Time,
+        mut job: GpuJob,
     ) {
+        let now = engine.now();
         let Some(queue) = self.queue(context) else { return };
-        let placed = queue.rows.place(began.min(at.now), at.now);
+        let placed = queue.rows.place(began.min(now), now);
         if placed.begin > began {
             job.started = Some(placed.begin);
         }
-        let (scope, name) = match queue.tracks {
+        let QueueTracks { scope, name } = match queue.tracks {
             Some(tracks) => tracks,
             None => {
-                let process = queue.process.or_else(|| topology.user(context, at.now, at.tables));
+                let process = queue.process.or_else(|| topology.user(context, now, engine.tables));
                 let scope = process.map_or(Scope::Machine, Scope::Process);
                 let node = topology
                     .node(context)
                     .map_or_else(|| "GPU".to_owned(), |node| topology.node_name(node));
-                let name = at.tables.strings.intern(&format!("{node} context {context:#x}"));
-                *queue.tracks.insert((scope, name))
+                let name = engine.tables.strings.intern(&format!("{node} context {context:#x}"));
+                *queue.tracks.insert(QueueTracks { scope, name })
             }
         };
-        let track = at.track(scope, name, TrackKind::GpuQueue, placed.row as u64);
-        at.tell(Kind::GpuJob, at.now, Event::GpuJob(track, Box::new(job)));
+        let track = Track { scope, name, kind: TrackKind::GpuQueue };
+        let track = engine.track(track, placed.row as u64);
+        engine.push_event(EventType::GpuJob, Event::GpuJob(track, Box::new(job)));
     }
 }
 
@@ -343,25 +423,26 @@ impl Packet {
 }
 
 impl Dma {
-    fn engine(&self, topology: &Topology) -> Engine {
-        let node = topology.node(self.context);
-        match self.kind {
-            DmaKind::Preemption => Engine::Preemption(node),
-            _ => node.map_or(Engine::Unknown, Engine::Node),
+    fn engine(&self, topology: &Topology) -> GpuEngine {
+        let node = topology.node(self.packet.context);
+        match self.packet.kind {
+            DmaKind::Preemption => GpuEngine::Preemption(node),
+            _ => node.map_or(GpuEngine::Unknown, GpuEngine::Node),
         }
     }
 
-    fn job(&self, at: &mut Context<'_>) -> GpuJob {
-        let name = self.packet.map_or(self.kind.name(), |(name, ..)| name);
+    fn job(&self, engine: &mut Engine<'_>) -> GpuJob {
+        let Self { packet, given, submission } = self;
+        let name = submission.map_or(packet.kind.name(), |submission| submission.name);
         let mut job = GpuJob {
-            context: Some(self.context),
-            thread: self.packet.and_then(|(_, thread, _)| thread),
-            submitted: self.packet.map(|(.., submitted)| submitted),
-            queued: Some(self.given),
-            ..GpuJob::named(at.tables.strings.intern(name))
+            context: Some(packet.context),
+            thread: submission.and_then(|submission| submission.thread),
+            submitted: submission.map(|submission| submission.at),
+            queued: Some(*given),
+            ..GpuJob::named(engine.tables.strings.intern(name))
         };
-        say(&mut job, at.tables, "submission", Value::Unsigned(self.id));
-        say(&mut job, at.tables, "sequence", Value::Unsigned(self.sequence.into()));
+        say(&mut job, engine.tables, "submission", Value::Unsigned(packet.id));
+        say(&mut job, engine.tables, "sequence", Value::Unsigned(packet.sequence.into()));
         job
     }
 }

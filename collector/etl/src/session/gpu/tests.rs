@@ -3,13 +3,10 @@
 use super::*;
 use crate::payload::dxgkrnl::{DmaKind, QueuePacket, QueuePacketKind, VSync};
 use crate::payload::present::{PresentApi, PresentCall};
-use crate::session::context::Tracks;
-use crate::session::kinds::Kind;
+use crate::session::testing::Told;
 use proptest::prelude::*;
 use rustc_hash::FxHashMap;
-use syscollect_model::{
-    Event, GpuJob, GpuJobEnd, Process, Scope, Tables, Thread, ThreadId, Time, TrackId,
-};
+use syscollect_model::{Event, GpuJob, GpuJobEnd, Process, Scope, Tables, Thread, Time, TrackId};
 
 const ADAPTER: u64 = 0xa;
 const CONTEXT: u64 = 0xc;
@@ -18,15 +15,14 @@ const GAME: ThreadId = ThreadId(1);
 
 struct Player {
     gpu: Gpu,
-    tables: Tables,
-    tracks: Tracks,
-    told: Vec<(Option<Kind>, Time, Event)>,
+    told: Told,
 }
 
 impl Player {
     /// One context on engine 0, and one process with one thread.
     fn new() -> Self {
-        let mut tables = Tables::default();
+        let mut told = Told::default();
+        let tables = &mut told.tables;
         let name = tables.strings.intern("game");
         let process = Process {
             pid: 7,
@@ -46,54 +42,50 @@ impl Player {
         };
         tables.processes.push(process);
         tables.threads.push(thread);
-        let mut player =
-            Self { gpu: Gpu::default(), tables, tracks: Tracks::default(), told: Vec::new() };
+        let mut player = Self { gpu: Gpu::default(), told };
         player.at(0, GAME, Dxgkrnl::SelectContext { adapter: ADAPTER, context: CONTEXT, node: 0 });
         player
     }
 
-    fn with(&mut self, now: u64, thread: ThreadId, then: impl FnOnce(&mut Gpu, &mut Context<'_>)) {
-        let mut at = Context {
-            now: Time(now),
-            thread: Some(thread),
-            tables: &mut self.tables,
-            tracks: &mut self.tracks,
-            told: &mut self.told,
-        };
-        then(&mut self.gpu, &mut at);
-    }
-
     fn at(&mut self, now: u64, thread: ThreadId, event: Dxgkrnl) {
-        self.with(now, thread, |gpu, at| gpu.event(at, event));
+        let Self { gpu, told } = self;
+        told.at(now, |engine| gpu.event(engine, Some(thread), event));
     }
 
     fn call(&mut self, now: u64, call: PresentCall) {
-        self.with(now, GAME, |gpu, at| gpu.presents.call(at, call));
+        let Self { gpu, told } = self;
+        told.at(now, |engine| gpu.presents.call(engine, Some(GAME), call));
     }
 
-    fn finish(&mut self, now: u64) {
-        self.with(now, Tables::IDLE_THREAD, Gpu::finish);
+    fn close(&mut self, now: u64) {
+        let Self { gpu, told } = self;
+        told.at(now, |engine| gpu.close(engine));
     }
 
     fn track(&self, id: TrackId) -> (&str, Scope) {
-        let track = self.tables.track(id);
-        (self.tables.strings.get(track.name), track.scope)
+        let track = self.told.tables.track(id);
+        (self.told.tables.strings.get(track.name), track.scope)
     }
 
     /// Jobs on tracks whose name begins so: name, beginning, end, how.
     fn jobs(&self, track: &str) -> Vec<(&str, Option<u64>, u64, GpuJobEnd)> {
-        let jobs = self.told.iter().filter_map(|(_, time, event)| match event {
+        let jobs = self.told.events.iter().filter_map(|(time, event)| match event {
             Event::GpuJob(on, job) if self.track(*on).0.starts_with(track) => Some((*time, job)),
             _ => None,
         });
         jobs.map(|(end, job)| {
-            (self.tables.strings.get(job.name), job.began().map(|began| began.0), end.0, job.end)
+            (
+                self.told.tables.strings.get(job.name),
+                job.began().map(|began| began.0),
+                end.0,
+                job.end,
+            )
         })
         .collect()
     }
 
     fn job(&self, track: &str) -> &GpuJob {
-        let job = self.told.iter().find_map(|(_, _, event)| match event {
+        let job = self.told.events.iter().find_map(|(_, event)| match event {
             Event::GpuJob(on, job) if self.track(*on).0.starts_with(track) => Some(job),
             _ => None,
         });
@@ -102,9 +94,9 @@ impl Player {
 
     /// Slices and instants as text.
     fn slices(&self) -> Vec<String> {
-        let text = |(_, time, event): &(Option<Kind>, Time, Event)| match event {
+        let text = |(time, event): &(Time, Event)| match event {
             Event::SliceBegin(_, slice) => {
-                Some(format!("{} begin {}", time.0, self.tables.strings.get(slice.name)))
+                Some(format!("{} begin {}", time.0, self.told.tables.strings.get(slice.name)))
             }
             Event::SliceUpdate(_, more) => {
                 Some(format!("{} more unfinished={}", time.0, more.unfinished))
@@ -113,12 +105,12 @@ impl Player {
             Event::Instant(track, slice) => Some(format!(
                 "{} {} on {}",
                 time.0,
-                self.tables.strings.get(slice.name),
+                self.told.tables.strings.get(slice.name),
                 self.track(*track).0
             )),
             _ => None,
         };
-        self.told.iter().filter_map(text).collect()
+        self.told.events.iter().filter_map(text).collect()
     }
 }
 
@@ -184,7 +176,7 @@ fn a_packet_runs_when_the_one_before_it_is_done() {
         ]
     );
     let tracks: Vec<_> =
-        (0..player.tables.tracks.len()).map(|id| player.track(TrackId(id as u32))).collect();
+        (0..player.told.tables.tracks.len()).map(|id| player.track(TrackId(id as u32))).collect();
     let process = Scope::Process(syscollect_model::ProcessId(1));
     assert_eq!(
         tracks,
@@ -220,7 +212,7 @@ fn a_preempted_packet_says_so_and_a_fault_is_a_failure() {
     let ends: Vec<_> = player.jobs(ENGINE).into_iter().map(|(.., end)| end).collect();
     assert_eq!(ends, [GpuJobEnd::Finished, GpuJobEnd::Failed]);
     let interrupt = &player.job(ENGINE).fields[2];
-    assert_eq!(player.tables.strings.get(interrupt.name), "interrupt");
+    assert_eq!(player.told.tables.strings.get(interrupt.name), "interrupt");
 }
 
 #[test]
@@ -262,7 +254,7 @@ fn what_began_before_the_recording_or_never_ends_is_told_as_that() {
     player.at(20, GAME, packet(2, QueuePacketKind::Render));
     player.at(21, GAME, dma(2, 2));
     player.at(22, GAME, dma(3, 0));
-    player.finish(50);
+    player.close(50);
     assert_eq!(
         player.jobs(ENGINE),
         [
@@ -284,7 +276,7 @@ fn a_packet_from_before_the_recording_goes_where_the_later_ones_of_its_context_d
     player.at(20, GAME, packet(2, QueuePacketKind::Render));
     player.at(30, GAME, packet_stop(2));
     let process = Scope::Process(syscollect_model::ProcessId(1));
-    assert_eq!(player.tables.tracks.len(), 1);
+    assert_eq!(player.told.tables.tracks.len(), 1);
     assert_eq!(player.track(TrackId(0)), ("GPU 0 node 0 context 0xc", process));
 }
 
@@ -328,7 +320,7 @@ fn a_wait_names_its_fence_and_a_signal_too() {
         player.at(12, GAME, Dxgkrnl::QueuePacketTaken { context: CONTEXT, sequence });
         player.at(20, GAME, packet_stop(sequence));
     }
-    let jobs = player.told.iter().filter_map(|(_, _, event)| match event {
+    let jobs = player.told.events.iter().filter_map(|(_, event)| match event {
         Event::GpuJob(_, job) => Some((job.waited_for.clone(), job.fence)),
         _ => None,
     });
@@ -367,7 +359,7 @@ fn a_call_whose_return_is_lost_ends_with_the_one_around_it_or_the_recording() {
     player.call(3, start(PresentApi::D3d9));
     player.call(4, stop(PresentApi::Dxgi));
     player.call(5, start(PresentApi::Dxgi));
-    player.finish(9);
+    player.close(9);
     assert_eq!(
         player.slices(),
         [
@@ -406,12 +398,25 @@ fn what_opens_without_end_is_bounded() {
             fences: vec![],
         };
         player.at(u64::from(number), GAME, Dxgkrnl::QueuePacketStart(packet));
-        player.told.clear();
+        player.told.events.clear();
     }
     assert!(player.gpu.queues.open() <= 1 << 16);
     assert!(player.gpu.left_out() > 0);
-    player.finish(80_000);
+    player.close(80_000);
     assert_eq!(player.gpu.queues.open(), 0);
+}
+
+#[test]
+fn a_packet_that_gives_way_to_others_keeps_its_sequence() {
+    let mut player = Player::new();
+    for sequence in 1..=pending::LIMIT as u32 + 1 {
+        player.at(u64::from(sequence), GAME, packet(sequence, QueuePacketKind::Render));
+    }
+    let job = player.job(QUEUE);
+    assert_eq!((job.submitted, job.end), (Some(Time(1)), GpuJobEnd::Unfinished));
+    let sequence = &job.fields[0];
+    assert_eq!(player.told.tables.strings.get(sequence.name), "sequence");
+    assert_eq!(sequence.value, syscollect_model::Value::Unsigned(1));
 }
 
 fn events() -> impl Strategy<Value = Dxgkrnl> {
@@ -480,10 +485,10 @@ proptest! {
             now += passes;
             player.at(now, GAME, event);
         }
-        player.finish(now + 1);
+        player.close(now + 1);
         prop_assert_eq!(player.gpu.queues.open(), 0);
         let mut ends: FxHashMap<TrackId, Time> = FxHashMap::default();
-        for (_, end, event) in &player.told {
+        for (end, event) in &player.told.events {
             let Event::GpuJob(track, job) = event else { continue };
             if let Some(began) = job.began() {
                 let last = ends.insert(*track, *end).unwrap_or(Time(0));

@@ -1,0 +1,103 @@
+//! Lifecycle events of processes and threads while they are played, among the other events.
+
+use super::engine::Engine;
+use super::lifetimes::{Life, LifecycleEvent};
+use syscollect_model::{Event, Scope, Slice, StringId, Strings, ThreadId};
+use syscollect_playback::EventType;
+
+/// What the first pass found, as far as it was not played.
+#[derive(Debug)]
+pub(super) struct Lifecycle<'a> {
+    /// By raw time.
+    events: &'a [(u64, LifecycleEvent)],
+    /// What a process that is there is shown as.
+    process: StringId,
+}
+
+impl<'a> Lifecycle<'a> {
+    /// `events` are in order of time.
+    pub(super) fn new(events: &'a [(u64, LifecycleEvent)], strings: &mut Strings) -> Self {
+        Self { events, process: strings.intern("Process") }
+    }
+
+    /// Plays what happened up to a raw time.
+    #[inline]
+    pub(super) fn play_until(&mut self, engine: &mut Engine<'_>, until: u64) {
+        while let Some(((at, event), rest)) = self.events.split_first()
+            && *at <= until
+        {
+            self.events = rest;
+            self.on(engine, *at, *event);
+        }
+    }
+
+    /// The recording ends: plays the rest.
+    pub(super) fn close(&mut self, engine: &mut Engine<'_>) {
+        self.play_until(engine, u64::MAX);
+    }
+
+    #[cold]
+    fn on(&self, engine: &mut Engine<'_>, at: u64, event: LifecycleEvent) {
+        engine.advance(at);
+        let (event_type, event) = match event {
+            LifecycleEvent::Bind(tid, thread) => return engine.threads.bind(tid, thread),
+            LifecycleEvent::StandIn(thread, life) => return self.stand_in(engine, thread, life),
+            LifecycleEvent::ProcessStart(id) => (EventType::ProcessStart, Event::ProcessStart(id)),
+            LifecycleEvent::ProcessEnd(id) => (EventType::ProcessEnd, Event::ProcessEnd(id)),
+            LifecycleEvent::ThreadStart(id) => (EventType::ThreadStart, Event::ThreadStart(id)),
+            LifecycleEvent::ThreadName(id, name) => {
+                (EventType::Rename, Event::ThreadName(id, name))
+            }
+            LifecycleEvent::ThreadEnd(id) => (EventType::ThreadEnd, Event::ThreadEnd(id)),
+        };
+        engine.push_event(event_type, event);
+    }
+
+    /// The trace tells of a process and of none of its threads. What stands for them is no
+    /// occurrence of its own.
+    fn stand_in(&self, engine: &mut Engine<'_>, thread: ThreadId, life: Life) {
+        let event = match life {
+            Life::Start => Event::ThreadStart(thread),
+            Life::End => Event::ThreadEnd(thread),
+            Life::Rundown | Life::Defunct => {
+                let track = engine.events_track(Scope::Thread(thread));
+                Event::Instant(track, Slice::named(self.process))
+            }
+        };
+        engine.push_uncounted(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::testing::Told;
+    use syscollect_model::Time;
+
+    #[test]
+    fn what_happens_up_to_a_record_comes_before_it_and_the_rest_at_the_end() {
+        let mut told = Told::default();
+        let thread = ThreadId(3);
+        let events = [
+            (5, LifecycleEvent::Bind(7, thread)),
+            (5, LifecycleEvent::ThreadStart(thread)),
+            (9, LifecycleEvent::StandIn(thread, Life::Rundown)),
+            (20, LifecycleEvent::ThreadEnd(thread)),
+        ];
+        let mut lifecycle = Lifecycle::new(&events, &mut told.tables.strings);
+        told.by(|engine| {
+            lifecycle.play_until(engine, 9);
+            assert_eq!((engine.now(), engine.thread(7)), (Time(9), thread));
+            engine.advance(10);
+            lifecycle.close(engine);
+        });
+        let [(Time(5), start), (Time(9), Event::Instant(track, slice)), (Time(20), end)] =
+            &told.events[..]
+        else {
+            panic!("{:?}", told.events);
+        };
+        assert_eq!((start, end), (&Event::ThreadStart(thread), &Event::ThreadEnd(thread)));
+        assert_eq!(told.tables.track(*track).scope, Scope::Thread(thread));
+        assert_eq!(told.tables.strings.get(slice.name), "Process");
+    }
+}

@@ -1,0 +1,159 @@
+//! Events of providers, as instants on the thread that wrote them.
+//!
+//! Not every event is something that happens. What describes a state that was there
+//! before or stays there after the recording is counted and not drawn, or the
+//! timeline would show thousands of marks where nothing happened: all
+//! events of providers whose name ends in `Rundown`, those of the opcodes that
+//! manifests share for the start and the end of data collection, and the
+//! manifests that an `EventSource` writes into its own events.
+
+use super::engine::Engine;
+use super::names;
+use super::schemas::Schemas;
+use crate::payload::{self, Payload, TraceLogging};
+use crate::{Class, Guid, Record};
+use rustc_hash::FxHashMap;
+use syscollect_model::{
+    Event, Field, Fields, Scope, Slice, StringId, Strings, Tables, ThreadId, Value,
+};
+use syscollect_playback::EventType;
+
+/// Opcodes that all manifests share: `win:DC_Start` and `win:DC_Stop`.
+const DATA_COLLECTION: std::ops::RangeInclusive<u8> = 3..=4;
+/// Id and task of the event by which an `EventSource` tells its manifest.
+const MANIFEST: u16 = 0xfffe;
+/// Fields of one event; more are left out.
+const MOST_FIELDS: usize = 64;
+/// Bytes of a text in a field.
+const LONGEST_TEXT: usize = 512;
+
+/// Decodes events of providers, as far as nothing else does.
+#[derive(Debug)]
+pub(super) struct Providers<'a> {
+    schemas: &'a Schemas,
+    providers: FxHashMap<Guid, ProviderName>,
+    /// Names of events that do not say them.
+    events: FxHashMap<EventKind, StringId>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ProviderName {
+    name: StringId,
+    /// Its events describe what is there.
+    is_rundown: bool,
+}
+
+/// What tells the kinds of events apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct EventKind {
+    provider: Guid,
+    id: u16,
+    opcode: u8,
+    version: u16,
+}
+
+impl<'a> Providers<'a> {
+    pub(super) fn new(schemas: &'a Schemas) -> Self {
+        Self { schemas, providers: FxHashMap::default(), events: FxHashMap::default() }
+    }
+
+    /// An event that this thread wrote. Gives the number under which it waits; `None` where it is
+    /// only counted.
+    pub(super) fn on(
+        &mut self,
+        engine: &mut Engine<'_>,
+        record: &Record<'_>,
+        thread: Option<ThreadId>,
+    ) -> Option<u64> {
+        let Class::Provider { provider, id, opcode, task, .. } = record.class else { return None };
+        let told = match payload::decode(record) {
+            Payload::TraceLogging(told) => Some(told),
+            Payload::Malformed => {
+                engine.tally.undecodable += 1;
+                return None;
+            }
+            _ => None,
+        };
+        let of = self.provider(provider, told.as_ref(), engine.tables);
+        if of.is_rundown || DATA_COLLECTION.contains(&opcode) || (id, task) == (MANIFEST, MANIFEST)
+        {
+            return None;
+        }
+        let name = match told.as_ref().map(TraceLogging::event_name).filter(|name| !name.is_empty())
+        {
+            Some(name) => engine.tables.strings.intern(&name.to_string_lossy()),
+            None => {
+                let kind = EventKind { provider, id, opcode, version: record.version };
+                self.event(kind, record, engine.tables)
+            }
+        };
+        let fields = match told {
+            Some(told) => told.fields(),
+            None => self.schemas.of(record).map(|schema| schema.fields(record)).unwrap_or_default(),
+        };
+        let fields = named_fields(fields, &mut engine.tables.strings);
+        let slice = Slice { category: Some(of.name), fields, ..Slice::named(name) };
+        let scope = thread.map_or(Scope::Cpu(record.cpu.into()), Scope::Thread);
+        let track = engine.events_track(scope);
+        Some(engine.push_event(EventType::ProviderEvent, Event::Instant(track, slice)))
+    }
+
+    /// The name of a provider: as its event says it, or its manifest in the file, or as it is
+    /// generally known.
+    fn provider(
+        &mut self,
+        guid: Guid,
+        told: Option<&TraceLogging<'_>>,
+        tables: &mut Tables,
+    ) -> ProviderName {
+        *self.providers.entry(guid).or_insert_with(|| {
+            let told = told.and_then(TraceLogging::provider_name).filter(|name| !name.is_empty());
+            let name = told.map(|name| name.to_string_lossy().into_owned());
+            let name = name.or_else(|| self.schemas.provider(guid).map(str::to_owned));
+            let name = name.or_else(|| names::provider(guid).map(str::to_owned));
+            let name = name.unwrap_or_else(|| guid.to_string());
+            ProviderName {
+                name: tables.strings.intern(&name),
+                is_rundown: name.ends_with("Rundown"),
+            }
+        })
+    }
+
+    /// The name of an event that does not say it: as its manifest in the file has it, or as it is
+    /// generally known.
+    fn event(&mut self, kind: EventKind, record: &Record<'_>, tables: &mut Tables) -> StringId {
+        let EventKind { provider, id, .. } = kind;
+        *self.events.entry(kind).or_insert_with(|| {
+            let schema = self.schemas.of(record);
+            let name = schema.map(payload::EventSchema::event_name).filter(|name| !name.is_empty());
+            let name = name.or_else(|| names::event(provider, id).map(str::to_owned));
+            tables.strings.intern(&name.unwrap_or_else(|| format!("Event {id}")))
+        })
+    }
+}
+
+fn named_fields(fields: Vec<payload::Field>, strings: &mut Strings) -> Fields {
+    let fields = fields.into_iter().take(MOST_FIELDS);
+    fields.map(|field| Field::named(strings.intern(&field.name), value(field.value))).collect()
+}
+
+/// A field's value in the model's terms.
+fn value(value: payload::Value) -> Value {
+    match value {
+        payload::Value::Unsigned(number) => Value::Unsigned(number),
+        payload::Value::Signed(number) => Value::Signed(number),
+        payload::Value::Hex(number) => Value::Address(number),
+        payload::Value::Float(number) => Value::Float(number),
+        other => Value::Text(cut(other.to_string()).into()),
+    }
+}
+
+/// A text no longer than a field's may be, which says where it was cut.
+fn cut(mut text: String) -> String {
+    if text.len() > LONGEST_TEXT {
+        let end = (0..=LONGEST_TEXT).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}

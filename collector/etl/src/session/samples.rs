@@ -1,0 +1,64 @@
+//! CPU samples.
+
+use super::engine::Engine;
+use super::waiting::{CodeAddress, Deferred, StackSubject};
+use crate::Record;
+use crate::payload;
+use syscollect_model::Sample;
+use syscollect_playback::EventType;
+
+/// A sample. Where nothing tells its stack, it shows its address.
+#[inline]
+pub(super) fn on(
+    engine: &mut Engine<'_>,
+    record: &Record<'_>,
+    sample: &payload::Sample,
+) -> StackSubject {
+    let thread = engine.thread(sample.tid);
+    let (pid, address, at) = (engine.pid(thread), sample.address, engine.present.at);
+    let in_kernel = engine.code.images.is_kernel(at, address);
+    let stacks = &mut engine.tally.stacks;
+    stacks.samples += 1;
+    stacks.samples_in_images += u64::from(engine.code.is_in_image(pid, at, address));
+    let event = Sample { cpu: u32::from(record.cpu), thread, stack: None, in_kernel };
+    let address = CodeAddress { pid, address };
+    let number = engine.push_at(Some(EventType::Sample), Deferred::Sample(event), address);
+    StackSubject::waiting(sample.tid, number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::images::{ImageAction, ImageRecord, KERNEL_HALF};
+    use crate::session::testing::{Told, record};
+    use syscollect_model::Event;
+
+    #[test]
+    fn a_sample_shows_its_address_and_is_counted_where_an_image_has_it() {
+        let image = ImageRecord {
+            at: 0,
+            action: ImageAction::Rundown,
+            pid: 0,
+            base: KERNEL_HALF,
+            size: 0x1000,
+            timestamp: 0,
+            path: "driver".into(),
+        };
+        let mut told = Told::with_images(vec![image]);
+        let sample =
+            |address| payload::Sample { address, tid: 7, count: 1, in_dpc: false, in_isr: false };
+        told.by(|engine| {
+            let user = on(engine, &record(0), &sample(0x20));
+            assert_eq!(user, StackSubject::waiting(7, 0));
+            on(engine, &record(0), &sample(KERNEL_HALF + 0x10));
+            let stacks = engine.tally.stacks;
+            assert_eq!((stacks.samples, stacks.samples_in_images), (2, 1));
+        });
+        let [(_, Event::Sample(user)), (_, Event::Sample(kernel))] = told.events[..] else {
+            panic!("{:?}", told.events);
+        };
+        assert_eq!((user.in_kernel, told.frames(user.stack)), (false, vec![0x20]));
+        assert_eq!((kernel.in_kernel, told.frames(kernel.stack)), (true, vec![0x10]));
+        assert_eq!(told.tables.thread(user.thread).tid, 7);
+    }
+}
