@@ -4,16 +4,19 @@
 use crate::losses::{GapCauses, Losses, loss};
 use crate::stacks::{Resolved, Resolver, StackCache};
 use crate::tally::Tally;
-use crate::tasks::{add_process, add_thread, unknown_name};
+use crate::tasks::add_process;
 use crate::zones::open::End;
 use crate::zones::state::Writer;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use syscollect_model::{
-    ClockMap, Event, Lane, Location, LocationId, LockId, ProcessId, Scope, SliceUpdate, StringId,
-    Tables, ThreadId, Ticks, Time, TimeCursor, Track, TrackId, TrackKind,
+    ClockMap, Event, Lane, Location, LocationId, LockId, ProcessId, Scope, StringId, Tables,
+    ThreadId, Ticks, Time, TimeCursor, Track, TrackId, TrackKind,
 };
-use syscollect_playback::{AnyExporter, EventType, Output, Stopped, ThreadIds};
+use syscollect_playback::{
+    AnyExporter, EventType, Output, Stopped, ThreadIds, Tracks, UnannouncedThreads, unfinished,
+    unknown_name,
+};
 
 /// Names that events may bring along and that become strings: more are not
 /// kept, so that memory does not grow with events.
@@ -22,9 +25,8 @@ const MOST_NEW_NAMES: usize = 1 << 18;
 /// Rows that playing adds for what nothing announced.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AddedRows {
-    pub(crate) threads: FxHashMap<u32, ThreadId>,
-    /// Tracks; the number tells those of one name apart.
-    tracks: FxHashMap<(Scope, StringId, TrackKind, u64), TrackId>,
+    pub(crate) threads: UnannouncedThreads,
+    tracks: Tracks,
     /// Locks by process, client and number.
     pub(crate) locks: FxHashMap<(ProcessId, u32, u32), LockId>,
     pub(crate) locations: FxHashMap<Location, LocationId>,
@@ -99,8 +101,8 @@ impl<'a> Engine<'a> {
         let Shared { clock, tables, resolver, added, losses, definition_records } = shared;
         let mut threads = ThreadIds::default();
         threads.bind(0, Tables::IDLE_THREAD);
-        let known = added.threads.iter().map(|(tid, thread)| (*tid, *thread));
-        known.chain(initial.iter().copied()).for_each(|(tid, thread)| threads.bind(tid, thread));
+        added.threads.bind(&mut threads);
+        initial.iter().for_each(|(tid, thread)| threads.bind(*tid, *thread));
         Self {
             output,
             present: Present { clock: TimeCursor::new(clock), now: Time(0), ticks: 0 },
@@ -128,7 +130,7 @@ impl<'a> Engine<'a> {
     /// announced.
     pub(crate) fn was_there(&mut self, tid: u32, thread: ThreadId) {
         let bound = self.threads.get(tid);
-        if bound.is_none() || bound == self.added.threads.get(&tid).copied() {
+        if bound.is_none() || bound == self.added.threads.get(tid) {
             self.threads.bind(tid, thread);
         }
     }
@@ -178,7 +180,7 @@ impl<'a> Engine<'a> {
     pub(crate) fn occurred(&mut self, event: EventType) {
         let now = self.now();
         if self.output.covers(now) {
-            self.tally.occurred(event, now);
+            self.tally.events.occurred(event, now);
         }
     }
 
@@ -218,11 +220,7 @@ impl<'a> Engine<'a> {
     }
 
     fn add_thread(&mut self, tid: u32, process: ProcessId) -> ThreadId {
-        let name = unknown_name(tid);
-        let thread = add_thread(&mut self.tables, tid, process, &name, None);
-        self.added.threads.insert(tid, thread);
-        self.threads.bind(tid, thread);
-        thread
+        self.added.threads.add(tid, process, &mut self.tables, &mut self.threads)
     }
 
     /// A track of marks; `row` tells apart those of one name.
@@ -233,12 +231,7 @@ impl<'a> Engine<'a> {
         kind: TrackKind,
         row: u64,
     ) -> TrackId {
-        let tables = &mut self.tables;
-        *self
-            .added
-            .tracks
-            .entry((scope, name, kind, row))
-            .or_insert_with(|| tables.add_track(Track { scope, name, kind }))
+        self.added.tracks.get(Track { scope, name, kind }, row, &mut self.tables)
     }
 
     /// A record of the lane means nothing here.
@@ -306,11 +299,7 @@ impl<'a> Engine<'a> {
     /// Closes what the program did not end.
     pub(crate) fn unfinished(&mut self, track: TrackId, count: usize) -> Result<(), Stopped> {
         for _ in 0..count {
-            self.emit(&Event::SliceUpdate(
-                track,
-                SliceUpdate { unfinished: true, ..SliceUpdate::default() },
-            ))?;
-            self.emit(&Event::SliceEnd(track))?;
+            unfinished(track).iter().try_for_each(|event| self.emit(event))?;
         }
         Ok(())
     }

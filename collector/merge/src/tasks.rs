@@ -7,6 +7,7 @@ use syscollect_model::{
     AddressSpaces, ClockMap, Lane, Process, ProcessId, StringId, Tables, Thread, ThreadId, Ticks,
     Time,
 };
+use syscollect_playback::unknown_name;
 use syscollect_records::{RecordKind, TaskRecord};
 use syscollect_store::KnownProcess;
 
@@ -438,11 +439,6 @@ impl TaskBuilder<'_> {
         }
         thread
     }
-}
-
-/// What a task is called of which nothing but its id is known.
-pub(crate) fn unknown_name(id: u32) -> String {
-    format!("<{id}>")
 }
 
 /// Adds a process's row.

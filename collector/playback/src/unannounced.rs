@@ -21,6 +21,11 @@ impl UnannouncedThreads {
         self.rows.is_empty()
     }
 
+    /// The thread of this id.
+    pub fn get(&self, tid: u32) -> Option<ThreadId> {
+        self.rows.get(&tid).copied()
+    }
+
     /// Lets the ids mean the threads that an earlier play added, before anything else is bound.
     pub fn bind(&self, ids: &mut ThreadIds) {
         self.rows.iter().for_each(|(tid, thread)| ids.bind(*tid, *thread));

@@ -93,7 +93,7 @@ impl Zones {
     /// The thread a marker is placed on, where that is one of the same process.
     fn placed_on(&mut self, engine: &mut Engine<'_>, by: Writer, tid: u32) -> Writer {
         // One that nothing announced may be known or not when its time comes.
-        let announced = tid != 0 && !engine.added.threads.contains_key(&tid);
+        let announced = tid != 0 && engine.added.threads.get(tid).is_none();
         let thread = if announced { engine.threads.get(tid) } else { None };
         match thread.filter(|thread| engine.tables.thread(*thread).process == by.process) {
             Some(thread) => {
