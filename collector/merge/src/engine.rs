@@ -4,7 +4,7 @@
 use crate::losses::{GapCauses, Losses, loss};
 use crate::stacks::{Resolved, Resolver, StackCache};
 use crate::tally::Tally;
-use crate::tasks::add_process;
+use crate::tasks::{add_process, name_row};
 use crate::zones::open::End;
 use crate::zones::state::Writer;
 use rustc_hash::FxHashMap;
@@ -82,6 +82,8 @@ pub(crate) struct Engine<'a> {
     pub(crate) lanes: Vec<LaneState>,
     pub(crate) losses: Losses,
     pub(crate) tally: Tally,
+    /// Rows have the names of now: while recording nobody knows the last ones.
+    pub(crate) names_of_now: bool,
 }
 
 /// What an engine is made of, of all that is known before playing.
@@ -113,6 +115,7 @@ impl<'a> Engine<'a> {
             lanes: Vec::new(),
             losses,
             tally: Tally::new(definition_records),
+            names_of_now: false,
         }
     }
 
@@ -221,6 +224,14 @@ impl<'a> Engine<'a> {
 
     fn add_thread(&mut self, tid: u32, process: ProcessId) -> ThreadId {
         self.added.threads.add(tid, process, &mut self.tables, &mut self.threads)
+    }
+
+    /// The thread gets a name.
+    pub(crate) fn rename(&mut self, thread: ThreadId, name: StringId) -> Result<(), Stopped> {
+        if self.names_of_now {
+            name_row(&mut self.tables, thread, name);
+        }
+        self.emit(&Event::ThreadName(thread, name))
     }
 
     /// A track of marks; `row` tells apart those of one name.

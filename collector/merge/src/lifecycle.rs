@@ -78,7 +78,7 @@ impl Decoders {
                 Event::ProcessEnd(process)
             }
             LifecycleEvent::ThreadStart(thread) => Event::ThreadStart(thread),
-            LifecycleEvent::ThreadName(thread, name) => Event::ThreadName(thread, name),
+            LifecycleEvent::ThreadName(thread, name) => return engine.rename(thread, name),
             LifecycleEvent::ThreadEnd(thread) => {
                 self.close_thread(engine, thread)?;
                 Event::ThreadEnd(thread)

@@ -124,6 +124,7 @@ impl<'a> Live<'a> {
         let mut known = nothing_known(info, clock);
         output.exporter().begin(&known.info, &known.tables)?;
         let mut playing = Box::new(Playing::new(&mut known, output));
+        playing.engine.names_of_now = true;
         if known.info.mappings_unrecorded {
             playing.engine.resolver.stacks.locator.spaces.mark_incomplete();
         }

@@ -383,6 +383,7 @@ impl<'a> Opening<'a> {
             self.losses.not_decoded(cursor);
         }
         builder.apply_notes(u64::MAX);
+        builder.name_rows();
     }
 
     fn stacks(&mut self, spaces: AddressSpaces) -> Stacks {

@@ -93,6 +93,8 @@ pub(crate) struct Tasks {
     named: FxHashSet<ThreadId>,
     /// When the names of threads that were there had been read at the latest, ticks.
     names_read: FxHashMap<ThreadId, u64>,
+    /// What threads were renamed to last; rows do not have it yet.
+    renamed: FxHashMap<ThreadId, StringId>,
     pub(crate) history: TaskHistory,
 }
 
@@ -206,7 +208,7 @@ impl TaskBuilder<'_> {
                 continue;
             };
             let row = self.tables.thread(life.thread);
-            if row.process == process && self.tables.strings.get(row.name) != known.name {
+            if row.process == process && self.name_of(life.thread) != known.name {
                 self.rename(note.noted.0, life.thread, &known.name);
             }
         }
@@ -288,7 +290,7 @@ impl TaskBuilder<'_> {
         let process = self.tables.thread(old).process;
         self.end_thread(ticks, time, record.parent_tid, old);
         self.tasks.headless.remove(&process);
-        let name = self.tables.strings.get(self.tables.thread(old).name).to_owned();
+        let name = self.name_of(old).to_owned();
         let new = self.add_thread(record.tid, process, &name, Some(time), true);
         self.lifecycle_event(ticks, LifecycleEvent::Bind(record.tid, new));
         self.lifecycle_event(ticks, LifecycleEvent::Replace { old, new });
@@ -317,10 +319,11 @@ impl TaskBuilder<'_> {
         if let Some(thread) = unseen.filter(|_| !comm.is_empty()) {
             // The list of tasks was read while the recording ran and may show
             // who came after; the name in the record is certain.
-            self.set_name(thread, &comm);
+            let name = self.tables.strings.intern(&comm);
+            name_row(self.tables, thread, name);
         }
         let thread = self.existing(ticks, record);
-        if !comm.is_empty() && self.tables.strings.get(self.tables.thread(thread).name) != comm {
+        if !comm.is_empty() && self.name_of(thread) != comm {
             // Renames in between were left out or lost.
             self.rename(ticks, thread, &comm);
         }
@@ -352,7 +355,8 @@ impl TaskBuilder<'_> {
 
     fn rename(&mut self, ticks: u64, thread: ThreadId, name: &str) {
         self.first_name(ticks, thread);
-        let id = self.set_name(thread, name);
+        let id = self.tables.strings.intern(name);
+        self.tasks.renamed.insert(thread, id);
         self.lifecycle_event(ticks, LifecycleEvent::ThreadName(thread, id));
     }
 
@@ -368,15 +372,17 @@ impl TaskBuilder<'_> {
         }
     }
 
-    fn set_name(&mut self, thread: ThreadId, name: &str) -> StringId {
-        let id = self.tables.strings.intern(name);
-        let row = &mut self.tables.threads[thread.index()];
-        row.name = id;
-        let process = &mut self.tables.processes[row.process.index()];
-        if process.pid == row.tid {
-            process.name = id;
+    /// What the thread is called after all records so far.
+    fn name_of(&self, thread: ThreadId) -> &str {
+        let renamed = self.tasks.renamed.get(&thread).copied();
+        self.tables.strings.get(renamed.unwrap_or_else(|| self.tables.thread(thread).name))
+    }
+
+    /// Gives rows the last names of their threads.
+    pub(crate) fn name_rows(&mut self) {
+        for (thread, name) in self.tasks.renamed.drain() {
+            name_row(self.tables, thread, name);
         }
-        id
     }
 
     /// The thread of a record that is not its beginning.
@@ -438,6 +444,16 @@ impl TaskBuilder<'_> {
             }
         }
         thread
+    }
+}
+
+/// Gives a thread's row this name, and its process's if it is the main thread.
+pub(crate) fn name_row(tables: &mut Tables, thread: ThreadId, name: StringId) {
+    let row = &mut tables.threads[thread.index()];
+    row.name = name;
+    let process = &mut tables.processes[row.process.index()];
+    if process.pid == row.tid {
+        process.name = name;
     }
 }
 

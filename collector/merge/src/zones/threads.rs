@@ -360,7 +360,7 @@ impl Zones {
         if let Some(name) = attributes.thread_name.take()
             && let Some(name) = engine.new_name(&name)
         {
-            engine.emit(&Event::ThreadName(writer.thread, name))?;
+            engine.rename(writer.thread, name)?;
         }
         for &(task, name) in &attributes.tasks {
             self.program(writer.process, writer.client).tasks.insert(task, name);
