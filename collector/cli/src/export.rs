@@ -13,6 +13,7 @@ use crate::summary::{self, Exported};
 use crate::symbols::SymbolOptions;
 use crate::terminal::Terminal;
 use crate::time_range::TimeRange;
+use crate::timings::Timings;
 use anyhow::{Context, Result, anyhow, bail};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -83,6 +84,10 @@ pub(crate) struct Args {
     #[arg(long)]
     force: bool,
 
+    /// Say how long each part took
+    #[arg(long)]
+    timings: bool,
+
     #[command(flatten)]
     symbols: SymbolOptions,
 }
@@ -95,6 +100,7 @@ pub(crate) struct Request {
     pub(crate) force: bool,
     pub(crate) selection: Selection,
     pub(crate) symbols: SymbolOptions,
+    pub(crate) timings: bool,
 }
 
 impl Args {
@@ -102,6 +108,7 @@ impl Args {
         let Self { captures, output, range, process, all, sched_markers, force, symbols, .. } =
             self;
         let (layout, compression) = (self.tracy_layout, self.tracy_compression);
+        let timings = self.timings;
         let format = Format::of_output(&output, self.format, format::EXPORTS).map_err(usage)?;
         if format == Format::Syscap {
             return Err(usage(
@@ -129,7 +136,7 @@ impl Args {
             tracy,
             ..Selection::default()
         };
-        Ok(Request { captures, output, format, force, selection, symbols })
+        Ok(Request { captures, output, format, force, selection, symbols, timings })
     }
 }
 
@@ -158,19 +165,25 @@ pub(crate) fn export(request: &Request) -> Result<ExitCode> {
         );
     }
     let target = Target::new(&request.output, request.force, Owner::behind_sudo())?;
+    let mut timings = Timings::start();
     let mut session = Source::open_named(&request.captures, &request.symbols, &abandon, &terminal)?;
+    timings.end("reading and naming");
     confine::to_exporting(target.owner_of_folder());
     let draft = target.draft()?;
     let played = write(&mut session, request, &mut draft.file(), &abandon, &terminal)
         .with_context(|| format!("cannot export to {}", target.path().display()))?;
+    timings.end("exporting");
     let bytes = draft.file().metadata()?.len();
     let path = draft.publish(&target)?;
+    timings.end("publishing");
+    let times = request.timings.then(|| timings.text(played.events));
     let format = request.format;
     let layout = request.selection.tracy.layout;
     let (lost, complete) = (Lost::read(&session), session.is_complete());
     let exported = Exported { path, format, layout, bytes, played, lost, complete };
     let style = terminal.style();
     say_styled!(style, "{}", summary::export_text(&exported, style));
+    times.iter().for_each(|times| say!("{times}"));
     Ok(ExitCode::SUCCESS)
 }
 

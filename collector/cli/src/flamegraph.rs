@@ -92,5 +92,6 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     confine::to_reading(symbols.asks_servers());
     let selection =
         Selection { process, all, stacks, range: range.checked()?, ..Selection::default() };
-    export::export(&Request { captures, output, format, force, selection, symbols })
+    let timings = false;
+    export::export(&Request { captures, output, format, force, selection, symbols, timings })
 }

@@ -51,6 +51,7 @@ mod summary;
 mod symbols;
 mod terminal;
 mod time_range;
+mod timings;
 mod units;
 
 use args::{Cli, Command};

@@ -9,6 +9,7 @@ use crate::output::Draft;
 use crate::signals::Abandon;
 use crate::summary::KeptCapture;
 use crate::terminal::Terminal;
+use crate::timings::Timings;
 use anyhow::{Context, Result, bail};
 use std::collections::HashSet;
 use std::io::{Seek, SeekFrom, Write};
@@ -73,16 +74,23 @@ struct Written {
 
 impl Finish<'_> {
     /// Names, exports and publishes. Whatever fails, the capture is kept.
-    pub(crate) fn finish(&self, draft: Draft, recorded: Recorded) -> Result<Finished> {
+    pub(crate) fn finish(
+        &self,
+        draft: Draft,
+        recorded: Recorded,
+        timings: &mut Timings,
+    ) -> Result<Finished> {
         let Recorded { held, summary, losses, mut costs, .. } = recorded;
-        match self.name_and_write(&draft, held, &mut costs) {
+        match self.name_and_write(&draft, held, &mut costs, timings) {
             Ok((mut written, end)) => {
                 written.lost = written.lost.at_least(&losses);
-                self.publish(
+                let finished = self.publish(
                     draft,
                     written,
                     (end, RecorderSummary { costs: costs.costs().to_vec(), ..summary }),
-                )
+                );
+                timings.end("publishing");
+                finished
             }
             Err(error) => {
                 let path = self.keep(draft);
@@ -106,6 +114,7 @@ impl Finish<'_> {
         capture: &Draft,
         held: PinnedFiles,
         costs: &mut CostAccount,
+        timings: &mut Timings,
     ) -> Result<(Written, CaptureEnd)> {
         let reader = CaptureReader::from_file(capture.file().try_clone()?)?;
         let mut end = CaptureEnd::of(&reader);
@@ -115,6 +124,7 @@ impl Finish<'_> {
             Err(MergeError::Unwanted) => return Ok((self.unread(capture, stored)?, end)),
             session => session?,
         };
+        timings.end("reading what events refer to");
         let nameable = Nameable { same_kernel: true, same_files: true, named: HashSet::new() };
         let tables = convert::name(&session, held, &nameable, self.abandon, self.terminal);
         let names = tables.iter().cloned().map(Definition::Symbols);
@@ -126,15 +136,18 @@ impl Finish<'_> {
         session.add_symbols(tables);
         let mut note = |work| self.is_accounted.then(|| costs.note(work));
         note(RecorderWork::Naming);
+        timings.end("naming");
         // A part of a recording that goes on is written with what the recorder still needs.
         if self.is_accounted {
             confine::to_exporting(self.place.owner_of_folder());
         }
         let written = self.write(capture, &mut session, stored)?;
-        note(match self.place.is_exported() {
-            true => RecorderWork::Export,
-            false => RecorderWork::Reading,
-        });
+        let (work, part) = match self.place.is_exported() {
+            true => (RecorderWork::Export, "exporting"),
+            false => (RecorderWork::Reading, "reading"),
+        };
+        note(work);
+        timings.end(part);
         Ok((written, end))
     }
 

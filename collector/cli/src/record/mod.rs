@@ -14,6 +14,7 @@ use crate::owner::Owner;
 use crate::signals::{self, Abandon, Stop, StopEvent};
 use crate::summary::{self, Outcome};
 use crate::terminal::Terminal;
+use crate::timings::Timings;
 use anyhow::Result;
 use command::{Gated, Launched};
 use finish::{Finish, Read};
@@ -99,6 +100,7 @@ fn record(options: &Options, around: &Surroundings<'_>, program_start: Instant) 
     };
     let (ended, command) = run_until_the_end(options, &watched, gated);
     abandon.writing();
+    let mut timings = Timings::start();
 
     let recorded = match (recorder.stop(ended.reason()), ended.is_failure()) {
         // A command that could not be run made nothing worth keeping.
@@ -115,8 +117,10 @@ fn record(options: &Options, around: &Surroundings<'_>, program_start: Instant) 
             )));
         }
     };
+    timings.end("stopping");
     learned(&missing, &recorded.summary.missing).iter().for_each(|note| say!("syscollect: {note}"));
-    conclude(options, &place, drafted, recorded, &Ending { ended, command, abandon, terminal })
+    let ending = Ending { ended, command, abandon, terminal };
+    conclude(options, &place, drafted, recorded, &ending, timings)
 }
 
 /// The files of a recording under their draft names.
@@ -233,6 +237,7 @@ fn conclude(
     drafted: Drafted,
     recorded: Recorded,
     ending: &Ending,
+    mut timings: Timings,
 ) -> Result<u8> {
     let error = recorded.error.clone();
     if let Some(error) = &error {
@@ -250,7 +255,7 @@ fn conclude(
     let (abandon, terminal) = (&ending.abandon, &ending.terminal);
     let read = if options.fail_on_loss { Read::All } else { Read::Quick };
     let mut finished = Finish { place: &place, abandon, terminal, read, is_accounted: true }
-        .finish(draft, recorded)?;
+        .finish(draft, recorded, &mut timings)?;
     let series = before.map(|before| before.and(place, &mut finished));
     let outcome = Outcome {
         output: finished.output,
@@ -265,6 +270,9 @@ fn conclude(
     };
     let style = ending.terminal.style();
     say_styled!(style, "{}", summary::text(&outcome, style));
+    if options.timings {
+        say!("{}", timings.text(outcome.events));
+    }
     if let Some(command) = ending.command.as_ref().filter(|command| command.is_running()) {
         say!("syscollect: {} (PID {}) goes on running", command.name(), command.pid());
     }

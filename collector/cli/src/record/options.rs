@@ -136,6 +136,10 @@ pub(crate) struct Args {
     #[arg(long)]
     fail_on_loss: bool,
 
+    /// Say how long each part of what follows the recording took
+    #[arg(long)]
+    timings: bool,
+
     /// The format, where the file's extension does not tell
     #[arg(long, value_name = "FORMAT", value_parser = format::among(format::ALL))]
     format: Option<Format>,
@@ -222,6 +226,7 @@ pub(crate) struct Options {
     pub(crate) stop_at: Option<u64>,
     pub(crate) force: bool,
     pub(crate) fail_on_loss: bool,
+    pub(crate) timings: bool,
     pub(crate) pids: Vec<u32>,
     pub(crate) only: bool,
     pub(crate) command: Vec<OsString>,
@@ -297,6 +302,7 @@ impl Args {
             stop_at: self.max_size.filter(|_| rotate.is_none()),
             force: self.force,
             fail_on_loss: self.fail_on_loss,
+            timings: self.timings,
             pids,
             only: self.only,
             command: self.command,

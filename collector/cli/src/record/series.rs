@@ -12,6 +12,7 @@ use crate::output::Draft;
 use crate::signals::Abandon;
 use crate::summary::Series as Told;
 use crate::terminal::Terminal;
+use crate::timings::Timings;
 use anyhow::{Context, Result, anyhow, bail};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -198,7 +199,7 @@ impl KeptFiles {
             };
             let finish =
                 Finish { place: &place, abandon, terminal: &terminal, read, is_accounted: false };
-            match finish.finish(draft, recorded) {
+            match finish.finish(draft, recorded, &mut Timings::start()) {
                 // One more is being written.
                 Ok(mut finished) => self.add(place, &mut finished, 1),
                 Err(error) => say!("syscollect: {}: {}", path.display(), crate::message(&error)),
