@@ -15,12 +15,12 @@ use syscollect_tests::etl::{GPUVIS, fixture};
 
 /// Jobs and instants, with the names of their tracks.
 #[derive(Default)]
-struct Told {
+struct KeptEvents {
     jobs: Vec<(TrackId, String, Scope, String, Time, GpuJob)>,
     instants: BTreeMap<String, u64>,
 }
 
-impl Exporter for Told {
+impl Exporter for KeptEvents {
     type Error = Infallible;
 
     fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Infallible> {
@@ -57,7 +57,7 @@ impl Exporter for Told {
     }
 }
 
-impl Told {
+impl KeptEvents {
     fn of(bytes: Vec<u8>) -> Self {
         let mut told = Self::default();
         Session::from_bytes(vec![bytes])
@@ -122,7 +122,7 @@ fn every_event_of_the_graphics_kernel_that_is_of_interest_decodes() {
 #[syscollect_fixtures::test]
 fn packets_find_their_beginnings() {
     let bytes = fixture(GPUVIS);
-    let told = Told::of(bytes);
+    let told = KeptEvents::of(bytes);
     assert_eq!(told.ends(true), (2_404, 1, 0), "DMA packets");
     assert_eq!(told.ends(false), (6_969, 10, 8), "queue packets");
 }
@@ -130,7 +130,7 @@ fn packets_find_their_beginnings() {
 #[syscollect_fixtures::test]
 fn dma_packets_belong_to_the_threads_that_submitted_them() {
     let bytes = fixture(GPUVIS);
-    let told = Told::of(bytes);
+    let told = KeptEvents::of(bytes);
     let of_engines = || told.jobs.iter().filter(|(_, _, scope, ..)| *scope == Scope::Machine);
     let own = of_engines().filter(|(.., name, _, _)| name != "Preemption");
     let (known, all) = own.fold((0, 0), |(known, all), (.., job)| {
@@ -148,7 +148,7 @@ fn dma_packets_belong_to_the_threads_that_submitted_them() {
 fn jobs_of_a_track_follow_each_other() {
     let bytes = fixture(GPUVIS);
     let mut ends = BTreeMap::new();
-    for (track, .., end, job) in Told::of(bytes).jobs {
+    for (track, .., end, job) in KeptEvents::of(bytes).jobs {
         let Some(began) = job.began() else { continue };
         let last = ends.insert(track, end).unwrap_or(Time(0));
         assert!(last <= began && began <= end, "{job:?}");
@@ -158,7 +158,7 @@ fn jobs_of_a_track_follow_each_other() {
 #[syscollect_fixtures::test]
 fn each_sync_is_told_once() {
     let bytes = fixture(GPUVIS);
-    let told = Told::of(bytes);
+    let told = KeptEvents::of(bytes);
     let syncs = told.instants.iter().filter(|(track, _)| track.ends_with("VSync"));
     assert_eq!(syncs.map(|(_, count)| count).sum::<u64>(), 438);
     assert_eq!(

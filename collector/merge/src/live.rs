@@ -34,7 +34,7 @@ use syscollect_model::{
     ClockMap, ClockPair, Exporter, Lane, LaneIndex, LaneKind, RecorderSummary, SessionInfo, Tables,
     Ticks, Time, records_lost,
 };
-use syscollect_playback::order::{Merge, Step};
+use syscollect_playback::order::{Merge, MergeStep};
 use syscollect_playback::{AnyExporter, Output, Played, Stopped, stoppable};
 use syscollect_store::{Chunk, Definition, ProbeDefinition};
 
@@ -398,7 +398,7 @@ impl Learner {
         };
         // What lanes have of later times waits: what it refers to may not be known.
         while self.task_lanes.key().is_some_and(|key| key < until.0)
-            && let Step::Item(index, (ticks, record)) = self.task_lanes.step()
+            && let MergeStep::Item(index, (ticks, record)) = self.task_lanes.step()
         {
             let lane = self.task_lanes.lanes()[index].lane();
             match record {

@@ -16,7 +16,7 @@ use crate::zones::state::Zones;
 use std::mem::take;
 use std::sync::Arc;
 use syscollect_model::{Event, Lane, StringId, ThreadId, Ticks};
-use syscollect_playback::order::{Cursor, Merge, Step};
+use syscollect_playback::order::{Cursor, Merge, MergeStep};
 use syscollect_playback::{Output, Played, Stopped};
 use syscollect_store::{CaptureReader, Chunk};
 
@@ -159,7 +159,7 @@ impl<'a> Playing<'a> {
     fn play_until_waiting(&mut self) -> Result<Option<usize>, Stopped> {
         loop {
             match self.merge.step() {
-                Step::Item(source, (ticks, item)) => {
+                MergeStep::Item(source, (ticks, item)) => {
                     if !self.begun {
                         self.begin(ticks)?;
                     }
@@ -171,9 +171,9 @@ impl<'a> Playing<'a> {
                         self.place_markers();
                     }
                 }
-                Step::Waiting(source) if self.resume(source) => {}
-                Step::Waiting(source) => return Ok(Some(source)),
-                Step::End => return Ok(None),
+                MergeStep::Waiting(source) if self.resume(source) => {}
+                MergeStep::Waiting(source) => return Ok(Some(source)),
+                MergeStep::End => return Ok(None),
             }
         }
     }

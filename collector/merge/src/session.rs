@@ -225,9 +225,8 @@ impl Recording for Session {
 
     /// Code without a file (JIT) is not among them.
     fn unresolved(&self) -> Vec<UnresolvedModule> {
-        let (places, names) = (self.known.resolver.stacks.places(), self.known.resolver.names());
-        places
-            .unnamed(names)
+        let (code, names) = (self.known.resolver.stacks.code(), self.known.resolver.names());
+        code.unnamed(names)
             .into_iter()
             .map(|(module, offsets)| {
                 let ModuleKey { path, build_id } = module.clone();
@@ -452,14 +451,13 @@ impl Opening<'_> {
         &self,
         known: &mut InstrumentedPrograms,
         clock: &Arc<ClockMap>,
-        places: &mut Stacks,
+        code: &mut Stacks,
         tables: &Tables,
     ) {
         let mut prescan = Prescan::default();
         let InstrumentedPrograms { programs, logs, lifetimes, .. } = &*known;
         let reader = self.reader;
-        let mut prescanner =
-            Prescanner { reader, programs, logs, lifetimes, clock, places, tables };
+        let mut prescanner = Prescanner { reader, programs, logs, lifetimes, clock, code, tables };
         lanes_of(reader, LaneKind::Zone).for_each(|lane| prescanner.lane(lane, &mut prescan));
         known.prescan = prescan;
     }

@@ -1,7 +1,7 @@
 //! How much of the memory for stacks one process may take.
 //!
-//! A program can show endless different stacks at endless different places, and what is kept of
-//! them would grow with that. So there is a bound, of which half is for who comes first; beyond
+//! A program can show endless different stacks at endless different code addresses, and what is kept
+//! of them would grow with that. So there is a bound, of which half is for who comes first; beyond
 //! that, every process has a share. Programs as they are never reach the half.
 
 use rustc_hash::FxHashMap;
@@ -11,7 +11,7 @@ const FRAMES_MAX: u64 = 64 << 20;
 /// Stacks that were sent, also the same ones again, as every process does that runs the same code:
 /// 40 bytes each.
 const SENT_MAX: u64 = 16 << 20;
-/// Different places in code that are told apart; each may want a name, of 100 bytes and more.
+/// Different code addresses that are told apart; each may want a name, of 100 bytes and more.
 const PLACES_MAX: u64 = 1 << 20;
 /// No share is asked for where there are fewer frames than this.
 pub(crate) const PLENTY: u64 = PLACES_MAX / 2;
@@ -73,7 +73,7 @@ pub(crate) struct StackShares {
     pub(crate) frames: Share,
     /// Frames as they are shown: stacks of the kernel together with those of users.
     pub(crate) shown: Share,
-    pub(crate) places: Share,
+    pub(crate) code: Share,
 }
 
 impl StackShares {
@@ -83,10 +83,10 @@ impl StackShares {
     }
 
     /// With other bounds.
-    pub(crate) fn bounded(most: u64, places: u64, wanted: &FxHashMap<u32, u64>) -> Self {
-        let [sent, frames, shown, places] =
-            [SENT_MAX, most, most, places].map(|max| Share::new(max, wanted));
-        Self { sent, frames, shown, places }
+    pub(crate) fn bounded(most: u64, code: u64, wanted: &FxHashMap<u32, u64>) -> Self {
+        let [sent, frames, shown, code] =
+            [SENT_MAX, most, most, code].map(|max| Share::new(max, wanted));
+        Self { sent, frames, shown, code }
     }
 }
 

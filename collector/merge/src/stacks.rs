@@ -7,13 +7,13 @@ use std::hash::{Hash, Hasher};
 use syscollect_model::{
     FrameId, Lane, LaneKind, SessionInfo, StackId, StringId, SymbolTable, Tables, Ticks,
 };
-use syscollect_playback::{Framer, Locator, Names, Place, PlaceId, Places};
+use syscollect_playback::{CodeAddress, CodeAddressId, CodeAddresses, Framer, Locator, Names};
 use syscollect_records::{StackHeader, stack_id, stack_space};
 
 /// Answers that one lane's cache remembers.
 const RESOLVED_MAX: usize = 1 << 18;
 
-/// Where a stack's places lie in [`Stacks::pool`].
+/// Where a stack's code addresses lie in [`Stacks::pool`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Defined {
     start: u32,
@@ -28,16 +28,16 @@ pub(crate) struct Defined {
 /// The stacks of one lane, by id.
 type LaneStacks = FxHashMap<u32, Defined>;
 
-/// Every stack that was sent, as places.
+/// Every stack that was sent, as code addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Stacks {
     lanes: FxHashMap<Lane, LaneStacks>,
-    pool: Vec<PlaceId>,
-    /// What was read so far, by the hash of its places: a recording that runs for long has the same
-    /// stacks many times.
+    pool: Vec<CodeAddressId>,
+    /// What was read so far, by the hash of its code addresses: a recording that runs for long has
+    /// the same stacks many times.
     same: FxHashMap<u64, Defined>,
     shares: StackShares,
-    /// Frames of which only the module is known: the place is beyond the process's share.
+    /// Frames of which only the module is known: the code address is beyond the process's share.
     coarse: u64,
     pub(crate) locator: Locator,
 }
@@ -61,8 +61,8 @@ impl Stacks {
     }
 
     /// What lies where.
-    pub(crate) fn places(&self) -> &Places {
-        &self.locator.places
+    pub(crate) fn code(&self) -> &CodeAddresses {
+        &self.locator.code
     }
 
     /// No stack is added any more: forgets what helps with that.
@@ -82,7 +82,7 @@ impl Stacks {
         })
     }
 
-    fn places_of(&self, defined: Defined) -> &[PlaceId] {
+    fn code_of(&self, defined: Defined) -> &[CodeAddressId] {
         &self.pool[defined.start as usize..][..defined.count as usize]
     }
 }
@@ -176,33 +176,33 @@ impl Stacks {
         for address in addresses.filter(|address| *address != 0) {
             let innermost = self.pool.len() == start;
             let address = if innermost && exact { address } else { address - 1 };
-            let place = match kernel {
+            let located = match kernel {
                 true => self.locator.kernel(address),
                 false => self.locator.user(pid, at, epoch, address),
             };
-            let in_code = place.module.is_some();
+            let in_code = located.module.is_some();
             begins_in_code |= innermost && in_code;
             if !in_code && begins_in_code && self.locator.knows_all(pid, at) {
                 truncated = true;
                 break;
             }
-            let id = self.intern(pid, place);
+            let id = self.intern(pid, located);
             self.pool.push(id);
         }
-        let places = &self.pool[start..];
+        let code = &self.pool[start..];
         let mut hasher = FxHasher::default();
-        (places, kernel, truncated).hash(&mut hasher);
+        (code, kernel, truncated).hash(&mut hasher);
         let same = self.same.get(&hasher.finish()).filter(|same| {
-            let places = &self.pool[same.start as usize..][..same.count as usize];
-            (same.kernel, same.truncated) == (kernel, truncated) && places == &self.pool[start..]
+            let code = &self.pool[same.start as usize..][..same.count as usize];
+            (same.kernel, same.truncated) == (kernel, truncated) && code == &self.pool[start..]
         });
         if let Some(same) = same.copied() {
             self.pool.truncate(start);
             return Some(Defined { pid, ..same });
         }
-        let count = places.len() as u32;
-        for place in places {
-            self.locator.places.count_use(*place);
+        let count = code.len() as u32;
+        for located in code {
+            self.locator.code.count_use(*located);
         }
         self.shares.frames.take(pid, u64::from(count) + STACK);
         let defined = Defined { start: start as u32, count, pid, kernel, truncated };
@@ -210,18 +210,18 @@ impl Stacks {
         Some(defined)
     }
 
-    /// The row of a place; of one beyond the process's share, that of its module.
-    fn intern(&mut self, pid: u32, place: Place) -> PlaceId {
-        let places = &mut self.locator.places;
-        if let Some(known) = places.find(place) {
+    /// The row of a code address; of one beyond the process's share, that of its module.
+    fn intern(&mut self, pid: u32, located: CodeAddress) -> CodeAddressId {
+        let code = &mut self.locator.code;
+        if let Some(known) = code.find(located) {
             return known;
         }
-        if self.shares.places.take(pid, 1) {
-            return places.intern(place);
+        if self.shares.code.take(pid, 1) {
+            return code.intern(located);
         }
         self.coarse += 1;
         // No code lies where a file begins.
-        places.intern(Place { module: place.module, offset: 0 })
+        code.intern(CodeAddress { module: located.module, offset: 0 })
     }
 
     /// Locates return addresses of a process, innermost first; `None` if it has had its share.
@@ -336,7 +336,7 @@ impl Resolver {
         Resolved { stack, blocked_in, missing }
     }
 
-    /// The stack at these places, outside of any lane; `None` if it has no frames.
+    /// The stack at these code addresses, outside of any lane; `None` if it has no frames.
     pub(crate) fn stack_at(&mut self, stack: Defined, tables: &mut Tables) -> Option<StackId> {
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
@@ -355,8 +355,8 @@ impl Resolver {
     }
 
     fn push_frames(&mut self, stack: Defined, into: &mut Vec<FrameId>, tables: &mut Tables) {
-        for place in self.stacks.places_of(stack) {
-            into.extend(self.framer.frames(*place, self.stacks.places(), &self.names, tables));
+        for located in self.stacks.code_of(stack) {
+            into.extend(self.framer.frames(*located, self.stacks.code(), &self.names, tables));
         }
         if stack.truncated && !into.last().is_some_and(|frame| begins_stacks(*frame, tables)) {
             into.push(tables.truncation());
@@ -414,10 +414,10 @@ mod tests {
         spaces
     }
 
-    fn bounded(frames: u64, places: u64) -> Stacks {
+    fn bounded(frames: u64, code: u64) -> Stacks {
         let wanted = [(1, 1000), (2, 20)].into_iter().collect();
         let (shares, locator) =
-            (StackShares::bounded(frames, places, &wanted), Locator::new(spaces()));
+            (StackShares::bounded(frames, code, &wanted), Locator::new(spaces()));
         Stacks { shares, locator, ..Stacks::default() }
     }
 
@@ -452,11 +452,11 @@ mod tests {
             define(&mut stacks, 1, &[0x1000 + n]);
         }
         let honest = define(&mut stacks, 2, &[0x1234]).unwrap();
-        let places = |stacks: &Stacks, of: Defined| stacks.places().get(stacks.places_of(of)[0]);
-        assert_eq!(places(&stacks, honest).offset, 0x1234);
+        let code = |stacks: &Stacks, of: Defined| stacks.code().get(stacks.code_of(of)[0]);
+        assert_eq!(code(&stacks, honest).offset, 0x1234);
         let late = define(&mut stacks, 1, &[0x7777]).unwrap();
-        let late = places(&stacks, late);
-        assert_eq!(stacks.places().module(late.module.unwrap()).path, "/bin/1");
+        let late = code(&stacks, late);
+        assert_eq!(stacks.code().module(late.module.unwrap()).path, "/bin/1");
         assert_eq!((late.offset, stacks.coarse), (0, 31));
         let told = stacks.coarse_frames().unwrap();
         assert!(told.starts_with("31 frames in stacks show their file only"), "{told}");

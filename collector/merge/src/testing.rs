@@ -16,9 +16,9 @@ pub(crate) const SAMPLE: usize = 1;
 pub(crate) const COUNTER: usize = 2;
 
 /// Keeps all events.
-struct Kept(Vec<Event>);
+struct KeptEvents(Vec<Event>);
 
-impl Exporter for Kept {
+impl Exporter for KeptEvents {
     type Error = Stopped;
 
     fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Stopped> {
@@ -46,7 +46,7 @@ pub(crate) fn events_of(tables: &mut Tables, decode: impl FnOnce(&mut Engine<'_>
         uncertainty: 0,
     };
     let clock = ClockMap::new(vec![reading(0), reading(1_000_000)]).unwrap();
-    let mut kept = Kept(Vec::new());
+    let mut kept = KeptEvents(Vec::new());
     let shared = Shared {
         clock: Arc::new(clock),
         tables: std::mem::take(tables),

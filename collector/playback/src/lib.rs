@@ -2,7 +2,7 @@
 //!
 //! **Duties.** [`Recording`] is what the rest of syscollect sees of a source: a
 //! capture, a Windows trace. The parts that sources share are here: [`AnyExporter`], into which they play, the merge by
-//! time ([`order`]), [`Output`] with its range of time, [`Places`] in code with
+//! time ([`order`]), [`Output`] with its range of time, [`CodeAddresses`] with
 //! their [`Names`] and the rows of frames made of them ([`Framer`]), what thread
 //! ids mean while time goes on ([`ThreadIds`]), threads that nothing announced
 //! ([`UnannouncedThreads`]), [`Tracks`], rows for what overlaps ([`Rows`]), and counts of what
@@ -26,13 +26,13 @@
 //! ```
 
 mod any_exporter;
+mod code_addresses;
 mod event_tally;
 mod event_type;
 mod names;
 mod null_exporter;
 pub mod order;
 mod output;
-mod places;
 mod recording;
 mod rows;
 mod slices;
@@ -41,12 +41,14 @@ mod tracks;
 mod unannounced;
 
 pub use any_exporter::{AnyExporter, Stopped, stoppable};
+pub use code_addresses::{
+    ANONYMOUS, CodeAddress, CodeAddressId, CodeAddresses, KERNEL, Locator, ModuleKey,
+};
 pub use event_tally::EventTally;
 pub use event_type::EventType;
 pub use names::{Framer, Names};
 pub use null_exporter::NullExporter;
 pub use output::Output;
-pub use places::{ANONYMOUS, KERNEL, Locator, ModuleKey, Place, PlaceId, Places};
 pub use recording::{PdbIdentity, Played, Recording, UnresolvedModule, WindowsImage};
 pub use rows::{Placed, Rows};
 pub use slices::unfinished;

@@ -1,6 +1,6 @@
-//! Names of places, and the frames made of them.
+//! Names of code addresses, and the frames made of them.
 
-use crate::places::{KERNEL, ModuleKey, Place, PlaceId, Places};
+use crate::code_addresses::{CodeAddress, CodeAddressId, CodeAddresses, KERNEL, ModuleKey};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 use syscollect_model::{
@@ -16,7 +16,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Adds names; the later of two for one place counts.
+    /// Adds names; the later of two for one code address counts.
     pub fn add(&mut self, tables: Vec<SymbolTable>) {
         for table in tables {
             let list =
@@ -39,10 +39,10 @@ impl Names {
     }
 }
 
-/// Makes rows of the frames table, once per place.
+/// Makes rows of the frames table, once per code address.
 #[derive(Debug, Default)]
 pub struct Framer {
-    /// First row and number of rows by place.
+    /// First row and number of rows by code address.
     frames: Vec<Option<(u32, u32)>>,
     /// By path and build id, and whether it is kernel code.
     modules: FxHashMap<(ModuleKey, bool), ModuleId>,
@@ -64,22 +64,22 @@ impl Framer {
         self.frames.clear();
     }
 
-    /// The frames of a place, innermost first.
+    /// The frames of a code address, innermost first.
     pub fn frames(
         &mut self,
-        id: PlaceId,
-        places: &Places,
+        id: CodeAddressId,
+        code: &CodeAddresses,
         names: &Names,
         tables: &mut Tables,
     ) -> impl Iterator<Item = FrameId> + use<> {
         let index = id.0 as usize;
         if self.frames.len() <= index {
-            self.frames.resize(places.rows().len(), None);
+            self.frames.resize(code.rows().len(), None);
         }
         let (start, count) = match self.frames[index] {
             Some(rows) => rows,
             None => {
-                let rows = self.add(places.get(id), places, names, tables);
+                let rows = self.add(code.get(id), code, names, tables);
                 let rows = (rows.start as u32, rows.len() as u32);
                 self.frames[index] = Some(rows);
                 rows
@@ -90,16 +90,16 @@ impl Framer {
 
     fn add(
         &mut self,
-        place: Place,
-        places: &Places,
+        located: CodeAddress,
+        code: &CodeAddresses,
         names: &Names,
         tables: &mut Tables,
     ) -> Range<usize> {
         let first = tables.frames.len();
-        let key = place.module.map(|index| places.module(index));
-        let symbol = key.and_then(|key| names.get(key, place.offset));
+        let key = located.module.map(|index| code.module(index));
+        let symbol = key.and_then(|key| names.get(key, located.offset));
         let module =
-            key.map(|key| self.module(key, places.is_kernel(key), (place, symbol), tables));
+            key.map(|key| self.module(key, code.is_kernel(key), (located, symbol), tables));
         let unnamed = [SymbolFrame::default()];
         let frames = symbol.map_or(&unnamed[..], |symbol| &symbol.frames);
         for (index, frame) in frames.iter().enumerate() {
@@ -107,7 +107,7 @@ impl Framer {
             let (function, file) = (intern(&frame.function), intern(&frame.file));
             tables.frames.push(Frame {
                 module,
-                offset: place.offset,
+                offset: located.offset,
                 function,
                 function_start: symbol.map_or(0, |symbol| symbol.start),
                 function_size: symbol.map_or(0, |symbol| symbol.size),
@@ -119,15 +119,15 @@ impl Framer {
         first..tables.frames.len()
     }
 
-    /// The row of a place's module; kernel modules have rows of their own.
+    /// The row of a code address's module; kernel modules have rows of their own.
     fn module(
         &mut self,
         key: &ModuleKey,
         kernel: bool,
-        (place, symbol): (Place, Option<&Symbol>),
+        (located, symbol): (CodeAddress, Option<&Symbol>),
         tables: &mut Tables,
     ) -> ModuleId {
-        let key = match self.kernel_module(key, place, symbol) {
+        let key = match self.kernel_module(key, located, symbol) {
             Some(name) => ModuleKey { path: format!("[{name}]"), build_id: BuildId::default() },
             None => key.clone(),
         };
@@ -150,7 +150,7 @@ impl Framer {
     fn kernel_module<'a>(
         &'a self,
         key: &ModuleKey,
-        place: Place,
+        located: CodeAddress,
         symbol: Option<&'a Symbol>,
     ) -> Option<&'a str> {
         if !key.is_kernel() {
@@ -159,9 +159,9 @@ impl Framer {
         if let Some(symbol) = symbol.filter(|symbol| !symbol.kernel_module.is_empty()) {
             return Some(&symbol.kernel_module);
         }
-        let before = self.kernel_modules.partition_point(|module| module.address <= place.offset);
+        let before = self.kernel_modules.partition_point(|module| module.address <= located.offset);
         let module = &self.kernel_modules[before.checked_sub(1)?];
-        (place.offset - module.address < module.size).then_some(&module.name)
+        (located.offset - module.address < module.size).then_some(&module.name)
     }
 }
 

@@ -65,7 +65,7 @@ pub struct Merge<C: Cursor> {
 
 /// What comes next of a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step<T> {
+pub enum MergeStep<T> {
     /// The index of a lane, and its item.
     Item(usize, T),
     /// This lane must be fed, or told that nothing comes, before anything else can come out.
@@ -114,17 +114,17 @@ impl<C: Cursor> Merge<C> {
 
     /// What comes next.
     #[inline]
-    pub fn step(&mut self) -> Step<C::Item> {
+    pub fn step(&mut self) -> MergeStep<C::Item> {
         if self.stale {
             self.compare_all();
         }
-        let Some(current) = self.current else { return Step::End };
+        let Some(current) = self.current else { return MergeStep::End };
         if self.lanes[current].is_waiting() {
-            return Step::Waiting(current);
+            return MergeStep::Waiting(current);
         }
         let item = self.lanes[current].take();
         self.settle(current);
-        Step::Item(current, item)
+        MergeStep::Item(current, item)
     }
 
     #[cold]
@@ -166,8 +166,8 @@ impl<C: Cursor> Iterator for Merge<C> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         match self.step() {
-            Step::Item(lane, item) => Some((lane, item)),
-            Step::Waiting(_) | Step::End => None,
+            MergeStep::Item(lane, item) => Some((lane, item)),
+            MergeStep::Waiting(_) | MergeStep::End => None,
         }
     }
 }
@@ -255,9 +255,9 @@ mod tests {
             let (mut merged, mut pieces) = (Vec::new(), pieces.into_iter());
             loop {
                 match merge.step() {
-                    Step::Item(lane, item) => merged.push((lane, item)),
-                    Step::End => break,
-                    Step::Waiting(waiting) => {
+                    MergeStep::Item(lane, item) => merged.push((lane, item)),
+                    MergeStep::End => break,
+                    MergeStep::Waiting(waiting) => {
                         let more = |fed: &mut Fed, count: usize| fed.fed = (fed.fed + count).min(fed.list.items.len());
                         match pieces.next() {
                             Some((lane, count)) => merge.feed(lane.index(keys.len()), |fed| more(fed, count)),

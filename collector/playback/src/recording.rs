@@ -27,7 +27,7 @@ pub trait Recording {
     /// About how many events playing it gives, for progress bars.
     fn expected_events(&self) -> u64;
 
-    /// The places that stacks use and that have no name yet, by module.
+    /// The code addresses that stacks use and that have no name yet, by module.
     fn unresolved(&self) -> Vec<UnresolvedModule>;
 
     /// Adds names; a name for a place that has one already replaces it.
@@ -98,7 +98,7 @@ pub struct Played {
     pub unshown_failures: u64,
 }
 
-/// Places of one module that have no name.
+/// Code addresses of one module that have no name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnresolvedModule {
     /// The module's path, as in its mappings.

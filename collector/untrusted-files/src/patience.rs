@@ -21,7 +21,7 @@ const HANGING_MAX_OF_ONE: usize = 2;
 /// Threads that are kept for the next piece of work.
 const IDLE_MAX: usize = 4;
 
-type Job = Box<dyn FnOnce() + Send>;
+type UntrustedWork = Box<dyn FnOnce() + Send>;
 
 /// Threads for work that may never end.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub struct Patience {
 
 #[derive(Debug, Default)]
 struct Threads {
-    idle: Vec<Sender<Job>>,
+    idle: Vec<Sender<UntrustedWork>>,
     /// Threads that were given up and are not back, by the user for whom they work.
     hanging: FxHashMap<Option<u32>, usize>,
 }
@@ -97,7 +97,7 @@ impl Patience {
     }
 
     /// A thread that has nothing to do.
-    fn a_thread(&self, uid: Option<u32>) -> Result<Sender<Job>, OpenError> {
+    fn a_thread(&self, uid: Option<u32>) -> Result<Sender<UntrustedWork>, OpenError> {
         let mut threads = self.lock();
         let all: usize = threads.hanging.values().sum();
         if all >= HANGING_MAX
@@ -108,7 +108,7 @@ impl Patience {
         if let Some(thread) = threads.idle.pop() {
             return Ok(thread);
         }
-        let (thread, jobs) = channel::<Job>();
+        let (thread, jobs) = channel::<UntrustedWork>();
         std::thread::Builder::new()
             .name("files".into())
             .spawn(move || jobs.into_iter().for_each(|job| job()))?;

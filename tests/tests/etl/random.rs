@@ -41,7 +41,7 @@ const DXGKRNL: [u8; 16] = [
 ];
 
 #[derive(Clone, Debug)]
-struct Told {
+struct KeptEvents {
     cpu: u16,
     /// Ticks behind the record before it.
     step: u64,
@@ -58,11 +58,11 @@ fn word() -> impl Strategy<Value = u32> {
     prop_oneof![4 => 0u32..12, 1 => Just(0xffff_f800), 1 => Just(0x7ff6_0000), 1 => any::<u32>()]
 }
 
-fn told() -> impl Strategy<Value = Told> {
+fn told() -> impl Strategy<Value = KeptEvents> {
     let step = prop_oneof![8 => 0u64..200, 1 => 0u64..20_000_000];
     let words = prop::collection::vec(word(), 0..24);
     (0u16..3, step, 0..KINDS.len() + 2, any::<bool>(), prop::option::of(0u64..400), words).prop_map(
-        |(cpu, step, kind, has_thread, back, words)| Told {
+        |(cpu, step, kind, has_thread, back, words)| KeptEvents {
             cpu,
             step,
             kind,
@@ -73,7 +73,7 @@ fn told() -> impl Strategy<Value = Told> {
     )
 }
 
-fn record(told: &Told, time: u64) -> Vec<u8> {
+fn record(told: &KeptEvents, time: u64) -> Vec<u8> {
     let mut payload: Vec<u8> = told.words.iter().flat_map(|word| word.to_le_bytes()).collect();
     if let Some((front, back)) = payload.first_chunk_mut::<8>().zip(told.back) {
         *front = (time.saturating_sub(back)).to_le_bytes();

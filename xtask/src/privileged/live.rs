@@ -46,7 +46,7 @@ pub(crate) fn live(context: &Context) -> Result<String> {
     recording.stop(StopReason::Command)?;
     over.store(true, Ordering::Release);
     let live = player.join().map_err(|_| anyhow!("the player broke off"))??;
-    let mut file = Seen::default();
+    let mut file = SeenEvents::default();
     Session::open(CaptureReader::open(&capture)?)?.play(&mut file)?;
     compare(&live, &file)?;
     ensure!(live.latest <= LATEST, "an event was told {:?} after it happened", live.latest);
@@ -54,8 +54,8 @@ pub(crate) fn live(context: &Context) -> Result<String> {
     Ok(format!("{count} of {count} events, told at most {:.1} s late", live.latest.as_secs_f64()))
 }
 
-fn play(told: &Receiver<Teed>, over: &AtomicBool) -> Result<Seen> {
-    let mut seen = Seen { is_live: true, ..Seen::default() };
+fn play(told: &Receiver<Teed>, over: &AtomicBool) -> Result<SeenEvents> {
+    let mut seen = SeenEvents { is_live: true, ..SeenEvents::default() };
     play_live(&mut seen, |live| {
         loop {
             match told.recv_timeout(Duration::from_millis(100)) {
@@ -71,7 +71,7 @@ fn play(told: &Receiver<Teed>, over: &AtomicBool) -> Result<Seen> {
 }
 
 /// Both say the same, event by event.
-fn compare(live: &Seen, file: &Seen) -> Result<()> {
+fn compare(live: &SeenEvents, file: &SeenEvents) -> Result<()> {
     let mut lines = live.lines.iter().zip(&file.lines).enumerate();
     if let Some((number, (live, whole))) = lines.find(|(_, (live, file))| live != file) {
         let same = live.chars().zip(whole.chars()).take_while(|(live, file)| live == file).count();
@@ -92,7 +92,7 @@ fn compare(live: &Seen, file: &Seen) -> Result<()> {
 
 /// Events as lines in which tasks are numbers: names change, and a file shows the last ones.
 #[derive(Default)]
-struct Seen {
+struct SeenEvents {
     lines: Vec<String>,
     /// Whether it is now when events come.
     is_live: bool,
@@ -179,7 +179,7 @@ fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-impl Exporter for Seen {
+impl Exporter for SeenEvents {
     type Error = anyhow::Error;
 
     fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<()> {

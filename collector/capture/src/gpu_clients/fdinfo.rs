@@ -111,10 +111,10 @@ impl ReportedKeys {
 
 /// Notes a value; false where it is of a known key and cannot be read.
 fn note<'a>(key: &'a str, value: &str, told: &mut BTreeMap<&'a str, ReportedKeys>) -> bool {
-    type Place = fn(&mut ReportedKeys) -> &mut Option<u64>;
+    type KeyOf = fn(&mut ReportedKeys) -> &mut Option<u64>;
     type Reader = fn(&str) -> Option<u64>;
     // Longer prefixes stand before those they begin with.
-    const KEYS: [(&str, Reader, Place); 7] = [
+    const KEYS: [(&str, Reader, KeyOf); 7] = [
         ("engine-capacity-", capacity, |told| &mut told.capacity),
         ("engine-", nanoseconds, |told| &mut told.nanoseconds),
         ("total-cycles-", plain, |told| &mut told.all_cycles),

@@ -25,7 +25,7 @@ const OPEN_MAX: usize = 4096;
 const NAME_MAX: usize = 64;
 
 /// A function as it is known, with the track of its interface.
-pub(super) type Known = (&'static str, &'static FunctionPreset);
+pub(super) type KnownFunction = (&'static str, &'static FunctionPreset);
 
 /// An address that a program was given, of a function that may be known.
 #[derive(Clone, Debug)]
@@ -40,14 +40,14 @@ pub(super) struct FoundFunction {
 /// What was asked for.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
-    For(Known),
+    For(KnownFunction),
     /// Its name lies at this address of the process.
     At(u64),
 }
 
 impl FoundFunction {
     /// What is known of the function.
-    pub(super) fn known(&self) -> Option<Known> {
+    pub(super) fn known(&self) -> Option<KnownFunction> {
         let Asked::At(address) = self.asked else {
             let Asked::For(known) = self.asked else { return None };
             return Some(known);
@@ -95,7 +95,7 @@ fn text(texts: &[u8]) -> Option<&str> {
 }
 
 /// The function of that name, with the track of its interface.
-fn known(name: &str) -> Option<Known> {
+fn known(name: &str) -> Option<KnownFunction> {
     library_presets().find_map(|preset| Some((preset.track, preset.function(name)?)))
 }
 

@@ -22,7 +22,7 @@ use syscollect_probes::{
 use syscollect_store::{ProbeArgument, ProbeDefinition, ProbeRole};
 
 use super::files::{FileKey, OpenFile};
-use super::lookups::{ANSWER, Known, OF_LOOKUP};
+use super::lookups::{ANSWER, KnownFunction, OF_LOOKUP};
 use super::plan::{Plan, Planned, Planner};
 use super::program::Text;
 
@@ -155,7 +155,7 @@ impl Planner {
     /// Adds a function that a program was given the address of.
     pub(super) fn found_function(
         &mut self,
-        (track, known): Known,
+        (track, known): KnownFunction,
         path: &str,
         offset: u64,
         plan: &mut Plan,

@@ -1,4 +1,4 @@
-//! Addresses as places in images and in methods, and stacks made of them.
+//! Addresses as code addresses: in images and in methods, and stacks made of them.
 
 use super::address_lists::{AddressLists, ListId};
 use super::images::{Identities, Images, KERNEL_SPACE, module_key};
@@ -8,7 +8,8 @@ use syscollect_model::{
     BuildId, Frame, FrameId, Module, ModuleId, SessionInfo, StackId, SymbolTable, Tables,
 };
 use syscollect_playback::{
-    Framer, ModuleKey, Names, Place, PlaceId, Places, UnresolvedModule, WindowsImage,
+    CodeAddress, CodeAddressId, CodeAddresses, Framer, ModuleKey, Names, UnresolvedModule,
+    WindowsImage,
 };
 
 /// A stack as records tell it: the addresses of the kernel's part and of the program's.
@@ -28,12 +29,12 @@ impl StackParts {
 #[derive(Debug)]
 struct MethodFrames {
     methods: Methods,
-    /// The module of their places.
+    /// The module of their code addresses.
     place_module: u32,
     /// The same in the tables, once there is a frame.
     module: Option<ModuleId>,
-    /// Rows by place.
-    known: FxHashMap<PlaceId, FrameId>,
+    /// Rows by code address.
+    known: FxHashMap<CodeAddressId, FrameId>,
 }
 
 /// Everything that addresses are resolved with.
@@ -41,14 +42,14 @@ struct MethodFrames {
 pub(super) struct Code {
     pub(super) images: Images,
     pub(super) lists: AddressLists,
-    places: Places,
+    code: CodeAddresses,
     names: Names,
     framer: Framer,
     methods: MethodFrames,
     /// What images are known by, by module.
     windows: FxHashMap<ModuleKey, WindowsImage>,
     /// Answers by space, epoch and address.
-    known: FxHashMap<(u32, u32, u64), PlaceId>,
+    known: FxHashMap<(u32, u32, u64), CodeAddressId>,
     /// Answers by parts, process and epoch.
     stacks: FxHashMap<(StackParts, u32, u32), Option<StackId>>,
     frames: Vec<FrameId>,
@@ -61,39 +62,39 @@ impl Code {
         identities: &Identities,
         lists: AddressLists,
     ) -> Self {
-        let (mut places, mut windows) = (Places::default(), FxHashMap::default());
+        let (mut code, mut windows) = (CodeAddresses::default(), FxHashMap::default());
         images.identify(|space, image| {
             let (key, window) = module_key(image, identities.get(&(space, image.base)));
             windows.insert(key.clone(), window);
-            let module = places.intern_module(key);
+            let module = code.intern_module(key);
             if space == KERNEL_SPACE {
-                places.mark_kernel(module);
+                code.mark_kernel(module);
             }
             module
         });
         let framer = Framer::new(&SessionInfo::default());
-        let place_module = places.intern_module(ModuleKey::new(methods::PATH, &BuildId::default()));
+        let place_module = code.intern_module(ModuleKey::new(methods::PATH, &BuildId::default()));
         let methods =
             MethodFrames { methods, place_module, module: None, known: FxHashMap::default() };
         let (names, known, stacks, frames) = Default::default();
-        Self { images, lists, places, names, framer, methods, windows, known, stacks, frames }
+        Self { images, lists, code, names, framer, methods, windows, known, stacks, frames }
     }
 
-    /// The place of an address that a thread of `pid` executed at raw time `at`.
-    pub(super) fn place(&mut self, pid: u32, at: u64, address: u64) -> PlaceId {
+    /// The code address of an address that a thread of `pid` executed at raw time `at`.
+    pub(super) fn code_address(&mut self, pid: u32, at: u64, address: u64) -> CodeAddressId {
         let space = if self.images.is_kernel(at, address) { KERNEL_SPACE } else { pid };
         let key = (space, self.epoch(space, at), address);
-        if let Some(place) = self.known.get(&key) {
-            return *place;
+        if let Some(located) = self.known.get(&key) {
+            return *located;
         }
-        let place = match self.images.find(space, at, address) {
-            Some(image) => Place { module: Some(image.module), offset: address - image.base },
+        let located = match self.images.find(space, at, address) {
+            Some(image) => CodeAddress { module: Some(image.module), offset: address - image.base },
             None => match self.methods.methods.find(space, at, address) {
-                Some(offset) => Place { module: Some(self.methods.place_module), offset },
-                None => Place { module: None, offset: address },
+                Some(offset) => CodeAddress { module: Some(self.methods.place_module), offset },
+                None => CodeAddress { module: None, offset: address },
             },
         };
-        let id = self.places.intern(place);
+        let id = self.code.intern(located);
         self.known.insert(key, id);
         id
     }
@@ -106,8 +107,8 @@ impl Code {
 
     /// Whether an address lies in an image that the trace names.
     pub(super) fn is_in_image(&mut self, pid: u32, at: u64, address: u64) -> bool {
-        let place = self.place(pid, at, address);
-        self.places.get(place).module.is_some_and(|module| module != self.methods.place_module)
+        let located = self.code_address(pid, at, address);
+        self.code.get(located).module.is_some_and(|module| module != self.methods.place_module)
     }
 
     /// An address as people read it: its function if it has a name, and its image and offset.
@@ -118,11 +119,11 @@ impl Code {
         address: u64,
         tables: &mut Tables,
     ) -> (String, String) {
-        let id = self.place(pid, at, address);
-        let place = self.places.get(id);
-        let in_image = place.module.map_or_else(
+        let id = self.code_address(pid, at, address);
+        let located = self.code.get(id);
+        let in_image = located.module.map_or_else(
             || format!("{address:#x}"),
-            |module| format!("{}+{:#x}", file_name(&self.places.module(module).path), place.offset),
+            |module| format!("{}+{:#x}", file_name(&self.code.module(module).path), located.offset),
         );
         let first = self.frames(id, tables).next();
         let function = first.and_then(|frame| tables.frame(frame).function);
@@ -132,17 +133,17 @@ impl Code {
         )
     }
 
-    /// The frames of a place, innermost first.
+    /// The frames of a code address, innermost first.
     fn frames(
         &mut self,
-        id: PlaceId,
+        id: CodeAddressId,
         tables: &mut Tables,
     ) -> impl Iterator<Item = FrameId> + use<> {
-        let place = self.places.get(id);
-        let method = (place.module == Some(self.methods.place_module))
-            .then(|| self.methods.frame(id, place, tables));
+        let located = self.code.get(id);
+        let method = (located.module == Some(self.methods.place_module))
+            .then(|| self.methods.frame(id, located, tables));
         let others =
-            method.is_none().then(|| self.framer.frames(id, &self.places, &self.names, tables));
+            method.is_none().then(|| self.framer.frames(id, &self.code, &self.names, tables));
         method.into_iter().chain(others.into_iter().flatten())
     }
 
@@ -150,7 +151,7 @@ impl Code {
     pub(super) fn locate(&mut self, list: ListId, pid: u32, at: u64) {
         for index in 0..self.lists.get(list).len() {
             let address = self.adjusted(list, index, at);
-            address.map(|address| self.place(pid, at, address));
+            address.map(|address| self.code_address(pid, at, address));
         }
     }
 
@@ -197,8 +198,8 @@ impl Code {
         for list in parts.kernel.into_iter().chain(parts.user) {
             for index in 0..self.lists.get(list).len() {
                 let Some(address) = self.adjusted(list, index, at) else { continue };
-                let place = self.place(pid, at, address);
-                frames.extend(self.frames(place, tables));
+                let located = self.code_address(pid, at, address);
+                frames.extend(self.frames(located, tables));
             }
         }
         let stack = (!frames.is_empty()).then(|| tables.intern_stack(&frames));
@@ -213,15 +214,15 @@ impl Code {
         self.stacks.clear();
     }
 
-    /// Places that have no name yet, by image. Methods have theirs from the trace.
+    /// Code addresses that have no name yet, by image. Methods have theirs from the trace.
     pub(super) fn unresolved(&self) -> Vec<UnresolvedModule> {
-        let unnamed = self.places.unnamed(&self.names).into_iter();
+        let unnamed = self.code.unnamed(&self.names).into_iter();
         let unnamed = unnamed.filter(|(module, _)| module.path != methods::PATH);
         unnamed
             .map(|(module, offsets)| UnresolvedModule {
                 path: module.path.clone(),
                 build_id: module.build_id.clone(),
-                kernel: self.places.is_kernel(module),
+                kernel: self.code.is_kernel(module),
                 offsets,
                 windows: self.windows.get(module).cloned(),
             })
@@ -230,8 +231,8 @@ impl Code {
 }
 
 impl MethodFrames {
-    /// The row of a place in a method.
-    fn frame(&mut self, id: PlaceId, place: Place, tables: &mut Tables) -> FrameId {
+    /// The row of a code address in a method.
+    fn frame(&mut self, id: CodeAddressId, located: CodeAddress, tables: &mut Tables) -> FrameId {
         if let Some(frame) = self.known.get(&id) {
             return *frame;
         }
@@ -240,10 +241,10 @@ impl MethodFrames {
             tables.modules.push(Module { path, build_id: BuildId::default(), kernel: false });
             ModuleId(tables.modules.len() as u32 - 1)
         });
-        let method = self.methods.at_offset(place.offset);
+        let method = self.methods.at_offset(located.offset);
         tables.frames.push(Frame {
             module: Some(module),
-            offset: place.offset,
+            offset: located.offset,
             function: method.map(|method| tables.strings.intern(&method.name)),
             function_start: method.map_or(0, |method| method.offset),
             function_size: method.map_or(0, |method| method.size),

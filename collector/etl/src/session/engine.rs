@@ -6,7 +6,7 @@ use super::delay::Delay;
 use super::lifetimes::add_process;
 use super::recent::ANY_THREAD;
 use super::tally::Tally;
-use super::waiting::{CodeAddress, Deferred, WaitingEvent, set_stack};
+use super::waiting::{Deferred, ProcessAddress, WaitingEvent, set_stack};
 use crate::Record;
 use syscollect_model::{
     ClockMap, Event, Sample, Scope, Slice, StringId, Strings, Tables, ThreadId, Ticks, Time,
@@ -178,7 +178,7 @@ impl<'a> Engine<'a> {
     /// Lets an event wait that happens now, and gives its number.
     #[inline]
     pub(super) fn push(&mut self, event_type: Option<EventType>, event: Deferred) -> u64 {
-        self.push_at(event_type, event, CodeAddress::default())
+        self.push_at(event_type, event, ProcessAddress::default())
     }
 
     /// The same of one that happened at a known address.
@@ -187,10 +187,10 @@ impl<'a> Engine<'a> {
         &mut self,
         event_type: Option<EventType>,
         event: Deferred,
-        address: CodeAddress,
+        address: ProcessAddress,
     ) -> u64 {
         let Present { now, at, .. } = self.present;
-        let (stack, CodeAddress { pid, address }) = (StackParts::default(), address);
+        let (stack, ProcessAddress { pid, address }) = (StackParts::default(), address);
         self.waiting.push(now.0, WaitingEvent { event, event_type, stack, pid, address, at })
     }
 

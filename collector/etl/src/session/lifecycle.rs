@@ -71,12 +71,12 @@ impl<'a> Lifecycle<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::testing::Told;
+    use crate::session::testing::KeptEvents;
     use syscollect_model::Time;
 
     #[test]
     fn what_happens_up_to_a_record_comes_before_it_and_the_rest_at_the_end() {
-        let mut told = Told::default();
+        let mut told = KeptEvents::default();
         let thread = ThreadId(3);
         let events = [
             (5, LifecycleEvent::Bind(7, thread)),

@@ -123,7 +123,7 @@ impl CodeUses {
         for ((tid, address), at) in &self.addresses {
             let thread = history.thread_at(*tid, *at).map(|thread| tables.thread(thread).process);
             let pid = thread.map_or(0, |process| tables.process(process).pid);
-            code.place(pid, *at, *address);
+            code.code_address(pid, *at, *address);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! CPU samples.
 
 use super::engine::Engine;
-use super::waiting::{CodeAddress, Deferred, StackSubject};
+use super::waiting::{Deferred, ProcessAddress, StackSubject};
 use crate::Record;
 use crate::payload;
 use syscollect_model::Sample;
@@ -21,7 +21,7 @@ pub(super) fn on(
     stacks.samples += 1;
     stacks.samples_in_images += u64::from(engine.code.is_in_image(pid, at, address));
     let event = Sample { cpu: u32::from(record.cpu), thread, stack: None, in_kernel };
-    let address = CodeAddress { pid, address };
+    let address = ProcessAddress { pid, address };
     let number = engine.push_at(Some(EventType::Sample), Deferred::Sample(event), address);
     StackSubject::waiting(sample.tid, number)
 }
@@ -30,7 +30,7 @@ pub(super) fn on(
 mod tests {
     use super::*;
     use crate::session::images::{ImageAction, ImageRecord, KERNEL_HALF};
-    use crate::session::testing::{Told, record};
+    use crate::session::testing::{KeptEvents, record};
     use syscollect_model::Event;
 
     #[test]
@@ -44,7 +44,7 @@ mod tests {
             timestamp: 0,
             path: "driver".into(),
         };
-        let mut told = Told::with_images(vec![image]);
+        let mut told = KeptEvents::with_images(vec![image]);
         let sample =
             |address| payload::Sample { address, tid: 7, count: 1, in_dpc: false, in_isr: false };
         told.by(|engine| {

@@ -182,7 +182,7 @@ impl<'a> Scheduling<'a> {
 mod tests {
     use super::*;
     use crate::payload::{ThreadState as State, WaitReason};
-    use crate::session::testing::{Told, record};
+    use crate::session::testing::{KeptEvents, record};
     use syscollect_model::{Event, SleepState};
 
     fn switch(old_tid: u32, new_tid: u32) -> ContextSwitch {
@@ -201,8 +201,8 @@ mod tests {
     }
 
     /// What scheduling tells of a trace with stacks, in which waits are long from 100 ns on.
-    fn told(decode: impl FnOnce(&mut Engine<'_>, &mut Scheduling<'_>)) -> Told {
-        let (mut told, waits) = (Told::default(), LongWaits::default());
+    fn told(decode: impl FnOnce(&mut Engine<'_>, &mut Scheduling<'_>)) -> KeptEvents {
+        let (mut told, waits) = (KeptEvents::default(), LongWaits::default());
         let mut scheduling = Scheduling::new(&waits, 100, true, &mut told.tables.strings);
         told.by(|engine| decode(engine, &mut scheduling));
         told

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use crate::Task;
     use crate::session::images::KERNEL_HALF;
-    use crate::session::testing::{Told, addresses, record};
+    use crate::session::testing::{KeptEvents, addresses, record};
     use crate::session::waiting::Deferred;
     use syscollect_model::{Event, Sample, ThreadId};
 
@@ -185,7 +185,7 @@ mod tests {
     }
 
     /// The stacks of all events.
-    fn stacks_of(told: &Told) -> Vec<Vec<u64>> {
+    fn stacks_of(told: &KeptEvents) -> Vec<Vec<u64>> {
         let stacks = told.events.iter().filter_map(|(_, event)| match event {
             Event::Sample(sample) => Some(told.frames(sample.stack)),
             _ => None,
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn both_parts_of_a_stack_go_to_the_event_of_their_time_and_thread() {
-        let (mut told, keys) = (Told::default(), StackKeys::default());
+        let (mut told, keys) = (KeptEvents::default(), StackKeys::default());
         let mut stacks = Stacks::new(&keys, true);
         told.by(|engine| {
             happen(engine, &mut stacks, 5);
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_key_stands_for_the_stack_that_it_means_later() {
-        let (mut told, mut keys) = (Told::default(), StackKeys::default());
+        let (mut told, mut keys) = (KeptEvents::default(), StackKeys::default());
         keys.define(99, 50, told.code.lists.intern(&[0x20]));
         keys.seal();
         let mut stacks = Stacks::new(&keys, true);
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_stack_of_the_runtime_belongs_to_the_event_before_it_and_to_one_only() {
-        let (mut told, keys) = (Told::default(), StackKeys::default());
+        let (mut told, keys) = (KeptEvents::default(), StackKeys::default());
         let mut stacks = Stacks::new(&keys, true);
         let payload = [vec![0, 0, 0, 0, 1, 0, 0, 0], addresses([0x20])].concat();
         told.by(|engine| {

@@ -32,7 +32,7 @@ pub(super) fn addresses<const N: usize>(addresses: [u64; N]) -> Vec<u8> {
 }
 
 /// What is told of these tables.
-pub(super) struct Told {
+pub(super) struct KeptEvents {
     pub(super) tables: Tables,
     pub(super) code: Code,
     pub(super) events: Vec<(Time, Event)>,
@@ -60,14 +60,14 @@ impl Exporter for Keeping<'_> {
     }
 }
 
-impl Default for Told {
+impl Default for KeptEvents {
     /// Of a machine without images.
     fn default() -> Self {
         Self::with_images(Vec::new())
     }
 }
 
-impl Told {
+impl KeptEvents {
     /// Of a machine with these images. A unit of the raw clock is a nanosecond.
     pub(super) fn with_images(images: Vec<ImageRecord>) -> Self {
         let reading = |ns: u64| ClockPair {

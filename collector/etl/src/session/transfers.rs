@@ -137,12 +137,12 @@ impl<'a> Transfers<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::testing::{Told, record};
+    use crate::session::testing::{KeptEvents, record};
     use syscollect_model::{Event, Time};
 
     #[test]
     fn transfers_that_overlap_have_rows_and_begin_before_they_are_told() {
-        let (mut told, files) = (Told::default(), Files::default());
+        let (mut told, files) = (KeptEvents::default(), Files::default());
         let mut transfers = Transfers::new(&files, &mut told.tables.strings);
         let read = |duration| DiskIo {
             kind: DiskIoKind::Read,

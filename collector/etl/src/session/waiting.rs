@@ -35,7 +35,7 @@ pub(super) enum Deferred {
 
 /// Where an event happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct CodeAddress {
+pub(super) struct ProcessAddress {
     pub(super) pid: u32,
     /// 0 where it is not known.
     pub(super) address: u64,

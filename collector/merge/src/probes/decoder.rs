@@ -36,7 +36,7 @@ struct OpenProbes {
 
 /// Names that events get here.
 #[derive(Clone, Copy, Debug)]
-struct Words {
+struct ProbeStrings {
     probes: StringId,
     unreadable: StringId,
     /// The field that says which of several ends it was.
@@ -64,14 +64,14 @@ pub(crate) struct Probes {
 /// What hits begin and end.
 #[derive(Debug)]
 pub(crate) struct ProbeSlices {
-    words: Words,
+    words: ProbeStrings,
     open: FxHashMap<ThreadId, OpenProbes>,
     by_process: FxHashMap<ProcessId, BTreeSet<ThreadId>>,
 }
 
 impl Probes {
     pub(crate) fn new(table: ProbeTable, strings: &mut Strings) -> Self {
-        let words = Words {
+        let words = ProbeStrings {
             probes: strings.intern("Probes"),
             unreadable: strings.intern("(unreadable)"),
             ended_by: strings.intern("end"),

@@ -1,6 +1,6 @@
 //! The pass over the lanes of instrumented programs before they are played. It finds
 //! what must be known earlier than its place in the lane: markers at another
-//! time, because events leave in order of time; stacks, because their places
+//! time, because events leave in order of time; stacks, because their code addresses
 //! want names; the names of threads, because tables show the last ones.
 
 use crate::chunk_queue::FromFile;
@@ -59,7 +59,7 @@ pub(crate) struct Prescanner<'a> {
     pub(crate) logs: &'a Logs,
     pub(crate) lifetimes: &'a Lifetimes,
     pub(crate) clock: &'a Arc<ClockMap>,
-    pub(crate) places: &'a mut Stacks,
+    pub(crate) code: &'a mut Stacks,
     pub(crate) tables: &'a Tables,
 }
 
@@ -163,7 +163,7 @@ impl Prescanner<'_> {
     ) {
         let addresses = return_addresses(crash_instruction(words), stack);
         if let Some(pid) = self.programs.pid(owner.client).filter(|_| !addresses.is_empty()) {
-            prescan.stacks.known_or_new(self.places, (pid, Ticks(ticks)), &addresses);
+            prescan.stacks.known_or_new(self.code, (pid, Ticks(ticks)), &addresses);
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Stacks that instrumented programs wrote: known before playing, so that their
-//! places can be named.
+//! code addresses can be named.
 
 use crate::stacks::{Defined, Stacks};
 use rustc_hash::FxHashMap;
@@ -44,15 +44,15 @@ impl ProgramStacks {
     /// process has had its share of stacks.
     pub(crate) fn known_or_new(
         &mut self,
-        places: &mut Stacks,
+        code: &mut Stacks,
         (pid, at): (u32, Ticks),
         addresses: &[u64],
     ) -> Option<KnownStack> {
-        let stacks = self.known.entry((pid, places.locator.epoch(pid, at))).or_default();
+        let stacks = self.known.entry((pid, code.locator.epoch(pid, at))).or_default();
         if let Some(known) = stacks.get(addresses) {
             return Some(*known);
         }
-        let defined = places.return_addresses(pid, at, addresses)?;
+        let defined = code.return_addresses(pid, at, addresses)?;
         let known = KnownStack { number: self.count, defined };
         stacks.insert(addresses.into(), known);
         self.count += 1;

@@ -8,7 +8,7 @@ use syscollect_model::{Lane, ProcessId, StackId, StringId, Strings, ThreadId, Tr
 
 /// Names that events get here.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Words {
+pub(crate) struct ZoneStrings {
     pub(crate) zones: StringId,
     pub(crate) message: StringId,
     pub(crate) frames: StringId,
@@ -21,7 +21,7 @@ pub(crate) struct Words {
     pub(crate) empty: StringId,
 }
 
-impl Words {
+impl ZoneStrings {
     pub(crate) fn new(strings: &mut Strings) -> Self {
         Self {
             zones: strings.intern("Zones"),
@@ -159,7 +159,7 @@ pub(crate) struct ProgramMarks {
 #[derive(Debug)]
 pub(crate) struct Zones {
     pub(crate) known: InstrumentedPrograms,
-    pub(crate) words: Words,
+    pub(crate) words: ZoneStrings,
     pub(crate) threads: Vec<ThreadMarks>,
     /// Places in `threads` by thread and client.
     slots: FxHashMap<(ThreadId, u32), usize>,
@@ -174,7 +174,7 @@ impl Zones {
     pub(crate) fn new(known: InstrumentedPrograms, strings: &mut Strings) -> Self {
         Self {
             known,
-            words: Words::new(strings),
+            words: ZoneStrings::new(strings),
             threads: Vec::new(),
             slots: FxHashMap::default(),
             by_thread: FxHashMap::default(),

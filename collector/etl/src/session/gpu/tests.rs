@@ -3,7 +3,7 @@
 use super::*;
 use crate::payload::dxgkrnl::{DmaKind, QueuePacket, QueuePacketKind, VSync};
 use crate::payload::present::{PresentApi, PresentCall};
-use crate::session::testing::Told;
+use crate::session::testing::KeptEvents;
 use proptest::prelude::*;
 use rustc_hash::FxHashMap;
 use syscollect_model::{Event, GpuJob, GpuJobEnd, Process, Scope, Tables, Thread, Time, TrackId};
@@ -15,13 +15,13 @@ const GAME: ThreadId = ThreadId(1);
 
 struct Player {
     gpu: Gpu,
-    told: Told,
+    told: KeptEvents,
 }
 
 impl Player {
     /// One context on engine 0, and one process with one thread.
     fn new() -> Self {
-        let mut told = Told::default();
+        let mut told = KeptEvents::default();
         let tables = &mut told.tables;
         let name = tables.strings.intern("game");
         let process = Process {

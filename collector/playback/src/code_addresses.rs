@@ -1,4 +1,4 @@
-//! Places in code: addresses as module and offset, before they have names.
+//! Code addresses: module and offset, before they have names.
 
 use crate::Names;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -11,13 +11,13 @@ pub const KERNEL: &str = "[kernel.kallsyms]";
 /// What executable memory without a file is shown as: code made at run time.
 pub const ANONYMOUS: &str = "[anonymous]";
 
-/// A row of [`Places`].
+/// A row of [`CodeAddresses`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PlaceId(pub u32);
+pub struct CodeAddressId(pub u32);
 
 /// Where an address leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct CodeAddress {
     /// Index of the module; `None` where no mapping is known.
     pub module: Option<u32>,
     /// Offset in the module's file; the address for the kernel, for anonymous
@@ -52,27 +52,27 @@ impl ModuleKey {
     }
 }
 
-/// Deduplicated places and modules.
+/// Deduplicated code addresses and modules.
 #[derive(Debug, Default)]
-pub struct Places {
-    rows: Vec<Place>,
+pub struct CodeAddresses {
+    rows: Vec<CodeAddress>,
     /// In how many stacks each is, as far as that is counted.
     uses: Vec<u32>,
-    ids: FxHashMap<Place, PlaceId>,
+    ids: FxHashMap<CodeAddress, CodeAddressId>,
     modules: Vec<ModuleKey>,
     module_ids: FxHashMap<ModuleKey, u32>,
     /// Modules that are kernel code although their path does not say so.
     kernel: FxHashSet<u32>,
 }
 
-impl Places {
-    /// A place's row.
-    pub fn get(&self, id: PlaceId) -> Place {
+impl CodeAddresses {
+    /// A code address's row.
+    pub fn get(&self, id: CodeAddressId) -> CodeAddress {
         self.rows[id.0 as usize]
     }
 
-    /// All places.
-    pub fn rows(&self) -> &[Place] {
+    /// All code addresses.
+    pub fn rows(&self) -> &[CodeAddress] {
         &self.rows
     }
 
@@ -92,47 +92,47 @@ impl Places {
             || self.module_ids.get(module).is_some_and(|index| self.kernel.contains(index))
     }
 
-    /// One more stack has this place.
-    pub fn count_use(&mut self, id: PlaceId) {
+    /// One more stack has this code address.
+    pub fn count_use(&mut self, id: CodeAddressId) {
         if let Some(uses) = self.uses.get_mut(id.0 as usize) {
             *uses = uses.saturating_add(1);
         }
     }
 
     /// Modules in whose file something could be named, with the offsets of their
-    /// places that have no name, the most used first; by path and build id.
+    /// code addresses that have no name, the most used first; by path and build id.
     pub fn unnamed(&self, names: &Names) -> Vec<(&ModuleKey, Vec<u64>)> {
         let mut by_module: BTreeMap<u32, Vec<(Reverse<u32>, u64)>> = BTreeMap::new();
-        for (place, uses) in self.rows.iter().zip(&self.uses) {
-            let Some(module) = place.module else { continue };
+        for (located, uses) in self.rows.iter().zip(&self.uses) {
+            let Some(module) = located.module else { continue };
             let key = self.module(module);
-            if key.has_names() && names.get(key, place.offset).is_none() {
-                by_module.entry(module).or_default().push((Reverse(*uses), place.offset));
+            if key.has_names() && names.get(key, located.offset).is_none() {
+                by_module.entry(module).or_default().push((Reverse(*uses), located.offset));
             }
         }
-        let offsets = |mut places: Vec<(Reverse<u32>, u64)>| {
-            places.sort_unstable();
-            places.into_iter().map(|(_, offset)| offset).collect()
+        let offsets = |mut code: Vec<(Reverse<u32>, u64)>| {
+            code.sort_unstable();
+            code.into_iter().map(|(_, offset)| offset).collect()
         };
         let mut modules: Vec<(&ModuleKey, Vec<u64>)> = by_module
             .into_iter()
-            .map(|(module, places)| (self.module(module), offsets(places)))
+            .map(|(module, code)| (self.module(module), offsets(code)))
             .collect();
         modules.sort_by(|(a, _), (b, _)| (&a.path, &a.build_id).cmp(&(&b.path, &b.build_id)));
         modules
     }
 
-    /// The id of a place, if it has one.
-    pub fn find(&self, place: Place) -> Option<PlaceId> {
-        self.ids.get(&place).copied()
+    /// The id of a code address, if it has one.
+    pub fn find(&self, located: CodeAddress) -> Option<CodeAddressId> {
+        self.ids.get(&located).copied()
     }
 
-    /// The id of a place, added if it is new.
-    pub fn intern(&mut self, place: Place) -> PlaceId {
-        *self.ids.entry(place).or_insert_with(|| {
-            self.rows.push(place);
+    /// The id of a code address, added if it is new.
+    pub fn intern(&mut self, located: CodeAddress) -> CodeAddressId {
+        *self.ids.entry(located).or_insert_with(|| {
+            self.rows.push(located);
             self.uses.push(0);
-            PlaceId(self.rows.len() as u32 - 1)
+            CodeAddressId(self.rows.len() as u32 - 1)
         })
     }
 
@@ -148,19 +148,20 @@ impl Places {
     }
 }
 
-/// Answers that are remembered: as many as there are places in a busy recording, and no more.
+/// Answers that are remembered: as many as there are code addresses in a busy recording, and no
+/// more.
 const KNOWN_MAX: usize = 1 << 18;
 
-/// Turns addresses into places, at the time they were seen.
+/// Turns addresses into code addresses, at the time they were seen.
 #[derive(Debug, Default)]
 pub struct Locator {
     /// What was mapped where. What is asked for must be there, and [sealed](AddressSpaces::seal).
     pub spaces: AddressSpaces,
     /// Answers by process, epoch of its mappings, and address: the same few
     /// addresses come again in thousands of stacks.
-    known: FxHashMap<(u32, usize, u64), Place>,
-    /// Where the places go.
-    pub places: Places,
+    known: FxHashMap<(u32, usize, u64), CodeAddress>,
+    /// Where the code addresses go.
+    pub code: CodeAddresses,
 }
 
 impl Locator {
@@ -169,17 +170,17 @@ impl Locator {
         Self { spaces, ..Self::default() }
     }
 
-    /// Forgets what helps to find further places.
+    /// Forgets what helps to find further code addresses.
     pub fn forget(&mut self) {
         self.known = FxHashMap::default();
     }
 
-    /// The place of a kernel address.
-    pub fn kernel(&mut self, address: u64) -> Place {
+    /// The code address of a kernel address.
+    pub fn kernel(&mut self, address: u64) -> CodeAddress {
         let module = self
-            .places
+            .code
             .intern_module(ModuleKey { path: KERNEL.to_owned(), build_id: BuildId::default() });
-        Place { module: Some(module), offset: address }
+        CodeAddress { module: Some(module), offset: address }
     }
 
     /// The number to give to [`Self::user`] for addresses of one stack.
@@ -187,31 +188,31 @@ impl Locator {
         self.spaces.epoch(pid, at)
     }
 
-    /// The place of an address of process `pid`.
-    pub fn user(&mut self, pid: u32, at: Ticks, epoch: usize, address: u64) -> Place {
-        if let Some(place) = self.known.get(&(pid, epoch, address)) {
-            return *place;
+    /// The code address of an address of process `pid`.
+    pub fn user(&mut self, pid: u32, at: Ticks, epoch: usize, address: u64) -> CodeAddress {
+        if let Some(located) = self.known.get(&(pid, epoch, address)) {
+            return *located;
         }
-        let place = match self.spaces.lookup(pid, at, address) {
-            Some(mapping) => self.places.in_mapping(mapping, address),
-            None => Place { module: None, offset: address },
+        let located = match self.spaces.lookup(pid, at, address) {
+            Some(mapping) => self.code.in_mapping(mapping, address),
+            None => CodeAddress { module: None, offset: address },
         };
         if self.known.len() >= KNOWN_MAX {
             self.known.clear();
         }
-        self.known.insert((pid, epoch, address), place);
-        place
+        self.known.insert((pid, epoch, address), located);
+        located
     }
 
-    /// Whether all code of process `pid` at `at` is known, so that a place
+    /// Whether all code of process `pid` at `at` is known, so that a code address
     /// without a module is none.
     pub fn knows_all(&self, pid: u32, at: Ticks) -> bool {
         self.spaces.is_complete(pid, at)
     }
 }
 
-impl Places {
-    fn in_mapping(&mut self, mapping: &Mapping, address: u64) -> Place {
+impl CodeAddresses {
+    fn in_mapping(&mut self, mapping: &Mapping, address: u64) -> CodeAddress {
         // `//anon`, and names that processes give to such memory.
         let has_file = mapping.path.starts_with('[')
             || (mapping.path.starts_with('/') && !mapping.path.starts_with("//"));
@@ -220,11 +221,11 @@ impl Places {
         if !has_file || unnamed {
             let module = self
                 .intern_module(ModuleKey { path: ANONYMOUS.into(), build_id: BuildId::default() });
-            return Place { module: Some(module), offset: address };
+            return CodeAddress { module: Some(module), offset: address };
         }
         let offset = (address - mapping.start).wrapping_add(mapping.file_offset);
         let module = self.intern_module(ModuleKey::new(&mapping.path, &mapping.build_id));
-        Place { module: Some(module), offset }
+        CodeAddress { module: Some(module), offset }
     }
 }
 
@@ -255,8 +256,8 @@ mod tests {
         let mut locator = Locator::new(spaces());
         let mut at = |ticks| {
             let epoch = locator.epoch(1, Ticks(ticks));
-            let place = locator.user(1, Ticks(ticks), epoch, 0x1010);
-            (locator.places.module(place.module.unwrap()).path.clone(), place.offset)
+            let located = locator.user(1, Ticks(ticks), epoch, 0x1010);
+            (locator.code.module(located.module.unwrap()).path.clone(), located.offset)
         };
         assert_eq!(at(10), ("/bin/old".to_owned(), 0x410));
         assert_eq!(
@@ -272,19 +273,19 @@ mod tests {
         let (anonymous, nowhere) =
             (locator.user(1, Ticks(1), 0, 0x9abc), locator.user(1, Ticks(1), 0, 0x5555));
         assert_eq!(
-            (anonymous.offset, locator.places.module(anonymous.module.unwrap()).path.as_str()),
+            (anonymous.offset, locator.code.module(anonymous.module.unwrap()).path.as_str()),
             (0x9abc, ANONYMOUS)
         );
-        assert_eq!(nowhere, Place { module: None, offset: 0x5555 });
+        assert_eq!(nowhere, CodeAddress { module: None, offset: 0x5555 });
     }
     #[test]
     fn what_most_stacks_have_is_named_first() {
-        let mut places = Places::default();
-        let module = places.intern_module(ModuleKey::new("/bin/a", &BuildId::default()));
+        let mut code = CodeAddresses::default();
+        let module = code.intern_module(ModuleKey::new("/bin/a", &BuildId::default()));
         for (offset, uses) in [(1, 1), (2, 5), (3, 0), (4, 5)] {
-            let id = places.intern(Place { module: Some(module), offset });
-            (0..uses).for_each(|_| places.count_use(id));
+            let id = code.intern(CodeAddress { module: Some(module), offset });
+            (0..uses).for_each(|_| code.count_use(id));
         }
-        assert_eq!(places.unnamed(&Names::default())[0].1, [2, 4, 1, 3]);
+        assert_eq!(code.unnamed(&Names::default())[0].1, [2, 4, 1, 3]);
     }
 }
