@@ -55,6 +55,13 @@ pub(crate) struct MemoryPlan {
     pub(crate) note: Option<String>,
 }
 
+impl MemoryPlan {
+    /// Whether the buffer had to be smaller than asked for.
+    pub(crate) fn is_short(&self) -> bool {
+        self.note.is_some()
+    }
+}
+
 impl MemoryRoom {
     /// What there is for this process, from the files below `root`; without any of them, no limit.
     pub(crate) fn read(root: &Path) -> Self {

@@ -88,7 +88,7 @@ impl EbpfSource {
         };
         source.start_clocks(&host.online_cpus())?;
         source.filter(&options.pids)?;
-        programs::load(&mut source.ebpf, &btf, options, &mut source.missing)?;
+        programs::load(&mut source.ebpf, &btf, options, memory, &mut source.missing)?;
         Ok(source)
     }
 

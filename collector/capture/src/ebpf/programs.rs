@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use aya::programs::{BtfTracePoint, PerfEvent, Program, ProgramError, RawTracePoint};
@@ -13,6 +14,7 @@ use syscollect_model::LaneKind;
 
 use crate::bpf_calls::{self, ProgramCounts};
 use crate::error::CaptureError;
+use crate::memory::MemoryPlan;
 use crate::options::RecordOptions;
 
 /// Tracepoints with a fast program and one for older kernels.
@@ -62,20 +64,32 @@ pub(crate) fn kernel_at_least(major: u32, minor: u32) -> bool {
 /// Loads the variants that the kernel takes; what it does not take is noted in `missing`.
 ///
 /// Most of a recording's start is the verifier's work on the programs that walk stacks, which it
-/// does for several at once: each of them gets a thread.
+/// does for several at once: each of them gets a thread. Where memory is short they take turns: what
+/// the verifier needs meanwhile, several megabytes for each, is charged to the recorder's control
+/// group.
 pub(super) fn load(
     ebpf: &mut Ebpf,
     btf: &Btf,
     options: &RecordOptions,
+    memory: &MemoryPlan,
     missing: &mut Vec<String>,
 ) -> Result<(), CaptureError> {
+    let turns = memory.is_short().then(|| Mutex::new(()));
+    let turn = || turns.as_ref().map(|turns| turns.lock().unwrap_or_else(PoisonError::into_inner));
     let mut programs: Programs<'_> = ebpf.programs_mut().collect();
     let sched = SCHED.map(|names| (names, [names.1, names.2].map(|name| programs.remove(name))));
     let samplers = SAMPLERS.map(|name| programs.remove(name));
     let refused = thread::scope(|scope| {
-        let sampler = scope.spawn(|| load_samplers(samplers, options));
-        let sched = sched
-            .map(|(names, variants)| scope.spawn(move || load_tracepoint(names, variants, btf)));
+        let sampler = scope.spawn(|| {
+            let _turn = turn();
+            load_samplers(samplers, options)
+        });
+        let sched = sched.map(|(names, variants)| {
+            scope.spawn(move || {
+                let _turn = turn();
+                load_tracepoint(names, variants, btf)
+            })
+        });
         let rare = RARE.iter().try_for_each(|(_, name)| load_raw(programs.remove(name), name));
         let mut refused = Vec::new();
         for thread in sched {
