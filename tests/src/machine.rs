@@ -114,6 +114,7 @@ impl FakeMachine {
             cpus: (0..cpus)
                 .map(|cpu| syscollect_model::CpuInfo { cpu: cpu.into(), ..Default::default() })
                 .collect(),
+            tick_rate_hz: (TICKS_PER_US * 1_000_000) as f64,
             ..SessionInfo::default()
         };
         machine.define(&Definition::Session(Box::new(info)));

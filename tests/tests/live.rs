@@ -104,6 +104,25 @@ fn nothing_is_told_of_times_that_the_clocks_do_not_reach() {
     assert_eq!(lines.switches(), 1_001);
 }
 
+#[test]
+fn a_recording_too_short_for_two_clock_readings_is_told_at_its_end() {
+    let reader = capture(3);
+    let clock = |lane: Lane| lane.kind == LaneKind::Clock;
+    let mut first = chunks(&reader, clock).remove(0);
+    first.data.truncate(first.header.stride as usize);
+    let lines = Lines::default();
+    let mut exporter = TextExporter::new(lines.clone());
+    play_live(&mut exporter, |live| {
+        live.feed(first)?;
+        feed_all(live, chunks(&reader, |lane| !clock(lane)))?;
+        live.advance(ticks_at(1_000))?;
+        assert_eq!(lines.switches(), 0, "the clocks may be read a second time");
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(lines.switches(), 4);
+}
+
 fn ticks_at(us: u64) -> Ticks {
     Ticks(ticks(us))
 }

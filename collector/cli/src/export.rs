@@ -176,14 +176,15 @@ pub(crate) fn export(request: &Request) -> Result<ExitCode> {
     let bytes = draft.file().metadata()?.len();
     let path = draft.publish(&target)?;
     timings.end("publishing");
-    let times = request.timings.then(|| timings.text(played.events));
-    let format = request.format;
+    let (format, events) = (request.format, played.events);
     let layout = request.selection.tracy.layout;
     let (lost, complete) = (Lost::read(&session), session.is_complete());
     let exported = Exported { path, format, layout, bytes, played, lost, complete };
     let style = terminal.style();
     say_styled!(style, "{}", summary::export_text(&exported, style));
-    times.iter().for_each(|times| say!("{times}"));
+    if request.timings {
+        say!("{}", timings.text(events));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -197,11 +198,17 @@ fn to_standard_output(
             "standard output is a terminal: send it to a file or a program, or name a file with -o"
         );
     }
+    let mut timings = Timings::start();
     let mut session = Source::open_named(&request.captures, &request.symbols, abandon, terminal)?;
+    timings.end("reading and naming");
     confine::to_exporting(None);
     let mut out = std::io::stdout().lock();
-    write(&mut session, request, &mut out, abandon, terminal)?;
+    let played = write(&mut session, request, &mut out, abandon, terminal)?;
     out.flush()?;
+    timings.end("exporting");
+    if request.timings {
+        say!("{}", timings.text(played.events));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -24,8 +24,7 @@ impl Timings {
         self.since = now;
     }
 
-    /// `Time: stopping 80.0 ms; exporting 1.20 s; in all 1.28 s, 5,850,000 events at 4.6 million a
-    /// second`.
+    /// `Time: stopping 80.0 ms; exporting 1.20 s; in all 1.28 s, 4.6 million events a second`.
     pub(crate) fn text(&self, events: u64) -> String {
         let nanoseconds = |time: Duration| time.as_nanos() as u64;
         let parts: Vec<String> = self

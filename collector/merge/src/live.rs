@@ -15,11 +15,11 @@
 //! - causes of losses that the recorder declares behind them: the totals in the end are exact.
 
 use crate::chunk_queue::{Decode, Resume};
-use crate::definitions::readings;
+use crate::definitions::{clock_map, readings};
 use crate::engine::{AddedRows, Engine};
-use crate::lane::{LaneCursor, Record};
+use crate::lane::LaneCursor;
 use crate::losses::Losses;
-use crate::mappings::{MAPPED_BY, MappingRecord, MappingRecords, add_mapping};
+use crate::mappings::{MAPPED_BY, MappingRecord, add_mapping, read_mappings};
 use crate::playing::Playing;
 use crate::probes::table::ProbeTable;
 use crate::session::Knowledge;
@@ -59,12 +59,12 @@ pub fn play_live<E: Exporter>(
 /// All its chunks are fed, those of definitions, too, each lane's in their order. Whoever feeds says
 /// from time to time what [nothing comes before](Self::advance): up to there, and up to the last
 /// clock reading, events are told. Chunks of before the session is described and the clocks were
-/// read twice wait in memory.
+/// read twice wait in memory; if the recording ends before that, it is played at its end, and of one
+/// without a description or a clock reading nothing is told.
 pub struct Live<'a> {
     state: State<'a>,
     info: Option<SessionInfo>,
     readings: Vec<ClockPair>,
-    summary: Option<RecorderSummary>,
 }
 
 /// Whether it has begun.
@@ -79,7 +79,7 @@ impl<'a> Live<'a> {
     fn new(exporter: &'a mut AnyExporter<'a>) -> Self {
         let output = Output::new(exporter, Time(0)..Time(u64::MAX));
         let state = State::Waiting(output, Vec::new());
-        Self { state, info: None, readings: Vec::new(), summary: None }
+        Self { state, info: None, readings: Vec::new() }
     }
 
     /// The next chunk of its lane.
@@ -90,9 +90,7 @@ impl<'a> Live<'a> {
     pub fn feed(&mut self, chunk: Chunk) -> Result<(), Stopped> {
         match &mut self.state {
             State::Playing(playing, learner) => {
-                if let Some(summary) = learner.feed(chunk, playing) {
-                    self.summary = Some(summary);
-                }
+                learner.feed(chunk, playing);
                 Ok(())
             }
             State::Waiting(_, chunks) => {
@@ -108,16 +106,18 @@ impl<'a> Live<'a> {
                     _ => {}
                 }
                 chunks.push(chunk);
-                self.begin()
+                match ClockMap::new(self.readings.clone()) {
+                    Ok(clock) => self.begin(clock),
+                    Err(_) => Ok(()),
+                }
             }
             State::Nothing => Ok(()),
         }
     }
 
-    /// Begins as soon as times are known.
-    fn begin(&mut self) -> Result<(), Stopped> {
+    /// Begins, now that times are known, if the session is.
+    fn begin(&mut self, clock: ClockMap) -> Result<(), Stopped> {
         let Some(info) = &self.info else { return Ok(()) };
-        let Ok(clock) = ClockMap::new(self.readings.clone()) else { return Ok(()) };
         let state = std::mem::replace(&mut self.state, State::Nothing);
         let State::Waiting(mut output, chunks) = state else { return Ok(()) };
         let info = SessionInfo { clock_pairs: clock.pairs().to_vec(), ..info.clone() };
@@ -129,11 +129,7 @@ impl<'a> Live<'a> {
             playing.engine.resolver.stacks.locator.spaces.mark_incomplete();
         }
         let mut learner = Box::new(Learner::new(known.clock));
-        for chunk in chunks {
-            if let Some(summary) = learner.feed(chunk, &mut playing) {
-                self.summary = Some(summary);
-            }
-        }
+        chunks.into_iter().for_each(|chunk| learner.feed(chunk, &mut playing));
         self.state = State::Playing(playing, learner);
         Ok(())
     }
@@ -153,20 +149,25 @@ impl<'a> Live<'a> {
         playing.play()
     }
 
-    fn finish(self) -> Result<Played, Stopped> {
+    fn finish(mut self) -> Result<Played, Stopped> {
+        if let (State::Waiting(..), Some(info)) = (&self.state, &self.info)
+            && let Ok(clock) = clock_map(std::mem::take(&mut self.readings), info)
+        {
+            self.begin(clock)?;
+        }
         let State::Playing(mut playing, mut learner) = self.state else {
             return Ok(Played::default());
         };
         learner.learn(Ticks(u64::MAX), &mut playing);
         playing.decoders.zones.known.programs.end(&learner.clock, learner.last);
         let (mut played, mut losses) = playing.finish()?;
-        if self.summary.is_some() {
+        if learner.summary.is_some() {
             losses.complete();
         }
         let losses = losses.totals();
         played.lost = records_lost(&losses);
         let (exporter, tables) = playing.engine.exporter();
-        exporter.end(&losses, self.summary.as_ref(), tables)?;
+        exporter.end(&losses, learner.summary.as_ref(), tables)?;
         Ok(played)
     }
 }
@@ -204,7 +205,7 @@ fn clock_pairs(chunk: &Chunk) -> Vec<ClockPair> {
 /// What of the lanes of definitions was not applied yet, and what is needed to apply more.
 struct Learner {
     clock: Arc<ClockMap>,
-    /// Records of behind the last clock reading.
+    /// Records of times up to which not all is known, each lane's in their order.
     mappings: Vec<MappingRecord>,
     /// When processes began new programs, ticks, ascending.
     execs: FxHashMap<u32, Vec<u64>>,
@@ -215,6 +216,8 @@ struct Learner {
     probes: Vec<ProbeDefinition>,
     /// The last ticks of the kernel's lanes.
     last: Ticks,
+    /// What the recorder said of itself at its end.
+    summary: Option<RecorderSummary>,
 }
 
 impl Learner {
@@ -228,32 +231,25 @@ impl Learner {
             stacks: BTreeMap::new(),
             probes: Vec::new(),
             last: Ticks(0),
+            summary: None,
         }
     }
 
-    /// Takes a chunk; gives what the recorder says of itself, if it is that.
-    fn feed(&mut self, chunk: Chunk, playing: &mut Playing<'_>) -> Option<RecorderSummary> {
+    fn feed(&mut self, chunk: Chunk, playing: &mut Playing<'_>) {
         let lane = chunk.header.lane;
         match lane.kind {
             LaneKind::Definition => match Definition::from_json(&chunk.data) {
-                Ok(Some(definition)) => return self.define(definition, playing),
+                Ok(Some(definition)) => self.define(definition, playing),
                 Ok(None) => {}
                 Err(_) => playing.engine.losses.undecodable(lane, 1),
             },
             LaneKind::Clock => self.read_clock(&chunk, playing),
             LaneKind::Mapping => {
-                let mut lost = 0u64;
-                for record in MappingRecords::new(&chunk.data) {
-                    match record {
-                        Some(MappingRecord::Lost(count)) => lost = lost.saturating_add(count),
-                        Some(record) => {
-                            playing.engine.tally.records += 1;
-                            self.mappings.push(record);
-                        }
-                        None => playing.engine.losses.undecodable(lane, 1),
-                    }
-                }
-                playing.engine.losses.reported(lane, lost);
+                let read = read_mappings(&chunk.data);
+                playing.engine.tally.records += read.count;
+                playing.engine.losses.undecodable(lane, read.undecodable);
+                playing.engine.losses.reported(lane, read.lost);
+                self.mappings.extend(read.records);
             }
             LaneKind::Task => self.feed_tasks(chunk),
             LaneKind::SchedStack | LaneKind::SampleStack => {
@@ -273,14 +269,9 @@ impl Learner {
                 playing.feed(chunk);
             }
         }
-        None
     }
 
-    fn define(
-        &mut self,
-        definition: Definition,
-        playing: &mut Playing<'_>,
-    ) -> Option<RecorderSummary> {
+    fn define(&mut self, definition: Definition, playing: &mut Playing<'_>) {
         let Playing { engine, decoders, .. } = playing;
         engine.tally.records += 1;
         match definition {
@@ -294,8 +285,7 @@ impl Learner {
             }
             Definition::Mappings(list) => {
                 let spaces = &mut engine.resolver.stacks.locator.spaces;
-                let list = list.into_iter().filter(|mapping| mapping.start < mapping.end);
-                list.for_each(|mapping| spaces.map(mapping));
+                list.into_iter().for_each(|mapping| spaces.map(mapping));
             }
             Definition::Counters(list) => decoders.counters.table.add(&list, &mut engine.tables),
             Definition::Tracepoints(list) => {
@@ -310,11 +300,10 @@ impl Learner {
             Definition::Clients(list) => decoders.zones.known.programs.add(&list),
             Definition::Symbols(table) => engine.resolver.add_names(vec![table]),
             Definition::Losses(list) => engine.losses.declare(&list),
-            Definition::Summary(summary) => return Some(*summary),
+            Definition::Summary(summary) => self.summary = Some(*summary),
             // The session is known; the reader of a file finds gaps by the lanes' ends.
             Definition::Session(_) | Definition::Lanes(_) => {}
         }
-        None
     }
 
     fn read_clock(&mut self, chunk: &Chunk, playing: &mut Playing<'_>) {
@@ -365,16 +354,16 @@ impl Learner {
     }
 
     fn learn_mappings(&mut self, until: Ticks, playing: &mut Playing<'_>) {
-        let covered = self.clock.pairs().last().map_or(0, |pair| pair.monotonic_raw);
-        let is_certain = |record: &MappingRecord| match record {
-            MappingRecord::Map { raw_ns, .. } | MappingRecord::Exec { raw_ns, .. } => {
-                *raw_ns <= covered || until == Ticks(u64::MAX)
-            }
-            MappingRecord::Lost(_) | MappingRecord::Other => true,
-        };
+        // Lanes come one after the other, and processes move between CPUs.
+        self.mappings.sort_by_key(MappingRecord::raw_ns);
+        let clock = &*self.clock;
+        let certain = self.mappings.partition_point(|record| {
+            let at = record.raw_ns().map(|raw_ns| clock.ticks_at_monotonic_raw(raw_ns));
+            until == Ticks(u64::MAX) || at.is_none_or(|at| at < until)
+        });
         let spaces = &mut playing.engine.resolver.stacks.locator.spaces;
-        for record in self.mappings.extract_if(.., |record| is_certain(record)) {
-            add_mapping(record, &self.clock, spaces, &mut self.execs);
+        for record in self.mappings.drain(..certain) {
+            add_mapping(record, clock, spaces, &mut self.execs);
         }
     }
 
@@ -401,16 +390,7 @@ impl Learner {
             && let MergeStep::Item(index, (ticks, record)) = self.task_lanes.step()
         {
             let lane = self.task_lanes.lanes()[index].lane();
-            match record {
-                Record::Chunk(start) => builder.missing(ticks, lane, start.missing.records),
-                Record::Task(task) => {
-                    engine.losses.reported(lane, u64::from(task.lost_before));
-                    if !builder.record(ticks, lane, &task) {
-                        engine.losses.undecodable(lane, 1);
-                    }
-                }
-                _ => engine.losses.undecodable(lane, 1),
-            }
+            builder.on(ticks, lane, &record, &mut engine.losses);
         }
         builder.apply_notes(until.0);
         self.apply_tasks(playing);

@@ -48,6 +48,43 @@ pub(crate) enum MappingRecord {
     Other,
 }
 
+impl MappingRecord {
+    /// When it happened, nanoseconds of CLOCK_MONOTONIC_RAW, where it tells of memory.
+    pub(crate) fn raw_ns(&self) -> Option<u64> {
+        match self {
+            Self::Map { raw_ns, .. } | Self::Exec { raw_ns, .. } => Some(*raw_ns),
+            Self::Lost(_) | Self::Other => None,
+        }
+    }
+}
+
+/// What a chunk of a mapping lane holds.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReadMappings {
+    /// What tells of memory, in the lane's order.
+    pub(crate) records: Vec<MappingRecord>,
+    /// Records of any kind.
+    pub(crate) count: u64,
+    pub(crate) undecodable: u64,
+    /// What the kernel's buffer had no room for.
+    pub(crate) lost: u64,
+}
+
+/// Reads a chunk of a mapping lane.
+pub(crate) fn read_mappings(data: &[u8]) -> ReadMappings {
+    let mut read = ReadMappings::default();
+    for record in MappingRecords::new(data) {
+        read.count += u64::from(record.is_some());
+        match record {
+            Some(MappingRecord::Lost(count)) => read.lost = read.lost.saturating_add(count),
+            Some(MappingRecord::Other) => {}
+            Some(record) => read.records.push(record),
+            None => read.undecodable += 1,
+        }
+    }
+    read
+}
+
 /// Notes what a record says of `spaces`, and in `execs` when a process began a new program, ticks.
 pub(crate) fn add_mapping(
     record: MappingRecord,
@@ -57,7 +94,7 @@ pub(crate) fn add_mapping(
 ) {
     match record {
         MappingRecord::Map { pid, start, length, file_offset, path, build_id, raw_ns } => {
-            let Some(end) = start.checked_add(length).filter(|end| *end > start) else { return };
+            let Some(end) = start.checked_add(length) else { return };
             let since = clock.ticks_at_monotonic_raw(raw_ns);
             spaces.map(Mapping { pid, start, end, file_offset, path, build_id, since });
         }
@@ -72,12 +109,12 @@ pub(crate) fn add_mapping(
 
 /// Reads the records of one chunk. A record that does not fit ends it: the
 /// next one's start is not known then; the iterator gives `None` inside.
-pub(crate) struct MappingRecords<'a> {
+struct MappingRecords<'a> {
     data: &'a [u8],
 }
 
 impl<'a> MappingRecords<'a> {
-    pub(crate) fn new(data: &'a [u8]) -> Self {
+    fn new(data: &'a [u8]) -> Self {
         Self { data }
     }
 }

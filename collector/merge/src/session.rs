@@ -5,9 +5,9 @@ use crate::chunk_queue::{Decode, FromFile};
 use crate::counters::CounterTable;
 use crate::definitions::{Definitions, LaneCount, clock_map, each_chunk, lanes_of, read_clock};
 use crate::gpu::record::TracepointTable;
-use crate::lane::{LaneCursor, Record};
+use crate::lane::LaneCursor;
 use crate::losses::Losses;
-use crate::mappings::{MAPPED_BY, MappingRecord, MappingRecords, add_mapping};
+use crate::mappings::{MAPPED_BY, add_mapping, read_mappings};
 use crate::playing::Playing;
 use crate::probes::nesting::decide_nesting;
 use crate::probes::table::ProbeTable;
@@ -326,23 +326,16 @@ impl<'a> Opening<'a> {
     ) -> (AddressSpaces, FxHashMap<u32, Vec<u64>>) {
         let (mut spaces, mut execs) =
             (AddressSpaces::default(), FxHashMap::<u32, Vec<u64>>::default());
-        known
-            .into_iter()
-            .filter(|mapping| mapping.start < mapping.end)
-            .for_each(|mapping| spaces.map(mapping));
+        known.into_iter().for_each(|mapping| spaces.map(mapping));
         for lane in lanes_of(self.reader, LaneKind::Mapping) {
             let mut lost = 0u64;
             let count = each_chunk(self.reader, lane, |_, _, data| {
-                let (mut records, mut undecodable) = (0, 0);
-                for record in MappingRecords::new(data) {
-                    match record {
-                        Some(MappingRecord::Lost(count)) => lost = lost.saturating_add(count),
-                        Some(record) => add_mapping(record, clock, &mut spaces, &mut execs),
-                        None => undecodable += 1,
-                    }
-                    records += 1;
+                let read = read_mappings(data);
+                lost = lost.saturating_add(read.lost);
+                for record in read.records {
+                    add_mapping(record, clock, &mut spaces, &mut execs);
                 }
-                (records - undecodable, undecodable)
+                (read.count, read.undecodable)
             });
             self.losses.reported(lane, lost);
             self.count(lane, count);
@@ -367,16 +360,7 @@ impl<'a> Opening<'a> {
         let mut merge = Merge::new(lanes.collect());
         while let Some((index, (ticks, record))) = merge.next() {
             let lane = merge.lanes()[index].cursor.lane();
-            match record {
-                Record::Chunk(start) => builder.missing(ticks, lane, start.missing.records),
-                Record::Task(task) => {
-                    self.losses.reported(lane, u64::from(task.lost_before));
-                    if !builder.record(ticks, lane, &task) {
-                        self.losses.undecodable(lane, 1);
-                    }
-                }
-                _ => self.losses.undecodable(lane, 1),
-            }
+            builder.on(ticks, lane, &record, &mut self.losses);
         }
         for FromFile { cursor, .. } in merge.lanes() {
             self.losses.not_decoded(cursor);

@@ -1,6 +1,8 @@
 //! Who lived when: processes and threads, from what was there when the
 //! recording began and from the records of fork, exec, exit and rename.
 
+use crate::lane::Record;
+use crate::losses::Losses;
 use crate::mappings::text;
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{
@@ -120,8 +122,23 @@ impl TaskBuilder<'_> {
             .for_each(|process| self.known(process));
     }
 
+    /// Takes what a task lane gives; items come in the merged order. What is lost, or tells of no
+    /// task, is counted.
+    pub(crate) fn on(&mut self, ticks: u64, lane: Lane, item: &Record, losses: &mut Losses) {
+        match item {
+            Record::Chunk(start) => self.missing(ticks, lane, start.missing.records),
+            Record::Task(task) => {
+                losses.reported(lane, u64::from(task.lost_before));
+                if !self.record(ticks, lane, task) {
+                    losses.undecodable(lane, 1);
+                }
+            }
+            _ => losses.undecodable(lane, 1),
+        }
+    }
+
     /// Notes that records of the lane are missing from the capture here.
-    pub(crate) fn missing(&mut self, ticks: u64, lane: Lane, count: u64) {
+    fn missing(&mut self, ticks: u64, lane: Lane, count: u64) {
         if count > 0 {
             self.lifecycle_event(ticks, LifecycleEvent::Missing(lane, count));
         }
@@ -129,7 +146,7 @@ impl TaskBuilder<'_> {
 
     /// Takes a record of the lane; records come in the merged order. `false`
     /// when it is of no kind that tells of tasks.
-    pub(crate) fn record(&mut self, ticks: u64, lane: Lane, record: &TaskRecord) -> bool {
+    fn record(&mut self, ticks: u64, lane: Lane, record: &TaskRecord) -> bool {
         self.apply_notes(ticks);
         let (_, number) = record.stamp.split();
         let Some(kind) = RecordKind::from_number(number).filter(|kind| KINDS.contains(kind)) else {

@@ -40,8 +40,11 @@ pub struct AddressSpaces {
 }
 
 impl AddressSpaces {
-    /// Adds a mapping.
+    /// Adds a mapping; one that is empty is left out.
     pub fn map(&mut self, mapping: Mapping) {
+        if mapping.start >= mapping.end {
+            return;
+        }
         let list = self.mappings.entry(mapping.pid).or_default();
         if list.last().is_some_and(|last| last.since > mapping.since) {
             self.unsorted.insert(mapping.pid);

@@ -207,12 +207,23 @@ fn capture(acts: &[Act], chunk_bytes: usize) -> Vec<u8> {
     machine.finish()
 }
 
+/// Entries of a program's log: kind, numbers, strings.
+fn log_entries() -> impl Strategy<Value = Vec<(u32, Vec<u32>, Vec<String>)>> {
+    let numbers = prop::collection::vec(any::<u32>(), 0..4);
+    let strings = prop::collection::vec("[a-z]{0,9}", 0..4);
+    prop::collection::vec((0u32..9, numbers, strings), 0..40)
+}
+
 proptest! {
     #[test]
-    fn programs_of_any_behaviour_make_events_that_balance(acts in acts(), chunk_bytes in 40usize..4000) {
+    fn programs_of_any_behaviour_make_events_that_balance(
+        acts in acts(),
+        chunk_bytes in 40usize..4000,
+    ) {
         let capture = capture(&acts, chunk_bytes);
         let (lines, played) = play(capture.clone()).unwrap();
-        let (fresh, _) = golden::text(&mut Session::open(CaptureReader::from_bytes(capture).unwrap()).unwrap());
+        let reader = CaptureReader::from_bytes(capture).unwrap();
+        let (fresh, _) = golden::text(&mut Session::open(reader).unwrap());
         prop_assert_eq!(lines, fresh, "playing parts before changes nothing");
         prop_assert!(played.records > 0);
     }
@@ -234,7 +245,7 @@ proptest! {
 
     #[test]
     fn logs_of_any_content_are_read_or_counted(
-        entries in prop::collection::vec((0u32..9, prop::collection::vec(any::<u32>(), 0..4), prop::collection::vec("[a-z]{0,9}", 0..4)), 0..40),
+        entries in log_entries(),
         steps in acts(),
     ) {
         let mut machine = FakeMachine::new(1);
@@ -242,7 +253,10 @@ proptest! {
         let mut program = FakeProgram::new(&mut machine, 1, 100);
         let numbers: Vec<u32> = entries
             .iter()
-            .map(|(kind, numbers, texts)| program.entry(*kind, numbers, &texts.iter().map(String::as_str).collect::<Vec<_>>()))
+            .map(|(kind, numbers, strings)| {
+                let strings: Vec<&str> = strings.iter().map(String::as_str).collect();
+                program.entry(*kind, numbers, &strings)
+            })
             .collect();
         let number = |at: usize| numbers.get(at % numbers.len().max(1)).copied().unwrap_or(1);
         let mut thread = program.thread(0, 100);
