@@ -18,14 +18,15 @@
 //! use std::path::Path;
 //! use syscollect_exporters::{Format, TextExporter};
 //! use syscollect_model::{
-//!     Event, Exporter, Scope, SessionInfo, Tables, Time, Track, TrackKind, TrackRole,
+//!     Event, Exporter, MachineId, Scope, SessionInfo, Tables, Time, Track, TrackKind, TrackRole,
 //! };
 //!
 //! let mut tables = Tables::default();
 //! let name = tables.strings.intern("frames");
 //! let mark = tables.strings.intern("dropped");
 //! let kind = TrackKind::Slices(TrackRole::Named);
-//! let track = tables.add_track(Track { scope: Scope::Machine, name, kind });
+//! let scope = Scope::Machine(MachineId::FIRST);
+//! let track = tables.add_track(Track { scope, name, kind });
 //!
 //! assert_eq!(Format::from_path(Path::new("a.txt"))?, Format::Text);
 //! let mut exporter = TextExporter::new(Vec::new());
@@ -46,6 +47,7 @@ mod labels;
 mod locks;
 mod nesting;
 mod off_cpu;
+mod per_cpu;
 mod perfetto;
 mod process_filter;
 mod proto;

@@ -3,7 +3,7 @@
 use crate::gaps::Gaps;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    OffCpu, SchedulingGap, SleepState, StackId, Switch, Tables, ThreadId, Time,
+    CpuId, OffCpu, SchedulingGap, SleepState, StackId, Switch, Tables, ThreadId, Time,
 };
 
 /// A time from blocking until running again.
@@ -13,7 +13,7 @@ pub(crate) struct Stay {
     /// Where it left off.
     pub(crate) stack: Option<StackId>,
     /// The CPU that it left.
-    pub(crate) cpu: u32,
+    pub(crate) cpu: CpuId,
     pub(crate) since: Time,
     pub(crate) until: Time,
     /// Its length, less the times of which it is not known what ran. Nanoseconds.

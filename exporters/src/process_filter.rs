@@ -27,7 +27,7 @@ pub(crate) fn concerning<'a>(
         |process: ProcessId| process != Tables::IDLE_PROCESS && filter.matches(process, tables);
     let runs = |thread: ThreadId| wanted(tables.thread(thread).process);
     let lies = |track: TrackId| match tables.track(track).scope {
-        Scope::Machine | Scope::Cpu(_) => true,
+        Scope::Machine(_) | Scope::Cpu(_) => true,
         Scope::Process(process) => wanted(process),
         Scope::Thread(thread) => runs(thread),
     };

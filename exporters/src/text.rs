@@ -152,7 +152,7 @@ fn describe(time: Time, event: &Event, tables: &Tables) -> String {
         Event::Wakeup(wakeup) => wakeup_words(wakeup, tables),
         Event::Sample(sample) => sample_words(sample, tables),
         Event::Migration(m) => {
-            format!("migrate {} cpu{} -> cpu{}", thread(m.thread, tables), m.from_cpu, m.to_cpu)
+            format!("migrate {} {} -> {}", thread(m.thread, tables), m.from_cpu, m.to_cpu)
         }
         Event::ProcessStart(id) => format!("process start {}", process_words(*id, tables)),
         Event::ProcessExec(id, name) => {
@@ -328,7 +328,7 @@ fn memory_words(event: &MemoryEvent, tables: &Tables) -> String {
 fn switch_words(switch: &Switch, tables: &Tables) -> String {
     let previous = switch.previous.map_or_else(|| "?".to_owned(), |id| thread(id, tables));
     format!(
-        "cpu{} switch {previous} [{}] {} -> {} [{}]{}",
+        "{} switch {previous} [{}] {} -> {} [{}]{}",
         switch.cpu,
         switch.previous_priority,
         off_cpu_words(&switch.off_cpu, tables),
@@ -350,7 +350,7 @@ fn wakeup_words(wakeup: &Wakeup, tables: &Tables) -> String {
     let waker = wakeup.waker.map_or_else(|| "?".to_owned(), |id| thread(id, tables));
     let interrupt = if wakeup.from_interrupt { " (interrupt)" } else { "" };
     format!(
-        "cpu{} {waker}{interrupt} {} {} [{}] on cpu{}{}",
+        "{} {waker}{interrupt} {} {} [{}] on {}{}",
         wakeup.cpu,
         if wakeup.new { "wakes new" } else { "wakes" },
         thread(wakeup.wakee, tables),
@@ -362,7 +362,7 @@ fn wakeup_words(wakeup: &Wakeup, tables: &Tables) -> String {
 
 fn sample_words(sample: &Sample, tables: &Tables) -> String {
     format!(
-        "cpu{} sample {} ({}){}",
+        "{} sample {} ({}){}",
         sample.cpu,
         thread(sample.thread, tables),
         if sample.in_kernel { "kernel" } else { "user" },
@@ -381,7 +381,7 @@ fn process_words(id: ProcessId, tables: &Tables) -> String {
 }
 
 fn loss_words(loss: &Loss) -> String {
-    let cpu = loss.cpu.map_or_else(String::new, |cpu| format!(" of cpu{cpu}"));
+    let cpu = loss.cpu.map_or_else(String::new, |cpu| format!(" of {cpu}"));
     format!("{} from {}{cpu}: {}", loss.count, loss.origin.name().escape_debug(), loss.cause.name())
 }
 
@@ -398,8 +398,8 @@ fn track_name(id: TrackId, tables: &Tables) -> String {
     let track = tables.track(id);
     let name = text(track.name, tables);
     match track.scope {
-        Scope::Machine => name,
-        Scope::Cpu(cpu) => format!("cpu{cpu} {name}"),
+        Scope::Machine(_) => name,
+        Scope::Cpu(cpu) => format!("{cpu} {name}"),
         Scope::Process(id) => format!("{} {name}", process(id, tables)),
         Scope::Thread(id) => format!("{} {name}", thread(id, tables)),
     }

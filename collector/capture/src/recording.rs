@@ -288,7 +288,7 @@ impl Recording {
 }
 
 pub(crate) fn buffer_loss(lane: Lane, cause: LossCause, count: u64) -> LaneLoss {
-    let (origin, cpu) = (lane.kind.into(), lane.cpu());
+    let (origin, cpu) = (lane.kind.into(), lane.cpu().map(|cpu| cpu.number));
     LaneLoss { origin, cpu, record: String::new(), cause, count }
 }
 

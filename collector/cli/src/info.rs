@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use syscollect_etl::session::{EventCount, Facts};
 use syscollect_model::{
-    ClockSource, CpuClock, Loss, LossCause, LossOrigin, RecorderSummary, SampleEvent, StackOrigin,
-    records_overwritten,
+    ClockSource, CpuClock, CpuId, Loss, LossCause, LossOrigin, RecorderSummary, SampleEvent,
+    StackOrigin, records_overwritten,
 };
 use syscollect_playback::{EventType, NullExporter, Played, Recording};
 
@@ -118,7 +118,8 @@ struct WindowsEvents {
 struct LossReport {
     #[serde(rename = "lane")]
     origin: LossOrigin,
-    cpu: Option<u32>,
+    #[serde(flatten)]
+    cpu: Option<CpuId>,
     cause: &'static str,
     count: u64,
 }

@@ -3,7 +3,7 @@
 use crate::summary::loss_text;
 use crate::terminal::{Style, grouped};
 use std::fmt::Write;
-use syscollect_model::{Loss, LossCause, LossOrigin, records_lost, records_overwritten};
+use syscollect_model::{CpuId, Loss, LossCause, LossOrigin, records_lost, records_overwritten};
 use syscollect_playback::Recording;
 use syscollect_store::LaneLoss;
 
@@ -42,7 +42,8 @@ impl Lost {
     pub(crate) fn at_least(mut self, counted: &[LaneLoss]) -> Self {
         for loss in counted {
             let is_same = |known: &Loss| {
-                known.origin == loss.origin && known.cpu == loss.cpu && known.cause == loss.cause
+                (&known.origin, known.cpu, known.cause)
+                    == (&loss.origin, loss.cpu.map(CpuId::new), loss.cause)
             };
             let is_counted = |other: &&LaneLoss| {
                 (&other.origin, other.cpu, other.cause) == (&loss.origin, loss.cpu, loss.cause)
@@ -55,7 +56,7 @@ impl Lost {
                 Some(known) => known.count = known.count.max(count),
                 None => self.losses.push(Loss {
                     origin: loss.origin.clone(),
-                    cpu: loss.cpu,
+                    cpu: loss.cpu.map(CpuId::new),
                     cause: loss.cause,
                     count,
                     between: None,
@@ -171,7 +172,13 @@ mod tests {
     use syscollect_model::LaneKind;
 
     fn loss(lane: &str, cause: LossCause, count: u64) -> Loss {
-        Loss { origin: LossOrigin::from_name(lane), cpu: Some(1), cause, count, between: None }
+        Loss {
+            origin: LossOrigin::from_name(lane),
+            cpu: Some(CpuId::new(1)),
+            cause,
+            count,
+            between: None,
+        }
     }
 
     fn counted(record: &str, cause: LossCause, count: u64) -> LaneLoss {

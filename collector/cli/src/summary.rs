@@ -8,7 +8,7 @@ use crate::terminal::{Style, bytes, duration, grouped};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use syscollect_exporters::TracyLayout;
-use syscollect_model::{LaneKind, LossCause, LossOrigin, RecorderSummary};
+use syscollect_model::{CpuId, LaneKind, LossCause, LossOrigin, RecorderSummary};
 use syscollect_playback::Played;
 use syscollect_store::LaneLoss;
 
@@ -127,8 +127,13 @@ fn shown(path: &Path) -> String {
 }
 
 /// `12,345 sched records of CPU 3: lane-full`, and of Windows traces `7 events: lane-full`.
-pub(crate) fn loss_text(origin: &LossOrigin, cpu: Option<u32>, cause: &str, count: u64) -> String {
-    let cpu = cpu.map_or(String::new(), |cpu| format!(" of CPU {cpu}"));
+pub(crate) fn loss_text(
+    origin: &LossOrigin,
+    cpu: Option<CpuId>,
+    cause: &str,
+    count: u64,
+) -> String {
+    let cpu = cpu.map_or(String::new(), |cpu| format!(" of {}", cpu.label()));
     let name = origin.name();
     let what = match origin {
         // These say what they count.
@@ -307,7 +312,7 @@ mod tests {
         assert_eq!(loss_text(&LossOrigin::Events, None, "lane-full", 7), "7 events: lane-full");
         assert_eq!(loss_text(&LossOrigin::Buffers, None, "damaged", 1), "1 buffer: damaged");
         assert_eq!(
-            loss_text(&LaneKind::Sched.into(), Some(3), "nested", 1_000),
+            loss_text(&LaneKind::Sched.into(), Some(CpuId::new(3)), "nested", 1_000),
             "1,000 sched records of CPU 3: nested"
         );
     }

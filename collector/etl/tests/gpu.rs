@@ -7,8 +7,8 @@ use syscollect_etl::file::Trace;
 use syscollect_etl::payload::dxgkrnl::{self, Dxgkrnl};
 use syscollect_etl::session::Session;
 use syscollect_model::{
-    Event, Exporter, GpuJob, GpuJobEnd, Loss, RecorderSummary, Scope, SessionInfo, Tables, Time,
-    TrackId,
+    Event, Exporter, GpuJob, GpuJobEnd, Loss, MachineId, RecorderSummary, Scope, SessionInfo,
+    Tables, Time, TrackId,
 };
 use syscollect_playback::Recording;
 use syscollect_tests::etl::{GPUVIS, fixture};
@@ -71,7 +71,7 @@ impl KeptEvents {
     fn ends(&self, of_engines: bool) -> (usize, usize, usize) {
         let count = |end| {
             let ended = |(_, _, scope, _, _, job): &&(_, _, Scope, _, _, GpuJob)| {
-                (*scope == Scope::Machine) == of_engines && job.end == end
+                (*scope == Scope::Machine(MachineId::FIRST)) == of_engines && job.end == end
             };
             self.jobs.iter().filter(ended).count()
         };
@@ -131,7 +131,8 @@ fn packets_find_their_beginnings() {
 fn dma_packets_belong_to_the_threads_that_submitted_them() {
     let bytes = fixture(GPUVIS);
     let told = KeptEvents::of(bytes);
-    let of_engines = || told.jobs.iter().filter(|(_, _, scope, ..)| *scope == Scope::Machine);
+    let of_engines =
+        || told.jobs.iter().filter(|(_, _, scope, ..)| *scope == Scope::Machine(MachineId::FIRST));
     let own = of_engines().filter(|(.., name, _, _)| name != "Preemption");
     let (known, all) = own.fold((0, 0), |(known, all), (.., job)| {
         (known + usize::from(job.thread.is_some()), all + 1)

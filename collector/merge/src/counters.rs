@@ -4,7 +4,7 @@
 use crate::engine::Engine;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Event, ProcessId, Scope, StringId, Tables, Track, TrackId, TrackKind, Unit,
+    CpuId, Event, MachineId, ProcessId, Scope, StringId, Tables, Track, TrackId, TrackKind, Unit,
 };
 use syscollect_playback::{EventType, Stopped};
 use syscollect_records::CounterRecord;
@@ -28,8 +28,13 @@ struct OfProcess {
 }
 
 impl CounterTable {
-    /// Adds counters; of one that is there already the first definition counts.
-    pub(crate) fn add(&mut self, definitions: &[CounterDefinition], tables: &mut Tables) {
+    /// Adds counters of a machine; of one that is there already the first definition counts.
+    pub(crate) fn add(
+        &mut self,
+        definitions: &[CounterDefinition],
+        machine: MachineId,
+        tables: &mut Tables,
+    ) {
         for CounterDefinition { counter, name, unit, cpu, pid } in definitions {
             let (name, unit) = (tables.strings.intern(name), unit.intern(&mut tables.strings));
             // The definitions may be there twice; the number is what counts.
@@ -42,7 +47,10 @@ impl CounterTable {
                     });
                 }
                 None => {
-                    let scope = cpu.map_or(Scope::Machine, Scope::Cpu);
+                    let scope = match *cpu {
+                        Some(number) => Scope::Cpu(CpuId { machine, number }),
+                        None => Scope::Machine(machine),
+                    };
                     let kind = TrackKind::Counter { unit };
                     self.tracks
                         .entry(*counter)
@@ -135,7 +143,7 @@ mod tests {
             pid: Some(100),
         };
         let mut table = CounterTable::default();
-        table.add(&[definition], &mut tables);
+        table.add(&[definition], MachineId::FIRST, &mut tables);
         let events = events_of(&mut tables, |engine| {
             let mut counters = Counters::new(table);
             counters.on(engine, COUNTER, &value(5, 64.0)).unwrap();

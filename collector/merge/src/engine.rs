@@ -1,17 +1,17 @@
 //! What all decoders share while a session is played: the present, the tables, who has which thread
 //! id, what lanes lost, and the way out.
 
-use crate::losses::{GapCauses, Losses, loss};
+use crate::losses::{GapCauses, Losses};
 use crate::stacks::{Resolved, Resolver, StackCache};
 use crate::tally::Tally;
-use crate::tasks::{add_process, name_row};
+use crate::tasks::{NewProcess, add_process, name_row};
 use crate::zones::open::End;
 use crate::zones::state::Writer;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use syscollect_model::{
-    ClockMap, Event, Lane, Location, LocationId, LockId, ProcessId, Scope, StringId, Tables,
-    ThreadId, Ticks, Time, TimeCursor, Track, TrackId, TrackKind,
+    ClockMap, CpuId, Event, Lane, Location, LocationId, LockId, MachineId, ProcessId, Scope,
+    StringId, Tables, ThreadId, Ticks, Time, TimeCursor, Track, TrackId, TrackKind,
 };
 use syscollect_playback::{
     AnyExporter, EventType, Output, Stopped, ThreadIds, Tracks, UnannouncedThreads, unfinished,
@@ -37,8 +37,8 @@ pub(crate) struct AddedRows {
 /// A lane while it is played.
 pub(crate) struct LaneState {
     pub(crate) lane: Lane,
-    /// The CPU of its records; 0 where they are of none.
-    pub(crate) cpu: u32,
+    /// The CPU of its records; the first where they are of none.
+    pub(crate) cpu: CpuId,
     /// Scheduling: the task that runs.
     pub(crate) current: Option<ThreadId>,
     stacks: StackCache,
@@ -73,6 +73,8 @@ impl Present {
 /// What decoders share: each tells it of events, losses and counts.
 pub(crate) struct Engine<'a> {
     output: Output<'a>,
+    /// Whose recording it is.
+    pub(crate) machine: MachineId,
     pub(crate) present: Present,
     pub(crate) tables: Tables,
     pub(crate) resolver: Resolver,
@@ -88,6 +90,7 @@ pub(crate) struct Engine<'a> {
 
 /// What an engine is made of, of all that is known before playing.
 pub(crate) struct Shared {
+    pub(crate) machine: MachineId,
     pub(crate) clock: Arc<ClockMap>,
     pub(crate) tables: Tables,
     pub(crate) resolver: Resolver,
@@ -100,13 +103,14 @@ pub(crate) struct Shared {
 impl<'a> Engine<'a> {
     /// `initial` says what thread ids mean in the beginning.
     pub(crate) fn new(shared: Shared, initial: &[(u32, ThreadId)], output: Output<'a>) -> Self {
-        let Shared { clock, tables, resolver, added, losses, definition_records } = shared;
+        let Shared { machine, clock, tables, resolver, added, losses, definition_records } = shared;
         let mut threads = ThreadIds::default();
         threads.bind(0, Tables::IDLE_THREAD);
         added.threads.bind(&mut threads);
         initial.iter().for_each(|(tid, thread)| threads.bind(*tid, *thread));
         Self {
             output,
+            machine,
             present: Present { clock: TimeCursor::new(clock), now: Time(0), ticks: 0 },
             tables,
             resolver,
@@ -142,13 +146,19 @@ impl<'a> Engine<'a> {
         let gaps = GapCauses::new(self.losses.declared_chunks(lane));
         LaneState {
             lane,
-            cpu: lane.cpu().unwrap_or_default(),
+            cpu: self.cpu(lane.cpu().map_or(0, |cpu| cpu.number)),
             current: None,
             stacks: StackCache::default(),
             gaps,
             last: None,
             writer: None,
         }
+    }
+
+    /// A CPU of the machine.
+    #[inline]
+    pub(crate) fn cpu(&self, number: u32) -> CpuId {
+        CpuId { machine: self.machine, number }
     }
 
     /// Where the lane lies among the lanes.
@@ -204,7 +214,11 @@ impl<'a> Engine<'a> {
 
     #[cold]
     fn unannounced(&mut self, tid: u32) -> ThreadId {
-        let process = add_process(&mut self.tables, tid, None, &unknown_name(tid), None);
+        let process = add_process(
+            &mut self.tables,
+            NewProcess { machine: self.machine, pid: tid, parent_pid: None, start: None },
+            &unknown_name(tid),
+        );
         self.add_thread(tid, process)
     }
 
@@ -256,9 +270,9 @@ impl<'a> Engine<'a> {
         let state = &mut self.lanes[lane];
         let parts = state.gaps.divide(count);
         let (lane, between) = (state.lane, state.last.map(|last| (last, now)));
-        parts
-            .into_iter()
-            .try_for_each(|(cause, count)| self.emit(&loss(lane, cause, count, between)))
+        parts.into_iter().try_for_each(|(cause, count)| {
+            self.emit(&self.losses.event(lane, cause, count, between))
+        })
     }
 
     /// The stack of an event of the lane.
@@ -279,7 +293,8 @@ impl<'a> Engine<'a> {
         let LaneState { lane, last, .. } = self.lanes[lane];
         self.losses.reported(lane, count);
         let cause = self.losses.cause_before_collector(lane);
-        self.emit(&loss(lane, cause, count, last.map(|last| (last, self.now()))))
+        let between = last.map(|last| (last, self.now()));
+        self.emit(&self.losses.event(lane, cause, count, between))
     }
 
     /// A name that came with an event, as a string, unless there are too many.

@@ -2,7 +2,7 @@
 
 use crate::decoders::Decoders;
 use crate::engine::Engine;
-use crate::losses::{GapCauses, loss};
+use crate::losses::GapCauses;
 use crate::tasks::LifecycleEvent;
 use syscollect_model::{Event, Lane};
 use syscollect_playback::{EventType, Stopped};
@@ -22,9 +22,9 @@ impl Lifecycle {
             self.gaps.len() - 1
         });
         let parts = self.gaps[index].1.divide(count);
-        parts
-            .into_iter()
-            .try_for_each(|(cause, count)| engine.emit(&loss(lane, cause, count, None)))
+        parts.into_iter().try_for_each(|(cause, count)| {
+            engine.emit(&engine.losses.event(lane, cause, count, None))
+        })
     }
 }
 
@@ -62,7 +62,8 @@ impl Decoders {
                 return Ok(());
             }
             LifecycleEvent::Lost(lane, count) => {
-                loss(lane, engine.losses.cause_before_collector(lane), count, None)
+                let cause = engine.losses.cause_before_collector(lane);
+                engine.losses.event(lane, cause, count, None)
             }
             LifecycleEvent::Missing(lane, count) => {
                 return self.lifecycle.missing(engine, lane, count);

@@ -31,8 +31,8 @@ use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use syscollect_model::{
-    ClockMap, ClockPair, Exporter, Lane, LaneIndex, LaneKind, RecorderSummary, SessionInfo, Tables,
-    Ticks, Time, records_lost,
+    ClockMap, ClockPair, Exporter, Lane, LaneIndex, LaneKind, MachineId, RecorderSummary,
+    SessionInfo, Tables, Ticks, Time, records_lost,
 };
 use syscollect_playback::order::{Merge, MergeStep};
 use syscollect_playback::{AnyExporter, Output, Played, Stopped, stoppable};
@@ -122,10 +122,12 @@ impl<'a> Live<'a> {
         let State::Waiting(mut output, chunks) = state else { return Ok(()) };
         let info = SessionInfo { clock_pairs: clock.pairs().to_vec(), ..info.clone() };
         let mut known = nothing_known(info, clock);
-        output.exporter().begin(&known.info, &known.tables)?;
+        let info = known.tables.machine(known.machine);
+        output.exporter().begin(info, &known.tables)?;
+        let mappings_unrecorded = info.mappings_unrecorded;
         let mut playing = Box::new(Playing::new(&mut known, output));
         playing.engine.names_of_now = true;
-        if known.info.mappings_unrecorded {
+        if mappings_unrecorded {
             playing.engine.resolver.stacks.locator.spaces.mark_incomplete();
         }
         let mut learner = Box::new(Learner::new(known.clock));
@@ -175,14 +177,16 @@ impl<'a> Live<'a> {
 /// What is known when a recording begins.
 fn nothing_known(info: SessionInfo, clock: ClockMap) -> Knowledge {
     let resolver = Resolver::new(&info, Stacks::default());
+    let mut tables = Tables::default();
     let programs = InstrumentedPrograms {
         programs: Programs::new(&info, &clock, None),
         ..InstrumentedPrograms::default()
     };
+    tables.machines = vec![info];
     Knowledge {
-        info,
+        machine: MachineId::FIRST,
         clock: Arc::new(clock),
-        tables: Tables::default(),
+        tables,
         resolver,
         history: TaskHistory::default(),
         programs,
@@ -287,7 +291,10 @@ impl Learner {
                 let spaces = &mut engine.resolver.stacks.locator.spaces;
                 list.into_iter().for_each(|mapping| spaces.map(mapping));
             }
-            Definition::Counters(list) => decoders.counters.table.add(&list, &mut engine.tables),
+            Definition::Counters(list) => {
+                let machine = engine.machine;
+                decoders.counters.table.add(&list, machine, &mut engine.tables);
+            }
             Definition::Tracepoints(list) => {
                 decoders.tracepoints.table.add(&list, &mut engine.tables);
             }

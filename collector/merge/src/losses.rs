@@ -13,7 +13,8 @@
 use crate::chunk_queue::Decode;
 use std::collections::BTreeMap;
 use syscollect_model::{
-    Event, Lane, LaneIndex, LaneKind, Loss, LossCause, LossOrigin, Retention, Time,
+    CpuId, Event, Lane, LaneIndex, LaneKind, Loss, LossCause, LossOrigin, MachineId, Retention,
+    Time,
 };
 use syscollect_store::{CaptureReader, Damage, LaneLoss};
 
@@ -37,6 +38,8 @@ struct LaneLosses {
 /// All that is known of losses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Losses {
+    /// Of whose recording.
+    machine: MachineId,
     lanes: BTreeMap<Key, LaneLosses>,
     /// The recorder came to its end, so that what it declared is all.
     complete: bool,
@@ -52,23 +55,30 @@ fn drops_chunks(cause: LossCause) -> bool {
 
 /// How losses name a lane: those that are of no CPU are one.
 fn lane_key(lane: Lane) -> Key {
-    (lane.kind.into(), lane.cpu())
-}
-
-/// An event that tells of a loss.
-pub(crate) fn loss(
-    lane: Lane,
-    cause: LossCause,
-    count: u64,
-    between: Option<(Time, Time)>,
-) -> Event {
-    Event::Loss(Loss::of_lane(lane, cause, count, between))
+    (lane.kind.into(), lane.cpu().map(|cpu| cpu.number))
 }
 
 impl Losses {
+    /// An event that tells of a loss.
+    pub(crate) fn event(
+        &self,
+        lane: Lane,
+        cause: LossCause,
+        count: u64,
+        between: Option<(Time, Time)>,
+    ) -> Event {
+        let lane = Lane { machine: self.machine, ..lane };
+        Event::Loss(Loss::of_lane(lane, cause, count, between))
+    }
+
     /// What the recorder declared and what the file's headers miss.
-    pub(crate) fn new(reader: &CaptureReader, declared: &[LaneLoss], complete: bool) -> Self {
-        let mut losses = Self { complete, ..Self::default() };
+    pub(crate) fn new(
+        machine: MachineId,
+        reader: &CaptureReader,
+        declared: &[LaneLoss],
+        complete: bool,
+    ) -> Self {
+        let mut losses = Self { machine, complete, ..Self::default() };
         losses.declare(declared);
         for damage in reader.damage() {
             if let Damage::Gap { lane, records, chunks, .. } = damage {
@@ -175,7 +185,7 @@ impl Losses {
             for (cause, count) in self.totals_of(key, lane) {
                 totals.push(Loss {
                     origin: origin.clone(),
-                    cpu: *cpu,
+                    cpu: cpu.map(|number| CpuId { machine: self.machine, number }),
                     cause,
                     count,
                     between: None,

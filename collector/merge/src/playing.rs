@@ -60,6 +60,7 @@ impl<'a> Playing<'a> {
             tracepoints: Tracepoints::new(take(&mut known.tracepoints)),
         };
         let shared = Shared {
+            machine: known.machine,
             clock: Arc::clone(&known.clock),
             tables,
             resolver: take(&mut known.resolver),

@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::lane::ChunkStart;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Event, Migration, OffCpu, Scope, SleepState, Switch, TrackId, TrackKind, Unit, Wakeup,
+    CpuId, Event, Migration, OffCpu, Scope, SleepState, Switch, TrackId, TrackKind, Unit, Wakeup,
 };
 use syscollect_playback::{EventType, Stopped};
 use syscollect_records::{RecordKind, SchedRecord, SchedStackRecord, sched_flags, task_state};
@@ -13,7 +13,7 @@ use syscollect_records::{RecordKind, SchedRecord, SchedStackRecord, sched_flags,
 #[derive(Debug, Default)]
 pub(crate) struct Scheduling {
     /// By CPU.
-    frequencies: FxHashMap<u32, TrackId>,
+    frequencies: FxHashMap<CpuId, TrackId>,
 }
 
 impl Scheduling {
@@ -46,7 +46,7 @@ impl Scheduling {
 
     fn frequency(&mut self, engine: &mut Engine<'_>, record: &SchedRecord) -> Result<(), Stopped> {
         engine.count(EventType::Frequency);
-        let cpu = u16_of(record.state, record.prio);
+        let cpu = engine.cpu(u16_of(record.state, record.prio));
         let track = *self.frequencies.entry(cpu).or_insert_with(|| {
             let name = engine.tables.strings.intern("cpufreq");
             let kind = TrackKind::Counter { unit: Unit::Kilohertz };
@@ -102,7 +102,7 @@ fn wakeup(
         from_interrupt: record.flags & sched_flags::FROM_INTERRUPT != 0,
         wakee,
         priority: i32::from(record.prio),
-        target_cpu: u16_of(record.state, record.next_prio),
+        target_cpu: engine.cpu(u16_of(record.state, record.next_prio)),
         new: kind == EventType::WakeupNew,
         stack: stack.stack,
     });
@@ -112,8 +112,8 @@ fn wakeup(
 fn migrate(engine: &mut Engine<'_>, record: &SchedRecord) -> Result<(), Stopped> {
     engine.count(EventType::Migrate);
     let thread = engine.thread(record.tid);
-    let (from_cpu, to_cpu) =
-        (u16_of(record.state, record.flags), u16_of(record.prio, record.next_prio));
+    let from_cpu = engine.cpu(u16_of(record.state, record.flags));
+    let to_cpu = engine.cpu(u16_of(record.prio, record.next_prio));
     engine.emit(&Event::Migration(Migration { thread, from_cpu, to_cpu }))
 }
 
@@ -218,7 +218,7 @@ mod tests {
         else {
             panic!("{events:?}");
         };
-        assert_eq!((first, tables.track(first).scope), (second, Scope::Cpu(0)));
+        assert_eq!((first, tables.track(first).scope), (second, Scope::Cpu(CpuId::new(0))));
     }
 
     #[test]

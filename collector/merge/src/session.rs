@@ -21,8 +21,8 @@ use crate::zones::programs::Programs;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use syscollect_model::{
-    AddressSpaces, ClockMap, Exporter, Lane, LaneIndex, LaneKind, Loss, Mapping, RecorderSummary,
-    SessionInfo, SymbolTable, Tables, Ticks, Time, naming_shortage, records_lost,
+    AddressSpaces, ClockMap, Exporter, Lane, LaneIndex, LaneKind, Loss, MachineId, Mapping,
+    RecorderSummary, SessionInfo, SymbolTable, Tables, Ticks, Time, naming_shortage, records_lost,
 };
 use syscollect_playback::order::Merge;
 use syscollect_playback::{
@@ -47,7 +47,8 @@ pub struct Session {
 /// What is known before events are played: what they refer to.
 #[derive(Debug)]
 pub(crate) struct Knowledge {
-    pub(crate) info: SessionInfo,
+    /// Whose recording it is; its row tells how it was recorded.
+    pub(crate) machine: MachineId,
     pub(crate) clock: Arc<ClockMap>,
     pub(crate) tables: Tables,
     pub(crate) resolver: Resolver,
@@ -86,13 +87,14 @@ impl Session {
         reader: CaptureReader,
         unwanted: &dyn Fn() -> bool,
     ) -> Result<Self, MergeError> {
+        let machine = MachineId::FIRST;
         let mut definitions = Definitions::read(&reader);
-        let mut opening = Opening::new(&reader, &definitions, unwanted);
+        let mut opening = Opening::new(machine, &reader, &definitions, unwanted);
         let clock = opening.clock(&definitions)?;
         let (mut spaces, execs) =
             opening.mappings(&clock, std::mem::take(&mut definitions.mappings));
         let mut tables = Tables::default();
-        let mut tasks = Tasks::default();
+        let mut tasks = Tasks::new(machine);
         let builder = TaskBuilder {
             tasks: &mut tasks,
             tables: &mut tables,
@@ -123,16 +125,18 @@ impl Session {
             stacks.locator.spaces = AddressSpaces::default();
         }
         let mut counters = CounterTable::default();
-        counters.add(&definitions.counters, &mut tables);
+        counters.add(&definitions.counters, machine, &mut tables);
         let coarse = stacks.coarse_frames();
         let mut resolver = Resolver::new(&definitions.info, stacks);
         let shortage = naming_shortage(&definitions.symbols);
         let cut_off = definitions.summary.as_ref().and_then(|_| cut_off(&reader));
         definitions.info.notes.extend(coarse.into_iter().chain(shortage).chain(cut_off));
         resolver.add_names(definitions.symbols);
+        let info = SessionInfo { clock_pairs: clock.pairs().to_vec(), ..definitions.info };
+        tables.machines[usize::from(machine.0)] = info;
         let Opening { losses: known_losses, records: definition_records, .. } = opening;
         let known = Knowledge {
-            info: SessionInfo { clock_pairs: clock.pairs().to_vec(), ..definitions.info },
+            machine,
             clock,
             tables,
             resolver,
@@ -160,7 +164,7 @@ impl Session {
         feed: impl FnOnce(&mut Playing<'_>) -> Result<(), Stopped>,
     ) -> Result<Played, E::Error> {
         stoppable(exporter, |exporter| {
-            exporter.begin(&self.known.info, &self.known.tables)?;
+            exporter.begin(self.info(), &self.known.tables)?;
             let output = Output::new(exporter, Time(0)..Time(u64::MAX));
             let mut playing = Playing::new(&mut self.known, output);
             let outcome = feed(&mut playing).and_then(|()| playing.finish());
@@ -194,7 +198,7 @@ impl Session {
 
 impl Recording for Session {
     fn info(&self) -> &SessionInfo {
-        &self.known.info
+        self.known.tables.machine(self.known.machine)
     }
 
     fn clock(&self) -> &ClockMap {
@@ -242,7 +246,8 @@ impl Recording for Session {
     }
 
     fn add_symbols(&mut self, tables: Vec<SymbolTable>) {
-        self.known.info.notes.extend(naming_shortage(&tables));
+        let info = &mut self.known.tables.machines[usize::from(self.known.machine.0)];
+        info.notes.extend(naming_shortage(&tables));
         self.known.resolver.add_names(tables);
     }
 
@@ -253,7 +258,7 @@ impl Recording for Session {
         to: Option<Time>,
     ) -> Result<Played, Stopped> {
         let range = from.unwrap_or(Time(0))..to.unwrap_or(Time(u64::MAX));
-        exporter.begin(&self.known.info, &self.known.tables)?;
+        exporter.begin(self.info(), &self.known.tables)?;
         let mut playing = Playing::new(&mut self.known, Output::new(exporter, range));
         let outcome = playing.play_file(&self.reader);
         playing.give_back(&mut self.known);
@@ -293,11 +298,13 @@ struct Opening<'a> {
 
 impl<'a> Opening<'a> {
     fn new(
+        machine: MachineId,
         reader: &'a CaptureReader,
         definitions: &Definitions,
         unwanted: &'a dyn Fn() -> bool,
     ) -> Self {
-        let mut losses = Losses::new(reader, &definitions.losses, definitions.summary.is_some());
+        let mut losses =
+            Losses::new(machine, reader, &definitions.losses, definitions.summary.is_some());
         losses.unreadable(DEFINITIONS, definitions.unreadable);
         losses.undecodable(DEFINITIONS, definitions.undecodable);
         Self { reader, losses, records: definitions.count, unwanted }

@@ -6,8 +6,8 @@ use crate::losses::Losses;
 use crate::mappings::text;
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{
-    AddressSpaces, ClockMap, Lane, Process, ProcessId, StringId, Tables, Thread, ThreadId, Ticks,
-    Time,
+    AddressSpaces, ClockMap, Lane, MachineId, Process, ProcessId, StringId, Tables, Thread,
+    ThreadId, Ticks, Time,
 };
 use syscollect_playback::unknown_name;
 use syscollect_records::{RecordKind, TaskRecord};
@@ -81,6 +81,7 @@ struct Lifetime {
 /// What is known of tasks while their records are read.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
+    machine: MachineId,
     /// When each process last got other memory by a task record, ticks.
     resets: FxHashMap<u32, u64>,
     /// What was read of processes while the recording ran, latest first.
@@ -98,6 +99,12 @@ pub(crate) struct Tasks {
     /// What threads were renamed to last; rows do not have it yet.
     renamed: FxHashMap<ThreadId, StringId>,
     pub(crate) history: TaskHistory,
+}
+
+impl Tasks {
+    pub(crate) fn new(machine: MachineId) -> Self {
+        Self { machine, ..Self::default() }
+    }
 }
 
 /// Builds the rows and the history of tasks, one record after the other.
@@ -437,7 +444,8 @@ impl TaskBuilder<'_> {
         name: &str,
         start: Option<Time>,
     ) -> ProcessId {
-        let id = add_process(self.tables, pid, parent_pid, name, start);
+        let new = NewProcess { machine: self.tasks.machine, pid, parent_pid, start };
+        let id = add_process(self.tables, new, name);
         self.tasks.processes.insert(pid, id);
         id
     }
@@ -474,16 +482,20 @@ pub(crate) fn name_row(tables: &mut Tables, thread: ThreadId, name: StringId) {
     }
 }
 
+/// What is known of a process when it gets its row.
+pub(crate) struct NewProcess {
+    pub(crate) machine: MachineId,
+    pub(crate) pid: u32,
+    pub(crate) parent_pid: Option<u32>,
+    pub(crate) start: Option<Time>,
+}
+
 /// Adds a process's row.
-pub(crate) fn add_process(
-    tables: &mut Tables,
-    pid: u32,
-    parent_pid: Option<u32>,
-    name: &str,
-    start: Option<Time>,
-) -> ProcessId {
+pub(crate) fn add_process(tables: &mut Tables, new: NewProcess, name: &str) -> ProcessId {
+    let NewProcess { machine, pid, parent_pid, start } = new;
     let name = tables.strings.intern(name);
     tables.processes.push(Process {
+        machine,
         pid,
         parent_pid,
         name,

@@ -5,8 +5,8 @@ use crate::losses::Losses;
 use crate::stacks::Resolver;
 use std::sync::Arc;
 use syscollect_model::{
-    ClockMap, ClockPair, Event, Exporter, Lane, LaneKind, Loss, RecorderSummary, SessionInfo,
-    Tables, Ticks, Time,
+    ClockMap, ClockPair, Event, Exporter, Lane, LaneKind, Loss, MachineId, RecorderSummary,
+    SessionInfo, Tables, Ticks, Time,
 };
 use syscollect_playback::{Output, Stopped};
 
@@ -48,6 +48,7 @@ pub(crate) fn events_of(tables: &mut Tables, decode: impl FnOnce(&mut Engine<'_>
     let clock = ClockMap::new(vec![reading(0), reading(1_000_000)]).unwrap();
     let mut kept = KeptEvents(Vec::new());
     let shared = Shared {
+        machine: MachineId::FIRST,
         clock: Arc::new(clock),
         tables: std::mem::take(tables),
         resolver: Resolver::default(),

@@ -1,8 +1,8 @@
 //! What happens on the timeline, and who receives it.
 
 use crate::{
-    Crash, GpuJob, LockEvent, Loss, MemoryEvent, Message, ProcessId, RecorderSummary, SessionInfo,
-    Slice, SliceUpdate, StackId, StringId, Tables, ThreadId, Time, TrackId,
+    CpuId, Crash, GpuJob, LockEvent, Loss, MemoryEvent, Message, ProcessId, RecorderSummary,
+    SessionInfo, Slice, SliceUpdate, StackId, StringId, Tables, ThreadId, Time, TrackId,
 };
 
 /// Something that happened at a [`Time`], the same whatever recorded it.
@@ -57,7 +57,7 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switch {
     /// The CPU that switched.
-    pub cpu: u32,
+    pub cpu: CpuId,
     /// The thread that leaves the CPU; `None` where that was lost or is not yet known.
     pub previous: Option<ThreadId>,
     /// Priority of the leaving thread, in its kernel's own numbering: on Linux the
@@ -113,7 +113,7 @@ pub enum SleepState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wakeup {
     /// The CPU the waker ran on.
-    pub cpu: u32,
+    pub cpu: CpuId,
     /// The thread that was current there; `None` where that was lost.
     pub waker: Option<ThreadId>,
     /// The waker was interrupt code that happened to run over the current thread.
@@ -123,7 +123,7 @@ pub struct Wakeup {
     /// Its priority.
     pub priority: i32,
     /// The CPU it last ran on.
-    pub target_cpu: u32,
+    pub target_cpu: CpuId,
     /// The thread is new and was never runnable before.
     pub new: bool,
     /// The waker's stack, kernel frames first.
@@ -136,16 +136,16 @@ pub struct Migration {
     /// The thread moved.
     pub thread: ThreadId,
     /// Where it was.
-    pub from_cpu: u32,
+    pub from_cpu: CpuId,
     /// Where it goes.
-    pub to_cpu: u32,
+    pub to_cpu: CpuId,
 }
 
 /// A CPU sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// The CPU.
-    pub cpu: u32,
+    pub cpu: CpuId,
     /// What ran; [`Tables::IDLE_THREAD`] when the CPU idled.
     pub thread: ThreadId,
     /// Kernel frames first, then user frames; `None` where no stack was taken or it was lost.

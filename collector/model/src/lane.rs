@@ -21,6 +21,53 @@ impl MachineId {
     }
 }
 
+impl fmt::Display for MachineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "machine {}", self.0)
+    }
+}
+
+/// A CPU of a machine. In reports `{"cpu": 3}`, and of other machines than the first
+/// `{"machine": 1, "cpu": 3}`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct CpuId {
+    /// The machine.
+    #[serde(default, skip_serializing_if = "MachineId::is_first")]
+    pub machine: MachineId,
+    /// The CPU's number there.
+    #[serde(rename = "cpu")]
+    pub number: u32,
+}
+
+impl CpuId {
+    /// A CPU of the machine that a recording of one machine is of.
+    pub const fn new(number: u32) -> Self {
+        Self { machine: MachineId::FIRST, number }
+    }
+
+    /// `CPU 3`, and of other machines than the first `CPU 3 of machine 1`: where people read it
+    /// beside words. Between numbers it is as it [displays](Self#impl-Display-for-CpuId).
+    pub fn label(self) -> String {
+        match self.machine {
+            MachineId::FIRST => format!("CPU {}", self.number),
+            machine => format!("CPU {} of {machine}", self.number),
+        }
+    }
+}
+
+/// `cpu3`, and of other machines than the first `cpu3 of machine 1`.
+impl fmt::Display for CpuId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cpu{}", self.number)?;
+        match self.machine {
+            MachineId::FIRST => Ok(()),
+            machine => write!(f, " of {machine}"),
+        }
+    }
+}
+
 /// A sequence of records in the order they were written: of one machine, one kind, and one CPU
 /// or thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,8 +87,9 @@ impl Lane {
     }
 
     /// The CPU whose records these are; `None` for lanes of programs' threads and of the machine.
-    pub fn cpu(self) -> Option<u32> {
-        (self.kind.traits().index == LaneIndex::Cpu).then_some(u32::from(self.index))
+    pub fn cpu(self) -> Option<CpuId> {
+        let id = CpuId { machine: self.machine, number: u32::from(self.index) };
+        (self.kind.traits().index == LaneIndex::Cpu).then_some(id)
     }
 
     /// Where the stacks of its records lie, where these have any.
@@ -60,7 +108,7 @@ impl fmt::Display for Lane {
         }
         match self.machine {
             MachineId::FIRST => Ok(()),
-            MachineId(number) => write!(f, " of machine {number}"),
+            machine => write!(f, " of {machine}"),
         }
     }
 }
@@ -241,7 +289,7 @@ mod tests {
 
     #[test]
     fn an_index_is_a_cpu_only_where_records_are_of_one() {
-        assert_eq!(Lane::new(LaneKind::Tracepoint, 3).cpu(), Some(3));
+        assert_eq!(Lane::new(LaneKind::Tracepoint, 3).cpu(), Some(CpuId::new(3)));
         assert_eq!(Lane::new(LaneKind::Zone, 3).cpu(), None);
         assert_eq!(Lane::new(LaneKind::Clock, 0).cpu(), None);
     }

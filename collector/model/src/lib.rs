@@ -35,7 +35,7 @@ pub use address_space::{AddressSpaces, Mapping};
 pub use clock::{ClockError, ClockMap, ClockPair, Ticks, Time, TimeCursor};
 pub use event::{Event, Exporter, Migration, OffCpu, Sample, SleepState, Switch, Wakeup};
 pub use gpu::{Fence, GpuJob, GpuJobEnd};
-pub use lane::{Lane, LaneIndex, LaneKind, LaneTraits, MachineId, Retention};
+pub use lane::{CpuId, Lane, LaneIndex, LaneKind, LaneTraits, MachineId, Retention};
 pub use loss::{
     Loss, LossCause, LossDomain, LossOrigin, SchedulingGap, records_lost, records_overwritten,
 };

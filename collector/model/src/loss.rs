@@ -1,6 +1,6 @@
 //! What is missing, counted by place and cause.
 
-use crate::{Lane, LaneKind, Time};
+use crate::{CpuId, Lane, LaneKind, Time};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -11,7 +11,7 @@ pub struct Loss {
     /// What they were lost from.
     pub origin: LossOrigin,
     /// Its CPU, if it has one.
-    pub cpu: Option<u32>,
+    pub cpu: Option<CpuId>,
     /// Why.
     pub cause: LossCause,
     /// How many records.
@@ -126,7 +126,7 @@ impl LossDomain {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchedulingGap {
     /// Where; `None` is every CPU.
-    pub cpu: Option<u32>,
+    pub cpu: Option<CpuId>,
     /// From the last record before; `None` where that is not known.
     pub since: Option<Time>,
 }
@@ -230,12 +230,12 @@ mod tests {
     fn only_lost_switches_make_unknown_what_ran() {
         let loss = |origin, count| Loss {
             origin,
-            cpu: Some(3),
+            cpu: Some(CpuId::new(3)),
             cause: LossCause::LaneFull,
             count,
             between: Some((Time(5), Time(9))),
         };
-        let gap = SchedulingGap { cpu: Some(3), since: Some(Time(5)) };
+        let gap = SchedulingGap { cpu: Some(CpuId::new(3)), since: Some(Time(5)) };
         assert_eq!(loss(LaneKind::Sched.into(), 1).scheduling_gap(), Some(gap));
         assert_eq!(loss(LossOrigin::Buffers, 1).scheduling_gap(), Some(gap));
         let unknown = LossOrigin::Unknown("page faults".into());

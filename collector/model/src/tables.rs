@@ -1,6 +1,6 @@
 //! The tables that events point into. Rows are only ever added.
 
-use crate::{Location, Lock, Schema, Time, Unit};
+use crate::{CpuId, Location, Lock, MachineId, Schema, SessionInfo, Time, Unit};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -195,6 +195,8 @@ pub struct Frame {
 /// A process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Process {
+    /// Where it runs.
+    pub machine: MachineId,
     /// The kernel's process id, in the initial namespace.
     pub pid: u32,
     /// The process that created it, if known.
@@ -229,10 +231,10 @@ pub struct Thread {
 /// What a track belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// The machine as a whole.
-    Machine,
+    /// A machine as a whole.
+    Machine(MachineId),
     /// One CPU.
-    Cpu(u32),
+    Cpu(CpuId),
     /// One process.
     Process(ProcessId),
     /// One thread.
@@ -287,11 +289,13 @@ pub struct Track {
 pub struct Tables {
     /// Every text.
     pub strings: Strings,
+    /// Machines by [`MachineId`], and how each was recorded; there is one at least.
+    pub machines: Vec<SessionInfo>,
     /// Modules by [`ModuleId`].
     pub modules: Vec<Module>,
     /// Frames by [`FrameId`].
     pub frames: Vec<Frame>,
-    /// Processes by [`ProcessId`]; row 0 is the idle process.
+    /// Processes by [`ProcessId`]; row 0 is the idle process, one for all machines.
     pub processes: Vec<Process>,
     /// Threads by [`ThreadId`]; row 0 is the idle thread, one for all CPUs.
     pub threads: Vec<Thread>,
@@ -315,6 +319,7 @@ impl Default for Tables {
         let mut strings = Strings::default();
         let name = strings.intern("swapper");
         let process = Process {
+            machine: MachineId::FIRST,
             pid: 0,
             parent_pid: None,
             name,
@@ -326,6 +331,7 @@ impl Default for Tables {
         let thread = Thread { tid: 0, process: Self::IDLE_PROCESS, name, start: None, end: None };
         Self {
             strings,
+            machines: vec![SessionInfo::default()],
             modules: Vec::new(),
             frames: Vec::new(),
             processes: vec![process],
@@ -402,6 +408,11 @@ impl Tables {
     /// How many stacks there are.
     pub fn stack_count(&self) -> usize {
         self.stack_ends.len()
+    }
+
+    /// A machine's row.
+    pub fn machine(&self, id: MachineId) -> &SessionInfo {
+        &self.machines[usize::from(id.0)]
     }
 
     /// A process's row.

@@ -20,13 +20,14 @@ impl Tracks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use syscollect_model::{Scope, TrackKind};
+    use syscollect_model::{MachineId, Scope, TrackKind};
 
     #[test]
     fn a_track_is_there_once_for_each_row() {
         let (mut tracks, mut tables) = (Tracks::default(), Tables::default());
         let name = tables.strings.intern("disk");
-        let track = Track { scope: Scope::Machine, name, kind: TrackKind::GpuQueue };
+        let track =
+            Track { scope: Scope::Machine(MachineId::FIRST), name, kind: TrackKind::GpuQueue };
         let ids = [0, 1, 0].map(|row| tracks.get(track.clone(), row, &mut tables));
         assert_eq!((ids[0], tables.tracks.len()), (ids[2], 2));
         assert_ne!(ids[0], ids[1]);

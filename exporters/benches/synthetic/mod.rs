@@ -2,8 +2,9 @@
 //! same on every run, for benches and for trying files in a viewer.
 
 use syscollect_model::{
-    Event, Exporter, Frame, FrameId, Module, ModuleId, OffCpu, Process, ProcessId, Sample,
-    SampleEvent, SessionInfo, SleepState, StackId, Switch, Tables, Thread, ThreadId, Time, Wakeup,
+    CpuId, Event, Exporter, Frame, FrameId, MachineId, Module, ModuleId, OffCpu, Process,
+    ProcessId, Sample, SampleEvent, SessionInfo, SleepState, StackId, Switch, Tables, Thread,
+    ThreadId, Time, Wakeup,
 };
 
 /// What the load looks like.
@@ -60,6 +61,7 @@ pub(crate) fn tables(shape: Shape) -> (SessionInfo, Tables) {
             let pid = 1000 + index;
             let command_line = vec!["/usr/bin/load".to_owned(), format!("--number={index}")];
             tables.processes.push(Process {
+                machine: MachineId::FIRST,
                 pid,
                 parent_pid: Some(1),
                 name,
@@ -113,7 +115,7 @@ pub(crate) fn play<E: Exporter>(
         let event = if index % 100 == 99 {
             let stack = (*running != Tables::IDLE_THREAD).then_some(StackId(skewed));
             Event::Sample(Sample {
-                cpu,
+                cpu: CpuId::new(cpu),
                 thread: *running,
                 stack,
                 in_kernel: skewed.is_multiple_of(2),
@@ -133,7 +135,7 @@ pub(crate) fn play<E: Exporter>(
             };
             let previous = Some(std::mem::replace(running, next));
             Event::Switch(Switch {
-                cpu,
+                cpu: CpuId::new(cpu),
                 previous,
                 previous_priority: 120,
                 off_cpu,
@@ -142,12 +144,12 @@ pub(crate) fn play<E: Exporter>(
             })
         } else {
             Event::Wakeup(Wakeup {
-                cpu,
+                cpu: CpuId::new(cpu),
                 waker: Some(*running),
                 from_interrupt: *running == Tables::IDLE_THREAD,
                 wakee: other,
                 priority: 120,
-                target_cpu: random.below(shape.cpus),
+                target_cpu: CpuId::new(random.below(shape.cpus)),
                 new: false,
                 stack: stack.filter(|_| *running != Tables::IDLE_THREAD),
             })

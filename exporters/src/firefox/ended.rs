@@ -216,7 +216,7 @@ pub(super) fn counters(
 /// The process under which something of that scope lies.
 pub(super) fn process_of(scope: Scope, tables: &Tables) -> ProcessId {
     match scope {
-        Scope::Machine | Scope::Cpu(_) => Tables::IDLE_PROCESS,
+        Scope::Machine(_) | Scope::Cpu(_) => Tables::IDLE_PROCESS,
         Scope::Process(id) => id,
         Scope::Thread(id) => tables.thread(id).process,
     }

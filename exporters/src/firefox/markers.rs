@@ -171,7 +171,7 @@ impl LossData {
     pub(super) fn new(loss: &Loss) -> Self {
         Self {
             lane: loss.origin.clone(),
-            cpu: loss.cpu,
+            cpu: loss.cpu.map(|cpu| cpu.number),
             reason: loss.cause.name(),
             count: loss.count,
         }

@@ -113,7 +113,7 @@ fn row(label: &str, format: &str, value: Value) -> Value {
 }
 
 fn loss_label(loss: &Loss) -> String {
-    let cpu = loss.cpu.map_or_else(String::new, |cpu| format!(" of CPU {cpu}"));
+    let cpu = loss.cpu.map_or_else(String::new, |cpu| format!(" of {}", cpu.label()));
     format!("{}{cpu}: {}", loss.origin.name(), loss.cause.name())
 }
 

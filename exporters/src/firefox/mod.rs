@@ -58,8 +58,9 @@ use slices::Slices;
 use std::collections::BTreeMap;
 use std::io::Write;
 use syscollect_model::{
-    Crash, Event, Exporter, GpuJob, LockEvent, Loss, MemoryEvent, ProcessId, RecorderSummary,
-    Sample, SchedulingGap, Scope, SessionInfo, Switch, Tables, ThreadId, Time, TrackId, Wakeup,
+    CpuId, Crash, Event, Exporter, GpuJob, LockEvent, Loss, MemoryEvent, ProcessId,
+    RecorderSummary, Sample, SchedulingGap, Scope, SessionInfo, Switch, Tables, ThreadId, Time,
+    TrackId, Wakeup,
 };
 use tables::{Category, OffReason, Shared};
 use threads::ThreadState;
@@ -144,7 +145,7 @@ impl ThreadStates {
     /// The thread under which a track's markers lie.
     fn of_track(&mut self, scope: Scope, tables: &Tables) -> ThreadId {
         match scope {
-            Scope::Machine | Scope::Cpu(_) => Tables::IDLE_THREAD,
+            Scope::Machine(_) | Scope::Cpu(_) => Tables::IDLE_THREAD,
             Scope::Thread(id) => id,
             Scope::Process(id) => {
                 *self.main.entry(id).or_insert_with(|| ended::main_thread(id, tables))
@@ -156,7 +157,7 @@ impl ThreadStates {
 /// What runs on CPUs.
 #[derive(Default)]
 struct RunningThreads {
-    by_cpu: FxHashMap<u32, ThreadId>,
+    by_cpu: FxHashMap<CpuId, ThreadId>,
     /// A switch was told: they are the measure of CPU time.
     has_switches: bool,
 }
@@ -294,7 +295,12 @@ impl<W: Write> FirefoxExporter<W> {
             let waker = self.shared.string(&waker);
             let stack = wakeup.stack.and_then(|stack| self.shared.stack(stack, tables));
             let cause = stack.map(|stack| Cause { stack });
-            let data = Data::Wakeup { waker, cpu: wakeup.cpu, target: wakeup.target_cpu, cause };
+            let data = Data::Wakeup {
+                waker,
+                cpu: wakeup.cpu.number,
+                target: wakeup.target_cpu.number,
+                cause,
+            };
             self.marker(
                 wakeup.wakee,
                 "Wakeup",
@@ -327,7 +333,7 @@ impl<W: Write> FirefoxExporter<W> {
         let function =
             switch.off_cpu.blocked_in.map(|id| self.shared.string(tables.strings.get(id)));
         let data = Data::Running {
-            cpu: switch.cpu,
+            cpu: switch.cpu.number,
             next,
             function,
             cause: stack.map(|stack| Cause { stack }),

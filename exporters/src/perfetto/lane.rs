@@ -7,7 +7,7 @@ use crate::ExportError;
 use crate::proto::{Message, push_varint};
 use rustc_hash::FxHashMap;
 use std::io::Write;
-use syscollect_model::{StringId, Strings, ThreadId, Time};
+use syscollect_model::{CpuId, StringId, Strings, ThreadId, Time};
 
 /// Events in a bundle: many, so that its fixed part and its table of names weigh little.
 const BUNDLE_EVENTS: usize = 4096;
@@ -246,7 +246,7 @@ impl Lane {
         &mut self,
         stream: &mut Stream<W>,
         sequence: &mut Sequence,
-        cpu: u32,
+        cpu: CpuId,
         interned: &mut Vec<u8>,
     ) -> Result<(), ExportError> {
         if self.count == 0 {
@@ -258,7 +258,7 @@ impl Lane {
                 message.bytes(packet::INTERNED_DATA, interned);
             }
             message.message(packet::FTRACE_EVENTS, |message| {
-                message.uint(bundle::CPU, u64::from(cpu));
+                message.uint(bundle::CPU, u64::from(cpu.number));
                 message.message(bundle::COMPACT_SCHED, |message| self.write_columns(message));
                 message.encoded(&self.events);
             });

@@ -5,9 +5,10 @@ use super::intern::Stacks;
 use super::packets::{Sequence, Timebase};
 use super::stream::Stream;
 use crate::ExportError;
+use crate::per_cpu::PerCpu;
 use crate::proto::Message;
 use std::io::Write;
-use syscollect_model::{StackId, Tables, ThreadId, Time};
+use syscollect_model::{CpuId, StackId, Tables, ThreadId, Time};
 
 /// `Profiling.CpuMode`.
 #[derive(Clone, Copy, Debug)]
@@ -22,14 +23,14 @@ pub(crate) enum CpuMode {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SamplePoint {
     pub(crate) time: Time,
-    pub(crate) cpu: u32,
+    pub(crate) cpu: CpuId,
     pub(crate) thread: ThreadId,
 }
 
 /// What a `PerfSample` says beside its count.
 struct PerfSample {
     time: Time,
-    cpu: u32,
+    cpu: CpuId,
     pid: u32,
     tid: u32,
     mode: CpuMode,
@@ -42,7 +43,7 @@ pub(crate) struct Samples {
     sequence: Sequence,
     stacks: Stacks,
     /// Samples so far by CPU: the value of the timebase.
-    counts: Vec<u64>,
+    counts: PerCpu<u64>,
     interned: Vec<u8>,
 }
 
@@ -52,7 +53,7 @@ impl Samples {
         Self {
             sequence: Sequence::of_samples(id, timebase),
             stacks: Stacks::default(),
-            counts: Vec::new(),
+            counts: PerCpu::default(),
             interned: Vec::new(),
         }
     }
@@ -113,7 +114,7 @@ impl Samples {
                 message.bytes(packet::INTERNED_DATA, interned);
             }
             message.message(packet::PERF_SAMPLE, |sample| {
-                sample.uint(perf::CPU, u64::from(cpu));
+                sample.uint(perf::CPU, u64::from(cpu.number));
                 sample.uint(perf::PID, u64::from(pid));
                 sample.uint(perf::TID, u64::from(tid));
                 sample.uint(perf::CPU_MODE, mode as u64);
@@ -130,24 +131,21 @@ impl Samples {
         &mut self,
         stream: &mut Stream<W>,
         time: Time,
-        cpu: u32,
+        cpu: CpuId,
         count: u64,
     ) -> Result<(), ExportError> {
         stream.packet(|message| {
             self.sequence.head(message, Some(time));
             message.message(packet::PERF_SAMPLE, |sample| {
-                sample.uint(perf::CPU, u64::from(cpu));
+                sample.uint(perf::CPU, u64::from(cpu.number));
                 sample.uint(perf::KERNEL_RECORDS_LOST, count);
             });
         })
     }
 
-    fn count(&mut self, cpu: u32) -> u64 {
-        let index = super::cpu_index(cpu);
-        if index >= self.counts.len() {
-            self.counts.resize(index + 1, 0);
-        }
-        self.counts[index] += 1;
-        self.counts[index]
+    fn count(&mut self, cpu: CpuId) -> u64 {
+        let count = self.counts.get_or(cpu, || 0);
+        *count += 1;
+        *count
     }
 }

@@ -8,7 +8,6 @@
 //! - `sched_blocked_reason` counts only between the switch away and the wakeup;
 //! - compact and full events of one nanosecond come in any order.
 
-use super::cpu_index;
 use super::fields::{ftrace, interned};
 use super::intern::{Written, interned_string, string_iid};
 use super::lane::{CompactSwitch, CompactWaking, Lane};
@@ -16,11 +15,12 @@ use super::names::{Names, UNRECORDED_NAME, UNRECORDED_TID};
 use super::packets::Sequence;
 use super::stream::Stream;
 use crate::ExportError;
+use crate::per_cpu::PerCpu;
 use crate::proto::Message;
 use std::io::Write;
 use syscollect_model::{
-    Migration, OffCpu, SchedulingGap, SessionInfo, SleepState, StringId, Switch, Tables, ThreadId,
-    Time, Wakeup,
+    CpuId, Migration, OffCpu, SchedulingGap, SessionInfo, SleepState, StringId, Switch, Tables,
+    ThreadId, Time, Wakeup,
 };
 
 /// `TRACE_FLAG_HARDIRQ` of the kernel's trace records: the waker was an interrupt.
@@ -52,7 +52,7 @@ pub(crate) struct Scheduling {
     sequence: Sequence,
     /// How viewers tell that a thread was preempted.
     preempted: u64,
-    lanes: Vec<Lane>,
+    lanes: PerCpu<Lane>,
     symbols: Written,
     /// Names of kernel functions that no bundle has carried yet, as fields of `InternedData`.
     /// They go with the next bundle of any CPU, and so before or with their first user.
@@ -72,17 +72,13 @@ impl Scheduling {
     }
 
     #[inline]
-    fn lane(&mut self, cpu: u32) -> &mut Lane {
-        let index = cpu_index(cpu);
-        if index >= self.lanes.len() {
-            self.lanes.resize_with(index + 1, Lane::default);
-        }
-        &mut self.lanes[index]
+    fn lane(&mut self, cpu: CpuId) -> &mut Lane {
+        self.lanes.get_or(cpu, Lane::default)
     }
 
     /// The CPU on which a thread runs, as far as it is known.
-    pub(crate) fn cpu_of(&self, thread: ThreadId) -> Option<u32> {
-        self.lanes.iter().position(|lane| lane.current == Some(thread)).map(|index| index as u32)
+    pub(crate) fn cpu_of(&self, thread: ThreadId) -> Option<CpuId> {
+        self.lanes.iter().find(|(_, lane)| lane.current == Some(thread)).map(|(cpu, _)| cpu)
     }
 
     /// Notes that records of switches are missing, as is known now.
@@ -94,14 +90,14 @@ impl Scheduling {
         };
         match gap.cpu {
             Some(cpu) => note(self.lane(cpu)),
-            None => self.lanes.iter_mut().for_each(note),
+            None => self.lanes.iter_mut().for_each(|(_, lane)| note(lane)),
         }
     }
 
     /// Whether a switch changes nothing: both threads were left out, and idle stands for them.
     pub(crate) fn stays_idle(&self, switch: &Switch) -> bool {
         const IDLE: Option<ThreadId> = Some(Tables::IDLE_THREAD);
-        let lane = self.lanes.get(cpu_index(switch.cpu));
+        let lane = self.lanes.get(switch.cpu);
         switch.previous == IDLE
             && Some(switch.next) == IDLE
             && lane.is_some_and(|lane| lane.runs(IDLE))
@@ -191,7 +187,7 @@ impl Scheduling {
             let compact = CompactWaking {
                 time,
                 tid,
-                target_cpu: wakeup.target_cpu,
+                target_cpu: wakeup.target_cpu.number,
                 priority: wakeup.priority,
                 name: names.name(wakeup.wakee),
                 flags: if wakeup.from_interrupt { IN_INTERRUPT } else { 0 },
@@ -210,7 +206,7 @@ impl Scheduling {
                     waking.uint(ftrace::WAKING_PID, u64::from(tid));
                     waking.int(ftrace::WAKING_PRIO, i64::from(wakeup.priority));
                     waking.uint(ftrace::WAKING_SUCCESS, 1);
-                    waking.uint(ftrace::WAKING_TARGET_CPU, u64::from(wakeup.target_cpu));
+                    waking.uint(ftrace::WAKING_TARGET_CPU, u64::from(wakeup.target_cpu.number));
                 });
             });
         }
@@ -233,8 +229,8 @@ impl Scheduling {
             event.message(ftrace::SCHED_MIGRATE_TASK, |fields| {
                 fields.string(ftrace::MIGRATE_COMM, name);
                 fields.uint(ftrace::MIGRATE_PID, u64::from(tid));
-                fields.uint(ftrace::MIGRATE_ORIG_CPU, u64::from(migration.from_cpu));
-                fields.uint(ftrace::MIGRATE_DEST_CPU, u64::from(migration.to_cpu));
+                fields.uint(ftrace::MIGRATE_ORIG_CPU, u64::from(migration.from_cpu.number));
+                fields.uint(ftrace::MIGRATE_DEST_CPU, u64::from(migration.to_cpu.number));
             });
         })
     }
@@ -244,13 +240,13 @@ impl Scheduling {
         &mut self,
         stream: &mut Stream<W>,
         time: Time,
-        cpu: u32,
+        cpu: CpuId,
         kilohertz: u64,
     ) -> Result<(), ExportError> {
         self.event(stream, time, cpu, 0, |event| {
             event.message(ftrace::CPU_FREQUENCY, |fields| {
                 fields.uint(ftrace::CPU_FREQUENCY_STATE, kilohertz);
-                fields.uint(ftrace::CPU_FREQUENCY_CPU_ID, u64::from(cpu));
+                fields.uint(ftrace::CPU_FREQUENCY_CPU_ID, u64::from(cpu.number));
             });
         })
     }
@@ -260,7 +256,7 @@ impl Scheduling {
         &mut self,
         stream: &mut Stream<W>,
         time: Time,
-        cpu: u32,
+        cpu: CpuId,
         tid: u32,
         fill: impl FnOnce(&mut Message<'_>),
     ) -> Result<(), ExportError> {
@@ -272,19 +268,18 @@ impl Scheduling {
     fn flush_if_full<W: Write>(
         &mut self,
         stream: &mut Stream<W>,
-        cpu: u32,
+        cpu: CpuId,
     ) -> Result<(), ExportError> {
-        let index = cpu_index(cpu);
-        let lane = &mut self.lanes[index];
+        let lane = self.lanes.get_or(cpu, Lane::default);
         if !lane.is_full() {
             return Ok(());
         }
-        lane.flush(stream, &mut self.sequence, index as u32, &mut self.new_symbols)
+        lane.flush(stream, &mut self.sequence, cpu, &mut self.new_symbols)
     }
 
     /// Writes what is still held.
     pub(crate) fn flush<W: Write>(&mut self, stream: &mut Stream<W>) -> Result<(), ExportError> {
-        for (cpu, lane) in (0..).zip(&mut self.lanes) {
+        for (cpu, lane) in self.lanes.iter_mut() {
             lane.flush(stream, &mut self.sequence, cpu, &mut self.new_symbols)?;
         }
         Ok(())

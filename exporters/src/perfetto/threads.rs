@@ -19,7 +19,7 @@ use crate::ExportError;
 use crate::proto::Message;
 use rustc_hash::FxHashMap;
 use std::io::Write;
-use syscollect_model::{OffCpu, ProcessId, SleepState, StringId, Tables, ThreadId, Time};
+use syscollect_model::{CpuId, OffCpu, ProcessId, SleepState, StringId, Tables, ThreadId, Time};
 
 /// `CLONE_THREAD`: the new task is a thread of its creator's process.
 const CLONE_THREAD: u64 = 0x10000;
@@ -193,7 +193,7 @@ impl Threads {
         stream: &mut Stream<W>,
         sched: &mut Scheduling,
         thread: ThreadId,
-        creator: Option<(u32, ThreadId)>,
+        creator: Option<(CpuId, ThreadId)>,
         tables: &Tables,
     ) -> Result<(), ExportError> {
         if self.starting.contains_key(&thread) {
@@ -209,7 +209,7 @@ impl Threads {
         stream: &mut Stream<W>,
         sched: &mut Scheduling,
         thread: ThreadId,
-        creator: Option<(u32, ThreadId)>,
+        creator: Option<(CpuId, ThreadId)>,
         tables: &Tables,
     ) -> Result<(), ExportError> {
         let Some(time) = self.starting.remove(&thread) else { return Ok(()) };
@@ -219,8 +219,8 @@ impl Threads {
         let first = row.tid == process.pid;
         let (cpu, creator) = match creator {
             Some((cpu, id)) => (cpu, tables.thread(id).tid),
-            None if first => (0, process.parent_pid.unwrap_or(0)),
-            None => (0, process.pid),
+            None if first => (first_cpu(thread, tables), process.parent_pid.unwrap_or(0)),
+            None => (first_cpu(thread, tables), process.pid),
         };
         let is_new = self.known_processes.insert(row.process.0);
         if is_new && !first {
@@ -253,7 +253,7 @@ impl Threads {
         self.ensure(stream, sched, time, thread, tables)?;
         let tid = tables.thread(thread).tid;
         let old = tables.strings.get(self.names.name(thread));
-        let cpu = sched.cpu_of(thread).unwrap_or(0);
+        let cpu = sched.cpu_of(thread).unwrap_or_else(|| first_cpu(thread, tables));
         sched.event(stream, time, cpu, tid, |event| {
             event.message(ftrace::TASK_RENAME, |fields| {
                 fields.uint(ftrace::RENAME_PID, u64::from(tid));
@@ -300,7 +300,8 @@ impl Threads {
         let row = tables.process(process);
         let pid = u64::from(row.pid);
         let first = self.owners.get(&row.pid).copied();
-        let cpu = first.and_then(|thread| sched.cpu_of(thread)).unwrap_or(0);
+        let cpu = first.and_then(|thread| sched.cpu_of(thread));
+        let cpu = cpu.unwrap_or(CpuId { machine: row.machine, number: 0 });
         sched.event(stream, time, cpu, row.pid, |event| {
             event.message(ftrace::SCHED_PROCESS_EXEC, |fields| {
                 fields.string(ftrace::EXEC_FILENAME, tables.strings.get(name));
@@ -325,7 +326,7 @@ impl Threads {
     ) -> Result<(), ExportError> {
         self.ensure(stream, sched, time, thread, tables)?;
         let row = tables.thread(thread);
-        let cpu = sched.cpu_of(thread).unwrap_or(0);
+        let cpu = sched.cpu_of(thread).unwrap_or_else(|| first_cpu(thread, tables));
         let name = tables.strings.get(self.names.name(thread));
         sched.event(stream, time, cpu, row.tid, |event| {
             event.message(ftrace::SCHED_PROCESS_EXIT, |fields| {
@@ -353,7 +354,7 @@ impl Threads {
         let Some(thread) = self.owners.get(&pid).copied() else { return Ok(()) };
         match self.ending.get(&thread) {
             Some(ending) if ending.left && self.may_go(thread, tables) => {
-                self.free(stream, sched, thread, 0, tables)
+                self.free(stream, sched, thread, first_cpu(thread, tables), tables)
             }
             _ => Ok(()),
         }
@@ -375,7 +376,7 @@ impl Threads {
         &mut self,
         stream: &mut Stream<W>,
         sched: &mut Scheduling,
-        (time, cpu): (Time, u32),
+        (time, cpu): (Time, CpuId),
         (thread, off_cpu): (ThreadId, &OffCpu),
         tables: &Tables,
     ) -> Result<(), ExportError> {
@@ -399,7 +400,7 @@ impl Threads {
         stream: &mut Stream<W>,
         sched: &mut Scheduling,
         thread: ThreadId,
-        cpu: u32,
+        cpu: CpuId,
         tables: &Tables,
     ) -> Result<(), ExportError> {
         let Some(first) = self.first_thread(thread, tables).filter(|first| *first != thread) else {
@@ -439,7 +440,7 @@ impl Threads {
         stream: &mut Stream<W>,
         sched: &mut Scheduling,
         thread: ThreadId,
-        cpu: u32,
+        cpu: CpuId,
         tables: &Tables,
     ) -> Result<(), ExportError> {
         let Some(ending) = self.ending.remove(&thread) else { return Ok(()) };
@@ -478,7 +479,7 @@ impl Threads {
         tables: &Tables,
     ) -> Result<(), ExportError> {
         match self.owners.get(&tid).copied() {
-            Some(former) => self.free(stream, sched, former, 0, tables),
+            Some(former) => self.free(stream, sched, former, first_cpu(former, tables), tables),
             None => Ok(()),
         }
     }
@@ -507,7 +508,7 @@ impl Threads {
             ending.into_iter().partition(|(_, thread)| is_first(*thread));
         for (_, thread) in others.into_iter().chain(first) {
             if self.may_go(thread, tables) {
-                self.free(stream, sched, thread, 0, tables)?;
+                self.free(stream, sched, thread, first_cpu(thread, tables), tables)?;
             }
         }
         Ok(())
@@ -540,4 +541,10 @@ fn write_process(fields: &mut Message<'_>, id: ProcessId, tables: &Tables) {
 /// space it names nothing.
 fn is_unsplit(line: &str) -> bool {
     line.contains([' ', '"', '\\'])
+}
+
+/// Where events of a thread lie whose CPU is not known: on its machine's first.
+fn first_cpu(thread: ThreadId, tables: &Tables) -> CpuId {
+    let machine = tables.process(tables.thread(thread).process).machine;
+    CpuId { machine, number: 0 }
 }

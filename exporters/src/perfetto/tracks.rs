@@ -133,7 +133,7 @@ impl Tracks {
         details.note("cause", Note::Text(loss.cause.name()));
         details.note("lane", Note::Text(loss.origin.name()));
         if let Some(cpu) = loss.cpu {
-            details.note("cpu", Note::Number(u64::from(cpu)));
+            details.note("cpu", Note::Number(u64::from(cpu.number)));
         }
         if let Some((from, to)) = loss.between {
             details.note("after_ns", Note::Number(from.0));
@@ -192,16 +192,16 @@ impl Tracks {
             TrackKind::Counter { unit } => Shape::Counter(unit),
         };
         let parent = match row.scope {
-            Scope::Machine if row.kind == TrackKind::GpuQueue => {
+            Scope::Machine(_) if row.kind == TrackKind::GpuQueue => {
                 Some(self.place(at, TrackSubject::Gpu, None, Some(GPU), Shape::Slices)?)
             }
-            Scope::Machine if matches!(row.kind, TrackKind::Frames { .. }) => {
+            Scope::Machine(_) if matches!(row.kind, TrackKind::Frames { .. }) => {
                 Some(self.place(at, TrackSubject::Displays, None, Some(DISPLAYS), Shape::Slices)?)
             }
             Scope::Process(process) if row.kind == TrackKind::GpuQueue => {
                 Some(self.of_process(at, process, GPU)?)
             }
-            Scope::Machine => None,
+            Scope::Machine(_) => None,
             Scope::Cpu(_) => Some(self.place(
                 at,
                 TrackSubject::Cpus(row.name),
@@ -222,8 +222,8 @@ impl Tracks {
             (Some(thread), Some(parent)) if self.zones.insert(thread.0) => parent,
             _ => {
                 name = match row.scope {
-                    Scope::Cpu(number) => {
-                        cpu = format!("CPU {number}");
+                    Scope::Cpu(id) => {
+                        cpu = format!("CPU {}", id.number);
                         &cpu
                     }
                     _ => strings.get(row.name),

@@ -3,7 +3,7 @@
 use super::data::{Counts, Times};
 use super::worst::Woken;
 use crate::gaps::Gaps;
-use syscollect_model::{OffCpu, ProcessId};
+use syscollect_model::{CpuId, OffCpu, ProcessId};
 
 /// The state of a thread, as far as events tell it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -11,7 +11,7 @@ pub(super) enum State {
     /// Nothing tells.
     Unknown,
     /// On this CPU.
-    Running(u32),
+    Running(CpuId),
     /// Runnable, waiting for a CPU.
     Waiting(Wait),
     /// Asleep.

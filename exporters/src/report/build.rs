@@ -10,7 +10,7 @@ use super::{ProcessFilter, ReportExporter, Waker};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use syscollect_model::{
-    BuildId, Loss, ModuleId, ProcessId, RecorderSummary, Tables, ThreadId, records_lost,
+    BuildId, CpuId, Loss, ModuleId, ProcessId, RecorderSummary, Tables, ThreadId, records_lost,
     records_overwritten,
 };
 
@@ -79,7 +79,7 @@ impl ReportExporter {
     }
 
     fn cpus(&self, duration_ns: u64) -> Vec<CpuRow> {
-        let row = |cpu: u32, busy_ns, idle_ns, switches| CpuRow {
+        let row = |cpu: CpuId, busy_ns, idle_ns, switches| CpuRow {
             cpu,
             busy_ns,
             idle_ns,
@@ -266,13 +266,14 @@ impl ReportExporter {
     }
 
     fn cpu_pairs(&self) -> Table<MigrationRow> {
-        let row = |(&(from_cpu, to_cpu), &count): (&(u32, u32), &u64)| MigrationRow {
-            from_cpu,
-            to_cpu,
+        let row = |(&(from_cpu, to_cpu), &count): (&(CpuId, CpuId), &u64)| MigrationRow {
+            machine: from_cpu.machine,
+            from_cpu: from_cpu.number,
+            to_cpu: to_cpu.number,
             count,
         };
         self.table(self.migrations.iter().map(row).collect(), |row| {
-            (Reverse(row.count), row.from_cpu, row.to_cpu)
+            (Reverse(row.count), row.machine, row.from_cpu, row.to_cpu)
         })
     }
 

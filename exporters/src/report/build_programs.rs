@@ -9,7 +9,8 @@ use crate::heap::{Pool, PoolKey};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use syscollect_model::{
-    Crash, LocationId, ProcessId, Scope, StringId, Tables, ThreadId, TrackId, TrackKind, Unit,
+    CpuId, Crash, LocationId, MachineId, ProcessId, Scope, StringId, Tables, ThreadId, TrackId,
+    TrackKind, Unit,
 };
 
 /// What stands for the names for which there was no room.
@@ -200,10 +201,10 @@ impl ReportExporter {
 }
 
 /// What programs say stands before what the machine says.
-fn order(scope: Scope) -> (u8, u32) {
+fn order(scope: Scope) -> (u8, CpuId) {
     match scope {
-        Scope::Process(_) | Scope::Thread(_) => (0, 0),
-        Scope::Machine => (1, 0),
+        Scope::Process(_) | Scope::Thread(_) => (0, CpuId::default()),
+        Scope::Machine(machine) => (1, CpuId { machine, number: 0 }),
         Scope::Cpu(cpu) => (2, cpu),
     }
 }
@@ -211,8 +212,9 @@ fn order(scope: Scope) -> (u8, u32) {
 fn owner(scope: Scope, tables: &Tables) -> String {
     let named = |name, id| format!("{} ({id})", tables.strings.get(name));
     match scope {
-        Scope::Machine => "machine".to_owned(),
-        Scope::Cpu(cpu) => format!("cpu{cpu}"),
+        Scope::Machine(MachineId::FIRST) => "machine".to_owned(),
+        Scope::Machine(machine) => machine.to_string(),
+        Scope::Cpu(cpu) => cpu.to_string(),
         Scope::Process(id) => named(tables.process(id).name, tables.process(id).pid),
         Scope::Thread(id) => named(tables.thread(id).name, tables.thread(id).tid),
     }

@@ -1,11 +1,8 @@
 //! What each CPU runs.
 
 use super::worst::{Meanwhile, Runs};
-use syscollect_model::{Tables, ThreadId};
-
-/// CPU numbers beyond this one (no machine has so many) count as this one, so
-/// that a damaged number does not take memory.
-const MAX_CPU: u32 = u16::MAX as u32;
+use crate::per_cpu::PerCpu;
+use syscollect_model::{CpuId, Tables, ThreadId};
 
 /// One CPU, nanoseconds.
 #[derive(Debug, Default)]
@@ -51,21 +48,21 @@ impl Cpu {
     }
 }
 
-/// All CPUs, by number.
+/// All CPUs.
 #[derive(Debug, Default)]
 pub(super) struct Cpus {
-    cpus: Vec<Cpu>,
+    cpus: PerCpu<Cpu>,
     keeps_runs: bool,
 }
 
 impl Cpus {
     /// CPUs that remember what they ran last, or do not.
     pub(super) fn new(keeps_runs: bool) -> Self {
-        Self { cpus: Vec::new(), keeps_runs }
+        Self { cpus: PerCpu::default(), keeps_runs }
     }
 
     /// What a CPU ran between two times, as far as it remembers.
-    pub(super) fn ran(&mut self, cpu: u32, since: u64, until: u64) -> Meanwhile {
+    pub(super) fn ran(&mut self, cpu: CpuId, since: u64, until: u64) -> Meanwhile {
         self.get(cpu)
             .runs
             .as_ref()
@@ -73,24 +70,22 @@ impl Cpus {
     }
 
     #[inline]
-    pub(super) fn get(&mut self, cpu: u32) -> &mut Cpu {
-        let index = cpu.min(MAX_CPU) as usize;
-        if index >= self.cpus.len() {
-            let runs = || self.keeps_runs.then(Runs::default);
-            self.cpus.resize_with(index + 1, || Cpu { runs: runs(), ..Cpu::default() });
-        }
-        &mut self.cpus[index]
+    pub(super) fn get(&mut self, cpu: CpuId) -> &mut Cpu {
+        let keeps_runs = self.keeps_runs;
+        let runs = || keeps_runs.then(Runs::default);
+        self.cpus.get_or(cpu, || Cpu { runs: runs(), ..Cpu::default() })
     }
 
-    pub(super) fn count(&self) -> u32 {
-        self.cpus.len() as u32
+    /// All of which something is known.
+    pub(super) fn ids(&self) -> Vec<CpuId> {
+        self.cpus.iter().map(|(id, _)| id).collect()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Cpu)> {
-        (0..).zip(&self.cpus)
+    pub(super) fn iter(&self) -> impl Iterator<Item = (CpuId, &Cpu)> {
+        self.cpus.iter()
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Cpu)> {
-        (0..).zip(&mut self.cpus)
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (CpuId, &mut Cpu)> {
+        self.cpus.iter_mut()
     }
 }

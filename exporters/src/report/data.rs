@@ -4,7 +4,7 @@
 
 use super::durations::sum_ns;
 use serde::{Deserialize, Serialize};
-use syscollect_model::{LossCause, LossOrigin, SampleEvent, StackOrigin};
+use syscollect_model::{CpuId, LossCause, LossOrigin, MachineId, SampleEvent, StackOrigin};
 
 pub use super::programs::*;
 pub use super::waits::*;
@@ -191,7 +191,8 @@ pub struct EventCounts {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuRow {
     /// Its number.
-    pub cpu: u32,
+    #[serde(flatten)]
+    pub cpu: CpuId,
     /// Time in which it ran threads.
     pub busy_ns: u64,
     /// Time in which it idled.
@@ -454,6 +455,9 @@ pub struct Bucket {
 /// Moves from one CPU to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MigrationRow {
+    /// Their machine.
+    #[serde(default, skip_serializing_if = "MachineId::is_first")]
+    pub machine: MachineId,
     /// The old CPU.
     pub from_cpu: u32,
     /// The new CPU.
@@ -469,7 +473,8 @@ pub struct LossRow {
     #[serde(rename = "lane")]
     pub origin: LossOrigin,
     /// Its CPU, if it has one.
-    pub cpu: Option<u32>,
+    #[serde(flatten)]
+    pub cpu: Option<CpuId>,
     /// Why.
     pub cause: LossCause,
     /// How many.

@@ -94,7 +94,7 @@ impl GpuBooks {
 pub(super) fn process_of(track: TrackId, job: &GpuJob, tables: &Tables) -> Option<ProcessId> {
     let submitter = job.thread.map(|thread| tables.thread(thread).process);
     submitter.or(match tables.track(track).scope {
-        Scope::Machine | Scope::Cpu(_) => None,
+        Scope::Machine(_) | Scope::Cpu(_) => None,
         Scope::Process(process) => Some(process),
         Scope::Thread(thread) => Some(tables.thread(thread).process),
     })

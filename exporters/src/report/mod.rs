@@ -125,7 +125,7 @@ use scheduling::Scheduling;
 use slices::Slices;
 use std::convert::Infallible;
 use syscollect_model::{
-    Crash, Event, Exporter, Loss, LossCause, Migration, RecorderSummary, Sample, Scope,
+    CpuId, Crash, Event, Exporter, Loss, LossCause, Migration, RecorderSummary, Sample, Scope,
     SessionInfo, StringId, Tables, ThreadId, Time, TrackId, Wakeup,
 };
 
@@ -205,7 +205,7 @@ pub struct ReportExporter {
     wakes: Capped<(Waker, ThreadId), u64>,
     wake_count: u64,
     interrupt_wakes: u64,
-    migrations: Capped<(u32, u32), u64>,
+    migrations: Capped<(CpuId, CpuId), u64>,
     slices: Slices,
     locks: LockBooks,
     heap: Heap,
@@ -348,7 +348,7 @@ impl ReportExporter {
 
     fn track_is_chosen(&mut self, track: TrackId, tables: &Tables) -> bool {
         match tables.track(track).scope {
-            Scope::Machine | Scope::Cpu(_) => self.options.process.is_none(),
+            Scope::Machine(_) | Scope::Cpu(_) => self.options.process.is_none(),
             Scope::Process(process) => {
                 self.options.process.as_ref().is_none_or(|one| one.matches(process, tables))
             }

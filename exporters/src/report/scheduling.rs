@@ -10,7 +10,7 @@ use super::filter::ProcessFilter;
 use super::off_cpu::OffCpuTimes;
 use super::worst::{BlockedWait, CpuWait, Woken, Worst};
 use crate::gaps::Gaps;
-use syscollect_model::{OffCpu, SleepState, StringId, Switch, Tables, ThreadId, Wakeup};
+use syscollect_model::{CpuId, OffCpu, SleepState, StringId, Switch, Tables, ThreadId, Wakeup};
 
 /// Digits of the percentiles of waits.
 const WAIT_DIGITS: u8 = 3;
@@ -137,7 +137,7 @@ impl Scheduling {
     }
 
     #[inline]
-    fn leave(&mut self, now: u64, cpu: u32, thread: ThreadId, off_cpu: &OffCpu, tables: &Tables) {
+    fn leave(&mut self, now: u64, cpu: CpuId, thread: ThreadId, off_cpu: &OffCpu, tables: &Tables) {
         if self.cpus.get(cpu).current.is_some_and(|current| current != thread) {
             self.contradicted(now, cpu, tables);
         }
@@ -169,7 +169,7 @@ impl Scheduling {
     }
 
     #[inline]
-    fn enter(&mut self, now: u64, cpu: u32, thread: ThreadId, tables: &Tables) {
+    fn enter(&mut self, now: u64, cpu: CpuId, thread: ThreadId, tables: &Tables) {
         let state = self.cpus.get(cpu);
         (state.current, state.since, state.resumed) = (Some(thread), now, None);
         if thread == Tables::IDLE_THREAD {
@@ -222,7 +222,7 @@ impl Scheduling {
 
     /// The waker is what runs on its CPU.
     #[inline]
-    fn wakes(&mut self, now: u64, cpu: u32, waker: ThreadId, tables: &Tables) {
+    fn wakes(&mut self, now: u64, cpu: CpuId, waker: ThreadId, tables: &Tables) {
         if self.cpus.get(cpu).current.is_some_and(|current| current != waker) {
             self.contradicted(now, cpu, tables);
         }
@@ -232,7 +232,7 @@ impl Scheduling {
 
     /// A sample or a wakeup shows what runs on a CPU: news only where that is not known.
     #[inline]
-    pub(super) fn seen_running(&mut self, now: u64, cpu: u32, thread: ThreadId, tables: &Tables) {
+    pub(super) fn seen_running(&mut self, now: u64, cpu: CpuId, thread: ThreadId, tables: &Tables) {
         let state = self.cpus.get(cpu);
         if state.current.is_none() {
             let since = state.resumed.unwrap_or(now);
@@ -254,7 +254,7 @@ impl Scheduling {
 
     /// The thread is found on a CPU of which nothing was known.
     #[cold]
-    fn runs_since(&mut self, since: u64, cpu: u32, thread: ThreadId, tables: &Tables) {
+    fn runs_since(&mut self, since: u64, cpu: CpuId, thread: ThreadId, tables: &Tables) {
         let mut since = since;
         if thread != Tables::IDLE_THREAD {
             self.lose_track(since, thread, tables);
@@ -270,7 +270,7 @@ impl Scheduling {
     /// its last event, though no loss tells of it. Who was off the CPU need not
     /// have run meanwhile, and is doubted only where its own events say so.
     #[cold]
-    fn contradicted(&mut self, now: u64, cpu: u32, tables: &Tables) {
+    fn contradicted(&mut self, now: u64, cpu: CpuId, tables: &Tables) {
         if self.partial {
             return self.lose_current(now, cpu, tables);
         }
@@ -282,7 +282,7 @@ impl Scheduling {
 
     /// Nothing is known of the CPU any more.
     #[cold]
-    fn lose_current(&mut self, now: u64, cpu: u32, tables: &Tables) {
+    fn lose_current(&mut self, now: u64, cpu: CpuId, tables: &Tables) {
         let state = self.cpus.get(cpu);
         state.resumed = None;
         let Some(thread) = state.current.take() else { return };
@@ -328,7 +328,7 @@ impl Scheduling {
 
     /// A wait for a CPU has ended, with this length: it may be among the longest.
     #[inline]
-    fn keep_wait(&mut self, stay: &Stay, thread: ThreadId, began: Wait, cpu: u32) {
+    fn keep_wait(&mut self, stay: &Stay, thread: ThreadId, began: Wait, cpu: CpuId) {
         let Account { chosen, woken, .. } = self.accounts[thread.index()];
         let Some(Stay { since, known, unknown, .. }) = stay.whole().filter(|_| chosen) else {
             return;
@@ -387,17 +387,26 @@ impl Scheduling {
     }
 
     /// Scheduling records of a CPU (`None`: of any) are missing from `since` until now.
-    pub(super) fn gap(&mut self, now: u64, cpu: Option<u32>, since: Option<u64>, tables: &Tables) {
+    pub(super) fn gap(
+        &mut self,
+        now: u64,
+        cpu: Option<CpuId>,
+        since: Option<u64>,
+        tables: &Tables,
+    ) {
         let since = since.unwrap_or(self.origin).clamp(self.origin, now);
         self.gaps.add(since, now);
         match cpu {
             Some(cpu) => self.stop(now, cpu, since, tables),
-            None => (0..self.cpus.count()).for_each(|cpu| self.stop(now, cpu, since, tables)),
+            None => {
+                let cpus = self.cpus.ids();
+                cpus.into_iter().for_each(|cpu| self.stop(now, cpu, since, tables));
+            }
         }
     }
 
     /// What runs on the CPU is known up to `since` and from now on.
-    fn stop(&mut self, now: u64, cpu: u32, since: u64, tables: &Tables) {
+    fn stop(&mut self, now: u64, cpu: CpuId, since: u64, tables: &Tables) {
         let state = self.cpus.get(cpu);
         state.settle(since);
         (state.resumed, state.last_event) = (Some(now), now);
@@ -449,8 +458,8 @@ impl Scheduling {
         if !self.switched_before && self.cpus.iter().all(|(_, cpu)| cpu.switches == 0) {
             return self.forget(now);
         }
-        for cpu in 0..self.cpus.count() {
-            self.cpus.get(cpu).settle(now);
+        for (_, cpu) in self.cpus.iter_mut() {
+            cpu.settle(now);
         }
         for index in 1..self.accounts.len() as u32 {
             let account = &self.accounts[index as usize];

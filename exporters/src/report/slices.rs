@@ -147,7 +147,7 @@ impl Slices {
         let process = match track.scope {
             Scope::Process(process) => Some(process),
             Scope::Thread(thread) => Some(tables.thread(thread).process),
-            Scope::Machine | Scope::Cpu(_) => None,
+            Scope::Machine(_) | Scope::Cpu(_) => None,
         };
         match track.kind {
             TrackKind::Frames { .. } => self.frames.row(FrameKey { process, name: track.name }),

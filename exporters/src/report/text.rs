@@ -7,7 +7,7 @@ use super::columns::{clipped, duration, grouped, percent, table, wrapped};
 use super::data::*;
 use super::durations::sum_ns;
 use super::{hints, kernel_waits};
-use syscollect_model::LossCause;
+use syscollect_model::{CpuId, LossCause};
 
 /// Lines that a stack may take.
 const STACK_LINES: usize = 3;
@@ -200,7 +200,7 @@ impl Text {
                 idle,
                 unknown,
                 grouped(row.switches),
-                format!("cpu{}", row.cpu),
+                row.cpu.to_string(),
             ]
         });
         self.table(["busy", "%", "idle", "unknown", "switches", "CPU"], rows);
@@ -447,7 +447,9 @@ impl Text {
         }
         self.title(&some_of("Migrations", migrations.rows.len(), migrations.total));
         let row = |row: &MigrationRow| {
-            [grouped(row.count), format!("cpu{} -> cpu{}", row.from_cpu, row.to_cpu)]
+            let [from, to] =
+                [row.from_cpu, row.to_cpu].map(|number| CpuId { machine: row.machine, number });
+            [grouped(row.count), format!("{from} -> {to}")]
         };
         self.table(["times", "move"], migrations.rows.iter().map(row));
     }
@@ -483,7 +485,7 @@ impl Text {
         self.title(&format!("Lost: {} records", grouped(report.lost)));
         let is_lost = |loss: &&LossRow| loss.count > 0 && loss.cause != LossCause::Overwritten;
         let rows = report.losses.iter().filter(is_lost).map(|loss| {
-            let cpu = loss.cpu.map_or_else(String::new, |cpu| format!(" of cpu{cpu}"));
+            let cpu = loss.cpu.map_or_else(String::new, |cpu| format!(" of {cpu}"));
             [
                 grouped(loss.count),
                 format!("{}{cpu}: {}", shown(loss.origin.name()), loss.cause.name()),

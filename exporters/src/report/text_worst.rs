@@ -52,8 +52,8 @@ impl Text {
                 .collect::<Vec<_>>();
             let part = if row.meanwhile_is_part { "at least " } else { "" };
             let words = match ran.is_empty() {
-                true => vec![format!("cpu{} ran meanwhile what was not recorded", row.cpu)],
-                false => vec![format!("cpu{} ran meanwhile: {part}{}", row.cpu, ran.join(", "))],
+                true => vec![format!("{} ran meanwhile what was not recorded", row.cpu)],
+                false => vec![format!("{} ran meanwhile: {part}{}", row.cpu, ran.join(", "))],
             };
             self.below(&words);
         }
@@ -133,8 +133,8 @@ fn thread(name: &str, tid: u32) -> String {
 
 fn waker_words(waker: &WakerRow) -> String {
     match waker.kind {
-        WakerKind::Thread => format!("{} on cpu{}", thread(&waker.thread, waker.tid), waker.cpu),
-        WakerKind::Interrupt => format!("an interrupt on cpu{}", waker.cpu),
-        WakerKind::Unknown => format!("an unknown thread on cpu{}", waker.cpu),
+        WakerKind::Thread => format!("{} on {}", thread(&waker.thread, waker.tid), waker.cpu),
+        WakerKind::Interrupt => format!("an interrupt on {}", waker.cpu),
+        WakerKind::Unknown => format!("an unknown thread on {}", waker.cpu),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::data::{Table, WakerKind};
 use serde::{Deserialize, Serialize};
+use syscollect_model::CpuId;
 
 /// The longest waits; those for fences of GPUs are the report's `gpu_waits`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -45,7 +46,8 @@ pub struct WakerRow {
     /// Its id; 0 where it is none.
     pub tid: u32,
     /// The CPU.
-    pub cpu: u32,
+    #[serde(flatten)]
+    pub cpu: CpuId,
     /// Its stack, innermost first; empty where none was taken.
     pub frames: Vec<String>,
 }
@@ -61,7 +63,8 @@ pub struct CpuWaitRow {
     /// Who woke it, if it began with a wakeup.
     pub woken_by: Option<WakerRow>,
     /// The CPU that it came onto.
-    pub cpu: u32,
+    #[serde(flatten)]
+    pub cpu: CpuId,
     /// What that CPU ran meanwhile, the longest first.
     pub meanwhile: Vec<RanRow>,
     /// How many more threads it ran.

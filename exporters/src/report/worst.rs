@@ -7,7 +7,7 @@ use super::longest::Longest;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
-use syscollect_model::{OffCpu, StackId, ThreadId};
+use syscollect_model::{CpuId, OffCpu, StackId, ThreadId};
 
 /// Runs that are remembered of each CPU.
 const RUNS: usize = 2048;
@@ -18,7 +18,7 @@ const NAMED: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Woken {
     pub(super) waker: Waker,
-    pub(super) cpu: u32,
+    pub(super) cpu: CpuId,
     pub(super) stack: Option<StackId>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct CpuWait {
     pub(super) began: Wait,
     pub(super) woken: Option<Woken>,
     /// Where it ran then.
-    pub(super) cpu: u32,
+    pub(super) cpu: CpuId,
     pub(super) meanwhile: Meanwhile,
 }
 

@@ -103,12 +103,13 @@ fn clean(name: &str) -> String {
 ///
 /// ```
 /// use syscollect_exporters::{FoldedExporter, StackOptions};
-/// use syscollect_model::{Event, Exporter, Sample, SessionInfo, Tables, Time};
+/// use syscollect_model::{CpuId, Event, Exporter, Sample, SessionInfo, Tables, Time};
 ///
 /// let tables = Tables::default();
 /// let mut exporter = FoldedExporter::new(Vec::new(), StackOptions::default());
 /// exporter.begin(&SessionInfo::default(), &tables)?;
-/// let sample = Sample { cpu: 0, thread: Tables::IDLE_THREAD, stack: None, in_kernel: true };
+/// let (cpu, thread) = (CpuId::new(0), Tables::IDLE_THREAD);
+/// let sample = Sample { cpu, thread, stack: None, in_kernel: true };
 /// exporter.event(Time(1), &Event::Sample(sample), &tables)?;
 /// exporter.end(&[], None, &tables)?;
 /// assert_eq!(exporter.finish()?, b"swapper;[no stack] 1\n");

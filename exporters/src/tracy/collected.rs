@@ -11,8 +11,8 @@ use super::slices::Slices;
 use super::texts::Texts;
 use crate::labels;
 use syscollect_model::{
-    GpuJob, LockEvent, MemoryEvent, Sample, Scope, SessionInfo, Slice, StackId, Switch, Tables,
-    ThreadId, Time, TrackId,
+    CpuId, GpuJob, LockEvent, MemoryEvent, Sample, Scope, SessionInfo, Slice, StackId, Switch,
+    Tables, ThreadId, Time, TrackId,
 };
 
 /// The first crash: when, and its thread, message and stack.
@@ -66,7 +66,7 @@ impl Collected {
 
     /// The row of a thread's samples.
     #[inline]
-    fn sampled(&mut self, thread: ThreadId, cpu: u32) -> Option<RowId> {
+    fn sampled(&mut self, thread: ThreadId, cpu: CpuId) -> Option<RowId> {
         match thread {
             Tables::IDLE_THREAD => self.rows.other(Owner::IdleCpu(cpu)),
             thread => self.rows.thread(thread),

@@ -74,8 +74,8 @@ use rows::Owner;
 use rustc_hash::FxHashMap;
 use std::io::Write;
 use syscollect_model::{
-    Event, Exporter, Loss, LossCause, LossOrigin, ProcessId, RecorderSummary, Scope, SessionInfo,
-    Tables, ThreadId, Time,
+    CpuId, Event, Exporter, Loss, LossCause, LossOrigin, ProcessId, RecorderSummary, Scope,
+    SessionInfo, Tables, ThreadId, Time,
 };
 use wire::Payload;
 
@@ -104,7 +104,7 @@ pub struct TracyExporter<W> {
     clock: FileClock,
     collected: Collected,
     first_threads: FirstThreads,
-    told_losses: FxHashMap<(LossOrigin, Option<u32>, LossCause), u64>,
+    told_losses: FxHashMap<(LossOrigin, Option<CpuId>, LossCause), u64>,
     cuts: Cuts,
 }
 
@@ -201,8 +201,9 @@ impl<W: Write> TracyExporter<W> {
         if let Some(gap) = loss.scheduling_gap() {
             self.collected.cpus.lost(gap.cpu);
         }
-        *self.told_losses.entry((loss.origin.clone(), loss.cpu, loss.cause)).or_default() +=
-            loss.count;
+        let key = (loss.origin.clone(), loss.cpu, loss.cause);
+        let told = self.told_losses.entry(key).or_default();
+        *told = told.saturating_add(loss.count);
         let row = self.collected.rows.other(Owner::Losses);
         let words = loss_words(loss, loss.count);
         self.collected.message(
@@ -290,7 +291,8 @@ impl<W: Write> TracyExporter<W> {
 impl<W: Write> Exporter for TracyExporter<W> {
     type Error = ExportError;
 
-    fn begin(&mut self, session: &SessionInfo, _: &Tables) -> Result<(), ExportError> {
+    fn begin(&mut self, session: &SessionInfo, tables: &Tables) -> Result<(), ExportError> {
+        self.collected.cpus = sched::Cpus::new(&tables.machines);
         self.collected.session = session.clone();
         Ok(())
     }
@@ -320,7 +322,8 @@ impl<W: Write> Exporter for TracyExporter<W> {
             Event::Switch(switch) => collected.switch(at, switch),
             Event::Wakeup(wakeup) => {
                 if let Some(row) = collected.rows.thread(wakeup.wakee) {
-                    collected.rows.get(row).wake(at, wakeup.cpu);
+                    let cpu = collected.cpus.number(wakeup.cpu);
+                    collected.rows.get(row).wake(at, cpu);
                 }
             }
             Event::Sample(sample) => collected.sample(at, sample),
@@ -387,6 +390,6 @@ impl<W: Write> Exporter for TracyExporter<W> {
 }
 
 fn loss_words(loss: &Loss, count: u64) -> String {
-    let cpu = loss.cpu.map_or_else(String::new, |cpu| format!(" of CPU {cpu}"));
+    let cpu = loss.cpu.map_or_else(String::new, |cpu| format!(" of {}", cpu.label()));
     format!("{count} records lost from {}{cpu}: {}", loss.origin.name(), loss.cause.name())
 }

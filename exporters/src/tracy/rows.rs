@@ -3,7 +3,7 @@
 
 use super::zones::Zones;
 use rustc_hash::FxHashMap;
-use syscollect_model::{ProcessId, Scope, StackId, Tables, ThreadId, TrackId};
+use syscollect_model::{CpuId, MachineId, ProcessId, Scope, StackId, Tables, ThreadId, TrackId};
 
 /// The index of a thread has 16 bits, and index 0 is taken by thread 0.
 const MAX_ROWS: usize = (1 << 16) - 1;
@@ -16,7 +16,7 @@ pub(crate) enum Owner {
     /// A thread.
     Thread(ThreadId),
     /// Samples of an idle CPU: thread 0 is on all of them.
-    IdleCpu(u32),
+    IdleCpu(CpuId),
     /// Slices and instants that have no thread, or share one with another track.
     Track(TrackId),
     /// Messages of losses.
@@ -65,7 +65,7 @@ pub(crate) struct Row {
     /// When it was woken for the interval to come; -1 where nobody has.
     pub(crate) woken: i64,
     /// Which CPU woke it.
-    pub(crate) woken_by: u32,
+    pub(crate) woken_by: Option<u8>,
     pub(crate) samples: Vec<Sample>,
     pub(crate) zones: Zones,
     /// Indices of messages, in their order.
@@ -138,7 +138,7 @@ impl Rows {
             intervals: Vec::new(),
             running: false,
             woken: -1,
-            woken_by: 0,
+            woken_by: None,
             samples: Vec::new(),
             zones: Zones::default(),
             messages: Vec::new(),
@@ -158,18 +158,21 @@ impl Rows {
     /// The number that each row has as a thread of the file.
     ///
     /// A thread id that was used again is another thread, so its later owners
-    /// get a number above 32 bits: the count of former owners there, the id below.
+    /// get a number above 32 bits: the count of former owners there, the id below. The bits from 48 on
+    /// are the machine.
     pub(crate) fn numbers(&self, tables: &Tables) -> Vec<u64> {
         // Number 0 stands for no thread.
-        let mut owners: FxHashMap<u32, u64> = FxHashMap::from_iter([(0, 1)]);
+        let mut owners: FxHashMap<(MachineId, u32), u64> =
+            FxHashMap::from_iter([((MachineId::FIRST, 0), 1)]);
         let number = |row: &Row| match row.owner {
             Owner::Thread(thread) => {
-                let tid = tables.thread(thread).tid;
-                let former = owners.entry(tid).or_default();
+                let row = tables.thread(thread);
+                let machine = tables.process(row.process).machine;
+                let former = owners.entry((machine, row.tid)).or_default();
                 *former += 1;
-                (*former - 1) << 32 | u64::from(tid)
+                u64::from(machine.0) << 48 | (*former - 1) << 32 | u64::from(row.tid)
             }
-            Owner::IdleCpu(cpu) => 1 << 60 | u64::from(cpu),
+            Owner::IdleCpu(cpu) => 1 << 60 | u64::from(cpu.machine.0) << 32 | u64::from(cpu.number),
             Owner::Track(track) => 2 << 60 | u64::from(track.0),
             Owner::Losses => 3 << 60,
         };
@@ -186,14 +189,14 @@ pub(crate) fn names(owner: Owner, tables: &Tables) -> (String, String) {
     };
     match owner {
         Owner::Thread(thread) => of_thread(thread),
-        Owner::IdleCpu(cpu) => ("idle".into(), format!("CPU {cpu}")),
+        Owner::IdleCpu(cpu) => ("idle".into(), cpu.label()),
         Owner::Losses => ("syscollect".into(), "losses".into()),
         Owner::Track(id) => {
             let track = tables.track(id);
             let name = text(track.name);
             match track.scope {
-                Scope::Machine => ("machine".into(), name),
-                Scope::Cpu(cpu) => ("machine".into(), format!("CPU {cpu} {name}")),
+                Scope::Machine(_) => ("machine".into(), name),
+                Scope::Cpu(cpu) => ("machine".into(), format!("{} {name}", cpu.label())),
                 Scope::Process(process) => (text(tables.process(process).name), name),
                 Scope::Thread(thread) => {
                     let (process, thread) = of_thread(thread);
@@ -211,7 +214,7 @@ pub(crate) fn process(owner: Owner, tables: &Tables) -> Option<ProcessId> {
         Owner::Track(track) => match tables.track(track).scope {
             Scope::Process(process) => Some(process),
             Scope::Thread(thread) => Some(tables.thread(thread).process),
-            Scope::Machine | Scope::Cpu(_) => None,
+            Scope::Machine(_) | Scope::Cpu(_) => None,
         },
         Owner::IdleCpu(_) | Owner::Losses => None,
     }
@@ -238,8 +241,8 @@ pub(crate) fn scoped_name(track: TrackId, tables: &Tables) -> String {
     let name = tables.strings.get(row.name);
     let text = |id| tables.strings.get(id);
     match row.scope {
-        Scope::Machine => name.to_owned(),
-        Scope::Cpu(cpu) => format!("CPU {cpu} {name}"),
+        Scope::Machine(_) => name.to_owned(),
+        Scope::Cpu(cpu) => format!("{} {name}", cpu.label()),
         Scope::Process(id) => {
             format!("{} ({}) {name}", text(tables.process(id).name), tables.process(id).pid)
         }

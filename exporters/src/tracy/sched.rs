@@ -4,7 +4,7 @@ use super::options::TracyLayout;
 use super::rows::{Interval, Owner, Row, RowId, Rows};
 use super::wire::Payload;
 use std::io::{self, Write};
-use syscollect_model::{SleepState, Switch};
+use syscollect_model::{CpuId, SessionInfo, SleepState, Switch};
 
 /// The file always has this many lists.
 const MAX_CPUS: usize = 256;
@@ -26,36 +26,55 @@ struct Cpu {
 #[derive(Default)]
 pub(crate) struct Cpus {
     cpus: Vec<Cpu>,
+    /// Where the CPUs of each machine lie.
+    first: Vec<u32>,
     /// Switches on CPUs that the file has no room for.
     pub(crate) refused: u64,
 }
 
 impl Cpus {
-    fn get(&mut self, cpu: u32) -> Option<&mut Cpu> {
-        let index = cpu as usize;
-        if index >= MAX_CPUS {
-            return None;
-        }
+    /// Cpus of these machines: the file numbers them all, one machine's behind another's.
+    pub(crate) fn new(machines: &[SessionInfo]) -> Self {
+        let sizes = machines.iter().map(|machine| {
+            machine.cpus.iter().map(|cpu| cpu.cpu.saturating_add(1)).max().unwrap_or(0)
+        });
+        let first = sizes.scan(0u32, |next, size| {
+            let first = *next;
+            *next = next.saturating_add(size);
+            Some(first)
+        });
+        Self { first: first.collect(), ..Self::default() }
+    }
+
+    /// The CPU's number in the file; `None` where that has no room for it.
+    pub(crate) fn number(&self, cpu: CpuId) -> Option<u8> {
+        let first = self.first.get(usize::from(cpu.machine.0)).copied().unwrap_or(0);
+        u8::try_from(first.saturating_add(cpu.number)).ok()
+    }
+
+    fn get(&mut self, number: u8) -> &mut Cpu {
+        let index = usize::from(number);
         if index >= self.cpus.len() {
             self.cpus.resize_with(index + 1, Cpu::default);
         }
-        self.cpus.get_mut(index)
+        &mut self.cpus[index]
     }
 
     /// Records of a CPU (`None`: of any) were lost: who ran on it is told by its next switch only.
-    pub(crate) fn lost(&mut self, cpu: Option<u32>) {
-        match cpu {
-            Some(cpu) => self.get(cpu).into_iter().for_each(|cpu| cpu.seen = true),
+    pub(crate) fn lost(&mut self, cpu: Option<CpuId>) {
+        match cpu.map(|cpu| self.number(cpu)) {
+            Some(number) => number.into_iter().for_each(|number| self.get(number).seen = true),
             None => self.cpus.iter_mut().for_each(|cpu| cpu.seen = true),
         }
     }
 
     #[inline]
     pub(crate) fn switch(&mut self, rows: &mut Rows, time: i64, switch: &Switch) {
-        let Some(cpu) = self.get(switch.cpu) else {
+        let Some(number) = self.number(switch.cpu) else {
             self.refused += 1;
             return;
         };
+        let cpu = self.get(number);
         let previous = switch.previous.and_then(|thread| rows.thread(thread));
         let first = !std::mem::replace(&mut cpu.seen, true);
         match (cpu.current.take(), previous) {
@@ -65,7 +84,8 @@ impl Cpus {
                 rows.get(current).leave(time, state);
             }
             (None, Some(previous)) if first => {
-                Self::ran_before(cpu, rows.get(previous), previous, time, switch);
+                let before = (number, rows.get(previous), previous);
+                Self::ran_before(cpu, before, time, switch);
             }
             (None, _) => (),
         }
@@ -80,21 +100,26 @@ impl Cpus {
                 .into_iter()
                 .for_each(|cpu| cpu.current = None);
         }
-        let Some(cpu) = self.get(switch.cpu) else { return };
+        let cpu = self.get(number);
         cpu.ran.push((next.0, row.intervals.len() as u32));
         cpu.current = Some(next);
-        row.run(time, switch.cpu as u8);
+        row.run(time, number);
     }
 
     /// The thread that a CPU's first switch ends ran since the recording began.
-    fn ran_before(cpu: &mut Cpu, row: &mut Row, id: RowId, time: i64, switch: &Switch) {
+    fn ran_before(
+        cpu: &mut Cpu,
+        (number, row, id): (u8, &mut Row, RowId),
+        time: i64,
+        switch: &Switch,
+    ) {
         let start = row.intervals.last().map_or(1, |interval| interval.end);
         if row.running || start >= time {
             return;
         }
         cpu.ran.push((id.0, row.intervals.len() as u32));
         row.woken = -1;
-        row.run(start, switch.cpu as u8);
+        row.run(start, number);
         row.leave(time, state(switch));
     }
 
@@ -161,10 +186,9 @@ fn write_interval<W: Write>(
 impl Row {
     fn run(&mut self, time: i64, cpu: u8) {
         let woken = std::mem::replace(&mut self.woken, -1);
-        let (wakeup, wakeup_cpu) = match u8::try_from(self.woken_by) {
-            Ok(by) if woken >= 0 => (woken, by),
+        let (wakeup, wakeup_cpu) = match woken {
             // The file has room for 256 CPUs.
-            _ if woken >= 0 => (woken, cpu),
+            0.. => (woken, self.woken_by.unwrap_or(cpu)),
             _ => (time, cpu),
         };
         self.intervals.push(Interval {
@@ -188,7 +212,7 @@ impl Row {
     /// The thread is woken. A wakeup may come while the thread is still on its
     /// way to sleep, and counts then; the first one counts once it sleeps.
     #[inline]
-    pub(crate) fn wake(&mut self, time: i64, cpu: u32) {
+    pub(crate) fn wake(&mut self, time: i64, cpu: Option<u8>) {
         let asleep_since = self.intervals.last().map_or(0, |interval| interval.end);
         if self.running || self.woken < asleep_since {
             self.woken = time;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::io::Read;
 use syscollect_exporters::{FirefoxExporter, FirefoxOptions};
 use syscollect_model::{
-    Event, OffCpu, Sample, Scope, SessionInfo, SleepState, Switch, Tables, ThreadId,
+    CpuId, Event, OffCpu, Sample, Scope, SessionInfo, SleepState, Switch, Tables, ThreadId,
 };
 
 fn export(scenario: &Scenario, session: &SessionInfo, options: FirefoxOptions) -> Vec<u8> {
@@ -64,7 +64,12 @@ fn cpu_time_is_that_of_the_switches() {
     let (_, one) = scenario.process(7, 1, "one", &[]);
     scenario.switch(0, IDLE, off(SleepState::Runnable), one);
     scenario.wait(4_999);
-    scenario.then(Event::Sample(Sample { cpu: 0, thread: one, stack: None, in_kernel: false }));
+    scenario.then(Event::Sample(Sample {
+        cpu: CpuId::new(0),
+        thread: one,
+        stack: None,
+        in_kernel: false,
+    }));
     scenario.wait(999);
     scenario.switch(0, one, preempted(), IDLE);
     scenario.wait(9_999);
@@ -92,7 +97,12 @@ fn where_no_switch_was_recorded_each_sample_counts_one_interval() {
     let mut scenario = Scenario::new();
     let (_, one) = scenario.process(7, 1, "one", &[]);
     for _ in 0..3 {
-        scenario.then(Event::Sample(Sample { cpu: 0, thread: one, stack: None, in_kernel: false }));
+        scenario.then(Event::Sample(Sample {
+            cpu: CpuId::new(0),
+            thread: one,
+            stack: None,
+            in_kernel: false,
+        }));
         scenario.wait(90_000);
     }
     let session = SessionInfo { sample_rate_hz: 1000, ..scenario::session() };
@@ -109,7 +119,12 @@ fn a_thread_that_was_not_seen_to_leave_does_not_run_on() {
     let (_, two) = scenario.process(8, 1, "two", &[]);
     scenario.switch(0, IDLE, off(SleepState::Runnable), one);
     scenario.wait(2_999);
-    scenario.then(Event::Sample(Sample { cpu: 0, thread: one, stack: None, in_kernel: false }));
+    scenario.then(Event::Sample(Sample {
+        cpu: CpuId::new(0),
+        thread: one,
+        stack: None,
+        in_kernel: false,
+    }));
     scenario.wait(5_000);
     scenario.switch(0, two, off(SleepState::Interruptible), IDLE);
     scenario.wait(9_000);
@@ -275,7 +290,12 @@ fn odd_names_come_back_as_they_were() {
         let (_, thread) = scenario.process(tid, 1, name, &[name, "\u{1b}[31m"]);
         let frame = scenario.frame(None, 5, Some(name));
         let stack = Some(scenario.tables.intern_stack(&[frame]));
-        scenario.then(Event::Sample(Sample { cpu: 0, thread, stack, in_kernel: false }));
+        scenario.then(Event::Sample(Sample {
+            cpu: CpuId::new(0),
+            thread,
+            stack,
+            in_kernel: false,
+        }));
     }
     let profile = plain(&scenario);
     for (tid, name) in (10..).zip(names) {
@@ -346,7 +366,7 @@ proptest! {
                 5 => scenario.then(Event::SliceEnd(track)),
                 _ => {
                     samples += 1;
-                    scenario.then(Event::Sample(Sample { cpu, thread, stack: stack.filter(|_| what == 6), in_kernel: false }));
+                    scenario.then(Event::Sample(Sample { cpu: CpuId::new(cpu), thread, stack: stack.filter(|_| what == 6), in_kernel: false }));
                 }
             }
         }

@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use syscollect_exporters::{FirefoxExporter, FirefoxOptions};
 use syscollect_model::{
-    Event, Field, Location, LocationId, Lock, LockAction, LockEvent, LockId, MemoryEvent, Message,
-    MessageText, Schema, SchemaField, SchemaId, Scope, Slice, SliceUpdate, ThreadId, Track,
-    TrackId, TrackKind, Value,
+    Event, Field, Location, LocationId, Lock, LockAction, LockEvent, LockId, MachineId,
+    MemoryEvent, Message, MessageText, Schema, SchemaField, SchemaId, Scope, Slice, SliceUpdate,
+    ThreadId, Track, TrackId, TrackKind, Value,
 };
 
 fn profile_with(scenario: &Scenario, options: FirefoxOptions) -> Profile {
@@ -313,7 +313,7 @@ proptest! {
         let tracks = [
             own,
             scenario.track(Scope::Process(process), "tasks", None),
-            scenario.track(Scope::Machine, "all", None),
+            scenario.track(Scope::Machine(MachineId::FIRST), "all", None),
             scenario.tables.add_track(frames),
         ];
         let name = scenario.name("lock");

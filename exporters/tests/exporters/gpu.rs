@@ -8,7 +8,7 @@ use syscollect_exporters::report::{FenceWaitRow, GpuRow, Report, ReportExporter,
 use syscollect_exporters::{
     FirefoxExporter, FirefoxOptions, PerfettoExporter, ProcessFilter, TextExporter,
 };
-use syscollect_model::{Event, Scope, Slice as ModelSlice, Track, TrackKind};
+use syscollect_model::{Event, MachineId, Scope, Slice as ModelSlice, Track, TrackKind};
 
 fn played<E: syscollect_model::Exporter<Error: std::fmt::Debug>>(
     mut exporter: E,
@@ -234,7 +234,8 @@ fn frames_of_a_display_lie_below_displays() {
     let mut scenario = Scenario::new();
     let (name, vblank) = (scenario.name("CRTC 0"), scenario.name("vblank"));
     let kind = TrackKind::Frames { continuous: true };
-    let track = scenario.tables.add_track(Track { scope: Scope::Machine, name, kind });
+    let track =
+        scenario.tables.add_track(Track { scope: Scope::Machine(MachineId::FIRST), name, kind });
     scenario.then(Event::SliceBegin(track, ModelSlice::named(vblank)));
     scenario.wait(16);
     scenario.then(Event::SliceEnd(track));

@@ -9,7 +9,7 @@ use syscollect_exporters::{
     FirefoxExporter, FirefoxOptions, FoldedExporter, PerfettoExporter, StackKind, StackOptions,
     TextExporter,
 };
-use syscollect_model::{Event, LaneKind, Loss, LossCause, LossOrigin, SleepState, Time};
+use syscollect_model::{CpuId, Event, LaneKind, Loss, LossCause, LossOrigin, SleepState, Time};
 
 /// A thread runs for 10 ms and then sleeps; in the middle, something of its CPU is lost.
 fn scenario(lost: Option<LossOrigin>, cpu: Option<u32>) -> Scenario {
@@ -23,7 +23,7 @@ fn scenario(lost: Option<LossOrigin>, cpu: Option<u32>) -> Scenario {
         let (cause, between) = (LossCause::Nested, Some((since, Time(scenario.time))));
         scenario.events.push((
             Time(scenario.time),
-            Event::Loss(Loss { origin, cpu, cause, count: 1, between }),
+            Event::Loss(Loss { origin, cpu: cpu.map(CpuId::new), cause, count: 1, between }),
         ));
     }
     scenario.wait(4_999);

@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use syscollect_exporters::{ExportError, PerfettoExporter};
 use syscollect_model::{
-    Crash, Event, Exporter, Field, LaneKind, Location, LocationId, Lock, LockAction, LockEvent,
-    LockId, Loss, LossCause, MemoryEvent, Message, MessageText, Migration, OffCpu, ProcessId,
-    Sample, Scope, SessionInfo, SleepState, Slice, SliceUpdate, StackId, StringId, Switch, Tables,
-    ThreadId, Time, TrackId, Value, Wakeup,
+    CpuId, Crash, Event, Exporter, Field, LaneKind, Location, LocationId, Lock, LockAction,
+    LockEvent, LockId, Loss, LossCause, MachineId, MemoryEvent, Message, MessageText, Migration,
+    OffCpu, ProcessId, Sample, Scope, SessionInfo, SleepState, Slice, SliceUpdate, StackId,
+    StringId, Switch, Tables, ThreadId, Time, TrackId, Value, Wakeup,
 };
 
 fn export(scenario: &Scenario, losses: &[Loss]) -> Vec<u8> {
@@ -44,7 +44,7 @@ fn lost_switches_charge_nobody() {
     let since = Time(scenario::START + 100_000);
     scenario.then(Event::Loss(Loss {
         origin: LaneKind::Sched.into(),
-        cpu: Some(0),
+        cpu: Some(CpuId::new(0)),
         cause: LossCause::Damaged,
         count: 3,
         between: Some((since, since)),
@@ -168,7 +168,12 @@ fn time_blocked_is_a_sample_for_each_interval() {
     scenario.switch(0, b, preempted(), a);
     scenario.switch(0, a, OffCpu { stack: Some(reads), ..off(SleepState::Interruptible) }, IDLE);
     scenario.wait(6_999);
-    scenario.then(Event::Sample(Sample { cpu: 0, thread: IDLE, stack: None, in_kernel: false }));
+    scenario.then(Event::Sample(Sample {
+        cpu: CpuId::new(0),
+        thread: IDLE,
+        stack: None,
+        in_kernel: false,
+    }));
     let trace = export(&scenario, &[]);
     let told = replay(&trace);
     let count = |of: &str| {
@@ -308,7 +313,12 @@ fn many_blocks_come_out_whole_and_in_order() {
     let (a, b) = (ThreadId(1), ThreadId(2));
     let sleeps = off(SleepState::Interruptible);
     let sample = |thread| {
-        Event::Sample(Sample { cpu: 0, thread, stack: Some(StackId(1)), in_kernel: false })
+        Event::Sample(Sample {
+            cpu: CpuId::new(0),
+            thread,
+            stack: Some(StackId(1)),
+            in_kernel: false,
+        })
     };
     for _ in 0..20_000 {
         scenario.switch(0, a, sleeps, b);
@@ -345,8 +355,8 @@ fn cast() -> Scenario {
     let other = scenario.frame(None, 0x20, Some("f"));
     scenario.tables.intern_stack(&[frame]);
     scenario.tables.intern_stack(&[other, frame]);
-    scenario.track(Scope::Machine, "counter", Some("%"));
-    scenario.track(Scope::Cpu(1), "frequency", Some("kHz"));
+    scenario.track(Scope::Machine(MachineId::FIRST), "counter", Some("%"));
+    scenario.track(Scope::Cpu(CpuId::new(1)), "frequency", Some("kHz"));
     scenario.track(Scope::Thread(first), "slices", None);
     // Two rows of one track, and a thread's own track.
     for name in ["rows", "rows"] {
@@ -418,7 +428,7 @@ fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
             };
             let (previous, next) = (maybe(a), thread(b));
             Event::Switch(Switch {
-                cpu,
+                cpu: CpuId::new(cpu),
                 previous,
                 previous_priority: -1,
                 off_cpu,
@@ -427,17 +437,26 @@ fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
             })
         }
         5..=7 => Event::Wakeup(Wakeup {
-            cpu,
+            cpu: CpuId::new(cpu),
             waker: maybe(a),
             from_interrupt: flags & 2 != 0,
             wakee: thread(b),
             priority: 120,
-            target_cpu: cpu,
+            target_cpu: CpuId::new(cpu),
             new: flags & 4 != 0,
             stack,
         }),
-        8 => Event::Sample(Sample { cpu, thread: thread(a), stack, in_kernel: flags & 2 != 0 }),
-        9 => Event::Migration(Migration { thread: thread(a), from_cpu: cpu, to_cpu: u32::from(b) }),
+        8 => Event::Sample(Sample {
+            cpu: CpuId::new(cpu),
+            thread: thread(a),
+            stack,
+            in_kernel: flags & 2 != 0,
+        }),
+        9 => Event::Migration(Migration {
+            thread: thread(a),
+            from_cpu: CpuId::new(cpu),
+            to_cpu: CpuId::new(u32::from(b)),
+        }),
         10 => Event::ThreadStart(thread(a)),
         11 => Event::ThreadEnd(thread(a)),
         12 if flags & 1 == 0 => Event::ProcessStart(process),
@@ -487,7 +506,7 @@ fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
         18 => Event::Crash(Crash { thread: thread(a), signal: name, address: u64::from(b), stack }),
         _ => Event::Loss(Loss {
             origin: if flags & 4 != 0 { LaneKind::Sched } else { LaneKind::Sample }.into(),
-            cpu: (flags & 1 != 0).then_some(cpu),
+            cpu: (flags & 1 != 0).then_some(CpuId::new(cpu)),
             cause: LossCause::Nested,
             count: u64::from(a),
             between: (flags & 2 != 0).then_some((Time(u64::from(b)), Time(u64::MAX))),
@@ -501,7 +520,10 @@ fn check_switches(scenario: &Scenario, told: &Replay, tolerance: u64) {
     let mut expected: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
     for (time, event) in &scenario.events {
         if let Event::Switch(switch) = event {
-            expected.entry(u64::from(switch.cpu)).or_default().push((time.0, tid(switch.next)));
+            expected
+                .entry(u64::from(switch.cpu.number))
+                .or_default()
+                .push((time.0, tid(switch.next)));
         }
     }
     for (cpu, expected) in expected {

@@ -2,8 +2,8 @@
 
 use super::{IDLE, Scenario, off};
 use syscollect_model::{
-    Event, Fence, Field, FieldRole, GpuJob, GpuJobEnd, Scope, SleepState, Slice, SliceRole,
-    SliceUpdate, ThreadId, Time, Track, TrackId, TrackKind, Value,
+    Event, Fence, Field, FieldRole, GpuJob, GpuJobEnd, MachineId, Scope, SleepState, Slice,
+    SliceRole, SliceUpdate, ThreadId, Time, Track, TrackId, TrackKind, Value,
 };
 
 /// Microseconds after [`super::START`].
@@ -27,7 +27,7 @@ pub(super) fn jobs(scenario: &mut Scenario) {
     let render = scenario.thread(401, process, "render");
     let (_, other) = scenario.process(500, 1, "compositor", &["/bin/compositor"]);
     scenario.switch(0, IDLE, off(SleepState::Runnable), render);
-    let graphics = queue(scenario, Scope::Machine, "gfx");
+    let graphics = queue(scenario, Scope::Machine(MachineId::FIRST), "gfx");
     let compute = queue(scenario, Scope::Process(process), "compute");
 
     let mut job = |name: &str, thread: Option<ThreadId>, times: [Option<Time>; 3]| {
@@ -62,7 +62,7 @@ pub(super) fn waits(scenario: &mut Scenario) {
     let (game, _) = scenario.process(400, 1, "game", &["/bin/game"]);
     let render = scenario.thread(401, game, "render");
     let (_, other) = scenario.process(500, 1, "compositor", &["/bin/compositor"]);
-    let graphics = queue(scenario, Scope::Machine, "gfx");
+    let graphics = queue(scenario, Scope::Machine(MachineId::FIRST), "gfx");
     let tracks =
         [other, render].map(|thread| scenario.track(Scope::Thread(thread), "GPU waits", None));
     let mut job = GpuJob::named(scenario.name("Draw"));

@@ -16,8 +16,8 @@ use syscollect_exporters::report::{
     ProcessRow, Report, ReportExporter, ReportOptions, ThreadRow, Times, WakerKind,
 };
 use syscollect_model::{
-    Event, LaneKind, Loss, LossCause, OffCpu, SessionInfo, SleepState, StackId, Switch, ThreadId,
-    Time, Wakeup,
+    CpuId, Event, LaneKind, Loss, LossCause, OffCpu, SessionInfo, SleepState, StackId, Switch,
+    ThreadId, Time, Wakeup,
 };
 
 /// Sleeps until it is woken.
@@ -48,8 +48,14 @@ trait At {
         next: ThreadId,
     ) {
         let previous = Some(previous);
-        let switch =
-            Switch { cpu, previous, previous_priority: 120, off_cpu, next, next_priority: 120 };
+        let switch = Switch {
+            cpu: CpuId::new(cpu),
+            previous,
+            previous_priority: 120,
+            off_cpu,
+            next,
+            next_priority: 120,
+        };
         self.at(at, Event::Switch(switch));
     }
 
@@ -92,12 +98,12 @@ fn preempted() -> OffCpu {
 
 fn wakeup(cpu: u32, wakee: ThreadId) -> Wakeup {
     Wakeup {
-        cpu,
+        cpu: CpuId::new(cpu),
         waker: None,
         from_interrupt: false,
         wakee,
         priority: 120,
-        target_cpu: cpu,
+        target_cpu: CpuId::new(cpu),
         new: false,
         stack: None,
     }
@@ -107,7 +113,7 @@ fn loss(cpu: u32, since: u64, until: u64) -> Loss {
     let between = Some((Time(START + since * 1_000), Time(START + until * 1_000)));
     Loss {
         origin: LaneKind::Sched.into(),
-        cpu: Some(cpu),
+        cpu: Some(CpuId::new(cpu)),
         cause: LossCause::LaneFull,
         count: 7,
         between,

@@ -8,11 +8,11 @@ mod queues;
 
 use std::collections::BTreeMap;
 use syscollect_model::{
-    BuildId, ClockPair, CpuClock, CpuInfo, Event, Exporter, Field, FieldRole, Frame, FrameId,
-    LaneKind, Loss, LossCause, LossOrigin, Migration, Module, ModuleId, OffCpu, Process, ProcessId,
-    RecorderSummary, Sample, SampleEvent, Scope, SessionInfo, SleepState, StackId, StackOrigin,
-    StopReason, StringId, Switch, Tables, Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind,
-    TrackRole, Unit, Value, Wakeup,
+    BuildId, ClockPair, CpuClock, CpuId, CpuInfo, Event, Exporter, Field, FieldRole, Frame,
+    FrameId, LaneKind, Loss, LossCause, LossOrigin, MachineId, Migration, Module, ModuleId, OffCpu,
+    Process, ProcessId, RecorderSummary, Sample, SampleEvent, Scope, SessionInfo, SleepState,
+    StackId, StackOrigin, StopReason, StringId, Switch, Tables, Thread, ThreadId, Ticks, Time,
+    Track, TrackId, TrackKind, TrackRole, Unit, Value, Wakeup,
 };
 
 /// When it begins, nanoseconds.
@@ -48,6 +48,7 @@ impl Scenario {
         let name = self.name(name);
         let id = ProcessId(self.tables.processes.len() as u32);
         self.tables.processes.push(Process {
+            machine: MachineId::FIRST,
             pid,
             parent_pid: Some(parent),
             name,
@@ -141,7 +142,7 @@ impl Scenario {
     pub(crate) fn switch(&mut self, cpu: u32, previous: ThreadId, off_cpu: OffCpu, next: ThreadId) {
         let previous = Some(previous);
         self.then(Event::Switch(Switch {
-            cpu,
+            cpu: CpuId::new(cpu),
             previous,
             previous_priority: 120,
             off_cpu,
@@ -159,12 +160,12 @@ impl Scenario {
     ) {
         let from_interrupt = waker == IDLE;
         self.then(Event::Wakeup(Wakeup {
-            cpu,
+            cpu: CpuId::new(cpu),
             waker: Some(waker),
             from_interrupt,
             wakee,
             priority: 120,
-            target_cpu: cpu,
+            target_cpu: CpuId::new(cpu),
             new: false,
             stack,
         }));
@@ -254,8 +255,8 @@ pub(crate) fn losses() -> Vec<Loss> {
         between: None,
     };
     vec![
-        loss("sched", Some(1), LossCause::LaneFull, 40),
-        loss("samples", Some(1), LossCause::Nested, 2),
+        loss("sched", Some(CpuId::new(1)), LossCause::LaneFull, 40),
+        loss("samples", Some(CpuId::new(1)), LossCause::Nested, 2),
         loss("trace-buffer", None, LossCause::BufferFull, 5),
         loss("trace-buffer", None, LossCause::DiskFull, 0),
         loss("file", None, LossCause::Damaged, 7),
@@ -339,12 +340,12 @@ fn compiler_starts(scenario: &mut Scenario, shell: ThreadId) -> (ProcessId, Thre
     scenario.then(Event::ProcessStart(process));
     scenario.then(Event::ThreadStart(thread));
     let new = Wakeup {
-        cpu: 0,
+        cpu: CpuId::new(0),
         waker: Some(shell),
         from_interrupt: false,
         wakee: thread,
         priority: 120,
-        target_cpu: 0,
+        target_cpu: CpuId::new(0),
         new: true,
         stack: None,
     };
@@ -374,7 +375,11 @@ fn compiler_reads(
     scenario.wakeup(0, IDLE, compiler, None);
     scenario.switch(0, IDLE, off(SleepState::Runnable), compiler);
     scenario.wakeup(0, compiler, shell, Some(stacks.user));
-    scenario.then(Event::Migration(Migration { thread: shell, from_cpu: 0, to_cpu: 1 }));
+    scenario.then(Event::Migration(Migration {
+        thread: shell,
+        from_cpu: CpuId::new(0),
+        to_cpu: CpuId::new(1),
+    }));
     scenario.switch(1, IDLE, off(SleepState::Runnable), shell);
 }
 
@@ -387,19 +392,29 @@ fn compiler_works(
     scenario.starts(worker);
     scenario.then(Event::ThreadStart(worker));
     for stack in [Some(stacks.user), Some(stacks.user), Some(stacks.unnamed), None] {
-        scenario.then(Event::Sample(Sample { cpu: 0, thread: compiler, stack, in_kernel: false }));
+        scenario.then(Event::Sample(Sample {
+            cpu: CpuId::new(0),
+            thread: compiler,
+            stack,
+            in_kernel: false,
+        }));
     }
     let stack = Some(stacks.kernel);
-    scenario.then(Event::Sample(Sample { cpu: 1, thread: IDLE, stack, in_kernel: true }));
+    scenario.then(Event::Sample(Sample {
+        cpu: CpuId::new(1),
+        thread: IDLE,
+        stack,
+        in_kernel: true,
+    }));
     scenario.switch(0, compiler, preempted(), worker);
     scenario.switch(0, worker, off(SleepState::Interruptible), compiler);
     worker
 }
 
 fn tracks(scenario: &mut Scenario, (process, thread): (ProcessId, ThreadId)) {
-    let frequency = scenario.track(Scope::Cpu(1), "frequency", Some("kHz"));
-    let usage = scenario.track(Scope::Cpu(1), "CPU usage", Some("%"));
-    let memory = scenario.track(Scope::Machine, "memory", Some("bytes"));
+    let frequency = scenario.track(Scope::Cpu(CpuId::new(1)), "frequency", Some("kHz"));
+    let usage = scenario.track(Scope::Cpu(CpuId::new(1)), "CPU usage", Some("%"));
+    let memory = scenario.track(Scope::Machine(MachineId::FIRST), "memory", Some("bytes"));
     let resident = scenario.track(Scope::Process(process), "resident", Some("bytes"));
     let zones = scenario.track(Scope::Thread(thread), "zones", None);
     for (track, value) in
@@ -423,7 +438,7 @@ fn switches_are_lost(scenario: &mut Scenario, worker: ThreadId) {
     scenario.wait(50);
     scenario.then(Event::Loss(Loss {
         origin: LaneKind::Sched.into(),
-        cpu: Some(1),
+        cpu: Some(CpuId::new(1)),
         cause: LossCause::LaneFull,
         count: 40,
         between: Some((since, Time(scenario.time))),
@@ -447,12 +462,12 @@ fn id_is_used_again(scenario: &mut Scenario, shell: ThreadId) {
     scenario.then(Event::ProcessStart(process));
     let waker = Some(shell);
     scenario.then(Event::Wakeup(Wakeup {
-        cpu: 1,
+        cpu: CpuId::new(1),
         waker,
         from_interrupt: false,
         wakee: linker,
         priority: 120,
-        target_cpu: 1,
+        target_cpu: CpuId::new(1),
         new: true,
         stack: None,
     }));

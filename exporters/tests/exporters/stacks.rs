@@ -8,7 +8,7 @@ use std::io::Read;
 use syscollect_exporters::{
     FlamegraphExporter, FoldedExporter, PprofExporter, StackKind, StackOptions,
 };
-use syscollect_model::{Event, Sample, SessionInfo, SleepState};
+use syscollect_model::{CpuId, Event, Sample, SessionInfo, SleepState};
 
 fn folded(scenario: &Scenario, options: StackOptions) -> String {
     let mut exporter = FoldedExporter::new(Vec::new(), options);
@@ -65,7 +65,7 @@ fn names_cannot_break_a_line_or_a_frame() {
     let (_, thread) = scenario.process(7, 1, "a;b\nc", &[]);
     let frame = scenario.frame(None, 5, Some("f(x; y)\0"));
     let stack = Some(scenario.tables.intern_stack(&[frame]));
-    scenario.then(Event::Sample(Sample { cpu: 0, thread, stack, in_kernel: false }));
+    scenario.then(Event::Sample(Sample { cpu: CpuId::new(0), thread, stack, in_kernel: false }));
     assert_eq!(folded(&scenario, StackOptions::default()), "a:b c;f(x: y)  1\n");
 }
 

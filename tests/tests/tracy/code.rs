@@ -2,7 +2,7 @@
 
 use crate::scenario::{Scenario, off, sleeps};
 use syscollect_model::{
-    Event, Frame, FrameId, ModuleId, OffCpu, Sample, SleepState, StringId, Tables,
+    CpuId, Event, Frame, FrameId, ModuleId, OffCpu, Sample, SleepState, StringId, Tables,
 };
 use syscollect_tests::tracy_reader::{FrameLine, Sample as Read, TracyFile};
 
@@ -111,7 +111,10 @@ fn kernel_code_keeps_its_addresses_and_code_without_names_its_place() {
         scenario.frame(None, 0x7f00_dead_beef, ""),
     ];
     let stack = scenario.tables.intern_stack(&frames);
-    scenario.at(1, Event::Sample(Sample { cpu: 0, thread, stack: Some(stack), in_kernel: true }));
+    scenario.at(
+        1,
+        Event::Sample(Sample { cpu: CpuId::new(0), thread, stack: Some(stack), in_kernel: true }),
+    );
     let trace = scenario.read();
     let thread = &trace.threads[0];
     assert_eq!(thread.kernel_samples, 1);
@@ -146,7 +149,12 @@ fn a_sample_without_a_stack_is_there_and_says_so() {
 fn samples_of_idle_cpus_are_those_of_their_cpu() {
     let mut scenario = Scenario::new(2);
     for cpu in [0, 1, 1] {
-        let sample = Sample { cpu, thread: Tables::IDLE_THREAD, stack: None, in_kernel: true };
+        let sample = Sample {
+            cpu: CpuId::new(cpu),
+            thread: Tables::IDLE_THREAD,
+            stack: None,
+            in_kernel: true,
+        };
         scenario.at(1, Event::Sample(sample));
     }
     let trace = scenario.read();

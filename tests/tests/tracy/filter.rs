@@ -1,7 +1,7 @@
 //! One process alone.
 
 use crate::scenario::{Scenario, off, sleeps};
-use syscollect_model::{Event, Scope, SleepState, Tables};
+use syscollect_model::{Event, MachineId, Scope, SleepState, Tables};
 use syscollect_tests::tracy_reader::CpuTime;
 
 #[test]
@@ -14,7 +14,8 @@ fn one_process_is_shown_with_the_machine_and_without_others() {
         scenario.at(at, Event::SliceBegin(track, name.into()));
         scenario.at(at, Event::SliceEnd(track));
     }
-    let counters = [Scope::Machine, Scope::Process(scenario.tables.thread(other).process)];
+    let counters =
+        [Scope::Machine(MachineId::FIRST), Scope::Process(scenario.tables.thread(other).process)];
     for scope in counters {
         let track = scenario.counter(scope, "memory", "bytes");
         scenario.at(4, Event::Counter(track, 5.0));

@@ -4,8 +4,8 @@ use crate::scenario::{Scenario, off, sleeps};
 use std::collections::BTreeMap;
 use syscollect_exporters::{TracyCompression, TracyExporter, TracyLayout, TracyOptions};
 use syscollect_model::{
-    Crash, Event, LaneKind, Loss, LossCause, Scope, SleepState, Slice, Switch, Tables, ThreadId,
-    Time, Value,
+    CpuId, Crash, Event, LaneKind, Loss, LossCause, MachineId, Scope, SleepState, Slice, Switch,
+    Tables, ThreadId, Time, Value,
 };
 use syscollect_tests::tracy_reader::{self, Compression};
 
@@ -40,7 +40,7 @@ fn threads_of_a_process_stand_together_below_the_machine_and_above_idle_cpus() {
         scenario.task(9, "other"),
         scenario.thread(process, 6, "worker"),
     ];
-    let boot = scenario.track(Scope::Machine, "boot");
+    let boot = scenario.track(Scope::Machine(MachineId::FIRST), "boot");
     let started = scenario.name("started");
     for (at, thread) in (1..).zip(threads) {
         scenario.at(at, Event::ThreadStart(thread));
@@ -125,7 +125,7 @@ fn a_large_file_is_the_same_in_both_compressions_and_smaller_with_zstd() {
         at += next >> 54;
         let (previous, next) = (threads[index % 2], threads[(index + 1) % 2]);
         let switch = Switch {
-            cpu: 0,
+            cpu: CpuId::new(0),
             previous: Some(previous),
             previous_priority: 1,
             off_cpu: sleeps(),

@@ -3,7 +3,9 @@
 use crate::scenario::{Scenario, ZERO, off};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use syscollect_model::{Event, GpuJob, OffCpu, Scope, SleepState, StackId, Tables, ThreadId, Time};
+use syscollect_model::{
+    CpuId, Event, GpuJob, MachineId, OffCpu, Scope, SleepState, StackId, Tables, ThreadId, Time,
+};
 
 const THREADS: u32 = 6;
 const STACKS: u32 = 5;
@@ -20,7 +22,7 @@ fn scenario(steps: Vec<(u8, u64, u32, u32, u32)>) -> Scenario {
     let thread = ThreadId(1);
     let tracks = [
         scenario.zones(thread),
-        scenario.track(Scope::Machine, "all"),
+        scenario.track(Scope::Machine(MachineId::FIRST), "all"),
         scenario.track(Scope::Thread(thread), "probes"),
     ];
     let name = scenario.tables.strings.intern("slice");
@@ -89,7 +91,7 @@ proptest! {
             let mut expected: BTreeMap<i64, usize> = BTreeMap::new();
             let origin = scenario.events.first().map_or(1, first) as i64 - 1;
             for (at, event) in &scenario.events {
-                if let Event::Switch(switch) = event && switch.cpu == cpu && switch.next != Tables::IDLE_THREAD {
+                if let Event::Switch(switch) = event && switch.cpu == CpuId::new(cpu) && switch.next != Tables::IDLE_THREAD {
                     *expected.entry(*at as i64 - origin).or_default() += 1;
                 }
             }

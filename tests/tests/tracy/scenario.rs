@@ -2,10 +2,11 @@
 
 use syscollect_exporters::{TracyCompression, TracyExporter, TracyLayout, TracyOptions};
 use syscollect_model::{
-    ClockPair, CpuInfo, Event, Exporter, Field, FieldRole, Frame, FrameId, Location, LocationId,
-    Lock, LockAction, LockEvent, LockId, Loss, MemoryEvent, Module, ModuleId, OffCpu, Process,
-    ProcessId, Sample, Scope, SessionInfo, SleepState, Slice, StackId, StringId, Switch, Tables,
-    Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind, TrackRole, Unit, Value, Wakeup,
+    ClockPair, CpuId, CpuInfo, Event, Exporter, Field, FieldRole, Frame, FrameId, Location,
+    LocationId, Lock, LockAction, LockEvent, LockId, Loss, MachineId, MemoryEvent, Module,
+    ModuleId, OffCpu, Process, ProcessId, Sample, Scope, SessionInfo, SleepState, Slice, StackId,
+    StringId, Switch, Tables, Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind, TrackRole,
+    Unit, Value, Wakeup,
 };
 use syscollect_tests::tracy_reader::{self, Compression, TracyFile};
 
@@ -50,6 +51,7 @@ impl Scenario {
     pub(crate) fn process(&mut self, pid: u32, name: &str) -> ProcessId {
         let name = self.tables.strings.intern(name);
         self.tables.processes.push(Process {
+            machine: MachineId::FIRST,
             pid,
             parent_pid: None,
             name,
@@ -86,7 +88,14 @@ impl Scenario {
         next: ThreadId,
     ) {
         let (previous_priority, next_priority) = (120, 120);
-        let switch = Switch { cpu, previous, previous_priority, off_cpu: off, next, next_priority };
+        let switch = Switch {
+            cpu: CpuId::new(cpu),
+            previous,
+            previous_priority,
+            off_cpu: off,
+            next,
+            next_priority,
+        };
         self.at(at, Event::Switch(switch));
     }
 
@@ -96,12 +105,12 @@ impl Scenario {
 
     pub(crate) fn wake_from(&mut self, cpu: u32, at: u64, wakee: ThreadId) {
         let wakeup = Wakeup {
-            cpu,
+            cpu: CpuId::new(cpu),
             waker: None,
             from_interrupt: false,
             wakee,
             priority: 120,
-            target_cpu: 0,
+            target_cpu: CpuId::new(0),
             new: false,
             stack: None,
         };
@@ -109,7 +118,7 @@ impl Scenario {
     }
 
     pub(crate) fn sample(&mut self, at: u64, thread: ThreadId, stack: Option<StackId>) {
-        self.at(at, Event::Sample(Sample { cpu: 0, thread, stack, in_kernel: false }));
+        self.at(at, Event::Sample(Sample { cpu: CpuId::new(0), thread, stack, in_kernel: false }));
     }
 
     pub(crate) fn module(&mut self, path: &str, kernel: bool) -> ModuleId {
@@ -171,7 +180,11 @@ impl Scenario {
 
     pub(crate) fn queue(&mut self, name: &str) -> TrackId {
         let name = self.name(name);
-        self.tables.add_track(Track { scope: Scope::Machine, name, kind: TrackKind::GpuQueue })
+        self.tables.add_track(Track {
+            scope: Scope::Machine(MachineId::FIRST),
+            name,
+            kind: TrackKind::GpuQueue,
+        })
     }
 
     pub(crate) fn name(&mut self, text: &str) -> StringId {

@@ -2,7 +2,7 @@
 
 use crate::scenario::{Scenario, off, sleeps};
 use std::collections::BTreeMap;
-use syscollect_model::{Event, LaneKind, Loss, LossCause, OffCpu, SleepState, Tables};
+use syscollect_model::{CpuId, Event, LaneKind, Loss, LossCause, OffCpu, SleepState, Tables};
 use syscollect_tests::tracy_reader::{CpuTime, Switch, Totals};
 
 const IDLE: syscollect_model::ThreadId = Tables::IDLE_THREAD;
@@ -153,7 +153,7 @@ fn what_lost_switches_leave_open_is_not_made_up() {
         count: 3,
         between: None,
     };
-    scenario.at(1, Event::Loss(loss(0)));
+    scenario.at(1, Event::Loss(loss(CpuId::new(0))));
     scenario.switch(10, 0, Some(b), sleeps(), a);
     scenario.switch(20, 1, Some(IDLE), sleeps(), a);
     scenario.switch(30, 0, Some(b), sleeps(), IDLE);
@@ -165,6 +165,23 @@ fn what_lost_switches_leave_open_is_not_made_up() {
         "nobody knows how it left"
     );
     assert_eq!(trace.switches[&20], [ran(40, 40, -1, 1, -1)], "nor when b came to CPU 0");
+}
+
+#[test]
+fn losses_that_claim_more_than_can_be_counted_are_told() {
+    let mut scenario = Scenario::new(1);
+    let thread = scenario.task(10, "a");
+    let loss = Loss {
+        origin: LaneKind::Sample.into(),
+        cpu: None,
+        cause: LossCause::LaneFull,
+        count: u64::MAX,
+        between: None,
+    };
+    scenario.sample(1, thread, None);
+    scenario.at(2, Event::Loss(loss.clone()));
+    scenario.at(3, Event::Loss(loss));
+    assert_eq!(scenario.read().threads[0].samples.len(), 1);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Slices, instants, counters, losses.
 
 use crate::scenario::Scenario;
-use syscollect_model::{Event, LaneKind, Loss, LossCause, LossOrigin, Scope};
+use syscollect_model::{CpuId, Event, LaneKind, Loss, LossCause, LossOrigin, MachineId, Scope};
 use syscollect_tests::tracy_reader::{Plot, SourceLocation, TracyFile, Zone};
 
 fn zone(name: &str, start: i64, end: i64, children: Vec<Zone>) -> Zone {
@@ -26,7 +26,7 @@ fn slices_are_zones_that_nest() {
         scenario.track(Scope::Thread(thread), "calls"),
         scenario.track(Scope::Thread(thread), "locks"),
     );
-    let cpu = scenario.track(Scope::Cpu(3), "irq");
+    let cpu = scenario.track(Scope::Cpu(CpuId::new(3)), "irq");
     let name = |scenario: &mut Scenario, text: &str| scenario.tables.strings.intern(text);
     let [a, b, c] = ["a", "b", "c"].map(|text| name(&mut scenario, text));
     scenario.at(1, Event::SliceEnd(own));
@@ -61,8 +61,11 @@ fn instants_are_messages_of_their_thread() {
     let mut scenario = Scenario::new(1);
     let process = scenario.process(5, "app");
     let thread = scenario.thread(process, 5, "main");
-    let scopes =
-        [(Scope::Machine, "boot"), (Scope::Process(process), "gc"), (Scope::Thread(thread), "log")];
+    let scopes = [
+        (Scope::Machine(MachineId::FIRST), "boot"),
+        (Scope::Process(process), "gc"),
+        (Scope::Thread(thread), "log"),
+    ];
     for (at, (scope, name)) in (1..).zip(scopes) {
         let (track, text) =
             (scenario.track(scope, name), scenario.tables.strings.intern(&format!("{name}!")));
@@ -97,7 +100,7 @@ fn every_loss_is_told_once() {
     let mut scenario = Scenario::new(1);
     let loss = |count, cause| Loss {
         origin: LaneKind::Sched.into(),
-        cpu: Some(1),
+        cpu: Some(CpuId::new(1)),
         cause,
         count,
         between: None,
@@ -130,12 +133,12 @@ fn counters_are_plots_and_units_that_the_viewer_lacks_are_in_their_names() {
     let thread = scenario.task(5, "app");
     let process = scenario.tables.thread(thread).process;
     let tracks = [
-        scenario.counter(Scope::Cpu(1), "frequency", "kHz"),
-        scenario.counter(Scope::Machine, "memory", "bytes"),
+        scenario.counter(Scope::Cpu(CpuId::new(1)), "frequency", "kHz"),
+        scenario.counter(Scope::Machine(MachineId::FIRST), "memory", "bytes"),
         scenario.counter(Scope::Process(process), "share", "%"),
-        scenario.counter(Scope::Machine, "package", "W"),
-        scenario.counter(Scope::Machine, "things", ""),
-        scenario.counter(Scope::Machine, "never", "bytes"),
+        scenario.counter(Scope::Machine(MachineId::FIRST), "package", "W"),
+        scenario.counter(Scope::Machine(MachineId::FIRST), "things", ""),
+        scenario.counter(Scope::Machine(MachineId::FIRST), "never", "bytes"),
     ];
     for (at, value) in [(1, 5.0), (2, -1.5), (3, f64::NAN)] {
         tracks[..5].iter().for_each(|track| scenario.at(at, Event::Counter(*track, value)));

@@ -114,8 +114,8 @@ fn frames(stack: Option<StackId>, tables: &Tables) -> Vec<String> {
 fn track(track: TrackId, tables: &Tables) -> String {
     let track = tables.track(track);
     let of = match track.scope {
-        Scope::Machine => "machine".to_owned(),
-        Scope::Cpu(cpu) => format!("cpu{cpu}"),
+        Scope::Machine(_) => "machine".to_owned(),
+        Scope::Cpu(cpu) => cpu.to_string(),
         Scope::Process(process) => format!("process {}", tables.process(process).pid),
         Scope::Thread(thread) => format!("thread {}", tid(thread, tables)),
     };

@@ -7,7 +7,7 @@ use super::waiting::StackSubject;
 use crate::Record;
 use crate::payload::{Dpc, Isr};
 use rustc_hash::FxHashMap;
-use syscollect_model::{Field, Fields, Scope, Slice, StringId, Strings, Value};
+use syscollect_model::{CpuId, Field, Fields, Scope, Slice, StringId, Strings, Value};
 use syscollect_playback::EventType;
 
 /// Decodes DPCs and interrupts.
@@ -107,7 +107,8 @@ impl Interrupts {
         if name != address {
             slice.fields.push(Field::named(self.names.routine, Value::String(address)));
         }
-        let (scope, began) = (Scope::Cpu(record.cpu.into()), engine.present.time(start));
+        let (scope, began) =
+            (Scope::Cpu(CpuId::new(record.cpu.into())), engine.present.time(start));
         self.rows.tell(engine, Interval { event_type, scope, track, began, slice });
         StackSubject::nothing(engine.writer(record))
     }

@@ -2,7 +2,9 @@
 //! from what is told of those that were there.
 
 use rustc_hash::FxHashMap;
-use syscollect_model::{ClockMap, Process, ProcessId, StringId, Tables, Thread, ThreadId, Ticks};
+use syscollect_model::{
+    ClockMap, MachineId, Process, ProcessId, StringId, Tables, Thread, ThreadId, Ticks,
+};
 use syscollect_playback::unknown_name;
 
 /// What a record says of a process or thread.
@@ -405,6 +407,7 @@ pub(super) fn add_process(tables: &mut Tables, pid: u32, name: &str) -> ProcessI
     let name = tables.strings.intern(name);
     let kernel = pid == SYSTEM_PID;
     tables.processes.push(Process {
+        machine: MachineId::FIRST,
         pid,
         parent_pid: None,
         name,

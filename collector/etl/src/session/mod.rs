@@ -101,7 +101,7 @@ use schemas::Schemas;
 use stack_keys::StackKeys;
 use std::path::PathBuf;
 use syscollect_model::{
-    ClockError, ClockMap, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables, Time,
+    ClockError, ClockMap, Loss, MachineId, RecorderSummary, SessionInfo, SymbolTable, Tables, Time,
 };
 use syscollect_playback::{AnyExporter, Output, Played, Recording, Stopped, UnresolvedModule};
 
@@ -124,7 +124,6 @@ pub enum EtlError {
 #[derive(Debug)]
 pub struct Session {
     trace: Trace,
-    info: SessionInfo,
     facts: Facts,
     known: Knowledge,
     losses: Vec<Loss>,
@@ -206,6 +205,7 @@ impl Session {
         files.seal(|path| machine.with_drive(path));
         let mut info = session_info(&trace, &machine, has_stacks);
         info.clock_pairs = clock.pairs().to_vec();
+        tables.machines = vec![info];
         images.iter_mut().for_each(|image| machine.with_drive(&mut image.path));
         let images = Images::new(images, &history.process_ends);
         let methods = Methods::new(methods, &history.process_ends);
@@ -221,7 +221,6 @@ impl Session {
         Ok(Self {
             losses: losses(trace.headers(), &statistics, 0),
             facts: Facts::new(trace.headers(), &prescan.counts, &prescan.schemas, statistics),
-            info,
             known: Knowledge {
                 clock,
                 tables,
@@ -257,7 +256,7 @@ impl Session {
 
 impl Recording for Session {
     fn info(&self) -> &SessionInfo {
-        &self.info
+        self.known.tables.machine(MachineId::FIRST)
     }
 
     fn clock(&self) -> &ClockMap {
@@ -297,7 +296,7 @@ impl Recording for Session {
         from: Option<Time>,
         to: Option<Time>,
     ) -> Result<Played, Stopped> {
-        exporter.begin(&self.info, &self.known.tables)?;
+        exporter.begin(self.info(), &self.known.tables)?;
         let output = Output::new(exporter, from.unwrap_or(Time(0))..to.unwrap_or(Time(u64::MAX)));
         let outcome = Playing::new(&mut self.known, output).play(&self.trace)?;
         let Outcome { mut played, stacks, undecodable } = outcome;

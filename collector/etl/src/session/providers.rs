@@ -14,7 +14,7 @@ use crate::payload::{self, Payload, TraceLogging};
 use crate::{Class, Guid, Record};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Event, Field, Fields, Scope, Slice, StringId, Strings, Tables, ThreadId, Value,
+    CpuId, Event, Field, Fields, Scope, Slice, StringId, Strings, Tables, ThreadId, Value,
 };
 use syscollect_playback::EventType;
 
@@ -93,7 +93,7 @@ impl<'a> Providers<'a> {
         };
         let fields = named_fields(fields, &mut engine.tables.strings);
         let slice = Slice { category: Some(of.name), fields, ..Slice::named(name) };
-        let scope = thread.map_or(Scope::Cpu(record.cpu.into()), Scope::Thread);
+        let scope = thread.map_or(Scope::Cpu(CpuId::new(record.cpu.into())), Scope::Thread);
         let track = engine.events_track(scope);
         Some(engine.push_event(EventType::ProviderEvent, Event::Instant(track, slice)))
     }

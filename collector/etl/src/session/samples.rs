@@ -4,7 +4,7 @@ use super::engine::Engine;
 use super::waiting::{Deferred, ProcessAddress, StackSubject};
 use crate::Record;
 use crate::payload;
-use syscollect_model::Sample;
+use syscollect_model::{CpuId, Sample};
 use syscollect_playback::EventType;
 
 /// A sample. Where nothing tells its stack, it shows its address.
@@ -20,7 +20,7 @@ pub(super) fn on(
     let stacks = &mut engine.tally.stacks;
     stacks.samples += 1;
     stacks.samples_in_images += u64::from(engine.code.is_in_image(pid, at, address));
-    let event = Sample { cpu: u32::from(record.cpu), thread, stack: None, in_kernel };
+    let event = Sample { cpu: CpuId::new(record.cpu.into()), thread, stack: None, in_kernel };
     let address = ProcessAddress { pid, address };
     let number = engine.push_at(Some(EventType::Sample), Deferred::Sample(event), address);
     StackSubject::waiting(sample.tid, number)

@@ -7,7 +7,7 @@ use super::recent::ANY_THREAD;
 use super::waiting::{Deferred, StackSubject};
 use crate::Record;
 use crate::payload::{ContextSwitch, ReadyThread};
-use syscollect_model::{OffCpu, Strings, Switch, ThreadId, Wakeup};
+use syscollect_model::{CpuId, OffCpu, Strings, Switch, ThreadId, Wakeup};
 use syscollect_playback::EventType;
 
 /// A flag of ready-thread records: a DPC made the thread ready.
@@ -84,7 +84,7 @@ impl<'a> Scheduling<'a> {
         let leaving = leaving(switch.old_state, switch.old_wait_reason, kernel_mode);
         let is_idle = switch.old_tid == 0;
         let event = Switch {
-            cpu: u32::from(record.cpu),
+            cpu: CpuId::new(record.cpu.into()),
             previous: Some(previous),
             previous_priority: i32::from(switch.old_priority),
             off_cpu: OffCpu {
@@ -126,12 +126,12 @@ impl<'a> Scheduling<'a> {
         };
         let state = *self.thread(wakee);
         let event = Wakeup {
-            cpu: u32::from(record.cpu),
+            cpu: CpuId::new(record.cpu.into()),
             waker,
             from_interrupt: ready.flags & FROM_DPC != 0,
             wakee,
             priority: i32::from(state.priority),
-            target_cpu: u32::from(state.cpu),
+            target_cpu: CpuId::new(state.cpu.into()),
             new: false,
             stack: None,
         };
@@ -263,7 +263,8 @@ mod tests {
             })
             .collect();
         let tid = |thread| told.tables.thread(thread).tid;
-        let facts = |wakeup: &Wakeup| (wakeup.waker.map(tid), wakeup.priority, wakeup.target_cpu);
+        let facts =
+            |wakeup: &Wakeup| (wakeup.waker.map(tid), wakeup.priority, wakeup.target_cpu.number);
         assert_eq!([facts(&wakeups[0]), facts(&wakeups[1])], [(None, 0, 0), (Some(8), 9, 3)]);
         assert!(wakeups[0].from_interrupt);
     }

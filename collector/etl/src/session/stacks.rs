@@ -171,14 +171,15 @@ mod tests {
     use crate::session::images::KERNEL_HALF;
     use crate::session::testing::{KeptEvents, addresses, record};
     use crate::session::waiting::Deferred;
-    use syscollect_model::{Event, Sample, ThreadId};
+    use syscollect_model::{CpuId, Event, Sample, ThreadId};
 
     const TASK: Task = Task { pid: 1, tid: 7 };
 
     /// Lets an event of the thread wait, and gives its number.
     fn happen(engine: &mut Engine<'_>, stacks: &mut Stacks<'_>, at: u64) -> u64 {
         engine.advance(at);
-        let sample = Sample { cpu: 0, thread: ThreadId(0), stack: None, in_kernel: false };
+        let sample =
+            Sample { cpu: CpuId::new(0), thread: ThreadId(0), stack: None, in_kernel: false };
         let number = engine.push(None, Deferred::Sample(sample));
         stacks.on_record(engine, &record(at), StackSubject::waiting(TASK.tid, number));
         number

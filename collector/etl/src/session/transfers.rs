@@ -8,7 +8,7 @@ use super::waiting::StackSubject;
 use crate::Record;
 use crate::payload::{DiskIo, DiskIoKind, HardFault};
 use rustc_hash::FxHashMap;
-use syscollect_model::{Field, Fields, Scope, Slice, StringId, Strings, Value};
+use syscollect_model::{Field, Fields, MachineId, Scope, Slice, StringId, Strings, Value};
 use syscollect_playback::EventType;
 
 /// Decodes transfers of disks.
@@ -91,7 +91,7 @@ impl<'a> Transfers<'a> {
         let category = Some(self.disk.category);
         let interval = Interval {
             event_type: EventType::DiskIo,
-            scope: Scope::Machine,
+            scope: Scope::Machine(MachineId::FIRST),
             track,
             began: engine.present.time(record.timestamp.saturating_sub(io.duration)),
             slice: Slice { category, fields, ..Slice::named(name) },

@@ -230,7 +230,7 @@ impl Gpu {
             queue.last_end = Some(now);
         }
         let track = engine.track(
-            Scope::Machine,
+            Scope::Machine(engine.machine),
             detail.queue,
             TrackKind::GpuQueue,
             QUEUES | placed.row as u64,
@@ -263,7 +263,7 @@ impl Gpu {
         let name = engine.tables.strings.intern(&reading.tracepoint.system);
         let thread = self.current(engine, reading).filter(|thread| *thread != Tables::IDLE_THREAD);
         let track = engine.track(
-            thread.map_or(Scope::Machine, Scope::Thread),
+            thread.map_or(Scope::Machine(engine.machine), Scope::Thread),
             name,
             TrackKind::Slices(TrackRole::Named),
             QUEUES,

@@ -21,7 +21,12 @@ impl Gpu {
         let known = self.frames.get(&(crtc, kind)).copied();
         let track = known.unwrap_or_else(|| {
             let name = engine.tables.strings.intern(&format!("CRTC {crtc}{suffix}"));
-            engine.track(Scope::Machine, name, TrackKind::Frames { continuous: true }, 0)
+            engine.track(
+                Scope::Machine(engine.machine),
+                name,
+                TrackKind::Frames { continuous: true },
+                0,
+            )
         });
         if known.is_some() {
             engine.emit(&Event::SliceEnd(track))?;

@@ -21,7 +21,7 @@ impl Gpu {
         };
         // The kernel has no id for what belongs to nobody in particular.
         let scope = match pid as u32 {
-            0 => Scope::Machine,
+            0 => Scope::Machine(engine.machine),
             pid => Scope::Process(engine.process_of(pid)),
         };
         let name = engine.tables.strings.intern(&format!("GPU {gpu} memory"));

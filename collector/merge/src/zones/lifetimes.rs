@@ -119,13 +119,14 @@ impl Owners {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use syscollect_model::{Process, ProcessId, Thread};
+    use syscollect_model::{MachineId, Process, ProcessId, Thread};
 
     fn lifetimes(initial: &[(u32, u32)], lifecycle: &[(u64, LifecycleEvent)]) -> Lifetimes {
         let mut tables = Tables::default();
         let (process, name) = (ProcessId(tables.processes.len() as u32), tables.strings.intern(""));
         let start = None;
         let row = Process {
+            machine: MachineId::FIRST,
             pid: 5,
             parent_pid: None,
             name,

@@ -3,7 +3,7 @@
 use super::*;
 use crate::scenario::IDLE;
 use syscollect_exporters::report::Part;
-use syscollect_model::{Exporter, Sample};
+use syscollect_model::{CpuId, Exporter, Sample};
 
 /// The report of what the scenario tells from this microsecond on.
 fn report_from(scenario: &Scenario, from: u64) -> Report {
@@ -23,7 +23,7 @@ fn report_from(scenario: &Scenario, from: u64) -> Report {
 
 /// A sample shows that a thread runs.
 fn sample(cpu: u32, thread: ThreadId) -> Event {
-    Event::Sample(Sample { cpu, thread, stack: None, in_kernel: false })
+    Event::Sample(Sample { cpu: CpuId::new(cpu), thread, stack: None, in_kernel: false })
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
-use syscollect_model::Sample;
+use syscollect_model::{CpuId, Sample};
 
 const THREADS: u32 = 5;
 
@@ -19,7 +19,7 @@ fn event() -> impl Strategy<Value = (u64, Event)> {
     let switch = switch.prop_map(|(cpu, previous, state, preempted, next)| {
         let off_cpu = OffCpu { state, preempted, ..off() };
         Event::Switch(Switch {
-            cpu,
+            cpu: CpuId::new(cpu),
             previous,
             previous_priority: 0,
             off_cpu,
@@ -33,12 +33,12 @@ fn event() -> impl Strategy<Value = (u64, Event)> {
     });
     let sample = (0..3u32, thread());
     let sample = sample.prop_map(|(cpu, thread)| {
-        Event::Sample(Sample { cpu, thread, stack: None, in_kernel: false })
+        Event::Sample(Sample { cpu: CpuId::new(cpu), thread, stack: None, in_kernel: false })
     });
     let lost = (prop::option::of(0..3u32), prop::option::of((0..200u64, 0..200u64)));
     let lost = lost.prop_map(|(cpu, between)| {
         let between = between.map(|(a, b)| (Time(START + a * 1_000), Time(START + b * 1_000)));
-        Event::Loss(Loss { cpu, between, ..loss(0, 0, 0) })
+        Event::Loss(Loss { cpu: cpu.map(CpuId::new), between, ..loss(0, 0, 0) })
     });
     let life = (any::<bool>(), 1..THREADS).prop_map(|(starts, thread)| match starts {
         true => Event::ThreadStart(ThreadId(thread)),

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::scenario::IDLE;
-use syscollect_model::{BuildId, FrameId, Migration, Module, ModuleId, Sample, Scope};
+use syscollect_model::{
+    BuildId, CpuId, FrameId, MachineId, Migration, Module, ModuleId, Sample, Scope,
+};
 
 /// A program, the kernel, and frames of both.
 fn code(
@@ -25,7 +27,7 @@ fn sampled(
     stack: Option<StackId>,
     in_kernel: bool,
 ) {
-    scenario.at(at, Event::Sample(Sample { cpu: 0, thread, stack, in_kernel }));
+    scenario.at(at, Event::Sample(Sample { cpu: CpuId::new(0), thread, stack, in_kernel }));
 }
 
 #[test]
@@ -181,7 +183,7 @@ fn slices_are_measured_from_begin_to_end() {
     let (mut scenario, a, _) = two_programs();
     let (first, second) = (
         scenario.track(Scope::Thread(a), "zones", None),
-        scenario.track(Scope::Machine, "frames", None),
+        scenario.track(Scope::Machine(MachineId::FIRST), "frames", None),
     );
     let (draw, load, mark) = (scenario.name("draw"), scenario.name("load"), scenario.name("mark"));
     scenario.at(0, Event::SliceEnd(first));
@@ -217,7 +219,8 @@ fn wakers_and_moves_are_counted_by_pair() {
     }
     scenario.wakes(3, 1, b, a);
     scenario.at(4, Event::Wakeup(wakeup(2, a)));
-    for (at, from_cpu, to_cpu) in [(5, 0, 1), (6, 1, 0), (7, 0, 1)] {
+    for (at, from, to) in [(5, 0, 1), (6, 1, 0), (7, 0, 1)] {
+        let [from_cpu, to_cpu] = [from, to].map(CpuId::new);
         scenario.at(at, Event::Migration(Migration { thread: a, from_cpu, to_cpu }));
     }
     let report = report(&scenario);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::scenario::IDLE;
+use syscollect_model::CpuId;
 
 #[test]
 fn a_thread_is_blocked_until_it_is_woken_and_waits_until_it_runs() {
@@ -159,7 +160,8 @@ fn a_thread_that_takes_over_its_process_by_exec_runs_on() {
 #[test]
 fn samples_and_wakers_tell_what_ran_before_the_first_switch() {
     let (mut scenario, a, b) = two_programs();
-    let sample = syscollect_model::Sample { cpu: 1, thread: b, stack: None, in_kernel: false };
+    let sample =
+        syscollect_model::Sample { cpu: CpuId::new(1), thread: b, stack: None, in_kernel: false };
     scenario.at(0, Event::Sample(sample));
     scenario.wakes(5, 0, a, b);
     scenario.switches(20, 0, a, SLEEPS, IDLE);

@@ -4,7 +4,7 @@ use super::topology::Topology;
 use crate::payload::dxgkrnl::VSync;
 use crate::session::engine::{Engine, slices};
 use rustc_hash::FxHashMap;
-use syscollect_model::{Event, Field, Scope, Slice, TrackId, Value};
+use syscollect_model::{Event, Field, MachineId, Scope, Slice, TrackId, Value};
 use syscollect_playback::EventType;
 
 /// Displays with tracks of their own; what is more is left out.
@@ -91,6 +91,6 @@ impl Display {
         let (gpu, source) = (topology.gpu(self.adapter), self.source);
         let name = format!("GPU {gpu} display {source} {what}");
         let name = engine.tables.strings.intern(&name);
-        engine.track(slices(Scope::Machine, name), 0)
+        engine.track(slices(Scope::Machine(MachineId::FIRST), name), 0)
     }
 }

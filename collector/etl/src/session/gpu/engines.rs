@@ -3,7 +3,7 @@
 use super::topology::{Node, Topology};
 use crate::session::engine::Engine;
 use rustc_hash::FxHashMap;
-use syscollect_model::{Event, GpuJob, Scope, StringId, Time, Track, TrackKind};
+use syscollect_model::{Event, GpuJob, MachineId, Scope, StringId, Time, Track, TrackKind};
 use syscollect_playback::EventType;
 
 /// Engines with tracks of their own; what is more is one engine.
@@ -87,7 +87,7 @@ impl Engines {
 }
 
 fn tell(engine: &mut Engine<'_>, name: StringId, job: GpuJob) {
-    let track = Track { scope: Scope::Machine, name, kind: TrackKind::GpuQueue };
+    let track = Track { scope: Scope::Machine(MachineId::FIRST), name, kind: TrackKind::GpuQueue };
     let track = engine.track(track, 0);
     engine.push_event(EventType::GpuJob, Event::GpuJob(track, Box::new(job)));
 }

@@ -6,7 +6,8 @@ use crate::payload::present::{PresentApi, PresentCall};
 use crate::session::engine::{Engine, slices};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Event, Field, Fields, Scope, Slice, SliceUpdate, Strings, Tables, ThreadId, TrackId, Value,
+    Event, Field, Fields, MachineId, Scope, Slice, SliceUpdate, Strings, Tables, ThreadId, TrackId,
+    Value,
 };
 use syscollect_playback::{EventType, unfinished};
 
@@ -183,7 +184,7 @@ fn close_unfinished(engine: &mut Engine<'_>, track: TrackId) {
 /// Where a thread's presents are told; where it is not known, the machine's.
 fn track(engine: &mut Engine<'_>, thread: Option<ThreadId>) -> TrackId {
     let name = engine.tables.strings.intern(NAME);
-    engine.track(slices(thread.map_or(Scope::Machine, Scope::Thread), name), 0)
+    engine.track(slices(thread.map_or(Scope::Machine(MachineId::FIRST), Scope::Thread), name), 0)
 }
 
 fn field(strings: &mut Strings, name: &str, value: Value) -> Field {

@@ -7,8 +7,8 @@ use crate::payload::dxgkrnl::{DmaEnd, DmaKind, QueuePacket, QueuePacketKind};
 use crate::session::engine::Engine;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Event, Fence, Field, GpuJob, GpuJobEnd, ProcessId, Scope, StringId, Tables, ThreadId, Time,
-    Track, TrackKind, Value,
+    Event, Fence, Field, GpuJob, GpuJobEnd, MachineId, ProcessId, Scope, StringId, Tables,
+    ThreadId, Time, Track, TrackKind, Value,
 };
 use syscollect_playback::{EventType, Rows};
 
@@ -382,7 +382,7 @@ impl Queues {
             Some(tracks) => tracks,
             None => {
                 let process = queue.process.or_else(|| topology.user(context, now, engine.tables));
-                let scope = process.map_or(Scope::Machine, Scope::Process);
+                let scope = process.map_or(Scope::Machine(MachineId::FIRST), Scope::Process);
                 let node = topology
                     .node(context)
                     .map_or_else(|| "GPU".to_owned(), |node| topology.node_name(node));

@@ -6,7 +6,9 @@ use crate::payload::present::{PresentApi, PresentCall};
 use crate::session::testing::KeptEvents;
 use proptest::prelude::*;
 use rustc_hash::FxHashMap;
-use syscollect_model::{Event, GpuJob, GpuJobEnd, Process, Scope, Tables, Thread, Time, TrackId};
+use syscollect_model::{
+    Event, GpuJob, GpuJobEnd, MachineId, Process, Scope, Tables, Thread, Time, TrackId,
+};
 
 const ADAPTER: u64 = 0xa;
 const CONTEXT: u64 = 0xc;
@@ -25,6 +27,7 @@ impl Player {
         let tables = &mut told.tables;
         let name = tables.strings.intern("game");
         let process = Process {
+            machine: MachineId::FIRST,
             pid: 7,
             parent_pid: None,
             name,
@@ -181,7 +184,7 @@ fn a_packet_runs_when_the_one_before_it_is_done() {
     assert_eq!(
         tracks,
         [
-            (ENGINE, Scope::Machine),
+            (ENGINE, Scope::Machine(MachineId::FIRST)),
             ("GPU 0 node 0 context 0xc", process),
             ("GPU 0 node 0 context 0xc", process)
         ]
