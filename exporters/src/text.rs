@@ -9,9 +9,9 @@ use rustc_hash::FxHashMap;
 use std::io::Write;
 use syscollect_model::{
     Event, Exporter, Field, Fields, GpuJob, GpuJobEnd, LocationId, LockAction, LockEvent, Loss,
-    MemoryEvent, Message, MessageText, OffCpu, ProcessId, RecorderSummary, Sample, Scope,
-    SessionInfo, SleepState, Slice, SliceUpdate, StackId, StringId, Switch, Tables, ThreadId, Time,
-    TrackId, Value, Wakeup,
+    MachineId, MemoryEvent, Message, MessageText, OffCpu, ProcessId, RecorderSummary, Sample,
+    Scope, SessionInfo, SleepState, Slice, SliceUpdate, StackId, StringId, Switch, Tables,
+    ThreadId, Time, TrackId, Value, Wakeup,
 };
 
 /// Writes a session as readable lines.
@@ -96,16 +96,15 @@ impl<W: Write> TextExporter<W> {
 impl<W: Write> Exporter for TextExporter<W> {
     type Error = ExportError;
 
-    fn begin(&mut self, session: &SessionInfo, _tables: &Tables) -> Result<(), ExportError> {
-        self.line = format!(
-            "session: {}, {} {} {}, {} CPUs",
-            session.recorder.escape_debug(),
-            session.os.escape_debug(),
-            session.kernel_release.escape_debug(),
-            session.machine.escape_debug(),
-            session.cpus.len()
-        );
-        self.write_line()
+    fn begin(&mut self, session: &SessionInfo, tables: &Tables) -> Result<(), ExportError> {
+        self.line = session_words("session", session);
+        self.write_line()?;
+        for (machine, session) in (0..).map(MachineId).zip(&tables.machines).skip(1) {
+            let hostname = session.hostname.escape_debug();
+            self.line = session_words(&format!("{machine} ({hostname})"), session);
+            self.write_line()?;
+        }
+        Ok(())
     }
 
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), ExportError> {
@@ -394,11 +393,22 @@ fn stack_words(stack: Option<StackId>, tables: &Tables) -> String {
     format!(" | {}", tables.stack(id).iter().map(label).collect::<Vec<_>>().join(" < "))
 }
 
+fn session_words(of: &str, session: &SessionInfo) -> String {
+    format!(
+        "{of}: {}, {} {} {}, {} CPUs",
+        session.recorder.escape_debug(),
+        session.os.escape_debug(),
+        session.kernel_release.escape_debug(),
+        session.machine.escape_debug(),
+        session.cpus.len()
+    )
+}
+
 fn track_name(id: TrackId, tables: &Tables) -> String {
     let track = tables.track(id);
     let name = text(track.name, tables);
     match track.scope {
-        Scope::Machine(_) => name,
+        Scope::Machine(machine) => format!("{name}{}", at_machine(machine)),
         Scope::Cpu(cpu) => format!("{cpu} {name}"),
         Scope::Process(id) => format!("{} {name}", process(id, tables)),
         Scope::Thread(id) => format!("{} {name}", thread(id, tables)),
@@ -407,12 +417,21 @@ fn track_name(id: TrackId, tables: &Tables) -> String {
 
 fn thread(id: ThreadId, tables: &Tables) -> String {
     let row = tables.thread(id);
-    format!("{}/{}", text(row.name, tables), row.tid)
+    let machine = at_machine(tables.process(row.process).machine);
+    format!("{}/{}{machine}", text(row.name, tables), row.tid)
 }
 
 fn process(id: ProcessId, tables: &Tables) -> String {
     let row = tables.process(id);
-    format!("{}/{}", text(row.name, tables), row.pid)
+    format!("{}/{}{}", text(row.name, tables), row.pid, at_machine(row.machine))
+}
+
+/// `@1`; nothing for the first machine.
+fn at_machine(machine: MachineId) -> String {
+    match machine {
+        MachineId::FIRST => String::new(),
+        MachineId(number) => format!("@{number}"),
+    }
 }
 
 fn text(id: StringId, tables: &Tables) -> String {

@@ -5,7 +5,7 @@ use crate::unnamed::Unnamed;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use syscollect_exporters::TextExporter;
-use syscollect_merge::{Live, Playing, Session, play_live};
+use syscollect_merge::{Live, Playing, Recordings, Session, play_live};
 use syscollect_model::{Exporter, Lane, LaneKind, Ticks};
 use syscollect_playback::{Played, Recording, Stopped};
 use syscollect_store::{CaptureReader, Chunk, IndexEntry};
@@ -89,6 +89,40 @@ pub fn check_live(capture: &[u8]) {
     let mut whole = Unnamed::default();
     session.play(&mut whole).expect("it is kept");
     assert_same(&live, &whole.lines(), "played while it is recorded");
+}
+
+/// Plays a capture as those of two machines that did the same at the same time: each event is told
+/// of both, and times never decrease.
+///
+/// # Panics
+///
+/// When other events come out than twice those of the capture.
+pub fn check_beside_itself(capture: &[u8]) {
+    let reader = || CaptureReader::from_bytes(capture.to_vec()).expect("it is a capture");
+    let Ok(mut session) = Session::open(reader()) else { return };
+    let (alone, played) = golden::text(&mut session);
+    let recordings = Recordings::open(vec![reader(), reader()], &|| false);
+    let mut recordings = recordings.expect("each can be opened alone");
+    let (both, played_both) = golden::text(&mut recordings);
+    // Machines' names go, and so do numbers of rows.
+    let shared = |line: &str| {
+        let line = line.replace("@1", "").replace(" of machine 1", "");
+        let mut parts = line.split('#');
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |line, part| line + part.trim_start_matches(|c: char| c.is_ascii_digit()))
+    };
+    let events = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| line.starts_with(' ')).map(shared).collect()
+    };
+    let time = |line: &String| line.split_whitespace().next().and_then(|at| at.parse::<f64>().ok());
+    assert!(events(&both).iter().filter_map(time).is_sorted(), "times of two machines");
+    let mut expected = events(&alone);
+    expected.extend_from_within(..);
+    let mut both = events(&both);
+    (expected.sort(), both.sort());
+    assert_same(&both, &expected, "played beside itself");
+    let twice = (2 * played.events, 2 * played.records, played.lost.saturating_mul(2));
+    assert_eq!((played_both.events, played_both.records, played_both.lost), twice);
 }
 
 fn assert_same(lines: &[String], expected: &[String], what: &str) {

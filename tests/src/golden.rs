@@ -11,6 +11,7 @@ use syscollect_store::CaptureReader;
 pub fn open(capture: Vec<u8>) -> Session {
     crate::cuts::check(&capture);
     crate::cuts::check_live(&capture);
+    crate::cuts::check_beside_itself(&capture);
     let reader = CaptureReader::from_bytes(capture).expect("it is a capture");
     Session::open(reader).expect("it has clock readings")
 }
@@ -23,6 +24,7 @@ pub fn open(capture: Vec<u8>) -> Session {
 /// When it is another.
 pub fn open_foreseen(name: &str, capture: Vec<u8>) -> Session {
     crate::cuts::check(&capture);
+    crate::cuts::check_beside_itself(&capture);
     let mut lines = crate::cuts::live(&capture).expect("it is whole").join("\n");
     lines.push('\n');
     check_lines(&format!("live/{name}"), &lines);

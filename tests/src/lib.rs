@@ -35,5 +35,5 @@ pub mod unnamed;
 
 pub use client::{FakeProgram, FakeThread};
 pub use machine::{
-    FIRST_BOOTTIME, FIRST_RAW, FIRST_TICKS, FakeMachine, Hit, Stacks, TICKS_PER_US, ticks,
+    FIRST_BOOTTIME, FIRST_RAW, FIRST_TICKS, FakeMachine, Hit, Host, Stacks, TICKS_PER_US, ticks,
 };

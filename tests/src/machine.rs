@@ -88,13 +88,28 @@ pub struct FakeMachine {
     stacks: BTreeMap<Lane, u32>,
     losses: Vec<LaneLoss>,
     last_us: u64,
+    booted_late: u64,
     chunk_bytes: usize,
     sched_stride: usize,
+}
+
+/// What tells a machine from another.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Host<'a> {
+    /// Its name, which is its boot's id, too.
+    pub name: &'a str,
+    /// How much later than the others it was started, nanoseconds.
+    pub booted_late: u64,
 }
 
 impl FakeMachine {
     /// A machine with that many CPUs, which records from microsecond 0 on.
     pub fn new(cpus: u16) -> Self {
+        Self::with_host(cpus, Host::default())
+    }
+
+    /// The same of a machine that has a name.
+    pub fn with_host(cpus: u16, host: Host<'_>) -> Self {
         let writer = CaptureWriter::create(Vec::new()).expect("memory takes every byte");
         let mut machine = Self {
             writer,
@@ -103,6 +118,7 @@ impl FakeMachine {
             stacks: BTreeMap::new(),
             losses: Vec::new(),
             last_us: 0,
+            booted_late: host.booted_late,
             chunk_bytes: 64 << 10,
             sched_stride: SchedStackRecord::SIZE,
         };
@@ -111,6 +127,8 @@ impl FakeMachine {
             os: "Linux".into(),
             kernel_release: "6.18.0".into(),
             machine: "x86_64".into(),
+            hostname: host.name.into(),
+            boot_id: host.name.into(),
             cpus: (0..cpus)
                 .map(|cpu| syscollect_model::CpuInfo { cpu: cpu.into(), ..Default::default() })
                 .collect(),
@@ -193,7 +211,7 @@ impl FakeMachine {
             monotonic: FIRST_RAW + nanoseconds + 7,
             monotonic_raw: FIRST_RAW + nanoseconds,
             boottime: FIRST_BOOTTIME + nanoseconds,
-            realtime: 1_700_000_000_000_000_000 + nanoseconds,
+            realtime: 1_700_000_000_000_000_000 + self.booted_late + nanoseconds,
             uncertainty: 20,
         };
         self.push(Lane::new(LaneKind::Clock, 0), us, ClockRecord::SIZE, record.as_bytes());

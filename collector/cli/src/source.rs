@@ -1,4 +1,4 @@
-//! What is read: a capture of ours, or the files of a Windows recording.
+//! What is read: captures of ours, or the files of a Windows recording.
 
 use crate::convert::{self, Nameable};
 use crate::format::{self, Format};
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use syscollect_etl::file::Trace;
 use syscollect_etl::session::Facts;
-use syscollect_merge::Session;
+use syscollect_merge::{Recordings, Session};
 use syscollect_model::{ClockMap, Loss, RecorderSummary, SessionInfo, SymbolTable, Time};
 use syscollect_playback::{AnyExporter, Played, Recording, Stopped, UnresolvedModule};
 use syscollect_store::{CaptureReader, StoreError};
@@ -19,6 +19,8 @@ use syscollect_symbolize::PinnedFiles;
 pub(crate) enum Source {
     /// A capture.
     Capture(Box<Session>),
+    /// Captures of several machines.
+    Captures(Box<Recordings>),
     /// A Windows event trace.
     Trace(Box<syscollect_etl::session::Session>),
 }
@@ -28,13 +30,14 @@ macro_rules! with {
     ($source:expr, $session:ident => $work:expr) => {
         match $source {
             Source::Capture($session) => $work,
+            Source::Captures($session) => $work,
             Source::Trace($session) => $work,
         }
     };
 }
 
 impl Source {
-    /// Opens one capture, or the files of one Windows recording.
+    /// Opens captures, each of another machine, or the files of one Windows recording.
     pub(crate) fn open(paths: &[PathBuf]) -> Result<Self> {
         check_distinct(paths)?;
         paths.iter().try_for_each(|path| check_no_pipe(path))?;
@@ -49,9 +52,16 @@ impl Source {
                     .with_context(|| format!("nothing in {} can be read", capture.display()))?;
                 Ok(Self::Capture(Box::new(session)))
             }
+            captures if traces == 0 => {
+                let readers = captures.iter().map(|path| open_capture(path));
+                let recordings = Recordings::open(readers.collect::<Result<_>>()?, &|| false);
+                let recordings = recordings
+                    .with_context(|| format!("{} cannot be read together", names(captures)))?;
+                Ok(Self::Captures(Box::new(recordings)))
+            }
             _ => bail!(
-                "several files are read together only where all are .etl files of one recording; each capture is \
-                 exported by itself"
+                "several files are read together where all are captures, or all .etl files of one recording: export \
+                 the others by themselves"
             ),
         }
     }
@@ -64,15 +74,21 @@ impl Source {
         terminal: &Terminal,
     ) -> Result<Self> {
         let mut source = Self::open(paths)?;
-        let tables = match &source {
-            Self::Capture(session) => {
-                let nameable = Nameable::later(session.info(), session.reader());
-                let held = PinnedFiles::new();
-                convert::name(session.as_ref(), held, &nameable, abandon, terminal)
-            }
-            Self::Trace(session) => symbols::name(session.unresolved(), symbols, terminal),
+        let name_capture = |session: &mut Session| {
+            let nameable = Nameable::later(session.info(), session.reader());
+            let held = PinnedFiles::new();
+            let tables = convert::name(&*session, held, &nameable, abandon, terminal);
+            session.add_symbols(tables);
         };
-        source.add_symbols(tables);
+        match &mut source {
+            Self::Capture(session) => name_capture(session),
+            // What one machine calls an address another may call otherwise.
+            Self::Captures(recordings) => recordings.each(name_capture),
+            Self::Trace(session) => {
+                let tables = symbols::name(session.unresolved(), symbols, terminal);
+                session.add_symbols(tables);
+            }
+        }
         Ok(source)
     }
 }
@@ -81,7 +97,7 @@ impl Source {
     /// What only Windows traces have.
     pub(crate) fn windows(&self) -> Option<&Facts> {
         match self {
-            Self::Capture(_) => None,
+            Self::Capture(_) | Self::Captures(_) => None,
             Self::Trace(session) => Some(session.facts()),
         }
     }

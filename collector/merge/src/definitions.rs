@@ -130,6 +130,15 @@ pub(crate) fn readings(
     }))
 }
 
+/// The first clock reading that can be read.
+pub(crate) fn first_reading(reader: &CaptureReader) -> Result<ClockPair, ClockError> {
+    let mut readings = Vec::new();
+    for lane in lanes_of(reader, LaneKind::Clock) {
+        read_clock(reader, lane, &mut readings);
+    }
+    readings.first().copied().ok_or(ClockError::TooFew(0))
+}
+
 /// The clock map; with one reading only, the tick rate that was measured when
 /// the recording began stands in for the second.
 pub(crate) fn clock_map(

@@ -128,6 +128,17 @@ impl<'a> Engine<'a> {
         self.present.clock = TimeCursor::new(clock);
     }
 
+    /// Takes another's tables and output, and gives its own for them.
+    pub(crate) fn exchange(&mut self, tables: &mut Tables, output: &mut Output<'a>) {
+        std::mem::swap(&mut self.tables, tables);
+        std::mem::swap(&mut self.output, output);
+    }
+
+    /// What comes from now on is told of this time or a later one.
+    pub(crate) fn not_before(&mut self, time: Time) {
+        self.present.now = self.present.now.max(time);
+    }
+
     /// The exporter and the tables, for what is told beside events.
     pub(crate) fn exporter(&mut self) -> (&mut AnyExporter<'a>, &Tables) {
         (self.output.exporter(), &self.tables)

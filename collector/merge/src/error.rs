@@ -17,6 +17,16 @@ pub enum MergeError {
         "{0}; the recording ended before its clocks were read a second time, or that part of the file is lost"
     )]
     Clock(#[from] ClockError),
+    /// Two recordings of one machine, whose CPUs' events would be told twice or with a gap that
+    /// nobody sees.
+    #[error(
+        "two of the recordings are of one boot of {hostname}, and only those of different machines are shown together: \
+         export each by itself"
+    )]
+    SameBoot {
+        /// The machine.
+        hostname: String,
+    },
     /// Nobody waits for it any more.
     #[error("nobody waits for it any more")]
     Unwanted,

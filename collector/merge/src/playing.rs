@@ -10,12 +10,12 @@ use crate::losses::Losses;
 use crate::probes::decoder::Probes;
 use crate::scheduling::Scheduling;
 use crate::session::Knowledge;
-use crate::source::{Queue, Source};
+use crate::source::{Queue, Source, SourceItem};
 use crate::tasks::LifecycleEvent;
 use crate::zones::state::Zones;
 use std::mem::take;
 use std::sync::Arc;
-use syscollect_model::{Event, Lane, StringId, ThreadId, Ticks};
+use syscollect_model::{Event, Lane, StringId, ThreadId, Ticks, Time};
 use syscollect_playback::order::{Cursor, Merge, MergeStep};
 use syscollect_playback::{Output, Played, Stopped};
 use syscollect_store::{CaptureReader, Chunk};
@@ -143,12 +143,7 @@ impl<'a> Playing<'a> {
         &mut self,
         reader: &CaptureReader,
     ) -> Result<(Played, Losses), Stopped> {
-        for lane in reader.lanes() {
-            self.source_of(lane);
-        }
-        self.merge.feed(HORIZON, |source| *source = Source::Horizon(None));
-        let lanes = self.engine.lanes.iter();
-        let mut files: Vec<_> = lanes.map(|of| LaneFile::new(reader, of.lane)).collect();
+        let mut files = self.lanes_of(reader);
         while let Some(waiting) = self.play_until_waiting()? {
             let file = &mut files[waiting - FIRST_LANE];
             self.decode(waiting, |queue| file.feed(queue));
@@ -156,27 +151,65 @@ impl<'a> Playing<'a> {
         self.end()
     }
 
+    /// The lanes of a file: what is to be fed where one of them waits.
+    pub(crate) fn lanes_of<'f>(&mut self, reader: &'f CaptureReader) -> Vec<LaneFile<'f>> {
+        for lane in reader.lanes() {
+            self.source_of(lane);
+        }
+        self.merge.feed(HORIZON, |source| *source = Source::Horizon(None));
+        self.engine.lanes.iter().map(|of| LaneFile::new(reader, of.lane)).collect()
+    }
+
+    /// Plays what lies in a file up to and including `until`; the time that its next item does not
+    /// come before, `None` where none comes any more.
+    pub(crate) fn play_file_until(
+        &mut self,
+        files: &mut [LaneFile<'_>],
+        until: Time,
+    ) -> Result<Option<Time>, Stopped> {
+        while let Some(ticks) = self.merge.key() {
+            let next = self.engine.present.time(Ticks(ticks));
+            if next > until {
+                return Ok(Some(next));
+            }
+            match self.merge.step() {
+                MergeStep::Item(source, (ticks, item)) => self.item(source, ticks, item)?,
+                MergeStep::Waiting(source) if self.resume(source) => {}
+                MergeStep::Waiting(source) => {
+                    let file = &mut files[source - FIRST_LANE];
+                    self.decode(source, |queue| file.feed(queue));
+                }
+                MergeStep::End => break,
+            }
+        }
+        Ok(None)
+    }
+
     /// Plays until a source has to be fed, or to the end.
     fn play_until_waiting(&mut self) -> Result<Option<usize>, Stopped> {
         loop {
             match self.merge.step() {
-                MergeStep::Item(source, (ticks, item)) => {
-                    if !self.begun {
-                        self.begin(ticks)?;
-                    }
-                    let lane = source.wrapping_sub(FIRST_LANE);
-                    self.engine.advance(ticks);
-                    let of = &self.merge.lanes()[source];
-                    self.decoders.on(&mut self.engine, lane, item, of)?;
-                    if !self.decoders.zones.known.prescan.markers.is_empty() {
-                        self.place_markers();
-                    }
-                }
+                MergeStep::Item(source, (ticks, item)) => self.item(source, ticks, item)?,
                 MergeStep::Waiting(source) if self.resume(source) => {}
                 MergeStep::Waiting(source) => return Ok(Some(source)),
                 MergeStep::End => return Ok(None),
             }
         }
+    }
+
+    #[inline]
+    fn item(&mut self, source: usize, ticks: u64, item: SourceItem) -> Result<(), Stopped> {
+        if !self.begun {
+            self.begin(ticks)?;
+        }
+        let lane = source.wrapping_sub(FIRST_LANE);
+        self.engine.advance(ticks);
+        let of = &self.merge.lanes()[source];
+        self.decoders.on(&mut self.engine, lane, item, of)?;
+        if !self.decoders.zones.known.prescan.markers.is_empty() {
+            self.place_markers();
+        }
+        Ok(())
     }
 
     /// Markers of later times that lanes have told of wait for these.
@@ -200,7 +233,8 @@ impl<'a> Playing<'a> {
         names.try_for_each(|(thread, name)| self.engine.emit(&Event::ThreadName(*thread, *name)))
     }
 
-    fn end(&mut self) -> Result<(Played, Losses), Stopped> {
+    /// Ends what is open, and says what was played.
+    pub(crate) fn end(&mut self) -> Result<(Played, Losses), Stopped> {
         let losses = &mut self.engine.losses;
         let decoders = self.merge.lanes().iter().filter_map(Source::decoder);
         decoders.for_each(|decoder| losses.not_decoded(decoder));

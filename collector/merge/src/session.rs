@@ -38,10 +38,20 @@ const DEFINITIONS: Lane = Lane::new(LaneKind::Definition, 0);
 /// process, and by one chunk per lane; it does not grow with the number of events.
 #[derive(Debug)]
 pub struct Session {
-    reader: CaptureReader,
+    pub(crate) reader: CaptureReader,
     pub(crate) known: Knowledge,
     summary: Option<RecorderSummary>,
-    losses: Vec<Loss>,
+    pub(crate) losses: Vec<Loss>,
+}
+
+/// Where a recording stands among those of its timeline; by default it is alone.
+#[derive(Debug, Default)]
+pub(crate) struct Placement {
+    pub(crate) machine: MachineId,
+    /// Those that all share.
+    pub(crate) tables: Tables,
+    /// Its times are later by that than its machine says, nanoseconds.
+    pub(crate) ahead_ns: u64,
 }
 
 /// What is known before events are played: what they refer to.
@@ -87,13 +97,21 @@ impl Session {
         reader: CaptureReader,
         unwanted: &dyn Fn() -> bool,
     ) -> Result<Self, MergeError> {
-        let machine = MachineId::FIRST;
+        Self::open_at(reader, Placement::default(), unwanted)
+    }
+
+    /// The same, as one of several.
+    pub(crate) fn open_at(
+        reader: CaptureReader,
+        placement: Placement,
+        unwanted: &dyn Fn() -> bool,
+    ) -> Result<Self, MergeError> {
+        let Placement { machine, mut tables, ahead_ns } = placement;
         let mut definitions = Definitions::read(&reader);
         let mut opening = Opening::new(machine, &reader, &definitions, unwanted);
-        let clock = opening.clock(&definitions)?;
+        let clock = opening.clock(&definitions, ahead_ns)?;
         let (mut spaces, execs) =
             opening.mappings(&clock, std::mem::take(&mut definitions.mappings));
-        let mut tables = Tables::default();
         let mut tasks = Tasks::new(machine);
         let builder = TaskBuilder {
             tasks: &mut tasks,
@@ -133,6 +151,7 @@ impl Session {
         definitions.info.notes.extend(coarse.into_iter().chain(shortage).chain(cut_off));
         resolver.add_names(definitions.symbols);
         let info = SessionInfo { clock_pairs: clock.pairs().to_vec(), ..definitions.info };
+        tables.machines.resize_with(usize::from(machine.0) + 1, SessionInfo::default);
         tables.machines[usize::from(machine.0)] = info;
         let Opening { losses: known_losses, records: definition_records, .. } = opening;
         let known = Knowledge {
@@ -316,13 +335,18 @@ impl<'a> Opening<'a> {
         self.losses.undecodable(lane, count.undecodable);
     }
 
-    fn clock(&mut self, definitions: &Definitions) -> Result<Arc<ClockMap>, MergeError> {
+    fn clock(
+        &mut self,
+        definitions: &Definitions,
+        ahead_ns: u64,
+    ) -> Result<Arc<ClockMap>, MergeError> {
         let mut readings = Vec::new();
         for lane in lanes_of(self.reader, LaneKind::Clock) {
             let count = read_clock(self.reader, lane, &mut readings);
             self.count(lane, count);
         }
-        Ok(Arc::new(clock_map(readings, &definitions.info)?))
+        let clock = clock_map(readings, &definitions.info)?;
+        Ok(Arc::new(clock.ahead_by(ahead_ns)))
     }
 
     /// What was mapped, and when each process began a new program.

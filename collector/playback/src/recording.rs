@@ -98,6 +98,23 @@ pub struct Played {
     pub unshown_failures: u64,
 }
 
+impl Played {
+    /// Adds what was played of another recording beside it.
+    pub fn add(&mut self, other: Self) {
+        self.records += other.records;
+        self.events += other.events;
+        for (event, count) in other.events_by_type {
+            *self.events_by_type.entry(event).or_default() += count;
+        }
+        self.first = self.first.into_iter().chain(other.first).min();
+        self.last = self.last.max(other.last);
+        self.lost = self.lost.saturating_add(other.lost);
+        self.missing_stacks += other.missing_stacks;
+        self.unmatched_ends += other.unmatched_ends;
+        self.unshown_failures += other.unshown_failures;
+    }
+}
+
 /// Code addresses of one module that have no name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnresolvedModule {

@@ -1,0 +1,258 @@
+//! Several captures on one timeline.
+
+use crate::chunk_queue::LaneFile;
+use crate::definitions::Definitions;
+use crate::losses::Losses;
+use crate::playing::Playing;
+use crate::session::{Placement, Session};
+use crate::{MergeError, definitions};
+use std::mem::{swap, take};
+use syscollect_model::{
+    ClockMap, Event, Exporter, Loss, MachineId, RecorderSummary, SessionInfo, SymbolTable, Tables,
+    Time, records_lost,
+};
+use syscollect_playback::{AnyExporter, Output, Played, Recording, Stopped, UnresolvedModule};
+use syscollect_store::CaptureReader;
+
+/// Captures of several machines, each with everything read that events refer to, ready to be
+/// played as one.
+///
+/// Times are those of the machine that booted first: the others' are moved by what their clocks of
+/// the day (CLOCK_REALTIME, at each first reading) say. How far these are apart, nobody knows but
+/// who keeps them: over NTP it is milliseconds.
+#[derive(Debug)]
+pub struct Recordings {
+    /// In the order of their machines. Their tables lie in `tables`.
+    sessions: Vec<Session>,
+    tables: Tables,
+    losses: Vec<Loss>,
+}
+
+impl Recordings {
+    /// Opens captures, of different machines or boots; there must be one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::open_unless`]; [`MergeError::SameBoot`] where two are of one boot of a machine.
+    pub fn open(
+        readers: Vec<CaptureReader>,
+        unwanted: &dyn Fn() -> bool,
+    ) -> Result<Self, MergeError> {
+        let starts: Vec<Start> = readers.iter().map(Start::read).collect::<Result<_, _>>()?;
+        for (index, start) in starts.iter().enumerate() {
+            let is_same =
+                |other: &&Start| !start.boot_id.is_empty() && other.boot_id == start.boot_id;
+            if starts[..index].iter().any(|other| is_same(&other)) {
+                return Err(MergeError::SameBoot { hostname: start.hostname.clone() });
+            }
+        }
+        let first_boot = starts.iter().map(|start| start.booted).min().unwrap_or(0);
+        let mut tables = Tables::default();
+        let mut sessions = Vec::new();
+        for (machine, (reader, start)) in (0..).map(MachineId).zip(readers.into_iter().zip(&starts))
+        {
+            let ahead_ns = start.booted - first_boot;
+            let placement = Placement { machine, tables: take(&mut tables), ahead_ns };
+            let mut session = Session::open_at(reader, placement, unwanted)?;
+            tables = take(&mut session.known.tables);
+            sessions.push(session);
+        }
+        let mut recordings = Self { sessions, tables, losses: Vec::new() };
+        recordings.losses = recordings.all_losses();
+        Ok(recordings)
+    }
+
+    /// Does something with each of them, in the order of their machines: naming, which is another
+    /// for each machine.
+    pub fn each(&mut self, mut work: impl FnMut(&mut Session)) {
+        for session in &mut self.sessions {
+            swap(&mut session.known.tables, &mut self.tables);
+            work(session);
+            swap(&mut session.known.tables, &mut self.tables);
+        }
+    }
+
+    fn all_losses(&self) -> Vec<Loss> {
+        self.sessions.iter().flat_map(|session| session.losses().to_vec()).collect()
+    }
+}
+
+/// What tells where a recording lies in time.
+struct Start {
+    hostname: String,
+    boot_id: String,
+    /// When the machine was started, nanoseconds of its CLOCK_REALTIME.
+    booted: u64,
+}
+
+impl Start {
+    fn read(reader: &CaptureReader) -> Result<Self, MergeError> {
+        let SessionInfo { hostname, boot_id, .. } = Definitions::read(reader).info;
+        let first = definitions::first_reading(reader)?;
+        Ok(Self { hostname, boot_id, booted: first.realtime.saturating_sub(first.boottime) })
+    }
+}
+
+impl Recording for Recordings {
+    /// Of the first.
+    fn info(&self) -> &SessionInfo {
+        self.tables.machine(MachineId::FIRST)
+    }
+
+    /// Of the first.
+    fn clock(&self) -> &ClockMap {
+        self.sessions[0].clock()
+    }
+
+    fn losses(&self) -> &[Loss] {
+        &self.losses
+    }
+
+    /// Of the first.
+    fn summary(&self) -> Option<&RecorderSummary> {
+        self.sessions[0].summary()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.sessions.iter().all(Session::is_complete)
+    }
+
+    fn expected_events(&self) -> u64 {
+        self.sessions.iter().map(Session::expected_events).sum()
+    }
+
+    /// Of all of them together: who names them asks [`each`](Recordings::each).
+    fn unresolved(&self) -> Vec<UnresolvedModule> {
+        self.sessions.iter().flat_map(Session::unresolved).collect()
+    }
+
+    fn add_symbols(&mut self, tables: Vec<SymbolTable>) {
+        self.each(|session| session.add_symbols(tables.clone()));
+    }
+
+    fn play_into(
+        &mut self,
+        exporter: &mut AnyExporter<'_>,
+        from: Option<Time>,
+        to: Option<Time>,
+    ) -> Result<Played, Stopped> {
+        let range = from.unwrap_or(Time(0))..to.unwrap_or(Time(u64::MAX));
+        exporter.begin(self.info(), &self.tables)?;
+        let mut nobody: Vec<Nobody> = self.sessions.iter().map(|_| Nobody).collect();
+        let shared =
+            SharedOutput { tables: &mut self.tables, output: Output::new(exporter, range) };
+        let parts = play_all(&mut self.sessions, &mut nobody, shared)?;
+        let mut played = Played::default();
+        for (session, (part, losses)) in self.sessions.iter_mut().zip(parts) {
+            session.losses = losses.totals();
+            played.add(part);
+        }
+        self.losses = self.all_losses();
+        played.lost = records_lost(&self.losses);
+        exporter.end(&self.losses, self.summary(), &self.tables)?;
+        Ok(played)
+    }
+}
+
+/// What only one of the recordings has at a time: the one that plays.
+struct SharedOutput<'a, 't> {
+    tables: &'t mut Tables,
+    output: Output<'a>,
+}
+
+impl<'a> SharedOutput<'a, '_> {
+    /// Lends it to the recording, or takes it back.
+    fn exchange(&mut self, playing: &mut Playing<'a>) {
+        playing.engine.exchange(self.tables, &mut self.output);
+    }
+}
+
+/// A recording among those that are played as one.
+struct Part<'a, 'f> {
+    playing: Playing<'a>,
+    files: Vec<LaneFile<'f>>,
+    /// Its next event does not come before that.
+    next: Time,
+    /// What was played, once it is over.
+    played: Option<(Played, Losses)>,
+}
+
+/// Plays them in turns: each up to where another's next event may come before its own.
+fn play_all<'a>(
+    sessions: &mut [Session],
+    nobody: &'a mut [Nobody],
+    mut shared: SharedOutput<'a, '_>,
+) -> Result<Vec<(Played, Losses)>, Stopped> {
+    let mut readers = Vec::new();
+    let mut known = Vec::new();
+    for Session { reader, known: of, .. } in sessions {
+        readers.push(&*reader);
+        known.push(of);
+    }
+    let mut parts: Vec<Part<'_, '_>> = Vec::new();
+    for ((reader, known), nobody) in readers.iter().zip(&mut known).zip(nobody) {
+        swap(&mut known.tables, shared.tables);
+        let output = Output::new(nobody, Time(0)..Time(u64::MAX));
+        let mut playing = Playing::new(known, output);
+        swap(&mut playing.engine.tables, shared.tables);
+        let files = playing.lanes_of(reader);
+        parts.push(Part { playing, files, next: Time(0), played: None });
+    }
+    let outcome = take_turns(&mut parts, &mut shared);
+    let mut played = Vec::new();
+    for (part, known) in parts.into_iter().zip(known) {
+        part.playing.give_back(known);
+        played.extend(part.played);
+    }
+    outcome.map(|()| played)
+}
+
+fn take_turns<'a>(
+    parts: &mut [Part<'a, '_>],
+    shared: &mut SharedOutput<'a, '_>,
+) -> Result<(), Stopped> {
+    let mut now = Time(0);
+    loop {
+        let waiting = || parts.iter().enumerate().filter(|(_, part)| part.played.is_none());
+        let Some((index, _)) = waiting().min_by_key(|(_, part)| part.next) else { return Ok(()) };
+        let others = waiting().filter(|(other, _)| *other != index);
+        let until = others.map(|(_, part)| part.next).min().unwrap_or(Time(u64::MAX));
+        let part = &mut parts[index];
+        shared.exchange(&mut part.playing);
+        let outcome = part.play(now, until);
+        now = now.max(part.playing.engine.now());
+        shared.exchange(&mut part.playing);
+        outcome?;
+    }
+}
+
+impl Part<'_, '_> {
+    /// Plays to its end, or up to `until`. What was played of others lies before `now`.
+    fn play(&mut self, now: Time, until: Time) -> Result<(), Stopped> {
+        self.playing.engine.not_before(now);
+        match self.playing.play_file_until(&mut self.files, until)? {
+            Some(next) => self.next = next,
+            None => self.played = Some(self.playing.end()?),
+        }
+        Ok(())
+    }
+}
+
+/// In the place of an exporter, while another recording has it.
+struct Nobody;
+
+impl Exporter for Nobody {
+    type Error = Stopped;
+
+    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Stopped> {
+        Ok(())
+    }
+
+    fn event(&mut self, _: Time, _: &Event, _: &Tables) -> Result<(), Stopped> {
+        Ok(())
+    }
+
+    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<(), Stopped> {
+        Ok(())
+    }
+}
