@@ -4,7 +4,7 @@ use syscollect_model::{CpuId, MachineId};
 
 /// Linux knows no more CPUs (NR_CPUS at its largest): a larger number is damage, counts as this one,
 /// and takes no memory.
-const MOST_CPUS: u32 = 8192;
+pub(crate) const MOST_CPUS: u32 = 8192;
 
 /// Something for each CPU that was asked for, and for those of its machine below it.
 #[derive(Debug)]

@@ -119,7 +119,8 @@ pub fn check_beside_itself(capture: &[u8]) {
     let mut expected = events(&alone);
     expected.extend_from_within(..);
     let mut both = events(&both);
-    (expected.sort(), both.sort());
+    expected.sort();
+    both.sort();
     assert_same(&both, &expected, "played beside itself");
     let twice = (2 * played.events, 2 * played.records, played.lost.saturating_mul(2));
     assert_eq!((played_both.events, played_both.records, played_both.lost), twice);

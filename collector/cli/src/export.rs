@@ -40,8 +40,8 @@ id) and, for the kernel, the same boot are at hand. The capture is not changed."
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The capture (.syscap, or a .syscap.partial of a recording that was cut off), or all .etl
-    /// files of one Windows recording
+    /// The capture (.syscap, or a .syscap.partial of a recording that was cut off), captures of
+    /// several machines, or all .etl files of one Windows recording
     #[arg(value_name = "CAPTURE", required = true)]
     captures: Vec<PathBuf>,
 

@@ -118,8 +118,7 @@ struct WindowsEvents {
 struct LossReport {
     #[serde(rename = "lane")]
     origin: LossOrigin,
-    #[serde(flatten)]
-    cpu: Option<CpuId>,
+    cpu: Option<u32>,
     cause: &'static str,
     count: u64,
 }
@@ -362,7 +361,12 @@ impl Report {
                 text,
                 "{:<10} {}",
                 "",
-                printable(&loss_text(&loss.origin, loss.cpu, loss.cause, loss.count))
+                printable(&loss_text(
+                    &loss.origin,
+                    loss.cpu.map(CpuId::new),
+                    loss.cause,
+                    loss.count
+                ))
             );
         }
         text
@@ -402,7 +406,7 @@ impl LossReport {
     fn of(loss: &Loss) -> Self {
         Self {
             origin: loss.origin.clone(),
-            cpu: loss.cpu,
+            cpu: loss.cpu.map(|cpu| cpu.number),
             cause: loss.cause.name(),
             count: loss.count,
         }

@@ -1,8 +1,9 @@
 //! What happens on the timeline, and who receives it.
 
 use crate::{
-    CpuId, Crash, GpuJob, LockEvent, Loss, MemoryEvent, Message, ProcessId, RecorderSummary,
-    SessionInfo, Slice, SliceUpdate, StackId, StringId, Tables, ThreadId, Time, TrackId,
+    CpuId, Crash, GpuJob, LockEvent, Loss, MachineId, MemoryEvent, Message, ProcessId,
+    RecorderSummary, Scope, SessionInfo, Slice, SliceUpdate, StackId, StringId, Tables, ThreadId,
+    Time, TrackId,
 };
 
 /// Something that happened at a [`Time`], the same whatever recorded it.
@@ -51,6 +52,43 @@ pub enum Event {
     Crash(Crash),
     /// Events are missing; [`Loss`] says how many, where and why.
     Loss(Loss),
+}
+
+impl Event {
+    /// On which machine.
+    pub fn machine(&self, tables: &Tables) -> MachineId {
+        let of_process = |process| tables.process(process).machine;
+        let of_thread = |thread| of_process(tables.thread(thread).process);
+        let of_track = |track| match tables.track(track).scope {
+            Scope::Machine(machine) => machine,
+            Scope::Cpu(cpu) => cpu.machine,
+            Scope::Process(process) => of_process(process),
+            Scope::Thread(thread) => of_thread(thread),
+        };
+        match *self {
+            Self::Switch(Switch { cpu, .. })
+            | Self::Wakeup(Wakeup { cpu, .. })
+            | Self::Migration(Migration { from_cpu: cpu, .. })
+            | Self::Sample(Sample { cpu, .. }) => cpu.machine,
+            Self::ProcessStart(process)
+            | Self::ProcessExec(process, _)
+            | Self::ProcessEnd(process) => of_process(process),
+            Self::ThreadStart(thread)
+            | Self::ThreadName(thread, _)
+            | Self::ThreadEnd(thread)
+            | Self::Lock(LockEvent { thread, .. })
+            | Self::Memory(MemoryEvent { thread, .. })
+            | Self::Crash(Crash { thread, .. }) => of_thread(thread),
+            Self::Counter(track, _)
+            | Self::SliceBegin(track, _)
+            | Self::SliceUpdate(track, _)
+            | Self::SliceEnd(track)
+            | Self::Instant(track, _)
+            | Self::Message(track, _)
+            | Self::GpuJob(track, _) => of_track(track),
+            Self::Loss(ref loss) => loss.machine(),
+        }
+    }
 }
 
 /// A context switch.

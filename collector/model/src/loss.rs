@@ -1,6 +1,6 @@
 //! What is missing, counted by place and cause.
 
-use crate::{CpuId, Lane, LaneKind, Time};
+use crate::{CpuId, Lane, LaneKind, MachineId, Time};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -140,6 +140,11 @@ impl Loss {
         between: Option<(Time, Time)>,
     ) -> Self {
         Self { origin: lane.kind.into(), cpu: lane.cpu(), cause, count, between }
+    }
+
+    /// On which machine; what is lost of none of its CPUs counts for the first.
+    pub fn machine(&self) -> MachineId {
+        self.cpu.map_or(MachineId::FIRST, |cpu| cpu.machine)
     }
 
     /// What the loss makes unknown of what ran: every exporter that shows runs

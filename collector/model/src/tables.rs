@@ -3,6 +3,7 @@
 use crate::{CpuId, Location, Lock, MachineId, Schema, SessionInfo, Time, Unit};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 
 macro_rules! id {
@@ -423,6 +424,36 @@ impl Tables {
     /// A thread's row.
     pub fn thread(&self, id: ThreadId) -> &Thread {
         &self.threads[id.index()]
+    }
+
+    /// A process's name, as lists of all machines show it: `server`, and on another machine than
+    /// the first `server on HOST`.
+    pub fn process_name(&self, id: ProcessId) -> Cow<'_, str> {
+        let row = self.process(id);
+        self.on_machine(row.name, row.machine)
+    }
+
+    /// A thread's name, as lists of all machines show it.
+    pub fn thread_name(&self, id: ThreadId) -> Cow<'_, str> {
+        let row = self.thread(id);
+        self.on_machine(row.name, self.process(row.process).machine)
+    }
+
+    /// A name, and the machine if it is not the first.
+    fn on_machine(&self, name: StringId, machine: MachineId) -> Cow<'_, str> {
+        let name = self.strings.get(name);
+        match machine {
+            MachineId::FIRST => name.into(),
+            machine => format!("{name} on {}", self.machine_name(machine)).into(),
+        }
+    }
+
+    /// What a machine calls itself, or its number where that is not known.
+    pub fn machine_name(&self, id: MachineId) -> Cow<'_, str> {
+        match self.machine(id).hostname.as_str() {
+            "" => id.to_string().into(),
+            hostname => hostname.into(),
+        }
     }
 
     /// A frame's row.

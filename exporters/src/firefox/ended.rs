@@ -139,7 +139,10 @@ fn named(
             state,
             process: row.process,
             name: if idle { "idle" } else { tables.strings.get(row.name) }.to_owned(),
-            process_name: if idle { machine } else { tables.strings.get(process.name) }.to_owned(),
+            process_name: match idle {
+                true => machine.to_owned(),
+                false => tables.process_name(row.process).into(),
+            },
             pid,
             tid: tids.take(row.tid),
             main,

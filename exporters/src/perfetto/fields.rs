@@ -26,6 +26,7 @@ pub(crate) mod packet {
     pub(crate) const PERF_SAMPLE: u32 = 66;
     pub(crate) const CPU_INFO: u32 = 67;
     pub(crate) const FIRST_PACKET_ON_SEQUENCE: u32 = 87;
+    pub(crate) const MACHINE_ID: u32 = 98;
     pub(crate) const TRACE_ATTRIBUTES: u32 = 126;
 }
 

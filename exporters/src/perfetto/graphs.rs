@@ -9,7 +9,7 @@
 //! went on ticking would have taken them.
 
 use super::fields::{packet, process_tree as tree};
-use super::packets::Timebase;
+use super::packets::{Sequence, Timebase};
 use super::samples::{SamplePoint, Samples};
 use super::stream::Stream;
 use crate::ExportError;
@@ -43,7 +43,7 @@ pub(crate) struct Graph {
 
 impl Graph {
     /// The stacks of who woke others, a sample for each wakeup.
-    pub(crate) fn wakers(sequence: u64) -> Self {
+    pub(crate) fn wakers(sequence: Sequence) -> Self {
         let timebase = Timebase {
             name: "wakers, a sample for each wakeup".to_owned(),
             counter: 0,
@@ -53,9 +53,15 @@ impl Graph {
     }
 
     /// Of the process `pid` with that name, whose thread is called as the timebase.
-    fn new(sequence: u64, pid: u32, name: &'static str, timebase: Timebase) -> Self {
+    fn new(sequence: Sequence, pid: u32, name: &'static str, timebase: Timebase) -> Self {
         let thread = timebase.name.clone();
-        Self { samples: Samples::new(sequence, timebase), pid, name, thread, announced: false }
+        Self {
+            samples: Samples::new(sequence.of_samples(timebase)),
+            pid,
+            name,
+            thread,
+            announced: false,
+        }
     }
 
     /// Adds a sample.
@@ -113,7 +119,7 @@ pub(crate) struct OffCpuGraph {
 impl OffCpuGraph {
     /// Of a session. How long it lasts says how long a sample stands for, so
     /// that the file's size is bounded by the number of threads.
-    pub(crate) fn new(sequence: u64, session: &SessionInfo) -> Self {
+    pub(crate) fn new(sequence: Sequence, session: &SessionInfo) -> Self {
         let span = match (session.clock_pairs.first(), session.clock_pairs.last()) {
             (Some(first), Some(last)) => last.boottime.saturating_sub(first.boottime),
             _ => 0,

@@ -2,7 +2,7 @@
 
 use super::fields::{defaults, packet, perf};
 use crate::proto::Message;
-use syscollect_model::Time;
+use syscollect_model::{MachineId, Time};
 
 /// CLOCK_BOOTTIME, as ftrace events are read by default; every time in the file is in it.
 pub(crate) const BOOTTIME: u64 = 6;
@@ -26,20 +26,22 @@ pub(crate) struct Timebase {
 /// A packet sequence: interned data and defaults belong to one.
 #[derive(Debug)]
 pub(crate) struct Sequence {
+    machine: MachineId,
     id: u64,
     started: bool,
     timebase: Option<Timebase>,
 }
 
 impl Sequence {
-    /// The `id`th sequence, from 1.
-    pub(crate) fn new(id: u64) -> Self {
-        Self { id, started: false, timebase: None }
+    /// The `id`th sequence of a machine, from 1 up to 15.
+    pub(crate) fn new(machine: MachineId, id: u64) -> Self {
+        let id = u64::from(machine.0) << 4 | id;
+        Self { machine, id, started: false, timebase: None }
     }
 
-    /// A sequence of samples.
-    pub(crate) fn of_samples(id: u64, timebase: Timebase) -> Self {
-        Self { id, started: false, timebase: Some(timebase) }
+    /// The same as a sequence of samples.
+    pub(crate) fn of_samples(self, timebase: Timebase) -> Self {
+        Self { timebase: Some(timebase), ..self }
     }
 
     /// The fields that begin each packet of the sequence.
@@ -49,6 +51,9 @@ impl Sequence {
             message.uint(packet::TIMESTAMP, time.0);
         }
         message.uint(packet::TRUSTED_PACKET_SEQUENCE_ID, self.id);
+        if self.machine != MachineId::FIRST {
+            message.uint(packet::MACHINE_ID, u64::from(self.machine.0));
+        }
         if self.started {
             message.uint(packet::SEQUENCE_FLAGS, NEEDS);
         } else {

@@ -2,7 +2,7 @@
 
 use super::fields::{packet, perf};
 use super::intern::Stacks;
-use super::packets::{Sequence, Timebase};
+use super::packets::Sequence;
 use super::stream::Stream;
 use crate::ExportError;
 use crate::per_cpu::PerCpu;
@@ -48,10 +48,10 @@ pub(crate) struct Samples {
 }
 
 impl Samples {
-    /// The session on sequence `id`.
-    pub(crate) fn new(id: u64, timebase: Timebase) -> Self {
+    /// The session on a sequence of samples.
+    pub(crate) fn new(sequence: Sequence) -> Self {
         Self {
-            sequence: Sequence::of_samples(id, timebase),
+            sequence,
             stacks: Stacks::default(),
             counts: PerCpu::default(),
             interned: Vec::new(),

@@ -5,6 +5,7 @@ use super::fields::{attributes, clock_snapshot, cpu_info, packet, system_info, t
 use super::packets::{BOOTTIME, Sequence};
 use super::stream::Stream;
 use crate::ExportError;
+use crate::per_cpu::MOST_CPUS;
 use crate::proto::Message;
 use std::io::Write;
 use syscollect_model::{ClockPair, ClockSource, RecorderSummary, SessionInfo, Time};
@@ -58,10 +59,10 @@ fn write_system(fields: &mut Message<'_>, session: &SessionInfo) {
 
 /// `CpuInfo` lists CPUs by position, so numbers that are missing get an empty entry.
 fn write_cpus(message: &mut Message<'_>, session: &SessionInfo) {
-    let count = session.cpus.iter().map(|cpu| super::cpu_index(cpu.cpu) + 1).max().unwrap_or(0);
+    let count = session.cpus.iter().map(|cpu| cpu.cpu.min(MOST_CPUS - 1) + 1).max().unwrap_or(0);
     for index in 0..count {
         message.message(cpu_info::CPUS, |fields| {
-            if let Some(cpu) = session.cpus.iter().find(|cpu| cpu.cpu as usize == index) {
+            if let Some(cpu) = session.cpus.iter().find(|cpu| cpu.cpu == index) {
                 fields.string_if(cpu_info::PROCESSOR, &session.cpu_model);
                 if let Some(kilohertz) = cpu.max_frequency_khz {
                     fields.uint(cpu_info::FREQUENCIES, kilohertz);

@@ -20,7 +20,8 @@ use crate::proto::Message;
 use rustc_hash::FxHashMap;
 use std::io::Write;
 use syscollect_model::{
-    Loss, ProcessId, Scope, StringId, Strings, ThreadId, TrackId, TrackKind, TrackRole, Unit,
+    Loss, MachineId, ProcessId, Scope, StringId, Strings, ThreadId, TrackId, TrackKind, TrackRole,
+    Unit,
 };
 
 /// `TrackEvent.Type`.
@@ -78,6 +79,8 @@ pub(crate) struct Tracks {
     pub(crate) details: Details,
     events: Sequence,
     descriptors: Sequence,
+    /// Of the machine's tracks: they are numbered from it on.
+    first_uuid: u64,
     uuids: FxHashMap<TrackSubject, u64>,
     /// Of tracks of the model, by [`TrackId`], for speed; 0 is none.
     models: Vec<u64>,
@@ -86,11 +89,12 @@ pub(crate) struct Tracks {
 }
 
 impl Tracks {
-    pub(crate) fn new(events: Sequence, descriptors: Sequence) -> Self {
+    pub(crate) fn new(machine: MachineId) -> Self {
         Self {
             details: Details::default(),
-            events,
-            descriptors,
+            events: Sequence::new(machine, 4),
+            descriptors: Sequence::new(machine, 8),
+            first_uuid: u64::from(machine.0) << 32 | 1,
             uuids: FxHashMap::default(),
             models: Vec::new(),
             zones: Written::default(),
@@ -296,7 +300,7 @@ impl Tracks {
         if let Some(uuid) = self.uuids.get(&place) {
             return Ok(*uuid);
         }
-        let uuid = self.uuids.len() as u64 + 1;
+        let uuid = self.first_uuid + self.uuids.len() as u64;
         self.uuids.insert(place, uuid);
         let (sequence, time, tables) = (&mut self.descriptors, at.time, at.tables);
         at.stream.packet(|message| {

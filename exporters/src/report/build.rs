@@ -7,6 +7,7 @@ use super::off_cpu::state_name;
 use super::samples::{Function, by_function, truncated};
 use super::unresolved;
 use super::{ProcessFilter, ReportExporter, Waker};
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use syscollect_model::{
@@ -117,9 +118,9 @@ impl ReportExporter {
             let (row, process) = (tables.thread(thread), tables.process(account.process));
             ThreadRow {
                 tid: row.tid,
-                name: tables.strings.get(row.name).to_owned(),
+                name: tables.thread_name(thread).into(),
                 pid: process.pid,
-                process: tables.strings.get(process.name).to_owned(),
+                process: tables.process_name(account.process).into(),
                 times: account.times,
                 longest_wait_ns: account.longest_wait,
                 counts: account.counts,
@@ -144,9 +145,8 @@ impl ReportExporter {
             row.longest_wait_ns = row.longest_wait_ns.max(account.longest_wait);
         }
         for (process, row) in &mut rows {
-            let process = tables.process(*process);
-            row.pid = process.pid;
-            tables.strings.get(process.name).clone_into(&mut row.name);
+            row.pid = tables.process(*process).pid;
+            row.name = tables.process_name(*process).into();
         }
         self.table(rows.into_values().collect(), |row| {
             (busiest(&row.times), Reverse(row.counts.samples), row.pid)
@@ -211,20 +211,13 @@ impl ReportExporter {
         let sorted = self.table(stacks, |((process, stack), total)| {
             (Reverse((total.sum, total.count)), tables.process(*process).pid, *process, *stack)
         });
-        let row = |((process, stack), total): ((ProcessId, _), super::off_cpu::Total)| {
-            let process = tables.process(process);
-            StackRow {
-                pid: process.pid,
-                process: tables.strings.get(process.name).to_owned(),
-                count: total.count,
-                blocked_ns: total.sum,
-                max_ns: total.most,
-                frames: tables
-                    .stack(stack)
-                    .iter()
-                    .map(|frame| tables.frame_label(*frame))
-                    .collect(),
-            }
+        let row = |((process, stack), total): ((ProcessId, _), super::off_cpu::Total)| StackRow {
+            pid: tables.process(process).pid,
+            process: tables.process_name(process).into(),
+            count: total.count,
+            blocked_ns: total.sum,
+            max_ns: total.most,
+            frames: tables.stack(stack).iter().map(|frame| tables.frame_label(*frame)).collect(),
         };
         Table { total: sorted.total, rows: sorted.rows.into_iter().map(row).collect() }
     }
@@ -240,9 +233,9 @@ impl ReportExporter {
             let (kind, waker_tid, waker) = waker_names(waker, tables);
             WakeRow {
                 waker_kind: kind,
-                waker: waker.to_owned(),
+                waker: waker.into(),
                 waker_tid,
-                wakee: tables.strings.get(tables.thread(wakee).name).to_owned(),
+                wakee: tables.thread_name(wakee).into(),
                 wakee_tid: tid(wakee),
                 count,
             }
@@ -319,17 +312,23 @@ fn module_path(module: Option<ModuleId>, tables: &Tables) -> &str {
     module.map_or("", |module| tables.strings.get(tables.module(module).path))
 }
 
-pub(super) fn waker_names(waker: Waker, tables: &Tables) -> (WakerKind, u32, &str) {
+pub(super) fn waker_names(waker: Waker, tables: &Tables) -> (WakerKind, u32, Cow<'_, str>) {
     match waker {
         Waker::Thread(thread) => {
             let row = tables.thread(thread);
-            (WakerKind::Thread, row.tid, tables.strings.get(row.name))
+            (WakerKind::Thread, row.tid, tables.thread_name(thread))
         }
-        Waker::Interrupt => (WakerKind::Interrupt, 0, ""),
-        Waker::Unknown => (WakerKind::Unknown, 0, ""),
+        Waker::Interrupt => (WakerKind::Interrupt, 0, "".into()),
+        Waker::Unknown => (WakerKind::Unknown, 0, "".into()),
     }
 }
 
 fn loss_row(loss: &Loss) -> LossRow {
-    LossRow { origin: loss.origin.clone(), cpu: loss.cpu, cause: loss.cause, count: loss.count }
+    LossRow {
+        origin: loss.origin.clone(),
+        cpu: loss.cpu.map(|cpu| cpu.number),
+        machine: loss.machine(),
+        cause: loss.cause,
+        count: loss.count,
+    }
 }

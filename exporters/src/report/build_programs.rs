@@ -210,13 +210,13 @@ fn order(scope: Scope) -> (u8, CpuId) {
 }
 
 fn owner(scope: Scope, tables: &Tables) -> String {
-    let named = |name, id| format!("{} ({id})", tables.strings.get(name));
+    let named = |name, id| format!("{name} ({id})");
     match scope {
         Scope::Machine(MachineId::FIRST) => "machine".to_owned(),
-        Scope::Machine(machine) => machine.to_string(),
+        Scope::Machine(machine) => tables.machine_name(machine).into(),
         Scope::Cpu(cpu) => cpu.to_string(),
-        Scope::Process(id) => named(tables.process(id).name, tables.process(id).pid),
-        Scope::Thread(id) => named(tables.thread(id).name, tables.thread(id).tid),
+        Scope::Process(id) => named(tables.process_name(id), tables.process(id).pid),
+        Scope::Thread(id) => named(tables.thread_name(id), tables.thread(id).tid),
     }
 }
 
@@ -224,7 +224,7 @@ fn holder(thread: ThreadId, spans: &Spans, tables: &Tables) -> HolderRow {
     let row = tables.thread(thread);
     HolderRow {
         tid: row.tid,
-        name: tables.strings.get(row.name).to_owned(),
+        name: tables.thread_name(thread).into(),
         holds: spans.count,
         held_ns: spans.total,
         longest_hold_ns: spans.longest,
@@ -232,8 +232,7 @@ fn holder(thread: ThreadId, spans: &Spans, tables: &Tables) -> HolderRow {
 }
 
 pub(super) fn process(id: ProcessId, tables: &Tables) -> (u32, String) {
-    let row = tables.process(id);
-    (row.pid, tables.strings.get(row.name).to_owned())
+    (tables.process(id).pid, tables.process_name(id).into())
 }
 
 fn place(location: Option<LocationId>, tables: &Tables) -> Option<SourcePlace> {

@@ -73,9 +73,9 @@ impl ReportExporter {
             unknown_ns: 0,
             at_ns: since.saturating_sub(self.began),
             tid: row.tid,
-            thread: tables.strings.get(row.name).to_owned(),
+            thread: tables.thread_name(thread).into(),
             pid: process.pid,
-            process: tables.strings.get(process.name).to_owned(),
+            process: tables.process_name(row.process).into(),
         }
     }
 }
@@ -89,7 +89,7 @@ fn waker(woken: Woken, tables: &Tables) -> WakerRow {
     let (kind, tid, thread) = waker_names(woken.waker, tables);
     WakerRow {
         kind,
-        thread: thread.to_owned(),
+        thread: thread.into(),
         tid,
         cpu: woken.cpu,
         frames: frames(woken.stack, tables),
@@ -98,5 +98,5 @@ fn waker(woken: Woken, tables: &Tables) -> WakerRow {
 
 fn ran_row(thread: ThreadId, ran_ns: u64, tables: &Tables) -> RanRow {
     let row = tables.thread(thread);
-    RanRow { tid: row.tid, thread: tables.strings.get(row.name).to_owned(), ran_ns }
+    RanRow { tid: row.tid, thread: tables.thread_name(thread).into(), ran_ns }
 }

@@ -154,6 +154,34 @@ pub struct Recording {
     pub complete: bool,
     /// Only these processes were recorded, if not empty: all figures of others are partial.
     pub filter_pids: Vec<u32>,
+    /// The other machines, where several were recorded: they are numbered from 1.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_machines: Vec<RecordedMachine>,
+}
+
+impl Recording {
+    /// The first machine.
+    pub fn machine(&self) -> RecordedMachine {
+        RecordedMachine {
+            hostname: self.hostname.clone(),
+            os: self.os.clone(),
+            kernel_release: self.kernel_release.clone(),
+            cpus: self.cpus,
+        }
+    }
+}
+
+/// A machine that was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RecordedMachine {
+    /// Host name.
+    pub hostname: String,
+    /// The operating system.
+    pub os: String,
+    /// Kernel release.
+    pub kernel_release: String,
+    /// Its CPUs.
+    pub cpus: usize,
 }
 
 /// Events by kind.
@@ -473,8 +501,10 @@ pub struct LossRow {
     #[serde(rename = "lane")]
     pub origin: LossOrigin,
     /// Its CPU, if it has one.
-    #[serde(flatten)]
-    pub cpu: Option<CpuId>,
+    pub cpu: Option<u32>,
+    /// The CPU's machine.
+    #[serde(default, skip_serializing_if = "MachineId::is_first")]
+    pub machine: MachineId,
     /// Why.
     pub cause: LossCause,
     /// How many.

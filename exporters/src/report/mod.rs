@@ -476,7 +476,7 @@ impl ReportExporter {
 impl Exporter for ReportExporter {
     type Error = Infallible;
 
-    fn begin(&mut self, session: &SessionInfo, _: &Tables) -> Result<(), Infallible> {
+    fn begin(&mut self, session: &SessionInfo, tables: &Tables) -> Result<(), Infallible> {
         self.scheduling.partial = !session.filter_pids.is_empty();
         self.began = session.clock_pairs.first().map_or(0, |pair| pair.boottime);
         self.recording = Recording {
@@ -490,6 +490,7 @@ impl Exporter for ReportExporter {
             stacks: session.stacks.clone(),
             complete: false,
             filter_pids: session.filter_pids.clone(),
+            other_machines: tables.machines.iter().skip(1).map(RecordedMachine::of).collect(),
         };
         Ok(())
     }
@@ -562,5 +563,12 @@ impl Exporter for ReportExporter {
         self.slices.finish(tables);
         self.report = self.build(losses, recorder, tables);
         Ok(())
+    }
+}
+
+impl RecordedMachine {
+    fn of(session: &SessionInfo) -> Self {
+        let SessionInfo { hostname, os, kernel_release, cpus, .. } = session.clone();
+        Self { hostname, os, kernel_release, cpus: cpus.len() }
     }
 }

@@ -77,9 +77,12 @@ impl Text {
         self.line(&format!(
             "{:<10} {}; {}",
             "Recorded",
-            machine(&report.recording),
+            machine(&report.recording.machine()),
             shown(recorder)
         ));
+        for (number, other) in (1..).zip(&report.recording.other_machines) {
+            self.line(&format!("{:<10} {}", format!("Machine {number}"), machine(other)));
+        }
         let cut = if report.recording.complete { "" } else { ", of a recording that was cut off" };
         let length = report.shown_length();
         let all = report.recorded_ns.unwrap_or(report.overwritten_ns + report.duration_ns);
@@ -485,7 +488,8 @@ impl Text {
         self.title(&format!("Lost: {} records", grouped(report.lost)));
         let is_lost = |loss: &&LossRow| loss.count > 0 && loss.cause != LossCause::Overwritten;
         let rows = report.losses.iter().filter(is_lost).map(|loss| {
-            let cpu = loss.cpu.map_or_else(String::new, |cpu| format!(" of {cpu}"));
+            let cpu = loss.cpu.map(|number| CpuId { machine: loss.machine, number });
+            let cpu = cpu.map_or_else(String::new, |cpu| format!(" of {cpu}"));
             [
                 grouped(loss.count),
                 format!("{}{cpu}: {}", shown(loss.origin.name()), loss.cause.name()),
@@ -508,8 +512,8 @@ fn states(times: &Times) -> [String; 4] {
 }
 
 /// The machine, as far as it is known: Windows traces name no host.
-fn machine(recording: &Recording) -> String {
-    let Recording { hostname, os, kernel_release, cpus, .. } = recording;
+fn machine(of: &RecordedMachine) -> String {
+    let RecordedMachine { hostname, os, kernel_release, cpus } = of;
     let kernel = if os == WINDOWS { WINDOWS } else { "Linux" };
     let parts = [
         shown(hostname),

@@ -57,7 +57,7 @@ impl Folding {
 }
 
 fn line(process: ProcessId, stack: Option<StackId>, tables: &Tables) -> String {
-    let mut line = clean(tables.strings.get(tables.process(process).name));
+    let mut line = clean(&tables.process_name(process));
     match stack {
         None => line.push_str(";[no stack]"),
         Some(id) => {

@@ -80,17 +80,25 @@ impl Memory {
     ) -> Vec<NamedPool<'_>> {
         let heaps = self.pools.keys().filter(|(_, pool)| pool.is_none()).count();
         let pools = self.pools.iter().filter(|(_, pool)| !pool.pieces.is_empty());
+        let mut named = FxHashMap::<String, u32>::default();
         pools
             .map(|((process, name), pool)| {
                 let row = tables.process(*process);
-                let whose = format!("{} ({})", tables.strings.get(row.name), row.pid);
+                let whose = format!("{} ({})", tables.process_name(*process), row.pid);
                 let name = match name {
                     None if heaps == 1 => None,
-                    None => Some(texts.intern_short(&whose)),
-                    Some(name) => {
-                        Some(texts.intern_short(&format!("{whose} {}", tables.strings.get(*name))))
-                    }
+                    None => Some(whose),
+                    Some(name) => Some(format!("{whose} {}", tables.strings.get(*name))),
                 };
+                // A process that has the id of a former one may have its name, too.
+                let name = name.map(|name| {
+                    let before = named.entry(name.clone()).or_default();
+                    *before += 1;
+                    match *before {
+                        1 => texts.intern_short(&name),
+                        number => texts.intern_short(&format!("{name} #{number}")),
+                    }
+                });
                 let mut callstack = |moment: &Moment| {
                     moment.stack.map_or(0, |stack| code.callstack(Some(stack), texts, tables))
                 };

@@ -293,7 +293,10 @@ impl<W: Write> Exporter for TracyExporter<W> {
 
     fn begin(&mut self, session: &SessionInfo, tables: &Tables) -> Result<(), ExportError> {
         self.collected.cpus = sched::Cpus::new(&tables.machines);
-        self.collected.session = session.clone();
+        let cpus = self.collected.cpus.all(tables);
+        // Without tables of machines the session knows its own.
+        let cpus = if cpus.is_empty() { session.cpus.clone() } else { cpus };
+        self.collected.session = SessionInfo { cpus, ..session.clone() };
         Ok(())
     }
 

@@ -185,7 +185,11 @@ pub(crate) fn names(owner: Owner, tables: &Tables) -> (String, String) {
     let text = |id| tables.strings.get(id).to_owned();
     let of_thread = |thread: ThreadId| {
         let row = tables.thread(thread);
-        (text(tables.process(row.process).name), text(row.name))
+        (tables.process_name(row.process).into(), text(row.name))
+    };
+    let of_machine = |machine| match machine {
+        MachineId::FIRST => "machine".to_owned(),
+        machine => tables.machine_name(machine).into(),
     };
     match owner {
         Owner::Thread(thread) => of_thread(thread),
@@ -195,9 +199,9 @@ pub(crate) fn names(owner: Owner, tables: &Tables) -> (String, String) {
             let track = tables.track(id);
             let name = text(track.name);
             match track.scope {
-                Scope::Machine(_) => ("machine".into(), name),
-                Scope::Cpu(cpu) => ("machine".into(), format!("{} {name}", cpu.label())),
-                Scope::Process(process) => (text(tables.process(process).name), name),
+                Scope::Machine(machine) => (of_machine(machine), name),
+                Scope::Cpu(cpu) => (of_machine(cpu.machine), format!("{} {name}", cpu.label())),
+                Scope::Process(process) => (tables.process_name(process).into(), name),
                 Scope::Thread(thread) => {
                     let (process, thread) = of_thread(thread);
                     (process, format!("{thread} {name}"))
@@ -239,15 +243,15 @@ pub(crate) fn group_hints(rows: &[Row], tables: &Tables) -> Vec<i32> {
 pub(crate) fn scoped_name(track: TrackId, tables: &Tables) -> String {
     let row = tables.track(track);
     let name = tables.strings.get(row.name);
-    let text = |id| tables.strings.get(id);
     match row.scope {
-        Scope::Machine(_) => name.to_owned(),
+        Scope::Machine(MachineId::FIRST) => name.to_owned(),
+        Scope::Machine(machine) => format!("{} {name}", tables.machine_name(machine)),
         Scope::Cpu(cpu) => format!("{} {name}", cpu.label()),
         Scope::Process(id) => {
-            format!("{} ({}) {name}", text(tables.process(id).name), tables.process(id).pid)
+            format!("{} ({}) {name}", tables.process_name(id), tables.process(id).pid)
         }
         Scope::Thread(id) => {
-            format!("{} ({}) {name}", text(tables.thread(id).name), tables.thread(id).tid)
+            format!("{} ({}) {name}", tables.thread_name(id), tables.thread(id).tid)
         }
     }
 }

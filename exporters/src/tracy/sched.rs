@@ -4,7 +4,7 @@ use super::options::TracyLayout;
 use super::rows::{Interval, Owner, Row, RowId, Rows};
 use super::wire::Payload;
 use std::io::{self, Write};
-use syscollect_model::{CpuId, SessionInfo, SleepState, Switch};
+use syscollect_model::{CpuId, CpuInfo, SessionInfo, SleepState, Switch, Tables};
 
 /// The file always has this many lists.
 const MAX_CPUS: usize = 256;
@@ -44,6 +44,23 @@ impl Cpus {
             Some(first)
         });
         Self { first: first.collect(), ..Self::default() }
+    }
+
+    /// The CPUs of all machines, as the file numbers them and their packages.
+    pub(crate) fn all(&self, tables: &Tables) -> Vec<CpuInfo> {
+        let mut all = Vec::new();
+        let mut first_package = 0;
+        for (info, first) in tables.machines.iter().zip(&self.first) {
+            let packages =
+                info.cpus.iter().map(|cpu| cpu.package.saturating_add(1)).max().unwrap_or(0);
+            all.extend(info.cpus.iter().map(|cpu| CpuInfo {
+                cpu: first.saturating_add(cpu.cpu),
+                package: cpu.package.saturating_add(first_package),
+                ..cpu.clone()
+            }));
+            first_package = packages.saturating_add(first_package);
+        }
+        all
     }
 
     /// The CPU's number in the file; `None` where that has no room for it.

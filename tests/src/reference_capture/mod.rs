@@ -99,6 +99,11 @@ pub fn figures() -> Figures {
     plan.chain(functions).collect()
 }
 
+/// The same of two machines that both did that: each figure twice.
+pub fn figures_of_two_machines() -> Figures {
+    figures().into_iter().map(|(name, count)| (name, 2 * count)).collect()
+}
+
 /// The capture.
 pub fn capture() -> Vec<u8> {
     let mut machine = machine();

@@ -146,22 +146,24 @@ impl Profile {
         (0..length(markers)?).map(marker).collect()
     }
 
-    /// The values of a counter, if it is there: the viewer takes its first row for zero, and adds
-    /// the others up.
-    pub fn counter(&self, label: &str) -> Vec<f64> {
-        let counters = list(&self.json["counters"]);
-        let counter = counters.iter().find(|counter| counter["display"]["label"] == label);
-        let Some(counter) = counter else { return Vec::new() };
-        let growth = list(&counter["samples"]["count"])
-            .iter()
-            .skip(1)
-            .map(|value| value.as_f64().unwrap_or(f64::NAN));
-        let add_up = |sum: &mut f64, growth: f64| {
-            *sum += growth;
-            Some(*sum)
-        };
-        growth.scan(0.0, add_up).collect()
+    /// The values of each counter that is called so: the viewer takes its first row for zero, and
+    /// adds the others up.
+    pub fn counters(&self, label: &str) -> Vec<Vec<f64>> {
+        let counters = list(&self.json["counters"]).iter();
+        counters.filter(|counter| counter["display"]["label"] == label).map(values).collect()
     }
+}
+
+fn values(counter: &Value) -> Vec<f64> {
+    let growth = list(&counter["samples"]["count"])
+        .iter()
+        .skip(1)
+        .map(|value| value.as_f64().unwrap_or(f64::NAN));
+    let add_up = |sum: &mut f64, growth: f64| {
+        *sum += growth;
+        Some(*sum)
+    };
+    growth.scan(0.0, add_up).collect()
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -211,10 +213,13 @@ pub fn firefox(json: &[u8]) -> Result<Figures, Damage> {
             }
         }
     }
-    let queue = profile.counter("queue (jobs)");
-    add(f, "values of queue", queue.len() as u64);
-    add(f, "sum of queue", queue.iter().sum::<f64>() as u64);
-    add(f, "bytes held", profile.counter("Memory").last().copied().unwrap_or_default() as u64);
+    for queue in profile.counters("queue (jobs)") {
+        add(f, "values of queue", queue.len() as u64);
+        add(f, "sum of queue", queue.iter().sum::<f64>() as u64);
+    }
+    for memory in profile.counters("Memory") {
+        add(f, "bytes held", memory.last().copied().unwrap_or_default() as u64);
+    }
     Ok(figures)
 }
 

@@ -94,6 +94,16 @@ pub fn differences(viewer: Viewer, plan: &Figures, shown: &Figures) -> Vec<Strin
         .collect()
 }
 
+/// The figures of several machines together: names say no more on which.
+pub fn together(shown: &Figures) -> Figures {
+    let mut all = Figures::new();
+    for (name, count) in shown {
+        let name = name.replace(" on machine 1", "").replace(" of machine 1 ", " of ");
+        add(&mut all, name, *count);
+    }
+    all
+}
+
 /// Adds to a figure.
 fn add(figures: &mut Figures, name: impl Into<String>, count: u64) {
     *figures.entry(name.into()).or_default() += count;

@@ -6,9 +6,12 @@ use syscollect_tests::shown::{self, Viewer, differences};
 
 fn shown(viewer: Viewer, capture: &[u8]) -> Figures {
     match viewer {
-        Viewer::Tracy => shown::tracy(&exported::tracy(capture)).unwrap(),
-        Viewer::Firefox => shown::firefox(&exported::firefox(capture)).unwrap(),
-        _ => shown::report(&serde_json::to_vec(&exported::report(capture)).unwrap()).unwrap(),
+        Viewer::Tracy => shown::tracy(&exported::tracy(exported::open(&capture))).unwrap(),
+        Viewer::Firefox => shown::firefox(&exported::firefox(exported::open(&capture))).unwrap(),
+        _ => {
+            shown::report(&serde_json::to_vec(&exported::report(exported::open(&capture))).unwrap())
+                .unwrap()
+        }
     }
 }
 
@@ -73,7 +76,7 @@ fn a_process_that_started_before_and_ended_after_has_no_start_no_end_and_no_inve
         .sum::<u64>();
     assert_eq!(cpu, 25_000);
 
-    let report = exported::report(&case.capture);
+    let report = exported::report(exported::open(&case.capture));
     let times = report.threads.rows.iter().find(|row| row.name == "always").unwrap().times;
     assert_eq!(
         (times.on_cpu_ns, times.blocked_ns, times.waiting_ns, times.unknown_ns),

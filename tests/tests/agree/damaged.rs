@@ -17,12 +17,12 @@ fn a_capture_without_events_is_a_whole_file_of_each_format_with_nothing_in_it() 
     assert_eq!(threads, ["idle"], "the machine itself, which is always there");
     assert_eq!(profile.rows(&profile.threads()[0]).unwrap(), []);
     assert_eq!(profile.markers(&profile.threads()[0]).unwrap(), []);
-    let report = exported::report(&capture);
+    let report = exported::report(exported::open(&capture));
     assert_eq!((report.events.switches, report.events.samples, report.threads.total), (0, 0, 0));
     assert!(report.text(100).contains("nothing"), "{}", report.text(100));
-    assert_eq!(exported::folded(&capture), "");
-    assert_eq!(shown::pprof(&exported::pprof(&capture)).unwrap(), Figures::new());
-    assert!(!exported::perfetto(&capture).is_empty(), "what the machine is");
+    assert_eq!(exported::folded(exported::open(&capture)), "");
+    assert_eq!(shown::pprof(&exported::pprof(exported::open(&capture))).unwrap(), Figures::new());
+    assert!(!exported::perfetto(exported::open(&capture)).is_empty(), "what the machine is");
 }
 
 /// Losses by lane.
@@ -77,8 +77,11 @@ fn a_damaged_chunk_is_told_and_everything_else_is_shown() {
     for part in 0..PARTS {
         let mut damaged = capture.clone();
         damaged[capture.len() * part / PARTS + 7] ^= 0x55;
-        let (tracy, firefox) = (exported::tracy(&damaged), exported::firefox(&damaged));
-        let report = exported::report(&damaged);
+        let (tracy, firefox) = (
+            exported::tracy(exported::open(&damaged)),
+            exported::firefox(exported::open(&damaged)),
+        );
+        let report = exported::report(exported::open(&damaged));
         let mut lost = Lost::new();
         report.losses.iter().for_each(|loss| add(&mut lost, loss.origin.name(), loss.count));
         assert_eq!(

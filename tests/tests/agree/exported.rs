@@ -1,12 +1,13 @@
-//! A capture as each format.
+//! A recording as each format.
 
 use syscollect_exporters::report::{Report, ReportExporter, ReportOptions};
 use syscollect_exporters::{
     FirefoxExporter, FirefoxOptions, FoldedExporter, PerfettoExporter, PprofExporter, StackOptions,
     TracyExporter,
 };
-use syscollect_merge::Session;
+use syscollect_merge::{Recordings, Session};
 use syscollect_playback::Recording;
+use syscollect_store::CaptureReader;
 use syscollect_tests::golden;
 use syscollect_tests::shown::Profile;
 use syscollect_tests::tracy_reader::{self, TracyFile};
@@ -15,54 +16,60 @@ pub(crate) fn open(capture: &[u8]) -> Session {
     golden::open(capture.to_vec())
 }
 
-pub(crate) fn tracy(capture: &[u8]) -> Vec<u8> {
-    tracy_and_cuts(capture).0
+/// Two machines that did the same at the same time.
+pub(crate) fn twice(capture: &[u8]) -> Recordings {
+    let reader = || CaptureReader::from_bytes(capture.to_vec()).unwrap();
+    Recordings::open(vec![reader(), reader()], &|| false).unwrap()
+}
+
+pub(crate) fn tracy(recording: impl Recording) -> Vec<u8> {
+    tracy_and_cuts(recording).0
 }
 
 /// The file, and what it had no room for.
-pub(crate) fn tracy_and_cuts(capture: &[u8]) -> (Vec<u8>, Vec<String>) {
+pub(crate) fn tracy_and_cuts(mut recording: impl Recording) -> (Vec<u8>, Vec<String>) {
     let mut exporter = TracyExporter::new(Vec::new());
-    open(capture).play(&mut exporter).unwrap();
+    recording.play(&mut exporter).unwrap();
     let cuts = exporter.cuts();
     (exporter.finish().unwrap(), cuts)
 }
 
-pub(crate) fn firefox(capture: &[u8]) -> Vec<u8> {
+pub(crate) fn firefox(mut recording: impl Recording) -> Vec<u8> {
     let options = FirefoxOptions { sched_markers: true, ..FirefoxOptions::default() };
     let mut exporter = FirefoxExporter::new(Vec::new(), options);
-    open(capture).play(&mut exporter).unwrap();
+    recording.play(&mut exporter).unwrap();
     exporter.finish().unwrap()
 }
 
-pub(crate) fn perfetto(capture: &[u8]) -> Vec<u8> {
+pub(crate) fn perfetto(mut recording: impl Recording) -> Vec<u8> {
     let mut exporter = PerfettoExporter::new(Vec::new());
-    open(capture).play(&mut exporter).unwrap();
+    recording.play(&mut exporter).unwrap();
     exporter.finish().unwrap()
 }
 
-pub(crate) fn report(capture: &[u8]) -> Report {
+pub(crate) fn report(mut recording: impl Recording) -> Report {
     let mut exporter =
         ReportExporter::new(ReportOptions { rows: 1_000, ..ReportOptions::default() });
-    open(capture).play(&mut exporter).unwrap();
+    recording.play(&mut exporter).unwrap();
     exporter.finish()
 }
 
-pub(crate) fn folded(capture: &[u8]) -> String {
+pub(crate) fn folded(mut recording: impl Recording) -> String {
     let mut exporter = FoldedExporter::new(Vec::new(), StackOptions::default());
-    open(capture).play(&mut exporter).unwrap();
+    recording.play(&mut exporter).unwrap();
     String::from_utf8(exporter.finish().unwrap()).unwrap()
 }
 
-pub(crate) fn pprof(capture: &[u8]) -> Vec<u8> {
+pub(crate) fn pprof(mut recording: impl Recording) -> Vec<u8> {
     let mut exporter = PprofExporter::new(Vec::new(), None);
-    open(capture).play(&mut exporter).unwrap();
+    recording.play(&mut exporter).unwrap();
     exporter.finish().unwrap()
 }
 
 pub(crate) fn read_tracy(capture: &[u8]) -> TracyFile {
-    tracy_reader::read(&tracy(capture)).unwrap()
+    tracy_reader::read(&tracy(open(capture))).unwrap()
 }
 
 pub(crate) fn read_firefox(capture: &[u8]) -> Profile {
-    Profile::read(&firefox(capture)).unwrap()
+    Profile::read(&firefox(open(capture))).unwrap()
 }

@@ -25,26 +25,26 @@ fn agrees(viewer: Viewer, shown: &Figures) {
 
 #[test]
 fn the_tracy_file_shows_what_was_planned() {
-    let (file, cuts) = exported::tracy_and_cuts(&CAPTURE);
+    let (file, cuts) = exported::tracy_and_cuts(exported::open(&CAPTURE));
     assert!(cuts.is_empty(), "{cuts:?}");
     agrees(Viewer::Tracy, &shown::tracy(&file).unwrap());
 }
 
 #[test]
 fn the_firefox_profile_shows_what_was_planned() {
-    agrees(Viewer::Firefox, &shown::firefox(&exported::firefox(&CAPTURE)).unwrap());
+    agrees(Viewer::Firefox, &shown::firefox(&exported::firefox(exported::open(&CAPTURE))).unwrap());
 }
 
 #[test]
 fn the_report_says_what_was_planned() {
-    let json = serde_json::to_vec(&exported::report(&CAPTURE)).unwrap();
+    let json = serde_json::to_vec(&exported::report(exported::open(&CAPTURE))).unwrap();
     agrees(Viewer::Report, &shown::report(&json).unwrap());
 }
 
 #[test]
 fn the_pictures_of_stacks_show_what_was_planned() {
-    agrees(Viewer::Folded, &shown::folded(&exported::folded(&CAPTURE)).unwrap());
-    agrees(Viewer::Pprof, &shown::pprof(&exported::pprof(&CAPTURE)).unwrap());
+    agrees(Viewer::Folded, &shown::folded(&exported::folded(exported::open(&CAPTURE))).unwrap());
+    agrees(Viewer::Pprof, &shown::pprof(&exported::pprof(exported::open(&CAPTURE))).unwrap());
 }
 
 #[test]

@@ -5,3 +5,4 @@ mod awkward;
 mod damaged;
 mod exported;
 mod figures;
+mod machines;

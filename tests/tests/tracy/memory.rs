@@ -64,6 +64,18 @@ fn what_is_freed_and_was_never_seen_allocated_is_told() {
 }
 
 #[test]
+fn programs_of_one_name_and_id_have_heaps_of_their_own() {
+    let mut scenario = Scenario::new(1);
+    for at in [1, 2] {
+        let thread = scenario.task(5, "app");
+        scenario.memory(at, thread, 0x1000, Some(8));
+    }
+    let trace = scenario.read();
+    let names: Vec<_> = trace.pools.iter().map(|pool| pool.name.as_deref()).collect();
+    assert_eq!(names, [Some("app (5)"), Some("app (5) #2")]);
+}
+
+#[test]
 fn a_crash_is_the_files_crash_and_a_message() {
     let mut scenario = Scenario::new(1);
     let [one, two] = [5, 6].map(|pid| scenario.task(pid, "app"));

@@ -22,7 +22,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use syscollect_tests::reference_capture::{self, Figures};
-use syscollect_tests::shown::{self, Viewer, differences};
+use syscollect_tests::shown::{self, Viewer, differences, together};
 
 use crate::engine::Engine;
 use crate::privileged::context::cargo;
@@ -63,6 +63,14 @@ fn compare(print: bool) -> Result<Outcome> {
             found.into_iter().map(|what| format!("{}: {}", case.name, what.escape_debug())),
         );
     }
+    let plan_of_two = reference_capture::figures_of_two_machines();
+    let shown_of_two = Files::of_two_machines(&reference_capture::capture())?.engines()?;
+    let shown_of_two: Vec<Shown> = shown_of_two
+        .into_iter()
+        .map(|(viewer, figures)| (viewer, figures.map(|figures| together(&figures))))
+        .collect();
+    let found = self::wrong(&shown_of_two, |_| plan_of_two.clone());
+    wrong.extend(found.into_iter().map(|what| format!("two machines: {what}")));
     wrong.extend(bad_input::wrong()?);
     let windows = windows_traces::compare()?;
     wrong.extend(windows.wrong);
@@ -104,7 +112,8 @@ fn wrong(shown: &[Shown], plan: impl Fn(Viewer) -> Figures) -> Vec<String> {
 /// A recording in a folder of its own.
 struct Files {
     program: PathBuf,
-    recording: &'static str,
+    /// Captures of several machines, or the one.
+    recordings: Vec<&'static str>,
     folder: tempfile::TempDir,
 }
 
@@ -117,7 +126,16 @@ impl Files {
     fn named(recording: &'static str, bytes: &[u8]) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("syscollect-viewers-").tempdir()?;
         fs::write(folder.path().join(recording), bytes)?;
-        Ok(Self { program: root().join("target/release/syscollect"), recording, folder })
+        let program = root().join("target/release/syscollect");
+        Ok(Self { program, recordings: vec![recording], folder })
+    }
+
+    /// The same capture as that of two machines.
+    fn of_two_machines(capture: &[u8]) -> Result<Self> {
+        let mut files = Self::new(capture)?;
+        fs::write(files.folder.path().join("y.syscap"), capture)?;
+        files.recordings.push("y.syscap");
+        Ok(files)
     }
 
     /// The capture as another format.
@@ -129,7 +147,8 @@ impl Files {
 
     fn command(&self, name: &str) -> Command {
         let mut command = Command::new(&self.program);
-        command.arg(name).arg(self.folder.path().join(self.recording));
+        let recordings = self.recordings.iter().map(|name| self.folder.path().join(name));
+        command.arg(name).args(recordings);
         command
     }
 

@@ -38,16 +38,16 @@ const NUMBERS: [(&str, &str); 18] = [
     ("waits for cache", "select count(*) from slice where name = 'waiting for cache'"),
     (
         "allocations",
-        "select count(*) from (select value - lag(value, 1, 0) over (order by ts) as growth from counter \
+        "select count(*) from (select value - lag(value, 1, 0) over (partition by track_id order by ts) as growth from counter \
          join track on track.id = track_id where name = 'heap') where growth > 0",
     ),
     (
         "bytes held",
-        "select cast(value as int) from counter join track on track.id = track_id where name = 'heap' \
-         order by ts desc limit 1",
+        "select cast(sum(value) as int) from (select value, lead(1) over (partition by track_id order by ts) as later \
+         from counter join track on track.id = track_id where name = 'heap') where later is null",
     ),
     // One on the thread's track, and one where it is seen at once.
-    ("crashes", "select count(distinct ts) from slice where name = 'SIGSEGV'"),
+    ("crashes", "select count(*) / 2 from slice where name = 'SIGSEGV'"),
     (
         "frames CRTC 0",
         "select count(*) from slice join track on track.id = track_id where track.name = 'CRTC 0'",
