@@ -50,7 +50,7 @@ pub(crate) fn concerning<'a>(
         Event::Lock(event) => runs(event.thread),
         Event::Memory(event) => runs(event.thread),
         Event::Crash(crash) => runs(crash.thread),
-        Event::Loss(_) => true,
+        Event::Loss(_) | Event::RecordingEnd(_) => true,
     };
     stays.then_some(Cow::Borrowed(event))
 }

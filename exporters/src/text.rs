@@ -181,6 +181,7 @@ fn describe(time: Time, event: &Event, tables: &Tables) -> String {
         }
         Event::Lock(event) => lock_words(event, tables),
         Event::Memory(event) => memory_words(event, tables),
+        Event::RecordingEnd(machine) => format!("recording of {machine} ends"),
         Event::Crash(crash) => {
             let address = if crash.address == 0 {
                 String::new()

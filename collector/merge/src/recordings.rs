@@ -72,6 +72,18 @@ impl Recordings {
         }
     }
 
+    /// What the first recorder said of itself, and how long all recorded together.
+    fn summary_of_all(&self) -> Option<RecorderSummary> {
+        let times = self.sessions.iter().map(|session| {
+            let start = session.clock().pairs().first().map_or(0, |pair| pair.boottime);
+            let duration = session.summary().map_or(0, |summary| summary.duration_ns);
+            (start, start.saturating_add(duration))
+        });
+        let start = times.clone().map(|(start, _)| start).min()?;
+        let end = times.map(|(_, end)| end).max()?;
+        Some(RecorderSummary { duration_ns: end - start, ..self.summary()?.clone() })
+    }
+
     fn all_losses(&self) -> Vec<Loss> {
         self.sessions.iter().flat_map(|session| session.losses().to_vec()).collect()
     }
@@ -149,7 +161,7 @@ impl Recording for Recordings {
         }
         self.losses = self.all_losses();
         played.lost = records_lost(&self.losses);
-        exporter.end(&self.losses, self.summary(), &self.tables)?;
+        exporter.end(&self.losses, self.summary_of_all().as_ref(), &self.tables)?;
         Ok(played)
     }
 }
@@ -217,9 +229,10 @@ fn take_turns<'a>(
         let Some((index, _)) = waiting().min_by_key(|(_, part)| part.next) else { return Ok(()) };
         let others = waiting().filter(|(other, _)| *other != index);
         let until = others.map(|(_, part)| part.next).min().unwrap_or(Time(u64::MAX));
+        let is_last = waiting().count() == 1;
         let part = &mut parts[index];
         shared.exchange(&mut part.playing);
-        let outcome = part.play(now, until);
+        let outcome = part.play(now, until, is_last);
         now = now.max(part.playing.engine.now());
         shared.exchange(&mut part.playing);
         outcome?;
@@ -227,12 +240,19 @@ fn take_turns<'a>(
 }
 
 impl Part<'_, '_> {
-    /// Plays to its end, or up to `until`. What was played of others lies before `now`.
-    fn play(&mut self, now: Time, until: Time) -> Result<(), Stopped> {
+    /// Plays to its end, or up to `until`. What was played of others lies before `now`; no other goes
+    /// on where it `is_last`.
+    fn play(&mut self, now: Time, until: Time, is_last: bool) -> Result<(), Stopped> {
         self.playing.engine.not_before(now);
         match self.playing.play_file_until(&mut self.files, until)? {
             Some(next) => self.next = next,
-            None => self.played = Some(self.playing.end()?),
+            None => {
+                self.played = Some(self.playing.end()?);
+                if !is_last {
+                    let engine = &mut self.playing.engine;
+                    engine.emit(&Event::RecordingEnd(engine.machine))?;
+                }
+            }
         }
         Ok(())
     }

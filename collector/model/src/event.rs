@@ -52,6 +52,9 @@ pub enum Event {
     Crash(Crash),
     /// Events are missing; [`Loss`] says how many, where and why.
     Loss(Loss),
+    /// The recording of this machine ends, while others go on: what its threads and CPUs do from now
+    /// on is not known.
+    RecordingEnd(MachineId),
 }
 
 impl Event {
@@ -87,6 +90,7 @@ impl Event {
             | Self::Message(track, _)
             | Self::GpuJob(track, _) => of_track(track),
             Self::Loss(ref loss) => loss.machine(),
+            Self::RecordingEnd(machine) => machine,
         }
     }
 }

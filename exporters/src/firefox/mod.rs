@@ -58,7 +58,7 @@ use slices::Slices;
 use std::collections::BTreeMap;
 use std::io::Write;
 use syscollect_model::{
-    CpuId, Crash, Event, Exporter, GpuJob, LockEvent, Loss, MemoryEvent, ProcessId,
+    CpuId, Crash, Event, Exporter, GpuJob, LockEvent, Loss, MachineId, MemoryEvent, ProcessId,
     RecorderSummary, Sample, SchedulingGap, Scope, SessionInfo, Switch, Tables, ThreadId, Time,
     TrackId, Wakeup,
 };
@@ -474,6 +474,21 @@ impl<W: Write> FirefoxExporter<W> {
         }
     }
 
+    /// The recording of a machine ends: what its threads do lasts until now.
+    fn end_machine(&mut self, time: u64, machine: MachineId, tables: &Tables) {
+        let interval = self.config.interval;
+        self.cpus.by_cpu.retain(|cpu, _| cpu.machine != machine);
+        let states = (0..).map(ThreadId).zip(&mut self.threads.states).skip(1);
+        for (thread, state) in states {
+            if let Some(state) = state
+                && tables.process(tables.thread(thread).process).machine == machine
+            {
+                state.finish(time, interval, &mut self.shared);
+                state.lose();
+            }
+        }
+    }
+
     /// What ran there is not known any more.
     fn gap(&mut self, time: u64, gap: SchedulingGap, tables: &Tables) {
         let cpus =
@@ -563,6 +578,7 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
                 self.timeline.counters.entry(*track).or_default().push(time, *value);
             }
             Event::Loss(loss) => self.loss(time, loss, tables),
+            Event::RecordingEnd(machine) => self.end_machine(time, *machine, tables),
             Event::ThreadStart(thread) => {
                 let _ = self.thread(*thread, tables);
             }

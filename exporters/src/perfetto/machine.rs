@@ -151,15 +151,21 @@ impl MachineTrace {
         }
     }
 
+    /// Who is blocked is so until now.
+    fn end_stays<W: Write>(&mut self, at: &mut Context<'_, W>) -> Result<(), ExportError> {
+        for stay in self.stacks.blocked.finish(at.time) {
+            self.stacks.off_cpu.stay(at.stream, at.tables, &stay)?;
+        }
+        Ok(())
+    }
+
     /// Writes what is still held.
     pub(crate) fn end<W: Write>(
         &mut self,
         at: &mut Context<'_, W>,
         recorder: Option<&RecorderSummary>,
     ) -> Result<(), ExportError> {
-        for stay in self.stacks.blocked.finish(at.time) {
-            self.stacks.off_cpu.stay(at.stream, at.tables, &stay)?;
-        }
+        self.end_stays(at)?;
         self.threads.finish(at.stream, &mut self.sched, at.tables)?;
         self.sched.flush(at.stream)?;
         match recorder {
@@ -273,6 +279,10 @@ impl MachineTrace {
                 threads.end(at.stream, sched, time, thread, at.tables)
             }
             Event::ProcessEnd(process) => threads.end_process(stream, sched, process, tables),
+            Event::RecordingEnd(_) => {
+                sched.end_recording(stream, time, &threads.names, tables)?;
+                self.end_stays(at)
+            }
             _ => self.on_track(at, event),
         }
     }

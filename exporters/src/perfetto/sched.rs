@@ -94,6 +94,27 @@ impl Scheduling {
         }
     }
 
+    /// The recording ends: what runs from now on was not recorded.
+    pub(crate) fn end_recording<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        time: Time,
+        names: &Names,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
+        for (_, lane) in self.lanes.iter_mut() {
+            if let Some(current) = lane.current.take() {
+                let task = Task {
+                    tid: tables.thread(current).tid,
+                    name: tables.strings.get(names.name(current)),
+                    priority: 0,
+                };
+                push_full(lane, time, (task, UNKNOWN_STATE), UNRECORDED);
+            }
+        }
+        self.flush(stream)
+    }
+
     /// Whether a switch changes nothing: both threads were left out, and idle stands for them.
     pub(crate) fn stays_idle(&self, switch: &Switch) -> bool {
         const IDLE: Option<ThreadId> = Some(Tables::IDLE_THREAD);

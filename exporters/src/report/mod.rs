@@ -396,6 +396,9 @@ impl ReportExporter {
                     self.scheduling.gap(now, gap.cpu, gap.since.map(|since| since.0), tables);
                 }
             }
+            Event::RecordingEnd(machine) => {
+                self.scheduling.end_machine(now, *machine, tables);
+            }
             event => self.of_program(now, event, tables),
         }
     }

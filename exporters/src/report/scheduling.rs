@@ -10,7 +10,9 @@ use super::filter::ProcessFilter;
 use super::off_cpu::OffCpuTimes;
 use super::worst::{BlockedWait, CpuWait, Woken, Worst};
 use crate::gaps::Gaps;
-use syscollect_model::{CpuId, OffCpu, SleepState, StringId, Switch, Tables, ThreadId, Wakeup};
+use syscollect_model::{
+    CpuId, MachineId, OffCpu, ProcessId, SleepState, StringId, Switch, Tables, ThreadId, Wakeup,
+};
 
 /// Digits of the percentiles of waits.
 const WAIT_DIGITS: u8 = 3;
@@ -453,6 +455,15 @@ impl Scheduling {
         }
     }
 
+    /// The recording of a machine ends: what lasts there, lasts until now.
+    pub(super) fn end_machine(&mut self, now: u64, machine: MachineId, tables: &Tables) {
+        for (_, cpu) in self.cpus.iter_mut().filter(|(cpu, _)| cpu.machine == machine) {
+            cpu.settle(now);
+            (cpu.current, cpu.resumed) = (None, None);
+        }
+        self.end_threads(now, tables, |process| tables.process(process).machine == machine);
+    }
+
     /// The session ends: what lasts, lasts until now.
     pub(super) fn end(&mut self, now: u64, tables: &Tables) {
         if !self.switched_before && self.cpus.iter().all(|(_, cpu)| cpu.switches == 0) {
@@ -461,8 +472,16 @@ impl Scheduling {
         for (_, cpu) in self.cpus.iter_mut() {
             cpu.settle(now);
         }
+        self.end_threads(now, tables, |_| true);
+    }
+
+    /// What threads of these processes do lasts until now, and no longer.
+    fn end_threads(&mut self, now: u64, tables: &Tables, of: impl Fn(ProcessId) -> bool) {
         for index in 1..self.accounts.len() as u32 {
             let account = &self.accounts[index as usize];
+            if !of(account.process) {
+                continue;
+            }
             // A thread that has ended is not waiting for anything; its last switch is missing.
             if !account.exiting || matches!(account.state, State::Running(_)) {
                 self.change(now, ThreadId(index), State::Ended, tables);

@@ -49,6 +49,11 @@ impl Totals {
                     self.blocked.gap(time, gap);
                 }
             }
+            Event::RecordingEnd(machine) => {
+                for stay in self.blocked.finish_machine(*machine, time, tables) {
+                    self.stay(stay, tables);
+                }
+            }
             Event::Wakeup(wakeup) => {
                 if let (Some(waker), Some(_)) = (wakeup.waker, wakeup.stack) {
                     self.add((waker, wakeup.stack), tables, |total| total.wakeups += 1);

@@ -372,6 +372,9 @@ impl<W: Write> Exporter for TracyExporter<W> {
                 collected.gpu_job(*track, moments, (time, job), with_notes, tables);
             }
             Event::Crash(crash) => collected.crash(at, crash, tables),
+            Event::RecordingEnd(machine) => {
+                collected.cpus.end_machine(&mut collected.rows, at, *machine);
+            }
             // Their first threads tell; moves are told by the next CPU.
             Event::ProcessStart(_) | Event::ProcessEnd(_) | Event::Migration(_) => (),
         }

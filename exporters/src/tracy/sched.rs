@@ -4,7 +4,7 @@ use super::options::TracyLayout;
 use super::rows::{Interval, Owner, Row, RowId, Rows};
 use super::wire::Payload;
 use std::io::{self, Write};
-use syscollect_model::{CpuId, CpuInfo, SessionInfo, SleepState, Switch, Tables};
+use syscollect_model::{CpuId, CpuInfo, MachineId, SessionInfo, SleepState, Switch, Tables};
 
 /// The file always has this many lists.
 const MAX_CPUS: usize = 256;
@@ -121,6 +121,17 @@ impl Cpus {
         cpu.ran.push((next.0, row.intervals.len() as u32));
         cpu.current = Some(next);
         row.run(time, number);
+    }
+
+    /// The recording of a machine ends: what runs on its CPUs is known until now.
+    pub(crate) fn end_machine(&mut self, rows: &mut Rows, time: i64, machine: MachineId) {
+        let end = usize::from(machine.0) + 1;
+        let first = self.first.get(end - 1).map_or(0, |first| *first as usize);
+        let end = self.first.get(end).map_or(MAX_CPUS, |end| *end as usize);
+        let cpus = self.cpus.iter_mut().take(end).skip(first);
+        for current in cpus.filter_map(|cpu| cpu.current.take()) {
+            rows.get(current).leave(time, UNKNOWN_STATE);
+        }
     }
 
     /// The thread that a CPU's first switch ends ran since the recording began.

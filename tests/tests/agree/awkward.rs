@@ -6,10 +6,10 @@ use syscollect_tests::shown::{self, Viewer, differences};
 
 fn shown(viewer: Viewer, capture: &[u8]) -> Figures {
     match viewer {
-        Viewer::Tracy => shown::tracy(&exported::tracy(exported::open(&capture))).unwrap(),
-        Viewer::Firefox => shown::firefox(&exported::firefox(exported::open(&capture))).unwrap(),
+        Viewer::Tracy => shown::tracy(&exported::tracy(exported::open(capture))).unwrap(),
+        Viewer::Firefox => shown::firefox(&exported::firefox(exported::open(capture))).unwrap(),
         _ => {
-            shown::report(&serde_json::to_vec(&exported::report(exported::open(&capture))).unwrap())
+            shown::report(&serde_json::to_vec(&exported::report(exported::open(capture))).unwrap())
                 .unwrap()
         }
     }

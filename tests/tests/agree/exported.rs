@@ -2,8 +2,8 @@
 
 use syscollect_exporters::report::{Report, ReportExporter, ReportOptions};
 use syscollect_exporters::{
-    FirefoxExporter, FirefoxOptions, FoldedExporter, PerfettoExporter, PprofExporter, StackOptions,
-    TracyExporter,
+    FirefoxExporter, FirefoxOptions, FoldedExporter, PerfettoExporter, PprofExporter, StackKind,
+    StackOptions, TracyExporter,
 };
 use syscollect_merge::{Recordings, Session};
 use syscollect_playback::Recording;
@@ -56,6 +56,13 @@ pub(crate) fn report(mut recording: impl Recording) -> Report {
 
 pub(crate) fn folded(mut recording: impl Recording) -> String {
     let mut exporter = FoldedExporter::new(Vec::new(), StackOptions::default());
+    recording.play(&mut exporter).unwrap();
+    String::from_utf8(exporter.finish().unwrap()).unwrap()
+}
+
+pub(crate) fn off_cpu(mut recording: impl Recording) -> String {
+    let options = StackOptions { kind: StackKind::OffCpu, process: None };
+    let mut exporter = FoldedExporter::new(Vec::new(), options);
     recording.play(&mut exporter).unwrap();
     String::from_utf8(exporter.finish().unwrap()).unwrap()
 }

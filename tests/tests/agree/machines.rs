@@ -1,8 +1,13 @@
 //! Two machines that did the same: each exporter shows everything of both.
 
 use crate::exported;
+use syscollect_exporters::report::ProcessRow;
+use syscollect_merge::Recordings;
+use syscollect_records::task_state;
+use syscollect_store::CaptureReader;
 use syscollect_tests::reference_capture::{self, Figures};
 use syscollect_tests::shown::{self, Viewer, differences, together};
+use syscollect_tests::{FakeMachine, Host, Stacks, tracy_reader};
 
 fn agrees(viewer: Viewer, shown: &Figures) {
     let mut plan = reference_capture::figures_of_two_machines();
@@ -26,4 +31,48 @@ fn each_format_shows_both_machines() {
     agrees(Viewer::Report, &shown::report(&report).unwrap());
     agrees(Viewer::Folded, &shown::folded(&exported::folded(twice())).unwrap());
     agrees(Viewer::Pprof, &shown::pprof(&exported::pprof(twice())).unwrap());
+}
+
+#[test]
+fn what_a_machine_does_after_its_recording_is_not_made_up() {
+    const SECOND: u64 = 1_000_000_000;
+    let recordings = || {
+        let readers = [("early", 0), ("late", 5 * SECOND)].map(|(name, booted_late)| {
+            let mut machine = FakeMachine::with_host(1, Host { name, booted_late });
+            machine.process(100, 1, name, &[]);
+            machine.process(200, 1, "sleeper", &[]);
+            machine.switch(0, 10, task_state::RUNNABLE, 200);
+            machine.switch(0, 1_000, task_state::INTERRUPTIBLE, 100);
+            // The last that is known: it runs, and the other sleeps.
+            machine.clock(2_000);
+            machine.sample(0, 2_000, 100, Stacks::default(), 0);
+            CaptureReader::from_bytes(machine.finish()).unwrap()
+        });
+        Recordings::open(readers.into(), &|| false).unwrap()
+    };
+    let report = exported::report(recordings());
+    let times = |pid, host: &str| {
+        let named = |row: &&ProcessRow| row.pid == pid && row.name.ends_with(host);
+        let times = report.processes.rows.iter().find(named).unwrap().times;
+        (times.on_cpu_ns / 1_000, times.blocked_ns / 1_000)
+    };
+    assert_eq!([times(100, "early"), times(200, "sleeper")], [(1_000, 0), (990, 1_000)]);
+    assert_eq!([times(100, "late on late"), times(200, "on late")], [(1_000, 0), (990, 1_000)]);
+
+    let profile: serde_json::Value =
+        serde_json::from_slice(&exported::firefox(recordings())).unwrap();
+    let cpu_time = |process: &str| {
+        let threads = profile["threads"].as_array().unwrap().iter();
+        let threads = threads.filter(|thread| thread["processName"] == process);
+        let deltas = threads
+            .flat_map(|thread| thread["samples"]["threadCPUDelta"].as_array().unwrap().iter());
+        deltas.map(|delta| delta.as_f64().unwrap_or(0.0)).sum::<f64>()
+    };
+    assert_eq!(["early", "late on late"].map(cpu_time), [1_000_000.0; 2]);
+
+    let file = tracy_reader::read(&exported::tracy(recordings())).unwrap();
+    let ran: Vec<_> = file.cpus[0].iter().map(|time| time.end - time.start).collect();
+    assert_eq!(ran, [990_000, 1_000_000]);
+    let folded = exported::off_cpu(recordings());
+    assert_eq!(folded, "sleeper on late;[no stack] 1000\nsleeper;[no stack] 1000\n");
 }

@@ -168,6 +168,7 @@ fn line(event: &Event, tables: &Tables) -> Option<String> {
         Event::Memory(event) => format!("memory of {} at {}", tid(event.thread), event.address),
         Event::GpuJob(id, _) => format!("{} did a job", track(*id)),
         Event::Crash(crash) => format!("crash of {}", tid(crash.thread)),
+        Event::RecordingEnd(machine) => format!("recording of {machine} ends"),
     })
 }
 
