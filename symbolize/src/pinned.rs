@@ -22,7 +22,7 @@ const OTHERS: u64 = 512;
 /// programs that are started afterwards inherit that, unless the starter resets it.
 #[derive(Debug, Default)]
 pub struct PinnedFiles {
-    modules: FxHashMap<String, Vec<(BuildId, Held)>>,
+    modules: FxHashMap<String, Vec<(BuildId, PinnedPath)>>,
     /// What is known of files seen before: most mappings show the same few libraries.
     seen: FxHashMap<FileIdentity, BuildId>,
     room: FileQuota,
@@ -36,7 +36,7 @@ fn identity(data: &FileData) -> FileIdentity {
 }
 
 #[derive(Debug)]
-enum Held {
+enum PinnedPath {
     File(PinnedFile),
     /// Two files had this path and build id: whose offsets are whose cannot be told.
     Ambiguous,
@@ -114,8 +114,8 @@ impl PinnedFiles {
     pub fn is_to_hold(&self, mapping: &Mapping, user: Option<u32>) -> bool {
         let is_held = || match self.entry(&mapping.path, &mapping.build_id) {
             _ if mapping.build_id.is_empty() => false,
-            Some(Held::File(held)) => held.is_known_of(user),
-            Some(Held::Ambiguous) => true,
+            Some(PinnedPath::File(held)) => held.is_known_of(user),
+            Some(PinnedPath::Ambiguous) => true,
             None => false,
         };
         (names_a_file(&mapping.path) || mapping.path == vdso::PATH) && !is_held()
@@ -129,7 +129,8 @@ impl PinnedFiles {
 
     /// As [`file`](Self::file), as it was opened.
     pub(crate) fn opened(&self, path: &str, build_id: &BuildId) -> Option<&OpenedFile> {
-        let Held::File(PinnedFile { file, identity: then, .. }) = self.entry(path, build_id)?
+        let PinnedPath::File(PinnedFile { file, identity: then, .. }) =
+            self.entry(path, build_id)?
         else {
             return None;
         };
@@ -145,16 +146,16 @@ impl PinnedFiles {
 
     /// Who owns the file of a module, if that is held.
     pub(crate) fn owner_of(&self, path: &str, build_id: &BuildId) -> Option<u32> {
-        let Held::File(held) = self.entry(path, build_id)? else { return None };
+        let PinnedPath::File(held) = self.entry(path, build_id)? else { return None };
         Some(held.file.data().uid)
     }
 
     /// Whether different files, which nobody can tell apart, had this path and build id.
     pub(crate) fn is_ambiguous(&self, path: &str, build_id: &BuildId) -> bool {
-        matches!(self.entry(path, build_id), Some(Held::Ambiguous))
+        matches!(self.entry(path, build_id), Some(PinnedPath::Ambiguous))
     }
 
-    fn entry(&self, path: &str, build_id: &BuildId) -> Option<&Held> {
+    fn entry(&self, path: &str, build_id: &BuildId) -> Option<&PinnedPath> {
         self.modules.get(path)?.iter().find(|(id, _)| id == build_id).map(|(_, held)| held)
     }
 
@@ -230,7 +231,7 @@ impl PinnedFiles {
         let Some(entry) = self.entry_mut(mapping) else {
             return Ok(self.keep(mapping, open(file)?, identity, user));
         };
-        let Held::File(held) = entry else { return Ok(true) };
+        let PinnedPath::File(held) = entry else { return Ok(true) };
         let rival = match held.identity == identity {
             true => Rival::Ignored,
             false if !has_id => Rival::Equal,
@@ -245,7 +246,7 @@ impl PinnedFiles {
                 *held = PinnedFile { file: open(file)?, identity, shown_by: vec![user] };
             }
             // It keeps its place: who makes such files has room for fewer others.
-            Rival::Equal => *entry = Held::Ambiguous,
+            Rival::Equal => *entry = PinnedPath::Ambiguous,
         }
         Ok(true)
     }
@@ -262,11 +263,11 @@ impl PinnedFiles {
         }
         let module = self.modules.entry(mapping.path.clone()).or_default();
         let held = PinnedFile { file, identity, shown_by: vec![user] };
-        module.push((mapping.build_id.clone(), Held::File(held)));
+        module.push((mapping.build_id.clone(), PinnedPath::File(held)));
         true
     }
 
-    fn entry_mut(&mut self, mapping: &Mapping) -> Option<&mut Held> {
+    fn entry_mut(&mut self, mapping: &Mapping) -> Option<&mut PinnedPath> {
         let files = self.modules.get_mut(&mapping.path)?;
         files.iter_mut().find(|(id, _)| *id == mapping.build_id).map(|(_, held)| held)
     }

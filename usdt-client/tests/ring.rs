@@ -47,17 +47,17 @@ impl Ring {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum RingOperation {
     /// An event of so many words; during it, another comes in between if `nested`.
     Write { words: usize, nested: bool },
     /// The reader takes so many items.
     Read { items: usize },
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<RingOperation>> {
     let step = prop_oneof![
-        3 => (1_usize..=4, any::<bool>()).prop_map(|(words, nested)| Step::Write { words, nested }),
-        1 => (0_usize..6).prop_map(|items| Step::Read { items }),
+        3 => (1_usize..=4, any::<bool>()).prop_map(|(words, nested)| RingOperation::Write { words, nested }),
+        1 => (0_usize..6).prop_map(|items| RingOperation::Read { items }),
     ];
     proptest::collection::vec(step, 0..200)
 }
@@ -100,7 +100,7 @@ proptest! {
         let (mut next, mut lost) = (1, 0);
         for step in steps {
             match step {
-                Step::Write { words, nested } => {
+                RingOperation::Write { words, nested } => {
                     let item: Vec<u64> = (0..words as u64).map(|word| next << 8 | word).collect();
                     next += 1;
                     let used: u64 = model.iter().map(|item| item.len() as u64 * 8).sum();
@@ -111,7 +111,7 @@ proptest! {
                         model.push_back(item);
                     }
                 }
-                Step::Read { items } => {
+                RingOperation::Read { items } => {
                     for _ in 0..items {
                         let Some(expected) = model.pop_front() else { break };
                         prop_assert_eq!(ring.take(expected.len()), expected);

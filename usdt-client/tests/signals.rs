@@ -31,7 +31,7 @@ fn a_signal_handlers_zones_never_break_those_that_they_interrupt() {
             std::thread::sleep(std::time::Duration::from_micros(20));
         }
     });
-    let mut seen = Seen::default();
+    let mut seen = ReadZones::default();
     let mut rounds = 0;
     while HANDLED.load(Ordering::Relaxed) < SIGNALS {
         for _ in 0..1000 {
@@ -49,13 +49,13 @@ fn a_signal_handlers_zones_never_break_those_that_they_interrupt() {
 }
 
 #[derive(Default)]
-struct Seen {
+struct ReadZones {
     own: u64,
     handlers: u64,
     depth: u64,
 }
 
-impl Seen {
+impl ReadZones {
     fn take(&mut self, lines: &[String]) {
         for line in lines {
             if let Some(begin) = line.strip_prefix("begin ") {

@@ -15,14 +15,14 @@ const ZONES: u64 = 500_000;
 
 /// What a reader knows of one ring.
 #[derive(Default)]
-struct Seen {
+struct ReadRing {
     events: u64,
     lost: u64,
     depth: u64,
     last_ticks: u64,
 }
 
-impl Seen {
+impl ReadRing {
     /// Takes an item, and checks that depth and time make sense, also after losses.
     fn take(&mut self, item: &[u64]) {
         let (kind, ticks) = (item[0] as u8, item[0] >> 8);
@@ -56,7 +56,7 @@ impl Seen {
 fn of_a_million_zones_what_was_recorded_and_what_was_lost_is_what_was_produced() {
     common::record();
     let running = AtomicUsize::new(THREADS);
-    let mut seen: HashMap<usize, Seen> = HashMap::new();
+    let mut seen: HashMap<usize, ReadRing> = HashMap::new();
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {

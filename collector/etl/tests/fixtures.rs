@@ -30,15 +30,16 @@ fn merging_gives_the_same_records_in_order_of_time_and_of_every_cpu() {
     for (name, total) in FIXTURES {
         let trace = open(name);
         let mut merged = trace.merged();
-        let (mut last, mut order) = (0, HashMap::<u16, Vec<Seen>>::new());
+        let (mut last, mut order) = (0, HashMap::<u16, Vec<RecordOutline>>::new());
         while let Some((_, record)) = merged.next() {
             assert!(record.timestamp >= last, "{name}: time goes back");
             last = record.timestamp;
-            order.entry(record.cpu).or_default().push(Seen::of(&record));
+            order.entry(record.cpu).or_default().push(RecordOutline::of(&record));
         }
-        let mut in_file = HashMap::<u16, Vec<Seen>>::new();
-        let statistics =
-            trace.scan(|_, record| in_file.entry(record.cpu).or_default().push(Seen::of(record)));
+        let mut in_file = HashMap::<u16, Vec<RecordOutline>>::new();
+        let statistics = trace.scan(|_, record| {
+            in_file.entry(record.cpu).or_default().push(RecordOutline::of(record));
+        });
         assert!(order == in_file, "{name}: a CPU's records changed their order");
         assert_eq!(merged.statistics(), statistics, "{name}");
         assert_eq!(statistics.records, total, "{name}");
@@ -47,9 +48,9 @@ fn merging_gives_the_same_records_in_order_of_time_and_of_every_cpu() {
 
 /// A record as far as it tells it from its neighbours.
 #[derive(PartialEq, Eq)]
-struct Seen(u64, Class, usize);
+struct RecordOutline(u64, Class, usize);
 
-impl Seen {
+impl RecordOutline {
     fn of(record: &Record<'_>) -> Self {
         Self(record.timestamp, record.class, record.payload.len())
     }

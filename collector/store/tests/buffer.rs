@@ -354,17 +354,17 @@ fn a_chunk_that_is_too_large_stops_no_other() {
 
 /// What happens to a buffer next.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum BufferOperation {
     Push(u16, u32),
     Define(u32),
     Pop,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = BufferOperation> {
     prop_oneof![
-        4 => (0u16..3, 1u32..200).prop_map(|(cpu, records)| Step::Push(cpu, records)),
-        1 => (1u32..20).prop_map(Step::Define),
-        2 => Just(Step::Pop),
+        4 => (0u16..3, 1u32..200).prop_map(|(cpu, records)| BufferOperation::Push(cpu, records)),
+        1 => (1u32..20).prop_map(BufferOperation::Define),
+        2 => Just(BufferOperation::Pop),
     ]
 }
 
@@ -381,9 +381,9 @@ proptest! {
         let mut produced: BTreeMap<Lane, (u64, u64)> = BTreeMap::new();
         for step in steps {
             let (lane, records, stride) = match step {
-                Step::Push(cpu, records) => (Lane::new(LaneKind::Sched, cpu), records, 16),
-                Step::Define(records) => (STACK, records, 40),
-                Step::Pop => {
+                BufferOperation::Push(cpu, records) => (Lane::new(LaneKind::Sched, cpu), records, 16),
+                BufferOperation::Define(records) => (STACK, records, 40),
+                BufferOperation::Pop => {
                     if let Popped::Chunk(chunk) = buffer.pop(Duration::ZERO) {
                         writer.write(&chunk).unwrap();
                     }

@@ -11,13 +11,13 @@ pub use std::sync::WaitTimeoutResult;
 
 /// Reports the release when dropped. In guards it stands before the lock's own
 /// guard, since fields are dropped in their order.
-struct Held<'a> {
+struct HeldLock<'a> {
     reporter: &'a Reporter,
     access: Access,
     place: &'static Location<'static>,
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldLock<'_> {
     #[inline]
     fn drop(&mut self) {
         self.reporter.release(self.access, Some(self.place));
@@ -68,7 +68,7 @@ pub struct Mutex<T: ?Sized> {
 /// The right to a [`Mutex`]'s value; gives it back when dropped.
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct MutexGuard<'a, T: ?Sized> {
-    held: Held<'a>,
+    held: HeldLock<'a>,
     inner: sync::MutexGuard<'a, T>,
 }
 
@@ -127,7 +127,7 @@ impl<T: ?Sized> Mutex<T> {
         result: LockResult<sync::MutexGuard<'a, T>>,
         place: &'static Location<'static>,
     ) -> LockResult<MutexGuard<'a, T>> {
-        let held = Held { reporter: &self.reporter, access: Access::Exclusive, place };
+        let held = HeldLock { reporter: &self.reporter, access: Access::Exclusive, place };
         wrapped(result, |inner| MutexGuard { held, inner })
     }
 
@@ -159,14 +159,14 @@ pub struct RwLock<T: ?Sized> {
 /// The right to read; gives it back when dropped.
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct RwLockReadGuard<'a, T: ?Sized> {
-    _held: Held<'a>,
+    _held: HeldLock<'a>,
     inner: sync::RwLockReadGuard<'a, T>,
 }
 
 /// The right to write; gives it back when dropped.
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
-    _held: Held<'a>,
+    _held: HeldLock<'a>,
     inner: sync::RwLockWriteGuard<'a, T>,
 }
 
@@ -259,8 +259,8 @@ impl<T: ?Sized> RwLock<T> {
         }))
     }
 
-    fn held(&self, access: Access, place: &'static Location<'static>) -> Held<'_> {
-        Held { reporter: &self.reporter, access, place }
+    fn held(&self, access: Access, place: &'static Location<'static>) -> HeldLock<'_> {
+        HeldLock { reporter: &self.reporter, access, place }
     }
 
     /// Calls `known` while this thread alone has the lock, if that can be had at once.
@@ -357,7 +357,8 @@ struct GivenAway<'a> {
 impl<'a> GivenAway<'a> {
     fn again<T: ?Sized>(self, inner: sync::MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         self.reporter.obtained_again(Access::Exclusive, self.place);
-        let held = Held { reporter: self.reporter, access: Access::Exclusive, place: self.place };
+        let held =
+            HeldLock { reporter: self.reporter, access: Access::Exclusive, place: self.place };
         MutexGuard { held, inner }
     }
 }

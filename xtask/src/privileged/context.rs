@@ -44,7 +44,7 @@ pub(crate) struct Context {
 }
 
 /// How a program ended and what it said.
-pub(crate) struct Said {
+pub(crate) struct ProgramOutput {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -133,12 +133,12 @@ impl Context {
     }
 
     /// Runs `syscollect ARGUMENTS`, whatever its exit status.
-    pub(crate) fn run(&self, arguments: &[&str]) -> Result<Said> {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Result<ProgramOutput> {
         finish(&mut self.command(arguments))
     }
 
     /// Runs `syscollect ARGUMENTS`, which has to succeed.
-    pub(crate) fn succeed(&self, arguments: &[&str]) -> Result<Said> {
+    pub(crate) fn succeed(&self, arguments: &[&str]) -> Result<ProgramOutput> {
         let said = self.run(arguments)?;
         if !said.status.success() {
             bail!(
@@ -212,7 +212,7 @@ impl Context {
     }
 
     /// Stops a recorder as Ctrl-C does; it has to succeed.
-    pub(crate) fn stop(&self, recorder: Child) -> Result<Said> {
+    pub(crate) fn stop(&self, recorder: Child) -> Result<ProgramOutput> {
         signal(recorder.id(), libc::SIGINT);
         let said = wait(recorder)?;
         if !said.status.success() {
@@ -276,7 +276,7 @@ pub(crate) fn number(value: &Value, key: &str) -> Result<u64> {
 }
 
 /// Runs a command to its end, with patience.
-pub(crate) fn finish(command: &mut Command) -> Result<Said> {
+pub(crate) fn finish(command: &mut Command) -> Result<ProgramOutput> {
     let line = words(command);
     let child = command
         .stdout(Stdio::piped())
@@ -287,7 +287,7 @@ pub(crate) fn finish(command: &mut Command) -> Result<Said> {
 }
 
 /// Waits for a child whose output is piped; kills it when it takes too long.
-pub(crate) fn wait(child: Child) -> Result<Said> {
+pub(crate) fn wait(child: Child) -> Result<ProgramOutput> {
     let pid = child.id();
     let (done, ended) = std::sync::mpsc::channel::<()>();
     let guard = std::thread::spawn(move || {
@@ -299,7 +299,7 @@ pub(crate) fn wait(child: Child) -> Result<Said> {
     drop(done);
     let _ = guard.join();
     let output = output.context("cannot read its output")?;
-    Ok(Said {
+    Ok(ProgramOutput {
         status: output.status,
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::context::{Context, Said, finish, number, text};
+use super::context::{Context, ProgramOutput, finish, number, text};
 
 /// The user and group `nobody`.
 const NOBODY: u32 = 65534;
 
 /// Fails with status 1, and the message has all of `words`.
-fn refuses(said: &Said, words: &[&str]) -> Result<()> {
+fn refuses(said: &ProgramOutput, words: &[&str]) -> Result<()> {
     let message = &said.stderr;
     ensure!(said.status.code() == Some(1), "ended with {} and not with 1:\n{message}", said.status);
     for word in words {

@@ -34,7 +34,7 @@ pub(crate) fn fences(context: &Context) -> Result<Outcome> {
     let capture = context.path("fences.syscap");
     let said = context.record(&capture, &["--gpu"], &["fences", &FENCES.to_string()])?;
     let said = said.first().context("the load printed nothing")?;
-    let seen = Seen::of(&capture)?;
+    let seen = RecordedGpus::of(&capture)?;
     let jobs = seen.jobs("vgem");
     ensure!(
         jobs.finished == FENCES,
@@ -78,7 +78,7 @@ pub(crate) fn virtio(context: &Context) -> Result<Outcome> {
         &flipping,
     ])?;
     let (truth, said) = (truth.events(), said.stderr);
-    let (seen, truth) = (Seen::of(&capture)?, truth?);
+    let (seen, truth) = (RecordedGpus::of(&capture)?, truth?);
     let jobs = seen.jobs("virtio_gpu");
     let count = |name: &str| truth.iter().filter(|event| event.name == name).count() as u64;
     let (queued, answered) = (count("virtio_gpu_cmd_queue"), count("virtio_gpu_cmd_response"));
@@ -114,7 +114,7 @@ pub(crate) fn virtio(context: &Context) -> Result<Outcome> {
 
 /// Vertical blanks come before and after the recording, too: in between each was recorded once, in
 /// its order, but for those that are counted here.
-fn blanks(seen: &Seen, truth: &[Told]) -> Result<(u64, String)> {
+fn blanks(seen: &RecordedGpus, truth: &[FtraceEvent]) -> Result<(u64, String)> {
     let truth = truth.iter().filter(|event| event.name == "drm_vblank_event");
     let truth: Vec<_> = truth
         .map(|event| Ok((event.ticks, (event.number("crtc")?, event.number("seq")?))))
@@ -163,7 +163,7 @@ pub(crate) fn scheduler(context: &Context) -> Result<Outcome> {
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
         text.trim().parse().with_context(|| format!("{path} says {text}"))
     };
-    let seen = Seen::of(&capture)?;
+    let seen = RecordedGpus::of(&capture)?;
     let (queued, run, waits, timeouts) =
         (truth("queued")?, truth("run")?, truth("waits")?, truth("timeouts")?);
     let (dependencies, refused, killed) =
@@ -253,24 +253,24 @@ impl Ftrace {
     }
 
     /// What it recorded, in order of time.
-    fn events(self) -> Result<Vec<Told>> {
+    fn events(self) -> Result<Vec<FtraceEvent>> {
         self.set("tracing_on", "0")?;
         let text =
             fs::read_to_string(self.0.join("trace")).context("cannot read what ftrace recorded")?;
-        Ok(text.lines().filter_map(Told::parse).collect())
+        Ok(text.lines().filter_map(FtraceEvent::parse).collect())
     }
 }
 
 /// An event as ftrace tells it.
 #[derive(Debug, PartialEq)]
-struct Told {
+struct FtraceEvent {
     /// Of the time stamp counter.
     ticks: u64,
     name: String,
     fields: String,
 }
 
-impl Told {
+impl FtraceEvent {
     /// Of a line like `modetest-72 [000] d.h. 8812345678: drm_vblank_event: crtc=0, seq=7`.
     fn parse(line: &str) -> Option<Self> {
         let (before, rest) = line.split_once(": ")?;
@@ -310,7 +310,7 @@ fn mode() -> Result<String> {
 
 /// What a capture tells of GPUs.
 #[derive(Debug, Default)]
-struct Seen {
+struct RecordedGpus {
     /// By the name of their queue.
     queues: BTreeMap<String, Jobs>,
     waits: u64,
@@ -349,7 +349,7 @@ impl Jobs {
     }
 }
 
-impl Seen {
+impl RecordedGpus {
     fn of(capture: &Path) -> Result<Self> {
         let mut seen = Self::default();
         let reader = CaptureReader::open(capture)?;
@@ -383,7 +383,7 @@ impl Seen {
     }
 }
 
-impl Exporter for Seen {
+impl Exporter for RecordedGpus {
     type Error = std::convert::Infallible;
 
     fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Self::Error> {
@@ -454,15 +454,15 @@ impl Exporter for Seen {
 
 #[cfg(test)]
 mod tests {
-    use super::Told;
+    use super::FtraceEvent;
 
     #[test]
     fn a_line_of_ftrace_is_an_event_with_ticks_and_numbers() {
         let line = "          <idle>-0       [001] d.h1. 8812345678: drm_vblank_event: crtc=1, seq=7, high-prec=false";
-        let told = Told::parse(line).unwrap();
+        let told = FtraceEvent::parse(line).unwrap();
         assert_eq!((told.ticks, told.name.as_str()), (8_812_345_678, "drm_vblank_event"));
         assert_eq!((told.number("crtc").unwrap(), told.number("seq").unwrap()), (1, 7));
         assert!(told.number("time").is_err());
-        assert_eq!(Told::parse("# entries-in-buffer/entries-written: 2/2   #P:2"), None);
+        assert_eq!(FtraceEvent::parse("# entries-in-buffer/entries-written: 2/2   #P:2"), None);
     }
 }

@@ -49,7 +49,7 @@ pub(crate) fn memory(context: &Context) -> Result<Outcome> {
 }
 
 /// Bytes of whoever opens the device, and what was recorded.
-fn record(context: &Context) -> Result<(u64, Seen)> {
+fn record(context: &Context) -> Result<(u64, CounterValues)> {
     let parameter = |name: &str| -> Result<u64> {
         let path = format!("/sys/module/{MODULE}/parameters/{name}");
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
@@ -68,19 +68,19 @@ fn record(context: &Context) -> Result<(u64, Seen)> {
         "-c",
         &program,
     ])?;
-    let mut seen = Seen::default();
+    let mut seen = CounterValues::default();
     Session::open(CaptureReader::open(&capture)?)?.play(&mut seen)?;
     Ok((parameter("size")?, seen))
 }
 
 /// Values of counters of processes, by name and process.
 #[derive(Debug, Default)]
-struct Seen {
+struct CounterValues {
     values: BTreeMap<(String, u32), Vec<f64>>,
     said: Vec<String>,
 }
 
-impl Seen {
+impl CounterValues {
     /// Of a counter that one process has.
     fn only(&self, name: &str) -> Result<&[f64]> {
         let mut found = self.values.iter().filter(|((other, _), _)| other == name);
@@ -90,7 +90,7 @@ impl Seen {
     }
 }
 
-impl Exporter for Seen {
+impl Exporter for CounterValues {
     type Error = std::convert::Infallible;
 
     fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Self::Error> {

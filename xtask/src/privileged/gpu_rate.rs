@@ -61,7 +61,7 @@ fn recorded(context: &Context, name: &str, pace: Pace) -> Result<String> {
     let per_second = fired as f64 / start.elapsed().as_secs_f64();
     std::thread::sleep(Duration::from_millis(200));
     let said = context.stop(recorder)?.stderr;
-    let seen = Seen::of(&capture)?;
+    let seen = RecordedNumbers::of(&capture)?;
     let lost = told_lost(context, &capture, &said, seen.records == fired)?;
     ensure!(
         seen.records + lost == fired,
@@ -124,13 +124,13 @@ fn told_lost(context: &Context, capture: &Path, said: &str, is_whole: bool) -> R
 
 /// Our events in a capture.
 #[derive(Default)]
-struct Seen {
+struct RecordedNumbers {
     records: u64,
     /// Numbers in order: where each run without a gap begins, and its length.
     runs: Vec<(u64, u64)>,
 }
 
-impl Seen {
+impl RecordedNumbers {
     fn of(capture: &Path) -> Result<Self> {
         let reader = CaptureReader::open(capture)?;
         let (tracepoint, at) = number_of(&reader)?;

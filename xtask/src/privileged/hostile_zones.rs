@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::context::{Context, Said, json_lines, number, signal, text, wait};
+use super::context::{Context, ProgramOutput, json_lines, number, signal, text, wait};
 use super::hostile_names::symbols_of;
 use super::zones::{Marked, load};
 
@@ -43,7 +43,7 @@ struct Attacked {
     later: Usage,
     to_stop: Duration,
     capture_bytes: u64,
-    said: Said,
+    said: ProgramOutput,
     /// Numbers of zones of the honest program, the first and the last.
     honest: (u64, u64),
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::context::{Context, Said, number, text, wait};
+use super::context::{Context, ProgramOutput, number, text, wait};
 use crate::report::Outcome;
 
 const ENOUGH: u64 = 64 << 20;
@@ -114,7 +114,7 @@ impl Group {
         output: &Path,
         options: &[&str],
         load: &[&str],
-    ) -> Result<Said> {
+    ) -> Result<ProgramOutput> {
         let enter = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", self.folder.display());
         let mut command = Command::new("sh");
         command.args([

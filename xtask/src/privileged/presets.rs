@@ -78,7 +78,7 @@ pub(crate) fn presets(context: &Context) -> Result<Outcome> {
     let (capture, caller) = (context.path("presets.syscap"), folder.join("caller"));
     let recorded = ["record", "-o", text(&capture)?, "--gpu", "--only", "--", text(&caller)?];
     let said = context.succeed(&recorded)?;
-    let seen = Seen::of(&capture)?;
+    let seen = RecordedCalls::of(&capture)?;
     let zones = |track: &str, name: &str| seen.zones(track, name);
     for (track, name, calls) in [
         // The runtime calls the driver.
@@ -120,7 +120,7 @@ pub(crate) fn presets(context: &Context) -> Result<Outcome> {
 }
 
 /// What the calls were given is what their zones show.
-fn parameters(seen: &Seen) -> Result<()> {
+fn parameters(seen: &RecordedCalls) -> Result<()> {
     let sum =
         |track, name, field: &str| seen.zones(track, name).sums.get(field).copied().unwrap_or(0);
     let numbers = LAUNCHES * (LAUNCHES - 1) / 2;
@@ -212,14 +212,14 @@ struct Zones {
 
 /// What a capture shows of calls.
 #[derive(Debug, Default)]
-struct Seen {
+struct RecordedCalls {
     zones: BTreeMap<(String, String), Zones>,
     /// Frames by their set.
     frames: BTreeMap<String, u64>,
     open: BTreeMap<TrackId, Vec<(String, u64)>>,
 }
 
-impl Seen {
+impl RecordedCalls {
     fn of(capture: &Path) -> Result<Self> {
         let mut seen = Self::default();
         Session::open(CaptureReader::open(capture)?)?
@@ -233,7 +233,7 @@ impl Seen {
     }
 }
 
-impl Exporter for Seen {
+impl Exporter for RecordedCalls {
     type Error = std::convert::Infallible;
 
     fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Self::Error> {

@@ -16,7 +16,7 @@ use syscollect_records::{ZoneChunk, ZoneLogChunk};
 use syscollect_store::{CaptureReader, Chunk, Definition};
 use syscollect_zone_protocol::{ItemKind, ZONE_END, item_words};
 
-use super::context::{Context, Said, json_lines, number, signal, text, until, wait};
+use super::context::{Context, ProgramOutput, json_lines, number, signal, text, until, wait};
 
 const MILLION: u64 = 1_000_000;
 const THREADS: u64 = 2;
@@ -125,7 +125,7 @@ pub(super) fn numbers_in(capture: &Path, pid: u32) -> Result<(u64, u64)> {
 pub(super) struct Honest {
     pid: u32,
     zones: u64,
-    said: Said,
+    said: ProgramOutput,
 }
 
 impl Honest {

@@ -46,14 +46,14 @@ const ON_TRACKS_OF_CPUS: &str = "select count(*) from slice join track on track.
     join track as group_of on group_of.id = track.parent_id where group_of.name = upper('KIND')";
 
 /// What `info` and `report` say of a trace.
-struct Told {
+struct CountedByProgram {
     kinds: BTreeMap<String, u64>,
     lost: u64,
     /// Jobs of GPUs by their queue.
     queues: BTreeMap<String, u64>,
 }
 
-impl Told {
+impl CountedByProgram {
     fn of(files: &Files) -> Result<Self> {
         let info: Value =
             serde_json::from_slice(&output_of(files.command("info").arg("--json"))?.stdout)?;
@@ -103,7 +103,7 @@ pub(super) fn compare() -> Result<Compared> {
     }
     for name in TRACES {
         let files = Files::named("x.etl", &etl::fixture(name))?;
-        let told = Told::of(&files)?;
+        let told = CountedByProgram::of(&files)?;
         if let Ok(engine) = Engine::find() {
             let trace = files.export("pftrace", &[])?;
             perfetto(&engine, &trace, (name, &told), &mut compared)
@@ -119,7 +119,7 @@ pub(super) fn compare() -> Result<Compared> {
 fn perfetto(
     engine: &Engine,
     trace: &Path,
-    (name, told): (&str, &Told),
+    (name, told): (&str, &CountedByProgram),
     compared: &mut Compared,
 ) -> Result<()> {
     let queues: Vec<String> =
@@ -167,7 +167,11 @@ fn perfetto(
 }
 
 /// Samples and wakeups are summed over the profile's threads.
-fn firefox(files: &Files, (name, told): (&str, &Told), compared: &mut Compared) -> Result<()> {
+fn firefox(
+    files: &Files,
+    (name, told): (&str, &CountedByProgram),
+    compared: &mut Compared,
+) -> Result<()> {
     let Ok(profile) = ProfilerCli::load(&files.export("json.gz", &["--sched-markers"])?) else {
         return Ok(());
     };

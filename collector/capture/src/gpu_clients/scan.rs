@@ -20,7 +20,7 @@ const DEVICES: &str = "/dev/dri/";
 
 /// A device of a GPU that a process has open.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Held {
+pub(crate) struct OpenDevice {
     pub(crate) descriptor: u32,
     /// `renderD128`.
     pub(crate) device: String,
@@ -43,7 +43,7 @@ pub(crate) struct Scan {
     proc: PathBuf,
     /// Processes of this turn that are still to be looked at, the next one last.
     waiting: Vec<u32>,
-    holders: BTreeMap<u32, Vec<Held>>,
+    holders: BTreeMap<u32, Vec<OpenDevice>>,
     refused: BTreeSet<u32>,
     /// Whether something was left out: too many descriptors.
     cut: bool,
@@ -115,7 +115,7 @@ impl Scan {
         looked
     }
 
-    fn hold(&mut self, pid: u32, mut held: Vec<Held>) {
+    fn hold(&mut self, pid: u32, mut held: Vec<OpenDevice>) {
         let room = MOST_HELD.saturating_sub(self.holders.values().map(Vec::len).sum());
         self.cut |= held.len() > room;
         held.truncate(room);
@@ -126,12 +126,12 @@ impl Scan {
     }
 
     /// Processes with a GPU open, and what they hold of it, as last seen.
-    pub(crate) fn holders(&self) -> impl Iterator<Item = (u32, &Held)> + '_ {
+    pub(crate) fn holders(&self) -> impl Iterator<Item = (u32, &OpenDevice)> + '_ {
         self.holders.iter().flat_map(|(pid, held)| held.iter().map(|held| (*pid, held)))
     }
 
     /// What the driver tells behind a descriptor.
-    pub(crate) fn read(&self, pid: u32, held: &Held) -> Answer {
+    pub(crate) fn read(&self, pid: u32, held: &OpenDevice) -> Answer {
         let path = self.proc.join(format!("{pid}/fdinfo/{}", held.descriptor));
         let mut bytes = Vec::new();
         let read =
@@ -159,9 +159,9 @@ impl Scan {
     }
 }
 
-fn held_by(descriptor: &OsStr, target: &Path) -> Option<Held> {
+fn held_by(descriptor: &OsStr, target: &Path) -> Option<OpenDevice> {
     let device = target.to_str()?.strip_prefix(DEVICES)?;
-    Some(Held { descriptor: descriptor.to_str()?.parse().ok()?, device: device.to_owned() })
+    Some(OpenDevice { descriptor: descriptor.to_str()?.parse().ok()?, device: device.to_owned() })
 }
 
 /// A /proc on disk.
@@ -214,7 +214,8 @@ mod tests {
         fs::create_dir_all(root.path().join("proc/sys")).unwrap();
         let mut scan = Scan::new(root.path());
         assert_eq!(turn(&mut scan), [(8, 12), (70, 3), (70, 4)]);
-        let read = |pid, descriptor| scan.read(pid, &Held { descriptor, device: "card0".into() });
+        let read =
+            |pid, descriptor| scan.read(pid, &OpenDevice { descriptor, device: "card0".into() });
         assert!(matches!(read(70, 4), Answer::Usage(usage) if usage.client.number == 5));
         assert_eq!((read(8, 12), read(70, 99)), (Answer::Silence, Answer::Gone));
         assert_eq!(scan.holders().next().unwrap().1.device, "card0");

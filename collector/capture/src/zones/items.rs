@@ -89,9 +89,9 @@ mod tests {
     }
 
     /// Words, items and whether it starts with a stamp, of each piece.
-    type Seen = Vec<(usize, u32, bool)>;
+    type PieceOutlines = Vec<(usize, u32, bool)>;
 
-    fn walked(words: &[u64], limit: usize) -> (Result<usize, Malformed>, Seen) {
+    fn walked(words: &[u64], limit: usize) -> (Result<usize, Malformed>, PieceOutlines) {
         let mut seen = Vec::new();
         let result = pieces(words, limit, |piece| {
             seen.push((piece.words.len(), piece.items, piece.starts_stamped));
