@@ -12,8 +12,12 @@ pub(super) const SAMPLES: &str = "perf_session_id in (select perf_session_id fro
 
 /// Single figures, and the query of each.
 const NUMBERS: [(&str, &str); 18] = [
-    ("switches", "select count(*) from sched"),
-    ("runs", "select count(*) from sched join thread using (utid) where tid != 0"),
+    // What runs where nothing was recorded has an id of its own, and is no switch.
+    ("switches", "select count(*) from sched join thread using (utid) where tid != 2147483647"),
+    (
+        "runs",
+        "select count(*) from sched join thread using (utid) where tid not in (0, 2147483647)",
+    ),
     (
         "wakeups",
         "select count(*) from ftrace_event where name in ('sched_waking', 'sched_wakeup_new')",
