@@ -34,10 +34,15 @@ impl Recordings {
     /// # Errors
     ///
     /// As [`Session::open_unless`]; [`MergeError::SameBoot`] where two are of one boot of a machine.
+    ///
+    /// # Panics
+    ///
+    /// Without any.
     pub fn open(
         readers: Vec<CaptureReader>,
         unwanted: &dyn Fn() -> bool,
     ) -> Result<Self, MergeError> {
+        assert!(!readers.is_empty(), "there is a recording");
         let starts: Vec<Start> = readers.iter().map(Start::read).collect::<Result<_, _>>()?;
         for (index, start) in starts.iter().enumerate() {
             let is_same =

@@ -90,11 +90,12 @@ impl ClockMap {
     }
 
     /// The same, with all times of sessions later by so many nanoseconds: as another machine counts
-    /// them, which was started earlier by that.
+    /// them, which was started earlier by that. The last reading comes as late as there are times.
     #[must_use]
     pub fn ahead_by(mut self, nanoseconds: u64) -> Self {
+        let most = self.pairs.last().map_or(0, |last| u64::MAX - last.boottime);
         for pair in &mut self.pairs {
-            pair.boottime = pair.boottime.saturating_add(nanoseconds);
+            pair.boottime += nanoseconds.min(most);
         }
         self
     }
@@ -218,6 +219,15 @@ mod tests {
             realtime: nanoseconds,
             uncertainty: 0,
         }
+    }
+
+    #[test]
+    fn times_of_another_machine_keep_their_distances_however_far_it_is_ahead() {
+        let map = || ClockMap::new(vec![pair(0, 1_000), pair(10, 2_000)]).unwrap();
+        let times = |map: ClockMap| [0, 5, 10].map(|ticks| map.time(Ticks(ticks)).0);
+        assert_eq!(times(map().ahead_by(7)), [1_007, 1_507, 2_007]);
+        let last = u64::MAX;
+        assert_eq!(times(map().ahead_by(u64::MAX)), [last - 1_000, last - 500, last]);
     }
 
     #[test]
