@@ -47,7 +47,7 @@ fn who_was_started_first_has_the_times_of_the_timeline() {
     recordings(vec![late, first]).play(&mut switches).unwrap();
     let microseconds = |time: u64| (time - syscollect_tests::FIRST_BOOTTIME) / 1_000;
     let times: Vec<_> = switches.0.iter().map(|of| (of.machine, microseconds(of.time.0))).collect();
-    assert_eq!(times, [(1, 30), (0, 35)]);
+    assert_eq!(times, [(0, 30), (1, 35)]);
 }
 
 #[test]
@@ -57,7 +57,9 @@ fn two_recordings_of_one_boot_are_refused() {
         CaptureReader::from_bytes(machine.finish()).unwrap()
     };
     let error = Recordings::open(vec![reader(), reader()], &|| false).unwrap_err();
-    assert!(matches!(error, MergeError::SameBoot { hostname } if hostname == "first"));
+    assert!(
+        matches!(error, MergeError::SameBoot { hostname, numbers: (1, 2) } if hostname == "first")
+    );
 }
 
 /// A switch, without what tables number.
@@ -125,7 +127,11 @@ proptest! {
         let mut together = Switches::default();
         recordings(made().collect()).play(&mut together).unwrap();
         prop_assert!(together.0.is_sorted_by_key(|of| of.time));
-        for (number, (alone, late)) in (0..).zip(made().zip(&late)) {
+        // They are numbered in the order in which they begin.
+        let mut order: Vec<usize> = (0..machines.len()).collect();
+        order.sort_by_key(|machine| late[*machine]);
+        for (index, (alone, late)) in made().zip(&late).enumerate() {
+            let number = order.iter().position(|machine| *machine == index).unwrap() as u16;
             let mut expected = Switches::default();
             recordings(vec![alone]).play(&mut expected).unwrap();
             for of in &mut expected.0 {

@@ -189,10 +189,13 @@ pub(crate) struct Selection {
 pub(crate) fn focus(
     process: Option<ProcessFilter>,
     all: bool,
-    info: &SessionInfo,
+    session: &impl Recording,
 ) -> Option<ProcessFilter> {
+    let info = session.info();
     let recorded = || ProcessFilter::Family(Family::new(info.filter_pids.clone()));
-    process.or_else(|| (!all && !info.filter_pids.is_empty()).then(recorded))
+    process.or_else(|| {
+        (!all && session.machines() == 1 && !info.filter_pids.is_empty()).then(recorded)
+    })
 }
 
 impl Selection {
@@ -222,7 +225,7 @@ pub(crate) fn export<R: Recording>(
     abandon: &Abandon,
     terminal: &Terminal,
 ) -> Result<Played> {
-    let process = focus(selection.process.clone(), selection.all, session.info());
+    let process = focus(selection.process.clone(), selection.all, session);
     let selection = &Selection { process, ..selection.clone() };
     match format {
         Format::Syscap => bail!("a capture is exported from, not to"),

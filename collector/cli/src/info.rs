@@ -6,7 +6,7 @@ use crate::escape::{print, print_json, printable};
 use crate::source::{self, Source};
 use crate::summary::loss_text;
 use crate::terminal::{Style, Terminal, bytes, duration, grouped};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -170,6 +170,11 @@ impl Report {
     fn of(files: &[PathBuf]) -> Result<Self> {
         let bytes = files.iter().filter_map(|path| Some(std::fs::metadata(path).ok()?.len())).sum();
         let mut session = Source::open(files)?;
+        if session.machines() > 1 {
+            bail!(
+                "info tells of one recording: name one capture, or ask `syscollect report` of all"
+            );
+        }
         let Ok(played) = session.play(&mut NullExporter);
         Ok(Self::new(source::names(files), bytes, &session, played))
     }

@@ -93,7 +93,7 @@ fn report(args: &Args) -> Result<Report> {
     let mut session =
         Source::open_named(captures, symbols, &Abandon::default(), &Terminal::stderr())?;
     let rows = rows.unwrap_or(if *json { JSON_ROWS } else { ROWS });
-    let process = convert::focus(process.clone(), *all, session.info());
+    let process = convert::focus(process.clone(), *all, &session);
     let worst = worst.map_or(0, |worst| worst as usize);
     let (from, to) = range.of(&session);
     let part = range.is_part().then_some(Part { from, to });
@@ -103,7 +103,7 @@ fn report(args: &Args) -> Result<Report> {
     let played = played.with_context(|| format!("cannot read {}", source::names(captures)))?;
     if played.first.is_none() && part.is_some() {
         bail!(
-            "nothing is in this part of {}: `syscollect info {0}` says how long it lasts",
+            "nothing is in this part of {}: `syscollect info` of each says how long it lasts",
             source::names(captures)
         );
     }
@@ -114,8 +114,9 @@ fn report(args: &Args) -> Result<Report> {
         && report.processes.total == 0
     {
         bail!(
-            "no process {process} did anything in {}: `syscollect report {0}` lists the busiest",
-            source::names(captures)
+            "no process {process} did anything in {}: `syscollect report {}` lists the busiest",
+            source::names(captures),
+            source::arguments(captures)
         );
     }
     Ok(report)

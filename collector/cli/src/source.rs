@@ -60,7 +60,7 @@ impl Source {
                 Ok(Self::Captures(Box::new(recordings)))
             }
             _ => bail!(
-                "several files are read together where all are captures, or all .etl files of one recording: export \
+                "several files are read together where all are captures, or all .etl files of one recording: read \
                  the others by themselves"
             ),
         }
@@ -163,6 +163,11 @@ pub(crate) fn is_same_file(one: &Path, other: &Path) -> bool {
     one.ok().zip(other.ok()).is_some_and(|(one, other)| one == other)
 }
 
+/// The paths as a command line has them.
+pub(crate) fn arguments(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
+}
+
 /// The paths as messages print them.
 pub(crate) fn names(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
@@ -171,6 +176,10 @@ pub(crate) fn names(paths: &[PathBuf]) -> String {
 impl Recording for Source {
     fn info(&self) -> &SessionInfo {
         with!(self, session => session.info())
+    }
+
+    fn machines(&self) -> usize {
+        with!(self, session => session.machines())
     }
 
     fn clock(&self) -> &ClockMap {

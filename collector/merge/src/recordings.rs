@@ -7,6 +7,7 @@ use crate::playing::Playing;
 use crate::session::{Placement, Session};
 use crate::{MergeError, definitions};
 use std::mem::{swap, take};
+use std::time::Duration;
 use syscollect_model::{
     ClockMap, Event, Exporter, Loss, MachineId, RecorderSummary, SessionInfo, SymbolTable, Tables,
     Time, records_lost,
@@ -14,10 +15,13 @@ use syscollect_model::{
 use syscollect_playback::{AnyExporter, Output, Played, Recording, Stopped, UnresolvedModule};
 use syscollect_store::CaptureReader;
 
+/// Recordings that begin further apart were made by clocks that were not set.
+const MOST_APART: Duration = Duration::from_secs(366 * 86_400);
+
 /// Captures of several machines, each with everything read that events refer to, ready to be
 /// played as one.
 ///
-/// Times are those of the machine that booted first: the others' are moved by what their clocks of
+/// Machines are numbered in the order in which their recordings begin. Times are those of the machine that booted first: the others' are moved by what their clocks of
 /// the day (CLOCK_REALTIME, at each first reading) say. How far these are apart, nobody knows but
 /// who keeps them: over NTP it is milliseconds.
 #[derive(Debug)]
@@ -33,7 +37,8 @@ impl Recordings {
     ///
     /// # Errors
     ///
-    /// As [`Session::open_unless`]; [`MergeError::SameBoot`] where two are of one boot of a machine.
+    /// As [`Session::open_unless`]; [`MergeError::SameBoot`] where two are of one boot of a machine,
+    /// [`MergeError::FarApart`] where clocks of the day were not set; [`MergeError::Of`] says which.
     ///
     /// # Panics
     ///
@@ -43,22 +48,21 @@ impl Recordings {
         unwanted: &dyn Fn() -> bool,
     ) -> Result<Self, MergeError> {
         assert!(!readers.is_empty(), "there is a recording");
-        let starts: Vec<Start> = readers.iter().map(Start::read).collect::<Result<_, _>>()?;
-        for (index, start) in starts.iter().enumerate() {
-            let is_same =
-                |other: &&Start| !start.boot_id.is_empty() && other.boot_id == start.boot_id;
-            if starts[..index].iter().any(|other| is_same(&other)) {
-                return Err(MergeError::SameBoot { hostname: start.hostname.clone() });
-            }
+        let mut starts = Vec::new();
+        for (number, reader) in (1..).zip(&readers) {
+            starts.push(Start::read(number, reader).map_err(|error| error.of(number))?);
         }
+        check_comparable(&starts)?;
         let first_boot = starts.iter().map(|start| start.booted).min().unwrap_or(0);
+        let mut ordered: Vec<(Start, CaptureReader)> = starts.into_iter().zip(readers).collect();
+        ordered.sort_by_key(|(start, _)| start.began);
         let mut tables = Tables::default();
         let mut sessions = Vec::new();
-        for (machine, (reader, start)) in (0..).map(MachineId).zip(readers.into_iter().zip(&starts))
-        {
+        for (machine, (start, reader)) in (0..).map(MachineId).zip(ordered) {
             let ahead_ns = start.booted - first_boot;
             let placement = Placement { machine, tables: take(&mut tables), ahead_ns };
-            let mut session = Session::open_at(reader, placement, unwanted)?;
+            let session = Session::open_at(reader, placement, unwanted);
+            let mut session = session.map_err(|error| error.of(start.number))?;
             tables = take(&mut session.known.tables);
             sessions.push(session);
         }
@@ -94,19 +98,42 @@ impl Recordings {
     }
 }
 
+/// Whether recordings can be shown together.
+fn check_comparable(starts: &[Start]) -> Result<(), MergeError> {
+    for (index, start) in starts.iter().enumerate() {
+        for other in &starts[..index] {
+            let numbers = (other.number, start.number);
+            if !start.boot_id.is_empty() && other.boot_id == start.boot_id {
+                return Err(MergeError::SameBoot { hostname: start.hostname.clone(), numbers });
+            }
+            let apart = Duration::from_nanos(start.began.abs_diff(other.began));
+            if apart > MOST_APART {
+                return Err(MergeError::FarApart { days: apart.as_secs() / 86_400, numbers });
+            }
+        }
+    }
+    Ok(())
+}
+
 /// What tells where a recording lies in time.
 struct Start {
+    /// Which of those that were given, from 1.
+    number: usize,
     hostname: String,
     boot_id: String,
     /// When the machine was started, nanoseconds of its CLOCK_REALTIME.
     booted: u64,
+    /// When the recording began, likewise.
+    began: u64,
 }
 
 impl Start {
-    fn read(reader: &CaptureReader) -> Result<Self, MergeError> {
+    fn read(number: usize, reader: &CaptureReader) -> Result<Self, MergeError> {
         let SessionInfo { hostname, boot_id, .. } = Definitions::read(reader).info;
         let first = definitions::first_reading(reader)?;
-        Ok(Self { hostname, boot_id, booted: first.realtime.saturating_sub(first.boottime) })
+        let began = first.realtime;
+        let booted = began.saturating_sub(first.boottime);
+        Ok(Self { number, hostname, boot_id, booted, began })
     }
 }
 
@@ -114,6 +141,10 @@ impl Recording for Recordings {
     /// Of the first.
     fn info(&self) -> &SessionInfo {
         self.tables.machine(MachineId::FIRST)
+    }
+
+    fn machines(&self) -> usize {
+        self.sessions.len()
     }
 
     /// Of the first.

@@ -285,6 +285,9 @@ pub struct Track {
     pub kind: TrackKind,
 }
 
+/// Characters of a machine's name that are shown.
+const HOST_NAME_MAX: usize = 64;
+
 /// All tables of a session.
 #[derive(Clone, Debug)]
 pub struct Tables {
@@ -448,11 +451,17 @@ impl Tables {
         }
     }
 
-    /// What a machine calls itself, or its number where that is not known.
+    /// What a machine calls itself, as far as such a name may go (`HOST_NAME_MAX`, 64 bytes on
+    /// Linux), with its number where another is called so, or its number alone where it has no name.
     pub fn machine_name(&self, id: MachineId) -> Cow<'_, str> {
-        match self.machine(id).hostname.as_str() {
-            "" => id.to_string().into(),
-            hostname => hostname.into(),
+        let hostname = &self.machine(id).hostname;
+        let known = hostname.chars().filter(|character| !character.is_control());
+        let known: String = known.take(HOST_NAME_MAX).collect();
+        let same = self.machines.iter().filter(|machine| machine.hostname == *hostname).count();
+        match (known.as_str(), same) {
+            ("", _) => id.to_string().into(),
+            (_, 1) => known.into(),
+            _ => format!("{known} ({id})").into(),
         }
     }
 

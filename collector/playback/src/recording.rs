@@ -12,6 +12,11 @@ pub trait Recording {
     /// The machine and the recording.
     fn info(&self) -> &SessionInfo;
 
+    /// Of how many machines it is.
+    fn machines(&self) -> usize {
+        1
+    }
+
     /// How ticks become times.
     fn clock(&self) -> &ClockMap;
 

@@ -160,6 +160,12 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// Whether only some processes of a machine were recorded.
+    pub fn is_filtered(&self) -> bool {
+        let others = self.other_machines.iter();
+        !self.filter_pids.is_empty() || others.into_iter().any(|of| !of.filter_pids.is_empty())
+    }
+
     /// The first machine.
     pub fn machine(&self) -> RecordedMachine {
         RecordedMachine {
@@ -167,6 +173,7 @@ impl Recording {
             os: self.os.clone(),
             kernel_release: self.kernel_release.clone(),
             cpus: self.cpus,
+            filter_pids: self.filter_pids.clone(),
         }
     }
 }
@@ -182,6 +189,9 @@ pub struct RecordedMachine {
     pub kernel_release: String,
     /// Its CPUs.
     pub cpus: usize,
+    /// Only these of its processes were recorded, if not empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filter_pids: Vec<u32>,
 }
 
 /// Events by kind.

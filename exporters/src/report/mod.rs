@@ -546,7 +546,10 @@ impl Exporter for ReportExporter {
             Event::Sample(sample) => {
                 self.scheduling.seen_running(now, sample.cpu, sample.thread, tables);
             }
-            Event::ThreadStart(_) | Event::ThreadEnd(_) | Event::Loss(_) => {
+            Event::ThreadStart(_)
+            | Event::ThreadEnd(_)
+            | Event::Loss(_)
+            | Event::RecordingEnd(_) => {
                 self.other(now, event, tables);
             }
             _ => {}
@@ -571,7 +574,7 @@ impl Exporter for ReportExporter {
 
 impl RecordedMachine {
     fn of(session: &SessionInfo) -> Self {
-        let SessionInfo { hostname, os, kernel_release, cpus, .. } = session.clone();
-        Self { hostname, os, kernel_release, cpus: cpus.len() }
+        let SessionInfo { hostname, os, kernel_release, cpus, filter_pids, .. } = session.clone();
+        Self { hostname, os, kernel_release, cpus: cpus.len(), filter_pids }
     }
 }

@@ -73,7 +73,7 @@ impl Text {
     }
 
     pub(super) fn head(&mut self, report: &Report) {
-        let Recording { recorder, filter_pids, .. } = &report.recording;
+        let Recording { recorder, .. } = &report.recording;
         self.line(&format!(
             "{:<10} {}; {}",
             "Recorded",
@@ -102,11 +102,14 @@ impl Text {
             ));
             self.others(report);
         }
-        if !filter_pids.is_empty() {
-            let pids: Vec<_> = filter_pids.iter().map(u32::to_string).collect();
-            let pids = pids.join(", ");
+        let others = &report.recording.other_machines;
+        let machines = std::iter::once(report.recording.machine()).chain(others.iter().cloned());
+        for machine in machines.filter(|machine| !machine.filter_pids.is_empty()) {
+            let pids: Vec<_> = machine.filter_pids.iter().map(u32::to_string).collect();
+            let (pids, hostname) = (pids.join(", "), shown(&machine.hostname));
+            let on = if others.is_empty() { String::new() } else { format!(" on {hostname}") };
             self.line(&format!(
-                "{:<10} only of process {pids} everything was recorded: others are partial",
+                "{:<10} only of process {pids}{on} everything was recorded: others are partial",
                 "Note"
             ));
         }
@@ -513,7 +516,7 @@ fn states(times: &Times) -> [String; 4] {
 
 /// The machine, as far as it is known: Windows traces name no host.
 fn machine(of: &RecordedMachine) -> String {
-    let RecordedMachine { hostname, os, kernel_release, cpus } = of;
+    let RecordedMachine { hostname, os, kernel_release, cpus, .. } = of;
     let kernel = if os == WINDOWS { WINDOWS } else { "Linux" };
     let parts = [
         shown(hostname),

@@ -25,7 +25,7 @@ impl Report {
             sum_ns(self.cpus.iter().map(|row| row.unknown_ns)),
         ];
         // Of a recording of some processes only these are known, and without switches nobody is.
-        if busy == 0 && idle == 0 || !self.recording.filter_pids.is_empty() {
+        if busy == 0 && idle == 0 || self.recording.is_filtered() {
             return Some(format!("This is {length} on {cpus}."));
         }
         let doubt = match percent(unknown, sum_ns([busy, idle, unknown])).as_str() {

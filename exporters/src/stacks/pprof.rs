@@ -133,8 +133,7 @@ impl<W: Write> Exporter for PprofExporter<W> {
         _: Option<&RecorderSummary>,
         tables: &Tables,
     ) -> Result<(), ExportError> {
-        let period =
-            1_000_000_000u64.checked_div(u64::from(self.session.sample_rate_hz)).unwrap_or(0);
+        let period = period(&self.session).unwrap_or(0);
         let totals = self.totals.finish(tables);
         let mut encoder = Encoder::new(tables, period);
         encoder.head();
@@ -179,6 +178,11 @@ struct Encoder<'a> {
     locations: FxHashMap<&'a [FrameId], u64>,
     functions: FxHashMap<(u64, u64), u64>,
     packed: Vec<u8>,
+}
+
+/// Nanoseconds that a sample stands for.
+fn period(session: &SessionInfo) -> Option<u64> {
+    1_000_000_000u64.checked_div(u64::from(session.sample_rate_hz))
 }
 
 impl<'a> Encoder<'a> {
@@ -229,7 +233,9 @@ impl<'a> Encoder<'a> {
     fn sample(&mut self, (thread, stack): Key, total: &Total) {
         let locations = self.stack(stack);
         let labels = self.labels(thread);
-        let values = [total.samples, total.samples.saturating_mul(self.period), total.off_cpu_ns];
+        let machine = self.tables.process(self.tables.thread(thread).process).machine;
+        let period = period(self.tables.machine(machine)).unwrap_or(self.period);
+        let values = [total.samples, total.samples.saturating_mul(period), total.off_cpu_ns];
         let Self { out, packed, .. } = self;
         Message::new(out).message(field::SAMPLE, |sample| {
             for (number, list) in

@@ -1,13 +1,15 @@
 //! Two machines that did the same: each exporter shows everything of both.
 
 use crate::exported;
-use syscollect_exporters::report::ProcessRow;
+use syscollect_exporters::report::{Part, ProcessRow, ReportExporter, ReportOptions};
 use syscollect_merge::Recordings;
+use syscollect_model::Time;
+use syscollect_playback::Recording;
 use syscollect_records::task_state;
 use syscollect_store::CaptureReader;
 use syscollect_tests::reference_capture::{self, Figures};
 use syscollect_tests::shown::{self, Viewer, differences, together};
-use syscollect_tests::{FakeMachine, Host, Stacks, tracy_reader};
+use syscollect_tests::{FIRST_BOOTTIME, FakeMachine, Host, Stacks, tracy_reader};
 
 fn agrees(viewer: Viewer, shown: &Figures) {
     let mut plan = reference_capture::figures_of_two_machines();
@@ -58,6 +60,16 @@ fn what_a_machine_does_after_its_recording_is_not_made_up() {
     };
     assert_eq!([times(100, "early"), times(200, "sleeper")], [(1_000, 0), (990, 1_000)]);
     assert_eq!([times(100, "late on late"), times(200, "on late")], [(1_000, 0), (990, 1_000)]);
+
+    // Nor in a part of the time that begins after it.
+    let from = Some(Time(FIRST_BOOTTIME + 4 * SECOND));
+    let part = Some(Part { from, to: None });
+    let mut exporter = ReportExporter::new(ReportOptions { part, ..ReportOptions::default() });
+    recordings().play_range(&mut exporter, from, None).unwrap();
+    let ran = |row: &ProcessRow| (row.name.clone(), row.times.on_cpu_ns / 1_000);
+    let ran: Vec<_> = exporter.finish().processes.rows.iter().map(ran).collect();
+    let ran: Vec<_> = ran.into_iter().filter(|(_, time)| *time > 0).collect();
+    assert_eq!(ran, [("late on late".to_owned(), 1_000), ("sleeper on late".to_owned(), 990)]);
 
     let profile: serde_json::Value =
         serde_json::from_slice(&exported::firefox(recordings())).unwrap();
