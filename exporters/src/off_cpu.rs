@@ -3,7 +3,7 @@
 use crate::gaps::Gaps;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    CpuId, MachineId, OffCpu, SchedulingGap, SleepState, StackId, Switch, Tables, ThreadId, Time,
+    CpuId, OffCpu, SchedulingGap, SleepState, StackId, Switch, Tables, ThreadId, Time,
 };
 
 /// A time from blocking until running again.
@@ -51,24 +51,10 @@ impl Blocked {
         self.gaps.add(gap.since.unwrap_or_default().0, now.0);
     }
 
-    /// The stays that last when the recording of a machine ends, by thread.
-    pub(crate) fn finish_machine(
-        &mut self,
-        machine: MachineId,
-        last: Time,
-        tables: &Tables,
-    ) -> Vec<Stay> {
-        let is_there =
-            |thread: ThreadId| tables.process(tables.thread(thread).process).machine == machine;
-        let mut stays: Vec<_> =
-            self.threads.extract_if(|thread, _| is_there(*thread)).map(|(_, stay)| stay).collect();
-        stays.sort_unstable_by_key(|stay| stay.thread);
-        stays.into_iter().map(|stay| self.ended(stay, last)).collect()
-    }
-
-    /// The stays that last when the session ends, by thread.
-    pub(crate) fn finish(&mut self, last: Time) -> Vec<Stay> {
-        let mut stays: Vec<_> = std::mem::take(&mut self.threads).into_values().collect();
+    /// The stays of these threads that last when their recording ends, by thread.
+    pub(crate) fn finish(&mut self, last: Time, of: impl Fn(ThreadId) -> bool) -> Vec<Stay> {
+        let ending = self.threads.extract_if(|thread, _| of(*thread));
+        let mut stays: Vec<_> = ending.map(|(_, stay)| stay).collect();
         stays.sort_unstable_by_key(|stay| stay.thread);
         stays.into_iter().map(|stay| self.ended(stay, last)).collect()
     }

@@ -110,10 +110,14 @@ fn machine(host: Host<'_>, switches: &[(u16, u64, u32)], chunk_bytes: usize) -> 
     machine
 }
 
+fn switches() -> impl Strategy<Value = Vec<(u16, u64, u32)>> {
+    prop::collection::vec((0u16..3, 0u64..20, 0u32..4), 0..60)
+}
+
 proptest! {
     #[test]
     fn each_machine_tells_what_it_tells_alone_and_time_never_decreases(
-        machines in prop::collection::vec(prop::collection::vec((0u16..3, 0u64..20, 0u32..4), 0..60), 1..4),
+        machines in prop::collection::vec(switches(), 1..4),
         late in prop::collection::vec(0u64..100_000, 4),
         chunk_bytes in 40usize..400,
     ) {
@@ -137,8 +141,8 @@ proptest! {
             for of in &mut expected.0 {
                 (of.machine, of.time) = (number, Time(of.time.0 + late - first_boot));
             }
-            let told: Vec<_> = together.0.iter().copied().filter(|of| of.machine == number).collect();
-            prop_assert_eq!(told, expected.0);
+            let told = together.0.iter().copied().filter(|of| of.machine == number);
+            prop_assert_eq!(told.collect::<Vec<_>>(), expected.0);
         }
     }
 }

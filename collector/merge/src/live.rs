@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use syscollect_model::{
     ClockMap, ClockPair, Exporter, Lane, LaneIndex, LaneKind, MachineId, RecorderSummary,
-    SessionInfo, Tables, Ticks, Time, records_lost,
+    SessionInfo, Tables, Ticks, records_lost,
 };
 use syscollect_playback::order::{Merge, MergeStep};
 use syscollect_playback::{AnyExporter, Output, Played, Stopped, stoppable};
@@ -59,8 +59,8 @@ pub fn play_live<E: Exporter>(
 /// All its chunks are fed, those of definitions, too, each lane's in their order. Whoever feeds says
 /// from time to time what [nothing comes before](Self::advance): up to there, and up to the last
 /// clock reading, events are told. Chunks of before the session is described and the clocks were
-/// read twice wait in memory; if the recording ends before that, it is played at its end, and of one
-/// without a description or a clock reading nothing is told.
+/// read twice wait in memory; if the recording ends before that, it is played at its end, and of
+/// one without a description or a clock reading nothing is told.
 pub struct Live<'a> {
     state: State<'a>,
     info: Option<SessionInfo>,
@@ -77,7 +77,7 @@ enum State<'a> {
 
 impl<'a> Live<'a> {
     fn new(exporter: &'a mut AnyExporter<'a>) -> Self {
-        let output = Output::new(exporter, Time(0)..Time(u64::MAX));
+        let output = Output::of_part(exporter, None, None);
         let state = State::Waiting(output, Vec::new());
         Self { state, info: None, readings: Vec::new() }
     }

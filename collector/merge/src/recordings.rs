@@ -21,9 +21,10 @@ const MOST_APART: Duration = Duration::from_secs(366 * 86_400);
 /// Captures of several machines, each with everything read that events refer to, ready to be
 /// played as one.
 ///
-/// Machines are numbered in the order in which their recordings begin. Times are those of the machine that booted first: the others' are moved by what their clocks of
-/// the day (CLOCK_REALTIME, at each first reading) say. How far these are apart, nobody knows but
-/// who keeps them: over NTP it is milliseconds.
+/// Machines are numbered in the order in which their recordings begin. Times are those of the
+/// machine that booted first: the others' are moved by what their clocks of the day (CLOCK_REALTIME,
+/// at each first reading) say. How far these are apart, nobody knows but who keeps them: over NTP
+/// it is milliseconds.
 #[derive(Debug)]
 pub struct Recordings {
     /// In the order of their machines. Their tables lie in `tables`.
@@ -37,8 +38,9 @@ impl Recordings {
     ///
     /// # Errors
     ///
-    /// As [`Session::open_unless`]; [`MergeError::SameBoot`] where two are of one boot of a machine,
-    /// [`MergeError::FarApart`] where clocks of the day were not set; [`MergeError::Of`] says which.
+    /// [`MergeError::SameBoot`] where two are of one boot of a machine, [`MergeError::FarApart`] where
+    /// clocks of the day were not set, and [`MergeError::Of`] with what [`Session::open_unless`] says
+    /// of one of them.
     ///
     /// # Panics
     ///
@@ -184,11 +186,10 @@ impl Recording for Recordings {
         from: Option<Time>,
         to: Option<Time>,
     ) -> Result<Played, Stopped> {
-        let range = from.unwrap_or(Time(0))..to.unwrap_or(Time(u64::MAX));
         exporter.begin(self.info(), &self.tables)?;
         let mut nobody: Vec<Nobody> = self.sessions.iter().map(|_| Nobody).collect();
-        let shared =
-            SharedOutput { tables: &mut self.tables, output: Output::new(exporter, range) };
+        let output = Output::of_part(exporter, from, to);
+        let shared = SharedOutput { tables: &mut self.tables, output };
         let parts = play_all(&mut self.sessions, &mut nobody, shared)?;
         let mut played = Played::default();
         for (session, (part, losses)) in self.sessions.iter_mut().zip(parts) {
@@ -240,7 +241,7 @@ fn play_all<'a>(
     let mut parts: Vec<Part<'_, '_>> = Vec::new();
     for ((reader, known), nobody) in readers.iter().zip(&mut known).zip(nobody) {
         swap(&mut known.tables, shared.tables);
-        let output = Output::new(nobody, Time(0)..Time(u64::MAX));
+        let output = Output::of_part(nobody, None, None);
         let mut playing = Playing::new(known, output);
         swap(&mut playing.engine.tables, shared.tables);
         let files = playing.lanes_of(reader);
@@ -276,8 +277,8 @@ fn take_turns<'a>(
 }
 
 impl Part<'_, '_> {
-    /// Plays to its end, or up to `until`. What was played of others lies before `now`; no other goes
-    /// on where it `is_last`.
+    /// Plays to its end, or up to `until`. What was played of others lies before `now`; no other
+    /// goes on where it `is_last`.
     fn play(&mut self, now: Time, until: Time, is_last: bool) -> Result<(), Stopped> {
         self.playing.engine.not_before(now);
         match self.playing.play_file_until(&mut self.files, until)? {

@@ -184,7 +184,7 @@ impl Session {
     ) -> Result<Played, E::Error> {
         stoppable(exporter, |exporter| {
             exporter.begin(self.info(), &self.known.tables)?;
-            let output = Output::new(exporter, Time(0)..Time(u64::MAX));
+            let output = Output::of_part(exporter, None, None);
             let mut playing = Playing::new(&mut self.known, output);
             let outcome = feed(&mut playing).and_then(|()| playing.finish());
             playing.give_back(&mut self.known);
@@ -276,9 +276,8 @@ impl Recording for Session {
         from: Option<Time>,
         to: Option<Time>,
     ) -> Result<Played, Stopped> {
-        let range = from.unwrap_or(Time(0))..to.unwrap_or(Time(u64::MAX));
         exporter.begin(self.info(), &self.known.tables)?;
-        let mut playing = Playing::new(&mut self.known, Output::new(exporter, range));
+        let mut playing = Playing::new(&mut self.known, Output::of_part(exporter, from, to));
         let outcome = playing.play_file(&self.reader);
         playing.give_back(&mut self.known);
         self.end(exporter, outcome?)

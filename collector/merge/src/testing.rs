@@ -56,7 +56,7 @@ pub(crate) fn events_of(tables: &mut Tables, decode: impl FnOnce(&mut Engine<'_>
         losses: Losses::default(),
         definition_records: 0,
     };
-    let mut engine = Engine::new(shared, &[], Output::new(&mut kept, Time(0)..Time(u64::MAX)));
+    let mut engine = Engine::new(shared, &[], Output::of_part(&mut kept, None, None));
     for kind in [LaneKind::Sched, LaneKind::Sample, LaneKind::Counter] {
         let lane = engine.lane_state(Lane::new(kind, 0));
         engine.lanes.push(lane);

@@ -52,8 +52,8 @@ pub enum Event {
     Crash(Crash),
     /// Events are missing; [`Loss`] says how many, where and why.
     Loss(Loss),
-    /// The recording of this machine ends, while others go on: what its threads and CPUs do from now
-    /// on is not known.
+    /// The recording of this machine ends, while others go on: what its threads and CPUs do from
+    /// now on is not known.
     RecordingEnd(MachineId),
 }
 
@@ -61,12 +61,11 @@ impl Event {
     /// On which machine.
     pub fn machine(&self, tables: &Tables) -> MachineId {
         let of_process = |process| tables.process(process).machine;
-        let of_thread = |thread| of_process(tables.thread(thread).process);
         let of_track = |track| match tables.track(track).scope {
             Scope::Machine(machine) => machine,
             Scope::Cpu(cpu) => cpu.machine,
             Scope::Process(process) => of_process(process),
-            Scope::Thread(thread) => of_thread(thread),
+            Scope::Thread(thread) => tables.machine_of(thread),
         };
         match *self {
             Self::Switch(Switch { cpu, .. })
@@ -81,7 +80,7 @@ impl Event {
             | Self::ThreadEnd(thread)
             | Self::Lock(LockEvent { thread, .. })
             | Self::Memory(MemoryEvent { thread, .. })
-            | Self::Crash(Crash { thread, .. }) => of_thread(thread),
+            | Self::Crash(Crash { thread, .. }) => tables.machine_of(thread),
             Self::Counter(track, _)
             | Self::SliceBegin(track, _)
             | Self::SliceUpdate(track, _)

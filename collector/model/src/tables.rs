@@ -439,7 +439,7 @@ impl Tables {
     /// A thread's name, as lists of all machines show it.
     pub fn thread_name(&self, id: ThreadId) -> Cow<'_, str> {
         let row = self.thread(id);
-        self.on_machine(row.name, self.process(row.process).machine)
+        self.on_machine(row.name, self.machine_of(id))
     }
 
     /// A name, and the machine if it is not the first.
@@ -449,6 +449,11 @@ impl Tables {
             MachineId::FIRST => name.into(),
             machine => format!("{name} on {}", self.machine_name(machine)).into(),
         }
+    }
+
+    /// The machine on which a thread runs; of idle, which all have in common, the first.
+    pub fn machine_of(&self, thread: ThreadId) -> MachineId {
+        self.process(self.thread(thread).process).machine
     }
 
     /// What a machine calls itself, as far as such a name may go (`HOST_NAME_MAX`, 64 bytes on

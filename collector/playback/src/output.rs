@@ -34,6 +34,15 @@ impl<'a> Output<'a> {
         Self { exporter, range, names, before, open, waiting: false, past: false }
     }
 
+    /// To this exporter, what happens from `from` on and before `to`.
+    pub fn of_part(
+        exporter: &'a mut AnyExporter<'a>,
+        from: Option<Time>,
+        to: Option<Time>,
+    ) -> Self {
+        Self::new(exporter, from.unwrap_or(Time(0))..to.unwrap_or(Time(u64::MAX)))
+    }
+
     /// The exporter, for what is told to it beside events.
     pub fn exporter(&mut self) -> &mut AnyExporter<'a> {
         self.exporter

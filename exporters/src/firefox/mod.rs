@@ -481,7 +481,7 @@ impl<W: Write> FirefoxExporter<W> {
         let states = (0..).map(ThreadId).zip(&mut self.threads.states).skip(1);
         for (thread, state) in states {
             if let Some(state) = state
-                && tables.process(tables.thread(thread).process).machine == machine
+                && tables.machine_of(thread) == machine
             {
                 state.finish(time, interval, &mut self.shared);
                 state.lose();

@@ -128,11 +128,11 @@ impl MachineTrace {
         filter: Option<&ProcessFilter>,
     ) -> Result<(), ExportError> {
         let tables = at.tables;
-        let is_here = |thread: ThreadId| {
-            thread == Tables::IDLE_THREAD
-                || tables.process(tables.thread(thread).process).machine == self.machine
+        let wanted = |thread| {
+            let is_here =
+                thread == Tables::IDLE_THREAD || tables.machine_of(thread) == self.machine;
+            is_here && wanted(filter, thread, tables)
         };
-        let wanted = |thread| is_here(thread) && wanted(filter, thread, tables);
         self.threads.begin(at.stream, at.time, wanted, tables)
     }
 
@@ -153,7 +153,7 @@ impl MachineTrace {
 
     /// Who is blocked is so until now.
     fn end_stays<W: Write>(&mut self, at: &mut Context<'_, W>) -> Result<(), ExportError> {
-        for stay in self.stacks.blocked.finish(at.time) {
+        for stay in self.stacks.blocked.finish(at.time, |_| true) {
             self.stacks.off_cpu.stay(at.stream, at.tables, &stay)?;
         }
         Ok(())

@@ -545,6 +545,5 @@ fn is_unsplit(line: &str) -> bool {
 
 /// Where events of a thread lie whose CPU is not known: on its machine's first.
 fn first_cpu(thread: ThreadId, tables: &Tables) -> CpuId {
-    let machine = tables.process(tables.thread(thread).process).machine;
-    CpuId { machine, number: 0 }
+    CpuId { machine: tables.machine_of(thread), number: 0 }
 }

@@ -233,8 +233,8 @@ impl<'a> Encoder<'a> {
     fn sample(&mut self, (thread, stack): Key, total: &Total) {
         let locations = self.stack(stack);
         let labels = self.labels(thread);
-        let machine = self.tables.process(self.tables.thread(thread).process).machine;
-        let period = period(self.tables.machine(machine)).unwrap_or(self.period);
+        let session = self.tables.machine(self.tables.machine_of(thread));
+        let period = period(session).unwrap_or(self.period);
         let values = [total.samples, total.samples.saturating_mul(period), total.off_cpu_ns];
         let Self { out, packed, .. } = self;
         Message::new(out).message(field::SAMPLE, |sample| {

@@ -50,7 +50,8 @@ impl Totals {
                 }
             }
             Event::RecordingEnd(machine) => {
-                for stay in self.blocked.finish_machine(*machine, time, tables) {
+                let is_there = |thread| tables.machine_of(thread) == *machine;
+                for stay in self.blocked.finish(time, is_there) {
                     self.stay(stay, tables);
                 }
             }
@@ -81,7 +82,7 @@ impl Totals {
     /// Everything, in an order that does not change; threads that are still blocked count until the
     /// end.
     pub(super) fn finish(&mut self, tables: &Tables) -> Vec<(Key, Total)> {
-        for stay in self.blocked.finish(self.last) {
+        for stay in self.blocked.finish(self.last, |_| true) {
             self.stay(stay, tables);
         }
         let mut list: Vec<(Key, Total)> = self.totals.drain().collect();

@@ -167,7 +167,7 @@ impl Rows {
         let number = |row: &Row| match row.owner {
             Owner::Thread(thread) => {
                 let row = tables.thread(thread);
-                let machine = tables.process(row.process).machine;
+                let machine = tables.machine_of(thread);
                 let former = owners.entry((machine, row.tid)).or_default();
                 *former += 1;
                 u64::from(machine.0) << 48 | (*former - 1) << 32 | u64::from(row.tid)
