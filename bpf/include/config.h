@@ -25,6 +25,10 @@ const volatile __u32 CROSS_CHECK = 0;
 const volatile __u32 COLLECTOR_TGID = 0;
 /* Kernel stacks from verified slots, see kernel_stack.h; else the helper. */
 const volatile bool VERIFIED_SLOTS = true;
+/* Stacks have user frames. */
+const volatile bool USER_STACKS = true;
+/* User stacks by unwind tables, see unwind.h; else by frame pointers. */
+const volatile bool UNWIND_TABLES = true;
 /* Bytes of a kernel stack (THREAD_SIZE). */
 const volatile __u32 KERNEL_STACK_SIZE = 16384;
 

@@ -45,6 +45,8 @@ enum {
 
 /* Flags of task_struct.flags, include/linux/sched.h, unchanged from 5.10 to 7.2. */
 #define PF_KTHREAD 0x00200000
+/* Of vm_area_struct.vm_flags, include/linux/mm.h. */
+#define VM_EXEC 4
 
 /* All accesses below are relocated. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -56,8 +58,49 @@ struct pt_regs {
 	unsigned long sp;
 };
 
+struct inode;
+
+struct file {
+	void *private_data;
+	struct inode *f_inode;
+};
+
+/* Mappings of a process, since 6.1 in a maple tree. */
+struct maple_tree {
+	void *ma_root;
+};
+
+struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_end;
+	unsigned long vm_flags;
+	unsigned long vm_pgoff;
+	struct file *vm_file;
+};
+
+/* arch/x86/include/asm/mmu.h */
+typedef struct {
+	void *vdso;
+} mm_context_t;
+
+struct mm_struct {
+	struct maple_tree mm_mt;
+	int mm_lock_seq;
+	mm_context_t context;
+};
+
+/* Since 6.13 the count is of this type. */
+typedef struct {
+	unsigned sequence;
+} seqcount_t;
+
+struct mm_struct___6_13 {
+	seqcount_t mm_lock_seq;
+};
+
 struct task_struct {
 	unsigned int __state;
+	struct mm_struct *mm;
 	void *stack;
 	unsigned int flags;
 	int prio;
@@ -76,10 +119,6 @@ struct task_struct {
 /* Before 5.14 the state had this name and type. */
 struct task_struct___before_5_14 {
 	long state;
-};
-
-struct file {
-	void *private_data;
 };
 
 /* A 64-bit counter in a structure; what it is called within does not matter. */

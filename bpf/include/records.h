@@ -36,6 +36,27 @@ enum record_kind {
 #define STACK_LOST 4294967295U
 #define STACK_USER 0
 #define STACK_KERNEL 1
+#define STACK_TOO_DEEP 1
+#define STACK_NO_UNWIND_INFORMATION 2
+#define STACK_UNREADABLE 3
+#define STACK_NO_TABLE_YET 4
+#define UNWIND_PAGE_BYTES 65536
+#define UNWIND_ROWS_MAX 16384
+#define CFA_NONE 0
+#define CFA_RSP 1
+#define CFA_RBP 2
+#define CFA_AT_RSP 3
+#define CFA_AT_RSP_PLUS_WORD 4
+#define CFA_AT_RBP 5
+#define CFA_AT_RBP_PLUS_WORD 6
+#define CFA_PLT 7
+#define CFA_SIGNAL 8
+#define CFA_END 9
+#define CFA_REGISTER 16
+#define FRAME_POINTER_SAME 0
+#define FRAME_POINTER_AT_CFA 1
+#define FRAME_POINTER_AT_RBP 2
+#define FRAME_POINTER_LOST 3
 #define STATISTIC_WRITTEN 0
 #define STATISTIC_STACKS 1
 #define STATISTIC_STACKS_SENT 2
@@ -45,6 +66,7 @@ enum record_kind {
 #define STATISTIC_CROSS_CHECKED 6
 #define STATISTIC_CROSS_DIFFERENT 7
 #define STATISTIC_USER_UNREADABLE 8
+#define STATISTIC_USER_WALKS 9
 #define GPU_FAILURE_FENCE 0
 #define GPU_FAILURE_SCHEDULER 1
 #define LANE_HEADER_SIZE 4096
@@ -224,6 +246,20 @@ _Static_assert(__builtin_offsetof(struct RingRecord, tgid) == 12, "RingRecord.tg
 _Static_assert(__builtin_offsetof(struct RingRecord, descriptor) == 16, "RingRecord.descriptor");
 _Static_assert(__builtin_offsetof(struct RingRecord, ring) == 24, "RingRecord.ring");
 _Static_assert(__builtin_offsetof(struct RingRecord, arena_bytes) == 32, "RingRecord.arena_bytes");
+
+struct UnwindRow {
+	__u16 address;
+	__u8 cfa;
+	__u8 frame_pointer;
+	__s16 cfa_offset;
+	__s16 saved_offset;
+};
+_Static_assert(sizeof(struct UnwindRow) == 8, "size of UnwindRow");
+_Static_assert(__builtin_offsetof(struct UnwindRow, address) == 0, "UnwindRow.address");
+_Static_assert(__builtin_offsetof(struct UnwindRow, cfa) == 2, "UnwindRow.cfa");
+_Static_assert(__builtin_offsetof(struct UnwindRow, frame_pointer) == 3, "UnwindRow.frame_pointer");
+_Static_assert(__builtin_offsetof(struct UnwindRow, cfa_offset) == 4, "UnwindRow.cfa_offset");
+_Static_assert(__builtin_offsetof(struct UnwindRow, saved_offset) == 6, "UnwindRow.saved_offset");
 
 struct LaneHeader {
 	__u64 head;

@@ -12,27 +12,9 @@
 #define SYSCOLLECT_STACK_H
 
 #include "clock.h"
+#include "unwind.h"
 
-#include <bpf/bpf_core_read.h>
-
-#define USER_WINDOW_BYTES 1024
 #define KNOWN_STACKS 8192
-/* A frame is at most this far above the one it called, bytes. */
-#define MAX_FRAME_BYTES (1u << 20)
-#define HASH_MULTIPLIER 0x9E3779B97F4A7C15ULL
-
-/* Working memory, one per CPU and context. */
-struct scratch {
-	__u64 frames[MAX_FRAMES + 1];
-	__u64 window[256];
-	/* What `window` shows of the user's memory. It is kept here and not in
-	 * registers so that the verifier knows nothing of it: every turn of the
-	 * walk then looks the same to it, and it need not follow each path. */
-	__u64 window_start;
-	__u64 window_bytes;
-	/* How many frames a walk found, for the same reason: see frames_found. */
-	__u64 count;
-};
 
 struct known_stack {
 	__u64 hash;
@@ -66,12 +48,6 @@ struct stack_writer {
 	__u64 ticks;
 };
 
-static __always_inline __u64 mix(__u64 hash, __u64 word)
-{
-	hash = (hash ^ word) * HASH_MULTIPLIER;
-	return hash ^ hash >> 29;
-}
-
 /* Two words that tell address spaces apart: the process, and which program it runs. */
 static __always_inline __u64 address_space_hash(__u32 tgid, __u64 exec_id)
 {
@@ -88,7 +64,7 @@ static __always_inline __u32 frames_found(struct scratch *s, __u64 count)
 }
 
 /* Writes the scratch's first `count` frames as a definition; its id, or STACK_LOST. */
-static __always_inline __u32 send_stack(struct stack_writer *w, __u32 count, __u32 tgid, __u16 space, bool truncated)
+static __always_inline __u32 send_stack(struct stack_writer *w, __u32 count, __u32 tgid, __u16 space, __u32 ending)
 {
 	__u32 bytes = sizeof(struct StackHeader) + count * 8;
 
@@ -106,7 +82,7 @@ static __always_inline __u32 send_stack(struct stack_writer *w, __u32 count, __u
 	header->tgid = tgid;
 	header->frames = count;
 	header->space = space;
-	header->truncated = truncated;
+	header->truncated = ending;
 	count &= 127;
 	bpf_probe_read_kernel(header + 1, count * 8, w->scratch->frames);
 	w->lane->last_stack = id;
@@ -117,7 +93,7 @@ static __always_inline __u32 send_stack(struct stack_writer *w, __u32 count, __u
 
 /* The id of the stack in the scratch, sent if it is not known. */
 static __always_inline __u32 stack_id(struct stack_writer *w, __u64 hash, __u32 count, __u32 tgid, __u16 space,
-				      bool truncated)
+				      __u32 ending)
 {
 	__u32 slot = (hash >> 32) & (KNOWN_STACKS - 1);
 	struct known_stack *known = bpf_map_lookup_elem(w->known, &slot);
@@ -127,31 +103,13 @@ static __always_inline __u32 stack_id(struct stack_writer *w, __u64 hash, __u32 
 	w->lane->statistics[STATISTIC_STACKS]++;
 	if (known->hash == hash)
 		return known->id;
-	__u32 id = send_stack(w, count, tgid, space, truncated);
+	__u32 id = send_stack(w, count, tgid, space, ending);
 
 	if (id != STACK_LOST) {
 		known->hash = hash;
 		known->id = id;
 	}
 	return id;
-}
-
-/* Reads the window at `start`: up to 1 KiB, up to the page's end. */
-static __always_inline bool read_window(struct scratch *s, __u64 start)
-{
-	__u64 bytes = 4096 - (start & 4095);
-
-	if (bytes > USER_WINDOW_BYTES)
-		bytes = USER_WINDOW_BYTES;
-	if (bytes < 16)
-		bytes = 16;
-	s->window_start = start;
-	/* By way of the scratch, as in frames_found: each of these numbers is a path otherwise. */
-	*(volatile __u64 *)&s->window_bytes = bytes;
-	bytes = *(volatile __u64 *)&s->window_bytes;
-	if (bytes > USER_WINDOW_BYTES)
-		return false;
-	return !bpf_probe_read_user(s->window, bytes, (void *)start);
 }
 
 /* Walks a user stack by frame pointers, in windows so that few reads do. A
@@ -193,7 +151,37 @@ static __always_inline __u32 user_stack_walked(struct stack_writer *w, __u64 ip,
 		bp = caller_bp;
 	}
 	count = frames_found(s, count);
-	return stack_id(w, hash, count, tgid, STACK_USER, count == MAX_FRAMES);
+	return stack_id(w, hash, count, tgid, STACK_USER, count == MAX_FRAMES ? STACK_TOO_DEEP : 0);
+}
+
+/* Walks a user stack by unwind tables. `mm` is the process's. */
+static __always_inline __u32 user_stack_unwound(struct stack_writer *w, __u64 ip, __u64 sp, __u64 bp,
+						struct mm_struct *mm, __u32 context, __u32 tgid, __u64 exec_id)
+{
+	struct scratch *s = w->scratch;
+	struct unwind *u = &s->unwind;
+	__u64 walks = ++u->walks;
+
+	u->ip = ip;
+	u->sp = sp;
+	u->bp = bp;
+	u->exact = 1;
+	u->context = context;
+	*(volatile __u64 *)&u->mm = (__u64)mm;
+	u->generation = mappings_generation(mm);
+	/* What is kept is this walk's alone then. */
+	if (!u->generation)
+		u->generation = walks << 1 | 1ULL << 63;
+	u->hash = address_space_hash(tgid, exec_id);
+	u->space = mix(u->hash, u->mm);
+	unwind_walk(s);
+	__u64 count = *(volatile __u64 *)&s->count;
+	__u32 ending = u->ending;
+
+	if (count > MAX_FRAMES)
+		return STACK_NONE;
+	w->lane->statistics[STATISTIC_USER_WALKS + (ending & 7)]++;
+	return stack_id(w, u->hash, count, tgid, STACK_USER, ending == UNWIND_WHOLE ? 0 : ending);
 }
 
 /* The kernel's own walk, for kernels where the one above cannot be had, for
@@ -228,7 +216,7 @@ static __always_inline __u32 user_stack_helped(void *context, struct stack_write
 		return STACK_NONE;
 	__u64 hash = hash_frames(w->scratch, &count, address_space_hash(tgid, exec_id));
 
-	return stack_id(w, hash, count, tgid, STACK_USER, count == MAX_FRAMES);
+	return stack_id(w, hash, count, tgid, STACK_USER, count == MAX_FRAMES ? STACK_TOO_DEEP : 0);
 }
 
 static __always_inline __u32 kernel_stack_helped(void *context, struct stack_writer *w)
@@ -239,7 +227,7 @@ static __always_inline __u32 kernel_stack_helped(void *context, struct stack_wri
 		return STACK_NONE;
 	__u64 hash = hash_frames(w->scratch, &count, 0);
 
-	return stack_id(w, hash, count, 0, STACK_KERNEL, count == MAX_FRAMES);
+	return stack_id(w, hash, count, 0, STACK_KERNEL, count == MAX_FRAMES ? STACK_TOO_DEEP : 0);
 }
 
 #endif

@@ -37,7 +37,7 @@ static __always_inline void sample_stacks_of(struct sample_context *context, str
 		return;
 	if (!in_user_mode(context))
 		record->kernel_stack = kernel_stack_helped(context, &w);
-	if (READ(direct, task, flags) & PF_KTHREAD)
+	if (!USER_STACKS || READ(direct, task, flags) & PF_KTHREAD)
 		return;
 	__u32 tgid = READ(direct, task, tgid);
 	__u64 exec_id = READ(direct, task, self_exec_id);
@@ -61,7 +61,11 @@ static __always_inline void sample_stacks_of(struct sample_context *context, str
 		sp = regs->sp;
 		bp = regs->bp;
 	}
-	record->user_stack = user_stack_walked(&w, ip, sp, bp, tgid, exec_id);
+	if (direct && UNWIND_TABLES)
+		record->user_stack =
+			user_stack_unwound(&w, ip, sp, bp, task->mm, CONTEXT_SAMPLE, tgid, exec_id);
+	else
+		record->user_stack = user_stack_walked(&w, ip, sp, bp, tgid, exec_id);
 }
 
 static __always_inline void write_sample(struct sample_context *context, struct sample_lane *lane,

@@ -131,14 +131,18 @@ static __always_inline __u64 stacks_of(void *context, struct LaneHeader *lane, s
 	__u32 user = STACK_NONE, kernel;
 	__u64 frame_number = lane_number(lane, frame);
 
-	if (!(READ(direct, task, flags) & PF_KTHREAD)) {
+	if (USER_STACKS && !(READ(direct, task, flags) & PF_KTHREAD)) {
 		__u32 tgid = READ(direct, task, tgid);
 		__u64 exec_id = READ(direct, task, self_exec_id);
 
 		if (direct) {
 			struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
 
-			user = user_stack_walked(&w, regs->ip, regs->sp, regs->bp, tgid, exec_id);
+			if (UNWIND_TABLES)
+				user = user_stack_unwound(&w, regs->ip, regs->sp, regs->bp, task->mm, CONTEXT_SCHED,
+							  tgid, exec_id);
+			else
+				user = user_stack_walked(&w, regs->ip, regs->sp, regs->bp, tgid, exec_id);
 		} else {
 			user = user_stack_helped(context, &w, tgid, exec_id);
 		}

@@ -7,5 +7,6 @@
 #include "sample.bpf.c"
 #include "tasks.bpf.c"
 #include "clock_base.bpf.c"
+#include "unwind.bpf.c"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -13,7 +13,7 @@ use syscollect_symbolize::{PinnedFiles, Options, Symbolizer};
 use syscollect_untrusted_files::MemoryFile;
 
 /// Sections that an input may have, by the number that stands for them.
-const SECTIONS: [&str; 16] = [
+const SECTIONS: [&str; 18] = [
     ".debug_info",
     ".debug_abbrev",
     ".debug_line",
@@ -30,6 +30,8 @@ const SECTIONS: [&str; 16] = [
     ".gnu_debuglink",
     ".gnu_debugaltlink",
     ".debug_sup",
+    ".eh_frame",
+    ".eh_frame_hdr",
 ];
 /// Bytes of code that a file of sections has.
 const CODE: u64 = 0x1_0000;
@@ -56,6 +58,7 @@ fuzz_target!(|bytes: &[u8]| {
     let table = symbolizer.name_file(&file, &offsets);
     for symbol in &table.symbols {
         assert!(offsets.contains(&symbol.offset) && !symbol.frames.is_empty(), "{symbol:?}");
+        assert!(!symbol.range_only || (symbol.size > 0 && symbol.frames.len() == 1), "{symbol:?}");
     }
 });
 
@@ -88,6 +91,11 @@ fn of_sections(mut bytes: &[u8]) -> Vec<u8> {
         };
         let entry = if symbols { 24 } else { 0 };
         file.resize(file.len().next_multiple_of(16), 0);
+        if SECTIONS[*which] == ".eh_frame_hdr" {
+            let place = file.len();
+            // PT_GNU_EH_FRAME
+            put_segment(&mut file, 1, 0x6474_e550, (place, contents.len()));
+        }
         rows.extend(row(names.len(), kind, (file.len(), contents.len()), (strings, entry)));
         file.extend_from_slice(contents);
         names.extend(SECTIONS[*which].bytes().chain([0]));
@@ -103,7 +111,7 @@ fn of_sections(mut bytes: &[u8]) -> Vec<u8> {
     file
 }
 
-/// A header, and one segment of code that begins at 0.
+/// A header, one segment of code that begins at 0, and room for another.
 fn header() -> Vec<u8> {
     let mut header = b"\x7fELF\x02\x01\x01".to_vec();
     header.resize(64, 0);
@@ -113,11 +121,19 @@ fn header() -> Vec<u8> {
     header[32] = 64;
     header[52] = 64;
     header[54] = 56;
-    header[56] = 1;
+    header[56] = 2;
     header[58] = 64;
-    let words = [1 | 5 << 32, 0, 0, 0, CODE, CODE, 0x1000];
-    header.extend(words.iter().flat_map(|word: &u64| word.to_le_bytes()));
+    header.resize(64 + 2 * 56, 0);
+    put_segment(&mut header, 0, 1 | 5 << 32, (0, CODE as usize));
     header
+}
+
+/// A segment that is loaded at the address that is its place in the file.
+fn put_segment(file: &mut [u8], number: usize, kind: u64, (place, length): (usize, usize)) {
+    let (place, length) = (place as u64, length as u64);
+    let words = [kind, place, place, place, length, length, 1];
+    let bytes: Vec<u8> = words.iter().flat_map(|word: &u64| word.to_le_bytes()).collect();
+    file[64 + number * 56..][..56].copy_from_slice(&bytes);
 }
 
 fn row(
@@ -126,7 +142,7 @@ fn row(
     (place, length): (usize, usize),
     (link, entry): (u32, u64),
 ) -> Vec<u8> {
-    let words = [0, 0, place as u64, length as u64, u64::from(link), 1, entry];
+    let words = [0, place as u64, place as u64, length as u64, u64::from(link), 1, entry];
     let first = [(name as u32).to_le_bytes(), kind.to_le_bytes()].concat();
     first.into_iter().chain(words.iter().flat_map(|word: &u64| word.to_le_bytes())).collect()
 }

@@ -1,5 +1,6 @@
 //! Names offsets spread over the code of files, and prints what that took:
-//! `name COUNT FILE...`, with `kernel` for the running kernel. `NO_LINES=1` leaves DWARF aside.
+//! `name COUNT FILE...`, with `kernel` for the running kernel. `NO_LINES=1` leaves DWARF aside;
+//! `LIST=1` prints what each offset is.
 
 use std::fs::File;
 use std::time::Instant;
@@ -27,6 +28,18 @@ fn print(table: &SymbolTable) {
         table.symbols.len(),
         table.note
     );
+    let ranges = table.symbols.iter().filter(|symbol| symbol.range_only).count();
+    println!("  {ranges} of these known by their ranges alone");
+    if std::env::var_os("LIST").is_some() {
+        for symbol in &table.symbols {
+            let function = symbol.frames.last().map_or("", |frame| &frame.function);
+            let how = if symbol.range_only { "range" } else { "name" };
+            println!(
+                "  {:#x} {how} {:#x} {:#x} {function}",
+                symbol.offset, symbol.start, symbol.size
+            );
+        }
+    }
     if let Some(symbol) = table.symbols.get(table.symbols.len() / 2) {
         println!(
             "  {:#x} is {:#x}+{:#x}",

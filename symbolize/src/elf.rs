@@ -28,6 +28,8 @@ pub(crate) const DEBUG_LINK: &[u8] = b".gnu_debuglink";
 pub(crate) const DEBUG_ALT_LINK: &[u8] = b".gnu_debugaltlink";
 /// As that, of DWARF 5.
 pub(crate) const DEBUG_SUP: &[u8] = b".debug_sup";
+/// Where each function begins and ends, for unwinders.
+const EH_FRAME: &[u8] = b".eh_frame";
 /// Other sections that have to do with names.
 const OF_NAMES: [&[u8]; 6] =
     [b".symtab", b".strtab", b".dynsym", b".dynstr", DEBUG_LINK, DEBUG_ALT_LINK];
@@ -89,6 +91,23 @@ pub(crate) struct Layout {
     pub(crate) sections: Vec<Section>,
     /// Sections in its table.
     pub(crate) section_count: usize,
+    /// The sorted index of what is in `unwind_entries` (`.eh_frame_hdr`).
+    pub(crate) unwind_index: Option<LoadedPart>,
+    /// What unwinders read of each function (`.eh_frame`), as the table of sections has it.
+    pub(crate) unwind_entries: Option<LoadedPart>,
+}
+
+/// A part of the file that is loaded: where, and its bytes in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LoadedPart {
+    pub(crate) address: u64,
+    pub(crate) bytes: Range<u64>,
+}
+
+impl LoadedPart {
+    fn new(address: u64, offset: u64, size: u64) -> Option<Self> {
+        Some(Self { address, bytes: offset..offset.checked_add(size)? })
+    }
 }
 
 /// A section that has to do with names.
@@ -122,6 +141,12 @@ impl Layout {
         }
     }
 
+    /// Of a file that has nothing but this code.
+    #[cfg(test)]
+    pub(crate) fn of_code(addresses: Range<u64>) -> Self {
+        Self { code_sections: vec![addresses], little_endian: true, ..Self::default() }
+    }
+
     /// The virtual address at which the code at the file's byte `offset` is meant to be loaded;
     /// `None` for data.
     pub(crate) fn code_address(&self, offset: u64) -> Option<u64> {
@@ -134,6 +159,33 @@ impl Layout {
     /// Whether no border of sections lies between two addresses of code.
     pub(crate) fn in_one_section(&self, one: u64, other: u64) -> bool {
         self.code_sections.iter().any(|section| section.contains(&one) && section.contains(&other))
+    }
+
+    /// Where the code that lies at `address` ends at the latest: with its section, or its segment
+    /// in a file without sections; `None` if no code lies there.
+    pub(crate) fn code_end(&self, address: u64) -> Option<u64> {
+        if !self.code_sections.is_empty() {
+            let holds = |section: &&Range<u64>| section.contains(&address);
+            return self.code_sections.iter().find(holds).map(|section| section.end);
+        }
+        let segment = self.segments.iter().filter(|segment| segment.code);
+        segment
+            .map(|segment| segment.address..segment.address.saturating_add(segment.size))
+            .find(|addresses| addresses.contains(&address))
+            .map(|addresses| addresses.end)
+    }
+
+    /// What is loaded at `address` and behind it, to the end of its segment.
+    pub(crate) fn loaded_from(&self, address: u64) -> Option<LoadedPart> {
+        let holds = |s: &&Segment| address.checked_sub(s.address).is_some_and(|at| at < s.size);
+        let segment = self.segments.iter().find(holds)?;
+        let skipped = address - segment.address;
+        LoadedPart::new(address, segment.offset.checked_add(skipped)?, segment.size - skipped)
+    }
+
+    /// Bytes of an address.
+    pub(crate) fn address_size(&self) -> u8 {
+        if self.header.len() == size_of::<FileHeader32<Endianness>>() { 4 } else { 8 }
     }
 
     /// The reverse of [`code_address`](Self::code_address).
@@ -224,6 +276,10 @@ fn layout<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
                 size: segment.p_filesz(endian).into(),
                 code: segment.p_flags(endian).contains(elf::PF_X),
             });
+        } else if segment.p_type(endian) == elf::PT_GNU_EH_FRAME {
+            let (address, offset) = (segment.p_vaddr(endian), segment.p_offset(endian));
+            let size = segment.p_filesz(endian);
+            layout.unwind_index = LoadedPart::new(address.into(), offset.into(), size.into());
         }
     }
     if header.e_shnum(endian) == 0 {
@@ -242,6 +298,12 @@ fn layout<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
             layout.code_sections.push(start..start.saturating_add(section.sh_size(endian).into()));
         }
         let kind = section.sh_type(endian);
+        // Separate debug files have the section, but not its bytes.
+        if name == EH_FRAME && kind != elf::SHT_NOBITS {
+            let (address, offset) = (section.sh_addr(endian), section.sh_offset(endian));
+            let size = section.sh_size(endian);
+            layout.unwind_entries = LoadedPart::new(address.into(), offset.into(), size.into());
+        }
         let note = kind == elf::SHT_NOTE && section.sh_size(endian).into() <= NOTES_MAX;
         if debug || note || OF_NAMES.contains(&name) {
             let length = if kind == elf::SHT_NOBITS { 0 } else { section.sh_size(endian).into() };

@@ -186,6 +186,7 @@ fn symbol(address: u64, found: &KernelSymbol<'_>) -> Symbol {
         size: found.size,
         kernel_module: found.module.into(),
         frames: vec![SymbolFrame { function: found.name.into(), ..SymbolFrame::default() }],
+        ..Symbol::default()
     }
 }
 

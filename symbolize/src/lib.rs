@@ -4,8 +4,10 @@
 //! that what was deleted, replaced or only visible in a container can still be read when recording
 //! stops; read build ids ([`build_id_of`]); name file offsets of user code and addresses of kernel
 //! code ([`Symbolizer`]): function with start and size, inlined callers, file and line, demangled;
-//! the same for modules of Windows traces ([`windows`]). A file whose build id is not the mapping's
-//! is never asked: no name is better than a wrong one, and the table's note says why.
+//! the same for modules of Windows traces ([`windows`]). A function that nothing names is told from
+//! others by its range ([`Symbol::range_only`](syscollect_model::Symbol::range_only)). A file whose
+//! build id is not the mapping's is never asked: no name is better than a wrong one, and the table's
+//! note says why.
 //!
 //! **Non-goals.** No captures, no events, no processes' address spaces: who asks
 //! has turned addresses into modules and offsets. No unwinding. No names for
@@ -35,6 +37,7 @@ mod module;
 mod naming;
 mod os;
 mod pinned;
+mod ranges;
 mod source;
 mod symbolizer;
 mod turn;
@@ -46,3 +49,4 @@ pub use elf::{build_id_in, build_id_of};
 pub use kallsyms::read_kallsyms;
 pub use pinned::PinnedFiles;
 pub use symbolizer::{ModuleRequest, Options, Symbolizer};
+pub use vdso::own as own_vdso;

@@ -5,15 +5,16 @@ use crate::image::{Image, Wanted};
 use crate::links::{DebugFile, Search};
 use crate::naming::Shared;
 use crate::pinned::{names_a_file, plain_path};
+use crate::ranges::{FunctionRanges, RangesError, UnwindTables};
 use crate::source::{ElfSource, Named};
 use crate::turn::{Pace, Turn};
 use crate::{ModuleRequest, Options, vdso};
 use rustc_hash::FxHashSet;
 use std::cell::Cell;
 use std::fs::File;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::Path;
-use syscollect_model::{BuildId, Symbol, SymbolTable};
+use syscollect_model::{BuildId, Symbol, SymbolFrame, SymbolTable};
 use syscollect_untrusted_files::{FileLocation, OpenedFile, Reader, open};
 
 /// Larger symbol tables are no linker's work; reading one would take as much memory again.
@@ -169,14 +170,15 @@ impl Module<'_> {
             .unzip();
         let names = self.names(&layout, &addresses, notes);
         let symbol = |(offset, named): (u64, Option<Named>)| {
-            let Named { start, size, frames } = named?;
+            let Named { start, size, range_only, frames } = named?;
             let start = layout.code_offset(start).unwrap_or(0);
-            Some(Symbol { offset, start, size, kernel_module: String::new(), frames })
+            Some(Symbol { offset, start, size, range_only, frames, ..Symbol::default() })
         };
         let mut symbols: Vec<Symbol> =
             offsets.iter().copied().zip(names).filter_map(symbol).collect();
         symbols.sort_unstable_by_key(|symbol| symbol.offset);
-        if symbols.is_empty() && !offsets.is_empty() && notes.is_empty() {
+        let is_named = symbols.iter().any(|symbol| !symbol.range_only);
+        if !is_named && !offsets.is_empty() && notes.is_empty() {
             notes.push(
                 "it has no symbols for this code, and no debug file with its build id was found"
                     .into(),
@@ -185,7 +187,8 @@ impl Module<'_> {
         symbols
     }
 
-    /// One result per address: first from a separate debug file, then from the file itself.
+    /// One result per address: first from a separate debug file, then from the file itself, which
+    /// may know more functions by their ranges alone.
     fn names(
         &self,
         own: &Layout,
@@ -208,7 +211,68 @@ impl Module<'_> {
         {
             notes.push(error);
         }
+        if names.iter().any(Option::is_none) {
+            match self.fill_ranges(&mut names, addresses, own) {
+                Ok(left) if left > self.late.get() => {
+                    notes
+                        .push(format!("{left} places not told apart: finding them takes too long"));
+                    self.late.set(left);
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    notes.push(format!("functions without names not told apart: {error}"));
+                }
+            }
+        }
         names
+    }
+
+    /// Gives those of `names` that are still missing the ranges of their functions; for how many
+    /// there was no time.
+    fn fill_ranges(
+        &self,
+        names: &mut [Option<Named>],
+        addresses: &[u64],
+        layout: &Layout,
+    ) -> Result<u64, RangesError> {
+        let mut missing: Vec<_> =
+            names.iter_mut().zip(addresses).filter(|(named, _)| named.is_none()).collect();
+        let mut left = missing.len() as u64;
+        let has_time = || self.turn.pace() <= Pace::Quick;
+        if !has_time() {
+            return Ok(left);
+        }
+        let Some(tables) = UnwindTables::read(self.file.reader(), layout, &self.shared.memory)?
+        else {
+            return Ok(0);
+        };
+        if !self.is_same_build_still() {
+            return Err(RangesError::Overwritten);
+        }
+        let mut ranges = FunctionRanges::new(&tables, layout, has_time);
+        for step in missing.chunks_mut(STEP) {
+            if !has_time() {
+                break;
+            }
+            for (named, address) in &mut *step {
+                **named = ranges.find(**address).map(|range| self.range_only(range));
+            }
+            left -= step.len() as u64;
+        }
+        Ok(left)
+    }
+
+    /// Whether the file is the one that was mapped, after something was read of it.
+    fn is_same_build_still(&self) -> bool {
+        self.build_id.is_empty() || build_id_in(self.file.reader()).as_ref() == Some(self.build_id)
+    }
+
+    /// What stands for a function that has no name.
+    fn range_only(&self, range: Range<u64>) -> Named {
+        let file = plain_path(self.path).rsplit('/').next().unwrap_or_default();
+        let function = format!("{file}+{:#x}", range.start);
+        let frames = vec![SymbolFrame { function, ..SymbolFrame::default() }];
+        Named { start: range.start, size: range.end - range.start, range_only: true, frames }
     }
 
     fn search(&self) -> Search<'_> {

@@ -25,6 +25,8 @@ pub struct PinnedFiles {
     modules: FxHashMap<String, Vec<(BuildId, PinnedPath)>>,
     /// What is known of files seen before: most mappings show the same few libraries.
     seen: FxHashMap<FileIdentity, BuildId>,
+    /// A file that was opened because none of its identity had been seen.
+    new: Option<OpenedFile>,
     room: FileQuota,
 }
 
@@ -106,6 +108,12 @@ impl PinnedFiles {
             return true;
         }
         if mapping.path == vdso::PATH { self.hold_vdso(mapping) } else { self.hold_file(mapping) }
+    }
+
+    /// The file that the last [`hold`](Self::hold) opened, if nothing was known of it before: once
+    /// for each file, whether it is held or another one with its build id.
+    pub fn take_new(&mut self) -> Option<OpenedFile> {
+        self.new.take()
     }
 
     /// Whether [`hold`](Self::hold) has something to do for a process of this user, or of one who
@@ -216,6 +224,7 @@ impl PinnedFiles {
                     self.seen.clear();
                 }
                 self.seen.insert(identity, build_id.clone());
+                self.new = Some(opened.clone());
                 file = Some(opened);
                 build_id
             }

@@ -16,6 +16,8 @@ pub(crate) struct Named {
     pub(crate) start: u64,
     /// Its bytes; 0 if unknown.
     pub(crate) size: u64,
+    /// See [`Symbol::range_only`](syscollect_model::Symbol::range_only).
+    pub(crate) range_only: bool,
     /// Innermost first.
     pub(crate) frames: Vec<SymbolFrame>,
 }
@@ -77,7 +79,8 @@ fn named(symbolized: &Symbolized<'_>) -> Option<Named> {
     // no size it is a function in several pieces, for which blazesym has no address.
     let dropped = symbol.addr == 0 && size != 0;
     let usable = !symbol.name.is_empty() && !dropped;
-    usable.then(|| Named { start: symbol.addr, size, frames: frames(symbol) })
+    let start = symbol.addr;
+    usable.then(|| Named { start, size, range_only: false, frames: frames(symbol) })
 }
 
 fn frames(symbol: &Sym<'_>) -> Vec<SymbolFrame> {

@@ -11,7 +11,11 @@ const SIZE_MAX: u64 = 1 << 20;
 
 /// A copy of this process's vDSO as a file in memory: all processes of the same
 /// bitness have the same.
-pub(crate) fn own() -> io::Result<File> {
+///
+/// # Errors
+///
+/// The system's, and where the kernel gives none.
+pub fn own() -> io::Result<File> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     let line = maps.lines().find(|line| line.ends_with(PATH)).ok_or(io::ErrorKind::NotFound)?;
     let (start, end) = range(line).ok_or(io::ErrorKind::InvalidData)?;

@@ -252,6 +252,14 @@ fn stacks_have_names_and_inlined_frames_and_say_where_a_task_waits() {
         ("/usr/bin/reader", &[0x12ff][..])
     );
     golden::check("stacks", &mut session);
+    let of_range = symbol(0x12ff, 0x1280, vec![frame("reader+0x401280", "", 0)]);
+    session.add_symbols(vec![SymbolTable {
+        path: "/usr/bin/reader".into(),
+        symbols: vec![Symbol { range_only: true, ..of_range }],
+        ..SymbolTable::default()
+    }]);
+    assert!(golden::text(&mut session).0.contains("next_line < reader+0x401280 <"));
+    assert_eq!(session.unresolved(), unresolved, "a range is not a name");
     session.add_symbols(vec![SymbolTable {
         path: "/usr/bin/reader".into(),
         symbols: vec![symbol(0x12ff, 0x1280, vec![frame("main", "reader.rs", 90)])],

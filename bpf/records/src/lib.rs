@@ -187,13 +187,26 @@ pub mod stack_space {
     pub const KERNEL: u16 = 1;
 }
 
+/// Why a stack lacks its outer frames: [`StackHeader::truncated`]. To recordings of before unwind
+/// tables only the first is known.
+pub mod stack_ending {
+    /// It has more than [`MAX_FRAMES`](crate::MAX_FRAMES).
+    pub const TOO_DEEP: u32 = 1;
+    /// There is no unwind information for the code of the last frame.
+    pub const NO_UNWIND_INFORMATION: u32 = 2;
+    /// The memory where the next frame should lie cannot be read.
+    pub const UNREADABLE: u32 = 3;
+    /// The table for the code of the last frame was not made yet.
+    pub const NO_TABLE_YET: u32 = 4;
+}
+
 /// A record that may be read from, and written as, plain bytes.
 ///
 /// # Safety
 ///
 /// The type is `#[repr(C)]`, has no padding, and every bit pattern is valid.
 /// [`record!`](crate) asserts the sum of its fields' sizes.
-unsafe trait Plain: Copy {}
+pub(crate) unsafe trait Plain: Copy {}
 
 macro_rules! record {
     ($(#[$doc:meta])* $name:ident, $size:literal { $($(#[$field_doc:meta])* $field:ident : $ty:ty as $c:literal),* $(,)? }) => {
@@ -226,13 +239,13 @@ macro_rules! record {
     };
 }
 
-fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
+pub(crate) fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
     // SAFETY: the length was checked, `Plain` makes every bit pattern valid,
     // and read_unaligned asks for no alignment.
     (bytes.len() >= size_of::<T>()).then(|| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
-fn bytes_of<T: Plain>(value: &T) -> &[u8] {
+pub(crate) fn bytes_of<T: Plain>(value: &T) -> &[u8] {
     // SAFETY: `Plain` types have no padding, so all their bytes are initialized.
     unsafe { core::slice::from_raw_parts(core::ptr::from_ref(value).cast(), size_of::<T>()) }
 }
@@ -335,7 +348,7 @@ record! {
         frames: u16 as "__u16 frames",
         /// One of [`stack_space`].
         space: u16 as "__u16 space",
-        /// 1 if the walk stopped at the depth limit.
+        /// 0 where the walk ended by itself; else one of [`stack_ending`].
         truncated: u32 as "__u32 truncated",
     }
 }
@@ -527,6 +540,9 @@ pub mod statistic {
     pub const CROSS_DIFFERENT: usize = 7;
     /// User stacks whose frame-pointer walk ended at unreadable memory.
     pub const USER_UNREADABLE: usize = 8;
+    /// User stacks that were unwound whole; then, at this number plus one of
+    /// [`stack_ending`](crate::stack_ending), those that were cut.
+    pub const USER_WALKS: usize = 9;
 }
 
 /// Bytes before the data of a mapped lane; [`LaneHeader`] is their start.
@@ -575,3 +591,5 @@ record! {
         beyond_share: [u64; 32] as "__u64 beyond_share[32]",
     }
 }
+
+pub mod unwind;

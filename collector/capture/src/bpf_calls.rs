@@ -11,6 +11,7 @@ use perf_event_open_sys::bindings::{PERF_FLAG_FD_CLOEXEC, PERF_TYPE_TRACEPOINT, 
 const MAP_CREATE: i64 = 0;
 const MAP_LOOKUP_ELEM: i64 = 1;
 const MAP_UPDATE_ELEM: i64 = 2;
+const PROG_TEST_RUN: i64 = 10;
 pub(crate) const PROG_LOAD: i64 = 5;
 const OBJ_GET_INFO_BY_FD: i64 = 15;
 const MAP_FREEZE: i64 = 22;
@@ -62,6 +63,23 @@ struct UpdateBatch {
     map_fd: u32,
     elem_flags: u64,
     flags: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct TestRun {
+    prog_fd: u32,
+    retval: u32,
+    data_size_in: u32,
+    data_size_out: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    ctx_size_in: u32,
+    ctx_size_out: u32,
+    ctx_in: u64,
+    ctx_out: u64,
 }
 
 #[repr(C)]
@@ -154,10 +172,15 @@ pub(crate) fn create_map(mut attr: MapCreate) -> io::Result<OwnedFd> {
 
 /// Sets an element of a map with 4-byte keys. `value` has the map's value size.
 pub(crate) fn update_map(map: BorrowedFd<'_>, key: u32, value: &[u8]) -> io::Result<()> {
+    update_element(map, &key.to_ne_bytes(), value)
+}
+
+/// Sets an element of a map. `key` and `value` have the map's sizes.
+pub(crate) fn update_element(map: BorrowedFd<'_>, key: &[u8], value: &[u8]) -> io::Result<()> {
     let mut attr = UpdateElement {
         map_fd: map.as_raw_fd() as u32,
         padding: 0,
-        key: (&raw const key) as u64,
+        key: key.as_ptr() as u64,
         value: value.as_ptr() as u64,
         flags: 0,
     };
@@ -183,6 +206,12 @@ pub(crate) fn update_map_all(map: BorrowedFd<'_>, keys: &[u32], value: &[u8]) ->
         Ok(_) => Ok(()),
         Err(_) => keys.iter().try_for_each(|key| update_map(map, *key, value)),
     }
+}
+
+/// Runs a raw tracepoint's program once, on this thread, without a context (5.10).
+pub(crate) fn run_program(program: BorrowedFd<'_>) -> io::Result<()> {
+    let mut attr = TestRun { prog_fd: program.as_raw_fd() as u32, ..TestRun::default() };
+    bpf(PROG_TEST_RUN, &mut attr).map(drop)
 }
 
 /// Makes a map unchangeable from user space: the verifier may then take its values as constants.

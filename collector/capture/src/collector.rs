@@ -157,7 +157,8 @@ impl Collector {
         let host = Host::at(Path::new("/"));
         let online = host.online_cpus();
         let hurry = Hurry::begin();
-        let programs = EbpfSource::load(options, memory, &host)?;
+        let mut programs = EbpfSource::load(options, memory, &host)?;
+        let unwind = programs.start_unwinding();
         let clock_source = programs.clock_source;
         let shared_maps = programs.shared_maps()?;
         // Mappings first: of what runs later they know the files.
@@ -187,7 +188,7 @@ impl Collector {
         readings.flush(true, &mut |chunk| output.push(chunk));
         output.define(&Definition::Session(Box::new(session.clone())));
         output.define(&Definition::Counters(readings.definitions()));
-        let notes = Notes::start(buffer.clone(), clock_source, options.asked_by)
+        let notes = Notes::start(buffer.clone(), clock_source, options.asked_by, unwind)
             .map_err(|error| CaptureError::system("cannot start a thread", error))?;
         let (marked, zones) = ZoneSource::start(clock_source, options)
             .map_err(|error| CaptureError::system("cannot start a thread", error))?;
@@ -538,6 +539,12 @@ pub(crate) fn go_first() {
 pub(crate) fn go_before_most() {
     // SAFETY: the own thread's priority; no memory is involved.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -19) };
+}
+
+/// Less of a CPU than others have: for work that nobody waits for.
+pub(crate) fn go_behind_others() {
+    // SAFETY: the own thread's priority; no memory is involved.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 5) };
 }
 
 /// While this lives, the thread and those that it starts have as much of a CPU as they can: people

@@ -22,6 +22,12 @@ pub enum CaptureError {
          it must be built with CONFIG_DEBUG_INFO_BTF, as those of Debian 12, Ubuntu 20.10, Fedora 34 and later are"
     )]
     NoBtf(String),
+    /// Unwind tables were asked for.
+    #[error(
+        "this kernel cannot unwind user stacks by tables, which takes Linux 6.1: without --unwind tables stacks are \
+         walked by frame pointers"
+    )]
+    NoUnwindTables,
     /// A kernel program was refused.
     #[error("the kernel refused the program {program}: {reason}")]
     Program {

@@ -20,6 +20,7 @@ use crate::clock::ticks_now;
 use crate::outlet::Outlet;
 use crate::source::Observed;
 use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns, Waiting};
+use crate::unwind::UnwindTables;
 use crate::worker::Worker;
 
 /// Rows of one definition, so that no chunk grows beyond what the store takes.
@@ -92,16 +93,21 @@ enum NotesMessage {
 
 impl Notes {
     /// Starts with what is there now. The user who asked for the recording has no share of time.
+    /// Who makes unwind tables is told of the files.
     pub(crate) fn start(
         buffer: Arc<Outlet>,
         clock: ClockSource,
         asked_by: Option<u32>,
+        unwind: Option<UnwindTables>,
     ) -> std::io::Result<Self> {
         let (told, received) = channel();
         let orders = Arc::new(Orders::default());
         let ours = Arc::clone(&orders);
         let worker = Worker::start("notes", move || {
-            let noted = take_notes(&buffer, &received, clock, asked_by, &ours);
+            let mut taker = NoteTaker::new(&buffer, clock, asked_by, unwind);
+            taker.add_all();
+            taker.follow(&received, &ours);
+            let noted = taker.end(&ours);
             if ours.read_names.load(Ordering::Acquire) {
                 note_names(&buffer, clock);
             }
@@ -167,19 +173,6 @@ fn note_names(buffer: &Outlet, clock: ClockSource) {
     }
 }
 
-fn take_notes(
-    buffer: &Outlet,
-    told: &Receiver<NotesMessage>,
-    clock: ClockSource,
-    asked_by: Option<u32>,
-    orders: &Orders,
-) -> NotesResult {
-    let mut taker = NoteTaker::new(buffer, clock, asked_by);
-    taker.add_all();
-    taker.follow(told, orders);
-    taker.end(orders)
-}
-
 /// What is to be noted.
 enum Note {
     /// A process that ran when the file began.
@@ -206,6 +199,7 @@ struct NoteTaker<'a> {
     buffer: &'a Outlet,
     clock: ClockSource,
     held: PinnedFiles,
+    unwind: Option<UnwindTables>,
     turns: Turns<Note>,
     owners: Owners,
     /// Processes that ran when the file began and whose mappings are not read yet.
@@ -220,11 +214,17 @@ struct NoteTaker<'a> {
 }
 
 impl<'a> NoteTaker<'a> {
-    fn new(buffer: &'a Outlet, clock: ClockSource, asked_by: Option<u32>) -> Self {
+    fn new(
+        buffer: &'a Outlet,
+        clock: ClockSource,
+        asked_by: Option<u32>,
+        unwind: Option<UnwindTables>,
+    ) -> Self {
         Self {
             buffer,
             clock,
             held: PinnedFiles::new(),
+            unwind,
             turns: Turns::new(asked_by, SHARE),
             owners: Owners::default(),
             unread: FxHashSet::default(),
@@ -317,7 +317,7 @@ impl<'a> NoteTaker<'a> {
             }
             Note::Mappings { mut all, next } => {
                 if let Some(mapping) = all.get_mut(next) {
-                    self.held.hold(mapping, turn.whose.uid());
+                    self.hold(mapping, &turn);
                 }
                 match all.len() > next + 1 {
                     true => self.turns.go_on(&turn, Note::Mappings { all, next: next + 1 }),
@@ -326,11 +326,20 @@ impl<'a> NoteTaker<'a> {
                 // Where its code lies is noted.
                 true
             }
-            Note::Mapped(mut mapping) => self.held.hold(&mut mapping, turn.whose.uid()),
+            Note::Mapped(mut mapping) => self.hold(&mut mapping, &turn),
             Note::Exec(pid) => self.exec(pid),
         };
         let outcome = TurnOutcome { times: 1, tells_if_late: !is_noted };
         self.turns.took(&turn, began, began.elapsed(), outcome);
+    }
+
+    /// Holds the file of a mapping; whether that is held.
+    fn hold(&mut self, mapping: &mut Mapping, turn: &Turn<()>) -> bool {
+        let is_held = self.held.hold(mapping, turn.whose.uid());
+        if let (Some(unwind), Some(file)) = (&self.unwind, self.held.take_new()) {
+            unwind.mapped(file);
+        }
+        is_held
     }
 
     /// Notes what comes next, for at most so long.
@@ -484,7 +493,7 @@ mod tests {
         orders.unheard.store(seen.len(), Ordering::Relaxed);
         seen.into_iter().for_each(|seen| told.send(NotesMessage::Observed(seen)).unwrap());
         drop(told);
-        let mut taker = NoteTaker::new(&outlet, CLOCK, None);
+        let mut taker = NoteTaker::new(&outlet, CLOCK, None, None);
         taker.follow(&received, orders);
         let noted = taker.end(orders);
         let buffer = outlet.buffer();
@@ -515,7 +524,7 @@ mod tests {
     #[test]
     fn where_code_lies_is_noted_though_its_file_is_not_opened_and_that_is_told() {
         let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
-        let mut taker = NoteTaker::new(&outlet, CLOCK, None);
+        let mut taker = NoteTaker::new(&outlet, CLOCK, None, None);
         let pid = std::process::id();
         taker.unread.insert(pid);
         taker.add(pid, Note::Process(pid));
@@ -532,7 +541,7 @@ mod tests {
     #[test]
     fn what_a_process_has_mapped_after_it_began_another_program_is_not_from_the_start() {
         let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
-        let mut taker = NoteTaker::new(&outlet, CLOCK, None);
+        let mut taker = NoteTaker::new(&outlet, CLOCK, None, None);
         let pid = std::process::id();
         taker.unread.insert(pid);
         taker.add(pid, Note::Process(pid));

@@ -23,6 +23,8 @@ pub struct RecordOptions {
     pub sample_rate_hz: u32,
     /// Which events carry stacks.
     pub stacks: Stacks,
+    /// How user stacks are walked.
+    pub unwind: UnwindMethod,
     /// Bytes of the trace buffer between the lanes and the disk.
     pub buffer_bytes: usize,
     /// What gives way when the buffer is full.
@@ -68,6 +70,7 @@ impl Default for RecordOptions {
             pids: Vec::new(),
             sample_rate_hz: 0,
             stacks: Stacks::default(),
+            unwind: UnwindMethod::default(),
             buffer_bytes: 64 << 20,
             mode: BufferMode::Discard,
             buffer_span: None,
@@ -122,6 +125,20 @@ impl fmt::Display for Tracepoints {
     }
 }
 
+/// How user stacks are walked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UnwindMethod {
+    /// By unwind tables where the kernel allows it (Linux 6.1), else by frame pointers.
+    #[default]
+    Auto,
+    /// By unwind tables; a kernel that does not allow it is an error.
+    Tables,
+    /// By frame pointers: right where everything is compiled with them.
+    FramePointer,
+    /// Not at all: only the kernel's part of stacks is recorded.
+    None,
+}
+
 /// Which events carry stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stacks {
@@ -137,6 +154,11 @@ impl Stacks {
     /// Whether scheduling records are the long ones.
     pub(crate) fn any_sched(self) -> bool {
         self.offcpu || self.wakers
+    }
+
+    /// Whether anything has stacks.
+    pub(crate) fn any(self) -> bool {
+        self.samples || self.any_sched()
     }
 
     /// The same as the capture keeps it.

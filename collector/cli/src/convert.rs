@@ -36,7 +36,7 @@ pub(crate) struct Nameable {
     pub(crate) same_kernel: bool,
     /// A file without a build id is still the one recorded.
     pub(crate) same_files: bool,
-    /// Modules that have their names, by path and build id: they are not named again.
+    /// Modules that have what names there are, by path and build id: they are not named again.
     pub(crate) named: HashSet<(String, BuildId)>,
 }
 
@@ -44,10 +44,10 @@ impl Nameable {
     /// What is left of a capture that may have been named before, perhaps not to the end.
     pub(crate) fn later(info: &SessionInfo, reader: &CaptureReader) -> Self {
         let table = |definition| match definition {
-            Ok(Definition::Symbols(table)) => Some((table.path, table.build_id)),
+            Ok(Definition::Symbols(table)) => Some(table),
             _ => None,
         };
-        let named = reader.definitions().filter_map(table).collect();
+        let named = named(reader.definitions().filter_map(table));
         Self { same_kernel: is_this_boot(info), same_files: false, named }
     }
 
@@ -68,6 +68,23 @@ impl Nameable {
         };
         is_same && !has_names(module)
     }
+}
+
+/// The modules of `tables`, without those that a debug file which was not there before could still
+/// name, if that was not too slow before.
+fn named(tables: impl Iterator<Item = SymbolTable>) -> HashSet<(String, BuildId)> {
+    let (mut named, mut nameable) = (HashSet::new(), HashSet::new());
+    for table in tables {
+        let is_nameable = table.has_ranges_only() && table.unfinished == 0;
+        let module = (table.path, table.build_id);
+        // A large table is stored in parts.
+        if is_nameable {
+            nameable.insert(module);
+        } else {
+            named.insert(module);
+        }
+    }
+    &named - &nameable
 }
 
 /// Names of all places that have none yet and are `nameable`; the modules that are left when the
@@ -428,6 +445,27 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use syscollect_model::Symbol;
+
+    #[test]
+    fn what_is_known_by_ranges_alone_is_named_again_unless_that_takes_too_long() {
+        let table = |path: &str, range_only, unfinished| SymbolTable {
+            path: path.into(),
+            unfinished,
+            symbols: vec![Symbol { range_only, ..Symbol::default() }],
+            ..SymbolTable::default()
+        };
+        let of = |tables: &[SymbolTable]| {
+            let named = named(tables.iter().cloned());
+            let mut paths: Vec<_> = named.into_iter().map(|(path, _)| path).collect();
+            paths.sort();
+            paths
+        };
+        assert_eq!(of(&[table("/a", false, 0), table("/b", true, 0)]), ["/a"]);
+        assert_eq!(of(&[table("/a", true, 1), SymbolTable::default()]), ["", "/a"]);
+        let parts = [table("/a", false, 0), table("/a", true, 0), table("/a", false, 0)];
+        assert!(of(&parts).is_empty(), "one part of a table speaks for the module");
+    }
 
     #[test]
     fn what_has_names_is_not_named_again_and_what_was_abandoned_is() {

@@ -142,7 +142,7 @@ fn unnamed(
     all: bool,
 ) -> Vec<String> {
     let mut without: Vec<_> =
-        requests.iter().zip(tables).filter(|(_, table)| table.symbols.is_empty()).collect();
+        requests.iter().zip(tables).filter(|(_, table)| !table.has_names()).collect();
     if without.is_empty() {
         return Vec::new();
     }

@@ -5,10 +5,10 @@ use crate::stack_shares::{STACK, StackShares};
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 use syscollect_model::{
-    FrameId, Lane, LaneKind, SessionInfo, StackId, StringId, SymbolTable, Tables, Ticks,
+    FrameId, Lane, LaneKind, SessionInfo, StackCut, StackId, StringId, SymbolTable, Tables, Ticks,
 };
 use syscollect_playback::{CodeAddress, CodeAddressId, CodeAddresses, Framer, Locator, Names};
-use syscollect_records::{StackHeader, stack_id, stack_space};
+use syscollect_records::{StackHeader, stack_ending, stack_id, stack_space};
 
 /// Answers that one lane's cache remembers.
 const RESOLVED_MAX: usize = 1 << 18;
@@ -21,8 +21,8 @@ pub(crate) struct Defined {
     /// Whose it is.
     pid: u32,
     kernel: bool,
-    /// Outer frames are missing.
-    truncated: bool,
+    /// Why outer frames are missing, if they are.
+    truncated: Option<StackCut>,
 }
 
 /// The stacks of one lane, by id.
@@ -137,7 +137,7 @@ impl Stacks {
             result.stacks += 1;
             match self.define((header.tgid, at), kernel, true, addresses) {
                 Some(defined) => {
-                    let truncated = defined.truncated || header.truncated != 0;
+                    let truncated = defined.truncated.or(cut_of(header.truncated));
                     // An id is given out once; a second definition could only be damage.
                     let lane = self.lanes.entry(lane).or_default();
                     lane.entry(header.id).or_insert(Defined { truncated, ..defined });
@@ -172,7 +172,7 @@ impl Stacks {
         }
         let start = self.pool.len();
         let epoch = self.locator.epoch(pid, at);
-        let (mut truncated, mut begins_in_code) = (false, false);
+        let (mut truncated, mut begins_in_code) = (None, false);
         for address in addresses.filter(|address| *address != 0) {
             let innermost = self.pool.len() == start;
             let address = if innermost && exact { address } else { address - 1 };
@@ -183,7 +183,7 @@ impl Stacks {
             let in_code = located.module.is_some();
             begins_in_code |= innermost && in_code;
             if !in_code && begins_in_code && self.locator.knows_all(pid, at) {
-                truncated = true;
+                truncated = Some(StackCut::Frames);
                 break;
             }
             let id = self.intern(pid, located);
@@ -358,9 +358,22 @@ impl Resolver {
         for located in self.stacks.code_of(stack) {
             into.extend(self.framer.frames(*located, self.stacks.code(), &self.names, tables));
         }
-        if stack.truncated && !into.last().is_some_and(|frame| begins_stacks(*frame, tables)) {
-            into.push(tables.truncation());
+        if let Some(cut) = stack.truncated
+            && !into.last().is_some_and(|frame| begins_stacks(*frame, tables))
+        {
+            into.push(tables.truncation(cut));
         }
+    }
+}
+
+/// Why a recorded stack lacks its outer frames.
+fn cut_of(truncated: u32) -> Option<StackCut> {
+    match truncated {
+        0 => None,
+        stack_ending::NO_UNWIND_INFORMATION => Some(StackCut::NoUnwindInformation),
+        stack_ending::UNREADABLE => Some(StackCut::Unreadable),
+        stack_ending::NO_TABLE_YET => Some(StackCut::NoTableYet),
+        _ => Some(StackCut::Frames),
     }
 }
 

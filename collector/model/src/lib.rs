@@ -27,6 +27,7 @@ mod names;
 mod resources;
 mod session;
 mod slice;
+mod stack_cut;
 mod symbols;
 mod tables;
 mod unit;
@@ -48,6 +49,7 @@ pub use slice::{
     Field, FieldFormat, FieldRole, Fields, Location, Message, MessageText, Schema, SchemaField,
     Slice, SliceRole, SliceUpdate, Value,
 };
+pub use stack_cut::StackCut;
 pub use symbols::{Symbol, SymbolFrame, SymbolTable, naming_shortage};
 pub use tables::{
     BuildId, Frame, FrameId, LocationId, LockId, Module, ModuleId, Process, ProcessId, SchemaId,

@@ -24,6 +24,18 @@ pub struct SymbolTable {
     pub unfinished: u64,
 }
 
+impl SymbolTable {
+    /// Whether it has a name of a function, and not only ranges.
+    pub fn has_names(&self) -> bool {
+        self.symbols.iter().any(|symbol| !symbol.range_only)
+    }
+
+    /// Whether a debug file could still name functions that are known by their ranges alone.
+    pub fn has_ranges_only(&self) -> bool {
+        self.symbols.iter().any(|symbol| symbol.range_only)
+    }
+}
+
 /// Files that a sentence names one by one.
 const NAMED_MAX: usize = 5;
 
@@ -65,6 +77,11 @@ pub struct Symbol {
     /// Name of the kernel module (`"ext4"`), else empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kernel_module: String,
+    /// Nothing names the function: only where it begins and ends is known, from what unwinders are
+    /// told of it. Its one frame has the file's name and the virtual address of its start, such as
+    /// `python3.11+0x41f0a0`, for display. Whoever counts names counts this as none.
+    #[serde(skip_serializing_if = "is_false")]
+    pub range_only: bool,
     /// The frames; never empty, the last one is the function itself.
     pub frames: Vec<SymbolFrame>,
 }
@@ -85,6 +102,10 @@ pub struct SymbolFrame {
 
 fn is_none(count: &u64) -> bool {
     *count == 0
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 fn is_zero(line: &u32) -> bool {

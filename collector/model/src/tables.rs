@@ -1,6 +1,6 @@
 //! The tables that events point into. Rows are only ever added.
 
-use crate::{CpuId, Location, Lock, MachineId, Schema, SessionInfo, Time, Unit};
+use crate::{CpuId, Location, Lock, MachineId, Schema, SessionInfo, StackCut, Time, Unit};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -185,12 +185,22 @@ pub struct Frame {
     pub function_start: u64,
     /// The function's size in bytes; 0 where it is not known.
     pub function_size: u64,
+    /// `function` is no name, but its file and where it begins:
+    /// [`Symbol::range_only`](crate::Symbol::range_only).
+    pub range_only: bool,
     /// Source file.
     pub file: Option<StringId>,
     /// Source line, from 1; 0 where it is not known.
     pub line: u32,
     /// Inlined into the frame that follows.
     pub inlined: bool,
+}
+
+impl Frame {
+    /// Whether nothing names its function: symbols may still be found for it.
+    pub fn is_unnamed(&self) -> bool {
+        self.function.is_none() || self.range_only
+    }
 }
 
 /// A process.
@@ -315,7 +325,7 @@ pub struct Tables {
     stack_frames: Vec<FrameId>,
     stack_ends: Vec<u32>,
     stack_ids: FxHashMap<Box<[FrameId]>, StackId>,
-    truncation: Option<FrameId>,
+    truncations: Vec<(FrameId, StackCut)>,
 }
 
 impl Default for Tables {
@@ -347,7 +357,7 @@ impl Default for Tables {
             stack_frames: Vec::new(),
             stack_ends: Vec::new(),
             stack_ids: FxHashMap::default(),
-            truncation: None,
+            truncations: Vec::new(),
         }
     }
 }
@@ -358,32 +368,37 @@ impl Tables {
     /// The thread that stands for idle CPUs.
     pub const IDLE_THREAD: ThreadId = ThreadId(0);
 
-    /// The frame in the place of those that are missing from a stack: its
-    /// walk met memory that is no code, or was too deep. Every viewer shows it
-    /// as what it is called, `[truncated]`; it is no place in code.
-    pub fn truncation(&mut self) -> FrameId {
-        if let Some(id) = self.truncation {
-            return id;
+    /// The frame in the place of those that are missing from a stack. Every viewer shows it as what
+    /// it is called, such as `[truncated]`; it is no place in code.
+    pub fn truncation(&mut self, cut: StackCut) -> FrameId {
+        if let Some((id, _)) = self.truncations.iter().find(|(_, known)| *known == cut) {
+            return *id;
         }
-        let function = Some(self.strings.intern("[truncated]"));
+        let function = Some(self.strings.intern(cut.frame_name()));
         self.frames.push(Frame {
             module: None,
             offset: 0,
             function,
             function_start: 0,
             function_size: 0,
+            range_only: false,
             file: None,
             line: 0,
             inlined: false,
         });
         let id = FrameId(self.frames.len() as u32 - 1);
-        self.truncation = Some(id);
+        self.truncations.push((id, cut));
         id
+    }
+
+    /// Why frames are missing where this frame stands for them; `None` if it is a frame like others.
+    pub fn truncated_by(&self, frame: FrameId) -> Option<StackCut> {
+        self.truncations.iter().find(|(id, _)| *id == frame).map(|(_, cut)| *cut)
     }
 
     /// Whether a frame stands for missing ones, see [`Self::truncation`].
     pub fn is_truncation(&self, frame: FrameId) -> bool {
-        self.truncation == Some(frame)
+        self.truncated_by(frame).is_some()
     }
 
     /// The stack with these frames, innermost first, if there is one.

@@ -100,13 +100,14 @@ impl CodeAddresses {
     }
 
     /// Modules in whose file something could be named, with the offsets of their
-    /// code addresses that have no name, the most used first; by path and build id.
+    /// code addresses that have no name, the most used first; by path and build id. A function that
+    /// is known by its range alone has none.
     pub fn unnamed(&self, names: &Names) -> Vec<(&ModuleKey, Vec<u64>)> {
         let mut by_module: BTreeMap<u32, Vec<(Reverse<u32>, u64)>> = BTreeMap::new();
         for (located, uses) in self.rows.iter().zip(&self.uses) {
             let Some(module) = located.module else { continue };
             let key = self.module(module);
-            if key.has_names() && names.get(key, located.offset).is_none() {
+            if key.has_names() && !names.has_name(key, located.offset) {
                 by_module.entry(module).or_default().push((Reverse(*uses), located.offset));
             }
         }
@@ -232,6 +233,7 @@ impl CodeAddresses {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use syscollect_model::{Symbol, SymbolFrame, SymbolTable};
 
     fn spaces() -> AddressSpaces {
         let mapping = |path: &str, start, since| Mapping {
@@ -287,5 +289,18 @@ mod tests {
             (0..uses).for_each(|_| code.count_use(id));
         }
         assert_eq!(code.unnamed(&Names::default())[0].1, [2, 4, 1, 3]);
+        let symbol = |offset, range_only| Symbol {
+            offset,
+            range_only,
+            frames: vec![SymbolFrame::default()],
+            ..Symbol::default()
+        };
+        let mut names = Names::default();
+        names.add(vec![SymbolTable {
+            path: "/bin/a".into(),
+            symbols: vec![symbol(2, false), symbol(4, true)],
+            ..SymbolTable::default()
+        }]);
+        assert_eq!(code.unnamed(&names)[0].1, [4, 1, 3], "a range is not a name");
     }
 }

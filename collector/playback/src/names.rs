@@ -16,20 +16,25 @@ pub struct Names {
 }
 
 impl Names {
-    /// Adds names; the later of two for one code address counts.
+    /// Adds names; the later of two for one code address counts, but a range never replaces a name.
     pub fn add(&mut self, tables: Vec<SymbolTable>) {
         for table in tables {
             let list =
                 self.modules.entry(ModuleKey::new(&table.path, &table.build_id)).or_default();
-            // Behind the old ones, reversed: the stable sort and dedup keep the latest.
+            // Reversed and before the old ones: the stable sort and dedup keep the latest.
             let mut all: Vec<Symbol> =
                 table.symbols.into_iter().filter(|s| !s.frames.is_empty()).collect();
             all.reverse();
             all.append(list);
-            all.sort_by_key(|symbol| symbol.offset);
+            all.sort_by_key(|symbol| (symbol.offset, symbol.range_only));
             all.dedup_by_key(|symbol| symbol.offset);
             *list = all;
         }
+    }
+
+    /// Whether the function at an offset of a module has a name; a range alone is none.
+    pub fn has_name(&self, module: &ModuleKey, offset: u64) -> bool {
+        self.get(module, offset).is_some_and(|symbol| !symbol.range_only)
     }
 
     /// The symbol at an offset of a module.
@@ -111,6 +116,7 @@ impl Framer {
                 function,
                 function_start: symbol.map_or(0, |symbol| symbol.start),
                 function_size: symbol.map_or(0, |symbol| symbol.size),
+                range_only: symbol.is_some_and(|symbol| symbol.range_only),
                 file,
                 line: frame.line,
                 inlined: index + 1 < frames.len(),
@@ -190,6 +196,25 @@ mod tests {
         let name =
             |offset| names.get(&key, offset).map(|symbol| symbol.frames[0].function.as_str());
         assert_eq!([1, 2, 3, 4].map(name), [Some("one"), Some("zwei"), Some("three"), None]);
+    }
+
+    #[test]
+    fn a_range_gives_way_to_a_name_and_never_replaces_one() {
+        let table = |name: &str, range_only| SymbolTable {
+            path: "/bin/a".into(),
+            symbols: vec![Symbol { range_only, ..symbol(1, name) }],
+            ..SymbolTable::default()
+        };
+        let key = ModuleKey::new("/bin/a", &BuildId::default());
+        for order in [[("main", false), ("a+0x10", true)], [("a+0x10", true), ("main", false)]] {
+            let mut names = Names::default();
+            order.iter().for_each(|(name, range_only)| names.add(vec![table(name, *range_only)]));
+            assert_eq!(names.get(&key, 1).map(|symbol| &*symbol.frames[0].function), Some("main"));
+            assert!(names.has_name(&key, 1));
+        }
+        let mut names = Names::default();
+        names.add(vec![table("a+0x10", true)]);
+        assert!(names.get(&key, 1).is_some() && !names.has_name(&key, 1));
     }
 
     #[test]

@@ -32,10 +32,11 @@ pub trait Recording {
     /// About how many events playing it gives, for progress bars.
     fn expected_events(&self) -> u64;
 
-    /// The code addresses that stacks use and that have no name yet, by module.
+    /// The code addresses that stacks use and that have no name yet, by module. Those of functions
+    /// that are known by their ranges alone are among them.
     fn unresolved(&self) -> Vec<UnresolvedModule>;
 
-    /// Adds names; a name for a place that has one already replaces it.
+    /// Adds names; a name for a place that has one already replaces it, a range alone does not.
     fn add_symbols(&mut self, tables: Vec<SymbolTable>);
 
     /// As [`play_range`](Self::play_range), for any exporter: a source is compiled once, and not

@@ -398,6 +398,19 @@ mod tests {
         assert_eq!(rows[1].unit, Unit::from("dB"));
         assert_eq!(to_value(&definition).unwrap(), counters);
 
+        let symbols = json!({"symbols": {
+            "path": "/bin/a", "build_id": "", "note": "", "symbols": [
+                {"offset": 17, "start": 16, "size": 8, "frames": [{"function": "main"}]},
+                {"offset": 33, "start": 32, "size": 8, "range_only": true,
+                 "frames": [{"function": "a+0x20"}]},
+            ],
+        }});
+        let definition: Definition = from_value(symbols.clone()).unwrap();
+        let Definition::Symbols(table) = &definition else { panic!("{definition:?}") };
+        let range_only: Vec<_> = table.symbols.iter().map(|symbol| symbol.range_only).collect();
+        assert_eq!(range_only, [false, true]);
+        assert_eq!(to_value(&definition).unwrap(), symbols);
+
         let clients = json!({"clients": [
             {"client": 1, "pid": 2, "clock": "tsc", "since": 3},
             {"client": 2, "pid": 3, "clock": "sundial", "since": 4},

@@ -44,6 +44,7 @@ pub(crate) fn tables(shape: Shape) -> (SessionInfo, Tables) {
             function: Some(function),
             function_start: 0x1000 + u64::from(index) * 64,
             function_size: 64,
+            range_only: false,
             file: None,
             line: 0,
             inlined: false,

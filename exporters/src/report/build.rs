@@ -11,11 +11,11 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use syscollect_model::{
-    BuildId, CpuId, Loss, ModuleId, ProcessId, RecorderSummary, Tables, ThreadId, records_lost,
-    records_overwritten,
+    BuildId, CpuId, Loss, ModuleId, ProcessId, RecorderSummary, StackCut, Tables, ThreadId,
+    records_lost, records_overwritten,
 };
 
-/// What stands for code without a name.
+/// What stands for code of which not even the function is known.
 const UNNAMED: &str = "[unnamed]";
 
 impl ReportExporter {
@@ -156,8 +156,9 @@ impl ReportExporter {
     fn functions(&self, tables: &Tables) -> Functions {
         let rows: Vec<FunctionRow> = by_function(&self.samples, tables)
             .into_iter()
-            .map(|(Function { module, name }, hits)| FunctionRow {
+            .map(|(Function { module, name, range_only }, hits)| FunctionRow {
                 function: name.map_or(UNNAMED, |name| tables.strings.get(name)).to_owned(),
+                range_only,
                 module: module_path(module, tables).to_owned(),
                 kernel: module.is_some_and(|module| tables.module(module).kernel),
                 self_samples: hits.own,
@@ -166,12 +167,22 @@ impl ReportExporter {
             .collect();
         let named = |row: &FunctionRow| (row.function.clone(), row.module.clone());
         let hit = rows.iter().filter(|row| row.self_samples > 0).cloned().collect();
+        let truncated = truncated(&self.samples, tables);
+        let row = |((cut, module), samples): (&(StackCut, _), &u64)| TruncatedRow {
+            reason: cut.reason().to_owned(),
+            module: module_path(*module, tables).to_owned(),
+            samples: *samples,
+        };
+        let truncated_rows = truncated.iter().map(row).collect();
+        let most =
+            |row: &TruncatedRow| (Reverse(row.samples), row.reason.clone(), row.module.clone());
         Functions {
             samples: self.samples.all,
             kernel_samples: self.samples.in_kernel,
             idle_samples: self.samples.idle,
             without_stack: self.samples.without_stack,
-            truncated: truncated(&self.samples, tables),
+            truncated: truncated.values().sum(),
+            truncated_in: self.table(truncated_rows, most),
             by_self: self.table(hit, |row| (Reverse((row.self_samples, row.total)), named(row))),
             by_total: self.table(rows, |row| (Reverse((row.total, row.self_samples)), named(row))),
         }

@@ -330,17 +330,35 @@ pub struct Functions {
     /// Samples whose stacks lack their outer frames: totals of functions there are too small.
     #[serde(default)]
     pub truncated: u64,
+    /// Of these, why and in which module.
+    #[serde(default)]
+    pub truncated_in: Table<TruncatedRow>,
     /// By samples in the function itself.
     pub by_self: Table<FunctionRow>,
     /// By samples in the function and in what it calls.
     pub by_total: Table<FunctionRow>,
 }
 
+/// Samples whose stacks end in the same module, before their thread's first function.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TruncatedRow {
+    /// Why, in words.
+    pub reason: String,
+    /// The module of the last frame that there is; empty for code of no file.
+    pub module: String,
+    /// Samples.
+    pub samples: u64,
+}
+
 /// A function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionRow {
-    /// Its name; `[unnamed]` stands for all code of the module without a name.
+    /// Its name; `[unnamed]` stands for all code of the module of which not even the functions are
+    /// known.
     pub function: String,
+    /// `function` is no name, but the module's file name and where the function begins.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub range_only: bool,
     /// Its module's path; empty where the code belongs to no file.
     pub module: String,
     /// It is kernel code.

@@ -2,7 +2,7 @@
 
 use super::account::Account;
 use rustc_hash::FxHashMap;
-use syscollect_model::{FrameId, ModuleId, Sample, StackId, StringId, Tables};
+use syscollect_model::{FrameId, ModuleId, Sample, StackCut, StackId, StringId, Tables};
 
 /// Samples, counted.
 #[derive(Debug, Default)]
@@ -41,19 +41,33 @@ impl Samples {
     }
 }
 
-/// Samples whose stacks lack their outer frames.
-pub(super) fn truncated(samples: &Samples, tables: &Tables) -> u64 {
-    let is_truncated =
-        |stack: StackId| tables.stack(stack).iter().any(|frame| tables.is_truncation(*frame));
-    samples.stacks().filter(|(stack, _)| is_truncated(*stack)).map(|(_, count)| count).sum()
+/// Samples whose stacks lack their outer frames, by why and by the module of the last frame there is.
+pub(super) fn truncated(
+    samples: &Samples,
+    tables: &Tables,
+) -> FxHashMap<(StackCut, Option<ModuleId>), u64> {
+    let mut truncated = FxHashMap::default();
+    for (stack, count) in samples.stacks() {
+        let frames = tables.stack(stack);
+        let cut = frames
+            .iter()
+            .enumerate()
+            .find_map(|(depth, frame)| Some((depth, tables.truncated_by(*frame)?)));
+        let Some((depth, cut)) = cut else { continue };
+        let last = depth.checked_sub(1).map(|depth| tables.frame(frames[depth]).module);
+        *truncated.entry((cut, last.flatten())).or_insert(0) += count;
+    }
+    truncated
 }
 
 /// What makes places in code one function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Function {
     pub(super) module: Option<ModuleId>,
-    /// `None` is all code of the module that has no name.
+    /// `None` is all code of the module of which not even the functions are known.
     pub(super) name: Option<StringId>,
+    /// The name is that of a range alone.
+    pub(super) range_only: bool,
 }
 
 /// Samples of a function.
@@ -88,5 +102,5 @@ pub(super) fn by_function(samples: &Samples, tables: &Tables) -> FxHashMap<Funct
 
 fn function(frame: FrameId, tables: &Tables) -> Function {
     let row = tables.frame(frame);
-    Function { module: row.module, name: row.function }
+    Function { module: row.module, name: row.function, range_only: row.range_only }
 }

@@ -11,6 +11,8 @@ use syscollect_model::{CpuId, LossCause};
 
 /// Lines that a stack may take.
 const STACK_LINES: usize = 3;
+/// Modules whose stacks are cut that are told.
+const CUTS: usize = 5;
 /// Functions that every blocked stack begins with.
 const SCHEDULER: [&str; 2] = ["__schedule", "schedule"];
 /// What Windows traces call their system.
@@ -292,6 +294,7 @@ impl Text {
             idle_samples,
             without_stack,
             truncated,
+            truncated_in,
             by_self,
             by_total,
         } = functions;
@@ -308,9 +311,15 @@ impl Text {
         }
         if *truncated > 0 {
             self.line(&format!(
-                "  {} have a stack that lacks its outer frames",
-                grouped(*truncated)
+                "  {} ({} %) have a stack that lacks its outer frames",
+                grouped(*truncated),
+                percent(*truncated, *samples)
             ));
+            for TruncatedRow { reason, module, samples } in truncated_in.rows.iter().take(CUTS) {
+                let module =
+                    if module.is_empty() { "code of no file".into() } else { shown(module) };
+                self.line(&format!("  {:>10} {reason}: {module}", grouped(*samples)));
+            }
         }
         for (order, Table { total, rows }) in [("self", by_self), ("total", by_total)] {
             if rows.is_empty() {
@@ -545,10 +554,12 @@ fn total(sum: u64, count: u64, most: u64) -> [String; 3] {
     [sum, sum / count.max(1), most].map(duration)
 }
 
-/// The function and the file name of its module.
+/// The function and the file name of its module, which is in the label of a function without a
+/// name.
 fn function(row: &FunctionRow) -> String {
     let file = row.module.rsplit(['/', '\\']).next().unwrap_or_default();
     match file {
+        _ if row.range_only => shown(&row.function),
         "" => format!("{} (no file)", shown(&row.function)),
         // All plain kernel code has the same module.
         "[kernel.kallsyms]" => shown(&row.function),

@@ -13,7 +13,7 @@ pub(super) struct Unresolved {
     pub(super) blocked: u64,
 }
 
-/// What has no name in the stacks of samples and of blocked threads.
+/// What has no name, but perhaps a range, in the stacks of samples and of blocked threads.
 pub(super) fn by_module(
     samples: &Samples,
     off_cpu: &OffCpuTimes,
@@ -39,7 +39,7 @@ fn each_module(
     add: impl Fn(&mut Unresolved),
 ) {
     let frames = tables.stack(stack);
-    let unnamed = |frame: &FrameId| tables.frame(*frame).function.is_none();
+    let unnamed = |frame: &FrameId| tables.frame(*frame).is_unnamed();
     for (depth, frame) in frames.iter().enumerate().filter(|(_, frame)| unnamed(frame)) {
         let module = tables.frame(*frame).module;
         let row = modules.entry(module).or_default();

@@ -83,6 +83,7 @@ impl Scenario {
             function,
             function_start: offset & !0xff,
             function_size: 0x100,
+            range_only: false,
             file: None,
             line: 0,
             inlined: false,

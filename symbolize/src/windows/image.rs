@@ -157,7 +157,7 @@ impl Image {
         let frames =
             vec![SymbolFrame { function: demangled(name).into_owned(), ..SymbolFrame::default() }];
         let size = u64::from(end.saturating_sub(start));
-        Some(Symbol { offset, start: start.into(), size, kernel_module: String::new(), frames })
+        Some(Symbol { offset, start: start.into(), size, frames, ..Symbol::default() })
     }
 
     /// The piece of code that holds `address`, as the table of functions says.

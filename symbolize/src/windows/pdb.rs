@@ -344,13 +344,7 @@ fn symbol(context: &Context<'_, '_>, places: &Sections, offset: u64) -> Option<S
     let size = end.and_then(|end| end.checked_sub(start)).unwrap_or(0);
     let inside = start <= address && (size == 0 || address - start < size);
     let start = places.to_image(start).filter(|_| inside)?;
-    Some(Symbol {
-        offset,
-        start: start.into(),
-        size: size.into(),
-        kernel_module: String::new(),
-        frames,
-    })
+    Some(Symbol { offset, start: start.into(), size: size.into(), frames, ..Symbol::default() })
 }
 
 /// Innermost first; `None` if the function itself has no name.

@@ -14,14 +14,14 @@ use syscollect_symbolize::{ModuleRequest, Options, PinnedFiles, Symbolizer, buil
 const SOON: Duration = Duration::from_secs(60);
 
 /// libc, and where a function of it lies.
-struct Libc {
+pub struct Libc {
     bytes: Vec<u8>,
     build_id: BuildId,
-    offset: u64,
+    pub offset: u64,
 }
 
 impl Libc {
-    fn read() -> Self {
+    pub fn read() -> Self {
         let address = libc::getpid as *const () as u64;
         let mapped = mapped(address);
         let build_id = build_id_of(&File::open(&mapped.path).unwrap()).unwrap();
@@ -29,7 +29,7 @@ impl Libc {
     }
 
     /// The same without names, which leads to another file by a section.
-    fn leading(&self, section: &str, contents: &[u8]) -> Vec<u8> {
+    pub fn leading(&self, section: &str, contents: &[u8]) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         for own in
             [b".dynsym\0".as_slice(), b".symtab\0", b".gnu_debuglink\0", b".gnu_debugaltlink\0"]
@@ -42,7 +42,7 @@ impl Libc {
     }
 
     /// Names the function in the file at `path`.
-    fn name(&self, path: &Path, debug_dirs: &[PathBuf]) -> SymbolTable {
+    pub fn name(&self, path: &Path, debug_dirs: &[PathBuf]) -> SymbolTable {
         let options = Options { debug_dirs: debug_dirs.to_vec(), ..Options::default() };
         let before = Instant::now();
         let mut symbolizer = Symbolizer::with_options(PinnedFiles::new(), options);
@@ -190,7 +190,7 @@ fn a_debug_link_leads_neither_to_fifos_nor_out_of_its_folder() {
     ]) {
         fs::write(&path, libc.leading(".gnu_debuglink", &debug_link(name, 0))).unwrap();
         let table = libc.name(&path, std::slice::from_ref(&debug));
-        assert_eq!(table.symbols, [], "{name}");
+        assert!(!table.has_names(), "{name}: {table:?}");
         assert!(!table.note.is_empty(), "{name}");
     }
 }

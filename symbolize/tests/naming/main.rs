@@ -8,3 +8,4 @@ mod links;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod modules;
 mod pinned;
+mod ranges;

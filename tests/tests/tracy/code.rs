@@ -27,6 +27,7 @@ fn add(
         function,
         function_start,
         function_size: 0x100,
+        range_only: false,
         file,
         line: names.2,
         inlined,

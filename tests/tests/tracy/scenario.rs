@@ -141,6 +141,7 @@ impl Scenario {
             function,
             function_start: if function.is_some() { offset - 0x10 } else { 0 },
             function_size: 0x40,
+            range_only: false,
             file: None,
             line: 0,
             inlined: false,

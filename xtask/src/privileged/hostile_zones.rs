@@ -139,7 +139,8 @@ pub(crate) fn looks(context: &Context) -> Result<String> {
         "of {made} zones of a new program {first} to {last} are there"
     );
     let tables = symbols_of(&capture, text(&program)?)?;
-    let names: usize = tables.iter().map(|table| table.symbols.len()).sum();
+    let symbols = tables.iter().flat_map(|table| &table.symbols);
+    let names = symbols.filter(|symbol| !symbol.range_only).count();
     ensure!(names > 0, "the new program's functions have no names");
     // Files of nobody's, and not of the one who runs the other program.
     for told in ["map files faster", "begin, and map files of code, faster"] {

@@ -33,6 +33,7 @@ mod samples;
 pub(crate) mod semaphores;
 mod starts;
 mod survival;
+mod unwinding;
 mod wakers;
 mod zones;
 
@@ -80,6 +81,7 @@ const TESTS: &[Test] = &[
     test!("cost-line", files::cost_line),
     test!("callers" kernels, samples::callers),
     test!("stacks" kernels, samples::stacks, needs "bpf_task_pt_regs"),
+    test!("unwinding" kernels, unwinding::unwinding, needs "unwind_tables"),
     test!("wakers" kernels, wakers::wakers),
     test!("start-interrupted" kernels, starts::interrupted),
     test!("two-recorders" kernels, starts::two),

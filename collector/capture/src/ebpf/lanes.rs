@@ -2,11 +2,10 @@
 //! collector's memory and drained into chunks.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
-use std::ptr::NonNull;
+use std::os::fd::AsFd;
 
 use aya::Ebpf;
-use aya::maps::{Map, MapData};
+use aya::maps::Map;
 use syscollect_model::{Lane, LaneKind, LossCause, Ticks};
 use syscollect_records::{
     LANE_HEADER_SIZE, LANE_SLACK, LaneHeader, RecordKind, SampleRecord, SchedRecord,
@@ -16,6 +15,7 @@ use syscollect_store::{Chunk, LaneLoss};
 
 use crate::error::CaptureError;
 use crate::lane::{LaneMemory, RecordSize};
+use crate::mapped_map::MappedMap;
 use crate::stage::Stage;
 
 /// The maps that are lanes, in the order in which they are drained: events
@@ -27,45 +27,6 @@ const MAPS: [(&str, LaneKind); 5] = [
     ("sched_stack_lanes", LaneKind::SchedStack),
     ("sample_stack_lanes", LaneKind::SampleStack),
 ];
-
-/// A map in memory. Dropping it unmaps; the kernel keeps the map as long.
-struct MappedMap {
-    base: NonNull<u8>,
-    length: usize,
-}
-
-// SAFETY: plain memory that only this value unmaps.
-unsafe impl Send for MappedMap {}
-
-impl Drop for MappedMap {
-    fn drop(&mut self) {
-        // SAFETY: exactly what was mapped; the lanes that point into it are
-        // dropped with the same `Lanes`.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
-    }
-}
-
-fn map_memory(map: &MapData, length: usize) -> io::Result<MappedMap> {
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping of a map made with BPF_F_MMAPABLE; the kernel
-    // checks that the length is not more than the map's.
-    let base = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            length,
-            access,
-            libc::MAP_SHARED,
-            map.fd().as_fd().as_raw_fd(),
-            0,
-        )
-    };
-    match NonNull::new(base.cast::<u8>()) {
-        Some(base) if base.as_ptr().cast::<libc::c_void>() != libc::MAP_FAILED => {
-            Ok(MappedMap { base, length })
-        }
-        _ => Err(io::Error::last_os_error()),
-    }
-}
 
 /// One lane of one CPU and where the collector stands in it.
 struct CpuLane {
@@ -99,13 +60,14 @@ impl Lanes {
             };
             let value_bytes =
                 map.info().map_err(|error| failed(io::Error::other(error)))?.value_size() as usize;
-            let memory = map_memory(map, value_bytes * cpus as usize).map_err(failed)?;
+            let memory =
+                MappedMap::new(map.fd().as_fd(), value_bytes * cpus as usize).map_err(failed)?;
             let size = record_size(kind, long_records);
             for cpu in 0..cpus {
                 // SAFETY: element `cpu` of the array: the kernel lays values out
                 // at multiples of their size rounded up to 8, which it is.
                 let lane = unsafe {
-                    let base = memory.base.add(cpu as usize * value_bytes);
+                    let base = memory.base().add(cpu as usize * value_bytes);
                     LaneMemory::new(base, value_bytes - LANE_HEADER_SIZE - LANE_SLACK)
                 };
                 lane.forget_current();
@@ -125,7 +87,7 @@ impl Lanes {
 
     /// Bytes of memory that all of them take.
     pub(super) fn bytes(&self) -> u64 {
-        self.maps.iter().map(|map| map.length as u64).sum()
+        self.maps.iter().map(|map| map.length() as u64).sum()
     }
 
     /// Sets where the CPU's clock event counted zero.

@@ -10,6 +10,7 @@ mod tsc;
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use aya::maps::Map;
 use aya::{Btf, Ebpf, EbpfLoader};
@@ -23,10 +24,11 @@ use crate::error::CaptureError;
 use crate::host::Host;
 use crate::interrupts::PreemptCount;
 use crate::memory::MemoryPlan;
-use crate::options::RecordOptions;
+use crate::options::{RecordOptions, UnwindMethod};
 use crate::source::{Drained, Source};
+use crate::unwind::{self, UnwindCounts, UnwindTables};
 use lanes::Lanes;
-pub(crate) use programs::kernel_at_least;
+pub(crate) use programs::{kernel_at_least, release_at_least};
 use sampling::Sampling;
 use tsc::TscEvents;
 
@@ -44,6 +46,8 @@ pub(crate) struct EbpfSource {
     /// The programs' counts when they were detached.
     last_counts: Option<Vec<(String, ProgramCounts)>>,
     sample_rate_hz: u32,
+    /// What was made of unwind tables; `None` where the programs walk in another way.
+    unwind: Option<Arc<UnwindCounts>>,
     /// The clock of each CPU's stamps; error bounds in ticks.
     clocks: Vec<CpuClock>,
     /// Where the stamps come from.
@@ -58,6 +62,9 @@ impl EbpfSource {
         memory: &MemoryPlan,
         host: &Host,
     ) -> Result<Self, CaptureError> {
+        if options.unwind == UnwindMethod::Tables && !can_unwind_by_tables() {
+            return Err(CaptureError::NoUnwindTables);
+        }
         let btf = Btf::from_sys_fs().map_err(|error| CaptureError::NoBtf(error.to_string()))?;
         let mut missing = Vec::new();
         let pmu = if host.has_invariant_tsc() {
@@ -82,6 +89,7 @@ impl EbpfSource {
             sample_event: SampleEvent::None,
             last_counts: None,
             sample_rate_hz: options.sample_rate_hz,
+            unwind: None,
             clocks: Vec::new(),
             clock_source: if pmu.is_some() { ClockSource::Tsc } else { ClockSource::Monotonic },
             missing,
@@ -126,6 +134,28 @@ impl EbpfSource {
             shared.insert(name.to_owned(), held);
         }
         Ok(shared)
+    }
+
+    /// Starts to make the tables by which the programs unwind, if they do. Without them stacks are
+    /// walked by frame pointers.
+    pub(crate) fn start_unwinding(&mut self) -> Option<UnwindTables> {
+        let programs = match programs::unwind_programs(&self.ebpf)? {
+            Ok(programs) => programs,
+            Err(error) => return self.without_tables(&error),
+        };
+        let counts = Arc::new(UnwindCounts::default());
+        match UnwindTables::start(programs, counts.clone()) {
+            Ok(tables) => {
+                self.unwind = Some(counts);
+                Some(tables)
+            }
+            Err(error) => self.without_tables(&error),
+        }
+    }
+
+    fn without_tables(&mut self, error: &std::io::Error) -> Option<UnwindTables> {
+        self.missing.push(format!("no unwind tables, stacks end early without them: {error}"));
+        None
     }
 
     /// Adds processes to those that are recorded.
@@ -224,6 +254,8 @@ impl Source for EbpfSource {
             }
         }
         sums.insert("lanes_bytes".to_owned(), self.lanes.bytes());
+        let unwind = self.unwind.iter().flat_map(|counts| counts.named());
+        sums.extend(unwind.map(|(name, count)| (name.to_owned(), count)));
         for (program, counts) in self.counts().iter().filter(|(_, counts)| counts.run_count > 0) {
             sums.insert(format!("{program}_run_ns"), counts.run_time_ns);
             sums.insert(format!("{program}_runs"), counts.run_count);
@@ -248,7 +280,7 @@ impl Source for EbpfSource {
 }
 
 /// Names of the lanes' statistics.
-const STATISTICS: [(usize, &str); 9] = [
+const STATISTICS: [(usize, &str); 14] = [
     (statistic::WRITTEN, "records_written"),
     (statistic::STACKS, "stacks_looked_up"),
     (statistic::STACKS_SENT, "stacks_sent"),
@@ -258,10 +290,37 @@ const STATISTICS: [(usize, &str); 9] = [
     (statistic::CROSS_CHECKED, "kernel_stacks_cross_checked"),
     (statistic::CROSS_DIFFERENT, "kernel_stacks_different"),
     (statistic::USER_UNREADABLE, "user_stacks_cut_short"),
+    (statistic::USER_WALKS, "user_stacks_whole"),
+    (statistic::USER_WALKS + 1, "user_stacks_too_deep"),
+    (statistic::USER_WALKS + 2, "user_stacks_without_unwind_information"),
+    (statistic::USER_WALKS + 3, "user_stacks_unreadable"),
+    (statistic::USER_WALKS + 4, "user_stacks_before_tables"),
 ];
+
+/// Whether programs walk by unwind tables.
+fn has_unwind_tables(options: &RecordOptions) -> bool {
+    let wanted = matches!(options.unwind, UnwindMethod::Auto | UnwindMethod::Tables);
+    wanted && options.stacks.any() && can_unwind_by_tables()
+}
+
+/// Since then mappings lie in a maple tree, in which programs find them.
+pub(crate) const UNWIND_TABLES_SINCE: (u32, u32) = (6, 1);
+
+fn can_unwind_by_tables() -> bool {
+    programs::kernel_at_least(UNWIND_TABLES_SINCE.0, UNWIND_TABLES_SINCE.1)
+}
 
 /// The largest lane that kernels before 6.1 make: their maps' values have at most 4 MiB.
 const LANE_OF_OLD_KERNELS: u32 = 2 << 20;
+
+/// How large those maps are made that have no size of their own.
+#[derive(Clone, Copy, Debug)]
+struct ObjectSizes {
+    /// Bytes of data of each lane of scheduling events, a power of two.
+    sched_lane_bytes: u32,
+    /// Rows of unwind tables; `None` where programs walk in another way.
+    unwind_rows: Option<u32>,
+}
 
 /// Loads the object with its constants set for this recording.
 fn load_object(
@@ -271,7 +330,15 @@ fn load_object(
     tsc: bool,
     memory: &MemoryPlan,
 ) -> Result<Ebpf, CaptureError> {
-    let load = |lane_bytes| load_object_with(options, btf, cpus, tsc, lane_bytes);
+    let unwind_rows = match has_unwind_tables(options) {
+        true if memory.is_short() => Some(unwind::ROWS_SHORT),
+        true => Some(unwind::ROWS),
+        false => None,
+    };
+    let load = |sched_lane_bytes| {
+        let sizes = ObjectSizes { sched_lane_bytes, unwind_rows };
+        load_object_with(options, btf, cpus, tsc, sizes)
+    };
     match load(memory.sched_lane_bytes) {
         Err(_) if memory.sched_lane_bytes > LANE_OF_OLD_KERNELS => load(LANE_OF_OLD_KERNELS),
         result => result,
@@ -283,8 +350,9 @@ fn load_object_with(
     btf: &Btf,
     cpus: u32,
     tsc: bool,
-    lane_bytes: u32,
+    sizes: ObjectSizes,
 ) -> Result<Ebpf, CaptureError> {
+    let ObjectSizes { sched_lane_bytes: lane_bytes, unwind_rows } = sizes;
     let flags = [
         ("USE_TSC", tsc),
         ("STATE_IS_ARGUMENT", programs::kernel_at_least(5, 18)),
@@ -294,6 +362,8 @@ fn load_object_with(
         ("FILTER", !options.pids.is_empty()),
         // The search for slots calls bpf_loop.
         ("VERIFIED_SLOTS", programs::kernel_at_least(5, 17)),
+        ("USER_STACKS", options.unwind != UnwindMethod::None),
+        ("UNWIND_TABLES", has_unwind_tables(options)),
     ]
     .map(|(name, on)| (name, u8::from(on)));
     let numbers = [
@@ -323,6 +393,9 @@ fn load_object_with(
         "tsc_events",
     ] {
         loader.map_max_entries(map, cpus);
+    }
+    if let Some(rows) = unwind_rows {
+        loader.map_max_entries("unwind_rows", rows);
     }
     let object =
         sizes::with_sched_lanes(OBJECT, lane_bytes).ok_or_else(|| CaptureError::Program {

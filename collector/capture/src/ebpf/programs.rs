@@ -8,14 +8,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use aya::maps::Map;
 use aya::programs::{BtfTracePoint, PerfEvent, Program, ProgramError, RawTracePoint};
 use aya::{Btf, Ebpf};
 use syscollect_model::LaneKind;
 
 use crate::bpf_calls::{self, ProgramCounts};
 use crate::error::CaptureError;
+use crate::mapped_map::MappedWords;
 use crate::memory::MemoryPlan;
 use crate::options::RecordOptions;
+use crate::unwind::UnwindPrograms;
 
 /// Tracepoints with a fast program and one for older kernels.
 const SCHED: [(&str, &str, &str); 3] = [
@@ -42,6 +45,9 @@ const TASKS: [&str; 4] = [
     "task_rename_raw",
 ];
 
+/// Says what is mapped in this process at an address.
+const IDENTIFY: &str = "unwind_identify";
+
 const SAMPLERS: [&str; 2] = ["sample_direct", "sample_probing"];
 
 /// The lane that the program writes.
@@ -56,9 +62,14 @@ pub(super) fn lane_of(program: &str) -> LaneKind {
 /// Whether the running kernel's release is at least this.
 pub(crate) fn kernel_at_least(major: u32, minor: u32) -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    release_at_least(&release, (major, minor))
+}
+
+/// The same of a release as the kernel writes it: `6.12.3-amd64`.
+pub(crate) fn release_at_least(release: &str, least: (u32, u32)) -> bool {
     let mut parts =
         release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
-    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (major, minor)
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= least
 }
 
 /// Loads the variants that the kernel takes; what it does not take is noted in `missing`.
@@ -79,7 +90,7 @@ pub(super) fn load(
     let mut programs: Programs<'_> = ebpf.programs_mut().collect();
     let sched = SCHED.map(|names| (names, [names.1, names.2].map(|name| programs.remove(name))));
     let samplers = SAMPLERS.map(|name| programs.remove(name));
-    let refused = thread::scope(|scope| {
+    let (refused, identify) = thread::scope(|scope| -> Result<_, CaptureError> {
         let sampler = scope.spawn(|| {
             let _turn = turn();
             load_samplers(samplers, options)
@@ -91,13 +102,23 @@ pub(super) fn load(
             })
         });
         let rare = RARE.iter().try_for_each(|(_, name)| load_raw(programs.remove(name), name));
+        let identify = match super::has_unwind_tables(options) {
+            true => load_raw(programs.remove(IDENTIFY), IDENTIFY),
+            false => Ok(()),
+        };
         let mut refused = Vec::new();
         for thread in sched {
             refused.extend(joined(thread)?);
         }
-        joined(sampler).and(rare).map(|()| refused)
+        joined(sampler).and(rare)?;
+        Ok((refused, identify))
     })?;
     missing.extend(said_once(&refused));
+    if let Err(error) = identify {
+        missing.push(format!(
+            "user stacks have one frame, for which --unwind frame-pointer helps: {error}"
+        ));
+    }
     Ok(())
 }
 
@@ -170,6 +191,32 @@ pub(super) fn sampling_program(ebpf: &Ebpf) -> Option<OwnedFd> {
     SAMPLERS
         .iter()
         .find_map(|name| ebpf.program(name)?.fd().ok()?.as_fd().try_clone_to_owned().ok())
+}
+
+/// The program that says what is mapped where, and the maps of unwind tables; `None` where the
+/// kernel did not take the program, for then it takes none that unwinds by tables.
+pub(super) fn unwind_programs(ebpf: &Ebpf) -> Option<io::Result<UnwindPrograms>> {
+    let identify = ebpf.program(IDENTIFY)?.fd().ok()?.as_fd().try_clone_to_owned();
+    let made = || -> io::Result<UnwindPrograms> {
+        let absent = |name: &str| io::Error::other(format!("there is no map {name}"));
+        let words = |name: &str| {
+            let Some(Map::Array(map)) = ebpf.map(name) else { return Err(absent(name)) };
+            let words = map.info().map_err(io::Error::other)?.max_entries() as usize;
+            MappedWords::new(map.fd().as_fd(), words)
+        };
+        let Some(Map::HashMap(inodes)) = ebpf.map("unwind_inodes") else {
+            return Err(absent("unwind_inodes"));
+        };
+        Ok(UnwindPrograms {
+            rows: words("unwind_rows")?,
+            pages: words("unwind_pages")?,
+            files: words("unwind_files")?,
+            words: words("unwind_words")?,
+            inodes: inodes.fd().as_fd().try_clone_to_owned()?,
+            identify: identify?,
+        })
+    };
+    Some(made())
 }
 
 /// The kernel's counts of all loaded programs, by name.

@@ -22,6 +22,7 @@ impl Fake {
             "0000000000000000 D fixed_percpu_data\nffffffff81000000 T _text\n",
         );
         fake.write("sys/bus/event_source/devices/msr/type", "9\n");
+        fake.write("proc/sys/kernel/osrelease", "6.12.94+deb13-amd64\n");
         fake.write("sys/class/powercap/intel-rapl:0/energy_uj", "12345\n");
         fs::create_dir_all(fake.path("sys/kernel/btf")).unwrap();
         let fence = ("\0dma_fence\0error\0context\0seqno\0", [(11, 0), (17, 64), (25, 128)]);
@@ -80,6 +81,16 @@ fn a_complete_machine_has_everything_and_nothing_to_mend() {
         assert!(capability.available, "{capability:?}");
         assert_eq!(capability.remedy, None, "{capability:?}");
         assert!(!capability.reason.is_empty());
+    }
+}
+
+#[test]
+fn stacks_are_whole_without_frame_pointers_since_6_1() {
+    let fake = Fake::complete();
+    for (release, available) in [("6.1.0-50-amd64\n", true), ("5.15.0-91-generic\n", false)] {
+        fake.write("proc/sys/kernel/osrelease", release);
+        let capability = fake.support(&works)("unwind_tables");
+        assert_eq!((capability.available, capability.remedy.is_none()), (available, available));
     }
 }
 

@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use syscollect_capture::{RecordOptions, Stacks, Tracepoints};
+use syscollect_capture::{RecordOptions, Stacks, Tracepoints, UnwindMethod};
 use syscollect_probes::{FUNCTIONS_MAX_DEFAULT, Spec, parse_file};
 use syscollect_store::BufferMode;
 
@@ -61,6 +61,31 @@ const SHORTEST_FILE: Duration = Duration::from_secs(1);
 /// Less than this has no room for what is known of all processes.
 const SMALLEST_MOST: u64 = 1 << 20;
 
+/// How user stacks are walked, as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Unwind {
+    /// By unwind tables where the kernel allows it (Linux 6.1), else by frame pointers
+    Auto,
+    /// By unwind tables, which compilers write for exceptions; an error where the kernel does not
+    /// allow it
+    Tables,
+    /// By frame pointers: whole where everything is compiled with them
+    FramePointer,
+    /// Not at all: stacks have their kernel frames only
+    None,
+}
+
+impl From<Unwind> for UnwindMethod {
+    fn from(unwind: Unwind) -> Self {
+        match unwind {
+            Unwind::Auto => Self::Auto,
+            Unwind::Tables => Self::Tables,
+            Unwind::FramePointer => Self::FramePointer,
+            Unwind::None => Self::None,
+        }
+    }
+}
+
 /// The arguments as they are written.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -86,6 +111,10 @@ pub(crate) struct Args {
     /// Which events carry stacks: a list of samples, off-cpu and wakers, or none
     #[arg(long, value_name = "LIST", default_value = "samples,off-cpu", value_parser = parse_stacks)]
     stacks: Stacks,
+
+    /// How user stacks are walked
+    #[arg(long, value_name = "METHOD", value_enum, default_value_t = Unwind::Auto)]
+    unwind: Unwind,
 
     /// Memory between the kernel's lanes and the disk; with --overwrite also the time that is kept
     /// (30s), for which up to 512M are taken unless a size is given, too (30s,2G)
@@ -232,6 +261,7 @@ pub(crate) struct Options {
     pub(crate) command: Vec<OsString>,
     pub(crate) sample_rate_hz: u32,
     pub(crate) stacks: Stacks,
+    unwind: Unwind,
     pub(crate) buffer_bytes: usize,
     pub(crate) mode: BufferMode,
     pub(crate) buffer_span: Option<Duration>,
@@ -308,6 +338,7 @@ impl Args {
             command: self.command,
             sample_rate_hz: self.freq,
             stacks: self.stacks,
+            unwind: self.unwind,
             buffer_bytes: self.buffer.bytes.unwrap_or(MOST_OF_A_SPAN),
             buffer_span: self.buffer.span,
             mode: if self.overwrite { BufferMode::Overwrite } else { BufferMode::Discard },
@@ -326,6 +357,7 @@ impl Options {
             pids: self.pids.iter().copied().chain(only).collect(),
             sample_rate_hz: self.sample_rate_hz,
             stacks: self.stacks,
+            unwind: self.unwind.into(),
             buffer_bytes: self.buffer_bytes,
             mode: self.mode,
             buffer_span: self.buffer_span,

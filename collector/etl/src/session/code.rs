@@ -248,6 +248,7 @@ impl MethodFrames {
             function: method.map(|method| tables.strings.intern(&method.name)),
             function_start: method.map_or(0, |method| method.offset),
             function_size: method.map_or(0, |method| method.size),
+            range_only: false,
             file: None,
             line: 0,
             inlined: false,

@@ -3,7 +3,7 @@
 use super::*;
 use crate::scenario::IDLE;
 use syscollect_model::{
-    BuildId, CpuId, FrameId, MachineId, Migration, Module, ModuleId, Sample, Scope,
+    BuildId, CpuId, FrameId, MachineId, Migration, Module, ModuleId, Sample, Scope, StackCut,
 };
 
 /// A program, the kernel, and frames of both.
@@ -79,7 +79,7 @@ fn a_sample_counts_once_for_each_function_of_its_stack() {
 fn a_stack_that_was_cut_is_counted_and_no_function() {
     let (mut scenario, a, _) = two_programs();
     let main = code(&mut scenario)(&mut scenario, false, 0x10, Some("main"));
-    let cut = scenario.tables.truncation();
+    let cut = scenario.tables.truncation(StackCut::Frames);
     let (whole, truncated) =
         (scenario.tables.intern_stack(&[main]), scenario.tables.intern_stack(&[main, cut]));
     for (at, stack) in [(0, whole), (1, truncated), (2, truncated)] {
@@ -88,11 +88,9 @@ fn a_stack_that_was_cut_is_counted_and_no_function() {
     let report = report(&scenario);
     let rows = &report.functions.by_total.rows;
     assert_eq!((report.functions.truncated, rows.len(), rows[0].total), (2, 1, 3));
-    assert!(
-        report.text(100).contains("2 have a stack that lacks its outer frames"),
-        "{}",
-        report.text(100)
-    );
+    let text = report.text(100);
+    assert!(text.contains("2 (66.7 %) have a stack that lacks its outer frames"), "{text}");
+    assert!(text.contains(" 2 too many frames, or no code above: /bin/a"), "{text}");
     assert_eq!(report.unresolved.total, 0);
 }
 
@@ -130,6 +128,31 @@ fn code_without_names_is_told_by_module() {
         .map(|row| (row.function.as_str(), row.self_samples))
         .collect();
     assert_eq!(own, [("[unnamed]", 2), ("main", 1), ("[unnamed]", 1)]);
+}
+
+#[test]
+fn functions_known_by_their_ranges_are_rows_and_still_without_names() {
+    let (mut scenario, a, _) = two_programs();
+    let mut frame = code(&mut scenario);
+    let mut range = |scenario: &mut Scenario, offset, label| {
+        let id = frame(scenario, false, offset, Some(label));
+        scenario.tables.frames[id.index()].range_only = true;
+        id
+    };
+    let hot = [0x1010, 0x1020].map(|offset| range(&mut scenario, offset, "a+0x1000"));
+    let cold = range(&mut scenario, 0x5010, "a+0x5000");
+    for (at, innermost) in [(0, hot[0]), (1, hot[1]), (2, cold)] {
+        let stack = scenario.tables.intern_stack(&[innermost]);
+        sampled(&mut scenario, at, a, Some(stack), false);
+    }
+    let report = report(&scenario);
+    let rows = report.functions.by_self.rows.iter();
+    let own: Vec<_> = rows.map(|row| (&*row.function, row.range_only, row.self_samples)).collect();
+    assert_eq!(own, [("a+0x1000", true, 2), ("a+0x5000", true, 1)]);
+    let row = &report.unresolved.rows[0];
+    assert_eq!((row.module.as_str(), row.places, row.samples), ("/bin/a", 3, 3));
+    let text = report.text(100);
+    assert!(text.contains("a+0x1000\n") && text.contains("was stripped"), "{text}");
 }
 
 #[test]

@@ -1,0 +1,591 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * User stacks by unwind tables: whole ones, of programs without frame pointers.
+ *
+ * The collector makes tables from what compilers write for exceptions and puts
+ * them into arrays that it has mapped (`bpf/records/src/unwind.rs` has the
+ * rows). A walk needs, for each address, the row that holds there:
+ *
+ *   address -> what is mapped there (the kernel's own tree of the process's
+ *   mappings) -> the file's number and the offset in it -> a page's rows -> a row
+ *
+ * Two caches stand before that, each of one CPU and context: rows by address,
+ * ranges of code by address. Both belong to a process as it is mapped now: their
+ * keys hold the kernel's own count of changes of its mappings.
+ *
+ * A page of which there are no rows yet is marked as wanted, by a plain store;
+ * the collector looks for such marks.
+ *
+ * The functions are global ones: the verifier looks at each once, and not at
+ * each call. They are handed the scratch and keep all they know in it.
+ */
+#ifndef SYSCOLLECT_UNWIND_H
+#define SYSCOLLECT_UNWIND_H
+
+#include "config.h"
+#include "lane.h"
+
+#include <bpf/bpf_core_read.h>
+
+#define USER_WINDOW_BYTES 1024
+/* What is read below an address, too: a caller's rbp lies below its return address. */
+#define USER_WINDOW_BELOW 64
+/* A frame is at most this far above the one it called, bytes, where frame pointers say so. */
+#define MAX_FRAME_BYTES (1u << 20)
+/* No stack lies below: a lost rbp is a small number. */
+#define LOWEST_STACK 4096
+#define HASH_MULTIPLIER 0x9E3779B97F4A7C15ULL
+
+/* Files that have tables, and pages of all of them; the collector sets how many rows there are. */
+#define UNWIND_FILES 4096
+#define UNWIND_PAGES 131072
+#define UNWIND_ROWS_LEAST 4096
+/* Of one CPU and context. */
+#define KNOWN_ROWS 4096
+#define KNOWN_RANGES 256
+
+/* The walk's state. */
+struct unwind {
+	/* The frame that the walk has reached. */
+	__u64 ip, sp, bp;
+	/* The address whose row is looked for: of a caller it is that of its call. */
+	__u64 address;
+	/* What is found there: struct UnwindRow as a number. */
+	__u64 row;
+	/* The process: its mm, and what its mappings are called in the caches: the process and its
+	 * program, for memory of an mm is used again, and how often they have changed. */
+	__u64 mm, space, generation;
+	/* How many walks there were. */
+	__u64 walks;
+	/* The range of code that was looked at last: addresses, and what to add to one for its offset in
+	 * the file; the file's inode and its number, 0 for a file without tables. */
+	__u64 code_start, code_end, code_bias, inode;
+	__u32 file;
+	/* Which caches: CONTEXT_*. */
+	__u32 context;
+	/* `ip` is where the frame stands, and not where a call returns to. */
+	__u32 exact;
+	/* How the walk ended: UNWIND_*. */
+	__u32 ending;
+	__u64 hash;
+	/* A word that was read. */
+	__u64 word;
+	/* A node of the kernel's tree of mappings. */
+	__u64 node[32];
+};
+
+/* Working memory, one per CPU and context. */
+struct scratch {
+	__u64 frames[MAX_FRAMES + 1];
+	__u64 window[256];
+	/* What `window` shows of the user's memory. It is kept here and not in
+	 * registers so that the verifier knows nothing of it: every turn of the
+	 * walk then looks the same to it, and it need not follow each path. */
+	__u64 window_start;
+	__u64 window_bytes;
+	/* How many frames a walk found, for the same reason: see frames_found. */
+	__u64 count;
+	struct unwind unwind;
+};
+
+enum { CONTEXT_SCHED, CONTEXT_SAMPLE };
+
+/* How a walk goes on or ends, besides STACK_* of records.h. */
+enum {
+	UNWIND_GOES_ON = 0,
+	UNWIND_WHOLE = 16,
+	/* The last address is no code: whatever gave it was not to be trusted. */
+	UNWIND_NO_CODE = 17,
+};
+
+/* States of a page, in its upper 16 bits; then the number of rows in 16, and the first in 32. */
+#define UNWIND_PAGE_WANTED 1ULL
+#define UNWIND_PAGE_READY 2ULL
+
+/* Numbers that the collector and the programs tell one another: element of unwind_words. */
+enum {
+	/* Counts pages that were marked. */
+	UNWIND_WANTED,
+	/* An address of the collector's own, and the inode that is mapped there. */
+	UNWIND_ASKED,
+	UNWIND_INODE,
+	UNWIND_WORDS
+};
+
+/* In place of an inode: the vDSO. */
+#define UNWIND_VDSO 1ULL
+
+#define DEFINE_UNWIND_ARRAY(name, entries)                     \
+	struct {                                               \
+		__uint(type, BPF_MAP_TYPE_ARRAY);              \
+		__uint(key_size, 4);                           \
+		__uint(value_size, 8);                         \
+		__uint(max_entries, entries);                  \
+		__uint(map_flags, BPF_F_MMAPABLE);             \
+	} name SEC(".maps");
+
+DEFINE_UNWIND_ARRAY(unwind_rows, UNWIND_ROWS_LEAST)
+DEFINE_UNWIND_ARRAY(unwind_pages, UNWIND_PAGES)
+/* The first page in the low half, the number of pages in the high. */
+DEFINE_UNWIND_ARRAY(unwind_files, UNWIND_FILES)
+DEFINE_UNWIND_ARRAY(unwind_words, UNWIND_WORDS)
+
+/* Inodes (where they lie in the kernel) to files' numbers. The collector has each of them mapped, so
+ * that no other can come to lie there. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(key_size, 8);
+	__uint(value_size, 4);
+	__uint(max_entries, UNWIND_FILES);
+} unwind_inodes SEC(".maps");
+
+struct known_row {
+	__u64 space, generation, address, row;
+};
+
+struct known_range {
+	__u64 space, generation, start, end, bias, file;
+};
+
+#define DEFINE_UNWIND_CACHE(context)                             \
+	struct {                                                 \
+		__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);         \
+		__uint(key_size, 4);                             \
+		__uint(value_size, sizeof(struct known_row));    \
+		__uint(max_entries, KNOWN_ROWS);                 \
+	} context##_rows SEC(".maps");                           \
+	struct {                                                 \
+		__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);         \
+		__uint(key_size, 4);                             \
+		__uint(value_size, sizeof(struct known_range));  \
+		__uint(max_entries, KNOWN_RANGES);               \
+	} context##_ranges SEC(".maps");
+
+DEFINE_UNWIND_CACHE(sched)
+DEFINE_UNWIND_CACHE(sample)
+
+static __always_inline __u64 mix(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * HASH_MULTIPLIER;
+	return hash ^ hash >> 29;
+}
+
+/* Reads the window at `start`: up to 1 KiB, up to the page's end. */
+static __always_inline bool read_window(struct scratch *s, __u64 start)
+{
+	__u64 bytes = 4096 - (start & 4095);
+
+	if (bytes > USER_WINDOW_BYTES)
+		bytes = USER_WINDOW_BYTES;
+	if (bytes < 16)
+		bytes = 16;
+	s->window_start = start;
+	/* By way of the scratch, as in frames_found: each of these numbers is a path otherwise. */
+	*(volatile __u64 *)&s->window_bytes = bytes;
+	bytes = *(volatile __u64 *)&s->window_bytes;
+	if (bytes > USER_WINDOW_BYTES)
+		return false;
+	return !bpf_probe_read_user(s->window, bytes, (void *)start);
+}
+
+/*
+ * The kernel's mappings of a process. Since 6.1 they lie in a maple tree
+ * (include/linux/maple_tree.h, lib/maple_tree.c): a node is 256 bytes at an
+ * address whose low byte says what it is. A node of 64-bit ranges has 15 pivots
+ * behind its parent's word and 16 slots behind those; one that knows gaps, too, 9
+ * and 10. A pivot is the last address of its slot; unused ones are 0.
+ */
+#define MAPLE_LEVELS 8
+#define MAPLE_TYPE(entry) ((entry) >> 3 & 15)
+#define MAPLE_LEAF_64 1
+#define MAPLE_ARANGE_64 3
+/* No pointer to a mapping: reserved values, and numbers in disguise. */
+#define IS_MAPPING(entry) ((entry) > 4096 && !((entry)&1))
+
+/* The slot of a node that holds `address`, by the number of pivots below it. Without comparisons:
+ * the verifier follows both ways of each. Pivots that are unused, and slots among them, where there
+ * are fewer pivots, have their top bits set here, so that they do not count. */
+static __always_inline __u64 maple_slot(const __u64 *node, __u64 type, __u64 address)
+{
+	__u64 slot = type == MAPLE_ARANGE_64 ? 10 : 16;
+
+#pragma unroll
+	for (int i = 1; i <= 15; i++) {
+		__u64 last = node[i] - 1, below = last - (address - 1);
+
+		barrier_var(below);
+		slot += (below & ~last) >> 63;
+	}
+	slot &= 31;
+	barrier_var(slot);
+	return node[slot];
+}
+
+/* The mapping that holds the address, or 0. */
+__noinline __u64 unwind_mapping(struct scratch *s)
+{
+	if (!UNWIND_TABLES || !s)
+		return 0;
+	struct unwind *u = &s->unwind;
+	struct mm_struct *mm = (void *)u->mm;
+	__u64 entry = (__u64)BPF_CORE_READ(mm, mm_mt.ma_root);
+
+	/* A root that is no node holds one mapping or none; a program has more. */
+	if ((entry & 3) != 2 || entry <= 4096)
+		return 0;
+	for (int level = 0; level < MAPLE_LEVELS; level++) {
+		__u64 type = MAPLE_TYPE(entry);
+
+		if (bpf_probe_read_kernel(u->node, sizeof(u->node), (void *)(entry & ~255ULL)))
+			return 0;
+		entry = maple_slot(u->node, type, u->address);
+		if (!IS_MAPPING(entry))
+			return 0;
+		if (type <= MAPLE_LEAF_64)
+			return entry;
+	}
+	return 0;
+}
+
+/* What is mapped at the address: into code_*, inode and file. Code only; false for everything else. */
+__noinline int unwind_look_at_mapping(struct scratch *s)
+{
+	if (!UNWIND_TABLES || !s)
+		return 0;
+	struct unwind *u = &s->unwind;
+	struct vm_area_struct *mapping = (void *)unwind_mapping(s);
+	struct mm_struct *mm = (void *)u->mm;
+
+	if (!mapping)
+		return 0;
+	__u64 start = BPF_CORE_READ(mapping, vm_start), end = BPF_CORE_READ(mapping, vm_end);
+
+	/* The tree may change meanwhile. */
+	if (u->address < start || u->address >= end || !(BPF_CORE_READ(mapping, vm_flags) & VM_EXEC))
+		return 0;
+	struct file *file = BPF_CORE_READ(mapping, vm_file);
+
+	u->code_start = start;
+	u->code_end = end;
+	u->code_bias = -start;
+	u->inode = 0;
+	u->file = 0;
+	if (file) {
+		u->code_bias += BPF_CORE_READ(mapping, vm_pgoff) << 12;
+		u->inode = (__u64)BPF_CORE_READ(file, f_inode);
+	} else if (start == (__u64)BPF_CORE_READ(mm, context.vdso)) {
+		u->inode = UNWIND_VDSO;
+	}
+	return 1;
+}
+
+/* Where the address's row lies in its page's: the last that is not above it. */
+__noinline __u64 unwind_search(__u32 first, __u32 rows, __u32 address)
+{
+	__u32 low = first, high = first + rows;
+
+	/* As many halvings as UNWIND_ROWS_MAX has. */
+	for (int i = 0; i < 15; i++) {
+		__u32 middle = low + (high - low) / 2;
+		__u64 *row = bpf_map_lookup_elem(&unwind_rows, &middle);
+
+		if (!row || high - low <= 1)
+			break;
+		if ((*row & 0xffff) <= address)
+			low = middle;
+		else
+			high = middle;
+	}
+	__u64 *row = bpf_map_lookup_elem(&unwind_rows, &low);
+
+	return row ? *row : 0;
+}
+
+/* The row of the file's offset: 1 if its page's rows are there. */
+static __always_inline int row_of_offset(struct unwind *u)
+{
+	__u64 offset = u->address + u->code_bias;
+	__u32 number = u->file, more = offset / UNWIND_PAGE_BYTES;
+	__u64 *file = bpf_map_lookup_elem(&unwind_files, &number);
+
+	/* Beyond the file's pages there is no code that it describes. */
+	if (!file || more >= *file >> 32)
+		return 1;
+	__u32 index = (__u32)*file + more;
+	__u64 *page = bpf_map_lookup_elem(&unwind_pages, &index);
+
+	if (!page)
+		return 1;
+	__u64 entry = *(volatile __u64 *)page;
+
+	if (entry >> 48 != UNWIND_PAGE_READY) {
+		__u32 word = UNWIND_WANTED;
+		__u64 *wanted = bpf_map_lookup_elem(&unwind_words, &word);
+
+		if (!entry && wanted) {
+			*(volatile __u64 *)page = UNWIND_PAGE_WANTED << 48;
+			*(volatile __u64 *)wanted += 1;
+		}
+		return 0;
+	}
+	if (entry >> 32 & 0xffff)
+		u->row = unwind_search(entry, entry >> 32 & 0xffff, offset % UNWIND_PAGE_BYTES);
+	return 1;
+}
+
+/* Finds the row of the address: 0, UNWIND_NO_CODE, or STACK_NO_TABLE_YET. Code without a row has
+ * one of CFA_NONE. */
+__noinline int unwind_find_row(struct scratch *s)
+{
+	if (!UNWIND_TABLES || !s)
+		return UNWIND_NO_CODE;
+	struct unwind *u = &s->unwind;
+	bool sample = u->context == CONTEXT_SAMPLE;
+	__u32 slot = (mix(u->space, u->address) >> 32) & (KNOWN_ROWS - 1);
+	struct known_row *known =
+		sample ? bpf_map_lookup_elem(&sample_rows, &slot) : bpf_map_lookup_elem(&sched_rows, &slot);
+
+	if (!known)
+		return UNWIND_NO_CODE;
+	if (known->address == u->address && known->space == u->space && known->generation == u->generation) {
+		u->row = known->row;
+		return 0;
+	}
+	__u32 near = (mix(u->space, u->address >> 16) >> 32) & (KNOWN_RANGES - 1);
+	struct known_range *range =
+		sample ? bpf_map_lookup_elem(&sample_ranges, &near) : bpf_map_lookup_elem(&sched_ranges, &near);
+
+	if (!range)
+		return UNWIND_NO_CODE;
+	if (range->space == u->space && range->generation == u->generation && u->address - range->start < range->end) {
+		u->code_bias = range->bias;
+		u->file = range->file;
+	} else {
+		if (!unwind_look_at_mapping(s))
+			return UNWIND_NO_CODE;
+		/* On the stack: 6.1 takes no key in memory that a function was handed. */
+		__u64 inode = u->inode;
+		__u32 *file = bpf_map_lookup_elem(&unwind_inodes, &inode);
+
+		u->file = file ? *file : 0;
+		/* A file that is not known yet may be in a moment. */
+		if (u->inode && !u->file)
+			return STACK_NO_TABLE_YET;
+		range->space = 0;
+		range->generation = u->generation;
+		range->start = u->code_start;
+		range->end = u->code_end - u->code_start;
+		range->bias = u->code_bias;
+		range->file = u->file;
+		range->space = u->space;
+	}
+	u->row = (__u64)CFA_NONE << 16;
+	/* Code without a file is a program's own: it has no row, and nobody will make one. */
+	if (u->file && !row_of_offset(u))
+		return STACK_NO_TABLE_YET;
+	known->space = 0;
+	known->generation = u->generation;
+	known->address = u->address;
+	known->row = u->row;
+	known->space = u->space;
+	return 0;
+}
+
+/* Reads a word of the user's memory into `word`. */
+static __always_inline bool read_word(struct scratch *s, __u64 address)
+{
+	__u64 offset = address - s->window_start;
+
+	if (address & 7)
+		return false;
+	if (offset + 8 > s->window_bytes || offset > USER_WINDOW_BYTES - 8) {
+		__u64 page = address & ~4095ULL, start = address - USER_WINDOW_BELOW;
+
+		if (start < page)
+			start = page;
+		if (!read_window(s, start)) {
+			s->window_bytes = 0;
+			return false;
+		}
+		offset = address - start;
+	}
+	offset >>= 3;
+	offset &= USER_WINDOW_BYTES / 8 - 1;
+	barrier_var(offset);
+	s->unwind.word = s->window[offset];
+	return true;
+}
+
+/* Frames that no table describes have their frame pointers, if anything. */
+static __always_inline int unwind_by_frame_pointer(struct scratch *s)
+{
+	struct unwind *u = &s->unwind;
+	__u64 bp = u->bp;
+
+	/* The convention for the first function of a thread where there are no tables. */
+	if (!bp)
+		return UNWIND_WHOLE;
+	if (bp < u->sp || bp - u->sp > MAX_FRAME_BYTES)
+		return STACK_NO_UNWIND_INFORMATION;
+	if (!read_word(s, bp))
+		return STACK_UNREADABLE;
+	__u64 caller_bp = u->word;
+
+	if (!read_word(s, bp + 8))
+		return STACK_UNREADABLE;
+	u->bp = caller_bp;
+	u->sp = bp + 16;
+	u->ip = u->word;
+	u->exact = 0;
+	return UNWIND_GOES_ON;
+}
+
+/* What the kernel saved for a signal handler: struct ucontext at rsp, its struct sigcontext_64 40
+ * bytes behind (arch/x86/include/uapi/asm/sigcontext.h). */
+#define SIGNAL_BP 120
+#define SIGNAL_SP 160
+#define SIGNAL_IP 168
+
+static __always_inline int unwind_signal(struct scratch *s)
+{
+	struct unwind *u = &s->unwind;
+	__u64 frame = u->sp;
+
+	if (!read_word(s, frame + SIGNAL_BP))
+		return STACK_UNREADABLE;
+	u->bp = u->word;
+	if (!read_word(s, frame + SIGNAL_SP))
+		return STACK_UNREADABLE;
+	u->sp = u->word;
+	if (!read_word(s, frame + SIGNAL_IP))
+		return STACK_UNREADABLE;
+	u->ip = u->word;
+	u->exact = 1;
+	return UNWIND_GOES_ON;
+}
+
+/* Goes to the caller, or says why not. */
+__noinline int unwind_step(struct scratch *s)
+{
+	if (!UNWIND_TABLES || !s)
+		return UNWIND_NO_CODE;
+	struct unwind *u = &s->unwind;
+
+	u->address = u->ip - !u->exact;
+	int missing = unwind_find_row(s);
+
+	if (missing == UNWIND_NO_CODE)
+		return missing;
+	/* A guess by frame pointers would leave out the caller of a function without one. */
+	if (missing)
+		return STACK_NO_TABLE_YET;
+	__u64 row = u->row;
+	__u32 rule = row >> 16 & 0xff, frame_pointer = row >> 24 & 0xff;
+	__u64 cfa = (__u64)(__s64)(__s16)(row >> 32) * 8, saved = (__u64)(__s64)(__s16)(row >> 48) * 8;
+
+	switch (rule) {
+	case CFA_NONE:
+		return unwind_by_frame_pointer(s);
+	case CFA_END:
+		return UNWIND_WHOLE;
+	case CFA_SIGNAL:
+		return unwind_signal(s);
+	case CFA_PLT:
+		cfa = u->sp + ((u->ip & 15) * 8 >= cfa ? 16 : 8);
+		break;
+	case CFA_RBP:
+		cfa += u->bp;
+		break;
+	case CFA_RSP:
+		cfa += u->sp;
+		break;
+	case CFA_AT_RSP:
+	case CFA_AT_RSP_PLUS_WORD:
+	case CFA_AT_RBP:
+	case CFA_AT_RBP_PLUS_WORD:
+		cfa += rule < CFA_AT_RBP ? u->sp : u->bp;
+		if (!read_word(s, cfa))
+			return STACK_UNREADABLE;
+		cfa = u->word + ((rule - CFA_AT_RSP & 1) * 8);
+		break;
+	default:
+		return STACK_NO_UNWIND_INFORMATION;
+	}
+	/* Stacks grow downwards: what does not rise is not a caller's. A function that goes to another
+	 * stack, as coroutines do, keeps in rbp where its caller's is, which may lie anywhere. */
+	if (cfa <= u->sp && !(rule == CFA_RBP && u->bp > LOWEST_STACK && cfa > u->bp))
+		return STACK_NO_UNWIND_INFORMATION;
+	if (frame_pointer != FRAME_POINTER_SAME) {
+		saved += frame_pointer == FRAME_POINTER_AT_CFA ? cfa : u->bp;
+		/* A word that cannot be read, or where nobody knows where it lies, is 1: it is no address. */
+		u->word = 1;
+		if (frame_pointer != FRAME_POINTER_LOST && !read_word(s, saved))
+			u->word = 1;
+		u->bp = u->word;
+	}
+	if (!read_word(s, cfa - 8))
+		return STACK_UNREADABLE;
+	/* Where a library makes a stack of its own, nothing has called its first function. */
+	if (!u->word)
+		return UNWIND_WHOLE;
+	u->ip = u->word;
+	u->sp = cfa;
+	u->exact = 0;
+	return UNWIND_GOES_ON;
+}
+
+/* Walks from the frame in the scratch: into frames, hash and ending. How many frames there are. */
+__noinline int unwind_walk(struct scratch *s)
+{
+	if (!UNWIND_TABLES || !s)
+		return 0;
+	struct unwind *u = &s->unwind;
+	__u64 before = u->hash;
+	__u32 count = 1;
+
+	s->window_bytes = 0;
+	s->frames[0] = u->ip;
+	u->hash = mix(before, u->ip);
+	u->ending = STACK_TOO_DEEP;
+	for (int i = 1; i < MAX_FRAMES; i++) {
+		int ending = unwind_step(s);
+
+		if (ending) {
+			/* An address that is no code is not shown, but the program's own is. */
+			if (ending == UNWIND_NO_CODE) {
+				ending = STACK_NO_UNWIND_INFORMATION;
+				if (i > 1) {
+					count--;
+					u->hash = before;
+				}
+			}
+			u->ending = ending;
+			break;
+		}
+		before = u->hash;
+		s->frames[i] = u->ip;
+		u->hash = mix(before, u->ip);
+		count++;
+	}
+	u->hash = mix(u->hash, u->ending);
+	*(volatile __u64 *)&s->count = count;
+	return 0;
+}
+
+/* The kernel's count of changes of a process's mappings (mm_lock_seq: 6.4; a seqcount since 6.13). 0
+ * where there is none, or where they are being changed now: then nothing may be kept. */
+static __always_inline __u64 mappings_generation(struct mm_struct *mm)
+{
+	struct mm_struct___6_13 *newer = (void *)mm;
+
+	if (bpf_core_field_exists(newer->mm_lock_seq.sequence)) {
+		__u64 sequence = BPF_CORE_READ(newer, mm_lock_seq.sequence);
+
+		return sequence & 1 ? 0 : sequence + 2;
+	}
+	if (bpf_core_field_exists(mm->mm_lock_seq))
+		return (__u32)BPF_CORE_READ(mm, mm_lock_seq) + 2ULL;
+	return 0;
+}
+
+#endif

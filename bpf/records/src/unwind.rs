@@ -1,0 +1,72 @@
+//! Unwind tables as the kernel programs read them: where a function's caller is found.
+//!
+//! A table is a list of [`UnwindRow`]s for each 64 KiB of a file's code ([`PAGE_BYTES`]), sorted by
+//! address. A row holds from its address up to the next row's. Offsets within files and not
+//! addresses are looked up, so that every process that maps a file shares its tables.
+
+use crate::{FieldLayout, Plain, StructLayout, bytes_of, read};
+
+/// Bytes of code that have a list of rows of their own.
+pub const PAGE_BYTES: u64 = 65_536;
+/// Rows of one page at most; a page of ordinary code has about 1,000, of the densest code 5,000.
+pub const ROWS_MAX: usize = 16_384;
+/// Offsets in rows count words of so many bytes.
+pub const WORD_BYTES: i64 = 8;
+
+/// How a frame's canonical frame address (CFA) is found, which is what the stack pointer was before
+/// the call: [`UnwindRow::cfa`].
+pub mod cfa_rule {
+    /// There is no unwind information for this code, or none that a row can express.
+    pub const NONE: u8 = 0;
+    /// rsp + `cfa_offset` words.
+    pub const RSP: u8 = 1;
+    /// rbp + `cfa_offset` words.
+    pub const RBP: u8 = 2;
+    /// The word at rsp + `cfa_offset` words.
+    pub const AT_RSP: u8 = 3;
+    /// The same, plus one word.
+    pub const AT_RSP_PLUS_WORD: u8 = 4;
+    /// The word at rbp + `cfa_offset` words.
+    pub const AT_RBP: u8 = 5;
+    /// The same, plus one word.
+    pub const AT_RBP_PLUS_WORD: u8 = 6;
+    /// An entry of a procedure linkage table, 16 bytes: rsp + one word, and one more from byte
+    /// `cfa_offset` of the entry on.
+    pub const PLT: u8 = 7;
+    /// The frame that the kernel makes for a signal handler: all registers lie there.
+    pub const SIGNAL: u8 = 8;
+    /// There is no caller: the thread begins here.
+    pub const END: u8 = 9;
+    /// Plus a register's number (DWARF's): that register + `cfa_offset` words. Known only of the
+    /// innermost frame.
+    pub const REGISTER: u8 = 0x10;
+}
+
+/// Where the caller's rbp is: [`UnwindRow::frame_pointer`].
+pub mod frame_pointer_rule {
+    /// Still in rbp.
+    pub const SAME: u8 = 0;
+    /// At CFA + `saved_offset` words.
+    pub const AT_CFA: u8 = 1;
+    /// At rbp + `saved_offset` words.
+    pub const AT_RBP: u8 = 2;
+    /// It cannot be found.
+    pub const LOST: u8 = 3;
+}
+
+record! {
+    /// From `address` on, the caller is found in this way. The return address is the word below the
+    /// CFA.
+    UnwindRow, 8 {
+        /// Bytes from the page's beginning.
+        address: u16 as "__u16 address",
+        /// One of [`cfa_rule`].
+        cfa: u8 as "__u8 cfa",
+        /// One of [`frame_pointer_rule`].
+        frame_pointer: u8 as "__u8 frame_pointer",
+        /// In words, but for `PLT`, see [`cfa_rule`].
+        cfa_offset: i16 as "__s16 cfa_offset",
+        /// In words, see [`frame_pointer_rule`].
+        saved_offset: i16 as "__s16 saved_offset",
+    }
+}

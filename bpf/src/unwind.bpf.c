@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * How the collector learns by which inode the programs know a file: it maps the
+ * file and asks what lies there. What it reads of a file otherwise (stat) need
+ * not be what the kernel has of it: file systems that lie over others show
+ * numbers of their own.
+ */
+#include "stack.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct scratch));
+	__uint(max_entries, 1);
+} identify_scratch SEC(".maps");
+
+/* Never attached: the collector runs it (BPF_PROG_RUN), one thread at a time. */
+SEC("raw_tp/identify")
+int unwind_identify(void *context)
+{
+	__u32 zero = 0, asked = UNWIND_ASKED, answer = UNWIND_INODE;
+	struct scratch *s = bpf_map_lookup_elem(&identify_scratch, &zero);
+	__u64 *address = bpf_map_lookup_elem(&unwind_words, &asked);
+	__u64 *inode = bpf_map_lookup_elem(&unwind_words, &answer);
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	if (!s || !address || !inode)
+		return 0;
+	*(volatile __u64 *)&s->unwind.mm = (__u64)BPF_CORE_READ(task, mm);
+	s->unwind.address = *address;
+	*inode = unwind_look_at_mapping(s) ? s->unwind.inode : 0;
+	return 0;
+}

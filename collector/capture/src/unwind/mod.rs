@@ -1,0 +1,291 @@
+//! Unwind tables for the kernel programs, made while a recording goes on: of the files that are
+//! mapped as code, and of these the pages in which a walk came by.
+//!
+//! A thread of its own, which nothing waits for. It looks now and then whether walks have asked for
+//! more; nobody wakes it for that.
+
+mod programs;
+mod tables;
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use syscollect_records::unwind::{PAGE_BYTES, UnwindRow};
+use syscollect_symbolize::own_vdso;
+use syscollect_untrusted_files::OpenedFile;
+use syscollect_unwind::UnwindFile;
+
+use crate::collector::{go_before_most, go_behind_others};
+use crate::mapped_map::MappedWords;
+pub(crate) use programs::UnwindPrograms;
+use programs::{FileNames, HeldCode};
+use tables::Tables;
+
+/// Rows that there is room for, 8 bytes each: those of some 50 MB of code that runs.
+pub(crate) const ROWS: u32 = 1 << 20;
+/// And where memory is short.
+pub(crate) const ROWS_SHORT: u32 = 64 << 10;
+/// Files that wait to be told to the programs.
+const WAITING_MAX: usize = 1024;
+/// How often to look for pages that walks ask for: soon after some were, and later less often.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(4);
+const LONGEST_SLEEP: Duration = Duration::from_millis(50);
+
+/// How long tables are made before files are heard of again, and pages of a file in its owner's turn.
+const AT_ONCE: Duration = Duration::from_millis(50);
+const PAGES_AT_ONCE: usize = 8;
+
+/// What was made of tables so far.
+#[derive(Debug, Default)]
+pub(crate) struct UnwindCounts {
+    files: AtomicU64,
+    pages: AtomicU64,
+    rows: AtomicU64,
+    /// Files and pages for which there was no room, and files that cannot be read as what they are.
+    refused: AtomicU64,
+    damaged: AtomicU64,
+    /// Nanoseconds of CPU time.
+    time_ns: AtomicU64,
+}
+
+impl UnwindCounts {
+    /// All of them by name.
+    pub(crate) fn named(&self) -> [(&'static str, u64); 6] {
+        [
+            ("unwind_files", &self.files),
+            ("unwind_pages", &self.pages),
+            ("unwind_rows", &self.rows),
+            ("unwind_refused", &self.refused),
+            ("unwind_damaged", &self.damaged),
+            ("unwind_tables_ns", &self.time_ns),
+        ]
+        .map(|(name, count)| (name, count.load(Ordering::Relaxed)))
+    }
+}
+
+/// Whom files of code are told to. The thread ends when this is dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct UnwindTables {
+    files: SyncSender<OpenedFile>,
+    counts: Arc<UnwindCounts>,
+}
+
+impl UnwindTables {
+    /// Starts the thread.
+    pub(crate) fn start(programs: UnwindPrograms, counts: Arc<UnwindCounts>) -> io::Result<Self> {
+        let (files, received) = sync_channel(WAITING_MAX);
+        let mut maker = TableMaker::new(programs, counts.clone());
+        std::thread::Builder::new().name("unwind-tables".into()).spawn(move || {
+            maker.add_vdso();
+            maker.follow(&received);
+        })?;
+        Ok(Self { files, counts })
+    }
+
+    /// A file is mapped as code. Does not wait.
+    pub(crate) fn mapped(&self, file: OpenedFile) {
+        if self.files.try_send(file).is_err() {
+            self.counts.refused.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// How much of a CPU the thread takes. Stacks are cut as long as their tables are not there, most
+/// of them when a recording begins, and on a busy machine whoever goes behind others comes too
+/// late. So it goes before them, but for part of the time only: whose files are costly waits.
+struct Hurry {
+    began: Instant,
+    is_on: bool,
+}
+
+/// So much CPU time at once, and so much of each second.
+const HURRY_AT_ONCE: Duration = Duration::from_millis(500);
+const HURRY_SHARE: u32 = 20;
+
+impl Hurry {
+    fn begin() -> Self {
+        go_before_most();
+        Self { began: Instant::now(), is_on: true }
+    }
+
+    /// CPU time of this thread.
+    fn cpu_time(&self) -> Duration {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+    }
+
+    fn follow(&mut self) {
+        let may = self.cpu_time() < HURRY_AT_ONCE + self.began.elapsed() / HURRY_SHARE;
+        if may != self.is_on {
+            let go = if may { go_before_most } else { go_behind_others };
+            go();
+            self.is_on = may;
+        }
+    }
+}
+
+/// Makes tables.
+struct TableMaker {
+    names: FileNames,
+    tables: Tables<MappedWords>,
+    /// By number less one.
+    files: Vec<CodeFile>,
+    inodes: HashSet<u64>,
+    counts: Arc<UnwindCounts>,
+    /// What walks had asked for when that was last looked at.
+    asked: u64,
+    /// Not all of that is made.
+    is_unfinished: bool,
+    /// How long making tables took, by the files' owners.
+    took: HashMap<u32, Duration>,
+}
+
+/// A file that the programs know.
+struct CodeFile {
+    /// `None` if it has nothing to unwind by.
+    unwind: Option<UnwindFile>,
+    owner: u32,
+    _held: Option<HeldCode>,
+}
+
+impl TableMaker {
+    fn new(programs: UnwindPrograms, counts: Arc<UnwindCounts>) -> Self {
+        let UnwindPrograms { rows, pages, files, words, inodes, identify } = programs;
+        Self {
+            names: FileNames::new(words, inodes, identify),
+            tables: Tables::new(rows, pages, files),
+            files: Vec::new(),
+            inodes: HashSet::new(),
+            counts,
+            asked: 0,
+            is_unfinished: false,
+            took: HashMap::new(),
+        }
+    }
+
+    fn follow(&mut self, files: &Receiver<OpenedFile>) {
+        let mut sleep = SHORTEST_SLEEP;
+        let mut hurry = Hurry::begin();
+        loop {
+            let told = match files.recv_timeout(sleep) {
+                Ok(file) => Some(file),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let mut has_worked = told.is_some();
+            told.into_iter().chain(files.try_iter()).for_each(|file| self.add(&file));
+            has_worked |= self.make_wanted();
+            sleep = if has_worked { SHORTEST_SLEEP } else { (sleep * 2).min(LONGEST_SLEEP) };
+            hurry.follow();
+            self.counts.time_ns.store(hurry.cpu_time().as_nanos() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells the programs of a file. Without tables, too: they look for them at every walk else.
+    fn add(&mut self, file: &OpenedFile) {
+        // Mapping one asks its file system, which may be a program of a user's.
+        if file.is_of_a_users_mount(None) {
+            return self.count(&self.counts.refused);
+        }
+        let Ok(held) = HeldCode::map(file.file()) else { return self.count(&self.counts.refused) };
+        let Ok(inode) = self.names.inode(&held) else { return self.count(&self.counts.refused) };
+        if self.inodes.contains(&inode) {
+            return;
+        }
+        let unwind = UnwindFile::read(file.reader());
+        if unwind.is_err() {
+            self.count(&self.counts.damaged);
+        }
+        let owner = file.data().uid;
+        self.put(inode, CodeFile { unwind: unwind.ok(), owner, _held: Some(held) });
+    }
+
+    fn add_vdso(&mut self) {
+        let image = || -> Option<Vec<u8>> {
+            let mut bytes = Vec::new();
+            io::Read::read_to_end(&mut own_vdso().ok()?, &mut bytes).ok()?;
+            Some(bytes)
+        };
+        let unwind = image().and_then(|bytes| UnwindFile::from_bytes(bytes).ok());
+        self.put(programs::VDSO, CodeFile { unwind, owner: 0, _held: None });
+    }
+
+    fn put(&mut self, inode: u64, file: CodeFile) {
+        let code = file.unwind.as_ref().map_or(&[][..], UnwindFile::code);
+        let end = code.iter().map(|range| range.end).max().unwrap_or(0);
+        let pages = u32::try_from(end.div_ceil(PAGE_BYTES)).unwrap_or(u32::MAX);
+        let Some(number) = self.tables.add(pages, file.owner) else {
+            return self.count(&self.counts.refused);
+        };
+        self.files.push(file);
+        self.inodes.insert(inode);
+        match self.names.set(inode, number) {
+            Ok(()) => self.count(&self.counts.files),
+            Err(_) => self.count(&self.counts.refused),
+        }
+    }
+
+    /// Makes what walks have asked for, for a while; whether they had.
+    fn make_wanted(&mut self) -> bool {
+        let asked = self.names.wanted();
+        if asked == self.asked && !self.is_unfinished {
+            return false;
+        }
+        (self.asked, self.is_unfinished) = (asked, false);
+        let end = Instant::now() + AT_ONCE;
+        while let Some((number, pages)) = self.next_wanted() {
+            self.is_unfinished = Instant::now() >= end;
+            if self.is_unfinished {
+                break;
+            }
+            let began = Instant::now();
+            self.make(number, &pages);
+            *self.took.entry(self.owner_of(number)).or_default() += began.elapsed();
+        }
+        true
+    }
+
+    /// Some pages of a file whose owner's files took the least time: who maps code that is costly
+    /// waits, and nobody for them.
+    fn next_wanted(&self) -> Option<(u32, Vec<u32>)> {
+        let wanted = self.tables.wanted().into_iter();
+        let (number, mut pages) = wanted.min_by_key(|(number, _)| {
+            self.took.get(&self.owner_of(*number)).copied().unwrap_or_default()
+        })?;
+        pages.truncate(PAGES_AT_ONCE);
+        Some((number, pages))
+    }
+
+    fn file(&self, number: u32) -> Option<&CodeFile> {
+        self.files.get((number as usize).checked_sub(1)?)
+    }
+
+    fn owner_of(&self, number: u32) -> u32 {
+        self.file(number).map_or(0, |file| file.owner)
+    }
+
+    fn make(&mut self, number: u32, pages: &[u32]) {
+        let unwind = self.file(number).and_then(|file| file.unwind.as_ref());
+        if let Some(Ok(tables)) = unwind.map(|unwind| unwind.pages(pages)) {
+            tables.iter().for_each(|(page, rows)| self.publish(number, *page, rows));
+            return;
+        }
+        // Nobody asks for them again.
+        pages.iter().for_each(|page| self.publish(number, *page, &[]));
+        self.count(&self.counts.damaged);
+    }
+
+    fn publish(&mut self, number: u32, page: u32, rows: &[UnwindRow]) {
+        let fits = self.tables.publish(number, page, rows);
+        self.count(if fits { &self.counts.pages } else { &self.counts.refused });
+        self.counts.rows.store(self.tables.rows() as u64, Ordering::Relaxed);
+    }
+
+    fn count(&self, what: &AtomicU64) {
+        what.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,103 @@
+//! The programs' side: which of a file's names the kernel has, and telling them its number.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use crate::bpf_calls;
+use crate::mapped_map::MappedWords;
+
+/// What lies where in the words that both sides share (`bpf/include/unwind.h`).
+const WANTED: usize = 0;
+const ASKED: usize = 1;
+const INODE: usize = 2;
+/// Stands for the vDSO, which has no inode.
+pub(super) const VDSO: u64 = 1;
+
+/// What the programs share with whoever makes tables.
+#[derive(Debug)]
+pub(crate) struct UnwindPrograms {
+    pub(crate) rows: MappedWords,
+    pub(crate) pages: MappedWords,
+    pub(crate) files: MappedWords,
+    pub(crate) words: MappedWords,
+    /// The map from inodes to files' numbers.
+    pub(crate) inodes: OwnedFd,
+    /// The program that is asked what is mapped at an address.
+    pub(crate) identify: OwnedFd,
+}
+
+/// How a file is told to the programs.
+#[derive(Debug)]
+pub(super) struct FileNames {
+    words: MappedWords,
+    inodes: OwnedFd,
+    identify: OwnedFd,
+}
+
+/// A page of a file's code, mapped and never touched: as long as it is, its inode is no other's.
+#[derive(Debug)]
+pub(super) struct HeldCode {
+    page: NonNull<u8>,
+}
+
+// SAFETY: a mapping that nobody reads; only this value unmaps it.
+unsafe impl Send for HeldCode {}
+
+const HELD_BYTES: usize = 4096;
+
+impl HeldCode {
+    pub(super) fn map(file: &File) -> io::Result<Self> {
+        let (anywhere, code) = (std::ptr::null_mut(), libc::PROT_EXEC);
+        // SAFETY: a new private mapping; nothing reads it, so it does not matter what the file's
+        // owner makes of the file.
+        let page = unsafe {
+            libc::mmap(anywhere, HELD_BYTES, code, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
+        };
+        match NonNull::new(page.cast::<u8>()) {
+            Some(page) if page.as_ptr().cast::<libc::c_void>() != libc::MAP_FAILED => {
+                Ok(Self { page })
+            }
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Drop for HeldCode {
+    fn drop(&mut self) {
+        // SAFETY: exactly what was mapped.
+        unsafe { libc::munmap(self.page.as_ptr().cast(), HELD_BYTES) };
+    }
+}
+
+impl FileNames {
+    pub(super) fn new(words: MappedWords, inodes: OwnedFd, identify: OwnedFd) -> Self {
+        Self { words, inodes, identify }
+    }
+
+    /// How many pages walks have asked for.
+    pub(super) fn wanted(&self) -> u64 {
+        self.words.words()[WANTED].load(Ordering::Relaxed)
+    }
+
+    /// By which inode the programs know the file. Nobody else knows it for certain: file systems
+    /// that lie over others show numbers of their own.
+    pub(super) fn inode(&self, held: &HeldCode) -> io::Result<u64> {
+        let words = self.words.words();
+        words[ASKED].store(held.page.as_ptr() as u64, Ordering::Relaxed);
+        words[INODE].store(0, Ordering::Relaxed);
+        bpf_calls::run_program(self.identify.as_fd())?;
+        match words[INODE].load(Ordering::Relaxed) {
+            0 => Err(io::Error::other("the kernel programs do not see its mapping")),
+            inode => Ok(inode),
+        }
+    }
+
+    /// From now on walks look for the inode's rows under this number.
+    pub(super) fn set(&self, inode: u64, number: u32) -> io::Result<()> {
+        let (key, value) = (inode.to_ne_bytes(), number.to_ne_bytes());
+        bpf_calls::update_element(self.inodes.as_fd(), &key, &value)
+    }
+}

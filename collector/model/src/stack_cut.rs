@@ -1,0 +1,36 @@
+//! Why a stack lacks its outer frames.
+
+/// Why a stack ends before its thread's first function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StackCut {
+    /// It has more frames than are recorded, or its walk met what is no code.
+    Frames,
+    /// Nothing says where the caller of the last frame is.
+    NoUnwindInformation,
+    /// The memory where the next frame lies could not be read: it was never touched, or swapped out.
+    Unreadable,
+    /// The unwind table for the last frame's code was not made yet.
+    NoTableYet,
+}
+
+impl StackCut {
+    /// Why, in words.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Frames => "too many frames, or no code above",
+            Self::NoUnwindInformation => "no unwind information",
+            Self::Unreadable => "stack not readable",
+            Self::NoTableYet => "no unwind table yet",
+        }
+    }
+
+    /// What the frame is called that stands for the missing ones.
+    pub fn frame_name(self) -> &'static str {
+        match self {
+            Self::Frames => "[truncated]",
+            Self::NoUnwindInformation => "[truncated: no unwind information]",
+            Self::Unreadable => "[truncated: stack not readable]",
+            Self::NoTableYet => "[truncated: no unwind table yet]",
+        }
+    }
+}

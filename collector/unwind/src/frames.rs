@@ -1,0 +1,234 @@
+//! Where a file's unwind information lies.
+
+use crate::UnwindError;
+use crate::fde::{CIE_MAX, FDE_MAX, FdeReader, Length};
+use crate::file::{Layout, Segment, Source, header};
+use crate::index::{Entry, Index, ROW, SearchTable};
+use crate::partial::PartialBytes;
+use crate::rule::Slice;
+use crate::run::Run;
+use gimli::{BaseAddresses, DebugFrame, EhFrame, LittleEndian, UnwindSection};
+use object::ReadRef;
+use object::elf;
+use object::read::elf::{FileHeader, SectionHeader};
+
+/// Bytes of `.eh_frame` that are read at most; the largest programs have a tenth.
+const FRAMES_MAX: u64 = 256 << 20;
+/// Bytes of `.eh_frame_hdr` that are read at most.
+const HEADER_MAX: u64 = 64 << 20;
+/// FDEs that are listed at most, 16 bytes each; the largest programs have a million.
+const ENTRIES_MAX: usize = 4 << 20;
+
+/// Sections whose names are looked at, at most; linkers make about forty.
+const SECTIONS_MAX: usize = 4096;
+
+/// Pointers of `.eh_frame_hdr` as all linkers write them: 4 bytes, seen from the pointer itself
+/// (DW_EH_PE_pcrel | DW_EH_PE_sdata4).
+const FRAMES_POINTER: u8 = 0x1b;
+/// DW_EH_PE_udata4.
+const COUNT: u8 = 0x03;
+/// Seen from the header (DW_EH_PE_datarel | DW_EH_PE_sdata4).
+const TABLE_POINTERS: u8 = 0x3b;
+/// Bytes of the header before its table.
+const BEFORE_TABLE: usize = 12;
+
+/// What a file says of the code of some pages.
+pub(crate) struct Frames {
+    pub(crate) format: FrameFormat,
+    /// The section; where it says nothing of these pages, it may be 0.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) bases: BaseAddresses,
+    /// What is wanted, and which FDEs decide there, see [`Index::entries`].
+    pub(crate) runs: Vec<(Run, Vec<Entry>)>,
+}
+
+/// In which of two formats, which differ in little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FrameFormat {
+    EhFrame,
+    DebugFrame,
+}
+
+/// Where a section lies.
+struct FrameSection {
+    format: FrameFormat,
+    segment: Segment,
+}
+
+impl Frames {
+    pub(crate) fn read(
+        source: &Source,
+        layout: &Layout,
+        runs: Vec<Run>,
+    ) -> Result<Self, UnwindError> {
+        let by_header = layout.frame_header.map(|header| read_header(source, layout, header));
+        // A damaged header is as none.
+        let (place, table) = match by_header.transpose()?.flatten() {
+            Some((place, table)) => (place, table),
+            None => (find_section(&source.cache())?, None),
+        };
+        match table {
+            Some(table) => Self::by_table(source, &place, table, runs),
+            None => Self::by_list(source, &place, runs),
+        }
+    }
+
+    /// Reads what the table leads to, and no more.
+    fn by_table(
+        source: &Source,
+        place: &FrameSection,
+        table: SearchTable<'_>,
+        runs: Vec<Run>,
+    ) -> Result<Self, UnwindError> {
+        let runs = with_entries(Index::Table(table), runs)?;
+        let mut section = PartialBytes::new(source, place.segment)?;
+        for entry in runs.iter().flat_map(|(_, entries)| entries) {
+            read_fde(&mut section, entry.offset as usize)?;
+        }
+        Ok(Self::new(place, section.into_bytes(), runs))
+    }
+
+    /// Reads all, as nothing says what is where.
+    fn by_list(source: &Source, place: &FrameSection, runs: Vec<Run>) -> Result<Self, UnwindError> {
+        let mut frames = Self::new(place, source.read(place.segment)?, Vec::new());
+        frames.runs = with_entries(Index::List(frames.list()), runs)?;
+        Ok(frames)
+    }
+
+    fn new(place: &FrameSection, bytes: Vec<u8>, runs: Vec<(Run, Vec<Entry>)>) -> Self {
+        let bases = BaseAddresses::default().set_eh_frame(place.segment.address);
+        // For pointers to personality routines, for which nobody here asks.
+        let bases = bases.set_text(0).set_got(0);
+        Self { format: place.format, bytes, bases, runs }
+    }
+
+    /// All FDEs of the section, sorted by address.
+    fn list(&self) -> Vec<Entry> {
+        let mut entries = match self.format {
+            FrameFormat::EhFrame => self.list_section(eh_frame(&self.bytes)),
+            FrameFormat::DebugFrame => self.list_section(debug_frame(&self.bytes)),
+        };
+        entries.sort_by_key(|entry| entry.address);
+        entries
+    }
+
+    fn list_section<'a, S: UnwindSection<Slice<'a>>>(&'a self, section: S) -> Vec<Entry> {
+        let mut reader = FdeReader::new(&self.bytes, section, &self.bases);
+        let mut entries = Vec::new();
+        let mut at = 0;
+        while let Some(length) = Length::at(&self.bytes, at) {
+            if length.content == 0 && self.format == FrameFormat::EhFrame {
+                break;
+            }
+            // CIEs are none, and what cannot be used is passed over.
+            if let (Some(fde), Ok(offset)) = (reader.fde(at), u32::try_from(at)) {
+                entries.push(Entry { address: fde.initial_address(), offset });
+            }
+            if entries.len() == ENTRIES_MAX {
+                break;
+            }
+            at = at.saturating_add(length.own).saturating_add(length.content);
+        }
+        entries
+    }
+}
+
+fn with_entries(
+    mut index: Index<'_>,
+    runs: Vec<Run>,
+) -> Result<Vec<(Run, Vec<Entry>)>, UnwindError> {
+    runs.into_iter().map(|run| Ok((run.clone(), index.entries(&run)?))).collect()
+}
+
+/// Reads the FDE at `offset` and its CIE, if there are any.
+fn read_fde(section: &mut PartialBytes<'_>, offset: usize) -> Result<(), UnwindError> {
+    let Some(length) = Length::at(section.get(offset, Length::OWN_MAX)?, 0) else { return Ok(()) };
+    let pointer = offset + length.own;
+    let content = section.get(pointer, length.content.min(FDE_MAX))?;
+    let Some(to_cie) = content.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)) else {
+        return Ok(());
+    };
+    if let Some(cie) = pointer.checked_sub(to_cie as usize) {
+        section.get(cie, Length::OWN_MAX + CIE_MAX)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn eh_frame(bytes: &[u8]) -> EhFrame<Slice<'_>> {
+    let mut section = EhFrame::new(bytes, LittleEndian);
+    section.set_address_size(8);
+    section
+}
+
+pub(crate) fn debug_frame(bytes: &[u8]) -> DebugFrame<Slice<'_>> {
+    let mut section = DebugFrame::new(bytes, LittleEndian);
+    section.set_address_size(8);
+    section
+}
+
+/// What `.eh_frame_hdr` says: where `.eh_frame` is, and a table, if it has one of the usual form.
+fn read_header<'a>(
+    source: &'a Source,
+    layout: &Layout,
+    header: Segment,
+) -> Result<Option<(FrameSection, Option<SearchTable<'a>>)>, UnwindError> {
+    if header.size > HEADER_MAX {
+        return Err(UnwindError::TooLarge { name: ".eh_frame_hdr", bytes: header.size });
+    }
+    let mut bytes = PartialBytes::new(source, header)?;
+    let &[1, FRAMES_POINTER, count, table, a, b, c, d, ref rest @ ..] =
+        bytes.get(0, BEFORE_TABLE)?
+    else {
+        return Ok(None);
+    };
+    let pointer = i32::from_le_bytes([a, b, c, d]);
+    let frames = header.address.wrapping_add(4).wrapping_add_signed(pointer.into());
+    let Some(mut segment) = layout.loaded_from(frames) else { return Ok(None) };
+    // The header does not say how long it is: a terminator does, or nothing leads further.
+    segment.size = segment.size.min(FRAMES_MAX);
+    let place = FrameSection { format: FrameFormat::EhFrame, segment };
+    let rows = match rest.first_chunk() {
+        Some(rows) if (count, table) == (COUNT, TABLE_POINTERS) => u32::from_le_bytes(*rows),
+        // An empty table, too: it may mean that the linker could not read what it should list.
+        _ => 0,
+    };
+    let rows = (bytes.length().saturating_sub(BEFORE_TABLE) / ROW).min(rows as usize);
+    let (start, address) = (BEFORE_TABLE, header.address);
+    let table = SearchTable { header: bytes, start, rows, address, frames };
+    Ok(Some((place, (rows > 0).then_some(table))))
+}
+
+/// Looks for a section by its name.
+fn find_section<'d, R: ReadRef<'d>>(data: R) -> Result<FrameSection, UnwindError> {
+    let (header, endian) = header(data)?;
+    // 0 stands for "none" and for "too many to count here".
+    if header.e_shnum(endian) == 0 {
+        return Err(UnwindError::Missing);
+    }
+    let sections = header.sections(endian, data)?;
+    if sections.len() > SECTIONS_MAX {
+        return Err(UnwindError::TooMany);
+    }
+    let names: [(&'static str, FrameFormat); 2] =
+        [(".eh_frame", FrameFormat::EhFrame), (".debug_frame", FrameFormat::DebugFrame)];
+    for (name, format) in names {
+        let Some((_, section)) = sections.section_by_name(endian, name.as_bytes()) else {
+            continue;
+        };
+        let size = section.sh_size(endian);
+        // Of a file with debug information only, which has no code either.
+        if section.sh_type(endian) == elf::SHT_NOBITS || size == 0 {
+            continue;
+        }
+        if section.sh_flags(endian).contains(elf::SHF_COMPRESSED) {
+            return Err(UnwindError::Compressed(name));
+        }
+        if size > FRAMES_MAX {
+            return Err(UnwindError::TooLarge { name, bytes: size });
+        }
+        let (offset, address) = (section.sh_offset(endian), section.sh_addr(endian));
+        let segment = Segment { offset, address, size }.checked()?;
+        return Ok(FrameSection { format, segment });
+    }
+    Err(UnwindError::Missing)
+}

@@ -1,0 +1,46 @@
+//! Unwind tables of files, and walking stacks by them.
+//!
+//! Code that keeps no frame pointer says in `.eh_frame` where a function's caller is found. The
+//! kernel programs cannot read that; they read rows of 8 bytes ([`UnwindRow`]), which are made
+//! here.
+//!
+//! **Duties.** Find what an ELF file of x86-64 offers for unwinding, and make rows of it for the
+//! pages of its code that are asked for ([`UnwindFile`]). Files come from any user: what is read of
+//! them, how long it takes, and how much memory it needs are bounded, and what is damaged or cannot
+//! be expressed has [no rule](syscollect_records::unwind::cfa_rule::NONE), never a guess. Walk a
+//! stack by these rows as the kernel programs do ([`step`]), over whatever holds its words.
+//!
+//! **Non-goals.** Opening files (`syscollect-untrusted-files`). Which file is mapped where. Code
+//! without unwind information: nothing is read of the code itself. Exceptions. Other architectures.
+//!
+//! ```
+//! # #[cfg(all(target_os = "linux", target_arch = "x86_64"))] {
+//! use syscollect_records::unwind::cfa_rule;
+//! use syscollect_unwind::UnwindFile;
+//!
+//! let own = UnwindFile::from_bytes(std::fs::read("/proc/self/exe").unwrap()).unwrap();
+//! let page = (own.code()[0].start / syscollect_records::unwind::PAGE_BYTES) as u32;
+//! let tables = own.pages(&[page]).unwrap();
+//! assert_eq!(tables[0].0, page);
+//! assert!(tables[0].1.iter().any(|row| row.cfa == cfa_rule::RSP));
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+mod error;
+mod fde;
+mod file;
+mod frames;
+mod index;
+mod partial;
+mod program;
+mod rule;
+mod run;
+mod table;
+mod walk;
+mod writer;
+
+pub use error::UnwindError;
+pub use file::UnwindFile;
+pub use syscollect_records::unwind::UnwindRow;
+pub use walk::{GeneralRegisters, Registers, WalkStep, lookup_address, row_at, step};

@@ -1,0 +1,134 @@
+//! Rows of pages, made of a file's unwind information.
+
+use crate::UnwindRow;
+use crate::fde::FdeReader;
+use crate::frames::{FrameFormat, Frames, debug_frame, eh_frame};
+use crate::index::Entry;
+use crate::program::{Damaged, Program};
+use crate::rule::{Rule, Slice};
+use crate::run::Run;
+use crate::writer::PageWriter;
+use gimli::{FrameDescriptionEntry, UnwindSection};
+use std::ops::Range;
+
+/// Shorter gaps between functions are padding, in which nothing runs: what holds before goes on,
+/// which saves two rows for each function.
+const PADDING_MAX: u64 = 16;
+/// Bytes of FDEs and CIEs that are evaluated for a page at most, which takes up to 25 ms; of
+/// ordinary code a page has 10,000, of the densest 60,000.
+const WORK_OF_PAGE: usize = 512 << 10;
+
+/// Tables of the pages that `writer` wants.
+pub(crate) fn pages(frames: &Frames, writer: PageWriter) -> Vec<(u32, Vec<UnwindRow>)> {
+    match frames.format {
+        FrameFormat::EhFrame => Builder::new(frames, eh_frame(&frames.bytes), writer).build(frames),
+        FrameFormat::DebugFrame => {
+            Builder::new(frames, debug_frame(&frames.bytes), writer).build(frames)
+        }
+    }
+}
+
+struct Builder<'a, S> {
+    fdes: FdeReader<'a, S>,
+    writer: PageWriter,
+    /// Bytes that may still be evaluated.
+    work_left: usize,
+}
+
+impl<'a, S: UnwindSection<Slice<'a>>> Builder<'a, S> {
+    fn new(frames: &'a Frames, section: S, writer: PageWriter) -> Self {
+        let fdes = FdeReader::new(&frames.bytes, section, &frames.bases);
+        Self { fdes, writer, work_left: 0 }
+    }
+
+    fn build(mut self, frames: &Frames) -> Vec<(u32, Vec<UnwindRow>)> {
+        for (run, entries) in &frames.runs {
+            self.work_left = run.pages().saturating_mul(WORK_OF_PAGE);
+            self.add_run(run, entries);
+        }
+        self.writer.finish()
+    }
+
+    /// Adds the rows of a run. Each entry decides from its beginning to that of the next, so that a
+    /// page's rows do not depend on which other pages are wanted.
+    fn add_run(&mut self, run: &Run, entries: &[Entry]) {
+        let ends = entries.iter().skip(1).map(|next| next.address).chain([u64::MAX]);
+        // The last one only ends the one before.
+        let last = run.addresses().end;
+        for (entry, end) in entries.iter().zip(ends).take_while(|(entry, _)| entry.address < last) {
+            self.add_entry(entry.offset, entry.address..end, run);
+        }
+        self.writer.end(run.offsets.end);
+    }
+
+    fn set(&mut self, run: &Run, address: u64, rule: Rule) {
+        if address < run.addresses().end {
+            self.writer.set(run.offset(address), rule);
+        }
+    }
+
+    /// Adds the rows of the FDE at `offset`, whose code begins where `holds` does.
+    fn add_entry(&mut self, offset: u32, holds: Range<u64>, run: &Run) {
+        let Some(fde) = self.fde(offset, holds.start, run) else {
+            return self.set(run, holds.start, Rule::NONE);
+        };
+        // Where functions overlap, the later one begins with its first instruction.
+        let end = fde.end_address().min(holds.end);
+        if fde.is_signal_trampoline() {
+            self.set(run, holds.start, Rule::SIGNAL);
+        } else {
+            self.add_rows(&fde, holds.start..end, run);
+        }
+        if holds.end - end >= PADDING_MAX {
+            self.set(run, end, Rule::NONE);
+        }
+    }
+
+    /// The FDE at `offset`, if it is one of code at `address` in the run's segment, and evaluating
+    /// it takes no longer than it may.
+    fn fde(
+        &mut self,
+        offset: u32,
+        address: u64,
+        run: &Run,
+    ) -> Option<FrameDescriptionEntry<Slice<'a>>> {
+        let fde = self.fdes.fde(offset as usize)?;
+        let is_code = run.segment.addresses().contains(&address);
+        if !is_code || fde.initial_address() != address || fde.end_address() <= address {
+            return None;
+        }
+        let work = fde.entry_len() + fde.cie().entry_len();
+        self.work_left = self.work_left.checked_sub(work)?;
+        Some(fde)
+    }
+
+    fn add_rows(&mut self, fde: &FrameDescriptionEntry<Slice<'a>>, holds: Range<u64>, run: &Run) {
+        let end = holds.end.min(run.addresses().end);
+        let (section, bases) = (&self.fdes.section, self.fdes.bases);
+        let mut program = Program::new(section, fde.cie());
+        let mut address = holds.start;
+        let mut run_all = || -> Result<(), Damaged> {
+            // What a CIE says belongs to no address.
+            for instruction in fde.cie().instructions(section, bases) {
+                program.run(instruction.map_err(|_| Damaged)?, 0)?;
+            }
+            program.is_initial();
+            for instruction in fde.instructions(section, bases) {
+                let next = program.run(instruction.map_err(|_| Damaged)?, address)?;
+                if let Some(next) = next.filter(|next| *next > address) {
+                    self.writer.set(run.offset(address), program.rule());
+                    address = next;
+                }
+                if address >= end {
+                    return Ok(());
+                }
+            }
+            self.writer.set(run.offset(address), program.rule());
+            Ok(())
+        };
+        // What was said before still counts.
+        if run_all().is_err() {
+            self.writer.set(run.offset(address), Rule::NONE);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Walks a stack by rows, as the kernel programs do.
+
+use crate::UnwindRow;
+use syscollect_records::unwind::{WORD_BYTES, cfa_rule, frame_pointer_rule};
+
+/// Where the kernel keeps registers of interrupted code, in bytes from the stack pointer of the
+/// signal handler's caller on: in `ucontext` (include/uapi/asm-generic/ucontext.h) is `sigcontext`
+/// (arch/x86/include/uapi/asm/sigcontext.h), from byte 40 on.
+const SIGNAL_BP: i64 = 120;
+const SIGNAL_SP: i64 = 160;
+const SIGNAL_IP: i64 = 168;
+/// Bytes of an entry of a procedure linkage table.
+const PLT_ENTRY: u64 = 16;
+
+/// What is known of a frame's registers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Registers {
+    /// rip: where the frame's code is; of a caller, where it goes on after the call.
+    pub ip: u64,
+    /// rsp.
+    pub sp: u64,
+    /// rbp; 0 where it is not known.
+    pub bp: u64,
+}
+
+/// All general registers of the innermost frame, by DWARF's numbers.
+pub type GeneralRegisters = [u64; 16];
+
+/// Where a step led.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WalkStep {
+    /// To the caller.
+    Caller {
+        /// The caller's.
+        registers: Registers,
+        /// It was interrupted by a signal: its ip is that of the next instruction, and not of the
+        /// one after a call. See [`lookup_address`].
+        exact_ip: bool,
+    },
+    /// There is no caller: the thread begins here.
+    End,
+    /// Nothing that can be used is known of this code: there is no rule, or it leads to where no
+    /// caller can be.
+    NoInformation,
+    /// Words that are needed cannot be read.
+    Unreadable,
+}
+
+/// The address whose row tells of a frame at `ip`.
+///
+/// A call may be a function's last instruction, after which the code of another begins: of a caller
+/// the row before counts. Code that did not call, but runs or was interrupted, has an exact ip.
+pub fn lookup_address(ip: u64, exact_ip: bool) -> u64 {
+    if exact_ip { ip } else { ip.wrapping_sub(1) }
+}
+
+/// The row that holds at byte `address` of a page; `None` if the page has no rows.
+pub fn row_at(rows: &[UnwindRow], address: u16) -> Option<UnwindRow> {
+    let after = rows.partition_point(|row| row.address <= address);
+    rows.get(after.checked_sub(1)?).copied()
+}
+
+/// No stack lies below: a lost rbp is a small number.
+const LOWEST_STACK: u64 = 4096;
+
+/// One step of a walk, from the frame with `registers` by the row that holds there.
+///
+/// `innermost` are the registers of code that runs; of callers they are not known. `read` returns
+/// the 8 bytes at an address.
+///
+/// ```
+/// use syscollect_records::unwind::{UnwindRow, cfa_rule};
+/// use syscollect_unwind::{Registers, WalkStep, step};
+///
+/// // A function that has pushed a word: its caller's address is above it.
+/// let row = UnwindRow { cfa: cfa_rule::RSP, cfa_offset: 2, ..UnwindRow::default() };
+/// let here = Registers { ip: 0x1000, sp: 0x7f00, bp: 5 };
+/// let caller = step(&here, row, None, |address| (address == 0x7f08).then_some(0x2000));
+/// let registers = Registers { ip: 0x2000, sp: 0x7f10, bp: 5 };
+/// assert_eq!(caller, WalkStep::Caller { registers, exact_ip: false });
+/// ```
+pub fn step(
+    registers: &Registers,
+    row: UnwindRow,
+    innermost: Option<&GeneralRegisters>,
+    mut read: impl FnMut(u64) -> Option<u64>,
+) -> WalkStep {
+    if row.cfa == cfa_rule::END {
+        return WalkStep::End;
+    }
+    let found = match row.cfa {
+        cfa_rule::SIGNAL => interrupted(registers.sp, &mut read),
+        _ => caller(registers, row, innermost, &mut read),
+    };
+    let exact_ip = row.cfa == cfa_rule::SIGNAL;
+    found.map_or_else(|why| why, |registers| WalkStep::Caller { registers, exact_ip })
+}
+
+fn interrupted(sp: u64, read: &mut impl FnMut(u64) -> Option<u64>) -> Result<Registers, WalkStep> {
+    let mut word = |at: i64| read(sp.wrapping_add_signed(at)).ok_or(WalkStep::Unreadable);
+    // The handler may have run on a stack of its own, so that this one is anywhere.
+    Ok(Registers { ip: word(SIGNAL_IP)?, sp: word(SIGNAL_SP)?, bp: word(SIGNAL_BP)? })
+}
+
+fn caller(
+    registers: &Registers,
+    row: UnwindRow,
+    innermost: Option<&GeneralRegisters>,
+    read: &mut impl FnMut(u64) -> Option<u64>,
+) -> Result<Registers, WalkStep> {
+    let cfa = cfa(registers, row, innermost, read)?;
+    // Callers are further up; anything else is damaged. A function that goes to another stack, as
+    // coroutines do, keeps in rbp where its caller's is, which may lie anywhere.
+    let elsewhere = row.cfa == cfa_rule::RBP && registers.bp > LOWEST_STACK && cfa > registers.bp;
+    if cfa <= registers.sp && !elsewhere {
+        return Err(WalkStep::NoInformation);
+    }
+    let mut word = |at| read(at).ok_or(WalkStep::Unreadable);
+    let ip = word(beside(cfa, -1))?;
+    let bp = match row.frame_pointer {
+        frame_pointer_rule::SAME => registers.bp,
+        frame_pointer_rule::AT_CFA => word(beside(cfa, row.saved_offset))?,
+        frame_pointer_rule::AT_RBP => word(beside(registers.bp, row.saved_offset))?,
+        _ => 0,
+    };
+    Ok(Registers { ip, sp: cfa, bp })
+}
+
+/// The canonical frame address: what the stack pointer was before the call.
+fn cfa(
+    registers: &Registers,
+    row: UnwindRow,
+    innermost: Option<&GeneralRegisters>,
+    read: &mut impl FnMut(u64) -> Option<u64>,
+) -> Result<u64, WalkStep> {
+    let Registers { ip, sp, bp } = *registers;
+    let mut word = |at| read(at).ok_or(WalkStep::Unreadable);
+    let words = row.cfa_offset;
+    Ok(match row.cfa {
+        cfa_rule::RSP => beside(sp, words),
+        cfa_rule::RBP => beside(bp, words),
+        cfa_rule::AT_RSP => word(beside(sp, words))?,
+        cfa_rule::AT_RSP_PLUS_WORD => beside(word(beside(sp, words))?, 1),
+        cfa_rule::AT_RBP => word(beside(bp, words))?,
+        cfa_rule::AT_RBP_PLUS_WORD => beside(word(beside(bp, words))?, 1),
+        cfa_rule::PLT => {
+            let has_pushed = (ip % PLT_ENTRY) as i64 >= i64::from(words);
+            beside(sp, 1 + i16::from(has_pushed))
+        }
+        rule => {
+            let number = usize::from(rule).checked_sub(usize::from(cfa_rule::REGISTER));
+            let register = number.and_then(|number| innermost?.get(number));
+            beside(*register.ok_or(WalkStep::NoInformation)?, words)
+        }
+    })
+}
+
+/// The address that lies `words` words beside another.
+fn beside(address: u64, words: i16) -> u64 {
+    address.wrapping_add_signed(i64::from(words) * WORD_BYTES)
+}

@@ -1,0 +1,136 @@
+//! Single steps of a walk, by each rule.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use syscollect_records::unwind::{UnwindRow, cfa_rule, frame_pointer_rule};
+use syscollect_unwind::{GeneralRegisters, Registers, WalkStep, lookup_address, row_at, step};
+
+const HERE: Registers = Registers { ip: 0x40_1234, sp: 0x7000, bp: 0x7100 };
+
+/// Words of memory: their address and 0x10000.
+fn word(address: u64) -> Option<u64> {
+    (0x6000..0x9000).contains(&address).then_some(address + 0x1_0000)
+}
+
+fn row(cfa: u8, cfa_offset: i16) -> UnwindRow {
+    UnwindRow { cfa, cfa_offset, ..UnwindRow::default() }
+}
+
+/// The caller's stack pointer and ip.
+fn caller(row: UnwindRow) -> (u64, u64) {
+    match step(&HERE, row, None, word) {
+        WalkStep::Caller { registers, exact_ip: false } => (registers.sp, registers.ip),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_return_address_is_below_the_cfa() {
+    assert_eq!(caller(row(cfa_rule::RSP, 2)), (0x7010, 0x1_7008));
+    assert_eq!(caller(row(cfa_rule::RBP, 2)), (0x7110, 0x1_7108));
+    assert_eq!(caller(row(cfa_rule::RBP, -2)), (0x70f0, 0x1_70e8));
+}
+
+#[test]
+fn words_of_the_stack_lead_to_the_cfa() {
+    let read = |address| Some(if address < 0x7200 { 0x8000 } else { address });
+    for (rule, cfa) in [
+        (cfa_rule::AT_RSP, 0x8000),
+        (cfa_rule::AT_RSP_PLUS_WORD, 0x8008),
+        (cfa_rule::AT_RBP, 0x8000),
+        (cfa_rule::AT_RBP_PLUS_WORD, 0x8008),
+    ] {
+        let registers = Registers { ip: cfa - 8, sp: cfa, bp: HERE.bp };
+        let expected = WalkStep::Caller { registers, exact_ip: false };
+        assert_eq!(step(&HERE, row(rule, 1), None, read), expected, "{rule}");
+    }
+}
+
+#[test]
+fn entries_of_a_procedure_linkage_table_have_pushed_a_word_from_a_byte_on() {
+    let at = |ip| step(&Registers { ip, ..HERE }, row(cfa_rule::PLT, 11), None, word);
+    let sp = |step| match step {
+        WalkStep::Caller { registers, .. } => registers.sp,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        [at(0x1000), at(0x100a), at(0x100b), at(0x100f)].map(sp),
+        [0x7008, 0x7008, 0x7010, 0x7010]
+    );
+}
+
+#[test]
+fn other_registers_are_known_of_the_innermost_frame_only() {
+    let mut general = GeneralRegisters::default();
+    general[10] = 0x7200;
+    let ten = row(cfa_rule::REGISTER | 10, 1);
+    let registers = Registers { ip: 0x1_7200, sp: 0x7208, bp: HERE.bp };
+    let expected = WalkStep::Caller { registers, exact_ip: false };
+    assert_eq!(step(&HERE, ten, Some(&general), word), expected);
+    assert_eq!(step(&HERE, ten, None, word), WalkStep::NoInformation);
+    let unknown = row(0xff, 1);
+    assert_eq!(step(&HERE, unknown, Some(&general), word), WalkStep::NoInformation);
+}
+
+#[test]
+fn the_callers_frame_pointer_is_where_the_row_says() {
+    use frame_pointer_rule::{AT_CFA, AT_RBP, LOST, SAME};
+    let bp = |frame_pointer, saved_offset| {
+        let row = UnwindRow { frame_pointer, saved_offset, ..row(cfa_rule::RSP, 4) };
+        match step(&HERE, row, None, word) {
+            WalkStep::Caller { registers, .. } => registers.bp,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(bp(SAME, 0), HERE.bp);
+    assert_eq!(bp(AT_CFA, -2), 0x1_7010);
+    assert_eq!(bp(AT_RBP, 1), 0x1_7108);
+    assert_eq!(bp(LOST, 0), 0);
+}
+
+#[test]
+fn a_signal_frame_has_all_registers_and_may_be_on_another_stack() {
+    let frame = [(0x7000 + 120, 5), (0x7000 + 160, 0x60), (0x7000 + 168, 7)];
+    let read = |address| frame.iter().find(|(at, _)| *at == address).map(|(_, value)| *value);
+    let registers = Registers { ip: 7, sp: 0x60, bp: 5 };
+    let interrupted = WalkStep::Caller { registers, exact_ip: true };
+    assert_eq!(step(&HERE, row(cfa_rule::SIGNAL, 0), None, read), interrupted);
+    assert_eq!(step(&HERE, row(cfa_rule::SIGNAL, 0), None, |_| None), WalkStep::Unreadable);
+}
+
+#[test]
+fn walks_end_where_there_is_no_caller_no_rule_and_no_memory() {
+    assert_eq!(step(&HERE, row(cfa_rule::END, 0), None, word), WalkStep::End);
+    assert_eq!(step(&HERE, row(cfa_rule::NONE, 0), None, word), WalkStep::NoInformation);
+    assert_eq!(step(&HERE, row(cfa_rule::RSP, 1), None, |_| None), WalkStep::Unreadable);
+    let saved = UnwindRow {
+        frame_pointer: frame_pointer_rule::AT_CFA,
+        saved_offset: 0x7000,
+        ..row(cfa_rule::RSP, 1)
+    };
+    assert_eq!(step(&HERE, saved, None, word), WalkStep::Unreadable);
+}
+
+#[test]
+fn a_cfa_that_is_not_further_up_ends_the_walk() {
+    assert_eq!(step(&HERE, row(cfa_rule::RSP, 0), None, word), WalkStep::NoInformation);
+    assert_eq!(step(&HERE, row(cfa_rule::RBP, -0x20), None, word), WalkStep::NoInformation);
+    let lost = Registers { bp: 0, ..HERE };
+    assert_eq!(step(&lost, row(cfa_rule::RBP, 2), None, word), WalkStep::NoInformation);
+}
+
+#[test]
+fn a_function_that_went_to_another_stack_leads_back_by_rbp() {
+    let elsewhere = Registers { bp: 0x6100, ..HERE };
+    let registers = Registers { ip: 0x1_6108, sp: 0x6110, bp: 0x6100 };
+    let caller = WalkStep::Caller { registers, exact_ip: false };
+    assert_eq!(step(&elsewhere, row(cfa_rule::RBP, 2), None, word), caller);
+}
+
+#[test]
+fn of_callers_the_row_before_the_return_address_counts() {
+    assert_eq!((lookup_address(0x1000, true), lookup_address(0x1000, false)), (0x1000, 0xfff));
+    let rows = [row(1, 1), UnwindRow { address: 16, ..row(1, 2) }];
+    let offset = |address| row_at(&rows, address).unwrap().cfa_offset;
+    assert_eq!([offset(0), offset(15), offset(16), offset(u16::MAX)], [1, 1, 2, 2]);
+    assert_eq!(row_at(&[], 0), None);
+}
