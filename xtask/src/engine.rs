@@ -6,13 +6,18 @@
 //! an empty line after each result.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::output_of;
+use crate::process::output_within;
+
+/// How long the engines may take to come from the network, and one of them for an answer. What
+/// takes longer has hung: answers take seconds.
+const LONGEST_FETCH: Duration = Duration::from_secs(600);
+pub(crate) const LONGEST_ANSWER: Duration = Duration::from_secs(120);
 
 /// The viewers' engines, as the tool in the folder of `SYSCOLLECT_VIEWERS` fetched them.
 pub(crate) struct Fetched {
@@ -32,7 +37,7 @@ pub(crate) fn fetched() -> Result<Fetched, String> {
     if !fetcher.is_file() {
         return Err(syscollect_fixtures::HOW_TO_HAVE_VIEWERS.to_owned());
     }
-    let said = output_of(&mut Command::new(&fetcher)).map_err(|error| {
+    let said = output_within(LONGEST_FETCH, &mut Command::new(&fetcher)).map_err(|error| {
         let why = format!("{error:#}").replace('\n', " ");
         format!("the viewers' engines cannot be fetched: {why}")
     })?;
@@ -71,21 +76,13 @@ impl Engine {
 
     /// The rows of each query.
     pub(crate) fn query(&self, trace: &Path, queries: &[&str]) -> Result<Vec<Vec<Vec<String>>>> {
-        // Into a file: the engine ends without waiting until a pipe has taken what it printed.
-        let printed = tempfile::NamedTempFile::new().context("cannot create a file")?;
-        let mut command = Command::new(&self.program);
-        command
-            .env("PATH", &self.path)
-            .arg(trace)
-            .args(queries)
-            .stdout(printed.reopen()?)
-            .stderr(Stdio::piped());
-        let ended =
-            command.spawn().and_then(Child::wait_with_output).context("cannot run perfetto-sql")?;
-        let text = fs::read_to_string(printed.path())?;
-        if !ended.status.success() {
-            bail!("trace_processor failed:\n{text}{}", String::from_utf8_lossy(&ended.stderr));
-        }
+        // Through a file: the engine ends without waiting until a pipe has taken what it printed.
+        let output = output_within(
+            LONGEST_ANSWER,
+            Command::new(&self.program).env("PATH", &self.path).arg(trace).args(queries),
+        )
+        .context("trace_processor")?;
+        let text = String::from_utf8_lossy(&output.stdout);
         if let Some(error) = text.lines().find(|line| line.starts_with("ERROR")) {
             bail!("trace_processor refuses a query: {error}");
         }

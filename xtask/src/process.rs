@@ -1,9 +1,13 @@
 //! Running other programs, and finding the workspace.
 
+use std::fmt;
+use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, ExitStatus, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -27,6 +31,65 @@ pub(crate) fn words(command: &Command) -> String {
 pub(crate) fn output_of(command: &mut Command) -> Result<Output> {
     let line = words(command);
     let output = command.output().with_context(|| format!("cannot start `{line}`"))?;
+    succeeded(&line, output)
+}
+
+/// The same of a program that may never end: after `limit` it is killed, with all that it has
+/// started, and its command line is the error. What it prints goes through files, because something
+/// that it leaves behind could hold a pipe open for ever.
+pub(crate) fn output_within(limit: Duration, command: &mut Command) -> Result<Output> {
+    let line = words(command);
+    let [printed, said] = [(); 2].map(|()| tempfile::NamedTempFile::new());
+    let (printed, said) = (printed?, said?);
+    command.process_group(0).stdout(printed.reopen()?).stderr(said.reopen()?);
+    let mut child = command.spawn().with_context(|| format!("cannot start `{line}`"))?;
+    let status = wait_at_most(limit, &mut child)?;
+    if status.is_none() {
+        let group = libc::pid_t::try_from(child.id()).context("no process has such a number")?;
+        // SAFETY: takes two numbers; the child leads this group, and its number is its own until
+        // it is waited for, below.
+        unsafe { libc::kill(-group, libc::SIGKILL) };
+        child.wait()?;
+    }
+    let [stdout, stderr] = [printed, said].map(|file| fs::read(file.path()));
+    let (stdout, stderr) = (stdout?, stderr?);
+    let Some(status) = status else {
+        let said = String::from_utf8_lossy(&stderr);
+        return Err(NeverEnded { line, limit, said: said.trim_end().to_owned() }.into());
+    };
+    succeeded(&line, Output { status, stdout, stderr })
+}
+
+/// A program that was killed because it did not end.
+#[derive(Debug)]
+pub(crate) struct NeverEnded {
+    line: String,
+    limit: Duration,
+    said: String,
+}
+
+impl fmt::Display for NeverEnded {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { line, limit, said } = self;
+        write!(to, "`{line}` did not end within {} s:\n{said}", limit.as_secs())
+    }
+}
+
+impl std::error::Error for NeverEnded {}
+
+/// Waits for the end of a child; nothing where it still runs after `limit`.
+pub(crate) fn wait_at_most(limit: Duration, child: &mut Child) -> Result<Option<ExitStatus>> {
+    let start = Instant::now();
+    loop {
+        let ended = child.try_wait().context("cannot wait for a child")?;
+        if ended.is_some() || start.elapsed() > limit {
+            return Ok(ended);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn succeeded(line: &str, output: Output) -> Result<Output> {
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         let printed = String::from_utf8_lossy(&output.stdout);
@@ -75,5 +138,31 @@ mod tests {
             items.iter().map(|item| item * 2).collect::<Vec<_>>()
         );
         assert!(on_all_cpus(&[], slower_first).is_empty());
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_killed_with_what_it_started() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let late = folder.path().join("late");
+        let script = format!("echo why >&2; (sleep 1; touch {}) & sleep 60", late.display());
+        let start = Instant::now();
+        let run =
+            output_within(Duration::from_millis(300), Command::new("sh").args(["-c", &script]));
+        let error = run.expect_err("it runs for a minute").to_string();
+        assert!(error.contains("did not end within") && error.ends_with("why"), "{error}");
+        assert!(start.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(1_200));
+        assert!(!late.exists(), "what it had started went on");
+    }
+
+    #[test]
+    fn what_a_program_leaves_behind_is_not_waited_for() {
+        let start = Instant::now();
+        let output = output_within(
+            Duration::from_secs(30),
+            Command::new("sh").args(["-c", "echo done; sleep 20 &"]),
+        );
+        assert_eq!(output.expect("it ends").stdout, b"done\n");
+        assert!(start.elapsed() < Duration::from_secs(15));
     }
 }

@@ -12,8 +12,8 @@ use serde_json::Value;
 use syscollect_tests::reference_capture::Figures;
 
 use super::text;
-use crate::engine::{Fetched, fetched};
-use crate::process::output_of;
+use crate::engine::{Fetched, LONGEST_ANSWER, fetched};
+use crate::process::output_within;
 
 /// Reasons for which threads are off the CPU, which the profile has as functions.
 const OFF_CPU: [&str; 6] =
@@ -32,7 +32,7 @@ impl ProfilerCli {
         let (program, path) = find()?;
         let mut cli = Self { program, path, session: String::new() };
         let profile = text(profile).map_err(|error| format!("{error:#}"))?;
-        let said = output_of(&mut cli.command(&["load", profile]))
+        let said = output_within(LONGEST_ANSWER, &mut cli.command(&["load", profile]))
             .map_err(|error| format!("{error:#}"))?;
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
         let session = said.lines().find_map(|line| line.strip_prefix("Session started: "));
@@ -53,7 +53,7 @@ impl ProfilerCli {
     }
 
     fn json(&self, arguments: &[&str]) -> Result<Value> {
-        let said = output_of(self.command(arguments).arg("--json"))?;
+        let said = output_within(LONGEST_ANSWER, self.command(arguments).arg("--json"))?;
         serde_json::from_slice(&said.stdout)
             .with_context(|| format!("profiler-cli {arguments:?} printed no JSON"))
     }
@@ -190,11 +190,9 @@ impl Drop for ProfilerCli {
     fn drop(&mut self) {
         // A daemon keeps the profile until it is told to stop.
         if !self.session.is_empty() {
-            let session = self.session.clone();
-            let _ = Command::new(&self.program)
-                .env("PATH", &self.path)
-                .args(["stop", &session])
-                .output();
+            let mut stop = Command::new(&self.program);
+            stop.env("PATH", &self.path).args(["stop", &self.session]);
+            let _ = output_within(LONGEST_ANSWER, &mut stop);
         }
     }
 }

@@ -4,14 +4,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
 use super::INSTALL;
 use super::kernel::Kernel;
-use crate::process::output_of;
+use crate::process::{output_of, wait_at_most};
 
 /// What leads to the host's files; what they need comes with them.
 const MODULES: [&str; 3] = ["virtio_pci", "9pnet_virtio", "9p"];
@@ -152,14 +152,9 @@ fn boot(kernel: &Kernel, initrd: &Path, exchange: &Path, console: &Path) -> Resu
         .stderr(log);
     let mut child =
         qemu.spawn().with_context(|| format!("cannot start qemu-system-x86_64 ({INSTALL})"))?;
-    let start = Instant::now();
-    while child.try_wait().context("cannot wait for QEMU")?.is_none() {
-        if start.elapsed() > LONGEST {
-            child.kill().context("cannot stop QEMU")?;
-            child.wait().context("cannot wait for QEMU")?;
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(200));
+    if wait_at_most(LONGEST, &mut child)?.is_none() {
+        child.kill().context("cannot stop QEMU")?;
+        child.wait().context("cannot wait for QEMU")?;
     }
     Ok(())
 }
