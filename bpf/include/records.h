@@ -42,6 +42,8 @@ enum record_kind {
 #define STACK_NO_TABLE_YET 4
 #define UNWIND_PAGE_BYTES 65536
 #define UNWIND_ROWS_MAX 16384
+#define STACK_MEMORY_PART_BYTES 2048
+#define STACK_MEMORY_PARTS 8
 #define CFA_NONE 0
 #define CFA_RSP 1
 #define CFA_RBP 2
@@ -67,6 +69,7 @@ enum record_kind {
 #define STATISTIC_CROSS_DIFFERENT 7
 #define STATISTIC_USER_UNREADABLE 8
 #define STATISTIC_USER_WALKS 9
+#define STATISTIC_STACK_MEMORY 17
 #define GPU_FAILURE_FENCE 0
 #define GPU_FAILURE_SCHEDULER 1
 #define LANE_HEADER_SIZE 4096
@@ -260,6 +263,30 @@ _Static_assert(__builtin_offsetof(struct UnwindRow, cfa) == 2, "UnwindRow.cfa");
 _Static_assert(__builtin_offsetof(struct UnwindRow, frame_pointer) == 3, "UnwindRow.frame_pointer");
 _Static_assert(__builtin_offsetof(struct UnwindRow, cfa_offset) == 4, "UnwindRow.cfa_offset");
 _Static_assert(__builtin_offsetof(struct UnwindRow, saved_offset) == 6, "UnwindRow.saved_offset");
+
+struct StackMemoryHeader {
+	__u32 cpu;
+	__u32 of_sample;
+	__u32 id;
+	__u32 uid;
+	__u32 exact_ip;
+	__u32 bytes;
+	__u64 ip;
+	__u64 sp;
+	__u64 bp;
+	__u64 start;
+};
+_Static_assert(sizeof(struct StackMemoryHeader) == 56, "size of StackMemoryHeader");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, cpu) == 0, "StackMemoryHeader.cpu");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, of_sample) == 4, "StackMemoryHeader.of_sample");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, id) == 8, "StackMemoryHeader.id");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, uid) == 12, "StackMemoryHeader.uid");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, exact_ip) == 16, "StackMemoryHeader.exact_ip");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, bytes) == 20, "StackMemoryHeader.bytes");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, ip) == 24, "StackMemoryHeader.ip");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, sp) == 32, "StackMemoryHeader.sp");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, bp) == 40, "StackMemoryHeader.bp");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, start) == 48, "StackMemoryHeader.start");
 
 struct LaneHeader {
 	__u64 head;

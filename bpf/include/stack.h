@@ -12,6 +12,7 @@
 #define SYSCOLLECT_STACK_H
 
 #include "clock.h"
+#include "stack_memory.h"
 #include "unwind.h"
 
 #define KNOWN_STACKS 8192
@@ -181,6 +182,18 @@ static __always_inline __u32 user_stack_unwound(struct stack_writer *w, __u64 ip
 	if (count > MAX_FRAMES)
 		return STACK_NONE;
 	w->lane->statistics[STATISTIC_USER_WALKS + (ending & 7)]++;
+	/* Two such stacks with the same frames need not have the same callers: each goes out. */
+	if (ending == STACK_NO_TABLE_YET && !(u->sp & 7) && take_memory_share(context, w->ticks)) {
+		__u32 id = send_stack(w, count, tgid, STACK_USER, ending);
+
+		w->lane->statistics[STATISTIC_STACKS]++;
+		if (id != STACK_LOST) {
+			w->lane->statistics[STATISTIC_STACK_MEMORY]++;
+			u->word = id;
+			unwind_send_memory(s);
+		}
+		return id;
+	}
 	return stack_id(w, u->hash, count, tgid, STACK_USER, ending == UNWIND_WHOLE ? 0 : ending);
 }
 

@@ -136,7 +136,7 @@ impl PinnedFiles {
     }
 
     /// As [`file`](Self::file), as it was opened.
-    pub(crate) fn opened(&self, path: &str, build_id: &BuildId) -> Option<&OpenedFile> {
+    pub fn opened(&self, path: &str, build_id: &BuildId) -> Option<&OpenedFile> {
         let PinnedPath::File(PinnedFile { file, identity: then, .. }) =
             self.entry(path, build_id)?
         else {

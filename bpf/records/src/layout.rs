@@ -5,7 +5,7 @@ use crate::{
     ProbeRecord, RingRecord, SampleRecord, SchedRecord, SchedStackRecord, StackHeader, TaskRecord,
     TracepointRecord, gpu_failure, sched_flags, stack_ending, stack_id, stack_space, statistic,
     task_state,
-    unwind::{self, UnwindRow, cfa_rule, frame_pointer_rule},
+    unwind::{self, StackMemoryHeader, UnwindRow, cfa_rule, frame_pointer_rule},
 };
 
 /// One field of a [`StructLayout`].
@@ -43,6 +43,7 @@ pub const LAYOUTS: &[StructLayout] = &[
     GpuFailureRecord::LAYOUT,
     RingRecord::LAYOUT,
     UnwindRow::LAYOUT,
+    StackMemoryHeader::LAYOUT,
     LaneHeader::LAYOUT,
 ];
 
@@ -64,6 +65,8 @@ pub const CONSTANTS: &[(&str, u64)] = &[
     ("STACK_NO_TABLE_YET", stack_ending::NO_TABLE_YET as u64),
     ("UNWIND_PAGE_BYTES", unwind::PAGE_BYTES),
     ("UNWIND_ROWS_MAX", unwind::ROWS_MAX as u64),
+    ("STACK_MEMORY_PART_BYTES", unwind::MEMORY_PART_BYTES as u64),
+    ("STACK_MEMORY_PARTS", unwind::MEMORY_PARTS as u64),
     ("CFA_NONE", cfa_rule::NONE as u64),
     ("CFA_RSP", cfa_rule::RSP as u64),
     ("CFA_RBP", cfa_rule::RBP as u64),
@@ -89,6 +92,7 @@ pub const CONSTANTS: &[(&str, u64)] = &[
     ("STATISTIC_CROSS_DIFFERENT", statistic::CROSS_DIFFERENT as u64),
     ("STATISTIC_USER_UNREADABLE", statistic::USER_UNREADABLE as u64),
     ("STATISTIC_USER_WALKS", statistic::USER_WALKS as u64),
+    ("STATISTIC_STACK_MEMORY", statistic::STACK_MEMORY as u64),
     ("GPU_FAILURE_FENCE", gpu_failure::FENCE as u64),
     ("GPU_FAILURE_SCHEDULER", gpu_failure::SCHEDULER as u64),
     ("LANE_HEADER_SIZE", LANE_HEADER_SIZE as u64),

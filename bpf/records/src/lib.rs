@@ -543,6 +543,8 @@ pub mod statistic {
     /// User stacks that were unwound whole; then, at this number plus one of
     /// [`stack_ending`](crate::stack_ending), those that were cut.
     pub const USER_WALKS: usize = 9;
+    /// User stacks of which the rest was sent as it lies in memory.
+    pub const STACK_MEMORY: usize = 17;
 }
 
 /// Bytes before the data of a mapped lane; [`LaneHeader`] is their start.

@@ -13,6 +13,13 @@ pub const ROWS_MAX: usize = 16_384;
 /// Offsets in rows count words of so many bytes.
 pub const WORD_BYTES: i64 = 8;
 
+/// Bytes of a stack that one [`StackMemoryHeader`] announces, at most; parts begin at multiples of
+/// it, so that none crosses a page.
+pub const MEMORY_PART_BYTES: usize = 2048;
+/// Parts that are sent of one stack at most: at least 14 KiB. Of threads that block, three of four
+/// stacks need 5 KiB and nine of ten 11 KiB.
+pub const MEMORY_PARTS: usize = 8;
+
 /// How a frame's canonical frame address (CFA) is found, which is what the stack pointer was before
 /// the call: [`UnwindRow::cfa`].
 pub mod cfa_rule {
@@ -68,5 +75,33 @@ record! {
         cfa_offset: i16 as "__s16 cfa_offset",
         /// In words, see [`frame_pointer_rule`].
         saved_offset: i16 as "__s16 saved_offset",
+    }
+}
+
+record! {
+    /// A part of a stack that could not be unwound, because the table for the code of its last
+    /// frame was not made yet. [`MEMORY_PART_BYTES`] bytes follow, of which the first `bytes` are
+    /// the program's.
+    StackMemoryHeader, 56 {
+        /// The lane of the stack's definition: its CPU,
+        cpu: u32 as "__u32 cpu",
+        /// and 1 if it is a sample's, 0 if it is that of a scheduling event.
+        of_sample: u32 as "__u32 of_sample",
+        /// The definition's id.
+        id: u32 as "__u32 id",
+        /// Whose program it is.
+        uid: u32 as "__u32 uid",
+        /// 1 if the last frame's address is where it stands; else it is where a call returns to.
+        exact_ip: u32 as "__u32 exact_ip",
+        /// Bytes of this part that the program has.
+        bytes: u32 as "__u32 bytes",
+        /// Of the last frame: where its code is,
+        ip: u64 as "__u64 ip",
+        /// its stack pointer, where the first part begins,
+        sp: u64 as "__u64 sp",
+        /// and rbp.
+        bp: u64 as "__u64 bp",
+        /// Where this part begins.
+        start: u64 as "__u64 start",
     }
 }

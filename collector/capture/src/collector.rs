@@ -31,6 +31,7 @@ use crate::source::{Drained, Observed, ProgramChunks, Source};
 use crate::support::lacking_for_names;
 use crate::tee::Rounds;
 use crate::tracepoints::{self, TracepointSource};
+use crate::unwind::StacksInMemory;
 use crate::zones::ZoneSource;
 
 /// Clocks and counters are read this often.
@@ -87,6 +88,8 @@ pub(crate) struct Ended {
     /// When the last event could be recorded: all of them lie before it.
     pub(crate) at: Instant,
     pub(crate) held: PinnedFiles,
+    /// Of the last file.
+    pub(crate) stacks: StacksInMemory,
     /// Of the last file.
     pub(crate) losses: Vec<LaneLoss>,
     /// Of the last file.
@@ -380,6 +383,11 @@ impl Collector {
         }
     }
 
+    /// Stacks as they lay in memory, of the present file.
+    pub(crate) fn take_stacks_in_memory(&mut self) -> StacksInMemory {
+        self.sources.iter_mut().flat_map(|source| source.take_stacks_in_memory()).collect()
+    }
+
     pub(crate) fn losses(&self) -> Vec<LaneLoss> {
         self.sources.iter().flat_map(|source| source.losses()).collect()
     }
@@ -435,9 +443,10 @@ impl Collector {
         self.describe_again();
         let statistics = self.file.statistics(self.statistics());
         let losses = self.file.losses(&self.losses());
+        let stacks = self.take_stacks_in_memory();
         let file = self.output.begin.is_later().then_some(self.file);
         let Self { missing, sources, .. } = self;
-        Ended { at, losses, statistics, missing, held, file, sources }
+        Ended { at, losses, statistics, missing, held, stacks, file, sources }
     }
 }
 

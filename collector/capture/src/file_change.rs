@@ -111,7 +111,12 @@ impl Collector {
             missing: self.missing.clone(),
             ..RecorderSummary::default()
         };
-        let end = FileEnd { held, summary, losses: self.file.losses(&losses) };
+        let end = FileEnd {
+            held,
+            stacks: self.take_stacks_in_memory(),
+            summary,
+            losses: self.file.losses(&losses),
+        };
         let next = self.output.outlet.next_file();
         self.output.begin.ended(end);
         self.output.begin.file(next);

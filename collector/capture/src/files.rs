@@ -12,6 +12,7 @@ use syscollect_store::{CaptureWriter, Definition, LaneLoss, StoreError, TraceBuf
 use syscollect_symbolize::PinnedFiles;
 
 use crate::recording::buffer_loss;
+use crate::unwind::StacksInMemory;
 
 /// Where a recording goes.
 pub struct RecordingFiles {
@@ -44,6 +45,8 @@ pub struct Rotation {
 pub struct EndedFile {
     /// Gives the files that were mapped meanwhile, still open, for naming addresses.
     pub held: Receiver<PinnedFiles>,
+    /// Stacks as they lay in memory, whose tables were not made when they were recorded.
+    pub stacks: StacksInMemory,
     /// What the file says of the recorder.
     pub summary: RecorderSummary,
     /// What was lost of it.
@@ -55,6 +58,7 @@ pub struct EndedFile {
 /// What the collector says of a file that it has ended.
 pub(crate) struct FileEnd {
     pub(crate) held: Receiver<PinnedFiles>,
+    pub(crate) stacks: StacksInMemory,
     pub(crate) summary: RecorderSummary,
     /// What was lost before the trace buffer.
     pub(crate) losses: Vec<LaneLoss>,
@@ -185,7 +189,7 @@ impl Files {
             let Ok(end) = end.recv() else {
                 return Some(LastFile { buffer, writer, written: first_error.and(written) });
             };
-            let FileEnd { held, summary, mut losses } = end;
+            let FileEnd { held, stacks, summary, mut losses } = end;
             losses.extend(
                 buffer
                     .losses()
@@ -199,7 +203,7 @@ impl Files {
             self.writer = Some(next);
             first_error = first_error.and(written).and(could);
             if let Some(rotation) = &mut self.rotation {
-                (rotation.ended)(EndedFile { held, summary, losses, error });
+                (rotation.ended)(EndedFile { held, stacks, summary, losses, error });
             }
         }
     }

@@ -56,6 +56,7 @@ mod readings;
 mod recording;
 mod replay;
 mod ring_buffers;
+mod shares;
 mod snapshot;
 mod source;
 mod stage;
@@ -79,6 +80,7 @@ pub use support::{Capability, Machine, support};
 pub use tee::{Tee, Teed};
 #[doc(hidden)]
 pub use tracepoints::{AtTracepoint, TracepointCost, mount_tracepoints};
+pub use unwind::StacksInMemory;
 pub use usage::CostAccount;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

@@ -19,6 +19,7 @@ use crate::host::Host;
 use crate::memory::MemoryRoom;
 use crate::options::RecordOptions;
 use crate::outlet::Outlet;
+use crate::unwind::StacksInMemory;
 use crate::usage::CostAccount;
 use crate::worker::{Unfinished, Worker};
 
@@ -95,6 +96,8 @@ pub struct Progress {
 pub struct Recorded {
     /// Files that were mapped, still open, for naming addresses.
     pub held: PinnedFiles,
+    /// Stacks as they lay in memory, whose tables were not made when they were recorded.
+    pub stacks: StacksInMemory,
     /// What the capture says of the recorder; of several files, the last one.
     pub summary: RecorderSummary,
     /// What was lost, by lane, kind and cause; of several files, of the last one.
@@ -276,6 +279,7 @@ impl Recording {
         let error = written.err().map(|error| error.to_string());
         Ok(Recorded {
             held: ended.held,
+            stacks: ended.stacks,
             summary,
             losses,
             losses_before,

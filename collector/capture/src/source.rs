@@ -6,6 +6,7 @@ use syscollect_model::{Mapping, SessionInfo, Ticks};
 use syscollect_store::{Chunk, LaneLoss, Producer};
 
 use crate::error::CaptureError;
+use crate::unwind::StacksInMemory;
 
 /// A source of records. The collector drains all sources in turn, on one thread.
 pub(crate) trait Source: Send {
@@ -33,6 +34,11 @@ pub(crate) trait Source: Send {
     /// is not.
     fn wait_until_gone(&mut self) -> Option<String> {
         None
+    }
+
+    /// Stacks that came as they lay in memory since this was last asked.
+    fn take_stacks_in_memory(&mut self) -> StacksInMemory {
+        StacksInMemory::default()
     }
 
     /// What was lost so far.

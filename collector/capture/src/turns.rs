@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
-use crate::zones::Pace;
+use crate::shares::Pace;
 
 /// What waits of one user; what is beyond is counted.
 const WAITING_MAX: usize = 8192;

@@ -7,7 +7,7 @@ use syscollect_model::{
 use syscollect_records::ClockRecord;
 use syscollect_store::{
     CaptureReader, ClientDefinition, CounterDefinition, Definition, KnownProcess, LaneLoss,
-    ProbeDefinition, ReadBuffer, StoreError, TracepointDefinition,
+    ProbeDefinition, ReadBuffer, StoreError, TracepointDefinition, UnwoundStack,
 };
 
 /// All definitions of a capture, the last one of each where only one counts.
@@ -23,6 +23,7 @@ pub(crate) struct Definitions {
     pub(crate) clients: Vec<ClientDefinition>,
     pub(crate) probes: Vec<ProbeDefinition>,
     pub(crate) tracepoints: Vec<TracepointDefinition>,
+    pub(crate) unwound: Vec<UnwoundStack>,
     /// Definitions that were read.
     pub(crate) count: u64,
     /// Definitions of which no copy verifies.
@@ -59,6 +60,7 @@ impl Definitions {
             Definition::Clients(list) => self.clients.extend(list),
             Definition::Probes(list) => self.probes.extend(list),
             Definition::Tracepoints(list) => self.tracepoints.extend(list),
+            Definition::Unwound(list) => self.unwound.extend(list),
             // The reader has found the gaps that these tell of.
             Definition::Lanes(_) => {}
         }

@@ -58,6 +58,7 @@ mod tally;
 mod tasks;
 #[cfg(test)]
 mod testing;
+mod unwinding;
 mod zones;
 
 pub use error::MergeError;
@@ -65,3 +66,4 @@ pub use live::{Live, play_live};
 pub use playing::Playing;
 pub use recordings::Recordings;
 pub use session::Session;
+pub use unwinding::{CutStack, ProcessCode, Unwinder};

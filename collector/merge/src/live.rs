@@ -306,6 +306,8 @@ impl Learner {
             }
             Definition::Clients(list) => decoders.zones.known.programs.add(&list),
             Definition::Symbols(table) => engine.resolver.add_names(vec![table]),
+            // They tell of stacks that may have been shown already.
+            Definition::Unwound(list) => engine.resolver.stacks.unwound.add(list),
             Definition::Losses(list) => engine.losses.declare(&list),
             Definition::Summary(summary) => self.summary = Some(*summary),
             // The session is known; the reader of a file finds gaps by the lanes' ends.
@@ -422,7 +424,7 @@ impl Learner {
         for (lane, chunks) in &mut self.stacks {
             while let Some(chunk) = chunks.front_mut() {
                 let stacks = &mut engine.resolver.stacks;
-                let read = stacks.read(*lane, chunk.header.first, &chunk.data, until);
+                let read = stacks.read(*lane, chunk.header.first, &chunk.data, until, None);
                 engine.tally.records += read.stacks;
                 engine.losses.beyond_share(*lane, read.beyond_share);
                 engine.losses.undecodable(*lane, u64::from(read.cut));

@@ -63,7 +63,7 @@ impl Recordings {
         for (machine, (start, reader)) in (0..).map(MachineId).zip(ordered) {
             let ahead_ns = start.booted - first_boot;
             let placement = Placement { machine, tables: take(&mut tables), ahead_ns };
-            let session = Session::open_at(reader, placement, unwanted);
+            let session = Session::open_at(reader, placement, unwanted, None);
             let mut session = session.map_err(|error| error.of(start.number))?;
             tables = take(&mut session.known.tables);
             sessions.push(session);

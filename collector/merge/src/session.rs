@@ -14,6 +14,7 @@ use crate::probes::table::ProbeTable;
 use crate::stack_shares::PLENTY;
 use crate::stacks::{Resolver, Stacks, count_frames};
 use crate::tasks::{TaskBuilder, TaskHistory, Tasks};
+use crate::unwinding::Unwinder;
 use crate::zones::InstrumentedPrograms;
 use crate::zones::lifetimes::Lifetimes;
 use crate::zones::prescan::{Prescan, Prescanner};
@@ -28,7 +29,7 @@ use syscollect_playback::order::Merge;
 use syscollect_playback::{
     AnyExporter, ModuleKey, Output, Played, Recording, Stopped, UnresolvedModule, stoppable,
 };
-use syscollect_store::{CaptureReader, Damage, KnownProcess};
+use syscollect_store::{CaptureReader, Damage, KnownProcess, UnwoundStack};
 
 const DEFINITIONS: Lane = Lane::new(LaneKind::Definition, 0);
 
@@ -97,7 +98,27 @@ impl Session {
         reader: CaptureReader,
         unwanted: &dyn Fn() -> bool,
     ) -> Result<Self, MergeError> {
-        Self::open_at(reader, Placement::default(), unwanted)
+        Self::open_at(reader, Placement::default(), unwanted, None)
+    }
+
+    /// As [`open_unless`](Self::open_unless) of a recording that has just ended: stacks that were
+    /// cut are walked on by `unwinder`. What that found is to be added to the capture, see
+    /// [`take_unwound`](Self::take_unwound).
+    ///
+    /// # Errors
+    ///
+    /// As [`open_unless`](Self::open_unless).
+    pub fn open_unwinding(
+        reader: CaptureReader,
+        unwanted: &dyn Fn() -> bool,
+        unwinder: &mut dyn Unwinder,
+    ) -> Result<Self, MergeError> {
+        Self::open_at(reader, Placement::default(), unwanted, Some(unwinder))
+    }
+
+    /// Callers of stacks that the capture does not have, once.
+    pub fn take_unwound(&mut self) -> Vec<UnwoundStack> {
+        self.known.resolver.stacks.unwound.take_new()
     }
 
     /// The same, as one of several.
@@ -105,6 +126,7 @@ impl Session {
         reader: CaptureReader,
         placement: Placement,
         unwanted: &dyn Fn() -> bool,
+        unwinder: Option<&mut dyn Unwinder>,
     ) -> Result<Self, MergeError> {
         let Placement { machine, mut tables, ahead_ns } = placement;
         let mut definitions = Definitions::read(&reader);
@@ -126,7 +148,8 @@ impl Session {
             spaces.mark_incomplete();
         }
         spaces.seal();
-        let mut stacks = opening.stacks(spaces);
+        let known = Stacks::new(spaces, std::mem::take(&mut definitions.unwound));
+        let mut stacks = opening.stacks(known, unwinder);
         if unwanted() {
             return Err(MergeError::Unwanted);
         }
@@ -399,19 +422,21 @@ impl<'a> Opening<'a> {
         builder.name_rows();
     }
 
-    fn stacks(&mut self, spaces: AddressSpaces) -> Stacks {
+    /// All stacks, by what is known of code and of stacks that were cut.
+    fn stacks(&mut self, known: Stacks, mut unwinder: Option<&mut dyn Unwinder>) -> Stacks {
         let kinds = [LaneKind::SchedStack, LaneKind::SampleStack];
         let lanes: Vec<Lane> =
             kinds.into_iter().flat_map(|kind| lanes_of(self.reader, kind)).collect();
-        let mut stacks = Stacks::shared_by(&self.frames_of_processes(&lanes));
-        stacks.locator.spaces = spaces;
+        let mut stacks = known.shared_by(&self.frames_of_processes(&lanes));
         for lane in lanes {
             let mut beyond_share = 0;
             let count = each_chunk(self.reader, lane, |first, _, data| {
                 if (self.unwanted)() {
                     return (0, 0);
                 }
-                let read = stacks.read(lane, first, data, Ticks(u64::MAX));
+                let unwinder =
+                    unwinder.as_mut().map(|unwinder| &mut **unwinder as &mut dyn Unwinder);
+                let read = stacks.read(lane, first, data, Ticks(u64::MAX), unwinder);
                 beyond_share += read.beyond_share;
                 (read.stacks, u64::from(read.cut))
             });

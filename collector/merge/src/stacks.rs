@@ -2,13 +2,16 @@
 
 use crate::kernel_functions::{blocking_frame, tracing_frames};
 use crate::stack_shares::{STACK, StackShares};
+use crate::unwinding::{CutStack, ProcessCode, Unwinder, UnwoundStacks};
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 use syscollect_model::{
-    FrameId, Lane, LaneKind, SessionInfo, StackCut, StackId, StringId, SymbolTable, Tables, Ticks,
+    AddressSpaces, FrameId, Lane, LaneKind, SessionInfo, StackCut, StackId, StringId, SymbolTable,
+    Tables, Ticks,
 };
 use syscollect_playback::{CodeAddress, CodeAddressId, CodeAddresses, Framer, Locator, Names};
 use syscollect_records::{StackHeader, stack_ending, stack_id, stack_space};
+use syscollect_store::UnwoundStack;
 
 /// Answers that one lane's cache remembers.
 const RESOLVED_MAX: usize = 1 << 18;
@@ -40,6 +43,8 @@ pub(crate) struct Stacks {
     /// Frames of which only the module is known: the code address is beyond the process's share.
     coarse: u64,
     pub(crate) locator: Locator,
+    /// Callers of stacks that were cut, as far as they were found later.
+    pub(crate) unwound: UnwoundStacks,
 }
 
 /// What came of reading a chunk of stacks.
@@ -55,9 +60,16 @@ pub(crate) struct ReadStacks {
 }
 
 impl Stacks {
+    /// With what was mapped where, and callers of stacks that were cut.
+    pub(crate) fn new(spaces: AddressSpaces, unwound: Vec<UnwoundStack>) -> Self {
+        let mut stacks = Self { locator: Locator::new(spaces), ..Self::default() };
+        stacks.unwound.add(unwound);
+        stacks
+    }
+
     /// With a share for each of the processes that have so many frames.
-    pub(crate) fn shared_by(frames: &FxHashMap<u32, u64>) -> Self {
-        Self { shares: StackShares::new(frames), ..Self::default() }
+    pub(crate) fn shared_by(self, frames: &FxHashMap<u32, u64>) -> Self {
+        Self { shares: StackShares::new(frames), ..self }
     }
 
     /// What lies where.
@@ -80,6 +92,12 @@ impl Stacks {
                 self.coarse
             )
         })
+    }
+
+    /// The code addresses of a stack, by its definition's lane and id.
+    #[cfg(test)]
+    pub(crate) fn code_at(&self, lane: Lane, id: u32) -> Option<&[CodeAddressId]> {
+        Some(self.code_of(*self.lanes.get(&lane)?.get(&id)?))
     }
 
     fn code_of(&self, defined: Defined) -> &[CodeAddressId] {
@@ -112,17 +130,20 @@ pub(crate) fn count_frames(data: &[u8], frames: &mut FxHashMap<u32, u64>) {
 }
 
 impl Stacks {
-    /// Reads a chunk's records of before `until`; `first` are its first ticks.
+    /// Reads a chunk's records of before `until`; `first` are its first ticks. Stacks that were cut
+    /// are walked on by `unwinder`.
     pub(crate) fn read(
         &mut self,
         lane: Lane,
         first: Ticks,
         data: &[u8],
         until: Ticks,
+        mut unwinder: Option<&mut dyn Unwinder>,
     ) -> ReadStacks {
         let mut result = ReadStacks::default();
+        let mut addresses = Vec::new();
         for record in records(data) {
-            let Some((header, addresses)) = record else {
+            let Some((mut header, words)) = record else {
                 result.cut = true;
                 break;
             };
@@ -130,12 +151,25 @@ impl Stacks {
             if at >= until {
                 break;
             }
-            result.bytes += StackHeader::SIZE + addresses.len();
-            let (words, _) = addresses.as_chunks::<8>();
-            let addresses = words.iter().map(|bytes| u64::from_ne_bytes(*bytes));
+            result.bytes += StackHeader::SIZE + words.len();
+            let (words, _) = words.as_chunks::<8>();
+            addresses.clear();
+            addresses.extend(words.iter().map(|bytes| u64::from_ne_bytes(*bytes)));
             let kernel = header.space == stack_space::KERNEL;
             result.stacks += 1;
-            match self.define((header.tgid, at), kernel, true, addresses) {
+            if !kernel && header.truncated == stack_ending::NO_TABLE_YET {
+                let cut = CutStack { lane, id: header.id, frames: addresses.len() };
+                let (locator, pid) = (&mut self.locator, header.tgid);
+                let code = ProcessCode { epoch: locator.epoch(pid, at), locator, pid, at };
+                // Reborrowed: the same one for each.
+                let unwinder =
+                    unwinder.as_mut().map(|unwinder| &mut **unwinder as &mut dyn Unwinder);
+                if let Some(found) = self.unwound.callers(cut, unwinder, code) {
+                    addresses.extend_from_slice(&found.addresses);
+                    header.truncated = found.truncated;
+                }
+            }
+            match self.define((header.tgid, at), kernel, true, addresses.iter().copied()) {
                 Some(defined) => {
                     let truncated = defined.truncated.or(cut_of(header.truncated));
                     // An id is given out once; a second definition could only be damage.
@@ -407,7 +441,7 @@ fn functions<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use syscollect_model::{AddressSpaces, BuildId, Mapping};
+    use syscollect_model::{BuildId, Mapping};
 
     /// Processes 1 and 2 with a file of code each.
     fn spaces() -> AddressSpaces {

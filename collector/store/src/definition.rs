@@ -38,6 +38,29 @@ pub enum Definition {
     Probes(Vec<ProbeDefinition>),
     /// What the numbers in tracepoint records mean, and where their fields lie.
     Tracepoints(Vec<TracepointDefinition>),
+    /// Callers of stacks that were cut because an unwind table was not made yet, found when the
+    /// recording had ended.
+    Unwound(Vec<UnwoundStack>),
+}
+
+/// The callers of a stack that was cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnwoundStack {
+    /// The machine.
+    #[serde(skip_serializing_if = "MachineId::is_first")]
+    pub machine: MachineId,
+    /// Number of the kind of lane that has the stack's definition.
+    pub kind: u16,
+    /// Which of that kind.
+    #[serde(rename = "cpu")]
+    pub index: u16,
+    /// The stack's id in that lane.
+    pub id: u32,
+    /// Addresses that come behind those of the definition.
+    pub addresses: Vec<u64>,
+    /// Why there may be more, one of `syscollect_records::stack_ending`; 0 where there are none.
+    pub truncated: u32,
 }
 
 /// A kernel tracepoint and the layout of its records, as its format file in
@@ -217,6 +240,14 @@ pub struct LaneEnd {
     pub records: u64,
 }
 
+impl UnwoundStack {
+    /// The lane of the stack's definition, if its kind is known here.
+    pub fn lane(&self) -> Option<Lane> {
+        let kind = LaneKind::from_number(self.kind)?;
+        Some(Lane { machine: self.machine, kind, index: self.index })
+    }
+}
+
 impl LaneEnd {
     /// The end of a lane whose last chunk this is.
     pub fn after(header: &ChunkHeader) -> Self {
@@ -257,7 +288,7 @@ impl Definition {
     }
 
     /// The variant's names in JSON, for telling unknown definitions from broken ones.
-    const NAMES: [&str; 11] = [
+    const NAMES: [&str; 12] = [
         "session",
         "processes",
         "mappings",
@@ -269,6 +300,7 @@ impl Definition {
         "clients",
         "probes",
         "tracepoints",
+        "unwound",
     ];
 
     /// The same in two halves; `None` for what cannot be divided.
@@ -287,6 +319,7 @@ impl Definition {
             Self::Clients(list) => split(list, Self::Clients),
             Self::Probes(list) => split(list, Self::Probes),
             Self::Tracepoints(list) => split(list, Self::Tracepoints),
+            Self::Unwound(list) => split(list, Self::Unwound),
             Self::Symbols(table) => split(&table.symbols, |symbols| {
                 let (path, build_id, note, unfinished) = (
                     table.path.clone(),

@@ -59,7 +59,7 @@ pub use codec::ReadBuffer;
 pub use definition::{
     ClientDefinition, CounterDefinition, Definition, KnownProcess, KnownThread, LaneEnd, LaneLoss,
     ProbeArgument, ProbeDefinition, ProbeRole, TracepointDefinition, TracepointField,
-    TracepointFieldKind,
+    TracepointFieldKind, UnwoundStack,
 };
 pub use error::StoreError;
 pub use format::{EMPTY_CAPTURE_BYTES, MAX_CHUNK};

@@ -32,6 +32,7 @@ mod fde;
 mod file;
 mod frames;
 mod index;
+mod memory;
 mod partial;
 mod program;
 mod rule;
@@ -42,5 +43,6 @@ mod writer;
 
 pub use error::UnwindError;
 pub use file::UnwindFile;
-pub use syscollect_records::unwind::UnwindRow;
+pub use memory::{Callers, CodeAt, StackMemory};
+pub use syscollect_records::unwind::{PAGE_BYTES, UnwindRow};
 pub use walk::{GeneralRegisters, Registers, WalkStep, lookup_address, row_at, step};

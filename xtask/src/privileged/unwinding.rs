@@ -14,11 +14,11 @@ use syscollect_store::CaptureReader;
 
 use super::context::{Context, number};
 
-/// For so long from its first stack on, tables are made of the code that was not walked before; and
-/// where all is emulated, and slow.
+/// For so long from its first stack on, tables are made of the code that was not walked before, and
+/// stacks are unwound when the recording has stopped; and where all is emulated, and slow.
 const TABLES_MADE_NS: u64 = 2_000_000_000;
 const TABLES_MADE_EMULATED_NS: u64 = 5_000_000_000;
-/// Of 1,000 stacks that are taken later so many are whole.
+/// Of 1,000 stacks so many are whole.
 const WHOLE: u64 = 995;
 
 /// Samples and off-CPU stacks reach `main` through functions without frame pointers, one that
@@ -46,6 +46,12 @@ pub(crate) fn unwinding(context: &Context) -> Result<String> {
         ensure!(
             counts.whole * 1000 >= (counts.whole + counts.cut) * WHOLE,
             "{kind} that do not reach main: {chains}"
+        );
+        // The first are as whole as the last. What an emulated machine takes so long for that its
+        // programs send more than is held is another question.
+        ensure!(
+            context.is_emulated() || counts.early_whole * 1000 >= counts.early * WHOLE,
+            "{kind} that do not reach main before tables were made: {chains}"
         );
     }
     Ok(chains.to_string())

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use aya::maps::Map;
+use aya::maps::{Map, RingBuf};
 use aya::{Btf, Ebpf, EbpfLoader};
 use syscollect_model::{ClockSource, CpuClock, LossCause, SampleEvent, SessionInfo, Ticks};
 use syscollect_records::statistic;
@@ -26,7 +26,7 @@ use crate::interrupts::PreemptCount;
 use crate::memory::MemoryPlan;
 use crate::options::{RecordOptions, UnwindMethod};
 use crate::source::{Drained, Source};
-use crate::unwind::{self, UnwindCounts, UnwindTables};
+use crate::unwind::{self, StackMemoryRing, StacksInMemory, UnwindCounts, UnwindTables};
 use lanes::Lanes;
 pub(crate) use programs::{kernel_at_least, release_at_least};
 use sampling::Sampling;
@@ -48,6 +48,8 @@ pub(crate) struct EbpfSource {
     sample_rate_hz: u32,
     /// What was made of unwind tables; `None` where the programs walk in another way.
     unwind: Option<Arc<UnwindCounts>>,
+    /// Where stacks come whose tables were not made yet.
+    stack_memory: Option<StackMemoryRing>,
     /// The clock of each CPU's stamps; error bounds in ticks.
     clocks: Vec<CpuClock>,
     /// Where the stamps come from.
@@ -90,10 +92,12 @@ impl EbpfSource {
             last_counts: None,
             sample_rate_hz: options.sample_rate_hz,
             unwind: None,
+            stack_memory: None,
             clocks: Vec::new(),
             clock_source: if pmu.is_some() { ClockSource::Tsc } else { ClockSource::Monotonic },
             missing,
         };
+        source.stack_memory = source.stack_memory_ring(memory.is_short());
         source.start_clocks(&host.online_cpus())?;
         source.filter(&options.pids)?;
         programs::load(&mut source.ebpf, &btf, options, memory, &mut source.missing)?;
@@ -153,6 +157,19 @@ impl EbpfSource {
         }
     }
 
+    /// Stacks end at the first table that is not made yet where there is none.
+    fn stack_memory_ring(&mut self, memory_is_short: bool) -> Option<StackMemoryRing> {
+        let map = self.ebpf.take_map("stack_memory")?;
+        match RingBuf::try_from(map) {
+            Ok(ring) => Some(StackMemoryRing::new(ring, memory_is_short)),
+            Err(error) => {
+                let why = format!("stacks of which a table is missing end there: {error}");
+                self.missing.push(why);
+                None
+            }
+        }
+    }
+
     fn without_tables(&mut self, error: &std::io::Error) -> Option<UnwindTables> {
         self.missing.push(format!("no unwind tables, stacks end early without them: {error}"));
         None
@@ -203,7 +220,12 @@ impl Source for EbpfSource {
     }
 
     fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
+        self.stack_memory.iter_mut().for_each(StackMemoryRing::drain);
         self.lanes.drain(now, all, out.chunk)
+    }
+
+    fn take_stacks_in_memory(&mut self) -> StacksInMemory {
+        self.stack_memory.as_mut().map(StackMemoryRing::take).unwrap_or_default()
     }
 
     fn say_anew(&mut self) {
@@ -256,6 +278,8 @@ impl Source for EbpfSource {
         sums.insert("lanes_bytes".to_owned(), self.lanes.bytes());
         let unwind = self.unwind.iter().flat_map(|counts| counts.named());
         sums.extend(unwind.map(|(name, count)| (name.to_owned(), count)));
+        let refused = self.stack_memory.as_ref().map(StackMemoryRing::refused);
+        sums.extend(refused.map(|refused| ("stack_memory_refused".to_owned(), refused)));
         for (program, counts) in self.counts().iter().filter(|(_, counts)| counts.run_count > 0) {
             sums.insert(format!("{program}_run_ns"), counts.run_time_ns);
             sums.insert(format!("{program}_runs"), counts.run_count);
@@ -280,7 +304,7 @@ impl Source for EbpfSource {
 }
 
 /// Names of the lanes' statistics.
-const STATISTICS: [(usize, &str); 14] = [
+const STATISTICS: [(usize, &str); 15] = [
     (statistic::WRITTEN, "records_written"),
     (statistic::STACKS, "stacks_looked_up"),
     (statistic::STACKS_SENT, "stacks_sent"),
@@ -295,6 +319,7 @@ const STATISTICS: [(usize, &str); 14] = [
     (statistic::USER_WALKS + 2, "user_stacks_without_unwind_information"),
     (statistic::USER_WALKS + 3, "user_stacks_unreadable"),
     (statistic::USER_WALKS + 4, "user_stacks_before_tables"),
+    (statistic::STACK_MEMORY, "stacks_sent_with_memory"),
 ];
 
 /// Whether programs walk by unwind tables.
@@ -318,8 +343,15 @@ const LANE_OF_OLD_KERNELS: u32 = 2 << 20;
 struct ObjectSizes {
     /// Bytes of data of each lane of scheduling events, a power of two.
     sched_lane_bytes: u32,
-    /// Rows of unwind tables; `None` where programs walk in another way.
-    unwind_rows: Option<u32>,
+    /// Rows of unwind tables, and bytes for stacks that come before these; `None` where programs
+    /// walk in another way.
+    unwind: Option<UnwindSizes>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct UnwindSizes {
+    rows: u32,
+    stack_memory_bytes: u32,
 }
 
 /// Loads the object with its constants set for this recording.
@@ -330,13 +362,12 @@ fn load_object(
     tsc: bool,
     memory: &MemoryPlan,
 ) -> Result<Ebpf, CaptureError> {
-    let unwind_rows = match has_unwind_tables(options) {
-        true if memory.is_short() => Some(unwind::ROWS_SHORT),
-        true => Some(unwind::ROWS),
-        false => None,
-    };
+    let unwind = has_unwind_tables(options).then(|| UnwindSizes {
+        rows: if memory.is_short() { unwind::ROWS_SHORT } else { unwind::ROWS },
+        stack_memory_bytes: unwind::ring_bytes(memory.is_short()),
+    });
     let load = |sched_lane_bytes| {
-        let sizes = ObjectSizes { sched_lane_bytes, unwind_rows };
+        let sizes = ObjectSizes { sched_lane_bytes, unwind };
         load_object_with(options, btf, cpus, tsc, sizes)
     };
     match load(memory.sched_lane_bytes) {
@@ -352,7 +383,7 @@ fn load_object_with(
     tsc: bool,
     sizes: ObjectSizes,
 ) -> Result<Ebpf, CaptureError> {
-    let ObjectSizes { sched_lane_bytes: lane_bytes, unwind_rows } = sizes;
+    let ObjectSizes { sched_lane_bytes: lane_bytes, unwind } = sizes;
     let flags = [
         ("USE_TSC", tsc),
         ("STATE_IS_ARGUMENT", programs::kernel_at_least(5, 18)),
@@ -394,8 +425,9 @@ fn load_object_with(
     ] {
         loader.map_max_entries(map, cpus);
     }
-    if let Some(rows) = unwind_rows {
+    if let Some(UnwindSizes { rows, stack_memory_bytes }) = unwind {
         loader.map_max_entries("unwind_rows", rows);
+        loader.map_max_entries("stack_memory", stack_memory_bytes);
     }
     let object =
         sizes::with_sched_lanes(OBJECT, lane_bytes).ok_or_else(|| CaptureError::Program {

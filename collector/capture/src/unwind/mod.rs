@@ -4,6 +4,7 @@
 //! A thread of its own, which nothing waits for. It looks now and then whether walks have asked for
 //! more; nobody wakes it for that.
 
+mod memory;
 mod programs;
 mod tables;
 
@@ -21,6 +22,8 @@ use syscollect_unwind::UnwindFile;
 
 use crate::collector::{go_before_most, go_behind_others};
 use crate::mapped_map::MappedWords;
+pub use memory::StacksInMemory;
+pub(crate) use memory::{StackMemoryRing, ring_bytes};
 pub(crate) use programs::UnwindPrograms;
 use programs::{FileNames, HeldCode};
 use tables::Tables;

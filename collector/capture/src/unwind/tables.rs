@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustc_hash::FxHashMap;
 use syscollect_records::unwind::UnwindRow;
 
 use crate::mapped_map::MappedWords;
+use crate::shares::Pool;
 
 /// States of a page, in its upper 16 bits.
 const WANTED: u64 = 1;
@@ -23,31 +23,6 @@ pub(super) trait Words {
 impl Words for MappedWords {
     fn words(&self) -> &[AtomicU64] {
         self.words()
-    }
-}
-
-/// What is left of something, and how much of it each user's files have.
-#[derive(Debug)]
-struct Quota {
-    free: usize,
-    by_owner: FxHashMap<u32, usize>,
-}
-
-impl Quota {
-    fn new(free: usize) -> Self {
-        Self { free, by_owner: FxHashMap::default() }
-    }
-
-    /// Takes so much for a file of `owner`. No user's files have more than they leave to all others;
-    /// root's may have all.
-    fn take(&mut self, owner: u32, amount: usize) -> bool {
-        let had = self.by_owner.entry(owner).or_default();
-        let Some(left) = self.free.checked_sub(amount) else { return false };
-        if owner != 0 && *had + amount > left {
-            return false;
-        }
-        (self.free, *had) = (left, *had + amount);
-        true
     }
 }
 
@@ -66,8 +41,8 @@ pub(super) struct Tables<W> {
     files: W,
     /// By number less one: programs take 0 for a file without tables.
     known: Vec<FilePages>,
-    free_pages: Quota,
-    free_rows: Quota,
+    free_pages: Pool,
+    free_rows: Pool,
     /// Where the next rows go.
     next_row: usize,
 }
@@ -81,8 +56,8 @@ impl<W: Words> Tables<W> {
             pages,
             files,
             known: Vec::new(),
-            free_pages: Quota::new(free_pages),
-            free_rows: Quota::new(free_rows),
+            free_pages: Pool::new(free_pages as u64),
+            free_rows: Pool::new(free_rows as u64),
             next_row: 0,
         }
     }
@@ -92,7 +67,7 @@ impl<W: Words> Tables<W> {
     pub(super) fn add(&mut self, pages: u32, owner: u32) -> Option<u32> {
         let number = self.known.len() + 1;
         let word = self.files.words().get(number)?;
-        if !self.free_pages.take(owner, pages as usize) {
+        if !self.free_pages.take(owner, u64::from(pages)) {
             return None;
         }
         let first = self.known.last().map_or(0, |file| file.pages.end);
@@ -123,7 +98,7 @@ impl<W: Words> Tables<W> {
             return false;
         };
         let index = file.pages.start as usize + page as usize;
-        let fits = self.free_rows.take(file.owner, rows.len());
+        let fits = self.free_rows.take(file.owner, rows.len() as u64);
         let rows = if fits { rows } else { &[] };
         let places = self.rows.words().get(self.next_row..).unwrap_or_default();
         for (place, row) in places.iter().zip(rows) {

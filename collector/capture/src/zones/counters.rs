@@ -17,8 +17,8 @@ use syscollect_zone_protocol::{Event, Item, ItemWords, Value};
 
 use super::find::{ArenaLocation, still_has};
 use super::log::CounterEntry;
-use super::shares::Pool;
 use crate::clock::ticks_now;
+use crate::shares::Pool;
 
 /// Values are read this often.
 const INTERVAL: Duration = Duration::from_millis(100);

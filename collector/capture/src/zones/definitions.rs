@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 
-use super::shares::Pool;
+use crate::shares::Pool;
 
 /// What a program may define at least, whatever the buffer: one log.
 const LOG: u64 = syscollect_zone_protocol::arena::LOG_BYTES as u64;

@@ -81,7 +81,6 @@ mod lanes;
 mod log;
 mod memory;
 mod ring;
-mod shares;
 mod source;
 mod survey;
 mod taken;
@@ -97,7 +96,6 @@ mod tests;
 
 #[cfg(feature = "fuzzing")]
 pub use fuzzing::hostile_programs;
-pub(crate) use shares::Pace;
 pub(crate) use source::ZoneSource;
 
 /// What the rest of the collector tells of instrumented programs, those alone that

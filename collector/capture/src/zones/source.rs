@@ -14,13 +14,13 @@ use super::ZoneNotice;
 use super::client::{Client, Losses, Output, Start};
 use super::definitions::DefinitionShares;
 use super::lanes::{Lanes, LogLane};
-use super::shares::Pace;
 use super::turn::{Order, Turn, Visit};
 use super::watch::{Handle, WatchEvent};
 use crate::clock::ticks_now;
 use crate::error::CaptureError;
 use crate::notes::definition_chunk;
 use crate::options::RecordOptions;
+use crate::shares::Pace;
 use crate::source::{Drained, ProgramChunks, Source};
 use crate::stage::CHUNK_BYTES;
 

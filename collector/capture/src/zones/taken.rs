@@ -17,8 +17,8 @@ use super::arena::{Arena, ArenaId, FoundArena, NotTaken};
 use super::counters::Subject;
 use super::exited::Exited;
 use super::find::{ArenaLocation, Numbering};
-use super::shares::Pool;
 use super::watch::WatchEvent;
+use crate::shares::Pool;
 
 /// Arenas that are read at one time, where the system has room for their mappings and descriptors.
 pub(super) const MOST_ARENAS: u64 = 4096;

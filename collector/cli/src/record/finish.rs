@@ -1,6 +1,7 @@
 //! After a recording: naming, exporting, and giving the files their names.
 
 use super::place::{KeepCapture, OutputFiles};
+use super::unwinding::LateUnwinder;
 use crate::confine;
 use crate::convert::{self, Abandoned, CaptureEnd, Nameable, Selection};
 use crate::format::Format;
@@ -14,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use std::collections::HashSet;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
-use syscollect_capture::{CostAccount, Recorded};
+use syscollect_capture::{CostAccount, Recorded, StacksInMemory};
 use syscollect_merge::{MergeError, Session};
 use syscollect_model::{RecorderSummary, RecorderWork, WorkCost};
 use syscollect_playback::Recording;
@@ -80,8 +81,8 @@ impl Finish<'_> {
         recorded: Recorded,
         timings: &mut Timings,
     ) -> Result<Finished> {
-        let Recorded { held, summary, losses, mut costs, .. } = recorded;
-        match self.name_and_write(&draft, held, &mut costs, timings) {
+        let Recorded { held, stacks, summary, losses, mut costs, .. } = recorded;
+        match self.name_and_write(&draft, held, stacks, &mut costs, timings) {
             Ok((mut written, end)) => {
                 written.lost = written.lost.at_least(&losses);
                 let finished = self.publish(
@@ -113,6 +114,7 @@ impl Finish<'_> {
         &self,
         capture: &Draft,
         held: PinnedFiles,
+        stacks: StacksInMemory,
         costs: &mut CostAccount,
         timings: &mut Timings,
     ) -> Result<(Written, CaptureEnd)> {
@@ -120,14 +122,18 @@ impl Finish<'_> {
         let mut end = CaptureEnd::of(&reader);
         // What the trace buffer dropped was taken out of the lanes but is not in the file.
         let stored = convert::stored_events(&reader);
-        let mut session = match Session::open_unless(reader, &|| self.abandon.wanted()) {
+        let mut unwinder = LateUnwinder::new(stacks, &held);
+        let unwanted = || self.abandon.wanted();
+        let mut session = match Session::open_unwinding(reader, &unwanted, &mut unwinder) {
             Err(MergeError::Unwanted) => return Ok((self.unread(capture, stored)?, end)),
             session => session?,
         };
         timings.end("reading what events refer to");
         let nameable = Nameable { same_kernel: true, same_files: true, named: HashSet::new() };
         let tables = convert::name(&session, held, &nameable, self.abandon, self.terminal);
+        let unwound = Some(session.take_unwound()).filter(|stacks| !stacks.is_empty());
         let names = tables.iter().cloned().map(Definition::Symbols);
+        let names = unwound.map(Definition::Unwound).into_iter().chain(names);
         // What the user did not wait for is not among them: an export names the rest.
         if let Err(error) = end.append(capture.file().try_clone()?, names) {
             // The export has them all the same; a capture that stays lacks them.

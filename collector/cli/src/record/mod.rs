@@ -6,6 +6,7 @@ mod finish;
 mod options;
 mod place;
 mod series;
+mod unwinding;
 mod watch;
 
 use crate::backend::{Backend, KernelBackend, Recorder};

@@ -181,7 +181,7 @@ impl KeptFiles {
         drafts.lock().naming_thread = Some(thread);
         set_nice(thread, 19);
         let terminal = Terminal::quiet();
-        for EndedFile { held, summary, losses, error } in ended {
+        for EndedFile { held, stacks, summary, losses, error } in ended {
             let Some((place, draft)) = drafts.take() else { break };
             let path = draft.path();
             if let Some(error) = &error {
@@ -189,6 +189,7 @@ impl KeptFiles {
             }
             let recorded = Recorded {
                 held: held.recv().unwrap_or_default(),
+                stacks,
                 duration: Duration::from_nanos(summary.duration_ns),
                 summary,
                 losses,

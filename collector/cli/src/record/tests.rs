@@ -7,7 +7,9 @@ use clap::Parser;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use syscollect_capture::{CostAccount, EndedFile, Progress, RecordOptions, RecordingFiles};
+use syscollect_capture::{
+    CostAccount, EndedFile, Progress, RecordOptions, RecordingFiles, StacksInMemory,
+};
 use syscollect_merge::Session;
 use syscollect_model::{LaneKind, LossCause, StopReason};
 use syscollect_playback::Recording;
@@ -84,7 +86,13 @@ impl Recorder for Running {
                 fake::write_capture_with(&out, &more, &losses, Some(summary.clone()));
                 out = (rotation.next)()?;
                 let (_, held) = mpsc::channel();
-                (rotation.ended)(EndedFile { held, summary, losses: losses.clone(), error: None });
+                (rotation.ended)(EndedFile {
+                    held,
+                    stacks: StacksInMemory::default(),
+                    summary,
+                    losses: losses.clone(),
+                    error: None,
+                });
             }
         }
         fake::write_capture_with(&out, &more, &losses, Some(summary.clone()));
@@ -95,6 +103,7 @@ impl Recorder for Running {
             Some(error) => Err(anyhow!(error)),
             None => Ok(Recorded {
                 held: PinnedFiles::new(),
+                stacks: StacksInMemory::default(),
                 summary,
                 losses_before: Vec::new(),
                 losses,

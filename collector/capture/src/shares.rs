@@ -7,19 +7,20 @@ use rustc_hash::FxHashMap;
 /// Something that there is only so much of. A user may have as much of it as
 /// would still be free for others, so that whoever comes later finds some: the
 /// first has up to a half, the next up to half of the rest. Root may have all.
-pub(super) struct Pool {
+#[derive(Debug)]
+pub(crate) struct Pool {
     free: u64,
     held: FxHashMap<u32, u64>,
 }
 
 impl Pool {
     /// So much of it, all free.
-    pub(super) fn new(total: u64) -> Self {
+    pub(crate) fn new(total: u64) -> Self {
         Self { free: total, held: FxHashMap::default() }
     }
 
     /// Takes some for a user; `false` if that would be more than its share.
-    pub(super) fn take(&mut self, user: u32, amount: u64) -> bool {
+    pub(crate) fn take(&mut self, user: u32, amount: u64) -> bool {
         let held = self.held.get(&user).copied().unwrap_or(0);
         let Some(free) = self.free.checked_sub(amount) else { return false };
         if user != 0 && held + amount > free {
@@ -31,7 +32,7 @@ impl Pool {
     }
 
     /// Gives some back, at most what the user has.
-    pub(super) fn give_back(&mut self, user: u32, amount: u64) {
+    pub(crate) fn give_back(&mut self, user: u32, amount: u64) {
         let Some(held) = self.held.get_mut(&user) else { return };
         let amount = amount.min(*held);
         *held -= amount;
@@ -42,7 +43,7 @@ impl Pool {
     }
 
     /// Gives some back of each user.
-    pub(super) fn give_back_of_each(&mut self, amount: u64) {
+    pub(crate) fn give_back_of_each(&mut self, amount: u64) {
         let users: Vec<u32> = self.held.keys().copied().collect();
         users.into_iter().for_each(|user| self.give_back(user, amount));
     }

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * A stack that ends because a table was not made yet is sent as it lies in
+ * memory, from the last frame that was found: when the recording stops, and all
+ * tables can be made, the rest of it is unwound. So the first moments of a
+ * recording, and of a program, are as whole as the last.
+ *
+ * That is dear, and rare. Each user has a share of it on each CPU, in each
+ * context: whose programs never get tables cannot have it all.
+ */
+#ifndef SYSCOLLECT_STACK_MEMORY_H
+#define SYSCOLLECT_STACK_MEMORY_H
+
+#include "unwind.h"
+
+/* The collector sets the size. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} stack_memory SEC(".maps");
+
+struct stack_memory_part {
+	struct StackMemoryHeader header;
+	__u8 bytes[STACK_MEMORY_PART_BYTES];
+};
+
+/* What a user may still have, in bytes, and when that was counted. */
+struct memory_share {
+	__u64 ticks;
+	__u64 room;
+};
+
+#define MEMORY_SHARES 64
+#define MEMORY_SHARE_BYTES (2u << 20)
+/* A byte in so many ticks, as a shift: some 100 to 250 KB in a second. */
+#define MEMORY_SHARE_TICKS 14
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct memory_share));
+	__uint(max_entries, MEMORY_SHARES * 2);
+} memory_shares SEC(".maps");
+
+/* Takes a stack's bytes from the share of the current task's user, if there are so many left. */
+static __always_inline bool take_memory_share(__u32 context, __u64 ticks)
+{
+	__u32 index = (bpf_get_current_uid_gid() & (MEMORY_SHARES - 1)) + (context & 1) * MEMORY_SHARES;
+	struct memory_share *share = bpf_map_lookup_elem(&memory_shares, &index);
+	const __u64 needed = STACK_MEMORY_PARTS * STACK_MEMORY_PART_BYTES;
+
+	if (!share)
+		return false;
+	__u64 grown = (ticks - share->ticks) >> MEMORY_SHARE_TICKS;
+
+	if (grown) {
+		__u64 room = share->room + grown;
+
+		share->room = room > MEMORY_SHARE_BYTES ? MEMORY_SHARE_BYTES : room;
+		share->ticks = ticks;
+	}
+	if (share->room < needed)
+		return false;
+	share->room -= needed;
+	return true;
+}
+
+/* Sends the stack from where the walk in the scratch has ended, up to its end or what is sent at
+ * most. `u->word` is the stack's id. */
+__noinline int unwind_send_memory(struct scratch *s)
+{
+	if (!UNWIND_TABLES || !s)
+		return 0;
+	struct unwind *u = &s->unwind;
+	__u64 start = u->sp;
+
+	for (int i = 0; i < STACK_MEMORY_PARTS; i++) {
+		struct stack_memory_part *part = bpf_ringbuf_reserve(&stack_memory, sizeof(*part), 0);
+
+		if (!part)
+			break;
+		__u64 bytes = STACK_MEMORY_PART_BYTES - (start & (STACK_MEMORY_PART_BYTES - 1));
+
+		if (bpf_probe_read_user(part->bytes, bytes, (void *)start)) {
+			bpf_ringbuf_discard(part, BPF_RB_NO_WAKEUP);
+			break;
+		}
+		part->header.cpu = bpf_get_smp_processor_id();
+		part->header.of_sample = u->context == CONTEXT_SAMPLE;
+		part->header.id = u->word;
+		part->header.uid = bpf_get_current_uid_gid();
+		part->header.exact_ip = u->exact;
+		part->header.bytes = bytes;
+		part->header.ip = u->ip;
+		part->header.sp = u->sp;
+		part->header.bp = u->bp;
+		part->header.start = start;
+		bpf_ringbuf_submit(part, BPF_RB_NO_WAKEUP);
+		start += bytes;
+	}
+	return 0;
+}
+
+#endif

@@ -1,0 +1,160 @@
+//! Stacks whose unwind tables were not made when they were recorded, walked on when the recording
+//! has ended: now all tables can be made.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+use syscollect_capture::StacksInMemory;
+use syscollect_merge::{CutStack, ProcessCode, Unwinder};
+use syscollect_playback::{ANONYMOUS, ModuleKey};
+use syscollect_store::UnwoundStack;
+use syscollect_symbolize::PinnedFiles;
+use syscollect_unwind::{Callers, CodeAt, PAGE_BYTES, UnwindFile, UnwindRow, row_at};
+
+/// How long tables of the files of one user take together, at most: unwind information can be made
+/// to be costly. Root's files are not.
+const LONGEST_OF_USER: Duration = Duration::from_millis(500);
+/// And those of all users but root.
+const LONGEST: Duration = Duration::from_secs(3);
+
+/// Walks on stacks by the files that were held open.
+#[derive(Debug)]
+pub(super) struct LateUnwinder<'a> {
+    stacks: StacksInMemory,
+    tables: LateTables<'a>,
+}
+
+impl<'a> LateUnwinder<'a> {
+    pub(super) fn new(stacks: StacksInMemory, files: &'a PinnedFiles) -> Self {
+        let tables = LateTables { files, modules: HashMap::new(), took: HashMap::new() };
+        Self { stacks, tables }
+    }
+}
+
+impl Unwinder for LateUnwinder<'_> {
+    fn callers(&mut self, stack: CutStack, mut code: ProcessCode<'_>) -> Option<UnwoundStack> {
+        let CutStack { lane, id, frames } = stack;
+        let memory = self.stacks.remove(&(lane, id))?;
+        let Callers { addresses, truncated } =
+            memory.callers(frames, |address| self.tables.code_at(address, &mut code));
+        let (machine, kind, index) = (lane.machine, lane.kind as u16, lane.index);
+        Some(UnwoundStack { machine, kind, index, id, addresses, truncated })
+    }
+}
+
+/// Rows of code, made when they are asked for.
+#[derive(Debug)]
+struct LateTables<'a> {
+    files: &'a PinnedFiles,
+    /// `None` for files that are not there, or have nothing to unwind by.
+    modules: HashMap<ModuleKey, Option<ModuleTables>>,
+    /// How long tables took so far, by the files' owners.
+    took: HashMap<u32, Duration>,
+}
+
+#[derive(Debug)]
+struct ModuleTables {
+    file: UnwindFile,
+    owner: u32,
+    /// Rows by page; none where the file says nothing of the page, or something damaged.
+    pages: HashMap<u32, Vec<UnwindRow>>,
+}
+
+impl LateTables<'_> {
+    fn code_at(&mut self, address: u64, code: &mut ProcessCode<'_>) -> CodeAt {
+        let knows_all = code.knows_all();
+        match code.at(address) {
+            // Code that is made at run time has frame pointers, if anything.
+            Some((module, _)) if module.path == ANONYMOUS => CodeAt::Row(UnwindRow::default()),
+            Some((module, offset)) => self.row(module, offset).map_or(CodeAt::Unknown, CodeAt::Row),
+            None if knows_all => CodeAt::Nothing,
+            None => CodeAt::Unknown,
+        }
+    }
+
+    /// The row for an offset in a module's file; `None` if the file cannot be asked, or its owner's
+    /// files have taken their time.
+    fn row(&mut self, key: &ModuleKey, offset: u64) -> Option<UnwindRow> {
+        if !self.modules.contains_key(key) {
+            let opened = ModuleTables::open(self.files, key);
+            self.modules.insert(key.clone(), opened);
+        }
+        let module = self.modules.get_mut(key)?.as_mut()?;
+        let page = u32::try_from(offset / PAGE_BYTES).ok()?;
+        if !module.pages.contains_key(&page) {
+            if !may_take_time(&self.took, module.owner) {
+                return None;
+            }
+            let began = Instant::now();
+            let rows = module.file.pages(&[page]).unwrap_or_default();
+            module
+                .pages
+                .insert(page, rows.into_iter().next().map(|(_, rows)| rows).unwrap_or_default());
+            *self.took.entry(module.owner).or_default() += began.elapsed();
+        }
+        let rows = module.pages.get(&page)?;
+        Some(row_at(rows, (offset % PAGE_BYTES) as u16).unwrap_or_default())
+    }
+}
+
+/// Whether tables of this owner's files may be made, after what others and its own took.
+fn may_take_time(took: &HashMap<u32, Duration>, owner: u32) -> bool {
+    let of_users = || took.iter().filter(|(owner, _)| **owner != 0).map(|(_, took)| *took).sum();
+    let of_owner = took.get(&owner).copied().unwrap_or_default();
+    owner == 0 || (of_owner < LONGEST_OF_USER && LONGEST > of_users())
+}
+
+impl ModuleTables {
+    fn open(files: &PinnedFiles, key: &ModuleKey) -> Option<Self> {
+        let opened = files.opened(&key.path, &key.build_id)?;
+        let file = UnwindFile::read(opened.reader()).ok()?;
+        Some(Self { file, owner: opened.data().uid, pages: HashMap::new() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syscollect_model::{BuildId, Mapping, Ticks};
+
+    /// The file of this test, held as a recording holds it, and where its code lies.
+    fn own_program() -> (PinnedFiles, ModuleKey, u64) {
+        let path = std::env::current_exe().unwrap();
+        let path = path.to_str().unwrap().to_owned();
+        let mut mapping = Mapping {
+            pid: std::process::id(),
+            start: 0,
+            end: 0,
+            file_offset: 0,
+            path: path.clone(),
+            build_id: BuildId::default(),
+            since: Ticks(0),
+        };
+        let mut files = PinnedFiles::new();
+        assert!(files.hold(&mut mapping, None));
+        let file = UnwindFile::from_bytes(std::fs::read(&path).unwrap()).unwrap();
+        let code = file.code().iter().map(|range| range.start).max().unwrap();
+        (files, ModuleKey { path, build_id: mapping.build_id }, code)
+    }
+
+    #[test]
+    fn rows_are_made_of_files_that_are_held() {
+        let (files, key, code) = own_program();
+        let mut tables = LateUnwinder::new(StacksInMemory::default(), &files).tables;
+        assert!(tables.row(&key, code + 64).is_some());
+        let other = ModuleKey { path: "/nowhere".to_owned(), ..key.clone() };
+        assert_eq!(tables.row(&other, code), None);
+        assert_eq!(tables.modules.len(), 2);
+        assert_eq!(tables.modules[&key].as_ref().unwrap().pages.len(), 1);
+    }
+
+    #[test]
+    fn whose_files_took_their_time_waits_and_nobody_else() {
+        let took = HashMap::from([(1001, LONGEST_OF_USER), (1002, Duration::from_millis(1))]);
+        assert!(!may_take_time(&took, 1001));
+        assert!(may_take_time(&took, 1002) && may_take_time(&took, 1003));
+        let all: HashMap<u32, Duration> =
+            (1001..1010).map(|user| (user, Duration::from_millis(400))).collect();
+        assert!(!may_take_time(&all, 2000), "all together have taken theirs");
+        assert!(may_take_time(&all, 0), "files of the system are not made to be costly");
+    }
+}

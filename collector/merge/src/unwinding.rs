@@ -1,0 +1,186 @@
+//! Stacks that were cut because an unwind table was not made yet, walked on when the recording has
+//! ended.
+
+use std::collections::hash_map::Entry;
+use std::fmt::Debug;
+
+use rustc_hash::FxHashMap;
+use syscollect_model::{Lane, Ticks};
+use syscollect_playback::{Locator, ModuleKey};
+use syscollect_store::UnwoundStack;
+
+/// Finds the callers of stacks that a recording has cut.
+pub trait Unwinder: Debug {
+    /// The callers of a stack's last frame; `None` where no more is known of it than the recording
+    /// has.
+    fn callers(&mut self, stack: CutStack, code: ProcessCode<'_>) -> Option<UnwoundStack>;
+}
+
+/// A stack of which frames are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CutStack {
+    /// The lane of its definition.
+    pub lane: Lane,
+    /// Its id there.
+    pub id: u32,
+    /// How many frames it has.
+    pub frames: usize,
+}
+
+/// What a process had mapped as code when a stack was recorded.
+#[derive(Debug)]
+pub struct ProcessCode<'a> {
+    pub(crate) locator: &'a mut Locator,
+    pub(crate) pid: u32,
+    pub(crate) at: Ticks,
+    pub(crate) epoch: usize,
+}
+
+impl ProcessCode<'_> {
+    /// The module at an address, and the offset in its file.
+    pub fn at(&mut self, address: u64) -> Option<(&ModuleKey, u64)> {
+        let located = self.locator.user(self.pid, self.at, self.epoch, address);
+        Some((self.locator.code.module(located.module?), located.offset))
+    }
+
+    /// Whether all that was mapped is known, so that an address without a module is no code.
+    pub fn knows_all(&self) -> bool {
+        self.locator.knows_all(self.pid, self.at)
+    }
+}
+
+/// What was found of stacks that were cut, by the lane of their definition and their id there.
+#[derive(Debug, Default)]
+pub(crate) struct UnwoundStacks {
+    known: FxHashMap<(Lane, u32), UnwoundStack>,
+    /// What the capture does not say yet.
+    new: Vec<(Lane, u32)>,
+}
+
+impl UnwoundStacks {
+    /// Adds what a capture says.
+    pub(crate) fn add(&mut self, definitions: Vec<UnwoundStack>) {
+        let known = definitions.into_iter();
+        self.known.extend(known.filter_map(|stack| Some(((stack.lane()?, stack.id), stack))));
+    }
+
+    /// The callers of a stack's last frame, if they are known or can be found.
+    pub(crate) fn callers(
+        &mut self,
+        stack: CutStack,
+        unwinder: Option<&mut dyn Unwinder>,
+        code: ProcessCode<'_>,
+    ) -> Option<&UnwoundStack> {
+        let key = (stack.lane, stack.id);
+        match self.known.entry(key) {
+            Entry::Occupied(known) => Some(known.into_mut()),
+            Entry::Vacant(unknown) => {
+                let found = unwinder?.callers(stack, code)?;
+                self.new.push(key);
+                Some(unknown.insert(found))
+            }
+        }
+    }
+
+    /// What the capture does not say; nothing of it is needed any more.
+    pub(crate) fn take_new(&mut self) -> Vec<UnwoundStack> {
+        let new = std::mem::take(&mut self.new);
+        let mut known = std::mem::take(&mut self.known);
+        new.iter().filter_map(|key| known.remove(key)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stacks::Stacks;
+    use syscollect_model::{AddressSpaces, BuildId, LaneKind, Mapping};
+    use syscollect_records::{StackHeader, Stamp, stack_ending};
+
+    const LANE: Lane = Lane::new(LaneKind::SampleStack, 0);
+
+    /// Process 1 with code from 0x1000 on.
+    fn spaces() -> AddressSpaces {
+        let mut spaces = AddressSpaces::default();
+        spaces.map(Mapping {
+            pid: 1,
+            start: 0x1000,
+            end: 0x9000,
+            file_offset: 0x1000,
+            path: "/bin/program".to_owned(),
+            build_id: BuildId::default(),
+            since: Ticks(0),
+        });
+        spaces.seal();
+        spaces
+    }
+
+    /// A chunk with a stack of process 1 that ended in this way.
+    fn chunk(id: u32, addresses: &[u64], truncated: u32) -> Vec<u8> {
+        let header = StackHeader {
+            stamp: Stamp(100),
+            id,
+            tgid: 1,
+            frames: addresses.len() as u16,
+            truncated,
+            ..StackHeader::default()
+        };
+        let words = addresses.iter().flat_map(|address| address.to_ne_bytes());
+        header.as_bytes().iter().copied().chain(words).collect()
+    }
+
+    /// Has one caller for each stack, if its code is known.
+    #[derive(Debug, Default)]
+    struct OneCaller {
+        asked: Vec<CutStack>,
+        modules: Vec<(String, u64)>,
+    }
+
+    impl Unwinder for OneCaller {
+        fn callers(&mut self, stack: CutStack, mut code: ProcessCode<'_>) -> Option<UnwoundStack> {
+            self.asked.push(stack);
+            let (module, offset) = code.at(0x2345)?;
+            self.modules.push((module.path.clone(), offset));
+            assert!(code.at(0x99_0000).is_none() && code.knows_all());
+            let (kind, index) = (stack.lane.kind as u16, stack.lane.index);
+            let (id, addresses) = (stack.id, vec![0x3001]);
+            Some(UnwoundStack { kind, index, id, addresses, ..UnwoundStack::default() })
+        }
+    }
+
+    fn frames(stacks: &Stacks, id: u32) -> Vec<u64> {
+        let code = stacks.code_at(LANE, id).into_iter().flatten();
+        code.map(|id| stacks.code().get(*id).offset).collect()
+    }
+
+    #[test]
+    fn a_stack_whose_table_was_missing_is_walked_on_and_others_are_not() {
+        let (mut stacks, mut unwinder) = (Stacks::new(spaces(), Vec::new()), OneCaller::default());
+        let data = [
+            chunk(1, &[0x1500, 0x2001], stack_ending::NO_TABLE_YET),
+            chunk(2, &[0x1600], stack_ending::UNREADABLE),
+            chunk(3, &[0x1700], 0),
+        ]
+        .concat();
+        let read = stacks.read(LANE, Ticks(0), &data, Ticks(u64::MAX), Some(&mut unwinder));
+        assert_eq!((read.stacks, read.cut), (3, false));
+        assert_eq!(unwinder.asked, [CutStack { lane: LANE, id: 1, frames: 2 }]);
+        assert_eq!(unwinder.modules, [("/bin/program".to_owned(), 0x2345)]);
+        assert_eq!(frames(&stacks, 1), [0x1500, 0x2000, 0x3000]);
+        assert_eq!(frames(&stacks, 2), [0x1600]);
+    }
+
+    #[test]
+    fn what_was_found_is_in_the_capture_from_then_on() {
+        let data = chunk(7, &[0x1500], stack_ending::NO_TABLE_YET);
+        let mut stacks = Stacks::new(spaces(), Vec::new());
+        let unwinder = &mut OneCaller::default();
+        stacks.read(LANE, Ticks(0), &data, Ticks(u64::MAX), Some(unwinder));
+        let found = stacks.unwound.take_new();
+        assert_eq!((found.len(), stacks.unwound.take_new().len()), (1, 0));
+        let mut later = Stacks::new(spaces(), found);
+        later.read(LANE, Ticks(0), &data, Ticks(u64::MAX), None);
+        assert_eq!(frames(&later, 7), [0x1500, 0x3000]);
+        assert!(later.unwound.take_new().is_empty(), "nothing of it is new");
+    }
+}

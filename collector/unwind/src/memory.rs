@@ -1,0 +1,234 @@
+//! Stacks as they lay in memory, for code whose tables came too late.
+
+use crate::walk::lookup_address;
+use crate::{Registers, UnwindRow, WalkStep, step};
+use syscollect_records::MAX_FRAMES;
+use syscollect_records::stack_ending;
+use syscollect_records::unwind::cfa_rule;
+
+/// A frame is at most this far above the one it called, bytes, where frame pointers say so: what
+/// the kernel programs take for one, too.
+const FRAME_BYTES_MAX: u64 = 1 << 20;
+const WORD: usize = 8;
+
+/// A stack as it lay in memory, from the last frame on that a walk had found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StackMemory {
+    /// That frame's.
+    pub registers: Registers,
+    /// Its ip is where it stood; else it is where a call returns to. See [`lookup_address`].
+    pub exact_ip: bool,
+    /// What lay at its stack pointer and above.
+    pub bytes: Vec<u8>,
+}
+
+/// What is known of the code at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CodeAt {
+    /// How its caller is found, or that nothing is known of that ([`cfa_rule::NONE`]).
+    Row(UnwindRow),
+    /// Its file cannot be asked.
+    Unknown,
+    /// There is no code.
+    Nothing,
+}
+
+/// The callers of a stack's last known frame.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Callers {
+    /// Their addresses, the innermost first; the last known frame's is not among them.
+    pub addresses: Vec<u64>,
+    /// Why there may be more, one of [`stack_ending`]; 0 where the thread's first function is the
+    /// last.
+    pub truncated: u32,
+}
+
+impl StackMemory {
+    /// Walks on from the last known frame, by what `code` says of addresses; a stack that has
+    /// `known` frames goes on up to as many as are recorded.
+    ///
+    /// ```
+    /// use syscollect_records::unwind::{UnwindRow, cfa_rule};
+    /// use syscollect_unwind::{CodeAt, Registers, StackMemory};
+    ///
+    /// // A function with nothing on the stack but where it returns to, which is a thread's first.
+    /// let memory = StackMemory {
+    ///     registers: Registers { ip: 0x1000, sp: 0x7f00, bp: 0 },
+    ///     exact_ip: true,
+    ///     bytes: 0x2000_u64.to_ne_bytes().to_vec(),
+    /// };
+    /// let row = |cfa| CodeAt::Row(UnwindRow { cfa, cfa_offset: 1, ..UnwindRow::default() });
+    /// let callers = memory.callers(1, |address| match address {
+    ///     0x1000 => row(cfa_rule::RSP),
+    ///     _ => row(cfa_rule::END),
+    /// });
+    /// assert_eq!((callers.addresses, callers.truncated), (vec![0x2000], 0));
+    /// ```
+    pub fn callers(&self, known: usize, mut code: impl FnMut(u64) -> CodeAt) -> Callers {
+        let (mut registers, mut exact_ip) = (self.registers, self.exact_ip);
+        let mut addresses = Vec::new();
+        let truncated = loop {
+            if known + addresses.len() >= MAX_FRAMES {
+                break stack_ending::TOO_DEEP;
+            }
+            let caller = match code(lookup_address(registers.ip, exact_ip)) {
+                CodeAt::Row(row) if row.cfa == cfa_rule::NONE => self.by_frame_pointer(&registers),
+                CodeAt::Row(row) => step(&registers, row, None, |address| self.word(address)),
+                CodeAt::Unknown => break stack_ending::NO_TABLE_YET,
+                // What led here was no caller's address.
+                CodeAt::Nothing => {
+                    addresses.pop();
+                    break stack_ending::NO_UNWIND_INFORMATION;
+                }
+            };
+            match caller {
+                // Where a library makes a stack of its own, nothing has called its first function.
+                WalkStep::Caller { registers: Registers { ip: 0, .. }, .. } | WalkStep::End => {
+                    break 0;
+                }
+                WalkStep::Caller { registers: caller, exact_ip: exact } => {
+                    (registers, exact_ip) = (caller, exact);
+                    addresses.push(caller.ip);
+                }
+                WalkStep::NoInformation => break stack_ending::NO_UNWIND_INFORMATION,
+                // It lies further up than what was sent: a table would have found it.
+                WalkStep::Unreadable => break stack_ending::NO_TABLE_YET,
+            }
+        };
+        Callers { addresses, truncated }
+    }
+
+    /// Frames of code that no table describes have their frame pointers, if anything.
+    fn by_frame_pointer(&self, registers: &Registers) -> WalkStep {
+        let Registers { sp, bp, .. } = *registers;
+        if bp == 0 {
+            return WalkStep::End;
+        }
+        if bp < sp || bp - sp > FRAME_BYTES_MAX {
+            return WalkStep::NoInformation;
+        }
+        let above = |words: u64| bp.checked_add(words * WORD as u64);
+        let (Some(caller_bp), Some(ip), Some(sp)) =
+            (self.word(bp), above(1).and_then(|at| self.word(at)), above(2))
+        else {
+            return WalkStep::Unreadable;
+        };
+        let registers = Registers { ip, sp, bp: caller_bp };
+        WalkStep::Caller { registers, exact_ip: false }
+    }
+
+    fn word(&self, address: u64) -> Option<u64> {
+        let start = usize::try_from(address.checked_sub(self.registers.sp)?).ok()?;
+        let bytes = self.bytes.get(start..start.checked_add(WORD)?)?;
+        // The kernel programs read none across words either.
+        let word = bytes.try_into().ok().filter(|_| address.is_multiple_of(WORD as u64))?;
+        Some(u64::from_ne_bytes(word))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const STACK: u64 = 0x7fff_0000;
+    /// What the functions of these tests push before they call.
+    const FRAME: i16 = 4;
+
+    fn row(cfa: u8, cfa_offset: i16) -> CodeAt {
+        CodeAt::Row(UnwindRow { cfa, cfa_offset, ..UnwindRow::default() })
+    }
+
+    /// A stack of functions that each push three words and call the next; the first one is the
+    /// thread's, at 0x1000.
+    fn stack(callers: &[u64]) -> StackMemory {
+        let mut words = Vec::new();
+        for caller in callers {
+            words.extend([1, 2, 3, *caller]);
+        }
+        let bytes = words.iter().flat_map(|word: &u64| word.to_ne_bytes()).collect();
+        let registers = Registers { ip: 0x5000, sp: STACK, bp: 0 };
+        StackMemory { registers, exact_ip: true, bytes }
+    }
+
+    fn code(address: u64) -> CodeAt {
+        match address {
+            0x1000..0x1100 => row(cfa_rule::END, 0),
+            0x2000..0x6000 => row(cfa_rule::RSP, FRAME),
+            0x6000..0x7000 => CodeAt::Unknown,
+            0x7000..0x8000 => row(cfa_rule::NONE, 0),
+            _ => CodeAt::Nothing,
+        }
+    }
+
+    #[test]
+    fn a_stack_is_walked_up_to_its_threads_first_function() {
+        let callers = stack(&[0x4010, 0x3010, 0x1010]).callers(1, code);
+        assert_eq!(callers.addresses, [0x4010, 0x3010, 0x1010]);
+        assert_eq!(callers.truncated, 0);
+    }
+
+    #[test]
+    fn a_call_at_the_end_of_a_function_is_this_functions() {
+        // The byte behind it belongs to code of which nothing is known.
+        let callers = stack(&[0x6000, 0x1010]).callers(1, code);
+        assert_eq!(callers.addresses, [0x6000, 0x1010]);
+        assert_eq!(callers.truncated, 0);
+    }
+
+    #[test]
+    fn what_ends_a_walk_is_told() {
+        let unknown = stack(&[0x4010, 0x6010, 0x1010]).callers(1, code);
+        assert_eq!(unknown.addresses, [0x4010, 0x6010]);
+        assert_eq!(unknown.truncated, stack_ending::NO_TABLE_YET);
+        let beyond = stack(&[0x4010]).callers(1, code);
+        assert_eq!(
+            (beyond.addresses, beyond.truncated),
+            (vec![0x4010], stack_ending::NO_TABLE_YET)
+        );
+        let damaged = stack(&[0x4010, 0x99]).callers(1, code);
+        assert_eq!(damaged.addresses, [0x4010], "what is no code is no caller");
+        assert_eq!(damaged.truncated, stack_ending::NO_UNWIND_INFORMATION);
+        let nobody = stack(&[0x4010, 0]).callers(1, code);
+        assert_eq!((nobody.addresses, nobody.truncated), (vec![0x4010], 0));
+    }
+
+    #[test]
+    fn code_without_rows_is_walked_by_frame_pointers() {
+        let mut memory = stack(&[0x4010, 0x1010]);
+        memory.registers = Registers { ip: 0x7010, bp: STACK + 16, ..memory.registers };
+        // rbp leads to the third word, 3; the next one is where that returns to.
+        let callers = memory.callers(1, code);
+        assert_eq!(callers.addresses, [0x4010, 0x1010]);
+        memory.registers.bp = STACK - 8;
+        assert_eq!(memory.callers(1, code).truncated, stack_ending::NO_UNWIND_INFORMATION);
+    }
+
+    #[test]
+    fn no_stack_has_more_frames_than_are_recorded() {
+        let callers = stack(&[0x4010; 300]).callers(100, code);
+        assert_eq!(callers.addresses.len(), MAX_FRAMES - 100);
+        assert_eq!(callers.truncated, stack_ending::TOO_DEEP);
+    }
+
+    proptest! {
+        #[test]
+        fn any_memory_is_walked_to_an_end(
+            bytes in proptest::collection::vec(any::<u8>(), 0..600),
+            registers in any::<[u64; 3]>(),
+            rules in proptest::collection::vec(any::<(u8, u8, i16, i16)>(), 1..5),
+        ) {
+            let [ip, sp, bp] = registers;
+            let registers = Registers { ip, sp, bp };
+            let memory = StackMemory { registers, exact_ip: false, bytes };
+            let mut asked = 0;
+            let callers = memory.callers(1, |address| {
+                asked += 1;
+                let (cfa, frame_pointer, cfa_offset, saved_offset) =
+                    rules[address as usize % rules.len()];
+                CodeAt::Row(UnwindRow { address: 0, cfa, frame_pointer, cfa_offset, saved_offset })
+            });
+            prop_assert!(callers.addresses.len() < MAX_FRAMES && asked <= MAX_FRAMES);
+        }
+    }
+}
