@@ -54,6 +54,7 @@ enum record_kind {
 #define CFA_PLT 7
 #define CFA_SIGNAL 8
 #define CFA_END 9
+#define CFA_RSP_FAR 10
 #define CFA_REGISTER 16
 #define FRAME_POINTER_SAME 0
 #define FRAME_POINTER_AT_CFA 1

@@ -155,6 +155,24 @@ static __always_inline __u32 user_stack_walked(struct stack_writer *w, __u64 ip,
 	return stack_id(w, hash, count, tgid, STACK_USER, count == MAX_FRAMES ? STACK_TOO_DEEP : 0);
 }
 
+/* Sends the stack in the scratch, though it may be known, and what lies in memory from the frame of
+ * the walk on. */
+static __always_inline __u32 send_with_memory(struct stack_writer *w, __u32 count, __u32 tgid, __u32 ending,
+					      struct memory_share *share)
+{
+	__u32 id = send_stack(w, count, tgid, STACK_USER, ending);
+
+	w->lane->statistics[STATISTIC_STACKS]++;
+	if (id != STACK_LOST) {
+		w->lane->statistics[STATISTIC_STACK_MEMORY]++;
+		w->scratch->unwind.word = id;
+		unwind_send_memory(w->scratch);
+		if (share)
+			share->room -= w->scratch->unwind.word;
+	}
+	return id;
+}
+
 /* Walks a user stack by unwind tables. `mm` is the process's. */
 static __always_inline __u32 user_stack_unwound(struct stack_writer *w, __u64 ip, __u64 sp, __u64 bp,
 						struct mm_struct *mm, __u32 context, __u32 tgid, __u64 exec_id)
@@ -183,18 +201,22 @@ static __always_inline __u32 user_stack_unwound(struct stack_writer *w, __u64 ip
 		return STACK_NONE;
 	w->lane->statistics[STATISTIC_USER_WALKS + (ending & 7)]++;
 	/* Two such stacks with the same frames need not have the same callers: each goes out. */
-	if (ending == STACK_NO_TABLE_YET && !(u->sp & 7) && take_memory_share(context, w->ticks)) {
-		__u32 id = send_stack(w, count, tgid, STACK_USER, ending);
+	struct memory_share *share = ending == STACK_NO_TABLE_YET ? memory_share(context, w->ticks) : 0;
+	bool is_sent = share;
 
-		w->lane->statistics[STATISTIC_STACKS]++;
-		if (id != STACK_LOST) {
-			w->lane->statistics[STATISTIC_STACK_MEMORY]++;
-			u->word = id;
-			unwind_send_memory(s);
-		}
-		return id;
+	if (ending == UNWIND_WHOLE)
+		ending = 0;
+	/* Others are walked again from their first frame on, and compared. */
+	if (CROSS_CHECK && ending != STACK_NO_TABLE_YET && !(walks % CROSS_CHECK)) {
+		u->ip = ip;
+		u->sp = sp;
+		u->bp = bp;
+		u->exact = 1;
+		is_sent = true;
 	}
-	return stack_id(w, u->hash, count, tgid, STACK_USER, ending == UNWIND_WHOLE ? 0 : ending);
+	if (is_sent && !(u->sp & 7))
+		return send_with_memory(w, count, tgid, ending, share);
+	return stack_id(w, u->hash, count, tgid, STACK_USER, ending);
 }
 
 /* The kernel's own walk, for kernels where the one above cannot be had, for

@@ -31,7 +31,7 @@ struct memory_share {
 };
 
 #define MEMORY_SHARES 64
-#define MEMORY_SHARE_BYTES (2u << 20)
+#define MEMORY_SHARE_BYTES (4u << 20)
 /* A byte in so many ticks, as a shift: some 100 to 250 KB in a second. */
 #define MEMORY_SHARE_TICKS 14
 
@@ -42,15 +42,15 @@ struct {
 	__uint(max_entries, MEMORY_SHARES * 2);
 } memory_shares SEC(".maps");
 
-/* Takes a stack's bytes from the share of the current task's user, if there are so many left. */
-static __always_inline bool take_memory_share(__u32 context, __u64 ticks)
+/* The share of the current task's user, if a stack may still be sent of it. */
+static __always_inline struct memory_share *memory_share(__u32 context, __u64 ticks)
 {
 	__u32 index = (bpf_get_current_uid_gid() & (MEMORY_SHARES - 1)) + (context & 1) * MEMORY_SHARES;
 	struct memory_share *share = bpf_map_lookup_elem(&memory_shares, &index);
 	const __u64 needed = STACK_MEMORY_PARTS * STACK_MEMORY_PART_BYTES;
 
 	if (!share)
-		return false;
+		return 0;
 	__u64 grown = (ticks - share->ticks) >> MEMORY_SHARE_TICKS;
 
 	if (grown) {
@@ -59,20 +59,18 @@ static __always_inline bool take_memory_share(__u32 context, __u64 ticks)
 		share->room = room > MEMORY_SHARE_BYTES ? MEMORY_SHARE_BYTES : room;
 		share->ticks = ticks;
 	}
-	if (share->room < needed)
-		return false;
-	share->room -= needed;
-	return true;
+	return share->room < needed ? 0 : share;
 }
 
 /* Sends the stack from where the walk in the scratch has ended, up to its end or what is sent at
- * most. `u->word` is the stack's id. */
+ * most; `u->word` is the stack's id, and then how many bytes were sent. */
 __noinline int unwind_send_memory(struct scratch *s)
 {
 	if (!UNWIND_TABLES || !s)
 		return 0;
 	struct unwind *u = &s->unwind;
 	__u64 start = u->sp;
+	__u32 id = u->word;
 
 	for (int i = 0; i < STACK_MEMORY_PARTS; i++) {
 		struct stack_memory_part *part = bpf_ringbuf_reserve(&stack_memory, sizeof(*part), 0);
@@ -87,7 +85,7 @@ __noinline int unwind_send_memory(struct scratch *s)
 		}
 		part->header.cpu = bpf_get_smp_processor_id();
 		part->header.of_sample = u->context == CONTEXT_SAMPLE;
-		part->header.id = u->word;
+		part->header.id = id;
 		part->header.uid = bpf_get_current_uid_gid();
 		part->header.exact_ip = u->exact;
 		part->header.bytes = bytes;
@@ -98,6 +96,7 @@ __noinline int unwind_send_memory(struct scratch *s)
 		bpf_ringbuf_submit(part, BPF_RB_NO_WAKEUP);
 		start += bytes;
 	}
+	u->word = start - u->sp;
 	return 0;
 }
 

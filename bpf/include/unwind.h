@@ -499,6 +499,9 @@ __noinline int unwind_step(struct scratch *s)
 	case CFA_RSP:
 		cfa += u->sp;
 		break;
+	case CFA_RSP_FAR:
+		cfa = u->sp + (row >> 32 & 0xffff) * 16;
+		break;
 	case CFA_AT_RSP:
 	case CFA_AT_RSP_PLUS_WORD:
 	case CFA_AT_RBP:

@@ -32,6 +32,7 @@ pub mod shown;
 pub mod tracepoint;
 pub mod tracy_reader;
 pub mod unnamed;
+pub mod unwind_oracle;
 
 pub use client::{FakeProgram, FakeThread};
 pub use machine::{

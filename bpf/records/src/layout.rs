@@ -77,6 +77,7 @@ pub const CONSTANTS: &[(&str, u64)] = &[
     ("CFA_PLT", cfa_rule::PLT as u64),
     ("CFA_SIGNAL", cfa_rule::SIGNAL as u64),
     ("CFA_END", cfa_rule::END as u64),
+    ("CFA_RSP_FAR", cfa_rule::RSP_FAR as u64),
     ("CFA_REGISTER", cfa_rule::REGISTER as u64),
     ("FRAME_POINTER_SAME", frame_pointer_rule::SAME as u64),
     ("FRAME_POINTER_AT_CFA", frame_pointer_rule::AT_CFA as u64),

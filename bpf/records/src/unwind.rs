@@ -44,6 +44,9 @@ pub mod cfa_rule {
     pub const SIGNAL: u8 = 8;
     /// There is no caller: the thread begins here.
     pub const END: u8 = 9;
+    /// rsp + `cfa_offset` pairs of words, without a sign: frames of 256 KiB to 1 MiB, such as that of
+    /// the function below which all of rustc runs.
+    pub const RSP_FAR: u8 = 10;
     /// Plus a register's number (DWARF's): that register + `cfa_offset` words. Known only of the
     /// innermost frame.
     pub const REGISTER: u8 = 0x10;

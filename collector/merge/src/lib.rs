@@ -66,4 +66,4 @@ pub use live::{Live, play_live};
 pub use playing::Playing;
 pub use recordings::Recordings;
 pub use session::Session;
-pub use unwinding::{CutStack, ProcessCode, Unwinder};
+pub use unwinding::{ProcessCode, Unwinder, UserStack};

@@ -2,7 +2,7 @@
 
 use crate::kernel_functions::{blocking_frame, tracing_frames};
 use crate::stack_shares::{STACK, StackShares};
-use crate::unwinding::{CutStack, ProcessCode, Unwinder, UnwoundStacks};
+use crate::unwinding::{ProcessCode, Unwinder, UnwoundStacks, UserStack};
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 use syscollect_model::{
@@ -157,14 +157,15 @@ impl Stacks {
             addresses.extend(words.iter().map(|bytes| u64::from_ne_bytes(*bytes)));
             let kernel = header.space == stack_space::KERNEL;
             result.stacks += 1;
-            if !kernel && header.truncated == stack_ending::NO_TABLE_YET {
-                let cut = CutStack { lane, id: header.id, frames: addresses.len() };
+            if !kernel {
+                let (id, truncated) = (header.id, header.truncated);
+                let stack = UserStack { lane, id, addresses: &addresses, truncated };
                 let (locator, pid) = (&mut self.locator, header.tgid);
                 let code = ProcessCode { epoch: locator.epoch(pid, at), locator, pid, at };
                 // Reborrowed: the same one for each.
                 let unwinder =
                     unwinder.as_mut().map(|unwinder| &mut **unwinder as &mut dyn Unwinder);
-                if let Some(found) = self.unwound.callers(cut, unwinder, code) {
+                if let Some(found) = self.unwound.callers(stack, unwinder, code) {
                     addresses.extend_from_slice(&found.addresses);
                     header.truncated = found.truncated;
                 }

@@ -7,24 +7,32 @@ use std::fmt::Debug;
 use rustc_hash::FxHashMap;
 use syscollect_model::{Lane, Ticks};
 use syscollect_playback::{Locator, ModuleKey};
+use syscollect_records::stack_ending;
 use syscollect_store::UnwoundStack;
 
-/// Finds the callers of stacks that a recording has cut.
+/// Walks stacks that a recording has just brought.
 pub trait Unwinder: Debug {
-    /// The callers of a stack's last frame; `None` where no more is known of it than the recording
-    /// has.
-    fn callers(&mut self, stack: CutStack, code: ProcessCode<'_>) -> Option<UnwoundStack>;
+    /// The callers of the last frame of a stack that was cut because a table was not made yet;
+    /// `None` where no more is known of it than the recording has.
+    fn callers(&mut self, stack: UserStack<'_>, code: ProcessCode<'_>) -> Option<UnwoundStack>;
+
+    /// A stack that ended in any other way: for who walks it again, to compare.
+    fn check(&mut self, stack: UserStack<'_>, code: ProcessCode<'_>) {
+        let _ = (stack, code);
+    }
 }
 
-/// A stack of which frames are missing.
+/// A user stack as it was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CutStack {
+pub struct UserStack<'a> {
     /// The lane of its definition.
     pub lane: Lane,
     /// Its id there.
     pub id: u32,
-    /// How many frames it has.
-    pub frames: usize,
+    /// Where its frames are, the innermost first.
+    pub addresses: &'a [u64],
+    /// Why it lacks its outer frames, one of `syscollect_records::stack_ending`, or 0.
+    pub truncated: u32,
 }
 
 /// What a process had mapped as code when a stack was recorded.
@@ -64,13 +72,17 @@ impl UnwoundStacks {
         self.known.extend(known.filter_map(|stack| Some(((stack.lane()?, stack.id), stack))));
     }
 
-    /// The callers of a stack's last frame, if they are known or can be found.
+    /// The callers of a stack's last frame, if it was cut and they are known or can be found.
     pub(crate) fn callers(
         &mut self,
-        stack: CutStack,
+        stack: UserStack<'_>,
         unwinder: Option<&mut dyn Unwinder>,
         code: ProcessCode<'_>,
     ) -> Option<&UnwoundStack> {
+        if stack.truncated != stack_ending::NO_TABLE_YET {
+            unwinder?.check(stack, code);
+            return None;
+        }
         let key = (stack.lane, stack.id);
         match self.known.entry(key) {
             Entry::Occupied(known) => Some(known.into_mut()),
@@ -95,7 +107,7 @@ mod tests {
     use super::*;
     use crate::stacks::Stacks;
     use syscollect_model::{AddressSpaces, BuildId, LaneKind, Mapping};
-    use syscollect_records::{StackHeader, Stamp, stack_ending};
+    use syscollect_records::{StackHeader, Stamp};
 
     const LANE: Lane = Lane::new(LaneKind::SampleStack, 0);
 
@@ -132,19 +144,29 @@ mod tests {
     /// Has one caller for each stack, if its code is known.
     #[derive(Debug, Default)]
     struct OneCaller {
-        asked: Vec<CutStack>,
+        asked: Vec<u32>,
+        checked: Vec<u32>,
         modules: Vec<(String, u64)>,
     }
 
     impl Unwinder for OneCaller {
-        fn callers(&mut self, stack: CutStack, mut code: ProcessCode<'_>) -> Option<UnwoundStack> {
-            self.asked.push(stack);
+        fn callers(
+            &mut self,
+            stack: UserStack<'_>,
+            mut code: ProcessCode<'_>,
+        ) -> Option<UnwoundStack> {
+            assert_eq!((stack.lane, stack.truncated), (LANE, stack_ending::NO_TABLE_YET));
+            self.asked.push(stack.id);
             let (module, offset) = code.at(0x2345)?;
             self.modules.push((module.path.clone(), offset));
             assert!(code.at(0x99_0000).is_none() && code.knows_all());
             let (kind, index) = (stack.lane.kind as u16, stack.lane.index);
             let (id, addresses) = (stack.id, vec![0x3001]);
             Some(UnwoundStack { kind, index, id, addresses, ..UnwoundStack::default() })
+        }
+
+        fn check(&mut self, stack: UserStack<'_>, _: ProcessCode<'_>) {
+            self.checked.push(stack.id);
         }
     }
 
@@ -164,7 +186,7 @@ mod tests {
         .concat();
         let read = stacks.read(LANE, Ticks(0), &data, Ticks(u64::MAX), Some(&mut unwinder));
         assert_eq!((read.stacks, read.cut), (3, false));
-        assert_eq!(unwinder.asked, [CutStack { lane: LANE, id: 1, frames: 2 }]);
+        assert_eq!((&unwinder.asked[..], &unwinder.checked[..]), (&[1][..], &[2, 3][..]));
         assert_eq!(unwinder.modules, [("/bin/program".to_owned(), 0x2345)]);
         assert_eq!(frames(&stacks, 1), [0x1500, 0x2000, 0x3000]);
         assert_eq!(frames(&stacks, 2), [0x1600]);

@@ -117,7 +117,8 @@ impl StackMemory {
         WalkStep::Caller { registers, exact_ip: false }
     }
 
-    fn word(&self, address: u64) -> Option<u64> {
+    /// The word at an address, if it was sent.
+    pub fn word(&self, address: u64) -> Option<u64> {
         let start = usize::try_from(address.checked_sub(self.registers.sp)?).ok()?;
         let bytes = self.bytes.get(start..start.checked_add(WORD)?)?;
         // The kernel programs read none across words either.

@@ -54,12 +54,23 @@ impl Rule {
 /// A CFA that is `register + offset`; `None` if a row cannot express it.
 pub(crate) fn cfa_at_register(register: Register, offset: i64) -> Option<RuleAndOffset> {
     let rule = match register {
+        X86_64::RSP if offset > FAR => return cfa_far(offset),
         X86_64::RSP => cfa_rule::RSP,
         X86_64::RBP => cfa_rule::RBP,
         Register(number) if number < GENERAL_REGISTERS => cfa_rule::REGISTER | number as u8,
         _ => return None,
     };
     Some((rule, words(offset)?))
+}
+
+/// What a row says in words, bytes.
+const FAR: i64 = i16::MAX as i64 * WORD_BYTES;
+
+/// A CFA that is so far above rsp. Where functions with such frames call, both are multiples of 16.
+fn cfa_far(offset: i64) -> Option<RuleAndOffset> {
+    const PAIR: i64 = 2 * WORD_BYTES;
+    let pairs = (offset % PAIR == 0).then(|| u16::try_from(offset / PAIR).ok())??;
+    Some((cfa_rule::RSP_FAR, pairs.cast_signed()))
 }
 
 /// A CFA that is what `expression` evaluates to.

@@ -138,6 +138,9 @@ fn cfa(
     let words = row.cfa_offset;
     Ok(match row.cfa {
         cfa_rule::RSP => beside(sp, words),
+        cfa_rule::RSP_FAR => {
+            sp.wrapping_add(u64::from(words.cast_unsigned()) * 2 * WORD_BYTES as u64)
+        }
         cfa_rule::RBP => beside(bp, words),
         cfa_rule::AT_RSP => word(beside(sp, words))?,
         cfa_rule::AT_RSP_PLUS_WORD => beside(word(beside(sp, words))?, 1),

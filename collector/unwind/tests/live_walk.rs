@@ -2,10 +2,6 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
-use framehop::{
-    ExplicitModuleSectionInfo, FrameAddress, MayAllocateDuringUnwind, Module, Unwinder,
-};
 use gimli::{BaseAddresses, EhFrame, LittleEndian, UnwindSection};
 use object::{Object, ObjectSection, ObjectSegment};
 use std::arch::asm;
@@ -17,6 +13,7 @@ use std::hint::black_box;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use syscollect_records::unwind::PAGE_BYTES;
+use syscollect_tests::unwind_oracle::{OracleFile, OracleStep, OracleWalk};
 use syscollect_untrusted_files::Reader;
 use syscollect_unwind::{Registers, UnwindFile, UnwindRow, WalkStep, lookup_address, row_at, step};
 
@@ -92,20 +89,14 @@ impl Modules {
 
     /// The same, by framehop.
     fn walk_by_framehop(&self, innermost: Registers) -> Vec<u64> {
-        let mut unwinder = UnwinderX86_64::<Vec<u8>, MayAllocateDuringUnwind>::new();
-        for mapping in &self.mappings {
-            unwinder.add_module(module(mapping));
+        let mut walk = OracleWalk::new(innermost.ip, innermost.sp, innermost.bp);
+        for Mapping { start, end, offset, path } in &self.mappings {
+            let file = OracleFile::read(&std::fs::read(path).unwrap()).unwrap();
+            walk.add(&file, *start..*end, *start, *offset);
         }
-        let mut cache = CacheX86_64::<MayAllocateDuringUnwind>::new_in();
-        let registers = UnwindRegsX86_64::new(innermost.ip, innermost.sp, innermost.bp);
-        let mut read = |address| self.word(address).ok_or(());
-        let mut frames = unwinder.iter_frames(innermost.ip, registers, &mut cache, &mut read);
-        let mut addresses = Vec::new();
-        while let Ok(Some(frame)) = frames.next() {
-            addresses.push(match frame {
-                FrameAddress::InstructionPointer(ip) => ip,
-                FrameAddress::ReturnAddress(ip) => ip.get(),
-            });
+        let mut addresses = vec![innermost.ip];
+        while let OracleStep::Caller(ip) = walk.step(|address| self.word(address)) {
+            addresses.push(ip);
         }
         addresses
     }
@@ -125,29 +116,6 @@ fn mapping(line: &str) -> Option<Mapping> {
         offset,
         path,
     })
-}
-
-fn module(mapping: &Mapping) -> Module<Vec<u8>> {
-    let bytes = std::fs::read(&mapping.path).unwrap();
-    let object = object::File::parse(&*bytes).unwrap();
-    let section = |name| {
-        let section = object.section_by_name(name)?;
-        let address = section.address();
-        Some((address..address + section.size(), section.data().ok()?.to_vec()))
-    };
-    let bias = mapping.start - address_of(&object, mapping.offset);
-    let (frames, header) = (section(".eh_frame"), section(".eh_frame_hdr"));
-    let sections = ExplicitModuleSectionInfo {
-        text_svma: section(".text").map(|(addresses, _)| addresses),
-        got_svma: section(".got").map(|(addresses, _)| addresses),
-        eh_frame_svma: frames.as_ref().map(|(addresses, _)| addresses.clone()),
-        eh_frame: frames.map(|(_, bytes)| bytes),
-        eh_frame_hdr_svma: header.as_ref().map(|(addresses, _)| addresses.clone()),
-        eh_frame_hdr: header.map(|(_, bytes)| bytes),
-        ..ExplicitModuleSectionInfo::default()
-    };
-    let name = mapping.path.display().to_string();
-    Module::new(name, mapping.start..mapping.end, bias, sections)
 }
 
 /// The address at which the file's byte `offset` is meant to be loaded.

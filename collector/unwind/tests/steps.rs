@@ -31,6 +31,12 @@ fn the_return_address_is_below_the_cfa() {
 }
 
 #[test]
+fn the_largest_frames_are_counted_in_pairs_of_words() {
+    assert_eq!(caller(row(cfa_rule::RSP_FAR, 0x4000)).0, 0x7000 + 0x4_0000);
+    assert_eq!(caller(row(cfa_rule::RSP_FAR, -1)).0, 0x7000 + 0xf_fff0);
+}
+
+#[test]
 fn words_of_the_stack_lead_to_the_cfa() {
     let read = |address| Some(if address < 0x7200 { 0x8000 } else { address });
     for (rule, cfa) in [

@@ -34,6 +34,7 @@ pub(crate) mod semaphores;
 mod starts;
 mod survival;
 mod unwinding;
+mod unwinding_oracle;
 mod wakers;
 mod zones;
 
@@ -82,6 +83,7 @@ const TESTS: &[Test] = &[
     test!("callers" kernels, samples::callers),
     test!("stacks" kernels, samples::stacks, needs "bpf_task_pt_regs"),
     test!("unwinding" kernels, unwinding::unwinding, needs "unwind_tables"),
+    test!("unwinding-oracle", unwinding_oracle::unwinding_oracle, needs "unwind_tables"),
     test!("wakers" kernels, wakers::wakers),
     test!("start-interrupted" kernels, starts::interrupted),
     test!("two-recorders" kernels, starts::two),

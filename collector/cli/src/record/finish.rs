@@ -12,7 +12,7 @@ use crate::summary::KeptCapture;
 use crate::terminal::Terminal;
 use crate::timings::Timings;
 use anyhow::{Context, Result, bail};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use syscollect_capture::{CostAccount, Recorded, StacksInMemory};
@@ -64,6 +64,12 @@ pub(crate) enum Read {
     Nothing,
 }
 
+/// Stacks that are walked when the recording has ended, and where it is counted.
+struct Unwinding<'a> {
+    stacks: StacksInMemory,
+    statistics: &'a mut BTreeMap<String, u64>,
+}
+
 /// What was written of a recording, before the files have their names.
 struct Written {
     /// The exported file, where it is one.
@@ -81,8 +87,9 @@ impl Finish<'_> {
         recorded: Recorded,
         timings: &mut Timings,
     ) -> Result<Finished> {
-        let Recorded { held, stacks, summary, losses, mut costs, .. } = recorded;
-        match self.name_and_write(&draft, held, stacks, &mut costs, timings) {
+        let Recorded { held, stacks, mut summary, losses, mut costs, .. } = recorded;
+        let unwinding = Unwinding { stacks, statistics: &mut summary.statistics };
+        match self.name_and_write(&draft, held, unwinding, &mut costs, timings) {
             Ok((mut written, end)) => {
                 written.lost = written.lost.at_least(&losses);
                 let finished = self.publish(
@@ -114,7 +121,7 @@ impl Finish<'_> {
         &self,
         capture: &Draft,
         held: PinnedFiles,
-        stacks: StacksInMemory,
+        unwinding: Unwinding<'_>,
         costs: &mut CostAccount,
         timings: &mut Timings,
     ) -> Result<(Written, CaptureEnd)> {
@@ -122,12 +129,14 @@ impl Finish<'_> {
         let mut end = CaptureEnd::of(&reader);
         // What the trace buffer dropped was taken out of the lanes but is not in the file.
         let stored = convert::stored_events(&reader);
+        let Unwinding { stacks, statistics } = unwinding;
         let mut unwinder = LateUnwinder::new(stacks, &held);
         let unwanted = || self.abandon.wanted();
         let mut session = match Session::open_unwinding(reader, &unwanted, &mut unwinder) {
             Err(MergeError::Unwanted) => return Ok((self.unread(capture, stored)?, end)),
             session => session?,
         };
+        statistics.extend(unwinder.statistics());
         timings.end("reading what events refer to");
         let nameable = Nameable { same_kernel: true, same_files: true, named: HashSet::new() };
         let tables = convert::name(&session, held, &nameable, self.abandon, self.terminal);

@@ -211,8 +211,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = FUNCTIONS_MAX_DEFAULT, value_parser = parse_count)]
     max_functions: usize,
 
-    /// Check the quick kernel stack walk: walk every Nth stack in full as well and count
-    /// differences
+    /// Check stacks: walk every Nth kernel stack in full as well, and every Nth user stack again over
+    /// its memory when the recording has stopped, and count differences
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     cross_check: u32,
 

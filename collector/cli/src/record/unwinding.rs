@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use syscollect_capture::StacksInMemory;
-use syscollect_merge::{CutStack, ProcessCode, Unwinder};
+use syscollect_merge::{ProcessCode, Unwinder, UserStack};
 use syscollect_playback::{ANONYMOUS, ModuleKey};
+use syscollect_records::stack_ending;
 use syscollect_store::UnwoundStack;
 use syscollect_symbolize::PinnedFiles;
 use syscollect_unwind::{Callers, CodeAt, PAGE_BYTES, UnwindFile, UnwindRow, row_at};
@@ -21,23 +22,49 @@ const LONGEST: Duration = Duration::from_secs(3);
 pub(super) struct LateUnwinder<'a> {
     stacks: StacksInMemory,
     tables: LateTables<'a>,
+    /// Stacks that came with their memory though they are whole (`--cross-check`), and those of them
+    /// that are walked otherwise here.
+    checked: u64,
+    different: u64,
 }
 
 impl<'a> LateUnwinder<'a> {
     pub(super) fn new(stacks: StacksInMemory, files: &'a PinnedFiles) -> Self {
         let tables = LateTables { files, modules: HashMap::new(), took: HashMap::new() };
-        Self { stacks, tables }
+        Self { stacks, tables, checked: 0, different: 0 }
+    }
+
+    /// How many stacks were walked again, and how many of them otherwise, by name.
+    pub(super) fn statistics(&self) -> [(String, u64); 2] {
+        let counts = [self.checked, self.different];
+        let names = ["user_stacks_cross_checked", "user_stacks_different"];
+        std::array::from_fn(|index| (names[index].to_owned(), counts[index]))
     }
 }
 
 impl Unwinder for LateUnwinder<'_> {
-    fn callers(&mut self, stack: CutStack, mut code: ProcessCode<'_>) -> Option<UnwoundStack> {
-        let CutStack { lane, id, frames } = stack;
+    fn callers(&mut self, stack: UserStack<'_>, mut code: ProcessCode<'_>) -> Option<UnwoundStack> {
+        let UserStack { lane, id, addresses: known, .. } = stack;
         let memory = self.stacks.remove(&(lane, id))?;
         let Callers { addresses, truncated } =
-            memory.callers(frames, |address| self.tables.code_at(address, &mut code));
+            memory.callers(known.len(), |address| self.tables.code_at(address, &mut code));
         let (machine, kind, index) = (lane.machine, lane.kind as u16, lane.index);
         Some(UnwoundStack { machine, kind, index, id, addresses, truncated })
+    }
+
+    /// The kernel programs and this walk go by the same tables: what differs is how they are read.
+    fn check(&mut self, stack: UserStack<'_>, mut code: ProcessCode<'_>) {
+        let Some(memory) = self.stacks.remove(&(stack.lane, stack.id)) else { return };
+        let Callers { addresses, truncated } =
+            memory.callers(1, |address| self.tables.code_at(address, &mut code));
+        let recorded = stack.addresses.get(1..).unwrap_or_default();
+        // What lies further up than what was sent is not walked here.
+        let is_same = match truncated {
+            stack_ending::NO_TABLE_YET => recorded.starts_with(&addresses),
+            _ => recorded == addresses && stack.truncated == truncated,
+        };
+        self.checked += 1;
+        self.different += u64::from(!is_same);
     }
 }
 

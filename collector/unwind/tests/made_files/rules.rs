@@ -143,7 +143,11 @@ fn what_a_row_cannot_say_is_no_rule() {
     assert_eq!(rule(&[DEF_CFA_OFFSET, 12]), NONE, "not a whole word");
     // 0x7fff words are 0x3fff8 bytes.
     assert_eq!(rule(&[DEF_CFA_OFFSET, 0xf8, 0xff, 0x0f]), cfa(cfa_rule::RSP, 0x7fff));
-    assert_eq!(rule(&[DEF_CFA_OFFSET, 0x80, 0x80, 0x10]), NONE, "one more");
+    let far = |units: u16| cfa(cfa_rule::RSP_FAR, units.cast_signed());
+    assert_eq!(rule(&[DEF_CFA_OFFSET, 0x80, 0x80, 0x10]), far(0x4000), "one word more");
+    assert_eq!(rule(&[DEF_CFA_OFFSET, 0x88, 0x80, 0x10]), NONE, "no pair of words");
+    assert_eq!(rule(&[DEF_CFA_OFFSET, 0xf0, 0xff, 0x3f]), far(0xffff));
+    assert_eq!(rule(&[DEF_CFA_OFFSET, 0x80, 0x80, 0x40]), NONE, "one pair more");
     assert_eq!(rule(&[DEF_CFA, RA, 8]), NONE, "not a general register");
     assert_eq!(rule(&[DEF_CFA, 0x80, 0x02, 8]), NONE, "nor this, which is 0 in 8 bits");
 }

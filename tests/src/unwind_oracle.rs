@@ -1,0 +1,140 @@
+//! Another unwinder, framehop, as the judge of walks by unwind tables.
+
+use std::sync::Arc;
+
+use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
+use framehop::{
+    ExplicitModuleSectionInfo, FrameAddress, MayAllocateDuringUnwind, Module, Unwinder,
+};
+use object::{Object, ObjectSection, ObjectSegment};
+
+type Bytes = Arc<[u8]>;
+/// A section's addresses and bytes.
+type Section = (std::ops::Range<u64>, Bytes);
+
+/// What an ELF file has to unwind by.
+#[derive(Debug)]
+pub struct OracleFile {
+    text: Option<std::ops::Range<u64>>,
+    got: Option<std::ops::Range<u64>>,
+    frames: Option<Section>,
+    header: Option<Section>,
+    /// Of each loaded segment where it begins in the file, and its address.
+    segments: Vec<(u64, u64)>,
+}
+
+impl OracleFile {
+    /// Of a file's bytes; `None` if they are no ELF file.
+    pub fn read(file: &[u8]) -> Option<Self> {
+        let object = object::File::parse(file).ok()?;
+        let addresses = |name| {
+            let section = object.section_by_name(name)?;
+            Some(section.address()..section.address() + section.size())
+        };
+        let bytes =
+            |name| Some((addresses(name)?, object.section_by_name(name)?.data().ok()?.into()));
+        let mut segments: Vec<_> =
+            object.segments().map(|segment| (segment.file_range().0, segment.address())).collect();
+        segments.sort_unstable();
+        let (frames, header) = (bytes(".eh_frame"), bytes(".eh_frame_hdr"));
+        Some(Self { text: addresses(".text"), got: addresses(".got"), frames, header, segments })
+    }
+
+    /// How much further up it lies than it says, where its byte `offset` is mapped at `address`.
+    fn bias(&self, address: u64, offset: u64) -> Option<u64> {
+        let before = self.segments.iter().rev().find(|(begin, _)| begin & !0xfff <= offset);
+        let (begin, meant) = before?;
+        Some(address.wrapping_sub(meant.wrapping_sub(*begin).wrapping_add(offset)))
+    }
+
+    /// The file, mapped so that its byte `offset` lies at `address`; `code` is what it has there.
+    fn module(
+        &self,
+        code: std::ops::Range<u64>,
+        address: u64,
+        offset: u64,
+    ) -> Option<Module<Bytes>> {
+        let sections = ExplicitModuleSectionInfo {
+            text_svma: self.text.clone(),
+            got_svma: self.got.clone(),
+            eh_frame_svma: self.frames.as_ref().map(|(addresses, _)| addresses.clone()),
+            eh_frame: self.frames.as_ref().map(|(_, bytes)| bytes.clone()),
+            eh_frame_hdr_svma: self.header.as_ref().map(|(addresses, _)| addresses.clone()),
+            eh_frame_hdr: self.header.as_ref().map(|(_, bytes)| bytes.clone()),
+            ..ExplicitModuleSectionInfo::default()
+        };
+        Some(Module::new(String::new(), code, self.bias(address, offset)?, sections))
+    }
+}
+
+/// A walk by framehop, frame by frame, over the code that it was told of.
+pub struct OracleWalk {
+    unwinder: UnwinderX86_64<Bytes, MayAllocateDuringUnwind>,
+    cache: CacheX86_64<MayAllocateDuringUnwind>,
+    registers: UnwindRegsX86_64,
+    address: FrameAddress,
+    known: Vec<std::ops::Range<u64>>,
+}
+
+/// Where a step of such a walk led.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OracleStep {
+    /// To the caller, which goes on there.
+    Caller(u64),
+    /// There is no caller.
+    End,
+    /// It cannot tell.
+    Unknown,
+}
+
+impl OracleWalk {
+    /// From code at `ip` on.
+    pub fn new(ip: u64, sp: u64, bp: u64) -> Self {
+        Self {
+            unwinder: UnwinderX86_64::new(),
+            cache: CacheX86_64::new_in(),
+            registers: UnwindRegsX86_64::new(ip, sp, bp),
+            address: FrameAddress::from_instruction_pointer(ip),
+            known: Vec::new(),
+        }
+    }
+
+    /// Tells it that `file` is mapped at the addresses `code`, its byte `offset` at `address`.
+    pub fn add(
+        &mut self,
+        file: &OracleFile,
+        code: std::ops::Range<u64>,
+        address: u64,
+        offset: u64,
+    ) {
+        if self.known.contains(&code) {
+            return;
+        }
+        if let Some(module) = file.module(code.clone(), address, offset) {
+            self.unwinder.add_module(module);
+        }
+        self.known.push(code);
+    }
+
+    /// To the caller, by what `read` says of the stack's words.
+    pub fn step(&mut self, mut read: impl FnMut(u64) -> Option<u64>) -> OracleStep {
+        let mut read = |address| read(address).ok_or(());
+        let caller = self.unwinder.unwind_frame(
+            self.address,
+            &mut self.registers,
+            &mut self.cache,
+            &mut read,
+        );
+        match caller {
+            Ok(Some(ip)) => match FrameAddress::from_return_address(ip) {
+                Some(address) => {
+                    self.address = address;
+                    OracleStep::Caller(ip)
+                }
+                None => OracleStep::End,
+            },
+            Ok(None) => OracleStep::End,
+            Err(_) => OracleStep::Unknown,
+        }
+    }
+}
