@@ -3,7 +3,6 @@
 use super::account::Account;
 use super::data::*;
 use super::durations::Durations;
-use super::off_cpu::state_name;
 use super::samples::{Function, by_function, truncated};
 use super::unresolved;
 use super::{ProcessFilter, ReportExporter, Waker};
@@ -186,51 +185,6 @@ impl ReportExporter {
             by_self: self.table(hit, |row| (Reverse((row.self_samples, row.total)), named(row))),
             by_total: self.table(rows, |row| (Reverse((row.total, row.self_samples)), named(row))),
         }
-    }
-
-    fn off_cpu(&self, tables: &Tables) -> OffCpuReport {
-        let times = &self.scheduling.off_cpu;
-        let reason =
-            |(reason, total): (&super::off_cpu::Reason, &super::off_cpu::Total)| ReasonRow {
-                blocked_in: reason.blocked_in.map(|name| tables.strings.get(name).to_owned()),
-                state: state_name(reason.state).to_owned(),
-                io_wait: reason.io_wait,
-                count: total.count,
-                blocked_ns: total.sum,
-                max_ns: total.most,
-            };
-        let reasons = times.reasons.iter().map(reason).collect();
-        OffCpuReport {
-            blocked_ns: times.all.sum,
-            reasons: self.table(reasons, |row| {
-                (
-                    Reverse((row.blocked_ns, row.count)),
-                    row.blocked_in.clone(),
-                    row.state.clone(),
-                    row.io_wait,
-                )
-            }),
-            without_stack_ns: times.without_stack.sum,
-            stacks: self.off_cpu_stacks(tables),
-        }
-    }
-
-    fn off_cpu_stacks(&self, tables: &Tables) -> Table<StackRow> {
-        let stacks =
-            self.scheduling.off_cpu.stacks.iter().map(|(key, total)| (*key, *total)).collect();
-        // Only the rows that are shown get their text.
-        let sorted = self.table(stacks, |((process, stack), total)| {
-            (Reverse((total.sum, total.count)), tables.process(*process).pid, *process, *stack)
-        });
-        let row = |((process, stack), total): ((ProcessId, _), super::off_cpu::Total)| StackRow {
-            pid: tables.process(process).pid,
-            process: tables.process_name(process).into(),
-            count: total.count,
-            blocked_ns: total.sum,
-            max_ns: total.most,
-            frames: tables.stack(stack).iter().map(|frame| tables.frame_label(*frame)).collect(),
-        };
-        Table { total: sorted.total, rows: sorted.rows.into_iter().map(row).collect() }
     }
 
     fn wakeups(&self, tables: &Tables) -> Wakeups {

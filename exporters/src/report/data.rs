@@ -6,6 +6,7 @@ use super::durations::sum_ns;
 use serde::{Deserialize, Serialize};
 use syscollect_model::{CpuId, LossCause, LossOrigin, MachineId, SampleEvent, StackOrigin};
 
+pub use super::off_cpu_data::*;
 pub use super::programs::*;
 pub use super::waits::*;
 
@@ -368,54 +369,6 @@ pub struct FunctionRow {
     pub self_samples: u64,
     /// Samples that have it anywhere in their stack, each counted once.
     pub total: u64,
-}
-
-/// Why threads were blocked.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct OffCpuReport {
-    /// Time blocked in all; time waiting for a CPU is not in it.
-    pub blocked_ns: u64,
-    /// By what was waited for.
-    pub reasons: Table<ReasonRow>,
-    /// Of the time blocked, how much has no stack.
-    pub without_stack_ns: u64,
-    /// By process and stack.
-    pub stacks: Table<StackRow>,
-}
-
-/// What threads waited for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReasonRow {
-    /// The kernel function they slept in; `None` where it is not known.
-    pub blocked_in: Option<String>,
-    /// The kind of sleep: `interruptible`, `uninterruptible`, `idle`, `stopped`, `traced`,
-    /// `parked`.
-    pub state: String,
-    /// They waited for I/O.
-    pub io_wait: bool,
-    /// How often.
-    pub count: u64,
-    /// How long in all.
-    pub blocked_ns: u64,
-    /// The longest time.
-    pub max_ns: u64,
-}
-
-/// Where a process's threads were blocked.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StackRow {
-    /// The process's id.
-    pub pid: u32,
-    /// The process's last name.
-    pub process: String,
-    /// How often.
-    pub count: u64,
-    /// How long in all.
-    pub blocked_ns: u64,
-    /// The longest time.
-    pub max_ns: u64,
-    /// The frames, innermost first.
-    pub frames: Vec<String>,
 }
 
 /// Who woke whom.

@@ -23,6 +23,12 @@
 //!   way: it waited all the time.
 //! - A thread that comes back without any wakeup was blocked all the time.
 //!
+//! **Off the CPU.** Time blocked is of one of three classes, by what the thread waited for:
+//! *blocked* (something held it up: a lock, I/O, a child process), *idle* (it had nothing to do:
+//! an event loop, a sleep, an idle worker or thread of the kernel), or *undecided* (it waited for
+//! another thread, for a pipe or a socket, or for something unknown: for work or for an answer,
+//! and nothing that was recorded says which). The rules and names are in `wait_for`.
+//!
 //! **Losses.** Where scheduling records of a CPU are lost, what runs there is
 //! unknown from the last record before to the first one after, and so is every
 //! thread off the CPU, which may have been woken, run and slept again. Outside
@@ -82,6 +88,7 @@
 mod account;
 mod build;
 mod build_gpu;
+mod build_off_cpu;
 mod build_programs;
 mod build_worst;
 mod capped;
@@ -93,10 +100,10 @@ mod fence_waits;
 mod filter;
 mod gpu;
 mod hints;
-mod kernel_waits;
 mod locks;
 mod longest;
 mod off_cpu;
+mod off_cpu_data;
 mod plots;
 mod programs;
 mod samples;
@@ -104,10 +111,12 @@ mod scheduling;
 mod slices;
 mod text;
 mod text_gpu;
+mod text_off_cpu;
 mod text_programs;
 mod text_worst;
 mod unresolved;
 mod verdict;
+mod wait_for;
 mod waits;
 mod worst;
 

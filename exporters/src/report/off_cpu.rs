@@ -1,7 +1,7 @@
 //! Time blocked, by what was waited for and by stack.
 
 use super::capped::Capped;
-use syscollect_model::{OffCpu, ProcessId, SleepState, StackId, StringId};
+use syscollect_model::{OffCpu, ProcessId, SleepState, StackId, StringId, ThreadId};
 
 /// Rows of each table.
 const MAX_ROWS: usize = 1 << 19;
@@ -12,6 +12,22 @@ pub(super) struct Reason {
     pub(super) blocked_in: Option<StringId>,
     pub(super) state: SleepState,
     pub(super) io_wait: bool,
+}
+
+impl Reason {
+    fn of(off_cpu: &OffCpu) -> Self {
+        let OffCpu { blocked_in, state, io_wait, .. } = *off_cpu;
+        Self { blocked_in, state, io_wait }
+    }
+}
+
+/// Who waited, where and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    pub(super) thread: ThreadId,
+    pub(super) process: ProcessId,
+    pub(super) stack: Option<StackId>,
+    pub(super) reason: Reason,
 }
 
 /// How often, how long in all and at most, nanoseconds.
@@ -29,6 +45,12 @@ impl Total {
         self.sum = self.sum.saturating_add(nanoseconds);
         self.most = self.most.max(nanoseconds);
     }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sum = self.sum.saturating_add(other.sum);
+        self.most = self.most.max(other.most);
+    }
 }
 
 /// The time that threads were blocked.
@@ -38,6 +60,8 @@ pub(super) struct OffCpuTimes {
     pub(super) without_stack: Total,
     pub(super) reasons: Capped<Reason, Total>,
     pub(super) stacks: Capped<(ProcessId, StackId), Total>,
+    /// By all of it, for what only names tell, which are all there at the end.
+    pub(super) places: Capped<Place, Total>,
 }
 
 impl Default for OffCpuTimes {
@@ -47,21 +71,25 @@ impl Default for OffCpuTimes {
             without_stack: Total::default(),
             reasons: Capped::new(MAX_ROWS),
             stacks: Capped::new(MAX_ROWS),
+            places: Capped::new(MAX_ROWS),
         }
     }
 }
 
 impl OffCpuTimes {
     #[inline]
-    pub(super) fn add(&mut self, process: ProcessId, off_cpu: &OffCpu, nanoseconds: u64) {
-        let reason = Reason {
-            blocked_in: off_cpu.blocked_in,
-            state: off_cpu.state,
-            io_wait: off_cpu.io_wait,
-        };
+    pub(super) fn add(
+        &mut self,
+        thread: ThreadId,
+        process: ProcessId,
+        off_cpu: &OffCpu,
+        nanoseconds: u64,
+    ) {
+        let (reason, stack) = (Reason::of(off_cpu), off_cpu.stack);
+        self.places.row(Place { thread, process, stack, reason }).add(nanoseconds);
         self.all.add(nanoseconds);
         self.reasons.row(reason).add(nanoseconds);
-        match off_cpu.stack {
+        match stack {
             Some(stack) => self.stacks.row((process, stack)).add(nanoseconds),
             None => self.without_stack.add(nanoseconds),
         }

@@ -364,7 +364,7 @@ impl Scheduling {
         if let State::Blocked(off_cpu) = &stay.state
             && account.chosen
         {
-            self.off_cpu.add(account.process, off_cpu, stay.known);
+            self.off_cpu.add(thread, account.process, off_cpu, stay.known);
             self.was_blocked = Some((thread, off_cpu.blocked_in, stay.known));
         }
     }

@@ -6,7 +6,7 @@
 use super::columns::{clipped, duration, grouped, percent, table, wrapped};
 use super::data::*;
 use super::durations::sum_ns;
-use super::{hints, kernel_waits};
+use super::{hints, wait_for};
 use syscollect_model::{CpuId, LossCause};
 
 /// Lines that a stack may take.
@@ -15,6 +15,8 @@ const STACK_LINES: usize = 3;
 const CUTS: usize = 5;
 /// Functions that every blocked stack begins with.
 const SCHEDULER: [&str; 2] = ["__schedule", "schedule"];
+/// Functions through which every system call of x86-64 goes.
+const KERNEL_ENTRY: [&str; 3] = ["x64_sys_call", "do_syscall_64", "entry_SYSCALL_64_after_hwframe"];
 /// What Windows traces call their system.
 const WINDOWS: &str = "Windows";
 /// Characters of the longest bar of the histogram.
@@ -352,51 +354,18 @@ impl Text {
         wrapped(&mut self.text, self.width, 2, usize::MAX, &words);
     }
 
-    fn off_cpu(&mut self, off_cpu: &OffCpuReport) {
-        let OffCpuReport { blocked_ns, reasons, without_stack_ns, stacks } = off_cpu;
-        if reasons.rows.is_empty() {
-            return;
-        }
-        let title = some_of("Blocked, by what was waited for", reasons.rows.len(), reasons.total);
-        self.title(&format!("{title} ({} in all)", duration(*blocked_ns)));
-        let rows = reasons.rows.iter().map(|row| {
-            let [sum, mean, most] = total(row.blocked_ns, row.count, row.max_ns);
-            let place = blocked_words(row.blocked_in.as_deref(), &row.state, row.io_wait);
-            [sum, grouped(row.count), mean, most, place]
-        });
-        self.table(["blocked", "times", "mean", "max", "in"], rows);
-        if stacks.rows.is_empty() {
-            return;
-        }
-        self.title(&some_of("Blocked, by process and stack", stacks.rows.len(), stacks.total));
-        if *without_stack_ns > 0 {
-            self.line(&format!("  {} have no stack", duration(*without_stack_ns)));
-        }
-        for row in &stacks.rows {
-            self.stack(row);
-        }
-    }
-
-    fn stack(&mut self, row: &StackRow) {
-        let [sum, mean, most] = total(row.blocked_ns, row.count, row.max_ns);
-        let process = format!("{} ({})", shown(&row.process), row.pid);
-        let times =
-            if row.count == 1 { "once".into() } else { format!("{} times", grouped(row.count)) };
-        self.line(&format!("  {sum:>7}  {times}, mean {mean}, max {most}: {process}"));
-        self.frames_of_stack(&row.frames);
-    }
-
     /// A stack in a few lines, innermost frame first.
     pub(super) fn frames_of_stack(&mut self, frames: &[String]) {
-        // The way into the scheduler is the same for all.
+        // The ways into the scheduler and into the kernel are the same for all.
         let scheduler =
             frames.iter().take_while(|frame| SCHEDULER.contains(&frame.as_str())).count();
-        let last = frames.len().saturating_sub(1);
-        let words =
-            frames.iter().enumerate().skip(scheduler).map(|(index, frame)| match index == last {
-                true => shown(frame),
-                false => format!("{} <", shown(frame)),
-            });
+        let telling: Vec<&String> =
+            frames[scheduler..].iter().filter(|frame| !is_kernel_entry(frame)).collect();
+        let last = telling.len().saturating_sub(1);
+        let words = telling.iter().enumerate().map(|(index, frame)| match index == last {
+            true => shown(frame),
+            false => format!("{} <", shown(frame)),
+        });
         wrapped(&mut self.text, self.width, 11, STACK_LINES, &words.collect::<Vec<_>>());
     }
 
@@ -519,6 +488,10 @@ const UNKNOWN: usize = 4;
 /// Characters of lines that have room for all of them.
 const WIDE: usize = 90;
 
+fn is_kernel_entry(frame: &str) -> bool {
+    KERNEL_ENTRY.contains(&frame) || frame.starts_with("__x64_sys_")
+}
+
 fn states(times: &Times) -> [String; 4] {
     [times.on_cpu_ns, times.waiting_ns, times.blocked_ns, times.unknown_ns].map(duration)
 }
@@ -542,16 +515,16 @@ fn order(report: &Report) -> &'static str {
 
 /// `do_wait (interruptible): waits for a child process`.
 pub(super) fn blocked_words(blocked_in: Option<&str>, state: &str, io_wait: bool) -> String {
-    let place = blocked_in.map_or("?".into(), shown);
-    let io = if io_wait { ", for I/O" } else { "" };
-    let meaning = blocked_in.and_then(kernel_waits::meaning);
+    let meaning = blocked_in.and_then(wait_for::meaning);
     let meaning = meaning.map_or_else(String::new, |meaning| format!(": {meaning}"));
-    format!("{place} ({state}{io}){meaning}")
+    place_words(blocked_in, state, io_wait) + &meaning
 }
 
-/// Sum, mean and maximum.
-fn total(sum: u64, count: u64, most: u64) -> [String; 3] {
-    [sum, sum / count.max(1), most].map(duration)
+/// `do_wait (interruptible)`.
+pub(super) fn place_words(blocked_in: Option<&str>, state: &str, io_wait: bool) -> String {
+    let place = blocked_in.map_or("?".into(), shown);
+    let io = if io_wait { ", for I/O" } else { "" };
+    format!("{place} ({state}{io})")
 }
 
 /// The function and the file name of its module, which is in the label of a function without a

@@ -13,7 +13,7 @@ mod worst;
 
 use crate::scenario::{START, Scenario, session, summary};
 use syscollect_exporters::report::{
-    ProcessRow, Report, ReportExporter, ReportOptions, ThreadRow, Times, WakerKind,
+    OffCpuReport, ProcessRow, Report, ReportExporter, ReportOptions, ThreadRow, Times, WakerKind,
 };
 use syscollect_model::{
     CpuId, Event, LaneKind, Loss, LossCause, OffCpu, SessionInfo, SleepState, StackId, Switch,

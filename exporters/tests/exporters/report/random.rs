@@ -75,6 +75,9 @@ proptest! {
         }
         let blocked: u64 = report.threads.rows.iter().map(|row| row.times.blocked_ns).sum();
         prop_assert_eq!(blocked, report.off_cpu.blocked_ns, "what is blocked has a reason");
+        let OffCpuReport { blocked, undecided, idle, .. } = &report.off_cpu;
+        let classes = blocked.blocked_ns + undecided.blocked_ns + idle.blocked_ns;
+        prop_assert_eq!(classes, report.off_cpu.blocked_ns, "and is of one class");
         let waiting: u64 = report.threads.rows.iter().map(|row| row.times.waiting_ns).sum();
         prop_assert!(report.run_queue.all.total_ns <= waiting);
         prop_assert!(!report.text(80).is_empty());

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::scenario::IDLE;
+use syscollect_exporters::report::{WaitClass, WaitsOfClass};
 use syscollect_model::{
     BuildId, CpuId, FrameId, MachineId, Migration, Module, ModuleId, Sample, Scope, StackCut,
 };
@@ -199,6 +200,65 @@ fn blocked_time_is_told_by_reason_and_by_stack() {
         .map(|row| (row.pid, row.count, row.blocked_ns, row.frames.join(" ")))
         .collect();
     assert_eq!(stacks, [(10, 2, 40_000, "vfs_read main".to_owned())]);
+}
+
+#[test]
+fn what_held_threads_up_is_told_before_what_had_nothing_to_do() {
+    let (mut scenario, a, b) = two_programs();
+    let mut frame = code(&mut scenario);
+    let mut sleeps = |scenario: &mut Scenario, kernel: &'static str, user: &'static str| {
+        let frames =
+            [frame(scenario, true, 0x30, Some(kernel)), frame(scenario, false, 0x10, Some(user))];
+        let (stack, blocked_in) =
+            (Some(scenario.tables.intern_stack(&frames)), Some(scenario.name(kernel)));
+        OffCpu { state: SLEEPS, blocked_in, stack, ..off() }
+    };
+    let epoll = sleeps(&mut scenario, "ep_poll", "epoll_wait");
+    let lock = sleeps(&mut scenario, "futex_do_wait", "___pthread_mutex_lock");
+    let condition = sleeps(&mut scenario, "futex_do_wait", "___pthread_cond_wait");
+    // For 10 us a waits for a lock; for 30 us b waits for a condition, and for 60 us for events.
+    scenario.switches_off(0, 0, a, lock, IDLE);
+    scenario.switches_off(0, 1, b, condition, IDLE);
+    scenario.interrupt_wakes(10, 0, IDLE, a);
+    scenario.interrupt_wakes(30, 1, IDLE, b);
+    scenario.switches(30, 1, IDLE, SleepState::Runnable, b);
+    scenario.switches_off(40, 1, b, epoll, IDLE);
+    scenario.interrupt_wakes(100, 1, IDLE, b);
+    let report = report(&scenario);
+    let off_cpu = &report.off_cpu;
+    let of = |class: &WaitsOfClass| {
+        let kinds = class.kinds.iter().map(|row| row.waits_for.clone()).collect::<Vec<_>>();
+        (class.blocked_ns, class.threads, kinds.join(", "))
+    };
+    assert_eq!(of(&off_cpu.blocked), (10_000, 1, "lock".to_owned()));
+    assert_eq!(of(&off_cpu.undecided), (30_000, 1, "condition variable".to_owned()));
+    assert_eq!(of(&off_cpu.idle), (60_000, 1, "events (epoll, poll, select)".to_owned()));
+    // The row of the function has both of its kinds, and says how much was not blocked for sure.
+    let futex = &off_cpu.reasons.rows[1];
+    assert_eq!((futex.blocked_ns, futex.undecided_ns, futex.idle_ns), (40_000, 30_000, 0));
+    assert_eq!(futex.waits_for, "condition variable");
+    let stacks: Vec<_> =
+        off_cpu.stacks.rows.iter().map(|row| (&*row.waits_for, row.class)).collect();
+    assert_eq!(
+        stacks,
+        [
+            ("events (epoll, poll, select)", WaitClass::Idle),
+            ("condition variable", WaitClass::Undecided),
+            ("lock", WaitClass::Blocked)
+        ]
+    );
+    let text = report.text(100);
+    let order = [
+        "Off the CPU: 10.0 us blocked, 30.0 us undecided, 60.0 us idle (100 us in all)\n",
+        "lock: futex_do_wait (interruptible)\n",
+        "condition variable: futex_do_wait (interruptible)\n",
+        "Idle: 1 thread, 60.0 us\n  events (epoll, poll, select) 60.0 us of 1\n",
+        "10.0 us  once: a (10), lock\n",
+        "30.0 us  once: b (20), condition variable\n",
+    ];
+    let places: Vec<_> = order.iter().map(|part| text.find(part)).collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?} of\n{text}");
+    assert!(!text.contains("epoll_wait"), "the stacks of who idles are not shown");
 }
 
 #[test]

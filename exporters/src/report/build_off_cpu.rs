@@ -1,0 +1,206 @@
+//! Time off the CPU, from what was summed up.
+
+use super::ReportExporter;
+use super::data::*;
+use super::off_cpu::{Place, Reason, Total, state_name};
+use super::wait_for::{WaitFor, WaitsFor};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::cmp::Reverse;
+use std::hash::Hash;
+use syscollect_model::{ProcessId, StackId, Tables, ThreadId};
+
+/// Where a process's threads were off the CPU.
+type StackKey = (ProcessId, StackId);
+
+/// What was waited for in one row of a table.
+#[derive(Debug, Default)]
+struct Parts {
+    by_kind: FxHashMap<WaitFor, u64>,
+}
+
+impl Parts {
+    fn add(&mut self, wait: WaitFor, nanoseconds: u64) {
+        let sum = self.by_kind.entry(wait).or_default();
+        *sum = sum.saturating_add(nanoseconds);
+    }
+
+    /// What most of it was spent on.
+    fn most(&self) -> Option<WaitFor> {
+        let sums = self.by_kind.iter();
+        sums.map(|(wait, sum)| (Reverse(*sum), *wait)).min().map(|(_, wait)| wait)
+    }
+
+    fn of(&self, class: WaitClass) -> u64 {
+        let sums = self.by_kind.iter().filter(|(wait, _)| wait.class() == class);
+        super::durations::sum_ns(sums.map(|(_, sum)| *sum))
+    }
+}
+
+/// Sums of one class.
+#[derive(Debug, Default)]
+struct Sums {
+    all: Total,
+    threads: FxHashSet<ThreadId>,
+    kinds: FxHashMap<WaitFor, (Total, FxHashSet<ThreadId>)>,
+    reasons: FxHashMap<(WaitFor, Reason), Total>,
+    stacks: FxHashMap<(WaitFor, StackKey), Total>,
+}
+
+impl Sums {
+    fn add(&mut self, wait: WaitFor, place: &Place, total: &Total) {
+        self.all.merge(total);
+        self.threads.insert(place.thread);
+        let (kind, threads) = self.kinds.entry(wait).or_default();
+        kind.merge(total);
+        threads.insert(place.thread);
+        self.reasons.entry((wait, place.reason)).or_default().merge(total);
+        if let Some(stack) = place.stack {
+            self.stacks.entry((wait, (place.process, stack))).or_default().merge(total);
+        }
+    }
+}
+
+/// All that was waited for.
+#[derive(Debug, Default)]
+struct AllWaits {
+    blocked: Sums,
+    undecided: Sums,
+    idle: Sums,
+    reasons: FxHashMap<Reason, Parts>,
+    stacks: FxHashMap<StackKey, Parts>,
+}
+
+impl AllWaits {
+    fn add(&mut self, wait: WaitFor, place: &Place, total: &Total) {
+        match wait.class() {
+            WaitClass::Blocked => &mut self.blocked,
+            WaitClass::Undecided => &mut self.undecided,
+            WaitClass::Idle => &mut self.idle,
+        }
+        .add(wait, place, total);
+        add_part(&mut self.reasons, place.reason, wait, total);
+        if let Some(stack) = place.stack {
+            add_part(&mut self.stacks, (place.process, stack), wait, total);
+        }
+    }
+}
+
+fn add_part<K: Eq + Hash>(rows: &mut FxHashMap<K, Parts>, key: K, wait: WaitFor, total: &Total) {
+    rows.entry(key).or_default().add(wait, total.sum);
+}
+
+impl ReportExporter {
+    pub(super) fn off_cpu(&self, tables: &Tables) -> OffCpuReport {
+        let times = &self.scheduling.off_cpu;
+        let mut waits_for = WaitsFor::new(tables);
+        let mut waits = AllWaits::default();
+        for (place, total) in times.places.iter() {
+            waits.add(waits_for.of(place.stack, place.reason), place, total);
+        }
+        // Of what there was no room for nothing is claimed.
+        waits.undecided.all.merge(times.places.left_out());
+        let parts = |reason: &Reason| waits.reasons.get(reason);
+        let rows = times.reasons.iter().map(|(reason, total)| ReasonRow {
+            waits_for: most(parts(reason)),
+            undecided_ns: part(parts(reason), WaitClass::Undecided),
+            idle_ns: part(parts(reason), WaitClass::Idle),
+            ..reason_row(*reason, total, tables)
+        });
+        let reasons = self.table(rows.collect(), reason_order);
+        let stacks = times.stacks.iter().map(|(key, total)| (*key, *total)).collect();
+        let kind = |key: &StackKey| waits.stacks.get(key).and_then(Parts::most);
+        OffCpuReport {
+            blocked_ns: times.all.sum,
+            reasons,
+            without_stack_ns: times.without_stack.sum,
+            stacks: self.stack_rows(stacks, |(key, _)| (*key, kind(key)), tables),
+            blocked: self.of_class(&waits.blocked, tables),
+            undecided: self.of_class(&waits.undecided, tables),
+            idle: self.of_class(&waits.idle, tables),
+        }
+    }
+
+    fn of_class(&self, sums: &Sums, tables: &Tables) -> WaitsOfClass {
+        let row = |(wait, (total, threads)): (&WaitFor, &(Total, FxHashSet<ThreadId>))| WaitRow {
+            waits_for: wait.name().to_owned(),
+            threads: threads.len(),
+            count: total.count,
+            blocked_ns: total.sum,
+            max_ns: total.most,
+        };
+        let mut kinds: Vec<WaitRow> = sums.kinds.iter().map(row).collect();
+        kinds.sort_by_key(|row| (Reverse((row.blocked_ns, row.count)), row.waits_for.clone()));
+        let reason = |((wait, reason), total): (&(WaitFor, Reason), &Total)| ReasonRow {
+            waits_for: wait.name().to_owned(),
+            undecided_ns: if wait.class() == WaitClass::Undecided { total.sum } else { 0 },
+            idle_ns: if wait.class() == WaitClass::Idle { total.sum } else { 0 },
+            ..reason_row(*reason, total, tables)
+        };
+        let reasons = self.table(sums.reasons.iter().map(reason).collect(), reason_order);
+        let stacks = sums.stacks.iter().map(|(key, total)| (*key, *total)).collect();
+        WaitsOfClass {
+            blocked_ns: sums.all.sum,
+            threads: sums.threads.len(),
+            kinds,
+            reasons,
+            stacks: self.stack_rows(stacks, |((wait, key), _)| (*key, Some(*wait)), tables),
+        }
+    }
+
+    /// The stacks with the most time; only these get their text.
+    fn stack_rows<K>(
+        &self,
+        stacks: Vec<(K, Total)>,
+        of: impl Fn(&(K, Total)) -> (StackKey, Option<WaitFor>),
+        tables: &Tables,
+    ) -> Table<StackRow> {
+        let sorted = self.table(stacks, |row| {
+            let ((process, stack), wait) = of(row);
+            let pid = tables.process(process).pid;
+            (Reverse((row.1.sum, row.1.count)), pid, process, stack, wait)
+        });
+        let row = |row: (K, Total)| {
+            let ((process, stack), wait) = of(&row);
+            let total = row.1;
+            let frames = tables.stack(stack).iter().map(|frame| tables.frame_label(*frame));
+            StackRow {
+                pid: tables.process(process).pid,
+                process: tables.process_name(process).into(),
+                count: total.count,
+                blocked_ns: total.sum,
+                max_ns: total.most,
+                frames: frames.collect(),
+                waits_for: wait.map_or("", WaitFor::name).to_owned(),
+                class: wait.map_or(WaitClass::Undecided, WaitFor::class),
+            }
+        };
+        Table { total: sorted.total, rows: sorted.rows.into_iter().map(row).collect() }
+    }
+}
+
+fn reason_row(reason: Reason, total: &Total, tables: &Tables) -> ReasonRow {
+    ReasonRow {
+        blocked_in: reason.blocked_in.map(|name| tables.strings.get(name).to_owned()),
+        state: state_name(reason.state).to_owned(),
+        io_wait: reason.io_wait,
+        count: total.count,
+        blocked_ns: total.sum,
+        max_ns: total.most,
+        ..ReasonRow::default()
+    }
+}
+
+fn most(parts: Option<&Parts>) -> String {
+    parts.and_then(Parts::most).map_or("", WaitFor::name).to_owned()
+}
+
+fn part(parts: Option<&Parts>, class: WaitClass) -> u64 {
+    parts.map_or(0, |parts| parts.of(class))
+}
+
+type ReasonOrder = (Reverse<(u64, u64)>, Option<String>, String, bool, String);
+
+fn reason_order(row: &ReasonRow) -> ReasonOrder {
+    let most = Reverse((row.blocked_ns, row.count));
+    (most, row.blocked_in.clone(), row.state.clone(), row.io_wait, row.waits_for.clone())
+}

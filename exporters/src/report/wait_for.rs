@@ -1,0 +1,635 @@
+//! What threads wait for, by the functions that they sleep in, and whether that is work.
+//!
+//! The rules, the first that applies:
+//!
+//! 1. The innermost function of the kernel's part of the stack that is not the scheduler's own is
+//!    in [`KERNEL`]. A wait for a futex is what the program's own functions next to it say
+//!    ([`USER`], [`USER_PARTS`]): a lock before a pool's way to wait, and that before a primitive,
+//!    because locks and pools are made of primitives.
+//! 2. It is the main function of a kernel thread: such a thread waits for its next work.
+//! 3. The stack went through the kernel's way to wait for I/O, or the switch says so.
+//! 4. The state: what is uninterruptible is blocked; kernel threads have states of their own for
+//!    idling. Of everything else nothing is claimed.
+//!
+//! Where no stack was taken, only the function that the switch names counts.
+
+use super::data::WaitClass;
+use super::off_cpu::Reason;
+use rustc_hash::FxHashMap;
+use std::sync::LazyLock;
+use syscollect_model::{FrameId, SleepState, StackId, Tables};
+
+/// Frames of the program that are looked at, from the system call on.
+const USER_FRAMES: usize = 8;
+
+/// What a thread waits for. The order is that of equal rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum WaitFor {
+    Lock,
+    KernelLock,
+    Completion,
+    Io,
+    Page,
+    Fuse,
+    PipeRoom,
+    Child,
+    ThreadEnd,
+    Connect,
+    Stopped,
+    Tracer,
+    Uninterruptible,
+    Futex,
+    Condition,
+    Semaphore,
+    Parked,
+    Channel,
+    PipeData,
+    PipePeer,
+    Socket,
+    UnixSocket,
+    EventFd,
+    Unknown,
+    Events,
+    IoUring,
+    Sleep,
+    Timer,
+    Signal,
+    Connection,
+    Terminal,
+    FileChanges,
+    Pool,
+    Kernel,
+    VirtualCpu,
+}
+
+use WaitFor::*;
+
+impl WaitFor {
+    /// What is waited for, in the terms of the field: a name of the report's JSON.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Lock => "lock",
+            KernelLock => "kernel lock",
+            Completion => "kernel completion",
+            Io => "I/O",
+            Page => "page of a file or swap",
+            Fuse => "FUSE server",
+            PipeRoom => "pipe full",
+            Child => "child process",
+            ThreadEnd => "thread join",
+            Connect => "connect",
+            Stopped => "stopped",
+            Tracer => "tracer",
+            Uninterruptible => "uninterruptible sleep",
+            Futex => "futex",
+            Condition => "condition variable",
+            Semaphore => "semaphore",
+            Parked => "unpark",
+            Channel => "channel message",
+            PipeData => "pipe data",
+            PipePeer => "FIFO peer",
+            Socket => "socket data",
+            UnixSocket => "Unix socket data",
+            EventFd => "eventfd",
+            Unknown => "unknown",
+            Events => "events (epoll, poll, select)",
+            IoUring => "io_uring",
+            Sleep => "sleep",
+            Timer => "timer",
+            Signal => "signal",
+            Connection => "accept",
+            Terminal => "terminal input",
+            FileChanges => "inotify",
+            Pool => "work of a pool",
+            Kernel => "kernel work",
+            VirtualCpu => "virtual CPU",
+        }
+    }
+
+    /// Whether the thread has nothing to do meanwhile.
+    ///
+    /// A thread that waits for another of its program, or for data, may wait for work as well as
+    /// for an answer: nothing that is recorded says which.
+    pub(super) fn class(self) -> WaitClass {
+        match self {
+            Lock | KernelLock | Completion | Io | Page | Fuse | PipeRoom | Child | ThreadEnd
+            | Connect | Stopped | Tracer | Uninterruptible => WaitClass::Blocked,
+            Futex | Condition | Semaphore | Parked | Channel | PipeData | PipePeer | Socket
+            | UnixSocket | EventFd | Unknown => WaitClass::Undecided,
+            Events | IoUring | Sleep | Timer | Signal | Connection | Terminal | FileChanges
+            | Pool | Kernel | VirtualCpu => WaitClass::Idle,
+        }
+    }
+
+    /// In a sentence whose subject is the thread.
+    fn sentence(self) -> &'static str {
+        match self {
+            Lock => "waits for a lock of its program",
+            KernelLock => "waits for a lock of the kernel",
+            Completion => "waits until the kernel has finished something",
+            Io => "waits for I/O",
+            Page => "waits for a page of a file or of swap",
+            Fuse => "waits for the server of a FUSE file system",
+            PipeRoom => "waits for room in a pipe",
+            Child => "waits for a child process",
+            ThreadEnd => "waits for the end of a thread",
+            Connect => "waits until it is connected",
+            Stopped => "is stopped",
+            Tracer => "is stopped for its tracer",
+            Uninterruptible => "sleeps uninterruptibly",
+            Futex => "waits for a lock or condition of its program",
+            Condition => "waits for a condition of its program",
+            Semaphore => "waits for a semaphore",
+            Parked => "waits to be unparked by another thread",
+            Channel => "waits for a message of another thread",
+            PipeData => "waits for data of a pipe",
+            PipePeer => "waits until the other end of a FIFO is opened",
+            Socket => "waits for a message of a socket",
+            UnixSocket => "waits for data of a Unix socket",
+            EventFd => "waits for an eventfd",
+            Unknown => "waits for something",
+            Events => "waits for events of files or sockets",
+            IoUring => "waits for operations of io_uring",
+            Sleep => "sleeps for a time",
+            Timer => "waits for a timer",
+            Signal => "waits for a signal",
+            Connection => "waits for a connection",
+            Terminal => "waits for input of a terminal",
+            FileChanges => "waits for changes of files",
+            Pool => "waits for work of its pool",
+            Kernel => "is the kernel's and has nothing to do",
+            VirtualCpu => "is a virtual CPU that idles",
+        }
+    }
+}
+
+/// Functions of the kernel that have one reason to sleep, and what for.
+///
+/// Names are those of kernels 5.10 to 6.18: which is inlined into which changes between them. What
+/// has no underscore and begins with a capital letter is a reason of Windows.
+const KERNEL: &[(&str, WaitFor)] = &[
+    // kernel/exit.c, kernel/fork.c (vfork waits for a completion)
+    ("do_wait", Child),
+    ("wait_for_vfork_done", Child),
+    // kernel/futex/waitwake.c; kernel/futex.c until 5.15
+    ("futex_wait_queue_me", Futex),
+    ("futex_wait_queue", Futex),
+    ("futex_do_wait", Futex),
+    ("futex_wait_multiple", Futex),
+    // kernel/locking: futexes with priority inheritance are locks, too
+    ("rt_mutex_slowlock_block", KernelLock),
+    ("rt_mutex_wait_proxy_lock", Lock),
+    ("__mutex_lock", KernelLock),
+    ("rwsem_down_read_slowpath", KernelLock),
+    ("rwsem_down_write_slowpath", KernelLock),
+    ("percpu_rwsem_wait", KernelLock),
+    ("__down_common", KernelLock),
+    ("__down", KernelLock),
+    ("__down_interruptible", KernelLock),
+    ("__down_killable", KernelLock),
+    // kernel/sched/completion.c
+    ("wait_for_completion", Completion),
+    ("wait_for_completion_timeout", Completion),
+    ("wait_for_completion_interruptible", Completion),
+    ("wait_for_completion_killable", Completion),
+    ("wait_for_completion_state", Completion),
+    ("wait_for_completion_io", Io),
+    ("wait_for_completion_io_timeout", Io),
+    // fs/eventpoll.c
+    ("ep_poll", Events),
+    ("do_epoll_wait", Events),
+    // fs/select.c
+    ("poll_schedule_timeout", Events),
+    ("do_poll", Events),
+    ("do_sys_poll", Events),
+    ("do_select", Events),
+    // kernel/time/hrtimer.c, kernel/time/posix-cpu-timers.c
+    ("do_nanosleep", Sleep),
+    ("hrtimer_nanosleep", Sleep),
+    ("do_cpu_nanosleep", Sleep),
+    // fs/pipe.c
+    ("pipe_read", PipeData),
+    ("anon_pipe_read", PipeData),
+    ("pipe_write", PipeRoom),
+    ("anon_pipe_write", PipeRoom),
+    ("wait_for_partner", PipePeer),
+    // kernel/signal.c
+    ("do_sigtimedwait", Signal),
+    ("sigsuspend", Signal),
+    ("__do_sys_pause", Signal),
+    ("do_signal_stop", Stopped),
+    ("ptrace_stop", Tracer),
+    // net/unix/af_unix.c, net/core/datagram.c, net/ipv4/inet_connection_sock.c
+    ("unix_stream_data_wait", UnixSocket),
+    ("unix_stream_read_generic", UnixSocket),
+    ("__skb_wait_for_more_packets", Socket),
+    ("inet_csk_accept", Connection),
+    ("inet_csk_wait_for_connect", Connection),
+    // net/core/sock.c, net/ipv4/af_inet.c
+    ("sk_wait_data", Socket),
+    ("inet_wait_for_connect", Connect),
+    ("__inet_stream_connect", Connect),
+    // drivers/tty/n_tty.c
+    ("n_tty_read", Terminal),
+    // mm/filemap.c
+    ("folio_wait_bit_common", Page),
+    ("wait_on_page_bit_common", Page),
+    ("__lock_page_or_retry", Page),
+    // kernel/sched/wait_bit.c, block
+    ("bit_wait_io", Io),
+    ("rq_qos_wait", Io),
+    ("blk_mq_get_tag", Io),
+    ("balance_dirty_pages", Io),
+    // io_uring/io_uring.c, fs/io_uring.c until 5.19
+    ("io_cqring_wait", IoUring),
+    // fs/eventfd.c, fs/timerfd.c, fs/signalfd.c, fs/notify/inotify/inotify_user.c
+    ("eventfd_read", EventFd),
+    ("timerfd_read", Timer),
+    ("timerfd_read_iter", Timer),
+    ("signalfd_dequeue", Signal),
+    ("inotify_read", FileChanges),
+    // fs/fuse/dev.c
+    ("request_wait_answer", Fuse),
+    // kernel/workqueue.c, kernel/smpboot.c, kernel/kthread.c, kernel/rcu/tree.c
+    ("worker_thread", Kernel),
+    ("rescuer_thread", Kernel),
+    ("smpboot_thread_fn", Kernel),
+    ("kthreadd", Kernel),
+    ("kthread_worker_fn", Kernel),
+    ("rcu_gp_kthread", Kernel),
+    ("rcu_gp_fqs_loop", Kernel),
+    ("rcu_tasks_one_gp", Kernel),
+    // virt/kvm/kvm_main.c
+    ("kvm_vcpu_block", VirtualCpu),
+    // KWAIT_REASON
+    ("DelayExecution", Sleep),
+    ("WrDelayExecution", Sleep),
+    ("WrQueue", Pool),
+    ("PageIn", Page),
+    ("WrPageIn", Page),
+    ("WrPushLock", KernelLock),
+    ("WrResource", KernelLock),
+    ("WrFastMutex", KernelLock),
+    ("WrGuardedMutex", KernelLock),
+];
+
+/// The kernel's ways to sleep for whatever reason: who called them tells.
+const SCHEDULER: &[&str] = &[
+    "__schedule",
+    "schedule",
+    "schedule_preempt_disabled",
+    "schedule_rtlock",
+    "schedule_timeout",
+    "schedule_timeout_interruptible",
+    "schedule_timeout_idle",
+    "schedule_timeout_killable",
+    "schedule_timeout_uninterruptible",
+    "schedule_hrtimeout",
+    "schedule_hrtimeout_range",
+    "schedule_hrtimeout_range_clock",
+    "wait_woken",
+    "__wait_for_common",
+    "do_wait_intr",
+    "do_wait_intr_irq",
+    "bit_wait",
+    "bit_wait_timeout",
+    "__wait_on_bit",
+    "out_of_line_wait_on_bit",
+];
+
+/// The kernel's ways to sleep for I/O.
+const IO: &[&str] = &["io_schedule", "io_schedule_timeout", "bit_wait_io_timeout"];
+
+/// What calls the main function of a kernel thread.
+const KERNEL_THREAD: &str = "kthread";
+
+/// Functions of programs that wait on futexes: of the C library, without the underscores that they
+/// begin with and the version that they end with, and of others that are called so everywhere.
+const USER: &[(&str, WaitFor)] = &[
+    // glibc and musl
+    ("lll_lock_wait", Lock),
+    ("GI___lll_lock_wait", Lock),
+    ("lll_lock_wait_private", Lock),
+    ("GI___lll_lock_wait_private", Lock),
+    ("pthread_mutex_lock", Lock),
+    ("pthread_mutex_lock_full", Lock),
+    ("pthread_mutex_timedlock", Lock),
+    ("pthread_mutex_clocklock", Lock),
+    ("pthread_mutex_cond_lock", Lock),
+    ("pthread_rwlock_rdlock", Lock),
+    ("pthread_rwlock_wrlock", Lock),
+    ("pthread_rwlock_timedrdlock", Lock),
+    ("pthread_rwlock_timedwrlock", Lock),
+    ("pthread_cond_wait", Condition),
+    ("pthread_cond_wait_common", Condition),
+    ("pthread_cond_timedwait", Condition),
+    ("pthread_cond_timedwait64", Condition),
+    ("pthread_cond_clockwait", Condition),
+    ("pthread_cond_clockwait64", Condition),
+    ("cnd_wait", Condition),
+    ("cnd_timedwait", Condition),
+    ("pthread_join", ThreadEnd),
+    ("pthread_clockjoin_ex", ThreadEnd),
+    ("pthread_timedjoin_ex", ThreadEnd),
+    ("sem_wait", Semaphore),
+    ("new_sem_wait", Semaphore),
+    ("new_sem_wait_slow64", Semaphore),
+    ("new_sem_wait_slow", Semaphore),
+    ("sem_timedwait", Semaphore),
+    ("sem_clockwait", Semaphore),
+    // CPython: its global lock is made of a condition variable
+    ("take_gil", Lock),
+    ("queue_SimpleQueue_get_impl", Channel),
+    // Go
+    ("runtime.lock2", Lock),
+    ("runtime.stopm", Pool),
+    // GLib, gRPC, Chromium
+    ("g_thread_pool_wait_for_new_task", Pool),
+    ("base::internal::WorkerThread::Delegate::WaitForWork", Pool),
+];
+
+/// The same where type parameters stand in the middle: how a name begins and ends, without `<` and
+/// `>`, which compilers of Rust set differently.
+const USER_PARTS: &[(&str, &str, WaitFor)] = &[
+    ("std::sys::", "lock_contended", Lock),
+    ("std::sys::", "read_contended", Lock),
+    ("std::sys::", "write_contended", Lock),
+    ("std::sys::", "Condvar::wait_optional_timeout", Condition),
+    ("std::sys::", "Parker::park", Parked),
+    ("std::sys::", "Parker::park_timeout", Parked),
+    ("std::sys::", "Thread::join", ThreadEnd),
+    ("std::sync::mpmc::", "", Channel),
+    ("parking_lot::raw_mutex::RawMutex", "lock_slow", Lock),
+    ("parking_lot::raw_rwlock::RawRwLock", "_slow", Lock),
+    ("parking_lot::condvar::Condvar", "", Condition),
+    ("crossbeam_channel::", "", Channel),
+    ("rayon_core::sleep::", "", Pool),
+    ("rustc_thread_pool::sleep::", "", Pool),
+    ("tokio::runtime::", "Parker::park", Pool),
+    ("tokio::runtime::", "Parker::park_timeout", Pool),
+    ("tokio::runtime::", "Inner::park", Pool),
+    ("tokio::runtime::", "Inner::park_condvar", Pool),
+    ("absl::", "Mutex::LockSlow", Lock),
+    ("absl::", "Mutex::LockSlowLoop", Lock),
+    ("std::condition_variable::", "", Condition),
+];
+
+type ByName = LazyLock<FxHashMap<&'static str, WaitFor>>;
+
+static KERNEL_BY_NAME: ByName = LazyLock::new(|| KERNEL.iter().copied().collect());
+static USER_BY_NAME: ByName = LazyLock::new(|| USER.iter().copied().collect());
+
+/// Compilers add endings to parts and copies of a function: `do_wait.part.0`.
+fn without_ending(function: &str) -> &str {
+    function.split('.').next().unwrap_or(function)
+}
+
+fn of_kernel_function(function: &str) -> Option<WaitFor> {
+    KERNEL_BY_NAME.get(without_ending(function)).copied()
+}
+
+fn of_user_function(function: &str) -> Option<WaitFor> {
+    let plain = function.trim_start_matches('_');
+    let plain = plain.split('@').next().unwrap_or(plain);
+    if let Some(wait) = USER_BY_NAME.get(plain) {
+        return Some(*wait);
+    }
+    let plain: String = function.chars().filter(|c| !matches!(c, '<' | '>')).collect();
+    let is = |(begin, end, _): &&(&str, &str, _)| plain.starts_with(begin) && plain.ends_with(end);
+    USER_PARTS.iter().find(is).map(|(_, _, wait)| *wait)
+}
+
+/// What a thread waits for that sleeps in this function, where that is certain, in a sentence.
+pub(super) fn meaning(function: &str) -> Option<&'static str> {
+    of_kernel_function(function).map(WaitFor::sentence)
+}
+
+/// What threads waited for that left the CPU so. Each stack is looked at once.
+pub(super) struct WaitsFor<'a> {
+    tables: &'a Tables,
+    known: FxHashMap<(Option<StackId>, Reason), WaitFor>,
+}
+
+impl<'a> WaitsFor<'a> {
+    pub(super) fn new(tables: &'a Tables) -> Self {
+        Self { tables, known: FxHashMap::default() }
+    }
+
+    pub(super) fn of(&mut self, stack: Option<StackId>, reason: Reason) -> WaitFor {
+        let tables = self.tables;
+        *self.known.entry((stack, reason)).or_insert_with(|| wait_for(stack, reason, tables))
+    }
+}
+
+fn wait_for(stack: Option<StackId>, reason: Reason, tables: &Tables) -> WaitFor {
+    let frames = stack.map_or(&[][..], |stack| tables.stack(stack));
+    let in_stack = of_stack(frames, tables);
+    let named = || of_kernel_function(tables.strings.get(reason.blocked_in?));
+    match in_stack.or_else(named).unwrap_or_else(|| of_state(reason)) {
+        // The kernel counts such waits as I/O if operations are under way.
+        IoUring if reason.io_wait => Io,
+        wait => wait,
+    }
+}
+
+/// What the state says, where no function does.
+fn of_state(reason: Reason) -> WaitFor {
+    match reason.state {
+        SleepState::Idle | SleepState::Parked => Kernel,
+        SleepState::Stopped => Stopped,
+        SleepState::Traced => Tracer,
+        _ if reason.io_wait => Io,
+        SleepState::Uninterruptible => Uninterruptible,
+        SleepState::Interruptible
+        | SleepState::Runnable
+        | SleepState::Dead
+        | SleepState::Zombie => Unknown,
+    }
+}
+
+/// Rules 1 to 3, by a stack alone.
+fn of_stack(frames: &[FrameId], tables: &Tables) -> Option<WaitFor> {
+    // A program may call its functions as it likes, but it cannot put them into the kernel.
+    let is_kernel = |frame: &&FrameId| {
+        tables.frame(**frame).module.is_some_and(|module| tables.module(module).kernel)
+    };
+    let depth = frames.iter().take_while(is_kernel).count();
+    let (kernel, user) = frames.split_at(depth);
+    let mut through_io = false;
+    for (index, frame) in kernel.iter().enumerate() {
+        let name = function(*frame, tables);
+        match of_kernel_function(name) {
+            Some(Futex) => return Some(of_futex(user, tables)),
+            Some(wait) => return Some(wait),
+            None => {}
+        }
+        let name = without_ending(name);
+        if IO.contains(&name) {
+            through_io = true;
+        } else if !SCHEDULER.contains(&name) {
+            let caller = kernel.get(index + 1).map(|frame| function(*frame, tables));
+            return match caller.map(without_ending) {
+                _ if through_io => Some(Io),
+                Some(KERNEL_THREAD) => Some(Kernel),
+                _ => None,
+            };
+        }
+    }
+    through_io.then_some(Io)
+}
+
+/// What the functions that wait for a futex make of it.
+fn of_futex(user: &[FrameId], tables: &Tables) -> WaitFor {
+    let near = user.iter().take(USER_FRAMES);
+    let waits: Vec<WaitFor> =
+        near.filter_map(|frame| of_user_function(function(*frame, tables))).collect();
+    let first = waits.first().copied();
+    let strong = |one: WaitFor| waits.contains(&one).then_some(one);
+    strong(Lock).or_else(|| strong(Pool)).or(first).unwrap_or(Futex)
+}
+
+fn function(frame: FrameId, tables: &Tables) -> &str {
+    tables.frame(frame).function.map_or("", |name| tables.strings.get(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syscollect_model::{BuildId, Frame, Module, ModuleId};
+
+    /// What a thread waits for with these functions of the kernel and of its program, innermost
+    /// first.
+    fn waits(kernel: &[&str], user: &[&str], state: SleepState, io_wait: bool) -> WaitFor {
+        let mut tables = Tables::default();
+        for is_kernel in [true, false] {
+            let path = tables.strings.intern(if is_kernel { "[kernel.kallsyms]" } else { "/a" });
+            tables.modules.push(Module { path, build_id: BuildId::default(), kernel: is_kernel });
+        }
+        let mut frames = Vec::new();
+        for (module, name) in
+            kernel.iter().map(|name| (0, name)).chain(user.iter().map(|name| (1, name)))
+        {
+            frames.push(FrameId(tables.frames.len() as u32));
+            tables.frames.push(Frame {
+                module: Some(ModuleId(module)),
+                offset: tables.frames.len() as u64,
+                function: Some(tables.strings.intern(name)),
+                function_start: 0,
+                function_size: 0,
+                range_only: false,
+                file: None,
+                line: 0,
+                inlined: false,
+            });
+        }
+        let stack = (!frames.is_empty()).then(|| tables.intern_stack(&frames));
+        let reason = Reason { blocked_in: None, state, io_wait };
+        WaitsFor::new(&tables).of(stack, reason)
+    }
+
+    fn sleeps(kernel: &[&str], user: &[&str]) -> WaitFor {
+        waits(kernel, user, SleepState::Interruptible, false)
+    }
+
+    const FUTEX: [&str; 4] = ["__schedule", "schedule", "futex_do_wait", "__futex_wait"];
+
+    #[test]
+    fn a_function_is_explained_whole_and_whatever_the_compiler_made_of_it() {
+        assert_eq!(meaning("do_wait"), Some("waits for a child process"));
+        assert_eq!(meaning("poll_schedule_timeout.constprop.0"), Some(Events.sentence()));
+        assert_eq!([meaning("do_wait_intr"), meaning("wait_woken"), meaning("")], [None; 3]);
+    }
+
+    #[test]
+    fn each_function_is_there_once() {
+        for table in [KERNEL, USER] {
+            let mut names: Vec<_> = table.iter().map(|(name, _)| name).collect();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), table.len());
+        }
+        for name in SCHEDULER.iter().chain(IO) {
+            assert_eq!(of_kernel_function(name), None, "{name} is a way to sleep, not a reason");
+        }
+    }
+
+    #[test]
+    fn threads_that_wait_for_events_times_and_people_are_idle() {
+        let epoll = ["__schedule", "schedule", "schedule_hrtimeout_range_clock", "do_epoll_wait"];
+        let tty = ["schedule_timeout", "wait_woken", "n_tty_read", "vfs_read"];
+        let expected =
+            [(&epoll[..], Events), (&tty, Terminal), (&["schedule", "do_nanosleep"], Sleep)];
+        for (kernel, wait) in expected {
+            assert_eq!((sleeps(kernel, &[]), wait.class()), (wait, WaitClass::Idle));
+        }
+    }
+
+    #[test]
+    fn a_kernel_thread_idles_in_its_own_function_and_not_where_that_one_works() {
+        let kthread = ["kthread", "ret_from_fork", "ret_from_fork_asm"];
+        let below = |inner: &[&'static str]| [inner, &kthread].concat();
+        assert_eq!(sleeps(&below(&["schedule", "schedule_timeout", "kcompactd"]), &[]), Kernel);
+        assert_eq!(sleeps(&below(&["schedule", "worker_thread"]), &[]), Kernel);
+        let works = below(&["schedule", "some_driver", "process_one_work", "worker_thread"]);
+        assert_eq!(sleeps(&works, &[]), Unknown);
+        let writes = below(&["io_schedule", "wait_for_device", "kjournald2"]);
+        assert_eq!(sleeps(&writes, &[]), Io);
+        let locks = below(&["schedule_preempt_disabled", "__mutex_lock.constprop.0", "kcompactd"]);
+        assert_eq!(sleeps(&locks, &[]), KernelLock);
+    }
+
+    #[test]
+    fn what_a_futex_is_waited_for_is_what_the_program_says() {
+        let futex = ["syscall", "std::sys::pal::unix::futex::futex_wait"];
+        for (user, wait) in [
+            (
+                &["__futex_wait_common", "__GI___lll_lock_wait", "___pthread_mutex_lock", "t"][..],
+                Lock,
+            ),
+            (&["pthread_cond_wait@@GLIBC_2.3.2", "worker"], Condition),
+            (&["___pthread_cond_timedwait64", "PyCOND_TIMEDWAIT", "take_gil"], Lock),
+            (&["__new_sem_wait_slow64", "PyThread_acquire_lock_timed"], Semaphore),
+            (&["__pthread_clockjoin_ex", "main"], ThreadEnd),
+            (&["runtime.futex.abi0", "runtime.notesleep", "runtime.stopm"], Pool),
+            (&[futex[0], futex[1], "<std::sys::sync::mutex::futex::Mutex>::lock_contended"], Lock),
+            (&[futex[0], "<std::sync::mpmc::list::Channel<a::B<C>>>::recv"], Channel),
+            (
+                &[
+                    futex[0],
+                    "std::sys::sync::condvar::futex::Condvar::wait_optional_timeout",
+                    "<rayon_core::sleep::Sleep>::sleep",
+                ],
+                Pool,
+            ),
+            (&["main"], Futex),
+            (&[], Futex),
+        ] {
+            assert_eq!(sleeps(&FUTEX, user), wait, "{user:?}");
+        }
+        let far = [&["a"; USER_FRAMES][..], &["pthread_mutex_lock"]].concat();
+        assert_eq!(sleeps(&FUTEX, &far), Futex, "what is far away says nothing");
+    }
+
+    #[test]
+    fn a_program_that_calls_its_functions_like_the_kernels_is_not_believed() {
+        assert_eq!(sleeps(&["schedule", "some_driver"], &["do_epoll_wait"]), Unknown);
+        assert_eq!(sleeps(&[], &["do_epoll_wait", "kthread"]), Unknown);
+    }
+
+    #[test]
+    fn without_a_stack_the_state_decides_or_nothing_is_claimed() {
+        for (state, io_wait, wait, class) in [
+            (SleepState::Interruptible, false, Unknown, WaitClass::Undecided),
+            (SleepState::Uninterruptible, false, Uninterruptible, WaitClass::Blocked),
+            (SleepState::Uninterruptible, true, Io, WaitClass::Blocked),
+            (SleepState::Idle, false, Kernel, WaitClass::Idle),
+            (SleepState::Stopped, false, Stopped, WaitClass::Blocked),
+        ] {
+            let found = waits(&[], &[], state, io_wait);
+            assert_eq!((found, found.class()), (wait, class));
+        }
+        let uring = ["schedule", "io_cqring_wait"];
+        assert_eq!(sleeps(&uring, &[]), IoUring);
+        assert_eq!(waits(&uring, &[], SleepState::Interruptible, true), Io);
+    }
+}
