@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use syscollect_exporters::report::{ReportExporter, ReportOptions};
+use syscollect_exporters::report::{ReportExporter, ReportOptions, TreeOptions, TreeOrder};
 use syscollect_exporters::{
     FirefoxExporter, FirefoxOptions, FlamegraphExporter, FoldedExporter, PerfettoExporter,
     PprofExporter, StackKind, StackOptions, TextExporter, TracyExporter,
@@ -65,8 +65,11 @@ fn export(which: u8, session: &mut Session) {
                 .expect("memory takes every byte");
         }
         _ => {
-            let report = played(session, ReportExporter::new(ReportOptions::default())).finish();
-            assert!(report.text(80).contains("Lost"));
+            let order = if which < 128 { TreeOrder::Callees } else { TreeOrder::Callers };
+            let tree = Some(TreeOptions { order, least_ppm: 0, ..TreeOptions::default() });
+            let options = ReportOptions { tree, ..ReportOptions::default() };
+            let report = played(session, ReportExporter::new(options)).finish();
+            assert!(report.text(80).contains("Lost") && report.tree_text(80).contains("Lost"));
             serde_json::to_vec(&report).expect("JSON");
         }
     }

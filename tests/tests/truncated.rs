@@ -2,13 +2,18 @@
 //! says so.
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test, as its body does")]
 
-use syscollect_exporters::{FoldedExporter, StackOptions};
+use flate2::read::{GzDecoder, ZlibDecoder};
+use std::io::Read;
+use syscollect_exporters::{
+    FirefoxExporter, FirefoxOptions, FlamegraphExporter, FoldedExporter, PerfettoExporter,
+    PprofExporter, StackOptions, TextExporter, TracyExporter,
+};
 use syscollect_merge::Session;
-use syscollect_model::{SessionInfo, Symbol, SymbolFrame, SymbolTable};
+use syscollect_model::{Exporter, SessionInfo, Symbol, SymbolFrame, SymbolTable};
 use syscollect_playback::Recording;
 use syscollect_records::{RecordKind, TaskRecord, task_state};
 use syscollect_store::Definition;
-use syscollect_tests::{FakeMachine, Stacks, golden, perf};
+use syscollect_tests::{FakeMachine, Stacks, golden, perf, tracy_reader};
 
 /// The program's code: `leaf`, `outer` and `main` begin here.
 const LEAF: u64 = 0x40_0100;
@@ -77,6 +82,48 @@ fn a_walk_that_was_too_deep_says_so() {
     let user = machine.deep_sample_stack(0, 10, 70, &[LEAF, OUTER]);
     machine.sample(0, 10, 70, Stacks { user, kernel: 0 }, 0);
     assert_eq!(folded(machine.finish()), ["prog;[truncated];outer;leaf 1"]);
+}
+
+/// The exporter after all of a recording with one sample, whose stack is cut.
+fn exported<E: Exporter>(mut exporter: E) -> E
+where
+    E::Error: std::fmt::Debug,
+{
+    let mut machine = machine();
+    let user = machine.deep_sample_stack(0, 10, 70, &[LEAF, OUTER]);
+    machine.sample(0, 10, 70, Stacks { user, kernel: 0 }, 0);
+    golden::open(machine.finish()).play(&mut exporter).unwrap();
+    exporter
+}
+
+#[test]
+fn in_every_format_the_outermost_frame_of_a_cut_stack_says_so() {
+    let options = StackOptions::default;
+    let firefox = FirefoxExporter::new(Vec::new(), FirefoxOptions::default());
+    let mut pprof = Vec::new();
+    let gzip = exported(PprofExporter::new(Vec::new(), None)).finish().unwrap();
+    GzDecoder::new(&gzip[..]).read_to_end(&mut pprof).unwrap();
+    let trace = exported(PerfettoExporter::new(Vec::new())).finish().unwrap();
+    // So little is one block, which is compressed: it begins with zlib's head.
+    let block = trace.windows(2).position(|head| head == [0x78, 0x01]).unwrap();
+    let mut perfetto = Vec::new();
+    ZlibDecoder::new(&trace[block..]).read_to_end(&mut perfetto).unwrap();
+    let files = [
+        ("folded", exported(FoldedExporter::new(Vec::new(), options())).finish().unwrap()),
+        ("svg", exported(FlamegraphExporter::new(Vec::new(), options())).finish().unwrap()),
+        ("pprof", pprof),
+        ("Perfetto", perfetto),
+        ("Firefox", exported(firefox).finish().unwrap()),
+        ("text", exported(TextExporter::new(Vec::new())).finish().unwrap()),
+    ];
+    let mark = b"[truncated]";
+    for (format, file) in files {
+        assert!(file.windows(mark.len()).any(|part| part == mark), "{format}");
+    }
+    let tracy = exported(TracyExporter::new(Vec::new())).finish().unwrap();
+    let file = tracy_reader::read(&tracy).unwrap();
+    let mut stacks = (1..=file.callstacks.len() as u32).map(|index| file.stack_names(index));
+    assert!(stacks.any(|names| names == ["leaf", "outer", "[truncated]"]), "Tracy");
 }
 
 #[test]

@@ -8,10 +8,14 @@ use crate::source::{self, Source};
 use crate::symbols::SymbolOptions;
 use crate::terminal::Terminal;
 use crate::time_range::TimeRange;
+use crate::units::{Percent, parse_percent};
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use syscollect_exporters::report::{Part, ProcessFilter, Report, ReportExporter, ReportOptions};
+use syscollect_exporters::report::{
+    MAX_TREE_DEPTH, Part, ProcessFilter, Report, ReportExporter, ReportOptions, TreeOptions,
+    TreeOrder,
+};
 use syscollect_playback::Recording;
 
 const EXAMPLES: &str = "\
@@ -20,16 +24,23 @@ Examples:
   syscollect report x.syscap --process cargo     ... one program's processes
   syscollect report x.syscap --process 4711      ... one process
   syscollect report x.syscap --worst             the longest waits: who, when, what ran meanwhile
+  syscollect report x.syscap --tree              call trees of CPU samples and of off-CPU time
+  syscollect report x.syscap --tree callers      ... from the hottest functions to their callers
   syscollect report x.syscap --from 2s --to 2.5s a part of the time
   syscollect report x.syscap --json | jq '.functions.by_self.rows[:10]'
 
 Threads are on CPU, waiting for a CPU (runnable), or blocked (asleep until they
-are woken). Run-queue latency is the length of such a wait. JSON has the same
-tables; all times are nanoseconds.";
+are woken). Run-queue latency is the length of such a wait. Blocked time is of
+threads that something held up (locks, I/O, child processes), of idle ones (event
+loops, sleeps, idle workers), or undecided: work or an answer was waited for.
+JSON has the same tables; all times are nanoseconds.";
 
 /// Rows of each table for people, who scroll, and for machines, which do not.
 const ROWS: usize = 15;
 const JSON_ROWS: usize = 1000;
+/// Nodes of each call tree.
+const TREE_ROWS: usize = 2000;
+const TREE_JSON_ROWS: usize = 10_000;
 /// Of the longest waits of each kind, where none says how many.
 const WORST: &str = "10";
 /// Columns where standard output is no terminal.
@@ -66,12 +77,58 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     worst: Option<u32>,
 
-    /// Rows of each table (15; with --json 1000)
+    /// Call trees of CPU samples and of off-CPU time: from each thread's start to what it calls
+    /// (callees), or from what was hit to who called it (callers)
+    #[arg(long, value_name = "ORDER", num_args = 0..=1, default_missing_value = "callees",
+          conflicts_with = "worst")]
+    tree: Option<Order>,
+
+    /// Of call trees, leave out what has a smaller share of all
+    #[arg(long, value_name = "PERCENT", default_value = "1%", requires = "tree",
+          value_parser = parse_percent)]
+    tree_min: Percent,
+
+    /// Of call trees, so many functions from a root on
+    #[arg(long, value_name = "NUMBER", requires = "tree",
+          value_parser = clap::value_parser!(u32).range(1..=MAX_TREE_DEPTH as i64))]
+    tree_depth: Option<u32>,
+
+    /// Call trees of off-CPU time with the threads that had nothing to do
+    #[arg(long, requires = "tree")]
+    idle: bool,
+
+    /// Rows of each table (15; with --json 1000), functions of each call tree (2000; 10000)
     #[arg(long, value_name = "NUMBER")]
     rows: Option<usize>,
 
     #[command(flatten)]
     symbols: SymbolOptions,
+}
+
+/// From where call trees grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Order {
+    /// From each thread's start to what it calls
+    Callees,
+    /// From what was hit to who called it
+    Callers,
+}
+
+impl Args {
+    fn tree_options(&self) -> Option<TreeOptions> {
+        let order = match self.tree? {
+            Order::Callees => TreeOrder::Callees,
+            Order::Callers => TreeOrder::Callers,
+        };
+        let usual = if self.json { TREE_JSON_ROWS } else { TREE_ROWS };
+        Some(TreeOptions {
+            order,
+            least_ppm: self.tree_min.millionths,
+            depth: self.tree_depth.map_or(MAX_TREE_DEPTH, |depth| depth as usize),
+            nodes: self.rows.unwrap_or(usual),
+            idle: self.idle,
+        })
+    }
 }
 
 /// Runs the sub-command.
@@ -81,6 +138,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let style = Terminal::stdout().style();
     match args.json {
         true => print_json(&serde_json::to_string_pretty(&report)?)?,
+        false if args.tree.is_some() => print(&report.tree_text(width()), style)?,
         false if args.worst.is_some() => print(&report.worst_text(width()), style)?,
         false => print(&report.text(width()), style)?,
     }
@@ -88,7 +146,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 }
 
 fn report(args: &Args) -> Result<Report> {
-    let Args { captures, json, process, all, range, worst, rows, symbols } = args;
+    let Args { captures, json, process, all, range, worst, rows, symbols, .. } = args;
     let range = range.checked()?;
     let mut session =
         Source::open_named(captures, symbols, &Abandon::default(), &Terminal::stderr())?;
@@ -97,7 +155,8 @@ fn report(args: &Args) -> Result<Report> {
     let worst = worst.map_or(0, |worst| worst as usize);
     let (from, to) = range.of(&session);
     let part = range.is_part().then_some(Part { from, to });
-    let options = ReportOptions { process: process.clone(), part, rows, worst };
+    let options =
+        ReportOptions { process: process.clone(), part, rows, worst, tree: args.tree_options() };
     let mut exporter = ReportExporter::new(options);
     let played = session.play_range(&mut exporter, from, to);
     let played = played.with_context(|| format!("cannot read {}", source::names(captures)))?;

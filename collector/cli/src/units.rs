@@ -73,6 +73,23 @@ pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("{text} is more than this machine can address"))
 }
 
+/// A share of a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Percent {
+    pub(crate) millionths: u32,
+}
+
+/// A share of a whole: `1%`, `0.5%`, `0`.
+pub(crate) fn parse_percent(text: &str) -> Result<Percent, String> {
+    let number: Option<f64> = text.strip_suffix('%').unwrap_or(text).trim_end().parse().ok();
+    match number {
+        Some(percent) if (0.0..=100.0).contains(&percent) => {
+            Ok(Percent { millionths: (percent * 10_000.0).round() as u32 })
+        }
+        _ => Err(format!("{text:?} is no share of a whole; write it as 1% or 0.5%")),
+    }
+}
+
 /// How much a trace buffer holds: bytes, or what happened in a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BufferSize {
@@ -176,6 +193,16 @@ mod tests {
         assert!(parse_size("much").unwrap_err().contains("not a size"));
         assert!(parse_size("99999999999G").unwrap_err().contains("address"));
         assert!(parse_buffer("64").unwrap_err().contains("64M"));
+    }
+
+    #[test]
+    fn shares_are_of_a_whole() {
+        let shares = ["1%", "0.5%", "2", "0", "100%"].map(parse_percent);
+        let millionths = shares.map(|share| share.unwrap().millionths);
+        assert_eq!(millionths, [10_000, 5_000, 20_000, 0, 1_000_000]);
+        for wrong in ["", "%", "101%", "-1%", "NaN", "one", "inf"] {
+            assert!(parse_percent(wrong).unwrap_err().contains("1%"), "{wrong}");
+        }
     }
 
     #[test]

@@ -101,3 +101,26 @@ fn a_process_that_is_not_there_is_an_error_that_shows_the_way() {
     );
     assert!(output.stdout.is_empty());
 }
+
+#[test]
+fn call_trees_are_printed_for_people_and_for_machines() {
+    for (order, says) in [
+        (&["--tree"][..], "Off-CPU time, from each thread's start to what it calls: 1.00 ms"),
+        (
+            &["--tree", "callers", "--tree-min", "0.5%", "--tree-depth", "3", "--idle"],
+            "Off-CPU time, from what was waited for to who waited: 1.00 ms",
+        ),
+    ] {
+        let text = printed(&[&["x.syscap"][..], order].concat());
+        assert!(text.contains(says) && !text.contains("Blocked, by"), "{text}");
+        let json = printed(&[&["x.syscap", "--json"][..], order].concat());
+        let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(report["trees"]["off_cpu"]["total"], 1_000_000, "{json}");
+    }
+    let plain: serde_json::Value = serde_json::from_str(&printed(&["x.syscap", "--json"])).unwrap();
+    assert!(plain.get("trees").is_none(), "only where they are asked for");
+    for wrong in [&["--tree-min", "2%"][..], &["--idle"], &["--tree", "--worst"]] {
+        let output = report(&[&["x.syscap"][..], wrong].concat());
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+    }
+}

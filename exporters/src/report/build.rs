@@ -3,7 +3,7 @@
 use super::account::Account;
 use super::data::*;
 use super::durations::Durations;
-use super::samples::{Function, by_function, truncated};
+use super::samples::{Function, UNNAMED, by_function, truncated};
 use super::unresolved;
 use super::{ProcessFilter, ReportExporter, Waker};
 use std::borrow::Cow;
@@ -13,9 +13,6 @@ use syscollect_model::{
     BuildId, CpuId, Loss, ModuleId, ProcessId, RecorderSummary, StackCut, Tables, ThreadId,
     records_lost, records_overwritten,
 };
-
-/// What stands for code of which not even the function is known.
-const UNNAMED: &str = "[unnamed]";
 
 impl ReportExporter {
     pub(super) fn build(
@@ -43,6 +40,7 @@ impl ReportExporter {
             threads: self.threads(tables),
             functions: self.functions(tables),
             off_cpu: self.off_cpu(tables),
+            trees: self.trees(tables),
             worst: self.worst_waits(tables),
             others: self.others(tables),
             wakeups: self.wakeups(tables),

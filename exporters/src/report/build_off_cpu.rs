@@ -2,7 +2,7 @@
 
 use super::ReportExporter;
 use super::data::*;
-use super::off_cpu::{Place, Reason, Total, state_name};
+use super::off_cpu::{Reason, Total, WaitKey, state_name};
 use super::wait_for::{WaitFor, WaitsFor};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
@@ -47,15 +47,15 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, wait: WaitFor, place: &Place, total: &Total) {
+    fn add(&mut self, wait: WaitFor, key: &WaitKey, total: &Total) {
         self.all.merge(total);
-        self.threads.insert(place.thread);
+        self.threads.insert(key.thread);
         let (kind, threads) = self.kinds.entry(wait).or_default();
         kind.merge(total);
-        threads.insert(place.thread);
-        self.reasons.entry((wait, place.reason)).or_default().merge(total);
-        if let Some(stack) = place.stack {
-            self.stacks.entry((wait, (place.process, stack))).or_default().merge(total);
+        threads.insert(key.thread);
+        self.reasons.entry((wait, key.reason)).or_default().merge(total);
+        if let Some(stack) = key.stack {
+            self.stacks.entry((wait, (key.process, stack))).or_default().merge(total);
         }
     }
 }
@@ -71,16 +71,16 @@ struct AllWaits {
 }
 
 impl AllWaits {
-    fn add(&mut self, wait: WaitFor, place: &Place, total: &Total) {
+    fn add(&mut self, wait: WaitFor, key: &WaitKey, total: &Total) {
         match wait.class() {
             WaitClass::Blocked => &mut self.blocked,
             WaitClass::Undecided => &mut self.undecided,
             WaitClass::Idle => &mut self.idle,
         }
-        .add(wait, place, total);
-        add_part(&mut self.reasons, place.reason, wait, total);
-        if let Some(stack) = place.stack {
-            add_part(&mut self.stacks, (place.process, stack), wait, total);
+        .add(wait, key, total);
+        add_part(&mut self.reasons, key.reason, wait, total);
+        if let Some(stack) = key.stack {
+            add_part(&mut self.stacks, (key.process, stack), wait, total);
         }
     }
 }
@@ -94,11 +94,11 @@ impl ReportExporter {
         let times = &self.scheduling.off_cpu;
         let mut waits_for = WaitsFor::new(tables);
         let mut waits = AllWaits::default();
-        for (place, total) in times.places.iter() {
-            waits.add(waits_for.of(place.stack, place.reason), place, total);
+        for (key, total) in times.waits.iter() {
+            waits.add(waits_for.of(key.stack, key.reason), key, total);
         }
         // Of what there was no room for nothing is claimed.
-        waits.undecided.all.merge(times.places.left_out());
+        waits.undecided.all.merge(times.waits.left_out());
         let parts = |reason: &Reason| waits.reasons.get(reason);
         let rows = times.reasons.iter().map(|(reason, total)| ReasonRow {
             waits_for: most(parts(reason)),

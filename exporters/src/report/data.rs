@@ -8,6 +8,7 @@ use syscollect_model::{CpuId, LossCause, LossOrigin, MachineId, SampleEvent, Sta
 
 pub use super::off_cpu_data::*;
 pub use super::programs::*;
+pub use super::tree_data::*;
 pub use super::waits::*;
 
 /// The version of [`Report`]'s JSON; it grows when a field changes its meaning.
@@ -50,6 +51,9 @@ pub struct Report {
     pub functions: Functions,
     /// Why threads were blocked.
     pub off_cpu: OffCpuReport,
+    /// Call trees, if they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trees: Option<CallTrees>,
     /// The longest waits, as many as were asked for.
     #[serde(default)]
     pub worst: WorstWaits,

@@ -90,6 +90,7 @@ mod build;
 mod build_gpu;
 mod build_off_cpu;
 mod build_programs;
+mod build_tree;
 mod build_worst;
 mod capped;
 mod columns;
@@ -113,7 +114,10 @@ mod text;
 mod text_gpu;
 mod text_off_cpu;
 mod text_programs;
+mod text_tree;
 mod text_worst;
+mod tree;
+mod tree_data;
 mod unresolved;
 mod verdict;
 mod wait_for;
@@ -122,6 +126,7 @@ mod worst;
 
 pub use data::*;
 pub use filter::{Family, ProcessFilter};
+pub use tree::{MAX_TREE_DEPTH, TreeOptions};
 
 use crate::heap::Heap;
 use crate::labels;
@@ -156,11 +161,13 @@ pub struct ReportOptions {
     pub rows: usize,
     /// So many of the longest waits of each kind are told one by one; 0 is none.
     pub worst: usize,
+    /// Call trees are wanted, made so.
+    pub tree: Option<TreeOptions>,
 }
 
 impl Default for ReportOptions {
     fn default() -> Self {
-        Self { process: None, part: None, rows: 15, worst: 0 }
+        Self { process: None, part: None, rows: 15, worst: 0, tree: None }
     }
 }
 
@@ -265,6 +272,7 @@ impl Overwritten {
 impl ReportExporter {
     /// A report of a session that is to be played into it.
     pub fn new(options: ReportOptions) -> Self {
+        let counts_processes = options.tree.is_some();
         Self {
             scheduling: Scheduling::new(options.process.clone(), options.worst),
             gpu: GpuBooks::new(options.rows.max(options.worst)),
@@ -277,7 +285,7 @@ impl ReportExporter {
             last: 0,
             led_up: false,
             overwritten: Overwritten::default(),
-            samples: Samples::default(),
+            samples: Samples::new(counts_processes),
             wakes: Capped::new(MAX_WAKE_PAIRS),
             wake_count: 0,
             interrupt_wakes: 0,

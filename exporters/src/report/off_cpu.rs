@@ -23,7 +23,7 @@ impl Reason {
 
 /// Who waited, where and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct WaitKey {
     pub(super) thread: ThreadId,
     pub(super) process: ProcessId,
     pub(super) stack: Option<StackId>,
@@ -61,7 +61,7 @@ pub(super) struct OffCpuTimes {
     pub(super) reasons: Capped<Reason, Total>,
     pub(super) stacks: Capped<(ProcessId, StackId), Total>,
     /// By all of it, for what only names tell, which are all there at the end.
-    pub(super) places: Capped<Place, Total>,
+    pub(super) waits: Capped<WaitKey, Total>,
 }
 
 impl Default for OffCpuTimes {
@@ -71,7 +71,7 @@ impl Default for OffCpuTimes {
             without_stack: Total::default(),
             reasons: Capped::new(MAX_ROWS),
             stacks: Capped::new(MAX_ROWS),
-            places: Capped::new(MAX_ROWS),
+            waits: Capped::new(MAX_ROWS),
         }
     }
 }
@@ -86,7 +86,7 @@ impl OffCpuTimes {
         nanoseconds: u64,
     ) {
         let (reason, stack) = (Reason::of(off_cpu), off_cpu.stack);
-        self.places.row(Place { thread, process, stack, reason }).add(nanoseconds);
+        self.waits.row(WaitKey { thread, process, stack, reason }).add(nanoseconds);
         self.all.add(nanoseconds);
         self.reasons.row(reason).add(nanoseconds);
         match stack {

@@ -1,11 +1,17 @@
 //! Samples by stack while they come, and by function once they are all there.
 
 use super::account::Account;
+use super::capped::Capped;
 use rustc_hash::FxHashMap;
-use syscollect_model::{FrameId, ModuleId, Sample, StackCut, StackId, StringId, Tables};
+use syscollect_model::{FrameId, ModuleId, ProcessId, Sample, StackCut, StackId, StringId, Tables};
+
+/// What stands for code of which not even the function is known.
+pub(super) const UNNAMED: &str = "[unnamed]";
+/// Stacks of processes that are kept.
+const MAX_STACKS: usize = 1 << 19;
 
 /// Samples, counted.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Samples {
     pub(super) all: u64,
     pub(super) in_kernel: u64,
@@ -13,9 +19,26 @@ pub(super) struct Samples {
     pub(super) without_stack: u64,
     /// By [`StackId`].
     stacks: Vec<u64>,
+    /// Stacks are counted by process, too.
+    counts_processes: bool,
+    /// By process and stack, if they are.
+    pub(super) by_process: Capped<(ProcessId, Option<StackId>), u64>,
 }
 
 impl Samples {
+    /// None yet; with the process of each, if `counts_processes`.
+    pub(super) fn new(counts_processes: bool) -> Self {
+        Self {
+            all: 0,
+            in_kernel: 0,
+            idle: 0,
+            without_stack: 0,
+            stacks: Vec::new(),
+            counts_processes,
+            by_process: Capped::new(MAX_STACKS),
+        }
+    }
+
     /// Counts a sample of a thread.
     pub(super) fn add(&mut self, sample: &Sample, account: &mut Account) {
         account.counts.samples += 1;
@@ -24,6 +47,9 @@ impl Samples {
         }
         self.all += 1;
         self.in_kernel += u64::from(sample.in_kernel);
+        if self.counts_processes {
+            *self.by_process.row((account.process, sample.stack)) += 1;
+        }
         let Some(StackId(stack)) = sample.stack else {
             self.without_stack += 1;
             return;
@@ -100,7 +126,8 @@ pub(super) fn by_function(samples: &Samples, tables: &Tables) -> FxHashMap<Funct
     functions
 }
 
-fn function(frame: FrameId, tables: &Tables) -> Function {
+/// The function of a frame.
+pub(super) fn function(frame: FrameId, tables: &Tables) -> Function {
     let row = tables.frame(frame);
     Function { module: row.module, name: row.function, range_only: row.range_only }
 }

@@ -1,6 +1,6 @@
 //! What threads wait for, by the functions that they sleep in, and whether that is work.
 //!
-//! The rules, the first that applies:
+//! The rules, of which the first that applies counts:
 //!
 //! 1. The innermost function of the kernel's part of the stack that is not the scheduler's own is
 //!    in [`KERNEL`]. A wait for a futex is what the program's own functions next to it say
@@ -26,6 +26,7 @@ const USER_FRAMES: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum WaitFor {
     Lock,
+    FileLock,
     KernelLock,
     Completion,
     Io,
@@ -69,6 +70,7 @@ impl WaitFor {
     pub(super) fn name(self) -> &'static str {
         match self {
             Lock => "lock",
+            FileLock => "file lock",
             KernelLock => "kernel lock",
             Completion => "kernel completion",
             Io => "I/O",
@@ -112,8 +114,8 @@ impl WaitFor {
     /// for an answer: nothing that is recorded says which.
     pub(super) fn class(self) -> WaitClass {
         match self {
-            Lock | KernelLock | Completion | Io | Page | Fuse | PipeRoom | Child | ThreadEnd
-            | Connect | Stopped | Tracer | Uninterruptible => WaitClass::Blocked,
+            Lock | FileLock | KernelLock | Completion | Io | Page | Fuse | PipeRoom | Child
+            | ThreadEnd | Connect | Stopped | Tracer | Uninterruptible => WaitClass::Blocked,
             Futex | Condition | Semaphore | Parked | Channel | PipeData | PipePeer | Socket
             | UnixSocket | EventFd | Unknown => WaitClass::Undecided,
             Events | IoUring | Sleep | Timer | Signal | Connection | Terminal | FileChanges
@@ -121,10 +123,19 @@ impl WaitFor {
         }
     }
 
+    /// Whether functions of the kernel tell more of it than its name does.
+    fn is_in_kernel(self) -> bool {
+        matches!(
+            self,
+            KernelLock | Completion | Io | Page | Fuse | Uninterruptible | Unknown | Kernel
+        )
+    }
+
     /// In a sentence whose subject is the thread.
     fn sentence(self) -> &'static str {
         match self {
             Lock => "waits for a lock of its program",
+            FileLock => "waits for a lock of a file",
             KernelLock => "waits for a lock of the kernel",
             Completion => "waits until the kernel has finished something",
             Io => "waits for I/O",
@@ -195,6 +206,11 @@ const KERNEL: &[(&str, WaitFor)] = &[
     ("wait_for_completion_state", Completion),
     ("wait_for_completion_io", Io),
     ("wait_for_completion_io_timeout", Io),
+    // fs/locks.c
+    ("locks_lock_inode_wait", FileLock),
+    ("flock_lock_inode_wait", FileLock),
+    ("posix_lock_inode_wait", FileLock),
+    ("do_lock_file_wait", FileLock),
     // fs/eventpoll.c
     ("ep_poll", Events),
     ("do_epoll_wait", Events),
@@ -407,17 +423,17 @@ pub(super) fn meaning(function: &str) -> Option<&'static str> {
 /// What threads waited for that left the CPU so. Each stack is looked at once.
 pub(super) struct WaitsFor<'a> {
     tables: &'a Tables,
-    known: FxHashMap<(Option<StackId>, Reason), WaitFor>,
+    cached: FxHashMap<(Option<StackId>, Reason), WaitFor>,
 }
 
 impl<'a> WaitsFor<'a> {
     pub(super) fn new(tables: &'a Tables) -> Self {
-        Self { tables, known: FxHashMap::default() }
+        Self { tables, cached: FxHashMap::default() }
     }
 
     pub(super) fn of(&mut self, stack: Option<StackId>, reason: Reason) -> WaitFor {
         let tables = self.tables;
-        *self.known.entry((stack, reason)).or_insert_with(|| wait_for(stack, reason, tables))
+        *self.cached.entry((stack, reason)).or_insert_with(|| wait_for(stack, reason, tables))
     }
 }
 
@@ -447,13 +463,28 @@ fn of_state(reason: Reason) -> WaitFor {
     }
 }
 
+/// How many of a stack's innermost frames say no more than what was waited for: the kernel's ways to
+/// sleep, or all of the kernel's part, but for where it shows why a program has to wait for the
+/// kernel.
+pub(super) fn redundant_frames(wait: WaitFor, frames: &[FrameId], tables: &Tables) -> usize {
+    let is_scheduler = |frame: &&FrameId| {
+        is_kernel(frame, tables) && SCHEDULER.contains(&without_ending(function(**frame, tables)))
+    };
+    let kernel = frames.iter().take_while(|frame| is_kernel(frame, tables)).count();
+    match wait.is_in_kernel() || kernel == frames.len() {
+        true => frames.iter().take_while(is_scheduler).count(),
+        false => kernel,
+    }
+}
+
+/// A program may call its functions as it likes, but it cannot put them into the kernel.
+fn is_kernel(frame: &FrameId, tables: &Tables) -> bool {
+    tables.frame(*frame).module.is_some_and(|module| tables.module(module).kernel)
+}
+
 /// Rules 1 to 3, by a stack alone.
 fn of_stack(frames: &[FrameId], tables: &Tables) -> Option<WaitFor> {
-    // A program may call its functions as it likes, but it cannot put them into the kernel.
-    let is_kernel = |frame: &&FrameId| {
-        tables.frame(**frame).module.is_some_and(|module| tables.module(module).kernel)
-    };
-    let depth = frames.iter().take_while(is_kernel).count();
+    let depth = frames.iter().take_while(|frame| is_kernel(frame, tables)).count();
     let (kernel, user) = frames.split_at(depth);
     let mut through_io = false;
     for (index, frame) in kernel.iter().enumerate() {

@@ -8,6 +8,7 @@ mod programs;
 mod random;
 mod samples;
 mod states;
+mod tree;
 mod verdict;
 mod worst;
 
