@@ -566,7 +566,8 @@ __noinline int unwind_walk(struct scratch *s)
 			break;
 		}
 		before = u->hash;
-		s->frames[i] = u->ip;
+		/* Readers look a byte before it. */
+		s->frames[i] = u->ip + u->exact;
 		u->hash = mix(before, u->ip);
 		count++;
 	}

@@ -336,7 +336,9 @@ record! {
 
 record! {
     /// Starts a stack definition; `frames` addresses of 8 bytes follow,
-    /// innermost first.
+    /// innermost first. The innermost is where the CPU stood; the byte before each other one lies in
+    /// the caller's code, because a call may be a function's last instruction. Of a caller that a
+    /// signal interrupted the address is one more than where it stood.
     StackHeader, 24 {
         /// Ticks and kind, before the first record that uses the stack.
         stamp: Stamp as "__u64 stamp",

@@ -36,7 +36,9 @@ pub enum CodeAt {
 /// The callers of a stack's last known frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Callers {
-    /// Their addresses, the innermost first; the last known frame's is not among them.
+    /// Their addresses, the innermost first; the last known frame's is not among them. The byte
+    /// before each lies in the caller's code: the address is where a call returns to, or one more
+    /// than where a signal interrupted it.
     pub addresses: Vec<u64>,
     /// Why there may be more, one of [`stack_ending`]; 0 where the thread's first function is the
     /// last.
@@ -88,7 +90,7 @@ impl StackMemory {
                 }
                 WalkStep::Caller { registers: caller, exact_ip: exact } => {
                     (registers, exact_ip) = (caller, exact);
-                    addresses.push(caller.ip);
+                    addresses.push(caller.ip.wrapping_add(u64::from(exact)));
                 }
                 WalkStep::NoInformation => break stack_ending::NO_UNWIND_INFORMATION,
                 // It lies further up than what was sent: a table would have found it.
@@ -192,6 +194,27 @@ mod tests {
         assert_eq!(damaged.truncated, stack_ending::NO_UNWIND_INFORMATION);
         let nobody = stack(&[0x4010, 0]).callers(1, code);
         assert_eq!((nobody.addresses, nobody.truncated), (vec![0x4010], 0));
+    }
+
+    #[test]
+    fn what_a_signal_interrupted_is_found_a_byte_before_its_address() {
+        // The handler returns to 0x8000, above which the kernel has kept registers: ip, which is the
+        // first byte of a function, and the stack pointer.
+        let mut memory = stack(&[0x8000]);
+        memory.bytes.resize(0x200, 0);
+        let mut put = |at: usize, word: u64| {
+            memory.bytes[at..at + WORD].copy_from_slice(&word.to_ne_bytes());
+        };
+        let kept = usize::from(FRAME.unsigned_abs()) * WORD;
+        put(kept + 160, STACK + 0x180);
+        put(kept + 168, 0x2000);
+        put(0x180 + 3 * WORD, 0x1010);
+        let callers = memory.callers(1, |address| match address {
+            0x7fff => row(cfa_rule::SIGNAL, 0),
+            address => code(address),
+        });
+        assert_eq!(callers.addresses, [0x8000, 0x2001, 0x1010]);
+        assert_eq!(callers.truncated, 0);
     }
 
     #[test]

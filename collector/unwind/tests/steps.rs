@@ -32,8 +32,11 @@ fn the_return_address_is_below_the_cfa() {
 
 #[test]
 fn the_largest_frames_are_counted_in_pairs_of_words() {
-    assert_eq!(caller(row(cfa_rule::RSP_FAR, 0x4000)).0, 0x7000 + 0x4_0000);
-    assert_eq!(caller(row(cfa_rule::RSP_FAR, -1)).0, 0x7000 + 0xf_fff0);
+    for (pairs, sp) in [(0x4000, 0x7000 + 0x4_0000), (-1, 0x7000 + 0xf_fff0)] {
+        let registers = Registers { ip: sp - 8, sp, bp: HERE.bp };
+        let expected = WalkStep::Caller { registers, exact_ip: false };
+        assert_eq!(step(&HERE, row(cfa_rule::RSP_FAR, pairs), None, Some), expected);
+    }
 }
 
 #[test]
