@@ -4,14 +4,14 @@
 //! that what was deleted, replaced or only visible in a container can still be read when recording
 //! stops; read build ids ([`build_id_of`]); name file offsets of user code and addresses of kernel
 //! code ([`Symbolizer`]): function with start and size, inlined callers, file and line, demangled;
-//! the same for modules of Windows traces ([`windows`]). A function that nothing names is told from
+//! the same for modules of Windows traces ([`windows`]); name addresses of code that a program made while
+//! it ran, from the list of it that the program writes (its perf map). A function that nothing names is told from
 //! others by its range ([`Symbol::range_only`](syscollect_model::Symbol::range_only)). A file whose
 //! build id is not the mapping's is never asked: no name is better than a wrong one, and the table's
 //! note says why.
 //!
 //! **Non-goals.** No captures, no events, no processes' address spaces: who asks
-//! has turned addresses into modules and offsets. No unwinding. No names for
-//! code without a file (JIT): that is a later step, and the note says so. No
+//! has turned addresses into modules and offsets. No unwinding. No
 //! downloads, but of Windows symbol files from servers that the user named.
 //!
 //! ```
@@ -29,6 +29,7 @@
 
 mod elf;
 mod image;
+mod jit;
 mod kallsyms;
 mod kernel;
 mod links;
@@ -45,6 +46,9 @@ mod vdso;
 pub mod windows;
 
 pub use elf::{build_id_in, build_id_of};
+#[doc(hidden)]
+pub use jit::read_perf_map;
+pub use jit::{PerfMapOutcome, PerfMapOwner};
 #[doc(hidden)]
 pub use kallsyms::read_kallsyms;
 pub use pinned::PinnedFiles;

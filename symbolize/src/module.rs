@@ -8,7 +8,7 @@ use crate::pinned::{names_a_file, plain_path};
 use crate::ranges::{FunctionRanges, RangesError, UnwindTables};
 use crate::source::{ElfSource, Named};
 use crate::turn::{Pace, Turn};
-use crate::{ModuleRequest, Options, vdso};
+use crate::{ModuleRequest, Options, jit, vdso};
 use rustc_hash::FxHashSet;
 use std::cell::Cell;
 use std::fs::File;
@@ -26,7 +26,10 @@ const STEP: usize = 64;
 
 /// Names what `request` asks for.
 pub(crate) fn name(shared: &Shared, request: &ModuleRequest, turn: &Turn) -> SymbolTable {
-    let ModuleRequest { path, build_id, offsets } = request;
+    if let Some(memory) = &request.memory {
+        return jit::name(shared, request, memory, turn);
+    }
+    let ModuleRequest { path, build_id, offsets, .. } = request;
     let mut table =
         SymbolTable { path: path.clone(), build_id: build_id.clone(), ..SymbolTable::default() };
     let mut notes = Vec::new();
@@ -96,7 +99,7 @@ fn find<'h>(
         return same_build(FoundFile::Opened(file), path, build_id);
     }
     if !names_a_file(path) {
-        return Err(format!("{path:?} is memory without a file, such as JIT code: not named yet"));
+        return Err(format!("{path:?} is memory without a file, such as JIT code: not named"));
     }
     let file = open(&FileLocation::Mapped(Path::new(plain_path(path))), None)
         .map_err(|error| format!("{path} was not held open and cannot be opened: {error}"))?;

@@ -14,7 +14,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use syscollect_model::SymbolTable;
+use syscollect_model::{MemoryAt, SymbolTable};
 
 /// How often it is looked whether somebody takes too long, or nobody wants it any more.
 const TICK: Duration = Duration::from_millis(50);
@@ -132,7 +132,10 @@ pub(crate) fn name_all(
     order.sort_by_key(|index| std::cmp::Reverse(requests[*index].offsets.len()));
     let waiting = |index: usize| {
         let request = requests[index].clone();
-        let owner = shared.held.owner_of(&request.path, &request.build_id);
+        let owner = match &request.memory {
+            Some(memory) => shared.held.perf_maps().owner_of(memory),
+            None => shared.held.owner_of(&request.path, &request.build_id),
+        };
         Waiting { index, owner, request }
     };
     let queue = Arc::new(Mutex::new(Queue {
@@ -189,9 +192,10 @@ pub(crate) fn name_all(
 
 /// The table of a module that has no names because of the time it takes.
 fn unnamed(request: &ModuleRequest, why: &str) -> SymbolTable {
-    let ModuleRequest { path, build_id, offsets } = request;
+    let ModuleRequest { path, build_id, memory, offsets } = request;
     SymbolTable {
         path: path.clone(),
+        memory: memory.map(|memory| MemoryAt { pid: memory.pid, at: memory.since }),
         build_id: build_id.clone(),
         note: why.to_owned(),
         unfinished: offsets.len() as u64,

@@ -1,12 +1,13 @@
 //! Files of mapped code, held open from when they are seen until they are named.
 
 use crate::elf::build_id_in;
+use crate::jit::{FoundMap, PerfMapOutcome, PerfMapOwner, PerfMaps, look};
 use crate::os::raise_descriptor_limit;
 use crate::{build_id_of, vdso};
 use rustc_hash::FxHashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use syscollect_model::{BuildId, Mapping};
+use syscollect_model::{BuildId, Mapping, Ticks};
 use syscollect_untrusted_files::{FileData, FileLocation, OpenError, OpenedFile, Owner, find};
 
 /// At most so many files are held; a desktop has about 1,500 executable files mapped.
@@ -27,6 +28,7 @@ pub struct PinnedFiles {
     seen: FxHashMap<FileIdentity, BuildId>,
     /// A file that was opened because none of its identity had been seen.
     new: Option<OpenedFile>,
+    perf_maps: PerfMaps,
     room: FileQuota,
 }
 
@@ -150,6 +152,41 @@ impl PinnedFiles {
             }
         };
         same.then_some(file)
+    }
+
+    /// Looks for the file in which a process lists the code that it makes (its perf map), and
+    /// holds it; `now` says when. To be called while the process lives, and once more when the
+    /// recording ends: the file grows, and may be made at any time.
+    pub fn hold_perf_map(&mut self, process: &PerfMapOwner, now: Ticks) -> PerfMapOutcome {
+        let pid = process.pid;
+        let Some(owner) = Owner::of_process(pid) else { return PerfMapOutcome::Gone };
+        let file = match look(process, &owner) {
+            FoundMap::Opened(file) => file,
+            FoundMap::Gone => return PerfMapOutcome::Gone,
+            FoundMap::Missing => return PerfMapOutcome::Missing,
+            FoundMap::Refused(reason) => {
+                self.perf_maps.refuse(pid, reason);
+                return PerfMapOutcome::Missing;
+            }
+        };
+        if self.perf_maps.is_new(pid) && !self.room.take(owner.uid()) {
+            let reason = "the perf map is not read: too many files of its user are held";
+            self.perf_maps.refuse(pid, reason.to_owned());
+            return PerfMapOutcome::Missing;
+        }
+        self.perf_maps.keep(pid, file, now);
+        PerfMapOutcome::Held
+    }
+
+    /// A process runs another program: what is held as its perf map may be that one's by now.
+    pub fn forget_perf_map(&mut self, pid: u32) {
+        if let Some(user) = self.perf_maps.forget(pid) {
+            self.room.give_back(user);
+        }
+    }
+
+    pub(crate) fn perf_maps(&self) -> &PerfMaps {
+        &self.perf_maps
     }
 
     /// Who owns the file of a module, if that is held.
@@ -307,6 +344,13 @@ impl FileQuota {
         }
         fits
     }
+
+    /// One that a process of `user` had is free again.
+    fn give_back(&mut self, user: u32) {
+        if let Some(own) = self.by_user.get_mut(&user).filter(|own| **own > 0) {
+            (self.free, *own) = (self.free + 1, *own - 1);
+        }
+    }
 }
 
 /// Whether `path` can be looked up at all: no anonymous memory, no device.
@@ -372,5 +416,7 @@ mod tests {
         assert_eq!((0..1000).filter(|_| room.take(1001)).count(), 25);
         assert_eq!((0..1000).filter(|_| room.take(0)).count(), 25);
         assert!(!room.take(1002));
+        (0..60).for_each(|_| room.give_back(1000));
+        assert_eq!((0..1000).filter(|_| room.take(1002)).count(), 25, "what one had, others share");
     }
 }

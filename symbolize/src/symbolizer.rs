@@ -11,7 +11,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
-use syscollect_model::{BuildId, SymbolTable};
+use syscollect_model::{BuildId, ProgramMemory, SymbolTable};
 
 /// What is to be named in one module.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +20,8 @@ pub struct ModuleRequest {
     pub path: String,
     /// Its build id as in its mappings.
     pub build_id: BuildId,
+    /// Whose memory it is, of code that a program made while it ran; `offsets` are addresses then.
+    pub memory: Option<ProgramMemory>,
     /// Offsets in its file, those of return addresses reduced by one; in any order.
     pub offsets: Vec<u64>,
 }
@@ -101,6 +103,7 @@ impl Symbolizer {
         let request = ModuleRequest {
             path: path.into(),
             build_id: build_id.clone(),
+            memory: None,
             offsets: offsets.to_vec(),
         };
         self.name_modules(&[request]).pop().unwrap_or_default()

@@ -50,6 +50,7 @@ mod notes;
 mod options;
 mod outlet;
 mod perf;
+mod perf_maps;
 pub mod privileges;
 mod probes;
 mod readings;

@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashSet;
 use syscollect_model::{ClockSource, Lane, LaneKind, Mapping, Ticks};
 use syscollect_store::{Chunk, ChunkHeader, Definition, KnownProcess};
-use syscollect_symbolize::PinnedFiles;
+use syscollect_symbolize::{PerfMapOutcome, PinnedFiles};
 
-use crate::clock::ticks_now;
+use crate::clock::{read_clocks, ticks_now};
 use crate::outlet::Outlet;
+use crate::perf_maps::{self, PerfMapWatch};
 use crate::source::Observed;
 use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns, Waiting};
 use crate::unwind::UnwindTables;
@@ -183,13 +184,15 @@ enum Note {
     Mapped(Mapping),
     /// A program that began.
     Exec(u32),
+    /// Where the code of a process that makes code may have names.
+    PerfMap(u32),
 }
 
 impl Waiting for Note {
     fn count(&self) -> u64 {
         match self {
             Self::Mappings { all, next } => (all.len() - next) as u64,
-            Self::Process(_) | Self::Mapped(_) | Self::Exec(_) => 1,
+            Self::Process(_) | Self::Mapped(_) | Self::Exec(_) | Self::PerfMap(_) => 1,
         }
     }
 }
@@ -202,6 +205,7 @@ struct NoteTaker<'a> {
     unwind: Option<UnwindTables>,
     turns: Turns<Note>,
     owners: Owners,
+    perf_maps: PerfMapWatch,
     /// Processes that ran when the file began and whose mappings are not read yet.
     unread: FxHashSet<u32>,
     /// Mappings of what ran when the file began, and programs that began, which go to the file in
@@ -227,6 +231,7 @@ impl<'a> NoteTaker<'a> {
             unwind,
             turns: Turns::new(asked_by, SHARE),
             owners: Owners::default(),
+            perf_maps: PerfMapWatch::default(),
             unread: FxHashSet::default(),
             mappings: Vec::new(),
             begun: Vec::new(),
@@ -259,13 +264,17 @@ impl<'a> NoteTaker<'a> {
         match seen {
             Observed::Mapping(mapping, _) => {
                 let whose = self.owners.whose(mapping.pid);
-                if self.held.is_to_hold(&mapping, whose.uid()) {
+                if mapping.is_generated() {
+                    self.perf_maps.add(mapping.pid, whose, Instant::now());
+                } else if self.held.is_to_hold(&mapping, whose.uid()) {
                     self.add(mapping.pid, Note::Mapped(mapping));
                 }
             }
             Observed::Exec { pid } => {
                 // What it has mapped from now on is of another program.
                 self.unread.remove(&pid);
+                self.perf_maps.remove(pid);
+                self.held.forget_perf_map(pid);
                 self.add(pid, Note::Exec(pid));
             }
         }
@@ -281,6 +290,7 @@ impl<'a> NoteTaker<'a> {
                 (true, false) => LOOK_AGAIN,
                 (true, true) => LONGEST_WAIT,
             };
+            let wait = wait.min(self.perf_maps.next_due(Instant::now()).unwrap_or(wait));
             let mut next = told.recv_timeout(wait);
             for _ in 0..HEARD_AT_ONCE {
                 match next {
@@ -293,6 +303,9 @@ impl<'a> NoteTaker<'a> {
                     Err(RecvTimeoutError::Disconnected) => return,
                 }
                 next = told.recv_timeout(Duration::ZERO);
+            }
+            while let Some(pid) = self.perf_maps.due(Instant::now()) {
+                self.add(pid, Note::PerfMap(pid));
             }
             let turn = self.turns.next(Instant::now());
             is_idle = turn.is_none();
@@ -328,13 +341,37 @@ impl<'a> NoteTaker<'a> {
             }
             Note::Mapped(mut mapping) => self.hold(&mut mapping, &turn),
             Note::Exec(pid) => self.exec(pid),
+            Note::PerfMap(pid) => {
+                self.hold_perf_map(pid);
+                // It is looked for again in any case.
+                true
+            }
         };
         let outcome = TurnOutcome { times: 1, tells_if_late: !is_noted };
         self.turns.took(&turn, began, began.elapsed(), outcome);
     }
 
+    fn hold_perf_map(&mut self, pid: u32) {
+        let outcome = match perf_maps::owner(pid, &read_clocks(self.clock)) {
+            Some(owner) => self.held.hold_perf_map(&owner, ticks_now(self.clock)),
+            None => PerfMapOutcome::Gone,
+        };
+        self.perf_maps.looked(pid, outcome, Instant::now());
+    }
+
+    /// Looks for the perf maps of all that made code once more: these may have been written anew.
+    fn look_for_perf_maps(&mut self) {
+        for (pid, whose) in self.perf_maps.all() {
+            self.turns.add(whose, Note::PerfMap(pid), Instant::now());
+        }
+    }
+
     /// Holds the file of a mapping; whether that is held.
     fn hold(&mut self, mapping: &mut Mapping, turn: &Turn<()>) -> bool {
+        if mapping.is_generated() {
+            self.perf_maps.add(mapping.pid, turn.whose, Instant::now());
+            return true;
+        }
         let is_held = self.held.hold(mapping, turn.whose.uid());
         if let (Some(unwind), Some(file)) = (&self.unwind, self.held.take_new()) {
             unwind.mapped(file);
@@ -370,9 +407,11 @@ impl<'a> NoteTaker<'a> {
     /// Notes what waits for the file that ended, as far as its users have their share; then what
     /// is there now, for the next.
     fn next_file(&mut self, before: &Sender<PinnedFiles>, orders: &Orders) {
+        self.look_for_perf_maps();
         self.take_all(orders, BETWEEN_FILES, |turns| turns.next(Instant::now()));
         self.leave_out();
         // What there was of it is read anew.
+        self.perf_maps = PerfMapWatch::default();
         self.mappings.clear();
         self.unread.clear();
         // Whoever names that file may have given up.
@@ -383,6 +422,8 @@ impl<'a> NoteTaker<'a> {
     /// Notes what waits, then for a while also of users who had their share; what to say of the
     /// rest.
     fn end(mut self, orders: &Orders) -> NotesResult {
+        self.take_all(orders, SOON, |turns| turns.next(Instant::now()));
+        self.look_for_perf_maps();
         self.take_all(orders, SOON, |turns| turns.next(Instant::now()));
         self.take_all(orders, BEYOND_SHARES, Turns::next_of_all);
         self.leave_out();
@@ -395,6 +436,7 @@ impl<'a> NoteTaker<'a> {
                  {MAPPINGS_MAX} each; code in them has no names"
             ));
         }
+        left_out.extend(self.perf_maps.left_out());
         NotesResult { held: self.held, left_out }
     }
 

@@ -269,16 +269,16 @@ impl Recording for Session {
         lanes.flat_map(|lane| self.reader.chunks(lane)).map(|chunk| u64::from(chunk.records)).sum()
     }
 
-    /// Code without a file (JIT) is not among them.
     fn unresolved(&self) -> Vec<UnresolvedModule> {
         let (code, names) = (self.known.resolver.stacks.code(), self.known.resolver.names());
         code.unnamed(names)
             .into_iter()
             .map(|(module, offsets)| {
-                let ModuleKey { path, build_id } = module.clone();
+                let ModuleKey { path, build_id, memory } = module.clone();
                 UnresolvedModule {
                     path,
                     build_id,
+                    memory,
                     kernel: module.is_kernel(),
                     offsets,
                     windows: None,

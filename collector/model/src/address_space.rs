@@ -24,6 +24,41 @@ pub struct Mapping {
     pub since: Ticks,
 }
 
+impl Mapping {
+    /// Whether what lies there was made by the process itself while it ran, by a compiler for
+    /// example: no file has its code, so offsets in one say nothing.
+    ///
+    /// .NET writes code through one mapping of a file in memory and runs it in another.
+    pub fn is_generated(&self) -> bool {
+        const GENERATED: [&str; 3] = ["[heap]", "[stack]", "/dev/zero"];
+        let path = self.path.trim_end_matches(" (deleted)");
+        !self.path.starts_with(['/', '['])
+            || path.starts_with("//")
+            || path.starts_with("[anon")
+            || path.starts_with("/memfd:doublemapper")
+            || GENERATED.contains(&path)
+    }
+}
+
+/// The memory of a process while it ran one program: from an exec, or the fork that made it, to the
+/// next exec, or to the next process of its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProgramMemory {
+    /// The process.
+    pub pid: u32,
+    /// When it began; 0 where that was before the recording.
+    pub since: Ticks,
+    /// When it was gone, as far as that was recorded.
+    pub until: Option<Ticks>,
+}
+
+impl ProgramMemory {
+    /// Whether it was the memory of process `pid` at `at`.
+    pub fn was_of(&self, pid: u32, at: Ticks) -> bool {
+        self.pid == pid && self.since <= at && self.until.is_none_or(|until| at < until)
+    }
+}
+
 /// The executable mappings of all processes over time.
 ///
 /// Filled in any order, then [sealed](Self::seal), then asked; and again, as a recording goes on.
@@ -109,6 +144,14 @@ impl AddressSpaces {
             }
         }
         None
+    }
+
+    /// The memory that `pid` had at `at`.
+    pub fn memory(&self, pid: u32, at: Ticks) -> ProgramMemory {
+        let resets = self.resets.get(&pid).map_or(&[][..], Vec::as_slice);
+        let next = resets.partition_point(|(since, _)| *since <= at);
+        let since = next.checked_sub(1).map_or(Ticks(0), |last| resets[last].0);
+        ProgramMemory { pid, since, until: resets.get(next).map(|(until, _)| *until) }
     }
 
     /// Some of what was mapped is not known, whose is not known either.
@@ -225,6 +268,33 @@ mod tests {
         assert_eq!(complete(&spaces), [true, true, false, false, true, false]);
         spaces.mark_incomplete();
         assert_eq!(complete(&spaces), [false; 6]);
+    }
+
+    #[test]
+    fn memory_lasts_from_one_program_of_a_process_to_the_next() {
+        let mut spaces = AddressSpaces::default();
+        spaces.exec(1, Ticks(10));
+        spaces.fork(7, 1, Ticks(30));
+        spaces.seal();
+        let of = |at| spaces.memory(1, Ticks(at));
+        let range = |at| (of(at).since.0, of(at).until.map(|until| until.0));
+        assert_eq!([9, 10, 29, 30].map(range), [
+            (0, Some(10)),
+            (10, Some(30)),
+            (10, Some(30)),
+            (30, None)
+        ]);
+        assert!(of(10).was_of(1, Ticks(29)) && !of(10).was_of(1, Ticks(30)));
+        assert!(!of(10).was_of(2, Ticks(20)), "another process");
+        assert!(of(99).was_of(1, Ticks(u64::MAX)));
+    }
+
+    #[test]
+    fn what_no_file_holds_was_made_by_the_process() {
+        let made = ["//anon", "", "[heap]", "[stack]", "[anon:v8]", "/memfd:doublemapper (deleted)"];
+        let of_files = ["/bin/a", "/bin/a (deleted)", "[vdso]", "/memfd:runc (deleted)"];
+        let is_generated = |path: &&str| mapping(1, 0, path, 0).is_generated();
+        assert!(made.iter().all(is_generated) && !of_files.iter().any(is_generated));
     }
 
     #[test]

@@ -32,7 +32,7 @@ mod symbols;
 mod tables;
 mod unit;
 
-pub use address_space::{AddressSpaces, Mapping};
+pub use address_space::{AddressSpaces, Mapping, ProgramMemory};
 pub use clock::{ClockError, ClockMap, ClockPair, Ticks, Time, TimeCursor};
 pub use event::{Event, Exporter, Migration, OffCpu, Sample, SleepState, Switch, Wakeup};
 pub use gpu::{Fence, GpuJob, GpuJobEnd};
@@ -50,7 +50,7 @@ pub use slice::{
     Slice, SliceRole, SliceUpdate, Value,
 };
 pub use stack_cut::StackCut;
-pub use symbols::{Symbol, SymbolFrame, SymbolTable, naming_shortage};
+pub use symbols::{MemoryAt, Symbol, SymbolFrame, SymbolTable, naming_shortage};
 pub use tables::{
     BuildId, Frame, FrameId, LocationId, LockId, Module, ModuleId, Process, ProcessId, SchemaId,
     Scope, StackId, StringId, Strings, Tables, Thread, ThreadId, Track, TrackId, TrackKind,

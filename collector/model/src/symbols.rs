@@ -1,6 +1,6 @@
 //! Names of addresses, as they are found by a symbolizer and kept in captures.
 
-use crate::BuildId;
+use crate::{BuildId, Ticks};
 use serde::{Deserialize, Serialize};
 
 /// Names of addresses in one module.
@@ -14,6 +14,10 @@ pub struct SymbolTable {
     pub path: String,
     /// Its build id, as in its mappings.
     pub build_id: BuildId,
+    /// Whose memory it is, of code that a program made while it ran: addresses mean something in
+    /// there alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryAt>,
     /// The names, by ascending offset.
     pub symbols: Vec<Symbol>,
     /// Why nothing, or not everything, could be named; empty if all was well.
@@ -24,7 +28,20 @@ pub struct SymbolTable {
     pub unfinished: u64,
 }
 
+/// The memory that a process had at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemoryAt {
+    /// The process.
+    pub pid: u32,
+    /// The time.
+    pub at: Ticks,
+}
+
 impl SymbolTable {
+    /// The path of code that programs made while they ran, where it has names.
+    pub const GENERATED: &str = "[JIT]";
+
     /// Whether it has a name of a function, and not only ranges.
     pub fn has_names(&self) -> bool {
         self.symbols.iter().any(|symbol| !symbol.range_only)

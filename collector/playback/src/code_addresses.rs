@@ -4,7 +4,7 @@ use crate::Names;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use syscollect_model::{AddressSpaces, BuildId, Mapping, Ticks};
+use syscollect_model::{AddressSpaces, BuildId, Mapping, ProgramMemory, Ticks};
 
 /// The path under which all kernel code is looked up.
 pub const KERNEL: &str = "[kernel.kallsyms]";
@@ -25,20 +25,27 @@ pub struct CodeAddress {
     pub offset: u64,
 }
 
-/// A file of code, as mappings name it.
+/// A file of code, as mappings name it, or the memory of a program that made code itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ModuleKey {
-    /// Its path; [`KERNEL`] for all code of Linux' kernel.
+    /// Its path; [`KERNEL`] for all code of Linux' kernel, [`ANONYMOUS`] for memory.
     pub path: String,
     /// Its identity; empty where it has none.
     pub build_id: BuildId,
+    /// Whose memory it is: one address is another function in each.
+    pub memory: Option<ProgramMemory>,
 }
 
 impl ModuleKey {
     /// All kernel code is one module here, whatever its build id.
     pub fn new(path: &str, build_id: &BuildId) -> Self {
         let build_id = if path == KERNEL { BuildId::default() } else { build_id.clone() };
-        Self { path: path.to_owned(), build_id }
+        Self { path: path.to_owned(), build_id, memory: None }
+    }
+
+    /// Code that a program made while it ran.
+    pub fn generated(memory: ProgramMemory) -> Self {
+        Self { memory: Some(memory), ..Self::new(ANONYMOUS, &BuildId::default()) }
     }
 
     /// Whether it is all code of Linux' kernel.
@@ -46,10 +53,6 @@ impl ModuleKey {
         self.path == KERNEL
     }
 
-    /// Whether there is a file (or the vDSO) in which offsets could be named.
-    pub fn has_names(&self) -> bool {
-        self.path != ANONYMOUS
-    }
 }
 
 /// Deduplicated code addresses and modules.
@@ -99,15 +102,15 @@ impl CodeAddresses {
         }
     }
 
-    /// Modules in whose file something could be named, with the offsets of their
-    /// code addresses that have no name, the most used first; by path and build id. A function that
+    /// Modules in which something could be named, with the offsets of their
+    /// code addresses that have no name, the most used first; by path, build id and memory. A function that
     /// is known by its range alone has none.
     pub fn unnamed(&self, names: &Names) -> Vec<(&ModuleKey, Vec<u64>)> {
         let mut by_module: BTreeMap<u32, Vec<(Reverse<u32>, u64)>> = BTreeMap::new();
         for (located, uses) in self.rows.iter().zip(&self.uses) {
             let Some(module) = located.module else { continue };
             let key = self.module(module);
-            if key.has_names() && !names.has_name(key, located.offset) {
+            if !names.has_name(key, located.offset) {
                 by_module.entry(module).or_default().push((Reverse(*uses), located.offset));
             }
         }
@@ -119,7 +122,8 @@ impl CodeAddresses {
             .into_iter()
             .map(|(module, code)| (self.module(module), offsets(code)))
             .collect();
-        modules.sort_by(|(a, _), (b, _)| (&a.path, &a.build_id).cmp(&(&b.path, &b.build_id)));
+        let order = |key: &'_ ModuleKey| (key.path.clone(), key.build_id.clone(), key.memory);
+        modules.sort_by_cached_key(|(key, _)| order(key));
         modules
     }
 
@@ -180,7 +184,7 @@ impl Locator {
     pub fn kernel(&mut self, address: u64) -> CodeAddress {
         let module = self
             .code
-            .intern_module(ModuleKey { path: KERNEL.to_owned(), build_id: BuildId::default() });
+            .intern_module(ModuleKey::new(KERNEL, &BuildId::default()));
         CodeAddress { module: Some(module), offset: address }
     }
 
@@ -195,7 +199,13 @@ impl Locator {
             return *located;
         }
         let located = match self.spaces.lookup(pid, at, address) {
-            Some(mapping) => self.code.in_mapping(mapping, address),
+            Some(mapping) if mapping.is_generated() => {
+                // A forked process has its parent's code, until it makes its own.
+                let memory = self.spaces.memory(mapping.pid, mapping.since);
+                let module = self.code.intern_module(ModuleKey::generated(memory));
+                CodeAddress { module: Some(module), offset: address }
+            }
+            Some(mapping) => self.code.in_file(mapping, address),
             None => CodeAddress { module: None, offset: address },
         };
         if self.known.len() >= KNOWN_MAX {
@@ -213,17 +223,7 @@ impl Locator {
 }
 
 impl CodeAddresses {
-    fn in_mapping(&mut self, mapping: &Mapping, address: u64) -> CodeAddress {
-        // `//anon`, and names that processes give to such memory.
-        let has_file = mapping.path.starts_with('[')
-            || (mapping.path.starts_with('/') && !mapping.path.starts_with("//"));
-        let unnamed = ["[heap]", "[stack]"].contains(&mapping.path.as_str())
-            || mapping.path.starts_with("[anon");
-        if !has_file || unnamed {
-            let module = self
-                .intern_module(ModuleKey { path: ANONYMOUS.into(), build_id: BuildId::default() });
-            return CodeAddress { module: Some(module), offset: address };
-        }
+    fn in_file(&mut self, mapping: &Mapping, address: u64) -> CodeAddress {
         let offset = (address - mapping.start).wrapping_add(mapping.file_offset);
         let module = self.intern_module(ModuleKey::new(&mapping.path, &mapping.build_id));
         CodeAddress { module: Some(module), offset }
@@ -280,6 +280,35 @@ mod tests {
         );
         assert_eq!(nowhere, CodeAddress { module: None, offset: 0x5555 });
     }
+
+    #[test]
+    fn one_address_is_different_code_in_each_programs_own_memory() {
+        let mut spaces = spaces();
+        let anonymous = |pid, since| Mapping {
+            pid,
+            start: 0x9000,
+            end: 0xa000,
+            file_offset: 0,
+            path: "//anon".into(),
+            build_id: BuildId::default(),
+            since: Ticks(since),
+        };
+        spaces.fork(1, 2, Ticks(10));
+        spaces.exec(1, Ticks(20));
+        spaces.map(anonymous(1, 25));
+        spaces.map(anonymous(3, 0));
+        spaces.seal();
+        let mut locator = Locator::new(spaces);
+        let mut at = |pid, ticks| {
+            let epoch = locator.epoch(pid, Ticks(ticks));
+            locator.user(pid, Ticks(ticks), epoch, 0x9abc)
+        };
+        let first = at(1, 5);
+        assert_eq!(at(2, 15), first, "a fork has its parent's code");
+        assert_ne!(at(1, 25), first, "another program");
+        assert_ne!(at(3, 5), first, "another process");
+    }
+
     #[test]
     fn what_most_stacks_have_is_named_first() {
         let mut code = CodeAddresses::default();

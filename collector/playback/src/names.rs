@@ -4,32 +4,64 @@ use crate::code_addresses::{CodeAddress, CodeAddressId, CodeAddresses, KERNEL, M
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 use syscollect_model::{
-    BuildId, Frame, FrameId, KernelModule, Module, ModuleId, SessionInfo, Symbol, SymbolFrame,
-    SymbolTable, Tables,
+    BuildId, Frame, FrameId, KernelModule, MemoryAt, Module, ModuleId, SessionInfo, Symbol, SymbolFrame,
+    SymbolTable, Tables, Ticks,
 };
 
 /// All names of a session, by module and offset.
 #[derive(Debug, Default)]
 pub struct Names {
-    /// Each list sorted by offset, without duplicates.
-    modules: FxHashMap<ModuleKey, Vec<Symbol>>,
+    modules: FxHashMap<ModuleKey, SymbolList>,
+    /// Of code that programs made while they ran: by process, with the times at which these were its
+    /// names, the latest last.
+    generated: FxHashMap<u32, Vec<(Ticks, SymbolList)>>,
+}
+
+/// Symbols of one module, sorted by offset, without duplicates.
+#[derive(Debug, Default)]
+struct SymbolList(Vec<Symbol>);
+
+impl SymbolList {
+    /// Adds symbols; the later of two for one offset counts, but a range never replaces a name.
+    fn add(&mut self, symbols: Vec<Symbol>) {
+        // Reversed and before the old ones: the stable sort and dedup keep the latest.
+        let mut all: Vec<Symbol> =
+            symbols.into_iter().filter(|symbol| !symbol.frames.is_empty()).collect();
+        all.reverse();
+        all.append(&mut self.0);
+        all.sort_by_key(|symbol| (symbol.offset, symbol.range_only));
+        all.dedup_by_key(|symbol| symbol.offset);
+        self.0 = all;
+    }
+
+    fn get(&self, offset: u64) -> Option<&Symbol> {
+        let found = self.0.binary_search_by_key(&offset, |symbol| symbol.offset);
+        found.ok().map(|index| &self.0[index])
+    }
 }
 
 impl Names {
     /// Adds names; the later of two for one code address counts, but a range never replaces a name.
     pub fn add(&mut self, tables: Vec<SymbolTable>) {
         for table in tables {
-            let list =
-                self.modules.entry(ModuleKey::new(&table.path, &table.build_id)).or_default();
-            // Reversed and before the old ones: the stable sort and dedup keep the latest.
-            let mut all: Vec<Symbol> =
-                table.symbols.into_iter().filter(|s| !s.frames.is_empty()).collect();
-            all.reverse();
-            all.append(list);
-            all.sort_by_key(|symbol| (symbol.offset, symbol.range_only));
-            all.dedup_by_key(|symbol| symbol.offset);
-            *list = all;
+            let list = match table.memory {
+                Some(memory) => self.list_of(memory),
+                None => {
+                    let key = ModuleKey::new(&table.path, &table.build_id);
+                    self.modules.entry(key).or_default()
+                }
+            };
+            list.add(table.symbols);
         }
+    }
+
+    fn list_of(&mut self, MemoryAt { pid, at }: MemoryAt) -> &mut SymbolList {
+        let lists = self.generated.entry(pid).or_default();
+        let index = lists.partition_point(|(time, _)| *time < at);
+        if lists.get(index).is_none_or(|(time, _)| *time != at) {
+            lists.insert(index, (at, SymbolList::default()));
+        }
+        &mut lists[index].1
     }
 
     /// Whether the function at an offset of a module has a name; a range alone is none.
@@ -39,8 +71,10 @@ impl Names {
 
     /// The symbol at an offset of a module.
     pub fn get(&self, module: &ModuleKey, offset: u64) -> Option<&Symbol> {
-        let list = self.modules.get(module)?;
-        list.binary_search_by_key(&offset, |symbol| symbol.offset).ok().map(|index| &list[index])
+        let Some(memory) = module.memory else { return self.modules.get(module)?.get(offset) };
+        let lists = self.generated.get(&memory.pid)?.iter().rev();
+        let mut of_memory = lists.filter(|(at, _)| memory.was_of(memory.pid, *at));
+        of_memory.find_map(|(_, list)| list.get(offset))
     }
 }
 
@@ -134,7 +168,12 @@ impl Framer {
         tables: &mut Tables,
     ) -> ModuleId {
         let key = match self.kernel_module(key, located, symbol) {
-            Some(name) => ModuleKey { path: format!("[{name}]"), build_id: BuildId::default() },
+            Some(name) => ModuleKey::new(&format!("[{name}]"), &BuildId::default()),
+            // Whose memory it is says the thread that runs it.
+            None if key.memory.is_some() => {
+                let path = symbol.map_or(&*key.path, |_| SymbolTable::GENERATED);
+                ModuleKey::new(path, &key.build_id)
+            }
             None => key.clone(),
         };
         let key = (key, kernel);
@@ -174,6 +213,7 @@ impl Framer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use syscollect_model::ProgramMemory;
 
     fn symbol(offset: u64, name: &str) -> Symbol {
         Symbol {
@@ -215,6 +255,30 @@ mod tests {
         let mut names = Names::default();
         names.add(vec![table("a+0x10", true)]);
         assert!(names.get(&key, 1).is_some() && !names.has_name(&key, 1));
+    }
+
+    #[test]
+    fn names_of_generated_code_are_of_one_program_of_one_process() {
+        let table = |pid, at, name: &str| SymbolTable {
+            path: SymbolTable::GENERATED.into(),
+            memory: Some(MemoryAt { pid, at: Ticks(at) }),
+            symbols: vec![symbol(1, name)],
+            ..SymbolTable::default()
+        };
+        let mut names = Names::default();
+        names.add(vec![table(7, 50, "second"), table(7, 10, "first"), table(8, 10, "other")]);
+        names.add(vec![table(7, 60, "second, later")]);
+        let name = |pid, since, until: Option<u64>| {
+            let memory =
+                ProgramMemory { pid, since: Ticks(since), until: until.map(Ticks) };
+            let symbol = names.get(&ModuleKey::generated(memory), 1)?;
+            Some(symbol.frames[0].function.as_str())
+        };
+        assert_eq!(name(7, 0, Some(20)), Some("first"));
+        assert_eq!(name(7, 20, Some(55)), Some("second"));
+        assert_eq!(name(7, 20, None), Some("second, later"));
+        assert_eq!((name(7, 61, None), name(9, 0, None)), (None, None));
+        assert_eq!(names.get(&ModuleKey::new(SymbolTable::GENERATED, &BuildId::default()), 1), None);
     }
 
     #[test]

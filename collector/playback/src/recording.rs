@@ -4,7 +4,7 @@ use crate::EventType;
 use crate::any_exporter::{AnyExporter, Stopped, stoppable};
 use std::collections::BTreeMap;
 use syscollect_model::{
-    BuildId, ClockMap, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Time,
+    BuildId, ClockMap, Exporter, Loss, ProgramMemory, RecorderSummary, SessionInfo, SymbolTable, Time,
 };
 
 /// A recording opened for playing, whatever wrote it.
@@ -128,6 +128,8 @@ pub struct UnresolvedModule {
     pub path: String,
     /// Its build id, as in its mappings; empty for Linux' kernel.
     pub build_id: BuildId,
+    /// Whose memory it is, of code that a program made while it ran; `offsets` are addresses then.
+    pub memory: Option<ProgramMemory>,
     /// It is kernel code; where it is Linux', `offsets` are addresses.
     pub kernel: bool,
     /// What to look up, the most used first, as far as that is counted: offsets in the file, as in

@@ -321,13 +321,15 @@ impl Definition {
             Self::Tracepoints(list) => split(list, Self::Tracepoints),
             Self::Unwound(list) => split(list, Self::Unwound),
             Self::Symbols(table) => split(&table.symbols, |symbols| {
-                let (path, build_id, note, unfinished) = (
-                    table.path.clone(),
-                    table.build_id.clone(),
-                    table.note.clone(),
-                    table.unfinished,
-                );
-                Self::Symbols(SymbolTable { path, build_id, symbols, note, unfinished })
+                let SymbolTable { path, build_id, memory, note, unfinished, symbols: _ } = table;
+                Self::Symbols(SymbolTable {
+                    path: path.clone(),
+                    build_id: build_id.clone(),
+                    memory: *memory,
+                    symbols,
+                    note: note.clone(),
+                    unfinished: *unfinished,
+                })
             }),
             Self::Session(_) | Self::Losses(_) | Self::Summary(_) | Self::Lanes(_) => None,
         }

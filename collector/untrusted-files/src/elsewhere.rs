@@ -118,6 +118,15 @@ impl OpenedFile {
         match self.never {}
     }
 
+    /// Its bytes, as many as there are now.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn reader_of_now(&self) -> io::Result<Reader> {
+        match self.never {}
+    }
+
     /// Its bytes.
     pub fn reader(&self) -> Reader {
         match self.never {}

@@ -269,7 +269,7 @@ fn naming_ends_when_its_time_is_over_or_nobody_wants_it_and_says_so() {
     let address = a_file_that_is_cut_off_while_it_is_named_ends_nothing as fn() as usize as u64;
     let module = mapped(address);
     let offsets = vec![module.offset(address)];
-    let request = ModuleRequest { path: module.path, build_id: BuildId::default(), offsets };
+    let request = ModuleRequest { path: module.path, offsets, ..ModuleRequest::default() };
     let requests = [request.clone(), request.clone(), request];
     let name = |options: Options, unwanted: bool| {
         Symbolizer::with_options(PinnedFiles::new(), options)

@@ -222,6 +222,7 @@ impl Code {
             .map(|(module, offsets)| UnresolvedModule {
                 path: module.path.clone(),
                 build_id: module.build_id.clone(),
+                memory: module.memory,
                 kernel: self.code.is_kernel(module),
                 offsets,
                 windows: self.windows.get(module).cloned(),

@@ -238,6 +238,20 @@ impl OpenedFile {
         self.of_users && !is_mounted_by_root(&self.file, seen_by)
     }
 
+    /// Its bytes, as many as there are now: of a file that a program goes on writing.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn reader_of_now(&self) -> io::Result<Reader> {
+        let file = self.file.clone();
+        let data = match self.patiently {
+            Some(uid) => within(uid, move || data_of(&file))?,
+            None => data_of(&file),
+        };
+        Ok(Reader::new(self.file.clone(), data?.size, self.patiently))
+    }
+
     /// Its bytes.
     pub fn reader(&self) -> Reader {
         Reader::new(self.file.clone(), self.data.size, self.patiently)

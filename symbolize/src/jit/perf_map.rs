@@ -1,0 +1,303 @@
+//! Perf maps: text files in which programs list the code that they make while they run.
+//!
+//! A line for each piece of code, as it is made: `START SIZE NAME`, the numbers hexadecimal, the
+//! name up to the end of the line (`tools/perf/Documentation/jit-interface.txt` of Linux). Nothing
+//! says when: memory that is used again has another line, and the last one counts.
+
+use crate::turn::{Pace, Turn};
+use std::io::{self, BufRead, BufReader, Read};
+use std::rc::Rc;
+use syscollect_model::{Symbol, SymbolFrame};
+
+/// More of a file is not read. A program whose map is longer has run for days.
+const BYTES_MAX: u64 = 1 << 30;
+/// Longer names are cut, bytes.
+const NAME_MAX: usize = 512;
+/// What comes before the name is shorter than this, bytes.
+const NUMBERS_MAX: usize = 64;
+/// Bytes that the names of one program may take.
+const NAMES_MAX: usize = 32 << 20;
+/// Lines that are read, and addresses that are named, between two looks at whether there is time
+/// left.
+const STEP: usize = 4096;
+
+/// A piece of code.
+#[derive(Debug, PartialEq, Eq)]
+struct GeneratedCode {
+    start: u64,
+    size: u64,
+    name: String,
+}
+
+/// What a perf map says of some addresses.
+#[derive(Debug, Default)]
+pub(crate) struct PerfMapNames {
+    /// By ascending address.
+    pub(crate) symbols: Vec<Symbol>,
+    /// Addresses at which other code lay before, according to the same file.
+    pub(crate) reused: u64,
+    /// Why the file was not read to its end.
+    pub(crate) cut: Option<&'static str>,
+}
+
+/// Reads what a perf map says of `addresses`; see [`NamesOfAddresses`].
+///
+/// # Errors
+///
+/// The file's.
+pub(crate) fn names_in(
+    map: impl Read,
+    addresses: &[u64],
+    turn: &Turn,
+) -> io::Result<PerfMapNames> {
+    let mut lines = Lines { from: BufReader::with_capacity(1 << 16, map.take(BYTES_MAX)), read: 0 };
+    let mut names = NamesOfAddresses::new(addresses);
+    let (mut line, mut steps, mut cut) = (Vec::new(), 0, None);
+    while lines.next(&mut line)? {
+        let named = parse(&line).map_or(0, |code| names.add(code));
+        steps += 1 + named;
+        if steps >= STEP {
+            steps = 0;
+            if turn.pace() == Pace::Over {
+                cut = Some("reading it takes too long");
+                break;
+            }
+        }
+    }
+    if lines.read >= BYTES_MAX {
+        cut = Some("it is longer than 1 GiB");
+    }
+    Ok(names.finish(cut))
+}
+
+/// The code that lay at each of some addresses, as far as lines told of it.
+struct NamesOfAddresses {
+    /// Ascending.
+    addresses: Vec<u64>,
+    found: Vec<Option<Rc<GeneratedCode>>>,
+    reused: Vec<bool>,
+}
+
+impl NamesOfAddresses {
+    fn new(addresses: &[u64]) -> Self {
+        let mut addresses = addresses.to_vec();
+        addresses.sort_unstable();
+        addresses.dedup();
+        let count = addresses.len();
+        Self { addresses, found: vec![None; count], reused: vec![false; count] }
+    }
+
+    /// Takes a line's code for what lies at its addresses; how many of these are asked for.
+    fn add(&mut self, code: GeneratedCode) -> usize {
+        let first = self.addresses.partition_point(|address| *address < code.start);
+        let last = code.start + (code.size - 1);
+        let count = self.addresses[first..].partition_point(|address| *address <= last);
+        if count == 0 {
+            return 0;
+        }
+        let code = Rc::new(code);
+        for index in first..first + count {
+            let before = self.found[index].replace(Rc::clone(&code));
+            self.reused[index] |= before.is_some_and(|before| before != code);
+        }
+        count
+    }
+
+    fn finish(self, cut: Option<&'static str>) -> PerfMapNames {
+        let mut names = PerfMapNames { cut, ..PerfMapNames::default() };
+        let mut bytes = 0;
+        let found = self.addresses.iter().zip(self.found).zip(self.reused);
+        for ((address, code), reused) in found {
+            let Some(code) = code else { continue };
+            bytes += code.name.len();
+            if bytes > NAMES_MAX {
+                names.cut = Some("its names are longer than 32 MiB");
+                break;
+            }
+            names.reused += u64::from(reused);
+            names.symbols.push(Symbol {
+                offset: *address,
+                start: code.start,
+                size: code.size,
+                frames: vec![SymbolFrame { function: code.name.clone(), ..SymbolFrame::default() }],
+                ..Symbol::default()
+            });
+        }
+        names
+    }
+}
+
+/// The code of a line; `None` for what says nothing.
+fn parse(line: &[u8]) -> Option<GeneratedCode> {
+    let (start, rest) = number(line)?;
+    let (size, name) = number(rest)?;
+    let name = name.trim_ascii();
+    let is_range = size > 0 && start.checked_add(size - 1).is_some();
+    let shown = &name[..name.len().min(NAME_MAX)];
+    (is_range && !name.is_empty()).then(|| GeneratedCode {
+        start,
+        size,
+        name: String::from_utf8_lossy(shown).into_owned(),
+    })
+}
+
+/// A hexadecimal number up to a blank, with or without `0x` before it, and what follows.
+fn number(text: &[u8]) -> Option<(u64, &[u8])> {
+    let text = text.trim_ascii_start();
+    let end = text.iter().position(|byte| matches!(byte, b' ' | b'\t'))?;
+    let (digits, rest) = text.split_at(end);
+    let digits = std::str::from_utf8(digits).ok()?;
+    let digits = digits.strip_prefix("0x").unwrap_or(digits);
+    // A sign is no digit of a file's.
+    let is_number = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    is_number.then_some(())?;
+    Some((u64::from_str_radix(digits, 16).ok()?, rest))
+}
+
+/// Lines of which the beginnings are kept.
+struct Lines<R> {
+    from: R,
+    /// Bytes so far.
+    read: u64,
+}
+
+impl<R: BufRead> Lines<R> {
+    /// Puts the next line's beginning into `line`; `false` at the end of the file, and for a last
+    /// line that its program is still writing.
+    fn next(&mut self, line: &mut Vec<u8>) -> io::Result<bool> {
+        line.clear();
+        loop {
+            let some = match self.from.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                some => some?,
+            };
+            if some.is_empty() {
+                return Ok(false);
+            }
+            let end = some.iter().position(|byte| *byte == b'\n');
+            let part = &some[..end.unwrap_or(some.len())];
+            let room = (NUMBERS_MAX + NAME_MAX).saturating_sub(line.len());
+            line.extend_from_slice(&part[..part.len().min(room)]);
+            let taken = part.len() + usize::from(end.is_some());
+            self.from.consume(taken);
+            self.read += taken as u64;
+            if end.is_some() {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Address and function of what is found at `addresses`.
+    fn named(map: &str, addresses: &[u64]) -> Vec<(u64, String)> {
+        let names = names_in(map.as_bytes(), addresses, &Turn::default()).unwrap();
+        let function = |symbol: &Symbol| symbol.frames[0].function.clone();
+        names.symbols.iter().map(|symbol| (symbol.offset, function(symbol))).collect()
+    }
+
+    #[test]
+    fn an_address_has_the_name_of_the_code_around_it() {
+        let map = "1000 20 first\n1020 8 JS:*fib /a b.js:1:14\n";
+        assert_eq!(
+            named(map, &[0x1027, 0xfff, 0x1000, 0x101f, 0x1028, 0x1000]),
+            [
+                (0x1000, "first".to_owned()),
+                (0x101f, "first".to_owned()),
+                (0x1027, "JS:*fib /a b.js:1:14".to_owned())
+            ]
+        );
+        let names = names_in(map.as_bytes(), &[0x1021], &Turn::default()).unwrap();
+        assert_eq!((names.symbols[0].start, names.symbols[0].size), (0x1020, 8));
+    }
+
+    #[test]
+    fn numbers_are_read_as_java_and_dotnet_write_them() {
+        let java = "0x00007f8a2c53a0c0 0x0000000000000040 java.lang.String::hashCode\n";
+        let dotnet = "00007F8A2C53B000 1C int32 [app] Program::Fib(int32)[OptimizedTier1]\n";
+        assert_eq!(named(java, &[0x7f8a_2c53_a0ff])[0].1, "java.lang.String::hashCode");
+        let expected = "int32 [app] Program::Fib(int32)[OptimizedTier1]";
+        assert_eq!(named(dotnet, &[0x7f8a_2c53_b01b])[0].1, expected);
+    }
+
+    #[test]
+    fn memory_that_was_used_again_has_the_last_name_and_that_is_counted() {
+        let map = "1000 20 old\n1000 20 new\n2000 10 same\n2000 10 same\n";
+        let names = names_in(map.as_bytes(), &[0x1008, 0x2008], &Turn::default()).unwrap();
+        assert_eq!((names.symbols[0].frames[0].function.as_str(), names.reused), ("new", 1));
+    }
+
+    #[test]
+    fn what_is_no_line_of_a_map_says_nothing() {
+        let wrong = [
+            "", "1000", "1000 20", "1000 20 ", "1000 0 empty", "-1000 20 sign", "+1000 20 sign",
+            "ffffffffffffffff 2 beyond", "10000000000000000 20 long", "1000  x", "0x 20 none",
+        ];
+        for line in wrong {
+            assert!(named(&format!("{line}\n"), &[0, 0x1000, u64::MAX]).is_empty(), "{line:?}");
+        }
+        assert_eq!(named("ffffffffffffffff 1 last\n", &[u64::MAX]).len(), 1);
+        assert!(named("1000 20 still being writ", &[0x1000]).is_empty());
+    }
+
+    #[test]
+    fn a_long_name_is_cut_and_the_next_line_is_whole() {
+        let map = format!("1000 10 {}\n2000 10 next\n", "x".repeat(3 << 16));
+        let named = named(&map, &[0x1000, 0x2000]);
+        assert_eq!((named[0].1.len(), named[1].1.as_str()), (NAME_MAX, "next"));
+    }
+
+    #[test]
+    fn who_has_no_time_left_gets_what_was_read_so_far() {
+        let map = "1000 10 name\n".repeat(2 * STEP);
+        let turn = Turn::default();
+        turn.slow_to(Pace::Over);
+        let names = names_in(map.as_bytes(), &[0x1000], &turn).unwrap();
+        assert_eq!((names.symbols.len(), names.cut), (1, Some("reading it takes too long")));
+    }
+
+    #[test]
+    fn names_take_no_more_memory_than_a_program_may_have() {
+        let addresses: Vec<u64> = (0..100_000).collect();
+        let map = format!("0 ffffffff {}\n", "x".repeat(NAME_MAX));
+        let names = names_in(map.as_bytes(), &addresses, &Turn::default()).unwrap();
+        assert_eq!(names.symbols.len(), NAMES_MAX / NAME_MAX);
+        assert!(names.cut.is_some_and(|cut| cut.contains("32 MiB")));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_name_only_what_was_asked_for(
+            bytes in prop::collection::vec(any::<u8>(), 0..400),
+            addresses in prop::collection::vec(any::<u64>(), 0..8),
+        ) {
+            for symbol in names_in(&bytes[..], &addresses, &Turn::default()).unwrap().symbols {
+                prop_assert!(addresses.contains(&symbol.offset));
+                prop_assert!(symbol.offset - symbol.start < symbol.size);
+            }
+        }
+
+        #[test]
+        fn each_address_has_the_last_code_that_was_written_around_it(
+            code in prop::collection::vec((0..300u64, 1..40u64), 0..40),
+            addresses in prop::collection::vec(0..350u64, 0..40),
+        ) {
+            let lines: Vec<String> = code
+                .iter()
+                .enumerate()
+                .map(|(index, (start, size))| format!("{start:x} {size:x} f{index}\n"))
+                .collect();
+            let found = named(&lines.concat(), &addresses);
+            for address in addresses {
+                let holds = |(start, size): &(u64, u64)| (*start..start + size).contains(&address);
+                let expected = code.iter().rposition(holds).map(|index| format!("f{index}"));
+                let name = found.iter().find(|(at, _)| *at == address).map(|(_, name)| name.clone());
+                prop_assert_eq!(name, expected);
+            }
+        }
+    }
+}
