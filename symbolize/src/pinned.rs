@@ -1,7 +1,7 @@
 //! Files of mapped code, held open from when they are seen until they are named.
 
 use crate::elf::build_id_in;
-use crate::jit::{FoundMap, PerfMapOutcome, PerfMapOwner, PerfMaps, look};
+use crate::jit::{FoundMap, PerfMapOutcome, PerfMapOwner, PerfMaps, look, look_afterwards};
 use crate::os::raise_descriptor_limit;
 use crate::{build_id_of, vdso};
 use rustc_hash::FxHashMap;
@@ -158,24 +158,41 @@ impl PinnedFiles {
     /// holds it; `now` says when. To be called while the process lives, and once more when the
     /// recording ends: the file grows, and may be made at any time.
     pub fn hold_perf_map(&mut self, process: &PerfMapOwner, now: Ticks) -> PerfMapOutcome {
-        let pid = process.pid;
-        let Some(owner) = Owner::of_process(pid) else { return PerfMapOutcome::Gone };
-        let file = match look(process, &owner) {
-            FoundMap::Opened(file) => file,
-            FoundMap::Gone => return PerfMapOutcome::Gone,
-            FoundMap::Missing => return PerfMapOutcome::Missing,
-            FoundMap::Refused(reason) => {
-                self.perf_maps.refuse(pid, reason);
-                return PerfMapOutcome::Missing;
-            }
-        };
-        if self.perf_maps.is_new(pid) && !self.room.take(owner.uid()) {
-            let reason = "the perf map is not read: too many files of its user are held";
-            self.perf_maps.refuse(pid, reason.to_owned());
-            return PerfMapOutcome::Missing;
+        self.hold_found_map(process, look(process), now)
+    }
+
+    /// The same for a process that has ended, and that lived `then`: some write their list when they
+    /// end.
+    pub fn hold_perf_map_of_ended(&mut self, process: &PerfMapOwner, then: Ticks) {
+        if self.perf_maps.is_new(process.pid) {
+            self.hold_found_map(process, look_afterwards(process), then);
         }
-        self.perf_maps.keep(pid, file, now);
-        PerfMapOutcome::Held
+    }
+
+    fn hold_found_map(
+        &mut self,
+        process: &PerfMapOwner,
+        found: FoundMap,
+        taken: Ticks,
+    ) -> PerfMapOutcome {
+        let pid = process.pid;
+        let refuse = |maps: &mut PerfMaps, reason| {
+            maps.refuse(pid, reason);
+            PerfMapOutcome::Missing
+        };
+        match found {
+            FoundMap::Gone => PerfMapOutcome::Gone,
+            FoundMap::Missing => PerfMapOutcome::Missing,
+            FoundMap::Refused(reason) => refuse(&mut self.perf_maps, reason),
+            FoundMap::Opened(file) => {
+                if self.perf_maps.is_new(pid) && !self.room.take(process.user.uid()) {
+                    let reason = "the perf map is not read: too many files of its user are held";
+                    return refuse(&mut self.perf_maps, reason.to_owned());
+                }
+                self.perf_maps.keep(pid, file, taken);
+                PerfMapOutcome::Held
+            }
+        }
     }
 
     /// A process runs another program: what is held as its perf map may be that one's by now.

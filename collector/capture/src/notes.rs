@@ -352,10 +352,17 @@ impl<'a> NoteTaker<'a> {
     }
 
     fn hold_perf_map(&mut self, pid: u32) {
+        let now = ticks_now(self.clock);
         let outcome = match perf_maps::owner(pid, &read_clocks(self.clock)) {
-            Some(owner) => self.held.hold_perf_map(&owner, ticks_now(self.clock)),
+            Some(owner) => {
+                self.perf_maps.note(&owner, now);
+                self.held.hold_perf_map(&owner, now)
+            }
             None => PerfMapOutcome::Gone,
         };
+        if let (PerfMapOutcome::Gone, Some((owner, then))) = (outcome, self.perf_maps.last(pid)) {
+            self.held.hold_perf_map_of_ended(owner, *then);
+        }
         self.perf_maps.looked(pid, outcome, Instant::now());
     }
 

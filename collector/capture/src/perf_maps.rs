@@ -1,17 +1,20 @@
 //! When to look for the perf maps of programs that make code while they run.
 //!
 //! Such a program writes its list of code at any time: when it begins, when somebody asks it to, or
-//! never. Once it has ended, nothing leads to its `/tmp` any more. So whoever makes code is looked
-//! at soon, then ever more rarely until its map is there, and when the recording ends.
+//! never. Once it has ended, nothing leads to its `/tmp` any more, unless that is the recorder's, too.
+//! So whoever makes code is looked at soon, then ever more rarely until its map is there, and when
+//! the recording ends.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
-use syscollect_model::ClockPair;
+use syscollect_model::{ClockPair, Ticks};
 use syscollect_symbolize::{PerfMapOutcome, PerfMapOwner};
+use syscollect_untrusted_files::Owner;
 
 use crate::turns::Whose;
 
@@ -23,7 +26,7 @@ const LATER: [Duration; 5] = [
     Duration::from_millis(100),
     Duration::from_millis(500),
     Duration::from_secs(2),
-    Duration::from_secs(10),
+    Duration::from_secs(5),
 ];
 /// Nanoseconds of the unit of a process's start in /proc (USER_HZ), which user programs know as a
 /// constant.
@@ -46,6 +49,8 @@ pub(crate) struct PerfMapWatch {
 struct Watched {
     whose: Whose,
     looks: usize,
+    /// What it was when it was looked at last, and when that was.
+    last: Option<(PerfMapOwner, Ticks)>,
     /// When it is looked at next; `None` while that is under way, and once its map is held.
     next: Option<Instant>,
 }
@@ -83,7 +88,7 @@ impl PerfMapWatch {
             return;
         }
         (self.free, *own) = (self.free - 1, *own + 1);
-        self.watched.insert(pid, Watched { whose, looks: 0, next: Some(now) });
+        self.watched.insert(pid, Watched { whose, looks: 0, last: None, next: Some(now) });
         self.due.push(Reverse((now, pid)));
     }
 
@@ -129,6 +134,18 @@ impl PerfMapWatch {
         }
     }
 
+    /// What the process was, and that it lived then.
+    pub(crate) fn note(&mut self, owner: &PerfMapOwner, now: Ticks) {
+        if let Some(watched) = self.watched.get_mut(&owner.pid) {
+            watched.last = Some((owner.clone(), now));
+        }
+    }
+
+    /// What the process was when it was looked at last, and when that was.
+    pub(crate) fn last(&self, pid: u32) -> Option<&(PerfMapOwner, Ticks)> {
+        self.watched.get(&pid)?.last.as_ref()
+    }
+
     /// All processes that are watched, for the last look.
     pub(crate) fn all(&self) -> Vec<(u32, Whose)> {
         self.watched.iter().map(|(pid, watched)| (*pid, watched.whose)).collect()
@@ -157,7 +174,20 @@ pub(crate) fn owner(pid: u32, clocks: &ClockPair) -> Option<PerfMapOwner> {
         pid,
         own_pid: own_pid(&status)?,
         began: (i64::try_from(began.as_secs()).ok()?, began.subsec_nanos()),
+        user: Owner::of_process(pid)?,
+        shares_files: shares_files(pid),
     })
+}
+
+/// Whether the process sees the same files as this program. The links only say where they lead:
+/// nothing is asked of a file system.
+fn shares_files(pid: u32) -> bool {
+    let link = |pid: &str, name: &str| fs::read_link(format!("/proc/{pid}/{name}")).ok();
+    let is_same = |name| {
+        let own: Option<PathBuf> = link("self", name);
+        own.is_some() && link(&pid.to_string(), name) == own
+    };
+    is_same("ns/mnt") && is_same("ns/pid") && is_same("root")
 }
 
 /// The last number of `NSpid` in /proc/PID/status: the id in the process's own namespace.
@@ -197,7 +227,7 @@ mod tests {
                 watch.looked(pid, PerfMapOutcome::Missing, now);
             }
         }
-        assert_eq!(looks, [0, 20, 120, 620, 2620, 12_620, 22_620]);
+        assert_eq!(looks, [0, 20, 120, 620, 2620, 7620, 12_620, 17_620, 22_620, 27_620]);
     }
 
     #[test]
@@ -240,7 +270,7 @@ mod tests {
     #[test]
     fn this_process_began_a_while_ago_under_the_number_that_it_knows() {
         let own = owner(std::process::id(), &read_clocks(ClockSource::Monotonic)).unwrap();
-        assert_eq!(own.own_pid, std::process::id());
+        assert_eq!((own.own_pid, own.shares_files), (std::process::id(), true));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
         assert!((now - 3600..=now).contains(&own.began.0), "{own:?}");
         assert!(owner(u32::MAX, &read_clocks(ClockSource::Monotonic)).is_none());

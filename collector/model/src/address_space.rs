@@ -278,12 +278,10 @@ mod tests {
         spaces.seal();
         let of = |at| spaces.memory(1, Ticks(at));
         let range = |at| (of(at).since.0, of(at).until.map(|until| until.0));
-        assert_eq!([9, 10, 29, 30].map(range), [
-            (0, Some(10)),
-            (10, Some(30)),
-            (10, Some(30)),
-            (30, None)
-        ]);
+        assert_eq!(
+            [9, 10, 29, 30].map(range),
+            [(0, Some(10)), (10, Some(30)), (10, Some(30)), (30, None)]
+        );
         assert!(of(10).was_of(1, Ticks(29)) && !of(10).was_of(1, Ticks(30)));
         assert!(!of(10).was_of(2, Ticks(20)), "another process");
         assert!(of(99).was_of(1, Ticks(u64::MAX)));
@@ -291,7 +289,8 @@ mod tests {
 
     #[test]
     fn what_no_file_holds_was_made_by_the_process() {
-        let made = ["//anon", "", "[heap]", "[stack]", "[anon:v8]", "/memfd:doublemapper (deleted)"];
+        let made =
+            ["//anon", "", "[heap]", "[stack]", "[anon:v8]", "/memfd:doublemapper (deleted)"];
         let of_files = ["/bin/a", "/bin/a (deleted)", "[vdso]", "/memfd:runc (deleted)"];
         let is_generated = |path: &&str| mapping(1, 0, path, 0).is_generated();
         assert!(made.iter().all(is_generated) && !of_files.iter().any(is_generated));

@@ -52,7 +52,6 @@ impl ModuleKey {
     pub fn is_kernel(&self) -> bool {
         self.path == KERNEL
     }
-
 }
 
 /// Deduplicated code addresses and modules.
@@ -182,9 +181,7 @@ impl Locator {
 
     /// The code address of a kernel address.
     pub fn kernel(&mut self, address: u64) -> CodeAddress {
-        let module = self
-            .code
-            .intern_module(ModuleKey::new(KERNEL, &BuildId::default()));
+        let module = self.code.intern_module(ModuleKey::new(KERNEL, &BuildId::default()));
         CodeAddress { module: Some(module), offset: address }
     }
 

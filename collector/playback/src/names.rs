@@ -4,8 +4,8 @@ use crate::code_addresses::{CodeAddress, CodeAddressId, CodeAddresses, KERNEL, M
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 use syscollect_model::{
-    BuildId, Frame, FrameId, KernelModule, MemoryAt, Module, ModuleId, SessionInfo, Symbol, SymbolFrame,
-    SymbolTable, Tables, Ticks,
+    BuildId, Frame, FrameId, KernelModule, MemoryAt, Module, ModuleId, SessionInfo, Symbol,
+    SymbolFrame, SymbolTable, Tables, Ticks,
 };
 
 /// All names of a session, by module and offset.
@@ -269,8 +269,7 @@ mod tests {
         names.add(vec![table(7, 50, "second"), table(7, 10, "first"), table(8, 10, "other")]);
         names.add(vec![table(7, 60, "second, later")]);
         let name = |pid, since, until: Option<u64>| {
-            let memory =
-                ProgramMemory { pid, since: Ticks(since), until: until.map(Ticks) };
+            let memory = ProgramMemory { pid, since: Ticks(since), until: until.map(Ticks) };
             let symbol = names.get(&ModuleKey::generated(memory), 1)?;
             Some(symbol.frames[0].function.as_str())
         };
@@ -278,7 +277,10 @@ mod tests {
         assert_eq!(name(7, 20, Some(55)), Some("second"));
         assert_eq!(name(7, 20, None), Some("second, later"));
         assert_eq!((name(7, 61, None), name(9, 0, None)), (None, None));
-        assert_eq!(names.get(&ModuleKey::new(SymbolTable::GENERATED, &BuildId::default()), 1), None);
+        assert_eq!(
+            names.get(&ModuleKey::new(SymbolTable::GENERATED, &BuildId::default()), 1),
+            None
+        );
     }
 
     #[test]

@@ -4,7 +4,8 @@ use crate::EventType;
 use crate::any_exporter::{AnyExporter, Stopped, stoppable};
 use std::collections::BTreeMap;
 use syscollect_model::{
-    BuildId, ClockMap, Exporter, Loss, ProgramMemory, RecorderSummary, SessionInfo, SymbolTable, Time,
+    BuildId, ClockMap, Exporter, Loss, ProgramMemory, RecorderSummary, SessionInfo, SymbolTable,
+    Time,
 };
 
 /// A recording opened for playing, whatever wrote it.

@@ -14,8 +14,8 @@ const REFUSED_MAX: usize = 4096;
 /// Maps that are held of one process number: programs that had it one after the other.
 const HELD_OF_ONE: usize = 4;
 
-/// A process that may have a perf map.
-#[derive(Clone, Copy, Debug)]
+/// A process that may have a perf map, as it was while it lived.
+#[derive(Clone, Debug)]
 pub struct PerfMapOwner {
     /// Its id in the initial pid namespace.
     pub pid: u32,
@@ -24,6 +24,10 @@ pub struct PerfMapOwner {
     /// When it began at the latest, in seconds and nanoseconds of CLOCK_REALTIME; a file that was
     /// last written before then is an older process's.
     pub began: (i64, u32),
+    /// Its user.
+    pub user: Owner,
+    /// Whether its `/tmp` is this program's, too: then its map can be found after its end.
+    pub shares_files: bool,
 }
 
 /// What came of looking for a process's perf map.
@@ -121,29 +125,44 @@ impl PerfMaps {
     }
 }
 
-/// Looks for the perf map of a process.
-pub(crate) fn look(process: &PerfMapOwner, owner: &Owner) -> FoundMap {
-    let path = format!("/tmp/perf-{}.map", process.own_pid);
-    let place = FileLocation::InRootOf { pid: process.pid, path: Path::new(&path) };
-    let refused = |why: &str| FoundMap::Refused(format!("the perf map {path} is not read: {why}"));
-    let found = match find(&place, Some(owner)) {
+/// Looks for the perf map of a process that lives.
+pub(crate) fn look(process: &PerfMapOwner) -> FoundMap {
+    let path = path_of(process);
+    let found = open(process, &FileLocation::InRootOf { pid: process.pid, path: Path::new(&path) });
+    // Another process may have the number by now.
+    let lives = Owner::of_process(process.pid).as_ref() == Some(&process.user);
+    if lives { found } else { FoundMap::Gone }
+}
+
+/// Looks for the perf map of a process that has ended.
+pub(crate) fn look_afterwards(process: &PerfMapOwner) -> FoundMap {
+    if !process.shares_files {
+        return FoundMap::Gone;
+    }
+    open(process, &FileLocation::Mapped(Path::new(&path_of(process))))
+}
+
+fn path_of(process: &PerfMapOwner) -> String {
+    format!("/tmp/perf-{}.map", process.own_pid)
+}
+
+fn open(process: &PerfMapOwner, place: &FileLocation<'_>) -> FoundMap {
+    let refused = |why: &str| {
+        FoundMap::Refused(format!("the perf map {} is not read: {why}", path_of(process)))
+    };
+    let found = match find(place, Some(&process.user)) {
         Ok(found) => found,
         Err(OpenError::System(error)) if error.kind() == std::io::ErrorKind::NotFound => {
-            let has_ended = Owner::of_process(process.pid).is_none();
-            return if has_ended { FoundMap::Gone } else { FoundMap::Missing };
+            return FoundMap::Missing;
         }
         Err(error) => return refused(&error.to_string()),
     };
     let data = found.data();
-    if data.uid != owner.uid() {
+    if data.uid != process.user.uid() {
         return refused("it belongs to another user than the process");
     }
     if data.written < process.began {
         return refused("it was written before the process began, by an older one of its number");
-    }
-    // Another process may have the number by now.
-    if Owner::of_process(process.pid).as_ref() != Some(owner) {
-        return FoundMap::Gone;
     }
     found.open().map_or_else(|error| refused(&error.to_string()), FoundMap::Opened)
 }

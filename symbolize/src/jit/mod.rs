@@ -3,7 +3,7 @@
 mod files;
 mod perf_map;
 
-pub(crate) use files::{FoundMap, PerfMaps, look};
+pub(crate) use files::{FoundMap, PerfMaps, look, look_afterwards};
 pub use files::{PerfMapOutcome, PerfMapOwner};
 
 use crate::ModuleRequest;

@@ -45,11 +45,7 @@ pub(crate) struct PerfMapNames {
 /// # Errors
 ///
 /// The file's.
-pub(crate) fn names_in(
-    map: impl Read,
-    addresses: &[u64],
-    turn: &Turn,
-) -> io::Result<PerfMapNames> {
+pub(crate) fn names_in(map: impl Read, addresses: &[u64], turn: &Turn) -> io::Result<PerfMapNames> {
     let mut lines = Lines { from: BufReader::with_capacity(1 << 16, map.take(BYTES_MAX)), read: 0 };
     let mut names = NamesOfAddresses::new(addresses);
     let (mut line, mut steps, mut cut) = (Vec::new(), 0, None);
@@ -234,8 +230,17 @@ mod tests {
     #[test]
     fn what_is_no_line_of_a_map_says_nothing() {
         let wrong = [
-            "", "1000", "1000 20", "1000 20 ", "1000 0 empty", "-1000 20 sign", "+1000 20 sign",
-            "ffffffffffffffff 2 beyond", "10000000000000000 20 long", "1000  x", "0x 20 none",
+            "",
+            "1000",
+            "1000 20",
+            "1000 20 ",
+            "1000 0 empty",
+            "-1000 20 sign",
+            "+1000 20 sign",
+            "ffffffffffffffff 2 beyond",
+            "10000000000000000 20 long",
+            "1000  x",
+            "0x 20 none",
         ];
         for line in wrong {
             assert!(named(&format!("{line}\n"), &[0, 0x1000, u64::MAX]).is_empty(), "{line:?}");

@@ -7,5 +7,7 @@ mod common;
 mod links;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod modules;
+#[cfg(target_os = "linux")]
+mod perf_maps;
 mod pinned;
 mod ranges;
