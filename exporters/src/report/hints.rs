@@ -7,8 +7,11 @@ pub(super) const PYTHON: &str = "Functions of Python programs have no frames of 
     are the interpreter's. Where it was built with probes (`syscollect probes list` \
     with its path says so), `--zone python:function__entry..function__return` shows them, and \
     makes them slower.";
-const GENERATED: &str = "Code without a file is made while its program runs (JIT compilers): \
-    nothing says its names.";
+const GENERATED: &str = "Code without a file is made while its program runs (JIT compilers). It has \
+    names where the program lists them: node with `--perf-basic-prof`, Java after \
+    `jcmd PID Compiler.perfmap` before the recording ends, .NET with `DOTNET_PerfMapEnabled=1`.";
+/// What memory for code without a file is called.
+const ANONYMOUS: &str = "[anonymous]";
 const STRIPPED: &str = "A file without names was stripped: install its debug symbols, or build it \
     with them, and record again.";
 
@@ -19,7 +22,7 @@ pub(super) fn is_python(row: &FunctionRow) -> bool {
 
 /// What to do about code without names.
 pub(super) fn of_unnamed(rows: &[UnresolvedRow]) -> impl Iterator<Item = &'static str> {
-    let generated = rows.iter().any(|row| row.module.is_empty());
+    let generated = rows.iter().any(|row| ["", ANONYMOUS].contains(&&*row.module));
     // The kernel and what it maps into programs have no file that could be stripped.
     let stripped = rows.iter().any(|row| is_installed(&row.module));
     let hints = [(generated, GENERATED), (stripped, STRIPPED)];
@@ -42,6 +45,7 @@ mod tests {
             of_unnamed(&modules.iter().map(|module| row(module)).collect::<Vec<_>>()).collect()
         };
         assert_eq!(hints(&["/a", "", "/b"]), [GENERATED, STRIPPED]);
+        assert_eq!(hints(&["[anonymous]"]), [GENERATED]);
         assert_eq!(hints(&["/a"]), [STRIPPED]);
         assert!(hints(&["[vdso]", "[kernel.kallsyms]"]).is_empty());
     }

@@ -17,6 +17,8 @@ const NAME_MAX: usize = 512;
 const NUMBERS_MAX: usize = 64;
 /// Bytes that the names of one program may take.
 const NAMES_MAX: usize = 32 << 20;
+/// Bytes that are read at once.
+const BUFFER: usize = 1 << 16;
 /// Lines that are read, and addresses that are named, between two looks at whether there is time
 /// left.
 const STEP: usize = 4096;
@@ -46,24 +48,31 @@ pub(crate) struct PerfMapNames {
 ///
 /// The file's.
 pub(crate) fn names_in(map: impl Read, addresses: &[u64], turn: &Turn) -> io::Result<PerfMapNames> {
-    let mut lines = Lines { from: BufReader::with_capacity(1 << 16, map.take(BYTES_MAX)), read: 0 };
+    let map = WhileInTurn { from: map.take(BYTES_MAX), turn };
+    let mut lines = Lines { from: BufReader::with_capacity(BUFFER, map), read: 0 };
     let mut names = NamesOfAddresses::new(addresses);
-    let (mut line, mut steps, mut cut) = (Vec::new(), 0, None);
-    while lines.next(&mut line)? {
-        let named = parse(&line).map_or(0, |code| names.add(code));
-        steps += 1 + named;
-        if steps >= STEP {
-            steps = 0;
-            if turn.pace() == Pace::Over {
-                cut = Some("reading it takes too long");
-                break;
-            }
-        }
+    let (mut line, mut steps) = (Vec::new(), 0);
+    while lines.next(&mut line)? && (steps < STEP || turn.pace() < Pace::Over) {
+        steps = if steps < STEP { steps } else { 0 };
+        steps += 1 + parse(&line).map_or(0, |code| names.add(code));
     }
+    let mut cut = (turn.pace() == Pace::Over).then_some("reading it takes too long");
     if lines.read >= BYTES_MAX {
         cut = Some("it is longer than 1 GiB");
     }
     Ok(names.finish(cut))
+}
+
+/// A file that ends when its reader's turn is over: a line may be as long as the file.
+struct WhileInTurn<'t, R> {
+    from: R,
+    turn: &'t Turn,
+}
+
+impl<R: Read> Read for WhileInTurn<'_, R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if self.turn.pace() == Pace::Over { Ok(0) } else { self.from.read(bytes) }
+    }
 }
 
 /// The code that lay at each of some addresses, as far as lines told of it.
@@ -258,10 +267,18 @@ mod tests {
 
     #[test]
     fn who_has_no_time_left_gets_what_was_read_so_far() {
-        let map = "1000 10 name\n".repeat(2 * STEP);
-        let turn = Turn::default();
-        turn.slow_to(Pace::Over);
-        let names = names_in(map.as_bytes(), &[0x1000], &turn).unwrap();
+        let (turn, map) = (Turn::default(), "1000 10 name\n");
+        // Its time is over once this was read.
+        struct Last<'t>(&'t Turn);
+        impl Read for Last<'_> {
+            fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+                self.0.slow_to(Pace::Over);
+                bytes.fill(b'x');
+                Ok(bytes.len())
+            }
+        }
+        let endless = map.as_bytes().chain(Last(&turn));
+        let names = names_in(endless, &[0x1000], &turn).unwrap();
         assert_eq!((names.symbols.len(), names.cut), (1, Some("reading it takes too long")));
     }
 
