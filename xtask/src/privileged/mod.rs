@@ -19,6 +19,7 @@ mod hostile_names;
 mod hostile_renames;
 mod hostile_zones;
 mod interrupts;
+mod jit;
 mod live;
 mod loss;
 mod low_memory;
@@ -130,6 +131,8 @@ const TESTS: &[Test] = &[
     test!("hostile-mount", hostile_files::hostile_mount, needs "user_probes"),
     test!("hostile-attach", hostile_files::hostile_attach, needs "user_probes"),
     test!("hostile-names", hostile_names::names),
+    test!("jit-names", jit::names),
+    test!("hostile-jit", jit::hostile),
 ];
 
 /// What to run, and where.

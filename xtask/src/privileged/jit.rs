@@ -1,0 +1,200 @@
+//! Names of code that node makes while it runs, from the list that it writes, and what other users
+//! and the program itself can do to such a list.
+//!
+//! Compared with a program that spends its time in one function whose name is known.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use syscollect_model::SymbolTable;
+
+use super::context::{Context, ends_with_us, finish, signal, text};
+use super::hostile_names::symbols_of;
+use crate::report::Outcome;
+
+const NOBODY: u32 = 65_534;
+const DAEMON: u32 = 1;
+/// The function, and a program that does nothing else for as many milliseconds as it is told.
+const FUNCTION: &str = "recursive_sum";
+const PROGRAM: &str = "function recursive_sum(n) { return n < 2 ? n : recursive_sum(n - 1) + recursive_sum(n - 2); } \
+    const end = Date.now() + Number(process.argv[1]); while (Date.now() < end) recursive_sum(20);";
+/// Of 100 samples of a node that runs it so many are in it: the rest are of node's own start.
+const IN_FUNCTION: u64 = 75;
+const LONG: &str = "600000";
+/// How long a recording's end may take where lists are built to make it long: the share of a user's
+/// programs that is spent on naming is 10 s of CPU time.
+const LONGEST_END: Duration = Duration::from_secs(60);
+/// Bytes of a list that never ends.
+const ENDLESS: u64 = 64 << 30;
+
+/// A function is found by name in the samples of a node that has ended, and of one in a container
+/// that goes on.
+pub(crate) fn names(context: &Context) -> Result<Outcome> {
+    if let Some(skipped) = without_node() {
+        return Ok(skipped);
+    }
+    let ended = context.path("ended.syscap");
+    let record = ["record", "-o", text(&ended)?, "--freq", "999", "--", "node"];
+    context.succeed(&[&record[..], &["--perf-basic-prof", "-e", PROGRAM, "2500"]].concat())?;
+    let ended = share(context, &ended)?;
+    let contained = match contained(context)? {
+        Some(share) => format!("{share} of one in a container"),
+        None => "containers of users are not offered".to_owned(),
+    };
+    Ok(Outcome::Passed(format!(
+        "{ended} of a node that has ended are in the function; {contained}"
+    )))
+}
+
+/// The samples of a node with a `/tmp` and process numbers of its own.
+fn contained(context: &Context) -> Result<Option<String>> {
+    let unshare = ["-Urmpf", "--mount-proc", "--kill-child"];
+    let offered =
+        Command::new("unshare").args(unshare).arg("true").uid(NOBODY).gid(NOBODY).status();
+    if !offered.is_ok_and(|status| status.success()) {
+        return Ok(None);
+    }
+    let capture = context.path("contained.syscap");
+    let recorder = context.start(&capture, &["--freq", "999"])?;
+    let run = r#"mount -t tmpfs none /tmp && exec node --perf-basic-prof -e "$1" "$2""#;
+    let mut node = Command::new("unshare");
+    node.args(unshare).args(["sh", "-c", run, "sh", PROGRAM, LONG]).uid(NOBODY).gid(NOBODY);
+    let node = Running::start(&mut node)?;
+    std::thread::sleep(Duration::from_millis(2500));
+    context.stop(recorder)?;
+    drop(node);
+    share(context, &capture).map(Some)
+}
+
+/// How many of node's samples are in the function.
+fn share(context: &Context, capture: &Path) -> Result<String> {
+    let folded = capture.with_extension("folded");
+    let drawn = ["flamegraph", text(capture)?, "-o", text(&folded)?, "--process", "node"];
+    context.succeed(&drawn)?;
+    let (mut all, mut found) = (0, 0);
+    for line in fs::read_to_string(&folded)?.lines() {
+        let (stack, count) = line.rsplit_once(' ').context("a line without a count")?;
+        let count: u64 = count.parse()?;
+        all += count;
+        found += if stack.contains(FUNCTION) { count } else { 0 };
+    }
+    let least = if context.is_emulated() { 1 } else { 500 };
+    ensure!(all >= least, "only {all} samples are of node");
+    ensure!(found * 100 >= all * IN_FUNCTION, "only {found} of {all} samples are in {FUNCTION}");
+    Ok(format!("{found} of {all} samples"))
+}
+
+/// What becomes of lists that are not the program's, are no files, or never end.
+pub(crate) fn hostile(context: &Context) -> Result<Outcome> {
+    if let Some(skipped) = without_node() {
+        return Ok(skipped);
+    }
+    let capture = context.path("hostile-jit.syscap");
+    let recorder = context.start(&capture, &["--freq", "999"])?;
+    let foreign = Attacked::start(|map| {
+        fs::write(map, "0 7fffffffffff evil\n")?;
+        chown(map, Some(NOBODY), Some(NOBODY)).map_err(Into::into)
+    })?;
+    let waiting = Attacked::start(|map| {
+        ensure!(finish(Command::new("mkfifo").arg(map))?.status.success(), "no FIFO can be made");
+        chown(map, Some(DAEMON), None).map_err(Into::into)
+    })?;
+    let linked =
+        Attacked::start(|map| std::os::unix::fs::symlink("/etc/passwd", map).map_err(Into::into))?;
+    let endless = Attacked::start(|map| {
+        let mut file = fs::File::create(map)?;
+        file.write_all(b"0 7fffffffffff whole\n")?;
+        file.set_len(ENDLESS)?;
+        chown(map, Some(DAEMON), None).map_err(Into::into)
+    })?;
+    std::thread::sleep(Duration::from_secs(2));
+    let begun = Instant::now();
+    context.stop(recorder)?;
+    let took = begun.elapsed();
+    ensure!(took <= LONGEST_END, "the end took {took:?}");
+    let tables = symbols_of(&capture, SymbolTable::GENERATED)?;
+    foreign.is_refused(&tables, "another user")?;
+    waiting.is_refused(&tables, "no regular file")?;
+    linked.is_refused(&tables, "is not read")?;
+    let table = endless.table(&tables)?;
+    ensure!(
+        table.note.contains("not read to its end") && !table.symbols.is_empty(),
+        "of a list without an end: {table:?}"
+    );
+    Ok(Outcome::Passed(format!(
+        "a foreign list, a FIFO and a link are refused, one without an end is cut; the end took {:.1} s",
+        took.as_secs_f64()
+    )))
+}
+
+/// A node of an ordinary user's, in the place of whose list something else lies.
+struct Attacked {
+    map: PathBuf,
+    node: Running,
+}
+
+impl Attacked {
+    fn start(put: impl Fn(&Path) -> Result<()>) -> Result<Self> {
+        let mut node = Command::new("node");
+        node.args(["-e", PROGRAM, LONG]).uid(DAEMON).gid(DAEMON);
+        let node = Running::start(&mut node)?;
+        let map = PathBuf::from(format!("/tmp/perf-{}.map", node.0.id()));
+        let _ = fs::remove_file(&map);
+        let attacked = Self { map, node };
+        put(&attacked.map)?;
+        Ok(attacked)
+    }
+
+    /// What the capture says of the names of its code.
+    fn table<'t>(&self, tables: &'t [SymbolTable]) -> Result<&'t SymbolTable> {
+        let pid = self.node.0.id();
+        let mut tables = tables.iter();
+        tables
+            .find(|table| table.memory.is_some_and(|memory| memory.pid == pid))
+            .with_context(|| format!("nothing is said of the code of node {pid}"))
+    }
+
+    fn is_refused(&self, tables: &[SymbolTable], why: &str) -> Result<()> {
+        let table = self.table(tables)?;
+        ensure!(table.symbols.is_empty(), "names from {}: {table:?}", self.map.display());
+        ensure!(table.note.contains(why), "it is not said why: {:?}", table.note);
+        Ok(())
+    }
+}
+
+impl Drop for Attacked {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.map);
+    }
+}
+
+/// A program that is killed when this is dropped.
+struct Running(Child);
+
+impl Running {
+    fn start(command: &mut Command) -> Result<Self> {
+        ends_with_us(command);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        Ok(Self(child.context("node cannot be started")?))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        signal(self.0.id(), libc::SIGKILL);
+        let _ = self.0.wait();
+    }
+}
+
+/// Why nothing can be tried here.
+fn without_node() -> Option<Outcome> {
+    let found = finish(Command::new("node").arg("--version"));
+    let is_there = found.is_ok_and(|version| version.status.success());
+    (!is_there).then(|| Outcome::Skipped("there is no node".to_owned()))
+}
