@@ -5,7 +5,7 @@
 //! stops; read build ids ([`build_id_of`]); name file offsets of user code and addresses of kernel
 //! code ([`Symbolizer`]): function with start and size, inlined callers, file and line, demangled;
 //! the same for modules of Windows traces ([`windows`]); name addresses of code that a program made while
-//! it ran, from the list of it that the program writes (its perf map). A function that nothing names is told from
+//! it ran, from the lists of it that programs write (perf maps, jitdumps). A function that nothing names is told from
 //! others by its range ([`Symbol::range_only`](syscollect_model::Symbol::range_only)). A file whose
 //! build id is not the mapping's is never asked: no name is better than a wrong one, and the table's
 //! note says why.
@@ -46,11 +46,11 @@ mod vdso;
 pub mod windows;
 
 pub use elf::{build_id_in, build_id_of};
-#[doc(hidden)]
-pub use jit::read_perf_map;
 pub use jit::{PerfMapOutcome, PerfMapOwner};
 #[doc(hidden)]
+pub use jit::{read_jit_dump, read_perf_map};
+#[doc(hidden)]
 pub use kallsyms::read_kallsyms;
-pub use pinned::PinnedFiles;
+pub use pinned::{PinnedFiles, is_jit_dump};
 pub use symbolizer::{ModuleRequest, Options, Symbolizer};
 pub use vdso::own as own_vdso;

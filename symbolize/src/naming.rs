@@ -7,7 +7,7 @@
 use crate::memory::Memory;
 use crate::os::ThreadClock;
 use crate::turn::{Accounts, Pace, Turn};
-use crate::{ModuleRequest, Options, PinnedFiles, module};
+use crate::{ModuleRequest, Options, PinnedFiles, jit, module};
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -133,7 +133,7 @@ pub(crate) fn name_all(
     let waiting = |index: usize| {
         let request = requests[index].clone();
         let owner = match &request.memory {
-            Some(memory) => shared.held.perf_maps().owner_of(memory),
+            Some(memory) => jit::owner_of(shared, memory),
             None => shared.held.owner_of(&request.path, &request.build_id),
         };
         Waiting { index, owner, request }

@@ -1,7 +1,10 @@
 //! Files of mapped code, held open from when they are seen until they are named.
 
 use crate::elf::build_id_in;
-use crate::jit::{FoundMap, PerfMapOutcome, PerfMapOwner, PerfMaps, look, look_afterwards};
+use crate::jit::{
+    CodeLists, FoundList, PerfMapOutcome, PerfMapOwner, dump_number, look, look_afterwards,
+    look_at_dump,
+};
 use crate::os::raise_descriptor_limit;
 use crate::{build_id_of, vdso};
 use rustc_hash::FxHashMap;
@@ -28,7 +31,8 @@ pub struct PinnedFiles {
     seen: FxHashMap<FileIdentity, BuildId>,
     /// A file that was opened because none of its identity had been seen.
     new: Option<OpenedFile>,
-    perf_maps: PerfMaps,
+    perf_maps: CodeLists,
+    dumps: CodeLists,
     room: FileQuota,
 }
 
@@ -169,40 +173,33 @@ impl PinnedFiles {
         }
     }
 
+    /// Holds the file of a mapping, if that is a jitdump: a file in which a process lists the code
+    /// that it makes, and which it maps for others to find. To be called while the process lives.
+    pub fn hold_jit_dump(&mut self, process: &PerfMapOwner, mapping: &Mapping, now: Ticks) {
+        let found = look_at_dump(process, mapping);
+        hold_list(&mut self.dumps, &mut self.room, process, found, now);
+    }
+
     fn hold_found_map(
         &mut self,
         process: &PerfMapOwner,
-        found: FoundMap,
+        found: FoundList,
         taken: Ticks,
     ) -> PerfMapOutcome {
-        let pid = process.pid;
-        let refuse = |maps: &mut PerfMaps, reason| {
-            maps.refuse(pid, reason);
-            PerfMapOutcome::Missing
-        };
-        match found {
-            FoundMap::Gone => PerfMapOutcome::Gone,
-            FoundMap::Missing => PerfMapOutcome::Missing,
-            FoundMap::Refused(reason) => refuse(&mut self.perf_maps, reason),
-            FoundMap::Opened(file) => {
-                if self.perf_maps.is_new(pid) && !self.room.take(process.user.uid()) {
-                    let reason = "the perf map is not read: too many files of its user are held";
-                    return refuse(&mut self.perf_maps, reason.to_owned());
-                }
-                self.perf_maps.keep(pid, file, taken);
-                PerfMapOutcome::Held
-            }
-        }
+        hold_list(&mut self.perf_maps, &mut self.room, process, found, taken)
     }
 
-    /// A process runs another program: what is held as its perf map may be that one's by now.
-    pub fn forget_perf_map(&mut self, pid: u32) {
-        if let Some(user) = self.perf_maps.forget(pid) {
-            self.room.give_back(user);
-        }
+    /// A process runs another program: what is held as its list of code may be that one's by now.
+    pub fn forget_code_lists(&mut self, pid: u32) {
+        let users = [self.perf_maps.forget(pid), self.dumps.forget(pid)];
+        users.into_iter().flatten().for_each(|user| self.room.give_back(user));
     }
 
-    pub(crate) fn perf_maps(&self) -> &PerfMaps {
+    pub(crate) fn jit_dumps(&self) -> &CodeLists {
+        &self.dumps
+    }
+
+    pub(crate) fn perf_maps(&self) -> &CodeLists {
         &self.perf_maps
     }
 
@@ -334,6 +331,36 @@ impl PinnedFiles {
         let files = self.modules.get_mut(&mapping.path)?;
         files.iter_mut().find(|(id, _)| *id == mapping.build_id).map(|(_, held)| held)
     }
+}
+
+/// Whether a path is that of a jitdump, in which a process lists the code that it makes.
+pub fn is_jit_dump(path: &str) -> bool {
+    dump_number(path).is_some()
+}
+
+/// Keeps a list that was found, if there is room; says why where it is not kept.
+fn hold_list(
+    lists: &mut CodeLists,
+    room: &mut FileQuota,
+    process: &PerfMapOwner,
+    found: FoundList,
+    taken: Ticks,
+) -> PerfMapOutcome {
+    let pid = process.pid;
+    let reason = match found {
+        FoundList::Gone => return PerfMapOutcome::Gone,
+        FoundList::Missing => return PerfMapOutcome::Missing,
+        FoundList::Refused(reason) => reason,
+        FoundList::Opened(file) if !lists.is_new(pid) || room.take(process.user.uid()) => {
+            lists.keep(pid, file, taken);
+            return PerfMapOutcome::Held;
+        }
+        FoundList::Opened(_) => {
+            "its list of code is not read: too many files of its user are held".to_owned()
+        }
+    };
+    lists.refuse(pid, reason);
+    PerfMapOutcome::Missing
 }
 
 /// Stands for the user of a process that was gone.

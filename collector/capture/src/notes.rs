@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashSet;
 use syscollect_model::{ClockSource, Lane, LaneKind, Mapping, Ticks};
 use syscollect_store::{Chunk, ChunkHeader, Definition, KnownProcess};
-use syscollect_symbolize::{PerfMapOutcome, PinnedFiles};
+use syscollect_symbolize::{PerfMapOutcome, PinnedFiles, is_jit_dump};
 
 use crate::clock::{read_clocks, ticks_now};
 use crate::outlet::Outlet;
@@ -274,7 +274,7 @@ impl<'a> NoteTaker<'a> {
                 // What it has mapped from now on is of another program.
                 self.unread.remove(&pid);
                 self.perf_maps.remove(pid);
-                self.held.forget_perf_map(pid);
+                self.held.forget_code_lists(pid);
                 self.add(pid, Note::Exec(pid));
             }
         }
@@ -377,6 +377,12 @@ impl<'a> NoteTaker<'a> {
     fn hold(&mut self, mapping: &mut Mapping, turn: &Turn<()>) -> bool {
         if mapping.is_generated() {
             self.perf_maps.add(mapping.pid, turn.whose, Instant::now());
+            return true;
+        }
+        if is_jit_dump(&mapping.path) {
+            if let Some(owner) = perf_maps::owner(mapping.pid, &read_clocks(self.clock)) {
+                self.held.hold_jit_dump(&owner, mapping, ticks_now(self.clock));
+            }
             return true;
         }
         let is_held = self.held.hold(mapping, turn.whose.uid());

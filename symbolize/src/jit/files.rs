@@ -1,17 +1,18 @@
-//! Perf maps that are held open, from when they are found until their processes' code is named.
+//! Lists of code that are held open, from when they are found until their processes' code is named.
 //!
 //! Whoever runs a program decides what lies in its `/tmp`, and files stay there after their
-//! processes. So a map counts for a process only if it belongs to the process's user and was written
+//! processes. So a list counts for a process only if it belongs to the process's user and was written
 //! since the process began.
 
+use crate::pinned::plain_path;
 use rustc_hash::FxHashMap;
 use std::path::Path;
-use syscollect_model::{ProgramMemory, Ticks};
+use syscollect_model::{Mapping, ProgramMemory, Ticks};
 use syscollect_untrusted_files::{FileData, FileLocation, OpenError, OpenedFile, Owner, find};
 
 /// Processes of which is known why they have no map.
 const REFUSED_MAX: usize = 4096;
-/// Maps that are held of one process number: programs that had it one after the other.
+/// Lists that are held of one process number: programs that had it one after the other.
 const HELD_OF_ONE: usize = 4;
 
 /// A process that may have a perf map, as it was while it lived.
@@ -41,55 +42,56 @@ pub enum PerfMapOutcome {
     Gone,
 }
 
-/// A perf map that is held.
+/// A list of code that is held.
 #[derive(Debug)]
-pub(crate) struct PerfMap {
+pub(crate) struct CodeList {
     pub(crate) file: OpenedFile,
-    /// When it was found to be the map of the process.
+    /// When it was found to be the list of the process.
     pub(crate) taken: Ticks,
 }
 
-impl PerfMap {
+impl CodeList {
     fn is(&self, data: &FileData) -> bool {
         let held = self.file.data();
         (held.device, held.inode) == (data.device, data.inode)
     }
 }
 
-/// Perf maps by process.
+/// Lists of one kind, by process.
 #[derive(Debug, Default)]
-pub(crate) struct PerfMaps {
+pub(crate) struct CodeLists {
     /// In order of `taken`.
-    held: FxHashMap<u32, Vec<PerfMap>>,
-    /// Why a process's map was refused last.
+    held: FxHashMap<u32, Vec<CodeList>>,
+    /// Why a process's list was refused last.
     refused: FxHashMap<u32, String>,
 }
 
-/// A perf map that may be held.
-pub(crate) enum FoundMap {
+/// A list that may be held.
+pub(crate) enum FoundList {
     Opened(OpenedFile),
     Missing,
     Gone,
     Refused(String),
 }
 
-impl PerfMaps {
-    /// The map of what a process ran then; in words why there is none.
-    pub(crate) fn of(&self, memory: &ProgramMemory) -> Result<&PerfMap, String> {
-        let maps = self.held.get(&memory.pid).map_or(&[][..], Vec::as_slice);
-        let mut maps = maps.iter().rev();
-        maps.find(|map| memory.was_of(memory.pid, map.taken)).ok_or_else(|| {
-            let refused = self.refused.get(&memory.pid).cloned();
-            refused.unwrap_or_else(|| "its process had no perf map".to_owned())
-        })
+impl CodeLists {
+    /// The list of what a process ran then.
+    pub(crate) fn of(&self, memory: &ProgramMemory) -> Option<&CodeList> {
+        let mut lists = self.held.get(&memory.pid)?.iter().rev();
+        lists.find(|list| memory.was_of(memory.pid, list.taken))
     }
 
-    /// Whether taking a map of the process would need another place.
+    /// Why a process's list was refused last.
+    pub(crate) fn refusal(&self, pid: u32) -> Option<&str> {
+        self.refused.get(&pid).map(String::as_str)
+    }
+
+    /// Whether taking a list of the process would need another place.
     pub(crate) fn is_new(&self, pid: u32) -> bool {
         !self.held.contains_key(&pid)
     }
 
-    /// Keeps a map that was found at `taken`.
+    /// Keeps a list that was found at `taken`.
     pub(crate) fn keep(&mut self, pid: u32, file: OpenedFile, taken: Ticks) {
         self.refused.remove(&pid);
         let maps = self.held.entry(pid).or_default();
@@ -98,10 +100,10 @@ impl PerfMaps {
         if maps.len() >= HELD_OF_ONE {
             maps.remove(0);
         }
-        maps.push(PerfMap { file, taken });
+        maps.push(CodeList { file, taken });
     }
 
-    /// Notes why a map is not held.
+    /// Notes why a list is not held.
     pub(crate) fn refuse(&mut self, pid: u32, reason: String) {
         if self.refused.len() >= REFUSED_MAX {
             self.refused.clear();
@@ -118,42 +120,60 @@ impl PerfMaps {
         let maps = self.held.remove(&pid)?;
         maps.first().map(|map| map.file.data().uid)
     }
-
-    /// Who owns the map of what a process ran then.
-    pub(crate) fn owner_of(&self, memory: &ProgramMemory) -> Option<u32> {
-        self.of(memory).ok().map(|map| map.file.data().uid)
-    }
 }
 
 /// Looks for the perf map of a process that lives.
-pub(crate) fn look(process: &PerfMapOwner) -> FoundMap {
+pub(crate) fn look(process: &PerfMapOwner) -> FoundList {
     let path = path_of(process);
-    let found = open(process, &FileLocation::InRootOf { pid: process.pid, path: Path::new(&path) });
-    // Another process may have the number by now.
-    let lives = Owner::of_process(process.pid).as_ref() == Some(&process.user);
-    if lives { found } else { FoundMap::Gone }
+    let place = FileLocation::InRootOf { pid: process.pid, path: Path::new(&path) };
+    while_it_lives(process, open(process, &place, &path))
 }
 
 /// Looks for the perf map of a process that has ended.
-pub(crate) fn look_afterwards(process: &PerfMapOwner) -> FoundMap {
-    if !process.shares_files {
-        return FoundMap::Gone;
+pub(crate) fn look_afterwards(process: &PerfMapOwner) -> FoundList {
+    let path = path_of(process);
+    match process.shares_files {
+        true => open(process, &FileLocation::Mapped(Path::new(&path)), &path),
+        false => FoundList::Gone,
     }
-    open(process, &FileLocation::Mapped(Path::new(&path_of(process))))
+}
+
+/// Opens the jitdump that a process has mapped.
+pub(crate) fn look_at_dump(process: &PerfMapOwner, mapping: &Mapping) -> FoundList {
+    let Mapping { pid, path, .. } = mapping;
+    // A fork has its parent's mapped.
+    if dump_number(path) != Some(process.own_pid) {
+        return FoundList::Missing;
+    }
+    let path = plain_path(path);
+    let place = FileLocation::InRootOf { pid: *pid, path: Path::new(path) };
+    while_it_lives(process, open(process, &place, path))
+}
+
+/// The number in the name of a jitdump, by which its process knows itself.
+pub(crate) fn dump_number(path: &str) -> Option<u32> {
+    let (_, name) = plain_path(path).rsplit_once('/')?;
+    let digits = name.strip_prefix("jit-")?.strip_suffix(".dump")?;
+    let is_number = digits.bytes().all(|digit| digit.is_ascii_digit());
+    is_number.then(|| digits.parse().ok())?
+}
+
+/// What was found, if it was found by the process: another one may have the number by now.
+fn while_it_lives(process: &PerfMapOwner, found: FoundList) -> FoundList {
+    let lives = Owner::of_process(process.pid).as_ref() == Some(&process.user);
+    if lives { found } else { FoundList::Gone }
 }
 
 fn path_of(process: &PerfMapOwner) -> String {
     format!("/tmp/perf-{}.map", process.own_pid)
 }
 
-fn open(process: &PerfMapOwner, place: &FileLocation<'_>) -> FoundMap {
-    let refused = |why: &str| {
-        FoundMap::Refused(format!("the perf map {} is not read: {why}", path_of(process)))
-    };
+fn open(process: &PerfMapOwner, place: &FileLocation<'_>, path: &str) -> FoundList {
+    let refused = |why: &str| FoundList::Refused(format!("{path} is not read: {why}"));
     let found = match find(place, Some(&process.user)) {
         Ok(found) => found,
         Err(OpenError::System(error)) if error.kind() == std::io::ErrorKind::NotFound => {
-            return FoundMap::Missing;
+            return FoundList::Missing;
         }
         Err(error) => return refused(&error.to_string()),
     };
@@ -164,5 +184,20 @@ fn open(process: &PerfMapOwner, place: &FileLocation<'_>) -> FoundMap {
     if data.written < process.began {
         return refused("it was written before the process began, by an older one of its number");
     }
-    found.open().map_or_else(|error| refused(&error.to_string()), FoundMap::Opened)
+    found.open().map_or_else(|error| refused(&error.to_string()), FoundList::Opened)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_jitdump_is_known_by_its_name() {
+        let number = |path| dump_number(path);
+        assert_eq!(number("/home/a/jit-123.dump"), Some(123));
+        assert_eq!(number("/tmp/jit-7.dump (deleted)"), Some(7));
+        for other in ["/tmp/jit-.dump", "/tmp/jit-+7.dump", "jit-7.dump", "/jit-7.dump/lib.so"] {
+            assert_eq!(number(other), None, "{other}");
+        }
+    }
 }

@@ -1,15 +1,60 @@
 //! Names of code that programs make while they run.
 
 mod files;
+mod jit_dump;
+mod names;
 mod perf_map;
 
-pub(crate) use files::{FoundMap, PerfMaps, look, look_afterwards};
+pub(crate) use files::{CodeLists, FoundList, dump_number, look, look_afterwards, look_at_dump};
 pub use files::{PerfMapOutcome, PerfMapOwner};
 
+use self::files::CodeList;
+use self::names::NamesFound;
 use crate::ModuleRequest;
 use crate::naming::Shared;
 use crate::turn::Turn;
+use std::io::{self, Cursor};
 use syscollect_model::{MemoryAt, ProgramMemory, Symbol, SymbolTable};
+
+/// A kind of list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ListKind {
+    PerfMap,
+    JitDump,
+}
+
+impl ListKind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::PerfMap => "perf map",
+            Self::JitDump => "jitdump",
+        }
+    }
+
+    fn names_in(self, list: &CodeList, addresses: &[u64], turn: &Turn) -> io::Result<NamesFound> {
+        let reader = list.file.reader_of_now()?;
+        match self {
+            Self::PerfMap => perf_map::names_in(reader, addresses, turn),
+            Self::JitDump => jit_dump::names_in(reader, addresses, turn),
+        }
+    }
+}
+
+/// The lists of what a process ran then.
+fn lists<'h>(
+    shared: &'h Shared,
+    memory: &ProgramMemory,
+) -> impl Iterator<Item = (ListKind, &'h CodeList)> {
+    let held = &shared.held;
+    let perf_map = held.perf_maps().of(memory).map(|list| (ListKind::PerfMap, list));
+    let dump = held.jit_dumps().of(memory).map(|list| (ListKind::JitDump, list));
+    perf_map.into_iter().chain(dump)
+}
+
+/// Who owns the first of these.
+pub(crate) fn owner_of(shared: &Shared, memory: &ProgramMemory) -> Option<u32> {
+    lists(shared, memory).next().map(|(_, list)| list.file.data().uid)
+}
 
 /// Names what `request` asks for in a program's own memory.
 pub(crate) fn name(
@@ -23,36 +68,64 @@ pub(crate) fn name(
         memory: Some(MemoryAt { pid: memory.pid, at: memory.since }),
         ..SymbolTable::default()
     };
-    let map = match shared.held.perf_maps().of(memory) {
-        Ok(map) => map,
-        Err(reason) => return SymbolTable { note: reason, ..table },
-    };
-    table.memory = Some(MemoryAt { pid: memory.pid, at: map.taken });
-    turn.belongs_to(map.file.data().uid);
-    let reader = map.file.reader_of_now();
-    match reader.and_then(|reader| perf_map::names_in(reader, &request.offsets, turn)) {
-        Ok(names) => {
-            let mut notes = Vec::new();
-            if let Some(cut) = names.cut {
-                notes.push(format!("the perf map was not read to its end: {cut}"));
-                table.unfinished = (request.offsets.len() - names.symbols.len()) as u64;
+    let (mut notes, mut left) = (Vec::new(), request.offsets.clone());
+    for (kind, list) in lists(shared, memory) {
+        table.memory = Some(MemoryAt { pid: memory.pid, at: list.taken });
+        turn.belongs_to(list.file.data().uid);
+        match kind.names_in(list, &left, turn) {
+            Ok(names) => {
+                notes.extend(said_of(kind, &names));
+                let named = |address: &u64| {
+                    names.symbols.binary_search_by_key(address, |symbol| symbol.offset).is_ok()
+                };
+                left.retain(|address| !named(address));
+                table.unfinished = names.cut.map_or(0, |_| left.len() as u64);
+                table.symbols.extend(names.symbols);
             }
-            if names.reused > 0 {
-                notes.push(format!(
-                    "other code lay at {} of these places before, which have the name of the last",
-                    names.reused
-                ));
-            }
-            table.symbols = names.symbols;
-            table.note = notes.join("; ");
+            Err(error) => notes.push(format!("its {} cannot be read: {error}", kind.word())),
         }
-        Err(error) => table.note = format!("the perf map cannot be read: {error}"),
     }
+    table.symbols.sort_by_key(|symbol| symbol.offset);
+    if notes.is_empty() && table.symbols.is_empty() {
+        notes.extend(without_list(shared, memory));
+    }
+    table.note = notes.join("; ");
     table
+}
+
+/// What to say of the names that a list has.
+fn said_of(kind: ListKind, names: &NamesFound) -> impl Iterator<Item = String> {
+    let cut = names.cut.map(|cut| format!("its {} was not read to its end: {cut}", kind.word()));
+    let reused = (names.reused > 0).then(|| {
+        format!(
+            "other code lay at {} of these places before, which have the name of the last",
+            names.reused
+        )
+    });
+    cut.into_iter().chain(reused)
+}
+
+/// Why a process has no list.
+fn without_list(shared: &Shared, memory: &ProgramMemory) -> Vec<String> {
+    let lists = [shared.held.perf_maps(), shared.held.jit_dumps()];
+    let reasons = lists.into_iter().filter_map(|lists| lists.refusal(memory.pid));
+    let reasons: Vec<String> = reasons.map(str::to_owned).collect();
+    match self::lists(shared, memory).next() {
+        None if reasons.is_empty() => {
+            vec!["its process had no perf map and no jitdump".to_owned()]
+        }
+        _ => reasons,
+    }
 }
 
 /// What a perf map says of `addresses`.
 pub fn read_perf_map(map: &[u8], addresses: &[u64]) -> Vec<Symbol> {
     let names = perf_map::names_in(map, addresses, &Turn::default());
+    names.map_or_else(|_| Vec::new(), |names| names.symbols)
+}
+
+/// What a jitdump says of `addresses`.
+pub fn read_jit_dump(dump: &[u8], addresses: &[u64]) -> Vec<Symbol> {
+    let names = jit_dump::names_in(Cursor::new(dump), addresses, &Turn::default());
     names.map_or_else(|_| Vec::new(), |names| names.symbols)
 }

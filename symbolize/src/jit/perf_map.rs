@@ -4,50 +4,23 @@
 //! name up to the end of the line (`tools/perf/Documentation/jit-interface.txt` of Linux). Nothing
 //! says when: memory that is used again has another line, and the last one counts.
 
+use super::names::{
+    BUFFER, GeneratedCode, NAME_MAX, NamesFound, NamesOfAddresses, STEP, WhileInTurn,
+};
 use crate::turn::{Pace, Turn};
 use std::io::{self, BufRead, BufReader, Read};
-use std::rc::Rc;
-use syscollect_model::{Symbol, SymbolFrame};
 
-/// More of a file is not read. A program whose map is longer has run for days.
-const BYTES_MAX: u64 = 1 << 30;
-/// Longer names are cut, bytes.
-const NAME_MAX: usize = 512;
+/// More of a file is not read: that is millions of pieces of code.
+const BYTES_MAX: u64 = 256 << 20;
 /// What comes before the name is shorter than this, bytes.
 const NUMBERS_MAX: usize = 64;
-/// Bytes that the names of one program may take.
-const NAMES_MAX: usize = 32 << 20;
-/// Bytes that are read at once.
-const BUFFER: usize = 1 << 16;
-/// Lines that are read, and addresses that are named, between two looks at whether there is time
-/// left.
-const STEP: usize = 4096;
-
-/// A piece of code.
-#[derive(Debug, PartialEq, Eq)]
-struct GeneratedCode {
-    start: u64,
-    size: u64,
-    name: String,
-}
-
-/// What a perf map says of some addresses.
-#[derive(Debug, Default)]
-pub(crate) struct PerfMapNames {
-    /// By ascending address.
-    pub(crate) symbols: Vec<Symbol>,
-    /// Addresses at which other code lay before, according to the same file.
-    pub(crate) reused: u64,
-    /// Why the file was not read to its end.
-    pub(crate) cut: Option<&'static str>,
-}
 
 /// Reads what a perf map says of `addresses`; see [`NamesOfAddresses`].
 ///
 /// # Errors
 ///
 /// The file's.
-pub(crate) fn names_in(map: impl Read, addresses: &[u64], turn: &Turn) -> io::Result<PerfMapNames> {
+pub(crate) fn names_in(map: impl Read, addresses: &[u64], turn: &Turn) -> io::Result<NamesFound> {
     let map = WhileInTurn { from: map.take(BYTES_MAX), turn };
     let mut lines = Lines { from: BufReader::with_capacity(BUFFER, map), read: 0 };
     let mut names = NamesOfAddresses::new(addresses);
@@ -58,78 +31,9 @@ pub(crate) fn names_in(map: impl Read, addresses: &[u64], turn: &Turn) -> io::Re
     }
     let mut cut = (turn.pace() == Pace::Over).then_some("reading it takes too long");
     if lines.read >= BYTES_MAX {
-        cut = Some("it is longer than 1 GiB");
+        cut = Some("it is longer than 256 MiB");
     }
     Ok(names.finish(cut))
-}
-
-/// A file that ends when its reader's turn is over: a line may be as long as the file.
-struct WhileInTurn<'t, R> {
-    from: R,
-    turn: &'t Turn,
-}
-
-impl<R: Read> Read for WhileInTurn<'_, R> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        if self.turn.pace() == Pace::Over { Ok(0) } else { self.from.read(bytes) }
-    }
-}
-
-/// The code that lay at each of some addresses, as far as lines told of it.
-struct NamesOfAddresses {
-    /// Ascending.
-    addresses: Vec<u64>,
-    found: Vec<Option<Rc<GeneratedCode>>>,
-    reused: Vec<bool>,
-}
-
-impl NamesOfAddresses {
-    fn new(addresses: &[u64]) -> Self {
-        let mut addresses = addresses.to_vec();
-        addresses.sort_unstable();
-        addresses.dedup();
-        let count = addresses.len();
-        Self { addresses, found: vec![None; count], reused: vec![false; count] }
-    }
-
-    /// Takes a line's code for what lies at its addresses; how many of these are asked for.
-    fn add(&mut self, code: GeneratedCode) -> usize {
-        let first = self.addresses.partition_point(|address| *address < code.start);
-        let last = code.start + (code.size - 1);
-        let count = self.addresses[first..].partition_point(|address| *address <= last);
-        if count == 0 {
-            return 0;
-        }
-        let code = Rc::new(code);
-        for index in first..first + count {
-            let before = self.found[index].replace(Rc::clone(&code));
-            self.reused[index] |= before.is_some_and(|before| before != code);
-        }
-        count
-    }
-
-    fn finish(self, cut: Option<&'static str>) -> PerfMapNames {
-        let mut names = PerfMapNames { cut, ..PerfMapNames::default() };
-        let mut bytes = 0;
-        let found = self.addresses.iter().zip(self.found).zip(self.reused);
-        for ((address, code), reused) in found {
-            let Some(code) = code else { continue };
-            bytes += code.name.len();
-            if bytes > NAMES_MAX {
-                names.cut = Some("its names are longer than 32 MiB");
-                break;
-            }
-            names.reused += u64::from(reused);
-            names.symbols.push(Symbol {
-                offset: *address,
-                start: code.start,
-                size: code.size,
-                frames: vec![SymbolFrame { function: code.name.clone(), ..SymbolFrame::default() }],
-                ..Symbol::default()
-            });
-        }
-        names
-    }
 }
 
 /// The code of a line; `None` for what says nothing.
@@ -137,13 +41,7 @@ fn parse(line: &[u8]) -> Option<GeneratedCode> {
     let (start, rest) = number(line)?;
     let (size, name) = number(rest)?;
     let name = name.trim_ascii();
-    let is_range = size > 0 && start.checked_add(size - 1).is_some();
-    let shown = &name[..name.len().min(NAME_MAX)];
-    (is_range && !name.is_empty()).then(|| GeneratedCode {
-        start,
-        size,
-        name: String::from_utf8_lossy(shown).into_owned(),
-    })
+    GeneratedCode::new(start, size, name)
 }
 
 /// A hexadecimal number up to a blank, with or without `0x` before it, and what follows.
@@ -196,7 +94,9 @@ impl<R: BufRead> Lines<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::jit::names::NAMES_MAX;
     use proptest::prelude::*;
+    use syscollect_model::Symbol;
 
     /// Address and function of what is found at `addresses`.
     fn named(map: &str, addresses: &[u64]) -> Vec<(u64, String)> {

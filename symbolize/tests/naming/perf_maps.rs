@@ -98,7 +98,7 @@ fn a_map_names_one_program_of_a_process_and_no_other() {
         assert!(table.note.contains("no perf map"), "{}", table.note);
     }
     let mut held = program.hold().0;
-    held.forget_perf_map(program.process.pid);
+    held.forget_code_lists(program.process.pid);
     assert!(name(held, program.memory(), &[0x1000]).symbols.is_empty());
 }
 

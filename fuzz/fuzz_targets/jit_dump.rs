@@ -1,0 +1,23 @@
+//! Whatever a program writes as the jitdump of its code is read, and what is found in it lies where
+//! it was looked for.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+/// Where a record of loaded code has its address, counted from the record's start.
+const ADDRESS: usize = 32;
+
+/// The first word is an address that is asked for, beside what may be those of the records.
+fuzz_target!(|data: &[u8]| {
+    let Some((word, dump)) = data.split_first_chunk::<8>() else { return };
+    let words = dump.iter().enumerate().step_by(8);
+    let starts = words.filter_map(|(at, _)| dump.get(at + ADDRESS..)?.first_chunk().copied());
+    let addresses: Vec<u64> = starts.chain([*word]).map(u64::from_le_bytes).collect();
+    let symbols = syscollect_symbolize::read_jit_dump(dump, &addresses);
+    assert!(symbols.windows(2).all(|pair| pair[0].offset < pair[1].offset));
+    for symbol in symbols {
+        assert!(addresses.contains(&symbol.offset));
+        assert!(symbol.start <= symbol.offset && symbol.offset - symbol.start < symbol.size);
+        assert!(symbol.frames.len() == 1 && !symbol.frames[0].function.is_empty());
+    }
+});
