@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 /// Where a record of loaded code has its address, counted from the record's start.
 const ADDRESS: usize = 32;
 
-/// The first word is an address that is asked for, beside what may be those of the records.
+// The first word is an address that is asked for, beside what may be those of the records.
 fuzz_target!(|data: &[u8]| {
     let Some((word, dump)) = data.split_first_chunk::<8>() else { return };
     let words = dump.iter().enumerate().step_by(8);

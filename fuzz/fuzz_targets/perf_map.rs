@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-/// The first word is an address that is asked for, beside those of the lines themselves.
+// The first word is an address that is asked for, beside those of the lines themselves.
 fuzz_target!(|data: &[u8]| {
     let Some((word, map)) = data.split_first_chunk::<8>() else { return };
     let starts = map.split(|byte| *byte == b'\n').filter_map(|line| {

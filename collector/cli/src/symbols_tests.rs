@@ -79,6 +79,7 @@ fn module(path: &str, offsets: usize, windows: Option<WindowsImage>) -> Unresolv
     UnresolvedModule {
         path: path.into(),
         build_id: BuildId::from_bytes(&[1]),
+        memory: None,
         kernel: false,
         offsets,
         windows,

@@ -1,4 +1,4 @@
-//! Names of code that node makes while it runs, from the list that it writes, and what other users
+//! Names of code that node makes while it runs, from the lists that it writes, and what other users
 //! and the program itself can do to such a list.
 //!
 //! Compared with a program that spends its time in one function whose name is known.
@@ -33,23 +33,29 @@ const LONGEST_END: Duration = Duration::from_secs(60);
 /// Bytes of a list that never ends.
 const ENDLESS: u64 = 64 << 30;
 
-/// A function is found by name in the samples of a node that has ended, and of one in a container
-/// that goes on.
+/// A function is found by name in the samples of a node that has ended, with either kind of list,
+/// and of one in a container that goes on.
 pub(crate) fn names(context: &Context) -> Result<Outcome> {
     if let Some(skipped) = without_node() {
         return Ok(skipped);
     }
-    let ended = context.path("ended.syscap");
-    let record = ["record", "-o", text(&ended)?, "--freq", "999", "--", "node"];
-    context.succeed(&[&record[..], &["--perf-basic-prof", "-e", PROGRAM, "2500"]].concat())?;
-    let ended = share(context, &ended)?;
+    let ended = recorded(context, "--perf-basic-prof")?;
+    let dumped = recorded(context, "--perf-prof")?;
     let contained = match contained(context)? {
         Some(share) => format!("{share} of one in a container"),
         None => "containers of users are not offered".to_owned(),
     };
     Ok(Outcome::Passed(format!(
-        "{ended} of a node that has ended are in the function; {contained}"
+        "in the function are {ended} of a node that has ended, {dumped} of one with a jitdump, {contained}"
     )))
+}
+
+/// The samples of a node that ends before the recording, with this option.
+fn recorded(context: &Context, option: &str) -> Result<String> {
+    let capture = context.path(&format!("node{option}.syscap"));
+    let record = ["record", "-o", text(&capture)?, "--freq", "999", "--", "node", option];
+    context.succeed(&[&record[..], &["-e", PROGRAM, "2500"]].concat())?;
+    share(context, &capture)
 }
 
 /// The samples of a node with a `/tmp` and process numbers of its own.
