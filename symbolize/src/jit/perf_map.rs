@@ -12,6 +12,8 @@ use std::io::{self, BufRead, BufReader, Read};
 
 /// More of a file is not read: that is millions of pieces of code.
 const BYTES_MAX: u64 = 256 << 20;
+/// A file with a longer line is no perf map: zeros of a sparse file, say.
+const LINE_MAX: u64 = 1 << 20;
 /// What comes before the name is shorter than this, bytes.
 const NUMBERS_MAX: usize = 64;
 
@@ -22,7 +24,7 @@ const NUMBERS_MAX: usize = 64;
 /// The file's.
 pub(crate) fn names_in(map: impl Read, addresses: &[u64], turn: &Turn) -> io::Result<NamesFound> {
     let map = WhileInTurn { from: map.take(BYTES_MAX), turn };
-    let mut lines = Lines { from: BufReader::with_capacity(BUFFER, map), read: 0 };
+    let mut lines = Lines::new(BufReader::with_capacity(BUFFER, map));
     let mut names = NamesOfAddresses::new(addresses);
     let (mut line, mut steps) = (Vec::new(), 0);
     while lines.next(&mut line)? && (steps < STEP || turn.pace() < Pace::Over) {
@@ -32,6 +34,9 @@ pub(crate) fn names_in(map: impl Read, addresses: &[u64], turn: &Turn) -> io::Re
     let mut cut = (turn.pace() == Pace::Over).then_some("reading it takes too long");
     if lines.read >= BYTES_MAX {
         cut = Some("it is longer than 256 MiB");
+    }
+    if lines.is_too_long {
+        cut = Some("one of its lines is longer than 1 MiB");
     }
     Ok(names.finish(cut))
 }
@@ -62,13 +67,20 @@ struct Lines<R> {
     from: R,
     /// Bytes so far.
     read: u64,
+    /// Nothing is read behind a line that is too long.
+    is_too_long: bool,
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Puts the next line's beginning into `line`; `false` at the end of the file, and for a last
-    /// line that its program is still writing.
+    fn new(from: R) -> Self {
+        Self { from, read: 0, is_too_long: false }
+    }
+
+    /// Puts the next line's beginning into `line`; `false` at the end of the file, for a line that
+    /// is too long, and for a last line that its program is still writing.
     fn next(&mut self, line: &mut Vec<u8>) -> io::Result<bool> {
         line.clear();
+        let began = self.read;
         loop {
             let some = match self.from.fill_buf() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -86,6 +98,10 @@ impl<R: BufRead> Lines<R> {
             self.read += taken as u64;
             if end.is_some() {
                 return Ok(true);
+            }
+            self.is_too_long = self.read - began > LINE_MAX;
+            if self.is_too_long {
+                return Ok(false);
             }
         }
     }
@@ -118,6 +134,15 @@ mod tests {
         );
         let names = names_in(map.as_bytes(), &[0x1021], &Turn::default()).unwrap();
         assert_eq!((names.symbols[0].start, names.symbols[0].size), (0x1020, 8));
+    }
+
+    #[test]
+    fn nothing_is_read_behind_a_line_that_no_program_writes() {
+        let names = |length: usize| {
+            let long = "x".repeat(length);
+            named(&format!("1000 10 first\n{long}\n2000 10 second\n"), &[0x1000, 0x2000]).len()
+        };
+        assert_eq!((names(1 << 12), names(2 << 20)), (2, 1));
     }
 
     #[test]

@@ -160,7 +160,7 @@ mod tests {
         assert!(files.hold(&mut mapping, None));
         let file = UnwindFile::from_bytes(std::fs::read(&path).unwrap()).unwrap();
         let code = file.code().iter().map(|range| range.start).max().unwrap();
-        (files, ModuleKey { path, build_id: mapping.build_id }, code)
+        (files, ModuleKey::new(&path, &mapping.build_id), code)
     }
 
     #[test]
