@@ -6,6 +6,7 @@
 //! the pairs' ratios. Never part of the tests.
 
 mod load;
+mod stacks;
 mod table;
 mod tracepoint;
 mod tracer;
@@ -32,6 +33,9 @@ pub(crate) struct Arguments {
     /// Only what an event of a kernel tracepoint costs: seconds.
     #[arg(long)]
     tracepoint: bool,
+    /// Only how many user stacks are whole, of ordinary programs.
+    #[arg(long, conflicts_with = "tracepoint")]
+    stacks: bool,
     /// Compare with this older build of syscollect instead of with other tracers, by turns.
     #[arg(long, value_name = "PROGRAM", conflicts_with = "tracepoint")]
     baseline: Option<PathBuf>,
@@ -39,7 +43,7 @@ pub(crate) struct Arguments {
 
 /// Runs everything and prints the tables as Markdown.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let Arguments { pairs, tracepoint: only_tracepoint, baseline } = arguments;
+    let Arguments { pairs, tracepoint: only_tracepoint, stacks: only_stacks, baseline } = arguments;
     let pairs = *pairs;
     if !is_root() {
         bail!("tracing needs root: run `sudo -E env PATH=\"$PATH\" cargo xtask bench`");
@@ -47,6 +51,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     println!("{}\n", table::machine());
     if let Some(baseline) = baseline {
         return versions::run(baseline, pairs);
+    }
+    if *only_stacks {
+        println!("**Whole user stacks**, of {pairs} pairs of runs\n\n{}", stacks::run(pairs)?);
+        return Ok(());
     }
     let rounds = pairs * ROUNDS_FOR_EACH_PAIR;
     println!(

@@ -34,6 +34,10 @@ pub(super) const PERF_SAMPLES: Tracer = Tracer {
     title: "perf record -F 999 -g",
     kind: Kind::Perf(&["-g", "-F", "999", "-e", "cpu-clock"]),
 };
+pub(super) const PERF_DWARF: Tracer = Tracer {
+    title: "perf record -F 999 --call-graph dwarf,16384",
+    kind: Kind::Perf(&["--call-graph", "dwarf,16384", "-F", "999", "-e", "cpu-clock"]),
+};
 pub(super) const FTRACE: Tracer =
     Tracer { title: "ftrace ring, read at the end", kind: Kind::Ftrace };
 pub(super) const SCHED: Tracer = Tracer {

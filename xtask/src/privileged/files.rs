@@ -181,7 +181,7 @@ const AFTERWARDS: Duration = Duration::from_millis(100);
 
 /// Waits for a child; its CPU time in nanoseconds and its peak memory in bytes, as the kernel
 /// counted them.
-fn wait_for_usage(pid: u32) -> Result<(u64, u64)> {
+pub(crate) fn wait_for_usage(pid: u32) -> Result<(u64, u64)> {
     let mut status = 0;
     // SAFETY: rusage is plain numbers, for which zero is valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -189,7 +189,7 @@ fn wait_for_usage(pid: u32) -> Result<(u64, u64)> {
     let waited = unsafe { libc::wait4(pid as libc::pid_t, &raw mut status, 0, &raw mut usage) };
     ensure!(
         waited == pid as libc::pid_t && status == 0,
-        "the recorder ended with wait status {status}"
+        "process {pid} ended with wait status {status}"
     );
     let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
     Ok((ns(usage.ru_utime) + ns(usage.ru_stime), usage.ru_maxrss as u64 * 1024))

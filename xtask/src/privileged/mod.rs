@@ -9,7 +9,7 @@ mod clock;
 pub(crate) mod context;
 mod count;
 pub(crate) mod failures;
-mod files;
+pub(crate) mod files;
 mod gpu;
 mod gpu_formats;
 mod gpu_memory;
