@@ -214,7 +214,8 @@ static __always_inline __u32 user_stack_unwound(struct stack_writer *w, __u64 ip
 		u->exact = 1;
 		is_sent = true;
 	}
-	if (is_sent && !(u->sp & 7))
+	/* Where nothing can be read the stack is one like others, of which the next is the same. */
+	if (is_sent && !(u->sp & 7) && !bpf_probe_read_user(&u->word, 8, (void *)u->sp))
 		return send_with_memory(w, count, tgid, ending, share);
 	return stack_id(w, u->hash, count, tgid, STACK_USER, ending);
 }

@@ -47,7 +47,7 @@ static __always_inline struct memory_share *memory_share(__u32 context, __u64 ti
 {
 	__u32 index = (bpf_get_current_uid_gid() & (MEMORY_SHARES - 1)) + (context & 1) * MEMORY_SHARES;
 	struct memory_share *share = bpf_map_lookup_elem(&memory_shares, &index);
-	const __u64 needed = STACK_MEMORY_PARTS * STACK_MEMORY_PART_BYTES;
+	const __u64 needed = STACK_MEMORY_PARTS * sizeof(struct stack_memory_part);
 
 	if (!share)
 		return 0;
@@ -63,26 +63,29 @@ static __always_inline struct memory_share *memory_share(__u32 context, __u64 ti
 }
 
 /* Sends the stack from where the walk in the scratch has ended, up to its end or what is sent at
- * most; `u->word` is the stack's id, and then how many bytes were sent. */
+ * most; `u->word` is the stack's id, and then how many bytes of the ring were asked for: that is what
+ * a share is charged, however little a stack has. */
 __noinline int unwind_send_memory(struct scratch *s)
 {
 	if (!UNWIND_TABLES || !s)
 		return 0;
 	struct unwind *u = &s->unwind;
 	__u64 start = u->sp;
+	__u64 asked = 0;
 	__u32 id = u->word;
 
 	for (int i = 0; i < STACK_MEMORY_PARTS; i++) {
+		__u64 bytes = STACK_MEMORY_PART_BYTES - (start & (STACK_MEMORY_PART_BYTES - 1));
+
+		/* Before the ring is asked: what is discarded there takes room as well. */
+		if (bpf_probe_read_user(s->window, bytes, (void *)start))
+			break;
+		asked += sizeof(struct stack_memory_part);
 		struct stack_memory_part *part = bpf_ringbuf_reserve(&stack_memory, sizeof(*part), 0);
 
 		if (!part)
 			break;
-		__u64 bytes = STACK_MEMORY_PART_BYTES - (start & (STACK_MEMORY_PART_BYTES - 1));
-
-		if (bpf_probe_read_user(part->bytes, bytes, (void *)start)) {
-			bpf_ringbuf_discard(part, BPF_RB_NO_WAKEUP);
-			break;
-		}
+		bpf_probe_read_kernel(part->bytes, STACK_MEMORY_PART_BYTES, s->window);
 		part->header.cpu = bpf_get_smp_processor_id();
 		part->header.of_sample = u->context == CONTEXT_SAMPLE;
 		part->header.id = id;
@@ -96,7 +99,7 @@ __noinline int unwind_send_memory(struct scratch *s)
 		bpf_ringbuf_submit(part, BPF_RB_NO_WAKEUP);
 		start += bytes;
 	}
-	u->word = start - u->sp;
+	u->word = asked;
 	return 0;
 }
 

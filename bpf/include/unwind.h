@@ -77,7 +77,7 @@ struct unwind {
 /* Working memory, one per CPU and context. */
 struct scratch {
 	__u64 frames[MAX_FRAMES + 1];
-	__u64 window[256];
+	__u64 window[STACK_MEMORY_PART_BYTES / 8];
 	/* What `window` shows of the user's memory. It is kept here and not in
 	 * registers so that the verifier knows nothing of it: every turn of the
 	 * walk then looks the same to it, and it need not follow each path. */
@@ -98,9 +98,12 @@ enum {
 	UNWIND_NO_CODE = 17,
 };
 
-/* States of a page, in its upper 16 bits; then the number of rows in 16, and the first in 32. */
+/* States of a page, in its upper 16 bits. Of one that is wanted, whose program came by; else the
+ * number of rows in 16, and the first in 32. */
 #define UNWIND_PAGE_WANTED 1ULL
 #define UNWIND_PAGE_READY 2ULL
+/* Nobody asks for it again: there is no room for its rows. */
+#define UNWIND_PAGE_REFUSED 3ULL
 
 /* Numbers that the collector and the programs tell one another: element of unwind_words. */
 enum {
@@ -323,7 +326,7 @@ static __always_inline int row_of_offset(struct unwind *u)
 		__u64 *wanted = bpf_map_lookup_elem(&unwind_words, &word);
 
 		if (!entry && wanted) {
-			*(volatile __u64 *)page = UNWIND_PAGE_WANTED << 48;
+			*(volatile __u64 *)page = UNWIND_PAGE_WANTED << 48 | (__u32)bpf_get_current_uid_gid();
 			*(volatile __u64 *)wanted += 1;
 		}
 		return 0;

@@ -81,7 +81,7 @@ pub use support::{Capability, Machine, support};
 pub use tee::{Tee, Teed};
 #[doc(hidden)]
 pub use tracepoints::{AtTracepoint, TracepointCost, mount_tracepoints};
-pub use unwind::StacksInMemory;
+pub use unwind::{HeldStack, StacksInMemory};
 pub use usage::CostAccount;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

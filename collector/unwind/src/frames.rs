@@ -16,8 +16,10 @@ use object::read::elf::{FileHeader, SectionHeader};
 const FRAMES_MAX: u64 = 256 << 20;
 /// Bytes of `.eh_frame_hdr` that are read at most.
 const HEADER_MAX: u64 = 64 << 20;
-/// FDEs that are listed at most, 16 bytes each; the largest programs have a million.
-const ENTRIES_MAX: usize = 4 << 20;
+/// Bytes of a section without a search table that are read at most, and FDEs of it that are listed.
+/// All of it is read each time that a few pages are wanted, and somebody may have made it so.
+const LIST_MAX: u64 = 8 << 20;
+const ENTRIES_MAX: usize = 128 << 10;
 
 /// Sections whose names are looked at, at most; linkers make about forty.
 const SECTIONS_MAX: usize = 4096;
@@ -223,7 +225,7 @@ fn find_section<'d, R: ReadRef<'d>>(data: R) -> Result<FrameSection, UnwindError
         if section.sh_flags(endian).contains(elf::SHF_COMPRESSED) {
             return Err(UnwindError::Compressed(name));
         }
-        if size > FRAMES_MAX {
+        if size > LIST_MAX {
             return Err(UnwindError::TooLarge { name, bytes: size });
         }
         let (offset, address) = (section.sh_offset(endian), section.sh_addr(endian));

@@ -17,6 +17,8 @@ const PADDING_MAX: u64 = 16;
 /// Bytes of FDEs and CIEs that are evaluated for a page at most, which takes up to 25 ms; of
 /// ordinary code a page has 10,000, of the densest 60,000.
 const WORK_OF_PAGE: usize = 512 << 10;
+/// What each entry counts for besides, though it may lead to nothing that can be used.
+const WORK_OF_ENTRY: usize = 64;
 
 /// Tables of the pages that `writer` wants.
 pub(crate) fn pages(frames: &Frames, writer: PageWriter) -> Vec<(u32, Vec<UnwindRow>)> {
@@ -92,6 +94,7 @@ impl<'a, S: UnwindSection<Slice<'a>>> Builder<'a, S> {
         address: u64,
         run: &Run,
     ) -> Option<FrameDescriptionEntry<Slice<'a>>> {
+        self.work_left = self.work_left.checked_sub(WORK_OF_ENTRY)?;
         let fde = self.fdes.fde(offset as usize)?;
         let is_code = run.segment.addresses().contains(&address);
         if !is_code || fde.initial_address() != address || fde.end_address() <= address {

@@ -18,8 +18,20 @@ const RING_BYTES_SHORT: u32 = 256 << 10;
 const HELD_BYTES: u64 = 32 << 20;
 const HELD_BYTES_SHORT: u64 = 2 << 20;
 
+/// What a stack takes besides its bytes, about.
+const STACK_BYTES: u64 = 128;
+
 /// Stacks as they lay in memory, by the lane of their definition and its id there.
-pub type StacksInMemory = FxHashMap<(Lane, u32), StackMemory>;
+pub type StacksInMemory = FxHashMap<(Lane, u32), HeldStack>;
+
+/// A stack as it lay in memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeldStack {
+    /// Whose program's.
+    pub user: u32,
+    /// The stack.
+    pub memory: StackMemory,
+}
 
 /// Bytes of the ring in which stacks come.
 pub(crate) fn ring_bytes(memory_is_short: bool) -> u32 {
@@ -86,20 +98,25 @@ impl HeldStacks {
         let Some(bytes) = bytes.get(..header.bytes as usize) else { return };
         let key = (Lane::new(kind, cpu), header.id);
         let known = self.stacks.get(&key);
-        let wanted = known.map_or(header.sp, |known| known.registers.sp + known.bytes.len() as u64);
+        let wanted = known
+            .map_or(header.sp, |known| known.memory.registers.sp + known.memory.bytes.len() as u64);
         if header.start != wanted {
             return;
         }
-        if !self.free.take(header.uid, bytes.len() as u64) {
+        let own = if known.is_none() { STACK_BYTES } else { 0 };
+        if !self.free.take(header.uid, own + bytes.len() as u64) {
             self.refused += 1;
             return;
         }
-        let stack = self.stacks.entry(key).or_insert_with(|| StackMemory {
-            registers: Registers { ip: header.ip, sp: header.sp, bp: header.bp },
-            exact_ip: header.exact_ip != 0,
-            bytes: Vec::new(),
+        let stack = self.stacks.entry(key).or_insert_with(|| HeldStack {
+            user: header.uid,
+            memory: StackMemory {
+                registers: Registers { ip: header.ip, sp: header.sp, bp: header.bp },
+                exact_ip: header.exact_ip != 0,
+                bytes: Vec::new(),
+            },
         });
-        stack.bytes.extend_from_slice(bytes);
+        stack.memory.bytes.extend_from_slice(bytes);
     }
 
     fn take(&mut self) -> StacksInMemory {
@@ -127,7 +144,7 @@ mod tests {
     }
 
     fn of(stacks: &StacksInMemory, id: u32) -> Option<&StackMemory> {
-        stacks.get(&(Lane::new(LaneKind::SampleStack, 1), id))
+        stacks.get(&(Lane::new(LaneKind::SampleStack, 1), id)).map(|stack| &stack.memory)
     }
 
     #[test]
@@ -157,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_user_whose_programs_send_without_end_leaves_room_for_others() {
-        let mut held = HeldStacks::new(1600);
+        let mut held = HeldStacks::new(100 * (STACK_BYTES + 16));
         (0..1000).for_each(|id| held.add(&part(id, 1001, 0x7000), &[0; 2048]));
         assert_eq!((held.stacks.len(), held.refused), (50, 950));
         held.add(&part(5000, 1002, 0x7000), &[0; 2048]);

@@ -22,11 +22,11 @@ use syscollect_unwind::UnwindFile;
 
 use crate::collector::{go_before_most, go_behind_others};
 use crate::mapped_map::MappedWords;
-pub use memory::StacksInMemory;
+pub use memory::{HeldStack, StacksInMemory};
 pub(crate) use memory::{StackMemoryRing, ring_bytes};
 pub(crate) use programs::UnwindPrograms;
 use programs::{FileNames, HeldCode};
-use tables::Tables;
+use tables::{Tables, WantedPages};
 
 /// Rows that there is room for, 8 bytes each: those of some 50 MB of code that runs.
 pub(crate) const ROWS: u32 = 1 << 20;
@@ -70,10 +70,20 @@ impl UnwindCounts {
     }
 }
 
+/// A file that is mapped as code, and by whose program.
+#[derive(Debug)]
+struct MappedFile {
+    file: OpenedFile,
+    user: u32,
+}
+
+/// A user of whom nothing is known.
+const NOBODY: u32 = u32::MAX;
+
 /// Whom files of code are told to. The thread ends when this is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct UnwindTables {
-    files: SyncSender<OpenedFile>,
+    files: SyncSender<MappedFile>,
     counts: Arc<UnwindCounts>,
 }
 
@@ -89,9 +99,10 @@ impl UnwindTables {
         Ok(Self { files, counts })
     }
 
-    /// A file is mapped as code. Does not wait.
-    pub(crate) fn mapped(&self, file: OpenedFile) {
-        if self.files.try_send(file).is_err() {
+    /// A program of this user has mapped a file as code. Does not wait.
+    pub(crate) fn mapped(&self, file: OpenedFile, user: Option<u32>) {
+        let user = user.unwrap_or(NOBODY);
+        if self.files.try_send(MappedFile { file, user }).is_err() {
             self.counts.refused.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -143,7 +154,7 @@ struct TableMaker {
     asked: u64,
     /// Not all of that is made.
     is_unfinished: bool,
-    /// How long making tables took, by the files' owners.
+    /// How long making tables took, by the users whose programs asked for them.
     took: HashMap<u32, Duration>,
 }
 
@@ -151,7 +162,6 @@ struct TableMaker {
 struct CodeFile {
     /// `None` if it has nothing to unwind by.
     unwind: Option<UnwindFile>,
-    owner: u32,
     _held: Option<HeldCode>,
 }
 
@@ -170,7 +180,7 @@ impl TableMaker {
         }
     }
 
-    fn follow(&mut self, files: &Receiver<OpenedFile>) {
+    fn follow(&mut self, files: &Receiver<MappedFile>) {
         let mut sleep = SHORTEST_SLEEP;
         let mut hurry = Hurry::begin();
         loop {
@@ -189,7 +199,8 @@ impl TableMaker {
     }
 
     /// Tells the programs of a file. Without tables, too: they look for them at every walk else.
-    fn add(&mut self, file: &OpenedFile) {
+    fn add(&mut self, mapped: &MappedFile) {
+        let MappedFile { file, user } = mapped;
         // Mapping one asks its file system, which may be a program of a user's.
         if file.is_of_a_users_mount(None) {
             return self.count(&self.counts.refused);
@@ -203,8 +214,7 @@ impl TableMaker {
         if unwind.is_err() {
             self.count(&self.counts.damaged);
         }
-        let owner = file.data().uid;
-        self.put(inode, CodeFile { unwind: unwind.ok(), owner, _held: Some(held) });
+        self.put(inode, CodeFile { unwind: unwind.ok(), _held: Some(held) }, *user);
     }
 
     fn add_vdso(&mut self) {
@@ -214,14 +224,14 @@ impl TableMaker {
             Some(bytes)
         };
         let unwind = image().and_then(|bytes| UnwindFile::from_bytes(bytes).ok());
-        self.put(programs::VDSO, CodeFile { unwind, owner: 0, _held: None });
+        self.put(programs::VDSO, CodeFile { unwind, _held: None }, 0);
     }
 
-    fn put(&mut self, inode: u64, file: CodeFile) {
+    fn put(&mut self, inode: u64, file: CodeFile, user: u32) {
         let code = file.unwind.as_ref().map_or(&[][..], UnwindFile::code);
         let end = code.iter().map(|range| range.end).max().unwrap_or(0);
         let pages = u32::try_from(end.div_ceil(PAGE_BYTES)).unwrap_or(u32::MAX);
-        let Some(number) = self.tables.add(pages, file.owner) else {
+        let Some(number) = self.tables.add(pages, user) else {
             return self.count(&self.counts.refused);
         };
         self.files.push(file);
@@ -240,50 +250,45 @@ impl TableMaker {
         }
         (self.asked, self.is_unfinished) = (asked, false);
         let end = Instant::now() + AT_ONCE;
-        while let Some((number, pages)) = self.next_wanted() {
+        while let Some(wanted) = self.next_wanted() {
             self.is_unfinished = Instant::now() >= end;
             if self.is_unfinished {
                 break;
             }
             let began = Instant::now();
-            self.make(number, &pages);
-            *self.took.entry(self.owner_of(number)).or_default() += began.elapsed();
+            self.make(&wanted);
+            *self.took.entry(wanted.user).or_default() += began.elapsed();
         }
         true
     }
 
-    /// Some pages of a file whose owner's files took the least time: who maps code that is costly
+    /// Some pages for the user whose programs took the least time: who runs code that is costly
     /// waits, and nobody for them.
-    fn next_wanted(&self) -> Option<(u32, Vec<u32>)> {
-        let wanted = self.tables.wanted().into_iter();
-        let (number, mut pages) = wanted.min_by_key(|(number, _)| {
-            self.took.get(&self.owner_of(*number)).copied().unwrap_or_default()
-        })?;
-        pages.truncate(PAGES_AT_ONCE);
-        Some((number, pages))
+    fn next_wanted(&self) -> Option<WantedPages> {
+        let took = |user| self.took.get(&user).copied().unwrap_or_default();
+        let mut wanted = self.tables.wanted().into_iter().min_by_key(|wanted| took(wanted.user))?;
+        wanted.pages.truncate(PAGES_AT_ONCE);
+        Some(wanted)
     }
 
     fn file(&self, number: u32) -> Option<&CodeFile> {
         self.files.get((number as usize).checked_sub(1)?)
     }
 
-    fn owner_of(&self, number: u32) -> u32 {
-        self.file(number).map_or(0, |file| file.owner)
-    }
-
-    fn make(&mut self, number: u32, pages: &[u32]) {
+    fn make(&mut self, wanted: &WantedPages) {
+        let WantedPages { number, user, ref pages } = *wanted;
         let unwind = self.file(number).and_then(|file| file.unwind.as_ref());
         if let Some(Ok(tables)) = unwind.map(|unwind| unwind.pages(pages)) {
-            tables.iter().for_each(|(page, rows)| self.publish(number, *page, rows));
+            tables.iter().for_each(|(page, rows)| self.publish(number, *page, rows, user));
             return;
         }
         // Nobody asks for them again.
-        pages.iter().for_each(|page| self.publish(number, *page, &[]));
+        pages.iter().for_each(|page| self.publish(number, *page, &[], user));
         self.count(&self.counts.damaged);
     }
 
-    fn publish(&mut self, number: u32, page: u32, rows: &[UnwindRow]) {
-        let fits = self.tables.publish(number, page, rows);
+    fn publish(&mut self, number: u32, page: u32, rows: &[UnwindRow], user: u32) {
+        let fits = self.tables.publish(number, page, rows, user);
         self.count(if fits { &self.counts.pages } else { &self.counts.refused });
         self.counts.rows.store(self.tables.rows() as u64, Ordering::Relaxed);
     }

@@ -10,9 +10,12 @@ use syscollect_records::unwind::UnwindRow;
 use crate::mapped_map::MappedWords;
 use crate::shares::Pool;
 
-/// States of a page, in its upper 16 bits.
+/// States of a page, in its upper 16 bits; of one that is wanted the lower half is the user whose
+/// program a walk went through.
 const WANTED: u64 = 1;
 const READY: u64 = 2;
+/// There was no room for its rows: stacks through it are unwound later, or end there.
+const REFUSED: u64 = 3;
 
 /// Memory that the programs read and write meanwhile.
 pub(super) trait Words {
@@ -26,11 +29,14 @@ impl Words for MappedWords {
     }
 }
 
-/// A file's place among the pages.
-#[derive(Debug)]
-struct FilePages {
-    pages: Range<u32>,
-    owner: u32,
+/// Pages of one file that walks through programs of one user have asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct WantedPages {
+    /// The file's number.
+    pub(super) number: u32,
+    /// Whose programs: the file may be anybody's.
+    pub(super) user: u32,
+    pub(super) pages: Vec<u32>,
 }
 
 /// What was written into the programs' arrays.
@@ -40,7 +46,8 @@ pub(super) struct Tables<W> {
     pages: W,
     files: W,
     /// By number less one: programs take 0 for a file without tables.
-    known: Vec<FilePages>,
+    known: Vec<Range<u32>>,
+    free_files: Pool,
     free_pages: Pool,
     free_rows: Pool,
     /// Where the next rows go.
@@ -51,66 +58,82 @@ impl<W: Words> Tables<W> {
     /// Empty ones.
     pub(super) fn new(rows: W, pages: W, files: W) -> Self {
         let (free_rows, free_pages) = (rows.words().len(), pages.words().len());
+        // Number 0 is none.
+        let free_files = files.words().len().saturating_sub(1);
         Self {
             rows,
             pages,
             files,
             known: Vec::new(),
+            free_files: Pool::new(free_files as u64),
             free_pages: Pool::new(free_pages as u64),
             free_rows: Pool::new(free_rows as u64),
             next_row: 0,
         }
     }
 
-    /// Gives a file of `owner` a number and so many pages, which nobody has asked for yet; `None`
-    /// where there is no room.
-    pub(super) fn add(&mut self, pages: u32, owner: u32) -> Option<u32> {
+    /// Gives a file that `user`'s program has mapped a number and so many pages, which nobody has
+    /// asked for yet; `None` where there is no room, or such files have their share.
+    pub(super) fn add(&mut self, pages: u32, user: u32) -> Option<u32> {
         let number = self.known.len() + 1;
         let word = self.files.words().get(number)?;
-        if !self.free_pages.take(owner, u64::from(pages)) {
+        if !self.free_files.take(user, 1) {
             return None;
         }
-        let first = self.known.last().map_or(0, |file| file.pages.end);
+        if !self.free_pages.take(user, u64::from(pages)) {
+            self.free_files.give_back(user, 1);
+            return None;
+        }
+        let first = self.known.last().map_or(0, |pages| pages.end);
         word.store(u64::from(pages) << 32 | u64::from(first), Ordering::Release);
-        self.known.push(FilePages { pages: first..first + pages, owner });
+        self.known.push(first..first + pages);
         u32::try_from(number).ok()
     }
 
-    /// The pages that walks have asked for, by the file's number.
-    pub(super) fn wanted(&self) -> BTreeMap<u32, Vec<u32>> {
-        let mut wanted = BTreeMap::<u32, Vec<u32>>::new();
-        for (number, file) in (1..).zip(&self.known) {
-            let range = file.pages.start as usize..file.pages.end as usize;
+    /// The pages that walks have asked for, by file and user.
+    pub(super) fn wanted(&self) -> Vec<WantedPages> {
+        let mut wanted = BTreeMap::<(u32, u32), Vec<u32>>::new();
+        for (number, pages) in (1..).zip(&self.known) {
+            let range = pages.start as usize..pages.end as usize;
             let words = self.pages.words().get(range).unwrap_or_default();
             for (page, word) in (0..).zip(words) {
-                if word.load(Ordering::Relaxed) >> 48 == WANTED {
-                    wanted.entry(number).or_default().push(page);
+                let word = word.load(Ordering::Relaxed);
+                if word >> 48 == WANTED {
+                    wanted.entry((number, word as u32)).or_default().push(page);
                 }
             }
         }
-        wanted
+        let each = wanted.into_iter();
+        each.map(|((number, user), pages)| WantedPages { number, user, pages }).collect()
     }
 
-    /// Puts a page's rows where walks find them. Where there is no room for them it has none from
-    /// now on, and `false` is returned.
-    pub(super) fn publish(&mut self, number: u32, page: u32, rows: &[UnwindRow]) -> bool {
-        let Some(file) = (number as usize).checked_sub(1).and_then(|at| self.known.get(at)) else {
+    /// Puts a page's rows where walks find them; `user`'s programs have asked for them. Where there
+    /// is no room for them nobody asks again, and `false` is returned.
+    pub(super) fn publish(
+        &mut self,
+        number: u32,
+        page: u32,
+        rows: &[UnwindRow],
+        user: u32,
+    ) -> bool {
+        let Some(pages) = (number as usize).checked_sub(1).and_then(|at| self.known.get(at)) else {
             return false;
         };
-        let index = file.pages.start as usize + page as usize;
-        let fits = self.free_rows.take(file.owner, rows.len() as u64);
-        let rows = if fits { rows } else { &[] };
+        let index = pages.start as usize + page as usize;
+        let Some(word) = self.pages.words().get(index) else { return false };
+        if !self.free_rows.take(user, rows.len() as u64) {
+            word.store(REFUSED << 48, Ordering::Relaxed);
+            return false;
+        }
         let places = self.rows.words().get(self.next_row..).unwrap_or_default();
         for (place, row) in places.iter().zip(rows) {
             place.store(word_of(*row), Ordering::Relaxed);
         }
         let entry = READY << 48 | (rows.len() as u64) << 32 | self.next_row as u64;
-        if let Some(word) = self.pages.words().get(index) {
-            // Whoever sees this sees the rows.
-            word.store(entry, Ordering::Release);
-        }
+        // Whoever sees this sees the rows.
+        word.store(entry, Ordering::Release);
         self.next_row += rows.len();
-        fits
+        true
     }
 
     /// Rows in use.
@@ -152,49 +175,73 @@ mod tests {
     }
 
     /// What a walk does that finds no rows.
-    fn ask(tables: &Tables<Memory>, number: u32, page: u32) {
+    fn ask(tables: &Tables<Memory>, number: u32, page: u32, user: u32) {
         let first = tables.files.words()[number as usize].load(Ordering::Relaxed) as u32;
-        tables.pages.words()[(first + page) as usize].store(WANTED << 48, Ordering::Relaxed);
+        tables.pages.words()[(first + page) as usize]
+            .store(WANTED << 48 | u64::from(user), Ordering::Relaxed);
     }
 
     /// The addresses of the rows that a walk finds, or none if there are none yet.
     fn found(tables: &Tables<Memory>, number: u32, page: u32) -> Option<Vec<u16>> {
         let first = tables.files.words()[number as usize].load(Ordering::Relaxed) as u32;
         let entry = tables.pages.words()[(first + page) as usize].load(Ordering::Relaxed);
-        let rows = (entry as u32 as usize)..;
-        let rows = tables.rows.words()[rows].iter().take((entry >> 32 & 0xffff) as usize);
-        (entry >> 48 == READY).then(|| rows.map(|row| row.load(Ordering::Relaxed) as u16).collect())
+        let rows = || {
+            let rows = tables.rows.words()[entry as u32 as usize..].iter();
+            rows.take((entry >> 32 & 0xffff) as usize)
+        };
+        let address = |row: &AtomicU64| row.load(Ordering::Relaxed) as u16;
+        (entry >> 48 == READY).then(|| rows().map(address).collect())
     }
 
     #[test]
     fn a_page_that_a_walk_asked_for_is_wanted_until_its_rows_are_there() {
         let mut tables = tables(100);
         let (libc, program) = (tables.add(20, 0).unwrap(), tables.add(3, 1000).unwrap());
-        ask(&tables, libc, 7);
-        ask(&tables, program, 0);
-        ask(&tables, program, 2);
-        let wanted: Vec<_> = tables.wanted().into_iter().collect();
-        assert_eq!(wanted, [(libc, vec![7]), (program, vec![0, 2])]);
-        assert!(tables.publish(libc, 7, &[row(0), row(16)]));
-        assert!(tables.publish(program, 2, &[row(32)]));
+        ask(&tables, libc, 7, 1000);
+        ask(&tables, program, 0, 1000);
+        ask(&tables, program, 2, 1000);
+        ask(&tables, libc, 8, 0);
+        let wanted = |number, user, pages: &[u32]| {
+            let pages = pages.to_vec();
+            WantedPages { number, user, pages }
+        };
+        let expected =
+            [wanted(libc, 0, &[8]), wanted(libc, 1000, &[7]), wanted(program, 1000, &[0, 2])];
+        assert_eq!(tables.wanted(), expected);
+        assert!(tables.publish(libc, 7, &[row(0), row(16)], 1000));
+        assert!(tables.publish(program, 2, &[row(32)], 1000));
         assert_eq!(found(&tables, libc, 7), Some(vec![0, 16]));
         assert_eq!(found(&tables, program, 2), Some(vec![32]));
         assert_eq!((found(&tables, program, 0), tables.rows()), (None, 3));
-        assert_eq!(tables.wanted().into_values().flatten().collect::<Vec<_>>(), [0]);
+        assert_eq!(tables.wanted(), [wanted(libc, 0, &[8]), wanted(program, 1000, &[0])]);
     }
 
     #[test]
-    fn no_users_files_take_the_rows_that_others_need() {
+    fn no_users_programs_take_the_rows_that_others_need() {
         let mut tables = tables(100);
-        let (hostile, honest) = (tables.add(20, 1001).unwrap(), tables.add(20, 1002).unwrap());
+        // Whose programs it is that ask counts: a file of root's may be mapped by anybody.
+        let (hostile, honest, root) = (1001, 1002, 0);
+        let libc = tables.add(20, root).unwrap();
         let rows = [row(0); 20];
-        assert!(tables.publish(hostile, 0, &rows) && tables.publish(hostile, 1, &rows));
-        assert!(!tables.publish(hostile, 2, &rows), "it would have more than is left");
-        assert_eq!(found(&tables, hostile, 2), Some(vec![]), "and is not asked for for ever");
-        assert!(tables.publish(honest, 0, &rows));
-        let system = tables.add(1, 0).unwrap();
-        assert!(tables.publish(system, 0, &rows), "root's have what there is");
-        assert!(!tables.publish(system, 0, &[row(0); 30]), "and no more");
+        assert!(tables.publish(libc, 0, &rows, hostile) && tables.publish(libc, 1, &rows, hostile));
+        assert!(!tables.publish(libc, 2, &rows, hostile), "it would have more than is left");
+        let is_asked_for = tables.wanted().iter().any(|wanted| wanted.pages.contains(&2));
+        assert_eq!(
+            (found(&tables, libc, 2), is_asked_for),
+            (None, false),
+            "nor is it asked for again"
+        );
+        assert!(tables.publish(libc, 3, &rows, honest));
+        assert!(tables.publish(libc, 4, &rows, root), "root's have what there is");
+        assert!(!tables.publish(libc, 5, &[row(0); 30], root), "and no more");
+    }
+
+    #[test]
+    fn what_one_user_maps_does_not_take_the_numbers_that_others_need() {
+        let mut tables = Tables::new(memory(100), memory(64), memory(101));
+        assert_eq!((0..100).filter(|_| tables.add(0, 1001).is_some()).count(), 50);
+        assert!(tables.add(1, 1002).is_some());
+        assert_eq!((0..100).filter(|_| tables.add(0, 0).is_some()).count(), 49);
     }
 
     #[test]

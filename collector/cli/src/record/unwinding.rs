@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
-use syscollect_capture::StacksInMemory;
+use syscollect_capture::{HeldStack, StacksInMemory};
 use syscollect_merge::{ProcessCode, Unwinder, UserStack};
 use syscollect_playback::{ANONYMOUS, ModuleKey};
 use syscollect_records::stack_ending;
@@ -11,11 +11,13 @@ use syscollect_store::UnwoundStack;
 use syscollect_symbolize::PinnedFiles;
 use syscollect_unwind::{Callers, CodeAt, PAGE_BYTES, UnwindFile, UnwindRow, row_at};
 
-/// How long tables of the files of one user take together, at most: unwind information can be made
-/// to be costly. Root's files are not.
+/// How long the tables for one user's stacks take together, at most: unwind information can be made
+/// to be costly, and a program can go through all code of the machine. Root has what all have.
 const LONGEST_OF_USER: Duration = Duration::from_millis(500);
-/// And those of all users but root.
+/// And those for all stacks.
 const LONGEST: Duration = Duration::from_secs(3);
+/// Rows that are kept; when they are more, all are made anew.
+const ROWS_MAX: usize = 2 << 20;
 
 /// Walks on stacks by the files that were held open.
 #[derive(Debug)]
@@ -30,7 +32,7 @@ pub(super) struct LateUnwinder<'a> {
 
 impl<'a> LateUnwinder<'a> {
     pub(super) fn new(stacks: StacksInMemory, files: &'a PinnedFiles) -> Self {
-        let tables = LateTables { files, modules: HashMap::new(), took: HashMap::new() };
+        let tables = LateTables { files, modules: HashMap::new(), rows: 0, took: HashMap::new() };
         Self { stacks, tables, checked: 0, different: 0 }
     }
 
@@ -45,18 +47,21 @@ impl<'a> LateUnwinder<'a> {
 impl Unwinder for LateUnwinder<'_> {
     fn callers(&mut self, stack: UserStack<'_>, mut code: ProcessCode<'_>) -> Option<UnwoundStack> {
         let UserStack { lane, id, addresses: known, .. } = stack;
-        let memory = self.stacks.remove(&(lane, id))?;
+        let HeldStack { user, memory } = self.stacks.remove(&(lane, id))?;
+        let tables = &mut self.tables;
         let Callers { addresses, truncated } =
-            memory.callers(known.len(), |address| self.tables.code_at(address, &mut code));
+            memory.callers(known.len(), |address| tables.code_at(address, &mut code, user));
         let (machine, kind, index) = (lane.machine, lane.kind as u16, lane.index);
         Some(UnwoundStack { machine, kind, index, id, addresses, truncated })
     }
 
     /// The kernel programs and this walk go by the same tables: what differs is how they are read.
     fn check(&mut self, stack: UserStack<'_>, mut code: ProcessCode<'_>) {
-        let Some(memory) = self.stacks.remove(&(stack.lane, stack.id)) else { return };
+        let held = self.stacks.remove(&(stack.lane, stack.id));
+        let Some(HeldStack { user, memory }) = held else { return };
+        let tables = &mut self.tables;
         let Callers { addresses, truncated } =
-            memory.callers(1, |address| self.tables.code_at(address, &mut code));
+            memory.callers(1, |address| tables.code_at(address, &mut code, user));
         let recorded = stack.addresses.get(1..).unwrap_or_default();
         // What lies further up than what was sent is not walked here.
         let is_same = match truncated {
@@ -74,33 +79,40 @@ struct LateTables<'a> {
     files: &'a PinnedFiles,
     /// `None` for files that are not there, or have nothing to unwind by.
     modules: HashMap<ModuleKey, Option<ModuleTables>>,
-    /// How long tables took so far, by the files' owners.
+    /// Rows of all of them.
+    rows: usize,
+    /// How long tables took so far, by the users for whose stacks they were made.
     took: HashMap<u32, Duration>,
 }
 
 #[derive(Debug)]
 struct ModuleTables {
     file: UnwindFile,
-    owner: u32,
     /// Rows by page; none where the file says nothing of the page, or something damaged.
     pages: HashMap<u32, Vec<UnwindRow>>,
 }
 
 impl LateTables<'_> {
-    fn code_at(&mut self, address: u64, code: &mut ProcessCode<'_>) -> CodeAt {
+    fn code_at(&mut self, address: u64, code: &mut ProcessCode<'_>, user: u32) -> CodeAt {
         let knows_all = code.knows_all();
         match code.at(address) {
             // Code that is made at run time has frame pointers, if anything.
             Some((module, _)) if module.path == ANONYMOUS => CodeAt::Row(UnwindRow::default()),
-            Some((module, offset)) => self.row(module, offset).map_or(CodeAt::Unknown, CodeAt::Row),
+            Some((module, offset)) => {
+                self.row(module, offset, user).map_or(CodeAt::Unknown, CodeAt::Row)
+            }
             None if knows_all => CodeAt::Nothing,
             None => CodeAt::Unknown,
         }
     }
 
-    /// The row for an offset in a module's file; `None` if the file cannot be asked, or its owner's
-    /// files have taken their time.
-    fn row(&mut self, key: &ModuleKey, offset: u64) -> Option<UnwindRow> {
+    /// The row for an offset in a module's file; `None` if the file cannot be asked, or tables for
+    /// this user's stacks have taken their time.
+    fn row(&mut self, key: &ModuleKey, offset: u64, user: u32) -> Option<UnwindRow> {
+        if self.rows > ROWS_MAX {
+            self.rows = 0;
+            self.modules.values_mut().flatten().for_each(|module| module.pages.clear());
+        }
         if !self.modules.contains_key(key) {
             let opened = ModuleTables::open(self.files, key);
             self.modules.insert(key.clone(), opened);
@@ -108,7 +120,7 @@ impl LateTables<'_> {
         let module = self.modules.get_mut(key)?.as_mut()?;
         let page = u32::try_from(offset / PAGE_BYTES).ok()?;
         if !module.pages.contains_key(&page) {
-            if !may_take_time(&self.took, module.owner) {
+            if !may_take_time(&self.took, user) {
                 return None;
             }
             let began = Instant::now();
@@ -116,25 +128,25 @@ impl LateTables<'_> {
             module
                 .pages
                 .insert(page, rows.into_iter().next().map(|(_, rows)| rows).unwrap_or_default());
-            *self.took.entry(module.owner).or_default() += began.elapsed();
+            self.rows += module.pages[&page].len();
+            *self.took.entry(user).or_default() += began.elapsed();
         }
         let rows = module.pages.get(&page)?;
         Some(row_at(rows, (offset % PAGE_BYTES) as u16).unwrap_or_default())
     }
 }
 
-/// Whether tables of this owner's files may be made, after what others and its own took.
-fn may_take_time(took: &HashMap<u32, Duration>, owner: u32) -> bool {
-    let of_users = || took.iter().filter(|(owner, _)| **owner != 0).map(|(_, took)| *took).sum();
-    let of_owner = took.get(&owner).copied().unwrap_or_default();
-    owner == 0 || (of_owner < LONGEST_OF_USER && LONGEST > of_users())
+/// Whether tables may be made for this user's stacks, after what all and its own took.
+fn may_take_time(took: &HashMap<u32, Duration>, user: u32) -> bool {
+    let of_user = took.get(&user).copied().unwrap_or_default();
+    (user == 0 || of_user < LONGEST_OF_USER) && took.values().sum::<Duration>() < LONGEST
 }
 
 impl ModuleTables {
     fn open(files: &PinnedFiles, key: &ModuleKey) -> Option<Self> {
         let opened = files.opened(&key.path, &key.build_id)?;
         let file = UnwindFile::read(opened.reader()).ok()?;
-        Some(Self { file, owner: opened.data().uid, pages: HashMap::new() })
+        Some(Self { file, pages: HashMap::new() })
     }
 }
 
@@ -167,9 +179,9 @@ mod tests {
     fn rows_are_made_of_files_that_are_held() {
         let (files, key, code) = own_program();
         let mut tables = LateUnwinder::new(StacksInMemory::default(), &files).tables;
-        assert!(tables.row(&key, code + 64).is_some());
+        assert!(tables.row(&key, code + 64, 1000).is_some());
         let other = ModuleKey { path: "/nowhere".to_owned(), ..key.clone() };
-        assert_eq!(tables.row(&other, code), None);
+        assert_eq!(tables.row(&other, code, 1000), None);
         assert_eq!(tables.modules.len(), 2);
         assert_eq!(tables.modules[&key].as_ref().unwrap().pages.len(), 1);
     }
@@ -182,6 +194,6 @@ mod tests {
         let all: HashMap<u32, Duration> =
             (1001..1010).map(|user| (user, Duration::from_millis(400))).collect();
         assert!(!may_take_time(&all, 2000), "all together have taken theirs");
-        assert!(may_take_time(&all, 0), "files of the system are not made to be costly");
+        assert!(!may_take_time(&all, 0), "whoever records waits for the end");
     }
 }
