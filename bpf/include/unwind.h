@@ -98,11 +98,11 @@ enum {
 	UNWIND_NO_CODE = 17,
 };
 
-/* States of a page, in its upper 16 bits. Of one that is wanted, whose program came by; else the
- * number of rows in 16, and the first in 32. */
+/* States of a page, in its upper 16 bits. Of one that is ready, the number of rows in 16, and the
+ * first in 32; else whose program came by. */
 #define UNWIND_PAGE_WANTED 1ULL
 #define UNWIND_PAGE_READY 2ULL
-/* Nobody asks for it again: there is no room for its rows. */
+/* The user whose program asked has no room for its rows; others may ask. */
 #define UNWIND_PAGE_REFUSED 3ULL
 
 /* Numbers that the collector and the programs tell one another: element of unwind_words. */
@@ -322,11 +322,13 @@ static __always_inline int row_of_offset(struct unwind *u)
 	__u64 entry = *(volatile __u64 *)page;
 
 	if (entry >> 48 != UNWIND_PAGE_READY) {
-		__u32 word = UNWIND_WANTED;
+		__u32 word = UNWIND_WANTED, user = bpf_get_current_uid_gid();
 		__u64 *wanted = bpf_map_lookup_elem(&unwind_words, &word);
+		__u64 asked = UNWIND_PAGE_WANTED << 48 | user, refused = UNWIND_PAGE_REFUSED << 48 | user;
 
-		if (!entry && wanted) {
-			*(volatile __u64 *)page = UNWIND_PAGE_WANTED << 48 | (__u32)bpf_get_current_uid_gid();
+		/* Where another user has asked, that one's share may be used up, or its turn be late. */
+		if (entry != asked && entry != refused && wanted) {
+			*(volatile __u64 *)page = asked;
 			*(volatile __u64 *)wanted += 1;
 		}
 		return 0;

@@ -14,7 +14,8 @@ use crate::shares::Pool;
 /// program a walk went through.
 const WANTED: u64 = 1;
 const READY: u64 = 2;
-/// There was no room for its rows: stacks through it are unwound later, or end there.
+/// The user had no room for its rows: stacks through it are unwound later, or end there, until a
+/// program of another user comes by.
 const REFUSED: u64 = 3;
 
 /// Memory that the programs read and write meanwhile.
@@ -108,7 +109,7 @@ impl<W: Words> Tables<W> {
     }
 
     /// Puts a page's rows where walks find them; `user`'s programs have asked for them. Where there
-    /// is no room for them nobody asks again, and `false` is returned.
+    /// is no room for them that user does not ask again, and `false` is returned.
     pub(super) fn publish(
         &mut self,
         number: u32,
@@ -122,7 +123,7 @@ impl<W: Words> Tables<W> {
         let index = pages.start as usize + page as usize;
         let Some(word) = self.pages.words().get(index) else { return false };
         if !self.free_rows.take(user, rows.len() as u64) {
-            word.store(REFUSED << 48, Ordering::Relaxed);
+            word.store(REFUSED << 48 | u64::from(user), Ordering::Relaxed);
             return false;
         }
         let places = self.rows.words().get(self.next_row..).unwrap_or_default();
