@@ -14,7 +14,7 @@ use syscollect_records::unwind::cfa_rule;
 use syscollect_store::{CaptureReader, UnwoundStack};
 use syscollect_symbolize::PinnedFiles;
 use syscollect_tests::unwind_oracle::{OracleFile, OracleStep, OracleWalk};
-use syscollect_unwind::{PAGE_BYTES, Registers, StackMemory, UnwindFile, UnwindRow, row_at};
+use syscollect_unwind::{Registers, RowCache, StackMemory, UnwindFile};
 
 use super::context::{Context, finish};
 
@@ -51,10 +51,10 @@ pub(crate) fn unwinding_oracle(context: &Context) -> Result<String> {
     }
     let Recorded { held, stacks, .. } = recording.stop(StopReason::Command)?;
     let mut oracle =
-        Oracle { stacks, files: &held, modules: HashMap::new(), found: Found::default() };
+        Oracle { stacks, files: &held, modules: HashMap::new(), found: StackComparison::default() };
     let reader = CaptureReader::open(&capture)?;
     Session::open_unwinding(reader, &|| false, &mut oracle).context("cannot read the capture")?;
-    let Found { stacks, frames, ends, different } = &oracle.found;
+    let StackComparison { stacks, frames, ends, different } = &oracle.found;
     ensure!(
         different.is_empty(),
         "{} of {stacks} stacks differ, such as:\n{}",
@@ -75,19 +75,18 @@ struct Oracle<'a> {
     files: &'a PinnedFiles,
     /// `None` for files that have nothing to unwind by.
     modules: HashMap<ModuleKey, Option<OracleModule>>,
-    found: Found,
+    found: StackComparison,
 }
 
 #[derive(Debug)]
 struct OracleModule {
     oracle: OracleFile,
     /// What the recorder makes of the file: where it has no rows, framehop guesses.
-    tables: UnwindFile,
-    pages: HashMap<u32, Vec<UnwindRow>>,
+    tables: RowCache,
 }
 
 #[derive(Debug, Default)]
-struct Found {
+struct StackComparison {
     stacks: u64,
     frames: u64,
     /// Stacks that were compared up to the thread's first function.
@@ -151,7 +150,7 @@ impl Oracle<'_> {
             }
             let key = key.clone();
             let Some(module) = self.module(&key) else { return Verdict::Unknown };
-            let rule = module.row(offset).cfa;
+            let rule = module.tables.row(offset).cfa;
             // What is interrupted by a signal is no caller, which framehop takes it for.
             if rule == cfa_rule::NONE || rule == cfa_rule::SIGNAL || rule >= cfa_rule::REGISTER {
                 return Verdict::Unknown;
@@ -198,17 +197,6 @@ impl OracleModule {
         let mut bytes = Vec::new();
         std::io::Read::read_to_end(&mut opened.reader(), &mut bytes).ok()?;
         let oracle = OracleFile::read(&bytes)?;
-        Some(Self { oracle, tables: UnwindFile::from_bytes(bytes).ok()?, pages: HashMap::new() })
-    }
-
-    /// The row for an offset in the file; by default it says nothing.
-    fn row(&mut self, offset: u64) -> UnwindRow {
-        let Ok(page) = u32::try_from(offset / PAGE_BYTES) else { return UnwindRow::default() };
-        let tables = &self.tables;
-        let rows = self.pages.entry(page).or_insert_with(|| {
-            let mut made = tables.pages(&[page]).unwrap_or_default();
-            made.pop().map(|(_, rows)| rows).unwrap_or_default()
-        });
-        row_at(rows, (offset % PAGE_BYTES) as u16).unwrap_or_default()
+        Some(Self { oracle, tables: RowCache::new(UnwindFile::from_bytes(bytes).ok()?) })
     }
 }

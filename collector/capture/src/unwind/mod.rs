@@ -38,7 +38,8 @@ const WAITING_MAX: usize = 1024;
 const SHORTEST_SLEEP: Duration = Duration::from_millis(4);
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 
-/// How long tables are made before files are heard of again, and pages of a file in its owner's turn.
+/// How long tables are made before files are heard of again, and pages of a file
+/// in a user's turn.
 const AT_ONCE: Duration = Duration::from_millis(50);
 const PAGES_AT_ONCE: usize = 8;
 

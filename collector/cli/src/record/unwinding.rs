@@ -9,7 +9,7 @@ use syscollect_playback::{ANONYMOUS, ModuleKey};
 use syscollect_records::stack_ending;
 use syscollect_store::UnwoundStack;
 use syscollect_symbolize::PinnedFiles;
-use syscollect_unwind::{Callers, CodeAt, PAGE_BYTES, UnwindFile, UnwindRow, row_at};
+use syscollect_unwind::{Callers, CodeAt, RowCache, UnwindFile, UnwindRow};
 
 /// How long the tables for one user's stacks take together, at most: unwind information can be made
 /// to be costly, and a program can go through all code of the machine. Root has what all have.
@@ -78,18 +78,11 @@ impl Unwinder for LateUnwinder<'_> {
 struct LateTables<'a> {
     files: &'a PinnedFiles,
     /// `None` for files that are not there, or have nothing to unwind by.
-    modules: HashMap<ModuleKey, Option<ModuleTables>>,
+    modules: HashMap<ModuleKey, Option<RowCache>>,
     /// Rows of all of them.
     rows: usize,
     /// How long tables took so far, by the users for whose stacks they were made.
     took: HashMap<u32, Duration>,
-}
-
-#[derive(Debug)]
-struct ModuleTables {
-    file: UnwindFile,
-    /// Rows by page; none where the file says nothing of the page, or something damaged.
-    pages: HashMap<u32, Vec<UnwindRow>>,
 }
 
 impl LateTables<'_> {
@@ -111,28 +104,23 @@ impl LateTables<'_> {
     fn row(&mut self, key: &ModuleKey, offset: u64, user: u32) -> Option<UnwindRow> {
         if self.rows > ROWS_MAX {
             self.rows = 0;
-            self.modules.values_mut().flatten().for_each(|module| module.pages.clear());
+            self.modules.values_mut().flatten().for_each(RowCache::clear);
         }
         if !self.modules.contains_key(key) {
-            let opened = ModuleTables::open(self.files, key);
-            self.modules.insert(key.clone(), opened);
+            self.modules.insert(key.clone(), open(self.files, key));
         }
         let module = self.modules.get_mut(key)?.as_mut()?;
-        let page = u32::try_from(offset / PAGE_BYTES).ok()?;
-        if !module.pages.contains_key(&page) {
-            if !may_take_time(&self.took, user) {
-                return None;
-            }
-            let began = Instant::now();
-            let rows = module.file.pages(&[page]).unwrap_or_default();
-            module
-                .pages
-                .insert(page, rows.into_iter().next().map(|(_, rows)| rows).unwrap_or_default());
-            self.rows += module.pages[&page].len();
-            *self.took.entry(user).or_default() += began.elapsed();
+        if module.has(offset) {
+            return Some(module.row(offset));
         }
-        let rows = module.pages.get(&page)?;
-        Some(row_at(rows, (offset % PAGE_BYTES) as u16).unwrap_or_default())
+        if !may_take_time(&self.took, user) {
+            return None;
+        }
+        let (began, before) = (Instant::now(), module.rows());
+        let row = module.row(offset);
+        self.rows += module.rows() - before;
+        *self.took.entry(user).or_default() += began.elapsed();
+        Some(row)
     }
 }
 
@@ -142,18 +130,17 @@ fn may_take_time(took: &HashMap<u32, Duration>, user: u32) -> bool {
     (user == 0 || of_user < LONGEST_OF_USER) && took.values().sum::<Duration>() < LONGEST
 }
 
-impl ModuleTables {
-    fn open(files: &PinnedFiles, key: &ModuleKey) -> Option<Self> {
-        let opened = files.opened(&key.path, &key.build_id)?;
-        let file = UnwindFile::read(opened.reader()).ok()?;
-        Some(Self { file, pages: HashMap::new() })
-    }
+/// What a module's file has to unwind by, if it is there.
+fn open(files: &PinnedFiles, key: &ModuleKey) -> Option<RowCache> {
+    let opened = files.opened(&key.path, &key.build_id)?;
+    Some(RowCache::new(UnwindFile::read(opened.reader()).ok()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use syscollect_model::{BuildId, Mapping, Ticks};
+    use syscollect_unwind::PAGE_BYTES;
 
     /// The file of this test, held as a recording holds it, and where its code lies.
     fn own_program() -> (PinnedFiles, ModuleKey, u64) {
@@ -183,7 +170,8 @@ mod tests {
         let other = ModuleKey { path: "/nowhere".to_owned(), ..key.clone() };
         assert_eq!(tables.row(&other, code, 1000), None);
         assert_eq!(tables.modules.len(), 2);
-        assert_eq!(tables.modules[&key].as_ref().unwrap().pages.len(), 1);
+        let made = tables.modules[&key].as_ref().unwrap();
+        assert!(made.has(code + 64) && !made.has(code + 64 + PAGE_BYTES));
     }
 
     #[test]
