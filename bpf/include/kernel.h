@@ -98,6 +98,10 @@ struct mm_struct___6_13 {
 	seqcount_t mm_lock_seq;
 };
 
+struct thread_struct {
+	unsigned long fsbase;
+};
+
 struct task_struct {
 	unsigned int __state;
 	struct mm_struct *mm;
@@ -114,6 +118,7 @@ struct task_struct {
 	__u64 start_time;
 	__u64 self_exec_id;
 	char comm[16];
+	struct thread_struct thread;
 };
 
 /* Before 5.14 the state had this name and type. */

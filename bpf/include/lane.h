@@ -43,7 +43,7 @@
 /* The collector makes these lanes as large as memory allows: a power of two, of
  * which it sets the map's values (`ebpf/sizes.rs`), too. */
 #define SCHED_LANE_LEAST (64u << 10)
-#define SCHED_LANE_MARK 8
+#define SCHED_LANE_MARK 0xABC8
 const volatile __u32 SCHED_LANE_BYTES = SCHED_LANE_LEAST;
 #define SAMPLE_LANE_BYTES (256u << 10)
 #define TASK_LANE_BYTES (256u << 10)

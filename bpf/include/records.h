@@ -36,6 +36,7 @@ enum record_kind {
 #define STACK_LOST 4294967295U
 #define STACK_USER 0
 #define STACK_KERNEL 1
+#define STACK_PYTHON_CODE 2
 #define STACK_TOO_DEEP 1
 #define STACK_NO_UNWIND_INFORMATION 2
 #define STACK_UNREADABLE 3
@@ -44,6 +45,22 @@ enum record_kind {
 #define UNWIND_ROWS_MAX 16384
 #define STACK_MEMORY_PART_BYTES 2048
 #define STACK_MEMORY_PARTS 8
+#define PYTHON_FILES 64
+#define PYTHON_FRAME 9223372036854775808U
+#define PYTHON_ENTRY 4611686018427387904U
+#define PYTHON_ID_SHIFT 24
+#define PYTHON_PLACE_MASK 16777215
+#define PYTHON_FRAME_BYTES 128
+#define PYTHON_CODE_BYTES 256
+#define PYTHON_NAME_BYTES 256
+#define PYTHON_FILE_BYTES 512
+#define PYTHON_LINES_BYTES 2048
+#define PYTHON_ENTRY_EACH 0
+#define PYTHON_ENTRY_FLAG 1
+#define PYTHON_ENTRY_OWNER 2
+#define PYTHON_INSTRUCTION_BYTES 0
+#define PYTHON_INSTRUCTION_WORDS 1
+#define PYTHON_INSTRUCTION_ADDRESS 2
 #define CFA_NONE 0
 #define CFA_RSP 1
 #define CFA_RBP 2
@@ -288,6 +305,96 @@ _Static_assert(__builtin_offsetof(struct StackMemoryHeader, ip) == 24, "StackMem
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, sp) == 32, "StackMemoryHeader.sp");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, bp) == 40, "StackMemoryHeader.bp");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, start) == 48, "StackMemoryHeader.start");
+
+struct PythonFile {
+	__u64 runtime;
+	__u64 code_type;
+	__u64 loops[4];
+	__u32 interpreter;
+	__u32 threads;
+	__u16 thread_next;
+	__u16 thread_id;
+	__u16 thread_frame;
+	__u16 kept_frame;
+	__u16 frame_bytes;
+	__u16 frame_code;
+	__u16 frame_previous;
+	__u16 frame_instruction;
+	__u16 frame_entry;
+	__u16 code_bytes;
+	__u16 code_first_line;
+	__u16 code_file;
+	__u16 code_name;
+	__u16 code_lines;
+	__u16 code_instructions;
+	__u16 text_length;
+	__u16 text_state;
+	__u16 text_ascii;
+	__u16 text_other;
+	__u16 bytes_length;
+	__u16 bytes_data;
+	__u16 object_type;
+	__u8 version;
+	__u8 entry;
+	__u8 instruction;
+	__u8 text_kind;
+};
+_Static_assert(sizeof(struct PythonFile) == 104, "size of PythonFile");
+_Static_assert(__builtin_offsetof(struct PythonFile, runtime) == 0, "PythonFile.runtime");
+_Static_assert(__builtin_offsetof(struct PythonFile, code_type) == 8, "PythonFile.code_type");
+_Static_assert(__builtin_offsetof(struct PythonFile, loops) == 16, "PythonFile.loops");
+_Static_assert(__builtin_offsetof(struct PythonFile, interpreter) == 48, "PythonFile.interpreter");
+_Static_assert(__builtin_offsetof(struct PythonFile, threads) == 52, "PythonFile.threads");
+_Static_assert(__builtin_offsetof(struct PythonFile, thread_next) == 56, "PythonFile.thread_next");
+_Static_assert(__builtin_offsetof(struct PythonFile, thread_id) == 58, "PythonFile.thread_id");
+_Static_assert(__builtin_offsetof(struct PythonFile, thread_frame) == 60, "PythonFile.thread_frame");
+_Static_assert(__builtin_offsetof(struct PythonFile, kept_frame) == 62, "PythonFile.kept_frame");
+_Static_assert(__builtin_offsetof(struct PythonFile, frame_bytes) == 64, "PythonFile.frame_bytes");
+_Static_assert(__builtin_offsetof(struct PythonFile, frame_code) == 66, "PythonFile.frame_code");
+_Static_assert(__builtin_offsetof(struct PythonFile, frame_previous) == 68, "PythonFile.frame_previous");
+_Static_assert(__builtin_offsetof(struct PythonFile, frame_instruction) == 70, "PythonFile.frame_instruction");
+_Static_assert(__builtin_offsetof(struct PythonFile, frame_entry) == 72, "PythonFile.frame_entry");
+_Static_assert(__builtin_offsetof(struct PythonFile, code_bytes) == 74, "PythonFile.code_bytes");
+_Static_assert(__builtin_offsetof(struct PythonFile, code_first_line) == 76, "PythonFile.code_first_line");
+_Static_assert(__builtin_offsetof(struct PythonFile, code_file) == 78, "PythonFile.code_file");
+_Static_assert(__builtin_offsetof(struct PythonFile, code_name) == 80, "PythonFile.code_name");
+_Static_assert(__builtin_offsetof(struct PythonFile, code_lines) == 82, "PythonFile.code_lines");
+_Static_assert(__builtin_offsetof(struct PythonFile, code_instructions) == 84, "PythonFile.code_instructions");
+_Static_assert(__builtin_offsetof(struct PythonFile, text_length) == 86, "PythonFile.text_length");
+_Static_assert(__builtin_offsetof(struct PythonFile, text_state) == 88, "PythonFile.text_state");
+_Static_assert(__builtin_offsetof(struct PythonFile, text_ascii) == 90, "PythonFile.text_ascii");
+_Static_assert(__builtin_offsetof(struct PythonFile, text_other) == 92, "PythonFile.text_other");
+_Static_assert(__builtin_offsetof(struct PythonFile, bytes_length) == 94, "PythonFile.bytes_length");
+_Static_assert(__builtin_offsetof(struct PythonFile, bytes_data) == 96, "PythonFile.bytes_data");
+_Static_assert(__builtin_offsetof(struct PythonFile, object_type) == 98, "PythonFile.object_type");
+_Static_assert(__builtin_offsetof(struct PythonFile, version) == 100, "PythonFile.version");
+_Static_assert(__builtin_offsetof(struct PythonFile, entry) == 101, "PythonFile.entry");
+_Static_assert(__builtin_offsetof(struct PythonFile, instruction) == 102, "PythonFile.instruction");
+_Static_assert(__builtin_offsetof(struct PythonFile, text_kind) == 103, "PythonFile.text_kind");
+
+struct CodeHeader {
+	__u32 id;
+	__u32 first_line;
+	__u64 loops[4];
+	__u16 name_bytes;
+	__u16 file_bytes;
+	__u16 lines_bytes;
+	__u8 name_kind;
+	__u8 file_kind;
+	__u8 version;
+	__u8 unused[7];
+};
+_Static_assert(sizeof(struct CodeHeader) == 56, "size of CodeHeader");
+_Static_assert(__builtin_offsetof(struct CodeHeader, id) == 0, "CodeHeader.id");
+_Static_assert(__builtin_offsetof(struct CodeHeader, first_line) == 4, "CodeHeader.first_line");
+_Static_assert(__builtin_offsetof(struct CodeHeader, loops) == 8, "CodeHeader.loops");
+_Static_assert(__builtin_offsetof(struct CodeHeader, name_bytes) == 40, "CodeHeader.name_bytes");
+_Static_assert(__builtin_offsetof(struct CodeHeader, file_bytes) == 42, "CodeHeader.file_bytes");
+_Static_assert(__builtin_offsetof(struct CodeHeader, lines_bytes) == 44, "CodeHeader.lines_bytes");
+_Static_assert(__builtin_offsetof(struct CodeHeader, name_kind) == 46, "CodeHeader.name_kind");
+_Static_assert(__builtin_offsetof(struct CodeHeader, file_kind) == 47, "CodeHeader.file_kind");
+_Static_assert(__builtin_offsetof(struct CodeHeader, version) == 48, "CodeHeader.version");
+_Static_assert(__builtin_offsetof(struct CodeHeader, unused) == 49, "CodeHeader.unused");
 
 struct LaneHeader {
 	__u64 head;

@@ -12,6 +12,7 @@
 #define SYSCOLLECT_STACK_H
 
 #include "clock.h"
+#include "python.h"
 #include "stack_memory.h"
 #include "unwind.h"
 
@@ -64,10 +65,18 @@ static __always_inline __u32 frames_found(struct scratch *s, __u64 count)
 	return *(volatile __u64 *)&s->count;
 }
 
-/* Writes the scratch's first `count` frames as a definition; its id, or STACK_LOST. */
-static __always_inline __u32 send_stack(struct stack_writer *w, __u32 count, __u32 tgid, __u16 space, __u32 ending)
+/* A stack that was walked: how many frames are in the scratch, and of Python; whose it is, STACK_*, and
+ * why outer frames are missing. */
+struct walked {
+	__u32 count, python, tgid, ending;
+	__u16 space;
+};
+
+/* Writes the scratch's frames as a definition; its id, or STACK_LOST. */
+static __always_inline __u32 send_stack(struct stack_writer *w, struct walked walked)
 {
-	__u32 bytes = sizeof(struct StackHeader) + count * 8;
+	__u32 count = walked.count, python = walked.python;
+	__u32 bytes = sizeof(struct StackHeader) + (count + python) * 8;
 
 	if (!lane_has_room(w->lane, STACK_LANE_BYTES, bytes)) {
 		w->lane->statistics[STATISTIC_STACKS_LOST]++;
@@ -80,12 +89,15 @@ static __always_inline __u32 send_stack(struct stack_writer *w, __u32 count, __u
 
 	header->stamp = stamp(w->ticks, KIND_STACK);
 	header->id = id;
-	header->tgid = tgid;
-	header->frames = count;
-	header->space = space;
-	header->truncated = ending;
+	header->tgid = walked.tgid;
+	header->frames = count + python;
+	header->space = walked.space;
+	header->truncated = walked.ending;
 	count &= 127;
 	bpf_probe_read_kernel(header + 1, count * 8, w->scratch->frames);
+	python &= 127;
+	if (UNWIND_TABLES && python)
+		bpf_probe_read_kernel((__u64 *)(header + 1) + count, python * 8, w->scratch->python.frames);
 	w->lane->last_stack = id;
 	w->lane->statistics[STATISTIC_STACKS_SENT]++;
 	lane_publish(w->lane, head + bytes);
@@ -93,8 +105,7 @@ static __always_inline __u32 send_stack(struct stack_writer *w, __u32 count, __u
 }
 
 /* The id of the stack in the scratch, sent if it is not known. */
-static __always_inline __u32 stack_id(struct stack_writer *w, __u64 hash, __u32 count, __u32 tgid, __u16 space,
-				      __u32 ending)
+static __always_inline __u32 stack_id(struct stack_writer *w, __u64 hash, struct walked walked)
 {
 	__u32 slot = (hash >> 32) & (KNOWN_STACKS - 1);
 	struct known_stack *known = bpf_map_lookup_elem(w->known, &slot);
@@ -104,13 +115,22 @@ static __always_inline __u32 stack_id(struct stack_writer *w, __u64 hash, __u32 
 	w->lane->statistics[STATISTIC_STACKS]++;
 	if (known->hash == hash)
 		return known->id;
-	__u32 id = send_stack(w, count, tgid, space, ending);
+	__u32 id = send_stack(w, walked);
 
-	if (id != STACK_LOST) {
+	/* One that refers to what was not sent is sent again. */
+	if (id != STACK_LOST && !(walked.python && w->scratch->python.lost)) {
 		known->hash = hash;
 		known->id = id;
 	}
 	return id;
+}
+
+static __always_inline struct walked walked_to(__u32 count, __u32 tgid, __u16 space)
+{
+	return (struct walked){ .count = count,
+				.tgid = tgid,
+				.ending = count == MAX_FRAMES ? STACK_TOO_DEEP : 0,
+				.space = space };
 }
 
 /* Walks a user stack by frame pointers, in windows so that few reads do. A
@@ -152,15 +172,14 @@ static __always_inline __u32 user_stack_walked(struct stack_writer *w, __u64 ip,
 		bp = caller_bp;
 	}
 	count = frames_found(s, count);
-	return stack_id(w, hash, count, tgid, STACK_USER, count == MAX_FRAMES ? STACK_TOO_DEEP : 0);
+	return stack_id(w, hash, walked_to(count, tgid, STACK_USER));
 }
 
 /* Sends the stack in the scratch, though it may be known, and what lies in memory from the frame of
  * the walk on. */
-static __always_inline __u32 send_with_memory(struct stack_writer *w, __u32 count, __u32 tgid, __u32 ending,
-					      struct memory_share *share)
+static __always_inline __u32 send_with_memory(struct stack_writer *w, struct walked walked, struct memory_share *share)
 {
-	__u32 id = send_stack(w, count, tgid, STACK_USER, ending);
+	__u32 id = send_stack(w, walked);
 
 	w->lane->statistics[STATISTIC_STACKS]++;
 	if (id != STACK_LOST) {
@@ -194,10 +213,16 @@ static __always_inline __u32 user_stack_unwound(struct stack_writer *w, __u64 ip
 	u->hash = address_space_hash(tgid, exec_id);
 	u->space = mix(u->hash, u->mm);
 	unwind_walk(s);
-	__u64 count = *(volatile __u64 *)&s->count;
+	s->python.count = 0;
+	if (s->python.file) {
+		s->python.ticks = w->ticks;
+		s->python.tgid = tgid;
+		python_walk(s);
+	}
+	__u64 count = *(volatile __u64 *)&s->count, python = *(volatile __u64 *)&s->python.count;
 	__u32 ending = u->ending;
 
-	if (count > MAX_FRAMES)
+	if (count > MAX_FRAMES || python > MAX_FRAMES)
 		return STACK_NONE;
 	w->lane->statistics[STATISTIC_USER_WALKS + (ending & 7)]++;
 	/* Two such stacks with the same frames need not have the same callers: each goes out. */
@@ -206,6 +231,10 @@ static __always_inline __u32 user_stack_unwound(struct stack_writer *w, __u64 ip
 
 	if (ending == UNWIND_WHOLE)
 		ending = 0;
+	struct walked walked = {
+		.count = count, .python = python, .tgid = tgid, .ending = ending, .space = STACK_USER
+	};
+
 	/* Others are walked again from their first frame on, and compared. */
 	if (CROSS_CHECK && ending != STACK_NO_TABLE_YET && !(walks % CROSS_CHECK)) {
 		u->ip = ip;
@@ -216,8 +245,8 @@ static __always_inline __u32 user_stack_unwound(struct stack_writer *w, __u64 ip
 	}
 	/* Where nothing can be read the stack is one like others, of which the next is the same. */
 	if (is_sent && !(u->sp & 7) && !bpf_probe_read_user(&u->word, 8, (void *)u->sp))
-		return send_with_memory(w, count, tgid, ending, share);
-	return stack_id(w, u->hash, count, tgid, STACK_USER, ending);
+		return send_with_memory(w, walked, share);
+	return stack_id(w, u->hash, walked);
 }
 
 /* The kernel's own walk, for kernels where the one above cannot be had, for
@@ -252,7 +281,7 @@ static __always_inline __u32 user_stack_helped(void *context, struct stack_write
 		return STACK_NONE;
 	__u64 hash = hash_frames(w->scratch, &count, address_space_hash(tgid, exec_id));
 
-	return stack_id(w, hash, count, tgid, STACK_USER, count == MAX_FRAMES ? STACK_TOO_DEEP : 0);
+	return stack_id(w, hash, walked_to(count, tgid, STACK_USER));
 }
 
 static __always_inline __u32 kernel_stack_helped(void *context, struct stack_writer *w)
@@ -263,7 +292,7 @@ static __always_inline __u32 kernel_stack_helped(void *context, struct stack_wri
 		return STACK_NONE;
 	__u64 hash = hash_frames(w->scratch, &count, 0);
 
-	return stack_id(w, hash, count, 0, STACK_KERNEL, count == MAX_FRAMES ? STACK_TOO_DEEP : 0);
+	return stack_id(w, hash, walked_to(count, 0, STACK_KERNEL));
 }
 
 #endif

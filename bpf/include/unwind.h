@@ -74,6 +74,40 @@ struct unwind {
 	__u64 node[32];
 };
 
+/* How a process has mapped the file of its interpreter. */
+struct python_process {
+	__u64 space, generation, bias;
+};
+
+#define PYTHON_PROCESSES 16
+
+/* What is found of Python frames: python.h. */
+struct python {
+	/* The number of the interpreter's file, 0 if the walk has not come through one's loop; what to
+	 * add to an address of the file for its offset. */
+	__u32 file;
+	/* The id that was given out last. */
+	__u32 last_code;
+	__u64 bias;
+	/* The interpreter's thread state, and the frame that is looked at next. */
+	__u64 thread, frame;
+	/* A string: where it is, how many bytes it has, of how many a character. */
+	__u64 text, text_bytes;
+	__u32 text_kind;
+	/* What a code object is called found no room. */
+	__u32 lost;
+	/* For records: when, and whose. */
+	__u64 ticks;
+	__u32 tgid;
+	__u32 unused;
+	__u64 count;
+	__u64 frames[MAX_FRAMES + 1];
+	/* What was read of a frame and its code object. */
+	__u8 frame_bytes[PYTHON_FRAME_BYTES + 8];
+	__u8 code[PYTHON_CODE_BYTES + 8];
+	struct python_process processes[PYTHON_PROCESSES];
+};
+
 /* Working memory, one per CPU and context. */
 struct scratch {
 	__u64 frames[MAX_FRAMES + 1];
@@ -86,6 +120,7 @@ struct scratch {
 	/* How many frames a walk found, for the same reason: see frames_found. */
 	__u64 count;
 	struct unwind unwind;
+	struct python python;
 };
 
 enum { CONTEXT_SCHED, CONTEXT_SAMPLE };
@@ -129,8 +164,11 @@ enum {
 
 DEFINE_UNWIND_ARRAY(unwind_rows, UNWIND_ROWS_LEAST)
 DEFINE_UNWIND_ARRAY(unwind_pages, UNWIND_PAGES)
-/* The first page in the low half, the number of pages in the high. */
+/* The first page in the low half, the number of pages in the high; the top bit if there is an
+ * interpreter in it. */
 DEFINE_UNWIND_ARRAY(unwind_files, UNWIND_FILES)
+#define UNWIND_FILE_PAGES(file) ((file) >> 32 & 0x7fffffff)
+#define UNWIND_FILE_IS_PYTHON(file) ((file) >> 63)
 DEFINE_UNWIND_ARRAY(unwind_words, UNWIND_WORDS)
 
 /* Inodes (where they lie in the kernel) to files' numbers. The collector has each of them mapped, so
@@ -142,6 +180,16 @@ struct {
 	__uint(max_entries, UNWIND_FILES);
 } unwind_inodes SEC(".maps");
 
+/* Files with an interpreter, by number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct PythonFile));
+	__uint(max_entries, PYTHON_FILES);
+} python_files SEC(".maps");
+
+/* The row's own address is of no use here; in its place is the file's number where the address lies
+ * in an interpreter's loop. */
 struct known_row {
 	__u64 space, generation, address, row;
 };
@@ -304,6 +352,15 @@ __noinline __u64 unwind_search(__u32 first, __u32 rows, __u32 address)
 	return row ? *row : 0;
 }
 
+/* Whether the loop of the interpreter in the file has this offset. */
+static __always_inline bool is_in_loop(__u32 number, __u64 offset)
+{
+	struct PythonFile *file = bpf_map_lookup_elem(&python_files, &number);
+
+	return file && ((offset >= file->loops[0] && offset < file->loops[1]) ||
+			(offset >= file->loops[2] && offset < file->loops[3]));
+}
+
 /* The row of the file's offset: 1 if its page's rows are there. */
 static __always_inline int row_of_offset(struct unwind *u)
 {
@@ -312,7 +369,7 @@ static __always_inline int row_of_offset(struct unwind *u)
 	__u64 *file = bpf_map_lookup_elem(&unwind_files, &number);
 
 	/* Beyond the file's pages there is no code that it describes. */
-	if (!file || more >= *file >> 32)
+	if (!file || more >= UNWIND_FILE_PAGES(*file))
 		return 1;
 	__u32 index = (__u32)*file + more;
 	__u64 *page = bpf_map_lookup_elem(&unwind_pages, &index);
@@ -334,7 +391,9 @@ static __always_inline int row_of_offset(struct unwind *u)
 		return 0;
 	}
 	if (entry >> 32 & 0xffff)
-		u->row = unwind_search(entry, entry >> 32 & 0xffff, offset % UNWIND_PAGE_BYTES);
+		u->row = unwind_search(entry, entry >> 32 & 0xffff, offset % UNWIND_PAGE_BYTES) & ~0xffffULL;
+	if (UNWIND_FILE_IS_PYTHON(*file) && is_in_loop(number, offset))
+		u->row |= number & 0xffff;
 	return 1;
 }
 
@@ -469,6 +528,26 @@ static __always_inline int unwind_signal(struct scratch *s)
 	return UNWIND_GOES_ON;
 }
 
+/* The walk has come to an interpreter's loop, in the file of this number. */
+static __always_inline void unwind_note_python(struct scratch *s, __u32 file)
+{
+	struct unwind *u = &s->unwind;
+	__u64 slot = (u->space >> 32) & (PYTHON_PROCESSES - 1);
+
+	barrier_var(slot);
+	struct python_process *process = &s->python.processes[slot];
+
+	if (process->space != u->space || process->generation != u->generation) {
+		if (!unwind_look_at_mapping(s))
+			return;
+		process->space = u->space;
+		process->generation = u->generation;
+		process->bias = u->code_bias;
+	}
+	s->python.bias = process->bias;
+	s->python.file = file;
+}
+
 /* Goes to the caller, or says why not. */
 __noinline int unwind_step(struct scratch *s)
 {
@@ -485,6 +564,9 @@ __noinline int unwind_step(struct scratch *s)
 	if (missing)
 		return STACK_NO_TABLE_YET;
 	__u64 row = u->row;
+
+	if (row & 0xffff && !s->python.file)
+		unwind_note_python(s, row & 0xffff);
 	__u32 rule = row >> 16 & 0xff, frame_pointer = row >> 24 & 0xff;
 	__u64 cfa = (__u64)(__s64)(__s16)(row >> 32) * 8, saved = (__u64)(__s64)(__s16)(row >> 48) * 8;
 
@@ -552,6 +634,7 @@ __noinline int unwind_walk(struct scratch *s)
 	__u32 count = 1;
 
 	s->window_bytes = 0;
+	s->python.file = 0;
 	s->frames[0] = u->ip;
 	u->hash = mix(before, u->ip);
 	u->ending = STACK_TOO_DEEP;

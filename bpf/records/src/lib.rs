@@ -185,6 +185,9 @@ pub mod stack_space {
     pub const USER: u16 = 0;
     /// Addresses of kernel code.
     pub const KERNEL: u16 = 1;
+    /// No stack: what a Python code object is called ([`CodeHeader`](crate::python::CodeHeader)).
+    /// `StackHeader::frames` counts its words, `StackHeader::id` is [`NONE`](super::stack_id::NONE).
+    pub const PYTHON_CODE: u16 = 2;
 }
 
 /// Why a stack lacks its outer frames: [`StackHeader::truncated`]. To recordings of before unwind
@@ -596,4 +599,5 @@ record! {
     }
 }
 
+pub mod python;
 pub mod unwind;

@@ -387,7 +387,7 @@ impl<'a> NoteTaker<'a> {
         }
         let is_held = self.held.hold(mapping, turn.whose.uid());
         if let (Some(unwind), Some(file)) = (&self.unwind, self.held.take_new()) {
-            unwind.mapped(file, turn.whose.uid());
+            unwind.mapped(file, &mapping.path, turn.whose.uid());
         }
         is_held
     }

@@ -46,6 +46,7 @@ mod losses;
 mod mappings;
 mod playing;
 mod probes;
+mod python;
 mod record_cursor;
 mod recordings;
 mod samples;

@@ -1,6 +1,7 @@
 //! Stack definitions, and the stacks that events refer to.
 
 use crate::kernel_functions::{blocking_frame, tracing_frames};
+use crate::python::{SentCodes, StackPlace, machine_frames};
 use crate::stack_shares::{STACK, StackShares};
 use crate::unwinding::{ProcessCode, Unwinder, UnwoundStacks, UserStack};
 use rustc_hash::{FxHashMap, FxHasher};
@@ -45,11 +46,14 @@ pub(crate) struct Stacks {
     pub(crate) locator: Locator,
     /// Callers of stacks that were cut, as far as they were found later.
     pub(crate) unwound: UnwoundStacks,
+    /// What functions of Python programs are called.
+    python: SentCodes,
 }
 
 /// What came of reading a chunk of stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadStacks {
+    /// Records: stacks, and what Python functions in them are called.
     pub(crate) stacks: u64,
     /// Those of them that are not kept: they are beyond the process's share.
     pub(crate) beyond_share: u64,
@@ -141,7 +145,7 @@ impl Stacks {
         mut unwinder: Option<&mut dyn Unwinder>,
     ) -> ReadStacks {
         let mut result = ReadStacks::default();
-        let mut addresses = Vec::new();
+        let (mut addresses, mut python) = (Vec::new(), Vec::new());
         for record in records(data) {
             let Some((mut header, words)) = record else {
                 result.cut = true;
@@ -152,12 +156,18 @@ impl Stacks {
                 break;
             }
             result.bytes += StackHeader::SIZE + words.len();
+            result.stacks += 1;
+            if header.space == stack_space::PYTHON_CODE {
+                self.read_python_code(lane, header.tgid, words);
+                continue;
+            }
             let (words, _) = words.as_chunks::<8>();
             addresses.clear();
             addresses.extend(words.iter().map(|bytes| u64::from_ne_bytes(*bytes)));
             let kernel = header.space == stack_space::KERNEL;
-            result.stacks += 1;
+            python.clear();
             if !kernel {
+                python.extend(addresses.drain(machine_frames(&addresses)..));
                 let (id, truncated) = (header.id, header.truncated);
                 let stack = UserStack { lane, id, addresses: &addresses, truncated };
                 let (locator, pid) = (&mut self.locator, header.tgid);
@@ -170,7 +180,15 @@ impl Stacks {
                     header.truncated = found.truncated;
                 }
             }
-            match self.define((header.tgid, at), kernel, true, addresses.iter().copied()) {
+            let places = match python.is_empty() {
+                true => addresses.iter().map(|address| StackPlace::Address(*address)).collect(),
+                false => {
+                    let is_whole = header.truncated == 0;
+                    let codes = &self.locator.code.python;
+                    self.python.interleave(lane, &addresses, &python, is_whole, codes)
+                }
+            };
+            match self.define((header.tgid, at), kernel, true, &places) {
                 Some(defined) => {
                     let truncated = defined.truncated.or(cut_of(header.truncated));
                     // An id is given out once; a second definition could only be damage.
@@ -181,6 +199,15 @@ impl Stacks {
             }
         }
         result
+    }
+
+    /// Adds what a Python function is called, if the process has not had its share.
+    fn read_python_code(&mut self, lane: Lane, pid: u32, bytes: &[u8]) {
+        let size = bytes.len() as u64 / 8 + STACK;
+        if self.shares.frames.has_room(pid, size) {
+            self.shares.frames.take(pid, size);
+            self.python.add(lane, bytes, &mut self.locator.code.python);
+        }
     }
 
     /// Locates the addresses; `None` if the process has had its share. All but the innermost are
@@ -199,17 +226,28 @@ impl Stacks {
         (pid, at): (u32, Ticks),
         kernel: bool,
         exact: bool,
-        addresses: impl ExactSizeIterator<Item = u64>,
+        places: &[StackPlace],
     ) -> Option<Defined> {
-        let room = self.shares.frames.has_room(pid, addresses.len() as u64 + STACK);
+        let room = self.shares.frames.has_room(pid, places.len() as u64 + STACK);
         if !room || !self.shares.sent.take(pid, 1) {
             return None;
         }
         let start = self.pool.len();
         let epoch = self.locator.epoch(pid, at);
         let (mut truncated, mut begins_in_code) = (None, false);
-        for address in addresses.filter(|address| *address != 0) {
-            let innermost = self.pool.len() == start;
+        let mut is_first = true;
+        for place in places {
+            let address = match *place {
+                StackPlace::Address(0) => continue,
+                StackPlace::Address(address) => address,
+                StackPlace::Python(offset) => {
+                    let located = self.locator.python(offset);
+                    let id = self.intern(pid, located);
+                    self.pool.push(id);
+                    continue;
+                }
+            };
+            let innermost = std::mem::take(&mut is_first);
             let address = if innermost && exact { address } else { address - 1 };
             let located = match kernel {
                 true => self.locator.kernel(address),
@@ -266,7 +304,9 @@ impl Stacks {
         at: Ticks,
         addresses: &[u64],
     ) -> Option<Defined> {
-        self.define((pid, at), false, false, addresses.iter().copied())
+        let places: Vec<StackPlace> =
+            addresses.iter().map(|address| StackPlace::Address(*address)).collect();
+        self.define((pid, at), false, false, &places)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Code addresses: module and offset, before they have names.
 
 use crate::Names;
+use crate::python::PythonCodes;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,6 +11,9 @@ use syscollect_model::{AddressSpaces, BuildId, Mapping, ProgramMemory, Ticks};
 pub const KERNEL: &str = "[kernel.kallsyms]";
 /// What executable memory without a file is shown as: code made at run time.
 pub const ANONYMOUS: &str = "[anonymous]";
+
+/// What functions of Python programs are shown as: code that an interpreter reads.
+pub const PYTHON: &str = "[python]";
 
 /// A row of [`CodeAddresses`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +52,11 @@ impl ModuleKey {
         Self { memory: Some(memory), ..Self::new(ANONYMOUS, &BuildId::default()) }
     }
 
+    /// Whether it is code that Python's interpreter reads.
+    pub fn is_python(&self) -> bool {
+        self.path == PYTHON
+    }
+
     /// Whether it is all code of Linux' kernel.
     pub fn is_kernel(&self) -> bool {
         self.path == KERNEL
@@ -65,6 +74,8 @@ pub struct CodeAddresses {
     module_ids: FxHashMap<ModuleKey, u32>,
     /// Modules that are kernel code although their path does not say so.
     kernel: FxHashSet<u32>,
+    /// Functions of Python programs: their offsets in the module [`PYTHON`].
+    pub python: PythonCodes,
 }
 
 impl CodeAddresses {
@@ -103,13 +114,13 @@ impl CodeAddresses {
 
     /// Modules in which something could be named, with the offsets of their
     /// code addresses that have no name, the most used first; by path, build id and memory. A function that
-    /// is known by its range alone has none.
+    /// is known by its range alone has none. Python's have theirs from the program, or none at all.
     pub fn unnamed(&self, names: &Names) -> Vec<(&ModuleKey, Vec<u64>)> {
         let mut by_module: BTreeMap<u32, Vec<(Reverse<u32>, u64)>> = BTreeMap::new();
         for (located, uses) in self.rows.iter().zip(&self.uses) {
             let Some(module) = located.module else { continue };
             let key = self.module(module);
-            if !names.has_name(key, located.offset) {
+            if !key.is_python() && !names.has_name(key, located.offset) {
                 by_module.entry(module).or_default().push((Reverse(*uses), located.offset));
             }
         }
@@ -183,6 +194,12 @@ impl Locator {
     pub fn kernel(&mut self, address: u64) -> CodeAddress {
         let module = self.code.intern_module(ModuleKey::new(KERNEL, &BuildId::default()));
         CodeAddress { module: Some(module), offset: address }
+    }
+
+    /// A place in a function of a Python program, as [`PythonCodes::offset`] says.
+    pub fn python(&mut self, offset: u64) -> CodeAddress {
+        let module = self.code.intern_module(ModuleKey::new(PYTHON, &BuildId::default()));
+        CodeAddress { module: Some(module), offset }
     }
 
     /// The number to give to [`Self::user`] for addresses of one stack.

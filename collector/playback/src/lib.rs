@@ -33,6 +33,7 @@ mod names;
 mod null_exporter;
 pub mod order;
 mod output;
+mod python;
 mod recording;
 mod rows;
 mod slices;
@@ -42,13 +43,14 @@ mod unannounced;
 
 pub use any_exporter::{AnyExporter, Stopped, stoppable};
 pub use code_addresses::{
-    ANONYMOUS, CodeAddress, CodeAddressId, CodeAddresses, KERNEL, Locator, ModuleKey,
+    ANONYMOUS, CodeAddress, CodeAddressId, CodeAddresses, KERNEL, Locator, ModuleKey, PYTHON,
 };
 pub use event_tally::EventTally;
 pub use event_type::EventType;
 pub use names::{Framer, Names};
 pub use null_exporter::NullExporter;
 pub use output::Output;
+pub use python::PythonCodes;
 pub use recording::{PdbIdentity, Played, Recording, UnresolvedModule, WindowsImage};
 pub use rows::{Placed, Rows};
 pub use slices::unfinished;

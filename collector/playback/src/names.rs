@@ -1,11 +1,12 @@
 //! Names of code addresses, and the frames made of them.
 
 use crate::code_addresses::{CodeAddress, CodeAddressId, CodeAddresses, KERNEL, ModuleKey};
+use crate::python::PythonCodes;
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 use syscollect_model::{
-    BuildId, Frame, FrameId, KernelModule, MemoryAt, Module, ModuleId, SessionInfo, Symbol,
-    SymbolFrame, SymbolTable, Tables, Ticks,
+    BuildId, Frame, FrameId, KernelModule, MemoryAt, Module, ModuleId, SessionInfo, Strings,
+    Symbol, SymbolFrame, SymbolTable, Tables, Ticks,
 };
 
 /// All names of a session, by module and offset.
@@ -136,6 +137,11 @@ impl Framer {
     ) -> Range<usize> {
         let first = tables.frames.len();
         let key = located.module.map(|index| code.module(index));
+        if let Some(key) = key.filter(|key| key.is_python()) {
+            let module = self.module(key, false, (located, None), tables);
+            tables.frames.push(python_frame(module, located, code, &mut tables.strings));
+            return first..tables.frames.len();
+        }
         let symbol = key.and_then(|key| names.get(key, located.offset));
         let module =
             key.map(|key| self.module(key, code.is_kernel(key), (located, symbol), tables));
@@ -207,6 +213,29 @@ impl Framer {
         let before = self.kernel_modules.partition_point(|module| module.address <= located.offset);
         let module = &self.kernel_modules[before.checked_sub(1)?];
         (located.offset - module.address < module.size).then_some(&module.name)
+    }
+}
+
+/// The frame of a place in a function of a Python program.
+fn python_frame(
+    module: ModuleId,
+    located: CodeAddress,
+    code: &CodeAddresses,
+    strings: &mut Strings,
+) -> Frame {
+    let place = code.python.place(located.offset);
+    let (function_start, function_size) = PythonCodes::extent(located.offset);
+    let file = place.as_ref().filter(|place| !place.file.is_empty());
+    Frame {
+        module: Some(module),
+        offset: located.offset,
+        function: place.as_ref().map(|place| strings.intern(&place.function)),
+        function_start,
+        function_size,
+        range_only: false,
+        file: file.map(|place| strings.intern(&place.file)),
+        line: place.as_ref().map_or(0, |place| place.line),
+        inlined: false,
     }
 }
 

@@ -11,7 +11,13 @@ use syscollect_records::stack_id;
 use crate::bpf_calls::update_map_all;
 
 /// The maps: name, and where an element holds the stack's id, bytes from its beginning.
-const MAPS: [(&str, usize); 3] = [("sched_stacks", 8), ("sample_stacks", 8), ("kernel_paths", 24)];
+const MAPS: [(&str, usize); 5] = [
+    ("sched_stacks", 8),
+    ("sample_stacks", 8),
+    ("kernel_paths", 24),
+    ("sched_codes", 8),
+    ("sample_codes", 8),
+];
 /// Elements of one call: a machine of 128 CPUs has 2 MiB of values then.
 const AT_ONCE: usize = 256;
 

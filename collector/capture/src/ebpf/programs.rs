@@ -204,15 +204,17 @@ pub(super) fn unwind_programs(ebpf: &Ebpf) -> Option<io::Result<UnwindPrograms>>
             let words = map.info().map_err(io::Error::other)?.max_entries() as usize;
             MappedWords::new(map.fd().as_fd(), words)
         };
-        let Some(Map::HashMap(inodes)) = ebpf.map("unwind_inodes") else {
-            return Err(absent("unwind_inodes"));
+        let hash = |name: &str| match ebpf.map(name) {
+            Some(Map::HashMap(map)) => map.fd().as_fd().try_clone_to_owned(),
+            _ => Err(absent(name)),
         };
         Ok(UnwindPrograms {
             rows: words("unwind_rows")?,
             pages: words("unwind_pages")?,
             files: words("unwind_files")?,
             words: words("unwind_words")?,
-            inodes: inodes.fd().as_fd().try_clone_to_owned()?,
+            inodes: hash("unwind_inodes")?,
+            interpreters: hash("python_files")?,
             identify: identify?,
         })
     };

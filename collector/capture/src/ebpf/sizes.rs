@@ -6,7 +6,7 @@ use syscollect_records::{LANE_HEADER_SIZE, LANE_SLACK};
 
 /// What the object says of the lanes' values: `SCHED_LANE_LEAST` of data with header and slack, and
 /// `SCHED_LANE_MARK`, which makes it a number that occurs nowhere else.
-const SCHED_VALUE: u32 = (64 << 10) + (LANE_HEADER_SIZE + LANE_SLACK) as u32 + 8;
+const SCHED_VALUE: u32 = (64 << 10) + (LANE_HEADER_SIZE + LANE_SLACK) as u32 + 0xABC8;
 
 /// The object with lanes of scheduling events of so many bytes of data, a power of two. `None`
 /// where the number is not there exactly once: then it is not our object.

@@ -15,6 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+use object::ReadCache;
+use syscollect_cpython::{interpreter, may_hold_interpreter};
+use syscollect_records::python::{FILES_MAX, PythonFile};
 use syscollect_records::unwind::{PAGE_BYTES, UnwindRow};
 use syscollect_symbolize::own_vdso;
 use syscollect_untrusted_files::OpenedFile;
@@ -22,6 +25,7 @@ use syscollect_unwind::UnwindFile;
 
 use crate::collector::{go_before_most, go_behind_others};
 use crate::mapped_map::MappedWords;
+use crate::shares::Pool;
 pub use memory::{HeldStack, StacksInMemory};
 pub(crate) use memory::{StackMemoryRing, ring_bytes};
 pub(crate) use programs::UnwindPrograms;
@@ -52,29 +56,35 @@ pub(crate) struct UnwindCounts {
     /// Files and pages for which there was no room, and files that cannot be read as what they are.
     refused: AtomicU64,
     damaged: AtomicU64,
+    /// Files with a Python interpreter, and those with one that is not known.
+    python_files: AtomicU64,
+    python_unknown: AtomicU64,
     /// Nanoseconds of CPU time.
     time_ns: AtomicU64,
 }
 
 impl UnwindCounts {
     /// All of them by name.
-    pub(crate) fn named(&self) -> [(&'static str, u64); 6] {
+    pub(crate) fn named(&self) -> [(&'static str, u64); 8] {
         [
             ("unwind_files", &self.files),
             ("unwind_pages", &self.pages),
             ("unwind_rows", &self.rows),
             ("unwind_refused", &self.refused),
             ("unwind_damaged", &self.damaged),
+            ("python_files", &self.python_files),
+            ("python_unknown", &self.python_unknown),
             ("unwind_tables_ns", &self.time_ns),
         ]
         .map(|(name, count)| (name, count.load(Ordering::Relaxed)))
     }
 }
 
-/// A file that is mapped as code, and by whose program.
+/// A file that is mapped as code, where, and by whose program.
 #[derive(Debug)]
 struct MappedFile {
     file: OpenedFile,
+    path: String,
     user: u32,
 }
 
@@ -101,9 +111,9 @@ impl UnwindTables {
     }
 
     /// A program of this user has mapped a file as code. Does not wait.
-    pub(crate) fn mapped(&self, file: OpenedFile, user: Option<u32>) {
-        let user = user.unwrap_or(NOBODY);
-        if self.files.try_send(MappedFile { file, user }).is_err() {
+    pub(crate) fn mapped(&self, file: OpenedFile, path: &str, user: Option<u32>) {
+        let (path, user) = (path.to_owned(), user.unwrap_or(NOBODY));
+        if self.files.try_send(MappedFile { file, path, user }).is_err() {
             self.counts.refused.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -157,6 +167,8 @@ struct TableMaker {
     is_unfinished: bool,
     /// How long making tables took, by the users whose programs asked for them.
     took: HashMap<u32, Duration>,
+    /// Room for files with an interpreter.
+    free_interpreters: Pool,
 }
 
 /// A file that the programs know.
@@ -168,9 +180,9 @@ struct CodeFile {
 
 impl TableMaker {
     fn new(programs: UnwindPrograms, counts: Arc<UnwindCounts>) -> Self {
-        let UnwindPrograms { rows, pages, files, words, inodes, identify } = programs;
+        let UnwindPrograms { rows, pages, files, words, inodes, interpreters, identify } = programs;
         Self {
-            names: FileNames::new(words, inodes, identify),
+            names: FileNames::new(words, inodes, interpreters, identify),
             tables: Tables::new(rows, pages, files),
             files: Vec::new(),
             inodes: HashSet::new(),
@@ -178,6 +190,7 @@ impl TableMaker {
             asked: 0,
             is_unfinished: false,
             took: HashMap::new(),
+            free_interpreters: Pool::new(FILES_MAX as u64),
         }
     }
 
@@ -201,7 +214,7 @@ impl TableMaker {
 
     /// Tells the programs of a file. Without tables, too: they look for them at every walk else.
     fn add(&mut self, mapped: &MappedFile) {
-        let MappedFile { file, user } = mapped;
+        let MappedFile { file, path, user } = mapped;
         // Mapping one asks its file system, which may be a program of a user's.
         if file.is_of_a_users_mount(None) {
             return self.count(&self.counts.refused);
@@ -215,7 +228,21 @@ impl TableMaker {
         if unwind.is_err() {
             self.count(&self.counts.damaged);
         }
-        self.put(inode, CodeFile { unwind: unwind.ok(), _held: Some(held) }, *user);
+        let python = self.interpreter(file, path);
+        self.put(inode, CodeFile { unwind: unwind.ok(), _held: Some(held) }, python, *user);
+    }
+
+    /// The Python interpreter in a file, if it is one that is known.
+    fn interpreter(&self, file: &OpenedFile, path: &str) -> Option<PythonFile> {
+        if !may_hold_interpreter(path) {
+            return None;
+        }
+        let cache = ReadCache::new(file.reader());
+        let found = interpreter(&cache, path);
+        if found.is_err() {
+            self.count(&self.counts.python_unknown);
+        }
+        found.ok().flatten()
     }
 
     fn add_vdso(&mut self) {
@@ -225,10 +252,10 @@ impl TableMaker {
             Some(bytes)
         };
         let unwind = image().and_then(|bytes| UnwindFile::from_bytes(bytes).ok());
-        self.put(programs::VDSO, CodeFile { unwind, _held: None }, 0);
+        self.put(programs::VDSO, CodeFile { unwind, _held: None }, None, 0);
     }
 
-    fn put(&mut self, inode: u64, file: CodeFile, user: u32) {
+    fn put(&mut self, inode: u64, file: CodeFile, python: Option<PythonFile>, user: u32) {
         let code = file.unwind.as_ref().map_or(&[][..], UnwindFile::code);
         let end = code.iter().map(|range| range.end).max().unwrap_or(0);
         let pages = u32::try_from(end.div_ceil(PAGE_BYTES)).unwrap_or(u32::MAX);
@@ -237,10 +264,26 @@ impl TableMaker {
         };
         self.files.push(file);
         self.inodes.insert(inode);
+        // Before the file is known: rows that walks remember say whether they are the loop's.
+        let is_python = python.is_some_and(|python| self.put_interpreter(number, &python, user));
         match self.names.set(inode, number) {
             Ok(()) => self.count(&self.counts.files),
             Err(_) => self.count(&self.counts.refused),
         }
+        if is_python {
+            // Python frames are read where a walk has come to the interpreter, so it should from the
+            // first moment on.
+            self.make(&WantedPages { number, user, pages: (0..pages).collect() });
+        }
+    }
+
+    /// Tells the programs where the interpreter in a file has its structures; whether there was room.
+    fn put_interpreter(&mut self, number: u32, python: &PythonFile, user: u32) -> bool {
+        let is_put = self.free_interpreters.take(user, 1)
+            && self.names.set_interpreter(number, python).is_ok()
+            && self.tables.mark_interpreter(number);
+        self.count(if is_put { &self.counts.python_files } else { &self.counts.refused });
+        is_put
     }
 
     /// Makes what walks have asked for, for a while; whether they had.

@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
+use syscollect_records::python::PythonFile;
+
 use crate::bpf_calls;
 use crate::mapped_map::MappedWords;
 
@@ -25,6 +27,8 @@ pub(crate) struct UnwindPrograms {
     pub(crate) words: MappedWords,
     /// The map from inodes to files' numbers.
     pub(crate) inodes: OwnedFd,
+    /// The map from files' numbers to the interpreters in them.
+    pub(crate) interpreters: OwnedFd,
     /// The program that is asked what is mapped at an address.
     pub(crate) identify: OwnedFd,
 }
@@ -34,6 +38,7 @@ pub(crate) struct UnwindPrograms {
 pub(super) struct FileNames {
     words: MappedWords,
     inodes: OwnedFd,
+    interpreters: OwnedFd,
     identify: OwnedFd,
 }
 
@@ -73,8 +78,13 @@ impl Drop for HeldCode {
 }
 
 impl FileNames {
-    pub(super) fn new(words: MappedWords, inodes: OwnedFd, identify: OwnedFd) -> Self {
-        Self { words, inodes, identify }
+    pub(super) fn new(
+        words: MappedWords,
+        inodes: OwnedFd,
+        interpreters: OwnedFd,
+        identify: OwnedFd,
+    ) -> Self {
+        Self { words, inodes, interpreters, identify }
     }
 
     /// How many pages walks have asked for.
@@ -99,5 +109,11 @@ impl FileNames {
     pub(super) fn set(&self, inode: u64, number: u32) -> io::Result<()> {
         let (key, value) = (inode.to_ne_bytes(), number.to_ne_bytes());
         bpf_calls::update_element(self.inodes.as_fd(), &key, &value)
+    }
+
+    /// Where the interpreter in the file of this number has its structures.
+    pub(super) fn set_interpreter(&self, number: u32, python: &PythonFile) -> io::Result<()> {
+        let map = self.interpreters.as_fd();
+        bpf_calls::update_element(map, &number.to_ne_bytes(), python.as_bytes())
     }
 }

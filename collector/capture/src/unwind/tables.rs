@@ -18,6 +18,9 @@ const READY: u64 = 2;
 /// program of another user comes by.
 const REFUSED: u64 = 3;
 
+/// A file has an interpreter in it.
+const INTERPRETER: u64 = 1 << 63;
+
 /// Memory that the programs read and write meanwhile.
 pub(super) trait Words {
     /// All of it.
@@ -89,6 +92,12 @@ impl<W: Words> Tables<W> {
         word.store(u64::from(pages) << 32 | u64::from(first), Ordering::Release);
         self.known.push(first..first + pages);
         u32::try_from(number).ok()
+    }
+
+    /// Tells the programs that a file has an interpreter in it; `false` if there is no such file.
+    pub(super) fn mark_interpreter(&self, number: u32) -> bool {
+        let word = self.files.words().get(number as usize);
+        word.is_some_and(|word| word.fetch_or(INTERPRETER, Ordering::Release) != 0)
     }
 
     /// The pages that walks have asked for, by file and user.
