@@ -28,6 +28,7 @@ mod order;
 mod pairs;
 mod presets;
 mod probes;
+mod python;
 mod recorded;
 mod rights;
 mod samples;
@@ -85,6 +86,7 @@ const TESTS: &[Test] = &[
     test!("stacks" kernels, samples::stacks, needs "bpf_task_pt_regs"),
     test!("unwinding" kernels, unwinding::unwinding, needs "unwind_tables"),
     test!("unwinding-oracle", unwinding_oracle::unwinding_oracle, needs "unwind_tables"),
+    test!("python" kernels, python::python, needs "unwind_tables"),
     test!("wakers" kernels, wakers::wakers),
     test!("start-interrupted" kernels, starts::interrupted),
     test!("two-recorders" kernels, starts::two),
