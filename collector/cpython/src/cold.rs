@@ -35,7 +35,7 @@ pub(crate) fn part_of(code: &[u8], begin: u64) -> Option<Range<u64>> {
     if densest.len() < JUMPS_LEAST {
         return None;
     }
-    Some(targets[densest.start]..targets[densest.end - 1] + LAST_PIECE)
+    Some(targets[densest.start]..targets[densest.end - 1].saturating_add(LAST_PIECE))
 }
 
 #[cfg(test)]

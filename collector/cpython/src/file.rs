@@ -33,18 +33,19 @@ pub fn interpreter<'d, R: ReadRef<'d>>(
     let Some(symbols) = Symbols::find(header, endian, data)? else { return Ok(None) };
     let segments = Segments::read(header, endian, data)?;
     let Some(code) = segments.code_of(symbols.eval_loop) else { return Ok(None) };
-    let runtime = segments.bytes(data, symbols.runtime, TABLE_BYTES as u64)?;
+    let runtime = segments.bytes(data, symbols.runtime, TABLE_BYTES as u64);
     let layout = match runtime {
         Some(table) if is_table(table) => from_table(table)?,
         _ => {
-            let minor = version(data, &segments, &symbols, path)?;
+            let minor = version(data, &segments, &symbols, path);
             known(minor).ok_or(PythonFileError::UnknownVersion(minor))?
         }
     };
     let as_code = |address: u64| address.wrapping_sub(code.address).wrapping_add(code.offset);
-    let size = symbols.eval_loop_size.min(LOOP_MAX);
+    let rest = code.address + code.size - symbols.eval_loop;
+    let size = symbols.eval_loop_size.min(LOOP_MAX).min(rest);
     let begin = as_code(symbols.eval_loop);
-    let bytes = segments.bytes(data, symbols.eval_loop, size)?.unwrap_or_default();
+    let bytes = segments.bytes(data, symbols.eval_loop, size).unwrap_or_default();
     let cold = cold::part_of(bytes, symbols.eval_loop).map_or([0, 0], |part| {
         let inside = |address: u64| address.clamp(code.address, code.address + code.size);
         [as_code(inside(part.start)), as_code(inside(part.end))]
@@ -58,22 +59,17 @@ pub fn interpreter<'d, R: ReadRef<'d>>(
 }
 
 /// The minor version of an interpreter that has no table of its structures.
-fn version<'d, R: ReadRef<'d>>(
-    data: R,
-    segments: &Segments,
-    symbols: &Symbols,
-    path: &str,
-) -> Result<u8, PythonFileError> {
+fn version<'d, R: ReadRef<'d>>(data: R, segments: &Segments, symbols: &Symbols, path: &str) -> u8 {
     // `Py_Version`, from 3.11 on: PY_VERSION_HEX.
     if let Some(address) = symbols.version
-        && let Some(bytes) = segments.bytes(data, address, 8)?
+        && let Some(bytes) = segments.bytes(data, address, 8)
         && let Ok(word) = <[u8; 8]>::try_from(bytes)
     {
-        return Ok((u64::from_le_bytes(word) >> 16) as u8);
+        return (u64::from_le_bytes(word) >> 16) as u8;
     }
     let digits = path.rsplit_once("python3.").map_or("", |(_, rest)| rest);
     let digits = digits.split(|character: char| !character.is_ascii_digit()).next();
-    Ok(digits.and_then(|digits| digits.parse().ok()).unwrap_or(0))
+    digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
 /// What is looked for by name: addresses.
@@ -161,7 +157,11 @@ impl Segments {
             size: segment.p_filesz(endian),
             is_code: segment.p_flags(endian).contains(elf::PF_X),
         };
-        Ok(Self(loaded.take(SEGMENTS_MAX).map(segment).collect()))
+        let is_possible = |part: &Segment| {
+            let ends = (part.offset.checked_add(part.size), part.address.checked_add(part.size));
+            matches!(ends, (Some(_), Some(_)))
+        };
+        Ok(Self(loaded.take(SEGMENTS_MAX).map(segment).filter(is_possible).collect()))
     }
 
     fn holding(&self, address: u64) -> Option<Segment> {
@@ -177,17 +177,10 @@ impl Segments {
     }
 
     /// The file's bytes of an address: up to so many, as far as the file has them.
-    fn bytes<'d, R: ReadRef<'d>>(
-        &self,
-        data: R,
-        address: u64,
-        size: u64,
-    ) -> Result<Option<&'d [u8]>, PythonFileError> {
-        let Some(part) = self.holding(address) else { return Ok(None) };
+    fn bytes<'d, R: ReadRef<'d>>(&self, data: R, address: u64, size: u64) -> Option<&'d [u8]> {
+        let part = self.holding(address)?;
         let begin = address - part.address;
-        let offset = part.offset.checked_add(begin).ok_or(PythonFileError::BadOffsets)?;
-        let bytes = data.read_bytes_at(offset, size.min(part.size - begin));
-        Ok(bytes.ok())
+        data.read_bytes_at(part.offset + begin, size.min(part.size - begin)).ok()
     }
 }
 

@@ -89,30 +89,20 @@ fn signed_number(bytes: &[u8]) -> i64 {
 }
 
 #[cfg(test)]
+mod made;
+
+#[cfg(test)]
 mod tests {
+    use super::made::{MADE, Made};
     use super::*;
     use proptest::prelude::*;
 
-    /// Tables that the interpreters themselves made of
-    /// ```python
-    /// def f(a):
-    ///     if a:
-    ///         return g(
-    ///             a)
-    ///
-    ///     return 0
-    /// ```
-    /// with the line of each instruction as their own `dis` gives it.
-    fn made() -> Vec<(u8, u32, Vec<u8>, Vec<(u32, u32)>)> {
-        include!("lines_made.in")
-    }
-
     #[test]
     fn instructions_have_the_lines_that_the_interpreters_give_them() {
-        for (version, first_line, table, instructions) in made() {
-            for (offset, expected) in instructions {
-                let line = line(version, first_line, &table, offset);
-                assert_eq!(line.unwrap_or(0), expected, "3.{version}, instruction at {offset}");
+        for Made { version, first_line, table, lines } in MADE {
+            for (offset, expected) in *lines {
+                let line = line(*version, *first_line, table, *offset);
+                assert_eq!(line.unwrap_or(0), *expected, "3.{version}, instruction at {offset}");
             }
         }
     }

@@ -93,3 +93,117 @@ fn calls_without_frames(runs: &[bool], groups: usize, is_whole: bool) -> usize {
     let calls = runs.iter().filter(|runs| **runs).count();
     if is_whole { calls.saturating_sub(groups) } else { 0 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use StackPlace::{Address, Python};
+    use syscollect_model::{LaneKind, MachineId};
+
+    const LOOP: u64 = 0x1000;
+    const COLD: u64 = 0x8000;
+    const C: u64 = 0x5000;
+
+    fn lane() -> Lane {
+        Lane { machine: MachineId::default(), kind: LaneKind::SampleStack, index: 0 }
+    }
+
+    /// Functions with the ids 1 to 3, of a process whose loop lies at `LOOP`, its cold part at `COLD`.
+    fn sent() -> (SentCodes, PythonCodes) {
+        let (mut sent, mut codes) = (SentCodes::default(), PythonCodes::default());
+        for (id, name) in [(1, b"one"), (2, b"two"), (3, b"six")] {
+            let header = CodeHeader {
+                id,
+                loops: [LOOP, LOOP + 0x100, COLD, COLD + 0x10],
+                name_bytes: 3,
+                name_kind: 1,
+                version: 11,
+                ..CodeHeader::default()
+            };
+            let bytes = [header.as_bytes(), name, &[0; 5]].concat();
+            assert!(sent.add(lane(), &bytes, &mut codes));
+        }
+        (sent, codes)
+    }
+
+    fn frame(id: u64, entry: bool) -> u64 {
+        FRAME | id << ID_SHIFT | 4 | if entry { ENTRY } else { 0 }
+    }
+
+    fn interleaved(addresses: &[u64], python: &[u64], is_whole: bool) -> Vec<StackPlace> {
+        let (sent, codes) = sent();
+        let places = sent.interleave(lane(), addresses, python, is_whole, &codes);
+        // By the function's number instead of its offset.
+        let numbered = |place| match place {
+            Python(offset) => Python(offset >> 32),
+            address => address,
+        };
+        places.into_iter().map(numbered).collect()
+    }
+
+    #[test]
+    fn functions_lie_below_the_call_of_the_loop_that_runs_them() {
+        // C called by Python (two functions in one call of the loop), called by C, by Python.
+        let addresses = [C, LOOP + 8, C + 8, COLD + 4, C + 16];
+        let python = [frame(3, false), frame(2, true), frame(1, true)];
+        let expected = [
+            Address(C),
+            Python(3),
+            Python(2),
+            Address(LOOP + 8),
+            Address(C + 8),
+            Python(1),
+            Address(COLD + 4),
+            Address(C + 16),
+        ];
+        assert_eq!(interleaved(&addresses, &python, true), expected);
+        assert_eq!(interleaved(&addresses, &python, false), expected);
+    }
+
+    #[test]
+    fn a_call_of_the_loop_that_has_just_begun_runs_no_function_yet() {
+        let addresses = [LOOP, C, LOOP + 8];
+        let expected = [Address(LOOP), Address(C), Python(1), Address(LOOP + 8)];
+        assert_eq!(interleaved(&addresses, &[frame(1, true)], true), expected);
+        // Of a stack that was cut it is not known what is missing.
+        let expected = [Python(1), Address(LOOP), Address(C), Address(LOOP + 8)];
+        assert_eq!(interleaved(&addresses, &[frame(1, true)], false), expected);
+    }
+
+    #[test]
+    fn where_a_stack_is_cut_pythons_frames_go_on() {
+        let python = [frame(2, true), frame(1, false), frame(3, true)];
+        let expected = [Address(C), Python(2), Address(LOOP + 4), Python(1), Python(3)];
+        assert_eq!(interleaved(&[C, LOOP + 4], &python, false), expected);
+    }
+
+    #[test]
+    fn the_byte_before_a_return_address_is_the_callers() {
+        // A call at the loop's very end, and one right before its beginning.
+        let addresses = [C, LOOP + 0x100, LOOP];
+        let expected = [Address(C), Python(1), Address(LOOP + 0x100), Address(LOOP)];
+        assert_eq!(interleaved(&addresses, &[frame(1, true)], true), expected);
+    }
+
+    #[test]
+    fn a_function_of_which_nothing_was_sent_is_shown_without_a_name() {
+        let expected = [Address(C), Python(0), Python(1), Address(LOOP + 8)];
+        let python = [frame(77, false), frame(1, true)];
+        assert_eq!(interleaved(&[C, LOOP + 8], &python, true), expected);
+        // Without any that is known it cannot be told where the loop lies.
+        let expected = [Address(C), Address(LOOP + 8), Python(0)];
+        assert_eq!(interleaved(&[C, LOOP + 8], &python[..1], true), expected);
+    }
+
+    #[test]
+    fn a_code_object_that_was_cut_off_is_not_known() {
+        let (mut sent, mut codes) = sent();
+        assert!(!sent.add(lane(), &[0; 40], &mut codes));
+    }
+
+    #[test]
+    fn words_without_the_mark_are_machine_code() {
+        assert_eq!(machine_frames(&[C, LOOP, frame(1, true), frame(2, true)]), 2);
+        assert_eq!(machine_frames(&[C, LOOP]), 2);
+    }
+}

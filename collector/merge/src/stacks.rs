@@ -510,7 +510,9 @@ mod tests {
     }
 
     fn define(reader: &mut Stacks, pid: u32, addresses: &[u64]) -> Option<Defined> {
-        reader.define((pid, Ticks(1)), false, true, addresses.iter().copied())
+        let places: Vec<StackPlace> =
+            addresses.iter().map(|address| StackPlace::Address(*address)).collect();
+        reader.define((pid, Ticks(1)), false, true, &places)
     }
 
     #[test]
