@@ -177,7 +177,8 @@ pub(crate) fn from_table(bytes: &[u8]) -> Result<PythonFile, PythonFileError> {
     let of_frame = |field| within(parts.frame, field, FRAME_BYTES);
     let of_code = |field| within(parts.code, field, CODE_BYTES);
     let frame = [of_frame(1)?, of_frame(2)?, of_frame(3)?, of_frame(5)?];
-    let code = [of_code(1)?, of_code(3)?, of_code(4)?, of_code(5)?, offset(parts.object, 1)?];
+    let kind = within(parts.object, 1, CODE_BYTES)?;
+    let code = [of_code(1)?, of_code(3)?, of_code(4)?, of_code(5)?, kind];
     let end = |offsets: &[u16]| offsets.iter().max().map_or(0, |last| last + 8);
     let ascii = offset(parts.text, 3)?;
     Ok(PythonFile {
