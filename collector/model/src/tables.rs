@@ -160,12 +160,18 @@ impl TryFrom<String> for BuildId {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Module {
     /// Its path as the process saw it; `[kernel.kallsyms]`, `[vdso]` or `[name]` for a kernel
-    /// module.
+    /// module; [`Module::PYTHON`] for what is no machine code.
     pub path: StringId,
     /// Its identity; empty where it has none.
     pub build_id: BuildId,
     /// It is kernel code.
     pub kernel: bool,
+}
+
+impl Module {
+    /// The path of all functions of Python programs: their frames stand between those of the machine
+    /// code of the interpreter that runs them.
+    pub const PYTHON: &str = "[python]";
 }
 
 /// A place in code, named as far as names were found.

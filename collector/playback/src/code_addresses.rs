@@ -5,15 +5,12 @@ use crate::python::PythonCodes;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use syscollect_model::{AddressSpaces, BuildId, Mapping, ProgramMemory, Ticks};
+use syscollect_model::{AddressSpaces, BuildId, Mapping, Module, ProgramMemory, Ticks};
 
 /// The path under which all kernel code is looked up.
 pub const KERNEL: &str = "[kernel.kallsyms]";
 /// What executable memory without a file is shown as: code made at run time.
 pub const ANONYMOUS: &str = "[anonymous]";
-
-/// What functions of Python programs are shown as: code that an interpreter reads.
-pub const PYTHON: &str = "[python]";
 
 /// A row of [`CodeAddresses`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,7 +51,7 @@ impl ModuleKey {
 
     /// Whether it is code that Python's interpreter reads.
     pub fn is_python(&self) -> bool {
-        self.path == PYTHON
+        self.path == Module::PYTHON
     }
 
     /// Whether it is all code of Linux' kernel.
@@ -74,7 +71,7 @@ pub struct CodeAddresses {
     module_ids: FxHashMap<ModuleKey, u32>,
     /// Modules that are kernel code although their path does not say so.
     kernel: FxHashSet<u32>,
-    /// Functions of Python programs: their offsets in the module [`PYTHON`].
+    /// Functions of Python programs: their offsets in the module [`Module::PYTHON`].
     pub python: PythonCodes,
 }
 
@@ -198,7 +195,7 @@ impl Locator {
 
     /// A place in a function of a Python program, as [`PythonCodes::offset`] says.
     pub fn python(&mut self, offset: u64) -> CodeAddress {
-        let module = self.code.intern_module(ModuleKey::new(PYTHON, &BuildId::default()));
+        let module = self.code.intern_module(ModuleKey::new(Module::PYTHON, &BuildId::default()));
         CodeAddress { module: Some(module), offset }
     }
 

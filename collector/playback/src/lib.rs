@@ -43,7 +43,7 @@ mod unannounced;
 
 pub use any_exporter::{AnyExporter, Stopped, stoppable};
 pub use code_addresses::{
-    ANONYMOUS, CodeAddress, CodeAddressId, CodeAddresses, KERNEL, Locator, ModuleKey, PYTHON,
+    ANONYMOUS, CodeAddress, CodeAddressId, CodeAddresses, KERNEL, Locator, ModuleKey,
 };
 pub use event_tally::EventTally;
 pub use event_type::EventType;

@@ -5,7 +5,9 @@ use serde::Serialize;
 use std::borrow::Borrow;
 use std::hash::Hash;
 use std::ops::Deref;
-use syscollect_model::{BuildId, FrameId, ModuleId, OffCpu, SleepState, StackId, StringId, Tables};
+use syscollect_model::{
+    BuildId, FrameId, Module, ModuleId, OffCpu, SleepState, StackId, StringId, Tables,
+};
 
 /// Categories of frames and markers, in the order of [`categories`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,6 +20,7 @@ pub(super) enum Category {
     Loss,
     Lock,
     Crash,
+    Python,
     Gpu,
 }
 
@@ -94,6 +97,7 @@ pub(super) fn categories(programs: &[Box<str>]) -> Vec<CategoryRow<'_>> {
         row("Loss", "red"),
         row("Lock", "brown"),
         row("Crash", "red"),
+        row("Python", "orange"),
         row("GPU", "green"),
     ];
     rows.extend(programs.iter().zip(COLORS.iter().cycle()).map(|(name, color)| row(name, color)));
@@ -117,6 +121,8 @@ pub(super) struct Lib {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Func {
     pub(super) name: u32,
+    /// An interpreter runs it: the viewer can show these alone, and all else alone.
+    pub(super) interpreted: bool,
     pub(super) lib: Option<u32>,
     pub(super) source: Option<u32>,
 }
@@ -267,7 +273,7 @@ impl Shared {
         let key = FrameKey::Label(label, category);
         let frame = self.frames.find(&key).unwrap_or_else(|| {
             let name = self.string(label);
-            let func = Func { name, lib: None, source: None };
+            let func = Func { name, interpreted: false, lib: None, source: None };
             let row = FrameRow {
                 address: -1,
                 inline_depth: 0,
@@ -313,17 +319,17 @@ impl Shared {
         }
         let frame = tables.frame(id);
         let lib = frame.module.map(|module| self.lib(module, tables));
-        let kernel = match frame.module {
-            Some(module) => tables.module(module).kernel,
-            None => frame.offset >> 63 == 1,
-        };
+        let module = frame.module.map(|module| tables.module(module));
+        let kernel = module.map_or(frame.offset >> 63 == 1, |module| module.kernel);
+        let interpreted =
+            module.is_some_and(|module| tables.strings.get(module.path) == Module::PYTHON);
         let name = match frame.function {
             Some(function) => self.string(tables.strings.get(function)),
             // As the viewer names addresses itself; it shows the library beside it.
             None => self.string(&format!("{:#x}", frame.offset)),
         };
         let source = frame.file.map(|file| self.source(file, tables));
-        let func = Func { name, lib, source };
+        let func = Func { name, interpreted, lib, source };
         // Kernel addresses are absolute and none of a library.
         let address = if kernel || lib.is_none() { -1 } else { relative(frame.offset) };
         let native_symbol = match lib {
@@ -338,7 +344,11 @@ impl Shared {
         let row = FrameRow {
             address,
             inline_depth,
-            category: if kernel { Category::Kernel } else { Category::User },
+            category: match (kernel, interpreted) {
+                (true, _) => Category::Kernel,
+                (_, true) => Category::Python,
+                _ => Category::User,
+            },
             subcategory: 0,
             func: self.funcs.intern(func, func),
             native_symbol,

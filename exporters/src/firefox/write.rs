@@ -179,7 +179,8 @@ fn func_table(shared: &Shared) -> impl Serialize + '_ {
     let length = rows.len();
     table!(length, {
         "name": Column(rows.clone().map(|row| row.name)),
-        "isJS": constant(false, length),
+        // What the viewer calls JavaScript is what an interpreter runs.
+        "isJS": Column(rows.clone().map(|row| row.interpreted)),
         "relevantForJS": constant(false, length),
         // Resources are the libraries, row by row.
         "resource": Column(rows.clone().map(|row| row.lib.map_or(-1, i64::from))),

@@ -1,12 +1,13 @@
 //! Why names are missing, and the way to them.
 
 use super::data::{FunctionRow, UnresolvedRow};
+use syscollect_model::Module;
 
 /// Samples show the interpreter, not what it interprets.
-pub(super) const PYTHON: &str = "Functions of Python programs have no frames of their own: these \
-    are the interpreter's. Where it was built with probes (`syscollect probes list` \
-    with its path says so), `--zone python:function__entry..function__return` shows them, and \
-    makes them slower.";
+pub(super) const PYTHON: &str = "Functions of Python programs are not shown here, only their \
+    interpreter's: that takes Linux 6.1, unwind tables (`--unwind`) and CPython 3.8 to 3.14. Where it \
+    was built with probes (`syscollect probes list` with its path says so), \
+    `--zone python:function__entry..function__return` shows them, and makes them slower.";
 const GENERATED: &str = "Code without a file is made while its program runs (JIT compilers). It has \
     names where the program lists them: node with `--perf-basic-prof`, Java after \
     `jcmd PID Compiler.perfmap` before the recording ends, .NET with `DOTNET_PerfMapEnabled=1`.";
@@ -15,9 +16,10 @@ const ANONYMOUS: &str = "[anonymous]";
 const STRIPPED: &str = "A file without names was stripped: install its debug symbols, or build it \
     with them, and record again.";
 
-/// Whether it is the heart of CPython.
-pub(super) fn is_python(row: &FunctionRow) -> bool {
-    row.function.starts_with("_PyEval_EvalFrame")
+/// Whether the heart of CPython is among the functions, and none of a program's own.
+pub(super) fn lacks_python<'a>(rows: impl Iterator<Item = &'a FunctionRow> + Clone) -> bool {
+    rows.clone().any(|row| row.function.starts_with("_PyEval_EvalFrame"))
+        && !rows.clone().any(|row| row.module == Module::PYTHON)
 }
 
 /// What to do about code without names.
@@ -48,5 +50,19 @@ mod tests {
         assert_eq!(hints(&["[anonymous]"]), [GENERATED]);
         assert_eq!(hints(&["/a"]), [STRIPPED]);
         assert!(hints(&["[vdso]", "[kernel.kallsyms]"]).is_empty());
+    }
+
+    #[test]
+    fn an_interpreter_whose_functions_are_shown_needs_no_hint() {
+        let row = |function: &str, module: &str| FunctionRow {
+            function: function.into(),
+            module: module.into(),
+            ..FunctionRow::default()
+        };
+        let eval = row("_PyEval_EvalFrameDefault", "/usr/bin/python3.11");
+        let own = row("load (io.py)", Module::PYTHON);
+        assert!(lacks_python([&eval].into_iter()));
+        assert!(!lacks_python([&eval, &own].into_iter()));
+        assert!(!lacks_python([&row("main", "/bin/a")].into_iter()));
     }
 }

@@ -7,7 +7,7 @@ use super::columns::{clipped, duration, grouped, percent, table, wrapped};
 use super::data::*;
 use super::durations::sum_ns;
 use super::{hints, wait_for};
-use syscollect_model::{CpuId, LossCause};
+use syscollect_model::{CpuId, LossCause, Module};
 
 /// Lines that a stack may take.
 const STACK_LINES: usize = 3;
@@ -330,7 +330,11 @@ impl Text {
             self.title(&some_of(&format!("Functions by {order} samples"), rows.len(), *total));
             let rows = rows.iter().map(|row| {
                 let FunctionRow { self_samples, total, kernel, .. } = *row;
-                let place = if kernel { "kernel" } else { "user" };
+                let place = match &*row.module {
+                    _ if kernel => "kernel",
+                    Module::PYTHON => "python",
+                    _ => "user",
+                };
                 let [own, all] = [self_samples, total].map(grouped);
                 [
                     own,
@@ -343,7 +347,7 @@ impl Text {
             });
             self.table(["self", "%", "total", "%", "code", "function"], rows);
         }
-        if by_total.rows.iter().chain(&by_self.rows).any(hints::is_python) {
+        if hints::lacks_python(by_total.rows.iter().chain(&by_self.rows)) {
             self.hint(hints::PYTHON);
         }
     }
@@ -534,8 +538,8 @@ fn function(row: &FunctionRow) -> String {
     match file {
         _ if row.range_only => shown(&row.function),
         "" => format!("{} (no file)", shown(&row.function)),
-        // All plain kernel code has the same module.
-        "[kernel.kallsyms]" => shown(&row.function),
+        // All plain kernel code has the same module, and Python's functions.
+        "[kernel.kallsyms]" | Module::PYTHON => shown(&row.function),
         file => format!("{} ({})", shown(&row.function), shown(file)),
     }
 }

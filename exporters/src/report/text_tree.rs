@@ -3,6 +3,7 @@
 use super::columns::{duration, grouped, percent, shortened};
 use super::data::*;
 use super::text::{Text, shown};
+use syscollect_model::Module;
 
 /// Characters that figures take, with the blanks between them.
 const FIGURES: usize = 40;
@@ -164,6 +165,8 @@ fn module_of(node: &TreeNode) -> &str {
     match node.kind {
         _ if node.kernel && !node.module.starts_with("[kernel") => &node.module,
         _ if node.kernel => "kernel",
+        // The function says which file it is of.
+        _ if node.module == Module::PYTHON => "",
         NodeKind::Function => node.module.rsplit(['/', '\\']).next().unwrap_or_default(),
         _ => "",
     }
