@@ -53,6 +53,7 @@ const SHOWN: u64 = 995;
 const SHOWN_IN_ALL: u64 = 850;
 /// How long the program runs, and when what comes first is over, seconds.
 const RUNS: &str = "3";
+const RUNS_EMULATED: &str = "10";
 const KNOWN: &str = "1s";
 
 /// The chains are found whole in the samples and the off-CPU stacks of every Python that is there.
@@ -103,7 +104,9 @@ fn minor_version(python: &Path) -> Option<u32> {
 fn tried(context: &Context, python: &Interpreter, script: &Path) -> Result<String> {
     let capture = context.path(&format!("python-3.{}.syscap", python.minor));
     let record = ["record", "--force", "-o", text(&capture)?, "--freq", "999", "--"];
-    let program = [text(&python.path)?, text(script)?, RUNS];
+    // An emulated machine is slow to learn of the interpreter.
+    let runs = if context.is_emulated() { RUNS_EMULATED } else { RUNS };
+    let program = [text(&python.path)?, text(script)?, runs];
     context.succeed(&[&record[..], &program].concat())?;
     let version = format!("3.{}", python.minor);
     let seen = || -> Result<String> {
