@@ -80,12 +80,12 @@ __noinline int python_find_thread(struct scratch *s)
 	struct unwind *u = &s->unwind;
 	struct task_struct *task = (void *)bpf_get_current_task();
 	__u64 number = BPF_CORE_READ(task, thread.fsbase), key = mix(u->space, (__u32)BPF_CORE_READ(task, pid));
-	__u32 index = p->file, slot = (key >> 32) & (PYTHON_THREADS - 1);
-	struct PythonFile *file = bpf_map_lookup_elem(&python_files, &index);
+	__u32 slot = (key >> 32) & (PYTHON_THREADS - 1);
+	struct PythonFile *file = &p->layout;
 	struct python_thread *known = bpf_map_lookup_elem(&python_threads, &slot);
 	__u64 interpreter, first, next, found;
 
-	if (!file || !known || !number)
+	if (!known || !number)
 		return 0;
 	if (known->key == key && known->state && read_user_word(&found, known->state + file->thread_id) &&
 	    found == number) {
@@ -125,14 +125,13 @@ __noinline int python_look_at_text(struct scratch *s)
 	if (!UNWIND_TABLES || !s)
 		return 0;
 	struct python *p = &s->python;
-	__u32 index = p->file;
-	struct PythonFile *file = bpf_map_lookup_elem(&python_files, &index);
+	struct PythonFile *file = &p->layout;
 	__u64 object = p->text, length;
 	__u32 state;
 
 	p->text_bytes = 0;
 	p->text_kind = 1;
-	if (!file || !read_user_word(&length, object + file->text_length) ||
+	if (!read_user_word(&length, object + file->text_length) ||
 	    bpf_probe_read_user(&state, 4, (void *)(object + file->text_state)))
 		return 0;
 	state >>= file->text_kind & 31;
@@ -187,11 +186,8 @@ __noinline int python_send_code(struct scratch *s)
 		lane = &of_switches->header;
 		data = of_switches->data;
 	}
-	__u32 index = p->file;
-	struct PythonFile *file = bpf_map_lookup_elem(&python_files, &index);
+	struct PythonFile *file = &p->layout;
 
-	if (!file)
-		return 0;
 	if (!lane_has_room(lane, STACK_LANE_BYTES, LANE_SLACK)) {
 		lane->statistics[STATISTIC_STACKS_LOST]++;
 		lane_count_full(lane, KIND_STACK);
@@ -234,9 +230,10 @@ __noinline int python_send_code(struct scratch *s)
 }
 
 /* The id of the code object in `code`, which lies at `address`, sent if it is not known. */
-static __always_inline __u32 python_code_id(struct scratch *s, struct PythonFile *file, __u64 address)
+static __always_inline __u32 python_code_id(struct scratch *s, __u64 address)
 {
 	struct python *p = &s->python;
+	struct PythonFile *file = &p->layout;
 	__u64 hash = mix(s->unwind.space, address);
 
 	hash = mix(hash, PYTHON_WORD(p->code, file->code_name));
@@ -268,10 +265,9 @@ __noinline int python_step(struct scratch *s)
 	if (!UNWIND_TABLES || !s)
 		return 0;
 	struct python *p = &s->python;
-	__u32 index = p->file;
-	struct PythonFile *file = bpf_map_lookup_elem(&python_files, &index);
+	struct PythonFile *file = &p->layout;
 
-	if (!file || !p->frame)
+	if (!p->frame)
 		return 0;
 	__u64 bytes = file->frame_bytes;
 
@@ -303,7 +299,7 @@ __noinline int python_step(struct scratch *s)
 	if (instruction > PYTHON_PLACE_MASK)
 		instruction = 0;
 	__u64 word = PYTHON_FRAME | instruction;
-	__u32 id = python_code_id(s, file, code);
+	__u32 id = python_code_id(s, code);
 
 	if (!id)
 		p->lost = 1;
@@ -329,7 +325,11 @@ __noinline int python_walk(struct scratch *s)
 
 	p->count = 0;
 	p->lost = 0;
-	if (!file || !python_find_thread(s) || !read_user_word(&p->frame, p->thread + file->thread_frame))
+	if (!file)
+		return 0;
+	/* A copy: each frame would look for it else. */
+	p->layout = *file;
+	if (!python_find_thread(s) || !read_user_word(&p->frame, p->thread + file->thread_frame))
 		return 0;
 	if (file->kept_frame != 0xffff && !read_user_word(&p->frame, p->frame + file->kept_frame))
 		return 0;

@@ -102,6 +102,8 @@ struct python {
 	__u32 unused;
 	__u64 count;
 	__u64 frames[MAX_FRAMES + 1];
+	/* Where the structures of this interpreter lie. */
+	struct PythonFile layout;
 	/* What was read of a frame and its code object. */
 	__u8 frame_bytes[PYTHON_FRAME_BYTES + 8];
 	__u8 code[PYTHON_CODE_BYTES + 8];
