@@ -1,6 +1,7 @@
 //! For how long threads are blocked, and where they left off.
 
 use crate::gaps::Gaps;
+use crate::report::off_cpu::Reason;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
     CpuId, OffCpu, SchedulingGap, SleepState, StackId, Switch, Tables, ThreadId, Time,
@@ -12,6 +13,8 @@ pub(crate) struct Stay {
     pub(crate) thread: ThreadId,
     /// Where it left off.
     pub(crate) stack: Option<StackId>,
+    /// What the switch says of why.
+    pub(crate) reason: Reason,
     /// The CPU that it left.
     pub(crate) cpu: CpuId,
     pub(crate) since: Time,
@@ -33,8 +36,8 @@ impl Blocked {
     pub(crate) fn switch(&mut self, time: Time, switch: &Switch) -> Option<Stay> {
         if let Some(previous) = switch.previous.filter(|id| *id != Tables::IDLE_THREAD) {
             let (stack, cpu) = (switch.off_cpu.stack, switch.cpu);
-            let stay =
-                Stay { thread: previous, stack, cpu, since: time, until: time, blocked_ns: 0 };
+            let (reason, since, until) = (Reason::of(&switch.off_cpu), time, time);
+            let stay = Stay { thread: previous, stack, reason, cpu, since, until, blocked_ns: 0 };
             match blocks(&switch.off_cpu) {
                 true => self.threads.insert(previous, stay),
                 // Also where the switch before, onto a CPU, was lost: how long it was off is not

@@ -197,6 +197,8 @@ pub(crate) struct Selection {
     pub(crate) sched_markers: bool,
     /// The stacks of a picture.
     pub(crate) stacks: StackKind,
+    /// Also what idle CPUs and threads without work have of them.
+    pub(crate) idle: bool,
     /// How a Tracy file is written.
     pub(crate) tracy: TracyOptions,
 }
@@ -217,7 +219,7 @@ pub(crate) fn focus(
 
 impl Selection {
     fn stack_options(&self) -> StackOptions {
-        StackOptions { kind: self.stacks, process: self.process.clone() }
+        StackOptions { kind: self.stacks, process: self.process.clone(), idle: self.idle }
     }
 
     /// Which part it is, in words with a space before; nothing for all.

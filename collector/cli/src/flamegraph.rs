@@ -57,6 +57,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME|PID")]
     process: Option<ProcessFilter>,
 
+    /// Also samples of idle CPUs, and time off the CPU of threads that had nothing to do
+    #[arg(long)]
+    idle: bool,
+
     /// Of a recording of some processes (-p), show the others too: they have only what concerns
     /// these
     #[arg(long, conflicts_with = "process")]
@@ -75,7 +79,7 @@ pub(crate) struct Args {
 
 /// Runs the sub-command.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let Args { captures, output, format, stacks, process, all, range, force, symbols } = args;
+    let Args { captures, output, format, stacks, process, idle, all, range, force, symbols } = args;
     let format = Format::of_output(&output, format, format::PICTURES).map_err(usage)?;
     if !matches!(format, Format::Svg | Format::Folded) {
         return Err(usage(
@@ -91,7 +95,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     };
     confine::to_reading(symbols.asks_servers());
     let selection =
-        Selection { process, all, stacks, range: range.checked()?, ..Selection::default() };
+        Selection { process, all, stacks, idle, range: range.checked()?, ..Selection::default() };
     let timings = false;
     export::export(&Request { captures, output, format, force, selection, symbols, timings })
 }

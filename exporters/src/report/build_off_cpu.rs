@@ -85,6 +85,51 @@ impl AllWaits {
     }
 }
 
+/// Processes of one name, together.
+struct Programs {
+    /// Of each process, the first that is called so.
+    first: Vec<ProcessId>,
+}
+
+impl Programs {
+    fn new(tables: &Tables) -> Self {
+        let mut by_name = FxHashMap::default();
+        let processes = (0..tables.processes.len()).map(|index| ProcessId(index as u32));
+        let first = processes.map(|id| *by_name.entry(tables.process_name(id)).or_insert(id));
+        Self { first: first.collect() }
+    }
+
+    /// The stacks of each program, the first of its processes that was in them, and of how many
+    /// these are.
+    fn stacks(&self, sums: &Sums) -> Vec<((WaitFor, StackKey), ProgramTotal)> {
+        let mut programs: FxHashMap<_, (ProcessId, ProgramTotal)> = FxHashMap::default();
+        for ((wait, (process, stack)), total) in &sums.stacks {
+            let first = self.first.get(process.index()).copied().unwrap_or(*process);
+            let (least, program) =
+                programs.entry((*wait, first, *stack)).or_insert((*process, Default::default()));
+            *least = (*least).min(*process);
+            program.total.merge(total);
+            program.processes += 1;
+        }
+        let row = |((wait, _, stack), (process, total))| ((wait, (process, stack)), total);
+        programs.into_iter().map(row).collect()
+    }
+}
+
+/// What processes of one name had together.
+#[derive(Clone, Copy, Debug, Default)]
+struct ProgramTotal {
+    total: Total,
+    /// None where processes are told one by one.
+    processes: usize,
+}
+
+impl ProgramTotal {
+    fn of_one(total: &Total) -> Self {
+        Self { total: *total, processes: 0 }
+    }
+}
+
 fn add_part<K: Eq + Hash>(rows: &mut FxHashMap<K, Parts>, key: K, wait: WaitFor, total: &Total) {
     rows.entry(key).or_default().add(wait, total.sum);
 }
@@ -95,7 +140,8 @@ impl ReportExporter {
         let mut waits_for = WaitsFor::new(tables);
         let mut waits = AllWaits::default();
         for (key, total) in times.waits.iter() {
-            waits.add(waits_for.of(key.stack, key.reason), key, total);
+            let wait = waits_for.of(key.process, key.stack, key.reason);
+            waits.add(wait, key, total);
         }
         // Of what there was no room for nothing is claimed.
         waits.undecided.all.merge(times.waits.left_out());
@@ -107,20 +153,22 @@ impl ReportExporter {
             ..reason_row(*reason, total, tables)
         });
         let reasons = self.table(rows.collect(), reason_order);
-        let stacks = times.stacks.iter().map(|(key, total)| (*key, *total)).collect();
+        let stacks =
+            times.stacks.iter().map(|(key, total)| (*key, ProgramTotal::of_one(total))).collect();
+        let programs = Programs::new(tables);
         let kind = |key: &StackKey| waits.stacks.get(key).and_then(Parts::most);
         OffCpuReport {
             blocked_ns: times.all.sum,
             reasons,
             without_stack_ns: times.without_stack.sum,
             stacks: self.stack_rows(stacks, |(key, _)| (*key, kind(key)), tables),
-            blocked: self.of_class(&waits.blocked, tables),
-            undecided: self.of_class(&waits.undecided, tables),
-            idle: self.of_class(&waits.idle, tables),
+            blocked: self.of_class(&waits.blocked, &programs, tables),
+            undecided: self.of_class(&waits.undecided, &programs, tables),
+            idle: self.of_class(&waits.idle, &programs, tables),
         }
     }
 
-    fn of_class(&self, sums: &Sums, tables: &Tables) -> WaitsOfClass {
+    fn of_class(&self, sums: &Sums, programs: &Programs, tables: &Tables) -> WaitsOfClass {
         let row = |(wait, (total, threads)): (&WaitFor, &(Total, FxHashSet<ThreadId>))| WaitRow {
             waits_for: wait.name().to_owned(),
             threads: threads.len(),
@@ -137,34 +185,39 @@ impl ReportExporter {
             ..reason_row(*reason, total, tables)
         };
         let reasons = self.table(sums.reasons.iter().map(reason).collect(), reason_order);
-        let stacks = sums.stacks.iter().map(|(key, total)| (*key, *total)).collect();
+        let stacks =
+            sums.stacks.iter().map(|(key, total)| (*key, ProgramTotal::of_one(total))).collect();
+        let of = |((wait, key), _): &((WaitFor, StackKey), ProgramTotal)| (*key, Some(*wait));
         WaitsOfClass {
             blocked_ns: sums.all.sum,
             threads: sums.threads.len(),
             kinds,
             reasons,
-            stacks: self.stack_rows(stacks, |((wait, key), _)| (*key, Some(*wait)), tables),
+            stacks: self.stack_rows(stacks, of, tables),
+            program_stacks: self.stack_rows(programs.stacks(sums), of, tables),
         }
     }
 
     /// The stacks with the most time; only these get their text.
     fn stack_rows<K>(
         &self,
-        stacks: Vec<(K, Total)>,
-        of: impl Fn(&(K, Total)) -> (StackKey, Option<WaitFor>),
+        stacks: Vec<(K, ProgramTotal)>,
+        of: impl Fn(&(K, ProgramTotal)) -> (StackKey, Option<WaitFor>),
         tables: &Tables,
     ) -> Table<StackRow> {
         let sorted = self.table(stacks, |row| {
             let ((process, stack), wait) = of(row);
             let pid = tables.process(process).pid;
-            (Reverse((row.1.sum, row.1.count)), pid, process, stack, wait)
+            let total = row.1.total;
+            (Reverse((total.sum, total.count)), pid, process, stack, wait)
         });
-        let row = |row: (K, Total)| {
+        let row = |row: (K, ProgramTotal)| {
             let ((process, stack), wait) = of(&row);
-            let total = row.1;
+            let ProgramTotal { total, processes } = row.1;
             let frames = tables.stack(stack).iter().map(|frame| tables.frame_label(*frame));
             StackRow {
                 pid: tables.process(process).pid,
+                processes: (processes > 0).then_some(processes),
                 process: tables.process_name(process).into(),
                 count: total.count,
                 blocked_ns: total.sum,

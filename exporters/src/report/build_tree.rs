@@ -34,7 +34,7 @@ impl ReportExporter {
             .waits
             .iter()
             .map(|(key, total)| {
-                let wait = waits_for.of(key.stack, key.reason);
+                let wait = waits_for.of(key.process, key.stack, key.reason);
                 (key.process, key.stack, wait, total.sum)
             })
             .collect();

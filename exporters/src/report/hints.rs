@@ -16,6 +16,25 @@ const ANONYMOUS: &str = "[anonymous]";
 const STRIPPED: &str = "A file without names was stripped: install its debug symbols, or build it \
     with them, and record again.";
 
+/// A timer cannot look into code that interrupts are off in.
+pub(super) const TIMER: &str = "Samples follow a timer, as `doctor` says: what ran with interrupts \
+    off, such as the scheduler, a driver or a wakeup, is counted where they came on again, in \
+    `finish_task_switch`, `_raw_spin_unlock_irqrestore` and others like them. Who called these says \
+    what it was.";
+/// Functions of the kernel at whose ends interrupts come on.
+const LATE: [&str; 4] = [
+    "finish_task_switch",
+    "_raw_spin_unlock_irqrestore",
+    "_raw_spin_unlock_irq",
+    "irqentry_exit_to_user_mode",
+];
+
+/// Whether it is a function that samples of a timer are late in.
+pub(super) fn is_late(row: &FunctionRow) -> bool {
+    let plain = row.function.split('.').next().unwrap_or_default();
+    row.kernel && LATE.contains(&plain)
+}
+
 /// Whether the heart of CPython is among the functions, and none of a program's own.
 pub(super) fn lacks_python<'a>(rows: impl Iterator<Item = &'a FunctionRow> + Clone) -> bool {
     rows.clone().any(|row| row.function.starts_with("_PyEval_EvalFrame"))

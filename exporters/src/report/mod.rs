@@ -27,7 +27,8 @@
 //! *blocked* (something held it up: a lock, I/O, a child process), *idle* (it had nothing to do:
 //! an event loop, a sleep, an idle worker or thread of the kernel), or *undecided* (it waited for
 //! another thread, for a pipe or a socket, or for something unknown: for work or for an answer,
-//! and nothing that was recorded says which). The rules and names are in `wait_for`.
+//! and nothing that was recorded says which). The rules are in `wait_for`, the names in
+//! `wait_names`. What of the recorder's own time would be undecided is idle.
 //!
 //! **Losses.** Where scheduling records of a CPU are lost, what runs there is
 //! unknown from the last record before to the first one after, and so is every
@@ -103,7 +104,7 @@ mod gpu;
 mod hints;
 mod locks;
 mod longest;
-mod off_cpu;
+pub(crate) mod off_cpu;
 mod off_cpu_data;
 mod plots;
 mod programs;
@@ -120,7 +121,8 @@ mod tree;
 mod tree_data;
 mod unresolved;
 mod verdict;
-mod wait_for;
+pub(crate) mod wait_for;
+mod wait_names;
 mod waits;
 mod worst;
 

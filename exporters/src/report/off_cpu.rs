@@ -8,14 +8,14 @@ const MAX_ROWS: usize = 1 << 19;
 
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Reason {
-    pub(super) blocked_in: Option<StringId>,
-    pub(super) state: SleepState,
-    pub(super) io_wait: bool,
+pub(crate) struct Reason {
+    pub(crate) blocked_in: Option<StringId>,
+    pub(crate) state: SleepState,
+    pub(crate) io_wait: bool,
 }
 
 impl Reason {
-    fn of(off_cpu: &OffCpu) -> Self {
+    pub(crate) fn of(off_cpu: &OffCpu) -> Self {
         let OffCpu { blocked_in, state, io_wait, .. } = *off_cpu;
         Self { blocked_in, state, io_wait }
     }

@@ -55,8 +55,11 @@ pub struct ReasonRow {
 /// Where a process's threads were blocked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StackRow {
-    /// The process's id.
+    /// The process's id; of several, that of the first.
     pub pid: u32,
+    /// How many processes of this name, where they are together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<usize>,
     /// The process's last name.
     pub process: String,
     /// How often.
@@ -103,6 +106,9 @@ pub struct WaitsOfClass {
     pub reasons: Table<ReasonRow>,
     /// By process and stack.
     pub stacks: Table<StackRow>,
+    /// By program and stack: processes of one name together.
+    #[serde(default)]
+    pub program_stacks: Table<StackRow>,
 }
 
 /// Threads that waited for the same.

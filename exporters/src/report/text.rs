@@ -7,7 +7,7 @@ use super::columns::{clipped, duration, grouped, percent, table, wrapped};
 use super::data::*;
 use super::durations::sum_ns;
 use super::{hints, wait_for};
-use syscollect_model::{CpuId, LossCause, Module};
+use syscollect_model::{CpuId, LossCause, Module, SampleEvent};
 
 /// Lines that a stack may take.
 const STACK_LINES: usize = 3;
@@ -18,7 +18,7 @@ const SCHEDULER: [&str; 2] = ["__schedule", "schedule"];
 /// Functions through which every system call of x86-64 goes.
 const KERNEL_ENTRY: [&str; 3] = ["x64_sys_call", "do_syscall_64", "entry_SYSCALL_64_after_hwframe"];
 /// What Windows traces call their system.
-const WINDOWS: &str = "Windows";
+pub(super) const WINDOWS: &str = "Windows";
 /// Characters of the longest bar of the histogram.
 const BAR: usize = 40;
 
@@ -33,7 +33,7 @@ impl Report {
         out.cpus(&self.cpus);
         out.processes(self);
         out.threads(self);
-        out.functions(&self.functions);
+        out.functions(&self.functions, &self.recording.sample_event);
         out.off_cpu(&self.off_cpu);
         out.wakeups(&self.wakeups);
         out.run_queue(&self.run_queue);
@@ -289,7 +289,7 @@ impl Text {
         self.table(kept.map(|column| TASK_HEADS[column]), narrow);
     }
 
-    fn functions(&mut self, functions: &Functions) {
+    fn functions(&mut self, functions: &Functions, sample_event: &SampleEvent) {
         let Functions {
             samples,
             kernel_samples,
@@ -349,6 +349,9 @@ impl Text {
         }
         if hints::lacks_python(by_total.rows.iter().chain(&by_self.rows)) {
             self.hint(hints::PYTHON);
+        }
+        if *sample_event == SampleEvent::CpuClock && by_self.rows.iter().any(hints::is_late) {
+            self.hint(hints::TIMER);
         }
     }
 

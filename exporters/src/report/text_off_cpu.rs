@@ -22,11 +22,11 @@ impl Text {
         self.reasons("Blocked, by what was waited for", &blocked.reasons);
         self.reasons("Undecided, waits for work or for an answer", &undecided.reasons);
         self.idle(idle);
-        self.stacks("Blocked, by process and stack", &blocked.stacks, blocked.stacks.rows.len());
-        let rows = undecided.stacks.rows.len();
-        let few =
-            if blocked.stacks.rows.is_empty() { rows } else { rows.div_ceil(UNDECIDED_SHARE) };
-        self.stacks("Undecided, by process and stack", &undecided.stacks, few);
+        let [held, unclear] = [blocked, undecided].map(|class| &class.program_stacks);
+        self.stacks("Blocked, by program and stack", held, held.rows.len());
+        let rows = unclear.rows.len();
+        let few = if held.rows.is_empty() { rows } else { rows.div_ceil(UNDECIDED_SHARE) };
+        self.stacks("Undecided, by program and stack", unclear, few);
         if off_cpu.stacks.total > 0 && off_cpu.without_stack_ns > 0 {
             self.line(&format!("  {} have no stack", duration(off_cpu.without_stack_ns)));
         }
@@ -74,7 +74,11 @@ impl Text {
 
     fn stack(&mut self, row: &StackRow) {
         let [sum, mean, most] = total(row.blocked_ns, row.count, row.max_ns);
-        let process = format!("{} ({})", shown(&row.process), row.pid);
+        let which = match row.processes {
+            Some(processes) if processes > 1 => format!("{processes} processes"),
+            _ => row.pid.to_string(),
+        };
+        let process = format!("{} ({which})", shown(&row.process));
         let times = if row.count == 1 {
             "once".into()
         } else {

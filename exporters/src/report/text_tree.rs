@@ -2,7 +2,7 @@
 
 use super::columns::{duration, grouped, percent, shortened};
 use super::data::*;
-use super::text::{Text, shown};
+use super::text::{Text, WINDOWS, shown};
 use syscollect_model::Module;
 
 /// Characters that figures take, with the blanks between them.
@@ -22,8 +22,9 @@ impl Report {
         let mut out = Text { text: String::new(), width };
         out.head(self);
         let trees = self.trees.clone().unwrap_or_default();
-        out.tree(&trees.cpu, &CPU_SAMPLES);
-        out.tree(&trees.off_cpu, &OFF_CPU_TIME);
+        let linux = self.recording.os != WINDOWS;
+        out.tree(&trees.cpu, &CPU_SAMPLES, linux);
+        out.tree(&trees.off_cpu, &OFF_CPU_TIME, linux);
         out.text
     }
 }
@@ -35,6 +36,8 @@ struct TreeWords {
     nothing: &'static str,
     /// The order from the inside.
     callers: &'static str,
+    /// When none of it has a stack, of a recording of this program's.
+    without_stacks: &'static str,
     /// What a node has.
     figure: &'static str,
     shown: fn(u64) -> String,
@@ -44,6 +47,7 @@ const CPU_SAMPLES: TreeWords = TreeWords {
     title: "CPU samples",
     nothing: "No CPU samples: `--freq` of `record` says how many a second are taken",
     callers: "from the functions that were hit to who called them",
+    without_stacks: "None of them has a stack: `--stacks samples` of `record` takes them",
     figure: "samples",
     shown: grouped,
 };
@@ -52,6 +56,7 @@ const OFF_CPU_TIME: TreeWords = TreeWords {
     title: "Off-CPU time",
     nothing: "No time off the CPU",
     callers: "from what was waited for to who waited",
+    without_stacks: "None of it has a stack: `--stacks off-cpu` of `record` takes them",
     figure: "time",
     shown: duration,
 };
@@ -68,7 +73,7 @@ struct Chain<'a> {
 }
 
 impl Text {
-    fn tree(&mut self, tree: &CallTree, words: &TreeWords) {
+    fn tree(&mut self, tree: &CallTree, words: &TreeWords, linux: bool) {
         let idle = match tree.idle {
             0 => String::new(),
             idle => format!(", without {} of idle threads (--idle)", duration(idle)),
@@ -87,6 +92,11 @@ impl Text {
             left_out.push_str("; so is more than that, for want of rows or depth");
         }
         self.line(&format!("  {left_out}"));
+        let has_stack =
+            |node: &TreeNode| matches!(node.kind, NodeKind::Function | NodeKind::Truncated);
+        if linux && !tree.nodes.iter().any(has_stack) {
+            self.line(&format!("  {}", words.without_stacks));
+        }
         let share = |part| percent(part, tree.total);
         let width = self.width;
         let rows = chains(tree).into_iter().map(|chain| {
@@ -204,7 +214,10 @@ impl Chain<'_> {
         };
         let named = |node| {
             let module = module_of(node);
-            let is_same = module.is_empty() || module == before;
+            // Code without a name is called by its module already.
+            let says_it =
+                node.name.strip_prefix(module).is_some_and(|rest| rest.starts_with("+0x"));
+            let is_same = module.is_empty() || module == before || says_it;
             before = if module.is_empty() { before } else { module };
             match is_same {
                 true => name(node),

@@ -24,6 +24,7 @@ use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, Tabl
 pub struct FlamegraphExporter<W> {
     out: W,
     kind: StackKind,
+    idle: bool,
     title: String,
     process: Option<String>,
     folding: Folding,
@@ -35,7 +36,8 @@ impl<W: Write> FlamegraphExporter<W> {
         Self {
             out,
             kind: options.kind,
-            title: options.kind.title().to_owned(),
+            idle: options.idle,
+            title: options.kind.title(options.idle).to_owned(),
             process: options.process.as_ref().map(ToString::to_string),
             folding: Folding::new(options),
         }
@@ -64,7 +66,10 @@ impl<W: Write> FlamegraphExporter<W> {
         let mut lines: Vec<&str> = self.folding.lines.iter().map(String::as_str).collect();
         // The crate takes an empty input for an error; an empty recording is none.
         if lines.is_empty() {
-            lines.push("nothing to show: no such stacks were recorded 1");
+            lines.push(match self.idle {
+                true => "nothing to show: no such stacks were recorded 1",
+                false => "nothing to show: no such stacks were recorded, or only idle ones 1",
+            });
         }
         let mut out = BufWriter::with_capacity(1 << 16, self.out);
         flamegraph::from_lines(&mut options, lines, &mut out)?;
@@ -80,7 +85,7 @@ impl<W: Write> Exporter for FlamegraphExporter<W> {
         let host = Some(&session.hostname).filter(|name| !name.is_empty());
         let whose: Vec<&str> = self.process.iter().chain(host).map(String::as_str).collect();
         if !whose.is_empty() {
-            self.title = format!("{} of {}", self.kind.title(), whose.join(" on "));
+            self.title = format!("{} of {}", self.kind.title(self.idle), whose.join(" on "));
         }
         Ok(())
     }

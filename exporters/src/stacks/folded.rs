@@ -18,7 +18,9 @@ pub(super) struct Folding {
 
 impl Folding {
     pub(super) fn new(options: StackOptions) -> Self {
-        Self { kind: options.kind, totals: Totals::new(options.process), lines: Vec::new() }
+        let StackOptions { kind, process, idle } = options;
+        let totals = if idle { Totals::new(process) } else { Totals::without_idle(process) };
+        Self { kind, totals, lines: Vec::new() }
     }
 
     #[inline]
@@ -106,7 +108,8 @@ fn clean(name: &str) -> String {
 /// use syscollect_model::{CpuId, Event, Exporter, Sample, SessionInfo, Tables, Time};
 ///
 /// let tables = Tables::default();
-/// let mut exporter = FoldedExporter::new(Vec::new(), StackOptions::default());
+/// let options = StackOptions { idle: true, ..StackOptions::default() };
+/// let mut exporter = FoldedExporter::new(Vec::new(), options);
 /// exporter.begin(&SessionInfo::default(), &tables)?;
 /// let (cpu, thread) = (CpuId::new(0), Tables::IDLE_THREAD);
 /// let sample = Sample { cpu, thread, stack: None, in_kernel: true };

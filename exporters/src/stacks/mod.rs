@@ -25,10 +25,11 @@ pub enum StackKind {
 
 impl StackKind {
     /// In words, for titles.
-    fn title(self) -> &'static str {
+    fn title(self, idle: bool) -> &'static str {
         match self {
             Self::OnCpu => "On-CPU samples",
-            Self::OffCpu => "Off-CPU time",
+            Self::OffCpu if idle => "Off-CPU time",
+            Self::OffCpu => "Off-CPU time (without idle threads)",
             Self::Wakers => "Wakeups by the waker's stack",
         }
     }
@@ -50,4 +51,6 @@ pub struct StackOptions {
     pub kind: StackKind,
     /// Of these processes only.
     pub process: Option<ProcessFilter>,
+    /// Also samples of idle CPUs, and time off the CPU of threads that had nothing to do.
+    pub idle: bool,
 }

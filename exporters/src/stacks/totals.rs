@@ -2,6 +2,9 @@
 
 use crate::ProcessFilter;
 use crate::off_cpu::{Blocked, Stay};
+use crate::report::WaitClass;
+use crate::report::off_cpu::Reason;
+use crate::report::wait_for::WaitsFor;
 use rustc_hash::FxHashMap;
 use syscollect_model::{Event, StackId, Tables, ThreadId, Time};
 
@@ -21,6 +24,8 @@ pub(super) type Key = (ThreadId, Option<StackId>);
 pub(super) struct Totals {
     process: Option<ProcessFilter>,
     totals: FxHashMap<Key, Total>,
+    /// Time off the CPU by why it was spent, too, where it matters whether there was work.
+    reasons: Option<FxHashMap<(Key, Reason), u64>>,
     blocked: Blocked,
     pub(super) first: Option<Time>,
     pub(super) last: Time,
@@ -29,6 +34,11 @@ pub(super) struct Totals {
 impl Totals {
     pub(super) fn new(process: Option<ProcessFilter>) -> Self {
         Self { process, ..Self::default() }
+    }
+
+    /// Of threads that had something to do, as far as that is known.
+    pub(super) fn without_idle(process: Option<ProcessFilter>) -> Self {
+        Self { process, reasons: Some(FxHashMap::default()), ..Self::default() }
     }
 
     #[inline]
@@ -66,17 +76,43 @@ impl Totals {
 
     #[inline]
     fn stay(&mut self, stay: Stay, tables: &Tables) {
+        let key = (stay.thread, stay.stack);
         let add =
             |total: &mut Total| total.off_cpu_ns = total.off_cpu_ns.saturating_add(stay.blocked_ns);
-        self.add((stay.thread, stay.stack), tables, add);
+        if self.add(key, tables, add)
+            && let Some(reasons) = &mut self.reasons
+        {
+            let sum = reasons.entry((key, stay.reason)).or_default();
+            *sum = sum.saturating_add(stay.blocked_ns);
+        }
+    }
+
+    /// Takes out what nobody lacked: samples of idle CPUs, and time of threads without work. Which
+    /// that is, only names tell, which are all there at the end.
+    fn leave_idle_out(&mut self, tables: &Tables) {
+        let Some(reasons) = self.reasons.take() else { return };
+        // Who asks for the idle process by its id or name wants it.
+        let asked_for = self.process.is_some();
+        self.totals.retain(|(thread, _), _| asked_for || *thread != Tables::IDLE_THREAD);
+        let mut waits_for = WaitsFor::new(tables);
+        for ((key, reason), nanoseconds) in reasons {
+            let process = tables.thread(key.0).process;
+            if waits_for.of(process, key.1, reason).class() == WaitClass::Idle
+                && let Some(total) = self.totals.get_mut(&key)
+            {
+                total.off_cpu_ns = total.off_cpu_ns.saturating_sub(nanoseconds);
+            }
+        }
     }
 
     #[inline]
-    fn add(&mut self, key: Key, tables: &Tables, change: impl FnOnce(&mut Total)) {
+    fn add(&mut self, key: Key, tables: &Tables, change: impl FnOnce(&mut Total)) -> bool {
         let wanted = |filter: &ProcessFilter| filter.matches(tables.thread(key.0).process, tables);
-        if self.process.as_ref().is_none_or(wanted) {
+        let wanted = self.process.as_ref().is_none_or(wanted);
+        if wanted {
             change(self.totals.entry(key).or_default());
         }
+        wanted
     }
 
     /// Everything, in an order that does not change; threads that are still blocked count until the
@@ -85,6 +121,7 @@ impl Totals {
         for stay in self.blocked.finish(self.last, |_| true) {
             self.stay(stay, tables);
         }
+        self.leave_idle_out(tables);
         let mut list: Vec<(Key, Total)> = self.totals.drain().collect();
         list.sort_unstable_by_key(|(key, _)| *key);
         list

@@ -17,7 +17,7 @@ fn folded(scenario: &Scenario, options: StackOptions) -> String {
 }
 
 fn kind(kind: StackKind) -> StackOptions {
-    StackOptions { kind, process: None }
+    StackOptions { kind, ..StackOptions::default() }
 }
 
 #[test]
@@ -26,9 +26,28 @@ fn samples_fold_into_a_line_for_each_stack() {
         folded(&scenario::scenario(), kind(StackKind::OnCpu)),
         "sh;/usr/bin/cc+0x9999;0x7f00deadbeef 1\n\
          sh;[no stack] 1\n\
-         sh;main;parse<T>;next_token_[i] 2\n\
-         swapper;main;ext4_file_read_iter_[k] 1\n"
+         sh;main;parse<T>;next_token_[i] 2\n"
     );
+}
+
+#[test]
+fn idle_cpus_and_threads_without_work_are_shown_when_asked_for() {
+    let all = |kind| StackOptions { kind, idle: true, ..StackOptions::default() };
+    let samples = folded(&scenario::scenario(), all(StackKind::OnCpu));
+    assert!(samples.contains("swapper;main;ext4_file_read_iter_[k] 1\n"), "{samples}");
+
+    // A worker of the kernel idles for 30 us, and waits for a disk for 20 us, in the same stack.
+    let mut worker = Scenario::new();
+    let (_, thread) = worker.process(7, 1, "worker", &[]);
+    for (state, after_us) in [(SleepState::Idle, 30), (SleepState::Uninterruptible, 20)] {
+        worker.switch(0, scenario::IDLE, scenario::off(SleepState::Runnable), thread);
+        worker.switch(0, thread, scenario::off(state), scenario::IDLE);
+        worker.wait(after_us);
+    }
+    worker.switch(0, scenario::IDLE, scenario::off(SleepState::Runnable), thread);
+    // Each event takes one more.
+    assert_eq!(folded(&worker, kind(StackKind::OffCpu)), "worker;[no stack] 21\n");
+    assert_eq!(folded(&worker, all(StackKind::OffCpu)), "worker;[no stack] 52\n");
 }
 
 #[test]
@@ -79,7 +98,7 @@ fn picture(scenario: &Scenario, options: StackOptions) -> String {
 fn the_flame_graph_shows_functions_with_their_shares() {
     let picture = picture(&scenario::scenario(), StackOptions::default());
     assert!(picture.contains("On-CPU samples of scenario"));
-    assert!(picture.contains("<title>parse&lt;T&gt; (2 samples, 40.00%)</title>"), "{picture}");
+    assert!(picture.contains("<title>parse&lt;T&gt; (2 samples, 50.00%)</title>"), "{picture}");
     assert!(picture.trim_end().ends_with("</svg>"));
 }
 

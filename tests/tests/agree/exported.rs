@@ -55,13 +55,14 @@ pub(crate) fn report(mut recording: impl Recording) -> Report {
 }
 
 pub(crate) fn folded(mut recording: impl Recording) -> String {
-    let mut exporter = FoldedExporter::new(Vec::new(), StackOptions::default());
+    let options = StackOptions { idle: true, ..StackOptions::default() };
+    let mut exporter = FoldedExporter::new(Vec::new(), options);
     recording.play(&mut exporter).unwrap();
     String::from_utf8(exporter.finish().unwrap()).unwrap()
 }
 
 pub(crate) fn off_cpu(mut recording: impl Recording) -> String {
-    let options = StackOptions { kind: StackKind::OffCpu, process: None };
+    let options = StackOptions { kind: StackKind::OffCpu, process: None, idle: true };
     let mut exporter = FoldedExporter::new(Vec::new(), options);
     recording.play(&mut exporter).unwrap();
     String::from_utf8(exporter.finish().unwrap()).unwrap()

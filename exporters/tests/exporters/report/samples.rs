@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::scenario::IDLE;
-use syscollect_exporters::report::{WaitClass, WaitsOfClass};
+use syscollect_exporters::report::{StackRow, Table, WaitClass, WaitsOfClass};
 use syscollect_model::{
-    BuildId, CpuId, FrameId, MachineId, Migration, Module, ModuleId, Sample, Scope, StackCut,
+    BuildId, CpuId, FrameId, MachineId, Migration, Module, ModuleId, Sample, SampleEvent, Scope,
+    StackCut,
 };
 
 /// A program, the kernel, and frames of both.
@@ -259,6 +260,59 @@ fn what_held_threads_up_is_told_before_what_had_nothing_to_do() {
     let places: Vec<_> = order.iter().map(|part| text.find(part)).collect();
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?} of\n{text}");
     assert!(!text.contains("epoll_wait"), "the stacks of who idles are not shown");
+}
+
+#[test]
+fn processes_of_one_name_that_wait_in_one_stack_are_a_row() {
+    let mut scenario = Scenario::new();
+    let worker = |scenario: &mut Scenario, pid| scenario.process(pid, 1, "worker", &[]).1;
+    let workers = [10, 20, 30].map(|pid| worker(&mut scenario, pid));
+    let mut frame = code(&mut scenario);
+    let mut stack = |scenario: &mut Scenario, offset, name| {
+        let frames = [frame(scenario, true, offset, Some(name))];
+        Some(scenario.tables.intern_stack(&frames))
+    };
+    let both = stack(&mut scenario, 0x30, "do_fsync");
+    let alone = stack(&mut scenario, 0x40, "vfs_read");
+    // The first two wait for a disk, 10 us each; the third for another, 5 us.
+    for (cpu, (thread, stack)) in (0..).zip(workers.into_iter().zip([both, both, alone])) {
+        let state = SleepState::Uninterruptible;
+        scenario.switches_off(0, cpu, thread, OffCpu { state, stack, ..off() }, IDLE);
+    }
+    for (cpu, (thread, at)) in (0..).zip(workers.into_iter().zip([10, 10, 5])) {
+        scenario.interrupt_wakes(at, cpu, IDLE, thread);
+    }
+    let report = report(&scenario);
+    let rows = |table: &Table<StackRow>| -> Vec<_> {
+        table.rows.iter().map(|row| (row.pid, row.processes, row.count, row.blocked_ns)).collect()
+    };
+    let blocked = &report.off_cpu.blocked;
+    assert_eq!(
+        rows(&blocked.stacks),
+        [(10, None, 1, 10_000), (20, None, 1, 10_000), (30, None, 1, 5_000)]
+    );
+    assert_eq!(rows(&blocked.program_stacks), [(10, Some(2), 2, 20_000), (30, Some(1), 1, 5_000)]);
+    let text = report.text(100);
+    assert!(text.contains("mean 10.0 us, max 10.0 us: worker (2 processes), "), "{text}");
+    assert!(text.contains("once: worker (30), "), "{text}");
+}
+
+#[test]
+fn where_samples_of_a_timer_come_late_is_said() {
+    let told = |event: SampleEvent, name| {
+        let (mut scenario, a, _) = two_programs();
+        let mut frame = code(&mut scenario);
+        let frames = [frame(&mut scenario, true, 0x30, Some(name))];
+        let stack = Some(scenario.tables.intern_stack(&frames));
+        let sample = Sample { cpu: CpuId::new(0), thread: a, stack, in_kernel: true };
+        scenario.at(0, Event::Sample(sample));
+        let session = SessionInfo { sample_event: event, ..session() };
+        let report = report_with(&scenario, ReportOptions::default(), &session, &[]);
+        report.text(100).contains("Samples follow a timer")
+    };
+    assert!(told(SampleEvent::CpuClock, "finish_task_switch.isra.0"));
+    assert!(!told(SampleEvent::Cycles, "finish_task_switch.isra.0"));
+    assert!(!told(SampleEvent::CpuClock, "vfs_read"));
 }
 
 #[test]

@@ -225,6 +225,27 @@ No time off the CPU
 }
 
 #[test]
+fn a_recording_without_stacks_says_so_and_how_to_take_them() {
+    let mut code = Code::new();
+    let a = code.a;
+    code.samples(a, None, 3);
+    let text = with_trees(&code.scenario, TreeOptions::default()).tree_text(100);
+    let told = "None of them has a stack: `--stacks samples` of `record` takes them\n";
+    assert!(text.contains(told), "{text}");
+    let text = with_trees(&sampled().scenario, TreeOptions::default()).tree_text(100);
+    assert!(!text.contains("has a stack"), "some have: {text}");
+}
+
+#[test]
+fn code_that_is_called_by_its_module_does_not_name_it_twice() {
+    let mut code = Code::new();
+    let (a, stack) = (code.a, code.stack(&["leaf", "a+0x1230"]));
+    code.samples(a, Some(stack), 1);
+    let text = with_trees(&code.scenario, TreeOptions::default()).tree_text(100);
+    assert!(text.contains("    a+0x1230 > leaf\n"), "{text}");
+}
+
+#[test]
 fn deep_trees_and_long_names_keep_to_the_width() {
     let mut code = Code::new();
     let names: Vec<String> =
