@@ -11,7 +11,9 @@ use rustc_hash::FxHashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use syscollect_model::{BuildId, Mapping, Ticks};
-use syscollect_untrusted_files::{FileData, FileLocation, OpenError, OpenedFile, Owner, find};
+use syscollect_untrusted_files::{
+    FileData, FileLocation, OpenError, OpenedFile, Owner, find, payer,
+};
 
 /// At most so many files are held; a desktop has about 1,500 executable files mapped.
 const HELD_MAX: usize = 4096;
@@ -381,6 +383,7 @@ impl FileQuota {
     /// Takes one for a process of `user`. No user's programs have more than they leave to all
     /// others, so that nobody's files take what another's need; root's may have all.
     fn take(&mut self, user: u32) -> bool {
+        let user = payer(user);
         let own = self.by_user.entry(user).or_default();
         let fits = self.free > 0 && (user == 0 || *own < self.free);
         if fits {
@@ -391,7 +394,7 @@ impl FileQuota {
 
     /// One that a process of `user` had is free again.
     fn give_back(&mut self, user: u32) {
-        if let Some(own) = self.by_user.get_mut(&user).filter(|own| **own > 0) {
+        if let Some(own) = self.by_user.get_mut(&payer(user)).filter(|own| **own > 0) {
             (self.free, *own) = (self.free + 1, *own - 1);
         }
     }

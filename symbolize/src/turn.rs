@@ -7,6 +7,7 @@
 use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
+use syscollect_untrusted_files::payer;
 
 /// The system's own files, and those of the user who asks, may take so many times the share of
 /// another user's: nobody builds them against who asks, and honest ones may be large.
@@ -79,11 +80,11 @@ impl Accounts {
     }
 
     pub(crate) fn spend(&mut self, owner: Option<u32>, time: Duration) {
-        *self.spent.entry(owner).or_default() += time;
+        *self.spent.entry(owner.map(payer)).or_default() += time;
     }
 
     pub(crate) fn spent(&self, owner: Option<u32>) -> Duration {
-        self.spent.get(&owner).copied().unwrap_or_default()
+        self.spent.get(&owner.map(payer)).copied().unwrap_or_default()
     }
 
     /// What a module that took `spent` is left with.

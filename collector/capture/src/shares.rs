@@ -1,8 +1,10 @@
-//! Shares: of what there is only so much of, no user may take away what others need.
+//! Shares: of what there is only so much of, no user may take away what others need. The ids that a
+//! user has besides pay from one share ([`payer`]).
 
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
+use syscollect_untrusted_files::payer;
 
 /// Something that there is only so much of. A user may have as much of it as
 /// would still be free for others, so that whoever comes later finds some: the
@@ -21,6 +23,7 @@ impl Pool {
 
     /// Takes some for a user; `false` if that would be more than its share.
     pub(crate) fn take(&mut self, user: u32, amount: u64) -> bool {
+        let user = payer(user);
         let held = self.held.get(&user).copied().unwrap_or(0);
         let Some(free) = self.free.checked_sub(amount) else { return false };
         if user != 0 && held + amount > free {
@@ -33,6 +36,7 @@ impl Pool {
 
     /// Gives some back, at most what the user has.
     pub(crate) fn give_back(&mut self, user: u32, amount: u64) {
+        let user = payer(user);
         let Some(held) = self.held.get_mut(&user) else { return };
         let amount = amount.min(*held);
         *held -= amount;
@@ -40,6 +44,12 @@ impl Pool {
         if *held == 0 {
             self.held.remove(&user);
         }
+    }
+
+    /// How much more a user may take now.
+    pub(crate) fn room(&self, user: u32) -> u64 {
+        let held = self.held.get(&payer(user)).copied().unwrap_or(0);
+        if user == 0 { self.free } else { self.free.saturating_sub(held) }
     }
 
     /// Gives some back of each user.
@@ -70,12 +80,12 @@ impl Pace {
 
     /// Whether the user may have more of it now.
     pub(crate) fn allows(&self, user: u32) -> bool {
-        self.left.get(&user).is_none_or(|left| *left > 0)
+        self.left.get(&payer(user)).is_none_or(|left| *left > 0)
     }
 
     /// A user took some.
     pub(crate) fn took(&mut self, user: u32, amount: u64) {
-        let left = self.left.entry(user).or_insert(self.per_second as i64);
+        let left = self.left.entry(payer(user)).or_insert(self.per_second as i64);
         *left = left.saturating_sub_unsigned(amount);
     }
 
@@ -106,7 +116,8 @@ mod tests {
     #[test]
     fn who_comes_later_finds_some_whatever_others_took() {
         let mut pool = Pool::new(1000);
-        assert_eq!(taken(&mut pool, 1001), 500);
+        assert_eq!((taken(&mut pool, 1001), pool.room(1001)), (500, 0));
+        assert_eq!((pool.room(1002), pool.room(0)), (500, 500));
         assert_eq!(taken(&mut pool, 1002), 250);
         assert_eq!(taken(&mut pool, 1001), 0, "what it has is more than what is left");
         assert_eq!(taken(&mut pool, 0), 250, "root may have the rest");

@@ -10,6 +10,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
+use syscollect_untrusted_files::payer;
 
 use crate::shares::Pace;
 
@@ -52,6 +53,14 @@ pub(crate) enum Whose {
 }
 
 impl Whose {
+    /// Who pays for the time that is taken.
+    fn paying(self) -> Self {
+        match self {
+            Self::Of(uid) => Self::Of(payer(uid)),
+            Self::Unknown => Self::Unknown,
+        }
+    }
+
     /// The user's number, as far as it is known.
     pub(crate) fn uid(self) -> Option<u32> {
         match self {
@@ -62,7 +71,7 @@ impl Whose {
 }
 
 struct OfUser<T> {
-    waiting: VecDeque<(T, Instant)>,
+    waiting: VecDeque<(T, Whose, Instant)>,
     /// How much time this user took.
     had: Duration,
     account: Account,
@@ -86,6 +95,8 @@ pub(crate) struct Account {
 pub(crate) struct Turn<T> {
     pub(crate) whose: Whose,
     pub(crate) what: T,
+    /// Whose turn it is: who pays for it.
+    of: Whose,
     since: Instant,
 }
 
@@ -119,14 +130,15 @@ impl<T: Waiting> Turns<T> {
 
     /// Something more waits, since then; `false` if there is no room for it.
     pub(crate) fn add(&mut self, whose: Whose, what: T, since: Instant) -> bool {
-        if self.users.len() >= USERS_MAX && !self.users.contains_key(&whose) {
+        let paying = whose.paying();
+        if self.users.len() >= USERS_MAX && !self.users.contains_key(&paying) {
             let is_of_use =
                 |user: &OfUser<T>| !user.waiting.is_empty() || user.account != Account::default();
             self.users.retain(|_, user| is_of_use(user));
         }
-        let is_told_apart = self.users.len() < USERS_MAX || self.users.contains_key(&whose);
-        let whose = if is_told_apart { whose } else { Whose::Unknown };
-        let user = self.users.entry(whose).or_insert_with(|| OfUser {
+        let is_told_apart = self.users.len() < USERS_MAX || self.users.contains_key(&paying);
+        let paying = if is_told_apart { paying } else { Whose::Unknown };
+        let user = self.users.entry(paying).or_insert_with(|| OfUser {
             waiting: VecDeque::new(),
             had: Duration::ZERO,
             account: Account::default(),
@@ -137,7 +149,7 @@ impl<T: Waiting> Turns<T> {
         }
         let has_room = user.waiting.len() < WAITING_MAX;
         match has_room {
-            true => user.waiting.push_back((what, since)),
+            true => user.waiting.push_back((what, whose, since)),
             false => user.account.left_out += what.count(),
         }
         has_room
@@ -145,8 +157,8 @@ impl<T: Waiting> Turns<T> {
 
     /// What was begun in this turn goes on in its user's next one.
     pub(crate) fn go_on(&mut self, turn: &Turn<()>, what: T) {
-        if let Some(user) = self.users.get_mut(&turn.whose) {
-            user.waiting.push_front((what, turn.since));
+        if let Some(user) = self.users.get_mut(&turn.of) {
+            user.waiting.push_front((what, turn.whose, turn.since));
         }
     }
 
@@ -154,11 +166,15 @@ impl<T: Waiting> Turns<T> {
     pub(crate) fn next(&mut self, now: Instant) -> Option<Turn<T>> {
         self.pace.refill(now);
         let Self { users, pace, asked_by, reached } = self;
-        let may = |whose: Whose| match whose {
-            Whose::Of(uid) => uid == 0 || Some(uid) == *asked_by || pace.allows(uid),
-            Whose::Unknown => pace.allows(UNKNOWN),
+        // What runs as another id of the user who asked has no more than that of others.
+        let has_all = |user: &OfUser<T>| match user.waiting.front() {
+            Some((_, Whose::Of(uid), _)) => *uid == 0 || Some(*uid) == *asked_by,
+            _ => false,
         };
-        next_of(users.iter_mut().filter(|(whose, _)| may(**whose)), reached)
+        let may = |(of, user): &(&Whose, &mut OfUser<T>)| {
+            has_all(user) || pace.allows(of.uid().unwrap_or(UNKNOWN))
+        };
+        next_of(users.iter_mut().filter(may), reached)
     }
 
     /// What to do now, whoever had their share; `None` if nothing waits.
@@ -174,7 +190,7 @@ impl<T: Waiting> Turns<T> {
         took: Duration,
         outcome: TurnOutcome,
     ) {
-        let Some(user) = self.users.get_mut(&turn.whose) else { return };
+        let Some(user) = self.users.get_mut(&turn.of) else { return };
         let TurnOutcome { times, tells_if_late } = outcome;
         user.had += took.saturating_mul(times);
         let waited = began.saturating_duration_since(turn.since);
@@ -182,13 +198,13 @@ impl<T: Waiting> Turns<T> {
             user.account.late += 1;
             user.account.longest = user.account.longest.max(waited);
         }
-        let uid = turn.whose.uid().unwrap_or(UNKNOWN);
+        let uid = turn.of.uid().unwrap_or(UNKNOWN);
         self.pace.took(uid, microseconds(took).saturating_mul(u64::from(times)));
     }
 
     /// So much of what came in this turn is left out.
     pub(crate) fn left_out(&mut self, turn: &Turn<()>, count: u64) {
-        if let Some(user) = self.users.get_mut(&turn.whose) {
+        if let Some(user) = self.users.get_mut(&turn.of) {
             user.account.left_out += count;
         }
     }
@@ -196,7 +212,7 @@ impl<T: Waiting> Turns<T> {
     /// Nothing waits any more; `each` gets what is left out.
     pub(crate) fn leave_out(&mut self, now: Instant, mut each: impl FnMut(T)) {
         for user in self.users.values_mut() {
-            for (what, since) in user.waiting.drain(..) {
+            for (what, _, since) in user.waiting.drain(..) {
                 let waited = now.saturating_duration_since(since);
                 user.account.longest = user.account.longest.max(waited);
                 user.account.left_out += what.count();
@@ -215,9 +231,9 @@ impl<T: Waiting> Turns<T> {
         let account = |(whose, user): (&Whose, &OfUser<T>)| {
             let waited = |since: &Instant| now.saturating_duration_since(*since);
             // What came first waits first.
-            let long = user.waiting.iter().take_while(|(_, since)| waited(since) >= NEVER);
-            let waiting = long.map(|(what, _)| what.count()).sum();
-            let oldest = user.waiting.front().map_or(Duration::ZERO, |(_, since)| waited(since));
+            let long = user.waiting.iter().take_while(|(_, _, since)| waited(since) >= NEVER);
+            let waiting = long.map(|(what, ..)| what.count()).sum();
+            let oldest = user.waiting.front().map_or(Duration::ZERO, |(_, _, since)| waited(since));
             let longest = user.account.longest.max(oldest);
             (*whose, Account { waiting, longest, ..user.account })
         };
@@ -262,12 +278,12 @@ fn next_of<'a, T: 'a>(
     users: impl Iterator<Item = (&'a Whose, &'a mut OfUser<T>)>,
     reached: &mut Duration,
 ) -> Option<Turn<T>> {
-    let (whose, user) = users
+    let (of, user) = users
         .filter(|(_, user)| !user.waiting.is_empty())
-        .min_by_key(|(whose, user)| (user.had, **whose))?;
+        .min_by_key(|(of, user)| (user.had, **of))?;
     *reached = user.had;
-    let (what, since) = user.waiting.pop_front()?;
-    Some(Turn { whose: *whose, what, since })
+    let (what, whose, since) = user.waiting.pop_front()?;
+    Some(Turn { whose, what, of: *of, since })
 }
 
 fn microseconds(time: Duration) -> u64 {
@@ -290,7 +306,8 @@ impl std::ops::Add for Account {
 impl<T> Turn<T> {
     /// What to do, and the rest, to say later how long it took.
     pub(crate) fn take(self) -> (T, Turn<()>) {
-        (self.what, Turn { whose: self.whose, what: (), since: self.since })
+        let Self { whose, what, of, since } = self;
+        (what, Turn { whose, what: (), of, since })
     }
 }
 

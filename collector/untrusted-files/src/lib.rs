@@ -10,7 +10,8 @@
 //! rights of whoever owns the process or the file, if this process may ([`Owner`]); read so that a
 //! file that shrinks meanwhile is an error and no signal ([`Reader`]); copy what somebody else
 //! could cut off to memory that nobody can ([`MemoryFile`]); wait for no file system longer than
-//! [`PATIENCE`], on threads of which there are few ([`within`]).
+//! [`PATIENCE`], on threads of which there are few ([`within`]). Say whose share what a user takes
+//! is a part of ([`payer`]).
 //!
 //! **Non-goals.** What files mean. Files of this program's own (captures, options): their names
 //! come from its user. What the kernel itself tells below /proc and /sys, unless it makes a
@@ -36,6 +37,7 @@ mod error;
 #[cfg(target_os = "linux")]
 mod linux;
 mod patience;
+mod payer;
 mod reader;
 
 #[cfg(not(target_os = "linux"))]
@@ -44,6 +46,7 @@ pub use error::OpenError;
 #[cfg(target_os = "linux")]
 pub use linux::*;
 pub use patience::{PATIENCE, Patience, end_idle_threads, within};
+pub use payer::payer;
 pub use reader::Reader;
 
 use std::path::Path;

@@ -5,7 +5,7 @@
 //! not come back. There are few of them, and each user has a share, for a thread that hangs is only
 //! free again when its call returns.
 
-use crate::OpenError;
+use crate::{OpenError, payer};
 use rustc_hash::FxHashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
@@ -75,6 +75,7 @@ impl Patience {
         uid: Option<u32>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, OpenError> {
+        let uid = uid.map(payer);
         let thread = self.a_thread(uid)?;
         let slot = Arc::new(Slot::default());
         let (filled, threads) = (slot.clone(), self.threads.clone());

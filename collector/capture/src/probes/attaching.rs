@@ -11,6 +11,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
+use syscollect_untrusted_files::payer;
 
 use super::attach::{Point, Refused, attach};
 use super::keeper::Keeper;
@@ -236,10 +237,11 @@ impl<T> Waiting<T> {
     }
 
     fn used_by(&self, owner: u32, now: Instant) -> Duration {
-        self.used.get(&owner).map_or(Duration::ZERO, |used| left(used, now))
+        self.used.get(&payer(owner)).map_or(Duration::ZERO, |used| left(used, now))
     }
 
     fn used(&mut self, owner: u32, time: Duration, now: Instant) {
+        let owner = payer(owner);
         let used = self.used_by(owner, now) + time;
         if self.used.len() >= OWNERS_MAX {
             self.used.retain(|_, used| !left(used, now).is_zero());
@@ -251,7 +253,8 @@ impl<T> Waiting<T> {
 
     /// Whether the files of this owner need not wait.
     fn has_share(&self, owner: u32, now: Instant) -> bool {
-        self.used_by(owner, now) < SHARE && !self.waiting.iter().any(|(of, _)| *of == owner)
+        let is_its = |of: u32| payer(of) == payer(owner);
+        self.used_by(owner, now) < SHARE && !self.waiting.iter().any(|(of, _)| is_its(*of))
     }
 
     /// One more waits; it is given back where there is no room for it.
@@ -264,7 +267,8 @@ impl<T> Waiting<T> {
     }
 
     fn has_room(&self, owner: u32) -> bool {
-        let of_owner = self.waiting.iter().filter(|(of, _)| *of == owner).count();
+        let is_its = |of: u32| payer(of) == payer(owner);
+        let of_owner = self.waiting.iter().filter(|(of, _)| is_its(*of)).count();
         of_owner < WAITING_OF_OWNER && self.waiting.len() < WAITING_MAX
     }
 

@@ -20,7 +20,7 @@ use syscollect_cpython::{interpreter, may_hold_interpreter};
 use syscollect_records::python::{FILES_MAX, PythonFile};
 use syscollect_records::unwind::{PAGE_BYTES, UnwindRow};
 use syscollect_symbolize::own_vdso;
-use syscollect_untrusted_files::OpenedFile;
+use syscollect_untrusted_files::{OpenedFile, payer};
 use syscollect_unwind::UnwindFile;
 
 use crate::collector::{go_before_most, go_behind_others};
@@ -301,7 +301,7 @@ impl TableMaker {
             }
             let began = Instant::now();
             self.make(&wanted);
-            *self.took.entry(wanted.user).or_default() += began.elapsed();
+            *self.took.entry(payer(wanted.user)).or_default() += began.elapsed();
         }
         true
     }
@@ -309,7 +309,7 @@ impl TableMaker {
     /// Some pages for the user whose programs took the least time: who runs code that is costly
     /// waits, and nobody for them.
     fn next_wanted(&self) -> Option<WantedPages> {
-        let took = |user| self.took.get(&user).copied().unwrap_or_default();
+        let took = |user| self.took.get(&payer(user)).copied().unwrap_or_default();
         let mut wanted = self.tables.wanted().into_iter().min_by_key(|wanted| took(wanted.user))?;
         wanted.pages.truncate(PAGES_AT_ONCE);
         Some(wanted)
@@ -321,6 +321,13 @@ impl TableMaker {
 
     fn make(&mut self, wanted: &WantedPages) {
         let WantedPages { number, user, ref pages } = *wanted;
+        if !self.tables.has_room(user) {
+            for page in pages {
+                self.tables.refuse(number, *page, user);
+                self.count(&self.counts.refused);
+            }
+            return;
+        }
         let unwind = self.file(number).and_then(|file| file.unwind.as_ref());
         if let Some(Ok(tables)) = unwind.map(|unwind| unwind.pages(pages)) {
             tables.iter().for_each(|(page, rows)| self.publish(number, *page, rows, user));

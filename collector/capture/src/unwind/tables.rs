@@ -20,6 +20,8 @@ const REFUSED: u64 = 3;
 
 /// A file has an interpreter in it.
 const INTERPRETER: u64 = 1 << 63;
+/// Who has room for fewer rows has none.
+const ROWS_OF_SMALL_PAGE: u64 = 64;
 
 /// Memory that the programs read and write meanwhile.
 pub(super) trait Words {
@@ -126,15 +128,12 @@ impl<W: Words> Tables<W> {
         rows: &[UnwindRow],
         user: u32,
     ) -> bool {
-        let Some(pages) = (number as usize).checked_sub(1).and_then(|at| self.known.get(at)) else {
-            return false;
-        };
-        let index = pages.start as usize + page as usize;
-        let Some(word) = self.pages.words().get(index) else { return false };
+        let Some(index) = self.index(number, page) else { return false };
         if !self.free_rows.take(user, rows.len() as u64) {
-            word.store(REFUSED << 48 | u64::from(user), Ordering::Relaxed);
+            self.refuse(number, page, user);
             return false;
         }
+        let Some(word) = self.pages.words().get(index) else { return false };
         let places = self.rows.words().get(self.next_row..).unwrap_or_default();
         for (place, row) in places.iter().zip(rows) {
             place.store(word_of(*row), Ordering::Relaxed);
@@ -144,6 +143,26 @@ impl<W: Words> Tables<W> {
         word.store(entry, Ordering::Release);
         self.next_row += rows.len();
         true
+    }
+
+    /// Whether there is room for a user's rows. If not, tables need not be made to find that out:
+    /// a page of code that was compiled takes some hundred.
+    pub(super) fn has_room(&self, user: u32) -> bool {
+        self.free_rows.room(user) >= ROWS_OF_SMALL_PAGE
+    }
+
+    /// A page for which there is no room: that user does not ask for it again.
+    pub(super) fn refuse(&self, number: u32, page: u32, user: u32) {
+        let word = self.index(number, page).and_then(|index| self.pages.words().get(index));
+        if let Some(word) = word {
+            word.store(REFUSED << 48 | u64::from(user), Ordering::Relaxed);
+        }
+    }
+
+    /// Where a page's word lies.
+    fn index(&self, number: u32, page: u32) -> Option<usize> {
+        let pages = self.known.get((number as usize).checked_sub(1)?)?;
+        Some(pages.start as usize + page as usize)
     }
 
     /// Rows in use.
@@ -244,6 +263,21 @@ mod tests {
         assert!(tables.publish(libc, 3, &rows, honest));
         assert!(tables.publish(libc, 4, &rows, root), "root's have what there is");
         assert!(!tables.publish(libc, 5, &[row(0); 30], root), "and no more");
+    }
+
+    #[test]
+    fn who_has_no_room_is_refused_before_anything_is_made() {
+        let mut tables = tables(400);
+        let libc = tables.add(20, 0).unwrap();
+        let (hostile, honest) = (1001, 1002);
+        assert!(tables.has_room(hostile));
+        assert!(tables.publish(libc, 0, &[row(0); 180], hostile));
+        assert_eq!([hostile, honest, 0].map(|user| tables.has_room(user)), [false, true, true]);
+        ask(&tables, libc, 1, hostile);
+        tables.refuse(libc, 1, hostile);
+        assert_eq!((found(&tables, libc, 1), tables.wanted()), (None, Vec::new()));
+        tables.refuse(libc, 999, hostile);
+        tables.refuse(7, 0, hostile);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 use syscollect_model::ClockSource;
+use syscollect_untrusted_files::payer;
 use syscollect_zone_protocol::arena::MAX_RINGS;
 
 use super::ZoneNotice;
@@ -237,7 +238,7 @@ impl Takeover {
             (self.since, self.taken) = (Instant::now(), 0);
             self.taken_of.clear();
         }
-        let of_user = self.taken_of.entry(user).or_default();
+        let of_user = self.taken_of.entry(payer(user)).or_default();
         let may = self.taken < AT_ONCE && *of_user < AT_ONCE_OF_A_USER;
         self.taken += u32::from(may);
         *of_user += u32::from(may);

@@ -9,6 +9,7 @@ use syscollect_playback::{ANONYMOUS, ModuleKey};
 use syscollect_records::stack_ending;
 use syscollect_store::UnwoundStack;
 use syscollect_symbolize::PinnedFiles;
+use syscollect_untrusted_files::payer;
 use syscollect_unwind::{Callers, CodeAt, RowCache, UnwindFile, UnwindRow};
 
 /// How long the tables for one user's stacks take together, at most: unwind information can be made
@@ -48,7 +49,7 @@ impl Unwinder for LateUnwinder<'_> {
     fn callers(&mut self, stack: UserStack<'_>, mut code: ProcessCode<'_>) -> Option<UnwoundStack> {
         let UserStack { lane, id, addresses: known, .. } = stack;
         let HeldStack { user, memory } = self.stacks.remove(&(lane, id))?;
-        let tables = &mut self.tables;
+        let (tables, user) = (&mut self.tables, payer(user));
         let Callers { addresses, truncated } =
             memory.callers(known.len(), |address| tables.code_at(address, &mut code, user));
         let (machine, kind, index) = (lane.machine, lane.kind as u16, lane.index);
@@ -59,7 +60,7 @@ impl Unwinder for LateUnwinder<'_> {
     fn check(&mut self, stack: UserStack<'_>, mut code: ProcessCode<'_>) {
         let held = self.stacks.remove(&(stack.lane, stack.id));
         let Some(HeldStack { user, memory }) = held else { return };
-        let tables = &mut self.tables;
+        let (tables, user) = (&mut self.tables, payer(user));
         let Callers { addresses, truncated } =
             memory.callers(1, |address| tables.code_at(address, &mut code, user));
         let recorded = stack.addresses.get(1..).unwrap_or_default();
