@@ -44,7 +44,7 @@ enum record_kind {
 #define UNWIND_PAGE_BYTES 65536
 #define UNWIND_ROWS_MAX 16384
 #define STACK_MEMORY_PART_BYTES 2048
-#define STACK_MEMORY_PARTS 8
+#define STACK_MEMORY_PARTS 16
 #define PYTHON_FILES 64
 #define PYTHON_FRAME 9223372036854775808U
 #define PYTHON_ENTRY 4611686018427387904U
@@ -293,8 +293,12 @@ struct StackMemoryHeader {
 	__u64 sp;
 	__u64 bp;
 	__u64 start;
+	__u64 file;
+	__u64 code_start;
+	__u64 code_end;
+	__u64 code_bias;
 };
-_Static_assert(sizeof(struct StackMemoryHeader) == 56, "size of StackMemoryHeader");
+_Static_assert(sizeof(struct StackMemoryHeader) == 88, "size of StackMemoryHeader");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, cpu) == 0, "StackMemoryHeader.cpu");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, of_sample) == 4, "StackMemoryHeader.of_sample");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, id) == 8, "StackMemoryHeader.id");
@@ -305,6 +309,10 @@ _Static_assert(__builtin_offsetof(struct StackMemoryHeader, ip) == 24, "StackMem
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, sp) == 32, "StackMemoryHeader.sp");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, bp) == 40, "StackMemoryHeader.bp");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, start) == 48, "StackMemoryHeader.start");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, file) == 56, "StackMemoryHeader.file");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, code_start) == 64, "StackMemoryHeader.code_start");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, code_end) == 72, "StackMemoryHeader.code_end");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, code_bias) == 80, "StackMemoryHeader.code_bias");
 
 struct PythonFile {
 	__u64 runtime;

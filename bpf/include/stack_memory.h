@@ -3,7 +3,9 @@
  * A stack that ends because a table was not made yet is sent as it lies in
  * memory, from the last frame that was found: when the recording stops, and all
  * tables can be made, the rest of it is unwound. So the first moments of a
- * recording, and of a program, are as whole as the last.
+ * recording, and of a program, are as whole as the last. With it goes where the
+ * code lies that has no table: the collector makes those of all callers in it,
+ * which walks would ask for one by one.
  *
  * That is dear, and rare. Each user has a share of it on each CPU, in each
  * context: whose programs never get tables cannot have it all.
@@ -30,8 +32,8 @@ struct memory_share {
 	__u64 room;
 };
 
-#define MEMORY_SHARES 64
-#define MEMORY_SHARE_BYTES (4u << 20)
+#define MEMORY_SHARES 128
+#define MEMORY_SHARE_BYTES (8u << 20)
 /* A byte in so many ticks, as a shift: some 100 to 250 KB in a second. */
 #define MEMORY_SHARE_TICKS 14
 
@@ -42,10 +44,19 @@ struct {
 	__uint(max_entries, MEMORY_SHARES * 2);
 } memory_shares SEC(".maps");
 
+/* A user's. Above 65,535 lie ids that one user may have all of, as containers without root do, in
+ * runs of 65,536: each such run has one or two shares, and not all that there are. */
+static __always_inline __u32 memory_share_of(__u32 uid)
+{
+	__u32 half = MEMORY_SHARES / 2, run = uid >> 16;
+
+	return run ? half + (run & (half - 1)) : uid & (half - 1);
+}
+
 /* The share of the current task's user, if a stack may still be sent of it. */
 static __always_inline struct memory_share *memory_share(__u32 context, __u64 ticks)
 {
-	__u32 index = (bpf_get_current_uid_gid() & (MEMORY_SHARES - 1)) + (context & 1) * MEMORY_SHARES;
+	__u32 index = memory_share_of(bpf_get_current_uid_gid()) + (context & 1) * MEMORY_SHARES;
 	struct memory_share *share = bpf_map_lookup_elem(&memory_shares, &index);
 	const __u64 needed = STACK_MEMORY_PARTS * sizeof(struct stack_memory_part);
 
@@ -96,6 +107,10 @@ __noinline int unwind_send_memory(struct scratch *s)
 		part->header.sp = u->sp;
 		part->header.bp = u->bp;
 		part->header.start = start;
+		part->header.file = u->file;
+		part->header.code_start = u->code_start;
+		part->header.code_end = u->code_end;
+		part->header.code_bias = u->code_bias;
 		bpf_ringbuf_submit(part, BPF_RB_NO_WAKEUP);
 		start += bytes;
 	}

@@ -424,6 +424,8 @@ __noinline int unwind_find_row(struct scratch *s)
 	if (!range)
 		return UNWIND_NO_CODE;
 	if (range->space == u->space && range->generation == u->generation && u->address - range->start < range->end) {
+		u->code_start = range->start;
+		u->code_end = range->start + range->end;
 		u->code_bias = range->bias;
 		u->file = range->file;
 	} else {

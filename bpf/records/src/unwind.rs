@@ -16,9 +16,9 @@ pub const WORD_BYTES: i64 = 8;
 /// Bytes of a stack that one [`StackMemoryHeader`] announces, at most; parts begin at multiples of
 /// it, so that none crosses a page.
 pub const MEMORY_PART_BYTES: usize = 2048;
-/// Parts that are sent of one stack at most: at least 14 KiB. Of threads that block, three of four
-/// stacks need 5 KiB and nine of ten 11 KiB.
-pub const MEMORY_PARTS: usize = 8;
+/// Parts that are sent of one stack at most: at least 30 KiB. Of threads that block, three of four
+/// stacks need 5 KiB and nine of ten 11 KiB; compilers need more, and are over before long.
+pub const MEMORY_PARTS: usize = 16;
 
 /// How a frame's canonical frame address (CFA) is found, which is what the stack pointer was before
 /// the call: [`UnwindRow::cfa`].
@@ -85,7 +85,7 @@ record! {
     /// A part of a stack that could not be unwound, because the table for the code of its last
     /// frame was not made yet. [`MEMORY_PART_BYTES`] bytes follow, of which the first `bytes` are
     /// the program's.
-    StackMemoryHeader, 56 {
+    StackMemoryHeader, 88 {
         /// The lane of the stack's definition: its CPU,
         cpu: u32 as "__u32 cpu",
         /// and 1 if it is a sample's, 0 if it is that of a scheduling event.
@@ -106,5 +106,14 @@ record! {
         bp: u64 as "__u64 bp",
         /// Where this part begins.
         start: u64 as "__u64 start",
+        /// The code whose table was missing, as the programs know it: its file's number, 0 where the
+        /// file is not known yet,
+        file: u64 as "__u64 file",
+        /// where it is mapped,
+        code_start: u64 as "__u64 code_start",
+        /// up to where,
+        code_end: u64 as "__u64 code_end",
+        /// and what to add to an address for its offset in the file.
+        code_bias: u64 as "__u64 code_bias",
     }
 }

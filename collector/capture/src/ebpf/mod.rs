@@ -151,6 +151,7 @@ impl EbpfSource {
         match UnwindTables::start(programs, counts.clone()) {
             Ok(tables) => {
                 self.unwind = Some(counts);
+                self.stack_memory.iter_mut().for_each(|stacks| stacks.ask(tables.clone()));
                 Some(tables)
             }
             Err(error) => self.without_tables(&error),
@@ -220,8 +221,8 @@ impl Source for EbpfSource {
     }
 
     fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
-        self.stack_memory.iter_mut().for_each(StackMemoryRing::drain);
-        self.lanes.drain(now, all, out.chunk)
+        let stacks = self.stack_memory.as_mut().map_or(0.0, StackMemoryRing::drain);
+        self.lanes.drain(now, all, out.chunk).max(stacks)
     }
 
     fn take_stacks_in_memory(&mut self) -> StacksInMemory {

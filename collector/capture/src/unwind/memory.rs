@@ -5,11 +5,13 @@
 use std::fmt;
 
 use aya::maps::{MapData, RingBuf};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{Lane, LaneKind};
-use syscollect_records::unwind::StackMemoryHeader;
+use syscollect_records::unwind::{PAGE_BYTES, StackMemoryHeader};
 use syscollect_unwind::{Registers, StackMemory};
 
+use super::UnwindTables;
+use super::tables::WantedPages;
 use crate::shares::Pool;
 
 /// Bytes of the ring, and of what is held; smaller where memory is short.
@@ -17,6 +19,12 @@ const RING_BYTES: u32 = 4 << 20;
 const RING_BYTES_SHORT: u32 = 256 << 10;
 const HELD_BYTES: u64 = 32 << 20;
 const HELD_BYTES_SHORT: u64 = 2 << 20;
+
+/// Pages that are remembered as asked for; when they are more, they are asked for again.
+const ASKED_MAX: usize = 1 << 16;
+/// The ring looks so many times as full as it is: how full it is says how soon it is looked at again,
+/// and each stack in it waits for tables.
+const URGENCY: f64 = 16.0;
 
 /// What a stack takes besides its bytes, about.
 const STACK_BYTES: u64 = 128;
@@ -41,7 +49,11 @@ pub(crate) fn ring_bytes(memory_is_short: bool) -> u32 {
 /// The ring, and what came out of it.
 pub(crate) struct StackMemoryRing {
     ring: RingBuf<MapData>,
+    bytes: u32,
     held: HeldStacks,
+    /// Who makes tables, and what it was asked for.
+    tables: Option<UnwindTables>,
+    asked: AskedPages,
 }
 
 impl fmt::Debug for StackMemoryRing {
@@ -52,17 +64,29 @@ impl fmt::Debug for StackMemoryRing {
 
 impl StackMemoryRing {
     pub(crate) fn new(ring: RingBuf<MapData>, memory_is_short: bool) -> Self {
-        let bytes = if memory_is_short { HELD_BYTES_SHORT } else { HELD_BYTES };
-        Self { ring, held: HeldStacks::new(bytes) }
+        let held = HeldStacks::new(if memory_is_short { HELD_BYTES_SHORT } else { HELD_BYTES });
+        let (tables, asked) = (None, AskedPages::default());
+        Self { ring, bytes: ring_bytes(memory_is_short), held, tables, asked }
     }
 
-    /// Takes out what is there.
-    pub(crate) fn drain(&mut self) {
+    /// From now on whoever makes tables hears which are missing.
+    pub(crate) fn ask(&mut self, tables: UnwindTables) {
+        self.tables = Some(tables);
+    }
+
+    /// Takes out what is there; how full it was, for when to look again.
+    pub(crate) fn drain(&mut self) -> f64 {
+        let mut drained = 0;
         while let Some(record) = self.ring.next() {
-            if let Some(header) = StackMemoryHeader::from_bytes(&record) {
-                self.held.add(&header, &record[StackMemoryHeader::SIZE..]);
+            drained += record.len();
+            let Some(header) = StackMemoryHeader::from_bytes(&record) else { continue };
+            let bytes = &record[StackMemoryHeader::SIZE..];
+            self.held.add(&header, bytes);
+            if let (Some(tables), Some(wanted)) = (&self.tables, self.asked.of(&header, bytes)) {
+                tables.wanted(wanted);
             }
         }
+        drained as f64 * URGENCY / f64::from(self.bytes)
     }
 
     /// What came since this was last asked.
@@ -74,6 +98,41 @@ impl StackMemoryRing {
     /// Stacks that were not held, or not to their end: their users had their share.
     pub(crate) fn refused(&self) -> u64 {
         self.held.refused
+    }
+}
+
+/// Which tables stacks lack whose walks ended at the first of them. The next walk would end at the
+/// next, and a program that runs for a moment is over before the last is made.
+#[derive(Debug, Default)]
+struct AskedPages {
+    /// By file, page and user: another may have room where one has not.
+    asked: FxHashSet<(u32, u32, u32)>,
+}
+
+impl AskedPages {
+    /// The pages that hold what may be callers in this part of a stack, but for those that were
+    /// asked for: of the code whose table was missing, for which all its callers are the most likely
+    /// to lack one, too.
+    fn of(&mut self, header: &StackMemoryHeader, bytes: &[u8]) -> Option<WantedPages> {
+        let StackMemoryHeader { uid, code_start, code_end, code_bias, .. } = *header;
+        let file = u32::try_from(header.file).ok().filter(|file| *file != 0)?;
+        let bytes = bytes.get(..header.bytes as usize)?;
+        let mut pages = Vec::new();
+        for word in bytes.as_chunks().0 {
+            // A call returns behind itself.
+            let address = u64::from_ne_bytes(*word).wrapping_sub(1);
+            if !(code_start..code_end).contains(&address) {
+                continue;
+            }
+            let page = u32::try_from(address.wrapping_add(code_bias) / PAGE_BYTES).ok()?;
+            if self.asked.insert((file, page, uid)) {
+                pages.push(page);
+            }
+        }
+        if self.asked.len() > ASKED_MAX {
+            self.asked.clear();
+        }
+        (!pages.is_empty()).then_some(WantedPages { number: file, user: uid, pages })
     }
 }
 
@@ -170,6 +229,34 @@ mod tests {
         let stacks = held.take();
         assert_eq!(of(&stacks, 7).unwrap().bytes.len(), 16);
         assert!(of(&stacks, 9).is_none(), "its beginning is not there");
+    }
+
+    #[test]
+    fn callers_in_the_code_that_lacks_a_table_have_theirs_made_and_each_page_once() {
+        let mut asked = AskedPages::default();
+        // The file's code from its byte 0x1000 on is mapped at 0x40_0000.
+        let (file, code_start, code_end) = (3, 0x40_0000, 0x80_0000);
+        let code_bias = 0x1000_u64.wrapping_sub(code_start);
+        let header = StackMemoryHeader {
+            file,
+            code_start,
+            code_end,
+            code_bias,
+            bytes: 40,
+            ..part(7, 1001, 0x7000)
+        };
+        let words = [0x40_0010_u64, 0x7f00_0000, 0x41_f001, 0x41_f000, 0x43_0000, 0x44_0000];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let wanted =
+            |user, pages: &[u32]| Some(WantedPages { number: 3, user, pages: pages.to_vec() });
+        // What returns to a page's first byte was called from the page before; the last word is not
+        // the program's.
+        assert_eq!(asked.of(&header, &bytes), wanted(1001, &[0, 2, 1, 3]));
+        assert_eq!(asked.of(&header, &bytes), None);
+        let other = StackMemoryHeader { uid: 1002, ..header };
+        assert_eq!(asked.of(&other, &bytes), wanted(1002, &[0, 2, 1, 3]));
+        let unknown = StackMemoryHeader { file: 0, uid: 1003, ..header };
+        assert_eq!(asked.of(&unknown, &bytes), None);
     }
 
     #[test]

@@ -88,13 +88,20 @@ struct MappedFile {
     user: u32,
 }
 
+/// What the thread is told.
+#[derive(Debug)]
+enum Told {
+    Mapped(MappedFile),
+    Wanted(WantedPages),
+}
+
 /// A user of whom nothing is known.
 const NOBODY: u32 = u32::MAX;
 
 /// Whom files of code are told to. The thread ends when this is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct UnwindTables {
-    files: SyncSender<MappedFile>,
+    files: SyncSender<Told>,
     counts: Arc<UnwindCounts>,
 }
 
@@ -113,9 +120,15 @@ impl UnwindTables {
     /// A program of this user has mapped a file as code. Does not wait.
     pub(crate) fn mapped(&self, file: OpenedFile, path: &str, user: Option<u32>) {
         let (path, user) = (path.to_owned(), user.unwrap_or(NOBODY));
-        if self.files.try_send(MappedFile { file, path, user }).is_err() {
+        if self.files.try_send(Told::Mapped(MappedFile { file, path, user })).is_err() {
             self.counts.refused.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Walks will come by these pages. Does not wait.
+    fn wanted(&self, wanted: WantedPages) {
+        // Where there is no room for it, walks ask themselves.
+        let _ = self.files.try_send(Told::Wanted(wanted));
     }
 }
 
@@ -194,7 +207,7 @@ impl TableMaker {
         }
     }
 
-    fn follow(&mut self, files: &Receiver<MappedFile>) {
+    fn follow(&mut self, files: &Receiver<Told>) {
         let mut sleep = SHORTEST_SLEEP;
         let mut hurry = Hurry::begin();
         loop {
@@ -204,7 +217,15 @@ impl TableMaker {
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             let mut has_worked = told.is_some();
-            told.into_iter().chain(files.try_iter()).for_each(|file| self.add(&file));
+            for told in told.into_iter().chain(files.try_iter()) {
+                match told {
+                    Told::Mapped(file) => self.add(&file),
+                    Told::Wanted(wanted) => {
+                        self.tables.ask(&wanted);
+                        self.is_unfinished = true;
+                    }
+                }
+            }
             has_worked |= self.make_wanted();
             sleep = if has_worked { SHORTEST_SLEEP } else { (sleep * 2).min(LONGEST_SLEEP) };
             hurry.follow();
@@ -311,7 +332,10 @@ impl TableMaker {
     fn next_wanted(&self) -> Option<WantedPages> {
         let took = |user| self.took.get(&payer(user)).copied().unwrap_or_default();
         let mut wanted = self.tables.wanted().into_iter().min_by_key(|wanted| took(wanted.user))?;
-        wanted.pages.truncate(PAGES_AT_ONCE);
+        // Those that are refused take no time.
+        if self.tables.has_room(wanted.user) {
+            wanted.pages.truncate(PAGES_AT_ONCE);
+        }
         Some(wanted)
     }
 

@@ -119,6 +119,19 @@ impl<W: Words> Tables<W> {
         each.map(|((number, user), pages)| WantedPages { number, user, pages }).collect()
     }
 
+    /// Asks for pages that nobody has asked for, as walks do.
+    pub(super) fn ask(&self, wanted: &WantedPages) {
+        let WantedPages { number, user, ref pages } = *wanted;
+        let file = (number as usize).checked_sub(1).and_then(|file| self.known.get(file));
+        let Some(file) = file else { return };
+        for page in pages.iter().filter(|page| file.len() > **page as usize) {
+            let word = self.pages.words().get(file.start as usize + *page as usize);
+            let asked = WANTED << 48 | u64::from(user);
+            // A walk may have come by meanwhile.
+            word.map(|word| word.compare_exchange(0, asked, Ordering::Relaxed, Ordering::Relaxed));
+        }
+    }
+
     /// Puts a page's rows where walks find them; `user`'s programs have asked for them. Where there
     /// is no room for them that user does not ask again, and `false` is returned.
     pub(super) fn publish(
@@ -243,6 +256,24 @@ mod tests {
         assert_eq!(found(&tables, program, 2), Some(vec![32]));
         assert_eq!((found(&tables, program, 0), tables.rows()), (None, 3));
         assert_eq!(tables.wanted(), [wanted(libc, 0, &[8]), wanted(program, 1000, &[0])]);
+    }
+
+    #[test]
+    fn pages_can_be_asked_for_before_a_walk_comes_by() {
+        let mut tables = tables(100);
+        let (libc, program) = (tables.add(20, 0).unwrap(), tables.add(3, 1000).unwrap());
+        assert!(tables.publish(libc, 7, &[row(0)], 1000));
+        ask(&tables, libc, 8, 1001);
+        let wants = |number, user, pages: &[u32]| {
+            let pages = pages.to_vec();
+            WantedPages { number, user, pages }
+        };
+        // Those that are there, or asked for, or beyond the file's end, stay as they are.
+        tables.ask(&wants(libc, 1000, &[6, 7, 8, 20]));
+        tables.ask(&wants(program + 1, 1000, &[0]));
+        let expected = [wants(libc, 1000, &[6]), wants(libc, 1001, &[8])];
+        assert_eq!(tables.wanted(), expected);
+        assert_eq!(found(&tables, libc, 7), Some(vec![0]));
     }
 
     #[test]
