@@ -29,11 +29,11 @@ Examples:
   syscollect report x.syscap --from 2s --to 2.5s a part of the time
   syscollect report x.syscap --json | jq '.functions.by_self.rows[:10]'
 
-Threads are on CPU, waiting for a CPU (runnable), or blocked (asleep until they
-are woken). Run-queue latency is the length of such a wait. Blocked time is of
-threads that something held up (locks, I/O, child processes), of idle ones (event
+Threads are on CPU, waiting for a CPU (runnable), or asleep until they are woken.
+Run-queue latency is the length of such a wait. Time asleep is of threads that
+something held up (blocked: locks, I/O, child processes), of idle ones (event
 loops, sleeps, idle workers), or undecided: work or an answer was waited for.
-JSON has the same tables; all times are nanoseconds.";
+JSON has the same tables, where all time asleep is `blocked_ns`, nanoseconds.";
 
 /// Rows of each table for people, who scroll, and for machines, which do not.
 const ROWS: usize = 15;

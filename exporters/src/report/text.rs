@@ -463,7 +463,7 @@ impl Text {
             };
             [grouped(row.samples), duration(row.blocked_ns), grouped(row.places), module]
         });
-        self.table(["samples", "blocked", "places", "module"], rows);
+        self.table(["samples", "asleep", "places", "module"], rows);
         if report.recording.os != WINDOWS {
             hints::of_unnamed(&unresolved.rows).for_each(|hint| self.hint(hint));
         }
@@ -487,9 +487,10 @@ impl Text {
     }
 }
 
-/// Columns of a table of processes or threads.
+/// Columns of a table of processes or threads. Who is asleep may have nothing to do: what was blocked
+/// is told further down.
 const TASK_HEADS: [&str; 9] =
-    ["on CPU", "%", "waiting", "blocked", "unknown", "switches", "preempted", "samples", "name"];
+    ["on CPU", "%", "waiting", "asleep", "unknown", "switches", "preempted", "samples", "name"];
 /// The one that narrow lines go without.
 const UNKNOWN: usize = 4;
 /// Characters of lines that have room for all of them.
