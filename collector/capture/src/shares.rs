@@ -13,17 +13,19 @@ use syscollect_untrusted_files::payer;
 pub(crate) struct Pool {
     free: u64,
     held: FxHashMap<u32, u64>,
+    /// Whose share a user's is.
+    payer: fn(u32) -> u32,
 }
 
 impl Pool {
     /// So much of it, all free.
     pub(crate) fn new(total: u64) -> Self {
-        Self { free: total, held: FxHashMap::default() }
+        Self { free: total, held: FxHashMap::default(), payer }
     }
 
     /// Takes some for a user; `false` if that would be more than its share.
     pub(crate) fn take(&mut self, user: u32, amount: u64) -> bool {
-        let user = payer(user);
+        let user = (self.payer)(user);
         let held = self.held.get(&user).copied().unwrap_or(0);
         let Some(free) = self.free.checked_sub(amount) else { return false };
         if user != 0 && held + amount > free {
@@ -36,7 +38,7 @@ impl Pool {
 
     /// Gives some back, at most what the user has.
     pub(crate) fn give_back(&mut self, user: u32, amount: u64) {
-        let user = payer(user);
+        let user = (self.payer)(user);
         let Some(held) = self.held.get_mut(&user) else { return };
         let amount = amount.min(*held);
         *held -= amount;
@@ -48,7 +50,7 @@ impl Pool {
 
     /// How much more a user may take now.
     pub(crate) fn room(&self, user: u32) -> u64 {
-        let held = self.held.get(&payer(user)).copied().unwrap_or(0);
+        let held = self.held.get(&(self.payer)(user)).copied().unwrap_or(0);
         if user == 0 { self.free } else { self.free.saturating_sub(held) }
     }
 
@@ -124,6 +126,18 @@ mod tests {
         assert_eq!(taken(&mut pool, 1003), 0);
         pool.give_back(1001, 200);
         assert_eq!(taken(&mut pool, 1003), 100);
+    }
+
+    #[test]
+    fn the_ids_that_a_user_has_besides_take_from_that_users_share() {
+        let payer = |user| if user >= 100_000 { 1001 } else { user };
+        let mut pool = Pool { payer, ..Pool::new(1000) };
+        assert_eq!(taken(&mut pool, 1001), 500);
+        assert_eq!((100_000..100_100).map(|user| taken(&mut pool, user)).sum::<usize>(), 0);
+        assert_eq!(pool.room(100_007), 0);
+        assert_eq!(taken(&mut pool, 1002), 250, "others have theirs");
+        pool.give_back(100_007, 500);
+        assert_eq!(pool.room(1001), 750);
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub(crate) struct Turns<T> {
     asked_by: Option<u32>,
     /// What whoever came last had had before: who comes anew begins there.
     reached: Duration,
+    /// Who pays for a user's turn.
+    payer: fn(u32) -> u32,
 }
 
 /// A user, or those of whom nobody knows who they are: their processes have ended.
@@ -54,7 +56,7 @@ pub(crate) enum Whose {
 
 impl Whose {
     /// Who pays for the time that is taken.
-    fn paying(self) -> Self {
+    fn paying(self, payer: fn(u32) -> u32) -> Self {
         match self {
             Self::Of(uid) => Self::Of(payer(uid)),
             Self::Unknown => Self::Unknown,
@@ -125,12 +127,13 @@ impl<T: Waiting> Turns<T> {
             pace: Pace::new(microseconds(share)),
             asked_by,
             reached: Duration::ZERO,
+            payer,
         }
     }
 
     /// Something more waits, since then; `false` if there is no room for it.
     pub(crate) fn add(&mut self, whose: Whose, what: T, since: Instant) -> bool {
-        let paying = whose.paying();
+        let paying = whose.paying(self.payer);
         if self.users.len() >= USERS_MAX && !self.users.contains_key(&paying) {
             let is_of_use =
                 |user: &OfUser<T>| !user.waiting.is_empty() || user.account != Account::default();
@@ -165,7 +168,7 @@ impl<T: Waiting> Turns<T> {
     /// What to do now; `None` if nothing waits, or all who wait have had their share.
     pub(crate) fn next(&mut self, now: Instant) -> Option<Turn<T>> {
         self.pace.refill(now);
-        let Self { users, pace, asked_by, reached } = self;
+        let Self { users, pace, asked_by, reached, .. } = self;
         // What runs as another id of the user who asked has no more than that of others.
         let has_all = |user: &OfUser<T>| match user.waiting.front() {
             Some((_, Whose::Of(uid), _)) => *uid == 0 || Some(*uid) == *asked_by,
@@ -397,6 +400,20 @@ mod tests {
         world.add(HONEST, 7);
         assert_eq!(world.look(MILLISECOND, 1), Some((HONEST, 7)));
         assert_eq!(world.look(MILLISECOND, 1), Some((HOSTILE, 100)));
+    }
+
+    #[test]
+    fn who_floods_as_many_users_has_the_turns_of_one() {
+        let mut world = World::new();
+        world.turns.payer = |user| if user >= 100_000 { 1001 } else { user };
+        (0..USERS_MAX as u32 + 100).for_each(|user| {
+            assert!(world.add(Whose::Of(100_000 + user), user));
+        });
+        world.add(HONEST, 7);
+        // Whose each is stays known: it is looked into with that user's rights.
+        assert_eq!(world.look(MILLISECOND, 1), Some((Whose::Of(100_000), 0)));
+        assert_eq!(world.look(MILLISECOND, 1), Some((HONEST, 7)));
+        assert_eq!(world.look(MILLISECOND, 1), Some((Whose::Of(100_001), 1)));
     }
 
     #[test]
