@@ -9,11 +9,11 @@ use libfuzzer_sys::fuzz_target;
 use std::fs::File;
 use std::panic;
 use std::sync::LazyLock;
-use syscollect_symbolize::{PinnedFiles, Options, Symbolizer};
+use syscollect_symbolize::{Options, PinnedFiles, Symbolizer};
 use syscollect_untrusted_files::MemoryFile;
 
 /// Sections that an input may have, by the number that stands for them.
-const SECTIONS: [&str; 18] = [
+const SECTIONS: [&str; 19] = [
     ".debug_info",
     ".debug_abbrev",
     ".debug_line",
@@ -32,6 +32,7 @@ const SECTIONS: [&str; 18] = [
     ".debug_sup",
     ".eh_frame",
     ".eh_frame_hdr",
+    ".gnu_debugdata",
 ];
 /// Bytes of code that a file of sections has.
 const CODE: u64 = 0x1_0000;

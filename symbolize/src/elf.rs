@@ -28,11 +28,13 @@ pub(crate) const DEBUG_LINK: &[u8] = b".gnu_debuglink";
 pub(crate) const DEBUG_ALT_LINK: &[u8] = b".gnu_debugaltlink";
 /// As that, of DWARF 5.
 pub(crate) const DEBUG_SUP: &[u8] = b".debug_sup";
+/// Symbols that `strip` took away, compressed.
+pub(crate) const MINI_DEBUG: &[u8] = b".gnu_debugdata";
 /// Where each function begins and ends, for unwinders.
 const EH_FRAME: &[u8] = b".eh_frame";
 /// Other sections that have to do with names.
-const OF_NAMES: [&[u8]; 6] =
-    [b".symtab", b".strtab", b".dynsym", b".dynstr", DEBUG_LINK, DEBUG_ALT_LINK];
+const OF_NAMES: [&[u8]; 7] =
+    [b".symtab", b".strtab", b".dynsym", b".dynstr", DEBUG_LINK, DEBUG_ALT_LINK, MINI_DEBUG];
 
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,7 @@
 //! cannot be told not to. So files are copied to memory: only their sections that have to do with
 //! names, as an ELF file of its own.
 
-use crate::elf::{DEBUG, DEBUG_ALT_LINK, DEBUG_LINK, DEBUG_SUP, Layout, Section};
+use crate::elf::{DEBUG, DEBUG_ALT_LINK, DEBUG_LINK, DEBUG_SUP, Layout, MINI_DEBUG, Section};
 use crate::memory::{Memory, Share};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -85,7 +85,7 @@ impl Image {
 fn is_wanted(section: &Section, wanted: &Wanted) -> bool {
     let name = section.name.as_slice();
     match name {
-        DEBUG_LINK | DEBUG_SUP => false,
+        DEBUG_LINK | DEBUG_SUP | MINI_DEBUG => false,
         DEBUG_ALT_LINK => wanted.supplement.is_some(),
         _ => wanted.lines || !name.starts_with(DEBUG),
     }

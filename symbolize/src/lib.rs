@@ -34,6 +34,7 @@ mod kallsyms;
 mod kernel;
 mod links;
 mod memory;
+mod mini_debug;
 mod module;
 mod naming;
 mod os;
@@ -51,6 +52,8 @@ pub use jit::{PerfMapOutcome, PerfMapOwner};
 pub use jit::{read_jit_dump, read_perf_map};
 #[doc(hidden)]
 pub use kallsyms::read_kallsyms;
+#[doc(hidden)]
+pub use mini_debug::read_mini_debug;
 pub use pinned::{PinnedFiles, is_jit_dump};
 pub use symbolizer::{ModuleRequest, Options, Symbolizer};
 pub use vdso::own as own_vdso;

@@ -3,6 +3,7 @@
 use crate::elf::{Layout, build_id_in};
 use crate::image::{Image, Wanted};
 use crate::links::{DebugFile, Search};
+use crate::mini_debug::MiniDebug;
 use crate::naming::Shared;
 use crate::pinned::{names_a_file, plain_path};
 use crate::ranges::{FunctionRanges, RangesError, UnwindTables};
@@ -191,7 +192,7 @@ impl Module<'_> {
     }
 
     /// One result per address: first from a separate debug file, then from the file itself, which
-    /// may know more functions by their ranges alone.
+    /// may have more symbols compressed, and know more functions by their ranges alone.
     fn names(
         &self,
         own: &Layout,
@@ -214,6 +215,9 @@ impl Module<'_> {
         {
             notes.push(error);
         }
+        if let Err(error) = self.fill_from_mini_debug(&mut names, addresses, own, notes) {
+            notes.push(format!("mini debug information not used: {error}"));
+        }
         if names.iter().any(Option::is_none) {
             match self.fill_ranges(&mut names, addresses, own) {
                 Ok(left) if left > self.late.get() => {
@@ -228,6 +232,44 @@ impl Module<'_> {
             }
         }
         names
+    }
+
+    /// Fills in what the symbols say that the file has compressed. They may begin behind a symbol
+    /// without a size, which seemed to reach so far.
+    fn fill_from_mini_debug(
+        &self,
+        names: &mut [Option<Named>],
+        addresses: &[u64],
+        own: &Layout,
+        notes: &mut Vec<String>,
+    ) -> Result<(), String> {
+        let is_open = |named: &Option<Named>| {
+            named.as_ref().is_none_or(|named| named.size == 0 && named.start != 0)
+        };
+        let open: Vec<usize> = (0..names.len()).filter(|place| is_open(&names[*place])).collect();
+        let has_time = || self.turn.pace() <= Pace::Quick;
+        if open.is_empty() || !has_time() {
+            return Ok(());
+        }
+        let mini = MiniDebug::read(self.file, own, &self.shared.memory, has_time);
+        let Some(mini) = mini.map_err(|error| error.to_string())? else { return Ok(()) };
+        if !self.is_same_build_still() {
+            return Err("the file was overwritten meanwhile".into());
+        }
+        let is_other = |id: BuildId| !self.build_id.is_empty() && id != *self.build_id;
+        if build_id_in(mini.file.reader()).is_some_and(is_other) {
+            return Err("it is of another build".into());
+        }
+        let layout = layout(&mini.file)?;
+        let asked: Vec<u64> = open.iter().map(|place| addresses[*place]).collect();
+        let mut found = vec![None; open.len()];
+        self.fill(&mut found, &asked, (&mini.file, &layout), notes)?;
+        for (place, found) in open.into_iter().zip(found) {
+            if found.as_ref().is_some_and(|found| found.size != 0 || names[place].is_none()) {
+                names[place] = found;
+            }
+        }
+        Ok(())
     }
 
     /// Gives those of `names` that are still missing the ranges of their functions; for how many

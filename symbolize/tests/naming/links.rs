@@ -7,6 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use syscollect_fixtures::xz::crc32;
 use syscollect_model::{BuildId, SymbolTable};
 use syscollect_symbolize::{ModuleRequest, Options, PinnedFiles, Symbolizer, build_id_of};
 
@@ -15,8 +16,8 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// libc, and where a function of it lies.
 pub struct Libc {
-    bytes: Vec<u8>,
-    build_id: BuildId,
+    pub bytes: Vec<u8>,
+    pub build_id: BuildId,
     pub offset: u64,
 }
 
@@ -99,12 +100,12 @@ fn fifo(path: &Path) {
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o666) }, 0);
 }
 
-fn has_the_name(table: &SymbolTable) -> bool {
+pub fn has_the_name(table: &SymbolTable) -> bool {
     table.symbols.iter().any(|s| s.frames.iter().any(|frame| frame.function.contains("getpid")))
 }
 
 /// A folder as the kernel would name it.
-fn folder() -> (tempfile::TempDir, PathBuf) {
+pub fn folder() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().canonicalize().unwrap();
     (folder, path)
@@ -149,12 +150,6 @@ fn what_a_debug_link_leads_to_must_be_what_it_means() {
     let mut other = libc.bytes.clone();
     other[place] ^= 1;
     assert!(!name(&other, crc32(&other)), "another build id, whatever its sum");
-}
-
-/// The sum of debug links, bit by bit.
-fn crc32(bytes: &[u8]) -> u32 {
-    let bit = |sum: u32, _| if sum & 1 == 1 { sum >> 1 ^ 0xedb8_8320 } else { sum >> 1 };
-    !bytes.iter().fold(!0, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), bit))
 }
 
 #[test]

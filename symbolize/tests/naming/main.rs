@@ -5,6 +5,7 @@
 mod build_id;
 mod common;
 mod links;
+mod mini_debug;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod modules;
 #[cfg(target_os = "linux")]
