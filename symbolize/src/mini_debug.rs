@@ -162,20 +162,30 @@ pub(crate) fn inflate(
 ) -> Result<(), MiniDebugError> {
     let mut decoder = XzDecoder::in_heap_with_alloc_dict_size(0, dictionary);
     let (mut input, mut output) = (vec![0; INPUT], vec![0; OUTPUT]);
-    let (mut read, mut used) = (0, 0);
+    let (mut read, mut used, mut is_more_needed) = (0, 0, true);
     loop {
-        if used == read {
-            (read, used) = (compressed.read(&mut input)?, 0);
+        if is_more_needed || used == read {
+            input.copy_within(used..read, 0);
+            (read, used) = (read - used, 0);
+            let more = compressed.read(&mut input[read..])?;
+            if more == 0 {
+                return Err(MiniDebugError::CutOff);
+            }
+            read += more;
         }
         let step = || decoder.decode(&input[used..read], &mut output);
-        let step = catch_unwind(AssertUnwindSafe(step)).map_err(|_| MiniDebugError::GivenUp)?;
-        let step = step.map_err(MiniDebugError::Damaged)?;
+        let step = match catch_unwind(AssertUnwindSafe(step)) {
+            Ok(Err(XzError::NeedsLargerInputBuffer)) => {
+                is_more_needed = true;
+                continue;
+            }
+            step => step.map_err(|_| MiniDebugError::GivenUp)?.map_err(MiniDebugError::Damaged)?,
+        };
         used += step.input_consumed();
+        is_more_needed = !step.made_progress();
         write(output.get(..step.output_produced()).unwrap_or_default())?;
-        match step.is_end_of_stream() {
-            true => return Ok(()),
-            false if step.made_progress() => {}
-            false => return Err(MiniDebugError::CutOff),
+        if step.is_end_of_stream() {
+            return Ok(());
         }
     }
 }
@@ -219,6 +229,17 @@ mod tests {
         Ok(bytes)
     }
 
+    /// Gives a piece at a time, as files of slow file systems do.
+    struct Slowly<'p>(std::collections::VecDeque<&'p [u8]>);
+
+    impl Read for Slowly<'_> {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            let Some(piece) = self.0.pop_front() else { return Ok(0) };
+            bytes[..piece.len()].copy_from_slice(piece);
+            Ok(piece.len())
+        }
+    }
+
     #[test]
     fn what_xz_made_is_inflated_and_no_damage_makes_something_else_of_it() {
         let whole = b"What strip took away. ".repeat(20);
@@ -226,6 +247,15 @@ mod tests {
         for length in 0..OF_XZ.len() {
             assert!(inflated(&OF_XZ[..length]).is_err(), "cut off behind {length} bytes");
         }
+        let each = OF_XZ.iter().map(std::slice::from_ref);
+        let mut slowly = Vec::new();
+        let one_by_one = Slowly(each.collect());
+        inflate(one_by_one, DICTIONARY, |block| {
+            slowly.extend_from_slice(block);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(slowly, whole, "byte by byte");
         for at in 0..OF_XZ.len() {
             let mut damaged = OF_XZ;
             damaged[at] ^= 0x10;

@@ -44,7 +44,7 @@ fn what_is_no_xz_or_no_elf_file_or_too_much_leaves_the_ranges_and_says_so() {
     let libc = Libc::read();
     let whole = xz::stream(&libc.bytes);
     for (section, note) in [
-        (b"no xz".to_vec(), "mini debug information not used: it is damaged"),
+        (b"a text that is no xz".to_vec(), "mini debug information not used: it is damaged"),
         (whole[..whole.len() / 2].to_vec(), "it ends too early"),
         (xz::stream(b"no ELF file"), "not an ELF file"),
         (xz::stream_with(&libc.bytes, 40), "it is damaged"),
