@@ -15,8 +15,8 @@ fn request(path: &str, count: u64) -> std::io::Result<ModuleRequest> {
     Ok(ModuleRequest {
         path: path.display().to_string(),
         build_id,
-        memory: None,
         offsets: (0..count).map(|n| n * step).collect(),
+        ..ModuleRequest::default()
     })
 }
 

@@ -97,6 +97,8 @@ pub(crate) struct Layout {
     pub(crate) unwind_index: Option<LoadedPart>,
     /// What unwinders read of each function (`.eh_frame`), as the table of sections has it.
     pub(crate) unwind_entries: Option<LoadedPart>,
+    /// It has sections of code, but not their bytes: a debug file.
+    pub(crate) code_is_elsewhere: bool,
 }
 
 /// A part of the file that is loaded: where, and its bytes in the file.
@@ -128,8 +130,22 @@ pub(crate) struct Section {
 struct Segment {
     offset: u64,
     address: u64,
+    /// Bytes in the file.
     size: u64,
+    /// Bytes when it is loaded.
+    loaded_size: u64,
     code: bool,
+}
+
+/// Bytes of a page, by which files are mapped.
+const PAGE: u64 = 4096;
+
+impl Segment {
+    /// What is mapped for it, as virtual addresses.
+    fn pages(&self) -> Option<Range<u64>> {
+        let end = self.address.checked_add(self.loaded_size)?.checked_next_multiple_of(PAGE)?;
+        Some(self.address / PAGE * PAGE..end)
+    }
 }
 
 impl Layout {
@@ -156,6 +172,41 @@ impl Layout {
             |s: &&Segment| s.code && offset.checked_sub(s.offset).is_some_and(|at| at < s.size);
         let segment = self.segments.iter().find(holds)?;
         segment.address.checked_add(offset - segment.offset)
+    }
+
+    /// Says where code lies in the file that was mapped, if this is a debug file that does not: the
+    /// tool that made it (`objcopy --only-keep-debug`) left out where segments lay. `mapped` are
+    /// the parts of the file that were mapped for execution. `false` if they do not tell.
+    pub(crate) fn place_code(&mut self, mapped: &[Range<u64>]) -> bool {
+        let mut placed = Vec::new();
+        let is_lost = |segment: &&mut Segment| segment.code && segment.size == 0;
+        for segment in self.segments.iter_mut().filter(is_lost) {
+            let Some(pages) = segment.pages().filter(|_| self.code_is_elsewhere) else { continue };
+            let length = pages.end - pages.start;
+            // Of a library whose first segment is code all of it is mapped so at first.
+            let fits = |exactly: bool| {
+                let mapped_length = move |range: &Range<u64>| range.end.saturating_sub(range.start);
+                let fitting = mapped.iter().filter(move |range| match exactly {
+                    true => mapped_length(range) == length,
+                    false => mapped_length(range) > length,
+                });
+                let mut starts: Vec<u64> = fitting.map(|range| range.start).collect();
+                starts.sort_unstable();
+                starts.dedup();
+                starts
+            };
+            let exact = fits(true);
+            let starts = if exact.is_empty() { fits(false) } else { exact };
+            let [start] = starts[..] else { return false };
+            let Some(offset) = start.checked_add(segment.address - pages.start) else {
+                return false;
+            };
+            (segment.offset, segment.size) = (offset, segment.loaded_size);
+            placed.push(start);
+        }
+        // Two parts of code do not lie at one place.
+        placed.sort_unstable();
+        placed.windows(2).all(|pair| pair[0] != pair[1])
     }
 
     /// Whether no border of sections lies between two addresses of code.
@@ -276,6 +327,7 @@ fn layout<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
                 offset: segment.p_offset(endian).into(),
                 address: segment.p_vaddr(endian).into(),
                 size: segment.p_filesz(endian).into(),
+                loaded_size: segment.p_memsz(endian).into(),
                 code: segment.p_flags(endian).contains(elf::PF_X),
             });
         } else if segment.p_type(endian) == elf::PT_GNU_EH_FRAME {
@@ -298,6 +350,7 @@ fn layout<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         if section.sh_flags(endian).contains(elf::SHF_EXECINSTR) {
             let start = section.sh_addr(endian).into();
             layout.code_sections.push(start..start.saturating_add(section.sh_size(endian).into()));
+            layout.code_is_elsewhere |= section.sh_type(endian) == elf::SHT_NOBITS;
         }
         let kind = section.sh_type(endian);
         // Separate debug files have the section, but not its bytes.

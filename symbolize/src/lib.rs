@@ -38,9 +38,11 @@ mod mini_debug;
 mod module;
 mod naming;
 mod os;
+mod own_file;
 mod pinned;
 mod ranges;
 mod source;
+mod symbol_files;
 mod symbolizer;
 mod turn;
 mod vdso;
@@ -55,5 +57,6 @@ pub use kallsyms::read_kallsyms;
 #[doc(hidden)]
 pub use mini_debug::read_mini_debug;
 pub use pinned::{PinnedFiles, is_jit_dump};
+pub use symbol_files::{SearchError, SearchLimits, SymbolFiles};
 pub use symbolizer::{ModuleRequest, Options, Symbolizer};
 pub use vdso::own as own_vdso;

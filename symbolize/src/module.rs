@@ -5,18 +5,18 @@ use crate::image::{Image, Wanted};
 use crate::links::{DebugFile, Search};
 use crate::mini_debug::MiniDebug;
 use crate::naming::Shared;
-use crate::pinned::{names_a_file, plain_path};
+use crate::pinned::plain_path;
 use crate::ranges::{FunctionRanges, RangesError, UnwindTables};
 use crate::source::{ElfSource, Named};
 use crate::turn::{Pace, Turn};
-use crate::{ModuleRequest, Options, jit, vdso};
+use crate::{ModuleRequest, Options, jit, own_file};
 use rustc_hash::FxHashSet;
 use std::cell::Cell;
 use std::fs::File;
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::path::Path;
 use syscollect_model::{BuildId, Symbol, SymbolFrame, SymbolTable};
-use syscollect_untrusted_files::{FileLocation, OpenedFile, Reader, open};
+use syscollect_untrusted_files::{OpenedFile, Reader};
 
 /// Larger symbol tables are no linker's work; reading one would take as much memory again.
 const SYMBOL_BYTES_MAX: u64 = 512 << 20;
@@ -30,15 +30,15 @@ pub(crate) fn name(shared: &Shared, request: &ModuleRequest, turn: &Turn) -> Sym
     if let Some(memory) = &request.memory {
         return jit::name(shared, request, memory, turn);
     }
-    let ModuleRequest { path, build_id, offsets, .. } = request;
+    let ModuleRequest { path, build_id, mapped, offsets, .. } = request;
     let mut table =
         SymbolTable { path: path.clone(), build_id: build_id.clone(), ..SymbolTable::default() };
     let mut notes = Vec::new();
-    match find(shared, path, build_id, &mut notes) {
+    match own_file::find(shared, request, &mut notes) {
         Ok(file) => {
             turn.belongs_to(file.data().uid);
             let late = Cell::new(0);
-            let module = Module { shared, path, build_id, file: &file, turn, late };
+            let module = Module { shared, path, build_id, mapped, file: &file, turn, late };
             table.symbols = module.symbols(offsets, &mut notes);
             table.unfinished = module.late.get();
         }
@@ -54,7 +54,8 @@ pub(crate) fn name_file(shared: &Shared, file: &File, offsets: &[u64], turn: &Tu
     match file.try_clone().and_then(OpenedFile::made) {
         Ok(file) => {
             let (build_id, late) = (&BuildId::default(), Cell::new(0));
-            let module = Module { shared, path: "", build_id, file: &file, turn, late };
+            let module =
+                Module { shared, path: "", build_id, mapped: &[], file: &file, turn, late };
             symbols = module.symbols(offsets, &mut notes);
             unfinished = module.late.get();
         }
@@ -63,77 +64,13 @@ pub(crate) fn name_file(shared: &Shared, file: &File, offsets: &[u64], turn: &Tu
     SymbolTable { symbols, note: notes.join("; "), unfinished, ..SymbolTable::default() }
 }
 
-/// A file that is held, or was opened for now.
-enum FoundFile<'h> {
-    Held(&'h OpenedFile),
-    Opened(OpenedFile),
-}
-
-impl Deref for FoundFile<'_> {
-    type Target = OpenedFile;
-
-    fn deref(&self) -> &OpenedFile {
-        match self {
-            Self::Held(file) => file,
-            Self::Opened(file) => file,
-        }
-    }
-}
-
-fn find<'h>(
-    shared: &'h Shared,
-    path: &str,
-    build_id: &BuildId,
-    notes: &mut Vec<String>,
-) -> Result<FoundFile<'h>, String> {
-    let held = &shared.held;
-    if let Some(file) = held.opened(path, build_id) {
-        return Ok(FoundFile::Held(file));
-    }
-    if held.is_ambiguous(path, build_id) {
-        let id = if build_id.is_empty() { "without a" } else { "with one" };
-        return Err(format!("several files {id} build id had the path {path}: not named"));
-    }
-    if path == vdso::PATH {
-        let file = vdso::own().and_then(OpenedFile::made);
-        let file = file.map_err(|error| format!("the vDSO cannot be copied: {error}"))?;
-        return same_build(FoundFile::Opened(file), path, build_id);
-    }
-    if !names_a_file(path) {
-        return Err(format!("{path:?} is memory without a file, such as JIT code: not named"));
-    }
-    let file = open(&FileLocation::Mapped(Path::new(plain_path(path))), None)
-        .map_err(|error| format!("{path} was not held open and cannot be opened: {error}"))?;
-    if build_id.is_empty() {
-        notes.push(format!(
-            "{path} has no recorded build id: named from the file that is there now"
-        ));
-        return Ok(FoundFile::Opened(file));
-    }
-    same_build(FoundFile::Opened(file), path, build_id)
-}
-
-fn same_build<'h>(
-    file: FoundFile<'h>,
-    path: &str,
-    build_id: &BuildId,
-) -> Result<FoundFile<'h>, String> {
-    match build_id_in(file.reader()) {
-        Some(found) if found == *build_id => Ok(file),
-        Some(found) => {
-            Err(format!("{path} is another build now: build id {found}, recorded was {build_id}"))
-        }
-        None => {
-            Err(format!("{path} is another build now: it has no build id, recorded was {build_id}"))
-        }
-    }
-}
-
 /// A file that is asked for names.
 struct Module<'a> {
     shared: &'a Shared,
     path: &'a str,
     build_id: &'a BuildId,
+    /// See [`ModuleRequest::mapped`].
+    mapped: &'a [Range<u64>],
     file: &'a OpenedFile,
     turn: &'a Turn,
     /// Places for which there was no time.
@@ -156,7 +93,13 @@ fn layout(file: &OpenedFile) -> Result<Layout, String> {
 
 impl Module<'_> {
     fn symbols(&self, offsets: &[u64], notes: &mut Vec<String>) -> Vec<Symbol> {
-        let layout = match layout(self.file) {
+        let placed = layout(self.file).and_then(|mut layout| {
+            let placed = layout.place_code(self.mapped);
+            placed.then_some(layout).ok_or_else(|| {
+                "not named: its debug file alone does not say where its code lay in the file that ran".into()
+            })
+        });
+        let layout = match placed {
             Ok(layout) => layout,
             Err(note) => {
                 notes.push(note);
@@ -166,7 +109,7 @@ impl Module<'_> {
         let (mut offsets, mut seen) = (offsets.to_vec(), FxHashSet::default());
         offsets.retain(|offset| seen.insert(*offset));
         // Whatever a damaged header says of its segments, there is no code behind the file's end.
-        let end = self.file.reader().length();
+        let end = if layout.code_is_elsewhere { u64::MAX } else { self.file.reader().length() };
         offsets.retain(|offset| *offset < end);
         let (offsets, addresses): (Vec<u64>, Vec<u64>) = offsets
             .into_iter()
@@ -284,7 +227,10 @@ impl Module<'_> {
             names.iter_mut().zip(addresses).filter(|(named, _)| named.is_none()).collect();
         let mut left = missing.len() as u64;
         let has_time = || self.turn.pace() <= Pace::Quick;
-        if !has_time() {
+        // Debug files have no tables for unwinding.
+        if layout.code_is_elsewhere {
+            return Ok(0);
+        } else if !has_time() {
             return Ok(left);
         }
         let Some(tables) = UnwindTables::read(self.file.reader(), layout, &self.shared.memory)?
@@ -331,7 +277,14 @@ impl Module<'_> {
 
     /// The debug information that is kept apart.
     fn debug_file(&self, own: &Layout, notes: &mut Vec<String>) -> Option<DebugFile> {
-        self.search().by_build_id(self.build_id).or_else(|| {
+        let named = self.shared.options.symbol_files.symbols_of(self.build_id);
+        let named = named.map(|(path, opened)| DebugFile { path, opened });
+        let is_other = |file: &DebugFile| {
+            let (own, other) = (self.file.data(), file.opened.data());
+            (own.device, own.inode) != (other.device, other.inode)
+        };
+        let found = named.filter(is_other);
+        found.or_else(|| self.search().by_build_id(self.build_id)).or_else(|| {
             let linked = self.search().by_link(self.file, own);
             linked.unwrap_or_else(|note| {
                 notes.push(note);

@@ -192,7 +192,7 @@ pub(crate) fn name_all(
 
 /// The table of a module that has no names because of the time it takes.
 fn unnamed(request: &ModuleRequest, why: &str) -> SymbolTable {
-    let ModuleRequest { path, build_id, memory, offsets } = request;
+    let ModuleRequest { path, build_id, memory, offsets, .. } = request;
     SymbolTable {
         path: path.clone(),
         memory: memory.map(|memory| MemoryAt { pid: memory.pid, at: memory.since }),

@@ -4,8 +4,9 @@ use crate::kernel::Kernel;
 use crate::memory::Memory;
 use crate::naming::{Shared, name_all};
 use crate::turn::Turn;
-use crate::{PinnedFiles, module};
+use crate::{PinnedFiles, SymbolFiles, module};
 use std::fs::File;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +23,9 @@ pub struct ModuleRequest {
     pub build_id: BuildId,
     /// Whose memory it is, of code that a program made while it ran; `offsets` are addresses then.
     pub memory: Option<ProgramMemory>,
+    /// Which parts of its file were mapped for execution, as offsets. A debug file of its build may
+    /// need them, where the file itself is not there.
+    pub mapped: Vec<Range<u64>>,
     /// Offsets in its file, those of return addresses reduced by one; in any order.
     pub offsets: Vec<u64>,
 }
@@ -36,6 +40,8 @@ pub struct Options {
     pub debug_bytes_max: u64,
     /// Where separate debug files are looked for.
     pub debug_dirs: Vec<PathBuf>,
+    /// Files that the user names; they go before others of the same build.
+    pub symbol_files: SymbolFiles,
     /// Copies of files together are no larger than this, in bytes; by default a GiB. What is made
     /// of them while it is read may take two or three times as much, so a quarter of the memory
     /// that is there is enough.
@@ -60,6 +66,7 @@ impl Default for Options {
             lines: true,
             debug_bytes_max: 512 << 20,
             debug_dirs: vec!["/usr/lib/debug".into(), "/lib/debug".into()],
+            symbol_files: SymbolFiles::default(),
             copied_bytes_max: 1 << 30,
             // Thousands of places in 360 MB of debug information take half of that.
             module_share: Duration::from_secs(5),
@@ -103,8 +110,8 @@ impl Symbolizer {
         let request = ModuleRequest {
             path: path.into(),
             build_id: build_id.clone(),
-            memory: None,
             offsets: offsets.to_vec(),
+            ..ModuleRequest::default()
         };
         self.name_modules(&[request]).pop().unwrap_or_default()
     }

@@ -133,8 +133,8 @@ fn naming_options() -> Options {
 }
 
 fn request(module: UnresolvedModule) -> ModuleRequest {
-    let UnresolvedModule { path, build_id, memory, offsets, .. } = module;
-    ModuleRequest { path, build_id, memory, offsets }
+    let UnresolvedModule { path, build_id, memory, offsets, mapped, .. } = module;
+    ModuleRequest { path, build_id, memory, mapped, offsets }
 }
 
 /// Whether the capture's kernel addresses are those of the kernel that runs

@@ -270,10 +270,13 @@ impl Recording for Session {
     }
 
     fn unresolved(&self) -> Vec<UnresolvedModule> {
-        let (code, names) = (self.known.resolver.stacks.code(), self.known.resolver.names());
-        code.unnamed(names)
+        let (stacks, names) = (&self.known.resolver.stacks, self.known.resolver.names());
+        let unnamed = stacks.code().unnamed(names);
+        let mut mapped = stacks.mapped(unnamed.iter().map(|(module, _)| *module));
+        unnamed
             .into_iter()
             .map(|(module, offsets)| {
+                let mapped = mapped.remove(module).unwrap_or_default();
                 let ModuleKey { path, build_id, memory } = module.clone();
                 UnresolvedModule {
                     path,
@@ -281,6 +284,7 @@ impl Recording for Session {
                     memory,
                     kernel: module.is_kernel(),
                     offsets,
+                    mapped,
                     windows: None,
                 }
             })

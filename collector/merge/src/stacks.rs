@@ -4,13 +4,16 @@ use crate::kernel_functions::{blocking_frame, tracing_frames};
 use crate::python::{SentCodes, StackPlace, machine_frames};
 use crate::stack_shares::{STACK, StackShares};
 use crate::unwinding::{ProcessCode, Unwinder, UnwoundStacks, UserStack};
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::hash::{Hash, Hasher};
+use std::ops::Range;
 use syscollect_model::{
-    AddressSpaces, FrameId, Lane, LaneKind, SessionInfo, StackCut, StackId, StringId, SymbolTable,
-    Tables, Ticks,
+    AddressSpaces, BuildId, FrameId, Lane, LaneKind, SessionInfo, StackCut, StackId, StringId,
+    SymbolTable, Tables, Ticks,
 };
-use syscollect_playback::{CodeAddress, CodeAddressId, CodeAddresses, Framer, Locator, Names};
+use syscollect_playback::{
+    CodeAddress, CodeAddressId, CodeAddresses, Framer, Locator, ModuleKey, Names,
+};
 use syscollect_records::{StackHeader, stack_ending, stack_id, stack_space};
 use syscollect_store::UnwoundStack;
 
@@ -79,6 +82,31 @@ impl Stacks {
     /// What lies where.
     pub(crate) fn code(&self) -> &CodeAddresses {
         &self.locator.code
+    }
+
+    /// Which parts of the files of `modules` were mapped for execution, where a file has an
+    /// identity.
+    pub(crate) fn mapped<'m>(
+        &self,
+        modules: impl Iterator<Item = &'m ModuleKey>,
+    ) -> FxHashMap<ModuleKey, Vec<Range<u64>>> {
+        let identified = modules.filter(|module| !module.build_id.is_empty());
+        let mut found: FxHashMap<(&str, &BuildId), FxHashSet<Range<u64>>> =
+            identified.map(|m| ((m.path.as_str(), &m.build_id), FxHashSet::default())).collect();
+        for mapping in self.locator.spaces.iter() {
+            let module = (mapping.path.as_str(), &mapping.build_id);
+            if let Some(ranges) = found.get_mut(&module) {
+                let end = mapping.file_offset.saturating_add(mapping.end - mapping.start);
+                ranges.insert(mapping.file_offset..end);
+            }
+        }
+        let sorted = |ranges: FxHashSet<Range<u64>>| {
+            let mut ranges: Vec<_> = ranges.into_iter().collect();
+            ranges.sort_unstable_by_key(|range| (range.start, range.end));
+            ranges
+        };
+        let modules = found.into_iter();
+        modules.map(|((path, id), ranges)| (ModuleKey::new(path, id), sorted(ranges))).collect()
     }
 
     /// No stack is added any more: forgets what helps with that.

@@ -3,6 +3,7 @@
 use crate::EventType;
 use crate::any_exporter::{AnyExporter, Stopped, stoppable};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use syscollect_model::{
     BuildId, ClockMap, Exporter, Loss, ProgramMemory, RecorderSummary, SessionInfo, SymbolTable,
     Time,
@@ -137,6 +138,9 @@ pub struct UnresolvedModule {
     /// [`Symbol::offset`](syscollect_model::Symbol::offset); of a Windows image,
     /// relative virtual addresses.
     pub offsets: Vec<u64>,
+    /// Which parts of its file were mapped for execution, as offsets, sorted, each once; empty where
+    /// the file has no identity.
+    pub mapped: Vec<Range<u64>>,
     /// What a Windows image is known by; `None` for everything else.
     pub windows: Option<WindowsImage>,
 }

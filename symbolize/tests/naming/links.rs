@@ -94,7 +94,7 @@ fn debug_link(name: &str, sum: u32) -> Vec<u8> {
     section
 }
 
-fn fifo(path: &Path) {
+pub fn fifo(path: &Path) {
     let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
     // SAFETY: `name` is a C string that lives through the call.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o666) }, 0);

@@ -12,3 +12,4 @@ mod modules;
 mod perf_maps;
 mod pinned;
 mod ranges;
+mod symbol_files;

@@ -183,7 +183,7 @@ fn many_modules_at_once_give_what_each_gives_alone() {
         // In no order and twice: the table is in order and has each once.
         let offsets = vec![offset + 1, offset, offset + 1];
         let build_id = build_id(&module.path);
-        ModuleRequest { path: module.path, build_id, memory: None, offsets }
+        ModuleRequest { path: module.path, build_id, offsets, ..ModuleRequest::default() }
     };
     let mut requests = vec![request(outer()), request(libc::getpid as *const () as u64)];
     requests.push(ModuleRequest { path: "[heap]".into(), ..ModuleRequest::default() });

@@ -225,6 +225,7 @@ impl Code {
                 memory: module.memory,
                 kernel: self.code.is_kernel(module),
                 offsets,
+                mapped: Vec::new(),
                 windows: self.windows.get(module).cloned(),
             })
             .collect()

@@ -1,0 +1,163 @@
+//! Files with symbols that the user names: whatever they are called, their build id decides.
+
+use crate::common::mapped;
+use crate::links::{Libc, fifo, folder, has_the_name};
+use std::collections::HashSet;
+use std::fs;
+use std::ops::Range;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::Duration;
+use syscollect_model::{BuildId, SymbolTable};
+use syscollect_symbolize::{
+    ModuleRequest, Options, PinnedFiles, SearchError, SearchLimits, SymbolFiles, Symbolizer,
+};
+
+/// What `objcopy --only-keep-debug` makes of a 64-bit file: the code is gone, and where it lay.
+fn debug_file(whole: &[u8]) -> Vec<u8> {
+    let mut bytes = whole.to_vec();
+    let word = |at: usize| u64::from_le_bytes(*whole[at..].first_chunk().unwrap()) as usize;
+    let short = |at: usize| u16::from_le_bytes(*whole[at..].first_chunk().unwrap()) as usize;
+    for row in (0..short(56)).map(|number| word(32) + number * 56) {
+        // A segment that is loaded and run: its offset and its length in the file.
+        if whole[row] == 1 && whole[row + 4] & 1 == 1 {
+            bytes[row + 8..row + 16].fill(0);
+            bytes[row + 32..row + 40].fill(0);
+        }
+    }
+    for row in (0..short(60)).map(|number| word(40) + number * 64) {
+        // A section that is run: it has no bytes.
+        if whole[row + 8] & 4 != 0 {
+            bytes[row + 4] = 8;
+        }
+    }
+    bytes
+}
+
+/// Where the code of libc lies in its file.
+fn code_of_libc() -> Range<u64> {
+    let code = mapped(libc::getpid as *const () as u64);
+    code.file_offset..code.file_offset + (code.end - code.start)
+}
+
+fn search(
+    path: &Path,
+    wanted: &BuildId,
+    limits: &SearchLimits,
+) -> (SymbolFiles, Option<SearchError>) {
+    let mut files = SymbolFiles::default();
+    let wanted = HashSet::from_iter([wanted.clone()]);
+    let error = files.search(path, &wanted, limits, &|| false).err();
+    (files, error)
+}
+
+/// Names a function of libc as a machine would that has nothing of it but what lies in a folder.
+fn name(libc: &Libc, path: &Path, code: &[Range<u64>]) -> SymbolTable {
+    let (symbol_files, error) = search(path, &libc.build_id, &SearchLimits::default());
+    assert!(error.is_none(), "{error:?}");
+    let options = Options { symbol_files, debug_dirs: Vec::new(), ..Options::default() };
+    let request = ModuleRequest {
+        path: "/not/here/libc.so.6".into(),
+        build_id: libc.build_id.clone(),
+        mapped: code.to_vec(),
+        offsets: vec![libc.offset],
+        ..ModuleRequest::default()
+    };
+    let mut symbolizer = Symbolizer::with_options(PinnedFiles::new(), options);
+    symbolizer.name_modules(&[request]).remove(0)
+}
+
+#[test]
+fn a_file_is_found_by_its_build_id_whatever_it_is_called_and_wherever_it_lies() {
+    let (libc, (_kept, folder)) = (Libc::read(), folder());
+    assert!(!has_the_name(&name(&libc, &folder, &[])));
+    let digits = libc.build_id.to_string();
+    let places = [
+        "libc".to_owned(),
+        "a/b/c d/notes.txt".to_owned(),
+        format!(".build-id/{}/{}.debug", &digits[..2], &digits[2..]),
+        format!("{digits}/debuginfo"),
+    ];
+    for place in places {
+        let path = folder.join(&place);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, &libc.bytes).unwrap();
+        let table = name(&libc, &folder, &[]);
+        assert!(has_the_name(&table) && table.note.is_empty(), "{place}: {table:?}");
+        assert!(has_the_name(&name(&libc, &path, &[])), "a file may be named itself");
+        fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn a_file_of_another_build_is_never_used() {
+    let (libc, (_kept, folder)) = (Libc::read(), folder());
+    let id = libc.build_id.as_bytes();
+    let place = libc.bytes.windows(id.len()).position(|bytes| bytes == id).unwrap();
+    let mut other = libc.bytes.clone();
+    other[place] ^= 1;
+    let digits = libc.build_id.to_string();
+    let path = folder.join(format!(".build-id/{}/{}.debug", &digits[..2], &digits[2..]));
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, &other).unwrap();
+    let table = name(&libc, &folder, &[code_of_libc()]);
+    assert!(table.symbols.is_empty() && !table.note.is_empty(), "{table:?}");
+    // It was the right one when it was found, and is another when it is asked.
+    fs::write(&path, &libc.bytes).unwrap();
+    let (symbol_files, _) = search(&folder, &libc.build_id, &SearchLimits::default());
+    assert!(symbol_files.has_symbols_of(&libc.build_id));
+    fs::write(&path, &other).unwrap();
+    let options = Options { symbol_files, debug_dirs: Vec::new(), ..Options::default() };
+    let mut symbolizer = Symbolizer::with_options(PinnedFiles::new(), options);
+    let table = symbolizer.name_module("/not/here/libc.so.6", &libc.build_id, &[libc.offset]);
+    assert!(table.symbols.is_empty(), "{table:?}");
+}
+
+#[test]
+fn a_debug_file_alone_names_code_where_the_mappings_say_where_it_lay() {
+    let (libc, (_kept, folder)) = (Libc::read(), folder());
+    fs::write(folder.join("libc.debug"), debug_file(&libc.bytes)).unwrap();
+    let code = code_of_libc();
+    let table = name(&libc, &folder, std::slice::from_ref(&code));
+    assert!(has_the_name(&table) && table.note.is_empty(), "{table:?}");
+    assert_eq!(table.symbols[0].start, libc.offset, "as an offset in the file that ran");
+    // All of it may have been mapped first.
+    let whole = code.start..code.end + 0x10_0000;
+    assert!(has_the_name(&name(&libc, &folder, std::slice::from_ref(&whole))));
+    let moved = code.start + 0x1000..code.end + 0x1000;
+    for mapped in [vec![], vec![code.start..code.start + 0x1000], vec![code.clone(), moved]] {
+        let table = name(&libc, &folder, &mapped);
+        assert!(table.symbols.is_empty(), "no name is better than a wrong one: {table:?}");
+        assert!(table.note.contains("where its code lay"), "{}", table.note);
+    }
+    // With the stripped file beside it nothing has to be told.
+    fs::write(folder.join("libc.stripped"), libc.leading(".comment", b"")).unwrap();
+    let table = name(&libc, &folder, &[]);
+    assert!(has_the_name(&table) && table.note.is_empty(), "{table:?}");
+}
+
+#[test]
+fn a_search_ends_whatever_lies_there_and_leads_nowhere_else() {
+    let (libc, (_kept, root)) = (Libc::read(), folder());
+    let folder = root.join("folder");
+    fs::create_dir_all(folder.join("a/b")).unwrap();
+    fifo(&folder.join("fifo"));
+    symlink("..", folder.join("a/b/again")).unwrap();
+    symlink("/dev/zero", folder.join("zero")).unwrap();
+    fs::write(root.join("libc"), &libc.bytes).unwrap();
+    symlink("../libc", folder.join("out")).unwrap();
+    assert!(!has_the_name(&name(&libc, &folder, &[])), "a link leads out of the folder");
+    fs::write(folder.join("a/b/libc"), &libc.bytes).unwrap();
+    assert!(has_the_name(&name(&libc, &folder, &[])));
+    let limited = |limits| search(&folder, &libc.build_id, &limits);
+    let (_, error) = limited(SearchLimits { entries: 2, ..SearchLimits::default() });
+    assert!(matches!(error, Some(SearchError::TooMany(2))), "{error:?}");
+    let (_, error) = limited(SearchLimits { time: Duration::ZERO, ..SearchLimits::default() });
+    assert!(matches!(error, Some(SearchError::TooLong(_))), "{error:?}");
+    let (files, error) = limited(SearchLimits { depth: 1, ..SearchLimits::default() });
+    assert!(error.is_none() && !files.has_symbols_of(&libc.build_id), "deeper folders are left");
+    let (_, error) = search(&root.join("nowhere"), &libc.build_id, &SearchLimits::default());
+    assert!(matches!(error, Some(SearchError::Unreadable(_))), "{error:?}");
+    let (_, error) = search(&folder.join("fifo"), &libc.build_id, &SearchLimits::default());
+    assert!(matches!(error, Some(SearchError::NotOpened(_))), "{error:?}");
+}
