@@ -2,7 +2,7 @@
 
 use crate::{completions, export, flamegraph, info, man, record, report};
 #[cfg(target_os = "linux")]
-use crate::{doctor, probes};
+use crate::{doctor, probes, symbolize};
 use clap::{Parser, Subcommand};
 
 #[cfg(target_os = "linux")]
@@ -57,6 +57,9 @@ pub(crate) enum Command {
     Report(report::Args),
     /// Draw the stacks of a capture as a flame graph
     Flamegraph(flamegraph::Args),
+    #[cfg(target_os = "linux")]
+    /// Give a capture the names that it lacks, on any machine
+    Symbolize(symbolize::Args),
     #[cfg(target_os = "linux")]
     /// List what there is to probe in a process, a file, or everywhere
     Probes(probes::Args),

@@ -3,6 +3,7 @@
 use crate::format::Format;
 use crate::owner::Owner;
 use crate::signals::Abandon;
+use crate::symbol_files::SymbolFileOptions;
 use crate::terminal::{Bar, Terminal};
 use crate::time_range::TimeRange;
 use anyhow::{Context, Result, bail};
@@ -19,7 +20,7 @@ use syscollect_model::{
 };
 use syscollect_playback::{NullExporter, Played, Recording, UnresolvedModule};
 use syscollect_store::{CaptureReader, CaptureWriter, Definition};
-use syscollect_symbolize::{ModuleRequest, Options, PinnedFiles, Symbolizer};
+use syscollect_symbolize::{ModuleRequest, Options, PinnedFiles, SymbolFiles, Symbolizer};
 
 /// Events between two looks at whether to go on.
 const EVENTS_PER_LOOK: u64 = 8192;
@@ -49,6 +50,11 @@ impl Nameable {
         };
         let named = named(reader.definitions().filter_map(table));
         Self { same_kernel: is_this_boot(info), same_files: false, named }
+    }
+
+    /// Everything that has no name, whatever was tried before.
+    pub(crate) fn anew(info: &SessionInfo) -> Self {
+        Self { same_kernel: is_this_boot(info), same_files: false, named: HashSet::new() }
     }
 
     /// No name is better than a wrong one.
@@ -87,26 +93,36 @@ fn named(tables: impl Iterator<Item = SymbolTable>) -> HashSet<(String, BuildId)
     &named - &nameable
 }
 
-/// Names of all places that have none yet and are `nameable`; the modules that are left when the
-/// user gives up are not among them.
+/// Names that were found, and the files that the user named for them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Named {
+    pub(crate) tables: Vec<SymbolTable>,
+    pub(crate) files: SymbolFiles,
+}
+
+/// Names of all places that have none yet and are `nameable`, also from `files`; the modules that
+/// are left when the user gives up are not among them.
 pub(crate) fn name(
     session: &impl Recording,
     held: PinnedFiles,
     nameable: &Nameable,
+    files: &SymbolFileOptions,
     abandon: &Abandon,
     terminal: &Terminal,
-) -> Vec<SymbolTable> {
+) -> Named {
     let mut unresolved = session.unresolved();
     unresolved.retain(|module| nameable.is(module));
     if unresolved.is_empty() {
-        return Vec::new();
+        return Named::default();
     }
     let _busy = terminal.busy("naming functions");
-    let mut symbolizer = Symbolizer::with_options(held, naming_options());
     let (kernel, user): (Vec<_>, Vec<_>) =
         unresolved.into_iter().partition(|module| module.kernel && module.windows.is_none());
     let requests: Vec<_> = user.into_iter().map(request).collect();
     let unwanted = || abandon.wanted();
+    let files = files.find(&requests, &unwanted);
+    let options = Options { symbol_files: files.clone(), ..naming_options() };
+    let mut symbolizer = Symbolizer::with_options(held, options);
     let mut tables: Vec<_> =
         symbolizer.name_modules_unless(&requests, &unwanted).into_iter().flatten().collect();
     tables.extend(
@@ -117,7 +133,7 @@ pub(crate) fn name(
     if let Some(shortage) = naming_shortage(&tables) {
         say!("syscollect: {shortage}");
     }
-    tables
+    Named { tables, files }
 }
 
 /// Naming within the memory that is there: a small control group must not end what has been
@@ -156,6 +172,12 @@ impl CaptureEnd {
     /// Where this capture ends.
     pub(crate) fn of(reader: &CaptureReader) -> Self {
         Self { length: reader.valid_length(), next_definition: reader.next_definition_sequence() }
+    }
+
+    /// Bytes of the file up to there.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn length(&self) -> u64 {
+        self.length
     }
 
     /// Adds definitions to the end of the capture file, and moves on to the new end.

@@ -48,6 +48,9 @@ mod signals;
 mod source;
 #[cfg_attr(windows, allow(dead_code))]
 mod summary;
+mod symbol_files;
+#[cfg(target_os = "linux")]
+mod symbolize;
 mod symbols;
 mod terminal;
 mod time_range;
@@ -77,6 +80,8 @@ fn main() -> ExitCode {
         Some(Command::Info(args)) => info::run(&args),
         Some(Command::Report(args)) => report::run(args),
         Some(Command::Flamegraph(args)) => flamegraph::run(args),
+        #[cfg(target_os = "linux")]
+        Some(Command::Symbolize(args)) => symbolize::run(&args),
         #[cfg(target_os = "linux")]
         Some(Command::Probes(args)) => probes::run(&args),
         #[cfg(target_os = "linux")]

@@ -31,6 +31,16 @@ impl Owner {
         Self::from_variables(root, |name| std::env::var(name).ok())
     }
 
+    /// Whose a file is that takes the place of `file`: its owner's, if this process is root and may
+    /// give it.
+    pub(crate) fn to_keep(file: &std::fs::File) -> Option<Self> {
+        use std::os::unix::fs::MetadataExt;
+        // SAFETY: geteuid has no preconditions and always succeeds.
+        let root = unsafe { libc::geteuid() } == 0;
+        let data = file.metadata().ok().filter(|_| root)?;
+        Some(Self { uid: data.uid(), gid: data.gid() })
+    }
+
     /// The number of the user who asks: the one who called sudo, else this process's.
     pub(crate) fn user_asking() -> Option<u32> {
         // SAFETY: geteuid has no preconditions and always succeeds.

@@ -75,10 +75,13 @@ impl Source {
     ) -> Result<Self> {
         let mut source = Self::open(paths)?;
         let name_capture = |session: &mut Session| {
-            let nameable = Nameable::later(session.info(), session.reader());
-            let held = PinnedFiles::new();
-            let tables = convert::name(&*session, held, &nameable, abandon, terminal);
-            session.add_symbols(tables);
+            let nameable = match symbols.files().is_any() {
+                true => Nameable::anew(session.info()),
+                false => Nameable::later(session.info(), session.reader()),
+            };
+            let (held, files) = (PinnedFiles::new(), symbols.files());
+            let named = convert::name(&*session, held, &nameable, files, abandon, terminal);
+            session.add_symbols(named.tables);
         };
         match &mut source {
             Self::Capture(session) => name_capture(session),
@@ -135,7 +138,7 @@ fn is_trace(path: &Path) -> bool {
 
 /// Opening a pipe waits for whoever writes to it, perhaps for ever, and what comes out of one is
 /// not read in another order.
-fn check_no_pipe(path: &Path) -> Result<()> {
+pub(crate) fn check_no_pipe(path: &Path) -> Result<()> {
     #[cfg(unix)]
     if std::fs::metadata(path)
         .is_ok_and(|data| std::os::unix::fs::FileTypeExt::is_fifo(&data.file_type()))

@@ -1,6 +1,7 @@
 //! Where the names of Windows modules come from: options, and what the environment says.
 
 use crate::escape::printable;
+use crate::symbol_files::SymbolFileOptions;
 use crate::terminal::Terminal;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -40,9 +41,18 @@ pub(crate) struct SymbolOptions {
     /// missed most
     #[arg(long)]
     list_unnamed: bool,
+
+    // The last one: its heading is the one of all options behind it.
+    #[command(flatten)]
+    files: SymbolFileOptions,
 }
 
 impl SymbolOptions {
+    /// Where names of captures are looked for.
+    pub(crate) fn files(&self) -> &SymbolFileOptions {
+        &self.files
+    }
+
     /// Whether servers are asked, which another program does.
     pub(crate) fn asks_servers(&self) -> bool {
         self.download_symbols || !self.symbol_server.is_empty()

@@ -271,12 +271,11 @@ impl Recording for Session {
 
     fn unresolved(&self) -> Vec<UnresolvedModule> {
         let (stacks, names) = (&self.known.resolver.stacks, self.known.resolver.names());
-        let unnamed = stacks.code().unnamed(names);
-        let mut mapped = stacks.mapped(unnamed.iter().map(|(module, _)| *module));
-        unnamed
+        stacks
+            .code()
+            .unnamed(names)
             .into_iter()
             .map(|(module, offsets)| {
-                let mapped = mapped.remove(module).unwrap_or_default();
                 let ModuleKey { path, build_id, memory } = module.clone();
                 UnresolvedModule {
                     path,
@@ -284,7 +283,7 @@ impl Recording for Session {
                     memory,
                     kernel: module.is_kernel(),
                     offsets,
-                    mapped,
+                    mapped: stacks.mapped(module).to_vec(),
                     windows: None,
                 }
             })

@@ -20,6 +20,10 @@ use syscollect_store::UnwoundStack;
 /// Answers that one lane's cache remembers.
 const RESOLVED_MAX: usize = 1 << 18;
 
+/// Different parts of one file that are mapped for execution: linkers make one or two. Of a file with
+/// more nothing is said.
+const MAPPED_MAX: usize = 64;
+
 /// Where a stack's code addresses lie in [`Stacks::pool`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Defined {
@@ -46,11 +50,37 @@ pub(crate) struct Stacks {
     shares: StackShares,
     /// Frames of which only the module is known: the code address is beyond the process's share.
     coarse: u64,
+    /// Parts of modules' files that were mapped for execution.
+    mapped: FxHashMap<ModuleKey, Vec<Range<u64>>>,
     pub(crate) locator: Locator,
     /// Callers of stacks that were cut, as far as they were found later.
     pub(crate) unwound: UnwoundStacks,
     /// What functions of Python programs are called.
     python: SentCodes,
+}
+
+/// What of a module's file was mapped for execution.
+#[derive(Debug, Default)]
+struct MappedParts {
+    /// Where stacks have been, sorted.
+    offsets: Vec<u64>,
+    ranges: FxHashSet<Range<u64>>,
+}
+
+impl MappedParts {
+    fn add(&mut self, range: Range<u64>) {
+        let first = self.offsets.partition_point(|offset| *offset < range.start);
+        let has_code = self.offsets.get(first).is_some_and(|offset| *offset < range.end);
+        if has_code && self.ranges.len() <= MAPPED_MAX {
+            self.ranges.insert(range);
+        }
+    }
+
+    fn sorted(self) -> Vec<Range<u64>> {
+        let mut ranges: Vec<_> = self.ranges.into_iter().collect();
+        ranges.sort_unstable_by_key(|range| (range.start, range.end));
+        if ranges.len() > MAPPED_MAX { Vec::new() } else { ranges }
+    }
 }
 
 /// What came of reading a chunk of stacks.
@@ -84,33 +114,38 @@ impl Stacks {
         &self.locator.code
     }
 
-    /// Which parts of the files of `modules` were mapped for execution, where a file has an
-    /// identity.
-    pub(crate) fn mapped<'m>(
-        &self,
-        modules: impl Iterator<Item = &'m ModuleKey>,
-    ) -> FxHashMap<ModuleKey, Vec<Range<u64>>> {
-        let identified = modules.filter(|module| !module.build_id.is_empty());
-        let mut found: FxHashMap<(&str, &BuildId), FxHashSet<Range<u64>>> =
-            identified.map(|m| ((m.path.as_str(), &m.build_id), FxHashSet::default())).collect();
-        for mapping in self.locator.spaces.iter() {
-            let module = (mapping.path.as_str(), &mapping.build_id);
-            if let Some(ranges) = found.get_mut(&module) {
-                let end = mapping.file_offset.saturating_add(mapping.end - mapping.start);
-                ranges.insert(mapping.file_offset..end);
+    /// Which parts of a module's file were mapped for execution, as offsets; empty where the file
+    /// has no identity.
+    pub(crate) fn mapped(&self, module: &ModuleKey) -> &[Range<u64>] {
+        self.mapped.get(module).map_or(&[], Vec::as_slice)
+    }
+
+    /// Notes the parts that have code addresses: of other parts, such as those that the recorder
+    /// itself maps for a look at them, nothing ran.
+    fn note_mapped(&mut self) {
+        let mut modules: FxHashMap<(&str, &BuildId), MappedParts> = FxHashMap::default();
+        for CodeAddress { module, offset } in self.locator.code.rows() {
+            let module = module.map(|index| self.locator.code.module(index));
+            if let Some(module) = module.filter(|module| !module.build_id.is_empty()) {
+                let parts = modules.entry((&module.path, &module.build_id)).or_default();
+                parts.offsets.push(*offset);
             }
         }
-        let sorted = |ranges: FxHashSet<Range<u64>>| {
-            let mut ranges: Vec<_> = ranges.into_iter().collect();
-            ranges.sort_unstable_by_key(|range| (range.start, range.end));
-            ranges
-        };
-        let modules = found.into_iter();
-        modules.map(|((path, id), ranges)| (ModuleKey::new(path, id), sorted(ranges))).collect()
+        modules.values_mut().for_each(|parts| parts.offsets.sort_unstable());
+        for mapping in self.locator.spaces.iter() {
+            if let Some(parts) = modules.get_mut(&(mapping.path.as_str(), &mapping.build_id)) {
+                let end = mapping.file_offset.saturating_add(mapping.end - mapping.start);
+                parts.add(mapping.file_offset..end);
+            }
+        }
+        let key = |(path, build_id)| ModuleKey::new(path, build_id);
+        self.mapped =
+            modules.into_iter().map(|(module, parts)| (key(module), parts.sorted())).collect();
     }
 
     /// No stack is added any more: forgets what helps with that.
     pub(crate) fn finish(&mut self) {
+        self.note_mapped();
         self.same = FxHashMap::default();
         self.locator.forget();
     }

@@ -138,8 +138,8 @@ pub struct UnresolvedModule {
     /// [`Symbol::offset`](syscollect_model::Symbol::offset); of a Windows image,
     /// relative virtual addresses.
     pub offsets: Vec<u64>,
-    /// Which parts of its file were mapped for execution, as offsets, sorted, each once; empty where
-    /// the file has no identity.
+    /// Which parts of its file were mapped for execution and have code addresses, as offsets,
+    /// sorted, each once; empty where the file has no identity.
     pub mapped: Vec<Range<u64>>,
     /// What a Windows image is known by; `None` for everything else.
     pub windows: Option<WindowsImage>,

@@ -8,31 +8,11 @@ use std::ops::Range;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
+use syscollect_fixtures::elf::debug_file;
 use syscollect_model::{BuildId, SymbolTable};
 use syscollect_symbolize::{
     ModuleRequest, Options, PinnedFiles, SearchError, SearchLimits, SymbolFiles, Symbolizer,
 };
-
-/// What `objcopy --only-keep-debug` makes of a 64-bit file: the code is gone, and where it lay.
-fn debug_file(whole: &[u8]) -> Vec<u8> {
-    let mut bytes = whole.to_vec();
-    let word = |at: usize| u64::from_le_bytes(*whole[at..].first_chunk().unwrap()) as usize;
-    let short = |at: usize| u16::from_le_bytes(*whole[at..].first_chunk().unwrap()) as usize;
-    for row in (0..short(56)).map(|number| word(32) + number * 56) {
-        // A segment that is loaded and run: its offset and its length in the file.
-        if whole[row] == 1 && whole[row + 4] & 1 == 1 {
-            bytes[row + 8..row + 16].fill(0);
-            bytes[row + 32..row + 40].fill(0);
-        }
-    }
-    for row in (0..short(60)).map(|number| word(40) + number * 64) {
-        // A section that is run: it has no bytes.
-        if whole[row + 8] & 4 != 0 {
-            bytes[row + 4] = 8;
-        }
-    }
-    bytes
-}
 
 /// Where the code of libc lies in its file.
 fn code_of_libc() -> Range<u64> {
@@ -125,7 +105,8 @@ fn a_debug_file_alone_names_code_where_the_mappings_say_where_it_lay() {
     let whole = code.start..code.end + 0x10_0000;
     assert!(has_the_name(&name(&libc, &folder, std::slice::from_ref(&whole))));
     let moved = code.start + 0x1000..code.end + 0x1000;
-    for mapped in [vec![], vec![code.start..code.start + 0x1000], vec![code.clone(), moved]] {
+    let page = code.start..code.start + 0x1000;
+    for mapped in [vec![], vec![page], vec![code.clone(), moved]] {
         let table = name(&libc, &folder, &mapped);
         assert!(table.symbols.is_empty(), "no name is better than a wrong one: {table:?}");
         assert!(table.note.contains("where its code lay"), "{}", table.note);

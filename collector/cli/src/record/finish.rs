@@ -9,6 +9,7 @@ use crate::lost::Lost;
 use crate::output::Draft;
 use crate::signals::Abandon;
 use crate::summary::KeptCapture;
+use crate::symbol_files::SymbolFileOptions;
 use crate::terminal::Terminal;
 use crate::timings::Timings;
 use anyhow::{Context, Result, bail};
@@ -139,7 +140,15 @@ impl Finish<'_> {
         statistics.extend(unwinder.statistics());
         timings.end("reading what events refer to");
         let nameable = Nameable { same_kernel: true, same_files: true, named: HashSet::new() };
-        let tables = convert::name(&session, held, &nameable, self.abandon, self.terminal);
+        let named = convert::name(
+            &session,
+            held,
+            &nameable,
+            &SymbolFileOptions::default(),
+            self.abandon,
+            self.terminal,
+        );
+        let tables = named.tables;
         let unwound = Some(session.take_unwound()).filter(|stacks| !stacks.is_empty());
         let names = tables.iter().cloned().map(Definition::Symbols);
         let names = unwound.map(Definition::Unwound).into_iter().chain(names);

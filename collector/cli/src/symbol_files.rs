@@ -1,0 +1,42 @@
+//! Where the names of a capture's modules come from, beside what the machine itself has.
+
+use crate::escape::printable;
+use std::collections::HashSet;
+use std::path::PathBuf;
+use syscollect_model::BuildId;
+use syscollect_symbolize::{ModuleRequest, SearchLimits, SymbolFiles};
+
+/// Options of the sub-commands that name code of captures.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Symbols of captures")]
+pub(crate) struct SymbolFileOptions {
+    /// Look for symbols in this directory and below it: in debug files and in programs that are not
+    /// stripped, whatever they are called, by build id
+    #[arg(long, value_name = "DIR")]
+    symbols: Vec<PathBuf>,
+}
+
+impl SymbolFileOptions {
+    /// Whether the user named something that the recorder did not have.
+    pub(crate) fn is_any(&self) -> bool {
+        !self.symbols.is_empty()
+    }
+
+    /// The files that there are for the modules of `requests`; says what could not be looked at.
+    pub(crate) fn find(
+        &self,
+        requests: &[ModuleRequest],
+        unwanted: &dyn Fn() -> bool,
+    ) -> SymbolFiles {
+        let mut files = SymbolFiles::default();
+        let builds = requests.iter().map(|request| request.build_id.clone());
+        let wanted: HashSet<BuildId> = builds.filter(|build_id| !build_id.is_empty()).collect();
+        for path in &self.symbols {
+            if let Err(error) = files.search(path, &wanted, &SearchLimits::default(), unwanted) {
+                let path = path.display().to_string();
+                say!("syscollect: --symbols {}: {error}", printable(&path));
+            }
+        }
+        files
+    }
+}

@@ -1,0 +1,279 @@
+//! Captures that get the names they lack, on a machine that has nothing of the one that recorded
+//! but some files. No root needed.
+
+#![cfg(target_os = "linux")]
+// What a test cannot do without is not there: it fails, which is all it can do.
+#![allow(clippy::unwrap_used)]
+
+use std::fs::{self, File};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use syscollect_fixtures::elf::debug_file;
+use syscollect_model::{BuildId, Mapping, Symbol, SymbolFrame, SymbolTable, Ticks};
+use syscollect_store::{CaptureReader, Definition};
+use syscollect_symbolize::build_id_of;
+use syscollect_tests::{FakeMachine, Stacks};
+
+/// Where the program lay on the machine that recorded.
+const PATH: &str = "/opt/there/program";
+const LOADED: u64 = 0x5555_0000_0000;
+
+/// This test program, which has symbols, in the place of one that was recorded.
+struct Program {
+    path: PathBuf,
+    build_id: BuildId,
+    /// Where its code begins and ends in the file.
+    code: std::ops::Range<u64>,
+    /// Where `main` lies.
+    main: u64,
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn a_function_with_a_plain_name(number: u64) -> u64 {
+    std::hint::black_box(number).wrapping_mul(3)
+}
+
+impl Program {
+    fn read() -> Self {
+        let address = a_function_with_a_plain_name as *const () as u64;
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let code = maps.lines().find_map(|line| {
+            let mut fields = line.split_ascii_whitespace();
+            let (start, end) = fields.next()?.split_once('-')?;
+            let hex = |digits| u64::from_str_radix(digits, 16).unwrap();
+            let (range, offset) = (hex(start)..hex(end), hex(fields.nth(1)?));
+            range.contains(&address).then_some((range, offset))
+        });
+        let (range, offset) = code.unwrap();
+        let path = std::env::current_exe().unwrap();
+        let build_id = build_id_of(&File::open(&path).unwrap()).unwrap();
+        let code = offset..offset + (range.end - range.start);
+        Self { path, build_id, code, main: address - range.start + offset }
+    }
+
+    /// An address in the function, in the memory of the process that was recorded.
+    fn address(&self) -> u64 {
+        LOADED + self.main - self.code.start
+    }
+
+    /// What the recorder found of it, which knew where functions begin and no names.
+    fn range_only(&self) -> SymbolTable {
+        let label = SymbolFrame { function: "program+0x1234".into(), ..SymbolFrame::default() };
+        SymbolTable {
+            path: PATH.into(),
+            build_id: self.build_id.clone(),
+            symbols: vec![Symbol {
+                offset: self.main,
+                start: self.main,
+                size: 8,
+                range_only: true,
+                frames: vec![label],
+                ..Symbol::default()
+            }],
+            note: "it has no symbols for this code".into(),
+            ..SymbolTable::default()
+        }
+    }
+}
+
+struct Workplace {
+    folder: tempfile::TempDir,
+    program: Program,
+}
+
+impl Workplace {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), program: Program::read() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A capture with a sample in the function, and one in code of nobody's.
+    fn capture(&self, name: &str) -> Vec<u8> {
+        let mut machine = FakeMachine::new(1);
+        machine.process(70, 1, "program", &[]);
+        let Program { build_id, code, .. } = &self.program;
+        let mapping = |start, path: &str, build_id: &BuildId| Mapping {
+            pid: 70,
+            start,
+            end: start + (code.end - code.start),
+            file_offset: code.start,
+            path: path.into(),
+            build_id: build_id.clone(),
+            since: Ticks(0),
+        };
+        machine.define(&Definition::Mappings(vec![
+            mapping(LOADED, PATH, build_id),
+            mapping(LOADED + (1 << 32), "/opt/there/other", &BuildId::from_bytes(&[7; 20])),
+            // The recorder maps the first page of each file for a look at it.
+            Mapping {
+                pid: 5,
+                end: LOADED + 0x1000,
+                file_offset: 0,
+                ..mapping(LOADED, PATH, build_id)
+            },
+        ]));
+        machine.running(0, 70);
+        let stack = [self.program.address(), LOADED + (1 << 32) + 0x11];
+        let user = machine.sample_stack(0, 10, 70, &stack);
+        machine.sample(0, 10, 70, Stacks { user, kernel: 0 }, 0);
+        machine.symbols(self.program.range_only());
+        let bytes = machine.finish();
+        fs::write(self.path(name), &bytes).unwrap();
+        bytes
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_syscollect"));
+        command.args(arguments).current_dir(self.folder.path());
+        // Whoever runs the tests through sudo is not part of them.
+        command.env_remove("SUDO_UID").env_remove("SUDO_GID").output().unwrap()
+    }
+
+    fn succeeds(&self, arguments: &[&str]) -> (String, String) {
+        let output = self.run(arguments);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{arguments:?}: {message}");
+        (String::from_utf8(output.stdout).unwrap(), message)
+    }
+
+    fn fails(&self, code: i32, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {message}");
+        message
+    }
+
+    /// Stacks as the flame graph has them.
+    fn stacks(&self, capture: &str, more: &[&str]) -> String {
+        let all = [&["flamegraph", capture, "-o", "-", "--format", "folded"], more].concat();
+        self.succeeds(&all).0
+    }
+
+    /// The program in a folder of its own, under another name.
+    fn symbols(&self) -> PathBuf {
+        let folder = self.path("symbols/deep");
+        fs::create_dir_all(&folder).unwrap();
+        symlink_or_copy(&self.program.path, &folder.join("whatever"));
+        self.path("symbols")
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.folder.path()).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn symlink_or_copy(from: &Path, to: &Path) {
+    if fs::hard_link(from, to).is_err() {
+        fs::copy(from, to).unwrap();
+    }
+}
+
+#[test]
+fn a_capture_gets_names_from_a_folder_and_keeps_every_byte_it_had() {
+    let place = Workplace::new();
+    let before = place.capture("x.syscap");
+    assert!(place.stacks("x.syscap", &[]).contains("program+0x1234"));
+    fs::set_permissions(place.path("x.syscap"), PermissionsExt::from_mode(0o640)).unwrap();
+    place.symbols();
+    let (out, message) = place.succeeds(&["symbolize", "x.syscap", "--symbols", "symbols"]);
+    assert!(out.is_empty(), "{out}");
+    for part in [
+        "named 1 of 2 frames without names, in 1 file: ",
+        "still without a name: 1 frame of 1 file",
+        "/opt/there/other, 1 frame: no symbols with its build id 07070707",
+        "--symbols DIR looks for these",
+    ] {
+        assert!(message.contains(part), "{part:?} is not in {message}");
+    }
+    let after = fs::read(place.path("x.syscap")).unwrap();
+    assert!(after.len() > before.len() && after.starts_with(&before));
+    assert_eq!(fs::metadata(place.path("x.syscap")).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(place.names(), ["symbols", "x.syscap"], "nothing else is left");
+    let stacks = place.stacks("x.syscap", &[]);
+    assert!(stacks.contains("a_function_with_a_plain_name"), "{stacks}");
+    assert!(!stacks.contains("program+0x1234"), "the range is replaced: {stacks}");
+    let reader = CaptureReader::open(&place.path("x.syscap")).unwrap();
+    assert!(reader.damage().is_empty() && reader.is_complete(), "{:?}", reader.damage());
+    // What it has it is not given again.
+    let (_, message) = place.succeeds(&["symbolize", "x.syscap", "--symbols", "symbols"]);
+    assert!(message.contains("nothing was named: "), "{message}");
+    assert_eq!(fs::read(place.path("x.syscap")).unwrap(), after);
+}
+
+#[test]
+fn another_output_leaves_the_capture_alone_and_is_not_replaced_unasked() {
+    let place = Workplace::new();
+    let before = place.capture("x.syscap");
+    place.symbols();
+    let all = ["symbolize", "x.syscap", "--symbols", "symbols", "-o", "y.syscap"];
+    place.succeeds(&all);
+    assert_eq!(fs::read(place.path("x.syscap")).unwrap(), before);
+    assert!(place.stacks("y.syscap", &[]).contains("a_function_with_a_plain_name"));
+    assert!(place.fails(1, &all).contains("--force"));
+    place.succeeds(&[&all[..], &["--force"]].concat());
+    let same = ["symbolize", "x.syscap", "-o", "./x.syscap"];
+    assert!(place.fails(2, &same).contains("leave out -o"));
+    assert!(place.fails(1, &["symbolize", "no.syscap"]).contains("no.syscap"));
+    fs::write(place.path("list"), "this is a shopping list").unwrap();
+    assert!(!place.fails(1, &["symbolize", "list"]).is_empty());
+    symlink("x.syscap", place.path("link.syscap")).unwrap();
+    assert!(place.fails(1, &["symbolize", "link.syscap"]).contains("symbolic link"));
+    assert_eq!(fs::read(place.path("x.syscap")).unwrap(), before);
+}
+
+#[test]
+fn a_debug_file_without_the_program_is_enough() {
+    let place = Workplace::new();
+    place.capture("x.syscap");
+    let debug = debug_file(&fs::read(&place.program.path).unwrap());
+    fs::write(place.path("program.debug"), debug).unwrap();
+    let (_, message) = place.succeeds(&["symbolize", "x.syscap", "--symbols", "program.debug"]);
+    assert!(message.contains("named 1 of 2 frames"), "{message}");
+    assert!(place.stacks("x.syscap", &[]).contains("a_function_with_a_plain_name"));
+}
+
+#[test]
+fn what_is_behind_the_last_chunk_of_a_killed_recording_goes_and_the_rest_stays() {
+    let place = Workplace::new();
+    let before = place.capture("x.syscap.partial");
+    let mut cut = before.clone();
+    cut.extend([0xfd; 50]);
+    fs::write(place.path("x.syscap.partial"), &cut).unwrap();
+    place.symbols();
+    place.succeeds(&["symbolize", "x.syscap.partial", "--symbols", "symbols"]);
+    let after = fs::read(place.path("x.syscap.partial")).unwrap();
+    assert!(after.starts_with(&before) && !after.starts_with(&cut));
+    assert!(place.stacks("x.syscap.partial", &[]).contains("a_function_with_a_plain_name"));
+}
+
+#[test]
+fn a_folder_that_does_not_fit_changes_nothing_and_one_that_is_not_there_is_told_of() {
+    let place = Workplace::new();
+    let before = place.capture("x.syscap");
+    fs::create_dir(place.path("empty")).unwrap();
+    let (_, message) =
+        place.succeeds(&["symbolize", "x.syscap", "--symbols", "empty", "--symbols", "nowhere"]);
+    assert!(message.contains("nothing was named: "), "{message}");
+    assert!(message.contains("--symbols nowhere: it cannot be read: "), "{message}");
+    assert_eq!(fs::read(place.path("x.syscap")).unwrap(), before);
+}
+
+#[test]
+fn exports_and_reports_take_folders_of_symbols_too() {
+    let place = Workplace::new();
+    let before = place.capture("x.syscap");
+    place.symbols();
+    let stacks = place.stacks("x.syscap", &["--symbols", "symbols"]);
+    assert!(stacks.contains("a_function_with_a_plain_name"), "{stacks}");
+    let (report, _) = place.succeeds(&["report", "x.syscap", "--symbols", "symbols"]);
+    assert!(report.contains("a_function_with_a_plain_name"), "{report}");
+    assert_eq!(fs::read(place.path("x.syscap")).unwrap(), before, "the capture is not changed");
+}
