@@ -12,7 +12,7 @@
 //!
 //! **Non-goals.** No captures, no events, no processes' address spaces: who asks
 //! has turned addresses into modules and offsets. No unwinding. No
-//! downloads, but of Windows symbol files from servers that the user named.
+//! downloads, but of symbol files from servers that the user named ([`windows`], [`debuginfod`]).
 //!
 //! ```
 //! use syscollect_model::BuildId;
@@ -27,6 +27,8 @@
 //! assert!(other.note.contains("build id"), "{}", other.note);
 //! ```
 
+pub mod debuginfod;
+mod download;
 mod elf;
 mod image;
 mod jit;

@@ -1,5 +1,6 @@
 //! A capture named and exported: what `record` does at its end, and `export` on its own.
 
+use crate::debuginfod;
 use crate::format::Format;
 use crate::owner::Owner;
 use crate::signals::Abandon;
@@ -102,6 +103,10 @@ pub(crate) struct Named {
 
 /// Names of all places that have none yet and are `nameable`, also from `files`; the modules that
 /// are left when the user gives up are not among them.
+///
+/// # Errors
+///
+/// Servers were asked for and cannot be asked.
 pub(crate) fn name(
     session: &impl Recording,
     held: PinnedFiles,
@@ -109,31 +114,58 @@ pub(crate) fn name(
     files: &SymbolFileOptions,
     abandon: &Abandon,
     terminal: &Terminal,
-) -> Named {
+) -> Result<Named> {
+    let servers = files.servers()?;
     let mut unresolved = session.unresolved();
     unresolved.retain(|module| nameable.is(module));
     if unresolved.is_empty() {
-        return Named::default();
+        return Ok(Named::default());
     }
-    let _busy = terminal.busy("naming functions");
     let (kernel, user): (Vec<_>, Vec<_>) =
         unresolved.into_iter().partition(|module| module.kernel && module.windows.is_none());
     let requests: Vec<_> = user.into_iter().map(request).collect();
     let unwanted = || abandon.wanted();
-    let files = files.find(&requests, &unwanted);
-    let options = Options { symbol_files: files.clone(), ..naming_options() };
-    let mut symbolizer = Symbolizer::with_options(held, options);
-    let mut tables: Vec<_> =
-        symbolizer.name_modules_unless(&requests, &unwanted).into_iter().flatten().collect();
+    let busy = terminal.busy("naming functions");
+    let mut files = files.find(&requests, &unwanted);
+    let name_modules = |held: PinnedFiles, files: &SymbolFiles, requests: &[ModuleRequest]| {
+        let options = Options { symbol_files: files.clone(), ..naming_options() };
+        let mut symbolizer = Symbolizer::with_options(held, options);
+        let tables = symbolizer.name_modules_unless(requests, &unwanted).into_iter().flatten();
+        (tables.collect::<Vec<_>>(), symbolizer)
+    };
+    let (mut tables, mut symbolizer) = name_modules(held, &files, &requests);
     tables.extend(
         kernel
             .iter()
             .filter_map(|module| symbolizer.name_kernel_unless(&module.offsets, &unwanted)),
     );
+    drop(busy);
+    if let Some(servers) = servers {
+        let mut missing = still_missing(&requests, &tables);
+        let fetched = debuginfod::fetch(&missing, &mut files, servers, &unwanted, terminal);
+        missing.retain(|request| fetched.contains(&request.build_id));
+        let _busy = terminal.busy("naming functions");
+        tables.extend(name_modules(PinnedFiles::new(), &files, &missing).0);
+    }
     if let Some(shortage) = naming_shortage(&tables) {
         say!("syscollect: {shortage}");
     }
-    Named { tables, files }
+    Ok(Named { tables, files })
+}
+
+/// What of `requests` has no name in `tables`.
+fn still_missing(requests: &[ModuleRequest], tables: &[SymbolTable]) -> Vec<ModuleRequest> {
+    let mut names: HashSet<(&str, &BuildId, u64)> = HashSet::new();
+    for table in tables {
+        let named = table.symbols.iter().filter(|symbol| !symbol.range_only);
+        names.extend(named.map(|symbol| (&*table.path, &table.build_id, symbol.offset)));
+    }
+    let mut missing = requests.to_vec();
+    missing.retain_mut(|ModuleRequest { path, build_id, memory, offsets, .. }| {
+        offsets.retain(|offset| !names.contains(&(path.as_str(), &*build_id, *offset)));
+        memory.is_none() && !offsets.is_empty()
+    });
+    missing
 }
 
 /// Naming within the memory that is there: a small control group must not end what has been

@@ -41,6 +41,16 @@ impl Owner {
         Some(Self { uid: data.uid(), gid: data.gid() })
     }
 
+    /// Whether this process is root and `path`, or the last folder on the way to it that is there,
+    /// is another user's.
+    pub(crate) fn is_root_in_anothers(path: &std::path::Path) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        // SAFETY: geteuid has no preconditions and always succeeds.
+        let root = unsafe { libc::geteuid() } == 0;
+        let nearest = path.ancestors().find_map(|folder| folder.metadata().ok());
+        root && nearest.is_some_and(|data| data.uid() != 0)
+    }
+
     /// The number of the user who asks: the one who called sudo, else this process's.
     pub(crate) fn user_asking() -> Option<u32> {
         // SAFETY: geteuid has no preconditions and always succeeds.

@@ -74,19 +74,28 @@ impl Source {
         terminal: &Terminal,
     ) -> Result<Self> {
         let mut source = Self::open(paths)?;
-        let name_capture = |session: &mut Session| {
+        let name_capture = |session: &mut Session| -> Result<()> {
             let nameable = match symbols.files().is_any() {
                 true => Nameable::anew(session.info()),
                 false => Nameable::later(session.info(), session.reader()),
             };
             let (held, files) = (PinnedFiles::new(), symbols.files());
-            let named = convert::name(&*session, held, &nameable, files, abandon, terminal);
+            let named = convert::name(&*session, held, &nameable, files, abandon, terminal)?;
             session.add_symbols(named.tables);
+            Ok(())
         };
         match &mut source {
-            Self::Capture(session) => name_capture(session),
+            Self::Capture(session) => name_capture(session)?,
             // What one machine calls an address another may call otherwise.
-            Self::Captures(recordings) => recordings.each(name_capture),
+            Self::Captures(recordings) => {
+                let mut outcome = Ok(());
+                recordings.each(|session| {
+                    if outcome.is_ok() {
+                        outcome = name_capture(session);
+                    }
+                });
+                outcome?;
+            }
             Self::Trace(session) => {
                 let tables = symbols::name(session.unresolved(), symbols, terminal);
                 session.add_symbols(tables);

@@ -1,9 +1,12 @@
 //! Where the names of a capture's modules come from, beside what the machine itself has.
 
+use crate::debuginfod;
 use crate::escape::printable;
+use anyhow::Result;
 use std::collections::HashSet;
 use std::path::PathBuf;
 use syscollect_model::BuildId;
+use syscollect_symbolize::debuginfod::DebuginfodOptions;
 use syscollect_symbolize::{ModuleRequest, SearchLimits, SymbolFiles};
 
 /// Options of the sub-commands that name code of captures.
@@ -14,12 +17,31 @@ pub(crate) struct SymbolFileOptions {
     /// stripped, whatever they are called, by build id
     #[arg(long, value_name = "DIR")]
     symbols: Vec<PathBuf>,
+
+    /// Then ask the debuginfod servers that DEBUGINFOD_URLS names for debug files of what still
+    /// lacks names, and keep them in the cache that such programs share
+    #[arg(long)]
+    debuginfod: bool,
 }
 
 impl SymbolFileOptions {
     /// Whether the user named something that the recorder did not have.
     pub(crate) fn is_any(&self) -> bool {
-        !self.symbols.is_empty()
+        self.debuginfod || !self.symbols.is_empty()
+    }
+
+    /// Whether servers are asked, which another program does.
+    pub(crate) fn asks_servers(&self) -> bool {
+        self.debuginfod
+    }
+
+    /// Which servers are asked, if that was asked for.
+    ///
+    /// # Errors
+    ///
+    /// The environment does not say enough for it.
+    pub(crate) fn servers(&self) -> Result<Option<DebuginfodOptions>> {
+        self.debuginfod.then(debuginfod::options).transpose()
     }
 
     /// The files that there are for the modules of `requests`; says what could not be looked at.

@@ -28,6 +28,7 @@ Examples:
   syscollect symbolize x.syscap --symbols target/release     programs that were built here
   syscollect symbolize x.syscap --symbols /srv/debug -o named.syscap
   syscollect symbolize x.syscap --symbols app.debug          one debug file
+  syscollect symbolize x.syscap --debuginfod                 what servers have (DEBUGINFOD_URLS)
   syscollect symbolize x.syscap                              what this machine itself has
 
 A file gives names only to modules of its own build id. The capture is written
@@ -63,7 +64,7 @@ pub(crate) struct Args {
 
 /// Runs the sub-command.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    confine::to_reading(false);
+    confine::to_reading(args.files.asks_servers());
     let capture = &args.capture;
     if args.output.as_ref().is_some_and(|output| source::is_same_file(capture, output)) {
         return Err(usage("leave out -o to add names to the capture itself".into()).into());
@@ -79,7 +80,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let session = Session::open(reader)
         .with_context(|| format!("nothing in {} can be read", capture.display()))?;
     let missing = session.unresolved();
-    let named = name(&session, &args.files, &abandon);
+    let named = name(&session, &args.files, &abandon)?;
     let additions = additions(named.tables.clone(), session.reader());
     let end = CaptureEnd::of(session.reader());
     drop(session);
@@ -104,7 +105,7 @@ fn target(args: &Args, capture: &File) -> Result<Target> {
     }
 }
 
-fn name(session: &Session, files: &SymbolFileOptions, abandon: &Abandon) -> Named {
+fn name(session: &Session, files: &SymbolFileOptions, abandon: &Abandon) -> Result<Named> {
     let nameable = Nameable::anew(session.info());
     convert::name(session, PinnedFiles::new(), &nameable, files, abandon, &Terminal::stderr())
 }
@@ -301,7 +302,7 @@ impl Help {
         match self {
             Self::SymbolFile => Some(
                 "--symbols DIR looks for these in DIR: debug files, which distributions have in packages whose names \
-                 end in -dbgsym, -dbg or -debuginfo, or programs before they were stripped",
+                 end in -dbgsym, -dbg or -debuginfo, or programs before they were stripped; --debuginfod asks servers",
             ),
             Self::Relink => Some("linking a program with --build-id gives it one"),
             Self::SameBoot => Some(

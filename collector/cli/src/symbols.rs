@@ -55,7 +55,7 @@ impl SymbolOptions {
 
     /// Whether servers are asked, which another program does.
     pub(crate) fn asks_servers(&self) -> bool {
-        self.download_symbols || !self.symbol_server.is_empty()
+        self.download_symbols || !self.symbol_server.is_empty() || self.files.asks_servers()
     }
 
     /// What the symbolizer is told, and whether the symbol path has servers that are not asked.

@@ -10,6 +10,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use syscollect_fixtures::elf::debug_file;
+use syscollect_fixtures::server::{response, serve};
 use syscollect_model::{BuildId, Mapping, Symbol, SymbolFrame, SymbolTable, Ticks};
 use syscollect_store::{CaptureReader, Definition};
 use syscollect_symbolize::build_id_of;
@@ -126,11 +127,26 @@ impl Workplace {
         bytes
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_syscollect"));
         command.args(arguments).current_dir(self.folder.path());
-        // Whoever runs the tests through sudo is not part of them.
-        command.env_remove("SUDO_UID").env_remove("SUDO_GID").output().unwrap()
+        // Whoever runs the tests through sudo is not part of them, nor are servers of theirs.
+        command.env_remove("SUDO_UID").env_remove("SUDO_GID").env_remove("DEBUGINFOD_URLS");
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// The same with a server to be asked; what it says.
+    fn asks(&self, server: &str, arguments: &[&str]) -> String {
+        let mut command = self.command(arguments);
+        command.env("DEBUGINFOD_URLS", server).env("DEBUGINFOD_TIMEOUT", "2");
+        let output = command.env("DEBUGINFOD_CACHE_PATH", self.path("cache")).output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{arguments:?}: {message}");
+        message
     }
 
     fn succeeds(&self, arguments: &[&str]) -> (String, String) {
@@ -276,4 +292,68 @@ fn exports_and_reports_take_folders_of_symbols_too() {
     let (report, _) = place.succeeds(&["report", "x.syscap", "--symbols", "symbols"]);
     assert!(report.contains("a_function_with_a_plain_name"), "{report}");
     assert_eq!(fs::read(place.path("x.syscap")).unwrap(), before, "the capture is not changed");
+}
+
+#[test]
+fn servers_give_the_debug_files_that_are_missing() {
+    let place = Workplace::new();
+    let before = place.capture("x.syscap");
+    let debug = debug_file(&fs::read(&place.program.path).unwrap());
+    let wanted = format!("/buildid/{}/debuginfo", place.program.build_id);
+    let (url, asked) = serve(move |path| match path == wanted {
+        true => response("200 OK", &debug),
+        false => response("404 Not Found", b""),
+    });
+    // Nobody is asked unless somebody says so.
+    place.asks(&url, &["symbolize", "x.syscap", "-o", "nothing.syscap"]);
+    assert!(asked.try_iter().next().is_none());
+    let message = place.asks(&url, &["symbolize", "x.syscap", "-o", "y.syscap", "--debuginfod"]);
+    for part in [
+        "debuginfod: fetched the debug file of /opt/there/program, ",
+        "debuginfod: debug files of 1 of 2 modules without names, ",
+        "named 1 of 2 frames without names, in 1 file: ",
+    ] {
+        assert!(message.contains(part), "{part:?} is not in {message}");
+    }
+    assert_eq!(asked.try_iter().count(), 2);
+    assert!(place.stacks("y.syscap", &[]).contains("a_function_with_a_plain_name"));
+    // What was fetched, and what nobody has, is known from now on; exports may ask, too.
+    let all = ["export", "x.syscap", "-o", "x.folded", "--debuginfod"];
+    place.asks(&url, &all);
+    assert!(asked.try_iter().next().is_none());
+    let stacks = fs::read_to_string(place.path("x.folded")).unwrap();
+    assert!(stacks.contains("a_function_with_a_plain_name"), "{stacks}");
+    assert_eq!(fs::read(place.path("x.syscap")).unwrap(), before);
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_left_and_told_of() {
+    let place = Workplace::new();
+    place.capture("x.syscap");
+    let (url, _asked) = serve(|_| {
+        std::thread::sleep(std::time::Duration::from_secs(3600));
+        Vec::new()
+    });
+    let message = place.asks(&url, &["symbolize", "x.syscap", "--debuginfod"]);
+    assert!(message.contains(&format!("debuginfod: {url} is left: ")), "{message}");
+    assert!(message.contains("nothing was named: "), "{message}");
+}
+
+#[test]
+fn without_servers_to_ask_it_is_an_error_before_anything_is_done() {
+    let place = Workplace::new();
+    place.capture("x.syscap");
+    for command in
+        [&["symbolize", "x.syscap", "--debuginfod"][..], &["report", "x.syscap", "--debuginfod"]]
+    {
+        assert!(place.fails(1, command).contains("DEBUGINFOD_URLS names no server"));
+    }
+    // SAFETY: geteuid has no preconditions and always succeeds.
+    if unsafe { libc::geteuid() } == 0 {
+        let mut command = place.command(&["symbolize", "x.syscap", "--debuginfod"]);
+        command.env("DEBUGINFOD_URLS", "http://127.0.0.1:9").env("SUDO_UID", "1000");
+        let output = command.env("SUDO_GID", "1000").output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && message.contains("run this without sudo"), "{message}");
+    }
 }

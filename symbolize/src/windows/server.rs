@@ -1,33 +1,18 @@
-//! Symbol servers, asked through the program `curl`.
-//!
-//! A program rather than a library: it comes with Windows and with nearly every
-//! other system, it knows the proxies and certificates of the machine, and its
-//! encryption is kept up to date by the system. syscollect gets no TLS, and
-//! needs no C compiler, for the sake of an option.
+//! Symbol servers of Windows.
 
 use super::find;
+use crate::download::{DownloadLimits, Refusal, download};
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-/// What curl ends with when the server says that it does not have the file, or something else than
-/// yes.
-const REFUSED: i32 = 22;
-/// As much of curl's explanation as is repeated, bytes.
-const EXPLANATION_MAX: u64 = 4096;
-
-/// Why a server did not send a file.
-#[derive(Debug)]
-pub(crate) enum Refusal {
-    /// It does not have it.
-    Absent,
-    /// Something else, in words.
-    Failed(String),
-}
+/// How long a server may send next to nothing, and how long a file may take.
+const STALL: Duration = Duration::from_secs(30);
+const TIME: Duration = Duration::from_secs(3600);
 
 /// Servers, and which of them do not answer.
 #[derive(Debug, Default)]
@@ -60,7 +45,8 @@ impl Servers {
         let draft = Draft(store.join(format!("{name}.{}-{number}.part", std::process::id())));
         let mut file = File::create_new(&draft.0).map_err(fail)?;
         let address = format!("{url}/{0}/{1}/{0}", escaped(name), escaped(key));
-        let fetched = download(&address, &mut file, bytes_max);
+        let limits = DownloadLimits { bytes: bytes_max, stall: STALL, time: TIME };
+        let fetched = download(&address, &mut file, limits, &|| false);
         drop(file);
         if let Err(Refusal::Failed(reason)) = &fetched {
             let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,85 +87,6 @@ fn escaped(name: &str) -> String {
     name.bytes()
         .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
         .collect()
-}
-
-fn download(address: &str, file: &mut File, bytes_max: u64) -> Result<(), Refusal> {
-    let mut child = curl(address).spawn().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => {
-            Refusal::Failed("downloading needs the program curl, which is not installed".into())
-        }
-        _ => Refusal::Failed(format!("curl cannot be started: {error}")),
-    })?;
-    let copied = copy(&mut child, file, bytes_max);
-    if !matches!(copied, Ok(length) if length <= bytes_max) {
-        // It waits for whoever takes its output.
-        let _ = child.kill();
-    }
-    let mut explanation = String::new();
-    let errors = child
-        .stderr
-        .take()
-        .map(|errors| errors.take(EXPLANATION_MAX).read_to_string(&mut explanation));
-    let status = child.wait().map_err(|error| Refusal::Failed(error.to_string()))?;
-    let explanation = explanation.trim();
-    match copied {
-        Err(error) => Err(Refusal::Failed(error.to_string())),
-        Ok(length) if length > bytes_max => {
-            Err(Refusal::Failed(format!("{address} has more than {bytes_max} bytes, the limit")))
-        }
-        Ok(_) if status.success() => Ok(()),
-        Ok(_) if status.code() == Some(REFUSED) && explanation.contains("404") => {
-            Err(Refusal::Absent)
-        }
-        Ok(_) if errors.is_some() && !explanation.is_empty() => {
-            Err(Refusal::Failed(explanation.into()))
-        }
-        Ok(_) => Err(Refusal::Failed(format!("curl ended with {status}"))),
-    }
-}
-
-/// Takes what curl writes, up to one byte over the limit.
-fn copy(child: &mut Child, file: &mut File, bytes_max: u64) -> io::Result<u64> {
-    let Some(output) = child.stdout.take() else { return Ok(0) };
-    let length = io::copy(&mut output.take(bytes_max.saturating_add(1)), file)?;
-    file.flush()?;
-    Ok(length)
-}
-
-/// Whoever asked for an encrypted connection is not led to another one.
-fn curl(address: &str) -> Command {
-    let schemes =
-        if address[..6].eq_ignore_ascii_case("https:") { "=https" } else { "=http,https" };
-    let mut command = Command::new("curl");
-    command
-        // First, so that no other options come from a file.
-        .arg("--disable")
-        .args([
-            "--silent",
-            "--show-error",
-            "--fail",
-            "--globoff",
-            "--location",
-            "--max-redirs",
-            "5",
-        ])
-        .args(["--proto", schemes, "--proto-redir", schemes])
-        .args([
-            "--connect-timeout",
-            "15",
-            "--speed-limit",
-            "1024",
-            "--speed-time",
-            "30",
-            "--max-time",
-            "3600",
-        ])
-        .args(["--user-agent", concat!("syscollect/", env!("CARGO_PKG_VERSION"))])
-        .args(["--url", address])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
 }
 
 #[cfg(test)]

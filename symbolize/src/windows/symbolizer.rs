@@ -3,8 +3,9 @@
 use super::find;
 use super::identity::{PdbIdentity, file_name, image_key};
 use super::room::ByteQuota;
-use super::server::{Refusal, Servers};
+use super::server::Servers;
 use super::{Image, ImageRequest, Pdb, SymbolPath, SymbolSource};
+use crate::download::Refusal;
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::num::NonZero;

@@ -4,6 +4,8 @@
 
 mod build_id;
 mod common;
+#[cfg(target_os = "linux")]
+mod debuginfod;
 mod links;
 mod mini_debug;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

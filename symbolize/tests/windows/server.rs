@@ -1,46 +1,19 @@
 //! Symbol servers: a server in this process, and the real client.
 
 use crate::common::{library, library_pdb, name_with, request};
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::fs;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, channel};
-use std::{fs, thread};
+use std::sync::mpsc::Receiver;
+use syscollect_fixtures::server::{self, redirect, response};
 use syscollect_model::SymbolTable;
 use syscollect_symbolize::windows::{
     ImageRequest, Options, PdbIdentity, SymbolPath, SymbolSource, WindowsSymbolizer,
 };
 
-/// A server that answers each request as told; its address, and the paths asked for.
+/// A server of symbols.
 fn serve(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> (String, Receiver<String>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/symbols", listener.local_addr().unwrap());
-    let (asked, paths) = channel();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream: TcpStream = stream.unwrap();
-            let mut head = Vec::new();
-            let mut byte = [0];
-            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap_or(0) > 0 {
-                head.extend(byte);
-            }
-            let head = String::from_utf8(head).unwrap();
-            let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
-            // Before the answer, so that whoever has it finds its path among those asked for. A
-            // test that does not want them has dropped its end.
-            let answer = answer(&path);
-            let _ = asked.send(path);
-            // A client that has had enough closes its end.
-            let _ = stream.write_all(&answer);
-        }
-    });
-    (url, paths)
-}
-
-fn response(status: &str, body: &[u8]) -> Vec<u8> {
-    let head =
-        format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
-    [head.as_bytes(), body].concat()
+    let (url, paths) = server::serve(answer);
+    (format!("{url}/symbols"), paths)
 }
 
 fn options(url: &str, cache: &Path) -> Options {
@@ -132,15 +105,11 @@ fn a_server_may_lead_to_another_place_but_not_to_another_protocol() {
     let library = library();
     let pdb = fs::read(&library.pdb).unwrap();
     let (elsewhere, _asked) = serve(move |_| response("200 OK", &pdb));
-    let redirect = |to: String| {
-        serve(move |_| {
-            format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n").into()
-        })
-    };
-    let (url, _redirected) = redirect(format!("{elsewhere}/it"));
+    let leading = |to: String| serve(move |_| redirect(&to));
+    let (url, _redirected) = leading(format!("{elsewhere}/it"));
     let cache = tempfile::tempdir().unwrap();
     assert_eq!(ask(&url, cache.path()).symbols.len(), 1);
-    let (url, _redirected) = redirect("file:///etc/hostname".into());
+    let (url, _redirected) = leading("file:///etc/hostname".into());
     let cache = tempfile::tempdir().unwrap();
     let table = ask(&url, cache.path());
     assert!(table.symbols.is_empty() && is_empty(cache.path()), "{}", table.note);

@@ -147,7 +147,7 @@ impl Finish<'_> {
             &SymbolFileOptions::default(),
             self.abandon,
             self.terminal,
-        );
+        )?;
         let tables = named.tables;
         let unwound = Some(session.take_unwound()).filter(|stacks| !stacks.is_empty());
         let names = tables.iter().cloned().map(Definition::Symbols);
