@@ -19,7 +19,7 @@ const NOTES_MAX: u64 = 64 << 10;
 /// Nor more tables than this.
 const NOTE_TABLES_MAX: usize = 32;
 /// As the kernel has it (BUILD_ID_SIZE_MAX, include/linux/buildid.h): longer ones are none.
-const BUILD_ID_MAX: usize = 20;
+pub(crate) const BUILD_ID_MAX: usize = 20;
 /// What the names of sections with debug information begin with.
 pub(crate) const DEBUG: &[u8] = b".debug_";
 /// Leads to a file with the rest of the debug information.
@@ -178,10 +178,18 @@ impl Layout {
     /// tool that made it (`objcopy --only-keep-debug`) left out where segments lay. `mapped` are
     /// the parts of the file that were mapped for execution. `false` if they do not tell.
     pub(crate) fn place_code(&mut self, mapped: &[Range<u64>]) -> bool {
+        if !self.code_is_elsewhere {
+            return true;
+        }
         let mut placed = Vec::new();
-        let is_lost = |segment: &&mut Segment| segment.code && segment.size == 0;
+        let is_lost = |segment: &&mut Segment| segment.code && segment.size < segment.loaded_size;
         for segment in self.segments.iter_mut().filter(is_lost) {
-            let Some(pages) = segment.pages().filter(|_| self.code_is_elsewhere) else { continue };
+            if segment.offset == 0 && segment.size > 0 {
+                // The file's own header is kept, and what it begins lay at the same place.
+                segment.size = segment.loaded_size;
+                continue;
+            }
+            let Some(pages) = segment.pages() else { return false };
             let length = pages.end - pages.start;
             // Of a library whose first segment is code all of it is mapped so at first.
             let fits = |exactly: bool| {
@@ -207,6 +215,11 @@ impl Layout {
         // Two parts of code do not lie at one place.
         placed.sort_unstable();
         placed.windows(2).all(|pair| pair[0] != pair[1])
+    }
+
+    /// Whether it has code, and not only what was known of it.
+    pub(crate) fn has_code(&self) -> bool {
+        !self.code_is_elsewhere && self.segments.iter().any(|part| part.code && part.size > 0)
     }
 
     /// Whether no border of sections lies between two addresses of code.
@@ -384,6 +397,19 @@ fn layout<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         layout.odd_compression |= inflated.is_some() && !debug;
     }
     Ok(layout)
+}
+
+/// For the fuzz target: at which addresses the code at `offsets` of the file is meant to lie whose
+/// debug file this is; `None` if that does not tell.
+#[doc(hidden)]
+pub fn place_debug_file(
+    file: &File,
+    mapped: &[Range<u64>],
+    offsets: &[u64],
+) -> Option<Vec<Option<u64>>> {
+    let mut layout = Layout::read(Reader::of(file).ok()?).ok()?;
+    let placed = layout.place_code(mapped);
+    placed.then(|| offsets.iter().map(|offset| layout.code_address(*offset)).collect())
 }
 
 /// The build id in a run of ELF notes, such as `/sys/kernel/notes`.

@@ -50,6 +50,8 @@ mod turn;
 mod vdso;
 pub mod windows;
 
+#[doc(hidden)]
+pub use elf::place_debug_file;
 pub use elf::{build_id_in, build_id_of};
 pub use jit::{PerfMapOutcome, PerfMapOwner};
 #[doc(hidden)]

@@ -4,7 +4,8 @@
 //! more, it is looked for only where debug files lie, and what is found must be what is meant, by
 //! its build id or its sum.
 
-use crate::elf::{DEBUG_ALT_LINK, DEBUG_LINK, Layout, build_id_in};
+use crate::SymbolFiles;
+use crate::elf::{BUILD_ID_MAX, DEBUG_ALT_LINK, DEBUG_LINK, Layout, build_id_in};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use syscollect_model::BuildId;
@@ -22,6 +23,8 @@ const BLOCK: usize = 1 << 20;
 pub(crate) struct Search<'a> {
     /// Where separate debug files lie.
     pub(crate) debug_dirs: &'a [PathBuf],
+    /// Files that the user named.
+    pub(crate) symbol_files: &'a SymbolFiles,
     /// The path of the file that leads to others.
     pub(crate) path: &'a Path,
     /// No larger file is summed up, in bytes.
@@ -98,7 +101,9 @@ impl Search<'_> {
         let build_id = BuildId::from_bytes(id);
         let is_it =
             |file: &DebugFile| build_id_in(file.opened.reader()).as_ref() == Some(&build_id);
-        let found = self.by_build_id(&build_id).or_else(|| {
+        let named = self.symbol_files.symbols_of(&build_id);
+        let named = named.map(|(path, opened)| DebugFile { path, opened });
+        let found = named.or_else(|| self.by_build_id(&build_id)).or_else(|| {
             // Distributions keep them in a folder of their own, which links name in several ways.
             let text = Path::new(std::str::from_utf8(path).ok()?);
             let names: Vec<_> = text.components().collect();
@@ -133,6 +138,14 @@ impl Search<'_> {
             }
         }
     }
+}
+
+/// The build id of the file that the alternate link of `from` leads to.
+pub(crate) fn alt_build_id(from: &OpenedFile, layout: &Layout) -> Option<BuildId> {
+    let section = section(from, layout, DEBUG_ALT_LINK)?;
+    let end = section.iter().position(|byte| *byte == 0)?;
+    let id = &section[end + 1..];
+    (1..=BUILD_ID_MAX).contains(&id.len()).then(|| BuildId::from_bytes(id))
 }
 
 fn below(folder: &Path, path: &Path) -> Option<DebugFile> {

@@ -267,9 +267,10 @@ impl Module<'_> {
     }
 
     fn search(&self) -> Search<'_> {
-        let Options { debug_dirs, debug_bytes_max, .. } = &self.shared.options;
+        let Options { debug_dirs, symbol_files, debug_bytes_max, .. } = &self.shared.options;
         Search {
             debug_dirs,
+            symbol_files,
             path: Path::new(plain_path(self.path)),
             summed_max: debug_bytes_max.saturating_mul(2),
         }

@@ -2,6 +2,7 @@
 //! are not stripped, and debug files, wherever they lie below a folder and whatever they are called.
 
 use crate::elf::{Layout, build_id_in};
+use crate::links::alt_build_id;
 use rustc_hash::FxHashMap;
 use std::collections::HashSet;
 use std::fs;
@@ -62,8 +63,16 @@ pub struct SymbolFiles {
 struct BuildFiles {
     /// One that has the code itself.
     code: Option<PathBuf>,
-    /// The one that knows most names, and how much it knows.
-    symbols: Option<(SymbolWealth, PathBuf)>,
+    /// The one that knows most names.
+    symbols: Option<SymbolFile>,
+}
+
+#[derive(Clone, Debug)]
+struct SymbolFile {
+    path: PathBuf,
+    wealth: SymbolWealth,
+    /// The build of a file with debug information that it shares with others (dwz).
+    supplement: Option<BuildId>,
 }
 
 /// Debug information goes before symbols, and more of them before fewer.
@@ -134,6 +143,20 @@ impl SymbolFiles {
         self.builds.get(build_id).is_some_and(|files| files.symbols.is_some())
     }
 
+    /// Builds of files that those which were found share debug information in (dwz), and that were
+    /// not looked for yet, or not found. Without them there are names, but no lines.
+    pub fn missing_supplements(&self) -> HashSet<BuildId> {
+        let symbols = self.builds.values().filter_map(|files| files.symbols.as_ref());
+        let supplements = symbols.filter_map(|file| file.supplement.clone());
+        supplements.filter(|build_id| !self.has_symbols_of(build_id)).collect()
+    }
+
+    /// The same of one build alone.
+    pub fn missing_supplement_of(&self, build_id: &BuildId) -> Option<BuildId> {
+        let supplement = self.builds.get(build_id)?.symbols.as_ref()?.supplement.clone();
+        supplement.filter(|build_id| !self.has_symbols_of(build_id))
+    }
+
     fn look_below(&mut self, folder: &Path, inside: &Path, wanted: &HashSet<BuildId>) {
         if let Ok(opened) = open(&FileLocation::Below { folder, path: inside }, None) {
             self.look_at(folder.join(inside), &opened, wanted);
@@ -145,13 +168,14 @@ impl SymbolFiles {
         let Some(build_id) = build_id else { return };
         let Ok(layout) = Layout::read(opened.reader()) else { return };
         let files = self.builds.entry(build_id).or_default();
-        if !layout.code_is_elsewhere && files.code.is_none() {
+        if layout.has_code() && files.code.is_none() {
             files.code = Some(path.clone());
         }
         let wealth = (layout.debug_bytes > 0, layout.symbol_bytes);
-        let poorer = |(known, _): &(SymbolWealth, PathBuf)| *known < wealth;
-        if wealth > (false, 0) && files.symbols.as_ref().is_none_or(poorer) {
-            files.symbols = Some((wealth, path));
+        let is_poorer = |known: &SymbolFile| known.wealth < wealth;
+        if wealth > (false, 0) && files.symbols.as_ref().is_none_or(is_poorer) {
+            let supplement = alt_build_id(opened, &layout);
+            files.symbols = Some(SymbolFile { path, wealth, supplement });
         }
     }
 
@@ -162,7 +186,7 @@ impl SymbolFiles {
 
     /// The file that knows most names of a build, and where it lies.
     pub(crate) fn symbols_of(&self, build_id: &BuildId) -> Option<(PathBuf, OpenedFile)> {
-        let (_, path) = self.builds.get(build_id)?.symbols.as_ref()?;
+        let SymbolFile { path, .. } = self.builds.get(build_id)?.symbols.as_ref()?;
         Some((path.clone(), open_build(path, build_id)?))
     }
 }

@@ -60,7 +60,15 @@ pub(crate) fn fetch(
         bar.position(number as u64);
         outcome.asked += 1;
         match client.fetch(&request.build_id, unwanted) {
-            Ok(file) => outcome.take(file, request, files),
+            Ok(file) => {
+                outcome.take(file, (request, &request.build_id), files);
+                // What it has in common with others is a file of its own; it has names without.
+                if let Some(supplement) = files.missing_supplement_of(&request.build_id)
+                    && let Ok(file) = client.fetch(&supplement, unwanted)
+                {
+                    outcome.take(file, (request, &supplement), files);
+                }
+            }
             Err(DebuginfodError::Absent) => {}
             Err(error) => {
                 say!("syscollect: debuginfod: {}", printable(&error.to_string()));
@@ -94,9 +102,15 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn take(&mut self, file: FetchedFile, request: &ModuleRequest, files: &mut SymbolFiles) {
+    /// Takes a file with this build id that helps to name a module.
+    fn take(
+        &mut self,
+        file: FetchedFile,
+        (request, build_id): (&ModuleRequest, &BuildId),
+        files: &mut SymbolFiles,
+    ) {
         let FetchedFile { path, fetched } = file;
-        let wanted = HashSet::from([request.build_id.clone()]);
+        let wanted = HashSet::from([build_id.clone()]);
         let limits = SearchLimits::default();
         if files.search(&path, &wanted, &limits, &|| false).is_ok() {
             self.builds.insert(request.build_id.clone());

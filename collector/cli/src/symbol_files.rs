@@ -53,10 +53,19 @@ impl SymbolFileOptions {
         let mut files = SymbolFiles::default();
         let builds = requests.iter().map(|request| request.build_id.clone());
         let wanted: HashSet<BuildId> = builds.filter(|build_id| !build_id.is_empty()).collect();
+        let limits = SearchLimits::default();
         for path in &self.symbols {
-            if let Err(error) = files.search(path, &wanted, &SearchLimits::default(), unwanted) {
+            if let Err(error) = files.search(path, &wanted, &limits, unwanted) {
                 let path = path.display().to_string();
                 say!("syscollect: --symbols {}: {error}", printable(&path));
+            }
+        }
+        // Debug files may have something in common, which lies in files of their own.
+        let supplements = files.missing_supplements();
+        if !supplements.is_empty() {
+            for path in &self.symbols {
+                // What cannot be looked at was told of.
+                let _ = files.search(path, &supplements, &limits, unwanted);
             }
         }
         files

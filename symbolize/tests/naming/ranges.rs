@@ -227,3 +227,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_debug_file_that_kept_the_header_before_its_code_says_itself_where_that_lay() {
+    let mut debug = file(Shape { symbol: true, ..WHOLE });
+    // What `objcopy --only-keep-debug` leaves of a program whose first segment is its code.
+    put(&mut debug, 64 + 32, &0x200_u64.to_le_bytes());
+    let rows = u64::from_le_bytes(*debug[40..].first_chunk().unwrap());
+    put(&mut debug, rows + 2 * 64 + 4, &[8]);
+    let table = name(&debug, &OFFSETS);
+    assert_eq!(functions(&table), [(0x1020, "second", 0x1020, 0x30, false)], "{}", table.note);
+}

@@ -142,3 +142,30 @@ fn a_search_ends_whatever_lies_there_and_leads_nowhere_else() {
     let (_, error) = search(&folder.join("fifo"), &libc.build_id, &SearchLimits::default());
     assert!(matches!(error, Some(SearchError::NotOpened(_))), "{error:?}");
 }
+
+#[test]
+fn what_debug_files_have_in_common_is_looked_for_by_its_build_id() {
+    let (libc, (_kept, folder)) = (Libc::read(), folder());
+    let id = [9; 20];
+    let alternate = |id: &[u8]| {
+        let link = [b"../../elsewhere/libc.dwz\0".as_slice(), id].concat();
+        fs::write(folder.join("libc.debug"), libc.leading(".gnu_debugaltlink", &link)).unwrap();
+        search(&folder, &libc.build_id, &SearchLimits::default()).0
+    };
+    // A link with no build id, or with more than one has, leads nowhere.
+    for id in [&[][..], &[9; 21]] {
+        assert!(alternate(id).missing_supplements().is_empty());
+    }
+    let mut files = alternate(&id);
+    let supplement = BuildId::from_bytes(&id);
+    assert_eq!(files.missing_supplements(), HashSet::from_iter([supplement.clone()]));
+    assert_eq!(files.missing_supplement_of(&libc.build_id), Some(supplement.clone()));
+    let own = libc.build_id.as_bytes();
+    let place = libc.bytes.windows(own.len()).position(|bytes| bytes == own).unwrap();
+    let mut common = libc.bytes.clone();
+    common[place..place + 20].copy_from_slice(&id);
+    fs::write(folder.join("whatever"), common).unwrap();
+    let wanted = files.missing_supplements();
+    files.search(&folder, &wanted, &SearchLimits::default(), &|| false).unwrap();
+    assert!(files.missing_supplements().is_empty() && files.has_symbols_of(&supplement));
+}
