@@ -191,20 +191,10 @@ impl Layout {
             }
             let Some(pages) = segment.pages() else { return false };
             let length = pages.end - pages.start;
-            // Of a library whose first segment is code all of it is mapped so at first.
-            let fits = |exactly: bool| {
-                let mapped_length = move |range: &Range<u64>| range.end.saturating_sub(range.start);
-                let fitting = mapped.iter().filter(move |range| match exactly {
-                    true => mapped_length(range) == length,
-                    false => mapped_length(range) > length,
-                });
-                let mut starts: Vec<u64> = fitting.map(|range| range.start).collect();
-                starts.sort_unstable();
-                starts.dedup();
-                starts
-            };
-            let exact = fits(true);
-            let starts = if exact.is_empty() { fits(false) } else { exact };
+            let fits = |part: &&Range<u64>| part.end.checked_sub(part.start) == Some(length);
+            let mut starts: Vec<u64> = mapped.iter().filter(fits).map(|part| part.start).collect();
+            starts.sort_unstable();
+            starts.dedup();
             let [start] = starts[..] else { return false };
             let Some(offset) = start.checked_add(segment.address - pages.start) else {
                 return false;

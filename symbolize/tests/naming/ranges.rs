@@ -3,6 +3,7 @@
 use crate::links::Libc;
 use proptest::prelude::*;
 use std::fs;
+use syscollect_fixtures::xz;
 use syscollect_model::{BuildId, Symbol, SymbolTable};
 use syscollect_symbolize::{Options, PinnedFiles, Symbolizer};
 
@@ -237,4 +238,52 @@ fn a_debug_file_that_kept_the_header_before_its_code_says_itself_where_that_lay(
     put(&mut debug, rows + 2 * 64 + 4, &[8]);
     let table = name(&debug, &OFFSETS);
     assert_eq!(functions(&table), [(0x1020, "second", 0x1020, 0x30, false)], "{}", table.note);
+}
+
+#[test]
+fn a_symbol_without_a_size_ends_where_a_compressed_one_begins() {
+    let shape = Shape { symbol: true, ..WHOLE };
+    let mini = file(shape);
+    // The first function's symbol has no size, so it seems to reach to the end of the code.
+    let mut own = file(shape);
+    let (symbol, rows) = symbols(&own);
+    put(&mut own, symbol + 8, &words(&[BASE + FUNCTIONS[0].0, 0]));
+    let behind = own.len() as u64;
+    let compressed = xz::stream(&mini);
+    own.extend(&compressed);
+    let names = own.len() as u64;
+    own.extend(b"\0.gnu_debugdata\0.eh_frame\0.text\0.symtab\0.strtab\0first\0");
+    let text = |name: &str| {
+        let all: &[u8] = &own[names as usize..];
+        all.windows(name.len()).position(|part| part == name.as_bytes()).unwrap() as u64
+    };
+    let more = [text(".gnu_debugdata") | 1 << 32, 0, 0, behind, compressed.len() as u64, 0, 1, 0];
+    let firsts = [".eh_frame", ".text", ".symtab", ".strtab"].map(text);
+    let first = text("first") as u32;
+    let length = own.len() as u64 - names;
+    let mut table = own[rows as usize..behind as usize].to_vec();
+    for (number, name) in firsts.into_iter().enumerate() {
+        table[(number + 1) * 64..][..4].copy_from_slice(&(name as u32).to_le_bytes());
+    }
+    table[4 * 64 + 24..][..16].copy_from_slice(&words(&[names, length]));
+    table.extend(words(&more));
+    put(&mut own, symbol, &first.to_le_bytes());
+    let place = own.len() as u64;
+    own.extend(table);
+    put(&mut own, 40, &words(&[place]));
+    put(&mut own, 60, &[6]);
+    let table = name(&own, &[0x1000, 0x1020, 0x1055]);
+    let expected = [
+        (0x1000, "first", 0x1000, 0, false),
+        (0x1020, "second", 0x1020, 0x30, false),
+        (0x1055, "first", 0x1000, 0, false),
+    ];
+    assert_eq!(functions(&table), expected, "{}", table.note);
+}
+
+/// Where a file has its only symbol, and its table of sections.
+fn symbols(file: &[u8]) -> (u64, u64) {
+    let word = |at: u64| u64::from_le_bytes(*file[at as usize..].first_chunk().unwrap());
+    let rows = word(40);
+    (word(rows + 3 * 64 + 24) + 24, rows)
 }

@@ -101,12 +101,10 @@ fn a_debug_file_alone_names_code_where_the_mappings_say_where_it_lay() {
     let table = name(&libc, &folder, std::slice::from_ref(&code));
     assert!(has_the_name(&table) && table.note.is_empty(), "{table:?}");
     assert_eq!(table.symbols[0].start, libc.offset, "as an offset in the file that ran");
-    // All of it may have been mapped first.
-    let whole = code.start..code.end + 0x10_0000;
-    assert!(has_the_name(&name(&libc, &folder, std::slice::from_ref(&whole))));
+    let more = code.start..code.end + 0x10_0000;
     let moved = code.start + 0x1000..code.end + 0x1000;
     let page = code.start..code.start + 0x1000;
-    for mapped in [vec![], vec![page], vec![code.clone(), moved]] {
+    for mapped in [vec![], vec![page], vec![more], vec![code.clone(), moved]] {
         let table = name(&libc, &folder, &mapped);
         assert!(table.symbols.is_empty(), "no name is better than a wrong one: {table:?}");
         assert!(table.note.contains("where its code lay"), "{}", table.note);
