@@ -3,10 +3,11 @@
 
 use crate::elf::{Layout, build_id_in};
 use crate::links::alt_build_id;
+use object::elf;
 use rustc_hash::FxHashMap;
 use std::collections::HashSet;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use syscollect_model::BuildId;
@@ -128,6 +129,7 @@ impl SymbolFiles {
                     Ok(kind) if kind.is_dir() && depth < limits.depth => {
                         folders.push((inside, depth + 1));
                     }
+                    Ok(kind) if kind.is_file() && !begins_as_elf(&path.join(&inside)) => {}
                     Ok(kind) if kind.is_file() || kind.is_symlink() => {
                         self.look_below(path, &inside, wanted);
                     }
@@ -189,6 +191,23 @@ impl SymbolFiles {
         let SymbolFile { path, .. } = self.builds.get(build_id)?.symbols.as_ref()?;
         Some((path.clone(), open_build(path, build_id)?))
     }
+}
+
+/// Whether a regular file is worth a look: of most the first bytes say that it is not, which is much
+/// quicker to see than it is to open a file that may be anything. Its folder was named by the user,
+/// and was listed just now in the same way; where something else has taken the file's place, nothing
+/// is waited for.
+fn begins_as_elf(path: &Path) -> bool {
+    let mut options = File::options();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags);
+    }
+    let mut first = [0; 4];
+    let read = options.open(path).and_then(|mut file| file.read_exact(&mut first));
+    read.is_ok() && first == elf::ELFMAG
 }
 
 /// Opens a file that was found, if it is still of this build.
