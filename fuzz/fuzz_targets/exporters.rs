@@ -26,7 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn export(which: u8, session: &mut Session) {
-    let stacks = |kind| StackOptions { kind, process: None };
+    let stacks = |kind| StackOptions { kind, process: None, idle: false };
     match which % 10 {
         0 => {
             let file = played(session, PerfettoExporter::new(Vec::new()))
