@@ -11,7 +11,7 @@
 //! file that shrinks meanwhile is an error and no signal ([`Reader`]); copy what somebody else
 //! could cut off to memory that nobody can ([`MemoryFile`]); wait for no file system longer than
 //! [`PATIENCE`], on threads of which there are few ([`within`]). Say whose share what a user takes
-//! is a part of ([`payer`]).
+//! is a part of ([`payer()`]).
 //!
 //! **Non-goals.** What files mean. Files of this program's own (captures, options): their names
 //! come from its user. What the kernel itself tells below /proc and /sys, unless it makes a
