@@ -8,7 +8,6 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 /// What is read of a list: 65,536 users.
-#[cfg(target_os = "linux")]
 const LIST_BYTES: u64 = 4 << 20;
 /// Ranges that are told apart.
 const RANGES_MAX: usize = 1 << 16;
@@ -30,14 +29,9 @@ struct SubordinateIds {
 }
 
 impl SubordinateIds {
-    #[cfg(target_os = "linux")]
+    /// Other systems than Linux have no such lists.
     fn of_this_machine() -> Self {
         Self::parse(&text_of("/etc/subuid"), &text_of("/etc/passwd"))
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn of_this_machine() -> Self {
-        Self::default()
     }
 
     /// Of lines `USER:FIRST:COUNT`, where a user is a name or a number, and those of `passwd`.
@@ -83,7 +77,6 @@ fn owner_of(owner: &str, first: u32, passwd: &str) -> u32 {
 }
 
 /// A list of the system's; what cannot be read is none.
-#[cfg(target_os = "linux")]
 fn text_of(path: &str) -> String {
     use std::io::Read;
     let mut bytes = Vec::new();
