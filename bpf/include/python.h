@@ -22,10 +22,13 @@
 #include "unwind.h"
 
 /* Of one CPU and context. */
-#define PYTHON_CODES 2048
+#define PYTHON_CODES 4096
 #define PYTHON_THREADS 4096
 /* Threads that one walk looks at for its own; the next one goes on there. */
 #define PYTHON_THREADS_AT_ONCE 48
+/* Bytes of what code objects are called that one walk sends: some thirty of them. What is beyond that
+ * is sent at the next ones; who makes them up has no more of a lane, and of the time, than that. */
+#define PYTHON_SENT_AT_ONCE 16384
 
 struct known_code {
 	__u64 hash;
@@ -138,8 +141,10 @@ __noinline int python_look_at_text(struct scratch *s)
 	__u32 kind = state & 7;
 
 	/* Characters that lie elsewhere: no code object's name is such a string. */
-	if (!(state & 8) || length > PYTHON_FILE_BYTES)
+	if (!(state & 8))
 		return 0;
+	if (length > PYTHON_FILE_BYTES)
+		length = PYTHON_FILE_BYTES;
 	p->text = object + (state & 16 ? file->text_ascii : file->text_other);
 	p->text_kind = kind;
 	p->text_bytes = length * kind;
@@ -191,6 +196,8 @@ __noinline int python_send_code(struct scratch *s)
 	if (!lane_has_room(lane, STACK_LANE_BYTES, LANE_SLACK)) {
 		lane->statistics[STATISTIC_STACKS_LOST]++;
 		lane_count_full(lane, KIND_STACK);
+		/* Once for this walk. */
+		p->sent = PYTHON_SENT_AT_ONCE;
 		return 0;
 	}
 	__u64 head = lane->head, begin = head & (STACK_LANE_BYTES - 1);
@@ -226,7 +233,14 @@ __noinline int python_send_code(struct scratch *s)
 	header->space = STACK_PYTHON_CODE;
 	header->truncated = 0;
 	lane_publish(lane, head + end);
+	p->sent += end;
 	return code->id;
+}
+
+static __always_inline struct known_code *python_known_code(struct scratch *s, __u32 slot)
+{
+	return s->unwind.context == CONTEXT_SAMPLE ? bpf_map_lookup_elem(&sample_codes, &slot) :
+						     bpf_map_lookup_elem(&sched_codes, &slot);
 }
 
 /* The id of the code object in `code`, which lies at `address`, sent if it is not known. */
@@ -240,17 +254,24 @@ static __always_inline __u32 python_code_id(struct scratch *s, __u64 address)
 	hash = mix(hash, PYTHON_WORD(p->code, file->code_file));
 	hash = mix(hash, PYTHON_WORD(p->code, file->code_lines));
 	hash = mix(hash, (__u32)PYTHON_WORD(p->code, file->code_first_line));
+	p->hash = mix(p->hash, hash);
+	/* Two places for each: functions of one stack do not push one another out. */
 	__u32 slot = (hash >> 32) & (PYTHON_CODES - 1);
-	struct known_code *known = s->unwind.context == CONTEXT_SAMPLE ?
-					   bpf_map_lookup_elem(&sample_codes, &slot) :
-					   bpf_map_lookup_elem(&sched_codes, &slot);
+	struct known_code *known = python_known_code(s, slot);
 
+	/* Where the collector had it forgotten meanwhile, the id is none. */
+	if (known && known->hash == hash && known->id <= PYTHON_PLACE_MASK)
+		return known->id;
+	known = python_known_code(s, slot ^ 1);
+	if (known && known->hash == hash && known->id <= PYTHON_PLACE_MASK)
+		return known->id;
+	if (p->sent >= PYTHON_SENT_AT_ONCE)
+		return 0;
+	__u32 id = python_send_code(s);
+
+	known = python_known_code(s, slot ^ (id & 1));
 	if (!known)
 		return 0;
-	/* Where the collector had it forgotten meanwhile, the id is none. */
-	if (known->hash == hash && known->id <= PYTHON_PLACE_MASK)
-		return known->id;
-	__u32 id = python_send_code(s);
 
 	if (id) {
 		known->hash = hash;
@@ -283,6 +304,7 @@ __noinline int python_step(struct scratch *s)
 	if (file->entry == PYTHON_ENTRY_OWNER && mark >= 3) {
 		if (last < MAX_FRAMES)
 			p->frames[last] |= PYTHON_ENTRY;
+		p->hash = mix(p->hash, PYTHON_ENTRY);
 		return 1;
 	}
 	bytes = file->code_bytes;
@@ -306,6 +328,8 @@ __noinline int python_step(struct scratch *s)
 	word |= (__u64)id << PYTHON_ID_SHIFT;
 	if (file->entry == PYTHON_ENTRY_EACH || (file->entry == PYTHON_ENTRY_FLAG && mark == 1))
 		word |= PYTHON_ENTRY;
+	/* By all that names the function: its id may be another at another time. */
+	p->hash = mix(p->hash, word & ~((__u64)PYTHON_PLACE_MASK << PYTHON_ID_SHIFT));
 	last = p->count;
 	if (last >= MAX_FRAMES)
 		return 0;
@@ -325,6 +349,8 @@ __noinline int python_walk(struct scratch *s)
 
 	p->count = 0;
 	p->lost = 0;
+	p->sent = 0;
+	p->hash = s->unwind.hash;
 	if (!file)
 		return 0;
 	/* A copy: each frame would look for it else. */
@@ -338,14 +364,7 @@ __noinline int python_walk(struct scratch *s)
 		if (!python_step(s))
 			break;
 	}
-	__u64 hash = s->unwind.hash, count = p->count;
-
-	for (__u32 i = 0; i < MAX_FRAMES; i++) {
-		if (i >= count)
-			break;
-		hash = mix(hash, p->frames[i]);
-	}
-	s->unwind.hash = hash;
+	s->unwind.hash = p->hash;
 	return 0;
 }
 

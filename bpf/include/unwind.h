@@ -76,7 +76,7 @@ struct unwind {
 
 /* How a process has mapped the file of its interpreter. */
 struct python_process {
-	__u64 space, generation, bias;
+	__u64 space, generation, bias, file;
 };
 
 #define PYTHON_PROCESSES 16
@@ -99,7 +99,9 @@ struct python {
 	/* For records: when, and whose. */
 	__u64 ticks;
 	__u32 tgid;
-	__u32 unused;
+	/* Bytes that this walk has sent of what code objects are called. */
+	__u32 sent;
+	__u64 hash;
 	__u64 count;
 	__u64 frames[MAX_FRAMES + 1];
 	/* Where the structures of this interpreter lie. */
@@ -541,12 +543,13 @@ static __always_inline void unwind_note_python(struct scratch *s, __u32 file)
 	barrier_var(slot);
 	struct python_process *process = &s->python.processes[slot];
 
-	if (process->space != u->space || process->generation != u->generation) {
+	if (process->space != u->space || process->generation != u->generation || process->file != file) {
 		if (!unwind_look_at_mapping(s))
 			return;
 		process->space = u->space;
 		process->generation = u->generation;
 		process->bias = u->code_bias;
+		process->file = file;
 	}
 	s->python.bias = process->bias;
 	s->python.file = file;

@@ -6,8 +6,8 @@ pub enum PythonFileError {
     /// It cannot be read as an ELF file.
     #[error("it cannot be read as an ELF file: {0}")]
     Elf(#[from] object::Error),
-    /// Its symbols are larger than those of any interpreter.
-    #[error("its symbol table is too large")]
+    /// Its tables are larger than those of any interpreter.
+    #[error("its tables are too large")]
     TooLarge,
     /// What it says of its structures is not possible.
     #[error("what it says of its own structures is not possible")]

@@ -30,6 +30,10 @@ pub fn interpreter<'d, R: ReadRef<'d>>(
 ) -> Result<Option<PythonFile>, PythonFileError> {
     let header = FileHeader64::<Endianness>::parse(data)?;
     let endian = header.endian()?;
+    // Counts that do not fit the header are kept in section 0, and may be any; no interpreter has.
+    if header.e_phnum(endian) == elf::PN_XNUM || header.e_shnum(endian) == 0 {
+        return Err(PythonFileError::TooLarge);
+    }
     let Some(symbols) = Symbols::find(header, endian, data)? else { return Ok(None) };
     let segments = Segments::read(header, endian, data)?;
     let Some(code) = segments.code_of(symbols.eval_loop) else { return Ok(None) };
@@ -202,5 +206,16 @@ mod tests {
         let own = std::fs::read("/proc/self/exe").unwrap();
         assert_eq!(interpreter(&*own, "/usr/bin/python3.11").unwrap(), None);
         assert!(interpreter(&b"no ELF file"[..], "python3").is_err());
+    }
+
+    #[test]
+    fn tables_whose_size_is_said_elsewhere_are_not_read() {
+        // e_phnum and e_shnum of a header of 64 bits; section 0 could say any number.
+        for (at, value) in [(56, u16::MAX), (60, 0)] {
+            let mut own = std::fs::read("/proc/self/exe").unwrap();
+            own[at..at + 2].copy_from_slice(&value.to_le_bytes());
+            let read = interpreter(&*own, "/usr/bin/python3.11");
+            assert!(matches!(read, Err(PythonFileError::TooLarge)), "{at}: {read:?}");
+        }
     }
 }

@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 use std::ops::Range;
 use syscollect_model::Lane;
 use syscollect_playback::PythonCodes;
+use syscollect_records::MAX_FRAMES;
 use syscollect_records::python::{CodeHeader, ENTRY, FRAME, ID_SHIFT, PLACE_MASK};
 
 /// A frame of a stack.
@@ -23,11 +24,15 @@ struct SentCode {
     loops: [Range<u64>; 2],
 }
 
-/// What code objects are called, by the lane that they were sent in and their ids there.
+/// What code objects are called, by whose they are and their ids.
 #[derive(Debug, Default)]
 pub(crate) struct SentCodes {
-    codes: FxHashMap<(Lane, u32), SentCode>,
+    codes: FxHashMap<SentId, SentCode>,
 }
+
+/// The lane, the process and the code object's id there. Ids come again after 2^24 of them, which
+/// somebody may try to reach: with the process they are at most confused with one's own.
+type SentId = (Lane, u32, u32);
 
 /// The number of words at the front that are addresses of machine code; the rest are Python frames.
 pub(crate) fn machine_frames(words: &[u64]) -> usize {
@@ -36,7 +41,12 @@ pub(crate) fn machine_frames(words: &[u64]) -> usize {
 
 impl SentCodes {
     /// Adds what was sent of a code object; `false` if it cannot be read.
-    pub(crate) fn add(&mut self, lane: Lane, bytes: &[u8], codes: &mut PythonCodes) -> bool {
+    pub(crate) fn add(
+        &mut self,
+        (lane, pid): (Lane, u32),
+        bytes: &[u8],
+        codes: &mut PythonCodes,
+    ) -> bool {
         let read = CodeHeader::from_bytes(bytes)
             .and_then(|header| Some((header, syscollect_cpython::PythonCode::read(bytes)?)));
         let Some((header, code)) = read else { return false };
@@ -44,21 +54,20 @@ impl SentCodes {
         let loops = [first..end, cold_first..cold_end];
         let sent = SentCode { row: codes.intern(code), loops };
         // An id is given out once; another one could only be damage.
-        self.codes.entry((lane, header.id)).or_insert(sent);
+        self.codes.entry((lane, pid, header.id)).or_insert(sent);
         true
     }
 
     /// Puts Python frames among those of machine code, both innermost first: behind the call of the
-    /// interpreter's loop that runs them. `is_whole`: the last address is the thread's first function.
+    /// interpreter's loop that runs them, the innermost first.
     pub(crate) fn interleave(
         &self,
-        lane: Lane,
+        (lane, pid): (Lane, u32),
         addresses: &[u64],
         python: &[u64],
-        is_whole: bool,
         codes: &PythonCodes,
     ) -> Vec<StackPlace> {
-        let code = |word: u64| self.codes.get(&(lane, (word >> ID_SHIFT & PLACE_MASK) as u32));
+        let code = |word: u64| self.codes.get(&(lane, pid, (word >> ID_SHIFT & PLACE_MASK) as u32));
         let loops = python.iter().find_map(|word| code(*word)).map(|code| &code.loops);
         let is_loop = |(index, address): (usize, &u64)| {
             // But for the innermost they are where calls return to.
@@ -71,28 +80,35 @@ impl SentCodes {
         };
         let runs: Vec<bool> = addresses.iter().enumerate().map(is_loop).collect();
         let mut groups = python.split_inclusive(|word| word & ENTRY != 0);
-        let mut unmatched = calls_without_frames(&runs, groups.clone().count(), is_whole);
-        let mut places = Vec::with_capacity(addresses.len() + python.len());
+        // A call of the loop that has just begun runs no function yet. Others can be more than
+        // there are frames for, too: greenlets have machine stacks that go on below theirs.
+        let calls = runs.iter().filter(|runs| **runs).count();
+        let begins = |range: &Range<u64>| {
+            addresses.first().is_some_and(|innermost| {
+                innermost.checked_sub(range.start).is_some_and(|bytes| bytes < BEGINNING_BYTES)
+            })
+        };
+        let mut just_begun =
+            loops.is_some_and(|loops| begins(&loops[0])) && calls > groups.clone().count();
+        let mut places = Vec::with_capacity(addresses.len() + python.len() + 1);
         for (address, runs) in addresses.iter().zip(runs) {
-            if runs && unmatched > 0 {
-                unmatched -= 1;
-            } else if runs {
+            if runs && !std::mem::take(&mut just_begun) {
                 places.extend(groups.next().unwrap_or_default().iter().map(place));
             }
             places.push(StackPlace::Address(*address));
         }
         // Outer frames, where those of machine code are missing.
         places.extend(groups.flatten().map(place));
+        if python.len() >= MAX_FRAMES && python.last().is_some_and(|word| word & ENTRY == 0) {
+            let last = places.iter().rposition(|place| matches!(place, StackPlace::Python(_)));
+            places.insert(last.map_or(0, |last| last + 1), StackPlace::Python(PythonCodes::CUT));
+        }
         places
     }
 }
 
-/// How many of the innermost calls of the loop have no frames yet: one that was just entered has
-/// none. Only where the stack is whole is it known that the outermost ones belong together.
-fn calls_without_frames(runs: &[bool], groups: usize, is_whole: bool) -> usize {
-    let calls = runs.iter().filter(|runs| **runs).count();
-    if is_whole { calls.saturating_sub(groups) } else { 0 }
-}
+/// The loop has its function after so many bytes of its code.
+const BEGINNING_BYTES: u64 = 256;
 
 #[cfg(test)]
 mod tests {
@@ -103,6 +119,7 @@ mod tests {
     const LOOP: u64 = 0x1000;
     const COLD: u64 = 0x8000;
     const C: u64 = 0x5000;
+    const PID: u32 = 7;
 
     fn lane() -> Lane {
         Lane { machine: MachineId::default(), kind: LaneKind::SampleStack, index: 0 }
@@ -121,7 +138,7 @@ mod tests {
                 ..CodeHeader::default()
             };
             let bytes = [header.as_bytes(), name, &[0; 5]].concat();
-            assert!(sent.add(lane(), &bytes, &mut codes));
+            assert!(sent.add((lane(), PID), &bytes, &mut codes));
         }
         (sent, codes)
     }
@@ -130,9 +147,9 @@ mod tests {
         FRAME | id << ID_SHIFT | 4 | if entry { ENTRY } else { 0 }
     }
 
-    fn interleaved(addresses: &[u64], python: &[u64], is_whole: bool) -> Vec<StackPlace> {
+    fn interleaved(addresses: &[u64], python: &[u64]) -> Vec<StackPlace> {
         let (sent, codes) = sent();
-        let places = sent.interleave(lane(), addresses, python, is_whole, &codes);
+        let places = sent.interleave((lane(), PID), addresses, python, &codes);
         // By the function's number instead of its offset.
         let numbered = |place| match place {
             Python(offset) => Python(offset >> 32),
@@ -156,25 +173,49 @@ mod tests {
             Address(COLD + 4),
             Address(C + 16),
         ];
-        assert_eq!(interleaved(&addresses, &python, true), expected);
-        assert_eq!(interleaved(&addresses, &python, false), expected);
+        assert_eq!(interleaved(&addresses, &python), expected);
     }
 
     #[test]
     fn a_call_of_the_loop_that_has_just_begun_runs_no_function_yet() {
         let addresses = [LOOP, C, LOOP + 8];
         let expected = [Address(LOOP), Address(C), Python(1), Address(LOOP + 8)];
-        assert_eq!(interleaved(&addresses, &[frame(1, true)], true), expected);
-        // Of a stack that was cut it is not known what is missing.
-        let expected = [Python(1), Address(LOOP), Address(C), Address(LOOP + 8)];
-        assert_eq!(interleaved(&addresses, &[frame(1, true)], false), expected);
+        assert_eq!(interleaved(&addresses, &[frame(1, true)]), expected);
+        // Unless there are functions for all.
+        let expected = [Python(2), Address(LOOP), Address(C), Python(1), Address(LOOP + 8)];
+        assert_eq!(interleaved(&addresses, &[frame(2, true), frame(1, true)]), expected);
+    }
+
+    #[test]
+    fn greenlets_functions_are_those_of_the_innermost_calls() {
+        // The machine stack goes on to the main program, of whose functions nothing is read.
+        let addresses = [C, LOOP + 0x90, C + 8, LOOP + 0x80, C + 16];
+        let expected = [
+            Address(C),
+            Python(2),
+            Python(1),
+            Address(LOOP + 0x90),
+            Address(C + 8),
+            Address(LOOP + 0x80),
+            Address(C + 16),
+        ];
+        let python = [frame(2, false), frame(1, true)];
+        assert_eq!(interleaved(&addresses, &python), expected);
+    }
+
+    #[test]
+    fn where_functions_are_missing_a_frame_says_so() {
+        let python = [frame(1, false); MAX_FRAMES];
+        let places = interleaved(&[LOOP + 8, C], &python);
+        assert_eq!(places.len(), MAX_FRAMES + 3);
+        assert_eq!(places[MAX_FRAMES - 1..][..3], [Python(1), Python(0), Address(LOOP + 8)]);
     }
 
     #[test]
     fn where_a_stack_is_cut_pythons_frames_go_on() {
         let python = [frame(2, true), frame(1, false), frame(3, true)];
         let expected = [Address(C), Python(2), Address(LOOP + 4), Python(1), Python(3)];
-        assert_eq!(interleaved(&[C, LOOP + 4], &python, false), expected);
+        assert_eq!(interleaved(&[C, LOOP + 4], &python), expected);
     }
 
     #[test]
@@ -182,23 +223,23 @@ mod tests {
         // A call at the loop's very end, and one right before its beginning.
         let addresses = [C, LOOP + 0x100, LOOP];
         let expected = [Address(C), Python(1), Address(LOOP + 0x100), Address(LOOP)];
-        assert_eq!(interleaved(&addresses, &[frame(1, true)], true), expected);
+        assert_eq!(interleaved(&addresses, &[frame(1, true)]), expected);
     }
 
     #[test]
     fn a_function_of_which_nothing_was_sent_is_shown_without_a_name() {
         let expected = [Address(C), Python(0), Python(1), Address(LOOP + 8)];
         let python = [frame(77, false), frame(1, true)];
-        assert_eq!(interleaved(&[C, LOOP + 8], &python, true), expected);
+        assert_eq!(interleaved(&[C, LOOP + 8], &python), expected);
         // Without any that is known it cannot be told where the loop lies.
         let expected = [Address(C), Address(LOOP + 8), Python(0)];
-        assert_eq!(interleaved(&[C, LOOP + 8], &python[..1], true), expected);
+        assert_eq!(interleaved(&[C, LOOP + 8], &python[..1]), expected);
     }
 
     #[test]
     fn a_code_object_that_was_cut_off_is_not_known() {
         let (mut sent, mut codes) = sent();
-        assert!(!sent.add(lane(), &[0; 40], &mut codes));
+        assert!(!sent.add((lane(), PID), &[0; 40], &mut codes));
     }
 
     #[test]

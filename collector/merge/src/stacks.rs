@@ -246,9 +246,8 @@ impl Stacks {
             let places = match python.is_empty() {
                 true => addresses.iter().map(|address| StackPlace::Address(*address)).collect(),
                 false => {
-                    let is_whole = header.truncated == 0;
                     let codes = &self.locator.code.python;
-                    self.python.interleave(lane, &addresses, &python, is_whole, codes)
+                    self.python.interleave((lane, header.tgid), &addresses, &python, codes)
                 }
             };
             match self.define((header.tgid, at), kernel, true, &places) {
@@ -269,7 +268,7 @@ impl Stacks {
         let size = bytes.len() as u64 / 8 + STACK;
         if self.shares.frames.has_room(pid, size) {
             self.shares.frames.take(pid, size);
-            self.python.add(lane, bytes, &mut self.locator.code.python);
+            self.python.add((lane, pid), bytes, &mut self.locator.code.python);
         }
     }
 
@@ -493,9 +492,20 @@ impl Resolver {
     }
 
     fn push_frames(&mut self, stack: Defined, into: &mut Vec<FrameId>, tables: &mut Tables) {
+        // Functions of Python stand behind the interpreter's loop, and before what is inlined in it.
+        let mut of_python = Vec::new();
         for located in self.stacks.code_of(stack) {
-            into.extend(self.framer.frames(*located, self.stacks.code(), &self.names, tables));
+            let code = self.stacks.code();
+            let frames = self.framer.frames(*located, code, &self.names, tables);
+            if code.is_python(*located) {
+                of_python.extend(frames);
+            } else {
+                into.extend(frames);
+                let own = into.len().saturating_sub(1);
+                into.splice(own..own, of_python.drain(..));
+            }
         }
+        into.append(&mut of_python);
         if let Some(cut) = stack.truncated
             && !into.last().is_some_and(|frame| begins_stacks(*frame, tables))
         {

@@ -81,6 +81,11 @@ impl CodeAddresses {
         self.rows[id.0 as usize]
     }
 
+    /// Whether it is a place in a function of a Python program.
+    pub fn is_python(&self, id: CodeAddressId) -> bool {
+        self.get(id).module.is_some_and(|module| self.module(module).is_python())
+    }
+
     /// All code addresses.
     pub fn rows(&self) -> &[CodeAddress] {
         &self.rows

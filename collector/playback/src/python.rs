@@ -25,6 +25,9 @@ pub(crate) struct PythonPlace {
 }
 
 impl PythonCodes {
+    /// Stands for functions that were not read, because there are too many.
+    pub const CUT: u64 = 1;
+
     /// The row of a code object, added if it is new.
     pub fn intern(&mut self, code: PythonCode) -> u32 {
         if let Some(index) = self.ids.get(&code) {
@@ -49,6 +52,10 @@ impl PythonCodes {
 
     /// What lies at an offset; `None` if nothing is known of it.
     pub(crate) fn place(&self, offset: u64) -> Option<PythonPlace> {
+        if offset == Self::CUT {
+            let function = "[truncated: more Python functions]".to_owned();
+            return Some(PythonPlace { function, file: String::new(), line: 0 });
+        }
         let row = (offset >> FUNCTION_SHIFT).checked_sub(1)?;
         let code = self.rows.get(row as usize)?;
         let (name, file) = (&code.name, short(&code.file));
@@ -112,5 +119,7 @@ mod tests {
         let place = codes.place(codes.offset(Some(other), 0)).unwrap();
         assert_eq!((place.function.as_str(), place.line), ("load (db/__init__.py)", 0));
         assert_eq!(codes.place(codes.offset(None, 7)), None);
+        let cut = codes.place(PythonCodes::CUT).unwrap();
+        assert_eq!(cut.function, "[truncated: more Python functions]");
     }
 }

@@ -50,6 +50,13 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
                 kind: kind.0,
             });
         }
+        // Counts that do not fit the header are kept in section 0, and may be any; no program has.
+        if header.e_phnum(ENDIAN) == elf::PN_XNUM {
+            return Err(ProbeError::TooLarge {
+                what: "number of segments",
+                limit: u64::from(elf::PN_XNUM) - 1,
+            });
+        }
         let segments =
             header.program_headers(ENDIAN, data).map_err(damaged("table of segments"))?;
         // 0 stands for "none" and for "too many to count here", which no program has.

@@ -13,8 +13,9 @@ const GENERATED: &str = "Code without a file is made while its program runs (JIT
     `jcmd PID Compiler.perfmap` before the recording ends, .NET with `DOTNET_PerfMapEnabled=1`.";
 /// What memory for code without a file is called.
 const ANONYMOUS: &str = "[anonymous]";
-const STRIPPED: &str = "A file without names was stripped: install its debug symbols, or build it \
-    with them, and record again.";
+const STRIPPED: &str = "A file without names was stripped. Where its debug files are there, \
+    `syscollect symbolize CAPTURE --symbols DIR` adds their names; else install its debug symbols \
+    and look again, or build it with them.";
 
 /// A timer cannot look into code that interrupts are off in.
 pub(super) const TIMER: &str = "Samples follow a timer, as `doctor` says: what ran with interrupts \

@@ -7,7 +7,7 @@
 //! program never sees that somebody listens. In programs that run already the
 //! first of the two is read-only, and the right one is found.
 
-use object::elf::{FileHeader64, PF_W, PT_LOAD};
+use object::elf::{FileHeader64, PF_W, PN_XNUM, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache};
 use syscollect_untrusted_files::Reader;
@@ -38,6 +38,10 @@ fn writable_pages(file: Reader) -> Option<Vec<(u64, u64)>> {
     let cache = ReadCache::new(file);
     let header = FileHeader64::<Endianness>::parse(&cache).ok()?;
     let endian = header.endian().ok()?;
+    // Counts that do not fit the header may be any.
+    if header.e_phnum(endian) == PN_XNUM {
+        return None;
+    }
     let segments = header.program_headers(endian, &cache).ok()?.iter();
     let writable = segments.filter(|segment| {
         segment.p_type(endian) == PT_LOAD

@@ -42,6 +42,9 @@ const WAITING_MAX: usize = 1024;
 const SHORTEST_SLEEP: Duration = Duration::from_millis(4);
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 
+/// Pages of an interpreter's loop that are asked for; loops have one or two.
+const LOOP_PAGES_MAX: usize = 8;
+
 /// How long tables are made before files are heard of again, and pages of a file
 /// in a user's turn.
 const AT_ONCE: Duration = Duration::from_millis(50);
@@ -184,6 +187,14 @@ struct TableMaker {
     free_interpreters: Pool,
 }
 
+/// The pages of code in which an interpreter's loop lies.
+fn pages_of_loop(python: &PythonFile) -> Vec<u32> {
+    let (ranges, _) = python.loops.as_chunks::<2>();
+    let ranges = ranges.iter().filter(|[first, end]| first < end);
+    let pages = ranges.flat_map(|[first, end]| first / PAGE_BYTES..end.div_ceil(PAGE_BYTES));
+    pages.take(LOOP_PAGES_MAX).filter_map(|page| u32::try_from(page).ok()).collect()
+}
+
 /// A file that the programs know.
 struct CodeFile {
     /// `None` if it has nothing to unwind by.
@@ -291,10 +302,11 @@ impl TableMaker {
             Ok(()) => self.count(&self.counts.files),
             Err(_) => self.count(&self.counts.refused),
         }
-        if is_python {
-            // Python frames are read where a walk has come to the interpreter, so it should from the
-            // first moment on.
-            self.make(&WantedPages { number, user, pages: (0..pages).collect() });
+        if let Some(python) = python.filter(|_| is_python) {
+            // Python frames are read where a walk has come to the interpreter's loop, so it should
+            // from the first moment on. In its user's turn: anybody can make such a file.
+            self.tables.ask(&WantedPages { number, user, pages: pages_of_loop(&python) });
+            self.is_unfinished = true;
         }
     }
 
