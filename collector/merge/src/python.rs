@@ -113,8 +113,13 @@ const BEGINNING_BYTES: u64 = 256;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stacks::{Resolver, StackCache, Stacks};
     use StackPlace::{Address, Python};
-    use syscollect_model::{LaneKind, MachineId};
+    use syscollect_model::{
+        AddressSpaces, BuildId, LaneKind, Mapping, SessionInfo, Symbol, SymbolFrame, SymbolTable,
+        Tables, Ticks,
+    };
+    use syscollect_records::{StackHeader, Stamp, stack_id, stack_space};
 
     const LOOP: u64 = 0x1000;
     const COLD: u64 = 0x8000;
@@ -122,7 +127,7 @@ mod tests {
     const PID: u32 = 7;
 
     fn lane() -> Lane {
-        Lane { machine: MachineId::default(), kind: LaneKind::SampleStack, index: 0 }
+        Lane::new(LaneKind::SampleStack, 0)
     }
 
     /// Functions with the ids 1 to 3, of a process whose loop lies at `LOOP`, its cold part at `COLD`.
@@ -246,5 +251,73 @@ mod tests {
     fn words_without_the_mark_are_machine_code() {
         assert_eq!(machine_frames(&[C, LOOP, frame(1, true), frame(2, true)]), 2);
         assert_eq!(machine_frames(&[C, LOOP]), 2);
+    }
+
+    /// A record of the stack lane.
+    fn record(id: u32, space: u16, payload: &[u8]) -> Vec<u8> {
+        let header = StackHeader {
+            stamp: Stamp(100),
+            id,
+            tgid: PID,
+            frames: (payload.len() / 8) as u16,
+            space,
+            ..StackHeader::default()
+        };
+        [header.as_bytes(), payload].concat()
+    }
+
+    #[test]
+    fn a_function_stands_between_the_loop_and_what_is_inlined_in_the_loop() {
+        let mut spaces = AddressSpaces::default();
+        spaces.map(Mapping {
+            pid: PID,
+            start: LOOP,
+            end: 0x9000,
+            file_offset: LOOP,
+            path: "/bin/python3.11".into(),
+            build_id: BuildId::default(),
+            since: Ticks(0),
+        });
+        spaces.seal();
+        let header = CodeHeader {
+            id: 1,
+            loops: [LOOP, LOOP + 0x100, 0, 0],
+            name_bytes: 4,
+            name_kind: 1,
+            file_bytes: 6,
+            file_kind: 1,
+            version: 11,
+            ..CodeHeader::default()
+        };
+        let code = [header.as_bytes(), b"load\0\0\0\0", b"/io.py\0\0"].concat();
+        let words = [C, LOOP + 0x98, frame(1, true)].map(u64::to_ne_bytes).concat();
+        let data =
+            [record(0, stack_space::PYTHON_CODE, &code), record(5, stack_space::USER, &words)];
+        let mut stacks = Stacks::new(spaces, Vec::new());
+        let read = stacks.read(lane(), Ticks(0), &data.concat(), Ticks(u64::MAX), None);
+        assert_eq!((read.stacks, read.cut), (2, false));
+
+        let symbol = |offset, names: &[&str]| Symbol {
+            offset,
+            frames: names
+                .iter()
+                .map(|name| SymbolFrame { function: (*name).into(), ..SymbolFrame::default() })
+                .collect(),
+            ..Symbol::default()
+        };
+        let symbols = vec![symbol(C, &["compress"]), symbol(LOOP + 0x97, &["call", "eval"])];
+        let mut resolver = Resolver::new(&SessionInfo::default(), stacks);
+        let path = "/bin/python3.11".into();
+        resolver.add_names(vec![SymbolTable { path, symbols, ..SymbolTable::default() }]);
+        let mut tables = Tables::default();
+        let samples = Lane { kind: LaneKind::Sample, ..lane() };
+        let resolved =
+            resolver.resolve(&mut StackCache::default(), samples, 5, stack_id::NONE, &mut tables);
+        let frames = tables.stack(resolved.stack.unwrap());
+        let names = frames.iter().map(|frame| {
+            let frame = tables.frame(*frame);
+            tables.strings.get(frame.function.unwrap())
+        });
+        assert_eq!(names.collect::<Vec<_>>(), ["compress", "call", "load (io.py)", "eval"]);
     }
 }
