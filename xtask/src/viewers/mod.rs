@@ -171,7 +171,10 @@ impl Files {
         let tracy = fs::read(self.export("tracy", &[])?)?;
         let profile = fs::read(self.export("json", &["--sched-markers"])?)?;
         let report = output_of(self.command("report").arg("--json"))?.stdout;
-        let folded = fs::read_to_string(self.export("folded", &[])?)?;
+        // With idle CPUs' samples, which all others have.
+        let folded = self.folder.path().join("reference.folded");
+        output_of(self.command("flamegraph").args(["--idle", "-o"]).arg(&folded))?;
+        let folded = fs::read_to_string(folded)?;
         let pprof = fs::read(self.export("pb.gz", &[])?)?;
         Ok(vec![
             (Viewer::Tracy, Ok(shown::tracy(&tracy)?)),
