@@ -49,7 +49,6 @@ mod hostile;
 mod index;
 mod reader;
 mod scan;
-mod source;
 mod transpose;
 mod writer;
 

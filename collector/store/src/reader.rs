@@ -5,11 +5,11 @@ use crate::definition::variant;
 use crate::format::{CHUNK_HEADER, Encoding, StoredHeader};
 use crate::index::{find_gaps, join_copies};
 use crate::scan::Scanner;
-use crate::source::Source;
 use crate::{Chunk, Damage, Definition, IndexEntry, LaneEnd, StoreError};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
+use syscollect_byte_source::ByteSource;
 use syscollect_model::{Lane, LaneKind};
 
 /// Reads a capture file, whole or damaged.
@@ -18,7 +18,7 @@ use syscollect_model::{Lane, LaneKind};
 /// are verified when they are read; of a definition the copy that verifies.
 #[derive(Debug)]
 pub struct CaptureReader {
-    source: Source,
+    source: ByteSource,
     /// The capture as messages name it.
     name: String,
     lanes: BTreeMap<Lane, Vec<IndexEntry>>,
@@ -34,9 +34,9 @@ impl CaptureReader {
     /// [`StoreError::Open`], [`StoreError::Read`], [`StoreError::NotACapture`]
     /// and [`StoreError::NewerFormat`]; damage is none, see [`Self::damage`].
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let file = File::open(path)
+        let source = ByteSource::open(path)
             .map_err(|source| StoreError::Open { path: path.to_owned(), source })?;
-        Self::new(Source::File(file), path.display().to_string())
+        Self::new(source, path.display().to_string())
     }
 
     /// Reads a capture from an open file, wherever that stands.
@@ -45,7 +45,11 @@ impl CaptureReader {
     ///
     /// Those of [`Self::open`].
     pub fn from_file(file: File) -> Result<Self, StoreError> {
-        Self::new(Source::File(file), "the capture".to_owned())
+        let capture = "the capture".to_owned();
+        match ByteSource::of_file(file) {
+            Ok(source) => Self::new(source, capture),
+            Err(source) => Err(StoreError::Read { capture, offset: 0, source }),
+        }
     }
 
     /// Reads a capture from memory.
@@ -54,10 +58,10 @@ impl CaptureReader {
     ///
     /// Those of [`Self::open`].
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, StoreError> {
-        Self::new(Source::Bytes(bytes), "the capture".to_owned())
+        Self::new(ByteSource::from(bytes), "the capture".to_owned())
     }
 
-    fn new(source: Source, name: String) -> Result<Self, StoreError> {
+    fn new(source: ByteSource, name: String) -> Result<Self, StoreError> {
         let mut scan = Scanner::new(&source, &name)?.run()?;
         for entries in scan.entries.values_mut() {
             join_copies(entries, &mut scan.damage);
@@ -121,7 +125,7 @@ impl CaptureReader {
     ) -> Result<StoredHeader, StoreError> {
         let length = CHUNK_HEADER + entry.stored as usize;
         self.source
-            .read(offset, length, &mut buffer.stored)
+            .read_into(&mut buffer.stored, length, offset)
             .map_err(|source| StoreError::Read { capture: self.name.clone(), offset, source })?;
         let header = StoredHeader::parse(&buffer.stored)
             .filter(|header| IndexEntry::new(offset, header).is_copy_of(entry))

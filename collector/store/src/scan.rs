@@ -1,9 +1,9 @@
 //! Finds the chunks of a file, damaged or not, by their headers.
 
 use crate::format::{CHUNK_HEADER, CHUNK_MAGIC, FILE_HEADER, FileHeader, MAJOR, StoredHeader};
-use crate::source::Source;
 use crate::{Damage, IndexEntry, StoreError};
 use std::collections::BTreeMap;
+use syscollect_byte_source::ByteSource;
 use syscollect_model::Lane;
 
 /// Bytes read at a time. Small chunks share one read, large ones cost one each.
@@ -24,7 +24,7 @@ pub(crate) struct Scan {
 
 /// Walks from chunk to chunk; where none follows, looks for the next header.
 pub(crate) struct Scanner<'a> {
-    source: &'a Source,
+    source: &'a ByteSource,
     capture: &'a str,
     length: u64,
     window: Vec<u8>,
@@ -37,9 +37,8 @@ pub(crate) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    pub(crate) fn new(source: &'a Source, capture: &'a str) -> Result<Self, StoreError> {
-        let error = |source| StoreError::Read { capture: capture.to_owned(), offset: 0, source };
-        let length = source.length().map_err(error)?;
+    pub(crate) fn new(source: &'a ByteSource, capture: &'a str) -> Result<Self, StoreError> {
+        let length = source.length();
         let budget = length.saturating_mul(2).saturating_add(64 << 20);
         let (window, payload, found) = (Vec::new(), Vec::new(), Scan::default());
         Ok(Self { source, capture, length, window, window_start: 0, payload, budget, found })
@@ -136,9 +135,9 @@ impl<'a> Scanner<'a> {
         let Some(left) = self.budget.checked_sub(u64::from(header.stored)) else { return Ok(true) };
         self.budget = left;
         let offset = at + CHUNK_HEADER as u64;
-        self.source.read(offset, header.stored as usize, &mut self.payload).map_err(|source| {
-            StoreError::Read { capture: self.capture.to_owned(), offset, source }
-        })?;
+        self.source.read_into(&mut self.payload, header.stored as usize, offset).map_err(
+            |source| StoreError::Read { capture: self.capture.to_owned(), offset, source },
+        )?;
         Ok(crc32fast::hash(&self.payload) == header.payload_crc)
     }
 
@@ -167,10 +166,8 @@ impl<'a> Scanner<'a> {
             || (at + wanted as u64 > covered && covered < self.length)
             || at > covered
         {
-            self.source.read(at, WINDOW, &mut self.window).map_err(|source| StoreError::Read {
-                capture: self.capture.to_owned(),
-                offset: at,
-                source,
+            self.source.read_into(&mut self.window, WINDOW, at).map_err(|source| {
+                StoreError::Read { capture: self.capture.to_owned(), offset: at, source }
             })?;
             self.window_start = at;
         }

@@ -2,9 +2,9 @@
 
 use super::bytes::{u16_at, u32_at, u64_at};
 use super::record::{ALIGNMENT, BufferPart, Head, peek};
-use super::source::Source;
 use super::statistics::Statistics;
 use super::xpress;
+use syscollect_byte_source::ByteSource;
 
 /// Bytes of a buffer's header.
 pub(super) const HEADER: usize = 0x48;
@@ -118,7 +118,7 @@ impl Buffer {
     #[cold]
     pub(super) fn load(
         &mut self,
-        source: &Source,
+        source: &ByteSource,
         offset: u64,
         how: Expansion,
         statistics: &mut Statistics,
@@ -140,7 +140,7 @@ impl Buffer {
     }
 
     /// Reads header and data, and says how many bytes there are.
-    fn read(&mut self, source: &Source, offset: u64) -> Option<(BufferHeader, usize)> {
+    fn read(&mut self, source: &ByteSource, offset: u64) -> Option<(BufferHeader, usize)> {
         // What a header claims is not worth memory before it is seen to be there.
         let there = usize::try_from(source.length().saturating_sub(offset)).unwrap_or(usize::MAX);
         let usual = self.usual.min(there);

@@ -3,9 +3,9 @@
 use super::buffer::{BufferHeader, Expansion, HEADER};
 use super::extent::FoundBuffers;
 use super::record::first_timestamp;
-use super::source::Source;
 use super::xpress;
 use std::collections::BTreeMap;
+use syscollect_byte_source::ByteSource;
 
 /// A buffer of one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(super) enum FilePart {
 
 /// Goes over a file from buffer to buffer.
 pub(super) struct Walk<'a> {
-    source: &'a Source,
+    source: &'a ByteSource,
     offset: u64,
     /// What every buffer takes; `None` where each takes its own.
     fixed: Option<usize>,
@@ -46,7 +46,7 @@ pub(super) struct Walk<'a> {
 const GLIMPSE: usize = HEADER + 128;
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(source: &'a Source, fixed: Option<usize>) -> Self {
+    pub(super) fn new(source: &'a ByteSource, fixed: Option<usize>) -> Self {
         Self { source, offset: 0, fixed, glimpse: [0; GLIMPSE], length: 0 }
     }
 

@@ -22,7 +22,6 @@ mod header;
 mod index;
 mod merged;
 mod record;
-mod source;
 mod statistics;
 mod trace;
 mod wpp;

@@ -6,10 +6,10 @@ use super::extent::Extent;
 use super::header::LogfileHeader;
 use super::index::{FilePart, Index, Stream, Walk};
 use super::merged::Merged;
-use super::source::Source;
 use super::statistics::Statistics;
 use crate::{Class, Record};
 use std::path::{Path, PathBuf};
+use syscollect_byte_source::ByteSource;
 
 /// The files of one recording.
 ///
@@ -44,7 +44,7 @@ pub struct Trace {
 #[derive(Debug)]
 pub(super) struct TraceFile {
     path: PathBuf,
-    pub(super) source: Source,
+    pub(super) source: ByteSource,
     pub(super) expansion: Expansion,
     /// Bytes of every buffer; `None` where they differ.
     fixed: Option<usize>,
@@ -60,7 +60,7 @@ impl Trace {
     ///
     /// A file cannot be read, or is no event trace log; the files' clocks differ.
     pub fn open(paths: &[PathBuf]) -> Result<Self, FileError> {
-        let source = |path: &PathBuf| match Source::open(path) {
+        let source = |path: &PathBuf| match ByteSource::open(path) {
             Ok(source) => Ok((path.clone(), source)),
             Err(source) => Err(FileError::Read { path: path.clone(), source }),
         };
@@ -75,11 +75,11 @@ impl Trace {
     pub fn from_bytes(files: Vec<Vec<u8>>) -> Result<Self, FileError> {
         let name = |number: usize| PathBuf::from(format!("file {number} in memory"));
         let sources =
-            files.into_iter().enumerate().map(|(i, bytes)| (name(i), Source::from_bytes(bytes)));
+            files.into_iter().enumerate().map(|(i, bytes)| (name(i), ByteSource::from(bytes)));
         Self::new(sources.collect())
     }
 
-    fn new(sources: Vec<(PathBuf, Source)>) -> Result<Self, FileError> {
+    fn new(sources: Vec<(PathBuf, ByteSource)>) -> Result<Self, FileError> {
         let (files, headers, extents, streams) = Default::default();
         let mut trace = Self { files, headers, extents, streams, found: Statistics::default() };
         for (path, source) in sources {
@@ -155,7 +155,7 @@ impl Trace {
 }
 
 impl TraceFile {
-    fn new(path: PathBuf, source: Source) -> Result<(Self, LogfileHeader), FileError> {
+    fn new(path: PathBuf, source: ByteSource) -> Result<(Self, LogfileHeader), FileError> {
         let mut bytes = [0; HEADER];
         let length = match source.read_at(&mut bytes, 0) {
             Ok(length) => length,
@@ -189,7 +189,7 @@ impl TraceFile {
 }
 
 fn read_header(
-    source: &Source,
+    source: &ByteSource,
     first: &BufferHeader,
     expansion: Expansion,
 ) -> Option<LogfileHeader> {
