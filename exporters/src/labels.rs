@@ -37,7 +37,7 @@ pub(crate) fn value<'a>(value: &'a Value, tables: &'a Tables) -> Cow<'a, str> {
 pub(crate) fn duration(nanoseconds: u64) -> String {
     let (scale, unit) = match nanoseconds {
         0..1_000 => (1, "ns"),
-        1_000..1_000_000 => (1_000, "µs"),
+        1_000..1_000_000 => (1_000, "us"),
         1_000_000..1_000_000_000 => (1_000_000, "ms"),
         _ => (1_000_000_000, "s"),
     };
@@ -172,7 +172,7 @@ mod tests {
         let said = [0, 999, 1_000, 1_500, 2_000_001, 3_000_000_000, u64::MAX].map(duration);
         assert_eq!(
             said,
-            ["0 ns", "999 ns", "1 µs", "1.5 µs", "2.000001 ms", "3 s", "18446744073.709551615 s"]
+            ["0 ns", "999 ns", "1 us", "1.5 us", "2.000001 ms", "3 s", "18446744073.709551615 s"]
         );
     }
 

@@ -47,7 +47,6 @@ mod labels;
 mod locks;
 mod nesting;
 mod off_cpu;
-mod per_cpu;
 mod perfetto;
 mod process_filter;
 mod proto;

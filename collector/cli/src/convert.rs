@@ -372,8 +372,8 @@ fn announce_size(bytes: u64, selection: &Selection) {
         say!(
             "syscollect: the profile will have about {} of JSON, and browsers open no more than about {}: {markers}cut \
              it with --from, --to or --process",
-            crate::terminal::bytes(bytes),
-            crate::terminal::bytes(LARGEST_JSON)
+            syscollect_model::bytes(bytes),
+            syscollect_model::bytes(LARGEST_JSON)
         );
     }
 }
@@ -425,7 +425,7 @@ where
     let played = session.play_range(&mut watched, from, to)?;
     if played.events == 0 && selection.range.is_part() {
         let length = session.summary().map_or_else(String::new, |summary| {
-            format!(": the recording has {}", crate::terminal::duration(summary.duration_ns))
+            format!(": the recording has {}", syscollect_model::duration(summary.duration_ns))
         });
         bail!("nothing was recorded{}{length}", selection.range.words());
     }

@@ -1,7 +1,6 @@
 //! What the recorder cost, as `record` and `info` tell it: each part of its work, and all of them.
 
-use crate::terminal::{bytes, duration};
-use syscollect_model::{RecorderSummary, RecorderWork, WorkCost};
+use syscollect_model::{RecorderSummary, RecorderWork, WorkCost, bytes, duration};
 
 /// A recording of less than this, nanoseconds, is too short for rates.
 const SHORT_NS: u64 = 500_000_000;
@@ -64,7 +63,7 @@ mod tests {
         ];
         assert_eq!(
             around(&costs).unwrap(),
-            "start 400.0 ms, 60.0 MB; naming 32.00 s, 486.0 MB; in all 45.30 s of CPU time, at most 486.0 MB of memory"
+            "start 400 ms, 60.0 MB; naming 32.0 s, 486 MB; in all 45.3 s of CPU time, at most 486 MB of memory"
         );
         assert_eq!(around(&[]), None, "older captures say nothing of it");
     }

@@ -2,10 +2,10 @@
 
 use crate::escape::printable;
 use crate::owner::Owner;
-use crate::terminal::{Terminal, bytes, grouped};
+use crate::terminal::Terminal;
 use anyhow::{Context, Result, bail};
 use std::collections::HashSet;
-use syscollect_model::BuildId;
+use syscollect_model::{BuildId, bytes, grouped};
 use syscollect_symbolize::debuginfod::{
     Debuginfod, DebuginfodError, DebuginfodOptions, FetchedFile,
 };

@@ -178,7 +178,7 @@ pub(crate) fn export(request: &Request) -> Result<ExitCode> {
     timings.end("publishing");
     let (format, events) = (request.format, played.events);
     let layout = request.selection.tracy.layout;
-    let (lost, complete) = (Lost::read(&session), session.is_complete());
+    let (lost, complete) = (Lost::read(&session, &played), session.is_complete());
     let exported = Exported { path, format, layout, bytes, played, lost, complete };
     let style = terminal.style();
     say_styled!(style, "{}", summary::export_text(&exported, style));

@@ -5,7 +5,7 @@ use crate::cost;
 use crate::escape::{print, print_json, printable};
 use crate::source::{self, Source};
 use crate::summary::loss_text;
-use crate::terminal::{Style, Terminal, bytes, duration, grouped};
+use crate::terminal::{Style, Terminal};
 use anyhow::{Result, bail};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use syscollect_etl::session::{EventCount, Facts};
 use syscollect_model::{
     ClockSource, CpuClock, CpuId, Loss, LossCause, LossOrigin, RecorderSummary, SampleEvent,
-    StackOrigin, records_overwritten,
+    StackOrigin, bytes, duration, gaps_said, grouped, nothing_lost, records_overwritten,
 };
 use syscollect_playback::{EventType, NullExporter, Played, Recording};
 
@@ -27,7 +27,8 @@ Examples:
   syscollect info x.syscap --json | jq .events_by_type
 
 JSON: schema_version, records (everything decoded), events (occurrences),
-events_by_type, lost, overwritten (as --overwrite asks), losses [{lane, cpu, cause, count}], cpus, duration_ns,
+events_by_type, lost, overwritten (as --overwrite asks), losses [{lane, cpu, cause, count}],
+untold_gaps (how often a CPU ran something else than its events say), cpus, duration_ns,
 clock {source, tick_rate_hz, cpus [{cpu, error_bound_ns, method}]},
 unmatched_ends (of zones of probes) and unshown_failures (of GPUs), where there
 are any, windows {version, sessions, events [{provider, id, name, count}]} (of
@@ -81,6 +82,9 @@ struct Report {
     /// Records that gave way to newer ones, as `--overwrite` asks.
     overwritten: u64,
     losses: Vec<LossReport>,
+    /// How often a CPU ran something else than its events say: some are missing, and no loss tells
+    /// of them.
+    untold_gaps: u64,
     cpus: usize,
     duration_ns: u64,
     clock: ClockReport,
@@ -197,6 +201,7 @@ impl Report {
             lost: played.lost,
             overwritten: records_overwritten(session.losses()),
             losses,
+            untold_gaps: played.untold_gaps,
             cpus: info.cpus.len(),
             duration_ns: session.summary().map_or(span, |summary| summary.duration_ns),
             clock: ClockReport {
@@ -353,8 +358,12 @@ impl Report {
         if self.lost == 0 {
             // What a logger of Windows had not yet written when its file was copied, nobody knows.
             let nothing = match self.windows.is_some() && !self.complete {
-                true => "nothing of what is in the file; what came after is not known".to_owned(),
-                false => style.good("nothing"),
+                true => format!(
+                    "{} of what is in the file; what came after is not known",
+                    nothing_lost(self.untold_gaps)
+                ),
+                false if self.untold_gaps == 0 => style.good("nothing"),
+                false => nothing_lost(self.untold_gaps),
             };
             let _ = writeln!(text, "{:<10} {nothing}", "Lost");
             return text;
@@ -373,6 +382,9 @@ impl Report {
                     loss.count
                 ))
             );
+        }
+        if let Some(gaps) = gaps_said(self.untold_gaps) {
+            let _ = writeln!(text, "{:<10} {gaps}", "");
         }
         text
     }

@@ -1,10 +1,13 @@
 //! What was lost of a recording, the same for `record` and for whoever reads the capture later.
 
 use crate::summary::loss_text;
-use crate::terminal::{Style, grouped};
+use crate::terminal::Style;
 use std::fmt::Write;
-use syscollect_model::{CpuId, Loss, LossCause, LossOrigin, records_lost, records_overwritten};
-use syscollect_playback::Recording;
+use syscollect_model::{
+    CpuId, Loss, LossCause, LossOrigin, gaps_said, grouped, nothing_lost, records_lost,
+    records_overwritten,
+};
+use syscollect_playback::{Played, Recording};
 use syscollect_store::LaneLoss;
 
 /// Most lines about losses; a machine has many lanes, and all are in `info`.
@@ -17,24 +20,27 @@ pub(crate) struct Lost {
     /// Events of the capture that nobody has read since they were written; what of them cannot be
     /// read is not known.
     unread: Option<u64>,
+    /// How often a CPU ran something else than its events say, though no loss tells of it.
+    untold_gaps: u64,
 }
 
 impl Lost {
     /// What a recording lost whose events were all played.
-    pub(crate) fn read(session: &impl Recording) -> Self {
-        Self { losses: session.losses().to_vec(), unread: None }
+    pub(crate) fn read(session: &impl Recording, played: &Played) -> Self {
+        let untold_gaps = played.untold_gaps;
+        Self { losses: session.losses().to_vec(), unread: None, untold_gaps }
     }
 
     /// What is known of one of which only the definitions were read; `events` were not.
     #[cfg_attr(windows, expect(dead_code, reason = "only the recorder of Linux needs it"))]
     pub(crate) fn unread(session: &impl Recording, events: u64) -> Self {
-        Self { losses: session.losses().to_vec(), unread: Some(events) }
+        Self { losses: session.losses().to_vec(), unread: Some(events), untold_gaps: 0 }
     }
 
     /// What is known of one of which nothing was read back.
     #[cfg_attr(windows, expect(dead_code, reason = "only the recorder of Linux needs it"))]
     pub(crate) fn unopened(events: u64) -> Self {
-        Self { losses: Vec::new(), unread: Some(events) }
+        Self { losses: Vec::new(), unread: Some(events), untold_gaps: 0 }
     }
 
     /// With what the recorder itself counted: a full disk may have kept that out of the capture.
@@ -78,13 +84,16 @@ impl Lost {
                 None => self.losses.push(loss),
             }
         }
+        self.untold_gaps = self.untold_gaps.saturating_add(other.untold_gaps);
         self.unread = match (self.unread, other.unread) {
             (Some(some), Some(more)) => Some(some.saturating_add(more)),
             (one, another) => one.or(another),
         };
     }
 
-    /// Records lost against the user's will: what `--fail-on-loss` asks for.
+    /// Records lost against the user's will: what `--fail-on-loss` asks for. Gaps that no loss tells
+    /// of are none: kernels leave some switches out that no tracer sees, and every recording of
+    /// such a machine would fail.
     pub(crate) fn records(&self) -> u64 {
         records_lost(&self.losses)
     }
@@ -132,7 +141,8 @@ impl Lost {
 
     fn nothing(&self, style: Style) -> String {
         match self.unread {
-            None => style.good("Lost: nothing") + "\n",
+            None if self.untold_gaps == 0 => style.good("Lost: nothing") + "\n",
+            None => format!("Lost: {}\n", nothing_lost(self.untold_gaps)),
             Some(events) => format!(
                 "{}; not read back yet: {} events (`syscollect info` reads them)\n",
                 style.good("Lost while recording: nothing"),
@@ -153,6 +163,9 @@ impl Lost {
         }
         if let Some(more) = losses.len().checked_sub(LOSS_LINES).filter(|more| *more > 0) {
             let _ = writeln!(text, "    and {more} more: see syscollect info");
+        }
+        if let Some(gaps) = gaps_said(self.untold_gaps) {
+            let _ = writeln!(text, "    {gaps}");
         }
         if let Some(events) = self.unread {
             let _ = writeln!(
@@ -192,7 +205,7 @@ mod tests {
     }
 
     fn lost(losses: Vec<Loss>) -> Lost {
-        Lost { losses, unread: None }
+        Lost { losses, ..Lost::default() }
     }
 
     fn text(lost: &Lost) -> String {
@@ -231,6 +244,17 @@ mod tests {
     }
 
     #[test]
+    fn gaps_that_no_loss_tells_of_are_said_and_no_reason_to_fail() {
+        let some = Lost { untold_gaps: 13, ..Lost::default() };
+        let said = "13 times a CPU ran something else than its events say: some are missing\n";
+        assert_eq!(text(&some), format!("Lost: nothing that was counted; {said}"));
+        assert_eq!(some.records(), 0);
+        let mut both = lost(vec![loss("sched", LossCause::LaneFull, 10)]);
+        both.add(some);
+        assert!(text(&both).ends_with(&format!("lane-full\n    {said}")), "{}", text(&both));
+    }
+
+    #[test]
     fn many_lanes_of_losses_stay_short() {
         let text =
             text(&lost((1..=64).map(|count| loss("sched", LossCause::LaneFull, count)).collect()));
@@ -250,7 +274,7 @@ mod tests {
 
     #[test]
     fn nothing_is_said_of_what_nobody_has_read() {
-        let unread = Lost { losses: Vec::new(), unread: Some(12_345) };
+        let unread = Lost { unread: Some(12_345), ..Lost::default() };
         let text = text(&unread);
         assert!(
             text.contains("not read back yet: 12,345 events") && !text.contains("Lost: nothing"),

@@ -4,13 +4,13 @@ mod files;
 mod listing;
 
 use crate::escape::{print_json, printable, printable_lines};
-use crate::terminal::grouped;
 use anyhow::{Context, Result, bail};
 use listing::{FileReport, Listing, Wanted};
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use syscollect_model::grouped;
 use syscollect_probes::{Glob, did_you_mean, nearest};
 use syscollect_untrusted_files::OpenedFile;
 

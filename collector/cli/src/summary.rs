@@ -4,11 +4,13 @@ use crate::cost;
 use crate::escape::printable;
 use crate::format::Format;
 use crate::lost::Lost;
-use crate::terminal::{Style, bytes, duration, grouped};
+use crate::terminal::Style;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use syscollect_exporters::TracyLayout;
-use syscollect_model::{CpuId, LaneKind, LossCause, LossOrigin, RecorderSummary};
+use syscollect_model::{
+    CpuId, LaneKind, LossCause, LossOrigin, RecorderSummary, bytes, duration, grouped,
+};
 use syscollect_playback::Played;
 use syscollect_store::LaneLoss;
 
@@ -264,7 +266,7 @@ mod tests {
             "Wrote x.pftrace: 12.3 MB, 99,000 events in 2.00 s\n\
              Kept x.syscap, the raw capture, for `syscollect report x.syscap` and others\n\
              Lost: nothing\n\
-             Recorder: 80.0 ms of CPU time (4.0 % of one CPU), 31.0 MB of memory, recording 150.0 ms after its start\n\
+             Recorder: 80.0 ms of CPU time (4.0 % of one CPU), 31.0 MB of memory, recording 150 ms after its start\n\
              Look at it: open https://ui.perfetto.dev and drop x.pftrace into it\n"
         );
     }
@@ -275,7 +277,10 @@ mod tests {
             capture: KeptCapture::TooLarge(3_000_000_000),
             ..outcome(Vec::new())
         });
-        assert!(text.contains("raw capture (3.0 GB)") && text.contains("--keep-capture"), "{text}");
+        assert!(
+            text.contains("raw capture (3.00 GB)") && text.contains("--keep-capture"),
+            "{text}"
+        );
         assert!(
             !plain(&Outcome { capture: KeptCapture::Not, ..outcome(Vec::new()) })
                 .contains("raw capture")

@@ -11,6 +11,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use crate::confine;
+use syscollect_model::{bytes, grouped};
 
 /// Standard error: a terminal with somebody before it, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -317,45 +318,6 @@ fn sign_of_life(what: &str, done: Option<(u64, u64)>, elapsed: Duration) -> Stri
     format!("{what} for {} s{far}", elapsed.as_secs())
 }
 
-/// `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// `12.3 MB`, in powers of 1000, as file managers show it.
-pub(crate) fn bytes(number: u64) -> String {
-    let mut value = number as f64;
-    for unit in ["bytes", "kB", "MB", "GB"] {
-        if value < 999.95 {
-            return if unit == "bytes" {
-                format!("{number} bytes")
-            } else {
-                format!("{value:.1} {unit}")
-            };
-        }
-        value /= 1000.0;
-    }
-    format!("{value:.1} TB")
-}
-
-/// `1.50 s`, `12.3 ms`, `4 us`.
-pub(crate) fn duration(nanoseconds: u64) -> String {
-    let value = nanoseconds as f64;
-    match nanoseconds {
-        0..1_000_000 => format!("{:.0} us", value / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} ms", value / 1e6),
-        _ => format!("{:.2} s", value / 1e9),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -402,7 +364,7 @@ mod tests {
         let lossy = Progress { lost: 5_000, kept: Some(8_000_000), ..progress };
         assert_eq!(
             lossy.line(minute, Some(50e6)),
-            "61.0 s, 1,234,567 events, 8.0 MB kept in memory, 5,000 LOST"
+            "61.0 s, 1,234,567 events, 8.00 MB kept in memory, 5,000 LOST"
         );
         assert_eq!(
             [0.5, 30.0, 600.0, 28_800.0].map(rough).each_ref().map(|s| &**s),
@@ -431,20 +393,5 @@ mod tests {
         }
         assert_eq!(last, Some(0.0));
         assert!(pace.0.len() < 40, "{}", pace.0.len());
-    }
-
-    #[test]
-    fn figures_read_easily() {
-        assert_eq!(
-            ["0", "999", "1,000", "1,234,567"],
-            [0, 999, 1000, 1_234_567].map(grouped).each_ref().map(|s| &**s)
-        );
-        assert_eq!(bytes(999), "999 bytes");
-        assert_eq!(bytes(1_500), "1.5 kB");
-        assert_eq!(bytes(999_999), "1.0 MB", "rounded up to the next unit");
-        assert_eq!(bytes(2_500_000_000_000), "2.5 TB");
-        assert_eq!(duration(1_500_000_000), "1.50 s");
-        assert_eq!(duration(12_340_000), "12.3 ms");
-        assert_eq!(duration(4_000), "4 us");
     }
 }

@@ -1,7 +1,7 @@
 //! Where the time goes after a recording and in an export, for `--timings`.
 
-use crate::terminal::duration;
 use std::time::{Duration, Instant};
+use syscollect_model::duration;
 
 /// How long each part of some work took, one after the other.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ mod tests {
         let text = Timings { since, parts }.text(9_000_000);
         assert_eq!(
             text,
-            "Time: stopping 500.0 ms; exporting 1.50 s; in all 2.00 s, 4.5 million events a second"
+            "Time: stopping 500 ms; exporting 1.50 s; in all 2.00 s, 4.5 million events a second"
         );
     }
 }

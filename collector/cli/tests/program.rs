@@ -90,6 +90,31 @@ fn loss(count: u64) -> LaneLoss {
 }
 
 #[test]
+fn whoever_tells_of_losses_says_the_same_of_a_gap_that_no_loss_tells_of() {
+    let place = Workplace::new();
+    fake::write_capture_with(
+        File::create(place.path("x.syscap")).unwrap(),
+        &[fake::gap()],
+        &[],
+        Some(fake::summary(StopReason::Duration)),
+    );
+    let words = "nothing that was counted; once a CPU ran something else than its events say: some \
+                 are missing";
+    // What an export says is what a recording says.
+    let (_, exported) = place.succeeds(&["export", "x.syscap", "-o", "x.pftrace"]);
+    assert!(exported.contains(&format!("Lost: {words}\n")), "{exported}");
+    for command in ["info", "report"] {
+        let (said, _) = place.succeeds(&[command, "x.syscap"]);
+        assert!(said.contains(&format!("\nLost       {words}\n")), "{said}");
+    }
+    for command in ["info", "report"] {
+        let (json, _) = place.succeeds(&[command, "x.syscap", "--json"]);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!((&json["lost"], &json["untold_gaps"]), (&0.into(), &1.into()));
+    }
+}
+
+#[test]
 fn usage_errors_exit_with_2_and_leave_nothing_behind() {
     let place = Workplace::new();
     for arguments in [

@@ -134,6 +134,11 @@ impl<'a> Engine<'a> {
         std::mem::swap(&mut self.output, output);
     }
 
+    /// Gaps that no loss tells of, since this was asked last.
+    pub(crate) fn take_untold_gaps(&mut self) -> u64 {
+        self.output.take_untold_gaps()
+    }
+
     /// What comes from now on is told of this time or a later one.
     pub(crate) fn not_before(&mut self, time: Time) {
         self.present.now = self.present.now.max(time);

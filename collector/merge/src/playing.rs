@@ -240,7 +240,8 @@ impl<'a> Playing<'a> {
         decoders.for_each(|decoder| losses.not_decoded(decoder));
         self.decoders.close(&mut self.engine)?;
         let unshown_failures = self.decoders.tracepoints.gpu.failures.unshown;
-        let played = Played { unshown_failures, ..self.engine.tally.played() };
+        let untold_gaps = self.engine.take_untold_gaps();
+        let played = Played { unshown_failures, untold_gaps, ..self.engine.tally.played() };
         Ok((played, take(&mut self.engine.losses)))
     }
 

@@ -20,10 +20,13 @@
 mod address_space;
 mod clock;
 mod event;
+mod figures;
 mod gpu;
 mod lane;
 mod loss;
 mod names;
+mod on_cpu;
+mod per_cpu;
 mod resources;
 mod session;
 mod slice;
@@ -35,12 +38,16 @@ mod unit;
 pub use address_space::{AddressSpaces, Mapping, ProgramMemory};
 pub use clock::{ClockError, ClockMap, ClockPair, Ticks, Time, TimeCursor};
 pub use event::{Event, Exporter, Migration, OffCpu, Sample, SleepState, Switch, Wakeup};
+pub use figures::{bytes, duration, grouped};
 pub use gpu::{Fence, GpuJob, GpuJobEnd};
 pub use lane::{CpuId, Lane, LaneIndex, LaneKind, LaneTraits, MachineId, Retention};
 pub use loss::{
-    Loss, LossCause, LossDomain, LossOrigin, SchedulingGap, records_lost, records_overwritten,
+    Loss, LossCause, LossDomain, LossOrigin, SchedulingGap, gaps_said, nothing_lost, records_lost,
+    records_overwritten,
 };
 pub use names::{ProgramTicks, RecorderWork, SampleEvent, StackOrigin, StopReason};
+pub use on_cpu::OnCpu;
+pub use per_cpu::{MOST_CPUS, PerCpu};
 pub use resources::{Crash, Lock, LockAction, LockEvent, MemoryEvent};
 pub use session::{
     ClockSource, CpuClock, CpuInfo, KernelModule, RecorderSummary, SessionInfo, WorkCost,

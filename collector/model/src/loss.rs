@@ -1,6 +1,6 @@
 //! What is missing, counted by place and cause.
 
-use crate::{CpuId, Lane, LaneKind, MachineId, Time};
+use crate::{CpuId, Lane, LaneKind, MachineId, Time, grouped};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -168,6 +168,25 @@ pub fn records_lost(losses: &[Loss]) -> u64 {
 /// How many records of these gave way to newer ones, as `--overwrite` asks.
 pub fn records_overwritten(losses: &[Loss]) -> u64 {
     sum(losses, |cause| cause == LossCause::Overwritten)
+}
+
+/// What is said of losses where no record is counted as lost; `gaps` are those of
+/// [`OnCpu`](crate::OnCpu).
+pub fn nothing_lost(gaps: u64) -> String {
+    match gaps_said(gaps) {
+        Some(gaps) => format!("nothing that was counted; {gaps}"),
+        None => "nothing".to_owned(),
+    }
+}
+
+/// What is said of gaps of [`OnCpu`](crate::OnCpu), if there are any.
+pub fn gaps_said(gaps: u64) -> Option<String> {
+    let times = match gaps {
+        0 => return None,
+        1 => "once".to_owned(),
+        _ => format!("{} times", grouped(gaps)),
+    };
+    Some(format!("{times} a CPU ran something else than its events say: some are missing"))
 }
 
 fn sum(losses: &[Loss], is_counted: impl Fn(LossCause) -> bool) -> u64 {

@@ -5,7 +5,7 @@ use crate::any_exporter::{AnyExporter, Stopped};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use syscollect_model::{
-    Event, Field, Slice, SliceUpdate, StringId, Tables, ThreadId, Time, TrackId,
+    Event, Field, OnCpu, Slice, SliceUpdate, StringId, Tables, ThreadId, Time, TrackId,
 };
 
 /// An exporter that is given a range of time.
@@ -22,6 +22,8 @@ pub struct Output<'a> {
     /// Slices that the exporter was told of and that are open, by track; only
     /// counted where the range ends before the recording does.
     open: BTreeMap<TrackId, u32>,
+    on_cpu: OnCpu,
+    untold_gaps: u64,
     /// There is something to tell before the first event.
     waiting: bool,
     past: bool,
@@ -31,7 +33,18 @@ impl<'a> Output<'a> {
     /// To this exporter, what happens in this range.
     pub fn new(exporter: &'a mut AnyExporter<'a>, range: Range<Time>) -> Self {
         let (names, before, open) = Default::default();
-        Self { exporter, range, names, before, open, waiting: false, past: false }
+        let on_cpu = OnCpu::default();
+        Self {
+            exporter,
+            range,
+            names,
+            before,
+            open,
+            on_cpu,
+            untold_gaps: 0,
+            waiting: false,
+            past: false,
+        }
     }
 
     /// To this exporter, what happens from `from` on and before `to`.
@@ -54,12 +67,20 @@ impl<'a> Output<'a> {
         self.range.contains(&now)
     }
 
+    /// How often events in the range showed that others are missing of which no loss tells, since
+    /// this was asked last.
+    pub fn take_untold_gaps(&mut self) -> u64 {
+        std::mem::take(&mut self.untold_gaps)
+    }
+
     /// Gives an event to the exporter, if it lies in the range.
     #[inline]
     pub fn emit(&mut self, now: Time, event: &Event, tables: &Tables) -> Result<(), Stopped> {
+        let is_gap = self.on_cpu.apply(now, event, tables);
         if !self.covers(now) {
             return self.outside(now, event, tables);
         }
+        self.untold_gaps += u64::from(is_gap);
         if self.waiting {
             self.enter(now, tables)?;
         }

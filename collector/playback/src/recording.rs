@@ -104,6 +104,9 @@ pub struct Played {
     pub unmatched_ends: u64,
     /// Failures of GPUs' work that no job shows: it is not known, or its end was told before.
     pub unshown_failures: u64,
+    /// How often events in the part that was played show that a CPU ran something else than those
+    /// before say: some are missing, and no loss tells of them ([`OnCpu`](syscollect_model::OnCpu)).
+    pub untold_gaps: u64,
 }
 
 impl Played {
@@ -120,6 +123,7 @@ impl Played {
         self.missing_stacks += other.missing_stacks;
         self.unmatched_ends += other.unmatched_ends;
         self.unshown_failures += other.unshown_failures;
+        self.untold_gaps += other.untold_gaps;
     }
 }
 

@@ -5,10 +5,9 @@ use super::intern::Stacks;
 use super::packets::Sequence;
 use super::stream::Stream;
 use crate::ExportError;
-use crate::per_cpu::PerCpu;
 use crate::proto::Message;
 use std::io::Write;
-use syscollect_model::{CpuId, StackId, Tables, ThreadId, Time};
+use syscollect_model::{CpuId, PerCpu, StackId, Tables, ThreadId, Time};
 
 /// `Profiling.CpuMode`.
 #[derive(Clone, Copy, Debug)]

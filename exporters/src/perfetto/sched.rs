@@ -15,12 +15,11 @@ use super::names::{Names, UNRECORDED_NAME, UNRECORDED_TID};
 use super::packets::Sequence;
 use super::stream::Stream;
 use crate::ExportError;
-use crate::per_cpu::PerCpu;
 use crate::proto::Message;
 use std::io::Write;
 use syscollect_model::{
-    CpuId, Migration, OffCpu, SchedulingGap, SessionInfo, SleepState, StringId, Switch, Tables,
-    ThreadId, Time, Wakeup,
+    CpuId, Migration, OffCpu, PerCpu, SchedulingGap, SessionInfo, SleepState, StringId, Switch,
+    Tables, ThreadId, Time, Wakeup,
 };
 
 /// `TRACE_FLAG_HARDIRQ` of the kernel's trace records: the waker was an interrupt.

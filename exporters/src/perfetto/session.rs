@@ -5,10 +5,9 @@ use super::fields::{attributes, clock_snapshot, cpu_info, packet, system_info, t
 use super::packets::{BOOTTIME, Sequence};
 use super::stream::Stream;
 use crate::ExportError;
-use crate::per_cpu::MOST_CPUS;
 use crate::proto::Message;
 use std::io::Write;
-use syscollect_model::{ClockPair, ClockSource, RecorderSummary, SessionInfo, Time};
+use syscollect_model::{ClockPair, ClockSource, MOST_CPUS, RecorderSummary, SessionInfo, Time};
 
 // Ids of `BuiltinClock`.
 const REALTIME: u64 = 1;

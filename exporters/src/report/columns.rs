@@ -1,6 +1,7 @@
 //! Text in columns, and figures that read easily.
 
 use std::fmt::Write as _;
+pub(super) use syscollect_model::{bytes, duration, grouped};
 
 /// What a column of names gets at least, however narrow the terminal.
 const LEAST_NAME: usize = 12;
@@ -95,47 +96,6 @@ pub(super) fn wrapped(
     }
 }
 
-/// `1,234,567`.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let groups =
-        digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group).into_owned());
-    groups.collect::<Vec<_>>().join(",")
-}
-
-/// Three digits and a unit: `1.23 s`, `45.6 ms`, `789 us`, `0`.
-pub(super) fn duration(nanoseconds: u64) -> String {
-    let value = nanoseconds as f64;
-    let (value, unit) = match nanoseconds {
-        0 => return "0".to_owned(),
-        1..1_000 => return format!("{nanoseconds} ns"),
-        1_000..999_500 => (value / 1e3, "us"),
-        999_500..999_500_000 => (value / 1e6, "ms"),
-        _ => (value / 1e9, "s"),
-    };
-    let decimals = match value {
-        ..9.995 => 2,
-        ..99.95 => 1,
-        _ => 0,
-    };
-    format!("{value:.decimals$} {unit}")
-}
-
-/// Three digits and a unit: `1.23 MiB`, `512 B`.
-pub(super) fn bytes(count: u64) -> String {
-    let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let Some(power) = (count.max(1).ilog2() / 10).checked_sub(1) else {
-        return format!("{count} B");
-    };
-    let value = count as f64 / (1u64 << (10 * (power + 1))) as f64;
-    let decimals = match value {
-        ..9.995 => 2,
-        ..99.95 => 1,
-        _ => 0,
-    };
-    format!("{value:.decimals$} {}", units[power as usize])
-}
-
 /// A number of any size in a few characters: as it is, or with an exponent.
 pub(super) fn number(value: f64) -> String {
     match value.abs() {
@@ -169,27 +129,6 @@ mod tests {
     }
 
     #[test]
-    fn durations_have_three_digits() {
-        let texts =
-            [0, 999, 1_000, 9_994, 9_995, 99_950, 999_499, 999_500, 1_500_000_000, 123_456_000_000]
-                .map(duration);
-        let expected = [
-            "0", "999 ns", "1.00 us", "9.99 us", "10.0 us", "100 us", "999 us", "1.00 ms",
-            "1.50 s", "123 s",
-        ];
-        assert_eq!(texts.each_ref().map(String::as_str), expected);
-    }
-
-    #[test]
-    fn bytes_have_three_digits() {
-        let texts = [0, 1023, 1024, 1536, 10 << 20, 150 << 30, u64::MAX].map(bytes);
-        assert_eq!(
-            texts,
-            ["0 B", "1023 B", "1.00 KiB", "1.50 KiB", "10.0 MiB", "150 GiB", "16.0 EiB"]
-        );
-    }
-
-    #[test]
     fn numbers_of_any_size_are_short() {
         let texts = [0.0, -7.0, 2_400_000.0, 62.5, 1.0 / 3.0, 1e-9, -1.5e300, f64::MAX].map(number);
         assert_eq!(
@@ -199,11 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_grouped_and_shares_are_of_something() {
-        assert_eq!(
-            [0, 999, 1_000, 1_234_567].map(grouped).each_ref().map(|s| &**s),
-            ["0", "999", "1,000", "1,234,567"]
-        );
+    fn shares_are_of_something() {
         assert_eq!(percent(1, 8), "12.5");
         assert_eq!(percent(1, 0), "-");
     }

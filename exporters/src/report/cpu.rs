@@ -1,8 +1,7 @@
 //! What each CPU runs.
 
 use super::worst::{Meanwhile, Runs};
-use crate::per_cpu::PerCpu;
-use syscollect_model::{CpuId, Tables, ThreadId};
+use syscollect_model::{CpuId, PerCpu, Tables, ThreadId};
 
 /// One CPU, nanoseconds.
 #[derive(Debug, Default)]

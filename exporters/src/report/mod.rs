@@ -42,7 +42,7 @@
 //! An event that contradicts what is known of its CPU (another thread leaves
 //! it, or wakes from it, than the one that ran) shows that a switch of the CPU
 //! is missing since the one before, though no [`Loss`] tells of it. It is
-//! counted ([`Report::untold_gaps`]), and what ran there is unknown in between.
+//! counted ([`Report::untold_gaps`], as [`OnCpu`] finds it for all who tell of losses), and what ran there is unknown in between.
 //! Threads off the CPU need not have run meanwhile: they are unknown only if
 //! their own events do not agree. Where only some processes were recorded it is
 //! none: then just what ran is unknown from its beginning. So is what runs on a CPU when it comes onto another.
@@ -141,8 +141,8 @@ use scheduling::Scheduling;
 use slices::Slices;
 use std::convert::Infallible;
 use syscollect_model::{
-    CpuId, Crash, Event, Exporter, Loss, LossCause, Migration, RecorderSummary, Sample, Scope,
-    SessionInfo, StringId, Tables, ThreadId, Time, TrackId, Wakeup,
+    CpuId, Crash, Event, Exporter, Loss, LossCause, Migration, OnCpu, RecorderSummary, Sample,
+    Scope, SessionInfo, StringId, Switch, Tables, ThreadId, Time, TrackId, Wakeup,
 };
 
 /// Pairs of threads that wake each other.
@@ -218,6 +218,7 @@ pub struct ReportExporter {
     /// Events before the part that was asked for told who was in which state.
     led_up: bool,
     overwritten: Overwritten,
+    on_cpu: OnCpu,
     scheduling: Scheduling,
     samples: Samples,
     wakes: Capped<(Waker, ThreadId), u64>,
@@ -276,6 +277,7 @@ impl ReportExporter {
     pub fn new(options: ReportOptions) -> Self {
         let counts_processes = options.tree.is_some();
         Self {
+            on_cpu: OnCpu::default(),
             scheduling: Scheduling::new(options.process.clone(), options.worst),
             gpu: GpuBooks::new(options.rows.max(options.worst)),
             locks: LockBooks::new(options.worst),
@@ -320,6 +322,20 @@ impl ReportExporter {
         let to = self.options.part.and_then(|part| part.to);
         let end = recorder.map(|recorder| self.began + recorder.duration_ns);
         to.zip(end).map_or(0, |(to, end)| to.0.min(end))
+    }
+
+    /// Where the event contradicts those before, what ran on its CPU is not known.
+    #[inline]
+    fn look_for_gap(&mut self, now: Time, event: &Event, tables: &Tables) {
+        if !self.on_cpu.apply(now, event, tables) {
+            return;
+        }
+        match event {
+            Event::Switch(Switch { cpu, .. }) | Event::Wakeup(Wakeup { cpu, .. }) => {
+                self.scheduling.contradicted(now.0, *cpu, tables);
+            }
+            _ => {}
+        }
     }
 
     /// The report; empty if the session was not played to its end.
@@ -499,7 +515,6 @@ impl Exporter for ReportExporter {
     type Error = Infallible;
 
     fn begin(&mut self, session: &SessionInfo, tables: &Tables) -> Result<(), Infallible> {
-        self.scheduling.partial = !session.filter_pids.is_empty();
         self.began = session.clock_pairs.first().map_or(0, |pair| pair.boottime);
         self.recording = Recording {
             recorder: session.recorder.clone(),
@@ -528,6 +543,7 @@ impl Exporter for ReportExporter {
             self.overwritten.ns = now.saturating_sub(self.first.unwrap_or(now));
             self.scheduling.begin_anew(now);
         }
+        self.look_for_gap(time, event, tables);
         match event {
             Event::Switch(switch) => {
                 self.counts.switches += 1;
@@ -559,6 +575,7 @@ impl Exporter for ReportExporter {
         }
         self.last = now;
         self.overwritten.ends_with(event);
+        self.look_for_gap(time, event, tables);
         match event {
             Event::Switch(switch) => self.scheduling.switch(now, switch, tables),
             Event::Wakeup(wakeup) => self.scheduling.wakeup(now, wakeup, tables),

@@ -30,8 +30,6 @@ pub(super) struct Scheduling {
     untold: Gaps,
     /// The last end of a thread: when, and who.
     last_end: Option<(u64, ThreadId)>,
-    /// The recorder left events of other processes out: what contradicts is no sign of a loss.
-    pub(super) partial: bool,
     /// How often something else ran than the events before say.
     pub(super) untold_gaps: u64,
     /// There were switches before what is told of.
@@ -57,7 +55,6 @@ impl Scheduling {
             gaps: Gaps::default(),
             untold: Gaps::default(),
             last_end: None,
-            partial: false,
             untold_gaps: 0,
             switched_before: false,
             off_cpu: OffCpuTimes::default(),
@@ -141,7 +138,7 @@ impl Scheduling {
     #[inline]
     fn leave(&mut self, now: u64, cpu: CpuId, thread: ThreadId, off_cpu: &OffCpu, tables: &Tables) {
         if self.cpus.get(cpu).current.is_some_and(|current| current != thread) {
-            self.contradicted(now, cpu, tables);
+            self.lose_current(now, cpu, tables);
         }
         let state = self.cpus.get(cpu);
         if let (None, Some(at)) = (state.current, state.resumed) {
@@ -226,7 +223,7 @@ impl Scheduling {
     #[inline]
     fn wakes(&mut self, now: u64, cpu: CpuId, waker: ThreadId, tables: &Tables) {
         if self.cpus.get(cpu).current.is_some_and(|current| current != waker) {
-            self.contradicted(now, cpu, tables);
+            self.lose_current(now, cpu, tables);
         }
         self.seen_running(now, cpu, waker, tables);
         self.cpus.get(cpu).last_event = now;
@@ -272,10 +269,7 @@ impl Scheduling {
     /// its last event, though no loss tells of it. Who was off the CPU need not
     /// have run meanwhile, and is doubted only where its own events say so.
     #[cold]
-    fn contradicted(&mut self, now: u64, cpu: CpuId, tables: &Tables) {
-        if self.partial {
-            return self.lose_current(now, cpu, tables);
-        }
+    pub(super) fn contradicted(&mut self, now: u64, cpu: CpuId, tables: &Tables) {
         self.untold_gaps += 1;
         let since = self.cpus.get(cpu).last_event;
         self.untold.add(since, now);

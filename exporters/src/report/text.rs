@@ -7,7 +7,7 @@ use super::columns::{clipped, duration, grouped, percent, table, wrapped};
 use super::data::*;
 use super::durations::sum_ns;
 use super::{hints, wait_for};
-use syscollect_model::{CpuId, LossCause, Module, SampleEvent};
+use syscollect_model::{CpuId, LossCause, Module, SampleEvent, gaps_said, nothing_lost};
 
 /// Lines that a stack may take.
 const STACK_LINES: usize = 3;
@@ -124,22 +124,13 @@ impl Text {
                 "Overwritten"
             ));
         }
-        let lost = if report.lost == 0 {
-            "nothing".to_owned()
-        } else {
-            format!("*** {} ***", grouped(report.lost))
+        let lost = match report.lost {
+            0 => nothing_lost(report.untold_gaps),
+            lost => format!("*** {} ***", grouped(lost)),
         };
         self.line(&format!("{:<10} {lost}", "Lost"));
-        if report.untold_gaps > 0 {
-            let gaps = if report.untold_gaps == 1 {
-                "once".to_owned()
-            } else {
-                count(report.untold_gaps, "time")
-            };
-            self.line(&format!(
-                "{:<10} {gaps} a CPU ran something else than its events say: some are missing",
-                ""
-            ));
+        if let Some(gaps) = gaps_said(report.untold_gaps).filter(|_| report.lost > 0) {
+            self.line(&format!("{:<10} {gaps}", ""));
         }
     }
 

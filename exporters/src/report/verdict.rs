@@ -5,6 +5,7 @@ use super::data::*;
 use super::durations::sum_ns;
 use super::text::{count, shown};
 use super::text_worst::{moment, waiter_words};
+use syscollect_model::gaps_said;
 
 impl Report {
     /// How long, how busy, who used most, the longest wait for a CPU, and what was lost.
@@ -60,9 +61,9 @@ impl Report {
 
     fn whole(&self) -> Option<String> {
         let cut = if self.recording.complete { "" } else { " The recording was cut off." };
-        let lost = match (self.lost, self.untold_gaps) {
-            (0, 0) => "Nothing was lost.".to_owned(),
-            (0, _) => "No loss was told, but some events are missing.".to_owned(),
+        let lost = match (self.lost, gaps_said(self.untold_gaps)) {
+            (0, None) => "Nothing was lost.".to_owned(),
+            (0, Some(gaps)) => format!("Nothing was lost that was counted, but {gaps}."),
             (lost, _) => format!("*** {} lost. ***", records_were(lost)),
         };
         Some(lost + cut)

@@ -86,7 +86,7 @@ fn who_gives_up_says_so() {
     scenario.locks(2_001, lock, thread, (GiveUp, false));
     let trace = scenario.read();
     assert!(trace.locks.is_empty(), "a lock without events would be looked into");
-    assert_eq!(trace.messages[0].text, "gives up on lock queue after 2 µs");
+    assert_eq!(trace.messages[0].text, "gives up on lock queue after 2 us");
 }
 
 #[test]

@@ -213,7 +213,7 @@ impl Finish<'_> {
                     draft: Some(draft),
                     bytes,
                     events: played.events,
-                    lost: Lost::read(session),
+                    lost: Lost::read(session, &played),
                 })
             }
             (None, Some(format)) if format != Format::Syscap => {
@@ -224,7 +224,7 @@ impl Finish<'_> {
                     draft: None,
                     bytes: out.bytes,
                     events: played.events,
-                    lost: Lost::read(session),
+                    lost: Lost::read(session, &played),
                 })
             }
             (None, _) => {
@@ -246,7 +246,7 @@ impl Finish<'_> {
             return Ok((Lost::unread(session, stored), stored));
         }
         match convert::read(session, self.abandon, self.terminal) {
-            Ok(played) => Ok((Lost::read(session), played.events)),
+            Ok(played) => Ok((Lost::read(session, &played), played.events)),
             Err(error) if error.is::<Abandoned>() => Ok((Lost::unread(session, stored), stored)),
             Err(error) => Err(error),
         }

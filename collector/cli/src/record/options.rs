@@ -161,7 +161,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "command")]
     only: bool,
 
-    /// Exit with 3 if any event was lost
+    /// Exit with 3 if any event was lost, as far as losses are counted
     #[arg(long)]
     fail_on_loss: bool,
 

@@ -33,6 +33,8 @@ struct Fake {
     processes_gone: bool,
     /// Records that only whoever reads them finds undecodable.
     undecodable: bool,
+    /// Its events show that others are missing, which no loss tells of.
+    gap: bool,
     /// How often it goes on in another file.
     changes: u32,
     /// Something puts this file in the way while it records.
@@ -67,7 +69,8 @@ impl Recorder for Running {
     }
 
     fn stop(self: Box<Self>, reason: StopReason) -> Result<Recorded> {
-        let Fake { lost, stop_error, intruder, incomplete, undecodable, changes, .. } = self.fake;
+        let Fake { lost, stop_error, intruder, incomplete, undecodable, gap, changes, .. } =
+            self.fake;
         let RecordingFiles { first: mut out, rotation } = self.out;
         let error = incomplete.map(str::to_owned);
         let loss = LaneLoss {
@@ -79,7 +82,8 @@ impl Recorder for Running {
         };
         let losses: Vec<_> = (lost > 0).then_some(loss).into_iter().collect();
         let summary = fake::summary(reason);
-        let more: Vec<_> = undecodable.then(fake::undecodable).into_iter().collect();
+        let undecodable = undecodable.then(fake::undecodable);
+        let more: Vec<_> = undecodable.into_iter().chain(gap.then(fake::gap)).collect();
         if let Some(mut rotation) = rotation {
             for _ in 0..changes {
                 let summary = fake::summary(StopReason::Rotation);
@@ -197,6 +201,14 @@ fn what_is_found_lost_on_reading_is_lost_for_the_recording_too() {
         (lost(&scenario, "x.syscap"), lost(&scenario, "y.syscap")),
         (fake::UNDECODABLE, fake::UNDECODABLE)
     );
+}
+
+#[test]
+fn a_gap_that_no_loss_tells_of_fails_no_recording() {
+    let scenario = Scenario::new();
+    let gap = Fake { gap: true, ..Fake::default() };
+    let code = scenario.record(&gap, &["-d", "0.01", "-o", "@x.syscap", "--fail-on-loss"]).unwrap();
+    assert_eq!((code, lost(&scenario, "x.syscap")), (0, 0));
 }
 
 #[test]

@@ -9,10 +9,11 @@ use crate::signals::Abandon;
 use crate::source::Source;
 use crate::summary::{self, Exported};
 use crate::symbols::SymbolOptions;
-use crate::terminal::{Style, Terminal, bytes};
+use crate::terminal::{Style, Terminal};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use syscollect_exporters::TracyLayout;
+use syscollect_model::bytes;
 use syscollect_playback::Recording;
 use syscollect_windows::Counts;
 
@@ -78,7 +79,7 @@ fn export(
     .with_context(|| format!("cannot export to {}", target.path().display()))?;
     let bytes = draft.file().metadata()?.len();
     let path = draft.publish(target)?;
-    let (lost, complete) = (Lost::read(&source), source.is_complete());
+    let (lost, complete) = (Lost::read(&source, &played), source.is_complete());
     let exported =
         Exported { path, format, layout: TracyLayout::default(), bytes, played, lost, complete };
     let style = terminal.style();

@@ -89,6 +89,23 @@ pub(crate) fn undecodable() -> Chunk {
     chunk
 }
 
+/// A chunk that contradicts the one before, without a loss: idle was to run, and thread 99 leaves.
+#[allow(dead_code)]
+pub(crate) fn gap() -> Chunk {
+    let ticks = 6_000_000;
+    let record = SchedRecord {
+        stamp: Stamp::new(ticks, RecordKind::Switch),
+        state: 1,
+        prio: 120,
+        ..SchedRecord::default()
+    };
+    let data = record.as_bytes().to_vec();
+    let mut chunk = chunk(LaneKind::Sched, SchedRecord::SIZE as u32, &[ticks], data);
+    let header = &mut chunk.header;
+    (header.sequence, header.records_before, header.current_tid) = (1, SWITCHES, 99);
+    chunk
+}
+
 /// Writes the recording; `end` is its summary, or nothing when it is cut off.
 #[allow(dead_code)]
 pub(crate) fn write_capture<W: Write>(out: W, losses: &[LaneLoss], end: Option<RecorderSummary>) {

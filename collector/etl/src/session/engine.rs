@@ -297,10 +297,11 @@ impl<'a> Engine<'a> {
     }
 
     /// What was played, as far as the engine knows.
-    pub(super) fn played(&self) -> Played {
+    pub(super) fn played(&mut self) -> Played {
         let Tally { records, stacks, .. } = self.tally;
         let missing_stacks = stacks.records - stacks.matched;
-        Played { records, missing_stacks, ..self.sink.tally.played() }
+        let untold_gaps = self.sink.output.take_untold_gaps();
+        Played { records, missing_stacks, untold_gaps, ..self.sink.tally.played() }
     }
 }
 

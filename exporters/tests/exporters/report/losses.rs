@@ -153,6 +153,7 @@ fn a_wait_in_which_records_were_lost_is_shown_with_what_is_not_known_of_it() {
 fn events_of_others_that_a_filter_left_out_are_no_loss() {
     let (mut scenario, a, b) = two_programs();
     let session = SessionInfo { filter_pids: vec![20], ..session() };
+    scenario.tables.machines[0] = session.clone();
     scenario.switches(0, 0, b, SLEEPS, a);
     // a was followed by others, of which idle wakes b.
     scenario.interrupt_wakes(40, 0, IDLE, b);

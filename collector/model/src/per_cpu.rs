@@ -1,14 +1,14 @@
 //! Something for each CPU.
 
-use syscollect_model::{CpuId, MachineId};
+use crate::lane::{CpuId, MachineId};
 
 /// Linux knows no more CPUs (NR_CPUS at its largest): a larger number is damage, counts as this one,
 /// and takes no memory.
-pub(crate) const MOST_CPUS: u32 = 8192;
+pub const MOST_CPUS: u32 = 8192;
 
 /// Something for each CPU that was asked for, and for those of its machine below it.
 #[derive(Debug)]
-pub(crate) struct PerCpu<T> {
+pub struct PerCpu<T> {
     machines: Vec<Vec<T>>,
 }
 
@@ -21,13 +21,13 @@ impl<T> Default for PerCpu<T> {
 impl<T> PerCpu<T> {
     /// What there is of a CPU.
     #[inline]
-    pub(crate) fn get(&self, cpu: CpuId) -> Option<&T> {
+    pub fn get(&self, cpu: CpuId) -> Option<&T> {
         self.machines.get(usize::from(cpu.machine.0))?.get(index(cpu))
     }
 
     /// What there is of a CPU, made with those below it if it is new.
     #[inline]
-    pub(crate) fn get_or(&mut self, cpu: CpuId, new: impl Fn() -> T) -> &mut T {
+    pub fn get_or(&mut self, cpu: CpuId, new: impl Fn() -> T) -> &mut T {
         let (machine, index) = (usize::from(cpu.machine.0), index(cpu));
         if machine >= self.machines.len() {
             self.machines.resize_with(machine + 1, Vec::new);
@@ -40,7 +40,7 @@ impl<T> PerCpu<T> {
     }
 
     /// Those there are, in the order of machines and numbers.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (CpuId, &T)> {
+    pub fn iter(&self) -> impl Iterator<Item = (CpuId, &T)> {
         let machines = (0..).map(MachineId).zip(&self.machines);
         machines.flat_map(|(machine, cpus)| {
             (0..).map(move |number| CpuId { machine, number }).zip(cpus)
@@ -48,7 +48,7 @@ impl<T> PerCpu<T> {
     }
 
     /// Those there are, in the order of machines and numbers.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (CpuId, &mut T)> {
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (CpuId, &mut T)> {
         let machines = (0..).map(MachineId).zip(&mut self.machines);
         machines.flat_map(|(machine, cpus)| {
             (0..).map(move |number| CpuId { machine, number }).zip(cpus)
