@@ -5,6 +5,7 @@ use crate::convert::Selection;
 use crate::export::{self, Request};
 use crate::format::{self, Format};
 use crate::record::usage;
+use crate::stack_choice::StackChoice;
 use crate::symbols::SymbolOptions;
 use crate::time_range::TimeRange;
 use anyhow::Result;
@@ -20,17 +21,6 @@ Examples:
   syscollect flamegraph x.syscap -o x.svg --process cargo      one program's processes
   syscollect flamegraph x.syscap -o x.svg --from 2s --to 2500ms  a part of the time
   syscollect flamegraph x.syscap -o x.folded                   the same as lines, for other tools";
-
-/// The stacks that a picture shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Stacks {
-    /// CPU samples
-    OnCpu,
-    /// Blocked time, in microseconds
-    OffCpu,
-    /// Wakeups, by the stack of who woke
-    Wakers,
-}
 
 /// The arguments.
 #[derive(Debug, clap::Args)]
@@ -49,9 +39,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FORMAT", value_parser = format::among(format::PICTURES))]
     format: Option<Format>,
 
-    /// Which stacks
-    #[arg(long, value_name = "KIND", default_value = "on-cpu")]
-    stacks: Stacks,
+    /// Which stacks, called as `record --stacks` calls them; on-cpu is samples, too
+    #[arg(long, value_name = "KIND", default_value = "samples")]
+    stacks: StackChoice,
 
     /// Only this process (by its id), or these (by name)
     #[arg(long, value_name = "NAME|PID")]
@@ -89,9 +79,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         .into());
     }
     let stacks = match stacks {
-        Stacks::OnCpu => StackKind::OnCpu,
-        Stacks::OffCpu => StackKind::OffCpu,
-        Stacks::Wakers => StackKind::Wakers,
+        StackChoice::Samples => StackKind::OnCpu,
+        StackChoice::OffCpu => StackKind::OffCpu,
+        StackChoice::Wakers => StackKind::Wakers,
     };
     confine::to_reading(symbols.asks_servers());
     let selection =

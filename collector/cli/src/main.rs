@@ -47,6 +47,7 @@ mod report;
 #[cfg_attr(windows, allow(dead_code))]
 mod signals;
 mod source;
+mod stack_choice;
 #[cfg_attr(windows, allow(dead_code))]
 mod summary;
 mod symbol_files;

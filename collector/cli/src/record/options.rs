@@ -5,6 +5,7 @@ use super::place::KeepCapture;
 use crate::escape::printable_lines;
 use crate::format::{self, Format};
 use crate::owner::Owner;
+use crate::stack_choice::StackChoice;
 use crate::units::{BufferSize, parse_buffer, parse_duration, parse_size};
 use anyhow::{Context, Result};
 use clap::CommandFactory;
@@ -440,24 +441,12 @@ fn parse_pid(text: &str) -> Result<u32, String> {
 }
 
 fn parse_stacks(text: &str) -> Result<Stacks, String> {
-    let mut stacks = Stacks { samples: false, offcpu: false, wakers: false };
-    if text == "none" {
-        return Ok(stacks);
-    }
-    for name in text.split(',') {
-        match name {
-            "samples" => stacks.samples = true,
-            // As it was spelt once.
-            "off-cpu" | "offcpu" => stacks.offcpu = true,
-            "wakers" => stacks.wakers = true,
-            other => {
-                return Err(format!(
-                    "{other:?} is none of samples, off-cpu, wakers; or write none alone"
-                ));
-            }
-        }
-    }
-    Ok(stacks)
+    let asked = StackChoice::parse_list(text)?;
+    Ok(Stacks {
+        samples: asked.contains(&StackChoice::Samples),
+        offcpu: asked.contains(&StackChoice::OffCpu),
+        wakers: asked.contains(&StackChoice::Wakers),
+    })
 }
 
 #[cfg(test)]
@@ -502,6 +491,9 @@ mod tests {
             let wakers = finish(&["--stacks", spelling]).unwrap().stacks;
             assert_eq!(wakers, Stacks { samples: false, offcpu: true, wakers: true });
         }
+        // As pictures of them are asked for.
+        let samples = finish(&["--stacks", "on-cpu"]).unwrap().stacks;
+        assert_eq!(samples, Stacks { samples: true, offcpu: false, wakers: false });
         let none = finish(&["--stacks", "none"]).unwrap().stacks;
         assert_eq!(none, Stacks { samples: false, offcpu: false, wakers: false });
         assert!(is_usage_error(&["--stacks", "all"]));

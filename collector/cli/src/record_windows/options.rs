@@ -3,6 +3,7 @@
 use crate::args::Cli;
 use crate::escape::printable_lines;
 use crate::format::{self, Format};
+use crate::stack_choice::StackChoice;
 use crate::units::{parse_buffer, parse_duration};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
@@ -139,17 +140,11 @@ fn is_raw(path: &std::path::Path) -> bool {
 
 fn parse_stacks(text: &str) -> Result<Stacks, String> {
     let mut stacks = Stacks::default();
-    for name in text.split(',').filter(|_| text != "none") {
-        match name {
-            "samples" => stacks.samples = true,
-            // As it was spelt once.
-            "off-cpu" | "offcpu" => stacks.switches = true,
-            "wakers" => stacks.wakeups = true,
-            other => {
-                return Err(format!(
-                    "{other:?} is none of samples, off-cpu, wakers; or write none alone"
-                ));
-            }
+    for asked in StackChoice::parse_list(text)? {
+        match asked {
+            StackChoice::Samples => stacks.samples = true,
+            StackChoice::OffCpu => stacks.switches = true,
+            StackChoice::Wakers => stacks.wakeups = true,
         }
     }
     Ok(stacks)

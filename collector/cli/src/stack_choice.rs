@@ -1,0 +1,36 @@
+//! How the kinds of stacks are called in options: the same names wherever one is asked for.
+
+use clap::ValueEnum;
+
+/// Stacks of a kind of event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum StackChoice {
+    /// CPU samples
+    #[value(alias = "on-cpu", alias = "oncpu")]
+    Samples,
+    /// Threads that left the CPU; in pictures blocked time, in microseconds
+    #[value(alias = "offcpu")]
+    OffCpu,
+    /// Who woke others, and how often
+    #[value(alias = "waker")]
+    Wakers,
+}
+
+impl StackChoice {
+    /// A list of them, or `none` alone.
+    ///
+    /// # Errors
+    ///
+    /// What of it is no such name.
+    pub(crate) fn parse_list(text: &str) -> Result<Vec<Self>, String> {
+        if text == "none" {
+            return Ok(Vec::new());
+        }
+        let one = |name: &str| {
+            Self::from_str(name, false).map_err(|_| {
+                format!("{name:?} is none of samples, off-cpu, wakers; or write none alone")
+            })
+        };
+        text.split(',').map(one).collect()
+    }
+}
