@@ -115,6 +115,7 @@ pub(crate) fn name(
     abandon: &Abandon,
     terminal: &Terminal,
 ) -> Result<Named> {
+    files.check()?;
     let servers = files.servers()?;
     let mut unresolved = session.unresolved();
     unresolved.retain(|module| nameable.is(module));

@@ -16,6 +16,7 @@ use syscollect_exporters::report::{
     MAX_TREE_DEPTH, Part, ProcessFilter, Report, ReportExporter, ReportOptions, TreeOptions,
     TreeOrder,
 };
+use syscollect_model::StackOrigin;
 use syscollect_playback::Recording;
 
 const EXAMPLES: &str = "\
@@ -43,6 +44,8 @@ const TREE_ROWS: usize = 2000;
 const TREE_JSON_ROWS: usize = 10_000;
 /// Of the longest waits of each kind, where none says how many.
 const WORST: &str = "10";
+/// What Windows' traces call their system.
+const WINDOWS: &str = "Windows";
 /// Columns where standard output is no terminal.
 const WIDTH: usize = 120;
 
@@ -178,7 +181,30 @@ fn report(args: &Args) -> Result<Report> {
             source::arguments(captures)
         );
     }
+    if args.tree.is_some() {
+        check_trees(&report, part.is_some())?;
+    }
     Ok(report)
+}
+
+/// Trees of nothing are no result: says why they would be empty, and what to do. Windows' traces
+/// have reasons to wait without any stack.
+fn check_trees(report: &Report, is_part: bool) -> Result<()> {
+    let Report { functions, off_cpu, recording, .. } = report;
+    let has_stacks = functions.samples > functions.without_stack
+        || off_cpu.blocked_ns > off_cpu.without_stack_ns;
+    if has_stacks || recording.os == WINDOWS {
+        return Ok(());
+    }
+    let of_trees = [StackOrigin::Samples, StackOrigin::OffCpu];
+    let way = match of_trees.iter().any(|origin| recording.stacks.contains(origin)) {
+        false => "record with --stacks samples,off-cpu",
+        true if is_part => "choose another part, or all of it",
+        true => "record for longer, while programs run",
+    };
+    bail!(
+        "there is no CPU sample and no blocked thread with a stack, so call trees would be empty: {way}"
+    )
 }
 
 /// Columns of the terminal.

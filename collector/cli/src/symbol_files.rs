@@ -2,7 +2,7 @@
 
 use crate::debuginfod;
 use crate::escape::printable;
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use syscollect_model::BuildId;
@@ -42,6 +42,29 @@ impl SymbolFileOptions {
     /// The environment does not say enough for it.
     pub(crate) fn servers(&self) -> Result<Option<DebuginfodOptions>> {
         self.debuginfod.then(debuginfod::options).transpose()
+    }
+
+    /// Whether all that was named can be looked at; asked before work begins.
+    ///
+    /// # Errors
+    ///
+    /// Something cannot.
+    pub(crate) fn check(&self) -> Result<()> {
+        for path in &self.symbols {
+            let is_folder = std::fs::metadata(path).map(|found| found.is_dir());
+            let looked = match is_folder {
+                Ok(true) => std::fs::read_dir(path).map(drop),
+                found => found.map(drop),
+            };
+            looked.map_err(|error| {
+                anyhow!(
+                    "--symbols {}: it cannot be read: {error}; name a folder with debug files or \
+                     unstripped programs, or one such file",
+                    printable(&path.display().to_string())
+                )
+            })?;
+        }
+        Ok(())
     }
 
     /// The files that there are for the modules of `requests`; says what could not be looked at.

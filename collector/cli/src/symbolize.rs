@@ -33,7 +33,8 @@ Examples:
 
 A file gives names only to modules of its own build id. The capture is written
 anew and takes the old one's place when it is whole; what was recorded stays as
-it is, names are added.";
+it is, names are added. Where names were missing and none was found, the exit
+code is 1.";
 
 /// So many modules without names are told of one by one.
 const TOLD_MAX: usize = 10;
@@ -66,6 +67,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     confine::to_reading(args.files.asks_servers());
     let capture = &args.capture;
+    args.files.check()?;
     if args.output.as_ref().is_some_and(|output| source::is_same_file(capture, output)) {
         return Err(usage("leave out -o to add names to the capture itself".into()).into());
     }
@@ -89,12 +91,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         write(&file, end, additions, &target, args.output.is_none())
             .with_context(|| format!("cannot write {}", target.path().display()))?;
     }
-    let all = args.list_unnamed;
-    for line in Outcome::of(&missing, &named).lines(&target.path(), all, args.output.is_some()) {
+    let outcome = Outcome::of(&missing, &named);
+    for line in outcome.lines(&target.path(), args.list_unnamed, args.output.is_some()) {
         // A capture may name its modules anything.
         say!("syscollect: {}", printable(&line));
     }
-    Ok(ExitCode::SUCCESS)
+    // What was asked for are names.
+    Ok(match outcome.missing > 0 && outcome.named == 0 {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    })
 }
 
 /// Where it is written: over the capture, unless somewhere else was asked for.

@@ -5,10 +5,12 @@
 
 mod fake;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::process::{Command, Output};
 use syscollect_model::{LaneKind, LossCause, StopReason};
+use syscollect_records::{SchedRecord, task_state};
 use syscollect_store::LaneLoss;
+use syscollect_tests::{FakeMachine, Stacks};
 
 /// Runs the program on the capture of one worker that runs twice for a millisecond.
 fn report(arguments: &[&str]) -> Output {
@@ -26,8 +28,23 @@ fn report(arguments: &[&str]) -> Output {
         &[loss],
         Some(fake::summary(StopReason::Duration)),
     );
+    fs::write(folder.path().join("stacks.syscap"), with_stacks()).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_syscollect"));
     command.arg("report").args(arguments).current_dir(folder.path()).output().unwrap()
+}
+
+/// A worker that is blocked for a millisecond, with a stack.
+fn with_stacks() -> Vec<u8> {
+    let mut machine = FakeMachine::new(1);
+    machine.process(70, 1, "worker", &[]);
+    machine.running(0, 0);
+    let user = machine.sched_stack(0, 1_000, 70, &[0x1000, 0x2000]);
+    machine.switch(0, 1_000, task_state::RUNNABLE, 70);
+    let asleep = SchedRecord { state: task_state::INTERRUPTIBLE, ..SchedRecord::default() };
+    machine.switch_with(0, 3_000, asleep, Stacks { user, kernel: 0 });
+    machine.switch(0, 4_000, task_state::RUNNABLE, 70);
+    machine.switch(0, 5_000, task_state::INTERRUPTIBLE, 0);
+    machine.finish()
 }
 
 fn printed(arguments: &[&str]) -> String {
@@ -111,11 +128,18 @@ fn call_trees_are_printed_for_people_and_for_machines() {
             "Off-CPU time, from what was waited for to who waited: 1.00 ms",
         ),
     ] {
-        let text = printed(&[&["x.syscap"][..], order].concat());
+        let text = printed(&[&["stacks.syscap"][..], order].concat());
         assert!(text.contains(says) && !text.contains("Blocked, by"), "{text}");
-        let json = printed(&[&["x.syscap", "--json"][..], order].concat());
+        let json = printed(&[&["stacks.syscap", "--json"][..], order].concat());
         let report: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(report["trees"]["off_cpu"]["total"], 1_000_000, "{json}");
+    }
+    // Of a capture without stacks there are none.
+    for form in [&["x.syscap", "--tree"][..], &["x.syscap", "--tree", "callers", "--json"]] {
+        let output = report(form);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout), (Some(1), vec![]), "{message}");
+        assert!(message.contains("record with --stacks samples,off-cpu"), "{message}");
     }
     let plain: serde_json::Value = serde_json::from_str(&printed(&["x.syscap", "--json"])).unwrap();
     assert!(plain.get("trees").is_none(), "only where they are asked for");

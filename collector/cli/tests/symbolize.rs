@@ -141,11 +141,15 @@ impl Workplace {
 
     /// The same with a server to be asked; what it says.
     fn asks(&self, server: &str, arguments: &[&str]) -> String {
+        self.asks_and_ends_with(0, server, arguments)
+    }
+
+    fn asks_and_ends_with(&self, code: i32, server: &str, arguments: &[&str]) -> String {
         let mut command = self.command(arguments);
         command.env("DEBUGINFOD_URLS", server).env("DEBUGINFOD_TIMEOUT", "2");
         let output = command.env("DEBUGINFOD_CACHE_PATH", self.path("cache")).output().unwrap();
         let message = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{arguments:?}: {message}");
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {message}");
         message
     }
 
@@ -219,7 +223,7 @@ fn a_capture_gets_names_from_a_folder_and_keeps_every_byte_it_had() {
     let reader = CaptureReader::open(&place.path("x.syscap")).unwrap();
     assert!(reader.damage().is_empty() && reader.is_complete(), "{:?}", reader.damage());
     // What it has it is not given again.
-    let (_, message) = place.succeeds(&["symbolize", "x.syscap", "--symbols", "symbols"]);
+    let message = place.fails(1, &["symbolize", "x.syscap", "--symbols", "symbols"]);
     assert!(message.contains("nothing was named: "), "{message}");
     assert_eq!(fs::read(place.path("x.syscap")).unwrap(), after);
 }
@@ -271,14 +275,20 @@ fn what_is_behind_the_last_chunk_of_a_killed_recording_goes_and_the_rest_stays()
 }
 
 #[test]
-fn a_folder_that_does_not_fit_changes_nothing_and_one_that_is_not_there_is_told_of() {
+fn a_folder_that_does_not_fit_or_is_not_there_is_an_error_and_changes_nothing() {
     let place = Workplace::new();
     let before = place.capture("x.syscap");
     fs::create_dir(place.path("empty")).unwrap();
-    let (_, message) =
-        place.succeeds(&["symbolize", "x.syscap", "--symbols", "empty", "--symbols", "nowhere"]);
+    let message = place.fails(1, &["symbolize", "x.syscap", "--symbols", "empty"]);
     assert!(message.contains("nothing was named: "), "{message}");
-    assert!(message.contains("--symbols nowhere: it cannot be read: "), "{message}");
+    assert!(message.contains("--symbols DIR looks for these in DIR"), "the way: {message}");
+    place.symbols();
+    let absent = ["x.syscap", "--symbols", "symbols", "--symbols", "nowhere"];
+    for command in ["symbolize", "report"] {
+        let message = place.fails(1, &[&[command], &absent[..]].concat());
+        assert!(message.contains("--symbols nowhere: it cannot be read: "), "{message}");
+        assert!(message.contains("name a folder with debug files"), "the way: {message}");
+    }
     assert_eq!(fs::read(place.path("x.syscap")).unwrap(), before);
 }
 
@@ -305,7 +315,8 @@ fn servers_give_the_debug_files_that_are_missing() {
         false => response("404 Not Found", b""),
     });
     // Nobody is asked unless somebody says so.
-    place.asks(&url, &["symbolize", "x.syscap", "-o", "nothing.syscap"]);
+    let nobody = ["symbolize", "x.syscap", "-o", "nothing.syscap"];
+    place.asks_and_ends_with(1, &url, &nobody);
     assert!(asked.try_iter().next().is_none());
     let message = place.asks(&url, &["symbolize", "x.syscap", "-o", "y.syscap", "--debuginfod"]);
     for part in [
@@ -334,7 +345,7 @@ fn a_server_that_does_not_answer_is_left_and_told_of() {
         std::thread::sleep(std::time::Duration::from_secs(3600));
         Vec::new()
     });
-    let message = place.asks(&url, &["symbolize", "x.syscap", "--debuginfod"]);
+    let message = place.asks_and_ends_with(1, &url, &["symbolize", "x.syscap", "--debuginfod"]);
     assert!(message.contains(&format!("debuginfod: {url} is left: ")), "{message}");
     assert!(message.contains("nothing was named: "), "{message}");
 }

@@ -73,6 +73,21 @@ pub(crate) fn unknown_process(context: &Context) -> Result<()> {
     context.info(&output).map(|_| ())
 }
 
+/// A function that the named file does not have is an error, where that is known at the start; with
+/// a command, which may load anything, the recording's end says so.
+pub(crate) fn no_function(context: &Context) -> Result<()> {
+    let output = context.path("no-function.syscap");
+    let spec = format!("{}:no_such_function_at_all", text(&context.load)?);
+    let options = ["--function", &spec, "-o", text(&output)?];
+    refuses(&context.run(&[&options[..], &["-d", "1"]].concat())?, &[&spec])?;
+    ensure!(!output.exists(), "an output file was left behind");
+    let said = context.succeed(&[&options[..], &["--", "sleep", "0.2"]].concat())?;
+    for word in [&*spec, "matched nothing until the end", "syscollect probes list"] {
+        ensure!(said.stderr.contains(word), "it does not say {word:?}:\n{}", said.stderr);
+    }
+    Ok(())
+}
+
 /// Output folders that are not there, files that are, links in the way.
 pub(crate) fn outputs(context: &Context) -> Result<()> {
     let missing = context.path("no-such-folder").join("x.pftrace");

@@ -126,6 +126,7 @@ const TESTS: &[Test] = &[
     test!("hotplug" kernels, clock::hotplug),
     test!("plain-user", failures::plain_user),
     test!("unknown-process", failures::unknown_process),
+    test!("no-function", failures::no_function, needs "user_probes"),
     test!("outputs", failures::outputs),
     test!("damaged-files", failures::damaged_files),
     test!("full-disk", failures::full_disk),
