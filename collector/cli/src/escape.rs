@@ -9,11 +9,27 @@ use crate::terminal::{Style, Terminal};
 use std::fmt::{Arguments, Write as _};
 use std::io::{self, Write};
 
-/// Whether a terminal obeys this character instead of showing it: the control characters of ASCII
-/// and of Latin 1, and those that turn the direction of writing or break lines.
+/// Whether a terminal obeys this character instead of showing it, or shows nothing of it: the
+/// control characters of ASCII and of Latin 1, those that turn the direction of writing or break
+/// lines, and those without width, by which two names look like one.
 fn is_command(character: char) -> bool {
     character.is_control()
-        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(
+            character,
+            '\u{ad}'
+                | '\u{34f}'
+                | '\u{61c}'
+                | '\u{115f}'
+                | '\u{1160}'
+                | '\u{180b}'..='\u{180f}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{3164}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e0fff}'
+        )
 }
 
 /// One value, such as a name or a path, without what a terminal obeys.
@@ -80,8 +96,13 @@ fn json_lines(json: &str) -> String {
         match character {
             // Within a string JSON has these as escapes already; what is left lays the text out.
             '\n' => shown.push(character),
-            // All of these have four digits. Writing to a String never fails.
-            c if is_command(c) => drop(write!(shown, "\\u{:04x}", u32::from(c))),
+            // Writing to a String never fails.
+            c if is_command(c) => {
+                let units = &mut [0; 2];
+                for unit in c.encode_utf16(units) {
+                    let _ = write!(shown, "\\u{unit:04x}");
+                }
+            }
             c => shown.push(c),
         }
     }
@@ -148,6 +169,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_seen_is_shown() {
+        let unseen = ['\u{200b}', '\u{200d}', '\u{202c}', '\u{2067}', '\u{feff}', '\u{e0041}'];
+        for c in unseen {
+            let shown = format!("sshd\\u{{{:x}}}", u32::from(c));
+            assert_eq!(printable(&format!("sshd{c}")), shown);
+            assert_eq!(printable_lines(&format!("sshd{c}\n")), shown + "\n");
+        }
+        assert_eq!(printable("e\u{301} 漢字 🦀"), "e\u{301} 漢字 🦀", "what is seen stays");
+    }
+
+    #[test]
     fn lines_stay_lines_and_only_colours_of_ours_stay() {
         assert_eq!(printable_lines("a\nb\u{1b}[31m\r\n"), "a\nb\\u{1b}[31m\\r\n");
         let style = Style::new(true);
@@ -170,7 +202,7 @@ mod tests {
 
     #[test]
     fn json_keeps_its_values() {
-        let name = "a\u{9b}b\u{7f}c\u{202e}d\n\u{1b}";
+        let name = "a\u{9b}b\u{7f}c\u{202e}d\n\u{1b}\u{200b}\u{e0041}";
         let text = json_lines(&serde_json::to_string_pretty(&[name]).unwrap());
         assert!(!text.chars().any(|c| is_command(c) && c != '\n'), "{text:?}");
         assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), [name]);

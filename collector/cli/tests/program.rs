@@ -4,80 +4,19 @@
 #![allow(clippy::unwrap_used)]
 
 mod fake;
+mod workplace;
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use syscollect_model::{Lane, LaneKind, LossCause, StopReason, Ticks};
+use std::path::Path;
+use std::process::Command;
+use syscollect_model::{Lane, LaneKind, LossCause, Ticks};
 use syscollect_records::{ProbeRecord, RecordKind, Stamp};
 use syscollect_store::{
     CaptureWriter, Chunk, ChunkHeader, Definition, LaneLoss, ProbeDefinition, ProbeRole,
 };
 use syscollect_tests::etl::{FakeTrace, event};
-
-struct Workplace {
-    folder: tempfile::TempDir,
-}
-
-impl Workplace {
-    fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_syscollect"));
-        // Whoever runs the tests through sudo is not part of them.
-        command
-            .args(arguments)
-            .current_dir(self.folder.path())
-            .env_remove("SUDO_UID")
-            .env_remove("SUDO_GID");
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
-    }
-
-    /// Runs what must fail, and gives its message.
-    fn fails(&self, code: i32, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        let message = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {message}");
-        assert!(!message.contains("panicked"), "{message}");
-        message
-    }
-
-    fn succeeds(&self, arguments: &[&str]) -> (String, String) {
-        let output = self.run(arguments);
-        let message = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{arguments:?}: {message}");
-        (String::from_utf8_lossy(&output.stdout).into_owned(), message)
-    }
-
-    fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.folder.path()).unwrap();
-        let mut names: Vec<_> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-
-    fn capture(&self, name: &str, losses: &[LaneLoss]) -> PathBuf {
-        let path = self.path(name);
-        fake::write_capture(
-            File::create(&path).unwrap(),
-            losses,
-            Some(fake::summary(StopReason::Duration)),
-        );
-        path
-    }
-}
+use workplace::Workplace;
 
 fn loss(count: u64) -> LaneLoss {
     LaneLoss {
@@ -86,31 +25,6 @@ fn loss(count: u64) -> LaneLoss {
         record: "switch".into(),
         cause: LossCause::LaneFull,
         count,
-    }
-}
-
-#[test]
-fn whoever_tells_of_losses_says_the_same_of_a_gap_that_no_loss_tells_of() {
-    let place = Workplace::new();
-    fake::write_capture_with(
-        File::create(place.path("x.syscap")).unwrap(),
-        &[fake::gap()],
-        &[],
-        Some(fake::summary(StopReason::Duration)),
-    );
-    let words = "nothing that was counted; once a CPU ran something else than its events say: some \
-                 are missing";
-    // What an export says is what a recording says.
-    let (_, exported) = place.succeeds(&["export", "x.syscap", "-o", "x.pftrace"]);
-    assert!(exported.contains(&format!("Lost: {words}\n")), "{exported}");
-    for command in ["info", "report"] {
-        let (said, _) = place.succeeds(&[command, "x.syscap"]);
-        assert!(said.contains(&format!("\nLost       {words}\n")), "{said}");
-    }
-    for command in ["info", "report"] {
-        let (json, _) = place.succeeds(&[command, "x.syscap", "--json"]);
-        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-        assert_eq!((&json["lost"], &json["untold_gaps"]), (&0.into(), &1.into()));
     }
 }
 
@@ -458,7 +372,7 @@ fn a_part_in_which_nothing_was_recorded_is_an_error_that_tells_how_long_the_reco
     for output in ["x.pftrace", "x.tracy", "x.json.gz", "x.pb.gz", "x.svg", "x.folded"] {
         let message = place.fails(1, &["export", "x.syscap", "-o", output, "--from", "100"]);
         assert!(
-            message.contains("nothing was recorded from 100 s on: the recording has 8.0 ms"),
+            message.contains("nothing was recorded from 100 s on: the recording has 8.00 ms"),
             "{message}"
         );
     }
@@ -535,84 +449,6 @@ fn completions_and_the_manual_page_know_every_sub_command() {
         assert_eq!(page.matches("\n.SH NAME\n").count(), 1, "a page has one name: {command:?}");
     }
     assert!(place.fails(2, &["man", "reprot"]).contains("report"), "the commands are listed");
-}
-
-/// Bytes that a terminal would obey, and some that are no text at all.
-const NASTY: [&[u8]; 4] = [
-    b"\x1b[2J\x1b]0;title\x07\r",
-    "\u{9b}31m\u{85}\u{202e}gpj.exe\u{2066}\u{200f}\u{2028}".as_bytes(),
-    b"\xff\xfe\x1b\x7f\x08",
-    b"\x01\x1b[1;31mred\x1b[0m",
-];
-
-fn is_obeyed(character: char) -> bool {
-    let turns = matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    (character.is_control() && character != '\n') || turns
-}
-
-#[test]
-fn whatever_the_arguments_are_nothing_of_them_moves_a_terminal() {
-    use std::ffi::OsStr;
-    use std::os::unix::ffi::OsStrExt;
-    let place = Workplace::new();
-    place.capture("x.syscap", &[]);
-    // `@` stands for the argument; a command that is not there keeps root from recording.
-    let lines = [
-        "@",
-        "--@",
-        "-@",
-        "-d @ -- /no/such/program",
-        "-d 5@ -- /no/such/program",
-        "--freq @ -- /no/such/program",
-        "--stacks @ -- /no/such/program",
-        "--stacks samples,@ -- /no/such/program",
-        "--buffer 64@ -- /no/such/program",
-        "--format @ -- /no/such/program",
-        "--pid @ -- /no/such/program",
-        "--usdt @ -- /no/such/program",
-        "--usdt a:b(@) -- /no/such/program",
-        "--zone @..b:c -- /no/such/program",
-        "--function @ -- /no/such/program",
-        "--tracepoint @ -- /no/such/program",
-        "--probes @ -- /no/such/program",
-        "-o x.@ -- /no/such/program",
-        "-o no-such-folder@/x.pftrace -- /no/such/program",
-        "-- /no/such/@",
-        "-- no-such-@",
-        "info @",
-        "report @",
-        "report x.syscap --process @",
-        "export @ -o x.pftrace",
-        "export x.syscap -o x@",
-        "export x.syscap -o @.pftrace --force",
-        "export x.syscap -o x.tracy --tracy-layout @",
-        "export x.syscap -o x.tracy --process @",
-        "export x.syscap -o x.tracy --from @",
-        "export x.syscap -o x.tracy --symbol-server @",
-        "flamegraph x.syscap -o @.svg --stacks off-cpu --force",
-        "flamegraph x.syscap -o x.svg --stacks @",
-        "probes @",
-        "probes list @",
-        "probes list /bin/sh @",
-        "doctor @",
-        "completions @",
-        "man @",
-    ];
-    for line in lines {
-        for nasty in NASTY {
-            let fill = |word: &str| {
-                let parts: Vec<&[u8]> = word.split('@').map(str::as_bytes).collect();
-                OsStr::from_bytes(&parts.join(nasty)).to_owned()
-            };
-            let mut command = place.command(&[]);
-            command.args(line.split(' ').map(fill)).arg0(OsStr::from_bytes(b"\x1b[2Jsyscollect"));
-            let Output { stdout, stderr, .. } = command.output().unwrap();
-            for shown in [stdout, stderr] {
-                let shown = String::from_utf8_lossy(&shown);
-                assert!(!shown.contains(is_obeyed), "{line} with {nasty:?}: {shown:?}");
-            }
-        }
-    }
 }
 
 /// A pipe that nobody reads and that has no room left.

@@ -1,0 +1,213 @@
+//! What the program says: the same words wherever the same is meant, and nothing that moves or
+//! deceives a terminal. No root needed.
+
+// What a test cannot do without is not there: it fails, which is all it can do.
+#![allow(clippy::unwrap_used)]
+
+mod fake;
+mod workplace;
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::process::Output;
+use syscollect_model::{BuildId, Mapping, StopReason, Ticks};
+use syscollect_store::Definition;
+use syscollect_tests::etl::{FakeTrace, event};
+use syscollect_tests::{FakeMachine, Stacks};
+use workplace::Workplace;
+
+#[test]
+fn whoever_tells_of_losses_says_the_same_of_a_gap_that_no_loss_tells_of() {
+    let place = Workplace::new();
+    fake::write_capture_with(
+        File::create(place.path("x.syscap")).unwrap(),
+        &[fake::gap()],
+        &[],
+        Some(fake::summary(StopReason::Duration)),
+    );
+    let words = "nothing that was counted; once a CPU ran something else than its events say: some \
+                 are missing";
+    // What an export says is what a recording says.
+    let (_, exported) = place.succeeds(&["export", "x.syscap", "-o", "x.pftrace"]);
+    assert!(exported.contains(&format!("Lost: {words}\n")), "{exported}");
+    for command in ["info", "report"] {
+        let (said, _) = place.succeeds(&[command, "x.syscap"]);
+        assert!(said.contains(&format!("\nLost       {words}\n")), "{said}");
+    }
+    for command in ["info", "report"] {
+        let (json, _) = place.succeeds(&[command, "x.syscap", "--json"]);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!((&json["lost"], &json["untold_gaps"]), (&0.into(), &1.into()));
+    }
+}
+
+#[test]
+fn stacks_are_called_the_same_by_who_records_and_by_who_draws() {
+    let place = Workplace::new();
+    place.capture("x.syscap", &[]);
+    // An empty picture's message says what to record; the same word chooses the picture.
+    for (spellings, advice) in [
+        (&["samples", "on-cpu"][..], Some("record with --stacks samples")),
+        // What was waited for is known without stacks, too.
+        (&["off-cpu", "offcpu"], None),
+        (&["wakers"], Some("record with --stacks wakers")),
+    ] {
+        for stacks in spellings {
+            let drawn = ["flamegraph", "x.syscap", "-o", "x.svg", "--force", "--stacks", stacks];
+            match advice {
+                Some(advice) => {
+                    let message = place.fails(1, &drawn);
+                    assert!(message.contains(advice), "{stacks}: {message}");
+                }
+                None => drop(place.succeeds(&drawn)),
+            }
+            // Only that the command is not there ends it.
+            let recorded = ["--stacks", stacks, "-o", "y.syscap", "--", "/no/such/program"];
+            let output = place.run(&recorded);
+            assert_ne!(output.status.code(), Some(2), "{stacks} is a usage error for record");
+        }
+    }
+}
+
+#[test]
+fn info_lists_every_kind_of_event_of_a_windows_trace_where_it_is_asked_to() {
+    let place = Workplace::new();
+    // With the header's, which is listed last.
+    let kinds = 163 + 20;
+    let mut trace = FakeTrace::new(1);
+    for id in 0..kinds {
+        let at = FakeTrace::START + 1 + u64::from(id);
+        trace.record(0, &event(at, (100, 101), [7; 16], (id, 0), &[]));
+    }
+    fs::write(place.path("x.etl"), trace.finish()).unwrap();
+    let listed = |text: &str| text.matches("07070707-0707-0707-0707-070707070707 ").count();
+    let (some, _) = place.succeeds(&["info", "x.etl"]);
+    assert_eq!(listed(&some), 20, "{some}");
+    let more = "and 164 more kinds of events: --all lists them, --json has them";
+    assert!(some.contains(more), "{some}");
+    let (all, _) = place.succeeds(&["info", "x.etl", "--all"]);
+    assert_eq!(listed(&all), usize::from(kinds), "{all}");
+    assert!(!all.contains("more kinds"), "{all}");
+    let (json, _) = place.succeeds(&["info", "x.etl", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["windows"]["events"].as_array().unwrap().len(), usize::from(kinds) + 1);
+}
+
+/// Bytes that a terminal would obey, and some that are no text at all.
+const NASTY: [&[u8]; 5] = [
+    b"\x1b[2J\x1b]0;title\x07\r",
+    "\u{9b}31m\u{85}\u{202e}gpj.exe\u{2066}\u{200f}\u{2028}".as_bytes(),
+    b"\xff\xfe\x1b\x7f\x08",
+    b"\x01\x1b[1;31mred\x1b[0m",
+    "\u{200b}\u{200d}\u{feff}ssh\u{2066}d\u{e0041}".as_bytes(),
+];
+
+/// What a terminal obeys, or does not show.
+fn is_obeyed(character: char) -> bool {
+    let turns = matches!(character, '\u{61c}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_unseen =
+        matches!(character, '\u{200b}'..='\u{200f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
+    (character.is_control() && character != '\n') || turns || is_unseen
+}
+
+/// A capture with a sample in code that has no name.
+fn unnamed() -> Vec<u8> {
+    let mut machine = FakeMachine::new(1);
+    machine.process(70, 1, "worker", &[]);
+    machine.define(&Definition::Mappings(vec![Mapping {
+        pid: 70,
+        start: 0x1000,
+        end: 0x2000,
+        file_offset: 0,
+        path: "/opt/there/\u{1b}[2Jprogram\u{200b}".into(),
+        build_id: BuildId::from_bytes(&[7; 20]),
+        since: Ticks(0),
+    }]));
+    machine.running(0, 70);
+    let user = machine.sample_stack(0, 10, 70, &[0x1111]);
+    machine.sample(0, 10, 70, Stacks { user, kernel: 0 }, 0);
+    machine.finish()
+}
+
+#[test]
+fn whatever_the_arguments_are_nothing_of_them_moves_a_terminal() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let place = Workplace::new();
+    place.capture("x.syscap", &[]);
+    fs::write(place.path("unnamed.syscap"), unnamed()).unwrap();
+    // `@` stands for the argument; a command that is not there keeps root from recording.
+    let lines = [
+        "@",
+        "--@",
+        "-@",
+        "-d @ -- /no/such/program",
+        "-d 5@ -- /no/such/program",
+        "--freq @ -- /no/such/program",
+        "--stacks @ -- /no/such/program",
+        "--stacks samples,@ -- /no/such/program",
+        "--buffer 64@ -- /no/such/program",
+        "--format @ -- /no/such/program",
+        "--pid @ -- /no/such/program",
+        "--usdt @ -- /no/such/program",
+        "--usdt a:b(@) -- /no/such/program",
+        "--zone @..b:c -- /no/such/program",
+        "--function @ -- /no/such/program",
+        "--tracepoint @ -- /no/such/program",
+        "--probes @ -- /no/such/program",
+        "-o x.@ -- /no/such/program",
+        "-o no-such-folder@/x.pftrace -- /no/such/program",
+        "-- /no/such/@",
+        "-- no-such-@",
+        "info @",
+        "report @",
+        "report x.syscap --process @",
+        "report x.syscap --symbols @",
+        "report x.syscap --worst @",
+        "report x.syscap --tree @",
+        "report x.syscap --tree --tree-min @",
+        "report x.syscap --from @",
+        "--rotate @ -- /no/such/program",
+        "--rotate 10m -o @.syscap -- /no/such/program",
+        "--unwind @ -- /no/such/program",
+        "symbolize @",
+        "symbolize x.syscap -o @/y.syscap",
+        "symbolize x.syscap --symbols @",
+        "symbolize unnamed.syscap --symbols @",
+        "symbolize unnamed.syscap --debuginfod",
+        "export @ -o x.pftrace",
+        "export x.syscap -o x@",
+        "export x.syscap -o @.pftrace --force",
+        "export x.syscap -o x.tracy --tracy-layout @",
+        "export x.syscap -o x.tracy --process @",
+        "export x.syscap -o x.tracy --from @",
+        "export x.syscap -o x.tracy --symbol-server @",
+        "flamegraph x.syscap -o @.svg --stacks off-cpu --force",
+        "flamegraph x.syscap -o x.svg --stacks @",
+        "probes @",
+        "probes list @",
+        "probes list /bin/sh @",
+        "doctor @",
+        "completions @",
+        "man @",
+    ];
+    for line in lines {
+        for nasty in NASTY {
+            let fill = |word: &str| {
+                let parts: Vec<&[u8]> = word.split('@').map(str::as_bytes).collect();
+                OsStr::from_bytes(&parts.join(nasty)).to_owned()
+            };
+            let mut command = place.command(&[]);
+            command
+                .env("DEBUGINFOD_URLS", fill("http://127.0.0.1:9/@ @"))
+                .env("DEBUGINFOD_CACHE_PATH", place.path("cache"))
+                .env("DEBUGINFOD_TIMEOUT", "2");
+            command.args(line.split(' ').map(fill)).arg0(OsStr::from_bytes(b"\x1b[2Jsyscollect"));
+            let Output { stdout, stderr, .. } = command.output().unwrap();
+            for shown in [stdout, stderr] {
+                let shown = String::from_utf8_lossy(&shown);
+                assert!(!shown.contains(is_obeyed), "{line} with {nasty:?}: {shown:?}");
+            }
+        }
+    }
+}
