@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, FileHeader64};
 use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache};
-use syscollect_untrusted_files::FileLocation;
+use syscollect_untrusted_files::{FileLocation, OpenError, find};
 
 use super::files::OpenFile;
 
@@ -33,13 +33,29 @@ const LIBRARY_FOLDERS: [&str; 8] = [
     "/usr/lib",
 ];
 
+/// Whether a regular file lies there. An error is a file system that does not answer: what lies
+/// behind it is not waited for again.
+type IsFile<'a> = dyn Fn(&Path) -> Result<bool, OpenError> + 'a;
+
+fn is_file(path: &Path) -> Result<bool, OpenError> {
+    match find(&FileLocation::Named(path), None) {
+        Ok(_) => Ok(true),
+        Err(error @ (OpenError::Hangs | OpenError::OthersHang)) => Err(error),
+        Err(_) => Ok(false),
+    }
+}
+
 /// The files that running `program` will map, itself first. A name without a
 /// slash is looked for in `search` (as `$PATH` is written).
 pub(super) fn files_of(program: &Path, search: Option<&OsStr>) -> Vec<PathBuf> {
-    let Some(mut program) = find(program, search) else { return Vec::new() };
+    files_found(program, search, &is_file)
+}
+
+fn files_found(program: &Path, search: Option<&OsStr>, is_file: &IsFile<'_>) -> Vec<PathBuf> {
+    let Ok(Some(mut program)) = find_program(program, search, is_file) else { return Vec::new() };
     let mut files = Vec::new();
     for _ in 0..INTERPRETERS_MAX {
-        let Some(interpreter) = interpreter(&program, search) else { break };
+        let Some(interpreter) = interpreter(&program, search, is_file) else { break };
         files.push(std::mem::replace(&mut program, interpreter));
     }
     let mut known = BTreeSet::new();
@@ -48,22 +64,45 @@ pub(super) fn files_of(program: &Path, search: Option<&OsStr>) -> Vec<PathBuf> {
         if known.len() >= FILES_MAX || !known.insert(file.clone()) {
             continue;
         }
-        waiting.extend(libraries(&file).unwrap_or_default());
+        let found = libraries(&file, is_file).unwrap_or_default();
         files.push(file);
+        waiting.extend(found.paths);
+        if found.is_cut {
+            files.extend(waiting.into_iter().filter(|file| !known.contains(file)));
+            break;
+        }
     }
     files
 }
 
 /// The program of that name.
-fn find(program: &Path, search: Option<&OsStr>) -> Option<PathBuf> {
+fn find_program(
+    program: &Path,
+    search: Option<&OsStr>,
+    is_file: &IsFile<'_>,
+) -> Result<Option<PathBuf>, OpenError> {
     if program.as_os_str().as_bytes().contains(&b'/') {
-        return Some(program.to_owned());
+        return Ok(Some(program.to_owned()));
     }
-    std::env::split_paths(search?).map(|folder| folder.join(program)).find(|path| path.is_file())
+    let folders = search.into_iter().flat_map(std::env::split_paths);
+    first_file(folders.map(|folder| folder.join(program)), is_file)
+}
+
+/// The first of the paths at which a file lies.
+fn first_file(
+    paths: impl IntoIterator<Item = PathBuf>,
+    is_file: &IsFile<'_>,
+) -> Result<Option<PathBuf>, OpenError> {
+    for path in paths {
+        if is_file(&path)? {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
 }
 
 /// What runs a script: the program of its first line; after `env`, what that looks for.
-fn interpreter(script: &Path, search: Option<&OsStr>) -> Option<PathBuf> {
+fn interpreter(script: &Path, search: Option<&OsStr>, is_file: &IsFile<'_>) -> Option<PathBuf> {
     let mut start = [0; 256];
     let length = OpenFile::at(&FileLocation::Named(script), None)
         .ok()?
@@ -78,11 +117,19 @@ fn interpreter(script: &Path, search: Option<&OsStr>) -> Option<PathBuf> {
         return Some(program.to_owned());
     }
     let named = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='))?;
-    find(Path::new(OsStr::from_bytes(named)), search)
+    find_program(Path::new(OsStr::from_bytes(named)), search, is_file).ok().flatten()
+}
+
+/// Libraries that a file names.
+#[derive(Debug, Default)]
+struct Libraries {
+    paths: Vec<PathBuf>,
+    /// A file system did not answer, and nothing was looked for from then on.
+    is_cut: bool,
 }
 
 /// The libraries that a file names, where they are found.
-fn libraries(path: &Path) -> Option<Vec<PathBuf>> {
+fn libraries(path: &Path, is_file: &IsFile<'_>) -> Option<Libraries> {
     let cache = ReadCache::new(OpenFile::at(&FileLocation::Named(path), None).ok()?.file.reader());
     let elf = ElfFile64::<Endianness, _>::parse(&cache).ok()?;
     let header: &FileHeader64<Endianness> = elf.elf_header();
@@ -106,14 +153,17 @@ fn libraries(path: &Path) -> Option<Vec<PathBuf>> {
         }
     }
     let folders = search_folders(path, &folders);
-    Some(
-        names
-            .iter()
-            .filter_map(|name| {
-                folders.iter().map(|folder| folder.join(name)).find(|at| at.is_file())
-            })
-            .collect(),
-    )
+    let mut found = Libraries::default();
+    for name in names {
+        match first_file(folders.iter().map(|folder| folder.join(&name)), is_file) {
+            Ok(path) => found.paths.extend(path),
+            Err(_) => {
+                found.is_cut = true;
+                break;
+            }
+        }
+    }
+    Some(found)
 }
 
 /// Where a file's libraries are looked for: where it says, where the user says, where all lie.
@@ -160,6 +210,30 @@ mod tests {
             files_of(Path::new("/no/such/program"), None),
             [PathBuf::from("/no/such/program")]
         );
+    }
+
+    #[test]
+    fn a_file_system_that_does_not_answer_is_asked_once_and_ends_the_search() {
+        let own = std::env::current_exe().unwrap();
+        let asked = std::cell::Cell::new(0);
+        // Each call takes as long as the one opener waits for it.
+        let hangs = |_: &Path| {
+            asked.set(asked.get() + 1);
+            Err(OpenError::Hangs)
+        };
+        assert_eq!(files_found(&own, None, &hangs), [own]);
+        assert_eq!(asked.get(), 1);
+        let search = Some(OsStr::new("/a:/b"));
+        assert!(files_found(Path::new("program"), search, &hangs).is_empty());
+        assert_eq!(asked.get(), 2);
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_no_library_and_no_program() {
+        assert!(is_file(&std::env::current_exe().unwrap()).unwrap());
+        for path in ["/dev/zero", "/dev", "/no/such/file"] {
+            assert!(!is_file(Path::new(path)).unwrap(), "{path}");
+        }
     }
 
     #[test]
