@@ -4,7 +4,7 @@
 //!
 //! 1. The innermost function of the kernel's part of the stack that is not the scheduler's own is
 //!    in [`KERNEL`]. A wait for a futex is what the program's own functions next to it say
-//!    ([`USER`], [`USER_PARTS`]): a lock before a pool's way to wait, and that before a primitive,
+//!    ([`USER`], [`USER_PARTS`]): a lock (Python's global one first) before a pool's way to wait, and that before a primitive,
 //!    because locks and pools are made of primitives.
 //! 2. It is the main function of a kernel thread: such a thread waits for its next work.
 //! 3. The stack went through the kernel's way to wait for I/O, or the switch says so.
@@ -30,6 +30,7 @@ const USER_FRAMES: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum WaitFor {
     Lock,
+    Gil,
     FileLock,
     KernelLock,
     Completion,
@@ -75,6 +76,7 @@ impl WaitFor {
     pub(super) fn name(self) -> &'static str {
         match self {
             Lock => "lock",
+            Gil => "Python's GIL",
             FileLock => "file lock",
             KernelLock => "kernel lock",
             Completion => "kernel completion",
@@ -120,8 +122,10 @@ impl WaitFor {
     /// for an answer: nothing that is recorded says which.
     pub(crate) fn class(self) -> WaitClass {
         match self {
-            Lock | FileLock | KernelLock | Completion | Io | Page | Fuse | PipeRoom | Child
-            | ThreadEnd | Connect | Stopped | Tracer | Uninterruptible => WaitClass::Blocked,
+            Lock | Gil | FileLock | KernelLock | Completion | Io | Page | Fuse | PipeRoom
+            | Child | ThreadEnd | Connect | Stopped | Tracer | Uninterruptible => {
+                WaitClass::Blocked
+            }
             Futex | Condition | Semaphore | Parked | Channel | PipeData | PipePeer | Socket
             | UnixSocket | EventFd | Unknown => WaitClass::Undecided,
             Events | IoUring | Sleep | Timer | Signal | Connection | Terminal | FileChanges
@@ -141,6 +145,7 @@ impl WaitFor {
     fn sentence(self) -> &'static str {
         match self {
             Lock => "waits for a lock of its program",
+            Gil => "waits for Python's GIL",
             FileLock => "waits for a lock of a file",
             KernelLock => "waits for a lock of the kernel",
             Completion => "waits until the kernel has finished something",
@@ -325,7 +330,7 @@ fn of_futex(user: &[FrameId], tables: &Tables) -> WaitFor {
         near.filter_map(|frame| of_user_function(function(*frame, tables))).collect();
     let first = waits.first().copied();
     let strong = |one: WaitFor| waits.contains(&one).then_some(one);
-    strong(Lock).or_else(|| strong(Pool)).or(first).unwrap_or(Futex)
+    strong(Gil).or_else(|| strong(Lock)).or_else(|| strong(Pool)).or(first).unwrap_or(Futex)
 }
 
 fn function(frame: FrameId, tables: &Tables) -> &str {
@@ -427,7 +432,10 @@ mod tests {
                 Lock,
             ),
             (&["pthread_cond_wait@@GLIBC_2.3.2", "worker"], Condition),
-            (&["___pthread_cond_timedwait64", "PyCOND_TIMEDWAIT", "take_gil"], Lock),
+            (&["___pthread_cond_timedwait64", "PyCOND_TIMEDWAIT", "take_gil"], Gil),
+            // Stripped, with the functions that extensions call.
+            (&["pthread_cond_timedwait", "", "PyEval_RestoreThread", "PyThread_x"], Gil),
+            (&["___pthread_mutex_lock", "take_gil", "PyEval_RestoreThread"], Gil),
             (&["__new_sem_wait_slow64", "PyThread_acquire_lock_timed"], Semaphore),
             (&["__pthread_clockjoin_ex", "main"], ThreadEnd),
             (&["runtime.futex.abi0", "runtime.notesleep", "runtime.stopm"], Pool),

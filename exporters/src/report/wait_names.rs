@@ -181,8 +181,11 @@ pub(super) const USER: &[(&str, WaitFor)] = &[
     ("new_sem_wait_slow", Semaphore),
     ("sem_timedwait", Semaphore),
     ("sem_clockwait", Semaphore),
-    // CPython: its global lock is made of a condition variable
-    ("take_gil", Lock),
+    // CPython: its global lock is made of a condition variable; builds without symbols show only
+    // who asks for it
+    ("take_gil", Gil),
+    ("PyEval_RestoreThread", Gil),
+    ("PyEval_AcquireThread", Gil),
     ("queue_SimpleQueue_get_impl", Channel),
     // Go
     ("runtime.lock2", Lock),
