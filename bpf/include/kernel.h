@@ -60,9 +60,28 @@ struct pt_regs {
 
 struct inode;
 
+struct rb_node {
+	struct rb_node *rb_right;
+	struct rb_node *rb_left;
+};
+
+struct rb_root {
+	struct rb_node *rb_node;
+};
+
+struct rb_root_cached {
+	struct rb_root rb_root;
+};
+
+/* A file's content, and who has it mapped. */
+struct address_space {
+	struct rb_root_cached i_mmap;
+};
+
 struct file {
 	void *private_data;
 	struct inode *f_inode;
+	struct address_space *f_mapping;
 };
 
 /* Mappings of a process, since 6.1 in a maple tree. */

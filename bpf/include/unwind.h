@@ -16,6 +16,16 @@
  * A page of which there are no rows yet is marked as wanted, by a plain store;
  * the collector looks for such marks.
  *
+ * The collector frees rows that no walk has used lately, and uses their place
+ * for others' (`collector/capture/src/unwind/tables.rs`). Time is counted in
+ * epochs, which pass only while rows are scarce. A search says in which epoch its
+ * page was used last, by a plain store where that is another one; the epoch is
+ * part of the caches' keys, so that each epoch's first use of an address is a
+ * search. What a search has found counts only if the words that led to it are
+ * the same afterwards: no two contents of a place have the same words, for these
+ * have generations. What the caches keep are rows and not where these lay: those
+ * stay right as long as the file is mapped.
+ *
  * The functions are global ones: the verifier looks at each once, and not at
  * each call. They are handed the scratch and keep all they know in it.
  */
@@ -55,10 +65,12 @@ struct unwind {
 	/* The process: its mm, and what its mappings are called in the caches: the process and its
 	 * program, for memory of an mm is used again, and how often they have changed. */
 	__u64 mm, space, generation;
+	/* Which it is, see above. */
+	__u64 epoch;
 	/* How many walks there were. */
 	__u64 walks;
 	/* The range of code that was looked at last: addresses, and what to add to one for its offset in
-	 * the file; the file's inode and its number, 0 for a file without tables. */
+	 * the file; the file's inode and its id, 0 for a file without tables. */
 	__u64 code_start, code_end, code_bias, inode;
 	__u32 file;
 	/* Which caches: CONTEXT_*. */
@@ -137,8 +149,10 @@ enum {
 	UNWIND_NO_CODE = 17,
 };
 
-/* States of a page, in its upper 16 bits. Of one that is ready, the number of rows in 16, and the
- * first in 32; else whose program came by. */
+/* States of a page, in its upper 2 bits. Of one that is ready, a generation in 15, the number of rows
+ * in 15, and the first in 32; else whose program came by. */
+#define UNWIND_PAGE_STATE(entry) ((entry) >> 62)
+#define UNWIND_PAGE_ROWS(entry) ((entry) >> 32 & 0x7fff)
 #define UNWIND_PAGE_WANTED 1ULL
 #define UNWIND_PAGE_READY 2ULL
 /* The user whose program asked has no room for its rows; others may ask. */
@@ -151,6 +165,10 @@ enum {
 	/* An address of the collector's own, and the inode that is mapped there. */
 	UNWIND_ASKED,
 	UNWIND_INODE,
+	/* And whether that mapping is the only one of the file. */
+	UNWIND_ALONE,
+	/* See above. */
+	UNWIND_EPOCH,
 	UNWIND_WORDS
 };
 
@@ -167,15 +185,29 @@ enum {
 	} name SEC(".maps");
 
 DEFINE_UNWIND_ARRAY(unwind_rows, UNWIND_ROWS_LEAST)
-DEFINE_UNWIND_ARRAY(unwind_pages, UNWIND_PAGES)
-/* The first page in the low half, the number of pages in the high; the top bit if there is an
- * interpreter in it. */
+/* Which rows a page has, and in which epoch a walk used them last. */
+struct unwind_page {
+	__u64 entry, used;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct unwind_page));
+	__uint(max_entries, UNWIND_PAGES);
+	__uint(map_flags, BPF_F_MMAPABLE);
+} unwind_pages SEC(".maps");
+/* By number. The first page in the low half, the number of pages in 18 bits, a generation in 13; the
+ * top bit if there is an interpreter in it. */
 DEFINE_UNWIND_ARRAY(unwind_files, UNWIND_FILES)
-#define UNWIND_FILE_PAGES(file) ((file) >> 32 & 0x7fffffff)
+#define UNWIND_FILE_PAGES(file) ((file) >> 32 & 0x3ffff)
+#define UNWIND_FILE_GENERATION(file) ((file) >> 50 & 0x1fff)
 #define UNWIND_FILE_IS_PYTHON(file) ((file) >> 63)
+/* A file's id is its number and, above that, the number's generation: numbers are used again. */
+#define UNWIND_ID_NUMBER(id) ((id) & (UNWIND_FILES - 1))
+#define UNWIND_ID_GENERATION(id) ((id) >> 12)
 DEFINE_UNWIND_ARRAY(unwind_words, UNWIND_WORDS)
 
-/* Inodes (where they lie in the kernel) to files' numbers. The collector has each of them mapped, so
+/* Inodes (where they lie in the kernel) to files' ids. The collector has each of them mapped, so
  * that no other can come to lie there. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -369,35 +401,48 @@ static __always_inline bool is_in_loop(__u32 number, __u64 offset)
 static __always_inline int row_of_offset(struct unwind *u)
 {
 	__u64 offset = u->address + u->code_bias;
-	__u32 number = u->file, more = offset / UNWIND_PAGE_BYTES;
-	__u64 *file = bpf_map_lookup_elem(&unwind_files, &number);
+	__u32 number = UNWIND_ID_NUMBER(u->file), more = offset / UNWIND_PAGE_BYTES;
+	__u64 *place = bpf_map_lookup_elem(&unwind_files, &number);
 
-	/* Beyond the file's pages there is no code that it describes. */
-	if (!file || more >= UNWIND_FILE_PAGES(*file))
+	if (!place)
 		return 1;
-	__u32 index = (__u32)*file + more;
-	__u64 *page = bpf_map_lookup_elem(&unwind_pages, &index);
+	__u64 file = *(volatile __u64 *)place;
+
+	/* The number is another file's by now. */
+	if (UNWIND_FILE_GENERATION(file) != UNWIND_ID_GENERATION(u->file))
+		return 0;
+	/* Beyond the file's pages there is no code that it describes. */
+	if (more >= UNWIND_FILE_PAGES(file))
+		return 1;
+	__u32 index = (__u32)file + more;
+	struct unwind_page *page = bpf_map_lookup_elem(&unwind_pages, &index);
 
 	if (!page)
 		return 1;
-	__u64 entry = *(volatile __u64 *)page;
+	__u64 entry = *(volatile __u64 *)&page->entry;
 
-	if (entry >> 48 != UNWIND_PAGE_READY) {
+	if (UNWIND_PAGE_STATE(entry) != UNWIND_PAGE_READY) {
 		__u32 word = UNWIND_WANTED, user = bpf_get_current_uid_gid();
 		__u64 *wanted = bpf_map_lookup_elem(&unwind_words, &word);
-		__u64 asked = UNWIND_PAGE_WANTED << 48 | user, refused = UNWIND_PAGE_REFUSED << 48 | user;
+		__u64 asked = UNWIND_PAGE_WANTED << 62 | user, refused = UNWIND_PAGE_REFUSED << 62 | user;
 
 		/* Where another user has asked, that one's share may be used up, or its turn be late. */
 		if (entry != asked && entry != refused && wanted) {
-			*(volatile __u64 *)page = asked;
+			*(volatile __u64 *)&page->entry = asked;
 			*(volatile __u64 *)wanted += 1;
 		}
 		return 0;
 	}
-	if (entry >> 32 & 0xffff)
-		u->row = unwind_search(entry, entry >> 32 & 0xffff, offset % UNWIND_PAGE_BYTES) & ~0xffffULL;
-	if (UNWIND_FILE_IS_PYTHON(*file) && is_in_loop(number, offset))
-		u->row |= number & 0xffff;
+	if (*(volatile __u64 *)&page->used != u->epoch)
+		*(volatile __u64 *)&page->used = u->epoch;
+	if (UNWIND_PAGE_ROWS(entry))
+		u->row = unwind_search(entry, UNWIND_PAGE_ROWS(entry), offset % UNWIND_PAGE_BYTES) & ~0xffffULL;
+	barrier();
+	/* The rows may be others' by now, or the page be another file's. */
+	if (*(volatile __u64 *)&page->entry != entry || *(volatile __u64 *)place != file)
+		return 0;
+	if (UNWIND_FILE_IS_PYTHON(file) && is_in_loop(number, offset))
+		u->row |= number;
 	return 1;
 }
 

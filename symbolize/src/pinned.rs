@@ -7,7 +7,7 @@ use crate::jit::{
 };
 use crate::os::raise_descriptor_limit;
 use crate::{build_id_of, vdso};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use syscollect_model::{BuildId, Mapping, Ticks};
@@ -33,6 +33,8 @@ pub struct PinnedFiles {
     seen: FxHashMap<FileIdentity, BuildId>,
     /// A file that was opened because none of its identity had been seen.
     new: Option<OpenedFile>,
+    /// Files whose next mapping is as that of one that was never seen.
+    new_again: FxHashSet<FileIdentity>,
     perf_maps: CodeLists,
     dumps: CodeLists,
     room: FileQuota,
@@ -124,13 +126,26 @@ impl PinnedFiles {
         self.new.take()
     }
 
+    /// Whoever [took](Self::take_new) this file does not know it any more: when it is mapped again it
+    /// is new.
+    pub fn is_new_again(&mut self, file: &FileData) {
+        let identity = identity(file);
+        self.seen.remove(&identity);
+        if self.new_again.len() >= SEEN_MAX {
+            self.new_again.clear();
+        }
+        self.new_again.insert(identity);
+    }
+
     /// Whether [`hold`](Self::hold) has something to do for a process of this user, or of one who
     /// is not known any more: it does not where there is no file, or where that is known to be
     /// held, which takes no call of the system.
     pub fn is_to_hold(&self, mapping: &Mapping, user: Option<u32>) -> bool {
         let is_held = || match self.entry(&mapping.path, &mapping.build_id) {
             _ if mapping.build_id.is_empty() => false,
-            Some(PinnedPath::File(held)) => held.is_known_of(user),
+            Some(PinnedPath::File(held)) => {
+                held.is_known_of(user) && !self.new_again.contains(&held.identity)
+            }
             Some(PinnedPath::Ambiguous) => true,
             None => false,
         };
@@ -277,6 +292,7 @@ impl PinnedFiles {
                     self.seen.clear();
                 }
                 self.seen.insert(identity, build_id.clone());
+                self.new_again.remove(&identity);
                 self.new = Some(opened.clone());
                 file = Some(opened);
                 build_id

@@ -11,6 +11,7 @@ use perf_event_open_sys::bindings::{PERF_FLAG_FD_CLOEXEC, PERF_TYPE_TRACEPOINT, 
 const MAP_CREATE: i64 = 0;
 const MAP_LOOKUP_ELEM: i64 = 1;
 const MAP_UPDATE_ELEM: i64 = 2;
+const MAP_DELETE_ELEM: i64 = 3;
 const PROG_TEST_RUN: i64 = 10;
 pub(crate) const PROG_LOAD: i64 = 5;
 const OBJ_GET_INFO_BY_FD: i64 = 15;
@@ -185,6 +186,18 @@ pub(crate) fn update_element(map: BorrowedFd<'_>, key: &[u8], value: &[u8]) -> i
         flags: 0,
     };
     bpf(MAP_UPDATE_ELEM, &mut attr).map(drop)
+}
+
+/// Takes an element out of a map. `key` has the map's size.
+pub(crate) fn delete_element(map: BorrowedFd<'_>, key: &[u8]) -> io::Result<()> {
+    let mut attr = UpdateElement {
+        map_fd: map.as_raw_fd() as u32,
+        padding: 0,
+        key: key.as_ptr() as u64,
+        value: 0,
+        flags: 0,
+    };
+    bpf(MAP_DELETE_ELEM, &mut attr).map(drop)
 }
 
 /// Sets elements of a map with 4-byte keys, all to the same value of the map's value size (of a map

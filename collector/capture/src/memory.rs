@@ -22,6 +22,11 @@ const OTHER_LANES: u64 = (2 * 512 + 2 * 256 + 5 * 8) << 10;
 /// unless the smallest need it: possible CPUs may be many.
 const LANES_SHARE: u64 = 8;
 const MOST_LANES: u64 = 1 << 30;
+/// Rows of unwind tables take this part of what is there, within these bounds: what code takes that
+/// runs at the moment; the rest gives way. The kernel sets memory aside for all of them at once.
+const UNWIND_SHARE: u64 = 256;
+pub(crate) const LEAST_UNWIND: u64 = 512 << 10;
+const MOST_UNWIND: u64 = 16 << 20;
 
 /// A limit, and who sets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +56,8 @@ pub(crate) struct MemoryPlan {
     pub(crate) sched_lane_bytes: u32,
     /// Bytes of all lanes.
     pub(crate) lanes_bytes: u64,
+    /// Bytes of rows of unwind tables, unless others are asked for.
+    pub(crate) unwind_bytes: u64,
     /// Why the buffer is smaller than asked for, if it is.
     pub(crate) note: Option<String>,
 }
@@ -83,6 +90,11 @@ impl MemoryRoom {
             }
         }
         room
+    }
+
+    /// What is left of it when so many bytes are taken.
+    pub(crate) fn without(self, bytes: u64) -> Self {
+        Self { bytes: self.bytes.saturating_sub(bytes), ..self }
     }
 
     /// Divides it: an eighth of what the recorder does not need itself at most for lanes, as much
@@ -130,6 +142,7 @@ impl MemoryRoom {
             buffer_bytes: buffer,
             sched_lane_bytes: sched as u32,
             lanes_bytes: lanes(sched),
+            unwind_bytes: (self.bytes / UNWIND_SHARE).clamp(LEAST_UNWIND, MOST_UNWIND),
             note,
         })
     }
@@ -341,6 +354,10 @@ mod tests {
                 <= MOST_LANES
         );
         assert!(sched(50 << 20, 2) < 2 << 20);
+        let unwind =
+            |bytes| room(bytes).plan(1 << 20, BufferMode::Discard, 2).unwrap().unwind_bytes;
+        let sizes = [64 << 20, 1 << 30, 1 << 40].map(unwind);
+        assert_eq!(sizes, [LEAST_UNWIND, 4 << 20, MOST_UNWIND]);
         let small = room(8 << 30).plan(3 << 20, BufferMode::Discard, 2).unwrap();
         assert_eq!(small.sched_lane_bytes, 2 << 20, "no larger than the buffer that was asked for");
     }

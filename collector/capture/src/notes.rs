@@ -307,6 +307,9 @@ impl<'a> NoteTaker<'a> {
             while let Some(pid) = self.perf_maps.due(Instant::now()) {
                 self.add(pid, Note::PerfMap(pid));
             }
+            for file in self.unwind.iter().flat_map(UnwindTables::take_let_go) {
+                self.held.is_new_again(&file);
+            }
             let turn = self.turns.next(Instant::now());
             is_idle = turn.is_none();
             turn.into_iter().for_each(|turn| self.take(turn));

@@ -25,6 +25,8 @@ pub struct RecordOptions {
     pub stacks: Stacks,
     /// How user stacks are walked.
     pub unwind: UnwindMethod,
+    /// Bytes of rows of unwind tables; `None` leaves it to what memory there is.
+    pub unwind_memory: Option<u64>,
     /// Bytes of the trace buffer between the lanes and the disk.
     pub buffer_bytes: usize,
     /// What gives way when the buffer is full.
@@ -72,6 +74,7 @@ impl Default for RecordOptions {
             sample_rate_hz: 0,
             stacks: Stacks::default(),
             unwind: UnwindMethod::default(),
+            unwind_memory: None,
             buffer_bytes: 64 << 20,
             mode: BufferMode::Discard,
             buffer_span: None,

@@ -126,8 +126,9 @@ impl Recording {
         out: impl Into<RecordingFiles>,
     ) -> Result<Self, CaptureError> {
         let cpus = Host::at(Path::new("/")).possible_cpus();
-        let memory =
-            MemoryRoom::read(Path::new("/")).plan(options.buffer_bytes, options.mode, cpus)?;
+        let memory = MemoryRoom::read(Path::new("/"))
+            .without(options.unwind_memory.unwrap_or(0))
+            .plan(options.buffer_bytes, options.mode, cpus)?;
         let options = RecordOptions { buffer_bytes: memory.buffer_bytes, ..options };
         let start = |options: &_, output| Collector::start(options, &memory, output);
         Self::with(options, out.into(), start)

@@ -11,6 +11,7 @@ use syscollect_untrusted_files::payer;
 /// first has up to a half, the next up to half of the rest. Root may have all.
 #[derive(Debug)]
 pub(crate) struct Pool {
+    total: u64,
     free: u64,
     held: FxHashMap<u32, u64>,
     /// Whose share a user's is.
@@ -20,7 +21,7 @@ pub(crate) struct Pool {
 impl Pool {
     /// So much of it, all free.
     pub(crate) fn new(total: u64) -> Self {
-        Self { free: total, held: FxHashMap::default(), payer }
+        Self { total, free: total, held: FxHashMap::default(), payer }
     }
 
     /// Takes some for a user; `false` if that would be more than its share.
@@ -50,8 +51,28 @@ impl Pool {
 
     /// How much more a user may take now.
     pub(crate) fn room(&self, user: u32) -> u64 {
-        let held = self.held.get(&(self.payer)(user)).copied().unwrap_or(0);
-        if user == 0 { self.free } else { self.free.saturating_sub(held) }
+        if user == 0 { self.free } else { self.free.saturating_sub(self.held(user)) }
+    }
+
+    /// How much there is of it.
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// What a user has of it.
+    pub(crate) fn held(&self, user: u32) -> u64 {
+        self.held.get(&(self.payer)(user)).copied().unwrap_or(0)
+    }
+
+    /// What this user would have if all that have some, and this one, had the same.
+    pub(crate) fn equal_share(&self, user: u32) -> u64 {
+        let others = self.held.len() - usize::from(self.held.contains_key(&(self.payer)(user)));
+        self.total / (others as u64 + 1)
+    }
+
+    /// Whether both take from one share.
+    pub(crate) fn is_same(&self, one: u32, other: u32) -> bool {
+        (self.payer)(one) == (self.payer)(other)
     }
 
     /// Gives some back of each user.

@@ -36,6 +36,7 @@ pub(crate) mod semaphores;
 mod starts;
 mod survival;
 mod unwinding;
+mod unwinding_eviction;
 mod unwinding_oracle;
 mod wakers;
 mod zones;
@@ -85,6 +86,7 @@ const TESTS: &[Test] = &[
     test!("callers" kernels, samples::callers),
     test!("stacks" kernels, samples::stacks, needs "bpf_task_pt_regs"),
     test!("unwinding" kernels, unwinding::unwinding, needs "unwind_tables"),
+    test!("unwinding-eviction", unwinding_eviction::unwinding_eviction, needs "unwind_tables"),
     test!("unwinding-oracle", unwinding_oracle::unwinding_oracle, needs "unwind_tables"),
     test!("python" kernels, python::python, needs "unwind_tables"),
     test!("wakers" kernels, wakers::wakers),

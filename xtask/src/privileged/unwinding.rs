@@ -16,10 +16,10 @@ use super::context::{Context, number};
 
 /// For so long from its first stack on, tables are made of the code that was not walked before, and
 /// stacks are unwound when the recording has stopped; and where all is emulated, and slow.
-const TABLES_MADE_NS: u64 = 2_000_000_000;
+pub(super) const TABLES_MADE_NS: u64 = 2_000_000_000;
 const TABLES_MADE_EMULATED_NS: u64 = 5_000_000_000;
 /// Of 1,000 stacks so many are whole.
-const WHOLE: u64 = 995;
+pub(super) const WHOLE: u64 = 995;
 /// And of the first ones: this load's are longer than what is sent of a stack, so that those are cut
 /// which come before the tables of its outer functions, more on a busy machine.
 const WHOLE_EARLY: u64 = 900;
@@ -34,7 +34,7 @@ pub(crate) fn unwinding(context: &Context) -> Result<String> {
     let line = lines.first().context("the load printed nothing")?;
     let early_ns = if context.is_emulated() { TABLES_MADE_EMULATED_NS } else { TABLES_MADE_NS };
     let pid = number(line, "pid")? as u32;
-    let mut chains = Chains { pid, early_ns, ..Chains::default() };
+    let mut chains = Chains::new(pid, early_ns);
     Session::open(CaptureReader::open(&capture)?)?.play(&mut chains)?;
     for (kind, least) in [(Kind::Sample, 2_000), (Kind::OffCpu, 300)] {
         let counts = chains.of(kind);
@@ -68,7 +68,7 @@ fn chain() -> Vec<String> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+pub(super) enum Kind {
     Sample,
     OffCpu,
 }
@@ -84,17 +84,18 @@ impl fmt::Display for Kind {
 
 /// How stacks through the chain look.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    whole: u64,
-    cut: u64,
-    wrong: u64,
+pub(super) struct Counts {
+    pub(super) whole: u64,
+    pub(super) cut: u64,
+    pub(super) wrong: u64,
     /// Before tables were made, whatever they look like.
     early: u64,
     early_whole: u64,
 }
 
+/// What stacks through the chain of one process look like.
 #[derive(Debug, Default)]
-struct Chains {
+pub(super) struct Chains {
     pid: u32,
     early_ns: u64,
     /// When its first stack was taken.
@@ -117,7 +118,12 @@ impl fmt::Display for Chains {
 }
 
 impl Chains {
-    fn of(&self, kind: Kind) -> Counts {
+    /// Of this process; those of its first nanoseconds are counted apart.
+    pub(super) fn new(pid: u32, early_ns: u64) -> Self {
+        Self { pid, early_ns, ..Self::default() }
+    }
+
+    pub(super) fn of(&self, kind: Kind) -> Counts {
         self.counts.get(&kind).copied().unwrap_or_default()
     }
 

@@ -24,6 +24,7 @@ mod stacks;
 mod system;
 mod timers;
 mod unwound;
+mod visiting;
 mod wrap;
 
 use std::process::ExitCode;
@@ -37,7 +38,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      alone memfd|files THREADS COUNT | hostile-files FOLDER SECONDS | serve FOLDER | \
                      map-served FOLDER | map-often FILE TIMES | serve-code FOLDER SECONDS | \
                      use-cpu SECONDS | fences COUNT | numbered FILE SECONDS | renames SECONDS | \
-                     wrap LOG CMD ARGS... | unwound SECONDS | hostile mappings|memory|survey|flood|looks SECONDS | as UID LOAD ARGS...";
+                     wrap LOG CMD ARGS... | unwound SECONDS | visiting FOLDER SECONDS | hostile mappings|memory|survey|flood|looks SECONDS | as UID LOAD ARGS...";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -82,6 +83,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
             system::become_user(number(user)? as libc::uid_t)?;
             return run(&arguments[2..]);
         }
+        ["visiting", folder, seconds] => visiting::run(folder, number(seconds)?)?,
         ["unwound", seconds] => unwound::run(number(seconds)?)?,
         ["renames", seconds] => renames::run(number(seconds)?)?,
         ["wrap", log, program, rest @ ..] => return wrap::run(log, program, rest),

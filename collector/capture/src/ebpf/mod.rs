@@ -364,7 +364,7 @@ fn load_object(
     memory: &MemoryPlan,
 ) -> Result<Ebpf, CaptureError> {
     let unwind = has_unwind_tables(options).then(|| UnwindSizes {
-        rows: if memory.is_short() { unwind::ROWS_SHORT } else { unwind::ROWS },
+        rows: unwind::rows_of(options.unwind_memory.unwrap_or(memory.unwind_bytes)),
         stack_memory_bytes: unwind::ring_bytes(memory.is_short()),
     });
     let load = |sched_lane_bytes| {
@@ -442,6 +442,7 @@ fn load_object_with(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::LEAST_UNWIND;
     use crate::options::Stacks;
     use std::path::Path;
 
@@ -452,8 +453,13 @@ mod tests {
         let stacks = Stacks { samples: true, offcpu: true, wakers: true };
         let options = RecordOptions { sample_rate_hz: 99, stacks, ..RecordOptions::default() };
         for sched_lane_bytes in [64 << 10, 2 << 20, 8 << 20] {
-            let memory =
-                MemoryPlan { buffer_bytes: 1 << 20, sched_lane_bytes, lanes_bytes: 0, note: None };
+            let memory = MemoryPlan {
+                buffer_bytes: 1 << 20,
+                sched_lane_bytes,
+                lanes_bytes: 0,
+                unwind_bytes: LEAST_UNWIND,
+                note: None,
+            };
             match EbpfSource::load(&options, &memory, &Host::at(Path::new("/"))) {
                 Ok(source) => assert!(source.lanes.bytes() >= u64::from(sched_lane_bytes)),
                 Err(CaptureError::Program { program, reason }) => panic!("{program}: {reason}"),

@@ -12,6 +12,7 @@ use syscollect_unwind::{Registers, StackMemory};
 
 use super::UnwindTables;
 use super::tables::WantedPages;
+use super::words::FileId;
 use crate::shares::Pool;
 
 /// Bytes of the ring, and of what is held; smaller where memory is short.
@@ -77,6 +78,7 @@ impl StackMemoryRing {
     /// Takes out what is there; how full it was, for when to look again.
     pub(crate) fn drain(&mut self) -> f64 {
         let mut drained = 0;
+        self.asked.follow(self.tables.as_ref().map_or(0, UnwindTables::evicted));
         while let Some(record) = self.ring.next() {
             drained += record.len();
             let Some(header) = StackMemoryHeader::from_bytes(&record) else { continue };
@@ -106,7 +108,9 @@ impl StackMemoryRing {
 #[derive(Debug, Default)]
 struct AskedPages {
     /// By file, page and user: another may have room where one has not.
-    asked: FxHashSet<(u32, u32, u32)>,
+    asked: FxHashSet<(FileId, u32, u32)>,
+    /// How many pages had given way when these were asked for.
+    evicted: u64,
 }
 
 impl AskedPages {
@@ -115,7 +119,7 @@ impl AskedPages {
     /// to lack one, too.
     fn of(&mut self, header: &StackMemoryHeader, bytes: &[u8]) -> Option<WantedPages> {
         let StackMemoryHeader { uid, code_start, code_end, code_bias, .. } = *header;
-        let file = u32::try_from(header.file).ok().filter(|file| *file != 0)?;
+        let file = FileId::of_programs(header.file)?;
         let bytes = bytes.get(..header.bytes as usize)?;
         let mut pages = Vec::new();
         for word in bytes.as_chunks().0 {
@@ -132,7 +136,15 @@ impl AskedPages {
         if self.asked.len() > ASKED_MAX {
             self.asked.clear();
         }
-        (!pages.is_empty()).then_some(WantedPages { number: file, user: uid, pages })
+        (!pages.is_empty()).then_some(WantedPages { file, user: uid, pages })
+    }
+
+    /// So many pages have given way so far: they may be asked for again.
+    fn follow(&mut self, evicted: u64) {
+        if self.evicted != evicted {
+            self.evicted = evicted;
+            self.asked.clear();
+        }
     }
 }
 
@@ -235,7 +247,8 @@ mod tests {
     fn callers_in_the_code_that_lacks_a_table_have_theirs_made_and_each_page_once() {
         let mut asked = AskedPages::default();
         // The file's code from its byte 0x1000 on is mapped at 0x40_0000.
-        let (file, code_start, code_end) = (3, 0x40_0000, 0x80_0000);
+        let id = FileId::new(3, 1);
+        let (file, code_start, code_end) = (id.for_programs().into(), 0x40_0000, 0x80_0000);
         let code_bias = 0x1000_u64.wrapping_sub(code_start);
         let header = StackMemoryHeader {
             file,
@@ -248,7 +261,7 @@ mod tests {
         let words = [0x40_0010_u64, 0x7f00_0000, 0x41_f001, 0x41_f000, 0x43_0000, 0x44_0000];
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let wanted =
-            |user, pages: &[u32]| Some(WantedPages { number: 3, user, pages: pages.to_vec() });
+            |user, pages: &[u32]| Some(WantedPages { file: id, user, pages: pages.to_vec() });
         // What returns to a page's first byte was called from the page before; the last word is not
         // the program's.
         assert_eq!(asked.of(&header, &bytes), wanted(1001, &[0, 2, 1, 3]));
@@ -257,6 +270,11 @@ mod tests {
         assert_eq!(asked.of(&other, &bytes), wanted(1002, &[0, 2, 1, 3]));
         let unknown = StackMemoryHeader { file: 0, uid: 1003, ..header };
         assert_eq!(asked.of(&unknown, &bytes), None);
+        // What has given way meanwhile is asked for again.
+        asked.follow(0);
+        assert_eq!(asked.of(&header, &bytes), None);
+        asked.follow(1);
+        assert_eq!(asked.of(&header, &bytes), wanted(1001, &[0, 2, 1, 3]));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use syscollect_records::python::PythonFile;
 
+use super::words::FileId;
 use crate::bpf_calls;
 use crate::mapped_map::MappedWords;
 
@@ -15,6 +16,8 @@ use crate::mapped_map::MappedWords;
 const WANTED: usize = 0;
 const ASKED: usize = 1;
 const INODE: usize = 2;
+const ALONE: usize = 3;
+const EPOCH: usize = 4;
 /// Stands for the vDSO, which has no inode.
 pub(super) const VDSO: u64 = 1;
 
@@ -92,6 +95,11 @@ impl FileNames {
         self.words.words()[WANTED].load(Ordering::Relaxed)
     }
 
+    /// From now on walks say that they used what they use in this epoch.
+    pub(super) fn set_epoch(&self, epoch: u64) {
+        self.words.words()[EPOCH].store(epoch, Ordering::Relaxed);
+    }
+
     /// By which inode the programs know the file. Nobody else knows it for certain: file systems
     /// that lie over others show numbers of their own.
     pub(super) fn inode(&self, held: &HeldCode) -> io::Result<u64> {
@@ -105,15 +113,30 @@ impl FileNames {
         }
     }
 
-    /// From now on walks look for the inode's rows under this number.
-    pub(super) fn set(&self, inode: u64, number: u32) -> io::Result<()> {
-        let (key, value) = (inode.to_ne_bytes(), number.to_ne_bytes());
+    /// Whether nobody else has the file mapped now. Where that cannot be found out, somebody has.
+    pub(super) fn is_unmapped(&self, held: &HeldCode) -> bool {
+        self.inode(held).is_ok() && self.words.words()[ALONE].load(Ordering::Relaxed) == 1
+    }
+
+    /// From now on walks look for the inode's rows under this id.
+    pub(super) fn set(&self, inode: u64, id: FileId) -> io::Result<()> {
+        let (key, value) = (inode.to_ne_bytes(), id.for_programs().to_ne_bytes());
         bpf_calls::update_element(self.inodes.as_fd(), &key, &value)
     }
 
-    /// Where the interpreter in the file of this number has its structures.
-    pub(super) fn set_interpreter(&self, number: u32, python: &PythonFile) -> io::Result<()> {
+    /// From now on walks do not know the inode.
+    pub(super) fn forget(&self, inode: u64) -> io::Result<()> {
+        bpf_calls::delete_element(self.inodes.as_fd(), &inode.to_ne_bytes())
+    }
+
+    /// Where the interpreter in the file has its structures.
+    pub(super) fn set_interpreter(&self, file: FileId, python: &PythonFile) -> io::Result<()> {
         let map = self.interpreters.as_fd();
-        bpf_calls::update_element(map, &number.to_ne_bytes(), python.as_bytes())
+        bpf_calls::update_element(map, &file.number().to_ne_bytes(), python.as_bytes())
+    }
+
+    /// The file's number is no interpreter's any more.
+    pub(super) fn forget_interpreter(&self, file: FileId) -> io::Result<()> {
+        bpf_calls::delete_element(self.interpreters.as_fd(), &file.number().to_ne_bytes())
     }
 }

@@ -1,48 +1,59 @@
-//! The tables as the kernel programs read them (`bpf/include/unwind.h`): numbered files, their
+//! The tables as the kernel programs read them (`bpf/include/unwind.h`): files by number, their
 //! pages, and the rows of those pages that a walk has asked for.
+//!
+//! Their memory is bounded. Where it is used up, rows that no walk has used lately give way, and
+//! files that are not mapped any more. Programs go on reading meanwhile, and take what they have
+//! found only if the words that led there are the same afterwards; here a word is changed before
+//! what it leads to is ([`Words::store`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use syscollect_records::unwind::UnwindRow;
 
-use crate::mapped_map::MappedWords;
+use super::runs::Runs;
+use super::words::{
+    FILE_NUMBERS, FileId, PAGE_GENERATIONS, PAGES_OF_FILE_MAX, PageState, WORDS_OF_PAGE, Words,
+    word_of,
+};
 use crate::shares::Pool;
 
-/// States of a page, in its upper 16 bits; of one that is wanted the lower half is the user whose
-/// program a walk went through.
-const WANTED: u64 = 1;
-const READY: u64 = 2;
-/// The user had no room for its rows: stacks through it are unwound later, or end there, until a
-/// program of another user comes by.
-const REFUSED: u64 = 3;
-
-/// A file has an interpreter in it.
-const INTERPRETER: u64 = 1 << 63;
 /// Who has room for fewer rows has none.
 const ROWS_OF_SMALL_PAGE: u64 = 64;
-
-/// Memory that the programs read and write meanwhile.
-pub(super) trait Words {
-    /// All of it.
-    fn words(&self) -> &[AtomicU64];
-}
-
-impl Words for MappedWords {
-    fn words(&self) -> &[AtomicU64] {
-        self.words()
-    }
-}
+/// What was not used in this epoch nor the one before is not in use.
+const IDLE_EPOCHS: u64 = 2;
+/// Room is short where less than so much of it is free: one in this many.
+const SHORT: u64 = 4;
 
 /// Pages of one file that walks through programs of one user have asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WantedPages {
-    /// The file's number.
-    pub(super) number: u32,
+    pub(super) file: FileId,
     /// Whose programs: the file may be anybody's.
     pub(super) user: u32,
     pub(super) pages: Vec<u32>,
+}
+
+/// A file that has a number.
+#[derive(Debug)]
+struct KnownFile {
+    id: FileId,
+    /// Where the words of its pages are.
+    pages: Range<u32>,
+    user: u32,
+    has_interpreter: bool,
+    /// The epoch in which it became known.
+    since: u64,
+}
+
+/// A page that has rows.
+#[derive(Clone, Copy, Debug)]
+struct MadePage {
+    state: PageState,
+    first: u32,
+    rows: u16,
+    /// Whose programs asked for it.
+    user: u32,
 }
 
 /// What was written into the programs' arrays.
@@ -51,279 +62,316 @@ pub(super) struct Tables<W> {
     rows: W,
     pages: W,
     files: W,
-    /// By number less one: programs take 0 for a file without tables.
-    known: Vec<Range<u32>>,
+    /// By number.
+    known: BTreeMap<u32, KnownFile>,
+    /// Ids of files to come, whose numbers are free; those that were free longest come first.
+    free_ids: VecDeque<FileId>,
+    page_runs: Runs,
+    row_runs: Runs,
+    /// By where their words are.
+    made: BTreeMap<u32, MadePage>,
     free_files: Pool,
     free_pages: Pool,
     free_rows: Pool,
-    /// Where the next rows go.
-    next_row: usize,
+    epoch: u64,
+    next_generation: u16,
+    /// Since this epoch began something was added; something was refused.
+    has_grown: bool,
+    has_refused: bool,
+    evicted: u64,
 }
 
 impl<W: Words> Tables<W> {
     /// Empty ones.
     pub(super) fn new(rows: W, pages: W, files: W) -> Self {
-        let (free_rows, free_pages) = (rows.words().len(), pages.words().len());
+        let count = |words: usize| u32::try_from(words).unwrap_or(u32::MAX);
+        let (row_count, page_count) = (count(rows.length()), count(pages.length() / WORDS_OF_PAGE));
         // Number 0 is none.
-        let free_files = files.words().len().saturating_sub(1);
+        let numbers = 1..count(files.length()).clamp(1, FILE_NUMBERS);
+        let file_count = u64::from(numbers.end - numbers.start);
         Self {
             rows,
             pages,
             files,
-            known: Vec::new(),
-            free_files: Pool::new(free_files as u64),
-            free_pages: Pool::new(free_pages as u64),
-            free_rows: Pool::new(free_rows as u64),
-            next_row: 0,
+            known: BTreeMap::new(),
+            free_ids: numbers.map(|number| FileId::new(number, 1)).collect(),
+            page_runs: Runs::new(page_count),
+            row_runs: Runs::new(row_count),
+            made: BTreeMap::new(),
+            free_files: Pool::new(file_count),
+            free_pages: Pool::new(page_count.into()),
+            free_rows: Pool::new(row_count.into()),
+            epoch: 0,
+            next_generation: 0,
+            has_grown: false,
+            has_refused: false,
+            evicted: 0,
         }
     }
 
     /// Gives a file that `user`'s program has mapped a number and so many pages, which nobody has
     /// asked for yet; `None` where there is no room, or such files have their share.
-    pub(super) fn add(&mut self, pages: u32, user: u32) -> Option<u32> {
-        let number = self.known.len() + 1;
-        let word = self.files.words().get(number)?;
-        if !self.free_files.take(user, 1) {
+    pub(super) fn add(&mut self, pages: u32, user: u32) -> Option<FileId> {
+        self.has_grown = true;
+        let added = self.try_add(pages, user);
+        self.has_refused |= added.is_none();
+        added
+    }
+
+    fn try_add(&mut self, pages: u32, user: u32) -> Option<FileId> {
+        if pages > PAGES_OF_FILE_MAX || !self.free_files.take(user, 1) {
             return None;
         }
-        if !self.free_pages.take(user, u64::from(pages)) {
+        let has_pages = self.free_pages.take(user, pages.into());
+        let first = has_pages.then(|| self.page_runs.take(pages)).flatten();
+        let (Some(first), Some(id)) = (first, self.free_ids.front().copied()) else {
+            if has_pages {
+                self.free_pages.give_back(user, pages.into());
+            }
+            if let Some(first) = first {
+                self.page_runs.give_back(first, pages);
+            }
             self.free_files.give_back(user, 1);
             return None;
+        };
+        self.free_ids.pop_front();
+        let pages = first..first + pages;
+        for index in pages.clone() {
+            self.set(index, PageState::Nothing);
         }
-        let first = self.known.last().map_or(0, |pages| pages.end);
-        word.store(u64::from(pages) << 32 | u64::from(first), Ordering::Release);
-        self.known.push(first..first + pages);
-        u32::try_from(number).ok()
+        self.files.store(id.number() as usize, id.word(&pages, false));
+        let file = KnownFile { id, pages, user, has_interpreter: false, since: self.epoch };
+        self.known.insert(id.number(), file);
+        Some(id)
+    }
+
+    /// Takes a file's number away, and all that it has.
+    pub(super) fn remove(&mut self, id: FileId) {
+        if self.file(id).is_none() {
+            return;
+        }
+        // Before its pages are others'.
+        self.files.store(id.number() as usize, 0);
+        let Some(KnownFile { pages, user, .. }) = self.known.remove(&id.number()) else { return };
+        for index in pages.clone() {
+            self.unmake(index);
+        }
+        let count = pages.end - pages.start;
+        self.page_runs.give_back(pages.start, count);
+        self.free_pages.give_back(user, count.into());
+        self.free_files.give_back(user, 1);
+        self.free_ids.push_back(FileId::new(id.number(), id.next_generation()));
     }
 
     /// Tells the programs that a file has an interpreter in it; `false` if there is no such file.
-    pub(super) fn mark_interpreter(&self, number: u32) -> bool {
-        let word = self.files.words().get(number as usize);
-        word.is_some_and(|word| word.fetch_or(INTERPRETER, Ordering::Release) != 0)
+    pub(super) fn mark_interpreter(&mut self, id: FileId) -> bool {
+        let file = self.known.get_mut(&id.number()).filter(|file| file.id == id);
+        let Some(file) = file else { return false };
+        file.has_interpreter = true;
+        self.files.store(id.number() as usize, id.word(&file.pages, true));
+        true
     }
 
     /// The pages that walks have asked for, by file and user.
     pub(super) fn wanted(&self) -> Vec<WantedPages> {
-        let mut wanted = BTreeMap::<(u32, u32), Vec<u32>>::new();
-        for (number, pages) in (1..).zip(&self.known) {
-            let range = pages.start as usize..pages.end as usize;
-            let words = self.pages.words().get(range).unwrap_or_default();
-            for (page, word) in (0..).zip(words) {
-                let word = word.load(Ordering::Relaxed);
-                if word >> 48 == WANTED {
-                    wanted.entry((number, word as u32)).or_default().push(page);
+        let mut wanted = BTreeMap::<(FileId, u32), Vec<u32>>::new();
+        for file in self.known.values() {
+            for (page, index) in (0..).zip(file.pages.clone()) {
+                let PageState::Wanted { user } = self.state(index) else { continue };
+                match self.made.get(&index) {
+                    // A walk that came by before the rows were there has marked it afterwards.
+                    Some(made) => self.set(index, made.state),
+                    None => wanted.entry((file.id, user)).or_default().push(page),
                 }
             }
         }
         let each = wanted.into_iter();
-        each.map(|((number, user), pages)| WantedPages { number, user, pages }).collect()
+        each.map(|((file, user), pages)| WantedPages { file, user, pages }).collect()
     }
 
     /// Asks for pages that nobody has asked for, as walks do.
     pub(super) fn ask(&self, wanted: &WantedPages) {
-        let WantedPages { number, user, ref pages } = *wanted;
-        let file = (number as usize).checked_sub(1).and_then(|file| self.known.get(file));
-        let Some(file) = file else { return };
-        for page in pages.iter().filter(|page| file.len() > **page as usize) {
-            let word = self.pages.words().get(file.start as usize + *page as usize);
-            let asked = WANTED << 48 | u64::from(user);
-            // A walk may have come by meanwhile.
-            word.map(|word| word.compare_exchange(0, asked, Ordering::Relaxed, Ordering::Relaxed));
+        let WantedPages { file, user, ref pages } = *wanted;
+        for index in pages.iter().filter_map(|page| self.index(file, *page)) {
+            if self.state(index) == PageState::Nothing {
+                self.set(index, PageState::Wanted { user });
+            }
         }
     }
 
-    /// Puts a page's rows where walks find them; `user`'s programs have asked for them. Where there
-    /// is no room for them that user does not ask again, and `false` is returned.
+    /// Puts a page's rows where walks find them; `user`'s programs have asked for them. Others that
+    /// are not in use give way. Where there is no room all the same, that user does not ask again in
+    /// this epoch, and `false` is returned.
     pub(super) fn publish(
         &mut self,
-        number: u32,
+        file: FileId,
         page: u32,
         rows: &[UnwindRow],
         user: u32,
     ) -> bool {
-        let Some(index) = self.index(number, page) else { return false };
-        if !self.free_rows.take(user, rows.len() as u64) {
-            self.refuse(number, page, user);
+        let Some(index) = self.index(file, page) else { return false };
+        self.has_grown = true;
+        if let Some(made) = self.made.get(&index) {
+            self.set(index, made.state);
+            return true;
+        }
+        let room = u16::try_from(rows.len()).ok().and_then(|count| self.make_room(user, count));
+        let Some((first, count)) = room else {
+            self.refuse(file, page, user);
             return false;
+        };
+        for (place, row) in (first as usize..).zip(rows) {
+            self.rows.store(place, word_of(*row));
         }
-        let Some(word) = self.pages.words().get(index) else { return false };
-        let places = self.rows.words().get(self.next_row..).unwrap_or_default();
-        for (place, row) in places.iter().zip(rows) {
-            place.store(word_of(*row), Ordering::Relaxed);
-        }
-        let entry = READY << 48 | (rows.len() as u64) << 32 | self.next_row as u64;
-        // Whoever sees this sees the rows.
-        word.store(entry, Ordering::Release);
-        self.next_row += rows.len();
+        self.next_generation = (self.next_generation + 1) % PAGE_GENERATIONS;
+        let state = PageState::Ready { generation: self.next_generation, rows: count, first };
+        self.pages.store(index as usize * WORDS_OF_PAGE + 1, self.epoch);
+        self.set(index, state);
+        self.made.insert(index, MadePage { state, first, rows: count, user });
         true
     }
 
-    /// Whether there is room for a user's rows. If not, tables need not be made to find that out:
-    /// a page of code that was compiled takes some hundred.
+    /// Whether there is room for a user's rows, or others would give way. If not, tables need not be
+    /// made to find that out: a page of code that was compiled takes some hundred.
     pub(super) fn has_room(&self, user: u32) -> bool {
-        self.free_rows.room(user) >= ROWS_OF_SMALL_PAGE
+        let has_free = self.free_rows.room(user) >= ROWS_OF_SMALL_PAGE;
+        has_free || self.victim(user, ROWS_OF_SMALL_PAGE).is_some()
     }
 
-    /// A page for which there is no room: that user does not ask for it again.
-    pub(super) fn refuse(&self, number: u32, page: u32, user: u32) {
-        let word = self.index(number, page).and_then(|index| self.pages.words().get(index));
-        if let Some(word) = word {
-            word.store(REFUSED << 48 | u64::from(user), Ordering::Relaxed);
+    /// A page for which there is no room: that user does not ask for it again in this epoch.
+    pub(super) fn refuse(&mut self, file: FileId, page: u32, user: u32) {
+        let Some(index) = self.index(file, page) else { return };
+        self.has_refused = true;
+        self.set(index, PageState::Refused { user });
+    }
+
+    /// Whether it is time to find out what is not in use: more was asked for in this epoch, and
+    /// there is little room left, or was none.
+    pub(super) fn is_short(&self) -> bool {
+        let pools = [&self.free_files, &self.free_pages, &self.free_rows];
+        let is_low = || pools.iter().any(|pool| pool.room(0) < pool.total() / SHORT);
+        self.has_refused || (self.has_grown && is_low())
+    }
+
+    /// Begins the next epoch, which the programs are to be told: in it, who was refused may ask
+    /// again.
+    pub(super) fn begin_epoch(&mut self) -> u64 {
+        self.epoch += 1;
+        (self.has_grown, self.has_refused) = (false, false);
+        for index in self.known.values().flat_map(|file| file.pages.clone()) {
+            if let PageState::Refused { .. } = self.state(index) {
+                self.set(index, PageState::Nothing);
+            }
         }
+        self.epoch
     }
 
-    /// Where a page's word lies.
-    fn index(&self, number: u32, page: u32) -> Option<usize> {
-        let pages = self.known.get((number as usize).checked_sub(1)?)?;
-        Some(pages.start as usize + page as usize)
+    /// Files of which nothing was used lately.
+    pub(super) fn idle_files(&self) -> Vec<FileId> {
+        let is_idle = |file: &&KnownFile| {
+            let made = self.made.range(file.pages.clone()).map(|(index, _)| self.used(*index));
+            self.is_idle(made.max().unwrap_or(0).max(file.since))
+        };
+        self.known.values().filter(is_idle).map(|file| file.id).collect()
+    }
+
+    /// Whether files have room for more of them, and of their pages.
+    pub(super) fn is_short_of_files(&self) -> bool {
+        let pools = [&self.free_files, &self.free_pages];
+        pools.iter().any(|pool| pool.room(0) < pool.total() / SHORT)
     }
 
     /// Rows in use.
-    pub(super) fn rows(&self) -> usize {
-        self.next_row
+    pub(super) fn rows(&self) -> u64 {
+        self.free_rows.total() - self.free_rows.room(0)
     }
-}
 
-/// A row as the programs take it: the bytes of the structure as one number.
-fn word_of(row: UnwindRow) -> u64 {
-    let mut bytes = [0; UnwindRow::SIZE];
-    bytes.copy_from_slice(row.as_bytes());
-    u64::from_ne_bytes(bytes)
-}
+    /// Rows that there is room for.
+    pub(super) fn rows_max(&self) -> u64 {
+        self.free_rows.total()
+    }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use syscollect_records::unwind::cfa_rule;
+    /// How often the rows of a page gave way.
+    pub(super) fn evicted(&self) -> u64 {
+        self.evicted
+    }
 
-    struct Memory(Vec<AtomicU64>);
-
-    impl Words for Memory {
-        fn words(&self) -> &[AtomicU64] {
-            &self.0
+    /// Where a user's rows may lie: others that are not in use give way.
+    fn make_room(&mut self, user: u32, rows: u16) -> Option<(u32, u16)> {
+        if rows == 0 {
+            return Some((0, 0));
+        }
+        let count = u64::from(rows);
+        loop {
+            if self.free_rows.take(user, count) {
+                match self.row_runs.take(rows.into()) {
+                    Some(first) => return Some((first, rows)),
+                    // There is room, in pieces.
+                    None => self.free_rows.give_back(user, count),
+                }
+            }
+            let victim = self.victim(user, count)?;
+            self.unmake(victim);
+            self.evicted += 1;
         }
     }
 
-    fn memory(words: usize) -> Memory {
-        Memory((0..words).map(|_| AtomicU64::new(0)).collect())
+    /// Which page gives way to rows of a user's: one that is not in use, of the user who has more
+    /// than an equal share first, and of these the one that was used longest ago. Who has its share
+    /// has only its own give way. Who has not, takes what is in use from who has more than that.
+    fn victim(&self, user: u32, rows: u64) -> Option<u32> {
+        let share = self.free_rows.equal_share(user);
+        let is_below = self.free_rows.held(user) + rows <= share;
+        let with_rows = self.made.iter().filter(|(_, page)| page.rows > 0);
+        let may_go = with_rows.filter_map(|(index, page)| {
+            let used = self.used(*index);
+            let is_own = self.free_rows.is_same(page.user, user);
+            let is_above = self.free_rows.held(page.user) > share;
+            let is_idle = self.is_idle(used);
+            let may = if is_idle { is_own || is_below } else { !is_own && is_below && is_above };
+            may.then_some((!is_idle, !is_above, used, *index))
+        });
+        may_go.min().map(|(.., index)| index)
     }
 
-    fn tables(rows: usize) -> Tables<Memory> {
-        Tables::new(memory(rows), memory(64), memory(8))
+    /// A page has no rows any more.
+    fn unmake(&mut self, index: u32) {
+        // Before its rows are others'.
+        self.set(index, PageState::Nothing);
+        if let Some(MadePage { first, rows, user, .. }) = self.made.remove(&index) {
+            self.row_runs.give_back(first, rows.into());
+            self.free_rows.give_back(user, rows.into());
+        }
     }
 
-    fn row(address: u16) -> UnwindRow {
-        UnwindRow { address, cfa: cfa_rule::RSP, cfa_offset: 2, ..UnwindRow::default() }
+    fn is_idle(&self, used: u64) -> bool {
+        used + IDLE_EPOCHS <= self.epoch
     }
 
-    /// What a walk does that finds no rows.
-    fn ask(tables: &Tables<Memory>, number: u32, page: u32, user: u32) {
-        let first = tables.files.words()[number as usize].load(Ordering::Relaxed) as u32;
-        tables.pages.words()[(first + page) as usize]
-            .store(WANTED << 48 | u64::from(user), Ordering::Relaxed);
+    /// The epoch in which a page was used last. Programs that are late write an older one.
+    fn used(&self, index: u32) -> u64 {
+        self.pages.load(index as usize * WORDS_OF_PAGE + 1).min(self.epoch)
     }
 
-    /// The addresses of the rows that a walk finds, or none if there are none yet.
-    fn found(tables: &Tables<Memory>, number: u32, page: u32) -> Option<Vec<u16>> {
-        let first = tables.files.words()[number as usize].load(Ordering::Relaxed) as u32;
-        let entry = tables.pages.words()[(first + page) as usize].load(Ordering::Relaxed);
-        let rows = || {
-            let rows = tables.rows.words()[entry as u32 as usize..].iter();
-            rows.take((entry >> 32 & 0xffff) as usize)
-        };
-        let address = |row: &AtomicU64| row.load(Ordering::Relaxed) as u16;
-        (entry >> 48 == READY).then(|| rows().map(address).collect())
+    fn state(&self, index: u32) -> PageState {
+        PageState::of_word(self.pages.load(index as usize * WORDS_OF_PAGE))
     }
 
-    #[test]
-    fn a_page_that_a_walk_asked_for_is_wanted_until_its_rows_are_there() {
-        let mut tables = tables(100);
-        let (libc, program) = (tables.add(20, 0).unwrap(), tables.add(3, 1000).unwrap());
-        ask(&tables, libc, 7, 1000);
-        ask(&tables, program, 0, 1000);
-        ask(&tables, program, 2, 1000);
-        ask(&tables, libc, 8, 0);
-        let wanted = |number, user, pages: &[u32]| {
-            let pages = pages.to_vec();
-            WantedPages { number, user, pages }
-        };
-        let expected =
-            [wanted(libc, 0, &[8]), wanted(libc, 1000, &[7]), wanted(program, 1000, &[0, 2])];
-        assert_eq!(tables.wanted(), expected);
-        assert!(tables.publish(libc, 7, &[row(0), row(16)], 1000));
-        assert!(tables.publish(program, 2, &[row(32)], 1000));
-        assert_eq!(found(&tables, libc, 7), Some(vec![0, 16]));
-        assert_eq!(found(&tables, program, 2), Some(vec![32]));
-        assert_eq!((found(&tables, program, 0), tables.rows()), (None, 3));
-        assert_eq!(tables.wanted(), [wanted(libc, 0, &[8]), wanted(program, 1000, &[0])]);
+    fn set(&self, index: u32, state: PageState) {
+        self.pages.store(index as usize * WORDS_OF_PAGE, state.word());
     }
 
-    #[test]
-    fn pages_can_be_asked_for_before_a_walk_comes_by() {
-        let mut tables = tables(100);
-        let (libc, program) = (tables.add(20, 0).unwrap(), tables.add(3, 1000).unwrap());
-        assert!(tables.publish(libc, 7, &[row(0)], 1000));
-        ask(&tables, libc, 8, 1001);
-        let wants = |number, user, pages: &[u32]| {
-            let pages = pages.to_vec();
-            WantedPages { number, user, pages }
-        };
-        // Those that are there, or asked for, or beyond the file's end, stay as they are.
-        tables.ask(&wants(libc, 1000, &[6, 7, 8, 20]));
-        tables.ask(&wants(program + 1, 1000, &[0]));
-        let expected = [wants(libc, 1000, &[6]), wants(libc, 1001, &[8])];
-        assert_eq!(tables.wanted(), expected);
-        assert_eq!(found(&tables, libc, 7), Some(vec![0]));
+    fn file(&self, id: FileId) -> Option<&KnownFile> {
+        self.known.get(&id.number()).filter(|file| file.id == id)
     }
 
-    #[test]
-    fn no_users_programs_take_the_rows_that_others_need() {
-        let mut tables = tables(100);
-        // Whose programs it is that ask counts: a file of root's may be mapped by anybody.
-        let (hostile, honest, root) = (1001, 1002, 0);
-        let libc = tables.add(20, root).unwrap();
-        let rows = [row(0); 20];
-        assert!(tables.publish(libc, 0, &rows, hostile) && tables.publish(libc, 1, &rows, hostile));
-        assert!(!tables.publish(libc, 2, &rows, hostile), "it would have more than is left");
-        let is_asked_for = tables.wanted().iter().any(|wanted| wanted.pages.contains(&2));
-        assert_eq!(
-            (found(&tables, libc, 2), is_asked_for),
-            (None, false),
-            "nor is it asked for again"
-        );
-        assert!(tables.publish(libc, 3, &rows, honest));
-        assert!(tables.publish(libc, 4, &rows, root), "root's have what there is");
-        assert!(!tables.publish(libc, 5, &[row(0); 30], root), "and no more");
-    }
-
-    #[test]
-    fn who_has_no_room_is_refused_before_anything_is_made() {
-        let mut tables = tables(400);
-        let libc = tables.add(20, 0).unwrap();
-        let (hostile, honest) = (1001, 1002);
-        assert!(tables.has_room(hostile));
-        assert!(tables.publish(libc, 0, &[row(0); 180], hostile));
-        assert_eq!([hostile, honest, 0].map(|user| tables.has_room(user)), [false, true, true]);
-        ask(&tables, libc, 1, hostile);
-        tables.refuse(libc, 1, hostile);
-        assert_eq!((found(&tables, libc, 1), tables.wanted()), (None, Vec::new()));
-        tables.refuse(libc, 999, hostile);
-        tables.refuse(7, 0, hostile);
-    }
-
-    #[test]
-    fn what_one_user_maps_does_not_take_the_numbers_that_others_need() {
-        let mut tables = Tables::new(memory(100), memory(64), memory(101));
-        assert_eq!((0..100).filter(|_| tables.add(0, 1001).is_some()).count(), 50);
-        assert!(tables.add(1, 1002).is_some());
-        assert_eq!((0..100).filter(|_| tables.add(0, 0).is_some()).count(), 49);
-    }
-
-    #[test]
-    fn there_are_as_many_files_and_pages_as_the_programs_have() {
-        let mut tables = tables(100);
-        assert_eq!((tables.add(65, 0), tables.add(64, 0)), (None, Some(1)));
-        assert_eq!((2..8).map(|_| tables.add(0, 0)).last().flatten(), Some(7));
-        assert_eq!(tables.add(0, 0), None);
+    /// Where a page's words are.
+    fn index(&self, file: FileId, page: u32) -> Option<u32> {
+        let pages = &self.file(file)?.pages;
+        pages.start.checked_add(page).filter(|index| pages.contains(index))
     }
 }
+
+#[cfg(test)]
+#[path = "tables_tests.rs"]
+mod tests;

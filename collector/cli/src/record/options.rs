@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -61,6 +62,9 @@ const MOST_OF_A_SPAN: usize = 512 << 20;
 const SHORTEST_FILE: Duration = Duration::from_secs(1);
 /// Less than this has no room for what is known of all processes.
 const SMALLEST_MOST: u64 = 1 << 20;
+/// Less than this has no room for the tables of 64 KiB of any code; more than that nobody's code
+/// needs.
+const UNWIND_MEMORY: RangeInclusive<u64> = 128 << 10..=4 << 30;
 
 /// How user stacks are walked, as it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -116,6 +120,11 @@ pub(crate) struct Args {
     /// How user stacks are walked
     #[arg(long, value_name = "METHOD", value_enum, default_value_t = Unwind::Auto)]
     unwind: Unwind,
+
+    /// Memory for unwind tables, set aside at once: tables of code that was not run lately give way
+    /// to others [default: by what memory there is, at most 16M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_unwind_memory)]
+    unwind_memory: Option<u64>,
 
     /// Memory between the kernel's lanes and the disk; with --overwrite also the time that is kept
     /// (30s), for which up to 512M are taken unless a size is given, too (30s,2G)
@@ -263,6 +272,7 @@ pub(crate) struct Options {
     pub(crate) sample_rate_hz: u32,
     pub(crate) stacks: Stacks,
     unwind: Unwind,
+    unwind_memory: Option<u64>,
     pub(crate) buffer_bytes: usize,
     pub(crate) mode: BufferMode,
     pub(crate) buffer_span: Option<Duration>,
@@ -340,6 +350,7 @@ impl Args {
             sample_rate_hz: self.freq,
             stacks: self.stacks,
             unwind: self.unwind,
+            unwind_memory: self.unwind_memory,
             buffer_bytes: self.buffer.bytes.unwrap_or(MOST_OF_A_SPAN),
             buffer_span: self.buffer.span,
             mode: if self.overwrite { BufferMode::Overwrite } else { BufferMode::Discard },
@@ -359,6 +370,7 @@ impl Options {
             sample_rate_hz: self.sample_rate_hz,
             stacks: self.stacks,
             unwind: self.unwind.into(),
+            unwind_memory: self.unwind_memory,
             buffer_bytes: self.buffer_bytes,
             mode: self.mode,
             buffer_span: self.buffer_span,
@@ -417,6 +429,18 @@ fn parse_most(text: &str) -> Result<u64, String> {
         Err(format!("{text} is less than 1 MiB; is a unit missing, as in 10G?"))
     } else {
         Ok(bytes)
+    }
+}
+
+/// How much memory unwind tables have.
+fn parse_unwind_memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)? as u64;
+    match UNWIND_MEMORY.contains(&bytes) {
+        true => Ok(bytes),
+        false if bytes < *UNWIND_MEMORY.start() => {
+            Err(format!("{text} is less than 128 KiB; is a unit missing, as in 16M?"))
+        }
+        false => Err(format!("{text} is more than 4 GiB, which no code needs")),
     }
 }
 
@@ -527,6 +551,16 @@ mod tests {
         assert_eq!(finish(&["--discard"]).unwrap().mode, BufferMode::Discard);
         assert!(is_usage_error(&["--discard", "--overwrite"]));
         assert!(is_usage_error(&["--buffer", "64"]), "64 bytes are a forgotten unit");
+    }
+
+    #[test]
+    fn memory_for_unwind_tables_is_a_size_with_room_for_one() {
+        let memory = |arguments: &[&str]| finish(arguments).unwrap().settings(None, Instant::now());
+        assert_eq!(memory(&[]).unwind_memory, None);
+        assert_eq!(memory(&["--unwind-memory", "40M"]).unwind_memory, Some(40 << 20));
+        for wrong in ["64", "127K", "5G", "much"] {
+            assert!(is_usage_error(&["--unwind-memory", wrong]), "{wrong}");
+        }
     }
 
     #[test]
