@@ -79,7 +79,11 @@ pub(crate) fn unwinding_eviction(context: &Context) -> Result<String> {
             "{kind} of the chain that do not reach main: {seen}"
         );
     }
-    ensure!(early.wrong + late.wrong == 0, "visits through code that was not visited: {seen}");
+    ensure!(
+        early.wrong + late.wrong == 0,
+        "visits through code that was not visited, as {:?}: {seen}",
+        visits.wrong.unwrap_or_default()
+    );
     ensure!(late.all >= 500, "too few visits: {seen}");
     ensure!(late.whole_of_100() >= VISITS_WHOLE, "late visits do not reach main: {seen}");
     Ok(seen)
@@ -127,6 +131,8 @@ struct Visits {
     pid: u32,
     /// When, whether it is whole, whether it is wrong.
     all: Vec<(Time, bool, bool)>,
+    /// The first that is wrong.
+    wrong: Option<Vec<String>>,
 }
 
 impl Visits {
@@ -142,7 +148,7 @@ impl Visits {
         let callers = &labels[back + 1..];
         let is_whole = callers.iter().any(|label| label.ends_with("main"));
         let is_code = |label: &String| label.contains("visited-");
-        let calls = |label: &String| label.contains("visiting::visit");
+        let calls = |label: &String| label == "visit" || label.ends_with("::visit");
         // What is there of it is in its order.
         let is_wrong = match callers {
             [] => false,
@@ -152,6 +158,9 @@ impl Visits {
                     || !(calls(caller) || caller.contains("truncated"))
             }
         };
+        if is_wrong && self.wrong.is_none() {
+            self.wrong = Some(labels.clone());
+        }
         self.all.push((at, is_whole, is_wrong));
     }
 
