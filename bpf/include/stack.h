@@ -184,10 +184,10 @@ static __always_inline __u32 send_with_memory(struct stack_writer *w, struct wal
 	w->lane->statistics[STATISTIC_STACKS]++;
 	if (id != STACK_LOST) {
 		w->lane->statistics[STATISTIC_STACK_MEMORY]++;
-		w->scratch->unwind.word = id;
+		w->scratch->unwind.stack = id;
 		unwind_send_memory(w->scratch);
 		if (share)
-			share->room -= w->scratch->unwind.word;
+			share->room -= w->scratch->unwind.sent;
 	}
 	return id;
 }

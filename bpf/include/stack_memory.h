@@ -74,8 +74,8 @@ static __always_inline struct memory_share *memory_share(__u32 context, __u64 ti
 }
 
 /* Sends the stack from where the walk in the scratch has ended, up to its end or what is sent at
- * most; `u->word` is the stack's id, and then how many bytes of the ring were asked for: that is what
- * a share is charged, however little a stack has. */
+ * most; `u->stack` is the stack's id. How many bytes of the ring were asked for is in `u->sent`: that
+ * is what a share is charged, however little a stack has. */
 __noinline int unwind_send_memory(struct scratch *s)
 {
 	if (!UNWIND_TABLES || !s)
@@ -83,7 +83,6 @@ __noinline int unwind_send_memory(struct scratch *s)
 	struct unwind *u = &s->unwind;
 	__u64 start = u->sp;
 	__u64 asked = 0;
-	__u32 id = u->word;
 
 	for (int i = 0; i < STACK_MEMORY_PARTS; i++) {
 		__u64 bytes = STACK_MEMORY_PART_BYTES - (start & (STACK_MEMORY_PART_BYTES - 1));
@@ -99,7 +98,7 @@ __noinline int unwind_send_memory(struct scratch *s)
 		bpf_probe_read_kernel(part->bytes, STACK_MEMORY_PART_BYTES, s->window);
 		part->header.cpu = bpf_get_smp_processor_id();
 		part->header.of_sample = u->context == CONTEXT_SAMPLE;
-		part->header.id = id;
+		part->header.id = u->stack;
 		part->header.uid = bpf_get_current_uid_gid();
 		part->header.exact_ip = u->exact;
 		part->header.bytes = bytes;
@@ -114,7 +113,7 @@ __noinline int unwind_send_memory(struct scratch *s)
 		bpf_ringbuf_submit(part, BPF_RB_NO_WAKEUP);
 		start += bytes;
 	}
-	u->word = asked;
+	u->sent = asked;
 	return 0;
 }
 

@@ -82,6 +82,9 @@ struct unwind {
 	__u64 hash;
 	/* A word that was read. */
 	__u64 word;
+	/* For stacks that are sent as they lie in memory: the stack's id, and bytes of the ring that were
+	 * asked for. */
+	__u64 stack, sent;
 	/* A node of the kernel's tree of mappings. */
 	__u64 node[32];
 };
