@@ -41,6 +41,7 @@ enum record_kind {
 #define STACK_NO_UNWIND_INFORMATION 2
 #define STACK_UNREADABLE 3
 #define STACK_NO_TABLE_YET 4
+#define STACK_UNUSABLE_INFORMATION 5
 #define UNWIND_PAGE_BYTES 65536
 #define UNWIND_ROWS_MAX 16384
 #define STACK_MEMORY_PART_BYTES 2048
@@ -72,11 +73,21 @@ enum record_kind {
 #define CFA_SIGNAL 8
 #define CFA_END 9
 #define CFA_RSP_FAR 10
+#define CFA_INEXPRESSIBLE 11
 #define CFA_REGISTER 16
+#define CFA_RETURN_REGISTER 32
 #define FRAME_POINTER_SAME 0
 #define FRAME_POINTER_AT_CFA 1
 #define FRAME_POINTER_AT_RBP 2
 #define FRAME_POINTER_LOST 3
+#define LOST_FRAME_POINTER 1
+#define FRAME_CALLED 0
+#define FRAME_LINKED 1
+#define FRAME_RUNNING 2
+#define FRAME_INTERRUPTED 3
+#define SAVED_REGISTERS 15
+#define RUNNING_ORDER 82023060440177610U
+#define INTERRUPTED_ORDER 8526495043023388365U
 #define STATISTIC_WRITTEN 0
 #define STATISTIC_STACKS 1
 #define STATISTIC_STACKS_SENT 2
@@ -287,7 +298,8 @@ struct StackMemoryHeader {
 	__u32 of_sample;
 	__u32 id;
 	__u32 uid;
-	__u32 exact_ip;
+	__u16 reached;
+	__u16 returns_at_sp;
 	__u32 bytes;
 	__u64 ip;
 	__u64 sp;
@@ -297,13 +309,15 @@ struct StackMemoryHeader {
 	__u64 code_start;
 	__u64 code_end;
 	__u64 code_bias;
+	__u64 registers[15];
 };
-_Static_assert(sizeof(struct StackMemoryHeader) == 88, "size of StackMemoryHeader");
+_Static_assert(sizeof(struct StackMemoryHeader) == 208, "size of StackMemoryHeader");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, cpu) == 0, "StackMemoryHeader.cpu");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, of_sample) == 4, "StackMemoryHeader.of_sample");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, id) == 8, "StackMemoryHeader.id");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, uid) == 12, "StackMemoryHeader.uid");
-_Static_assert(__builtin_offsetof(struct StackMemoryHeader, exact_ip) == 16, "StackMemoryHeader.exact_ip");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, reached) == 16, "StackMemoryHeader.reached");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, returns_at_sp) == 18, "StackMemoryHeader.returns_at_sp");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, bytes) == 20, "StackMemoryHeader.bytes");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, ip) == 24, "StackMemoryHeader.ip");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, sp) == 32, "StackMemoryHeader.sp");
@@ -313,6 +327,7 @@ _Static_assert(__builtin_offsetof(struct StackMemoryHeader, file) == 56, "StackM
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, code_start) == 64, "StackMemoryHeader.code_start");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, code_end) == 72, "StackMemoryHeader.code_end");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, code_bias) == 80, "StackMemoryHeader.code_bias");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, registers) == 88, "StackMemoryHeader.registers");
 
 struct PythonFile {
 	__u64 runtime;

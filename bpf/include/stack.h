@@ -192,9 +192,20 @@ static __always_inline __u32 send_with_memory(struct stack_writer *w, struct wal
 	return id;
 }
 
-/* Walks a user stack by unwind tables. `mm` is the process's. */
+/* A walk begins at the innermost frame. */
+static __always_inline void unwind_begin(struct unwind *u, __u64 ip, __u64 sp, __u64 bp, __u64 registers)
+{
+	u->ip = ip;
+	u->sp = sp;
+	u->bp = bp;
+	u->reached = FRAME_RUNNING;
+	*(volatile __u64 *)&u->registers = registers;
+}
+
+/* Walks a user stack by unwind tables. `registers` is where the kernel has saved all of them, 0 where
+ * nobody knows; `mm` is the process's. */
 static __always_inline __u32 user_stack_unwound(struct stack_writer *w, __u64 ip, __u64 sp, __u64 bp,
-						struct mm_struct *mm, __u32 context, __u32 tgid, __u64 exec_id)
+						__u64 registers, struct mm_struct *mm, __u32 context, __u32 tgid, __u64 exec_id)
 {
 	struct scratch *s = w->scratch;
 	struct unwind *u = &s->unwind;
@@ -203,10 +214,7 @@ static __always_inline __u32 user_stack_unwound(struct stack_writer *w, __u64 ip
 	__u64 *epoch = bpf_map_lookup_elem(&unwind_words, &word);
 
 	u->epoch = epoch ? *epoch : 0;
-	u->ip = ip;
-	u->sp = sp;
-	u->bp = bp;
-	u->exact = 1;
+	unwind_begin(u, ip, sp, bp, registers);
 	u->context = context;
 	*(volatile __u64 *)&u->mm = (__u64)mm;
 	u->generation = mappings_generation(mm);
@@ -243,10 +251,7 @@ static __always_inline __u32 user_stack_unwound(struct stack_writer *w, __u64 ip
 
 	/* Others are walked again from their first frame on, and compared. */
 	if (CROSS_CHECK && ending != STACK_NO_TABLE_YET && !(walks % CROSS_CHECK)) {
-		u->ip = ip;
-		u->sp = sp;
-		u->bp = bp;
-		u->exact = 1;
+		unwind_begin(u, ip, sp, bp, registers);
 		is_sent = true;
 	}
 	/* Where nothing can be read the stack is one like others, of which the next is the same. */

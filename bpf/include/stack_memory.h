@@ -83,6 +83,13 @@ __noinline int unwind_send_memory(struct scratch *s)
 	struct unwind *u = &s->unwind;
 	__u64 start = u->sp;
 	__u64 asked = 0;
+	bool returns_at_sp = unwind_returns_at_sp(s);
+
+	/* What cannot be read is 0. */
+	if (u->reached == FRAME_INTERRUPTED)
+		bpf_probe_read_user(u->saved, sizeof(u->saved), (void *)u->registers);
+	else
+		bpf_probe_read_kernel(u->saved, sizeof(u->saved), (void *)(stands(u) ? u->registers : 0));
 
 	for (int i = 0; i < STACK_MEMORY_PARTS; i++) {
 		__u64 bytes = STACK_MEMORY_PART_BYTES - (start & (STACK_MEMORY_PART_BYTES - 1));
@@ -100,7 +107,8 @@ __noinline int unwind_send_memory(struct scratch *s)
 		part->header.of_sample = u->context == CONTEXT_SAMPLE;
 		part->header.id = u->stack;
 		part->header.uid = bpf_get_current_uid_gid();
-		part->header.exact_ip = u->exact;
+		part->header.reached = u->reached;
+		part->header.returns_at_sp = returns_at_sp;
 		part->header.bytes = bytes;
 		part->header.ip = u->ip;
 		part->header.sp = u->sp;
@@ -110,6 +118,7 @@ __noinline int unwind_send_memory(struct scratch *s)
 		part->header.code_start = u->code_start;
 		part->header.code_end = u->code_end;
 		part->header.code_bias = u->code_bias;
+		bpf_probe_read_kernel(part->header.registers, sizeof(u->saved), u->saved);
 		bpf_ringbuf_submit(part, BPF_RB_NO_WAKEUP);
 		start += bytes;
 	}

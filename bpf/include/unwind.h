@@ -75,16 +75,21 @@ struct unwind {
 	__u32 file;
 	/* Which caches: CONTEXT_*. */
 	__u32 context;
-	/* `ip` is where the frame stands, and not where a call returns to. */
-	__u32 exact;
+	/* How the walk came to the frame: FRAME_*. */
+	__u32 reached;
 	/* How the walk ended: UNWIND_*. */
 	__u32 ending;
 	__u64 hash;
 	/* A word that was read. */
 	__u64 word;
+	/* Of a frame that stands: where its registers lie, in the kernel or in the frame of a signal. */
+	__u64 registers;
+	/* The function that a call goes to. */
+	__u64 called;
 	/* For stacks that are sent as they lie in memory: the stack's id, and bytes of the ring that were
 	 * asked for. */
 	__u64 stack, sent;
+	__u64 saved[SAVED_REGISTERS];
 	/* A node of the kernel's tree of mappings. */
 	__u64 node[32];
 };
@@ -534,15 +539,138 @@ static __always_inline bool read_word(struct scratch *s, __u64 address)
 	return true;
 }
 
+/* `ip` is where the frame stands, and not where a call returns to; all registers are known. */
+static __always_inline bool stands(const struct unwind *u)
+{
+	return u->reached >= FRAME_RUNNING;
+}
+
+/* Reads a register of a frame that stands into `word`, by DWARF's number in the lowest four bits. */
+static __always_inline bool read_register(struct unwind *u, __u32 number)
+{
+	bool interrupted = u->reached == FRAME_INTERRUPTED;
+	__u64 order = interrupted ? INTERRUPTED_ORDER : RUNNING_ORDER;
+	void *at = (void *)(u->registers + (order >> (number & 15) * 4 & 15) * 8);
+
+	if (!stands(u))
+		return false;
+	return interrupted ? !bpf_probe_read_user(&u->word, 8, at) : !bpf_probe_read_kernel(&u->word, 8, at);
+}
+
+/* Code without unwind information is assembly, whose functions are shorter than this, bytes. */
+#define LEAF_FUNCTION_BYTES 16384
+
+static __always_inline bool is_in_function(const struct unwind *u, __u64 start)
+{
+	return u->ip - start < LEAF_FUNCTION_BYTES;
+}
+
+/* Bytes of instructions, as they lie in a word: calls and jumps to an address and by a pointer, what
+ * may stand before them, and what saves a register or makes room. */
+#define CALL 0xe8
+#define CALL_BY_POINTER 0x15ff
+#define JUMP_BY_POINTER 0x25ff
+#define ENDBR64 0xfa1e0ff3
+#define BND 0xf2
+#define IS_PUSH(bytes) (((bytes)&0xf8) == 0x50 || ((bytes)&0xf8ff) == 0x5041)
+#define MAKES_ROOM(bytes) (((bytes)&0xfffdff) == 0xec8148)
+
+static __always_inline __u64 bytes_at(struct unwind *u, __u64 address)
+{
+	return bpf_probe_read_user(&u->word, 8, (void *)address) ? 0 : u->word;
+}
+
+/* The function that is called by the instruction before `address`: into `called`, 0 where the bytes
+ * there are no call that says so. Of an entry of a procedure linkage table, where that leads. */
+__noinline int unwind_find_called(struct scratch *s)
+{
+	if (!UNWIND_TABLES || !s)
+		return 0;
+	struct unwind *u = &s->unwind;
+	__u64 returns = u->address, bytes = bytes_at(u, returns - 8), called = 0;
+	__u64 distance = (__u64)(__s64)(__s32)(bytes >> 32);
+
+	if ((bytes >> 24 & 0xff) == CALL) {
+		called = returns + distance;
+		if (!is_in_function(u, called)) {
+			bytes = bytes_at(u, called);
+			if ((__u32)bytes == ENDBR64) {
+				called += 4;
+				bytes = bytes_at(u, called);
+			}
+			if ((bytes & 0xff) == BND) {
+				called++;
+				bytes >>= 8;
+			}
+			if ((bytes & 0xffff) == JUMP_BY_POINTER)
+				called = bytes_at(u, called + 6 + (__u64)(__s64)(__s32)(bytes >> 16));
+		}
+	} else if ((bytes >> 16 & 0xffff) == CALL_BY_POINTER) {
+		called = bytes_at(u, returns + distance);
+	}
+	u->called = called;
+	return 0;
+}
+
+/*
+ * Whether a frame that stands, in code without unwind information, has nothing
+ * on its stack but where it returns to; into `word`. Its frame pointer is its
+ * caller's then, and leads past the caller.
+ *
+ * Any word of a stack may be an address that a call returned to once. This one is
+ * taken if the call was of this very function, which does not begin with what
+ * makes a frame, and if rbp does not lead to such a call as well.
+ */
+__noinline int unwind_returns_at_sp(struct scratch *s)
+{
+	if (!UNWIND_TABLES || !s)
+		return 0;
+	struct unwind *u = &s->unwind;
+
+	if (!stands(u) || !read_word(s, u->sp))
+		return 0;
+	__u64 returns = u->word, bp = u->bp;
+
+	u->address = returns;
+	unwind_find_called(s);
+	__u64 called = u->called;
+
+	if (!is_in_function(u, called))
+		return 0;
+	__u64 first = called, bytes = bytes_at(u, first);
+
+	if ((__u32)bytes == ENDBR64) {
+		first += 4;
+		bytes = bytes_at(u, first);
+	}
+	if (u->ip > first && (IS_PUSH(bytes) || MAKES_ROOM(bytes)))
+		return 0;
+	if (bp >= u->sp && bp - u->sp <= MAX_FRAME_BYTES && read_word(s, bp + 8)) {
+		u->address = u->word;
+		unwind_find_called(s);
+		if (u->called == called)
+			return 0;
+	}
+	u->word = returns;
+	return 1;
+}
+
 /* Frames that no table describes have their frame pointers, if anything. */
 static __always_inline int unwind_by_frame_pointer(struct scratch *s)
 {
 	struct unwind *u = &s->unwind;
 	__u64 bp = u->bp;
 
-	/* The convention for the first function of a thread where there are no tables. */
+	if (stands(u) && unwind_returns_at_sp(s)) {
+		u->ip = u->word;
+		u->sp += 8;
+		u->reached = FRAME_CALLED;
+		return UNWIND_GOES_ON;
+	}
+	/* The convention for the first function of a thread, among functions that keep frame pointers.
+	 * To others rbp is a register like any. */
 	if (!bp)
-		return UNWIND_WHOLE;
+		return u->reached == FRAME_LINKED ? UNWIND_WHOLE : STACK_NO_UNWIND_INFORMATION;
 	if (bp < u->sp || bp - u->sp > MAX_FRAME_BYTES)
 		return STACK_NO_UNWIND_INFORMATION;
 	if (!read_word(s, bp))
@@ -551,15 +679,18 @@ static __always_inline int unwind_by_frame_pointer(struct scratch *s)
 
 	if (!read_word(s, bp + 8))
 		return STACK_UNREADABLE;
+	if (!u->word)
+		return UNWIND_WHOLE;
 	u->bp = caller_bp;
 	u->sp = bp + 16;
 	u->ip = u->word;
-	u->exact = 0;
+	u->reached = FRAME_LINKED;
 	return UNWIND_GOES_ON;
 }
 
 /* What the kernel saved for a signal handler: struct ucontext at rsp, its struct sigcontext_64 40
  * bytes behind (arch/x86/include/uapi/asm/sigcontext.h). */
+#define SIGNAL_REGISTERS 40
 #define SIGNAL_BP 120
 #define SIGNAL_SP 160
 #define SIGNAL_IP 168
@@ -578,7 +709,8 @@ static __always_inline int unwind_signal(struct scratch *s)
 	if (!read_word(s, frame + SIGNAL_IP))
 		return STACK_UNREADABLE;
 	u->ip = u->word;
-	u->exact = 1;
+	u->registers = frame + SIGNAL_REGISTERS;
+	u->reached = FRAME_INTERRUPTED;
 	return UNWIND_GOES_ON;
 }
 
@@ -610,7 +742,7 @@ __noinline int unwind_step(struct scratch *s)
 		return UNWIND_NO_CODE;
 	struct unwind *u = &s->unwind;
 
-	u->address = u->ip - !u->exact;
+	u->address = u->ip - !stands(u);
 	int missing = unwind_find_row(s);
 
 	if (missing == UNWIND_NO_CODE)
@@ -628,6 +760,8 @@ __noinline int unwind_step(struct scratch *s)
 	switch (rule) {
 	case CFA_NONE:
 		return unwind_by_frame_pointer(s);
+	case CFA_INEXPRESSIBLE:
+		return STACK_UNUSABLE_INFORMATION;
 	case CFA_END:
 		return UNWIND_WHOLE;
 	case CFA_SIGNAL:
@@ -654,28 +788,34 @@ __noinline int unwind_step(struct scratch *s)
 		cfa = u->word + ((rule - CFA_AT_RSP & 1) * 8);
 		break;
 	default:
-		return STACK_NO_UNWIND_INFORMATION;
+		/* Of a caller nobody knows the registers that calls do not keep. */
+		if (rule < CFA_REGISTER || !read_register(u, rule))
+			return STACK_UNUSABLE_INFORMATION;
+		cfa += rule < CFA_RETURN_REGISTER ? u->word : u->sp;
 	}
+	bool returns_by_register = rule >= CFA_RETURN_REGISTER;
+
 	/* Stacks grow downwards: what does not rise is not a caller's. A function that goes to another
 	 * stack, as coroutines do, keeps in rbp where its caller's is, which may lie anywhere. */
-	if (cfa <= u->sp && !(rule == CFA_RBP && u->bp > LOWEST_STACK && cfa > u->bp))
-		return STACK_NO_UNWIND_INFORMATION;
+	if (cfa <= u->sp && !(rule == CFA_RBP && u->bp > LOWEST_STACK && cfa > u->bp) &&
+	    !(returns_by_register && cfa == u->sp))
+		return STACK_UNUSABLE_INFORMATION;
 	if (frame_pointer != FRAME_POINTER_SAME) {
 		saved += frame_pointer == FRAME_POINTER_AT_CFA ? cfa : u->bp;
-		/* A word that cannot be read, or where nobody knows where it lies, is 1: it is no address. */
-		u->word = 1;
+		/* A word that cannot be read, too, is lost. */
+		u->word = LOST_FRAME_POINTER;
 		if (frame_pointer != FRAME_POINTER_LOST && !read_word(s, saved))
-			u->word = 1;
+			u->word = LOST_FRAME_POINTER;
 		u->bp = u->word;
 	}
-	if (!read_word(s, cfa - 8))
+	if (returns_by_register ? !read_register(u, rule) : !read_word(s, cfa - 8))
 		return STACK_UNREADABLE;
 	/* Where a library makes a stack of its own, nothing has called its first function. */
 	if (!u->word)
 		return UNWIND_WHOLE;
 	u->ip = u->word;
 	u->sp = cfa;
-	u->exact = 0;
+	u->reached = FRAME_CALLED;
 	return UNWIND_GOES_ON;
 }
 
@@ -710,7 +850,7 @@ __noinline int unwind_walk(struct scratch *s)
 		}
 		before = u->hash;
 		/* Readers look a byte before it. */
-		s->frames[i] = u->ip + u->exact;
+		s->frames[i] = u->ip + stands(u);
 		u->hash = mix(before, u->ip);
 		count++;
 	}

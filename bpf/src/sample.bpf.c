@@ -44,26 +44,29 @@ static __always_inline void sample_stacks_of(struct sample_context *context, str
 
 	/* One walk for both, so that it is verified once. */
 	__u64 ip = context->ip, sp = context->sp, bp = context->bp;
+	struct pt_regs *regs = 0;
 
 	barrier_var(ip);
 	barrier_var(sp);
 	barrier_var(bp);
+	if (direct) {
+		regs = (void *)bpf_task_pt_regs(task);
+		/* Else the compiler reads both through one pointer, which the verifier refuses. */
+		barrier_var(regs);
+	}
 	if (!in_user_mode(context)) {
 		if (!direct) {
 			record->user_stack = user_stack_helped(context, &w, tgid, exec_id);
 			return;
 		}
-		struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
-
-		/* Else the compiler reads both through one pointer, which the verifier refuses. */
-		barrier_var(regs);
 		ip = regs->ip;
 		sp = regs->sp;
 		bp = regs->bp;
 	}
 	if (direct && UNWIND_TABLES)
-		record->user_stack =
-			user_stack_unwound(&w, ip, sp, bp, task->mm, CONTEXT_SAMPLE, tgid, exec_id);
+		/* An interrupt of user code saves its registers where a system call does. */
+		record->user_stack = user_stack_unwound(&w, ip, sp, bp, regs->ip == ip ? (__u64)regs : 0,
+							task->mm, CONTEXT_SAMPLE, tgid, exec_id);
 	else
 		record->user_stack = user_stack_walked(&w, ip, sp, bp, tgid, exec_id);
 }

@@ -139,8 +139,8 @@ static __always_inline __u64 stacks_of(void *context, struct LaneHeader *lane, s
 			struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
 
 			if (UNWIND_TABLES)
-				user = user_stack_unwound(&w, regs->ip, regs->sp, regs->bp, task->mm, CONTEXT_SCHED,
-							  tgid, exec_id);
+				user = user_stack_unwound(&w, regs->ip, regs->sp, regs->bp, (__u64)regs, task->mm,
+							  CONTEXT_SCHED, tgid, exec_id);
 			else
 				user = user_stack_walked(&w, regs->ip, regs->sp, regs->bp, tgid, exec_id);
 		} else {

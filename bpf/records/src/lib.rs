@@ -201,6 +201,8 @@ pub mod stack_ending {
     pub const UNREADABLE: u32 = 3;
     /// The table for the code of the last frame was not made yet.
     pub const NO_TABLE_YET: u32 = 4;
+    /// There is unwind information for the code of the last frame, but none that can be used here.
+    pub const UNUSABLE_INFORMATION: u32 = 5;
 }
 
 /// A record that may be read from, and written as, plain bytes.
@@ -545,8 +547,8 @@ pub mod statistic {
     pub const CROSS_DIFFERENT: usize = 7;
     /// User stacks whose frame-pointer walk ended at unreadable memory.
     pub const USER_UNREADABLE: usize = 8;
-    /// User stacks that were unwound whole; then, at this number plus one of
-    /// [`stack_ending`](crate::stack_ending), those that were cut.
+    /// User stacks that were walked to their thread's first function; then, at this number plus one
+    /// of [`stack_ending`](crate::stack_ending), those that were cut.
     pub const USER_WALKS: usize = 9;
     /// User stacks of which the rest was sent as it lies in memory.
     pub const STACK_MEMORY: usize = 17;

@@ -23,7 +23,7 @@ pub const MEMORY_PARTS: usize = 16;
 /// How a frame's canonical frame address (CFA) is found, which is what the stack pointer was before
 /// the call: [`UnwindRow::cfa`].
 pub mod cfa_rule {
-    /// There is no unwind information for this code, or none that a row can express.
+    /// There is no unwind information for this code.
     pub const NONE: u8 = 0;
     /// rsp + `cfa_offset` words.
     pub const RSP: u8 = 1;
@@ -47,9 +47,15 @@ pub mod cfa_rule {
     /// rsp + `cfa_offset` pairs of words, without a sign: frames of 256 KiB to 1 MiB, such as that of
     /// the function below which all of rustc runs.
     pub const RSP_FAR: u8 = 10;
-    /// Plus a register's number (DWARF's): that register + `cfa_offset` words. Known only of the
-    /// innermost frame.
+    /// There is unwind information that no row can express, or that cannot be read. Whoever guesses
+    /// by frame pointers here leaves out the caller of a function that keeps none.
+    pub const INEXPRESSIBLE: u8 = 11;
+    /// Plus a register's number (DWARF's): that register + `cfa_offset` words. Known only of code
+    /// that did not call ([`frame_reached`](super::frame_reached)).
     pub const REGISTER: u8 = 0x10;
+    /// Plus a register's number: rsp + `cfa_offset` words, and the return address is in that
+    /// register. Known as `REGISTER` is.
+    pub const RETURN_REGISTER: u8 = 0x20;
 }
 
 /// Where the caller's rbp is: [`UnwindRow::frame_pointer`].
@@ -60,9 +66,37 @@ pub mod frame_pointer_rule {
     pub const AT_CFA: u8 = 1;
     /// At rbp + `saved_offset` words.
     pub const AT_RBP: u8 = 2;
-    /// It cannot be found.
+    /// It cannot be found: [`LOST_FRAME_POINTER`](super::LOST_FRAME_POINTER) stands for it.
     pub const LOST: u8 = 3;
 }
+
+/// What stands for an rbp that is lost: no address, and not 0, with which chains of frame pointers
+/// end.
+pub const LOST_FRAME_POINTER: u64 = 1;
+
+/// How a walk came to a frame, which says what is known of it: [`StackMemoryHeader::reached`]. Of
+/// the last two ip is where the code stands, and all registers are known; of the others ip is where
+/// a call returns to.
+pub mod frame_reached {
+    /// It called, as unwind information says.
+    pub const CALLED: u16 = 0;
+    /// It called, as a frame pointer says. The function that it called keeps frame pointers, and has
+    /// saved its rbp: only here does an rbp of 0 say that the thread begins.
+    pub const LINKED: u16 = 1;
+    /// It is the innermost; the kernel has saved its registers, in the order of `struct pt_regs`.
+    pub const RUNNING: u16 = 2;
+    /// A signal interrupted it; its registers lie in the order of `struct sigcontext`.
+    pub const INTERRUPTED: u16 = 3;
+}
+
+/// Registers in [`StackMemoryHeader::registers`].
+pub const SAVED_REGISTERS: usize = 15;
+/// Where the registers of DWARF's numbers 0 to 15 lie among those that the kernel has saved
+/// (arch/x86/include/asm/ptrace.h), four bits for each, the lowest for the first. It has rsp
+/// elsewhere.
+pub const RUNNING_ORDER: u64 = 0x0123_6789_f4ed_5bca;
+/// And among those of an interrupted frame, from r8 on (arch/x86/include/uapi/asm/sigcontext.h).
+pub const INTERRUPTED_ORDER: u64 = 0x7654_3210_fa89_becd;
 
 record! {
     /// From `address` on, the caller is found in this way. The return address is the word below the
@@ -85,7 +119,7 @@ record! {
     /// A part of a stack that could not be unwound, because the table for the code of its last
     /// frame was not made yet. [`MEMORY_PART_BYTES`] bytes follow, of which the first `bytes` are
     /// the program's.
-    StackMemoryHeader, 88 {
+    StackMemoryHeader, 208 {
         /// The lane of the stack's definition: its CPU,
         cpu: u32 as "__u32 cpu",
         /// and 1 if it is a sample's, 0 if it is that of a scheduling event.
@@ -94,8 +128,11 @@ record! {
         id: u32 as "__u32 id",
         /// Whose program it is.
         uid: u32 as "__u32 uid",
-        /// 1 if the last frame's address is where it stands; else it is where a call returns to.
-        exact_ip: u32 as "__u32 exact_ip",
+        /// How the walk came to the last frame, one of [`frame_reached`].
+        reached: u16 as "__u16 reached",
+        /// 1 if the word at its stack pointer is where it returns to, should its code have no unwind
+        /// information: a call of this very function lies before that address.
+        returns_at_sp: u16 as "__u16 returns_at_sp",
         /// Bytes of this part that the program has.
         bytes: u32 as "__u32 bytes",
         /// Of the last frame: where its code is,
@@ -115,5 +152,8 @@ record! {
         code_end: u64 as "__u64 code_end",
         /// and what to add to an address for its offset in the file.
         code_bias: u64 as "__u64 code_bias",
+        /// All registers of the last frame but for ip and sp, in the order that `reached` says; 0
+        /// where they are not known.
+        registers: [u64; SAVED_REGISTERS] as "__u64 registers[15]",
     }
 }

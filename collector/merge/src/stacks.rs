@@ -521,6 +521,7 @@ fn cut_of(truncated: u32) -> Option<StackCut> {
         stack_ending::NO_UNWIND_INFORMATION => Some(StackCut::NoUnwindInformation),
         stack_ending::UNREADABLE => Some(StackCut::Unreadable),
         stack_ending::NO_TABLE_YET => Some(StackCut::NoTableYet),
+        stack_ending::UNUSABLE_INFORMATION => Some(StackCut::UnusableInformation),
         _ => Some(StackCut::Frames),
     }
 }
@@ -531,8 +532,9 @@ fn cut_of(truncated: u32) -> Option<StackCut> {
 /// glibc and musl keep no frame pointers, so that a walk from a program that
 /// does ends in these with whatever lies in the register.
 fn begins_stacks(frame: FrameId, tables: &Tables) -> bool {
-    const FIRST: [&str; 9] = [
+    const FIRST: [&str; 10] = [
         "_start",
+        "_dl_start_user",
         "__libc_start_main",
         "__libc_start_main_impl",
         "__libc_start_call_main",

@@ -11,6 +11,8 @@ pub enum StackCut {
     Unreadable,
     /// The unwind table for the last frame's code was not made yet.
     NoTableYet,
+    /// There is unwind information for the last frame's code, but none that can be used.
+    UnusableInformation,
 }
 
 impl StackCut {
@@ -21,6 +23,7 @@ impl StackCut {
             Self::NoUnwindInformation => "no unwind information",
             Self::Unreadable => "stack not readable",
             Self::NoTableYet => "no unwind table yet",
+            Self::UnusableInformation => "unwind information that cannot be used",
         }
     }
 
@@ -31,6 +34,7 @@ impl StackCut {
             Self::NoUnwindInformation => "[truncated: no unwind information]",
             Self::Unreadable => "[truncated: stack not readable]",
             Self::NoTableYet => "[truncated: no unwind table yet]",
+            Self::UnusableInformation => "[truncated: unwind information that cannot be used]",
         }
     }
 }

@@ -7,8 +7,8 @@
 //! **Duties.** Find what an ELF file of x86-64 offers for unwinding, and make rows of it for the
 //! pages of its code that are asked for ([`UnwindFile`]). Files come from any user: what is read of
 //! them, how long it takes, and how much memory it needs are bounded, and what is damaged or cannot
-//! be expressed has [no rule](syscollect_records::unwind::cfa_rule::NONE), never a guess. Walk a
-//! stack by these rows as the kernel programs do ([`step`]), over whatever holds its words.
+//! be expressed has [a rule that says so](syscollect_records::unwind::cfa_rule::INEXPRESSIBLE), never
+//! a guess. Walk a stack by these rows as the kernel programs do ([`step`]), over whatever holds its words.
 //!
 //! **Non-goals.** Opening files (`syscollect-untrusted-files`). Which file is mapped where. Code
 //! without unwind information: nothing is read of the code itself. Exceptions. Other architectures.
@@ -44,7 +44,10 @@ mod writer;
 
 pub use error::UnwindError;
 pub use file::UnwindFile;
-pub use memory::{Callers, CodeAt, StackMemory};
+pub use memory::{Callers, CodeAt, FrameReached, StackMemory};
 pub use row_cache::RowCache;
 pub use syscollect_records::unwind::{PAGE_BYTES, UnwindRow};
-pub use walk::{GeneralRegisters, Registers, WalkStep, lookup_address, row_at, step};
+pub use walk::{
+    GeneralRegisters, Registers, WalkStep, interrupted_registers, lookup_address, row_at,
+    running_registers, step,
+};

@@ -1,10 +1,13 @@
 //! Stacks as they lay in memory, for code whose tables came too late.
 
 use crate::walk::lookup_address;
-use crate::{Registers, UnwindRow, WalkStep, step};
+use crate::{
+    GeneralRegisters, Registers, UnwindRow, WalkStep, interrupted_registers, running_registers,
+    step,
+};
 use syscollect_records::MAX_FRAMES;
 use syscollect_records::stack_ending;
-use syscollect_records::unwind::cfa_rule;
+use syscollect_records::unwind::{StackMemoryHeader, cfa_rule, frame_reached};
 
 /// A frame is at most this far above the one it called, bytes, where frame pointers say so: what
 /// the kernel programs take for one, too.
@@ -16,10 +19,53 @@ const WORD: usize = 8;
 pub struct StackMemory {
     /// That frame's.
     pub registers: Registers,
-    /// Its ip is where it stood; else it is where a call returns to. See [`lookup_address`].
-    pub exact_ip: bool,
+    /// How the walk came to it.
+    pub reached: FrameReached,
     /// What lay at its stack pointer and above.
     pub bytes: Vec<u8>,
+}
+
+/// How a walk came to a frame, which says what is known of it: [`frame_reached`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FrameReached {
+    /// It called, as unwind information says.
+    #[default]
+    Called,
+    /// It called, as a frame pointer says: whose rbp is 0 now is the thread's first function.
+    Linked,
+    /// Its ip is where it stood, see [`lookup_address`].
+    Stands {
+        /// Its registers.
+        general: GeneralRegisters,
+        /// The word at its stack pointer is where it returns to, if its code has no unwind
+        /// information.
+        returns_at_sp: bool,
+    },
+}
+
+impl FrameReached {
+    /// What the kernel programs say of a walk's last frame.
+    pub fn of(header: &StackMemoryHeader) -> Self {
+        let StackMemoryHeader { registers: saved, returns_at_sp, .. } = header;
+        let general = match header.reached {
+            frame_reached::LINKED => return Self::Linked,
+            frame_reached::RUNNING => running_registers(saved),
+            frame_reached::INTERRUPTED => interrupted_registers(saved),
+            _ => return Self::Called,
+        };
+        Self::Stands { general, returns_at_sp: *returns_at_sp != 0 }
+    }
+
+    fn stands(&self) -> bool {
+        matches!(self, Self::Stands { .. })
+    }
+
+    fn general(&self) -> Option<&GeneralRegisters> {
+        match self {
+            Self::Stands { general, .. } => Some(general),
+            Self::Called | Self::Linked => None,
+        }
+    }
 }
 
 /// What is known of the code at an address.
@@ -51,12 +97,12 @@ impl StackMemory {
     ///
     /// ```
     /// use syscollect_records::unwind::{UnwindRow, cfa_rule};
-    /// use syscollect_unwind::{CodeAt, Registers, StackMemory};
+    /// use syscollect_unwind::{CodeAt, FrameReached, Registers, StackMemory};
     ///
     /// // A function with nothing on the stack but where it returns to, which is a thread's first.
     /// let memory = StackMemory {
     ///     registers: Registers { ip: 0x1000, sp: 0x7f00, bp: 0 },
-    ///     exact_ip: true,
+    ///     reached: FrameReached::Stands { general: [0; 16], returns_at_sp: false },
     ///     bytes: 0x2000_u64.to_ne_bytes().to_vec(),
     /// };
     /// let row = |cfa| CodeAt::Row(UnwindRow { cfa, cfa_offset: 1, ..UnwindRow::default() });
@@ -67,15 +113,21 @@ impl StackMemory {
     /// assert_eq!((callers.addresses, callers.truncated), (vec![0x2000], 0));
     /// ```
     pub fn callers(&self, known: usize, mut code: impl FnMut(u64) -> CodeAt) -> Callers {
-        let (mut registers, mut exact_ip) = (self.registers, self.exact_ip);
+        let (mut registers, mut reached) = (self.registers, self.reached);
         let mut addresses = Vec::new();
         let truncated = loop {
             if known + addresses.len() >= MAX_FRAMES {
                 break stack_ending::TOO_DEEP;
             }
-            let caller = match code(lookup_address(registers.ip, exact_ip)) {
-                CodeAt::Row(row) if row.cfa == cfa_rule::NONE => self.by_frame_pointer(&registers),
-                CodeAt::Row(row) => step(&registers, row, None, |address| self.word(address)),
+            let (caller, without) = match code(lookup_address(registers.ip, reached.stands())) {
+                CodeAt::Row(row) if row.cfa == cfa_rule::NONE => {
+                    let caller = self.by_frame_pointer(&registers, &reached);
+                    (caller, stack_ending::NO_UNWIND_INFORMATION)
+                }
+                CodeAt::Row(row) => {
+                    let caller = self.by_row(row, &registers, &reached);
+                    (caller, stack_ending::UNUSABLE_INFORMATION)
+                }
                 CodeAt::Unknown => break stack_ending::NO_TABLE_YET,
                 // What led here was no caller's address.
                 CodeAt::Nothing => {
@@ -85,38 +137,58 @@ impl StackMemory {
             };
             match caller {
                 // Where a library makes a stack of its own, nothing has called its first function.
-                WalkStep::Caller { registers: Registers { ip: 0, .. }, .. } | WalkStep::End => {
-                    break 0;
+                Ok((Registers { ip: 0, .. }, _)) | Err(WalkStep::End) => break 0,
+                Ok((caller, how)) => {
+                    (registers, reached) = (caller, how);
+                    addresses.push(caller.ip.wrapping_add(u64::from(how.stands())));
                 }
-                WalkStep::Caller { registers: caller, exact_ip: exact } => {
-                    (registers, exact_ip) = (caller, exact);
-                    addresses.push(caller.ip.wrapping_add(u64::from(exact)));
-                }
-                WalkStep::NoInformation => break stack_ending::NO_UNWIND_INFORMATION,
                 // It lies further up than what was sent: a table would have found it.
-                WalkStep::Unreadable => break stack_ending::NO_TABLE_YET,
+                Err(WalkStep::Unreadable) => break stack_ending::NO_TABLE_YET,
+                Err(_) => break without,
             }
         };
         Callers { addresses, truncated }
     }
 
+    fn by_row(
+        &self,
+        row: UnwindRow,
+        registers: &Registers,
+        reached: &FrameReached,
+    ) -> Result<(Registers, FrameReached), WalkStep> {
+        match step(registers, row, reached.general(), |address| self.word(address)) {
+            WalkStep::Caller { registers, interrupted: None } => {
+                Ok((registers, FrameReached::Called))
+            }
+            // Nobody has looked at the code that was interrupted, to know more of it.
+            WalkStep::Caller { registers, interrupted: Some(general) } => {
+                Ok((registers, FrameReached::Stands { general, returns_at_sp: false }))
+            }
+            end => Err(end),
+        }
+    }
+
     /// Frames of code that no table describes have their frame pointers, if anything.
-    fn by_frame_pointer(&self, registers: &Registers) -> WalkStep {
+    fn by_frame_pointer(
+        &self,
+        registers: &Registers,
+        reached: &FrameReached,
+    ) -> Result<(Registers, FrameReached), WalkStep> {
         let Registers { sp, bp, .. } = *registers;
-        if bp == 0 {
-            return WalkStep::End;
+        let word = |at: Option<u64>| at.and_then(|at| self.word(at)).ok_or(WalkStep::Unreadable);
+        let above = |at: u64, words: u64| at.checked_add(words * WORD as u64);
+        if let FrameReached::Stands { returns_at_sp: true, .. } = reached {
+            let (ip, sp) = (word(Some(sp))?, above(sp, 1).ok_or(WalkStep::Unreadable)?);
+            return Ok((Registers { ip, sp, bp }, FrameReached::Called));
         }
-        if bp < sp || bp - sp > FRAME_BYTES_MAX {
-            return WalkStep::NoInformation;
+        match (bp, reached) {
+            (0, FrameReached::Linked) => return Err(WalkStep::End),
+            _ if bp < sp || bp - sp > FRAME_BYTES_MAX => return Err(WalkStep::Unusable),
+            _ => {}
         }
-        let above = |words: u64| bp.checked_add(words * WORD as u64);
-        let (Some(caller_bp), Some(ip), Some(sp)) =
-            (self.word(bp), above(1).and_then(|at| self.word(at)), above(2))
-        else {
-            return WalkStep::Unreadable;
-        };
-        let registers = Registers { ip, sp, bp: caller_bp };
-        WalkStep::Caller { registers, exact_ip: false }
+        let (caller_bp, ip) = (word(Some(bp))?, word(above(bp, 1))?);
+        let sp = above(bp, 2).ok_or(WalkStep::Unreadable)?;
+        Ok((Registers { ip, sp, bp: caller_bp }, FrameReached::Linked))
     }
 
     /// The word at an address, if it was sent.
@@ -133,6 +205,7 @@ impl StackMemory {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use syscollect_records::unwind::{SAVED_REGISTERS, frame_pointer_rule};
 
     const STACK: u64 = 0x7fff_0000;
     /// What the functions of these tests push before they call.
@@ -151,7 +224,8 @@ mod tests {
         }
         let bytes = words.iter().flat_map(|word: &u64| word.to_ne_bytes()).collect();
         let registers = Registers { ip: 0x5000, sp: STACK, bp: 0 };
-        StackMemory { registers, exact_ip: true, bytes }
+        let reached = FrameReached::Stands { general: [0; 16], returns_at_sp: false };
+        StackMemory { registers, reached, bytes }
     }
 
     fn code(address: u64) -> CodeAt {
@@ -160,6 +234,7 @@ mod tests {
             0x2000..0x6000 => row(cfa_rule::RSP, FRAME),
             0x6000..0x7000 => CodeAt::Unknown,
             0x7000..0x8000 => row(cfa_rule::NONE, 0),
+            0x9000..0x9100 => row(cfa_rule::INEXPRESSIBLE, 0),
             _ => CodeAt::Nothing,
         }
     }
@@ -229,6 +304,101 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_but_not_understood_ends_a_stack_though_rbp_leads_on() {
+        let mut memory = stack(&[0x4010, 0x1010]);
+        memory.registers = Registers { ip: 0x9010, bp: STACK + 16, ..memory.registers };
+        let callers = memory.callers(1, code);
+        let unusable = stack_ending::UNUSABLE_INFORMATION;
+        assert_eq!((callers.addresses, callers.truncated), (vec![], unusable));
+    }
+
+    #[test]
+    fn a_lost_frame_pointer_is_no_threads_beginning() {
+        let lost = |address| match address {
+            0x5000 => CodeAt::Row(UnwindRow {
+                cfa: cfa_rule::RSP,
+                cfa_offset: FRAME,
+                frame_pointer: frame_pointer_rule::LOST,
+                ..UnwindRow::default()
+            }),
+            address => code(address),
+        };
+        let callers = stack(&[0x7010, 0x1010]).callers(1, lost);
+        let cut = stack_ending::NO_UNWIND_INFORMATION;
+        assert_eq!((callers.addresses, callers.truncated), (vec![0x7010], cut));
+    }
+
+    #[test]
+    fn rbp_is_0_at_a_threads_beginning_only_where_frame_pointers_led() {
+        // Two functions of code without rows, of which the second was called with an rbp of 0.
+        let words = [STACK + 16, 5, 0, 0x7020];
+        let mut memory = stack(&[]);
+        memory.bytes = words.iter().flat_map(|word: &u64| word.to_ne_bytes()).collect();
+        memory.registers = Registers { ip: 0x7010, bp: STACK + 16, ..memory.registers };
+        let callers = memory.callers(1, code);
+        assert_eq!((callers.addresses, callers.truncated), (vec![0x7020], 0));
+        // To a function that keeps none it is a register like any other.
+        memory.registers.bp = 0;
+        let cut = stack_ending::NO_UNWIND_INFORMATION;
+        assert_eq!(memory.callers(1, code).truncated, cut);
+        memory.reached = FrameReached::Called;
+        assert_eq!(memory.callers(1, code).truncated, cut);
+        memory.reached = FrameReached::Linked;
+        assert_eq!(memory.callers(1, code).truncated, 0);
+    }
+
+    #[test]
+    fn a_function_without_frame_and_rows_returns_where_the_programs_say() {
+        let mut memory = stack(&[0x4010, 0x1010]);
+        let (ip, sp) = (0x7010, STACK + 3 * WORD as u64);
+        // rbp is of the caller's caller.
+        memory.registers = Registers { ip, sp, bp: STACK + 48 };
+        memory.bytes.drain(..3 * WORD);
+        let skipped = memory.callers(1, code);
+        assert_eq!(skipped.addresses, [0x1010]);
+        memory.reached = FrameReached::Stands { general: [0; 16], returns_at_sp: true };
+        let callers = memory.callers(1, code);
+        assert_eq!((callers.addresses, callers.truncated), (vec![0x4010, 0x1010], 0));
+    }
+
+    #[test]
+    fn registers_of_the_innermost_frame_lead_on_and_those_of_callers_do_not() {
+        let by_r10 = |address| match address {
+            0x9000 => row(cfa_rule::REGISTER | 10, 0),
+            0x9100 => row(cfa_rule::RETURN_REGISTER | 5, 0),
+            address => code(address),
+        };
+        let mut general = GeneralRegisters::default();
+        (general[10], general[5]) = (STACK + 32, 0x2010);
+        let mut memory = stack(&[0x4010, 0x1010]);
+        memory.registers.ip = 0x9000;
+        memory.reached = FrameReached::Stands { general, returns_at_sp: false };
+        assert_eq!(memory.callers(1, by_r10).addresses, [0x4010, 0x1010]);
+        memory.registers.ip = 0x9100;
+        assert_eq!(memory.callers(1, by_r10).addresses, [0x2010, 0x4010, 0x1010]);
+        (memory.registers.ip, memory.reached) = (0x9001, FrameReached::Called);
+        let callers = memory.callers(1, by_r10);
+        let unusable = stack_ending::UNUSABLE_INFORMATION;
+        assert_eq!((callers.addresses, callers.truncated), (vec![], unusable));
+    }
+
+    #[test]
+    fn what_the_programs_say_of_the_last_frame_is_understood() {
+        let header = |reached| {
+            let mut registers = [0; SAVED_REGISTERS];
+            (registers[0], registers[14]) = (15, 5);
+            FrameReached::of(&StackMemoryHeader { reached, registers, ..Default::default() })
+        };
+        assert_eq!(header(frame_reached::CALLED), FrameReached::Called);
+        assert_eq!(header(frame_reached::LINKED), FrameReached::Linked);
+        let general = |reached| header(reached).general().copied().unwrap();
+        let running = general(frame_reached::RUNNING);
+        assert_eq!((running[15], running[5]), (15, 5));
+        let interrupted = general(frame_reached::INTERRUPTED);
+        assert_eq!((interrupted[8], interrupted[2]), (15, 5));
+    }
+
+    #[test]
     fn no_stack_has_more_frames_than_are_recorded() {
         let callers = stack(&[0x4010; 300]).callers(100, code);
         assert_eq!(callers.addresses.len(), MAX_FRAMES - 100);
@@ -241,10 +411,13 @@ mod tests {
             bytes in proptest::collection::vec(any::<u8>(), 0..600),
             registers in any::<[u64; 3]>(),
             rules in proptest::collection::vec(any::<(u8, u8, i16, i16)>(), 1..5),
+            general in any::<GeneralRegisters>(),
+            returns_at_sp in any::<bool>(),
         ) {
             let [ip, sp, bp] = registers;
             let registers = Registers { ip, sp, bp };
-            let memory = StackMemory { registers, exact_ip: false, bytes };
+            let reached = FrameReached::Stands { general, returns_at_sp };
+            let memory = StackMemory { registers, reached, bytes };
             let mut asked = 0;
             let callers = memory.callers(1, |address| {
                 asked += 1;

@@ -4,8 +4,8 @@
 //! its bytes: gimli's own tables keep all, and copy them where an instruction of one byte says so.
 
 use crate::rule::{
-    LOST, Rule, RuleAndOffset, SAME, Slice, cfa_at_register, cfa_by_expression, saved_at_cfa,
-    saved_by_expression,
+    LOST, Rule, RuleAndOffset, SAME, Slice, cfa_at_register, cfa_by_expression,
+    cfa_of_return_register, saved_at_cfa, saved_by_expression,
 };
 use gimli::{CallFrameInstruction, CommonInformationEntry, Register, UnwindSection, X86_64};
 use syscollect_records::unwind::WORD_BYTES;
@@ -35,6 +35,8 @@ enum ReturnAddress {
     /// Said to be nowhere: the code has no caller (`_start`). A CIE says where it is, so this is
     /// said on purpose.
     Nowhere,
+    /// In a register of the function's own (vfork).
+    In(Register),
     /// Not said, or elsewhere.
     Other,
 }
@@ -48,11 +50,15 @@ impl State {
             Cfa::Register(register, offset) => cfa_at_register(register, offset),
             Cfa::Other(rule) => rule,
         };
-        match (self.return_address, cfa) {
-            (ReturnAddress::Nowhere, _) => Rule::END,
-            (ReturnAddress::BelowCfa, Some(cfa)) => Rule::new(cfa, self.frame_pointer),
-            _ => Rule::NONE,
-        }
+        let cfa = match self.return_address {
+            ReturnAddress::Nowhere => return Rule::END,
+            ReturnAddress::BelowCfa => cfa,
+            ReturnAddress::In(register) => {
+                cfa.and_then(|cfa| cfa_of_return_register(cfa, register))
+            }
+            ReturnAddress::Other => None,
+        };
+        cfa.map_or(Rule::INEXPRESSIBLE, |cfa| Rule::new(cfa, self.frame_pointer))
     }
 }
 
@@ -177,10 +183,12 @@ impl<'s, 'a, S: UnwindSection<Slice<'a>>> Program<'s, S> {
                 let initial = self.initial.ok_or(Damaged)?;
                 self.set(register, initial.return_address, initial.frame_pointer);
             }
+            Register { dest_register, src_register } => {
+                self.set(dest_register, ReturnAddress::In(src_register), LOST);
+            }
             ValOffset { register, .. }
             | ValOffsetSf { register, .. }
-            | ValExpression { register, .. }
-            | Register { dest_register: register, .. } => {
+            | ValExpression { register, .. } => {
                 self.set(register, ReturnAddress::Other, LOST);
             }
             _ => {}

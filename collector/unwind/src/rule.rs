@@ -27,6 +27,7 @@ pub(crate) struct Rule {
 
 impl Rule {
     pub(crate) const NONE: Self = Self::bare(cfa_rule::NONE);
+    pub(crate) const INEXPRESSIBLE: Self = Self::bare(cfa_rule::INEXPRESSIBLE);
     pub(crate) const SIGNAL: Self = Self::bare(cfa_rule::SIGNAL);
     pub(crate) const END: Self = Self::bare(cfa_rule::END);
 
@@ -61,6 +62,17 @@ pub(crate) fn cfa_at_register(register: Register, offset: i64) -> Option<RuleAnd
         _ => return None,
     };
     Some((rule, words(offset)?))
+}
+
+/// The same of a function that keeps its return address in `returns`: where it does, its CFA is
+/// beside rsp.
+pub(crate) fn cfa_of_return_register(
+    (rule, offset): RuleAndOffset,
+    returns: Register,
+) -> Option<RuleAndOffset> {
+    let is_known = returns.0 < GENERAL_REGISTERS && returns != X86_64::RSP;
+    (is_known && rule == cfa_rule::RSP)
+        .then_some((cfa_rule::RETURN_REGISTER | returns.0 as u8, offset))
 }
 
 /// What a row says in words, bytes.

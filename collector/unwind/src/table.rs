@@ -72,7 +72,7 @@ impl<'a, S: UnwindSection<Slice<'a>>> Builder<'a, S> {
     /// Adds the rows of the FDE at `offset`, whose code begins where `holds` does.
     fn add_entry(&mut self, offset: u32, holds: Range<u64>, run: &Run) {
         let Some(fde) = self.fde(offset, holds.start, run) else {
-            return self.set(run, holds.start, Rule::NONE);
+            return self.set(run, holds.start, Rule::INEXPRESSIBLE);
         };
         // Where functions overlap, the later one begins with its first instruction.
         let end = fde.end_address().min(holds.end);
@@ -131,7 +131,7 @@ impl<'a, S: UnwindSection<Slice<'a>>> Builder<'a, S> {
         };
         // What was said before still counts.
         if run_all().is_err() {
-            self.writer.set(run.offset(address), Rule::NONE);
+            self.writer.set(run.offset(address), Rule::INEXPRESSIBLE);
         }
     }
 }

@@ -1,11 +1,15 @@
 //! Walks a stack by rows, as the kernel programs do.
 
 use crate::UnwindRow;
-use syscollect_records::unwind::{WORD_BYTES, cfa_rule, frame_pointer_rule};
+use syscollect_records::unwind::{
+    INTERRUPTED_ORDER, LOST_FRAME_POINTER, RUNNING_ORDER, SAVED_REGISTERS, WORD_BYTES, cfa_rule,
+    frame_pointer_rule,
+};
 
 /// Where the kernel keeps registers of interrupted code, in bytes from the stack pointer of the
 /// signal handler's caller on: in `ucontext` (include/uapi/asm-generic/ucontext.h) is `sigcontext`
 /// (arch/x86/include/uapi/asm/sigcontext.h), from byte 40 on.
+const SIGNAL_REGISTERS: i64 = 40;
 const SIGNAL_BP: i64 = 120;
 const SIGNAL_SP: i64 = 160;
 const SIGNAL_IP: i64 = 168;
@@ -19,12 +23,28 @@ pub struct Registers {
     pub ip: u64,
     /// rsp.
     pub sp: u64,
-    /// rbp; 0 where it is not known.
+    /// rbp; [`LOST_FRAME_POINTER`] where it is not known.
     pub bp: u64,
 }
 
-/// All general registers of the innermost frame, by DWARF's numbers.
+/// All general registers of code that did not call, by DWARF's numbers; rsp is 0 where they came in
+/// an order that has it elsewhere.
 pub type GeneralRegisters = [u64; 16];
+
+/// Registers as the kernel saves them, of code that runs: in the order of its `struct pt_regs`.
+pub fn running_registers(saved: &[u64; SAVED_REGISTERS]) -> GeneralRegisters {
+    in_order(saved, RUNNING_ORDER)
+}
+
+/// Registers as they lie in the frame of a signal.
+pub fn interrupted_registers(saved: &[u64; SAVED_REGISTERS]) -> GeneralRegisters {
+    in_order(saved, INTERRUPTED_ORDER)
+}
+
+fn in_order(saved: &[u64; SAVED_REGISTERS], order: u64) -> GeneralRegisters {
+    let place = |number: usize| (order >> (number * 4)) as usize & 15;
+    std::array::from_fn(|number| saved.get(place(number)).copied().unwrap_or(0))
+}
 
 /// Where a step led.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,15 +53,15 @@ pub enum WalkStep {
     Caller {
         /// The caller's.
         registers: Registers,
-        /// It was interrupted by a signal: its ip is that of the next instruction, and not of the
-        /// one after a call. See [`lookup_address`].
-        exact_ip: bool,
+        /// All of them, where a signal interrupted it: its ip is that of the next instruction then,
+        /// and not of the one after a call. See [`lookup_address`].
+        interrupted: Option<GeneralRegisters>,
     },
     /// There is no caller: the thread begins here.
     End,
-    /// Nothing that can be used is known of this code: there is no rule, or it leads to where no
-    /// caller can be.
-    NoInformation,
+    /// What is known of this code cannot be used: there is no rule that applies, or it leads to where
+    /// no caller can be.
+    Unusable,
     /// Words that are needed cannot be read.
     Unreadable,
 }
@@ -65,8 +85,8 @@ const LOWEST_STACK: u64 = 4096;
 
 /// One step of a walk, from the frame with `registers` by the row that holds there.
 ///
-/// `innermost` are the registers of code that runs; of callers they are not known. `read` returns
-/// the 8 bytes at an address.
+/// `general` are the registers of code that did not call; of callers they are not known. `read`
+/// returns the 8 bytes at an address.
 ///
 /// ```
 /// use syscollect_records::unwind::{UnwindRow, cfa_rule};
@@ -77,60 +97,80 @@ const LOWEST_STACK: u64 = 4096;
 /// let here = Registers { ip: 0x1000, sp: 0x7f00, bp: 5 };
 /// let caller = step(&here, row, None, |address| (address == 0x7f08).then_some(0x2000));
 /// let registers = Registers { ip: 0x2000, sp: 0x7f10, bp: 5 };
-/// assert_eq!(caller, WalkStep::Caller { registers, exact_ip: false });
+/// assert_eq!(caller, WalkStep::Caller { registers, interrupted: None });
 /// ```
 pub fn step(
     registers: &Registers,
     row: UnwindRow,
-    innermost: Option<&GeneralRegisters>,
+    general: Option<&GeneralRegisters>,
     mut read: impl FnMut(u64) -> Option<u64>,
 ) -> WalkStep {
-    if row.cfa == cfa_rule::END {
-        return WalkStep::End;
-    }
     let found = match row.cfa {
+        cfa_rule::END => return WalkStep::End,
         cfa_rule::SIGNAL => interrupted(registers.sp, &mut read),
-        _ => caller(registers, row, innermost, &mut read),
+        _ => caller(registers, row, general, &mut read).map(|caller| (caller, None)),
     };
-    let exact_ip = row.cfa == cfa_rule::SIGNAL;
-    found.map_or_else(|why| why, |registers| WalkStep::Caller { registers, exact_ip })
+    match found {
+        Ok((registers, interrupted)) => WalkStep::Caller { registers, interrupted },
+        Err(why) => why,
+    }
 }
 
-fn interrupted(sp: u64, read: &mut impl FnMut(u64) -> Option<u64>) -> Result<Registers, WalkStep> {
+fn interrupted(
+    sp: u64,
+    read: &mut impl FnMut(u64) -> Option<u64>,
+) -> Result<(Registers, Option<GeneralRegisters>), WalkStep> {
     let mut word = |at: i64| read(sp.wrapping_add_signed(at)).ok_or(WalkStep::Unreadable);
     // The handler may have run on a stack of its own, so that this one is anywhere.
-    Ok(Registers { ip: word(SIGNAL_IP)?, sp: word(SIGNAL_SP)?, bp: word(SIGNAL_BP)? })
+    let registers = Registers { ip: word(SIGNAL_IP)?, sp: word(SIGNAL_SP)?, bp: word(SIGNAL_BP)? };
+    let mut saved = [0; SAVED_REGISTERS];
+    for (at, saved) in (SIGNAL_REGISTERS..).step_by(WORD_BYTES as usize).zip(&mut saved) {
+        *saved = word(at)?;
+    }
+    Ok((registers, Some(interrupted_registers(&saved))))
 }
 
 fn caller(
     registers: &Registers,
     row: UnwindRow,
-    innermost: Option<&GeneralRegisters>,
+    general: Option<&GeneralRegisters>,
     read: &mut impl FnMut(u64) -> Option<u64>,
 ) -> Result<Registers, WalkStep> {
-    let cfa = cfa(registers, row, innermost, read)?;
+    let cfa = cfa(registers, row, general, read)?;
+    let returns_by_register = row.cfa >= cfa_rule::RETURN_REGISTER;
     // Callers are further up; anything else is damaged. A function that goes to another stack, as
     // coroutines do, keeps in rbp where its caller's is, which may lie anywhere.
     let elsewhere = row.cfa == cfa_rule::RBP && registers.bp > LOWEST_STACK && cfa > registers.bp;
-    if cfa <= registers.sp && !elsewhere {
-        return Err(WalkStep::NoInformation);
+    let is_here = returns_by_register && cfa == registers.sp;
+    if cfa <= registers.sp && !elsewhere && !is_here {
+        return Err(WalkStep::Unusable);
     }
     let mut word = |at| read(at).ok_or(WalkStep::Unreadable);
-    let ip = word(beside(cfa, -1))?;
+    let ip = match returns_by_register {
+        true => general_register(row, general)?,
+        false => word(beside(cfa, -1))?,
+    };
     let bp = match row.frame_pointer {
         frame_pointer_rule::SAME => registers.bp,
         frame_pointer_rule::AT_CFA => word(beside(cfa, row.saved_offset))?,
         frame_pointer_rule::AT_RBP => word(beside(registers.bp, row.saved_offset))?,
-        _ => 0,
+        _ => LOST_FRAME_POINTER,
     };
     Ok(Registers { ip, sp: cfa, bp })
+}
+
+/// The register that a row names, if it is known.
+fn general_register(row: UnwindRow, general: Option<&GeneralRegisters>) -> Result<u64, WalkStep> {
+    let is_named = (cfa_rule::REGISTER..cfa_rule::RETURN_REGISTER + 16).contains(&row.cfa);
+    let general = general.filter(|_| is_named).ok_or(WalkStep::Unusable)?;
+    Ok(general[usize::from(row.cfa % 16)])
 }
 
 /// The canonical frame address: what the stack pointer was before the call.
 fn cfa(
     registers: &Registers,
     row: UnwindRow,
-    innermost: Option<&GeneralRegisters>,
+    general: Option<&GeneralRegisters>,
     read: &mut impl FnMut(u64) -> Option<u64>,
 ) -> Result<u64, WalkStep> {
     let Registers { ip, sp, bp } = *registers;
@@ -151,9 +191,8 @@ fn cfa(
             beside(sp, 1 + i16::from(has_pushed))
         }
         rule => {
-            let number = usize::from(rule).checked_sub(usize::from(cfa_rule::REGISTER));
-            let register = number.and_then(|number| innermost?.get(number));
-            beside(*register.ok_or(WalkStep::NoInformation)?, words)
+            let register = general_register(row, general)?;
+            beside(if rule < cfa_rule::RETURN_REGISTER { register } else { sp }, words)
         }
     })
 }

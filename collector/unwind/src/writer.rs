@@ -83,7 +83,7 @@ impl PageWriter {
             rows.pop();
         }
         // The last row says that there was no room for others.
-        let rule = if rows.len() + 1 >= room { Rule::NONE } else { rule };
+        let rule = if rows.len() + 1 >= room { Rule::INEXPRESSIBLE } else { rule };
         if rows.last().is_none_or(|last| Rule::of_row(*last) != rule) {
             rows.push(rule.at(address));
         }

@@ -72,19 +72,19 @@ impl Modules {
 
     /// Addresses of frames, innermost first, and how the walk ended.
     fn walk(&self, innermost: Registers) -> (Vec<u64>, WalkStep) {
-        let (mut registers, mut exact_ip) = (innermost, true);
+        let (mut registers, mut exact_ip, mut general) = (innermost, true, None);
         let mut addresses = vec![registers.ip];
         while addresses.len() < FRAMES_MAX {
             let Some(row) = self.row(lookup_address(registers.ip, exact_ip)) else { break };
-            match step(&registers, row, None, |address| self.word(address)) {
-                WalkStep::Caller { registers: caller, exact_ip: exact } => {
-                    (registers, exact_ip) = (caller, exact);
+            match step(&registers, row, general.as_ref(), |address| self.word(address)) {
+                WalkStep::Caller { registers: caller, interrupted } => {
+                    (registers, exact_ip, general) = (caller, interrupted.is_some(), interrupted);
                     addresses.push(caller.ip);
                 }
                 end => return (addresses, end),
             }
         }
-        (addresses, WalkStep::NoInformation)
+        (addresses, WalkStep::Unusable)
     }
 
     /// The same, by framehop.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
-use syscollect_records::unwind::{PAGE_BYTES, ROWS_MAX, UnwindRow, cfa_rule};
+use syscollect_records::unwind::{LOST_FRAME_POINTER, PAGE_BYTES, ROWS_MAX, UnwindRow, cfa_rule};
 use syscollect_unwind::{Registers, UnwindFile, WalkStep, row_at, step};
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
@@ -110,13 +110,14 @@ fn expected(oracle: &Oracle<'_>, row: &UnwindTableRow<usize>, address: u64) -> O
     };
     let ip = match row.register(X86_64::RA)? {
         RegisterRule::Offset(offset) => word(cfa.wrapping_add_signed(offset)),
+        RegisterRule::Register(Register(number)) => *GENERAL.get(usize::from(number))?,
         _ => return None,
     };
     let bp = match row.register(X86_64::RBP) {
         None | Some(RegisterRule::SameValue) => GENERAL[6],
         Some(RegisterRule::Offset(offset)) => word(cfa.wrapping_add_signed(offset)),
         Some(RegisterRule::Expression(expression)) => word(evaluate(&expression, Some(cfa))?),
-        _ => 0,
+        _ => LOST_FRAME_POINTER,
     };
     Some(Registers { ip, sp: cfa, bp })
 }
@@ -210,9 +211,9 @@ fn compare(bytes: &[u8]) -> Figures {
                     assert_eq!(ours.cfa, cfa_rule::SIGNAL, "{about}");
                     figures.signal_frames += 1;
                 }
-                WalkStep::Caller { registers, exact_ip } => {
+                WalkStep::Caller { registers, interrupted } => {
                     let expected = expected(&oracle, theirs, address).expect(&about);
-                    assert_eq!((registers, exact_ip), (expected, false), "{about}");
+                    assert_eq!((registers, interrupted), (expected, None), "{about}");
                 }
                 WalkStep::End => {
                     let is_undefined =
@@ -220,7 +221,7 @@ fn compare(bytes: &[u8]) -> Figures {
                     assert!(is_undefined, "{about}");
                     figures.ends += 1;
                 }
-                WalkStep::NoInformation => {
+                WalkStep::Unusable => {
                     assert!(!is_plain(theirs), "{about}");
                     figures.unsaid += 1;
                 }

@@ -37,6 +37,7 @@ mod starts;
 mod survival;
 mod unwinding;
 mod unwinding_eviction;
+mod unwinding_leaves;
 mod unwinding_oracle;
 mod wakers;
 mod zones;
@@ -87,6 +88,7 @@ const TESTS: &[Test] = &[
     test!("stacks" kernels, samples::stacks, needs "bpf_task_pt_regs"),
     test!("unwinding" kernels, unwinding::unwinding, needs "unwind_tables"),
     test!("unwinding-eviction", unwinding_eviction::unwinding_eviction, needs "unwind_tables"),
+    test!("unwinding-leaves" kernels, unwinding_leaves::leaves, needs "unwind_tables"),
     test!("unwinding-oracle", unwinding_oracle::unwinding_oracle, needs "unwind_tables"),
     test!("python" kernels, python::python, needs "unwind_tables"),
     test!("wakers" kernels, wakers::wakers),

@@ -152,7 +152,9 @@ impl Oracle<'_> {
             let Some(module) = self.module(&key) else { return Verdict::Unknown };
             let rule = module.tables.row(offset).cfa;
             // What is interrupted by a signal is no caller, which framehop takes it for.
-            if rule == cfa_rule::NONE || rule == cfa_rule::SIGNAL || rule >= cfa_rule::REGISTER {
+            let is_guessed =
+                [cfa_rule::NONE, cfa_rule::INEXPRESSIBLE, cfa_rule::SIGNAL].contains(&rule);
+            if is_guessed || rule >= cfa_rule::REGISTER {
                 return Verdict::Unknown;
             }
             let page = address / CODE_BYTES * CODE_BYTES;

@@ -17,6 +17,7 @@ mod fuse;
 mod hostile;
 mod hostile_files;
 mod hostile_mount;
+mod leaves;
 mod marks;
 mod ping_pong;
 mod renames;
@@ -38,7 +39,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      alone memfd|files THREADS COUNT | hostile-files FOLDER SECONDS | serve FOLDER | \
                      map-served FOLDER | map-often FILE TIMES | serve-code FOLDER SECONDS | \
                      use-cpu SECONDS | fences COUNT | numbered FILE SECONDS | renames SECONDS | \
-                     wrap LOG CMD ARGS... | unwound SECONDS | visiting FOLDER SECONDS | hostile mappings|memory|survey|flood|looks SECONDS | as UID LOAD ARGS...";
+                     wrap LOG CMD ARGS... | unwound SECONDS | leaves SECONDS | visiting FOLDER SECONDS | hostile mappings|memory|survey|flood|looks SECONDS | as UID LOAD ARGS...";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -85,6 +86,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         }
         ["visiting", folder, seconds] => visiting::run(folder, number(seconds)?)?,
         ["unwound", seconds] => unwound::run(number(seconds)?)?,
+        ["leaves", seconds] => leaves::run(number(seconds)?)?,
         ["renames", seconds] => renames::run(number(seconds)?)?,
         ["wrap", log, program, rest @ ..] => return wrap::run(log, program, rest),
         _ => bail!("{USAGE}"),

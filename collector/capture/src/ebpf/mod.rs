@@ -305,7 +305,7 @@ impl Source for EbpfSource {
 }
 
 /// Names of the lanes' statistics.
-const STATISTICS: [(usize, &str); 15] = [
+const STATISTICS: [(usize, &str); 16] = [
     (statistic::WRITTEN, "records_written"),
     (statistic::STACKS, "stacks_looked_up"),
     (statistic::STACKS_SENT, "stacks_sent"),
@@ -320,6 +320,7 @@ const STATISTICS: [(usize, &str); 15] = [
     (statistic::USER_WALKS + 2, "user_stacks_without_unwind_information"),
     (statistic::USER_WALKS + 3, "user_stacks_unreadable"),
     (statistic::USER_WALKS + 4, "user_stacks_before_tables"),
+    (statistic::USER_WALKS + 5, "user_stacks_with_unusable_information"),
     (statistic::STACK_MEMORY, "stacks_sent_with_memory"),
 ];
 

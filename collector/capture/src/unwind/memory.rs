@@ -8,7 +8,7 @@ use aya::maps::{MapData, RingBuf};
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{Lane, LaneKind};
 use syscollect_records::unwind::{PAGE_BYTES, StackMemoryHeader};
-use syscollect_unwind::{Registers, StackMemory};
+use syscollect_unwind::{FrameReached, Registers, StackMemory};
 
 use super::UnwindTables;
 use super::tables::WantedPages;
@@ -183,7 +183,7 @@ impl HeldStacks {
             user: header.uid,
             memory: StackMemory {
                 registers: Registers { ip: header.ip, sp: header.sp, bp: header.bp },
-                exact_ip: header.exact_ip != 0,
+                reached: FrameReached::of(header),
                 bytes: Vec::new(),
             },
         });

@@ -7,9 +7,8 @@ use syscollect_records::unwind::{UnwindRow, cfa_rule, frame_pointer_rule};
 fn rule(instructions: &[u8]) -> UnwindRow {
     let rows = Image::new(vec![function(0, 64, instructions)]).rows();
     let after = UnwindRow { address: 64, ..NONE };
-    // What comes after has no rule, too.
-    let expected = if rows[0] == NONE { &[][..] } else { &[after] };
-    assert_eq!(&rows[1..], expected);
+    // Of what comes after nothing is said.
+    assert_eq!(&rows[1..], [after]);
     rows[0]
 }
 
@@ -24,6 +23,9 @@ fn cfa(cfa: u8, cfa_offset: i16) -> UnwindRow {
 
 const NONE: UnwindRow =
     UnwindRow { address: 0, cfa: 0, frame_pointer: 0, cfa_offset: 0, saved_offset: 0 };
+
+/// What is said, but not in a row.
+const INEXPRESSIBLE: UnwindRow = UnwindRow { cfa: cfa_rule::INEXPRESSIBLE, ..NONE };
 
 /// Operations of expressions.
 const BREG6: u8 = 0x76;
@@ -116,14 +118,14 @@ fn entries_of_a_procedure_linkage_table_push_a_word_at_one_of_their_bytes() {
     };
     assert_eq!(expression(&plt(11)), cfa(cfa_rule::PLT, 11));
     assert_eq!(expression(&plt(5)), cfa(cfa_rule::PLT, 5));
-    assert_eq!(expression(&plt(16)), NONE, "no byte of an entry");
+    assert_eq!(expression(&plt(16)), INEXPRESSIBLE, "no byte of an entry");
     let mut other = plt(11);
     other[1] = 16;
-    assert_eq!(expression(&other), NONE);
+    assert_eq!(expression(&other), INEXPRESSIBLE);
 }
 
 #[test]
-fn what_a_row_cannot_say_is_no_rule() {
+fn what_a_row_cannot_say_is_told_from_what_nobody_says() {
     for operations in [
         &[][..],
         &[DEREF],
@@ -138,18 +140,18 @@ fn what_a_row_cannot_say_is_no_rule() {
         // Endless, if it were evaluated.
         &[0x2f, 0xfd, 0xff],
     ] {
-        assert_eq!(expression(operations), NONE, "{operations:x?}");
+        assert_eq!(expression(operations), INEXPRESSIBLE, "{operations:x?}");
     }
-    assert_eq!(rule(&[DEF_CFA_OFFSET, 12]), NONE, "not a whole word");
+    assert_eq!(rule(&[DEF_CFA_OFFSET, 12]), INEXPRESSIBLE, "not a whole word");
     // 0x7fff words are 0x3fff8 bytes.
     assert_eq!(rule(&[DEF_CFA_OFFSET, 0xf8, 0xff, 0x0f]), cfa(cfa_rule::RSP, 0x7fff));
     let far = |units: u16| cfa(cfa_rule::RSP_FAR, units.cast_signed());
     assert_eq!(rule(&[DEF_CFA_OFFSET, 0x80, 0x80, 0x10]), far(0x4000), "one word more");
-    assert_eq!(rule(&[DEF_CFA_OFFSET, 0x88, 0x80, 0x10]), NONE, "no pair of words");
+    assert_eq!(rule(&[DEF_CFA_OFFSET, 0x88, 0x80, 0x10]), INEXPRESSIBLE, "no pair of words");
     assert_eq!(rule(&[DEF_CFA_OFFSET, 0xf0, 0xff, 0x3f]), far(0xffff));
-    assert_eq!(rule(&[DEF_CFA_OFFSET, 0x80, 0x80, 0x40]), NONE, "one pair more");
-    assert_eq!(rule(&[DEF_CFA, RA, 8]), NONE, "not a general register");
-    assert_eq!(rule(&[DEF_CFA, 0x80, 0x02, 8]), NONE, "nor this, which is 0 in 8 bits");
+    assert_eq!(rule(&[DEF_CFA_OFFSET, 0x80, 0x80, 0x40]), INEXPRESSIBLE, "one pair more");
+    assert_eq!(rule(&[DEF_CFA, RA, 8]), INEXPRESSIBLE, "not a general register");
+    assert_eq!(rule(&[DEF_CFA, 0x80, 0x02, 8]), INEXPRESSIBLE, "nor this, which is 0 in 8 bits");
 }
 
 #[test]
@@ -160,13 +162,19 @@ fn other_registers_are_named() {
 }
 
 #[test]
-fn a_return_address_that_lies_elsewhere_is_no_rule_and_none_is_the_end() {
+fn a_return_address_that_lies_elsewhere_is_told_and_none_is_the_end() {
     assert_eq!(rule(&[UNDEFINED, RA]), cfa(cfa_rule::END, 0));
     assert_eq!(rule(&[UNDEFINED, RA, DEF_CFA_OFFSET, 12]), cfa(cfa_rule::END, 0));
-    assert_eq!(rule(&[offset(RA), 2]), NONE);
-    assert_eq!(rule(&[SAME_VALUE, RA]), NONE);
-    assert_eq!(rule(&[REGISTER, RA, 5]), NONE, "vfork keeps it in rdi");
-    assert_eq!(rule(&[EXPRESSION, RA, 2, BREG7, 8]), NONE);
+    assert_eq!(rule(&[offset(RA), 2]), INEXPRESSIBLE);
+    assert_eq!(rule(&[SAME_VALUE, RA]), INEXPRESSIBLE);
+    // vfork keeps it in rdi, while the stack is as it was before the call.
+    assert_eq!(rule(&[REGISTER, RA, 5]), cfa(cfa_rule::RETURN_REGISTER | 5, 1));
+    let popped = rule(&[DEF_CFA_OFFSET, 0, REGISTER, RA, 5]);
+    assert_eq!(popped, cfa(cfa_rule::RETURN_REGISTER | 5, 0));
+    assert_eq!(rule(&[REGISTER, RA, 7]), INEXPRESSIBLE, "in rsp");
+    assert_eq!(rule(&[REGISTER, RA, 17]), INEXPRESSIBLE, "not a general register");
+    assert_eq!(rule(&[DEF_CFA, RBP, 16, REGISTER, RA, 5]), INEXPRESSIBLE);
+    assert_eq!(rule(&[EXPRESSION, RA, 2, BREG7, 8]), INEXPRESSIBLE);
 }
 
 #[test]
@@ -204,11 +212,13 @@ fn instructions_that_are_damaged_end_what_is_known_where_they_are() {
     let rows =
         Image::new(vec![function(0, 64, &[advance(8), DEF_CFA_OFFSET, 16, advance(8), 0x3f])]);
     let seen: Vec<_> = rows.rows().iter().map(|row| (row.address, row.cfa_offset)).collect();
-    assert_eq!(seen, [(0, 1), (8, 2), (16, 0)]);
+    assert_eq!(seen, [(0, 1), (8, 2), (16, 0), (64, 0)]);
+    assert_eq!([rows.rows()[2].cfa, rows.rows()[3].cfa], [INEXPRESSIBLE.cfa, NONE.cfa]);
+    let nothing = [INEXPRESSIBLE, UnwindRow { address: 64, ..NONE }];
     // Nothing to restore, from the first instruction on.
     let rows = Image::new(vec![function(0, 64, &[RESTORE_STATE])]).rows();
-    assert_eq!(rows, [NONE]);
+    assert_eq!(rows, nothing);
     // More saved states than anything makes.
     let rows = Image::new(vec![function(0, 64, &[REMEMBER_STATE; 100])]).rows();
-    assert_eq!(rows, [NONE]);
+    assert_eq!(rows, nothing);
 }
