@@ -218,7 +218,7 @@ static __always_inline __u32 kernel_stack_cached(void *context, struct stack_wri
 	if (!count)
 		return STACK_NONE;
 	__u64 hash = hash_frames(w->scratch, &count, 0);
-	__u32 id = stack_id(w, hash, walked_to(count, 0, STACK_KERNEL));
+	__u32 id = stack_id(w, hash, walked_by_helper(count, 0, STACK_KERNEL));
 
 	if (id != STACK_LOST && find_slots(path, w->scratch, frame, registers, count, user_task)) {
 		path->frames_hash = hash;

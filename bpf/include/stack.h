@@ -125,16 +125,21 @@ static __always_inline __u32 stack_id(struct stack_writer *w, __u64 hash, struct
 	return id;
 }
 
-static __always_inline struct walked walked_to(__u32 count, __u32 tgid, __u16 space)
+/* The helper's walk of a kernel stack ends at its end. Nobody knows how that of a user stack ended:
+ * its frame pointers led no further. */
+static __always_inline struct walked walked_by_helper(__u32 count, __u32 tgid, __u16 space)
 {
+	__u32 ending = space == STACK_USER ? STACK_FRAME_POINTERS : 0;
+
 	return (struct walked){ .count = count,
 				.tgid = tgid,
-				.ending = count == MAX_FRAMES ? STACK_TOO_DEEP : 0,
+				.ending = count == MAX_FRAMES ? STACK_TOO_DEEP : ending,
 				.space = space };
 }
 
-/* Walks a user stack by frame pointers, in windows so that few reads do. A
- * chain that does not rise, is not aligned or jumps too far has ended. */
+/* Walks a user stack by frame pointers, in windows so that few reads do. The chain has ended where
+ * rbp was saved as 0, or nothing called; one that does not rise, is not aligned or jumps too far is
+ * none, and what it lacks nobody knows. */
 static __always_inline __u32 user_stack_walked(struct stack_writer *w, __u64 ip, __u64 sp, __u64 bp, __u32 tgid,
 					       __u64 exec_id)
 {
@@ -142,18 +147,25 @@ static __always_inline __u32 user_stack_walked(struct stack_writer *w, __u64 ip,
 	__u64 hash = mix(address_space_hash(tgid, exec_id), ip);
 	__u64 lowest = sp;
 	__u32 count = 1;
+	/* By way of the scratch, as in frames_found. */
+	volatile __u32 *how = &s->unwind.ending;
 
 	s->frames[0] = ip;
 	s->window_bytes = 0;
+	*how = STACK_TOO_DEEP;
 	for (int i = 1; i < MAX_FRAMES; i++) {
-		if (bp < lowest || bp - lowest > MAX_FRAME_BYTES || bp & 7)
+		if (bp < lowest || bp - lowest > MAX_FRAME_BYTES || bp & 7) {
+			/* In the innermost frame rbp holds whatever the function keeps there. */
+			*how = !bp && i > 1 ? UNWIND_WHOLE : STACK_FRAME_POINTERS;
 			break;
+		}
 		__u64 offset = bp - s->window_start;
 
 		if (offset + 16 > s->window_bytes || offset > USER_WINDOW_BYTES) {
 			offset = 0;
 			if (!read_window(s, bp)) {
 				w->lane->statistics[STATISTIC_USER_UNREADABLE]++;
+				*how = STACK_UNREADABLE;
 				break;
 			}
 		}
@@ -163,8 +175,10 @@ static __always_inline __u32 user_stack_walked(struct stack_writer *w, __u64 ip,
 		__u64 caller_bp = s->window[offset];
 		__u64 return_address = s->window[offset + 1];
 
-		if (!return_address)
+		if (!return_address) {
+			*how = UNWIND_WHOLE;
 			break;
+		}
 		s->frames[i] = return_address;
 		hash = mix(hash, return_address);
 		count++;
@@ -172,7 +186,14 @@ static __always_inline __u32 user_stack_walked(struct stack_writer *w, __u64 ip,
 		bp = caller_bp;
 	}
 	count = frames_found(s, count);
-	return stack_id(w, hash, walked_to(count, tgid, STACK_USER));
+	__u32 ending = *how;
+
+	w->lane->statistics[STATISTIC_USER_WALKS + (ending & 7)]++;
+	if (ending == UNWIND_WHOLE)
+		ending = 0;
+	struct walked walked = { .count = count, .tgid = tgid, .ending = ending, .space = STACK_USER };
+
+	return stack_id(w, mix(hash, ending), walked);
 }
 
 /* Sends the stack in the scratch, though it may be known, and what lies in memory from the frame of
@@ -292,7 +313,7 @@ static __always_inline __u32 user_stack_helped(void *context, struct stack_write
 		return STACK_NONE;
 	__u64 hash = hash_frames(w->scratch, &count, address_space_hash(tgid, exec_id));
 
-	return stack_id(w, hash, walked_to(count, tgid, STACK_USER));
+	return stack_id(w, hash, walked_by_helper(count, tgid, STACK_USER));
 }
 
 static __always_inline __u32 kernel_stack_helped(void *context, struct stack_writer *w)
@@ -303,7 +324,7 @@ static __always_inline __u32 kernel_stack_helped(void *context, struct stack_wri
 		return STACK_NONE;
 	__u64 hash = hash_frames(w->scratch, &count, 0);
 
-	return stack_id(w, hash, walked_to(count, 0, STACK_KERNEL));
+	return stack_id(w, hash, walked_by_helper(count, 0, STACK_KERNEL));
 }
 
 #endif

@@ -68,6 +68,7 @@ pub const CONSTANTS: &[(&str, u64)] = &[
     ("STACK_UNREADABLE", stack_ending::UNREADABLE as u64),
     ("STACK_NO_TABLE_YET", stack_ending::NO_TABLE_YET as u64),
     ("STACK_UNUSABLE_INFORMATION", stack_ending::UNUSABLE_INFORMATION as u64),
+    ("STACK_FRAME_POINTERS", stack_ending::FRAME_POINTERS as u64),
     ("UNWIND_PAGE_BYTES", unwind::PAGE_BYTES),
     ("UNWIND_ROWS_MAX", unwind::ROWS_MAX as u64),
     ("STACK_MEMORY_PART_BYTES", unwind::MEMORY_PART_BYTES as u64),

@@ -203,6 +203,8 @@ pub mod stack_ending {
     pub const NO_TABLE_YET: u32 = 4;
     /// There is unwind information for the code of the last frame, but none that can be used here.
     pub const UNUSABLE_INFORMATION: u32 = 5;
+    /// The walk was by frame pointers alone, and the last frame's leads to no other.
+    pub const FRAME_POINTERS: u32 = 6;
 }
 
 /// A record that may be read from, and written as, plain bytes.

@@ -522,6 +522,7 @@ fn cut_of(truncated: u32) -> Option<StackCut> {
         stack_ending::UNREADABLE => Some(StackCut::Unreadable),
         stack_ending::NO_TABLE_YET => Some(StackCut::NoTableYet),
         stack_ending::UNUSABLE_INFORMATION => Some(StackCut::UnusableInformation),
+        stack_ending::FRAME_POINTERS => Some(StackCut::FramePointers),
         _ => Some(StackCut::Frames),
     }
 }

@@ -13,6 +13,9 @@ pub enum StackCut {
     NoTableYet,
     /// There is unwind information for the last frame's code, but none that can be used.
     UnusableInformation,
+    /// The walk was by frame pointers alone, and the last frame's leads to no other: the code there
+    /// keeps none, or it is the thread's first.
+    FramePointers,
 }
 
 impl StackCut {
@@ -24,6 +27,7 @@ impl StackCut {
             Self::Unreadable => "stack not readable",
             Self::NoTableYet => "no unwind table yet",
             Self::UnusableInformation => "unwind information that cannot be used",
+            Self::FramePointers => "frame pointers lead no further",
         }
     }
 
@@ -35,6 +39,7 @@ impl StackCut {
             Self::Unreadable => "[truncated: stack not readable]",
             Self::NoTableYet => "[truncated: no unwind table yet]",
             Self::UnusableInformation => "[truncated: unwind information that cannot be used]",
+            Self::FramePointers => "[truncated: frame pointers lead no further]",
         }
     }
 }

@@ -305,7 +305,7 @@ impl Source for EbpfSource {
 }
 
 /// Names of the lanes' statistics.
-const STATISTICS: [(usize, &str); 16] = [
+const STATISTICS: [(usize, &str); 17] = [
     (statistic::WRITTEN, "records_written"),
     (statistic::STACKS, "stacks_looked_up"),
     (statistic::STACKS_SENT, "stacks_sent"),
@@ -321,6 +321,7 @@ const STATISTICS: [(usize, &str); 16] = [
     (statistic::USER_WALKS + 3, "user_stacks_unreadable"),
     (statistic::USER_WALKS + 4, "user_stacks_before_tables"),
     (statistic::USER_WALKS + 5, "user_stacks_with_unusable_information"),
+    (statistic::USER_WALKS + 6, "user_stacks_cut_by_frame_pointers"),
     (statistic::STACK_MEMORY, "stacks_sent_with_memory"),
 ];
 
