@@ -9,6 +9,7 @@ mod sizes;
 mod tsc;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -26,9 +27,10 @@ use crate::interrupts::PreemptCount;
 use crate::memory::MemoryPlan;
 use crate::options::{RecordOptions, UnwindMethod};
 use crate::source::{Drained, Source};
+use crate::support::btf;
 use crate::unwind::{self, StackMemoryRing, StacksInMemory, UnwindCounts, UnwindTables};
 use lanes::Lanes;
-pub(crate) use programs::{kernel_at_least, release_at_least};
+pub(crate) use programs::kernel_at_least;
 use sampling::Sampling;
 use tsc::TscEvents;
 
@@ -64,9 +66,33 @@ impl EbpfSource {
         memory: &MemoryPlan,
         host: &Host,
     ) -> Result<Self, CaptureError> {
-        if options.unwind == UnwindMethod::Tables && !can_unwind_by_tables() {
+        let wanted = wants_unwind_tables(options);
+        let can = wanted && can_look_up_mappings();
+        if options.unwind == UnwindMethod::Tables && wanted && !can {
             return Err(CaptureError::NoUnwindTables);
         }
+        let (mut source, refused) = Self::load_walking(options, can, memory, host)?;
+        if let Some(refused) = &refused {
+            if options.unwind == UnwindMethod::Tables {
+                return Err(CaptureError::NoUnwindTables);
+            }
+            drop(source);
+            (source, _) = Self::load_walking(options, false, memory, host)?;
+            source.missing.push(by_frame_pointers(&refused.to_string()));
+        } else if wanted && !can {
+            source.missing.push(by_frame_pointers("Linux 6.1 has what those need"));
+        }
+        Ok(source)
+    }
+
+    /// The same, whose user stacks are walked by unwind tables or in another way; and why the kernel
+    /// takes no programs with those, if it does not.
+    fn load_walking(
+        options: &RecordOptions,
+        unwind_tables: bool,
+        memory: &MemoryPlan,
+        host: &Host,
+    ) -> Result<(Self, Option<CaptureError>), CaptureError> {
         let btf = Btf::from_sys_fs().map_err(|error| CaptureError::NoBtf(error.to_string()))?;
         let mut missing = Vec::new();
         let pmu = if host.has_invariant_tsc() {
@@ -78,7 +104,8 @@ impl EbpfSource {
             .map_err(|why| missing.push(format!("stamps are CLOCK_MONOTONIC, not TSC: {why}")))
             .ok();
         let possible = host.possible_cpus();
-        let mut ebpf = load_object(options, &btf, possible, pmu.is_some(), memory)?;
+        let sizes = ObjectSizes::of(options, memory, unwind_tables);
+        let mut ebpf = load_object(options, &btf, possible, pmu.is_some(), sizes)?;
         let lanes = Lanes::map(&ebpf, possible, options.stacks.any_sched())?;
         if let Err(why) = tsc::load_iterator(&mut ebpf, &btf) {
             missing.push(format!("the clocks' starts are only bracketed: {why}"));
@@ -100,8 +127,10 @@ impl EbpfSource {
         source.stack_memory = source.stack_memory_ring(memory.is_short());
         source.start_clocks(&host.online_cpus())?;
         source.filter(&options.pids)?;
-        programs::load(&mut source.ebpf, &btf, options, memory, &mut source.missing)?;
-        Ok(source)
+        let missing = &mut source.missing;
+        let refused =
+            programs::load(&mut source.ebpf, &btf, options, memory, unwind_tables, missing)?;
+        Ok((source, refused))
     }
 
     fn start_clocks(&mut self, cpus: &[u32]) -> Result<(), CaptureError> {
@@ -325,18 +354,47 @@ const STATISTICS: [(usize, &str); 17] = [
     (statistic::STACK_MEMORY, "stacks_sent_with_memory"),
 ];
 
-/// Whether programs walk by unwind tables.
-fn has_unwind_tables(options: &RecordOptions) -> bool {
+/// Whether programs are to walk by unwind tables, if the kernel takes such.
+fn wants_unwind_tables(options: &RecordOptions) -> bool {
     let wanted = matches!(options.unwind, UnwindMethod::Auto | UnwindMethod::Tables);
-    wanted && options.stacks.any() && can_unwind_by_tables()
+    wanted && options.stacks.any()
 }
 
-/// Since then mappings lie in a maple tree, in which programs find them.
-pub(crate) const UNWIND_TABLES_SINCE: (u32, u32) = (6, 1);
-
-fn can_unwind_by_tables() -> bool {
-    programs::kernel_at_least(UNWIND_TABLES_SINCE.0, UNWIND_TABLES_SINCE.1)
+/// Whether mappings lie in a maple tree (since 6.1), in which programs find them.
+fn can_look_up_mappings() -> bool {
+    btf::id_in_kernel("maple_tree", btf::STRUCTURE).is_ok()
 }
+
+/// What the capture says where it was to be done by tables, and is not.
+fn by_frame_pointers(why: &str) -> String {
+    format!(
+        "user stacks are walked by frame pointers, not by unwind tables, and end where a program keeps \
+         none: {why}"
+    )
+}
+
+/// Tries whether the kernel takes the program without which none unwinds by tables.
+pub(crate) fn try_unwind_tables() -> io::Result<()> {
+    if !can_look_up_mappings() {
+        return Err(io::Error::other("mappings do not lie in a maple tree, as since 6.1"));
+    }
+    let attempt = || -> Result<(), CaptureError> {
+        let btf = Btf::from_sys_fs().map_err(|error| CaptureError::NoBtf(error.to_string()))?;
+        let unwind = UnwindSizes { rows: ROWS_LEAST, stack_memory_bytes: PAGE };
+        let sizes = ObjectSizes { sched_lane_bytes: LANE_LEAST, unwind: Some(unwind) };
+        let mut ebpf = load_object_with(&RecordOptions::default(), &btf, 1, false, sizes)?;
+        programs::load_identify(&mut ebpf)
+    };
+    attempt().map_err(|error| match error {
+        CaptureError::NotPermitted { source, .. } => source,
+        error => io::Error::other(error),
+    })
+}
+
+/// The smallest sizes of what the attempt needs: rows, a ring, a lane.
+const ROWS_LEAST: u32 = 4096;
+const PAGE: u32 = 4096;
+const LANE_LEAST: u32 = 64 << 10;
 
 /// The largest lane that kernels before 6.1 make: their maps' values have at most 4 MiB.
 const LANE_OF_OLD_KERNELS: u32 = 2 << 20;
@@ -351,6 +409,16 @@ struct ObjectSizes {
     unwind: Option<UnwindSizes>,
 }
 
+impl ObjectSizes {
+    fn of(options: &RecordOptions, memory: &MemoryPlan, unwind_tables: bool) -> Self {
+        let unwind = unwind_tables.then(|| UnwindSizes {
+            rows: unwind::rows_of(options.unwind_memory.unwrap_or(memory.unwind_bytes)),
+            stack_memory_bytes: unwind::ring_bytes(memory.is_short()),
+        });
+        Self { sched_lane_bytes: memory.sched_lane_bytes, unwind }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct UnwindSizes {
     rows: u32,
@@ -363,18 +431,13 @@ fn load_object(
     btf: &Btf,
     cpus: u32,
     tsc: bool,
-    memory: &MemoryPlan,
+    sizes: ObjectSizes,
 ) -> Result<Ebpf, CaptureError> {
-    let unwind = has_unwind_tables(options).then(|| UnwindSizes {
-        rows: unwind::rows_of(options.unwind_memory.unwrap_or(memory.unwind_bytes)),
-        stack_memory_bytes: unwind::ring_bytes(memory.is_short()),
-    });
-    let load = |sched_lane_bytes| {
-        let sizes = ObjectSizes { sched_lane_bytes, unwind };
-        load_object_with(options, btf, cpus, tsc, sizes)
-    };
-    match load(memory.sched_lane_bytes) {
-        Err(_) if memory.sched_lane_bytes > LANE_OF_OLD_KERNELS => load(LANE_OF_OLD_KERNELS),
+    match load_object_with(options, btf, cpus, tsc, sizes) {
+        Err(_) if sizes.sched_lane_bytes > LANE_OF_OLD_KERNELS => {
+            let sizes = ObjectSizes { sched_lane_bytes: LANE_OF_OLD_KERNELS, ..sizes };
+            load_object_with(options, btf, cpus, tsc, sizes)
+        }
         result => result,
     }
 }
@@ -397,7 +460,7 @@ fn load_object_with(
         // The search for slots calls bpf_loop.
         ("VERIFIED_SLOTS", programs::kernel_at_least(5, 17)),
         ("USER_STACKS", options.unwind != UnwindMethod::None),
-        ("UNWIND_TABLES", has_unwind_tables(options)),
+        ("UNWIND_TABLES", unwind.is_some()),
     ]
     .map(|(name, on)| (name, u8::from(on)));
     let numbers = [

@@ -66,13 +66,14 @@ pub(crate) fn kernel_at_least(major: u32, minor: u32) -> bool {
 }
 
 /// The same of a release as the kernel writes it: `6.12.3-amd64`.
-pub(crate) fn release_at_least(release: &str, least: (u32, u32)) -> bool {
+fn release_at_least(release: &str, least: (u32, u32)) -> bool {
     let mut parts =
         release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= least
 }
 
-/// Loads the variants that the kernel takes; what it does not take is noted in `missing`.
+/// Loads the variants that the kernel takes; what it does not take is noted in `missing`. The error is
+/// that of the program without which none unwinds by tables.
 ///
 /// Most of a recording's start is the verifier's work on the programs that walk stacks, which it
 /// does for several at once: each of them gets a thread. Where memory is short they take turns: what
@@ -83,8 +84,9 @@ pub(super) fn load(
     btf: &Btf,
     options: &RecordOptions,
     memory: &MemoryPlan,
+    unwind_tables: bool,
     missing: &mut Vec<String>,
-) -> Result<(), CaptureError> {
+) -> Result<Option<CaptureError>, CaptureError> {
     let turns = memory.is_short().then(|| Mutex::new(()));
     let turn = || turns.as_ref().map(|turns| turns.lock().unwrap_or_else(PoisonError::into_inner));
     let mut programs: Programs<'_> = ebpf.programs_mut().collect();
@@ -102,7 +104,7 @@ pub(super) fn load(
             })
         });
         let rare = RARE.iter().try_for_each(|(_, name)| load_raw(programs.remove(name), name));
-        let identify = match super::has_unwind_tables(options) {
+        let identify = match unwind_tables {
             true => load_raw(programs.remove(IDENTIFY), IDENTIFY),
             false => Ok(()),
         };
@@ -114,12 +116,12 @@ pub(super) fn load(
         Ok((refused, identify))
     })?;
     missing.extend(said_once(&refused));
-    if let Err(error) = identify {
-        missing.push(format!(
-            "user stacks have one frame, for which --unwind frame-pointer helps: {error}"
-        ));
-    }
-    Ok(())
+    Ok(identify.err())
+}
+
+/// Loads the program that says what is mapped where.
+pub(super) fn load_identify(ebpf: &mut Ebpf) -> Result<(), CaptureError> {
+    load_raw(ebpf.program_mut(IDENTIFY), IDENTIFY)
 }
 
 /// Programs of an object by name.

@@ -16,7 +16,7 @@ pub(crate) const VARIABLE: u32 = 14;
 const MAGIC: u16 = 0xeb9f;
 
 /// Kind of a structure.
-const STRUCTURE: u32 = 4;
+pub(crate) const STRUCTURE: u32 = 4;
 
 /// The id of a type of the running kernel.
 ///

@@ -1,6 +1,7 @@
 //! Attempts on the running kernel.
 
 use super::{bpf, btf};
+use crate::ebpf::try_unwind_tables;
 use perf_event_open_sys::bindings::{
     PERF_COUNT_HW_CPU_CYCLES, PERF_COUNT_SW_CPU_CLOCK, PERF_FLAG_FD_CLOEXEC, PERF_TYPE_HARDWARE,
     PERF_TYPE_SOFTWARE, perf_event_attr,
@@ -37,6 +38,8 @@ pub(crate) enum Probe {
     MapMemory(u32),
     /// Open a mapped file through /proc/self/map_files.
     MappedFile,
+    /// Load the program that looks up what is mapped at an address.
+    UnwindTables,
 }
 
 /// Tries it on this kernel and takes it back at once.
@@ -64,6 +67,7 @@ pub(super) fn try_on_this_kernel(probe: &Probe) -> io::Result<()> {
         Probe::UprobeEvent(pmu_type) => try_uprobe_event(*pmu_type),
         Probe::MapMemory(bytes) => bpf::create_map(*bytes),
         Probe::MappedFile => open_mapped_file(),
+        Probe::UnwindTables => try_unwind_tables(),
     }
 }
 

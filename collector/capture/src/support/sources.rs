@@ -3,7 +3,6 @@
 use super::machine::{CAP_SYSLOG, Machine};
 use super::probe::Probe;
 use super::{AS_ROOT, Capability, Try, describe, is_forbidden, tried};
-use crate::ebpf::{UNWIND_TABLES_SINCE, release_at_least};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 
@@ -58,22 +57,14 @@ pub(super) fn kernel_programs(machine: &Machine, attempt: Try<'_>) -> Vec<Capabi
         let result = attempt(&Probe::Helper(number));
         all.push(tried(name, result, format!("helper of {since}"), without, Some(NEWER_KERNEL)));
     }
-    all.push(unwinding(machine));
+    all.push(tried(
+        "unwind_tables",
+        attempt(&Probe::UnwindTables),
+        "user stacks are whole without frame pointers, too",
+        "user stacks are walked by frame pointers and end where a program has none",
+        Some(NEWER_KERNEL),
+    ));
     all
-}
-
-/// Whether programs can look up what is mapped at an address.
-fn unwinding(machine: &Machine) -> Capability {
-    const NAME: &str = "unwind_tables";
-    let release = machine.read("proc/sys/kernel/osrelease").unwrap_or_default();
-    match release_at_least(&release, UNWIND_TABLES_SINCE) {
-        true => Capability::yes(NAME, "user stacks are whole without frame pointers, too"),
-        false => Capability::no(
-            NAME,
-            "user stacks are walked by frame pointers and end where a program has none",
-        )
-        .fix(NEWER_KERNEL),
-    }
 }
 
 fn btf(machine: &Machine) -> Capability {
