@@ -38,6 +38,9 @@ use crate::zones::ZoneSource;
 const READING_INTERVAL: Duration = Duration::from_millis(100);
 /// A lane of 2 MiB takes some 80 ms to fill at a million events a second.
 const LONGEST_SLEEP: Duration = Duration::from_millis(40);
+/// The programs are made to forget which stacks they sent no more often than this, for all that is
+/// still needed is walked and sent again then.
+const FORGET_INTERVAL: Duration = Duration::from_secs(1);
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 /// A machine that stood still for longer says nothing about the next time.
 const LONGEST_LATENESS: Duration = Duration::from_secs(1);
@@ -57,6 +60,8 @@ pub(crate) struct Collector {
     pub(crate) last_losses: Vec<LaneLoss>,
     /// Stacks that the buffer had lost when they were asked for again.
     stacks_lost: u64,
+    /// When a recording that overwrites asked for all stacks anew.
+    asked_anew: Instant,
     /// The present file.
     pub(crate) file: FileStart,
     /// When scheduling, tasks and samples were recorded; zones, probes and GPUs follow.
@@ -246,6 +251,7 @@ impl Collector {
             session,
             last_losses: Vec::new(),
             stacks_lost: 0,
+            asked_anew: Instant::now(),
             file,
             attached,
         })
@@ -262,6 +268,7 @@ impl Collector {
             session: SessionInfo::default(),
             last_losses: Vec::new(),
             stacks_lost: 0,
+            asked_anew: Instant::now(),
             file: FileStart::of_the_first(),
             attached: Instant::now(),
         }
@@ -310,6 +317,7 @@ impl Collector {
                 self.follow_cpus();
                 self.note_losses();
                 self.ask_for_lost_stacks();
+                self.ask_for_new_stacks();
                 self.follow_pace();
             }
             std::thread::park_timeout(pace.next(passed, fullest));
@@ -369,7 +377,10 @@ impl Collector {
             return;
         }
         self.output.shared.lost.store(all.iter().map(|loss| loss.count).sum(), Ordering::Relaxed);
-        self.output.define(&Definition::Losses(losses.clone()));
+        // Where events wait for the end, so does what was lost: said each time, it would fill a disk.
+        if !self.output.outlet.is_overwriting() {
+            self.output.define(&Definition::Losses(losses.clone()));
+        }
         self.last_losses = losses;
     }
 
@@ -381,6 +392,21 @@ impl Collector {
             self.stacks_lost = lost;
             self.sources.iter_mut().for_each(|source| source.say_anew());
         }
+    }
+
+    /// Where events are overwritten, stacks are sent again after a while, so that the buffer need
+    /// not keep those that only events refer to which are gone.
+    fn ask_for_new_stacks(&mut self) {
+        let buffer = self.output.outlet.buffer();
+        if !buffer.wants_stacks_anew() || self.asked_anew.elapsed() < FORGET_INTERVAL {
+            return;
+        }
+        buffer.begin_stacks_anew();
+        self.sources.iter_mut().for_each(|source| source.say_anew());
+        // Events that refer to stacks of before have been written by now.
+        self.drain(true);
+        buffer.stacks_begun_anew();
+        self.asked_anew = Instant::now();
     }
 
     /// Stacks as they lay in memory, of the present file.

@@ -13,6 +13,7 @@ use syscollect_store::{BufferMode, Chunk, LaneEnd, Producer, TraceBuffer};
 
 use crate::fold::TaskFold;
 use crate::tee::{Tee, Teed};
+use crate::turns::payer_of;
 
 /// Most bytes of definitions that are kept to be said again. Beyond that the oldest go, and what
 /// refers to them is undecodable in later files, which readers count.
@@ -56,7 +57,7 @@ struct Overlap {
 }
 
 fn empty_buffer(limit: usize, mode: BufferMode) -> TraceBuffer {
-    TraceBuffer::new(limit, mode).folding(Box::new(TaskFold))
+    TraceBuffer::new(limit, mode).folding(Box::new(TaskFold)).asking(payer_of)
 }
 
 impl Outlet {

@@ -333,6 +333,11 @@ impl Owners {
     }
 }
 
+/// Who pays for what a process takes; `None` if it has ended.
+pub(crate) fn payer_of(pid: u32) -> Option<u32> {
+    user_of(pid).map(payer)
+}
+
 /// The user who started a process: who runs it, whatever rights its program has. `None` if it has
 /// ended.
 fn user_of(pid: u32) -> Option<u32> {

@@ -1,7 +1,8 @@
 //! Between the lanes and the disk: a bounded amount of chunks.
 
+use crate::kept_stacks::KeptStacks;
+use crate::shares::{Producer, Shares};
 use crate::{CaptureWriter, Chunk, ChunkHeader, LaneEnd, StoreError};
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,6 +19,10 @@ const LEAST_ALLOWANCE: usize = 2 << 20;
 /// They are larger than the events that refer to them, and a program can make new ones without end:
 /// beyond their part they are lost, and not the events of the whole machine.
 const PART_OF_STACKS: usize = 2;
+
+/// When overwriting, the programs are to forget what they sent when one byte in so many of the part
+/// of stacks came since they last did: the oldest can go then before others have to.
+const PART_OF_GENERATION: usize = 2;
 
 /// What happens to events when a [`TraceBuffer`] is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,14 +44,8 @@ pub trait Fold: Send {
     fn fold(&mut self, chunks: Vec<Chunk>, oldest: Ticks) -> Vec<Chunk>;
 }
 
-/// Who wrote the events of a chunk, where that was a program and not the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Producer {
-    /// The user whose program it is.
-    pub user: u32,
-    /// The program's number in the recording.
-    pub program: u32,
-}
+/// Who runs a process; `None` where it has ended, or nobody knows.
+pub type UserOf = fn(u32) -> Option<u32>;
 
 /// What [`TraceBuffer::pop`] gives.
 #[derive(Debug)]
@@ -75,13 +74,17 @@ pub enum Popped {
 /// When overwriting, events may have to give way after a time, too
 /// ([`Self::spanning`]); the lives of tasks and their mappings stay here, too, with
 /// a room of their own of half the buffer (2 to 16 MiB): they are folded
-/// ([`Fold`]), and the oldest give way where that is not enough.
+/// ([`Fold`]), and the oldest give way where that is not enough. Stacks stay
+/// here as well; those go that no event needs, for which the programs are made to
+/// forget what they have sent ([`Self::wants_stacks_anew`]), and where these are
+/// not enough the oldest of the process that has most, of the user who has most.
 pub struct TraceBuffer {
     limit: usize,
     mode: BufferMode,
     /// When overwriting: what came longer ago gives way, too.
     span: Option<Duration>,
     fold: Option<Mutex<Box<dyn Fold>>>,
+    user_of: Option<UserOf>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -93,6 +96,10 @@ struct State {
     held: usize,
     /// Bytes of `definitions` that are stacks.
     held_stacks: usize,
+    /// Stacks that wait for the end, when overwriting.
+    stacks: KeptStacks,
+    /// The generation of stacks that events refer to which come now.
+    generation: u64,
     shares: Shares,
     kept: KeptDefinitions,
     /// Whether events gave way before their time, because there was no room.
@@ -108,15 +115,9 @@ struct State {
 struct Event {
     producer: Option<Producer>,
     came: Instant,
+    /// The oldest generation of stacks that it may refer to.
+    generation: u64,
     chunk: Chunk,
-}
-
-/// Bytes of events that users and programs have in the buffer.
-#[derive(Default)]
-struct Shares {
-    of_users: BTreeMap<u32, usize>,
-    of_programs: BTreeMap<Producer, usize>,
-    of_all: usize,
 }
 
 /// Definitions that wait for the end, when overwriting.
@@ -136,6 +137,7 @@ impl TraceBuffer {
             mode,
             span: None,
             fold: None,
+            user_of: None,
             state: Mutex::default(),
             changed: Condvar::new(),
         }
@@ -151,6 +153,12 @@ impl TraceBuffer {
     #[must_use]
     pub fn folding(self, fold: Box<dyn Fold>) -> Self {
         Self { fold: Some(Mutex::new(fold)), ..self }
+    }
+
+    /// The same, with whom to ask whose processes are, which is done on the writer's thread.
+    #[must_use]
+    pub fn asking(self, user_of: UserOf) -> Self {
+        Self { user_of: Some(user_of), ..self }
     }
 
     /// Whether newer events take the place of older ones.
@@ -219,11 +227,14 @@ impl TraceBuffer {
             if state.is_fold_due(self.limit) {
                 self.changed.notify_one();
             }
+        } else if chunk.header.lane.kind.is_stack() && self.mode == BufferMode::Overwrite {
+            state.keep_stacks(&chunk, self.limit);
         } else if chunk.header.lane.kind.is_definition() {
             state.push_definition(chunk, self.limit, self.mode);
             self.changed.notify_one();
         } else {
-            let event = Event { producer, came: Instant::now(), chunk };
+            let generation = state.generation;
+            let event = Event { producer, came: Instant::now(), generation, chunk };
             if let Some(span) = self.span {
                 state.expire(event.came, span);
             }
@@ -231,6 +242,40 @@ impl TraceBuffer {
             if self.mode == BufferMode::Discard {
                 self.changed.notify_one();
             }
+        }
+    }
+
+    /// Whether the programs should forget which stacks they have sent: so many came when
+    /// overwriting that others may have to give way, or some gave way that will not come again.
+    pub fn wants_stacks_anew(&self) -> bool {
+        let state = self.lock();
+        let part = self.limit / PART_OF_STACKS / PART_OF_GENERATION;
+        self.mode == BufferMode::Overwrite
+            && (state.stacks.came() > part || state.stacks.lacks_some())
+    }
+
+    /// The programs forget now which stacks they have sent.
+    pub fn begin_stacks_anew(&self) {
+        self.lock().stacks.begin_generation();
+    }
+
+    /// They have forgotten it, and all that was written before was pushed: what is pushed from now
+    /// on refers to stacks that were pushed since [`Self::begin_stacks_anew`].
+    pub fn stacks_begun_anew(&self) {
+        let mut state = self.lock();
+        state.generation = state.stacks.generation();
+    }
+
+    /// Looks up whose the processes are whose stacks are kept.
+    fn find_owners(&self) {
+        let Some(user_of) = self.user_of else { return };
+        let unsettled = {
+            let state = self.lock();
+            if state.closed { Vec::new() } else { state.stacks.unsettled() }
+        };
+        for process in unsettled {
+            let user = user_of(process);
+            self.lock().stacks.settle(process, user);
         }
     }
 
@@ -298,10 +343,13 @@ impl TraceBuffer {
             .collect()
     }
 
-    /// Stacks among these losses.
+    /// Stacks among these losses for which there was no room.
     pub fn stacks_lost(&self) -> u64 {
         let state = self.lock();
-        let of_stacks = state.losses.iter().filter(|((lane, _), _)| lane.kind.is_stack());
+        let of_stacks = state
+            .losses
+            .iter()
+            .filter(|((lane, cause), _)| lane.kind.is_stack() && *cause != LossCause::Overwritten);
         of_stacks.map(|(_, records)| records).sum()
     }
 
@@ -321,7 +369,7 @@ impl TraceBuffer {
     /// Bytes held now.
     pub fn held(&self) -> usize {
         let state = self.lock();
-        state.held + state.kept.bytes
+        state.taken() + state.kept.bytes
     }
 
     fn lose(&self, header: &ChunkHeader, cause: LossCause) {
@@ -335,6 +383,11 @@ impl TraceBuffer {
 }
 
 impl State {
+    /// Bytes of the buffer's size that are taken.
+    fn taken(&self) -> usize {
+        self.held + self.stacks.bytes()
+    }
+
     /// What came longer than `span` before `now` gives way.
     fn expire(&mut self, now: Instant, span: Duration) {
         while self
@@ -350,7 +403,7 @@ impl State {
     fn push_event(&mut self, event: Event, limit: usize, mode: BufferMode) {
         let size = size_of_chunk(&event.chunk);
         if mode == BufferMode::Overwrite && size <= limit {
-            while self.held + size > limit
+            while self.taken() + size > limit
                 && let Some(victim) = self.pop_for_event(limit)
             {
                 self.is_short = true;
@@ -359,7 +412,7 @@ impl State {
         }
         let is_excess =
             |producer| mode == BufferMode::Discard && !self.is_within_share(producer, size, limit);
-        if self.held + size > limit || event.producer.is_some_and(is_excess) {
+        if self.taken() + size > limit || event.producer.is_some_and(is_excess) {
             let cause = if mode == BufferMode::Overwrite {
                 LossCause::Overwritten
             } else {
@@ -376,7 +429,7 @@ impl State {
     /// and no program more than its user may still have, so that those that write without end leave
     /// room for the others.
     fn is_within_share(&self, producer: Producer, size: usize, limit: usize) -> bool {
-        let free = (limit - limit / 8).saturating_sub(self.held);
+        let free = (limit - limit / 8).saturating_sub(self.taken());
         let left_to_user = free.saturating_sub(self.shares.of_user(producer.user));
         self.shares.of_program(producer) + size <= left_to_user
     }
@@ -424,7 +477,7 @@ impl State {
         if is_stack && self.held_stacks + size > limit / PART_OF_STACKS {
             return self.lose(&chunk.header, LossCause::BufferFull);
         }
-        while self.held + size > limit {
+        while self.taken() + size > limit {
             let (victim, cause) = match mode {
                 BufferMode::Discard => (self.pop_for_definition(), LossCause::BufferFull),
                 BufferMode::Overwrite => (self.pop_oldest(), LossCause::Overwritten),
@@ -433,12 +486,37 @@ impl State {
             self.is_short = true;
             self.lose(&victim.header, cause);
         }
-        if self.held + size > limit.saturating_add(allowance(limit)) {
+        if self.taken() + size > limit.saturating_add(allowance(limit)) {
             return self.lose(&chunk.header, LossCause::BufferFull);
         }
         self.held += size;
         self.held_stacks += if is_stack { size } else { 0 };
         self.definitions.push_back(chunk);
+    }
+
+    /// Keeps stacks for the end: those give way that no event needs, then others, then events.
+    fn keep_stacks(&mut self, chunk: &Chunk, limit: usize) {
+        let lane = chunk.header.lane;
+        let unreadable = self.stacks.add(chunk);
+        self.lose_records(lane, LossCause::Damaged, unreadable);
+        let part = limit / PART_OF_STACKS;
+        if self.stacks.bytes() > part {
+            let needed = self.events.front().map_or(self.generation, |event| event.generation);
+            for gone in self.stacks.drop_before(needed) {
+                self.lose_records(gone.lane, LossCause::Overwritten, gone.records);
+            }
+        }
+        while self.stacks.bytes() > part
+            && let Some(gone) = self.stacks.give_way()
+        {
+            self.lose_records(gone.lane, LossCause::Overwritten, gone.records);
+        }
+        while self.taken() > limit
+            && let Some(victim) = self.pop_oldest()
+        {
+            self.is_short = true;
+            self.lose(&victim.header, LossCause::Overwritten);
+        }
     }
 
     fn take(&mut self, events: bool) -> Option<Chunk> {
@@ -449,7 +527,7 @@ impl State {
             return Some(chunk);
         }
         if self.closed
-            && let Some(chunk) = self.kept.pop()
+            && let Some(chunk) = self.kept.pop().or_else(|| self.stacks.next_chunk())
         {
             return Some(chunk);
         }
@@ -497,45 +575,10 @@ impl State {
     fn lose(&mut self, header: &ChunkHeader, cause: LossCause) {
         *self.losses.entry((header.lane, cause)).or_default() += u64::from(header.records);
     }
-}
 
-impl Shares {
-    fn add(&mut self, producer: Option<Producer>, bytes: usize) {
-        let Some(producer) = producer else { return };
-        *self.of_users.entry(producer.user).or_default() += bytes;
-        *self.of_programs.entry(producer).or_default() += bytes;
-        self.of_all += bytes;
-    }
-
-    fn remove(&mut self, producer: Option<Producer>, bytes: usize) {
-        let Some(producer) = producer else { return };
-        take_from(self.of_users.entry(producer.user), bytes);
-        take_from(self.of_programs.entry(producer), bytes);
-        self.of_all = self.of_all.saturating_sub(bytes);
-    }
-
-    fn of_user(&self, user: u32) -> usize {
-        self.of_users.get(&user).copied().unwrap_or(0)
-    }
-
-    fn of_program(&self, producer: Producer) -> usize {
-        self.of_programs.get(&producer).copied().unwrap_or(0)
-    }
-
-    /// The program with most of the user with most.
-    fn largest(&self) -> Option<Producer> {
-        let (&user, _) = self.of_users.iter().max_by_key(|(_, bytes)| **bytes)?;
-        let programs = self.of_programs.iter().filter(|(producer, _)| producer.user == user);
-        programs.max_by_key(|(_, bytes)| **bytes).map(|(producer, _)| *producer)
-    }
-}
-
-/// Who has nothing left is no longer listed.
-fn take_from<K: Ord>(share: Entry<'_, K, usize>, bytes: usize) {
-    if let Entry::Occupied(mut held) = share {
-        *held.get_mut() = held.get().saturating_sub(bytes);
-        if *held.get() == 0 {
-            held.remove();
+    fn lose_records(&mut self, lane: Lane, cause: LossCause, records: u32) {
+        if records > 0 {
+            *self.losses.entry((lane, cause)).or_default() += u64::from(records);
         }
     }
 }
@@ -589,6 +632,7 @@ pub fn drain_to<W: Write>(
     let mut output_failed = false;
     loop {
         buffer.fold();
+        buffer.find_owners();
         let chunk = match buffer.pop(Duration::from_millis(200)) {
             Popped::Chunk(chunk) => chunk,
             Popped::Empty => continue,

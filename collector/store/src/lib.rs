@@ -47,12 +47,14 @@ mod format;
 #[cfg(test)]
 mod hostile;
 mod index;
+mod kept_stacks;
 mod reader;
 mod scan;
+mod shares;
 mod transpose;
 mod writer;
 
-pub use buffer::{BufferMode, Fold, Popped, Producer, TraceBuffer, drain_to};
+pub use buffer::{BufferMode, Fold, Popped, TraceBuffer, UserOf, drain_to};
 pub use chunk::{Chunk, ChunkHeader};
 pub use codec::ReadBuffer;
 pub use definition::{
@@ -64,4 +66,5 @@ pub use error::StoreError;
 pub use format::{EMPTY_CAPTURE_BYTES, MAX_CHUNK};
 pub use index::{Damage, IndexEntry};
 pub use reader::CaptureReader;
+pub use shares::Producer;
 pub use writer::CaptureWriter;

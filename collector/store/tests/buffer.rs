@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use syscollect_model::{Lane, LaneKind, LossCause, Ticks};
+use syscollect_records::{RecordKind, StackHeader, Stamp};
 use syscollect_store::{
     BufferMode, CaptureReader, CaptureWriter, Chunk, ChunkHeader, Damage, Fold, Popped, Producer,
     StoreError, TraceBuffer, drain_to,
@@ -153,7 +154,7 @@ fn a_user_with_many_programs_has_no_more_of_the_buffer_than_one_with_one() {
 fn overwrite_drops_the_oldest_events_and_keeps_the_rest_until_the_end() {
     let buffer = TraceBuffer::new(3 * ONE, BufferMode::Overwrite);
     (0..3).for_each(|sequence| buffer.push(event(sequence)));
-    buffer.push(chunk(STACK, 0, 0, 1, 72));
+    buffer.push(chunk(LOG, 0, 0, 1, 72));
     assert_eq!(
         buffer.losses(),
         [(SCHED, LossCause::Overwritten, 64)],
@@ -161,7 +162,7 @@ fn overwrite_drops_the_oldest_events_and_keeps_the_rest_until_the_end() {
     );
     assert_eq!(
         sequences(&pop_all(&buffer)),
-        [(LaneKind::SchedStack, 0)],
+        [(LaneKind::ZoneLog, 0)],
         "only definitions come while recording"
     );
     (3..5).for_each(|sequence| buffer.push(event(sequence)));
@@ -193,25 +194,125 @@ fn definitions_go_through_a_full_buffer_and_memory_keeps_its_bound() {
 
 #[test]
 fn stacks_without_end_take_half_of_the_buffer_from_events_and_not_more() {
-    for mode in [BufferMode::Discard, BufferMode::Overwrite] {
-        let buffer = TraceBuffer::new(64 * ONE, mode);
-        (0..64).for_each(|sequence| buffer.push(event(sequence)));
-        for sequence in 0..200 {
-            let mut stacks = chunk(STACK, sequence, sequence * 64, 64, 16);
-            stacks.data.shrink_to_fit();
-            buffer.push(stacks);
-        }
-        let cause = if mode == BufferMode::Discard {
-            LossCause::BufferFull
-        } else {
-            LossCause::Overwritten
-        };
-        let expected = [(SCHED, cause, 32 * 64), (STACK, LossCause::BufferFull, (200 - 32) * 64)];
-        assert_eq!(buffer.losses(), expected);
-        buffer.close();
-        assert_eq!(pop_all(&buffer).len(), 64);
-        assert_eq!(buffer.held(), 0);
+    let buffer = TraceBuffer::new(64 * ONE, BufferMode::Discard);
+    (0..64).for_each(|sequence| buffer.push(event(sequence)));
+    for sequence in 0..200 {
+        let mut stacks = chunk(STACK, sequence, sequence * 64, 64, 16);
+        stacks.data.shrink_to_fit();
+        buffer.push(stacks);
     }
+    let cause = LossCause::BufferFull;
+    assert_eq!(buffer.losses(), [(SCHED, cause, 32 * 64), (STACK, cause, (200 - 32) * 64)]);
+    buffer.close();
+    assert_eq!(pop_all(&buffer).len(), 64);
+    assert_eq!(buffer.held(), 0);
+}
+
+/// The `sequence`th chunk of a lane of stacks, `records` of two frames after as many as were
+/// `before`, of this process.
+fn stacks(process: u32, sequence: u64, before: u64, records: u32) -> Chunk {
+    let mut chunk = chunk(STACK, sequence, before, records, 0);
+    chunk.data = (0..records)
+        .flat_map(|number| {
+            let id = before as u32 + number + 1;
+            let stamp = Stamp::new(chunk.header.first.0 + u64::from(number), RecordKind::Stack);
+            let header = StackHeader { stamp, id, tgid: process, frames: 2, ..Default::default() };
+            [header.as_bytes(), &[1; 16]].concat()
+        })
+        .collect();
+    chunk.header.length = chunk.data.len() as u32;
+    chunk
+}
+
+fn stack_ids(chunks: &[Chunk], process: u32) -> Vec<u32> {
+    let of_stacks = chunks.iter().filter(|chunk| chunk.header.lane == STACK);
+    let records = of_stacks.flat_map(|chunk| chunk.data.chunks(40));
+    let headers = records.filter_map(StackHeader::from_bytes);
+    headers.filter(|header| header.tgid == process).map(|header| header.id).collect()
+}
+
+/// Asks as the collector does: the programs forget at once.
+fn follow(buffer: &TraceBuffer) -> bool {
+    let wants = buffer.wants_stacks_anew();
+    if wants {
+        buffer.begin_stacks_anew();
+        buffer.stacks_begun_anew();
+    }
+    wants
+}
+
+#[test]
+fn stacks_wait_for_the_end_in_half_of_a_buffer_that_overwrites() {
+    let limit = 64 << 10;
+    let buffer = TraceBuffer::new(limit, BufferMode::Overwrite);
+    let (mut most, mut asked) = (0, 0);
+    for sequence in 0..2_000 {
+        buffer.push(event(sequence));
+        buffer.push(stacks(7, sequence, sequence * 64, 64));
+        asked += u32::from(follow(&buffer));
+        most = most.max(buffer.held());
+        assert!(matches!(buffer.pop(Duration::ZERO), Popped::Empty), "nothing goes to the disk");
+    }
+    assert!(most <= limit, "{most} bytes held");
+    assert!(asked > 50, "the programs forgot {asked} times what they had sent");
+    buffer.close();
+    let there = pop_all(&buffer);
+    let ids = stack_ids(&there, 7);
+    assert_eq!(ids, (2_000 * 64 - ids.len() as u32 + 1..=2_000 * 64).collect::<Vec<_>>());
+    assert!(ids.len() > 300, "{} stacks of 40 bytes in 32 KiB", ids.len());
+    let events = there.iter().filter(|chunk| chunk.header.lane == SCHED).count();
+    assert!(events >= (limit / 2 / ONE) - 1, "{events} chunks of events in the other half");
+    assert_eq!(buffer.held(), 0);
+}
+
+#[test]
+fn what_events_need_stays_while_somebody_makes_stacks_without_end() {
+    fn user_of(process: u32) -> Option<u32> {
+        Some(if process == 7 { 1001 } else { 1002 })
+    }
+    let buffer = TraceBuffer::new(256 << 10, BufferMode::Overwrite).asking(user_of);
+    let mut sent = 0;
+    let mut send = |process, sequence, records| {
+        buffer.push(stacks(process, sequence, sent, records));
+        sent += u64::from(records);
+    };
+    // What the honest program has is sent once, and again when it was forgotten.
+    let mut honest = 0..0;
+    std::thread::scope(|threads| {
+        let writer = threads.spawn(|| {
+            let mut writer = CaptureWriter::create(Vec::new()).unwrap();
+            drain_to(&buffer, &mut writer).unwrap();
+            writer.finish().unwrap()
+        });
+        let (mut sequence, mut again) = (0, true);
+        for round in 0..1_000 {
+            if again {
+                let first = sequence as u32 * 500 + 1;
+                honest = first..first + 500;
+                send(7, sequence, 500);
+                sequence += 1;
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            send(9, sequence, 500);
+            sequence += 1;
+            buffer.push(event(round));
+            again = follow(&buffer);
+        }
+        buffer.close();
+        let reader = CaptureReader::from_bytes(writer.join().unwrap()).unwrap();
+        let entries = reader.chunks(STACK).iter();
+        let chunks: Vec<Chunk> = entries.map(|entry| reader.read(entry).unwrap()).collect();
+        let ids = stack_ids(&chunks, 7);
+        assert!(honest.clone().all(|id| ids.contains(&id)), "{honest:?} of {ids:?}");
+        let missing = reader.damage().iter().filter_map(|damage| match damage {
+            Damage::Gap { lane: STACK, records, sequence, .. } => Some((*sequence, *records)),
+            _ => None,
+        });
+        let losses = buffer.losses();
+        let lost = losses.iter().find(|(lane, ..)| *lane == STACK).unwrap();
+        assert_eq!(lost.1, LossCause::Overwritten);
+        assert_eq!(missing.collect::<Vec<_>>(), [(0, Some(lost.2))], "before the first one");
+    });
 }
 
 #[test]
@@ -380,9 +481,9 @@ proptest! {
         let mut writer = CaptureWriter::create(Vec::new()).unwrap();
         let mut produced: BTreeMap<Lane, (u64, u64)> = BTreeMap::new();
         for step in steps {
-            let (lane, records, stride) = match step {
-                BufferOperation::Push(cpu, records) => (Lane::new(LaneKind::Sched, cpu), records, 16),
-                BufferOperation::Define(records) => (STACK, records, 40),
+            let (lane, records) = match step {
+                BufferOperation::Push(cpu, records) => (Lane::new(LaneKind::Sched, cpu), records),
+                BufferOperation::Define(records) => (STACK, records),
                 BufferOperation::Pop => {
                     if let Popped::Chunk(chunk) = buffer.pop(Duration::ZERO) {
                         writer.write(&chunk).unwrap();
@@ -391,7 +492,11 @@ proptest! {
                 }
             };
             let (sequence, before) = produced.entry(lane).or_default();
-            buffer.push(chunk(lane, *sequence, *before, records, stride));
+            buffer.push(match step {
+                BufferOperation::Define(records) => stacks(*sequence as u32, *sequence, *before, records),
+                _ => chunk(lane, *sequence, *before, records, 16),
+            });
+            follow(&buffer);
             *sequence += 1;
             *before += u64::from(records);
         }

@@ -18,6 +18,7 @@ mod hostile_files;
 mod hostile_names;
 mod hostile_renames;
 mod hostile_zones;
+mod hostile_stacks;
 mod interrupts;
 mod jit;
 mod live;
@@ -128,6 +129,7 @@ const TESTS: &[Test] = &[
     test!("hostile-renames", hostile_renames::renames, needs "user_probes"),
     test!("live", live::live, needs "user_probes"),
     test!("low-memory", low_memory::low_memory),
+    test!("hostile-stacks", hostile_stacks::stacks),
     test!("hotplug" kernels, clock::hotplug),
     test!("plain-user", failures::plain_user),
     test!("unknown-process", failures::unknown_process),

@@ -19,6 +19,7 @@ mod hostile_files;
 mod hostile_mount;
 mod leaves;
 mod marks;
+mod new_stacks;
 mod ping_pong;
 mod renames;
 mod stacks;
@@ -39,6 +40,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      alone memfd|files THREADS COUNT | hostile-files FOLDER SECONDS | serve FOLDER | \
                      map-served FOLDER | map-often FILE TIMES | serve-code FOLDER SECONDS | \
                      use-cpu SECONDS | fences COUNT | numbered FILE SECONDS | renames SECONDS | \
+                     new-stacks PROCESSES SECONDS | same-stack SECONDS | \
                      wrap LOG CMD ARGS... | unwound SECONDS | leaves SECONDS | visiting FOLDER SECONDS | hostile mappings|memory|survey|flood|looks SECONDS | as UID LOAD ARGS...";
 
 fn main() -> ExitCode {
@@ -85,6 +87,10 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
             return run(&arguments[2..]);
         }
         ["visiting", folder, seconds] => visiting::run(folder, number(seconds)?)?,
+        ["new-stacks", processes, seconds] => {
+            new_stacks::run(number(processes)?, number(seconds)?)?;
+        }
+        ["same-stack", seconds] => new_stacks::run_same(number(seconds)?)?,
         ["unwound", seconds] => unwound::run(number(seconds)?)?,
         ["leaves", seconds] => leaves::run(number(seconds)?)?,
         ["renames", seconds] => renames::run(number(seconds)?)?,

@@ -1,0 +1,160 @@
+//! An ordinary user blocks below a new stack each time, and a program beside it, which always blocks
+//! below the same, keeps its stacks: in a recording that overwrites, which takes neither memory nor
+//! disk without end.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use syscollect_merge::Session;
+use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time};
+use syscollect_playback::Recording;
+use syscollect_store::CaptureReader;
+
+use super::context::{Context, json_lines, number, wait};
+
+/// The users `nobody` and `daemon`: the one who attacks, and the other.
+const NOBODY: u32 = 65534;
+const DAEMON: u32 = 1;
+const PROCESSES: u64 = 4;
+const SECONDS: u64 = 8;
+const BUFFER: u64 = 8 << 20;
+/// What a capture of it may take: all of the buffer, uncompressed, definitions with their copies,
+/// stacks among them, and what does not depend on it (processes, mappings and names of the machine).
+const MOST_BYTES: u64 = 4 * BUFFER;
+/// What the recorder may take in memory while it records, stacks that wait for their unwind tables
+/// (32 MiB) and these tables included: half of it was seen, with 600,000 stacks in 8 s and without.
+const MOST_MEMORY: u64 = 256 << 20;
+/// Of the times that the honest program blocked, so many of a hundred have their stack. Without
+/// shares it would be those of the last tenths of a second.
+const LEAST_WITH_STACK: u64 = 90;
+
+/// With `--overwrite`.
+pub(crate) fn stacks(context: &Context) -> Result<String> {
+    let capture = context.path("hostile-stacks.syscap");
+    let folder = tempfile::Builder::new().prefix("syscollect-loads-").tempdir_in("/tmp")?;
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
+    let program = folder.path().join("load");
+    fs::copy(&context.load, &program)?;
+
+    let options = ["--overwrite", "--buffer", "8M", "--stacks", "off-cpu", "--freq", "0"];
+    let recorder = context.start(&capture, &options)?;
+    let seconds = SECONDS.to_string();
+    let started = |arguments: &[&str], user| {
+        Command::new(&program)
+            .args(arguments)
+            .uid(user)
+            .gid(user)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+    };
+    let attack = started(&["new-stacks", &PROCESSES.to_string(), &seconds], NOBODY)?;
+    let honest = started(&["same-stack", &seconds], DAEMON)?;
+    // Both still run when the recording ends.
+    std::thread::sleep(Duration::from_secs(SECONDS - 1));
+    let memory = memory_of(recorder.id())?;
+    let written = file_bytes(&capture)?;
+    context.stop(recorder)?;
+    let (attack, honest) = (wait(attack)?, wait(honest)?);
+    for said in [&attack, &honest] {
+        ensure!(said.status.success(), "a program failed:\n{}", said.stderr);
+    }
+    let mut blocks = 0;
+    for line in json_lines(&attack.stdout)? {
+        blocks += number(&line, "blocks")?;
+    }
+    let honest = json_lines(&honest.stdout)?;
+    let honest = number(honest.first().context("the honest program said nothing")?, "pid")?;
+
+    let bytes = file_bytes(&capture)?;
+    let sizes = format!(
+        "{blocks} stacks: {:.1} MB of capture ({:.1} MB before it ended), {:.1} MB of memory",
+        mb(bytes),
+        mb(written),
+        mb(memory)
+    );
+    ensure!(bytes <= MOST_BYTES && written <= MOST_BYTES && memory <= MOST_MEMORY, "{sizes}");
+    let mut seen = Seen { process: honest as u32, ..Seen::default() };
+    Session::open(CaptureReader::open(&capture)?)?.play(&mut seen)?;
+    ensure!(
+        seen.blocked >= 100 && seen.with_stack * 100 >= seen.blocked * LEAST_WITH_STACK,
+        "of {} times that the honest program blocked, {} have their stack; {sizes}",
+        seen.blocked,
+        seen.with_stack
+    );
+    ensure!(seen.wrong == 0, "{} of its stacks are another program's", seen.wrong);
+    let info = context.info(&capture)?;
+    ensure!(number(&info, "lost")? == 0, "{}", info["losses"]);
+    Ok(format!(
+        "{sizes}; of {} times that the honest program blocked, {} have their stack",
+        seen.blocked, seen.with_stack
+    ))
+}
+
+fn file_bytes(path: &Path) -> Result<u64> {
+    let partial = path.with_extension("syscap.partial");
+    let shown = if path.exists() { path } else { &partial };
+    Ok(fs::metadata(shown).with_context(|| format!("{}", shown.display()))?.len())
+}
+
+fn mb(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
+/// Resident memory of a process, bytes.
+fn memory_of(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<u64>().ok());
+    Ok(kilobytes.context("a process has no line VmHWM")? * 1024)
+}
+
+/// What is seen of the honest program.
+#[derive(Debug, Default)]
+struct Seen {
+    process: u32,
+    /// Times that it blocked.
+    blocked: u64,
+    /// Of these, those with a stack.
+    with_stack: u64,
+    /// Of these, stacks that the program never has.
+    wrong: u64,
+}
+
+impl Exporter for Seen {
+    type Error = anyhow::Error;
+
+    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<()> {
+        Ok(())
+    }
+
+    fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<()> {
+        let Event::Switch(switch) = event else { return Ok(()) };
+        let is_ours = |thread| {
+            let process = tables.thread(thread).process;
+            tables.process(process).pid == self.process
+        };
+        if switch.off_cpu.preempted || !switch.previous.is_some_and(is_ours) {
+            return Ok(());
+        }
+        self.blocked += 1;
+        let Some(stack) = switch.off_cpu.stack else { return Ok(()) };
+        self.with_stack += 1;
+        let functions =
+            tables.stack(stack).iter().filter_map(|frame| tables.frame(*frame).function);
+        let is_others = |name: &str| name.contains("block_until") || name.ends_with("::right");
+        self.wrong +=
+            u64::from(functions.into_iter().any(|name| is_others(tables.strings.get(name))));
+        Ok(())
+    }
+
+    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<()> {
+        Ok(())
+    }
+}
