@@ -18,12 +18,12 @@ fn firefox(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("firefox");
     group.sample_size(10).throughput(Throughput::Elements(EVENTS));
     for (name, sched_markers) in [("samples", false), ("sched-markers", true)] {
-        let mut session = synthetic::tables(SHAPE);
+        let mut tables = synthetic::tables(SHAPE);
         group.bench_function(BenchmarkId::new("export", name), |bencher| {
             bencher.iter(|| {
                 let options = FirefoxOptions { gzip: true, sched_markers, process: None };
                 let mut exporter = FirefoxExporter::new(std::io::sink(), options);
-                synthetic::play(&mut exporter, &mut session, SHAPE, EVENTS)
+                synthetic::play(&mut exporter, &mut tables, SHAPE, EVENTS)
                     .expect("nothing refuses an event");
                 black_box(exporter.finish().expect("a sink takes everything"))
             });
@@ -35,11 +35,11 @@ fn firefox(criterion: &mut Criterion) {
 fn stacks(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("stacks");
     group.sample_size(10).throughput(Throughput::Elements(EVENTS));
-    let mut session = synthetic::tables(SHAPE);
+    let mut tables = synthetic::tables(SHAPE);
     group.bench_function("folded", |bencher| {
         bencher.iter(|| {
             let mut exporter = FoldedExporter::new(std::io::sink(), StackOptions::default());
-            synthetic::play(&mut exporter, &mut session, SHAPE, EVENTS)
+            synthetic::play(&mut exporter, &mut tables, SHAPE, EVENTS)
                 .expect("nothing refuses an event");
             black_box(exporter.finish().expect("a sink takes everything"))
         });
@@ -47,7 +47,7 @@ fn stacks(criterion: &mut Criterion) {
     group.bench_function("pprof", |bencher| {
         bencher.iter(|| {
             let mut exporter = PprofExporter::new(std::io::sink(), None);
-            synthetic::play(&mut exporter, &mut session, SHAPE, EVENTS)
+            synthetic::play(&mut exporter, &mut tables, SHAPE, EVENTS)
                 .expect("nothing refuses an event");
             black_box(exporter.finish().expect("a sink takes everything"))
         });

@@ -16,11 +16,11 @@ fn perfetto(criterion: &mut Criterion) {
     group.sample_size(10).throughput(Throughput::Elements(EVENTS));
     for (name, event_stacks) in [("no-stacks", false), ("off-cpu-and-waker-stacks", true)] {
         let shape = Shape { cpus: 4, threads: 64, stacks: 2_000, event_stacks };
-        let mut session = synthetic::tables(shape);
+        let mut tables = synthetic::tables(shape);
         group.bench_function(BenchmarkId::new("export", name), |bencher| {
             bencher.iter(|| {
                 let mut exporter = PerfettoExporter::new(std::io::sink());
-                synthetic::play(&mut exporter, &mut session, shape, EVENTS)
+                synthetic::play(&mut exporter, &mut tables, shape, EVENTS)
                     .expect("a sink takes everything");
                 black_box(exporter.finish().expect("a sink takes everything"))
             });

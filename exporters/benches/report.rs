@@ -16,11 +16,11 @@ fn report(criterion: &mut Criterion) {
     group.sample_size(10).throughput(Throughput::Elements(EVENTS));
     for (name, event_stacks) in [("no-stacks", false), ("off-cpu-and-waker-stacks", true)] {
         let shape = Shape { cpus: 4, threads: 64, stacks: 2_000, event_stacks };
-        let mut session = synthetic::tables(shape);
+        let mut tables = synthetic::tables(shape);
         group.bench_function(BenchmarkId::new("sum-up", name), |bencher| {
             bencher.iter(|| {
                 let mut exporter = ReportExporter::new(ReportOptions::default());
-                let Ok(()) = synthetic::play(&mut exporter, &mut session, shape, EVENTS);
+                let Ok(()) = synthetic::play(&mut exporter, &mut tables, shape, EVENTS);
                 black_box(exporter.finish())
             });
         });

@@ -18,17 +18,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let event_stacks = !arguments.iter().any(|text| text == "none");
     let compression = if arguments.iter().any(|text| text == "zstd") { "zstd" } else { "lz4" };
     let shape = Shape { cpus: 4, threads: 64, stacks: 2_000, event_stacks };
-    let mut session = synthetic::tables(shape);
+    let mut tables = synthetic::tables(shape);
     let began = Instant::now();
     let file = File::create(path)?;
     if path.ends_with(".tracy") {
         let options = TracyOptions { compression: compression.parse()?, ..TracyOptions::default() };
         let mut exporter = TracyExporter::new(file).with(options);
-        synthetic::play(&mut exporter, &mut session, shape, events)?;
+        synthetic::play(&mut exporter, &mut tables, shape, events)?;
         exporter.finish()?;
     } else {
         let mut exporter = PerfettoExporter::new(file);
-        synthetic::play(&mut exporter, &mut session, shape, events)?;
+        synthetic::play(&mut exporter, &mut tables, shape, events)?;
         exporter.finish()?;
     }
     let (spent, size) = (began.elapsed(), std::fs::metadata(path)?.len());

@@ -107,16 +107,6 @@ fn others(fields: &Fields, tables: &Tables) -> String {
     if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) }
 }
 
-/// Takes in what becomes known later: it replaces what was said under the same name.
-pub(crate) fn amend(fields: &mut Fields, more: &Fields) {
-    for new in more {
-        match fields.iter_mut().find(|field| field.is_same(new)) {
-            Some(field) => field.value.clone_from(&new.value),
-            None => fields.push(new.clone()),
-        }
-    }
-}
-
 /// A fence as drivers' own tools write it.
 pub(crate) fn fence(fence: Fence) -> String {
     format!("{}:{}", fence.context, fence.sequence)
@@ -210,15 +200,5 @@ mod tests {
         let [name, text] = ["read", "text"].map(|word| tables.strings.intern(word));
         let fields = vec![Field::named(text, Value::Unsigned(1))];
         assert_eq!(instant(&Slice { fields, ..Slice::named(name) }, &tables), "read (text: 1)");
-    }
-
-    #[test]
-    fn what_is_said_again_replaces_what_was_said() {
-        let mut tables = Tables::default();
-        let [a, b] = ["a", "b"].map(|word| tables.strings.intern(word));
-        let field = |name, value| Field::named(name, Value::Unsigned(value));
-        let mut fields = vec![field(a, 1)];
-        amend(&mut fields, &vec![field(b, 2), field(a, 3)]);
-        assert_eq!(fields, [field(a, 3), field(b, 2)]);
     }
 }

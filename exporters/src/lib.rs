@@ -30,7 +30,7 @@
 //!
 //! assert_eq!(Format::from_path(Path::new("a.txt"))?, Format::Text);
 //! let mut exporter = TextExporter::new(Vec::new());
-//! exporter.begin(&SessionInfo::default(), &tables)?;
+//! exporter.begin(&tables)?;
 //! exporter.event(Time(7_000), &Event::Instant(track, mark.into()), &tables)?;
 //! exporter.end(&[], None, &tables)?;
 //! let text = String::from_utf8(exporter.finish()?)?;
@@ -45,7 +45,6 @@ mod gaps;
 mod heap;
 mod labels;
 mod locks;
-mod nesting;
 mod off_cpu;
 mod perfetto;
 mod process_filter;

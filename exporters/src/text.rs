@@ -96,7 +96,8 @@ impl<W: Write> TextExporter<W> {
 impl<W: Write> Exporter for TextExporter<W> {
     type Error = ExportError;
 
-    fn begin(&mut self, session: &SessionInfo, tables: &Tables) -> Result<(), ExportError> {
+    fn begin(&mut self, tables: &Tables) -> Result<(), ExportError> {
+        let session = tables.machine(MachineId::FIRST);
         self.line = session_words("session", session);
         self.write_line()?;
         for (machine, session) in (0..).map(MachineId).zip(&tables.machines).skip(1) {

@@ -13,9 +13,7 @@ use std::convert::Infallible;
 use std::sync::LazyLock;
 use syscollect_fuzz::captures::{CHUNK_HEADER, file_header, preamble, sealed};
 use syscollect_merge::{Session, play_live};
-use syscollect_model::{
-    Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time, TrackId,
-};
+use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Tables, Time, TrackId};
 use syscollect_playback::Recording;
 use syscollect_store::{CaptureReader, MAX_CHUNK, ReadBuffer};
 
@@ -92,10 +90,6 @@ struct Counter {
 
 impl Exporter for Counter {
     type Error = Infallible;
-
-    fn begin(&mut self, _session: &SessionInfo, _tables: &Tables) -> Result<(), Infallible> {
-        Ok(())
-    }
 
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
         assert!(time >= self.now, "time goes back");

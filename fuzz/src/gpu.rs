@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use syscollect_model::{
-    Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time, TrackId,
-};
+use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Tables, Time, TrackId};
 
 /// An exporter of GPU jobs: time does not go back, jobs of one track follow each other, and what
 /// begins ends.
@@ -19,10 +17,6 @@ pub struct GpuTold {
 
 impl Exporter for GpuTold {
     type Error = Infallible;
-
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Infallible> {
-        Ok(())
-    }
 
     fn event(&mut self, time: Time, event: &Event, _: &Tables) -> Result<(), Infallible> {
         assert!(time >= self.now, "time goes back");

@@ -1,7 +1,7 @@
 //! Events as lines in which tasks are numbers: names change, and a file shows the last ones.
 
 use syscollect_exporters::{ExportError, TextExporter};
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time};
+use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Tables, Time};
 
 /// Keeps the lines of all events, without what is told of names and of the recorder.
 #[derive(Default)]
@@ -50,9 +50,9 @@ impl Unnamed {
 impl Exporter for Unnamed {
     type Error = ExportError;
 
-    fn begin(&mut self, session: &SessionInfo, tables: &Tables) -> Result<(), Self::Error> {
+    fn begin(&mut self, tables: &Tables) -> Result<(), Self::Error> {
         self.unnamed(tables);
-        self.text.insert(TextExporter::new(Vec::new())).begin(session, &self.tables)
+        self.text.insert(TextExporter::new(Vec::new())).begin(&self.tables)
     }
 
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Self::Error> {

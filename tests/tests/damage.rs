@@ -4,9 +4,7 @@
 use std::collections::BTreeSet;
 use syscollect_exporters::{ExportError, TextExporter};
 use syscollect_merge::Session;
-use syscollect_model::{
-    Event, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables, Time, Unit,
-};
+use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SymbolTable, Tables, Time, Unit};
 use syscollect_playback::{Played, Recording};
 use syscollect_records::{RecordKind, SchedRecord, TaskRecord, task_state};
 use syscollect_store::{CaptureReader, CounterDefinition};
@@ -18,8 +16,8 @@ struct Anchored(TextExporter<Vec<u8>>);
 impl Exporter for Anchored {
     type Error = ExportError;
 
-    fn begin(&mut self, session: &SessionInfo, tables: &Tables) -> Result<(), ExportError> {
-        self.0.begin(session, tables)?;
+    fn begin(&mut self, tables: &Tables) -> Result<(), ExportError> {
+        self.0.begin(tables)?;
         self.0.event(Time(FIRST_BOOTTIME), &Event::ThreadStart(Tables::IDLE_THREAD), tables)
     }
 

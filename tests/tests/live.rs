@@ -4,11 +4,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use syscollect_exporters::{ExportError, TextExporter};
-use syscollect_merge::{Live, play_live};
-use syscollect_model::{
-    Event, Exporter, Lane, LaneKind, Loss, RecorderSummary, SessionInfo, Tables, Ticks, Time,
-};
-use syscollect_playback::Stopped;
+use syscollect_merge::{Live, Session, play_live};
+use syscollect_model::{Event, Exporter, Lane, LaneKind, Tables, Ticks, Time};
+use syscollect_playback::{NullExporter, Stopped};
 use syscollect_records::{RecordKind, TaskRecord};
 use syscollect_store::{CaptureReader, Chunk};
 use syscollect_tests::{FakeMachine, ticks};
@@ -56,6 +54,38 @@ fn chunks(reader: &CaptureReader, of: impl Fn(Lane) -> bool) -> Vec<Chunk> {
 
 fn feed_all(live: &mut Live<'_>, chunks: Vec<Chunk>) -> Result<(), Stopped> {
     chunks.into_iter().try_for_each(|chunk| live.feed(chunk))
+}
+
+/// The most chunks that wait in memory while CPU 0's are fed and CPU 1 is silent, and how many were
+/// fed; `watermark` says whether anybody tells that nothing comes before.
+fn most_queued(watermark: bool) -> (usize, usize) {
+    let fed = chunks(&capture(400), |lane| lane == Lane::new(LaneKind::Sched, 0));
+    let count = fed.len();
+    let mut session = Session::open(capture(400)).unwrap();
+    let mut most = 0;
+    session
+        .play_fed(&mut NullExporter::new(), |playing| {
+            for chunk in fed {
+                let first = chunk.header.first;
+                playing.feed(chunk);
+                if watermark {
+                    playing.nothing_before(first);
+                }
+                playing.play()?;
+                most = most.max(playing.queued_chunks());
+            }
+            Ok(())
+        })
+        .unwrap();
+    (most, count)
+}
+
+#[test]
+fn chunks_do_not_pile_up_while_a_lane_is_silent() {
+    let (most, fed) = most_queued(true);
+    assert!(fed > 50 && most <= 2, "{most} of {fed} chunks waited");
+    let (most, fed) = most_queued(false);
+    assert_eq!(most, fed - 1, "but for the one that is decoded, all wait for the silent lane");
 }
 
 #[test]
@@ -134,10 +164,6 @@ struct Names(Vec<String>);
 impl Exporter for Names {
     type Error = ExportError;
 
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), ExportError> {
-        Ok(())
-    }
-
     fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<(), ExportError> {
         let name = |thread| tables.strings.get(tables.thread(thread).name).to_owned();
         match event {
@@ -147,15 +173,6 @@ impl Exporter for Names {
             }
             _ => {}
         }
-        Ok(())
-    }
-
-    fn end(
-        &mut self,
-        _: &[Loss],
-        _: Option<&RecorderSummary>,
-        _: &Tables,
-    ) -> Result<(), ExportError> {
         Ok(())
     }
 }

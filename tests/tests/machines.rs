@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use syscollect_merge::{MergeError, Recordings};
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time};
+use syscollect_model::{Event, Exporter, Tables, Time};
 use syscollect_playback::{Recording, Stopped};
 use syscollect_store::CaptureReader;
 use syscollect_tests::{FakeMachine, FakeProgram, Host, golden};
@@ -77,10 +77,6 @@ struct Switches(Vec<SwitchOf>);
 impl Exporter for Switches {
     type Error = Stopped;
 
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Stopped> {
-        Ok(())
-    }
-
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Stopped> {
         if let Event::Switch(switch) = event {
             let next = tables.thread(switch.next);
@@ -90,10 +86,6 @@ impl Exporter for Switches {
             }
             self.0.push(SwitchOf { machine, time, cpu: switch.cpu.number, next: next.tid });
         }
-        Ok(())
-    }
-
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<(), Stopped> {
         Ok(())
     }
 }

@@ -363,7 +363,13 @@ pub(crate) fn read<R: Recording>(
     terminal: &Terminal,
 ) -> Result<Played> {
     let bar = terminal.work("reading", session.expected_events());
-    session.play(&mut Watched { inner: NullExporter, events: 0, process: None, bar, abandon })
+    session.play(&mut Watched {
+        inner: NullExporter::new(),
+        events: 0,
+        process: None,
+        bar,
+        abandon,
+    })
 }
 
 /// Says how long a Firefox profile will be, before one is written that no browser opens.
@@ -462,8 +468,8 @@ where
 {
     type Error = anyhow::Error;
 
-    fn begin(&mut self, session: &SessionInfo, tables: &Tables) -> Result<()> {
-        Ok(self.inner.begin(session, tables)?)
+    fn begin(&mut self, tables: &Tables) -> Result<()> {
+        Ok(self.inner.begin(tables)?)
     }
 
     #[inline]

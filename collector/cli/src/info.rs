@@ -179,7 +179,7 @@ impl Report {
                 "info tells of one recording: name one capture, or ask `syscollect report` of all"
             );
         }
-        let Ok(played) = session.play(&mut NullExporter);
+        let Ok(played) = session.play(&mut NullExporter::new());
         Ok(Self::new(source::names(files), bytes, &session, played))
     }
 

@@ -44,7 +44,7 @@ fn session(criterion: &mut Criterion) {
 
 fn play(session: Option<Session>) -> Option<Session> {
     let mut session = session?;
-    let Ok(played) = session.play(&mut NullExporter);
+    let Ok(played) = session.play(&mut NullExporter::new());
     black_box(played);
     Some(session)
 }

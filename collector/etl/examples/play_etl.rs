@@ -14,7 +14,7 @@ fn main() -> Result<(), EtlError> {
     let begin = Instant::now();
     let mut session = Session::open(&paths)?;
     let opened = begin.elapsed();
-    let Ok(played) = session.play(&mut NullExporter);
+    let Ok(played) = session.play(&mut NullExporter::new());
     let whole = begin.elapsed();
     println!("{} records, {} events", played.records, played.events);
     println!("{:?}", session.facts().stacks);

@@ -7,8 +7,7 @@ use syscollect_etl::file::Trace;
 use syscollect_etl::payload::dxgkrnl::{self, Dxgkrnl};
 use syscollect_etl::session::Session;
 use syscollect_model::{
-    Event, Exporter, GpuJob, GpuJobEnd, Loss, MachineId, RecorderSummary, Scope, SessionInfo,
-    Tables, Time, TrackId,
+    Event, Exporter, GpuJob, GpuJobEnd, MachineId, Scope, Tables, Time, TrackId,
 };
 use syscollect_playback::Recording;
 use syscollect_tests::etl::{GPUVIS, fixture};
@@ -22,10 +21,6 @@ struct KeptEvents {
 
 impl Exporter for KeptEvents {
     type Error = Infallible;
-
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Infallible> {
-        Ok(())
-    }
 
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
         let track = |id: TrackId| tables.strings.get(tables.track(id).name).to_owned();
@@ -44,15 +39,6 @@ impl Exporter for KeptEvents {
             Event::Instant(id, _) => *self.instants.entry(track(*id)).or_default() += 1,
             _ => {}
         }
-        Ok(())
-    }
-
-    fn end(
-        &mut self,
-        _: &[Loss],
-        _: Option<&RecorderSummary>,
-        _: &Tables,
-    ) -> Result<(), Infallible> {
         Ok(())
     }
 }

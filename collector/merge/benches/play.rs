@@ -100,7 +100,7 @@ fn play_capture(criterion: &mut Criterion, name: &str, capture: &[u8], events: u
     group.throughput(Throughput::Elements(events));
     let open = || Session::open(CaptureReader::from_bytes(capture.to_vec()).unwrap()).unwrap();
     group.bench_function(format!("{events} events"), |bencher| {
-        let play = |mut session: Session| session.play(&mut NullExporter).unwrap();
+        let play = |mut session: Session| session.play(&mut NullExporter::new()).unwrap();
         bencher.iter_batched(open, play, BatchSize::PerIteration);
     });
     group.finish();

@@ -100,6 +100,11 @@ impl ChunkQueue {
         Some((header, missing))
     }
 
+    /// How many chunks wait.
+    pub(crate) fn len(&self) -> usize {
+        self.chunks.len()
+    }
+
     /// Whether all chunks that came were taken.
     pub(crate) fn is_empty(&self) -> bool {
         self.chunks.is_empty()

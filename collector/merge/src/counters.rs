@@ -1,7 +1,7 @@
 //! Counters: those of the machine and its CPUs have a track from the start, those of processes get
 //! theirs from the process that has the id when the first value is told.
 
-use crate::engine::Engine;
+use crate::engine::{CaptureEngine, Engine};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
     CpuId, Event, MachineId, ProcessId, Scope, StringId, Tables, Track, TrackId, TrackKind, Unit,
@@ -102,8 +102,10 @@ impl Counters {
         }
         let OfProcess { pid, name, unit } = *self.table.of_processes.get(&number)?;
         let process = engine.process_of(pid);
-        let track =
-            engine.track(Scope::Process(process), name, TrackKind::Counter { unit }, COUNTERS);
+        let track = engine.track(
+            Track { scope: Scope::Process(process), name, kind: TrackKind::Counter { unit } },
+            COUNTERS,
+        );
         self.tracks.insert(number, Some(track));
         self.by_process.entry(process).or_default().push((number, track));
         Some(Some(track))
@@ -151,7 +153,7 @@ mod tests {
             counters.end_process(engine, process).unwrap();
             counters.on(engine, COUNTER, &value(5, 32.0)).unwrap();
             counters.on(engine, COUNTER, &value(6, 1.0)).unwrap();
-            assert_eq!(engine.losses.totals()[0].count, 1, "nobody defined number 6");
+            assert_eq!(engine.source.losses.totals()[0].count, 1, "nobody defined number 6");
         });
         let [Event::Counter(track, 64.0), Event::Counter(ended, 0.0)] = events[..] else {
             panic!("{events:?}");

@@ -2,15 +2,14 @@
 //! share the [`Engine`].
 
 use crate::counters::Counters;
-use crate::engine::Engine;
+use crate::engine::{CaptureEngine, Engine};
 use crate::gpu::decoder::Tracepoints;
 use crate::lane::Record;
-use crate::lifecycle::Lifecycle;
 use crate::probes::decoder::Probes;
 use crate::record_cursor::RecordItem;
 use crate::samples;
 use crate::scheduling::{self, Scheduling};
-use crate::source::{Source, SourceItem};
+use crate::source::{LaneItem, SourceItem};
 use crate::zones::state::Zones;
 use syscollect_model::{LaneKind, ProcessId, ThreadId};
 use syscollect_playback::Stopped;
@@ -18,7 +17,6 @@ use syscollect_playback::Stopped;
 /// The decoders of a session.
 pub(crate) struct Decoders {
     pub(crate) scheduling: Scheduling,
-    pub(crate) lifecycle: Lifecycle,
     pub(crate) counters: Counters,
     pub(crate) zones: Zones,
     pub(crate) probes: Probes,
@@ -26,39 +24,49 @@ pub(crate) struct Decoders {
 }
 
 impl Decoders {
-    /// What a source told, which lends the item's bytes; `lane` is its lane, if it is one.
+    /// What a source told; `lane` is the number of its lane, where it is of one.
     #[inline]
     pub(crate) fn on(
         &mut self,
         engine: &mut Engine<'_>,
         lane: usize,
-        item: SourceItem,
-        source: &Source,
+        item: SourceItem<'_>,
     ) -> Result<(), Stopped> {
         match item {
-            SourceItem::Record(record) => self.record(engine, lane, record)?,
-            SourceItem::Zones(record) => self.zones.on(engine, lane, record, source.group())?,
-            SourceItem::Probes(RecordItem::Record) => {
-                self.probes.on(engine, &mut self.zones, lane, source.bytes())?;
+            SourceItem::Lane(item) => {
+                self.lane_item(engine, lane, item)?;
+                engine.source.lanes[lane].last = Some(engine.now());
+                Ok(())
             }
-            SourceItem::Tracepoints(RecordItem::Record) => {
-                self.tracepoints.on(engine, lane, source.bytes())?;
+            SourceItem::Task(event) => self.task_event(engine, event),
+            SourceItem::Marker(marker) => self.zones.placed_marker(engine, marker),
+        }
+    }
+
+    #[inline]
+    fn lane_item(
+        &mut self,
+        engine: &mut Engine<'_>,
+        lane: usize,
+        item: LaneItem<'_>,
+    ) -> Result<(), Stopped> {
+        match item {
+            LaneItem::Record(record) => self.record(engine, lane, record),
+            LaneItem::Zones(record, words) => self.zones.on(engine, lane, record, words),
+            LaneItem::Probe(RecordItem::Record(bytes)) => {
+                self.probes.on(engine, &mut self.zones, lane, bytes)
             }
-            SourceItem::Probes(RecordItem::Missing(missing)) => {
+            LaneItem::Tracepoint(RecordItem::Record(bytes)) => {
+                self.tracepoints.on(engine, lane, bytes)
+            }
+            LaneItem::Probe(RecordItem::Missing(missing)) => {
                 self.probes.missing();
-                engine.missing(lane, missing.at_least())?;
+                engine.missing(lane, missing.at_least())
             }
-            SourceItem::Tracepoints(RecordItem::Missing(missing)) => {
-                engine.missing(lane, missing.at_least())?;
-            }
-            SourceItem::LifecycleEvent(event) => return self.lifecycle_event(engine, event),
-            SourceItem::Marker => {
-                let Some(marker) = source.marker() else { return Ok(()) };
-                return self.zones.placed_marker(engine, marker);
+            LaneItem::Tracepoint(RecordItem::Missing(missing)) => {
+                engine.missing(lane, missing.at_least())
             }
         }
-        engine.lanes[lane].last = Some(engine.now());
-        Ok(())
     }
 
     #[inline]
@@ -72,7 +80,7 @@ impl Decoders {
             Record::Sched(record) => self.scheduling.on(engine, lane, &record),
             Record::Sample(sample) => samples::on(engine, lane, &sample),
             Record::Counter(counter) => self.counters.on(engine, lane, &counter),
-            Record::Chunk(start) if engine.lanes[lane].lane.kind == LaneKind::Sched => {
+            Record::Chunk(start) if engine.source.lanes[lane].lane.kind == LaneKind::Sched => {
                 scheduling::chunk(engine, lane, start)
             }
             Record::Chunk(start) => engine.missing(lane, start.missing.records),

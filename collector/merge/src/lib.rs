@@ -53,9 +53,9 @@ mod samples;
 mod scheduling;
 mod session;
 mod source;
+mod sources;
 mod stack_shares;
 mod stacks;
-mod tally;
 mod tasks;
 #[cfg(test)]
 mod testing;

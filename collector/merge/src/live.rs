@@ -16,7 +16,7 @@
 
 use crate::chunk_queue::{Decode, Resume};
 use crate::definitions::{clock_map, readings};
-use crate::engine::{AddedRows, Engine};
+use crate::engine::{CaptureState, NewRows, no_added_rows};
 use crate::lane::LaneCursor;
 use crate::losses::Losses;
 use crate::mappings::{MAPPED_BY, MappingRecord, add_mapping, read_mappings};
@@ -25,8 +25,8 @@ use crate::probes::table::ProbeTable;
 use crate::session::Knowledge;
 use crate::stacks::{Resolver, Stacks};
 use crate::tasks::{TaskBuilder, TaskHistory, Tasks};
-use crate::zones::InstrumentedPrograms;
 use crate::zones::programs::Programs;
+use crate::zones::{InstrumentedPrograms, lifetimes};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -122,13 +122,12 @@ impl<'a> Live<'a> {
         let State::Waiting(mut output, chunks) = state else { return Ok(()) };
         let info = SessionInfo { clock_pairs: clock.pairs().to_vec(), ..info.clone() };
         let mut known = nothing_known(info, clock);
-        let info = known.tables.machine(known.machine);
-        output.exporter().begin(info, &known.tables)?;
-        let mappings_unrecorded = info.mappings_unrecorded;
+        output.exporter().begin(&known.tables)?;
+        let mappings_unrecorded = known.tables.machine(known.machine).mappings_unrecorded;
         let mut playing = Box::new(Playing::new(&mut known, output));
-        playing.engine.names_of_now = true;
+        playing.engine.source.names_of_now = true;
         if mappings_unrecorded {
-            playing.engine.resolver.stacks.locator.spaces.mark_incomplete();
+            playing.engine.source.resolver.stacks.locator.spaces.mark_incomplete();
         }
         let mut learner = Box::new(Learner::new(known.clock));
         chunks.into_iter().for_each(|chunk| learner.feed(chunk, &mut playing));
@@ -195,7 +194,8 @@ fn nothing_known(info: SessionInfo, clock: ClockMap) -> Knowledge {
         counters: Default::default(),
         losses: Losses::default(),
         definition_records: 0,
-        added: AddedRows::default(),
+        added: no_added_rows(),
+        new_rows: NewRows::default(),
     }
 }
 
@@ -245,14 +245,14 @@ impl Learner {
             LaneKind::Definition => match Definition::from_json(&chunk.data) {
                 Ok(Some(definition)) => self.define(definition, playing),
                 Ok(None) => {}
-                Err(_) => playing.engine.losses.undecodable(lane, 1),
+                Err(_) => playing.engine.source.losses.undecodable(lane, 1),
             },
             LaneKind::Clock => self.read_clock(&chunk, playing),
             LaneKind::Mapping => {
                 let read = read_mappings(&chunk.data);
-                playing.engine.tally.records += read.count;
-                playing.engine.losses.undecodable(lane, read.undecodable);
-                playing.engine.losses.reported(lane, read.lost);
+                playing.engine.sink.tally.records += read.count;
+                playing.engine.source.losses.undecodable(lane, read.undecodable);
+                playing.engine.source.losses.reported(lane, read.lost);
                 self.mappings.extend(read.records);
             }
             LaneKind::Task => self.feed_tasks(chunk),
@@ -262,8 +262,8 @@ impl Learner {
             LaneKind::ZoneLog => {
                 let logs = &mut playing.decoders.zones.known.logs;
                 let (read, bad) = logs.read(&chunk.data, &mut playing.engine.tables);
-                playing.engine.tally.records += read;
-                playing.engine.losses.undecodable(lane, bad);
+                playing.engine.sink.tally.records += read;
+                playing.engine.source.losses.undecodable(lane, bad);
             }
             kind => {
                 if kind.traits().index == LaneIndex::Cpu {
@@ -277,10 +277,10 @@ impl Learner {
 
     fn define(&mut self, definition: Definition, playing: &mut Playing<'_>) {
         let Playing { engine, decoders, .. } = playing;
-        engine.tally.records += 1;
+        engine.sink.tally.records += 1;
         match definition {
             Definition::Processes(list) => {
-                let spaces = &mut engine.resolver.stacks.locator.spaces;
+                let spaces = &mut engine.source.resolver.stacks.locator.spaces;
                 let (clock, execs) = (&*self.clock, &self.execs);
                 let tasks = &mut self.tasks;
                 TaskBuilder { tasks, tables: &mut engine.tables, spaces, clock, execs }
@@ -288,7 +288,7 @@ impl Learner {
                 self.apply_tasks(playing);
             }
             Definition::Mappings(list) => {
-                let spaces = &mut engine.resolver.stacks.locator.spaces;
+                let spaces = &mut engine.source.resolver.stacks.locator.spaces;
                 list.into_iter().for_each(|mapping| spaces.map(mapping));
             }
             Definition::Counters(list) => {
@@ -305,10 +305,10 @@ impl Learner {
                 decoders.probes.table = table;
             }
             Definition::Clients(list) => decoders.zones.known.programs.add(&list),
-            Definition::Symbols(table) => engine.resolver.add_names(vec![table]),
+            Definition::Symbols(table) => engine.source.resolver.add_names(vec![table]),
             // They tell of stacks that may have been shown already.
-            Definition::Unwound(list) => engine.resolver.stacks.unwound.add(list),
-            Definition::Losses(list) => engine.losses.declare(&list),
+            Definition::Unwound(list) => engine.source.resolver.stacks.unwound.add(list),
+            Definition::Losses(list) => engine.source.losses.declare(&list),
             Definition::Summary(summary) => self.summary = Some(*summary),
             // The session is known; the reader of a file finds gaps by the lanes' ends.
             Definition::Session(_) | Definition::Lanes(_) => {}
@@ -319,13 +319,13 @@ impl Learner {
         let clock = Arc::make_mut(&mut self.clock);
         let last = clock.pairs().last().map_or(Ticks(0), |pair| pair.ticks);
         for reading in clock_pairs(chunk) {
-            playing.engine.tally.records += 1;
+            playing.engine.sink.tally.records += 1;
             // The first were known before it began.
             if reading.ticks > last {
                 clock.push(reading);
             }
         }
-        playing.engine.set_clock(Arc::clone(&self.clock));
+        playing.engine.present.set_clock(Arc::clone(&self.clock));
         self.extend_programs(playing);
     }
 
@@ -354,7 +354,7 @@ impl Learner {
     fn learn(&mut self, until: Ticks, playing: &mut Playing<'_>) {
         self.learn_mappings(until, playing);
         self.learn_tasks(until, playing);
-        let Engine { losses, resolver, .. } = &mut playing.engine;
+        let CaptureState { losses, resolver, .. } = &mut playing.engine.source;
         if MAPPED_BY.iter().any(|kind| losses.any_of(*kind)) {
             resolver.stacks.locator.spaces.mark_incomplete();
         }
@@ -370,7 +370,7 @@ impl Learner {
             let at = record.raw_ns().map(|raw_ns| clock.ticks_at_monotonic_raw(raw_ns));
             until == Ticks(u64::MAX) || at.is_none_or(|at| at < until)
         });
-        let spaces = &mut playing.engine.resolver.stacks.locator.spaces;
+        let spaces = &mut playing.engine.source.resolver.stacks.locator.spaces;
         for record in self.mappings.drain(..certain) {
             add_mapping(record, clock, spaces, &mut self.execs);
         }
@@ -390,7 +390,7 @@ impl Learner {
         let mut builder = TaskBuilder {
             tasks: &mut self.tasks,
             tables: &mut engine.tables,
-            spaces: &mut engine.resolver.stacks.locator.spaces,
+            spaces: &mut engine.source.resolver.stacks.locator.spaces,
             clock: &self.clock,
             execs: &self.execs,
         };
@@ -399,7 +399,7 @@ impl Learner {
             && let MergeStep::Item(index, (ticks, record)) = self.task_lanes.step()
         {
             let lane = self.task_lanes.lanes()[index].lane();
-            builder.on(ticks, lane, &record, &mut engine.losses);
+            builder.on(ticks, lane, &record, &mut engine.source.losses);
         }
         builder.apply_notes(until.0);
         self.apply_tasks(playing);
@@ -411,23 +411,23 @@ impl Learner {
         let lifetimes = &mut playing.decoders.zones.known.lifetimes;
         for (tid, thread) in initial {
             lifetimes.begin(tid, thread, 0);
-            playing.engine.was_there(tid, thread);
+            playing.engine.threads.was_there(tid, thread);
         }
         for (ticks, event) in &lifecycle {
-            lifetimes.on(*ticks, event, &playing.engine.tables);
+            lifetimes::apply(lifetimes, *ticks, *event, &playing.engine.tables);
         }
-        playing.add_lifecycle(lifecycle);
+        playing.sources.add_task_events(lifecycle);
     }
 
     fn learn_stacks(&mut self, until: Ticks, playing: &mut Playing<'_>) {
         let engine = &mut playing.engine;
         for (lane, chunks) in &mut self.stacks {
             while let Some(chunk) = chunks.front_mut() {
-                let stacks = &mut engine.resolver.stacks;
+                let stacks = &mut engine.source.resolver.stacks;
                 let read = stacks.read(*lane, chunk.header.first, &chunk.data, until, None);
-                engine.tally.records += read.stacks;
-                engine.losses.beyond_share(*lane, read.beyond_share);
-                engine.losses.undecodable(*lane, u64::from(read.cut));
+                engine.sink.tally.records += read.stacks;
+                engine.source.losses.beyond_share(*lane, read.beyond_share);
+                engine.source.losses.undecodable(*lane, u64::from(read.cut));
                 if read.bytes < chunk.data.len() && !read.cut {
                     chunk.data.drain(..read.bytes);
                     break;

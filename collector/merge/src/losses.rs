@@ -41,6 +41,8 @@ pub(crate) struct Losses {
     /// Of whose recording.
     machine: MachineId,
     lanes: BTreeMap<Key, LaneLosses>,
+    /// What was declared and explains the gaps to come, by lane.
+    unexplained: BTreeMap<Lane, GapCauses>,
     /// The recorder came to its end, so that what it declared is all.
     complete: bool,
 }
@@ -171,11 +173,18 @@ impl Losses {
         causes.max_by_key(|(_, count)| **count).map_or(LossCause::LaneFull, |(cause, _)| *cause)
     }
 
-    /// What of the lane's missing chunks was declared, and for which cause.
-    pub(crate) fn declared_chunks(&self, lane: Lane) -> Vec<(LossCause, u64)> {
-        let declared = self.lanes.get(&lane_key(lane)).map(|lane| &lane.declared);
-        let causes = declared.into_iter().flatten().filter(|(cause, _)| drops_chunks(**cause));
-        causes.map(|(cause, count)| (*cause, *count)).collect()
+    /// The parts of a gap between the lane's chunks, each with its cause.
+    pub(crate) fn explain_gap(&mut self, lane: Lane, count: u64) -> Vec<(LossCause, u64)> {
+        if count == 0 {
+            return Vec::new();
+        }
+        let Self { lanes, unexplained, .. } = self;
+        let causes = unexplained.entry(lane).or_insert_with(|| {
+            let declared = lanes.get(&lane_key(lane)).map(|lane| &lane.declared);
+            let causes = declared.into_iter().flatten().filter(|(cause, _)| drops_chunks(**cause));
+            GapCauses { declared: causes.map(|(cause, count)| (*cause, *count)).collect() }
+        });
+        causes.divide(count)
     }
 
     /// The losses by lane and cause, without those of which there are none.
@@ -219,18 +228,14 @@ impl LaneLosses {
 }
 
 /// Divides the gaps of a lane among the causes, in the order they come.
-#[derive(Debug, Default)]
-pub(crate) struct GapCauses {
+#[derive(Clone, Debug, Default)]
+struct GapCauses {
     declared: Vec<(LossCause, u64)>,
 }
 
 impl GapCauses {
-    pub(crate) fn new(declared: Vec<(LossCause, u64)>) -> Self {
-        Self { declared }
-    }
-
     /// The parts of a gap of `count` records: what was declared, then damage.
-    pub(crate) fn divide(&mut self, mut count: u64) -> Vec<(LossCause, u64)> {
+    fn divide(&mut self, mut count: u64) -> Vec<(LossCause, u64)> {
         let mut parts = Vec::new();
         for (cause, left) in &mut self.declared {
             let part = count.min(*left);
@@ -287,9 +292,10 @@ mod tests {
 
     #[test]
     fn a_gap_is_explained_until_the_declared_is_used_up() {
-        let mut causes = GapCauses::new(vec![(LossCause::BufferFull, 30)]);
-        assert_eq!(causes.divide(20), [(LossCause::BufferFull, 20)]);
-        assert_eq!(causes.divide(25), [(LossCause::BufferFull, 10), (LossCause::Damaged, 15)]);
-        assert_eq!(causes.divide(0), []);
+        let mut losses = lane(&[(LossCause::LaneFull, 7), (LossCause::BufferFull, 30)]);
+        assert_eq!(losses.explain_gap(LANE, 20), [(LossCause::BufferFull, 20)]);
+        let parts = [(LossCause::BufferFull, 10), (LossCause::Damaged, 15)];
+        assert_eq!(losses.explain_gap(LANE, 25), parts);
+        assert_eq!(losses.explain_gap(LANE, 0), []);
     }
 }

@@ -3,28 +3,20 @@
 use crate::chunk_queue::{ChunkQueue, LaneFile};
 use crate::counters::Counters;
 use crate::decoders::Decoders;
-use crate::engine::{Engine, Shared};
+use crate::engine::{CaptureEngine, CaptureState, Engine, no_added_rows};
 use crate::gpu::decoder::Tracepoints;
-use crate::lifecycle::Lifecycle;
 use crate::losses::Losses;
 use crate::probes::decoder::Probes;
 use crate::scheduling::Scheduling;
 use crate::session::Knowledge;
-use crate::source::{Queue, Source, SourceItem};
-use crate::tasks::LifecycleEvent;
+use crate::source::Source;
+use crate::sources::{SourceStep, Sources};
 use crate::zones::state::Zones;
-use std::mem::take;
+use std::mem::{replace, take};
 use std::sync::Arc;
 use syscollect_model::{Event, Lane, StringId, ThreadId, Ticks, Time};
-use syscollect_playback::order::{Cursor, Merge, MergeStep};
-use syscollect_playback::{Output, Played, Stopped};
+use syscollect_playback::{EngineParts, Output, Played, Stopped};
 use syscollect_store::{CaptureReader, Chunk};
-
-/// Where the lanes lie among the sources, behind the horizon and the lifecycle events: of equal
-/// ticks a task is born before it runs.
-const FIRST_LANE: usize = 2;
-const HORIZON: usize = 0;
-const LIFECYCLE: usize = 1;
 
 /// A session that is played while its chunks come.
 ///
@@ -35,10 +27,17 @@ const LIFECYCLE: usize = 1;
 pub struct Playing<'a> {
     pub(crate) engine: Engine<'a>,
     pub(crate) decoders: Decoders,
-    merge: Merge<Source>,
-    /// The first names of threads that get others later.
+    pub(crate) sources: Sources,
+    /// The first names of threads that get others later, until they were told.
     first_names: Vec<(ThreadId, StringId)>,
-    begun: bool,
+}
+
+/// What came of a step.
+enum PlayStep {
+    Played,
+    /// This lane has to be fed.
+    Waiting(usize),
+    End,
 }
 
 impl<'a> Playing<'a> {
@@ -46,68 +45,62 @@ impl<'a> Playing<'a> {
     pub(crate) fn new(known: &mut Knowledge, output: Output<'a>) -> Self {
         let (mut tables, history) = (take(&mut known.tables), &mut known.history);
         let (strings, mut programs) = (&mut tables.strings, take(&mut known.programs));
-        let sources = vec![
-            Source::Horizon(Some(0)),
-            Source::Lifecycle(Queue::new(take(&mut history.lifecycle))),
-            Source::Markers(Queue::new(take(&mut programs.prescan.markers))),
-        ];
+        let sources =
+            Sources::new(take(&mut history.lifecycle), take(&mut programs.prescan.markers));
         let decoders = Decoders {
             scheduling: Scheduling::default(),
-            lifecycle: Lifecycle::default(),
             counters: Counters::new(take(&mut known.counters)),
             zones: Zones::new(programs, strings),
             probes: Probes::new(take(&mut known.probes), strings),
             tracepoints: Tracepoints::new(take(&mut known.tracepoints)),
         };
-        let shared = Shared {
+        let parts = EngineParts {
             machine: known.machine,
             clock: Arc::clone(&known.clock),
             tables,
-            resolver: take(&mut known.resolver),
-            added: take(&mut known.added),
-            losses: known.losses.clone(),
-            definition_records: known.definition_records,
+            added: replace(&mut known.added, no_added_rows()),
+            source: CaptureState {
+                resolver: take(&mut known.resolver),
+                losses: known.losses.clone(),
+                new_rows: take(&mut known.new_rows),
+                ..CaptureState::default()
+            },
         };
-        let engine = Engine::new(shared, &history.initial, output);
-        let first_names = history.first_names.clone();
-        Self { engine, decoders, merge: Merge::new(sources), first_names, begun: false }
+        let mut engine = Engine::new(parts, &history.initial, output);
+        engine.sink.tally.records = known.definition_records;
+        Self { engine, decoders, sources, first_names: history.first_names.clone() }
     }
 
     /// Gives back what is known, for another play.
     pub(crate) fn give_back(self, known: &mut Knowledge) {
-        let Engine { tables, resolver, added, .. } = self.engine;
+        let EngineParts { tables, added, source, .. } = self.engine.into_parts();
+        let CaptureState { resolver, new_rows, .. } = source;
         let Decoders { counters, zones, probes, tracepoints, .. } = self.decoders;
-        (known.tables, known.resolver, known.added) = (tables, resolver, added);
+        (known.tables, known.added) = (tables, added);
+        (known.resolver, known.new_rows) = (resolver, new_rows);
         (known.counters, known.programs) = (counters.table, zones.known);
         (known.probes, known.tracepoints) = (probes.table, tracepoints.table);
-        for source in self.merge.into_lanes() {
-            match source {
-                Source::Lifecycle(events) => known.history.lifecycle = events.items,
-                Source::Markers(markers) => known.programs.prescan.markers = markers.items,
-                _ => {}
-            }
-        }
+        (known.history.lifecycle, known.programs.prescan.markers) = self.sources.into_parts();
     }
 
     /// The next chunk of its lane. Lanes that hold no events are known already.
     pub fn feed(&mut self, chunk: Chunk) {
-        let Some(source) = self.source_of(chunk.header.lane) else { return };
-        self.decode(source, |queue| queue.push(chunk));
+        let Some(lane) = self.number_of(chunk.header.lane) else { return };
+        self.decode(lane, |queue| queue.push(chunk));
     }
 
     /// The next chunk of its lane is there and does not verify: so many records cannot be read.
     pub fn feed_unreadable(&mut self, lane: Lane, records: u32) {
-        let Some(source) = self.source_of(lane) else { return };
-        self.decode(source, |queue| queue.push_unreadable(records));
+        let Some(lane) = self.number_of(lane) else { return };
+        self.decode(lane, |queue| queue.push_unreadable(records));
     }
 
     /// No record of before these ticks comes any more, of any lane.
     pub fn nothing_before(&mut self, ticks: Ticks) {
-        let ticks = ticks.0;
-        for source in FIRST_LANE..FIRST_LANE + self.engine.lanes.len() {
-            self.decode(source, |queue| queue.nothing_before(ticks));
+        for lane in 0..self.engine.source.lanes.len() {
+            self.decode(lane, |queue| queue.nothing_before(ticks.0));
         }
-        self.merge.feed(HORIZON, |source| *source = Source::Horizon(Some(ticks)));
+        self.sources.set_horizon(Some(ticks));
     }
 
     /// Tells the exporter all that nothing can come before.
@@ -119,21 +112,17 @@ impl<'a> Playing<'a> {
         self.play_until_waiting().map(|_| ())
     }
 
-    /// What became known of tasks, of a time that was not played yet.
-    pub(crate) fn add_lifecycle(&mut self, new: Vec<(u64, LifecycleEvent)>) {
-        self.merge.feed(LIFECYCLE, |source| {
-            if let Source::Lifecycle(events) = source {
-                events.add(new, |(ticks, _)| *ticks);
-            }
-        });
+    /// Chunks that were fed and wait in memory, because something may come before what they hold.
+    pub fn queued_chunks(&self) -> usize {
+        self.sources.queued_chunks()
     }
 
     /// Nothing comes any more: plays the rest.
     pub(crate) fn finish(&mut self) -> Result<(Played, Losses), Stopped> {
-        for source in FIRST_LANE..FIRST_LANE + self.engine.lanes.len() {
-            self.decode(source, ChunkQueue::close);
+        for lane in 0..self.engine.source.lanes.len() {
+            self.decode(lane, ChunkQueue::close);
         }
-        self.merge.feed(HORIZON, |source| *source = Source::Horizon(None));
+        self.sources.set_horizon(None);
         self.play()?;
         self.end()
     }
@@ -145,7 +134,7 @@ impl<'a> Playing<'a> {
     ) -> Result<(Played, Losses), Stopped> {
         let mut files = self.lanes_of(reader);
         while let Some(waiting) = self.play_until_waiting()? {
-            let file = &mut files[waiting - FIRST_LANE];
+            let file = &mut files[waiting];
             self.decode(waiting, |queue| file.feed(queue));
         }
         self.end()
@@ -154,10 +143,11 @@ impl<'a> Playing<'a> {
     /// The lanes of a file: what is to be fed where one of them waits.
     pub(crate) fn lanes_of<'f>(&mut self, reader: &'f CaptureReader) -> Vec<LaneFile<'f>> {
         for lane in reader.lanes() {
-            self.source_of(lane);
+            self.number_of(lane);
         }
-        self.merge.feed(HORIZON, |source| *source = Source::Horizon(None));
-        self.engine.lanes.iter().map(|of| LaneFile::new(reader, of.lane)).collect()
+        self.sources.set_horizon(None);
+        let lanes = self.engine.source.lanes.iter();
+        lanes.map(|of| LaneFile::new(reader, of.lane)).collect()
     }
 
     /// Plays what lies in a file up to and including `until`; the time that its next item does not
@@ -167,117 +157,96 @@ impl<'a> Playing<'a> {
         files: &mut [LaneFile<'_>],
         until: Time,
     ) -> Result<Option<Time>, Stopped> {
-        while let Some(ticks) = self.merge.key() {
-            let next = self.engine.present.time(Ticks(ticks));
+        while let Some(ticks) = self.sources.key() {
+            let next = self.engine.time(ticks);
             if next > until {
                 return Ok(Some(next));
             }
-            match self.merge.step() {
-                MergeStep::Item(source, (ticks, item)) => self.item(source, ticks, item)?,
-                MergeStep::Waiting(source) if self.resume(source) => {}
-                MergeStep::Waiting(source) => {
-                    let file = &mut files[source - FIRST_LANE];
-                    self.decode(source, |queue| file.feed(queue));
+            match self.step()? {
+                PlayStep::Played => {}
+                PlayStep::Waiting(lane) => {
+                    let file = &mut files[lane];
+                    self.decode(lane, |queue| file.feed(queue));
                 }
-                MergeStep::End => break,
+                PlayStep::End => break,
             }
         }
         Ok(None)
     }
 
-    /// Plays until a source has to be fed, or to the end.
+    /// Plays until a lane has to be fed, or as far as it can be.
     fn play_until_waiting(&mut self) -> Result<Option<usize>, Stopped> {
         loop {
-            match self.merge.step() {
-                MergeStep::Item(source, (ticks, item)) => self.item(source, ticks, item)?,
-                MergeStep::Waiting(source) if self.resume(source) => {}
-                MergeStep::Waiting(source) => return Ok(Some(source)),
-                MergeStep::End => return Ok(None),
+            match self.step()? {
+                PlayStep::Played => {}
+                PlayStep::Waiting(lane) => return Ok(Some(lane)),
+                PlayStep::End => return Ok(None),
             }
         }
     }
 
+    /// Plays the next item.
     #[inline]
-    fn item(&mut self, source: usize, ticks: u64, item: SourceItem) -> Result<(), Stopped> {
-        if !self.begun {
-            self.begin(ticks)?;
-        }
-        let lane = source.wrapping_sub(FIRST_LANE);
-        self.engine.advance(ticks);
-        let of = &self.merge.lanes()[source];
-        self.decoders.on(&mut self.engine, lane, item, of)?;
-        if !self.decoders.zones.known.prescan.markers.is_empty() {
-            self.place_markers();
-        }
-        Ok(())
-    }
-
-    /// Markers of later times that lanes have told of wait for these.
-    #[cold]
-    fn place_markers(&mut self) {
-        let markers = take(&mut self.decoders.zones.known.prescan.markers);
-        let last = self.merge.lanes().len() - 1;
-        self.merge.feed(last, |source| {
-            if let Source::Markers(queue) = source {
-                queue.add(markers, |marker| marker.ticks);
+    fn step(&mut self) -> Result<PlayStep, Stopped> {
+        let Self { engine, decoders, sources, first_names } = self;
+        match sources.step() {
+            SourceStep::Item(ticks, lane, item) => {
+                engine.present.advance(ticks);
+                if !first_names.is_empty() {
+                    tell_first_names(engine, first_names)?;
+                }
+                decoders.on(engine, lane, item)?;
+                let markers = &mut decoders.zones.known.prescan.markers;
+                if !markers.is_empty() {
+                    // Of later times, which lanes have told of.
+                    sources.add_markers(take(markers));
+                }
+                Ok(PlayStep::Played)
             }
-        });
-    }
-
-    /// Tells the first names of threads that get others later.
-    #[cold]
-    fn begin(&mut self, ticks: u64) -> Result<(), Stopped> {
-        self.begun = true;
-        self.engine.advance(ticks);
-        let mut names = self.first_names.iter();
-        names.try_for_each(|(thread, name)| self.engine.emit(&Event::ThreadName(*thread, *name)))
+            SourceStep::Waiting(lane) => {
+                let programs = decoders.zones.known.of_lanes(engine.present.map());
+                let goes_on = sources.resume(lane, programs);
+                Ok(if goes_on { PlayStep::Played } else { PlayStep::Waiting(lane) })
+            }
+            SourceStep::End => Ok(PlayStep::End),
+        }
     }
 
     /// Ends what is open, and says what was played.
     pub(crate) fn end(&mut self) -> Result<(Played, Losses), Stopped> {
-        let losses = &mut self.engine.losses;
-        let decoders = self.merge.lanes().iter().filter_map(Source::decoder);
-        decoders.for_each(|decoder| losses.not_decoded(decoder));
+        let losses = &mut self.engine.source.losses;
+        self.sources.decoders().for_each(|decoder| losses.not_decoded(decoder));
         self.decoders.close(&mut self.engine)?;
         let unshown_failures = self.decoders.tracepoints.gpu.failures.unshown;
-        let untold_gaps = self.engine.take_untold_gaps();
-        let played = Played { unshown_failures, untold_gaps, ..self.engine.tally.played() };
-        Ok((played, take(&mut self.engine.losses)))
+        let played = Played { unshown_failures, ..self.engine.sink.played() };
+        Ok((played, take(&mut self.engine.source.losses)))
     }
 
-    /// Changes what a lane has to decode. Its chunks are decoded when it is their turn: what must be
-    /// known for that may come until then.
-    fn decode(&mut self, source: usize, change: impl FnOnce(&mut ChunkQueue)) {
+    fn decode(&mut self, lane: usize, change: impl FnOnce(&mut ChunkQueue)) {
         let (programs, map) = (&self.decoders.zones.known, self.engine.present.map());
-        self.merge.feed(source, |source| {
-            let Some(queue) = source.queue() else { return };
-            change(queue);
-            if queue.is_empty() {
-                source.resume(programs.of_lanes(map));
-            }
-        });
+        self.sources.feed(lane, programs.of_lanes(map), change);
     }
 
-    /// Goes on with what a lane was fed; `false` where there is nothing.
-    fn resume(&mut self, source: usize) -> bool {
-        let (programs, map) = (&self.decoders.zones.known, self.engine.present.map());
-        self.merge.feed(source, |source| source.resume(programs.of_lanes(map)));
-        !self.merge.lanes()[source].is_waiting()
-    }
-
-    /// Where the lane lies among the sources; `None` if it holds no events. One that is new gets
-    /// its place in the order of lanes, so that it does not matter which was fed first.
-    fn source_of(&mut self, lane: Lane) -> Option<usize> {
-        let lanes = &mut self.engine.lanes;
-        let index = match lanes.binary_search_by_key(&lane, |state| state.lane) {
-            Ok(index) => index,
-            Err(index) => {
-                self.merge.insert(FIRST_LANE + index, Source::of_lane(lane)?);
-                let state = self.engine.lane_state(lane);
-                self.engine.lanes.insert(index, state);
-                index
+    /// The lane's number; `None` if it holds no events. One that is new gets its place in the order
+    /// of lanes, so that it does not matter which was fed first.
+    fn number_of(&mut self, lane: Lane) -> Option<usize> {
+        match self.engine.index_of(lane) {
+            Ok(number) => Some(number),
+            Err(number) => {
+                self.sources.insert(number, Source::of_lane(lane)?);
+                self.engine.insert_lane(number, lane);
+                Some(number)
             }
-        };
-        Some(FIRST_LANE + index)
+        }
     }
+}
+
+/// Tells the first names of threads that get others later.
+#[cold]
+fn tell_first_names(
+    engine: &mut Engine<'_>,
+    names: &mut Vec<(ThreadId, StringId)>,
+) -> Result<(), Stopped> {
+    let mut names = take(names).into_iter();
+    names.try_for_each(|(thread, name)| engine.emit(&Event::ThreadName(thread, name)))
 }

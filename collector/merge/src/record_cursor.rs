@@ -53,13 +53,22 @@ impl Shape {
     }
 }
 
-/// What a lane gives.
+/// What was taken of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RecordItem {
+pub(crate) enum TakenRecord {
     /// Records are missing here.
     Missing(Missing),
-    /// A record, in [`RecordCursor::record`].
+    /// A record, which [`RecordCursor::lend`] has.
     Record,
+}
+
+/// What a lane gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RecordItem<'r> {
+    /// Records are missing here.
+    Missing(Missing),
+    /// The bytes of a record.
+    Record(&'r [u8]),
 }
 
 /// The records of one lane. Ticks never fall: what comes too late for the
@@ -137,9 +146,13 @@ impl RecordCursor {
         }
     }
 
-    /// The bytes of the record that was taken last.
-    pub(crate) fn record(&self) -> &[u8] {
-        &self.record
+    /// What was taken last, with its bytes.
+    #[inline]
+    pub(crate) fn lend(&self, taken: TakenRecord) -> RecordItem<'_> {
+        match taken {
+            TakenRecord::Missing(missing) => RecordItem::Missing(missing),
+            TakenRecord::Record => RecordItem::Record(&self.record),
+        }
     }
 
     /// Decodes chunks until there is a record that need not wait for the next of them.
@@ -226,7 +239,7 @@ impl Resume for RecordCursor {
 
 impl Cursor for RecordCursor {
     type Key = u64;
-    type Item = RecordItem;
+    type Item = TakenRecord;
 
     #[inline]
     fn key(&self) -> Option<u64> {
@@ -246,11 +259,11 @@ impl Cursor for RecordCursor {
     }
 
     #[inline]
-    fn take(&mut self) -> RecordItem {
+    fn take(&mut self) -> TakenRecord {
         if !self.gaps.is_empty()
             && let Some(missing) = self.next_gap()
         {
-            return RecordItem::Missing(missing);
+            return TakenRecord::Missing(missing);
         }
         if let Some((ticks, place)) = self.window.records.pop() {
             self.last = self.last.max(ticks);
@@ -261,6 +274,6 @@ impl Cursor for RecordCursor {
         if self.window.is_waiting() {
             self.fill();
         }
-        RecordItem::Record
+        TakenRecord::Record
     }
 }

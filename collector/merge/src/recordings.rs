@@ -9,10 +9,12 @@ use crate::{MergeError, definitions};
 use std::mem::{swap, take};
 use std::time::Duration;
 use syscollect_model::{
-    ClockMap, Event, Exporter, Loss, MachineId, RecorderSummary, SessionInfo, SymbolTable, Tables,
-    Time, records_lost,
+    ClockMap, Event, Loss, MachineId, RecorderSummary, SessionInfo, SymbolTable, Tables, Time,
+    records_lost,
 };
-use syscollect_playback::{AnyExporter, Output, Played, Recording, Stopped, UnresolvedModule};
+use syscollect_playback::{
+    AnyExporter, NullExporter, Output, Played, Recording, Stopped, UnresolvedModule,
+};
 use syscollect_store::CaptureReader;
 
 /// Recordings that begin further apart were made by clocks that were not set.
@@ -186,8 +188,10 @@ impl Recording for Recordings {
         from: Option<Time>,
         to: Option<Time>,
     ) -> Result<Played, Stopped> {
-        exporter.begin(self.info(), &self.tables)?;
-        let mut nobody: Vec<Nobody> = self.sessions.iter().map(|_| Nobody).collect();
+        exporter.begin(&self.tables)?;
+        // In the exporter's place for those that do not play.
+        let mut nobody: Vec<_> =
+            self.sessions.iter().map(|_| NullExporter::<Stopped>::default()).collect();
         let output = Output::of_part(exporter, from, to);
         let shared = SharedOutput { tables: &mut self.tables, output };
         let parts = play_all(&mut self.sessions, &mut nobody, shared)?;
@@ -229,7 +233,7 @@ struct Part<'a, 'f> {
 /// Plays them in turns: each up to where another's next event may come before its own.
 fn play_all<'a>(
     sessions: &mut [Session],
-    nobody: &'a mut [Nobody],
+    nobody: &'a mut [NullExporter<Stopped>],
     mut shared: SharedOutput<'a, '_>,
 ) -> Result<Vec<(Played, Losses)>, Stopped> {
     let mut readers = Vec::new();
@@ -280,7 +284,7 @@ impl Part<'_, '_> {
     /// Plays to its end, or up to `until`. What was played of others lies before `now`; no other
     /// goes on where it `is_last`.
     fn play(&mut self, now: Time, until: Time, is_last: bool) -> Result<(), Stopped> {
-        self.playing.engine.not_before(now);
+        self.playing.engine.present.not_before(now);
         match self.playing.play_file_until(&mut self.files, until)? {
             Some(next) => self.next = next,
             None => {
@@ -291,25 +295,6 @@ impl Part<'_, '_> {
                 }
             }
         }
-        Ok(())
-    }
-}
-
-/// In the place of an exporter, while another recording has it.
-struct Nobody;
-
-impl Exporter for Nobody {
-    type Error = Stopped;
-
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Stopped> {
-        Ok(())
-    }
-
-    fn event(&mut self, _: Time, _: &Event, _: &Tables) -> Result<(), Stopped> {
-        Ok(())
-    }
-
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<(), Stopped> {
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! CPU samples.
 
-use crate::engine::Engine;
+use crate::engine::{CaptureEngine, Engine};
 use syscollect_model::{Event, Sample};
 use syscollect_playback::{EventType, Stopped};
 use syscollect_records::{SampleRecord, stack_id};
@@ -15,7 +15,7 @@ pub(crate) fn on(
     engine.count(EventType::Sample);
     let thread = engine.thread(record.tid);
     let stack = engine.stack(lane, record.user_stack, record.kernel_stack);
-    let cpu = engine.lanes[lane].cpu;
+    let cpu = engine.source.lanes[lane].cpu;
     let in_kernel = record.kernel_stack != stack_id::NONE;
     engine.emit(&Event::Sample(Sample { cpu, thread, stack: stack.stack, in_kernel }))
 }

@@ -1,10 +1,11 @@
 //! Scheduling events: switches, wakeups, migrations, frequencies.
 
-use crate::engine::Engine;
+use crate::engine::{CaptureEngine, Engine};
 use crate::lane::ChunkStart;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    CpuId, Event, Migration, OffCpu, Scope, SleepState, Switch, TrackId, TrackKind, Unit, Wakeup,
+    CpuId, Event, Migration, OffCpu, Scope, SleepState, Switch, Track, TrackId, TrackKind, Unit,
+    Wakeup,
 };
 use syscollect_playback::{EventType, Stopped};
 use syscollect_records::{RecordKind, SchedRecord, SchedStackRecord, sched_flags, task_state};
@@ -50,7 +51,7 @@ impl Scheduling {
         let track = *self.frequencies.entry(cpu).or_insert_with(|| {
             let name = engine.tables.strings.intern("cpufreq");
             let kind = TrackKind::Counter { unit: Unit::Kilohertz };
-            engine.track(Scope::Cpu(cpu), name, kind, 0)
+            engine.track(Track { scope: Scope::Cpu(cpu), name, kind }, 0)
         });
         engine.emit(&Event::Counter(track, f64::from(record.tid)))
     }
@@ -65,7 +66,7 @@ fn switch(engine: &mut Engine<'_>, lane: usize, record: &SchedStackRecord) -> Re
     let state = sleep_state(record.state);
     let preempted = record.flags & sched_flags::PREEMPTED != 0;
     let blocked = state != SleepState::Runnable && !preempted;
-    let lane = &mut engine.lanes[lane];
+    let lane = &mut engine.source.lanes[lane];
     let previous = lane.current.replace(next);
     let event = Event::Switch(Switch {
         cpu: lane.cpu,
@@ -95,7 +96,7 @@ fn wakeup(
     engine.count(kind);
     let wakee = engine.thread(record.tid);
     let stack = engine.stack(lane, *user_stack, *kernel_stack);
-    let lane = &engine.lanes[lane];
+    let lane = &engine.source.lanes[lane];
     let event = Event::Wakeup(Wakeup {
         cpu: lane.cpu,
         waker: lane.current,
@@ -118,10 +119,10 @@ fn migrate(engine: &mut Engine<'_>, record: &SchedRecord) -> Result<(), Stopped>
 }
 
 fn resume(engine: &mut Engine<'_>, lane: usize, record: &SchedRecord) -> Result<(), Stopped> {
-    engine.tally.records += 1;
+    engine.sink.tally.records += 1;
     let count =
         u64::from(record.state) | u64::from(record.prio) << 8 | u64::from(record.next_prio) << 16;
-    engine.lanes[lane].current = Some(engine.thread(record.tid));
+    engine.source.lanes[lane].current = Some(engine.thread(record.tid));
     engine.loss_before(lane, count)
 }
 
@@ -132,13 +133,13 @@ pub(crate) fn chunk(
     start: ChunkStart,
 ) -> Result<(), Stopped> {
     engine.missing(lane, start.missing.records)?;
-    let current = engine.lanes[lane].current;
+    let current = engine.source.lanes[lane].current;
     let unchanged =
         current.is_some_and(|thread| engine.tables.thread(thread).tid == start.current_tid);
     if start.current_tid == u32::MAX {
-        engine.lanes[lane].current = None;
+        engine.source.lanes[lane].current = None;
     } else if !unchanged {
-        engine.lanes[lane].current = Some(engine.thread(start.current_tid));
+        engine.source.lanes[lane].current = Some(engine.thread(start.current_tid));
     }
     Ok(())
 }
@@ -226,7 +227,7 @@ mod tests {
         let mut tables = Tables::default();
         let events = events_of(&mut tables, |engine| {
             Scheduling::default().on(engine, SCHED, &record(RecordKind::Sample, 7)).unwrap();
-            assert_eq!(engine.losses.totals()[0].cause, LossCause::Undecodable);
+            assert_eq!(engine.source.losses.totals()[0].cause, LossCause::Undecodable);
         });
         assert_eq!(events, []);
     }

@@ -4,6 +4,7 @@ use crate::MergeError;
 use crate::chunk_queue::{Decode, FromFile};
 use crate::counters::CounterTable;
 use crate::definitions::{Definitions, LaneCount, clock_map, each_chunk, lanes_of, read_clock};
+use crate::engine::{NewRows, no_added_rows};
 use crate::gpu::record::TracepointTable;
 use crate::lane::LaneCursor;
 use crate::losses::Losses;
@@ -16,7 +17,7 @@ use crate::stacks::{Resolver, Stacks, count_frames};
 use crate::tasks::{TaskBuilder, TaskHistory, Tasks};
 use crate::unwinding::Unwinder;
 use crate::zones::InstrumentedPrograms;
-use crate::zones::lifetimes::Lifetimes;
+use crate::zones::lifetimes::lifetimes_of;
 use crate::zones::prescan::{Prescan, Prescanner};
 use crate::zones::programs::Programs;
 use rustc_hash::FxHashMap;
@@ -27,7 +28,8 @@ use syscollect_model::{
 };
 use syscollect_playback::order::Merge;
 use syscollect_playback::{
-    AnyExporter, ModuleKey, Output, Played, Recording, Stopped, UnresolvedModule, stoppable,
+    AddedRows, AnyExporter, ModuleKey, Output, Played, Recording, Stopped, UnresolvedModule,
+    stoppable,
 };
 use syscollect_store::{CaptureReader, Damage, KnownProcess, UnwoundStack};
 
@@ -74,7 +76,8 @@ pub(crate) struct Knowledge {
     /// Records of definition lanes.
     pub(crate) definition_records: u64,
     /// Rows that an earlier play added, so that the next one finds them.
-    pub(crate) added: crate::engine::AddedRows,
+    pub(crate) added: AddedRows,
+    pub(crate) new_rows: NewRows,
 }
 
 impl Session {
@@ -158,7 +161,7 @@ impl Session {
         let mut tracepoints = TracepointTable::default();
         tracepoints.add(&definitions.tracepoints, &mut tables);
         let mut programs = opening.programs(&definitions, &clock, &mut tables);
-        programs.lifetimes = Lifetimes::new(&history, &tables);
+        programs.lifetimes = lifetimes_of(&history, &tables);
         opening.prescan(&mut programs, &clock, &mut stacks, &tables);
         programs.prescan.finish(&mut history, &mut tables);
         stacks.finish();
@@ -189,7 +192,8 @@ impl Session {
             counters,
             losses: known_losses,
             definition_records,
-            added: crate::engine::AddedRows::default(),
+            added: no_added_rows(),
+            new_rows: NewRows::default(),
         };
         let losses = known.losses.totals();
         Ok(Self { reader, known, summary: definitions.summary, losses })
@@ -206,7 +210,7 @@ impl Session {
         feed: impl FnOnce(&mut Playing<'_>) -> Result<(), Stopped>,
     ) -> Result<Played, E::Error> {
         stoppable(exporter, |exporter| {
-            exporter.begin(self.info(), &self.known.tables)?;
+            exporter.begin(&self.known.tables)?;
             let output = Output::of_part(exporter, None, None);
             let mut playing = Playing::new(&mut self.known, output);
             let outcome = feed(&mut playing).and_then(|()| playing.finish());
@@ -302,7 +306,7 @@ impl Recording for Session {
         from: Option<Time>,
         to: Option<Time>,
     ) -> Result<Played, Stopped> {
-        exporter.begin(self.info(), &self.known.tables)?;
+        exporter.begin(&self.known.tables)?;
         let mut playing = Playing::new(&mut self.known, Output::of_part(exporter, from, to));
         let outcome = playing.play_file(&self.reader);
         playing.give_back(&mut self.known);

@@ -3,11 +3,12 @@
 
 use crate::chunk_queue::{ChunkQueue, Decode, Resume};
 use crate::lane::{LaneCursor, Record};
-use crate::record_cursor::{RecordCursor, RecordItem, Shape};
-use crate::tasks::LifecycleEvent;
+use crate::record_cursor::{RecordCursor, RecordItem, Shape, TakenRecord};
+use crate::tasks::TaskEvent;
 use crate::zones::cursor::{Programmed, ZoneCursor, ZoneRecord};
 use crate::zones::prescan::PlacedMarker;
 use syscollect_model::{Lane, LaneKind, Tables};
+use syscollect_playback::LifecycleEvent;
 use syscollect_playback::order::Cursor;
 
 /// A source of the merge.
@@ -16,7 +17,7 @@ pub(crate) enum Source {
     /// comes any more.
     Horizon(Option<u64>),
     /// Lifecycle events of tasks.
-    Lifecycle(Queue<(u64, LifecycleEvent)>),
+    Lifecycle(Queue<(u64, TaskEvent)>),
     /// A lane of the kernel's events or of counters.
     Lane(Box<LaneCursor>),
     /// A thread of an instrumented program; large, so that the others need not be.
@@ -60,14 +61,36 @@ impl<T> Queue<T> {
     }
 }
 
-pub(crate) enum SourceItem {
-    LifecycleEvent(LifecycleEvent),
+/// What was taken of a source; [`Source::lend`] has its bytes.
+pub(crate) enum Taken {
+    Task(TaskEvent),
     Record(Record),
     Zones(ZoneRecord),
-    Probes(RecordItem),
-    Tracepoints(RecordItem),
-    /// A placed marker, in [`Source::marker`].
+    Probe(TakenRecord),
+    Tracepoint(TakenRecord),
     Marker,
+}
+
+/// What a source gives, with its bytes.
+pub(crate) enum SourceItem<'s> {
+    /// Something that the kernel told of tasks.
+    Task(TaskEvent),
+    /// A placed marker.
+    Marker(&'s PlacedMarker),
+    /// What a lane gives.
+    Lane(LaneItem<'s>),
+}
+
+/// What a lane gives, with its bytes.
+pub(crate) enum LaneItem<'s> {
+    /// An event of the kernel's, or a value of a counter.
+    Record(Record),
+    /// What a program's thread tells, and the words of a group of items.
+    Zones(ZoneRecord, &'s [u64]),
+    /// A hit of a probe.
+    Probe(RecordItem<'s>),
+    /// A kernel tracepoint.
+    Tracepoint(RecordItem<'s>),
 }
 
 impl Source {
@@ -115,36 +138,29 @@ impl Source {
         }
     }
 
-    /// The words of the group of zone items that was taken last.
+    /// What was taken last, with the bytes that the source lends; `None` where it is not the
+    /// source's.
     #[inline]
-    pub(crate) fn group(&self) -> &[u64] {
-        match self {
-            Self::Zones(cursor) => cursor.group(),
-            _ => &[],
-        }
-    }
-
-    /// The bytes of the probe's or tracepoint's record that was taken last.
-    #[inline]
-    pub(crate) fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Probes(cursor) | Self::Tracepoints(cursor) => cursor.record(),
-            _ => &[],
-        }
-    }
-
-    /// The marker that was taken last.
-    pub(crate) fn marker(&self) -> Option<&PlacedMarker> {
-        match self {
-            Self::Markers(markers) => markers.last(),
-            _ => None,
-        }
+    pub(crate) fn lend(&self, taken: Taken) -> Option<SourceItem<'_>> {
+        Some(SourceItem::Lane(match (taken, self) {
+            (Taken::Record(record), _) => LaneItem::Record(record),
+            (Taken::Zones(record), Self::Zones(cursor)) => LaneItem::Zones(record, cursor.group()),
+            (Taken::Probe(record), Self::Probes(cursor)) => LaneItem::Probe(cursor.lend(record)),
+            (Taken::Tracepoint(record), Self::Tracepoints(cursor)) => {
+                LaneItem::Tracepoint(cursor.lend(record))
+            }
+            (Taken::Task(event), _) => return Some(SourceItem::Task(event)),
+            (Taken::Marker, Self::Markers(markers)) => {
+                return markers.last().map(SourceItem::Marker);
+            }
+            _ => return None,
+        }))
     }
 }
 
 impl Cursor for Source {
     type Key = u64;
-    type Item = (u64, SourceItem);
+    type Item = (u64, Taken);
 
     #[inline]
     fn key(&self) -> Option<u64> {
@@ -170,33 +186,31 @@ impl Cursor for Source {
     }
 
     #[inline]
-    fn take(&mut self) -> (u64, SourceItem) {
+    fn take(&mut self) -> (u64, Taken) {
         // `take` follows a `key`, so there is an item; else an event that changes nothing.
-        const NOTHING: (u64, SourceItem) =
-            (u64::MAX, SourceItem::LifecycleEvent(LifecycleEvent::Bind(0, Tables::IDLE_THREAD)));
+        const NOTHING: (u64, Taken) = (
+            u64::MAX,
+            Taken::Task(TaskEvent::Lifecycle(LifecycleEvent::Bind(0, Tables::IDLE_THREAD))),
+        );
         match self {
             Self::Lane(lane) => {
                 let (ticks, record) = lane.take();
-                (ticks, SourceItem::Record(record))
+                (ticks, Taken::Record(record))
             }
             Self::Lifecycle(events) => {
                 let Some((ticks, event)) = events.next().copied() else { return NOTHING };
                 events.emitted += 1;
-                (ticks, SourceItem::LifecycleEvent(event))
+                (ticks, Taken::Task(event))
             }
-            Self::Zones(cursor) => {
-                (cursor.key().unwrap_or(u64::MAX), SourceItem::Zones(cursor.take()))
-            }
-            Self::Probes(cursor) => {
-                (cursor.key().unwrap_or(u64::MAX), SourceItem::Probes(cursor.take()))
-            }
+            Self::Zones(cursor) => (cursor.key().unwrap_or(u64::MAX), Taken::Zones(cursor.take())),
+            Self::Probes(cursor) => (cursor.key().unwrap_or(u64::MAX), Taken::Probe(cursor.take())),
             Self::Tracepoints(cursor) => {
-                (cursor.key().unwrap_or(u64::MAX), SourceItem::Tracepoints(cursor.take()))
+                (cursor.key().unwrap_or(u64::MAX), Taken::Tracepoint(cursor.take()))
             }
             Self::Markers(markers) => {
                 let Some(ticks) = markers.next().map(|marker| marker.ticks) else { return NOTHING };
                 markers.emitted += 1;
-                (ticks, SourceItem::Marker)
+                (ticks, Taken::Marker)
             }
             Self::Horizon(_) => NOTHING,
         }

@@ -9,32 +9,29 @@ use syscollect_model::{
     AddressSpaces, ClockMap, Lane, MachineId, Process, ProcessId, StringId, Tables, Thread,
     ThreadId, Ticks, Time,
 };
-use syscollect_playback::unknown_name;
+use syscollect_playback::{LifecycleEvent, unknown_name};
 use syscollect_records::{RecordKind, TaskRecord};
 use syscollect_store::KnownProcess;
 
-/// One step in the life of the machine's tasks.
+/// What the kernel told of the machine's tasks, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LifecycleEvent {
+pub(crate) enum TaskEvent {
     /// A record of this kind begins; what follows comes from it.
     Record(RecordKind),
-    /// From now on this thread id means this thread.
-    Bind(u32, ThreadId),
+    /// Something happens to a process or thread.
+    Lifecycle(LifecycleEvent),
     /// The thread goes on as another one: an exec gave it the id of its process.
-    Replace {
-        old: ThreadId,
-        new: ThreadId,
-    },
-    ProcessStart(ProcessId),
-    ProcessExec(ProcessId, StringId),
-    ProcessEnd(ProcessId),
-    ThreadStart(ThreadId),
-    ThreadName(ThreadId, StringId),
-    ThreadEnd(ThreadId),
+    Replace { old: ThreadId, new: ThreadId },
     /// Records of the lane were lost before the collector.
     Lost(Lane, u64),
     /// Records of the lane are missing from the capture.
     Missing(Lane, u64),
+}
+
+impl From<LifecycleEvent> for TaskEvent {
+    fn from(event: LifecycleEvent) -> Self {
+        Self::Lifecycle(event)
+    }
 }
 
 /// What [`TaskHistory`] is told at the end.
@@ -45,7 +42,7 @@ pub(crate) struct TaskHistory {
     /// The first names of threads that were there before and got others later.
     pub(crate) first_names: Vec<(ThreadId, StringId)>,
     /// The steps, in the order of the merged lanes.
-    pub(crate) lifecycle: Vec<(u64, LifecycleEvent)>,
+    pub(crate) lifecycle: Vec<(u64, TaskEvent)>,
 }
 
 impl TaskHistory {
@@ -53,11 +50,12 @@ impl TaskHistory {
     pub(crate) fn lifetimes(&self, tids: &FxHashSet<u32>) -> FxHashMap<u32, Vec<(u64, ThreadId)>> {
         let mut lifetimes = FxHashMap::<u32, Vec<(u64, ThreadId)>>::default();
         let initial = self.initial.iter().map(|(tid, thread)| (0, *tid, *thread));
-        let bound =
-            self.lifecycle.iter().filter_map(|(ticks, lifecycle_event)| match lifecycle_event {
-                LifecycleEvent::Bind(tid, thread) => Some((*ticks, *tid, *thread)),
-                _ => None,
-            });
+        let bound = self.lifecycle.iter().filter_map(|(ticks, event)| match event {
+            TaskEvent::Lifecycle(LifecycleEvent::Bind(tid, thread)) => {
+                Some((*ticks, *tid, *thread))
+            }
+            _ => None,
+        });
         for (ticks, tid, thread) in initial.chain(bound).filter(|(_, tid, _)| tids.contains(tid)) {
             lifetimes.entry(tid).or_default().push((ticks, thread));
         }
@@ -69,9 +67,9 @@ impl TaskHistory {
 const KINDS: [RecordKind; 4] =
     [RecordKind::Fork, RecordKind::Exec, RecordKind::Exit, RecordKind::Rename];
 
-/// A thread id's present meaning.
+/// The thread that an id means now.
 #[derive(Clone, Copy, Debug)]
-struct Lifetime {
+struct KnownThread {
     thread: ThreadId,
     /// Its beginning was seen, or at least something after it.
     seen: bool,
@@ -86,7 +84,7 @@ pub(crate) struct Tasks {
     resets: FxHashMap<u32, u64>,
     /// What was read of processes while the recording ran, latest first.
     notes: Vec<KnownProcess>,
-    threads: FxHashMap<u32, Lifetime>,
+    threads: FxHashMap<u32, KnownThread>,
     processes: FxHashMap<u32, ProcessId>,
     /// Threads of the process that are known to live.
     living: FxHashMap<ProcessId, u32>,
@@ -147,7 +145,7 @@ impl TaskBuilder<'_> {
     /// Notes that records of the lane are missing from the capture here.
     fn missing(&mut self, ticks: u64, lane: Lane, count: u64) {
         if count > 0 {
-            self.lifecycle_event(ticks, LifecycleEvent::Missing(lane, count));
+            self.event(ticks, TaskEvent::Missing(lane, count));
         }
     }
 
@@ -160,9 +158,9 @@ impl TaskBuilder<'_> {
             return false;
         };
         if record.lost_before > 0 {
-            self.lifecycle_event(ticks, LifecycleEvent::Lost(lane, u64::from(record.lost_before)));
+            self.event(ticks, TaskEvent::Lost(lane, u64::from(record.lost_before)));
         }
-        self.lifecycle_event(ticks, LifecycleEvent::Record(kind));
+        self.event(ticks, TaskEvent::Record(kind));
         // The idle tasks, all of thread id 0, are forked when a CPU comes up.
         if record.tid == 0 {
             return true;
@@ -180,8 +178,8 @@ impl TaskBuilder<'_> {
         true
     }
 
-    fn lifecycle_event(&mut self, ticks: u64, lifecycle_event: LifecycleEvent) {
-        self.tasks.history.lifecycle.push((ticks, lifecycle_event));
+    fn event(&mut self, ticks: u64, event: impl Into<TaskEvent>) {
+        self.tasks.history.lifecycle.push((ticks, event.into()));
     }
 
     /// A process that was there when the recording began.
@@ -227,13 +225,14 @@ impl TaskBuilder<'_> {
         if note.names_read == Ticks(0) {
             return;
         }
-        for known in &note.threads {
-            let Some(life) = self.tasks.threads.get(&known.tid).filter(|life| !life.ended) else {
+        for noted in &note.threads {
+            let of_now = self.tasks.threads.get(&noted.tid);
+            let Some(known) = of_now.filter(|known| !known.ended) else {
                 continue;
             };
-            let row = self.tables.thread(life.thread);
-            if row.process == process && self.name_of(life.thread) != known.name {
-                self.rename(note.noted.0, life.thread, &known.name);
+            let row = self.tables.thread(known.thread);
+            if row.process == process && self.name_of(known.thread) != noted.name {
+                self.rename(note.noted.0, known.thread, &noted.name);
             }
         }
     }
@@ -241,10 +240,10 @@ impl TaskBuilder<'_> {
     fn fork(&mut self, ticks: u64, time: Time, record: &TaskRecord) {
         let name = text(&record.comm);
         let new_process = record.tid == record.tgid;
-        if let Some(life) = self.tasks.threads.get_mut(&record.tid).filter(|life| !life.seen) {
+        if let Some(known) = self.tasks.threads.get_mut(&record.tid).filter(|known| !known.seen) {
             // The list of tasks was read after this fork: it is the same thread.
-            life.seen = true;
-            let thread = life.thread;
+            known.seen = true;
+            let thread = known.thread;
             let process = self.tables.thread(thread).process;
             self.tables.threads[thread.index()].start = Some(time);
             if new_process {
@@ -276,16 +275,16 @@ impl TaskBuilder<'_> {
         thread: ThreadId,
         name: &str,
     ) {
-        self.lifecycle_event(ticks, LifecycleEvent::Bind(record.tid, thread));
+        self.event(ticks, LifecycleEvent::Bind(record.tid, thread));
         if record.tid == record.tgid {
             self.spaces.fork(record.parent_tgid, record.tgid, Ticks(ticks));
             self.tasks.resets.insert(record.tgid, ticks);
-            self.lifecycle_event(ticks, LifecycleEvent::ProcessStart(process));
+            self.event(ticks, LifecycleEvent::ProcessStart(process));
         }
-        self.lifecycle_event(ticks, LifecycleEvent::ThreadStart(thread));
+        self.event(ticks, LifecycleEvent::ThreadStart(thread));
         let name = self.tables.strings.intern(name);
         self.tasks.named.insert(thread);
-        self.lifecycle_event(ticks, LifecycleEvent::ThreadName(thread, name));
+        self.event(ticks, LifecycleEvent::ThreadName(thread, name));
     }
 
     fn exec(&mut self, ticks: u64, time: Time, record: &TaskRecord) {
@@ -302,7 +301,7 @@ impl TaskBuilder<'_> {
         row.command_line.clear();
         row.kernel = false;
         self.empty_memory(ticks, record.tgid);
-        self.lifecycle_event(ticks, LifecycleEvent::ProcessExec(process, name));
+        self.event(ticks, LifecycleEvent::ProcessExec(process, name));
         self.rename(ticks, thread, &comm);
     }
 
@@ -316,9 +315,9 @@ impl TaskBuilder<'_> {
         self.tasks.headless.remove(&process);
         let name = self.name_of(old).to_owned();
         let new = self.add_thread(record.tid, process, &name, Some(time), true);
-        self.lifecycle_event(ticks, LifecycleEvent::Bind(record.tid, new));
-        self.lifecycle_event(ticks, LifecycleEvent::Replace { old, new });
-        self.lifecycle_event(ticks, LifecycleEvent::ThreadStart(new));
+        self.event(ticks, LifecycleEvent::Bind(record.tid, new));
+        self.event(ticks, TaskEvent::Replace { old, new });
+        self.event(ticks, LifecycleEvent::ThreadStart(new));
         new
     }
 
@@ -338,13 +337,17 @@ impl TaskBuilder<'_> {
 
     fn exit(&mut self, ticks: u64, time: Time, record: &TaskRecord) {
         let comm = text(&record.comm);
-        let unseen =
-            self.tasks.threads.get(&record.tid).filter(|life| !life.seen).map(|life| life.thread);
+        let unseen = self
+            .tasks
+            .threads
+            .get(&record.tid)
+            .filter(|known| !known.seen)
+            .map(|known| known.thread);
         if let Some(thread) = unseen.filter(|_| !comm.is_empty()) {
             // The list of tasks was read while the recording ran and may show
             // who came after; the name in the record is certain.
             let name = self.tables.strings.intern(&comm);
-            name_row(self.tables, thread, name);
+            self.tables.rename(thread, name);
         }
         let thread = self.existing(ticks, record);
         if !comm.is_empty() && self.name_of(thread) != comm {
@@ -361,27 +364,27 @@ impl TaskBuilder<'_> {
         {
             self.tasks.headless.remove(&process);
             self.tables.processes[process.index()].end = Some(time);
-            self.lifecycle_event(ticks, LifecycleEvent::ProcessEnd(process));
+            self.event(ticks, LifecycleEvent::ProcessEnd(process));
         }
     }
 
     fn end_thread(&mut self, ticks: u64, time: Time, tid: u32, thread: ThreadId) {
-        if let Some(life) = self.tasks.threads.get_mut(&tid) {
-            life.ended = true;
+        if let Some(known) = self.tasks.threads.get_mut(&tid) {
+            known.ended = true;
         }
         let row = &mut self.tables.threads[thread.index()];
         row.end = Some(time);
         if let Some(living) = self.tasks.living.get_mut(&row.process) {
             *living = living.saturating_sub(1);
         }
-        self.lifecycle_event(ticks, LifecycleEvent::ThreadEnd(thread));
+        self.event(ticks, LifecycleEvent::ThreadEnd(thread));
     }
 
     fn rename(&mut self, ticks: u64, thread: ThreadId, name: &str) {
         self.first_name(ticks, thread);
         let id = self.tables.strings.intern(name);
         self.tasks.renamed.insert(thread, id);
-        self.lifecycle_event(ticks, LifecycleEvent::ThreadName(thread, id));
+        self.event(ticks, LifecycleEvent::ThreadName(thread, id));
     }
 
     /// Puts a thread's first name into the history, before it gets another at
@@ -405,15 +408,15 @@ impl TaskBuilder<'_> {
     /// Gives rows the last names of their threads.
     pub(crate) fn name_rows(&mut self) {
         for (thread, name) in self.tasks.renamed.drain() {
-            name_row(self.tables, thread, name);
+            self.tables.rename(thread, name);
         }
     }
 
     /// The thread of a record that is not its beginning.
     fn existing(&mut self, ticks: u64, record: &TaskRecord) -> ThreadId {
-        if let Some(life) = self.tasks.threads.get_mut(&record.tid).filter(|life| !life.ended) {
-            life.seen = true;
-            return life.thread;
+        if let Some(known) = self.tasks.threads.get_mut(&record.tid).filter(|known| !known.ended) {
+            known.seen = true;
+            return known.thread;
         }
         let first = !self.tasks.threads.contains_key(&record.tid);
         let name = text(&record.comm);
@@ -424,7 +427,7 @@ impl TaskBuilder<'_> {
             // It was there all the time, so its earlier events belong to it.
             self.tasks.history.initial.push((record.tid, thread));
         } else {
-            self.lifecycle_event(ticks, LifecycleEvent::Bind(record.tid, thread));
+            self.event(ticks, LifecycleEvent::Bind(record.tid, thread));
         }
         thread
     }
@@ -444,8 +447,9 @@ impl TaskBuilder<'_> {
         name: &str,
         start: Option<Time>,
     ) -> ProcessId {
-        let new = NewProcess { machine: self.tasks.machine, pid, parent_pid, start };
-        let id = add_process(self.tables, new, name);
+        let name = self.tables.strings.intern(name);
+        let row = Process::named(self.tasks.machine, pid, name);
+        let id = self.tables.add_process(Process { parent_pid, start, ..row });
         self.tasks.processes.insert(pid, id);
         id
     }
@@ -458,10 +462,11 @@ impl TaskBuilder<'_> {
         start: Option<Time>,
         seen: bool,
     ) -> ThreadId {
-        let thread = add_thread(self.tables, tid, process, name, start);
+        let name = self.tables.strings.intern(name);
+        let thread = self.tables.add_thread(Thread { start, ..Thread::named(tid, process, name) });
         *self.tasks.living.entry(process).or_default() += 1;
-        let before = self.tasks.threads.insert(tid, Lifetime { thread, seen, ended: false });
-        if let Some(before) = before.filter(|life| !life.ended) {
+        let before = self.tasks.threads.insert(tid, KnownThread { thread, seen, ended: false });
+        if let Some(before) = before.filter(|known| !known.ended) {
             // Its end was lost, but it cannot live any more.
             let process = self.tables.thread(before.thread).process;
             if let Some(living) = self.tasks.living.get_mut(&process) {
@@ -470,52 +475,4 @@ impl TaskBuilder<'_> {
         }
         thread
     }
-}
-
-/// Gives a thread's row this name, and its process's if it is the main thread.
-pub(crate) fn name_row(tables: &mut Tables, thread: ThreadId, name: StringId) {
-    let row = &mut tables.threads[thread.index()];
-    row.name = name;
-    let process = &mut tables.processes[row.process.index()];
-    if process.pid == row.tid {
-        process.name = name;
-    }
-}
-
-/// What is known of a process when it gets its row.
-pub(crate) struct NewProcess {
-    pub(crate) machine: MachineId,
-    pub(crate) pid: u32,
-    pub(crate) parent_pid: Option<u32>,
-    pub(crate) start: Option<Time>,
-}
-
-/// Adds a process's row.
-pub(crate) fn add_process(tables: &mut Tables, new: NewProcess, name: &str) -> ProcessId {
-    let NewProcess { machine, pid, parent_pid, start } = new;
-    let name = tables.strings.intern(name);
-    tables.processes.push(Process {
-        machine,
-        pid,
-        parent_pid,
-        name,
-        command_line: Vec::new(),
-        start,
-        end: None,
-        kernel: false,
-    });
-    ProcessId(tables.processes.len() as u32 - 1)
-}
-
-/// Adds a thread's row.
-pub(crate) fn add_thread(
-    tables: &mut Tables,
-    tid: u32,
-    process: ProcessId,
-    name: &str,
-    start: Option<Time>,
-) -> ThreadId {
-    let name = tables.strings.intern(name);
-    tables.threads.push(Thread { tid, process, name, start, end: None });
-    ThreadId(tables.threads.len() as u32 - 1)
 }

@@ -1,67 +1,42 @@
 //! An engine for the tests of decoders: one CPU's lane of each kind, and what was told.
 
-use crate::engine::{AddedRows, Engine, Shared};
-use crate::losses::Losses;
-use crate::stacks::Resolver;
+use crate::engine::{CaptureEngine, CaptureState, Engine, no_added_rows};
 use std::sync::Arc;
-use syscollect_model::{
-    ClockMap, ClockPair, Event, Exporter, Lane, LaneKind, Loss, MachineId, RecorderSummary,
-    SessionInfo, Tables, Ticks, Time,
-};
-use syscollect_playback::{Output, Stopped};
+use syscollect_model::{Event, Lane, LaneKind, MachineId, Tables};
+use syscollect_playback::testing::{KeptEvents, nanosecond_clock};
+use syscollect_playback::{EngineParts, Output};
 
-/// The lanes' indices.
+/// The lanes' numbers.
 pub(crate) const SCHED: usize = 0;
 pub(crate) const SAMPLE: usize = 1;
 pub(crate) const COUNTER: usize = 2;
-
-/// Keeps all events.
-struct KeptEvents(Vec<Event>);
-
-impl Exporter for KeptEvents {
-    type Error = Stopped;
-
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Stopped> {
-        Ok(())
-    }
-
-    fn event(&mut self, _: Time, event: &Event, _: &Tables) -> Result<(), Stopped> {
-        self.0.push(event.clone());
-        Ok(())
-    }
-
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<(), Stopped> {
-        Ok(())
-    }
-}
+pub(crate) const ZONE: usize = 3;
+pub(crate) const PROBE: usize = 4;
+pub(crate) const TRACEPOINT: usize = 5;
 
 /// What `decode` tells of these tables; a tick is a nanosecond.
 pub(crate) fn events_of(tables: &mut Tables, decode: impl FnOnce(&mut Engine<'_>)) -> Vec<Event> {
-    let reading = |ns: u64| ClockPair {
-        ticks: Ticks(ns),
-        monotonic: ns,
-        monotonic_raw: ns,
-        boottime: ns,
-        realtime: ns,
-        uncertainty: 0,
-    };
-    let clock = ClockMap::new(vec![reading(0), reading(1_000_000)]).unwrap();
-    let mut kept = KeptEvents(Vec::new());
-    let shared = Shared {
+    let mut kept = KeptEvents::default();
+    let parts = EngineParts {
         machine: MachineId::FIRST,
-        clock: Arc::new(clock),
+        clock: Arc::new(nanosecond_clock()),
         tables: std::mem::take(tables),
-        resolver: Resolver::default(),
-        added: AddedRows::default(),
-        losses: Losses::default(),
-        definition_records: 0,
+        added: no_added_rows(),
+        source: CaptureState::default(),
     };
-    let mut engine = Engine::new(shared, &[], Output::of_part(&mut kept, None, None));
-    for kind in [LaneKind::Sched, LaneKind::Sample, LaneKind::Counter] {
-        let lane = engine.lane_state(Lane::new(kind, 0));
-        engine.lanes.push(lane);
+    let mut engine = Engine::new(parts, &[], Output::of_part(&mut kept, None, None));
+    let kinds = [
+        LaneKind::Sched,
+        LaneKind::Sample,
+        LaneKind::Counter,
+        LaneKind::Zone,
+        LaneKind::Probe,
+        LaneKind::Tracepoint,
+    ];
+    for (number, kind) in kinds.into_iter().enumerate() {
+        engine.insert_lane(number, Lane::new(kind, 0));
     }
     decode(&mut engine);
-    *tables = engine.tables;
-    kept.0
+    *tables = engine.into_parts().tables;
+    kept.events.into_iter().map(|(_, event)| event).collect()
 }

@@ -2,8 +2,7 @@
 
 use crate::{
     CpuId, Crash, GpuJob, LockEvent, Loss, MachineId, MemoryEvent, Message, ProcessId,
-    RecorderSummary, Scope, SessionInfo, Slice, SliceUpdate, StackId, StringId, Tables, ThreadId,
-    Time, TrackId,
+    RecorderSummary, Scope, Slice, SliceUpdate, StackId, StringId, Tables, ThreadId, Time, TrackId,
 };
 
 /// Something that happened at a [`Time`], the same whatever recorded it.
@@ -203,12 +202,14 @@ pub trait Exporter {
     /// What can go wrong while writing.
     type Error;
 
-    /// Called once, before the first event.
+    /// Called once, before the first event; the rows of machines say how each was recorded.
     ///
     /// # Errors
     ///
     /// Whatever keeps the writer from writing.
-    fn begin(&mut self, session: &SessionInfo, tables: &Tables) -> Result<(), Self::Error>;
+    fn begin(&mut self, _: &Tables) -> Result<(), Self::Error> {
+        Ok(())
+    }
 
     /// Called for each event; `time` never decreases.
     ///
@@ -237,8 +238,10 @@ pub trait Exporter {
     /// Whatever keeps the writer from writing.
     fn end(
         &mut self,
-        losses: &[Loss],
-        recorder: Option<&RecorderSummary>,
-        tables: &Tables,
-    ) -> Result<(), Self::Error>;
+        _losses: &[Loss],
+        _recorder: Option<&RecorderSummary>,
+        _: &Tables,
+    ) -> Result<(), Self::Error> {
+        Ok(())
+    }
 }

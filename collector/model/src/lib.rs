@@ -25,6 +25,7 @@ mod gpu;
 mod lane;
 mod loss;
 mod names;
+mod nesting;
 mod on_cpu;
 mod per_cpu;
 mod resources;
@@ -46,6 +47,7 @@ pub use loss::{
     records_overwritten,
 };
 pub use names::{ProgramTicks, RecorderWork, SampleEvent, StackOrigin, StopReason};
+pub use nesting::Nesting;
 pub use on_cpu::OnCpu;
 pub use per_cpu::{MOST_CPUS, PerCpu};
 pub use resources::{Crash, Lock, LockAction, LockEvent, MemoryEvent};
@@ -54,7 +56,7 @@ pub use session::{
 };
 pub use slice::{
     Field, FieldFormat, FieldRole, Fields, Location, Message, MessageText, Schema, SchemaField,
-    Slice, SliceRole, SliceUpdate, Value,
+    Slice, SliceRole, SliceUpdate, Value, amend_fields,
 };
 pub use stack_cut::StackCut;
 pub use symbols::{MemoryAt, Symbol, SymbolFrame, SymbolTable, naming_shortage};

@@ -42,6 +42,17 @@ impl Slice {
     }
 }
 
+impl Slice {
+    /// Takes in what became known of it later.
+    pub fn apply(&mut self, update: &SliceUpdate) {
+        if let Some((name, number)) = update.name {
+            (self.name, self.number) = (name, number);
+        }
+        self.color = update.color.or(self.color);
+        amend_fields(&mut self.fields, &update.fields, usize::MAX);
+    }
+}
+
 impl From<StringId> for Slice {
     fn from(name: StringId) -> Self {
         Self::named(name)
@@ -102,8 +113,36 @@ pub struct SliceUpdate {
     pub unfinished: bool,
 }
 
+impl SliceUpdate {
+    /// Nothing else than that the program did not end it.
+    pub fn unfinished() -> Self {
+        Self { unfinished: true, ..Self::default() }
+    }
+
+    /// Takes in what became known after that, with at most so many fields in all.
+    pub fn add(&mut self, later: &Self, most_fields: usize) {
+        self.name = later.name.or(self.name);
+        self.color = later.color.or(self.color);
+        self.unfinished |= later.unfinished;
+        amend_fields(&mut self.fields, &later.fields, most_fields);
+    }
+}
+
 /// Fields of a slice, an instant, a message or a job of a GPU, in order.
 pub type Fields = Vec<Field>;
+
+/// Takes in fields that became known later: each replaces the one that [is the
+/// same](Field::is_same), or is added while there are less than `most`.
+pub fn amend_fields(fields: &mut Fields, later: &[Field], most: usize) {
+    for new in later {
+        let has_room = fields.len() < most;
+        match fields.iter_mut().find(|field| field.is_same(new)) {
+            Some(field) => field.value.clone_from(&new.value),
+            None if has_room => fields.push(new.clone()),
+            None => {}
+        }
+    }
+}
 
 /// A value and what it is called.
 #[derive(Clone, Debug, PartialEq)]
@@ -229,4 +268,46 @@ pub enum FieldFormat {
     Percentage,
     /// Hexadecimal.
     Address,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: [StringId; 3] = [StringId(1), StringId(2), StringId(3)];
+
+    fn field(name: StringId, value: u64) -> Field {
+        Field::named(name, Value::Unsigned(value))
+    }
+
+    #[test]
+    fn what_is_told_again_replaces_what_was_told_and_the_rest_stays() {
+        let [name, a, b] = NAMES;
+        let mut slice = Slice { color: Some(7), fields: vec![field(a, 1)], ..Slice::named(name) };
+        let fields = vec![field(b, 2), field(a, 3)];
+        slice.apply(&SliceUpdate { fields, ..SliceUpdate::default() });
+        assert_eq!((slice.name, slice.color), (name, Some(7)));
+        assert_eq!(slice.fields, [field(a, 3), field(b, 2)]);
+        let name = Some((b, Some(4)));
+        slice.apply(&SliceUpdate { name, color: Some(8), ..SliceUpdate::default() });
+        assert_eq!((slice.name, slice.number, slice.color), (b, Some(4), Some(8)));
+    }
+
+    #[test]
+    fn updates_of_one_slice_add_up_to_one_that_does_the_same() {
+        let [name, a, b] = NAMES;
+        let first =
+            SliceUpdate { fields: vec![field(a, 1)], unfinished: true, ..Default::default() };
+        let fields = vec![field(a, 2), field(b, 3)];
+        let second = SliceUpdate { name: Some((b, None)), fields, ..SliceUpdate::default() };
+        let mut both = SliceUpdate::default();
+        [&first, &second].into_iter().for_each(|update| both.add(update, 2));
+        assert!(both.unfinished);
+        let (mut at_once, mut in_turn) = (Slice::named(name), Slice::named(name));
+        at_once.apply(&both);
+        [&first, &second].into_iter().for_each(|update| in_turn.apply(update));
+        assert_eq!(at_once, in_turn);
+        both.add(&SliceUpdate { fields: vec![field(name, 5), field(b, 6)], ..second }, 2);
+        assert_eq!(both.fields, [field(a, 2), field(b, 6)], "there is room for two");
+    }
 }

@@ -230,6 +230,14 @@ pub struct Process {
     pub kernel: bool,
 }
 
+impl Process {
+    /// A process of which only the id and the name are known.
+    pub fn named(machine: MachineId, pid: u32, name: StringId) -> Self {
+        let (parent_pid, command_line, start, end) = Default::default();
+        Self { machine, pid, parent_pid, name, command_line, start, end, kernel: false }
+    }
+}
+
 /// A thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thread {
@@ -243,6 +251,13 @@ pub struct Thread {
     pub start: Option<Time>,
     /// When it ended, if that is within the recording.
     pub end: Option<Time>,
+}
+
+impl Thread {
+    /// A thread of which only the id and the name are known.
+    pub fn named(tid: u32, process: ProcessId, name: StringId) -> Self {
+        Self { tid, process, name, start: None, end: None }
+    }
 }
 
 /// What a track belongs to.
@@ -338,17 +353,8 @@ impl Default for Tables {
     fn default() -> Self {
         let mut strings = Strings::default();
         let name = strings.intern("swapper");
-        let process = Process {
-            machine: MachineId::FIRST,
-            pid: 0,
-            parent_pid: None,
-            name,
-            command_line: Vec::new(),
-            start: None,
-            end: None,
-            kernel: true,
-        };
-        let thread = Thread { tid: 0, process: Self::IDLE_PROCESS, name, start: None, end: None };
+        let process = Process { kernel: true, ..Process::named(MachineId::FIRST, 0, name) };
+        let thread = Thread::named(0, Self::IDLE_PROCESS, name);
         Self {
             strings,
             machines: vec![SessionInfo::default()],
@@ -519,6 +525,28 @@ impl Tables {
     /// A lock's row.
     pub fn lock(&self, id: LockId) -> &Lock {
         &self.locks[id.index()]
+    }
+
+    /// Adds a process.
+    pub fn add_process(&mut self, process: Process) -> ProcessId {
+        self.processes.push(process);
+        ProcessId(self.processes.len() as u32 - 1)
+    }
+
+    /// Adds a thread.
+    pub fn add_thread(&mut self, thread: Thread) -> ThreadId {
+        self.threads.push(thread);
+        ThreadId(self.threads.len() as u32 - 1)
+    }
+
+    /// Gives a thread another name, and its process if it is the main thread.
+    pub fn rename(&mut self, thread: ThreadId, name: StringId) {
+        let row = &mut self.threads[thread.index()];
+        row.name = name;
+        let process = &mut self.processes[row.process.index()];
+        if process.pid == row.tid {
+            process.name = name;
+        }
     }
 
     /// Adds a track.

@@ -1,6 +1,6 @@
 //! Exporters of all types as one, so that playing is compiled once.
 
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time};
+use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Tables, Time};
 
 /// What a source plays into.
 pub type AnyExporter<'a> = dyn Exporter<Error = Stopped> + 'a;
@@ -47,8 +47,8 @@ impl<E: Exporter> Stoppable<'_, E> {
 impl<E: Exporter> Exporter for Stoppable<'_, E> {
     type Error = Stopped;
 
-    fn begin(&mut self, session: &SessionInfo, tables: &Tables) -> Result<(), Stopped> {
-        let result = self.exporter.begin(session, tables);
+    fn begin(&mut self, tables: &Tables) -> Result<(), Stopped> {
+        let result = self.exporter.begin(tables);
         self.keep(result)
     }
 
@@ -83,21 +83,8 @@ mod tests {
     impl Exporter for Few {
         type Error = &'static str;
 
-        fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Self::Error> {
-            Ok(())
-        }
-
         fn event(&mut self, _: Time, _: &Event, _: &Tables) -> Result<(), Self::Error> {
             self.0 = self.0.checked_sub(1).ok_or("full")?;
-            Ok(())
-        }
-
-        fn end(
-            &mut self,
-            _: &[Loss],
-            _: Option<&RecorderSummary>,
-            _: &Tables,
-        ) -> Result<(), Self::Error> {
             Ok(())
         }
     }

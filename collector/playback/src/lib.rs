@@ -1,12 +1,11 @@
 //! What every source of events needs to be played into an exporter.
 //!
-//! **Duties.** [`Recording`] is what the rest of syscollect sees of a source: a
-//! capture, a Windows trace. The parts that sources share are here: [`AnyExporter`], into which they play, the merge by
-//! time ([`order`]), [`Output`] with its range of time, [`CodeAddresses`] with
-//! their [`Names`] and the rows of frames made of them ([`Framer`]), what thread
-//! ids mean while time goes on ([`ThreadIds`]), threads that nothing announced
-//! ([`UnannouncedThreads`]), [`Tracks`], rows for what overlaps ([`Rows`]), and counts of what
-//! occurred ([`EventTally`]).
+//! **Duties.** [`Recording`] is what the rest of syscollect sees of a source: a capture, a Windows
+//! trace. The parts that sources share are here: the merge by time ([`order`]); [`Engine`], which
+//! decoders tell events with ([`Present`], [`Threads`] with rows for those that nothing announced,
+//! [`Tracks`], and [`Sink`] with [`Output`] and [`Tally`]); who lived when ([`Lifetimes`],
+//! [`LifecycleEvent`]); [`CodeAddresses`] with their [`Names`] and the rows of frames made of them
+//! ([`Framer`]); [`Rows`] for what overlaps; and [`AnyExporter`], into which they play.
 //!
 //! **Non-goals.** No format of a source (`syscollect-merge` plays captures,
 //! `syscollect-etl` Windows traces), no look-up of names, no output format.
@@ -27,17 +26,24 @@
 
 mod any_exporter;
 mod code_addresses;
+mod engine;
 mod event_tally;
 mod event_type;
+mod lifecycle;
+mod lifetimes;
 mod names;
 mod null_exporter;
 pub mod order;
 mod output;
+mod present;
 mod python;
 mod recording;
 mod rows;
-mod slices;
+mod sink;
+mod tally;
+pub mod testing;
 mod thread_ids;
+mod threads;
 mod tracks;
 mod unannounced;
 
@@ -45,15 +51,20 @@ pub use any_exporter::{AnyExporter, Stopped, stoppable};
 pub use code_addresses::{
     ANONYMOUS, CodeAddress, CodeAddressId, CodeAddresses, KERNEL, Locator, ModuleKey,
 };
+pub use engine::{AddedRows, Engine, EngineParts};
 pub use event_tally::EventTally;
 pub use event_type::EventType;
+pub use lifecycle::LifecycleEvent;
+pub use lifetimes::{Lifetime, Lifetimes};
 pub use names::{Framer, Names};
 pub use null_exporter::NullExporter;
 pub use output::Output;
+pub use present::Present;
 pub use python::PythonCodes;
 pub use recording::{PdbIdentity, Played, Recording, UnresolvedModule, WindowsImage};
 pub use rows::{Placed, Rows};
-pub use slices::unfinished;
-pub use thread_ids::ThreadIds;
+pub use sink::Sink;
+pub use tally::Tally;
+pub use threads::Threads;
 pub use tracks::Tracks;
 pub use unannounced::{UnannouncedThreads, unknown_name};

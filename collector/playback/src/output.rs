@@ -4,9 +4,10 @@
 use crate::any_exporter::{AnyExporter, Stopped};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use syscollect_model::{
-    Event, Field, OnCpu, Slice, SliceUpdate, StringId, Tables, ThreadId, Time, TrackId,
-};
+use syscollect_model::{Event, Nesting, OnCpu, Slice, StringId, Tables, ThreadId, Time, TrackId};
+
+/// Slices inside each other that are remembered from before the range.
+const MAX_DEPTH: usize = 1 << 16;
 
 /// An exporter that is given a range of time.
 ///
@@ -18,7 +19,7 @@ pub struct Output<'a> {
     /// Names that threads got before the range.
     names: BTreeMap<ThreadId, StringId>,
     /// Slices that were open before the range, the outermost first.
-    before: BTreeMap<TrackId, Vec<Slice>>,
+    before: BTreeMap<TrackId, Nesting<Slice, MAX_DEPTH>>,
     /// Slices that the exporter was told of and that are open, by track; only
     /// counted where the range ends before the recording does.
     open: BTreeMap<TrackId, u32>,
@@ -114,16 +115,19 @@ impl<'a> Output<'a> {
                 self.names.insert(*thread, *name);
             }
             Event::SliceBegin(track, slice) => {
-                self.before.entry(*track).or_default().push(slice.clone());
+                let open = self.before.entry(*track).or_default();
+                if open.begin() {
+                    open.push(slice.clone());
+                }
             }
             Event::SliceUpdate(track, more) => {
-                if let Some(slice) = self.before.get_mut(track).and_then(|open| open.last_mut()) {
-                    add(slice, more);
+                if let Some(slice) = self.before.get_mut(track).and_then(Nesting::innermost) {
+                    slice.apply(more);
                 }
             }
             Event::SliceEnd(track) => {
                 let open = self.before.entry(*track).or_default();
-                open.pop();
+                open.end();
                 if open.is_empty() {
                     self.before.remove(track);
                 }
@@ -143,7 +147,7 @@ impl<'a> Output<'a> {
             self.exporter.event(time, &Event::ThreadName(thread, name), tables)?;
         }
         for (track, slices) in std::mem::take(&mut self.before) {
-            for slice in slices {
+            for slice in slices.into_open() {
                 let event = Event::SliceBegin(track, slice);
                 self.count(&event);
                 self.exporter.event(time, &event, tables)?;
@@ -166,19 +170,5 @@ impl<'a> Output<'a> {
             }
         }
         Ok(())
-    }
-}
-
-/// Adds to a slice what became known of it later.
-fn add(slice: &mut Slice, more: &SliceUpdate) {
-    if let Some((name, number)) = more.name {
-        (slice.name, slice.number) = (name, number);
-    }
-    slice.color = more.color.or(slice.color);
-    for field in &more.fields {
-        match slice.fields.iter_mut().find(|said| said.is_same(field)) {
-            Some(said) => said.value = field.value.clone(),
-            None => slice.fields.push(Field::clone(field)),
-        }
     }
 }

@@ -11,7 +11,7 @@ const NOBODY: ThreadId = ThreadId(u32::MAX);
 
 /// What thread ids mean at the moment.
 #[derive(Debug, Default)]
-pub struct ThreadIds {
+pub(crate) struct ThreadIds {
     dense: Vec<ThreadId>,
     /// Ids that no kernel gives out: only damage could name them.
     sparse: FxHashMap<u32, ThreadId>,
@@ -20,7 +20,7 @@ pub struct ThreadIds {
 impl ThreadIds {
     /// The thread that has this id now.
     #[inline]
-    pub fn get(&self, tid: u32) -> Option<ThreadId> {
+    pub(crate) fn get(&self, tid: u32) -> Option<ThreadId> {
         match self.dense.get(tid as usize) {
             Some(thread) => (*thread != NOBODY).then_some(*thread),
             None => self.sparse.get(&tid).copied(),
@@ -28,7 +28,7 @@ impl ThreadIds {
     }
 
     /// From now on the id means this thread.
-    pub fn bind(&mut self, tid: u32, thread: ThreadId) {
+    pub(crate) fn bind(&mut self, tid: u32, thread: ThreadId) {
         let index = tid as usize;
         if index >= DENSE {
             self.sparse.insert(tid, thread);

@@ -21,7 +21,7 @@ pub(crate) struct Shape {
 }
 
 /// The load's tables and what is known of its machine.
-pub(crate) fn tables(shape: Shape) -> (SessionInfo, Tables) {
+pub(crate) fn tables(shape: Shape) -> Tables {
     let mut tables = Tables::default();
     let path = tables.strings.intern("/usr/bin/load");
     let kernel_path = tables.strings.intern("[kernel.kallsyms]");
@@ -77,7 +77,7 @@ pub(crate) fn tables(shape: Shape) -> (SessionInfo, Tables) {
     for function in ["futex_wait_queue", "pipe_read", "do_epoll_wait", "jbd2_log_wait_commit"] {
         tables.strings.intern(function);
     }
-    let session = SessionInfo {
+    tables.machines[0] = SessionInfo {
         recorder: "synthetic 1".into(),
         os: "Linux".into(),
         kernel_release: "6.18.0".into(),
@@ -86,18 +86,18 @@ pub(crate) fn tables(shape: Shape) -> (SessionInfo, Tables) {
         sample_event: SampleEvent::CpuClock,
         ..SessionInfo::default()
     };
-    (session, tables)
+    tables
 }
 
 /// Plays `events` events into an exporter: for each switch to idle or another
 /// thread one wakeup, and a sample now and then.
 pub(crate) fn play<E: Exporter>(
     exporter: &mut E,
-    (session, tables): &mut (SessionInfo, Tables),
+    tables: &mut Tables,
     shape: Shape,
     events: u64,
 ) -> Result<(), E::Error> {
-    exporter.begin(session, tables)?;
+    exporter.begin(tables)?;
     let mut random = Random(42);
     let mut current = vec![Tables::IDLE_THREAD; shape.cpus as usize];
     let mut time = 1_000_000_000_000;

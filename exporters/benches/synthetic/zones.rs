@@ -2,9 +2,8 @@
 //! places, every fourth with a text of its own.
 
 use syscollect_model::{
-    Event, Exporter, Field, FieldRole, Location, LocationId, ProcessId, Scope, SessionInfo, Slice,
-    SliceUpdate, StringId, Tables, Thread, ThreadId, Time, Track, TrackId, TrackKind, TrackRole,
-    Value,
+    Event, Exporter, Field, FieldRole, Location, LocationId, ProcessId, Scope, Slice, SliceUpdate,
+    StringId, Tables, Thread, ThreadId, Time, Track, TrackId, TrackKind, TrackRole, Value,
 };
 
 const THREADS: u32 = 4;
@@ -45,7 +44,7 @@ pub(crate) fn play<E: Exporter>(
     count: u64,
 ) -> Result<(), E::Error> {
     let text = tables.strings.intern("text");
-    exporter.begin(&SessionInfo::default(), tables)?;
+    exporter.begin(tables)?;
     for index in 0..count / 2 {
         let track = TrackId((index % u64::from(THREADS)) as u32);
         let at = |step| Time(1_000 + index * 400 + step);

@@ -102,7 +102,7 @@ struct Config {
 ///
 /// let tables = Tables::default();
 /// let mut exporter = FirefoxExporter::new(Vec::new(), FirefoxOptions::default());
-/// exporter.begin(&SessionInfo::default(), &tables)?;
+/// exporter.begin(&tables)?;
 /// exporter.end(&[], None, &tables)?;
 /// assert!(exporter.expected_bytes() < 10_000);
 /// let file: Vec<u8> = exporter.finish()?;
@@ -545,7 +545,8 @@ impl<W: Write> FirefoxExporter<W> {
 impl<W: Write> Exporter for FirefoxExporter<W> {
     type Error = ExportError;
 
-    fn begin(&mut self, session: &SessionInfo, tables: &Tables) -> Result<(), ExportError> {
+    fn begin(&mut self, tables: &Tables) -> Result<(), ExportError> {
+        let session = tables.machine(MachineId::FIRST);
         let rate = u64::from(session.sample_rate_hz);
         let interval = 1_000_000_000u64.checked_div(rate).unwrap_or(DEFAULT_INTERVAL).max(1);
         self.config = Config { session: session.clone(), interval };

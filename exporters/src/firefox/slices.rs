@@ -7,13 +7,15 @@ use super::tables::Shared;
 use crate::labels;
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{
-    Fields, LocationId, Message, MessageText, SchemaId, Scope, Slice, SliceUpdate, StackId,
-    StringId, Tables, Track, TrackId, TrackKind, TrackRole,
+    Fields, LocationId, Message, MessageText, Nesting, SchemaId, Scope, Slice, SliceUpdate,
+    StackId, StringId, Tables, Track, TrackId, TrackKind, TrackRole,
 };
 
 /// Names that zones of one place in the source may have as markers: the chart
 /// has a row for each name, and some are made at run time.
 const NAMES_OF_A_PLACE: u32 = 16;
+/// Slices inside each other that become markers.
+const MAX_DEPTH: usize = 1 << 16;
 /// Names of markers in all.
 const MAX_NAMES: usize = 4_096;
 
@@ -52,28 +54,23 @@ impl Names {
 /// All slices that are open, and what markers of slices share.
 #[derive(Default)]
 pub(super) struct Slices {
-    open: FxHashMap<TrackId, Vec<OpenSlice>>,
+    open: FxHashMap<TrackId, Nesting<OpenSlice, MAX_DEPTH>>,
     names: Names,
     pub(super) kinds: Kinds,
 }
 
 impl Slices {
     pub(super) fn begin(&mut self, track: TrackId, since: u64, slice: &Slice) {
-        self.open.entry(track).or_default().push(OpenSlice {
-            slice: slice.clone(),
-            since,
-            unfinished: false,
-        });
+        let open = self.open.entry(track).or_default();
+        if open.begin() {
+            open.push(OpenSlice { slice: slice.clone(), since, unfinished: false });
+        }
     }
 
     /// More is known of the innermost slice of a track.
     pub(super) fn more(&mut self, track: TrackId, more: &SliceUpdate) {
-        let Some(open) = self.open.get_mut(&track).and_then(|list| list.last_mut()) else { return };
-        if let Some((name, number)) = more.name {
-            (open.slice.name, open.slice.number) = (name, number);
-        }
-        open.slice.color = more.color.or(open.slice.color);
-        labels::amend(&mut open.slice.fields, &more.fields);
+        let Some(open) = self.open.get_mut(&track).and_then(Nesting::innermost) else { return };
+        open.slice.apply(more);
         open.unfinished |= more.unfinished;
     }
 
@@ -85,7 +82,7 @@ impl Slices {
         shared: &mut Shared,
         tables: &Tables,
     ) -> Option<Marker> {
-        let open = self.open.get_mut(&track).and_then(Vec::pop)?;
+        let open = self.open.get_mut(&track).and_then(Nesting::end)?;
         Some(self.marker(
             track,
             &open.slice,
@@ -143,7 +140,7 @@ impl Slices {
         let open = self
             .open
             .drain()
-            .flat_map(|(track, list)| list.into_iter().map(move |open| (track, open)));
+            .flat_map(|(track, list)| list.into_open().map(move |open| (track, open)));
         let mut open: Vec<(TrackId, OpenSlice)> = open.collect();
         open.sort_by_key(|(track, open)| (open.since, *track));
         let marker = |(track, open): (TrackId, OpenSlice)| {

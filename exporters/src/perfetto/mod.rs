@@ -64,19 +64,17 @@ use context::Context;
 use machine::MachineTrace;
 use std::io::Write;
 use stream::Stream;
-use syscollect_model::{
-    Event, Exporter, Loss, MachineId, RecorderSummary, SessionInfo, Tables, Time,
-};
+use syscollect_model::{Event, Exporter, Loss, MachineId, RecorderSummary, Tables, Time};
 
 /// Writes a session as a Perfetto trace, as a stream.
 ///
 /// ```
 /// use syscollect_exporters::PerfettoExporter;
-/// use syscollect_model::{Exporter, SessionInfo, Tables};
+/// use syscollect_model::{Exporter, Tables};
 ///
 /// let tables = Tables::default();
 /// let mut exporter = PerfettoExporter::new(Vec::new());
-/// exporter.begin(&SessionInfo::default(), &tables)?;
+/// exporter.begin(&tables)?;
 /// exporter.end(&[], None, &tables)?;
 /// let file: Vec<u8> = exporter.finish()?;
 /// assert_eq!(file[0], 0x0a, "packets are field 1 of the trace");
@@ -118,9 +116,8 @@ impl<W: Write> PerfettoExporter<W> {
 impl<W: Write> Exporter for PerfettoExporter<W> {
     type Error = ExportError;
 
-    fn begin(&mut self, session: &SessionInfo, tables: &Tables) -> Result<(), ExportError> {
-        let others = tables.machines.iter().skip(1);
-        for (machine, session) in (0..).map(MachineId).zip(std::iter::once(session).chain(others)) {
+    fn begin(&mut self, tables: &Tables) -> Result<(), ExportError> {
+        for (machine, session) in (0..).map(MachineId).zip(&tables.machines) {
             self.machines.push(MachineTrace::begin(machine, &mut self.stream, session)?);
         }
         Ok(())

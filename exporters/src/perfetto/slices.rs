@@ -10,9 +10,8 @@ use super::details::Note;
 use super::tracks::{TrackEventType, Tracks};
 use crate::ExportError;
 use crate::labels;
-use crate::nesting::Nesting;
 use std::io::Write;
-use syscollect_model::{Crash, Message, MessageText, Slice, SliceUpdate, Tables, TrackId};
+use syscollect_model::{Crash, Message, MessageText, Nesting, Slice, SliceUpdate, Tables, TrackId};
 
 /// Slices inside each other that are written.
 const MAX_DEPTH: usize = 500;
@@ -63,17 +62,7 @@ impl Slices {
     /// More is known of the innermost slice.
     pub(crate) fn more(&mut self, id: TrackId, more: &SliceUpdate) {
         let Some(known) = self.open(id).slices.innermost() else { return };
-        let known = known.get_or_insert_default();
-        known.name = more.name.or(known.name);
-        known.unfinished |= more.unfinished;
-        for field in &more.fields {
-            let room = known.fields.len() < MAX_LATER_FIELDS;
-            match known.fields.iter_mut().find(|row| row.is_same(field)) {
-                Some(row) => row.clone_from(field),
-                None if room => known.fields.push(field.clone()),
-                None => {}
-            }
-        }
+        known.get_or_insert_default().add(more, MAX_LATER_FIELDS);
     }
 
     /// The innermost slice ends; an end without a beginning is not written.

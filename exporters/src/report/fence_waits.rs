@@ -1,11 +1,10 @@
 //! The longest waits of threads for fences.
 
 use super::longest::Longest;
-use crate::nesting::Nesting;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Fence, FieldRole, GpuJob, Slice, SliceRole, SliceUpdate, StringId, Tables, ThreadId, TrackId,
-    Value,
+    Fence, FieldRole, GpuJob, Nesting, Slice, SliceRole, SliceUpdate, StringId, Tables, ThreadId,
+    TrackId, Value,
 };
 
 /// Waits of one thread that are open at once and told apart.

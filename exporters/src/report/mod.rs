@@ -141,8 +141,8 @@ use scheduling::Scheduling;
 use slices::Slices;
 use std::convert::Infallible;
 use syscollect_model::{
-    CpuId, Crash, Event, Exporter, Loss, LossCause, Migration, OnCpu, RecorderSummary, Sample,
-    Scope, SessionInfo, StringId, Switch, Tables, ThreadId, Time, TrackId, Wakeup,
+    CpuId, Crash, Event, Exporter, Loss, LossCause, MachineId, Migration, OnCpu, RecorderSummary,
+    Sample, Scope, SessionInfo, StringId, Switch, Tables, ThreadId, Time, TrackId, Wakeup,
 };
 
 /// Pairs of threads that wake each other.
@@ -196,11 +196,11 @@ impl Waker {
 ///
 /// ```
 /// use syscollect_exporters::report::{ReportExporter, ReportOptions};
-/// use syscollect_model::{Exporter, SessionInfo, Tables};
+/// use syscollect_model::{Exporter, Tables};
 ///
-/// let (tables, info) = (Tables::default(), SessionInfo::default());
+/// let tables = Tables::default();
 /// let mut exporter = ReportExporter::new(ReportOptions::default());
-/// exporter.begin(&info, &tables)?;
+/// exporter.begin(&tables)?;
 /// exporter.end(&[], None, &tables)?;
 /// let report = exporter.finish();
 /// assert_eq!(report.duration_ns, 0);
@@ -514,7 +514,8 @@ impl ReportExporter {
 impl Exporter for ReportExporter {
     type Error = Infallible;
 
-    fn begin(&mut self, session: &SessionInfo, tables: &Tables) -> Result<(), Infallible> {
+    fn begin(&mut self, tables: &Tables) -> Result<(), Infallible> {
+        let session = tables.machine(MachineId::FIRST);
         self.began = session.clock_pairs.first().map_or(0, |pair| pair.boottime);
         self.recording = Recording {
             recorder: session.recorder.clone(),

@@ -7,10 +7,9 @@
 use super::capped::Capped;
 use super::data::Times;
 use super::durations::Durations;
-use crate::nesting::Nesting;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    LocationId, ProcessId, Scope, Slice, SliceUpdate, StringId, Tables, ThreadId, TrackId,
+    LocationId, Nesting, ProcessId, Scope, Slice, SliceUpdate, StringId, Tables, ThreadId, TrackId,
     TrackKind,
 };
 

@@ -5,17 +5,17 @@ use super::{StackKind, StackOptions};
 use crate::ExportError;
 use inferno::flamegraph::{self, Options, Palette, TextTruncateDirection, color::MultiPalette};
 use std::io::{BufWriter, Write};
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time};
+use syscollect_model::{Event, Exporter, Loss, MachineId, RecorderSummary, Tables, Time};
 
 /// Draws the session's stacks as a flame graph in SVG.
 ///
 /// ```
 /// use syscollect_exporters::{FlamegraphExporter, StackOptions};
-/// use syscollect_model::{Exporter, SessionInfo, Tables};
+/// use syscollect_model::{Exporter, Tables};
 ///
 /// let tables = Tables::default();
 /// let mut exporter = FlamegraphExporter::new(Vec::new(), StackOptions::default());
-/// exporter.begin(&SessionInfo::default(), &tables)?;
+/// exporter.begin(&tables)?;
 /// exporter.end(&[], None, &tables)?;
 /// let picture = String::from_utf8(exporter.finish()?)?;
 /// assert!(picture.contains("</svg>") && picture.contains("nothing to show"));
@@ -81,7 +81,8 @@ impl<W: Write> FlamegraphExporter<W> {
 impl<W: Write> Exporter for FlamegraphExporter<W> {
     type Error = ExportError;
 
-    fn begin(&mut self, session: &SessionInfo, _: &Tables) -> Result<(), ExportError> {
+    fn begin(&mut self, tables: &Tables) -> Result<(), ExportError> {
+        let session = tables.machine(MachineId::FIRST);
         let host = Some(&session.hostname).filter(|name| !name.is_empty());
         let whose: Vec<&str> = self.process.iter().chain(host).map(String::as_str).collect();
         if !whose.is_empty() {

@@ -6,7 +6,7 @@ use crate::ExportError;
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 use syscollect_model::{
-    Event, Exporter, FrameId, Loss, ProcessId, RecorderSummary, SessionInfo, StackId, Tables, Time,
+    Event, Exporter, FrameId, Loss, ProcessId, RecorderSummary, StackId, Tables, Time,
 };
 
 /// The lines of a session, counted while it is played.
@@ -105,12 +105,12 @@ fn clean(name: &str) -> String {
 ///
 /// ```
 /// use syscollect_exporters::{FoldedExporter, StackOptions};
-/// use syscollect_model::{CpuId, Event, Exporter, Sample, SessionInfo, Tables, Time};
+/// use syscollect_model::{CpuId, Event, Exporter, Sample, Tables, Time};
 ///
 /// let tables = Tables::default();
 /// let options = StackOptions { idle: true, ..StackOptions::default() };
 /// let mut exporter = FoldedExporter::new(Vec::new(), options);
-/// exporter.begin(&SessionInfo::default(), &tables)?;
+/// exporter.begin(&tables)?;
 /// let (cpu, thread) = (CpuId::new(0), Tables::IDLE_THREAD);
 /// let sample = Sample { cpu, thread, stack: None, in_kernel: true };
 /// exporter.event(Time(1), &Event::Sample(sample), &tables)?;
@@ -152,10 +152,6 @@ impl<W: Write> FoldedExporter<W> {
 
 impl<W: Write> Exporter for FoldedExporter<W> {
     type Error = ExportError;
-
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), ExportError> {
-        Ok(())
-    }
 
     #[inline]
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), ExportError> {

@@ -11,8 +11,8 @@ use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::io::Write;
 use syscollect_model::{
-    Event, Exporter, FrameId, Loss, ModuleId, RecorderSummary, SessionInfo, StackId, Tables,
-    ThreadId, Time,
+    Event, Exporter, FrameId, Loss, MachineId, ModuleId, RecorderSummary, SessionInfo, StackId,
+    Tables, ThreadId, Time,
 };
 
 /// Field numbers of `Profile` and its messages.
@@ -73,7 +73,7 @@ const NO_STACK: &str = "[no stack]";
 ///
 /// let tables = Tables::default();
 /// let mut exporter = PprofExporter::new(Vec::new(), None);
-/// exporter.begin(&SessionInfo::default(), &tables)?;
+/// exporter.begin(&tables)?;
 /// exporter.end(&[], None, &tables)?;
 /// assert!(exporter.finish()?.starts_with(&[0x1f, 0x8b]), "gzip");
 /// # Ok::<(), syscollect_exporters::ExportError>(())
@@ -116,7 +116,8 @@ impl<W: Write> PprofExporter<W> {
 impl<W: Write> Exporter for PprofExporter<W> {
     type Error = ExportError;
 
-    fn begin(&mut self, session: &SessionInfo, _: &Tables) -> Result<(), ExportError> {
+    fn begin(&mut self, tables: &Tables) -> Result<(), ExportError> {
+        let session = tables.machine(MachineId::FIRST);
         self.session = session.clone();
         Ok(())
     }

@@ -74,8 +74,8 @@ use rows::Owner;
 use rustc_hash::FxHashMap;
 use std::io::Write;
 use syscollect_model::{
-    CpuId, Event, Exporter, Loss, LossCause, LossOrigin, ProcessId, RecorderSummary, Scope,
-    SessionInfo, Tables, ThreadId, Time,
+    CpuId, Event, Exporter, Loss, LossCause, LossOrigin, MachineId, ProcessId, RecorderSummary,
+    Scope, SessionInfo, Tables, ThreadId, Time,
 };
 use wire::Payload;
 
@@ -90,7 +90,7 @@ const MAX_TIME: i64 = (1 << 47) - 1;
 ///
 /// let tables = Tables::default();
 /// let mut exporter = TracyExporter::new(Vec::new());
-/// exporter.begin(&SessionInfo::default(), &tables)?;
+/// exporter.begin(&tables)?;
 /// exporter.end(&[], None, &tables)?;
 /// assert!(exporter.cuts().is_empty(), "nothing is too large for the format");
 /// let file: Vec<u8> = exporter.finish()?;
@@ -291,12 +291,10 @@ impl<W: Write> TracyExporter<W> {
 impl<W: Write> Exporter for TracyExporter<W> {
     type Error = ExportError;
 
-    fn begin(&mut self, session: &SessionInfo, tables: &Tables) -> Result<(), ExportError> {
+    fn begin(&mut self, tables: &Tables) -> Result<(), ExportError> {
         self.collected.cpus = sched::Cpus::new(&tables.machines);
-        let cpus = self.collected.cpus.all(tables);
-        // Without tables of machines the session knows its own.
-        let cpus = if cpus.is_empty() { session.cpus.clone() } else { cpus };
-        self.collected.session = SessionInfo { cpus, ..session.clone() };
+        let session = tables.machine(MachineId::FIRST).clone();
+        self.collected.session = SessionInfo { cpus: self.collected.cpus.all(tables), ..session };
         Ok(())
     }
 

@@ -5,9 +5,8 @@ use super::locations::{LocationRow, Locations, bgr};
 use super::texts::Texts;
 use super::wire::Payload;
 use crate::labels;
-use crate::nesting::Nesting;
 use std::io::{self, Write};
-use syscollect_model::{Fields, Slice, SliceUpdate, StackId, Tables};
+use syscollect_model::{Fields, Nesting, Slice, SliceUpdate, StackId, Tables, amend_fields};
 
 /// The viewer reads zones by recursion and counts in 8 bits how deep one nests in itself.
 const MAX_DEPTH: usize = 255;
@@ -113,7 +112,7 @@ impl Zones {
         if let Some(color) = more.color {
             open.color = bgr(color);
         }
-        labels::amend(&mut open.fields, &more.fields);
+        amend_fields(&mut open.fields, &more.fields, usize::MAX);
         open.unfinished |= more.unfinished;
     }
 

@@ -22,7 +22,7 @@ fn export(scenario: &Scenario, losses: &[Loss]) -> Vec<u8> {
 #[test]
 fn a_session_without_events_is_a_whole_file() {
     let mut exporter = PerfettoExporter::new(Vec::new());
-    exporter.begin(&SessionInfo::default(), &Tables::default()).unwrap();
+    exporter.begin(&Tables::default()).unwrap();
     exporter.end(&[], None, &Tables::default()).unwrap();
     let told = replay(&exporter.finish().unwrap());
     assert!(told.switches.is_empty() && told.samples.is_empty());

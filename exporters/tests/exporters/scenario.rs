@@ -172,7 +172,7 @@ impl Scenario {
         }));
     }
 
-    /// Plays it into an exporter.
+    /// Plays it into an exporter, as a recording of that machine.
     pub(crate) fn play<E: Exporter>(
         &self,
         exporter: &mut E,
@@ -180,11 +180,13 @@ impl Scenario {
         losses: &[Loss],
         summary: Option<&RecorderSummary>,
     ) -> Result<(), E::Error> {
-        exporter.begin(session, &self.tables)?;
+        let mut tables = self.tables.clone();
+        tables.machines = vec![session.clone()];
+        exporter.begin(&tables)?;
         for (time, event) in &self.events {
-            exporter.event(*time, event, &self.tables)?;
+            exporter.event(*time, event, &tables)?;
         }
-        exporter.end(losses, summary, &self.tables)
+        exporter.end(losses, summary, &tables)
     }
 }
 

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use syscollect_model::{
-    Event, Exporter, Frame, Loss, RecorderSummary, SessionInfo, StackId, Tables, ThreadId, Time,
-    TrackId,
+    Event, Exporter, Frame, Loss, RecorderSummary, StackId, Tables, ThreadId, Time, TrackId,
 };
 
 /// Checks order, rows and slices, and counts.
@@ -65,10 +64,6 @@ fn thread(id: ThreadId, tables: &Tables) {
 
 impl Exporter for Checked {
     type Error = Infallible;
-
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Infallible> {
-        Ok(())
-    }
 
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
         assert!(time >= self.last, "time goes back by {}", self.last.0 - time.0);

@@ -1,9 +1,7 @@
 //! An exporter that checks what every exporter relies on.
 
 use std::collections::BTreeMap;
-use syscollect_model::{
-    Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time, TrackId,
-};
+use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Tables, Time, TrackId};
 
 /// Hands everything on, and panics where time goes back, where a slice ends
 /// that did not begin, where rows are missing, and where one is open at the end.
@@ -26,8 +24,8 @@ impl<E> Balance<E> {
 impl<E: Exporter> Exporter for Balance<E> {
     type Error = E::Error;
 
-    fn begin(&mut self, session: &SessionInfo, tables: &Tables) -> Result<(), E::Error> {
-        self.inner.begin(session, tables)
+    fn begin(&mut self, tables: &Tables) -> Result<(), E::Error> {
+        self.inner.begin(tables)
     }
 
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), E::Error> {

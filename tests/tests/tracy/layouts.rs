@@ -180,7 +180,7 @@ fn an_output_that_refuses_ends_a_zstd_file_with_its_cause() {
     let options = TracyOptions { compression: TracyCompression::Zstd, layout: TracyLayout::V0_14 };
     let mut exporter = TracyExporter::new(Full).with(options);
     let tables = Tables::default();
-    exporter.begin(&Default::default(), &tables).unwrap();
+    exporter.begin(&tables).unwrap();
     exporter.event(Time(1), &Event::ThreadStart(IDLE), &tables).unwrap();
     assert!(exporter.end(&[], None, &tables).is_err());
 }

@@ -16,7 +16,6 @@ const LARGE: usize = 100_000;
 pub(crate) const ZERO: u64 = 7_000_000_000;
 
 pub(crate) struct Scenario {
-    pub(crate) info: SessionInfo,
     pub(crate) tables: Tables,
     pub(crate) events: Vec<(u64, Event)>,
     pub(crate) losses: Vec<Loss>,
@@ -45,7 +44,9 @@ impl Scenario {
             sample_rate_hz: 1_000,
             ..SessionInfo::default()
         };
-        Self { info, tables: Tables::default(), events: Vec::new(), losses: Vec::new() }
+        let mut tables = Tables::default();
+        tables.machines = vec![info];
+        Self { tables, events: Vec::new(), losses: Vec::new() }
     }
 
     pub(crate) fn process(&mut self, pid: u32, name: &str) -> ProcessId {
@@ -266,7 +267,7 @@ impl Scenario {
     }
 
     fn export(&self, mut exporter: TracyExporter<Vec<u8>>) -> (Vec<u8>, Vec<String>) {
-        exporter.begin(&self.info, &self.tables).unwrap();
+        exporter.begin(&self.tables).unwrap();
         for (at, event) in &self.events {
             exporter.event(Time(ZERO + at), event, &self.tables).unwrap();
         }

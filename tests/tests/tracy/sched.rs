@@ -48,7 +48,7 @@ fn an_empty_session_is_a_whole_file_with_its_machine() {
             && trace.cpus.iter().all(Vec::is_empty)
     );
 
-    scenario.info = Default::default();
+    scenario.tables.machines[0] = Default::default();
     assert_eq!(scenario.read().header.capture_time, 0, "a machine of which nothing is known");
 }
 

@@ -7,9 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
-use syscollect_model::{
-    Event, Exporter, FrameId, Loss, RecorderSummary, SessionInfo, StackId, Tables, ThreadId, Time,
-};
+use syscollect_model::{Event, Exporter, FrameId, StackId, Tables, ThreadId, Time};
 use syscollect_playback::Recording as _;
 use syscollect_store::CaptureReader;
 
@@ -257,25 +255,12 @@ impl Samples {
 impl Exporter for Samples {
     type Error = Infallible;
 
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Infallible> {
-        Ok(())
-    }
-
     fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
         if let Event::Sample(sample) = event
             && let Some(stack) = sample.stack
         {
             self.add(sample.thread, stack, tables);
         }
-        Ok(())
-    }
-
-    fn end(
-        &mut self,
-        _: &[Loss],
-        _: Option<&RecorderSummary>,
-        _: &Tables,
-    ) -> Result<(), Infallible> {
         Ok(())
     }
 }

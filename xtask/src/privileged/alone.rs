@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
 use syscollect_model::{
-    Event, Exporter, LaneKind, Loss, RecorderSummary, Scope, SessionInfo, Tables, Time, TrackId,
+    Event, Exporter, LaneKind, Loss, RecorderSummary, Scope, Tables, Time, TrackId,
 };
 use syscollect_playback::Recording;
 use syscollect_store::{CaptureReader, Definition};
@@ -87,10 +87,6 @@ impl Zones {
 
 impl Exporter for Zones {
     type Error = std::convert::Infallible;
-
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Self::Error> {
-        Ok(())
-    }
 
     fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<(), Self::Error> {
         match event {

@@ -8,8 +8,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
 use syscollect_model::{
-    Event, Exporter, Field, FieldRole, GpuJobEnd, LaneKind, Loss, RecorderSummary, SessionInfo,
-    Tables, Time, Value,
+    Event, Exporter, Field, FieldRole, GpuJobEnd, LaneKind, Loss, RecorderSummary, Tables, Time,
+    Value,
 };
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
@@ -385,10 +385,6 @@ impl RecordedGpus {
 
 impl Exporter for RecordedGpus {
     type Error = std::convert::Infallible;
-
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Self::Error> {
-        Ok(())
-    }
 
     fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<(), Self::Error> {
         match event {

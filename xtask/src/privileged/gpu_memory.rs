@@ -7,9 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
-use syscollect_model::{
-    Event, Exporter, Loss, RecorderSummary, Scope, SessionInfo, Tables, Time, TrackKind,
-};
+use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Scope, Tables, Time, TrackKind};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
@@ -92,10 +90,6 @@ impl CounterValues {
 
 impl Exporter for CounterValues {
     type Error = std::convert::Infallible;
-
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Self::Error> {
-        Ok(())
-    }
 
     fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<(), Self::Error> {
         if let Event::Counter(track, value) = event {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time};
+use syscollect_model::{Event, Exporter, Tables, Time};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
@@ -130,10 +130,6 @@ struct Seen {
 impl Exporter for Seen {
     type Error = anyhow::Error;
 
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<()> {
-        Ok(())
-    }
-
     fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<()> {
         let Event::Switch(switch) = event else { return Ok(()) };
         let is_ours = |thread| {
@@ -151,10 +147,6 @@ impl Exporter for Seen {
         let is_others = |name: &str| name.contains("block_until") || name.ends_with("::right");
         self.wrong +=
             u64::from(functions.into_iter().any(|name| is_others(tables.strings.get(name))));
-        Ok(())
-    }
-
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<()> {
         Ok(())
     }
 }

@@ -11,8 +11,7 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use syscollect_capture::{RecordOptions, Recording, Stacks, Teed};
 use syscollect_merge::{Session, play_live};
 use syscollect_model::{
-    Event, Exporter, Loss, RecorderSummary, Scope, SessionInfo, StackId, StopReason, Tables,
-    ThreadId, Time, TrackId,
+    Event, Exporter, Scope, StackId, StopReason, Tables, ThreadId, Time, TrackId,
 };
 use syscollect_playback::Recording as _;
 use syscollect_store::CaptureReader;
@@ -183,7 +182,7 @@ fn now() -> u64 {
 impl Exporter for SeenEvents {
     type Error = anyhow::Error;
 
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<()> {
+    fn begin(&mut self, _: &Tables) -> Result<()> {
         self.begun = Some(Instant::now());
         Ok(())
     }
@@ -195,10 +194,6 @@ impl Exporter for SeenEvents {
             self.latest = self.latest.max(late.min(begun));
         }
         self.lines.extend(line(event, tables).map(|line| format!("{} {line}", time.0)));
-        Ok(())
-    }
-
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<()> {
         Ok(())
     }
 }

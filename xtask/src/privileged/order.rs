@@ -5,9 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
-use syscollect_model::{
-    Event, Exporter, Loss, RecorderSummary, Scope, SessionInfo, Tables, ThreadId, Time, TrackId,
-};
+use syscollect_model::{Event, Exporter, Scope, Tables, ThreadId, Time, TrackId};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
@@ -82,10 +80,6 @@ impl Order {
 impl Exporter for Order {
     type Error = anyhow::Error;
 
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<()> {
-        Ok(())
-    }
-
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<()> {
         match event {
             Event::SliceBegin(track, _) if self.is_our_track(*track, tables) => {
@@ -104,10 +98,6 @@ impl Exporter for Order {
             }
             _ => {}
         }
-        Ok(())
-    }
-
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<()> {
         Ok(())
     }
 }

@@ -5,9 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
-use syscollect_model::{
-    Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time, TrackId, Value,
-};
+use syscollect_model::{Event, Exporter, Tables, Time, TrackId, Value};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
@@ -103,10 +101,6 @@ impl Zones {
 impl Exporter for Zones {
     type Error = anyhow::Error;
 
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<()> {
-        Ok(())
-    }
-
     fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<()> {
         match event {
             Event::SliceBegin(track, slice) => {
@@ -137,10 +131,6 @@ impl Exporter for Zones {
             }
             _ => {}
         }
-        Ok(())
-    }
-
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<()> {
         Ok(())
     }
 }

@@ -9,9 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
-use syscollect_model::{
-    Event, Exporter, Loss, RecorderSummary, Scope, SessionInfo, Tables, Time, TrackId, Value,
-};
+use syscollect_model::{Event, Exporter, Scope, Tables, Time, TrackId, Value};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
@@ -236,10 +234,6 @@ impl RecordedCalls {
 impl Exporter for RecordedCalls {
     type Error = std::convert::Infallible;
 
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Self::Error> {
-        Ok(())
-    }
-
     fn event(&mut self, at: Time, event: &Event, tables: &Tables) -> Result<(), Self::Error> {
         let track_name = |track: TrackId| tables.strings.get(tables.track(track).name).to_owned();
         match event {
@@ -273,15 +267,6 @@ impl Exporter for RecordedCalls {
             }
             _ => {}
         }
-        Ok(())
-    }
-
-    fn end(
-        &mut self,
-        _: &[Loss],
-        _: Option<&RecorderSummary>,
-        _: &Tables,
-    ) -> Result<(), Self::Error> {
         Ok(())
     }
 }

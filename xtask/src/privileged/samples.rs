@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Sample, SessionInfo, Tables, Time};
+use syscollect_model::{Event, Exporter, Sample, Tables, Time};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
@@ -42,23 +42,10 @@ impl Split {
 impl Exporter for Split {
     type Error = Infallible;
 
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Infallible> {
-        Ok(())
-    }
-
     fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
         if let Event::Sample(sample) = event {
             self.sample(sample, tables);
         }
-        Ok(())
-    }
-
-    fn end(
-        &mut self,
-        _: &[Loss],
-        _: Option<&RecorderSummary>,
-        _: &Tables,
-    ) -> Result<(), Infallible> {
         Ok(())
     }
 }

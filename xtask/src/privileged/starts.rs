@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time};
+use syscollect_model::{Event, Exporter, Tables, Time};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
@@ -151,24 +151,11 @@ struct Span {
 impl Exporter for Span {
     type Error = std::convert::Infallible;
 
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Self::Error> {
-        Ok(())
-    }
-
     fn event(&mut self, time: Time, event: &Event, _: &Tables) -> Result<(), Self::Error> {
         if let Event::Switch(_) = event {
             let (first, last) = self.switches.unwrap_or((time.0, time.0));
             self.switches = Some((first.min(time.0), last.max(time.0)));
         }
-        Ok(())
-    }
-
-    fn end(
-        &mut self,
-        _: &[Loss],
-        _: Option<&RecorderSummary>,
-        _: &Tables,
-    ) -> Result<(), Self::Error> {
         Ok(())
     }
 }

@@ -6,9 +6,7 @@ use std::fmt;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
-use syscollect_model::{
-    Event, Exporter, Loss, RecorderSummary, SessionInfo, StackId, Tables, ThreadId, Time,
-};
+use syscollect_model::{Event, Exporter, StackId, Tables, ThreadId, Time};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
@@ -159,10 +157,6 @@ impl Chains {
 impl Exporter for Chains {
     type Error = Infallible;
 
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Infallible> {
-        Ok(())
-    }
-
     fn event(&mut self, at: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
         match event {
             Event::Sample(sample) => {
@@ -177,15 +171,6 @@ impl Exporter for Chains {
             }
             _ => {}
         }
-        Ok(())
-    }
-
-    fn end(
-        &mut self,
-        _: &[Loss],
-        _: Option<&RecorderSummary>,
-        _: &Tables,
-    ) -> Result<(), Infallible> {
         Ok(())
     }
 }

@@ -8,9 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
-use syscollect_model::{
-    Event, Exporter, Loss, RecorderSummary, SessionInfo, StackId, Tables, ThreadId, Time,
-};
+use syscollect_model::{Event, Exporter, StackId, Tables, ThreadId, Time};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
@@ -186,10 +184,6 @@ struct Stacks {
 impl Exporter for Stacks {
     type Error = Infallible;
 
-    fn begin(&mut self, info: &SessionInfo, tables: &Tables) -> Result<(), Infallible> {
-        self.chains.begin(info, tables)
-    }
-
     fn event(&mut self, at: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
         if let Event::Switch(switch) = event
             && let (Some(thread), Some(stack)) = (switch.previous, switch.off_cpu.stack)
@@ -197,14 +191,5 @@ impl Exporter for Stacks {
             self.visits.add(at, thread, stack, tables);
         }
         self.chains.event(at, event, tables)
-    }
-
-    fn end(
-        &mut self,
-        losses: &[Loss],
-        summary: Option<&RecorderSummary>,
-        tables: &Tables,
-    ) -> Result<(), Infallible> {
-        self.chains.end(losses, summary, tables)
     }
 }

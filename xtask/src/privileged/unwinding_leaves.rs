@@ -7,7 +7,7 @@ use std::fmt;
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
 use syscollect_model::{
-    Event, Exporter, Loss, RecorderSummary, SessionInfo, StackCut, StackId, Tables, ThreadId, Time,
+    Event, Exporter, Loss, RecorderSummary, StackCut, StackId, Tables, ThreadId, Time,
 };
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
@@ -131,10 +131,6 @@ impl Leaves {
 
 impl Exporter for Leaves {
     type Error = Infallible;
-
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Infallible> {
-        Ok(())
-    }
 
     fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
         match event {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time};
+use syscollect_model::{Event, Exporter, Tables, Time};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
@@ -76,20 +76,12 @@ impl Wakers {
 impl Exporter for Wakers {
     type Error = anyhow::Error;
 
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<()> {
-        Ok(())
-    }
-
     fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<()> {
         if let Event::Wakeup(wakeup) = event {
             let tid = |thread| tables.thread(thread).tid;
             let waker = wakeup.waker.filter(|_| !wakeup.from_interrupt).map(tid);
             *self.0.entry((tid(wakeup.wakee), waker)).or_default() += 1;
         }
-        Ok(())
-    }
-
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<()> {
         Ok(())
     }
 }

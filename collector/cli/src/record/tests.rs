@@ -183,7 +183,7 @@ fn a_kept_capture_says_what_naming_and_exporting_cost() {
 /// What `info` counts of a capture: everything is read.
 fn lost(scenario: &Scenario, name: &str) -> u64 {
     let mut session = Session::open(CaptureReader::open(&scenario.path(name)).unwrap()).unwrap();
-    session.play(&mut syscollect_playback::NullExporter).unwrap();
+    session.play(&mut syscollect_playback::NullExporter::new()).unwrap();
     syscollect_model::records_lost(session.losses())
 }
 

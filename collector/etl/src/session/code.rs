@@ -26,7 +26,7 @@ impl StackParts {
 }
 
 /// Methods that the trace names, and the rows of the frames table that were made of them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct MethodFrames {
     methods: Methods,
     /// The module of their code addresses.
@@ -38,7 +38,7 @@ struct MethodFrames {
 }
 
 /// Everything that addresses are resolved with.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Code {
     pub(super) images: Images,
     pub(super) lists: AddressLists,

@@ -2,7 +2,7 @@
 //! All share the [`Engine`].
 
 use super::clr_stacks::{self, RUNTIME};
-use super::engine::Engine;
+use super::engine::{Engine, TraceEngine};
 use super::gpu::Gpu;
 use super::interrupts::Interrupts;
 use super::lifecycle::Lifecycle;
@@ -86,7 +86,7 @@ impl Decoders<'_> {
             Payload::DiskIo(io) => self.transfers.on_disk_io(engine, record, &io),
             Payload::HardFault(fault) => self.transfers.on_hard_fault(engine, &fault),
             Payload::Malformed => {
-                engine.tally.undecodable += 1;
+                engine.source.undecodable += 1;
                 StackSubject::nothing(engine.writer(record))
             }
             _ => StackSubject::nothing(engine.writer(record)),

@@ -1,6 +1,6 @@
 //! DPCs and interrupts, which are told at their end.
 
-use super::engine::Engine;
+use super::engine::{Engine, TraceEngine};
 use super::images::KERNEL_SPACE;
 use super::interval_rows::{Interval, IntervalRows};
 use super::waiting::StackSubject;
@@ -107,23 +107,114 @@ impl Interrupts {
         if name != address {
             slice.fields.push(Field::named(self.names.routine, Value::String(address)));
         }
-        let (scope, began) =
-            (Scope::Cpu(CpuId::new(record.cpu.into())), engine.present.time(start));
+        let (scope, began) = (Scope::Cpu(CpuId::new(record.cpu.into())), engine.time(start));
         self.rows.tell(engine, Interval { event_type, scope, track, began, slice });
         StackSubject::nothing(engine.writer(record))
     }
 
     fn routine(&mut self, engine: &mut Engine<'_>, address: u64) -> RoutineNames {
-        let at = engine.present.at;
-        let epoch = engine.code.images.epoch(KERNEL_SPACE, at);
+        let at = engine.present.ticks();
+        let epoch = engine.source.code.images.epoch(KERNEL_SPACE, at);
         if let Some(names) = self.routines.get(&(address, epoch)) {
             return *names;
         }
-        let (name, in_image) = engine.code.labels(0, at, address, engine.tables);
+        let (name, in_image) = engine.source.code.labels(0, at, address, &mut engine.tables);
         let strings = &mut engine.tables.strings;
         let names =
             RoutineNames { name: strings.intern(&name), address: strings.intern(&in_image) };
         self.routines.insert((address, epoch), names);
         names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::payload::DpcKind;
+    use crate::session::images::{ImageAction, ImageRecord, KERNEL_HALF};
+    use crate::session::testing::{KeptEvents, record};
+    use syscollect_model::{Event, Time, TrackId};
+
+    /// Of a machine with one driver.
+    fn kept() -> KeptEvents {
+        KeptEvents::with_images(vec![ImageRecord {
+            at: 0,
+            action: ImageAction::Rundown,
+            pid: 0,
+            base: KERNEL_HALF,
+            size: 0x1000,
+            timestamp: 0,
+            path: "driver.sys".into(),
+        }])
+    }
+
+    fn dpc(start: u64) -> Dpc {
+        Dpc { kind: DpcKind::Normal, start, routine: KERNEL_HALF + 0x10 }
+    }
+
+    /// When slices begin and end, and on which track, in the order in which they were told.
+    fn times(told: &KeptEvents) -> Vec<(u64, TrackId)> {
+        let time = |(time, event): &(Time, Event)| match event {
+            Event::SliceBegin(track, _) | Event::SliceEnd(track) => (time.0, *track),
+            other => panic!("{other:?}"),
+        };
+        told.events.iter().map(time).collect()
+    }
+
+    #[test]
+    fn a_dpc_is_told_at_its_end_and_lies_where_it_began() {
+        let mut told = kept();
+        let mut interrupts = Interrupts::new(&mut told.tables.strings);
+        let subject = told.at(50, |engine| interrupts.on_dpc(engine, &record(50), &dpc(40)));
+        assert_eq!(subject, StackSubject::nothing(crate::session::recent::ANY_THREAD));
+        let [(begin, track), (end, _)] = times(&told)[..] else { panic!("{:?}", told.events) };
+        assert_eq!((begin, end), (40, 50));
+        let row = told.tables.track(track);
+        assert_eq!(
+            (row.scope, told.tables.strings.get(row.name)),
+            (Scope::Cpu(CpuId::new(0)), "DPC")
+        );
+        let Event::SliceBegin(_, slice) = &told.events[0].1 else { unreachable!("it begins") };
+        assert_eq!(told.tables.strings.get(slice.name), "driver.sys+0x10");
+        assert!(slice.fields.is_empty(), "the name says the address");
+    }
+
+    #[test]
+    fn what_overlaps_on_one_cpu_lies_on_rows_of_its_own() {
+        let mut told = kept();
+        let mut interrupts = Interrupts::new(&mut told.tables.strings);
+        told.by(|engine| {
+            for (start, end) in [(40, 50), (45, 55), (60, 70)] {
+                crate::session::engine::TraceEngine::advance(engine, end);
+                interrupts.on_dpc(engine, &record(end), &dpc(start));
+            }
+        });
+        let mut begins = std::collections::BTreeMap::new();
+        for ((time, event), (_, track)) in told.events.iter().zip(times(&told)) {
+            if let Event::SliceBegin(..) = event {
+                begins.insert(time.0, track);
+            }
+        }
+        assert_ne!(begins[&40], begins[&45]);
+        assert!([begins[&40], begins[&45]].contains(&begins[&60]), "a row is free again");
+    }
+
+    #[test]
+    fn an_interrupt_says_its_vector_and_whether_it_was_claimed() {
+        let mut told = kept();
+        let mut interrupts = Interrupts::new(&mut told.tables.strings);
+        let isr = Isr { start: 40, routine: 0x77, was_claimed: true, vector: 9 };
+        told.at(50, |engine| interrupts.on_isr(engine, &record(50), &isr));
+        let (_, Event::SliceBegin(track, slice)) = &told.events[0] else {
+            panic!("{:?}", told.events);
+        };
+        let strings = &told.tables.strings;
+        assert_eq!(strings.get(told.tables.track(*track).name), "ISR");
+        assert_eq!(strings.get(slice.name), "0x77", "no image has it");
+        let fields = slice.fields.iter();
+        let fields: Vec<_> =
+            fields.map(|field| (strings.get(field.name), field.value.clone())).collect();
+        let expected = [("vector", Value::Unsigned(9)), ("claimed", Value::Unsigned(1))];
+        assert_eq!(fields, expected);
     }
 }

@@ -1,7 +1,7 @@
 //! Rows for what takes time and is told at its end.
 
 use super::delay::PUSHED;
-use super::engine::{Engine, slices};
+use super::engine::{Engine, TraceEngine, slices};
 use rustc_hash::FxHashMap;
 use syscollect_model::{Event, Field, Scope, Slice, StringId, Strings, Time, Value};
 use syscollect_playback::{EventType, Rows};
@@ -38,7 +38,7 @@ impl IntervalRows {
         let Interval { event_type, scope, track, began, mut slice } = interval;
         let now = engine.now();
         let began = began.min(now);
-        let visible = began.max(Time(engine.waiting.earliest()));
+        let visible = began.max(Time(engine.source.waiting.earliest()));
         let rows = self.rows.entry((scope, track)).or_insert_with(|| Rows::new(MOST_ROWS));
         let placed = rows.place(visible, now);
         let begin = placed.begin.min(now);

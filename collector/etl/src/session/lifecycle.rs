@@ -1,22 +1,22 @@
 //! Lifecycle events of processes and threads while they are played, among the other events.
 
-use super::engine::Engine;
-use super::lifetimes::{Life, LifecycleEvent};
+use super::engine::{Engine, TraceEngine};
+use super::lifetimes::{Life, TaskEvent};
 use syscollect_model::{Event, Scope, Slice, StringId, Strings, ThreadId};
-use syscollect_playback::EventType;
+use syscollect_playback::{EventType, LifecycleEvent};
 
 /// What the first pass found, as far as it was not played.
 #[derive(Debug)]
 pub(super) struct Lifecycle<'a> {
     /// By raw time.
-    events: &'a [(u64, LifecycleEvent)],
+    events: &'a [(u64, TaskEvent)],
     /// What a process that is there is shown as.
     process: StringId,
 }
 
 impl<'a> Lifecycle<'a> {
     /// `events` are in order of time.
-    pub(super) fn new(events: &'a [(u64, LifecycleEvent)], strings: &mut Strings) -> Self {
+    pub(super) fn new(events: &'a [(u64, TaskEvent)], strings: &mut Strings) -> Self {
         Self { events, process: strings.intern("Process") }
     }
 
@@ -37,20 +37,16 @@ impl<'a> Lifecycle<'a> {
     }
 
     #[cold]
-    fn on(&self, engine: &mut Engine<'_>, at: u64, event: LifecycleEvent) {
+    fn on(&self, engine: &mut Engine<'_>, at: u64, event: TaskEvent) {
         engine.advance(at);
-        let (event_type, event) = match event {
-            LifecycleEvent::Bind(tid, thread) => return engine.threads.bind(tid, thread),
-            LifecycleEvent::StandIn(thread, life) => return self.stand_in(engine, thread, life),
-            LifecycleEvent::ProcessStart(id) => (EventType::ProcessStart, Event::ProcessStart(id)),
-            LifecycleEvent::ProcessEnd(id) => (EventType::ProcessEnd, Event::ProcessEnd(id)),
-            LifecycleEvent::ThreadStart(id) => (EventType::ThreadStart, Event::ThreadStart(id)),
-            LifecycleEvent::ThreadName(id, name) => {
-                (EventType::Rename, Event::ThreadName(id, name))
+        match event {
+            TaskEvent::StandIn(thread, life) => self.stand_in(engine, thread, life),
+            TaskEvent::Lifecycle(event) => {
+                if let Some((event_type, event)) = event_type(event).zip(engine.apply(event)) {
+                    engine.push_event(event_type, event);
+                }
             }
-            LifecycleEvent::ThreadEnd(id) => (EventType::ThreadEnd, Event::ThreadEnd(id)),
-        };
-        engine.push_event(event_type, event);
+        }
     }
 
     /// The trace tells of a process and of none of its threads. What stands for them is no
@@ -68,6 +64,19 @@ impl<'a> Lifecycle<'a> {
     }
 }
 
+/// What it is counted as; `None` for what is not told.
+fn event_type(event: LifecycleEvent) -> Option<EventType> {
+    Some(match event {
+        LifecycleEvent::Bind(..) => return None,
+        LifecycleEvent::ProcessStart(_) => EventType::ProcessStart,
+        LifecycleEvent::ProcessExec(..) => EventType::Exec,
+        LifecycleEvent::ProcessEnd(_) => EventType::ProcessEnd,
+        LifecycleEvent::ThreadStart(_) => EventType::ThreadStart,
+        LifecycleEvent::ThreadName(..) => EventType::Rename,
+        LifecycleEvent::ThreadEnd(_) => EventType::ThreadEnd,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,10 +88,10 @@ mod tests {
         let mut told = KeptEvents::default();
         let thread = ThreadId(3);
         let events = [
-            (5, LifecycleEvent::Bind(7, thread)),
-            (5, LifecycleEvent::ThreadStart(thread)),
-            (9, LifecycleEvent::StandIn(thread, Life::Rundown)),
-            (20, LifecycleEvent::ThreadEnd(thread)),
+            (5, LifecycleEvent::Bind(7, thread).into()),
+            (5, LifecycleEvent::ThreadStart(thread).into()),
+            (9, TaskEvent::StandIn(thread, Life::Rundown)),
+            (20, LifecycleEvent::ThreadEnd(thread).into()),
         ];
         let mut lifecycle = Lifecycle::new(&events, &mut told.tables.strings);
         told.by(|engine| {

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use syscollect_model::{
     ClockMap, MachineId, Process, ProcessId, StringId, Tables, Thread, ThreadId, Ticks,
 };
-use syscollect_playback::unknown_name;
+use syscollect_playback::{LifecycleEvent, Lifetimes, unknown_name};
 
 /// What a record says of a process or thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,61 +97,18 @@ impl SeenThreads {
     }
 }
 
-/// One step in the life of processes and threads.
+/// What happens to processes and threads, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LifecycleEvent {
-    /// From now on the id means this thread.
-    Bind(u32, ThreadId),
-    ProcessStart(ProcessId),
-    ProcessEnd(ProcessId),
-    ThreadStart(ThreadId),
-    ThreadName(ThreadId, StringId),
-    ThreadEnd(ThreadId),
+pub(super) enum TaskEvent {
+    /// Something happens to a process or thread.
+    Lifecycle(LifecycleEvent),
     /// The thread that stands for a process begins, ends or is there: see [`Builder::stand_ins`].
     StandIn(ThreadId, Life),
 }
 
-/// Rows of processes or threads by id, with the raw times since which the id means them.
-#[derive(Debug)]
-struct Lifetimes<R> {
-    rows: FxHashMap<u32, Vec<Lifetime<R>>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Lifetime<R> {
-    row: R,
-    since: u64,
-    until: u64,
-}
-
-impl<R: Copy> Lifetimes<R> {
-    fn new() -> Self {
-        Self { rows: FxHashMap::default() }
-    }
-
-    /// The row that the id means now, if it lives.
-    fn living(&mut self, id: u32) -> Option<&mut Lifetime<R>> {
-        self.rows.get_mut(&id)?.last_mut().filter(|life| life.until == u64::MAX)
-    }
-
-    /// When the last one of this id had ended: the next cannot have begun before.
-    fn free_since(&self, id: u32) -> u64 {
-        self.rows.get(&id).and_then(|lives| lives.last()).map_or(0, |life| life.until)
-    }
-
-    fn begin(&mut self, id: u32, row: R, since: u64) {
-        let lives = self.rows.entry(id).or_default();
-        if let Some(last) = lives.last_mut() {
-            last.until = last.until.min(since);
-        }
-        lives.push(Lifetime { row, since, until: u64::MAX });
-    }
-
-    /// What the id meant at a time; before all of them, the first.
-    fn at(&self, id: u32, at: u64) -> Option<R> {
-        let lives = self.rows.get(&id)?;
-        let index = lives.partition_point(|life| life.since <= at);
-        lives.get(index.saturating_sub(1)).map(|life| life.row)
+impl From<LifecycleEvent> for TaskEvent {
+    fn from(event: LifecycleEvent) -> Self {
+        Self::Lifecycle(event)
     }
 }
 
@@ -161,7 +118,7 @@ pub(super) struct History {
     /// What ids mean before the first step.
     pub(super) initial: Vec<(u32, ThreadId)>,
     /// By raw time.
-    pub(super) lifecycle: Vec<(u64, LifecycleEvent)>,
+    pub(super) lifecycle: Vec<(u64, TaskEvent)>,
     /// When processes of an id ended: pid, raw time.
     pub(super) process_ends: Vec<(u32, u64)>,
     /// What was told of each process, and when.
@@ -179,7 +136,7 @@ impl History {
         let idle = tables.strings.intern("Idle");
         tables.processes[Tables::IDLE_PROCESS.index()].name = idle;
         tables.threads[Tables::IDLE_THREAD.index()].name = idle;
-        let (processes, threads) = (Lifetimes::new(), Lifetimes::new());
+        let (processes, threads) = (Lifetimes::default(), Lifetimes::default());
         let (initial, lifecycle, process_ends, told) = Default::default();
         let history = Self { initial, lifecycle, process_ends, told, processes, threads };
         let mut builder = Builder { history, tables, clock };
@@ -198,12 +155,20 @@ impl History {
 
     /// The process that an id meant at a raw time.
     pub(super) fn process_at(&self, pid: u32, at: u64) -> Option<ProcessId> {
-        if pid == 0 { Some(Tables::IDLE_PROCESS) } else { self.processes.at(pid, at) }
+        if pid == 0 {
+            Some(Tables::IDLE_PROCESS)
+        } else {
+            self.processes.last_at(pid, at).map(|(row, _)| row)
+        }
     }
 
     /// The thread that an id meant at a raw time.
     pub(super) fn thread_at(&self, tid: u32, at: u64) -> Option<ThreadId> {
-        if tid == 0 { Some(Tables::IDLE_THREAD) } else { self.threads.at(tid, at) }
+        if tid == 0 {
+            Some(Tables::IDLE_THREAD)
+        } else {
+            self.threads.last_at(tid, at).map(|(row, _)| row)
+        }
     }
 }
 
@@ -214,8 +179,8 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn lifecycle_event(&mut self, at: u64, lifecycle_event: LifecycleEvent) {
-        self.history.lifecycle.push((at, lifecycle_event));
+    fn event(&mut self, at: u64, event: LifecycleEvent) {
+        self.history.lifecycle.push((at, event.into()));
     }
 
     fn process(&mut self, record: &ProcessRecord) {
@@ -223,7 +188,7 @@ impl Builder<'_> {
         if pid == 0 {
             return;
         }
-        let living = self.history.processes.living(pid).map(|life| life.row);
+        let living = self.history.processes.living(pid);
         let row = match (life, living) {
             (Life::Start, _) | (_, None) => self.add_process(record),
             (_, Some(row)) => row,
@@ -233,21 +198,15 @@ impl Builder<'_> {
         match life {
             Life::Start => {
                 self.tables.processes[row.index()].start = Some(self.clock.time(Ticks(at)));
-                self.lifecycle_event(at, LifecycleEvent::ProcessStart(row));
+                self.event(at, LifecycleEvent::ProcessStart(row));
             }
             Life::End => {
                 self.tables.processes[row.index()].end = Some(self.clock.time(Ticks(at)));
-                self.lifecycle_event(at, LifecycleEvent::ProcessEnd(row));
+                self.event(at, LifecycleEvent::ProcessEnd(row));
                 self.history.process_ends.push((pid, at));
-                self.end_process(pid, at);
+                self.history.processes.end(pid, at);
             }
             Life::Rundown | Life::Defunct => {}
-        }
-    }
-
-    fn end_process(&mut self, pid: u32, at: u64) {
-        if let Some(life) = self.history.processes.living(pid) {
-            life.until = at;
         }
     }
 
@@ -259,7 +218,7 @@ impl Builder<'_> {
                 self.history.processes.free_since(record.pid)
             }
         };
-        let row = add_process(self.tables, record.pid, &unknown_name(record.pid));
+        let row = add_process(self.tables, record.pid);
         self.history.processes.begin(record.pid, row, since);
         row
     }
@@ -283,7 +242,7 @@ impl Builder<'_> {
             return;
         }
         let process = self.process_of(pid, at);
-        let living = self.history.threads.living(tid).map(|life| life.row);
+        let living = self.history.threads.living(tid);
         // A thread that moved to another process was another one.
         let living = living.filter(|row| self.tables.thread(*row).process == process);
         let row = match (life, living) {
@@ -296,28 +255,26 @@ impl Builder<'_> {
         match life {
             Life::Start => {
                 self.tables.threads[row.index()].start = Some(self.clock.time(Ticks(at)));
-                self.lifecycle_event(at, LifecycleEvent::ThreadStart(row));
+                self.event(at, LifecycleEvent::ThreadStart(row));
             }
             Life::End => {
                 self.tables.threads[row.index()].end = Some(self.clock.time(Ticks(at)));
-                self.lifecycle_event(at, LifecycleEvent::ThreadEnd(row));
-                if let Some(life) = self.history.threads.living(tid) {
-                    life.until = at;
-                }
+                self.event(at, LifecycleEvent::ThreadEnd(row));
+                self.history.threads.end(tid, at);
             }
             Life::Rundown | Life::Defunct => {}
         }
     }
 
     fn add_thread(&mut self, record: &ThreadRecord, process: ProcessId) -> ThreadId {
-        let row = add_thread(self.tables, record.tid, process);
+        let row = self.tables.add_thread(Thread::named(record.tid, process, UNNAMED));
         let since = match record.life {
             Life::Start => record.at,
             _ => self.history.threads.free_since(record.tid),
         };
         match since {
             0 => self.history.initial.push((record.tid, row)),
-            since => self.lifecycle_event(since, LifecycleEvent::Bind(record.tid, row)),
+            since => self.event(since, LifecycleEvent::Bind(record.tid, row)),
         }
         self.history.threads.begin(record.tid, row, since);
         row
@@ -328,7 +285,7 @@ impl Builder<'_> {
         if let Some(row) = self.history.process_at(pid, at) {
             return row;
         }
-        let row = add_process(self.tables, pid, &unknown_name(pid));
+        let row = add_process(self.tables, pid);
         self.history.processes.begin(pid, row, 0);
         row
     }
@@ -346,7 +303,7 @@ impl Builder<'_> {
         let Some(row) = self.history.thread_at(record.tid, record.at) else { return };
         let name = self.tables.strings.intern(&record.name);
         self.tables.threads[row.index()].name = name;
-        self.lifecycle_event(record.at, LifecycleEvent::ThreadName(row, name));
+        self.event(record.at, LifecycleEvent::ThreadName(row, name));
     }
 
     /// A thread for each process of which the trace tells no thread: where a trace tells of
@@ -365,16 +322,16 @@ impl Builder<'_> {
             let is_first = !made.contains_key(&process);
             let thread = *made.entry(process).or_insert_with(|| {
                 let Process { pid, name, start, end, .. } = *self.tables.process(process);
-                let thread = add_thread(self.tables, pid, process);
+                let thread = self.tables.add_thread(Thread::named(pid, process, UNNAMED));
                 let row = &mut self.tables.threads[thread.index()];
                 (row.name, row.start, row.end) = (name, start, end);
                 thread
             });
             match life {
-                Life::End => ends.push((at, LifecycleEvent::StandIn(thread, life))),
+                Life::End => ends.push((at, TaskEvent::StandIn(thread, life))),
                 // That it is there says nothing new of what began.
                 _ if is_first || life == Life::Start => {
-                    others.push((at, LifecycleEvent::StandIn(thread, life)));
+                    others.push((at, TaskEvent::StandIn(thread, life)));
                 }
                 _ => {}
             }
@@ -386,11 +343,11 @@ impl Builder<'_> {
 
     /// A thread that only headers of other records name.
     fn seen(&mut self, tid: u32, pid: u32) {
-        if tid == 0 || self.history.threads.rows.contains_key(&tid) {
+        if tid == 0 || self.history.threads.contains(tid) {
             return;
         }
         let process = self.process_of(pid, u64::MAX);
-        let row = add_thread(self.tables, tid, process);
+        let row = self.tables.add_thread(Thread::named(tid, process, UNNAMED));
         self.tables.threads[row.index()].name = self.tables.process(process).name;
         self.history.initial.push((tid, row));
         self.history.threads.begin(tid, row, 0);
@@ -402,25 +359,9 @@ const SYSTEM_PID: u32 = 4;
 /// What a thread is called that nothing has named yet; the first row of the strings.
 const UNNAMED: StringId = StringId(0);
 
-/// Adds a process.
-pub(super) fn add_process(tables: &mut Tables, pid: u32, name: &str) -> ProcessId {
-    let name = tables.strings.intern(name);
-    let kernel = pid == SYSTEM_PID;
-    tables.processes.push(Process {
-        machine: MachineId::FIRST,
-        pid,
-        parent_pid: None,
-        name,
-        command_line: Vec::new(),
-        start: None,
-        end: None,
-        kernel,
-    });
-    ProcessId(tables.processes.len() as u32 - 1)
-}
-
-/// Adds a thread that has no name yet.
-pub(super) fn add_thread(tables: &mut Tables, tid: u32, process: ProcessId) -> ThreadId {
-    tables.threads.push(Thread { tid, process, name: UNNAMED, start: None, end: None });
-    ThreadId(tables.threads.len() as u32 - 1)
+/// Adds a process that is called by its id.
+fn add_process(tables: &mut Tables, pid: u32) -> ProcessId {
+    let name = tables.strings.intern(&unknown_name(pid));
+    let row = Process::named(MachineId::FIRST, pid, name);
+    tables.add_process(Process { kernel: pid == SYSTEM_PID, ..row })
 }

@@ -86,7 +86,7 @@ pub use tally::StackFacts;
 
 use crate::file::{FileError, LogfileHeader, Statistics, Trace};
 use code::Code;
-use engine::AddedRows;
+use engine::{TraceState, no_added_rows};
 use facts::{losses, session_info};
 use files::Files;
 use gpu::Topology;
@@ -100,10 +100,13 @@ use scheduling::longest_wait;
 use schemas::Schemas;
 use stack_keys::StackKeys;
 use std::path::PathBuf;
+use std::sync::Arc;
 use syscollect_model::{
     ClockError, ClockMap, Loss, MachineId, RecorderSummary, SessionInfo, SymbolTable, Tables, Time,
 };
-use syscollect_playback::{AnyExporter, Output, Played, Recording, Stopped, UnresolvedModule};
+use syscollect_playback::{
+    AddedRows, AnyExporter, EngineParts, Output, Played, Recording, Stopped, UnresolvedModule,
+};
 
 /// Why a trace cannot be played.
 #[derive(Debug, thiserror::Error)]
@@ -132,7 +135,7 @@ pub struct Session {
 /// What is known before events are played: what they refer to.
 #[derive(Debug)]
 struct Knowledge {
-    clock: ClockMap,
+    clock: Arc<ClockMap>,
     tables: Tables,
     history: History,
     code: Code,
@@ -143,6 +146,14 @@ struct Knowledge {
     content: Content,
     /// Rows that an earlier play added, so that the next one finds them.
     added: AddedRows,
+}
+
+impl Knowledge {
+    /// Takes back what playing took.
+    fn take_back(&mut self, parts: EngineParts<TraceState>) {
+        let EngineParts { tables, added, source: TraceState { code, .. }, .. } = parts;
+        (self.tables, self.added, self.code) = (tables, added, code);
+    }
 }
 
 /// Stacks that are not told where they are needed.
@@ -222,7 +233,7 @@ impl Session {
             losses: losses(trace.headers(), &statistics, 0),
             facts: Facts::new(trace.headers(), &prescan.counts, &prescan.schemas, statistics),
             known: Knowledge {
-                clock,
+                clock: Arc::new(clock),
                 tables,
                 history,
                 code,
@@ -231,7 +242,7 @@ impl Session {
                 topology: prescan.topology,
                 schemas: prescan.schemas,
                 content,
-                added: AddedRows::default(),
+                added: no_added_rows(),
             },
             trace,
         })
@@ -296,10 +307,13 @@ impl Recording for Session {
         from: Option<Time>,
         to: Option<Time>,
     ) -> Result<Played, Stopped> {
-        exporter.begin(self.info(), &self.known.tables)?;
-        let output = Output::new(exporter, from.unwrap_or(Time(0))..to.unwrap_or(Time(u64::MAX)));
-        let outcome = Playing::new(&mut self.known, output).play(&self.trace)?;
-        let Outcome { mut played, stacks, undecodable } = outcome;
+        exporter.begin(&self.known.tables)?;
+        let output = Output::of_part(exporter, from, to);
+        let mut playing = Playing::new(&mut self.known, output);
+        let outcome = playing.play(&self.trace);
+        let parts = playing.into_parts();
+        self.known.take_back(parts);
+        let Outcome { mut played, stacks, undecodable } = outcome?;
         self.facts.stacks = stacks;
         self.losses = losses(self.trace.headers(), &self.facts.statistics, undecodable);
         played.lost = self.losses.iter().fold(0, |sum: u64, loss| sum.saturating_add(loss.count));

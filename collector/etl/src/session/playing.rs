@@ -2,7 +2,7 @@
 
 use super::Knowledge;
 use super::decoders::Decoders;
-use super::engine::{Engine, Shared};
+use super::engine::{Engine, TraceEngine, TraceState, no_added_rows};
 use super::gpu::Gpu;
 use super::interrupts::Interrupts;
 use super::lifecycle::Lifecycle;
@@ -12,7 +12,10 @@ use super::stacks::Stacks;
 use super::tally::StackFacts;
 use super::transfers::Transfers;
 use crate::file::Trace;
-use syscollect_playback::{Output, Played, Stopped};
+use std::mem::{replace, take};
+use std::sync::Arc;
+use syscollect_model::MachineId;
+use syscollect_playback::{EngineParts, Output, Played, Stopped};
 
 /// How long events wait for their stacks: nearly all come within a millisecond,
 /// those of a program's part when its thread returns from the kernel.
@@ -33,17 +36,13 @@ pub(super) struct Outcome {
 }
 
 impl<'a> Playing<'a> {
+    /// Takes what is known of tables and code, which [`into_parts`](Self::into_parts) gives back.
     pub(super) fn new(known: &'a mut Knowledge, output: Output<'a>) -> Self {
-        let Knowledge { content, history, .. } = known;
-        let shared = Shared {
-            clock: &known.clock,
-            tables: &mut known.tables,
-            code: &mut known.code,
-            added: &mut known.added,
-            window: if content.has_delays { WINDOW_NS } else { 0 },
-        };
-        let engine = Engine::new(shared, &history.initial, output);
-        let strings = &mut engine.tables.strings;
+        let Knowledge { content, history, tables, added, code, .. } = known;
+        let (mut tables, code) = (take(tables), take(code));
+        let strings = &mut tables.strings;
+        let window = if content.has_delays { WINDOW_NS } else { 0 };
+        let source = TraceState::new(code, window, strings);
         let has_stacks = content.has_stacks;
         let decoders = Decoders {
             lifecycle: Lifecycle::new(&history.lifecycle, strings),
@@ -60,15 +59,23 @@ impl<'a> Playing<'a> {
             gpu: Gpu::new(known.topology.clone()),
             wide_graphics: content.wide_graphics,
         };
+        let parts = EngineParts {
+            machine: MachineId::FIRST,
+            clock: Arc::clone(&known.clock),
+            tables,
+            added: replace(added, no_added_rows()),
+            source,
+        };
+        let engine = Engine::new(parts, &history.initial, output);
         Self { engine, decoders }
     }
 
     /// Plays everything.
-    pub(super) fn play(mut self, trace: &Trace) -> Result<Outcome, Stopped> {
-        let Self { engine, decoders } = &mut self;
+    pub(super) fn play(&mut self, trace: &Trace) -> Result<Outcome, Stopped> {
+        let Self { engine, decoders } = self;
         let mut merged = trace.merged();
         while let Some((_, record)) = merged.next() {
-            engine.tally.records += 1;
+            engine.sink.tally.records += 1;
             decoders.lifecycle.play_until(engine, record.timestamp);
             engine.advance(record.timestamp);
             engine.flush(false)?;
@@ -76,11 +83,15 @@ impl<'a> Playing<'a> {
         }
         decoders.close(engine);
         engine.flush(true)?;
-        let tally = engine.tally;
         Ok(Outcome {
             played: engine.played(),
-            stacks: tally.stacks,
-            undecodable: tally.undecodable + decoders.gpu.left_out(),
+            stacks: engine.source.stacks,
+            undecodable: engine.source.undecodable + decoders.gpu.left_out(),
         })
+    }
+
+    /// What it took, for another play.
+    pub(super) fn into_parts(self) -> EngineParts<TraceState> {
+        self.engine.into_parts()
     }
 }

@@ -7,7 +7,7 @@
 //! manifests share for the start and the end of data collection, and the
 //! manifests that an `EventSource` writes into its own events.
 
-use super::engine::Engine;
+use super::engine::{Engine, TraceEngine};
 use super::names;
 use super::schemas::Schemas;
 use crate::payload::{self, Payload, TraceLogging};
@@ -69,12 +69,12 @@ impl<'a> Providers<'a> {
         let told = match payload::decode(record) {
             Payload::TraceLogging(told) => Some(told),
             Payload::Malformed => {
-                engine.tally.undecodable += 1;
+                engine.source.undecodable += 1;
                 return None;
             }
             _ => None,
         };
-        let of = self.provider(provider, told.as_ref(), engine.tables);
+        let of = self.provider(provider, told.as_ref(), &mut engine.tables);
         if of.is_rundown || DATA_COLLECTION.contains(&opcode) || (id, task) == (MANIFEST, MANIFEST)
         {
             return None;
@@ -84,7 +84,7 @@ impl<'a> Providers<'a> {
             Some(name) => engine.tables.strings.intern(&name.to_string_lossy()),
             None => {
                 let kind = EventKind { provider, id, opcode, version: record.version };
-                self.event(kind, record, engine.tables)
+                self.event(kind, record, &mut engine.tables)
             }
         };
         let fields = match told {
@@ -156,4 +156,69 @@ fn cut(mut text: String) -> String {
         text.push('…');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::engine::Engine;
+    use crate::session::testing::{KeptEvents, record};
+
+    /// A provider that nobody knows.
+    const UNKNOWN: Guid = Guid([7; 16]);
+
+    fn event(id: u16, opcode: u8, task: u16) -> Record<'static> {
+        let class = Class::Provider { provider: UNKNOWN, id, opcode, level: 4, task, keyword: 0 };
+        Record { class, ..record(5) }
+    }
+
+    /// Whether the event waits to be shown.
+    fn is_shown(
+        providers: &mut Providers<'_>,
+        engine: &mut Engine<'_>,
+        id: u16,
+        opcode: u8,
+    ) -> bool {
+        let thread = engine.thread(7);
+        providers.on(engine, &event(id, opcode, 0), Some(thread)).is_some()
+    }
+
+    #[test]
+    fn an_event_of_an_unknown_kind_goes_by_its_number_and_its_providers_guid() {
+        let schemas = Schemas::default();
+        let (mut told, mut providers) = (KeptEvents::default(), Providers::new(&schemas));
+        told.by(|engine| assert!(is_shown(&mut providers, engine, 12, 0)));
+        let [(_, Event::Instant(track, slice))] = &told.events[..] else {
+            panic!("{:?}", told.events);
+        };
+        let strings = &told.tables.strings;
+        assert_eq!(strings.get(slice.name), "Event 12");
+        assert_eq!(slice.category.map(|name| strings.get(name)), Some(&*UNKNOWN.to_string()));
+        let Scope::Thread(thread) = told.tables.track(*track).scope else { panic!("{track:?}") };
+        assert_eq!(told.tables.thread(thread).tid, 7);
+    }
+
+    #[test]
+    fn what_no_thread_wrote_lies_on_its_cpu() {
+        let schemas = Schemas::default();
+        let (mut told, mut providers) = (KeptEvents::default(), Providers::new(&schemas));
+        let on_cpu_3 = Record { cpu: 3, ..event(12, 0, 0) };
+        told.by(|engine| providers.on(engine, &on_cpu_3, None));
+        let (_, Event::Instant(track, _)) = &told.events[0] else { panic!("{:?}", told.events) };
+        assert_eq!(told.tables.track(*track).scope, Scope::Cpu(CpuId::new(3)));
+    }
+
+    #[test]
+    fn what_describes_a_state_is_counted_and_not_shown() {
+        let schemas = Schemas::default();
+        let (mut told, mut providers) = (KeptEvents::default(), Providers::new(&schemas));
+        told.by(|engine| {
+            let shown = [2, 3, 4, 5].map(|opcode| is_shown(&mut providers, engine, 12, opcode));
+            assert_eq!(shown, [true, false, false, true], "3 and 4 are what was there");
+            let manifest = event(MANIFEST, 0, MANIFEST);
+            assert_eq!(providers.on(engine, &manifest, None), None);
+            assert!(is_shown(&mut providers, engine, MANIFEST, 0), "of another task");
+        });
+        assert_eq!(told.events.len(), 3);
+    }
 }

@@ -1,6 +1,6 @@
 //! CPU samples.
 
-use super::engine::Engine;
+use super::engine::{Engine, TraceEngine};
 use super::waiting::{Deferred, ProcessAddress, StackSubject};
 use crate::Record;
 use crate::payload;
@@ -15,11 +15,11 @@ pub(super) fn on(
     sample: &payload::Sample,
 ) -> StackSubject {
     let thread = engine.thread(sample.tid);
-    let (pid, address, at) = (engine.pid(thread), sample.address, engine.present.at);
-    let in_kernel = engine.code.images.is_kernel(at, address);
-    let stacks = &mut engine.tally.stacks;
+    let (pid, address, at) = (engine.pid(thread), sample.address, engine.present.ticks());
+    let in_kernel = engine.source.code.images.is_kernel(at, address);
+    let stacks = &mut engine.source.stacks;
     stacks.samples += 1;
-    stacks.samples_in_images += u64::from(engine.code.is_in_image(pid, at, address));
+    stacks.samples_in_images += u64::from(engine.source.code.is_in_image(pid, at, address));
     let event = Sample { cpu: CpuId::new(record.cpu.into()), thread, stack: None, in_kernel };
     let address = ProcessAddress { pid, address };
     let number = engine.push_at(Some(EventType::Sample), Deferred::Sample(event), address);
@@ -51,7 +51,7 @@ mod tests {
             let user = on(engine, &record(0), &sample(0x20));
             assert_eq!(user, StackSubject::waiting(7, 0));
             on(engine, &record(0), &sample(KERNEL_HALF + 0x10));
-            let stacks = engine.tally.stacks;
+            let stacks = engine.source.stacks;
             assert_eq!((stacks.samples, stacks.samples_in_images), (2, 1));
         });
         let [(_, Event::Sample(user)), (_, Event::Sample(kernel))] = told.events[..] else {

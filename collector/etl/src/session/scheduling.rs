@@ -1,6 +1,6 @@
 //! Scheduling events: switches and wakeups.
 
-use super::engine::{Engine, RunningThread};
+use super::engine::{Engine, RunningThread, TraceEngine};
 use super::labels::{Reasons, leaving};
 use super::long_waits::LongWaits;
 use super::recent::ANY_THREAD;
@@ -74,8 +74,8 @@ impl<'a> Scheduling<'a> {
     ) -> StackSubject {
         let (previous, next) = (engine.thread(switch.old_tid), engine.thread(switch.new_tid));
         let running = RunningThread { tid: switch.new_tid, thread: next };
-        if let Some(before) = engine.running.replace(record.cpu, running) {
-            let stacks = &mut engine.tally.stacks;
+        if let Some(before) = engine.source.running.replace(record.cpu, running) {
+            let stacks = &mut engine.source.stacks;
             stacks.following_switches += 1;
             stacks.linked_switches += u64::from(before.tid == switch.old_tid);
         }
@@ -119,7 +119,7 @@ impl<'a> Scheduling<'a> {
         ready: &ReadyThread,
     ) -> StackSubject {
         let wakee = engine.thread(ready.tid);
-        let (tid, waker) = match (record.task, engine.running.get(record.cpu)) {
+        let (tid, waker) = match (record.task, engine.source.running.get(record.cpu)) {
             (Some(task), _) => (task.tid, Some(engine.thread(task.tid))),
             (None, Some(running)) => (running.tid, Some(running.thread)),
             (None, None) => (ANY_THREAD, None),
@@ -152,8 +152,8 @@ impl<'a> Scheduling<'a> {
     /// Gives the switch its stack now, if the thread will not be back soon.
     #[inline]
     fn long_wait(&self, engine: &mut Engine<'_>, tid: u32, number: u64) -> bool {
-        let Some(found) = self.long_waits.get(tid, engine.present.at) else { return false };
-        if let Some(event) = engine.waiting.get_mut(number) {
+        let Some(found) = self.long_waits.get(tid, engine.present.ticks()) else { return false };
+        if let Some(event) = engine.source.waiting.get_mut(number) {
             (event.stack, event.pid) = (found.stack, found.pid);
         }
         true
@@ -166,8 +166,8 @@ impl<'a> Scheduling<'a> {
             return StackSubject::nothing(tid);
         }
         let ThreadState { left, is_known, .. } = *self.thread(thread);
-        let at = engine.present.at;
-        let switch = engine.waiting.get_mut(left);
+        let at = engine.present.ticks();
+        let switch = engine.source.waiting.get_mut(left);
         if switch.is_some_and(|switch| at.saturating_sub(switch.at) <= self.longest_wait) {
             return StackSubject::waiting(tid, left);
         }
@@ -234,7 +234,7 @@ mod tests {
                 scheduling.on_switch(engine, &record(0), &idle),
                 StackSubject::waiting(7, 0)
             );
-            assert_eq!(engine.tally.stacks.linked_switches, 1);
+            assert_eq!(engine.source.stacks.linked_switches, 1);
         });
         let [(_, Event::Switch(left)), (_, Event::Switch(idle))] = &told.events[..] else {
             panic!("{:?}", told.events);

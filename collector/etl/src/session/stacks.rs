@@ -63,7 +63,7 @@ impl<'a> Stacks<'a> {
     /// A stack, or a part of one, of an event that came before.
     #[inline]
     pub(super) fn on_stack(&mut self, engine: &mut Engine<'_>, stack: &Stack<'_>) {
-        engine.tally.stacks.records += 1;
+        engine.source.stacks.records += 1;
         let part = self.part(engine, stack.frames, stack.task.pid);
         self.attach(engine, stack.event_timestamp, stack.task.tid, part);
     }
@@ -71,8 +71,8 @@ impl<'a> Stacks<'a> {
     /// The same by its key.
     #[inline]
     pub(super) fn on_key(&mut self, engine: &mut Engine<'_>, reference: &StackKeyReference) {
-        engine.tally.stacks.records += 1;
-        let part = self.keys.get(reference.key, engine.present.at).map(|list| StackPart {
+        engine.source.stacks.records += 1;
+        let part = self.keys.get(reference.key, engine.present.ticks()).map(|list| StackPart {
             list,
             is_kernel: reference.is_kernel,
             pid: reference.task.pid,
@@ -83,10 +83,10 @@ impl<'a> Stacks<'a> {
     /// A stack that the .NET runtime wrote: it belongs to the event before it of the thread, which
     /// has one.
     pub(super) fn on_runtime_stack(&mut self, engine: &mut Engine<'_>, record: &Record<'_>) {
-        engine.tally.stacks.records += 1;
+        engine.source.stacks.records += 1;
         let Some(task) = record.task else { return };
         let Some(number) = self.runtime.take(task.tid) else { return };
-        engine.tally.stacks.matched += 1;
+        engine.source.stacks.matched += 1;
         if let Some(part) = self.part(engine, clr_stacks::frames(record), task.pid) {
             give(engine, number, part);
         }
@@ -107,8 +107,8 @@ impl<'a> Stacks<'a> {
         self.addresses.clear();
         self.addresses.extend(addresses);
         let first = *self.addresses.first()?;
-        let is_kernel = engine.code.images.is_kernel(engine.present.at, first);
-        Some(StackPart { list: engine.code.lists.intern(&self.addresses), is_kernel, pid })
+        let is_kernel = engine.source.code.images.is_kernel(engine.present.ticks(), first);
+        Some(StackPart { list: engine.source.code.lists.intern(&self.addresses), is_kernel, pid })
     }
 
     /// Gives a part to the event at exactly that time of that thread.
@@ -118,7 +118,9 @@ impl<'a> Stacks<'a> {
         for target in self.recent.find(at, tid) {
             is_known = true;
             let StackTarget::Waiting(number) = target else { continue };
-            let Some((event, part)) = engine.waiting.get_mut(number).zip(part) else { continue };
+            let Some((event, part)) = engine.source.waiting.get_mut(number).zip(part) else {
+                continue;
+            };
             let stack = &mut event.stack;
             let place = if part.is_kernel { &mut stack.kernel } else { &mut stack.user };
             if place.is_none() {
@@ -126,7 +128,7 @@ impl<'a> Stacks<'a> {
                 break;
             }
         }
-        engine.tally.stacks.matched += u64::from(is_known);
+        engine.source.stacks.matched += u64::from(is_known);
     }
 
     /// Stacks that a record carries itself.
@@ -138,8 +140,8 @@ impl<'a> Stacks<'a> {
                 ItemStack::Frames { frames, .. } => self.part(engine, frames, pid),
                 ItemStack::Key { key, .. } => self.keyed(engine, key, pid),
             };
-            engine.tally.stacks.records += 1;
-            engine.tally.stacks.matched += u64::from(part.is_some());
+            engine.source.stacks.records += 1;
+            engine.source.stacks.matched += u64::from(part.is_some());
             let StackTarget::Waiting(number) = target else { continue };
             if let Some(part) = part {
                 give(engine, number, part);
@@ -148,7 +150,7 @@ impl<'a> Stacks<'a> {
     }
 
     fn keyed(&self, engine: &Engine<'_>, key: u64, pid: u32) -> Option<StackPart> {
-        let (code, at) = (&engine.code, engine.present.at);
+        let (code, at) = (&engine.source.code, engine.present.ticks());
         let list = self.keys.get(key, at)?;
         let first = code.lists.get(list).first().copied()?;
         Some(StackPart { list, is_kernel: code.images.is_kernel(at, first), pid })
@@ -157,7 +159,7 @@ impl<'a> Stacks<'a> {
 
 /// Gives a part to the event of that number, if it still waits.
 fn give(engine: &mut Engine<'_>, number: u64, part: StackPart) {
-    if let Some(event) = engine.waiting.get_mut(number) {
+    if let Some(event) = engine.source.waiting.get_mut(number) {
         let stack = &mut event.stack;
         let place = if part.is_kernel { &mut stack.kernel } else { &mut stack.user };
         (*place, event.pid) = (Some(part.list), part.pid);
@@ -168,6 +170,7 @@ fn give(engine: &mut Engine<'_>, number: u64, part: StackPart) {
 mod tests {
     use super::*;
     use crate::Task;
+    use crate::session::engine::TraceEngine;
     use crate::session::images::KERNEL_HALF;
     use crate::session::testing::{KeptEvents, addresses, record};
     use crate::session::waiting::Deferred;
@@ -209,7 +212,7 @@ mod tests {
                 let (frames, task) = (Frames::new(&bytes, true), Task { tid, ..TASK });
                 stacks.on_stack(engine, &Stack { event_timestamp, task, frames });
             }
-            assert_eq!((engine.tally.stacks.records, engine.tally.stacks.matched), (3, 2));
+            assert_eq!((engine.source.stacks.records, engine.source.stacks.matched), (3, 2));
         });
         assert_eq!(stacks_of(&told), [vec![KERNEL_HALF | 0x10, 0x20, 0x30], vec![]]);
     }
@@ -242,7 +245,7 @@ mod tests {
             let stack = Record { task: Some(TASK), payload: &payload, ..record(6) };
             stacks.on_runtime_stack(engine, &stack);
             stacks.on_runtime_stack(engine, &stack);
-            assert_eq!((engine.tally.stacks.records, engine.tally.stacks.matched), (2, 1));
+            assert_eq!((engine.source.stacks.records, engine.source.stacks.matched), (2, 1));
         });
         assert_eq!(stacks_of(&told), [[0x20]]);
     }

@@ -1,4 +1,4 @@
-//! What was played, counted.
+//! What was played of stacks, counted.
 
 /// What is known of stacks, once they were played.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,12 +15,4 @@ pub struct StackFacts {
     pub linked_switches: u64,
     /// Switches before which another was seen on that CPU.
     pub following_switches: u64,
-}
-
-/// Counts while a trace is played; occurrences are counted as they are told.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
-    pub(super) records: u64,
-    pub(super) stacks: StackFacts,
-    pub(super) undecodable: u64,
 }

@@ -2,15 +2,15 @@
 
 use super::address_lists::AddressLists;
 use super::code::Code;
-use super::engine::{AddedRows, Engine, Shared};
+use super::engine::{Engine, TraceEngine, TraceState, no_added_rows};
 use super::images::{Identities, ImageRecord, Images};
 use super::methods::Methods;
 use crate::{Class, ExtendedItems, Record};
-use syscollect_model::{
-    ClockMap, ClockPair, Event, Exporter, Loss, RecorderSummary, SessionInfo, StackId, Tables,
-    Ticks, Time,
-};
-use syscollect_playback::{Output, Stopped};
+use std::mem::{replace, take};
+use std::sync::Arc;
+use syscollect_model::{Event, MachineId, StackId, Tables, Time};
+use syscollect_playback::testing::nanosecond_clock;
+use syscollect_playback::{AddedRows, EngineParts, Output};
 
 /// A record of CPU 0, of which nothing else is known.
 pub(super) fn record(timestamp: u64) -> Record<'static> {
@@ -36,28 +36,7 @@ pub(super) struct KeptEvents {
     pub(super) tables: Tables,
     pub(super) code: Code,
     pub(super) events: Vec<(Time, Event)>,
-    clock: ClockMap,
     added: AddedRows,
-}
-
-/// Keeps all events.
-struct Keeping<'a>(&'a mut Vec<(Time, Event)>);
-
-impl Exporter for Keeping<'_> {
-    type Error = Stopped;
-
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Stopped> {
-        Ok(())
-    }
-
-    fn event(&mut self, time: Time, event: &Event, _: &Tables) -> Result<(), Stopped> {
-        self.0.push((time, event.clone()));
-        Ok(())
-    }
-
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<(), Stopped> {
-        Ok(())
-    }
 }
 
 impl Default for KeptEvents {
@@ -70,22 +49,13 @@ impl Default for KeptEvents {
 impl KeptEvents {
     /// Of a machine with these images. A unit of the raw clock is a nanosecond.
     pub(super) fn with_images(images: Vec<ImageRecord>) -> Self {
-        let reading = |ns: u64| ClockPair {
-            ticks: Ticks(ns),
-            monotonic: ns,
-            monotonic_raw: ns,
-            boottime: ns,
-            realtime: ns,
-            uncertainty: 0,
-        };
         let images = Images::new(images, &[]);
         let lists = AddressLists::default();
         Self {
             tables: Tables::default(),
             code: Code::new(images, Methods::default(), &Identities::default(), lists),
             events: Vec::new(),
-            clock: ClockMap::new(vec![reading(0), reading(1_000_000)]).unwrap(),
-            added: AddedRows::default(),
+            added: no_added_rows(),
         }
     }
 
@@ -97,18 +67,22 @@ impl KeptEvents {
 
     /// Keeps what `decode` tells in an engine of its own.
     pub(super) fn by<T>(&mut self, decode: impl FnOnce(&mut Engine<'_>) -> T) -> T {
-        let mut keeping = Keeping(&mut self.events);
-        let shared = Shared {
-            clock: &self.clock,
-            tables: &mut self.tables,
-            code: &mut self.code,
-            added: &mut self.added,
-            window: 0,
+        let mut kept = syscollect_playback::testing::KeptEvents::default();
+        let (mut tables, code) = (take(&mut self.tables), take(&mut self.code));
+        let parts = EngineParts {
+            machine: MachineId::FIRST,
+            clock: Arc::new(nanosecond_clock()),
+            source: TraceState::new(code, 0, &mut tables.strings),
+            tables,
+            added: replace(&mut self.added, no_added_rows()),
         };
-        let output = Output::new(&mut keeping, Time(0)..Time(u64::MAX));
-        let mut engine = Engine::new(shared, &[], output);
+        let mut engine = Engine::new(parts, &[], Output::of_part(&mut kept, None, None));
         let result = decode(&mut engine);
         engine.flush(true).unwrap();
+        let EngineParts { tables, added, source: TraceState { code, .. }, .. } =
+            engine.into_parts();
+        (self.tables, self.added, self.code) = (tables, added, code);
+        self.events.append(&mut kept.events);
         result
     }
 

@@ -93,7 +93,7 @@ impl<'a> Transfers<'a> {
             event_type: EventType::DiskIo,
             scope: Scope::Machine(MachineId::FIRST),
             track,
-            began: engine.present.time(record.timestamp.saturating_sub(io.duration)),
+            began: engine.time(record.timestamp.saturating_sub(io.duration)),
             slice: Slice { category, fields, ..Slice::named(name) },
         };
         self.rows.tell(engine, interval);
@@ -118,7 +118,7 @@ impl<'a> Transfers<'a> {
             event_type: EventType::HardFault,
             scope: Scope::Thread(engine.thread(fault.tid)),
             track: self.fault.track,
-            began: engine.present.time(fault.start),
+            began: engine.time(fault.start),
             slice: Slice { fields, ..Slice::named(self.fault.slice) },
         };
         self.rows.tell(engine, interval);
@@ -127,7 +127,7 @@ impl<'a> Transfers<'a> {
 
     /// A file by its name, or by its key where nothing names it.
     fn file(&self, engine: &mut Engine<'_>, file: u64) -> Value {
-        match self.files.get(file, engine.present.at) {
+        match self.files.get(file, engine.present.ticks()) {
             Some(path) => Value::String(engine.tables.strings.intern(path)),
             None => Value::Address(file),
         }
@@ -137,6 +137,7 @@ impl<'a> Transfers<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::engine::TraceEngine;
     use crate::session::testing::{KeptEvents, record};
     use syscollect_model::{Event, Time};
 

@@ -7,10 +7,10 @@ use super::record::{Reading, TracepointTable};
 use super::scheduler::Numbered;
 use super::submissions::Submissions;
 use super::waits::Waits;
-use crate::engine::Engine;
+use crate::engine::{CaptureEngine, Engine};
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{
-    Event, Fence, Field, GpuJob, GpuJobEnd, Scope, Slice, StringId, Tables, ThreadId, Time,
+    Event, Fence, Field, GpuJob, GpuJobEnd, Scope, Slice, StringId, Tables, ThreadId, Time, Track,
     TrackId, TrackKind, TrackRole,
 };
 use syscollect_playback::{EventType, Rows, Stopped};
@@ -174,7 +174,7 @@ impl Gpu {
             StageOutcome::Replaced(job) => self.job(engine, job, GpuJobEnd::Unfinished),
             StageOutcome::Noted => Ok(()),
             StageOutcome::Ignored => {
-                engine.tally.unmatched += 1;
+                engine.sink.tally.unmatched_ends += 1;
                 Ok(())
             }
         }
@@ -194,7 +194,7 @@ impl Gpu {
         match self.jobs.end(key) {
             Some(job) => self.job(engine, job, end),
             None => {
-                engine.tally.unmatched += 1;
+                engine.sink.tally.unmatched_ends += 1;
                 // Whoever ended it is not who handed it over.
                 let mut detail = Detail { thread: None, ..detail };
                 let error = self.failures.of_end(key);
@@ -230,9 +230,11 @@ impl Gpu {
             queue.last_end = Some(now);
         }
         let track = engine.track(
-            Scope::Machine(engine.machine),
-            detail.queue,
-            TrackKind::GpuQueue,
+            Track {
+                scope: Scope::Machine(engine.machine),
+                name: detail.queue,
+                kind: TrackKind::GpuQueue,
+            },
             QUEUES | placed.row as u64,
         );
         let Detail { name, context, fence, thread, waited_for, fields, .. } = detail;
@@ -263,9 +265,11 @@ impl Gpu {
         let name = engine.tables.strings.intern(&reading.tracepoint.system);
         let thread = self.current(engine, reading).filter(|thread| *thread != Tables::IDLE_THREAD);
         let track = engine.track(
-            thread.map_or(Scope::Machine(engine.machine), Scope::Thread),
-            name,
-            TrackKind::Slices(TrackRole::Named),
+            Track {
+                scope: thread.map_or(Scope::Machine(engine.machine), Scope::Thread),
+                name,
+                kind: TrackKind::Slices(TrackRole::Named),
+            },
             QUEUES,
         );
         let mut slice = Slice::named(reading.tracepoint.label);

@@ -1,6 +1,6 @@
 //! Frames of displays: from vertical blanks, and from what is told to programs that flip buffers.
 
-use syscollect_model::{Event, Scope, Slice, TrackKind};
+use syscollect_model::{Event, Scope, Slice, Track, TrackKind};
 
 use super::decoder::Gpu;
 use super::record::Reading;
@@ -22,9 +22,11 @@ impl Gpu {
         let track = known.unwrap_or_else(|| {
             let name = engine.tables.strings.intern(&format!("CRTC {crtc}{suffix}"));
             engine.track(
-                Scope::Machine(engine.machine),
-                name,
-                TrackKind::Frames { continuous: true },
+                Track {
+                    scope: Scope::Machine(engine.machine),
+                    name,
+                    kind: TrackKind::Frames { continuous: true },
+                },
                 0,
             )
         });

@@ -1,6 +1,6 @@
 //! GPU memory, as drivers tell it when it changes (include/trace/events/gpu_mem.h).
 
-use syscollect_model::{Event, Scope, TrackKind, Unit};
+use syscollect_model::{Event, Scope, Track, TrackKind, Unit};
 
 use super::decoder::{Gpu, QUEUES};
 use super::record::Reading;
@@ -26,7 +26,7 @@ impl Gpu {
         };
         let name = engine.tables.strings.intern(&format!("GPU {gpu} memory"));
         let kind = TrackKind::Counter { unit: Unit::Bytes };
-        let track = engine.track(scope, name, kind, QUEUES);
+        let track = engine.track(Track { scope, name, kind }, QUEUES);
         engine.emit(&Event::Counter(track, bytes as f64))
     }
 }

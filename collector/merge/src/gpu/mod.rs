@@ -19,4 +19,6 @@ mod recent;
 pub(crate) mod record;
 mod scheduler;
 mod submissions;
+#[cfg(test)]
+mod tests;
 mod waits;

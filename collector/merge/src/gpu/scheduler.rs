@@ -78,7 +78,7 @@ impl Gpu {
         match self.numbered(engine, reading).and_then(|numbered| self.numbered.get(numbered)) {
             Some(key) => self.waits_for(key, reading),
             // It was handed over before the recording.
-            None => engine.tally.unmatched += 1,
+            None => engine.sink.tally.unmatched_ends += 1,
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Event, Fence, Field, FieldRole, Scope, Slice, SliceRole, SliceUpdate, ThreadId, TrackId,
+    Event, Fence, Field, FieldRole, Scope, Slice, SliceRole, SliceUpdate, ThreadId, Track, TrackId,
     TrackKind, TrackRole, Value,
 };
 
@@ -98,10 +98,16 @@ impl Gpu {
         let [track, name, category, context, sequence, timeline] =
             ["GPU waits", "waits for a fence", "fence wait", "context", "sequence", "timeline"]
                 .map(|text| engine.tables.strings.intern(text));
-        let track =
-            engine.track(Scope::Thread(thread), track, TrackKind::Slices(TrackRole::Named), QUEUES);
+        let track = engine.track(
+            Track {
+                scope: Scope::Thread(thread),
+                name: track,
+                kind: TrackKind::Slices(TrackRole::Named),
+            },
+            QUEUES,
+        );
         if !self.waits.begin(thread, track, fence) {
-            engine.tally.unmatched += 1;
+            engine.sink.tally.unmatched_ends += 1;
             return Ok(());
         }
         let fields = vec![
@@ -121,7 +127,7 @@ impl Gpu {
     ) -> Result<(), Stopped> {
         let Some(thread) = self.current(engine, reading) else { return Ok(()) };
         let Some((track, signaler)) = self.waits.end(thread) else {
-            engine.tally.unmatched += 1;
+            engine.sink.tally.unmatched_ends += 1;
             return Ok(());
         };
         if let Some(signaler) = signaler {
@@ -160,9 +166,7 @@ impl Gpu {
     /// The recording is over, and what waits still waits.
     pub(super) fn close_waits(&mut self, engine: &mut Engine<'_>) -> Result<(), Stopped> {
         for track in self.waits.finish() {
-            let more = SliceUpdate { unfinished: true, ..SliceUpdate::default() };
-            engine.emit(&Event::SliceUpdate(track, more))?;
-            engine.emit(&Event::SliceEnd(track))?;
+            engine.unfinished(track, 1)?;
         }
         Ok(())
     }

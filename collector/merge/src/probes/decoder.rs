@@ -1,6 +1,6 @@
 //! Hits of probes in programs that know nothing of it: points, zones, functions.
 
-use crate::engine::Engine;
+use crate::engine::{CaptureEngine, Engine};
 use crate::probes::calls::Calls;
 use crate::probes::hit::{ArgumentValue, Hit};
 use crate::probes::nesting::NestingObserver;
@@ -10,7 +10,7 @@ use crate::zones::state::{NO_CLIENT, Zones};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use syscollect_model::{
-    Event, Field, Fields, ProcessId, Scope, Slice, SliceUpdate, StringId, Strings, ThreadId,
+    Event, Field, Fields, ProcessId, Scope, Slice, SliceUpdate, StringId, Strings, ThreadId, Track,
     TrackId, TrackKind, TrackRole, Value,
 };
 use syscollect_playback::{EventType, Stopped};
@@ -98,7 +98,7 @@ impl Probes {
             engine.unknown(lane);
             return Ok(());
         };
-        engine.tally.records += 1;
+        engine.sink.tally.records += 1;
         let thread = engine.thread_of(hit.record.tid, Some(hit.record.tgid));
         let (slices, at) =
             (&mut self.slices, Occurrence { thread, probe, table: &self.table, hit });
@@ -158,7 +158,7 @@ impl ProbeSlices {
         let points = &mut self.open_of(engine, at.thread).points;
         let track = *points.entry(name).or_insert_with(|| {
             let kind = TrackKind::Slices(TrackRole::Named);
-            engine.track(Scope::Thread(at.thread), name, kind, PROBES | POINTS)
+            engine.track(Track { scope: Scope::Thread(at.thread), name, kind }, PROBES | POINTS)
         });
         engine.occurred(EventType::Probe);
         let slice = self.slice(engine, at);
@@ -171,13 +171,13 @@ impl ProbeSlices {
         let pairs = &mut self.open_of(engine, thread).pairs;
         let (track, open) = pairs.entry((name, probe.pair)).or_insert_with(|| {
             let (kind, row) = (TrackKind::Slices(TrackRole::Named), PROBES | u64::from(probe.pair));
-            (engine.track(Scope::Thread(thread), name, kind, row), 0)
+            (engine.track(Track { scope: Scope::Thread(thread), name, kind }, row), 0)
         });
         let track = *track;
         // The one before is over, however it ended.
         let over = if nests { 0 } else { std::mem::take(open) };
         if *open >= MAX_DEPTH {
-            engine.tally.unmatched += 1;
+            engine.sink.tally.unmatched_ends += 1;
             return Ok(());
         }
         *open += 1;
@@ -191,7 +191,7 @@ impl ProbeSlices {
         let key = (self.track_name(at.probe), at.probe.pair);
         let pairs = &mut self.open_of(engine, at.thread).pairs;
         let Some((track, open)) = pairs.get_mut(&key).filter(|(_, open)| *open > 0) else {
-            engine.tally.unmatched += 1;
+            engine.sink.tally.unmatched_ends += 1;
             return Ok(());
         };
         *open -= 1;
@@ -210,11 +210,12 @@ impl ProbeSlices {
         let calls = &mut self.open_of(engine, thread).calls;
         let (track, calls) = calls.entry(name).or_insert_with(|| {
             let kind = TrackKind::Slices(TrackRole::Named);
-            let track = engine.track(Scope::Thread(thread), name, kind, PROBES | FUNCTIONS);
+            let track = engine
+                .track(Track { scope: Scope::Thread(thread), name, kind }, PROBES | FUNCTIONS);
             (track, Calls::default())
         });
         if !calls.has_room() {
-            engine.tally.unmatched += 1;
+            engine.sink.tally.unmatched_ends += 1;
             return Ok(());
         }
         let (track, left) = (*track, calls.enter(hit.record.stack_pointer, probe.pair));
@@ -238,13 +239,13 @@ impl ProbeSlices {
     ) -> Result<(), Stopped> {
         let name = self.track_name(at.probe);
         let Some((track, calls)) = self.open_of(engine, at.thread).calls.get_mut(&name) else {
-            engine.tally.unmatched += 1;
+            engine.sink.tally.unmatched_ends += 1;
             return Ok(());
         };
         let (track, end) = (*track, calls.exit(entered, at.probe.pair));
         engine.unfinished(track, end.unfinished)?;
         if !end.ended {
-            engine.tally.unmatched += 1;
+            engine.sink.tally.unmatched_ends += 1;
             return Ok(());
         }
         self.end_with(engine, track, at)

@@ -9,3 +9,5 @@ pub(crate) mod decoder;
 pub(crate) mod hit;
 pub(crate) mod nesting;
 pub(crate) mod table;
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::zones::attributes::{About, EventAttributes};
 use crate::zones::state::{AsyncZone, Writer, Zones};
-use syscollect_model::{Event, Field, Scope, Slice, StringId, Ticks, TrackKind, TrackRole, Value};
+use syscollect_model::{Event, Field, Scope, Slice, StringId, Track, TrackKind, TrackRole, Value};
 use syscollect_playback::{EventType, Stopped};
 
 /// Async zones of a program that may be open at one time: more would let
@@ -49,8 +49,7 @@ impl Zones {
         }
         let task = attributes.tasks.first().map(|(_, name)| *name);
         let ticks = self.known.programs.clock(writer.client, engine.present.map()).anywhere(began);
-        let before = ticks
-            .map_or(0, |ticks| engine.now().0.saturating_sub(engine.present.time(Ticks(ticks)).0));
+        let before = ticks.map_or(0, |ticks| engine.now().0.saturating_sub(engine.time(ticks).0));
         self.begin_async(engine, writer, (location, number, task), attributes, Some(before))
             .map(|_| ())
     }
@@ -71,7 +70,7 @@ impl Zones {
         let room =
             program.async_zones.len() < MOST_ASYNC && !program.async_zones.contains_key(&number);
         let Some(place) = place.filter(|_| room) else {
-            engine.losses.undecodable(writer.lane, 1);
+            engine.source.losses.undecodable(writer.lane, 1);
             return Ok(false);
         };
         let name = task.unwrap_or(place.name);
@@ -79,16 +78,19 @@ impl Zones {
         // Two clients of one process must not share a row.
         let key = u64::from(writer.client) << 32 | u64::from(row);
         let track = engine.track(
-            Scope::Process(writer.process),
-            name,
-            TrackKind::Slices(TrackRole::Named),
+            Track {
+                scope: Scope::Process(writer.process),
+                name,
+                kind: TrackKind::Slices(TrackRole::Named),
+            },
             key,
         );
         let zone = AsyncZone { track, name, row, restated: before.is_some() };
         self.program(writer.process, writer.client).async_zones.insert(number, zone);
         let mut slice =
             Slice { location: place.location, color: place.color, ..Slice::named(place.name) };
-        slice.stack = self.zone_stack(engine, writer, engine.present.ticks, None, attributes.stack);
+        slice.stack =
+            self.zone_stack(engine, writer, engine.present.ticks(), None, attributes.stack);
         self.apply(engine, &mut slice, attributes.own);
         if let Some(nanoseconds) = before {
             let (name, value) = (self.words.began_before, Value::Duration(nanoseconds));

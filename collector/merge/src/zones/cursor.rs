@@ -1,12 +1,13 @@
 //! A thread's lane as groups of items.
 
 use crate::chunk_queue::{ChunkQueue, Decode, Missing, Resume};
-use crate::zones::lifetimes::{Lifetime, Lifetimes, Owners};
+use crate::zones::lifetimes::{Lifetimes, Owners};
 use crate::zones::programs::{ProgramClock, Programs};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use syscollect_model::{ClockMap, Lane};
+use syscollect_playback::Lifetime;
 use syscollect_playback::order::Cursor;
 use syscollect_records::ZoneChunk;
 use syscollect_zone_protocol::{is_stamped, item_words};

@@ -1,7 +1,7 @@
 //! Instrumented programs that could not share memory: the same events as from their
 //! rings, told by hits.
 
-use crate::engine::Engine;
+use crate::engine::{CaptureEngine, Engine};
 use crate::probes::hit::Hit;
 use crate::zones::log::color_of;
 use crate::zones::open::{End, MAX_DEPTH};
@@ -9,7 +9,7 @@ use crate::zones::state::{NO_CLIENT, Zone, Zones};
 use std::borrow::Cow;
 use syscollect_model::{
     Event, Fields, Location, LocationId, Message, MessageText, ProcessId, Scope, Slice, ThreadId,
-    TrackKind, Unit,
+    Track, TrackKind, Unit,
 };
 use syscollect_playback::{EventType, Stopped};
 use syscollect_store::ProbeRole;
@@ -80,12 +80,12 @@ impl Zones {
         }
         let (function, file) = (engine.new_name(&function)?, engine.new_name(&file)?);
         let location = Location { function, file, line };
-        if let Some(id) = engine.added.locations.get(&location) {
+        if let Some(id) = engine.source.new_rows.locations.get(&location) {
             return Some(*id);
         }
         engine.tables.locations.push(location);
         let id = LocationId(engine.tables.locations.len() as u32 - 1);
-        engine.added.locations.insert(location, id);
+        engine.source.new_rows.locations.insert(location, id);
         Some(id)
     }
 
@@ -113,7 +113,7 @@ impl Zones {
         let End { unfinished, ended } = thread.zones.end_at(left);
         let track = thread.track;
         engine.end_zones(track, End { unfinished, ended })?;
-        engine.tally.unmatched += u64::from(!ended);
+        engine.sink.tally.unmatched_ends += u64::from(!ended);
         Ok(true)
     }
 
@@ -147,7 +147,7 @@ impl Zones {
         let (Some(name), Some(value)) = (name, value) else { return Ok(false) };
         engine.occurred(EventType::Plot);
         let kind = TrackKind::Counter { unit: Unit::Number };
-        let track = engine.track(Scope::Process(process), name, kind, 0);
+        let track = engine.track(Track { scope: Scope::Process(process), name, kind }, 0);
         engine.emit(&Event::Counter(track, value))?;
         Ok(true)
     }

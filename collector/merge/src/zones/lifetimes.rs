@@ -1,94 +1,39 @@
 //! When threads lived, as the kernel told: what a program says of its threads'
 //! time is limited to that.
 
-use crate::tasks::{LifecycleEvent, TaskHistory};
-use rustc_hash::FxHashMap;
+use crate::tasks::{TaskEvent, TaskHistory};
 use syscollect_model::{Tables, ThreadId};
+use syscollect_playback::{LifecycleEvent, Lifetime};
 
-/// The first and the last tick of a life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lifetime {
-    pub(crate) since: u64,
-    /// `u64::MAX` where no end was seen.
-    pub(crate) until: u64,
+/// The lifetimes of all threads, by thread id.
+pub(crate) type Lifetimes = syscollect_playback::Lifetimes<ThreadId>;
+
+/// The lifetimes of the threads of which the history tells.
+pub(crate) fn lifetimes_of(history: &TaskHistory, tables: &Tables) -> Lifetimes {
+    let mut lifetimes = Lifetimes::default();
+    history.initial.iter().for_each(|(tid, thread)| lifetimes.begin(*tid, *thread, 0));
+    history
+        .lifecycle
+        .iter()
+        .for_each(|(ticks, event)| apply(&mut lifetimes, *ticks, *event, tables));
+    lifetimes
 }
 
-impl Lifetime {
-    /// A life of which nothing is known.
-    pub(crate) const UNKNOWN: Self = Self { since: 0, until: u64::MAX };
-
-    /// The tick within that is nearest.
-    #[inline]
-    pub(crate) fn limit(&self, ticks: u64) -> u64 {
-        ticks.min(self.until).max(self.since)
-    }
-}
-
-/// The lives of all threads.
-#[derive(Debug, Default)]
-pub(crate) struct Lifetimes {
-    /// By thread id, one after the other.
-    by_tid: FxHashMap<u32, Vec<(ThreadId, Lifetime)>>,
-}
-
-impl Lifetimes {
-    pub(crate) fn new(history: &TaskHistory, tables: &Tables) -> Self {
-        let mut lifetimes = Self::default();
-        history.initial.iter().for_each(|(tid, thread)| lifetimes.begin(*tid, *thread, 0));
-        history.lifecycle.iter().for_each(|(ticks, event)| lifetimes.on(*ticks, event, tables));
-        lifetimes
-    }
-
-    /// A lifecycle event, which comes behind those before it.
-    pub(crate) fn on(&mut self, ticks: u64, event: &LifecycleEvent, tables: &Tables) {
-        match *event {
-            LifecycleEvent::Bind(tid, thread) => self.begin(tid, thread, ticks),
-            LifecycleEvent::ThreadEnd(thread) => {
-                let row = tables.thread(thread);
-                // A process may outlive its first thread, and what is sampled of it is told of
-                // that thread.
-                if tables.process(row.process).pid != row.tid {
-                    self.end(row.tid, ticks);
-                }
+/// Takes in a task event, which comes behind those before it.
+pub(crate) fn apply(lifetimes: &mut Lifetimes, ticks: u64, event: TaskEvent, tables: &Tables) {
+    let TaskEvent::Lifecycle(event) = event else { return };
+    match event {
+        LifecycleEvent::Bind(tid, thread) => lifetimes.begin(tid, thread, ticks),
+        LifecycleEvent::ThreadEnd(thread) => {
+            let row = tables.thread(thread);
+            // A process may outlive its first thread, and what is sampled of it is told of that
+            // thread.
+            if tables.process(row.process).pid != row.tid {
+                lifetimes.end(row.tid, ticks);
             }
-            LifecycleEvent::ProcessEnd(process) => self.end(tables.process(process).pid, ticks),
-            _ => {}
         }
-    }
-
-    /// The thread has the id since these ticks.
-    pub(crate) fn begin(&mut self, tid: u32, thread: ThreadId, ticks: u64) {
-        if let Some((last, life)) = self.by_tid.get_mut(&tid).and_then(|list| list.last_mut())
-            && *last == thread
-        {
-            // It was found when the tasks were listed; now its beginning was seen.
-            life.since = ticks;
-            return;
-        }
-        self.end(tid, ticks);
-        self.by_tid
-            .entry(tid)
-            .or_default()
-            .push((thread, Lifetime { since: ticks, ..Lifetime::UNKNOWN }));
-    }
-
-    fn end(&mut self, tid: u32, ticks: u64) {
-        if let Some((_, life)) = self.by_tid.get_mut(&tid).and_then(|list| list.last_mut()) {
-            // What it did comes before that it ended.
-            life.until = life.until.min(ticks.saturating_sub(1));
-        }
-    }
-
-    /// The life of who had this id at that time, or after it if nobody had it
-    /// before. Who tells of a time after the end of one life and before the
-    /// next has a beginning that was lost.
-    pub(crate) fn at(&self, tid: u32, ticks: u64) -> Lifetime {
-        let Some(list) = self.by_tid.get(&tid) else { return Lifetime::UNKNOWN };
-        let after = list.partition_point(|(_, life)| life.since <= ticks);
-        match list.get(after.saturating_sub(1)) {
-            Some((_, life)) if ticks <= life.until => *life,
-            _ => Lifetime::UNKNOWN,
-        }
+        LifecycleEvent::ProcessEnd(process) => lifetimes.end(tables.process(process).pid, ticks),
+        _ => {}
     }
 }
 
@@ -139,10 +84,8 @@ mod tests {
         tables.threads.clear();
         tables.threads.extend([5, 7, 7].map(|tid| Thread { tid, process, name, start, end: None }));
         let initial = initial.iter().map(|(tid, thread)| (*tid, ThreadId(*thread))).collect();
-        Lifetimes::new(
-            &TaskHistory { initial, lifecycle: lifecycle.to_vec(), ..TaskHistory::default() },
-            &tables,
-        )
+        let lifecycle = lifecycle.iter().map(|(ticks, event)| (*ticks, (*event).into())).collect();
+        lifetimes_of(&TaskHistory { initial, lifecycle, ..TaskHistory::default() }, &tables)
     }
 
     #[test]

@@ -5,7 +5,9 @@ use crate::zones::attributes::{About, Attributes};
 use crate::zones::open::MAX_DEPTH;
 use crate::zones::prescan::PlacedMarker;
 use crate::zones::state::{Writer, Zones};
-use syscollect_model::{Event, SchemaId, Scope, Slice, StackId, TrackId, TrackKind, TrackRole};
+use syscollect_model::{
+    Event, SchemaId, Scope, Slice, StackId, Track, TrackId, TrackKind, TrackRole,
+};
 use syscollect_playback::{EventType, Stopped};
 use syscollect_records::ZoneChunk;
 use syscollect_zone_protocol::MarkerPhase;
@@ -31,11 +33,11 @@ impl Zones {
         more: &[u64],
     ) -> Result<(), Stopped> {
         let Some(schema) = self.known.logs.get(writer.client).schema(schema) else {
-            engine.losses.undecodable(writer.lane, 1);
+            engine.source.losses.undecodable(writer.lane, 1);
             return Ok(());
         };
         let attributes = self.decode_attributes(engine, writer, more, About::Marker(schema))?;
-        let stack = self.zone_stack(engine, writer, engine.present.ticks, None, attributes.stack);
+        let stack = self.zone_stack(engine, writer, engine.present.ticks(), None, attributes.stack);
         self.marker_of(engine, writer, (schema, phase), attributes.own, stack)
     }
 
@@ -53,7 +55,7 @@ impl Zones {
         }
         let clock = self.known.programs.clock(by.client, engine.present.map());
         let Some(ticks) = clock.within(placed.at) else { return Ok(()) };
-        let stamped = engine.present.ticks;
+        let stamped = engine.present.ticks();
         let chunk =
             ZoneChunk { client: by.client, tid: by.tid, owner: by.owner, ..Default::default() };
         let marker = PlacedMarker {
@@ -81,7 +83,7 @@ impl Zones {
     ) -> Result<(), Stopped> {
         let by = self.writer(engine, placed.lane, &placed.chunk);
         let Some(schema) = self.known.logs.get(by.client).schema(placed.schema) else {
-            engine.losses.undecodable(placed.lane, 1);
+            engine.source.losses.undecodable(placed.lane, 1);
             return Ok(());
         };
         let attributes = self.decode_attributes(engine, by, &placed.more, About::Marker(schema))?;
@@ -93,7 +95,7 @@ impl Zones {
     /// The thread a marker is placed on, where that is one of the same process.
     fn placed_on(&mut self, engine: &mut Engine<'_>, by: Writer, tid: u32) -> Writer {
         // One that nothing announced may be known or not when its time comes.
-        let announced = tid != 0 && engine.added.threads.get(tid).is_none();
+        let announced = tid != 0 && engine.threads.is_announced(tid);
         let thread = if announced { engine.threads.get(tid) } else { None };
         match thread.filter(|thread| engine.tables.thread(*thread).process == by.process) {
             Some(thread) => {
@@ -134,7 +136,14 @@ impl Zones {
     fn half_track(&mut self, engine: &mut Engine<'_>, writer: Writer, schema: SchemaId) -> TrackId {
         let name = engine.tables.schema(schema).name;
         let row = HALVES | u64::from(writer.client) << 32 | u64::from(schema.0);
-        engine.track(Scope::Thread(writer.thread), name, TrackKind::Slices(TrackRole::Named), row)
+        engine.track(
+            Track {
+                scope: Scope::Thread(writer.thread),
+                name,
+                kind: TrackKind::Slices(TrackRole::Named),
+            },
+            row,
+        )
     }
 
     /// Notes a first half; `false` where too many are without a second.

@@ -25,6 +25,8 @@ pub(crate) mod processes;
 pub(crate) mod programs;
 pub(crate) mod stacks;
 pub(crate) mod state;
+#[cfg(test)]
+mod tests;
 pub(crate) mod threads;
 
 use cursor::Programmed;

@@ -5,7 +5,7 @@ use crate::zones::attributes::{About, Attributes};
 use crate::zones::state::{FrameSet, Writer, Zones};
 use syscollect_model::{
     Crash, Event, LockAction, LockEvent, LockId, MemoryEvent, ProcessId, Scope, Slice, StringId,
-    TrackId, TrackKind,
+    Track, TrackId, TrackKind,
 };
 use syscollect_playback::{EventType, Stopped};
 use syscollect_zone_protocol::{self as protocol, FramePhase};
@@ -30,7 +30,7 @@ impl Zones {
                 engine.occurred(EventType::Plot);
                 engine.emit(&Event::Counter(track, value))?;
             }
-            None => engine.losses.undecodable(writer.lane, 1),
+            None => engine.source.losses.undecodable(writer.lane, 1),
         }
         self.more(engine, writer, more)
     }
@@ -46,8 +46,14 @@ impl Zones {
             return Some(*track);
         }
         let (name, unit) = self.known.logs.get(writer.client).plot(plot)?;
-        let track =
-            engine.track(Scope::Process(writer.process), name, TrackKind::Counter { unit }, 0);
+        let track = engine.track(
+            Track {
+                scope: Scope::Process(writer.process),
+                name,
+                kind: TrackKind::Counter { unit },
+            },
+            0,
+        );
         self.program(writer.process, writer.client).plots.insert(plot, track);
         Some(track)
     }
@@ -66,7 +72,7 @@ impl Zones {
         };
         match name {
             Some(name) => self.frame(engine, writer.process, writer.client, name, phase)?,
-            None => engine.losses.undecodable(writer.lane, 1),
+            None => engine.source.losses.undecodable(writer.lane, 1),
         }
         self.more(engine, writer, more)
     }
@@ -86,7 +92,8 @@ impl Zones {
         let mut set = known.unwrap_or_else(|| {
             let kind = TrackKind::Frames { continuous };
             FrameSet {
-                track: engine.track(Scope::Process(process), name, kind, client.into()),
+                track: engine
+                    .track(Track { scope: Scope::Process(process), name, kind }, client.into()),
                 count: 0,
                 open: false,
             }
@@ -148,14 +155,14 @@ impl Zones {
                     location,
                 }))?;
             }
-            None => engine.losses.undecodable(writer.lane, 1),
+            None => engine.source.losses.undecodable(writer.lane, 1),
         }
         self.more(engine, writer, more)
     }
 
     fn lock_row(&mut self, engine: &mut Engine<'_>, writer: Writer, lock: u32) -> Option<LockId> {
         let key = (writer.process, writer.client, lock);
-        if let Some(id) = engine.added.locks.get(&key) {
+        if let Some(id) = engine.source.new_rows.locks.get(&key) {
             return Some(*id);
         }
         let defined = self.known.logs.get(writer.client).lock(lock)?;
@@ -167,7 +174,7 @@ impl Zones {
             location: defined.location,
         });
         let id = LockId(engine.tables.locks.len() as u32 - 1);
-        engine.added.locks.insert(key, id);
+        engine.source.new_rows.locks.insert(key, id);
         Some(id)
     }
 
@@ -181,11 +188,11 @@ impl Zones {
         let attributes = self.decode_attributes(engine, writer, more, About::Other)?;
         let name = self.known.logs.get(writer.client).string(pool);
         if pool != 0 && name.is_none() {
-            engine.losses.undecodable(writer.lane, 1);
+            engine.source.losses.undecodable(writer.lane, 1);
             return Ok(());
         }
         engine.occurred(if allocated.is_some() { EventType::Allocation } else { EventType::Free });
-        let stack = self.zone_stack(engine, writer, engine.present.ticks, None, attributes.stack);
+        let stack = self.zone_stack(engine, writer, engine.present.ticks(), None, attributes.stack);
         engine.emit(&Event::Memory(MemoryEvent {
             thread: writer.thread,
             pool: name,
@@ -208,7 +215,7 @@ impl Zones {
         let stack = self.zone_stack(
             engine,
             writer,
-            engine.present.ticks,
+            engine.present.ticks(),
             Some(instruction),
             attributes.stack,
         );

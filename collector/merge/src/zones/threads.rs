@@ -1,7 +1,7 @@
 //! Items of a thread: zones, messages, what is lost, its name and its end.
 
 use crate::chunk_queue::Missing;
-use crate::engine::Engine;
+use crate::engine::{CaptureEngine, Engine};
 use crate::zones::attributes::{About, Attributes, EventAttributes, FieldNames, joined};
 use crate::zones::cursor::ZoneRecord;
 use crate::zones::log::{SourceLocation, color_of};
@@ -11,7 +11,7 @@ use crate::zones::stacks::return_addresses;
 use crate::zones::state::{Writer, Zone, Zones};
 use syscollect_model::{
     Event, Field, FieldRole, Fields, Lane, Message, MessageText, ProcessId, Scope, Slice,
-    SliceUpdate, StackId, StringId, ThreadId, Ticks, TrackKind, TrackRole, Value,
+    SliceUpdate, StackId, StringId, ThreadId, Ticks, Track, TrackKind, TrackRole, Value,
 };
 use syscollect_playback::{EventType, Stopped};
 use syscollect_records::ZoneChunk;
@@ -28,9 +28,9 @@ impl Zones {
     ) -> Result<(), Stopped> {
         match record {
             ZoneRecord::Chunk(start) => self.zone_chunk(engine, lane, &start.0, start.1),
-            ZoneRecord::Group(items) => match engine.lanes[lane].writer {
+            ZoneRecord::Group(items) => match engine.source.lanes[lane].writer {
                 Some(writer) => {
-                    engine.tally.records += u64::from(items);
+                    engine.sink.tally.records += u64::from(items);
                     self.zone_group(engine, writer, words)
                 }
                 None => Ok(()),
@@ -59,9 +59,9 @@ impl Zones {
         missing: Missing,
     ) -> Result<(), Stopped> {
         engine.missing(lane, missing.at_least())?;
-        let before = engine.lanes[lane].writer;
-        let writer = self.writer(engine, engine.lanes[lane].lane, chunk);
-        engine.lanes[lane].writer = Some(writer);
+        let before = engine.source.lanes[lane].writer;
+        let writer = self.writer(engine, engine.source.lanes[lane].lane, chunk);
+        engine.source.lanes[lane].writer = Some(writer);
         match before.filter(|before| before.slot != writer.slot || before.owner != writer.owner) {
             // The lane went to another thread: the one before has ended.
             Some(before) => self.close_slot(engine, before.slot),
@@ -97,9 +97,11 @@ impl Zones {
             None => {
                 let name = self.words.zones;
                 let track = engine.track(
-                    Scope::Thread(thread),
-                    name,
-                    TrackKind::Slices(TrackRole::Zones),
+                    Track {
+                        scope: Scope::Thread(thread),
+                        name,
+                        kind: TrackKind::Slices(TrackRole::Zones),
+                    },
                     client.into(),
                 );
                 self.add_thread(thread, process, client, track)
@@ -123,7 +125,7 @@ impl Zones {
             // No event: it says more of what came before.
             _ if !is_stamped(*first) => self.more(engine, writer, words),
             _ => {
-                engine.losses.undecodable(writer.lane, 1);
+                engine.source.losses.undecodable(writer.lane, 1);
                 self.more(engine, writer, more)
             }
         }
@@ -155,7 +157,7 @@ impl Zones {
                 self.more(engine, writer, more)
             }
             ZoneEvent::Lost { events } => {
-                if let Some(lane) = engine.index_of(writer.lane) {
+                if let Ok(lane) = engine.index_of(writer.lane) {
                     engine.loss_before(lane, events)?;
                 }
                 self.more(engine, writer, more)
@@ -208,7 +210,7 @@ impl Zones {
         let place =
             self.known.logs.get(writer.client).location(location).filter(|_| depth < MAX_DEPTH);
         let Some(place) = place else {
-            engine.losses.undecodable(writer.lane, 1);
+            engine.source.losses.undecodable(writer.lane, 1);
             return Ok(());
         };
         engine.occurred(EventType::Zone);
@@ -227,7 +229,7 @@ impl Zones {
         let place =
             self.known.logs.get(writer.client).location(location).filter(|_| depth < MAX_DEPTH);
         let Some(place) = place else {
-            engine.losses.undecodable(writer.lane, 1);
+            engine.source.losses.undecodable(writer.lane, 1);
             return Ok(());
         };
         let known = self.threads[writer.slot].zones.at(depth);
@@ -235,8 +237,7 @@ impl Zones {
             return self.more(engine, writer, more);
         }
         let ticks = self.known.programs.clock(writer.client, engine.present.map()).anywhere(began);
-        let before =
-            ticks.map(|ticks| engine.now().0.saturating_sub(engine.present.time(Ticks(ticks)).0));
+        let before = ticks.map(|ticks| engine.now().0.saturating_sub(engine.time(ticks).0));
         self.begin_at(engine, writer, (began & STAMP, location, depth), place, more, before)
     }
 
@@ -256,7 +257,7 @@ impl Zones {
             let attributes = self.decode_attributes(engine, writer, more, About::Zone)?;
             text.clone_from(&attributes.own.text);
             slice.stack =
-                self.zone_stack(engine, writer, engine.present.ticks, None, attributes.stack);
+                self.zone_stack(engine, writer, engine.present.ticks(), None, attributes.stack);
             self.apply(engine, &mut slice, attributes.own);
         }
         if let Some(nanoseconds) = before {
@@ -300,7 +301,7 @@ impl Zones {
     ) -> Result<(), Stopped> {
         let interned = self.known.logs.get(writer.client).string(string);
         if interned.is_none() && string != 0 {
-            engine.losses.undecodable(writer.lane, 1);
+            engine.source.losses.undecodable(writer.lane, 1);
             return Ok(());
         }
         let attributes = self.decode_attributes(engine, writer, more, About::Message)?;
@@ -309,7 +310,7 @@ impl Zones {
             category: self.words.message,
             text: self.message_text(engine, interned, &attributes.own),
             color: color_of(color),
-            stack: self.zone_stack(engine, writer, engine.present.ticks, None, attributes.stack),
+            stack: self.zone_stack(engine, writer, engine.present.ticks(), None, attributes.stack),
             fields: Fields::new(),
         };
         engine.emit(&Event::Message(self.threads[writer.slot].track, message))
@@ -356,7 +357,7 @@ impl Zones {
         if words.is_empty() {
             return Ok(attributes);
         }
-        engine.losses.undecodable(writer.lane, std::mem::take(&mut attributes.unknown));
+        engine.source.losses.undecodable(writer.lane, std::mem::take(&mut attributes.unknown));
         if let Some(name) = attributes.thread_name.take()
             && let Some(name) = engine.new_name(&name)
         {
@@ -451,18 +452,18 @@ impl Zones {
         }
         let pid = self.known.programs.pid(writer.client)?;
         let known = self.known.prescan.stacks.known_or_new(
-            &mut engine.resolver.stacks,
+            &mut engine.source.resolver.stacks,
             (pid, Ticks(at)),
             &addresses,
         );
         let Some(known) = known else {
-            engine.tally.missing_stacks += 1;
+            engine.sink.tally.missing_stacks += 1;
             return None;
         };
         if let Some(stack) = self.stacks.get(&known.number) {
             return *stack;
         }
-        let stack = engine.resolver.stack_at(known.defined, &mut engine.tables);
+        let stack = engine.source.resolver.stack_at(known.defined, &mut engine.tables);
         self.stacks.insert(known.number, stack);
         stack
     }

@@ -10,14 +10,16 @@ fn report_from(scenario: &Scenario, from: u64) -> Report {
     let part = Some(Part { from: Some(Time(START + from * 1_000)), to: None });
     let mut exporter =
         ReportExporter::new(ReportOptions { part, worst: 5, ..ReportOptions::default() });
-    let Ok(()) = exporter.begin(&session(), &scenario.tables);
+    let mut tables = scenario.tables.clone();
+    tables.machines = vec![session()];
+    let Ok(()) = exporter.begin(&tables);
     for (time, event) in &scenario.events {
         let Ok(()) = match *time < Time(START + from * 1_000) {
-            true => exporter.before(*time, event, &scenario.tables),
-            false => exporter.event(*time, event, &scenario.tables),
+            true => exporter.before(*time, event, &tables),
+            false => exporter.event(*time, event, &tables),
         };
     }
-    let Ok(()) = exporter.end(&[], Some(&summary()), &scenario.tables);
+    let Ok(()) = exporter.end(&[], Some(&summary()), &tables);
     exporter.finish()
 }
 

@@ -2,7 +2,7 @@
 
 use super::topology::Topology;
 use crate::payload::dxgkrnl::VSync;
-use crate::session::engine::{Engine, slices};
+use crate::session::engine::{Engine, TraceEngine, slices};
 use rustc_hash::FxHashMap;
 use syscollect_model::{Event, Field, MachineId, Scope, Slice, TrackId, Value};
 use syscollect_playback::EventType;

@@ -1,7 +1,7 @@
 //! Engines of GPUs: what runs on them, one after the other.
 
 use super::topology::{Node, Topology};
-use crate::session::engine::Engine;
+use crate::session::engine::{Engine, TraceEngine};
 use rustc_hash::FxHashMap;
 use syscollect_model::{Event, GpuJob, MachineId, Scope, StringId, Time, Track, TrackKind};
 use syscollect_playback::EventType;

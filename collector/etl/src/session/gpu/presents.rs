@@ -3,13 +3,13 @@
 
 use crate::payload::dxgkrnl::FlipKind;
 use crate::payload::present::{PresentApi, PresentCall};
-use crate::session::engine::{Engine, slices};
+use crate::session::engine::{Engine, TraceEngine, slices};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
     Event, Field, Fields, MachineId, Scope, Slice, SliceUpdate, Strings, Tables, ThreadId, TrackId,
     Value,
 };
-use syscollect_playback::{EventType, unfinished};
+use syscollect_playback::EventType;
 
 /// Calls of one thread within each other; more are left out.
 const DEEPEST: usize = 16;
@@ -176,9 +176,8 @@ fn instant(engine: &mut Engine<'_>, thread: Option<ThreadId>, event_type: EventT
 }
 
 fn close_unfinished(engine: &mut Engine<'_>, track: TrackId) {
-    for event in unfinished(track) {
-        engine.push_uncounted(event);
-    }
+    engine.push_uncounted(Event::SliceUpdate(track, SliceUpdate::unfinished()));
+    engine.push_uncounted(Event::SliceEnd(track));
 }
 
 /// Where a thread's presents are told; where it is not known, the machine's.

@@ -4,7 +4,7 @@ use super::engines::{Engines, GpuEngine};
 use super::pending::Pending;
 use super::topology::Topology;
 use crate::payload::dxgkrnl::{DmaEnd, DmaKind, QueuePacket, QueuePacketKind};
-use crate::session::engine::Engine;
+use crate::session::engine::{Engine, TraceEngine};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
     Event, Fence, Field, GpuJob, GpuJobEnd, MachineId, ProcessId, Scope, StringId, Tables,
@@ -158,7 +158,7 @@ impl Queues {
                 context: Some(context),
                 ..GpuJob::named(name)
             };
-            say(&mut job, engine.tables, "sequence", Value::Unsigned(sequence.into()));
+            say(&mut job, &mut engine.tables, "sequence", Value::Unsigned(sequence.into()));
             return self.tell(engine, topology, context, engine.now(), job);
         };
         let end = if timed_out { GpuJobEnd::Failed } else { GpuJobEnd::Finished };
@@ -240,7 +240,7 @@ impl Queues {
         };
         if end != DmaEnd::Completed {
             let value = Value::String(engine.tables.strings.intern(end.name()));
-            say(&mut job, engine.tables, "interrupt", value);
+            say(&mut job, &mut engine.tables, "interrupt", value);
         }
         if !begun {
             (job.queued, job.end) = (None, GpuJobEnd::WithoutBeginning);
@@ -327,7 +327,7 @@ impl Queues {
             return self.engines.end(engine, topology, gpu_engine, job);
         }
         let waited = engine.now().0.saturating_sub(dma.given.0);
-        say(&mut job, engine.tables, "waited", Value::Duration(waited));
+        say(&mut job, &mut engine.tables, "waited", Value::Duration(waited));
         self.engines.drop_waiting(engine, topology, gpu_engine, job);
     }
 
@@ -349,7 +349,7 @@ impl Queues {
             end,
             ..GpuJob::named(name)
         };
-        say(&mut job, engine.tables, "sequence", Value::Unsigned(sequence.into()));
+        say(&mut job, &mut engine.tables, "sequence", Value::Unsigned(sequence.into()));
         let stands_for_dma = topology.is_hardware_queue(context) && packet.is_for_the_gpu();
         if stands_for_dma && end != GpuJobEnd::Unfinished {
             let gpu_engine = topology.node(context).map_or(GpuEngine::Unknown, GpuEngine::Node);
@@ -359,7 +359,7 @@ impl Queues {
             // Handing it over belongs to the engine's job: one arrow from the thread is enough.
             (job.submitted, job.queued) = (None, Some(submitted));
         }
-        packet.say_more(&mut job, engine.tables);
+        packet.say_more(&mut job, &mut engine.tables);
         self.tell(engine, topology, context, submitted, job);
     }
 
@@ -381,7 +381,8 @@ impl Queues {
         let QueueTracks { scope, name } = match queue.tracks {
             Some(tracks) => tracks,
             None => {
-                let process = queue.process.or_else(|| topology.user(context, now, engine.tables));
+                let process =
+                    queue.process.or_else(|| topology.user(context, now, &mut engine.tables));
                 let scope = process.map_or(Scope::Machine(MachineId::FIRST), Scope::Process);
                 let node = topology
                     .node(context)
@@ -441,8 +442,8 @@ impl Dma {
             queued: Some(*given),
             ..GpuJob::named(engine.tables.strings.intern(name))
         };
-        say(&mut job, engine.tables, "submission", Value::Unsigned(packet.id));
-        say(&mut job, engine.tables, "sequence", Value::Unsigned(packet.sequence.into()));
+        say(&mut job, &mut engine.tables, "submission", Value::Unsigned(packet.id));
+        say(&mut job, &mut engine.tables, "sequence", Value::Unsigned(packet.sequence.into()));
         job
     }
 }

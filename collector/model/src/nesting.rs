@@ -4,7 +4,7 @@
 /// that it began in. What is deeper than `MOST` is only counted, so that its end is not taken for
 /// another's, and memory stays bounded whatever begins and never ends.
 #[derive(Debug)]
-pub(crate) struct Nesting<T, const MOST: usize> {
+pub struct Nesting<T, const MOST: usize> {
     open: Vec<T>,
     /// How many more are open inside the innermost of `open`.
     deeper: u64,
@@ -19,24 +19,24 @@ impl<T, const MOST: usize> Default for Nesting<T, MOST> {
 impl<T, const MOST: usize> Nesting<T, MOST> {
     /// Whether there is room for another one. Where there is none it is counted, and must not be
     /// [pushed](Self::push).
-    pub(crate) fn begin(&mut self) -> bool {
+    pub fn begin(&mut self) -> bool {
         let has_room = self.open.len() < MOST;
         self.deeper += u64::from(!has_room);
         has_room
     }
 
     /// Adds one that [`begin`](Self::begin) had room for.
-    pub(crate) fn push(&mut self, item: T) {
+    pub fn push(&mut self, item: T) {
         self.open.push(item);
     }
 
     /// The innermost one; `None` where nothing is open, or where that is too deep to be here.
-    pub(crate) fn innermost(&mut self) -> Option<&mut T> {
+    pub fn innermost(&mut self) -> Option<&mut T> {
         self.open.last_mut().filter(|_| self.deeper == 0)
     }
 
     /// Ends the innermost one; `None` as [`innermost`](Self::innermost).
-    pub(crate) fn end(&mut self) -> Option<T> {
+    pub fn end(&mut self) -> Option<T> {
         match self.deeper.checked_sub(1) {
             Some(deeper) => {
                 self.deeper = deeper;
@@ -46,18 +46,23 @@ impl<T, const MOST: usize> Nesting<T, MOST> {
         }
     }
 
+    /// Whether nothing is open, however deep.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.deeper == 0
+    }
+
     /// Those that are here, the outermost first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.open.iter()
     }
 
     /// The same, to be changed.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.open.iter_mut()
     }
 
     /// The same, for good: nothing more comes.
-    pub(crate) fn into_open(self) -> impl Iterator<Item = T> {
+    pub fn into_open(self) -> impl Iterator<Item = T> {
         self.open.into_iter()
     }
 }
@@ -86,6 +91,7 @@ mod tests {
                 let innermost = all.last().copied().filter(|_| all.len() <= MOST);
                 prop_assert_eq!(nesting.innermost().copied(), innermost);
                 prop_assert!(nesting.iter().eq(all.iter().take(MOST)));
+                prop_assert_eq!(nesting.is_empty(), all.is_empty());
             }
         }
     }

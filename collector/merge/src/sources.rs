@@ -1,0 +1,139 @@
+//! The sources of a session in one order: what they give, and what they are fed with.
+
+use crate::chunk_queue::{ChunkQueue, Decode};
+use crate::source::{Queue, Source, SourceItem};
+use crate::tasks::TaskEvent;
+use crate::zones::cursor::Programmed;
+use crate::zones::prescan::PlacedMarker;
+use syscollect_model::Ticks;
+use syscollect_playback::order::{Cursor, Merge, MergeStep};
+
+/// Places among the sources: behind the horizon and the task events lie the lanes (of equal ticks a
+/// task is born before it runs), and behind these the markers.
+const HORIZON: usize = 0;
+const TASKS: usize = 1;
+const FIRST_LANE: usize = 2;
+
+/// The sources of a session. Lanes are numbered in their order, as those of the engine.
+pub(crate) struct Sources {
+    merge: Merge<Source>,
+}
+
+/// What comes next.
+pub(crate) enum SourceStep<'s> {
+    /// At these ticks; the number of the lane, where it is of one.
+    Item(u64, usize, SourceItem<'s>),
+    /// The lane has to be fed.
+    Waiting(usize),
+    /// All are at their end, or nothing says that no lane comes before.
+    End,
+}
+
+impl Sources {
+    /// Without lanes.
+    pub(crate) fn new(tasks: Vec<(u64, TaskEvent)>, markers: Vec<PlacedMarker>) -> Self {
+        let sources = vec![
+            Source::Horizon(Some(0)),
+            Source::Lifecycle(Queue::new(tasks)),
+            Source::Markers(Queue::new(markers)),
+        ];
+        Self { merge: Merge::new(sources) }
+    }
+
+    /// The task events and markers that it was made of, and those that were added.
+    pub(crate) fn into_parts(self) -> (Vec<(u64, TaskEvent)>, Vec<PlacedMarker>) {
+        let (mut tasks, mut markers) = (Vec::new(), Vec::new());
+        for source in self.merge.into_lanes() {
+            match source {
+                Source::Lifecycle(events) => tasks = events.items,
+                Source::Markers(placed) => markers = placed.items,
+                _ => {}
+            }
+        }
+        (tasks, markers)
+    }
+
+    /// What comes next.
+    #[inline]
+    pub(crate) fn step(&mut self) -> SourceStep<'_> {
+        match self.merge.step() {
+            MergeStep::Item(index, (ticks, taken)) => match self.merge.lanes()[index].lend(taken) {
+                Some(item) => SourceStep::Item(ticks, index.wrapping_sub(FIRST_LANE), item),
+                None => SourceStep::End,
+            },
+            MergeStep::Waiting(index) => {
+                index.checked_sub(FIRST_LANE).map_or(SourceStep::End, SourceStep::Waiting)
+            }
+            MergeStep::End => SourceStep::End,
+        }
+    }
+
+    /// The least ticks that the next item may have; `None` at the end.
+    pub(crate) fn key(&mut self) -> Option<u64> {
+        self.merge.key()
+    }
+
+    /// The lane gets that number, and those from it on the next.
+    pub(crate) fn insert(&mut self, number: usize, lane: Source) {
+        self.merge.insert(FIRST_LANE + number, lane);
+    }
+
+    /// What decodes the lanes.
+    pub(crate) fn decoders(&self) -> impl Iterator<Item = &dyn Decode> {
+        self.merge.lanes().iter().filter_map(Source::decoder)
+    }
+
+    /// Lanes that are not known yet hold nothing of before these ticks; without, none comes any
+    /// more.
+    pub(crate) fn set_horizon(&mut self, ticks: Option<Ticks>) {
+        let horizon = Source::Horizon(ticks.map(|Ticks(ticks)| ticks));
+        self.merge.feed(HORIZON, |source| *source = horizon);
+    }
+
+    /// What became known of tasks, of a time that was not played yet.
+    pub(crate) fn add_task_events(&mut self, new: Vec<(u64, TaskEvent)>) {
+        self.merge.feed(TASKS, |source| {
+            if let Source::Lifecycle(events) = source {
+                events.add(new, |(ticks, _)| *ticks);
+            }
+        });
+    }
+
+    /// Markers of later times.
+    pub(crate) fn add_markers(&mut self, new: Vec<PlacedMarker>) {
+        let last = self.merge.lanes().len() - 1;
+        self.merge.feed(last, |source| {
+            if let Source::Markers(queue) = source {
+                queue.add(new, |marker| marker.ticks);
+            }
+        });
+    }
+
+    /// Changes what a lane has to decode. Its chunks are decoded when it is their turn: what must
+    /// be known for that may come until then.
+    pub(crate) fn feed(
+        &mut self,
+        lane: usize,
+        programs: Programmed<'_>,
+        change: impl FnOnce(&mut ChunkQueue),
+    ) {
+        self.merge.feed(FIRST_LANE + lane, |source| {
+            let Some(queue) = source.queue() else { return };
+            change(queue);
+            if queue.is_empty() {
+                source.resume(programs);
+            }
+        });
+    }
+
+    /// Goes on with what a lane was fed; `false` where there is nothing.
+    pub(crate) fn resume(&mut self, lane: usize, programs: Programmed<'_>) -> bool {
+        self.merge.feed(FIRST_LANE + lane, |source| source.resume(programs));
+        !self.merge.lanes()[FIRST_LANE + lane].is_waiting()
+    }
+
+    /// Chunks that wait in memory.
+    pub(crate) fn queued_chunks(&self) -> usize {
+        self.decoders().map(|decoder| decoder.queue().len()).sum()
+    }
+}
