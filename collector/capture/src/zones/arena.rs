@@ -72,15 +72,6 @@ impl Arena {
         Some(FoundArena::at(path).ok()?.id)
     }
 
-    /// What the process that made the arena there calls itself.
-    pub(super) fn owner(path: &Path) -> Option<u32> {
-        use std::os::unix::fs::FileExt;
-        let file = FoundArena::at(path).ok()?.open(libc::O_RDONLY).ok()?;
-        let mut bytes = [0; 4];
-        file.read_exact_at(&mut bytes, std::mem::offset_of!(ArenaHeader, pid) as u64).ok()?;
-        Some(u32::from_le_bytes(bytes))
-    }
-
     /// How many rings were ever used.
     pub(super) fn rings(&self) -> u32 {
         self.memory.header().rings.load(Ordering::Acquire).min(MAX_RINGS as u32)
@@ -93,6 +84,15 @@ impl FoundArena {
         let place = open_path(path)?;
         let (id, user) = identity(place.as_fd())?;
         Ok(Self { place, id, user })
+    }
+
+    /// What the process that made it calls itself.
+    pub(super) fn owner(&self) -> Option<u32> {
+        use std::os::unix::fs::FileExt;
+        let file = self.open(libc::O_RDONLY).ok()?;
+        let mut bytes = [0; 4];
+        file.read_exact_at(&mut bytes, std::mem::offset_of!(ArenaHeader, pid) as u64).ok()?;
+        Some(u32::from_le_bytes(bytes))
     }
 
     /// Takes it over, and tells its threads.

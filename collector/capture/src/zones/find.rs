@@ -70,6 +70,13 @@ impl ArenaLocation {
     }
 }
 
+impl ArenaLocation {
+    /// Whether it was found among the process's mappings.
+    pub(super) fn is_mapping(&self) -> bool {
+        self.path.components().any(|part| part.as_os_str() == "map_files")
+    }
+}
+
 impl RunningProgram {
     /// `None` when the process is gone, or its first thread has ended.
     fn of(root: &Path, pid: u32) -> Option<Self> {

@@ -79,6 +79,7 @@ mod fuzzing;
 mod items;
 mod lanes;
 mod log;
+mod mapped;
 mod memory;
 mod ring;
 mod source;

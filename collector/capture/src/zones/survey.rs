@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 
 use syscollect_zone_protocol::arena::RingState;
 
-use super::arena::{Arena, FoundArena, NotTaken};
+use super::arena::{FoundArena, NotTaken};
 use super::find::{self, Numbering};
+use super::mapped::Mapped;
 use super::taken::{Arenas, MOST_OF_A_PROCESS, TakenArena};
 use super::watch::{Announcement, refused, take};
 
@@ -58,6 +59,7 @@ pub(super) enum SurveyJob {
 /// What looks and waits for its turn.
 pub(super) struct Survey {
     arenas: Arc<Arenas>,
+    mapped: Mapped,
     watched: Vec<Watched>,
     users: Vec<OfUser>,
     last_roll_call: Instant,
@@ -100,7 +102,8 @@ fn run(mut survey: Survey, jobs: &Receiver<SurveyJob>) {
             next_look = Instant::now() + INTERVAL;
         }
         while allowance.is_left() && survey.has_jobs() {
-            allowance.spend(|| survey.do_next());
+            let elsewhere = allowance.spend(|| survey.do_next());
+            allowance.pay(elsewhere);
         }
         while allowance.is_left()
             && let Ok(job) = jobs.try_recv()
@@ -141,10 +144,15 @@ impl Allowance {
     }
 
     /// Does something; what it costs beyond the credit is waited for afterwards.
-    fn spend(&mut self, act: impl FnOnce()) {
+    fn spend<T>(&mut self, act: impl FnOnce() -> T) -> T {
         let before = crate::usage::thread_cpu_time();
-        act();
-        let cost = crate::usage::thread_cpu_time().saturating_sub(before);
+        let result = act();
+        self.pay(crate::usage::thread_cpu_time().saturating_sub(before));
+        result
+    }
+
+    /// Pays for what was done.
+    fn pay(&mut self, cost: Duration) {
         let excess = cost.saturating_sub(self.credit);
         self.credit = self.credit.saturating_sub(cost);
         if !excess.is_zero() {
@@ -163,7 +171,19 @@ impl Allowance {
 impl Survey {
     /// Looks after these arenas.
     pub(super) fn new(arenas: Arc<Arenas>) -> Self {
-        Self { arenas, watched: Vec::new(), users: Vec::new(), last_roll_call: Instant::now() }
+        Self {
+            arenas,
+            mapped: Mapped::new(),
+            watched: Vec::new(),
+            users: Vec::new(),
+            last_roll_call: Instant::now(),
+        }
+    }
+
+    /// With other looks at mappings.
+    #[cfg(test)]
+    pub(super) fn looking(self, mapped: Mapped) -> Self {
+        Self { mapped, ..self }
     }
 
     /// Whether there is something to do.
@@ -235,26 +255,28 @@ impl Survey {
         asked.map(|taken| SurveyJob::RollCall(taken.clone())).chain(held).collect()
     }
 
-    /// Does what is next.
-    pub(super) fn do_next(&mut self) {
+    /// Does what is next; what that took on other threads.
+    pub(super) fn do_next(&mut self) -> Duration {
         let waiting = self.users.iter_mut().filter(|user| !user.jobs.is_empty());
-        let Some(of_user) = waiting.min_by_key(|user| user.spent) else { return };
-        let Some(job) = of_user.jobs.pop_front() else { return };
+        let Some(of_user) = waiting.min_by_key(|user| user.spent) else { return Duration::ZERO };
+        let Some(job) = of_user.jobs.pop_front() else { return Duration::ZERO };
         let (user, before) = (of_user.user, crate::usage::thread_cpu_time());
-        self.act(job);
-        let cost = crate::usage::thread_cpu_time().saturating_sub(before);
+        self.act(user, job);
+        let elsewhere = self.mapped.take_unpaid();
+        let cost = crate::usage::thread_cpu_time().saturating_sub(before) + elsewhere;
         if let Some(of_user) = self.users.iter_mut().find(|known| known.user == user) {
             of_user.spent += cost;
         }
         if !self.has_jobs() {
             self.users.clear();
         }
+        elsewhere
     }
 
-    fn act(&mut self, job: SurveyJob) {
+    fn act(&mut self, user: u32, job: SurveyJob) {
         match job {
-            SurveyJob::Announced(announcement, found) => self.announced(announcement, found),
-            SurveyJob::Process(pid) => self.look_for_arenas(pid),
+            SurveyJob::Announced(announcement, found) => self.announced(user, announcement, found),
+            SurveyJob::Process(pid) => self.look_for_arenas(user, pid),
             SurveyJob::Rings(taken) => {
                 if tell_rings(&self.arenas, &taken, RINGS_AT_A_TIME) {
                     taken.rings_wait.store(false, Ordering::Relaxed);
@@ -264,15 +286,15 @@ impl Survey {
             }
             SurveyJob::RollCall(taken) => {
                 taken.roll_call_waits.store(false, Ordering::Relaxed);
-                if is_gone(&self.arenas, &taken) {
+                if self.is_gone(&taken) {
                     forget(&self.arenas, &taken);
                     self.watched.retain(|watched| !Arc::ptr_eq(&watched.taken, &taken));
                 }
             }
             SurveyJob::Held(pid, path) => {
-                let taken =
-                    FoundArena::at(&path).and_then(|found| self.arenas.take(pid, &path, &found));
-                if matches!(taken, Err(NotTaken::Held)) {
+                let found = self.mapped.at(&path, user);
+                let taken = found.map(|found| self.arenas.take(pid, &path, &found));
+                if matches!(taken, Some(Err(NotTaken::Held))) {
                     self.arenas.hold_on(pid, path);
                 }
             }
@@ -281,14 +303,17 @@ impl Survey {
     }
 
     /// An arena that was announced and not taken at once.
-    fn announced(&mut self, announcement: Announcement, found: Option<Box<(PathBuf, FoundArena)>>) {
+    fn announced(
+        &mut self,
+        user: u32,
+        announcement: Announcement,
+        found: Option<Box<(PathBuf, FoundArena)>>,
+    ) {
         let Announcement { pid, tid, ring, .. } = announcement;
         let found = found.map(|found| *found).or_else(|| {
             // Its descriptor is closed, but it may be mapped.
-            let mapped = find::arena_mappings(&self.arenas.root(), pid).into_iter();
-            let mut found =
-                mapped.filter_map(|path| FoundArena::at(&path).ok().map(|found| (path, found)));
-            found.find(|(_, found)| self.arenas.known(found.id).is_none())
+            let mut mapped = self.mapped.arenas(&self.arenas.root(), pid, user).into_iter();
+            mapped.find(|(_, found)| self.arenas.known(found.id).is_none())
         });
         let Some((path, found)) = found else {
             return self.arenas.refuse(pid, (tid, ring), &NotTaken::Gone);
@@ -298,7 +323,7 @@ impl Survey {
         }
         // Of a program that ran others in its place within a second most are gone.
         for taken in self.arenas.of_process(pid) {
-            if is_gone(&self.arenas, &taken) {
+            if self.is_gone(&taken) {
                 forget(&self.arenas, &taken);
             }
         }
@@ -313,29 +338,32 @@ impl Survey {
 
     /// Arenas that a process made before this recording began. A descriptor
     /// that a child has inherited is not its own.
-    fn look_for_arenas(&mut self, pid: u32) {
+    fn look_for_arenas(&mut self, user: u32, pid: u32) {
         let root = self.arenas.root();
-        let mut paths = find::arena_descriptors(&root, pid);
-        if paths.is_empty() {
-            paths = find::arena_mappings(&root, pid);
+        let descriptors = find::arena_descriptors(&root, pid).into_iter();
+        let places = descriptors.take(MOST_OF_A_PROCESS as usize);
+        let mut places: Vec<_> = places
+            .filter_map(|path| FoundArena::at(&path).ok().map(|found| (path, found)))
+            .collect();
+        if places.is_empty() {
+            places = self.mapped.arenas(&root, pid, user);
         }
         let own_id = find::own_id(&root, pid);
-        for path in paths.iter().take(MOST_OF_A_PROCESS as usize) {
-            let Ok(found) = FoundArena::at(path) else { continue };
-            if self.arenas.known(found.id).is_some() || Arena::owner(path) != own_id {
+        for (path, found) in places.iter().take(MOST_OF_A_PROCESS as usize) {
+            if self.arenas.known(found.id).is_some() || found.owner() != own_id {
                 continue;
             }
-            match self.arenas.take(pid, path, &found) {
+            match self.arenas.take(pid, path, found) {
                 // Nothing of it was announced to this recording.
                 Ok(_) | Err(NotTaken::Gone) => {}
                 Err(why) => refused(&self.arenas, pid, path, (0, 0), &why),
             }
         }
     }
-}
 
-fn is_gone(arenas: &Arenas, taken: &TakenArena) -> bool {
-    !find::still_has(&arenas.root(), &taken.place)
+    fn is_gone(&mut self, taken: &TakenArena) -> bool {
+        !self.mapped.still_has(&self.arenas.root(), &taken.place, taken.arena.user)
+    }
 }
 
 fn forget(arenas: &Arenas, taken: &TakenArena) {
@@ -364,4 +392,54 @@ fn tell_rings(arenas: &Arenas, taken: &TakenArena, most: usize) -> bool {
         arenas.tell(taken, ring, identity.owner, tid);
     }
     untold.next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::{FakeProcess, FakeProgram};
+    use super::super::mapped::Place;
+    use super::super::watch::WatchEvent;
+    use super::*;
+    use std::path::Path;
+    use std::sync::mpsc::channel;
+    use syscollect_model::ClockSource;
+
+    /// A process whose mappings somebody holds for ever.
+    const HELD: u32 = 8001;
+
+    /// The other one has closed its descriptor, and has the arena mapped.
+    fn find(root: &Path, pid: u32) -> Vec<Place> {
+        match pid {
+            HELD => loop {
+                std::thread::park();
+            },
+            _ => {
+                let path = root.join(format!("proc/{pid}/fd/3"));
+                let found = FoundArena::at(&path).unwrap();
+                vec![(path, found)]
+            }
+        }
+    }
+
+    #[test]
+    fn who_holds_the_lock_of_their_mappings_holds_up_nobody_else() {
+        let (process, program) = (FakeProcess::new(), FakeProgram::new());
+        process.runs(&program);
+        let status = format!("NSpid:\t{}\n", program.pid());
+        std::fs::write(process.root().join("proc/7001/status"), status).unwrap();
+        let (found, events) = channel();
+        let arenas = Arc::new(Arenas::new(process.root(), ClockSource::Tsc, found));
+        let patience = Duration::from_millis(20);
+        let mut survey = Survey::new(arenas).looking(Mapped::fake(patience, find));
+        for _ in 0..100 {
+            survey.add(SurveyJob::Process(HELD));
+            survey.do_next();
+        }
+        survey.add(SurveyJob::Process(7001));
+        while survey.has_jobs() {
+            survey.do_next();
+        }
+        let taken = events.try_iter().any(|event| matches!(event, WatchEvent::Client { .. }));
+        assert!(taken, "the arena of the other process was taken");
+    }
 }
