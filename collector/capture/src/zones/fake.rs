@@ -81,7 +81,6 @@ impl FakeProgram {
     }
 
     /// Takes pages out of the file again, as its owner may whatever is sealed.
-    #[cfg(feature = "fuzzing")]
     pub(super) fn punch(&self, offset: usize, bytes: usize) {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         // SAFETY: no memory is involved.

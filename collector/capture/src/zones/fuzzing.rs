@@ -27,6 +27,33 @@ const RINGS: usize = 6;
 /// The honest program's thread.
 const HONEST: u32 = 7001;
 
+/// What a step may be: a byte of the input, modulo their number.
+const ANNOUNCE: u8 = 0;
+/// With a thread and a number of a ring.
+const ANNOUNCE_ANY: u8 = 1;
+const FILE_SEEN: u8 = 2;
+const SURVEY: u8 = 3;
+const DRAIN: u8 = 4;
+/// Twice as likely as others: only what is read can go wrong.
+const DRAIN_AGAIN: u8 = 5;
+const ZONES: u8 = 6;
+const WRITE_WORD: u8 = 7;
+/// A kind, a first word, and the words of its size.
+const WRITE_ITEM: u8 = 8;
+const MOVE_HEAD: u8 = 9;
+const SET_TAIL: u8 = 10;
+const SET_STATE: u8 = 11;
+const NEXT_OWNER: u8 = 12;
+const CLAIM: u8 = 13;
+/// Words of a definition, and how many of them are complete.
+const DEFINE: u8 = 14;
+const SET_LOG: u8 = 15;
+/// A page from which on pages are taken out.
+const PUNCH: u8 = 16;
+/// All others: the thread has another ring, of that number.
+const MOVE_RING: u8 = 17;
+const STEPS: u8 = MOVE_RING + 1;
+
 /// The recorder's part without its threads.
 struct Recorder {
     takeover: Takeover,
@@ -59,6 +86,7 @@ impl Input<'_> {
 /// # Panics
 ///
 /// Where that does not hold.
+#[cfg_attr(not(feature = "fuzzing"), allow(unreachable_pub))]
 pub fn hostile_programs(data: &[u8]) {
     let mut input = Input(data);
     let mut recorder = Recorder::new();
@@ -90,21 +118,21 @@ fn step(
     ring: &mut FakeThread<'_>,
 ) {
     let (header, arena) = (ring.header(), program.memory().header());
-    match input.byte() % 18 {
-        0 => recorder.told(program.announcement(ring)),
-        1 => recorder.told(ZoneNotice::Announcement {
+    match input.byte() % STEPS {
+        ANNOUNCE => recorder.told(program.announcement(ring)),
+        ANNOUNCE_ANY => recorder.told(ZoneNotice::Announcement {
             ticks: 0,
             pid: program.pid(),
             tid: input.byte().into(),
             descriptor: program.descriptor(),
             ring: input.number(),
         }),
-        2 => recorder.told(ZoneNotice::ClientFile { pid: program.pid() }),
-        3 => recorder.survey(),
-        4 | 5 => recorder.drain(false),
-        6 => _ = ring.zone(input.byte().into()),
-        7 => _ = ring.write(&[input.number()]),
-        8 => {
+        FILE_SEEN => recorder.told(ZoneNotice::ClientFile { pid: program.pid() }),
+        SURVEY => recorder.survey(),
+        DRAIN | DRAIN_AGAIN => recorder.drain(false),
+        ZONES => _ = ring.zone(input.byte().into()),
+        WRITE_WORD => _ = ring.write(&[input.number()]),
+        WRITE_ITEM => {
             let kind = ItemKind::from_number(input.byte() % 0x20).unwrap_or(ItemKind::Plot) as u64;
             let first = input.number() << 8 | kind;
             let words = item_words(first).unwrap_or(1);
@@ -112,15 +140,17 @@ fn step(
                 std::iter::once(first).chain((1..words).map(|_| input.number())).collect();
             ring.write(&item);
         }
-        9 => header.head.store(header.head.load(Relaxed).wrapping_add(input.number()), Release),
-        10 => header.tail.store(input.number(), Release),
-        11 => header.state.store(u32::from(input.byte() % 4), Release),
-        12 => _ = header.owner.fetch_add(1, Release),
-        13 => {
+        MOVE_HEAD => {
+            header.head.store(header.head.load(Relaxed).wrapping_add(input.number()), Release);
+        }
+        SET_TAIL => header.tail.store(input.number(), Release),
+        SET_STATE => header.state.store(u32::from(input.byte() % 4), Release),
+        NEXT_OWNER => _ = header.owner.fetch_add(1, Release),
+        CLAIM => {
             arena.rings.store(input.number() as u32, Release);
             arena.claims.fetch_add(1, Release);
         }
-        14 => {
+        DEFINE => {
             let words = usize::from(input.byte() % 8);
             let at = program.memory().header().log_taken.load(Relaxed);
             if at < LOG_BYTES as u64 / 2 && at.is_multiple_of(8) {
@@ -128,8 +158,8 @@ fn step(
                 program.complete(at, usize::from(input.byte()));
             }
         }
-        15 => arena.log_taken.store(input.number(), Release),
-        16 => program.punch(usize::from(input.byte()) * 4096, RING_BYTES),
+        SET_LOG => arena.log_taken.store(input.number(), Release),
+        PUNCH => program.punch(usize::from(input.byte()) * 4096, RING_BYTES),
         _ => *ring = FakeThread { number: u32::from(input.byte()) % MAX_RINGS as u32, ..*ring },
     }
 }
@@ -187,5 +217,86 @@ impl Recorder {
             assert_eq!((at, items), (words.len(), chunk.header.records), "whole items");
         }
         assert_eq!(found, zones, "zones of the honest program");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// An honest zone comes with a step whose first byte has this bit.
+    const HONEST_ZONE: u8 = 0x80;
+    const HUGE: [u8; 9] = [8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xf8];
+
+    /// Steps of the first program, with an honest zone each.
+    fn steps(all: &[&[u8]]) -> Vec<u8> {
+        all.iter().flat_map(|step| [&[HONEST_ZONE | 0x10], *step].concat()).collect()
+    }
+
+    /// The first inputs of the fuzz target `arenas`, by the names of their files: one of each way in
+    /// which a program lies, so that the search need not find these first.
+    fn seeds() -> Vec<(&'static str, Vec<u8>)> {
+        let start: [&[u8]; 3] = [&[ANNOUNCE], &[ZONES, 3], &[DRAIN]];
+        let begun = |rest: &[&[u8]]| steps(&[&start[..], rest].concat());
+        let every_kind: Vec<Vec<u8>> = (0..0x20)
+            .map(|kind| [&[WRITE_ITEM, kind], &[1, kind][..], &[2, 1, 0].repeat(16)].concat())
+            .collect();
+        let every_kind: Vec<&[u8]> = every_kind.iter().map(Vec::as_slice).collect();
+        vec![
+            ("honest", begun(&[&[ZONES, 200], &[DRAIN], &[SURVEY], &[ZONES, 1], &[DRAIN_AGAIN]])),
+            ("unannounced", steps(&[&[FILE_SEEN], &[ZONES, 9], &[SURVEY], &[DRAIN]])),
+            (
+                "any-ring",
+                steps(&[
+                    &[ANNOUNCE_ANY, 7, 2, 4, 0],
+                    &[ANNOUNCE_ANY, 0, 1, 5],
+                    &[SURVEY],
+                    &[DRAIN],
+                ]),
+            ),
+            ("head", begun(&[&[MOVE_HEAD, 3, 0x10, 0, 0], &[DRAIN], &[MOVE_HEAD, 1, 4], &[DRAIN]])),
+            ("head-huge", begun(&[&[&[MOVE_HEAD], &HUGE[..]].concat(), &[DRAIN], &[ZONES, 2]])),
+            ("tail", begun(&[&[SET_TAIL, 1, 8], &[DRAIN], &[&[SET_TAIL], &HUGE[..]].concat()])),
+            ("no-item", begun(&[&[WRITE_WORD, 1, 0x7f], &[DRAIN], &[WRITE_WORD, 0], &[DRAIN]])),
+            ("every-kind", begun(&[&every_kind[..], &[&[DRAIN]]].concat())),
+            (
+                "another-owner",
+                begun(&[&[NEXT_OWNER], &[SET_STATE, 2], &[SURVEY], &[SET_STATE, 3], &[DRAIN]]),
+            ),
+            ("another-ring", begun(&[&[MOVE_RING, 200], &[ZONES, 1], &[ANNOUNCE], &[DRAIN]])),
+            ("claims", steps(&[&[CLAIM, 4, 0xff, 0xff, 0xff, 0xff], &[SURVEY], &[DRAIN]])),
+            (
+                "definitions",
+                begun(&[&[DEFINE, 3, 1, 7, 3], &[DRAIN], &[DEFINE, 2, 0, 200], &[DRAIN]]),
+            ),
+            ("log-huge", begun(&[&[&[SET_LOG], &HUGE[..]].concat(), &[DRAIN], &[SET_LOG, 1, 3]])),
+            ("punched", begun(&[&[ZONES, 100], &[PUNCH, 0], &[DRAIN], &[PUNCH, 80], &[DRAIN]])),
+        ]
+    }
+
+    #[test]
+    fn the_first_inputs_of_the_fuzz_target_hold() {
+        for (name, bytes) in seeds() {
+            println!("{name}");
+            hostile_programs(&bytes);
+        }
+    }
+
+    /// `UPDATE_SEEDS=1` writes them.
+    #[test]
+    fn the_first_inputs_of_the_fuzz_target_are_those_of_this_test() {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/arenas");
+        if std::env::var_os("UPDATE_SEEDS").is_some() {
+            std::fs::create_dir_all(&folder).unwrap();
+            for (name, bytes) in seeds() {
+                std::fs::write(folder.join(name), bytes).unwrap();
+            }
+        }
+        for (name, bytes) in seeds() {
+            let found = std::fs::read(folder.join(name)).unwrap_or_default();
+            assert!(found == bytes, "fuzz/seeds/arenas/{name} is another: run with UPDATE_SEEDS=1");
+        }
     }
 }

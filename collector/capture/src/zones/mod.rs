@@ -74,7 +74,7 @@ mod counters;
 mod definitions;
 mod exited;
 mod find;
-#[cfg(feature = "fuzzing")]
+#[cfg(any(test, feature = "fuzzing"))]
 mod fuzzing;
 mod items;
 mod lanes;
