@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use syscollect_model::RecorderSummary;
-use syscollect_store::{CaptureWriter, Definition, LaneLoss, StoreError, TraceBuffer, drain_to};
+use syscollect_store::{
+    CaptureWriter, Definition, EMPTY_CAPTURE_BYTES, LaneLoss, StoreError, TraceBuffer, drain_to,
+};
 use syscollect_symbolize::PinnedFiles;
 
 use crate::recording::buffer_loss;
@@ -36,6 +38,9 @@ pub struct Rotation {
     pub bytes: Option<u64>,
     /// Makes the next file. Called on the writer thread, which may wait for a disk.
     pub next: Box<dyn FnMut() -> io::Result<File> + Send>,
+    /// Hears of each file, the first included, when something lies in it: it can be opened. Called
+    /// on the writer thread.
+    pub begun: Box<dyn FnMut() + Send>,
     /// Takes each file that is complete while the recording goes on, in their order. Called on the
     /// writer thread.
     pub ended: Box<dyn FnMut(EndedFile) + Send>,
@@ -94,9 +99,14 @@ impl FileAccount {
     }
 
     /// A file whose bytes are counted here.
-    fn output(&self, file: Option<File>) -> Output {
+    fn output(&self, file: Option<File>, begun: Option<Begun>) -> Output {
         self.written.store(0, Ordering::Relaxed);
-        Output { file, written: self.written.clone(), written_in_all: self.written_in_all.clone() }
+        Output {
+            file,
+            begun,
+            written: self.written.clone(),
+            written_in_all: self.written_in_all.clone(),
+        }
     }
 }
 
@@ -126,9 +136,14 @@ fn is_same_place(one: &LaneLoss, other: &LaneLoss) -> bool {
         == (&other.origin, other.cpu, &other.record, other.cause)
 }
 
+/// Hears of files in which something lies.
+type Begun = Arc<Mutex<Box<dyn FnMut() + Send>>>;
+
 /// A file whose bytes are counted, or none: then everything is refused, as by a full disk.
 pub(crate) struct Output {
     file: Option<File>,
+    /// Who is told when something lies in it; `None` when that was done.
+    begun: Option<Begun>,
     written: Arc<AtomicU64>,
     written_in_all: Arc<AtomicU64>,
 }
@@ -139,8 +154,13 @@ impl Write for Output {
             return Err(io::Error::other("the file could not be created"));
         };
         let count = file.write(bytes)?;
-        self.written.fetch_add(count as u64, Ordering::Relaxed);
+        let before = self.written.fetch_add(count as u64, Ordering::Relaxed);
         self.written_in_all.fetch_add(count as u64, Ordering::Relaxed);
+        if before + count as u64 > EMPTY_CAPTURE_BYTES
+            && let Some(begun) = self.begun.take()
+        {
+            begun.lock().unwrap_or_else(PoisonError::into_inner)();
+        }
         Ok(count)
     }
 
@@ -161,8 +181,15 @@ pub(crate) struct LastFile {
 pub(crate) struct Files {
     begun: Receiver<BegunFile>,
     account: Arc<FileAccount>,
-    rotation: Option<Rotation>,
+    rotation: Option<Moving>,
     writer: Option<CaptureWriter<Output>>,
+}
+
+/// What is called as one file follows another.
+struct Moving {
+    next: Box<dyn FnMut() -> io::Result<File> + Send>,
+    begun: Begun,
+    ended: Box<dyn FnMut(EndedFile) + Send>,
 }
 
 impl Files {
@@ -173,7 +200,13 @@ impl Files {
         account: Arc<FileAccount>,
     ) -> Result<Self, StoreError> {
         let RecordingFiles { first, rotation } = files;
-        let writer = CaptureWriter::create(account.output(Some(first)))?;
+        let rotation = rotation.map(|Rotation { next, begun, ended, .. }| Moving {
+            next,
+            begun: Arc::new(Mutex::new(begun)),
+            ended,
+        });
+        let told = rotation.as_ref().map(|rotation| rotation.begun.clone());
+        let writer = CaptureWriter::create(account.output(Some(first), told))?;
         Ok(Self { begun, account, rotation, writer: Some(writer) })
     }
 
@@ -214,13 +247,14 @@ impl Files {
             Some(rotation) => (rotation.next)(),
             None => Err(io::Error::other("nobody makes files")),
         };
+        let begun = self.rotation.as_ref().map(|rotation| rotation.begun.clone());
         let refused = |source| StoreError::Write { written: 0, source };
         let created = made
             .map_err(refused)
-            .and_then(|file| CaptureWriter::create(self.account.output(Some(file))));
+            .and_then(|file| CaptureWriter::create(self.account.output(Some(file), begun)));
         match created {
             Ok(writer) => (writer, Ok(())),
-            Err(error) => (CaptureWriter::append(self.account.output(None), 0), Err(error)),
+            Err(error) => (CaptureWriter::append(self.account.output(None, None), 0), Err(error)),
         }
     }
 }
@@ -310,7 +344,9 @@ mod tests {
     fn a_recording_goes_on_in_other_files_and_every_chunk_is_in_one_of_them() {
         let files = Arc::new(Mutex::new(vec![tempfile::tempfile().unwrap()]));
         let ended = Arc::new(Mutex::new(Vec::new()));
-        let (made, told) = (files.clone(), ended.clone());
+        let (made, told, written) = (files.clone(), ended.clone(), files.clone());
+        let begun = Arc::new(AtomicU64::new(0));
+        let counted = begun.clone();
         let rotation = Rotation {
             every: Duration::from_millis(50),
             bytes: None,
@@ -318,6 +354,12 @@ mod tests {
                 let file = tempfile::tempfile()?;
                 made.lock().unwrap().push(file.try_clone()?);
                 Ok(file)
+            }),
+            begun: Box::new(move || {
+                let files = written.lock().unwrap();
+                let bytes = files.last().unwrap().metadata().unwrap().len();
+                assert!(bytes > EMPTY_CAPTURE_BYTES, "{bytes} bytes are not worth a name");
+                assert_eq!(counted.fetch_add(1, Ordering::Relaxed) + 1, files.len() as u64);
             }),
             ended: Box::new(move |file| told.lock().unwrap().push(file.summary.stop_reason)),
         };
@@ -337,6 +379,7 @@ mod tests {
 
         let files = files.lock().unwrap();
         assert!(files.len() > 1, "only {} file", files.len());
+        assert_eq!(begun.load(Ordering::Relaxed), files.len() as u64);
         assert_eq!(*ended.lock().unwrap(), vec![StopReason::Rotation; files.len() - 1]);
         assert_eq!(
             files.iter().flat_map(numbers).collect::<Vec<_>>(),

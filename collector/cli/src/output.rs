@@ -243,6 +243,14 @@ impl Draft {
         Ok(())
     }
 
+    /// Is to appear under another draft name, as long as it has none yet.
+    #[cfg(unix)]
+    pub(crate) fn call(&mut self, name: OsString) {
+        if !self.is_named {
+            self.name = name;
+        }
+    }
+
     /// Where it lies now.
     pub(crate) fn path(&self) -> PathBuf {
         self.folder.join(&self.name)

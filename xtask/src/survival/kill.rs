@@ -12,10 +12,11 @@ use crate::privileged::context::{signal, wait};
 /// recorded.
 const LONGEST: Duration = Duration::from_millis(1_500);
 /// What is recorded, and where to. Those that end by themselves are killed while they export, too.
-const WAYS: [&[&str]; 6] = [
+const WAYS: [&[&str]; 7] = [
     &["-o", "x.syscap"],
     &["-o", "x.syscap", "--stacks", "samples,offcpu,wakers"],
     &["-o", "x.syscap", "--overwrite", "--buffer", "8M"],
+    &["-o", "x.syscap", "--rotate", "1s", "--keep", "2"],
     &["-o", "x.pftrace", "-d", "0.3"],
     &["-o", "x.json.gz", "-d", "0.2"],
     &["-o", "x.syscap", "-d", "0.4", "--", "/bin/sh", "-c", "while :; do /bin/true; done"],

@@ -148,7 +148,7 @@ impl Drafted {
         Ok((Self::Several(series), files))
     }
 
-    /// The recording has begun: its file takes its name. Each of several has had it from the start.
+    /// The recording has begun: its file takes its name. Each of several does so by itself.
     fn show(&mut self, place: &OutputFiles) -> Result<()> {
         match self {
             Self::One(draft) => place.show_capture(draft),

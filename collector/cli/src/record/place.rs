@@ -146,14 +146,20 @@ impl OutputFiles {
         self.standard_output.is_some()
     }
 
+    /// The capture's name while it is recorded.
+    pub(crate) fn draft_name(&self) -> OsString {
+        let mut name = self.capture.stem();
+        name.push(".syscap.partial");
+        name
+    }
+
     /// Creates the capture under the name that it has while it is recorded.
     ///
     /// # Errors
     ///
     /// When it cannot be created, or an unfinished recording lies there.
     pub(crate) fn capture_draft(&self) -> Result<Draft> {
-        let mut name: OsString = self.capture.stem();
-        name.push(".syscap.partial");
+        let name = self.draft_name();
         let path = self.capture.path().with_file_name(&name);
         match self.capture.draft_to_appear(name.clone()) {
             Err(error) if is_existing(&error) && self.force => {
@@ -209,7 +215,8 @@ fn told_of_existing(error: anyhow::Error, path: &Path) -> anyhow::Error {
     )
 }
 
-fn is_existing(error: &anyhow::Error) -> bool {
+/// Whether something lies there already.
+pub(crate) fn is_existing(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<std::io::Error>()
         .is_some_and(|error| error.kind() == std::io::ErrorKind::AlreadyExists)

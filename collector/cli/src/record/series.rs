@@ -5,7 +5,7 @@
 
 use super::finish::{Finish, Finished, Read};
 use super::options::Rotate;
-use super::place::OutputFiles;
+use super::place::{OutputFiles, is_existing};
 use crate::confine;
 use crate::lost::Lost;
 use crate::output::Draft;
@@ -69,7 +69,7 @@ impl Series {
         let drafts = Arc::new(Drafts { place: place.clone(), state: Mutex::default() });
         let first = drafts.next()?;
         let (sender, ended) = channel();
-        let makes = drafts.clone();
+        let (makes, shows) = (drafts.clone(), drafts.clone());
         let rotation = Rotation {
             every: rotate.every,
             // The file that is written has its part of the room, and the others the rest.
@@ -77,6 +77,7 @@ impl Series {
             next: Box::new(move || {
                 makes.next().map_err(|error| io::Error::other(crate::message(&error)))
             }),
+            begun: Box::new(move || shows.show()),
             // Nobody is left to tell where the thread has panicked; the files are there under their
             // draft names.
             ended: Box::new(move |file| drop(sender.send(file))),
@@ -109,7 +110,12 @@ impl Series {
     /// Keeps what there is of a recording that broke off; where the last file is.
     pub(crate) fn keep(self) -> PathBuf {
         let mut state = self.drafts.lock();
-        let paths: Vec<_> = state.open.drain(..).map(|(_, draft)| draft.keep()).collect();
+        let mut open = std::mem::take(&mut state.open);
+        let State { last_number, .. } = &mut *state;
+        for (place, draft) in &mut open {
+            self.drafts.appear(last_number, place, draft);
+        }
+        let paths: Vec<_> = open.into_iter().map(|(_, draft)| draft.keep()).collect();
         paths.last().cloned().unwrap_or_default()
     }
 }
@@ -138,9 +144,7 @@ impl Drafts {
         while state.last_number < MOST_FILES {
             state.last_number += 1;
             let Some(place) = self.place.numbered(state.last_number) else { continue };
-            let mut draft = place.capture_draft()?;
-            // Its name says at once which number is taken.
-            draft.appear()?;
+            let draft = place.capture_draft()?;
             let file = draft.file().try_clone()?;
             state.open.push_back((place, draft));
             return Ok(file);
@@ -151,8 +155,40 @@ impl Drafts {
         )
     }
 
+    /// The file that was made last takes its name, now that it can be opened. Where another
+    /// recorder has taken that meanwhile, it takes the next one that is free.
+    fn show(&self) {
+        let mut state = self.lock();
+        let State { last_number, open, .. } = &mut *state;
+        let Some((place, draft)) = open.back_mut() else { return };
+        self.appear(last_number, place, draft);
+    }
+
+    fn appear(&self, last_number: &mut u32, place: &mut OutputFiles, draft: &mut Draft) {
+        loop {
+            let error = match draft.appear() {
+                Ok(()) => return,
+                Err(error) => error,
+            };
+            let next = is_existing(&error).then(|| {
+                (*last_number + 1..=MOST_FILES)
+                    .find_map(|number| Some((number, self.place.numbered(number)?)))
+            });
+            let Some(Some((number, next))) = next else {
+                // It is written on, and may get its name when it is complete.
+                return say!("syscollect: {}", crate::message(&error));
+            };
+            draft.call(next.draft_name());
+            (*last_number, *place) = (number, next);
+        }
+    }
+
+    /// The file that was made first, which has its name by now.
     fn take(&self) -> Option<(OutputFiles, Draft)> {
-        self.lock().open.pop_front()
+        let mut state = self.lock();
+        let (mut place, mut draft) = state.open.pop_front()?;
+        self.appear(&mut state.last_number, &mut place, &mut draft);
+        Some((place, draft))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -243,4 +279,65 @@ impl KeptFiles {
 fn set_nice(thread: u32, nice: i32) {
     // SAFETY: plain numbers; no memory is involved.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, nice) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Cli;
+    use clap::Parser;
+    use std::fs;
+
+    fn drafts(folder: &std::path::Path) -> Drafts {
+        let output = folder.join("x.syscap");
+        let output = output.to_str().unwrap();
+        let arguments = ["syscollect", "--rotate", "10m", "-o", output];
+        let options = Cli::try_parse_from(arguments).unwrap().record.finish().unwrap();
+        let place = OutputFiles::choose(&options, None).unwrap();
+        Drafts { place, state: Mutex::default() }
+    }
+
+    fn names(folder: &std::path::Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_has_no_name_until_something_lies_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let drafts = drafts(folder.path());
+        for number in 1..3 {
+            drafts.next().unwrap();
+            assert_eq!(names(folder.path()).len(), number - 1, "who is killed now leaves no more");
+            drafts.show();
+            assert_eq!(names(folder.path())[number - 1], format!("x-000{number}.syscap.partial"));
+        }
+        let (place, draft) = drafts.take().unwrap();
+        draft.publish(&place.capture).unwrap();
+        assert_eq!(names(folder.path()), ["x-0001.syscap", "x-0002.syscap.partial"]);
+    }
+
+    #[test]
+    fn a_name_that_another_recorder_took_meanwhile_stays_theirs() {
+        let folder = tempfile::tempdir().unwrap();
+        let drafts = drafts(folder.path());
+        drafts.next().unwrap();
+        fs::write(folder.path().join("x-0001.syscap.partial"), "another's").unwrap();
+        drafts.show();
+        drafts.next().unwrap();
+        let (place, draft) = drafts.take().unwrap();
+        draft.publish(&place.capture).unwrap();
+        // Whatever never held anything has its name when it ends.
+        let (place, draft) = drafts.take().unwrap();
+        draft.publish(&place.capture).unwrap();
+        assert_eq!(
+            names(folder.path()),
+            ["x-0001.syscap.partial", "x-0002.syscap", "x-0003.syscap"]
+        );
+        let theirs = fs::read(folder.path().join("x-0001.syscap.partial")).unwrap();
+        assert_eq!(theirs, b"another's");
+    }
 }

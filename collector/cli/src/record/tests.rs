@@ -88,6 +88,7 @@ impl Recorder for Running {
             for _ in 0..changes {
                 let summary = fake::summary(StopReason::Rotation);
                 fake::write_capture_with(&out, &more, &losses, Some(summary.clone()));
+                (rotation.begun)();
                 out = (rotation.next)()?;
                 let (_, held) = mpsc::channel();
                 (rotation.ended)(EndedFile {
