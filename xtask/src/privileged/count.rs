@@ -16,13 +16,7 @@ use crate::report::Outcome;
 pub(crate) fn compare(files: &[Recorded], lines: &[Value]) -> Result<u64> {
     let mut total = 0;
     for line in lines.iter().filter(|line| line["switches"].is_u64()) {
-        let (pid, begin, end) =
-            (number(line, "pid")? as u32, number(line, "begin")?, number(line, "end")?);
-        let truth = number(line, "switches")?;
-        let leaves = |switch: &&super::recorded::Switch| {
-            switch.previous == pid && (begin..end).contains(&switch.ticks)
-        };
-        let count = files.iter().flat_map(|file| &file.switches).filter(leaves).count() as u64;
+        let (count, truth) = (recorded_switches(files, line)?, number(line, "switches")?);
         ensure!(
             count == truth,
             "{}: {count} switches recorded, {truth} counted in /proc",
@@ -31,6 +25,29 @@ pub(crate) fn compare(files: &[Recorded], lines: &[Value]) -> Result<u64> {
         total += count;
     }
     Ok(total)
+}
+
+/// Switches that these processes counted and that were not recorded, where some were lost.
+pub(crate) fn missing_switches(files: &[Recorded], lines: &[Value]) -> Result<u64> {
+    let mut missing = 0;
+    for line in lines.iter().filter(|line| line["switches"].is_u64()) {
+        let (count, truth) = (recorded_switches(files, line)?, number(line, "switches")?);
+        let more = truth.checked_sub(count);
+        missing += more.with_context(|| {
+            format!("{}: {count} switches recorded, {truth} counted in /proc", line["name"])
+        })?;
+    }
+    Ok(missing)
+}
+
+/// The recorded switches away from a process between the moments at which it read its own count.
+fn recorded_switches(files: &[Recorded], line: &Value) -> Result<u64> {
+    let (pid, begin, end) =
+        (number(line, "pid")? as u32, number(line, "begin")?, number(line, "end")?);
+    let leaves = |switch: &&super::recorded::Switch| {
+        switch.previous == pid && (begin..end).contains(&switch.ticks)
+    };
+    Ok(files.iter().flat_map(|file| &file.switches).filter(leaves).count() as u64)
 }
 
 /// Two processes on one CPU, 100,000 times there and back.

@@ -10,6 +10,7 @@ pub(crate) mod context;
 mod count;
 pub(crate) mod failures;
 pub(crate) mod files;
+mod full_rate;
 mod gpu;
 mod gpu_formats;
 mod gpu_memory;
@@ -81,6 +82,7 @@ const TESTS: &[Test] = &[
     test!("build", count::build),
     test!("loss-lanes" kernels, loss::full_lanes),
     test!("loss-buffer" kernels, loss::full_buffer),
+    test!("full-rate", full_rate::full_rate),
     test!("rotate", files::rotate),
     test!("last-seconds", files::last_seconds),
     test!("max-size", files::max_size),
@@ -127,9 +129,9 @@ const TESTS: &[Test] = &[
     test!("gpu-rate", gpu_rate::rate, needs "tracefs"),
     test!("gpu-calls" kernels, presets::presets, needs "user_probes"),
     test!("hostile-renames", hostile_renames::renames, needs "user_probes"),
+    test!("hostile-stacks", hostile_stacks::stacks),
     test!("live", live::live, needs "user_probes"),
     test!("low-memory", low_memory::low_memory),
-    test!("hostile-stacks", hostile_stacks::stacks),
     test!("hotplug" kernels, clock::hotplug),
     test!("plain-user", failures::plain_user),
     test!("unknown-process", failures::unknown_process),
