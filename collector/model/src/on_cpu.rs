@@ -58,10 +58,11 @@ impl OnCpu {
 
     fn apply_other(&mut self, now: Time, event: &Event, tables: &Tables) {
         match event {
-            Event::Loss(loss) => match loss.scheduling_gap() {
-                Some(gap) => self.forget(|cpu| gap.cpu.is_none_or(|of| of == cpu)),
-                None => {}
-            },
+            Event::Loss(loss) => {
+                if let Some(gap) = loss.scheduling_gap() {
+                    self.forget(|cpu| gap.cpu.is_none_or(|of| of == cpu));
+                }
+            }
             Event::ThreadStart(thread) => self.starts(now, *thread, tables),
             Event::ThreadEnd(thread) => self.last_end = Some((now, *thread)),
             Event::RecordingEnd(machine) => self.forget_machine(*machine),

@@ -48,6 +48,6 @@ pub use memory::{Callers, CodeAt, FrameReached, StackMemory};
 pub use row_cache::RowCache;
 pub use syscollect_records::unwind::{PAGE_BYTES, UnwindRow};
 pub use walk::{
-    GeneralRegisters, Registers, WalkStep, interrupted_registers, lookup_address, row_at,
+    Caller, GeneralRegisters, Registers, WalkEnd, interrupted_registers, lookup_address, row_at,
     running_registers, step,
 };

@@ -2,8 +2,7 @@
 
 use crate::walk::lookup_address;
 use crate::{
-    GeneralRegisters, Registers, UnwindRow, WalkStep, interrupted_registers, running_registers,
-    step,
+    GeneralRegisters, Registers, UnwindRow, WalkEnd, interrupted_registers, running_registers, step,
 };
 use syscollect_records::MAX_FRAMES;
 use syscollect_records::stack_ending;
@@ -137,13 +136,13 @@ impl StackMemory {
             };
             match caller {
                 // Where a library makes a stack of its own, nothing has called its first function.
-                Ok((Registers { ip: 0, .. }, _)) | Err(WalkStep::End) => break 0,
+                Ok((Registers { ip: 0, .. }, _)) | Err(WalkEnd::End) => break 0,
                 Ok((caller, how)) => {
                     (registers, reached) = (caller, how);
                     addresses.push(caller.ip.wrapping_add(u64::from(how.stands())));
                 }
                 // It lies further up than what was sent: a table would have found it.
-                Err(WalkStep::Unreadable) => break stack_ending::NO_TABLE_YET,
+                Err(WalkEnd::Unreadable) => break stack_ending::NO_TABLE_YET,
                 Err(_) => break without,
             }
         };
@@ -155,17 +154,13 @@ impl StackMemory {
         row: UnwindRow,
         registers: &Registers,
         reached: &FrameReached,
-    ) -> Result<(Registers, FrameReached), WalkStep> {
-        match step(registers, row, reached.general(), |address| self.word(address)) {
-            WalkStep::Caller { registers, interrupted: None } => {
-                Ok((registers, FrameReached::Called))
-            }
-            // Nobody has looked at the code that was interrupted, to know more of it.
-            WalkStep::Caller { registers, interrupted: Some(general) } => {
-                Ok((registers, FrameReached::Stands { general, returns_at_sp: false }))
-            }
-            end => Err(end),
-        }
+    ) -> Result<(Registers, FrameReached), WalkEnd> {
+        let caller = step(registers, row, reached.general(), |address| self.word(address))?;
+        // Nobody has looked at code that was interrupted, to know more of it.
+        let reached = caller.interrupted.map_or(FrameReached::Called, |general| {
+            FrameReached::Stands { general, returns_at_sp: false }
+        });
+        Ok((caller.registers, reached))
     }
 
     /// Frames of code that no table describes have their frame pointers, if anything.
@@ -173,21 +168,21 @@ impl StackMemory {
         &self,
         registers: &Registers,
         reached: &FrameReached,
-    ) -> Result<(Registers, FrameReached), WalkStep> {
+    ) -> Result<(Registers, FrameReached), WalkEnd> {
         let Registers { sp, bp, .. } = *registers;
-        let word = |at: Option<u64>| at.and_then(|at| self.word(at)).ok_or(WalkStep::Unreadable);
+        let word = |at: Option<u64>| at.and_then(|at| self.word(at)).ok_or(WalkEnd::Unreadable);
         let above = |at: u64, words: u64| at.checked_add(words * WORD as u64);
         if let FrameReached::Stands { returns_at_sp: true, .. } = reached {
-            let (ip, sp) = (word(Some(sp))?, above(sp, 1).ok_or(WalkStep::Unreadable)?);
+            let (ip, sp) = (word(Some(sp))?, above(sp, 1).ok_or(WalkEnd::Unreadable)?);
             return Ok((Registers { ip, sp, bp }, FrameReached::Called));
         }
         match (bp, reached) {
-            (0, FrameReached::Linked) => return Err(WalkStep::End),
-            _ if bp < sp || bp - sp > FRAME_BYTES_MAX => return Err(WalkStep::Unusable),
+            (0, FrameReached::Linked) => return Err(WalkEnd::End),
+            _ if bp < sp || bp - sp > FRAME_BYTES_MAX => return Err(WalkEnd::Unusable),
             _ => {}
         }
         let (caller_bp, ip) = (word(Some(bp))?, word(above(bp, 1))?);
-        let sp = above(bp, 2).ok_or(WalkStep::Unreadable)?;
+        let sp = above(bp, 2).ok_or(WalkEnd::Unreadable)?;
         Ok((Registers { ip, sp, bp: caller_bp }, FrameReached::Linked))
     }
 

@@ -46,18 +46,20 @@ fn in_order(saved: &[u64; SAVED_REGISTERS], order: u64) -> GeneralRegisters {
     std::array::from_fn(|number| saved.get(place(number)).copied().unwrap_or(0))
 }
 
-/// Where a step led.
+/// The frame that a step led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WalkStep {
-    /// To the caller.
-    Caller {
-        /// The caller's.
-        registers: Registers,
-        /// All of them, where a signal interrupted it: its ip is that of the next instruction then,
-        /// and not of the one after a call. See [`lookup_address`].
-        interrupted: Option<GeneralRegisters>,
-    },
-    /// There is no caller: the thread begins here.
+pub struct Caller {
+    /// The caller's.
+    pub registers: Registers,
+    /// All of them, where a signal interrupted it: its ip is that of the next instruction then, and
+    /// not of the one after a call. See [`lookup_address`].
+    pub interrupted: Option<GeneralRegisters>,
+}
+
+/// Why a step led to no caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WalkEnd {
+    /// There is none: the thread begins here.
     End,
     /// What is known of this code cannot be used: there is no rule that applies, or it leads to where
     /// no caller can be.
@@ -88,46 +90,44 @@ const LOWEST_STACK: u64 = 4096;
 /// `general` are the registers of code that did not call; of callers they are not known. `read`
 /// returns the 8 bytes at an address.
 ///
+/// # Errors
+///
+/// Why there is no caller, or none that can be found.
+///
 /// ```
 /// use syscollect_records::unwind::{UnwindRow, cfa_rule};
-/// use syscollect_unwind::{Registers, WalkStep, step};
+/// use syscollect_unwind::{Caller, Registers, step};
 ///
 /// // A function that has pushed a word: its caller's address is above it.
 /// let row = UnwindRow { cfa: cfa_rule::RSP, cfa_offset: 2, ..UnwindRow::default() };
 /// let here = Registers { ip: 0x1000, sp: 0x7f00, bp: 5 };
 /// let caller = step(&here, row, None, |address| (address == 0x7f08).then_some(0x2000));
 /// let registers = Registers { ip: 0x2000, sp: 0x7f10, bp: 5 };
-/// assert_eq!(caller, WalkStep::Caller { registers, interrupted: None });
+/// assert_eq!(caller, Ok(Caller { registers, interrupted: None }));
 /// ```
 pub fn step(
     registers: &Registers,
     row: UnwindRow,
     general: Option<&GeneralRegisters>,
     mut read: impl FnMut(u64) -> Option<u64>,
-) -> WalkStep {
-    let found = match row.cfa {
-        cfa_rule::END => return WalkStep::End,
+) -> Result<Caller, WalkEnd> {
+    match row.cfa {
+        cfa_rule::END => Err(WalkEnd::End),
         cfa_rule::SIGNAL => interrupted(registers.sp, &mut read),
-        _ => caller(registers, row, general, &mut read).map(|caller| (caller, None)),
-    };
-    match found {
-        Ok((registers, interrupted)) => WalkStep::Caller { registers, interrupted },
-        Err(why) => why,
+        _ => caller(registers, row, general, &mut read)
+            .map(|registers| Caller { registers, interrupted: None }),
     }
 }
 
-fn interrupted(
-    sp: u64,
-    read: &mut impl FnMut(u64) -> Option<u64>,
-) -> Result<(Registers, Option<GeneralRegisters>), WalkStep> {
-    let mut word = |at: i64| read(sp.wrapping_add_signed(at)).ok_or(WalkStep::Unreadable);
+fn interrupted(sp: u64, read: &mut impl FnMut(u64) -> Option<u64>) -> Result<Caller, WalkEnd> {
+    let mut word = |at: i64| read(sp.wrapping_add_signed(at)).ok_or(WalkEnd::Unreadable);
     // The handler may have run on a stack of its own, so that this one is anywhere.
     let registers = Registers { ip: word(SIGNAL_IP)?, sp: word(SIGNAL_SP)?, bp: word(SIGNAL_BP)? };
     let mut saved = [0; SAVED_REGISTERS];
     for (at, saved) in (SIGNAL_REGISTERS..).step_by(WORD_BYTES as usize).zip(&mut saved) {
         *saved = word(at)?;
     }
-    Ok((registers, Some(interrupted_registers(&saved))))
+    Ok(Caller { registers, interrupted: Some(interrupted_registers(&saved)) })
 }
 
 fn caller(
@@ -135,7 +135,7 @@ fn caller(
     row: UnwindRow,
     general: Option<&GeneralRegisters>,
     read: &mut impl FnMut(u64) -> Option<u64>,
-) -> Result<Registers, WalkStep> {
+) -> Result<Registers, WalkEnd> {
     let cfa = cfa(registers, row, general, read)?;
     let returns_by_register = row.cfa >= cfa_rule::RETURN_REGISTER;
     // Callers are further up; anything else is damaged. A function that goes to another stack, as
@@ -143,9 +143,9 @@ fn caller(
     let elsewhere = row.cfa == cfa_rule::RBP && registers.bp > LOWEST_STACK && cfa > registers.bp;
     let is_here = returns_by_register && cfa == registers.sp;
     if cfa <= registers.sp && !elsewhere && !is_here {
-        return Err(WalkStep::Unusable);
+        return Err(WalkEnd::Unusable);
     }
-    let mut word = |at| read(at).ok_or(WalkStep::Unreadable);
+    let mut word = |at| read(at).ok_or(WalkEnd::Unreadable);
     let ip = match returns_by_register {
         true => general_register(row, general)?,
         false => word(beside(cfa, -1))?,
@@ -160,9 +160,9 @@ fn caller(
 }
 
 /// The register that a row names, if it is known.
-fn general_register(row: UnwindRow, general: Option<&GeneralRegisters>) -> Result<u64, WalkStep> {
+fn general_register(row: UnwindRow, general: Option<&GeneralRegisters>) -> Result<u64, WalkEnd> {
     let is_named = (cfa_rule::REGISTER..cfa_rule::RETURN_REGISTER + 16).contains(&row.cfa);
-    let general = general.filter(|_| is_named).ok_or(WalkStep::Unusable)?;
+    let general = general.filter(|_| is_named).ok_or(WalkEnd::Unusable)?;
     Ok(general[usize::from(row.cfa % 16)])
 }
 
@@ -172,9 +172,9 @@ fn cfa(
     row: UnwindRow,
     general: Option<&GeneralRegisters>,
     read: &mut impl FnMut(u64) -> Option<u64>,
-) -> Result<u64, WalkStep> {
+) -> Result<u64, WalkEnd> {
     let Registers { ip, sp, bp } = *registers;
-    let mut word = |at| read(at).ok_or(WalkStep::Unreadable);
+    let mut word = |at| read(at).ok_or(WalkEnd::Unreadable);
     let words = row.cfa_offset;
     Ok(match row.cfa {
         cfa_rule::RSP => beside(sp, words),

@@ -15,7 +15,9 @@ use std::path::PathBuf;
 use syscollect_records::unwind::PAGE_BYTES;
 use syscollect_tests::unwind_oracle::{OracleFile, OracleStep, OracleWalk};
 use syscollect_untrusted_files::Reader;
-use syscollect_unwind::{Registers, UnwindFile, UnwindRow, WalkStep, lookup_address, row_at, step};
+use syscollect_unwind::{
+    Caller, Registers, UnwindFile, UnwindRow, WalkEnd, lookup_address, row_at, step,
+};
 
 /// Levels of the chain of calls.
 const DEPTH: usize = 40;
@@ -71,20 +73,20 @@ impl Modules {
     }
 
     /// Addresses of frames, innermost first, and how the walk ended.
-    fn walk(&self, innermost: Registers) -> (Vec<u64>, WalkStep) {
+    fn walk(&self, innermost: Registers) -> (Vec<u64>, Result<Caller, WalkEnd>) {
         let (mut registers, mut exact_ip, mut general) = (innermost, true, None);
         let mut addresses = vec![registers.ip];
         while addresses.len() < FRAMES_MAX {
             let Some(row) = self.row(lookup_address(registers.ip, exact_ip)) else { break };
             match step(&registers, row, general.as_ref(), |address| self.word(address)) {
-                WalkStep::Caller { registers: caller, interrupted } => {
+                Ok(Caller { registers: caller, interrupted }) => {
                     (registers, exact_ip, general) = (caller, interrupted.is_some(), interrupted);
                     addresses.push(caller.ip);
                 }
                 end => return (addresses, end),
             }
         }
-        (addresses, WalkStep::Unusable)
+        (addresses, Err(WalkEnd::Unusable))
     }
 
     /// The same, by framehop.
@@ -145,7 +147,7 @@ type Innermost = fn(&Modules) -> Walked;
 /// What was found there.
 struct Walked {
     addresses: Vec<u64>,
-    ending: WalkStep,
+    ending: Result<Caller, WalkEnd>,
     by_framehop: Vec<u64>,
 }
 
@@ -207,7 +209,7 @@ fn walk_in_thread(innermost: Innermost) -> Walked {
 
 fn check(walked: &Walked) {
     let Walked { addresses, ending, .. } = walked;
-    assert_eq!(*ending, WalkStep::End, "{addresses:x?}");
+    assert_eq!(*ending, Err(WalkEnd::End), "{addresses:x?}");
     // Levels whose number is a multiple of three call the second function, but for the last.
     let levels = (count(addresses, chain), count(addresses, chain_with_locals));
     assert_eq!(levels, (DEPTH + 1, DEPTH / 3), "{addresses:x?}");

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use syscollect_records::unwind::{LOST_FRAME_POINTER, PAGE_BYTES, ROWS_MAX, UnwindRow, cfa_rule};
-use syscollect_unwind::{Registers, UnwindFile, WalkStep, row_at, step};
+use syscollect_unwind::{Caller, Registers, UnwindFile, WalkEnd, row_at, step};
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
@@ -211,21 +211,21 @@ fn compare(bytes: &[u8]) -> Figures {
                     assert_eq!(ours.cfa, cfa_rule::SIGNAL, "{about}");
                     figures.signal_frames += 1;
                 }
-                WalkStep::Caller { registers, interrupted } => {
+                Ok(Caller { registers, interrupted }) => {
                     let expected = expected(&oracle, theirs, address).expect(&about);
                     assert_eq!((registers, interrupted), (expected, None), "{about}");
                 }
-                WalkStep::End => {
+                Err(WalkEnd::End) => {
                     let is_undefined =
                         matches!(theirs.register(X86_64::RA), Some(RegisterRule::Undefined));
                     assert!(is_undefined, "{about}");
                     figures.ends += 1;
                 }
-                WalkStep::Unusable => {
+                Err(WalkEnd::Unusable) => {
                     assert!(!is_plain(theirs), "{about}");
                     figures.unsaid += 1;
                 }
-                WalkStep::Unreadable => panic!("{about}"),
+                Err(WalkEnd::Unreadable) => panic!("{about}"),
             }
         }
     }

@@ -5,7 +5,7 @@ use syscollect_records::unwind::{
     LOST_FRAME_POINTER, SAVED_REGISTERS, UnwindRow, cfa_rule, frame_pointer_rule,
 };
 use syscollect_unwind::{
-    GeneralRegisters, Registers, WalkStep, interrupted_registers, lookup_address, row_at,
+    Caller, GeneralRegisters, Registers, WalkEnd, interrupted_registers, lookup_address, row_at,
     running_registers, step,
 };
 
@@ -23,7 +23,7 @@ fn row(cfa: u8, cfa_offset: i16) -> UnwindRow {
 /// The caller's stack pointer and ip.
 fn caller(row: UnwindRow) -> (u64, u64) {
     match step(&HERE, row, None, word) {
-        WalkStep::Caller { registers, interrupted: None } => (registers.sp, registers.ip),
+        Ok(Caller { registers, interrupted: None }) => (registers.sp, registers.ip),
         other => panic!("{other:?}"),
     }
 }
@@ -39,7 +39,7 @@ fn the_return_address_is_below_the_cfa() {
 fn the_largest_frames_are_counted_in_pairs_of_words() {
     for (pairs, sp) in [(0x4000, 0x7000 + 0x4_0000), (-1, 0x7000 + 0xf_fff0)] {
         let registers = Registers { ip: sp - 8, sp, bp: HERE.bp };
-        let expected = WalkStep::Caller { registers, interrupted: None };
+        let expected = Ok(Caller { registers, interrupted: None });
         assert_eq!(step(&HERE, row(cfa_rule::RSP_FAR, pairs), None, Some), expected);
     }
 }
@@ -54,7 +54,7 @@ fn words_of_the_stack_lead_to_the_cfa() {
         (cfa_rule::AT_RBP_PLUS_WORD, 0x8008),
     ] {
         let registers = Registers { ip: cfa - 8, sp: cfa, bp: HERE.bp };
-        let expected = WalkStep::Caller { registers, interrupted: None };
+        let expected = Ok(Caller { registers, interrupted: None });
         assert_eq!(step(&HERE, row(rule, 1), None, read), expected, "{rule}");
     }
 }
@@ -63,7 +63,7 @@ fn words_of_the_stack_lead_to_the_cfa() {
 fn entries_of_a_procedure_linkage_table_have_pushed_a_word_from_a_byte_on() {
     let at = |ip| step(&Registers { ip, ..HERE }, row(cfa_rule::PLT, 11), None, word);
     let sp = |step| match step {
-        WalkStep::Caller { registers, .. } => registers.sp,
+        Ok(Caller { registers, .. }) => registers.sp,
         other => panic!("{other:?}"),
     };
     assert_eq!(
@@ -78,11 +78,11 @@ fn other_registers_are_known_of_code_that_did_not_call() {
     general[10] = 0x7200;
     let ten = row(cfa_rule::REGISTER | 10, 1);
     let registers = Registers { ip: 0x1_7200, sp: 0x7208, bp: HERE.bp };
-    let expected = WalkStep::Caller { registers, interrupted: None };
+    let expected = Ok(Caller { registers, interrupted: None });
     assert_eq!(step(&HERE, ten, Some(&general), word), expected);
-    assert_eq!(step(&HERE, ten, None, word), WalkStep::Unusable);
+    assert_eq!(step(&HERE, ten, None, word), Err(WalkEnd::Unusable));
     for unknown in [row(0xff, 1), row(0x30, 1), row(cfa_rule::INEXPRESSIBLE, 1)] {
-        assert_eq!(step(&HERE, unknown, Some(&general), word), WalkStep::Unusable);
+        assert_eq!(step(&HERE, unknown, Some(&general), word), Err(WalkEnd::Unusable));
     }
 }
 
@@ -96,11 +96,11 @@ fn a_return_address_in_a_register_may_have_left_the_stack() {
     };
     for (words, sp) in [(0, 0x7000), (1, 0x7008)] {
         let registers = Registers { ip: 0x1234, sp, bp: HERE.bp };
-        assert_eq!(caller(words), WalkStep::Caller { registers, interrupted: None });
+        assert_eq!(caller(words), Ok(Caller { registers, interrupted: None }));
     }
-    assert_eq!(caller(-1), WalkStep::Unusable);
+    assert_eq!(caller(-1), Err(WalkEnd::Unusable));
     let of_a_caller = row(cfa_rule::RETURN_REGISTER | 5, 0);
-    assert_eq!(step(&HERE, of_a_caller, None, word), WalkStep::Unusable);
+    assert_eq!(step(&HERE, of_a_caller, None, word), Err(WalkEnd::Unusable));
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn the_callers_frame_pointer_is_where_the_row_says() {
     let bp = |frame_pointer, saved_offset| {
         let row = UnwindRow { frame_pointer, saved_offset, ..row(cfa_rule::RSP, 4) };
         match step(&HERE, row, None, word) {
-            WalkStep::Caller { registers, .. } => registers.bp,
+            Ok(Caller { registers, .. }) => registers.bp,
             other => panic!("{other:?}"),
         }
     };
@@ -149,37 +149,37 @@ fn a_signal_frame_has_all_registers_and_may_be_on_another_stack() {
     });
     [general[5], general[4], general[6], general[3]] = [0x7068, 0x7070, 5, 0x7080];
     [general[1], general[0], general[2]] = [0x7088, 0x7090, 0x7098];
-    let interrupted = WalkStep::Caller { registers, interrupted: Some(general) };
+    let interrupted = Ok(Caller { registers, interrupted: Some(general) });
     assert_eq!(step(&HERE, row(cfa_rule::SIGNAL, 0), None, read), interrupted);
-    assert_eq!(step(&HERE, row(cfa_rule::SIGNAL, 0), None, |_| None), WalkStep::Unreadable);
+    assert_eq!(step(&HERE, row(cfa_rule::SIGNAL, 0), None, |_| None), Err(WalkEnd::Unreadable));
 }
 
 #[test]
 fn walks_end_where_there_is_no_caller_no_rule_and_no_memory() {
-    assert_eq!(step(&HERE, row(cfa_rule::END, 0), None, word), WalkStep::End);
-    assert_eq!(step(&HERE, row(cfa_rule::NONE, 0), None, word), WalkStep::Unusable);
-    assert_eq!(step(&HERE, row(cfa_rule::RSP, 1), None, |_| None), WalkStep::Unreadable);
+    assert_eq!(step(&HERE, row(cfa_rule::END, 0), None, word), Err(WalkEnd::End));
+    assert_eq!(step(&HERE, row(cfa_rule::NONE, 0), None, word), Err(WalkEnd::Unusable));
+    assert_eq!(step(&HERE, row(cfa_rule::RSP, 1), None, |_| None), Err(WalkEnd::Unreadable));
     let saved = UnwindRow {
         frame_pointer: frame_pointer_rule::AT_CFA,
         saved_offset: 0x7000,
         ..row(cfa_rule::RSP, 1)
     };
-    assert_eq!(step(&HERE, saved, None, word), WalkStep::Unreadable);
+    assert_eq!(step(&HERE, saved, None, word), Err(WalkEnd::Unreadable));
 }
 
 #[test]
 fn a_cfa_that_is_not_further_up_ends_the_walk() {
-    assert_eq!(step(&HERE, row(cfa_rule::RSP, 0), None, word), WalkStep::Unusable);
-    assert_eq!(step(&HERE, row(cfa_rule::RBP, -0x20), None, word), WalkStep::Unusable);
+    assert_eq!(step(&HERE, row(cfa_rule::RSP, 0), None, word), Err(WalkEnd::Unusable));
+    assert_eq!(step(&HERE, row(cfa_rule::RBP, -0x20), None, word), Err(WalkEnd::Unusable));
     let lost = Registers { bp: LOST_FRAME_POINTER, ..HERE };
-    assert_eq!(step(&lost, row(cfa_rule::RBP, 2), None, word), WalkStep::Unusable);
+    assert_eq!(step(&lost, row(cfa_rule::RBP, 2), None, word), Err(WalkEnd::Unusable));
 }
 
 #[test]
 fn a_function_that_went_to_another_stack_leads_back_by_rbp() {
     let elsewhere = Registers { bp: 0x6100, ..HERE };
     let registers = Registers { ip: 0x1_6108, sp: 0x6110, bp: 0x6100 };
-    let caller = WalkStep::Caller { registers, interrupted: None };
+    let caller = Ok(Caller { registers, interrupted: None });
     assert_eq!(step(&elsewhere, row(cfa_rule::RBP, 2), None, word), caller);
 }
 

@@ -381,8 +381,7 @@ impl Queues {
         let QueueTracks { scope, name } = match queue.tracks {
             Some(tracks) => tracks,
             None => {
-                let process =
-                    queue.process.or_else(|| topology.user(context, now, &mut engine.tables));
+                let process = queue.process.or_else(|| topology.user(context, now, &engine.tables));
                 let scope = process.map_or(Scope::Machine(MachineId::FIRST), Scope::Process);
                 let node = topology
                     .node(context)
