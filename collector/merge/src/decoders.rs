@@ -9,9 +9,10 @@ use crate::probes::decoder::Probes;
 use crate::record_cursor::RecordItem;
 use crate::samples;
 use crate::scheduling::{self, Scheduling};
-use crate::source::{LaneItem, SourceItem};
+use crate::source::{Lent, Taken};
 use crate::zones::state::Zones;
-use syscollect_model::{LaneKind, ProcessId, ThreadId};
+use std::mem::take;
+use syscollect_model::{Event, LaneKind, ProcessId, StringId, ThreadId};
 use syscollect_playback::Stopped;
 
 /// The decoders of a session.
@@ -21,52 +22,53 @@ pub(crate) struct Decoders {
     pub(crate) zones: Zones,
     pub(crate) probes: Probes,
     pub(crate) tracepoints: Tracepoints,
+    /// The first names of threads that get others later, until they were told.
+    pub(crate) first_names: Vec<(ThreadId, StringId)>,
 }
 
 impl Decoders {
-    /// What a source told; `lane` is the number of its lane, where it is of one.
+    /// What a source told now, with its bytes. `lane` is the number of its lane, where it is of one.
     #[inline]
     pub(crate) fn on(
         &mut self,
         engine: &mut Engine<'_>,
         lane: usize,
-        item: SourceItem<'_>,
+        taken: Taken,
+        lent: Lent<'_>,
     ) -> Result<(), Stopped> {
-        match item {
-            SourceItem::Lane(item) => {
-                self.lane_item(engine, lane, item)?;
-                engine.source.lanes[lane].last = Some(engine.now());
-                Ok(())
-            }
-            SourceItem::Task(event) => self.task_event(engine, event),
-            SourceItem::Marker(marker) => self.zones.placed_marker(engine, marker),
+        if !self.first_names.is_empty() {
+            self.tell_first_names(engine)?;
         }
+        match taken {
+            Taken::Record(record) => self.record(engine, lane, record)?,
+            Taken::Zones(record) => self.zones.on(engine, lane, record, lent.group())?,
+            Taken::Probe(RecordItem::Record) => {
+                self.probes.on(engine, &mut self.zones, lane, lent.bytes())?;
+            }
+            Taken::Tracepoint(RecordItem::Record) => {
+                self.tracepoints.on(engine, lane, lent.bytes())?;
+            }
+            Taken::Probe(RecordItem::Missing(missing)) => {
+                self.probes.missing();
+                engine.missing(lane, missing.at_least())?;
+            }
+            Taken::Tracepoint(RecordItem::Missing(missing)) => {
+                engine.missing(lane, missing.at_least())?;
+            }
+            Taken::Task(event) => return self.task_event(engine, event),
+            Taken::Marker => {
+                let Some(marker) = lent.marker() else { return Ok(()) };
+                return self.zones.placed_marker(engine, marker);
+            }
+        }
+        engine.source.lanes[lane].last = Some(engine.now());
+        Ok(())
     }
 
-    #[inline]
-    fn lane_item(
-        &mut self,
-        engine: &mut Engine<'_>,
-        lane: usize,
-        item: LaneItem<'_>,
-    ) -> Result<(), Stopped> {
-        match item {
-            LaneItem::Record(record) => self.record(engine, lane, record),
-            LaneItem::Zones(record, words) => self.zones.on(engine, lane, record, words),
-            LaneItem::Probe(RecordItem::Record(bytes)) => {
-                self.probes.on(engine, &mut self.zones, lane, bytes)
-            }
-            LaneItem::Tracepoint(RecordItem::Record(bytes)) => {
-                self.tracepoints.on(engine, lane, bytes)
-            }
-            LaneItem::Probe(RecordItem::Missing(missing)) => {
-                self.probes.missing();
-                engine.missing(lane, missing.at_least())
-            }
-            LaneItem::Tracepoint(RecordItem::Missing(missing)) => {
-                engine.missing(lane, missing.at_least())
-            }
-        }
+    #[cold]
+    fn tell_first_names(&mut self, engine: &mut Engine<'_>) -> Result<(), Stopped> {
+        let mut names = take(&mut self.first_names).into_iter();
+        names.try_for_each(|(thread, name)| engine.emit(&Event::ThreadName(thread, name)))
     }
 
     #[inline]

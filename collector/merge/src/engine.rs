@@ -192,3 +192,25 @@ impl CaptureEngine for Engine<'_> {
         if end.ended { self.emit(&Event::SliceEnd(track)) } else { Ok(()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::events_of;
+
+    #[test]
+    fn damage_that_names_thread_after_thread_fills_no_memory() {
+        let mut tables = Tables::default();
+        events_of(&mut tables, |engine| {
+            let most = MOST_UNANNOUNCED as u32;
+            for tid in 1..most + 100 {
+                engine.thread(tid);
+            }
+            let others = engine.thread(most + 50);
+            assert_eq!(engine.thread_of(most + 200, Some(5)), others, "in a known process, too");
+            assert_ne!(engine.thread(most - 1), others);
+        });
+        // The idle thread, one each, and the one of all others.
+        assert_eq!(tables.threads.len(), 1 + MOST_UNANNOUNCED + 1);
+    }
+}

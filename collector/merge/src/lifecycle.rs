@@ -89,6 +89,7 @@ mod tests {
             zones: Zones::new(Default::default(), strings),
             probes: Probes::new(Default::default(), strings),
             tracepoints: Tracepoints::new(Default::default()),
+            first_names: Vec::new(),
         }
     }
 

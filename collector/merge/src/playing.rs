@@ -9,12 +9,13 @@ use crate::losses::Losses;
 use crate::probes::decoder::Probes;
 use crate::scheduling::Scheduling;
 use crate::session::Knowledge;
-use crate::source::Source;
-use crate::sources::{SourceStep, Sources};
+use crate::source::{Source, Taken};
+use crate::sources::Sources;
 use crate::zones::state::Zones;
 use std::mem::{replace, take};
 use std::sync::Arc;
-use syscollect_model::{Event, Lane, StringId, ThreadId, Ticks, Time};
+use syscollect_model::{Lane, Ticks, Time};
+use syscollect_playback::order::MergeStep;
 use syscollect_playback::{EngineParts, Output, Played, Stopped};
 use syscollect_store::{CaptureReader, Chunk};
 
@@ -28,16 +29,6 @@ pub struct Playing<'a> {
     pub(crate) engine: Engine<'a>,
     pub(crate) decoders: Decoders,
     pub(crate) sources: Sources,
-    /// The first names of threads that get others later, until they were told.
-    first_names: Vec<(ThreadId, StringId)>,
-}
-
-/// What came of a step.
-enum PlayStep {
-    Played,
-    /// This lane has to be fed.
-    Waiting(usize),
-    End,
 }
 
 impl<'a> Playing<'a> {
@@ -53,6 +44,7 @@ impl<'a> Playing<'a> {
             zones: Zones::new(programs, strings),
             probes: Probes::new(take(&mut known.probes), strings),
             tracepoints: Tracepoints::new(take(&mut known.tracepoints)),
+            first_names: history.first_names.clone(),
         };
         let parts = EngineParts {
             machine: known.machine,
@@ -68,7 +60,7 @@ impl<'a> Playing<'a> {
         };
         let mut engine = Engine::new(parts, &history.initial, output);
         engine.sink.tally.records = known.definition_records;
-        Self { engine, decoders, sources, first_names: history.first_names.clone() }
+        Self { engine, decoders, sources }
     }
 
     /// Gives back what is known, for another play.
@@ -162,13 +154,16 @@ impl<'a> Playing<'a> {
             if next > until {
                 return Ok(Some(next));
             }
-            match self.step()? {
-                PlayStep::Played => {}
-                PlayStep::Waiting(lane) => {
-                    let file = &mut files[lane];
-                    self.decode(lane, |queue| file.feed(queue));
+            match self.sources.step() {
+                MergeStep::Item(source, (ticks, taken)) => self.item(source, ticks, taken)?,
+                MergeStep::Waiting(source) => {
+                    let Some(lane) = Sources::waiting_lane(source) else { break };
+                    if !self.resume(lane) {
+                        let file = &mut files[lane];
+                        self.decode(lane, |queue| file.feed(queue));
+                    }
                 }
-                PlayStep::End => break,
+                MergeStep::End => break,
             }
         }
         Ok(None)
@@ -177,39 +172,26 @@ impl<'a> Playing<'a> {
     /// Plays until a lane has to be fed, or as far as it can be.
     fn play_until_waiting(&mut self) -> Result<Option<usize>, Stopped> {
         loop {
-            match self.step()? {
-                PlayStep::Played => {}
-                PlayStep::Waiting(lane) => return Ok(Some(lane)),
-                PlayStep::End => return Ok(None),
+            match self.sources.step() {
+                MergeStep::Item(source, (ticks, taken)) => self.item(source, ticks, taken)?,
+                MergeStep::Waiting(source) => match Sources::waiting_lane(source) {
+                    Some(lane) if self.resume(lane) => {}
+                    waiting => return Ok(waiting),
+                },
+                MergeStep::End => return Ok(None),
             }
         }
     }
 
-    /// Plays the next item.
     #[inline]
-    fn step(&mut self) -> Result<PlayStep, Stopped> {
-        let Self { engine, decoders, sources, first_names } = self;
-        match sources.step() {
-            SourceStep::Item(ticks, lane, item) => {
-                engine.present.advance(ticks);
-                if !first_names.is_empty() {
-                    tell_first_names(engine, first_names)?;
-                }
-                decoders.on(engine, lane, item)?;
-                let markers = &mut decoders.zones.known.prescan.markers;
-                if !markers.is_empty() {
-                    // Of later times, which lanes have told of.
-                    sources.add_markers(take(markers));
-                }
-                Ok(PlayStep::Played)
-            }
-            SourceStep::Waiting(lane) => {
-                let programs = decoders.zones.known.of_lanes(engine.present.map());
-                let goes_on = sources.resume(lane, programs);
-                Ok(if goes_on { PlayStep::Played } else { PlayStep::Waiting(lane) })
-            }
-            SourceStep::End => Ok(PlayStep::End),
+    fn item(&mut self, source: usize, ticks: u64, taken: Taken) -> Result<(), Stopped> {
+        self.engine.present.advance(ticks);
+        let (lane, lent) = self.sources.lent(source);
+        self.decoders.on(&mut self.engine, lane, taken, lent)?;
+        if !self.decoders.zones.known.prescan.markers.is_empty() {
+            self.place_markers();
         }
+        Ok(())
     }
 
     /// Ends what is open, and says what was played.
@@ -220,6 +202,18 @@ impl<'a> Playing<'a> {
         let unshown_failures = self.decoders.tracepoints.gpu.failures.unshown;
         let played = Played { unshown_failures, ..self.engine.sink.played() };
         Ok((played, take(&mut self.engine.source.losses)))
+    }
+
+    /// Markers of later times that lanes have told of wait for these.
+    #[cold]
+    fn place_markers(&mut self) {
+        self.sources.add_markers(take(&mut self.decoders.zones.known.prescan.markers));
+    }
+
+    /// Goes on with what a lane was fed; `false` where there is nothing.
+    fn resume(&mut self, lane: usize) -> bool {
+        let (programs, map) = (&self.decoders.zones.known, self.engine.present.map());
+        self.sources.resume(lane, programs.of_lanes(map))
     }
 
     fn decode(&mut self, lane: usize, change: impl FnOnce(&mut ChunkQueue)) {
@@ -239,14 +233,4 @@ impl<'a> Playing<'a> {
             }
         }
     }
-}
-
-/// Tells the first names of threads that get others later.
-#[cold]
-fn tell_first_names(
-    engine: &mut Engine<'_>,
-    names: &mut Vec<(ThreadId, StringId)>,
-) -> Result<(), Stopped> {
-    let mut names = take(names).into_iter();
-    names.try_for_each(|(thread, name)| engine.emit(&Event::ThreadName(thread, name)))
 }

@@ -53,22 +53,13 @@ impl Shape {
     }
 }
 
-/// What was taken of a lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TakenRecord {
-    /// Records are missing here.
-    Missing(Missing),
-    /// A record, which [`RecordCursor::lend`] has.
-    Record,
-}
-
 /// What a lane gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RecordItem<'r> {
+pub(crate) enum RecordItem {
     /// Records are missing here.
     Missing(Missing),
-    /// The bytes of a record.
-    Record(&'r [u8]),
+    /// A record, in [`RecordCursor::record`].
+    Record,
 }
 
 /// The records of one lane. Ticks never fall: what comes too late for the
@@ -146,13 +137,9 @@ impl RecordCursor {
         }
     }
 
-    /// What was taken last, with its bytes.
-    #[inline]
-    pub(crate) fn lend(&self, taken: TakenRecord) -> RecordItem<'_> {
-        match taken {
-            TakenRecord::Missing(missing) => RecordItem::Missing(missing),
-            TakenRecord::Record => RecordItem::Record(&self.record),
-        }
+    /// The bytes of the record that was taken last.
+    pub(crate) fn record(&self) -> &[u8] {
+        &self.record
     }
 
     /// Decodes chunks until there is a record that need not wait for the next of them.
@@ -239,7 +226,7 @@ impl Resume for RecordCursor {
 
 impl Cursor for RecordCursor {
     type Key = u64;
-    type Item = TakenRecord;
+    type Item = RecordItem;
 
     #[inline]
     fn key(&self) -> Option<u64> {
@@ -259,11 +246,11 @@ impl Cursor for RecordCursor {
     }
 
     #[inline]
-    fn take(&mut self) -> TakenRecord {
+    fn take(&mut self) -> RecordItem {
         if !self.gaps.is_empty()
             && let Some(missing) = self.next_gap()
         {
-            return TakenRecord::Missing(missing);
+            return RecordItem::Missing(missing);
         }
         if let Some((ticks, place)) = self.window.records.pop() {
             self.last = self.last.max(ticks);
@@ -274,6 +261,6 @@ impl Cursor for RecordCursor {
         if self.window.is_waiting() {
             self.fill();
         }
-        TakenRecord::Record
+        RecordItem::Record
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::chunk_queue::{ChunkQueue, Decode, Resume};
 use crate::lane::{LaneCursor, Record};
-use crate::record_cursor::{RecordCursor, RecordItem, Shape, TakenRecord};
+use crate::record_cursor::{RecordCursor, RecordItem, Shape};
 use crate::tasks::TaskEvent;
 use crate::zones::cursor::{Programmed, ZoneCursor, ZoneRecord};
 use crate::zones::prescan::PlacedMarker;
@@ -61,36 +61,53 @@ impl<T> Queue<T> {
     }
 }
 
-/// What was taken of a source; [`Source::lend`] has its bytes.
+/// What was taken of a source.
 pub(crate) enum Taken {
+    /// What the kernel told of tasks.
     Task(TaskEvent),
+    /// An event of the kernel's, or a value of a counter.
     Record(Record),
+    /// What a program's thread tells: the words of a group are in [`Lent::group`].
     Zones(ZoneRecord),
-    Probe(TakenRecord),
-    Tracepoint(TakenRecord),
+    /// A hit of a probe: its bytes are in [`Lent::bytes`].
+    Probe(RecordItem),
+    /// A kernel tracepoint, likewise.
+    Tracepoint(RecordItem),
+    /// A placed marker, in [`Lent::marker`].
     Marker,
 }
 
-/// What a source gives, with its bytes.
-pub(crate) enum SourceItem<'s> {
-    /// Something that the kernel told of tasks.
-    Task(TaskEvent),
-    /// A placed marker.
-    Marker(&'s PlacedMarker),
-    /// What a lane gives.
-    Lane(LaneItem<'s>),
-}
+/// The bytes that belong to what was taken, which its source lends. They lie beside it, and not in
+/// it: each item is moved, and most have none.
+#[derive(Clone, Copy)]
+pub(crate) struct Lent<'s>(pub(crate) &'s Source);
 
-/// What a lane gives, with its bytes.
-pub(crate) enum LaneItem<'s> {
-    /// An event of the kernel's, or a value of a counter.
-    Record(Record),
-    /// What a program's thread tells, and the words of a group of items.
-    Zones(ZoneRecord, &'s [u64]),
-    /// A hit of a probe.
-    Probe(RecordItem<'s>),
-    /// A kernel tracepoint.
-    Tracepoint(RecordItem<'s>),
+impl<'s> Lent<'s> {
+    /// The words of the group of zone items.
+    #[inline]
+    pub(crate) fn group(self) -> &'s [u64] {
+        match self.0 {
+            Source::Zones(cursor) => cursor.group(),
+            _ => &[],
+        }
+    }
+
+    /// The bytes of the probe's or tracepoint's record.
+    #[inline]
+    pub(crate) fn bytes(self) -> &'s [u8] {
+        match self.0 {
+            Source::Probes(cursor) | Source::Tracepoints(cursor) => cursor.record(),
+            _ => &[],
+        }
+    }
+
+    /// The marker.
+    pub(crate) fn marker(self) -> Option<&'s PlacedMarker> {
+        match self.0 {
+            Source::Markers(markers) => markers.last(),
+            _ => None,
+        }
+    }
 }
 
 impl Source {
@@ -136,25 +153,6 @@ impl Source {
             Self::Probes(cursor) | Self::Tracepoints(cursor) => cursor.resume(()),
             Self::Horizon(_) | Self::Lifecycle(_) | Self::Markers(_) => {}
         }
-    }
-
-    /// What was taken last, with the bytes that the source lends; `None` where it is not the
-    /// source's.
-    #[inline]
-    pub(crate) fn lend(&self, taken: Taken) -> Option<SourceItem<'_>> {
-        Some(SourceItem::Lane(match (taken, self) {
-            (Taken::Record(record), _) => LaneItem::Record(record),
-            (Taken::Zones(record), Self::Zones(cursor)) => LaneItem::Zones(record, cursor.group()),
-            (Taken::Probe(record), Self::Probes(cursor)) => LaneItem::Probe(cursor.lend(record)),
-            (Taken::Tracepoint(record), Self::Tracepoints(cursor)) => {
-                LaneItem::Tracepoint(cursor.lend(record))
-            }
-            (Taken::Task(event), _) => return Some(SourceItem::Task(event)),
-            (Taken::Marker, Self::Markers(markers)) => {
-                return markers.last().map(SourceItem::Marker);
-            }
-            _ => return None,
-        }))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The sources of a session in one order: what they give, and what they are fed with.
 
 use crate::chunk_queue::{ChunkQueue, Decode};
-use crate::source::{Queue, Source, SourceItem};
+use crate::source::{Lent, Queue, Source, Taken};
 use crate::tasks::TaskEvent;
 use crate::zones::cursor::Programmed;
 use crate::zones::prescan::PlacedMarker;
@@ -17,16 +17,6 @@ const FIRST_LANE: usize = 2;
 /// The sources of a session. Lanes are numbered in their order, as those of the engine.
 pub(crate) struct Sources {
     merge: Merge<Source>,
-}
-
-/// What comes next.
-pub(crate) enum SourceStep<'s> {
-    /// At these ticks; the number of the lane, where it is of one.
-    Item(u64, usize, SourceItem<'s>),
-    /// The lane has to be fed.
-    Waiting(usize),
-    /// All are at their end, or nothing says that no lane comes before.
-    End,
 }
 
 impl Sources {
@@ -53,19 +43,23 @@ impl Sources {
         (tasks, markers)
     }
 
-    /// What comes next.
+    /// What comes next: ticks, and what was taken.
     #[inline]
-    pub(crate) fn step(&mut self) -> SourceStep<'_> {
-        match self.merge.step() {
-            MergeStep::Item(index, (ticks, taken)) => match self.merge.lanes()[index].lend(taken) {
-                Some(item) => SourceStep::Item(ticks, index.wrapping_sub(FIRST_LANE), item),
-                None => SourceStep::End,
-            },
-            MergeStep::Waiting(index) => {
-                index.checked_sub(FIRST_LANE).map_or(SourceStep::End, SourceStep::Waiting)
-            }
-            MergeStep::End => SourceStep::End,
-        }
+    pub(crate) fn step(&mut self) -> MergeStep<(u64, Taken)> {
+        self.merge.step()
+    }
+
+    /// The number of a source's lane, and the bytes of what was taken last. Where the source is no
+    /// lane the number means nothing.
+    #[inline]
+    pub(crate) fn lent(&self, source: usize) -> (usize, Lent<'_>) {
+        (source.wrapping_sub(FIRST_LANE), Lent(&self.merge.lanes()[source]))
+    }
+
+    /// The number of the lane that a source which waits is; of the horizon, none.
+    pub(crate) fn waiting_lane(source: usize) -> Option<usize> {
+        // Behind the lanes there are markers, which never wait.
+        source.checked_sub(FIRST_LANE)
     }
 
     /// The least ticks that the next item may have; `None` at the end.

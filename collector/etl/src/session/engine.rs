@@ -248,3 +248,24 @@ impl TraceEngine for Engine<'_> {
 pub(super) fn slices(scope: Scope, name: StringId) -> Track {
     Track { scope, name, kind: TrackKind::Slices(TrackRole::Named) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::testing::KeptEvents;
+
+    #[test]
+    fn damage_that_names_thread_after_thread_fills_no_memory() {
+        let mut told = KeptEvents::default();
+        told.by(|engine| {
+            let most = MOST_UNANNOUNCED as u32;
+            for tid in 1..most + 100 {
+                engine.thread(tid);
+            }
+            let others = engine.thread(most + 50);
+            assert_eq!((engine.thread(ANY_THREAD), others), (others, engine.thread(most + 60)));
+        });
+        // The idle thread, one each, and the one of all others.
+        assert_eq!(told.tables.threads.len(), 1 + MOST_UNANNOUNCED + 1);
+    }
+}

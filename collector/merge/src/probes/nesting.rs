@@ -82,7 +82,7 @@ fn observe(reader: &CaptureReader, probes: &mut ProbeTable) {
     let mut observer = NestingObserver::default();
     let mut unsure = vec![0; merge.lanes().len()];
     while let Some((lane, item)) = merge.next() {
-        let RecordItem::Record(bytes) = merge.lanes()[lane].cursor.lend(item) else {
+        let RecordItem::Record = item else {
             // Begins may be among what is missing, before some of the records that come next.
             unsure[lane] = WINDOW + 1;
             continue;
@@ -91,7 +91,8 @@ fn observe(reader: &CaptureReader, probes: &mut ProbeTable) {
             unsure[lane] -= 1;
             observer.forget();
         }
-        let Some(record) = ProbeRecord::from_bytes(bytes) else { continue };
+        let record = ProbeRecord::from_bytes(merge.lanes()[lane].cursor.record());
+        let Some(record) = record else { continue };
         let probe = probes.get(record.probe).map(|probe| (probe.pair, probe.role));
         let Some((pair, role)) = probe.filter(|(pair, _)| probes.is_undecided(*pair)) else {
             continue;
