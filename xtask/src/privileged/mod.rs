@@ -56,18 +56,31 @@ struct Test {
     name: &'static str,
     /// Without these of `doctor`'s capabilities it cannot be asked for.
     needs: &'static [&'static str],
-    /// It tells something of a kernel, so that virtual machines run it, too.
-    of_kernels: bool,
+    when: When,
     run: fn(&Context) -> Result<Outcome>,
+}
+
+/// Who runs a test, beside those that name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    /// The whole check.
+    Always,
+    /// The same, and virtual machines: it tells something of a kernel.
+    Kernels,
+    /// Nobody: it takes minutes, or compilers that are not asked for elsewhere.
+    Named,
 }
 
 /// Makes a test of a function whose success is anything a report can show.
 macro_rules! test {
-    ($name:literal $($kernels:ident)?, $module:ident :: $run:ident $(, needs $($need:literal)+)?) => {
+    ($name:literal, $($rest:tt)+) => { test!(When::Always, $name, $($rest)+) };
+    ($name:literal kernels, $($rest:tt)+) => { test!(When::Kernels, $name, $($rest)+) };
+    ($name:literal named, $($rest:tt)+) => { test!(When::Named, $name, $($rest)+) };
+    ($when:expr, $name:literal, $module:ident :: $run:ident $(, needs $($need:literal)+)?) => {
         Test {
             name: $name,
             needs: &[$($($need),+)?],
-            of_kernels: !stringify!($($kernels)?).is_empty(),
+            when: $when,
             run: |context| $module::$run(context).map(Outcome::from),
         }
     };
@@ -172,11 +185,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Some(file) => Report::also_to(file)?,
         None => Report::default(),
     };
-    let asked = |test: &Test| names.is_empty() || names.iter().any(|wanted| wanted == test.name);
+    let asked = |test: &Test| match names.is_empty() {
+        true => test.when != When::Named,
+        false => names.iter().any(|wanted| wanted == test.name),
+    };
     match emulated {
         Some(programs) => {
             tests(&mut report, &Context::emulated(programs)?, |test| {
-                test.of_kernels && asked(test)
+                test.when == When::Kernels && asked(test)
             });
         }
         None if is_root() => tests(&mut report, &Context::new()?, asked),
@@ -189,7 +205,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 /// The names of the tests that virtual machines run.
 pub(crate) fn tests_of_kernels() -> impl Iterator<Item = &'static str> {
-    TESTS.iter().filter(|test| test.of_kernels).map(|test| test.name)
+    TESTS.iter().filter(|test| test.when == When::Kernels).map(|test| test.name)
 }
 
 /// All tests as steps of a longer report.
@@ -199,7 +215,7 @@ pub(crate) fn steps(report: &mut Report) {
         return;
     }
     match Context::new() {
-        Ok(context) => tests(report, &context, |_| true),
+        Ok(context) => tests(report, &context, |test| test.when != When::Named),
         Err(error) => report.step("privileged tests", || Err::<(), _>(error)),
     }
 }
