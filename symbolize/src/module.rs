@@ -174,7 +174,41 @@ impl Module<'_> {
                 }
             }
         }
+        self.name_signal_returns(&mut names, addresses, own);
         names
+    }
+
+    /// Names what lies a byte before its symbol. Frames are looked up a byte before their addresses,
+    /// because a call may be the last instruction of its function. Where a signal handler returns to
+    /// nothing has called: its unwind information begins a byte early for that reason, and its symbol
+    /// does not.
+    fn name_signal_returns(&self, names: &mut [Option<Named>], addresses: &[u64], own: &Layout) {
+        let begins_at = |named: &Option<Named>, address: u64| {
+            named.as_ref().is_some_and(|named| named.range_only && named.start == address)
+        };
+        let places: Vec<usize> =
+            (0..names.len()).filter(|place| begins_at(&names[*place], addresses[*place])).collect();
+        if places.is_empty() || self.turn.pace() > Pace::Quick {
+            return;
+        }
+        let asked: Vec<u64> = places.iter().map(|place| addresses[*place] + 1).collect();
+        let mut found = vec![None; asked.len()];
+        // What there is to note of these files has been noted.
+        if let Some(DebugFile { opened, .. }) = self.debug_file(own, &mut Vec::new())
+            && let Ok(layout) = layout(&opened)
+        {
+            let _ = self.fill(&mut found, &asked, (&opened, &layout), &mut Vec::new());
+        }
+        if found.iter().any(Option::is_none) {
+            let _ = self.fill(&mut found, &asked, (self.file, own), &mut Vec::new());
+        }
+        for (place, found) in places.into_iter().zip(found) {
+            let Some(symbol) = found.filter(|symbol| symbol.start == addresses[place] + 1) else {
+                continue;
+            };
+            let size = if symbol.size == 0 { 0 } else { symbol.size + 1 };
+            names[place] = Some(Named { start: addresses[place], size, ..symbol });
+        }
     }
 
     /// Fills in what the symbols say that the file has compressed. They may begin behind a symbol

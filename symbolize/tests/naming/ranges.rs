@@ -171,6 +171,22 @@ fn a_range_takes_no_names_place() {
 }
 
 #[test]
+fn what_lies_a_byte_before_its_symbol_has_its_name() {
+    // As the C library describes where signal handlers return to, which nothing has called.
+    let mut bytes = file(Shape { symbol: true, ..WHOLE });
+    let symbol = words(&[BASE + FUNCTIONS[1].0, FUNCTIONS[1].1.into()]);
+    let at = bytes.windows(symbol.len()).position(|window| window == symbol).unwrap() as u64;
+    put(&mut bytes, at, &words(&[BASE + FUNCTIONS[1].0 + 1, u64::from(FUNCTIONS[1].1) - 1]));
+    let table = name(&bytes, &[0x1020, 0x1021, 0x1060]);
+    let expected = [
+        (0x1020, "second", 0x1020, 0x30, false),
+        (0x1021, "second", 0x1021, 0x2f, false),
+        (0x1060, "program+0x401060", 0x1060, 0x20, true),
+    ];
+    assert_eq!(functions(&table), expected, "{}", table.note);
+}
+
+#[test]
 fn what_an_index_says_is_checked() {
     let whole = file(WHOLE);
     let (row, last) = (INDEX as usize + 12, INDEX as usize + 12 + 3 * 8);

@@ -5,6 +5,7 @@
 //! compares. See each file for what it is compared with.
 
 mod alone;
+mod chains;
 mod clock;
 pub(crate) mod context;
 mod count;
@@ -106,6 +107,8 @@ const TESTS: &[Test] = &[
     test!("unwinding" kernels, unwinding::unwinding, needs "unwind_tables"),
     test!("unwinding-eviction", unwinding_eviction::unwinding_eviction, needs "unwind_tables"),
     test!("unwinding-leaves" kernels, unwinding_leaves::leaves, needs "unwind_tables"),
+    test!("chains" named, chains::chains, needs "unwind_tables"),
+    test!("chains-storm" named, chains::storm, needs "unwind_tables"),
     test!("unwinding-oracle", unwinding_oracle::unwinding_oracle, needs "unwind_tables"),
     test!("python" kernels, python::python, needs "unwind_tables"),
     test!("wakers" kernels, wakers::wakers),

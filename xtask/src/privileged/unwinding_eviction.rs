@@ -12,8 +12,9 @@ use syscollect_model::{Event, Exporter, StackId, Tables, ThreadId, Time};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
+use super::chains::stacks::{ProgramStacks, RecordedStacks, StackKind};
 use super::context::{Context, number, text};
-use super::unwinding::{Chains, Kind, TABLES_MADE_NS, WHOLE};
+use super::unwinding::{TABLES_MADE_NS, WHOLE, known};
 use crate::process::output_of;
 
 /// Memory of the tables, as the option has it, and in rows.
@@ -47,17 +48,22 @@ pub(crate) fn unwinding_eviction(context: &Context) -> Result<String> {
     let again = of("again").context("the load printed nothing")?;
 
     let mut stacks = Stacks {
-        chains: Chains::new(chain as u32, TABLES_MADE_NS),
+        chains: RecordedStacks::new(
+            TABLES_MADE_NS,
+            vec![ProgramStacks::new(chain as u32, known())],
+        ),
         visits: Visits { pid: visitor as u32, ..Visits::default() },
     };
     Session::open(CaptureReader::open(&capture)?)?.play(&mut stacks)?;
     let Stacks { chains, visits } = stacks;
+    let chain = &chains.programs[0];
+    let (samples, off_cpu) = (chain.of(StackKind::Sample), chain.of(StackKind::OffCpu));
     let info = context.info(&capture)?;
     let count = |name: &str| number(&info["recorder"]["statistics"], name);
     let (evicted, rows) = (count("unwind_pages_evicted")?, count("unwind_rows")?);
     let (early, late) = visits.halves();
     let seen = format!(
-        "{evicted} pages gave way, {rows} of {ROWS} rows in use; {chains}; visits, {} and {} to the middle and then: \
+        "{evicted} pages gave way, {rows} of {ROWS} rows in use; samples: {samples}; off-CPU stacks: {off_cpu}; visits, {} and {} to the middle and then: \
          {} and {} of 100 whole, {} wrong",
         early.all,
         late.all,
@@ -68,14 +74,10 @@ pub(crate) fn unwinding_eviction(context: &Context) -> Result<String> {
     ensure!(again > 0, "the machine is too slow to visit each page twice: {seen}");
     ensure!(count("unwind_rows_max")? == ROWS && rows <= ROWS, "it took another size: {seen}");
     ensure!(evicted >= EVICTED, "too little gave way: {seen}");
-    for kind in [Kind::Sample, Kind::OffCpu] {
-        let counts = chains.of(kind);
-        ensure!(counts.wrong == 0, "{kind} of the chain that leave out a frame: {seen}");
-        ensure!(counts.whole + counts.cut >= 500, "too few {kind} of the chain: {seen}");
-        ensure!(
-            counts.whole * 1000 >= (counts.whole + counts.cut) * WHOLE,
-            "{kind} of the chain that do not reach main: {seen}"
-        );
+    chain.ensure_none_wrong()?;
+    for (kind, counts) in [(StackKind::Sample, samples), (StackKind::OffCpu, off_cpu)] {
+        ensure!(counts.all() >= 500, "too few {kind} of the chain: {seen}");
+        ensure!(counts.are_whole(WHOLE), "{kind} of the chain that are not whole: {seen}");
     }
     ensure!(
         early.wrong + late.wrong == 0,
@@ -177,7 +179,7 @@ impl Visits {
 }
 
 struct Stacks {
-    chains: Chains,
+    chains: RecordedStacks,
     visits: Visits,
 }
 

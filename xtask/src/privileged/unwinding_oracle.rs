@@ -1,6 +1,8 @@
 //! User stacks of real programs, walked once more by another unwinder over the memory in which they
 //! lay.
 
+mod servers;
+
 use std::collections::HashMap;
 use std::fs::File;
 use std::process::Command;
@@ -16,6 +18,7 @@ use syscollect_symbolize::PinnedFiles;
 use syscollect_tests::unwind_oracle::{OracleFile, OracleStep, OracleWalk};
 use syscollect_unwind::{Registers, RowCache, StackMemory, UnwindFile};
 
+use self::servers::Server;
 use super::context::{Context, finish};
 
 /// Bytes of code that the oracle is told of at once.
@@ -34,9 +37,55 @@ const PROGRAMS: [&str; 6] = [
     "node -e 'let s = 0; for (let i = 0; i < 300; i++) { s += JSON.stringify(Array.from({length: 3000}, (_, n) => ({n}))).length }'",
 ];
 
+/// So many callers are compared where this is set; a short run compares what two recordings bring.
+const CALLERS: &str = "SYSCOLLECT_ORACLE_CALLERS";
+/// Differences that are shown.
+const SHOWN: usize = 5;
+
 /// Every second stack that a recording of real programs brings is what framehop finds in the same
 /// memory, as far as that has unwind information.
 pub(crate) fn unwinding_oracle(context: &Context) -> Result<String> {
+    let wanted = match std::env::var(CALLERS) {
+        Ok(wanted) => wanted.parse().with_context(|| format!("{CALLERS}={wanted} is no number"))?,
+        Err(_) => 0,
+    };
+    let (servers, missing) = Server::all()?;
+    let mut found = StackComparison::default();
+    let mut rounds = 0;
+    while rounds == 0 || found.frames < wanted {
+        found.add(recorded(context, run_programs)?);
+        found.add(recorded(context, || servers.iter().try_for_each(Server::load))?);
+        rounds += 1;
+        let StackComparison { stacks, different, .. } = &found;
+        ensure!(
+            different.is_empty(),
+            "{} of {stacks} stacks differ, such as:\n{}",
+            different.len(),
+            different[..different.len().min(SHOWN)].join("\n")
+        );
+        let least = if context.is_emulated() { 20 } else { 500 };
+        ensure!(*stacks >= least * rounds, "only {stacks} stacks could be compared");
+    }
+    let StackComparison { stacks, frames, ends, .. } = found;
+    let missing = match missing.as_slice() {
+        [] => String::new(),
+        missing => format!("; not installed: {}", missing.join(", ")),
+    };
+    Ok(format!(
+        "{frames} callers in {stacks} stacks, {ends} of which up to their end: none differs{missing}"
+    ))
+}
+
+fn run_programs() -> Result<()> {
+    for program in PROGRAMS {
+        // One that is not there is no failure: others are.
+        finish(Command::new("sh").args(["-c", &format!("{{ {program}; }} > /dev/null 2>&1")]))?;
+    }
+    Ok(())
+}
+
+/// Records the machine while `work` is done, and compares.
+fn recorded(context: &Context, work: impl FnOnce() -> Result<()>) -> Result<StackComparison> {
     let capture = context.path("oracle.syscap");
     let options = RecordOptions {
         sample_rate_hz: 999,
@@ -45,27 +94,14 @@ pub(crate) fn unwinding_oracle(context: &Context) -> Result<String> {
         ..RecordOptions::default()
     };
     let recording = Recording::start(options, File::create(&capture)?)?;
-    for program in PROGRAMS {
-        // One that is not there is no failure: others are.
-        finish(Command::new("sh").args(["-c", &format!("{{ {program}; }} > /dev/null 2>&1")]))?;
-    }
+    let worked = work();
     let Recorded { held, stacks, .. } = recording.stop(StopReason::Command)?;
+    worked?;
     let mut oracle =
         Oracle { stacks, files: &held, modules: HashMap::new(), found: StackComparison::default() };
     let reader = CaptureReader::open(&capture)?;
     Session::open_unwinding(reader, &|| false, &mut oracle).context("cannot read the capture")?;
-    let StackComparison { stacks, frames, ends, different } = &oracle.found;
-    ensure!(
-        different.is_empty(),
-        "{} of {stacks} stacks differ, such as:\n{}",
-        different.len(),
-        different[..different.len().min(5)].join("\n")
-    );
-    let least = if context.is_emulated() { 20 } else { 500 };
-    ensure!(*stacks >= least, "only {stacks} stacks could be compared");
-    Ok(format!(
-        "{frames} callers in {stacks} stacks, {ends} of which up to their end: none differs"
-    ))
+    Ok(oracle.found)
 }
 
 /// Walks stacks again by framehop.
@@ -93,6 +129,15 @@ struct StackComparison {
     ends: u64,
     /// What differs, in words.
     different: Vec<String>,
+}
+
+impl StackComparison {
+    fn add(&mut self, other: Self) {
+        self.stacks += other.stacks;
+        self.frames += other.frames;
+        self.ends += other.ends;
+        self.different.extend(other.different);
+    }
 }
 
 /// How a comparison ends.

@@ -1,0 +1,116 @@
+//! Stacks of programs whose chain of calls is known: 20 functions and more, by every compiler and
+//! runtime that is on the machine, in everything that makes unwinding hard.
+//!
+//! Samples, off-CPU stacks and wakers' stacks are taken of each in one recording. None may be wrong:
+//! a function left out, one that was not there, or one that is said to be a thread's first.
+
+mod programs;
+pub(crate) mod stacks;
+mod storm;
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use self::programs::{Program, Promise, all};
+use self::stacks::{ProgramStacks, RecordedStacks, StackKind};
+pub(crate) use self::storm::storm;
+use super::context::{Context, ends_with_us, json_lines, number, wait};
+use crate::process::on_all_cpus;
+use crate::report::Outcome;
+
+/// How long each program runs, all at the same time.
+const SECONDS: u64 = 14;
+/// For so long from a program's first stack on, tables are made of the code that was not walked
+/// before.
+const TABLES_MADE_NS: u64 = 4_000_000_000;
+/// So many stacks of each kind a program has at least, where so many programs share the CPUs.
+const LEAST: [(StackKind, u64); 3] =
+    [(StackKind::Sample, 100), (StackKind::OffCpu, 100), (StackKind::Waker, 50)];
+
+/// And no more than this of 1,000 are of a moment in which no table says what is where.
+const UNSETTLED: u64 = 10;
+
+/// The stacks of every program are whole, or say that they are cut.
+pub(crate) fn chains(context: &Context) -> Result<Outcome> {
+    let folder = context.path("chains");
+    let programs = all();
+    let folder_of = |program: &Program| folder.join(program.name.replace([' ', ','], "-"));
+    let made = on_all_cpus(&programs, |program| program.make(&folder_of(program)));
+    let (mut skipped, mut ready) = (Vec::new(), Vec::new());
+    for (program, made) in programs.iter().zip(made) {
+        match made? {
+            Some(why) => skipped.push(format!("{}: skipped, {why}", program.name)),
+            None => ready.push(program),
+        }
+    }
+    let capture = context.path("chains.syscap");
+    let options = ["--freq", "999", "--stacks", "samples,off-cpu,wakers", "--unwind", "tables"];
+    let recorder = context.start(&capture, &options)?;
+    let running: Result<Vec<Child>> =
+        ready.iter().map(|program| start(program, &folder_of(program), SECONDS)).collect();
+    let running = running?;
+    let stacks = ready.iter().zip(&running);
+    let stacks =
+        stacks.map(|(program, child)| ProgramStacks::new(child.id(), program.known.clone()));
+    let stacks: Vec<ProgramStacks> = stacks.collect();
+    for (program, child) in ready.iter().zip(running) {
+        ended(program, child)?;
+    }
+    context.stop(recorder)?;
+    let recorded = RecordedStacks::read(&capture, TABLES_MADE_NS, stacks)?;
+    let mut lines = String::new();
+    let mut failed = String::new();
+    for (program, stacks) in ready.iter().zip(&recorded.programs) {
+        for (kind, _) in LEAST {
+            writeln!(lines, "  {}, {kind}: {}", program.name, stacks.of(kind))?;
+        }
+        if let Err(error) = is_as_promised(program, stacks) {
+            writeln!(failed, "{}: {error:#}", program.name)?;
+        }
+    }
+    for skipped in skipped {
+        writeln!(lines, "  {skipped}")?;
+    }
+    if !failed.is_empty() {
+        bail!("{failed}{lines}");
+    }
+    Ok(Outcome::Passed(format!("\n{}", lines.trim_end())))
+}
+
+fn start(program: &Program, folder: &Path, seconds: u64) -> Result<Child> {
+    let mut command = program.command(folder, seconds);
+    ends_with_us(&mut command);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().with_context(|| format!("cannot start {}", program.name))
+}
+
+/// Waits for a program; it has to have succeeded, and libraries to have lain where others were.
+fn ended(program: &Program, child: Child) -> Result<()> {
+    let ended = wait(child)?;
+    ensure!(ended.status.success(), "{} ended with {}", program.name, ended.status);
+    for line in json_lines(&ended.stdout)? {
+        let (loaded, same) = (number(&line, "loaded")?, number(&line, "same")?);
+        ensure!(same * 2 > loaded, "only {same} of {loaded} libraries lay where another had");
+    }
+    Ok(())
+}
+
+fn is_as_promised(program: &Program, stacks: &ProgramStacks) -> Result<()> {
+    if program.promise == Promise::Counted {
+        return Ok(());
+    }
+    stacks.ensure_none_wrong()?;
+    for (kind, least) in LEAST {
+        let counts = stacks.of(kind);
+        ensure!(counts.all() >= least, "too few {kind}: {counts}");
+        ensure!(counts.are_settled(UNSETTLED), "{kind} between two frames: {counts}");
+        if let Promise::Whole(of_1000) = program.promise {
+            let cut = stacks.cut_ones();
+            ensure!(counts.are_whole(of_1000), "{kind} that are not whole: {counts}:\n{cut}");
+        }
+    }
+    Ok(())
+}
