@@ -19,11 +19,13 @@
 #define SYSCOLLECT_PYTHON_H
 
 #include "clock.h"
+#include "stack_memory.h"
 #include "unwind.h"
 
 /* Of one CPU and context. */
 #define PYTHON_CODES 4096
-#define PYTHON_THREADS 4096
+/* Of a share of users, as that of stacks in memory: whoever runs thousands of threads pushes out his own. */
+#define PYTHON_THREADS 512
 /* Threads that one walk looks at for its own; the next one goes on there. */
 #define PYTHON_THREADS_AT_ONCE 48
 /* Bytes of what code objects are called that one walk sends: some thirty of them. What is beyond that
@@ -53,12 +55,14 @@ struct python_thread {
 DEFINE_PYTHON_CODES(sched)
 DEFINE_PYTHON_CODES(sample)
 
-/* Written by all CPUs: whatever one finds there is looked at before it is used. */
+/* Written by all CPUs: whatever one finds there is looked at before it is used. No map that forgets
+ * what was used least: a sample may interrupt who has that one's locks, and it would forget others'
+ * threads for those of one user. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(key_size, 4);
 	__uint(value_size, sizeof(struct python_thread));
-	__uint(max_entries, PYTHON_THREADS);
+	__uint(max_entries, PYTHON_THREADS * MEMORY_SHARES);
 } python_threads SEC(".maps");
 
 static __always_inline bool read_user_word(__u64 *word, __u64 address)
@@ -74,6 +78,21 @@ static __always_inline bool read_user_word(__u64 *word, __u64 address)
 		*(__u64 *)((bytes) + at);                                    \
 	})
 
+/* What is known of the thread of that key, or what is to be forgotten for it: each has two places. */
+static __always_inline struct python_thread *python_known_thread(struct python *p, __u64 key)
+{
+	__u32 share = memory_share_of(bpf_get_current_uid_gid());
+	__u32 slot = share * PYTHON_THREADS + ((key >> 32) & (PYTHON_THREADS - 1));
+	struct python_thread *first = bpf_map_lookup_elem(&python_threads, &slot);
+
+	if (!first || first->key == key)
+		return first;
+	slot ^= 1;
+	struct python_thread *second = bpf_map_lookup_elem(&python_threads, &slot);
+
+	return second && (second->key == key || p->ticks & 1) ? second : first;
+}
+
 /* The thread state of the current thread: into thread. 1 if there is one. */
 __noinline int python_find_thread(struct scratch *s)
 {
@@ -83,9 +102,8 @@ __noinline int python_find_thread(struct scratch *s)
 	struct unwind *u = &s->unwind;
 	struct task_struct *task = (void *)bpf_get_current_task();
 	__u64 number = BPF_CORE_READ(task, thread.fsbase), key = mix(u->space, (__u32)BPF_CORE_READ(task, pid));
-	__u32 slot = (key >> 32) & (PYTHON_THREADS - 1);
 	struct PythonFile *file = &p->layout;
-	struct python_thread *known = bpf_map_lookup_elem(&python_threads, &slot);
+	struct python_thread *known = python_known_thread(p, key);
 	__u64 interpreter, first, next, found;
 
 	if (!known || !number)

@@ -569,6 +569,15 @@ pub(crate) fn go_first() {
     }
 }
 
+/// Back into the ordinary class, where the thread has the nice value that it had.
+pub(crate) fn go_with_others() {
+    // The kernel's `sched_param`, which the ordinary class does not have.
+    let none: libc::c_int = 0;
+    let policy = libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: the calling thread (0), and a parameter that outlives the call.
+    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const none) };
+}
+
 /// As much of a CPU as a thread of the ordinary class can have: for work that must keep up with the
 /// lanes, but that may wait for the disk.
 pub(crate) fn go_before_most() {

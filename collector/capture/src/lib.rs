@@ -51,6 +51,7 @@ mod options;
 mod outlet;
 mod perf;
 mod perf_maps;
+mod priority;
 pub mod privileges;
 mod probes;
 mod readings;

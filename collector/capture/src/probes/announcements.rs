@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 use syscollect_records::RingRecord;
 
+use crate::priority::FirstForPart;
 use crate::ring_buffers::{Records as _, Ring};
 use crate::worker::Worker;
 use crate::zones::ZoneNotice;
@@ -35,8 +36,6 @@ impl Announcements {
         let wake = Arc::new(unsafe { OwnedFd::from_raw_fd(wake) });
         let woken = wake.clone();
         let work = move || {
-            // Who announces may end within a millisecond, on a busy machine.
-            crate::collector::go_first();
             forward(ring, &ready, &woken, &zones);
         };
         let worker = Worker::start("announcements", work)?;
@@ -57,12 +56,16 @@ impl Drop for Announcements {
 
 fn forward(mut ring: Ring, ready: &OwnedFd, wake: &OwnedFd, zones: &Sender<ZoneNotice>) {
     let mut limit = Limit::new(Instant::now());
+    // Who announces may end within a millisecond, on a busy machine.
+    let mut priority = FirstForPart::begin();
     loop {
         let wait =
             |fd: &OwnedFd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let mut fds = [wait(ready), wait(wake)];
+        let most = priority.wait().map_or(-1, |time| time.as_millis() as libc::c_int + 1);
         // SAFETY: two live structures, as the count says.
-        let result = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, -1) };
+        let result = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, most) };
+        priority.follow();
         let interrupted =
             result < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
         ring.read(|record| {

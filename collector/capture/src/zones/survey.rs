@@ -33,6 +33,8 @@ const ROLL_CALL_INTERVAL: Duration = Duration::from_secs(1);
 const PART_OF_A_CPU: u32 = 50;
 /// What it may take at once, if it has taken little before.
 const MOST_CREDIT: Duration = Duration::from_millis(20);
+/// Jobs that come without end, each of which costs something to add, make others wait no longer.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// How long the last survey of a recording may take.
 const LONGEST_END: Duration = Duration::from_millis(300);
 /// Jobs that wait to be looked at, and those of a user that wait to be done, at most.
@@ -156,8 +158,10 @@ impl Allowance {
         let excess = cost.saturating_sub(self.credit);
         self.credit = self.credit.saturating_sub(cost);
         if !excess.is_zero() {
-            // Time that has not passed yet counts for nothing.
-            self.last = Instant::now() + excess * PART_OF_A_CPU;
+            // Time that has not passed yet counts for nothing. What is waited for already goes on:
+            // jobs are added meanwhile, each at little cost.
+            let now = Instant::now();
+            self.last = (self.last.max(now) + excess * PART_OF_A_CPU).min(now + LONGEST_WAIT);
         }
     }
 
@@ -400,6 +404,7 @@ mod tests {
     use super::super::mapped::Place;
     use super::super::watch::WatchEvent;
     use super::*;
+    use crate::usage::thread_cpu_time;
     use std::path::Path;
     use std::sync::mpsc::channel;
     use syscollect_model::ClockSource;
@@ -441,5 +446,25 @@ mod tests {
         }
         let taken = events.try_iter().any(|event| matches!(event, WatchEvent::Client { .. }));
         assert!(taken, "the arena of the other process was taken");
+    }
+
+    fn work(time: Duration) {
+        let end = thread_cpu_time() + time;
+        while thread_cpu_time() < end {}
+    }
+
+    #[test]
+    fn what_a_job_has_cost_is_waited_for_whatever_is_added_meanwhile() {
+        let mut allowance = Allowance::new();
+        let begun = Instant::now();
+        // Once what may be taken at once is used up.
+        allowance.spend(|| work(MOST_CREDIT + Duration::from_millis(20)));
+        for _ in 0..10 {
+            allowance.spend(|| work(Duration::from_micros(20)));
+        }
+        assert!(!allowance.is_left());
+        let until = Instant::now() + allowance.pause(begun, true);
+        let waits = until.duration_since(begun);
+        assert!(waits >= Duration::from_millis(20) * PART_OF_A_CPU, "it waits for {waits:?} only");
     }
 }

@@ -1,5 +1,6 @@
 //! Taking announced arenas over: a thread that goes first, for a program may
-//! end within a millisecond of its first zone, and that does nothing else.
+//! end within a millisecond of its first zone, and that does nothing else. It goes first for a part
+//! of its time, and then with all others.
 //!
 //! What it does for one announcement is bounded: a handful of system calls, none
 //! of which any program can make wait. How many it hears is bounded where they
@@ -9,7 +10,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel};
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
@@ -23,6 +24,7 @@ use super::counters::Subject;
 use super::find;
 use super::survey::{self, Survey, SurveyJob};
 use super::taken::{Arenas, TakenArena};
+use crate::priority::FirstForPart;
 use crate::worker::Worker;
 
 /// Arenas that are taken over at once in each window, of all programs and of one user's: a fraction
@@ -118,7 +120,6 @@ impl Handle {
         let (notices, received) = channel();
         let (jobs, survey) = survey::start(Survey::new(arenas.clone()))?;
         let work = move || {
-            crate::collector::go_first();
             forward(&mut Takeover::new(arenas), &received, &jobs);
             drop(jobs);
             // A panic there has been printed.
@@ -144,10 +145,18 @@ impl Handle {
 }
 
 fn forward(takeover: &mut Takeover, notices: &Receiver<ZoneNotice>, jobs: &SyncSender<SurveyJob>) {
-    while let Ok(notice) = notices.recv() {
-        if notice == ZoneNotice::Stop {
-            return;
-        }
+    let mut priority = FirstForPart::begin();
+    loop {
+        let notice = match priority.wait() {
+            Some(time) => notices.recv_timeout(time),
+            None => notices.recv().map_err(RecvTimeoutError::from),
+        };
+        priority.follow();
+        let notice = match notice {
+            Ok(ZoneNotice::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Ok(notice) => notice,
+        };
         if let Some(job) = takeover.notice(notice)
             && let Err(TrySendError::Full(SurveyJob::Announced(announcement, _))) =
                 jobs.try_send(job)
