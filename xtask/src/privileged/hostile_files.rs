@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::attacked::{AttackedRecorder, Bounds};
 use super::context::{Context, signal, text, wait};
 use super::zones::{Honest, numbers_in, run_numbered};
 use crate::report::Outcome;
@@ -48,12 +49,11 @@ pub(crate) fn hostile_files(context: &Context) -> Result<String> {
     let mut programs = Programs { _served: served, hostile };
 
     let capture = context.path("hostile.syscap");
-    let recorder = context.start(&capture, &[])?;
+    let recorder = AttackedRecorder::start_attacked(context, &capture, &[])?;
     let honest = Honest::run(context)?;
     // The programs have ended, and their files are cut off from now on.
     programs.hostile.line()?;
-    let took = stop(context, recorder)?;
-    ensure!(took <= limit, "the stop took {took:?}, on a quiet machine {quiet:?}");
+    let used = recorder.stop(context)?.within(&Bounds { to_stop: limit, ..Bounds::USUAL })?;
     let zones = honest.is_whole_in(&capture)?;
 
     // Of a recorder that was killed: its programs are named when its capture is exported.
@@ -69,7 +69,7 @@ pub(crate) fn hostile_files(context: &Context) -> Result<String> {
     context.export(if partial.exists() { &partial } else { &left })?;
     let export = begun.elapsed();
     ensure!(export <= limit, "the export took {export:?}, a stop on a quiet machine {quiet:?}");
-    Ok(format!("{zones}; stop {took:.1?}, on a quiet machine {quiet:.1?}, export {export:.1?}"))
+    Ok(format!("{zones}; {used}, on a quiet machine {quiet:.1?}, export {export:.1?}"))
 }
 
 /// For how long the hostile file system keeps silent, seconds: longer than anything here may take.
@@ -100,11 +100,12 @@ pub(crate) fn hostile_mount(context: &Context) -> Result<Outcome> {
     served.line()?;
 
     let capture = context.path("hostile-mount.syscap");
-    let recorder = context.start(&capture, &[])?;
+    let recorder = AttackedRecorder::start_attacked(context, &capture, &[])?;
     let longest = longest_fork(Duration::from_secs(3))?;
     let honest = run_numbered(context, &program, "honest-numbers")?;
     ensure!(served.child.try_wait()?.is_none(), "the file system ended before the test did");
-    let said = context.stop(recorder)?;
+    let recorder = recorder.stop(context)?;
+    let said = &recorder.said;
     drop((served, hostile));
     ensure!(
         longest <= LONGEST_FORK,
@@ -120,8 +121,9 @@ pub(crate) fn hostile_mount(context: &Context) -> Result<Outcome> {
         last > first + context.times(1_000),
         "of an honest program's zones only {first} to {last} are there"
     );
+    let used = recorder.within(&Bounds::USUAL)?;
     Ok(Outcome::Passed(format!(
-        "the longest fork took {longest:.1?}; of an honest program's zones {first} to {last}"
+        "the longest fork took {longest:.1?}; of an honest program's zones {first} to {last}; {used}"
     )))
 }
 
@@ -149,21 +151,20 @@ pub(crate) fn hostile_attach(context: &Context) -> Result<String> {
     let hostile = [map(&own)?, map(&other)?];
 
     let capture = context.path("hostile-attach.syscap");
-    let recorder = context.start(&capture, &[])?;
+    let recorder = AttackedRecorder::start_attacked(context, &capture, &[])?;
     let longest = longest_fork(Duration::from_secs(2))?;
     let theirs = run_numbered(context, &honest, "honest-numbers")?;
     // Its first process was attached to by itself, and so is the next.
     let of_other = run_numbered(context, &other, "other-numbers")?;
     let longest = longest.max(longest_fork(Duration::from_secs(1))?);
-    let begun = Instant::now();
-    let said = context.stop(recorder)?;
-    let took = begun.elapsed();
+    let recorder = recorder.stop(context)?;
+    let said = &recorder.said;
     drop(hostile);
     ensure!(
         longest <= Duration::from_secs(1),
         "a fork took {longest:?} while files were attached to"
     );
-    ensure!(took <= LONGEST_STOP, "the stop took {took:?}");
+    let used = recorder.within(&Bounds { to_stop: LONGEST_STOP, ..Bounds::USUAL })?;
     let told = context.info(&capture)?.to_string();
     for (file, what) in [(&own, "of the same user has it mapped"), (&other, "one by one")] {
         let file = text(file)?;
@@ -183,11 +184,11 @@ pub(crate) fn hostile_attach(context: &Context) -> Result<String> {
         );
         seen.push(format!("of {name}'s zones {first} to {last}"));
     }
-    Ok(format!("the longest fork took {longest:.1?}, the stop {took:.1?}; {}", seen.join(", ")))
+    Ok(format!("the longest fork took {longest:.1?}; {}; {used}", seen.join(", ")))
 }
 
 /// Forks again and again; the longest that one took.
-fn longest_fork(during: Duration) -> Result<Duration> {
+pub(super) fn longest_fork(during: Duration) -> Result<Duration> {
     let begun = Instant::now();
     let mut longest = Duration::ZERO;
     while begun.elapsed() < during {
@@ -222,13 +223,13 @@ struct Programs {
 }
 
 /// A load that is talked to; it ends when this is dropped.
-struct Running {
+pub(super) struct Running {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Running {
-    fn start(command: &mut Command) -> Result<Self> {
+    pub(super) fn start(command: &mut Command) -> Result<Self> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -239,8 +240,13 @@ impl Running {
     }
 
     /// Waits for its next line.
-    fn line(&mut self) -> Result<String> {
+    pub(super) fn line(&mut self) -> Result<String> {
         Ok(self.lines.next().context("the load ended")??)
+    }
+
+    /// Its process.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Sends it a line.

@@ -15,6 +15,7 @@ use anyhow::{Result, ensure};
 use syscollect_model::SymbolTable;
 use syscollect_store::{CaptureReader, Definition};
 
+use super::attacked::{AttackedRecorder, Bounds};
 use super::context::{Context, finish, signal, text, wait};
 use crate::report::Outcome;
 
@@ -68,7 +69,7 @@ fn recorded(context: &Context, case: &str, owner: u32) -> Result<Vec<SymbolTable
     chown(&program, Some(owner), Some(owner))?;
     chown(&other, Some(NOBODY), Some(NOBODY))?;
 
-    let recorder = context.start(&capture, &[])?;
+    let recorder = AttackedRecorder::start_attacked(context, &capture, &[])?;
     let mount = format!(
         "mount --bind {} {} && exec {} callers 60",
         text(&forged)?,
@@ -81,7 +82,7 @@ fn recorded(context: &Context, case: &str, owner: u32) -> Result<Vec<SymbolTable
     std::thread::sleep(BEFORE);
     let ran = finish(Command::new(&program).args(["callers", "1"]).uid(DAEMON).gid(DAEMON))?;
     ensure!(ran.status.success(), "the honest program failed:\n{}", ran.stderr);
-    context.stop(recorder)?;
+    recorder.stop(context)?.within(&Bounds::USUAL)?;
     signal(hostile.id(), libc::SIGKILL);
     let said = wait(hostile)?;
     ensure!(said.stderr.is_empty(), "the other program failed:\n{}", said.stderr);

@@ -6,12 +6,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
 use syscollect_store::CaptureReader;
 
+use super::attacked::{AttackedRecorder, Bounds};
 use super::context::{Context, json_lines, number, text, wait};
 
 /// The user and group `nobody`.
@@ -41,8 +42,8 @@ fn attacked(context: &Context, options: &[&str]) -> Result<String> {
     fs::copy(&context.load, &hostile)?;
     fs::copy(&context.load, &honest)?;
 
-    let recorder =
-        context.start(&capture, &[&["--stacks", "none", "--freq", "0"], options].concat())?;
+    let options = [&["--stacks", "none", "--freq", "0"], options].concat();
+    let recorder = AttackedRecorder::start_attacked(context, &capture, &options)?;
     let piped = |program: &Path| {
         let mut command = Command::new(program);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -58,21 +59,14 @@ fn attacked(context: &Context, options: &[&str]) -> Result<String> {
     ensure!(honest_said.status.success(), "the honest program failed:\n{}", honest_said.stderr);
     // It still lives under its last name when the recording ends.
     std::thread::sleep(Duration::from_secs(SECONDS));
-    let stopped = Instant::now();
-    context.stop(recorder)?;
-    let stopping = stopped.elapsed();
+    let recorder = recorder.stop(context)?;
     let attack = wait(attack)?;
     ensure!(attack.status.success(), "the hostile program failed:\n{}", attack.stderr);
 
     let attack = json_lines(&attack.stdout)?;
     let attack = attack.first().context("the hostile program said nothing")?;
     let renames = number(attack, "renames")?;
-    let bytes = fs::metadata(&capture)?.len();
-    ensure!(
-        bytes <= MOST_BYTES,
-        "{bytes} bytes of capture for {renames} renames, more than {MOST_BYTES}"
-    );
-    ensure!(stopping < Duration::from_secs(20), "it took {stopping:?} to stop");
+    let used = recorder.within(&Bounds { capture: MOST_BYTES, ..Bounds::USUAL })?;
 
     let session = Session::open(CaptureReader::open(&capture)?)?;
     let tables = session.tables();
@@ -104,10 +98,7 @@ fn attacked(context: &Context, options: &[&str]) -> Result<String> {
     );
     let text = text(&capture)?;
     context.succeed(&["report", text])?;
-    Ok(format!(
-        "{renames} renames take {:.1} MB, all {zones} zones beside them are there",
-        bytes as f64 / 1e6
-    ))
+    Ok(format!("{renames} renames, all {zones} zones beside them are there; {used}"))
 }
 
 /// Records of a lane that are not in the capture, whatever the cause.

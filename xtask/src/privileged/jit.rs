@@ -9,11 +9,12 @@ use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_model::SymbolTable;
 
+use super::attacked::{AttackedRecorder, Bounds};
 use super::context::{Context, ends_with_us, finish, signal, text};
 use super::hostile_names::symbols_of;
 use crate::report::Outcome;
@@ -102,28 +103,26 @@ pub(crate) fn hostile(context: &Context) -> Result<Outcome> {
         return Ok(skipped);
     }
     let capture = context.path("hostile-jit.syscap");
-    let recorder = context.start(&capture, &["--freq", "999"])?;
-    let foreign = Attacked::start(|map| {
+    let recorder = AttackedRecorder::start_attacked(context, &capture, &["--freq", "999"])?;
+    let foreign = Misled::start(|map| {
         fs::write(map, "0 7fffffffffff evil\n")?;
         chown(map, Some(NOBODY), Some(NOBODY)).map_err(Into::into)
     })?;
-    let waiting = Attacked::start(|map| {
+    let waiting = Misled::start(|map| {
         ensure!(finish(Command::new("mkfifo").arg(map))?.status.success(), "no FIFO can be made");
         chown(map, Some(DAEMON), None).map_err(Into::into)
     })?;
     let linked =
-        Attacked::start(|map| std::os::unix::fs::symlink("/etc/passwd", map).map_err(Into::into))?;
-    let endless = Attacked::start(|map| {
+        Misled::start(|map| std::os::unix::fs::symlink("/etc/passwd", map).map_err(Into::into))?;
+    let endless = Misled::start(|map| {
         let mut file = fs::File::create(map)?;
         file.write_all(b"0 7fffffffffff whole\n")?;
         file.set_len(ENDLESS)?;
         chown(map, Some(DAEMON), None).map_err(Into::into)
     })?;
     std::thread::sleep(Duration::from_secs(2));
-    let begun = Instant::now();
-    context.stop(recorder)?;
-    let took = begun.elapsed();
-    ensure!(took <= LONGEST_END, "the end took {took:?}");
+    let bounds = Bounds { to_stop: LONGEST_END, ..Bounds::USUAL };
+    let used = recorder.stop(context)?.within(&bounds)?;
     let tables = symbols_of(&capture, SymbolTable::GENERATED)?;
     foreign.is_refused(&tables, "another user")?;
     waiting.is_refused(&tables, "no regular file")?;
@@ -134,27 +133,26 @@ pub(crate) fn hostile(context: &Context) -> Result<Outcome> {
         "of a list without an end: {table:?}"
     );
     Ok(Outcome::Passed(format!(
-        "a foreign list, a FIFO and a link are refused, one without an end is cut; the end took {:.1} s",
-        took.as_secs_f64()
+        "a foreign list, a FIFO and a link are refused, one without an end is cut; {used}"
     )))
 }
 
 /// A node of an ordinary user's, in the place of whose list something else lies.
-struct Attacked {
+struct Misled {
     map: PathBuf,
     node: Running,
 }
 
-impl Attacked {
+impl Misled {
     fn start(put: impl Fn(&Path) -> Result<()>) -> Result<Self> {
         let mut node = Command::new("node");
         node.args(["-e", PROGRAM, LONG]).uid(DAEMON).gid(DAEMON);
         let node = Running::start(&mut node)?;
         let map = PathBuf::from(format!("/tmp/perf-{}.map", node.0.id()));
         let _ = fs::remove_file(&map);
-        let attacked = Self { map, node };
-        put(&attacked.map)?;
-        Ok(attacked)
+        let misled = Self { map, node };
+        put(&misled.map)?;
+        Ok(misled)
     }
 
     /// What the capture says of the names of its code.
@@ -174,7 +172,7 @@ impl Attacked {
     }
 }
 
-impl Drop for Attacked {
+impl Drop for Misled {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.map);
     }

@@ -5,6 +5,7 @@
 //! compares. See each file for what it is compared with.
 
 mod alone;
+mod attacked;
 mod chains;
 mod clock;
 pub(crate) mod context;
@@ -16,6 +17,7 @@ mod gpu;
 mod gpu_formats;
 mod gpu_memory;
 mod gpu_rate;
+mod hostile_code;
 mod hostile_files;
 mod hostile_names;
 mod hostile_renames;
@@ -159,6 +161,11 @@ const TESTS: &[Test] = &[
     test!("hostile-mount", hostile_files::hostile_mount, needs "user_probes"),
     test!("hostile-attach", hostile_files::hostile_attach, needs "user_probes"),
     test!("hostile-names", hostile_names::names),
+    test!("hostile-tables", hostile_code::tables, needs "unwind_tables"),
+    test!("hostile-interpreters", hostile_code::interpreters, needs "unwind_tables"),
+    test!("hostile-probed", hostile_code::probed, needs "user_probes"),
+    test!("hostile-rights", hostile_code::rights, needs "user_probes"),
+    test!("hostile-debug", hostile_code::debug_information),
     test!("jit-names", jit::names),
     test!("hostile-jit", jit::hostile),
 ];

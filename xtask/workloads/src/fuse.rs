@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -108,15 +109,21 @@ pub(crate) fn map(place: &Path, length: usize) -> Result<File> {
 /// Maps a file's code, and holds it open.
 pub(crate) fn map_file(file: &Path, length: usize) -> Result<File> {
     let file = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
+    map_code(&file, length)?;
+    Ok(file)
+}
+
+/// Maps the first `length` bytes of a file as code, until this program ends.
+pub(crate) fn map_code(file: &File, length: usize) -> Result<NonNull<u8>> {
     let protection = libc::PROT_READ | libc::PROT_EXEC;
     // SAFETY: a new mapping at an address that the kernel picks touches no memory in use.
     let address = unsafe {
         libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
     };
-    if address == libc::MAP_FAILED {
-        bail!("cannot map it: {}", std::io::Error::last_os_error());
+    match NonNull::new(address.cast::<u8>()) {
+        Some(mapped) if address != libc::MAP_FAILED => Ok(mapped),
+        _ => bail!("cannot map it: {}", std::io::Error::last_os_error()),
     }
-    Ok(file)
 }
 
 impl Contents {

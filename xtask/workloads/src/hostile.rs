@@ -125,7 +125,7 @@ fn map_changed(file: &File, mode: libc::mode_t) -> Result<()> {
 }
 
 /// Does the same in so many processes, and waits for them.
-fn in_processes(count: usize, act: impl Fn() -> Result<()>) -> Result<()> {
+pub(crate) fn in_processes(count: usize, act: impl Fn() -> Result<()>) -> Result<()> {
     let mut children = Vec::new();
     for _ in 0..count {
         // SAFETY: this process has one thread.

@@ -15,9 +15,11 @@ mod database;
 mod fences;
 mod fuse;
 mod hostile;
+mod hostile_code;
 mod hostile_files;
 mod hostile_mount;
 mod leaves;
+mod library;
 mod marks;
 mod new_stacks;
 mod ping_pong;
@@ -41,7 +43,8 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      map-served FOLDER | map-often FILE TIMES | serve-code FOLDER SECONDS | \
                      use-cpu SECONDS | fences COUNT | numbered FILE SECONDS | renames SECONDS | \
                      new-stacks PROCESSES SECONDS | same-stack SECONDS | \
-                     wrap LOG CMD ARGS... | unwound SECONDS | leaves SECONDS | visiting FOLDER SECONDS | hostile mappings|memory|survey|flood|looks SECONDS | as UID LOAD ARGS...";
+                     wrap LOG CMD ARGS... | unwound SECONDS | leaves SECONDS | visiting FOLDER SECONDS | hostile mappings|memory|survey|flood|looks SECONDS | \
+                     hostile-code tables|interpreters|probed|rights|debug FOLDER SECONDS | as UID LOAD ARGS...";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -81,6 +84,9 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["database", rounds] => database::run(number(rounds)?)?,
         ["fences", count] => fences::run(number(count)?)?,
         ["numbered", file, seconds] => marks::numbered(file, number(seconds)?)?,
+        ["hostile-code", attack, folder, seconds] => {
+            hostile_code::run(attack, folder, number(seconds)?)?;
+        }
         ["hostile", attack, seconds] => hostile::run(attack, number(seconds)?)?,
         ["as", user, ..] => {
             system::become_user(number(user)? as libc::uid_t)?;

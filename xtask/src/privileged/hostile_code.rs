@@ -1,0 +1,184 @@
+//! An ordinary user's code against root's recorder: unwind tables without end, files that say they
+//! are Python interpreters, thousands of files with probes, rights that change without end, and debug
+//! information that covers everything.
+//!
+//! Compared with a program of another user that begins meanwhile: its stacks are whole, its zones
+//! are there.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::attacked::{AttackedRecorder, Bounds, StoppedRecorder};
+use super::chains::stacks::{ProgramStacks, RecordedStacks, StackKind};
+use super::context::{Context, json_lines, number, signal, text, wait};
+use super::hostile_files::{Running, longest_fork};
+use super::hostile_names::symbols_of;
+use super::unwinding;
+use super::zones::Marked;
+
+const NOBODY: u32 = 65_534;
+const DAEMON: u32 = 1;
+/// For how long the hostile program goes on at most, and for how long the honest one runs, seconds.
+const SECONDS: &str = "60";
+const HONEST_SECONDS: u64 = 4;
+/// Of 1,000 stacks of the honest program so many are whole; once it were 100 to 510. On a busy
+/// machine, of the few that there are, some are the first.
+const WHOLE: u64 = 900;
+const STACKS_LEAST: u64 = 20;
+/// What is recorded of stacks.
+const STACKS: &[&str] =
+    &["--freq", "999", "--stacks", "samples,off-cpu", "--unwind", "tables", "--buffer", "64M"];
+
+/// Tables of 192 pages of code through which walks come, three times as many rows as there is room
+/// for.
+pub(crate) fn tables(context: &Context) -> Result<String> {
+    let attack = Attack::begin(context, "tables")?;
+    let (stacks, recorder) = attack.on_stacks(context)?;
+    Ok(format!("{stacks}; {}", recorder.within(&Bounds::USUAL)?))
+}
+
+/// 24 files that say they are Python interpreters, with loops of 8 pages, and one that says that its
+/// tables have 1.5 GB.
+pub(crate) fn interpreters(context: &Context) -> Result<String> {
+    let attack = Attack::begin(context, "interpreters")?;
+    let (stacks, recorder) = attack.on_stacks(context)?;
+    Ok(format!("{stacks}; {}", recorder.within(&Bounds::USUAL)?))
+}
+
+/// 10,500 new files with a probe: once a program that was new had no zones, and the end took 44 s.
+pub(crate) fn probed(context: &Context) -> Result<String> {
+    let capture = context.path("hostile-probed.syscap");
+    let recorder = AttackedRecorder::start(context, &capture, &[])?;
+    let mut attack = Attack::begin(context, "probed")?;
+    attack.hostile.line()?;
+    // Half of all files that tables are made of, which are held by a mapping each.
+    let bounds = Bounds { mappings: 2_500, ..Bounds::USUAL };
+    attack.on_a_new_program(context, recorder, &capture, &bounds)
+}
+
+/// 150 mappings of a probed file whose rights change without end: once a program that was new had
+/// no zones, and forks of everybody waited for 2.7 s.
+pub(crate) fn rights(context: &Context) -> Result<String> {
+    let capture = context.path("hostile-rights.syscap");
+    let recorder = AttackedRecorder::start(context, &capture, &[])?;
+    let attack = Attack::begin(context, "rights")?;
+    attack.on_a_new_program(context, recorder, &capture, &Bounds::USUAL)
+}
+
+/// Debug information of which each of 20,000 units covers all code: naming once took 60 s.
+pub(crate) fn debug_information(context: &Context) -> Result<String> {
+    let (capture, program) = (context.path("hostile-debug.syscap"), context.path("honest-named"));
+    fs::copy(&context.load, &program)?;
+    let attack = Attack::begin(context, "debug")?;
+    let recorder = AttackedRecorder::start_attacked(context, &capture, &["--freq", "999"])?;
+    let mut honest = Command::new(&program);
+    honest.args(["callers", "2"]).uid(DAEMON).gid(DAEMON).stdin(Stdio::null());
+    let honest = wait(honest.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)?;
+    ensure!(honest.status.success(), "the honest program failed:\n{}", honest.stderr);
+    let recorder = recorder.stop(context)?;
+    drop(attack);
+    let tables = symbols_of(&capture, text(&program)?)?;
+    let symbols = tables.iter().flat_map(|table| &table.symbols);
+    let names = symbols.filter(|symbol| !symbol.range_only).count();
+    ensure!(names > 0, "the honest program's functions have no names");
+    let bounds = Bounds { cpu_to_stop: Duration::from_secs(25), ..Bounds::USUAL };
+    Ok(format!("{names} places of another program named; {}", recorder.within(&bounds)?))
+}
+
+impl Drop for Attack {
+    fn drop(&mut self) {
+        // It reads no input, and its files are large.
+        signal(self.hostile.pid(), libc::SIGKILL);
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A hostile program that has made its files. It ends when this is dropped.
+struct Attack {
+    hostile: Running,
+    name: &'static str,
+    folder: PathBuf,
+}
+
+impl Attack {
+    fn begin(context: &Context, name: &'static str) -> Result<Self> {
+        let folder = context.path(&format!("hostile-{name}"));
+        fs::create_dir(&folder)?;
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777))?;
+        // The folder above is root's alone.
+        fs::set_permissions(folder.parent().unwrap_or(&folder), fs::Permissions::from_mode(0o755))?;
+        let mut hostile = Command::new(&context.load);
+        hostile.args(["hostile-code", name, text(&folder)?, SECONDS]).uid(NOBODY).gid(NOBODY);
+        let mut hostile = Running::start(&mut hostile)?;
+        hostile.line()?;
+        Ok(Self { hostile, name, folder })
+    }
+
+    /// The stacks of an honest program that begins when the hostile one has had its turn are whole;
+    /// ends the recording.
+    fn on_stacks(self, context: &Context) -> Result<(String, StoppedRecorder)> {
+        let capture = context.path(&format!("hostile-{}.syscap", self.name));
+        let recorder = AttackedRecorder::start_attacked(context, &capture, STACKS)?;
+        let mut honest = Command::new(&context.load);
+        honest.args(["unwound", &HONEST_SECONDS.to_string()]).uid(DAEMON).gid(DAEMON);
+        let honest = honest.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let honest = wait(honest)?;
+        ensure!(honest.status.success(), "the honest program failed:\n{}", honest.stderr);
+        let recorder = recorder.stop(context)?;
+        let line = json_lines(&honest.stdout)?;
+        let pid = number(line.first().context("the honest program said nothing")?, "pid")? as u32;
+        // Its tables are to be made meanwhile, so that its first stacks count like all others.
+        let program = ProgramStacks::new(pid, unwinding::known());
+        let recorded = RecordedStacks::read(&capture, 0, vec![program])?;
+        let program = &recorded.programs[0];
+        let mut found = Vec::new();
+        for kind in [StackKind::Sample, StackKind::OffCpu] {
+            let counts = program.of(kind);
+            ensure!(counts.all() >= STACKS_LEAST, "too few {kind}: {counts}");
+            ensure!(counts.are_whole(WHOLE), "{kind} that do not reach main: {counts}");
+            found.push(format!("{kind}: {counts}"));
+        }
+        Ok((found.join("; "), recorder))
+    }
+
+    /// A program whose file is new is found while the attack goes on, everybody forks meanwhile, and
+    /// the recording ends.
+    fn on_a_new_program(
+        self,
+        context: &Context,
+        recorder: AttackedRecorder,
+        capture: &Path,
+        bounds: &Bounds,
+    ) -> Result<String> {
+        let program = context.path("new-program");
+        fs::copy(&context.load, &program)?;
+        let mut honest = Command::new(&program);
+        honest.args(["numbered", "/dev/null", "2"]).uid(DAEMON).gid(DAEMON).stdin(Stdio::null());
+        let honest = honest.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let pid = honest.id();
+        let longest = longest_fork(Duration::from_secs(1))?;
+        let honest = wait(honest)?;
+        let recorder = recorder.stop(context)?;
+        let line = json_lines(&honest.stdout)?;
+        let made = number(line.first().context("the honest program said nothing")?, "numbers")?;
+        let (first, last) = Marked::read(capture, pid)?.numbers_in_a_row()?;
+        ensure!(
+            first < made / 2 && last == made,
+            "of {made} zones of a new program {first} to {last} are there"
+        );
+        ensure!(
+            longest <= Duration::from_secs(1),
+            "a fork took {longest:?} while files were attached to"
+        );
+        Ok(format!(
+            "of {made} zones of a new program {first} to {last}; the longest fork took {longest:.1?}; {}",
+            recorder.within(bounds)?
+        ))
+    }
+}

@@ -1,0 +1,238 @@
+//! Code that an ordinary user maps to do harm: files that ask for unwind tables without end, that say
+//! they are Python interpreters, that have probes, or whose debug information covers everything.
+
+use std::ffi::c_void;
+use std::fs::{self, File};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::fuse::map_code;
+use crate::hostile::in_processes;
+use crate::library::{self, Library, NOTE, PAGE, PROGRAM_DATA};
+
+/// Files, their pages of code, and rows in each page's table: three times as many rows as there is
+/// room for in a recorder.
+const FILES: u64 = 24;
+const PAGES: u64 = 8;
+const ROWS: u64 = 16_000;
+/// Bytes of the file without contents.
+const SPARSE_BYTES: u64 = 1_500_000_000;
+/// New files with a probe: each costs the kernel some time to attach to.
+const PROBED: u64 = 10_500;
+/// Mappings of a probed file whose rights change.
+const CHANGING: usize = 150;
+
+/// Makes files in `folder`, maps them, says so, and does harm with them for so long.
+pub(crate) fn run(attack: &str, folder: &str, seconds: u64) -> Result<()> {
+    let folder = Path::new(folder);
+    let end = Instant::now() + Duration::from_secs(seconds);
+    match attack {
+        "tables" => tables(folder, end),
+        "interpreters" => interpreters(folder, end),
+        "probed" => probed(folder, end),
+        "rights" => rights(folder, end),
+        "debug" => debug_information(folder, end),
+        _ => bail!("there is no attack {attack}"),
+    }
+}
+
+fn ready() {
+    println!(r#"{{"ready":true}}"#);
+}
+
+fn sleep_until(end: Instant) {
+    std::thread::sleep(end.saturating_duration_since(Instant::now()));
+}
+
+/// Maps all of a file.
+fn mapped(path: &Path) -> Result<NonNull<u8>> {
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    map_code(&file, file.metadata()?.len() as usize)
+}
+
+/// Sleeps in each page of files whose tables are as long as they can be.
+fn tables(folder: &Path, end: Instant) -> Result<()> {
+    // nanosleep(rdi, 0).
+    let code = [0xb8, 35, 0, 0, 0, 0x31, 0xf6, 0x0f, 0x05, 0xc3].to_vec();
+    let library = Library { pages: PAGES, code, rows: ROWS, ..Library::default() };
+    let mut functions = Vec::new();
+    for number in 0..FILES {
+        let path = folder.join(format!("tables-{number}.so"));
+        library.write(&path)?;
+        let base = mapped(&path)?;
+        // SAFETY: the pages lie within the mapping.
+        functions.extend((1..=PAGES).map(|page| unsafe { base.add((page * PAGE) as usize) }));
+    }
+    ready();
+    let shortest = libc::timespec { tv_sec: 0, tv_nsec: 1 };
+    in_processes(2, || {
+        while Instant::now() < end {
+            for function in &functions {
+                // SAFETY: the page begins with a function that takes a time and makes one system
+                // call with it; it is mapped as long as the process lives.
+                let sleep: extern "C" fn(*const libc::timespec) =
+                    unsafe { std::mem::transmute(function.as_ptr().cast::<c_void>()) };
+                sleep(&raw const shortest);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Maps files that say they are Python interpreters: their loops have tables as long as can be. And
+/// one that says of its tables that they are as large as itself.
+fn interpreters(folder: &Path, end: Instant) -> Result<()> {
+    let functions = vec![
+        ("_PyEval_EvalFrameDefault", PAGE, PAGES * PAGE),
+        ("_PyRuntime", 2 * PAGE, 4096),
+        ("PyCode_Type", 3 * PAGE, 512),
+    ];
+    let library = Library { pages: PAGES, rows: ROWS, functions, ..Library::default() };
+    for number in 0..FILES {
+        let path = folder.join(format!("libpython3.11-{number}.so"));
+        library.write(&path)?;
+        mapped(&path)?;
+    }
+    let sparse = folder.join("libpython3.12-sparse.so");
+    library::write_sparse(&sparse, SPARSE_BYTES)?;
+    mapped(&sparse)?;
+    ready();
+    sleep_until(end);
+    Ok(())
+}
+
+/// Makes and maps new files with a probe of an instrumented program.
+fn probed(folder: &Path, end: Instant) -> Result<()> {
+    let note = [
+        [8u32, 0, 3].map(u32::to_le_bytes).concat(),
+        b"stapsdt\0".to_vec(),
+        [PAGE, 0, 0].map(u64::to_le_bytes).concat(),
+        b"syscollect\0ring\0-4@%edi 4@%esi 8@%rdx\0".to_vec(),
+    ];
+    let mut note = note.concat();
+    let described = (note.len() - 20) as u32;
+    note[4..8].copy_from_slice(&described.to_le_bytes());
+    note.resize(note.len().next_multiple_of(4), 0);
+    let library = Library {
+        pages: 1,
+        // Places for a breakpoint, and an end.
+        code: vec![0x90, 0xc3],
+        sections: vec![(".note.stapsdt", NOTE, note)],
+        ..Library::default()
+    };
+    ready();
+    for number in 0..PROBED {
+        if Instant::now() >= end {
+            bail!("only {number} of {PROBED} files were made");
+        }
+        let path = folder.join(format!("probed-{number}.so"));
+        library.write(&path)?;
+        mapped(&path)?;
+        fs::remove_file(&path)?;
+    }
+    println!(r#"{{"files":{PROBED}}}"#);
+    sleep_until(end);
+    Ok(())
+}
+
+/// Maps a probed program of its own many times, and takes and gives the right to run it without end:
+/// the kernel hears of each mapping again, and whoever attaches waits for its lock.
+fn rights(folder: &Path, end: Instant) -> Result<()> {
+    let path = folder.join("rights");
+    fs::copy("/proc/self/exe", &path).context("cannot copy this program")?;
+    let bytes = fs::metadata(&path)?.len() as usize;
+    let mappings = (0..CHANGING).map(|_| mapped(&path)).collect::<Result<Vec<_>>>()?;
+    ready();
+    while Instant::now() < end {
+        for mapping in &mappings {
+            for rights in [libc::PROT_READ, libc::PROT_READ | libc::PROT_EXEC] {
+                // SAFETY: a mapping of that length, which nobody reads or runs.
+                if unsafe { libc::mprotect(mapping.as_ptr().cast(), bytes, rights) } != 0 {
+                    bail!("mprotect: {}", std::io::Error::last_os_error());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Units of the debug information, functions of each, and rows of the lines that each of them has.
+const UNITS: usize = 20_000;
+const FUNCTIONS: usize = 20;
+const LINES: usize = 60_000;
+/// Instructions of the code that runs, each another address.
+const INSTRUCTIONS: usize = 500;
+
+/// Runs code of which every unit of the debug information says that it is its own.
+fn debug_information(folder: &Path, end: Instant) -> Result<()> {
+    // mov ecx, 1000; inc eax, so many times; dec ecx; jnz to the first of them; ret.
+    let mut code = vec![0xb9, 0xe8, 3, 0, 0];
+    code.extend([0xff, 0xc0].repeat(INSTRUCTIONS));
+    code.extend([0xff, 0xc9, 0x0f, 0x85]);
+    code.extend((-(2 * INSTRUCTIONS as i32 + 8)).to_le_bytes());
+    code.push(0xc3);
+    let path = folder.join("debug.so");
+    let sections = vec![
+        (".debug_abbrev", PROGRAM_DATA, abbreviations()),
+        (".debug_info", PROGRAM_DATA, units()),
+        (".debug_line", PROGRAM_DATA, lines()),
+    ];
+    Library { pages: 1, code, rows: 16, sections, ..Library::default() }.write(&path)?;
+    let base = mapped(&path)?;
+    // SAFETY: the page lies within the mapping, and begins with a function that takes nothing and
+    // changes two registers which a caller has not to find again.
+    let work: extern "C" fn() =
+        unsafe { std::mem::transmute(base.add(PAGE as usize).as_ptr().cast::<c_void>()) };
+    ready();
+    while Instant::now() < end {
+        work();
+    }
+    Ok(())
+}
+
+/// Two kinds of entries: units with low_pc, high_pc, stmt_list and name, and functions with low_pc,
+/// high_pc and name (DWARF 4).
+fn abbreviations() -> Vec<u8> {
+    let unit = [1, 0x11, 1, 0x11, 1, 0x12, 7, 0x10, 0x17, 3, 8, 0, 0];
+    let function = [2, 0x2e, 0, 0x11, 1, 0x12, 7, 3, 8, 0, 0];
+    [&unit[..], &function, &[0]].concat()
+}
+
+/// Units that all have the same code and the same lines, and whose functions lie elsewhere: the next
+/// unit may have the one that is looked for.
+fn units() -> Vec<u8> {
+    let mut unit = [0u32; 1].map(u32::to_le_bytes).concat();
+    unit.extend(4u16.to_le_bytes());
+    unit.extend(0u32.to_le_bytes());
+    unit.extend([8, 1]);
+    unit.extend([PAGE, PAGE].map(u64::to_le_bytes).concat());
+    unit.extend(0u32.to_le_bytes());
+    unit.extend(b"u\0");
+    for _ in 0..FUNCTIONS {
+        unit.push(2);
+        unit.extend([2 * PAGE, PAGE].map(u64::to_le_bytes).concat());
+        unit.extend(b"f\0");
+    }
+    unit.push(0);
+    let length = unit.len() as u32 - 4;
+    unit[..4].copy_from_slice(&length.to_le_bytes());
+    unit.repeat(UNITS)
+}
+
+/// A line for each byte of the code.
+fn lines() -> Vec<u8> {
+    let mut header = vec![1, 1, 1, 0xfb, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 0];
+    header.extend(b"u.c\0\0\0\0\0");
+    let mut rest = 4u16.to_le_bytes().to_vec();
+    rest.extend((header.len() as u32).to_le_bytes());
+    rest.extend(header);
+    // The first address; a byte further, each time; the end.
+    rest.extend([0, 9, 2]);
+    rest.extend(PAGE.to_le_bytes());
+    rest.extend([32].repeat(LINES));
+    rest.extend([0, 1, 1]);
+    [(rest.len() as u32).to_le_bytes().to_vec(), rest].concat()
+}
