@@ -23,6 +23,7 @@ use crate::notes::{Notes, definition_chunk};
 use crate::options::RecordOptions;
 use crate::outlet::Outlet;
 use crate::perf::mappings::MappingRings;
+use crate::priority::{Hurry, go_first};
 use crate::probes::{Keeper, MappedFiles, ProbeSource, Setup};
 use crate::readings::Readings;
 use crate::recording::{EndingStep, Shared};
@@ -548,69 +549,6 @@ impl SleepPace {
         let longest = LONGEST_SLEEP.min(2 * self.sleep);
         self.sleep = until_wanted.saturating_sub(self.late).min(longest).max(SHORTEST_SLEEP);
         self.sleep
-    }
-}
-
-/// On a machine whose CPUs are all busy the collector must still come in time;
-/// it needs little. A nice value counts only among the tasks of one group
-/// (control groups, and each terminal's own), and has been seen to make the
-/// collector wait a quarter of a second; the real-time class goes before all
-/// groups. Where neither is permitted, it goes without.
-pub(crate) fn go_first() {
-    // The kernel's `sched_param`, a priority: the lowest of the class.
-    let lowest: libc::c_int = 1;
-    // Threads made later are not to inherit it.
-    let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
-    // musl's function of this name always fails, because POSIX means processes where Linux means
-    // threads. So the call is made without the C library.
-    // SAFETY: the calling thread (0), and a parameter that outlives the call.
-    if unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const lowest) } != 0 {
-        go_before_most();
-    }
-}
-
-/// Back into the ordinary class, where the thread has the nice value that it had.
-pub(crate) fn go_with_others() {
-    // The kernel's `sched_param`, which the ordinary class does not have.
-    let none: libc::c_int = 0;
-    let policy = libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: the calling thread (0), and a parameter that outlives the call.
-    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const none) };
-}
-
-/// As much of a CPU as a thread of the ordinary class can have: for work that must keep up with the
-/// lanes, but that may wait for the disk.
-pub(crate) fn go_before_most() {
-    // SAFETY: the own thread's priority; no memory is involved.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -19) };
-}
-
-/// Less of a CPU than others have: for work that nobody waits for.
-pub(crate) fn go_behind_others() {
-    // SAFETY: the own thread's priority; no memory is involved.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 5) };
-}
-
-/// While this lives, the thread and those that it starts have as much of a CPU as they can: people
-/// reach for a profiler when the machine is busy, and what they look for happens meanwhile.
-struct Hurry {
-    nice_before: i32,
-}
-
-impl Hurry {
-    fn begin() -> Self {
-        // SAFETY: the own thread's priority; no memory is involved. It cannot fail, so that -1 is a
-        // value.
-        let nice_before = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
-        go_before_most();
-        Self { nice_before }
-    }
-}
-
-impl Drop for Hurry {
-    fn drop(&mut self) {
-        // SAFETY: the own thread's priority; no memory is involved. Whoever may raise it may lower it.
-        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, self.nice_before) };
     }
 }
 

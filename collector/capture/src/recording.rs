@@ -175,7 +175,7 @@ impl Recording {
         let failed = |error| CaptureError::system("cannot start a thread", error);
         let write = move || {
             // While it waits for a CPU the buffer fills.
-            crate::collector::go_before_most();
+            crate::priority::go_before_most();
             files.write()
         };
         let writer = Worker::start("writer", write).map_err(failed)?;

@@ -81,7 +81,7 @@ pub(crate) fn stacks(context: &Context) -> Result<String> {
         mb(memory)
     );
     ensure!(bytes <= MOST_BYTES && written <= MOST_BYTES && memory <= MOST_MEMORY, "{sizes}");
-    let mut seen = Seen { process: honest as u32, ..Seen::default() };
+    let mut seen = HonestStacks { process: honest as u32, ..HonestStacks::default() };
     Session::open(CaptureReader::open(&capture)?)?.play(&mut seen)?;
     ensure!(
         seen.blocked >= 100 && seen.with_stack * 100 >= seen.blocked * LEAST_WITH_STACK,
@@ -118,7 +118,7 @@ fn memory_of(pid: u32) -> Result<u64> {
 
 /// What is seen of the honest program.
 #[derive(Debug, Default)]
-struct Seen {
+struct HonestStacks {
     process: u32,
     /// Times that it blocked.
     blocked: u64,
@@ -128,7 +128,7 @@ struct Seen {
     wrong: u64,
 }
 
-impl Exporter for Seen {
+impl Exporter for HonestStacks {
     type Error = anyhow::Error;
 
     fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<()> {

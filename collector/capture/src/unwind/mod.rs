@@ -26,8 +26,8 @@ use syscollect_symbolize::own_vdso;
 use syscollect_untrusted_files::{FileData, OpenedFile, payer};
 use syscollect_unwind::UnwindFile;
 
-use crate::collector::{go_before_most, go_behind_others};
 use crate::mapped_map::MappedWords;
+use crate::priority::{go_before_most, go_behind_others};
 use crate::shares::Pool;
 pub use memory::{HeldStack, StacksInMemory};
 pub(crate) use memory::{StackMemoryRing, ring_bytes};

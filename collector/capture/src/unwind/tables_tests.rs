@@ -385,7 +385,7 @@ fn owned_rows(file: u16, page: u32, count: usize) -> Vec<UnwindRow> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum TableChange {
     Add {
         pages: u32,
     },
@@ -409,41 +409,45 @@ enum Step {
     Look,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<TableChange>> {
     let one = prop_oneof![
-        2 => (1_u32..4).prop_map(|pages| Step::Add { pages }),
-        2 => any::<usize>().prop_map(|which| Step::Remove { which }),
+        2 => (1_u32..4).prop_map(|pages| TableChange::Add { pages }),
+        2 => any::<usize>().prop_map(|which| TableChange::Remove { which }),
         8 => (any::<usize>(), 0_u32..4, 1_usize..7, 0_u32..2)
-            .prop_map(|(which, page, rows, user)| Step::Publish { which, page, rows, user }),
-        3 => Just(Step::NextEpoch),
-        1 => (0_usize..6).prop_map(|index| Step::LateMark { index }),
-        1 => (0_usize..6).prop_map(|index| Step::WalkBy { index }),
-        1 => Just(Step::Look),
+            .prop_map(|(which, page, rows, user)| TableChange::Publish { which, page, rows, user }),
+        3 => Just(TableChange::NextEpoch),
+        1 => (0_usize..6).prop_map(|index| TableChange::LateMark { index }),
+        1 => (0_usize..6).prop_map(|index| TableChange::WalkBy { index }),
+        1 => Just(TableChange::Look),
     ];
     proptest::collection::vec(one, 1..60)
 }
 
 /// What all these steps stored, and the files that there were: ids, and what their rows are marked
 /// with is the index.
-fn run(steps: &[Step]) -> (Vec<(usize, usize, u64)>, Vec<FileId>) {
+fn run(steps: &[TableChange]) -> (Vec<(usize, usize, u64)>, Vec<FileId>) {
     let mut tables = tables_of(12, 6, 4);
     let mut files = Vec::new();
     for step in steps {
         match *step {
-            Step::Add { pages } => files.extend(tables.add(pages, 0)),
-            Step::Remove { which } if !files.is_empty() => {
+            TableChange::Add { pages } => files.extend(tables.add(pages, 0)),
+            TableChange::Remove { which } if !files.is_empty() => {
                 tables.remove(files[which % files.len()]);
             }
-            Step::Publish { which, page, rows, user } if !files.is_empty() => {
+            TableChange::Publish { which, page, rows, user } if !files.is_empty() => {
                 let which = which % files.len();
                 let rows = owned_rows(which as u16, page, rows);
                 tables.publish(files[which], page, &rows, user);
             }
-            Step::NextEpoch => drop(tables.begin_epoch()),
-            Step::LateMark { index } => tables.set(index as u32, PageState::Wanted { user: 7 }),
-            Step::WalkBy { index } => tables.pages.store(index * WORDS_OF_PAGE + 1, tables.epoch),
-            Step::Look => drop(tables.wanted()),
-            Step::Remove { .. } | Step::Publish { .. } => {}
+            TableChange::NextEpoch => drop(tables.begin_epoch()),
+            TableChange::LateMark { index } => {
+                tables.set(index as u32, PageState::Wanted { user: 7 });
+            }
+            TableChange::WalkBy { index } => {
+                tables.pages.store(index * WORDS_OF_PAGE + 1, tables.epoch);
+            }
+            TableChange::Look => drop(tables.wanted()),
+            TableChange::Remove { .. } | TableChange::Publish { .. } => {}
         }
     }
     let stores = std::mem::take(&mut tables.rows.machine.borrow_mut().stores);
@@ -452,7 +456,7 @@ fn run(steps: &[Step]) -> (Vec<(usize, usize, u64)>, Vec<FileId>) {
 
 /// Memory as a walk sees it on x86-64: stores in the order in which they were made, and each load
 /// later than the one before.
-struct Seen<'a> {
+struct ObservedStores<'a> {
     stores: &'a [(usize, usize, u64)],
     arrays: [Vec<u64>; 3],
     now: usize,
@@ -460,7 +464,7 @@ struct Seen<'a> {
     pauses: Box<dyn Iterator<Item = usize> + 'a>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> ObservedStores<'a> {
     fn new(
         stores: &'a [(usize, usize, u64)],
         start: usize,
@@ -514,7 +518,7 @@ proptest! {
         prop_assume!(!files.is_empty());
         for (which, page, address, start, pauses) in walks {
             let which = which % files.len();
-            let mut seen = Seen::new(&stores, start % (stores.len() + 1), pauses.into_iter());
+            let mut seen = ObservedStores::new(&stores, start % (stores.len() + 1), pauses.into_iter());
             let load = |array, index| seen.load(array, index);
             let mut walk = Walk { load, looks_again: true };
             if let Some(found) = walk.row(files[which], page, address) {
@@ -528,20 +532,20 @@ proptest! {
 fn walks_have_to_look_again() {
     // Rows of the first page give way to those of a second, while a walk is between its page's word
     // and its rows.
-    let publish = |page| Step::Publish { which: 0, page, rows: 6, user: 0 };
+    let publish = |page| TableChange::Publish { which: 0, page, rows: 6, user: 0 };
     let steps = [
-        Step::Add { pages: 4 },
+        TableChange::Add { pages: 4 },
         publish(0),
         publish(1),
-        Step::NextEpoch,
-        Step::NextEpoch,
+        TableChange::NextEpoch,
+        TableChange::NextEpoch,
         publish(2),
     ];
     let (stores, files) = run(&steps);
     let wrong = |looks_again| {
         let each = (0..=stores.len()).flat_map(|start| (0..40).map(move |pause| (start, pause)));
         each.filter(|&(start, pause)| {
-            let mut seen = Seen::new(&stores, start, [0, 0, pause].into_iter());
+            let mut seen = ObservedStores::new(&stores, start, [0, 0, pause].into_iter());
             let load = |array, index| seen.load(array, index);
             let found = Walk { load, looks_again }.row(files[0], 0, 35);
             found.is_some_and(|found| is_wrong(found, 0, 0, 35))

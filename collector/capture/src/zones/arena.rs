@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
@@ -63,6 +63,20 @@ pub(super) struct FoundArena {
     pub(super) id: ArenaId,
     /// Who made it.
     pub(super) user: u32,
+}
+
+/// A file that was found, and the path that led to it.
+pub(super) struct LocatedArena {
+    pub(super) path: PathBuf,
+    pub(super) found: FoundArena,
+}
+
+impl LocatedArena {
+    /// What the path leads to; `None` where that is no memfd, or gone.
+    pub(super) fn at(path: PathBuf) -> Option<Self> {
+        let found = FoundArena::at(&path).ok()?;
+        Some(Self { path, found })
+    }
 }
 
 impl Arena {

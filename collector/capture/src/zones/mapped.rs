@@ -5,28 +5,25 @@
 //! program of theirs that does not answer. So these looks are made on threads that are given up
 //! when they do not come back, of which a user has few.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use syscollect_untrusted_files::{PATIENCE, Patience};
 
-use super::arena::FoundArena;
+use super::arena::{FoundArena, LocatedArena};
 use super::find::{self, ArenaLocation};
 use crate::usage::thread_cpu_time;
 
-/// An arena, and where it was found.
-pub(super) type Place = (PathBuf, FoundArena);
-
 /// Makes such looks.
-pub(super) struct Mapped {
+pub(super) struct MappingLooks {
     patience: Patience,
     /// The arenas among the mappings of a process, below a root.
-    find: fn(&Path, u32) -> Vec<Place>,
+    find: fn(&Path, u32) -> Vec<LocatedArena>,
     /// CPU time that looks took on other threads, and that was not paid for.
     unpaid: Duration,
 }
 
-impl Mapped {
+impl MappingLooks {
     /// Waits for each as long as for other files that users decide on.
     pub(super) fn new() -> Self {
         Self { patience: Patience::new(PATIENCE), find: find_mapped, unpaid: Duration::ZERO }
@@ -34,12 +31,12 @@ impl Mapped {
 
     /// Finds arenas in another way, and waits for it so long.
     #[cfg(test)]
-    pub(super) fn fake(limit: Duration, find: fn(&Path, u32) -> Vec<Place>) -> Self {
+    pub(super) fn fake(limit: Duration, find: fn(&Path, u32) -> Vec<LocatedArena>) -> Self {
         Self { patience: Patience::new(limit), find, ..Self::new() }
     }
 
     /// The arenas among the mappings of that user's process; none where that cannot be looked at.
-    pub(super) fn arenas(&mut self, root: &Path, pid: u32, user: u32) -> Vec<Place> {
+    pub(super) fn arenas(&mut self, root: &Path, pid: u32, user: u32) -> Vec<LocatedArena> {
         let (find, root) = (self.find, root.to_path_buf());
         self.look(user, move || find(&root, pid)).unwrap_or_default()
     }
@@ -80,7 +77,6 @@ impl Mapped {
     }
 }
 
-fn find_mapped(root: &Path, pid: u32) -> Vec<Place> {
-    let paths = find::arena_mappings(root, pid).into_iter();
-    paths.filter_map(|path| FoundArena::at(&path).ok().map(|found| (path, found))).collect()
+fn find_mapped(root: &Path, pid: u32) -> Vec<LocatedArena> {
+    find::arena_mappings(root, pid).into_iter().filter_map(LocatedArena::at).collect()
 }

@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 
 use syscollect_zone_protocol::arena::RingState;
 
-use super::arena::{FoundArena, NotTaken};
+use super::arena::{LocatedArena, NotTaken};
 use super::find::{self, Numbering};
-use super::mapped::Mapped;
+use super::mapped::MappingLooks;
 use super::taken::{Arenas, MOST_OF_A_PROCESS, TakenArena};
 use super::watch::{Announcement, refused, take};
 
@@ -47,7 +47,7 @@ const RINGS_AT_A_TIME: usize = 64;
 pub(super) enum SurveyJob {
     /// An arena was announced that is not where it should be, or was found (there) and not taken at
     /// once.
-    Announced(Announcement, Option<Box<(PathBuf, FoundArena)>>),
+    Announced(Announcement, Option<Box<LocatedArena>>),
     /// This process may have arenas from an earlier recording.
     Process(u32),
     /// Threads have taken rings in it.
@@ -61,7 +61,7 @@ pub(super) enum SurveyJob {
 /// What looks and waits for its turn.
 pub(super) struct Survey {
     arenas: Arc<Arenas>,
-    mapped: Mapped,
+    mapped: MappingLooks,
     watched: Vec<Watched>,
     users: Vec<OfUser>,
     last_roll_call: Instant,
@@ -177,7 +177,7 @@ impl Survey {
     pub(super) fn new(arenas: Arc<Arenas>) -> Self {
         Self {
             arenas,
-            mapped: Mapped::new(),
+            mapped: MappingLooks::new(),
             watched: Vec::new(),
             users: Vec::new(),
             last_roll_call: Instant::now(),
@@ -186,7 +186,7 @@ impl Survey {
 
     /// With other looks at mappings.
     #[cfg(test)]
-    pub(super) fn looking(self, mapped: Mapped) -> Self {
+    pub(super) fn looking(self, mapped: MappingLooks) -> Self {
         Self { mapped, ..self }
     }
 
@@ -198,7 +198,7 @@ impl Survey {
     /// Something is to be done for the user whom it concerns.
     pub(super) fn add(&mut self, job: SurveyJob) {
         let user = match &job {
-            SurveyJob::Announced(_, Some(found)) => found.1.user,
+            SurveyJob::Announced(_, Some(located)) => located.found.user,
             SurveyJob::Announced(Announcement { pid, .. }, None)
             | SurveyJob::Process(pid)
             | SurveyJob::Held(pid, _) => find::user_of(&self.arenas.root(), *pid),
@@ -311,15 +311,15 @@ impl Survey {
         &mut self,
         user: u32,
         announcement: Announcement,
-        found: Option<Box<(PathBuf, FoundArena)>>,
+        found: Option<Box<LocatedArena>>,
     ) {
         let Announcement { pid, tid, ring, .. } = announcement;
         let found = found.map(|found| *found).or_else(|| {
             // Its descriptor is closed, but it may be mapped.
             let mut mapped = self.mapped.arenas(&self.arenas.root(), pid, user).into_iter();
-            mapped.find(|(_, found)| self.arenas.known(found.id).is_none())
+            mapped.find(|located| self.arenas.known(located.found.id).is_none())
         });
-        let Some((path, found)) = found else {
+        let Some(LocatedArena { path, found }) = found else {
             return self.arenas.refuse(pid, (tid, ring), &NotTaken::Gone);
         };
         if take(&self.arenas, &path, &found, announcement) {
@@ -346,14 +346,12 @@ impl Survey {
         let root = self.arenas.root();
         let descriptors = find::arena_descriptors(&root, pid).into_iter();
         let places = descriptors.take(MOST_OF_A_PROCESS as usize);
-        let mut places: Vec<_> = places
-            .filter_map(|path| FoundArena::at(&path).ok().map(|found| (path, found)))
-            .collect();
+        let mut places: Vec<_> = places.filter_map(LocatedArena::at).collect();
         if places.is_empty() {
             places = self.mapped.arenas(&root, pid, user);
         }
         let own_id = find::own_id(&root, pid);
-        for (path, found) in places.iter().take(MOST_OF_A_PROCESS as usize) {
+        for LocatedArena { path, found } in places.iter().take(MOST_OF_A_PROCESS as usize) {
             if self.arenas.known(found.id).is_some() || found.owner() != own_id {
                 continue;
             }
@@ -401,7 +399,6 @@ fn tell_rings(arenas: &Arenas, taken: &TakenArena, most: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::fake::{FakeProcess, FakeProgram};
-    use super::super::mapped::Place;
     use super::super::watch::WatchEvent;
     use super::*;
     use crate::usage::thread_cpu_time;
@@ -413,15 +410,14 @@ mod tests {
     const HELD: u32 = 8001;
 
     /// The other one has closed its descriptor, and has the arena mapped.
-    fn find(root: &Path, pid: u32) -> Vec<Place> {
+    fn find(root: &Path, pid: u32) -> Vec<LocatedArena> {
         match pid {
             HELD => loop {
                 std::thread::park();
             },
             _ => {
                 let path = root.join(format!("proc/{pid}/fd/3"));
-                let found = FoundArena::at(&path).unwrap();
-                vec![(path, found)]
+                LocatedArena::at(path).into_iter().collect()
             }
         }
     }
@@ -435,7 +431,7 @@ mod tests {
         let (found, events) = channel();
         let arenas = Arc::new(Arenas::new(process.root(), ClockSource::Tsc, found));
         let patience = Duration::from_millis(20);
-        let mut survey = Survey::new(arenas).looking(Mapped::fake(patience, find));
+        let mut survey = Survey::new(arenas).looking(MappingLooks::fake(patience, find));
         for _ in 0..100 {
             survey.add(SurveyJob::Process(HELD));
             survey.do_next();

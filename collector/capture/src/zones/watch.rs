@@ -19,7 +19,7 @@ use syscollect_untrusted_files::payer;
 use syscollect_zone_protocol::arena::MAX_RINGS;
 
 use super::ZoneNotice;
-use super::arena::{Arena, FoundArena, NotTaken};
+use super::arena::{Arena, FoundArena, LocatedArena, NotTaken};
 use super::counters::Subject;
 use super::find;
 use super::survey::{self, Survey, SurveyJob};
@@ -217,7 +217,10 @@ impl Takeover {
                 return None;
             }
             // The file is held: it does not go with the program.
-            return Some(SurveyJob::Announced(announcement, Some(Box::new((path.clone(), found)))));
+            return Some(SurveyJob::Announced(
+                announcement,
+                Some(Box::new(LocatedArena { path: path.clone(), found })),
+            ));
         }
         match self.arenas.known_at(pid, &paths) {
             Some(taken) => announced_ring(&self.arenas, &taken, announcement),
