@@ -79,6 +79,24 @@ pub(crate) struct Machine {
     mapped_files: Option<MappedFiles>,
 }
 
+impl Machine {
+    /// Hands what a source saw to those who look into files.
+    ///
+    /// What the recorder maps is left out: it holds files of others by mappings of its own, which
+    /// would be looked into again, in the time of its user, which has no bound.
+    fn observe(&self, seen: Observed) {
+        if let Observed::Mapping(mapping, at) = &seen {
+            if mapping.pid == std::process::id() {
+                return;
+            }
+            if let Some(files) = &self.mapped_files {
+                files.mapped(mapping, *at);
+            }
+        }
+        self.notes.seen(seen);
+    }
+}
+
 /// Where chunks go.
 pub(crate) struct Output {
     pub(crate) outlet: Arc<Outlet>,
@@ -334,12 +352,7 @@ impl Collector {
             of_programs: &mut OfPrograms(output),
             seen: &mut |seen| {
                 if let Some(machine) = &*machine {
-                    if let (Observed::Mapping(mapping, at), Some(files)) =
-                        (&seen, &machine.mapped_files)
-                    {
-                        files.mapped(mapping, *at);
-                    }
-                    machine.notes.seen(seen);
+                    machine.observe(seen);
                 }
             },
         };

@@ -61,10 +61,14 @@ fn forward(mut ring: Ring, ready: &OwnedFd, wake: &OwnedFd, zones: &Sender<ZoneN
     loop {
         let wait =
             |fd: &OwnedFd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        let mut fds = [wait(ready), wait(wake)];
-        let most = priority.wait().map_or(-1, |time| time.as_millis() as libc::c_int + 1);
-        // SAFETY: two live structures, as the count says.
-        let result = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, most) };
+        let mut fds = [wait(wake), wait(ready)];
+        let (count, most) = match limit.is_crowded(Instant::now()) {
+            // What comes in meanwhile is read together: it would wake this thread one by one.
+            true => (1, CROWDED_PAUSE.as_millis() as libc::c_int),
+            false => (2, priority.wait().map_or(-1, |time| time.as_millis() as libc::c_int + 1)),
+        };
+        // SAFETY: two live structures, of which the first or both are given.
+        let result = unsafe { libc::poll(fds.as_mut_ptr(), count, most) };
         priority.follow();
         let interrupted =
             result < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
@@ -73,7 +77,7 @@ fn forward(mut ring: Ring, ready: &OwnedFd, wake: &OwnedFd, zones: &Sender<ZoneN
             // Nobody listens when zones cannot be recorded.
             !limit.allows(pid, Instant::now()) || zones.send(notice).is_ok()
         });
-        if fds[1].revents != 0 || (result < 0 && !interrupted) {
+        if fds[0].revents != 0 || (result < 0 && !interrupted) {
             return;
         }
     }
@@ -87,31 +91,47 @@ const ALWAYS_HEARD: u32 = 2;
 /// As many of one process at most: others have theirs while it hits the probe without end.
 const OF_A_PROCESS_MAX: u32 = 128;
 const WINDOW: Duration = Duration::from_millis(100);
+/// While more is announced than is heard, the ring is read at most this often. It has room for
+/// 5,461 announcements.
+const CROWDED_PAUSE: Duration = Duration::from_millis(1);
 
 /// Counts what each process announces.
 struct Limit {
     since: Instant,
     heard: u32,
+    /// Something of this window went unheard.
+    is_crowded: bool,
     counts: FxHashMap<u32, u32>,
 }
 
 impl Limit {
     fn new(now: Instant) -> Self {
-        Self { since: now, heard: 0, counts: FxHashMap::default() }
+        Self { since: now, heard: 0, is_crowded: false, counts: FxHashMap::default() }
     }
 
     /// Whether one more of this process is to be heard.
     fn allows(&mut self, pid: u32, now: Instant) -> bool {
-        if now.duration_since(self.since) >= WINDOW {
-            (self.since, self.heard) = (now, 0);
-            self.counts.clear();
-        }
+        self.refill(now);
         let count = self.counts.entry(pid).or_default();
         let allowed =
             *count < ALWAYS_HEARD || (*count < OF_A_PROCESS_MAX && self.heard < ANNOUNCEMENTS_MAX);
         *count += u32::from(allowed);
         self.heard += u32::from(allowed);
+        self.is_crowded |= !allowed;
         allowed
+    }
+
+    /// Whether more is announced in this window than is heard.
+    fn is_crowded(&mut self, now: Instant) -> bool {
+        self.refill(now);
+        self.is_crowded
+    }
+
+    fn refill(&mut self, now: Instant) {
+        if now.duration_since(self.since) >= WINDOW {
+            (self.since, self.heard, self.is_crowded) = (now, 0, false);
+            self.counts.clear();
+        }
     }
 }
 
@@ -147,6 +167,15 @@ mod tests {
             "another process is heard whatever others do"
         );
         assert!(limit.allows(7, start + WINDOW));
+    }
+
+    #[test]
+    fn the_ring_is_read_less_often_only_while_something_goes_unheard() {
+        let start = Instant::now();
+        let mut limit = Limit::new(start);
+        assert!((0..OF_A_PROCESS_MAX).all(|_| limit.allows(7, start)) && !limit.is_crowded(start));
+        assert!(!limit.allows(7, start) && limit.is_crowded(start));
+        assert!(!limit.is_crowded(start + WINDOW));
     }
 
     #[test]

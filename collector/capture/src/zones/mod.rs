@@ -36,7 +36,7 @@
 //! | definitions | in ten minutes `--buffer`, of a process 16 MiB; beyond that they are counted |
 //! | time of the collector thread | 4,096 rings and 2 MiB (and a ring) a turn, users in turn, of each the programs in turn |
 //! | time of taking over | 512 announcements and 128 arenas in 100 ms, of a process 128 and of a user 64; two announcements of each process in any case |
-//! | time of the survey | a fiftieth of a CPU, users in turn; of an arena in which nothing happens one word is read |
+//! | time of the survey | a sixtieth of a CPU, users in turn; of an arena in which nothing happens one word is read |
 //!
 //! What is refused is counted, and said once for a process. A user whose programs
 //! do harm may lose zones of that user's other programs, and no one else's.

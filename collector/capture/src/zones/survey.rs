@@ -30,7 +30,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// Programs that are gone, and arenas that another recorder held, are looked at this often.
 const ROLL_CALL_INTERVAL: Duration = Duration::from_secs(1);
 /// Of a CPU this takes one part in so many.
-const PART_OF_A_CPU: u32 = 50;
+const PART_OF_A_CPU: u32 = 60;
 /// What it may take at once, if it has taken little before.
 const MOST_CREDIT: Duration = Duration::from_millis(20);
 /// Jobs that come without end, each of which costs something to add, make others wait no longer.
