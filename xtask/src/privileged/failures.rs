@@ -193,7 +193,7 @@ pub(crate) fn full_disk(context: &Context) -> Result<String> {
         "--",
         load,
         "ping-pong",
-        "1500000",
+        "500000",
     ])?;
     ensure!(
         said.status.code() == Some(1),
