@@ -176,6 +176,9 @@ const TESTS: &[Test] = &[
 pub(crate) struct Arguments {
     /// Only these tests.
     names: Vec<String>,
+    /// Test this build of syscollect: an older one, with which a new test is to fail.
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "emulated")]
+    program: Option<PathBuf>,
     /// Run the tests that tell something of a kernel with the programs of this
     /// folder, lightly: for virtual machines, see `cargo xtask vm`.
     #[arg(long, value_name = "FOLDER", hide = true)]
@@ -187,7 +190,7 @@ pub(crate) struct Arguments {
 
 /// Runs the tests of these names, or all.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let Arguments { names, emulated, results } = arguments;
+    let Arguments { names, program, emulated, results } = arguments;
     if let Some(unknown) = names.iter().find(|name| !TESTS.iter().any(|test| test.name == *name)) {
         let known: Vec<&str> = TESTS.iter().map(|test| test.name).collect();
         bail!("there is no privileged test {unknown}; there are: {}", known.join(", "));
@@ -206,7 +209,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
                 test.when == When::Kernels && asked(test)
             });
         }
-        None if is_root() => tests(&mut report, &Context::new()?, asked),
+        None if is_root() => {
+            let context = match program {
+                Some(program) => Context::with_program(program)?,
+                None => Context::new()?,
+            };
+            tests(&mut report, &context, asked);
+        }
         None => bail!(
             "the privileged tests record the whole machine: run `sudo -E env PATH=\"$PATH\" cargo xtask privileged`"
         ),
