@@ -123,12 +123,11 @@ fn command(line: &str, folder: &Path) -> Command {
     command
 }
 
-/// All of them, as far as this CPU runs them.
-pub(super) fn all() -> Vec<Program> {
+/// Those of C, C++ and Rust, as far as this CPU runs them.
+pub(super) fn compiled() -> Vec<Program> {
     let mut all = native();
     all.extend(libraries());
     all.extend(interrupted());
-    all.extend(other_languages());
     all.retain(|program| program.name != VECTORS || is_x86_feature_detected!("avx2"));
     all
 }
@@ -221,7 +220,8 @@ fn interrupted() -> Vec<Program> {
     ]
 }
 
-fn other_languages() -> Vec<Program> {
+/// Those of Go, Java and JavaScript.
+pub(super) fn of_runtimes() -> Vec<Program> {
     let java = |name, run| {
         let mut program = Program::new(name, &["javac -d . SRC/Chain.java"])
             .with_chains(&[Chain::numbered('f', "")])
