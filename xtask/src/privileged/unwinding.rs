@@ -60,7 +60,8 @@ pub(super) fn known() -> KnownStacks {
     let chain = Chain { functions, called_by: "" };
     KnownStacks {
         chains: vec![chain],
-        roots: &["_start", "clone", "clone3"],
+        // The loader runs what libraries begin with before the program's own first function.
+        roots: &["_start", "_dl_start_user", "clone", "clone3"],
         ..KnownStacks::default()
     }
 }

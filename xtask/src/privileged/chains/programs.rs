@@ -10,9 +10,10 @@ use anyhow::{Context as _, Result, bail};
 use super::stacks::{Chain, KnownStacks};
 use crate::process::root;
 
-/// What most stacks of C programs end in, and those of their threads. The C library gives a thread's
-/// stack back before the thread ends, and with it what leads from `start_thread` to `clone3`.
-const ROOTS: &[&str] = &["_start", "clone", "clone3", "start_thread"];
+/// What most stacks of C programs end in, those of the loader before, and those of their threads. The
+/// C library gives a thread's stack back before the thread ends, and with it what leads from
+/// `start_thread` to `clone3`.
+const ROOTS: &[&str] = &["_start", "_dl_start_user", "clone", "clone3", "start_thread"];
 
 /// What is asked of a program's stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,7 +229,7 @@ pub(super) fn of_runtimes() -> Vec<Program> {
             .calling_others()
             .without_tables()
             // Its launcher is stripped.
-            .with_roots(&["_start", "clone", "clone3", "start_thread", "java"])
+            .with_roots(&["_start", "_dl_start_user", "clone", "clone3", "start_thread", "java"])
             .running(run);
         program.known.stand_in = "Interpreter";
         program
