@@ -539,10 +539,23 @@ static __always_inline bool read_word(struct scratch *s, __u64 address)
 	return true;
 }
 
-/* `ip` is where the frame stands, and not where a call returns to; all registers are known. */
+_Static_assert(FRAME_CALLED >> 1 == 0 && FRAME_LINKED >> 1 == 0, "frames of callers");
+_Static_assert(FRAME_RUNNING >> 1 == 1 && FRAME_INTERRUPTED >> 1 == 1, "frames that stand");
+
+/* 1 where `ip` is where the frame stands, and not where a call returns to; 0 elsewhere. Without a
+ * comparison: the verifier of 6.1 would follow both ways at every turn of a walk. */
+static __always_inline __u64 standing(const struct unwind *u)
+{
+	__u64 reached = u->reached;
+
+	barrier_var(reached);
+	return reached >> 1;
+}
+
+/* A frame stands there; all registers are known. */
 static __always_inline bool stands(const struct unwind *u)
 {
-	return u->reached >= FRAME_RUNNING;
+	return standing(u);
 }
 
 /* Reads a register of a frame that stands into `word`, by DWARF's number in the lowest four bits. */
@@ -742,7 +755,7 @@ __noinline int unwind_step(struct scratch *s)
 		return UNWIND_NO_CODE;
 	struct unwind *u = &s->unwind;
 
-	u->address = u->ip - !stands(u);
+	u->address = u->ip - 1 + standing(u);
 	int missing = unwind_find_row(s);
 
 	if (missing == UNWIND_NO_CODE)
@@ -850,7 +863,7 @@ __noinline int unwind_walk(struct scratch *s)
 		}
 		before = u->hash;
 		/* Readers look a byte before it. */
-		s->frames[i] = u->ip + stands(u);
+		s->frames[i] = u->ip + standing(u);
 		u->hash = mix(before, u->ip);
 		count++;
 	}
