@@ -65,17 +65,14 @@ fn start_chain(seconds: u64) -> Result<Child> {
     Command::new(program).args(["unwound", &seconds.to_string()]).spawn().context("no chain")
 }
 
-/// Calls a function, which calls back, until the time has come; how often. What is sent of a stack
-/// that lacks a table does not lead beyond this frame.
+/// Calls a function, which calls back, until the time has come; how often.
 #[inline(never)]
 fn visit(function: Visited, end: Instant) -> u64 {
-    let deep = black_box([0_u8; 64 << 10]);
     let mut calls = 0;
     while Instant::now() < end {
         function(visited_back);
         calls += 1;
     }
-    black_box(&deep);
     calls
 }
 
