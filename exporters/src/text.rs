@@ -399,7 +399,7 @@ fn session_words(of: &str, session: &SessionInfo) -> String {
     format!(
         "{of}: {}, {} {} {}, {} CPUs",
         session.recorder.escape_debug(),
-        session.os.escape_debug(),
+        session.os.name().escape_debug(),
         session.kernel_release.escape_debug(),
         session.machine.escape_debug(),
         session.cpus.len()

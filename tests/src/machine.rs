@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use syscollect_model::{
-    Lane, LaneKind, LossCause, LossOrigin, Mapping, RecorderSummary, SessionInfo, StopReason,
-    SymbolTable, Ticks,
+    Lane, LaneKind, LossCause, LossOrigin, Mapping, OperatingSystem, RecorderSummary, SessionInfo,
+    StopReason, SymbolTable, Ticks,
 };
 use syscollect_records::{
     ClockRecord, CounterRecord, GpuFailureRecord, ProbeRecord, RecordKind, SampleRecord,
@@ -124,7 +124,7 @@ impl FakeMachine {
         };
         let info = SessionInfo {
             recorder: "fake 1.0".into(),
-            os: "Linux".into(),
+            os: OperatingSystem::Linux,
             kernel_release: "6.18.0".into(),
             machine: "x86_64".into(),
             hostname: host.name.into(),

@@ -29,7 +29,7 @@ impl Host {
         SessionInfo {
             recorder: format!("syscollect {}", env!("CARGO_PKG_VERSION")),
             recorder_pid: std::process::id(),
-            os: self.text("proc/sys/kernel/ostype"),
+            os: self.text("proc/sys/kernel/ostype").into(),
             kernel_release: self.text("proc/sys/kernel/osrelease"),
             kernel_version: self.text("proc/sys/kernel/version"),
             machine: std::env::consts::ARCH.to_owned(),

@@ -14,8 +14,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use syscollect_etl::session::{EventCount, Facts};
 use syscollect_model::{
-    ClockSource, CpuClock, CpuId, Loss, LossCause, LossOrigin, RecorderSummary, SampleEvent,
-    StackOrigin, bytes, duration, gaps_said, grouped, nothing_lost, records_overwritten,
+    ClockSource, CpuClock, CpuId, Loss, LossCause, LossOrigin, OperatingSystem, RecorderSummary,
+    SampleEvent, StackOrigin, bytes, duration, gaps_said, grouped, nothing_lost,
+    records_overwritten,
 };
 use syscollect_playback::{EventType, NullExporter, Played, Recording};
 
@@ -138,7 +139,7 @@ struct ClockReport {
 #[derive(Debug, Serialize)]
 struct MachineReport {
     hostname: String,
-    os: String,
+    os: OperatingSystem,
     kernel_release: String,
     architecture: String,
     cpu_model: String,

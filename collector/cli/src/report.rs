@@ -16,7 +16,7 @@ use syscollect_exporters::report::{
     MAX_TREE_DEPTH, Part, ProcessFilter, Report, ReportExporter, ReportOptions, TreeOptions,
     TreeOrder,
 };
-use syscollect_model::StackOrigin;
+use syscollect_model::{OperatingSystem, StackOrigin};
 use syscollect_playback::Recording;
 
 const EXAMPLES: &str = "\
@@ -44,8 +44,6 @@ const TREE_ROWS: usize = 2000;
 const TREE_JSON_ROWS: usize = 10_000;
 /// Of the longest waits of each kind, where none says how many.
 const WORST: &str = "10";
-/// What Windows' traces call their system.
-const WINDOWS: &str = "Windows";
 /// Columns where standard output is no terminal.
 const WIDTH: usize = 120;
 
@@ -193,7 +191,7 @@ fn check_trees(report: &Report, is_part: bool) -> Result<()> {
     let Report { functions, off_cpu, recording, .. } = report;
     let has_stacks = functions.samples > functions.without_stack
         || off_cpu.blocked_ns > off_cpu.without_stack_ns;
-    if has_stacks || recording.os == WINDOWS {
+    if has_stacks || recording.os == OperatingSystem::Windows {
         return Ok(());
     }
     let of_trees = [StackOrigin::Samples, StackOrigin::OffCpu];

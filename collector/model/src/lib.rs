@@ -46,7 +46,9 @@ pub use loss::{
     Loss, LossCause, LossDomain, LossOrigin, SchedulingGap, gaps_said, nothing_lost, records_lost,
     records_overwritten,
 };
-pub use names::{ProgramTicks, RecorderWork, SampleEvent, StackOrigin, StopReason};
+pub use names::{
+    OperatingSystem, ProgramTicks, RecorderWork, SampleEvent, StackOrigin, StopReason,
+};
 pub use nesting::Nesting;
 pub use on_cpu::OnCpu;
 pub use per_cpu::{MOST_CPUS, PerCpu};

@@ -61,6 +61,16 @@ macro_rules! stored_names {
 }
 
 stored_names!(
+    /// The system that was recorded, as `uname -s` calls it.
+    OperatingSystem {
+        /// Linux.
+        Linux = "Linux",
+        /// Windows, of any version.
+        Windows = "Windows",
+    }
+);
+
+stored_names!(
     /// What drives CPU samples.
     SampleEvent {
         /// Nothing: no samples were asked for, or the source does not say.
@@ -171,12 +181,15 @@ mod tests {
             (StopReason::ReplayEnded, json!("end of the replay"))
         );
         assert_eq!(round_trip("naming"), (RecorderWork::Naming, json!("naming")));
+        assert_eq!(round_trip("Linux"), (OperatingSystem::Linux, json!("Linux")));
+        assert_eq!(round_trip("Windows"), (OperatingSystem::Windows, json!("Windows")));
         assert_eq!(round_trip("monotonic"), (ProgramTicks::Monotonic, json!("monotonic")));
     }
 
     #[test]
     fn names_of_later_versions_are_kept() {
         assert_eq!(round_trip("retired"), (SampleEvent::Other("retired".into()), json!("retired")));
+        assert_eq!(round_trip("Plan9"), (OperatingSystem::Other("Plan9".into()), json!("Plan9")));
         assert_eq!(round_trip("sunset"), (StopReason::Other("sunset".into()), json!("sunset")));
         assert_eq!(round_trip("locks"), (StackOrigin::Other("locks".into()), json!("locks")));
     }

@@ -1,6 +1,6 @@
 //! What is known of the machine and the recording as a whole.
 
-use crate::{RecorderWork, SampleEvent, StackOrigin, StopReason};
+use crate::{OperatingSystem, RecorderWork, SampleEvent, StackOrigin, StopReason};
 use serde::{Deserialize, Serialize};
 
 /// The machine, the kernel and the way of recording, as noted at the start.
@@ -16,8 +16,8 @@ pub struct SessionInfo {
     pub recorder_command: Vec<String>,
     /// The recorder's process id.
     pub recorder_pid: u32,
-    /// `uname`: system name, release, version, machine, node.
-    pub os: String,
+    /// The operating system.
+    pub os: OperatingSystem,
     /// Kernel release.
     pub kernel_release: String,
     /// Kernel version line.

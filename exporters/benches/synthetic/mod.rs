@@ -2,9 +2,9 @@
 //! same on every run, for benches and for trying files in a viewer.
 
 use syscollect_model::{
-    CpuId, Event, Exporter, Frame, FrameId, MachineId, Module, ModuleId, OffCpu, Process,
-    ProcessId, Sample, SampleEvent, SessionInfo, SleepState, StackId, Switch, Tables, Thread,
-    ThreadId, Time, Wakeup,
+    CpuId, Event, Exporter, Frame, FrameId, MachineId, Module, ModuleId, OffCpu, OperatingSystem,
+    Process, ProcessId, Sample, SampleEvent, SessionInfo, SleepState, StackId, Switch, Tables,
+    Thread, ThreadId, Time, Wakeup,
 };
 
 /// What the load looks like.
@@ -79,7 +79,7 @@ pub(crate) fn tables(shape: Shape) -> Tables {
     }
     tables.machines[0] = SessionInfo {
         recorder: "synthetic 1".into(),
-        os: "Linux".into(),
+        os: OperatingSystem::Linux,
         kernel_release: "6.18.0".into(),
         machine: "x86_64".into(),
         sample_rate_hz: 999,

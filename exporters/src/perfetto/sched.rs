@@ -18,8 +18,8 @@ use crate::ExportError;
 use crate::proto::Message;
 use std::io::Write;
 use syscollect_model::{
-    CpuId, Migration, OffCpu, PerCpu, SchedulingGap, SessionInfo, SleepState, StringId, Switch,
-    Tables, ThreadId, Time, Wakeup,
+    CpuId, Migration, OffCpu, OperatingSystem, PerCpu, SchedulingGap, SessionInfo, SleepState,
+    StringId, Switch, Tables, ThreadId, Time, Wakeup,
 };
 
 /// `TRACE_FLAG_HARDIRQ` of the kernel's trace records: the waker was an interrupt.
@@ -66,8 +66,10 @@ impl Scheduling {
 
     /// Sees to it that thread states are told as viewers read those of this system.
     pub(crate) fn begin(&mut self, session: &SessionInfo) {
-        self.preempted =
-            if session.os.starts_with("Windows") { PREEMPTED_BEFORE_4_8 } else { PREEMPTED };
+        self.preempted = match session.os {
+            OperatingSystem::Windows => PREEMPTED_BEFORE_4_8,
+            OperatingSystem::Linux | OperatingSystem::Other(_) => PREEMPTED,
+        };
     }
 
     #[inline]

@@ -41,8 +41,7 @@ pub(crate) fn write_session<W: Write>(
 
 fn write_system(fields: &mut Message<'_>, session: &SessionInfo) {
     fields.message(system_info::UTSNAME, |fields| {
-        let system = session.os.split_whitespace().next().unwrap_or_default();
-        fields.string_if(system_info::UTSNAME_SYSNAME, system);
+        fields.string_if(system_info::UTSNAME_SYSNAME, session.os.name());
         fields.string_if(system_info::UTSNAME_VERSION, &session.kernel_version);
         // Viewers decode thread states by the release.
         fields.string_if(system_info::UTSNAME_RELEASE, &session.kernel_release);

@@ -4,7 +4,9 @@
 
 use super::durations::sum_ns;
 use serde::{Deserialize, Serialize};
-use syscollect_model::{CpuId, LossCause, LossOrigin, MachineId, SampleEvent, StackOrigin};
+use syscollect_model::{
+    CpuId, LossCause, LossOrigin, MachineId, OperatingSystem, SampleEvent, StackOrigin,
+};
 
 pub use super::off_cpu_data::*;
 pub use super::programs::*;
@@ -142,9 +144,9 @@ pub struct Recording {
     pub recorder: String,
     /// Host name.
     pub hostname: String,
-    /// The operating system, such as `"Windows"` or a distribution's name.
+    /// The operating system.
     #[serde(default)]
-    pub os: String,
+    pub os: OperatingSystem,
     /// Kernel release.
     pub kernel_release: String,
     /// CPUs of the machine.
@@ -189,7 +191,7 @@ pub struct RecordedMachine {
     /// Host name.
     pub hostname: String,
     /// The operating system.
-    pub os: String,
+    pub os: OperatingSystem,
     /// Kernel release.
     pub kernel_release: String,
     /// Its CPUs.

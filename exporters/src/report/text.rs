@@ -7,7 +7,9 @@ use super::columns::{clipped, duration, grouped, percent, table, wrapped};
 use super::data::*;
 use super::durations::sum_ns;
 use super::{hints, wait_for};
-use syscollect_model::{CpuId, LossCause, Module, SampleEvent, gaps_said, nothing_lost};
+use syscollect_model::{
+    CpuId, LossCause, Module, OperatingSystem, SampleEvent, gaps_said, nothing_lost,
+};
 
 /// Lines that a stack may take.
 const STACK_LINES: usize = 3;
@@ -17,8 +19,6 @@ const CUTS: usize = 5;
 const SCHEDULER: [&str; 2] = ["__schedule", "schedule"];
 /// Functions through which every system call of x86-64 goes.
 const KERNEL_ENTRY: [&str; 3] = ["x64_sys_call", "do_syscall_64", "entry_SYSCALL_64_after_hwframe"];
-/// What Windows traces call their system.
-pub(super) const WINDOWS: &str = "Windows";
 /// Characters of the longest bar of the histogram.
 const BAR: usize = 40;
 
@@ -455,7 +455,7 @@ impl Text {
             [grouped(row.samples), duration(row.blocked_ns), grouped(row.places), module]
         });
         self.table(["samples", "asleep", "places", "module"], rows);
-        if report.recording.os != WINDOWS {
+        if report.recording.os != OperatingSystem::Windows {
             hints::of_unnamed(&unresolved.rows).for_each(|hint| self.hint(hint));
         }
     }
@@ -498,10 +498,9 @@ fn states(times: &Times) -> [String; 4] {
 /// The machine, as far as it is known: Windows traces name no host.
 fn machine(of: &RecordedMachine) -> String {
     let RecordedMachine { hostname, os, kernel_release, cpus, .. } = of;
-    let kernel = if os == WINDOWS { WINDOWS } else { "Linux" };
     let parts = [
         shown(hostname),
-        format!("{kernel} {}", shown(kernel_release)),
+        format!("{} {}", shown(os.name()), shown(kernel_release)),
         count(*cpus as u64, "CPU"),
     ];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")

@@ -2,8 +2,8 @@
 
 use super::columns::{duration, grouped, percent, shortened};
 use super::data::*;
-use super::text::{Text, WINDOWS, shown};
-use syscollect_model::Module;
+use super::text::{Text, shown};
+use syscollect_model::{Module, OperatingSystem};
 
 /// Characters that figures take, with the blanks between them.
 const FIGURES: usize = 40;
@@ -22,7 +22,7 @@ impl Report {
         let mut out = Text { text: String::new(), width };
         out.head(self);
         let trees = self.trees.clone().unwrap_or_default();
-        let linux = self.recording.os != WINDOWS;
+        let linux = self.recording.os != OperatingSystem::Windows;
         out.tree(&trees.cpu, &CPU_SAMPLES, linux);
         out.tree(&trees.off_cpu, &OFF_CPU_TIME, linux);
         out.text

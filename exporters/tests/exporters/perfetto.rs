@@ -9,8 +9,8 @@ use syscollect_exporters::{ExportError, PerfettoExporter};
 use syscollect_model::{
     CpuId, Crash, Event, Exporter, Field, LaneKind, Location, LocationId, Lock, LockAction,
     LockEvent, LockId, Loss, LossCause, MachineId, MemoryEvent, Message, MessageText, Migration,
-    OffCpu, ProcessId, Sample, Scope, SessionInfo, SleepState, Slice, SliceUpdate, StackId,
-    StringId, Switch, Tables, ThreadId, Time, TrackId, Value, Wakeup,
+    OffCpu, OperatingSystem, ProcessId, Sample, Scope, SessionInfo, SleepState, Slice, SliceUpdate,
+    StackId, StringId, Switch, Tables, ThreadId, Time, TrackId, Value, Wakeup,
 };
 
 fn export(scenario: &Scenario, losses: &[Loss]) -> Vec<u8> {
@@ -222,9 +222,10 @@ fn a_preempted_thread_has_the_state_that_viewers_read_of_its_system() {
     let (_, a) = scenario.process(10, 1, "a", &[]);
     scenario.switch(0, IDLE, off(SleepState::Runnable), a);
     scenario.switch(0, a, preempted(), IDLE);
-    for (os, state) in [("Linux", 0x100), ("Windows", 0x800)] {
+    let of_systems = [(OperatingSystem::Linux, 0x100), (OperatingSystem::Windows, 0x800)];
+    for (os, state) in of_systems {
         let mut exporter = PerfettoExporter::new(Vec::new());
-        let session = SessionInfo { os: os.into(), ..scenario::session() };
+        let session = SessionInfo { os: os.clone(), ..scenario::session() };
         scenario.play(&mut exporter, &session, &[], None).unwrap();
         let bundles = packets(&exporter.finish().unwrap());
         let bundles = bundles.iter().flat_map(|packet| Fields::parse(packet).messages(1));

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use syscollect_model::{
     BuildId, ClockPair, CpuClock, CpuId, CpuInfo, Event, Exporter, Field, FieldRole, Frame,
     FrameId, LaneKind, Loss, LossCause, LossOrigin, MachineId, Migration, Module, ModuleId, OffCpu,
-    Process, ProcessId, RecorderSummary, Sample, SampleEvent, Scope, SessionInfo, SleepState,
-    StackId, StackOrigin, StopReason, StringId, Switch, Tables, Thread, ThreadId, Ticks, Time,
-    Track, TrackId, TrackKind, TrackRole, Unit, Value, Wakeup,
+    OperatingSystem, Process, ProcessId, RecorderSummary, Sample, SampleEvent, Scope, SessionInfo,
+    SleepState, StackId, StackOrigin, StopReason, StringId, Switch, Tables, Thread, ThreadId,
+    Ticks, Time, Track, TrackId, TrackKind, TrackRole, Unit, Value, Wakeup,
 };
 
 /// When it begins, nanoseconds.
@@ -213,7 +213,7 @@ pub(crate) fn session() -> SessionInfo {
     SessionInfo {
         recorder: "syscollect 0.1.0".into(),
         recorder_command: vec!["syscollect".into(), "-d".into(), "5".into()],
-        os: "Linux".into(),
+        os: OperatingSystem::Linux,
         kernel_release: "6.12.1".into(),
         kernel_version: "#1 SMP".into(),
         machine: "x86_64".into(),

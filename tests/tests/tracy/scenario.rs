@@ -4,9 +4,9 @@ use syscollect_exporters::{TracyCompression, TracyExporter, TracyLayout, TracyOp
 use syscollect_model::{
     ClockPair, CpuId, CpuInfo, Event, Exporter, Field, FieldRole, Frame, FrameId, Location,
     LocationId, Lock, LockAction, LockEvent, LockId, Loss, MachineId, MemoryEvent, Module,
-    ModuleId, OffCpu, Process, ProcessId, Sample, Scope, SessionInfo, SleepState, Slice, StackId,
-    StringId, Switch, Tables, Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind, TrackRole,
-    Unit, Value, Wakeup,
+    ModuleId, OffCpu, OperatingSystem, Process, ProcessId, Sample, Scope, SessionInfo, SleepState,
+    Slice, StackId, StringId, Switch, Tables, Thread, ThreadId, Ticks, Time, Track, TrackId,
+    TrackKind, TrackRole, Unit, Value, Wakeup,
 };
 use syscollect_tests::tracy_reader::{self, Compression, TracyFile};
 
@@ -34,7 +34,7 @@ impl Scenario {
         };
         let info = SessionInfo {
             recorder: "scenario 1".into(),
-            os: "Linux".into(),
+            os: OperatingSystem::Linux,
             kernel_release: "6.18.0".into(),
             machine: "x86_64".into(),
             hostname: "host".into(),

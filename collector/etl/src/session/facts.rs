@@ -8,7 +8,8 @@ use crate::file::{Clock, Extent, LogfileHeader, Statistics, Trace};
 use crate::{Class, Guid};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    ClockSource, CpuInfo, Loss, LossCause, LossOrigin, SampleEvent, SessionInfo, StackOrigin,
+    ClockSource, CpuInfo, Loss, LossCause, LossOrigin, OperatingSystem, SampleEvent, SessionInfo,
+    StackOrigin,
 };
 
 /// What a trace holds, for people and for `info`.
@@ -160,7 +161,7 @@ pub(super) fn session_info(trace: &Trace, machine: &MachineFacts, has_stacks: bo
     let sample_rate = 10_000_000u32.checked_div(machine.sample_interval).unwrap_or(0);
     SessionInfo {
         recorder: "ETW".into(),
-        os: "Windows".into(),
+        os: OperatingSystem::Windows,
         kernel_release: release(header),
         kernel_version: [machine.product.as_str(), machine.build.as_str()]
             .join(" ")

@@ -4,8 +4,8 @@ use super::*;
 use crate::scenario::IDLE;
 use syscollect_exporters::report::{StackRow, Table, WaitClass, WaitsOfClass};
 use syscollect_model::{
-    BuildId, CpuId, FrameId, MachineId, Migration, Module, ModuleId, Sample, SampleEvent, Scope,
-    StackCut,
+    BuildId, CpuId, FrameId, MachineId, Migration, Module, ModuleId, OperatingSystem, Sample,
+    SampleEvent, Scope, StackCut,
 };
 
 /// A program, the kernel, and frames of both.
@@ -407,7 +407,7 @@ fn a_windows_machine_and_its_paths_read_as_such() {
     let (hostname, release) = (String::new(), "10.0.19041".to_owned());
     let session = SessionInfo {
         hostname,
-        os: "Windows".into(),
+        os: OperatingSystem::Windows,
         kernel_release: release,
         ..SessionInfo::default()
     };
