@@ -7,11 +7,11 @@ use crate::kallsyms::{Kallsyms, KernelSymbol};
 use crate::memory::Memory;
 use crate::source::{ElfSource, Named, linked_address};
 use std::path::PathBuf;
-use syscollect_model::{BuildId, Symbol, SymbolFrame, SymbolTable};
+use syscollect_model::{BuildId, ModuleKind, Symbol, SymbolFrame, SymbolTable};
 use syscollect_untrusted_files::{FileLocation, open};
 
 /// Path of the table of kernel symbols.
-const PATH: &str = "[kernel.kallsyms]";
+const PATH: &str = ModuleKind::KERNEL_PATH;
 
 /// Where the kernel tells of itself, and what was read there.
 #[derive(Debug)]

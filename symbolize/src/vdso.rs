@@ -3,9 +3,10 @@
 use crate::os::copy_of_memory;
 use std::fs::File;
 use std::io;
+use syscollect_model::ModuleKind;
 
 /// Its path in mappings.
-pub(crate) const PATH: &str = "[vdso]";
+pub(crate) const PATH: &str = ModuleKind::VDSO_PATH;
 /// It has had one to four pages; a larger range is not it.
 const SIZE_MAX: u64 = 1 << 20;
 

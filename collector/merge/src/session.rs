@@ -280,7 +280,7 @@ impl Recording for Session {
             .unnamed(names)
             .into_iter()
             .map(|(module, offsets)| {
-                let ModuleKey { path, build_id, memory } = module.clone();
+                let ModuleKey { path, build_id, memory, .. } = module.clone();
                 UnresolvedModule {
                     path,
                     build_id,

@@ -138,7 +138,7 @@ impl Stacks {
                 parts.add(mapping.file_offset..end);
             }
         }
-        let key = |(path, build_id)| ModuleKey::new(path, build_id);
+        let key = |(path, build_id)| ModuleKey::mapped(path, build_id);
         self.mapped =
             modules.into_iter().map(|(module, parts)| (key(module), parts.sorted())).collect();
     }

@@ -24,6 +24,7 @@ mod figures;
 mod gpu;
 mod lane;
 mod loss;
+mod module_kind;
 mod names;
 mod nesting;
 mod on_cpu;
@@ -46,6 +47,7 @@ pub use loss::{
     Loss, LossCause, LossDomain, LossOrigin, SchedulingGap, gaps_said, nothing_lost, records_lost,
     records_overwritten,
 };
+pub use module_kind::ModuleKind;
 pub use names::{
     OperatingSystem, ProgramTicks, RecorderWork, SampleEvent, StackOrigin, StopReason,
 };

@@ -1,6 +1,8 @@
 //! The tables that events point into. Rows are only ever added.
 
-use crate::{CpuId, Location, Lock, MachineId, Schema, SessionInfo, StackCut, Time, Unit};
+use crate::{
+    CpuId, Location, Lock, MachineId, ModuleKind, Schema, SessionInfo, StackCut, Time, Unit,
+};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -159,19 +161,13 @@ impl TryFrom<String> for BuildId {
 /// A file of code.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Module {
-    /// Its path as the process saw it; `[kernel.kallsyms]`, `[vdso]` or `[name]` for a kernel
-    /// module; [`Module::PYTHON`] for what is no machine code.
+    /// Its path as the process saw it, `[name]` for a module of Linux' kernel, or the
+    /// [path of its kind](ModuleKind::path).
     pub path: StringId,
     /// Its identity; empty where it has none.
     pub build_id: BuildId,
-    /// It is kernel code.
-    pub kernel: bool,
-}
-
-impl Module {
-    /// The path of all functions of Python programs: their frames stand between those of the machine
-    /// code of the interpreter that runs them.
-    pub const PYTHON: &str = "[python]";
+    /// What it is.
+    pub kind: ModuleKind,
 }
 
 /// A place in code, named as far as names were found.

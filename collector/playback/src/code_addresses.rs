@@ -5,12 +5,9 @@ use crate::python::PythonCodes;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use syscollect_model::{AddressSpaces, BuildId, Mapping, Module, ProgramMemory, Ticks};
-
-/// The path under which all kernel code is looked up.
-pub const KERNEL: &str = "[kernel.kallsyms]";
-/// What executable memory without a file is shown as: code made at run time.
-pub const ANONYMOUS: &str = "[anonymous]";
+use syscollect_model::{
+    AddressSpaces, BuildId, Mapping, ModuleKind, ProgramMemory, SymbolTable, Ticks,
+};
 
 /// A row of [`CodeAddresses`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,7 +26,9 @@ pub struct CodeAddress {
 /// A file of code, as mappings name it, or the memory of a program that made code itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ModuleKey {
-    /// Its path; [`KERNEL`] for all code of Linux' kernel, [`ANONYMOUS`] for memory.
+    /// What it is.
+    pub kind: ModuleKind,
+    /// Its path, or that [of its kind](ModuleKind::path).
     pub path: String,
     /// Its identity; empty where it has none.
     pub build_id: BuildId,
@@ -38,25 +37,40 @@ pub struct ModuleKey {
 }
 
 impl ModuleKey {
-    /// All kernel code is one module here, whatever its build id.
-    pub fn new(path: &str, build_id: &BuildId) -> Self {
-        let build_id = if path == KERNEL { BuildId::default() } else { build_id.clone() };
-        Self { path: path.to_owned(), build_id, memory: None }
+    /// What was mapped under that path, with that build id.
+    pub fn mapped(path: &str, build_id: &BuildId) -> Self {
+        let (path, build_id) = (path.to_owned(), build_id.clone());
+        Self { kind: ModuleKind::of_mapping(&path), path, build_id, memory: None }
+    }
+
+    /// What a table of symbols names, if it is not of a program's memory. All kernel code is one
+    /// module here, whatever its build id.
+    pub fn named_by(table: &SymbolTable) -> Self {
+        match ModuleKind::of_symbols(&table.path) {
+            ModuleKind::Kernel => Self::only(ModuleKind::Kernel),
+            kind => Self { kind, ..Self::mapped(&table.path, &table.build_id) },
+        }
+    }
+
+    /// The module of a kind of which there is one, that has a [path](ModuleKind::path) of its own.
+    pub fn only(kind: ModuleKind) -> Self {
+        let path = kind.path().unwrap_or_default().to_owned();
+        Self { kind, path, build_id: BuildId::default(), memory: None }
     }
 
     /// Code that a program made while it ran.
     pub fn generated(memory: ProgramMemory) -> Self {
-        Self { memory: Some(memory), ..Self::new(ANONYMOUS, &BuildId::default()) }
+        Self { memory: Some(memory), ..Self::only(ModuleKind::Generated) }
     }
 
     /// Whether it is code that Python's interpreter reads.
     pub fn is_python(&self) -> bool {
-        self.path == Module::PYTHON
+        self.kind == ModuleKind::Python
     }
 
     /// Whether it is all code of Linux' kernel.
     pub fn is_kernel(&self) -> bool {
-        self.path == KERNEL
+        self.kind == ModuleKind::Kernel
     }
 }
 
@@ -69,9 +83,9 @@ pub struct CodeAddresses {
     ids: FxHashMap<CodeAddress, CodeAddressId>,
     modules: Vec<ModuleKey>,
     module_ids: FxHashMap<ModuleKey, u32>,
-    /// Modules that are kernel code although their path does not say so.
+    /// Files that are kernel code.
     kernel: FxHashSet<u32>,
-    /// Functions of Python programs: their offsets in the module [`Module::PYTHON`].
+    /// Functions of Python programs: their offsets in the module of [their kind](ModuleKind::Python).
     pub python: PythonCodes,
 }
 
@@ -194,13 +208,13 @@ impl Locator {
 
     /// The code address of a kernel address.
     pub fn kernel(&mut self, address: u64) -> CodeAddress {
-        let module = self.code.intern_module(ModuleKey::new(KERNEL, &BuildId::default()));
+        let module = self.code.intern_module(ModuleKey::only(ModuleKind::Kernel));
         CodeAddress { module: Some(module), offset: address }
     }
 
     /// A place in a function of a Python program, as [`PythonCodes::offset`] says.
     pub fn python(&mut self, offset: u64) -> CodeAddress {
-        let module = self.code.intern_module(ModuleKey::new(Module::PYTHON, &BuildId::default()));
+        let module = self.code.intern_module(ModuleKey::only(ModuleKind::Python));
         CodeAddress { module: Some(module), offset }
     }
 
@@ -241,7 +255,7 @@ impl Locator {
 impl CodeAddresses {
     fn in_file(&mut self, mapping: &Mapping, address: u64) -> CodeAddress {
         let offset = (address - mapping.start).wrapping_add(mapping.file_offset);
-        let module = self.intern_module(ModuleKey::new(&mapping.path, &mapping.build_id));
+        let module = self.intern_module(ModuleKey::mapped(&mapping.path, &mapping.build_id));
         CodeAddress { module: Some(module), offset }
     }
 }
@@ -249,7 +263,7 @@ impl CodeAddresses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use syscollect_model::{Symbol, SymbolFrame, SymbolTable};
+    use syscollect_model::{Symbol, SymbolFrame};
 
     fn spaces() -> AddressSpaces {
         let mapping = |path: &str, start, since| Mapping {
@@ -291,8 +305,8 @@ mod tests {
         let (anonymous, nowhere) =
             (locator.user(1, Ticks(1), 0, 0x9abc), locator.user(1, Ticks(1), 0, 0x5555));
         assert_eq!(
-            (anonymous.offset, locator.code.module(anonymous.module.unwrap()).path.as_str()),
-            (0x9abc, ANONYMOUS)
+            (anonymous.offset, locator.code.module(anonymous.module.unwrap()).kind),
+            (0x9abc, ModuleKind::Generated)
         );
         assert_eq!(nowhere, CodeAddress { module: None, offset: 0x5555 });
     }
@@ -328,7 +342,7 @@ mod tests {
     #[test]
     fn what_most_stacks_have_is_named_first() {
         let mut code = CodeAddresses::default();
-        let module = code.intern_module(ModuleKey::new("/bin/a", &BuildId::default()));
+        let module = code.intern_module(ModuleKey::mapped("/bin/a", &BuildId::default()));
         for (offset, uses) in [(1, 1), (2, 5), (3, 0), (4, 5)] {
             let id = code.intern(CodeAddress { module: Some(module), offset });
             (0..uses).for_each(|_| code.count_use(id));

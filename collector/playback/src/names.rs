@@ -1,12 +1,12 @@
 //! Names of code addresses, and the frames made of them.
 
-use crate::code_addresses::{CodeAddress, CodeAddressId, CodeAddresses, KERNEL, ModuleKey};
+use crate::code_addresses::{CodeAddress, CodeAddressId, CodeAddresses, ModuleKey};
 use crate::python::PythonCodes;
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 use syscollect_model::{
-    BuildId, Frame, FrameId, KernelModule, MemoryAt, Module, ModuleId, SessionInfo, Strings,
-    Symbol, SymbolFrame, SymbolTable, Tables, Ticks,
+    BuildId, Frame, FrameId, KernelModule, MemoryAt, Module, ModuleId, ModuleKind, SessionInfo,
+    Strings, Symbol, SymbolFrame, SymbolTable, Tables, Ticks,
 };
 
 /// All names of a session, by module and offset.
@@ -48,7 +48,7 @@ impl Names {
             let list = match table.memory {
                 Some(memory) => self.list_of(memory),
                 None => {
-                    let key = ModuleKey::new(&table.path, &table.build_id);
+                    let key = ModuleKey::named_by(&table);
                     self.modules.entry(key).or_default()
                 }
             };
@@ -84,8 +84,7 @@ impl Names {
 pub struct Framer {
     /// First row and number of rows by code address.
     frames: Vec<Option<(u32, u32)>>,
-    /// By path and build id, and whether it is kernel code.
-    modules: FxHashMap<(ModuleKey, bool), ModuleId>,
+    modules: FxHashMap<ModuleKey, ModuleId>,
     kernel_modules: Vec<KernelModule>,
     kernel_build_id: BuildId,
 }
@@ -174,25 +173,29 @@ impl Framer {
         tables: &mut Tables,
     ) -> ModuleId {
         let key = match self.kernel_module(key, located, symbol) {
-            Some(name) => ModuleKey::new(&format!("[{name}]"), &BuildId::default()),
+            Some(name) => {
+                let path = format!("[{name}]");
+                ModuleKey { path, ..ModuleKey::only(ModuleKind::KernelModule) }
+            }
             // Whose memory it is says the thread that runs it.
             None if key.memory.is_some() => {
-                let path = symbol.map_or(&*key.path, |_| SymbolTable::GENERATED);
-                ModuleKey::new(path, &key.build_id)
+                let path = symbol.map_or(&*key.path, |_| SymbolTable::GENERATED).to_owned();
+                ModuleKey { path, memory: None, ..key.clone() }
+            }
+            None if kernel && !key.kind.is_kernel() => {
+                ModuleKey { kind: ModuleKind::KernelModule, ..key.clone() }
             }
             None => key.clone(),
         };
-        let key = (key, kernel);
         if let Some(id) = self.modules.get(&key) {
             return *id;
         }
-        let build_id = if key.0.path == KERNEL {
-            self.kernel_build_id.clone()
-        } else {
-            key.0.build_id.clone()
+        let build_id = match key.is_kernel() {
+            true => self.kernel_build_id.clone(),
+            false => key.build_id.clone(),
         };
-        let path = tables.strings.intern(&key.0.path);
-        tables.modules.push(Module { path, build_id, kernel });
+        let path = tables.strings.intern(&key.path);
+        tables.modules.push(Module { path, build_id, kind: key.kind });
         let id = ModuleId(tables.modules.len() as u32 - 1);
         self.modules.insert(key, id);
         id
@@ -261,7 +264,7 @@ mod tests {
             table(vec![symbol(1, "one"), symbol(2, "two")]),
             table(vec![symbol(2, "zwei"), symbol(3, "three")]),
         ]);
-        let key = ModuleKey::new("/bin/a", &BuildId::default());
+        let key = ModuleKey::mapped("/bin/a", &BuildId::default());
         let name =
             |offset| names.get(&key, offset).map(|symbol| symbol.frames[0].function.as_str());
         assert_eq!([1, 2, 3, 4].map(name), [Some("one"), Some("zwei"), Some("three"), None]);
@@ -274,7 +277,7 @@ mod tests {
             symbols: vec![Symbol { range_only, ..symbol(1, name) }],
             ..SymbolTable::default()
         };
-        let key = ModuleKey::new("/bin/a", &BuildId::default());
+        let key = ModuleKey::mapped("/bin/a", &BuildId::default());
         for order in [[("main", false), ("a+0x10", true)], [("a+0x10", true), ("main", false)]] {
             let mut names = Names::default();
             order.iter().for_each(|(name, range_only)| names.add(vec![table(name, *range_only)]));
@@ -307,7 +310,7 @@ mod tests {
         assert_eq!(name(7, 20, None), Some("second, later"));
         assert_eq!((name(7, 61, None), name(9, 0, None)), (None, None));
         assert_eq!(
-            names.get(&ModuleKey::new(SymbolTable::GENERATED, &BuildId::default()), 1),
+            names.get(&ModuleKey::mapped(SymbolTable::GENERATED, &BuildId::default()), 1),
             None
         );
     }
@@ -321,6 +324,6 @@ mod tests {
             symbols: vec![empty],
             ..SymbolTable::default()
         }]);
-        assert_eq!(names.get(&ModuleKey::new("/bin/a", &BuildId::default()), 1), None);
+        assert_eq!(names.get(&ModuleKey::mapped("/bin/a", &BuildId::default()), 1), None);
     }
 }

@@ -2,9 +2,9 @@
 //! same on every run, for benches and for trying files in a viewer.
 
 use syscollect_model::{
-    CpuId, Event, Exporter, Frame, FrameId, MachineId, Module, ModuleId, OffCpu, OperatingSystem,
-    Process, ProcessId, Sample, SampleEvent, SessionInfo, SleepState, StackId, Switch, Tables,
-    Thread, ThreadId, Time, Wakeup,
+    CpuId, Event, Exporter, Frame, FrameId, MachineId, Module, ModuleId, ModuleKind, OffCpu,
+    OperatingSystem, Process, ProcessId, Sample, SampleEvent, SessionInfo, SleepState, StackId,
+    Switch, Tables, Thread, ThreadId, Time, Wakeup,
 };
 
 /// What the load looks like.
@@ -28,12 +28,12 @@ pub(crate) fn tables(shape: Shape) -> Tables {
     tables.modules.push(Module {
         path,
         build_id: syscollect_model::BuildId::from_bytes(&[7; 20]),
-        kernel: false,
+        kind: ModuleKind::File,
     });
     tables.modules.push(Module {
         path: kernel_path,
         build_id: syscollect_model::BuildId::default(),
-        kernel: true,
+        kind: ModuleKind::Kernel,
     });
     for index in 0..400u32 {
         let kernel = index % 2 == 0;

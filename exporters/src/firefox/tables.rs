@@ -6,7 +6,7 @@ use std::borrow::Borrow;
 use std::hash::Hash;
 use std::ops::Deref;
 use syscollect_model::{
-    BuildId, FrameId, Module, ModuleId, OffCpu, SleepState, StackId, StringId, Tables,
+    BuildId, FrameId, ModuleId, ModuleKind, OffCpu, SleepState, StackId, StringId, Tables,
 };
 
 /// Categories of frames and markers, in the order of [`categories`].
@@ -320,9 +320,8 @@ impl Shared {
         let frame = tables.frame(id);
         let lib = frame.module.map(|module| self.lib(module, tables));
         let module = frame.module.map(|module| tables.module(module));
-        let kernel = module.map_or(frame.offset >> 63 == 1, |module| module.kernel);
-        let interpreted =
-            module.is_some_and(|module| tables.strings.get(module.path) == Module::PYTHON);
+        let kernel = module.map_or(frame.offset >> 63 == 1, |module| module.kind.is_kernel());
+        let interpreted = module.is_some_and(|module| module.kind == ModuleKind::Python);
         let name = match frame.function {
             Some(function) => self.string(tables.strings.get(function)),
             // As the viewer names addresses itself; it shows the library beside it.

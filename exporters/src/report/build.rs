@@ -10,8 +10,8 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use syscollect_model::{
-    BuildId, CpuId, Loss, ModuleId, ProcessId, RecorderSummary, StackCut, Tables, ThreadId,
-    records_lost, records_overwritten,
+    BuildId, CpuId, Loss, ModuleId, ModuleKind, ProcessId, RecorderSummary, StackCut, Tables,
+    ThreadId, records_lost, records_overwritten,
 };
 
 impl ReportExporter {
@@ -157,7 +157,8 @@ impl ReportExporter {
                 function: name.map_or(UNNAMED, |name| tables.strings.get(name)).to_owned(),
                 range_only,
                 module: module_path(module, tables).to_owned(),
-                kernel: module.is_some_and(|module| tables.module(module).kernel),
+                kernel: module_kind(module, tables).is_kernel(),
+                module_kind: module_kind(module, tables),
                 self_samples: hits.own,
                 total: hits.total,
             })
@@ -237,6 +238,7 @@ impl ReportExporter {
         let modules = unresolved::by_module(&self.samples, &self.scheduling.off_cpu, tables);
         let row = |(module, found): (Option<ModuleId>, unresolved::Unresolved)| UnresolvedRow {
             module: module_path(module, tables).to_owned(),
+            module_kind: module_kind(module, tables),
             build_id: module
                 .map_or_else(BuildId::default, |id| tables.module(id).build_id.clone())
                 .to_string(),
@@ -269,6 +271,10 @@ fn add_counts(to: &mut Counts, counts: &Counts) {
     to.wakeups += counts.wakeups;
     to.migrations += counts.migrations;
     to.samples += counts.samples;
+}
+
+fn module_kind(module: Option<ModuleId>, tables: &Tables) -> ModuleKind {
+    module.map_or(ModuleKind::File, |module| tables.module(module).kind)
 }
 
 fn module_path(module: Option<ModuleId>, tables: &Tables) -> &str {

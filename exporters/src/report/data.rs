@@ -5,7 +5,7 @@
 use super::durations::sum_ns;
 use serde::{Deserialize, Serialize};
 use syscollect_model::{
-    CpuId, LossCause, LossOrigin, MachineId, OperatingSystem, SampleEvent, StackOrigin,
+    CpuId, LossCause, LossOrigin, MachineId, ModuleKind, OperatingSystem, SampleEvent, StackOrigin,
 };
 
 pub use super::off_cpu_data::*;
@@ -368,6 +368,9 @@ pub struct FunctionRow {
     pub range_only: bool,
     /// Its module's path; empty where the code belongs to no file.
     pub module: String,
+    /// What its module is.
+    #[serde(default, skip_serializing_if = "ModuleKind::is_file")]
+    pub module_kind: ModuleKind,
     /// It is kernel code.
     pub kernel: bool,
     /// Samples that hit it: it, or an inlined copy of it, is the innermost frame.
@@ -503,6 +506,9 @@ pub struct LossRow {
 pub struct UnresolvedRow {
     /// The module's path; empty for code that belongs to no file.
     pub module: String,
+    /// What it is.
+    #[serde(default, skip_serializing_if = "ModuleKind::is_file")]
+    pub module_kind: ModuleKind,
     /// The module's build id; empty where it is not known.
     pub build_id: String,
     /// Different places without a name, in the stacks of samples and of blocked threads.

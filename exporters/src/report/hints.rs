@@ -1,7 +1,7 @@
 //! Why names are missing, and the way to them.
 
 use super::data::{FunctionRow, UnresolvedRow};
-use syscollect_model::Module;
+use syscollect_model::ModuleKind;
 
 /// Samples show the interpreter, not what it interprets.
 pub(super) const PYTHON: &str = "Functions of Python programs are not shown here, only their \
@@ -11,8 +11,6 @@ pub(super) const PYTHON: &str = "Functions of Python programs are not shown here
 const GENERATED: &str = "Code without a file is made while its program runs (JIT compilers). It has \
     names where the program lists them: node with `--perf-basic-prof`, Java after \
     `jcmd PID Compiler.perfmap` before the recording ends, .NET with `DOTNET_PerfMapEnabled=1`.";
-/// What memory for code without a file is called.
-const ANONYMOUS: &str = "[anonymous]";
 const STRIPPED: &str = "A file without names was stripped. Where its debug files are there, \
     `syscollect symbolize CAPTURE --symbols DIR` adds their names; else install its debug symbols \
     and look again, or build it with them.";
@@ -39,21 +37,22 @@ pub(super) fn is_late(row: &FunctionRow) -> bool {
 /// Whether the heart of CPython is among the functions, and none of a program's own.
 pub(super) fn lacks_python<'a>(rows: impl Iterator<Item = &'a FunctionRow> + Clone) -> bool {
     rows.clone().any(|row| row.function.starts_with("_PyEval_EvalFrame"))
-        && !rows.clone().any(|row| row.module == Module::PYTHON)
+        && !rows.clone().any(|row| row.module_kind == ModuleKind::Python)
 }
 
 /// What to do about code without names.
 pub(super) fn of_unnamed(rows: &[UnresolvedRow]) -> impl Iterator<Item = &'static str> {
-    let generated = rows.iter().any(|row| ["", ANONYMOUS].contains(&&*row.module));
-    // The kernel and what it maps into programs have no file that could be stripped.
-    let stripped = rows.iter().any(|row| is_installed(&row.module));
+    let generated = rows.iter().any(is_generated);
+    // The kernel and what it maps into programs have no file that could be stripped, and nothing
+    // installs symbols for one in memory.
+    let stripped = rows.iter().any(|row| !is_generated(row) && row.module_kind.is_file());
     let hints = [(generated, GENERATED), (stripped, STRIPPED)];
     hints.into_iter().filter(|(applies, _)| *applies).map(|(_, hint)| hint)
 }
 
-/// Whether it is a file that symbols can be installed for, and not one in memory.
-fn is_installed(module: &str) -> bool {
-    module.starts_with('/') && !module.starts_with("/memfd:")
+/// Whether a program made it while it ran, as code of no mapping is taken to be.
+fn is_generated(row: &UnresolvedRow) -> bool {
+    row.module.is_empty() || row.module_kind == ModuleKind::Generated
 }
 
 #[cfg(test)]
@@ -62,27 +61,34 @@ mod tests {
 
     #[test]
     fn each_kind_of_code_without_names_has_its_hint_once() {
-        let row = |module: &str| UnresolvedRow { module: module.into(), ..Default::default() };
-        let hints = |modules: &[&str]| -> Vec<&str> {
-            of_unnamed(&modules.iter().map(|module| row(module)).collect::<Vec<_>>()).collect()
-        };
-        assert_eq!(hints(&["/a", "", "/b"]), [GENERATED, STRIPPED]);
-        assert_eq!(hints(&["[anonymous]"]), [GENERATED]);
-        assert_eq!(hints(&["/a"]), [STRIPPED]);
-        assert!(hints(&["[vdso]", "[kernel.kallsyms]"]).is_empty());
+        fn row(module: &str, module_kind: ModuleKind) -> UnresolvedRow {
+            UnresolvedRow { module: module.into(), module_kind, ..Default::default() }
+        }
+        fn hints(rows: &[UnresolvedRow]) -> Vec<&'static str> {
+            of_unnamed(rows).collect()
+        }
+        use ModuleKind::{File, Generated, Kernel, KernelModule, MemoryFile, Vdso};
+        assert_eq!(
+            hints(&[row("/a", File), row("", File), row("/b", File)]),
+            [GENERATED, STRIPPED]
+        );
+        assert_eq!(hints(&[row("[anonymous]", Generated)]), [GENERATED]);
+        assert_eq!(hints(&[row("/a", File)]), [STRIPPED]);
+        let without = [Vdso, Kernel, KernelModule, MemoryFile];
+        assert!(hints(&without.map(|kind| row("/a", kind))).is_empty());
     }
 
     #[test]
     fn an_interpreter_whose_functions_are_shown_needs_no_hint() {
-        let row = |function: &str, module: &str| FunctionRow {
+        let row = |function: &str, module_kind| FunctionRow {
             function: function.into(),
-            module: module.into(),
+            module_kind,
             ..FunctionRow::default()
         };
-        let eval = row("_PyEval_EvalFrameDefault", "/usr/bin/python3.11");
-        let own = row("load (io.py)", Module::PYTHON);
+        let eval = row("_PyEval_EvalFrameDefault", ModuleKind::File);
+        let own = row("load (io.py)", ModuleKind::Python);
         assert!(lacks_python([&eval].into_iter()));
         assert!(!lacks_python([&eval, &own].into_iter()));
-        assert!(!lacks_python([&row("main", "/bin/a")].into_iter()));
+        assert!(!lacks_python([&row("main", ModuleKind::File)].into_iter()));
     }
 }

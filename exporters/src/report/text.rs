@@ -8,7 +8,7 @@ use super::data::*;
 use super::durations::sum_ns;
 use super::{hints, wait_for};
 use syscollect_model::{
-    CpuId, LossCause, Module, OperatingSystem, SampleEvent, gaps_said, nothing_lost,
+    CpuId, LossCause, ModuleKind, OperatingSystem, SampleEvent, gaps_said, nothing_lost,
 };
 
 /// Lines that a stack may take.
@@ -321,9 +321,9 @@ impl Text {
             self.title(&some_of(&format!("Functions by {order} samples"), rows.len(), *total));
             let rows = rows.iter().map(|row| {
                 let FunctionRow { self_samples, total, kernel, .. } = *row;
-                let place = match &*row.module {
+                let place = match row.module_kind {
                     _ if kernel => "kernel",
-                    Module::PYTHON => "python",
+                    ModuleKind::Python => "python",
                     _ => "user",
                 };
                 let [own, all] = [self_samples, total].map(grouped);
@@ -529,12 +529,12 @@ pub(super) fn place_words(blocked_in: Option<&str>, state: &str, io_wait: bool) 
 /// name.
 fn function(row: &FunctionRow) -> String {
     let file = row.module.rsplit(['/', '\\']).next().unwrap_or_default();
-    match file {
+    match row.module_kind {
         _ if row.range_only => shown(&row.function),
-        "" => format!("{} (no file)", shown(&row.function)),
+        _ if file.is_empty() => format!("{} (no file)", shown(&row.function)),
         // All plain kernel code has the same module, and Python's functions.
-        "[kernel.kallsyms]" | Module::PYTHON => shown(&row.function),
-        file => format!("{} ({})", shown(&row.function), shown(file)),
+        ModuleKind::Kernel | ModuleKind::Python => shown(&row.function),
+        _ => format!("{} ({})", shown(&row.function), shown(file)),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::columns::{duration, grouped, percent, shortened};
 use super::data::*;
 use super::text::{Text, shown};
-use syscollect_model::{Module, OperatingSystem};
+use syscollect_model::{ModuleKind, OperatingSystem};
 
 /// Characters that figures take, with the blanks between them.
 const FIGURES: usize = 40;
@@ -172,13 +172,13 @@ fn chains(tree: &CallTree) -> Vec<Chain<'_>> {
 }
 
 fn module_of(node: &TreeNode) -> &str {
-    match node.kind {
-        _ if node.kernel && !node.module.starts_with("[kernel") => &node.module,
-        _ if node.kernel => "kernel",
+    match node.module_kind {
+        _ if node.kind != NodeKind::Function => "",
+        ModuleKind::KernelModule => &node.module,
+        ModuleKind::Kernel => "kernel",
         // The function says which file it is of.
-        _ if node.module == Module::PYTHON => "",
-        NodeKind::Function => node.module.rsplit(['/', '\\']).next().unwrap_or_default(),
-        _ => "",
+        ModuleKind::Python => "",
+        _ => node.module.rsplit(['/', '\\']).next().unwrap_or_default(),
     }
 }
 

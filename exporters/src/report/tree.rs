@@ -11,7 +11,7 @@ use super::wait_for::{WaitFor, redundant_frames};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use syscollect_model::{FrameId, ProcessId, StackId, Tables};
+use syscollect_model::{FrameId, ModuleKind, ProcessId, StackId, Tables};
 
 /// How a tree is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -316,7 +316,8 @@ impl<'a> TreeBuilder<'a> {
                 let module = module.map(|module| tables.module(module));
                 TreeNode {
                     module: module.map_or("", |module| tables.strings.get(module.path)).to_owned(),
-                    kernel: module.is_some_and(|module| module.kernel),
+                    kernel: module.is_some_and(|module| module.kind.is_kernel()),
+                    module_kind: module.map_or(ModuleKind::File, |module| module.kind),
                     ..text(NodeKind::Function, name)
                 }
             }

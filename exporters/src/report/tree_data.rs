@@ -1,6 +1,7 @@
 //! Call trees as data, a part of the report's JSON.
 
 use serde::{Deserialize, Serialize};
+use syscollect_model::ModuleKind;
 
 /// Call trees, where they were asked for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -51,6 +52,9 @@ pub struct TreeNode {
     /// Its module's path, if it is a function; empty where the code belongs to no file.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub module: String,
+    /// What its module is.
+    #[serde(default, skip_serializing_if = "ModuleKind::is_file")]
+    pub module_kind: ModuleKind,
     /// It is kernel code.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kernel: bool,

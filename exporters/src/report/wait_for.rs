@@ -293,7 +293,7 @@ pub(super) fn redundant_frames(wait: WaitFor, frames: &[FrameId], tables: &Table
 
 /// A program may call its functions as it likes, but it cannot put them into the kernel.
 fn is_kernel(frame: &FrameId, tables: &Tables) -> bool {
-    tables.frame(*frame).module.is_some_and(|module| tables.module(module).kernel)
+    tables.frame(*frame).module.is_some_and(|module| tables.module(module).kind.is_kernel())
 }
 
 /// Rules 1 to 3, by a stack alone.
@@ -340,15 +340,16 @@ fn function(frame: FrameId, tables: &Tables) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use syscollect_model::{BuildId, Frame, Module, ModuleId, Process};
+    use syscollect_model::{BuildId, Frame, Module, ModuleId, ModuleKind, Process};
 
     /// What a thread waits for with these functions of the kernel and of its program, innermost
     /// first.
     fn waits(kernel: &[&str], user: &[&str], state: SleepState, io_wait: bool) -> WaitFor {
         let mut tables = Tables::default();
         for is_kernel in [true, false] {
-            let path = tables.strings.intern(if is_kernel { "[kernel.kallsyms]" } else { "/a" });
-            tables.modules.push(Module { path, build_id: BuildId::default(), kernel: is_kernel });
+            let kind = if is_kernel { ModuleKind::Kernel } else { ModuleKind::File };
+            let path = tables.strings.intern(kind.path().unwrap_or("/a"));
+            tables.modules.push(Module { path, build_id: BuildId::default(), kind });
         }
         let mut frames = Vec::new();
         for (module, name) in

@@ -75,8 +75,9 @@ fn line(process: ProcessId, stack: Option<StackId>, tables: &Tables) -> String {
 /// The suffixes are those that flame graph tools colour by.
 fn frame_name(id: FrameId, tables: &Tables) -> String {
     let frame = tables.frame(id);
-    let kernel =
-        frame.module.map_or(frame.offset >> 63 == 1, |module| tables.module(module).kernel);
+    let kernel = frame
+        .module
+        .map_or(frame.offset >> 63 == 1, |module| tables.module(module).kind.is_kernel());
     let mut name = clean(&tables.frame_label(id));
     if frame.inlined {
         name.push_str("_[i]");

@@ -8,7 +8,7 @@
 
 use super::texts::Texts;
 use rustc_hash::{FxHashMap, FxHashSet};
-use syscollect_model::{Frame, FrameId, ModuleId, StackId, StringId, Tables};
+use syscollect_model::{Frame, FrameId, ModuleId, ModuleKind, StackId, StringId, Tables};
 
 /// A frame's id has 62 bits; the viewer copies bits 60 and 61 to the two above.
 const ID_MASK: u64 = (1 << 62) - 1;
@@ -262,9 +262,9 @@ impl Code {
 
     fn image(&self, module: Option<ModuleId>, texts: &mut Texts, tables: &Tables) -> u32 {
         let Some(module) = module.map(|id| tables.module(id)) else { return self.unknown };
-        match tables.strings.get(module.path) {
-            "[kernel.kallsyms]" => self.kernel,
-            path => texts.intern(path),
+        match module.kind {
+            ModuleKind::Kernel => self.kernel,
+            _ => texts.intern(tables.strings.get(module.path)),
         }
     }
 
@@ -343,13 +343,13 @@ impl Code {
 }
 
 fn is_kernel(module: Option<ModuleId>, tables: &Tables) -> bool {
-    module.is_some_and(|id| tables.module(id).kernel)
+    module.is_some_and(|id| tables.module(id).kind.is_kernel())
 }
 
 /// Where a place lies in the file's one address space.
 fn address(module: Option<ModuleId>, offset: u64, tables: &Tables) -> u64 {
     match module {
-        Some(id) if !tables.module(id).kernel => {
+        Some(id) if !tables.module(id).kind.is_kernel() => {
             if id.0 < MAX_PLACED_MODULES && offset >> MODULE_BITS == 0 {
                 MODULES + (u64::from(id.0) << MODULE_BITS) + offset
             } else {

@@ -9,10 +9,10 @@ mod queues;
 use std::collections::BTreeMap;
 use syscollect_model::{
     BuildId, ClockPair, CpuClock, CpuId, CpuInfo, Event, Exporter, Field, FieldRole, Frame,
-    FrameId, LaneKind, Loss, LossCause, LossOrigin, MachineId, Migration, Module, ModuleId, OffCpu,
-    OperatingSystem, Process, ProcessId, RecorderSummary, Sample, SampleEvent, Scope, SessionInfo,
-    SleepState, StackId, StackOrigin, StopReason, StringId, Switch, Tables, Thread, ThreadId,
-    Ticks, Time, Track, TrackId, TrackKind, TrackRole, Unit, Value, Wakeup,
+    FrameId, LaneKind, Loss, LossCause, LossOrigin, MachineId, Migration, Module, ModuleId,
+    ModuleKind, OffCpu, OperatingSystem, Process, ProcessId, RecorderSummary, Sample, SampleEvent,
+    Scope, SessionInfo, SleepState, StackId, StackOrigin, StopReason, StringId, Switch, Tables,
+    Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind, TrackRole, Unit, Value, Wakeup,
 };
 
 /// When it begins, nanoseconds.
@@ -315,8 +315,12 @@ struct Stacks {
 fn stacks(scenario: &mut Scenario) -> Stacks {
     let (program, kernel) = (scenario.name("/usr/bin/cc"), scenario.name("[kernel.kallsyms]"));
     scenario.tables.modules = vec![
-        Module { path: program, build_id: BuildId::from_bytes(&[0xab; 20]), kernel: false },
-        Module { path: kernel, build_id: BuildId::default(), kernel: true },
+        Module {
+            path: program,
+            build_id: BuildId::from_bytes(&[0xab; 20]),
+            kind: ModuleKind::File,
+        },
+        Module { path: kernel, build_id: BuildId::default(), kind: ModuleKind::Kernel },
     ];
     let (program, kernel) = (Some(ModuleId(0)), Some(ModuleId(1)));
     let main = scenario.frame(program, 0x1234, Some("main"));

@@ -38,7 +38,9 @@ impl Checked {
     fn user_frames(&mut self, stack: StackId, tables: &Tables) {
         let frames = tables.stack(stack).iter().map(|frame| tables.frame(*frame));
         let is_user = |frame: &&Frame| {
-            frame.module.map_or(frame.offset < 1 << 63, |module| !tables.module(module).kernel)
+            frame
+                .module
+                .map_or(frame.offset < 1 << 63, |module| !tables.module(module).kind.is_kernel())
         };
         for frame in frames.filter(is_user) {
             self.user_frames += 1;

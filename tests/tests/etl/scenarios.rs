@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use syscollect_etl::Guid;
 use syscollect_etl::session::{EtlError, Session};
-use syscollect_model::{ClockSource, Symbol, SymbolFrame, SymbolTable};
+use syscollect_model::{ClockSource, ModuleKind, Symbol, SymbolFrame, SymbolTable};
 use syscollect_playback::Recording;
 use syscollect_tests::etl::group::{PERF_INFO, THREAD};
 use syscollect_tests::etl::{FakeTrace, Logger, Payload, event, ticks};
@@ -71,7 +71,7 @@ fn a_thread_waits_and_the_stack_that_it_comes_back_with_is_the_one_it_left_with(
     session.add_symbols(tables.collect());
     golden::check("etl_wait", &mut session);
     let modules = &session.tables().modules;
-    assert_eq!(modules.iter().filter(|module| module.kernel).count(), 1);
+    assert_eq!(modules.iter().filter(|module| module.kind.is_kernel()).count(), 1);
 }
 
 #[test]
@@ -164,11 +164,7 @@ fn a_method_that_was_compiled_as_the_program_ran_has_its_name() {
     assert_eq!(samples, expected, "{text}");
     let unresolved: Vec<_> = session.unresolved().into_iter().map(|module| module.path).collect();
     assert_eq!(unresolved, ["\\app.exe"], "what has its name from the trace needs none");
-    let methods = session
-        .tables()
-        .modules
-        .iter()
-        .filter(|m| session.tables().strings.get(m.path) == "[.NET]");
+    let methods = session.tables().modules.iter().filter(|m| m.kind == ModuleKind::DotNet);
     assert_eq!(methods.count(), 1);
 }
 

@@ -2,7 +2,8 @@
 
 use crate::scenario::{Scenario, off, sleeps};
 use syscollect_model::{
-    CpuId, Event, Frame, FrameId, ModuleId, OffCpu, Sample, SleepState, StringId, Tables,
+    CpuId, Event, Frame, FrameId, ModuleId, ModuleKind, OffCpu, Sample, SleepState, StringId,
+    Tables,
 };
 use syscollect_tests::tracy_reader::{FrameLine, Sample as Read, TracyFile};
 
@@ -39,7 +40,7 @@ fn add(
 fn inlined_functions_are_one_frame_and_symbols_within_their_function() {
     let mut scenario = Scenario::new(1);
     let thread = scenario.task(5, "app");
-    let app = scenario.module("/home/me/app", false);
+    let app = scenario.module("/home/me/app", ModuleKind::File);
     let leaf = add(&mut scenario, (app, 0x1020, 0x1000), ("leaf", "leaf.h", 7), true);
     let middle = add(&mut scenario, (app, 0x1020, 0x1000), ("middle", "mid.h", 9), true);
     let outer = add(&mut scenario, (app, 0x1020, 0x1000), ("outer", "app.c", 30), false);
@@ -77,8 +78,9 @@ fn inlined_functions_are_one_frame_and_symbols_within_their_function() {
 fn one_offset_of_two_modules_is_two_frames() {
     let mut scenario = Scenario::new(1);
     let thread = scenario.task(5, "app");
-    let modules = ["/usr/lib/a.so", "/usr/lib/b.so"].map(|path| scenario.module(path, false));
-    let far = scenario.module("/huge", false);
+    let modules =
+        ["/usr/lib/a.so", "/usr/lib/b.so"].map(|path| scenario.module(path, ModuleKind::File));
+    let far = scenario.module("/huge", ModuleKind::File);
     let frames = [
         scenario.frame(Some(modules[0]), 0x1234, "of_a"),
         scenario.frame(Some(modules[1]), 0x1234, "of_b"),
@@ -103,8 +105,8 @@ fn one_offset_of_two_modules_is_two_frames() {
 fn kernel_code_keeps_its_addresses_and_code_without_names_its_place() {
     let mut scenario = Scenario::new(1);
     let thread = scenario.task(5, "app");
-    let kernel = scenario.module("[kernel.kallsyms]", true);
-    let library = scenario.module("/usr/lib/libc.so", false);
+    let kernel = scenario.module("[kernel.kallsyms]", ModuleKind::Kernel);
+    let library = scenario.module("/usr/lib/libc.so", ModuleKind::File);
     let frames = [
         scenario.frame(Some(kernel), 0xffff_ffff_8100_0010, "vfs_read"),
         scenario.frame(Some(library), 0x77, ""),

@@ -4,9 +4,9 @@ use syscollect_exporters::{TracyCompression, TracyExporter, TracyLayout, TracyOp
 use syscollect_model::{
     ClockPair, CpuId, CpuInfo, Event, Exporter, Field, FieldRole, Frame, FrameId, Location,
     LocationId, Lock, LockAction, LockEvent, LockId, Loss, MachineId, MemoryEvent, Module,
-    ModuleId, OffCpu, OperatingSystem, Process, ProcessId, Sample, Scope, SessionInfo, SleepState,
-    Slice, StackId, StringId, Switch, Tables, Thread, ThreadId, Ticks, Time, Track, TrackId,
-    TrackKind, TrackRole, Unit, Value, Wakeup,
+    ModuleId, ModuleKind, OffCpu, OperatingSystem, Process, ProcessId, Sample, Scope, SessionInfo,
+    SleepState, Slice, StackId, StringId, Switch, Tables, Thread, ThreadId, Ticks, Time, Track,
+    TrackId, TrackKind, TrackRole, Unit, Value, Wakeup,
 };
 use syscollect_tests::tracy_reader::{self, Compression, TracyFile};
 
@@ -122,9 +122,9 @@ impl Scenario {
         self.at(at, Event::Sample(Sample { cpu: CpuId::new(0), thread, stack, in_kernel: false }));
     }
 
-    pub(crate) fn module(&mut self, path: &str, kernel: bool) -> ModuleId {
+    pub(crate) fn module(&mut self, path: &str, kind: ModuleKind) -> ModuleId {
         let path = self.tables.strings.intern(path);
-        self.tables.modules.push(Module { path, build_id: Default::default(), kernel });
+        self.tables.modules.push(Module { path, build_id: Default::default(), kind });
         ModuleId(self.tables.modules.len() as u32 - 1)
     }
 

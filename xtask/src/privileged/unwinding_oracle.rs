@@ -10,8 +10,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use syscollect_capture::{HeldStack, RecordOptions, Recorded, Recording, Stacks, StacksInMemory};
 use syscollect_merge::{ProcessCode, Session, Unwinder, UserStack};
-use syscollect_model::StopReason;
-use syscollect_playback::{ANONYMOUS, ModuleKey};
+use syscollect_model::{ModuleKind, StopReason};
+use syscollect_playback::ModuleKey;
 use syscollect_records::unwind::cfa_rule;
 use syscollect_store::{CaptureReader, UnwoundStack};
 use syscollect_symbolize::PinnedFiles;
@@ -190,7 +190,7 @@ impl Oracle<'_> {
         for (index, here) in stack.addresses.iter().enumerate() {
             let address = here - u64::from(index > 0);
             let Some((key, offset)) = code.at(address) else { return Verdict::Unknown };
-            if key.path == ANONYMOUS {
+            if key.kind == ModuleKind::Generated {
                 return Verdict::Unknown;
             }
             let key = key.clone();

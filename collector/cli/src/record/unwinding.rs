@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use syscollect_capture::{HeldStack, StacksInMemory};
 use syscollect_merge::{ProcessCode, Unwinder, UserStack};
-use syscollect_playback::{ANONYMOUS, ModuleKey};
+use syscollect_model::ModuleKind;
+use syscollect_playback::ModuleKey;
 use syscollect_records::stack_ending;
 use syscollect_store::UnwoundStack;
 use syscollect_symbolize::PinnedFiles;
@@ -91,7 +92,9 @@ impl LateTables<'_> {
         let knows_all = code.knows_all();
         match code.at(address) {
             // Code that is made at run time has frame pointers, if anything.
-            Some((module, _)) if module.path == ANONYMOUS => CodeAt::Row(UnwindRow::default()),
+            Some((module, _)) if module.kind == ModuleKind::Generated => {
+                CodeAt::Row(UnwindRow::default())
+            }
             Some((module, offset)) => {
                 self.row(module, offset, user).map_or(CodeAt::Unknown, CodeAt::Row)
             }
@@ -160,7 +163,7 @@ mod tests {
         assert!(files.hold(&mut mapping, None));
         let file = UnwindFile::from_bytes(std::fs::read(&path).unwrap()).unwrap();
         let code = file.code().iter().map(|range| range.start).max().unwrap();
-        (files, ModuleKey::new(&path, &mapping.build_id), code)
+        (files, ModuleKey::mapped(&path, &mapping.build_id), code)
     }
 
     #[test]

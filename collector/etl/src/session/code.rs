@@ -2,10 +2,10 @@
 
 use super::address_lists::{AddressLists, ListId};
 use super::images::{Identities, Images, KERNEL_SPACE, module_key};
-use super::methods::{self, Methods};
+use super::methods::Methods;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    BuildId, Frame, FrameId, Module, ModuleId, SessionInfo, StackId, SymbolTable, Tables,
+    Frame, FrameId, Module, ModuleId, ModuleKind, SessionInfo, StackId, SymbolTable, Tables,
 };
 use syscollect_playback::{
     CodeAddress, CodeAddressId, CodeAddresses, Framer, ModuleKey, Names, UnresolvedModule,
@@ -73,7 +73,7 @@ impl Code {
             module
         });
         let framer = Framer::new(&SessionInfo::default());
-        let place_module = code.intern_module(ModuleKey::new(methods::PATH, &BuildId::default()));
+        let place_module = code.intern_module(ModuleKey::only(ModuleKind::DotNet));
         let methods =
             MethodFrames { methods, place_module, module: None, known: FxHashMap::default() };
         let (names, known, stacks, frames) = Default::default();
@@ -217,7 +217,7 @@ impl Code {
     /// Code addresses that have no name yet, by image. Methods have theirs from the trace.
     pub(super) fn unresolved(&self) -> Vec<UnresolvedModule> {
         let unnamed = self.code.unnamed(&self.names).into_iter();
-        let unnamed = unnamed.filter(|(module, _)| module.path != methods::PATH);
+        let unnamed = unnamed.filter(|(module, _)| module.kind != ModuleKind::DotNet);
         unnamed
             .map(|(module, offsets)| UnresolvedModule {
                 path: module.path.clone(),
@@ -239,8 +239,9 @@ impl MethodFrames {
             return *frame;
         }
         let module = *self.module.get_or_insert_with(|| {
-            let path = tables.strings.intern(methods::PATH);
-            tables.modules.push(Module { path, build_id: BuildId::default(), kernel: false });
+            let ModuleKey { kind, path, build_id, .. } = ModuleKey::only(ModuleKind::DotNet);
+            let path = tables.strings.intern(&path);
+            tables.modules.push(Module { path, build_id, kind });
             ModuleId(tables.modules.len() as u32 - 1)
         });
         let method = self.methods.at_offset(located.offset);

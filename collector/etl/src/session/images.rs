@@ -201,7 +201,7 @@ pub(super) fn module_key(image: &Image, pdb: Option<&PdbIdentity>) -> (ModuleKey
         None => [image.timestamp.to_be_bytes(), size.to_be_bytes()].concat(),
     };
     let windows = WindowsImage { pdb: pdb.cloned(), size, timestamp: image.timestamp };
-    (ModuleKey::new(&image.path, &BuildId::from_bytes(&id)), windows)
+    (ModuleKey::mapped(&image.path, &BuildId::from_bytes(&id)), windows)
 }
 
 #[cfg(test)]

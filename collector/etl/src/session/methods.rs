@@ -12,8 +12,6 @@ use crate::{Guid, Record};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
-/// What their image is called.
-pub(super) const PATH: &str = "[.NET]";
 /// `Microsoft-Windows-DotNETRuntimeRundown`.
 const RUNDOWN: Guid = Guid::from_u128(0xa669021c_c450_4609_a035_5af59af4df18);
 /// `MethodLoadVerbose`, and `MethodDCStartVerbose` of a rundown.

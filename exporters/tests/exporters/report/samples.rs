@@ -4,8 +4,8 @@ use super::*;
 use crate::scenario::IDLE;
 use syscollect_exporters::report::{StackRow, Table, WaitClass, WaitsOfClass};
 use syscollect_model::{
-    BuildId, CpuId, FrameId, MachineId, Migration, Module, ModuleId, OperatingSystem, Sample,
-    SampleEvent, Scope, StackCut,
+    BuildId, CpuId, FrameId, MachineId, Migration, Module, ModuleId, ModuleKind, OperatingSystem,
+    Sample, SampleEvent, Scope, StackCut,
 };
 
 /// A program, the kernel, and frames of both.
@@ -14,8 +14,8 @@ fn code(
 ) -> impl FnMut(&mut Scenario, bool, u64, Option<&'static str>) -> FrameId + use<> {
     let (program, kernel) = (scenario.name("/bin/a"), scenario.name("[kernel.kallsyms]"));
     scenario.tables.modules = vec![
-        Module { path: program, build_id: BuildId::from_bytes(&[0xab; 2]), kernel: false },
-        Module { path: kernel, build_id: BuildId::default(), kernel: true },
+        Module { path: program, build_id: BuildId::from_bytes(&[0xab; 2]), kind: ModuleKind::File },
+        Module { path: kernel, build_id: BuildId::default(), kind: ModuleKind::Kernel },
     ];
     |scenario: &mut Scenario, kernel, offset, name| {
         scenario.frame(Some(ModuleId(u32::from(kernel))), offset, name)
@@ -400,7 +400,8 @@ fn samples_without_switches_tell_nothing_of_the_time_between_them() {
 fn a_windows_machine_and_its_paths_read_as_such() {
     let (mut scenario, a, _) = two_programs();
     let path = scenario.name(r"C:\Windows\System32\ntdll.dll");
-    scenario.tables.modules = vec![Module { path, build_id: BuildId::default(), kernel: false }];
+    scenario.tables.modules =
+        vec![Module { path, build_id: BuildId::default(), kind: ModuleKind::File }];
     let frame = scenario.frame(Some(ModuleId(0)), 0x10, None);
     let stack = scenario.tables.intern_stack(&[frame]);
     sampled(&mut scenario, 0, a, Some(stack), false);

@@ -4,7 +4,7 @@ use super::*;
 use crate::scenario::IDLE;
 use proptest::prelude::*;
 use syscollect_exporters::report::{CallTree, CallTrees, NodeKind, TreeOptions, TreeOrder};
-use syscollect_model::{BuildId, FrameId, Module, ModuleId, Sample, StackCut};
+use syscollect_model::{BuildId, FrameId, Module, ModuleId, ModuleKind, Sample, StackCut};
 
 /// All that there is, in this order.
 fn everything(order: TreeOrder) -> TreeOptions {
@@ -41,8 +41,8 @@ impl Code {
         let (program, kernel) = (scenario.name("/bin/a"), scenario.name("[kernel.kallsyms]"));
         let build_id = BuildId::default;
         scenario.tables.modules = vec![
-            Module { path: program, build_id: build_id(), kernel: false },
-            Module { path: kernel, build_id: build_id(), kernel: true },
+            Module { path: program, build_id: build_id(), kind: ModuleKind::File },
+            Module { path: kernel, build_id: build_id(), kind: ModuleKind::Kernel },
         ];
         Self { scenario, a, b }
     }

@@ -290,7 +290,8 @@ fn is_ending(labels: &[String]) -> bool {
 fn user_functions(stack: StackId, tables: &Tables) -> Vec<String> {
     let is_user = |frame: &&FrameId| {
         let module = tables.frame(**frame).module;
-        !tables.is_truncation(**frame) && !module.is_some_and(|id| tables.module(id).kernel)
+        !tables.is_truncation(**frame)
+            && !module.is_some_and(|id| tables.module(id).kind.is_kernel())
     };
     tables.stack(stack).iter().filter(is_user).map(|frame| tables.frame_label(*frame)).collect()
 }
