@@ -11,7 +11,7 @@ use syscollect_records::{
 };
 use syscollect_store::{
     CaptureWriter, Chunk, ChunkHeader, CounterDefinition, Definition, KnownProcess, KnownThread,
-    LaneLoss,
+    LaneLoss, LostRecord,
 };
 
 /// Ticks in a microsecond of the machine: a counter of 2 GHz.
@@ -372,7 +372,7 @@ impl FakeMachine {
         self.losses.push(LaneLoss {
             origin: LossOrigin::from_name(lane),
             cpu,
-            record: String::new(),
+            record: LostRecord::Any,
             cause,
             count,
         });

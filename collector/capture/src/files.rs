@@ -312,7 +312,8 @@ mod tests {
     use crate::{RecordOptions, Recording};
     use std::time::Instant;
     use syscollect_model::{Lane, LaneKind, LossCause, StopReason, Ticks};
-    use syscollect_store::{CaptureReader, Chunk, ChunkHeader};
+    use syscollect_records::RecordKind;
+    use syscollect_store::{CaptureReader, Chunk, ChunkHeader, LostRecord};
 
     const CHUNKS: u64 = 4000;
     const LANE: Lane = Lane::new(LaneKind::Sched, 1);
@@ -389,17 +390,17 @@ mod tests {
 
     #[test]
     fn losses_of_a_file_are_those_since_it_began() {
-        let loss = |record: &str, count| LaneLoss {
+        let loss = |kind, count| LaneLoss {
             origin: LaneKind::Sched.into(),
             cpu: Some(0),
-            record: record.into(),
+            record: LostRecord::Kind(kind),
             cause: LossCause::LaneFull,
             count,
         };
-        let before = [loss("switch", 5)];
-        let all = [loss("switch", 7), loss("waking", 1)];
+        let before = [loss(RecordKind::Switch, 5)];
+        let all = [loss(RecordKind::Switch, 7), loss(RecordKind::Waking, 1)];
         let since = losses_since(&all, &before);
-        assert_eq!(since, [loss("switch", 2), loss("waking", 1)]);
+        assert_eq!(since, [loss(RecordKind::Switch, 2), loss(RecordKind::Waking, 1)]);
         let mut sum = before.to_vec();
         add_losses(&mut sum, &since);
         assert_eq!(sum, all);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use syscollect_model::{
     Lane, LossCause, RecorderSummary, RecorderWork, SessionInfo, StopReason, WorkCost,
 };
-use syscollect_store::{Chunk, LaneLoss, TraceBuffer};
+use syscollect_store::{Chunk, LaneLoss, LostRecord, TraceBuffer};
 use syscollect_symbolize::PinnedFiles;
 
 use crate::collector::{Collector, Ended, Output};
@@ -294,7 +294,7 @@ impl Recording {
 
 pub(crate) fn buffer_loss(lane: Lane, cause: LossCause, count: u64) -> LaneLoss {
     let (origin, cpu) = (lane.kind.into(), lane.cpu().map(|cpu| cpu.number));
-    LaneLoss { origin, cpu, record: String::new(), cause, count }
+    LaneLoss { origin, cpu, record: LostRecord::Any, cause, count }
 }
 
 fn broken(thread: &str, why: Unfinished) -> CaptureError {

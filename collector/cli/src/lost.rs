@@ -183,6 +183,8 @@ mod tests {
     use super::*;
     use crate::terminal::Terminal;
     use syscollect_model::LaneKind;
+    use syscollect_records::RecordKind;
+    use syscollect_store::LostRecord;
 
     fn loss(lane: &str, cause: LossCause, count: u64) -> Loss {
         Loss {
@@ -194,14 +196,8 @@ mod tests {
         }
     }
 
-    fn counted(record: &str, cause: LossCause, count: u64) -> LaneLoss {
-        LaneLoss {
-            origin: LaneKind::Sched.into(),
-            cpu: Some(1),
-            record: record.into(),
-            cause,
-            count,
-        }
+    fn counted(record: LostRecord, cause: LossCause, count: u64) -> LaneLoss {
+        LaneLoss { origin: LaneKind::Sched.into(), cpu: Some(1), record, cause, count }
     }
 
     fn lost(losses: Vec<Loss>) -> Lost {
@@ -287,9 +283,9 @@ mod tests {
     {
         let read = lost(vec![loss("sched", LossCause::LaneFull, 12)]);
         let counted = [
-            counted("switch", LossCause::LaneFull, 5),
-            counted("wakeup", LossCause::LaneFull, 5),
-            counted("", LossCause::DiskFull, 30),
+            counted(LostRecord::Kind(RecordKind::Switch), LossCause::LaneFull, 5),
+            counted(LostRecord::Kind(RecordKind::Waking), LossCause::LaneFull, 5),
+            counted(LostRecord::Any, LossCause::DiskFull, 30),
         ];
         assert_eq!(read.at_least(&counted).records(), 42);
     }

@@ -12,7 +12,7 @@ use syscollect_model::{
     CpuId, LaneKind, LossCause, LossOrigin, RecorderSummary, bytes, duration, grouped,
 };
 use syscollect_playback::Played;
-use syscollect_store::LaneLoss;
+use syscollect_store::{LaneLoss, LostRecord};
 
 /// What came of a recording.
 #[derive(Debug)]
@@ -205,7 +205,7 @@ fn advice(losses: &[LaneLoss], buffer_bytes: usize) -> Option<String> {
 /// What helps against a lane that ran full: what filled it is another thing for each.
 fn lane_advice(loss: &LaneLoss) -> &'static str {
     match &loss.origin {
-        LossOrigin::Lane(LaneKind::Zone) if loss.record == LaneLoss::WITHOUT_RING => {
+        LossOrigin::Lane(LaneKind::Zone) if loss.record == LostRecord::ItemWithoutRing => {
             "An instrumented program has more than 1,024 threads at a time; zones of the others are lost"
         }
         LossOrigin::Lane(LaneKind::Zone | LaneKind::ZoneLog) => {
@@ -224,6 +224,7 @@ fn lane_advice(loss: &LaneLoss) -> &'static str {
 mod tests {
     use super::*;
     use crate::terminal::Terminal;
+    use syscollect_records::RecordKind;
 
     fn outcome(losses: Vec<LaneLoss>) -> Outcome {
         Outcome {
@@ -249,7 +250,7 @@ mod tests {
         LaneLoss {
             origin: LaneKind::Sched.into(),
             cpu: Some(1),
-            record: "switch".into(),
+            record: LostRecord::Kind(RecordKind::Switch),
             cause,
             count,
         }
@@ -298,18 +299,21 @@ mod tests {
 
     #[test]
     fn marks_and_probes_that_were_too_many_have_advice_of_their_own() {
-        let lost = |lane: LaneKind, record: &str| {
-            let loss = LaneLoss {
-                origin: lane.into(),
-                record: record.into(),
-                ..loss(LossCause::LaneFull, 7)
-            };
+        let lost = |lane: LaneKind, record| {
+            let loss = LaneLoss { origin: lane.into(), record, ..loss(LossCause::LaneFull, 7) };
             plain(&outcome(vec![loss]))
         };
-        assert!(lost(LaneKind::Zone, "item").contains("mark less"));
-        assert!(lost(LaneKind::Zone, LaneLoss::WITHOUT_RING).contains("more than 1,024 threads"));
-        assert!(lost(LaneKind::Probe, "probe").contains("probe fewer places"));
-        assert!(lost(LaneKind::Sched, "switch").contains("fewer --stacks"));
+        assert!(lost(LaneKind::Zone, LostRecord::ZoneItem).contains("mark less"));
+        assert!(
+            lost(LaneKind::Zone, LostRecord::ItemWithoutRing).contains("more than 1,024 threads")
+        );
+        assert!(
+            lost(LaneKind::Probe, LostRecord::Kind(RecordKind::Probe))
+                .contains("probe fewer places")
+        );
+        assert!(
+            lost(LaneKind::Sched, LostRecord::Kind(RecordKind::Switch)).contains("fewer --stacks")
+        );
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::process::Command;
 use syscollect_model::{Lane, LaneKind, LossCause, Ticks};
 use syscollect_records::{ProbeRecord, RecordKind, Stamp};
 use syscollect_store::{
-    CaptureWriter, Chunk, ChunkHeader, Definition, LaneLoss, ProbeDefinition, ProbeRole,
+    CaptureWriter, Chunk, ChunkHeader, Definition, LaneLoss, LostRecord, ProbeDefinition, ProbeRole,
 };
 use syscollect_tests::etl::{FakeTrace, event};
 use workplace::Workplace;
@@ -22,7 +22,7 @@ fn loss(count: u64) -> LaneLoss {
     LaneLoss {
         origin: LaneKind::Sched.into(),
         cpu: Some(0),
-        record: "switch".into(),
+        record: LostRecord::from("switch".to_owned()),
         cause: LossCause::LaneFull,
         count,
     }

@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::process::{Command, Output};
 use syscollect_model::{LaneKind, LossCause, StopReason};
 use syscollect_records::{SchedRecord, task_state};
-use syscollect_store::LaneLoss;
+use syscollect_store::{LaneLoss, LostRecord};
 use syscollect_tests::{FakeMachine, Stacks};
 
 /// Runs the program on the capture of one worker that runs twice for a millisecond.
@@ -19,7 +19,7 @@ fn report(arguments: &[&str]) -> Output {
     let loss = LaneLoss {
         origin: LaneKind::Sample.into(),
         cpu: Some(0),
-        record: "sample".into(),
+        record: LostRecord::from("sample".to_owned()),
         cause: LossCause::LaneFull,
         count: 5,
     };

@@ -3,7 +3,7 @@
 //! Readers ignore unknown fields and unknown definitions; fields are only
 //! added, with a default. That is the compatibility promise of the format.
 
-use crate::ChunkHeader;
+use crate::{ChunkHeader, LostRecord};
 use serde::{Deserialize, Serialize};
 use syscollect_model::{
     Lane, LaneKind, LossCause, LossOrigin, MachineId, Mapping, ProgramTicks, RecorderSummary,
@@ -393,19 +393,13 @@ pub struct LaneLoss {
     pub origin: LossOrigin,
     /// The lane's CPU, if it has one.
     pub cpu: Option<u32>,
-    /// Name of the kind of record, where it is known.
+    /// The kind of record.
     #[serde(default)]
-    pub record: String,
+    pub record: LostRecord,
     /// Why.
     pub cause: LossCause,
     /// How many records.
     pub count: u64,
-}
-
-impl LaneLoss {
-    /// The kind of record of events whose thread got no ring, because its program has more threads
-    /// than rings.
-    pub const WITHOUT_RING: &str = "event of a thread without a ring";
 }
 
 /// The name before the colon of `{"name": ...`.

@@ -48,6 +48,7 @@ mod format;
 mod hostile;
 mod index;
 mod kept_stacks;
+mod lost_record;
 mod reader;
 mod scan;
 mod shares;
@@ -65,6 +66,7 @@ pub use definition::{
 pub use error::StoreError;
 pub use format::{EMPTY_CAPTURE_BYTES, MAX_CHUNK};
 pub use index::{Damage, IndexEntry};
+pub use lost_record::LostRecord;
 pub use reader::CaptureReader;
 pub use shares::Producer;
 pub use writer::CaptureWriter;

@@ -8,10 +8,10 @@ use aya::Ebpf;
 use aya::maps::Map;
 use syscollect_model::{Lane, LaneKind, LossCause, Ticks};
 use syscollect_records::{
-    LANE_HEADER_SIZE, LANE_SLACK, LaneHeader, RecordKind, SampleRecord, SchedRecord,
-    SchedStackRecord, StackHeader, TaskRecord,
+    LANE_HEADER_SIZE, LANE_SLACK, LaneHeader, SampleRecord, SchedRecord, SchedStackRecord,
+    StackHeader, TaskRecord,
 };
-use syscollect_store::{Chunk, LaneLoss};
+use syscollect_store::{Chunk, LaneLoss, LostRecord};
 
 use crate::error::CaptureError;
 use crate::lane::{LaneMemory, RecordSize};
@@ -136,16 +136,12 @@ impl Lanes {
             ];
             for (cause, counts) in causes {
                 let lost = counts.iter().enumerate().filter(|(_, count)| **count > 0);
-                losses.extend(lost.map(|(kind, count)| {
-                    LaneLoss {
-                        origin: lane.into(),
-                        cpu: Some(cpu),
-                        record: RecordKind::from_number(kind as u8)
-                            .map_or("unknown", RecordKind::name)
-                            .to_owned(),
-                        cause,
-                        count: *count,
-                    }
+                losses.extend(lost.map(|(kind, count)| LaneLoss {
+                    origin: lane.into(),
+                    cpu: Some(cpu),
+                    record: LostRecord::of_number(kind as u8),
+                    cause,
+                    count: *count,
                 }));
             }
         }

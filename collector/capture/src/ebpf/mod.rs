@@ -17,7 +17,7 @@ use aya::maps::{Map, RingBuf};
 use aya::{Btf, Ebpf, EbpfLoader};
 use syscollect_model::{ClockSource, CpuClock, LossCause, SampleEvent, SessionInfo, Ticks};
 use syscollect_records::statistic;
-use syscollect_store::LaneLoss;
+use syscollect_store::{LaneLoss, LostRecord};
 
 use crate::bpf_calls::{self, ProgramCounts};
 use crate::bpf_object::SharedMaps;
@@ -286,7 +286,7 @@ impl Source for EbpfSource {
         let skipped = |(program, counts): &(String, ProgramCounts)| LaneLoss {
             origin: programs::lane_of(program).into(),
             cpu: None,
-            record: program.clone(),
+            record: LostRecord::Other(program.clone()),
             cause: LossCause::Nested,
             count: counts.recursion_misses,
         };

@@ -7,7 +7,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use syscollect_model::{BuildId, Lane, LaneKind, LossCause, Mapping, SessionInfo, Ticks};
-use syscollect_store::LaneLoss;
+use syscollect_store::{LaneLoss, LostRecord};
 
 use super::event::PerfEvent;
 use super::ring::PerfRing;
@@ -159,7 +159,7 @@ impl Source for MappingRings {
         let loss = |entry: &CpuRing, cause, count| LaneLoss {
             origin: LaneKind::Mapping.into(),
             cpu: Some(entry.cpu),
-            record: "mapping".to_owned(),
+            record: LostRecord::Mapping,
             cause,
             count,
         };

@@ -8,7 +8,7 @@ use std::sync::mpsc::Sender;
 
 use syscollect_model::{ClockSource, LaneKind, LossCause, SessionInfo, Ticks};
 use syscollect_records::{ProbeRecord, RecordKind};
-use syscollect_store::LaneLoss;
+use syscollect_store::{LaneLoss, LostRecord};
 
 use super::announcements::Announcements;
 use super::attach::AttachMethod;
@@ -229,7 +229,7 @@ impl Source for ProbeSource {
             losses.push(LaneLoss {
                 origin: LaneKind::Probe.into(),
                 cpu: None,
-                record: record.name().to_owned(),
+                record: LostRecord::Kind(record),
                 cause: LossCause::Nested,
                 count,
             });
@@ -265,7 +265,7 @@ fn losses_of(cpu: u32, counts: Counts) -> impl Iterator<Item = LaneLoss> {
     causes.into_iter().map(move |(cause, record, count)| LaneLoss {
         origin: LaneKind::Probe.into(),
         cpu: Some(cpu),
-        record: record.name().to_owned(),
+        record: LostRecord::Kind(record),
         cause,
         count,
     })

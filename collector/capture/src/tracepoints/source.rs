@@ -7,7 +7,7 @@ use std::sync::Arc;
 use syscollect_model::{ClockSource, LaneKind, LossCause, SessionInfo, Ticks};
 use syscollect_probes::{did_you_mean, nearest};
 use syscollect_records::RecordKind;
-use syscollect_store::{Definition, LaneLoss, TracepointDefinition};
+use syscollect_store::{Definition, LaneLoss, LostRecord, TracepointDefinition};
 
 use super::lanes::LaneRecords;
 use super::object::{Attached, Settings};
@@ -197,7 +197,7 @@ impl Source for TracepointSource {
             self.counters.all().flat_map(|(cpu, counts)| losses_of(cpu, counts)).collect();
         losses.push(loss(None, LossCause::Nested, self.attached.skipped()));
         let failures = loss(None, LossCause::Nested, self.attached.failures_skipped());
-        losses.push(LaneLoss { record: RecordKind::GpuFailure.name().to_owned(), ..failures });
+        losses.push(LaneLoss { record: LostRecord::Kind(RecordKind::GpuFailure), ..failures });
         losses.retain(|loss| loss.count > 0);
         losses
     }
@@ -225,6 +225,6 @@ fn losses_of(cpu: u32, counts: Counts) -> [LaneLoss; 3] {
 }
 
 fn loss(cpu: Option<u32>, cause: LossCause, count: u64) -> LaneLoss {
-    let (origin, record) = (LaneKind::Tracepoint.into(), RecordKind::Tracepoint.name().to_owned());
+    let (origin, record) = (LaneKind::Tracepoint.into(), LostRecord::Kind(RecordKind::Tracepoint));
     LaneLoss { origin, cpu, record, cause, count }
 }

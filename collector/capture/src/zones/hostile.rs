@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use proptest::prelude::*;
 use syscollect_model::{LaneKind, LossCause};
-use syscollect_store::{Chunk, Producer};
+use syscollect_records::RecordKind;
+use syscollect_store::{Chunk, LostRecord, Producer};
 use syscollect_zone_protocol::ItemKind;
 use syscollect_zone_protocol::arena::{MAX_RINGS, RING_BYTES};
 use syscollect_zone_protocol::log::EntryKind;
@@ -40,7 +41,7 @@ fn what_is_no_arena_is_not_taken() {
     });
     recorder.drain(true);
     assert!(recorder.clients().is_empty());
-    assert_eq!(recorder.lost("ring", LossCause::NotTaken), 5);
+    assert_eq!(recorder.lost(LostRecord::Kind(RecordKind::Ring), LossCause::NotTaken), 5);
 }
 
 #[test]
@@ -62,7 +63,7 @@ fn a_ring_that_lies_is_given_up_and_no_other() {
     recorder.drain(true);
     assert_eq!(recorder.locations(7005), [1, 2, 3]);
     assert_eq!(recorder.locations(7002), [1, 2], "what was good is kept");
-    assert_eq!(recorder.lost("ring", LossCause::Undecodable), 5);
+    assert_eq!(recorder.lost(LostRecord::Kind(RecordKind::Ring), LossCause::Undecodable), 5);
 }
 
 #[test]
@@ -83,7 +84,10 @@ fn a_log_that_lies_ends_there() {
         .filter(|chunk| chunk.header.lane.kind == LaneKind::ZoneLog)
         .map(|chunk| chunk.header.records)
         .sum();
-    assert_eq!((entries, recorder.lost("ring", LossCause::Undecodable)), (1, 1));
+    assert_eq!(
+        (entries, recorder.lost(LostRecord::Kind(RecordKind::Ring), LossCause::Undecodable)),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -96,7 +100,9 @@ fn rings_that_claim_what_was_never_written_cost_no_memory() {
         recorder.told(program.announcement(thread));
     }
     let before = program.allocated_bytes();
-    while recorder.lost("ring", LossCause::Undecodable) < MAX_RINGS as u64 {
+    while recorder.lost(LostRecord::Kind(RecordKind::Ring), LossCause::Undecodable)
+        < MAX_RINGS as u64
+    {
         recorder.drain(false);
     }
     assert_eq!(program.allocated_bytes(), before, "no page was made by looking at it");
@@ -163,7 +169,13 @@ fn a_process_has_sixteen_arenas_and_each_one_more_is_counted_once() {
         recorder.told(program.announcement(&thread));
     }
     recorder.drain(true);
-    assert_eq!((recorder.clients().len(), recorder.lost("ring", LossCause::NotTaken)), (16, 4));
+    assert_eq!(
+        (
+            recorder.clients().len(),
+            recorder.lost(LostRecord::Kind(RecordKind::Ring), LossCause::NotTaken)
+        ),
+        (16, 4)
+    );
     let said = recorder.follower.notes_for_tests();
     assert_eq!(said.len(), 1, "it is said once: {said:?}");
     assert!(said[0].contains("as many as one may have"), "{said:?}");
@@ -225,8 +237,9 @@ fn definitions_beyond_the_share_of_a_process_are_counted_and_those_of_before_sta
             recorder.chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::ZoneLog);
         logs.map(|chunk| u64::from(chunk.header.records)).sum::<u64>()
     };
-    let lost =
-        |recorder: &Recorder| recorder.lost("definition beyond a share", LossCause::NotTaken);
+    let lost = |recorder: &Recorder| {
+        recorder.lost(LostRecord::ZoneDefinitionBeyondShare, LossCause::NotTaken)
+    };
     while kept(&recorder) + lost(&recorder) < 2 * 1500 {
         recorder.drain(false);
         std::thread::sleep(std::time::Duration::from_millis(1));

@@ -8,7 +8,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{ClockSource, LaneKind, LossCause, ProgramTicks, SessionInfo, Ticks};
-use syscollect_store::{Chunk, ClientDefinition, Definition, LaneLoss, Producer};
+use syscollect_records::RecordKind;
+use syscollect_store::{Chunk, ClientDefinition, Definition, LaneLoss, LostRecord, Producer};
 
 use super::ZoneNotice;
 use super::client::{Client, Losses, Output, Start};
@@ -275,21 +276,26 @@ impl Follower {
         self.clients.values().for_each(|client| sum.add(&client.losses()));
         let (zones, log) = (LaneKind::Zone, LaneKind::ZoneLog);
         let all = [
-            (zones, "item", LossCause::LaneFull, sum.ring_full),
-            (zones, LaneLoss::WITHOUT_RING, LossCause::LaneFull, sum.without_ring),
-            (zones, "event of a thread that ended unread", LossCause::NotTaken, sum.unread),
-            (log, "definition", LossCause::LaneFull, sum.definitions),
-            (log, "definition beyond a share", LossCause::NotTaken, sum.excess_definitions),
-            (zones, "ring or log at the end", LossCause::NotTaken, sum.unfinished),
-            (zones, "ring", LossCause::Undecodable, sum.broken),
-            (zones, "item of an unknown thread", LossCause::NotTaken, sum.nobodys),
-            (zones, "ring", LossCause::NotTaken, self.counts.not_taken),
+            (zones, LostRecord::ZoneItem, LossCause::LaneFull, sum.ring_full),
+            (zones, LostRecord::ItemWithoutRing, LossCause::LaneFull, sum.without_ring),
+            (zones, LostRecord::ItemUnread, LossCause::NotTaken, sum.unread),
+            (log, LostRecord::ZoneDefinition, LossCause::LaneFull, sum.definitions),
+            (
+                log,
+                LostRecord::ZoneDefinitionBeyondShare,
+                LossCause::NotTaken,
+                sum.excess_definitions,
+            ),
+            (zones, LostRecord::ZoneLaneAtEnd, LossCause::NotTaken, sum.unfinished),
+            (zones, LostRecord::Kind(RecordKind::Ring), LossCause::Undecodable, sum.broken),
+            (zones, LostRecord::ItemOfUnknownThread, LossCause::NotTaken, sum.nobodys),
+            (zones, LostRecord::Kind(RecordKind::Ring), LossCause::NotTaken, self.counts.not_taken),
         ];
         let lost = all.into_iter().filter(|(.., count)| *count > 0);
-        let loss = |(lane, record, cause, count): (LaneKind, &str, _, _)| LaneLoss {
+        let loss = |(lane, record, cause, count): (LaneKind, LostRecord, _, _)| LaneLoss {
             origin: lane.into(),
             cpu: None,
-            record: record.to_owned(),
+            record,
             cause,
             count,
         };

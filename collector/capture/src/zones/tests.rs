@@ -6,8 +6,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use syscollect_model::{ClockSource, LaneKind, LossCause, ProgramTicks};
-use syscollect_records::{ZoneChunk, ZoneLogChunk};
-use syscollect_store::{Chunk, ClientDefinition, Definition};
+use syscollect_records::{RecordKind, ZoneChunk, ZoneLogChunk};
+use syscollect_store::{Chunk, ClientDefinition, Definition, LostRecord};
 use syscollect_zone_protocol::arena::RING_BYTES;
 use syscollect_zone_protocol::log::EntryKind;
 use syscollect_zone_protocol::{ItemKind, ValueType, item_words};
@@ -158,7 +158,7 @@ impl Recorder {
         begun.map(|item| item[1]).collect()
     }
 
-    pub(super) fn lost(&self, record: &str, cause: LossCause) -> u64 {
+    pub(super) fn lost(&self, record: LostRecord, cause: LossCause) -> u64 {
         let losses = self.follower.losses();
         let matching = losses.iter().filter(|loss| loss.record == record && loss.cause == cause);
         matching.map(|loss| loss.count).sum()
@@ -250,7 +250,7 @@ fn a_recording_that_begins_later_takes_what_is_new_and_leaves_what_is_old() {
     recorder.drain(true);
     assert_eq!(recorder.locations(std::process::id()), [4, 5, 6]);
     assert_eq!(
-        recorder.lost("item", LossCause::LaneFull),
+        recorder.lost(LostRecord::ZoneItem, LossCause::LaneFull),
         5,
         "the earlier 99 are not this recording's"
     );
@@ -382,7 +382,7 @@ fn a_program_that_died_before_it_was_taken_is_one_loss() {
     drop(program);
     late.into_iter().for_each(|late| recorder.told(late));
     recorder.drain(true);
-    assert_eq!(recorder.lost("ring", LossCause::NotTaken), 1);
+    assert_eq!(recorder.lost(LostRecord::Kind(RecordKind::Ring), LossCause::NotTaken), 1);
 }
 
 #[test]
@@ -400,11 +400,11 @@ fn a_ring_that_is_announced_again_after_it_was_read_to_the_end_is_no_loss() {
     recorder.told(again);
     recorder.drain(true);
     assert_eq!(recorder.locations(7001), [1, 2]);
-    assert_eq!(recorder.lost("ring", LossCause::NotTaken), 0);
+    assert_eq!(recorder.lost(LostRecord::Kind(RecordKind::Ring), LossCause::NotTaken), 0);
     // Later the process had another arena there, which is gone as well.
     recorder.told(announced_now());
     recorder.drain(true);
-    assert_eq!(recorder.lost("ring", LossCause::NotTaken), 1);
+    assert_eq!(recorder.lost(LostRecord::Kind(RecordKind::Ring), LossCause::NotTaken), 1);
 }
 
 #[test]
@@ -421,7 +421,7 @@ fn a_process_that_runs_many_programs_one_after_the_other_is_read_in_each() {
         recorder.drain(true);
     }
     assert_eq!(recorder.locations(7001), (0..40).collect::<Vec<u64>>());
-    assert_eq!(recorder.lost("ring", LossCause::NotTaken), 0);
+    assert_eq!(recorder.lost(LostRecord::Kind(RecordKind::Ring), LossCause::NotTaken), 0);
 }
 
 #[test]
@@ -438,11 +438,11 @@ fn a_full_ring_counts_what_it_lost_and_goes_on() {
     assert!(thread.write(&frame()), "there is room again");
     recorder.drain(true);
     assert_eq!(items(&recorder.words(7001)).len(), fitted + 1);
-    assert_eq!(recorder.lost("item", LossCause::LaneFull), lost);
+    assert_eq!(recorder.lost(LostRecord::ZoneItem, LossCause::LaneFull), lost);
     program.memory().header().events_without_ring.store(7, Relaxed);
     program.memory().header().definitions_lost.store(3, Relaxed);
-    assert_eq!(recorder.lost("event of a thread without a ring", LossCause::LaneFull), 7);
-    assert_eq!(recorder.lost("definition", LossCause::LaneFull), 3);
+    assert_eq!(recorder.lost(LostRecord::ItemWithoutRing, LossCause::LaneFull), 7);
+    assert_eq!(recorder.lost(LostRecord::ZoneDefinition, LossCause::LaneFull), 3);
 }
 
 #[test]
@@ -452,9 +452,7 @@ fn events_of_threads_that_ended_unread_are_lost_only_if_the_recording_had_begun(
     let thread = program.thread(7001);
     recorder.told(program.announcement(&thread));
     recorder.drain(true);
-    let unread = |recorder: &Recorder| {
-        recorder.lost("event of a thread that ended unread", LossCause::NotTaken)
-    };
+    let unread = |recorder: &Recorder| recorder.lost(LostRecord::ItemUnread, LossCause::NotTaken);
     let header = program.memory().header();
     header.events_unread.store(7, Relaxed);
     header.unread_until.store(1_000, Relaxed);
@@ -478,7 +476,7 @@ fn what_a_ring_lost_before_its_first_reader_came_is_counted_also_when_the_ring_h
     recorder.told(program.announcement(&thread));
     recorder.drain(true);
     assert_eq!(recorder.locations(7001), [4, 5]);
-    assert_eq!(recorder.lost("item", LossCause::LaneFull), 3);
+    assert_eq!(recorder.lost(LostRecord::ZoneItem, LossCause::LaneFull), 3);
 }
 
 #[test]

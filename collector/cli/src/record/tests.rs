@@ -13,7 +13,7 @@ use syscollect_capture::{
 use syscollect_merge::Session;
 use syscollect_model::{LaneKind, LossCause, StopReason};
 use syscollect_playback::Recording;
-use syscollect_store::{CaptureReader, LaneLoss};
+use syscollect_store::{CaptureReader, LaneLoss, LostRecord};
 use syscollect_symbolize::PinnedFiles;
 
 #[path = "../../tests/fake/mod.rs"]
@@ -76,7 +76,7 @@ impl Recorder for Running {
         let loss = LaneLoss {
             origin: LaneKind::Sched.into(),
             cpu: Some(0),
-            record: String::new(),
+            record: LostRecord::Any,
             cause: LossCause::LaneFull,
             count: lost,
         };
