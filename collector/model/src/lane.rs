@@ -55,6 +55,12 @@ impl CpuId {
             machine => format!("CPU {} of {machine}", self.number),
         }
     }
+
+    /// What belongs to the CPU, such as a counter: `CPU 3 usage`. Captures call that one `CPU usage`,
+    /// for viewers that show no CPU beside it.
+    pub fn label_of(self, name: &str) -> String {
+        format!("{} {}", self.label(), name.strip_prefix("CPU ").unwrap_or(name))
+    }
 }
 
 /// `cpu3`, and of other machines than the first `cpu3 of machine 1`.
@@ -292,6 +298,14 @@ mod tests {
         assert_eq!(Lane::new(LaneKind::Tracepoint, 3).cpu(), Some(CpuId::new(3)));
         assert_eq!(Lane::new(LaneKind::Zone, 3).cpu(), None);
         assert_eq!(Lane::new(LaneKind::Clock, 0).cpu(), None);
+    }
+
+    #[test]
+    fn what_belongs_to_a_cpu_says_so_once() {
+        assert_eq!(CpuId::new(3).label_of("CPU usage"), "CPU 3 usage");
+        assert_eq!(CpuId::new(3).label_of("frequency"), "CPU 3 frequency");
+        let other = CpuId { machine: MachineId(1), number: 0 };
+        assert_eq!(other.label_of("CPU usage"), "CPU 0 of machine 1 usage");
     }
 
     #[test]

@@ -31,6 +31,7 @@ mod on_cpu;
 mod per_cpu;
 mod resources;
 mod session;
+mod severity;
 mod slice;
 mod stack_cut;
 mod symbols;
@@ -58,6 +59,7 @@ pub use resources::{Crash, Lock, LockAction, LockEvent, MemoryEvent};
 pub use session::{
     ClockSource, CpuClock, CpuInfo, KernelModule, RecorderSummary, SessionInfo, WorkCost,
 };
+pub use severity::Severity;
 pub use slice::{
     Field, FieldFormat, FieldRole, Fields, Location, Message, MessageText, Schema, SchemaField,
     Slice, SliceRole, SliceUpdate, Value, amend_fields,

@@ -279,6 +279,8 @@ pub enum TrackKind {
     Frames {
         /// One frame ends where the next begins.
         continuous: bool,
+        /// The program gave the set no name: they are what it is about, such as a game's pictures.
+        main: bool,
     },
     /// Jobs of a GPU: of an engine or ring (scope: the machine), or of what one
     /// program queued (scope: its process).

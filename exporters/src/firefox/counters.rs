@@ -73,7 +73,7 @@ pub(super) fn display(track: TrackId, index: usize, tables: &Tables) -> Display 
     };
     let text = tables.strings.get(row.name);
     let name = match row.scope {
-        Scope::Cpu(cpu) => format!("{} {}", cpu.label(), text.strip_prefix("CPU ").unwrap_or(text)),
+        Scope::Cpu(cpu) => cpu.label_of(text),
         _ => text.to_owned(),
     };
     config(labeled(name, unit, &tables.strings), look(unit), index)

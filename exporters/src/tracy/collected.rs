@@ -3,7 +3,7 @@
 use super::gpu::{self, Gpus, Moments};
 use super::locks::Locks;
 use super::memory::Memory;
-use super::messages::{self, Importance, Message, Severity};
+use super::messages::{self, Importance, Message};
 use super::plots::Plots;
 use super::rows::{self, Owner, RowId, Rows};
 use super::sched::Cpus;
@@ -11,8 +11,8 @@ use super::slices::Slices;
 use super::texts::Texts;
 use crate::labels;
 use syscollect_model::{
-    CpuId, GpuJob, LockEvent, MemoryEvent, Sample, Scope, SessionInfo, Slice, StackId, Switch,
-    Tables, ThreadId, Time, TrackId,
+    CpuId, GpuJob, LockEvent, MemoryEvent, Sample, Scope, SessionInfo, Severity, Slice, StackId,
+    Switch, Tables, ThreadId, Time, TrackId,
 };
 
 /// The first crash: when, and its thread, message and stack.

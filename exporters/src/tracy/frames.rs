@@ -4,10 +4,8 @@ use super::texts::{Texts, pointer};
 use super::wire::Payload;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::io::{self, Write};
-use syscollect_model::{Scope, Tables, TrackId};
+use syscollect_model::{Scope, Tables, TrackId, TrackKind};
 
-/// The name of the main set: the viewer shows it above everything.
-const MAIN: &str = "Frames";
 /// No image belongs to a frame.
 const NO_IMAGE: u32 = u32::MAX;
 
@@ -58,10 +56,11 @@ impl Frames {
         }
     }
 
-    /// The sets with their names. The file has one main set: the first of that name.
+    /// The sets with their names. The file has one main set, which the viewer shows above
+    /// everything: that of the first program that has one.
     pub(crate) fn named(&self, texts: &mut Texts, tables: &Tables) -> NamedFrames<'_> {
         let name = |set: &FrameSet| tables.strings.get(tables.track(set.track).name);
-        let main = self.sets.iter().position(|set| set.continuous && name(set) == MAIN);
+        let main = self.sets.iter().position(|set| is_main(set.track, tables));
         let scopes: FxHashSet<Scope> =
             self.sets.iter().map(|set| tables.track(set.track).scope).collect();
         let mut used: FxHashMap<String, u32> = FxHashMap::default();
@@ -82,6 +81,10 @@ impl Frames {
         let others = others.map(|(_, set)| (named(set), set)).collect();
         NamedFrames { main: main.map(|index| &self.sets[index]), others }
     }
+}
+
+fn is_main(track: TrackId, tables: &Tables) -> bool {
+    matches!(tables.track(track).kind, TrackKind::Frames { continuous: true, main: true })
 }
 
 /// All frames with the names of their sets.

@@ -6,7 +6,7 @@ use super::options::TracyLayout;
 use super::texts::{Texts, pointer};
 use super::wire::Payload;
 use std::io::{self, Write};
-use syscollect_model::{Fields, StackId, Tables, Value};
+use syscollect_model::{Fields, Severity, StackId, Tables};
 
 /// Colours as the file has them: alpha, blue, green, red from the highest byte on.
 const WHITE: u32 = OPAQUE | 0xff_ffff;
@@ -17,17 +17,6 @@ const OPAQUE: u32 = 0xff << 24;
 /// The colour of a message that has this one, 0xRRGGBB, or none.
 pub(crate) fn color(rgb: Option<u32>) -> u32 {
     rgb.map_or(WHITE, |rgb| OPAQUE | bgr(rgb))
-}
-
-/// How much a message matters, as the file numbers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Severity {
-    Trace = 0,
-    Debug = 1,
-    Info = 2,
-    Warning = 3,
-    Error = 4,
-    Fatal = 5,
 }
 
 /// What a message is to the viewer, which can hide messages by it.
@@ -49,37 +38,22 @@ impl Importance {
         Self { severity, own: false }
     }
 
-    /// Of what a program says: its field `severity` or `level`, if that is one of the usual words.
+    /// Of what a program says.
     pub(crate) fn said(fields: &Fields, tables: &Tables) -> Self {
-        let words = fields.iter().filter_map(|field| {
-            let name = tables.strings.get(field.name);
-            match &field.value {
-                _ if !["severity", "level"]
-                    .iter()
-                    .any(|known| name.eq_ignore_ascii_case(known)) =>
-                {
-                    None
-                }
-                Value::Text(text) => Some(&**text),
-                Value::String(id) => Some(tables.strings.get(*id)),
-                _ => None,
-            }
-        });
-        Self::of_system(words.filter_map(severity).next().unwrap_or(Severity::Info))
+        Self::of_system(Severity::of_fields(fields, &tables.strings).unwrap_or(Severity::Info))
     }
 }
 
-/// The severity of that name.
-fn severity(word: &str) -> Option<Severity> {
-    Some(match word.to_ascii_lowercase().as_str() {
-        "trace" | "verbose" => Severity::Trace,
-        "debug" => Severity::Debug,
-        "info" | "information" | "notice" => Severity::Info,
-        "warn" | "warning" => Severity::Warning,
-        "error" | "err" => Severity::Error,
-        "fatal" | "critical" => Severity::Fatal,
-        _ => return None,
-    })
+/// The severity as the file numbers it.
+fn number(severity: Severity) -> u8 {
+    match severity {
+        Severity::Trace => 0,
+        Severity::Debug => 1,
+        Severity::Info => 2,
+        Severity::Warning => 3,
+        Severity::Error => 4,
+        Severity::Fatal => 5,
+    }
 }
 
 /// A message. Which thread has it is noted there.
@@ -132,7 +106,7 @@ pub(crate) fn write<W: Write>(
         out.u32(message.color)?;
         out.int24(callstacks[index as usize])?;
         if out.layout >= TracyLayout::V0_14 {
-            out.bytes(&[message.importance.own.into(), message.importance.severity as u8])?;
+            out.bytes(&[message.importance.own.into(), number(message.importance.severity)])?;
         }
         reference = message.time;
     }

@@ -9,7 +9,7 @@
 //! | stacks of threads that left their CPU by themselves | context switch samples |
 //! | frames, inlined ones | call stack frames and symbols |
 //! | slices | zones with source location, text, colour and call stack; all tracks of a thread on it as far as they nest, others on threads of their own |
-//! | frames | frame sets; the first set named "Frames" is the main one |
+//! | frames | frame sets; the first program's set without a name is the main one |
 //! | instants, messages, losses, starts, names and ends of threads, new programs | messages |
 //! | counters | plots; one more is the load of all CPUs |
 //! | locks | locks; who gives up waiting says so in a message |
@@ -69,13 +69,13 @@ use collected::{Collected, FirstCrash};
 use gpu::Moments;
 use header::Span;
 use limits::{Cuts, Limit};
-use messages::{Crash, Importance, Severity};
+use messages::{Crash, Importance};
 use rows::Owner;
 use rustc_hash::FxHashMap;
 use std::io::Write;
 use syscollect_model::{
     CpuId, Event, Exporter, Loss, LossCause, LossOrigin, MachineId, ProcessId, RecorderSummary,
-    Scope, SessionInfo, Tables, ThreadId, Time,
+    Scope, SessionInfo, Severity, Tables, ThreadId, Time,
 };
 use wire::Payload;
 

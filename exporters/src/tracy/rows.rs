@@ -246,7 +246,7 @@ pub(crate) fn scoped_name(track: TrackId, tables: &Tables) -> String {
     match row.scope {
         Scope::Machine(MachineId::FIRST) => name.to_owned(),
         Scope::Machine(machine) => format!("{} {name}", tables.machine_name(machine)),
-        Scope::Cpu(cpu) => format!("{} {name}", cpu.label()),
+        Scope::Cpu(cpu) => cpu.label_of(name),
         Scope::Process(id) => {
             format!("{} ({}) {name}", tables.process_name(id), tables.process(id).pid)
         }

@@ -25,7 +25,7 @@ impl Slices {
         texts: &mut Texts,
         tables: &Tables,
     ) {
-        if let TrackKind::Frames { continuous } = tables.track(track).kind {
+        if let TrackKind::Frames { continuous, .. } = tables.track(track).kind {
             return self.frames.begin((track, continuous), time, slice.number);
         }
         let zones = self.zones.entry(track).or_default();

@@ -309,7 +309,7 @@ proptest! {
         let (mut scenario, thread, own) = one_thread();
         let process = scenario.tables.thread(thread).process;
         let frames = scenario.name("Frames");
-        let frames = Track { scope: Scope::Process(process), name: frames, kind: TrackKind::Frames { continuous: true } };
+        let frames = Track { scope: Scope::Process(process), name: frames, kind: TrackKind::Frames { continuous: true, main: true } };
         let tracks = [
             own,
             scenario.track(Scope::Process(process), "tasks", None),

@@ -233,7 +233,7 @@ fn a_queue_that_several_processes_use_is_told_as_a_whole_too() {
 fn frames_of_a_display_lie_below_displays() {
     let mut scenario = Scenario::new();
     let (name, vblank) = (scenario.name("CRTC 0"), scenario.name("vblank"));
-    let kind = TrackKind::Frames { continuous: true };
+    let kind = TrackKind::Frames { continuous: true, main: false };
     let track =
         scenario.tables.add_track(Track { scope: Scope::Machine(MachineId::FIRST), name, kind });
     scenario.then(Event::SliceBegin(track, ModelSlice::named(vblank)));

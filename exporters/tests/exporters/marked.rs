@@ -60,7 +60,7 @@ pub(super) fn game(scenario: &mut Scenario, stack: StackId) {
     scenario.then(Event::ThreadStart(loader));
     scenario.switch(0, IDLE, off(SleepState::Runnable), main);
     let name = scenario.name("Frames");
-    let kind = TrackKind::Frames { continuous: true };
+    let kind = TrackKind::Frames { continuous: true, main: true };
     let frames = scenario.tables.add_track(Track { scope: Scope::Process(process), name, kind });
     frame(scenario, frames, 1);
     zones(scenario, main, stack);

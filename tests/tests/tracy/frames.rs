@@ -14,14 +14,16 @@ fn a_file_without_frames_has_what_the_viewer_looks_at() {
 }
 
 #[test]
-fn the_set_named_frames_is_the_main_one_and_keeps_its_numbers() {
+fn the_set_without_a_name_is_the_main_one_and_keeps_its_numbers() {
     let mut scenario = Scenario::new(1);
     let process = scenario.process(5, "game");
-    let [main, physics, loads] = [("Frames", true), ("physics", true), ("loads", false)]
+    let [physics, frames, loads] = [("physics", true), ("Frames", true), ("loads", false)]
         .map(|(name, continuous)| scenario.frames(process, name, continuous));
+    let main = scenario.main_frames(process);
     let name = scenario.name("Frame");
     let frame = |number| Slice { number: Some(number), ..Slice::named(name) };
     scenario.at(1, Event::SliceBegin(physics, frame(1)));
+    scenario.at(2, Event::SliceBegin(frames, frame(1)));
     scenario.at(10, Event::SliceBegin(main, frame(700)));
     scenario.at(12, Event::SliceBegin(loads, frame(1)));
     scenario.at(15, Event::SliceEnd(loads));
@@ -35,6 +37,7 @@ fn the_set_named_frames_is_the_main_one_and_keeps_its_numbers() {
     let expected = [
         set(None, true, &[(0, -1), (10, -1), (20, -1), (30, -1)]),
         set(Some("physics"), true, &[(1, -1)]),
+        set(Some("Frames"), true, &[(2, -1)]),
         set(Some("loads"), false, &[(12, 15), (22, 23), (23, -1)]),
     ];
     assert_eq!(trace.frame_sets, expected);
@@ -48,7 +51,8 @@ fn frames_of_two_programs_are_told_apart() {
     let name = scenario.name("Frame");
     for pid in [5, 6] {
         let process = scenario.process(pid, "game");
-        let tracks = ["Frames", "audio", "audio"].map(|name| scenario.frames(process, name, true));
+        let audio = ["audio", "audio"].map(|name| scenario.frames(process, name, true));
+        let tracks = [scenario.main_frames(process), audio[0], audio[1]];
         tracks
             .iter()
             .for_each(|track| scenario.at(pid.into(), Event::SliceBegin(*track, name.into())));

@@ -175,9 +175,18 @@ impl Scenario {
         self.tables.add_track(Track { scope, name, kind: TrackKind::Counter { unit } })
     }
 
+    /// Frames of a set that the program named.
     pub(crate) fn frames(&mut self, process: ProcessId, name: &str, continuous: bool) -> TrackId {
         let (scope, name) = (Scope::Process(process), self.name(name));
-        self.tables.add_track(Track { scope, name, kind: TrackKind::Frames { continuous } })
+        let kind = TrackKind::Frames { continuous, main: false };
+        self.tables.add_track(Track { scope, name, kind })
+    }
+
+    /// The program's main frames.
+    pub(crate) fn main_frames(&mut self, process: ProcessId) -> TrackId {
+        let (scope, name) = (Scope::Process(process), self.name("Frames"));
+        let kind = TrackKind::Frames { continuous: true, main: true };
+        self.tables.add_track(Track { scope, name, kind })
     }
 
     pub(crate) fn queue(&mut self, name: &str) -> TrackId {

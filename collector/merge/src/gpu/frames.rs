@@ -25,7 +25,7 @@ impl Gpu {
                 Track {
                     scope: Scope::Machine(engine.machine),
                     name,
-                    kind: TrackKind::Frames { continuous: true },
+                    kind: TrackKind::Frames { continuous: true, main: false },
                 },
                 0,
             )

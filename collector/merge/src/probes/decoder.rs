@@ -223,7 +223,7 @@ impl ProbeSlices {
         engine.unfinished(track, left)?;
         if let Some(set) = frames {
             let process = engine.tables.thread(thread).process;
-            zones.frame(engine, process, NO_CLIENT, set, FramePhase::Mark)?;
+            zones.frame(engine, process, NO_CLIENT, Some(set), FramePhase::Mark)?;
         }
         engine.occurred(EventType::Zone);
         let slice = self.slice(engine, at);

@@ -158,12 +158,14 @@ impl Zones {
         process: ProcessId,
         hit: &Hit<'_>,
     ) -> Result<bool, Stopped> {
-        let name = match text(hit, 0).unwrap_or_default() {
-            name if name.is_empty() => Some(self.words.frames),
-            name => engine.new_name(&name),
+        let set = match text(hit, 0).unwrap_or_default() {
+            name if name.is_empty() => None,
+            name => match engine.new_name(&name) {
+                Some(name) => Some(name),
+                None => return Ok(false),
+            },
         };
-        let Some(name) = name else { return Ok(false) };
-        self.frame(engine, process, NO_CLIENT, name, FramePhase::Mark)?;
+        self.frame(engine, process, NO_CLIENT, set, FramePhase::Mark)?;
         Ok(true)
     }
 }

@@ -66,31 +66,32 @@ impl Zones {
         phase: FramePhase,
         more: &[u64],
     ) -> Result<(), Stopped> {
-        let name = match set {
-            0 => Some(self.words.frames),
-            set => self.known.logs.get(writer.client).string(set),
-        };
+        let name = self.known.logs.get(writer.client).string(set);
         match name {
-            Some(name) => self.frame(engine, writer.process, writer.client, name, phase)?,
-            None => engine.source.losses.undecodable(writer.lane, 1),
+            None if set != 0 => engine.source.losses.undecodable(writer.lane, 1),
+            name => {
+                let name = name.filter(|_| set != 0);
+                self.frame(engine, writer.process, writer.client, name, phase)?;
+            }
         }
         self.more(engine, writer, more)
     }
 
-    /// A frame of the set begins, ends, or both. The first mark of a set that
-    /// is continuous begins its first frame.
+    /// A frame of the set with that name, or of the main one, begins, ends, or both. The first mark
+    /// of a set that is continuous begins its first frame.
     pub(crate) fn frame(
         &mut self,
         engine: &mut Engine<'_>,
         process: ProcessId,
         client: u32,
-        name: StringId,
+        set_name: Option<StringId>,
         phase: FramePhase,
     ) -> Result<(), Stopped> {
         let continuous = phase == FramePhase::Mark;
-        let known = self.program(process, client).frames.get(&(name, continuous)).copied();
+        let known = self.program(process, client).frames.get(&(set_name, continuous)).copied();
         let mut set = known.unwrap_or_else(|| {
-            let kind = TrackKind::Frames { continuous };
+            let name = set_name.unwrap_or(self.words.frames);
+            let kind = TrackKind::Frames { continuous, main: set_name.is_none() };
             FrameSet {
                 track: engine
                     .track(Track { scope: Scope::Process(process), name, kind }, client.into()),
@@ -112,7 +113,7 @@ impl Zones {
             let slice = Slice { number: Some(set.count), ..Slice::named(self.words.frame) };
             engine.emit(&Event::SliceBegin(set.track, slice))?;
         }
-        self.program(process, client).frames.insert((name, continuous), set);
+        self.program(process, client).frames.insert((set_name, continuous), set);
         Ok(())
     }
 

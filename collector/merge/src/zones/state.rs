@@ -148,7 +148,7 @@ pub(crate) struct AsyncZone {
 #[derive(Debug, Default)]
 pub(crate) struct ProgramMarks {
     /// By name, and whether frames of the set follow each other without gaps.
-    pub(crate) frames: FxHashMap<(StringId, bool), FrameSet>,
+    pub(crate) frames: FxHashMap<(Option<StringId>, bool), FrameSet>,
     pub(crate) async_zones: FxHashMap<u64, AsyncZone>,
     pub(crate) rows: FxHashMap<StringId, Rows>,
     pub(crate) tasks: TaskNames,
