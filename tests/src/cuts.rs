@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use syscollect_exporters::TextExporter;
 use syscollect_merge::{Live, Playing, Recordings, Session, play_live};
-use syscollect_model::{Exporter, Lane, LaneKind, Ticks};
+use syscollect_model::{Exporter, Lane, LaneClock, LaneKind, Ticks};
 use syscollect_playback::{Played, Recording, Stopped};
 use syscollect_store::{CaptureReader, Chunk, IndexEntry};
 
@@ -263,8 +263,8 @@ impl<'a> Pieces<'a> {
     /// programs and of mappings have clocks of their own.
     fn low_watermark(&self) -> Option<u64> {
         let firsts = self.lanes.iter().flat_map(|(lane, entries)| {
-            let unknown =
-                [LaneKind::Zone, LaneKind::ZoneLog, LaneKind::Mapping].contains(&lane.kind);
+            let clock = lane.kind.traits().clock;
+            let unknown = matches!(clock, LaneClock::Program | LaneClock::Drained);
             entries.iter().map(move |entry| (!unknown).then_some(entry.first.0))
         });
         let least = firsts.collect::<Option<Vec<u64>>>()?.into_iter().min()?;

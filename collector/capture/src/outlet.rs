@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use syscollect_model::{Lane, LaneKind, Ticks};
+use syscollect_model::{Lane, LaneKind, NextFile, Ticks};
 use syscollect_store::{BufferMode, Chunk, LaneEnd, Producer, TraceBuffer};
 
 use crate::fold::TaskFold;
@@ -159,8 +159,11 @@ impl Outlet {
             .overlap
             .take()
             .unwrap_or_else(|| Overlap { from: state.ends.clone(), chunks: Vec::new() });
-        let events = state.ends.iter().filter(|(lane, _)| !lane.kind.is_definition());
-        let definitions = overlap.from.iter().filter(|(lane, _)| is_told_anew(lane.kind));
+        let of_next = |kind: LaneKind| kind.traits().next_file;
+        let events =
+            state.ends.iter().filter(|(lane, _)| of_next(lane.kind) == NextFile::Continues);
+        let definitions = overlap.from.iter();
+        let definitions = definitions.filter(|(lane, _)| of_next(lane.kind) == NextFile::Restated);
         state.began = events.chain(definitions).map(|(lane, end)| (*lane, *end)).collect();
         let next = Arc::new(empty_buffer(self.limit, self.mode));
         for chunk in state.standing.chunks.iter().chain(&overlap.chunks) {
@@ -196,11 +199,14 @@ impl State {
         }
         let end = LaneEnd::after(&chunk.header);
         self.ends.entry(lane).and_modify(|known| known.extend(&end)).or_insert(end);
-        if lane.kind == LaneKind::ZoneLog {
-            // What zones are called is said once in a program's life.
-            self.standing.add(chunk.clone());
-        } else if let Some(overlap) = self.overlap.as_mut().filter(|_| lane.kind.is_definition()) {
-            overlap.chunks.push(chunk.clone());
+        match lane.kind.traits().next_file {
+            NextFile::CarriedOver => self.standing.add(chunk.clone()),
+            NextFile::Restated => {
+                if let Some(overlap) = &mut self.overlap {
+                    overlap.chunks.push(chunk.clone());
+                }
+            }
+            NextFile::Continues => {}
         }
     }
 }
@@ -214,12 +220,6 @@ impl State {
         }
         chunk
     }
-}
-
-/// Whether lanes of this kind begin anew in each file, with what is found out again; those of
-/// zones' definitions are kept whole instead.
-fn is_told_anew(kind: LaneKind) -> bool {
-    kind.is_definition() && kind != LaneKind::ZoneLog
 }
 
 /// Whether that JSON is of a definition of this name.

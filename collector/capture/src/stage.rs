@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use syscollect_model::{Lane, LaneKind, Ticks};
+use syscollect_model::{Lane, LaneClock, LaneKind, Ticks};
 use syscollect_records::{RecordKind, Stamp};
 use syscollect_store::{Chunk, ChunkHeader};
 
@@ -113,7 +113,9 @@ impl Stage {
     /// no stamp, when they were drained.
     fn ticks_at(&self, data: &[u8], at: usize, now: Ticks) -> Ticks {
         match stamp_at(data, at) {
-            Some(stamp) if self.lane.kind != LaneKind::Mapping => Ticks(stamp.ticks_near(now.0)),
+            Some(stamp) if self.lane.kind.traits().clock != LaneClock::Drained => {
+                Ticks(stamp.ticks_near(now.0))
+            }
             _ => now,
         }
     }

@@ -19,7 +19,7 @@ use crate::definitions::{clock_map, readings};
 use crate::engine::{CaptureState, NewRows, no_added_rows};
 use crate::lane::LaneCursor;
 use crate::losses::Losses;
-use crate::mappings::{MAPPED_BY, MappingRecord, add_mapping, read_mappings};
+use crate::mappings::{MappingRecord, add_mapping, read_mappings};
 use crate::playing::Playing;
 use crate::probes::table::ProbeTable;
 use crate::session::Knowledge;
@@ -256,7 +256,7 @@ impl Learner {
                 self.mappings.extend(read.records);
             }
             LaneKind::Task => self.feed_tasks(chunk),
-            LaneKind::SchedStack | LaneKind::SampleStack => {
+            kind if kind.is_stack() => {
                 self.stacks.entry(lane).or_default().push_back(chunk);
             }
             LaneKind::ZoneLog => {
@@ -355,7 +355,7 @@ impl Learner {
         self.learn_mappings(until, playing);
         self.learn_tasks(until, playing);
         let CaptureState { losses, resolver, .. } = &mut playing.engine.source;
-        if MAPPED_BY.iter().any(|kind| losses.any_of(*kind)) {
+        if losses.of_mappings() {
             resolver.stacks.locator.spaces.mark_incomplete();
         }
         resolver.stacks.locator.spaces.seal();

@@ -165,6 +165,11 @@ impl Losses {
             .any(|(key, lane)| key.0 == kind.into() && self.totals_of(key, lane).next().is_some())
     }
 
+    /// Whether a record is missing that may have told what is mapped where.
+    pub(crate) fn of_mappings(&self) -> bool {
+        LaneKind::ALL.into_iter().any(|kind| kind.traits().tells_mappings && self.any_of(kind))
+    }
+
     /// Why records of the lane were lost before the collector: the cause that
     /// was declared most often.
     pub(crate) fn cause_before_collector(&self, lane: Lane) -> LossCause {

@@ -6,7 +6,7 @@
 //! CLOCK_MONOTONIC_RAW.
 
 use rustc_hash::FxHashMap;
-use syscollect_model::{AddressSpaces, BuildId, ClockMap, LaneKind, Mapping};
+use syscollect_model::{AddressSpaces, BuildId, ClockMap, Mapping};
 
 const PERF_RECORD_MMAP: u32 = 1;
 const PERF_RECORD_LOST: u32 = 2;
@@ -22,10 +22,6 @@ const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
 
 const HEADER: usize = 8;
 const TRAILER: usize = 24;
-
-/// Lanes that tell what is mapped where: without one of their records something may be missing.
-pub(crate) const MAPPED_BY: [LaneKind; 3] =
-    [LaneKind::Mapping, LaneKind::Task, LaneKind::Definition];
 
 /// What a mapping lane says.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use crate::engine::{NewRows, no_added_rows};
 use crate::gpu::record::TracepointTable;
 use crate::lane::LaneCursor;
 use crate::losses::Losses;
-use crate::mappings::{MAPPED_BY, add_mapping, read_mappings};
+use crate::mappings::{add_mapping, read_mappings};
 use crate::playing::Playing;
 use crate::probes::nesting::decide_nesting;
 use crate::probes::table::ProbeTable;
@@ -407,10 +407,9 @@ impl<'a> Opening<'a> {
     /// Whether nothing that was mapped is missing: of a recorder that was
     /// killed, the last records are.
     fn knows_all_mappings(&self, definitions: &Definitions) -> bool {
-        let lost = MAPPED_BY.map(|kind| self.losses.any_of(kind));
         definitions.summary.is_some()
             && !definitions.info.mappings_unrecorded
-            && !lost.contains(&true)
+            && !self.losses.of_mappings()
     }
 
     fn tasks(&mut self, mut builder: TaskBuilder<'_>, known: &[KnownProcess]) {
@@ -431,9 +430,8 @@ impl<'a> Opening<'a> {
 
     /// All stacks, by what is known of code and of stacks that were cut.
     fn stacks(&mut self, known: Stacks, mut unwinder: Option<&mut dyn Unwinder>) -> Stacks {
-        let kinds = [LaneKind::SchedStack, LaneKind::SampleStack];
-        let lanes: Vec<Lane> =
-            kinds.into_iter().flat_map(|kind| lanes_of(self.reader, kind)).collect();
+        let kinds = LaneKind::ALL.into_iter().filter(|kind| kind.is_stack());
+        let lanes: Vec<Lane> = kinds.flat_map(|kind| lanes_of(self.reader, kind)).collect();
         let mut stacks = known.shared_by(&self.frames_of_processes(&lanes));
         for lane in lanes {
             let mut beyond_share = 0;

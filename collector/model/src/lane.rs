@@ -142,6 +142,30 @@ pub enum Retention {
     Folded,
 }
 
+/// Whose clock a lane's chunks say when they are from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneClock {
+    /// The recorder's, read when each record was made.
+    Recorder,
+    /// The recorder's, read when the records were drained: they have another clock, and are older.
+    Drained,
+    /// A program's, of which nothing is certain.
+    Program,
+    /// None that counts: the time at which a definition was written says nothing of events.
+    Unstamped,
+}
+
+/// What the next file has of a lane, where a recording goes on in another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextFile {
+    /// What comes from then on.
+    Continues,
+    /// What is found out again, and what came while that was done.
+    Restated,
+    /// All that earlier ones had: it is written once in a program's life.
+    CarriedOver,
+}
+
 /// All that the rest of the program asks of a kind of lane.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneTraits {
@@ -157,6 +181,12 @@ pub struct LaneTraits {
     pub loss: LossDomain,
     /// The kind of lane, of the same CPU, that holds the stacks of its records.
     pub stacks: Option<LaneKind>,
+    /// Whose clock its chunks are stamped by.
+    pub clock: LaneClock,
+    /// What the next file has of it.
+    pub next_file: NextFile,
+    /// Its records tell what is mapped where: without one of them something may be missing.
+    pub tells_mappings: bool,
 }
 
 /// What the records of a lane are. Numbers are part of the file format.
@@ -201,10 +231,18 @@ const EVENTS: LaneTraits = LaneTraits {
     events: true,
     loss: LossDomain::Other,
     stacks: None,
+    clock: LaneClock::Recorder,
+    next_file: NextFile::Continues,
+    tells_mappings: false,
 };
 
 /// What others refer to, of one CPU.
-const DEFINITIONS: LaneTraits = LaneTraits { retention: Retention::Kept, events: false, ..EVENTS };
+const DEFINITIONS: LaneTraits = LaneTraits {
+    retention: Retention::Kept,
+    events: false,
+    next_file: NextFile::Restated,
+    ..EVENTS
+};
 
 impl LaneKind {
     /// Every kind, in the order of their numbers.
@@ -237,17 +275,41 @@ impl LaneKind {
             Self::Sample => {
                 LaneTraits { name: "samples", stacks: Some(Self::SampleStack), ..EVENTS }
             }
-            Self::Task => LaneTraits { name: "tasks", retention: Retention::Folded, ..EVENTS },
+            Self::Task => LaneTraits {
+                name: "tasks",
+                retention: Retention::Folded,
+                next_file: NextFile::Restated,
+                tells_mappings: true,
+                ..EVENTS
+            },
             Self::SchedStack => LaneTraits { name: "sched stacks", ..DEFINITIONS },
             Self::SampleStack => LaneTraits { name: "sample stacks", ..DEFINITIONS },
-            Self::Mapping => {
-                LaneTraits { name: "mappings", retention: Retention::Folded, ..DEFINITIONS }
-            }
+            Self::Mapping => LaneTraits {
+                name: "mappings",
+                retention: Retention::Folded,
+                clock: LaneClock::Drained,
+                tells_mappings: true,
+                ..DEFINITIONS
+            },
             Self::Counter => LaneTraits { name: "counters", index: Machine, ..EVENTS },
             Self::Clock => LaneTraits { name: "clock", index: Machine, ..DEFINITIONS },
-            Self::Definition => LaneTraits { name: "definitions", index: Machine, ..DEFINITIONS },
-            Self::Zone => LaneTraits { name: "zones", index: Thread, ..EVENTS },
-            Self::ZoneLog => LaneTraits { name: "zone definitions", index: Machine, ..DEFINITIONS },
+            Self::Definition => LaneTraits {
+                name: "definitions",
+                index: Machine,
+                clock: LaneClock::Unstamped,
+                tells_mappings: true,
+                ..DEFINITIONS
+            },
+            Self::Zone => {
+                LaneTraits { name: "zones", index: Thread, clock: LaneClock::Program, ..EVENTS }
+            }
+            Self::ZoneLog => LaneTraits {
+                name: "zone definitions",
+                index: Machine,
+                clock: LaneClock::Program,
+                next_file: NextFile::CarriedOver,
+                ..DEFINITIONS
+            },
             Self::Probe => LaneTraits { name: "probes", ..EVENTS },
             Self::Tracepoint => LaneTraits { name: "tracepoints", ..EVENTS },
         }
@@ -315,6 +377,14 @@ mod tests {
         assert_eq!(samples.stacks(), Some(stacks));
         assert!(stacks.kind.is_stack() && stacks.kind.is_definition());
         assert_eq!((stacks.stacks(), Lane::new(LaneKind::Task, 0).stacks()), (None, None));
+    }
+
+    #[test]
+    fn the_next_file_has_all_that_events_refer_to() {
+        for kind in LaneKind::ALL {
+            let continues = kind.traits().next_file == NextFile::Continues;
+            assert_eq!(continues, !kind.is_definition(), "{kind:?}");
+        }
     }
 
     #[test]

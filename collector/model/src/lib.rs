@@ -43,7 +43,9 @@ pub use clock::{ClockError, ClockMap, ClockPair, Ticks, Time, TimeCursor};
 pub use event::{Event, Exporter, Migration, OffCpu, Sample, SleepState, Switch, Wakeup};
 pub use figures::{bytes, duration, grouped};
 pub use gpu::{Fence, GpuJob, GpuJobEnd};
-pub use lane::{CpuId, Lane, LaneIndex, LaneKind, LaneTraits, MachineId, Retention};
+pub use lane::{
+    CpuId, Lane, LaneClock, LaneIndex, LaneKind, LaneTraits, MachineId, NextFile, Retention,
+};
 pub use loss::{
     Loss, LossCause, LossDomain, LossOrigin, SchedulingGap, gaps_said, nothing_lost, records_lost,
     records_overwritten,

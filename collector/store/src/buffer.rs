@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use syscollect_model::{Lane, LaneKind, LossCause, Ticks};
+use syscollect_model::{Lane, LaneClock, LaneKind, LossCause, Retention, Ticks};
 
 /// Bytes that definitions may take beyond the buffer's size, and beyond half of it, but never less
 /// than the least. They are few, and events without them are worth nothing; yet memory has a bound.
@@ -178,7 +178,7 @@ impl TraceBuffer {
 
     /// Takes a chunk, or counts its records as lost. Never waits for the disk.
     pub fn push(&self, chunk: Chunk) {
-        let keep = matches!(chunk.header.lane.kind, LaneKind::Task | LaneKind::Mapping);
+        let keep = chunk.header.lane.kind.traits().retention == Retention::Folded;
         self.take_in(chunk, None, keep);
     }
 
@@ -214,11 +214,11 @@ impl TraceBuffer {
                 .and_modify(|known| known.extend(&end))
                 .or_insert(end);
         }
-        if !matches!(
-            chunk.header.lane.kind,
-            LaneKind::Definition | LaneKind::Zone | LaneKind::ZoneLog
-        ) {
-            state.newest = state.newest.max(chunk.header.last);
+        match chunk.header.lane.kind.traits().clock {
+            LaneClock::Recorder | LaneClock::Drained => {
+                state.newest = state.newest.max(chunk.header.last);
+            }
+            LaneClock::Program | LaneClock::Unstamped => {}
         }
         if state.closed {
             state.lose(&chunk.header, LossCause::BufferFull);
@@ -566,7 +566,7 @@ impl State {
     fn oldest(&self) -> Ticks {
         let headers = self.events.iter().map(|event| &event.chunk.header);
         headers
-            .filter(|header| header.lane.kind != LaneKind::Zone)
+            .filter(|header| header.lane.kind.traits().clock != LaneClock::Program)
             .map(|header| header.first)
             .min()
             .unwrap_or(self.newest)
