@@ -56,8 +56,8 @@ impl CpuId {
         }
     }
 
-    /// What belongs to the CPU, such as a counter: `CPU 3 usage`. Captures call that one `CPU usage`,
-    /// for viewers that show no CPU beside it.
+    /// What belongs to the CPU, such as a counter: `CPU 3 usage`. Captures call that one
+    /// `CPU usage`, for viewers that show no CPU beside it.
     pub fn label_of(self, name: &str) -> String {
         format!("{} {}", self.label(), name.strip_prefix("CPU ").unwrap_or(name))
     }

@@ -15,7 +15,8 @@ pub enum ModuleKind {
     Vdso,
     /// All code of Linux' kernel that is in no module of its.
     Kernel,
-    /// A file that a kernel loaded: a module of Linux', of Windows each driver and the kernel itself.
+    /// A file that a kernel loaded: a module of Linux', of Windows each driver and the kernel
+    /// itself.
     KernelModule,
     /// What a program made while it ran, in memory without a file.
     Generated,

@@ -85,7 +85,8 @@ pub struct CodeAddresses {
     module_ids: FxHashMap<ModuleKey, u32>,
     /// Files that are kernel code.
     kernel: FxHashSet<u32>,
-    /// Functions of Python programs: their offsets in the module of [their kind](ModuleKind::Python).
+    /// Functions of Python programs: their offsets in the module of
+    /// [their kind](ModuleKind::Python).
     pub python: PythonCodes,
 }
 

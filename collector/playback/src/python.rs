@@ -14,7 +14,8 @@ pub struct PythonCodes {
     ids: FxHashMap<Arc<PythonCode>, u32>,
 }
 
-/// What an offset in the [module](syscollect_model::ModuleKind::Python) of Python functions stands for.
+/// What an offset in the [module](syscollect_model::ModuleKind::Python) of Python functions stands
+/// for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PythonPlace {
     /// The function with the file that it is of: many have the same name.
