@@ -60,7 +60,7 @@ pub use jit::{read_jit_dump, read_perf_map};
 pub use kallsyms::read_kallsyms;
 #[doc(hidden)]
 pub use mini_debug::read_mini_debug;
-pub use pinned::{PinnedFiles, is_jit_dump};
+pub use pinned::{PinnedFiles, ReleasedFiles, is_jit_dump};
 pub use symbol_files::{SearchError, SearchLimits, SymbolFiles};
 pub use symbolizer::{ModuleRequest, Options, Symbolizer};
 pub use vdso::own as own_vdso;

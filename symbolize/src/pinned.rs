@@ -22,6 +22,19 @@ const SEEN_MAX: usize = 65_536;
 /// Descriptors left to everything else in the process.
 const OTHERS: u64 = 512;
 
+/// Bytes of files without names that are kept for one user's programs. Only the open file keeps them
+/// from being freed: memory of the machine (tmpfs), or its disk, which no limit of that user counts.
+const NAMELESS_MAX: u64 = 256 << 20;
+
+/// Files that are not held any more, of one user's programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReleasedFiles {
+    /// Whose.
+    pub user: u32,
+    /// How many.
+    pub files: usize,
+}
+
 /// Files of mapped modules, held open, by path and build id.
 ///
 /// [`new`](Self::new) raises this process's limit of open files (RLIMIT_NOFILE);
@@ -212,6 +225,56 @@ impl PinnedFiles {
         users.into_iter().flatten().for_each(|user| self.room.give_back(user));
     }
 
+    /// Releases files to which no name leads any more, where those of one user's programs are more
+    /// than may be kept: as many as can be stay, so that the largest go first. To be called now and
+    /// then; it asks for what is known of each file, which takes a microsecond.
+    pub fn release_nameless(&mut self) -> Vec<ReleasedFiles> {
+        let mut released = Vec::<ReleasedFiles>::new();
+        for Nameless { user, place, .. } in beyond(self.nameless(), NAMELESS_MAX) {
+            match place {
+                HeldPlace::Module(path, build_id) => self.release(&path, &build_id),
+                HeldPlace::CodeLists(pid) => self.forget_code_lists(pid),
+            }
+            match released.iter_mut().find(|known| known.user == user) {
+                Some(known) => known.files += 1,
+                None => released.push(ReleasedFiles { user, files: 1 }),
+            }
+        }
+        released
+    }
+
+    /// Files without names, but for root's, which no user makes.
+    fn nameless(&self) -> Vec<Nameless> {
+        let bytes_of = |file: &OpenedFile| match file.data().uid {
+            0 => None,
+            _ => file.bytes_without_name().ok().filter(|bytes| *bytes > 0),
+        };
+        let modules = self.modules.iter().flat_map(|(path, files)| {
+            files.iter().filter_map(move |(build_id, held)| {
+                let PinnedPath::File(PinnedFile { file, shown_by, .. }) = held else { return None };
+                let user = payer(*shown_by.first()?);
+                let place = HeldPlace::Module(path.clone(), build_id.clone());
+                Some(Nameless { user, bytes: bytes_of(file)?, place })
+            })
+        });
+        let lists = self.perf_maps.all().chain(self.dumps.all());
+        let lists = lists.filter_map(|(pid, file)| {
+            let (user, place) = (payer(file.data().uid), HeldPlace::CodeLists(pid));
+            Some(Nameless { user, bytes: bytes_of(file)?, place })
+        });
+        modules.chain(lists).collect()
+    }
+
+    fn release(&mut self, path: &str, build_id: &BuildId) {
+        let Some(files) = self.modules.get_mut(path) else { return };
+        let Some(place) = files.iter().position(|(id, _)| id == build_id) else { return };
+        if let (_, PinnedPath::File(held)) = files.swap_remove(place)
+            && let Some(user) = held.shown_by.first()
+        {
+            self.room.give_back(*user);
+        }
+    }
+
     pub(crate) fn jit_dumps(&self) -> &CodeLists {
         &self.dumps
     }
@@ -351,6 +414,37 @@ impl PinnedFiles {
     }
 }
 
+/// A held file without a name.
+#[derive(Debug)]
+struct Nameless {
+    /// Who pays for it.
+    user: u32,
+    bytes: u64,
+    place: HeldPlace,
+}
+
+/// Where a held file is kept.
+#[derive(Debug)]
+enum HeldPlace {
+    Module(String, BuildId),
+    /// All lists of a process.
+    CodeLists(u32),
+}
+
+/// Those of each user beyond so many bytes together.
+fn beyond(mut nameless: Vec<Nameless>, max: u64) -> Vec<Nameless> {
+    nameless.sort_by_key(|file| (file.user, file.bytes));
+    let (mut user, mut sum) = (None, 0);
+    nameless.retain(|file| {
+        if user.replace(file.user) != Some(file.user) {
+            sum = 0;
+        }
+        sum += file.bytes;
+        sum > max
+    });
+    nameless
+}
+
 /// Whether a path is that of a jitdump, in which a process lists the code that it makes.
 pub fn is_jit_dump(path: &str) -> bool {
     dump_number(path).is_some()
@@ -470,6 +564,15 @@ mod tests {
         assert_eq!(Rival::of(1001, 0), Rival::Taken);
         assert_eq!(Rival::of(1001, 1001), Rival::Ignored);
         assert_eq!(Rival::of(1001, 1002), Rival::Equal);
+    }
+
+    #[test]
+    fn of_files_without_names_each_user_keeps_as_many_as_have_room() {
+        let file = |user, bytes| Nameless { user, bytes, place: HeldPlace::CodeLists(user) };
+        let all = vec![file(2, 60), file(1, 90), file(2, 50), file(1, 20), file(2, 40)];
+        let gone = beyond(all, 100);
+        let gone: Vec<_> = gone.iter().map(|file| (file.user, file.bytes)).collect();
+        assert_eq!(gone, [(1, 90), (2, 60)]);
     }
 
     #[test]

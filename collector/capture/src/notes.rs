@@ -5,6 +5,7 @@
 //! time, and the lanes must be drained meanwhile. What is noted is taken in
 //! turns of the users whose programs it is of ([`Turns`]).
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashSet;
 use syscollect_model::{ClockSource, Lane, LaneKind, Mapping, Ticks};
 use syscollect_store::{Chunk, ChunkHeader, Definition, KnownProcess};
-use syscollect_symbolize::{PerfMapOutcome, PinnedFiles, is_jit_dump};
+use syscollect_symbolize::{PerfMapOutcome, PinnedFiles, ReleasedFiles, is_jit_dump};
 
 use crate::clock::{read_clocks, ticks_now};
 use crate::outlet::Outlet;
@@ -53,6 +54,10 @@ const BEYOND_SHARES: Duration = Duration::from_secs(2);
 /// to end: it may stand in a file of anybody's.
 const SOON: Duration = Duration::from_secs(5);
 const LONGEST_GOODBYE: Duration = Duration::from_secs(5);
+
+/// How often files are looked for that have no names any more, and of how many users it is said.
+const NAMELESS_INTERVAL: Duration = Duration::from_secs(2);
+const RELEASED_TOLD_MAX: usize = 8;
 
 /// The thread that takes notes, while there is something to note.
 pub(crate) struct Notes {
@@ -215,6 +220,9 @@ struct NoteTaker<'a> {
     last_batch: Instant,
     /// Mappings of processes that had too many.
     beyond: u64,
+    /// When files without names were last looked for, and what was released, by user.
+    nameless_looked_for: Instant,
+    released: BTreeMap<u32, usize>,
 }
 
 impl<'a> NoteTaker<'a> {
@@ -237,6 +245,8 @@ impl<'a> NoteTaker<'a> {
             begun: Vec::new(),
             last_batch: Instant::now(),
             beyond: 0,
+            nameless_looked_for: Instant::now(),
+            released: BTreeMap::new(),
         }
     }
 
@@ -310,10 +320,22 @@ impl<'a> NoteTaker<'a> {
             for file in self.unwind.iter().flat_map(UnwindTables::take_let_go) {
                 self.held.is_new_again(&file);
             }
+            self.release_nameless();
             let turn = self.turns.next(Instant::now());
             is_idle = turn.is_none();
             turn.into_iter().for_each(|turn| self.take(turn));
             self.push_batches(LONGEST_WAIT);
+        }
+    }
+
+    /// Lets files go that only this program keeps from being freed, where they are too much.
+    fn release_nameless(&mut self) {
+        if self.nameless_looked_for.elapsed() < NAMELESS_INTERVAL {
+            return;
+        }
+        self.nameless_looked_for = Instant::now();
+        for ReleasedFiles { user, files } in self.held.release_nameless() {
+            *self.released.entry(user).or_default() += files;
         }
     }
 
@@ -453,6 +475,12 @@ impl<'a> NoteTaker<'a> {
             ));
         }
         left_out.extend(self.perf_maps.left_out());
+        left_out.extend(self.released.iter().take(RELEASED_TOLD_MAX).map(|(user, files)| {
+            format!(
+                "{files} files of code that programs of user {user} have deleted were not held: only that kept \
+                 them from being freed, and they were too large together; their functions have no names"
+            )
+        }));
         NotesResult { held: self.held, left_out }
     }
 

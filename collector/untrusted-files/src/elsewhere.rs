@@ -103,6 +103,15 @@ impl OpenedFile {
         match self.never {}
     }
 
+    /// Bytes that lie somewhere only because it is open.
+    ///
+    /// # Errors
+    ///
+    /// Never: none was opened.
+    pub fn bytes_without_name(&self) -> io::Result<u64> {
+        match self.never {}
+    }
+
     /// Whether a user may have mounted its file system.
     pub fn is_of_a_users_mount(&self, _: Option<u32>) -> bool {
         match self.never {}

@@ -103,6 +103,11 @@ impl CodeLists {
         maps.push(CodeList { file, taken });
     }
 
+    /// The lists of all processes, by their ids.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &OpenedFile)> {
+        self.held.iter().flat_map(|(pid, lists)| lists.iter().map(|list| (*pid, &list.file)))
+    }
+
     /// Notes why a list is not held.
     pub(crate) fn refuse(&mut self, pid: u32, reason: String) {
         if self.refused.len() >= REFUSED_MAX {

@@ -5,22 +5,24 @@
 //! Compared with a program of another user that begins meanwhile: its stacks are whole, its zones
 //! are there.
 
+use std::ffi::CString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::attacked::{AttackedRecorder, Bounds, StoppedRecorder};
+use super::attacked::{AttackedRecorder, Bounds, MIB, StoppedRecorder};
 use super::chains::stacks::{ProgramStacks, RecordedStacks, StackKind};
 use super::context::{Context, json_lines, number, signal, text, wait};
+use super::failures::Mounted;
 use super::hostile_files::{Running, longest_fork};
 use super::hostile_names::symbols_of;
 use super::unwinding;
-use super::zones::Marked;
+use super::zones::{Marked, load};
 
 const NOBODY: u32 = 65_534;
 const DAEMON: u32 = 1;
@@ -71,6 +73,54 @@ pub(crate) fn rights(context: &Context) -> Result<String> {
     let recorder = AttackedRecorder::start(context, &capture, &[])?;
     let attack = Attack::begin(context, "rights")?;
     attack.on_a_new_program(context, recorder, &capture, &Bounds::USUAL)
+}
+
+/// Bytes of deleted files that may still lie on their file system, of 800 MiB: those that a recorder
+/// keeps of one user, and what it looks at just then. Once it were all of them, for as long as it
+/// recorded.
+const KEPT_MAX: u64 = 320 * MIB;
+/// As long may it take until the others are gone.
+const LONGEST_KEPT: Duration = Duration::from_secs(30);
+
+/// 100 files of 8 MiB that are mapped for a moment and then deleted.
+pub(crate) fn deleted(context: &Context) -> Result<String> {
+    let capture = context.path("hostile-deleted.syscap");
+    let memory = Mounted::tmpfs(context.path("hostile-deleted"), "size=1200m,mode=1777")?;
+    let folder = text(memory.folder())?;
+    // The folder above is root's alone.
+    let above = memory.folder().parent().context("no folder")?;
+    fs::set_permissions(above, fs::Permissions::from_mode(0o755))?;
+    let recorder = AttackedRecorder::start(context, &capture, &[])?;
+    let user = NOBODY.to_string();
+    let hostile = wait(load(context, &["as", &user, "hostile-code", "deleted", folder, "0"])?)?;
+    ensure!(hostile.status.success(), "the hostile program failed:\n{}", hostile.stderr);
+    let (ended, mut kept) = (Instant::now(), used_bytes(memory.folder())?);
+    while kept > KEPT_MAX {
+        ensure!(ended.elapsed() < LONGEST_KEPT, "{} MiB of deleted files are kept", kept / MIB);
+        std::thread::sleep(Duration::from_millis(200));
+        kept = used_bytes(memory.folder())?;
+    }
+    let waited = ended.elapsed();
+    let recorder = recorder.stop(context)?;
+    let said = &recorder.said.stderr;
+    ensure!(said.contains(&format!("user {NOBODY} have deleted")), "nothing says so:\n{said}");
+    let cost = recorder.within(&Bounds::USUAL)?;
+    Ok(format!(
+        "{} MiB are kept {:.1} s after the program's end; {cost}",
+        kept / MIB,
+        waited.as_secs_f64()
+    ))
+}
+
+/// Bytes of a file system that are in use.
+fn used_bytes(folder: &Path) -> Result<u64> {
+    let folder = CString::new(text(folder)?)?;
+    // SAFETY: an all-zero statvfs is a valid value of plain integers.
+    let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: a C string, and a structure that is writable for the whole call.
+    let status = unsafe { libc::statvfs(folder.as_ptr(), &mut found) };
+    ensure!(status == 0, "statvfs: {}", std::io::Error::last_os_error());
+    Ok((found.f_blocks - found.f_bfree) * found.f_frsize)
 }
 
 /// Debug information of which each of 20,000 units covers all code: naming once took 60 s.

@@ -168,6 +168,7 @@ const TESTS: &[Test] = &[
     test!("hostile-probed", hostile_code::probed, needs "user_probes"),
     test!("hostile-rights", hostile_code::rights, needs "user_probes"),
     test!("hostile-debug", hostile_code::debug_information),
+    test!("hostile-deleted", hostile_code::deleted),
     test!("jit-names", jit::names),
     test!("hostile-jit", jit::hostile),
 ];

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use syscollect_model::LaneKind;
-use syscollect_records::{ZoneChunk, ZoneLogChunk};
-use syscollect_store::{CaptureReader, Chunk, Definition};
+use syscollect_records::{RecordKind, ZoneChunk, ZoneLogChunk};
+use syscollect_store::{CaptureReader, Chunk, Definition, LostRecord};
 use syscollect_zone_protocol::{ItemKind, ZONE_END, item_words};
 
 use super::context::{Context, ProgramOutput, json_lines, number, signal, text, until, wait};
@@ -266,7 +266,8 @@ impl Marked {
                 Definition::Losses(losses) => {
                     // Rings are counted, too, but what lay in one that was not taken is not known.
                     let of_events = losses.iter().filter(|loss| {
-                        loss.origin == LaneKind::Zone.into() && loss.record != "ring"
+                        loss.origin == LaneKind::Zone.into()
+                            && loss.record != LostRecord::Kind(RecordKind::Ring)
                     });
                     marked.lost = of_events.map(|loss| loss.count).sum();
                 }

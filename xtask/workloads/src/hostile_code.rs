@@ -3,6 +3,7 @@
 
 use std::ffi::c_void;
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
@@ -35,6 +36,7 @@ pub(crate) fn run(attack: &str, folder: &str, seconds: u64) -> Result<()> {
         "probed" => probed(folder, end),
         "rights" => rights(folder, end),
         "debug" => debug_information(folder, end),
+        "deleted" => deleted(folder),
         _ => bail!("there is no attack {attack}"),
     }
 }
@@ -135,6 +137,29 @@ fn probed(folder: &Path, end: Instant) -> Result<()> {
     }
     println!(r#"{{"files":{PROBED}}}"#);
     sleep_until(end);
+    Ok(())
+}
+
+/// Files that are mapped for a moment and then deleted, and bytes of each.
+const DELETED: u64 = 100;
+const DELETED_BYTES: usize = 8 << 20;
+
+/// Makes files, maps each for a moment, and deletes it: whoever holds them has them all.
+fn deleted(folder: &Path) -> Result<()> {
+    let library = Library { pages: 1, code: vec![0xc3], ..Library::default() };
+    for number in 0..DELETED {
+        let path = folder.join(format!("deleted-{number}.so"));
+        library.write(&path)?;
+        let mut file = File::options().append(true).open(&path)?;
+        file.write_all(&vec![1; DELETED_BYTES])?;
+        let at = mapped(&path)?;
+        // Whoever looks into what is mapped has the time for it.
+        std::thread::sleep(Duration::from_millis(40));
+        // SAFETY: exactly what was mapped, which nobody reads.
+        unsafe { libc::munmap(at.as_ptr().cast(), file.metadata()?.len() as usize) };
+        fs::remove_file(&path)?;
+    }
+    println!(r#"{{"bytes":{}}}"#, DELETED * DELETED_BYTES as u64);
     Ok(())
 }
 

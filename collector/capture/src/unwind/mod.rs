@@ -38,6 +38,8 @@ use words::FileId;
 
 /// How long an epoch is at least.
 const EPOCH: Duration = Duration::from_secs(1);
+/// How often files are looked for that have no name any more.
+const NAMELESS_INTERVAL: Duration = Duration::from_secs(2);
 /// Files that wait for a number.
 const WITHOUT_NUMBER_MAX: u64 = 256;
 /// Files that wait to be told to the programs.
@@ -238,6 +240,7 @@ struct TableMaker {
     inodes: HashMap<u64, FileId>,
     /// Files that walks do not know any more: soon they are let go, if nobody maps them meanwhile.
     leaving: Vec<FileId>,
+    nameless_looked_for: Instant,
     let_go: Arc<LetGo>,
     /// Files for which there was no number; and how many of them a user may have.
     without_number: VecDeque<MappedFile>,
@@ -276,7 +279,7 @@ struct CodeFile {
 struct HeldFile {
     code: HeldCode,
     inode: u64,
-    data: FileData,
+    file: OpenedFile,
 }
 
 impl TableMaker {
@@ -290,6 +293,7 @@ impl TableMaker {
             files: BTreeMap::new(),
             inodes: HashMap::new(),
             leaving: Vec::new(),
+            nameless_looked_for: Instant::now(),
             let_go,
             without_number: VecDeque::new(),
             free_without_number: Pool::new(WITHOUT_NUMBER_MAX),
@@ -349,7 +353,7 @@ impl TableMaker {
             return self.wait_for_number(mapped);
         };
         let python = self.interpreter(file, path);
-        let held = Some(HeldFile { code, inode, data: *file.data() });
+        let held = Some(HeldFile { code, inode, file: file.clone() });
         let file = CodeFile { unwind: unwind.ok(), held, interpreter_of: None };
         self.put(id, inode, file, python, user);
     }
@@ -448,6 +452,10 @@ impl TableMaker {
             return;
         }
         self.let_leaving_go();
+        if self.nameless_looked_for.elapsed() >= NAMELESS_INTERVAL {
+            self.nameless_looked_for = Instant::now();
+            self.find_nameless();
+        }
         if !self.tables.is_short() {
             return;
         }
@@ -464,17 +472,30 @@ impl TableMaker {
     /// Walks do not know files any more that were not used lately and that nobody has mapped; and
     /// whoever notes mappings is told. What is mapped meanwhile is noticed by one or the other.
     fn find_leaving(&mut self) {
-        for id in self.tables.idle_files() {
-            let held = self.files.get(&id).and_then(|file| file.held.as_ref());
-            let Some(held) = held.filter(|held| self.names.is_unmapped(&held.code)) else {
-                continue;
-            };
-            if self.leaving.contains(&id) || self.names.forget(held.inode).is_err() {
-                continue;
-            }
-            self.let_go.add(held.data);
-            self.leaving.push(id);
+        self.tables.idle_files().into_iter().for_each(|id| self.begin_to_leave(id));
+    }
+
+    /// The same of files to which no name leads any more: nothing but their being held here keeps
+    /// them from being freed.
+    fn find_nameless(&mut self) {
+        let is_nameless = |file: &CodeFile| {
+            let held = file.held.as_ref();
+            held.is_some_and(|held| held.file.bytes_without_name().is_ok_and(|bytes| bytes > 0))
+        };
+        let nameless = self.files.iter().filter(|(_, file)| is_nameless(file));
+        let nameless: Vec<FileId> = nameless.map(|(id, _)| *id).collect();
+        nameless.into_iter().for_each(|id| self.begin_to_leave(id));
+    }
+
+    /// Walks do not know the file any more, if nobody has it mapped.
+    fn begin_to_leave(&mut self, id: FileId) {
+        let held = self.files.get(&id).and_then(|file| file.held.as_ref());
+        let Some(held) = held.filter(|held| self.names.is_unmapped(&held.code)) else { return };
+        if self.leaving.contains(&id) || self.names.forget(held.inode).is_err() {
+            return;
         }
+        self.let_go.add(*held.file.data());
+        self.leaving.push(id);
     }
 
     fn let_leaving_go(&mut self) {

@@ -1,7 +1,9 @@
 //! Finding and opening.
 
 use super::owner::acting_as;
-use super::storage::{Storage, data_of, is_mounted_by_root, is_on_known_disk, served, storage};
+use super::storage::{
+    Storage, allocated_without_name, data_of, is_mounted_by_root, is_on_known_disk, served, storage,
+};
 use super::{Owner, path_of};
 use crate::{FileData, FileLocation, OpenError, Reader, within};
 use std::ffi::CString;
@@ -228,6 +230,16 @@ impl OpenedFile {
     /// The system's.
     pub fn data_now(&self) -> io::Result<FileData> {
         data_of(&self.file)
+    }
+
+    /// Bytes that lie on a disk, or in memory, only because it is open: those of a file to which no
+    /// name leads any more; 0 for all others. Nobody is asked for it who may not answer.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn bytes_without_name(&self) -> io::Result<u64> {
+        allocated_without_name(&self.file)
     }
 
     /// Whether a user may have mounted its file system (FUSE, or an overlay in a namespace of the

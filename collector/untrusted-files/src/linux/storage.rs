@@ -247,6 +247,14 @@ fn statx_of(file: &File) -> io::Result<libc::statx> {
     if result == 0 { Ok(found) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Bytes that are allocated to a file that has no name.
+pub(super) fn allocated_without_name(file: &File) -> io::Result<u64> {
+    // What statx(2) counts in.
+    const BLOCK: u64 = 512;
+    let found = statx_of(file)?;
+    Ok(if found.stx_nlink == 0 { found.stx_blocks * BLOCK } else { 0 })
+}
+
 /// The same, as far as it is of use.
 pub(super) fn data_of(file: &File) -> io::Result<FileData> {
     let found = statx_of(file)?;
