@@ -8,29 +8,7 @@
 use crate::terminal::{Style, Terminal};
 use std::fmt::{Arguments, Write as _};
 use std::io::{self, Write};
-
-/// Whether a terminal obeys this character instead of showing it, or shows nothing of it: the
-/// control characters of ASCII and of Latin 1, those that turn the direction of writing or break
-/// lines, and those without width, by which two names look like one.
-fn is_command(character: char) -> bool {
-    character.is_control()
-        || matches!(
-            character,
-            '\u{ad}'
-                | '\u{34f}'
-                | '\u{61c}'
-                | '\u{115f}'
-                | '\u{1160}'
-                | '\u{180b}'..='\u{180f}'
-                | '\u{200b}'..='\u{200f}'
-                | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}'
-                | '\u{3164}'
-                | '\u{feff}'
-                | '\u{fff9}'..='\u{fffb}'
-                | '\u{e0000}'..='\u{e0fff}'
-        )
-}
+use syscollect_model::is_unprintable;
 
 /// One value, such as a name or a path, without what a terminal obeys.
 pub(crate) fn printable(text: &str) -> String {
@@ -70,7 +48,7 @@ fn coloured_lines(text: &str) -> String {
 fn escaped(text: &str, kept: impl Fn(&str) -> usize) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(position) = rest.find(is_command) {
+    while let Some(position) = rest.find(is_unprintable) {
         shown.push_str(&rest[..position]);
         rest = &rest[position..];
         let length = match kept(rest) {
@@ -97,7 +75,7 @@ fn json_lines(json: &str) -> String {
             // Within a string JSON has these as escapes already; what is left lays the text out.
             '\n' => shown.push(character),
             // Writing to a String never fails.
-            c if is_command(c) => {
+            c if is_unprintable(c) => {
                 let units = &mut [0; 2];
                 for unit in c.encode_utf16(units) {
                     let _ = write!(shown, "\\u{unit:04x}");
@@ -204,7 +182,7 @@ mod tests {
     fn json_keeps_its_values() {
         let name = "a\u{9b}b\u{7f}c\u{202e}d\n\u{1b}\u{200b}\u{e0041}";
         let text = json_lines(&serde_json::to_string_pretty(&[name]).unwrap());
-        assert!(!text.chars().any(|c| is_command(c) && c != '\n'), "{text:?}");
+        assert!(!text.chars().any(|c| is_unprintable(c) && c != '\n'), "{text:?}");
         assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), [name]);
     }
 }

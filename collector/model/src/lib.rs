@@ -18,6 +18,7 @@
 //! ```
 
 mod address_space;
+mod characters;
 mod clock;
 mod event;
 mod figures;
@@ -39,6 +40,7 @@ mod tables;
 mod unit;
 
 pub use address_space::{AddressSpaces, Mapping, ProgramMemory};
+pub use characters::is_unprintable;
 pub use clock::{ClockError, ClockMap, ClockPair, Ticks, Time, TimeCursor};
 pub use event::{Event, Exporter, Migration, OffCpu, Sample, SleepState, Switch, Wakeup};
 pub use figures::{bytes, duration, grouped};

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 use syscollect_model::{
     Event, Exporter, FrameId, Loss, ProcessId, RecorderSummary, StackId, Tables, Time,
+    is_unprintable,
 };
 
 /// The lines of a session, counted while it is played.
@@ -87,19 +88,19 @@ fn frame_name(id: FrameId, tables: &Tables) -> String {
     name
 }
 
-/// `;` separates frames, and a line is a stack.
+/// `;` separates frames, and a line is a stack. What turns a line around, or shows nothing, is
+/// escaped.
 fn clean(name: &str) -> String {
-    name.chars()
-        .map(|c| {
-            if c == ';' {
-                ':'
-            } else if c.is_control() {
-                ' '
-            } else {
-                c
-            }
-        })
-        .collect()
+    let mut clean = String::with_capacity(name.len());
+    for c in name.chars() {
+        match c {
+            ';' => clean.push(':'),
+            _ if c.is_control() => clean.push(' '),
+            _ if is_unprintable(c) => clean.extend(c.escape_default()),
+            _ => clean.push(c),
+        }
+    }
+    clean
 }
 
 /// Writes the session's stacks folded, one line each.
@@ -168,5 +169,17 @@ impl<W: Write> Exporter for FoldedExporter<W> {
     ) -> Result<(), ExportError> {
         self.folding.end(tables);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_frame_and_reads_as_it_is_written() {
+        assert_eq!(clean("a;b\n\u{1b}[2Jc"), "a:b  [2Jc");
+        assert_eq!(clean("safe\u{202e}evil"), "safe\\u{202e}evil");
+        assert_eq!(clean("größer::<T>()"), "größer::<T>()");
     }
 }
