@@ -185,7 +185,7 @@ impl Collector {
         let online = host.online_cpus();
         let hurry = Hurry::begin();
         let mut programs = EbpfSource::load(options, memory, &host)?;
-        let unwind = programs.start_unwinding();
+        let unwind = programs.start_unwinding(options.asked_by);
         let clock_source = programs.clock_source;
         let shared_maps = programs.shared_maps()?;
         // Mappings first: of what runs later they know the files.

@@ -412,7 +412,7 @@ impl<'a> NoteTaker<'a> {
         }
         let is_held = self.held.hold(mapping, turn.whose.uid());
         if let (Some(unwind), Some(file)) = (&self.unwind, self.held.take_new()) {
-            unwind.mapped(file, &mapping.path, turn.whose.uid());
+            unwind.mapped(file, &mapping.path, turn.whose);
         }
         is_held
     }
@@ -460,6 +460,8 @@ impl<'a> NoteTaker<'a> {
     /// Notes what waits, then for a while also of users who had their share; what to say of the
     /// rest.
     fn end(mut self, orders: &Orders) -> NotesResult {
+        // Nothing is recorded any more: of what comes now no stack was cut.
+        let without_tables: Vec<_> = self.unwind.iter().flat_map(UnwindTables::notes).collect();
         self.take_all(orders, SOON, |turns| turns.next(Instant::now()));
         self.look_for_perf_maps();
         self.take_all(orders, SOON, |turns| turns.next(Instant::now()));
@@ -481,6 +483,7 @@ impl<'a> NoteTaker<'a> {
                  them from being freed, and they were too large together; their functions have no names"
             )
         }));
+        left_out.extend(without_tables);
         NotesResult { held: self.held, left_out }
     }
 

@@ -133,6 +133,39 @@ impl<T: Waiting> Turns<T> {
 
     /// Something more waits, since then; `false` if there is no room for it.
     pub(crate) fn add(&mut self, whose: Whose, what: T, since: Instant) -> bool {
+        let reached = self.reached;
+        let user = self.user(whose);
+        if user.waiting.is_empty() {
+            // Nobody saves up time in which there was nothing to do.
+            user.had = user.had.max(reached);
+        }
+        let has_room = user.waiting.len() < WAITING_MAX;
+        match has_room {
+            true => user.waiting.push_back((what, whose, since)),
+            false => user.account.left_out += what.count(),
+        }
+        has_room
+    }
+
+    /// There is no room elsewhere for something of a user's.
+    pub(crate) fn refuse(&mut self, whose: Whose, what: &T) {
+        self.user(whose).account.left_out += what.count();
+    }
+
+    /// Work of another kind was done for a user: it counts for whose turn is next, and is none of
+    /// the share of each second.
+    pub(crate) fn took_besides(&mut self, whose: Whose, took: Duration) {
+        self.user(whose).had += took;
+    }
+
+    /// How much time a user took, with all that was done [besides](Self::took_besides).
+    pub(crate) fn had(&self, whose: Whose) -> Duration {
+        let user = self.users.get(&whose.paying(self.payer));
+        user.map_or(Duration::ZERO, |user| user.had)
+    }
+
+    /// Who pays for what is of this user, among those that are told apart.
+    fn user(&mut self, whose: Whose) -> &mut OfUser<T> {
         let paying = whose.paying(self.payer);
         if self.users.len() >= USERS_MAX && !self.users.contains_key(&paying) {
             let is_of_use =
@@ -141,21 +174,11 @@ impl<T: Waiting> Turns<T> {
         }
         let is_told_apart = self.users.len() < USERS_MAX || self.users.contains_key(&paying);
         let paying = if is_told_apart { paying } else { Whose::Unknown };
-        let user = self.users.entry(paying).or_insert_with(|| OfUser {
+        self.users.entry(paying).or_insert_with(|| OfUser {
             waiting: VecDeque::new(),
             had: Duration::ZERO,
             account: Account::default(),
-        });
-        if user.waiting.is_empty() {
-            // Nobody saves up time in which there was nothing to do.
-            user.had = user.had.max(self.reached);
-        }
-        let has_room = user.waiting.len() < WAITING_MAX;
-        match has_room {
-            true => user.waiting.push_back((what, whose, since)),
-            false => user.account.left_out += what.count(),
-        }
-        has_room
+        })
     }
 
     /// What was begun in this turn goes on in its user's next one.
@@ -560,6 +583,22 @@ mod tests {
         world.turns.leave_out(world.now, |what| left_out.push(what));
         assert!(world.turns.is_empty());
         assert_eq!(left_out, [2]);
+        assert_eq!(world.notes(), ["programs of user 1001: 1 not, 0 late"]);
+    }
+
+    #[test]
+    fn work_of_another_kind_counts_for_whose_turn_is_next_and_not_for_the_share() {
+        let mut world = World::new();
+        world.add(HOSTILE, 1);
+        world.add(HONEST, 2);
+        world.turns.took_besides(HOSTILE, SHARE * 4);
+        assert_eq!(
+            (world.turns.had(HOSTILE), world.turns.had(HONEST)),
+            (SHARE * 4, Duration::ZERO)
+        );
+        assert_eq!(world.look(MILLISECOND, 1), Some((HONEST, 2)));
+        assert_eq!(world.look(MILLISECOND, 1), Some((HOSTILE, 1)));
+        world.turns.refuse(HOSTILE, &3);
         assert_eq!(world.notes(), ["programs of user 1001: 1 not, 0 late"]);
     }
 

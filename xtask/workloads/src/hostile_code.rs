@@ -21,6 +21,9 @@ const PAGES: u64 = 8;
 const ROWS: u64 = 16_000;
 /// Bytes of the file without contents.
 const SPARSE_BYTES: u64 = 1_500_000_000;
+/// Files whose tables of symbols are as large as is looked through, and without contents.
+const SYMBOLS: u64 = 600;
+const SYMBOLS_BYTES: u64 = (16 << 20) / 24 * 24;
 /// New files with a probe: each costs the kernel some time to attach to.
 const PROBED: u64 = 10_500;
 /// Mappings of a probed file whose rights change.
@@ -85,7 +88,7 @@ fn tables(folder: &Path, end: Instant) -> Result<()> {
 }
 
 /// Maps files that say they are Python interpreters: their loops have tables as long as can be. And
-/// one that says of its tables that they are as large as itself.
+/// one that says of its tables that they are as large as itself, and many that say nothing at length.
 fn interpreters(folder: &Path, end: Instant) -> Result<()> {
     let functions = vec![
         ("_PyEval_EvalFrameDefault", PAGE, PAGES * PAGE),
@@ -101,6 +104,11 @@ fn interpreters(folder: &Path, end: Instant) -> Result<()> {
     let sparse = folder.join("libpython3.12-sparse.so");
     library::write_sparse(&sparse, SPARSE_BYTES)?;
     mapped(&sparse)?;
+    for number in 0..SYMBOLS {
+        let path = folder.join(format!("python-symbols-{number}"));
+        library::write_symbols(&path, SYMBOLS_BYTES)?;
+        mapped(&path)?;
+    }
     ready();
     sleep_until(end);
     Ok(())

@@ -13,6 +13,7 @@ pub(crate) const PAGE: u64 = 1 << 16;
 pub(crate) const PROGRAM_DATA: u32 = 1;
 pub(crate) const NOTE: u32 = 7;
 const SYMBOLS: u32 = 2;
+const DYNAMIC_SYMBOLS: u32 = 11;
 const STRINGS: u32 = 3;
 
 /// What a library is to have. Addresses are offsets in its file, all of which is loaded as code.
@@ -187,6 +188,22 @@ fn segment(kind: u32, flags: u32, at: u64, size: u64) -> Vec<u8> {
     let mut bytes = [kind, flags].map(u32::to_le_bytes).concat();
     bytes.extend([at, at, at, size, size, PAGE].map(u64::to_le_bytes).concat());
     bytes
+}
+
+/// Makes a library whose two tables of symbols, and their names, have `bytes` bytes each and no
+/// contents.
+pub(crate) fn write_symbols(path: &Path, bytes: u64) -> Result<()> {
+    let file = File::create(path).with_context(|| format!("cannot make {}", path.display()))?;
+    file.set_len(PAGE + bytes)?;
+    let section = |kind| Section { kind, offset: PAGE, size: bytes, link: 3, ..Section::default() };
+    let of_symbols = |kind| Section { entry: 24, ..section(kind) };
+    let sections =
+        [Section::default(), of_symbols(DYNAMIC_SYMBOLS), of_symbols(SYMBOLS), section(STRINGS)];
+    let mut header = elf_header(64 + 56, sections.len() as u16, PAGE, None);
+    sections.iter().for_each(|section| header.extend(section.to_bytes()));
+    file.write_all_at(&header, 0)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
+    Ok(())
 }
 
 /// Makes a file of `bytes` bytes without contents, whose first section says that the table of

@@ -170,14 +170,14 @@ impl EbpfSource {
     }
 
     /// Starts to make the tables by which the programs unwind, if they do. Without them stacks are
-    /// walked by frame pointers.
-    pub(crate) fn start_unwinding(&mut self) -> Option<UnwindTables> {
+    /// walked by frame pointers. The user who asked for the recording has no share of the time.
+    pub(crate) fn start_unwinding(&mut self, asked_by: Option<u32>) -> Option<UnwindTables> {
         let programs = match programs::unwind_programs(&self.ebpf)? {
             Ok(programs) => programs,
             Err(error) => return self.without_tables(&error),
         };
         let counts = Arc::new(UnwindCounts::default());
-        match UnwindTables::start(programs, counts.clone()) {
+        match UnwindTables::start(programs, counts.clone(), asked_by) {
             Ok(tables) => {
                 self.unwind = Some(counts);
                 self.stack_memory.iter_mut().for_each(|stacks| stacks.ask(tables.clone()));

@@ -5,17 +5,19 @@
 //! more; nobody wakes it for that. The memory of the tables is bounded: while it is short, time is
 //! counted in epochs ([`Tables`]), and what was not used lately gives way.
 
+mod hurry;
 mod memory;
 mod programs;
 mod runs;
 mod tables;
+mod waiting;
 mod words;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use object::ReadCache;
@@ -23,18 +25,20 @@ use syscollect_cpython::{interpreter, may_hold_interpreter};
 use syscollect_records::python::{FILES_MAX, PythonFile};
 use syscollect_records::unwind::{PAGE_BYTES, UnwindRow};
 use syscollect_symbolize::own_vdso;
-use syscollect_untrusted_files::{FileData, OpenedFile, payer};
+use syscollect_untrusted_files::{FileData, OpenedFile};
 use syscollect_unwind::UnwindFile;
 
-use crate::mapped_map::MappedWords;
-use crate::priority::{go_before_most, go_behind_others};
 use crate::shares::Pool;
+use crate::turns::Whose;
+use crate::usage::thread_cpu_time;
+use hurry::Hurry;
 pub use memory::{HeldStack, StacksInMemory};
 pub(crate) use memory::{StackMemoryRing, ring_bytes};
 pub(crate) use programs::UnwindPrograms;
-use programs::{FileNames, HeldCode};
+use programs::{FileNames, HeldCode, Names};
 use tables::{Tables, WantedPages};
-use words::FileId;
+use waiting::{Added, MappedFile, WaitingFiles};
+use words::{FileId, Words};
 
 /// How long an epoch is at least.
 const EPOCH: Duration = Duration::from_secs(1);
@@ -42,8 +46,8 @@ const EPOCH: Duration = Duration::from_secs(1);
 const NAMELESS_INTERVAL: Duration = Duration::from_secs(2);
 /// Files that wait for a number.
 const WITHOUT_NUMBER_MAX: u64 = 256;
-/// Files that wait to be told to the programs.
-const WAITING_MAX: usize = 1024;
+/// Stacks of which it was not heard yet which pages they lack.
+const WANTED_MAX: usize = 1024;
 /// How often to look for pages that walks ask for: soon after some were, and later less often.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(4);
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
@@ -51,9 +55,9 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 /// Pages of an interpreter's loop that are asked for; loops have one or two.
 const LOOP_PAGES_MAX: usize = 8;
 
-/// How long tables are made before files are heard of again, and pages of a file
-/// in a user's turn.
-const AT_ONCE: Duration = Duration::from_millis(50);
+/// How long files are told to the programs before tables are made, and the other way round; and
+/// pages of a file in a user's turn.
+const AT_ONCE: Duration = Duration::from_millis(20);
 const PAGES_AT_ONCE: usize = 8;
 
 /// Rows that have room in so many bytes.
@@ -102,87 +106,63 @@ impl UnwindCounts {
     }
 }
 
-/// A file that is mapped as code, where, and by whose program.
-#[derive(Debug)]
-struct MappedFile {
-    file: OpenedFile,
-    path: String,
-    user: u32,
-    /// There was no number for it, which is counted.
-    was_refused: bool,
-}
-
 /// What the thread is told.
 #[derive(Debug)]
 enum Told {
-    Mapped(MappedFile),
+    /// A file waits.
+    Mapped,
     Wanted(WantedPages),
 }
-
-/// A user of whom nothing is known.
-const NOBODY: u32 = u32::MAX;
 
 /// Whom files of code are told to. The thread ends when this is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct UnwindTables {
-    files: SyncSender<Told>,
+    told: SyncSender<Told>,
+    waiting: Arc<WaitingFiles>,
     counts: Arc<UnwindCounts>,
-    let_go: Arc<LetGo>,
-}
-
-/// Files that were let go: whoever notices that they are mapped again has to say so.
-#[derive(Debug, Default)]
-struct LetGo {
-    files: Mutex<Vec<FileData>>,
-    /// How many there are, so that nobody asks in vain.
-    count: AtomicU64,
-}
-
-impl LetGo {
-    fn add(&self, file: FileData) {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).push(file);
-        self.count.fetch_add(1, Ordering::Release);
-    }
-
-    fn take(&self) -> Vec<FileData> {
-        if self.is_empty() {
-            return Vec::new();
-        }
-        let taken = std::mem::take(&mut *self.files.lock().unwrap_or_else(PoisonError::into_inner));
-        self.count.fetch_sub(taken.len() as u64, Ordering::Release);
-        taken
-    }
-
-    fn is_empty(&self) -> bool {
-        self.count.load(Ordering::Acquire) == 0
-    }
 }
 
 impl UnwindTables {
-    /// Starts the thread.
-    pub(crate) fn start(programs: UnwindPrograms, counts: Arc<UnwindCounts>) -> io::Result<Self> {
-        let (files, received) = sync_channel(WAITING_MAX);
-        let let_go = Arc::<LetGo>::default();
-        let mut maker = TableMaker::new(programs, counts.clone(), let_go.clone());
+    /// Starts the thread. The user who asked for the recording has no share of its time.
+    pub(crate) fn start(
+        programs: UnwindPrograms,
+        counts: Arc<UnwindCounts>,
+        asked_by: Option<u32>,
+    ) -> io::Result<Self> {
+        let (told, received) = sync_channel(WANTED_MAX);
+        let waiting = Arc::new(WaitingFiles::new(asked_by));
+        let UnwindPrograms { rows, pages, files, words, inodes, interpreters, identify } = programs;
+        let names = FileNames::new(words, inodes, interpreters, identify);
+        let tables = Tables::new(rows, pages, files);
+        let mut maker = TableMaker::new(names, tables, counts.clone(), waiting.clone());
         std::thread::Builder::new().name("unwind-tables".into()).spawn(move || {
             maker.add_vdso();
             maker.follow(&received);
         })?;
-        Ok(Self { files, counts, let_go })
+        Ok(Self { told, waiting, counts })
     }
 
     /// A program of this user has mapped a file as code. Does not wait.
-    pub(crate) fn mapped(&self, file: OpenedFile, path: &str, user: Option<u32>) {
-        let (path, user) = (path.to_owned(), user.unwrap_or(NOBODY));
-        let mapped = MappedFile { file, path, user, was_refused: false };
-        if self.files.try_send(Told::Mapped(mapped)).is_err() {
-            self.counts.refused.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn mapped(&self, file: OpenedFile, path: &str, whose: Whose) {
+        let mapped = MappedFile { file, path: path.to_owned(), whose, was_refused: false };
+        match self.waiting.add(mapped, Instant::now()) {
+            // Where there is no room, the thread has not heard of others yet, and finds it with them.
+            Added::ToBeTold => drop(self.told.try_send(Told::Mapped)),
+            Added::IsTold => {}
+            Added::NoRoom => {
+                self.counts.refused.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 
     /// Files that are not known any more: they are [`mapped`](Self::mapped) anew when that is seen.
     pub(crate) fn take_let_go(&self) -> Vec<FileData> {
-        self.let_go.take()
+        self.waiting.let_go.take()
+    }
+
+    /// What to tell the user of files that were told of late, or not.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.waiting.notes(Instant::now())
     }
 
     /// How many pages gave way so far, which may be asked for again.
@@ -193,55 +173,22 @@ impl UnwindTables {
     /// Walks will come by these pages. Does not wait.
     fn wanted(&self, wanted: WantedPages) {
         // Where there is no room for it, walks ask themselves.
-        let _ = self.files.try_send(Told::Wanted(wanted));
-    }
-}
-
-/// How much of a CPU the thread takes. Stacks are cut as long as their tables are not there, most
-/// of them when a recording begins, and on a busy machine whoever goes behind others comes too
-/// late. So it goes before them, but for part of the time only: whose files are costly waits.
-struct Hurry {
-    began: Instant,
-    is_on: bool,
-}
-
-/// So much CPU time at once, and so much of each second.
-const HURRY_AT_ONCE: Duration = Duration::from_millis(500);
-const HURRY_SHARE: u32 = 20;
-
-impl Hurry {
-    fn begin() -> Self {
-        go_before_most();
-        Self { began: Instant::now(), is_on: true }
-    }
-
-    /// CPU time of this thread.
-    fn cpu_time(&self) -> Duration {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
-    }
-
-    fn follow(&mut self) {
-        let may = self.cpu_time() < HURRY_AT_ONCE + self.began.elapsed() / HURRY_SHARE;
-        if may != self.is_on {
-            let go = if may { go_before_most } else { go_behind_others };
-            go();
-            self.is_on = may;
-        }
+        let _ = self.told.try_send(Told::Wanted(wanted));
     }
 }
 
 /// Makes tables.
-struct TableMaker {
-    names: FileNames,
-    tables: Tables<MappedWords>,
+struct TableMaker<N, W> {
+    names: N,
+    tables: Tables<W>,
     /// By what their files are called in the tables.
     files: BTreeMap<FileId, CodeFile>,
     inodes: HashMap<u64, FileId>,
     /// Files that walks do not know any more: soon they are let go, if nobody maps them meanwhile.
     leaving: Vec<FileId>,
     nameless_looked_for: Instant,
-    let_go: Arc<LetGo>,
+    /// Files that the programs do not know yet.
+    waiting: Arc<WaitingFiles>,
     /// Files for which there was no number; and how many of them a user may have.
     without_number: VecDeque<MappedFile>,
     free_without_number: Pool,
@@ -251,8 +198,6 @@ struct TableMaker {
     asked: u64,
     /// Not all of that is made.
     is_unfinished: bool,
-    /// How long making tables took, by the users whose programs asked for them.
-    took: HashMap<u32, Duration>,
     /// Room for files with an interpreter.
     free_interpreters: Pool,
 }
@@ -282,80 +227,124 @@ struct HeldFile {
     file: OpenedFile,
 }
 
-impl TableMaker {
-    fn new(programs: UnwindPrograms, counts: Arc<UnwindCounts>, let_go: Arc<LetGo>) -> Self {
-        let UnwindPrograms { rows, pages, files, words, inodes, interpreters, identify } = programs;
-        let tables = Tables::new(rows, pages, files);
+impl<N: Names, W: Words> TableMaker<N, W> {
+    fn new(
+        names: N,
+        tables: Tables<W>,
+        counts: Arc<UnwindCounts>,
+        waiting: Arc<WaitingFiles>,
+    ) -> Self {
         counts.rows_max.store(tables.rows_max(), Ordering::Relaxed);
         Self {
-            names: FileNames::new(words, inodes, interpreters, identify),
+            names,
             tables,
             files: BTreeMap::new(),
             inodes: HashMap::new(),
             leaving: Vec::new(),
             nameless_looked_for: Instant::now(),
-            let_go,
+            waiting,
             without_number: VecDeque::new(),
             free_without_number: Pool::new(WITHOUT_NUMBER_MAX),
             epoch_began: Instant::now(),
             counts,
             asked: 0,
             is_unfinished: false,
-            took: HashMap::new(),
             free_interpreters: Pool::new(FILES_MAX as u64),
         }
     }
 
-    fn follow(&mut self, files: &Receiver<Told>) {
+    fn follow(&mut self, told: &Receiver<Told>) {
         let mut sleep = SHORTEST_SLEEP;
         let mut hurry = Hurry::begin();
+        let mut has_more = false;
         loop {
-            let told = match files.recv_timeout(sleep) {
-                Ok(file) => Some(file),
+            let wait = if has_more { Duration::ZERO } else { sleep };
+            let first = match told.recv_timeout(wait) {
+                Ok(told) => Some(told),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            let mut has_worked = told.is_some();
-            for told in told.into_iter().chain(files.try_iter()) {
-                match told {
-                    Told::Mapped(file) => self.add(file),
-                    Told::Wanted(wanted) => {
-                        self.tables.ask(&wanted);
-                        self.is_unfinished = true;
-                    }
+            let was_told = first.is_some();
+            // As many as there may be: whoever tells more than that meanwhile is heard next time.
+            first.into_iter().chain(told.try_iter()).take(WANTED_MAX).for_each(|told| {
+                if let Told::Wanted(wanted) = told {
+                    self.tables.ask(&wanted);
+                    self.is_unfinished = true;
                 }
-            }
-            has_worked |= self.make_wanted();
+            });
+            let worked = self.work(&mut hurry);
             self.follow_epochs();
+            has_more = worked.has_more;
+            let has_worked = was_told || worked.has_worked;
             sleep = if has_worked { SHORTEST_SLEEP } else { (sleep * 2).min(LONGEST_SLEEP) };
-            hurry.follow();
-            self.counts.time_ns.store(hurry.cpu_time().as_nanos() as u64, Ordering::Relaxed);
+            hurry.idle();
+            self.counts.time_ns.store(thread_cpu_time().as_nanos() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells the programs of files for a while, then makes tables for a while: neither waits for all
+    /// of the other.
+    fn work(&mut self, hurry: &mut Hurry) -> Worked {
+        let added = self.add_waiting(hurry);
+        let made = self.make_wanted(hurry);
+        Worked {
+            has_worked: added.has_worked || made.has_worked,
+            has_more: added.has_more || made.has_more,
+        }
+    }
+
+    /// Tells the programs of files that wait, in turns of their users.
+    fn add_waiting(&mut self, hurry: &mut Hurry) -> Worked {
+        let end = Instant::now() + AT_ONCE;
+        let mut worked = Worked::default();
+        self.waiting.hear();
+        loop {
+            let began = Instant::now();
+            worked.has_more = began >= end;
+            if worked.has_more {
+                return worked;
+            }
+            let Some(turn) = self.waiting.next(began) else { return worked };
+            worked.has_worked = true;
+            let (file, turn) = turn.take();
+            hurry.serve(uid_of(turn.whose));
+            let is_new = self.add(file);
+            self.waiting.took(&turn, began, is_new);
         }
     }
 
     /// Tells the programs of a file. Without tables, too: they look for them at every walk else.
-    fn add(&mut self, mapped: MappedFile) {
-        let MappedFile { ref file, ref path, user, was_refused: _ } = mapped;
+    /// Whether they did not know it before.
+    fn add(&mut self, mapped: MappedFile) -> bool {
+        let MappedFile { ref file, ref path, whose, was_refused: _ } = mapped;
+        let user = uid_of(whose);
         // Mapping one asks its file system, which may be a program of a user's.
         if file.is_of_a_users_mount(None) {
-            return self.count(&self.counts.refused);
+            self.count(&self.counts.refused);
+            return false;
         }
-        let Ok(code) = HeldCode::map(file.file()) else { return self.count(&self.counts.refused) };
-        let Ok(inode) = self.names.inode(&code) else { return self.count(&self.counts.refused) };
+        let held = HeldCode::map(file.file());
+        let Ok((inode, code)) = held.and_then(|code| Ok((self.names.inode(&code)?, code))) else {
+            self.count(&self.counts.refused);
+            return false;
+        };
         if let Some(id) = self.inodes.get(&inode).copied() {
-            return self.stay(id);
+            self.stay(id);
+            return false;
         }
         let unwind = UnwindFile::read(file.reader());
         if unwind.is_err() {
             self.count(&self.counts.damaged);
         }
         let Some(id) = self.give_number(unwind.as_ref().ok(), user) else {
-            return self.wait_for_number(mapped);
+            self.wait_for_number(mapped);
+            return false;
         };
-        let python = self.interpreter(file, path);
+        let python = self.interpreter(file, path, user);
         let held = Some(HeldFile { code, inode, file: file.clone() });
         let file = CodeFile { unwind: unwind.ok(), held, interpreter_of: None };
         self.put(id, inode, file, python, user);
+        true
     }
 
     /// A number for a file that a user's program has mapped, if there is one.
@@ -371,17 +360,22 @@ impl TableMaker {
         if !std::mem::replace(&mut mapped.was_refused, true) {
             self.count(&self.counts.refused);
         }
-        if self.free_without_number.take(mapped.user, 1) {
+        if self.free_without_number.take(uid_of(mapped.whose), 1) {
             self.without_number.push_back(mapped);
         } else {
             // When it is mapped once more, there may be.
-            self.let_go.add(*mapped.file.data());
+            self.waiting.let_go.add(*mapped.file.data());
         }
     }
 
-    /// The Python interpreter in a file, if it is one that is known.
-    fn interpreter(&self, file: &OpenedFile, path: &str) -> Option<PythonFile> {
+    /// The Python interpreter in a file, if it is one that is known. It takes a place of its user's,
+    /// and who has none left has no files looked into: that takes longer than all else of a file.
+    fn interpreter(&mut self, file: &OpenedFile, path: &str, user: u32) -> Option<PythonFile> {
         if !may_hold_interpreter(path) {
+            return None;
+        }
+        if !self.free_interpreters.take(user, 1) {
+            self.count(&self.counts.refused);
             return None;
         }
         let cache = ReadCache::new(file.reader());
@@ -389,7 +383,11 @@ impl TableMaker {
         if found.is_err() {
             self.count(&self.counts.python_unknown);
         }
-        found.ok().flatten()
+        let found = found.ok().flatten();
+        if found.is_none() {
+            self.free_interpreters.give_back(user, 1);
+        }
+        found
     }
 
     fn add_vdso(&mut self) {
@@ -433,13 +431,12 @@ impl TableMaker {
         }
     }
 
-    /// Tells the programs where the interpreter in a file has its structures; whether there was room.
+    /// Tells the programs where the interpreter in a file has its structures; if they do not take
+    /// that, its user has its place back.
     fn put_interpreter(&mut self, id: FileId, python: &PythonFile, user: u32) -> bool {
-        let has_room = self.free_interpreters.take(user, 1);
-        let is_put = has_room
-            && self.names.set_interpreter(id, python).is_ok()
-            && self.tables.mark_interpreter(id);
-        if has_room && !is_put {
+        let is_put =
+            self.names.set_interpreter(id, python).is_ok() && self.tables.mark_interpreter(id);
+        if !is_put {
             self.free_interpreters.give_back(user, 1);
         }
         self.count(if is_put { &self.counts.python_files } else { &self.counts.refused });
@@ -494,13 +491,13 @@ impl TableMaker {
         if self.leaving.contains(&id) || self.names.forget(held.inode).is_err() {
             return;
         }
-        self.let_go.add(*held.file.data());
+        self.waiting.let_go.add(*held.file.data());
         self.leaving.push(id);
     }
 
     fn let_leaving_go(&mut self) {
         // Else a mapping of a moment ago may not be told of.
-        if self.leaving.is_empty() || !self.let_go.is_empty() {
+        if self.leaving.is_empty() || !self.waiting.let_go.is_empty() {
             return;
         }
         for id in std::mem::take(&mut self.leaving) {
@@ -538,19 +535,20 @@ impl TableMaker {
         self.count(&self.counts.files_let_go);
     }
 
-    /// Tries once more to give numbers to files that there were none for.
+    /// Tries once more to give numbers to files that there were none for, in their users' turns.
     fn add_without_number(&mut self) {
         for file in std::mem::take(&mut self.without_number) {
-            self.free_without_number.give_back(file.user, 1);
-            self.add(file);
+            self.free_without_number.give_back(uid_of(file.whose), 1);
+            // That they were refused is counted.
+            self.waiting.add(file, Instant::now());
         }
     }
 
-    /// Makes what walks have asked for, for a while; whether they had.
-    fn make_wanted(&mut self) -> bool {
+    /// Makes what walks have asked for, for a while.
+    fn make_wanted(&mut self, hurry: &mut Hurry) -> Worked {
         let asked = self.names.wanted();
         if asked == self.asked && !self.is_unfinished {
-            return false;
+            return Worked::default();
         }
         (self.asked, self.is_unfinished) = (asked, false);
         let end = Instant::now() + AT_ONCE;
@@ -560,17 +558,18 @@ impl TableMaker {
                 break;
             }
             let began = Instant::now();
+            hurry.serve(wanted.user);
             self.make(&wanted);
-            *self.took.entry(payer(wanted.user)).or_default() += began.elapsed();
+            self.waiting.took_besides(whose(wanted.user), began.elapsed());
         }
-        true
+        Worked { has_worked: true, has_more: self.is_unfinished }
     }
 
-    /// Some pages for the user whose programs took the least time: who runs code that is costly
-    /// waits, and nobody for them.
+    /// Some pages for the user whose programs took the least time, files that were told of with it:
+    /// who runs code that is costly waits, and nobody for them.
     fn next_wanted(&self) -> Option<WantedPages> {
-        let took = |user| self.took.get(&payer(user)).copied().unwrap_or_default();
-        let mut wanted = self.tables.wanted().into_iter().min_by_key(|wanted| took(wanted.user))?;
+        let wanted = self.tables.wanted().into_iter();
+        let mut wanted = self.waiting.least(wanted, |wanted| whose(wanted.user))?;
         // Those that are refused take no time.
         if self.tables.has_room(wanted.user) {
             wanted.pages.truncate(PAGES_AT_ONCE);
@@ -608,3 +607,26 @@ impl TableMaker {
         what.fetch_add(1, Ordering::Relaxed);
     }
 }
+
+/// What came of a while of work.
+#[derive(Clone, Copy, Debug, Default)]
+struct Worked {
+    has_worked: bool,
+    /// There is more that could be done now.
+    has_more: bool,
+}
+
+/// A user of whom nothing is known, as the programs and shares have it.
+const NOBODY: u32 = u32::MAX;
+
+fn uid_of(whose: Whose) -> u32 {
+    whose.uid().unwrap_or(NOBODY)
+}
+
+fn whose(user: u32) -> Whose {
+    if user == NOBODY { Whose::Unknown } else { Whose::Of(user) }
+}
+
+#[cfg(test)]
+#[path = "maker_tests.rs"]
+mod tests;

@@ -80,6 +80,34 @@ impl Drop for HeldCode {
     }
 }
 
+/// What of the programs' side there is to ask and to tell.
+pub(super) trait Names {
+    /// How many pages walks have asked for.
+    fn wanted(&self) -> u64;
+
+    /// From now on walks say that they used what they use in this epoch.
+    fn set_epoch(&self, epoch: u64);
+
+    /// By which inode the programs know the file. Nobody else knows it for certain: file systems
+    /// that lie over others show numbers of their own.
+    fn inode(&self, held: &HeldCode) -> io::Result<u64>;
+
+    /// Whether nobody else has the file mapped now. Where that cannot be found out, somebody has.
+    fn is_unmapped(&self, held: &HeldCode) -> bool;
+
+    /// From now on walks look for the inode's rows under this id.
+    fn set(&self, inode: u64, id: FileId) -> io::Result<()>;
+
+    /// From now on walks do not know the inode.
+    fn forget(&self, inode: u64) -> io::Result<()>;
+
+    /// Where the interpreter in the file has its structures.
+    fn set_interpreter(&self, file: FileId, python: &PythonFile) -> io::Result<()>;
+
+    /// The file's number is no interpreter's any more.
+    fn forget_interpreter(&self, file: FileId) -> io::Result<()>;
+}
+
 impl FileNames {
     pub(super) fn new(
         words: MappedWords,
@@ -89,20 +117,18 @@ impl FileNames {
     ) -> Self {
         Self { words, inodes, interpreters, identify }
     }
+}
 
-    /// How many pages walks have asked for.
-    pub(super) fn wanted(&self) -> u64 {
+impl Names for FileNames {
+    fn wanted(&self) -> u64 {
         self.words.words()[WANTED].load(Ordering::Relaxed)
     }
 
-    /// From now on walks say that they used what they use in this epoch.
-    pub(super) fn set_epoch(&self, epoch: u64) {
+    fn set_epoch(&self, epoch: u64) {
         self.words.words()[EPOCH].store(epoch, Ordering::Relaxed);
     }
 
-    /// By which inode the programs know the file. Nobody else knows it for certain: file systems
-    /// that lie over others show numbers of their own.
-    pub(super) fn inode(&self, held: &HeldCode) -> io::Result<u64> {
+    fn inode(&self, held: &HeldCode) -> io::Result<u64> {
         let words = self.words.words();
         words[ASKED].store(held.page.as_ptr() as u64, Ordering::Relaxed);
         words[INODE].store(0, Ordering::Relaxed);
@@ -113,30 +139,25 @@ impl FileNames {
         }
     }
 
-    /// Whether nobody else has the file mapped now. Where that cannot be found out, somebody has.
-    pub(super) fn is_unmapped(&self, held: &HeldCode) -> bool {
+    fn is_unmapped(&self, held: &HeldCode) -> bool {
         self.inode(held).is_ok() && self.words.words()[ALONE].load(Ordering::Relaxed) == 1
     }
 
-    /// From now on walks look for the inode's rows under this id.
-    pub(super) fn set(&self, inode: u64, id: FileId) -> io::Result<()> {
+    fn set(&self, inode: u64, id: FileId) -> io::Result<()> {
         let (key, value) = (inode.to_ne_bytes(), id.for_programs().to_ne_bytes());
         bpf_calls::update_element(self.inodes.as_fd(), &key, &value)
     }
 
-    /// From now on walks do not know the inode.
-    pub(super) fn forget(&self, inode: u64) -> io::Result<()> {
+    fn forget(&self, inode: u64) -> io::Result<()> {
         bpf_calls::delete_element(self.inodes.as_fd(), &inode.to_ne_bytes())
     }
 
-    /// Where the interpreter in the file has its structures.
-    pub(super) fn set_interpreter(&self, file: FileId, python: &PythonFile) -> io::Result<()> {
+    fn set_interpreter(&self, file: FileId, python: &PythonFile) -> io::Result<()> {
         let map = self.interpreters.as_fd();
         bpf_calls::update_element(map, &file.number().to_ne_bytes(), python.as_bytes())
     }
 
-    /// The file's number is no interpreter's any more.
-    pub(super) fn forget_interpreter(&self, file: FileId) -> io::Result<()> {
+    fn forget_interpreter(&self, file: FileId) -> io::Result<()> {
         bpf_calls::delete_element(self.interpreters.as_fd(), &file.number().to_ne_bytes())
     }
 }
