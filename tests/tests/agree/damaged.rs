@@ -70,52 +70,74 @@ fn of_no_switch() -> Figures {
 /// As many as it takes for damage in chunks of every lane.
 const PARTS: usize = 61;
 
+/// What came of damage in some parts.
+#[derive(Default)]
+struct Damaged {
+    /// In how many of them something of a lane was lost.
+    hit: Lost,
+    /// In how many nothing but switches was.
+    switches_alone: u64,
+}
+
 #[test]
 fn a_damaged_chunk_is_told_and_everything_else_is_shown() {
     let capture = reference_capture::capture();
-    let (mut hit, mut switches_alone) = (Lost::new(), 0);
-    for part in 0..PARTS {
-        let mut damaged = capture.clone();
-        damaged[capture.len() * part / PARTS + 7] ^= 0x55;
-        let (tracy, firefox) = (
-            exported::tracy(exported::open(&damaged)),
-            exported::firefox(exported::open(&damaged)),
-        );
-        let report = exported::report(exported::open(&damaged));
-        let mut lost = Lost::new();
-        report.losses.iter().for_each(|loss| add(&mut lost, loss.origin.name(), loss.count));
-        assert_eq!(
-            (told_by_tracy(&tracy), told_by_firefox(&firefox)),
-            (lost.clone(), lost.clone()),
-            "part {part}"
-        );
-
-        let missing = |lane: &str| lost.get(lane).copied().unwrap_or(0);
-        let records = report.events.switches + report.events.wakeups + missing("sched");
-        assert_eq!(records, 620 + 310, "part {part}: {lost:?}");
-        let report = serde_json::to_vec(&report).unwrap();
-        let shown = [
-            (Viewer::Tracy, shown::tracy(&tracy).unwrap()),
-            (Viewer::Firefox, shown::firefox(&firefox).unwrap()),
-            (Viewer::Report, shown::report(&report).unwrap()),
-        ];
-        for (viewer, figures) in shown {
-            assert_eq!(
-                figures["samples"] + missing("samples"),
-                407,
-                "part {part} in {}: {lost:?}",
-                viewer.name()
-            );
-            if lost.keys().eq(["sched"]) {
-                assert_eq!(differences(viewer, &of_no_switch(), &figures), [""; 0], "part {part}");
-                switches_alone += 1;
-            }
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut all = Damaged::default();
+    std::thread::scope(|scope| {
+        let some = |first| {
+            let capture = &capture;
+            scope.spawn(move || {
+                let mut damaged = Damaged::default();
+                (first..PARTS)
+                    .step_by(threads)
+                    .for_each(|part| damage(capture, part, &mut damaged));
+                damaged
+            })
+        };
+        let running: Vec<_> = (0..threads).map(some).collect();
+        for thread in running {
+            let Damaged { hit, switches_alone } = thread.join().unwrap();
+            hit.into_iter().for_each(|(lane, count)| *all.hit.entry(lane).or_default() += count);
+            all.switches_alone += switches_alone;
         }
-        lost.into_keys().for_each(|lane| *hit.entry(lane).or_default() += 1);
-    }
+    });
     let lanes = ["sched", "samples", "zones", "tracepoints"];
     assert!(
-        lanes.iter().all(|lane| hit.contains_key(*lane)) && switches_alone > 0,
-        "not damaged enough: {hit:?}"
+        lanes.iter().all(|lane| all.hit.contains_key(*lane)) && all.switches_alone > 0,
+        "not damaged enough: {:?}",
+        all.hit
     );
+}
+
+/// Damages one part of a capture.
+fn damage(capture: &[u8], part: usize, found: &mut Damaged) {
+    let mut damaged = capture.to_vec();
+    damaged[capture.len() * part / PARTS + 7] ^= 0x55;
+    let tracy = exported::tracy(exported::open(&damaged));
+    let firefox = exported::firefox(exported::open(&damaged));
+    let report = exported::report(exported::open(&damaged));
+    let mut lost = Lost::new();
+    report.losses.iter().for_each(|loss| add(&mut lost, loss.origin.name(), loss.count));
+    let told = (told_by_tracy(&tracy), told_by_firefox(&firefox));
+    assert_eq!(told, (lost.clone(), lost.clone()), "part {part}");
+
+    let missing = |lane: &str| lost.get(lane).copied().unwrap_or(0);
+    let records = report.events.switches + report.events.wakeups + missing("sched");
+    assert_eq!(records, 620 + 310, "part {part}: {lost:?}");
+    let report = serde_json::to_vec(&report).unwrap();
+    let shown = [
+        (Viewer::Tracy, shown::tracy(&tracy).unwrap()),
+        (Viewer::Firefox, shown::firefox(&firefox).unwrap()),
+        (Viewer::Report, shown::report(&report).unwrap()),
+    ];
+    for (viewer, figures) in shown {
+        let samples = figures["samples"] + missing("samples");
+        assert_eq!(samples, 407, "part {part} in {}: {lost:?}", viewer.name());
+        if lost.keys().eq(["sched"]) {
+            assert_eq!(differences(viewer, &of_no_switch(), &figures), [""; 0], "part {part}");
+            found.switches_alone += 1;
+        }
+    }
+    lost.into_keys().for_each(|lane| *found.hit.entry(lane).or_default() += 1);
 }

@@ -120,7 +120,8 @@ pub(crate) fn looks(context: &Context) -> Result<String> {
     let recorder = recorder.stop(context)?;
     let said = &recorder.said;
     signal(hostile.id(), libc::SIGKILL);
-    wait(hostile)?;
+    let hostile = wait(hostile)?;
+    ensure!(hostile.stderr.is_empty(), "the hostile program failed:\n{}", hostile.stderr);
     let made = number(
         json_lines(&honest.stdout)?.first().context("the honest program said nothing")?,
         "numbers",
