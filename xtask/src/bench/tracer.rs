@@ -349,7 +349,7 @@ fn startup_when_busy(context: &Context) -> Result<f64> {
         }
         let capture = context.path("bench-start.syscap");
         let recorded =
-            text(&capture).and_then(|path| context.succeed(&["record", "-d", "200ms", "-o", path]));
+            text(&capture).and_then(|path| context.succeed(&["record", "-d", "0.2", "-o", path]));
         over.store(true, Ordering::Relaxed);
         recorded?;
         Ok(startup_ms(&context.info(&capture)?))
