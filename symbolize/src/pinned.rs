@@ -252,9 +252,9 @@ impl PinnedFiles {
         let modules = self.modules.iter().flat_map(|(path, files)| {
             files.iter().filter_map(move |(build_id, held)| {
                 let PinnedPath::File(PinnedFile { file, shown_by, .. }) = held else { return None };
-                let user = payer(*shown_by.first()?);
+                let (user, bytes) = (payer(*shown_by.first()?), bytes_of(file)?);
                 let place = HeldPlace::Module(path.clone(), build_id.clone());
-                Some(Nameless { user, bytes: bytes_of(file)?, place })
+                Some(Nameless { user, bytes, place })
             })
         });
         let lists = self.perf_maps.all().chain(self.dumps.all());
@@ -268,7 +268,12 @@ impl PinnedFiles {
     fn release(&mut self, path: &str, build_id: &BuildId) {
         let Some(files) = self.modules.get_mut(path) else { return };
         let Some(place) = files.iter().position(|(id, _)| id == build_id) else { return };
-        if let (_, PinnedPath::File(held)) = files.swap_remove(place)
+        let (_, released) = files.swap_remove(place);
+        // Whoever makes files without end gives each another name.
+        if files.is_empty() {
+            self.modules.remove(path);
+        }
+        if let PinnedPath::File(held) = released
             && let Some(user) = held.shown_by.first()
         {
             self.room.give_back(*user);

@@ -22,7 +22,7 @@ use crate::outlet::Outlet;
 use crate::perf_maps::{self, PerfMapWatch};
 use crate::source::Observed;
 use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns, Waiting};
-use crate::unwind::UnwindTables;
+use crate::unwind::{NAMELESS_INTERVAL, UnwindTables};
 use crate::worker::Worker;
 
 /// Rows of one definition, so that no chunk grows beyond what the store takes.
@@ -55,9 +55,8 @@ const BEYOND_SHARES: Duration = Duration::from_secs(2);
 const SOON: Duration = Duration::from_secs(5);
 const LONGEST_GOODBYE: Duration = Duration::from_secs(5);
 
-/// How often files are looked for that have no names any more, and of how many users it is said.
-const NAMELESS_INTERVAL: Duration = Duration::from_secs(2);
-const RELEASED_TOLD_MAX: usize = 8;
+/// Users of whom it is said by their numbers that files of theirs were released.
+const RELEASED_USERS_MAX: usize = 8;
 
 /// The thread that takes notes, while there is something to note.
 pub(crate) struct Notes {
@@ -477,12 +476,7 @@ impl<'a> NoteTaker<'a> {
             ));
         }
         left_out.extend(self.perf_maps.left_out());
-        left_out.extend(self.released.iter().take(RELEASED_TOLD_MAX).map(|(user, files)| {
-            format!(
-                "{files} files of code that programs of user {user} have deleted were not held: only that kept \
-                 them from being freed, and they were too large together; their functions have no names"
-            )
-        }));
+        left_out.extend(released_notes(&self.released));
         left_out.extend(without_tables);
         NotesResult { held: self.held, left_out }
     }
@@ -524,6 +518,26 @@ fn words(account: &Account, whose: &str) -> String {
         left_out + waiting,
         longest.as_secs_f64()
     )
+}
+
+/// Files that were released because they had been deleted, of each user; of the last ones together.
+fn released_notes(released: &BTreeMap<u32, usize>) -> Vec<String> {
+    let note = |files: usize, whose: &str| {
+        format!(
+            "{files} files of code that programs of {whose} have deleted were not held: only that \
+             kept them from being freed, and they were too large together; their functions have no \
+             names"
+        )
+    };
+    let users = released.iter().take(RELEASED_USERS_MAX);
+    let mut notes: Vec<String> =
+        users.map(|(user, files)| note(*files, &format!("user {user}"))).collect();
+    let others = released.len().saturating_sub(RELEASED_USERS_MAX);
+    if others > 0 {
+        let files = released.values().skip(RELEASED_USERS_MAX).sum();
+        notes.push(note(files, &format!("{others} more users")));
+    }
+    notes
 }
 
 /// One process may have more of them, with longer names, than a chunk takes.
@@ -592,6 +606,17 @@ mod tests {
             definitions.push(serde_json::from_slice(&chunk.data).unwrap());
         }
         (noted, definitions)
+    }
+
+    #[test]
+    fn files_that_were_released_are_said_of_each_user_or_of_many_together() {
+        let released: BTreeMap<u32, usize> = (1000..1010).map(|user| (user, 3)).collect();
+        let notes = released_notes(&released);
+        assert_eq!(notes.len(), RELEASED_USERS_MAX + 1);
+        assert!(notes[0].starts_with("3 files of code that programs of user 1000 have deleted"));
+        assert!(
+            notes[RELEASED_USERS_MAX].starts_with("6 files of code that programs of 2 more users")
+        );
     }
 
     #[test]

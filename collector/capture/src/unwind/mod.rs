@@ -42,8 +42,9 @@ use words::{FileId, Words};
 
 /// How long an epoch is at least.
 const EPOCH: Duration = Duration::from_secs(1);
-/// How often files are looked for that have no name any more.
-const NAMELESS_INTERVAL: Duration = Duration::from_secs(2);
+/// How often files are looked for that have no name any more, here and among those that are held for
+/// naming.
+pub(crate) const NAMELESS_INTERVAL: Duration = Duration::from_secs(2);
 /// Files that wait for a number.
 const WITHOUT_NUMBER_MAX: u64 = 256;
 /// Stacks of which it was not heard yet which pages they lack.
