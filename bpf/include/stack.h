@@ -12,6 +12,7 @@
 #define SYSCOLLECT_STACK_H
 
 #include "clock.h"
+#include "known_walk.h"
 #include "python.h"
 #include "stack_memory.h"
 #include "unwind.h"
@@ -221,6 +222,7 @@ static __always_inline void unwind_begin(struct unwind *u, __u64 ip, __u64 sp, _
 	u->bp = bp;
 	u->reached = FRAME_RUNNING;
 	*(volatile __u64 *)&u->registers = registers;
+	begin_words(u);
 }
 
 /* Walks a user stack by unwind tables. `registers` is where the kernel has saved all of them, 0 where
@@ -247,7 +249,21 @@ static __always_inline __u32 user_stack_unwound(struct stack_writer *w, __u64 ip
 		u->generation = walks << 1 | 1ULL << 63;
 	u->hash = address_space_hash(tgid, exec_id);
 	u->space = mix(u->hash, u->mm);
+	struct known_walk *known = context == CONTEXT_SCHED ? known_walk_of(u) : 0;
+	bool is_checked = CROSS_CHECK && !(walks % CROSS_CHECK), is_known = known && known_walk_stands(s, known);
+
+	if (is_known && !is_checked) {
+		w->lane->statistics[STATISTIC_USER_SLOT_HITS]++;
+		w->lane->statistics[STATISTIC_STACKS]++;
+		w->lane->statistics[STATISTIC_USER_WALKS + (known->ending & 7)]++;
+		return known->id;
+	}
 	unwind_walk(s);
+	if (is_known) {
+		w->lane->statistics[STATISTIC_USER_CROSS_CHECKED]++;
+		if (u->hash != known->hash)
+			w->lane->statistics[STATISTIC_USER_CROSS_DIFFERENT]++;
+	}
 	s->python.count = 0;
 	if (s->python.file) {
 		s->python.ticks = w->ticks;
@@ -271,14 +287,18 @@ static __always_inline __u32 user_stack_unwound(struct stack_writer *w, __u64 ip
 	};
 
 	/* Others are walked again from their first frame on, and compared. */
-	if (CROSS_CHECK && ending != STACK_NO_TABLE_YET && !(walks % CROSS_CHECK)) {
+	if (is_checked && ending != STACK_NO_TABLE_YET) {
 		unwind_begin(u, ip, sp, bp, registers);
 		is_sent = true;
 	}
 	/* Where nothing can be read the stack is one like others, of which the next is the same. */
 	if (is_sent && !(u->sp & 7) && !bpf_probe_read_user(&u->word, 8, (void *)u->sp))
 		return send_with_memory(w, walked, share);
-	return stack_id(w, u->hash, walked);
+	__u32 id = stack_id(w, u->hash, walked);
+
+	if (known && id != STACK_LOST)
+		remember_walk(s, known, ip, sp, bp, id);
+	return id;
 }
 
 /* The kernel's own walk, for kernels where the one above cannot be had, for

@@ -53,6 +53,8 @@
 /* Of one CPU and context. */
 #define KNOWN_ROWS 4096
 #define KNOWN_RANGES 256
+/* Words of a stack of which a walk says where they lay; a power of two. */
+#define KNOWN_WALK_WORDS 64
 
 /* The walk's state. */
 struct unwind {
@@ -90,6 +92,10 @@ struct unwind {
 	 * asked for. */
 	__u64 stack, sent;
 	__u64 saved[SAVED_REGISTERS];
+	/* The words of the stack that the walk has read: how many, a hash of them, and where they lie, in
+	 * words above the first frame: each, and the last. See known_walk.h. */
+	__u64 first_sp, words, words_hash, last;
+	__u16 places[KNOWN_WALK_WORDS];
 	/* A node of the kernel's tree of mappings. */
 	__u64 node[32];
 };
@@ -265,22 +271,26 @@ static __always_inline __u64 mix(__u64 hash, __u64 word)
 	return hash ^ hash >> 29;
 }
 
+/* Reads the window at `start`: that many bytes, up to `most`. */
+static __always_inline bool read_window_of(struct scratch *s, __u64 start, __u64 bytes, __u64 most)
+{
+	if (bytes > most)
+		bytes = most;
+	s->window_start = start;
+	/* By way of the scratch, as in frames_found: each of these numbers is a path otherwise. */
+	*(volatile __u64 *)&s->window_bytes = bytes;
+	bytes = *(volatile __u64 *)&s->window_bytes;
+	if (bytes > most)
+		return false;
+	return !bpf_probe_read_user(s->window, bytes, (void *)start);
+}
+
 /* Reads the window at `start`: up to 1 KiB, up to the page's end. */
 static __always_inline bool read_window(struct scratch *s, __u64 start)
 {
 	__u64 bytes = 4096 - (start & 4095);
 
-	if (bytes > USER_WINDOW_BYTES)
-		bytes = USER_WINDOW_BYTES;
-	if (bytes < 16)
-		bytes = 16;
-	s->window_start = start;
-	/* By way of the scratch, as in frames_found: each of these numbers is a path otherwise. */
-	*(volatile __u64 *)&s->window_bytes = bytes;
-	bytes = *(volatile __u64 *)&s->window_bytes;
-	if (bytes > USER_WINDOW_BYTES)
-		return false;
-	return !bpf_probe_read_user(s->window, bytes, (void *)start);
+	return read_window_of(s, start, bytes < 16 ? 16 : bytes, USER_WINDOW_BYTES);
 }
 
 /*
@@ -514,7 +524,35 @@ __noinline int unwind_find_row(struct scratch *s)
 	return 0;
 }
 
-/* Reads a word of the user's memory into `word`. */
+/* A walk begins that has read nothing. */
+static __always_inline void begin_words(struct unwind *u)
+{
+	u->first_sp = u->sp;
+	u->words = 0;
+	u->words_hash = 0;
+	u->last = 0;
+}
+
+/* The walk has looked at something else than words of its stack. */
+static __always_inline void look_elsewhere(struct unwind *u)
+{
+	u->last = ~0ULL;
+}
+
+/* The word at `address` was read. */
+static __always_inline void keep_word(struct unwind *u, __u64 address)
+{
+	__u64 place = (address - u->first_sp) >> 3, words = u->words;
+
+	u->last = place > u->last ? place : u->last;
+	u->words_hash = mix(u->words_hash, u->word);
+	u->words = words + 1;
+	words &= KNOWN_WALK_WORDS - 1;
+	barrier_var(words);
+	u->places[words] = place;
+}
+
+/* Reads a word of the user's memory, by way of the window, into `word`. */
 static __always_inline bool read_word(struct scratch *s, __u64 address)
 {
 	__u64 offset = address - s->window_start;
@@ -528,6 +566,7 @@ static __always_inline bool read_word(struct scratch *s, __u64 address)
 			start = page;
 		if (!read_window(s, start)) {
 			s->window_bytes = 0;
+			look_elsewhere(&s->unwind);
 			return false;
 		}
 		offset = address - start;
@@ -536,6 +575,7 @@ static __always_inline bool read_word(struct scratch *s, __u64 address)
 	offset &= USER_WINDOW_BYTES / 8 - 1;
 	barrier_var(offset);
 	s->unwind.word = s->window[offset];
+	keep_word(&s->unwind, address);
 	return true;
 }
 
@@ -565,6 +605,7 @@ static __always_inline bool read_register(struct unwind *u, __u32 number)
 	__u64 order = interrupted ? INTERRUPTED_ORDER : RUNNING_ORDER;
 	void *at = (void *)(u->registers + (order >> (number & 15) * 4 & 15) * 8);
 
+	look_elsewhere(u);
 	if (!stands(u))
 		return false;
 	return interrupted ? !bpf_probe_read_user(&u->word, 8, at) : !bpf_probe_read_kernel(&u->word, 8, at);
@@ -590,6 +631,7 @@ static __always_inline bool is_in_function(const struct unwind *u, __u64 start)
 
 static __always_inline __u64 bytes_at(struct unwind *u, __u64 address)
 {
+	look_elsewhere(u);
 	return bpf_probe_read_user(&u->word, 8, (void *)address) ? 0 : u->word;
 }
 

@@ -554,6 +554,12 @@ pub mod statistic {
     pub const USER_WALKS: usize = 9;
     /// User stacks of which the rest was sent as it lies in memory.
     pub const STACK_MEMORY: usize = 17;
+    /// User stacks of threads that stood as before, answered without a walk.
+    pub const USER_SLOT_HITS: usize = 18;
+    /// Of those that could have been answered so, the ones that were walked as a check.
+    pub const USER_CROSS_CHECKED: usize = 19;
+    /// Of these, the ones that differed.
+    pub const USER_CROSS_DIFFERENT: usize = 20;
 }
 
 /// Bytes before the data of a mapped lane; [`LaneHeader`] is their start.

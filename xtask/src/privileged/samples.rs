@@ -131,8 +131,8 @@ fn shares_of_callers(
     ))
 }
 
-/// Every stack id that an event carries was sent, and before the event; kernel stacks walked both
-/// ways agree.
+/// Every stack id that an event carries was sent, and before the event; stacks that are answered
+/// without a walk, the kernel's and users', are those that a walk finds.
 pub(crate) fn stacks(context: &Context) -> Result<String> {
     let capture = context.path("stacks.syscap");
     let times = context.times(50_000);
@@ -157,6 +157,17 @@ pub(crate) fn stacks(context: &Context) -> Result<String> {
         (statistic("kernel_stacks_cross_checked")?, statistic("kernel_stacks_different")?);
     ensure!(checked > 0, "no kernel stack was walked both ways");
     ensure!(different == 0, "{different} of {checked} kernel stacks differ from a real walk");
+    // Only kernels that count changes of mappings (6.4), by unwind tables.
+    let (verified, again, wrongly) = (
+        statistic("user_stacks_verified")?,
+        statistic("user_stacks_walked_again")?,
+        statistic("user_stacks_verified_wrongly")?,
+    );
+    ensure!(verified == 0 || again > 0, "{verified} user stacks were verified, none walked again");
+    ensure!(wrongly == 0, "{wrongly} of {again} user stacks differ from a real walk");
     let sent = recorded.stacks.len();
-    Ok(format!("{uses} uses of {sent} stacks resolve; {checked} walked both ways, 0 different"))
+    Ok(format!(
+        "{uses} uses of {sent} stacks resolve; walked both ways: {checked} of kernels, {again} of \
+         users, 0 different"
+    ))
 }

@@ -334,7 +334,7 @@ impl Source for EbpfSource {
 }
 
 /// Names of the lanes' statistics.
-const STATISTICS: [(usize, &str); 17] = [
+const STATISTICS: [(usize, &str); 20] = [
     (statistic::WRITTEN, "records_written"),
     (statistic::STACKS, "stacks_looked_up"),
     (statistic::STACKS_SENT, "stacks_sent"),
@@ -352,6 +352,9 @@ const STATISTICS: [(usize, &str); 17] = [
     (statistic::USER_WALKS + 5, "user_stacks_with_unusable_information"),
     (statistic::USER_WALKS + 6, "user_stacks_cut_by_frame_pointers"),
     (statistic::STACK_MEMORY, "stacks_sent_with_memory"),
+    (statistic::USER_SLOT_HITS, "user_stacks_verified"),
+    (statistic::USER_CROSS_CHECKED, "user_stacks_walked_again"),
+    (statistic::USER_CROSS_DIFFERENT, "user_stacks_verified_wrongly"),
 ];
 
 /// Whether programs are to walk by unwind tables, if the kernel takes such.
