@@ -10,8 +10,8 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use syscollect_model::{
-    BuildId, CpuId, Loss, ModuleId, ModuleKind, ProcessId, RecorderSummary, StackCut, Tables,
-    ThreadId, records_lost, records_overwritten,
+    BuildId, CpuId, Loss, ModuleId, ModuleKind, ProcessId, RecorderSummary, StackCut, StackId,
+    Tables, ThreadId, records_lost, records_overwritten,
 };
 
 impl ReportExporter {
@@ -165,25 +165,34 @@ impl ReportExporter {
             .collect();
         let named = |row: &FunctionRow| (row.function.clone(), row.module.clone());
         let hit = rows.iter().filter(|row| row.self_samples > 0).cloned().collect();
-        let truncated = truncated(&self.samples, tables);
-        let row = |((cut, module), samples): (&(StackCut, _), &u64)| TruncatedRow {
-            reason: cut.reason().to_owned(),
-            module: module_path(*module, tables).to_owned(),
-            samples: *samples,
-        };
-        let truncated_rows = truncated.iter().map(row).collect();
-        let most =
-            |row: &TruncatedRow| (Reverse(row.samples), row.reason.clone(), row.module.clone());
+        let (truncated, truncated_in) = self.truncated(self.samples.stacks(), tables);
         Functions {
             samples: self.samples.all,
             kernel_samples: self.samples.in_kernel,
             idle_samples: self.samples.idle,
             without_stack: self.samples.without_stack,
-            truncated: truncated.values().sum(),
-            truncated_in: self.table(truncated_rows, most),
+            truncated,
+            truncated_in,
             by_self: self.table(hit, |row| (Reverse((row.self_samples, row.total)), named(row))),
             by_total: self.table(rows, |row| (Reverse((row.total, row.self_samples)), named(row))),
         }
+    }
+
+    /// How many of the stacks lack their outer frames, and where these end.
+    pub(super) fn truncated(
+        &self,
+        stacks: impl Iterator<Item = (StackId, u64)>,
+        tables: &Tables,
+    ) -> (u64, Table<TruncatedRow>) {
+        let truncated = truncated(stacks, tables);
+        let row = |((cut, module), count): (&(StackCut, _), &u64)| TruncatedRow {
+            reason: cut.reason().to_owned(),
+            module: module_path(*module, tables).to_owned(),
+            count: *count,
+        };
+        let most =
+            |row: &TruncatedRow| (Reverse(row.count), row.reason.clone(), row.module.clone());
+        (truncated.values().sum(), self.table(truncated.iter().map(row).collect(), most))
     }
 
     fn wakeups(&self, tables: &Tables) -> Wakeups {

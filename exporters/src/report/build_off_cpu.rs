@@ -157,10 +157,15 @@ impl ReportExporter {
             times.stacks.iter().map(|(key, total)| (*key, ProgramTotal::of_one(total))).collect();
         let programs = Programs::new(tables);
         let kind = |key: &StackKey| waits.stacks.get(key).and_then(Parts::most);
+        let sleeps = times.stacks.iter().map(|((_, stack), total)| (*stack, total.count));
+        let (truncated, truncated_in) = self.truncated(sleeps, tables);
         OffCpuReport {
             blocked_ns: times.all.sum,
             reasons,
             without_stack_ns: times.without_stack.sum,
+            with_stack: times.stacks.iter().map(|(_, total)| total.count).sum(),
+            truncated,
+            truncated_in,
             stacks: self.stack_rows(stacks, |(key, _)| (*key, kind(key)), tables),
             blocked: self.of_class(&waits.blocked, &programs, tables),
             undecided: self.of_class(&waits.undecided, &programs, tables),

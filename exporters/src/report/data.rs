@@ -346,15 +346,16 @@ pub struct Functions {
     pub by_total: Table<FunctionRow>,
 }
 
-/// Samples whose stacks end in the same module, before their thread's first function.
+/// Stacks that end in the same module, before their thread's first function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TruncatedRow {
     /// Why, in words.
     pub reason: String,
     /// The module of the last frame that there is; empty for code of no file.
     pub module: String,
-    /// Samples.
-    pub samples: u64,
+    /// Samples, or sleeps.
+    #[serde(alias = "samples")]
+    pub count: u64,
 }
 
 /// A function.

@@ -1,6 +1,6 @@
 //! Time off the CPU as data, a part of the report's JSON. All times are nanoseconds.
 
-use super::data::Table;
+use super::data::{Table, TruncatedRow};
 use serde::{Deserialize, Serialize};
 
 /// Why threads were blocked.
@@ -12,6 +12,15 @@ pub struct OffCpuReport {
     pub reasons: Table<ReasonRow>,
     /// Of the time blocked, how much has no stack.
     pub without_stack_ns: u64,
+    /// How many sleeps have a stack.
+    #[serde(default)]
+    pub with_stack: u64,
+    /// Of these, how many lack its outer frames.
+    #[serde(default)]
+    pub truncated: u64,
+    /// Of these, why and in which module.
+    #[serde(default)]
+    pub truncated_in: Table<TruncatedRow>,
     /// By process and stack.
     pub stacks: Table<StackRow>,
     /// What was blocked: locks, I/O, children and the like, which held a thread up.

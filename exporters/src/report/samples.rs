@@ -67,13 +67,14 @@ impl Samples {
     }
 }
 
-/// Samples whose stacks lack their outer frames, by why and by the module of the last frame there is.
+/// How many of the stacks, each so many times, lack their outer frames, by why and by the module of
+/// the last frame there is.
 pub(super) fn truncated(
-    samples: &Samples,
+    stacks: impl Iterator<Item = (StackId, u64)>,
     tables: &Tables,
 ) -> FxHashMap<(StackCut, Option<ModuleId>), u64> {
     let mut truncated = FxHashMap::default();
-    for (stack, count) in samples.stacks() {
+    for (stack, count) in stacks {
         let frames = tables.stack(stack);
         let cut = frames
             .iter()

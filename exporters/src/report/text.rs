@@ -280,6 +280,14 @@ impl Text {
         self.table(kept.map(|column| TASK_HEADS[column]), narrow);
     }
 
+    /// Where stacks end that lack their outer frames.
+    pub(super) fn truncated_in(&mut self, rows: &[TruncatedRow]) {
+        for TruncatedRow { reason, module, count } in rows.iter().take(CUTS) {
+            let module = if module.is_empty() { "code of no file".into() } else { shown(module) };
+            self.line(&format!("  {:>10} {reason}: {module}", grouped(*count)));
+        }
+    }
+
     fn functions(&mut self, functions: &Functions, sample_event: &SampleEvent) {
         let Functions {
             samples,
@@ -308,11 +316,7 @@ impl Text {
                 grouped(*truncated),
                 percent(*truncated, *samples)
             ));
-            for TruncatedRow { reason, module, samples } in truncated_in.rows.iter().take(CUTS) {
-                let module =
-                    if module.is_empty() { "code of no file".into() } else { shown(module) };
-                self.line(&format!("  {:>10} {reason}: {module}", grouped(*samples)));
-            }
+            self.truncated_in(&truncated_in.rows);
         }
         for (order, Table { total, rows }) in [("self", by_self), ("total", by_total)] {
             if rows.is_empty() {

@@ -1,6 +1,6 @@
 //! Time off the CPU in words: what held threads up first, what had nothing to do last.
 
-use super::columns::{duration, grouped, wrapped};
+use super::columns::{duration, grouped, percent, wrapped};
 use super::data::*;
 use super::text::{Text, count, place_words, shown, some_of};
 
@@ -29,6 +29,15 @@ impl Text {
         self.stacks("Undecided, by program and stack", unclear, few);
         if off_cpu.stacks.total > 0 && off_cpu.without_stack_ns > 0 {
             self.line(&format!("  {} have no stack", duration(off_cpu.without_stack_ns)));
+        }
+        if off_cpu.truncated > 0 {
+            self.line(&format!(
+                "  {} of {} sleeps ({} %) have a stack that lacks its outer frames",
+                grouped(off_cpu.truncated),
+                grouped(off_cpu.with_stack),
+                percent(off_cpu.truncated, off_cpu.with_stack)
+            ));
+            self.truncated_in(&off_cpu.truncated_in.rows);
         }
     }
 

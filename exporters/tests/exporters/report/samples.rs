@@ -97,6 +97,25 @@ fn a_stack_that_was_cut_is_counted_and_no_function() {
 }
 
 #[test]
+fn a_sleep_whose_stack_was_cut_is_counted() {
+    let (mut scenario, a, b) = two_programs();
+    let main = code(&mut scenario)(&mut scenario, false, 0x10, Some("main"));
+    let cut = scenario.tables.truncation(StackCut::Frames);
+    let (whole, truncated) =
+        (scenario.tables.intern_stack(&[main]), scenario.tables.intern_stack(&[main, cut]));
+    for (at, stack) in [(10, Some(whole)), (30, Some(truncated)), (50, None)] {
+        scenario.switches(at, 0, b, SLEEPS, a);
+        scenario.switches_off(at + 5, 0, a, OffCpu { state: SLEEPS, stack, ..off() }, b);
+    }
+    scenario.switches(70, 0, b, SLEEPS, a);
+    let report = report(&scenario);
+    assert_eq!((report.off_cpu.with_stack, report.off_cpu.truncated), (2, 1));
+    let text = report.text(100);
+    assert!(text.contains("1 of 2 sleeps (50.0 %) have a stack that lacks its outer"), "{text}");
+    assert!(text.contains(" 1 too many frames, or no code above: /bin/a"), "{text}");
+}
+
+#[test]
 fn code_without_names_is_told_by_module() {
     let (mut scenario, a, _) = two_programs();
     let mut frame = code(&mut scenario);
