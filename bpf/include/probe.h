@@ -143,6 +143,8 @@ struct probe_scratch {
 	__u64 end;
 	__u64 unreadable;
 	__u64 texts;
+	/* A word of the kernel's that was read. */
+	__u64 word;
 	__u64 registers[NO_REGISTER + 1];
 	union {
 		struct ProbeRecord hit;

@@ -103,6 +103,9 @@ enum record_kind {
 #define STATISTIC_USER_SLOT_HITS 18
 #define STATISTIC_USER_CROSS_CHECKED 19
 #define STATISTIC_USER_CROSS_DIFFERENT 20
+#define ANNOUNCED_UNKNOWN 0
+#define ANNOUNCED_ARENA 1
+#define ANNOUNCED_OTHER 2
 #define GPU_FAILURE_FENCE 0
 #define GPU_FAILURE_SCHEDULER 1
 #define LANE_HEADER_SIZE 4096
@@ -271,17 +274,23 @@ struct RingRecord {
 	__u64 stamp;
 	__u32 tid;
 	__u32 tgid;
-	__u64 descriptor;
-	__u64 ring;
-	__u64 arena_bytes;
+	__u32 descriptor;
+	__u32 ring;
+	__u32 user;
+	__u16 announced;
+	__u16 is_young;
+	__u64 inode;
 };
 _Static_assert(sizeof(struct RingRecord) == 40, "size of RingRecord");
 _Static_assert(__builtin_offsetof(struct RingRecord, stamp) == 0, "RingRecord.stamp");
 _Static_assert(__builtin_offsetof(struct RingRecord, tid) == 8, "RingRecord.tid");
 _Static_assert(__builtin_offsetof(struct RingRecord, tgid) == 12, "RingRecord.tgid");
 _Static_assert(__builtin_offsetof(struct RingRecord, descriptor) == 16, "RingRecord.descriptor");
-_Static_assert(__builtin_offsetof(struct RingRecord, ring) == 24, "RingRecord.ring");
-_Static_assert(__builtin_offsetof(struct RingRecord, arena_bytes) == 32, "RingRecord.arena_bytes");
+_Static_assert(__builtin_offsetof(struct RingRecord, ring) == 20, "RingRecord.ring");
+_Static_assert(__builtin_offsetof(struct RingRecord, user) == 24, "RingRecord.user");
+_Static_assert(__builtin_offsetof(struct RingRecord, announced) == 28, "RingRecord.announced");
+_Static_assert(__builtin_offsetof(struct RingRecord, is_young) == 30, "RingRecord.is_young");
+_Static_assert(__builtin_offsetof(struct RingRecord, inode) == 32, "RingRecord.inode");
 
 struct UnwindRow {
 	__u16 address;

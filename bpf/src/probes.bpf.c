@@ -7,6 +7,7 @@
  * the collector hands over the same maps.
  */
 #include "probe.h"
+#include "announce.h"
 
 /* The cookie: the probe's number, and above it the program's index plus 1, 0
  * where there is nothing to read. */
@@ -83,8 +84,6 @@ int on_probe(struct sample_context *context)
 	return 0;
 }
 
-_Static_assert(sizeof(struct RingRecord) <= sizeof(struct ProbeRecord), "an announcement's words lie behind it");
-
 /* A thread of an instrumented program says where its ring is: (descriptor, ring, bytes). */
 SEC("uprobe")
 int on_ring(struct sample_context *context)
@@ -111,14 +110,19 @@ int on_ring(struct sample_context *context)
 	record->stamp = stamp(clock_ticks(&lane->header), KIND_RING);
 	record->tid = task;
 	record->tgid = task >> 32;
+	record->user = bpf_get_current_uid_gid();
 	read_words(s, program);
 	record->descriptor = *hit_word(s, 0);
 	record->ring = *hit_word(s, 1);
-	record->arena_bytes = *hit_word(s, 2);
+	record->is_young = is_young(s);
+	look_at_announced(s);
+	if (!may_announce(record))
+		goto out;
 	if (bpf_ringbuf_output(&announcements, record, sizeof(*record), BPF_RB_FORCE_WAKEUP))
 		count_one(here->announcements_lost);
 	else
 		count_one(here->announced);
+out:
 	scratch_release(s);
 	return 0;
 }

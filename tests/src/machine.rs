@@ -374,6 +374,7 @@ impl FakeMachine {
             cpu,
             record: LostRecord::Any,
             cause,
+            user: None,
             count,
         });
     }

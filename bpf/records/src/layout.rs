@@ -3,7 +3,7 @@
 use crate::{
     CounterRecord, GpuFailureRecord, LANE_HEADER_SIZE, LANE_SLACK, LaneHeader, MAX_FRAMES,
     ProbeRecord, RingRecord, SampleRecord, SchedRecord, SchedStackRecord, StackHeader, TaskRecord,
-    TracepointRecord, gpu_failure,
+    TracepointRecord, announced, gpu_failure,
     python::{self, CodeHeader, PythonFile, entry_rule, instruction_rule},
     sched_flags, stack_ending, stack_id, stack_space, statistic, task_state,
     unwind::{self, StackMemoryHeader, UnwindRow, cfa_rule, frame_pointer_rule, frame_reached},
@@ -129,6 +129,9 @@ pub const CONSTANTS: &[(&str, u64)] = &[
     ("STATISTIC_USER_SLOT_HITS", statistic::USER_SLOT_HITS as u64),
     ("STATISTIC_USER_CROSS_CHECKED", statistic::USER_CROSS_CHECKED as u64),
     ("STATISTIC_USER_CROSS_DIFFERENT", statistic::USER_CROSS_DIFFERENT as u64),
+    ("ANNOUNCED_UNKNOWN", announced::UNKNOWN as u64),
+    ("ANNOUNCED_ARENA", announced::ARENA as u64),
+    ("ANNOUNCED_OTHER", announced::OTHER as u64),
     ("GPU_FAILURE_FENCE", gpu_failure::FENCE as u64),
     ("GPU_FAILURE_SCHEDULER", gpu_failure::SCHEDULER as u64),
     ("LANE_HEADER_SIZE", LANE_HEADER_SIZE as u64),

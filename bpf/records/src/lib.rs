@@ -495,12 +495,28 @@ record! {
         /// Its process.
         tgid: u32 as "__u32 tgid",
         /// The arena's file descriptor in the process.
-        descriptor: u64 as "__u64 descriptor",
+        descriptor: u32 as "__u32 descriptor",
         /// The ring's number.
-        ring: u64 as "__u64 ring",
-        /// Bytes of the arena.
-        arena_bytes: u64 as "__u64 arena_bytes",
+        ring: u32 as "__u32 ring",
+        /// The real user id of the thread, in the initial user namespace.
+        user: u32 as "__u32 user",
+        /// What the descriptor is, one of [`announced`].
+        announced: u16 as "__u16 announced",
+        /// Whether the process has lived for less than a second.
+        is_young: u16 as "__u16 is_young",
+        /// The inode's number, if it is what arenas are; else 0.
+        inode: u64 as "__u64 inode",
     }
+}
+
+/// What a descriptor is that was announced: [`RingRecord::announced`].
+pub mod announced {
+    /// Nobody could look.
+    pub const UNKNOWN: u16 = 0;
+    /// A memfd of an arena's size.
+    pub const ARENA: u16 = 1;
+    /// Closed, or another file.
+    pub const OTHER: u16 = 2;
 }
 
 record! {

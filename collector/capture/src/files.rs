@@ -132,8 +132,8 @@ pub(crate) fn losses_since(all: &[LaneLoss], before: &[LaneLoss]) -> Vec<LaneLos
 }
 
 fn is_same_place(one: &LaneLoss, other: &LaneLoss) -> bool {
-    (&one.origin, one.cpu, &one.record, one.cause)
-        == (&other.origin, other.cpu, &other.record, other.cause)
+    (&one.origin, one.cpu, &one.record, one.cause, one.user)
+        == (&other.origin, other.cpu, &other.record, other.cause, other.user)
 }
 
 /// Hears of files in which something lies.
@@ -395,6 +395,7 @@ mod tests {
             cpu: Some(0),
             record: LostRecord::Kind(kind),
             cause: LossCause::LaneFull,
+            user: None,
             count,
         };
         let before = [loss(RecordKind::Switch, 5)];

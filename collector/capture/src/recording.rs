@@ -294,7 +294,7 @@ impl Recording {
 
 pub(crate) fn buffer_loss(lane: Lane, cause: LossCause, count: u64) -> LaneLoss {
     let (origin, cpu) = (lane.kind.into(), lane.cpu().map(|cpu| cpu.number));
-    LaneLoss { origin, cpu, record: LostRecord::Any, cause, count }
+    LaneLoss { origin, cpu, record: LostRecord::Any, cause, user: None, count }
 }
 
 fn broken(thread: &str, why: Unfinished) -> CaptureError {

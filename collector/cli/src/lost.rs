@@ -197,7 +197,7 @@ mod tests {
     }
 
     fn counted(record: LostRecord, cause: LossCause, count: u64) -> LaneLoss {
-        LaneLoss { origin: LaneKind::Sched.into(), cpu: Some(1), record, cause, count }
+        LaneLoss { origin: LaneKind::Sched.into(), cpu: Some(1), record, cause, user: None, count }
     }
 
     fn lost(losses: Vec<Loss>) -> Lost {

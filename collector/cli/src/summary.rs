@@ -252,6 +252,7 @@ mod tests {
             cpu: Some(1),
             record: LostRecord::Kind(RecordKind::Switch),
             cause,
+            user: None,
             count,
         }
     }

@@ -24,6 +24,7 @@ fn loss(count: u64) -> LaneLoss {
         cpu: Some(0),
         record: LostRecord::from("switch".to_owned()),
         cause: LossCause::LaneFull,
+        user: None,
         count,
     }
 }

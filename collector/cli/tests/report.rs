@@ -21,6 +21,7 @@ fn report(arguments: &[&str]) -> Output {
         cpu: Some(0),
         record: LostRecord::from("sample".to_owned()),
         cause: LossCause::LaneFull,
+        user: None,
         count: 5,
     };
     fake::write_capture(

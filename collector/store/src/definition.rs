@@ -398,6 +398,9 @@ pub struct LaneLoss {
     pub record: LostRecord,
     /// Why.
     pub cause: LossCause,
+    /// Whose program's they were, where that is known: a user's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<u32>,
     /// How many records.
     pub count: u64,
 }

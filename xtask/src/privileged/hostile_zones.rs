@@ -7,10 +7,14 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use syscollect_model::LossCause;
+use syscollect_records::RecordKind;
+use syscollect_store::{CaptureReader, Definition, LostRecord};
 
 use super::attacked::{AttackedRecorder, Bounds, MIB, StoppedRecorder, Usage};
 use super::context::{Context, json_lines, number, signal, text, wait};
@@ -88,6 +92,94 @@ pub(crate) fn flood(context: &Context) -> Result<String> {
     let said = &attacked.recorder.said.stderr;
     ensure!(said.contains("share of --buffer"), "nothing says so:\n{said}");
     Ok(words)
+}
+
+/// What floods of announcements may cost the threads that hear of them, of a CPU: on descriptors
+/// that are no arenas, which the kernel program sees, and on files that might be some.
+const ANNOUNCEMENTS_MAX: f64 = 0.04;
+const ANNOUNCED_FILES_MAX: f64 = 0.1;
+
+/// Processes without end that announce rings which are none: once they took 18 to 29 % of a CPU,
+/// and filled the notes about what was refused; whose losses they were nobody could tell.
+pub(crate) fn announcements(context: &Context) -> Result<String> {
+    let none = announced(context, "announcements", ANNOUNCEMENTS_MAX)?;
+    let files = announced(context, "announced-files", ANNOUNCED_FILES_MAX)?;
+    Ok(format!("on no arenas: {none}; on files like arenas: {files}"))
+}
+
+fn announced(context: &Context, attack: &str, most: f64) -> Result<String> {
+    let capture = context.path(&format!("hostile-{attack}.syscap"));
+    let recorder = AttackedRecorder::start(context, &capture, &["--buffer", "64M"])?;
+    let hostile = load(context, &["as", NOBODY, "hostile", attack, "60"])?;
+    let during = recorder.during(DURING)?;
+    // Programs that begin under the attack: of another user, and of the same.
+    let users = [DAEMON, NOBODY];
+    let honest = users.map(|user| load(context, &["as", user, "numbered", "/dev/null", "3"]));
+    let mut programs = Vec::new();
+    for honest in honest {
+        let honest = honest?;
+        let pid = honest.id();
+        programs.push((pid, wait(honest)?));
+    }
+    let at_rest = recorder.at_rest().clone();
+    let recorder = recorder.stop(context)?;
+    signal(hostile.id(), libc::SIGKILL);
+    let hostile = wait(hostile)?;
+    ensure!(hostile.stderr.is_empty(), "the hostile program failed:\n{}", hostile.stderr);
+    let of_lookers = |usage: &Usage| LOOKERS.iter().map(|name| usage.of_thread(name)).sum::<f64>();
+    let cost = of_lookers(&during) - of_lookers(&at_rest);
+    ensure!(
+        cost <= most,
+        "they cost {:.1} % of a CPU; all threads: {}, before {}",
+        cost * 100.0,
+        during.threads(),
+        at_rest.threads()
+    );
+    let mut zones = Vec::new();
+    for ((pid, program), user) in programs.iter().zip(users) {
+        let made = json_lines(&program.stdout)?;
+        let made = number(made.first().context("the honest program said nothing")?, "numbers")?;
+        let (first, last) = Marked::read(&capture, *pid)?.numbers_in_a_row()?;
+        ensure!(
+            first < made / 2 && last == made,
+            "of {made} zones of a program of user {user} {first} to {last} are there"
+        );
+        zones.push(format!("of {made} zones of user {user} {first} to {last}"));
+    }
+    let refused = refused_by_user(&capture)?;
+    let of = |user: Option<&str>| -> Result<u64> {
+        let user = user.map(str::parse).transpose()?;
+        Ok(refused.iter().filter(|(of, _)| *of == user).map(|(_, count)| count).sum())
+    };
+    ensure!(
+        of(Some(NOBODY))? > 0 && of(Some(DAEMON))? == 0 && of(None)? == 0,
+        "rings that were not taken, by user: {refused:?}"
+    );
+    let said = &recorder.said.stderr;
+    ensure!(said.contains(&format!("user {NOBODY}")), "nothing says whose they are:\n{said}");
+    ensure!(!said.contains(&format!("user {DAEMON}:")), "the honest user is named:\n{said}");
+    let words = recorder.within(&Bounds::USUAL)?;
+    Ok(format!(
+        "{:.1} % of a CPU to hear of them (all threads: {}), {}, {refused:?} not taken; {words}",
+        cost * 100.0,
+        during.threads(),
+        zones.join(", ")
+    ))
+}
+
+/// Rings that were announced and not taken, by user as far as that is known.
+fn refused_by_user(capture: &Path) -> Result<Vec<(Option<u32>, u64)>> {
+    let mut last = Vec::new();
+    for definition in CaptureReader::open(capture)?.definitions() {
+        if let Definition::Losses(losses) = definition? {
+            let of_rings = losses.into_iter().filter(|loss| {
+                loss.record == LostRecord::Kind(RecordKind::Ring)
+                    && loss.cause == LossCause::NotTaken
+            });
+            last = of_rings.map(|loss| (loss.user, loss.count)).collect();
+        }
+    }
+    Ok(last)
 }
 
 /// What a flood of changed files may cost the recorder, of a CPU: looks have 250 ms of a second,

@@ -78,6 +78,18 @@ pub(crate) fn run(attack: &str, seconds: u64) -> Result<()> {
                 }
             })
         }),
+        // Processes without end, which announce rings on descriptors that are no arenas: one that is
+        // closed, and one of another file.
+        "announcements" => in_processes(4, || {
+            announce_in_new_processes(end, |number| {
+                announce(if number % 2 == 0 { CLOSED } else { libc::STDERR_FILENO }, number);
+            })
+        }),
+        // The same on a memfd that is as large as an arena, and holds nothing.
+        "announced-files" => in_processes(4, || {
+            let file = memfd()?;
+            announce_in_new_processes(end, |number| announce(file.as_raw_fd(), number))
+        }),
         // Files that change and are mapped again as fast as that may be.
         "looks" => in_processes(8, || {
             let files = (0..CHANGING)
@@ -98,6 +110,32 @@ pub(crate) fn run(attack: &str, seconds: u64) -> Result<()> {
         }),
         _ => bail!("there is no attack {attack}"),
     }
+}
+
+/// Rings that each process announces.
+const ANNOUNCED: u32 = 200;
+/// A descriptor that no process has.
+const CLOSED: i32 = 999;
+
+/// Starts processes one after the other, each of which announces and ends.
+fn announce_in_new_processes(end: Instant, announce: impl Fn(u32)) -> Result<()> {
+    while Instant::now() < end {
+        // SAFETY: this process has one thread.
+        match unsafe { libc::fork() } {
+            0 => {
+                (0..ANNOUNCED).for_each(&announce);
+                // SAFETY: ends the child at once.
+                unsafe { libc::_exit(0) };
+            }
+            child if child > 0 => {
+                let mut status = 0;
+                // SAFETY: a child of this process, and a number that may be written.
+                unsafe { libc::waitpid(child, &raw mut status, 0) };
+            }
+            _ => bail!("fork: {}", std::io::Error::last_os_error()),
+        }
+    }
+    Ok(())
 }
 
 /// Rings of each arena that are always full.
@@ -172,18 +210,24 @@ struct Arena {
     base: NonNull<u8>,
 }
 
+/// A memfd of an arena's name and size.
+fn memfd() -> Result<File> {
+    // SAFETY: the name ends with a zero.
+    let descriptor =
+        unsafe { libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+    if descriptor < 0 {
+        bail!("memfd_create: {}", std::io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    let file = unsafe { File::from_raw_fd(descriptor) };
+    file.set_len(ARENA_BYTES as u64)?;
+    Ok(file)
+}
+
 impl Arena {
     fn make() -> Result<Self> {
-        // SAFETY: the name ends with a zero.
-        let descriptor = unsafe {
-            libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
-        };
-        if descriptor < 0 {
-            bail!("memfd_create: {}", std::io::Error::last_os_error());
-        }
-        // SAFETY: a new descriptor that nobody else owns.
-        let file = unsafe { File::from_raw_fd(descriptor) };
-        file.set_len(ARENA_BYTES as u64)?;
+        let file = memfd()?;
+        let descriptor = file.as_raw_fd();
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a seal, and a new mapping of a file of that size.
         let base = unsafe {

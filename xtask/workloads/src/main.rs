@@ -43,7 +43,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      map-served FOLDER | map-often FILE TIMES | serve-code FOLDER SECONDS | \
                      use-cpu SECONDS | fences COUNT | numbered FILE SECONDS | renames SECONDS | \
                      new-stacks PROCESSES SECONDS | same-stack SECONDS | \
-                     wrap LOG CMD ARGS... | unwound SECONDS | leaves SECONDS | visiting FOLDER SECONDS | hostile mappings|memory|survey|flood|looks SECONDS | \
+                     wrap LOG CMD ARGS... | unwound SECONDS | leaves SECONDS | visiting FOLDER SECONDS | hostile mappings|memory|survey|flood|announcements|announced-files|looks SECONDS | \
                      hostile-code tables|interpreters|probed|rights|debug|deleted FOLDER SECONDS | as UID LOAD ARGS...";
 
 fn main() -> ExitCode {

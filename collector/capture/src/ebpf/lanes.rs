@@ -141,6 +141,7 @@ impl Lanes {
                     cpu: Some(cpu),
                     record: LostRecord::of_number(kind as u8),
                     cause,
+                    user: None,
                     count: *count,
                 }));
             }

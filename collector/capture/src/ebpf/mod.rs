@@ -288,6 +288,7 @@ impl Source for EbpfSource {
             cpu: None,
             record: LostRecord::Other(program.clone()),
             cause: LossCause::Nested,
+            user: None,
             count: counts.recursion_misses,
         };
         losses.extend(

@@ -161,6 +161,7 @@ impl Source for MappingRings {
             cpu: Some(entry.cpu),
             record: LostRecord::Mapping,
             cause,
+            user: None,
             count,
         };
         let losses = self.cpus.iter().flat_map(|entry| {

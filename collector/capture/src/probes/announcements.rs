@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use rustc_hash::FxHashMap;
-use syscollect_records::RingRecord;
+use rustc_hash::{FxHashMap, FxHashSet};
+use syscollect_records::{RingRecord, announced};
 
+use super::unheard::BeyondShares;
 use crate::priority::FirstForPart;
 use crate::ring_buffers::{Records as _, Ring};
+use crate::shares::Pool;
 use crate::worker::Worker;
-use crate::zones::ZoneNotice;
+use crate::zones::{AnnouncedFile, ZoneNotice};
 
 /// How long the end of a recording waits for the last announcements.
 const LONGEST_GOODBYE: Duration = Duration::from_secs(1);
@@ -25,8 +27,14 @@ pub(super) struct Announcements {
 }
 
 impl Announcements {
-    /// Forwards announcements from `ring`, whose descriptor is `ready`.
-    pub(super) fn start(ring: Ring, ready: OwnedFd, zones: Sender<ZoneNotice>) -> io::Result<Self> {
+    /// Forwards announcements from `ring`, whose descriptor is `ready`; counts those that are
+    /// beyond a user's share.
+    pub(super) fn start(
+        ring: Ring,
+        ready: OwnedFd,
+        zones: Sender<ZoneNotice>,
+        beyond: BeyondShares,
+    ) -> io::Result<Self> {
         // SAFETY: no memory is involved.
         let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
         if wake < 0 {
@@ -36,7 +44,7 @@ impl Announcements {
         let wake = Arc::new(unsafe { OwnedFd::from_raw_fd(wake) });
         let woken = wake.clone();
         let work = move || {
-            forward(ring, &ready, &woken, &zones);
+            forward(ring, (&ready, &woken), &zones, &beyond);
         };
         let worker = Worker::start("announcements", work)?;
         Ok(Self { wake, worker })
@@ -54,7 +62,12 @@ impl Drop for Announcements {
     }
 }
 
-fn forward(mut ring: Ring, ready: &OwnedFd, wake: &OwnedFd, zones: &Sender<ZoneNotice>) {
+fn forward(
+    mut ring: Ring,
+    (ready, wake): (&OwnedFd, &OwnedFd),
+    zones: &Sender<ZoneNotice>,
+    beyond: &BeyondShares,
+) {
     let mut limit = Limit::new(Instant::now());
     // Who announces may end within a millisecond, on a busy machine.
     let mut priority = FirstForPart::begin();
@@ -73,9 +86,16 @@ fn forward(mut ring: Ring, ready: &OwnedFd, wake: &OwnedFd, zones: &Sender<ZoneN
         let interrupted =
             result < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
         ring.read(|record| {
-            let Some((pid, notice)) = notice(record) else { return true };
-            // Nobody listens when zones cannot be recorded.
-            !limit.allows(pid, Instant::now()) || zones.send(notice).is_ok()
+            let Some(record) = RingRecord::from_bytes(record) else { return true };
+            match limit.hear(&record, Instant::now()) {
+                // Nobody listens when zones cannot be recorded.
+                Heard::Yes => zones.send(notice(&record)).is_ok(),
+                Heard::BeyondShare => {
+                    beyond.add(record.user);
+                    true
+                }
+                Heard::FoundAnyway => true,
+            }
         });
         if fds[0].revents != 0 || (result < 0 && !interrupted) {
             return;
@@ -84,41 +104,84 @@ fn forward(mut ring: Ring, ready: &OwnedFd, wake: &OwnedFd, zones: &Sender<ZoneN
 }
 
 /// Announcements that are heard in a window, of all processes together: this thread, and the one
-/// that it tells, go before everything else. Rings that go unheard are found by who looks for them.
-const ANNOUNCEMENTS_MAX: u32 = 512;
-/// As many of each process are heard in any case: that it is there, and the next ring.
-const ALWAYS_HEARD: u32 = 2;
+/// that it tells, go before everything else. A user's programs have as many of them as are left to
+/// others.
+const ANNOUNCEMENTS_MAX: u64 = 512;
+/// As many of each process go before what other processes of its user announce besides: that it is
+/// there, and the next ring.
+const FIRST_OF_A_PROCESS: u32 = 2;
+/// What a user's processes announce beyond that is heard while so many more are left to the user.
+const ROOM_FOR_OTHERS: u64 = ANNOUNCEMENTS_MAX / 2;
+/// What processes announce that have only just begun is heard while so many are left to the user's
+/// others.
+const ROOM_FOR_OLDER: u64 = ANNOUNCEMENTS_MAX / 4;
 /// As many of one process at most: others have theirs while it hits the probe without end.
 const OF_A_PROCESS_MAX: u32 = 128;
+/// Arenas of which is remembered that they were heard of.
+const HEARD_OF_MAX: usize = 16_384;
 const WINDOW: Duration = Duration::from_millis(100);
 /// While more is announced than is heard, the ring is read at most this often. It has room for
 /// 5,461 announcements.
 const CROWDED_PAUSE: Duration = Duration::from_millis(1);
 
-/// Counts what each process announces.
+/// What becomes of an announcement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    /// It is passed on.
+    Yes,
+    /// It is not, and nobody else finds what was announced.
+    BeyondShare,
+    /// It is not. Whoever looks after arenas finds further rings of one that was heard of.
+    FoundAnyway,
+}
+
+/// Counts what each user and process announces.
 struct Limit {
     since: Instant,
-    heard: u32,
     /// Something of this window went unheard.
     is_crowded: bool,
+    room: Pool,
     counts: FxHashMap<u32, u32>,
+    /// Inodes of arenas.
+    heard_of: FxHashSet<u64>,
 }
 
 impl Limit {
     fn new(now: Instant) -> Self {
-        Self { since: now, heard: 0, is_crowded: false, counts: FxHashMap::default() }
+        Self {
+            since: now,
+            is_crowded: false,
+            room: Pool::new(ANNOUNCEMENTS_MAX),
+            counts: FxHashMap::default(),
+            heard_of: FxHashSet::default(),
+        }
     }
 
-    /// Whether one more of this process is to be heard.
-    fn allows(&mut self, pid: u32, now: Instant) -> bool {
+    /// Whether this one is to be heard.
+    fn hear(&mut self, record: &RingRecord, now: Instant) -> Heard {
         self.refill(now);
-        let count = self.counts.entry(pid).or_default();
-        let allowed =
-            *count < ALWAYS_HEARD || (*count < OF_A_PROCESS_MAX && self.heard < ANNOUNCEMENTS_MAX);
-        *count += u32::from(allowed);
-        self.heard += u32::from(allowed);
-        self.is_crowded |= !allowed;
-        allowed
+        let &RingRecord { tgid, user, inode, is_young, .. } = record;
+        let kept = if is_young != 0 { ROOM_FOR_OLDER } else { 0 };
+        let count = self.counts.entry(tgid).or_default();
+        let may = match *count {
+            0..FIRST_OF_A_PROCESS => self.room.room(user) > kept,
+            FIRST_OF_A_PROCESS..OF_A_PROCESS_MAX => self.room.room(user) > ROOM_FOR_OTHERS,
+            _ => false,
+        };
+        if may && self.room.take(user, 1) {
+            *count += 1;
+            if self.heard_of.len() >= HEARD_OF_MAX {
+                self.heard_of.clear();
+            }
+            self.heard_of.insert(inode);
+            return Heard::Yes;
+        }
+        self.is_crowded = true;
+        // Of one without an arena nobody knows which it is.
+        match inode != 0 && self.heard_of.contains(&inode) {
+            true => Heard::FoundAnyway,
+            false => Heard::BeyondShare,
+        }
     }
 
     /// Whether more is announced in this window than is heard.
@@ -129,57 +192,102 @@ impl Limit {
 
     fn refill(&mut self, now: Instant) {
         if now.duration_since(self.since) >= WINDOW {
-            (self.since, self.heard, self.is_crowded) = (now, 0, false);
+            (self.since, self.is_crowded) = (now, false);
+            self.room = Pool::new(ANNOUNCEMENTS_MAX);
             self.counts.clear();
         }
     }
 }
 
-/// What a record says, and of which process.
-fn notice(record: &[u8]) -> Option<(u32, ZoneNotice)> {
-    let record = RingRecord::from_bytes(record)?;
-    let notice = ZoneNotice::Announcement {
+/// What a record says.
+fn notice(record: &RingRecord) -> ZoneNotice {
+    let file = match record.announced {
+        announced::ARENA => AnnouncedFile::Arena(record.inode),
+        announced::OTHER => AnnouncedFile::Other,
+        _ => AnnouncedFile::Unknown,
+    };
+    ZoneNotice::Announcement {
         ticks: record.stamp.split().0,
         pid: record.tgid,
         tid: record.tid,
-        descriptor: record.descriptor,
-        ring: record.ring,
-    };
-    Some((record.tgid, notice))
+        descriptor: record.descriptor.into(),
+        ring: record.ring.into(),
+        user: record.user,
+        file,
+        is_young: record.is_young != 0,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// A user who floods, and another.
+    const HOSTILE: u32 = 1001;
+    const HONEST: u32 = 1002;
+
+    /// Of a process that has only just begun.
+    fn record(user: u32, pid: u32, inode: u64) -> RingRecord {
+        let announced = if inode == 0 { announced::OTHER } else { announced::ARENA };
+        let bytes = [0; RingRecord::SIZE];
+        let record = RingRecord::from_bytes(&bytes).unwrap();
+        RingRecord { user, tgid: pid, tid: pid, inode, announced, is_young: 1, ..record }
+    }
+
     #[test]
     fn a_process_that_announces_without_end_is_heard_again_after_a_while() {
         let start = Instant::now();
         let mut limit = Limit::new(start);
-        let heard = |limit: &mut Limit, pid| {
-            (0..10_000).filter(|_| limit.allows(pid, start)).count() as u32
-        };
-        assert_eq!(heard(&mut limit, 7), OF_A_PROCESS_MAX);
-        (100..200).for_each(|pid| assert!(heard(&mut limit, pid) >= ALWAYS_HEARD));
-        assert_eq!(
-            heard(&mut limit, 8),
-            ALWAYS_HEARD,
-            "another process is heard whatever others do"
-        );
-        assert!(limit.allows(7, start + WINDOW));
+        let heard =
+            (0..10_000).filter(|_| limit.hear(&record(HOSTILE, 7, 70), start) == Heard::Yes);
+        assert_eq!(heard.count() as u32, OF_A_PROCESS_MAX);
+        assert_eq!(limit.hear(&record(HOSTILE, 7, 70), start), Heard::FoundAnyway);
+        for pid in 100..120 {
+            assert_eq!(limit.hear(&record(HOSTILE, pid, pid.into()), start), Heard::Yes);
+        }
+        assert_eq!(limit.hear(&record(HOSTILE, 7, 70), start + WINDOW), Heard::Yes);
+    }
+
+    #[test]
+    fn processes_without_end_take_nothing_from_other_users_and_are_counted_for_their_own() {
+        let start = Instant::now();
+        let mut limit = Limit::new(start);
+        let hostile: Vec<Heard> = (0..100_000u32)
+            .map(|one| limit.hear(&record(HOSTILE, 1 + one / 200, 0), start))
+            .collect();
+        let heard = hostile.iter().filter(|heard| **heard == Heard::Yes).count() as u64;
+        assert!(heard <= ANNOUNCEMENTS_MAX / 2, "{heard}");
+        let beyond = hostile.iter().filter(|heard| **heard == Heard::BeyondShare).count() as u64;
+        assert_eq!(beyond, 100_000 - heard);
+        for pid in 200_000..200_064u64 {
+            let honest = record(HONEST, pid as u32, pid);
+            assert_eq!(limit.hear(&honest, start), Heard::Yes, "process {pid}");
+        }
+    }
+
+    #[test]
+    fn new_processes_without_end_leave_room_for_an_older_one_of_their_user() {
+        let start = Instant::now();
+        let mut limit = Limit::new(start);
+        for pid in 1..10_000 {
+            limit.hear(&record(HOSTILE, pid, 70), start);
+        }
+        let older = |pid| RingRecord { is_young: 0, ..record(HOSTILE, pid, pid.into()) };
+        for pid in 20_000..20_032 {
+            assert_eq!(limit.hear(&older(pid), start), Heard::Yes);
+        }
+        assert_eq!(limit.hear(&record(HOSTILE, 30_000, 30_000), start), Heard::BeyondShare);
     }
 
     #[test]
     fn the_ring_is_read_less_often_only_while_something_goes_unheard() {
         let start = Instant::now();
         let mut limit = Limit::new(start);
-        assert!((0..OF_A_PROCESS_MAX).all(|_| limit.allows(7, start)) && !limit.is_crowded(start));
-        assert!(!limit.allows(7, start) && limit.is_crowded(start));
+        let hear = |limit: &mut Limit| limit.hear(&record(HOSTILE, 7, 70), start);
+        assert!((0..OF_A_PROCESS_MAX).all(|_| hear(&mut limit) == Heard::Yes));
+        assert!(!limit.is_crowded(start));
+        assert_eq!(hear(&mut limit), Heard::FoundAnyway);
+        assert!(limit.is_crowded(start));
         assert!(!limit.is_crowded(start + WINDOW));
-    }
-
-    #[test]
-    fn a_record_that_is_cut_is_no_announcement() {
-        assert_eq!(notice(&[0; 39]), None);
     }
 }

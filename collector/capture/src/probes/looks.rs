@@ -163,7 +163,7 @@ impl<'a> Looks<'a> {
         }
     }
 
-    fn file(&self, scanner: &mut Scanner<'_>, mapped: &MappedFile) -> TurnOutcome {
+    fn file(&mut self, scanner: &mut Scanner<'_>, mapped: &MappedFile) -> TurnOutcome {
         let known = scanner.mapped(mapped);
         if known.is_some_and(|known| known.is_client) {
             self.tell_client(mapped.pid);
@@ -229,9 +229,10 @@ impl<'a> Looks<'a> {
         self.recorded.as_ref().is_none_or(|map| bpf_calls::contains(map.as_fd(), pid))
     }
 
-    fn tell_client(&self, pid: u32) {
+    fn tell_client(&mut self, pid: u32) {
+        let user = self.owners.whose(pid).uid();
         // Nobody listens when zones cannot be recorded; that has been told.
-        let _ = self.zones.send(ZoneNotice::ClientFile { pid });
+        let _ = self.zones.send(ZoneNotice::ClientFile { pid, user });
     }
 }
 

@@ -35,6 +35,7 @@ mod attaching;
 mod companion;
 mod cookies;
 mod cost;
+mod descriptors;
 mod files;
 mod keeper;
 mod launch;
@@ -49,6 +50,7 @@ mod scan;
 mod semaphores;
 mod source;
 mod unattached;
+mod unheard;
 
 pub(crate) use attach::AttachMethod;
 pub(crate) use keeper::Keeper;

@@ -1,11 +1,14 @@
 //! Loading the object of the probes' programs.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 use syscollect_records::RecordKind;
 
 use super::attach::{AttachMethod, Program};
 use super::cookies::Cookies;
+use super::descriptors::DescriptorLayout;
+use super::unheard::Announcers;
 use crate::bpf_calls;
 use crate::bpf_object::{KernelObject, MapSizes, SharedMaps};
 use crate::error::CaptureError;
@@ -51,7 +54,13 @@ impl Loaded {
     pub(super) fn load(settings: &Settings, shared: &SharedMaps) -> Result<Self, CaptureError> {
         let (tsc, filter) = ([u8::from(settings.tsc)], [u8::from(settings.filter)]);
         let cookies = [u8::from(!matches!(settings.way, AttachMethod::EventsWithoutCookies(_)))];
-        let constants = [("USE_TSC", &tsc[..]), ("FILTER", &filter[..]), ("COOKIES", &cookies[..])];
+        // Without it, every announcement is looked at in /proc.
+        let layout = DescriptorLayout::below(Path::new("/")).map(|layout| layout.constants());
+        let layout = layout.unwrap_or_default();
+        let layout = layout.iter().map(|(name, value)| (*name, &value[..]));
+        let constants: Vec<(&str, &[u8])> = layout
+            .chain([("USE_TSC", &tsc[..]), ("FILTER", &filter[..]), ("COOKIES", &cookies[..])])
+            .collect();
         let (cpus, programs) = (settings.possible_cpus, settings.programs);
         let sizes = MapSizes {
             entries: &[("probe_cpus", cpus), ("probe_rings", cpus), ("probe_programs", programs)],
@@ -77,6 +86,12 @@ impl Loaded {
     pub(super) fn counters(&self) -> Result<Counters, CaptureError> {
         Counters::map(self.object.map("probe_cpus")?, self.possible_cpus)
             .map_err(|error| CaptureError::system("cannot map the counters of the probes", error))
+    }
+
+    /// What of each user's announcements was not passed on.
+    pub(super) fn announcers(&self) -> Result<Announcers, CaptureError> {
+        Announcers::map(self.object.map("announcers")?)
+            .map_err(|error| CaptureError::system("cannot map who announces rings", error))
     }
 
     /// The ring buffer of announcements, and the descriptor to wait on.

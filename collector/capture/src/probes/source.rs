@@ -18,6 +18,7 @@ use super::manager::{AttachContext, Manager, MappedFiles};
 use super::object::{Loaded, Settings};
 use super::plan::OF_CLIENT;
 use super::program::ArgumentPrograms;
+use super::unheard::{self, Announcers, BeyondShares};
 use crate::bpf_object::SharedMaps;
 use crate::error::CaptureError;
 use crate::options::RecordOptions;
@@ -58,6 +59,8 @@ pub(crate) struct ProbeSource {
     manager: Manager,
     loaded: Loaded,
     counters: Counters,
+    announcers: Announcers,
+    beyond_shares: BeyondShares,
     lanes: Vec<RingLane>,
     lookups: Lookups,
     /// Whether an instrumented program without shared memory was among those that hit.
@@ -100,7 +103,9 @@ impl ProbeSource {
         let counters = loaded.counters()?;
         let (ring, ready) = loaded.announcements()?;
         let thread = |error| CaptureError::system("cannot wait for instrumented programs", error);
-        let announcements = Announcements::start(ring, ready, zones.clone()).map_err(thread)?;
+        let (announcers, beyond_shares) = (loaded.announcers()?, BeyondShares::default());
+        let announcements = Announcements::start(ring, ready, zones.clone(), beyond_shares.clone())
+            .map_err(thread)?;
         let hold = |fd: &OwnedFd| {
             fd.try_clone().map_err(|error| CaptureError::system("cannot hold on to a map", error))
         };
@@ -128,6 +133,8 @@ impl ProbeSource {
             manager,
             loaded,
             counters,
+            announcers,
+            beyond_shares,
             lanes,
             lookups: Lookups::default(),
             missing: Vec::new(),
@@ -210,6 +217,8 @@ impl Source for ProbeSource {
         add_new(&mut self.missing, unmatched.map(told).collect());
         // What was announced has been told when this returns.
         self.announcements = None;
+        let unheard = unheard::by_user(&self.announcers, &self.beyond_shares);
+        add_new(&mut self.missing, unheard::notes(&unheard));
         // A program that runs now does not leave its CPU; where the kernel does
         // not preempt it, it has ended when its CPU was visited. What one that
         // was preempted writes comes too late for the last drain.
@@ -231,9 +240,11 @@ impl Source for ProbeSource {
                 cpu: None,
                 record: LostRecord::Kind(record),
                 cause: LossCause::Nested,
+                user: None,
                 count,
             });
         }
+        losses.extend(unheard::losses(&unheard::by_user(&self.announcers, &self.beyond_shares)));
         losses.retain(|loss| loss.count > 0);
         losses
     }
@@ -267,6 +278,7 @@ fn losses_of(cpu: u32, counts: Counts) -> impl Iterator<Item = LaneLoss> {
         cpu: Some(cpu),
         record: LostRecord::Kind(record),
         cause,
+        user: None,
         count,
     })
 }

@@ -60,6 +60,48 @@ pub(crate) fn offsets<const N: usize>(
     found.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
+/// Bytes from the starts of structures of the kernel to members of them, each a structure and a
+/// member, on the machine whose /sys lies below `root`.
+///
+/// # Errors
+///
+/// `NotFound` when there is no BTF, or a structure or member is missing, else what reading said.
+pub(crate) fn offsets_of_each<const N: usize>(
+    root: &Path,
+    wanted: [(&str, &str); N],
+) -> io::Result<[u32; N]> {
+    let bytes = std::fs::read(root.join("sys/kernel/btf/vmlinux"))?;
+    members_of_each(&bytes, wanted).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+fn members_of_each<const N: usize>(bytes: &[u8], wanted: [(&str, &str); N]) -> Option<[u32; N]> {
+    let btf = Btf::new(bytes, &[])?;
+    let mut offsets = [None; N];
+    for found in btf.types().filter(|found| found.kind == STRUCTURE) {
+        let name = btf.text(found.name)?;
+        if wanted.iter().any(|(structure, _)| structure.as_bytes() == name) {
+            for (offset, (structure, member)) in offsets.iter_mut().zip(wanted) {
+                // The first of that name, as above.
+                if structure.as_bytes() == name && offset.is_none() {
+                    *offset = offset_in(&btf, &found, member);
+                }
+            }
+            if offsets.iter().all(Option::is_some) {
+                break;
+            }
+        }
+    }
+    offsets.iter().all(Option::is_some).then(|| offsets.map(Option::unwrap_or_default))
+}
+
+fn offset_in(btf: &Btf<'_>, found: &Type<'_>, wanted: &str) -> Option<u32> {
+    let mut members = found.behind.chunks_exact(12);
+    let member = members.find(|member| {
+        word(member, 0).and_then(|name| btf.text(name)) == Some(wanted.as_bytes())
+    })?;
+    Some(found.offset(word(member, 8)?))
+}
+
 fn members_of<const N: usize>(
     kernel: &[u8],
     module: Option<&[u8]>,
@@ -77,8 +119,7 @@ fn members_of<const N: usize>(
     for member in found.behind.chunks_exact(12) {
         let (name, bits) = (btf.text(word(member, 0)?)?, word(member, 8)?);
         if let Some(index) = members.iter().position(|wanted| wanted.as_bytes() == name) {
-            // Where the structure has bit fields, the upper byte is their size.
-            offsets[index] = Some(if found.has_bit_fields { bits & 0xff_ffff } else { bits } / 8);
+            offsets[index] = Some(found.offset(bits));
         }
     }
     // All or none.
@@ -100,6 +141,14 @@ struct Type<'a> {
     name: u32,
     has_bit_fields: bool,
     behind: &'a [u8],
+}
+
+impl Type<'_> {
+    /// Bytes to a member, of what is said of it. Where the structure has bit fields, the upper byte
+    /// is their size.
+    fn offset(&self, bits: u32) -> u32 {
+        (if self.has_bit_fields { bits & 0xff_ffff } else { bits }) / 8
+    }
 }
 
 impl<'a> Btf<'a> {

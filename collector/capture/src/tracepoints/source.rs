@@ -226,5 +226,5 @@ fn losses_of(cpu: u32, counts: Counts) -> [LaneLoss; 3] {
 
 fn loss(cpu: Option<u32>, cause: LossCause, count: u64) -> LaneLoss {
     let (origin, record) = (LaneKind::Tracepoint.into(), LostRecord::Kind(RecordKind::Tracepoint));
-    LaneLoss { origin, cpu, record, cause, count }
+    LaneLoss { origin, cpu, record, cause, user: None, count }
 }

@@ -20,6 +20,13 @@ use super::memory::ArenaMemory;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ArenaId(u64);
 
+impl ArenaId {
+    /// The memfd with that inode.
+    pub(super) fn of_inode(inode: u64) -> Self {
+        Self(inode)
+    }
+}
+
 /// Why an arena is not taken.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotTaken {
@@ -179,8 +186,8 @@ fn status(file: BorrowedFd<'_>) -> io::Result<libc::statx> {
     Ok(status)
 }
 
-/// Where memfds lie: seen by one of our own.
-fn memfd_device() -> io::Result<(u32, u32)> {
+/// Where memfds lie, by the numbers of the device: seen by one of our own.
+pub(crate) fn memfd_device() -> io::Result<(u32, u32)> {
     static DEVICE: OnceLock<Option<(u32, u32)>> = OnceLock::new();
     let find = || {
         // SAFETY: the name ends with a zero.

@@ -16,8 +16,8 @@ use syscollect_zone_protocol::arena::{
 use syscollect_zone_protocol::log::EntryKind;
 use syscollect_zone_protocol::{ItemKind, ZONE_END};
 
-use super::ZoneNotice;
 use super::memory::ArenaMemory;
+use super::{AnnouncedFile, ZoneNotice};
 use crate::clock::ticks_now;
 
 /// An arena as a program sees it.
@@ -107,7 +107,11 @@ impl FakeProgram {
     /// What the kernel tells when a thread hits the probe.
     pub(super) fn announcement(&self, ring: &FakeThread<'_>) -> ZoneNotice {
         let (pid, tid, descriptor) = (self.pid(), ring.tid, self.descriptor());
-        ZoneNotice::Announcement { ticks: 0, pid, tid, descriptor, ring: u64::from(ring.number) }
+        let inode = std::os::unix::fs::MetadataExt::ino(&self.file.metadata().unwrap());
+        let (ring, file) = (u64::from(ring.number), AnnouncedFile::Arena(inode));
+        let user = own_user();
+        let (ticks, is_young) = (0, true);
+        ZoneNotice::Announcement { ticks, pid, tid, descriptor, ring, user, file, is_young }
     }
 
     /// A thread takes the first ring that is free.
@@ -207,6 +211,12 @@ impl FakeThread<'_> {
     }
 }
 
+/// Who runs the tests.
+fn own_user() -> u32 {
+    // SAFETY: no memory is involved; it cannot fail.
+    unsafe { libc::getuid() }
+}
+
 /// What /proc shows of a process 7001, whose programs have their arenas as descriptor 3, one after
 /// the other.
 #[cfg(test)]
@@ -246,6 +256,15 @@ impl FakeProcess {
 
     /// What the kernel tells when it announces its first ring.
     pub(super) fn announces(ticks: u64) -> ZoneNotice {
-        ZoneNotice::Announcement { ticks, pid: 7001, tid: 7001, descriptor: 3, ring: 0 }
+        ZoneNotice::Announcement {
+            ticks,
+            pid: 7001,
+            tid: 7001,
+            descriptor: 3,
+            ring: 0,
+            user: own_user(),
+            file: AnnouncedFile::Unknown,
+            is_young: false,
+        }
     }
 }

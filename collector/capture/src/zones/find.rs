@@ -114,6 +114,11 @@ pub(super) fn user_of(root: &Path, pid: u32) -> u32 {
     fs::metadata(root.join(format!("proc/{pid}"))).map_or(u32::MAX, |data| data.uid())
 }
 
+/// Whether there is a process of that number.
+pub(super) fn is_there(root: &Path, pid: u32) -> bool {
+    root.join(format!("proc/{pid}")).exists()
+}
+
 fn threads(root: &Path, pid: u32) -> Vec<u32> {
     let entries =
         fs::read_dir(root.join(format!("proc/{pid}/task"))).into_iter().flatten().flatten();

@@ -12,12 +12,12 @@ use syscollect_zone_protocol::arena::{LOG_BYTES, MAX_RINGS, RING_BYTES};
 use syscollect_zone_protocol::log::EntryKind;
 use syscollect_zone_protocol::{ItemKind, item_words};
 
-use super::ZoneNotice;
 use super::fake::{FakeProgram, FakeThread};
 use super::source::Follower;
 use super::survey::Survey;
 use super::taken::Arenas;
 use super::watch::{Takeover, WatchEvent};
+use super::{AnnouncedFile, ZoneNotice};
 use crate::clock::ticks_now;
 use crate::stage::CHUNK_BYTES;
 
@@ -120,14 +120,24 @@ fn step(
     let (header, arena) = (ring.header(), program.memory().header());
     match input.byte() % STEPS {
         ANNOUNCE => recorder.told(program.announcement(ring)),
-        ANNOUNCE_ANY => recorder.told(ZoneNotice::Announcement {
-            ticks: 0,
-            pid: program.pid(),
-            tid: input.byte().into(),
-            descriptor: program.descriptor(),
-            ring: input.number(),
-        }),
-        FILE_SEEN => recorder.told(ZoneNotice::ClientFile { pid: program.pid() }),
+        ANNOUNCE_ANY => {
+            let (tid, ring) = (input.byte().into(), input.number());
+            recorder.told(ZoneNotice::Announcement {
+                ticks: 0,
+                pid: program.pid(),
+                tid,
+                descriptor: program.descriptor(),
+                ring,
+                user: tid,
+                file: match tid % 3 {
+                    0 => AnnouncedFile::Unknown,
+                    1 => AnnouncedFile::Other,
+                    _ => AnnouncedFile::Arena(ring),
+                },
+                is_young: tid & 1 != 0,
+            });
+        }
+        FILE_SEEN => recorder.told(ZoneNotice::ClientFile { pid: program.pid(), user: None }),
         SURVEY => recorder.survey(),
         DRAIN | DRAIN_AGAIN => recorder.drain(false),
         ZONES => _ = ring.zone(input.byte().into()),
@@ -223,6 +233,7 @@ impl Recorder {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
+    use std::sync::PoisonError;
 
     use super::*;
 
@@ -278,6 +289,7 @@ mod tests {
 
     #[test]
     fn the_first_inputs_of_the_fuzz_target_hold() {
+        let _alone = super::super::tests::ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, bytes) in seeds() {
             println!("{name}");
             hostile_programs(&bytes);

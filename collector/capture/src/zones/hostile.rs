@@ -10,9 +10,9 @@ use syscollect_zone_protocol::ItemKind;
 use syscollect_zone_protocol::arena::{MAX_RINGS, RING_BYTES};
 use syscollect_zone_protocol::log::EntryKind;
 
-use super::ZoneNotice;
 use super::fake::{FakeProgram, Making};
 use super::tests::{Recorder, zones};
+use super::{AnnouncedFile, ZoneNotice};
 use crate::source::ProgramChunks;
 
 #[test]
@@ -38,10 +38,65 @@ fn what_is_no_arena_is_not_taken() {
         tid: 1,
         descriptor,
         ring: 0,
+        user: 1001,
+        file: AnnouncedFile::Unknown,
+        is_young: true,
     });
     recorder.drain(true);
     assert!(recorder.clients().is_empty());
     assert_eq!(recorder.lost(LostRecord::Kind(RecordKind::Ring), LossCause::NotTaken), 5);
+}
+
+#[test]
+fn what_was_not_taken_says_whose_program_it_was() {
+    let mut recorder = Recorder::new();
+    let (good, gone) = (FakeProgram::new(), u32::MAX - 1);
+    let honest = good.thread(7001);
+    for pid in 0..100 {
+        recorder.told(ZoneNotice::Announcement {
+            ticks: 0,
+            pid: gone - pid,
+            tid: gone - pid,
+            descriptor: 3,
+            ring: 0,
+            user: 1001,
+            file: AnnouncedFile::Other,
+            is_young: true,
+        });
+    }
+    recorder.told(good.announcement(&honest));
+    recorder.drain(true);
+    assert_eq!(recorder.clients().len(), 1);
+    let losses = recorder.follower.losses();
+    let lost: Vec<_> = losses.iter().map(|loss| (loss.user, loss.count)).collect();
+    assert_eq!(lost, [(Some(1001), 100)]);
+    let notes = recorder.follower.notes_for_tests();
+    assert!(notes.len() < 16 && notes.iter().all(|note| note.starts_with("user 1001: ")));
+}
+
+#[test]
+fn a_ring_of_an_arena_that_is_read_is_told_without_a_look_at_its_process() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let threads = [program.thread(7001), program.thread(7002)];
+    recorder.told(program.announcement(&threads[0]));
+    let ZoneNotice::Announcement { file, .. } = program.announcement(&threads[1]) else {
+        unreachable!("an announcement")
+    };
+    recorder.told(ZoneNotice::Announcement {
+        ticks: 0,
+        pid: u32::MAX - 1,
+        tid: 7002,
+        descriptor: 3,
+        ring: u64::from(threads[1].number),
+        user: 1001,
+        file,
+        is_young: true,
+    });
+    zones(threads[1], 1..4);
+    recorder.drain(true);
+    assert_eq!(recorder.locations(7002), [1, 2, 3]);
+    assert!(recorder.follower.losses().is_empty());
 }
 
 #[test]

@@ -35,10 +35,11 @@
 //! | memory | pages that the program wrote, headers of rings aside; 64 KiB are copied at a time; what waits for company an eighth of `--buffer` |
 //! | definitions | in ten minutes `--buffer`, of a process 16 MiB; beyond that they are counted |
 //! | time of the collector thread | 4,096 rings and 2 MiB (and a ring) a turn, users in turn, of each the programs in turn |
-//! | time of taking over | 512 announcements and 128 arenas in 100 ms, of a process 128 and of a user 64; two announcements of each process in any case |
+//! | announcements | the kernel program sees whether the descriptor can be an arena, and passes on 512 of a user in 100 ms, of others 16; then 512 of all users, of a process 128, of a user as many as are left to others; of each, processes younger than a second leave some to older ones |
+//! | time of taking over | 128 arenas in 100 ms, of a user 64; for announcements of a user that lead to none 5 ms of a second, and as much for those of young processes; what is beyond waits for the survey |
 //! | time of the survey | a sixtieth of a CPU, users in turn; of an arena in which nothing happens one word is read |
 //!
-//! What is refused is counted, and said once for a process. A user whose programs
+//! What is refused is counted by user, and said once for a process, of a few processes of each user. A user whose programs
 //! do harm may lose zones of that user's other programs, and no one else's.
 //!
 //! # What a reader of the capture finds
@@ -81,6 +82,7 @@ mod lanes;
 mod log;
 mod mapped;
 mod memory;
+mod refusals;
 mod ring;
 mod source;
 mod survey;
@@ -95,9 +97,21 @@ mod hostile;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use arena::memfd_device;
 #[cfg(feature = "fuzzing")]
 pub use fuzzing::hostile_programs;
 pub(crate) use source::ZoneSource;
+
+/// What an announced descriptor was when the kernel program looked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AnnouncedFile {
+    /// Nobody looked.
+    Unknown,
+    /// A memfd of an arena's size, with that inode.
+    Arena(u64),
+    /// Closed, or another file: the program may have closed all its descriptors, or it lies.
+    Other,
+}
 
 /// What the rest of the collector tells of instrumented programs, those alone that
 /// are recorded. Process and thread ids are those of the initial pid namespace.
@@ -115,12 +129,20 @@ pub(crate) enum ZoneNotice {
         descriptor: u64,
         /// The ring's number.
         ring: u64,
+        /// Whose the thread is: its real user id.
+        user: u32,
+        /// What the descriptor was.
+        file: AnnouncedFile,
+        /// Whether the process had only just begun.
+        is_young: bool,
     },
     /// A process has mapped a file with the provider `syscollect`: it may have
     /// an arena from an earlier recording.
     ClientFile {
         /// The process.
         pid: u32,
+        /// Whose it is, as far as that is known.
+        user: Option<u32>,
     },
     /// Nothing more comes. What was told before is still seen to.
     Stop,

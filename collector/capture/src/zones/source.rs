@@ -15,6 +15,7 @@ use super::ZoneNotice;
 use super::client::{Client, Losses, Output, Start};
 use super::definitions::DefinitionShares;
 use super::lanes::{Lanes, LogLane};
+use super::refusals::{Refusals, UserNote};
 use super::turn::{Order, Turn, Visit};
 use super::watch::{Handle, WatchEvent};
 use crate::clock::ticks_now;
@@ -36,8 +37,6 @@ const SMALLEST_CHUNK: usize = 1 << 10;
 /// million zones. They cost time of two threads, and the disk. Root has no such bound, nor has who
 /// asked for the recording.
 const USER_BYTES_PER_SECOND: u64 = 64 << 20;
-/// Notes about programs that are kept; more are only counted.
-const MOST_NOTES: usize = 64;
 
 /// The zones of instrumented programs.
 pub(crate) struct ZoneSource {
@@ -65,8 +64,8 @@ pub(super) struct Follower {
     /// Losses of programs that are gone.
     before: Losses,
     counts: Counts,
-    notes: Vec<String>,
-    new_notes: Vec<String>,
+    refusals: Refusals,
+    new_notes: Vec<UserNote>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -75,7 +74,6 @@ struct Counts {
     threads: u64,
     items: u64,
     held: u64,
-    not_taken: u64,
 }
 
 impl ZoneSource {
@@ -137,7 +135,7 @@ impl Source for ZoneSource {
     fn describe(&self, _session: &mut SessionInfo) {}
 
     fn missing(&self) -> &[String] {
-        &self.follower.notes
+        self.follower.refusals.notes()
     }
 }
 
@@ -159,7 +157,7 @@ impl Follower {
             start: Start { tsc: now(ClockSource::Tsc), monotonic: now(ClockSource::Monotonic) },
             before: Losses::default(),
             counts: Counts::default(),
-            notes: Vec::new(),
+            refusals: Refusals::default(),
             new_notes: Vec::new(),
         }
     }
@@ -187,13 +185,14 @@ impl Follower {
                 self.of(client, Client::end);
                 self.order.wake(client);
             }
-            WatchEvent::NotTaken { why } => {
-                self.counts.not_taken += 1;
-                self.note(why);
+            WatchEvent::NotTaken { user, why } => {
+                self.refusals.count(user);
+                self.refusals.note(user, &why);
             }
-            WatchEvent::Held { pid } => {
+            WatchEvent::Held { user, pid } => {
                 self.counts.held += 1;
-                self.note(format!("process {pid}: another recorder reads its zones"));
+                let note = format!("process {pid}: another recorder reads its zones");
+                self.refusals.note(user, &note);
             }
         }
     }
@@ -201,13 +200,6 @@ impl Follower {
     fn of(&mut self, number: u32, act: impl FnOnce(&mut Client)) {
         if let Some(client) = self.clients.get_mut(&number) {
             act(client);
-        }
-    }
-
-    /// Notes are kept as they are, each once; there may be as many as there are hostile programs.
-    fn note(&mut self, note: String) {
-        if self.notes.len() < MOST_NOTES && !self.notes.contains(&note) {
-            self.notes.push(note);
         }
     }
 
@@ -243,13 +235,16 @@ impl Follower {
                 sink.has_room_for(producer) && (!is_paced || pace.allows(producer.user));
             turn.is_held_back = !all && !may_go_on;
             if turn.is_held_back && held_back.insert(producer.user) {
-                new_notes.push(held_back_note(producer.user));
+                new_notes.push(UserNote { user: producer.user, note: held_back_note() });
             }
             let copied = turn.copied();
             let mut chunk = |chunk| sink.push(producer, chunk);
+            let mut notes = Vec::new();
             let mut out =
-                Output { lanes, log, shares, scratch, chunk: &mut chunk, notes: new_notes };
+                Output { lanes, log, shares, scratch, chunk: &mut chunk, notes: &mut notes };
             let visit = client.visit(turn, &mut fullest, &mut out);
+            let user = producer.user;
+            new_notes.extend(notes.into_iter().map(|note| UserNote { user, note }));
             pace.took(producer.user, (turn.copied() - copied) as u64);
             if client.is_gone() && matches!(visit, Visit::Finished | Visit::Idle) {
                 done.push(number);
@@ -264,8 +259,8 @@ impl Follower {
             self.counts.items += client.items();
             self.before.add(&client.close(&mut self.lanes));
         }
-        for note in std::mem::take(&mut self.new_notes) {
-            self.note(note);
+        for UserNote { user, note } in std::mem::take(&mut self.new_notes) {
+            self.refusals.note(user, &note);
         }
         (fullest * HASTE).min(1.0)
     }
@@ -289,17 +284,20 @@ impl Follower {
             (zones, LostRecord::ZoneLaneAtEnd, LossCause::NotTaken, sum.unfinished),
             (zones, LostRecord::Kind(RecordKind::Ring), LossCause::Undecodable, sum.broken),
             (zones, LostRecord::ItemOfUnknownThread, LossCause::NotTaken, sum.nobodys),
-            (zones, LostRecord::Kind(RecordKind::Ring), LossCause::NotTaken, self.counts.not_taken),
         ];
-        let lost = all.into_iter().filter(|(.., count)| *count > 0);
         let loss = |(lane, record, cause, count): (LaneKind, LostRecord, _, _)| LaneLoss {
             origin: lane.into(),
             cpu: None,
             record,
             cause,
+            user: None,
             count,
         };
-        lost.map(loss).collect()
+        let not_taken = self.refusals.not_taken().map(|(user, count)| LaneLoss {
+            user,
+            ..loss((zones, LostRecord::Kind(RecordKind::Ring), LossCause::NotTaken, count))
+        });
+        all.into_iter().map(loss).chain(not_taken).filter(|loss| loss.count > 0).collect()
     }
 
     /// Counts of what was done; none where no program was marked.
@@ -323,7 +321,7 @@ impl Follower {
 impl Follower {
     /// What was said.
     pub(super) fn notes_for_tests(&self) -> &[String] {
-        &self.notes
+        self.refusals.notes()
     }
 
     /// Lanes that threads have.
@@ -332,9 +330,9 @@ impl Follower {
     }
 }
 
-fn held_back_note(user: u32) -> String {
+fn held_back_note() -> String {
     format!(
-        "user {user}: its programs write more zones than their share of --buffer, or of the recorder's time ({} MB a \
+        "its programs write more zones than their share of --buffer, or of the recorder's time ({} MB a \
          second); what found no room is counted",
         USER_BYTES_PER_SECOND / 1_000_000
     )

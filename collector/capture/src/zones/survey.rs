@@ -11,19 +11,21 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use syscollect_untrusted_files::payer;
 use syscollect_zone_protocol::arena::RingState;
 
 use super::arena::{LocatedArena, NotTaken};
 use super::find::{self, Numbering};
 use super::mapped::MappingLooks;
 use super::taken::{Arenas, MOST_OF_A_PROCESS, TakenArena};
-use super::watch::{Announcement, refused, take};
+use super::watch::{Announcement, Taken, announced_ring, take};
+use crate::shares::Pool;
 
 /// Changes are looked for this often.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -33,23 +35,31 @@ const ROLL_CALL_INTERVAL: Duration = Duration::from_secs(1);
 const PART_OF_A_CPU: u32 = 60;
 /// What it may take at once, if it has taken little before.
 const MOST_CREDIT: Duration = Duration::from_millis(20);
+/// While nothing may be done, it is looked again after so long whether something may.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
+const LONGEST_SLEEP: Duration = Duration::from_millis(20);
 /// Jobs that come without end, each of which costs something to add, make others wait no longer.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// How long the last survey of a recording may take.
 const LONGEST_END: Duration = Duration::from_millis(300);
 /// Jobs that wait to be looked at, and those of a user that wait to be done, at most.
 const MOST_NEW_JOBS: usize = 1024;
+/// Of the room for new ones, what doubtful ones leave to the user's others.
+const ROOM_FOR_OTHERS: u64 = MOST_NEW_JOBS as u64 / 2;
 const MOST_JOBS: usize = 2 * super::taken::MOST_ARENAS as usize;
 /// Rings of an arena whose threads are looked up at a time; each needs a look into /proc.
 const RINGS_AT_A_TIME: usize = 64;
+/// Under this number of no user are those of whom nothing is known.
+const NOBODY: u32 = u32::MAX;
 
 /// Something that takes its time.
 pub(super) enum SurveyJob {
     /// An arena was announced that is not where it should be, or was found (there) and not taken at
     /// once.
     Announced(Announcement, Option<Box<LocatedArena>>),
-    /// This process may have arenas from an earlier recording.
-    Process(u32),
+    /// This process may have arenas from an earlier recording; and whose it is, as far as that is
+    /// known.
+    Process(u32, Option<u32>),
     /// Threads have taken rings in it.
     Rings(Arc<TakenArena>),
     /// Its program may be gone.
@@ -78,24 +88,85 @@ struct Watched {
 struct OfUser {
     user: u32,
     jobs: VecDeque<SurveyJob>,
+    /// What comes when nothing else is to be done for this user: announcements that lead to no
+    /// arena at once.
+    doubtful: VecDeque<SurveyJob>,
     spent: Duration,
 }
 
-/// Starts the thread; it ends when nobody sends jobs any more.
-pub(super) fn start(survey: Survey) -> std::io::Result<(SyncSender<SurveyJob>, JoinHandle<()>)> {
-    let (send, jobs) = sync_channel(MOST_NEW_JOBS);
-    let thread = std::thread::Builder::new()
-        .name("zones-survey".into())
-        .spawn(move || run(survey, &jobs))?;
-    Ok((send, thread))
+/// Where jobs wait until the thread looks at them: a user has as much room as is left to others.
+pub(super) struct SurveyJobs {
+    jobs: SyncSender<NewJob>,
+    room: Arc<Mutex<Pool>>,
+    ended: Arc<AtomicBool>,
 }
 
-fn run(mut survey: Survey, jobs: &Receiver<SurveyJob>) {
+struct NewJob {
+    /// Whose room it has.
+    user: u32,
+    job: SurveyJob,
+}
+
+impl SurveyJobs {
+    /// Leaves a job to the thread; returns one that finds no room.
+    pub(super) fn send(&self, job: SurveyJob) -> Option<SurveyJob> {
+        let user = job.told_user().unwrap_or(NOBODY);
+        let mut room = room_of(&self.room);
+        let may = !job.is_doubtful() || room.room(user) > ROOM_FOR_OTHERS;
+        if !may || !room.take(user, 1) {
+            return Some(job);
+        }
+        drop(room);
+        // There is as much room as that is divided.
+        self.jobs.try_send(NewJob { user, job }).err().map(|error| {
+            let (TrySendError::Full(new) | TrySendError::Disconnected(new)) = error;
+            new.job
+        })
+    }
+}
+
+impl Drop for SurveyJobs {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Release);
+    }
+}
+
+fn room_of(room: &Mutex<Pool>) -> MutexGuard<'_, Pool> {
+    // Whole between any two statements that can panic.
+    room.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts the thread; it ends when nobody sends jobs any more.
+pub(super) fn start(survey: Survey) -> std::io::Result<(SurveyJobs, JoinHandle<()>)> {
+    let (send, jobs) = sync_channel(MOST_NEW_JOBS);
+    let room = Arc::new(Mutex::new(Pool::new(MOST_NEW_JOBS as u64)));
+    let ended = Arc::new(AtomicBool::new(false));
+    let jobs_sent = SurveyJobs { jobs: send, room: room.clone(), ended: ended.clone() };
+    let thread = std::thread::Builder::new().name("zones-survey".into()).spawn(move || {
+        run(survey, &jobs, &room, &ended);
+    })?;
+    Ok((jobs_sent, thread))
+}
+
+fn run(mut survey: Survey, jobs: &Receiver<NewJob>, room: &Mutex<Pool>, ended: &AtomicBool) {
+    let add = |survey: &mut Survey, NewJob { user, job }: NewJob| {
+        room_of(room).give_back(user, 1);
+        survey.add(job);
+    };
     let mut allowance = Allowance::new();
     let mut next_look = Instant::now();
     loop {
-        match jobs.recv_timeout(allowance.pause(next_look, survey.has_jobs())) {
-            Ok(job) => allowance.spend(|| survey.add(job)),
+        let pause = allowance.pause(next_look, survey.has_jobs());
+        if !allowance.is_left() {
+            if ended.load(Ordering::Acquire) {
+                break;
+            }
+            // What comes meanwhile waits where it is: to add it costs something, too.
+            std::thread::sleep(pause.clamp(SHORTEST_SLEEP, LONGEST_SLEEP));
+            continue;
+        }
+        match jobs.recv_timeout(pause) {
+            Ok(job) => allowance.spend(|| add(&mut survey, job)),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
@@ -110,10 +181,15 @@ fn run(mut survey: Survey, jobs: &Receiver<SurveyJob>) {
         while allowance.is_left()
             && let Ok(job) = jobs.try_recv()
         {
-            allowance.spend(|| survey.add(job));
+            allowance.spend(|| add(&mut survey, job));
         }
     }
     let end = Instant::now() + LONGEST_END;
+    while Instant::now() < end
+        && let Ok(job) = jobs.try_recv()
+    {
+        add(&mut survey, job);
+    }
     survey.look();
     while Instant::now() < end && survey.has_jobs() {
         survey.do_next();
@@ -172,6 +248,37 @@ impl Allowance {
     }
 }
 
+/// Why an announced arena was not found.
+enum Unlocated {
+    /// It is read.
+    Known,
+    /// It is not there.
+    Gone,
+}
+
+impl SurveyJob {
+    /// Whether it may come of nothing: any program makes as many as it likes.
+    fn is_doubtful(&self) -> bool {
+        matches!(self, Self::Announced(_, None))
+    }
+
+    /// Whose it is, as far as that was told.
+    fn told_user(&self) -> Option<u32> {
+        match self {
+            Self::Announced(announcement, _) => Some(announcement.user),
+            Self::Process(_, user) => *user,
+            Self::Held(..) => None,
+            Self::Rings(taken) | Self::RollCall(taken) => Some(taken.arena.user),
+        }
+    }
+}
+
+impl OfUser {
+    fn has_jobs(&self) -> bool {
+        !(self.jobs.is_empty() && self.doubtful.is_empty())
+    }
+}
+
 impl Survey {
     /// Looks after these arenas.
     pub(super) fn new(arenas: Arc<Arenas>) -> Self {
@@ -192,33 +299,39 @@ impl Survey {
 
     /// Whether there is something to do.
     pub(super) fn has_jobs(&self) -> bool {
-        self.users.iter().any(|user| !user.jobs.is_empty())
+        self.users.iter().any(OfUser::has_jobs)
     }
 
     /// Something is to be done for the user whom it concerns.
     pub(super) fn add(&mut self, job: SurveyJob) {
-        let user = match &job {
-            SurveyJob::Announced(_, Some(located)) => located.found.user,
-            SurveyJob::Announced(Announcement { pid, .. }, None)
-            | SurveyJob::Process(pid)
-            | SurveyJob::Held(pid, _) => find::user_of(&self.arenas.root(), *pid),
-            SurveyJob::Rings(taken) | SurveyJob::RollCall(taken) => taken.arena.user,
-        };
+        let user = job.told_user().unwrap_or_else(|| match &job {
+            SurveyJob::Process(pid, _) | SurveyJob::Held(pid, _) => {
+                find::user_of(&self.arenas.root(), *pid)
+            }
+            _ => NOBODY,
+        });
+        let user = payer(user);
         let least = self.users.iter().map(|user| user.spent).min().unwrap_or_default();
         let index = self.users.iter().position(|known| known.user == user).unwrap_or_else(|| {
             // Who comes now has had no time because there was nothing to do.
-            self.users.push(OfUser { user, jobs: VecDeque::new(), spent: least });
+            let (jobs, doubtful) = (VecDeque::new(), VecDeque::new());
+            self.users.push(OfUser { user, jobs, doubtful, spent: least });
             self.users.len() - 1
         });
         let of_user = &mut self.users[index];
-        if matches!(job, SurveyJob::Process(pid) if of_user.jobs.iter().any(|job| matches!(job, SurveyJob::Process(p) if *p == pid)))
+        if matches!(job, SurveyJob::Process(pid, _) if of_user.jobs.iter().any(|job| matches!(job, SurveyJob::Process(p, _) if *p == pid)))
         {
             return;
         }
-        if of_user.jobs.len() < MOST_JOBS {
-            of_user.jobs.push_back(job);
-        } else if let SurveyJob::Announced(Announcement { pid, tid, ring, .. }, _) = job {
-            self.arenas.refuse(pid, (tid, ring), &NotTaken::TooMany("its user has announcements,"));
+        let jobs = match job.is_doubtful() {
+            true => &mut of_user.doubtful,
+            false => &mut of_user.jobs,
+        };
+        if jobs.len() < MOST_JOBS {
+            jobs.push_back(job);
+        } else if let SurveyJob::Announced(announcement, _) = job {
+            let why = NotTaken::TooMany("its user has announcements,");
+            self.arenas.refuse_announced(announcement, &why);
         }
     }
 
@@ -261,9 +374,10 @@ impl Survey {
 
     /// Does what is next; what that took on other threads.
     pub(super) fn do_next(&mut self) -> Duration {
-        let waiting = self.users.iter_mut().filter(|user| !user.jobs.is_empty());
+        let waiting = self.users.iter_mut().filter(|user| user.has_jobs());
         let Some(of_user) = waiting.min_by_key(|user| user.spent) else { return Duration::ZERO };
-        let Some(job) = of_user.jobs.pop_front() else { return Duration::ZERO };
+        let job = of_user.jobs.pop_front().or_else(|| of_user.doubtful.pop_front());
+        let Some(job) = job else { return Duration::ZERO };
         let (user, before) = (of_user.user, crate::usage::thread_cpu_time());
         self.act(user, job);
         let elsewhere = self.mapped.take_unpaid();
@@ -280,7 +394,7 @@ impl Survey {
     fn act(&mut self, user: u32, job: SurveyJob) {
         match job {
             SurveyJob::Announced(announcement, found) => self.announced(user, announcement, found),
-            SurveyJob::Process(pid) => self.look_for_arenas(user, pid),
+            SurveyJob::Process(pid, _) => self.look_for_arenas(user, pid),
             SurveyJob::Rings(taken) => {
                 if tell_rings(&self.arenas, &taken, RINGS_AT_A_TIME) {
                     taken.rings_wait.store(false, Ordering::Relaxed);
@@ -313,16 +427,22 @@ impl Survey {
         announcement: Announcement,
         found: Option<Box<LocatedArena>>,
     ) {
-        let Announcement { pid, tid, ring, .. } = announcement;
-        let found = found.map(|found| *found).or_else(|| {
-            // Its descriptor is closed, but it may be mapped.
-            let mut mapped = self.mapped.arenas(&self.arenas.root(), pid, user).into_iter();
-            mapped.find(|located| self.arenas.known(located.found.id).is_none())
-        });
-        let Some(LocatedArena { path, found }) = found else {
-            return self.arenas.refuse(pid, (tid, ring), &NotTaken::Gone);
+        let Announcement { pid, .. } = announcement;
+        let located = match found {
+            Some(found) => *found,
+            None => match self.locate(user, announcement) {
+                Ok(located) => located,
+                Err(Unlocated::Known) => return,
+                Err(Unlocated::Gone) => {
+                    return self.arenas.refuse_announced(announcement, &NotTaken::Gone);
+                }
+            },
         };
-        if take(&self.arenas, &path, &found, announcement) {
+        let LocatedArena { path, found } = located;
+        if let Some(taken) = self.arenas.known(found.id) {
+            return announced_ring(&self.arenas, &taken, announcement);
+        }
+        if take(&self.arenas, &path, &found, announcement) != Taken::NoRoom {
             return;
         }
         // Of a program that ran others in its place within a second most are gone.
@@ -331,13 +451,33 @@ impl Survey {
                 forget(&self.arenas, &taken);
             }
         }
-        if !take(&self.arenas, &path, &found, announcement) {
-            self.arenas.refuse(
-                pid,
-                (tid, ring),
-                &NotTaken::TooMany("it, or its user, has arenas,"),
-            );
+        if take(&self.arenas, &path, &found, announcement) == Taken::NoRoom {
+            let why = NotTaken::TooMany("it, or its user, has arenas,");
+            self.arenas.refuse_announced(announcement, &why);
         }
+    }
+
+    /// Where an arena is that was announced and that nobody has found yet.
+    fn locate(&mut self, user: u32, announcement: Announcement) -> Result<LocatedArena, Unlocated> {
+        let Announcement { pid, tid, descriptor, .. } = announcement;
+        let root = self.arenas.root();
+        let paths = find::descriptor_paths(&root, pid, tid, descriptor);
+        if let Some(located) = paths.iter().find_map(|path| LocatedArena::at(path.clone())) {
+            return Ok(located);
+        }
+        if self.arenas.knew(&paths, announcement) {
+            return Err(Unlocated::Known);
+        }
+        if !find::is_there(&root, pid) {
+            return Err(Unlocated::Gone);
+        }
+        // Its descriptor is closed, but it may be mapped.
+        let mapped = self.mapped.arenas(&root, pid, user);
+        // Rings of those that are read are found there.
+        let is_known = !mapped.is_empty();
+        let mut new =
+            mapped.into_iter().filter(|located| self.arenas.known(located.found.id).is_none());
+        new.next().ok_or(if is_known { Unlocated::Known } else { Unlocated::Gone })
     }
 
     /// Arenas that a process made before this recording began. A descriptor
@@ -358,7 +498,8 @@ impl Survey {
             match self.arenas.take(pid, path, found) {
                 // Nothing of it was announced to this recording.
                 Ok(_) | Err(NotTaken::Gone) => {}
-                Err(why) => refused(&self.arenas, pid, path, (0, 0), &why),
+                Err(NotTaken::Held) => self.arenas.hold(user, pid, path),
+                Err(why) => self.arenas.refuse(user, pid, (0, 0), &why),
             }
         }
     }
@@ -398,6 +539,7 @@ fn tell_rings(arenas: &Arenas, taken: &TakenArena, most: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::AnnouncedFile;
     use super::super::fake::{FakeProcess, FakeProgram};
     use super::super::watch::WatchEvent;
     use super::*;
@@ -433,15 +575,63 @@ mod tests {
         let patience = Duration::from_millis(20);
         let mut survey = Survey::new(arenas).looking(MappingLooks::fake(patience, find));
         for _ in 0..100 {
-            survey.add(SurveyJob::Process(HELD));
+            survey.add(SurveyJob::Process(HELD, None));
             survey.do_next();
         }
-        survey.add(SurveyJob::Process(7001));
+        survey.add(SurveyJob::Process(7001, None));
         while survey.has_jobs() {
             survey.do_next();
         }
         let taken = events.try_iter().any(|event| matches!(event, WatchEvent::Client { .. }));
         assert!(taken, "the arena of the other process was taken");
+    }
+
+    /// Announcements of a user's processes that have ended.
+    fn announced(user: u32, pid: u32) -> SurveyJob {
+        let (ticks, descriptor, ring, is_young) = (0, 999, 0, true);
+        let file = AnnouncedFile::Other;
+        let announcement =
+            Announcement { ticks, pid, tid: pid, descriptor, ring, user, file, is_young };
+        SurveyJob::Announced(announcement, None)
+    }
+
+    #[test]
+    fn announcements_without_arenas_wait_behind_whatever_else_is_of_their_user() {
+        let (process, program) = (FakeProcess::new(), FakeProgram::new());
+        process.runs(&program);
+        let status = format!("NSpid:\t{}\n", program.pid());
+        std::fs::write(process.root().join("proc/7001/status"), status).unwrap();
+        let (found, events) = channel();
+        let arenas = Arc::new(Arenas::new(process.root(), ClockSource::Tsc, found));
+        let patience = Duration::from_secs(1);
+        let mut survey = Survey::new(arenas).looking(MappingLooks::fake(patience, find));
+        (10_000..12_000).for_each(|pid| survey.add(announced(1001, pid)));
+        survey.add(SurveyJob::Process(7001, Some(1001)));
+        survey.do_next();
+        let taken = events.try_iter().any(|event| matches!(event, WatchEvent::Client { .. }));
+        assert!(taken, "the arena of the user's other program was taken first");
+        while survey.has_jobs() {
+            survey.do_next();
+        }
+        let refused: Vec<u32> = events
+            .try_iter()
+            .filter_map(|event| match event {
+                WatchEvent::NotTaken { user, .. } => Some(user),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(refused, [1001; 2000]);
+    }
+
+    #[test]
+    fn new_jobs_of_a_user_leave_room_for_those_of_others_and_doubtful_ones_for_the_rest() {
+        let (send, _jobs) = sync_channel(MOST_NEW_JOBS);
+        let room = Arc::new(Mutex::new(Pool::new(MOST_NEW_JOBS as u64)));
+        let jobs = SurveyJobs { jobs: send, room, ended: Arc::default() };
+        let sent = (0..10_000).filter(|pid| jobs.send(announced(1001, *pid)).is_none()).count();
+        assert!(sent <= MOST_NEW_JOBS / 4, "{sent}");
+        assert!(jobs.send(SurveyJob::Process(7001, Some(1001))).is_none());
+        assert!((0..100).all(|pid| jobs.send(announced(1002, pid)).is_none()));
     }
 
     fn work(time: Duration) {

@@ -17,7 +17,7 @@ use super::arena::{Arena, ArenaId, FoundArena, NotTaken};
 use super::counters::Subject;
 use super::exited::Exited;
 use super::find::{ArenaLocation, Numbering};
-use super::watch::WatchEvent;
+use super::watch::{Announcement, WatchEvent, announced_ring};
 use crate::shares::Pool;
 
 /// Arenas that are read at one time, where the system has room for their mappings and descriptors.
@@ -140,7 +140,7 @@ impl Arenas {
     }
 
     /// The arena that this process had at one of these paths, of one that is gone.
-    pub(super) fn known_at(&self, pid: u32, paths: &[PathBuf]) -> Option<Arc<TakenArena>> {
+    fn known_at(&self, pid: u32, paths: &[PathBuf]) -> Option<Arc<TakenArena>> {
         let state = lock(&self.state);
         state
             .by_id
@@ -151,8 +151,21 @@ impl Arenas {
 
     /// Whether an arena that the process had at one of these paths at that time was read to its
     /// end.
-    pub(super) fn had(&self, pid: u32, paths: &[PathBuf], ticks: u64) -> bool {
+    fn had(&self, pid: u32, paths: &[PathBuf], ticks: u64) -> bool {
         lock(&self.state).exited.had(pid, paths, ticks)
+    }
+
+    /// Whether an arena that was announced at one of these paths is read, though it is there no more,
+    /// or was read to its end.
+    pub(super) fn knew(&self, paths: &[PathBuf], announcement: Announcement) -> bool {
+        let Announcement { pid, ticks, .. } = announcement;
+        match self.known_at(pid, paths) {
+            Some(taken) => {
+                announced_ring(self, &taken, announcement);
+                true
+            }
+            None => self.had(pid, paths, ticks),
+        }
     }
 
     /// Those that were taken since the last call.
@@ -231,6 +244,7 @@ impl Arenas {
         drop(rings);
         if !is_read {
             return self.refuse(
+                taken.arena.user,
                 taken.pid,
                 (0, u64::from(taken.client) << 32 | u64::from(ring)),
                 &NotTaken::TooMany(RINGS),
@@ -243,12 +257,12 @@ impl Arenas {
     }
 
     /// Another recorder has the arena: it is tried again later.
-    pub(super) fn hold(&self, pid: u32, path: &Path) {
+    pub(super) fn hold(&self, user: u32, pid: u32, path: &Path) {
         let mut state = lock(&self.state);
         if state.held.len() < MOST_HELD && !state.held.iter().any(|(_, held)| held == path) {
             state.held.push((pid, path.to_path_buf()));
             drop(state);
-            self.send(WatchEvent::Held { pid });
+            self.send(WatchEvent::Held { user, pid });
         }
     }
 
@@ -262,8 +276,14 @@ impl Arenas {
         lock(&self.state).held.push((pid, path));
     }
 
-    /// A ring or an arena could not be had: counts it, once for each ring.
-    pub(super) fn refuse(&self, pid: u32, (tid, ring): (u32, u64), why: &NotTaken) {
+    /// What was announced could not be had.
+    pub(super) fn refuse_announced(&self, announcement: Announcement, why: &NotTaken) {
+        let Announcement { user, pid, tid, ring, .. } = announcement;
+        self.refuse(user, pid, (tid, ring), why);
+    }
+
+    /// A ring or an arena of a user's process could not be had: counts it, once for each ring.
+    pub(super) fn refuse(&self, user: u32, pid: u32, (tid, ring): (u32, u64), why: &NotTaken) {
         let mut state = lock(&self.state);
         if state.refused.len() >= MOST_REFUSED {
             state.refused.clear();
@@ -272,6 +292,7 @@ impl Arenas {
         drop(state);
         if is_first {
             self.send(WatchEvent::NotTaken {
+                user,
                 why: format!("process {pid}: its zones are not recorded: {why}"),
             });
         }

@@ -21,7 +21,7 @@ use super::watch::{Takeover, WatchEvent};
 use crate::clock::ticks_now;
 
 /// Tests look through this process's descriptors, so they go one by one.
-static ALONE: Mutex<()> = Mutex::new(());
+pub(super) static ALONE: Mutex<()> = Mutex::new(());
 
 /// Bytes of the trace buffer that bound what is kept.
 pub(super) const BUFFER: usize = 64 << 20;
@@ -243,7 +243,7 @@ fn a_recording_that_begins_later_takes_what_is_new_and_leaves_what_is_old() {
     thread.header().lost.store(99, Relaxed);
     recorder.follower = Follower::new(BUFFER);
     zones(thread, 4..6);
-    recorder.told(ZoneNotice::ClientFile { pid: program.pid() });
+    recorder.told(ZoneNotice::ClientFile { pid: program.pid(), user: None });
     recorder.drain(false);
     zones(thread, 6..7);
     thread.header().lost.fetch_add(5, Relaxed);
@@ -262,7 +262,7 @@ fn an_arena_that_a_child_has_inherited_is_not_the_childs() {
     let mut recorder = Recorder::new();
     let program = FakeProgram::new();
     program.memory().header().pid.store(1, Relaxed);
-    recorder.told(ZoneNotice::ClientFile { pid: program.pid() });
+    recorder.told(ZoneNotice::ClientFile { pid: program.pid(), user: None });
     recorder.drain(true);
     assert!(recorder.clients().is_empty());
     assert_eq!(program.memory().header().attached.load(Acquire), 0);

@@ -10,7 +10,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
@@ -18,13 +18,15 @@ use syscollect_model::ClockSource;
 use syscollect_untrusted_files::payer;
 use syscollect_zone_protocol::arena::MAX_RINGS;
 
-use super::ZoneNotice;
-use super::arena::{Arena, FoundArena, LocatedArena, NotTaken};
+use super::arena::{Arena, ArenaId, FoundArena, LocatedArena, NotTaken};
 use super::counters::Subject;
 use super::find;
-use super::survey::{self, Survey, SurveyJob};
+use super::survey::{self, Survey, SurveyJob, SurveyJobs};
 use super::taken::{Arenas, TakenArena};
+use super::{AnnouncedFile, ZoneNotice};
 use crate::priority::FirstForPart;
+use crate::shares::Pace;
+use crate::usage::thread_cpu_time;
 use crate::worker::Worker;
 
 /// Arenas that are taken over at once in each window, of all programs and of one user's: a fraction
@@ -36,6 +38,9 @@ const WINDOW: Duration = Duration::from_millis(100);
 /// again.
 const LOOKED_AT_INTERVAL: Duration = Duration::from_millis(200);
 const MOST_LOOKED_AT: usize = 16_384;
+/// CPU time in a second for what a user's programs announce and that leads to no arena, of young
+/// processes and of others; beyond it the survey looks. What leads to one has the bounds above.
+const IN_VAIN: Duration = Duration::from_millis(5);
 
 /// What was found.
 pub(super) enum WatchEvent {
@@ -73,11 +78,15 @@ pub(super) enum WatchEvent {
     },
     /// A ring was announced that could not be had: how it is to be told, once for each process.
     NotTaken {
+        /// Whose program it is.
+        user: u32,
         /// In words.
         why: String,
     },
     /// Another recorder has the arena.
     Held {
+        /// Whose program it is.
+        user: u32,
         /// The process.
         pid: u32,
     },
@@ -91,6 +100,11 @@ pub(super) struct Announcement {
     pub(super) tid: u32,
     pub(super) descriptor: u64,
     pub(super) ring: u64,
+    /// Whose thread it is, as the kernel says.
+    pub(super) user: u32,
+    pub(super) file: AnnouncedFile,
+    /// Whether its process had only just begun.
+    pub(super) is_young: bool,
 }
 
 /// Takes over what is announced.
@@ -100,6 +114,9 @@ pub(super) struct Takeover {
     taken: u32,
     taken_of: FxHashMap<u32, u32>,
     looked_at: FxHashMap<u32, Instant>,
+    /// Microseconds for announcements that led to no arena: of processes that have lived for a
+    /// while, and of young ones, of which a user starts as many as they like.
+    in_vain: [Pace; 2],
 }
 
 /// The running threads.
@@ -144,7 +161,7 @@ impl Handle {
     }
 }
 
-fn forward(takeover: &mut Takeover, notices: &Receiver<ZoneNotice>, jobs: &SyncSender<SurveyJob>) {
+fn forward(takeover: &mut Takeover, notices: &Receiver<ZoneNotice>, jobs: &SurveyJobs) {
     let mut priority = FirstForPart::begin();
     loop {
         let notice = match priority.wait() {
@@ -158,14 +175,11 @@ fn forward(takeover: &mut Takeover, notices: &Receiver<ZoneNotice>, jobs: &SyncS
             Ok(notice) => notice,
         };
         if let Some(job) = takeover.notice(notice)
-            && let Err(TrySendError::Full(SurveyJob::Announced(announcement, _))) =
-                jobs.try_send(job)
+            && let Some(SurveyJob::Announced(announcement, _)) = jobs.send(job)
         {
-            let Announcement { pid, tid, ring, .. } = announcement;
-            takeover.arenas.refuse(
-                pid,
-                (tid, ring),
-                &NotTaken::TooMany("programs have announcements,"),
+            takeover.arenas.refuse_announced(
+                announcement,
+                &NotTaken::TooMany("programs of its user have announcements,"),
             );
         }
     }
@@ -180,23 +194,70 @@ impl Takeover {
             taken: 0,
             taken_of: FxHashMap::default(),
             looked_at: FxHashMap::default(),
+            in_vain: [(); 2].map(|()| Pace::new(IN_VAIN.as_micros() as u64)),
         }
     }
 
     /// Sees to one notice; what takes longer comes back.
     pub(super) fn notice(&mut self, notice: ZoneNotice) -> Option<SurveyJob> {
         match notice {
-            ZoneNotice::Announcement { ticks, pid, tid, descriptor, ring } => {
-                self.announced(Announcement { ticks, pid, tid, descriptor, ring })
-            }
-            ZoneNotice::ClientFile { pid } => {
-                self.is_time_to_look_at(pid).then_some(SurveyJob::Process(pid))
+            ZoneNotice::Announcement {
+                ticks,
+                pid,
+                tid,
+                descriptor,
+                ring,
+                user,
+                file,
+                is_young,
+            } => self.announced(Announcement {
+                ticks,
+                pid,
+                tid,
+                descriptor,
+                ring,
+                user,
+                file,
+                is_young,
+            }),
+            ZoneNotice::ClientFile { pid, user } => {
+                self.is_time_to_look_at(pid).then_some(SurveyJob::Process(pid, user))
             }
             ZoneNotice::Stop => None,
         }
     }
 
     fn announced(&mut self, announcement: Announcement) -> Option<SurveyJob> {
+        let Announcement { user, file, is_young, .. } = announcement;
+        match file {
+            AnnouncedFile::Arena(inode) => {
+                if let Some(taken) = self.arenas.known(ArenaId::of_inode(inode)) {
+                    announced_ring(&self.arenas, &taken, announcement);
+                    return None;
+                }
+            }
+            // What there may be takes longer to find.
+            AnnouncedFile::Other => return Some(SurveyJob::Announced(announcement, None)),
+            AnnouncedFile::Unknown => {}
+        }
+        let in_vain = &mut self.in_vain[usize::from(is_young)];
+        in_vain.refill(Instant::now());
+        if user != 0 && !in_vain.allows(user) {
+            return Some(SurveyJob::Announced(announcement, None));
+        }
+        let before = thread_cpu_time();
+        let looked = self.look(announcement);
+        if !matches!(looked, Looked::Known) {
+            let took = thread_cpu_time().saturating_sub(before);
+            self.in_vain[usize::from(is_young)].took(user, took.as_micros() as u64 + 1);
+        }
+        match looked {
+            Looked::Later(job) => Some(job),
+            Looked::Known | Looked::InVain => None,
+        }
+    }
+
+    fn look(&mut self, announcement: Announcement) -> Looked {
         let Announcement { pid, tid, descriptor, .. } = announcement;
         let paths = find::descriptor_paths(&self.arenas.root(), pid, tid, descriptor);
         for path in &paths {
@@ -204,30 +265,31 @@ impl Takeover {
                 Ok(found) => found,
                 Err(NotTaken::Gone) => continue,
                 Err(why) => {
-                    refused(&self.arenas, pid, path, (tid, announcement.ring), &why);
-                    return None;
+                    refused(&self.arenas, announcement, path, &why);
+                    return Looked::InVain;
                 }
             };
             if let Some(taken) = self.arenas.known(found.id) {
                 announced_ring(&self.arenas, &taken, announcement);
-                return None;
+                return Looked::Known;
             }
-            let at_once = self.is_at_once(found.user);
-            if at_once && take(&self.arenas, path, &found, announcement) {
-                return None;
+            if self.is_at_once(found.user) {
+                match take(&self.arenas, path, &found, announcement) {
+                    Taken::Yes => return Looked::Known,
+                    Taken::No => return Looked::InVain,
+                    Taken::NoRoom => {}
+                }
             }
             // The file is held: it does not go with the program.
-            return Some(SurveyJob::Announced(
+            return Looked::Later(SurveyJob::Announced(
                 announcement,
                 Some(Box::new(LocatedArena { path: path.clone(), found })),
             ));
         }
-        match self.arenas.known_at(pid, &paths) {
-            Some(taken) => announced_ring(&self.arenas, &taken, announcement),
-            None if self.arenas.had(pid, &paths, announcement.ticks) => {}
-            None => return Some(SurveyJob::Announced(announcement, None)),
+        if self.arenas.knew(&paths, announcement) {
+            return Looked::Known;
         }
-        None
+        Looked::Later(SurveyJob::Announced(announcement, None))
     }
 
     /// A process that maps a file again and again is not looked at each time.
@@ -258,26 +320,48 @@ impl Takeover {
     }
 }
 
+/// What a look at an announced descriptor came to.
+enum Looked {
+    /// Its arena is read, or was.
+    Known,
+    /// It is none that can be had.
+    InVain,
+    /// Somebody else is to look.
+    Later(SurveyJob),
+}
+
+/// Whether an arena was taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    Yes,
+    /// The process or its user has too many.
+    NoRoom,
+    /// It cannot be had, which is counted.
+    No,
+}
+
 /// Takes over the arena that was found there, and has the ring read that was
-/// announced; `false` where the process or its user has too many.
+/// announced.
 pub(super) fn take(
     arenas: &Arenas,
     path: &Path,
     found: &FoundArena,
     announcement: Announcement,
-) -> bool {
-    let Announcement { pid, tid, ring, .. } = announcement;
-    match arenas.take(pid, path, found) {
+) -> Taken {
+    match arenas.take(announcement.pid, path, found) {
         Ok(taken) => announced_ring(arenas, &taken, announcement),
-        Err(NotTaken::TooMany(_)) => return false,
-        Err(why) => refused(arenas, pid, path, (tid, ring), &why),
+        Err(NotTaken::TooMany(_)) => return Taken::NoRoom,
+        Err(why) => {
+            refused(arenas, announcement, path, &why);
+            return Taken::No;
+        }
     }
-    true
+    Taken::Yes
 }
 
 /// A thread has announced its ring; it still has it, for a ring is given to
 /// another only when it was emptied, which waits for this.
-fn announced_ring(
+pub(super) fn announced_ring(
     arenas: &Arenas,
     taken: &TakenArena,
     Announcement { tid, ring, .. }: Announcement,
@@ -289,10 +373,10 @@ fn announced_ring(
     arenas.tell(taken, ring, owner, Some(tid));
 }
 
-/// An arena could not be had.
-pub(super) fn refused(arenas: &Arenas, pid: u32, path: &Path, ring: (u32, u64), why: &NotTaken) {
+/// An arena that was announced could not be had.
+pub(super) fn refused(arenas: &Arenas, announcement: Announcement, path: &Path, why: &NotTaken) {
     match why {
-        NotTaken::Held => arenas.hold(pid, path),
-        why => arenas.refuse(pid, ring, why),
+        NotTaken::Held => arenas.hold(announcement.user, announcement.pid, path),
+        why => arenas.refuse_announced(announcement, why),
     }
 }

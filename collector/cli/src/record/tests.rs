@@ -78,6 +78,7 @@ impl Recorder for Running {
             cpu: Some(0),
             record: LostRecord::Any,
             cause: LossCause::LaneFull,
+            user: None,
             count: lost,
         };
         let losses: Vec<_> = (lost > 0).then_some(loss).into_iter().collect();
