@@ -110,7 +110,7 @@ impl Kernel {
             .and_then(|text| Kallsyms::parse(text).map_err(|error| error.to_string()));
         let build_id = std::fs::read(&self.notes_path)
             .ok()
-            .and_then(|notes| crate::elf::build_id_in_notes(&notes));
+            .and_then(|notes| syscollect_elf::build_id_in(&notes).map(BuildId::from_bytes));
         let build_id = build_id.unwrap_or_default();
         let (mut image, mut note) = (None, String::new());
         if let Ok(kallsyms) = &kallsyms {

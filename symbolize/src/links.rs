@@ -5,9 +5,10 @@
 //! its build id or its sum.
 
 use crate::SymbolFiles;
-use crate::elf::{BUILD_ID_MAX, DEBUG_ALT_LINK, DEBUG_LINK, Layout, build_id_in};
+use crate::elf::{DEBUG_ALT_LINK, DEBUG_LINK, Layout, build_id_in};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use syscollect_elf::BUILD_ID_MAX;
 use syscollect_model::BuildId;
 use syscollect_untrusted_files::{FileLocation, OpenedFile, Owner, open};
 

@@ -6,7 +6,7 @@
 //! look-up takes a bounded number of steps, a description that many entries share (CIE) is parsed
 //! once, and no range leaves the section of code that it begins in.
 
-use crate::elf::{Layout, LoadedPart};
+use crate::elf::Layout;
 use crate::memory::{Memory, Share};
 use gimli::{
     BaseAddresses, CieOrFde, CommonInformationEntry, EhFrame, EhFrameHdr, EhFrameOffset,
@@ -17,6 +17,7 @@ use rustc_hash::FxHashMap;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::time::Duration;
+use syscollect_elf::LoadedPart;
 use syscollect_untrusted_files::Reader;
 
 /// Those of browsers have 20 MiB; larger ones are no linker's work.
@@ -86,7 +87,7 @@ impl UnwindTables {
             None => (None, None),
         };
         // Files may lack the table of sections; the index says where the entries begin, too.
-        let entries = layout.unwind_entries.clone().or_else(|| {
+        let entries = layout.unwind_entries.or_else(|| {
             let index = index.as_ref()?;
             layout.loaded_from(index.parse(address_size)?.eh_frame_ptr().direct().ok()?)
         });
@@ -103,16 +104,16 @@ impl Table {
         part: &LoadedPart,
         memory: &Memory,
     ) -> Result<(Self, Share), RangesError> {
-        let length = part.bytes.end - part.bytes.start;
+        let length = part.size;
         if length > BYTES_MAX {
             return Err(RangesError::TooLarge(length));
         }
-        if part.bytes.end > reader.length() {
+        if part.offsets().end > reader.length() {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
         let share = memory.take(length, MEMORY_PATIENCE).ok_or(RangesError::NoMemory(length))?;
         let (mut reader, mut bytes) = (reader.clone(), vec![0; length as usize]);
-        reader.seek(SeekFrom::Start(part.bytes.start))?;
+        reader.seek(SeekFrom::Start(part.offset))?;
         for block in bytes.chunks_mut(BLOCK) {
             reader.read_exact(block)?;
         }
@@ -278,7 +279,7 @@ mod tests {
 
     fn layout(bytes: Range<u64>) -> Layout {
         let mut layout = Layout::of_code(0..0);
-        layout.unwind_entries = Some(LoadedPart { address: 0x1000, bytes });
+        layout.unwind_entries = LoadedPart::new(0x1000, bytes.start, bytes.end - bytes.start);
         layout
     }
 

@@ -3,13 +3,13 @@
 
 use crate::elf::{Layout, build_id_in};
 use crate::links::alt_build_id;
-use object::elf;
 use rustc_hash::FxHashMap;
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use syscollect_elf::abi;
 use syscollect_model::BuildId;
 use syscollect_untrusted_files::{FileLocation, OpenError, OpenedFile, open};
 
@@ -207,7 +207,7 @@ fn begins_as_elf(path: &Path) -> bool {
     }
     let mut first = [0; 4];
     let read = options.open(path).and_then(|mut file| file.read_exact(&mut first));
-    read.is_ok() && first == elf::ELFMAG
+    read.is_ok() && first == abi::ELFMAG
 }
 
 /// Opens a file that was found, if it is still of this build.

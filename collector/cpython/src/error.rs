@@ -1,11 +1,13 @@
 //! Why a file's interpreter cannot be read.
 
+use syscollect_elf::ElfError;
+
 /// Why a file's interpreter cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum PythonFileError {
-    /// It cannot be read as an ELF file.
-    #[error("it cannot be read as an ELF file: {0}")]
-    Elf(#[from] object::Error),
+    /// It is no ELF file for x86-64, or a damaged one.
+    #[error(transparent)]
+    Elf(ElfError),
     /// Its tables are larger than those of any interpreter.
     #[error("its tables are too large")]
     TooLarge,
@@ -15,4 +17,13 @@ pub enum PythonFileError {
     /// A version whose structures are not known.
     #[error("Python 3.{0} is not known")]
     UnknownVersion(u8),
+}
+
+impl From<ElfError> for PythonFileError {
+    fn from(error: ElfError) -> Self {
+        match error {
+            ElfError::TooLarge { .. } => Self::TooLarge,
+            other => Self::Elf(other),
+        }
+    }
 }

@@ -2,13 +2,11 @@
 
 use crate::versions::{TABLE_BYTES, from_table, is_table, known};
 use crate::{PythonFileError, cold};
-use object::elf::{self, FileHeader64, Sym64};
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
-use object::{Endianness, ReadRef};
+use syscollect_elf::{Elf, ReadRef, Sections, SymbolLimits, SymbolTable, abi};
 use syscollect_records::python::PythonFile;
 
 /// Bytes of a symbol table, of its names, and of the interpreter's loop that are read at most.
-const SYMBOLS_MAX: u64 = 16 << 20;
+const LIMITS: SymbolLimits = SymbolLimits { table: 16 << 20, names: 16 << 20 };
 const LOOP_MAX: u64 = 1 << 20;
 
 /// Whether a file at such a path may hold an interpreter: what is called otherwise is not looked at.
@@ -28,20 +26,20 @@ pub fn interpreter<'d, R: ReadRef<'d>>(
     data: R,
     path: &str,
 ) -> Result<Option<PythonFile>, PythonFileError> {
-    let header = FileHeader64::<Endianness>::parse(data)?;
-    let endian = header.endian()?;
+    let elf = Elf::of_x86_64(data)?;
+    let sections = elf.sections()?;
     // Counts that do not fit the header are kept in section 0, and may be any; no interpreter has.
-    if header.e_phnum(endian) == elf::PN_XNUM || header.e_shnum(endian) == 0 {
+    if sections.count() == 0 {
         return Err(PythonFileError::TooLarge);
     }
-    let Some(symbols) = Symbols::find(header, endian, data)? else { return Ok(None) };
-    let segments = Segments::read(header, endian, data)?;
-    let Some(code) = segments.code_of(symbols.eval_loop) else { return Ok(None) };
-    let runtime = segments.bytes(data, symbols.runtime, TABLE_BYTES as u64);
+    let Some(symbols) = Symbols::find(&sections)? else { return Ok(None) };
+    let holder = elf.loaded().holding(symbols.eval_loop);
+    let Some(code) = holder.filter(|segment| segment.is_code()) else { return Ok(None) };
+    let runtime = elf.loaded_bytes(symbols.runtime, TABLE_BYTES as u64);
     let layout = match runtime {
         Some(table) if is_table(table) => from_table(table)?,
         _ => {
-            let minor = version(data, &segments, &symbols, path);
+            let minor = version(&elf, &symbols, path);
             known(minor).ok_or(PythonFileError::UnknownVersion(minor))?
         }
     };
@@ -49,7 +47,7 @@ pub fn interpreter<'d, R: ReadRef<'d>>(
     let rest = code.address + code.size - symbols.eval_loop;
     let size = symbols.eval_loop_size.min(LOOP_MAX).min(rest);
     let begin = as_code(symbols.eval_loop);
-    let bytes = segments.bytes(data, symbols.eval_loop, size).unwrap_or_default();
+    let bytes = elf.loaded_bytes(symbols.eval_loop, size).unwrap_or_default();
     let cold = cold::part_of(bytes, symbols.eval_loop).map_or([0, 0], |part| {
         let inside = |address: u64| address.clamp(code.address, code.address + code.size);
         [as_code(inside(part.start)), as_code(inside(part.end))]
@@ -63,10 +61,10 @@ pub fn interpreter<'d, R: ReadRef<'d>>(
 }
 
 /// The minor version of an interpreter that has no table of its structures.
-fn version<'d, R: ReadRef<'d>>(data: R, segments: &Segments, symbols: &Symbols, path: &str) -> u8 {
+fn version<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>, symbols: &Symbols, path: &str) -> u8 {
     // `Py_Version`, from 3.11 on: PY_VERSION_HEX.
     if let Some(address) = symbols.version
-        && let Some(bytes) = segments.bytes(data, address, 8)
+        && let Some(bytes) = elf.loaded_bytes(address, 8)
         && let Ok(word) = <[u8; 8]>::try_from(bytes)
     {
         return (u64::from_le_bytes(word) >> 16) as u8;
@@ -89,102 +87,27 @@ impl Symbols {
     /// In the table for the dynamic linker, or else in the other one: a program need not offer its
     /// functions to others.
     fn find<'d, R: ReadRef<'d>>(
-        header: &FileHeader64<Endianness>,
-        endian: Endianness,
-        data: R,
+        sections: &Sections<'d, R>,
     ) -> Result<Option<Self>, PythonFileError> {
-        let sections = header.sections(endian, data)?;
-        for kind in [elf::SHT_DYNSYM, elf::SHT_SYMTAB] {
-            let of_kind =
-                |section: &&elf::SectionHeader64<Endianness>| section.sh_type(endian) == kind;
-            let Some(table) = sections.iter().find(of_kind) else { continue };
-            let index = object::SectionIndex(table.sh_link(endian) as usize);
-            let names = sections.section(index)?;
-            if table.sh_size(endian).max(names.sh_size(endian)) > SYMBOLS_MAX {
-                return Err(PythonFileError::TooLarge);
-            }
-            let symbols = table.data_as_array::<Sym64<Endianness>, _>(endian, data)?;
-            let names = names.data(endian, data)?;
-            let found = Self::among(symbols, names, endian);
-            if found.is_some() {
-                return Ok(found);
+        for kind in [abi::SHT_DYNSYM, abi::SHT_SYMTAB] {
+            let table = sections.symbols(kind, &LIMITS)?;
+            if let Some(found) = table.and_then(|table| Self::among(&table)) {
+                return Ok(Some(found));
             }
         }
         Ok(None)
     }
 
-    fn among(symbols: &[Sym64<Endianness>], names: &[u8], endian: Endianness) -> Option<Self> {
-        let named = |name: &[u8]| {
-            symbols.iter().find(|symbol| {
-                let at = symbol.st_name(endian) as usize;
-                let rest = names.get(at..).and_then(|rest| rest.strip_prefix(name));
-                rest.is_some_and(|rest| rest.first() == Some(&0)) && !symbol.is_undefined(endian)
-            })
-        };
-        let address = |name: &[u8]| named(name).map(|symbol| symbol.st_value(endian));
-        let eval_loop = named(b"_PyEval_EvalFrameDefault")?;
+    fn among(table: &SymbolTable<'_>) -> Option<Self> {
+        let address = |name: &[u8]| table.find(name).map(|symbol| symbol.address);
+        let eval_loop = table.find(b"_PyEval_EvalFrameDefault")?;
         Some(Self {
             runtime: address(b"_PyRuntime")?,
             code_type: address(b"PyCode_Type")?,
-            eval_loop: eval_loop.st_value(endian),
-            eval_loop_size: eval_loop.st_size(endian),
+            eval_loop: eval_loop.address,
+            eval_loop_size: eval_loop.size,
             version: address(b"Py_Version"),
         })
-    }
-}
-
-/// A part of the file that is loaded.
-#[derive(Clone, Copy)]
-struct Segment {
-    offset: u64,
-    address: u64,
-    size: u64,
-    is_code: bool,
-}
-
-/// Loaded parts at most; linkers make about ten.
-const SEGMENTS_MAX: usize = 128;
-
-struct Segments(Vec<Segment>);
-
-impl Segments {
-    fn read<'d, R: ReadRef<'d>>(
-        header: &FileHeader64<Endianness>,
-        endian: Endianness,
-        data: R,
-    ) -> Result<Self, PythonFileError> {
-        let loaded = header.program_headers(endian, data)?.iter();
-        let loaded = loaded.filter(|segment| segment.p_type(endian) == elf::PT_LOAD);
-        let segment = |segment: &elf::ProgramHeader64<Endianness>| Segment {
-            offset: segment.p_offset(endian),
-            address: segment.p_vaddr(endian),
-            size: segment.p_filesz(endian),
-            is_code: segment.p_flags(endian).contains(elf::PF_X),
-        };
-        let is_possible = |part: &Segment| {
-            let ends = (part.offset.checked_add(part.size), part.address.checked_add(part.size));
-            matches!(ends, (Some(_), Some(_)))
-        };
-        Ok(Self(loaded.take(SEGMENTS_MAX).map(segment).filter(is_possible).collect()))
-    }
-
-    fn holding(&self, address: u64) -> Option<Segment> {
-        let holds = |part: &&Segment| {
-            address.checked_sub(part.address).is_some_and(|offset| offset < part.size)
-        };
-        self.0.iter().find(holds).copied()
-    }
-
-    /// The code around an address.
-    fn code_of(&self, address: u64) -> Option<Segment> {
-        self.holding(address).filter(|part| part.is_code)
-    }
-
-    /// The file's bytes of an address: up to so many, as far as the file has them.
-    fn bytes<'d, R: ReadRef<'d>>(&self, data: R, address: u64, size: u64) -> Option<&'d [u8]> {
-        let part = self.holding(address)?;
-        let begin = address - part.address;
-        data.read_bytes_at(part.offset + begin, size.min(part.size - begin)).ok()
     }
 }
 

@@ -1,17 +1,9 @@
 //! What a file says for whoever unwinds the stack: which code belongs
 //! together, also where no symbol tells.
 
-use crate::elf::{ENDIAN, Elf, Section};
-use object::ReadRef;
-use object::read::elf::SectionHeader as _;
 use std::ops::Range;
+use syscollect_elf::{Elf, FrameIndex, LoadedPart, ReadRef, Sections};
 
-/// How `.eh_frame_hdr` begins as linkers write it for x86-64: version 1, the address of
-/// `.eh_frame` relative to its own place in 4 bytes, a count in 4 bytes, and a sorted table of
-/// pairs of 4 bytes each, relative to the section: the address of code, and that of its entry.
-const HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
-/// Where the table lies in it.
-const TABLE: usize = 12;
 /// More than any known program has.
 const FRAMES_MAX: u64 = 256 << 20;
 
@@ -20,21 +12,36 @@ const FRAMES_MAX: u64 = 256 << 20;
 pub(crate) struct Frames<'data> {
     /// Where code lies in the file, and by how much its addresses differ from that.
     code: Vec<(Range<u64>, u64)>,
-    /// `.eh_frame_hdr` and `.eh_frame`, with their addresses.
-    sections: [(u64, &'data [u8]); 2],
+    index: FrameIndex,
+    /// The rows of the index.
+    rows: &'data [[u8; FrameIndex::ROW]],
+    /// `.eh_frame`, with its address.
+    entries: (u64, &'data [u8]),
 }
 
 impl<'data> Frames<'data> {
     /// `None` where the file has none, or damaged ones.
-    pub(crate) fn read<R: ReadRef<'data>>(elf: &Elf<'data, R>) -> Option<Self> {
-        let named = |name: &'static str| {
-            let section: &Section = elf.sections_named(name).next()?;
-            Some((section.sh_addr(ENDIAN), elf.section_data(section, name, FRAMES_MAX).ok()?))
+    pub(crate) fn read<R: ReadRef<'data>>(
+        elf: &Elf<'data, R>,
+        sections: &Sections<'data, R>,
+    ) -> Option<Self> {
+        let bytes = |part: LoadedPart, name| {
+            Some((part.address, elf.bytes(part.offset, part.size, name, FRAMES_MAX).ok()?))
         };
-        Some(Self {
-            code: elf.code().collect(),
-            sections: [named(".eh_frame_hdr")?, named(".eh_frame")?],
-        })
+        let index = bytes(elf.frame_index()?, ".eh_frame_hdr")?;
+        let entries = bytes(sections.frame_entries()?, ".eh_frame")?;
+        Self::new(elf.code().collect(), index, entries)
+    }
+
+    fn new(
+        code: Vec<(Range<u64>, u64)>,
+        (address, index): (u64, &'data [u8]),
+        entries: (u64, &'data [u8]),
+    ) -> Option<Self> {
+        let parsed = FrameIndex::parse(index, address)?;
+        let (rows, _) = index.get(FrameIndex::HEADER..)?.as_chunks();
+        let rows = &rows[..rows.len().min(parsed.rows as usize)];
+        Some(Self { code, index: parsed, rows, entries })
     }
 
     /// All of what lies together with the instruction at a place in the file.
@@ -47,27 +54,21 @@ impl<'data> Frames<'data> {
     }
 
     fn around_address(&self, address: u64) -> Option<Range<u64>> {
-        let [(header_at, header), (entries_at, entries)] = self.sections;
-        let table = header.strip_prefix(&HEADER)?.get(TABLE - HEADER.len()..)?;
-        let (rows, _) = table.as_chunks::<8>();
-        let start = |row: &[u8; 8]| relative(header_at, row);
-        let row = &rows[rows.partition_point(|row| start(row) <= address).checked_sub(1)?];
-        let entry =
-            usize::try_from(relative(header_at, &row[4..]).checked_sub(entries_at)?).ok()?;
+        let start = |row: &[u8; FrameIndex::ROW]| self.index.row(row).code;
+        let row = self.rows.partition_point(|row| start(row) <= address).checked_sub(1)?;
+        let row = self.index.row(&self.rows[row]);
+        let (entries_at, entries) = self.entries;
+        let entry = usize::try_from(row.entry.checked_sub(entries_at)?).ok()?;
         // Its length, where what is common to several lies, the address of the code and the code's
         // size: of an entry of another form the address is not that of the table.
         let code_at = entry.checked_add(8)?;
-        let code = entries.get(code_at..)?.get(..8)?;
-        let code_address = relative(entries_at.wrapping_add(code_at as u64), code);
-        let size = u64::from(u32::from_le_bytes(*code[4..].first_chunk()?));
-        (code_address == start(row)).then_some(start(row)..start(row).checked_add(size)?)
+        let code = entries.get(code_at..)?;
+        let distance = i32::from_le_bytes(*code.first_chunk()?);
+        let size = u32::from_le_bytes(*code.get(4..)?.first_chunk()?);
+        let code_address =
+            entries_at.wrapping_add(code_at as u64).wrapping_add_signed(distance.into());
+        (code_address == row.code).then_some(row.code..row.code.checked_add(size.into())?)
     }
-}
-
-/// An address that is told by how far it is from another.
-fn relative(from: u64, bytes: &[u8]) -> u64 {
-    let distance = bytes.first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes));
-    from.wrapping_add_signed(distance.into())
 }
 
 #[cfg(test)]
@@ -77,8 +78,9 @@ mod tests {
 
     const CODE: Range<u64> = 0x400..0x800;
 
-    fn frames<'data>(header: &'data [u8], frames: &'data [u8]) -> Frames<'data> {
-        Frames { code: vec![(CODE, 0x1000)], sections: [(0x3000, header), (0x4000, frames)] }
+    fn around(index: &[u8], entries: &[u8], place: u64) -> Option<Range<u64>> {
+        let frames = Frames::new(vec![(CODE, 0x1000)], (0x3000, index), (0x4000, entries));
+        frames?.around(place)
     }
 
     /// A table of one entry: from an address 0x40 bytes on.
@@ -108,7 +110,7 @@ mod tests {
     #[test]
     fn code_that_lies_together_is_told_by_any_place_in_it() {
         let (header, own) = one_entry(0x1500);
-        let around = |place| frames(&header, &own).around(place);
+        let around = |place| around(&header, &own, place);
         assert_eq!([0x500, 0x53f].map(around), [Some(0x500..0x540), Some(0x500..0x540)]);
         assert_eq!([0x4ff, 0x540, 0x900].map(around), [None, None, None]);
     }
@@ -116,7 +118,7 @@ mod tests {
     #[test]
     fn what_reaches_beyond_the_code_is_none() {
         let (header, own) = one_entry(0x17f0);
-        assert_eq!(frames(&header, &own).around(0x7f8), None);
+        assert_eq!(around(&header, &own, 0x7f8), None);
     }
 
     proptest! {
@@ -130,7 +132,7 @@ mod tests {
                 *header.iter_mut().chain(&mut own).nth(at % all).unwrap() = byte;
             }
             own.truncate(own.len().saturating_sub(cut / 2));
-            if let Some(found) = frames(&header, &own).around(place) {
+            if let Some(found) = around(&header, &own, place) {
                 prop_assert!(found.contains(&place) && found.start >= CODE.start && found.end <= CODE.end);
             }
         }

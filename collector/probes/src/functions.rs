@@ -1,24 +1,19 @@
 //! The functions of an ELF file.
 
-use crate::elf::{ENDIAN, Elf, until_zero};
 use crate::error::ProbeError;
 use crate::exits::{Unclear, exits};
 use crate::frames::Frames;
 use crate::glob::Glob;
 use crate::nearest::nearest;
-use crate::symbols::{Symbol, symbols};
-use object::elf::{self, Dyn64, SymbolBind};
-use object::read::elf::Dyn as _;
-use object::{LittleEndian, ReadRef};
+use crate::symbols::symbols;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::ops::Range;
 use syscollect_demangle::{any_name, demangle};
+use syscollect_elf::{Elf, NamedSymbol, ReadRef, abi};
 
 /// How many names an error suggests.
 const SUGGESTIONS: usize = 5;
-/// More than any table of what a file is linked with has.
-const DYNAMIC_MAX: u64 = 64 << 10;
 /// No file name is longer.
 const SONAME_MAX: u64 = 256;
 
@@ -94,10 +89,9 @@ impl<'data> Functions<'data> {
     ///
     /// When it is no such file, is damaged, has no symbols of functions, or is a Go program.
     pub fn read<R: ReadRef<'data>>(data: R) -> Result<Self, ProbeError> {
-        let elf = Elf::parse(data)?;
-        if [".gopclntab", ".go.buildinfo"]
-            .iter()
-            .any(|name| elf.sections_named(name).next().is_some())
+        let elf = Elf::of_x86_64(data)?;
+        let sections = elf.sections()?;
+        if [".gopclntab", ".go.buildinfo"].iter().any(|name| sections.named(name).next().is_some())
         {
             return Err(ProbeError::Go);
         }
@@ -108,8 +102,8 @@ impl<'data> Functions<'data> {
             cold: FxHashMap::default(),
             frames: None,
         };
-        functions.frames = Frames::read(&elf);
-        symbols(&elf, |symbol| functions.add(&elf, &symbol))?;
+        functions.frames = Frames::read(&elf, &sections);
+        symbols(&sections, |symbol| functions.add(&elf, symbol))?;
         if functions.entries.is_empty() {
             return Err(ProbeError::Stripped);
         }
@@ -118,23 +112,24 @@ impl<'data> Functions<'data> {
         Ok(functions)
     }
 
-    fn add<R: ReadRef<'data>>(&mut self, elf: &Elf<'data, R>, symbol: &Symbol<'data>) {
+    fn add<R: ReadRef<'data>>(
+        &mut self,
+        elf: &Elf<'data, R>,
+        NamedSymbol { name, symbol }: NamedSymbol<'data>,
+    ) {
         // Names of versions are not the function's.
-        let name = symbol
-            .name
-            .split(|byte| *byte == b'@')
-            .next()
-            .and_then(|name| str::from_utf8(name).ok());
+        let name =
+            name.split(|byte| *byte == b'@').next().and_then(|name| str::from_utf8(name).ok());
         let Some(name) = name else { return };
         self.unwinds |= PERSONALITIES.contains(&name);
-        let Some(offset) = elf.code_offset(symbol.address).filter(|_| symbol.defined) else {
+        let Some(offset) = elf.code_offset(symbol.address).filter(|_| symbol.is_defined) else {
             return;
         };
         let why = match symbol.kind {
-            elf::STT_GNU_IFUNC => {
+            abi::STT_GNU_IFUNC => {
                 Some("the name stands for one of several functions (IFUNC); name one of these")
             }
-            elf::STT_FUNC => why_unsuitable(name),
+            abi::STT_FUNC => why_unsuitable(name),
             _ => return,
         };
         if let Some((of, _)) = name.split_once(".cold") {
@@ -267,10 +262,10 @@ fn function(entry: &Entry<'_>) -> Function {
     Function { name: demangle(symbol), symbol: symbol.to_owned(), offset, size }
 }
 
-fn rank(name: &str, bind: SymbolBind) -> Rank {
+fn rank(name: &str, bind: abi::SymbolBind) -> Rank {
     let exported = match bind {
-        elf::STB_GLOBAL => 2,
-        elf::STB_WEAK => 1,
+        abi::STB_GLOBAL => 2,
+        abi::STB_WEAK => 1,
         _ => 0,
     };
     (Reverse(exported), name.len() - name.trim_start_matches('_').len(), name.len())
@@ -325,23 +320,10 @@ fn needs_return_address(name: &str) -> bool {
 ///
 /// When it is no ELF file for x86-64, or a damaged one.
 pub fn soname<'data, R: ReadRef<'data>>(data: R) -> Result<Option<String>, ProbeError> {
-    let elf = Elf::parse(data)?;
-    let Some((at, size)) = elf.segments_of(elf::PT_DYNAMIC).next() else { return Ok(None) };
-    let bytes = elf.bytes(at, size, "table of what it is linked with", DYNAMIC_MAX)?;
-    let count = bytes.len() / size_of::<Dyn64<LittleEndian>>();
-    let Ok((entries, _)) = object::pod::slice_from_bytes::<Dyn64<LittleEndian>>(bytes, count)
-    else {
-        return Ok(None);
-    };
-    let value =
-        |tag| entries.iter().find(|entry| entry.tag(ENDIAN) == tag).map(|entry| entry.val(ENDIAN));
-    let name = || {
-        let names = elf.data_offset(value(elf::DT_STRTAB)?, 1)?;
-        let name =
-            until_zero(elf.bytes_up_to(names.checked_add(value(elf::DT_SONAME)?)?, SONAME_MAX));
-        (!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned())
-    };
-    Ok(name())
+    let Some(dynamic) = Elf::of_x86_64(data)?.dynamic()? else { return Ok(None) };
+    let number = dynamic.entries().find(|(tag, _)| *tag == abi::DT_SONAME);
+    let name = number.and_then(|(_, number)| dynamic.string(number, SONAME_MAX));
+    Ok(name.filter(|name| !name.is_empty()).map(|name| String::from_utf8_lossy(name).into_owned()))
 }
 
 #[cfg(test)]

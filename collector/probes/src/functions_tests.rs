@@ -1,5 +1,6 @@
 use super::*;
-use crate::testing::{CODE, CODE_OFFSET, DATA, File};
+use syscollect_elf::ElfError;
+use syscollect_fixtures::elf::{CODE, CODE_OFFSET, DATA, File};
 
 const FUNC: u8 = 2;
 const LOCAL: u8 = 0;
@@ -142,7 +143,10 @@ fn symbols_that_share_one_long_name_a_thousand_times_are_refused_not_read_for_mi
     for _ in 0..1000 {
         file.sections[0].4.extend(&symbol);
     }
-    assert!(matches!(Functions::read(&file.bytes()[..]), Err(ProbeError::Damaged { .. })));
+    assert!(matches!(
+        Functions::read(&file.bytes()[..]),
+        Err(ProbeError::Elf(ElfError::Damaged { .. }))
+    ));
 }
 
 #[test]
@@ -151,7 +155,7 @@ fn a_library_says_what_it_is_called() {
     let entries = [5, DATA, 14, 3, 0, 0].iter().flat_map(|word: &u64| word.to_le_bytes()).collect();
     let mut bytes = File { segments: vec![(2, entries)], ..File::default() }.bytes();
     assert_eq!(soname(&bytes[..]).unwrap(), None);
-    let at = crate::testing::DATA_OFFSET as usize + 3;
+    let at = syscollect_fixtures::elf::DATA_OFFSET as usize + 3;
     bytes[at..at + 9].copy_from_slice(b"libc.so.6");
     assert_eq!(soname(&bytes[..]).unwrap().as_deref(), Some("libc.so.6"));
 }

@@ -12,15 +12,15 @@
 //! the answer is a list, a warning or an error, in bounded time and memory.
 //!
 //! ```
+//! use syscollect_elf::ElfError;
 //! use syscollect_probes::{ProbeError, usdt_probes};
 //!
 //! let own = std::fs::read("/proc/self/exe").unwrap();
 //! assert!(usdt_probes(&own[..]).unwrap().probes.is_empty());
-//! assert!(matches!(usdt_probes(&b"#!/bin/sh"[..]), Err(ProbeError::NotElf)));
+//! assert!(matches!(usdt_probes(&b"#!/bin/sh"[..]), Err(ProbeError::Elf(ElfError::NotElf))));
 //! ```
 
 mod argument;
-mod elf;
 mod error;
 mod exits;
 mod frames;
@@ -36,8 +36,6 @@ mod spec;
 mod spec_parse;
 mod steps;
 mod symbols;
-#[cfg(test)]
-mod testing;
 mod usdt;
 
 pub use argument::{ARGUMENTS_MAX, Argument, ArgumentPlace, Unreadable, evaluate};

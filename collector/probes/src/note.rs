@@ -1,11 +1,8 @@
 //! The notes that tell of USDT probes.
 
-use crate::elf::{ENDIAN, Elf};
 use crate::error::ProbeError;
-use object::elf::{FileHeader64, PT_NOTE};
-use object::read::elf::{NoteIterator, SectionHeader as _};
-use object::{LittleEndian, ReadRef};
 use std::ops::Range;
+use syscollect_elf::{Elf, Notes, ReadRef, Sections, abi};
 
 /// All notes together; the largest known file (OpenJDK's libjvm) has 100 KiB.
 const NOTES_MAX: u64 = 16 << 20;
@@ -56,18 +53,16 @@ impl Warnings {
 /// without sections, from the segments of notes.
 pub(crate) fn read<'data, R: ReadRef<'data>>(
     elf: &Elf<'data, R>,
+    sections: &Sections<'data, R>,
     warnings: &mut Warnings,
 ) -> Result<Vec<Note<'data>>, ProbeError> {
-    let ranges: Vec<(u64, u64)> = match elf.sections().is_empty() {
-        true => elf.segments_of(PT_NOTE).collect(),
-        false => elf
-            .sections_named(".note.stapsdt")
-            .map(|s| (s.sh_offset(ENDIAN), s.sh_size(ENDIAN)))
-            .collect(),
+    let ranges: Vec<(u64, u64)> = match sections.count() {
+        0 => elf.segments_of(abi::PT_NOTE).map(|part| (part.offset, part.size)).collect(),
+        _ => sections.named(".note.stapsdt").map(|part| (part.offset, part.size)).collect(),
     };
     // Prelink moves a file's addresses, but not those in these notes. This section's address tells
     // by how much.
-    let base = elf.sections_named(".stapsdt.base").next().map(|section| section.sh_addr(ENDIAN));
+    let base = sections.named(".stapsdt.base").next().map(|section| section.address);
     let (mut notes, mut seen, mut left) = (Vec::new(), Vec::<Range<u64>>::new(), NOTES_MAX);
     for (at, size) in ranges.into_iter().filter(|(_, size)| *size > 0).take(TABLES_MAX) {
         let bytes = elf.bytes(at, size, "notes", left)?;
@@ -88,23 +83,17 @@ fn read_table<'data>(
     notes: &mut Vec<Note<'data>>,
     warnings: &mut Warnings,
 ) {
-    let Ok(mut table) = NoteIterator::<FileHeader64<LittleEndian>>::new(ENDIAN, 4, bytes) else {
-        return;
-    };
-    for number in 1.. {
-        match table.next() {
-            Ok(None) => return,
-            Ok(Some(note)) if note.name() != OWNER || note.n_type(ENDIAN).0 != KIND => {}
-            Ok(Some(note)) => match Note::parse(note.desc(), base) {
+    let Some(table) = Notes::new(bytes, 4) else { return };
+    for (number, note) in (1..).zip(table) {
+        match note {
+            Ok(note) if note.owner != OWNER || note.kind != KIND => {}
+            Ok(note) => match Note::parse(note.description, base) {
                 Some(note) => notes.push(note),
                 None => warnings
                     .add(format!("note {number} of a probe is malformed; the others are listed")),
             },
-            Err(_) => {
-                return warnings.add(format!(
-                    "note {number} goes past the end of its table, which ends there"
-                ));
-            }
+            Err(_) => warnings
+                .add(format!("note {number} goes past the end of its table, which ends there")),
         }
     }
 }

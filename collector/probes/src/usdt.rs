@@ -1,16 +1,15 @@
 //! The USDT probes of an ELF file.
 
 use crate::argument::{ARGUMENTS_MAX, Argument};
-use crate::elf::Elf;
 use crate::error::ProbeError;
 use crate::note::{self, Note, Warnings};
 use crate::operand::{Surroundings, parse_arguments};
 use crate::preset::known_arguments;
 use crate::spec::{ArgumentSpec, ProbeSelector};
 use crate::symbols;
-use object::ReadRef;
 use rustc_hash::FxHashSet;
 use std::cell::RefCell;
+use syscollect_elf::{Elf, ReadRef};
 
 /// A place in a file that reports when a thread passes it.
 ///
@@ -62,7 +61,7 @@ impl UsdtProbe {
 }
 
 /// Reads the USDT probes of an ELF file for x86-64: from a slice of its bytes, or from an
-/// `&`[`object::ReadCache`], which reads only what is needed.
+/// `&`[`ReadCache`](syscollect_elf::ReadCache), which reads only what is needed.
 ///
 /// A file without probes has an empty list. A note that makes no sense is a warning, and
 /// the others are still listed. Memory is bounded by the bytes of notes, of which at most
@@ -85,9 +84,10 @@ pub fn usdt_probes_of<'data, R: ReadRef<'data>>(
     data: R,
     is_wanted: impl Fn(&[u8]) -> bool,
 ) -> Result<UsdtProbes, ProbeError> {
-    let elf = Elf::parse(data)?;
+    let elf = Elf::of_x86_64(data)?;
+    let sections = elf.sections()?;
     let mut warnings = Warnings::default();
-    let notes = note::read(&elf, &mut warnings)?;
+    let notes = note::read(&elf, &sections, &mut warnings)?;
     let is_kept = |note: &&Note<'_>| is_wanted(note.provider) && !is_dropped(note, &elf);
     let kept: Vec<&Note<'_>> = notes.iter().filter(is_kept).collect();
     let read_all =
@@ -109,7 +109,7 @@ pub fn usdt_probes_of<'data, R: ReadRef<'data>>(
     if wanted.is_empty() {
         warnings = first_warnings;
     } else {
-        let variables = symbols::variables(&elf, &wanted);
+        let variables = symbols::variables(&sections, &wanted);
         probes = read_all(&|name| variables.get(name).copied().flatten(), &mut warnings);
     }
     Ok(UsdtProbes { probes, warnings: warnings.finish() })

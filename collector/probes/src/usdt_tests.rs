@@ -1,10 +1,10 @@
 use super::*;
 use crate::register::Register;
-use crate::testing::{CODE, CODE_OFFSET, DATA, DATA_OFFSET, File, note, raw_note};
 use crate::{ArgumentKind, ArgumentPlace, Spec};
-use object::ReadCache;
 use proptest::prelude::*;
 use std::io::Cursor;
+use syscollect_elf::ReadCache;
+use syscollect_fixtures::elf::{CODE, CODE_OFFSET, DATA, DATA_OFFSET, File, note, raw_note};
 
 fn probes(bytes: &[u8]) -> UsdtProbes {
     usdt_probes(bytes).unwrap()

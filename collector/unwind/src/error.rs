@@ -1,21 +1,16 @@
 //! Why there are no tables of a file.
 
 use std::io;
+use syscollect_elf::ElfError;
 
 /// Why a file has no unwind tables.
 #[derive(Debug, thiserror::Error)]
 pub enum UnwindError {
-    /// Its headers are none of ELF, or contradict each other.
-    #[error("it is not an ELF file, or a damaged one: {0}")]
-    Damaged(#[from] object::Error),
-    /// Its segments lie where no file and no memory is.
-    #[error("its ELF segments lie outside of what can be addressed")]
-    BadSegment,
-    /// Made for another CPU architecture, or in 32 bits.
-    #[error("its code is not 64-bit code of x86-64")]
-    OtherMachine,
-    /// More segments or sections than any linker makes.
-    #[error("its ELF headers count more than an executable has")]
+    /// Its headers are none of an ELF file for x86-64, or contradict each other.
+    #[error(transparent)]
+    Elf(#[from] ElfError),
+    /// More sections than any linker makes.
+    #[error("its ELF headers count more sections than an executable has")]
     TooMany,
     /// Neither `.eh_frame` nor `.debug_frame`.
     #[error("it has no unwind information")]

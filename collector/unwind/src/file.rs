@@ -5,16 +5,10 @@ use crate::run::Run;
 use crate::table;
 use crate::writer::PageWriter;
 use crate::{UnwindError, UnwindRow};
-use object::Endianness;
-use object::elf::{self, FileHeader64};
-use object::read::elf::{FileHeader, ProgramHeader};
-use object::{ReadCache, ReadRef};
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::ops::Range;
+use syscollect_elf::{Elf, LoadedPart, LoadedSegments, ReadCache, ReadRef, Segment};
 use syscollect_untrusted_files::Reader;
-
-/// Loaded segments of a file at most; linkers make about ten.
-const SEGMENTS_MAX: usize = 128;
 
 /// What a file offers for unwinding: where its code lies, and tables for it.
 ///
@@ -74,116 +68,43 @@ impl UnwindFile {
 }
 
 /// The parts of a file that are loaded.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Layout {
-    /// What is loaded, in the headers' order.
-    loaded: Vec<Segment>,
+    /// What is loaded.
+    pub(crate) loaded: LoadedSegments,
     /// Code, sorted by offset, without overlaps in the file.
-    pub(crate) code: Vec<Segment>,
+    pub(crate) code: Vec<LoadedPart>,
     /// The same, as offsets.
     code_offsets: Vec<Range<u64>>,
     /// `.eh_frame_hdr`, if a program header leads to it.
-    pub(crate) frame_header: Option<Segment>,
-}
-
-/// Bytes of the file, and the address at which they are meant to lie.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Segment {
-    pub(crate) offset: u64,
-    pub(crate) address: u64,
-    pub(crate) size: u64,
-}
-
-impl Segment {
-    pub(crate) fn offsets(&self) -> Range<u64> {
-        self.offset..self.offset + self.size
-    }
-
-    pub(crate) fn addresses(&self) -> Range<u64> {
-        self.address..self.address + self.size
-    }
-
-    /// What is left of it from its byte `by` on.
-    fn without_first(self, by: u64) -> Self {
-        Self { offset: self.offset + by, address: self.address + by, size: self.size - by }
-    }
-
-    /// The segment, if neither its offsets nor its addresses go beyond what a number holds.
-    pub(crate) fn checked(self) -> Result<Self, UnwindError> {
-        let fits = self.offset.checked_add(self.size).is_some()
-            && self.address.checked_add(self.size).is_some();
-        if fits { Ok(self) } else { Err(UnwindError::BadSegment) }
-    }
+    pub(crate) frame_index: Option<LoadedPart>,
 }
 
 impl Layout {
     fn read<'d, R: ReadRef<'d>>(data: R) -> Result<Self, UnwindError> {
-        let (header, endian) = header(data)?;
-        let mut layout = Self::default();
-        for segment in header.program_headers(endian, data)? {
-            let here = Segment {
-                offset: segment.p_offset(endian),
-                address: segment.p_vaddr(endian),
-                size: segment.p_filesz(endian),
-            };
-            match segment.p_type(endian) {
-                elf::PT_LOAD if here.size > 0 => {
-                    layout.loaded.push(here.checked()?);
-                    if segment.p_flags(endian).contains(elf::PF_X) {
-                        layout.code.push(here);
-                    }
-                }
-                elf::PT_GNU_EH_FRAME if here.size > 0 => {
-                    layout.frame_header = Some(here.checked()?);
-                }
-                _ => {}
-            }
-            if layout.loaded.len() > SEGMENTS_MAX {
-                return Err(UnwindError::TooMany);
-            }
-        }
-        layout.sort_code();
-        Ok(layout)
-    }
-
-    /// Sorts segments of code. Where two have the same bytes of the file, which no linker makes,
-    /// they are the first's.
-    fn sort_code(&mut self) {
-        self.code.sort_by_key(|segment| segment.offset);
-        let mut end = 0;
-        self.code.retain_mut(|segment| {
-            let shared = end.max(segment.offset) - segment.offset;
-            if shared >= segment.size {
-                return false;
-            }
-            *segment = segment.without_first(shared);
-            end = segment.offsets().end;
-            true
-        });
-        self.code_offsets = self.code.iter().map(Segment::offsets).collect();
-    }
-
-    /// The file's bytes from `address` to the end of the segment that holds it.
-    pub(crate) fn loaded_from(&self, address: u64) -> Option<Segment> {
-        let holder = self.loaded.iter().find(|segment| segment.addresses().contains(&address))?;
-        Some(holder.without_first(address - holder.address))
+        let elf = Elf::of_x86_64(data)?;
+        let code = sorted(elf.loaded().code().filter_map(Segment::part).collect());
+        let code_offsets = code.iter().map(LoadedPart::offsets).collect();
+        let frame_index = elf.frame_index();
+        Ok(Self { code, code_offsets, frame_index, loaded: elf.into_loaded() })
     }
 }
 
-/// The header of an ELF file of x86-64.
-pub(crate) fn header<'d, R: ReadRef<'d>>(
-    data: R,
-) -> Result<(&'d FileHeader64<Endianness>, Endianness), UnwindError> {
-    let header = FileHeader64::<Endianness>::parse(data)?;
-    let endian = header.endian()?;
-    if endian != Endianness::Little || header.e_machine(endian) != elf::EM_X86_64 {
-        return Err(UnwindError::OtherMachine);
-    }
-    // Counts that do not fit the header are kept in section 0; no executable needs that.
-    if header.e_phnum(endian) == elf::PN_XNUM {
-        return Err(UnwindError::TooMany);
-    }
-    Ok((header, endian))
+/// Sorts segments of code. Where two have the same bytes of the file, which no linker makes, they
+/// are the first's.
+fn sorted(mut code: Vec<LoadedPart>) -> Vec<LoadedPart> {
+    code.sort_by_key(|segment| segment.offset);
+    let mut end = 0;
+    code.retain_mut(|segment| {
+        let shared = end.max(segment.offset) - segment.offset;
+        if shared >= segment.size {
+            return false;
+        }
+        *segment = segment.without_first(shared);
+        end = segment.offsets().end;
+        true
+    });
+    code
 }
 
 /// Whatever holds the file's bytes.
@@ -212,7 +133,7 @@ impl Source {
     }
 
     /// Room for the bytes of `segment`, of which the file must have all.
-    pub(crate) fn zeros(&self, segment: Segment) -> Result<Vec<u8>, UnwindError> {
+    pub(crate) fn zeros(&self, segment: LoadedPart) -> Result<Vec<u8>, UnwindError> {
         let cut_off = || UnwindError::from(io::Error::from(io::ErrorKind::UnexpectedEof));
         // Before memory is set aside: sizes are whatever the headers say.
         if segment.offsets().end > self.length() {
@@ -222,7 +143,7 @@ impl Source {
     }
 
     /// The bytes of `segment`.
-    pub(crate) fn read(&self, segment: Segment) -> Result<Vec<u8>, UnwindError> {
+    pub(crate) fn read(&self, segment: LoadedPart) -> Result<Vec<u8>, UnwindError> {
         let mut bytes = self.zeros(segment)?;
         let mut source = self.bytes();
         source.seek(SeekFrom::Start(segment.offset))?;

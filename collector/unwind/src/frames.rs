@@ -2,15 +2,13 @@
 
 use crate::UnwindError;
 use crate::fde::{CIE_MAX, FDE_MAX, FdeReader, Length};
-use crate::file::{Layout, Segment, Source, header};
-use crate::index::{Entry, Index, ROW, SearchTable};
+use crate::file::{Layout, Source};
+use crate::index::{Entry, Index, SearchTable};
 use crate::partial::PartialBytes;
 use crate::rule::Slice;
 use crate::run::Run;
 use gimli::{BaseAddresses, DebugFrame, EhFrame, LittleEndian, UnwindSection};
-use object::ReadRef;
-use object::elf;
-use object::read::elf::{FileHeader, SectionHeader};
+use syscollect_elf::{Elf, ElfError, FrameIndex, LoadedPart, ReadRef, abi};
 
 /// Bytes of `.eh_frame` that are read at most; the largest programs have a tenth.
 const FRAMES_MAX: u64 = 256 << 20;
@@ -23,16 +21,6 @@ const ENTRIES_MAX: usize = 128 << 10;
 
 /// Sections whose names are looked at, at most; linkers make about forty.
 const SECTIONS_MAX: usize = 4096;
-
-/// Pointers of `.eh_frame_hdr` as all linkers write them: 4 bytes, seen from the pointer itself
-/// (DW_EH_PE_pcrel | DW_EH_PE_sdata4).
-const FRAMES_POINTER: u8 = 0x1b;
-/// DW_EH_PE_udata4.
-const COUNT: u8 = 0x03;
-/// Seen from the header (DW_EH_PE_datarel | DW_EH_PE_sdata4).
-const TABLE_POINTERS: u8 = 0x3b;
-/// Bytes of the header before its table.
-const BEFORE_TABLE: usize = 12;
 
 /// What a file says of the code of some pages.
 pub(crate) struct Frames {
@@ -54,7 +42,7 @@ pub(crate) enum FrameFormat {
 /// Where a section lies.
 struct FrameSection {
     format: FrameFormat,
-    segment: Segment,
+    segment: LoadedPart,
 }
 
 impl Frames {
@@ -63,9 +51,9 @@ impl Frames {
         layout: &Layout,
         runs: Vec<Run>,
     ) -> Result<Self, UnwindError> {
-        let by_header = layout.frame_header.map(|header| read_header(source, layout, header));
-        // A damaged header is as none.
-        let (place, table) = match by_header.transpose()?.flatten() {
+        let by_index = layout.frame_index.map(|index| read_index(source, layout, index));
+        // A damaged index is as none.
+        let (place, table) = match by_index.transpose()?.flatten() {
             Some((place, table)) => (place, table),
             None => (find_section(&source.cache())?, None),
         };
@@ -169,68 +157,49 @@ pub(crate) fn debug_frame(bytes: &[u8]) -> DebugFrame<Slice<'_>> {
 }
 
 /// What `.eh_frame_hdr` says: where `.eh_frame` is, and a table, if it has one of the usual form.
-fn read_header<'a>(
+fn read_index<'a>(
     source: &'a Source,
     layout: &Layout,
-    header: Segment,
+    part: LoadedPart,
 ) -> Result<Option<(FrameSection, Option<SearchTable<'a>>)>, UnwindError> {
-    if header.size > HEADER_MAX {
-        return Err(UnwindError::TooLarge { name: ".eh_frame_hdr", bytes: header.size });
+    if part.size > HEADER_MAX {
+        return Err(UnwindError::TooLarge { name: ".eh_frame_hdr", bytes: part.size });
     }
-    let mut bytes = PartialBytes::new(source, header)?;
-    let &[1, FRAMES_POINTER, count, table, a, b, c, d, ref rest @ ..] =
-        bytes.get(0, BEFORE_TABLE)?
-    else {
-        return Ok(None);
-    };
-    let pointer = i32::from_le_bytes([a, b, c, d]);
-    let frames = header.address.wrapping_add(4).wrapping_add_signed(pointer.into());
-    let Some(mut segment) = layout.loaded_from(frames) else { return Ok(None) };
-    // The header does not say how long it is: a terminator does, or nothing leads further.
+    let mut bytes = PartialBytes::new(source, part)?;
+    let index = FrameIndex::parse(bytes.get(0, FrameIndex::HEADER)?, part.address);
+    let Some(index) = index else { return Ok(None) };
+    let Some(mut segment) = layout.loaded.part_from(index.entries) else { return Ok(None) };
+    // The index does not say how long they are: a terminator does, or nothing leads further.
     segment.size = segment.size.min(FRAMES_MAX);
     let place = FrameSection { format: FrameFormat::EhFrame, segment };
-    let rows = match rest.first_chunk() {
-        Some(rows) if (count, table) == (COUNT, TABLE_POINTERS) => u32::from_le_bytes(*rows),
-        // An empty table, too: it may mean that the linker could not read what it should list.
-        _ => 0,
-    };
-    let rows = (bytes.length().saturating_sub(BEFORE_TABLE) / ROW).min(rows as usize);
-    let (start, address) = (BEFORE_TABLE, header.address);
-    let table = SearchTable { header: bytes, start, rows, address, frames };
-    Ok(Some((place, (rows > 0).then_some(table))))
+    // An empty table is as none, too: it may mean that the linker could not read what it should list.
+    let rows = bytes.length().saturating_sub(FrameIndex::HEADER) / FrameIndex::ROW;
+    let rows = rows.min(index.rows as usize);
+    Ok(Some((place, (rows > 0).then_some(SearchTable { bytes, index, rows }))))
 }
 
 /// Looks for a section by its name.
 fn find_section<'d, R: ReadRef<'d>>(data: R) -> Result<FrameSection, UnwindError> {
-    let (header, endian) = header(data)?;
-    // 0 stands for "none" and for "too many to count here".
-    if header.e_shnum(endian) == 0 {
-        return Err(UnwindError::Missing);
-    }
-    let sections = header.sections(endian, data)?;
-    if sections.len() > SECTIONS_MAX {
+    let sections = Elf::of_x86_64(data)?.sections()?;
+    if sections.count() > SECTIONS_MAX {
         return Err(UnwindError::TooMany);
     }
     let names: [(&'static str, FrameFormat); 2] =
         [(".eh_frame", FrameFormat::EhFrame), (".debug_frame", FrameFormat::DebugFrame)];
     for (name, format) in names {
-        let Some((_, section)) = sections.section_by_name(endian, name.as_bytes()) else {
-            continue;
-        };
-        let size = section.sh_size(endian);
+        let Some(section) = sections.named(name).next() else { continue };
         // Of a file with debug information only, which has no code either.
-        if section.sh_type(endian) == elf::SHT_NOBITS || size == 0 {
+        if section.file_size() == 0 {
             continue;
         }
-        if section.sh_flags(endian).contains(elf::SHF_COMPRESSED) {
+        if section.flags.contains(abi::SHF_COMPRESSED) {
             return Err(UnwindError::Compressed(name));
         }
-        if size > LIST_MAX {
-            return Err(UnwindError::TooLarge { name, bytes: size });
+        if section.size > LIST_MAX {
+            return Err(UnwindError::TooLarge { name, bytes: section.size });
         }
-        let (offset, address) = (section.sh_offset(endian), section.sh_addr(endian));
-        let segment = Segment { offset, address, size }.checked()?;
-        return Ok(FrameSection { format, segment });
+        let damaged = ElfError::Damaged { part: name, at: section.offset };
+        return Ok(FrameSection { format, segment: section.part().ok_or(damaged)? });
     }
     Err(UnwindError::Missing)
 }

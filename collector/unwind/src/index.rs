@@ -3,10 +3,9 @@
 use crate::UnwindError;
 use crate::partial::PartialBytes;
 use crate::run::Run;
+use syscollect_elf::FrameIndex;
 use syscollect_records::unwind::PAGE_BYTES;
 
-/// Bytes of a row of `.eh_frame_hdr`'s table.
-pub(crate) const ROW: usize = 8;
 /// Entries that are looked at for a page at most: one for each byte, and as many that are not in
 /// order.
 const ENTRIES_OF_PAGE: usize = 2 * PAGE_BYTES as usize;
@@ -21,16 +20,10 @@ pub(crate) enum Index<'a> {
 
 /// The table of `.eh_frame_hdr`, which is sorted by address, unless a stranger wrote it.
 pub(crate) struct SearchTable<'a> {
-    pub(crate) header: PartialBytes<'a>,
-    /// Where the table begins in the header, whose pairs of 32-bit numbers say, as seen from the
-    /// header, where code begins and where its FDE does.
-    pub(crate) start: usize,
-    /// Pairs.
+    pub(crate) bytes: PartialBytes<'a>,
+    pub(crate) index: FrameIndex,
+    /// Rows that it has.
     pub(crate) rows: usize,
-    /// The header's address.
-    pub(crate) address: u64,
-    /// The address of `.eh_frame`.
-    pub(crate) frames: u64,
 }
 
 /// An FDE.
@@ -108,12 +101,11 @@ impl SearchTable<'_> {
         if number >= self.rows {
             return Ok(None);
         }
-        let row = self.header.get(self.start + number * ROW, ROW)?;
-        let &[a, b, c, d, e, f, g, h] = row else { return Ok(None) };
-        let address = |bytes| self.address.wrapping_add_signed(i32::from_le_bytes(bytes).into());
-        let offset = address([e, f, g, h]).wrapping_sub(self.frames);
+        let start = FrameIndex::HEADER + number * FrameIndex::ROW;
+        let row = self.bytes.get(start, FrameIndex::ROW)?;
+        let Some(row) = row.first_chunk().map(|row| self.index.row(row)) else { return Ok(None) };
         // One that lies outside of the section is found to be none when it is read.
-        let offset = u32::try_from(offset).unwrap_or(u32::MAX);
-        Ok(Some(Entry { address: address([a, b, c, d]), offset }))
+        let offset = u32::try_from(row.entry.wrapping_sub(self.index.entries)).unwrap_or(u32::MAX);
+        Ok(Some(Entry { address: row.code, offset }))
     }
 }

@@ -1,9 +1,10 @@
 //! A part of a file of which little is wanted.
 
 use crate::UnwindError;
-use crate::file::{Bytes, Segment, Source};
+use crate::file::{Bytes, Source};
 use std::io::SeekFrom;
 use std::ops::Range;
+use syscollect_elf::LoadedPart;
 
 /// Bytes that are read at once.
 const BLOCK: usize = 16 << 10;
@@ -21,7 +22,7 @@ pub(crate) struct PartialBytes<'a> {
 }
 
 impl<'a> PartialBytes<'a> {
-    pub(crate) fn new(source: &'a Source, segment: Segment) -> Result<Self, UnwindError> {
+    pub(crate) fn new(source: &'a Source, segment: LoadedPart) -> Result<Self, UnwindError> {
         let bytes = source.zeros(segment)?;
         let is_read = vec![false; bytes.len().div_ceil(BLOCK)];
         Ok(Self { source: source.bytes(), offset: segment.offset, bytes, is_read })

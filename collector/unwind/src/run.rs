@@ -1,13 +1,14 @@
 //! Code for which tables are wanted.
 
-use crate::file::{Layout, Segment};
+use crate::file::Layout;
 use std::ops::Range;
+use syscollect_elf::LoadedPart;
 use syscollect_records::unwind::PAGE_BYTES;
 
 /// Code that lies in neighbouring pages that are wanted, and in one segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
-    pub(crate) segment: Segment,
+    pub(crate) segment: LoadedPart,
     /// Offsets within the file.
     pub(crate) offsets: Range<u64>,
 }
@@ -32,7 +33,7 @@ impl Run {
         runs
     }
 
-    fn goes_on(&self, segment: Segment, start: u64) -> bool {
+    fn goes_on(&self, segment: LoadedPart, start: u64) -> bool {
         self.segment.offset == segment.offset && self.offsets.end == start
     }
 

@@ -8,9 +8,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, FileHeader64};
-use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
-use object::{Endianness, ReadCache};
+use syscollect_elf::{Elf, ReadCache, abi};
 use syscollect_untrusted_files::{FileLocation, OpenError, find};
 
 use super::files::OpenFile;
@@ -21,6 +19,8 @@ const FILES_MAX: usize = 1000;
 const INTERPRETERS_MAX: usize = 4;
 /// Names in one file's list of libraries.
 const NAMES_MAX: usize = 1000;
+/// Bytes of such a name, or of a list of folders.
+const NAME_MAX: u64 = 4096;
 
 const LIBRARY_FOLDERS: [&str; 8] = [
     "/lib/x86_64-linux-gnu",
@@ -131,24 +131,13 @@ struct Libraries {
 /// The libraries that a file names, where they are found.
 fn libraries(path: &Path, is_file: &IsFile<'_>) -> Option<Libraries> {
     let cache = ReadCache::new(OpenFile::at(&FileLocation::Named(path), None).ok()?.file.reader());
-    let elf = ElfFile64::<Endianness, _>::parse(&cache).ok()?;
-    let header: &FileHeader64<Endianness> = elf.elf_header();
-    let endian = elf.endian();
-    let segments = header.program_headers(endian, &cache).ok()?;
-    let entries =
-        segments.iter().find_map(|segment| segment.dynamic(endian, &cache).ok().flatten())?;
-    let sections = elf.elf_section_table();
-    let (_, link) = sections.dynamic(endian, &cache).ok().flatten()?;
-    let strings = sections.strings(endian, &cache, link).ok()?;
-    let text = |entry: &object::elf::Dyn64<Endianness>| {
-        let bytes = strings.get(u32::try_from(entry.d_val(endian)).ok()?).ok()?;
-        Some(OsStr::from_bytes(bytes).to_owned())
-    };
+    let dynamic = Elf::of_x86_64(&cache).ok()?.dynamic().ok()??;
+    let string = |at| Some(OsStr::from_bytes(dynamic.string(at, NAME_MAX)?).to_owned());
     let (mut names, mut folders) = (Vec::new(), Vec::new());
-    for entry in entries.iter().take(NAMES_MAX) {
-        match entry.d_tag(endian) {
-            DT_NEEDED => names.extend(text(entry)),
-            DT_RPATH | DT_RUNPATH => folders.extend(text(entry)),
+    for (tag, number) in dynamic.entries().take(NAMES_MAX) {
+        match tag {
+            abi::DT_NEEDED => names.extend(string(number)),
+            abi::DT_RPATH | abi::DT_RUNPATH => folders.extend(string(number)),
             _ => {}
         }
     }

@@ -13,8 +13,8 @@
 use std::path::{Path, PathBuf};
 use syscollect_untrusted_files::{FileLocation, Reader};
 
-use object::ReadCache;
 use rustc_hash::FxHashSet;
+use syscollect_elf::ReadCache;
 use syscollect_probes::{
     Argument, ArgumentPlace, Function, FunctionPreset, Functions, LibraryPreset, Parameter,
     Register, Returns, library_presets,

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use object::ReadCache;
 use rustc_hash::{FxHashMap, FxHashSet};
+use syscollect_elf::ReadCache;
 use syscollect_model::BuildId;
 use syscollect_probes::{
     FileSelector, Function, FunctionSpec, Functions, ProbeError, ProbeSelector, Returns, Spec,

@@ -7,9 +7,7 @@
 //! program never sees that somebody listens. In programs that run already the
 //! first of the two is read-only, and the right one is found.
 
-use object::elf::{FileHeader64, PF_W, PN_XNUM, PT_LOAD};
-use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Endianness, ReadCache};
+use syscollect_elf::{Elf, ReadCache, Segment, abi};
 use syscollect_untrusted_files::Reader;
 
 use super::plan::Planned;
@@ -36,25 +34,13 @@ pub(super) fn trouble<'a>(
 /// The pages of the file that are mapped writable, as ranges of bytes.
 fn writable_pages(file: Reader) -> Option<Vec<(u64, u64)>> {
     let cache = ReadCache::new(file);
-    let header = FileHeader64::<Endianness>::parse(&cache).ok()?;
-    let endian = header.endian().ok()?;
-    // Counts that do not fit the header may be any.
-    if header.e_phnum(endian) == PN_XNUM {
-        return None;
-    }
-    let segments = header.program_headers(endian, &cache).ok()?.iter();
-    let writable = segments.filter(|segment| {
-        segment.p_type(endian) == PT_LOAD
-            && segment.p_flags(endian).0 & PF_W.0 != 0
-            && segment.p_filesz(endian) > 0
-    });
-    let pages = |start: u64, bytes: u64| {
-        let end = start.saturating_add(bytes).checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
-        (start & !(PAGE - 1), end)
+    let elf = Elf::of_x86_64(&cache).ok()?;
+    let is_writable = |segment: &&Segment| segment.flags.contains(abi::PF_W) && segment.size > 0;
+    let pages = |segment: &Segment| {
+        let end = segment.offset.saturating_add(segment.size).checked_next_multiple_of(PAGE);
+        (segment.offset & !(PAGE - 1), end.unwrap_or(u64::MAX))
     };
-    Some(
-        writable.map(|segment| pages(segment.p_offset(endian), segment.p_filesz(endian))).collect(),
-    )
+    Some(elf.loaded().iter().filter(is_writable).map(pages).collect())
 }
 
 fn mapped_twice(writable: &[(u64, u64)], semaphores: &[u64]) -> bool {

@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use object::ReadCache;
 use syscollect_cpython::{interpreter, may_hold_interpreter};
+use syscollect_elf::ReadCache;
 use syscollect_records::python::{FILES_MAX, PythonFile};
 use syscollect_records::unwind::{PAGE_BYTES, UnwindRow};
 use syscollect_symbolize::own_vdso;

@@ -2,10 +2,10 @@
 
 use crate::escape::printable;
 use anyhow::Result;
-use object::ReadCache;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use syscollect_elf::{ElfError, ReadCache};
 use syscollect_probes::{
     Argument, ArgumentKind, ArgumentSpec, Function, Functions, Glob, ProbeError, UsdtProbe,
     usdt_probes,
@@ -73,7 +73,10 @@ pub(super) struct FunctionReport {
 
 /// Whether the error is that a file is none that could have probes.
 pub(super) fn is_other_file(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(ProbeError::NotElf | ProbeError::OtherMachine { .. }))
+    matches!(
+        error.downcast_ref(),
+        Some(ProbeError::Elf(ElfError::NotElf | ElfError::OtherMachine { .. }))
+    )
 }
 
 impl Listing {

@@ -2,6 +2,7 @@
 
 use crate::image::*;
 use std::time::{Duration, Instant};
+use syscollect_elf::ElfError;
 use syscollect_records::unwind::{PAGE_BYTES, ROWS_MAX, UnwindRow, cfa_rule};
 use syscollect_unwind::{UnwindError, UnwindFile};
 
@@ -146,11 +147,14 @@ fn what_cannot_be_used_is_an_error_by_name() {
         bytes[at..at + patch.len()].copy_from_slice(patch);
         UnwindFile::from_bytes(bytes).unwrap_err()
     };
-    assert!(matches!(with(0, &[0]), UnwindError::Damaged(_)));
-    assert!(matches!(with(4, &[1]), UnwindError::Damaged(_)), "32 bits");
-    assert!(matches!(with(18, &[183]), UnwindError::OtherMachine), "aarch64");
+    assert!(matches!(with(0, &[0]), UnwindError::Elf(ElfError::NotElf)));
+    assert!(matches!(with(4, &[1]), UnwindError::Elf(ElfError::OtherMachine { .. })), "32 bits");
+    assert!(matches!(with(18, &[183]), UnwindError::Elf(ElfError::OtherMachine { .. })), "aarch64");
     let address_of_code = 64 + 56 + 16;
-    assert!(matches!(with(address_of_code, &[0xff; 8]), UnwindError::BadSegment));
+    assert!(matches!(
+        with(address_of_code, &[0xff; 8]),
+        UnwindError::Elf(ElfError::BadSegment { .. })
+    ));
     let cut_off = UnwindFile::from_bytes(bytes[..300].to_vec()).unwrap();
     assert!(matches!(cut_off.pages(&[2]), Err(UnwindError::Unreadable(_))));
 }
