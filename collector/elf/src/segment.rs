@@ -112,10 +112,7 @@ impl LoadedSegments {
 
     /// The address of the code at a byte of the file; `None` for data.
     pub fn code_address(&self, offset: u64) -> Option<u64> {
-        let holds = |segment: &&Segment| {
-            offset.checked_sub(segment.offset).is_some_and(|into| into < segment.size)
-        };
-        self.code().find(holds)?.address_of(offset)
+        self.code().find_map(|segment| segment.address_of(offset))
     }
 
     /// The reverse of [`code_address`](Self::code_address).
