@@ -48,7 +48,8 @@ pub fn build_id_in(reader: Reader) -> Option<BuildId> {
 /// The parts of a file that decide where its code lies and whether it is safe to parse.
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
-    segments: LoadedSegments,
+    /// What is loaded.
+    pub(crate) segments: LoadedSegments,
     /// Sections of code, by address.
     code_sections: Vec<Range<u64>>,
     /// What its DWARF costs in bytes of memory at most: inflated sections are copies,
@@ -60,10 +61,6 @@ pub(crate) struct Layout {
     pub(crate) odd_compression: bool,
     /// The first bytes of the file.
     pub(crate) header: Vec<u8>,
-    /// Its addresses have 64 bits, not 32.
-    pub(crate) is_64: bool,
-    /// Its numbers have the last byte first, as those of this machine do.
-    pub(crate) little_endian: bool,
     /// Those of its sections that have to do with names, by their place in the table.
     pub(crate) sections: Vec<Section>,
     /// Sections in its table.
@@ -104,8 +101,6 @@ impl Layout {
         let sections = elf.sections()?;
         let mut layout = Self {
             header: elf.header_bytes().to_vec(),
-            is_64: elf.is_64(),
-            little_endian: elf.is_little_endian(),
             section_count: sections.count(),
             unwind_index: elf.frame_index(),
             // Separate debug files have the section, but not its bytes.
@@ -140,20 +135,14 @@ impl Layout {
             }
             layout.odd_compression |= is_there && inflated.is_some() && !debug;
         }
-        layout.segments = elf.into_loaded();
+        layout.segments = elf.loaded().clone();
         Ok(layout)
     }
 
     /// Of a file that has nothing but this code.
     #[cfg(test)]
     pub(crate) fn of_code(addresses: Range<u64>) -> Self {
-        Self { code_sections: vec![addresses], is_64: true, little_endian: true, ..Self::default() }
-    }
-
-    /// The virtual address at which the code at the file's byte `offset` is meant to be loaded;
-    /// `None` for data.
-    pub(crate) fn code_address(&self, offset: u64) -> Option<u64> {
-        self.segments.code_address(offset)
+        Self { code_sections: vec![addresses], header: vec![0; 64], ..Self::default() }
     }
 
     /// Says where code lies in the file that was mapped, if this is a debug file that does not: the
@@ -214,19 +203,10 @@ impl Layout {
             .map(|addresses| addresses.end)
     }
 
-    /// What is loaded at `address` and behind it, to the end of its segment.
-    pub(crate) fn loaded_from(&self, address: u64) -> Option<LoadedPart> {
-        self.segments.part_from(address)
-    }
-
     /// Bytes of an address.
     pub(crate) fn address_size(&self) -> u8 {
-        if self.is_64 { 8 } else { 4 }
-    }
-
-    /// The reverse of [`code_address`](Self::code_address).
-    pub(crate) fn code_offset(&self, address: u64) -> Option<u64> {
-        self.segments.code_offset(address)
+        // As the header's class says, which is shorter of 32 bits.
+        if self.header.len() < 64 { 4 } else { 8 }
     }
 }
 
@@ -240,5 +220,5 @@ pub fn place_debug_file(
 ) -> Option<Vec<Option<u64>>> {
     let mut layout = Layout::read(Reader::of(file).ok()?).ok()?;
     let placed = layout.place_code(mapped);
-    placed.then(|| offsets.iter().map(|offset| layout.code_address(*offset)).collect())
+    placed.then(|| offsets.iter().map(|offset| layout.segments.code_address(*offset)).collect())
 }

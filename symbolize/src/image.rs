@@ -160,10 +160,7 @@ impl Copy {
             _ => return None,
         };
         // One more, with the names; more rows than this need a table of another kind.
-        let rows = layout
-            .section_count
-            .checked_add(1)
-            .filter(|rows| *rows < 0xff00 && layout.little_endian)?;
+        let rows = layout.section_count.checked_add(1).filter(|rows| *rows < 0xff00)?;
         let mut head = layout.header.clone();
         let table = class.header.next_multiple_of(ALIGNMENT as usize);
         let names_at = table + rows * class.row;

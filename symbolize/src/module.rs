@@ -113,12 +113,12 @@ impl Module<'_> {
         offsets.retain(|offset| *offset < end);
         let (offsets, addresses): (Vec<u64>, Vec<u64>) = offsets
             .into_iter()
-            .filter_map(|offset| Some((offset, layout.code_address(offset)?)))
+            .filter_map(|offset| Some((offset, layout.segments.code_address(offset)?)))
             .unzip();
         let names = self.names(&layout, &addresses, notes);
         let symbol = |(offset, named): (u64, Option<Named>)| {
             let Named { start, size, range_only, frames } = named?;
-            let start = layout.code_offset(start).unwrap_or(0);
+            let start = layout.segments.code_offset(start).unwrap_or(0);
             Some(Symbol { offset, start, size, range_only, frames, ..Symbol::default() })
         };
         let mut symbols: Vec<Symbol> =

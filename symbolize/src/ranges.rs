@@ -75,9 +75,6 @@ impl UnwindTables {
         layout: &Layout,
         memory: &Memory,
     ) -> Result<Option<Self>, RangesError> {
-        if !layout.little_endian {
-            return Ok(None);
-        }
         let address_size = layout.address_size();
         let (index, index_memory) = match &layout.unwind_index {
             Some(part) => {
@@ -89,7 +86,7 @@ impl UnwindTables {
         // Files may lack the table of sections; the index says where the entries begin, too.
         let entries = layout.unwind_entries.or_else(|| {
             let index = index.as_ref()?;
-            layout.loaded_from(index.parse(address_size)?.eh_frame_ptr().direct().ok()?)
+            layout.segments.part_from(index.parse(address_size)?.eh_frame_ptr().direct().ok()?)
         });
         let Some(entries) = entries else { return Ok(None) };
         let (entries, entries_memory) = Table::read(&reader, &entries, memory)?;

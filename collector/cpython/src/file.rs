@@ -87,7 +87,7 @@ impl Symbols {
     /// In the table for the dynamic linker, or else in the other one: a program need not offer its
     /// functions to others.
     fn find<'d, R: ReadRef<'d>>(
-        sections: &Sections<'d, R>,
+        sections: &Sections<'_, 'd, R>,
     ) -> Result<Option<Self>, PythonFileError> {
         for kind in [abi::SHT_DYNSYM, abi::SHT_SYMTAB] {
             let table = sections.symbols(kind, &LIMITS)?;

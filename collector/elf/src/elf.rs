@@ -1,99 +1,47 @@
 //! A file's headers.
 
-use crate::bytes::FileBytes;
 use crate::{ElfError, LoadedPart, LoadedSegments, Sections, Segment};
-use object::elf::{self, FileHeader32, FileHeader64, FileType, Machine, ProgramType};
-use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Endianness, ReadRef};
+use object::elf::{self, FileClass, FileHeader32, FileHeader64, FileType, ProgramType};
+use object::read::elf::FileHeader;
+use object::{LittleEndian, ReadRef};
 use std::ops::Range;
 
+pub(crate) const ENDIAN: LittleEndian = LittleEndian;
 /// Programs have up to a dozen, and each address is looked for in all.
 const LOADED_MAX: usize = 128;
 
 /// An ELF file's headers, and its bytes behind them.
 ///
 /// `R` is a slice of its bytes, or an `&`[`ReadCache`](crate::ReadCache), which reads only what is
-/// needed. The header and the table of segments are read when it is opened: less than 4 MiB.
+/// needed. The header and the table of segments are read when it is opened: less than 8 MiB.
 #[derive(Debug)]
 pub struct Elf<'data, R> {
-    pub(crate) header: Header<'data>,
-    pub(crate) file: FileBytes<R>,
+    pub(crate) data: R,
+    length: u64,
+    header: &'data [u8],
+    kind: FileType,
     loaded: LoadedSegments,
     /// All others; they may be parts of those.
     others: Vec<Segment>,
 }
 
-/// What the file's first bytes say.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Header<'data> {
-    pub(crate) is_64: bool,
-    pub(crate) endian: Endianness,
-    pub(crate) section_names: u16,
-    kind: FileType,
-    machine: Machine,
-    bytes: &'data [u8],
-}
-
-impl<'data> Header<'data> {
-    fn read<R: ReadRef<'data>>(data: R) -> Result<Self, ElfError> {
-        let ident = data.read_bytes_at(0, 5).map_err(|()| ElfError::NotElf)?;
-        let class = match ident.strip_prefix(&elf::ELFMAG) {
-            Some(&[class]) => elf::FileClass(class),
-            _ => return Err(ElfError::NotElf),
-        };
-        match class {
-            elf::ELFCLASS32 => Self::of::<FileHeader32<Endianness>, R>(data),
-            elf::ELFCLASS64 => Self::of::<FileHeader64<Endianness>, R>(data),
-            _ => Err(ElfError::OtherMachine { class: class.0, machine: 0, kind: 0 }),
-        }
-    }
-
-    fn of<H: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(
-        data: R,
-    ) -> Result<Self, ElfError> {
-        let row: &H = header_in(data)?;
-        let is_big = row.is_big_endian();
-        let endian = if is_big { Endianness::Big } else { Endianness::Little };
-        let header = Self {
-            is_64: row.is_type_64(),
-            endian,
-            section_names: row.e_shstrndx(endian).0,
-            kind: row.e_type(endian),
-            machine: row.e_machine(endian),
-            bytes: object::pod::bytes_of(row),
-        };
-        // A version, or an order of bytes, that is none.
-        if row.is_supported() { Ok(header) } else { Err(header.other()) }
-    }
-
-    fn other(&self) -> ElfError {
-        ElfError::OtherMachine { class: self.bytes[4], machine: self.machine.0, kind: self.kind.0 }
-    }
-
-    fn is_of_x86_64(&self) -> bool {
-        self.is_64
-            && self.endian == Endianness::Little
-            && self.machine == elf::EM_X86_64
-            && [elf::ET_EXEC, elf::ET_DYN].contains(&self.kind)
-    }
-}
-
 /// The header as the file has it.
-pub(crate) fn header_in<'data, H: FileHeader, R: ReadRef<'data>>(
-    data: R,
+pub(crate) fn header_in<'data, H: FileHeader>(
+    data: impl ReadRef<'data>,
 ) -> Result<&'data H, ElfError> {
     data.read_at(0).map_err(|()| ElfError::Damaged { part: "header", at: 0 })
 }
 
 impl<'data, R: ReadRef<'data>> Elf<'data, R> {
-    /// Reads the headers of a file of any machine, with 32 or 64 bits.
+    /// Reads the headers of a file of any machine whose numbers have the last byte first, with 32 or
+    /// 64 bits.
     ///
     /// # Errors
     ///
-    /// When it is no ELF file, or one whose segments lie outside of it, are more than any linker
+    /// When it is no such file, or one whose segments lie outside of it, are more than any linker
     /// makes, or end where no address is.
     pub fn open(data: R) -> Result<Self, ElfError> {
-        Self::with_header(Header::read(data)?, data)
+        Self::read(data, false)
     }
 
     /// As [`open`](Self::open), of a program or library for x86-64.
@@ -102,50 +50,67 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
     ///
     /// As there, and when it is for another machine.
     pub fn of_x86_64(data: R) -> Result<Self, ElfError> {
-        let header = Header::read(data)?;
-        if !header.is_of_x86_64() {
-            return Err(header.other());
-        }
-        Self::with_header(header, data)
+        Self::read(data, true)
     }
 
-    fn with_header(header: Header<'data>, data: R) -> Result<Self, ElfError> {
-        let length = data.len().map_err(|()| ElfError::Damaged { part: "length", at: 0 })?;
-        let segments = match header.is_64 {
-            true => segments::<FileHeader64<Endianness>, R>(header.endian, data)?,
-            false => segments::<FileHeader32<Endianness>, R>(header.endian, data)?,
-        };
+    fn read(data: R, is_x86_64: bool) -> Result<Self, ElfError> {
+        let ident = data.read_bytes_at(0, 5).map_err(|()| ElfError::NotElf)?;
+        match ident.strip_prefix(&elf::ELFMAG).and_then(<[u8]>::first).copied().map(FileClass) {
+            Some(elf::ELFCLASS32) => Self::read_as::<FileHeader32<LittleEndian>>(data, is_x86_64),
+            Some(elf::ELFCLASS64) => Self::read_as::<FileHeader64<LittleEndian>>(data, is_x86_64),
+            Some(FileClass(class)) => Err(ElfError::OtherMachine { class, machine: 0, kind: 0 }),
+            None => Err(ElfError::NotElf),
+        }
+    }
+
+    fn read_as<H: FileHeader<Endian = LittleEndian>>(
+        data: R,
+        is_x86_64: bool,
+    ) -> Result<Self, ElfError> {
+        let header: &H = header_in(data)?;
+        let (machine, kind) = (header.e_machine(ENDIAN), header.e_type(ENDIAN));
+        let is_ours = header.is_class_64()
+            && machine == elf::EM_X86_64
+            && [elf::ET_EXEC, elf::ET_DYN].contains(&kind);
+        let is_known = header.is_supported() && header.is_little_endian();
+        if !is_known || (is_x86_64 && !is_ours) {
+            let class = header.e_ident().class.0;
+            return Err(ElfError::OtherMachine { class, machine: machine.0, kind: kind.0 });
+        }
+        let (part, at) = ("table of segments", header.e_phoff(ENDIAN).into());
+        // Counts that do not fit the header are kept in section 0, and may be any; no program has.
+        if header.e_phnum(ENDIAN) == elf::PN_XNUM {
+            return Err(ElfError::TooLarge { part, at, limit: u64::from(elf::PN_XNUM) - 1 });
+        }
+        let damaged = |_| ElfError::Damaged { part, at };
+        let table = header.program_headers(ENDIAN, data).map_err(damaged)?;
+        let segments = table.iter().map(Segment::of);
         let (loaded, others): (Vec<_>, Vec<_>) =
-            segments.into_iter().partition(|segment| segment.kind == elf::PT_LOAD);
-        let limit = LOADED_MAX as u64;
+            segments.partition(|segment| segment.kind == elf::PT_LOAD);
         if loaded.len() > LOADED_MAX {
-            return Err(ElfError::TooLarge { part: "number of loaded segments", at: 0, limit });
+            let (part, limit) = ("number of loaded segments", LOADED_MAX as u64);
+            return Err(ElfError::TooLarge { part, at, limit });
         }
         if let Some(number) = loaded.iter().position(|segment| segment.part().is_none()) {
             return Err(ElfError::BadSegment { number });
         }
-        let file = FileBytes { data, length };
-        Ok(Self { header, file, loaded: LoadedSegments(loaded), others })
+        let length = data.len().map_err(|()| ElfError::NotElf)?;
+        let (header, loaded) = (object::pod::bytes_of(header), LoadedSegments(loaded));
+        Ok(Self { data, length, header, kind, loaded, others })
     }
 
     /// The bytes of its header, of which there are 64, or 52 in a file of 32 bits.
     pub fn header_bytes(&self) -> &'data [u8] {
-        self.header.bytes
+        self.header
     }
 
-    /// Whether its addresses have 64 bits, not 32.
-    pub fn is_64(&self) -> bool {
-        self.header.is_64
-    }
-
-    /// Whether its numbers have the last byte first.
-    pub fn is_little_endian(&self) -> bool {
-        self.header.endian == Endianness::Little
+    pub(crate) fn is_64(&self) -> bool {
+        self.header.len() == size_of::<FileHeader64<LittleEndian>>()
     }
 
     /// Whether it is always loaded where its addresses say.
     pub fn is_fixed(&self) -> bool {
-        self.header.kind == elf::ET_EXEC
+        self.kind == elf::ET_EXEC
     }
 
     /// The segments that are loaded.
@@ -153,17 +118,12 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
         &self.loaded
     }
 
-    /// As [`loaded`](Self::loaded), of a file that is needed no more.
-    pub fn into_loaded(self) -> LoadedSegments {
-        self.loaded
-    }
-
     /// The segments of a type other than those that are loaded.
     pub fn segments_of(&self, kind: ProgramType) -> impl Iterator<Item = &Segment> {
         self.others.iter().filter(move |segment| segment.kind == kind)
     }
 
-    /// Reads the table of sections, and their names if these have no more than 1 MiB.
+    /// Reads the table of sections, and at most 1 MiB of their names.
     ///
     /// There are none in a file that was stripped of them, or that has so many that the header does
     /// not count them, which no linker does.
@@ -171,7 +131,7 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
     /// # Errors
     ///
     /// When the table or its names lie outside of the file.
-    pub fn sections(&self) -> Result<Sections<'data, R>, ElfError> {
+    pub fn sections(&self) -> Result<Sections<'_, 'data, R>, ElfError> {
         Sections::read(self)
     }
 
@@ -188,19 +148,23 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
         part: &'static str,
         limit: u64,
     ) -> Result<&'data [u8], ElfError> {
-        self.file.part(at, size, part, limit)
+        if size > limit {
+            return Err(ElfError::TooLarge { part, at, limit });
+        }
+        self.data.read_bytes_at(at, size).map_err(|()| ElfError::Damaged { part, at })
     }
 
     /// Bytes of the file from `at` on, up to `size` or its end.
     pub fn bytes_up_to(&self, at: u64, size: u64) -> &'data [u8] {
-        self.file.up_to(at, size)
+        let end = self.length.min(at.saturating_add(size));
+        end.checked_sub(at).and_then(|size| self.data.read_bytes_at(at, size).ok()).unwrap_or(&[])
     }
 
     /// What is loaded at an address: up to `size` bytes, or to the end of the segment; `None` if the
     /// file lacks them.
     pub fn loaded_bytes(&self, address: u64, size: u64) -> Option<&'data [u8]> {
         let part = self.loaded.part_from(address)?;
-        self.file.data.read_bytes_at(part.offset, size.min(part.size)).ok()
+        self.data.read_bytes_at(part.offset, size.min(part.size)).ok()
     }
 
     /// The lowest address of code.
@@ -211,7 +175,7 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
     /// Where code lies in the file, and by how much its addresses differ from that.
     pub fn code(&self) -> impl Iterator<Item = (Range<u64>, u64)> {
         self.loaded.code().map(|segment| {
-            let end = segment.offset.saturating_add(segment.size).min(self.file.length);
+            let end = segment.offset.saturating_add(segment.size).min(self.length);
             (segment.offset..end, segment.address.wrapping_sub(segment.offset))
         })
     }
@@ -228,7 +192,7 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
 
     fn offset_in(&self, segment: &Segment, address: u64, size: u64) -> Option<u64> {
         let offset = segment.offset_of(address, size)?;
-        (offset.checked_add(size)? <= self.file.length).then_some(offset)
+        (offset.checked_add(size)? <= self.length).then_some(offset)
     }
 
     /// Where the index of its tables for unwinding lies (`.eh_frame_hdr`), by the program header
@@ -240,29 +204,4 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
         // Of several the loader's own search takes the last.
         parts.last()?.part()
     }
-}
-
-fn segments<'data, H: FileHeader<Endian = Endianness>, R: ReadRef<'data>>(
-    endian: Endianness,
-    data: R,
-) -> Result<Vec<Segment>, ElfError> {
-    let header: &H = header_in(data)?;
-    let at = header.e_phoff(endian).into();
-    // Counts that do not fit the header are kept in section 0, and may be any; no program has.
-    if header.e_phnum(endian) == elf::PN_XNUM {
-        let limit = u64::from(elf::PN_XNUM) - 1;
-        return Err(ElfError::TooLarge { part: "table of segments", at, limit });
-    }
-    let damaged = |_| ElfError::Damaged { part: "table of segments", at };
-    let table = header.program_headers(endian, data).map_err(damaged)?;
-    let segment = |header: &H::ProgramHeader| Segment {
-        kind: header.p_type(endian),
-        flags: header.p_flags(endian),
-        offset: header.p_offset(endian).into(),
-        address: header.p_vaddr(endian).into(),
-        size: header.p_filesz(endian).into(),
-        loaded_size: header.p_memsz(endian).into(),
-        alignment: header.p_align(endian).into(),
-    };
-    Ok(table.iter().map(segment).collect())
 }

@@ -32,7 +32,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod bytes;
 mod dynamic;
 mod elf;
 mod error;
@@ -42,7 +41,6 @@ mod section;
 mod segment;
 mod symbol;
 
-pub use bytes::until_zero;
 pub use dynamic::Dynamic;
 pub use elf::Elf;
 pub use error::ElfError;
@@ -54,3 +52,8 @@ pub use object::{ReadCache, ReadRef};
 pub use section::{Section, Sections};
 pub use segment::{LoadedPart, LoadedSegments, Segment};
 pub use symbol::{NamedSymbol, Symbol, SymbolLimits, SymbolTable};
+
+/// The bytes before the first zero, or all.
+fn until_zero(bytes: &[u8]) -> &[u8] {
+    bytes.split(|byte| *byte == 0).next().unwrap_or(bytes)
+}

@@ -1,9 +1,10 @@
 //! Notes, and the build id that is in one.
 
 use crate::Elf;
+use crate::elf::ENDIAN;
 use object::elf::{self, FileHeader64};
 use object::read::elf::NoteIterator;
-use object::{Endianness, ReadRef};
+use object::{LittleEndian, ReadRef};
 
 /// No linker writes a larger table of notes; for a build id larger ones are not read.
 const NOTES_MAX: u64 = 64 << 10;
@@ -30,21 +31,12 @@ pub struct NoteTableCutOff;
 
 /// The notes of a table. Where one goes past its end, that is the last item.
 #[derive(Debug)]
-pub struct Notes<'data> {
-    endian: Endianness,
-    rest: NoteIterator<'data, FileHeader64<Endianness>>,
-}
+pub struct Notes<'data>(NoteIterator<'data, FileHeader64<LittleEndian>>);
 
 impl<'data> Notes<'data> {
-    /// Those in `bytes`, whose last byte is first; `None` if notes are not so aligned.
+    /// Those in `bytes`, of 32 or of 64 bits; `None` if notes are not so aligned.
     pub fn new(bytes: &'data [u8], alignment: u64) -> Option<Self> {
-        Self::of(bytes, alignment, Endianness::Little)
-    }
-
-    // Notes of 32 and of 64 bits are the same.
-    fn of(bytes: &'data [u8], alignment: u64, endian: Endianness) -> Option<Self> {
-        let rest = NoteIterator::new(endian, alignment, bytes).ok()?;
-        Some(Self { endian, rest })
+        NoteIterator::new(ENDIAN, alignment, bytes).ok().map(Self)
     }
 
     fn build_id(self) -> Option<&'data [u8]> {
@@ -60,18 +52,18 @@ impl<'data> Iterator for Notes<'data> {
     type Item = Result<Note<'data>, NoteTableCutOff>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let note = self.rest.next().transpose()?.map_err(|_| NoteTableCutOff);
+        let note = self.0.next().transpose()?.map_err(|_| NoteTableCutOff);
         Some(note.map(|note| Note {
             owner: note.name(),
-            kind: note.n_type(self.endian).0,
+            kind: note.n_type(ENDIAN).0,
             description: note.desc(),
         }))
     }
 }
 
-/// The build id in a run of this machine's notes, such as `/sys/kernel/notes`.
+/// The build id in a run of notes, such as `/sys/kernel/notes`.
 pub fn build_id_in(notes: &[u8]) -> Option<&[u8]> {
-    Notes::of(notes, 4, Endianness::default())?.build_id()
+    Notes::new(notes, 4)?.build_id()
 }
 
 impl<'data, R: ReadRef<'data>> Elf<'data, R> {
@@ -81,17 +73,16 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
     pub fn build_id(&self) -> Option<&'data [u8]> {
         let in_table = |(at, size, alignment)| {
             let bytes = self.bytes(at, size, "notes", NOTES_MAX).ok()?;
-            Notes::of(bytes, alignment, self.header.endian)?.build_id()
+            Notes::new(bytes, alignment)?.build_id()
         };
-        let is_read = |(_, size, _): &(u64, u64, u64)| *size <= NOTES_MAX;
         let segments = self.segments_of(elf::PT_NOTE);
         let segments = segments.map(|part| (part.offset, part.size, part.alignment));
         // Separate debug files have the section, but no segment with contents.
-        segments.filter(is_read).take(TABLES_MAX).find_map(in_table).or_else(|| {
+        segments.take(TABLES_MAX).find_map(in_table).or_else(|| {
             let sections = self.sections().ok()?;
             let notes = sections.iter().filter(|section| section.kind == elf::SHT_NOTE);
             let notes = notes.map(|part| (part.offset, part.size, part.alignment));
-            notes.filter(is_read).take(TABLES_MAX).find_map(in_table)
+            notes.take(TABLES_MAX).find_map(in_table)
         })
     }
 }

@@ -1,20 +1,18 @@
 //! Sections.
 
-use crate::bytes::{FileBytes, ended};
-use crate::elf::{Elf, Header, header_in};
-use crate::{ElfError, LoadedPart, SymbolLimits, SymbolTable};
+use crate::elf::{ENDIAN, header_in};
+use crate::{Elf, ElfError, LoadedPart, SymbolLimits, SymbolTable, until_zero};
 use object::elf::{
     self, CompressionHeader32, CompressionHeader64, FileHeader32, FileHeader64, SectionFlags,
     SectionType,
 };
 use object::read::elf::{CompressionHeader, FileHeader, SectionHeader};
-use object::{Endianness, ReadRef};
+use object::{LittleEndian, ReadRef};
 
-/// Names of sections take less in everything known. Where there are more bytes, as where they share
-/// the table of the symbols' names, each is read alone.
+/// Names of sections take less in everything known; what lies behind so many bytes is no name.
 const NAMES_MAX: u64 = 1 << 20;
-/// Names with more bytes are none.
-const NAME_MAX: u64 = 256;
+/// Nor is what has more bytes than this.
+const NAME_MAX: usize = 256;
 
 /// A row of the table of sections.
 #[derive(Clone, Copy, Debug)]
@@ -35,10 +33,24 @@ pub struct Section {
     pub link: usize,
     /// What its address is a multiple of.
     pub alignment: u64,
-    name_at: u64,
+    name_at: u32,
 }
 
 impl Section {
+    fn of<H: SectionHeader<Endian = LittleEndian>>((index, row): (usize, &H)) -> Self {
+        Self {
+            index,
+            kind: row.sh_type(ENDIAN),
+            flags: row.sh_flags(ENDIAN),
+            address: row.sh_addr(ENDIAN).into(),
+            offset: row.sh_offset(ENDIAN).into(),
+            size: row.sh_size(ENDIAN).into(),
+            link: row.sh_link(ENDIAN) as usize,
+            alignment: row.sh_addralign(ENDIAN).into(),
+            name_at: row.sh_name(ENDIAN),
+        }
+    }
+
     /// Bytes in the file: none of what was zero, or was taken away for a debug file.
     pub fn file_size(&self) -> u64 {
         if self.kind == elf::SHT_NOBITS { 0 } else { self.size }
@@ -53,69 +65,41 @@ impl Section {
 
 /// The sections of a file: less than 10 MiB of memory, with their names.
 #[derive(Debug)]
-pub struct Sections<'data, R> {
-    file: FileBytes<R>,
-    header: Header<'data>,
+pub struct Sections<'elf, 'data, R> {
+    elf: &'elf Elf<'data, R>,
     rows: Vec<Section>,
     table: &'data [u8],
-    names: Names<'data>,
+    names: &'data [u8],
 }
 
-/// Where names of sections are.
-#[derive(Debug)]
-enum Names<'data> {
-    All(&'data [u8]),
-    /// In too large a table, which is read where they are: its place in the file, and its end.
-    InFile(u64, u64),
-}
-
-impl<'data, R: ReadRef<'data>> Sections<'data, R> {
-    pub(crate) fn read(elf: &Elf<'data, R>) -> Result<Self, ElfError> {
-        let mut sections = Self {
-            file: elf.file,
-            header: elf.header,
-            rows: Vec::new(),
-            table: &[],
-            names: Names::All(&[]),
-        };
-        match elf.header.is_64 {
-            true => sections.read_table::<FileHeader64<Endianness>>()?,
-            false => sections.read_table::<FileHeader32<Endianness>>()?,
+impl<'elf, 'data, R: ReadRef<'data>> Sections<'elf, 'data, R> {
+    pub(crate) fn read(elf: &'elf Elf<'data, R>) -> Result<Self, ElfError> {
+        match elf.is_64() {
+            true => Self::read_as::<FileHeader64<LittleEndian>>(elf),
+            false => Self::read_as::<FileHeader32<LittleEndian>>(elf),
         }
-        if let Some(names) = sections.get(usize::from(elf.header.section_names)) {
-            let (at, size) = (names.offset, names.file_size());
-            sections.names = if size > NAMES_MAX {
-                Names::InFile(at, at.saturating_add(size))
-            } else {
-                Names::All(sections.file.part(at, size, "table of section names", NAMES_MAX)?)
-            };
-        }
-        Ok(sections)
     }
 
-    fn read_table<H: FileHeader<Endian = Endianness>>(&mut self) -> Result<(), ElfError> {
-        let (header, endian): (&H, _) = (header_in(self.file.data)?, self.header.endian);
+    fn read_as<H: FileHeader<Endian = LittleEndian>>(
+        elf: &'elf Elf<'data, R>,
+    ) -> Result<Self, ElfError> {
+        let header: &H = header_in(elf.data)?;
+        let (part, at) = ("table of sections", header.e_shoff(ENDIAN).into());
+        let damaged = |_| ElfError::Damaged { part, at };
         // 0 stands for "none" and for "too many to count here", which no program has.
-        if header.e_shnum(endian) == 0 {
-            return Ok(());
-        }
-        let at = header.e_shoff(endian).into();
-        let damaged = |_| ElfError::Damaged { part: "table of sections", at };
-        let table = header.section_headers(endian, self.file.data).map_err(damaged)?;
-        self.table = object::pod::bytes_of_slice(table);
-        let section = |(index, row): (usize, &H::SectionHeader)| Section {
-            index,
-            kind: row.sh_type(endian),
-            flags: row.sh_flags(endian),
-            address: row.sh_addr(endian).into(),
-            offset: row.sh_offset(endian).into(),
-            size: row.sh_size(endian).into(),
-            link: row.sh_link(endian) as usize,
-            alignment: row.sh_addralign(endian).into(),
-            name_at: row.sh_name(endian).into(),
+        let table = match header.e_shnum(ENDIAN) {
+            0 => &[],
+            _ => header.section_headers(ENDIAN, elf.data).map_err(damaged)?,
         };
-        self.rows = table.iter().enumerate().map(section).collect();
-        Ok(())
+        let rows: Vec<_> = table.iter().enumerate().map(Section::of).collect();
+        let names = match rows.get(usize::from(header.e_shstrndx(ENDIAN).0)) {
+            Some(names) => {
+                let size = names.file_size().min(NAMES_MAX);
+                elf.bytes(names.offset, size, "table of section names", NAMES_MAX)?
+            }
+            None => &[],
+        };
+        Ok(Self { elf, rows, table: object::pod::bytes_of_slice(table), names })
     }
 
     /// All of them, in the order of the table.
@@ -131,11 +115,6 @@ impl<'data, R: ReadRef<'data>> Sections<'data, R> {
     /// The one at a place in the table.
     pub fn get(&self, index: usize) -> Option<&Section> {
         self.rows.get(index)
-    }
-
-    /// The first of a type.
-    pub fn of_kind(&self, kind: SectionType) -> Option<&Section> {
-        self.iter().find(|section| section.kind == kind)
     }
 
     /// Those of a name.
@@ -154,21 +133,14 @@ impl<'data, R: ReadRef<'data>> Sections<'data, R> {
 
     /// A section's name, at most 255 bytes; empty where it has none that can be read.
     pub fn name(&self, section: &Section) -> &'data [u8] {
-        ended(self.bytes_at_name(section)).unwrap_or(&[])
+        let bytes = self.bytes_at_name(section);
+        Some(until_zero(bytes)).filter(|name| name.len() < bytes.len()).unwrap_or(&[])
     }
 
     /// Some bytes, of which the first are a section's name.
     fn bytes_at_name(&self, section: &Section) -> &'data [u8] {
-        match self.names {
-            Names::All(names) => {
-                let rest = usize::try_from(section.name_at).ok().and_then(|at| names.get(at..));
-                rest.map_or(&[], |rest| &rest[..rest.len().min(NAME_MAX as usize)])
-            }
-            Names::InFile(start, end) => {
-                let at = start.saturating_add(section.name_at);
-                self.file.up_to(at, end.saturating_sub(at).min(NAME_MAX))
-            }
-        }
+        let rest = self.names.get(section.name_at as usize..).unwrap_or(&[]);
+        &rest[..rest.len().min(NAME_MAX)]
     }
 
     /// A section's row in the table, as the file has it.
@@ -189,7 +161,7 @@ impl<'data, R: ReadRef<'data>> Sections<'data, R> {
         part: &'static str,
         limit: u64,
     ) -> Result<&'data [u8], ElfError> {
-        self.file.part(section.offset, section.file_size(), part, limit)
+        self.elf.bytes(section.offset, section.file_size(), part, limit)
     }
 
     /// What a compressed section says that it has inflated, in bytes; `None` if it is not compressed.
@@ -201,20 +173,20 @@ impl<'data, R: ReadRef<'data>> Sections<'data, R> {
         if !section.flags.contains(elf::SHF_COMPRESSED) {
             return Ok(None);
         }
-        let (data, endian, at) = (self.file.data, self.header.endian, section.offset);
+        let (data, at) = (self.elf.data, section.offset);
         let damaged = |()| ElfError::Damaged { part: "compressed section", at };
-        let (inflated, own) = if self.header.is_64 {
-            let header: &CompressionHeader64<_> = data.read_at(at).map_err(damaged)?;
-            (header.ch_size(endian), size_of_val(header))
+        let (inflated, own) = if self.elf.is_64() {
+            let header: &CompressionHeader64<LittleEndian> = data.read_at(at).map_err(damaged)?;
+            (header.ch_size(ENDIAN), size_of_val(header))
         } else {
-            let header: &CompressionHeader32<_> = data.read_at(at).map_err(damaged)?;
-            (header.ch_size(endian).into(), size_of_val(header))
+            let header: &CompressionHeader32<LittleEndian> = data.read_at(at).map_err(damaged)?;
+            (header.ch_size(ENDIAN).into(), size_of_val(header))
         };
         if section.size < own as u64 { Err(damaged(())) } else { Ok(Some(inflated)) }
     }
 
     /// The table of symbols that a section of this type has: that for debuggers (`SHT_SYMTAB`), or
-    /// that for the loader (`SHT_DYNSYM`); `None` if there is no such section.
+    /// that for the loader (`SHT_DYNSYM`). `None` if there is none, as in any file of 32 bits.
     ///
     /// # Errors
     ///
@@ -224,11 +196,12 @@ impl<'data, R: ReadRef<'data>> Sections<'data, R> {
         kind: SectionType,
         limits: &SymbolLimits,
     ) -> Result<Option<SymbolTable<'data>>, ElfError> {
-        let Some(section) = self.of_kind(kind) else { return Ok(None) };
+        let section = self.iter().find(|section| section.kind == kind);
+        let Some(section) = section.filter(|_| self.elf.is_64()) else { return Ok(None) };
         let (part, at) = ("table of symbols", section.offset);
         let names = self.get(section.link).ok_or(ElfError::Damaged { part, at })?;
         let rows = self.bytes(section, part, limits.table)?;
         let name_bytes = self.bytes(names, "table of symbols' names", limits.names)?;
-        Ok(Some(SymbolTable::new(self.header, rows, name_bytes, names.offset)))
+        Ok(Some(SymbolTable::new(rows, name_bytes, names.offset)))
     }
 }

@@ -1,6 +1,9 @@
 //! Segments: what is loaded, and where it lies in the file and in memory.
 
+use crate::elf::ENDIAN;
+use object::LittleEndian;
 use object::elf::{self, ProgramFlags, ProgramType};
+use object::read::elf::ProgramHeader;
 use std::ops::Range;
 
 /// A program header.
@@ -23,6 +26,18 @@ pub struct Segment {
 }
 
 impl Segment {
+    pub(crate) fn of<H: ProgramHeader<Endian = LittleEndian>>(header: &H) -> Self {
+        Self {
+            kind: header.p_type(ENDIAN),
+            flags: header.p_flags(ENDIAN),
+            offset: header.p_offset(ENDIAN).into(),
+            address: header.p_vaddr(ENDIAN).into(),
+            size: header.p_filesz(ENDIAN).into(),
+            loaded_size: header.p_memsz(ENDIAN).into(),
+            alignment: header.p_align(ENDIAN).into(),
+        }
+    }
+
     /// Whether it is mapped to be run.
     pub fn is_code(&self) -> bool {
         self.flags.contains(elf::PF_X)

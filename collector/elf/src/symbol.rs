@@ -1,11 +1,9 @@
 //! Tables of symbols.
 
-use crate::ElfError;
-use crate::bytes::until_zero;
-use crate::elf::Header;
-use object::Endianness;
-use object::elf::{self, Sym32, Sym64, SymbolBind, SymbolType};
-use object::pod::slice_from_all_bytes;
+use crate::elf::ENDIAN;
+use crate::{ElfError, until_zero};
+use object::LittleEndian;
+use object::elf::{self, Sym64, SymbolBind, SymbolType};
 use object::read::elf::Sym;
 
 /// Longer names are not looked at.
@@ -40,14 +38,14 @@ pub struct Symbol {
 }
 
 impl Symbol {
-    fn of<S: Sym<Endian = Endianness>>(row: &S, endian: Endianness) -> Self {
+    fn of(row: &Sym64<LittleEndian>) -> Self {
         Self {
-            address: row.st_value(endian).into(),
-            size: row.st_size(endian).into(),
+            address: row.st_value(ENDIAN),
+            size: row.st_size(ENDIAN),
             kind: row.st_type(),
             bind: row.st_bind(),
-            is_defined: row.st_shndx(endian) != elf::SHN_UNDEF,
-            name_at: row.st_name(endian),
+            is_defined: row.st_shndx(ENDIAN) != elf::SHN_UNDEF,
+            name_at: row.st_name(ENDIAN),
         }
     }
 }
@@ -64,47 +62,23 @@ pub struct NamedSymbol<'data> {
 /// A table of symbols.
 #[derive(Clone, Copy, Debug)]
 pub struct SymbolTable<'data> {
-    rows: Rows<'data>,
-    endian: Endianness,
+    rows: &'data [Sym64<LittleEndian>],
     names: &'data [u8],
     /// Where these lie in the file.
     names_at: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Rows<'data> {
-    Of32(&'data [Sym32<Endianness>]),
-    Of64(&'data [Sym64<Endianness>]),
-}
-
 impl<'data> SymbolTable<'data> {
     /// Bytes behind the last whole row are none's.
-    pub(crate) fn new(
-        header: Header<'_>,
-        rows: &'data [u8],
-        names: &'data [u8],
-        names_at: u64,
-    ) -> Self {
-        let whole = |size: usize| &rows[..rows.len() - rows.len() % size];
-        let rows = match header.is_64 {
-            true => Rows::Of64(
-                slice_from_all_bytes(whole(size_of::<Sym64<Endianness>>())).unwrap_or(&[]),
-            ),
-            false => Rows::Of32(
-                slice_from_all_bytes(whole(size_of::<Sym32<Endianness>>())).unwrap_or(&[]),
-            ),
-        };
-        Self { rows, endian: header.endian, names, names_at }
+    pub(crate) fn new(rows: &'data [u8], names: &'data [u8], names_at: u64) -> Self {
+        let count = rows.len() / size_of::<Sym64<LittleEndian>>();
+        let rows = object::pod::slice_from_bytes(rows, count).map_or(&[][..], |(rows, _)| rows);
+        Self { rows, names, names_at }
     }
 
     /// All symbols, in the order of the table.
-    pub fn iter(&self) -> impl Iterator<Item = Symbol> {
-        let (rows_32, rows_64): (&[_], &[_]) = match self.rows {
-            Rows::Of32(rows) => (rows, &[]),
-            Rows::Of64(rows) => (&[], rows),
-        };
-        let of_32 = rows_32.iter().map(|row| Symbol::of(row, self.endian));
-        of_32.chain(rows_64.iter().map(|row| Symbol::of(row, self.endian)))
+    pub fn iter(&self) -> impl Iterator<Item = Symbol> + use<'data> {
+        self.rows.iter().map(Symbol::of)
     }
 
     /// The first symbol of a name that lies in the file.
@@ -120,26 +94,19 @@ impl<'data> SymbolTable<'data> {
     /// It is one where all names together are many times as long as their table, for they take time
     /// and memory of who reads on.
     pub fn named(&self) -> impl Iterator<Item = Result<NamedSymbol<'data>, ElfError>> {
-        let mut left = Some(self.names.len().saturating_mul(SHARED_MAX));
-        let mut symbols = self.iter();
-        let table = *self;
-        std::iter::from_fn(move || {
-            let mut room = left?;
-            for symbol in symbols.by_ref().filter(|symbol| symbol.name_at > 0) {
-                let Some(rest) = table.bytes_at_name(symbol) else { continue };
-                let name = until_zero(&rest[..rest.len().min(NAME_MAX)]);
-                left = room.checked_sub(name.len());
-                let Some(rest) = left else {
-                    let (part, at) = ("table of symbols' names", table.names_at);
-                    return Some(Err(ElfError::Damaged { part, at }));
-                };
-                room = rest;
-                if !name.is_empty() && name.len() < NAME_MAX {
-                    return Some(Ok(NamedSymbol { name, symbol }));
-                }
-            }
-            None
-        })
+        let (table, mut left) = (*self, Some(self.names.len().saturating_mul(SHARED_MAX)));
+        let symbols = self.iter().filter(|symbol| symbol.name_at > 0);
+        let named = symbols.filter_map(move |symbol| {
+            let rest = table.bytes_at_name(symbol)?;
+            Some((until_zero(&rest[..rest.len().min(NAME_MAX)]), symbol))
+        });
+        let named = named.map_while(move |(name, symbol)| {
+            left = left?.checked_sub(name.len());
+            let (part, at) = ("table of symbols' names", table.names_at);
+            Some(left.map(|_| NamedSymbol { name, symbol }).ok_or(ElfError::Damaged { part, at }))
+        });
+        let is_name = |name: &[u8]| !name.is_empty() && name.len() < NAME_MAX;
+        named.filter(move |named| named.as_ref().map_or(true, |named| is_name(named.name)))
     }
 
     /// Some bytes, of which the first are a symbol's name.

@@ -23,7 +23,7 @@ impl<'data> Frames<'data> {
     /// `None` where the file has none, or damaged ones.
     pub(crate) fn read<R: ReadRef<'data>>(
         elf: &Elf<'data, R>,
-        sections: &Sections<'data, R>,
+        sections: &Sections<'_, 'data, R>,
     ) -> Option<Self> {
         let bytes = |part: LoadedPart, name| {
             Some((part.address, elf.bytes(part.offset, part.size, name, FRAMES_MAX).ok()?))

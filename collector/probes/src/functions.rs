@@ -320,7 +320,8 @@ fn needs_return_address(name: &str) -> bool {
 ///
 /// When it is no ELF file for x86-64, or a damaged one.
 pub fn soname<'data, R: ReadRef<'data>>(data: R) -> Result<Option<String>, ProbeError> {
-    let Some(dynamic) = Elf::of_x86_64(data)?.dynamic()? else { return Ok(None) };
+    let elf = Elf::of_x86_64(data)?;
+    let Some(dynamic) = elf.dynamic()? else { return Ok(None) };
     let number = dynamic.entries().find(|(tag, _)| *tag == abi::DT_SONAME);
     let name = number.and_then(|(_, number)| dynamic.string(number, SONAME_MAX));
     Ok(name.filter(|name| !name.is_empty()).map(|name| String::from_utf8_lossy(name).into_owned()))

@@ -53,7 +53,7 @@ impl Warnings {
 /// without sections, from the segments of notes.
 pub(crate) fn read<'data, R: ReadRef<'data>>(
     elf: &Elf<'data, R>,
-    sections: &Sections<'data, R>,
+    sections: &Sections<'_, 'data, R>,
     warnings: &mut Warnings,
 ) -> Result<Vec<Note<'data>>, ProbeError> {
     let ranges: Vec<(u64, u64)> = match sections.count() {

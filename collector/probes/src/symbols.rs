@@ -9,7 +9,7 @@ const LIMITS: SymbolLimits = SymbolLimits { table: 128 << 20, names: 512 << 20 }
 
 /// All named symbols: those for debuggers, then those for the loader.
 pub(crate) fn symbols<'data, R: ReadRef<'data>>(
-    sections: &Sections<'data, R>,
+    sections: &Sections<'_, 'data, R>,
     mut each: impl FnMut(NamedSymbol<'data>),
 ) -> Result<(), ProbeError> {
     for kind in [abi::SHT_SYMTAB, abi::SHT_DYNSYM] {
@@ -25,7 +25,7 @@ pub(crate) fn symbols<'data, R: ReadRef<'data>>(
 
 /// The addresses of some variables; `None` for a name that several have.
 pub(crate) fn variables<'data, R: ReadRef<'data>>(
-    sections: &Sections<'data, R>,
+    sections: &Sections<'_, 'data, R>,
     wanted: &FxHashSet<String>,
 ) -> FxHashMap<String, Option<u64>> {
     let mut found = FxHashMap::<String, Option<u64>>::default();

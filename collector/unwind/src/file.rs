@@ -85,8 +85,8 @@ impl Layout {
         let elf = Elf::of_x86_64(data)?;
         let code = sorted(elf.loaded().code().filter_map(Segment::part).collect());
         let code_offsets = code.iter().map(LoadedPart::offsets).collect();
-        let frame_index = elf.frame_index();
-        Ok(Self { code, code_offsets, frame_index, loaded: elf.into_loaded() })
+        let (loaded, frame_index) = (elf.loaded().clone(), elf.frame_index());
+        Ok(Self { loaded, code, code_offsets, frame_index })
     }
 }
 

@@ -180,7 +180,8 @@ fn read_index<'a>(
 
 /// Looks for a section by its name.
 fn find_section<'d, R: ReadRef<'d>>(data: R) -> Result<FrameSection, UnwindError> {
-    let sections = Elf::of_x86_64(data)?.sections()?;
+    let elf = Elf::of_x86_64(data)?;
+    let sections = elf.sections()?;
     if sections.count() > SECTIONS_MAX {
         return Err(UnwindError::TooMany);
     }

@@ -131,7 +131,8 @@ struct Libraries {
 /// The libraries that a file names, where they are found.
 fn libraries(path: &Path, is_file: &IsFile<'_>) -> Option<Libraries> {
     let cache = ReadCache::new(OpenFile::at(&FileLocation::Named(path), None).ok()?.file.reader());
-    let dynamic = Elf::of_x86_64(&cache).ok()?.dynamic().ok()??;
+    let elf = Elf::of_x86_64(&cache).ok()?;
+    let dynamic = elf.dynamic().ok()??;
     let string = |at| Some(OsStr::from_bytes(dynamic.string(at, NAME_MAX)?).to_owned());
     let (mut names, mut folders) = (Vec::new(), Vec::new());
     for (tag, number) in dynamic.entries().take(NAMES_MAX) {
