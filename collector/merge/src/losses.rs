@@ -85,10 +85,7 @@ impl Losses {
         for damage in reader.damage() {
             if let Damage::Gap { lane, records, chunks, .. } = damage {
                 let entry = losses.lane(*lane);
-                // Of these lanes, which are folded, every record is counted: without one missing,
-                // chunks were joined.
-                let joined = lane.kind.traits().retention == Retention::Folded;
-                let missing = records.unwrap_or(if joined { 0 } else { *chunks });
+                let missing = missing_records(lane.kind, *chunks, *records);
                 entry.missing = entry.missing.saturating_add(missing);
             }
         }
@@ -232,6 +229,15 @@ impl LaneLosses {
     }
 }
 
+/// How many records are missing where so many chunks are, with so many records as far as these are
+/// counted.
+fn missing_records(kind: LaneKind, chunks: u64, records: Option<u64>) -> u64 {
+    // What waits in memory for the recording's end (folded, or stacks while overwriting) is put
+    // together to fewer chunks than came.
+    let is_joined = kind.traits().retention == Retention::Folded || kind.is_stack();
+    records.unwrap_or(if is_joined { 0 } else { chunks })
+}
+
 /// Divides the gaps of a lane among the causes, in the order they come.
 #[derive(Clone, Debug, Default)]
 struct GapCauses {
@@ -293,6 +299,15 @@ mod tests {
         losses.lane(LANE).missing = 140;
         losses.unreadable(LANE, 5);
         assert_eq!(totals(&losses), [(LossCause::BufferFull, 100), (LossCause::Damaged, 45)]);
+    }
+
+    #[test]
+    fn chunks_that_were_put_together_lack_nothing() {
+        for kind in [LaneKind::Task, LaneKind::SchedStack, LaneKind::SampleStack] {
+            assert_eq!(missing_records(kind, 5, None), 0, "{}", kind.name());
+            assert_eq!(missing_records(kind, 5, Some(7)), 7, "{}", kind.name());
+        }
+        assert_eq!(missing_records(LaneKind::Definition, 5, None), 5);
     }
 
     #[test]

@@ -81,9 +81,9 @@ pub(crate) fn rotate(context: &Context) -> Result<String> {
 /// no room, what is there is said.
 pub(crate) fn last_seconds(context: &Context) -> Result<String> {
     let times = context.times(1_000_000).to_string();
-    let kept = |name: &str, buffer: &str| -> Result<(Value, f64)> {
+    let kept = |name: &str, buffer: &str, stacks: &str| -> Result<(Value, f64)> {
         let output = context.path(name);
-        let options = ["--overwrite", "--buffer", buffer, "--stacks", "none", "--freq", "0"];
+        let options = ["--overwrite", "--buffer", buffer, "--stacks", stacks, "--freq", "0"];
         context.record(&output, &options, &["ping-pong", &times, "0"])?;
         let recorded = Recorded::read(&output)?;
         let ticks = || recorded.switches.iter().map(|switch| switch.ticks);
@@ -91,17 +91,20 @@ pub(crate) fn last_seconds(context: &Context) -> Result<String> {
         let nanoseconds = |ticks| recorded.clock.time(Ticks(ticks)).0;
         Ok((context.info(&output)?, (nanoseconds(last) - nanoseconds(first)) as f64 / 1e9))
     };
-    let (info, seconds) = kept("second.syscap", "1s")?;
+    let (info, seconds) = kept("second.syscap", "1s", "none")?;
     ensure!(number(&info, "lost")? == 0 && number(&info, "overwritten")? > 0, "{}", info["losses"]);
     ensure!(number(&info, "duration_ns")? > 2_000_000_000, "the load ended too soon");
     // A chunk gives way as a whole, so that its first events may be as much older as it took to
     // fill, which is up to half a second, and as the collector came late to take it. The second ends
     // with the newest of all events, and the last switch comes some milliseconds before that.
     ensure!((0.95..2.0).contains(&seconds), "the last second is {seconds:.3} s long");
-    let (info, short) = kept("megabyte.syscap", "1h,1M")?;
+    let (info, short) = kept("megabyte.syscap", "1h,1M", "none")?;
     let notes = info["recording"]["notes"].as_array().context("info has no notes")?;
     let said = notes.iter().filter_map(Value::as_str).any(|note| note.contains("holds the last"));
     ensure!(said, "{short:.2} s of an hour were kept, and nothing says so: {notes:?}");
+    // Stacks wait for the end, too, and all that the last second refers to are there.
+    let (info, with_stacks) = kept("stacks.syscap", "1s", "off-cpu,wakers")?;
+    ensure!(number(&info, "lost")? == 0, "with stacks, {with_stacks:.2} s: {}", info["losses"]);
     Ok(format!("{seconds:.2} s were kept of one, {short:.2} s in a megabyte"))
 }
 
