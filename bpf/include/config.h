@@ -21,6 +21,8 @@ const volatile bool SAMPLE_STACKS = true;
 const volatile bool FILTER = false;
 /* Walk every so many cached kernel stacks again and compare; 0 is never. */
 const volatile __u32 CROSS_CHECK = 0;
+/* Begins every hash of a stack; another one in each recording. */
+const volatile __u64 HASH_SECRET = 0;
 /* The collector, in the initial pid namespace: clock_base looks at its files. */
 const volatile __u32 COLLECTOR_TGID = 0;
 /* Kernel stacks from verified slots, see kernel_stack.h; else the helper. */

@@ -177,7 +177,7 @@ static __always_inline void cross_check(void *context, struct stack_writer *w, s
 	__u32 count = walk_with_helper(context, w->scratch, OWN_FRAMES);
 
 	w->lane->statistics[STATISTIC_CROSS_CHECKED]++;
-	if (hash_frames(w->scratch, &count, 0) != path->frames_hash)
+	if (hash_frames(w->scratch, &count, HASH_SECRET) != path->frames_hash)
 		w->lane->statistics[STATISTIC_CROSS_DIFFERENT]++;
 }
 
@@ -217,7 +217,7 @@ static __always_inline __u32 kernel_stack_cached(void *context, struct stack_wri
 
 	if (!count)
 		return STACK_NONE;
-	__u64 hash = hash_frames(w->scratch, &count, 0);
+	__u64 hash = hash_frames(w->scratch, &count, HASH_SECRET);
 	__u32 id = stack_id(w, hash, walked_by_helper(count, 0, STACK_KERNEL));
 
 	if (id != STACK_LOST && find_slots(path, w->scratch, frame, registers, count, user_task)) {

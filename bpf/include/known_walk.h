@@ -37,6 +37,9 @@ struct known_walk {
 	__u16 places[KNOWN_WALK_WORDS];
 };
 
+/* Where the collector forgets it (ebpf/known_stacks.rs). */
+_Static_assert(__builtin_offsetof(struct known_walk, id) == 64, "the id's place");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(key_size, 4);

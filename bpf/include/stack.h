@@ -22,7 +22,8 @@
 struct known_stack {
 	__u64 hash;
 	__u32 id;
-	__u32 unused;
+	/* Whose it is, 0 for the kernel's: no program's stack passes as another's, whatever its hash. */
+	__u32 tgid;
 };
 
 #define DEFINE_STACK_CACHE(context)                                    \
@@ -51,10 +52,11 @@ struct stack_writer {
 	__u64 ticks;
 };
 
-/* Two words that tell address spaces apart: the process, and which program it runs. */
+/* Two words that tell address spaces apart: the process, and which program it runs. Nobody can
+ * choose frames whose hash is that of another's. */
 static __always_inline __u64 address_space_hash(__u32 tgid, __u64 exec_id)
 {
-	return mix(mix(HASH_MULTIPLIER, tgid), exec_id);
+	return mix(mix(HASH_MULTIPLIER ^ HASH_SECRET, tgid), exec_id);
 }
 
 /* The number of frames that a walk has found, by way of the scratch. In a register the verifier
@@ -114,7 +116,7 @@ static __always_inline __u32 stack_id(struct stack_writer *w, __u64 hash, struct
 	if (!known)
 		return STACK_NONE;
 	w->lane->statistics[STATISTIC_STACKS]++;
-	if (known->hash == hash)
+	if (known->hash == hash && known->tgid == walked.tgid)
 		return known->id;
 	__u32 id = send_stack(w, walked);
 
@@ -122,6 +124,7 @@ static __always_inline __u32 stack_id(struct stack_writer *w, __u64 hash, struct
 	if (id != STACK_LOST && !(walked.python && w->scratch->python.lost)) {
 		known->hash = hash;
 		known->id = id;
+		known->tgid = walked.tgid;
 	}
 	return id;
 }
@@ -342,7 +345,7 @@ static __always_inline __u32 kernel_stack_helped(void *context, struct stack_wri
 
 	if (!count)
 		return STACK_NONE;
-	__u64 hash = hash_frames(w->scratch, &count, 0);
+	__u64 hash = hash_frames(w->scratch, &count, HASH_SECRET);
 
 	return stack_id(w, hash, walked_by_helper(count, 0, STACK_KERNEL));
 }

@@ -6,11 +6,11 @@
 //! user.
 
 use std::collections::VecDeque;
-use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
-use syscollect_untrusted_files::payer;
+use syscollect_untrusted_files::{payer, status_at};
 
 use crate::shares::Pace;
 
@@ -364,7 +364,7 @@ pub(crate) fn payer_of(pid: u32) -> Option<u32> {
 /// The user who started a process: who runs it, whatever rights its program has. `None` if it has
 /// ended.
 fn user_of(pid: u32) -> Option<u32> {
-    real_user(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+    real_user(&status_at(Path::new(&format!("/proc/{pid}/status")))?)
 }
 
 fn real_user(status: &str) -> Option<u32> {

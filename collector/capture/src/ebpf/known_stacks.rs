@@ -1,5 +1,5 @@
 //! The kernel programs' memory of the stacks that they have sent (`bpf/include/stack.h`,
-//! `kernel_stack.h`).
+//! `kernel_stack.h`, `known_walk.h`).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -10,11 +10,13 @@ use syscollect_records::stack_id;
 
 use crate::bpf_calls::update_map_all;
 
-/// The maps: name, and where an element holds the stack's id, bytes from its beginning.
-const MAPS: [(&str, usize); 5] = [
+/// The maps: name, and where an element holds the stack's id, bytes from its beginning. Those that
+/// remember what they had of another one come after it.
+const MAPS: [(&str, usize); 6] = [
     ("sched_stacks", 8),
     ("sample_stacks", 8),
     ("kernel_paths", 24),
+    ("sched_walks", 64),
     ("sched_codes", 8),
     ("sample_codes", 8),
 ];

@@ -9,6 +9,7 @@ mod sizes;
 mod tsc;
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -485,6 +486,9 @@ fn load_object_with(
     for (name, number) in &numbers {
         loader.override_global(name, number, true);
     }
+    // The standard library's own source of numbers that nobody can guess.
+    let secret = RandomState::new().hash_one(std::process::id());
+    loader.override_global("HASH_SECRET", &secret, true);
     for map in [
         "sched_lanes",
         "sched_stack_lanes",

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use syscollect_untrusted_files::status_at;
 use syscollect_zone_protocol::arena::ARENA_NAME;
 
 use super::arena::{Arena, ArenaId};
@@ -165,13 +166,13 @@ impl Numbering {
 
 /// The ids of a thread, from this recorder's namespace to its own: `NSpid` of its status.
 fn namespace_ids(status: &Path) -> Option<Vec<u32>> {
-    let status = fs::read_to_string(status).ok()?;
+    let status = status_at(status)?;
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     Some(line.split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect())
 }
 
 fn process_of(status: &Path) -> Option<u32> {
-    let status = fs::read_to_string(status).ok()?;
+    let status = status_at(status)?;
     status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 

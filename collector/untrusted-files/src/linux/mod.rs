@@ -9,7 +9,7 @@ mod tests;
 
 pub use memory::MemoryFile;
 pub use open::{FoundFile, OpenedFile, data_of_mapping, find, open};
-pub use owner::Owner;
+pub use owner::{Owner, status_at};
 
 use crate::{OpenError, within};
 use std::fs::File;

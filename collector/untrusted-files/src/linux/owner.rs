@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// More groups than this are no user's.
 const GROUPS_MAX: usize = 4096;
@@ -21,7 +22,7 @@ pub struct Owner {
 impl Owner {
     /// Whose rights a process has; `None` if it has ended.
     pub fn of_process(pid: u32) -> Option<Self> {
-        parse(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+        parse(&status_at(Path::new(&format!("/proc/{pid}/status")))?)
     }
 
     /// Who owns an open file.
@@ -40,6 +41,14 @@ impl Owner {
         // SAFETY: no memory is involved.
         self.uid != 0 && unsafe { libc::geteuid() } == 0
     }
+}
+
+/// What the kernel says of a process or a thread in the file `status` of its folder in /proc; `None`
+/// if it has ended.
+///
+/// Its name is in there, which is whatever bytes it likes: those that are no UTF-8 are replaced.
+pub fn status_at(path: &Path) -> Option<String> {
+    std::fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn parse(status: &str) -> Option<Owner> {
@@ -124,5 +133,16 @@ mod tests {
     fn this_process_has_an_owner_and_one_that_is_gone_none() {
         assert!(Owner::of_process(std::process::id()).is_some());
         assert_eq!(Owner::of_process(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_hides_nobody() {
+        // What its main thread is called is what a process is called.
+        let name = Path::new("/proc/self/comm");
+        let before = std::fs::read(name).unwrap();
+        std::fs::write(name, b"A\xff").unwrap();
+        let owner = Owner::of_process(std::process::id());
+        std::fs::write(name, before.trim_ascii_end()).unwrap();
+        assert!(owner.is_some());
     }
 }
