@@ -27,6 +27,7 @@ impl ReportExporter {
                 .collect(),
             other_threads: wait.meanwhile.others.0,
             other_threads_ns: wait.meanwhile.others.1,
+            meanwhile_unknown_ns: wait.meanwhile.unknown,
             meanwhile_is_part: wait.meanwhile.is_part,
         });
         let blocked =

@@ -173,6 +173,15 @@ impl Recording {
         !self.filter_pids.is_empty() || others.into_iter().any(|of| !of.filter_pids.is_empty())
     }
 
+    /// Whether only some processes of this machine were recorded.
+    pub(super) fn is_filtered_on(&self, machine: MachineId) -> bool {
+        let pids = match usize::from(machine.0).checked_sub(1) {
+            None => Some(&self.filter_pids),
+            Some(other) => self.other_machines.get(other).map(|of| &of.filter_pids),
+        };
+        pids.is_some_and(|pids| !pids.is_empty())
+    }
+
     /// The first machine.
     pub fn machine(&self) -> RecordedMachine {
         RecordedMachine {

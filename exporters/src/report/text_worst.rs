@@ -15,7 +15,7 @@ impl Report {
         let mut out = Text { text: String::new(), width };
         out.head(self);
         let WorstWaits { for_cpu, blocked, locks } = &self.worst;
-        out.waits_for_cpu(for_cpu);
+        out.waits_for_cpu(for_cpu, &self.recording);
         out.blocked_waits(blocked);
         out.lock_waits(locks);
         out.fence_waits(&self.gpu_waits);
@@ -27,7 +27,7 @@ impl Report {
 }
 
 impl Text {
-    fn waits_for_cpu(&mut self, waits: &Table<CpuWaitRow>) {
+    fn waits_for_cpu(&mut self, waits: &Table<CpuWaitRow>, recording: &Recording) {
         if waits.rows.is_empty() {
             return;
         }
@@ -46,16 +46,23 @@ impl Text {
             let ran = row.meanwhile.iter().map(|ran| (thread(&ran.thread, ran.tid), ran.ran_ns));
             let others = (row.other_threads > 0)
                 .then(|| (count(row.other_threads as u64, "other thread"), row.other_threads_ns));
-            let ran = ran
+            let mut ran = ran
                 .chain(others)
                 .map(|(who, ran)| format!("{who} {}", duration(ran)))
                 .collect::<Vec<_>>();
             let part = if row.meanwhile_is_part { "at least " } else { "" };
+            let is_filtered = recording.is_filtered_on(row.cpu.machine);
             let words = match ran.is_empty() {
-                true => vec![format!("{} ran meanwhile what was not recorded", row.cpu)],
-                false => vec![format!("{} ran meanwhile: {part}{}", row.cpu, ran.join(", "))],
+                true if is_filtered => {
+                    format!("{} ran meanwhile what was not recorded (-p)", row.cpu)
+                }
+                true => format!("{} ran meanwhile what was not recorded", row.cpu),
+                false => {
+                    ran.extend(unknown_words(row.meanwhile_unknown_ns, is_filtered));
+                    format!("{} ran meanwhile: {part}{}", row.cpu, ran.join(", "))
+                }
             };
-            self.below(&words);
+            self.below(&[words]);
         }
     }
 
@@ -110,6 +117,12 @@ impl Text {
             words.iter().flat_map(|words| words.split(' ').map(str::to_owned)).collect();
         wrapped(&mut self.text, self.width, INDENT, MEANWHILE_LINES, &words);
     }
+}
+
+/// `209 ms not recorded (-p)`, where only some processes were recorded, and `209 ms unknown`.
+fn unknown_words(nanoseconds: u64, is_filtered: bool) -> Option<String> {
+    let why = if is_filtered { "not recorded (-p)" } else { "unknown" };
+    (nanoseconds > 0).then(|| format!("{} {why}", duration(nanoseconds)))
 }
 
 /// `cc1 (71)`, and `worker (72) of cc1 (71)`.

@@ -71,6 +71,10 @@ pub struct CpuWaitRow {
     pub other_threads: usize,
     /// For how long it ran those.
     pub other_threads_ns: u64,
+    /// For how long it is not known what it ran: other processes than those that were recorded, or
+    /// records are missing.
+    #[serde(default)]
+    pub meanwhile_unknown_ns: u64,
     /// It ran more, of which the report did not keep account.
     pub meanwhile_is_part: bool,
 }

@@ -52,6 +52,8 @@ pub(super) struct Meanwhile {
     pub(super) most: Vec<(ThreadId, u64)>,
     /// How many more ran, and how long.
     pub(super) others: (usize, u64),
+    /// Of the time that is remembered: how long it is not known what ran.
+    pub(super) unknown: u64,
     /// The CPU ran more than is remembered of it.
     pub(super) is_part: bool,
 }
@@ -104,11 +106,13 @@ impl Runs {
         }
         let first = self.runs.front().map_or(0, |(_, from, _)| *from);
         let is_part = !reached && self.runs.len() >= RUNS && first > since;
+        let remembered = until.saturating_sub(if is_part { first } else { since });
+        let unknown = remembered.saturating_sub(sum_ns(times.values().copied()));
         let mut most: Vec<_> = times.into_iter().collect();
         most.sort_unstable_by_key(|(thread, ran)| (Reverse(*ran), *thread));
         let rest = most.split_off(most.len().min(NAMED));
         let others = (rest.len(), sum_ns(rest.iter().map(|(_, ran)| *ran)));
-        Meanwhile { most, others, is_part }
+        Meanwhile { most, others, unknown, is_part }
     }
 }
 
@@ -127,10 +131,12 @@ mod tests {
         let expected = Meanwhile {
             most: vec![(ThreadId(2), 20), (ThreadId(1), 15), (ThreadId(0), 2)],
             others: (2, 3),
+            unknown: 7,
             is_part: false,
         };
         assert_eq!(runs.between(5, 52), expected);
-        assert_eq!(runs.between(43, 50), Meanwhile::default(), "nobody knows");
+        let nobody_knows = Meanwhile { unknown: 7, ..Meanwhile::default() };
+        assert_eq!(runs.between(43, 50), nobody_knows);
     }
 
     #[test]
@@ -138,7 +144,10 @@ mod tests {
         let mut runs = Runs::default();
         (0..RUNS as u64 + 5)
             .for_each(|number| runs.add(ThreadId(1), number * 10, number * 10 + 10));
-        assert!(runs.between(0, 100_000).is_part && runs.runs.len() == RUNS);
+        let part = runs.between(0, 100_000);
+        assert!(part.is_part && runs.runs.len() == RUNS);
+        let end = (RUNS as u64 + 5) * 10;
+        assert_eq!(part.unknown, 100_000 - end, "what is not remembered may have been known");
         assert!(!runs.between(60, 100_000).is_part);
     }
 }

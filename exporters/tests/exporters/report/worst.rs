@@ -119,6 +119,42 @@ fn a_wait_through_a_loss_is_as_long_as_is_known_of_it() {
     );
 }
 
+/// One waits for 100 us; in the middle of that its CPU ran what is not known.
+fn partly_known() -> (Scenario, [ThreadId; 2]) {
+    let (mut scenario, a, b) = two_programs();
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, b);
+    scenario.wakes(10, 1, IDLE, a);
+    (scenario, [a, b])
+}
+
+#[test]
+fn what_ran_meanwhile_and_was_not_recorded_is_told_as_that() {
+    let (mut scenario, [a, b]) = partly_known();
+    let (_, other) = scenario.process(30, 1, "other", &[]);
+    scenario.switches(20, 0, b, SleepState::Runnable, other);
+    // From whom the CPU went to whom is not recorded, until it comes back to one of these.
+    let (_, last) = scenario.process(40, 1, "last", &[]);
+    scenario.switches(110, 0, last, SleepState::Runnable, a);
+    scenario.switches(120, 0, a, SleepState::Dead, IDLE);
+    let options = ReportOptions { worst: 2, ..ReportOptions::default() };
+    let only_some = SessionInfo { filter_pids: vec![10, 20], ..session() };
+    let report = report_with(&scenario, options, &only_some, &[]);
+    let row = &report.worst.for_cpu.rows[0];
+    assert_eq!((row.waiter.waited_ns, row.meanwhile_unknown_ns), (100_000, 90_000));
+    let text = report.worst_text(120);
+    let line = "cpu0 ran meanwhile: b (20) 10.0 us, 90.0 us not recorded (-p)\n";
+    assert!(text.contains(line), "{text}");
+}
+
+#[test]
+fn what_ran_meanwhile_where_records_are_missing_is_unknown() {
+    let (mut scenario, [a, b]) = partly_known();
+    scenario.loses(50, 0, 40);
+    scenario.switches(110, 0, b, SleepState::Runnable, a);
+    let text = worst(&scenario, ReportOptions::default()).worst_text(120);
+    assert!(text.contains("cpu0 ran meanwhile: b (20) 90.0 us, 10.0 us unknown\n"), "{text}");
+}
+
 #[test]
 fn a_wait_for_a_lock_names_its_holder() {
     let (mut scenario, a, b) = two_programs();
