@@ -3,6 +3,7 @@
 use super::account::Account;
 use super::data::*;
 use super::durations::Durations;
+use super::hints;
 use super::samples::{Function, UNNAMED, by_function, truncated};
 use super::unresolved;
 use super::{ProcessFilter, ReportExporter, Waker};
@@ -173,6 +174,7 @@ impl ReportExporter {
             without_stack: self.samples.without_stack,
             truncated,
             truncated_in,
+            lacks_python: hints::lacks_python(&rows),
             by_self: self.table(hit, |row| (Reverse((row.self_samples, row.total)), named(row))),
             by_total: self.table(rows, |row| (Reverse((row.total, row.self_samples)), named(row))),
         }

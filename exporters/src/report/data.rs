@@ -349,6 +349,9 @@ pub struct Functions {
     /// Of these, why and in which module.
     #[serde(default)]
     pub truncated_in: Table<TruncatedRow>,
+    /// CPython's interpreter is among all the functions, and none of a Python program is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lacks_python: bool,
     /// By samples in the function itself.
     pub by_self: Table<FunctionRow>,
     /// By samples in the function and in what it calls.

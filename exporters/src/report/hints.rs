@@ -5,8 +5,8 @@ use syscollect_model::ModuleKind;
 
 /// Samples show the interpreter, not what it interprets.
 pub(super) const PYTHON: &str = "Functions of Python programs are not shown here, only their \
-    interpreter's: that takes Linux 6.1, unwind tables (`--unwind`) and CPython 3.8 to 3.14. Where it \
-    was built with probes (`syscollect probes list` with its path says so), \
+    interpreter's: that takes Linux 6.1, unwind tables (`--unwind`) and CPython 3.8 to 3.13 (3.14 \
+    untested). Where it was built with probes (`syscollect probes list` with its path says so), \
     `--zone python:function__entry..function__return` shows them, and makes them slower.";
 const GENERATED: &str = "Code without a file is made while its program runs (JIT compilers). It has \
     names where the program lists them: node with `--perf-basic-prof`, Java after \
@@ -35,9 +35,9 @@ pub(super) fn is_late(row: &FunctionRow) -> bool {
 }
 
 /// Whether the heart of CPython is among the functions, and none of a program's own.
-pub(super) fn lacks_python<'a>(rows: impl Iterator<Item = &'a FunctionRow> + Clone) -> bool {
-    rows.clone().any(|row| row.function.starts_with("_PyEval_EvalFrame"))
-        && !rows.clone().any(|row| row.module_kind == ModuleKind::Python)
+pub(super) fn lacks_python(rows: &[FunctionRow]) -> bool {
+    rows.iter().any(|row| row.function.starts_with("_PyEval_EvalFrame"))
+        && !rows.iter().any(|row| row.module_kind == ModuleKind::Python)
 }
 
 /// What to do about code without names.
@@ -87,8 +87,8 @@ mod tests {
         };
         let eval = row("_PyEval_EvalFrameDefault", ModuleKind::File);
         let own = row("load (io.py)", ModuleKind::Python);
-        assert!(lacks_python([&eval].into_iter()));
-        assert!(!lacks_python([&eval, &own].into_iter()));
-        assert!(!lacks_python([&row("main", ModuleKind::File)].into_iter()));
+        assert!(lacks_python(std::slice::from_ref(&eval)));
+        assert!(!lacks_python(&[eval, own]));
+        assert!(!lacks_python(&[row("main", ModuleKind::File)]));
     }
 }

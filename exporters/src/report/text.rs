@@ -296,6 +296,7 @@ impl Text {
             without_stack,
             truncated,
             truncated_in,
+            lacks_python,
             by_self,
             by_total,
         } = functions;
@@ -342,7 +343,7 @@ impl Text {
             });
             self.table(["self", "%", "total", "%", "code", "function"], rows);
         }
-        if hints::lacks_python(by_total.rows.iter().chain(&by_self.rows)) {
+        if *lacks_python {
             self.hint(hints::PYTHON);
         }
         if *sample_event == SampleEvent::CpuClock && by_self.rows.iter().any(hints::is_late) {

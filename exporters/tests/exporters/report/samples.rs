@@ -33,6 +33,30 @@ fn sampled(
 }
 
 #[test]
+fn functions_of_python_that_no_row_has_room_for_are_shown_all_the_same() {
+    let (mut scenario, a, _) = two_programs();
+    let mut frame = code(&mut scenario);
+    let path = scenario.name("[python]");
+    let python = Module { path, build_id: BuildId::default(), kind: ModuleKind::Python };
+    scenario.tables.modules.push(python);
+    let eval = frame(&mut scenario, false, 0x10, Some("_PyEval_EvalFrameDefault"));
+    let own = scenario.frame(Some(ModuleId(2)), 0x20, Some("load (io.py)"));
+    let native = scenario.tables.intern_stack(&[eval]);
+    let stacks = [native, native, scenario.tables.intern_stack(&[own, eval])];
+    let text = |scenario: &Scenario| {
+        let options = ReportOptions { rows: 1, ..ReportOptions::default() };
+        report_with(scenario, options, &session(), &[]).text(2000)
+    };
+    let hint = "Functions of Python programs are not shown here";
+    sampled(&mut scenario, 0, a, Some(stacks[0]), false);
+    sampled(&mut scenario, 1, a, Some(stacks[1]), false);
+    assert!(text(&scenario).contains(hint), "{}", text(&scenario));
+    assert!(text(&scenario).contains("CPython 3.8 to 3.13 (3.14 untested)"));
+    sampled(&mut scenario, 2, a, Some(stacks[2]), false);
+    assert!(!text(&scenario).contains(hint), "{}", text(&scenario));
+}
+
+#[test]
 fn a_sample_counts_once_for_each_function_of_its_stack() {
     let (mut scenario, a, b) = two_programs();
     let mut frame = code(&mut scenario);
