@@ -75,13 +75,13 @@ pub(crate) struct Args {
     /// The longest waits one by one, so many of each kind (10): for a CPU, blocked, for locks, for
     /// fences of GPUs
     #[arg(long, value_name = "NUMBER", num_args = 0..=1, default_missing_value = WORST,
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
+          group = "detail", value_parser = clap::value_parser!(u32).range(1..=1000))]
     worst: Option<u32>,
 
     /// Call trees of CPU samples and of off-CPU time: from each thread's start to what it calls
     /// (callees), or from what was hit to who called it (callers)
     #[arg(long, value_name = "ORDER", num_args = 0..=1, default_missing_value = "callees",
-          conflicts_with = "worst")]
+          group = "detail")]
     tree: Option<Order>,
 
     /// Of call trees, leave out what has a smaller share of all
@@ -94,8 +94,9 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u32).range(1..=MAX_TREE_DEPTH as i64))]
     tree_depth: Option<u32>,
 
-    /// Call trees of off-CPU time with the threads that had nothing to do
-    #[arg(long, requires = "tree")]
+    /// Call trees of off-CPU time, and the longest times blocked, with the threads that had nothing
+    /// to do
+    #[arg(long, requires = "detail")]
     idle: bool,
 
     /// Rows of each table (15; with --json 1000), functions of each call tree (2000; 10000)
@@ -156,8 +157,14 @@ fn report(args: &Args) -> Result<Report> {
     let worst = worst.map_or(0, |worst| worst as usize);
     let (from, to) = range.of(&session);
     let part = range.is_part().then_some(Part { from, to });
-    let options =
-        ReportOptions { process: process.clone(), part, rows, worst, tree: args.tree_options() };
+    let options = ReportOptions {
+        process: process.clone(),
+        part,
+        rows,
+        worst,
+        worst_idle: args.idle,
+        tree: args.tree_options(),
+    };
     let mut exporter = ReportExporter::new(options);
     let played = session.play_range(&mut exporter, from, to);
     let played = played.with_context(|| format!("cannot read {}", source::names(captures)))?;

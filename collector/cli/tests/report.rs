@@ -102,6 +102,7 @@ fn the_longest_waits_are_told_one_by_one() {
     let text = printed(&["x.syscap", "--worst"]);
     assert!(text.contains("Longest times blocked") && text.contains("worker (70)"), "{text}");
     assert!(!text.contains("Threads by time"), "{text}");
+    printed(&["x.syscap", "--worst", "--idle"]);
     let json = printed(&["x.syscap", "--worst", "3", "--json"]);
     let report: serde_json::Value = serde_json::from_str(&json).unwrap();
     let wait = &report["worst"]["blocked"]["rows"][0];

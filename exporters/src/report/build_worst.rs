@@ -37,6 +37,7 @@ impl ReportExporter {
                     ..self.waiter(waited, since, wait.thread, tables)
                 },
                 blocked_in: wait.off_cpu.blocked_in.map(|name| tables.strings.get(name).to_owned()),
+                waits_for: wait.waits_for.name().to_owned(),
                 state: state_name(wait.off_cpu.state).to_owned(),
                 io_wait: wait.off_cpu.io_wait,
                 frames: frames(wait.off_cpu.stack, tables),
@@ -56,6 +57,7 @@ impl ReportExporter {
         WorstWaits {
             for_cpu: Table { total: worst.for_cpu.count, rows: for_cpu.collect() },
             blocked: Table { total: worst.blocked.count, rows: blocked.collect() },
+            idle_left_out: worst.idle_left_out,
             locks: Table { total: self.locks.books().longest.count, rows: locks.collect() },
         }
     }

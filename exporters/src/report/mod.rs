@@ -163,13 +163,15 @@ pub struct ReportOptions {
     pub rows: usize,
     /// So many of the longest waits of each kind are told one by one; 0 is none.
     pub worst: usize,
+    /// Among the longest times blocked are those of threads that had nothing to do.
+    pub worst_idle: bool,
     /// Call trees are wanted, made so.
     pub tree: Option<TreeOptions>,
 }
 
 impl Default for ReportOptions {
     fn default() -> Self {
-        Self { process: None, part: None, rows: 15, worst: 0, tree: None }
+        Self { process: None, part: None, rows: 15, worst: 0, worst_idle: false, tree: None }
     }
 }
 
@@ -278,7 +280,7 @@ impl ReportExporter {
         let counts_processes = options.tree.is_some();
         Self {
             on_cpu: OnCpu::default(),
-            scheduling: Scheduling::new(options.process.clone(), options.worst),
+            scheduling: Scheduling::new(options.process.clone(), options.worst, options.worst_idle),
             gpu: GpuBooks::new(options.rows.max(options.worst)),
             locks: LockBooks::new(options.worst),
             options,

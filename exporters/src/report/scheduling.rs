@@ -45,8 +45,9 @@ pub(super) struct Scheduling {
 }
 
 impl Scheduling {
-    /// Of all threads; `worst` of the longest waits of each kind are kept.
-    pub(super) fn new(filter: Option<ProcessFilter>, worst: usize) -> Self {
+    /// Of all threads; so many of the longest waits of each kind are kept, and with those of idle
+    /// threads if these are wanted.
+    pub(super) fn new(filter: Option<ProcessFilter>, worst: usize, with_idle: bool) -> Self {
         Self {
             origin: 0,
             filter,
@@ -62,7 +63,7 @@ impl Scheduling {
             after_wakeup: Durations::new(WAIT_DIGITS),
             after_preemption: Durations::new(WAIT_DIGITS),
             longest_wait: None,
-            worst: Worst::new(worst),
+            worst: Worst::new(worst, with_idle),
         }
     }
 
@@ -317,7 +318,7 @@ impl Scheduling {
         if let State::Blocked(off_cpu) = stay.state
             && next != State::Ended
         {
-            self.keep_blocked(&stay, thread, off_cpu);
+            self.keep_blocked(&stay, thread, off_cpu, tables);
         }
         self.book(thread, &stay);
     }
@@ -337,16 +338,15 @@ impl Scheduling {
         });
     }
 
-    /// A time blocked has ended. Idle kernel threads wait for nothing.
+    /// A time blocked has ended. Who is idle waits for nothing that anybody lacks.
     #[inline]
-    fn keep_blocked(&mut self, stay: &Stay, thread: ThreadId, off_cpu: OffCpu) {
-        let Account { chosen, woken, .. } = self.accounts[thread.index()];
-        let idles = matches!(off_cpu.state, SleepState::Idle | SleepState::Parked);
+    fn keep_blocked(&mut self, stay: &Stay, thread: ThreadId, off_cpu: OffCpu, tables: &Tables) {
+        let Account { process, chosen, woken, .. } = self.accounts[thread.index()];
         if chosen
-            && !idles
             && let Some(Stay { since, known, unknown, .. }) = stay.whole()
+            && let Some(waits_for) = self.worst.waited_for(process, &off_cpu, tables)
         {
-            let wait = || BlockedWait { thread, unknown, off_cpu, woken };
+            let wait = || BlockedWait { thread, unknown, off_cpu, waits_for, woken };
             self.worst.blocked.add(known, since, wait);
         }
     }

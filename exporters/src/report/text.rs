@@ -6,7 +6,7 @@
 use super::columns::{clipped, duration, grouped, percent, table, wrapped};
 use super::data::*;
 use super::durations::sum_ns;
-use super::{hints, wait_for};
+use super::hints;
 use syscollect_model::{
     CpuId, LossCause, ModuleKind, OperatingSystem, SampleEvent, gaps_said, nothing_lost,
 };
@@ -514,13 +514,6 @@ fn machine(of: &RecordedMachine) -> String {
 /// What threads are ordered by: without switches nobody knows how long they ran.
 fn order(report: &Report) -> &'static str {
     if report.events.switches == 0 && report.events.samples > 0 { "samples" } else { "time on CPU" }
-}
-
-/// `do_wait (interruptible): waits for a child process`.
-pub(super) fn blocked_words(blocked_in: Option<&str>, state: &str, io_wait: bool) -> String {
-    let meaning = blocked_in.and_then(wait_for::meaning);
-    let meaning = meaning.map_or_else(String::new, |meaning| format!(": {meaning}"));
-    place_words(blocked_in, state, io_wait) + &meaning
 }
 
 /// `do_wait (interruptible)`.

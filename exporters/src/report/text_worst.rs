@@ -2,7 +2,7 @@
 
 use super::columns::{duration, wrapped};
 use super::data::*;
-use super::text::{Text, blocked_words, count, shown, some_of};
+use super::text::{Text, count, place_words, shown, some_of};
 
 /// Lines that what ran meanwhile may take.
 const MEANWHILE_LINES: usize = 2;
@@ -14,13 +14,17 @@ impl Report {
     pub fn worst_text(&self, width: usize) -> String {
         let mut out = Text { text: String::new(), width };
         out.head(self);
-        let WorstWaits { for_cpu, blocked, locks } = &self.worst;
+        let WorstWaits { for_cpu, blocked, idle_left_out, locks } = &self.worst;
         out.waits_for_cpu(for_cpu, &self.recording);
         out.blocked_waits(blocked);
+        out.idle_left_out(*idle_left_out);
         out.lock_waits(locks);
         out.fence_waits(&self.gpu_waits);
         if for_cpu.total + blocked.total + locks.total + self.gpu_waits.total == 0 {
-            out.title("No thread waited for anything from its beginning to its end, as far as was recorded");
+            let but = if *idle_left_out > 0 { " but idle ones" } else { "" };
+            out.title(&format!(
+                "No thread{but} waited for anything from its beginning to its end, as far as was recorded"
+            ));
         }
         out.text
     }
@@ -72,8 +76,8 @@ impl Text {
         }
         self.title(&some_of("Longest times blocked", waits.rows.len(), waits.total));
         for row in &waits.rows {
-            let place = blocked_words(row.blocked_in.as_deref(), &row.state, row.io_wait);
-            self.waiter(&row.waiter, &format!("in {place}"));
+            let place = place_words(row.blocked_in.as_deref(), &row.state, row.io_wait);
+            self.waiter(&row.waiter, &format!("{}: {place}", row.waits_for));
             if !row.frames.is_empty() {
                 self.frames_of_stack(&row.frames);
             }
@@ -81,6 +85,13 @@ impl Text {
                 Some(waker) => self.below(&[format!("woken by {}", waker_words(waker))]),
                 None => self.below(&["who woke it was not recorded".to_owned()]),
             }
+        }
+    }
+
+    fn idle_left_out(&mut self, times: usize) {
+        if times > 0 {
+            let times = count(times as u64, "time");
+            self.title(&format!("Idle threads were asleep {times}: --idle shows them, too"));
         }
     }
 

@@ -140,50 +140,6 @@ impl WaitFor {
             KernelLock | Completion | Io | Page | Fuse | Uninterruptible | Unknown | Kernel
         )
     }
-
-    /// In a sentence whose subject is the thread.
-    fn sentence(self) -> &'static str {
-        match self {
-            Lock => "waits for a lock of its program",
-            Gil => "waits for Python's GIL",
-            FileLock => "waits for a lock of a file",
-            KernelLock => "waits for a lock of the kernel",
-            Completion => "waits until the kernel has finished something",
-            Io => "waits for I/O",
-            Page => "waits for a page of a file or of swap",
-            Fuse => "waits for the server of a FUSE file system",
-            PipeRoom => "waits for room in a pipe",
-            Child => "waits for a child process",
-            ThreadEnd => "waits for the end of a thread",
-            Connect => "waits until it is connected",
-            Stopped => "is stopped",
-            Tracer => "is stopped for its tracer",
-            Uninterruptible => "sleeps uninterruptibly",
-            Futex => "waits for a lock or condition of its program",
-            Condition => "waits for a condition of its program",
-            Semaphore => "waits for a semaphore",
-            Parked => "waits to be unparked by another thread",
-            Channel => "waits for a message of another thread",
-            PipeData => "waits for data of a pipe",
-            PipePeer => "waits until the other end of a FIFO is opened",
-            Socket => "waits for a message of a socket",
-            UnixSocket => "waits for data of a Unix socket",
-            EventFd => "waits for an eventfd",
-            Unknown => "waits for something",
-            Events => "waits for events of files or sockets",
-            IoUring => "waits for operations of io_uring",
-            Sleep => "sleeps for a time",
-            Timer => "waits for a timer",
-            Signal => "waits for a signal",
-            Connection => "waits for a connection",
-            Terminal => "waits for input of a terminal",
-            FileChanges => "waits for changes of files",
-            Pool => "waits for work of its pool",
-            Kernel => "is the kernel's and has nothing to do",
-            VirtualCpu => "is a virtual CPU that idles",
-            Recorder => "is the recorder's and waits for what it records",
-        }
-    }
 }
 
 type ByName = LazyLock<FxHashMap<&'static str, WaitFor>>;
@@ -211,20 +167,15 @@ fn of_user_function(function: &str) -> Option<WaitFor> {
     USER_PARTS.iter().find(is).map(|(_, _, wait)| *wait)
 }
 
-/// What a thread waits for that sleeps in this function, where that is certain, in a sentence.
-pub(super) fn meaning(function: &str) -> Option<&'static str> {
-    of_kernel_function(function).map(WaitFor::sentence)
-}
-
 /// What threads waited for that left the CPU so. Each stack is looked at once.
 pub(crate) struct WaitsFor<'a> {
     tables: &'a Tables,
-    cached: FxHashMap<(Option<StackId>, Reason), WaitFor>,
+    seen: SeenWaits,
 }
 
 impl<'a> WaitsFor<'a> {
     pub(crate) fn new(tables: &'a Tables) -> Self {
-        Self { tables, cached: FxHashMap::default() }
+        Self { tables, seen: SeenWaits::default() }
     }
 
     pub(crate) fn of(
@@ -233,7 +184,24 @@ impl<'a> WaitsFor<'a> {
         stack: Option<StackId>,
         reason: Reason,
     ) -> WaitFor {
-        let tables = self.tables;
+        self.seen.of(process, stack, reason, self.tables)
+    }
+}
+
+/// The same while tables grow; always to be asked with the same ones.
+#[derive(Debug, Default)]
+pub(super) struct SeenWaits {
+    cached: FxHashMap<(Option<StackId>, Reason), WaitFor>,
+}
+
+impl SeenWaits {
+    pub(super) fn of(
+        &mut self,
+        process: ProcessId,
+        stack: Option<StackId>,
+        reason: Reason,
+        tables: &Tables,
+    ) -> WaitFor {
         let cached = self.cached.entry((stack, reason));
         match *cached.or_insert_with(|| wait_for(stack, reason, tables)) {
             wait if wait.class() == WaitClass::Undecided && is_recorder(process, tables) => {
@@ -380,10 +348,10 @@ mod tests {
     const FUTEX: [&str; 4] = ["__schedule", "schedule", "futex_do_wait", "__futex_wait"];
 
     #[test]
-    fn a_function_is_explained_whole_and_whatever_the_compiler_made_of_it() {
-        assert_eq!(meaning("do_wait"), Some("waits for a child process"));
-        assert_eq!(meaning("poll_schedule_timeout.constprop.0"), Some(Events.sentence()));
-        assert_eq!([meaning("do_wait_intr"), meaning("wait_woken"), meaning("")], [None; 3]);
+    fn a_function_is_known_whole_and_whatever_the_compiler_made_of_it() {
+        assert_eq!(of_kernel_function("do_wait"), Some(Child));
+        assert_eq!(of_kernel_function("poll_schedule_timeout.constprop.0"), Some(Events));
+        assert_eq!(["do_wait_intr", "wait_woken", ""].map(of_kernel_function), [None; 3]);
     }
 
     #[test]

@@ -9,8 +9,12 @@ use syscollect_model::CpuId;
 pub struct WorstWaits {
     /// Of threads that could have run, for a CPU.
     pub for_cpu: Table<CpuWaitRow>,
-    /// Of blocked threads, until they were woken; those that ended within the session.
+    /// Of blocked threads, until they were woken; those that ended within the session, but for idle
+    /// ones if these were not asked for.
     pub blocked: Table<BlockedWaitRow>,
+    /// How many times idle threads were woken that are left out of these.
+    #[serde(default)]
+    pub idle_left_out: usize,
     /// Of threads for locks that programs tell of.
     pub locks: Table<LockWaitRow>,
 }
@@ -98,6 +102,9 @@ pub struct BlockedWaitRow {
     pub waiter: Waiter,
     /// The kernel function it slept in; `None` where it is not known.
     pub blocked_in: Option<String>,
+    /// What it waited for, as in [`ReasonRow::waits_for`](super::ReasonRow::waits_for).
+    #[serde(default)]
+    pub waits_for: String,
     /// The kind of sleep, as in [`ReasonRow::state`](super::ReasonRow::state).
     pub state: String,
     /// It waited for I/O.

@@ -2,12 +2,15 @@
 
 use super::Waker;
 use super::account::Wait;
+use super::data::WaitClass;
 use super::durations::sum_ns;
 use super::longest::Longest;
+use super::off_cpu::Reason;
+use super::wait_for::{SeenWaits, WaitFor};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
-use syscollect_model::{CpuId, OffCpu, StackId, ThreadId};
+use syscollect_model::{CpuId, OffCpu, ProcessId, StackId, Tables, ThreadId};
 
 /// Runs that are remembered of each CPU.
 const RUNS: usize = 2048;
@@ -42,6 +45,7 @@ pub(super) struct BlockedWait {
     /// Nanoseconds between its beginning and its end in which records are missing.
     pub(super) unknown: u64,
     pub(super) off_cpu: OffCpu,
+    pub(super) waits_for: WaitFor,
     pub(super) woken: Option<Woken>,
 }
 
@@ -63,16 +67,46 @@ pub(super) struct Meanwhile {
 pub(super) struct Worst {
     pub(super) for_cpu: Longest<CpuWait>,
     pub(super) blocked: Longest<BlockedWait>,
+    /// How many times threads that had nothing to do are not among the blocked ones.
+    pub(super) idle_left_out: usize,
+    /// They are.
+    with_idle: bool,
+    seen: SeenWaits,
 }
 
 impl Worst {
-    pub(super) fn new(kept: usize) -> Self {
-        Self { for_cpu: Longest::new(kept), blocked: Longest::new(kept) }
+    pub(super) fn new(kept: usize, with_idle: bool) -> Self {
+        Self {
+            for_cpu: Longest::new(kept),
+            blocked: Longest::new(kept),
+            idle_left_out: 0,
+            with_idle,
+            seen: SeenWaits::default(),
+        }
     }
 
     /// As many can be kept, and none is.
-    pub(super) fn emptied(&self) -> Self {
-        Self { for_cpu: self.for_cpu.emptied(), blocked: self.blocked.emptied() }
+    pub(super) fn emptied(&mut self) -> Self {
+        Self {
+            for_cpu: self.for_cpu.emptied(),
+            blocked: self.blocked.emptied(),
+            idle_left_out: 0,
+            with_idle: self.with_idle,
+            seen: std::mem::take(&mut self.seen),
+        }
+    }
+
+    /// What a thread waited for that was blocked; `None` where that is left out: it was idle.
+    pub(super) fn waited_for(
+        &mut self,
+        process: ProcessId,
+        off_cpu: &OffCpu,
+        tables: &Tables,
+    ) -> Option<WaitFor> {
+        let wait = self.seen.of(process, off_cpu.stack, Reason::of(off_cpu), tables);
+        let is_left_out = wait.class() == WaitClass::Idle && !self.with_idle;
+        self.idle_left_out += usize::from(is_left_out);
+        (!is_left_out).then_some(wait)
     }
 }
 

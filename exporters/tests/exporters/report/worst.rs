@@ -97,7 +97,7 @@ fn the_longest_waits_read_well() {
         "Longest waits for a CPU (runnable, not running): 2 of 3",
         "  60.0 us at 0.000010s  p1 (10), woken by p7 (70) on cpu1",
         "cpu0 ran meanwhile: p2 (20) 30.0 us, p3 (30) 20.0 us, p4 (40) 5.00 us, 2 other threads 5.00 us",
-        "   100 us at 0.000100s  p1 (10), in futex_wait (interruptible)",
+        "   100 us at 0.000100s  p1 (10), unknown: futex_wait (interruptible)",
         "woken by p7 (70) on cpu1",
     ] {
         assert!(text.contains(line), "{line:?} is not in\n{text}");
@@ -153,6 +153,39 @@ fn what_ran_meanwhile_where_records_are_missing_is_unknown() {
     scenario.switches(110, 0, b, SleepState::Runnable, a);
     let text = worst(&scenario, ReportOptions::default()).worst_text(120);
     assert!(text.contains("cpu0 ran meanwhile: b (20) 90.0 us, 10.0 us unknown\n"), "{text}");
+}
+
+#[test]
+fn idle_threads_are_blocked_only_where_they_are_asked_for() {
+    let (mut scenario, a, b) = two_programs();
+    let polls = OffCpu { blocked_in: Some(scenario.name("do_epoll_wait")), ..off() };
+    let waits = OffCpu { blocked_in: Some(scenario.name("do_wait")), ..off() };
+    for (thread, at, off_cpu) in [(a, 0, polls), (b, 20, waits)] {
+        scenario.switches(at, 0, IDLE, SleepState::Runnable, thread);
+        let off_cpu = OffCpu { state: SLEEPS, ..off_cpu };
+        scenario.switches_off(at + 10, 0, thread, off_cpu, IDLE);
+    }
+    for (thread, at) in [(b, 80), (a, 200)] {
+        scenario.wakes(at, 1, IDLE, thread);
+        scenario.switches(at + 1, 0, IDLE, SleepState::Runnable, thread);
+        scenario.switches(at + 2, 0, thread, SleepState::Dead, IDLE);
+    }
+    let rows = |report: &Report| -> Vec<_> {
+        let blocked = &report.worst.blocked;
+        let rows = blocked.rows.iter().map(|row| (row.waiter.tid, row.waits_for.clone()));
+        assert_eq!(rows.len(), blocked.total);
+        rows.collect()
+    };
+    let child = (20, "child process".to_owned());
+    let report = worst(&scenario, ReportOptions::default());
+    assert_eq!((rows(&report), report.worst.idle_left_out), (vec![child.clone()], 1));
+    let text = report.worst_text(120);
+    assert!(text.contains("b (20), child process: do_wait (interruptible)\n"), "{text}");
+    assert!(text.contains("Idle threads were asleep 1 time: --idle shows them, too"), "{text}");
+    let with_idle = ReportOptions { worst_idle: true, ..ReportOptions::default() };
+    let report = worst(&scenario, with_idle);
+    let epoll = (10, "events (epoll, poll, select)".to_owned());
+    assert_eq!((rows(&report), report.worst.idle_left_out), (vec![epoll, child], 0));
 }
 
 #[test]
