@@ -18,10 +18,10 @@
 
 use super::data::WaitClass;
 use super::off_cpu::Reason;
-use super::wait_names::{IO, KERNEL, KERNEL_THREAD, SCHEDULER, USER, USER_PARTS};
+use super::wait_names::{IO, KERNEL, KERNEL_THREAD, PYTHON, SCHEDULER, USER, USER_PARTS};
 use rustc_hash::FxHashMap;
 use std::sync::LazyLock;
-use syscollect_model::{FrameId, ProcessId, SleepState, StackId, Tables};
+use syscollect_model::{FrameId, ModuleKind, ProcessId, SleepState, StackId, Tables};
 
 /// Frames of the program that are looked at, from the system call on.
 const USER_FRAMES: usize = 8;
@@ -31,6 +31,7 @@ const USER_FRAMES: usize = 8;
 pub(crate) enum WaitFor {
     Lock,
     Gil,
+    PythonLock,
     FileLock,
     KernelLock,
     Completion,
@@ -77,6 +78,7 @@ impl WaitFor {
         match self {
             Lock => "lock",
             Gil => "Python's GIL",
+            PythonLock => "Python lock",
             FileLock => "file lock",
             KernelLock => "kernel lock",
             Completion => "kernel completion",
@@ -122,8 +124,8 @@ impl WaitFor {
     /// for an answer: nothing that is recorded says which.
     pub(crate) fn class(self) -> WaitClass {
         match self {
-            Lock | Gil | FileLock | KernelLock | Completion | Io | Page | Fuse | PipeRoom
-            | Child | ThreadEnd | Connect | Stopped | Tracer | Uninterruptible => {
+            Lock | Gil | PythonLock | FileLock | KernelLock | Completion | Io | Page | Fuse
+            | PipeRoom | Child | ThreadEnd | Connect | Stopped | Tracer | Uninterruptible => {
                 WaitClass::Blocked
             }
             Futex | Condition | Semaphore | Parked | Channel | PipeData | PipePeer | Socket
@@ -298,7 +300,27 @@ fn of_futex(user: &[FrameId], tables: &Tables) -> WaitFor {
         near.filter_map(|frame| of_user_function(function(*frame, tables))).collect();
     let first = waits.first().copied();
     let strong = |one: WaitFor| waits.contains(&one).then_some(one);
-    strong(Gil).or_else(|| strong(Lock)).or_else(|| strong(Pool)).or(first).unwrap_or(Futex)
+    strong(Gil)
+        .or_else(|| strong(Lock))
+        .or_else(|| strong(Pool))
+        .or_else(|| strong(Channel))
+        .or_else(|| strong(PythonLock).and_then(|_| of_python(user, tables)))
+        .or(first.map(|wait| if wait == PythonLock { Semaphore } else { wait }))
+        .unwrap_or(Futex)
+}
+
+/// What a wait for a lock of Python is for: its conditions are made of these locks, in Python.
+/// Without functions of Python in the stack it could be either.
+fn of_python(user: &[FrameId], tables: &Tables) -> Option<WaitFor> {
+    let innermost = user.iter().find(|frame| is_python(frame, tables))?;
+    let name = function(*innermost, tables);
+    let of_name = PYTHON.iter().find(|(function, _)| *function == name);
+    Some(of_name.map_or(PythonLock, |(_, wait)| *wait))
+}
+
+fn is_python(frame: &FrameId, tables: &Tables) -> bool {
+    let module = tables.frame(*frame).module;
+    module.is_some_and(|module| tables.module(module).kind == ModuleKind::Python)
 }
 
 fn function(frame: FrameId, tables: &Tables) -> &str {
@@ -308,20 +330,20 @@ fn function(frame: FrameId, tables: &Tables) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use syscollect_model::{BuildId, Frame, Module, ModuleId, ModuleKind, Process};
+    use syscollect_model::{BuildId, Frame, Module, ModuleId, Process};
 
     /// What a thread waits for with these functions of the kernel and of its program, innermost
     /// first.
     fn waits(kernel: &[&str], user: &[&str], state: SleepState, io_wait: bool) -> WaitFor {
         let mut tables = Tables::default();
-        for is_kernel in [true, false] {
-            let kind = if is_kernel { ModuleKind::Kernel } else { ModuleKind::File };
+        for kind in [ModuleKind::Kernel, ModuleKind::File, ModuleKind::Python] {
             let path = tables.strings.intern(kind.path().unwrap_or("/a"));
             tables.modules.push(Module { path, build_id: BuildId::default(), kind });
         }
+        let of = |name: &str| if name.ends_with(".py)") { 2 } else { 1 };
         let mut frames = Vec::new();
         for (module, name) in
-            kernel.iter().map(|name| (0, name)).chain(user.iter().map(|name| (1, name)))
+            kernel.iter().map(|name| (0, name)).chain(user.iter().map(|name| (of(name), name)))
         {
             frames.push(FrameId(tables.frames.len() as u32));
             tables.frames.push(Frame {
@@ -423,6 +445,21 @@ mod tests {
         ] {
             assert_eq!(sleeps(&FUTEX, user), wait, "{user:?}");
         }
+        let lock = ["__new_sem_wait_slow64", "PyThread_acquire_lock_timed", "", "", "", "", "", ""];
+        for (python, wait) in [
+            (&["transfer (bank.py)", "wait (threading.py)"][..], PythonLock),
+            (&["wait (threading.py)", "get (queue.py)"], Condition),
+            (&["get (queue.py)"], Condition),
+            (&["_wait_for_tstate_lock (threading.py)"], ThreadEnd),
+            (&["_worker (thread.py)"], Pool),
+            // Whether it is one, or a condition made of one, only Python's functions say.
+            (&[], Semaphore),
+        ] {
+            assert_eq!(sleeps(&FUTEX, &[&lock[..], python].concat()), wait, "{python:?}");
+        }
+        assert_eq!(PythonLock.class(), WaitClass::Blocked);
+        let channel = [&lock[..2], &["_queue_SimpleQueue_get_impl", "f (a.py)"]].concat();
+        assert_eq!(sleeps(&FUTEX, &channel), Channel);
         let far = [&["a"; USER_FRAMES][..], &["pthread_mutex_lock"]].concat();
         assert_eq!(sleeps(&FUTEX, &far), Futex, "what is far away says nothing");
     }
