@@ -25,7 +25,7 @@ impl ReportExporter {
         let row = |name: &str, location, named: &Named, blocked_in| SliceRow {
             name: name.to_owned(),
             location: place(location, tables),
-            durations: named.durations.distribution(),
+            durations: outermost(named),
             unfinished: named.unfinished,
             thread: named.times,
             blocked_in,
@@ -233,6 +233,13 @@ fn holder(thread: ThreadId, spans: &Spans, tables: &Tables) -> HolderRow {
 
 pub(super) fn process(id: ProcessId, tables: &Tables) -> (u32, String) {
     (tables.process(id).pid, tables.process_name(id).into())
+}
+
+/// The durations of all; the total is of those that are in no other of the row, as a function's in a
+/// call tree.
+fn outermost(named: &Named) -> Distribution {
+    let all = named.durations.distribution();
+    Distribution { total_ns: all.total_ns.saturating_sub(named.nested_ns), ..all }
 }
 
 fn place(location: Option<LocationId>, tables: &Tables) -> Option<SourcePlace> {

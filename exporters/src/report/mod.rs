@@ -66,7 +66,8 @@
 //! **Slices** that begin and end within the session are measured; numbers are
 //! no part of their names, places in the source are. Of a slice on a thread's
 //! track it is told what the thread did from its beginning to its end, slices
-//! inside included; frames are told by set and are no slices here.
+//! inside included; frames are told by set and are no slices here. Of a slice in another of its name
+//! and place on one track (a recursion) the time is that one's: it is in no total.
 //!
 //! **Locks.** A wait is contended if another thread is known to hold the lock
 //! when it begins. A thread that obtains a lock ends the holds that exclude it.

@@ -12,7 +12,8 @@ pub struct SliceRow {
     /// Where they were marked.
     #[serde(default)]
     pub location: Option<SourcePlace>,
-    /// Those that began and ended within the session.
+    /// Those that began and ended within the session. The total has the time of slices in another
+    /// of the row once, all other figures are of each.
     #[serde(flatten)]
     pub durations: Distribution,
     /// Those that did not end; they are not in the durations.

@@ -45,14 +45,21 @@ pub(super) struct FrameKey {
 #[derive(Debug)]
 pub(super) struct Named {
     pub(super) durations: Durations,
+    /// Of the durations, those of slices in another of the row: nanoseconds that are in that one's.
+    pub(super) nested_ns: u64,
     pub(super) unfinished: u64,
-    /// What their threads did meanwhile.
+    /// What their threads did meanwhile; in slices in another of the row once.
     pub(super) times: Times,
 }
 
 impl Default for Named {
     fn default() -> Self {
-        Self { durations: Durations::new(DIGITS), unfinished: 0, times: Times::default() }
+        Self {
+            durations: Durations::new(DIGITS),
+            nested_ns: 0,
+            unfinished: 0,
+            times: Times::default(),
+        }
     }
 }
 
@@ -61,6 +68,8 @@ impl Default for Named {
 struct Begun {
     key: SliceKey,
     since: u64,
+    /// Another of its row is open around it.
+    nested: bool,
     /// What its thread had done until then.
     times: Times,
     unfinished: bool,
@@ -109,7 +118,8 @@ impl Slices {
         if open.begin() {
             let key = SliceKey { name: slice.name, location: slice.location };
             let times = times.map_or_else(Times::default, |(_, times)| times);
-            open.push(Begun { key, since: now, times, unfinished: false });
+            let nested = open.iter().any(|outer| outer.key == key);
+            open.push(Begun { key, since: now, nested, times, unfinished: false });
         }
     }
 
@@ -127,7 +137,12 @@ impl Slices {
             row.unfinished += 1;
             return;
         }
-        row.durations.add(now.saturating_sub(slice.since));
+        let nanoseconds = now.saturating_sub(slice.since);
+        row.durations.add(nanoseconds);
+        if slice.nested {
+            row.nested_ns = row.nested_ns.saturating_add(nanoseconds);
+            return;
+        }
         if let Some(times) = times {
             // What was lost since may make a time smaller.
             let add = |sum: &mut u64, now: u64, then: u64| {
@@ -164,6 +179,9 @@ impl Slices {
         for track in self.tracks.get(&thread).into_iter().flatten() {
             let open = self.open.get(track).into_iter();
             for slice in open.flat_map(|open| open.iter().take(MAX_BLOCKED)) {
+                if slice.nested {
+                    continue;
+                }
                 let sum = self.reasons.row((slice.key, function));
                 *sum = sum.saturating_add(nanoseconds);
             }

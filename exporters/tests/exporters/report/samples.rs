@@ -359,6 +359,22 @@ fn where_samples_of_a_timer_come_late_is_said() {
 }
 
 #[test]
+fn the_time_of_a_recursion_is_in_the_total_once() {
+    let (mut scenario, a, _) = two_programs();
+    let track = scenario.zones(a);
+    let walk = scenario.name("walk");
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    (0..3).for_each(|n| scenario.at(n * 10, Event::SliceBegin(track, walk.into())));
+    (8..11).for_each(|n| scenario.at(n * 10, Event::SliceEnd(track)));
+    let report = report(&scenario);
+    let row = &report.slices.rows[0];
+    // Of 100, 80 and 60 us.
+    let all = (row.durations.count, row.durations.mean_ns, row.durations.max_ns);
+    assert_eq!(all, (3, 80_000, 100_000));
+    assert_eq!((row.durations.total_ns, row.thread.on_cpu_ns), (100_000, 100_000));
+}
+
+#[test]
 fn slices_are_measured_from_begin_to_end() {
     let (mut scenario, a, _) = two_programs();
     let (first, second) = (
