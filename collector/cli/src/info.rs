@@ -4,7 +4,7 @@ use crate::confine;
 use crate::cost;
 use crate::escape::{print, print_json, printable};
 use crate::source::{self, Source};
-use crate::summary::loss_text;
+use crate::summary::{loss_text, stopped_early};
 use crate::terminal::{Style, Terminal};
 use anyhow::{Result, bail};
 use serde::{Serialize, Serializer};
@@ -251,6 +251,8 @@ impl Report {
         }
         line("Machine", self.machine_text());
         line("Duration", duration(self.duration_ns));
+        let stopped = self.recorder.as_ref().and_then(|recorder| stopped_early(recorder, None));
+        stopped.into_iter().for_each(|stopped| line("", stopped));
         line(
             "Events",
             format!("{} ({} records in all)", grouped(self.events), grouped(self.records)),

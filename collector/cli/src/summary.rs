@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use syscollect_exporters::TracyLayout;
 use syscollect_model::{
-    CpuId, LaneKind, LossCause, LossOrigin, RecorderSummary, bytes, duration, grouped,
+    CpuId, LaneKind, LossCause, LossOrigin, RecorderSummary, StopReason, bytes, duration, grouped,
 };
 use syscollect_playback::Played;
 use syscollect_store::{LaneLoss, LostRecord};
@@ -33,6 +33,8 @@ pub(crate) struct Outcome {
     pub(crate) counted: Vec<LaneLoss>,
     /// The size of the trace buffer.
     pub(crate) buffer_bytes: usize,
+    /// The bytes that may be written (`--max-size`).
+    pub(crate) max_size: Option<u64>,
     /// The other files of a recording in several.
     pub(crate) series: Option<Series>,
 }
@@ -87,6 +89,9 @@ pub(crate) fn text(outcome: &Outcome, style: Style) -> String {
             bytes(*all)
         );
     }
+    if let Some(stopped) = stopped_early(recorder, outcome.max_size) {
+        let _ = writeln!(text, "{stopped}");
+    }
     match &outcome.capture {
         KeptCapture::Not => {}
         KeptCapture::At(capture) => {
@@ -121,6 +126,18 @@ pub(crate) fn text(outcome: &Outcome, style: Style) -> String {
         let _ = writeln!(text, "Look at it: {}", format.how_to_open(path, TracyLayout::default()));
     }
     text
+}
+
+/// That a recording ended sooner than anybody asked, and why; with the limit where it is known.
+pub(crate) fn stopped_early(recorder: &RecorderSummary, max_size: Option<u64>) -> Option<String> {
+    let limit = max_size.map_or_else(String::new, |most| format!(" ({})", bytes(most)));
+    (recorder.stop_reason == StopReason::MaxSize).then(|| {
+        format!(
+            "Stopped after {}: what was recorded reached --max-size{limit}; names of functions came \
+             on top",
+            duration(recorder.duration_ns)
+        )
+    })
 }
 
 /// A path as it is shown.
@@ -242,6 +259,7 @@ mod tests {
             lost: Lost::default().at_least(&losses),
             counted: losses,
             buffer_bytes: 64 << 20,
+            max_size: None,
             series: None,
         }
     }
@@ -286,6 +304,21 @@ mod tests {
         assert!(
             !plain(&Outcome { capture: KeptCapture::Not, ..outcome(Vec::new()) })
                 .contains("raw capture")
+        );
+    }
+
+    #[test]
+    fn a_recording_that_its_size_ended_says_so() {
+        let mut stopped = outcome(Vec::new());
+        stopped.max_size = Some(1 << 20);
+        assert!(!plain(&stopped).contains("Stopped"));
+        stopped.recorder.stop_reason = StopReason::MaxSize;
+        let text = plain(&stopped);
+        assert!(
+            text.contains(
+                "\nStopped after 2.00 s: what was recorded reached --max-size (1.05 MB);"
+            ),
+            "{text}"
         );
     }
 

@@ -211,3 +211,16 @@ fn whatever_the_arguments_are_nothing_of_them_moves_a_terminal() {
         }
     }
 }
+
+#[test]
+fn info_says_that_the_size_of_the_file_ended_the_recording() {
+    let place = Workplace::new();
+    let info_of = |name: &str, reason| {
+        let file = File::create(place.path(name)).unwrap();
+        fake::write_capture_with(file, &[], &[], Some(fake::summary(reason)));
+        place.succeeds(&["info", name]).0
+    };
+    let stopped = info_of("x.syscap", StopReason::MaxSize);
+    assert!(stopped.contains(" Stopped after 8.00 ms: ") && stopped.contains("--max-size"));
+    assert!(!info_of("y.syscap", StopReason::Duration).contains("Stopped"));
+}

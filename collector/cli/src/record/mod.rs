@@ -267,6 +267,7 @@ fn conclude(
         lost: finished.lost,
         counted,
         buffer_bytes: options.buffer_bytes,
+        max_size: options.stop_at,
         series,
     };
     let style = ending.terminal.style();

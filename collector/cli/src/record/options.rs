@@ -149,8 +149,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", requires = "rotate", value_parser = clap::value_parser!(u32).range(2..))]
     keep: Option<u32>,
 
-    /// Write at most about so much: 10G. There the recording stops, or, with --rotate, its oldest
-    /// files are deleted
+    /// Record at most about so much: 10G. There the recording stops, or, with --rotate, its oldest
+    /// files are deleted. Names of functions, which are found afterwards, come on top
     #[arg(long, value_name = "SIZE", value_parser = parse_most, conflicts_with = "overwrite")]
     max_size: Option<u64>,
 
