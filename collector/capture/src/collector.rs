@@ -438,8 +438,11 @@ impl Collector {
 
     /// What turned out to be missing while the recording went on.
     pub(crate) fn collect_missing(&mut self) {
+        let taken_back: Vec<String> =
+            self.sources.iter().flat_map(|source| source.taken_back()).collect();
+        self.missing.retain(|note| !taken_back.contains(note));
         for note in self.sources.iter().flat_map(|source| source.missing()) {
-            if !self.missing.contains(note) {
+            if !self.missing.contains(note) && !taken_back.contains(note) {
                 self.missing.push(note.clone());
             }
         }

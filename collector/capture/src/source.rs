@@ -52,6 +52,11 @@ pub(crate) trait Source: Send {
 
     /// What this machine lacks, in words, each said once.
     fn missing(&self) -> &[String];
+
+    /// What [`missing`](Self::missing) said before and that holds no more.
+    fn taken_back(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Where a source puts what it has.

@@ -82,6 +82,8 @@ pub(super) struct ManagerReport {
     notes: Mutex<Vec<String>>,
     /// Specs that match nothing so far.
     unmatched: Mutex<Vec<String>>,
+    /// Those that matched nothing in what ran at first, each with what was noted of it.
+    unmatched_at_first: Mutex<Vec<(String, String)>>,
     /// Why specs will match nothing in what runs and in what they name.
     never: Mutex<Vec<String>>,
     /// What was not attached to.
@@ -111,10 +113,7 @@ struct Accounts {
 impl ManagerReport {
     /// Says something to the user, once.
     pub(super) fn note(&self, note: String) {
-        let note = match note.char_indices().nth(NOTE_MAX) {
-            Some((end, _)) => format!("{} ...", &note[..end]),
-            None => note,
-        };
+        let note = shortened(note);
         // A list of texts is whole even if a thread panicked.
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         match notes.len() < NOTES_MAX {
@@ -141,6 +140,23 @@ impl ManagerReport {
     /// These match nothing so far.
     pub(super) fn set_unmatched(&self, unmatched: Vec<String>) {
         *self.unmatched.lock().unwrap_or_else(PoisonError::into_inner) = unmatched;
+    }
+
+    /// This matches nothing in what was looked at first, which is noted until it matches something.
+    pub(super) fn note_unmatched(&self, what: String, note: String) {
+        let note = shortened(note);
+        let mut at_first = self.unmatched_at_first.lock().unwrap_or_else(PoisonError::into_inner);
+        at_first.push((what, note.clone()));
+        drop(at_first);
+        self.note(note);
+    }
+
+    /// What was noted and holds no more: it matched something later.
+    fn taken_back(&self) -> Vec<String> {
+        let at_first = self.unmatched_at_first.lock().unwrap_or_else(PoisonError::into_inner);
+        let unmatched = self.unmatched.lock().unwrap_or_else(PoisonError::into_inner);
+        let matched = at_first.iter().filter(|(what, _)| !unmatched.contains(what));
+        matched.map(|(_, note)| note.clone()).collect()
     }
 
     /// A spec will match nothing, for this reason.
@@ -198,6 +214,8 @@ impl ManagerReport {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let taken_back = self.taken_back();
+        notes.retain(|note| !taken_back.contains(note));
         notes.extend(self.accounts().unwrap_or_default().notes);
         let (left_out, unheard) = (&self.notes_left_out, &self.unheard);
         let counts = [
@@ -208,6 +226,14 @@ impl ManagerReport {
         let told = told.into_iter().filter(|(count, _)| *count > 0);
         notes.extend(told.map(|(count, what)| format!("{count} {what}")));
         notes
+    }
+}
+
+/// A note as long as notes may be.
+fn shortened(note: String) -> String {
+    match note.char_indices().nth(NOTE_MAX) {
+        Some((end, _)) => format!("{} ...", &note[..end]),
+        None => note,
     }
 }
 
@@ -309,6 +335,11 @@ impl Manager {
     /// Everything that was told so far.
     pub(super) fn notes(&self) -> Vec<String> {
         self.told.notes()
+    }
+
+    /// What was told at first and holds no more.
+    pub(super) fn taken_back(&self) -> Vec<String> {
+        self.told.taken_back()
     }
 
     /// What was not attached to, or late, as the user is told of it.
@@ -460,4 +491,25 @@ fn manage(
     told.end(&looks);
     // Detaches everything.
     drop(scanner);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_that_is_loaded_later_is_not_missing_any_more() {
+        let told = ManagerReport::default();
+        let (step, open) = ("function libsqlite3.so.0:sqlite3_step", "function libx.so:open");
+        told.note("something else".into());
+        // As a scanner does: what is unmatched is set behind its notes.
+        told.set_unmatched(vec![step.into(), open.into()]);
+        for what in [step, open] {
+            told.note_unmatched(what.into(), format!("{what} matched nothing"));
+        }
+        assert_eq!((told.notes().len(), told.taken_back().len()), (3, 0));
+        told.set_unmatched(vec![open.into()]);
+        assert_eq!(told.taken_back(), [format!("{step} matched nothing")]);
+        assert_eq!(told.notes(), ["something else".to_owned(), format!("{open} matched nothing")]);
+    }
 }

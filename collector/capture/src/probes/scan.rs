@@ -494,15 +494,18 @@ impl<'a> Scanner<'a> {
 
     /// Says which specs match nothing in all that was looked at, and which of them never will.
     pub(super) fn tell_unmatched(&self) {
+        self.told.set_unmatched(self.unmatched().map(|unmatched| unmatched.what).collect());
         for Unmatched { what, near, why_never } in self.unmatched() {
             match why_never {
                 Some(why) => self.told.never(why),
-                None => self.told.note(format!(
-                    "{what} matched nothing when the recording began{near}; programs that start later are watched"
-                )),
+                None => {
+                    let note = format!(
+                        "{what} matched nothing when the recording began{near}; programs that start later are watched"
+                    );
+                    self.told.note_unmatched(what, note);
+                }
             }
         }
-        self.told.set_unmatched(self.unmatched().map(|unmatched| unmatched.what).collect());
     }
 
     /// What matches nothing so far.

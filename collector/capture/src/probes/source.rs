@@ -205,6 +205,8 @@ impl Source for ProbeSource {
         self.manager.stop();
         self.manager.wait_for_accounts();
         // First what is summed up, of which few are told: users can make many of the others.
+        let taken_back = self.manager.taken_back();
+        self.missing.retain(|note| !taken_back.contains(note));
         add_new(&mut self.missing, self.manager.unattached());
         add_new(&mut self.missing, self.manager.notes());
         let unmatched = self.manager.unmatched().into_iter();
@@ -263,6 +265,10 @@ impl Source for ProbeSource {
 
     fn missing(&self) -> &[String] {
         &self.missing
+    }
+
+    fn taken_back(&self) -> Vec<String> {
+        self.manager.taken_back()
     }
 }
 
