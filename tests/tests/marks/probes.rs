@@ -1,6 +1,8 @@
 //! Hits of probes in programs that know nothing of it.
 
+use syscollect_exporters::report::{ReportExporter, ReportOptions};
 use syscollect_model::{Lane, LaneKind, LossCause};
+use syscollect_playback::Recording;
 use syscollect_store::{Definition, ProbeArgument, ProbeDefinition, ProbeRole};
 use syscollect_tests::{FakeMachine, Hit, golden};
 
@@ -90,6 +92,34 @@ fn pairs_nest_by_themselves_and_are_named_by_an_argument() {
     golden::check("probe_pairs", &mut session);
     let (_, played) = golden::text(&mut session);
     assert_eq!(played.unmatched_ends, 1, "the return of main");
+}
+
+#[test]
+fn zones_that_an_integer_names_are_told_apart_by_name() {
+    let named = |mut probe: ProbeDefinition| {
+        probe.named_by = Some(0);
+        probe
+    };
+    let generation = || vec![argument("generation", 4, true)];
+    let mut machine = machine(vec![
+        named(probe(1, ProbeRole::ZoneBegin, 1, "python:gc__start", generation())),
+        probe(2, ProbeRole::ZoneEnd, 1, "python:gc__start", Vec::new()),
+    ]);
+    let hit = Hit { tid: 101, pid: 100, ..Hit::default() };
+    for (us, generation) in [(10, 2), (20, 0), (30, u64::from(u32::MAX))] {
+        machine.hit(0, us, &Hit { probe: 1, arguments: &[generation], ..hit });
+        machine.hit(0, us + 5, &Hit { probe: 2, ..hit });
+    }
+    let mut session = golden::open(machine.finish());
+    let (text, _) = golden::text(&mut session);
+    for name in ["gc__start 2", "gc__start 0", "gc__start -1"] {
+        assert!(text.contains(name), "{name}: {text}");
+    }
+    let options = ReportOptions { rows: 10, ..ReportOptions::default() };
+    let mut exporter = ReportExporter::new(options);
+    session.play(&mut exporter).unwrap();
+    let report = exporter.finish().text(120);
+    assert!(report.contains("gc__start 2"), "sums are by name: {report}");
 }
 
 /// A database's transactions, which one of two probes ends, and its queries.

@@ -275,12 +275,11 @@ impl ProbeSlices {
         let by = probe.named_by.and_then(|by| hit.argument(by, probe.arguments.get(by)?));
         let (name, number) = match by {
             Some(ArgumentValue::Text(text)) => (engine.new_name(&text), None),
-            Some(ArgumentValue::Unsigned(number)) => (Some(probe.name), Some(number)),
-            Some(ArgumentValue::Signed(number)) => (Some(probe.name), u64::try_from(number).ok()),
+            Some(ArgumentValue::Unsigned(number)) => numbered(engine, probe, number.into()),
+            Some(ArgumentValue::Signed(number)) => numbered(engine, probe, number.into()),
             _ => (None, None),
         };
-        let named = name.is_some() && by_is_said(number, probe, &hit);
-        let fields = self.fields(probe, &hit, probe.named_by.filter(|_| named));
+        let fields = self.fields(probe, &hit, probe.named_by.filter(|_| name.is_some()));
         Slice { number, fields, ..Slice::named(name.unwrap_or(probe.name)) }
     }
 
@@ -326,9 +325,18 @@ fn is_outermost(calls: &Calls, set: StringId, probes: &ProbeTable) -> bool {
     calls.functions().filter(|pair| probes.is_frame_of(*pair, set)).count() == 1
 }
 
-/// Whether the argument that names a slice is told by the name: a text is, a
-/// number where it fits.
-fn by_is_said(number: Option<u64>, probe: &Probe, hit: &Hit<'_>) -> bool {
-    let value = probe.named_by.and_then(|by| hit.argument(by, probe.arguments.get(by)?));
-    number.is_some() || matches!(value, Some(ArgumentValue::Text(_)))
+/// The name of a slice that a number tells apart, and the number that belongs to it. A number says
+/// nothing alone, so it is a part of the name (`gc__start 2`), by which slices are summed up; where
+/// there are too many names it is beside it.
+fn numbered(
+    engine: &mut Engine<'_>,
+    probe: &Probe,
+    number: i128,
+) -> (Option<StringId>, Option<u64>) {
+    let name = format!("{} {number}", engine.tables.strings.get(probe.name));
+    match (engine.new_name(&name), u64::try_from(number)) {
+        (Some(name), _) => (Some(name), None),
+        (None, Ok(number)) => (Some(probe.name), Some(number)),
+        (None, Err(_)) => (None, None),
+    }
 }
