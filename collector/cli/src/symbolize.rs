@@ -290,7 +290,18 @@ fn why(
 ) -> (String, Help) {
     let UnresolvedModule { build_id, .. } = module;
     if module.kernel {
-        ("this is not the machine that recorded, since its last start".into(), Help::SameBoot)
+        match note {
+            // Its names were not even looked for.
+            None => {
+                let why = "this is not the machine that recorded, since its last start";
+                (why.into(), Help::SameBoot)
+            }
+            Some(note) if !in_part && !note.is_empty() => (note.into(), Help::Nothing),
+            Some(_) => {
+                let why = "modules or programs (BPF) that the kernel has no more, such as a killed recorder's";
+                (why.into(), Help::Nothing)
+            }
+        }
     } else if build_id.is_empty() {
         ("it has no build id, by which files are told apart".into(), Help::Relink)
     } else if in_part {
@@ -371,6 +382,27 @@ mod tests {
         ];
         assert_eq!(lines[..7], expected);
         assert!(lines[7].starts_with("--symbols DIR") && lines.len() == 11, "{lines:?}");
+    }
+
+    #[test]
+    fn what_the_kernel_that_recorded_has_no_more_is_no_other_machines() {
+        let kernel = UnresolvedModule { kernel: true, ..module("[kernel.kallsyms]", &[], 3) };
+        let lines_of = |tables| {
+            let named = Named { tables, ..Named::default() };
+            let outcome = Outcome::of(std::slice::from_ref(&kernel), &named);
+            outcome.lines(Path::new("x.syscap.partial"), false, false).join("\n")
+        };
+        let other = lines_of(Vec::new());
+        assert!(other.contains("not the machine that recorded"), "{other}");
+        // The kernel's tables carry its build id.
+        for named in [0, 2] {
+            let gone = lines_of(vec![table("[kernel.kallsyms]", &[9], named, 0)]);
+            assert!(gone.contains("the kernel has no more") && !gone.contains("machine"), "{gone}");
+        }
+        let note = "addresses are hidden: sysctl kernel.kptr_restrict=0".to_owned();
+        let hidden = SymbolTable { note, ..table("[kernel.kallsyms]", &[9], 0, 0) };
+        let hidden = lines_of(vec![hidden]);
+        assert!(hidden.contains("kptr_restrict=0") && !hidden.contains("machine"), "{hidden}");
     }
 
     #[test]
