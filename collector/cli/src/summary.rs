@@ -68,27 +68,29 @@ pub(crate) fn text(outcome: &Outcome, style: Style) -> String {
     let mut text = String::new();
     let recorder = &outcome.recorder;
     let output = outcome.output.as_ref().map_or("standard output".into(), |(path, _)| shown(path));
+    let size = bytes(outcome.bytes);
+    let recorded =
+        format!("{} events in {}", grouped(outcome.events), duration(recorder.duration_ns));
     // Writing to a String never fails.
-    let _ = writeln!(
-        text,
-        "Wrote {output}: {}, {} events in {}",
-        bytes(outcome.bytes),
-        grouped(outcome.events),
-        duration(recorder.duration_ns)
-    );
-    if let Some(Series { first: Some(first), files, deleted, bytes: all }) = &outcome.series {
-        let older = if *deleted > 0 {
-            format!("; {deleted} older ones were deleted, as asked")
-        } else {
-            String::new()
-        };
-        let _ = writeln!(
-            text,
-            "It is the last of {files} files from {} on, {} in all{older}",
-            first.display(),
-            bytes(*all)
-        );
-    }
+    let _ = match &outcome.series {
+        Some(Series { first: Some(first), files, deleted, bytes: all }) => {
+            let older = match deleted {
+                0 => String::new(),
+                more => format!("; {more} older ones were deleted, as asked"),
+            };
+            let which = match files {
+                1 => "the one file that was kept".to_owned(),
+                files => format!("the last of {files} files from {} on", shown(first)),
+            };
+            // What one file has is not what was recorded in all.
+            writeln!(
+                text,
+                "Wrote {output}, {which}: {size}\nIn all: {recorded}, files of {}{older}",
+                bytes(*all)
+            )
+        }
+        _ => writeln!(text, "Wrote {output}: {size}, {recorded}"),
+    };
     if let Some(stopped) = stopped_early(recorder, outcome.max_size) {
         let _ = writeln!(text, "{stopped}");
     }
@@ -305,6 +307,22 @@ mod tests {
             !plain(&Outcome { capture: KeptCapture::Not, ..outcome(Vec::new()) })
                 .contains("raw capture")
         );
+    }
+
+    #[test]
+    fn of_a_recording_in_several_files_the_last_ones_size_is_apart_from_what_all_have() {
+        let series = |files, deleted| {
+            let first = Some("x-0001.pftrace".into());
+            let series = Some(Series { first, files, deleted, bytes: 50_000_000 });
+            plain(&Outcome { series, ..outcome(Vec::new()) })
+        };
+        let text = series(5, 0);
+        let expected = "Wrote x.pftrace, the last of 5 files from x-0001.pftrace on: 12.3 MB\n\
+                        In all: 99,000 events in 2.00 s, files of 50.0 MB\n";
+        assert!(text.starts_with(expected), "{text}");
+        let text = series(1, 4);
+        assert!(text.starts_with("Wrote x.pftrace, the one file that was kept: 12.3 MB\n"));
+        assert!(text.contains("; 4 older ones were deleted, as asked\n"), "{text}");
     }
 
     #[test]
