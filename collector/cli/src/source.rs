@@ -119,6 +119,13 @@ impl Source {
 fn open_capture(path: &Path) -> Result<CaptureReader> {
     let error = match CaptureReader::open(path) {
         Err(error @ StoreError::NotACapture { .. }) => error,
+        Err(error @ StoreError::Open { .. }) => match cut_off_beside(path) {
+            Some(left) => bail!(
+                "{error}, but {0}, which a recording left that was cut off: name {0} instead",
+                left.display()
+            ),
+            None => return Err(error.into()),
+        },
         other => return Ok(other?),
     };
     let exported = Format::of_output(path, None, format::EXPORTS)
@@ -136,6 +143,23 @@ fn open_capture(path: &Path) -> Result<CaptureReader> {
     }
     say!("syscollect: reading {}, the raw capture beside {}", beside.display(), path.display());
     Ok(CaptureReader::open(&beside)?)
+}
+
+/// What a recorder that was killed left where a file that is not there would have come to lie: its
+/// raw capture, also of one that was to be exported.
+fn cut_off_beside(path: &Path) -> Option<PathBuf> {
+    if path.exists() {
+        return None;
+    }
+    let name = path.file_name()?;
+    let format = Format::of_output(path, None, format::EXPORTS).ok();
+    let mut left = match format.filter(|format| *format != Format::Syscap) {
+        Some(format) => format.capture_beside(name),
+        None => name.to_owned(),
+    };
+    left.push(".partial");
+    let left = path.with_file_name(left);
+    left.is_file().then_some(left)
 }
 
 /// Whether it is a Windows event trace: its name says so, or its bytes do (`.etl.001`, `.dat`).

@@ -224,3 +224,15 @@ fn info_says_that_the_size_of_the_file_ended_the_recording() {
     assert!(stopped.contains(" Stopped after 8.00 ms: ") && stopped.contains("--max-size"));
     assert!(!info_of("y.syscap", StopReason::Duration).contains("Stopped"));
 }
+
+#[test]
+fn what_a_killed_recorder_left_is_named_where_its_output_is_asked_for() {
+    let place = Workplace::new();
+    let missing = place.fails(1, &["report", "k.pftrace"]);
+    assert!(!missing.contains("partial"), "{missing}");
+    place.capture("k.syscap.partial", &[]);
+    for (command, name) in [("report", "k.pftrace"), ("info", "k.syscap"), ("info", "k.json.gz")] {
+        let message = place.fails(1, &[command, name]);
+        assert!(message.contains("name k.syscap.partial instead"), "{message}");
+    }
+}
