@@ -15,6 +15,11 @@ const STRIPPED: &str = "A file without names was stripped. Where its debug files
     `syscollect symbolize CAPTURE --symbols DIR` adds their names; else install its debug symbols \
     and look again, or build it with them.";
 
+const CUT_OFF: &str = "This recording was cut off before its end, where names and build ids of what \
+    was mapped last are found. A file without a build id gets no names afterwards. Another without \
+    names was stripped: where its debug files are there, `syscollect symbolize CAPTURE --symbols DIR` \
+    adds their names.";
+
 /// A timer cannot look into code that interrupts are off in.
 pub(super) const TIMER: &str = "Samples follow a timer, as `doctor` says: what ran with interrupts \
     off, such as the scheduler, a driver or a wakeup, is counted where they came on again, in \
@@ -40,13 +45,17 @@ pub(super) fn lacks_python(rows: &[FunctionRow]) -> bool {
         && !rows.iter().any(|row| row.module_kind == ModuleKind::Python)
 }
 
-/// What to do about code without names.
-pub(super) fn of_unnamed(rows: &[UnresolvedRow]) -> impl Iterator<Item = &'static str> {
+/// What to do about code without names, of a recording that came to its end or not.
+pub(super) fn of_unnamed(
+    rows: &[UnresolvedRow],
+    complete: bool,
+) -> impl Iterator<Item = &'static str> {
     let generated = rows.iter().any(is_generated);
     // The kernel and what it maps into programs have no file that could be stripped, and nothing
     // installs symbols for one in memory.
     let stripped = rows.iter().any(|row| !is_generated(row) && row.module_kind.is_file());
-    let hints = [(generated, GENERATED), (stripped, STRIPPED)];
+    let of_files = if complete { STRIPPED } else { CUT_OFF };
+    let hints = [(generated, GENERATED), (stripped, of_files)];
     hints.into_iter().filter(|(applies, _)| *applies).map(|(_, hint)| hint)
 }
 
@@ -65,7 +74,7 @@ mod tests {
             UnresolvedRow { module: module.into(), module_kind, ..Default::default() }
         }
         fn hints(rows: &[UnresolvedRow]) -> Vec<&'static str> {
-            of_unnamed(rows).collect()
+            of_unnamed(rows, true).collect()
         }
         use ModuleKind::{File, Generated, Kernel, KernelModule, MemoryFile, Vdso};
         assert_eq!(
@@ -74,6 +83,8 @@ mod tests {
         );
         assert_eq!(hints(&[row("[anonymous]", Generated)]), [GENERATED]);
         assert_eq!(hints(&[row("/a", File)]), [STRIPPED]);
+        let cut_off: Vec<_> = of_unnamed(&[row("/a", File)], false).collect();
+        assert_eq!(cut_off, [CUT_OFF], "nobody knows whether it was stripped");
         let without = [Vdso, Kernel, KernelModule, MemoryFile];
         assert!(hints(&without.map(|kind| row("/a", kind))).is_empty());
     }

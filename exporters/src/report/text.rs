@@ -461,7 +461,8 @@ impl Text {
         });
         self.table(["samples", "asleep", "places", "module"], rows);
         if report.recording.os != OperatingSystem::Windows {
-            hints::of_unnamed(&unresolved.rows).for_each(|hint| self.hint(hint));
+            let complete = report.recording.complete;
+            hints::of_unnamed(&unresolved.rows, complete).for_each(|hint| self.hint(hint));
         }
     }
 
