@@ -10,13 +10,16 @@ use crate::terminal::Terminal;
 use crate::time_range::TimeRange;
 use crate::units::{Percent, parse_percent};
 use anyhow::{Context, Result, bail};
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use syscollect_exporters::report::{
     MAX_TREE_DEPTH, Part, ProcessFilter, Report, ReportExporter, ReportOptions, TreeOptions,
     TreeOrder,
 };
-use syscollect_model::{OperatingSystem, StackOrigin};
+use syscollect_model::{
+    Event, Exporter, Loss, OperatingSystem, RecorderSummary, StackOrigin, Tables, Time,
+};
 use syscollect_playback::Recording;
 
 const EXAMPLES: &str = "\
@@ -180,6 +183,11 @@ fn report(args: &Args) -> Result<Report> {
     if let Some(process) = process
         && report.processes.total == 0
     {
+        if let ProcessFilter::Pid(pid) = process
+            && let Some(of) = process_of_thread(pid, &mut session)?
+        {
+            bail!("{pid} is a thread of process {of}: use --process {of}");
+        }
         bail!(
             "no process {process} did anything in {}: `syscollect report {}` lists the busiest",
             source::names(captures),
@@ -190,6 +198,39 @@ fn report(args: &Args) -> Result<Report> {
         check_trees(&report, part.is_some())?;
     }
     Ok(report)
+}
+
+/// The process that a thread with this id is of.
+fn process_of_thread(tid: u32, session: &mut Source) -> Result<Option<u32>> {
+    let mut search = ThreadSearch { tid, process: None };
+    session.play(&mut search)?;
+    Ok(search.process)
+}
+
+/// Looks for a thread among all that a recording tells of, which are known at its end.
+struct ThreadSearch {
+    tid: u32,
+    process: Option<u32>,
+}
+
+impl Exporter for ThreadSearch {
+    type Error = Infallible;
+
+    fn event(&mut self, _: Time, _: &Event, _: &Tables) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn end(
+        &mut self,
+        _: &[Loss],
+        _: Option<&RecorderSummary>,
+        tables: &Tables,
+    ) -> Result<(), Infallible> {
+        let thread = tables.threads.iter().rev().find(|thread| thread.tid == self.tid);
+        let process = thread.map(|thread| tables.process(thread.process).pid);
+        self.process = process.filter(|pid| *pid != self.tid);
+        Ok(())
+    }
 }
 
 /// Trees of nothing are no result: says why they would be empty, and what to do. Windows' traces

@@ -37,7 +37,7 @@ fn report(arguments: &[&str]) -> Output {
 /// A worker that is blocked for a millisecond, with a stack.
 fn with_stacks() -> Vec<u8> {
     let mut machine = FakeMachine::new(1);
-    machine.process(70, 1, "worker", &[]);
+    machine.process(70, 1, "worker", &[(70, "worker"), (71, "helper")]);
     machine.running(0, 0);
     let user = machine.sched_stack(0, 1_000, 70, &[0x1000, 0x2000]);
     machine.switch(0, 1_000, task_state::RUNNABLE, 70);
@@ -119,6 +119,17 @@ fn a_process_that_is_not_there_is_an_error_that_shows_the_way() {
         "{message}"
     );
     assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn the_id_of_a_thread_is_told_with_its_process() {
+    let output = report(&["stacks.syscap", "--process", "71"]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(message.contains("71 is a thread of process 70: use --process 70"), "{message}");
+    let output = report(&["stacks.syscap", "--process", "72"]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.contains("no process 72"), "{message}");
 }
 
 #[test]
