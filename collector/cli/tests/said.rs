@@ -213,7 +213,7 @@ fn whatever_the_arguments_are_nothing_of_them_moves_a_terminal() {
 }
 
 #[test]
-fn info_says_that_the_size_of_the_file_ended_the_recording() {
+fn info_and_report_say_that_the_size_of_the_file_ended_the_recording() {
     let place = Workplace::new();
     let info_of = |name: &str, reason| {
         let file = File::create(place.path(name)).unwrap();
@@ -223,6 +223,10 @@ fn info_says_that_the_size_of_the_file_ended_the_recording() {
     let stopped = info_of("x.syscap", StopReason::MaxSize);
     assert!(stopped.contains(" Stopped after 8.00 ms: ") && stopped.contains("--max-size"));
     assert!(!info_of("y.syscap", StopReason::Duration).contains("Stopped"));
+    for (name, is_said) in [("x.syscap", true), ("y.syscap", false)] {
+        let (report, _) = place.succeeds(&["report", name]);
+        assert_eq!(report.contains(", of a recording that stopped at --max-size"), is_said);
+    }
 }
 
 #[test]

@@ -159,6 +159,9 @@ pub struct Recording {
     pub stacks: Vec<StackOrigin>,
     /// Whether the recording came to its end.
     pub complete: bool,
+    /// Whether that end came because the file had the size that it might have.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reached_max_size: bool,
     /// Only these processes were recorded, if not empty: all figures of others are partial.
     pub filter_pids: Vec<u32>,
     /// The other machines, where several were recorded: they are numbered from 1.

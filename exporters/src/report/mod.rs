@@ -143,7 +143,8 @@ use slices::Slices;
 use std::convert::Infallible;
 use syscollect_model::{
     CpuId, Crash, Event, Exporter, Loss, LossCause, MachineId, Migration, OnCpu, RecorderSummary,
-    Sample, Scope, SessionInfo, StringId, Switch, Tables, ThreadId, Time, TrackId, Wakeup,
+    Sample, Scope, SessionInfo, StopReason, StringId, Switch, Tables, ThreadId, Time, TrackId,
+    Wakeup,
 };
 
 /// Pairs of threads that wake each other.
@@ -530,6 +531,7 @@ impl Exporter for ReportExporter {
             sample_event: session.sample_event.clone(),
             stacks: session.stacks.clone(),
             complete: false,
+            reached_max_size: false,
             filter_pids: session.filter_pids.clone(),
             other_machines: tables.machines.iter().skip(1).map(RecordedMachine::of).collect(),
         };
@@ -604,6 +606,8 @@ impl Exporter for ReportExporter {
         tables: &Tables,
     ) -> Result<(), Infallible> {
         self.recording.complete = recorder.is_some();
+        self.recording.reached_max_size =
+            recorder.is_some_and(|recorder| recorder.stop_reason == StopReason::MaxSize);
         self.last = self.last.max(self.end_of_part(recorder));
         self.scheduling.end(self.last, tables);
         self.slices.finish(tables);

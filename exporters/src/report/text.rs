@@ -87,7 +87,12 @@ impl Text {
         for (number, other) in (1..).zip(&report.recording.other_machines) {
             self.line(&format!("{:<10} {}", format!("Machine {number}"), machine(other)));
         }
-        let cut = if report.recording.complete { "" } else { ", of a recording that was cut off" };
+        let Recording { complete, reached_max_size, .. } = report.recording;
+        let cut = match (complete, reached_max_size) {
+            (false, _) => ", of a recording that was cut off",
+            (true, true) => ", of a recording that stopped at --max-size",
+            (true, false) => "",
+        };
         let length = report.shown_length();
         let all = report.recorded_ns.unwrap_or(report.overwritten_ns + report.duration_ns);
         let of = match report.overwritten_ns {
