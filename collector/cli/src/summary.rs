@@ -135,8 +135,8 @@ pub(crate) fn stopped_early(recorder: &RecorderSummary, max_size: Option<u64>) -
     let limit = max_size.map_or_else(String::new, |most| format!(" ({})", bytes(most)));
     (recorder.stop_reason == StopReason::MaxSize).then(|| {
         format!(
-            "Stopped after {}: what was recorded reached --max-size{limit}; names of functions came \
-             on top",
+            "Stopped after {}: what was written reached --max-size{limit}; what lay in buffers then, and \
+             names, came on top",
             duration(recorder.duration_ns)
         )
     })
@@ -333,9 +333,7 @@ mod tests {
         stopped.recorder.stop_reason = StopReason::MaxSize;
         let text = plain(&stopped);
         assert!(
-            text.contains(
-                "\nStopped after 2.00 s: what was recorded reached --max-size (1.05 MB);"
-            ),
+            text.contains("\nStopped after 2.00 s: what was written reached --max-size (1.05 MB);"),
             "{text}"
         );
     }

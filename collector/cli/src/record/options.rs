@@ -150,7 +150,7 @@ pub(crate) struct Args {
     keep: Option<u32>,
 
     /// Record at most about so much: 10G. There the recording stops, or, with --rotate, its oldest
-    /// files are deleted. Names of functions, which are found afterwards, come on top
+    /// files are deleted. What lies in buffers then, and names of functions, come on top
     #[arg(long, value_name = "SIZE", value_parser = parse_most, conflicts_with = "overwrite")]
     max_size: Option<u64>,
 
