@@ -18,6 +18,7 @@ use crate::file_change::{FileStart, Pace};
 use crate::files::Begin;
 use crate::gpu_clients::GpuClients;
 use crate::host::Host;
+use crate::mapping_pace::{MappingPace, Verdict};
 use crate::memory::{MemoryPlan, megabytes};
 use crate::notes::{Notes, definition_chunk};
 use crate::options::RecordOptions;
@@ -77,6 +78,7 @@ pub(crate) struct Machine {
     pub(crate) notes: Notes,
     /// Who attaches to files that are mapped; `None` where that cannot be done.
     mapped_files: Option<MappedFiles>,
+    mapping_pace: MappingPace,
 }
 
 impl Machine {
@@ -84,10 +86,15 @@ impl Machine {
     ///
     /// What the recorder maps is left out: it holds files of others by mappings of its own, which
     /// would be looked into again, in the time of its user, which has no bound.
-    fn observe(&self, seen: Observed) {
+    fn observe(&mut self, seen: Observed) {
         if let Observed::Mapping(mapping, at) = &seen {
             if mapping.pid == std::process::id() {
                 return;
+            }
+            match self.mapping_pace.mapped(mapping, Instant::now()) {
+                Verdict::Heard => {}
+                Verdict::Repeated => return,
+                Verdict::TooMany => return self.notes.mapped_too_much(),
             }
             if let Some(files) = &self.mapped_files {
                 files.mapped(mapping, *at);
@@ -259,7 +266,14 @@ impl Collector {
         options.go_on()?;
         // Behind the probes: when it is told to stop, all rings were announced.
         sources.push(Box::new(marked));
-        let machine = Some(Machine { host, online, readings, notes, mapped_files });
+        let machine = Some(Machine {
+            host,
+            online,
+            readings,
+            notes,
+            mapped_files,
+            mapping_pace: MappingPace::new(),
+        });
         let file = FileStart { at: began, ..FileStart::of_the_first() };
         Ok(Self {
             sources,
@@ -351,7 +365,7 @@ impl Collector {
             chunk: &mut |chunk| output.push(chunk),
             of_programs: &mut OfPrograms(output),
             seen: &mut |seen| {
-                if let Some(machine) = &*machine {
+                if let Some(machine) = &mut *machine {
                     machine.observe(seen);
                 }
             },

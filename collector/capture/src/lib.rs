@@ -45,6 +45,7 @@ mod interrupts;
 mod kernel_texts;
 mod lane;
 mod mapped_map;
+mod mapping_pace;
 mod memory;
 mod notes;
 mod options;

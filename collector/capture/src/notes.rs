@@ -77,6 +77,8 @@ struct Orders {
     unheard: AtomicUsize,
     /// What was seen when too much of that was there.
     never_heard: AtomicU64,
+    /// Mappings of processes that map more than any needs to.
+    mapped_too_much: AtomicU64,
 }
 
 /// What the thread leaves.
@@ -133,6 +135,11 @@ impl Notes {
         let _ = self.told.as_ref().map(|told| told.send(NotesMessage::Observed(seen)));
     }
 
+    /// A file was mapped by a process that maps more than any needs to, and is not noted.
+    pub(crate) fn mapped_too_much(&self) {
+        self.orders.mapped_too_much.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// The recording goes on in another file, into whose buffer notes go now. The files that were
     /// held for the one before come through `held`.
     pub(crate) fn next_file(&self, held: Sender<PinnedFiles>) {
@@ -159,6 +166,13 @@ impl Notes {
             left_out.push(format!(
                 "{never_heard} files of code and programs were not noted when they were mapped and begun, too many at \
                  once: names of functions and arguments of programs may be missing"
+            ));
+        }
+        let too_much = self.orders.mapped_too_much.load(Ordering::Relaxed);
+        if too_much > 0 {
+            left_out.push(format!(
+                "{too_much} files of code were not noted when they were mapped, of processes that map hundreds of them \
+                 at once, again and again: names, unwind tables and probes of these may be missing"
             ));
         }
         (held, left_out)

@@ -54,6 +54,21 @@ pub(crate) fn interpreters(context: &Context) -> Result<String> {
     Ok(format!("{stacks}; {}", recorder.within(&Bounds::USUAL)?))
 }
 
+/// 60 processes that map one file of code again and again, 8,000 times at once each: the file of a
+/// program that began meanwhile was never looked at, and all of its stacks were cut.
+pub(crate) fn mapped(context: &Context) -> Result<String> {
+    let (capture, program) = (context.path("hostile-mapped.syscap"), context.path("new-program"));
+    let recorder = AttackedRecorder::start(context, &capture, STACKS)?;
+    let attack = Attack::begin(context, "mapped")?;
+    // Until what waits to be looked at is as much as can be.
+    std::thread::sleep(Duration::from_secs(2));
+    fs::copy(&context.load, &program)?;
+    let (stacks, recorder) = attack.on_stacks_of(context, &program, recorder, &capture)?;
+    let said = &recorder.said.stderr;
+    ensure!(said.contains("map hundreds of them at once"), "nothing says so:\n{said}");
+    Ok(format!("{stacks}; {}", recorder.within(&Bounds::USUAL)?))
+}
+
 /// 10,500 new files with a probe: once a program that was new had no zones, and the end took 44 s.
 pub(crate) fn probed(context: &Context) -> Result<String> {
     let capture = context.path("hostile-probed.syscap");
@@ -178,7 +193,18 @@ impl Attack {
     fn on_stacks(self, context: &Context) -> Result<(String, StoppedRecorder)> {
         let capture = context.path(&format!("hostile-{}.syscap", self.name));
         let recorder = AttackedRecorder::start_attacked(context, &capture, STACKS)?;
-        let mut honest = Command::new(&context.load);
+        self.on_stacks_of(context, &context.load, recorder, &capture)
+    }
+
+    /// The same of that program, in this recording.
+    fn on_stacks_of(
+        self,
+        context: &Context,
+        program: &Path,
+        recorder: AttackedRecorder,
+        capture: &Path,
+    ) -> Result<(String, StoppedRecorder)> {
+        let mut honest = Command::new(program);
         honest.args(["unwound", &HONEST_SECONDS.to_string()]).uid(DAEMON).gid(DAEMON);
         let honest = honest.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let honest = wait(honest)?;
@@ -188,7 +214,7 @@ impl Attack {
         let pid = number(line.first().context("the honest program said nothing")?, "pid")? as u32;
         // Its tables are to be made meanwhile, so that its first stacks count like all others.
         let program = ProgramStacks::new(pid, unwinding::known());
-        let recorded = RecordedStacks::read(&capture, 0, vec![program])?;
+        let recorded = RecordedStacks::read(capture, 0, vec![program])?;
         let program = &recorded.programs[0];
         let mut found = Vec::new();
         for kind in [StackKind::Sample, StackKind::OffCpu] {

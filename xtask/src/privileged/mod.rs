@@ -166,6 +166,7 @@ const TESTS: &[Test] = &[
     test!("hostile-names", hostile_names::names),
     test!("hostile-tables", hostile_code::tables, needs "unwind_tables"),
     test!("hostile-interpreters", hostile_code::interpreters, needs "unwind_tables"),
+    test!("hostile-mapped", hostile_code::mapped, needs "unwind_tables"),
     test!("hostile-probed", hostile_code::probed, needs "user_probes"),
     test!("hostile-rights", hostile_code::rights, needs "user_probes"),
     test!("hostile-debug", hostile_code::debug_information),

@@ -24,6 +24,10 @@ const SPARSE_BYTES: u64 = 1_500_000_000;
 /// Files whose tables of symbols are as large as is looked through, and without contents.
 const SYMBOLS: u64 = 600;
 const SYMBOLS_BYTES: u64 = (16 << 20) / 24 * 24;
+/// Files that are mapped without end, by so many processes, and how many mappings each has at once.
+const MAPPED_FILES: u64 = 50;
+const MAPPING_PROCESSES: usize = 60;
+const MAPPED_AT_ONCE: usize = 8_000;
 /// New files with a probe: each costs the kernel some time to attach to.
 const PROBED: u64 = 10_500;
 /// Mappings of a probed file whose rights change.
@@ -36,6 +40,7 @@ pub(crate) fn run(attack: &str, folder: &str, seconds: u64) -> Result<()> {
     match attack {
         "tables" => tables(folder, end),
         "interpreters" => interpreters(folder, end),
+        "mapped" => mapped_often(folder, end),
         "probed" => probed(folder, end),
         "rights" => rights(folder, end),
         "debug" => debug_information(folder, end),
@@ -112,6 +117,31 @@ fn interpreters(folder: &Path, end: Instant) -> Result<()> {
     ready();
     sleep_until(end);
     Ok(())
+}
+
+/// Maps a file as often as can be, in many processes; and files that are never the same.
+fn mapped_often(folder: &Path, end: Instant) -> Result<()> {
+    let library = Library { pages: 1, code: vec![0xc3], ..Library::default() };
+    let paths: Vec<_> =
+        (0..MAPPED_FILES).map(|number| folder.join(format!("mapped-{number}.so"))).collect();
+    paths.iter().try_for_each(|path| library.write(path))?;
+    let files = paths.iter().map(File::open).collect::<Result<Vec<_>, _>>()?;
+    ready();
+    in_processes(MAPPING_PROCESSES, || {
+        while Instant::now() < end {
+            let mapped: Vec<_> = files
+                .iter()
+                .cycle()
+                .take(MAPPED_AT_ONCE)
+                .map(|file| map_code(file, PAGE as usize))
+                .collect::<Result<_>>()?;
+            for at in mapped {
+                // SAFETY: exactly what was mapped, which nobody reads.
+                unsafe { libc::munmap(at.as_ptr().cast(), PAGE as usize) };
+            }
+        }
+        Ok(())
+    })
 }
 
 /// Makes and maps new files with a probe of an instrumented program.

@@ -44,7 +44,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      use-cpu SECONDS | fences COUNT | numbered FILE SECONDS | renames SECONDS | \
                      new-stacks PROCESSES SECONDS | same-stack SECONDS | \
                      wrap LOG CMD ARGS... | unwound SECONDS | leaves SECONDS | visiting FOLDER SECONDS | hostile mappings|memory|survey|flood|announcements|announced-files|looks SECONDS | \
-                     hostile-code tables|interpreters|probed|rights|debug|deleted FOLDER SECONDS | as UID LOAD ARGS...";
+                     hostile-code tables|interpreters|mapped|probed|rights|debug|deleted FOLDER SECONDS | as UID LOAD ARGS...";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
