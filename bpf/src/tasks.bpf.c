@@ -65,10 +65,14 @@ int sched_process_fork_raw(__u64 *context)
 {
 	struct task_struct *parent = (void *)context[0], *child = (void *)context[1];
 
-	if (FILTER && is_recorded(BPF_CORE_READ(parent, tgid))) {
+	if (FILTER) {
 		__u32 tgid = BPF_CORE_READ(child, tgid), yes = 1;
 
-		bpf_map_update_elem(&recorded_processes, &tgid, &yes, 0);
+		/* The id may have been that of a process that was recorded. */
+		if (is_recorded(BPF_CORE_READ(parent, tgid)))
+			bpf_map_update_elem(&recorded_processes, &tgid, &yes, 0);
+		else
+			bpf_map_delete_elem(&recorded_processes, &tgid);
 	}
 	return on_fork(parent, child);
 }
