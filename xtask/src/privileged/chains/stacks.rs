@@ -220,6 +220,11 @@ impl ProgramStacks {
         self.cut.join("\n")
     }
 
+    /// Counts from the present moment on.
+    fn begin_anew(&mut self) {
+        *self = Self::new(self.pid, std::mem::take(&mut self.known));
+    }
+
     fn add(&mut self, seen: &SeenStack, tables: &Tables, early_ns: u64) {
         let process = tables.process(tables.thread(seen.thread).process);
         let tid = if process.pid == self.pid {
@@ -432,6 +437,13 @@ impl Exporter for RecordedStacks {
             Event::Switch(switch) => (StackKind::OffCpu, switch.previous, switch.off_cpu.stack),
             Event::Wakeup(wakeup) if !wakeup.from_interrupt => {
                 (StackKind::Waker, wakeup.waker, wakeup.stack)
+            }
+            // What ran in the process until then was whoever started it.
+            Event::ProcessExec(process, _) => {
+                let pid = tables.process(*process).pid;
+                let of_it = self.programs.iter_mut().filter(|program| program.pid == pid);
+                of_it.for_each(ProgramStacks::begin_anew);
+                return Ok(());
             }
             _ => return Ok(()),
         };
