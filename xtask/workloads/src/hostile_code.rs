@@ -28,6 +28,7 @@ const SYMBOLS_BYTES: u64 = (16 << 20) / 24 * 24;
 const MAPPED_FILES: u64 = 50;
 const MAPPING_PROCESSES: usize = 60;
 const MAPPED_AT_ONCE: usize = 8_000;
+const MAPPING_PAUSE: Duration = Duration::from_secs(1);
 /// New files with a probe: each costs the kernel some time to attach to.
 const PROBED: u64 = 10_500;
 /// Mappings of a probed file whose rights change.
@@ -135,6 +136,8 @@ fn mapped_often(folder: &Path, end: Instant) -> Result<()> {
                 .take(MAPPED_AT_ONCE)
                 .map(|file| map_code(file, PAGE as usize))
                 .collect::<Result<_>>()?;
+            // Busy programs without end are another attack.
+            std::thread::sleep(MAPPING_PAUSE);
             for at in mapped {
                 // SAFETY: exactly what was mapped, which nobody reads.
                 unsafe { libc::munmap(at.as_ptr().cast(), PAGE as usize) };
