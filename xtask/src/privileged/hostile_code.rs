@@ -212,6 +212,8 @@ impl Attack {
         let honest = wait(honest)?;
         ensure!(honest.status.success(), "the honest program failed:\n{}", honest.stderr);
         let recorder = recorder.stop(context)?;
+        // What is read from here on is not attacked.
+        drop(self);
         let line = json_lines(&honest.stdout)?;
         let pid = number(line.first().context("the honest program said nothing")?, "pid")? as u32;
         // Its tables are to be made meanwhile, so that its first stacks count like all others.
