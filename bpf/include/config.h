@@ -19,7 +19,7 @@ const volatile bool WAKER_STACKS = true;
 const volatile bool SAMPLE_STACKS = true;
 /* Only events of the processes in `recorded_processes`. */
 const volatile bool FILTER = false;
-/* Walk every so many cached kernel stacks again and compare; 0 is never. */
+/* Walk every so many cached stacks again and compare; 0 is never. */
 const volatile __u32 CROSS_CHECK = 0;
 /* Begins every hash of a stack; another one in each recording. */
 const volatile __u64 HASH_SECRET = 0;

@@ -18,7 +18,7 @@ use crate::file_change::{FileStart, Pace};
 use crate::files::Begin;
 use crate::gpu_clients::GpuClients;
 use crate::host::Host;
-use crate::mapping_pace::{MappingPace, Verdict};
+use crate::mapping_pace::{MappingPace, MappingVerdict};
 use crate::memory::{MemoryPlan, megabytes};
 use crate::notes::{Notes, definition_chunk};
 use crate::options::RecordOptions;
@@ -92,9 +92,9 @@ impl Machine {
                 return;
             }
             match self.mapping_pace.mapped(mapping, Instant::now()) {
-                Verdict::Heard => {}
-                Verdict::Repeated => return,
-                Verdict::TooMany => return self.notes.mapped_too_much(),
+                MappingVerdict::Heard => {}
+                MappingVerdict::Repeated => return,
+                MappingVerdict::TooMany => return self.notes.mapped_too_much(),
             }
             if let Some(files) = &self.mapped_files {
                 files.mapped(mapping, *at);

@@ -19,14 +19,14 @@ const PER_SECOND: f64 = 64.0;
 /// What processes beyond that may have together in each window.
 const WINDOW: Duration = Duration::from_millis(100);
 const BEYOND_IN_WINDOW: usize = 256;
-/// Mappings that are known to have been passed on in this window; a power of two.
+/// Mappings that are known to have been passed on in this window.
 const RECENT: usize = 4096;
 /// Processes that are known; those that have used nothing are forgotten first.
 const MOST_PROCESSES: usize = 8192;
 
 /// What becomes of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum MappingVerdict {
     /// It is looked at.
     Heard,
     /// The process has mapped the same file a moment ago.
@@ -51,6 +51,8 @@ impl Allowance {
 /// Which mappings are passed on to those who look into files.
 pub(crate) struct MappingPace {
     processes: FxHashMap<u32, Allowance>,
+    /// When processes were last forgotten, for want of room.
+    forgot: Option<Instant>,
     window: Option<Instant>,
     beyond: usize,
     /// Hashes of what was passed on in this window; 0 where nothing was.
@@ -60,15 +62,21 @@ pub(crate) struct MappingPace {
 impl MappingPace {
     /// Nothing was mapped yet.
     pub(crate) fn new() -> Self {
-        Self { processes: FxHashMap::default(), window: None, beyond: 0, recent: vec![0; RECENT] }
+        Self {
+            processes: FxHashMap::default(),
+            forgot: None,
+            window: None,
+            beyond: 0,
+            recent: vec![0; RECENT],
+        }
     }
 
     /// A file was mapped.
-    pub(crate) fn mapped(&mut self, mapping: &Mapping, now: Instant) -> Verdict {
+    pub(crate) fn mapped(&mut self, mapping: &Mapping, now: Instant) -> MappingVerdict {
         if self.spend(mapping.pid, now) {
-            return Verdict::Heard;
+            return MappingVerdict::Heard;
         }
-        if self.window.is_none_or(|began| now.saturating_duration_since(began) >= WINDOW) {
+        if is_over(self.window, now) {
             self.window = Some(now);
             self.beyond = 0;
             self.recent.fill(0);
@@ -78,20 +86,24 @@ impl MappingPace {
         let hash = BuildHasherDefault::<FxHasher>::default().hash_one(key) | 1;
         let slot = &mut self.recent[(hash >> 32) as usize % RECENT];
         if *slot == hash {
-            return Verdict::Repeated;
+            return MappingVerdict::Repeated;
         }
         if self.beyond == BEYOND_IN_WINDOW {
-            return Verdict::TooMany;
+            return MappingVerdict::TooMany;
         }
         self.beyond += 1;
         *slot = hash;
-        Verdict::Heard
+        MappingVerdict::Heard
     }
 
     /// Whether the process may have one more as it comes.
     fn spend(&mut self, pid: u32, now: Instant) -> bool {
         if self.processes.len() == MOST_PROCESSES && !self.processes.contains_key(&pid) {
-            self.processes.retain(|_, allowance| allowance.at(now) < AT_ONCE);
+            // All are looked at, so not for each mapping of those without end.
+            if is_over(self.forgot, now) {
+                self.forgot = Some(now);
+                self.processes.retain(|_, allowance| allowance.at(now) < AT_ONCE);
+            }
             if self.processes.len() == MOST_PROCESSES {
                 return false;
             }
@@ -102,6 +114,11 @@ impl MappingPace {
         *allowance = Allowance { left: if left < 1.0 { left } else { left - 1.0 }, since: now };
         left >= 1.0
     }
+}
+
+/// Whether a window that began then, if one did, is over.
+fn is_over(began: Option<Instant>, now: Instant) -> bool {
+    began.is_none_or(|began| now.saturating_duration_since(began) >= WINDOW)
 }
 
 #[cfg(test)]
@@ -123,7 +140,7 @@ mod tests {
 
     /// How many mappings of one file the process may have heard now.
     fn heard(pace: &mut MappingPace, pid: u32, now: Instant) -> usize {
-        let again = |_: &u32| pace.mapped(&mapping(pid, "/lib/a"), now) == Verdict::Heard;
+        let again = |_: &u32| pace.mapped(&mapping(pid, "/lib/a"), now) == MappingVerdict::Heard;
         (0..10_000).filter(again).count()
     }
 
@@ -131,8 +148,8 @@ mod tests {
     fn what_a_program_maps_again_and_again_is_heard_of_now_and_then() {
         let (mut pace, start) = (MappingPace::new(), Instant::now());
         assert_eq!(heard(&mut pace, 1, start), AT_ONCE as usize + 1, "then it repeats");
-        assert_eq!(pace.mapped(&mapping(1, "/lib/a"), start), Verdict::Repeated);
-        assert_eq!(pace.mapped(&mapping(1, "/lib/b"), start), Verdict::Heard);
+        assert_eq!(pace.mapped(&mapping(1, "/lib/a"), start), MappingVerdict::Repeated);
+        assert_eq!(pace.mapped(&mapping(1, "/lib/b"), start), MappingVerdict::Heard);
         let later = start + Duration::from_secs(1);
         assert_eq!(heard(&mut pace, 1, later), PER_SECOND as usize + 1);
     }
@@ -143,12 +160,12 @@ mod tests {
         let mut lost = 0;
         for number in 0..20_000 {
             let verdict = pace.mapped(&mapping(number % 10, &format!("/tmp/{number}")), now);
-            lost += usize::from(verdict == Verdict::TooMany);
+            lost += usize::from(verdict == MappingVerdict::TooMany);
         }
         assert_eq!(lost, 20_000 - 10 * AT_ONCE as usize - BEYOND_IN_WINDOW);
         for number in 0..AT_ONCE as usize {
             let verdict = pace.mapped(&mapping(99, &format!("/lib/{number}")), now);
-            assert_eq!(verdict, Verdict::Heard, "{number}");
+            assert_eq!(verdict, MappingVerdict::Heard, "{number}");
         }
     }
 
@@ -160,7 +177,7 @@ mod tests {
         }
         assert_eq!(pace.processes.len(), MOST_PROCESSES);
         let later = start + Duration::from_secs(1);
-        assert_eq!(pace.mapped(&mapping(u32::MAX, "/lib/a"), later), Verdict::Heard);
+        assert_eq!(pace.mapped(&mapping(u32::MAX, "/lib/a"), later), MappingVerdict::Heard);
         assert_eq!(pace.processes.len(), 1);
     }
 }

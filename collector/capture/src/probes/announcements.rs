@@ -15,7 +15,7 @@ use crate::priority::FirstForPart;
 use crate::ring_buffers::{Records as _, Ring};
 use crate::shares::Pool;
 use crate::worker::Worker;
-use crate::zones::{AnnouncedFile, ZoneNotice};
+use crate::zones::{AnnouncedFile, Announcement, ZoneNotice};
 
 /// How long the end of a recording waits for the last announcements.
 const LONGEST_GOODBYE: Duration = Duration::from_secs(1);
@@ -206,7 +206,7 @@ fn notice(record: &RingRecord) -> ZoneNotice {
         announced::OTHER => AnnouncedFile::Other,
         _ => AnnouncedFile::Unknown,
     };
-    ZoneNotice::Announcement {
+    ZoneNotice::Announcement(Announcement {
         ticks: record.stamp.split().0,
         pid: record.tgid,
         tid: record.tid,
@@ -215,7 +215,7 @@ fn notice(record: &RingRecord) -> ZoneNotice {
         user: record.user,
         file,
         is_young: record.is_young != 0,
-    }
+    })
 }
 
 #[cfg(test)]

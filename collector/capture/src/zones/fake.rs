@@ -17,7 +17,7 @@ use syscollect_zone_protocol::log::EntryKind;
 use syscollect_zone_protocol::{ItemKind, ZONE_END};
 
 use super::memory::ArenaMemory;
-use super::{AnnouncedFile, ZoneNotice};
+use super::{AnnouncedFile, Announcement, ZoneNotice};
 use crate::clock::ticks_now;
 
 /// An arena as a program sees it.
@@ -111,7 +111,8 @@ impl FakeProgram {
         let (ring, file) = (u64::from(ring.number), AnnouncedFile::Arena(inode));
         let user = own_user();
         let (ticks, is_young) = (0, true);
-        ZoneNotice::Announcement { ticks, pid, tid, descriptor, ring, user, file, is_young }
+        let announcement = Announcement { ticks, pid, tid, descriptor, ring, user, file, is_young };
+        ZoneNotice::Announcement(announcement)
     }
 
     /// A thread takes the first ring that is free.
@@ -256,7 +257,7 @@ impl FakeProcess {
 
     /// What the kernel tells when it announces its first ring.
     pub(super) fn announces(ticks: u64) -> ZoneNotice {
-        ZoneNotice::Announcement {
+        ZoneNotice::Announcement(Announcement {
             ticks,
             pid: 7001,
             tid: 7001,
@@ -265,6 +266,6 @@ impl FakeProcess {
             user: own_user(),
             file: AnnouncedFile::Unknown,
             is_young: false,
-        }
+        })
     }
 }

@@ -17,7 +17,7 @@ use super::source::Follower;
 use super::survey::Survey;
 use super::taken::Arenas;
 use super::watch::{Takeover, WatchEvent};
-use super::{AnnouncedFile, ZoneNotice};
+use super::{AnnouncedFile, Announcement, ZoneNotice};
 use crate::clock::ticks_now;
 use crate::stage::CHUNK_BYTES;
 
@@ -122,7 +122,7 @@ fn step(
         ANNOUNCE => recorder.told(program.announcement(ring)),
         ANNOUNCE_ANY => {
             let (tid, ring) = (input.byte().into(), input.number());
-            recorder.told(ZoneNotice::Announcement {
+            recorder.told(ZoneNotice::Announcement(Announcement {
                 ticks: 0,
                 pid: program.pid(),
                 tid,
@@ -135,7 +135,7 @@ fn step(
                     _ => AnnouncedFile::Arena(ring),
                 },
                 is_young: tid & 1 != 0,
-            });
+            }));
         }
         FILE_SEEN => recorder.told(ZoneNotice::ClientFile { pid: program.pid(), user: None }),
         SURVEY => recorder.survey(),

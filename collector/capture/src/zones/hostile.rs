@@ -12,7 +12,7 @@ use syscollect_zone_protocol::log::EntryKind;
 
 use super::fake::{FakeProgram, Making};
 use super::tests::{Recorder, zones};
-use super::{AnnouncedFile, ZoneNotice};
+use super::{AnnouncedFile, Announcement, ZoneNotice};
 use crate::source::ProgramChunks;
 
 #[test]
@@ -32,7 +32,7 @@ fn what_is_no_arena_is_not_taken() {
     }
     let not_a_memfd = tempfile::tempfile().unwrap();
     let descriptor = std::os::fd::AsRawFd::as_raw_fd(&not_a_memfd) as u64;
-    recorder.told(ZoneNotice::Announcement {
+    recorder.told(ZoneNotice::Announcement(Announcement {
         ticks: 0,
         pid: std::process::id(),
         tid: 1,
@@ -41,7 +41,7 @@ fn what_is_no_arena_is_not_taken() {
         user: 1001,
         file: AnnouncedFile::Unknown,
         is_young: true,
-    });
+    }));
     recorder.drain(true);
     assert!(recorder.clients().is_empty());
     assert_eq!(recorder.lost(LostRecord::Kind(RecordKind::Ring), LossCause::NotTaken), 5);
@@ -53,7 +53,7 @@ fn what_was_not_taken_says_whose_program_it_was() {
     let (good, gone) = (FakeProgram::new(), u32::MAX - 1);
     let honest = good.thread(7001);
     for pid in 0..100 {
-        recorder.told(ZoneNotice::Announcement {
+        recorder.told(ZoneNotice::Announcement(Announcement {
             ticks: 0,
             pid: gone - pid,
             tid: gone - pid,
@@ -62,7 +62,7 @@ fn what_was_not_taken_says_whose_program_it_was() {
             user: 1001,
             file: AnnouncedFile::Other,
             is_young: true,
-        });
+        }));
     }
     recorder.told(good.announcement(&honest));
     recorder.drain(true);
@@ -80,10 +80,11 @@ fn a_ring_of_an_arena_that_is_read_is_told_without_a_look_at_its_process() {
     let program = FakeProgram::new();
     let threads = [program.thread(7001), program.thread(7002)];
     recorder.told(program.announcement(&threads[0]));
-    let ZoneNotice::Announcement { file, .. } = program.announcement(&threads[1]) else {
+    let ZoneNotice::Announcement(Announcement { file, .. }) = program.announcement(&threads[1])
+    else {
         unreachable!("an announcement")
     };
-    recorder.told(ZoneNotice::Announcement {
+    recorder.told(ZoneNotice::Announcement(Announcement {
         ticks: 0,
         pid: u32::MAX - 1,
         tid: 7002,
@@ -92,7 +93,7 @@ fn a_ring_of_an_arena_that_is_read_is_told_without_a_look_at_its_process() {
         user: 1001,
         file,
         is_young: true,
-    });
+    }));
     zones(threads[1], 1..4);
     recorder.drain(true);
     assert_eq!(recorder.locations(7002), [1, 2, 3]);

@@ -113,29 +113,33 @@ pub(crate) enum AnnouncedFile {
     Other,
 }
 
+/// A thread hit the probe `syscollect:ring`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Announcement {
+    /// When.
+    pub(crate) ticks: u64,
+    /// Its process.
+    pub(crate) pid: u32,
+    /// The thread.
+    pub(crate) tid: u32,
+    /// The arena's file descriptor in the process.
+    pub(crate) descriptor: u64,
+    /// The ring's number.
+    pub(crate) ring: u64,
+    /// Whose the thread is: its real user id.
+    pub(crate) user: u32,
+    /// What the descriptor was.
+    pub(crate) file: AnnouncedFile,
+    /// Whether the process had only just begun.
+    pub(crate) is_young: bool,
+}
+
 /// What the rest of the collector tells of instrumented programs, those alone that
 /// are recorded. Process and thread ids are those of the initial pid namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ZoneNotice {
-    /// A thread hit the probe `syscollect:ring`.
-    Announcement {
-        /// When.
-        ticks: u64,
-        /// Its process.
-        pid: u32,
-        /// The thread.
-        tid: u32,
-        /// The arena's file descriptor in the process.
-        descriptor: u64,
-        /// The ring's number.
-        ring: u64,
-        /// Whose the thread is: its real user id.
-        user: u32,
-        /// What the descriptor was.
-        file: AnnouncedFile,
-        /// Whether the process had only just begun.
-        is_young: bool,
-    },
+    /// A ring was announced.
+    Announcement(Announcement),
     /// A process has mapped a file with the provider `syscollect`: it may have
     /// an arena from an earlier recording.
     ClientFile {

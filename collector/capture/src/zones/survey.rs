@@ -20,11 +20,12 @@ use std::time::{Duration, Instant};
 use syscollect_untrusted_files::payer;
 use syscollect_zone_protocol::arena::RingState;
 
+use super::Announcement;
 use super::arena::{LocatedArena, NotTaken};
 use super::find::{self, Numbering};
 use super::mapped::MappingLooks;
 use super::taken::{Arenas, MOST_OF_A_PROCESS, TakenArena};
-use super::watch::{Announcement, Taken, announced_ring, take};
+use super::watch::{Taken, announced_ring, take};
 use crate::shares::Pool;
 
 /// Changes are looked for this often.
@@ -545,7 +546,7 @@ mod tests {
     use super::*;
     use crate::usage::thread_cpu_time;
     use std::path::Path;
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::{Receiver, channel};
     use syscollect_model::ClockSource;
 
     /// A process whose mappings somebody holds for ever.
@@ -564,14 +565,22 @@ mod tests {
         }
     }
 
-    #[test]
-    fn who_holds_the_lock_of_their_mappings_holds_up_nobody_else() {
-        let (process, program) = (FakeProcess::new(), FakeProgram::new());
-        process.runs(&program);
+    /// The arenas of a recorder on whose machine the process runs the program.
+    fn arenas_of(
+        process: &FakeProcess,
+        program: &FakeProgram,
+    ) -> (Arc<Arenas>, Receiver<WatchEvent>) {
+        process.runs(program);
         let status = format!("NSpid:\t{}\n", program.pid());
         std::fs::write(process.root().join("proc/7001/status"), status).unwrap();
         let (found, events) = channel();
-        let arenas = Arc::new(Arenas::new(process.root(), ClockSource::Tsc, found));
+        (Arc::new(Arenas::new(process.root(), ClockSource::Tsc, found)), events)
+    }
+
+    #[test]
+    fn who_holds_the_lock_of_their_mappings_holds_up_nobody_else() {
+        let (process, program) = (FakeProcess::new(), FakeProgram::new());
+        let (arenas, events) = arenas_of(&process, &program);
         let patience = Duration::from_millis(20);
         let mut survey = Survey::new(arenas).looking(MappingLooks::fake(patience, find));
         for _ in 0..100 {
@@ -598,11 +607,7 @@ mod tests {
     #[test]
     fn announcements_without_arenas_wait_behind_whatever_else_is_of_their_user() {
         let (process, program) = (FakeProcess::new(), FakeProgram::new());
-        process.runs(&program);
-        let status = format!("NSpid:\t{}\n", program.pid());
-        std::fs::write(process.root().join("proc/7001/status"), status).unwrap();
-        let (found, events) = channel();
-        let arenas = Arc::new(Arenas::new(process.root(), ClockSource::Tsc, found));
+        let (arenas, events) = arenas_of(&process, &program);
         let patience = Duration::from_secs(1);
         let mut survey = Survey::new(arenas).looking(MappingLooks::fake(patience, find));
         (10_000..12_000).for_each(|pid| survey.add(announced(1001, pid)));

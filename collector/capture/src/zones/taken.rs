@@ -13,11 +13,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::ClockSource;
 use syscollect_zone_protocol::arena::MAX_RINGS;
 
+use super::Announcement;
 use super::arena::{Arena, ArenaId, FoundArena, NotTaken};
 use super::counters::Subject;
 use super::exited::Exited;
 use super::find::{ArenaLocation, Numbering};
-use super::watch::{Announcement, WatchEvent, announced_ring};
+use super::watch::{WatchEvent, announced_ring};
 use crate::shares::Pool;
 
 /// Arenas that are read at one time, where the system has room for their mappings and descriptors.

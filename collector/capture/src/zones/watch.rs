@@ -23,7 +23,7 @@ use super::counters::Subject;
 use super::find;
 use super::survey::{self, Survey, SurveyJob, SurveyJobs};
 use super::taken::{Arenas, TakenArena};
-use super::{AnnouncedFile, ZoneNotice};
+use super::{AnnouncedFile, Announcement, ZoneNotice};
 use crate::priority::FirstForPart;
 use crate::shares::Pace;
 use crate::usage::thread_cpu_time;
@@ -90,21 +90,6 @@ pub(super) enum WatchEvent {
         /// The process.
         pid: u32,
     },
-}
-
-/// A ring that was announced.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Announcement {
-    pub(super) ticks: u64,
-    pub(super) pid: u32,
-    pub(super) tid: u32,
-    pub(super) descriptor: u64,
-    pub(super) ring: u64,
-    /// Whose thread it is, as the kernel says.
-    pub(super) user: u32,
-    pub(super) file: AnnouncedFile,
-    /// Whether its process had only just begun.
-    pub(super) is_young: bool,
 }
 
 /// Takes over what is announced.
@@ -201,25 +186,7 @@ impl Takeover {
     /// Sees to one notice; what takes longer comes back.
     pub(super) fn notice(&mut self, notice: ZoneNotice) -> Option<SurveyJob> {
         match notice {
-            ZoneNotice::Announcement {
-                ticks,
-                pid,
-                tid,
-                descriptor,
-                ring,
-                user,
-                file,
-                is_young,
-            } => self.announced(Announcement {
-                ticks,
-                pid,
-                tid,
-                descriptor,
-                ring,
-                user,
-                file,
-                is_young,
-            }),
+            ZoneNotice::Announcement(announcement) => self.announced(announcement),
             ZoneNotice::ClientFile { pid, user } => {
                 self.is_time_to_look_at(pid).then_some(SurveyJob::Process(pid, user))
             }
