@@ -14,9 +14,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use syscollect_etl::session::{EventCount, Facts};
 use syscollect_model::{
-    ClockSource, CpuClock, CpuId, Loss, LossCause, LossOrigin, OperatingSystem, RecorderSummary,
-    SampleEvent, StackOrigin, bytes, duration, gaps_said, grouped, nothing_lost,
-    records_overwritten,
+    ClockSource, CpuClock, Loss, LossCause, LossOrigin, OperatingSystem, RecorderSummary,
+    SampleEvent, Shortfall, StackOrigin, bytes, duration, grouped, records_overwritten,
 };
 use syscollect_playback::{EventType, NullExporter, Played, Recording};
 
@@ -28,7 +27,9 @@ Examples:
   syscollect info x.syscap --json | jq .events_by_type
 
 JSON: schema_version, records (everything decoded), events (occurrences),
-events_by_type, lost, overwritten (as --overwrite asks), losses [{lane, cpu, cause, count}],
+events_by_type, lost, overwritten (as --overwrite asks), losses [{lane, cpu, cause,
+user (whose programs' they are, where that is known), count}],
+missing_stacks (events that lack their stack or a part of it),
 untold_gaps (how often a CPU ran something else than its events say), cpus, duration_ns,
 clock {source, tick_rate_hz, cpus [{cpu, error_bound_ns, method}]},
 unmatched_ends (of zones of probes) and unshown_failures (of GPUs), where there
@@ -82,7 +83,8 @@ struct Report {
     lost: u64,
     /// Records that gave way to newer ones, as `--overwrite` asks.
     overwritten: u64,
-    losses: Vec<LossReport>,
+    #[serde(serialize_with = "loss_rows")]
+    losses: Vec<Loss>,
     /// How often a CPU ran something else than its events say: some are missing, and no loss tells
     /// of them.
     untold_gaps: u64,
@@ -125,7 +127,14 @@ struct LossReport {
     origin: LossOrigin,
     cpu: Option<u32>,
     cause: &'static str,
+    /// Whose programs wrote what was lost; absent where that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<u32>,
     count: u64,
+}
+
+fn loss_rows<S: serde::Serializer>(losses: &[Loss], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(losses.iter().map(LossReport::of))
 }
 
 #[derive(Debug, Serialize)]
@@ -187,7 +196,6 @@ impl Report {
     fn new(file: String, bytes: u64, session: &Source, played: Played) -> Self {
         let info = session.info();
         let span = played.last.zip(played.first).map_or(0, |(last, first)| last.0 - first.0);
-        let losses = session.losses().iter().map(LossReport::of).collect();
         Self {
             schema_version: SCHEMA_VERSION,
             file,
@@ -201,7 +209,7 @@ impl Report {
             unshown_failures: played.unshown_failures,
             lost: played.lost,
             overwritten: records_overwritten(session.losses()),
-            losses,
+            losses: session.losses().to_vec(),
             untold_gaps: played.untold_gaps,
             cpus: info.cpus.len(),
             duration_ns: session.summary().map_or(span, |summary| summary.duration_ns),
@@ -274,9 +282,6 @@ impl Report {
         let told = self.recorder.as_ref().map_or(&[][..], |recorder| &recorder.missing);
         for note in self.recording.notes.iter().filter(|note| !told.contains(note)) {
             line("Note", note.clone());
-        }
-        if self.missing_stacks > 0 {
-            line("Stacks", format!("{} events lack their stack", grouped(self.missing_stacks)));
         }
         if self.unmatched_ends > 0 {
             let zones = if self.unmatched_ends == 1 { "zone" } else { "zones" };
@@ -351,22 +356,23 @@ impl Report {
     }
 
     fn losses_text(&self, style: Style) -> String {
-        let is_asked = |loss: &&LossReport| loss.cause == LossCause::Overwritten.name();
+        let is_asked = |loss: &&Loss| loss.cause == LossCause::Overwritten;
         let mut text = match self.overwritten {
             0 => String::new(),
             count => {
                 format!("{:<10} {} by newer events, as asked\n", "Overwritten", grouped(count))
             }
         };
+        let shortfall = Shortfall { gaps: self.untold_gaps, stacks: self.missing_stacks };
         if self.lost == 0 {
             // What a logger of Windows had not yet written when its file was copied, nobody knows.
             let nothing = match self.windows.is_some() && !self.complete {
                 true => format!(
                     "{} of what is in the file; what came after is not known",
-                    nothing_lost(self.untold_gaps)
+                    shortfall.instead_of_losses()
                 ),
-                false if self.untold_gaps == 0 => style.good("nothing"),
-                false => nothing_lost(self.untold_gaps),
+                false if shortfall == Shortfall::default() => style.good("nothing"),
+                false => shortfall.instead_of_losses(),
             };
             let _ = writeln!(text, "{:<10} {nothing}", "Lost");
             return text;
@@ -374,20 +380,10 @@ impl Report {
         let lost = style.alarm(&format!("*** {} ***", grouped(self.lost)));
         let _ = writeln!(text, "{:<10} {lost}", "Lost");
         for loss in self.losses.iter().filter(|loss| !is_asked(loss)) {
-            let _ = writeln!(
-                text,
-                "{:<10} {}",
-                "",
-                printable(&loss_text(
-                    &loss.origin,
-                    loss.cpu.map(CpuId::new),
-                    loss.cause,
-                    loss.count
-                ))
-            );
+            let _ = writeln!(text, "{:<10} {}", "", printable(&loss_text(loss)));
         }
-        if let Some(gaps) = gaps_said(self.untold_gaps) {
-            let _ = writeln!(text, "{:<10} {gaps}", "");
+        for line in shortfall.beside_losses() {
+            let _ = writeln!(text, "{:<10} {line}", "");
         }
         text
     }
@@ -428,6 +424,7 @@ impl LossReport {
             origin: loss.origin.clone(),
             cpu: loss.cpu.map(|cpu| cpu.number),
             cause: loss.cause.name(),
+            user: loss.user,
             count: loss.count,
         }
     }

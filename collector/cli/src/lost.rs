@@ -4,8 +4,7 @@ use crate::summary::loss_text;
 use crate::terminal::Style;
 use std::fmt::Write;
 use syscollect_model::{
-    CpuId, Loss, LossCause, LossOrigin, gaps_said, grouped, nothing_lost, records_lost,
-    records_overwritten,
+    CpuId, Loss, LossCause, LossOrigin, Shortfall, grouped, records_lost, records_overwritten,
 };
 use syscollect_playback::{Played, Recording};
 use syscollect_store::LaneLoss;
@@ -20,53 +19,52 @@ pub(crate) struct Lost {
     /// Events of the capture that nobody has read since they were written; what of them cannot be
     /// read is not known.
     unread: Option<u64>,
-    /// How often a CPU ran something else than its events say, though no loss tells of it.
-    untold_gaps: u64,
+    /// What else is missing.
+    shortfall: Shortfall,
 }
 
 impl Lost {
     /// What a recording lost whose events were all played.
     pub(crate) fn read(session: &impl Recording, played: &Played) -> Self {
-        let untold_gaps = played.untold_gaps;
-        Self { losses: session.losses().to_vec(), unread: None, untold_gaps }
+        let shortfall = Shortfall { gaps: played.untold_gaps, stacks: played.missing_stacks };
+        Self { losses: session.losses().to_vec(), unread: None, shortfall }
     }
 
     /// What is known of one of which only the definitions were read; `events` were not.
     #[cfg_attr(windows, expect(dead_code, reason = "only the recorder of Linux needs it"))]
     pub(crate) fn unread(session: &impl Recording, events: u64) -> Self {
-        Self { losses: session.losses().to_vec(), unread: Some(events), untold_gaps: 0 }
+        Self { losses: session.losses().to_vec(), unread: Some(events), ..Self::default() }
     }
 
     /// What is known of one of which nothing was read back.
     #[cfg_attr(windows, expect(dead_code, reason = "only the recorder of Linux needs it"))]
     pub(crate) fn unopened(events: u64) -> Self {
-        Self { losses: Vec::new(), unread: Some(events), untold_gaps: 0 }
+        Self { unread: Some(events), ..Self::default() }
     }
 
     /// With what the recorder itself counted: a full disk may have kept that out of the capture.
     #[cfg_attr(windows, expect(dead_code, reason = "only the recorder of Linux needs it"))]
     pub(crate) fn at_least(mut self, counted: &[LaneLoss]) -> Self {
         for loss in counted {
-            let is_same = |known: &Loss| {
-                (&known.origin, known.cpu, known.cause)
-                    == (&loss.origin, loss.cpu.map(CpuId::new), loss.cause)
+            let counted_as = Loss {
+                origin: loss.origin.clone(),
+                cpu: loss.cpu.map(CpuId::new),
+                cause: loss.cause,
+                user: loss.user,
+                count: loss.count,
+                between: None,
             };
             let is_counted = |other: &&LaneLoss| {
-                (&other.origin, other.cpu, other.cause) == (&loss.origin, loss.cpu, loss.cause)
+                (&other.origin, other.cpu, other.cause, other.user)
+                    == (&loss.origin, loss.cpu, loss.cause, loss.user)
             };
             let count = counted
                 .iter()
                 .filter(is_counted)
                 .fold(0u64, |sum, other| sum.saturating_add(other.count));
-            match self.losses.iter_mut().find(|known| is_same(known)) {
+            match self.losses.iter_mut().find(|known| known.is_of_the_kind(&counted_as)) {
                 Some(known) => known.count = known.count.max(count),
-                None => self.losses.push(Loss {
-                    origin: loss.origin.clone(),
-                    cpu: loss.cpu.map(CpuId::new),
-                    cause: loss.cause,
-                    count,
-                    between: None,
-                }),
+                None => self.losses.push(Loss { count, ..counted_as }),
             }
         }
         self
@@ -76,25 +74,28 @@ impl Lost {
     #[cfg_attr(windows, expect(dead_code, reason = "only the recorder of Linux needs it"))]
     pub(crate) fn add(&mut self, other: Self) {
         for loss in other.losses {
-            let is_same = |known: &Loss| {
-                (&known.origin, known.cpu, known.cause) == (&loss.origin, loss.cpu, loss.cause)
-            };
-            match self.losses.iter_mut().find(|known| is_same(known)) {
+            match self.losses.iter_mut().find(|known| known.is_of_the_kind(&loss)) {
                 Some(known) => known.count = known.count.saturating_add(loss.count),
                 None => self.losses.push(loss),
             }
         }
-        self.untold_gaps = self.untold_gaps.saturating_add(other.untold_gaps);
+        self.shortfall = self.shortfall.and(other.shortfall);
         self.unread = match (self.unread, other.unread) {
             (Some(some), Some(more)) => Some(some.saturating_add(more)),
             (one, another) => one.or(another),
         };
     }
 
-    /// Records lost against the user's will: what `--fail-on-loss` asks for. Gaps that no loss tells
+    /// Whether something was lost against the user's will, stacks of events that are there
+    /// included: what `--fail-on-loss` asks for. Gaps that no loss tells
     /// of are none: kernels leave some switches out that no tracer sees, and every recording of
     /// such a machine would fail.
-    pub(crate) fn records(&self) -> u64 {
+    pub(crate) fn is_lossy(&self) -> bool {
+        self.records() > 0 || self.shortfall.stacks > 0
+    }
+
+    /// Records lost against the user's will.
+    fn records(&self) -> u64 {
         records_lost(&self.losses)
     }
 
@@ -141,8 +142,8 @@ impl Lost {
 
     fn nothing(&self, style: Style) -> String {
         match self.unread {
-            None if self.untold_gaps == 0 => style.good("Lost: nothing") + "\n",
-            None => format!("Lost: {}\n", nothing_lost(self.untold_gaps)),
+            None if self.shortfall == Shortfall::default() => style.good("Lost: nothing") + "\n",
+            None => format!("Lost: {}\n", self.shortfall.instead_of_losses()),
             Some(events) => format!(
                 "{}; not read back yet: {} events (`syscollect info` reads them)\n",
                 style.good("Lost while recording: nothing"),
@@ -158,14 +159,13 @@ impl Lost {
             self.losses.iter().filter(|loss| loss.cause != LossCause::Overwritten).collect();
         losses.sort_by_key(|loss| std::cmp::Reverse(loss.count));
         for loss in losses.iter().take(LOSS_LINES) {
-            let line = loss_text(&loss.origin, loss.cpu, loss.cause.name(), loss.count);
-            text.push_str(&(style.alarm(&format!("    {line}")) + "\n"));
+            text.push_str(&(style.alarm(&format!("    {}", loss_text(loss))) + "\n"));
         }
         if let Some(more) = losses.len().checked_sub(LOSS_LINES).filter(|more| *more > 0) {
             let _ = writeln!(text, "    and {more} more: see syscollect info");
         }
-        if let Some(gaps) = gaps_said(self.untold_gaps) {
-            let _ = writeln!(text, "    {gaps}");
+        for line in self.shortfall.beside_losses() {
+            let _ = writeln!(text, "    {line}");
         }
         if let Some(events) = self.unread {
             let _ = writeln!(
@@ -191,6 +191,7 @@ mod tests {
             origin: LossOrigin::from_name(lane),
             cpu: Some(CpuId::new(1)),
             cause,
+            user: None,
             count,
             between: None,
         }
@@ -241,13 +242,36 @@ mod tests {
 
     #[test]
     fn gaps_that_no_loss_tells_of_are_said_and_no_reason_to_fail() {
-        let some = Lost { untold_gaps: 13, ..Lost::default() };
+        let shortfall = Shortfall { gaps: 13, stacks: 0 };
+        let some = Lost { shortfall, ..Lost::default() };
         let said = "13 times a CPU ran something else than its events say: some are missing\n";
         assert_eq!(text(&some), format!("Lost: nothing that was counted; {said}"));
-        assert_eq!(some.records(), 0);
+        assert!(!some.is_lossy());
         let mut both = lost(vec![loss("sched", LossCause::LaneFull, 10)]);
         both.add(some);
         assert!(text(&both).ends_with(&format!("lane-full\n    {said}")), "{}", text(&both));
+    }
+
+    #[test]
+    fn stacks_that_are_lost_are_said_and_a_reason_to_fail() {
+        let shortfall = Shortfall { gaps: 0, stacks: 1_200 };
+        let stacks = Lost { shortfall, ..Lost::default() };
+        let said = "the stacks of 1,200 events or parts of them\n";
+        assert_eq!(text(&stacks), format!("Lost: no event, but {said}"));
+        assert!(stacks.is_lossy());
+        let mut both = lost(vec![loss("sched", LossCause::LaneFull, 10)]);
+        both.add(stacks);
+        assert!(text(&both).ends_with(&format!("lane-full\n    {said}")), "{}", text(&both));
+    }
+
+    #[test]
+    fn losses_of_a_users_programs_say_so() {
+        let theirs = Loss { user: Some(1001), ..loss("zones", LossCause::LaneFull, 7) };
+        let text = text(&lost(vec![theirs]));
+        assert!(
+            text.contains("7 zones records of CPU 1 of user 1001's programs: lane-full"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -178,6 +178,7 @@ fn report(args: &Args) -> Result<Report> {
         );
     }
     let mut report = exporter.finish();
+    report.missing_stacks = played.missing_stacks;
     // Windows' own recorders end well without a summary of ours.
     report.recording.complete = session.is_complete();
     if let Some(process) = process

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use syscollect_exporters::TracyLayout;
 use syscollect_model::{
-    CpuId, LaneKind, LossCause, LossOrigin, RecorderSummary, StopReason, bytes, duration, grouped,
+    LaneKind, Loss, LossCause, LossOrigin, RecorderSummary, StopReason, bytes, duration, grouped,
 };
 use syscollect_playback::Played;
 use syscollect_store::{LaneLoss, LostRecord};
@@ -147,15 +147,13 @@ fn shown(path: &Path) -> String {
     printable(&path.display().to_string())
 }
 
-/// `12,345 sched records of CPU 3: lane-full`, and of Windows traces `7 events: lane-full`.
-pub(crate) fn loss_text(
-    origin: &LossOrigin,
-    cpu: Option<CpuId>,
-    cause: &str,
-    count: u64,
-) -> String {
+/// `12,345 sched records of CPU 3: lane-full`, `42 zones records of user 1001's programs: lane-full`,
+/// and of Windows traces `7 events: lane-full`.
+pub(crate) fn loss_text(loss: &Loss) -> String {
+    let Loss { origin, cpu, cause, user, count, .. } = loss;
     let cpu = cpu.map_or(String::new(), |cpu| format!(" of {}", cpu.label()));
-    let name = origin.name();
+    let user = user.map_or(String::new(), |user| format!(" of user {user}'s programs"));
+    let (name, count) = (origin.name(), *count);
     let what = match origin {
         // These say what they count.
         LossOrigin::Events | LossOrigin::Buffers if count == 1 => {
@@ -164,7 +162,7 @@ pub(crate) fn loss_text(
         LossOrigin::Events | LossOrigin::Buffers => name.to_owned(),
         LossOrigin::Lane(_) | LossOrigin::Unknown(_) => format!("{name} records"),
     };
-    format!("{} {what}{cpu}: {cause}", grouped(count))
+    format!("{} {what}{cpu}{user}: {}", grouped(count), cause.name())
 }
 
 /// What came of an export.
@@ -243,6 +241,7 @@ fn lane_advice(loss: &LaneLoss) -> &'static str {
 mod tests {
     use super::*;
     use crate::terminal::Terminal;
+    use syscollect_model::CpuId;
     use syscollect_records::RecordKind;
 
     fn outcome(losses: Vec<LaneLoss>) -> Outcome {
@@ -368,11 +367,13 @@ mod tests {
 
     #[test]
     fn a_loss_says_once_what_was_lost() {
-        assert_eq!(loss_text(&LossOrigin::Events, None, "lane-full", 7), "7 events: lane-full");
-        assert_eq!(loss_text(&LossOrigin::Buffers, None, "damaged", 1), "1 buffer: damaged");
-        assert_eq!(
-            loss_text(&LaneKind::Sched.into(), Some(CpuId::new(3)), "nested", 1_000),
-            "1,000 sched records of CPU 3: nested"
-        );
+        let said = |origin, cause, count| {
+            let cpu = (origin == LaneKind::Sched.into()).then(|| CpuId::new(3));
+            loss_text(&Loss { origin, cpu, cause, user: None, count, between: None })
+        };
+        assert_eq!(said(LossOrigin::Events, LossCause::LaneFull, 7), "7 events: lane-full");
+        assert_eq!(said(LossOrigin::Buffers, LossCause::Damaged, 1), "1 buffer: damaged");
+        let of_a_cpu = said(LaneKind::Sched.into(), LossCause::Nested, 1_000);
+        assert_eq!(of_a_cpu, "1,000 sched records of CPU 3: nested");
     }
 }

@@ -24,6 +24,8 @@ type Key = (LossOrigin, Option<u32>);
 #[derive(Clone, Debug, Default)]
 struct LaneLosses {
     declared: BTreeMap<LossCause, u64>,
+    /// How many of those are of programs of a user.
+    of_users: BTreeMap<(LossCause, u32), u64>,
     /// Reported by records of the lane: lost before the collector.
     reported: u64,
     /// Missing between the chunks that have headers.
@@ -94,7 +96,10 @@ impl Losses {
 
     /// What the recorder has declared in all, in place of what it had before.
     pub(crate) fn declare(&mut self, declared: &[LaneLoss]) {
-        self.lanes.values_mut().for_each(|lane| lane.declared.clear());
+        for lane in self.lanes.values_mut() {
+            lane.declared.clear();
+            lane.of_users.clear();
+        }
         for loss in declared.iter().filter(|loss| loss.count > 0) {
             let of_no_cpu = |kind: LaneKind| kind.traits().index != LaneIndex::Cpu;
             let cpu = loss
@@ -103,6 +108,10 @@ impl Losses {
             let lane = self.lanes.entry((loss.origin.clone(), cpu)).or_default();
             let count = lane.declared.entry(loss.cause).or_default();
             *count = count.saturating_add(loss.count);
+            if let Some(user) = loss.user {
+                let count = lane.of_users.entry((loss.cause, user)).or_default();
+                *count = count.saturating_add(loss.count);
+            }
         }
     }
 
@@ -189,18 +198,19 @@ impl Losses {
         causes.divide(count)
     }
 
-    /// The losses by lane and cause, without those of which there are none.
+    /// The losses by lane, cause and user, without those of which there are none.
     pub(crate) fn totals(&self) -> Vec<Loss> {
         let mut totals = Vec::new();
         for (key @ (origin, cpu), lane) in &self.lanes {
             for (cause, count) in self.totals_of(key, lane) {
-                totals.push(Loss {
+                totals.extend(lane.by_user(cause, count).map(|(user, count)| Loss {
                     origin: origin.clone(),
                     cpu: cpu.map(|number| CpuId { machine: self.machine, number }),
                     cause,
+                    user,
                     count,
                     between: None,
-                });
+                }));
             }
         }
         totals
@@ -226,6 +236,23 @@ impl LaneLosses {
         add(LossCause::Undecodable, self.undecodable);
         add(LossCause::BeyondShare, self.beyond_share);
         by_cause.into_iter().filter(|(_, count)| *count > 0)
+    }
+
+    /// A loss by whose programs wrote what was lost; what is of nobody that is known comes last.
+    fn by_user(
+        &self,
+        cause: LossCause,
+        count: u64,
+    ) -> impl Iterator<Item = (Option<u32>, u64)> + use<> {
+        let mut rows = Vec::new();
+        let mut left = count;
+        for ((_, user), theirs) in self.of_users.range((cause, 0)..=(cause, u32::MAX)) {
+            let theirs = left.min(*theirs);
+            rows.push((Some(*user), theirs));
+            left -= theirs;
+        }
+        rows.push((None, left));
+        rows.into_iter().filter(|(_, count)| *count > 0)
     }
 }
 
@@ -265,6 +292,7 @@ impl GapCauses {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use syscollect_store::LostRecord;
 
     const LANE: Lane = Lane::new(LaneKind::Sched, 1);
 
@@ -284,6 +312,24 @@ mod tests {
         losses.reported(LANE, 8);
         losses.lane(LANE).missing = 100;
         assert_eq!(totals(&losses), [(LossCause::LaneFull, 10), (LossCause::BufferFull, 100)]);
+    }
+
+    #[test]
+    fn what_is_lost_of_a_users_programs_is_theirs() {
+        let of_user = |user, count| LaneLoss {
+            origin: LaneKind::Zone.into(),
+            cpu: None,
+            record: LostRecord::Any,
+            cause: LossCause::LaneFull,
+            user,
+            count,
+        };
+        let mut losses = Losses::default();
+        // What was declared last counts, and nothing of what came before.
+        losses.declare(&[of_user(Some(7), 1_000)]);
+        losses.declare(&[of_user(Some(1001), 40), of_user(None, 2), of_user(Some(1001), 2)]);
+        let rows: Vec<_> = losses.totals().iter().map(|loss| (loss.user, loss.count)).collect();
+        assert_eq!(rows, [(Some(1001), 42), (None, 2)]);
     }
 
     #[test]

@@ -378,7 +378,7 @@ pub(crate) struct Resolved {
     pub(crate) stack: Option<StackId>,
     /// The first kernel function outside the scheduler.
     pub(crate) blocked_in: Option<StringId>,
-    /// An id has no definition: it was lost or damaged.
+    /// An id has no definition: it was lost or damaged. `stack` has the other part, if there is one.
     pub(crate) missing: bool,
 }
 
@@ -449,6 +449,9 @@ impl Resolver {
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
         let mut blocked_in = None;
+        if kernel_missing {
+            frames.push(tables.truncation(StackCut::Lost));
+        }
         if let Some(kernel) = kernel {
             self.push_frames(kernel, &mut frames, tables);
             if lane.kind == LaneKind::Sched {
@@ -462,12 +465,17 @@ impl Resolver {
         if let Some(user) = user {
             self.push_frames(user, &mut frames, tables);
         }
-        let pid = user.or(kernel).map_or(0, |stack| stack.pid);
+        if user_missing {
+            frames.push(tables.truncation(StackCut::Lost));
+        }
         let mut missing = user_missing || kernel_missing;
         let mut stack = None;
-        if !missing && !frames.is_empty() {
-            stack = self.intern(pid, &frames, tables);
-            missing = stack.is_none();
+        // Where neither part is there, that is not a stack.
+        if let Some(known) = user.or(kernel)
+            && !frames.is_empty()
+        {
+            stack = self.intern(known.pid, &frames, tables);
+            missing |= stack.is_none();
         }
         self.frames = frames;
         Resolved { stack, blocked_in, missing }
@@ -599,6 +607,31 @@ mod tests {
         assert_eq!(flood.count(), 20);
         assert!(define(&mut reader, 2, &[0x1000, 0x2000]).is_some());
         assert!(reader.pool.len() < 50);
+    }
+
+    #[test]
+    fn a_stack_without_one_of_its_parts_keeps_the_other() {
+        let (sched, definitions) =
+            (Lane::new(LaneKind::Sched, 0), Lane::new(LaneKind::SchedStack, 0));
+        let mut stacks = bounded(1 << 20, 1 << 20);
+        let user = define(&mut stacks, 1, &[0x1234]).unwrap();
+        let kernel = Defined { kernel: true, ..define(&mut stacks, 1, &[0x2345]).unwrap() };
+        stacks.lanes.entry(definitions).or_default().extend([(7, user), (8, kernel)]);
+        let mut resolver = Resolver { stacks, ..Resolver::default() };
+        let mut tables = Tables::default();
+        let mut frames = |user, kernel| {
+            let cache = &mut StackCache::default();
+            let resolved = resolver.resolve(cache, sched, user, kernel, &mut tables);
+            let frames = resolved.stack.map_or(&[][..], |stack| tables.stack(stack));
+            let lost = |frame: &FrameId| tables.truncated_by(*frame) == Some(StackCut::Lost);
+            (resolved.missing, frames.iter().map(lost).collect::<Vec<_>>())
+        };
+        assert_eq!(frames(7, 8), (false, vec![false, false]));
+        assert_eq!(frames(7, stack_id::NONE), (false, vec![false]));
+        // The kernel's part is the inner one.
+        assert_eq!(frames(7, 99), (true, vec![true, false]));
+        assert_eq!(frames(99, 8), (true, vec![false, true]));
+        assert_eq!(frames(98, 99), (true, vec![]));
     }
 
     #[test]

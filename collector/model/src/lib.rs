@@ -49,7 +49,7 @@ pub use lane::{
     CpuId, Lane, LaneClock, LaneIndex, LaneKind, LaneTraits, MachineId, NextFile, Retention,
 };
 pub use loss::{
-    Loss, LossCause, LossDomain, LossOrigin, SchedulingGap, gaps_said, nothing_lost, records_lost,
+    Loss, LossCause, LossDomain, LossOrigin, SchedulingGap, Shortfall, records_lost,
     records_overwritten,
 };
 pub use module_kind::ModuleKind;

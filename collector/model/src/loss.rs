@@ -14,6 +14,8 @@ pub struct Loss {
     pub cpu: Option<CpuId>,
     /// Why.
     pub cause: LossCause,
+    /// Whose programs wrote them, where that is known: a user id.
+    pub user: Option<u32>,
     /// How many records.
     pub count: u64,
     /// When, as far as it is known: the last event before, the first after.
@@ -139,7 +141,13 @@ impl Loss {
         count: u64,
         between: Option<(Time, Time)>,
     ) -> Self {
-        Self { origin: lane.kind.into(), cpu: lane.cpu(), cause, count, between }
+        Self { origin: lane.kind.into(), cpu: lane.cpu(), cause, user: None, count, between }
+    }
+
+    /// Whether it is of the same place, cause and user, so that both are one number.
+    pub fn is_of_the_kind(&self, other: &Self) -> bool {
+        let kind = |loss: &Self| (loss.cpu, loss.cause, loss.user);
+        self.origin == other.origin && kind(self) == kind(other)
     }
 
     /// On which machine; what is lost of none of its CPUs counts for the first.
@@ -170,17 +178,53 @@ pub fn records_overwritten(losses: &[Loss]) -> u64 {
     sum(losses, |cause| cause == LossCause::Overwritten)
 }
 
-/// What is said of losses where no record is counted as lost; `gaps` are those of
-/// [`OnCpu`](crate::OnCpu).
-pub fn nothing_lost(gaps: u64) -> String {
-    match gaps_said(gaps) {
-        Some(gaps) => format!("nothing that was counted; {gaps}"),
-        None => "nothing".to_owned(),
+/// What is missing though no record is counted as lost for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shortfall {
+    /// How often a CPU ran something else than its events say ([`OnCpu`](crate::OnCpu)).
+    pub gaps: u64,
+    /// Events that lack their stack or a part of it.
+    pub stacks: u64,
+}
+
+impl Shortfall {
+    /// Of two recordings together.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            gaps: self.gaps.saturating_add(other.gaps),
+            stacks: self.stacks.saturating_add(other.stacks),
+        }
+    }
+
+    /// What is said of losses where no record is counted as lost.
+    pub fn instead_of_losses(self) -> String {
+        let Self { gaps, stacks } = self;
+        let gaps = match gaps_text(gaps) {
+            Some(gaps) => format!(" that was counted; {gaps}"),
+            None => String::new(),
+        };
+        match stacks {
+            0 => format!("nothing{gaps}"),
+            _ => format!("no event, but {} or parts of them{gaps}", stacks_text(stacks)),
+        }
+    }
+
+    /// What is said of it beside losses: a line for each.
+    pub fn beside_losses(self) -> impl Iterator<Item = String> {
+        let stacks =
+            (self.stacks > 0).then(|| format!("{} or parts of them", stacks_text(self.stacks)));
+        stacks.into_iter().chain(gaps_text(self.gaps))
     }
 }
 
-/// What is said of gaps of [`OnCpu`](crate::OnCpu), if there are any.
-pub fn gaps_said(gaps: u64) -> Option<String> {
+fn stacks_text(events: u64) -> String {
+    match events {
+        1 => "the stack of 1 event".to_owned(),
+        _ => format!("the stacks of {} events", grouped(events)),
+    }
+}
+
+fn gaps_text(gaps: u64) -> Option<String> {
     let times = match gaps {
         0 => return None,
         1 => "once".to_owned(),
@@ -256,6 +300,7 @@ mod tests {
             origin,
             cpu: Some(CpuId::new(3)),
             cause: LossCause::LaneFull,
+            user: None,
             count,
             between: Some((Time(5), Time(9))),
         };

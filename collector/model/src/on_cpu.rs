@@ -224,6 +224,7 @@ mod tests {
                 origin: LaneKind::Sched.into(),
                 cpu: Some(CpuId::new(cpu)),
                 cause: LossCause::LaneFull,
+                user: None,
                 count: 1,
                 between: None,
             })

@@ -1,6 +1,6 @@
-//! Why a stack lacks its outer frames.
+//! Why a stack lacks frames.
 
-/// Why a stack ends before its thread's first function.
+/// Why a stack ends before its thread's first function, or lacks its frames in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StackCut {
     /// It has more frames than are recorded, or its walk met what is no code.
@@ -16,6 +16,9 @@ pub enum StackCut {
     /// The walk was by frame pointers alone, and the last frame's leads to no other: the code there
     /// keeps none, or it is the thread's first.
     FramePointers,
+    /// They were recorded apart from the others, and that record was lost: of the user's or of the
+    /// kernel's part of a stack that has both.
+    Lost,
 }
 
 impl StackCut {
@@ -28,6 +31,7 @@ impl StackCut {
             Self::NoTableYet => "no unwind table yet",
             Self::UnusableInformation => "unwind information that cannot be used",
             Self::FramePointers => "frame pointers lead no further",
+            Self::Lost => "frames lost",
         }
     }
 
@@ -40,6 +44,7 @@ impl StackCut {
             Self::NoTableYet => "[truncated: no unwind table yet]",
             Self::UnusableInformation => "[truncated: unwind information that cannot be used]",
             Self::FramePointers => "[truncated: frame pointers lead no further]",
+            Self::Lost => "[frames lost]",
         }
     }
 }

@@ -97,7 +97,7 @@ pub struct Played {
     pub last: Option<Time>,
     /// Records that were produced and are not in the recording, or cannot be read.
     pub lost: u64,
-    /// Events whose stack was taken and lost, or whose definition is lost.
+    /// Events whose stack was taken and lost, or whose definition is lost, of either of its parts.
     pub missing_stacks: u64,
     /// Hits of probes that end what nothing began: it began before the recording, or that hit was
     /// lost.

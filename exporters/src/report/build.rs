@@ -64,6 +64,7 @@ impl ReportExporter {
             lost: records_lost(losses),
             overwritten: records_overwritten(losses),
             untold_gaps: self.scheduling.untold_gaps,
+            missing_stacks: 0,
             losses: losses.iter().map(loss_row).collect(),
             unresolved: self.unresolved(tables),
         }
@@ -309,6 +310,7 @@ fn loss_row(loss: &Loss) -> LossRow {
         cpu: loss.cpu.map(|cpu| cpu.number),
         machine: loss.machine(),
         cause: loss.cause,
+        user: loss.user,
         count: loss.count,
     }
 }

@@ -107,6 +107,10 @@ pub struct Report {
     /// How often events of a CPU contradict each other, so that some are
     /// missing between them, though no loss tells of it.
     pub untold_gaps: u64,
+    /// Events that lack their stack or a part of it, as who read the recording found
+    /// ([`Played::missing_stacks`](syscollect_playback::Played::missing_stacks)): an exporter is not told.
+    #[serde(default)]
+    pub missing_stacks: u64,
     /// The losses by lane, CPU and cause, as the session tells them.
     pub losses: Vec<LossRow>,
     /// Code without names, by module, the most samples first.
@@ -513,6 +517,9 @@ pub struct LossRow {
     pub machine: MachineId,
     /// Why.
     pub cause: LossCause,
+    /// Whose programs wrote them, where that is known: a user id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<u32>,
     /// How many.
     pub count: u64,
 }

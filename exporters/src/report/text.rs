@@ -7,9 +7,7 @@ use super::columns::{clipped, duration, grouped, percent, table, wrapped};
 use super::data::*;
 use super::durations::sum_ns;
 use super::hints;
-use syscollect_model::{
-    CpuId, LossCause, ModuleKind, OperatingSystem, SampleEvent, gaps_said, nothing_lost,
-};
+use syscollect_model::{CpuId, LossCause, ModuleKind, OperatingSystem, SampleEvent};
 
 /// Lines that a stack may take.
 const STACK_LINES: usize = 3;
@@ -129,13 +127,14 @@ impl Text {
                 "Overwritten"
             ));
         }
+        let shortfall = report.shortfall();
         let lost = match report.lost {
-            0 => nothing_lost(report.untold_gaps),
+            0 => shortfall.instead_of_losses(),
             lost => format!("*** {} ***", grouped(lost)),
         };
         self.line(&format!("{:<10} {lost}", "Lost"));
-        if let Some(gaps) = gaps_said(report.untold_gaps).filter(|_| report.lost > 0) {
-            self.line(&format!("{:<10} {gaps}", ""));
+        for line in shortfall.beside_losses().filter(|_| report.lost > 0) {
+            self.line(&format!("{:<10} {line}", ""));
         }
     }
 
@@ -480,9 +479,11 @@ impl Text {
         let rows = report.losses.iter().filter(is_lost).map(|loss| {
             let cpu = loss.cpu.map(|number| CpuId { machine: loss.machine, number });
             let cpu = cpu.map_or_else(String::new, |cpu| format!(" of {cpu}"));
+            let user = loss.user.map(|user| format!(" of user {user}'s programs"));
+            let whose = cpu + &user.unwrap_or_default();
             [
                 grouped(loss.count),
-                format!("{}{cpu}: {}", shown(loss.origin.name()), loss.cause.name()),
+                format!("{}{whose}: {}", shown(loss.origin.name()), loss.cause.name()),
             ]
         });
         self.table(["records", "from"], rows);

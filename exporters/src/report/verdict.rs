@@ -5,7 +5,7 @@ use super::data::*;
 use super::durations::sum_ns;
 use super::text::{count, shown};
 use super::text_worst::{moment, waiter_words};
-use syscollect_model::gaps_said;
+use syscollect_model::Shortfall;
 
 impl Report {
     /// How long, how busy, who used most, the longest wait for a CPU, and what was lost.
@@ -61,12 +61,17 @@ impl Report {
 
     fn whole(&self) -> Option<String> {
         let cut = if self.recording.complete { "" } else { " The recording was cut off." };
-        let lost = match (self.lost, gaps_said(self.untold_gaps)) {
-            (0, None) => "Nothing was lost.".to_owned(),
-            (0, Some(gaps)) => format!("Nothing was lost that was counted, but {gaps}."),
-            (lost, _) => format!("*** {} lost. ***", records_were(lost)),
+        let lost = match self.lost {
+            0 if self.shortfall() == Shortfall::default() => "Nothing was lost.".to_owned(),
+            0 => format!("Lost: {}.", self.shortfall().instead_of_losses()),
+            lost => format!("*** {} lost. ***", records_were(lost)),
         };
         Some(lost + cut)
+    }
+
+    /// What is missing and was not counted as lost.
+    pub(super) fn shortfall(&self) -> Shortfall {
+        Shortfall { gaps: self.untold_gaps, stacks: self.missing_stacks }
     }
 
     /// How long it is: as the recorder says, so that all say the same, if events are of all of it.

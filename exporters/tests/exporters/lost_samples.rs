@@ -23,7 +23,14 @@ fn scenario(lost: Option<LossOrigin>, cpu: Option<u32>) -> Scenario {
         let (cause, between) = (LossCause::Nested, Some((since, Time(scenario.time))));
         scenario.events.push((
             Time(scenario.time),
-            Event::Loss(Loss { origin, cpu: cpu.map(CpuId::new), cause, count: 1, between }),
+            Event::Loss(Loss {
+                origin,
+                cpu: cpu.map(CpuId::new),
+                cause,
+                user: None,
+                count: 1,
+                between,
+            }),
         ));
     }
     scenario.wait(4_999);

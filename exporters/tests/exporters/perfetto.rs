@@ -46,6 +46,7 @@ fn lost_switches_charge_nobody() {
         origin: LaneKind::Sched.into(),
         cpu: Some(CpuId::new(0)),
         cause: LossCause::Damaged,
+        user: None,
         count: 3,
         between: Some((since, since)),
     }));
@@ -509,6 +510,7 @@ fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
             origin: if flags & 4 != 0 { LaneKind::Sched } else { LaneKind::Sample }.into(),
             cpu: (flags & 1 != 0).then_some(CpuId::new(cpu)),
             cause: LossCause::Nested,
+            user: None,
             count: u64::from(a),
             between: (flags & 2 != 0).then_some((Time(u64::from(b)), Time(u64::MAX))),
         }),

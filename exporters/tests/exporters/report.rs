@@ -116,6 +116,7 @@ fn loss(cpu: u32, since: u64, until: u64) -> Loss {
         origin: LaneKind::Sched.into(),
         cpu: Some(CpuId::new(cpu)),
         cause: LossCause::LaneFull,
+        user: None,
         count: 7,
         between,
     }

@@ -254,6 +254,7 @@ pub(crate) fn losses() -> Vec<Loss> {
         origin: LossOrigin::from_name(origin),
         cpu,
         cause,
+        user: None,
         count,
         between: None,
     };
@@ -447,6 +448,7 @@ fn switches_are_lost(scenario: &mut Scenario, worker: ThreadId) {
         origin: LaneKind::Sched.into(),
         cpu: Some(CpuId::new(1)),
         cause: LossCause::LaneFull,
+        user: None,
         count: 40,
         between: Some((since, Time(scenario.time))),
     }));

@@ -86,6 +86,7 @@ fn messages_say_how_much_they_matter_and_whose_they_are() {
         origin: LaneKind::Sched.into(),
         cpu: None,
         cause: LossCause::LaneFull,
+        user: None,
         count: 1,
         between: None,
     };

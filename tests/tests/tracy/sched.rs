@@ -150,6 +150,7 @@ fn what_lost_switches_leave_open_is_not_made_up() {
         origin: LaneKind::Sched.into(),
         cpu: Some(cpu),
         cause: LossCause::LaneFull,
+        user: None,
         count: 3,
         between: None,
     };
@@ -175,6 +176,7 @@ fn losses_that_claim_more_than_can_be_counted_are_told() {
         origin: LaneKind::Sample.into(),
         cpu: None,
         cause: LossCause::LaneFull,
+        user: None,
         count: u64::MAX,
         between: None,
     };

@@ -102,6 +102,7 @@ fn every_loss_is_told_once() {
         origin: LaneKind::Sched.into(),
         cpu: Some(CpuId::new(1)),
         cause,
+        user: None,
         count,
         between: None,
     };
@@ -109,6 +110,7 @@ fn every_loss_is_told_once() {
         origin: LossOrigin::Unknown("file".into()),
         cpu: None,
         cause: LossCause::DiskFull,
+        user: None,
         count: 9,
         between: None,
     };

@@ -278,7 +278,7 @@ fn conclude(
     if let Some(command) = ending.command.as_ref().filter(|command| command.is_running()) {
         say!("syscollect: {} (PID {}) goes on running", command.name(), command.pid());
     }
-    Ok(exit_code(options, &ending.ended, outcome.lost.records(), error.is_some()))
+    Ok(exit_code(options, &ending.ended, outcome.lost.is_lossy(), error.is_some()))
 }
 
 /// What the recorder says of itself, of all files.
@@ -293,11 +293,11 @@ fn whole(last: RecorderSummary, costs: Vec<WorkCost>, duration: Duration) -> Rec
 }
 
 /// The command's own failure goes first: a script that wraps a command asks for that.
-fn exit_code(options: &Options, ended: &Ended, lost: u64, incomplete: bool) -> u8 {
+fn exit_code(options: &Options, ended: &Ended, is_lossy: bool, incomplete: bool) -> u8 {
     match ended {
         Ended::Command(status) if command::exit_code(*status) != 0 => command::exit_code(*status),
         _ if incomplete => ERROR,
-        _ if options.fail_on_loss && lost > 0 => LOSS,
+        _ if options.fail_on_loss && is_lossy => LOSS,
         _ => 0,
     }
 }

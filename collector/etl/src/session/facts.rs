@@ -270,6 +270,13 @@ pub(super) fn losses(
     ];
     let losses = losses.into_iter().filter(|(_, _, count)| *count > 0);
     losses
-        .map(|(origin, cause, count)| Loss { origin, cpu: None, cause, count, between: None })
+        .map(|(origin, cause, count)| Loss {
+            origin,
+            cpu: None,
+            cause,
+            user: None,
+            count,
+            between: None,
+        })
         .collect()
 }
