@@ -39,15 +39,27 @@ pub(crate) fn go_before_most() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -19) };
 }
 
-/// More of a CPU than others have, and not as much as there is: for the work after a recording, which
-/// somebody waits for. Beside 30 busy threads of its group on its CPU, a thread would have 1/31 of it;
-/// so it has a quarter. Threads that it starts have the same.
-pub(crate) fn go_before_many() {
-    // SAFETY: the own thread's priority; no memory is involved. Reading it cannot fail, so that -1 is
-    // a value.
-    unsafe {
-        let nice = libc::getpriority(libc::PRIO_PROCESS, 0);
-        libc::setpriority(libc::PRIO_PROCESS, 0, nice - 10);
+/// How much nicer others are than the recorder once it stops.
+const BEFORE_MANY: libc::c_int = 10;
+
+/// More of a CPU than others have for all threads of this process and those that they start, and not
+/// as much as there is: for the work after a recording, which somebody waits for. Beside 30 busy
+/// threads of its group on its CPU, a thread would have 1/31 of it; so it has a quarter.
+///
+/// Threads that go before others already stay as they are.
+pub(crate) fn all_go_before_many() {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return };
+    let ids = threads.flatten().filter_map(|thread| thread.file_name().to_str()?.parse().ok());
+    for id in ids {
+        // SAFETY: numbers in, numbers out; no memory is involved. The thread is of this process, or
+        // it has ended, and then there is none: its number is not given out again so soon. -1 is a
+        // nice value, or an error, and of either nothing is to be raised.
+        unsafe {
+            let nice = libc::getpriority(libc::PRIO_PROCESS, id);
+            if nice >= 0 {
+                libc::setpriority(libc::PRIO_PROCESS, id, nice - BEFORE_MANY);
+            }
+        }
     }
 }
 

@@ -226,8 +226,8 @@ impl Recording {
             || self.pids.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists())
     }
 
-    /// Ends the recording: detaches, takes out what is left, completes the file. From now on the
-    /// calling thread, which names and exports, goes before many others.
+    /// Ends the recording: detaches, takes out what is left, completes the file. From now on all
+    /// threads of the process, which then names and exports, go before many others.
     ///
     /// # Errors
     ///
@@ -235,7 +235,7 @@ impl Recording {
     /// file. A file that could not be completed is reported in [`Recorded::error`], with what was
     /// recorded.
     pub fn stop(self, reason: StopReason) -> Result<Recorded, CaptureError> {
-        crate::priority::go_before_many();
+        crate::priority::all_go_before_many();
         self.shared.stop.store(true, Ordering::Release);
         self.collector.unpark();
         let ended = self.collector.wait(LONGEST_END);
