@@ -22,7 +22,7 @@ use anyhow::{Context, Result, bail};
 use crate::process::{output_of, root, words};
 use crate::report::{Outcome, Report};
 
-use self::program::Program;
+use self::program::{Program, Purpose};
 use self::tree::Layout;
 
 /// Where the packages go.
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         bail!("{missing}");
     }
     let output = arguments.output.clone().unwrap_or_else(|| target().join("dist"));
-    let program = Program::build()?;
+    let program = Program::build(Purpose::Release)?;
     let packages = make(&program, &output)?;
     println!("{}", sized(&packages.archive)?);
     match &packages.deb {
@@ -72,7 +72,7 @@ pub(crate) fn steps(report: &mut Report) {
         if let Some(missing) = program::missing_tools() {
             return Ok(Outcome::Skipped(missing));
         }
-        let program = Program::build()?;
+        let program = Program::build(Purpose::Check)?;
         let size = sized(&program.path)?;
         built = Some(program);
         Ok(Outcome::Passed(size))

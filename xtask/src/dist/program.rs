@@ -22,12 +22,24 @@ pub(super) struct Program {
     _folder: TempDir,
 }
 
+/// What a program is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To be given to people.
+    Release,
+    /// To see whether it builds, links, starts and records: how fast it is takes half of the build.
+    Check,
+}
+
 impl Program {
     /// Builds it, and takes what debug information the standard library brings out of a copy.
-    pub(super) fn build() -> Result<Self> {
+    pub(super) fn build(purpose: Purpose) -> Result<Self> {
+        let opt_level =
+            (purpose == Purpose::Check).then_some(("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"));
         output_of(
             cargo()
                 .args(["build", "--quiet", "--release", "-p", "syscollect", "--target", TARGET])
+                .envs(opt_level)
                 .env(
                     format!("CARGO_TARGET_{}_RUSTFLAGS", TARGET.to_uppercase().replace('-', "_")),
                     without_paths(),
