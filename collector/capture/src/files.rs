@@ -13,6 +13,7 @@ use syscollect_store::{
 };
 use syscollect_symbolize::PinnedFiles;
 
+use crate::disk_reserve::{DiskReserve, cut_off};
 use crate::recording::buffer_loss;
 use crate::unwind::StacksInMemory;
 
@@ -102,6 +103,7 @@ impl FileAccount {
     fn output(&self, file: Option<File>, begun: Option<Begun>) -> Output {
         self.written.store(0, Ordering::Relaxed);
         Output {
+            reserve: file.as_ref().and_then(DiskReserve::take),
             file,
             begun,
             written: self.written.clone(),
@@ -142,10 +144,22 @@ type Begun = Arc<Mutex<Box<dyn FnMut() + Send>>>;
 /// A file whose bytes are counted, or none: then everything is refused, as by a full disk.
 pub(crate) struct Output {
     file: Option<File>,
+    /// For the end of the file.
+    reserve: Option<DiskReserve>,
     /// Who is told when something lies in it; `None` when that was done.
     begun: Option<Begun>,
     written: Arc<AtomicU64>,
     written_in_all: Arc<AtomicU64>,
+}
+
+impl Output {
+    /// There is room for the end, which comes after so many bytes.
+    fn make_room(&mut self, written: u64) {
+        self.reserve = None;
+        if let Some(file) = &mut self.file {
+            cut_off(file, written);
+        }
+    }
 }
 
 impl Write for Output {
@@ -230,7 +244,7 @@ impl Files {
                     .map(|(lane, cause, count)| buffer_loss(lane, cause, count)),
             );
             self.account.lost(&losses);
-            let written = written.and_then(|()| complete(writer, &losses, &summary));
+            let written = complete(writer, written, &losses, &summary);
             let error = written.as_ref().err().map(ToString::to_string);
             let (next, could) = self.next_file();
             self.writer = Some(next);
@@ -259,8 +273,23 @@ impl Files {
     }
 }
 
-/// Says what was lost and how it went, and ends the file.
+/// Says what was lost and how it went, and ends the file. The error is that of writing the rest of
+/// it (`written`), if there was one: then its end is written into the room that is left for it.
 pub(crate) fn complete(
+    mut writer: CaptureWriter<Output>,
+    written: Result<(), StoreError>,
+    losses: &[LaneLoss],
+    summary: &RecorderSummary,
+) -> Result<(), StoreError> {
+    let bytes = writer.bytes();
+    match &written {
+        Err(StoreError::Write { .. }) => writer.output_mut().make_room(bytes),
+        _ => writer.output_mut().reserve = None,
+    }
+    written.and(end(writer, losses, summary))
+}
+
+fn end(
     mut writer: CaptureWriter<Output>,
     losses: &[LaneLoss],
     summary: &RecorderSummary,

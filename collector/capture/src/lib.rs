@@ -34,6 +34,7 @@ mod bpf_object;
 mod clock;
 mod collector;
 mod counters;
+mod disk_reserve;
 mod ebpf;
 mod error;
 mod file_change;

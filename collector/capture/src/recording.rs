@@ -276,7 +276,7 @@ impl Recording {
             missing,
             costs: costs.costs().to_vec(),
         };
-        let written = last.written.and_then(|()| files::complete(last.writer, &losses, &summary));
+        let written = files::complete(last.writer, last.written, &losses, &summary);
         let losses_before = self.shared.files.losses();
         let records = self.shared.records.load(Ordering::Relaxed);
         let error = written.err().map(|error| error.to_string());

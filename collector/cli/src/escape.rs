@@ -87,12 +87,17 @@ fn json_lines(json: &str) -> String {
     shown
 }
 
-/// Lines for standard error. Whoever reads it may leave early, which ends nothing.
+/// A line for standard error: a line break in what it tells of would forge another one. Whoever
+/// reads it may leave early, which ends nothing.
 pub(crate) fn say(words: Arguments<'_>) {
-    to_stderr(&printable_lines(&words.to_string()));
+    to_stderr(&line(words));
 }
 
-/// The same with the colours of `style`.
+fn line(words: Arguments<'_>) -> String {
+    printable(&words.to_string()) + "\n"
+}
+
+/// Lines for standard error, with the colours of `style`.
 pub(crate) fn say_styled(words: Arguments<'_>, style: Style) {
     to_stderr(&styled_lines(&words.to_string(), style));
 }
@@ -144,6 +149,13 @@ mod tests {
             "\\u{9b}2J\\u{7f}\\r\\u{202e}txt\\u{2066}"
         );
         assert_eq!(printable("\"plain\" text, ünïcode, C:\\x"), "\"plain\" text, ünïcode, C:\\x");
+    }
+
+    #[test]
+    fn what_is_said_of_a_path_is_one_line() {
+        let path = "e;v\nLost: nothing";
+        let said = line(format_args!("syscollect: {path} ran"));
+        assert_eq!(said, "syscollect: e;v\\nLost: nothing ran\n");
     }
 
     #[test]

@@ -14,8 +14,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use syscollect_etl::session::{EventCount, Facts};
 use syscollect_model::{
-    ClockSource, CpuClock, Loss, LossCause, LossOrigin, OperatingSystem, RecorderSummary,
-    SampleEvent, Shortfall, StackOrigin, bytes, duration, grouped, records_overwritten,
+    CalendarTime, ClockSource, CpuClock, Loss, LossCause, LossOrigin, OperatingSystem,
+    RecorderSummary, SampleEvent, Shortfall, StackOrigin, bytes, duration, grouped,
+    records_overwritten,
 };
 use syscollect_playback::{EventType, NullExporter, Played, Recording};
 
@@ -31,6 +32,7 @@ events_by_type, lost, overwritten (as --overwrite asks), losses [{lane, cpu, cau
 user (whose programs' they are, where that is known), count}],
 missing_stacks (events that lack their stack or a part of it),
 untold_gaps (how often a CPU ran something else than its events say), cpus, duration_ns,
+first_unix_ns (the wall clock at the first event, nanoseconds since 1970),
 clock {source, tick_rate_hz, cpus [{cpu, error_bound_ns, method}]},
 unmatched_ends (of zones of probes) and unshown_failures (of GPUs), where there
 are any, windows {version, sessions, events [{provider, id, name, count}]} (of
@@ -90,6 +92,9 @@ struct Report {
     untold_gaps: u64,
     cpus: usize,
     duration_ns: u64,
+    /// When the first event was by the machine's wall clock, nanoseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_unix_ns: Option<u64>,
     clock: ClockReport,
     machine: MachineReport,
     recording: RecordingReport,
@@ -213,6 +218,7 @@ impl Report {
             untold_gaps: played.untold_gaps,
             cpus: info.cpus.len(),
             duration_ns: session.summary().map_or(span, |summary| summary.duration_ns),
+            first_unix_ns: played.first.and_then(|first| info.wall_clock(first)),
             clock: ClockReport {
                 source: info.clock_source,
                 tick_rate_hz: session.clock().ticks_per_second(),
@@ -259,6 +265,10 @@ impl Report {
         }
         line("Machine", self.machine_text());
         line("Duration", duration(self.duration_ns));
+        if let Some(first) = self.first_unix_ns {
+            let first = CalendarTime::of_unix(first / 1_000_000_000);
+            line("From", format!("{first} UTC, where the first event is"));
+        }
         let stopped = self.recorder.as_ref().and_then(|recorder| stopped_early(recorder, None));
         stopped.into_iter().for_each(|stopped| line("", stopped));
         line(

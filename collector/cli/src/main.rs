@@ -5,10 +5,10 @@
 //! finished options before any work starts, so a usage error (exit code 2)
 //! never leaves anything behind.
 
-/// A line on standard error, which does nothing to a terminal. Whoever reads it may leave early,
-/// which ends nothing: `eprintln!` would panic.
+/// A line on standard error, one whatever it tells of, which does nothing to a terminal. Whoever
+/// reads it may leave early, which ends nothing: `eprintln!` would panic.
 macro_rules! say {
-    ($($words:tt)*) => { $crate::escape::say(format_args!("{}\n", format_args!($($words)*))) };
+    ($($words:tt)*) => { $crate::escape::say(format_args!($($words)*)) };
 }
 
 /// Lines on standard error in the colours of a style; the last ends with a line break, too.

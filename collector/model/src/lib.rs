@@ -18,6 +18,7 @@
 //! ```
 
 mod address_space;
+mod calendar;
 mod characters;
 mod clock;
 mod event;
@@ -40,6 +41,7 @@ mod tables;
 mod unit;
 
 pub use address_space::{AddressSpaces, Mapping, ProgramMemory};
+pub use calendar::CalendarTime;
 pub use characters::is_unprintable;
 pub use clock::{ClockError, ClockMap, ClockPair, Ticks, Time, TimeCursor};
 pub use event::{Event, Exporter, Migration, OffCpu, Sample, SleepState, Switch, Wakeup};

@@ -1,6 +1,6 @@
 //! What is known of the machine and the recording as a whole.
 
-use crate::{OperatingSystem, RecorderWork, SampleEvent, StackOrigin, StopReason};
+use crate::{OperatingSystem, RecorderWork, SampleEvent, StackOrigin, StopReason, Time};
 use serde::{Deserialize, Serialize};
 
 /// The machine, the kernel and the way of recording, as noted at the start.
@@ -67,6 +67,15 @@ impl SessionInfo {
     /// The names of [`Self::stacks`].
     pub fn stack_names(&self) -> Vec<&str> {
         self.stacks.iter().map(StackOrigin::name).collect()
+    }
+
+    /// What the wall clock showed then, nanoseconds since 1970, by the last reading before; `None`
+    /// where the clocks were not read.
+    pub fn wall_clock(&self, at: Time) -> Option<u64> {
+        let before = self.clock_pairs.iter().rev().find(|pair| pair.boottime <= at.0);
+        let pair = before.or(self.clock_pairs.first())?;
+        let time = i128::from(pair.realtime) + i128::from(at.0) - i128::from(pair.boottime);
+        u64::try_from(time).ok()
     }
 }
 

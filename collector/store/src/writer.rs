@@ -129,6 +129,11 @@ impl<W: Write> CaptureWriter<W> {
         self.written
     }
 
+    /// Where everything goes.
+    pub fn output_mut(&mut self) -> &mut W {
+        &mut self.out
+    }
+
     /// The number that the next definition gets.
     pub fn next_definition_sequence(&self) -> u64 {
         self.next_definition

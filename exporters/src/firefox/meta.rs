@@ -5,7 +5,7 @@ use super::tables::{Shared, categories};
 use super::{Config, VERSION};
 use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
-use syscollect_model::{ClockSource, Loss, LossCause, RecorderSummary, SessionInfo};
+use syscollect_model::{ClockSource, Loss, LossCause, RecorderSummary, SessionInfo, Time};
 
 /// The times that the file begins and ends at, nanoseconds of the session.
 #[derive(Clone, Copy, Debug, Default)]
@@ -73,10 +73,7 @@ pub(super) fn meta(
 
 /// Milliseconds since 1970 at `origin`; 0 where the clocks were not read.
 fn start_time(session: &SessionInfo, origin: u64) -> f64 {
-    let before = session.clock_pairs.iter().rev().find(|pair| pair.boottime <= origin);
-    let Some(pair) = before.or(session.clock_pairs.first()) else { return 0.0 };
-    let realtime = i128::from(pair.realtime) + i128::from(origin) - i128::from(pair.boottime);
-    realtime as f64 / 1e6
+    session.wall_clock(Time(origin)).map_or(0.0, |nanoseconds| nanoseconds as f64 / 1e6)
 }
 
 /// The rows of the viewer's panel about the profile, by section.

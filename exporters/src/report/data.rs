@@ -168,6 +168,9 @@ pub struct Recording {
     pub reached_max_size: bool,
     /// Only these processes were recorded, if not empty: all figures of others are partial.
     pub filter_pids: Vec<u32>,
+    /// When it began by the machine's wall clock, nanoseconds since 1970, where that was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began_unix_ns: Option<u64>,
     /// The other machines, where several were recorded: they are numbered from 1.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_machines: Vec<RecordedMachine>,

@@ -142,9 +142,9 @@ use scheduling::Scheduling;
 use slices::Slices;
 use std::convert::Infallible;
 use syscollect_model::{
-    CpuId, Crash, Event, Exporter, Loss, LossCause, MachineId, Migration, OnCpu, RecorderSummary,
-    Sample, Scope, SessionInfo, StopReason, StringId, Switch, Tables, ThreadId, Time, TrackId,
-    Wakeup,
+    CpuId, Crash, Event, Exporter, LaneKind, Loss, LossCause, MachineId, Migration, OnCpu,
+    RecorderSummary, Sample, Scope, SessionInfo, StopReason, StringId, Switch, Tables, ThreadId,
+    Time, TrackId, Wakeup,
 };
 
 /// Pairs of threads that wake each other.
@@ -253,8 +253,10 @@ pub struct Part {
 #[derive(Debug, Default)]
 struct Overwritten {
     /// Scheduling events gave way.
-    told: bool,
-    /// The first event was seen that is no definition.
+    of_scheduling: bool,
+    /// Samples did.
+    of_samples: bool,
+    /// The first event was seen that tells what ran.
     over: bool,
     /// How long it was, nanoseconds.
     ns: u64,
@@ -262,7 +264,10 @@ struct Overwritten {
 
 impl Overwritten {
     fn loss(&mut self, loss: &Loss) {
-        self.told |= loss.cause == LossCause::Overwritten && loss.scheduling_gap().is_some();
+        if loss.cause == LossCause::Overwritten {
+            self.of_scheduling |= loss.scheduling_gap().is_some();
+            self.of_samples |= loss.origin == LaneKind::Sample.into();
+        }
     }
 
     /// Whether it ends with this event.
@@ -271,8 +276,14 @@ impl Overwritten {
         if self.over {
             return false;
         }
-        self.over = matches!(event, Event::Switch(_) | Event::Wakeup(_) | Event::Sample(_));
-        self.over && self.told
+        self.over = match event {
+            Event::Switch(_) | Event::Wakeup(_) => true,
+            // The lanes give way one by one: samples may go back further than switches do. But
+            // what else is there before the first switch is of no use without it.
+            Event::Sample(_) => self.of_samples,
+            _ => false,
+        };
+        self.over && (self.of_scheduling || self.of_samples)
     }
 }
 
@@ -533,6 +544,7 @@ impl Exporter for ReportExporter {
             complete: false,
             reached_max_size: false,
             filter_pids: session.filter_pids.clone(),
+            began_unix_ns: session.wall_clock(Time(self.began)),
             other_machines: tables.machines.iter().skip(1).map(RecordedMachine::of).collect(),
         };
         Ok(())

@@ -7,7 +7,7 @@ use super::columns::{clipped, duration, grouped, percent, table, wrapped};
 use super::data::*;
 use super::durations::sum_ns;
 use super::hints;
-use syscollect_model::{CpuId, LossCause, ModuleKind, OperatingSystem, SampleEvent};
+use syscollect_model::{CalendarTime, CpuId, LossCause, ModuleKind, OperatingSystem, SampleEvent};
 
 /// Lines that a stack may take.
 const STACK_LINES: usize = 3;
@@ -82,6 +82,10 @@ impl Text {
             machine(&report.recording.machine()),
             shown(recorder)
         ));
+        if let Some(began) = report.recording.began_unix_ns {
+            let began = CalendarTime::of_unix(began / 1_000_000_000);
+            self.line(&format!("{:<10} {began} UTC", "Began"));
+        }
         for (number, other) in (1..).zip(&report.recording.other_machines) {
             self.line(&format!("{:<10} {}", format!("Machine {number}"), machine(other)));
         }

@@ -153,10 +153,7 @@ impl<W: Write> Exporter for PprofExporter<W> {
 
 /// Nanoseconds since 1970 at a time of the session; 0 where the clocks were not read.
 fn real_time(session: &SessionInfo, time: u64) -> u64 {
-    session
-        .clock_pairs
-        .first()
-        .map_or(0, |pair| pair.realtime.wrapping_add(time.wrapping_sub(pair.boottime)))
+    session.wall_clock(Time(time)).unwrap_or(0)
 }
 
 /// The addresses of a mapping that were seen.

@@ -5,7 +5,7 @@ use super::texts::{Texts, clean, cut};
 use super::wire::Payload;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use syscollect_model::{RecorderSummary, SessionInfo};
+use syscollect_model::{RecorderSummary, SessionInfo, Time};
 
 /// Texts of the header are shorter than 1024 bytes.
 const MAX_TEXT: usize = 1023;
@@ -63,9 +63,7 @@ pub(crate) fn write<W: Write>(
 
 /// The wall clock at the file's zero, seconds since 1970.
 fn capture_time(session: &SessionInfo, origin: u64) -> u64 {
-    let Some(pair) = session.clock_pairs.first() else { return 0 };
-    let nanoseconds = i128::from(pair.realtime) + i128::from(origin) - i128::from(pair.boottime);
-    u64::try_from(nanoseconds / 1_000_000_000).unwrap_or(0)
+    session.wall_clock(Time(origin)).unwrap_or(0) / 1_000_000_000
 }
 
 /// `CpuArchitecture`.

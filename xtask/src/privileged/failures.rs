@@ -213,6 +213,12 @@ pub(crate) fn full_disk(context: &Context) -> Result<String> {
     let info = context.info(&aside)?;
     let events = number(&info, "events")?;
     ensure!(events > 100_000, "only {events} events were kept");
+    // The capture itself says what the recorder said: somebody else may read it.
+    let (lost, rows) =
+        (number(&info, "lost")?, info["losses"].as_array().cloned().unwrap_or_default());
+    let full = rows.iter().filter(|row| row["cause"] == "disk-full");
+    let full: u64 = full.filter_map(|row| row["count"].as_u64()).sum();
+    ensure!(full > 0 && lost >= full, "the capture says that {lost} records are lost: {rows:?}");
     context.export(&aside)?;
-    Ok(format!("{events} events kept in 2 MB"))
+    Ok(format!("{events} events kept in 2 MB, {full} said to be lost"))
 }

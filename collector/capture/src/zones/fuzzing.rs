@@ -233,7 +233,6 @@ impl Recorder {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
-    use std::sync::PoisonError;
 
     use super::*;
 
@@ -289,7 +288,7 @@ mod tests {
 
     #[test]
     fn the_first_inputs_of_the_fuzz_target_hold() {
-        let _alone = super::super::tests::ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = super::super::tests::alone();
         for (name, bytes) in seeds() {
             println!("{name}");
             hostile_programs(&bytes);

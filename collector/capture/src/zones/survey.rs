@@ -542,6 +542,7 @@ fn tell_rings(arenas: &Arenas, taken: &TakenArena, most: usize) -> bool {
 mod tests {
     use super::super::AnnouncedFile;
     use super::super::fake::{FakeProcess, FakeProgram};
+    use super::super::tests::alone;
     use super::super::watch::WatchEvent;
     use super::*;
     use crate::usage::thread_cpu_time;
@@ -579,6 +580,7 @@ mod tests {
 
     #[test]
     fn who_holds_the_lock_of_their_mappings_holds_up_nobody_else() {
+        let _alone = alone();
         let (process, program) = (FakeProcess::new(), FakeProgram::new());
         let (arenas, events) = arenas_of(&process, &program);
         let patience = Duration::from_millis(20);
@@ -606,6 +608,7 @@ mod tests {
 
     #[test]
     fn announcements_without_arenas_wait_behind_whatever_else_is_of_their_user() {
+        let _alone = alone();
         let (process, program) = (FakeProcess::new(), FakeProgram::new());
         let (arenas, events) = arenas_of(&process, &program);
         let patience = Duration::from_secs(1);

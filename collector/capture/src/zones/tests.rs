@@ -21,7 +21,12 @@ use super::watch::{Takeover, WatchEvent};
 use crate::clock::ticks_now;
 
 /// Tests look through this process's descriptors, so they go one by one.
-pub(super) static ALONE: Mutex<()> = Mutex::new(());
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// No other test has arenas until this is dropped.
+pub(super) fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Bytes of the trace buffer that bound what is kept.
 pub(super) const BUFFER: usize = 64 << 20;
@@ -90,8 +95,7 @@ pub(super) struct Recorder {
 
 impl Recorder {
     pub(super) fn new() -> Self {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        Self { _alone: Some(alone), ..Self::another() }
+        Self { _alone: Some(alone()), ..Self::another() }
     }
 
     /// A second one beside the first.

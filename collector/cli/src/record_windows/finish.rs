@@ -36,11 +36,8 @@ pub(super) fn finish(place: &OutputFiles, abandon: &Abandon, terminal: &Terminal
     }
     let Some((target, format)) = &place.export else {
         let path = raw.publish(&place.raw)?;
-        say!(
-            "Wrote {0}: {1}\nExport it: syscollect export {0} -o FILE.pftrace",
-            path.display(),
-            bytes(size)
-        );
+        say!("Wrote {}: {}", path.display(), bytes(size));
+        say!("Export it: syscollect export {} -o FILE.pftrace", path.display());
         return Ok(());
     };
     let exported = export(&raw.path(), (target, *format), abandon, terminal);

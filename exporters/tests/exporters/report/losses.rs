@@ -226,7 +226,7 @@ fn a_recording_that_overwrote_its_beginning_begins_with_the_first_event_that_was
     scenario.at(0, Event::ThreadStart(a));
     scenario.at(10, Event::ThreadStart(b));
     let overwritten = Loss { cause: LossCause::Overwritten, ..loss(0, 0, 1_000) };
-    scenario.at(1_000, Event::Loss(overwritten));
+    scenario.at(1_000, Event::Loss(overwritten.clone()));
     scenario.switches(1_000, 0, a, SleepState::Runnable, b);
     scenario.switches(1_030, 0, b, SleepState::Runnable, a);
     scenario.switches(1_050, 0, a, SleepState::Runnable, b);
@@ -237,6 +237,19 @@ fn a_recording_that_overwrote_its_beginning_begins_with_the_first_event_that_was
     assert_eq!(thread(&report, 10).times, times(20, 30, 0, 0));
     // That all of it took so long the recorder says.
     assert!(report.text(100).contains("50.0 us, the end of 5.00 s"), "{}", report.text(100));
+
+    // Samples may go back further than switches.
+    let (mut scenario, a, b) = two_programs();
+    scenario.at(0, Event::ThreadStart(a));
+    scenario.at(900, Event::Loss(Loss { origin: LaneKind::Sample.into(), ..overwritten.clone() }));
+    let sample =
+        syscollect_model::Sample { cpu: CpuId::new(0), thread: a, stack: None, in_kernel: false };
+    scenario.at(900, Event::Sample(sample));
+    scenario.at(1_000, Event::Loss(overwritten));
+    scenario.switches(1_000, 0, a, SleepState::Runnable, b);
+    scenario.switches(1_050, 0, b, SleepState::Runnable, a);
+    let earlier = self::report(&scenario);
+    assert_eq!((earlier.duration_ns, earlier.overwritten_ns), (150_000, 900_000));
 
     let (mut scenario, a, b) = two_programs();
     scenario.at(0, Event::ThreadStart(a));

@@ -2,6 +2,7 @@
 
 use crate::Guid;
 use std::fmt;
+use syscollect_model::CalendarTime;
 
 /// A field of an event.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,36 +76,15 @@ impl fmt::Display for Value {
 
 /// Units of a [`Value::FileTime`].
 const SECOND: u64 = 10_000_000;
-const DAY: u64 = 24 * 60 * 60 * SECOND;
 
 /// A moment by the calendar, to its 100 ns. What means none or for ever, and years of more than
 /// four digits, stay numbers.
 fn file_time(time: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let (year, month, day) = date(time / DAY);
-    if time == 0 || year > 9999 {
+    let moment = CalendarTime::since_1601(time / SECOND);
+    if time == 0 || moment.year > 9999 {
         return write!(f, "{time}");
     }
-    let of_day = time % DAY;
-    let (seconds, fraction) = (of_day / SECOND, of_day % SECOND);
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    write!(f, "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{fraction:07} UTC")
-}
-
-/// Year, month and day of a number of days since the beginning of 1601, by the Gregorian calendar.
-fn date(days: u64) -> (u64, u64, u64) {
-    /// From March of the year 0, so that a leap day is a year's last, to 1601; and days of 400
-    /// years.
-    const SINCE_MARCH_0: u64 = 584_694;
-    const ERA: u64 = 146_097;
-    let days = days + SINCE_MARCH_0;
-    let (era, of_era) = (days / ERA, days % ERA);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / (ERA - 1)) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    // Months from March on have 31, 30, 31, 30, 31 days, again and again.
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+    write!(f, "{moment}.{:07} UTC", time % SECOND)
 }
 
 #[cfg(test)]
@@ -130,25 +110,5 @@ mod tests {
             [0, u64::MAX, i64::MAX as u64].map(text),
             ["0", "18446744073709551615", "9223372036854775807"]
         );
-    }
-
-    #[test]
-    fn every_day_of_eight_centuries_follows_the_one_before() {
-        let mut expected = (1601, 1, 1);
-        for days in 0..300_000 {
-            assert_eq!(date(days), expected);
-            let (year, month, day) = expected;
-            let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-            let length = match month {
-                4 | 6 | 9 | 11 => 30,
-                2 => 28 + u64::from(is_leap),
-                _ => 31,
-            };
-            expected = match (day == length, month) {
-                (false, _) => (year, month, day + 1),
-                (true, 12) => (year + 1, 1, 1),
-                (true, _) => (year, month + 1, 1),
-            };
-        }
     }
 }
