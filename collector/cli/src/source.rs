@@ -75,6 +75,7 @@ impl Source {
     ) -> Result<Self> {
         let mut source = Self::open(paths)?;
         let name_capture = |session: &mut Session| -> Result<()> {
+            session.file_damage().iter().for_each(|damage| say!("syscollect: {damage}"));
             let nameable = match symbols.files().is_any() {
                 true => Nameable::anew(session.info()),
                 false => Nameable::later(session.info(), session.reader()),

@@ -173,8 +173,8 @@ impl Session {
         let coarse = stacks.coarse_frames();
         let mut resolver = Resolver::new(&definitions.info, stacks);
         let shortage = naming_shortage(&definitions.symbols);
-        let cut_off = definitions.summary.as_ref().and_then(|_| cut_off(&reader));
-        definitions.info.notes.extend(coarse.into_iter().chain(shortage).chain(cut_off));
+        let file_damage = file_damage(&reader, definitions.summary.is_some());
+        definitions.info.notes.extend(coarse.into_iter().chain(shortage).chain(file_damage));
         resolver.add_names(definitions.symbols);
         let info = SessionInfo { clock_pairs: clock.pairs().to_vec(), ..definitions.info };
         tables.machines.resize_with(usize::from(machine.0) + 1, SessionInfo::default);
@@ -234,6 +234,12 @@ impl Session {
     /// there from the start; frames and stacks are added as they are played.
     pub fn tables(&self) -> &Tables {
         &self.known.tables
+    }
+
+    /// What the file itself lacks, in words, which is among the notes, too: it ends within a chunk,
+    /// or another one was written behind it.
+    pub fn file_damage(&self) -> Vec<String> {
+        file_damage(&self.reader, self.summary.is_some())
     }
 
     /// The capture.
@@ -323,17 +329,21 @@ fn last_of_kernel(reader: &CaptureReader) -> Option<Ticks> {
     lanes.filter_map(|lane| reader.chunks(lane).last()).map(|chunk| chunk.last).max()
 }
 
-/// What to say of a file whose recording came to its end, and that does not: what follows a
-/// recording is names.
-fn cut_off(reader: &CaptureReader) -> Option<String> {
-    let bytes = reader.damage().iter().find_map(|damage| match damage {
-        Damage::Truncated { bytes, .. } => Some(bytes),
+/// What to say of a file that another was written behind, or whose recording came to its end and
+/// that does not: what follows a recording is names.
+fn file_damage(reader: &CaptureReader, has_ended: bool) -> Vec<String> {
+    let told = reader.damage().iter().filter_map(|damage| match damage {
+        Damage::Another { offset, bytes } => Some(format!(
+            "another capture begins at byte {offset}: its {bytes} bytes are not read; `tail -c {bytes} FILE > \
+             OTHER.syscap` makes a file of them"
+        )),
+        Damage::Truncated { bytes, .. } if has_ended => Some(format!(
+            "the file is cut off behind its events, {bytes} bytes into a chunk: names of functions are missing; copy \
+             the whole file, or export this one where the recorded programs are"
+        )),
         _ => None,
-    })?;
-    Some(format!(
-        "the file is cut off behind its events, {bytes} bytes into a chunk: names of functions are missing; copy the \
-         whole file, or export this one where the recorded programs are"
-    ))
+    });
+    told.collect()
 }
 
 /// Reads definition lanes, counting records and losses on the way.

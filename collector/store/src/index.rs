@@ -93,6 +93,13 @@ pub enum Damage {
         /// Bytes after it.
         bytes: u64,
     },
+    /// Another capture begins within this file, as after `cat a.syscap b.syscap`; it is not read.
+    Another {
+        /// Where it begins.
+        offset: u64,
+        /// Bytes from there to the end of the file.
+        bytes: u64,
+    },
     /// Chunks are missing from a lane: damaged, or dropped on the way to the
     /// file (the trace buffer was full or overwrote them, the disk was full).
     Gap {

@@ -52,6 +52,13 @@ impl<'a> Scanner<'a> {
             match self.chunk_at(at)? {
                 Some(header) => {
                     if let Some(offset) = skipped_from.take() {
+                        if let Some(another) = self.capture_begins(offset, at)? {
+                            let bytes = self.length - another;
+                            self.found.damage.push(Damage::Another { offset: another, bytes });
+                            skipped_from = (offset < another).then_some(offset);
+                            self.length = another;
+                            break;
+                        }
                         self.found.damage.push(Damage::Skipped { offset, bytes: at - offset });
                     }
                     self.note(at, &header);
@@ -68,6 +75,15 @@ impl<'a> Scanner<'a> {
             self.found.damage.push(Damage::Truncated { offset, bytes: self.length - offset });
         }
         Ok(self.found)
+    }
+
+    /// Where a capture's own header lies before the chunk at `at`, if one does at or after `from`.
+    fn capture_begins(&mut self, from: u64, at: u64) -> Result<Option<u64>, StoreError> {
+        let Some(begin) = at.checked_sub(FILE_HEADER as u64).filter(|begin| *begin >= from) else {
+            return Ok(None);
+        };
+        let header = FileHeader::parse(self.bytes(begin, FILE_HEADER)?);
+        Ok(matches!(header, FileHeader::Verified(_)).then_some(begin))
     }
 
     /// Where the first chunk is expected; refuses what is no capture.

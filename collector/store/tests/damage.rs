@@ -84,6 +84,26 @@ fn a_file_cut_off_anywhere_reads_to_its_last_whole_chunk() {
 }
 
 #[test]
+fn of_two_captures_in_one_file_the_first_is_read_and_the_other_told_of() {
+    let scenario = Scenario::small();
+    let length = scenario.file.len();
+    // Whole, and cut off within its last chunk.
+    for first in [length, length - 5] {
+        let both = [&scenario.file[..first], &scenario.file].concat();
+        let reader = CaptureReader::from_bytes(both).unwrap();
+        let alone = CaptureReader::from_bytes(scenario.file[..first].to_vec()).unwrap();
+        let another = Damage::Another { offset: first as u64, bytes: length as u64 };
+        let (told, others): (Vec<&Damage>, Vec<&Damage>) =
+            reader.damage().iter().partition(|damage| **damage == another);
+        assert_eq!(told.len(), 1, "{:?}", reader.damage());
+        assert_eq!(others, alone.damage().iter().collect::<Vec<_>>());
+        for lane in scenario.lanes() {
+            assert_eq!(reader.chunks(lane), alone.chunks(lane));
+        }
+    }
+}
+
+#[test]
 fn a_file_cut_off_within_its_header_is_refused() {
     let scenario = Scenario::small();
     for cut in 0..32 {

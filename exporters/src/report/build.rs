@@ -24,6 +24,7 @@ impl ReportExporter {
     ) -> Report {
         let start_ns = self.first.unwrap_or_default() + self.overwritten.ns;
         let duration_ns = self.last.saturating_sub(start_ns);
+        let processes = self.processes(tables);
         Report {
             schema_version: REPORT_SCHEMA_VERSION,
             recording: self.recording.clone(),
@@ -37,7 +38,10 @@ impl ReportExporter {
             overwritten_ns: self.overwritten.ns,
             events: self.counts,
             cpus: self.cpus(duration_ns),
-            processes: self.processes(tables),
+            processes_by_name: self.by_name(&processes),
+            processes: self.table(processes, |row| {
+                (busiest(&row.times), Reverse(row.counts.samples), row.pid)
+            }),
             threads: self.threads(tables),
             functions: self.functions(tables),
             off_cpu: self.off_cpu(tables),
@@ -131,7 +135,7 @@ impl ReportExporter {
         })
     }
 
-    fn processes(&self, tables: &Tables) -> Table<ProcessRow> {
+    fn processes(&self, tables: &Tables) -> Vec<ProcessRow> {
         let mut rows = BTreeMap::<ProcessId, ProcessRow>::new();
         // Some traces tell of processes and of none of their threads.
         let told = self.scheduling.accounts().filter(|(_, account)| account.chosen && account.told);
@@ -147,8 +151,25 @@ impl ReportExporter {
             row.pid = tables.process(*process).pid;
             row.name = tables.process_name(*process).into();
         }
-        self.table(rows.into_values().collect(), |row| {
-            (busiest(&row.times), Reverse(row.counts.samples), row.pid)
+        rows.into_values().collect()
+    }
+
+    /// The sums over processes of one name, where there are several.
+    fn by_name(&self, processes: &[ProcessRow]) -> Table<ProcessNameRow> {
+        let mut rows = BTreeMap::<&str, ProcessNameRow>::new();
+        for process in processes {
+            let row = rows.entry(&process.name).or_default();
+            row.processes += 1;
+            row.threads += process.threads;
+            add(&mut row.times, &process.times);
+            add_counts(&mut row.counts, &process.counts);
+            row.longest_wait_ns = row.longest_wait_ns.max(process.longest_wait_ns);
+        }
+        let named =
+            |(name, row): (&str, ProcessNameRow)| ProcessNameRow { name: name.to_owned(), ..row };
+        let several = rows.into_iter().map(named).filter(|row| row.processes > 1);
+        self.table(several.collect(), |row| {
+            (busiest(&row.times), Reverse(row.counts.samples), row.name.clone())
         })
     }
 

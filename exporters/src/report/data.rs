@@ -47,6 +47,9 @@ pub struct Report {
     pub cpus: Vec<CpuRow>,
     /// Processes, the most time on CPU first.
     pub processes: Table<ProcessRow>,
+    /// Names that several processes had, with the sums over these, the most time on CPU first.
+    #[serde(default)]
+    pub processes_by_name: Table<ProcessNameRow>,
     /// Threads, the most time on CPU first.
     pub threads: Table<ThreadRow>,
     /// Functions, from samples.
@@ -315,6 +318,25 @@ pub struct ProcessRow {
     #[serde(flatten)]
     pub times: Times,
     /// The longest wait for a CPU of any of its threads.
+    pub longest_wait_ns: u64,
+    /// What was counted.
+    #[serde(flatten)]
+    pub counts: Counts,
+}
+
+/// All processes of one name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessNameRow {
+    /// The last name that they had.
+    pub name: String,
+    /// How many they are.
+    pub processes: usize,
+    /// Their threads that did something.
+    pub threads: usize,
+    /// What the time of all these threads went to.
+    #[serde(flatten)]
+    pub times: Times,
+    /// The longest wait for a CPU of any of them.
     pub longest_wait_ns: u64,
     /// What was counted.
     #[serde(flatten)]

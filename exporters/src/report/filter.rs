@@ -6,6 +6,8 @@ use std::str::FromStr;
 use std::sync::OnceLock;
 use syscollect_model::{ProcessId, Tables};
 
+use super::text::shown;
+
 /// The kernel cuts the names of tasks to this many bytes (`TASK_COMM_LEN` less the zero).
 const KERNEL_NAME_BYTES: usize = 15;
 
@@ -69,6 +71,8 @@ impl ProcessFilter {
                 let program = row.command_line.first().map(String::as_str);
                 let file = program.and_then(|path| path.rsplit('/').next());
                 known == name
+                    // As the report shows it, whose characters nobody can type.
+                    || (name.contains('\\') && shown(known) == *name)
                     || (is_windows_program(known) && known.eq_ignore_ascii_case(name))
                     || file == Some(name)
                     || (known.len() == KERNEL_NAME_BYTES

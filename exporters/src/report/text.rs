@@ -216,69 +216,50 @@ impl Text {
     }
 
     fn processes(&mut self, report: &Report) {
-        let Table { total, rows } = &report.processes;
-        if *total == 0 {
-            return;
-        }
-        self.title(&some_of(&format!("Processes by {}", order(report)), rows.len(), *total));
-        let rows = rows.iter().map(|row| {
-            let [on_cpu, waiting, blocked, unknown] = states(&row.times);
-            let name = format!(
-                "{} ({}, {})",
-                shown(&row.name),
-                row.pid,
-                count(row.threads as u64, "thread")
-            );
-            let share = percent(row.times.on_cpu_ns, report.duration_ns);
-            let Counts { switches, preemptions, samples, .. } = row.counts;
-            [
-                on_cpu,
-                share,
-                waiting,
-                blocked,
-                unknown,
-                grouped(switches),
-                grouped(preemptions),
-                grouped(samples),
-                name,
-            ]
+        let rows = report.processes.rows.iter().map(|row| {
+            let threads = match row.threads {
+                // Traces without switches tell of no thread what it did.
+                0 => String::new(),
+                threads => format!(", {}", count(threads as u64, "thread")),
+            };
+            let name = format!("{} ({}{threads})", shown(&row.name), row.pid);
+            task(report, &row.times, &row.counts, name)
         });
-        self.tasks(rows);
+        self.tasks(report, "Processes", report.processes.total, rows);
+        let rows = report.processes_by_name.rows.iter().map(|row| {
+            let name =
+                format!("{} ({} processes)", shown(&row.name), grouped(row.processes as u64));
+            task(report, &row.times, &row.counts, name)
+        });
+        let title = "Processes of one name together,";
+        self.tasks(report, title, report.processes_by_name.total, rows);
     }
 
     fn threads(&mut self, report: &Report) {
-        let Table { total, rows } = &report.threads;
-        if *total == 0 {
-            return;
-        }
-        self.title(&some_of(&format!("Threads by {}", order(report)), rows.len(), *total));
-        let rows = rows.iter().map(|row| {
-            let [on_cpu, waiting, blocked, unknown] = states(&row.times);
+        let rows = report.threads.rows.iter().map(|row| {
             let process = if row.tid == row.pid {
                 String::new()
             } else {
                 format!(" of {}", shown(&row.process))
             };
             let name = format!("{} ({}){process}", shown(&row.name), row.tid);
-            let share = percent(row.times.on_cpu_ns, report.duration_ns);
-            let Counts { switches, preemptions, samples, .. } = row.counts;
-            [
-                on_cpu,
-                share,
-                waiting,
-                blocked,
-                unknown,
-                grouped(switches),
-                grouped(preemptions),
-                grouped(samples),
-                name,
-            ]
+            task(report, &row.times, &row.counts, name)
         });
-        self.tasks(rows);
+        self.tasks(report, "Threads", report.threads.total, rows);
     }
 
-    /// A table of processes or threads.
-    fn tasks(&mut self, rows: impl Iterator<Item = [String; 9]>) {
+    /// A table of processes or threads, if there are any.
+    fn tasks(
+        &mut self,
+        report: &Report,
+        what: &str,
+        total: usize,
+        rows: impl ExactSizeIterator<Item = [String; 9]>,
+    ) {
+        if total == 0 {
+            return;
+        }
+        self.title(&some_of(&format!("{what} by {}", order(report)), rows.len(), total));
         if self.width >= WIDE {
             return self.table(TASK_HEADS, rows);
         }
@@ -507,8 +488,15 @@ fn is_kernel_entry(frame: &str) -> bool {
     KERNEL_ENTRY.contains(&frame) || frame.starts_with("__x64_sys_")
 }
 
-fn states(times: &Times) -> [String; 4] {
-    [times.on_cpu_ns, times.waiting_ns, times.blocked_ns, times.unknown_ns].map(duration)
+/// A row of [`TASK_HEADS`].
+fn task(report: &Report, times: &Times, counts: &Counts, name: String) -> [String; 9] {
+    let Times { on_cpu_ns, waiting_ns, blocked_ns, unknown_ns } = *times;
+    let [on_cpu, waiting, blocked, unknown] =
+        [on_cpu_ns, waiting_ns, blocked_ns, unknown_ns].map(duration);
+    let share = percent(on_cpu_ns, report.duration_ns);
+    let [switches, preemptions, samples] =
+        [counts.switches, counts.preemptions, counts.samples].map(grouped);
+    [on_cpu, share, waiting, blocked, unknown, switches, preemptions, samples, name]
 }
 
 /// The machine, as far as it is known: Windows traces name no host.

@@ -61,3 +61,14 @@ fn capital_letters_tell_programs_of_linux_apart_and_not_those_of_windows() {
     assert!(matches("explorer.exe", windows) && matches("Explorer.EXE", windows));
     assert!(matches("Xorg", linux) && !matches("xorg", linux));
 }
+
+#[test]
+fn a_name_is_also_known_as_the_report_shows_it() {
+    let mut scenario = Scenario::new();
+    let (odd, _) = scenario.process(40, 1, "a\nb\u{1b}[1m", &[]);
+    let (plain, _) = scenario.process(50, 1, "ab", &[]);
+    let matches = |process| {
+        ProcessFilter::Name("a\\nb\\u{1b}[1m".to_owned()).matches(process, &scenario.tables)
+    };
+    assert!(matches(odd) && !matches(plain));
+}

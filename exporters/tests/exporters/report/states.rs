@@ -188,3 +188,22 @@ fn idle_is_a_cpus_time_and_no_thread() {
         (WakerKind::Interrupt, 10)
     );
 }
+
+#[test]
+fn processes_of_one_name_have_a_row_together_and_others_have_none() {
+    let (mut scenario, a, b) = two_programs();
+    let (_, first) = scenario.process(30, 1, "cc1", &[]);
+    let (_, second) = scenario.process(31, 1, "cc1", &[]);
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    scenario.switches(10, 0, a, SLEEPS, first);
+    scenario.switches(40, 0, first, SLEEPS, second);
+    scenario.switches(90, 0, second, SLEEPS, b);
+    scenario.switches(100, 0, b, SLEEPS, IDLE);
+    let report = report(&scenario);
+    let [row] = &report.processes_by_name.rows[..] else { panic!("one row") };
+    assert_eq!((row.name.as_str(), row.processes, row.threads), ("cc1", 2, 2));
+    assert_eq!((row.times.on_cpu_ns, row.counts.switches), (80_000, 2));
+    let text = report.text(100);
+    assert!(text.contains("Processes of one name together, by time on CPU\n"), "{text}");
+    assert!(text.contains("  cc1 (2 processes)\n"), "{text}");
+}
