@@ -21,6 +21,10 @@ pub(crate) const DEBUG_ALT_LINK: &[u8] = b".gnu_debugaltlink";
 pub(crate) const DEBUG_SUP: &[u8] = b".debug_sup";
 /// Symbols that `strip` took away, compressed.
 pub(crate) const MINI_DEBUG: &[u8] = b".gnu_debugdata";
+/// The table of a Go program's functions, also of one that may lie at any address.
+const GO_FUNCTIONS: [&[u8]; 2] = [b".gopclntab", b".data.rel.ro.gopclntab"];
+/// What a Go program (1.26 or later) says of itself: where its table is, and its code.
+const GO_MODULE: &[u8] = b".go.module";
 /// Other sections that have to do with names.
 const OF_NAMES: [&[u8]; 7] =
     [b".symtab", b".strtab", b".dynsym", b".dynstr", DEBUG_LINK, DEBUG_ALT_LINK, MINI_DEBUG];
@@ -69,6 +73,10 @@ pub(crate) struct Layout {
     pub(crate) unwind_index: Option<LoadedPart>,
     /// What unwinders read of each function (`.eh_frame`), as the table of sections has it.
     pub(crate) unwind_entries: Option<LoadedPart>,
+    /// The table of a Go program's functions, if the file has its bytes.
+    pub(crate) go_functions: Option<LoadedPart>,
+    /// What a Go program says of itself.
+    pub(crate) go_module: Option<LoadedPart>,
     /// It has sections of code, but not their bytes: a debug file.
     pub(crate) code_is_elsewhere: bool,
 }
@@ -126,6 +134,14 @@ impl Layout {
                 let row = sections.row(section).to_vec();
                 let (index, name) = (section.index, name.to_vec());
                 layout.sections.push(Section { index, name, row, bytes: start..end });
+            }
+            if is_there && inflated.is_none() {
+                let part = || section.part();
+                if GO_FUNCTIONS.contains(&name) {
+                    layout.go_functions = part();
+                } else if name == GO_MODULE {
+                    layout.go_module = part();
+                }
             }
             if [abi::SHT_SYMTAB, abi::SHT_DYNSYM].contains(&section.kind) {
                 layout.symbol_bytes = layout.symbol_bytes.saturating_add(size);

@@ -4,6 +4,7 @@
 //! that what was deleted, replaced or only visible in a container can still be read when recording
 //! stops; read build ids ([`build_id_of`]); name file offsets of user code and addresses of kernel
 //! code ([`Symbolizer`]): function with start and size, inlined callers, file and line, demangled;
+//! functions of stripped Go programs, by the table that these carry;
 //! the same for modules of Windows traces ([`windows`]); name addresses of code that a program made while
 //! it ran, from the lists of it that programs write (perf maps, jitdumps). A function that nothing names is told from
 //! others by its range ([`Symbol::range_only`](syscollect_model::Symbol::range_only)). A file whose
@@ -30,6 +31,7 @@
 pub mod debuginfod;
 mod download;
 mod elf;
+mod go_functions;
 mod image;
 mod jit;
 mod kallsyms;

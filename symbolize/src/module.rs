@@ -1,6 +1,7 @@
 //! Naming offsets in one user module.
 
 use crate::elf::{Layout, build_id_in};
+use crate::go_functions::{GoFunction, GoFunctions, GoTableError};
 use crate::image::{Image, Wanted};
 use crate::links::{DebugFile, Search};
 use crate::mini_debug::MiniDebug;
@@ -161,6 +162,9 @@ impl Module<'_> {
         if let Err(error) = self.fill_from_mini_debug(&mut names, addresses, own, notes) {
             notes.push(format!("mini debug information not used: {error}"));
         }
+        if let Err(error) = self.fill_from_go(&mut names, addresses, own) {
+            notes.push(format!("its table of Go functions is not used: {error}"));
+        }
         if names.iter().any(Option::is_none) {
             match self.fill_ranges(&mut names, addresses, own) {
                 Ok(left) if left > self.late.get() => {
@@ -220,10 +224,7 @@ impl Module<'_> {
         own: &Layout,
         notes: &mut Vec<String>,
     ) -> Result<(), String> {
-        let is_open = |named: &Option<Named>| {
-            named.as_ref().is_none_or(|named| named.size == 0 && named.start != 0)
-        };
-        let open: Vec<usize> = (0..names.len()).filter(|place| is_open(&names[*place])).collect();
+        let open = places_without_size(names);
         let has_time = || self.turn.pace() <= Pace::Quick;
         if open.is_empty() || !has_time() {
             return Ok(());
@@ -244,6 +245,37 @@ impl Module<'_> {
         for (place, found) in open.into_iter().zip(found) {
             if found.as_ref().is_some_and(|found| found.size != 0 || names[place].is_none()) {
                 names[place] = found;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills in what a Go program says of its functions itself.
+    fn fill_from_go(
+        &self,
+        names: &mut [Option<Named>],
+        addresses: &[u64],
+        own: &Layout,
+    ) -> Result<(), GoTableError> {
+        let open = places_without_size(names);
+        if open.is_empty() || own.code_is_elsewhere {
+            return Ok(());
+        }
+        let functions = GoFunctions::read(self.file.reader(), own, &self.shared.memory)?;
+        let Some(mut functions) = functions.filter(|_| self.is_same_build_still()) else {
+            return Ok(());
+        };
+        for places in open.chunks(STEP) {
+            if self.turn.pace() > Pace::Quick {
+                break;
+            }
+            for place in places {
+                if let Some(GoFunction { addresses, name }) = functions.find(addresses[*place])? {
+                    let size = addresses.end - addresses.start;
+                    let frames = vec![SymbolFrame { function: name, ..SymbolFrame::default() }];
+                    let (start, range_only) = (addresses.start, false);
+                    names[*place] = Some(Named { start, size, range_only, frames });
+                }
             }
         }
         Ok(())
@@ -380,6 +412,14 @@ impl Module<'_> {
             fits.then(|| Image::make(&found.opened, &layout, wanted, &self.shared.memory))?.ok()?;
         Some((image, build_id))
     }
+}
+
+/// Which of them have no name, or that of a symbol without a size, which may be another's.
+fn places_without_size(names: &[Option<Named>]) -> Vec<usize> {
+    let is_open = |named: &Option<Named>| {
+        named.as_ref().is_none_or(|named| named.size == 0 && named.start != 0)
+    };
+    (0..names.len()).filter(|place| is_open(&names[*place])).collect()
 }
 
 /// Fills in those of `names` that are still missing; for how many places there was no time.
