@@ -13,7 +13,7 @@ use syscollect_symbolize::{Options, PinnedFiles, Symbolizer};
 use syscollect_untrusted_files::MemoryFile;
 
 /// Sections that an input may have, by the number that stands for them.
-const SECTIONS: [&str; 19] = [
+const SECTIONS: [&str; 21] = [
     ".debug_info",
     ".debug_abbrev",
     ".debug_line",
@@ -33,6 +33,8 @@ const SECTIONS: [&str; 19] = [
     ".eh_frame",
     ".eh_frame_hdr",
     ".gnu_debugdata",
+    ".gopclntab",
+    ".go.module",
 ];
 /// Bytes of code that a file of sections has.
 const CODE: u64 = 0x1_0000;
