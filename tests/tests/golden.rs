@@ -461,6 +461,27 @@ fn records_without_stacks_and_records_of_a_later_version_are_read() {
 }
 
 #[test]
+fn a_command_line_is_read_after_the_list_and_names_that_are_read_at_the_end_come_without() {
+    let mut machine = FakeMachine::new(1);
+    machine.process(70, 1, "first", &[]);
+    machine.note(15, 70, &["first", "--one"]);
+    machine.switch(0, 20, task_state::RUNNABLE, 70);
+    machine.define(&Definition::Processes(vec![KnownProcess {
+        pid: 70,
+        parent_pid: 1,
+        threads: vec![KnownThread { tid: 70, name: "second".into() }],
+        noted: Ticks(ticks(40)),
+        names_read: Ticks(ticks(41)),
+        ..KnownProcess::default()
+    }]));
+    let session = golden::open(machine.finish());
+    let row = session.tables().processes.iter().find(|process| process.pid == 70).unwrap();
+    assert_eq!(row.command_line, ["first", "--one"]);
+    let name = session.tables().threads.iter().find(|thread| thread.tid == 70).unwrap().name;
+    assert_eq!(session.tables().strings.get(name), "second");
+}
+
+#[test]
 fn a_name_that_was_read_after_a_rename_is_not_put_before_it() {
     let text = |names_read| {
         let mut machine = FakeMachine::new(1);

@@ -33,6 +33,7 @@ mod bpf_calls;
 mod bpf_object;
 mod clock;
 mod collector;
+mod command_lines;
 mod counters;
 mod disk_reserve;
 mod ebpf;

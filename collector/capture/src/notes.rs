@@ -6,7 +6,7 @@
 //! turns of the users whose programs it is of ([`Turns`]).
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -18,6 +18,7 @@ use syscollect_store::{Chunk, ChunkHeader, Definition, KnownProcess};
 use syscollect_symbolize::{PerfMapOutcome, PinnedFiles, ReleasedFiles, is_jit_dump};
 
 use crate::clock::{read_clocks, ticks_now};
+use crate::command_lines::{CommandLines, UnreadCommandLines};
 use crate::outlet::Outlet;
 use crate::perf_maps::{self, PerfMapWatch};
 use crate::source::Observed;
@@ -182,6 +183,7 @@ impl Notes {
 /// Notes who lives now, and under which names.
 fn note_names(buffer: &Outlet, clock: ClockSource) {
     let noted = ticks_now(clock);
+    // Without command lines, which are noted already, as far as they can be read.
     let mut processes = crate::snapshot::processes(Path::new("/"));
     let names_read = ticks_now(clock);
     processes
@@ -194,6 +196,8 @@ fn note_names(buffer: &Outlet, clock: ClockSource) {
 
 /// What is to be noted.
 enum Note {
+    /// Command lines of a user's processes that ran when the file began.
+    CommandLines(UnreadCommandLines),
     /// A process that ran when the file began.
     Process(u32),
     /// Such a process's mappings, from the next one on that is to be held.
@@ -209,6 +213,7 @@ enum Note {
 impl Waiting for Note {
     fn count(&self) -> u64 {
         match self {
+            Self::CommandLines(unread) => unread.count(),
             Self::Mappings { all, next } => (all.len() - next) as u64,
             Self::Process(_) | Self::Mapped(_) | Self::Exec(_) | Self::PerfMap(_) => 1,
         }
@@ -217,8 +222,11 @@ impl Waiting for Note {
 
 /// Takes notes, one in each turn.
 struct NoteTaker<'a> {
+    /// Below which /proc is.
+    root: PathBuf,
     buffer: &'a Outlet,
     clock: ClockSource,
+    command_lines: CommandLines,
     held: PinnedFiles,
     unwind: Option<UnwindTables>,
     turns: Turns<Note>,
@@ -245,13 +253,26 @@ impl<'a> NoteTaker<'a> {
         asked_by: Option<u32>,
         unwind: Option<UnwindTables>,
     ) -> Self {
+        Self::below(Path::new("/"), buffer, clock, asked_by, unwind)
+    }
+
+    /// Of what is below `root`/proc.
+    fn below(
+        root: &Path,
+        buffer: &'a Outlet,
+        clock: ClockSource,
+        asked_by: Option<u32>,
+        unwind: Option<UnwindTables>,
+    ) -> Self {
         Self {
+            root: root.to_path_buf(),
+            owners: Owners::below(root),
             buffer,
             clock,
+            command_lines: CommandLines::new(),
             held: PinnedFiles::new(),
             unwind,
             turns: Turns::new(asked_by, SHARE),
-            owners: Owners::default(),
             perf_maps: PerfMapWatch::default(),
             unread: FxHashSet::default(),
             mappings: Vec::new(),
@@ -263,15 +284,23 @@ impl<'a> NoteTaker<'a> {
         }
     }
 
-    /// Notes which processes are there now; what they have mapped waits for its turn.
+    /// Notes which processes are there now. What lies in their memory and what they have mapped waits
+    /// for its turn: their users decide how long reading it takes.
     fn add_all(&mut self) {
-        let mut processes = crate::snapshot::processes(Path::new("/"));
+        let mut processes = crate::snapshot::processes(&self.root);
         let names_read = ticks_now(self.clock);
         processes.iter_mut().for_each(|process| process.names_read = names_read);
         for some in processes.chunks(PROCESSES_AT_ONCE) {
             self.buffer.push(definition_chunk(&Definition::Processes(some.to_vec())));
         }
-        for process in processes.iter().filter(|process| !process.kernel) {
+        processes.retain(|process| !process.kernel);
+        let owners = &mut self.owners;
+        let mut payer = |process: &KnownProcess| owners.whose(process.pid).payer();
+        let of_users = processes.iter().map(|process| (payer(process), process.pid));
+        for (whose, unread) in UnreadCommandLines::by_user(of_users) {
+            self.turns.add(whose, Note::CommandLines(unread), Instant::now());
+        }
+        for process in processes {
             self.unread.insert(process.pid);
             self.add(process.pid, Note::Process(process.pid));
         }
@@ -357,9 +386,13 @@ impl<'a> NoteTaker<'a> {
         let began = Instant::now();
         let (note, turn) = turn.take();
         let is_noted = match note {
+            Note::CommandLines(unread) => {
+                self.note_next(unread, &turn);
+                true
+            }
             Note::Process(pid) if !self.unread.remove(&pid) => false,
             Note::Process(pid) => {
-                let mut all = crate::snapshot::mappings(Path::new("/"), pid);
+                let mut all = crate::snapshot::mappings(&self.root, pid);
                 self.beyond += all.len().saturating_sub(MAPPINGS_MAX) as u64;
                 all.truncate(MAPPINGS_MAX);
                 let is_there = !all.is_empty();
@@ -378,7 +411,7 @@ impl<'a> NoteTaker<'a> {
                 true
             }
             Note::Mapped(mut mapping) => self.hold(&mut mapping, &turn),
-            Note::Exec(pid) => self.exec(pid),
+            Note::Exec(pid) => self.exec(pid, &turn),
             Note::PerfMap(pid) => {
                 self.hold_perf_map(pid);
                 // It is looked for again in any case.
@@ -444,15 +477,36 @@ impl<'a> NoteTaker<'a> {
         }
     }
 
+    /// Notes the next command line of a user's processes.
+    fn note_next(&mut self, mut unread: UnreadCommandLines, turn: &Turn<()>) {
+        let Some(pid) = unread.next() else { return };
+        let (began, noted) = (Instant::now(), ticks_now(self.clock));
+        match self.command_lines.read(&self.root, pid, turn.whose) {
+            // It has ended, or has none.
+            Ok(command_line) if command_line.is_empty() => {}
+            Ok(command_line) => {
+                let process = KnownProcess { pid, command_line, noted, ..KnownProcess::default() };
+                self.begun.push(process);
+            }
+            Err(_) => self.turns.left_out(turn, 1),
+        }
+        match unread.after(began.elapsed()) {
+            Ok(rest) => self.turns.go_on(turn, Note::CommandLines(rest)),
+            Err(left_out) => self.turns.left_out(turn, left_out),
+        }
+    }
+
     /// Notes a program that began; `false` if its process has ended.
-    fn exec(&mut self, pid: u32) -> bool {
+    fn exec(&mut self, pid: u32, turn: &Turn<()>) -> bool {
         // Before it is read: a process that ends meanwhile is not to be
         // noted after its end, when its id may be another's.
         let noted = ticks_now(self.clock);
-        let process = crate::snapshot::process(Path::new("/"), pid);
-        let is_there = process.is_some();
-        self.begun.extend(process.map(|process| KnownProcess { noted, ..process }));
-        is_there
+        let Some(process) = crate::snapshot::process(&self.root, pid) else { return false };
+        let read = self.command_lines.read(&self.root, pid, turn.whose);
+        self.turns.left_out(turn, u64::from(read.is_err()));
+        let command_line = read.unwrap_or_default();
+        self.begun.push(KnownProcess { noted, command_line, ..process });
+        true
     }
 
     /// Notes what waits for the file that ended, as far as its users have their share; then what
@@ -589,106 +643,5 @@ pub(crate) fn definition_chunk(definition: &Definition) -> Chunk {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use syscollect_store::{BufferMode, Popped};
-
-    const CLOCK: ClockSource = ClockSource::Monotonic;
-
-    /// The executable mapping of this test, as the kernel lists it.
-    fn own_code() -> Mapping {
-        let own = std::env::current_exe().unwrap();
-        let mut all = crate::snapshot::mappings(Path::new("/"), std::process::id());
-        all.retain(|mapping| Path::new(&mapping.path) == own);
-        all.swap_remove(0)
-    }
-
-    /// What is noted when all of this was seen before the end.
-    fn noted(seen: Vec<Observed>, orders: &Orders) -> (NotesResult, Vec<Definition>) {
-        let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
-        let (told, received) = channel();
-        orders.unheard.store(seen.len(), Ordering::Relaxed);
-        seen.into_iter().for_each(|seen| told.send(NotesMessage::Observed(seen)).unwrap());
-        drop(told);
-        let mut taker = NoteTaker::new(&outlet, CLOCK, None, None);
-        taker.follow(&received, orders);
-        let noted = taker.end(orders);
-        let buffer = outlet.buffer();
-        buffer.close();
-        let mut definitions = Vec::new();
-        while let Popped::Chunk(chunk) = buffer.pop(Duration::ZERO) {
-            definitions.push(serde_json::from_slice(&chunk.data).unwrap());
-        }
-        (noted, definitions)
-    }
-
-    #[test]
-    fn files_that_were_released_are_said_of_each_user_or_of_many_together() {
-        let released: BTreeMap<u32, usize> = (1000..1010).map(|user| (user, 3)).collect();
-        let notes = released_notes(&released);
-        assert_eq!(notes.len(), RELEASED_USERS_MAX + 1);
-        assert!(notes[0].starts_with("3 files of code that programs of user 1000 have deleted"));
-        assert!(
-            notes[RELEASED_USERS_MAX].starts_with("6 files of code that programs of 2 more users")
-        );
-    }
-
-    #[test]
-    fn what_is_seen_is_noted_before_the_end() {
-        let (mapping, pid, orders) = (own_code(), std::process::id(), Orders::default());
-        let seen = vec![Observed::Exec { pid }, Observed::Mapping(mapping.clone(), 0)];
-        let (noted, definitions) = noted(seen, &orders);
-        let file = std::fs::File::open(&mapping.path).unwrap();
-        let build_id = syscollect_symbolize::build_id_of(&file).unwrap();
-        assert!(noted.held.file(&mapping.path, &build_id).is_some());
-        assert_eq!(noted.left_out, Vec::<String>::new());
-        let [Definition::Processes(processes)] = &definitions[..] else {
-            panic!("{definitions:?}")
-        };
-        assert_eq!(processes[0].pid, pid);
-        assert_eq!(orders.unheard.load(Ordering::Relaxed), 0);
-    }
-
-    #[test]
-    fn where_code_lies_is_noted_though_its_file_is_not_opened_and_that_is_told() {
-        let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
-        let mut taker = NoteTaker::new(&outlet, CLOCK, None, None);
-        let pid = std::process::id();
-        taker.unread.insert(pid);
-        taker.add(pid, Note::Process(pid));
-        // Its mappings are read, and none of their files is opened.
-        let turn = taker.turns.next_of_all().unwrap();
-        taker.take(turn);
-        taker.leave_out();
-        let own = own_code();
-        assert!(taker.mappings.iter().any(|mapping| mapping.path == own.path));
-        let (count, notes) = (taker.mappings.len(), taker.turns.notes(Instant::now(), words));
-        assert!(notes[0].contains(&format!(": {count} were not noted")), "{notes:?}");
-    }
-
-    #[test]
-    fn what_a_process_has_mapped_after_it_began_another_program_is_not_from_the_start() {
-        let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
-        let mut taker = NoteTaker::new(&outlet, CLOCK, None, None);
-        let pid = std::process::id();
-        taker.unread.insert(pid);
-        taker.add(pid, Note::Process(pid));
-        taker.add_seen(Observed::Exec { pid });
-        let noted = taker.end(&Orders::default());
-        assert_eq!(noted.left_out, Vec::<String>::new());
-        let buffer = outlet.buffer();
-        let Popped::Chunk(chunk) = buffer.pop(Duration::ZERO) else { panic!("nothing is noted") };
-        let definition: Definition = serde_json::from_slice(&chunk.data).unwrap();
-        assert!(matches!(definition, Definition::Processes(_)), "{definition:?}");
-    }
-
-    #[test]
-    fn what_nobody_hears_of_is_counted() {
-        let (told, _received) = channel();
-        let worker = Worker::start("nobody", NotesResult::default).unwrap();
-        let mut notes = Notes { told: Some(told), worker, orders: Arc::default() };
-        (0..UNHEARD_MAX + 3).for_each(|_| notes.seen(Observed::Exec { pid: 1 }));
-        let (_, left_out) = notes.finish(false);
-        assert!(left_out[0].starts_with("3 files of code and programs"), "{left_out:?}");
-    }
-}
+#[path = "notes_tests.rs"]
+mod tests;

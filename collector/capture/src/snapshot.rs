@@ -1,6 +1,7 @@
 //! The processes and mappings that are there when the recording begins.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 
 use syscollect_model::{BuildId, Mapping, Ticks};
@@ -12,8 +13,9 @@ const LONGEST_COMMAND_LINE: usize = 4096;
 /// Longer lists of mappings are cut: the kernel allows a process 65,530.
 const MAPS_MAX: usize = 16 << 20;
 
-/// Every process below `root`/proc with its threads. One that ends while it is
-/// read is left out, or described as far as it was read.
+/// Every process below `root`/proc with its threads, without command lines: only what can be read
+/// whatever processes do with their memory. One that ends while it is read is left out, or described
+/// as far as it was read.
 pub(crate) fn processes(root: &Path) -> Vec<KnownProcess> {
     let mut found: Vec<_> =
         numbered_folders(&root.join("proc")).filter_map(|pid| process(root, pid)).collect();
@@ -26,7 +28,7 @@ fn numbered_folders(path: &Path) -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// One process; `None` if it has ended.
+/// One process without its command line; `None` if it has ended.
 pub(crate) fn process(root: &Path, pid: u32) -> Option<KnownProcess> {
     let folder = root.join(format!("proc/{pid}"));
     let stat = fs::read(folder.join("stat")).ok()?;
@@ -40,7 +42,6 @@ pub(crate) fn process(root: &Path, pid: u32) -> Option<KnownProcess> {
     Some(KnownProcess {
         pid,
         parent_pid,
-        command_line: command_line(&folder, pid),
         kernel: flags & PF_KTHREAD != 0,
         threads: threads.collect(),
         ..KnownProcess::default()
@@ -55,11 +56,13 @@ pub(crate) fn read(bytes: &[u8]) -> usize {
     mappings + words(bytes).len() + usize::from(parse_stat(bytes).is_some())
 }
 
-/// The arguments of the process whose folder this is.
-fn command_line(folder: &Path, pid: u32) -> Vec<String> {
-    let read =
-        read_text(&folder.join("cmdline"), Owner::of_process(pid).as_ref(), LONGEST_COMMAND_LINE);
-    words(&read.unwrap_or_default())
+/// The arguments of a process. Its user decides how long that takes.
+pub(crate) fn command_line(root: &Path, pid: u32) -> Vec<String> {
+    let mut bytes = Vec::new();
+    let read = fs::File::open(root.join(format!("proc/{pid}/cmdline")))
+        .and_then(|file| file.take(LONGEST_COMMAND_LINE as u64).read_to_end(&mut bytes));
+    // What was read before an error may end anywhere.
+    read.map(|_| words(&bytes)).unwrap_or_default()
 }
 
 /// Arguments as they lie in memory, each with a zero byte at its end.
@@ -148,7 +151,7 @@ mod tests {
         let all = processes(Path::new("/"));
         let found = all.iter().find(|process| process.pid == me).unwrap();
         assert!(found.threads.iter().any(|thread| thread.tid == me));
-        assert!(!found.command_line.is_empty());
+        assert!(!command_line(Path::new("/"), me).is_empty());
         assert!(mappings(Path::new("/"), me).iter().any(|mapping| mapping.path == "[vdso]"));
     }
 }

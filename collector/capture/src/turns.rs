@@ -6,7 +6,7 @@
 //! user.
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
@@ -61,6 +61,11 @@ impl Whose {
             Self::Of(uid) => Self::Of(payer(uid)),
             Self::Unknown => Self::Unknown,
         }
+    }
+
+    /// The user who pays for this one's time.
+    pub(crate) fn payer(self) -> Self {
+        self.paying(payer)
     }
 
     /// The user's number, as far as it is known.
@@ -338,33 +343,46 @@ impl<T> Turn<T> {
 }
 
 /// Whose processes are, as was read a moment ago: a program that starts maps many files.
-#[derive(Default)]
 pub(crate) struct Owners {
+    /// Below which /proc is.
+    root: PathBuf,
     read: Option<Instant>,
     known: FxHashMap<u32, Whose>,
 }
 
+impl Default for Owners {
+    fn default() -> Self {
+        Self::below(Path::new("/"))
+    }
+}
+
 impl Owners {
+    /// Of processes below `root`/proc.
+    pub(crate) fn below(root: &Path) -> Self {
+        Self { root: root.to_path_buf(), read: None, known: FxHashMap::default() }
+    }
+
     /// Whose a process is.
     pub(crate) fn whose(&mut self, pid: u32) -> Whose {
         if self.read.is_none_or(|read| read.elapsed() >= OWNERS_HOLD) {
             self.read = Some(Instant::now());
             self.known.clear();
         }
-        let read = || user_of(pid).map_or(Whose::Unknown, Whose::Of);
-        *self.known.entry(pid).or_insert_with(read)
+        let Self { root, known, .. } = self;
+        let read = || user_of(root, pid).map_or(Whose::Unknown, Whose::Of);
+        *known.entry(pid).or_insert_with(read)
     }
 }
 
 /// Who pays for what a process takes; `None` if it has ended.
 pub(crate) fn payer_of(pid: u32) -> Option<u32> {
-    user_of(pid).map(payer)
+    user_of(Path::new("/"), pid).map(payer)
 }
 
 /// The user who started a process: who runs it, whatever rights its program has. `None` if it has
 /// ended.
-fn user_of(pid: u32) -> Option<u32> {
-    real_user(&status_at(Path::new(&format!("/proc/{pid}/status")))?)
+fn user_of(root: &Path, pid: u32) -> Option<u32> {
+    real_user(&status_at(&root.join(format!("proc/{pid}/status")))?)
 }
 
 fn real_user(status: &str) -> Option<u32> {

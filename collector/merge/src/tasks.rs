@@ -210,7 +210,10 @@ impl TaskBuilder<'_> {
             if let Some(process) = self.tasks.processes.get(&note.pid) {
                 let process = *process;
                 let row = &mut self.tables.processes[process.index()];
-                row.command_line.clone_from(&note.command_line);
+                // Names that were read at the end come without command lines.
+                if note.names_read == Ticks(0) || !note.command_line.is_empty() {
+                    row.command_line.clone_from(&note.command_line);
+                }
                 row.kernel = note.kernel;
                 self.renames_noted(process, &note);
             } else {

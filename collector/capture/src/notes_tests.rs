@@ -1,0 +1,171 @@
+use super::*;
+use syscollect_store::{BufferMode, Popped};
+
+const CLOCK: ClockSource = ClockSource::Monotonic;
+
+/// The executable mapping of this test, as the kernel lists it.
+fn own_code() -> Mapping {
+    let own = std::env::current_exe().unwrap();
+    let mut all = crate::snapshot::mappings(Path::new("/"), std::process::id());
+    all.retain(|mapping| Path::new(&mapping.path) == own);
+    all.swap_remove(0)
+}
+
+/// What is noted when all of this was seen before the end.
+fn noted(seen: Vec<Observed>, orders: &Orders) -> (NotesResult, Vec<Definition>) {
+    let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
+    let (told, received) = channel();
+    orders.unheard.store(seen.len(), Ordering::Relaxed);
+    seen.into_iter().for_each(|seen| told.send(NotesMessage::Observed(seen)).unwrap());
+    drop(told);
+    let mut taker = NoteTaker::new(&outlet, CLOCK, None, None);
+    taker.follow(&received, orders);
+    let noted = taker.end(orders);
+    let buffer = outlet.buffer();
+    buffer.close();
+    let mut definitions = Vec::new();
+    while let Popped::Chunk(chunk) = buffer.pop(Duration::ZERO) {
+        definitions.push(serde_json::from_slice(&chunk.data).unwrap());
+    }
+    (noted, definitions)
+}
+
+#[test]
+fn files_that_were_released_are_said_of_each_user_or_of_many_together() {
+    let released: BTreeMap<u32, usize> = (1000..1010).map(|user| (user, 3)).collect();
+    let notes = released_notes(&released);
+    assert_eq!(notes.len(), RELEASED_USERS_MAX + 1);
+    assert!(notes[0].starts_with("3 files of code that programs of user 1000 have deleted"));
+    assert!(notes[RELEASED_USERS_MAX].starts_with("6 files of code that programs of 2 more users"));
+}
+
+#[test]
+fn what_is_seen_is_noted_before_the_end() {
+    let (mapping, pid, orders) = (own_code(), std::process::id(), Orders::default());
+    let seen = vec![Observed::Exec { pid }, Observed::Mapping(mapping.clone(), 0)];
+    let (noted, definitions) = noted(seen, &orders);
+    let file = std::fs::File::open(&mapping.path).unwrap();
+    let build_id = syscollect_symbolize::build_id_of(&file).unwrap();
+    assert!(noted.held.file(&mapping.path, &build_id).is_some());
+    assert_eq!(noted.left_out, Vec::<String>::new());
+    let [Definition::Processes(processes)] = &definitions[..] else { panic!("{definitions:?}") };
+    assert_eq!(processes[0].pid, pid);
+    assert_eq!(orders.unheard.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn where_code_lies_is_noted_though_its_file_is_not_opened_and_that_is_told() {
+    let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
+    let mut taker = NoteTaker::new(&outlet, CLOCK, None, None);
+    let pid = std::process::id();
+    taker.unread.insert(pid);
+    taker.add(pid, Note::Process(pid));
+    // Its mappings are read, and none of their files is opened.
+    let turn = taker.turns.next_of_all().unwrap();
+    taker.take(turn);
+    taker.leave_out();
+    let own = own_code();
+    assert!(taker.mappings.iter().any(|mapping| mapping.path == own.path));
+    let (count, notes) = (taker.mappings.len(), taker.turns.notes(Instant::now(), words));
+    assert!(notes[0].contains(&format!(": {count} were not noted")), "{notes:?}");
+}
+
+#[test]
+fn what_a_process_has_mapped_after_it_began_another_program_is_not_from_the_start() {
+    let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
+    let mut taker = NoteTaker::new(&outlet, CLOCK, None, None);
+    let pid = std::process::id();
+    taker.unread.insert(pid);
+    taker.add(pid, Note::Process(pid));
+    taker.add_seen(Observed::Exec { pid });
+    let noted = taker.end(&Orders::default());
+    assert_eq!(noted.left_out, Vec::<String>::new());
+    let buffer = outlet.buffer();
+    let Popped::Chunk(chunk) = buffer.pop(Duration::ZERO) else { panic!("nothing is noted") };
+    let definition: Definition = serde_json::from_slice(&chunk.data).unwrap();
+    assert!(matches!(definition, Definition::Processes(_)), "{definition:?}");
+}
+
+#[test]
+fn what_nobody_hears_of_is_counted() {
+    let (told, _received) = channel();
+    let worker = Worker::start("nobody", NotesResult::default).unwrap();
+    let mut notes = Notes { told: Some(told), worker, orders: Arc::default() };
+    (0..UNHEARD_MAX + 3).for_each(|_| notes.seen(Observed::Exec { pid: 1 }));
+    let (_, left_out) = notes.finish(false);
+    assert!(left_out[0].starts_with("3 files of code and programs"), "{left_out:?}");
+}
+
+/// A folder with a /proc of processes that run when the recording begins.
+struct FakeProc {
+    root: tempfile::TempDir,
+}
+
+impl FakeProc {
+    fn new() -> Self {
+        Self { root: tempfile::tempdir().unwrap() }
+    }
+
+    /// Adds a process; the folder of what is known of it.
+    fn add(&self, pid: u32, uid: u32) -> PathBuf {
+        let folder = self.root.path().join(format!("proc/{pid}"));
+        let task = folder.join(format!("task/{pid}"));
+        std::fs::create_dir_all(&task).unwrap();
+        let stat = format!("{pid} (program) S 1 1 1 0 -1 4194560 1 2");
+        let write = |path: PathBuf, text: &str| std::fs::write(path, text).unwrap();
+        write(folder.join("stat"), &stat);
+        write(task.join("stat"), &stat);
+        write(folder.join("status"), &format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n"));
+        write(folder.join("maps"), "7f00-8f00 r-xp 00000000 00:00 0 /opt/not-there\n");
+        folder
+    }
+
+    /// Adds a process that answers when it is asked for its arguments.
+    fn add_honest(&self, pid: u32, uid: u32) {
+        std::fs::write(self.add(pid, uid).join("cmdline"), format!("honest\0{pid}\0")).unwrap();
+    }
+
+    /// Adds a process whose memory never answers.
+    fn add_hostile(&self, pid: u32, uid: u32) {
+        let path = self.add(pid, uid).join("cmdline");
+        let path = std::ffi::CString::new(path.into_os_string().into_encoded_bytes()).unwrap();
+        // SAFETY: the path ends with a zero byte.
+        assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    }
+}
+
+#[test]
+fn processes_whose_memory_does_not_answer_hold_up_nobody_else() {
+    const HOSTILE: u32 = 1001;
+    let proc = FakeProc::new();
+    (10_000..10_400).for_each(|pid| proc.add_hostile(pid, HOSTILE));
+    (20_000..20_100).for_each(|pid| proc.add_honest(pid, 1002));
+    let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
+    let mut taker = NoteTaker::below(proc.root.path(), &outlet, CLOCK, None, None);
+    let begin = Instant::now();
+    taker.add_all();
+    let took = begin.elapsed();
+    // What is seen now comes after the notes of its own user only.
+    taker.add(20_000, Note::Exec(20_000));
+    let has_honest = |taker: &NoteTaker<'_>| {
+        let honest = taker.begun.iter().filter(|process| process.pid >= 20_000);
+        (honest.count() == 101).then_some(taker.mappings.len())
+    };
+    while has_honest(&taker).is_none() && begin.elapsed() < Duration::from_secs(10) {
+        let turn = taker.turns.next(Instant::now());
+        turn.into_iter().for_each(|turn| taker.take(turn));
+    }
+    assert!(has_honest(&taker).is_some_and(|mapped| mapped >= 100), "{:?}", begin.elapsed());
+    // Far less than one second for each that hangs, and the list itself asks no process's memory.
+    assert!(took < Duration::from_millis(500), "{took:?}");
+    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    taker.leave_out();
+    let notes = taker.turns.notes(Instant::now(), words);
+    assert!(notes.len() == 1 && notes[0].contains("of user 1001"), "{notes:?}");
+    let buffer = outlet.buffer();
+    let Popped::Chunk(chunk) = buffer.pop(Duration::ZERO) else { panic!("nothing is noted") };
+    let Ok(Definition::Processes(all)) = serde_json::from_slice(&chunk.data) else {
+        panic!("no processes")
+    };
+    assert_eq!((all[0].pid, all[0].threads.len()), (10_000, 1), "they are known all the same");
+}
