@@ -28,7 +28,7 @@
 //! an event loop, a sleep, an idle worker or thread of the kernel), or *undecided* (it waited for
 //! another thread, for a pipe or a socket, or for something unknown: for work or for an answer,
 //! and nothing that was recorded says which). The rules are in `wait_for`, the names in
-//! `wait_names`. What of the recorder's own time would be undecided is idle.
+//! `wait_names` and `wait_python`. What of the recorder's own time would be undecided is idle.
 //!
 //! **Losses.** Where scheduling records of a CPU are lost, what runs there is
 //! unknown from the last record before to the first one after, and so is every
@@ -124,6 +124,7 @@ mod unresolved;
 mod verdict;
 pub(crate) mod wait_for;
 mod wait_names;
+mod wait_python;
 mod waits;
 mod worst;
 

@@ -5,7 +5,7 @@
 //! 1. The innermost function of the kernel's part of the stack that is not the scheduler's own is
 //!    in [`KERNEL`]. A wait for a futex is what the program's own functions next to it say
 //!    ([`USER`], [`USER_PARTS`]): a lock (Python's global one first) before a pool's way to wait, and that before a primitive,
-//!    because locks and pools are made of primitives.
+//!    because locks and pools are made of primitives. What is made of locks of Python, its functions say ([`wait_python`]).
 //! 2. It is the main function of a kernel thread: such a thread waits for its next work.
 //! 3. The stack went through the kernel's way to wait for I/O, or the switch says so.
 //! 4. The state: what is uninterruptible is blocked; kernel threads have states of their own for
@@ -18,10 +18,11 @@
 
 use super::data::WaitClass;
 use super::off_cpu::Reason;
-use super::wait_names::{IO, KERNEL, KERNEL_THREAD, PYTHON, SCHEDULER, USER, USER_PARTS};
+use super::wait_names::{IO, KERNEL, KERNEL_THREAD, SCHEDULER, USER, USER_PARTS};
+use super::wait_python;
 use rustc_hash::FxHashMap;
 use std::sync::LazyLock;
-use syscollect_model::{FrameId, ModuleKind, ProcessId, SleepState, StackId, Tables};
+use syscollect_model::{FrameId, ProcessId, SleepState, StackId, Tables};
 
 /// Frames of the program that are looked at, from the system call on.
 const USER_FRAMES: usize = 8;
@@ -32,6 +33,10 @@ pub(crate) enum WaitFor {
     Lock,
     Gil,
     PythonLock,
+    PythonSemaphore,
+    PythonBarrier,
+    PythonFuture,
+    PythonQueueRoom,
     FileLock,
     KernelLock,
     Completion,
@@ -65,6 +70,8 @@ pub(crate) enum WaitFor {
     Terminal,
     FileChanges,
     Pool,
+    PythonQueue,
+    PythonEvent,
     Kernel,
     VirtualCpu,
     Recorder,
@@ -79,6 +86,10 @@ impl WaitFor {
             Lock => "lock",
             Gil => "Python's GIL",
             PythonLock => "Python lock",
+            PythonSemaphore => "Python semaphore",
+            PythonBarrier => "Python barrier",
+            PythonFuture => "Python future",
+            PythonQueueRoom => "Python queue (put, join)",
             FileLock => "file lock",
             KernelLock => "kernel lock",
             Completion => "kernel completion",
@@ -112,6 +123,8 @@ impl WaitFor {
             Terminal => "terminal input",
             FileChanges => "inotify",
             Pool => "work of a pool",
+            PythonQueue => "Python queue (get)",
+            PythonEvent => "Python event or condition",
             Kernel => "kernel work",
             VirtualCpu => "virtual CPU",
             Recorder => "what it records",
@@ -124,14 +137,15 @@ impl WaitFor {
     /// for an answer: nothing that is recorded says which.
     pub(crate) fn class(self) -> WaitClass {
         match self {
-            Lock | Gil | PythonLock | FileLock | KernelLock | Completion | Io | Page | Fuse
+            Lock | Gil | PythonLock | PythonSemaphore | PythonBarrier | PythonFuture
+            | PythonQueueRoom | FileLock | KernelLock | Completion | Io | Page | Fuse
             | PipeRoom | Child | ThreadEnd | Connect | Stopped | Tracer | Uninterruptible => {
                 WaitClass::Blocked
             }
             Futex | Condition | Semaphore | Parked | Channel | PipeData | PipePeer | Socket
             | UnixSocket | EventFd | Unknown => WaitClass::Undecided,
             Events | IoUring | Sleep | Timer | Signal | Connection | Terminal | FileChanges
-            | Pool | Kernel | VirtualCpu | Recorder => WaitClass::Idle,
+            | Pool | PythonQueue | PythonEvent | Kernel | VirtualCpu | Recorder => WaitClass::Idle,
         }
     }
 
@@ -295,32 +309,23 @@ fn of_stack(frames: &[FrameId], tables: &Tables) -> Option<WaitFor> {
 
 /// What the functions that wait for a futex make of it.
 fn of_futex(user: &[FrameId], tables: &Tables) -> WaitFor {
-    let near = user.iter().take(USER_FRAMES);
-    let waits: Vec<WaitFor> =
-        near.filter_map(|frame| of_user_function(function(*frame, tables))).collect();
+    let near = || user.iter().take(USER_FRAMES).map(|frame| function(*frame, tables));
+    let waits: Vec<WaitFor> = near().filter_map(of_user_function).collect();
     let first = waits.first().copied();
     let strong = |one: WaitFor| waits.contains(&one).then_some(one);
-    strong(Gil)
-        .or_else(|| strong(Lock))
-        .or_else(|| strong(Pool))
-        .or_else(|| strong(Channel))
-        .or_else(|| strong(PythonLock).and_then(|_| of_python(user, tables)))
-        .or(first.map(|wait| if wait == PythonLock { Semaphore } else { wait }))
-        .unwrap_or(Futex)
-}
-
-/// What a wait for a lock of Python is for: its conditions are made of these locks, in Python.
-/// Without functions of Python in the stack it could be either.
-fn of_python(user: &[FrameId], tables: &Tables) -> Option<WaitFor> {
-    let innermost = user.iter().find(|frame| is_python(frame, tables))?;
-    let name = function(*innermost, tables);
-    let of_name = PYTHON.iter().find(|(function, _)| *function == name);
-    Some(of_name.map_or(PythonLock, |(_, wait)| *wait))
-}
-
-fn is_python(frame: &FrameId, tables: &Tables) -> bool {
-    let module = tables.frame(*frame).module;
-    module.is_some_and(|module| tables.module(module).kind == ModuleKind::Python)
+    let is_any_lock = near().any(|name| wait_python::is_any_lock(name.trim_start_matches('_')));
+    // Of programs without symbols: their lock of the interpreter is made of a condition.
+    let may_be_lock = is_any_lock || matches!(first, None | Some(Semaphore | PythonQueue));
+    let of_library = || wait_python::of_library(user, tables).filter(|_| may_be_lock);
+    let of_any_lock = || wait_python::of_any_lock(user, tables).filter(|_| is_any_lock);
+    [Gil, Lock, PythonLock, ThreadEnd]
+        .into_iter()
+        .find_map(strong)
+        .or_else(of_library)
+        .or_else(|| [Pool, Channel, PythonQueue].into_iter().find_map(strong))
+        .or_else(of_any_lock)
+        .or(first)
+        .unwrap_or(if is_any_lock { Semaphore } else { Futex })
 }
 
 fn function(frame: FrameId, tables: &Tables) -> &str {
@@ -330,30 +335,40 @@ fn function(frame: FrameId, tables: &Tables) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use syscollect_model::{BuildId, Frame, Module, ModuleId, Process};
+    use syscollect_model::{BuildId, Frame, Module, ModuleId, ModuleKind, Process};
+
+    const QUEUE: &str = "/usr/lib/python3.11/lib-dynload/_queue.cpython-311-x86_64-linux-gnu.so";
 
     /// What a thread waits for with these functions of the kernel and of its program, innermost
-    /// first.
+    /// first. Those of Python may have a file after a bar; a file in their place is one without names.
     fn waits(kernel: &[&str], user: &[&str], state: SleepState, io_wait: bool) -> WaitFor {
         let mut tables = Tables::default();
-        for kind in [ModuleKind::Kernel, ModuleKind::File, ModuleKind::Python] {
-            let path = tables.strings.intern(kind.path().unwrap_or("/a"));
+        let kinds = [ModuleKind::Kernel, ModuleKind::File, ModuleKind::Python];
+        let paths = kinds.map(|kind| kind.path().unwrap_or("/a"));
+        for (kind, path) in kinds.into_iter().zip(paths).chain([(ModuleKind::File, QUEUE)]) {
+            let path = tables.strings.intern(path);
             tables.modules.push(Module { path, build_id: BuildId::default(), kind });
         }
-        let of = |name: &str| if name.ends_with(".py)") { 2 } else { 1 };
+        let of = |name: &str| match name {
+            _ if name.contains(".py)") => 2,
+            _ if QUEUE.ends_with(name) && !name.is_empty() => 3,
+            _ => 1,
+        };
         let mut frames = Vec::new();
         for (module, name) in
             kernel.iter().map(|name| (0, name)).chain(user.iter().map(|name| (of(name), name)))
         {
+            let (name, file) =
+                name.split_once('|').map_or((*name, None), |(name, file)| (name, Some(file)));
             frames.push(FrameId(tables.frames.len() as u32));
             tables.frames.push(Frame {
                 module: Some(ModuleId(module)),
                 offset: tables.frames.len() as u64,
-                function: Some(tables.strings.intern(name)),
+                function: (module != 3).then(|| tables.strings.intern(name)),
                 function_start: 0,
                 function_size: 0,
                 range_only: false,
-                file: None,
+                file: file.map(|file| tables.strings.intern(file)),
                 line: 0,
                 inlined: false,
             });
@@ -445,23 +460,116 @@ mod tests {
         ] {
             assert_eq!(sleeps(&FUTEX, user), wait, "{user:?}");
         }
-        let lock = ["__new_sem_wait_slow64", "PyThread_acquire_lock_timed", "", "", "", "", "", ""];
-        for (python, wait) in [
-            (&["transfer (bank.py)", "wait (threading.py)"][..], PythonLock),
-            (&["wait (threading.py)", "get (queue.py)"], Condition),
-            (&["get (queue.py)"], Condition),
-            (&["_wait_for_tstate_lock (threading.py)"], ThreadEnd),
-            (&["_worker (thread.py)"], Pool),
-            // Whether it is one, or a condition made of one, only Python's functions say.
-            (&[], Semaphore),
-        ] {
-            assert_eq!(sleeps(&FUTEX, &[&lock[..], python].concat()), wait, "{python:?}");
-        }
-        assert_eq!(PythonLock.class(), WaitClass::Blocked);
-        let channel = [&lock[..2], &["_queue_SimpleQueue_get_impl", "f (a.py)"]].concat();
-        assert_eq!(sleeps(&FUTEX, &channel), Channel);
         let far = [&["a"; USER_FRAMES][..], &["pthread_mutex_lock"]].concat();
         assert_eq!(sleeps(&FUTEX, &far), Futex, "what is far away says nothing");
+    }
+
+    /// What CPython waits in, of each version that has another.
+    const SEM: [&str; 2] = ["__futex_abstimed_wait_common64", "__new_sem_wait_slow64"];
+    const LOCK_3_8: [&str; 3] =
+        ["PyThread_acquire_lock_timed", "acquire_timed", "lock_PyThread_acquire_lock"];
+    const RLOCK_3_13: [&str; 4] = [
+        "PyThread_acquire_lock_timed",
+        "PyThread_acquire_lock_timed_with_retries",
+        "acquire_timed",
+        "rlock_acquire",
+    ];
+    const PARKED_3_13: [&str; 3] =
+        ["_PySemaphore_PlatformWait", "_PySemaphore_Wait", "_PyParkingLot_Park"];
+
+    #[test]
+    fn what_is_waited_for_in_a_lock_of_python_its_functions_say() {
+        for (python, wait) in [
+            // 3.8 to 3.10 have no classes.
+            (&["run (states.py)", "wait (threading.py)"][..], PythonLock),
+            (&["wait (threading.py)", "wait (threading.py)", "run (a.py)"], PythonEvent),
+            (&["wait (threading.py)", "wait_for (threading.py)", "run (a.py)"], PythonEvent),
+            (&["wait (threading.py)", "get (queue.py)", "run (a.py)"], PythonQueue),
+            (&["wait (threading.py)", "put (queue.py)", "run (a.py)"], PythonQueueRoom),
+            (&["wait (threading.py)", "acquire (threading.py)", "run (a.py)"], PythonSemaphore),
+            (&["wait (threading.py)", "result (_base.py)", "run (a.py)"], PythonFuture),
+            (&["_wait_for_tstate_lock (threading.py)", "join (threading.py)"], ThreadEnd),
+            (&["wait (threading.py)", "wait (threading.py)", "get (pool.py)"], PythonFuture),
+            // The pure Python RLock, and the lock of a condition.
+            (&["acquire (threading.py)", "run (a.py)"], PythonLock),
+            (&["__enter__ (threading.py)", "get (queue.py)", "_worker (thread.py)"], PythonLock),
+            (
+                &[
+                    "wait (threading.py)",
+                    "wait_for (threading.py)",
+                    "_wait (threading.py)",
+                    "wait (threading.py)",
+                ],
+                PythonBarrier,
+            ),
+            // 3.11 and newer.
+            (&["<lambda> (states.py)", "named.<locals>.run (states.py)"], PythonLock),
+            (&["Condition.wait (threading.py)", "Event.wait (threading.py)"], PythonEvent),
+            (&["Condition.wait (threading.py)", "Timer.run (threading.py)"], PythonEvent),
+            (&["Condition.wait (threading.py)", "Queue.get (queue.py)"], PythonQueue),
+            (
+                &["Condition.wait (threading.py)", "Semaphore.acquire (threading.py)"],
+                PythonSemaphore,
+            ),
+            (&["Condition.wait (threading.py)", "Future.result (_base.py)"], PythonFuture),
+            (
+                &["Condition.wait (threading.py)", "Event.wait (threading.py)", "wait (_base.py)"],
+                PythonFuture,
+            ),
+            (&["Thread._wait_for_tstate_lock (threading.py)"], ThreadEnd),
+            (&["_worker (thread.py)", "Thread.run (threading.py)"], Pool),
+            (&["wait (threading.py)|/usr/lib/python3.8/threading.py"], PythonEvent),
+            (&["wait (threading.py)", "wait (_base.py)|/home/me/_base.py"], PythonEvent),
+            (&["_worker (thread.py)|/home/me/thread.py"], PythonLock),
+            (&["wait (my_threading.py)|/home/me/my_threading.py"], PythonLock),
+            // Whether it is a lock, or made of one, only Python's functions say.
+            (&[], Semaphore),
+        ] {
+            let calls = ["method_vectorcall_VARARGS_KEYWORDS", "call_function"];
+            let symbols = [&SEM[..], &LOCK_3_8, &calls, python].concat();
+            let exported = [&SEM[..], &LOCK_3_8[..1], &["", ""], python].concat();
+            assert_eq!(sleeps(&FUTEX, &symbols), wait, "{python:?}");
+            assert_eq!(sleeps(&FUTEX, &exported), wait, "{python:?}");
+        }
+    }
+
+    #[test]
+    fn functions_of_cpython_say_what_is_waited_for_where_pythons_are_not_in_the_stack() {
+        for (cpython, wait) in [
+            (&RLOCK_3_13[..], PythonLock),
+            (&["PyThread_acquire_lock_timed", "acquire_timed", "rlock_acquire"], PythonLock),
+            (&[&PARKED_3_13[..], &["PyEvent_WaitTimed", "ThreadHandle_join"]].concat(), ThreadEnd),
+            (&["PyThread_acquire_lock_timed", "_queue_SimpleQueue_get_impl"], PythonQueue),
+            (&[&PARKED_3_13[..], &["_queue_SimpleQueue_get_impl"]].concat(), PythonQueue),
+            // Debian's, whose functions have no names.
+            (
+                &["PyThread_acquire_lock_timed", "_queue.cpython-311-x86_64-linux-gnu.so"],
+                PythonQueue,
+            ),
+        ] {
+            let alone = [&SEM[..], cpython].concat();
+            assert_eq!(sleeps(&FUTEX, &alone), wait, "{cpython:?}");
+            let with_python = [&alone[..], &["run (states.py)"]].concat();
+            assert_eq!(sleeps(&FUTEX, &with_python), wait, "{cpython:?}");
+        }
+        let worker = [&SEM[..], &["_queue_SimpleQueue_get_impl", "_worker (thread.py)"]].concat();
+        assert_eq!(sleeps(&FUTEX, &worker), Pool);
+        // Who runs Python's functions and waits for the interpreter is not in a lock of them.
+        let interpreter = ["pthread_cond_timedwait", "", "Condition.wait (threading.py)"];
+        assert_eq!(sleeps(&FUTEX, &interpreter), Condition);
+        // Not even CPython's own functions are in the stack.
+        let cut = [&SEM[..], &["Condition.wait (threading.py)", "Queue.get (queue.py)"]].concat();
+        assert_eq!(sleeps(&FUTEX, &cut), PythonQueue);
+    }
+
+    #[test]
+    fn workers_of_python_that_wait_for_work_are_idle_and_who_waits_for_others_is_blocked() {
+        for wait in [PythonQueue, PythonEvent, Pool] {
+            assert_eq!(wait.class(), WaitClass::Idle);
+        }
+        let others =
+            [PythonSemaphore, PythonBarrier, PythonFuture, PythonQueueRoom, PythonLock, ThreadEnd];
+        assert!(others.iter().all(|wait| wait.class() == WaitClass::Blocked));
     }
 
     #[test]

@@ -186,23 +186,20 @@ pub(super) const USER: &[(&str, WaitFor)] = &[
     ("take_gil", Gil),
     ("PyEval_RestoreThread", Gil),
     ("PyEval_AcquireThread", Gil),
-    ("PyThread_acquire_lock_timed", PythonLock),
-    ("queue_SimpleQueue_get_impl", Channel),
+    ("rlock_acquire", PythonLock),
+    ("rlock_acquire_restore", PythonLock),
+    ("thread_RLock_acquire", PythonLock),
+    ("thread_RLock__acquire_restore", PythonLock),
+    ("PyRecursiveMutex_LockTimed", PythonLock),
+    ("ThreadHandle_join", ThreadEnd),
+    ("PyThreadHandleObject_join", ThreadEnd),
+    ("queue_SimpleQueue_get_impl", PythonQueue),
     // Go
     ("runtime.lock2", Lock),
     ("runtime.stopm", Pool),
     // GLib, gRPC, Chromium
     ("g_thread_pool_wait_for_new_task", Pool),
     ("base::internal::WorkerThread::Delegate::WaitForWork", Pool),
-];
-
-/// Functions of Python's library that wait in locks of Python for something else than a lock.
-pub(super) const PYTHON: &[(&str, WaitFor)] = &[
-    ("wait (threading.py)", Condition),
-    ("get (queue.py)", Condition),
-    ("_wait_for_tstate_lock (threading.py)", ThreadEnd),
-    // ThreadPoolExecutor
-    ("_worker (thread.py)", Pool),
 ];
 
 /// The same where type parameters stand in the middle: how a name begins and ends, without `<` and
