@@ -376,7 +376,12 @@ impl Owners {
 
 /// Who pays for what a process takes; `None` if it has ended.
 pub(crate) fn payer_of(pid: u32) -> Option<u32> {
-    user_of(Path::new("/"), pid).map(payer)
+    payer_below(Path::new("/"), pid)
+}
+
+/// The same below another root.
+pub(crate) fn payer_below(root: &Path, pid: u32) -> Option<u32> {
+    user_of(root, pid).map(payer)
 }
 
 /// The user who started a process: who runs it, whatever rights its program has. `None` if it has

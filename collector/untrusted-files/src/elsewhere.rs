@@ -160,6 +160,15 @@ pub fn data_of_mapping(_: u32, _: u64, _: u64, _: Option<u32>) -> Result<FileDat
     Err(not_here().into())
 }
 
+/// Knows nothing.
+///
+/// # Errors
+///
+/// Always.
+pub fn data_of_program(_: &Path) -> Result<FileData, OpenError> {
+    Err(not_here().into())
+}
+
 /// Opens nothing.
 ///
 /// # Errors

@@ -17,6 +17,7 @@ mod gpu;
 mod gpu_formats;
 mod gpu_memory;
 mod gpu_rate;
+mod hostile_census;
 mod hostile_code;
 mod hostile_files;
 mod hostile_names;
@@ -163,6 +164,7 @@ const TESTS: &[Test] = &[
     test!("hostile-files", hostile_files::hostile_files, needs "user_probes"),
     test!("hostile-mount", hostile_files::hostile_mount, needs "user_probes"),
     test!("hostile-attach", hostile_files::hostile_attach, needs "user_probes"),
+    test!("hostile-census", hostile_census::census, needs "user_probes"),
     test!("hostile-names", hostile_names::names),
     test!("hostile-tables", hostile_code::tables, needs "unwind_tables"),
     test!("hostile-interpreters", hostile_code::interpreters, needs "unwind_tables"),

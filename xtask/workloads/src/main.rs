@@ -17,6 +17,7 @@ mod fuse;
 mod hostile;
 mod hostile_code;
 mod hostile_files;
+mod hostile_mappings;
 mod hostile_mount;
 mod leaves;
 mod library;
@@ -40,7 +41,8 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      stacks THREADS UNITS | ordered COUNT CPU... | marks THREADS COUNT | \
                      database ROUNDS | \
                      alone memfd|files THREADS COUNT | hostile-files FOLDER SECONDS | serve FOLDER | \
-                     map-served FOLDER | map-often FILE TIMES | serve-code FOLDER SECONDS | \
+                     map-served FOLDER | map-often FILE TIMES | \
+                     map-by-many FILE PROCESSES | hold-mappings PROCESSES | serve-code FOLDER SECONDS | \
                      use-cpu SECONDS | fences COUNT | numbered FILE SECONDS | renames SECONDS | \
                      new-stacks PROCESSES SECONDS | same-stack SECONDS | \
                      wrap LOG CMD ARGS... | unwound SECONDS | leaves SECONDS | visiting FOLDER SECONDS | hostile mappings|memory|survey|flood|announcements|announced-files|looks SECONDS | \
@@ -78,6 +80,10 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["hostile-files", folder, seconds] => hostile_files::run(folder, number(seconds)?)?,
         ["map-served", folder] => hostile_mount::map(folder)?,
         ["map-often", file, times] => hostile_mount::map_often(file, number(times)?)?,
+        ["map-by-many", file, processes] => {
+            hostile_mappings::map_by_many(file, number(processes)?)?;
+        }
+        ["hold-mappings", processes] => hostile_mappings::hold(number(processes)?)?,
         ["serve-code", folder, seconds] => hostile_mount::serve(folder, number(seconds)?)?,
         ["serve", folder] => hostile_files::serve(folder)?,
         ["use-cpu", seconds] => hostile_files::use_cpu(number(seconds)?),

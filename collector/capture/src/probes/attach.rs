@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::cookies::Cookies;
-use super::keeper::{Keeper, Means, Request};
+use super::keeper::{Keeper, Means, OneProcess, Request};
 use crate::bpf_calls::{self, UprobePoint};
 
 /// How programs are attached.
@@ -91,7 +91,7 @@ struct Attaching<'a> {
     program: &'a Program,
     file: BorrowedFd<'a>,
     /// In all processes or in one.
-    pid: Option<u32>,
+    process: Option<OneProcess>,
     refused: Vec<Refused>,
 }
 
@@ -103,9 +103,9 @@ pub(super) fn attach(
     program: &Program,
     file: BorrowedFd<'_>,
     points: &[Point],
-    pid: Option<u32>,
+    process: Option<OneProcess>,
 ) -> Vec<Refused> {
-    let mut attaching = Attaching { keeper, program, file, pid, refused: Vec::new() };
+    let mut attaching = Attaching { keeper, program, file, process, refused: Vec::new() };
     for at_return in [false, true] {
         let places: Vec<UprobePoint> = points
             .iter()
@@ -133,8 +133,12 @@ impl Attaching<'_> {
     /// All places with one link. The kernel refuses all for one that it cannot
     /// probe, so then each half is tried by itself.
     fn all(&mut self, places: &[UprobePoint], at_return: bool) {
-        let request =
-            Request { means: Means::Link, at_return, pid: self.pid, places: places.to_vec() };
+        let request = Request {
+            means: Means::Link,
+            at_return,
+            process: self.process,
+            places: places.to_vec(),
+        };
         match self.keeper.link(&request, self.program.program.as_fd(), self.file) {
             Ok(()) => {}
             Err(error) if places.len() > 1 && concerns_one_place(&error) => {
@@ -147,7 +151,8 @@ impl Attaching<'_> {
     }
 
     fn event(&mut self, pmu: u32, place: UprobePoint, at_return: bool) {
-        let request = |means| Request { means, at_return, pid: self.pid, places: vec![place] };
+        let request =
+            |means| Request { means, at_return, process: self.process, places: vec![place] };
         let linked = match &self.program.cookies {
             None => self.keeper.link(
                 &request(Means::LinkedEvent(pmu)),
@@ -187,18 +192,19 @@ pub(super) fn link(
     program: BorrowedFd<'_>,
     file: BorrowedFd<'_>,
 ) -> io::Result<Vec<OwnedFd>> {
-    let Request { means, at_return, pid, places } = request;
+    let Request { means, at_return, process, places } = request;
+    let pid = process.map(|one| one.pid);
     let path = bpf_calls::path_of(file);
     let (pmu, is_linked) = match *means {
         Means::Link => {
-            return bpf_calls::link_uprobe_multi(program, &path, places, *at_return, *pid)
+            return bpf_calls::link_uprobe_multi(program, &path, places, *at_return, pid)
                 .map(|link| vec![link]);
         }
         Means::Event(pmu) => (pmu, false),
         Means::LinkedEvent(pmu) => (pmu, true),
     };
     let place = *places.first().ok_or(io::ErrorKind::InvalidInput)?;
-    let event = bpf_calls::open_uprobe_event(pmu, &path, place, *at_return, *pid)?;
+    let event = bpf_calls::open_uprobe_event(pmu, &path, place, *at_return, pid)?;
     if is_linked {
         let link = bpf_calls::link_perf_event(program, event.as_fd(), place.cookie)?;
         return Ok(vec![link, event]);

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use syscollect_untrusted_files::payer;
 
 use super::attach::{Point, Refused, attach};
-use super::keeper::Keeper;
+use super::keeper::{Keeper, OneProcess};
 use super::manager::{AttachContext, ManagerReport};
 
 /// As long may a piece take, and the files of a turn.
@@ -52,8 +52,13 @@ pub(super) struct AttachJob {
     pub(super) path: String,
     /// Who owns it.
     pub(super) owner: u32,
+    /// Who pays for the time that it takes: its owner, or whose process it is attached to.
+    pub(super) payer: u32,
     /// In all processes or in one.
-    pub(super) pid: Option<u32>,
+    pub(super) process: Option<OneProcess>,
+    /// Leases that are let go for it: behind rings, so that no program finds itself without a
+    /// recorder, and before all else, so that nothing is recorded twice.
+    pub(super) replaces: Vec<u64>,
     pub(super) rings: Vec<Point>,
     pub(super) hits: Vec<Point>,
     /// Whether the user of the recorder asked for its probes.
@@ -135,7 +140,7 @@ impl Attaching {
         work: &AttachContext,
         told: &ManagerReport,
     ) -> bool {
-        match job.is_awaited || self.waiting.has_share(job.owner, Instant::now()) {
+        match job.is_awaited || self.waiting.has_share(job.payer, Instant::now()) {
             true => self.turn(job, work, told),
             false => self.wait(job, told),
         }
@@ -155,8 +160,25 @@ impl Attaching {
         self.waiting.rest(began.elapsed(), part);
     }
 
+    /// Has what was attached under these leases, or is still to be, taken out by and by.
+    pub(super) fn let_go(&mut self, leases: &[u64], told: &ManagerReport) {
+        self.take_out(leases, false, told);
+    }
+
+    fn take_out(&mut self, leases: &[u64], at_once: bool, told: &ManagerReport) {
+        let is_over = |job: &AttachJob| job.process.is_some_and(|one| leases.contains(&one.lease));
+        for job in self.waiting.remove(is_over) {
+            finish(&job, told);
+        }
+        if !leases.is_empty() {
+            // Without a keeper nothing is attached, which is told.
+            let _ = self.keeper.let_go(leases, at_once);
+        }
+    }
+
     fn turn(&mut self, mut job: AttachJob, work: &AttachContext, told: &ManagerReport) -> bool {
         let began = Instant::now();
+        self.replace(&mut job, told);
         while !told.is_stopping()
             && let Some((of_rings, points)) = job.next_piece()
         {
@@ -164,10 +186,11 @@ impl Attaching {
             told.unattached().begin(job.owner, &job.path);
             let began_piece = Instant::now();
             let file = job.file.as_fd();
-            let refused = attach(&mut self.keeper, work.way, program, file, &points, job.pid);
+            let refused = attach(&mut self.keeper, work.way, program, file, &points, job.process);
             let took = began_piece.elapsed();
             told.unattached().end();
-            self.waiting.used(job.owner, took, Instant::now());
+            self.replace(&mut job, told);
+            self.waiting.used(job.payer, took, Instant::now());
             let lost: usize = refused.iter().map(|refused| refused.places).sum();
             job.progress.attached += points.len() - lost;
             job.progress.refused.extend(refused);
@@ -187,13 +210,19 @@ impl Attaching {
         finish(&job, told)
     }
 
+    fn replace(&mut self, job: &mut AttachJob, told: &ManagerReport) {
+        if job.rings.is_empty() && !job.replaces.is_empty() {
+            self.take_out(&std::mem::take(&mut job.replaces), true, told);
+        }
+    }
+
     fn wait(&mut self, mut job: AttachJob, told: &ManagerReport) -> bool {
         let owner = job.owner;
         if job.progress.waits_since.is_none() {
             job.progress.waits_since = Some(Instant::now());
             told.unattached().wait(owner);
         }
-        let Err(job) = self.waiting.add(owner, job) else { return true };
+        let Err(job) = self.waiting.add(job.payer, job) else { return true };
         told.unattached().refuse(owner, &job.path, NO_ROOM.to_owned());
         finish(&job, told)
     }
@@ -216,7 +245,10 @@ fn finish(job: &AttachJob, told: &ManagerReport) -> bool {
     }
     told.attached(*attached);
     let lost: usize = refused.iter().map(|refused| refused.places).sum();
-    if let Some(first) = refused.first() {
+    // Who was attached to alone may have ended before.
+    let is_gone =
+        |of: &&Refused| job.process.is_some() && of.why.raw_os_error() == Some(libc::ESRCH);
+    if let Some(first) = refused.iter().find(|of| !is_gone(of)) {
         let (path, all) = (&job.path, attached + lost + job.left());
         told.note(format!("{lost} of {all} places in {path} cannot be probed: {}", first.why));
     }
@@ -264,6 +296,14 @@ impl<T> Waiting<T> {
         }
         self.waiting.push_back((owner, what));
         Ok(())
+    }
+
+    /// Takes out what waits no longer.
+    fn remove(&mut self, is_over: impl Fn(&T) -> bool) -> Vec<T> {
+        let all = std::mem::take(&mut self.waiting);
+        let (over, stay): (VecDeque<_>, _) = all.into_iter().partition(|(_, what)| is_over(what));
+        self.waiting = stay;
+        over.into_iter().map(|(_, what)| what).collect()
     }
 
     fn has_room(&self, owner: u32) -> bool {

@@ -17,6 +17,14 @@ pub(super) struct FileKey {
     inode: u64,
 }
 
+#[cfg(test)]
+impl FileKey {
+    /// Of no file.
+    pub(super) fn of_test(inode: u64) -> Self {
+        Self { device: 0, inode }
+    }
+}
+
 /// When a file last changed: its number may be another file's after it was deleted.
 pub(super) type Change = (i64, u32);
 
@@ -24,7 +32,7 @@ pub(super) type Change = (i64, u32);
 const MAPS_MAX: usize = 16 << 20;
 
 /// A file that was opened, with what tells it apart.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct OpenFile {
     pub(super) file: OpenedFile,
     pub(super) key: FileKey,
@@ -36,7 +44,7 @@ pub(super) struct OpenFile {
 }
 
 /// A process, and whose it was before its mapping was looked at: its number may be another's later.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct MappedBy {
     pid: u32,
     uid: Option<u32>,

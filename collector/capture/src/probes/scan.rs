@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -15,23 +15,26 @@ use syscollect_probes::{
     UsdtProbe, UsdtProbes, did_you_mean, nearest, soname, usdt_probes_of,
 };
 use syscollect_store::Definition;
-use syscollect_untrusted_files::{FileLocation, Owner, Reader};
+use syscollect_untrusted_files::{FileLocation, Reader};
 use syscollect_zone_protocol::PROVIDER;
 
 use super::attach::Point;
-use super::attaching::{AttachJob, Attaching, NO_ROOM, Progress};
+use super::attaching::{AttachJob, Attaching, NO_ROOM};
 use super::companion;
-use super::cost::{Census, Mapper, SINGLE_MAX, Whom, map_key};
+use super::cost::{Mapper, Whom, map_key};
+use super::counting::{Counting, Wanted};
 use super::files::{Change, FileKey, MappedFile, OpenFile, mapping_of};
-use super::keeper::Keeper;
+use super::keeper::{Keeper, OneProcess};
 use super::launch::files_of;
 use super::lookups::FoundFunction;
 use super::manager::{AttachContext, ManagerReport};
+use super::places::{Holder, PLACES_MAX};
 use super::plan::{Plan, Planned, Planner, SpecPart};
 use super::presets::{installed_libraries, preset_of};
 use super::semaphores;
+use super::single::{Admitted, FileToAttach, NoRoom, SingleFiles};
 use crate::notes::definition_chunk;
-use crate::turns::TurnOutcome;
+use crate::turns::{TurnOutcome, payer_of};
 
 /// Rows of one definition, so that no chunk grows beyond what the store takes.
 const DEFINITIONS_AT_ONCE: usize = 4096;
@@ -59,8 +62,8 @@ pub(super) struct Scanner<'a> {
     without: BTreeMap<usize, String>,
     names: BTreeSet<String>,
     attaching: Attaching,
-    /// Files that are attached to in single processes, and those.
-    single: FxHashMap<FileKey, FxHashSet<u32>>,
+    counting: Counting,
+    single: SingleFiles,
     /// What programs were given the addresses of, by process.
     found: FxHashSet<(FileKey, u64, u32)>,
 }
@@ -104,6 +107,7 @@ impl KnownFile {
 
 impl<'a> Scanner<'a> {
     pub(super) fn new(work: AttachContext, keeper: Keeper, told: &'a ManagerReport) -> Self {
+        let counting = Counting::new(work.asked_by);
         Self {
             work,
             told,
@@ -114,7 +118,8 @@ impl<'a> Scanner<'a> {
             without: BTreeMap::new(),
             names: BTreeSet::new(),
             attaching: Attaching::new(keeper),
-            single: FxHashMap::default(),
+            counting,
+            single: SingleFiles::new(),
             found: FxHashSet::default(),
         }
     }
@@ -177,7 +182,7 @@ impl<'a> Scanner<'a> {
     pub(super) fn mapped(&mut self, mapped: &MappedFile) -> Option<KnownFile> {
         // A file that is attached to in single processes is opened for each of them.
         if let Some((key, changed)) = mapped.identity()
-            && !self.single.contains_key(&key)
+            && !self.single.lacks(key, mapped.pid)
             && let Some(known) = self.known.get(&key).filter(|known| known.holds(changed))
         {
             return Some(known.later());
@@ -230,8 +235,9 @@ impl<'a> Scanner<'a> {
 
     fn file(&mut self, file: OpenFile, path: &str) -> KnownFile {
         let looks = match self.known.get(&file.key) {
-            Some(known) if known.holds(file.changed) && !self.is_new_process_of(&file) => {
-                return known.later();
+            Some(known) if known.holds(file.changed) => {
+                let known = known.later();
+                return KnownFile { is_new: self.new_process_of(&file), ..known };
             }
             Some(known) if known.looked.elapsed() < LOOKS_COUNT => LOOKS_MAX.min(known.looks + 1),
             _ => 1,
@@ -244,7 +250,7 @@ impl<'a> Scanner<'a> {
         }
         let OpenFile { key, of_root, changed, .. } = file;
         // Processes that map it later may be attached to by themselves.
-        let attached = is_new || self.single.contains_key(&key);
+        let attached = is_new || self.single.get(key).is_some();
         let looked = Instant::now();
         let known = KnownFile { is_client, attached, is_new, key, of_root, looks, looked, changed };
         self.known.insert(key, known);
@@ -362,11 +368,12 @@ impl<'a> Scanner<'a> {
             self.told.unattached().refuse(owner, path, NO_ROOM.to_owned());
             return false;
         }
-        let processes = match pid {
-            Some(pid) => vec![Some(pid)],
-            None => self.processes_for(file, path, &plan),
+        let whom = match pid {
+            Some(_) => Whom::Everybody,
+            None => self.whom(file, &plan),
         };
-        if processes.is_empty() {
+        if let Whom::Nobody(mapper) = whom {
+            self.told.unattached().refuse(owner, path, excess(&mapper));
             return false;
         }
         for some in plan.definitions.chunks(DEFINITIONS_AT_ONCE) {
@@ -379,77 +386,106 @@ impl<'a> Scanner<'a> {
         }
         // Each place that is attached raises the semaphore: where rings are announced comes first,
         // for what is marked from then on is in rings, and nobody would hear of them.
-        let rings = self.points(owner, path, &plan.rings);
-        let hits = self.points(owner, path, &plan.points);
-        let is_asked_for = !plan.matched.is_empty();
+        let what = FileToAttach {
+            file: file.clone(),
+            path: path.to_owned(),
+            owner,
+            rings: self.points(owner, path, &plan.rings),
+            hits: self.points(owner, path, &plan.points),
+            is_asked_for: !plan.matched.is_empty(),
+            is_awaited: is_trusted,
+        };
+        match whom {
+            Whom::Only(mappers) => self.attach_singly(what, &plan, &mappers),
+            _ => {
+                let process = pid.map(|pid| OneProcess { pid, lease: 0 });
+                let payer = pid.and_then(payer_of).unwrap_or(owner);
+                // Without descriptors nothing can be attached to either.
+                let job = what.job(payer, process);
+                job.is_some_and(|job| self.attaching.begin(job, &self.work, self.told))
+            }
+        }
+    }
+
+    /// In whom to attach, as far as the kernel can do that in a time that others can wait for.
+    fn whom(&mut self, file: &OpenFile, plan: &Plan) -> Whom {
+        let Some(wanted) = wanted_of(file, plan) else { return Whom::Everybody };
+        let census = self.counting.all(&wanted, file.mapped_by_process());
+        self.attaching.used(wanted.owner, census.took);
+        census.whom(wanted.owner, has_semaphore(plan))
+    }
+
+    /// Attaches in these processes, and in those to come one by one.
+    fn attach_singly(&mut self, what: FileToAttach, plan: &Plan, mappers: &[Mapper]) -> bool {
+        let (key, owner, path) = (what.file.key, what.owner, what.path.clone());
+        let Some(wanted) = wanted_of(&what.file, plan) else { return false };
+        match self.single.add(what, wanted, has_semaphore(plan)) {
+            Ok(None) => {}
+            // Who runs that one next has it looked into anew.
+            Ok(Some((idle, leases))) => {
+                self.known.remove(&idle);
+                self.attaching.let_go(&leases, self.told);
+            }
+            Err(NoRoom) => {
+                self.told.unattached().refuse(owner, &path, NO_ROOM.to_owned());
+                return false;
+            }
+        }
+        let why = format!(
+            "other processes have it mapped so often, or keep their mappings from being counted, that it is recorded \
+             only in processes that are attached to one by one, at most {PLACES_MAX}, and for a while not in what \
+             these fork"
+        );
+        self.told.unattached().refuse(owner, &path, why);
+        self.in_single(key, mappers)
+    }
+
+    /// Attaches in single processes, as far as there are places for them; whether in any.
+    fn in_single(&mut self, key: FileKey, mappers: &[Mapper]) -> bool {
+        let Admitted { new, over } = self.single.admit(key, mappers);
+        self.attaching.let_go(&over, self.told);
+        let Some(single) = self.single.get(key) else { return false };
+        let job = |Holder { pid, user, lease, .. }: &Holder| {
+            single.what.job(*user, Some(OneProcess { pid: *pid, lease: *lease }))
+        };
         let mut attached = false;
-        for pid in processes {
-            // Without descriptors nothing can be attached to either.
-            let Ok(file) = file.file.file().as_fd().try_clone_to_owned() else { continue };
-            let job = AttachJob {
-                file,
-                path: path.to_owned(),
-                owner,
-                pid,
-                rings: rings.clone(),
-                hits: hits.clone(),
-                is_asked_for,
-                is_awaited: is_trusted,
-                progress: Progress::default(),
-            };
+        for job in new.iter().filter_map(job) {
             attached |= self.attaching.begin(job, &self.work, self.told);
         }
         attached
     }
 
-    /// The processes in which to attach, `None` for all of them, as far as the kernel can do that
-    /// in a time that others can wait for.
-    fn processes_for(&mut self, file: &OpenFile, path: &str, plan: &Plan) -> Vec<Option<u32>> {
-        let Some(key) = map_key(file.file.file()) else { return vec![None] };
-        let places = || plan.points.iter().chain(&plan.rings);
-        let first = places().map(|place| place.offset).min().unwrap_or(0);
-        let last = places().map(|place| place.offset).max().unwrap_or(0);
-        let with_semaphore = places().any(|place| place.semaphore != 0);
-        let is_single = self.single.contains_key(&file.key);
-        let mapped_by = file.mapped_by_process();
-        let only = mapped_by.filter(|_| is_single);
-        let owner = file.file.data().uid;
-        let began = Instant::now();
-        let census = Census::take(&key, &(first..last.saturating_add(1)), mapped_by, only);
-        self.attaching.used(owner, began.elapsed());
-        let uid = |pid| Owner::of_process(pid).map(|owner| owner.uid());
-        let pids = match census.whom(owner, with_semaphore, uid) {
-            Whom::Everybody if !is_single => return vec![None],
-            Whom::Everybody => mapped_by.into_iter().collect(),
-            Whom::Only(pids) => pids,
-            Whom::Nobody(Mapper { pid, mappings, .. }) => {
-                let why = format!(
-                    "process {pid} of the same user has it mapped at least {mappings} times, and nobody could fork \
-                     while the kernel attaches to each"
-                );
-                self.told.unattached().refuse(owner, path, why);
-                return Vec::new();
-            }
+    /// Attaches in the process that maps a file now, if it is attached to in single processes and
+    /// not yet in this one; whether it is from now on.
+    fn new_process_of(&mut self, file: &OpenFile) -> bool {
+        let Some(pid) = file.mapped_by_process() else { return false };
+        let Some(single) = self.single.get(file.key).filter(|_| self.single.lacks(file.key, pid))
+        else {
+            return false;
         };
-        let single = self.single.entry(file.key).or_default();
-        if !is_single {
-            let why = format!(
-                "other processes have it mapped so often, or keep their mappings from being counted, that it is \
-                 recorded only in processes that are attached to one by one, at most {SINGLE_MAX}, and not in what \
-                 these fork"
-            );
-            self.told.unattached().refuse(owner, path, why);
-        }
-        let new = pids.into_iter().filter(|pid| single.len() < SINGLE_MAX && single.insert(*pid));
-        new.map(Some).collect()
+        let census = self.counting.one(&single.wanted, pid);
+        let modest: Vec<Mapper> = census.mappers.into_iter().filter(Mapper::is_modest).collect();
+        self.in_single(file.key, &modest)
     }
 
-    /// Whether a file is attached to in single processes, and not yet in the one that maps it now.
-    fn is_new_process_of(&self, file: &OpenFile) -> bool {
-        let pid = file.mapped_by_process();
-        self.single.get(&file.key).is_some_and(|single| {
-            single.len() < SINGLE_MAX && pid.is_some_and(|pid| !single.contains(&pid))
-        })
+    /// Counts again who has a file mapped that is attached to in single processes, if it is time:
+    /// in all, as soon as that can be, and in what others have forked meanwhile.
+    fn recount(&mut self) {
+        let Some(key) = self.single.next(Instant::now()) else { return };
+        let Some(single) = self.single.get(key) else { return };
+        let began = Instant::now();
+        let (owner, with_semaphore) = (single.what.owner, single.with_semaphore);
+        let census = self.counting.all(&single.wanted, None);
+        match census.whom(owner, with_semaphore) {
+            Whom::Everybody => {
+                let Some((what, replaces)) = self.single.remove(key) else { return };
+                let job = what.job(owner, None).map(|job| AttachJob { replaces, ..job });
+                let _ = job.map(|job| self.attaching.begin(job, &self.work, self.told));
+            }
+            Whom::Only(mappers) => drop(self.in_single(key, &mappers)),
+            Whom::Nobody(_) => {}
+        }
+        self.single.took(began.elapsed());
     }
 
     fn points(&mut self, owner: u32, path: &str, planned: &[Planned]) -> Vec<Point> {
@@ -471,12 +507,14 @@ impl<'a> Scanner<'a> {
 
     /// How long until something that waits is to be attached to; `None` if nothing waits.
     pub(super) fn next_turn(&self) -> Option<Duration> {
-        self.attaching.next_turn()
+        let count = self.single.next_count(Instant::now());
+        self.attaching.next_turn().into_iter().chain(count).min()
     }
 
     /// Goes on with what waits, if it is time.
     pub(super) fn attach_waiting(&mut self) {
         self.attaching.go_on(&self.work, self.told);
+        self.recount();
     }
 
     /// Whether somebody took away all that is attached, which is then said.
@@ -554,6 +592,29 @@ impl<'a> Scanner<'a> {
         };
         spec.files().into_iter().all(is_known)
     }
+}
+
+/// What is to be counted before a file is attached to; `None` where lists do not name it.
+fn wanted_of(file: &OpenFile, plan: &Plan) -> Option<Arc<Wanted>> {
+    let offsets = || plan.points.iter().chain(&plan.rings).map(|place| place.offset);
+    let (first, last) = (offsets().min().unwrap_or(0), offsets().max().unwrap_or(0));
+    Some(Arc::new(Wanted {
+        file: file.key,
+        key: map_key(file.file.file())?,
+        pages: first..last.saturating_add(1),
+        owner: file.file.data().uid,
+    }))
+}
+
+fn has_semaphore(plan: &Plan) -> bool {
+    plan.points.iter().chain(&plan.rings).any(|place| place.semaphore != 0)
+}
+
+fn excess(Mapper { pid, mappings, .. }: &Mapper) -> String {
+    format!(
+        "process {pid} of the same user has it mapped at least {mappings} times, and nobody could fork while the \
+         kernel attaches to each"
+    )
 }
 
 /// A spec, or a part of one, that matches nothing so far.

@@ -8,7 +8,7 @@ mod storage;
 mod tests;
 
 pub use memory::MemoryFile;
-pub use open::{FoundFile, OpenedFile, data_of_mapping, find, open};
+pub use open::{FoundFile, OpenedFile, data_of_mapping, data_of_program, find, open};
 pub use owner::{Owner, status_at};
 
 use crate::{OpenError, within};

@@ -111,6 +111,17 @@ pub fn data_of_mapping(
     Ok(mapped_at(pid, start, end, uid)?.1)
 }
 
+/// What is known of the regular file that a process runs, without opening it or asking whoever
+/// serves its file system; `process` is its folder in /proc.
+///
+/// # Errors
+///
+/// As [`find`].
+pub fn data_of_program(process: &Path) -> Result<FileData, OpenError> {
+    // The kernel knows it beside what the process has mapped, and waits for nobody.
+    Ok(look_at(walk(None, &process.join("exe"), NONE)?)?.1)
+}
+
 /// The file that is mapped there. That leads from /proc to the file without a walk through file
 /// systems, and needs this process's rights. But the kernel takes the lock of the process's memory
 /// for it (`proc_map_files_get_link`), which a process can keep for as long as a file system of its

@@ -17,6 +17,24 @@ pub(in crate::probes) enum Means {
     LinkedEvent(u32),
 }
 
+/// A process that is attached to by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::probes) struct OneProcess {
+    pub(in crate::probes) pid: u32,
+    /// Under this number it is let go before all else is; 0 if it never is.
+    pub(in crate::probes) lease: u64,
+}
+
+/// What the keeper is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// To attach.
+    Attach(Request),
+    /// To let go what was attached under these leases: at once, or one after the other with pauses,
+    /// which nobody waits for.
+    LetGo { leases: Vec<u64>, at_once: bool },
+}
+
 /// What to attach. The program and the file are sent as descriptors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::probes) struct Request {
@@ -24,14 +42,16 @@ pub(in crate::probes) struct Request {
     /// The program runs when the functions return that begin there.
     pub(in crate::probes) at_return: bool,
     /// In that process only.
-    pub(in crate::probes) pid: Option<u32>,
+    pub(in crate::probes) process: Option<OneProcess>,
     pub(in crate::probes) places: Vec<UprobePoint>,
 }
 
-/// Means, type of the PMU, return, process, number of places.
-const HEAD: usize = 5;
+/// Means, type of the PMU, return, process, lease, number of places.
+const HEAD: usize = 6;
 /// Offset, semaphore, cookie.
 const PLACE: usize = 3;
+/// In place of means: leases follow.
+const LET_GO: u64 = 3;
 const NUMBER_BYTES: usize = size_of::<u64>();
 
 fn bytes(numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
@@ -46,23 +66,21 @@ fn numbers<const N: usize>(bytes: &[u8]) -> [u64; N] {
 }
 
 impl Request {
-    /// Bytes of its head.
-    pub(super) const HEAD_BYTES: usize = HEAD * NUMBER_BYTES;
-
     /// Its head and its places.
-    pub(super) fn encode(&self) -> (Vec<u8>, Vec<u8>) {
+    fn encode(&self) -> (Vec<u8>, Vec<u8>) {
         let (means, pmu) = match self.means {
             Means::Link => (0, 0),
             Means::Event(pmu) => (1, pmu),
             Means::LinkedEvent(pmu) => (2, pmu),
         };
         // No process has the number 0.
-        let pid = u64::from(self.pid.unwrap_or(0));
+        let OneProcess { pid, lease } = self.process.unwrap_or(OneProcess { pid: 0, lease: 0 });
         let head = bytes([
             means,
             u64::from(pmu),
             u64::from(self.at_return),
-            pid,
+            u64::from(pid),
+            lease,
             self.places.len() as u64,
         ]);
         (
@@ -72,29 +90,55 @@ impl Request {
             ),
         )
     }
+}
 
-    /// What a head says, still without its places, and how many bytes those have.
+impl Asked {
+    /// Bytes of a head.
+    pub(super) const HEAD_BYTES: usize = HEAD * NUMBER_BYTES;
+
+    /// Its head and the rest.
+    pub(super) fn encode(&self) -> (Vec<u8>, Vec<u8>) {
+        match self {
+            Self::Attach(request) => request.encode(),
+            Self::LetGo { leases, at_once } => {
+                let head = bytes([LET_GO, u64::from(*at_once), 0, 0, 0, leases.len() as u64]);
+                (head, bytes(leases.iter().copied()))
+            }
+        }
+    }
+
+    /// What a head says, still without the rest, and how many bytes that has.
     pub(super) fn decode_head(head: &[u8]) -> (Self, usize) {
-        let [means, pmu, at_return, pid, places] = numbers::<HEAD>(head);
+        let [means, pmu, at_return, pid, lease, length] = numbers::<HEAD>(head);
         let means = match means {
+            LET_GO => {
+                let let_go = Self::LetGo { leases: Vec::new(), at_once: pmu != 0 };
+                return (let_go, length as usize * NUMBER_BYTES);
+            }
             0 => Means::Link,
             1 => Means::Event(pmu as u32),
             _ => Means::LinkedEvent(pmu as u32),
         };
-        let pid = Some(pid as u32).filter(|pid| *pid > 0);
-        let request = Self { means, at_return: at_return != 0, pid, places: Vec::new() };
-        (request, places as usize * PLACE * NUMBER_BYTES)
+        let process = Some(OneProcess { pid: pid as u32, lease }).filter(|one| one.pid > 0);
+        let request = Request { means, at_return: at_return != 0, process, places: Vec::new() };
+        (Self::Attach(request), length as usize * PLACE * NUMBER_BYTES)
     }
 
-    /// Adds the places.
-    pub(super) fn decode_places(&mut self, bytes: &[u8]) {
-        self.places = bytes
-            .chunks_exact(PLACE * NUMBER_BYTES)
-            .map(|place| {
-                let [offset, semaphore, cookie] = numbers::<PLACE>(place);
-                UprobePoint { offset, semaphore, cookie }
-            })
-            .collect();
+    /// Adds the rest.
+    pub(super) fn decode_rest(&mut self, bytes: &[u8]) {
+        match self {
+            Self::LetGo { leases, .. } => {
+                let each = bytes.chunks_exact(NUMBER_BYTES);
+                leases.extend(each.map(|lease| numbers::<1>(lease)[0]));
+            }
+            Self::Attach(request) => {
+                let each = bytes.chunks_exact(PLACE * NUMBER_BYTES);
+                request.places.extend(each.map(|place| {
+                    let [offset, semaphore, cookie] = numbers::<PLACE>(place);
+                    UprobePoint { offset, semaphore, cookie }
+                }));
+            }
+        }
     }
 }
 
@@ -130,6 +174,14 @@ mod tests {
 
     use super::*;
 
+    fn received(sent: &Asked) -> Asked {
+        let (head, rest) = sent.encode();
+        let (mut received, bytes) = Asked::decode_head(&head);
+        assert_eq!((head.len(), rest.len()), (Asked::HEAD_BYTES, bytes));
+        received.decode_rest(&rest);
+        received
+    }
+
     proptest! {
         #[test]
         fn a_request_arrives_as_it_was_sent(
@@ -139,17 +191,20 @@ mod tests {
                 any::<u32>().prop_map(Means::LinkedEvent),
             ],
             at_return: bool,
-            pid in proptest::option::of(1..u32::MAX),
+            process in proptest::option::of((1..u32::MAX, any::<u64>())),
             places: Vec<(u64, u64, u64)>,
         ) {
             let places = places.into_iter();
             let places = places.map(|(offset, semaphore, cookie)| UprobePoint { offset, semaphore, cookie }).collect();
-            let sent = Request { means, at_return, pid, places };
-            let (head, places) = sent.encode();
-            let (mut received, bytes) = Request::decode_head(&head);
-            prop_assert_eq!((head.len(), places.len()), (Request::HEAD_BYTES, bytes));
-            received.decode_places(&places);
-            prop_assert_eq!(received, sent);
+            let process = process.map(|(pid, lease)| OneProcess { pid, lease });
+            let sent = Asked::Attach(Request { means, at_return, process, places });
+            prop_assert_eq!(received(&sent), sent);
+        }
+
+        #[test]
+        fn leases_arrive_as_they_were_sent(leases: Vec<u64>, at_once: bool) {
+            let sent = Asked::LetGo { leases, at_once };
+            prop_assert_eq!(received(&sent), sent);
         }
     }
 

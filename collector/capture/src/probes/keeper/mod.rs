@@ -24,8 +24,8 @@ use std::os::unix::net::UnixStream;
 
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
-use self::message::Reply;
-pub(super) use self::message::{Means, Request};
+use self::message::{Asked, Reply};
+pub(super) use self::message::{Means, OneProcess, Request};
 use crate::usage;
 
 /// Makes the links of one request: of a program, and of a file.
@@ -69,7 +69,8 @@ impl Keeper {
         Ok(Self { socket, pid: pid?, counted_ns: 0 })
     }
 
-    /// Has the program attached as the request says; it stays so until this is dropped.
+    /// Has the program attached as the request says; it stays so until this is dropped, or its lease
+    /// is let go.
     ///
     /// # Errors
     ///
@@ -80,9 +81,23 @@ impl Keeper {
         program: BorrowedFd<'_>,
         file: BorrowedFd<'_>,
     ) -> io::Result<()> {
+        self.ask(&Asked::Attach(request.clone()), &[program, file])
+    }
+
+    /// Has what was attached under these leases taken out, and waits for it where that is to be
+    /// `at_once`.
+    ///
+    /// # Errors
+    ///
+    /// `BrokenPipe` where the process is gone.
+    pub(super) fn let_go(&mut self, leases: &[u64], at_once: bool) -> io::Result<()> {
+        self.ask(&Asked::LetGo { leases: leases.to_vec(), at_once }, &[])
+    }
+
+    fn ask(&mut self, asked: &Asked, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let gone =
             |_| io::Error::new(io::ErrorKind::BrokenPipe, "the process that holds probes is gone");
-        self.send(request, [program, file]).map_err(gone)?;
+        self.send(asked, fds).map_err(gone)?;
         let mut reply = [0; Reply::BYTES];
         self.socket.read_exact(&mut reply).map_err(gone)?;
         let reply = Reply::decode(&reply);
@@ -91,12 +106,14 @@ impl Keeper {
         reply.result()
     }
 
-    fn send(&mut self, request: &Request, fds: [BorrowedFd<'_>; 2]) -> io::Result<()> {
-        let (head, places) = request.encode();
+    fn send(&mut self, asked: &Asked, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let (head, rest) = asked.encode();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        // There is room for two.
-        control.push(SendAncillaryMessage::ScmRights(&fds));
+        if !fds.is_empty() {
+            // There is room for two.
+            control.push(SendAncillaryMessage::ScmRights(fds));
+        }
         let sent = rustix::net::sendmsg(
             &self.socket,
             &[IoSlice::new(&head)],
@@ -105,7 +122,7 @@ impl Keeper {
         )?;
         // The standard library asks for no signal either.
         self.socket.write_all(&head[sent..])?;
-        self.socket.write_all(&places)
+        self.socket.write_all(&rest)
     }
 
     /// Whether somebody ended it: nothing is attached any more.
@@ -185,7 +202,7 @@ mod tests {
     fn request(places: usize) -> Request {
         let place = |offset| crate::bpf_calls::UprobePoint { offset, semaphore: 2, cookie: 3 };
         let places = (0..places as u64).map(place).collect();
-        Request { means: Means::Link, at_return: false, pid: None, places }
+        Request { means: Means::Link, at_return: false, process: None, places }
     }
 
     /// Whether all ends of the pipe for writing are closed within some seconds.
@@ -202,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_attached_stays_until_its_owner_lets_it_go() {
+    fn what_is_attachedstays_until_its_owner_lets_it_go() {
         let (read, write) = io::pipe().unwrap();
         let mut keeper = Keeper::that_links(hold).unwrap();
         keeper.link(&request(1), read.as_fd(), write.as_fd()).unwrap();
@@ -218,6 +235,31 @@ mod tests {
         );
         drop(keeper);
         assert!(is_let_go(&read));
+    }
+
+    #[test]
+    fn what_is_attached_to_one_process_is_let_go_by_its_lease() {
+        [true, false].into_iter().for_each(is_let_go_by_its_lease);
+    }
+
+    fn is_let_go_by_its_lease(at_once: bool) {
+        let (read, write) = io::pipe().unwrap();
+        let (stays, other) = io::pipe().unwrap();
+        let mut keeper = Keeper::that_links(hold).unwrap();
+        for (lease, file) in [(7, &write), (8, &other), (7, &write)] {
+            let process = Some(OneProcess { pid: 1, lease });
+            let request = Request { process, ..request(1) };
+            keeper.link(&request, read.as_fd(), file.as_fd()).unwrap();
+        }
+        drop((write, other));
+        keeper.let_go(&[9], at_once).unwrap();
+        let mut none = [rustix::event::PollFd::new(&read, rustix::event::PollFlags::IN)];
+        let now = rustix::event::Timespec::default();
+        assert_eq!(rustix::event::poll(&mut none, Some(&now)).unwrap(), 0);
+        keeper.let_go(&[9, 7], at_once).unwrap();
+        assert!(is_let_go(&read));
+        let mut other = [rustix::event::PollFd::new(&stays, rustix::event::PollFlags::IN)];
+        assert_eq!(rustix::event::poll(&mut other, Some(&now)).unwrap(), 0, "8 stays");
     }
 
     #[test]

@@ -6,13 +6,17 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
 use super::Link;
-use super::message::{Reply, Request};
+use super::message::{Asked, OneProcess, Reply};
 use crate::privileges::{self, Stage};
 use crate::usage;
 
@@ -30,6 +34,8 @@ const LONGEST_DETACHING: Duration = Duration::from_secs(1800);
 /// Closing a link waits for the whole machine to have taken notice, which several can wait for at
 /// once.
 const DETACHING_THREADS: usize = 16;
+/// What is closed one by one is followed by a pause as long as that took, and no longer than this.
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// Serves until the other end is closed, detaches everything and ends this process.
 pub(super) fn run(socket: UnixStream, null: File, link: Link) -> ! {
@@ -40,9 +46,13 @@ pub(super) fn run(socket: UnixStream, null: File, link: Link) -> ! {
         let _ = privileges::refuse_what_recording_never_does();
         end_what_hangs(&socket)?;
         let mut links = Vec::new();
+        let detaching = Detaching::start()?;
         // An error, too, means that the recorder is gone.
-        let result = serve(&mut socket, link, &mut links);
-        detach(links);
+        let result = serve(&mut socket, link, &mut links, &detaching);
+        let rest = detaching.end();
+        detach(links.into_iter().map(|(_, link)| link).collect());
+        // A panic there has been printed.
+        let _ = rest.join();
         result
     }));
     let code = i32::from(!matches!(ended, Ok(Ok(()))));
@@ -94,24 +104,44 @@ fn end_what_hangs(socket: &UnixStream) -> io::Result<()> {
     std::thread::Builder::new().spawn(wait).map(drop)
 }
 
-/// Attaches at the recorder's word, until it says no more.
-fn serve(socket: &mut UnixStream, link: Link, links: &mut Vec<OwnedFd>) -> io::Result<()> {
-    while let Some((request, [program, file])) = receive(socket)? {
-        let errno = match link(&request, program.as_fd(), file.as_fd()) {
-            Ok(made) => {
-                links.extend(made);
-                0
+/// What is attached, and the lease under which it is.
+type Leased = (u64, OwnedFd);
+
+/// Attaches and lets go at the recorder's word, until it says no more.
+fn serve(
+    socket: &mut UnixStream,
+    link: Link,
+    links: &mut Vec<Leased>,
+    detaching: &Detaching,
+) -> io::Result<()> {
+    while let Some((asked, fds)) = receive(socket)? {
+        let done = match asked {
+            Asked::Attach(request) => {
+                let [program, file] = <[OwnedFd; 2]>::try_from(fds)
+                    .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+                let lease = request.process.map_or(0, |OneProcess { lease, .. }| lease);
+                let made = link(&request, program.as_fd(), file.as_fd());
+                made.map(|made| links.extend(made.into_iter().map(|link| (lease, link))))
             }
-            Err(error) => error.raw_os_error().unwrap_or(libc::EIO),
+            Asked::LetGo { leases, at_once } => {
+                let is_over = |(lease, _): &mut Leased| leases.contains(lease);
+                let over: Vec<_> = links.extract_if(.., is_over).map(|(_, link)| link).collect();
+                match at_once {
+                    true => detach(over),
+                    false => detaching.add(over),
+                }
+                Ok(())
+            }
         };
+        let errno = done.map_or_else(|error| error.raw_os_error().unwrap_or(libc::EIO), |()| 0);
         socket.write_all(&Reply { errno, cpu_ns: usage::cpu_time().as_nanos() as u64 }.encode())?;
     }
     Ok(())
 }
 
-/// The next request, with its program and its file; `None` at the end.
-fn receive(socket: &mut UnixStream) -> io::Result<Option<(Request, [OwnedFd; 2])>> {
-    let mut head = [0; Request::HEAD_BYTES];
+/// What is asked for next, with its program and its file; `None` at the end.
+fn receive(socket: &mut UnixStream) -> io::Result<Option<(Asked, Vec<OwnedFd>)>> {
+    let mut head = [0; Asked::HEAD_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC;
@@ -126,16 +156,51 @@ fn receive(socket: &mut UnixStream) -> io::Result<Option<(Request, [OwnedFd; 2])
         _ => None,
     });
     let fds: Vec<OwnedFd> = fds.flatten().collect();
-    let fds = fds.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
     socket.read_exact(&mut head[received..])?;
-    let (mut request, length) = Request::decode_head(&head);
-    let mut places = vec![0; length];
-    socket.read_exact(&mut places)?;
-    request.decode_places(&places);
-    Ok(Some((request, fds)))
+    let (mut asked, length) = Asked::decode_head(&head);
+    let mut rest = vec![0; length];
+    socket.read_exact(&mut rest)?;
+    asked.decode_rest(&rest);
+    Ok(Some((asked, fds)))
 }
 
-/// Closes all links.
+/// Closes links one after the other, of which each can keep others from being made for a moment.
+struct Detaching {
+    links: Sender<OwnedFd>,
+    ends: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Detaching {
+    fn start() -> io::Result<Self> {
+        let (links, received) = channel();
+        let ends = Arc::new(AtomicBool::new(false));
+        let is_ending = ends.clone();
+        let close = move || {
+            for link in received {
+                let began = Instant::now();
+                drop::<OwnedFd>(link);
+                if !is_ending.load(Ordering::Relaxed) {
+                    std::thread::sleep(began.elapsed().min(LONGEST_PAUSE));
+                }
+            }
+        };
+        Ok(Self { links, ends, thread: std::thread::Builder::new().spawn(close)? })
+    }
+
+    fn add(&self, links: Vec<OwnedFd>) {
+        // Where the thread broke off, they are closed here.
+        links.into_iter().for_each(|link| drop(self.links.send(link)));
+    }
+
+    /// What is left is closed without pauses.
+    fn end(self) -> JoinHandle<()> {
+        self.ends.store(true, Ordering::Relaxed);
+        self.thread
+    }
+}
+
+/// Closes links.
 fn detach(mut links: Vec<OwnedFd>) {
     let share = links.len().div_ceil(DETACHING_THREADS).max(1);
     std::thread::scope(|scope| {

@@ -1,0 +1,433 @@
+//! Counting who has a file mapped, in the lists of mappings of all processes.
+//!
+//! The kernel makes such a list under the lock of the process's memory, which the process can keep
+//! busy for seconds, and a list can have 65,530 lines. So lists are read on threads that are given
+//! up when they do not come back, the processes of one user after those of another, and each user
+//! has so much time. What was counted by then holds, and whose processes were not is known.
+
+use std::fs;
+use std::io::Read as _;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashMap;
+use syscollect_untrusted_files::{OpenError, Patience, data_of_program, payer};
+
+use super::cost::{Census, Mapper};
+use super::files::{FileKey, MapKey, key, processes};
+use crate::turns::payer_below;
+
+/// A list is cut that takes longer, and no more is begun in a piece that took so long.
+const LONGEST_OF_ONE: Duration = Duration::from_millis(60);
+const PIECE: Duration = Duration::from_millis(30);
+/// Where a piece takes longer than both, the kernel waits for somebody.
+const LIMIT: Duration = Duration::from_millis(100);
+/// What the processes of a user may take, those of users on whom the file's owner need not be
+/// asked, and those of all others together.
+const LONGEST_OF_USER: Duration = Duration::from_millis(100);
+const LONGEST_OF_TRUSTED: Duration = Duration::from_millis(300);
+const LONGEST_OF_OTHERS: Duration = Duration::from_millis(300);
+/// Whose processes could not all be counted is left out for so long: a part of a CPU at most goes
+/// into lists that come to nothing.
+const REST: Duration = Duration::from_secs(2);
+/// Users who are remembered for that.
+const RESTING_MAX: usize = 4096;
+/// What is read of a list at once.
+const BLOCK: usize = 64 << 10;
+
+/// What is counted.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    pub(super) file: FileKey,
+    /// The same as lists name it.
+    pub(super) key: MapKey,
+    /// Where in the file places are.
+    pub(super) pages: Range<u64>,
+    /// Who owns it.
+    pub(super) owner: u32,
+}
+
+/// Counts.
+#[derive(Debug)]
+pub(super) struct Counting {
+    root: PathBuf,
+    patience: Patience,
+    asked_by: Option<u32>,
+    /// Since when nobody counts in the processes of these users.
+    resting: FxHashMap<u32, Instant>,
+}
+
+/// Processes of a user.
+struct OfUser {
+    /// Who pays for them.
+    user: u32,
+    pids: Vec<u32>,
+}
+
+impl Counting {
+    pub(super) fn new(asked_by: Option<u32>) -> Self {
+        Self {
+            root: PathBuf::from("/"),
+            patience: Patience::new(LIMIT),
+            asked_by,
+            resting: FxHashMap::default(),
+        }
+    }
+
+    /// Counts in all processes; in that of `first` whatever else its user has.
+    pub(super) fn all(&mut self, wanted: &Arc<Wanted>, first: Option<u32>) -> Census {
+        let pids = processes(&self.root);
+        self.count(wanted, pids, first)
+    }
+
+    /// Counts in one process.
+    pub(super) fn one(&mut self, wanted: &Arc<Wanted>, pid: u32) -> Census {
+        self.count(wanted, Vec::new(), Some(pid))
+    }
+
+    fn count(&mut self, wanted: &Arc<Wanted>, pids: Vec<u32>, first: Option<u32>) -> Census {
+        let began = Instant::now();
+        let mut census = Census::new(true);
+        let (mut in_vain, mut of_others) = (Duration::ZERO, Duration::ZERO);
+        if let Some(pid) = first {
+            let user = payer_below(&self.root, pid);
+            let alone = user.map(|user| OfUser { user, pids: vec![pid] });
+            census.is_whole &=
+                alone.is_none_or(|alone| self.user(alone, LONGEST_OF_USER, wanted, &mut census));
+        }
+        for of in self.by_user(pids.into_iter().filter(|pid| Some(*pid) != first), wanted) {
+            let (user, is_trusted) = (of.user, self.is_trusted(of.user, wanted));
+            let limit = match is_trusted {
+                true => LONGEST_OF_TRUSTED,
+                false => LONGEST_OF_USER.min(LONGEST_OF_OTHERS.saturating_sub(of_others)),
+            };
+            let began = Instant::now();
+            let rests = self.resting.get(&user).is_some_and(|since| since.elapsed() < REST);
+            if limit.is_zero() || (rests && !is_trusted) {
+                census.is_whole = false;
+                continue;
+            }
+            let is_whole = self.user(of, limit, wanted, &mut census);
+            census.is_whole &= is_whole;
+            if !is_trusted {
+                of_others += began.elapsed();
+                if !is_whole {
+                    in_vain += began.elapsed();
+                    self.rest(user);
+                }
+            }
+        }
+        census.took = began.elapsed().saturating_sub(in_vain);
+        census
+    }
+
+    /// Whether this user's lists are read as long as that takes: they are root's, or those of whom
+    /// it helps.
+    fn is_trusted(&self, user: u32, wanted: &Wanted) -> bool {
+        user == 0 || user == payer(wanted.owner) || Some(user) == self.asked_by.map(payer)
+    }
+
+    fn rest(&mut self, user: u32) {
+        if self.resting.len() >= RESTING_MAX {
+            self.resting.retain(|_, since| since.elapsed() < REST);
+        }
+        if self.resting.len() < RESTING_MAX || self.resting.contains_key(&user) {
+            self.resting.insert(user, Instant::now());
+        }
+    }
+
+    /// Processes by their users: those that are trusted first, then who has few.
+    fn by_user(&self, pids: impl Iterator<Item = u32>, wanted: &Wanted) -> Vec<OfUser> {
+        let mut users = FxHashMap::<u32, Vec<u32>>::default();
+        for pid in pids {
+            // Who has no user has ended.
+            if let Some(user) = payer_below(&self.root, pid) {
+                users.entry(user).or_default().push(pid);
+            }
+        }
+        let users = users.into_iter().map(|(user, pids)| OfUser { user, pids });
+        let mut users: Vec<OfUser> = users.collect();
+        users.sort_by_key(|of| (!self.is_trusted(of.user, wanted), of.pids.len(), of.user));
+        users
+    }
+
+    /// Counts in the processes of a user for so long; whether those were all.
+    fn user(
+        &self,
+        OfUser { user, pids }: OfUser,
+        limit: Duration,
+        wanted: &Arc<Wanted>,
+        census: &mut Census,
+    ) -> bool {
+        let (pids, until) = (Arc::<[u32]>::from(pids), Instant::now() + limit);
+        let (mut next, mut is_whole) = (0, true);
+        while next < pids.len() {
+            if Instant::now() >= until {
+                return false;
+            }
+            let piece = Arc::new(Piece {
+                root: self.root.clone(),
+                pids: pids.clone(),
+                wanted: wanted.clone(),
+                ends: until.min(Instant::now() + PIECE),
+                until,
+                counted: Mutex::new(Counted { next, mappers: Vec::new(), is_whole: true }),
+            });
+            let reads = piece.clone();
+            let read = self.patience.within(Some(user), move || reads.read());
+            let mut counted = piece.counted();
+            census
+                .mappers
+                .extend(counted.mappers.drain(..).map(|mapper| Mapper { user, ..mapper }));
+            is_whole &= counted.is_whole && read.is_ok();
+            next = counted.next;
+            match read {
+                Ok(()) => {}
+                // Whose list it waits for is not counted; others may be.
+                Err(OpenError::Hangs) => next += 1,
+                Err(_) => return false,
+            }
+        }
+        is_whole
+    }
+}
+
+/// Lists that are read one after the other.
+struct Piece {
+    root: PathBuf,
+    pids: Arc<[u32]>,
+    wanted: Arc<Wanted>,
+    /// No list is begun from then on, and none is read on.
+    ends: Instant,
+    until: Instant,
+    counted: Mutex<Counted>,
+}
+
+/// How far a piece has come.
+struct Counted {
+    /// What is read now, or was to be read next.
+    next: usize,
+    mappers: Vec<Mapper>,
+    is_whole: bool,
+}
+
+impl Piece {
+    fn counted(&self) -> MutexGuard<'_, Counted> {
+        // Whole between any two statements that can panic.
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self) {
+        let mut block = vec![0; BLOCK];
+        let first = self.counted().next;
+        for (index, pid) in self.pids.iter().enumerate().skip(first) {
+            let (mapper, is_whole) = self.list(*pid, &mut block);
+            // Of a part of a list it is known that there are too many, not that there are few.
+            let is_known = if is_whole { mapper.mappings > 0 } else { !mapper.is_modest() };
+            let mut counted = self.counted();
+            counted.next = index + 1;
+            counted.is_whole &= is_whole;
+            counted.mappers.extend(is_known.then_some(mapper));
+            if Instant::now() >= self.ends {
+                break;
+            }
+        }
+    }
+
+    /// Counts in a list, and whether that was all of it.
+    fn list(&self, pid: u32, block: &mut [u8]) -> (Mapper, bool) {
+        let folder = self.root.join(format!("proc/{pid}"));
+        let mut mapper = Mapper { pid, user: 0, runs_it: false, mappings: 0, all: 0 };
+        // Who ended before has nothing mapped.
+        let Ok(mut maps) = fs::File::open(folder.join("maps")) else { return (mapper, true) };
+        let until = self.until.min(Instant::now() + LONGEST_OF_ONE);
+        // The begin of a line whose rest is still to come.
+        let mut kept = 0;
+        // The kernel gives a page at once.
+        while let Ok(bytes @ 1..) = maps.read(&mut block[kept..]) {
+            let text = &block[..kept + bytes];
+            let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            for line in text[..whole].split_inclusive(|byte| *byte == b'\n') {
+                mapper.all += 1;
+                mapper.mappings += u64::from(holds(line, &self.wanted));
+            }
+            kept = text.len() - whole;
+            block.copy_within(whole..whole + kept, 0);
+            if kept == BLOCK || Instant::now() >= until {
+                return (mapper, false);
+            }
+        }
+        let is_it = |program| key(&program) == self.wanted.file;
+        mapper.runs_it = mapper.mappings > 0 && data_of_program(&folder).is_ok_and(is_it);
+        (mapper, true)
+    }
+}
+
+/// Whether a line of /proc/PID/maps is a mapping of the file that holds some of these bytes of it,
+/// and that the kernel would put a breakpoint into: a private one that cannot be written.
+fn holds(line: &[u8], Wanted { key: (device, inode), pages, .. }: &Wanted) -> bool {
+    let mut fields = line.splitn(6, |byte| *byte == b' ');
+    let mut field = || std::str::from_utf8(fields.next()?).ok();
+    let number = |text: &str| u64::from_str_radix(text, 16).ok();
+    let mut parse = || {
+        let (start, end) = field()?.split_once('-')?;
+        let rights = field()?.as_bytes();
+        let offset = number(field()?)?;
+        let is_file = field()? == device && field()?.trim().parse() == Ok(*inode);
+        let bytes = number(end)?.checked_sub(number(start)?)?;
+        let is_probed = rights.get(3) == Some(&b'p') && rights.get(1) != Some(&b'w');
+        let is_there = offset < pages.end && offset.saturating_add(bytes) > pages.start;
+        Some(is_file && is_probed && is_there)
+    };
+    parse().unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::super::cost::map_key;
+    use super::*;
+
+    const HOSTILE: u32 = 1001;
+    const HONEST: u32 = 1002;
+
+    fn wanted(owner: u32) -> Arc<Wanted> {
+        let file = key(&data_of_program(std::path::Path::new("/proc/self")).unwrap());
+        Arc::new(Wanted { file, key: ("fe:00".to_owned(), 123), pages: 0x1000..0x2000, owner })
+    }
+
+    /// What runs on a machine.
+    struct Machine {
+        root: tempfile::TempDir,
+        counting: Counting,
+    }
+
+    impl Machine {
+        fn new() -> Self {
+            let root = tempfile::tempdir().unwrap();
+            let counting = Counting { root: root.path().to_owned(), ..Counting::new(None) };
+            Self { root, counting }
+        }
+
+        fn process(&self, user: u32, pid: u32) -> PathBuf {
+            let of = self.root.path().join(format!("proc/{pid}"));
+            fs::create_dir_all(&of).unwrap();
+            fs::write(of.join("status"), format!("Uid:\t{user}\t0\t0\t0\n")).unwrap();
+            of.join("maps")
+        }
+
+        /// A process that has the file mapped so often.
+        fn runs(&self, user: u32, pid: u32, lines: usize) {
+            let line = "7f0000000-7f0001000 r-xp 00001000 fe:00 123    /opt/a\n";
+            fs::write(self.process(user, pid), line.repeat(lines)).unwrap();
+        }
+
+        /// A process whose list nobody gets.
+        fn holds(&self, user: u32, pid: u32) {
+            assert!(
+                Command::new("mkfifo").arg(self.process(user, pid)).status().unwrap().success()
+            );
+        }
+
+        fn counts(&mut self, owner: u32) -> (Vec<u32>, bool) {
+            let census = self.counting.all(&wanted(owner), None);
+            let mut pids: Vec<u32> = census.mappers.iter().map(|mapper| mapper.pid).collect();
+            pids.sort_unstable();
+            (pids, census.is_whole)
+        }
+    }
+
+    #[test]
+    fn who_holds_the_lock_of_their_mappings_keeps_nobody_else_from_being_counted() {
+        let mut machine = Machine::new();
+        (0..400).for_each(|pid| machine.holds(HOSTILE, 1_000 + pid));
+        machine.runs(HOSTILE, 900, 1);
+        (0..6).for_each(|pid| machine.runs(HONEST, 2_000 + pid, 1));
+        (0..3).for_each(|pid| machine.runs(0, 1 + pid, 1));
+        let began = Instant::now();
+        let (pids, is_whole) = machine.counts(0);
+        let took = began.elapsed();
+        let honest = [1, 2, 3, 2_000, 2_001, 2_002, 2_003, 2_004, 2_005];
+        assert!(honest.iter().all(|pid| pids.contains(pid)), "{pids:?}");
+        assert!(!is_whole && took < Duration::from_secs(1), "{took:?}");
+        let (again, is_whole) = machine.counts(HONEST);
+        assert_eq!((again.as_slice(), is_whole), (&honest[..], false), "it rests");
+    }
+
+    #[test]
+    fn a_process_of_whose_user_nobody_counts_is_counted_where_it_is_the_first() {
+        let mut machine = Machine::new();
+        machine.holds(HOSTILE, 1_000);
+        machine.runs(HOSTILE, 1_001, 1);
+        assert!(!machine.counts(0).1);
+        let census = machine.counting.all(&wanted(0), Some(1_001));
+        assert_eq!(census.mappers.iter().map(|of| of.pid).collect::<Vec<_>>(), [1_001]);
+        let census = machine.counting.one(&wanted(0), 1_001);
+        assert!(census.is_whole && census.mappers.len() == 1);
+        assert_eq!(census.mappers[0].user, HOSTILE);
+    }
+
+    #[test]
+    fn who_has_long_lists_pays_for_them() {
+        let mut machine = Machine::new();
+        let line = "7f0000000-7f0001000 rw-p 00000000 00:00 0\n".repeat(65_000);
+        (0..100).for_each(|pid| fs::write(machine.process(HOSTILE, 1_000 + pid), &line).unwrap());
+        machine.runs(HONEST, 2_000, 1);
+        let census = machine.counting.all(&wanted(0), None);
+        assert_eq!(census.mappers.iter().map(|of| of.pid).collect::<Vec<_>>(), [2_000]);
+        assert!(!census.is_whole && census.took < LONGEST_OF_USER, "{census:?}");
+    }
+
+    #[test]
+    fn what_the_kernel_would_not_touch_does_not_count() {
+        let wanted = wanted(0);
+        let counts = |line: &str| holds(line.as_bytes(), &wanted);
+        assert!(counts("7f00000-7f01000 r-xp 00001000 fe:00 123       /opt/a b (deleted)"));
+        assert!(counts("7f00000-7f05000 r--p 00000000 fe:00 123 /opt/a"));
+        for line in [
+            "7f00000-7f01000 r--p 00000000 fe:00 123 /opt/a",
+            "7f00000-7f01000 r--p 00002000 fe:00 123 /opt/a",
+            "7f00000-7f05000 rw-p 00000000 fe:00 123 /opt/a",
+            "7f00000-7f05000 r-xs 00000000 fe:00 123 /opt/a",
+            "7f00000-7f05000 r-xp 00000000 fe:00 124 /opt/a",
+            "7f00000-7f05000 r-xp 00000000 fe:01 123 /opt/a",
+            "7f00000-7f05000 r-xp 00000000 00:00 0",
+            "garbage",
+        ] {
+            assert!(!counts(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn lists_are_counted_across_the_pieces_they_are_read_in_and_not_without_end() {
+        let mut machine = Machine::new();
+        let mapped = |census: &Census| {
+            let each = census.mappers.iter().map(|of| (of.pid, of.mappings, of.all));
+            each.collect::<Vec<_>>()
+        };
+        machine.runs(0, 1, 5_000);
+        machine.runs(0, 2, 1);
+        let found = machine.counting.all(&wanted(0), Some(9));
+        let mut each = mapped(&found);
+        each.sort_unstable();
+        assert_eq!((each, found.is_whole), (vec![(1, 5_000, 5_000), (2, 1, 1)], true));
+        machine.runs(0, 1, 4_000_000);
+        let found = machine.counting.one(&wanted(0), 1);
+        assert!(!found.is_whole && found.mappers.len() == 1, "too many, whatever is behind");
+    }
+
+    #[test]
+    fn this_program_has_its_own_file_mapped_and_runs_it() {
+        let own = fs::File::open("/proc/self/exe").unwrap();
+        let Wanted { file, .. } = (*wanted(0)).clone();
+        let (key, pages) = (map_key(&own).unwrap(), 0..u64::MAX);
+        let wanted = Arc::new(Wanted { file, key, pages, owner: 0 });
+        let found = Counting::new(None).one(&wanted, std::process::id());
+        assert!(found.is_whole && found.mappers.len() == 1, "{found:?}");
+        let mapper = found.mappers[0];
+        assert!(mapper.is_modest() && mapper.all > mapper.mappings && mapper.runs_it);
+    }
+}

@@ -1,0 +1,139 @@
+//! Places for the processes that a file is attached to one by one.
+//!
+//! There are few: the kernel asks each of them at every hit of any. So those come first that run
+//! the file as their program, and of these, and of the others, each user has as many as any other
+//! who wants them: whoever has more gives way.
+
+/// Places of a file.
+pub(super) const PLACES_MAX: usize = 64;
+
+/// A process that has a place, or wants one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Holder {
+    pub(super) pid: u32,
+    /// The user who pays for it.
+    pub(super) user: u32,
+    /// The file is its program.
+    pub(super) runs_it: bool,
+    /// When it began, which another process of its number did not.
+    pub(super) began: u64,
+    /// Stands for what is attached to it.
+    pub(super) lease: u64,
+}
+
+/// Who has a place.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    holders: Vec<Holder>,
+}
+
+impl Places {
+    /// The process of this number, if it has one.
+    pub(super) fn of(&self, pid: u32) -> Option<&Holder> {
+        self.holders.iter().find(|holder| holder.pid == pid)
+    }
+
+    /// Whether all that have one are such.
+    pub(super) fn are_all(&self, is_such: impl Fn(&Holder) -> bool) -> bool {
+        self.holders.iter().all(is_such)
+    }
+
+    pub(super) fn are_full(&self) -> bool {
+        self.holders.len() >= PLACES_MAX
+    }
+
+    /// Gives a process a place; whose place it was, if it was another's. Gives it back where it gets
+    /// none.
+    pub(super) fn admit(&mut self, new: Holder) -> Result<Option<Holder>, Holder> {
+        if !self.are_full() {
+            self.holders.push(new);
+            return Ok(None);
+        }
+        let of_user = |like: &Holder| {
+            let is_alike =
+                |other: &&Holder| other.user == like.user && other.runs_it == like.runs_it;
+            self.holders.iter().filter(is_alike).count()
+        };
+        // Of those who have most, the one that came last.
+        let rank = |(index, holder): &(usize, &Holder)| (!holder.runs_it, of_user(holder), *index);
+        let Some((index, last)) = self.holders.iter().enumerate().max_by_key(rank) else {
+            return Err(new);
+        };
+        let gives_way = match (last.runs_it, new.runs_it) {
+            (false, true) => true,
+            (true, false) => false,
+            _ => of_user(last) > of_user(&new) + 1,
+        };
+        if !gives_way {
+            return Err(new);
+        }
+        let last = self.holders.remove(index);
+        self.holders.push(new);
+        Ok(Some(last))
+    }
+
+    /// Takes places back that are needed no more.
+    pub(super) fn remove(&mut self, is_over: impl Fn(&Holder) -> bool) -> Vec<Holder> {
+        let (over, stay) = std::mem::take(&mut self.holders).into_iter().partition(is_over);
+        self.holders = stay;
+        over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOSTILE: u32 = 1001;
+    const HONEST: u32 = 1002;
+
+    fn maps(user: u32, pid: u32) -> Holder {
+        Holder { pid, user, runs_it: false, began: 0, lease: 0 }
+    }
+
+    fn runs(user: u32, pid: u32) -> Holder {
+        Holder { runs_it: true, ..maps(user, pid) }
+    }
+
+    fn admitted(places: &mut Places, all: impl Iterator<Item = Holder>) -> usize {
+        all.filter(|holder| places.admit(*holder).is_ok()).count()
+    }
+
+    fn of(places: &Places, user: u32) -> usize {
+        places.holders.iter().filter(|holder| holder.user == user).count()
+    }
+
+    #[test]
+    fn who_runs_the_file_comes_before_all_who_only_map_it() {
+        let mut places = Places::default();
+        admitted(&mut places, (0..1_000).map(|pid| maps(HOSTILE, pid)));
+        assert_eq!(of(&places, HOSTILE), PLACES_MAX);
+        let honest = (2_000..2_200).map(|pid| runs(HONEST, pid));
+        assert_eq!(admitted(&mut places, honest), PLACES_MAX);
+        assert_eq!(admitted(&mut places, (0..1_000).map(|pid| maps(HOSTILE, pid))), 0);
+    }
+
+    #[test]
+    fn each_user_has_as_many_as_any_other_who_wants_them() {
+        let mut places = Places::default();
+        admitted(&mut places, (0..1_000).map(|pid| runs(HOSTILE, pid)));
+        assert_eq!(admitted(&mut places, (2_000..2_010).map(|pid| runs(HONEST, pid))), 10);
+        let gone = places.admit(runs(HONEST + 1, 3_000)).unwrap().unwrap();
+        assert_eq!((gone.user, gone.pid), (HOSTILE, PLACES_MAX as u32 - 11), "what came last");
+        admitted(&mut places, (2_010..2_200).map(|pid| runs(HONEST, pid)));
+        assert!(of(&places, HONEST).abs_diff(of(&places, HOSTILE)) <= 1);
+        assert!(places.of(3_000).is_some() && places.of(2_199).is_none());
+    }
+
+    #[test]
+    fn places_of_processes_that_ended_are_free() {
+        let mut places = Places::default();
+        for start in 0..100 {
+            if places.admit(runs(HONEST, start)).is_err() {
+                assert_eq!(places.remove(|_| true).len(), PLACES_MAX);
+                places.admit(runs(HONEST, start)).unwrap();
+            }
+        }
+        assert_eq!(places.holders.len(), 100 - PLACES_MAX);
+    }
+}
