@@ -250,7 +250,8 @@ fn finish(job: &AttachJob, told: &ManagerReport) -> bool {
         |of: &&Refused| job.process.is_some() && of.why.raw_os_error() == Some(libc::ESRCH);
     if let Some(first) = refused.iter().find(|of| !is_gone(of)) {
         let (path, all) = (&job.path, attached + lost + job.left());
-        told.note(format!("{lost} of {all} places in {path} cannot be probed: {}", first.why));
+        let note = format!("{lost} of {all} places in {path} cannot be probed: {}", first.why);
+        told.note_of(job.payer, note);
     }
     *attached > 0
 }

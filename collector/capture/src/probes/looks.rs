@@ -9,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{BuildId, Mapping};
 
 use super::files::{self, MappedFile};
+use super::kept_notes::UNKNOWN;
 use super::lookups::FoundFunction;
 use super::manager::{AttachContext, ManagerReport, MappedAt};
 use super::scan::{KnownFile, Scanner};
@@ -185,7 +186,8 @@ impl<'a> Looks<'a> {
         };
         if known.is_client {
             if known.is_new {
-                self.told.began_late(pid, &mapped.path, at);
+                let user = self.owners.whose(pid).uid();
+                self.told.began_late(user.unwrap_or(UNKNOWN), pid, &mapped.path, at);
             }
             self.tell_client(pid);
         } else if !known.attached && !build_id.is_empty() {

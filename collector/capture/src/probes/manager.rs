@@ -22,6 +22,7 @@ use syscollect_probes::Spec;
 use super::attach::{AttachMethod, Program};
 use super::files;
 use super::keeper::Keeper;
+use super::kept_notes::KeptNotes;
 use super::looks::Looks;
 use super::lookups::FoundFunction;
 use super::program::ArgumentPrograms;
@@ -34,8 +35,6 @@ use crate::turns::Account;
 use crate::worker::{Unfinished, Worker};
 use crate::zones::ZoneNotice;
 
-/// Notes that are kept; more would hide the others.
-const NOTES_MAX: usize = 32;
 /// Characters of a note: whoever names a file decides how long that is.
 const NOTE_MAX: usize = 600;
 /// How long a recording waits for what its user named to be attached to (a file system that a user
@@ -79,7 +78,7 @@ pub(super) struct AttachContext {
 /// What the thread tells.
 #[derive(Default)]
 pub(super) struct ManagerReport {
-    notes: Mutex<Vec<String>>,
+    notes: Mutex<KeptNotes>,
     /// Specs that match nothing so far.
     unmatched: Mutex<Vec<String>>,
     /// Those that matched nothing in what ran at first, each with what was noted of it.
@@ -99,7 +98,6 @@ pub(super) struct ManagerReport {
     began: Mutex<Option<Instant>>,
     /// What was not looked at in time, once the thread is done.
     accounts: Mutex<Option<Accounts>>,
-    notes_left_out: AtomicU64,
     stopping: AtomicBool,
 }
 
@@ -111,18 +109,20 @@ struct Accounts {
 }
 
 impl ManagerReport {
-    /// Says something to the user, once.
+    /// Says something to the user, once, that is about no user's file.
     pub(super) fn note(&self, note: String) {
-        let note = shortened(note);
+        self.kept().add(None, shortened(note));
+    }
+
+    /// Says something once of a file or a process of this user, of whom no more is said than leaves
+    /// room for what is to be said of others.
+    pub(super) fn note_of(&self, user: u32, note: String) {
+        self.kept().add(Some(user), shortened(note));
+    }
+
+    fn kept(&self) -> MutexGuard<'_, KeptNotes> {
         // A list of texts is whole even if a thread panicked.
-        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-        match notes.len() < NOTES_MAX {
-            _ if notes.contains(&note) => {}
-            true => notes.push(note),
-            false => {
-                self.notes_left_out.fetch_add(1, Ordering::Relaxed);
-            }
-        }
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What was not attached to, to add to it.
@@ -198,13 +198,14 @@ impl ManagerReport {
     }
 
     /// A program that nobody knew began at that time, and its zones are recorded from now on.
-    pub(super) fn began_late(&self, pid: u32, path: &str, at: u64) {
+    pub(super) fn began_late(&self, user: u32, pid: u32, path: &str, at: u64) {
         self.late.fetch_add(1, Ordering::Relaxed);
         let milliseconds = raw_now().saturating_sub(at) as f64 / 1e6;
-        self.note(format!(
+        let note = format!(
             "process {pid} ran {path} for {milliseconds:.1} ms before its zones were recorded: a program that was not \
              seen before is found when it runs; what runs it from now on is recorded from its first zone on"
-        ));
+        );
+        self.note_of(user, note);
     }
 
     /// Whether nothing more is to be attached.
@@ -213,17 +214,19 @@ impl ManagerReport {
     }
 
     fn notes(&self) -> Vec<String> {
-        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (mut notes, left_out) = {
+            let kept = self.kept();
+            (kept.all().to_vec(), kept.left_out())
+        };
         let taken_back = self.taken_back();
         notes.retain(|note| !taken_back.contains(note));
         notes.extend(self.accounts().unwrap_or_default().notes);
-        let (left_out, unheard) = (&self.notes_left_out, &self.unheard);
+        let unheard = self.unheard.load(Ordering::Relaxed);
         let counts = [
             (left_out, "more notes of this kind are left out"),
             (unheard, "mapped files were not looked into for zones and probes: too many at once"),
         ];
-        let told = counts.map(|(count, what)| (count.load(Ordering::Relaxed), what));
-        let told = told.into_iter().filter(|(count, _)| *count > 0);
+        let told = counts.into_iter().filter(|(count, _)| *count > 0);
         notes.extend(told.map(|(count, what)| format!("{count} {what}")));
         notes
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use syscollect_elf::ReadCache;
 use syscollect_model::BuildId;
 use syscollect_probes::{
@@ -24,7 +24,9 @@ use super::companion;
 use super::cost::{Mapper, Whom, map_key};
 use super::counting::{Counting, Wanted};
 use super::files::{Change, FileKey, MappedFile, OpenFile, mapping_of};
+use super::found_functions::{FoundFunctions, InProcess, Taken};
 use super::keeper::{Keeper, OneProcess};
+use super::kept_notes::UNKNOWN;
 use super::launch::files_of;
 use super::lookups::FoundFunction;
 use super::manager::{AttachContext, ManagerReport};
@@ -32,7 +34,7 @@ use super::places::{Holder, PLACES_MAX};
 use super::plan::{Plan, Planned, Planner, SpecPart};
 use super::presets::{installed_libraries, preset_of};
 use super::semaphores;
-use super::single::{Admitted, FileToAttach, NoRoom, SingleFiles};
+use super::single::{Admitted, FileToAttach, NoRoom, SingleFiles, begin_of};
 use crate::notes::definition_chunk;
 use crate::turns::{TurnOutcome, payer_of};
 
@@ -41,8 +43,6 @@ const DEFINITIONS_AT_ONCE: usize = 4096;
 /// Names of probes that are remembered, to tell what is near to one that is not there.
 const NAMES_MAX: usize = 20_000;
 const NEAREST: usize = 3;
-/// Functions whose addresses programs were given, of all of them together.
-const FOUND_MAX: usize = 1024;
 /// Files that are known; beyond that only those are that something is attached to.
 const KNOWN_MAX: usize = 131_072;
 /// For how long a look into a file makes the next one more expensive to its user, and how much.
@@ -64,8 +64,7 @@ pub(super) struct Scanner<'a> {
     attaching: Attaching,
     counting: Counting,
     single: SingleFiles,
-    /// What programs were given the addresses of, by process.
-    found: FxHashSet<(FileKey, u64, u32)>,
+    found: FoundFunctions,
 }
 
 /// What a look into a file found.
@@ -120,7 +119,7 @@ impl<'a> Scanner<'a> {
             attaching: Attaching::new(keeper),
             counting,
             single: SingleFiles::new(),
-            found: FxHashSet::default(),
+            found: FoundFunctions::new(),
         }
     }
 
@@ -196,7 +195,11 @@ impl<'a> Scanner<'a> {
                     ));
                 }
                 if error.kind() == io::ErrorKind::TimedOut {
-                    self.told.note(format!("{} is not searched for probes: {error}", mapped.path));
+                    let user = payer_of(mapped.pid).unwrap_or(UNKNOWN);
+                    self.told.note_of(
+                        user,
+                        format!("{} is not searched for probes: {error}", mapped.path),
+                    );
                 }
                 None
             }
@@ -214,19 +217,29 @@ impl<'a> Scanner<'a> {
     /// answer came from its own memory, and a probe that lies wrong would break whoever runs the
     /// file.
     pub(super) fn found(&mut self, found: &FoundFunction) {
-        let Some(known) = found.known().filter(|_| self.found.len() < FOUND_MAX) else { return };
+        let Some(known) = found.known() else { return };
         let Some((mapped, offset)) = mapping_of(Path::new("/"), found.pid, found.address) else {
             return;
         };
         let Ok(file) = mapped.open() else { return };
         // What a library exports is attached to already.
         let exported = self.planner.is_preset(file.key, offset);
-        if exported || !self.found.insert((file.key, offset, found.pid)) {
+        // Who has ended needs no more of it.
+        let (Some(began), Some(user)) = (begin_of(found.pid), payer_of(found.pid)) else { return };
+        if exported {
+            return;
+        }
+        let (pid, lease) = (found.pid, self.single.lease());
+        let function = InProcess { file: file.key, offset, pid, began };
+        let has_ended = |of: &InProcess| begin_of(of.pid) != Some(of.began);
+        let Taken { is_new, over } = self.found.add(function, user, lease, has_ended);
+        self.attaching.let_go(&over, self.told);
+        if !is_new {
             return;
         }
         let mut plan = Plan::default();
         self.planner.found_function(known, &mapped.path, offset, &mut plan);
-        if self.attach(&file, &mapped.path, plan, Some(found.pid))
+        if self.attach(&file, &mapped.path, plan, Some(OneProcess { pid, lease }))
             && let Some(known) = self.known.get_mut(&file.key)
         {
             known.attached = true;
@@ -259,7 +272,7 @@ impl<'a> Scanner<'a> {
 
     /// What to attach in a file, and whether it belongs to an instrumented program.
     fn plan(&mut self, file: &OpenFile, path: &str) -> (Plan, bool) {
-        let cache = ReadCache::new(file.file.reader());
+        let (cache, owner) = (ReadCache::new(file.file.reader()), file.file.data().uid);
         let mut plan = Plan::default();
         // Whatever else a file has many of is not read where nobody asked for it.
         let is_wanted =
@@ -269,7 +282,7 @@ impl<'a> Scanner<'a> {
             Err(error) => {
                 // What is wrong with a file that nobody asked for is of no interest.
                 if self.named.iter().any(|(_, key)| *key == file.key) {
-                    self.told.note(format!("no probes in {path}: {error}"));
+                    self.told.note_of(owner, format!("no probes in {path}: {error}"));
                 }
                 return (plan, false);
             }
@@ -284,20 +297,22 @@ impl<'a> Scanner<'a> {
                     probes.iter().map(|probe| format!("{}:{}", probe.provider, probe.name)),
                 );
             }
-            self.asked_for(file.key, &cache, path, &probes, &mut plan);
+            self.asked_for((file.key, owner), &cache, path, &probes, &mut plan);
         }
         if self.work.gpu
             && let Some(preset) =
                 preset_of(Path::new(path), soname(&cache).ok().flatten().as_deref())
             && let Some(note) = self.planner.preset(preset, (file.key, path), &cache, &mut plan)
         {
-            self.told.note(note);
+            self.told.note_of(owner, note);
         }
         if !plan.matched.is_empty() {
-            warnings.into_iter().for_each(|warning| self.told.note(format!("{path}: {warning}")));
+            warnings
+                .into_iter()
+                .for_each(|warning| self.told.note_of(owner, format!("{path}: {warning}")));
         }
         if let Some(note) = plan.limit() {
-            self.told.note(format!("{path}: {note}"));
+            self.told.note_of(owner, format!("{path}: {note}"));
         }
         if !plan.matched.is_empty() {
             self.matched.extend(&plan.matched);
@@ -309,7 +324,7 @@ impl<'a> Scanner<'a> {
     /// Adds what the specs ask for in a file.
     fn asked_for(
         &mut self,
-        key: FileKey,
+        (key, owner): (FileKey, u32),
         cache: &ReadCache<Reader>,
         path: &str,
         probes: &[UsdtProbe],
@@ -336,13 +351,14 @@ impl<'a> Scanner<'a> {
                             .entry(index)
                             .or_insert_with(|| format!("{spec}: {path}: {note}"));
                     }
-                    note.into_iter()
-                        .for_each(|note| self.told.note(format!("{spec}: {path}: {note}")));
+                    note.into_iter().for_each(|note| {
+                        self.told.note_of(owner, format!("{spec}: {path}: {note}"));
+                    });
                     planner.functions(index, path, &functions, plan);
                 }
                 Err(error) => {
                     let why = format!("{spec}: {path}: {error}");
-                    self.told.note(why.clone());
+                    self.told.note_of(owner, why.clone());
                     self.without.entry(index).or_insert(why);
                 }
             }
@@ -351,12 +367,19 @@ impl<'a> Scanner<'a> {
     }
 
     /// Attaches, in all processes or in one; whether anything is, or will be.
-    fn attach(&mut self, file: &OpenFile, path: &str, plan: Plan, pid: Option<u32>) -> bool {
+    fn attach(
+        &mut self,
+        file: &OpenFile,
+        path: &str,
+        plan: Plan,
+        process: Option<OneProcess>,
+    ) -> bool {
         if plan.points.is_empty() && plan.rings.is_empty() {
             return false;
         }
         if file.may_stop_the_machine(self.work.asked_by) {
-            self.told.note(format!(
+            let user = file.file.data().uid;
+            self.told.note_of(user, format!(
                 "{path} lies in a file system that a user mounted, and this user could stop the machine while it is \
                  attached to: neither its zones nor its probes are recorded"
             ));
@@ -368,7 +391,7 @@ impl<'a> Scanner<'a> {
             self.told.unattached().refuse(owner, path, NO_ROOM.to_owned());
             return false;
         }
-        let whom = match pid {
+        let whom = match process {
             Some(_) => Whom::Everybody,
             None => self.whom(file, &plan),
         };
@@ -382,7 +405,7 @@ impl<'a> Scanner<'a> {
         if let Some(note) =
             semaphores::trouble(file.file.reader(), plan.points.iter().chain(&plan.rings))
         {
-            self.told.note(format!("{path}: {note}"));
+            self.told.note_of(owner, format!("{path}: {note}"));
         }
         // Each place that is attached raises the semaphore: where rings are announced comes first,
         // for what is marked from then on is in rings, and nobody would hear of them.
@@ -398,8 +421,7 @@ impl<'a> Scanner<'a> {
         match whom {
             Whom::Only(mappers) => self.attach_singly(what, &plan, &mappers),
             _ => {
-                let process = pid.map(|pid| OneProcess { pid, lease: 0 });
-                let payer = pid.and_then(payer_of).unwrap_or(owner);
+                let payer = process.and_then(|one| payer_of(one.pid)).unwrap_or(owner);
                 // Without descriptors nothing can be attached to either.
                 let job = what.job(payer, process);
                 job.is_some_and(|job| self.attaching.begin(job, &self.work, self.told))

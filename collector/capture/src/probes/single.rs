@@ -105,6 +105,12 @@ impl SingleFiles {
         }
     }
 
+    /// A lease that nobody has.
+    pub(super) fn lease(&mut self) -> u64 {
+        self.last_lease += 1;
+        self.last_lease
+    }
+
     pub(super) fn get(&self, key: FileKey) -> Option<&SingleFile> {
         self.files.get(&key)
     }
@@ -234,7 +240,7 @@ fn has_ended(holder: &Holder) -> bool {
 }
 
 /// When a process began, in ticks since the machine did; `None` if it has ended.
-fn begin_of(pid: u32) -> Option<u64> {
+pub(super) fn begin_of(pid: u32) -> Option<u64> {
     parse_begin(&status_at(Path::new(&format!("/proc/{pid}/stat")))?)
 }
 
