@@ -63,8 +63,6 @@ pub(super) struct AttachJob {
     pub(super) hits: Vec<Point>,
     /// Whether the user of the recorder asked for its probes.
     pub(super) is_asked_for: bool,
-    /// Whether it is that user's own, or root's, which need not wait for others.
-    pub(super) is_awaited: bool,
     pub(super) progress: Progress,
 }
 
@@ -140,7 +138,7 @@ impl Attaching {
         work: &AttachContext,
         told: &ManagerReport,
     ) -> bool {
-        match job.is_awaited || self.waiting.has_share(job.payer, Instant::now()) {
+        match work.awaits(job.payer) || self.waiting.has_share(job.payer, Instant::now()) {
             true => self.turn(job, work, told),
             false => self.wait(job, told),
         }
@@ -199,7 +197,7 @@ impl Attaching {
                 told.unattached().refuse(job.owner, &job.path, too_slow(each, &job));
                 return finish(&job, told);
             }
-            let is_over = each >= SLOW || (!job.is_awaited && began.elapsed() >= TURN);
+            let is_over = each >= SLOW || (!work.awaits(job.payer) && began.elapsed() >= TURN);
             if is_over && job.left() > 0 {
                 return self.wait(job, told);
             }

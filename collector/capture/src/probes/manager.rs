@@ -75,6 +75,14 @@ pub(super) struct AttachContext {
     pub(super) zones: Sender<ZoneNotice>,
 }
 
+impl AttachContext {
+    /// Whether this is root or the user who asked for the recording: what they pay for need not wait
+    /// for others.
+    pub(super) fn awaits(&self, user: u32) -> bool {
+        user == 0 || Some(user) == self.asked_by
+    }
+}
+
 /// What the thread tells.
 #[derive(Default)]
 pub(super) struct ManagerReport {

@@ -386,8 +386,7 @@ impl<'a> Scanner<'a> {
             return false;
         }
         let owner = file.file.data().uid;
-        let is_trusted = owner == 0 || Some(owner) == self.work.asked_by;
-        if !is_trusted && !self.attaching.has_room(owner) {
+        if !self.work.awaits(owner) && !self.attaching.has_room(owner) {
             self.told.unattached().refuse(owner, path, NO_ROOM.to_owned());
             return false;
         }
@@ -416,7 +415,6 @@ impl<'a> Scanner<'a> {
             rings: self.points(owner, path, &plan.rings),
             hits: self.points(owner, path, &plan.points),
             is_asked_for: !plan.matched.is_empty(),
-            is_awaited: is_trusted,
         };
         match whom {
             Whom::Only(mappers) => self.attach_singly(what, &plan, &mappers),

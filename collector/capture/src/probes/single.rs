@@ -38,7 +38,6 @@ pub(super) struct FileToAttach {
     pub(super) hits: Vec<Point>,
     /// As jobs have it.
     pub(super) is_asked_for: bool,
-    pub(super) is_awaited: bool,
 }
 
 impl FileToAttach {
@@ -55,7 +54,6 @@ impl FileToAttach {
             rings: self.rings.clone(),
             hits: self.hits.clone(),
             is_asked_for: self.is_asked_for,
-            is_awaited: self.is_awaited,
             progress: Progress::default(),
         })
     }
@@ -264,7 +262,7 @@ mod tests {
         let mut file = all.remove(0).1.open().unwrap();
         file.key = FileKey::of_test(u64::from(owner));
         let (path, rings, hits) = ("/a".to_owned(), Vec::new(), Vec::new());
-        FileToAttach { file, path, owner, rings, hits, is_asked_for: false, is_awaited: false }
+        FileToAttach { file, path, owner, rings, hits, is_asked_for: false }
     }
 
     fn of(owners: impl IntoIterator<Item = u32>) -> SingleFiles {
