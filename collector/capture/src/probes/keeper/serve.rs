@@ -36,6 +36,10 @@ const LONGEST_DETACHING: Duration = Duration::from_secs(1800);
 const DETACHING_THREADS: usize = 16;
 /// What is closed one by one is followed by a pause as long as that took, and no longer than this.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+/// Where programs have a file mapped again and again, the kernel is busy with them meanwhile, and
+/// nobody can fork: then the pause is so many times as long as it was, and no longer than this.
+const PAUSE_PER_WORK: u32 = 9;
+const LONGEST_PAUSE_FOR_WORK: Duration = Duration::from_secs(2);
 
 /// Serves until the other end is closed, detaches everything and ends this process.
 pub(super) fn run(socket: UnixStream, null: File, link: Link) -> ! {
@@ -178,10 +182,12 @@ impl Detaching {
         let is_ending = ends.clone();
         let close = move || {
             for link in received {
-                let began = Instant::now();
+                let (began, cpu_time) = (Instant::now(), usage::thread_cpu_time());
                 drop::<OwnedFd>(link);
+                let worked = usage::thread_cpu_time().saturating_sub(cpu_time);
+                let pause = (worked * PAUSE_PER_WORK).min(LONGEST_PAUSE_FOR_WORK);
                 if !is_ending.load(Ordering::Relaxed) {
-                    std::thread::sleep(began.elapsed().min(LONGEST_PAUSE));
+                    std::thread::sleep(pause.max(began.elapsed().min(LONGEST_PAUSE)));
                 }
             }
         };
