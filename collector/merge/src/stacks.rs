@@ -502,6 +502,7 @@ impl Resolver {
     fn push_frames(&mut self, stack: Defined, into: &mut Vec<FrameId>, tables: &mut Tables) {
         // Functions of Python stand behind the interpreter's loop, and before what is inlined in it.
         let mut of_python = Vec::new();
+        let mut truncated = stack.truncated;
         for located in self.stacks.code_of(stack) {
             let code = self.stacks.code();
             let frames = self.framer.frames(*located, code, &self.names, tables);
@@ -511,10 +512,14 @@ impl Resolver {
                 into.extend(frames);
                 let own = into.len().saturating_sub(1);
                 into.splice(own..own, of_python.drain(..));
+                if into.last().is_some_and(|frame| leaves_stack(*frame, tables)) {
+                    truncated = None;
+                    break;
+                }
             }
         }
         into.append(&mut of_python);
-        if let Some(cut) = stack.truncated
+        if let Some(cut) = truncated
             && !into.last().is_some_and(|frame| begins_stacks(*frame, tables))
         {
             into.push(tables.truncation(cut));
@@ -539,9 +544,9 @@ fn cut_of(truncated: u32) -> Option<StackCut> {
 /// walk met beyond it, nothing is missing that anybody looks for.
 ///
 /// glibc and musl keep no frame pointers, so that a walk from a program that
-/// does ends in these with whatever lies in the register.
+/// does ends in these with whatever lies in the register; and so does Go, up to 1.25, in its own.
 fn begins_stacks(frame: FrameId, tables: &Tables) -> bool {
-    const FIRST: [&str; 10] = [
+    const FIRST: [&str; 15] = [
         "_start",
         "_dl_start_user",
         "__libc_start_main",
@@ -552,8 +557,24 @@ fn begins_stacks(frame: FrameId, tables: &Tables) -> bool {
         "clone",
         "__clone",
         "clone3",
+        "runtime.goexit",
+        "runtime.mstart",
+        "runtime.mstart.abi0",
+        "runtime.rt0_go",
+        "runtime.rt0_go.abi0",
     ];
-    tables.frame(frame).function.is_some_and(|name| FIRST.contains(&tables.strings.get(name)))
+    is_function(frame, &FIRST, tables)
+}
+
+/// Whether a frame has begun to run on another stack than its caller, which goes on without it: a
+/// thread of Go that looks for work has called this from a goroutine that may run elsewhere by now,
+/// or have ended. Up to Go 1.25 its frame pointer still leads there.
+fn leaves_stack(frame: FrameId, tables: &Tables) -> bool {
+    is_function(frame, &["runtime.mcall", "runtime.mcall.abi0"], tables)
+}
+
+fn is_function(frame: FrameId, names: &[&str], tables: &Tables) -> bool {
+    tables.frame(frame).function.is_some_and(|name| names.contains(&tables.strings.get(name)))
 }
 
 fn functions<'a>(
@@ -566,7 +587,7 @@ fn functions<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use syscollect_model::{BuildId, Mapping};
+    use syscollect_model::{BuildId, Mapping, Symbol, SymbolFrame};
 
     /// Processes 1 and 2 with a file of code each.
     fn spaces() -> AddressSpaces {
@@ -632,6 +653,44 @@ mod tests {
         assert_eq!(frames(7, 99), (true, vec![true, false]));
         assert_eq!(frames(99, 8), (true, vec![false, true]));
         assert_eq!(frames(98, 99), (true, vec![]));
+    }
+
+    #[test]
+    fn what_go_called_its_scheduler_from_is_no_caller_and_its_first_functions_have_none() {
+        let mut stacks = bounded(1 << 20, 1 << 20);
+        // Where a frame was called is before where it goes on.
+        let found = define(&mut stacks, 1, &[0x1101, 0x1201, 0x1301, 0x1401]).unwrap();
+        let cut = Some(StackCut::NoUnwindInformation);
+        let begun =
+            Defined { truncated: cut, ..define(&mut stacks, 1, &[0x1101, 0x1501]).unwrap() };
+        let unknown = Defined { truncated: cut, ..define(&mut stacks, 1, &[0x1101]).unwrap() };
+        let mut resolver = Resolver { stacks, ..Resolver::default() };
+        let names = [
+            (0x1101, "runtime.schedule"),
+            (0x1200, "runtime.park_m"),
+            (0x1300, "runtime.mcall"),
+            (0x1400, "main.elsewhere"),
+            (0x1500, "runtime.mstart"),
+        ];
+        let symbol = |(offset, name): (u64, &str)| {
+            let frame = SymbolFrame { function: name.into(), ..SymbolFrame::default() };
+            Symbol { offset, start: offset, size: 0x100, frames: vec![frame], ..Symbol::default() }
+        };
+        resolver.add_names(vec![SymbolTable {
+            path: "/bin/1".into(),
+            symbols: names.into_iter().map(symbol).collect(),
+            ..SymbolTable::default()
+        }]);
+        let mut tables = Tables::default();
+        let mut shown = |stack| {
+            let stack = resolver.stack_at(stack, &mut tables).unwrap();
+            let frames = tables.stack(stack).to_vec();
+            let labels = frames.iter().map(|frame| tables.frame_label(*frame));
+            labels.collect::<Vec<_>>()
+        };
+        assert_eq!(shown(found), ["runtime.schedule", "runtime.park_m", "runtime.mcall"]);
+        assert_eq!(shown(begun), ["runtime.schedule", "runtime.mstart"]);
+        assert_eq!(shown(unknown).len(), 2, "the mark that it is cut");
     }
 
     #[test]

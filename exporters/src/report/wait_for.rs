@@ -18,7 +18,9 @@
 
 use super::data::WaitClass;
 use super::off_cpu::Reason;
-use super::wait_names::{IO, KERNEL, KERNEL_THREAD, SCHEDULER, USER, USER_PARTS};
+use super::wait_names::{
+    IO, KERNEL, KERNEL_THREAD, RUNTIME_WAITS, SCHEDULER, USER, USER_PARTS, WORK_LOOPS,
+};
 use super::wait_python;
 use rustc_hash::FxHashMap;
 use std::sync::LazyLock;
@@ -168,6 +170,11 @@ fn without_ending(function: &str) -> &str {
     function.split('.').next().unwrap_or(function)
 }
 
+/// C++ has them behind its names.
+fn without_parameters(function: &str) -> &str {
+    function.rsplit_once('(').map_or(function, |(name, _)| name)
+}
+
 fn of_kernel_function(function: &str) -> Option<WaitFor> {
     KERNEL_BY_NAME.get(without_ending(function)).copied()
 }
@@ -175,7 +182,7 @@ fn of_kernel_function(function: &str) -> Option<WaitFor> {
 fn of_user_function(function: &str) -> Option<WaitFor> {
     let plain = function.trim_start_matches('_');
     let plain = plain.split('@').next().unwrap_or(plain);
-    if let Some(wait) = USER_BY_NAME.get(plain) {
+    if let Some(wait) = USER_BY_NAME.get(without_parameters(plain)) {
         return Some(*wait);
     }
     let plain: String = function.chars().filter(|c| !matches!(c, '<' | '>')).collect();
@@ -307,6 +314,13 @@ fn of_stack(frames: &[FrameId], tables: &Tables) -> Option<WaitFor> {
     through_io.then_some(Io)
 }
 
+/// Whether one that waits for work and does it calls a way to wait itself.
+fn is_work_loop<'n>(near: impl Iterator<Item = &'n str> + Clone) -> bool {
+    let names = near.map(without_parameters);
+    let mut pairs = names.clone().zip(names.skip(1));
+    pairs.any(|(callee, caller)| RUNTIME_WAITS.contains(&callee) && WORK_LOOPS.contains(&caller))
+}
+
 /// What the functions that wait for a futex make of it.
 fn of_futex(user: &[FrameId], tables: &Tables) -> WaitFor {
     let near = || user.iter().take(USER_FRAMES).map(|frame| function(*frame, tables));
@@ -322,7 +336,8 @@ fn of_futex(user: &[FrameId], tables: &Tables) -> WaitFor {
         .into_iter()
         .find_map(strong)
         .or_else(of_library)
-        .or_else(|| [Pool, Channel, PythonQueue].into_iter().find_map(strong))
+        .or_else(|| is_work_loop(near()).then_some(Pool))
+        .or_else(|| [Pool, Channel, PythonQueue, Sleep, Signal].into_iter().find_map(strong))
         .or_else(of_any_lock)
         .or(first)
         .unwrap_or(if is_any_lock { Semaphore } else { Futex })
@@ -445,6 +460,40 @@ mod tests {
             (&["__new_sem_wait_slow64", "PyThread_acquire_lock_timed"], Semaphore),
             (&["__pthread_clockjoin_ex", "main"], ThreadEnd),
             (&["runtime.futex.abi0", "runtime.notesleep", "runtime.stopm"], Pool),
+            (&["runtime.futex", "runtime.notetsleepg", "os/signal.signal_recv"], Signal),
+            (
+                &[
+                    "pthread_cond_wait",
+                    "os::PlatformEvent::park()",
+                    "ObjectMonitor::EnterI(JavaThread*)",
+                    "ObjectMonitor::enter(JavaThread*)",
+                ],
+                Lock,
+            ),
+            (
+                &[
+                    "pthread_cond_timedwait",
+                    "os::PlatformEvent::park(long)",
+                    "JavaThread::sleep(long)",
+                ],
+                Sleep,
+            ),
+            (&["pthread_cond_timedwait", "Monitor::wait(long)", "CompileQueue::get()"], Pool),
+            (&["new_sem_wait_slow64", "PosixSemaphore::wait()", "os::signal_wait()"], Signal),
+            (&["pthread_cond_wait", "(anonymous namespace)::run()"], Condition),
+            (&["new_sem_wait_slow64", "PosixSemaphore::wait()", "GangWorker::loop()"], Pool),
+            (
+                &["new_sem_wait_slow64", "PosixSemaphore::wait()", "task()", "GangWorker::loop()"],
+                Semaphore,
+            ),
+            (
+                &[
+                    "pthread_cond_wait",
+                    "uv_cond_wait",
+                    "node::(anonymous namespace)::PlatformWorkerThread(void*)",
+                ],
+                Pool,
+            ),
             (&[futex[0], futex[1], "<std::sys::sync::mutex::futex::Mutex>::lock_contended"], Lock),
             (&[futex[0], "<std::sync::mpmc::list::Channel<a::B<C>>>::recv"], Channel),
             (

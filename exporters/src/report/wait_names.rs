@@ -197,6 +197,21 @@ pub(super) const USER: &[(&str, WaitFor)] = &[
     // Go
     ("runtime.lock2", Lock),
     ("runtime.stopm", Pool),
+    ("runtime.stoplockedm", Pool),
+    ("runtime.templateThread", Pool),
+    ("runtime.sysmon", Pool),
+    ("os/signal.signal_recv", Signal),
+    // HotSpot: functions that do nothing but wait
+    ("ObjectMonitor::enter", Lock),
+    ("ObjectMonitor::EnterI", Lock),
+    ("ObjectMonitor::ReenterI", Lock),
+    ("JavaThread::sleep", Sleep),
+    ("os::signal_wait", Signal),
+    ("CompileQueue::get", Pool),
+    ("VMThread::wait_for_operation", Pool),
+    ("WatcherThread::sleep", Pool),
+    ("G1ServiceThread::sleep_before_next_cycle", Pool),
+    ("JVM_WaitForReferencePendingList", Pool),
     // GLib, gRPC, Chromium
     ("g_thread_pool_wait_for_new_task", Pool),
     ("base::internal::WorkerThread::Delegate::WaitForWork", Pool),
@@ -226,4 +241,30 @@ pub(super) const USER_PARTS: &[(&str, &str, WaitFor)] = &[
     ("absl::", "Mutex::LockSlow", Lock),
     ("absl::", "Mutex::LockSlowLoop", Lock),
     ("std::condition_variable::", "", Condition),
+];
+
+/// Ways to wait of runtimes, which say nothing themselves: what calls them does.
+pub(super) const RUNTIME_WAITS: &[&str] = &[
+    "PosixSemaphore::wait",
+    "Monitor::wait",
+    "Monitor::wait_without_safepoint_check",
+    "uv_cond_wait",
+    "uv_sem_wait",
+];
+
+/// Functions that wait for work and do it: what they call may wait for anything, but where they
+/// call one of [`RUNTIME_WAITS`] themselves, they have nothing to do.
+pub(super) const WORK_LOOPS: &[&str] = &[
+    // HotSpot
+    "GangWorker::loop",
+    "WorkerThread::run",
+    "G1ConcurrentMarkThread::run_service",
+    "G1ConcurrentRefineThread::run_service",
+    "ServiceThread::service_thread_entry",
+    "MonitorDeflationThread::monitor_deflation_thread_entry",
+    "NMethodSweeper::sweeper_loop",
+    "NotificationThread::notification_thread_entry",
+    // Node.js
+    "node::(anonymous namespace)::PlatformWorkerThread",
+    "node::inspector::(anonymous namespace)::StartIoThreadMain",
 ];
