@@ -37,6 +37,7 @@ mod decoders;
 mod definitions;
 mod engine;
 mod error;
+mod first_functions;
 mod gpu;
 mod kernel_functions;
 mod lane;
