@@ -106,10 +106,13 @@ impl<R: Read + Seek> GoFunctions<R> {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         };
         let bytes = count * ROW as u64 + 4;
+        if end - functions < bytes {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
         let share = memory.take(bytes, MEMORY_PATIENCE).ok_or(GoTableError::NoMemory(bytes))?;
         reader.seek(SeekFrom::Start(functions))?;
         let mut index = Vec::new();
-        reader.by_ref().take(bytes.min(end - functions)).read_to_end(&mut index)?;
+        reader.by_ref().take(bytes).read_to_end(&mut index)?;
         if index.len() as u64 != bytes {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }

@@ -10,7 +10,7 @@ use crate::signals::{self, Abandon};
 use crate::source;
 use crate::symbol_files::SymbolFileOptions;
 use crate::terminal::Terminal;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -20,7 +20,7 @@ use std::sync::mpsc;
 use syscollect_merge::Session;
 use syscollect_model::{BuildId, SymbolTable, grouped};
 use syscollect_playback::{Recording, UnresolvedModule};
-use syscollect_store::{CaptureReader, Definition};
+use syscollect_store::{CaptureReader, Damage, Definition};
 use syscollect_symbolize::PinnedFiles;
 
 const EXAMPLES: &str = "\
@@ -81,6 +81,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let reader = CaptureReader::open(capture)?;
     let session = Session::open(reader)
         .with_context(|| format!("nothing in {} can be read", capture.display()))?;
+    let is_another = |damage: &Damage| matches!(damage, Damage::Another { .. });
+    if args.output.is_none() && session.reader().damage().iter().any(is_another) {
+        bail!(
+            "{} holds another capture behind its own, which names would take the place of: write to another file (-o)",
+            capture.display()
+        );
+    }
     let missing = session.unresolved();
     let named = name(&session, &args.files, &abandon)?;
     let additions = additions(named.tables.clone(), session.reader());

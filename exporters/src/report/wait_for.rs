@@ -172,7 +172,9 @@ fn without_ending(function: &str) -> &str {
 
 /// C++ has them behind its names.
 fn without_parameters(function: &str) -> &str {
-    function.rsplit_once('(').map_or(function, |(name, _)| name)
+    let end = function.strip_suffix(" const").unwrap_or(function);
+    let name = end.strip_suffix(')').and_then(|end| end.rsplit_once('('));
+    name.map_or(function, |(name, _)| name)
 }
 
 fn of_kernel_function(function: &str) -> Option<WaitFor> {
@@ -494,6 +496,8 @@ mod tests {
                 ],
                 Pool,
             ),
+            (&["uv_cond_wait", "node::(anonymous namespace)::PlatformWorkerThread"], Pool),
+            (&["pthread_cond_wait", "Monitor::wait(long)", "WatcherThread::sleep() const"], Pool),
             (&[futex[0], futex[1], "<std::sys::sync::mutex::futex::Mutex>::lock_contended"], Lock),
             (&[futex[0], "<std::sync::mpmc::list::Channel<a::B<C>>>::recv"], Channel),
             (

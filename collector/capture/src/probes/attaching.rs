@@ -107,6 +107,12 @@ impl AttachJob {
     fn left(&self) -> usize {
         self.rings.len() + self.hits.len()
     }
+
+    /// Whether it need not wait for others. What is attached to single processes waits, whoever they
+    /// are of: who maps the file again and again makes each of these as slow as all of them.
+    fn is_awaited(&self, work: &AttachContext) -> bool {
+        self.process.is_none() && work.awaits(self.payer)
+    }
 }
 
 /// Attaches. Dropping it detaches everything.
@@ -138,7 +144,7 @@ impl Attaching {
         work: &AttachContext,
         told: &ManagerReport,
     ) -> bool {
-        match work.awaits(job.payer) || self.waiting.has_share(job.payer, Instant::now()) {
+        match job.is_awaited(work) || self.waiting.has_share(job.payer, Instant::now()) {
             true => self.turn(job, work, told),
             false => self.wait(job, told),
         }
@@ -175,8 +181,9 @@ impl Attaching {
     }
 
     fn turn(&mut self, mut job: AttachJob, work: &AttachContext, told: &ManagerReport) -> bool {
+        // Who is no longer attached to by itself is to be attached to with all others at once.
+        let mut is_urgent = self.replace(&mut job, told);
         let began = Instant::now();
-        self.replace(&mut job, told);
         while !told.is_stopping()
             && let Some((of_rings, points)) = job.next_piece()
         {
@@ -187,7 +194,7 @@ impl Attaching {
             let refused = attach(&mut self.keeper, work.way, program, file, &points, job.process);
             let took = began_piece.elapsed();
             told.unattached().end();
-            self.replace(&mut job, told);
+            is_urgent |= self.replace(&mut job, told);
             self.waiting.used(job.payer, took, Instant::now());
             let lost: usize = refused.iter().map(|refused| refused.places).sum();
             job.progress.attached += points.len() - lost;
@@ -197,7 +204,8 @@ impl Attaching {
                 told.unattached().refuse(job.owner, &job.path, too_slow(each, &job));
                 return finish(&job, told);
             }
-            let is_over = each >= SLOW || (!work.awaits(job.payer) && began.elapsed() >= TURN);
+            let may_wait = !is_urgent && !job.is_awaited(work);
+            let is_over = each >= SLOW || (may_wait && began.elapsed() >= TURN);
             if is_over && job.left() > 0 {
                 return self.wait(job, told);
             }
@@ -208,10 +216,13 @@ impl Attaching {
         finish(&job, told)
     }
 
-    fn replace(&mut self, job: &mut AttachJob, told: &ManagerReport) {
-        if job.rings.is_empty() && !job.replaces.is_empty() {
+    /// Lets go what the job replaces, if it is time; whether anything was.
+    fn replace(&mut self, job: &mut AttachJob, told: &ManagerReport) -> bool {
+        let is_time = job.rings.is_empty() && !job.replaces.is_empty();
+        if is_time {
             self.take_out(&std::mem::take(&mut job.replaces), true, told);
         }
+        is_time
     }
 
     fn wait(&mut self, mut job: AttachJob, told: &ManagerReport) -> bool {

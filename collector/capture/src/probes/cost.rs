@@ -57,7 +57,7 @@ pub(super) struct Census {
     pub(super) mappers: Vec<Mapper>,
     /// Whether these are all.
     pub(super) is_whole: bool,
-    /// What counting took, without what came to nothing.
+    /// What counting took, without the lists of those who are no concern of the file's owner.
     pub(super) took: Duration,
 }
 

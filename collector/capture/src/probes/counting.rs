@@ -90,12 +90,15 @@ impl Counting {
     fn count(&mut self, wanted: &Arc<Wanted>, pids: Vec<u32>, first: Option<u32>) -> Census {
         let began = Instant::now();
         let mut census = Census::new(true);
-        let (mut in_vain, mut of_others) = (Duration::ZERO, Duration::ZERO);
-        if let Some(pid) = first {
-            let user = payer_below(&self.root, pid);
-            let alone = user.map(|user| OfUser { user, pids: vec![pid] });
-            census.is_whole &=
-                alone.is_none_or(|alone| self.user(alone, LONGEST_OF_USER, wanted, &mut census));
+        let mut of_others = Duration::ZERO;
+        if let Some(pid) = first
+            && let Some(user) = payer_below(&self.root, pid)
+        {
+            let alone = OfUser { user, pids: vec![pid] };
+            census.is_whole &= self.user(alone, LONGEST_OF_USER, wanted, &mut census);
+            if !self.is_trusted(user, wanted) {
+                of_others += began.elapsed();
+            }
         }
         for of in self.by_user(pids.into_iter().filter(|pid| Some(*pid) != first), wanted) {
             let (user, is_trusted) = (of.user, self.is_trusted(of.user, wanted));
@@ -114,12 +117,12 @@ impl Counting {
             if !is_trusted {
                 of_others += began.elapsed();
                 if !is_whole {
-                    in_vain += began.elapsed();
                     self.rest(user);
                 }
             }
         }
-        census.took = began.elapsed().saturating_sub(in_vain);
+        // What others have mapped is nothing that the file's owner could do anything about.
+        census.took = began.elapsed().saturating_sub(of_others);
         census
     }
 

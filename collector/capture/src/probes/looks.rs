@@ -10,9 +10,10 @@ use syscollect_model::{BuildId, Mapping};
 
 use super::files::{self, MappedFile};
 use super::kept_notes::UNKNOWN;
+use super::known_file::KnownFile;
 use super::lookups::FoundFunction;
 use super::manager::{AttachContext, ManagerReport, MappedAt};
-use super::scan::{KnownFile, Scanner};
+use super::scan::Scanner;
 use crate::bpf_calls;
 use crate::clock::raw_now;
 use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns, Waiting, Whose};

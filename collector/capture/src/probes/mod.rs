@@ -41,6 +41,7 @@ mod files;
 mod found_functions;
 mod keeper;
 mod kept_notes;
+mod known_file;
 mod launch;
 mod looks;
 mod lookups;

@@ -1,8 +1,8 @@
 //! Places for the processes that a file is attached to one by one.
 //!
-//! There are few: the kernel asks each of them at every hit of any. So those come first that run
-//! the file as their program, and of these, and of the others, each user has as many as any other
-//! who wants them: whoever has more gives way.
+//! There are few: the kernel asks each of them at every hit of any. So each user has as many as any
+//! other who wants them: whoever has more gives way. Of a user's processes those come first that run
+//! the file as their program; not of all, for who may map a library can often run it, too.
 
 /// Places of a file.
 pub(super) const PLACES_MAX: usize = 64;
@@ -49,24 +49,18 @@ impl Places {
             self.holders.push(new);
             return Ok(None);
         }
-        let of_user = |like: &Holder| {
-            let is_alike =
-                |other: &&Holder| other.user == like.user && other.runs_it == like.runs_it;
-            self.holders.iter().filter(is_alike).count()
+        let of_user = |user: u32| self.holders.iter().filter(|other| other.user == user).count();
+        // Of those who have most, the one that came last, and of those the file is not the program of.
+        let rank =
+            |(index, holder): &(usize, &Holder)| (of_user(holder.user), !holder.runs_it, *index);
+        let all = || self.holders.iter().enumerate();
+        let of_most = all().max_by_key(rank);
+        let of_most = of_most.filter(|(_, last)| of_user(last.user) > of_user(new.user) + 1);
+        let own = || {
+            let is_behind = |holder: &Holder| holder.user == new.user && !holder.runs_it;
+            all().rfind(|(_, holder)| new.runs_it && is_behind(holder))
         };
-        // Of those who have most, the one that came last.
-        let rank = |(index, holder): &(usize, &Holder)| (!holder.runs_it, of_user(holder), *index);
-        let Some((index, last)) = self.holders.iter().enumerate().max_by_key(rank) else {
-            return Err(new);
-        };
-        let gives_way = match (last.runs_it, new.runs_it) {
-            (false, true) => true,
-            (true, false) => false,
-            _ => of_user(last) > of_user(&new) + 1,
-        };
-        if !gives_way {
-            return Err(new);
-        }
+        let Some((index, _)) = of_most.or_else(own) else { return Err(new) };
         let last = self.holders.remove(index);
         self.holders.push(new);
         Ok(Some(last))
@@ -104,13 +98,26 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_the_file_comes_before_all_who_only_map_it() {
+    fn of_a_users_processes_those_come_first_that_run_the_file() {
         let mut places = Places::default();
-        admitted(&mut places, (0..1_000).map(|pid| maps(HOSTILE, pid)));
-        assert_eq!(of(&places, HOSTILE), PLACES_MAX);
-        let honest = (2_000..2_200).map(|pid| runs(HONEST, pid));
-        assert_eq!(admitted(&mut places, honest), PLACES_MAX);
-        assert_eq!(admitted(&mut places, (0..1_000).map(|pid| maps(HOSTILE, pid))), 0);
+        admitted(&mut places, (0..1_000).map(|pid| maps(HONEST, pid)));
+        assert_eq!(of(&places, HONEST), PLACES_MAX);
+        let programs = (2_000..2_200).map(|pid| runs(HONEST, pid));
+        assert_eq!(admitted(&mut places, programs), PLACES_MAX);
+        assert_eq!(admitted(&mut places, (0..1_000).map(|pid| maps(HONEST, pid))), 0);
+    }
+
+    #[test]
+    fn who_runs_a_library_leaves_those_their_places_who_map_it() {
+        let mut places = Places::default();
+        admitted(&mut places, (0..1_000).map(|pid| runs(HOSTILE, pid)));
+        let half = PLACES_MAX as u32 / 2;
+        assert_eq!(
+            admitted(&mut places, (2_000..2_000 + half).map(|pid| maps(HONEST, pid))),
+            half as usize
+        );
+        assert_eq!(admitted(&mut places, (3_000..4_000).map(|pid| runs(HOSTILE, pid))), 0);
+        assert_eq!(of(&places, HONEST), half as usize);
     }
 
     #[test]

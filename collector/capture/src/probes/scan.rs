@@ -23,10 +23,11 @@ use super::attaching::{AttachJob, Attaching, NO_ROOM};
 use super::companion;
 use super::cost::{Mapper, Whom, map_key};
 use super::counting::{Counting, Wanted};
-use super::files::{Change, FileKey, MappedFile, OpenFile, mapping_of};
+use super::files::{FileKey, MappedFile, OpenFile, mapping_of};
 use super::found_functions::{FoundFunctions, InProcess, Taken};
 use super::keeper::{Keeper, OneProcess};
 use super::kept_notes::UNKNOWN;
+use super::known_file::{AttachOutcome, KnownFile};
 use super::launch::files_of;
 use super::lookups::FoundFunction;
 use super::manager::{AttachContext, ManagerReport};
@@ -36,7 +37,7 @@ use super::presets::{installed_libraries, preset_of};
 use super::semaphores;
 use super::single::{Admitted, FileToAttach, NoRoom, SingleFiles, begin_of};
 use crate::notes::definition_chunk;
-use crate::turns::{TurnOutcome, payer_of};
+use crate::turns::payer_of;
 
 /// Rows of one definition, so that no chunk grows beyond what the store takes.
 const DEFINITIONS_AT_ONCE: usize = 4096;
@@ -45,9 +46,6 @@ const NAMES_MAX: usize = 20_000;
 const NEAREST: usize = 3;
 /// Files that are known; beyond that only those are that something is attached to.
 const KNOWN_MAX: usize = 131_072;
-/// For how long a look into a file makes the next one more expensive to its user, and how much.
-const LOOKS_COUNT: Duration = Duration::from_secs(60);
-const LOOKS_MAX: u32 = 8;
 
 /// Looks into each file once. Dropping it detaches everything.
 pub(super) struct Scanner<'a> {
@@ -65,43 +63,6 @@ pub(super) struct Scanner<'a> {
     counting: Counting,
     single: SingleFiles,
     found: FoundFunctions,
-}
-
-/// What a look into a file found.
-#[derive(Clone, Copy)]
-pub(super) struct KnownFile {
-    /// It belongs to an instrumented program.
-    pub(super) is_client: bool,
-    /// It is held in place by what is attached, so that no other gets its number.
-    pub(super) attached: bool,
-    /// It was attached to just now: who ran it before was not recorded until then.
-    pub(super) is_new: bool,
-    /// Which file it is.
-    pub(super) key: FileKey,
-    /// It is root's, and nobody else can write to it.
-    pub(super) of_root: bool,
-    /// How often it changed and was looked into again within [`LOOKS_COUNT`], this time included; 1
-    /// where no look was needed.
-    pub(super) looks: u32,
-    looked: Instant,
-    changed: Change,
-}
-
-impl KnownFile {
-    /// Whether this tells of the file what a look would.
-    fn holds(&self, changed: Change) -> bool {
-        self.attached || self.changed == changed
-    }
-
-    /// What came of the look.
-    pub(super) fn outcome(self) -> TurnOutcome {
-        TurnOutcome { times: self.looks, tells_if_late: self.is_new }
-    }
-
-    /// As somebody who comes later is told.
-    fn later(self) -> Self {
-        Self { is_new: false, looks: 1, ..self }
-    }
 }
 
 impl<'a> Scanner<'a> {
@@ -239,11 +200,7 @@ impl<'a> Scanner<'a> {
         }
         let mut plan = Plan::default();
         self.planner.found_function(known, &mapped.path, offset, &mut plan);
-        if self.attach(&file, &mapped.path, plan, Some(OneProcess { pid, lease }))
-            && let Some(known) = self.known.get_mut(&file.key)
-        {
-            known.attached = true;
-        }
+        self.attach(&file, &mapped.path, plan, Some(OneProcess { pid, lease }));
     }
 
     fn file(&mut self, file: OpenFile, path: &str) -> KnownFile {
@@ -252,12 +209,13 @@ impl<'a> Scanner<'a> {
                 let known = known.later();
                 return KnownFile { is_new: self.new_process_of(&file), ..known };
             }
-            Some(known) if known.looked.elapsed() < LOOKS_COUNT => LOOKS_MAX.min(known.looks + 1),
-            _ => 1,
+            known => KnownFile::next_looks(known),
         };
         self.told.scanned.fetch_add(1, Ordering::Relaxed);
         let (plan, is_client) = self.plan(&file, path);
-        let is_new = self.attach(&file, path, plan, None);
+        let outcome = self.attach(&file, path, plan, None);
+        let (is_new, had_no_room) =
+            (outcome == AttachOutcome::Begun, outcome == AttachOutcome::NoRoom);
         if self.known.len() >= KNOWN_MAX {
             self.known.retain(|_, known| known.attached);
         }
@@ -265,7 +223,17 @@ impl<'a> Scanner<'a> {
         // Processes that map it later may be attached to by themselves.
         let attached = is_new || self.single.get(key).is_some();
         let looked = Instant::now();
-        let known = KnownFile { is_client, attached, is_new, key, of_root, looks, looked, changed };
+        let known = KnownFile {
+            is_client,
+            attached,
+            is_new,
+            key,
+            of_root,
+            looks,
+            looked,
+            changed,
+            had_no_room,
+        };
         self.known.insert(key, known);
         known
     }
@@ -366,16 +334,16 @@ impl<'a> Scanner<'a> {
         plan.points.extend(companion::for_python(probes, &plan.points));
     }
 
-    /// Attaches, in all processes or in one; whether anything is, or will be.
+    /// Attaches, in all processes or in one.
     fn attach(
         &mut self,
         file: &OpenFile,
         path: &str,
         plan: Plan,
         process: Option<OneProcess>,
-    ) -> bool {
+    ) -> AttachOutcome {
         if plan.points.is_empty() && plan.rings.is_empty() {
-            return false;
+            return AttachOutcome::Nothing;
         }
         if file.may_stop_the_machine(self.work.asked_by) {
             let user = file.file.data().uid;
@@ -383,12 +351,12 @@ impl<'a> Scanner<'a> {
                 "{path} lies in a file system that a user mounted, and this user could stop the machine while it is \
                  attached to: neither its zones nor its probes are recorded"
             ));
-            return false;
+            return AttachOutcome::Nothing;
         }
         let owner = file.file.data().uid;
         if !self.work.awaits(owner) && !self.attaching.has_room(owner) {
             self.told.unattached().refuse(owner, path, NO_ROOM.to_owned());
-            return false;
+            return AttachOutcome::NoRoom;
         }
         let whom = match process {
             Some(_) => Whom::Everybody,
@@ -396,7 +364,7 @@ impl<'a> Scanner<'a> {
         };
         if let Whom::Nobody(mapper) = whom {
             self.told.unattached().refuse(owner, path, excess(&mapper));
-            return false;
+            return AttachOutcome::Nothing;
         }
         for some in plan.definitions.chunks(DEFINITIONS_AT_ONCE) {
             self.work.buffer.push(definition_chunk(&Definition::Probes(some.to_vec())));
@@ -422,7 +390,9 @@ impl<'a> Scanner<'a> {
                 let payer = process.and_then(|one| payer_of(one.pid)).unwrap_or(owner);
                 // Without descriptors nothing can be attached to either.
                 let job = what.job(payer, process);
-                job.is_some_and(|job| self.attaching.begin(job, &self.work, self.told))
+                AttachOutcome::of_begin(
+                    job.is_some_and(|job| self.attaching.begin(job, &self.work, self.told)),
+                )
             }
         }
     }
@@ -436,9 +406,16 @@ impl<'a> Scanner<'a> {
     }
 
     /// Attaches in these processes, and in those to come one by one.
-    fn attach_singly(&mut self, what: FileToAttach, plan: &Plan, mappers: &[Mapper]) -> bool {
+    fn attach_singly(
+        &mut self,
+        what: FileToAttach,
+        plan: &Plan,
+        mappers: &[Mapper],
+    ) -> AttachOutcome {
         let (key, owner, path) = (what.file.key, what.owner, what.path.clone());
-        let Some(wanted) = wanted_of(&what.file, plan) else { return false };
+        let Some(wanted) = wanted_of(&what.file, plan) else {
+            return AttachOutcome::Nothing;
+        };
         match self.single.add(what, wanted, has_semaphore(plan)) {
             Ok(None) => {}
             // Who runs that one next has it looked into anew.
@@ -448,7 +425,7 @@ impl<'a> Scanner<'a> {
             }
             Err(NoRoom) => {
                 self.told.unattached().refuse(owner, &path, NO_ROOM.to_owned());
-                return false;
+                return AttachOutcome::NoRoom;
             }
         }
         let why = format!(
@@ -457,7 +434,7 @@ impl<'a> Scanner<'a> {
              these fork"
         );
         self.told.unattached().refuse(owner, &path, why);
-        self.in_single(key, mappers)
+        AttachOutcome::of_begin(self.in_single(key, mappers))
     }
 
     /// Attaches in single processes, as far as there are places for them; whether in any.
@@ -468,11 +445,12 @@ impl<'a> Scanner<'a> {
         let job = |Holder { pid, user, lease, .. }: &Holder| {
             single.what.job(*user, Some(OneProcess { pid: *pid, lease: *lease }))
         };
-        let mut attached = false;
-        for job in new.iter().filter_map(job) {
-            attached |= self.attaching.begin(job, &self.work, self.told);
-        }
-        attached
+        let mut begun = |holder: &Holder| {
+            job(holder).is_some_and(|job| self.attaching.begin(job, &self.work, self.told))
+        };
+        let (attached, not): (Vec<Holder>, Vec<Holder>) = new.into_iter().partition(&mut begun);
+        not.iter().for_each(|holder| self.single.take_back(key, holder.lease));
+        !attached.is_empty()
     }
 
     /// Attaches in the process that maps a file now, if it is attached to in single processes and
@@ -499,8 +477,13 @@ impl<'a> Scanner<'a> {
         match census.whom(owner, with_semaphore) {
             Whom::Everybody => {
                 let Some((what, replaces)) = self.single.remove(key) else { return };
-                let job = what.job(owner, None).map(|job| AttachJob { replaces, ..job });
-                let _ = job.map(|job| self.attaching.begin(job, &self.work, self.told));
+                let job = what.job(owner, None);
+                let job = job.map(|job| AttachJob { replaces: replaces.clone(), ..job });
+                if !job.is_some_and(|job| self.attaching.begin(job, &self.work, self.told)) {
+                    // Who maps it next has it looked into anew.
+                    self.attaching.let_go(&replaces, self.told);
+                    self.known.remove(&key);
+                }
             }
             Whom::Only(mappers) => drop(self.in_single(key, &mappers)),
             Whom::Nobody(_) => {}

@@ -187,7 +187,7 @@ impl Detaching {
                 let worked = usage::thread_cpu_time().saturating_sub(cpu_time);
                 let pause = (worked * PAUSE_PER_WORK).min(LONGEST_PAUSE_FOR_WORK);
                 if !is_ending.load(Ordering::Relaxed) {
-                    std::thread::sleep(pause.max(began.elapsed().min(LONGEST_PAUSE)));
+                    std::thread::park_timeout(pause.max(began.elapsed().min(LONGEST_PAUSE)));
                 }
             }
         };
@@ -202,6 +202,7 @@ impl Detaching {
     /// What is left is closed without pauses.
     fn end(self) -> JoinHandle<()> {
         self.ends.store(true, Ordering::Relaxed);
+        self.thread.thread().unpark();
         self.thread
     }
 }
