@@ -368,3 +368,20 @@ fn without_servers_to_ask_it_is_an_error_before_anything_is_done() {
         assert!(!output.status.success() && message.contains("run this without sudo"), "{message}");
     }
 }
+
+#[test]
+fn a_capture_behind_another_in_one_file_is_kept_and_told_of() {
+    let place = Workplace::new();
+    let one = place.capture("one.syscap");
+    fs::write(place.path("both.syscap"), [&one[..], &one].concat()).unwrap();
+    place.symbols();
+    let symbolize = ["symbolize", "both.syscap", "--symbols", "symbols"];
+    let message = place.fails(1, &symbolize);
+    assert!(message.contains("holds another capture behind its own"), "{message}");
+    assert_eq!(fs::read(place.path("both.syscap")).unwrap().len(), 2 * one.len());
+    place.succeeds(&[&symbolize[..], &["-o", "named.syscap"]].concat());
+    assert!(place.stacks("named.syscap", &[]).contains("a_function_with_a_plain_name"));
+    let (_, message) = place.succeeds(&["report", "both.syscap"]);
+    let told = format!("another capture begins at byte {}", one.len());
+    assert!(message.contains(&told), "{message}");
+}
