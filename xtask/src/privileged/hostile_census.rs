@@ -90,23 +90,23 @@ impl Honest {
         Ok(Self(command.spawn().context("cannot start the load")?))
     }
 
-    fn end(self) -> Result<Marked> {
+    fn end(self) -> Result<NumberedZones> {
         let pid = self.0.id();
         let said = wait(self.0)?;
         ensure!(said.status.success(), "the load failed:\n{}", said.stderr);
         let lines = json_lines(&said.stdout)?;
         let zones = number(lines.first().context("the load said nothing")?, "numbers")?;
-        Ok(Marked { pid, zones })
+        Ok(NumberedZones { pid, zones })
     }
 }
 
-/// What it marked.
-struct Marked {
+/// The zones that a process has numbered.
+struct NumberedZones {
     pid: u32,
     zones: u64,
 }
 
-impl Marked {
+impl NumberedZones {
     /// Which part of that is in a capture.
     fn part_in(&self, capture: &Path) -> Result<f64> {
         // Of whom nothing is there has no numbers.

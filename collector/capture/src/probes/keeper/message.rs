@@ -27,7 +27,7 @@ pub(in crate::probes) struct OneProcess {
 
 /// What the keeper is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum KeeperRequest {
     /// To attach.
     Attach(Request),
     /// To let go what was attached under these leases: at once, or one after the other with pauses,
@@ -92,7 +92,7 @@ impl Request {
     }
 }
 
-impl Asked {
+impl KeeperRequest {
     /// Bytes of a head.
     pub(super) const HEAD_BYTES: usize = HEAD * NUMBER_BYTES;
 
@@ -174,10 +174,10 @@ mod tests {
 
     use super::*;
 
-    fn received(sent: &Asked) -> Asked {
+    fn received(sent: &KeeperRequest) -> KeeperRequest {
         let (head, rest) = sent.encode();
-        let (mut received, bytes) = Asked::decode_head(&head);
-        assert_eq!((head.len(), rest.len()), (Asked::HEAD_BYTES, bytes));
+        let (mut received, bytes) = KeeperRequest::decode_head(&head);
+        assert_eq!((head.len(), rest.len()), (KeeperRequest::HEAD_BYTES, bytes));
         received.decode_rest(&rest);
         received
     }
@@ -197,13 +197,13 @@ mod tests {
             let places = places.into_iter();
             let places = places.map(|(offset, semaphore, cookie)| UprobePoint { offset, semaphore, cookie }).collect();
             let process = process.map(|(pid, lease)| OneProcess { pid, lease });
-            let sent = Asked::Attach(Request { means, at_return, process, places });
+            let sent = KeeperRequest::Attach(Request { means, at_return, process, places });
             prop_assert_eq!(received(&sent), sent);
         }
 
         #[test]
         fn leases_arrive_as_they_were_sent(leases: Vec<u64>, at_once: bool) {
-            let sent = Asked::LetGo { leases, at_once };
+            let sent = KeeperRequest::LetGo { leases, at_once };
             prop_assert_eq!(received(&sent), sent);
         }
     }

@@ -24,7 +24,7 @@ use std::os::unix::net::UnixStream;
 
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
-use self::message::{Asked, Reply};
+use self::message::{KeeperRequest, Reply};
 pub(super) use self::message::{Means, OneProcess, Request};
 use crate::usage;
 
@@ -81,7 +81,7 @@ impl Keeper {
         program: BorrowedFd<'_>,
         file: BorrowedFd<'_>,
     ) -> io::Result<()> {
-        self.ask(&Asked::Attach(request.clone()), &[program, file])
+        self.ask(&KeeperRequest::Attach(request.clone()), &[program, file])
     }
 
     /// Has what was attached under these leases taken out, and waits for it where that is to be
@@ -91,10 +91,10 @@ impl Keeper {
     ///
     /// `BrokenPipe` where the process is gone.
     pub(super) fn let_go(&mut self, leases: &[u64], at_once: bool) -> io::Result<()> {
-        self.ask(&Asked::LetGo { leases: leases.to_vec(), at_once }, &[])
+        self.ask(&KeeperRequest::LetGo { leases: leases.to_vec(), at_once }, &[])
     }
 
-    fn ask(&mut self, asked: &Asked, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    fn ask(&mut self, asked: &KeeperRequest, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let gone =
             |_| io::Error::new(io::ErrorKind::BrokenPipe, "the process that holds probes is gone");
         self.send(asked, fds).map_err(gone)?;
@@ -106,7 +106,7 @@ impl Keeper {
         reply.result()
     }
 
-    fn send(&mut self, asked: &Asked, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    fn send(&mut self, asked: &KeeperRequest, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let (head, rest) = asked.encode();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_attachedstays_until_its_owner_lets_it_go() {
+    fn what_is_attached_stays_until_its_owner_lets_it_go() {
         let (read, write) = io::pipe().unwrap();
         let mut keeper = Keeper::that_links(hold).unwrap();
         keeper.link(&request(1), read.as_fd(), write.as_fd()).unwrap();

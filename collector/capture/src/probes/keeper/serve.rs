@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
 use super::Link;
-use super::message::{Asked, OneProcess, Reply};
+use super::message::{KeeperRequest, OneProcess, Reply};
 use crate::privileges::{self, Stage};
 use crate::usage;
 
@@ -120,14 +120,14 @@ fn serve(
 ) -> io::Result<()> {
     while let Some((asked, fds)) = receive(socket)? {
         let done = match asked {
-            Asked::Attach(request) => {
+            KeeperRequest::Attach(request) => {
                 let [program, file] = <[OwnedFd; 2]>::try_from(fds)
                     .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
                 let lease = request.process.map_or(0, |OneProcess { lease, .. }| lease);
                 let made = link(&request, program.as_fd(), file.as_fd());
                 made.map(|made| links.extend(made.into_iter().map(|link| (lease, link))))
             }
-            Asked::LetGo { leases, at_once } => {
+            KeeperRequest::LetGo { leases, at_once } => {
                 let is_over = |(lease, _): &mut Leased| leases.contains(lease);
                 let over: Vec<_> = links.extract_if(.., is_over).map(|(_, link)| link).collect();
                 match at_once {
@@ -144,8 +144,8 @@ fn serve(
 }
 
 /// What is asked for next, with its program and its file; `None` at the end.
-fn receive(socket: &mut UnixStream) -> io::Result<Option<(Asked, Vec<OwnedFd>)>> {
-    let mut head = [0; Asked::HEAD_BYTES];
+fn receive(socket: &mut UnixStream) -> io::Result<Option<(KeeperRequest, Vec<OwnedFd>)>> {
+    let mut head = [0; KeeperRequest::HEAD_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC;
@@ -161,7 +161,7 @@ fn receive(socket: &mut UnixStream) -> io::Result<Option<(Asked, Vec<OwnedFd>)>>
     });
     let fds: Vec<OwnedFd> = fds.flatten().collect();
     socket.read_exact(&mut head[received..])?;
-    let (mut asked, length) = Asked::decode_head(&head);
+    let (mut asked, length) = KeeperRequest::decode_head(&head);
     let mut rest = vec![0; length];
     socket.read_exact(&mut rest)?;
     asked.decode_rest(&rest);
