@@ -40,6 +40,7 @@ pub(crate) fn concerning<'a>(
         Event::Migration(migration) => runs(migration.thread),
         Event::ProcessStart(id) | Event::ProcessExec(id, _) | Event::ProcessEnd(id) => wanted(*id),
         Event::ThreadStart(id) | Event::ThreadName(id, _) | Event::ThreadEnd(id) => runs(*id),
+        Event::Asleep(id, _) => runs(*id),
         Event::Counter(track, _)
         | Event::SliceBegin(track, _)
         | Event::SliceUpdate(track, _)

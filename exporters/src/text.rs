@@ -170,6 +170,9 @@ fn describe(time: Time, event: &Event, tables: &Tables) -> String {
             format!("thread name {} is {}", tables.thread(*id).tid, text(*name, tables))
         }
         Event::ThreadEnd(id) => format!("thread end {}", thread(*id, tables)),
+        Event::Asleep(id, off_cpu) => {
+            format!("asleep {} {}", thread(*id, tables), off_cpu_words(off_cpu, tables))
+        }
         Event::Counter(track, value) => format!("{} = {value}", track_name(*track, tables)),
         Event::Loss(loss) => format!("lost {}", loss_words(loss)),
         Event::SliceBegin(..)

@@ -3,7 +3,7 @@
 
 use syscollect_model::{Lane, LaneKind, ProgramTicks, Ticks};
 use syscollect_records::{ClockRecord, RecordKind, Stamp};
-use syscollect_store::{CaptureWriter, Chunk, ChunkHeader, ClientDefinition, Definition, KnownProcess, KnownThread, ProbeArgument, ProbeDefinition, ProbeRole};
+use syscollect_store::{CaptureWriter, Chunk, ChunkHeader, ClientDefinition, Definition, KnownProcess, KnownSleep, KnownThread, ProbeArgument, ProbeDefinition, ProbeRole};
 
 /// Bytes of a chunk's header.
 pub const CHUNK_HEADER: usize = 72;
@@ -29,8 +29,14 @@ pub fn preamble() -> Vec<u8> {
     let process = |pid: u32| KnownProcess {
         pid,
         threads: (pid..pid + 2)
-            .map(|tid| KnownThread { tid, name: format!("thread {tid}") })
+            .map(|tid| KnownThread {
+                tid,
+                name: format!("thread {tid}"),
+                asleep: (tid != pid)
+                    .then(|| KnownSleep { state: 'S', blocked_in: "futex_do_wait".into() }),
+            })
             .collect(),
+        states_read: Ticks(FIRST),
         ..KnownProcess::default()
     };
     let probe = |(probe, role): (u32, ProbeRole)| ProbeDefinition {

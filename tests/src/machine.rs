@@ -10,8 +10,8 @@ use syscollect_records::{
     SchedRecord, SchedStackRecord, StackHeader, Stamp, TaskRecord, TracepointRecord, stack_space,
 };
 use syscollect_store::{
-    CaptureWriter, Chunk, ChunkHeader, CounterDefinition, Definition, KnownProcess, KnownThread,
-    LaneLoss, LostRecord,
+    CaptureWriter, Chunk, ChunkHeader, CounterDefinition, Definition, KnownProcess, KnownSleep,
+    KnownThread, LaneLoss, LostRecord,
 };
 
 /// Ticks in a microsecond of the machine: a counter of 2 GHz.
@@ -159,8 +159,11 @@ impl FakeMachine {
     /// A process that is there when the recording begins. Without threads it
     /// has one, with the process's id and name.
     pub fn process(&mut self, pid: u32, parent_pid: u32, name: &str, threads: &[(u32, &str)]) {
-        let thread =
-            |(tid, name): &(u32, &str)| KnownThread { tid: *tid, name: (*name).to_owned() };
+        let thread = |(tid, name): &(u32, &str)| KnownThread {
+            tid: *tid,
+            name: (*name).to_owned(),
+            asleep: None,
+        };
         let main = (pid, name);
         let threads = if threads.is_empty() { std::slice::from_ref(&main) } else { threads };
         let process = KnownProcess {
@@ -170,6 +173,17 @@ impl FakeMachine {
             ..KnownProcess::default()
         };
         self.define(&Definition::Processes(vec![process]));
+    }
+
+    /// A process of one thread that was seen asleep in a function of the kernel.
+    pub fn sleeper(&mut self, us: u64, pid: u32, name: &str, blocked_in: &str) {
+        let asleep = Some(KnownSleep { state: 'S', blocked_in: blocked_in.to_owned() });
+        self.define(&Definition::Processes(vec![KnownProcess {
+            pid,
+            threads: vec![KnownThread { tid: pid, name: name.to_owned(), asleep }],
+            states_read: Ticks(ticks(us)),
+            ..KnownProcess::default()
+        }]));
     }
 
     /// A process whose command line is read while the recording runs.

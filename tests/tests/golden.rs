@@ -469,7 +469,7 @@ fn a_command_line_is_read_after_the_list_and_names_that_are_read_at_the_end_come
     machine.define(&Definition::Processes(vec![KnownProcess {
         pid: 70,
         parent_pid: 1,
-        threads: vec![KnownThread { tid: 70, name: "second".into() }],
+        threads: vec![KnownThread { tid: 70, name: "second".into(), ..Default::default() }],
         noted: Ticks(ticks(40)),
         names_read: Ticks(ticks(41)),
         ..KnownProcess::default()
@@ -485,7 +485,7 @@ fn a_command_line_is_read_after_the_list_and_names_that_are_read_at_the_end_come
 fn a_name_that_was_read_after_a_rename_is_not_put_before_it() {
     let text = |names_read| {
         let mut machine = FakeMachine::new(1);
-        let thread = KnownThread { tid: 70, name: "third".into() };
+        let thread = KnownThread { tid: 70, name: "third".into(), ..Default::default() };
         machine.define(&Definition::Processes(vec![KnownProcess {
             pid: 70,
             parent_pid: 1,
@@ -502,4 +502,19 @@ fn a_name_that_was_read_after_a_rename_is_not_put_before_it() {
     let told = |text: &str| text.matches("third").count();
     let (early, late) = (text(Ticks(ticks(10))), text(Ticks(ticks(40))));
     assert_eq!(told(&early), told(&late) + 1, "{early}\n--- and ---\n{late}");
+}
+
+#[test]
+fn who_was_seen_asleep_is_told_at_that_time_unless_it_had_ended() {
+    let mut machine = FakeMachine::new(1);
+    for (us, pid) in [(15, 70), (25, 71)] {
+        machine.sleeper(us, pid, "sleeper", "futex_do_wait");
+    }
+    machine.switch(0, 10, task_state::RUNNABLE, 100);
+    let ended = TaskRecord { tid: 71, tgid: 71, ..TaskRecord::default() };
+    machine.task(0, 20, RecordKind::Exit, "sleeper", ended);
+    machine.switch(0, 30, task_state::INTERRUPTIBLE, 0);
+    let (text, _) = golden::text(&mut golden::open(machine.finish()));
+    let told: Vec<_> = text.lines().filter(|line| line.contains("asleep")).collect();
+    assert_eq!(told, ["        5.000 asleep sleeper/70 (sleeps, in futex_do_wait)"], "{text}");
 }

@@ -20,7 +20,7 @@ use crate::gpu_clients::GpuClients;
 use crate::host::Host;
 use crate::mapping_pace::{MappingPace, MappingVerdict};
 use crate::memory::{MemoryPlan, megabytes};
-use crate::notes::{Notes, definition_chunk};
+use crate::notes::{Notes, NotesSettings, definition_chunk};
 use crate::options::RecordOptions;
 use crate::outlet::Outlet;
 use crate::perf::mappings::MappingRings;
@@ -222,7 +222,12 @@ impl Collector {
         readings.flush(true, &mut |chunk| output.push(chunk));
         output.define(&Definition::Session(Box::new(session.clone())));
         output.define(&Definition::Counters(readings.definitions()));
-        let notes = Notes::start(buffer.clone(), clock_source, options.asked_by, unwind)
+        let settings = NotesSettings {
+            clock: clock_source,
+            asked_by: options.asked_by,
+            pids: options.pids.clone(),
+        };
+        let notes = Notes::start(buffer.clone(), settings, unwind)
             .map_err(|error| CaptureError::system("cannot start a thread", error))?;
         let (marked, zones) = ZoneSource::start(clock_source, options)
             .map_err(|error| CaptureError::system("cannot start a thread", error))?;

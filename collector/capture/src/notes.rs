@@ -99,20 +99,30 @@ enum NotesMessage {
     NextFile(Sender<PinnedFiles>),
 }
 
+/// What the recording is like.
+#[derive(Clone, Debug)]
+pub(crate) struct NotesSettings {
+    /// What time is read from.
+    pub(crate) clock: ClockSource,
+    /// The user who asked for the recording has no share of time.
+    pub(crate) asked_by: Option<u32>,
+    /// The processes whose switches are recorded; empty for all.
+    pub(crate) pids: Vec<u32>,
+}
+
 impl Notes {
-    /// Starts with what is there now. The user who asked for the recording has no share of time.
-    /// Who makes unwind tables is told of the files.
+    /// Starts with what is there now. Who makes unwind tables is told of the files.
     pub(crate) fn start(
         buffer: Arc<Outlet>,
-        clock: ClockSource,
-        asked_by: Option<u32>,
+        settings: NotesSettings,
         unwind: Option<UnwindTables>,
     ) -> std::io::Result<Self> {
         let (told, received) = channel();
         let orders = Arc::new(Orders::default());
         let ours = Arc::clone(&orders);
         let worker = Worker::start("notes", move || {
-            let mut taker = NoteTaker::new(&buffer, clock, asked_by, unwind);
+            let clock = settings.clock;
+            let mut taker = NoteTaker::new(&buffer, settings, unwind);
             taker.add_all();
             taker.follow(&received, &ours);
             let noted = taker.end(&ours);
@@ -226,6 +236,8 @@ struct NoteTaker<'a> {
     root: PathBuf,
     buffer: &'a Outlet,
     clock: ClockSource,
+    /// The processes whose switches are recorded; empty for all.
+    pids: Vec<u32>,
     command_lines: CommandLines,
     held: PinnedFiles,
     unwind: Option<UnwindTables>,
@@ -247,24 +259,20 @@ struct NoteTaker<'a> {
 }
 
 impl<'a> NoteTaker<'a> {
-    fn new(
-        buffer: &'a Outlet,
-        clock: ClockSource,
-        asked_by: Option<u32>,
-        unwind: Option<UnwindTables>,
-    ) -> Self {
-        Self::below(Path::new("/"), buffer, clock, asked_by, unwind)
+    fn new(buffer: &'a Outlet, settings: NotesSettings, unwind: Option<UnwindTables>) -> Self {
+        Self::below(Path::new("/"), buffer, settings, unwind)
     }
 
     /// Of what is below `root`/proc.
     fn below(
         root: &Path,
         buffer: &'a Outlet,
-        clock: ClockSource,
-        asked_by: Option<u32>,
+        settings: NotesSettings,
         unwind: Option<UnwindTables>,
     ) -> Self {
+        let NotesSettings { clock, asked_by, pids } = settings;
         Self {
+            pids,
             root: root.to_path_buf(),
             owners: Owners::below(root),
             buffer,
@@ -289,7 +297,10 @@ impl<'a> NoteTaker<'a> {
     fn add_all(&mut self) {
         let mut processes = crate::snapshot::processes(&self.root);
         let names_read = ticks_now(self.clock);
-        processes.iter_mut().for_each(|process| process.names_read = names_read);
+        for process in &mut processes {
+            process.names_read = names_read;
+            self.read_sleeps(process);
+        }
         for some in processes.chunks(PROCESSES_AT_ONCE) {
             self.buffer.push(definition_chunk(&Definition::Processes(some.to_vec())));
         }
@@ -303,6 +314,15 @@ impl<'a> NoteTaker<'a> {
         for process in processes {
             self.unread.insert(process.pid);
             self.add(process.pid, Note::Process(process.pid));
+        }
+    }
+
+    /// Reads how the threads of a process sleep whose switches are recorded: who is not woken has no
+    /// event that tells it.
+    fn read_sleeps(&self, process: &mut KnownProcess) {
+        if self.pids.is_empty() || self.pids.contains(&process.pid) {
+            crate::snapshot::read_sleeps(&self.root, process);
+            process.states_read = ticks_now(self.clock);
         }
     }
 

@@ -3,6 +3,10 @@ use syscollect_store::{BufferMode, Popped};
 
 const CLOCK: ClockSource = ClockSource::Monotonic;
 
+fn settings() -> NotesSettings {
+    NotesSettings { clock: CLOCK, asked_by: None, pids: Vec::new() }
+}
+
 /// The executable mapping of this test, as the kernel lists it.
 fn own_code() -> Mapping {
     let own = std::env::current_exe().unwrap();
@@ -18,16 +22,21 @@ fn noted(seen: Vec<Observed>, orders: &Orders) -> (NotesResult, Vec<Definition>)
     orders.unheard.store(seen.len(), Ordering::Relaxed);
     seen.into_iter().for_each(|seen| told.send(NotesMessage::Observed(seen)).unwrap());
     drop(told);
-    let mut taker = NoteTaker::new(&outlet, CLOCK, None, None);
+    let mut taker = NoteTaker::new(&outlet, settings(), None);
     taker.follow(&received, orders);
     let noted = taker.end(orders);
+    (noted, definitions(&outlet))
+}
+
+/// All that is in the buffer, whose last use this is.
+fn definitions(outlet: &Outlet) -> Vec<Definition> {
     let buffer = outlet.buffer();
     buffer.close();
     let mut definitions = Vec::new();
     while let Popped::Chunk(chunk) = buffer.pop(Duration::ZERO) {
         definitions.push(serde_json::from_slice(&chunk.data).unwrap());
     }
-    (noted, definitions)
+    definitions
 }
 
 #[test]
@@ -56,7 +65,7 @@ fn what_is_seen_is_noted_before_the_end() {
 #[test]
 fn where_code_lies_is_noted_though_its_file_is_not_opened_and_that_is_told() {
     let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
-    let mut taker = NoteTaker::new(&outlet, CLOCK, None, None);
+    let mut taker = NoteTaker::new(&outlet, settings(), None);
     let pid = std::process::id();
     taker.unread.insert(pid);
     taker.add(pid, Note::Process(pid));
@@ -73,7 +82,7 @@ fn where_code_lies_is_noted_though_its_file_is_not_opened_and_that_is_told() {
 #[test]
 fn what_a_process_has_mapped_after_it_began_another_program_is_not_from_the_start() {
     let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
-    let mut taker = NoteTaker::new(&outlet, CLOCK, None, None);
+    let mut taker = NoteTaker::new(&outlet, settings(), None);
     let pid = std::process::id();
     taker.unread.insert(pid);
     taker.add(pid, Note::Process(pid));
@@ -141,7 +150,7 @@ fn processes_whose_memory_does_not_answer_hold_up_nobody_else() {
     (10_000..10_400).for_each(|pid| proc.add_hostile(pid, HOSTILE));
     (20_000..20_100).for_each(|pid| proc.add_honest(pid, 1002));
     let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
-    let mut taker = NoteTaker::below(proc.root.path(), &outlet, CLOCK, None, None);
+    let mut taker = NoteTaker::below(proc.root.path(), &outlet, settings(), None);
     let begin = Instant::now();
     taker.add_all();
     let took = begin.elapsed();
@@ -168,4 +177,30 @@ fn processes_whose_memory_does_not_answer_hold_up_nobody_else() {
         panic!("no processes")
     };
     assert_eq!((all[0].pid, all[0].threads.len()), (10_000, 1), "they are known all the same");
+}
+
+#[test]
+fn how_threads_sleep_is_read_of_processes_whose_switches_are_recorded() {
+    let (tell, told) = channel::<()>();
+    let sleeper = std::thread::spawn(move || told.recv());
+    let own = std::process::id();
+    let sleeps = |pids: Vec<u32>| {
+        let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
+        NoteTaker::new(&outlet, NotesSettings { pids, ..settings() }, None).add_all();
+        let mut threads =
+            definitions(&outlet).into_iter().flat_map(|definition| match definition {
+                Definition::Processes(processes) => processes,
+                _ => Vec::new(),
+            });
+        let process = threads.find(|process| process.pid == own).unwrap();
+        let asleep = process.threads.iter().filter(|thread| thread.asleep.is_some()).count();
+        (asleep, process.states_read > Ticks(0))
+    };
+    while sleeps(Vec::new()).0 == 0 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(sleeps(vec![own]).0 > 0);
+    assert_eq!(sleeps(vec![1]), (0, false));
+    drop(tell);
+    let _ = sleeper.join();
 }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use syscollect_model::{BuildId, Mapping, Ticks};
-use syscollect_store::{KnownProcess, KnownThread};
+use syscollect_store::{KnownProcess, KnownSleep, KnownThread};
 use syscollect_untrusted_files::{Owner, read_text};
 
 /// Arguments are cut after so many bytes; they are there to recognise a process by.
@@ -31,21 +31,46 @@ fn numbered_folders(path: &Path) -> impl Iterator<Item = u32> {
 /// One process without its command line; `None` if it has ended.
 pub(crate) fn process(root: &Path, pid: u32) -> Option<KnownProcess> {
     let folder = root.join(format!("proc/{pid}"));
-    let stat = fs::read(folder.join("stat")).ok()?;
-    let (_, parent_pid, flags) = parse_stat(&stat)?;
-    const PF_KTHREAD: u32 = 0x0020_0000;
+    let stat = Stat::read(&folder)?;
     let tasks = folder.join("task");
     let threads = numbered_folders(&tasks).filter_map(|tid| {
-        let stat = fs::read(folder.join(format!("task/{tid}/stat"))).ok()?;
-        Some(KnownThread { tid, name: parse_stat(&stat)?.0 })
+        let Stat { name, .. } = Stat::read(&tasks.join(tid.to_string()))?;
+        Some(KnownThread { tid, name, asleep: None })
     });
     Some(KnownProcess {
         pid,
-        parent_pid,
-        kernel: flags & PF_KTHREAD != 0,
+        parent_pid: stat.parent_pid,
+        kernel: stat.is_kernel(),
         threads: threads.collect(),
         ..KnownProcess::default()
     })
+}
+
+/// Reads how each thread of the process sleeps, if it does.
+pub(crate) fn read_sleeps(root: &Path, process: &mut KnownProcess) {
+    let tasks = root.join(format!("proc/{}/task", process.pid));
+    for thread in &mut process.threads {
+        thread.asleep = sleep(&tasks.join(thread.tid.to_string()));
+    }
+}
+
+/// How the thread of this folder sleeps; `None` if it does not, or has ended.
+fn sleep(thread: &Path) -> Option<KnownSleep> {
+    let Stat { state, .. } = Stat::read(thread)?;
+    ASLEEP.contains(&state).then(|| {
+        let blocked_in = fs::read(thread.join("wchan")).map(|text| wchan(&text));
+        KnownSleep { state, blocked_in: blocked_in.unwrap_or_default() }
+    })
+}
+
+/// The letters of threads that sleep: neither runnable nor dead.
+const ASLEEP: [char; 6] = ['S', 'D', 'I', 'T', 't', 'P'];
+
+/// The function of the kernel that a thread sleeps in; empty where /proc/PID/wchan does not tell.
+fn wchan(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let name = text.trim();
+    if name == "0" { String::new() } else { name.to_owned() }
 }
 
 /// Reads `bytes` as each of the texts of a process; how many mappings, words and names were
@@ -53,7 +78,7 @@ pub(crate) fn process(root: &Path, pid: u32) -> Option<KnownProcess> {
 pub(crate) fn read(bytes: &[u8]) -> usize {
     let mappings =
         bytes.split(|byte| *byte == b'\n').filter_map(|line| parse_mapping(0, line)).count();
-    mappings + words(bytes).len() + usize::from(parse_stat(bytes).is_some())
+    mappings + words(bytes).len() + usize::from(Stat::parse(bytes).is_some())
 }
 
 /// The arguments of a process. Its user decides how long that takes.
@@ -76,17 +101,40 @@ fn words(bytes: &[u8]) -> Vec<String> {
     words
 }
 
-/// Name, parent and flags of /proc/PID/stat. The name stands in brackets and
-/// may itself hold brackets and spaces.
-fn parse_stat(stat: &[u8]) -> Option<(String, u32, u32)> {
-    let open = stat.iter().position(|byte| *byte == b'(')?;
-    let close = stat.iter().rposition(|byte| *byte == b')')?;
-    let name = String::from_utf8_lossy(stat.get(open + 1..close)?).into_owned();
-    let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
-    let mut fields = rest.split_ascii_whitespace().skip(1);
-    let parent = fields.next()?.parse().ok()?;
-    let flags = fields.nth(4)?.parse().ok()?;
-    Some((name, parent, flags))
+/// What is read of /proc/PID/stat, or of a thread's.
+#[derive(Debug, PartialEq)]
+struct Stat {
+    name: String,
+    /// A letter, as proc_pid_stat(5) has it.
+    state: char,
+    parent_pid: u32,
+    flags: u32,
+}
+
+impl Stat {
+    fn read(folder: &Path) -> Option<Self> {
+        Self::parse(&fs::read(folder.join("stat")).ok()?)
+    }
+
+    /// The name stands in brackets and may itself hold brackets and spaces.
+    fn parse(stat: &[u8]) -> Option<Self> {
+        let open = stat.iter().position(|byte| *byte == b'(')?;
+        let close = stat.iter().rposition(|byte| *byte == b')')?;
+        let name = String::from_utf8_lossy(stat.get(open + 1..close)?).into_owned();
+        let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
+        let mut fields = rest.split_ascii_whitespace();
+        Some(Self {
+            name,
+            state: fields.next()?.chars().next()?,
+            parent_pid: fields.next()?.parse().ok()?,
+            flags: fields.nth(4)?.parse().ok()?,
+        })
+    }
+
+    fn is_kernel(&self) -> bool {
+        const PF_KTHREAD: u32 = 0x0020_0000;
+        self.flags & PF_KTHREAD != 0
+    }
 }
 
 /// The executable mappings of a process.
@@ -125,9 +173,10 @@ mod tests {
 
     #[test]
     fn a_name_may_hold_brackets_and_spaces() {
-        let stat = b"42 (tmux: ) (x) S 7 42 42 0 -1 4194560 1 2";
-        assert_eq!(parse_stat(stat), Some(("tmux: ) (x".into(), 7, 4_194_560)));
-        assert_eq!(parse_stat(b"42 (cut"), None);
+        let stat = Stat::parse(b"42 (tmux: ) (x) S 7 42 42 0 -1 4194560 1 2");
+        let name = "tmux: ) (x".to_owned();
+        assert_eq!(stat, Some(Stat { name, state: 'S', parent_pid: 7, flags: 4_194_560 }));
+        assert_eq!(Stat::parse(b"42 (cut"), None);
     }
 
     #[test]
@@ -143,6 +192,28 @@ mod tests {
         assert_eq!(map("7f00-8f00 rw-p 00001000 fe:00 123 /opt/a"), None);
         assert_eq!(map("7f00-8f00 rwxp 00000000 00:00 0").unwrap().path, "//anon");
         assert_eq!(map("garbage"), None);
+    }
+
+    #[test]
+    fn a_thread_that_waits_is_asleep_and_one_that_runs_is_not() {
+        let (tell, told) = std::sync::mpsc::channel::<()>();
+        let waits = std::thread::spawn(move || told.recv());
+        let root = Path::new("/");
+        let others_sleep = || {
+            let mut me = process(root, std::process::id()).unwrap();
+            read_sleeps(root, &mut me);
+            me.threads.iter().any(|thread| thread.asleep.as_ref().is_some_and(|it| it.state == 'S'))
+        };
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while !others_sleep() {
+            assert!(std::time::Instant::now() < deadline, "the thread waits, and is not asleep");
+        }
+        drop(tell);
+        let _ = waits.join().unwrap();
+        // SAFETY: it takes nothing, and cannot fail.
+        let tid = unsafe { libc::gettid() };
+        assert_eq!(sleep(Path::new(&format!("/proc/self/task/{tid}"))), None, "this one runs");
+        assert_eq!([wchan(b"0"), wchan(b"futex_do_wait")], ["", "futex_do_wait"]);
     }
 
     #[test]

@@ -53,6 +53,7 @@ mod recordings;
 mod samples;
 mod scheduling;
 mod session;
+mod sleepers;
 mod source;
 mod sources;
 mod stack_shares;

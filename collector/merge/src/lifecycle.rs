@@ -62,7 +62,8 @@ impl Decoders {
             LifecycleEvent::ThreadName(thread, name) => return engine.rename(thread, name),
             LifecycleEvent::Bind(..)
             | LifecycleEvent::ProcessStart(_)
-            | LifecycleEvent::ThreadStart(_) => {}
+            | LifecycleEvent::ThreadStart(_)
+            | LifecycleEvent::Asleep(..) => {}
         }
         engine.apply(event).map_or(Ok(()), |event| engine.emit(&event))
     }

@@ -4,6 +4,7 @@
 use crate::lane::Record;
 use crate::losses::Losses;
 use crate::mappings::text;
+use crate::sleepers::{Sleeper, Sleepers};
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{
     AddressSpaces, ClockMap, Lane, MachineId, Process, ProcessId, StringId, Tables, Thread,
@@ -84,6 +85,7 @@ pub(crate) struct Tasks {
     resets: FxHashMap<u32, u64>,
     /// What was read of processes while the recording ran, latest first.
     notes: Vec<KnownProcess>,
+    sleepers: Sleepers,
     threads: FxHashMap<u32, KnownThread>,
     processes: FxHashMap<u32, ProcessId>,
     /// Threads of the process that are known to live.
@@ -201,11 +203,34 @@ impl TaskBuilder<'_> {
                 self.tasks.names_read.insert(id, known.names_read.0);
                 self.tasks.history.initial.push((thread.tid, id));
             }
+            self.add_sleeper(known, thread);
         }
     }
 
-    /// Command lines that were read before `ticks` belong to the processes of that time.
+    fn add_sleeper(&mut self, process: &KnownProcess, thread: &syscollect_store::KnownThread) {
+        if let Some(sleep) = &thread.asleep
+            && let Some(known) = self.tasks.threads.get(&thread.tid)
+        {
+            let (at, of) = (process.states_read.0, (thread.tid, known.thread));
+            let sleeper = Sleeper::new(at, of, sleep, &mut self.tables.strings);
+            sleeper.into_iter().for_each(|sleeper| self.tasks.sleepers.add(sleeper));
+        }
+    }
+
+    /// Tells who was seen asleep before these ticks, and lives.
+    fn tell_sleepers(&mut self, ticks: u64) {
+        while let Some(Sleeper { seen_at, tid, thread, off_cpu }) = self.tasks.sleepers.next(ticks)
+        {
+            let known = self.tasks.threads.get(&tid);
+            if known.is_some_and(|known| known.thread == thread && !known.ended) {
+                self.event(seen_at, LifecycleEvent::Asleep(thread, off_cpu));
+            }
+        }
+    }
+
+    /// What was read of processes before `ticks` belongs to those of that time.
     pub(crate) fn apply_notes(&mut self, ticks: u64) {
+        self.tell_sleepers(ticks);
         while let Some(note) = self.tasks.notes.pop_if(|note| note.noted.0 <= ticks) {
             if let Some(process) = self.tasks.processes.get(&note.pid) {
                 let process = *process;

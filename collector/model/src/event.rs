@@ -28,6 +28,9 @@ pub enum Event {
     ThreadName(ThreadId, StringId),
     /// A thread ended.
     ThreadEnd(ThreadId),
+    /// A thread was seen asleep, so: where no event before told what it did, it has slept since
+    /// before the recording. It has no stack.
+    Asleep(ThreadId, OffCpu),
     /// A counter track has this value from now on, in the track's unit.
     Counter(TrackId, f64),
     /// A slice begins on a slice track; slices of one track nest.
@@ -77,6 +80,7 @@ impl Event {
             Self::ThreadStart(thread)
             | Self::ThreadName(thread, _)
             | Self::ThreadEnd(thread)
+            | Self::Asleep(thread, _)
             | Self::Lock(LockEvent { thread, .. })
             | Self::Memory(MemoryEvent { thread, .. })
             | Self::Crash(Crash { thread, .. }) => tables.machine_of(thread),

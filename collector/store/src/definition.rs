@@ -336,6 +336,11 @@ impl Definition {
     }
 }
 
+/// A time that was not noted.
+fn is_never(time: &Ticks) -> bool {
+    *time == Ticks(0)
+}
+
 /// A process as read from the kernel when the recording began.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -356,6 +361,9 @@ pub struct KnownProcess {
     /// there when the recording began: a thread renamed before that may have
     /// had another name at the beginning.
     pub names_read: Ticks,
+    /// When it was read in which state its threads are; 0 where that was not read.
+    #[serde(skip_serializing_if = "is_never")]
+    pub states_read: Ticks,
 }
 
 /// A thread as read from the kernel when the recording began.
@@ -366,6 +374,20 @@ pub struct KnownThread {
     pub tid: u32,
     /// Its name.
     pub name: String,
+    /// It was asleep; `None` also where that was not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asleep: Option<KnownSleep>,
+}
+
+/// How a thread slept when its state was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KnownSleep {
+    /// The kind of sleep, a letter as proc_pid_stat(5) has it: `S`, `D`, `I`, `T`, `t` or `P`.
+    pub state: char,
+    /// The kernel function it slept in, as proc_pid_wchan(5) has it; empty where that is not known.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub blocked_in: String,
 }
 
 /// A polled counter.

@@ -59,9 +59,9 @@ pub use buffer::{BufferMode, Fold, Popped, TraceBuffer, UserOf, drain_to};
 pub use chunk::{Chunk, ChunkHeader};
 pub use codec::ReadBuffer;
 pub use definition::{
-    ClientDefinition, CounterDefinition, Definition, KnownProcess, KnownThread, LaneEnd, LaneLoss,
-    ProbeArgument, ProbeDefinition, ProbeRole, TracepointDefinition, TracepointField,
-    TracepointFieldKind, UnwoundStack,
+    ClientDefinition, CounterDefinition, Definition, KnownProcess, KnownSleep, KnownThread,
+    LaneEnd, LaneLoss, ProbeArgument, ProbeDefinition, ProbeRole, TracepointDefinition,
+    TracepointField, TracepointFieldKind, UnwoundStack,
 };
 pub use error::StoreError;
 pub use format::{EMPTY_CAPTURE_BYTES, MAX_CHUNK};

@@ -598,7 +598,8 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
             | Event::ProcessStart(_)
             | Event::ProcessExec(..)
             | Event::ProcessEnd(_)
-            | Event::ThreadName(..) => {}
+            | Event::ThreadName(..)
+            | Event::Asleep(..) => {}
         }
         Ok(())
     }

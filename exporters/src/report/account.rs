@@ -41,6 +41,8 @@ pub(super) struct Stay {
     pub(super) cut: bool,
     /// How long it had lasted then, as far as that is known.
     before: u64,
+    /// It was a sleep that had begun before the recording.
+    pub(super) slept_before: bool,
 }
 
 impl Stay {
@@ -68,6 +70,8 @@ pub(super) struct Account {
     cut: bool,
     /// How long it had lasted then; 0 if that is not known.
     before: u64,
+    /// The state is a sleep that had begun before the recording.
+    slept_before: bool,
     /// It was woken while it was still on the CPU.
     pub(super) woken_early: bool,
     /// Who woke it last, since it left the CPU or just before.
@@ -91,6 +95,7 @@ impl Account {
             since,
             cut: false,
             before: 0,
+            slept_before: false,
             woken_early: false,
             woken: None,
             exiting: false,
@@ -107,10 +112,15 @@ impl Account {
         self.times = Times::default();
     }
 
+    /// It was seen asleep, and nothing told what it did: it has slept since before the recording.
+    pub(super) fn slept_before(&mut self, off_cpu: OffCpu) {
+        (self.state, self.cut, self.slept_before) = (State::Blocked(off_cpu), true, true);
+    }
+
     /// What came until now is not told of: its state lasts, and nothing counts.
     pub(super) fn forget_before(&mut self, now: u64, gaps: &Gaps) {
-        self.cut = self.since < now;
-        let is_known = self.cut && gaps.missing(self.since, now) == 0;
+        self.cut = self.since < now || self.slept_before;
+        let is_known = self.cut && !self.slept_before && gaps.missing(self.since, now) == 0;
         self.before = if is_known { now - self.since } else { 0 };
         self.begin_anew(now);
         (self.counts, self.longest_wait, self.told) = (Counts::default(), 0, false);
@@ -175,8 +185,15 @@ impl Account {
     fn end(&mut self, next: State, known: u64, now: u64) -> Stay {
         let elapsed = now - self.since;
         let unknown = elapsed - known;
-        let (cut, before) = (std::mem::take(&mut self.cut), std::mem::take(&mut self.before));
-        let stay = Stay { state: self.state, since: self.since, known, unknown, cut, before };
+        let stay = Stay {
+            state: self.state,
+            since: self.since,
+            known,
+            unknown,
+            cut: std::mem::take(&mut self.cut),
+            before: std::mem::take(&mut self.before),
+            slept_before: std::mem::take(&mut self.slept_before),
+        };
         match self.state {
             State::Unknown => self.times.unknown_ns += known,
             State::Running(_) => self.times.on_cpu_ns += known,

@@ -6,6 +6,7 @@ use super::off_cpu::{Reason, Total, WaitKey, state_name};
 use super::wait_for::{WaitFor, WaitsFor};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::hash::Hash;
 use syscollect_model::{ProcessId, StackId, Tables, ThreadId};
 
@@ -99,12 +100,17 @@ impl Programs {
         Self { first: first.collect() }
     }
 
+    /// The first process that is called like this one.
+    fn first_of(&self, process: ProcessId) -> ProcessId {
+        self.first.get(process.index()).copied().unwrap_or(process)
+    }
+
     /// The stacks of each program, the first of its processes that was in them, and of how many
     /// these are.
     fn stacks(&self, sums: &Sums) -> Vec<((WaitFor, StackKey), ProgramTotal)> {
         let mut programs: FxHashMap<_, (ProcessId, ProgramTotal)> = FxHashMap::default();
         for ((wait, (process, stack)), total) in &sums.stacks {
-            let first = self.first.get(process.index()).copied().unwrap_or(*process);
+            let first = self.first_of(*process);
             let (least, program) =
                 programs.entry((*wait, first, *stack)).or_insert((*process, Default::default()));
             *least = (*least).min(*process);
@@ -170,6 +176,48 @@ impl ReportExporter {
             blocked: self.of_class(&waits.blocked, &programs, tables),
             undecided: self.of_class(&waits.undecided, &programs, tables),
             idle: self.of_class(&waits.idle, &programs, tables),
+            asleep_throughout: self.asleep_throughout(&mut waits_for, &programs, tables),
+        }
+    }
+
+    fn asleep_throughout(
+        &self,
+        waits_for: &mut WaitsFor<'_>,
+        programs: &Programs,
+        tables: &Tables,
+    ) -> AsleepThroughout {
+        let mut rows = FxHashMap::<_, (usize, BTreeSet<ProcessId>)>::default();
+        let (mut all, mut idle) = (0, 0);
+        for (key, _) in self.scheduling.off_cpu.asleep_throughout.iter() {
+            let wait = waits_for.of(key.process, key.stack, key.reason);
+            let (threads, processes) =
+                rows.entry((programs.first_of(key.process), wait, key.reason)).or_default();
+            *threads += 1;
+            processes.insert(key.process);
+            all += 1;
+            idle += usize::from(wait.class() == WaitClass::Idle);
+        }
+        let row = |((first, wait, reason), (threads, processes)): (_, (usize, BTreeSet<_>))| {
+            let reason = reason_row(reason, &Total::default(), tables);
+            let wait: WaitFor = wait;
+            SleeperRow {
+                threads,
+                pid: tables.process(processes.first().copied().unwrap_or(first)).pid,
+                processes: processes.len(),
+                process: tables.process_name(first).into(),
+                waits_for: wait.name().to_owned(),
+                class: wait.class(),
+                blocked_in: reason.blocked_in,
+                state: reason.state,
+            }
+        };
+        AsleepThroughout {
+            threads: all,
+            idle_threads: idle,
+            rows: self.table(rows.into_iter().map(row).collect(), |row| {
+                let name = (row.process.clone(), row.pid, row.waits_for.clone());
+                (row.class, Reverse(row.threads), name, row.blocked_in.clone(), row.state.clone())
+            }),
         }
     }
 

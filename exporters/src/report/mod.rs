@@ -14,7 +14,9 @@
 //!
 //! - At the beginning every thread and every CPU is unknown, until the first
 //!   event that tells: a switch, a wakeup (of the thread, or by it), a sample.
-//!   Of a part of a session the events before it tell that, too.
+//!   Of a part of a session the events before it tell that, too. Who was seen asleep before any
+//!   such event was blocked from the beginning on; in what is known, since when is not, so that it
+//!   is none of the longest waits.
 //! - What lasts at the end of the session counts up to there. Of a thread that
 //!   has ended and whose last switch is missing, the time after what was last
 //!   known of it is not counted.
@@ -441,6 +443,9 @@ impl ReportExporter {
                 self.locks.thread_ended(now, *thread, tables);
                 self.scheduling.thread_end(now, *thread, tables);
             }
+            Event::Asleep(thread, off_cpu) => {
+                self.scheduling.asleep(now, *thread, *off_cpu, tables);
+            }
             Event::Loss(loss) => {
                 self.overwritten.loss(loss);
                 if let Some(gap) = loss.scheduling_gap() {
@@ -603,6 +608,7 @@ impl Exporter for ReportExporter {
             }
             Event::ThreadStart(_)
             | Event::ThreadEnd(_)
+            | Event::Asleep(..)
             | Event::Loss(_)
             | Event::RecordingEnd(_) => {
                 self.other(now, event, tables);

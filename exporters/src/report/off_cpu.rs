@@ -62,6 +62,8 @@ pub(super) struct OffCpuTimes {
     pub(super) stacks: Capped<(ProcessId, StackId), Total>,
     /// By all of it, for what only names tell, which are all there at the end.
     pub(super) waits: Capped<WaitKey, Total>,
+    /// Who slept from beginning to end: in no other row.
+    pub(super) asleep_throughout: Capped<WaitKey, Total>,
 }
 
 impl Default for OffCpuTimes {
@@ -72,11 +74,25 @@ impl Default for OffCpuTimes {
             reasons: Capped::new(MAX_ROWS),
             stacks: Capped::new(MAX_ROWS),
             waits: Capped::new(MAX_ROWS),
+            asleep_throughout: Capped::new(MAX_ROWS),
         }
     }
 }
 
 impl OffCpuTimes {
+    /// A thread slept from beginning to end.
+    pub(super) fn add_throughout(
+        &mut self,
+        thread: ThreadId,
+        process: ProcessId,
+        off_cpu: &OffCpu,
+        nanoseconds: u64,
+    ) {
+        let (reason, stack) = (Reason::of(off_cpu), off_cpu.stack);
+        let key = WaitKey { thread, process, stack, reason };
+        self.asleep_throughout.row(key).add(nanoseconds);
+    }
+
     #[inline]
     pub(super) fn add(
         &mut self,

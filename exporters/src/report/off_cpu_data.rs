@@ -32,6 +32,42 @@ pub struct OffCpuReport {
     /// What had nothing to do: event loops, sleeps, idle workers and threads of the kernel.
     #[serde(default)]
     pub idle: WaitsOfClass,
+    /// Who slept from beginning to end, which is in none of the times above.
+    #[serde(default)]
+    pub asleep_throughout: AsleepThroughout,
+}
+
+/// Threads that were asleep when the recording began and were not woken until it ended. When they
+/// fell asleep is not known, nor where: they have no stacks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AsleepThroughout {
+    /// How many there were.
+    pub threads: usize,
+    /// Of these, how many had nothing to do.
+    pub idle_threads: usize,
+    /// By program and by what was waited for; those that had nothing to do come last.
+    pub rows: Table<SleeperRow>,
+}
+
+/// Threads of a program that slept from beginning to end, in the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SleeperRow {
+    /// How many.
+    pub threads: usize,
+    /// The process's id; of several of this name, that of the first.
+    pub pid: u32,
+    /// Of how many processes of this name.
+    pub processes: usize,
+    /// The process's last name.
+    pub process: String,
+    /// What they waited for, as in [`WaitRow::waits_for`].
+    pub waits_for: String,
+    /// Whether that is work.
+    pub class: WaitClass,
+    /// The kernel function they slept in; `None` where it is not known.
+    pub blocked_in: Option<String>,
+    /// The kind of sleep, as in [`ReasonRow::state`].
+    pub state: String,
 }
 
 /// What threads waited for.

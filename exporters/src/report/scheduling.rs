@@ -5,6 +5,7 @@
 use super::Waker;
 use super::account::{Account, State, Stay, Wait};
 use super::cpu::Cpus;
+use super::data::{Counts, Times};
 use super::durations::Durations;
 use super::filter::ProcessFilter;
 use super::off_cpu::OffCpuTimes;
@@ -34,6 +35,8 @@ pub(super) struct Scheduling {
     pub(super) untold_gaps: u64,
     /// There were switches before what is told of.
     switched_before: bool,
+    /// Threads were seen asleep: switches are recorded, though there may be none.
+    saw_sleepers: bool,
     pub(super) off_cpu: OffCpuTimes,
     /// The last time that was blocked and has ended: who, in what, nanoseconds.
     pub(super) was_blocked: Option<(ThreadId, Option<StringId>, u64)>,
@@ -58,6 +61,7 @@ impl Scheduling {
             last_end: None,
             untold_gaps: 0,
             switched_before: false,
+            saw_sleepers: false,
             off_cpu: OffCpuTimes::default(),
             was_blocked: None,
             after_wakeup: Durations::new(WAIT_DIGITS),
@@ -220,6 +224,22 @@ impl Scheduling {
         self.change(now, wakeup.wakee, State::Waiting(Wait::Wakeup), tables);
     }
 
+    /// The thread was seen asleep. What was told of it before is certain; where nothing was, it has
+    /// slept all the time.
+    pub(super) fn asleep(&mut self, now: u64, thread: ThreadId, off_cpu: OffCpu, tables: &Tables) {
+        self.saw_sleepers = true;
+        let account = self.account(thread, tables);
+        if account.state != State::Unknown || account.exiting {
+            return;
+        }
+        let told_nothing = account.counts == Counts::default() && account.times == Times::default();
+        if told_nothing && tables.thread(thread).start.is_none() {
+            account.slept_before(off_cpu);
+        } else {
+            self.change(now, thread, State::Blocked(off_cpu), tables);
+        }
+    }
+
     /// The waker is what runs on its CPU.
     #[inline]
     fn wakes(&mut self, now: u64, cpu: CpuId, waker: ThreadId, tables: &Tables) {
@@ -355,9 +375,13 @@ impl Scheduling {
     #[inline]
     fn book(&mut self, thread: ThreadId, stay: &Stay) {
         let account = &self.accounts[thread.index()];
-        if let State::Blocked(off_cpu) = &stay.state
-            && account.chosen
-        {
+        let State::Blocked(off_cpu) = &stay.state else { return };
+        if !account.chosen {
+            return;
+        }
+        if stay.slept_before && account.state == State::Ended {
+            self.off_cpu.add_throughout(thread, account.process, off_cpu, stay.known);
+        } else {
             self.off_cpu.add(thread, account.process, off_cpu, stay.known);
             self.was_blocked = Some((thread, off_cpu.blocked_in, stay.known));
         }
@@ -460,7 +484,8 @@ impl Scheduling {
 
     /// The session ends: what lasts, lasts until now.
     pub(super) fn end(&mut self, now: u64, tables: &Tables) {
-        if !self.switched_before && self.cpus.iter().all(|(_, cpu)| cpu.switches == 0) {
+        let has_switches = self.switched_before || self.saw_sleepers;
+        if !has_switches && self.cpus.iter().all(|(_, cpu)| cpu.switches == 0) {
             return self.forget(now);
         }
         for (_, cpu) in self.cpus.iter_mut() {

@@ -7,8 +7,46 @@ use super::text::{Text, count, place_words, shown, some_of};
 /// Of so many stacks that may have held somebody up one is shown that may have waited for work.
 const UNDECIDED_SHARE: usize = 3;
 
+/// Rows of threads that slept all the time.
+const SLEEPERS: usize = 6;
+
 impl Text {
     pub(super) fn off_cpu(&mut self, off_cpu: &OffCpuReport) {
+        self.times_off_cpu(off_cpu);
+        self.asleep_throughout(&off_cpu.asleep_throughout);
+    }
+
+    /// Who slept all the time. Of a whole machine these are most threads, and most of them are of
+    /// no interest: some of those are shown that may have been held up.
+    fn asleep_throughout(&mut self, asleep: &AsleepThroughout) {
+        if asleep.threads == 0 {
+            return;
+        }
+        let threads = count(asleep.threads as u64, "thread");
+        let title = format!("Asleep from beginning to end, not in the times above: {threads}");
+        let held_up = asleep.rows.rows.iter().filter(|row| row.class != WaitClass::Idle).count();
+        if held_up == 0 {
+            return self.title(&format!("{title}, all idle"));
+        }
+        let rows = held_up.min(SLEEPERS);
+        let idle = grouped(asleep.idle_threads as u64);
+        self.title(&format!("{title}, {idle} of them idle"));
+        let rows = asleep.rows.rows.iter().take(rows).map(|row| {
+            let which = match row.processes {
+                1 => row.pid.to_string(),
+                processes => format!("{processes} processes"),
+            };
+            let place = place_words(row.blocked_in.as_deref(), &row.state, false);
+            let process = format!("{} ({which})", shown(&row.process));
+            [row.threads.to_string(), process, format!("{}: {place}", row.waits_for)]
+        });
+        self.table(["threads", "of", "wait for"], rows);
+        if held_up > SLEEPERS {
+            self.line("  and more, which --json lists");
+        }
+    }
+
+    fn times_off_cpu(&mut self, off_cpu: &OffCpuReport) {
         let OffCpuReport { blocked, undecided, idle, .. } = off_cpu;
         if off_cpu.reasons.rows.is_empty() {
             return;

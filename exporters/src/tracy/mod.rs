@@ -373,6 +373,8 @@ impl<W: Write> Exporter for TracyExporter<W> {
             Event::RecordingEnd(machine) => {
                 collected.cpus.end_machine(&mut collected.rows, at, *machine);
             }
+            // Only switches say from when on.
+            Event::Asleep(..) => (),
             // Their first threads tell; moves are told by the next CPU.
             Event::ProcessStart(_) | Event::ProcessEnd(_) | Event::Migration(_) => (),
         }

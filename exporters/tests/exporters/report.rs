@@ -7,6 +7,7 @@ mod part;
 mod programs;
 mod random;
 mod samples;
+mod sleepers;
 mod states;
 mod tree;
 mod verdict;

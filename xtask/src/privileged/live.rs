@@ -151,6 +151,7 @@ fn line(event: &Event, tables: &Tables) -> Option<String> {
         Event::ProcessEnd(process) => format!("process {} ends", pid(*process)),
         Event::ThreadStart(thread) => format!("thread {} starts", tid(*thread)),
         Event::ThreadEnd(thread) => format!("thread {} ends", tid(*thread)),
+        Event::Asleep(thread, _) => format!("thread {} is asleep", tid(*thread)),
         Event::Counter(id, value) => format!("{} = {value}", track(*id)),
         Event::SliceBegin(id, slice) => {
             format!("{} begins {}", track(*id), tables.strings.get(slice.name))

@@ -120,7 +120,7 @@ pub(crate) fn write_capture_with<W: Write>(
     end: Option<RecorderSummary>,
 ) {
     let mut writer = CaptureWriter::create(out).unwrap();
-    let thread = KnownThread { tid: 70, name: "worker".into() };
+    let thread = KnownThread { tid: 70, name: "worker".into(), ..Default::default() };
     let process =
         KnownProcess { pid: 70, parent_pid: 1, threads: vec![thread], ..Default::default() };
     writer.define(&Definition::Session(Box::new(session()))).unwrap();

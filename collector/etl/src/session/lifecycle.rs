@@ -67,7 +67,8 @@ impl<'a> Lifecycle<'a> {
 /// What it is counted as; `None` for what is not told.
 fn event_type(event: LifecycleEvent) -> Option<EventType> {
     Some(match event {
-        LifecycleEvent::Bind(..) => return None,
+        // Windows traces do not say who sleeps.
+        LifecycleEvent::Bind(..) | LifecycleEvent::Asleep(..) => return None,
         LifecycleEvent::ProcessStart(_) => EventType::ProcessStart,
         LifecycleEvent::ProcessExec(..) => EventType::Exec,
         LifecycleEvent::ProcessEnd(_) => EventType::ProcessEnd,

@@ -8,8 +8,13 @@ use syscollect_model::{CpuId, Exporter, Sample};
 /// The report of what the scenario tells from this microsecond on.
 fn report_from(scenario: &Scenario, from: u64) -> Report {
     let part = Some(Part { from: Some(Time(START + from * 1_000)), to: None });
-    let mut exporter =
-        ReportExporter::new(ReportOptions { part, worst: 5, ..ReportOptions::default() });
+    let options = ReportOptions { part, worst: 5, ..ReportOptions::default() };
+    report_of_part(scenario, from, options)
+}
+
+/// The report, with these options, of a part that begins there.
+pub(super) fn report_of_part(scenario: &Scenario, from: u64, options: ReportOptions) -> Report {
+    let mut exporter = ReportExporter::new(options);
     let mut tables = scenario.tables.clone();
     tables.machines = vec![session()];
     let Ok(()) = exporter.begin(&tables);
