@@ -181,7 +181,7 @@ impl Named {
     fn process(&self, known: KnownProcess) -> Option<KnownProcess> {
         let mut threads = known.threads;
         threads.retain(|thread| self.threads.contains(&thread.tid));
-        let KnownProcess { pid, parent_pid, kernel, noted, names_read, .. } = known;
+        let KnownProcess { pid, parent_pid, kernel, noted, names_read, states_read, .. } = known;
         let process = KnownProcess {
             pid,
             parent_pid,
@@ -190,6 +190,7 @@ impl Named {
             threads,
             noted,
             names_read,
+            states_read,
         };
         self.processes.contains(&pid).then_some(process)
     }

@@ -24,6 +24,7 @@ mod hostile_names;
 mod hostile_renames;
 mod hostile_stacks;
 mod hostile_zones;
+mod hung;
 mod interrupts;
 mod jit;
 mod live;
@@ -117,6 +118,7 @@ const TESTS: &[Test] = &[
     test!("unwinding-oracle", unwinding_oracle::unwinding_oracle, needs "unwind_tables"),
     test!("python" kernels, python::python, needs "unwind_tables"),
     test!("wakers" kernels, wakers::wakers),
+    test!("hung" kernels, hung::hung),
     test!("start-interrupted" kernels, starts::interrupted),
     test!("two-recorders" kernels, starts::two),
     test!("rights" kernels, rights::rights),

@@ -14,6 +14,7 @@ mod callers;
 mod database;
 mod fences;
 mod fuse;
+mod hang;
 mod hostile;
 mod hostile_code;
 mod hostile_files;
@@ -43,7 +44,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      alone memfd|files THREADS COUNT | hostile-files FOLDER SECONDS | serve FOLDER | \
                      map-served FOLDER | map-often FILE TIMES | \
                      map-by-many FILE PROCESSES | hold-mappings PROCESSES | serve-code FOLDER SECONDS | \
-                     use-cpu SECONDS | fences COUNT | numbered FILE SECONDS | renames SECONDS | \
+                     use-cpu SECONDS | fences COUNT | hang THREADS | numbered FILE SECONDS | renames SECONDS | \
                      new-stacks PROCESSES SECONDS | same-stack SECONDS | \
                      wrap LOG CMD ARGS... | unwound SECONDS | leaves SECONDS | visiting FOLDER SECONDS | hostile mappings|memory|survey|flood|announcements|announced-files|looks SECONDS | \
                      hostile-code tables|interpreters|mapped|probed|rights|debug|deleted FOLDER SECONDS | as UID LOAD ARGS...";
@@ -88,6 +89,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["serve", folder] => hostile_files::serve(folder)?,
         ["use-cpu", seconds] => hostile_files::use_cpu(number(seconds)?),
         ["database", rounds] => database::run(number(rounds)?)?,
+        ["hang", threads] => hang::run(number(threads)?)?,
         ["fences", count] => fences::run(number(count)?)?,
         ["numbered", file, seconds] => marks::numbered(file, number(seconds)?)?,
         ["hostile-code", attack, folder, seconds] => {

@@ -1,0 +1,62 @@
+//! A program that hangs has no event: what is told of it was read when the recording began.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use super::context::{Context, ends_with_us, number, text};
+
+const WAITING: u64 = 3;
+
+/// Recorded alone, and with the whole machine, the program's threads are asleep all the time, each
+/// in what it waits for.
+pub(crate) fn hung(context: &Context) -> Result<String> {
+    let mut command = Command::new(&context.load);
+    command.args(["hang", &WAITING.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    ends_with_us(&mut command);
+    let mut program = command.spawn().context("cannot start the load")?;
+    let mut line = String::new();
+    let output = program.stdout.take().context("the load has no output")?;
+    BufReader::new(output).read_line(&mut line)?;
+    ensure!(line.contains("waiting"), "the load said {line:?}");
+    let pid = program.id().to_string();
+    let of_program = asleep_of(context, &["-p", &pid], &pid)?;
+    let of_machine = asleep_of(context, &[], &pid)?;
+    drop(program.stdin.take());
+    program.wait()?;
+    Ok(format!("{of_program}; with the whole machine {of_machine}"))
+}
+
+/// What the report of a recording says of the program.
+fn asleep_of(context: &Context, options: &[&str], pid: &str) -> Result<String> {
+    let capture = context.path("hung.syscap");
+    let output = text(&capture)?;
+    context.succeed(&[&["record", "-o", output, "-d", "1"], options].concat())?;
+    let report = context.succeed(&["report", output, "--process", pid, "--json"])?.stdout;
+    let report: Value = serde_json::from_str(&report)?;
+    let threads = report["threads"]["rows"].as_array().context("a report has threads")?;
+    ensure!(threads.len() as u64 == WAITING + 1, "of {} threads is told: {report}", threads.len());
+    let duration = number(&report, "duration_ns")?;
+    for thread in threads {
+        let (blocked, unknown) = (number(thread, "blocked_ns")?, number(thread, "unknown_ns")?);
+        // A machine that loses records does not know all of the time.
+        let is_asleep = blocked + unknown == duration && blocked >= duration / 10 * 9;
+        ensure!(is_asleep, "a thread slept {blocked} of {duration} ns: {thread}");
+    }
+    let asleep = &report["off_cpu"]["asleep_throughout"];
+    ensure!(number(asleep, "threads")? == WAITING + 1, "who slept throughout: {asleep}");
+    let row_of = |function: &str| {
+        let rows = asleep["rows"]["rows"].as_array()?;
+        rows.iter().find(|row| row["blocked_in"].as_str().is_some_and(|it| it.contains(function)))
+    };
+    let futex = row_of("futex").with_context(|| format!("nobody waits for a lock: {asleep}"))?;
+    ensure!(number(futex, "threads")? == WAITING, "who waits for the lock: {futex}");
+    row_of("pipe").with_context(|| format!("nobody reads the pipe: {asleep}"))?;
+    Ok(format!(
+        "{WAITING} threads asleep in {} for {} ms",
+        futex["blocked_in"],
+        duration / 1_000_000
+    ))
+}
