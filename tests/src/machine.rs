@@ -100,6 +100,8 @@ pub struct Host<'a> {
     pub name: &'a str,
     /// How much later than the others it was started, nanoseconds.
     pub booted_late: u64,
+    /// The processes whose events are recorded; all where it is empty.
+    pub filter_pids: &'a [u32],
 }
 
 impl FakeMachine {
@@ -129,6 +131,7 @@ impl FakeMachine {
             machine: "x86_64".into(),
             hostname: host.name.into(),
             boot_id: host.name.into(),
+            filter_pids: host.filter_pids.to_vec(),
             cpus: (0..cpus)
                 .map(|cpu| syscollect_model::CpuInfo { cpu: cpu.into(), ..Default::default() })
                 .collect(),

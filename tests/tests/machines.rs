@@ -8,9 +8,9 @@ use syscollect_playback::{Recording, Stopped};
 use syscollect_store::CaptureReader;
 use syscollect_tests::{FakeMachine, FakeProgram, Host, golden};
 
-const FIRST: Host<'_> = Host { name: "first", booted_late: 0 };
+const FIRST: Host<'_> = Host { name: "first", booted_late: 0, filter_pids: &[] };
 /// Started 25 microseconds after the other.
-const LATE: Host<'_> = Host { name: "late", booted_late: 25_000 };
+const LATE: Host<'_> = Host { name: "late", booted_late: 25_000, filter_pids: &[] };
 
 fn recordings(machines: Vec<FakeMachine>) -> Recordings {
     let reader = |machine: FakeMachine| CaptureReader::from_bytes(machine.finish()).unwrap();
@@ -116,7 +116,7 @@ proptest! {
         let names = ["a", "b", "c", "d"];
         let made = || {
             let hosts = names.iter().zip(&late);
-            let hosts = hosts.map(|(name, booted_late)| Host { name, booted_late: *booted_late });
+            let hosts = hosts.map(|(name, booted_late)| Host { name, booted_late: *booted_late, filter_pids: &[] });
             hosts.zip(&machines).map(|(host, switches)| machine(host, switches, chunk_bytes))
         };
         let first_boot = late[..machines.len()].iter().min().unwrap();

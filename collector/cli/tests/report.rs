@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 use syscollect_model::{LaneKind, LossCause, StopReason};
 use syscollect_records::{SchedRecord, task_state};
 use syscollect_store::{LaneLoss, LostRecord};
-use syscollect_tests::{FakeMachine, Stacks};
+use syscollect_tests::{FakeMachine, Host, Stacks};
 
 /// Runs the program on the capture of one worker that runs twice for a millisecond.
 fn report(arguments: &[&str]) -> Output {
@@ -160,4 +160,74 @@ fn call_trees_are_printed_for_people_and_for_machines() {
         let output = report(&[&["x.syscap"][..], wrong].concat());
         assert_eq!(output.status.code(), Some(2), "{wrong:?}");
     }
+}
+
+/// A recording of process 70 alone (`-p 70`), which process 80 wakes: both have a sample with a
+/// stack.
+fn of_one_process() -> Vec<u8> {
+    let host = Host { name: "here", booted_late: 0, filter_pids: &[70] };
+    let mut machine = FakeMachine::with_host(1, host);
+    machine.process(70, 1, "asked-for", &[]);
+    machine.process(80, 1, "stranger", &[]);
+    machine.running(0, 80);
+    for (us, tid) in [(100, 80), (300, 70)] {
+        let user = machine.sample_stack(0, us, tid, &[0x1000, 0x2000]);
+        machine.sample(0, us, tid, Stacks { user, kernel: 0 }, 0);
+        machine.switch(0, us + 100, task_state::RUNNABLE, 70);
+    }
+    machine.finish()
+}
+
+#[test]
+fn of_a_recording_of_one_process_that_one_is_shown_unless_all_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("x.syscap"), of_one_process()).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_syscollect"));
+        let output = command.args(arguments).current_dir(folder.path()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let of_file = |name: &str| {
+        let bytes = fs::read(folder.path().join(name)).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    for (all, strangers) in [(None, false), (Some("--all"), true)] {
+        let with = |words: &[&'static str]| words.iter().copied().chain(all).collect::<Vec<_>>();
+        let mut shown = vec![run(&with(&["report", "x.syscap"]))];
+        for name in ["x.json", "x.folded"] {
+            run(&with(&["export", "x.syscap", "--force", "-o", name]));
+            shown.push(of_file(name));
+        }
+        run(&with(&["flamegraph", "x.syscap", "--force", "-o", "x.svg"]));
+        shown.push(of_file("x.svg"));
+        for text in shown {
+            assert!(text.contains("asked-for"), "{all:?}: {text}");
+            assert_eq!(text.contains("stranger"), strangers, "{all:?}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_flame_graph_is_of_a_part_where_one_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut machine = FakeMachine::new(1);
+    machine.process(70, 1, "worker", &[]);
+    machine.running(0, 70);
+    for us in [1_000, 2_000, 6_000] {
+        let user = machine.sample_stack(0, us, 70, &[0x1000]);
+        machine.sample(0, us, 70, Stacks { user, kernel: 0 }, 0);
+    }
+    fs::write(folder.path().join("x.syscap"), machine.finish()).unwrap();
+    let folded = |range: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_syscollect"));
+        command.args(["flamegraph", "x.syscap", "--force", "-o", "x.folded"]).args(range);
+        let output = command.current_dir(folder.path()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = fs::read_to_string(folder.path().join("x.folded")).unwrap();
+        text.trim().rsplit(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    assert_eq!(folded(&[]), 3);
+    assert_eq!(folded(&["--from", "3ms"]), 1);
+    assert_eq!(folded(&["--to", "3ms"]), 2);
 }

@@ -10,8 +10,8 @@ mod workplace;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::process::Output;
-use syscollect_model::{BuildId, Mapping, StopReason, Ticks};
-use syscollect_store::Definition;
+use syscollect_model::{BuildId, LaneKind, LossCause, Mapping, StopReason, Ticks};
+use syscollect_store::{Definition, LaneLoss, LostRecord};
 use syscollect_tests::etl::{FakeTrace, event};
 use syscollect_tests::{FakeMachine, Stacks};
 use workplace::Workplace;
@@ -38,6 +38,41 @@ fn whoever_tells_of_losses_says_the_same_of_a_gap_that_no_loss_tells_of() {
         let (json, _) = place.succeeds(&[command, "x.syscap", "--json"]);
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!((&json["lost"], &json["untold_gaps"]), (&0.into(), &1.into()));
+    }
+}
+
+#[test]
+fn whoever_tells_of_losses_counts_the_same_and_what_gave_way_as_asked_is_none() {
+    let place = Workplace::new();
+    let loss = |kind: LaneKind, cause, count| LaneLoss {
+        origin: kind.into(),
+        cpu: Some(0),
+        record: LostRecord::Any,
+        cause,
+        user: None,
+        count,
+    };
+    let losses = [
+        loss(LaneKind::Sample, LossCause::LaneFull, 5),
+        loss(LaneKind::Sample, LossCause::Overwritten, 7_000),
+    ];
+    place.capture("x.syscap", &losses);
+    place.capture("asked.syscap", &losses[1..]);
+    for (capture, count) in [("x.syscap", 5), ("asked.syscap", 0)] {
+        for command in ["info", "report"] {
+            let (json, _) = place.succeeds(&[command, capture, "--json"]);
+            let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+            assert_eq!((&json["lost"], &json["overwritten"]), (&count.into(), &7_000.into()));
+            let (said, _) = place.succeeds(&[command, capture]);
+            let words = if count == 0 { "Lost       nothing" } else { "sample" };
+            assert!(said.contains(words) && said.contains("Overwritten"), "{said}");
+        }
+        let output = place.path("x.pftrace");
+        let (_, exported) =
+            place.succeeds(&["export", capture, "--force", "-o", output.to_str().unwrap()]);
+        let of_five = exported.contains("Lost *** 5 ***") || exported.contains("5 events");
+        assert_eq!(of_five, count == 5, "{exported}");
+        assert!(exported.contains("Overwritten by newer events, as asked: 7,000\n"), "{exported}");
     }
 }
 

@@ -262,6 +262,8 @@ pub(crate) fn losses() -> Vec<Loss> {
         loss("sched", Some(CpuId::new(1)), LossCause::LaneFull, 40),
         loss("samples", Some(CpuId::new(1)), LossCause::Nested, 2),
         loss("trace-buffer", None, LossCause::BufferFull, 5),
+        // As asked (`--overwrite`), which is no loss.
+        loss("sched", Some(CpuId::new(0)), LossCause::Overwritten, 123_456),
         loss("trace-buffer", None, LossCause::DiskFull, 0),
         loss("file", None, LossCause::Damaged, 7),
     ]

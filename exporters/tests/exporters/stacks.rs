@@ -8,7 +8,7 @@ use std::io::Read;
 use syscollect_exporters::{
     FlamegraphExporter, FoldedExporter, PprofExporter, StackKind, StackOptions,
 };
-use syscollect_model::{CpuId, Event, Sample, SessionInfo, SleepState};
+use syscollect_model::{CpuId, Event, Sample, SessionInfo, SleepState, Wakeup};
 
 fn folded(scenario: &Scenario, options: StackOptions) -> String {
     let mut exporter = FoldedExporter::new(Vec::new(), options);
@@ -70,6 +70,30 @@ fn waker_stacks_are_counted_by_wakeups() {
         folded(&scenario::scenario(), kind(StackKind::Wakers)),
         "sh;main;parse<T>;next_token_[i] 1\n"
     );
+}
+
+#[test]
+fn wakers_without_a_stack_do_not_drown_those_with_one() {
+    let mut scenario = Scenario::new();
+    let (_, waker) = scenario.process(7, 1, "waker", &[]);
+    let (_, wakee) = scenario.process(8, 1, "wakee", &[]);
+    let frame = scenario.frame(None, 5, Some("wakes"));
+    let stack = Some(scenario.tables.intern_stack(&[frame]));
+    let wakeup = |stack| {
+        Event::Wakeup(Wakeup {
+            cpu: CpuId::new(0),
+            waker: Some(waker),
+            from_interrupt: false,
+            wakee,
+            priority: 120,
+            target_cpu: CpuId::new(0),
+            new: false,
+            stack,
+        })
+    };
+    scenario.then(wakeup(stack));
+    (0..100).for_each(|_| scenario.then(wakeup(None)));
+    assert_eq!(folded(&scenario, kind(StackKind::Wakers)), "waker;wakes 1\n");
 }
 
 #[test]

@@ -40,7 +40,8 @@ fn what_a_machine_does_after_its_recording_is_not_made_up() {
     const SECOND: u64 = 1_000_000_000;
     let recordings = || {
         let readers = [("early", 0), ("late", 5 * SECOND)].map(|(name, booted_late)| {
-            let mut machine = FakeMachine::with_host(1, Host { name, booted_late });
+            let mut machine =
+                FakeMachine::with_host(1, Host { name, booted_late, filter_pids: &[] });
             machine.process(100, 1, name, &[]);
             machine.process(200, 1, "sleeper", &[]);
             machine.switch(0, 10, task_state::RUNNABLE, 200);

@@ -22,7 +22,7 @@ use super::failures::Mounted;
 use super::hostile_files::{Running, longest_fork};
 use super::hostile_names::symbols_of;
 use super::unwinding;
-use super::zones::{Marked, load};
+use super::zones::{Marked, RunningHonest, load};
 
 const NOBODY: u32 = 65_534;
 const DAEMON: u32 = 1;
@@ -110,6 +110,7 @@ pub(crate) fn deleted(context: &Context) -> Result<String> {
     fs::set_permissions(above, fs::Permissions::from_mode(0o755))?;
     let recorder = AttackedRecorder::start(context, &capture, &[])?;
     let user = NOBODY.to_string();
+    let honest = RunningHonest::start(context)?;
     let hostile = wait(load(context, &["as", &user, "hostile-code", "deleted", folder, "0"])?)?;
     ensure!(hostile.status.success(), "the hostile program failed:\n{}", hostile.stderr);
     let (ended, mut kept) = (Instant::now(), used_bytes(memory.folder())?);
@@ -119,12 +120,14 @@ pub(crate) fn deleted(context: &Context) -> Result<String> {
         kept = used_bytes(memory.folder())?;
     }
     let waited = ended.elapsed();
+    let honest = honest.end()?;
     let recorder = recorder.stop(context)?;
     let said = &recorder.said.stderr;
     ensure!(said.contains(&format!("user {NOBODY} have deleted")), "nothing says so:\n{said}");
     let cost = recorder.within(&Bounds::USUAL)?;
+    let honest = honest.is_whole_in(&capture)?;
     Ok(format!(
-        "{} MiB are kept {:.1} s after the program's end; {cost}",
+        "{} MiB are kept {:.1} s after the program's end; {honest}; {cost}",
         kept / MIB,
         waited.as_secs_f64()
     ))

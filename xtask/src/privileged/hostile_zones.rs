@@ -281,6 +281,12 @@ impl Attacked {
             "the last zone is number {}, the program made {last}",
             numbers.1
         );
+        // It is found before the attack begins, which is a good deal earlier than half of its time.
+        ensure!(
+            numbers.0 <= last / 2,
+            "the first zone is number {}, of {last}: those before are not there",
+            numbers.0
+        );
         Ok(Self { during, later, at_rest, recorder, honest: numbers })
     }
 

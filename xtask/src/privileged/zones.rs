@@ -128,15 +128,32 @@ pub(super) struct Honest {
     said: ProgramOutput,
 }
 
-impl Honest {
-    /// Runs it.
-    pub(super) fn run(context: &Context) -> Result<Self> {
+/// The same, which still runs.
+pub(super) struct RunningHonest {
+    program: Child,
+    zones: u64,
+}
+
+impl RunningHonest {
+    pub(super) fn start(context: &Context) -> Result<Self> {
         let zones = context.times(5_000);
-        let program = load(context, &["marks", "2", &zones.to_string()])?;
+        Ok(Self { program: load(context, &["marks", "2", &zones.to_string()])?, zones })
+    }
+
+    /// Waits until it has ended.
+    pub(super) fn end(self) -> Result<Honest> {
+        let Self { program, zones } = self;
         let pid = program.id();
         let said = wait(program)?;
         ensure!(said.status.success(), "the load failed:\n{}", said.stderr);
-        Ok(Self { pid, zones, said })
+        Ok(Honest { pid, zones, said })
+    }
+}
+
+impl Honest {
+    /// Runs it.
+    pub(super) fn run(context: &Context) -> Result<Self> {
+        RunningHonest::start(context)?.end()
     }
 
     /// Fails if one of its zones is missing in a capture.
