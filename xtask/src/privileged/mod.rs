@@ -42,6 +42,7 @@ mod samples;
 pub(crate) mod semaphores;
 mod starts;
 mod survival;
+mod tracefs;
 mod unwinding;
 mod unwinding_eviction;
 mod unwinding_leaves;
@@ -148,6 +149,7 @@ const TESTS: &[Test] = &[
     test!("gpu-virtio" kernels, gpu::virtio, needs "tracefs"),
     test!("gpu-scheduler" kernels, gpu::scheduler, needs "tracefs"),
     test!("gpu-memory" kernels, gpu_memory::memory, needs "tracefs"),
+    test!("tracefs-unmounted" kernels, tracefs::unmounted, needs "tracefs"),
     test!("gpu-interrupts" kernels, interrupts::interrupts, needs "tracefs"),
     test!("gpu-formats" kernels, gpu_formats::formats, needs "tracefs"),
     test!("gpu-rate", gpu_rate::rate, needs "tracefs"),
