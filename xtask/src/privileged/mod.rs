@@ -10,6 +10,7 @@ mod chains;
 mod clock;
 pub(crate) mod context;
 mod count;
+mod doctor;
 pub(crate) mod failures;
 pub(crate) mod files;
 mod full_rate;
@@ -121,6 +122,7 @@ const TESTS: &[Test] = &[
     test!("wakers" kernels, wakers::wakers),
     test!("hung" kernels, hung::hung),
     test!("start-interrupted" kernels, starts::interrupted),
+    test!("doctor" kernels, doctor::doctor),
     test!("two-recorders" kernels, starts::two),
     test!("rights" kernels, rights::rights),
     test!("killed" kernels, survival::killed),
