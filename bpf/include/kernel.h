@@ -132,6 +132,8 @@ struct task_struct {
 	int tgid;
 	unsigned in_iowait : 1;
 	int exit_code;
+	unsigned long nvcsw;
+	unsigned long nivcsw;
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
 	__u64 start_time;
@@ -163,6 +165,11 @@ struct seq_file;
 
 struct bpf_iter_meta {
 	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
 };
 
 struct bpf_iter__task_file {

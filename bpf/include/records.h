@@ -342,6 +342,26 @@ _Static_assert(__builtin_offsetof(struct StackMemoryHeader, code_end) == 72, "St
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, code_bias) == 80, "StackMemoryHeader.code_bias");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, registers) == 88, "StackMemoryHeader.registers");
 
+struct SleepingTask {
+	__u32 tid;
+	__u32 tgid;
+	__u32 io_wait;
+	__u32 kernel_frames;
+	__u64 switches;
+	__u64 ip;
+	__u64 sp;
+	__u64 registers[15];
+};
+_Static_assert(sizeof(struct SleepingTask) == 160, "size of SleepingTask");
+_Static_assert(__builtin_offsetof(struct SleepingTask, tid) == 0, "SleepingTask.tid");
+_Static_assert(__builtin_offsetof(struct SleepingTask, tgid) == 4, "SleepingTask.tgid");
+_Static_assert(__builtin_offsetof(struct SleepingTask, io_wait) == 8, "SleepingTask.io_wait");
+_Static_assert(__builtin_offsetof(struct SleepingTask, kernel_frames) == 12, "SleepingTask.kernel_frames");
+_Static_assert(__builtin_offsetof(struct SleepingTask, switches) == 16, "SleepingTask.switches");
+_Static_assert(__builtin_offsetof(struct SleepingTask, ip) == 24, "SleepingTask.ip");
+_Static_assert(__builtin_offsetof(struct SleepingTask, sp) == 32, "SleepingTask.sp");
+_Static_assert(__builtin_offsetof(struct SleepingTask, registers) == 40, "SleepingTask.registers");
+
 struct PythonFile {
 	__u64 runtime;
 	__u64 code_type;

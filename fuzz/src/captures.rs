@@ -33,7 +33,7 @@ pub fn preamble() -> Vec<u8> {
                 tid,
                 name: format!("thread {tid}"),
                 asleep: (tid != pid)
-                    .then(|| KnownSleep { state: 'S', blocked_in: "futex_do_wait".into() }),
+                    .then(|| KnownSleep { state: 'S', blocked_in: "futex_do_wait".into(), user_stack: 1, ..KnownSleep::default() }),
             })
             .collect(),
         states_read: Ticks(FIRST),

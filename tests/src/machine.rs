@@ -180,7 +180,11 @@ impl FakeMachine {
 
     /// A process of one thread that was seen asleep in a function of the kernel.
     pub fn sleeper(&mut self, us: u64, pid: u32, name: &str, blocked_in: &str) {
-        let asleep = Some(KnownSleep { state: 'S', blocked_in: blocked_in.to_owned() });
+        let asleep = Some(KnownSleep {
+            state: 'S',
+            blocked_in: blocked_in.to_owned(),
+            ..Default::default()
+        });
         self.define(&Definition::Processes(vec![KnownProcess {
             pid,
             threads: vec![KnownThread { tid: pid, name: name.to_owned(), asleep }],

@@ -6,7 +6,10 @@ use crate::{
     TracepointRecord, announced, gpu_failure,
     python::{self, CodeHeader, PythonFile, entry_rule, instruction_rule},
     sched_flags, stack_ending, stack_id, stack_space, statistic, task_state,
-    unwind::{self, StackMemoryHeader, UnwindRow, cfa_rule, frame_pointer_rule, frame_reached},
+    unwind::{
+        self, SleepingTask, StackMemoryHeader, UnwindRow, cfa_rule, frame_pointer_rule,
+        frame_reached,
+    },
 };
 
 /// One field of a [`StructLayout`].
@@ -45,6 +48,7 @@ pub const LAYOUTS: &[StructLayout] = &[
     RingRecord::LAYOUT,
     UnwindRow::LAYOUT,
     StackMemoryHeader::LAYOUT,
+    SleepingTask::LAYOUT,
     PythonFile::LAYOUT,
     CodeHeader::LAYOUT,
     LaneHeader::LAYOUT,

@@ -89,6 +89,30 @@ pub mod frame_reached {
     pub const INTERRUPTED: u16 = 3;
 }
 
+record! {
+    /// A thread of a program that was asleep when all tasks were looked at. The addresses of its
+    /// kernel stack follow.
+    SleepingTask, 160 {
+        /// The thread,
+        tid: u32 as "__u32 tid",
+        /// and its process.
+        tgid: u32 as "__u32 tgid",
+        /// 1 where it waits for I/O.
+        io_wait: u32 as "__u32 io_wait",
+        /// Addresses that follow, 8 bytes each, the innermost first.
+        kernel_frames: u32 as "__u32 kernel_frames",
+        /// How often it has left a CPU so far: another number says that it ran meanwhile.
+        switches: u64 as "__u64 switches",
+        /// Where it entered the kernel,
+        ip: u64 as "__u64 ip",
+        /// and its stack pointer there.
+        sp: u64 as "__u64 sp",
+        /// All its other registers there, in the order of `struct pt_regs`, as
+        /// [`StackMemoryHeader::registers`] has them.
+        registers: [u64; SAVED_REGISTERS] as "__u64 registers[15]",
+    }
+}
+
 /// Registers in [`StackMemoryHeader::registers`].
 pub const SAVED_REGISTERS: usize = 15;
 /// Where the registers of DWARF's numbers 0 to 15 lie among those that the kernel has saved

@@ -444,7 +444,9 @@ impl Collector {
 
     /// Stacks as they lay in memory, of the present file.
     pub(crate) fn take_stacks_in_memory(&mut self) -> StacksInMemory {
-        self.sources.iter_mut().flat_map(|source| source.take_stacks_in_memory()).collect()
+        let of_sleepers = self.machine.iter().flat_map(|it| it.notes.take_stacks_in_memory());
+        let stacks = self.sources.iter_mut().flat_map(|source| source.take_stacks_in_memory());
+        stacks.chain(of_sleepers).collect()
     }
 
     pub(crate) fn losses(&self) -> Vec<LaneLoss> {

@@ -62,6 +62,7 @@ mod recording;
 mod replay;
 mod ring_buffers;
 mod shares;
+mod sleepers;
 mod snapshot;
 mod source;
 mod stage;

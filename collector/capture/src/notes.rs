@@ -7,12 +7,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{ClockSource, Lane, LaneKind, Mapping, Ticks};
 use syscollect_store::{Chunk, ChunkHeader, Definition, KnownProcess};
 use syscollect_symbolize::{PerfMapOutcome, PinnedFiles, ReleasedFiles, is_jit_dump};
@@ -21,9 +21,10 @@ use crate::clock::{read_clocks, ticks_now};
 use crate::command_lines::{CommandLines, UnreadCommandLines};
 use crate::outlet::Outlet;
 use crate::perf_maps::{self, PerfMapWatch};
+use crate::sleepers::{Sleeper, SleeperStacks, SleepersMemory};
 use crate::source::Observed;
 use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns, Waiting};
-use crate::unwind::{NAMELESS_INTERVAL, UnwindTables};
+use crate::unwind::{NAMELESS_INTERVAL, StacksInMemory, UnwindTables};
 use crate::worker::Worker;
 
 /// Rows of one definition, so that no chunk grows beyond what the store takes.
@@ -65,6 +66,7 @@ pub(crate) struct Notes {
     told: Option<Sender<NotesMessage>>,
     worker: Worker<NotesResult>,
     orders: Arc<Orders>,
+    sleepers: SleepersMemory,
 }
 
 /// What the thread and whoever told it to begin share.
@@ -118,11 +120,14 @@ impl Notes {
         unwind: Option<UnwindTables>,
     ) -> std::io::Result<Self> {
         let (told, received) = channel();
+        let sleepers = SleepersMemory::default();
+        let memory = sleepers.clone();
         let orders = Arc::new(Orders::default());
         let ours = Arc::clone(&orders);
         let worker = Worker::start("notes", move || {
             let clock = settings.clock;
             let mut taker = NoteTaker::new(&buffer, settings, unwind);
+            taker.sleepers = SleeperStacks::load(memory);
             taker.add_all();
             taker.follow(&received, &ours);
             let noted = taker.end(&ours);
@@ -131,7 +136,12 @@ impl Notes {
             }
             noted
         })?;
-        Ok(Self { told: Some(told), worker, orders })
+        Ok(Self { told: Some(told), worker, orders, sleepers })
+    }
+
+    /// User stacks of threads that were asleep when the present file began.
+    pub(crate) fn take_stacks_in_memory(&self) -> StacksInMemory {
+        std::mem::take(&mut self.sleepers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A file was mapped or a program begun.
@@ -218,6 +228,8 @@ enum Note {
     Exec(u32),
     /// Where the code of a process that makes code may have names.
     PerfMap(u32),
+    /// Threads of a process that sleep, from the next one on whose stack is to be read.
+    Sleepers { all: Vec<(u32, Sleeper)>, next: usize },
 }
 
 impl Waiting for Note {
@@ -225,6 +237,7 @@ impl Waiting for Note {
         match self {
             Self::CommandLines(unread) => unread.count(),
             Self::Mappings { all, next } => (all.len() - next) as u64,
+            Self::Sleepers { all, next } => (all.len() - next) as u64,
             Self::Process(_) | Self::Mapped(_) | Self::Exec(_) | Self::PerfMap(_) => 1,
         }
     }
@@ -239,6 +252,7 @@ struct NoteTaker<'a> {
     /// The processes whose switches are recorded; empty for all.
     pids: Vec<u32>,
     command_lines: CommandLines,
+    sleepers: SleeperStacks,
     held: PinnedFiles,
     unwind: Option<UnwindTables>,
     turns: Turns<Note>,
@@ -278,6 +292,7 @@ impl<'a> NoteTaker<'a> {
             buffer,
             clock,
             command_lines: CommandLines::new(),
+            sleepers: SleeperStacks::without(SleepersMemory::default()),
             held: PinnedFiles::new(),
             unwind,
             turns: Turns::new(asked_by, SHARE),
@@ -297,9 +312,10 @@ impl<'a> NoteTaker<'a> {
     fn add_all(&mut self) {
         let mut processes = crate::snapshot::processes(&self.root);
         let names_read = ticks_now(self.clock);
+        let mut sleepers = self.sleepers.look();
         for process in &mut processes {
             process.names_read = names_read;
-            self.read_sleeps(process);
+            self.read_sleeps(process, &mut sleepers);
         }
         for some in processes.chunks(PROCESSES_AT_ONCE) {
             self.buffer.push(definition_chunk(&Definition::Processes(some.to_vec())));
@@ -319,10 +335,24 @@ impl<'a> NoteTaker<'a> {
 
     /// Reads how the threads of a process sleep whose switches are recorded: who is not woken has no
     /// event that tells it.
-    fn read_sleeps(&self, process: &mut KnownProcess) {
-        if self.pids.is_empty() || self.pids.contains(&process.pid) {
-            crate::snapshot::read_sleeps(&self.root, process);
-            process.states_read = ticks_now(self.clock);
+    fn read_sleeps(&mut self, process: &mut KnownProcess, sleepers: &mut FxHashMap<u32, Sleeper>) {
+        if !self.pids.is_empty() && !self.pids.contains(&process.pid) {
+            return;
+        }
+        crate::snapshot::read_sleeps(&self.root, process);
+        let now = ticks_now(self.clock);
+        process.states_read = now;
+        let whose = self.owners.whose(process.pid);
+        let mut all = Vec::new();
+        for thread in &mut process.threads {
+            if let (Some(sleep), Some(sleeper)) = (&mut thread.asleep, sleepers.remove(&thread.tid))
+                && self.sleepers.add(sleep, &sleeper, whose.uid().unwrap_or_default(), now)
+            {
+                all.push((sleep.user_stack, sleeper));
+            }
+        }
+        if !all.is_empty() {
+            self.turns.add(whose, Note::Sleepers { all, next: 0 }, Instant::now());
         }
     }
 
@@ -435,6 +465,16 @@ impl<'a> NoteTaker<'a> {
             Note::PerfMap(pid) => {
                 self.hold_perf_map(pid);
                 // It is looked for again in any case.
+                true
+            }
+            Note::Sleepers { all, next } => {
+                if let Some((id, sleeper)) = all.get(next) {
+                    let now = ticks_now(self.clock);
+                    self.sleepers.read(*id, sleeper, turn.whose.uid().unwrap_or_default(), now);
+                }
+                if all.len() > next + 1 {
+                    self.turns.go_on(&turn, Note::Sleepers { all, next: next + 1 });
+                }
                 true
             }
         };
@@ -582,6 +622,8 @@ impl<'a> NoteTaker<'a> {
     /// Writes what was noted, if that is much or `longest` has passed.
     fn push_batches(&mut self, longest: Duration) {
         let is_due = self.last_batch.elapsed() >= longest;
+        let buffer = self.buffer;
+        self.sleepers.flush(is_due, ticks_now(self.clock), &mut |chunk| buffer.push(chunk));
         if is_due {
             self.last_batch = Instant::now();
         }

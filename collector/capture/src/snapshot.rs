@@ -59,7 +59,7 @@ fn sleep(thread: &Path) -> Option<KnownSleep> {
     let Stat { state, .. } = Stat::read(thread)?;
     ASLEEP.contains(&state).then(|| {
         let blocked_in = fs::read(thread.join("wchan")).map(|text| wchan(&text));
-        KnownSleep { state, blocked_in: blocked_in.unwrap_or_default() }
+        KnownSleep { state, blocked_in: blocked_in.unwrap_or_default(), ..KnownSleep::default() }
     })
 }
 

@@ -2,9 +2,13 @@
 
 use crate::decoders::Decoders;
 use crate::engine::{CaptureEngine, Engine};
+use crate::sleepers::Sleeper;
+use crate::stacks::StackCache;
 use crate::tasks::TaskEvent;
+use syscollect_model::{Event, Lane, LaneKind, OffCpu};
 use syscollect_playback::{EventType, LifecycleEvent, Stopped};
 use syscollect_records::RecordKind;
+use syscollect_store::SLEEPERS;
 
 /// What a record of that kind is counted as; `None` for what does not tell of tasks.
 fn event_type(kind: RecordKind) -> Option<EventType> {
@@ -31,6 +35,7 @@ impl Decoders {
                 Ok(())
             }
             TaskEvent::Lifecycle(event) => self.lifecycle_event(engine, event),
+            TaskEvent::Asleep(sleeper) => asleep(engine, sleeper),
             TaskEvent::Replace { old, new } => {
                 let lanes = engine.source.lanes.iter_mut();
                 let running = lanes.filter(|lane| lane.current == Some(old));
@@ -62,11 +67,23 @@ impl Decoders {
             LifecycleEvent::ThreadName(thread, name) => return engine.rename(thread, name),
             LifecycleEvent::Bind(..)
             | LifecycleEvent::ProcessStart(_)
-            | LifecycleEvent::ThreadStart(_)
-            | LifecycleEvent::Asleep(..) => {}
+            | LifecycleEvent::ThreadStart(_) => {}
         }
         engine.apply(event).map_or(Ok(()), |event| engine.emit(&event))
     }
+}
+
+/// Tells of a thread that was seen asleep, with its stack.
+fn asleep(engine: &mut Engine<'_>, sleeper: Sleeper) -> Result<(), Stopped> {
+    // Within a recording lanes are of its own machine.
+    let lane = Lane::new(LaneKind::Sched, SLEEPERS);
+    let [user, kernel] = sleeper.stacks;
+    let resolver = &mut engine.source.resolver;
+    let mut cache = StackCache::default();
+    let found = resolver.resolve(&mut cache, lane, user, kernel, &mut engine.tables);
+    let blocked_in = found.blocked_in.or(sleeper.off_cpu.blocked_in);
+    let off_cpu = OffCpu { stack: found.stack, blocked_in, ..sleeper.off_cpu };
+    engine.emit(&Event::Asleep(sleeper.thread, off_cpu))
 }
 
 #[cfg(test)]

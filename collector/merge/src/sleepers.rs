@@ -12,7 +12,10 @@ pub(crate) struct Sleeper {
     pub(crate) seen_at: u64,
     pub(crate) tid: u32,
     pub(crate) thread: ThreadId,
+    /// Its stack is another's to find.
     pub(crate) off_cpu: OffCpu,
+    /// Ids of its user stack and its kernel stack in the lane of sleepers' stacks.
+    pub(crate) stacks: [u32; 2],
 }
 
 impl Sleeper {
@@ -27,11 +30,12 @@ impl Sleeper {
         let off_cpu = OffCpu {
             state: sleep_state(sleep.state)?,
             preempted: false,
-            io_wait: false,
+            io_wait: sleep.io_wait,
             blocked_in: (!name.is_empty()).then(|| strings.intern(name)),
             stack: None,
         };
-        Some(Self { seen_at, tid, thread, off_cpu })
+        let stacks = [sleep.user_stack, sleep.kernel_stack];
+        Some(Self { seen_at, tid, thread, off_cpu, stacks })
     }
 }
 
@@ -76,7 +80,8 @@ mod tests {
         let mut strings = Strings::default();
         let mut sleepers = Sleepers::default();
         for (at, tid) in [(20, 2), (10, 1), (30, 3)] {
-            let sleep = KnownSleep { state: 'D', blocked_in: "io_schedule".into() };
+            let sleep =
+                KnownSleep { state: 'D', blocked_in: "io_schedule".into(), ..Default::default() };
             let thread = (tid, ThreadId(tid));
             sleepers.add(Sleeper::new(at, thread, &sleep, &mut strings).unwrap());
         }
@@ -90,7 +95,7 @@ mod tests {
     #[test]
     fn who_runs_or_has_ended_does_not_sleep() {
         assert_eq!("RZXx?".chars().find_map(sleep_state), None);
-        let sleep = KnownSleep { state: 'S', blocked_in: String::new() };
+        let sleep = KnownSleep { state: 'S', ..KnownSleep::default() };
         let sleeper = Sleeper::new(1, (1, ThreadId(1)), &sleep, &mut Strings::default()).unwrap();
         assert_eq!(sleeper.off_cpu.blocked_in, None);
     }

@@ -21,6 +21,8 @@ pub(crate) enum TaskEvent {
     Record(RecordKind),
     /// Something happens to a process or thread.
     Lifecycle(LifecycleEvent),
+    /// A thread was seen asleep.
+    Asleep(Sleeper),
     /// The thread goes on as another one: an exec gave it the id of its process.
     Replace { old: ThreadId, new: ThreadId },
     /// Records of the lane were lost before the collector.
@@ -219,11 +221,10 @@ impl TaskBuilder<'_> {
 
     /// Tells who was seen asleep before these ticks, and lives.
     fn tell_sleepers(&mut self, ticks: u64) {
-        while let Some(Sleeper { seen_at, tid, thread, off_cpu }) = self.tasks.sleepers.next(ticks)
-        {
-            let known = self.tasks.threads.get(&tid);
-            if known.is_some_and(|known| known.thread == thread && !known.ended) {
-                self.event(seen_at, LifecycleEvent::Asleep(thread, off_cpu));
+        while let Some(sleeper) = self.tasks.sleepers.next(ticks) {
+            let known = self.tasks.threads.get(&sleeper.tid);
+            if known.is_some_and(|known| known.thread == sleeper.thread && !known.ended) {
+                self.event(sleeper.seen_at, TaskEvent::Asleep(sleeper));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What happens to processes and threads.
 
-use syscollect_model::{Event, OffCpu, ProcessId, StringId, ThreadId};
+use syscollect_model::{Event, ProcessId, StringId, ThreadId};
 
 /// A step in the life of a process or thread, which every source tells of. The tables have its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +19,6 @@ pub enum LifecycleEvent {
     ThreadName(ThreadId, StringId),
     /// A thread ended.
     ThreadEnd(ThreadId),
-    /// A thread was seen asleep.
-    Asleep(ThreadId, OffCpu),
 }
 
 impl LifecycleEvent {
@@ -34,7 +32,6 @@ impl LifecycleEvent {
             Self::ThreadStart(thread) => Event::ThreadStart(thread),
             Self::ThreadName(thread, name) => Event::ThreadName(thread, name),
             Self::ThreadEnd(thread) => Event::ThreadEnd(thread),
-            Self::Asleep(thread, off_cpu) => Event::Asleep(thread, off_cpu),
         })
     }
 }

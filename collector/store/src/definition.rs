@@ -336,6 +336,11 @@ impl Definition {
     }
 }
 
+/// The id of no stack.
+fn is_none(id: &u32) -> bool {
+    *id == 0
+}
+
 /// A time that was not noted.
 fn is_never(time: &Ticks) -> bool {
     *time == Ticks(0)
@@ -388,7 +393,20 @@ pub struct KnownSleep {
     /// The kernel function it slept in, as proc_pid_wchan(5) has it; empty where that is not known.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub blocked_in: String,
+    /// It waited for I/O.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub io_wait: bool,
+    /// Its user stack and its kernel stack, ids in the lane of stacks [`SLEEPERS`]; 0 is none.
+    #[serde(skip_serializing_if = "is_none")]
+    pub user_stack: u32,
+    /// See `user_stack`.
+    #[serde(skip_serializing_if = "is_none")]
+    pub kernel_stack: u32,
 }
+
+/// The index of the lane that has the stacks of threads that slept when the file began, of the kind
+/// that CPUs' stacks of scheduling events have. No machine has so many CPUs.
+pub const SLEEPERS: u16 = u16::MAX;
 
 /// A polled counter.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -60,7 +60,7 @@ pub use chunk::{Chunk, ChunkHeader};
 pub use codec::ReadBuffer;
 pub use definition::{
     ClientDefinition, CounterDefinition, Definition, KnownProcess, KnownSleep, KnownThread,
-    LaneEnd, LaneLoss, ProbeArgument, ProbeDefinition, ProbeRole, TracepointDefinition,
+    LaneEnd, LaneLoss, ProbeArgument, ProbeDefinition, ProbeRole, SLEEPERS, TracepointDefinition,
     TracepointField, TracepointFieldKind, UnwoundStack,
 };
 pub use error::StoreError;

@@ -190,16 +190,21 @@ impl ReportExporter {
         let (mut all, mut idle) = (0, 0);
         for (key, _) in self.scheduling.off_cpu.asleep_throughout.iter() {
             let wait = waits_for.of(key.process, key.stack, key.reason);
-            let (threads, processes) =
-                rows.entry((programs.first_of(key.process), wait, key.reason)).or_default();
+            let (threads, processes) = rows
+                .entry((programs.first_of(key.process), wait, key.reason, key.stack))
+                .or_default();
             *threads += 1;
             processes.insert(key.process);
             all += 1;
             idle += usize::from(wait.class() == WaitClass::Idle);
         }
-        let row = |((first, wait, reason), (threads, processes)): (_, (usize, BTreeSet<_>))| {
+        type Sleep = (ProcessId, WaitFor, Reason, Option<StackId>);
+        let row = |((first, wait, reason, stack), (threads, processes)): (
+            Sleep,
+            (usize, BTreeSet<_>),
+        )| {
+            let frames = stack.map_or(&[][..], |stack| tables.stack(stack));
             let reason = reason_row(reason, &Total::default(), tables);
-            let wait: WaitFor = wait;
             SleeperRow {
                 threads,
                 pid: tables.process(processes.first().copied().unwrap_or(first)).pid,
@@ -209,6 +214,8 @@ impl ReportExporter {
                 class: wait.class(),
                 blocked_in: reason.blocked_in,
                 state: reason.state,
+                io_wait: reason.io_wait,
+                frames: frames.iter().map(|frame| tables.frame_label(*frame)).collect(),
             }
         };
         AsleepThroughout {
@@ -216,7 +223,8 @@ impl ReportExporter {
             idle_threads: idle,
             rows: self.table(rows.into_iter().map(row).collect(), |row| {
                 let name = (row.process.clone(), row.pid, row.waits_for.clone());
-                (row.class, Reverse(row.threads), name, row.blocked_in.clone(), row.state.clone())
+                let slept = (row.blocked_in.clone(), row.state.clone(), row.frames.clone());
+                (row.class, Reverse(row.threads), name, slept)
             }),
         }
     }

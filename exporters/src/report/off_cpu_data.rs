@@ -38,14 +38,14 @@ pub struct OffCpuReport {
 }
 
 /// Threads that were asleep when the recording began and were not woken until it ended. When they
-/// fell asleep is not known, nor where: they have no stacks.
+/// fell asleep is not known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AsleepThroughout {
     /// How many there were.
     pub threads: usize,
     /// Of these, how many had nothing to do.
     pub idle_threads: usize,
-    /// By program and by what was waited for; those that had nothing to do come last.
+    /// By program, what was waited for and stack; those that had nothing to do come last.
     pub rows: Table<SleeperRow>,
 }
 
@@ -68,6 +68,10 @@ pub struct SleeperRow {
     pub blocked_in: Option<String>,
     /// The kind of sleep, as in [`ReasonRow::state`].
     pub state: String,
+    /// They waited for I/O.
+    pub io_wait: bool,
+    /// Where they slept, innermost first; empty where no stack was taken.
+    pub frames: Vec<String>,
 }
 
 /// What threads waited for.

@@ -31,16 +31,17 @@ impl Text {
         let rows = held_up.min(SLEEPERS);
         let idle = grouped(asleep.idle_threads as u64);
         self.title(&format!("{title}, {idle} of them idle"));
-        let rows = asleep.rows.rows.iter().take(rows).map(|row| {
+        for row in asleep.rows.rows.iter().take(rows) {
             let which = match row.processes {
                 1 => row.pid.to_string(),
                 processes => format!("{processes} processes"),
             };
-            let place = place_words(row.blocked_in.as_deref(), &row.state, false);
-            let process = format!("{} ({which})", shown(&row.process));
-            [row.threads.to_string(), process, format!("{}: {place}", row.waits_for)]
-        });
-        self.table(["threads", "of", "wait for"], rows);
+            let threads = count(row.threads as u64, "thread");
+            let place = place_words(row.blocked_in.as_deref(), &row.state, row.io_wait);
+            let process = shown(&row.process);
+            self.line(&format!("  {threads} of {process} ({which}), {}: {place}", row.waits_for));
+            self.frames_of_stack(&row.frames);
+        }
         if held_up > SLEEPERS {
             self.line("  and more, which --json lists");
         }

@@ -53,7 +53,18 @@ fn asleep_of(context: &Context, options: &[&str], pid: &str) -> Result<String> {
     };
     let futex = row_of("futex").with_context(|| format!("nobody waits for a lock: {asleep}"))?;
     ensure!(number(futex, "threads")? == WAITING, "who waits for the lock: {futex}");
-    row_of("pipe").with_context(|| format!("nobody reads the pipe: {asleep}"))?;
+    let pipe = row_of("pipe").with_context(|| format!("nobody reads the pipe: {asleep}"))?;
+    // Registers of others, and tables by which their stacks are walked.
+    if context.offered.has("bpf_task_pt_regs") && context.offered.has("unwind_tables") {
+        let ways = [(futex, ["lock_contended", "start_thread"]), (pipe, ["read_to_end", "_start"])];
+        for (row, functions) in ways {
+            let frames = row["frames"].as_array().context("a row has frames")?;
+            let has = |function: &&str| {
+                frames.iter().flat_map(Value::as_str).any(|it| it.contains(*function))
+            };
+            ensure!(functions.iter().all(has), "this stack is not whole: {row}");
+        }
+    }
     Ok(format!(
         "{WAITING} threads asleep in {} for {} ms",
         futex["blocked_in"],

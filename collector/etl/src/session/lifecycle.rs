@@ -67,8 +67,7 @@ impl<'a> Lifecycle<'a> {
 /// What it is counted as; `None` for what is not told.
 fn event_type(event: LifecycleEvent) -> Option<EventType> {
     Some(match event {
-        // Windows traces do not say who sleeps.
-        LifecycleEvent::Bind(..) | LifecycleEvent::Asleep(..) => return None,
+        LifecycleEvent::Bind(..) => return None,
         LifecycleEvent::ProcessStart(_) => EventType::ProcessStart,
         LifecycleEvent::ProcessExec(..) => EventType::Exec,
         LifecycleEvent::ProcessEnd(_) => EventType::ProcessEnd,

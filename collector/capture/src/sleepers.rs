@@ -1,0 +1,302 @@
+//! Threads that are asleep when a file begins, with their stacks: who is not woken has no event.
+//!
+//! **How.** A kernel program goes through all tasks once (`bpf/src/sleepers.bpf.c`): registers and
+//! kernel stacks. What lies on a user stack is read from its process's memory, in its user's turn;
+//! it is unwound when the recording has ended, as all stacks that come before their tables. Where
+//! the thread ran meanwhile, what was read of it is no stack, and only the innermost frame is kept.
+//!
+//! Their stacks have a lane of their own, beside those of the CPUs.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use aya::programs::Iter;
+use aya::{Btf, Ebpf, EbpfLoader};
+use rustc_hash::FxHashMap;
+use syscollect_model::{Lane, LaneKind, Ticks};
+use syscollect_records::unwind::{SleepingTask, StackMemoryHeader, frame_reached};
+use syscollect_records::{RecordKind, StackHeader, Stamp, stack_ending, stack_space};
+use syscollect_store::{Chunk, KnownSleep, SLEEPERS};
+use syscollect_untrusted_files::read_memory;
+use syscollect_unwind::{FrameReached, Registers, StackMemory};
+
+use crate::shares::Pool;
+use crate::stage::{CHUNK_BYTES, Stage};
+use crate::unwind::{HeldStack, StacksInMemory};
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../bpf/sleepers.bpf.o");
+const PROGRAM: &str = "sleeping_tasks";
+/// Bytes that are read of a user stack.
+const STACK_BYTES: usize = 16 << 10;
+/// Bytes of all that are held, in which users have shares.
+const HELD_BYTES: u64 = 32 << 20;
+/// What a thread takes besides, about.
+const THREAD_BYTES: u64 = 512;
+
+/// A thread that was asleep.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sleeper {
+    pub(crate) task: SleepingTask,
+    /// Addresses of its kernel stack, the innermost first.
+    kernel: Vec<u64>,
+}
+
+/// The kernel program.
+struct Walk(Ebpf);
+
+impl Walk {
+    fn load() -> Result<Self, String> {
+        let load = || -> Result<Ebpf, Box<dyn std::error::Error>> {
+            let btf = Btf::from_sys_fs()?;
+            let mut ebpf = EbpfLoader::new().btf(Some(&btf)).load(OBJECT)?;
+            program(&mut ebpf)?.load("task", &btf)?;
+            Ok(ebpf)
+        };
+        load().map(Self).map_err(|error| error.to_string())
+    }
+
+    /// All threads of programs that are asleep now.
+    fn sleepers(&mut self) -> io::Result<Vec<Sleeper>> {
+        let open = |ebpf| -> Result<fs::File, Box<dyn std::error::Error>> {
+            let program = program(ebpf)?;
+            let link = program.attach()?;
+            Ok(program.take_link(link)?.into_file()?)
+        };
+        let mut file = open(&mut self.0).map_err(|error| io::Error::other(error.to_string()))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(parse(&bytes))
+    }
+}
+
+fn program(ebpf: &mut Ebpf) -> Result<&mut Iter, Box<dyn std::error::Error>> {
+    Ok(ebpf.program_mut(PROGRAM).ok_or("no program sleeping_tasks")?.try_into()?)
+}
+
+/// What the kernel program wrote; what is cut at the end is left out.
+fn parse(mut bytes: &[u8]) -> Vec<Sleeper> {
+    let mut sleepers = Vec::new();
+    while let Some(task) = SleepingTask::from_bytes(bytes) {
+        let frames = task.kernel_frames as usize * 8;
+        let Some(kernel) = bytes.get(SleepingTask::SIZE..SleepingTask::SIZE + frames) else {
+            break;
+        };
+        let (words, _) = kernel.as_chunks::<8>();
+        let kernel = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+        sleepers.push(Sleeper { task, kernel });
+        bytes = &bytes[SleepingTask::SIZE + frames..];
+    }
+    sleepers
+}
+
+/// User stacks as they lay in memory, for whoever unwinds them when the recording has ended.
+pub(crate) type SleepersMemory = Arc<Mutex<StacksInMemory>>;
+
+/// The stacks of threads that were asleep.
+pub(crate) struct SleeperStacks {
+    walk: Option<Walk>,
+    stage: Stage,
+    memory: SleepersMemory,
+    room: Pool,
+    /// Ids that were given out.
+    ids: u32,
+    /// Of kernel stacks, which many threads have alike.
+    kernel: FxHashMap<Vec<u64>, u32>,
+}
+
+impl SleeperStacks {
+    /// Loads the kernel program. A kernel that does not take it has no such stacks: it is older than
+    /// 5.15, which `doctor` says.
+    pub(crate) fn load(memory: SleepersMemory) -> Self {
+        Self { walk: Walk::load().ok(), ..Self::without(memory) }
+    }
+
+    /// Without any.
+    pub(crate) fn without(memory: SleepersMemory) -> Self {
+        Self {
+            walk: None,
+            stage: Stage::new(Lane::new(LaneKind::SchedStack, SLEEPERS), 0),
+            memory,
+            room: Pool::new(HELD_BYTES),
+            ids: 0,
+            kernel: FxHashMap::default(),
+        }
+    }
+
+    /// Who sleeps now, by thread id. Before, all of it is of another file.
+    pub(crate) fn look(&mut self) -> FxHashMap<u32, Sleeper> {
+        self.kernel.clear();
+        self.room = Pool::new(HELD_BYTES);
+        let sleepers = self.walk.as_mut().map(Walk::sleepers).and_then(Result::ok);
+        sleepers.unwrap_or_default().into_iter().map(|one| (one.task.tid, one)).collect()
+    }
+
+    /// Gives a sleep its stacks, of a thread of this user: the kernel's is recorded. `false` where
+    /// the user has had its share.
+    pub(crate) fn add(
+        &mut self,
+        sleep: &mut KnownSleep,
+        sleeper: &Sleeper,
+        user: u32,
+        now: Ticks,
+    ) -> bool {
+        if !self.room.take(user, THREAD_BYTES) {
+            return false;
+        }
+        sleep.io_wait = sleeper.task.io_wait != 0;
+        if !sleeper.kernel.is_empty() {
+            sleep.kernel_stack = match self.kernel.get(&sleeper.kernel) {
+                Some(id) => *id,
+                None => {
+                    let id = self.next_id();
+                    let header =
+                        StackHeader { id, space: stack_space::KERNEL, ..StackHeader::default() };
+                    self.write(header, &sleeper.kernel, now);
+                    self.kernel.insert(sleeper.kernel.clone(), id);
+                    id
+                }
+            };
+        }
+        sleep.user_stack = self.next_id();
+        true
+    }
+
+    /// Reads what lies on the user stack of that id, of a thread of this user.
+    pub(crate) fn read(&mut self, id: u32, sleeper: &Sleeper, user: u32, now: Ticks) {
+        let SleepingTask { tid, tgid, ip, sp, registers, .. } = sleeper.task;
+        let header = StackHeader {
+            id,
+            tgid,
+            space: stack_space::USER,
+            truncated: stack_ending::NO_TABLE_YET,
+            ..StackHeader::default()
+        };
+        self.write(header, &[ip], now);
+        let bytes = read_memory(tgid, sp, STACK_BYTES).unwrap_or_default();
+        let ran = switches(Path::new(&format!("/proc/{tgid}/task/{tid}/status")));
+        let slept = ran == Some(sleeper.task.switches);
+        if !slept || bytes.is_empty() || !self.room.take(user, bytes.len() as u64) {
+            return;
+        }
+        let registers_then = StackMemoryHeader {
+            reached: frame_reached::RUNNING,
+            registers,
+            ..StackMemoryHeader::default()
+        };
+        let memory = StackMemory {
+            registers: Registers { ip, sp, bp: registers[RBP] },
+            reached: FrameReached::of(&registers_then),
+            bytes,
+        };
+        let key = (Lane::new(LaneKind::SchedStack, SLEEPERS), id);
+        let mut stacks = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        stacks.insert(key, HeldStack { user, memory });
+    }
+
+    /// Hands what was recorded to `sink`, if that is much or `all`.
+    pub(crate) fn flush(&mut self, all: bool, now: Ticks, sink: &mut dyn FnMut(Chunk)) {
+        if all || self.stage.is_due() {
+            self.stage.flush(now, records, sink);
+        }
+    }
+
+    fn next_id(&mut self) -> u32 {
+        self.ids += 1;
+        self.ids
+    }
+
+    fn write(&mut self, header: StackHeader, addresses: &[u64], now: Ticks) {
+        let stamp = Stamp::new(now.0, RecordKind::Stack);
+        let header = StackHeader { stamp, frames: addresses.len() as u16, ..header };
+        let data = self.stage.data();
+        data.extend_from_slice(header.as_bytes());
+        data.extend(addresses.iter().flat_map(|address| address.to_ne_bytes()));
+    }
+}
+
+/// Where rbp lies in `struct pt_regs` (arch/x86/include/asm/ptrace.h), in words.
+const RBP: usize = 4;
+
+/// How many stacks a chunk has.
+fn records(mut data: &[u8]) -> u32 {
+    let mut count = 0;
+    while let Some(header) = StackHeader::from_bytes(data) {
+        count += 1;
+        let size = StackHeader::SIZE + usize::from(header.frames) * 8;
+        data = data.get(size..).unwrap_or_default();
+    }
+    count
+}
+
+/// How often a thread has left a CPU, as its file `status` says.
+fn switches(status: &Path) -> Option<u64> {
+    let text = fs::read_to_string(status).ok()?;
+    let number = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse::<u64>().ok()
+    };
+    Some(number("voluntary_ctxt_switches:")? + number("nonvoluntary_ctxt_switches:")?)
+}
+
+// A chunk holds all of the longest kernel stack.
+const _: () = assert!(CHUNK_BYTES > StackHeader::SIZE + 8 * u8::MAX as usize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sleeper(tid: u32, kernel: &[u64]) -> Sleeper {
+        let kernel_frames = kernel.len() as u32;
+        let task = SleepingTask { tid, kernel_frames, ..SleepingTask::default() };
+        Sleeper { task, kernel: kernel.to_vec() }
+    }
+
+    fn written(sleepers: &[Sleeper]) -> Vec<u8> {
+        let bytes = sleepers.iter().flat_map(|one| {
+            let frames = one.kernel.iter().flat_map(|address| address.to_ne_bytes());
+            one.task.as_bytes().iter().copied().chain(frames).collect::<Vec<u8>>()
+        });
+        bytes.collect()
+    }
+
+    #[test]
+    fn what_the_kernel_wrote_is_read_up_to_where_it_is_cut() {
+        let all = [sleeper(1, &[10, 20]), sleeper(2, &[]), sleeper(3, &[30])];
+        let bytes = written(&all);
+        assert_eq!(parse(&bytes), all);
+        for length in 0..bytes.len() {
+            let read = parse(&bytes[..length]);
+            assert!(read.len() < 3 && all.starts_with(&read), "{length}: {read:?}");
+        }
+    }
+
+    #[test]
+    fn threads_that_sleep_alike_have_one_kernel_stack_and_a_user_has_its_share() {
+        let mut stacks = SleeperStacks::without(SleepersMemory::default());
+        let mut ids = [10, 10, 20].map(|address| {
+            let mut sleep = KnownSleep::default();
+            assert!(stacks.add(&mut sleep, &sleeper(1, &[address]), 1000, Ticks(5)));
+            (sleep.kernel_stack, sleep.user_stack)
+        });
+        assert_eq!(ids[0].0, ids[1].0);
+        assert_ne!(ids[0].0, ids[2].0);
+        ids.sort_by_key(|(_, user)| *user);
+        assert!(ids.windows(2).all(|two| two[0].1 != two[1].1), "each has a user stack: {ids:?}");
+        let mut chunks = Vec::new();
+        stacks.flush(true, Ticks(9), &mut |chunk| chunks.push(chunk));
+        assert_eq!(chunks.iter().map(|chunk| chunk.header.records).sum::<u32>(), 2);
+        stacks.room = Pool::new(THREAD_BYTES);
+        let mut sleep = KnownSleep::default();
+        assert!(!stacks.add(&mut sleep, &sleeper(1, &[10]), 1000, Ticks(5)));
+        assert_eq!(sleep, KnownSleep::default());
+    }
+
+    #[test]
+    fn a_thread_s_own_switches_are_those_of_the_kernel() {
+        let before = switches(Path::new("/proc/thread-self/status")).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        assert!(switches(Path::new("/proc/thread-self/status")).unwrap() > before);
+    }
+}
