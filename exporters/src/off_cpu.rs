@@ -49,6 +49,16 @@ impl Blocked {
         Some(self.ended(stay, time))
     }
 
+    /// The thread was seen asleep: where no switch has told since when, it has been since `first`.
+    pub(crate) fn asleep(&mut self, first: Time, thread: ThreadId, off_cpu: &OffCpu) {
+        self.threads.entry(thread).or_insert_with(|| {
+            let (stack, reason) = (off_cpu.stack, Reason::of(off_cpu));
+            // Which CPU it left was before.
+            let cpu = CpuId::default();
+            Stay { thread, stack, reason, cpu, since: first, until: first, blocked_ns: 0 }
+        });
+    }
+
     /// Switches are missing: who is blocked may have run meanwhile.
     pub(crate) fn gap(&mut self, now: Time, gap: SchedulingGap) {
         self.gaps.add(gap.since.unwrap_or_default().0, now.0);

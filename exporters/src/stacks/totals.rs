@@ -54,6 +54,10 @@ impl Totals {
                     self.stay(stay, tables);
                 }
             }
+            // Of a whole machine these are most threads, and what they wait for is of no interest.
+            Event::Asleep(thread, off_cpu) if self.process.is_some() => {
+                self.blocked.asleep(self.first.unwrap_or(time), *thread, off_cpu);
+            }
             Event::Loss(loss) => {
                 if let Some(gap) = loss.scheduling_gap() {
                     self.blocked.gap(time, gap);

@@ -73,6 +73,23 @@ fn waker_stacks_are_counted_by_wakeups() {
 }
 
 #[test]
+fn who_sleeps_from_beginning_to_end_is_in_the_picture_of_its_process() {
+    let mut scenario = Scenario::new();
+    let (_, runs) = scenario.process(6, 1, "runs", &[]);
+    let (_, sleeps) = scenario.process(7, 1, "sleeps", &[]);
+    let frame = scenario.frame(None, 5, Some("waits"));
+    let stack = Some(scenario.tables.intern_stack(&[frame]));
+    scenario.switch(0, scenario::IDLE, scenario::off(SleepState::Runnable), runs);
+    let off_cpu = syscollect_model::OffCpu { stack, ..scenario::off(SleepState::Interruptible) };
+    scenario.then(Event::Asleep(sleeps, off_cpu));
+    scenario.switch(0, runs, scenario::off(SleepState::Interruptible), scenario::IDLE);
+    let of_process = StackOptions { process: "7".parse().ok(), ..kind(StackKind::OffCpu) };
+    let text = folded(&scenario, of_process);
+    assert!(text.starts_with("sleeps;waits "), "{text}");
+    assert_eq!(folded(&scenario, kind(StackKind::OffCpu)), "", "of a machine these are most");
+}
+
+#[test]
 fn wakers_without_a_stack_do_not_drown_those_with_one() {
     let mut scenario = Scenario::new();
     let (_, waker) = scenario.process(7, 1, "waker", &[]);
