@@ -343,14 +343,8 @@ impl<'a> NoteTaker<'a> {
         let now = ticks_now(self.clock);
         process.states_read = now;
         let whose = self.owners.whose(process.pid);
-        let mut all = Vec::new();
-        for thread in &mut process.threads {
-            if let (Some(sleep), Some(sleeper)) = (&mut thread.asleep, sleepers.remove(&thread.tid))
-                && self.sleepers.add(sleep, &sleeper, whose.uid().unwrap_or_default(), now)
-            {
-                all.push((sleep.user_stack, sleeper));
-            }
-        }
+        let user = whose.uid().unwrap_or_default();
+        let all = self.sleepers.of_process(process, sleepers, user, now);
         if !all.is_empty() {
             self.turns.add(whose, Note::Sleepers { all, next: 0 }, Instant::now());
         }

@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 use syscollect_model::{Lane, LaneKind, Ticks};
 use syscollect_records::unwind::{SleepingTask, StackMemoryHeader, frame_reached};
 use syscollect_records::{RecordKind, StackHeader, Stamp, stack_ending, stack_space};
-use syscollect_store::{Chunk, KnownSleep, SLEEPERS};
+use syscollect_store::{Chunk, KnownProcess, KnownSleep, SLEEPERS};
 use syscollect_untrusted_files::read_memory;
 use syscollect_unwind::{FrameReached, Registers, StackMemory};
 
@@ -133,15 +133,28 @@ impl SleeperStacks {
         sleepers.unwrap_or_default().into_iter().map(|one| (one.task.tid, one)).collect()
     }
 
-    /// Gives a sleep its stacks, of a thread of this user: the kernel's is recorded. `false` where
-    /// the user has had its share.
-    pub(crate) fn add(
+    /// Gives the sleeps of a process, which is this user's, their stacks: those of the kernel are
+    /// recorded, and user stacks, by their ids, are still to be read.
+    pub(crate) fn of_process(
         &mut self,
-        sleep: &mut KnownSleep,
-        sleeper: &Sleeper,
+        process: &mut KnownProcess,
+        sleepers: &mut FxHashMap<u32, Sleeper>,
         user: u32,
         now: Ticks,
-    ) -> bool {
+    ) -> Vec<(u32, Sleeper)> {
+        let mut unread = Vec::new();
+        for thread in &mut process.threads {
+            if let (Some(sleep), Some(sleeper)) = (&mut thread.asleep, sleepers.remove(&thread.tid))
+                && self.add(sleep, &sleeper, user, now)
+            {
+                unread.push((sleep.user_stack, sleeper));
+            }
+        }
+        unread
+    }
+
+    /// `false` where the user has had its share.
+    fn add(&mut self, sleep: &mut KnownSleep, sleeper: &Sleeper, user: u32, now: Ticks) -> bool {
         if !self.room.take(user, THREAD_BYTES) {
             return false;
         }
