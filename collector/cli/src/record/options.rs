@@ -1,5 +1,6 @@
 //! The arguments of `record`, and the finished options that they become.
 
+use super::bundle::Bundling;
 use super::command::find_program;
 use super::place::KeepCapture;
 use crate::escape::printable_lines;
@@ -163,6 +164,20 @@ pub(crate) struct Args {
     #[arg(long)]
     no_capture: bool,
 
+    /// Keep in the capture what other machines need to name the code that stacks lead through
+    /// (symbols, and where functions begin), so that `syscollect symbolize` names it anywhere
+    #[arg(long, conflicts_with = "no_capture")]
+    bundle: bool,
+
+    /// How much of the capture --bundle may take; what most stacks lead through comes first
+    #[arg(long, value_name = "SIZE", default_value = "64M", requires = "bundle", value_parser = parse_size)]
+    bundle_size: u64,
+
+    /// With --bundle, leave the names of files to `syscollect symbolize`: here only the kernel's
+    /// functions and those that programs make while they run are named
+    #[arg(long, requires = "bundle")]
+    name_later: bool,
+
     /// Replace the output if it exists
     #[arg(long)]
     force: bool,
@@ -261,6 +276,8 @@ pub(crate) struct Options {
     pub(crate) format: Format,
     pub(crate) keep: KeepCapture,
     pub(crate) rotate: Option<Rotate>,
+    /// What is kept of files for other machines.
+    pub(crate) bundling: Option<Bundling>,
     /// Where a recording into one file stops, bytes.
     pub(crate) stop_at: Option<u64>,
     pub(crate) force: bool,
@@ -324,6 +341,16 @@ impl Args {
             let message = "--buffer takes a time with --overwrite only: without it, what was written to disk leaves it";
             return Err(usage(message.into()).into());
         }
+        if self.bundle && format != Format::Syscap && output == Output::Standard {
+            let message =
+                "--bundle is for raw captures: name a file with -o, or add --format syscap";
+            return Err(usage(message.into()).into());
+        }
+        if self.name_later && format != Format::Syscap {
+            let message = "--name-later is for raw captures, which `syscollect symbolize` names: name a .syscap file with -o";
+            return Err(usage(message.into()).into());
+        }
+        let bundling = Bundling { most: self.bundle_size, name_later: self.name_later };
         let mut pids = self.pid;
         pids.sort_unstable();
         pids.dedup();
@@ -334,12 +361,14 @@ impl Args {
             duration: self.duration,
             output,
             format,
-            keep: match (self.keep_capture, self.no_capture) {
+            // What is kept is in the capture alone.
+            keep: match (self.keep_capture || self.bundle, self.no_capture) {
                 (true, _) => KeepCapture::Always,
                 (false, false) => KeepCapture::WhileSmall,
                 (false, true) => KeepCapture::Never,
             },
             rotate,
+            bundling: Some(bundling).filter(|_| self.bundle),
             stop_at: self.max_size.filter(|_| rotate.is_none()),
             force: self.force,
             fail_on_loss: self.fail_on_loss,
