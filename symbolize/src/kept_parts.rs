@@ -8,10 +8,11 @@ use crate::elf::{DEBUG, Layout};
 use crate::links::{DebugFile, Search};
 use crate::ranges::UnwindTables;
 use crate::{ModuleRequest, Options, PinnedFiles, own_file};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use syscollect_elf::{Elf, ElfError, ReadCache, abi};
-use syscollect_untrusted_files::OpenedFile;
+use syscollect_untrusted_files::{MemoryFile, OpenedFile};
 
 /// Bytes that are read at once.
 const BLOCK: u64 = 1 << 20;
@@ -54,6 +55,22 @@ pub fn parts_of_module(
     });
     let debug = debug.and_then(|DebugFile { opened, .. }| FileParts::of(&opened, true).ok());
     Ok([Some(own), debug].into_iter().flatten().collect())
+}
+
+/// For the fuzz target: what is kept of a file, as it is when it is named elsewhere.
+#[doc(hidden)]
+pub fn kept_again(file: &File) -> Option<File> {
+    let opened = OpenedFile::made(file.try_clone().ok()?).ok()?;
+    let parts = FileParts::of(&opened, false).ok()?;
+    let again = MemoryFile::new("kept", parts.length()).ok()?;
+    let mut bytes = 0;
+    let mut write = |offset: u64, part: &[u8]| {
+        bytes += part.len() as u64;
+        again.write_at(part, offset).map(|()| true)
+    };
+    parts.read::<io::Error>(&mut write).ok()?;
+    assert_eq!(bytes, parts.bytes(), "what is read is what was said");
+    again.seal().ok()
 }
 
 impl FileParts {

@@ -63,6 +63,8 @@ pub use jit::{read_jit_dump, read_perf_map};
 #[doc(hidden)]
 pub use kallsyms::read_kallsyms;
 pub use kept_files::{KeptFileError, KeptFiles, KeptModule};
+#[doc(hidden)]
+pub use kept_parts::kept_again;
 pub use kept_parts::{FileParts, parts_of_module};
 #[doc(hidden)]
 pub use mini_debug::read_mini_debug;

@@ -502,8 +502,8 @@ fn look_up(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Options, PinnedFiles};
     use crate::memory::Memory;
+    use crate::{Options, PinnedFiles};
 
     /// This function in the file of this program.
     fn own_code() -> (File, u64) {
