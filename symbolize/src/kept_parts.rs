@@ -6,8 +6,9 @@
 
 use crate::elf::{DEBUG, Layout};
 use crate::links::{DebugFile, Search};
+use crate::pinned::names_a_file;
 use crate::ranges::UnwindTables;
-use crate::{ModuleRequest, Options, PinnedFiles, own_file};
+use crate::{ModuleRequest, Options, PinnedFiles, own_file, vdso};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -36,7 +37,8 @@ pub struct FileParts {
     sections: (u64, Vec<u8>),
 }
 
-/// The parts of the file that `request` asks of, and of a debug file that is there for it.
+/// The parts of the file that `request` asks of, and of a debug file that is there for it; none where
+/// code has no file.
 ///
 /// # Errors
 ///
@@ -46,6 +48,10 @@ pub fn parts_of_module(
     options: &Options,
     request: &ModuleRequest,
 ) -> Result<Vec<FileParts>, String> {
+    let is_vdso = request.path == vdso::PATH && !request.build_id.is_empty();
+    if !is_vdso && !names_a_file(&request.path) {
+        return Ok(Vec::new());
+    }
     let file = own_file::find(held, options, request, &mut Vec::new())?;
     let own = FileParts::of(&file, false).map_err(|error| error.to_string())?;
     let search = Search::of(options, &request.path);

@@ -56,8 +56,11 @@ pub(crate) fn size_of_files(files: &[KeptFile]) -> String {
             stored = stored.saturating_add(file.stored);
         }
     }
-    let what = if count == 1 { "1 file".to_owned() } else { format!("{} files", grouped(count)) };
-    format!("symbols of {what}, {} of the capture", bytes(stored))
+    format!("symbols of {}, {} of the capture", count_of(count), bytes(stored))
+}
+
+fn count_of(files: u64) -> String {
+    if files == 1 { "1 file".into() } else { format!("{} files", grouped(files)) }
 }
 
 /// Files of which nothing was kept.
@@ -81,7 +84,7 @@ impl<'a> NotKept<'a> {
                 if file.bytes > 0 { format!(", {}", bytes(file.bytes)) } else { String::new() };
             format!("  {}{size}: {}", file.path, file.reason)
         };
-        let mut lines = vec![format!("not kept: {} files", grouped(self.0.len() as u64))];
+        let mut lines = vec![format!("not kept: {}", count_of(self.0.len() as u64))];
         lines.extend(self.0.iter().take(TOLD_MAX).map(row));
         if let Some(more) = self.0.len().checked_sub(TOLD_MAX).filter(|more| *more > 0) {
             lines.push(format!("  and {more} more: `syscollect info --json` lists them all"));

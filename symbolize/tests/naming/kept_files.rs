@@ -230,6 +230,19 @@ fn a_file_that_lies_about_its_sections_is_kept_as_far_as_it_goes() {
 }
 
 #[test]
+fn code_without_a_file_has_nothing_to_keep_and_a_file_that_is_gone_says_so() {
+    let parts = |path: &str| {
+        let request = ModuleRequest { path: path.into(), ..ModuleRequest::default() };
+        parts_of_module(&PinnedFiles::new(), &options(), &request).map(|parts| parts.len())
+    };
+    for without in ["/memfd:x", "[anonymous]", "//anon", "[vdso]", "/dev/dri/card0"] {
+        assert_eq!(parts(without), Ok(0), "{without}");
+    }
+    let error = parts("/not/here/program").unwrap_err();
+    assert!(error.contains("cannot be opened"), "{error}");
+}
+
+#[test]
 fn a_file_that_shrinks_meanwhile_is_an_error() {
     let (libc, (_kept, folder)) = (Libc::read(), folder());
     let path = folder.join("lib.so");
