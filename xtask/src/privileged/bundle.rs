@@ -55,7 +55,7 @@ pub(crate) fn bundle(context: &Context) -> Result<String> {
             away.get(place).with_context(|| format!("{place:?} has no name: {symbol:?}"))?;
         // Debug information, which is not kept, calls some functions otherwise, and knows inlined
         // ones; where they begin it agrees.
-        let with_lines = symbol.frames.iter().any(|frame| frame.line > 0);
+        let with_lines = symbol.frames.iter().any(|frame| frame.line > 0 || !frame.file.is_empty());
         let is_same = match with_lines {
             true => other.start == symbol.start || symbol.start == 0,
             false => other == symbol,
