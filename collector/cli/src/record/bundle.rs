@@ -70,11 +70,12 @@ impl Bundling {
         (capture, reader, end): (&File, &CaptureReader, &mut CaptureEnd),
         abandon: &Abandon,
     ) -> Result<Bundled> {
+        let options = convert::naming_options();
+        let asked_by = options.asked_by;
         let mut keeper = Keeper {
             writer: FilePartsWriter::append(capture.try_clone()?, end.length(), reader),
-            options: convert::naming_options(),
-            room: self.most,
-            spent: BTreeMap::new(),
+            options,
+            room: Room { free: self.most, spent: BTreeMap::new(), asked_by },
             contents: HashMap::new(),
             keys: [RandomState::new(), RandomState::new()],
             files: Vec::new(),
@@ -110,9 +111,7 @@ type Contents = [u64; 2];
 struct Keeper {
     writer: FilePartsWriter,
     options: Options,
-    room: u64,
-    /// Of the room, by whose files.
-    spent: BTreeMap<u32, u64>,
+    room: Room,
     /// What is in the capture already: containers have the same files under other paths.
     contents: HashMap<Contents, KeptFile>,
     keys: [RandomState; 2],
@@ -160,7 +159,7 @@ impl Keeper {
         };
         let not_kept = |reason: String| KeptFile { reason, ..of_module.clone() };
         let owner = payer(parts.owner());
-        let most = self.room_of(owner);
+        let most = self.room.of(owner);
         if of_module.bytes / BEST_COMPRESSION > most {
             return Ok(not_kept(NotKept::NO_ROOM.into()));
         }
@@ -190,20 +189,35 @@ impl Keeper {
             return Ok(KeptFile { first, chunks, stored, ..of_module });
         }
         let KeptFile { first, chunks, stored, .. } = added;
-        self.room = self.room.saturating_sub(stored);
-        *self.spent.entry(owner).or_default() += stored;
+        self.room.take(owner, stored);
         self.contents.insert(contents, added);
         Ok(KeptFile { first, chunks, stored, ..of_module })
     }
+}
 
-    /// What may be kept of another file of this user's: no user's files have more than they leave to
-    /// all others; root's, and those of the user who asks, may have all.
-    fn room_of(&self, owner: u32) -> u64 {
-        if owner == 0 || self.options.asked_by == Some(owner) {
-            return self.room;
+/// Bytes of the capture that files may still take.
+#[derive(Debug)]
+struct Room {
+    free: u64,
+    /// What was taken, by whose files.
+    spent: BTreeMap<u32, u64>,
+    asked_by: Option<u32>,
+}
+
+impl Room {
+    /// How large another file of this user's may be: no user's files have more than they leave to all
+    /// others; root's, and those of the user who asks, may have all.
+    fn of(&self, owner: u32) -> u64 {
+        if owner == 0 || self.asked_by == Some(owner) {
+            return self.free;
         }
         let spent = self.spent.get(&owner).copied().unwrap_or(0);
-        self.room.saturating_sub(spent) / 2
+        self.free.saturating_sub(spent) / 2
+    }
+
+    fn take(&mut self, owner: u32, bytes: u64) {
+        self.free = self.free.saturating_sub(bytes);
+        *self.spent.entry(owner).or_default() += bytes;
     }
 }
 
@@ -213,5 +227,154 @@ impl Bundled {
         let mut lines = vec![format!("kept for naming elsewhere: {}", size_of_files(&self.files))];
         lines.extend(NotKept::of(&self.files).lines(Some(most)));
         lines.iter().map(|line| printable(line)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+    use syscollect_symbolize::build_id_of;
+
+    /// Files that a recording's stacks lead through, and its capture.
+    struct Scenario {
+        _kept: tempfile::TempDir,
+        folder: PathBuf,
+        capture: File,
+    }
+
+    impl Scenario {
+        fn new() -> Self {
+            let kept = tempfile::tempdir().unwrap();
+            let folder = kept.path().canonicalize().unwrap();
+            let capture = syscollect_store::CaptureWriter::create(tempfile::tempfile().unwrap());
+            Self { _kept: kept, folder, capture: capture.unwrap().finish().unwrap() }
+        }
+
+        /// A copy of this test program with bytes behind its end, in so many stacks.
+        fn module(&self, name: &str, uses: u64) -> UnresolvedModule {
+            let path = self.folder.join(name);
+            fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
+            Self::of(&path, uses)
+        }
+
+        fn of(path: &Path, uses: u64) -> UnresolvedModule {
+            let build_id = build_id_of(&File::open(path).unwrap()).unwrap_or_default();
+            UnresolvedModule {
+                path: path.to_str().unwrap().into(),
+                build_id,
+                uses,
+                ..UnresolvedModule::default()
+            }
+        }
+
+        fn reader(&self) -> CaptureReader {
+            CaptureReader::from_file(self.capture.try_clone().unwrap()).unwrap()
+        }
+
+        fn keep(&self, most: u64, modules: Vec<UnresolvedModule>) -> Vec<String> {
+            let reader = self.reader();
+            let mut end = CaptureEnd::of(&reader);
+            let bundling = Bundling { most, name_later: false };
+            let place = (&self.capture, &reader, &mut end);
+            let held = PinnedFiles::new();
+            let bundled = bundling.keep(modules, &held, place, &Abandon::default()).unwrap();
+            assert_eq!(self.capture.metadata().unwrap().len(), end.length());
+            bundled.lines(most)
+        }
+
+        /// Names of files, and what each takes of the capture.
+        fn kept(&self) -> Vec<(String, u64)> {
+            let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+            let own = self.reader().files().filter(|file| !file.debug).collect::<Vec<_>>();
+            own.iter().map(|file| (name(&file.path), file.stored)).collect()
+        }
+    }
+
+    #[test]
+    fn what_most_stacks_lead_through_comes_first_and_what_has_no_room_is_told() {
+        let scenario = Scenario::new();
+        let all = Scenario::new();
+        all.keep(u64::MAX, vec![all.module("busy", 1)]);
+        let size = all.kept()[0].1;
+        let libc = libc();
+        let modules = vec![
+            scenario.module("rare", 1),
+            UnresolvedModule { uses: 5, ..Scenario::of(&libc, 5) },
+            // Files are told apart by what is in them, so that this one is not the other.
+            altered(&scenario.module("busy", 900)),
+            UnresolvedModule { kernel: true, uses: 10_000, ..UnresolvedModule::default() },
+        ];
+        let lines = scenario.keep(size + size / 2, modules);
+        let kept = scenario.kept();
+        assert_eq!(kept[0].0, "busy");
+        assert_eq!(kept[2], ("rare".into(), 0), "{kept:?}");
+        assert!(kept[1].1 > 0, "a small one has room where a large one has none: {kept:?}");
+        let text = lines.join("\n");
+        for part in [
+            "symbols of 2 files",
+            "not kept: 1 file",
+            "/rare, ",
+            ": no room",
+            "--bundle-size (now ",
+        ] {
+            assert!(text.contains(part), "{part:?} is not in {text}");
+        }
+        assert!(scenario.reader().damage().is_empty());
+    }
+
+    /// Another file, of the same build.
+    fn altered(module: &UnresolvedModule) -> UnresolvedModule {
+        let file = File::options().append(true).open(&module.path).unwrap();
+        io::Write::write_all(&mut &file, b"behind its end").unwrap();
+        module.clone()
+    }
+
+    fn libc() -> PathBuf {
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let paths = maps.lines().filter_map(|line| line.split_ascii_whitespace().nth(5));
+        let libc = paths.map(PathBuf::from).find(|path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libc"))
+        });
+        libc.unwrap()
+    }
+
+    #[test]
+    fn one_file_at_two_paths_lies_in_the_capture_once() {
+        let scenario = Scenario::new();
+        let modules = vec![scenario.module("one", 2), scenario.module("other", 1)];
+        let lines = scenario.keep(u64::MAX, modules);
+        let files: Vec<_> = scenario.reader().files().filter(|file| !file.debug).collect();
+        assert_eq!((files.len(), files[0].first), (2, files[1].first));
+        assert!(lines[0].contains("symbols of 2 files"), "{lines:?}");
+        let length = scenario.capture.metadata().unwrap().len();
+        assert!(length < files[0].stored + files[0].stored / 2, "{length}, {}", files[0].stored);
+        let reader = scenario.reader();
+        assert!(reader.damage().is_empty());
+        assert!(files.iter().all(|file| reader.file_parts(file).all(|part| part.is_ok())));
+    }
+
+    #[test]
+    fn files_that_are_gone_are_told_and_keep_nothing_else_from_being_kept() {
+        let scenario = Scenario::new();
+        let gone = scenario.module("gone", 7);
+        fs::remove_file(&gone.path).unwrap();
+        let lines = scenario.keep(u64::MAX, vec![gone, scenario.module("there", 1)]).join("\n");
+        assert!(lines.contains("/gone: ") && lines.contains("cannot be opened"), "{lines}");
+        assert!(!lines.contains("--bundle-size"), "more room is of no use: {lines}");
+        assert!(scenario.kept().iter().any(|(name, stored)| name == "there" && *stored > 0));
+    }
+
+    #[test]
+    fn no_users_files_have_more_than_they_leave() {
+        let mut room = Room { free: 100, spent: BTreeMap::new(), asked_by: Some(1000) };
+        assert_eq!([0, 1000, 1001].map(|owner| room.of(owner)), [100, 100, 50]);
+        room.take(1001, 40);
+        assert_eq!([0, 1001, 1002].map(|owner| room.of(owner)), [60, 10, 30]);
+        room.take(1001, 10);
+        assert_eq!([0, 1001, 1002].map(|owner| room.of(owner)), [50, 0, 25]);
+        room.take(0, 50);
+        assert_eq!([0, 1000, 1002].map(|owner| room.of(owner)), [0, 0, 0]);
     }
 }
