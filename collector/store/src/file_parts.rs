@@ -49,6 +49,9 @@ impl FilePart {
     }
 }
 
+/// Takes a part, by where it lies in its file and its bytes; `false` if no more are wanted.
+pub type TakePart<'a, E> = dyn FnMut(u64, &[u8]) -> Result<bool, E> + 'a;
+
 /// Adds parts of files to the end of a capture: of each file all of them, or none.
 #[derive(Debug)]
 pub struct FilePartsWriter {
@@ -92,7 +95,7 @@ impl FilePartsWriter {
     pub fn add<E: From<StoreError>>(
         &mut self,
         most: u64,
-        each: impl FnOnce(&mut dyn FnMut(u64, &[u8]) -> Result<bool, E>) -> Result<(), E>,
+        each: impl FnOnce(&mut TakePart<'_, E>) -> Result<(), E>,
     ) -> Result<Option<KeptFile>, E> {
         let refused = |source| StoreError::Write { written: 0, source };
         self.file.set_len(self.end).map_err(refused)?;
@@ -196,7 +199,7 @@ mod tests {
     }
 
     fn add(to: &mut FilePartsWriter, most: u64, parts: &[(u64, &[u8])]) -> Option<KeptFile> {
-        let each = |put: &mut dyn FnMut(u64, &[u8]) -> Result<bool, StoreError>| {
+        let each = |put: &mut TakePart<'_, StoreError>| {
             for (offset, bytes) in parts {
                 if !put(*offset, bytes)? {
                     break;
@@ -245,7 +248,7 @@ mod tests {
     fn a_file_whose_reader_fails_is_not_added() {
         let file = capture();
         let (mut to, before) = (writer(&file), file.metadata().unwrap().len());
-        let each = |put: &mut dyn FnMut(u64, &[u8]) -> Result<bool, StoreError>| {
+        let each = |put: &mut TakePart<'_, StoreError>| {
             put(0, b"head")?;
             Err(StoreError::Write { written: 0, source: std::io::Error::other("it shrank") })
         };

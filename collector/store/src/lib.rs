@@ -65,7 +65,7 @@ pub use definition::{
     TracepointDefinition, TracepointField, TracepointFieldKind, UnwoundStack,
 };
 pub use error::StoreError;
-pub use file_parts::{FilePart, FilePartsWriter, PART_MAX};
+pub use file_parts::{FilePart, FilePartsWriter, PART_MAX, TakePart};
 pub use format::{EMPTY_CAPTURE_BYTES, MAX_CHUNK};
 pub use index::{Damage, IndexEntry};
 pub use lost_record::LostRecord;

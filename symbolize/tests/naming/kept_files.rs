@@ -49,11 +49,11 @@ fn parts(request: &ModuleRequest, options: &Options) -> Vec<FileParts> {
 
 fn read(parts: &FileParts) -> Vec<(u64, Vec<u8>)> {
     let mut all = Vec::new();
-    let mut keep = |offset: u64, bytes: &[u8]| {
+    let keep = |offset: u64, bytes: &[u8]| {
         all.push((offset, bytes.to_vec()));
         Ok::<_, io::Error>(true)
     };
-    parts.read(&mut keep).unwrap();
+    parts.read(keep).unwrap();
     all
 }
 
@@ -250,7 +250,7 @@ fn a_file_that_shrinks_meanwhile_is_an_error() {
     let request = request(&path, &libc.build_id);
     let parts = parts(&request, &options()).remove(0);
     File::options().write(true).open(&path).unwrap().set_len(4096).unwrap();
-    let read = parts.read(&mut |_, _| Ok::<_, io::Error>(true));
+    let read = parts.read(|_, _| Ok::<_, io::Error>(true));
     assert_eq!(read.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
 }
 

@@ -14,13 +14,18 @@ use std::time::{Duration, Instant};
 use syscollect_model::BuildId;
 use syscollect_playback::UnresolvedModule;
 use syscollect_store::{CaptureReader, Definition, FilePartsWriter, KeptFile, StoreError};
-use syscollect_symbolize::{FileParts, Options, PinnedFiles, parts_of_module};
+use syscollect_symbolize::{FileParts, Options, PinnedFiles, owner_of_module, parts_of_module};
 use syscollect_untrusted_files::payer;
 
 /// LZ4 makes no parts of files smaller than this, so what has more bytes than that is not tried.
 const BEST_COMPRESSION: u64 = 16;
 /// How long files are read for: those that fewer stacks lead through come last.
 const TIME_MAX: Duration = Duration::from_secs(60);
+/// The same of the files of a user other than root and the one who asks.
+const USER_TIME_MAX: Duration = Duration::from_secs(5);
+/// Why a file was not kept, or not looked at.
+const SLOW: &str = "reading files took too long";
+const UNWANTED: &str = "nobody waited for it";
 
 /// How much of files is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +46,7 @@ pub(crate) struct Bundled {
 #[derive(Debug)]
 enum AddError {
     File(io::Error),
+    Unwanted(&'static str),
     Capture(StoreError),
 }
 
@@ -76,6 +82,8 @@ impl Bundling {
             writer: FilePartsWriter::append(capture.try_clone()?, end.length(), reader),
             options,
             room: Room { free: self.most, spent: BTreeMap::new(), asked_by },
+            clock: ReadingTime { begin: Instant::now(), spent: BTreeMap::new(), asked_by },
+            abandon,
             contents: HashMap::new(),
             keys: [RandomState::new(), RandomState::new()],
             files: Vec::new(),
@@ -83,19 +91,8 @@ impl Bundling {
         let mut modules = modules;
         modules.retain(|module| !module.kernel && module.memory.is_none());
         modules.sort_by_key(|module| std::cmp::Reverse(module.uses));
-        let begin = Instant::now();
         for module in modules {
-            let reason = if abandon.wanted() {
-                "nobody waited for it"
-            } else if begin.elapsed() > TIME_MAX {
-                "reading files took too long"
-            } else {
-                keeper.keep(module, held).context("cannot add parts of files to the capture")?;
-                continue;
-            };
-            let UnresolvedModule { path, build_id, .. } = module;
-            let reason = reason.into();
-            keeper.files.push(KeptFile { path, build_id, reason, ..KeptFile::default() });
+            keeper.keep(module, held).context("cannot add parts of files to the capture")?;
         }
         let Keeper { writer, files, .. } = keeper;
         end.move_to(writer.end());
@@ -108,31 +105,41 @@ impl Bundling {
 /// Two hashes of what nobody knows the keys of: who makes a file cannot make it look like another.
 type Contents = [u64; 2];
 
-struct Keeper {
+struct Keeper<'a> {
     writer: FilePartsWriter,
     options: Options,
     room: Room,
+    clock: ReadingTime,
+    abandon: &'a Abandon,
     /// What is in the capture already: containers have the same files under other paths.
     contents: HashMap<Contents, KeptFile>,
     keys: [RandomState; 2],
     files: Vec<KeptFile>,
 }
 
-impl Keeper {
+impl Keeper<'_> {
     fn keep(&mut self, module: UnresolvedModule, held: &PinnedFiles) -> Result<(), StoreError> {
         let request = convert::request(module);
         let (path, build_id) = (&request.path, &request.build_id);
-        let parts = match parts_of_module(held, &self.options, &request) {
+        let begin = Instant::now();
+        let owner = owner_of_module(held, &request).map(payer);
+        let parts = match self.clock.unwanted(owner, begin, self.abandon) {
+            Some(reason) => Err(reason.to_owned()),
+            None => parts_of_module(held, &self.options, &request),
+        };
+        let parts = match parts {
             Ok(parts) => parts,
             Err(reason) => {
                 let (path, build_id) = (path.clone(), build_id.clone());
                 self.files.push(KeptFile { path, build_id, reason, ..KeptFile::default() });
+                self.clock.spend(owner, begin.elapsed());
                 return Ok(());
             }
         };
+        let owner = owner.or_else(|| Some(payer(parts.first()?.owner())));
         for parts in parts {
             let is_debug = parts.is_debug();
-            let file = self.add(&parts, path, build_id)?;
+            let file = self.add(&parts, (path, build_id), begin)?;
             let is_kept = file.chunks > 0;
             self.files.push(file);
             // A debug file does not say where code lay.
@@ -140,14 +147,15 @@ impl Keeper {
                 break;
             }
         }
+        self.clock.spend(owner, begin.elapsed());
         Ok(())
     }
 
     fn add(
         &mut self,
         parts: &FileParts,
-        path: &str,
-        build_id: &BuildId,
+        (path, build_id): (&str, &BuildId),
+        begin: Instant,
     ) -> Result<KeptFile, StoreError> {
         let of_module = KeptFile {
             path: path.to_owned(),
@@ -165,8 +173,12 @@ impl Keeper {
         }
         let mut hashes = self.keys.each_ref().map(BuildHasher::build_hasher);
         hashes.iter_mut().for_each(|hash| hash.write_u64(of_module.length));
-        let added = self.writer.add::<AddError>(most, |to| {
-            parts.read(&mut |offset, bytes| {
+        let Self { writer, clock, abandon, .. } = self;
+        let added = writer.add::<AddError>(most, |to| {
+            parts.read(|offset, bytes| {
+                if let Some(reason) = clock.unwanted(Some(owner), begin, abandon) {
+                    return Err(AddError::Unwanted(reason));
+                }
                 for hash in &mut hashes {
                     hash.write_u64(offset);
                     hash.write(bytes);
@@ -176,6 +188,7 @@ impl Keeper {
         });
         let added = match added {
             Err(AddError::Capture(error)) => return Err(error),
+            Err(AddError::Unwanted(reason)) => return Ok(not_kept(reason.into())),
             Err(AddError::File(error)) => {
                 return Ok(not_kept(format!("it cannot be read: {error}")));
             }
@@ -218,6 +231,43 @@ impl Room {
     fn take(&mut self, owner: u32, bytes: u64) {
         self.free = self.free.saturating_sub(bytes);
         *self.spent.entry(owner).or_default() += bytes;
+    }
+}
+
+/// For how long files were read.
+#[derive(Debug)]
+struct ReadingTime {
+    begin: Instant,
+    /// By whose they are.
+    spent: BTreeMap<u32, Duration>,
+    asked_by: Option<u32>,
+}
+
+impl ReadingTime {
+    /// Whether a file of this owner's, on which so much was spent, has no more time.
+    fn is_over(&self, owner: Option<u32>, on_this: Duration) -> bool {
+        let of_user = |owner: u32| {
+            let spent = self.spent.get(&owner).copied().unwrap_or_default();
+            owner != 0 && self.asked_by != Some(owner) && spent + on_this > USER_TIME_MAX
+        };
+        self.begin.elapsed() > TIME_MAX || owner.is_some_and(of_user)
+    }
+
+    /// Why a file of this owner's that was begun then is not gone on with.
+    fn unwanted(
+        &self,
+        owner: Option<u32>,
+        begin: Instant,
+        abandon: &Abandon,
+    ) -> Option<&'static str> {
+        let is_late = self.is_over(owner, begin.elapsed());
+        abandon.wanted().then_some(UNWANTED).or(is_late.then_some(SLOW))
+    }
+
+    fn spend(&mut self, owner: Option<u32>, time: Duration) {
+        if let Some(owner) = owner {
+            *self.spent.entry(owner).or_default() += time;
+        }
     }
 }
 
@@ -364,6 +414,21 @@ mod tests {
         assert!(lines.contains("/gone: ") && lines.contains("cannot be opened"), "{lines}");
         assert!(!lines.contains("--bundle-size"), "more room is of no use: {lines}");
         assert!(scenario.kept().iter().any(|(name, stored)| name == "there" && *stored > 0));
+    }
+
+    #[test]
+    fn a_users_files_are_read_for_a_while_and_roots_as_long_as_there_is_time() {
+        let (begin, asked_by) = (Instant::now(), Some(1000));
+        let mut clock = ReadingTime { begin, spent: BTreeMap::new(), asked_by };
+        let seconds = Duration::from_secs;
+        for owner in [0, 1000, 1001] {
+            clock.spend(Some(owner), seconds(4));
+            assert!(!clock.is_over(Some(owner), seconds(1)));
+            assert_eq!(clock.is_over(Some(owner), seconds(2)), owner == 1001);
+        }
+        assert!(!clock.is_over(Some(1002), seconds(2)) && !clock.is_over(None, seconds(9)));
+        clock.begin -= TIME_MAX;
+        assert!([Some(0), Some(1002), None].iter().all(|owner| clock.is_over(*owner, seconds(0))));
     }
 
     #[test]
