@@ -1,7 +1,7 @@
 //! Parts of files of code, kept so that their functions can be named on machines without them.
 //!
 //! They come behind a recording's events, as names do. Each chunk is one part: where it lies in its
-//! file, 8 bytes, and its bytes. [`KeptFile`](crate::KeptFile) says which chunks are whose; what no
+//! file, 8 bytes, and its bytes. [`KeptFile`] says which chunks are whose; what no
 //! such definition speaks of means nothing.
 
 use crate::format::CHUNK_HEADER;
