@@ -9,7 +9,8 @@ use libfuzzer_sys::fuzz_target;
 use std::fs::File;
 use std::panic;
 use std::sync::LazyLock;
-use syscollect_symbolize::{Options, PinnedFiles, Symbolizer};
+use syscollect_model::SymbolTable;
+use syscollect_symbolize::{Options, PinnedFiles, Symbolizer, kept_again};
 use syscollect_untrusted_files::MemoryFile;
 
 /// Sections that an input may have, by the number that stands for them.
@@ -58,12 +59,19 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(file) = in_memory(&file) else { return };
     let offsets: Vec<u64> =
         (0..32).chain((0..CODE).step_by(0x400)).chain([CODE - 1, u64::MAX]).collect();
-    let table = symbolizer.name_file(&file, &offsets);
+    // What a capture keeps of it is named elsewhere.
+    let kept = kept_again(&file);
+    for file in [Some(file), kept].into_iter().flatten() {
+        check(&symbolizer.name_file(&file, &offsets), &offsets);
+    }
+});
+
+fn check(table: &SymbolTable, offsets: &[u64]) {
     for symbol in &table.symbols {
         assert!(offsets.contains(&symbol.offset) && !symbol.frames.is_empty(), "{symbol:?}");
         assert!(!symbol.range_only || (symbol.size > 0 && symbol.frames.len() == 1), "{symbol:?}");
     }
-});
+}
 
 fn in_memory(bytes: &[u8]) -> std::io::Result<File> {
     let file = MemoryFile::new("fuzz", bytes.len() as u64)?;

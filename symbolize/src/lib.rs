@@ -35,6 +35,8 @@ mod go_functions;
 mod image;
 mod jit;
 mod kallsyms;
+mod kept_files;
+mod kept_parts;
 mod kernel;
 mod links;
 mod memory;
@@ -60,6 +62,10 @@ pub use jit::{PerfMapOutcome, PerfMapOwner};
 pub use jit::{read_jit_dump, read_perf_map};
 #[doc(hidden)]
 pub use kallsyms::read_kallsyms;
+pub use kept_files::{KeptFileError, KeptFiles, KeptModule};
+#[doc(hidden)]
+pub use kept_parts::kept_again;
+pub use kept_parts::{FileParts, owner_of_module, parts_of_module};
 #[doc(hidden)]
 pub use mini_debug::read_mini_debug;
 pub use pinned::{PinnedFiles, ReleasedFiles, is_jit_dump};

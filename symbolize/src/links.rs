@@ -4,8 +4,9 @@
 //! more, it is looked for only where debug files lie, and what is found must be what is meant, by
 //! its build id or its sum.
 
-use crate::SymbolFiles;
 use crate::elf::{DEBUG_ALT_LINK, DEBUG_LINK, Layout, build_id_in};
+use crate::pinned::plain_path;
+use crate::{Options, SymbolFiles};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use syscollect_elf::BUILD_ID_MAX;
@@ -40,7 +41,18 @@ pub(crate) struct DebugFile {
     pub(crate) opened: OpenedFile,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    /// For the file of the module that has this path.
+    pub(crate) fn of(options: &'a Options, path: &'a str) -> Self {
+        let Options { debug_dirs, symbol_files, debug_bytes_max, .. } = options;
+        Self {
+            debug_dirs,
+            symbol_files,
+            path: Path::new(plain_path(path)),
+            summed_max: debug_bytes_max.saturating_mul(2),
+        }
+    }
+
     /// The debug information that distributions keep apart, by build id.
     pub(crate) fn by_build_id(&self, build_id: &BuildId) -> Option<DebugFile> {
         let digits = build_id.to_string();

@@ -10,12 +10,11 @@ use crate::pinned::plain_path;
 use crate::ranges::{FunctionRanges, RangesError, UnwindTables};
 use crate::source::{ElfSource, Named};
 use crate::turn::{Pace, Turn};
-use crate::{ModuleRequest, Options, jit, own_file};
+use crate::{ModuleRequest, jit, own_file};
 use rustc_hash::FxHashSet;
 use std::cell::Cell;
 use std::fs::File;
 use std::ops::Range;
-use std::path::Path;
 use syscollect_model::{BuildId, Symbol, SymbolFrame, SymbolTable};
 use syscollect_untrusted_files::{OpenedFile, Reader};
 
@@ -35,7 +34,7 @@ pub(crate) fn name(shared: &Shared, request: &ModuleRequest, turn: &Turn) -> Sym
     let mut table =
         SymbolTable { path: path.clone(), build_id: build_id.clone(), ..SymbolTable::default() };
     let mut notes = Vec::new();
-    match own_file::find(shared, request, &mut notes) {
+    match own_file::find(&shared.held, &shared.options, request, &mut notes) {
         Ok(file) => {
             turn.belongs_to(file.data().uid);
             let late = Cell::new(0);
@@ -333,13 +332,7 @@ impl Module<'_> {
     }
 
     fn search(&self) -> Search<'_> {
-        let Options { debug_dirs, symbol_files, debug_bytes_max, .. } = &self.shared.options;
-        Search {
-            debug_dirs,
-            symbol_files,
-            path: Path::new(plain_path(self.path)),
-            summed_max: debug_bytes_max.saturating_mul(2),
-        }
+        Search::of(&self.shared.options, self.path)
     }
 
     /// The debug information that is kept apart.
@@ -351,12 +344,16 @@ impl Module<'_> {
             (own.device, own.inode) != (other.device, other.inode)
         };
         let found = named.filter(is_other);
-        found.or_else(|| self.search().by_build_id(self.build_id)).or_else(|| {
+        let found = found.or_else(|| self.search().by_build_id(self.build_id)).or_else(|| {
             let linked = self.search().by_link(self.file, own);
             linked.unwrap_or_else(|note| {
                 notes.push(note);
                 None
             })
+        });
+        found.or_else(|| {
+            let opened = self.shared.options.kept_files.debug(self.path, self.build_id)?;
+            Some(DebugFile { path: "the capture".into(), opened: opened.clone() })
         })
     }
 
@@ -505,8 +502,8 @@ fn look_up(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PinnedFiles;
     use crate::memory::Memory;
+    use crate::{Options, PinnedFiles};
 
     /// This function in the file of this program.
     fn own_code() -> (File, u64) {

@@ -1,9 +1,8 @@
 //! The file that a module was mapped from, or another of the same build in its place.
 
 use crate::elf::build_id_in;
-use crate::naming::Shared;
 use crate::pinned::{names_a_file, plain_path};
-use crate::{ModuleRequest, vdso};
+use crate::{ModuleRequest, Options, PinnedFiles, vdso};
 use std::ops::Deref;
 use std::path::Path;
 use syscollect_model::BuildId;
@@ -26,29 +25,37 @@ impl Deref for FoundFile<'_> {
     }
 }
 
-/// Finds the file of a module: what is held, what the user named, what lies at its path now.
+/// Finds the file of a module: what is held, what the user named, what lies at its path now, what
+/// the capture has of it.
 ///
 /// # Errors
 ///
 /// In words, why there is none.
 pub(crate) fn find<'h>(
-    shared: &'h Shared,
+    held: &'h PinnedFiles,
+    options: &'h Options,
     request: &ModuleRequest,
     notes: &mut Vec<String>,
 ) -> Result<FoundFile<'h>, String> {
     let ModuleRequest { path, build_id, .. } = request;
-    if let Some(file) = shared.held.opened(path, build_id) {
+    if let Some(file) = held.opened(path, build_id) {
         return Ok(FoundFile::Held(file));
     }
-    if shared.held.is_ambiguous(path, build_id) {
+    if held.is_ambiguous(path, build_id) {
         let id = if build_id.is_empty() { "without a" } else { "with one" };
         return Err(format!("several files {id} build id had the path {path}: not named"));
     }
-    let named = &shared.options.symbol_files;
+    let named = &options.symbol_files;
     if let Some(file) = named.code_of(build_id) {
         return Ok(FoundFile::Opened(file));
     }
-    at_path(path, build_id, notes).or_else(|reason| {
+    let kept = options.kept_files.own(path, build_id).map(FoundFile::Held);
+    match kept {
+        // What lies at the path now may be any file.
+        Some(kept) if build_id.is_empty() => return Ok(kept),
+        _ => {}
+    }
+    at_path(path, build_id, notes).or_else(|reason| kept.ok_or(reason)).or_else(|reason| {
         // It does not have the code, but knows where that is to be loaded.
         let symbols = named.symbols_of(build_id).map(|(_, file)| FoundFile::Opened(file));
         symbols.ok_or(reason)

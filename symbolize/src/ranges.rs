@@ -26,6 +26,8 @@ const BYTES_MAX: u64 = 512 << 20;
 const BLOCK: usize = 1 << 20;
 /// How long one waits for memory that others use.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of an index in which it says where the entries begin.
+const INDEX_HEAD: u64 = 64;
 /// Descriptions that are remembered; files have a few.
 const DESCRIPTIONS_MAX: usize = 1 << 12;
 /// Entries that are walked over between two looks at whether there is time left.
@@ -92,6 +94,22 @@ impl UnwindTables {
         let (entries, entries_memory) = Table::read(&reader, &entries, memory)?;
         let memory = [index_memory, Some(entries_memory)];
         Ok(Some(Self { index, entries, address_size, _memory: memory }))
+    }
+}
+
+impl UnwindTables {
+    /// Where they lie in the file.
+    pub(crate) fn parts(reader: &Reader, layout: &Layout) -> Vec<Range<u64>> {
+        // Only the first bytes of the index are read, which say where the entries begin.
+        let entries = layout.unwind_entries.or_else(|| {
+            let index = layout.unwind_index?;
+            let head = LoadedPart::new(index.address, index.offset, index.size.min(INDEX_HEAD))?;
+            let (head, _) = Table::read(reader, &head, &Memory::new(INDEX_HEAD)).ok()?;
+            layout
+                .segments
+                .part_from(head.parse(layout.address_size())?.eh_frame_ptr().direct().ok()?)
+        });
+        [layout.unwind_index, entries].into_iter().flatten().map(|part| part.offsets()).collect()
     }
 }
 

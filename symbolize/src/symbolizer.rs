@@ -4,7 +4,7 @@ use crate::kernel::Kernel;
 use crate::memory::Memory;
 use crate::naming::{Shared, name_all};
 use crate::turn::Turn;
-use crate::{PinnedFiles, SymbolFiles, module};
+use crate::{KeptFiles, PinnedFiles, SymbolFiles, module};
 use std::fs::File;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -42,6 +42,8 @@ pub struct Options {
     pub debug_dirs: Vec<PathBuf>,
     /// Files that the user names; they go before others of the same build.
     pub symbol_files: SymbolFiles,
+    /// What the capture has of files; it comes after these files themselves.
+    pub kept_files: KeptFiles,
     /// Copies of files together are no larger than this, in bytes; by default a GiB. What is made
     /// of them while it is read may take two or three times as much, so a quarter of the memory
     /// that is there is enough.
@@ -67,6 +69,7 @@ impl Default for Options {
             debug_bytes_max: 512 << 20,
             debug_dirs: vec!["/usr/lib/debug".into(), "/lib/debug".into()],
             symbol_files: SymbolFiles::default(),
+            kept_files: KeptFiles::default(),
             copied_bytes_max: 1 << 30,
             // Thousands of places in 360 MB of debug information take half of that.
             module_share: Duration::from_secs(5),

@@ -2,6 +2,7 @@
 
 use crate::debuginfod;
 use crate::format::Format;
+use crate::kept_files;
 use crate::owner::Owner;
 use crate::signals::Abandon;
 use crate::symbol_files::SymbolFileOptions;
@@ -40,6 +41,10 @@ pub(crate) struct Nameable {
     pub(crate) same_files: bool,
     /// Modules that have what names there are, by path and build id: they are not named again.
     pub(crate) named: HashSet<(String, BuildId)>,
+    /// Paths of files without a build id of which the capture has what naming needs.
+    pub(crate) kept: HashSet<String>,
+    /// Only what no other machine can name: the kernel's code, and what programs made themselves.
+    pub(crate) only_here: bool,
 }
 
 impl Nameable {
@@ -50,12 +55,18 @@ impl Nameable {
             _ => None,
         };
         let named = named(reader.definitions().filter_map(table));
-        Self { same_kernel: is_this_boot(info), same_files: false, named }
+        Self { named, ..Self::anew(info, reader) }
     }
 
     /// Everything that has no name, whatever was tried before.
-    pub(crate) fn anew(info: &SessionInfo) -> Self {
-        Self { same_kernel: is_this_boot(info), same_files: false, named: HashSet::new() }
+    pub(crate) fn anew(info: &SessionInfo, reader: &CaptureReader) -> Self {
+        let kept = kept_files::without_build_id(reader);
+        Self { same_kernel: is_this_boot(info), kept, ..Self::default() }
+    }
+
+    /// Everything, or `only_here` what no other machine can name: the recording has just ended.
+    pub(crate) fn now(only_here: bool) -> Self {
+        Self { same_kernel: true, same_files: true, only_here, ..Self::default() }
     }
 
     /// No name is better than a wrong one.
@@ -71,9 +82,11 @@ impl Nameable {
         let is_same = if module.kernel {
             self.same_kernel
         } else {
-            self.same_files || !module.build_id.is_empty()
+            let is_kept = || self.kept.contains(&module.path);
+            self.same_files || !module.build_id.is_empty() || is_kept()
         };
-        is_same && !has_names(module)
+        let is_wanted = !self.only_here || module.kernel || module.memory.is_some();
+        is_same && is_wanted && !has_names(module)
     }
 }
 
@@ -101,15 +114,15 @@ pub(crate) struct Named {
     pub(crate) files: SymbolFiles,
 }
 
-/// Names of all places that have none yet and are `nameable`, also from `files`; the modules that
-/// are left when the user gives up are not among them.
+/// Names of all places that have none yet and are `nameable`, also from `files` and from what
+/// `capture` has of files; the modules that are left when the user gives up are not among them.
 ///
 /// # Errors
 ///
 /// Servers were asked for and cannot be asked.
 pub(crate) fn name(
     session: &impl Recording,
-    held: PinnedFiles,
+    (held, capture): (PinnedFiles, Option<&CaptureReader>),
     nameable: &Nameable,
     files: &SymbolFileOptions,
     abandon: &Abandon,
@@ -128,8 +141,12 @@ pub(crate) fn name(
     let unwanted = || abandon.wanted();
     let busy = terminal.busy("naming functions");
     let mut files = files.find(&requests, &unwanted);
+    let most = naming_options().copied_bytes_max;
+    let kept = capture.map(|capture| kept_files::read(capture, &requests, most));
+    let kept = kept.unwrap_or_default();
     let name_modules = |held: PinnedFiles, files: &SymbolFiles, requests: &[ModuleRequest]| {
-        let options = Options { symbol_files: files.clone(), ..naming_options() };
+        let (symbol_files, kept_files) = (files.clone(), kept.clone());
+        let options = Options { symbol_files, kept_files, ..naming_options() };
         let mut symbolizer = Symbolizer::with_options(held, options);
         let tables = symbolizer.name_modules_unless(requests, &unwanted).into_iter().flatten();
         (tables.collect::<Vec<_>>(), symbolizer)
@@ -171,7 +188,7 @@ fn still_missing(requests: &[ModuleRequest], tables: &[SymbolTable]) -> Vec<Modu
 
 /// Naming within the memory that is there: a small control group must not end what has been
 /// recorded.
-fn naming_options() -> Options {
+pub(crate) fn naming_options() -> Options {
     let options = Options { asked_by: Owner::user_asking(), ..Options::default() };
     #[cfg(target_os = "linux")]
     let options = Options {
@@ -181,7 +198,7 @@ fn naming_options() -> Options {
     options
 }
 
-fn request(module: UnresolvedModule) -> ModuleRequest {
+pub(crate) fn request(module: UnresolvedModule) -> ModuleRequest {
     let UnresolvedModule { path, build_id, memory, offsets, mapped, .. } = module;
     ModuleRequest { path, build_id, memory, mapped, offsets }
 }
@@ -211,6 +228,12 @@ impl CaptureEnd {
     #[cfg(target_os = "linux")]
     pub(crate) fn length(&self) -> u64 {
         self.length
+    }
+
+    /// It ends there now: chunks were added that are no definitions.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn move_to(&mut self, length: u64) {
+        self.length = length;
     }
 
     /// Adds definitions to the end of the capture file, and moves on to the new end.
@@ -541,12 +564,12 @@ mod tests {
         };
         let kernel = "[kernel.kallsyms]";
         let named = [("/a".into(), id(1)), (kernel.into(), id(9))].into_iter().collect();
-        let later = Nameable { same_kernel: true, same_files: false, named };
+        let later = Nameable { same_kernel: true, named, ..Nameable::default() };
         assert!(!later.is(&module("/a", id(1), false)));
         assert!(later.is(&module("/a", id(2), false)) && later.is(&module("/b", id(1), false)));
         assert!(!later.is(&module("/c", BuildId::default(), false)), "it may be another file");
         assert!(!later.is(&module(kernel, BuildId::default(), true)));
-        let first = Nameable { same_kernel: true, same_files: true, named: HashSet::new() };
+        let first = Nameable::now(false);
         assert!(first.is(&module(kernel, BuildId::default(), true)));
         assert!(first.is(&module("/c", BuildId::default(), false)));
         let elsewhere = Nameable { same_kernel: false, ..first };

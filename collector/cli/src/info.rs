@@ -3,6 +3,7 @@
 use crate::confine;
 use crate::cost;
 use crate::escape::{print, print_json, printable};
+use crate::kept_files::{self, NotKept};
 use crate::source::{self, Source};
 use crate::summary::{loss_text, stopped_early};
 use crate::terminal::{Style, Terminal};
@@ -19,6 +20,7 @@ use syscollect_model::{
     records_overwritten,
 };
 use syscollect_playback::{EventType, NullExporter, Played, Recording};
+use syscollect_store::KeptFile;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,7 +36,8 @@ missing_stacks (events that lack their stack or a part of it),
 untold_gaps (how often a CPU ran something else than its events say), cpus, duration_ns,
 first_unix_ns (the wall clock at the first event, nanoseconds since 1970),
 clock {source, tick_rate_hz, cpus [{cpu, error_bound_ns, method}]},
-unmatched_ends (of zones of probes) and unshown_failures (of GPUs), where there
+kept_files [{path, build_id, bytes, stored, reason (why it was not kept)}] (of
+--bundle), unmatched_ends (of zones of probes) and unshown_failures (of GPUs), where there
 are any, windows {version, sessions, events [{provider, id, name, count}]} (of
 .etl files), and more.";
 
@@ -98,6 +101,9 @@ struct Report {
     clock: ClockReport,
     machine: MachineReport,
     recording: RecordingReport,
+    /// Files of code that the capture was asked to keep parts of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    kept_files: Vec<KeptFile>,
     #[serde(skip_serializing_if = "Option::is_none")]
     recorder: Option<RecorderSummary>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -242,6 +248,7 @@ impl Report {
                 filter_pids: info.filter_pids.clone(),
                 notes: info.notes.clone(),
             },
+            kept_files: session.kept_files(),
             recorder: session.summary().cloned(),
             windows: session.windows().map(WindowsReport::of),
         }
@@ -292,6 +299,11 @@ impl Report {
         let told = self.recorder.as_ref().map_or(&[][..], |recorder| &recorder.missing);
         for note in self.recording.notes.iter().filter(|note| !told.contains(note)) {
             line("Note", note.clone());
+        }
+        if !self.kept_files.is_empty() {
+            line("Kept", kept_files::size_of_files(&self.kept_files));
+            let not_kept = NotKept::of(&self.kept_files).lines(None);
+            not_kept.into_iter().for_each(|not_kept| line("", not_kept));
         }
         if self.unmatched_ends > 0 {
             let zones = if self.unmatched_ends == 1 { "zone" } else { "zones" };

@@ -34,6 +34,7 @@ mod export;
 mod flamegraph;
 mod format;
 mod info;
+mod kept_files;
 mod lost;
 mod man;
 mod output;

@@ -12,7 +12,7 @@ use syscollect_etl::session::Facts;
 use syscollect_merge::{Recordings, Session};
 use syscollect_model::{ClockMap, Loss, RecorderSummary, SessionInfo, SymbolTable, Time};
 use syscollect_playback::{AnyExporter, Played, Recording, Stopped, UnresolvedModule};
-use syscollect_store::{CaptureReader, StoreError};
+use syscollect_store::{CaptureReader, KeptFile, StoreError};
 use syscollect_symbolize::PinnedFiles;
 
 /// A recording, whatever wrote it.
@@ -77,11 +77,12 @@ impl Source {
         let name_capture = |session: &mut Session| -> Result<()> {
             session.file_damage().iter().for_each(|damage| say!("syscollect: {damage}"));
             let nameable = match symbols.files().is_any() {
-                true => Nameable::anew(session.info()),
+                true => Nameable::anew(session.info(), session.reader()),
                 false => Nameable::later(session.info(), session.reader()),
             };
             let (held, files) = (PinnedFiles::new(), symbols.files());
-            let named = convert::name(&*session, held, &nameable, files, abandon, terminal)?;
+            let from = (held, Some(session.reader()));
+            let named = convert::name(&*session, from, &nameable, files, abandon, terminal)?;
             session.add_symbols(named.tables);
             Ok(())
         };
@@ -107,6 +108,14 @@ impl Source {
 }
 
 impl Source {
+    /// Files of code that a capture was asked to keep parts of.
+    pub(crate) fn kept_files(&self) -> Vec<KeptFile> {
+        match self {
+            Self::Capture(session) => session.reader().files().collect(),
+            Self::Captures(_) | Self::Trace(_) => Vec::new(),
+        }
+    }
+
     /// What only Windows traces have.
     pub(crate) fn windows(&self) -> Option<&Facts> {
         match self {

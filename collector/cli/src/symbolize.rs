@@ -119,8 +119,9 @@ fn target(args: &Args, capture: &File) -> Result<Target> {
 }
 
 fn name(session: &Session, files: &SymbolFileOptions, abandon: &Abandon) -> Result<Named> {
-    let nameable = Nameable::anew(session.info());
-    convert::name(session, PinnedFiles::new(), &nameable, files, abandon, &Terminal::stderr())
+    let nameable = Nameable::anew(session.info(), session.reader());
+    let from = (PinnedFiles::new(), Some(session.reader()));
+    convert::name(session, from, &nameable, files, abandon, &Terminal::stderr())
 }
 
 /// What of `tables` the capture does not have yet.

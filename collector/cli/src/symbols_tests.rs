@@ -82,6 +82,7 @@ fn module(path: &str, offsets: usize, windows: Option<WindowsImage>) -> Unresolv
         memory: None,
         kernel: false,
         offsets,
+        uses: 0,
         mapped: Vec::new(),
         windows,
     }

@@ -6,14 +6,17 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use syscollect_fixtures::elf::debug_file;
 use syscollect_fixtures::server::{response, serve};
 use syscollect_model::{BuildId, Mapping, Symbol, SymbolFrame, SymbolTable, Ticks};
-use syscollect_store::{CaptureReader, Definition};
-use syscollect_symbolize::build_id_of;
+use syscollect_store::{
+    CaptureReader, CaptureWriter, Definition, FilePartsWriter, KeptFile, StoreError,
+};
+use syscollect_symbolize::{ModuleRequest, Options, PinnedFiles, build_id_of, parts_of_module};
 use syscollect_tests::{FakeMachine, Stacks};
 
 /// Where the program lay on the machine that recorded.
@@ -127,6 +130,43 @@ impl Workplace {
         bytes
     }
 
+    /// A capture that keeps what naming the program needs, and had no room for another file.
+    fn bundled_capture(&self, name: &str) -> Vec<u8> {
+        self.capture(name);
+        let Program { path, build_id, .. } = &self.program;
+        let request = ModuleRequest {
+            path: path.to_str().unwrap().into(),
+            build_id: build_id.clone(),
+            ..ModuleRequest::default()
+        };
+        let parts = parts_of_module(&PinnedFiles::new(), &Options::default(), &request).unwrap();
+        let own = parts.iter().find(|parts| !parts.is_debug()).unwrap();
+        let reader = CaptureReader::open(&self.path(name)).unwrap();
+        let mut file = File::options().read(true).write(true).open(self.path(name)).unwrap();
+        let end = reader.valid_length();
+        let mut writer = FilePartsWriter::append(file.try_clone().unwrap(), end, &reader);
+        let kept = writer.add::<WriteError>(u64::MAX, |to| own.read(to)).unwrap().unwrap();
+        let kept = KeptFile {
+            path: PATH.into(),
+            build_id: build_id.clone(),
+            length: own.length(),
+            bytes: own.bytes(),
+            ..kept
+        };
+        let missing = KeptFile {
+            path: "/opt/there/other".into(),
+            build_id: BuildId::from_bytes(&[7; 20]),
+            bytes: 300 << 20,
+            reason: "no room".into(),
+            ..KeptFile::default()
+        };
+        file.seek(SeekFrom::Start(writer.end())).unwrap();
+        let mut writer = CaptureWriter::append(file, reader.next_definition_sequence());
+        writer.define(&Definition::Files(vec![kept, missing])).unwrap();
+        writer.finish().unwrap();
+        fs::read(self.path(name)).unwrap()
+    }
+
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_syscollect"));
         command.args(arguments).current_dir(self.folder.path());
@@ -187,6 +227,22 @@ impl Workplace {
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
+    }
+}
+
+/// Whatever keeps parts of a file from being added.
+#[derive(Debug)]
+struct WriteError;
+
+impl From<io::Error> for WriteError {
+    fn from(_: io::Error) -> Self {
+        Self
+    }
+}
+
+impl From<StoreError> for WriteError {
+    fn from(_: StoreError) -> Self {
+        Self
     }
 }
 
@@ -384,4 +440,90 @@ fn a_capture_behind_another_in_one_file_is_kept_and_told_of() {
     let (_, message) = place.succeeds(&["report", "both.syscap"]);
     let told = format!("another capture begins at byte {}", one.len());
     assert!(message.contains(&told), "{message}");
+}
+
+#[test]
+fn a_capture_that_keeps_symbols_is_named_where_the_program_is_not() {
+    let place = Workplace::new();
+    let before = place.bundled_capture("x.syscap");
+    // Without any of it being asked for, and the capture stays as it is.
+    let stacks = place.stacks("x.syscap", &[]);
+    assert!(stacks.contains("a_function_with_a_plain_name"), "{stacks}");
+    let (report, _) = place.succeeds(&["report", "x.syscap"]);
+    assert!(report.contains("a_function_with_a_plain_name"), "{report}");
+    assert_eq!(fs::read(place.path("x.syscap")).unwrap(), before);
+
+    let (_, message) = place.succeeds(&["symbolize", "x.syscap"]);
+    assert!(message.contains("named 1 of 2 frames without names, in 1 file: "), "{message}");
+    assert!(message.contains("/opt/there/other, 1 frame: no symbols with its"), "{message}");
+    let after = fs::read(place.path("x.syscap")).unwrap();
+    assert!(after.len() > before.len() && after.starts_with(&before));
+    let reader = CaptureReader::open(&place.path("x.syscap")).unwrap();
+    assert!(reader.damage().is_empty() && reader.is_complete(), "{:?}", reader.damage());
+    assert_eq!(reader.files().count(), 2, "what it keeps it keeps");
+    assert!(place.stacks("x.syscap", &[]).contains("a_function_with_a_plain_name"));
+}
+
+#[test]
+fn what_a_capture_keeps_is_told_with_what_it_had_no_room_for() {
+    let place = Workplace::new();
+    place.bundled_capture("x.syscap");
+    let (text, _) = place.succeeds(&["info", "x.syscap"]);
+    for part in [
+        "Kept       symbols of 1 file, ",
+        "not kept: 1 file",
+        "/opt/there/other, 315 MB: no room",
+        "--bundle-size",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in {text}");
+    }
+    let (json, _) = place.succeeds(&["info", "x.syscap", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let kept = json["kept_files"].as_array().unwrap();
+    assert_eq!((kept.len(), &kept[0]["path"]), (2, &PATH.into()));
+    assert_eq!((&kept[1]["reason"], &kept[1]["chunks"]), (&"no room".into(), &0.into()));
+    assert_eq!(json["lost"], 0);
+    place.capture("plain.syscap");
+    let (json, _) = place.succeeds(&["info", "plain.syscap", "--json"]);
+    assert!(!json.contains("kept_files"), "{json}");
+}
+
+#[test]
+fn symbols_that_are_damaged_in_a_capture_name_nothing_and_are_told_of() {
+    let place = Workplace::new();
+    place.capture("plain.syscap");
+    let plain = fs::metadata(place.path("plain.syscap")).unwrap().len() as usize;
+    let mut damaged = place.bundled_capture("x.syscap");
+    let middle = plain + (damaged.len() - plain) / 2;
+    damaged[middle..middle + 64].fill(0x55);
+    fs::write(place.path("x.syscap"), damaged).unwrap();
+    let message = place.fails(1, &["symbolize", "x.syscap"]);
+    assert!(
+        message.contains("what the capture has of /opt/there/program is not used: "),
+        "{message}"
+    );
+    assert!(message.contains("nothing was named: "), "{message}");
+    // The events are all there.
+    assert!(place.stacks("x.syscap", &[]).contains("program+0x1234"));
+}
+
+#[test]
+fn files_that_the_user_names_give_the_lines_that_a_capture_does_not_keep() {
+    let place = Workplace::new();
+    place.bundled_capture("x.syscap");
+    let lines = |name: &str| {
+        let reader = CaptureReader::open(&place.path(name)).unwrap();
+        let tables = reader.definitions().filter_map(|definition| match definition {
+            Ok(Definition::Symbols(table)) if table.path == PATH => Some(table),
+            _ => None,
+        });
+        let symbols: Vec<_> = tables.flat_map(|table| table.symbols).collect();
+        symbols.iter().flat_map(|symbol| &symbol.frames).any(|frame| frame.line > 0)
+    };
+    place.succeeds(&["symbolize", "x.syscap", "-o", "kept.syscap"]);
+    assert!(!lines("kept.syscap"));
+    let symbols = place.symbols();
+    let symbols = symbols.to_str().unwrap();
+    place.succeeds(&["symbolize", "x.syscap", "-o", "lines.syscap", "--symbols", symbols]);
+    assert!(lines("lines.syscap"));
 }

@@ -19,6 +19,8 @@ pub struct Elf<'data, R> {
     pub(crate) data: R,
     length: u64,
     header: &'data [u8],
+    /// Where the table of segments lies.
+    segments: Range<u64>,
     kind: FileType,
     loaded: LoadedSegments,
     /// All others; they may be parts of those.
@@ -84,9 +86,9 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
         }
         let damaged = |_| ElfError::Damaged { part, at };
         let table = header.program_headers(ENDIAN, data).map_err(damaged)?;
-        let segments = table.iter().map(Segment::of);
+        let rows = table.iter().map(Segment::of);
         let (loaded, others): (Vec<_>, Vec<_>) =
-            segments.partition(|segment| segment.kind == elf::PT_LOAD);
+            rows.partition(|segment| segment.kind == elf::PT_LOAD);
         if loaded.len() > LOADED_MAX {
             let (part, limit) = ("number of loaded segments", LOADED_MAX as u64);
             return Err(ElfError::TooLarge { part, at, limit });
@@ -95,8 +97,14 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
             return Err(ElfError::BadSegment { number });
         }
         let length = data.len().map_err(|()| ElfError::NotElf)?;
+        let segments = at..at.saturating_add(size_of_val(table) as u64);
         let (header, loaded) = (object::pod::bytes_of(header), LoadedSegments(loaded));
-        Ok(Self { data, length, header, kind, loaded, others })
+        Ok(Self { data, length, header, segments, kind, loaded, others })
+    }
+
+    /// Where the table of segments lies in the file.
+    pub fn segment_table(&self) -> Range<u64> {
+        self.segments.clone()
     }
 
     /// The bytes of its header, of which there are 64, or 52 in a file of 32 bits.

@@ -8,6 +8,7 @@ use object::elf::{
 };
 use object::read::elf::{CompressionHeader, FileHeader, SectionHeader};
 use object::{LittleEndian, ReadRef};
+use std::ops::Range;
 
 /// Names of sections take less in everything known; what lies behind so many bytes is no name.
 const NAMES_MAX: u64 = 1 << 20;
@@ -69,7 +70,9 @@ pub struct Sections<'elf, 'data, R> {
     elf: &'elf Elf<'data, R>,
     rows: Vec<Section>,
     table: &'data [u8],
+    table_at: u64,
     names: &'data [u8],
+    names_at: u64,
 }
 
 impl<'elf, 'data, R: ReadRef<'data>> Sections<'elf, 'data, R> {
@@ -92,14 +95,31 @@ impl<'elf, 'data, R: ReadRef<'data>> Sections<'elf, 'data, R> {
             _ => header.section_headers(ENDIAN, elf.data).map_err(damaged)?,
         };
         let rows: Vec<_> = table.iter().enumerate().map(Section::of).collect();
-        let names = match rows.get(usize::from(header.e_shstrndx(ENDIAN).0)) {
+        let (names, names_at) = match rows.get(usize::from(header.e_shstrndx(ENDIAN).0)) {
             Some(names) => {
                 let size = names.file_size().min(NAMES_MAX);
-                elf.bytes(names.offset, size, "table of section names", NAMES_MAX)?
+                let bytes = elf.bytes(names.offset, size, "table of section names", NAMES_MAX)?;
+                (bytes, names.offset)
             }
-            None => &[],
+            None => (&[][..], 0),
         };
-        Ok(Self { elf, rows, table: object::pod::bytes_of_slice(table), names })
+        let table = object::pod::bytes_of_slice(table);
+        Ok(Self { elf, rows, table, table_at: at, names, names_at })
+    }
+
+    /// The table as the file has it.
+    pub fn table(&self) -> &'data [u8] {
+        self.table
+    }
+
+    /// Where the table lies in the file.
+    pub fn table_offset(&self) -> u64 {
+        self.table_at
+    }
+
+    /// Where in the file the names lie that were read.
+    pub fn names_range(&self) -> Range<u64> {
+        self.names_at..self.names_at + self.names.len() as u64
     }
 
     /// All of them, in the order of the table.

@@ -61,8 +61,8 @@ impl Definitions {
             Definition::Probes(list) => self.probes.extend(list),
             Definition::Tracepoints(list) => self.tracepoints.extend(list),
             Definition::Unwound(list) => self.unwound.extend(list),
-            // The reader has found the gaps that these tell of.
-            Definition::Lanes(_) => {}
+            // The reader has found the gaps that these tell of; files are for who names.
+            Definition::Lanes(_) | Definition::Files(_) => {}
         }
     }
 }

@@ -28,8 +28,8 @@ use syscollect_model::{
 };
 use syscollect_playback::order::Merge;
 use syscollect_playback::{
-    AddedRows, AnyExporter, ModuleKey, Output, Played, Recording, Stopped, UnresolvedModule,
-    stoppable,
+    AddedRows, AnyExporter, ModuleKey, Output, Played, Recording, Stopped, UnnamedCode,
+    UnresolvedModule, stoppable,
 };
 use syscollect_store::{CaptureReader, Damage, KnownProcess, UnwoundStack};
 
@@ -274,8 +274,8 @@ impl Recording for Session {
 
     /// Records in the lanes of events.
     fn expected_events(&self) -> u64 {
-        let lanes =
-            self.reader.lanes().into_iter().filter(|lane: &Lane| !lane.kind.is_definition());
+        let has_events = |lane: &Lane| lane.kind.traits().events && !lane.kind.is_definition();
+        let lanes = self.reader.lanes().into_iter().filter(has_events);
         lanes.flat_map(|lane| self.reader.chunks(lane)).map(|chunk| u64::from(chunk.records)).sum()
     }
 
@@ -285,7 +285,7 @@ impl Recording for Session {
             .code()
             .unnamed(names)
             .into_iter()
-            .map(|(module, offsets)| {
+            .map(|UnnamedCode { module, offsets, uses }| {
                 let ModuleKey { path, build_id, memory, .. } = module.clone();
                 UnresolvedModule {
                     path,
@@ -293,6 +293,7 @@ impl Recording for Session {
                     memory,
                     kernel: module.is_kernel(),
                     offsets,
+                    uses,
                     mapped: stacks.mapped(module).to_vec(),
                     windows: None,
                 }

@@ -221,6 +221,9 @@ pub enum LaneKind {
     Probe = 12,
     /// Kernel tracepoints: `TracepointRecord`s of sizes of their own, stride 0.
     Tracepoint = 13,
+    /// Parts of files of code, so that these can be named where they are not: each chunk is where
+    /// its bytes lie in the file, and the bytes, stride 0.
+    FilePart = 14,
 }
 
 /// Events of one CPU that tell nothing of what ran, and need no stacks.
@@ -246,7 +249,7 @@ const DEFINITIONS: LaneTraits = LaneTraits {
 
 impl LaneKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Sched,
         Self::Sample,
         Self::Task,
@@ -260,6 +263,7 @@ impl LaneKind {
         Self::ZoneLog,
         Self::Probe,
         Self::Tracepoint,
+        Self::FilePart,
     ];
 
     /// What is known of the kind: the one table of it.
@@ -312,6 +316,14 @@ impl LaneKind {
             },
             Self::Probe => LaneTraits { name: "probes", ..EVENTS },
             Self::Tracepoint => LaneTraits { name: "tracepoints", ..EVENTS },
+            // Too large to be written twice: what is damaged costs the names of one file.
+            Self::FilePart => LaneTraits {
+                name: "parts of files",
+                index: Machine,
+                events: false,
+                clock: LaneClock::Unstamped,
+                ..EVENTS
+            },
         }
     }
 

@@ -74,6 +74,17 @@ impl ModuleKey {
     }
 }
 
+/// Code of a module that has no names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnnamedCode<'m> {
+    /// The module.
+    pub module: &'m ModuleKey,
+    /// Where, the most used first.
+    pub offsets: Vec<u64>,
+    /// In how many stacks these are, one by one, as far as that is counted.
+    pub uses: u64,
+}
+
 /// Deduplicated code addresses and modules.
 #[derive(Debug, Default)]
 pub struct CodeAddresses {
@@ -132,7 +143,7 @@ impl CodeAddresses {
     /// Modules in which something could be named, with the offsets of their
     /// code addresses that have no name, the most used first; by path, build id and memory. A function that
     /// is known by its range alone has none. Python's have theirs from the program, or none at all.
-    pub fn unnamed(&self, names: &Names) -> Vec<(&ModuleKey, Vec<u64>)> {
+    pub fn unnamed(&self, names: &Names) -> Vec<UnnamedCode<'_>> {
         let mut by_module: BTreeMap<u32, Vec<(Reverse<u32>, u64)>> = BTreeMap::new();
         for (located, uses) in self.rows.iter().zip(&self.uses) {
             let Some(module) = located.module else { continue };
@@ -141,16 +152,15 @@ impl CodeAddresses {
                 by_module.entry(module).or_default().push((Reverse(*uses), located.offset));
             }
         }
-        let offsets = |mut code: Vec<(Reverse<u32>, u64)>| {
+        let unnamed = |(module, mut code): (u32, Vec<(Reverse<u32>, u64)>)| {
             code.sort_unstable();
-            code.into_iter().map(|(_, offset)| offset).collect()
+            let uses = code.iter().map(|(Reverse(uses), _)| u64::from(*uses)).sum();
+            let offsets = code.into_iter().map(|(_, offset)| offset).collect();
+            UnnamedCode { module: self.module(module), offsets, uses }
         };
-        let mut modules: Vec<(&ModuleKey, Vec<u64>)> = by_module
-            .into_iter()
-            .map(|(module, code)| (self.module(module), offsets(code)))
-            .collect();
+        let mut modules: Vec<_> = by_module.into_iter().map(unnamed).collect();
         let order = |key: &'_ ModuleKey| (key.path.clone(), key.build_id.clone(), key.memory);
-        modules.sort_by_cached_key(|(key, _)| order(key));
+        modules.sort_by_cached_key(|unnamed| order(unnamed.module));
         modules
     }
 
@@ -348,7 +358,7 @@ mod tests {
             let id = code.intern(CodeAddress { module: Some(module), offset });
             (0..uses).for_each(|_| code.count_use(id));
         }
-        assert_eq!(code.unnamed(&Names::default())[0].1, [2, 4, 1, 3]);
+        assert_eq!(code.unnamed(&Names::default())[0].offsets, [2, 4, 1, 3]);
         let symbol = |offset, range_only| Symbol {
             offset,
             range_only,
@@ -361,6 +371,6 @@ mod tests {
             symbols: vec![symbol(2, false), symbol(4, true)],
             ..SymbolTable::default()
         }]);
-        assert_eq!(code.unnamed(&names)[0].1, [4, 1, 3], "a range is not a name");
+        assert_eq!(code.unnamed(&names)[0].offsets, [4, 1, 3], "a range is not a name");
     }
 }

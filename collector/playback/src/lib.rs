@@ -48,7 +48,9 @@ mod tracks;
 mod unannounced;
 
 pub use any_exporter::{AnyExporter, Stopped, stoppable};
-pub use code_addresses::{CodeAddress, CodeAddressId, CodeAddresses, Locator, ModuleKey};
+pub use code_addresses::{
+    CodeAddress, CodeAddressId, CodeAddresses, Locator, ModuleKey, UnnamedCode,
+};
 pub use engine::{AddedRows, Engine, EngineParts};
 pub use event_tally::EventTally;
 pub use event_type::EventType;

@@ -142,6 +142,8 @@ pub struct UnresolvedModule {
     /// [`Symbol::offset`](syscollect_model::Symbol::offset); of a Windows image,
     /// relative virtual addresses.
     pub offsets: Vec<u64>,
+    /// In how many stacks these are, one by one, as far as that is counted.
+    pub uses: u64,
     /// Which parts of its file were mapped for execution and have code addresses, as offsets,
     /// sorted, each once; empty where the file has no identity.
     pub mapped: Vec<Range<u64>>,

@@ -6,8 +6,8 @@
 use crate::{ChunkHeader, LostRecord};
 use serde::{Deserialize, Serialize};
 use syscollect_model::{
-    Lane, LaneKind, LossCause, LossOrigin, MachineId, Mapping, ProgramTicks, RecorderSummary,
-    SessionInfo, SymbolTable, Ticks, Unit,
+    BuildId, Lane, LaneKind, LossCause, LossOrigin, MachineId, Mapping, ProgramTicks,
+    RecorderSummary, SessionInfo, SymbolTable, Ticks, Unit,
 };
 
 /// One definition.
@@ -41,6 +41,35 @@ pub enum Definition {
     /// Callers of stacks that were cut because an unwind table was not made yet, found when the
     /// recording had ended.
     Unwound(Vec<UnwoundStack>),
+    /// Files of code of which the capture has parts, and such of which it has none.
+    Files(Vec<KeptFile>),
+}
+
+/// A file of code that other machines may not have: what of it lies in the capture, so that its
+/// functions can be named there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KeptFile {
+    /// The path of its module, as in mappings.
+    pub path: String,
+    /// The build id of its module, as in mappings; may be empty.
+    pub build_id: BuildId,
+    /// It is a separate debug file of the module, not what was mapped.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub debug: bool,
+    /// Bytes of the whole file.
+    pub length: u64,
+    /// How many of them were kept, or would have been.
+    pub bytes: u64,
+    /// What they take in the capture.
+    pub stored: u64,
+    /// The number of the first chunk with a part of it.
+    pub first: u64,
+    /// How many chunks hold its parts; 0 if it was not kept.
+    pub chunks: u64,
+    /// Why it was not kept; empty if it was.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
 }
 
 /// The callers of a stack that was cut.
@@ -320,6 +349,7 @@ impl Definition {
             Self::Probes(list) => split(list, Self::Probes),
             Self::Tracepoints(list) => split(list, Self::Tracepoints),
             Self::Unwound(list) => split(list, Self::Unwound),
+            Self::Files(list) => split(list, Self::Files),
             Self::Symbols(table) => split(&table.symbols, |symbols| {
                 let SymbolTable { path, build_id, memory, note, unfinished, symbols: _ } = table;
                 Self::Symbols(SymbolTable {

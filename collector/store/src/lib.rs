@@ -43,6 +43,7 @@ mod chunk;
 mod codec;
 mod definition;
 mod error;
+mod file_parts;
 mod format;
 #[cfg(test)]
 mod hostile;
@@ -59,11 +60,12 @@ pub use buffer::{BufferMode, Fold, Popped, TraceBuffer, UserOf, drain_to};
 pub use chunk::{Chunk, ChunkHeader};
 pub use codec::ReadBuffer;
 pub use definition::{
-    ClientDefinition, CounterDefinition, Definition, KnownProcess, KnownSleep, KnownThread,
-    LaneEnd, LaneLoss, ProbeArgument, ProbeDefinition, ProbeRole, SLEEPERS, TracepointDefinition,
-    TracepointField, TracepointFieldKind, UnwoundStack,
+    ClientDefinition, CounterDefinition, Definition, KeptFile, KnownProcess, KnownSleep,
+    KnownThread, LaneEnd, LaneLoss, ProbeArgument, ProbeDefinition, ProbeRole, SLEEPERS,
+    TracepointDefinition, TracepointField, TracepointFieldKind, UnwoundStack,
 };
 pub use error::StoreError;
+pub use file_parts::{FilePart, FilePartsWriter, PART_MAX, TakePart};
 pub use format::{EMPTY_CAPTURE_BYTES, MAX_CHUNK};
 pub use index::{Damage, IndexEntry};
 pub use lost_record::LostRecord;

@@ -72,6 +72,11 @@ impl CaptureReader {
         Ok(reader)
     }
 
+    /// The capture as messages name it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The lanes that have chunks, in order.
     pub fn lanes(&self) -> Vec<Lane> {
         self.lanes.keys().copied().collect()

@@ -87,7 +87,8 @@ impl<W: Write> CaptureWriter<W> {
         result?;
         if header.lane.kind == LaneKind::Definition {
             self.next_definition += 1;
-        } else {
+        } else if header.lane.kind != LaneKind::FilePart {
+            // Parts of files are added to a capture whose ends were told already.
             self.note_end(LaneEnd::after(&header));
         }
         if header.lane.kind.is_definition() {

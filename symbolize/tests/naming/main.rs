@@ -6,6 +6,8 @@ mod build_id;
 mod common;
 #[cfg(target_os = "linux")]
 mod debuginfod;
+#[cfg(target_os = "linux")]
+mod kept_files;
 mod links;
 mod mini_debug;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

@@ -6,6 +6,7 @@
 
 mod alone;
 mod attacked;
+mod bundle;
 mod chains;
 mod clock;
 pub(crate) mod context;
@@ -127,6 +128,7 @@ const TESTS: &[Test] = &[
     test!("rights" kernels, rights::rights),
     test!("killed" kernels, survival::killed),
     test!("hidden-files", survival::hidden_files),
+    test!("bundle", bundle::bundle),
     test!("probes-python" kernels, probes::python, needs "user_probes"),
     test!("probes-exceptions", probes::exceptions, needs "user_probes"),
     test!("probes-functions" kernels, probes::functions, needs "user_probes"),

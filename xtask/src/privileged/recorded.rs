@@ -147,6 +147,7 @@ impl Collected {
             LaneKind::SchedStack | LaneKind::SampleStack => self.stacks(chunk),
             LaneKind::Mapping
             | LaneKind::Counter
+            | LaneKind::FilePart
             | LaneKind::Zone
             | LaneKind::ZoneLog
             | LaneKind::Probe

@@ -70,15 +70,15 @@ pub(crate) fn hidden_files(context: &Context) -> Result<String> {
 }
 
 /// A copy of a program with its loader and libraries, which runs while the originals are hidden.
-struct Portable {
+pub(super) struct Portable {
     folder: PathBuf,
     loader: PathBuf,
     program: PathBuf,
-    originals: Vec<PathBuf>,
+    pub(super) originals: Vec<PathBuf>,
 }
 
 impl Portable {
-    fn of(program: &Path, folder: &Path) -> Result<Self> {
+    pub(super) fn of(program: &Path, folder: &Path) -> Result<Self> {
         fs::create_dir(folder)?;
         let originals = files_mapped_by(program)?;
         let copy = |file: &Path| -> Result<PathBuf> {
@@ -101,7 +101,7 @@ impl Portable {
     }
 
     /// The command in a mount namespace where an empty file lies over each of `hidden`.
-    fn without(&self, hidden: &[PathBuf], arguments: &[&str]) -> Result<Command> {
+    pub(super) fn without(&self, hidden: &[PathBuf], arguments: &[&str]) -> Result<Command> {
         let empty = self.folder.join("empty");
         fs::write(&empty, "")?;
         let path = |path: &Path| CString::new(path.as_os_str().as_bytes());
@@ -144,7 +144,7 @@ fn hide(empty: &CString, files: &[CString]) -> io::Result<()> {
 }
 
 /// The loader and libraries that a program maps, as `ldd` finds them, without links.
-fn files_mapped_by(program: &Path) -> Result<Vec<PathBuf>> {
+pub(super) fn files_mapped_by(program: &Path) -> Result<Vec<PathBuf>> {
     let listed = output_of(Command::new("ldd").arg(program))?;
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     let files = listed.split_whitespace().filter(|word| word.starts_with('/'));

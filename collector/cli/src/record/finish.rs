@@ -1,5 +1,6 @@
 //! After a recording: naming, exporting, and giving the files their names.
 
+use super::bundle::Bundling;
 use super::place::{KeepCapture, OutputFiles};
 use super::unwinding::LateUnwinder;
 use crate::confine;
@@ -13,7 +14,7 @@ use crate::symbol_files::SymbolFileOptions;
 use crate::terminal::Terminal;
 use crate::timings::Timings;
 use anyhow::{Context, Result, bail};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use syscollect_capture::{CostAccount, Recorded, StacksInMemory};
@@ -50,6 +51,8 @@ pub(crate) struct Finish<'a> {
     pub(crate) abandon: &'a Abandon,
     pub(crate) terminal: &'a Terminal,
     pub(crate) read: Read,
+    /// What is kept of files, so that they can be named elsewhere.
+    pub(crate) bundling: Option<Bundling>,
     /// Whether it comes after the recording, so that what it costs is told.
     pub(crate) is_accounted: bool,
 }
@@ -139,10 +142,27 @@ impl Finish<'_> {
         };
         statistics.extend(unwinder.statistics());
         timings.end("reading what events refer to");
-        let nameable = Nameable { same_kernel: true, same_files: true, named: HashSet::new() };
+        if let Some(bundling) = self.bundling {
+            let kept = bundling.keep(
+                session.unresolved(),
+                &held,
+                (capture.file(), session.reader(), &mut end),
+                self.abandon,
+            );
+            match kept {
+                Ok(bundled) => {
+                    let lines = bundled.lines(bundling.most);
+                    lines.iter().for_each(|line| say!("syscollect: {line}"));
+                }
+                // What was recorded is there all the same.
+                Err(error) => say!("syscollect: {}", crate::message(&error)),
+            }
+            timings.end("keeping symbols");
+        }
+        let nameable = Nameable::now(self.bundling.is_some_and(|bundling| bundling.name_later));
         let named = convert::name(
             &session,
-            held,
+            (held, None),
             &nameable,
             &SymbolFileOptions::default(),
             self.abandon,

@@ -1,5 +1,6 @@
 //! `syscollect record`: from the checks before it to the summary after it.
 
+mod bundle;
 mod checks;
 mod command;
 mod finish;
@@ -21,7 +22,7 @@ use command::{Gated, Launched};
 use finish::{Finish, Read};
 use options::Options;
 use place::OutputFiles;
-use series::Series;
+use series::{EachFile, Series};
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -144,7 +145,8 @@ impl Drafted {
         };
         // Reading costs time that a machine in production has for other things.
         let read = if options.fail_on_loss { Read::All } else { Read::Nothing };
-        let (series, files) = Series::begin(place, rotate, read, abandon.clone())?;
+        let each = EachFile { read, bundling: options.bundling };
+        let (series, files) = Series::begin(place, rotate, each, abandon.clone())?;
         Ok((Self::Several(series), files))
     }
 
@@ -255,8 +257,13 @@ fn conclude(
     let counted = [recorded.losses.clone(), recorded.losses_before.clone()].concat();
     let (abandon, terminal) = (&ending.abandon, &ending.terminal);
     let read = if options.fail_on_loss { Read::All } else { Read::Quick };
-    let mut finished = Finish { place: &place, abandon, terminal, read, is_accounted: true }
-        .finish(draft, recorded, &mut timings)?;
+    let bundling = options.bundling;
+    let mut finished =
+        Finish { place: &place, abandon, terminal, read, bundling, is_accounted: true }.finish(
+            draft,
+            recorded,
+            &mut timings,
+        )?;
     let series = before.map(|before| before.and(place, &mut finished));
     let outcome = Outcome {
         output: finished.output,

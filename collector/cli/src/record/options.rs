@@ -1,5 +1,6 @@
 //! The arguments of `record`, and the finished options that they become.
 
+use super::bundle::Bundling;
 use super::command::find_program;
 use super::place::KeepCapture;
 use crate::escape::printable_lines;
@@ -62,6 +63,8 @@ const MOST_OF_A_SPAN: usize = 512 << 20;
 const SHORTEST_FILE: Duration = Duration::from_secs(1);
 /// Less than this has no room for what is known of all processes.
 const SMALLEST_MOST: u64 = 1 << 20;
+/// Less than this has no room for the symbols of one library.
+const SMALLEST_BUNDLE: u64 = 64 << 10;
 /// Less than this has no room for the tables of 64 KiB of any code; more than that nobody's code
 /// needs.
 const UNWIND_MEMORY: RangeInclusive<u64> = 128 << 10..=4 << 30;
@@ -163,6 +166,20 @@ pub(crate) struct Args {
     #[arg(long)]
     no_capture: bool,
 
+    /// Keep in the capture what other machines need to name the code that stacks lead through
+    /// (symbols, and where functions begin), so that `syscollect symbolize` names it anywhere
+    #[arg(long, conflicts_with = "no_capture")]
+    bundle: bool,
+
+    /// How much of the capture --bundle may take; what most stacks lead through comes first
+    #[arg(long, value_name = "SIZE", default_value = "64M", requires = "bundle", value_parser = parse_bundle_size)]
+    bundle_size: u64,
+
+    /// With --bundle, leave the names of files to `syscollect symbolize`: here only the kernel's
+    /// functions and those that programs make while they run are named
+    #[arg(long, requires = "bundle")]
+    name_later: bool,
+
     /// Replace the output if it exists
     #[arg(long)]
     force: bool,
@@ -261,6 +278,8 @@ pub(crate) struct Options {
     pub(crate) format: Format,
     pub(crate) keep: KeepCapture,
     pub(crate) rotate: Option<Rotate>,
+    /// What is kept of files for other machines.
+    pub(crate) bundling: Option<Bundling>,
     /// Where a recording into one file stops, bytes.
     pub(crate) stop_at: Option<u64>,
     pub(crate) force: bool,
@@ -324,6 +343,16 @@ impl Args {
             let message = "--buffer takes a time with --overwrite only: without it, what was written to disk leaves it";
             return Err(usage(message.into()).into());
         }
+        if self.bundle && format != Format::Syscap && output == Output::Standard {
+            let message =
+                "--bundle is for raw captures: name a file with -o, or add --format syscap";
+            return Err(usage(message.into()).into());
+        }
+        if self.name_later && format != Format::Syscap {
+            let message = "--name-later is for raw captures, which `syscollect symbolize` names: name a .syscap file with -o";
+            return Err(usage(message.into()).into());
+        }
+        let bundling = Bundling { most: self.bundle_size, name_later: self.name_later };
         let mut pids = self.pid;
         pids.sort_unstable();
         pids.dedup();
@@ -334,12 +363,14 @@ impl Args {
             duration: self.duration,
             output,
             format,
-            keep: match (self.keep_capture, self.no_capture) {
+            // What is kept is in the capture alone.
+            keep: match (self.keep_capture || self.bundle, self.no_capture) {
                 (true, _) => KeepCapture::Always,
                 (false, false) => KeepCapture::WhileSmall,
                 (false, true) => KeepCapture::Never,
             },
             rotate,
+            bundling: Some(bundling).filter(|_| self.bundle),
             stop_at: self.max_size.filter(|_| rotate.is_none()),
             force: self.force,
             fail_on_loss: self.fail_on_loss,
@@ -444,6 +475,15 @@ fn parse_unwind_memory(text: &str) -> Result<u64, String> {
     }
 }
 
+/// How much of the capture is kept for other machines.
+fn parse_bundle_size(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)? as u64;
+    match bytes < SMALLEST_BUNDLE {
+        true => Err(format!("{text} is less than 64 KiB; is a unit missing, as in 64M?")),
+        false => Ok(bytes),
+    }
+}
+
 fn parse_count(text: &str) -> Result<usize, String> {
     text.parse()
         .ok()
@@ -474,194 +514,5 @@ fn parse_stacks(text: &str) -> Result<Stacks, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::args::Cli;
-    use clap::Parser;
-
-    fn finish(arguments: &[&str]) -> Result<Options> {
-        let cli = Cli::try_parse_from(["syscollect"].iter().chain(arguments))?;
-        cli.record.finish()
-    }
-
-    fn is_usage_error(arguments: &[&str]) -> bool {
-        finish(arguments).is_err_and(|error| {
-            error.downcast_ref::<clap::Error>().is_some_and(|e| e.exit_code() == 2)
-        })
-    }
-
-    #[test]
-    fn the_defaults_are_the_whole_machine_at_999_hertz_with_sample_and_off_cpu_stacks() {
-        let options = finish(&[]).unwrap();
-        assert_eq!((options.output, options.format), (Output::Default, Format::Pftrace));
-        assert_eq!(options.sample_rate_hz, 999);
-        assert_eq!(options.stacks, Stacks { samples: true, offcpu: true, wakers: false });
-        assert_eq!((options.buffer_bytes, options.mode), (64 << 20, BufferMode::Discard));
-        assert_eq!((options.pids.len(), options.duration, options.cross_check_every), (0, None, 0));
-    }
-
-    #[test]
-    fn processes_are_named_several_times_or_in_a_list() {
-        for arguments in [&["-p", "7", "-p", "5"][..], &["-p", "7,5"], &["-p", "5", "7", "5"]] {
-            assert_eq!(finish(arguments).unwrap().pids, [5, 7], "{arguments:?}");
-        }
-        assert!(is_usage_error(&["-p", "0"]));
-        assert!(is_usage_error(&["-p", "firefox"]));
-    }
-
-    #[test]
-    fn stacks_are_a_list_or_none() {
-        for spelling in ["off-cpu,wakers", "offcpu,wakers"] {
-            let wakers = finish(&["--stacks", spelling]).unwrap().stacks;
-            assert_eq!(wakers, Stacks { samples: false, offcpu: true, wakers: true });
-        }
-        // As pictures of them are asked for.
-        let samples = finish(&["--stacks", "on-cpu"]).unwrap().stacks;
-        assert_eq!(samples, Stacks { samples: true, offcpu: false, wakers: false });
-        let none = finish(&["--stacks", "none"]).unwrap().stacks;
-        assert_eq!(none, Stacks { samples: false, offcpu: false, wakers: false });
-        assert!(is_usage_error(&["--stacks", "all"]));
-        assert!(is_usage_error(&["--stacks", "none,samples"]));
-    }
-
-    #[test]
-    fn only_needs_a_command_and_limits_the_recording_to_it() {
-        assert!(is_usage_error(&["--only"]));
-        let options = finish(&["--only", "--", "make", "-j8"]).unwrap();
-        assert_eq!(options.command, ["make", "-j8"]);
-        assert_eq!(options.settings(Some(77), Instant::now()).pids, [77]);
-    }
-
-    #[test]
-    fn the_output_tells_the_format_and_a_wrong_one_is_a_usage_error() {
-        let options = finish(&["-o", "a/x.syscap"]).unwrap();
-        assert_eq!(
-            (options.output, options.format),
-            (Output::File("a/x.syscap".into()), Format::Syscap)
-        );
-        let options = finish(&["-o", "-", "--format", "pftrace"]).unwrap();
-        assert_eq!((options.output, options.format), (Output::Standard, Format::Pftrace));
-        assert!(is_usage_error(&["-o", "-"]));
-        assert!(is_usage_error(&["-o", "x.gz"]));
-    }
-
-    #[test]
-    fn the_buffer_either_streams_or_overwrites() {
-        assert_eq!(finish(&["--overwrite", "--buffer", "2M"]).unwrap().mode, BufferMode::Overwrite);
-        assert_eq!(finish(&["--discard"]).unwrap().mode, BufferMode::Discard);
-        assert!(is_usage_error(&["--discard", "--overwrite"]));
-        assert!(is_usage_error(&["--buffer", "64"]), "64 bytes are a forgotten unit");
-    }
-
-    #[test]
-    fn memory_for_unwind_tables_is_a_size_with_room_for_one() {
-        let memory = |arguments: &[&str]| finish(arguments).unwrap().settings(None, Instant::now());
-        assert_eq!(memory(&[]).unwind_memory, None);
-        assert_eq!(memory(&["--unwind-memory", "40M"]).unwind_memory, Some(40 << 20));
-        for wrong in ["64", "127K", "5G", "much"] {
-            assert!(is_usage_error(&["--unwind-memory", wrong]), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_buffer_of_seconds_overwrites() {
-        let options = finish(&["--overwrite", "--buffer", "30s"]).unwrap();
-        assert_eq!(
-            (options.buffer_bytes, options.buffer_span),
-            (512 << 20, Some(Duration::from_secs(30)))
-        );
-        assert_eq!(finish(&["--overwrite", "--buffer", "30s,2G"]).unwrap().buffer_bytes, 2 << 30);
-        assert!(is_usage_error(&["--buffer", "30s"]), "a buffer that streams has no age");
-    }
-
-    #[test]
-    fn a_recording_is_divided_among_raw_captures_only() {
-        let rotate =
-            finish(&["--rotate", "10m", "--keep", "6", "--max-size", "10G", "-o", "x.syscap"])
-                .unwrap()
-                .rotate;
-        let every = Duration::from_secs(600);
-        assert_eq!(rotate, Some(Rotate { every, keep: Some(6), max_bytes: Some(10 << 30) }));
-        assert_eq!(finish(&["--rotate", "1h"]).unwrap().format, Format::Syscap);
-        let options = finish(&["--max-size", "2G"]).unwrap();
-        assert_eq!((options.rotate, options.stop_at), (None, Some(2 << 30)));
-        for wrong in [
-            &["--rotate", "10m", "-o", "x.pftrace"][..],
-            &["--rotate", "10m", "-o", "-", "--format", "syscap"],
-            &["--rotate", "10m", "--overwrite"],
-            &["--rotate", "10ms"],
-            &["--rotate", "10M"],
-            &["--keep", "6"],
-            &["--rotate", "10m", "--keep", "1"],
-            &["--max-size", "10"],
-        ] {
-            assert!(is_usage_error(wrong), "{wrong:?}");
-        }
-    }
-
-    #[test]
-    fn probes_come_from_options_and_from_files_and_know_their_limit() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(&file, "# ours\nusdt bin/server:db:query(text:str)\n").unwrap();
-        let zone = "python:function__entry..function__return";
-        let file_name = file.path().to_str().unwrap();
-        let options = [
-            "--function",
-            "libc.so.6:fopen*",
-            "--zone",
-            zone,
-            "--probes",
-            file_name,
-            "--usdt",
-            "python:line",
-        ];
-        let all = [&options[..], &["--max-functions", "7"]].concat();
-        let probes = finish(&all).unwrap().settings(None, Instant::now()).probes;
-        let lines: Vec<String> = probes.iter().map(ToString::to_string).collect();
-        let folder = std::env::current_dir().unwrap();
-        let from_file = format!("usdt {}/bin/server:db:query(text:str)", folder.display());
-        let zone = "zone python:function__entry..python:function__return";
-        assert_eq!(lines, ["usdt python:line", zone, "function libc.so.6:fopen*", &from_file]);
-        assert!(matches!(&probes[2], Spec::Function(function) if function.limit == 7));
-        assert!(finish(&[]).unwrap().settings(None, Instant::now()).probes.is_empty());
-    }
-
-    #[test]
-    fn tracepoints_are_named_one_by_one_or_by_their_subsystem() {
-        let options =
-            finish(&["--tracepoint", "irq", "--tracepoint", "block:block_rq_issue"]).unwrap();
-        let tracepoints = options.settings(None, Instant::now()).tracepoints;
-        let names: Vec<String> = tracepoints.iter().map(ToString::to_string).collect();
-        assert_eq!(names, ["irq", "block:block_rq_issue"]);
-        assert!(is_usage_error(&["--tracepoint", "/etc/passwd"]));
-    }
-
-    #[test]
-    fn what_is_no_probe_is_a_usage_error_that_says_where() {
-        assert!(is_usage_error(&["--usdt", "python"]));
-        assert!(is_usage_error(&["--zone", "python:line"]));
-        assert!(is_usage_error(&["--function", "fopen"]));
-        assert!(is_usage_error(&["--max-functions", "0"]));
-        assert!(is_usage_error(&["--probes", "/nowhere/at/all"]));
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(&file, "usdt a:b\nusdt a\n").unwrap();
-        let error = finish(&["--probes", file.path().to_str().unwrap()]).unwrap_err().to_string();
-        assert!(error.contains("line 2: \"a\" is not PROVIDER:NAME"), "{error}");
-    }
-
-    #[test]
-    fn the_file_of_the_command_is_told_so_that_it_can_be_probed() {
-        let launch =
-            |command| finish(&["--", command]).unwrap().settings(None, Instant::now()).launch;
-        assert!(launch("sh").unwrap().is_absolute());
-        assert_eq!(launch("/bin/sh"), Some("/bin/sh".into()));
-        assert_eq!(launch("no-such-program-anywhere"), None);
-    }
-
-    #[test]
-    fn impossible_rates_are_usage_errors() {
-        assert_eq!(finish(&["--freq", "0"]).unwrap().sample_rate_hz, 0);
-        assert!(is_usage_error(&["--freq", "1000000"]));
-        assert!(is_usage_error(&["-d", "0"]));
-    }
-}
+#[path = "options_tests.rs"]
+mod tests;

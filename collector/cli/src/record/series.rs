@@ -3,6 +3,7 @@
 //! A file that is complete is named, published and, when it is one too many, deleted on a thread of
 //! its own that goes behind everything else, while the recording goes on.
 
+use super::bundle::Bundling;
 use super::finish::{Finish, Finished, Read};
 use super::options::Rotate;
 use super::place::{OutputFiles, is_existing};
@@ -26,6 +27,15 @@ use syscollect_capture::{CostAccount, EndedFile, Recorded, RecordingFiles, Rotat
 
 /// A folder with more files of one name is somebody's mistake.
 const MOST_FILES: u32 = 999_999;
+
+/// What is done to each file that is complete.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EachFile {
+    /// What of it is read for losses.
+    pub(crate) read: Read,
+    /// What of files of code is kept in it.
+    pub(crate) bundling: Option<Bundling>,
+}
 
 /// The files of a recording, those to come included.
 pub(crate) struct Series {
@@ -58,12 +68,11 @@ struct KeptFiles {
 }
 
 impl Series {
-    /// Makes the first file, and what makes the others. `read` says what of complete files is read
-    /// for losses.
+    /// Makes the first file, and what makes the others.
     pub(crate) fn begin(
         place: &OutputFiles,
         rotate: Rotate,
-        read: Read,
+        each: EachFile,
         abandon: Abandon,
     ) -> Result<(Self, RecordingFiles)> {
         let drafts = Arc::new(Drafts { place: place.clone(), state: Mutex::default() });
@@ -85,7 +94,7 @@ impl Series {
         let (of_thread, kept) = (drafts.clone(), KeptFiles::nothing(rotate));
         let thread = std::thread::Builder::new().name("naming".into());
         let thread = thread
-            .spawn(move || kept.follow(&ended, &of_thread, read, &abandon))
+            .spawn(move || kept.follow(&ended, &of_thread, each, &abandon))
             .context("cannot start a thread")?;
         Ok((Self { drafts, thread }, RecordingFiles { first, rotation: Some(rotation) }))
     }
@@ -206,7 +215,7 @@ impl KeptFiles {
         mut self,
         ended: &Receiver<EndedFile>,
         drafts: &Drafts,
-        read: Read,
+        each: EachFile,
         abandon: &Abandon,
     ) -> Self {
         // It was started before the recorder gave up anything.
@@ -234,8 +243,15 @@ impl KeptFiles {
                 error,
                 costs: CostAccount::default(),
             };
-            let finish =
-                Finish { place: &place, abandon, terminal: &terminal, read, is_accounted: false };
+            let EachFile { read, bundling } = each;
+            let finish = Finish {
+                place: &place,
+                abandon,
+                terminal: &terminal,
+                read,
+                bundling,
+                is_accounted: false,
+            };
             match finish.finish(draft, recorded, &mut Timings::start()) {
                 // One more is being written.
                 Ok(mut finished) => self.add(place, &mut finished, 1),

@@ -8,8 +8,8 @@ use syscollect_model::{
     Frame, FrameId, Module, ModuleId, ModuleKind, SessionInfo, StackId, SymbolTable, Tables,
 };
 use syscollect_playback::{
-    CodeAddress, CodeAddressId, CodeAddresses, Framer, ModuleKey, Names, UnresolvedModule,
-    WindowsImage,
+    CodeAddress, CodeAddressId, CodeAddresses, Framer, ModuleKey, Names, UnnamedCode,
+    UnresolvedModule, WindowsImage,
 };
 
 /// A stack as records tell it: the addresses of the kernel's part and of the program's.
@@ -217,14 +217,15 @@ impl Code {
     /// Code addresses that have no name yet, by image. Methods have theirs from the trace.
     pub(super) fn unresolved(&self) -> Vec<UnresolvedModule> {
         let unnamed = self.code.unnamed(&self.names).into_iter();
-        let unnamed = unnamed.filter(|(module, _)| module.kind != ModuleKind::DotNet);
+        let unnamed = unnamed.filter(|code| code.module.kind != ModuleKind::DotNet);
         unnamed
-            .map(|(module, offsets)| UnresolvedModule {
+            .map(|UnnamedCode { module, offsets, uses }| UnresolvedModule {
                 path: module.path.clone(),
                 build_id: module.build_id.clone(),
                 memory: module.memory,
                 kernel: self.code.is_kernel(module),
                 offsets,
+                uses,
                 mapped: Vec::new(),
                 windows: self.windows.get(module).cloned(),
             })
