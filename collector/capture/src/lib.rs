@@ -59,6 +59,7 @@ pub mod privileges;
 mod probes;
 mod readings;
 mod recording;
+mod released;
 mod replay;
 mod ring_buffers;
 mod shares;

@@ -21,6 +21,7 @@ use crate::clock::{read_clocks, ticks_now};
 use crate::command_lines::{CommandLines, UnreadCommandLines};
 use crate::outlet::Outlet;
 use crate::perf_maps::{self, PerfMapWatch};
+use crate::released::released_notes;
 use crate::sleepers::{Sleeper, SleeperStacks, SleepersMemory};
 use crate::source::Observed;
 use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns, Waiting};
@@ -56,9 +57,6 @@ const BEYOND_SHARES: Duration = Duration::from_secs(2);
 /// to end: it may stand in a file of anybody's.
 const SOON: Duration = Duration::from_secs(5);
 const LONGEST_GOODBYE: Duration = Duration::from_secs(5);
-
-/// Users of whom it is said by their numbers that files of theirs were released.
-const RELEASED_USERS_MAX: usize = 8;
 
 /// The thread that takes notes, while there is something to note.
 pub(crate) struct Notes {
@@ -642,26 +640,6 @@ fn words(account: &Account, whose: &str) -> String {
         left_out + waiting,
         longest.as_secs_f64()
     )
-}
-
-/// Files that were released because they had been deleted, of each user; of the last ones together.
-fn released_notes(released: &BTreeMap<u32, usize>) -> Vec<String> {
-    let note = |files: usize, whose: &str| {
-        format!(
-            "{files} files of code that programs of {whose} have deleted were not held: only that \
-             kept them from being freed, and they were too large together; their functions have no \
-             names"
-        )
-    };
-    let users = released.iter().take(RELEASED_USERS_MAX);
-    let mut notes: Vec<String> =
-        users.map(|(user, files)| note(*files, &format!("user {user}"))).collect();
-    let others = released.len().saturating_sub(RELEASED_USERS_MAX);
-    if others > 0 {
-        let files = released.values().skip(RELEASED_USERS_MAX).sum();
-        notes.push(note(files, &format!("{others} more users")));
-    }
-    notes
 }
 
 /// One process may have more of them, with longer names, than a chunk takes.

@@ -40,15 +40,6 @@ fn definitions(outlet: &Outlet) -> Vec<Definition> {
 }
 
 #[test]
-fn files_that_were_released_are_said_of_each_user_or_of_many_together() {
-    let released: BTreeMap<u32, usize> = (1000..1010).map(|user| (user, 3)).collect();
-    let notes = released_notes(&released);
-    assert_eq!(notes.len(), RELEASED_USERS_MAX + 1);
-    assert!(notes[0].starts_with("3 files of code that programs of user 1000 have deleted"));
-    assert!(notes[RELEASED_USERS_MAX].starts_with("6 files of code that programs of 2 more users"));
-}
-
-#[test]
 fn what_is_seen_is_noted_before_the_end() {
     let (mapping, pid, orders) = (own_code(), std::process::id(), Orders::default());
     let seen = vec![Observed::Exec { pid }, Observed::Mapping(mapping.clone(), 0)];
