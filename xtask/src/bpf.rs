@@ -17,6 +17,7 @@ use crate::process::{output_of, root};
 const OBJECTS: [(&str, &str); 5] = [
     ("bpf/src/syscollect.bpf.c", "bpf/syscollect.bpf.o"),
     ("bpf/src/probes.bpf.c", "bpf/probes.bpf.o"),
+    ("bpf/src/mappers.bpf.c", "bpf/mappers.bpf.o"),
     ("bpf/src/tracepoints.bpf.c", "bpf/tracepoints.bpf.o"),
     ("bpf/src/fences.bpf.c", "bpf/fences.bpf.o"),
     ("bpf/src/sleepers.bpf.c", "bpf/sleepers.bpf.o"),

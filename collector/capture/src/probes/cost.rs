@@ -27,6 +27,7 @@ const MAPPINGS_OF_PROCESS: u64 = 4;
 /// A process that has a file mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mapper {
+    /// 0 if it ends just now.
     pub(super) pid: u32,
     /// The user who pays for it.
     pub(super) user: u32,
@@ -89,7 +90,8 @@ impl Census {
         if self.is_whole && cost <= PLACE_MAX {
             return Whom::Everybody;
         }
-        Whom::Only(self.mappers.iter().copied().filter(Mapper::is_modest).collect())
+        let is_there = |mapper: &Mapper| mapper.is_modest() && mapper.pid != 0;
+        Whom::Only(self.mappers.iter().copied().filter(is_there).collect())
     }
 }
 

@@ -46,6 +46,7 @@ mod launch;
 mod looks;
 mod lookups;
 mod manager;
+mod mapping_tree;
 mod object;
 mod places;
 mod plan;

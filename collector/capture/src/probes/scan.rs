@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -21,7 +20,7 @@ use syscollect_zone_protocol::PROVIDER;
 use super::attach::Point;
 use super::attaching::{AttachJob, Attaching, NO_ROOM};
 use super::companion;
-use super::cost::{Mapper, Whom, map_key};
+use super::cost::{Mapper, Whom};
 use super::counting::{Counting, Wanted};
 use super::files::{FileKey, MappedFile, OpenFile, mapping_of};
 use super::found_functions::{FoundFunctions, InProcess, Taken};
@@ -399,8 +398,8 @@ impl<'a> Scanner<'a> {
 
     /// In whom to attach, as far as the kernel can do that in a time that others can wait for.
     fn whom(&mut self, file: &OpenFile, plan: &Plan) -> Whom {
-        let Some(wanted) = wanted_of(file, plan) else { return Whom::Everybody };
-        let census = self.counting.all(&wanted, file.mapped_by_process());
+        let wanted = wanted_of(file, plan);
+        let census = self.counting.all(&wanted, file.file.file(), file.mapped_by_process());
         self.attaching.used(wanted.owner, census.took);
         census.whom(wanted.owner, has_semaphore(plan))
     }
@@ -413,9 +412,7 @@ impl<'a> Scanner<'a> {
         mappers: &[Mapper],
     ) -> AttachOutcome {
         let (key, owner, path) = (what.file.key, what.owner, what.path.clone());
-        let Some(wanted) = wanted_of(&what.file, plan) else {
-            return AttachOutcome::Nothing;
-        };
+        let wanted = wanted_of(&what.file, plan);
         match self.single.add(what, wanted, has_semaphore(plan)) {
             Ok(None) => {}
             // Who runs that one next has it looked into anew.
@@ -461,7 +458,7 @@ impl<'a> Scanner<'a> {
         else {
             return false;
         };
-        let census = self.counting.one(&single.wanted, pid);
+        let census = self.counting.one(&single.wanted, single.what.file.file.file(), pid);
         let modest: Vec<Mapper> = census.mappers.into_iter().filter(Mapper::is_modest).collect();
         self.in_single(file.key, &modest)
     }
@@ -473,7 +470,7 @@ impl<'a> Scanner<'a> {
         let Some(single) = self.single.get(key) else { return };
         let began = Instant::now();
         let (owner, with_semaphore) = (single.what.owner, single.with_semaphore);
-        let census = self.counting.all(&single.wanted, None);
+        let census = self.counting.all(&single.wanted, single.what.file.file.file(), None);
         match census.whom(owner, with_semaphore) {
             Whom::Everybody => {
                 let Some((what, replaces)) = self.single.remove(key) else { return };
@@ -597,16 +594,11 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// What is to be counted before a file is attached to; `None` where lists do not name it.
-fn wanted_of(file: &OpenFile, plan: &Plan) -> Option<Arc<Wanted>> {
+/// What is to be counted before a file is attached to.
+fn wanted_of(file: &OpenFile, plan: &Plan) -> Wanted {
     let offsets = || plan.points.iter().chain(&plan.rings).map(|place| place.offset);
     let (first, last) = (offsets().min().unwrap_or(0), offsets().max().unwrap_or(0));
-    Some(Arc::new(Wanted {
-        file: file.key,
-        key: map_key(file.file.file())?,
-        pages: first..last.saturating_add(1),
-        owner: file.file.data().uid,
-    }))
+    Wanted { file: file.key, bytes: first..last.saturating_add(1), owner: file.file.data().uid }
 }
 
 fn has_semaphore(plan: &Plan) -> bool {

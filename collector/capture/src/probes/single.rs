@@ -5,7 +5,6 @@
 //! user's for whom it was longest ago, within a small part of a CPU.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
@@ -63,7 +62,7 @@ impl FileToAttach {
 #[derive(Debug)]
 pub(super) struct SingleFile {
     pub(super) what: FileToAttach,
-    pub(super) wanted: Arc<Wanted>,
+    pub(super) wanted: Wanted,
     pub(super) with_semaphore: bool,
     places: Places,
     counted: Instant,
@@ -127,7 +126,7 @@ impl SingleFiles {
     pub(super) fn add(
         &mut self,
         what: FileToAttach,
-        wanted: Arc<Wanted>,
+        wanted: Wanted,
         with_semaphore: bool,
     ) -> Result<Option<(FileKey, Vec<u64>)>, NoRoom> {
         let mut idle = None;
@@ -275,8 +274,7 @@ mod tests {
     fn of(owners: impl IntoIterator<Item = u32>) -> SingleFiles {
         let mut single = SingleFiles::new();
         for owner in owners {
-            let (key, pages) = ((String::new(), 0), 0..1);
-            let wanted = Arc::new(Wanted { file: file(owner).file.key, key, pages, owner });
+            let wanted = Wanted { file: file(owner).file.key, bytes: 0..1, owner };
             single.add(file(owner), wanted, false).unwrap();
         }
         single
@@ -319,8 +317,8 @@ mod tests {
         let mut add = |inode: u64, owner: u32, is_run: bool| {
             let mut what = file(owner);
             what.file.key = FileKey::of_test(inode);
-            let (key, file, pages) = ((String::new(), 0), what.file.key, 0..1);
-            let added = single.add(what, Arc::new(Wanted { file, key, pages, owner }), false);
+            let file = what.file.key;
+            let added = single.add(what, Wanted { file, bytes: 0..1, owner }, false);
             if is_run && added.is_ok() {
                 single.admit(file, &own);
             }
