@@ -21,7 +21,7 @@
 
 /* Processes that are told of, and steps: each mapping takes two or three. */
 #define MAPPERS_MAX 16384
-#define STEPS_MAX (1 << 17)
+#define STEPS_MAX (1 << 16)
 /* Processes that were told of lately, so that each is once or a few times. */
 #define RECENT_MAX 4096
 #define PAGE_SHIFT 12
