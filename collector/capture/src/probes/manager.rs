@@ -25,6 +25,7 @@ use super::keeper::Keeper;
 use super::kept_notes::KeptNotes;
 use super::looks::Looks;
 use super::lookups::FoundFunction;
+use super::mapping_tree::LoadingTree;
 use super::program::ArgumentPrograms;
 use super::scan::Scanner;
 use super::unattached::Unattached;
@@ -62,6 +63,8 @@ pub(super) struct AttachContext {
     pub(super) on_probe: Program,
     pub(super) on_ring: Program,
     pub(super) arguments: ArgumentPrograms,
+    /// What finds who has a file mapped, until it is taken.
+    pub(super) tree: Option<LoadingTree>,
     /// Processes that are recorded, by the kernel's own list; `None` for all.
     pub(super) recorded: Option<OwnedFd>,
     pub(super) specs: Vec<Spec>,

@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use aya::maps::Map;
@@ -65,6 +66,23 @@ pub(super) trait FindMappers {
     fn mappers(&self, file: &File, bytes: &Range<u64>) -> io::Result<Option<Vec<Mapper>>>;
 }
 
+/// The program while it is loaded: reading what the kernel says of its types takes a moment, in
+/// which other programs are loaded.
+pub(super) struct LoadingTree(JoinHandle<io::Result<MappingTree>>);
+
+impl LoadingTree {
+    /// Begins to load it; `None` where no thread can be had.
+    pub(super) fn start() -> Option<Self> {
+        let thread = std::thread::Builder::new().name("mapping-tree".into());
+        thread.spawn(MappingTree::load).ok().map(Self)
+    }
+
+    /// Waits for it; `None` where this kernel does not take it.
+    pub(super) fn loaded(self) -> Option<MappingTree> {
+        self.0.join().ok()?.ok()
+    }
+}
+
 /// The program that walks the tree, and what is shared with it.
 pub(super) struct MappingTree {
     program: OwnedFd,
@@ -89,7 +107,7 @@ impl MappingTree {
     ///
     /// Why this kernel does not take it: it is older than 5.17, has no memory control groups, or
     /// does not permit it.
-    pub(super) fn load() -> io::Result<Self> {
+    fn load() -> io::Result<Self> {
         if !kernel_at_least(5, 17) {
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -337,8 +355,7 @@ mod tests {
         std::io::Write::write_all(&mut other, &[0; 3 * PAGE]).unwrap();
         assert_eq!(of_this(&other, 0..u64::MAX), None);
         // Neighbours would be one mapping.
-        let pages: Vec<MappedPage> =
-            (0..1_000).map(|_| MappedPage::of(&other).unwrap()).collect();
+        let pages: Vec<MappedPage> = (0..1_000).map(|_| MappedPage::of(&other).unwrap()).collect();
         let mapped = of_this(&other, 0..1).unwrap();
         assert_eq!((mapped.mappings, mapped.runs_it), (1_000, false));
         assert_eq!(of_this(&other, PAGE as u64..u64::MAX), None, "nobody has that part mapped");

@@ -65,8 +65,8 @@ pub(super) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    pub(super) fn new(work: AttachContext, keeper: Keeper, told: &'a ManagerReport) -> Self {
-        let counting = Counting::new(work.asked_by);
+    pub(super) fn new(mut work: AttachContext, keeper: Keeper, told: &'a ManagerReport) -> Self {
+        let counting = Counting::new(work.tree.take(), work.asked_by);
         Self {
             work,
             told,
