@@ -90,8 +90,13 @@ impl Census {
         if self.is_whole && cost <= PLACE_MAX {
             return Whom::Everybody;
         }
+        Whom::Only(self.modest())
+    }
+
+    /// Those that can be attached to one by one.
+    pub(super) fn modest(&self) -> Vec<Mapper> {
         let is_there = |mapper: &Mapper| mapper.is_modest() && mapper.pid != 0;
-        Whom::Only(self.mappers.iter().copied().filter(is_there).collect())
+        self.mappers.iter().copied().filter(is_there).collect()
     }
 }
 

@@ -470,8 +470,15 @@ impl<'a> Scanner<'a> {
         let Some(single) = self.single.get(key) else { return };
         let began = Instant::now();
         let (owner, with_semaphore) = (single.what.owner, single.with_semaphore);
+        // Until those wait no more, processes that come are attached to one by one as before.
+        let may_be_all = self.work.awaits(owner) || self.attaching.has_share(owner);
         let census = self.counting.all(&single.wanted, single.what.file.file.file(), None);
+        if census.is_whole {
+            let over = self.single.keep_only(key, &census.mappers);
+            self.attaching.let_go(&over, self.told);
+        }
         match census.whom(owner, with_semaphore) {
+            Whom::Everybody if !may_be_all => drop(self.in_single(key, &census.modest())),
             Whom::Everybody => {
                 let Some((what, replaces)) = self.single.remove(key) else { return };
                 let job = what.job(owner, None);
