@@ -27,7 +27,7 @@ const MAPPERS: &str = "150";
 /// For how long honest programs run.
 const SECONDS: &str = "2";
 /// Of what programs mark that nobody knew before, so much is there in spite of both attacks.
-const LEAST: f64 = 0.3;
+const LEAST: f64 = 0.6;
 /// Of what a program marks that is attached to when nobody attacks any more.
 const LEAST_LATER: f64 = 0.9;
 

@@ -76,6 +76,12 @@ impl Counting {
         Self { loading, tree: None, lists: Lists::new(asked_by) }
     }
 
+    /// Of a kernel that says this.
+    #[cfg(test)]
+    pub(super) fn of_tree(tree: Box<dyn FindMappers>) -> Self {
+        Self { tree: Some(tree), ..Self::new(None, None) }
+    }
+
     /// Counts in all processes; in that of `first` whatever else its user has.
     pub(super) fn all(&mut self, wanted: &Wanted, file: &fs::File, first: Option<u32>) -> Census {
         self.count(wanted, file, |lists, listed| lists.all(listed, first))

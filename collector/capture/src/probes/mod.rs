@@ -55,6 +55,7 @@ mod program;
 mod scan;
 mod semaphores;
 mod single;
+mod singly;
 mod source;
 mod unattached;
 mod unheard;
