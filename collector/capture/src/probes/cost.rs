@@ -58,6 +58,8 @@ pub(super) struct Census {
     pub(super) mappers: Vec<Mapper>,
     /// Whether these are all.
     pub(super) is_whole: bool,
+    /// Lists of mappings were read.
+    pub(super) by_lists: bool,
     /// What counting took, without the lists of those who are no concern of the file's owner.
     pub(super) took: Duration,
 }
@@ -75,7 +77,7 @@ pub(super) enum Whom {
 impl Census {
     /// Of nothing that was counted yet.
     pub(super) fn new(is_whole: bool) -> Self {
-        Self { mappers: Vec::new(), is_whole, took: Duration::ZERO }
+        Self { mappers: Vec::new(), is_whole, by_lists: false, took: Duration::ZERO }
     }
 
     /// Where to attach in a file of this owner.

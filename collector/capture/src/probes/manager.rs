@@ -101,6 +101,10 @@ pub(super) struct ManagerReport {
     files: AtomicU64,
     places: AtomicU64,
     pub(super) scanned: AtomicU64,
+    /// Files whose mappings were counted before they were attached to: in the kernel's tree, and in
+    /// lists of mappings.
+    pub(super) by_tree: AtomicU64,
+    pub(super) by_lists: AtomicU64,
     /// Instrumented programs that ran before their zones were recorded.
     late: AtomicU64,
     /// Files that nobody heard of.
@@ -406,6 +410,8 @@ impl Manager {
         let counts = [
             ("probe_files_scanned", count(&told.scanned)),
             ("probe_files_attached", count(&told.files)),
+            ("probe_files_counted", count(&told.by_tree) + count(&told.by_lists)),
+            ("probe_files_counted_by_lists", count(&told.by_lists)),
             ("probe_places_attached", count(&told.places)),
             ("marked_programs_begun_late", count(&told.late)),
             ("probe_files_unattached", told.unattached().missing()),

@@ -403,6 +403,8 @@ impl<'a> Scanner<'a> {
     fn whom(&mut self, file: &OpenFile, plan: &Plan) -> Whom {
         let wanted = wanted_of(file, plan);
         let census = self.singly.census(&wanted, file.file.file(), file.mapped_by_process());
+        let how = if census.by_lists { &self.told.by_lists } else { &self.told.by_tree };
+        how.fetch_add(1, Ordering::Relaxed);
         self.attaching.used(wanted.owner, census.took);
         census.whom(wanted.owner, has_semaphore(plan))
     }
