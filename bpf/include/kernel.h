@@ -46,7 +46,11 @@ enum {
 /* Flags of task_struct.flags, include/linux/sched.h, unchanged from 5.10 to 7.2. */
 #define PF_KTHREAD 0x00200000
 /* Of vm_area_struct.vm_flags, include/linux/mm.h. */
+#define VM_WRITE 2
 #define VM_EXEC 4
+#define VM_MAYEXEC 0x40
+#define VM_MAYSHARE 0x80
+#define VM_HUGETLB 0x00400000
 
 /* All accesses below are relocated. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -61,6 +65,8 @@ struct pt_regs {
 struct inode;
 
 struct rb_node {
+	/* The lowest bit is a color. */
+	unsigned long __rb_parent_color;
 	struct rb_node *rb_right;
 	struct rb_node *rb_left;
 };
@@ -89,10 +95,18 @@ struct maple_tree {
 	void *ma_root;
 };
 
+struct mm_struct;
+
 struct vm_area_struct {
 	unsigned long vm_start;
 	unsigned long vm_end;
+	struct mm_struct *vm_mm;
 	unsigned long vm_flags;
+	/* Where it lies in the tree of all mappings of its file. */
+	struct {
+		struct rb_node rb;
+		unsigned long rb_subtree_last;
+	} shared;
 	unsigned long vm_pgoff;
 	struct file *vm_file;
 };
@@ -102,9 +116,15 @@ typedef struct {
 	void *vdso;
 } mm_context_t;
 
+struct task_struct;
+
 struct mm_struct {
 	struct maple_tree mm_mt;
+	int map_count;
 	int mm_lock_seq;
+	/* Where there are memory control groups. */
+	struct task_struct *owner;
+	struct file *exe_file;
 	mm_context_t context;
 };
 
@@ -119,6 +139,29 @@ struct mm_struct___6_13 {
 
 struct thread_struct {
 	unsigned long fsbase;
+};
+
+typedef struct {
+	unsigned int val;
+} kuid_t;
+
+struct user_namespace {
+	struct user_namespace *parent;
+	kuid_t owner;
+};
+
+struct cred {
+	kuid_t uid;
+	struct user_namespace *user_ns;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
 };
 
 struct task_struct {
@@ -138,7 +181,9 @@ struct task_struct {
 	struct task_struct *group_leader;
 	__u64 start_time;
 	__u64 self_exec_id;
+	const struct cred *real_cred;
 	char comm[16];
+	struct files_struct *files;
 	struct thread_struct thread;
 };
 

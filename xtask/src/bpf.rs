@@ -14,9 +14,10 @@ use anyhow::{Context, Result, bail};
 use crate::process::{output_of, root};
 
 /// Sources and the objects that are built from them.
-const OBJECTS: [(&str, &str); 5] = [
+const OBJECTS: [(&str, &str); 6] = [
     ("bpf/src/syscollect.bpf.c", "bpf/syscollect.bpf.o"),
     ("bpf/src/probes.bpf.c", "bpf/probes.bpf.o"),
+    ("bpf/src/mappers.bpf.c", "bpf/mappers.bpf.o"),
     ("bpf/src/tracepoints.bpf.c", "bpf/tracepoints.bpf.o"),
     ("bpf/src/fences.bpf.c", "bpf/fences.bpf.o"),
     ("bpf/src/sleepers.bpf.c", "bpf/sleepers.bpf.o"),

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// How long one piece of work is waited for.
 pub const PATIENCE: Duration = Duration::from_secs(1);
-/// Threads that may hang at one time.
+/// Threads that may hang at one time, but for those of root and of nobody.
 const HANGING_MAX: usize = 12;
 /// Those of one user.
 const HANGING_MAX_OF_ONE: usize = 2;
@@ -101,9 +101,9 @@ impl Patience {
     fn a_thread(&self, uid: Option<u32>) -> Result<Sender<UntrustedWork>, OpenError> {
         let mut threads = self.lock();
         let all: usize = threads.hanging.values().sum();
-        if all >= HANGING_MAX
-            || threads.hanging.get(&uid).is_some_and(|own| *own >= HANGING_MAX_OF_ONE)
-        {
+        // However many others hang, root and nobody have theirs.
+        let is_refused = all >= HANGING_MAX && !matches!(uid, None | Some(0));
+        if is_refused || threads.hanging.get(&uid).is_some_and(|own| *own >= HANGING_MAX_OF_ONE) {
             return Err(OpenError::OthersHang);
         }
         if let Some(thread) = threads.idle.pop() {
@@ -234,8 +234,10 @@ mod tests {
             file_systems.push(answer);
             patience.within(Some(uid), call)
         };
-        let hung = (0..50).filter(|uid| matches!(hang(*uid), Err(OpenError::Hangs))).count();
+        let hung = (1..50).filter(|uid| matches!(hang(*uid), Err(OpenError::Hangs))).count();
         assert_eq!(hung, HANGING_MAX);
+        patience.within(Some(0), || ()).expect("root waits for nobody else");
+        assert!(matches!(hang(0), Err(OpenError::Hangs)));
     }
 
     #[test]

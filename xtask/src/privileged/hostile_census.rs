@@ -27,7 +27,7 @@ const MAPPERS: &str = "150";
 /// For how long honest programs run.
 const SECONDS: &str = "2";
 /// Of what programs mark that nobody knew before, so much is there in spite of both attacks.
-const LEAST: f64 = 0.3;
+const LEAST: f64 = 0.5;
 /// Of what a program marks that is attached to when nobody attacks any more.
 const LEAST_LATER: f64 = 0.9;
 
@@ -58,6 +58,11 @@ pub(crate) fn census(context: &Context) -> Result<String> {
     let later = Honest::start(shared)?.end()?;
 
     let recorder = recorder.stop(context)?;
+    let said = &recorder.said.stderr;
+    ensure!(
+        !tells_of_mappings()? || !said.contains("one by one"),
+        "who has a program mapped was not counted:\n{said}"
+    );
     let parts: Vec<f64> =
         attacked.iter().map(|honest| honest.part_in(&capture)).collect::<Result<_>>()?;
     let of_later = later.part_in(&capture)?;
@@ -70,6 +75,15 @@ pub(crate) fn census(context: &Context) -> Result<String> {
     ensure!(parts.iter().all(|part| *part >= LEAST) && of_later >= LEAST_LATER, "{words}");
     let used = recorder.within(&Bounds::USUAL)?;
     Ok(format!("{words}; {used}"))
+}
+
+/// Whether this kernel tells a program who has a file mapped: from 5.17 on, with memory control
+/// groups.
+fn tells_of_mappings() -> Result<bool> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let mut numbers = release.split('.').map_while(|part| part.parse::<u32>().ok());
+    let is_new = (numbers.next(), numbers.next()) >= (Some(5), Some(17));
+    Ok(is_new && fs::read_to_string("/proc/cgroups")?.contains("memory"))
 }
 
 fn hostile(context: &Context, arguments: &[&str]) -> Result<Running> {

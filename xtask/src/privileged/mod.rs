@@ -23,6 +23,7 @@ mod hostile_census;
 mod hostile_code;
 mod hostile_files;
 mod hostile_names;
+mod hostile_overlay;
 mod hostile_renames;
 mod hostile_stacks;
 mod hostile_zones;
@@ -173,6 +174,7 @@ const TESTS: &[Test] = &[
     test!("hostile-mount", hostile_files::hostile_mount, needs "user_probes"),
     test!("hostile-attach", hostile_files::hostile_attach, needs "user_probes"),
     test!("hostile-census", hostile_census::census, needs "user_probes"),
+    test!("hostile-overlay", hostile_overlay::overlay, needs "user_probes"),
     test!("hostile-names", hostile_names::names),
     test!("hostile-tables", hostile_code::tables, needs "unwind_tables"),
     test!("hostile-interpreters", hostile_code::interpreters, needs "unwind_tables"),

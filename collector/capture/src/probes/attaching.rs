@@ -132,6 +132,11 @@ impl Attaching {
         self.waiting.used_by(owner, now) < WAITING_TIME && self.waiting.has_room(owner)
     }
 
+    /// Whether another file of this owner would be attached to at once.
+    pub(super) fn has_share(&self, owner: u32) -> bool {
+        self.waiting.has_share(owner, Instant::now())
+    }
+
     /// Something else was done for a file of this owner, and took so long.
     pub(super) fn used(&mut self, owner: u32, time: Duration) {
         self.waiting.used(owner, time, Instant::now());
@@ -202,9 +207,11 @@ impl Attaching {
             let each = job.progress.took(points.len(), took);
             if each >= SLOW && !job.is_asked_for && job.left() > 0 {
                 told.unattached().refuse(job.owner, &job.path, too_slow(each, &job));
+                self.take_out(&std::mem::take(&mut job.replaces), false, told);
                 return finish(&job, told);
             }
-            let may_wait = !is_urgent && !job.is_awaited(work);
+            // Whoever is attached to by itself until then would find nobody while it waits.
+            let may_wait = !is_urgent && job.replaces.is_empty() && !job.is_awaited(work);
             let is_over = each >= SLOW || (may_wait && began.elapsed() >= TURN);
             if is_over && job.left() > 0 {
                 return self.wait(job, told);

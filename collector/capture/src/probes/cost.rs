@@ -27,6 +27,7 @@ const MAPPINGS_OF_PROCESS: u64 = 4;
 /// A process that has a file mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mapper {
+    /// 0 if it ends just now.
     pub(super) pid: u32,
     /// The user who pays for it.
     pub(super) user: u32,
@@ -57,6 +58,8 @@ pub(super) struct Census {
     pub(super) mappers: Vec<Mapper>,
     /// Whether these are all.
     pub(super) is_whole: bool,
+    /// Lists of mappings were read.
+    pub(super) by_lists: bool,
     /// What counting took, without the lists of those who are no concern of the file's owner.
     pub(super) took: Duration,
 }
@@ -74,7 +77,7 @@ pub(super) enum Whom {
 impl Census {
     /// Of nothing that was counted yet.
     pub(super) fn new(is_whole: bool) -> Self {
-        Self { mappers: Vec::new(), is_whole, took: Duration::ZERO }
+        Self { mappers: Vec::new(), is_whole, by_lists: false, took: Duration::ZERO }
     }
 
     /// Where to attach in a file of this owner.
@@ -89,7 +92,13 @@ impl Census {
         if self.is_whole && cost <= PLACE_MAX {
             return Whom::Everybody;
         }
-        Whom::Only(self.mappers.iter().copied().filter(Mapper::is_modest).collect())
+        Whom::Only(self.modest())
+    }
+
+    /// Those that can be attached to one by one.
+    pub(super) fn modest(&self) -> Vec<Mapper> {
+        let is_there = |mapper: &Mapper| mapper.is_modest() && mapper.pid != 0;
+        self.mappers.iter().copied().filter(is_there).collect()
     }
 }
 

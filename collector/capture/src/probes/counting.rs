@@ -1,22 +1,27 @@
-//! Counting who has a file mapped, in the lists of mappings of all processes.
+//! Counting who has a file mapped: in the kernel's [tree](super::mapping_tree) of its mappings, and
+//! where that tells nothing in the lists of mappings of all processes.
 //!
-//! The kernel makes such a list under the lock of the process's memory, which the process can keep
+//! The tree tells nothing on old kernels, and where somebody has the file mapped so often that all
+//! of it cannot be walked in a time that others can wait for. Then lists tell of those who have it
+//! mapped as usual. The kernel makes such a list under the lock of the process's memory, which the process can keep
 //! busy for seconds, and a list can have 65,530 lines. So lists are read on threads that are given
 //! up when they do not come back, the processes of one user after those of another, and each user
 //! has so much time. What was counted by then holds, and whose processes were not is known.
 
 use std::fs;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 use syscollect_untrusted_files::{OpenError, Patience, data_of_program, payer};
 
-use super::cost::{Census, Mapper};
+use super::cost::{Census, Mapper, map_key};
 use super::files::{FileKey, MapKey, key, processes};
+use super::mapping_tree::{FindMappers, LoadingTree};
 use crate::turns::payer_below;
 
 /// A list is cut that takes longer, and no more is begun in a piece that took so long.
@@ -29,6 +34,8 @@ const LIMIT: Duration = Duration::from_millis(100);
 const LONGEST_OF_USER: Duration = Duration::from_millis(100);
 const LONGEST_OF_TRUSTED: Duration = Duration::from_millis(300);
 const LONGEST_OF_OTHERS: Duration = Duration::from_millis(300);
+/// What it may take to find out whose processes are that hide that.
+const LONGEST_OF_OWNERS: Duration = Duration::from_millis(200);
 /// Whose processes could not all be counted is left out for so long: a part of a CPU at most goes
 /// into lists that come to nothing.
 const REST: Duration = Duration::from_secs(2);
@@ -41,22 +48,92 @@ const BLOCK: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     pub(super) file: FileKey,
-    /// The same as lists name it.
-    pub(super) key: MapKey,
-    /// Where in the file places are.
-    pub(super) pages: Range<u64>,
+    /// Where in the file places are, in bytes.
+    pub(super) bytes: Range<u64>,
     /// Who owns it.
     pub(super) owner: u32,
 }
 
+/// What is counted in lists.
+#[derive(Clone, Debug)]
+struct Listed {
+    wanted: Wanted,
+    /// The file as lists name it.
+    key: MapKey,
+}
+
 /// Counts.
-#[derive(Debug)]
 pub(super) struct Counting {
+    /// Until it is needed.
+    loading: Option<LoadingTree>,
+    /// `None` where this kernel has no such thing.
+    tree: Option<Box<dyn FindMappers>>,
+    lists: Lists,
+}
+
+impl Counting {
+    pub(super) fn new(loading: Option<LoadingTree>, asked_by: Option<u32>) -> Self {
+        Self { loading, tree: None, lists: Lists::new(asked_by) }
+    }
+
+    /// Of a kernel that says this.
+    #[cfg(test)]
+    pub(super) fn of_tree(tree: Box<dyn FindMappers>) -> Self {
+        Self { tree: Some(tree), ..Self::new(None, None) }
+    }
+
+    /// Counts in all processes; in that of `first` whatever else its user has.
+    pub(super) fn all(&mut self, wanted: &Wanted, file: &fs::File, first: Option<u32>) -> Census {
+        self.count(wanted, file, |lists, listed| lists.all(listed, first))
+    }
+
+    /// Counts in one process.
+    pub(super) fn one(&mut self, wanted: &Wanted, file: &fs::File, pid: u32) -> Census {
+        let mut census = self.count(wanted, file, |lists, listed| lists.one(listed, pid));
+        census.mappers.retain(|mapper| mapper.pid == pid);
+        census
+    }
+
+    fn count(
+        &mut self,
+        wanted: &Wanted,
+        file: &fs::File,
+        in_lists: impl FnOnce(&mut Lists, &Arc<Listed>) -> Census,
+    ) -> Census {
+        if let Some(loaded) = self.loading.take().and_then(LoadingTree::loaded) {
+            self.tree = Some(Box::new(loaded));
+        }
+        let began = Instant::now();
+        let found = self.tree.as_ref().map(|tree| tree.mappers(file, &wanted.bytes));
+        let is_whole = match found {
+            Some(Ok(Some(mappers))) => {
+                // What others have mapped is nothing that the file's owner could do anything about.
+                let is_own = mappers.iter().all(|of| self.lists.is_trusted(of.user, wanted));
+                let took = if is_own { began.elapsed() } else { Duration::ZERO };
+                return Census { mappers, took, ..Census::new(true) };
+            }
+            // Lists may hide what the tree knows.
+            Some(Ok(None)) => false,
+            Some(Err(_)) | None => true,
+        };
+        // What lists do not name cannot be mapped.
+        let Some(key) = map_key(file) else { return Census::new(is_whole) };
+        let listed = Arc::new(Listed { wanted: wanted.clone(), key });
+        let census = in_lists(&mut self.lists, &listed);
+        Census { is_whole: is_whole && census.is_whole, by_lists: true, ..census }
+    }
+}
+
+/// Counts in lists.
+#[derive(Debug)]
+struct Lists {
     root: PathBuf,
     patience: Patience,
     asked_by: Option<u32>,
     /// Since when nobody counts in the processes of these users.
     resting: FxHashMap<u32, Instant>,
+    /// Who owns a folder.
+    folder_owner: fn(&Path) -> io::Result<u32>,
 }
 
 /// Processes of a user.
@@ -66,41 +143,45 @@ struct OfUser {
     pids: Vec<u32>,
 }
 
-impl Counting {
-    pub(super) fn new(asked_by: Option<u32>) -> Self {
+impl Lists {
+    fn new(asked_by: Option<u32>) -> Self {
         Self {
             root: PathBuf::from("/"),
             patience: Patience::new(LIMIT),
             asked_by,
             resting: FxHashMap::default(),
+            folder_owner: |folder| Ok(fs::metadata(folder)?.uid()),
         }
     }
 
     /// Counts in all processes; in that of `first` whatever else its user has.
-    pub(super) fn all(&mut self, wanted: &Arc<Wanted>, first: Option<u32>) -> Census {
+    fn all(&mut self, listed: &Arc<Listed>, first: Option<u32>) -> Census {
         let pids = processes(&self.root);
-        self.count(wanted, pids, first)
+        self.count(listed, pids, first)
     }
 
     /// Counts in one process.
-    pub(super) fn one(&mut self, wanted: &Arc<Wanted>, pid: u32) -> Census {
-        self.count(wanted, Vec::new(), Some(pid))
+    fn one(&mut self, listed: &Arc<Listed>, pid: u32) -> Census {
+        self.count(listed, Vec::new(), Some(pid))
     }
 
-    fn count(&mut self, wanted: &Arc<Wanted>, pids: Vec<u32>, first: Option<u32>) -> Census {
-        let began = Instant::now();
+    fn count(&mut self, listed: &Arc<Listed>, pids: Vec<u32>, first: Option<u32>) -> Census {
+        let (began, wanted) = (Instant::now(), &listed.wanted);
         let mut census = Census::new(true);
         let mut of_others = Duration::ZERO;
         if let Some(pid) = first
             && let Some(user) = payer_below(&self.root, pid)
         {
             let alone = OfUser { user, pids: vec![pid] };
-            census.is_whole &= self.user(alone, LONGEST_OF_USER, wanted, &mut census);
+            census.is_whole &= self.user(alone, LONGEST_OF_USER, listed, &mut census);
             if !self.is_trusted(user, wanted) {
                 of_others += began.elapsed();
             }
         }
-        for of in self.by_user(pids.into_iter().filter(|pid| Some(*pid) != first), wanted) {
+        let (users, are_all) =
+            self.by_user(pids.into_iter().filter(|pid| Some(*pid) != first), wanted);
+        census.is_whole &= are_all;
+        for of in users {
             let (user, is_trusted) = (of.user, self.is_trusted(of.user, wanted));
             let limit = match is_trusted {
                 true => LONGEST_OF_TRUSTED,
@@ -112,7 +193,7 @@ impl Counting {
                 census.is_whole = false;
                 continue;
             }
-            let is_whole = self.user(of, limit, wanted, &mut census);
+            let is_whole = self.user(of, limit, listed, &mut census);
             census.is_whole &= is_whole;
             if !is_trusted {
                 of_others += began.elapsed();
@@ -141,19 +222,32 @@ impl Counting {
         }
     }
 
-    /// Processes by their users: those that are trusted first, then who has few.
-    fn by_user(&self, pids: impl Iterator<Item = u32>, wanted: &Wanted) -> Vec<OfUser> {
-        let mut users = FxHashMap::<u32, Vec<u32>>::default();
+    /// Processes by their users, those that are trusted first, then who has few; and whether these
+    /// are all.
+    fn by_user(&self, pids: impl Iterator<Item = u32>, wanted: &Wanted) -> (Vec<OfUser>, bool) {
+        let (mut users, mut is_whole) = (FxHashMap::<u32, Vec<u32>>::default(), true);
+        let until = Instant::now() + LONGEST_OF_OWNERS;
         for pid in pids {
-            // Who has no user has ended.
-            if let Some(user) = payer_below(&self.root, pid) {
+            // The folder is its user's, where it hides nothing from that one; a look at it takes a
+            // tenth of the time that reading takes.
+            let user = match (self.folder_owner)(&self.root.join(format!("proc/{pid}"))) {
+                Ok(user @ 1..) => Some(payer(user)),
+                Ok(0) if Instant::now() >= until => {
+                    is_whole = false;
+                    None
+                }
+                Ok(0) => payer_below(&self.root, pid),
+                // It has ended.
+                Err(_) => None,
+            };
+            if let Some(user) = user {
                 users.entry(user).or_default().push(pid);
             }
         }
         let users = users.into_iter().map(|(user, pids)| OfUser { user, pids });
         let mut users: Vec<OfUser> = users.collect();
         users.sort_by_key(|of| (!self.is_trusted(of.user, wanted), of.pids.len(), of.user));
-        users
+        (users, is_whole)
     }
 
     /// Counts in the processes of a user for so long; whether those were all.
@@ -161,7 +255,7 @@ impl Counting {
         &self,
         OfUser { user, pids }: OfUser,
         limit: Duration,
-        wanted: &Arc<Wanted>,
+        listed: &Arc<Listed>,
         census: &mut Census,
     ) -> bool {
         let (pids, until) = (Arc::<[u32]>::from(pids), Instant::now() + limit);
@@ -173,7 +267,7 @@ impl Counting {
             let piece = Arc::new(Piece {
                 root: self.root.clone(),
                 pids: pids.clone(),
-                wanted: wanted.clone(),
+                listed: listed.clone(),
                 ends: until.min(Instant::now() + PIECE),
                 until,
                 counted: Mutex::new(Counted { next, mappers: Vec::new(), is_whole: true }),
@@ -201,7 +295,7 @@ impl Counting {
 struct Piece {
     root: PathBuf,
     pids: Arc<[u32]>,
-    wanted: Arc<Wanted>,
+    listed: Arc<Listed>,
     /// No list is begun from then on, and none is read on.
     ends: Instant,
     until: Instant,
@@ -254,7 +348,7 @@ impl Piece {
             let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             for line in text[..whole].split_inclusive(|byte| *byte == b'\n') {
                 mapper.all += 1;
-                mapper.mappings += u64::from(holds(line, &self.wanted));
+                mapper.mappings += u64::from(holds(line, &self.listed));
             }
             kept = text.len() - whole;
             block.copy_within(whole..whole + kept, 0);
@@ -262,7 +356,7 @@ impl Piece {
                 return (mapper, false);
             }
         }
-        let is_it = |program| key(&program) == self.wanted.file;
+        let is_it = |program| key(&program) == self.listed.wanted.file;
         mapper.runs_it = mapper.mappings > 0 && data_of_program(&folder).is_ok_and(is_it);
         (mapper, true)
     }
@@ -270,7 +364,7 @@ impl Piece {
 
 /// Whether a line of /proc/PID/maps is a mapping of the file that holds some of these bytes of it,
 /// and that the kernel would put a breakpoint into: a private one that cannot be written.
-fn holds(line: &[u8], Wanted { key: (device, inode), pages, .. }: &Wanted) -> bool {
+fn holds(line: &[u8], Listed { key: (device, inode), wanted }: &Listed) -> bool {
     let mut fields = line.splitn(6, |byte| *byte == b' ');
     let mut field = || std::str::from_utf8(fields.next()?).ok();
     let number = |text: &str| u64::from_str_radix(text, 16).ok();
@@ -281,7 +375,8 @@ fn holds(line: &[u8], Wanted { key: (device, inode), pages, .. }: &Wanted) -> bo
         let is_file = field()? == device && field()?.trim().parse() == Ok(*inode);
         let bytes = number(end)?.checked_sub(number(start)?)?;
         let is_probed = rights.get(3) == Some(&b'p') && rights.get(1) != Some(&b'w');
-        let is_there = offset < pages.end && offset.saturating_add(bytes) > pages.start;
+        let is_there =
+            offset < wanted.bytes.end && offset.saturating_add(bytes) > wanted.bytes.start;
         Some(is_file && is_probed && is_there)
     };
     parse().unwrap_or(false)
@@ -291,27 +386,28 @@ fn holds(line: &[u8], Wanted { key: (device, inode), pages, .. }: &Wanted) -> bo
 mod tests {
     use std::process::Command;
 
-    use super::super::cost::map_key;
     use super::*;
 
     const HOSTILE: u32 = 1001;
     const HONEST: u32 = 1002;
 
-    fn wanted(owner: u32) -> Arc<Wanted> {
+    fn wanted(owner: u32) -> Arc<Listed> {
         let file = key(&data_of_program(std::path::Path::new("/proc/self")).unwrap());
-        Arc::new(Wanted { file, key: ("fe:00".to_owned(), 123), pages: 0x1000..0x2000, owner })
+        let wanted = Wanted { file, bytes: 0x1000..0x2000, owner };
+        Arc::new(Listed { wanted, key: ("fe:00".to_owned(), 123) })
     }
 
     /// What runs on a machine.
     struct Machine {
         root: tempfile::TempDir,
-        counting: Counting,
+        counting: Lists,
     }
 
     impl Machine {
         fn new() -> Self {
             let root = tempfile::tempdir().unwrap();
-            let counting = Counting { root: root.path().to_owned(), ..Counting::new(None) };
+            let counting =
+                Lists { root: root.path().to_owned(), folder_owner: |_| Ok(0), ..Lists::new(None) };
             Self { root, counting }
         }
 
@@ -374,6 +470,17 @@ mod tests {
     }
 
     #[test]
+    fn whose_processes_are_is_only_read_where_their_folders_do_not_tell() {
+        let mut machine = Machine::new();
+        machine.counting.folder_owner = |folder| Ok(if folder.ends_with("7") { HONEST } else { 0 });
+        [7, 8].into_iter().for_each(|pid| machine.runs(HOSTILE, pid, 1));
+        let census = machine.counting.all(&wanted(0), None);
+        let mut users: Vec<u32> = census.mappers.iter().map(|of| of.user).collect();
+        users.sort_unstable();
+        assert_eq!((users, census.is_whole), (vec![HOSTILE, HONEST], true));
+    }
+
+    #[test]
     fn who_has_long_lists_pays_for_them() {
         let mut machine = Machine::new();
         let line = "7f0000000-7f0001000 rw-p 00000000 00:00 0\n".repeat(65_000);
@@ -425,12 +532,55 @@ mod tests {
     #[test]
     fn this_program_has_its_own_file_mapped_and_runs_it() {
         let own = fs::File::open("/proc/self/exe").unwrap();
-        let Wanted { file, .. } = (*wanted(0)).clone();
-        let (key, pages) = (map_key(&own).unwrap(), 0..u64::MAX);
-        let wanted = Arc::new(Wanted { file, key, pages, owner: 0 });
-        let found = Counting::new(None).one(&wanted, std::process::id());
+        let wanted = Wanted { bytes: 0..u64::MAX, ..wanted(0).wanted.clone() };
+        let mut counting = Counting::new(None, None);
+        let found = counting.one(&wanted, &own, std::process::id());
         assert!(found.is_whole && found.mappers.len() == 1, "{found:?}");
         let mapper = found.mappers[0];
         assert!(mapper.is_modest() && mapper.all > mapper.mappings && mapper.runs_it);
+    }
+
+    /// A kernel that says this of every file.
+    struct Tree(fn() -> io::Result<Option<Vec<Mapper>>>);
+
+    impl FindMappers for Tree {
+        fn mappers(&self, _: &fs::File, _: &Range<u64>) -> io::Result<Option<Vec<Mapper>>> {
+            self.0()
+        }
+    }
+
+    fn with_tree(machine: Machine, tree: fn() -> io::Result<Option<Vec<Mapper>>>) -> Counting {
+        Counting { loading: None, tree: Some(Box::new(Tree(tree))), lists: machine.counting }
+    }
+
+    #[test]
+    fn what_the_kernel_knows_is_counted_whatever_lists_hide() {
+        let machine = Machine::new();
+        (0..400).for_each(|pid| machine.holds(HOSTILE, 1_000 + pid));
+        let mut counting = with_tree(machine, || {
+            let mapper =
+                |pid, user, mappings| Mapper { pid, user, runs_it: false, mappings, all: 1 };
+            Ok(Some(vec![mapper(7, HONEST, 1), mapper(1_000, HOSTILE, 20_000)]))
+        });
+        let own = fs::File::open("/proc/self/exe").unwrap();
+        let (began, wanted) = (Instant::now(), &wanted(HONEST).wanted);
+        let census = counting.all(wanted, &own, None);
+        assert!(census.is_whole && !census.by_lists && began.elapsed() < LIMIT);
+        assert_eq!(census.mappers.iter().map(|of| of.mappings).sum::<u64>(), 20_001);
+        assert_eq!(census.took, Duration::ZERO, "the owner does not pay for others");
+        let one = counting.one(wanted, &own, 7);
+        assert_eq!(one.mappers.iter().map(|of| of.pid).collect::<Vec<_>>(), [7]);
+    }
+
+    #[test]
+    fn where_the_kernel_knows_of_too_many_lists_tell_of_some_and_never_of_all() {
+        let own = fs::File::open("/proc/self/exe").unwrap();
+        let wanted = Wanted { bytes: 0..u64::MAX, ..wanted(0).wanted.clone() };
+        let is_whole = |tree| {
+            let census = with_tree(Machine::new(), tree).all(&wanted, &own, None);
+            census.is_whole
+        };
+        assert!(!is_whole(|| Ok(None)));
+        assert!(is_whole(|| Err(io::ErrorKind::Unsupported.into())), "nobody runs there");
     }
 }

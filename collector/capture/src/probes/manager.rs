@@ -25,6 +25,7 @@ use super::keeper::Keeper;
 use super::kept_notes::KeptNotes;
 use super::looks::Looks;
 use super::lookups::FoundFunction;
+use super::mapping_tree::LoadingTree;
 use super::program::ArgumentPrograms;
 use super::scan::Scanner;
 use super::unattached::Unattached;
@@ -62,6 +63,8 @@ pub(super) struct AttachContext {
     pub(super) on_probe: Program,
     pub(super) on_ring: Program,
     pub(super) arguments: ArgumentPrograms,
+    /// What finds who has a file mapped, until it is taken.
+    pub(super) tree: Option<LoadingTree>,
     /// Processes that are recorded, by the kernel's own list; `None` for all.
     pub(super) recorded: Option<OwnedFd>,
     pub(super) specs: Vec<Spec>,
@@ -98,6 +101,10 @@ pub(super) struct ManagerReport {
     files: AtomicU64,
     places: AtomicU64,
     pub(super) scanned: AtomicU64,
+    /// Files whose mappings were counted before they were attached to: in the kernel's tree, and in
+    /// lists of mappings.
+    pub(super) by_tree: AtomicU64,
+    pub(super) by_lists: AtomicU64,
     /// Instrumented programs that ran before their zones were recorded.
     late: AtomicU64,
     /// Files that nobody heard of.
@@ -403,6 +410,8 @@ impl Manager {
         let counts = [
             ("probe_files_scanned", count(&told.scanned)),
             ("probe_files_attached", count(&told.files)),
+            ("probe_files_counted", count(&told.by_tree) + count(&told.by_lists)),
+            ("probe_files_counted_by_lists", count(&told.by_lists)),
             ("probe_places_attached", count(&told.places)),
             ("marked_programs_begun_late", count(&told.late)),
             ("probe_files_unattached", told.unattached().missing()),

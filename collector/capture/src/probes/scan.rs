@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -19,9 +18,9 @@ use syscollect_untrusted_files::{FileLocation, Reader};
 use syscollect_zone_protocol::PROVIDER;
 
 use super::attach::Point;
-use super::attaching::{AttachJob, Attaching, NO_ROOM};
+use super::attaching::{Attaching, NO_ROOM};
 use super::companion;
-use super::cost::{Mapper, Whom, map_key};
+use super::cost::{Mapper, Whom};
 use super::counting::{Counting, Wanted};
 use super::files::{FileKey, MappedFile, OpenFile, mapping_of};
 use super::found_functions::{FoundFunctions, InProcess, Taken};
@@ -31,11 +30,12 @@ use super::known_file::{AttachOutcome, KnownFile};
 use super::launch::files_of;
 use super::lookups::FoundFunction;
 use super::manager::{AttachContext, ManagerReport};
-use super::places::{Holder, PLACES_MAX};
+use super::places::PLACES_MAX;
 use super::plan::{Plan, Planned, Planner, SpecPart};
 use super::presets::{installed_libraries, preset_of};
 use super::semaphores;
-use super::single::{Admitted, FileToAttach, NoRoom, SingleFiles, begin_of};
+use super::single::{FileToAttach, begin_of};
+use super::singly::{Added, Attacher, Singly};
 use crate::notes::definition_chunk;
 use crate::turns::payer_of;
 
@@ -60,14 +60,13 @@ pub(super) struct Scanner<'a> {
     without: BTreeMap<usize, String>,
     names: BTreeSet<String>,
     attaching: Attaching,
-    counting: Counting,
-    single: SingleFiles,
+    singly: Singly,
     found: FoundFunctions,
 }
 
 impl<'a> Scanner<'a> {
-    pub(super) fn new(work: AttachContext, keeper: Keeper, told: &'a ManagerReport) -> Self {
-        let counting = Counting::new(work.asked_by);
+    pub(super) fn new(mut work: AttachContext, keeper: Keeper, told: &'a ManagerReport) -> Self {
+        let counting = Counting::new(work.tree.take(), work.asked_by);
         Self {
             work,
             told,
@@ -78,8 +77,7 @@ impl<'a> Scanner<'a> {
             without: BTreeMap::new(),
             names: BTreeSet::new(),
             attaching: Attaching::new(keeper),
-            counting,
-            single: SingleFiles::new(),
+            singly: Singly::new(counting),
             found: FoundFunctions::new(),
         }
     }
@@ -142,7 +140,7 @@ impl<'a> Scanner<'a> {
     pub(super) fn mapped(&mut self, mapped: &MappedFile) -> Option<KnownFile> {
         // A file that is attached to in single processes is opened for each of them.
         if let Some((key, changed)) = mapped.identity()
-            && !self.single.lacks(key, mapped.pid)
+            && !self.singly.lacks(key, mapped.pid)
             && let Some(known) = self.known.get(&key).filter(|known| known.holds(changed))
         {
             return Some(known.later());
@@ -190,7 +188,7 @@ impl<'a> Scanner<'a> {
         if exported {
             return;
         }
-        let (pid, lease) = (found.pid, self.single.lease());
+        let (pid, lease) = (found.pid, self.singly.lease());
         let function = InProcess { file: file.key, offset, pid, began };
         let has_ended = |of: &InProcess| begin_of(of.pid) != Some(of.began);
         let Taken { is_new, over } = self.found.add(function, user, lease, has_ended);
@@ -207,7 +205,11 @@ impl<'a> Scanner<'a> {
         let looks = match self.known.get(&file.key) {
             Some(known) if known.holds(file.changed) => {
                 let known = known.later();
-                return KnownFile { is_new: self.new_process_of(&file), ..known };
+                let Self { singly, attaching, work, told, .. } = self;
+                let mut attacher = Attacher { attaching, work, told };
+                let pid = file.mapped_by_process();
+                let is_new = pid.is_some_and(|pid| singly.maps_now(file.key, pid, &mut attacher));
+                return KnownFile { is_new, ..known };
             }
             known => KnownFile::next_looks(known),
         };
@@ -221,7 +223,7 @@ impl<'a> Scanner<'a> {
         }
         let OpenFile { key, of_root, changed, .. } = file;
         // Processes that map it later may be attached to by themselves.
-        let attached = is_new || self.single.get(key).is_some();
+        let attached = is_new || self.singly.has(key);
         let looked = Instant::now();
         let known = KnownFile {
             is_client,
@@ -399,8 +401,10 @@ impl<'a> Scanner<'a> {
 
     /// In whom to attach, as far as the kernel can do that in a time that others can wait for.
     fn whom(&mut self, file: &OpenFile, plan: &Plan) -> Whom {
-        let Some(wanted) = wanted_of(file, plan) else { return Whom::Everybody };
-        let census = self.counting.all(&wanted, file.mapped_by_process());
+        let wanted = wanted_of(file, plan);
+        let census = self.singly.census(&wanted, file.file.file(), file.mapped_by_process());
+        let how = if census.by_lists { &self.told.by_lists } else { &self.told.by_tree };
+        how.fetch_add(1, Ordering::Relaxed);
         self.attaching.used(wanted.owner, census.took);
         census.whom(wanted.owner, has_semaphore(plan))
     }
@@ -412,83 +416,23 @@ impl<'a> Scanner<'a> {
         plan: &Plan,
         mappers: &[Mapper],
     ) -> AttachOutcome {
-        let (key, owner, path) = (what.file.key, what.owner, what.path.clone());
-        let Some(wanted) = wanted_of(&what.file, plan) else {
-            return AttachOutcome::Nothing;
+        let (owner, path, wanted) = (what.owner, what.path.clone(), wanted_of(&what.file, plan));
+        let Self { singly, attaching, work, told, .. } = self;
+        let mut attacher = Attacher { attaching, work, told };
+        let added = singly.add((what, wanted), has_semaphore(plan), mappers, &mut attacher);
+        let Ok(Added { is_begun, instead_of }) = added else {
+            self.told.unattached().refuse(owner, &path, NO_ROOM.to_owned());
+            return AttachOutcome::NoRoom;
         };
-        match self.single.add(what, wanted, has_semaphore(plan)) {
-            Ok(None) => {}
-            // Who runs that one next has it looked into anew.
-            Ok(Some((idle, leases))) => {
-                self.known.remove(&idle);
-                self.attaching.let_go(&leases, self.told);
-            }
-            Err(NoRoom) => {
-                self.told.unattached().refuse(owner, &path, NO_ROOM.to_owned());
-                return AttachOutcome::NoRoom;
-            }
-        }
+        // Who runs that one next has it looked into anew.
+        instead_of.map(|idle| self.known.remove(&idle));
         let why = format!(
             "other processes have it mapped so often, or keep their mappings from being counted, that it is recorded \
              only in processes that are attached to one by one, at most {PLACES_MAX}, and for a while not in what \
              these fork"
         );
         self.told.unattached().refuse(owner, &path, why);
-        AttachOutcome::of_begin(self.in_single(key, mappers))
-    }
-
-    /// Attaches in single processes, as far as there are places for them; whether in any.
-    fn in_single(&mut self, key: FileKey, mappers: &[Mapper]) -> bool {
-        let Admitted { new, over } = self.single.admit(key, mappers);
-        self.attaching.let_go(&over, self.told);
-        let Some(single) = self.single.get(key) else { return false };
-        let job = |Holder { pid, user, lease, .. }: &Holder| {
-            single.what.job(*user, Some(OneProcess { pid: *pid, lease: *lease }))
-        };
-        let mut begun = |holder: &Holder| {
-            job(holder).is_some_and(|job| self.attaching.begin(job, &self.work, self.told))
-        };
-        let (attached, not): (Vec<Holder>, Vec<Holder>) = new.into_iter().partition(&mut begun);
-        not.iter().for_each(|holder| self.single.take_back(key, holder.lease));
-        !attached.is_empty()
-    }
-
-    /// Attaches in the process that maps a file now, if it is attached to in single processes and
-    /// not yet in this one; whether it is from now on.
-    fn new_process_of(&mut self, file: &OpenFile) -> bool {
-        let Some(pid) = file.mapped_by_process() else { return false };
-        let Some(single) = self.single.get(file.key).filter(|_| self.single.lacks(file.key, pid))
-        else {
-            return false;
-        };
-        let census = self.counting.one(&single.wanted, pid);
-        let modest: Vec<Mapper> = census.mappers.into_iter().filter(Mapper::is_modest).collect();
-        self.in_single(file.key, &modest)
-    }
-
-    /// Counts again who has a file mapped that is attached to in single processes, if it is time:
-    /// in all, as soon as that can be, and in what others have forked meanwhile.
-    fn recount(&mut self) {
-        let Some(key) = self.single.next(Instant::now()) else { return };
-        let Some(single) = self.single.get(key) else { return };
-        let began = Instant::now();
-        let (owner, with_semaphore) = (single.what.owner, single.with_semaphore);
-        let census = self.counting.all(&single.wanted, None);
-        match census.whom(owner, with_semaphore) {
-            Whom::Everybody => {
-                let Some((what, replaces)) = self.single.remove(key) else { return };
-                let job = what.job(owner, None);
-                let job = job.map(|job| AttachJob { replaces: replaces.clone(), ..job });
-                if !job.is_some_and(|job| self.attaching.begin(job, &self.work, self.told)) {
-                    // Who maps it next has it looked into anew.
-                    self.attaching.let_go(&replaces, self.told);
-                    self.known.remove(&key);
-                }
-            }
-            Whom::Only(mappers) => drop(self.in_single(key, &mappers)),
-            Whom::Nobody(_) => {}
-        }
-        self.single.took(began.elapsed());
+        AttachOutcome::of_begin(is_begun)
     }
 
     fn points(&mut self, owner: u32, path: &str, planned: &[Planned]) -> Vec<Point> {
@@ -510,14 +454,19 @@ impl<'a> Scanner<'a> {
 
     /// How long until something that waits is to be attached to; `None` if nothing waits.
     pub(super) fn next_turn(&self) -> Option<Duration> {
-        let count = self.single.next_count(Instant::now());
+        let count = self.singly.next_count(Instant::now());
         self.attaching.next_turn().into_iter().chain(count).min()
     }
 
     /// Goes on with what waits, if it is time.
     pub(super) fn attach_waiting(&mut self) {
         self.attaching.go_on(&self.work, self.told);
-        self.recount();
+        let Self { singly, attaching, work, told, .. } = self;
+        let mut attacher = Attacher { attaching, work, told };
+        // Who maps that one next has it looked into anew.
+        if let Some(key) = singly.recount(Instant::now(), &mut attacher) {
+            self.known.remove(&key);
+        }
     }
 
     /// Whether somebody took away all that is attached, which is then said.
@@ -597,16 +546,11 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// What is to be counted before a file is attached to; `None` where lists do not name it.
-fn wanted_of(file: &OpenFile, plan: &Plan) -> Option<Arc<Wanted>> {
+/// What is to be counted before a file is attached to.
+fn wanted_of(file: &OpenFile, plan: &Plan) -> Wanted {
     let offsets = || plan.points.iter().chain(&plan.rings).map(|place| place.offset);
     let (first, last) = (offsets().min().unwrap_or(0), offsets().max().unwrap_or(0));
-    Some(Arc::new(Wanted {
-        file: file.key,
-        key: map_key(file.file.file())?,
-        pages: first..last.saturating_add(1),
-        owner: file.file.data().uid,
-    }))
+    Wanted { file: file.key, bytes: first..last.saturating_add(1), owner: file.file.data().uid }
 }
 
 fn has_semaphore(plan: &Plan) -> bool {

@@ -5,10 +5,9 @@
 //! user's for whom it was longest ago, within a small part of a CPU.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_untrusted_files::{payer, status_at};
 
 use super::attach::Point;
@@ -22,8 +21,8 @@ use crate::shares::Pool;
 
 /// Such files, each of which is open, of all users together.
 const FILES_MAX: u64 = 256;
-/// A file is counted again after so long, at the earliest, and so is the next one; and not before
-/// so many times as long as the last count took.
+/// A file is counted again after so long, at the earliest; and none before so many times as long as
+/// the last count took.
 const RECOUNT: Duration = Duration::from_secs(1);
 const PART: u32 = 30;
 
@@ -63,7 +62,7 @@ impl FileToAttach {
 #[derive(Debug)]
 pub(super) struct SingleFile {
     pub(super) what: FileToAttach,
-    pub(super) wanted: Arc<Wanted>,
+    pub(super) wanted: Wanted,
     pub(super) with_semaphore: bool,
     places: Places,
     counted: Instant,
@@ -127,7 +126,7 @@ impl SingleFiles {
     pub(super) fn add(
         &mut self,
         what: FileToAttach,
-        wanted: Arc<Wanted>,
+        wanted: Wanted,
         with_semaphore: bool,
     ) -> Result<Option<(FileKey, Vec<u64>)>, NoRoom> {
         let mut idle = None;
@@ -207,9 +206,19 @@ impl SingleFiles {
         }
     }
 
+    /// Processes that have the file mapped no more, as all were counted, need no places; their
+    /// leases.
+    pub(super) fn keep_only(&mut self, key: FileKey, mappers: &[Mapper]) -> Vec<u64> {
+        let Some(single) = self.files.get_mut(&key) else { return Vec::new() };
+        let pids: FxHashSet<u32> = mappers.iter().map(|mapper| mapper.pid).collect();
+        let over = single.places.remove(|holder| !pids.contains(&holder.pid));
+        over.iter().map(|holder| holder.lease).collect()
+    }
+
     /// How long until one of them is counted; `None` where there are none.
     pub(super) fn next_count(&self, now: Instant) -> Option<Duration> {
-        (!self.files.is_empty()).then(|| self.not_before.saturating_duration_since(now))
+        let first = self.files.values().map(|single| single.counted + RECOUNT).min()?;
+        Some(first.max(self.not_before).saturating_duration_since(now))
     }
 
     /// The file whose processes are to be counted again, if it is time.
@@ -217,7 +226,6 @@ impl SingleFiles {
         if now < self.not_before {
             return None;
         }
-        self.not_before = now + RECOUNT;
         let Self { files, counted, .. } = self;
         let is_due = |single: &SingleFile| now.saturating_duration_since(single.counted) >= RECOUNT;
         let due = files.iter_mut().filter(|(_, single)| is_due(single));
@@ -275,8 +283,7 @@ mod tests {
     fn of(owners: impl IntoIterator<Item = u32>) -> SingleFiles {
         let mut single = SingleFiles::new();
         for owner in owners {
-            let (key, pages) = ((String::new(), 0), 0..1);
-            let wanted = Arc::new(Wanted { file: file(owner).file.key, key, pages, owner });
+            let wanted = Wanted { file: file(owner).file.key, bytes: 0..1, owner };
             single.add(file(owner), wanted, false).unwrap();
         }
         single
@@ -319,8 +326,8 @@ mod tests {
         let mut add = |inode: u64, owner: u32, is_run: bool| {
             let mut what = file(owner);
             what.file.key = FileKey::of_test(inode);
-            let (key, file, pages) = ((String::new(), 0), what.file.key, 0..1);
-            let added = single.add(what, Arc::new(Wanted { file, key, pages, owner }), false);
+            let file = what.file.key;
+            let added = single.add(what, Wanted { file, bytes: 0..1, owner }, false);
             if is_run && added.is_ok() {
                 single.admit(file, &own);
             }
@@ -342,16 +349,30 @@ mod tests {
 
     #[test]
     fn each_owner_s_files_are_counted_in_turn_and_within_a_part_of_all_time() {
-        let mut single = of([HONEST]);
+        let mut single = of([HONEST, HOSTILE]);
         let mut now = Instant::now() + RECOUNT;
-        assert_eq!(single.next(now), Some(file(HONEST).file.key));
-        assert_eq!(single.next(now), None);
+        let both = [single.next(now), single.next(now)];
+        assert!([HONEST, HOSTILE].iter().all(|of| both.contains(&Some(file(*of).file.key))));
+        assert_eq!(single.next(now), None, "each once in that time");
+        single.remove(file(HOSTILE).file.key).unwrap();
         now += RECOUNT;
         assert_eq!(single.next(now), Some(file(HONEST).file.key));
         single.took(RECOUNT);
         assert!(single.next_count(Instant::now()).unwrap() > RECOUNT * (PART - 1));
         let (what, leases) = single.remove(file(HONEST).file.key).unwrap();
         assert_eq!((what.owner, leases.len(), single.next_count(now)), (HONEST, 0, None));
+    }
+
+    #[test]
+    fn who_has_the_file_mapped_no_more_leaves_its_place() {
+        let mut single = of([HONEST]);
+        let key = file(HONEST).file.key;
+        let first = single.admit_as(key, &mappers(HONEST, 0..10, true), |_| Some(1)).new;
+        let mut over = single.keep_only(key, &mappers(HONEST, 7..20, true));
+        over.sort_unstable();
+        assert_eq!(over, first[..7].iter().map(|holder| holder.lease).collect::<Vec<_>>());
+        let again = single.admit_as(key, &mappers(HONEST, 0..1, true), |_| Some(1));
+        assert_eq!(again.new.len(), 1, "it may come back");
     }
 
     #[test]

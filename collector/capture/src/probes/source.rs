@@ -15,6 +15,7 @@ use super::attach::AttachMethod;
 use super::keeper::Keeper;
 use super::lookups::{Lookups, OF_LOOKUP};
 use super::manager::{AttachContext, Manager, MappedFiles};
+use super::mapping_tree::LoadingTree;
 use super::object::{Loaded, Settings};
 use super::plan::OF_CLIENT;
 use super::program::ArgumentPrograms;
@@ -99,6 +100,7 @@ impl ProbeSource {
             ),
             way,
         };
+        let tree = LoadingTree::start();
         let loaded = Loaded::load(&settings, shared)?;
         let counters = loaded.counters()?;
         let (ring, ready) = loaded.announcements()?;
@@ -117,6 +119,7 @@ impl ProbeSource {
             way,
             on_probe: loaded.program(&loaded.on_probe, way)?,
             on_ring: loaded.program(&loaded.on_ring, way)?,
+            tree,
             arguments: ArgumentPrograms::new(loaded.argument_programs()?, settings.programs),
             recorded: recorded.map(hold).transpose()?,
             specs: options.probes.clone(),
