@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use syscollect_model::{ClockSource, Lane, LaneKind, Mapping, Ticks};
 use syscollect_store::{Chunk, ChunkHeader, Definition, KnownProcess};
 use syscollect_symbolize::{PerfMapOutcome, PinnedFiles, ReleasedFiles, is_jit_dump};
@@ -22,7 +22,7 @@ use crate::command_lines::{CommandLines, UnreadCommandLines};
 use crate::outlet::Outlet;
 use crate::perf_maps::{self, PerfMapWatch};
 use crate::released::released_notes;
-use crate::sleepers::{Sleeper, SleeperStacks, SleepersMemory};
+use crate::sleepers::{SleeperStacks, SleepersMemory, UnreadSleepers};
 use crate::source::Observed;
 use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns, Waiting};
 use crate::unwind::{NAMELESS_INTERVAL, StacksInMemory, UnwindTables};
@@ -226,8 +226,8 @@ enum Note {
     Exec(u32),
     /// Where the code of a process that makes code may have names.
     PerfMap(u32),
-    /// Threads of a process that sleep, from the next one on whose stack is to be read.
-    Sleepers { all: Vec<(u32, Sleeper)>, next: usize },
+    /// Threads of a process that may be asleep.
+    Sleepers(UnreadSleepers),
 }
 
 impl Waiting for Note {
@@ -235,7 +235,7 @@ impl Waiting for Note {
         match self {
             Self::CommandLines(unread) => unread.count(),
             Self::Mappings { all, next } => (all.len() - next) as u64,
-            Self::Sleepers { all, next } => (all.len() - next) as u64,
+            Self::Sleepers(unread) => unread.count(),
             Self::Process(_) | Self::Mapped(_) | Self::Exec(_) | Self::PerfMap(_) => 1,
         }
     }
@@ -251,6 +251,8 @@ struct NoteTaker<'a> {
     pids: Vec<u32>,
     command_lines: CommandLines,
     sleepers: SleeperStacks,
+    /// The recording has ended.
+    is_over: bool,
     held: PinnedFiles,
     unwind: Option<UnwindTables>,
     turns: Turns<Note>,
@@ -262,6 +264,8 @@ struct NoteTaker<'a> {
     /// batches: these compress better than each alone.
     mappings: Vec<Mapping>,
     begun: Vec<KnownProcess>,
+    /// Threads that were asleep, by process, which go there in the same way.
+    asleep: Vec<KnownProcess>,
     last_batch: Instant,
     /// Mappings of processes that had too many.
     beyond: u64,
@@ -298,6 +302,8 @@ impl<'a> NoteTaker<'a> {
             unread: FxHashSet::default(),
             mappings: Vec::new(),
             begun: Vec::new(),
+            asleep: Vec::new(),
+            is_over: false,
             last_batch: Instant::now(),
             beyond: 0,
             nameless_looked_for: Instant::now(),
@@ -310,14 +316,11 @@ impl<'a> NoteTaker<'a> {
     fn add_all(&mut self) {
         let mut processes = crate::snapshot::processes(&self.root);
         let names_read = ticks_now(self.clock);
-        let mut sleepers = self.sleepers.look();
-        for process in &mut processes {
-            process.names_read = names_read;
-            self.read_sleeps(process, &mut sleepers);
-        }
+        processes.iter_mut().for_each(|process| process.names_read = names_read);
         for some in processes.chunks(PROCESSES_AT_ONCE) {
             self.buffer.push(definition_chunk(&Definition::Processes(some.to_vec())));
         }
+        self.add_sleepers(&processes);
         processes.retain(|process| !process.kernel);
         let owners = &mut self.owners;
         let mut payer = |process: &KnownProcess| owners.whose(process.pid).payer();
@@ -331,20 +334,15 @@ impl<'a> NoteTaker<'a> {
         }
     }
 
-    /// Reads how the threads of a process sleep whose switches are recorded: who is not woken has no
+    /// How threads sleep is read of processes whose switches are recorded: who is not woken has no
     /// event that tells it.
-    fn read_sleeps(&mut self, process: &mut KnownProcess, sleepers: &mut FxHashMap<u32, Sleeper>) {
-        if !self.pids.is_empty() && !self.pids.contains(&process.pid) {
-            return;
-        }
-        crate::snapshot::read_sleeps(&self.root, process);
-        let now = ticks_now(self.clock);
-        process.states_read = now;
-        let whose = self.owners.whose(process.pid);
-        let user = whose.uid().unwrap_or_default();
-        let all = self.sleepers.of_process(process, sleepers, user, now);
-        if !all.is_empty() {
-            self.turns.add(whose, Note::Sleepers { all, next: 0 }, Instant::now());
+    fn add_sleepers(&mut self, processes: &[KnownProcess]) {
+        let mut sleepers = self.sleepers.look();
+        for process in processes {
+            if self.pids.is_empty() || self.pids.contains(&process.pid) {
+                let unread = UnreadSleepers::of(process, &mut sleepers);
+                self.add(process.pid, Note::Sleepers(unread));
+            }
         }
     }
 
@@ -459,13 +457,14 @@ impl<'a> NoteTaker<'a> {
                 // It is looked for again in any case.
                 true
             }
-            Note::Sleepers { all, next } => {
-                if let Some((id, sleeper)) = all.get(next) {
-                    let now = ticks_now(self.clock);
-                    self.sleepers.read(*id, sleeper, turn.whose.uid().unwrap_or_default(), now);
-                }
-                if all.len() > next + 1 {
-                    self.turns.go_on(&turn, Note::Sleepers { all, next: next + 1 });
+            // After the end of the recording nobody's wakeups are seen.
+            Note::Sleepers(_) if self.is_over => true,
+            Note::Sleepers(mut unread) => {
+                let user = turn.whose.uid().unwrap_or_default();
+                let next = unread.read_next(&mut self.sleepers, &self.root, user, self.clock);
+                self.asleep.extend(next);
+                if unread.count() > 0 {
+                    self.turns.go_on(&turn, Note::Sleepers(unread));
                 }
                 true
             }
@@ -579,6 +578,7 @@ impl<'a> NoteTaker<'a> {
     /// Notes what waits, then for a while also of users who had their share; what to say of the
     /// rest.
     fn end(mut self, orders: &Orders) -> NotesResult {
+        self.is_over = true;
         // Nothing is recorded any more: of what comes now no stack was cut.
         let without_tables: Vec<_> = self.unwind.iter().flat_map(UnwindTables::notes).collect();
         self.take_all(orders, SOON, |turns| turns.next(Instant::now()));
@@ -618,6 +618,10 @@ impl<'a> NoteTaker<'a> {
         self.sleepers.flush(is_due, ticks_now(self.clock), &mut |chunk| buffer.push(chunk));
         if is_due {
             self.last_batch = Instant::now();
+        }
+        if !self.asleep.is_empty() && (is_due || self.asleep.len() >= PROCESSES_AT_ONCE) {
+            let asleep = Definition::Processes(std::mem::take(&mut self.asleep));
+            self.buffer.push(definition_chunk(&asleep));
         }
         if !self.begun.is_empty() && (is_due || self.begun.len() >= PROCESSES_AT_ONCE) {
             let begun = Definition::Processes(std::mem::take(&mut self.begun));

@@ -178,21 +178,25 @@ fn how_threads_sleep_is_read_of_processes_whose_switches_are_recorded() {
     let own = std::process::id();
     let sleeps = |pids: Vec<u32>| {
         let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
-        NoteTaker::new(&outlet, NotesSettings { pids, ..settings() }, None).add_all();
-        let mut threads =
-            definitions(&outlet).into_iter().flat_map(|definition| match definition {
-                Definition::Processes(processes) => processes,
-                _ => Vec::new(),
-            });
-        let process = threads.find(|process| process.pid == own).unwrap();
-        let asleep = process.threads.iter().filter(|thread| thread.asleep.is_some()).count();
-        (asleep, process.states_read > Ticks(0))
+        let mut taker = NoteTaker::new(&outlet, NotesSettings { pids, ..settings() }, None);
+        taker.add_all();
+        while let Some(turn) = taker.turns.next_of_all() {
+            taker.take(turn);
+        }
+        taker.push_batches(Duration::ZERO);
+        let processes = definitions(&outlet).into_iter().flat_map(|definition| match definition {
+            Definition::Processes(processes) => processes,
+            _ => Vec::new(),
+        });
+        let own_threads =
+            processes.filter(|process| process.pid == own && process.states_read > Ticks(0));
+        own_threads.flat_map(|process| process.threads).filter(|one| one.asleep.is_some()).count()
     };
-    while sleeps(Vec::new()).0 == 0 {
+    while sleeps(Vec::new()) == 0 {
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert!(sleeps(vec![own]).0 > 0);
-    assert_eq!(sleeps(vec![1]), (0, false));
+    assert!(sleeps(vec![own]) > 0);
+    assert_eq!(sleeps(vec![1]), 0);
     drop(tell);
     let _ = sleeper.join();
 }

@@ -15,14 +15,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use aya::programs::Iter;
 use aya::{Btf, Ebpf, EbpfLoader};
 use rustc_hash::FxHashMap;
-use syscollect_model::{Lane, LaneKind, Ticks};
+use syscollect_model::{ClockSource, Lane, LaneKind, Ticks};
 use syscollect_records::unwind::{SleepingTask, StackMemoryHeader, frame_reached};
 use syscollect_records::{RecordKind, StackHeader, Stamp, stack_ending, stack_space};
 use syscollect_store::{Chunk, KnownProcess, KnownSleep, SLEEPERS};
 use syscollect_untrusted_files::read_memory;
 use syscollect_unwind::{FrameReached, Registers, StackMemory};
 
+use crate::clock::ticks_now;
 use crate::shares::Pool;
+use crate::snapshot;
 use crate::stage::{CHUNK_BYTES, Stage};
 use crate::unwind::{HeldStack, StacksInMemory};
 
@@ -32,6 +34,10 @@ const PROGRAM: &str = "sleeping_tasks";
 const STACK_BYTES: usize = 16 << 10;
 /// Bytes of all that are held, in which users have shares.
 const HELD_BYTES: u64 = 32 << 20;
+/// Bytes of what is read of all threads, some 200,000 of them.
+const WALK_BYTES: u64 = 64 << 20;
+/// Threads of which it is read in one turn how they sleep.
+const STATES_AT_ONCE: usize = 64;
 /// What a thread takes besides, about.
 const THREAD_BYTES: u64 = 512;
 
@@ -66,7 +72,7 @@ impl Walk {
         };
         let mut file = open(&mut self.0).map_err(|error| io::Error::other(error.to_string()))?;
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
+        file.by_ref().take(WALK_BYTES).read_to_end(&mut bytes)?;
         Ok(parse(&bytes))
     }
 }
@@ -89,6 +95,64 @@ fn parse(mut bytes: &[u8]) -> Vec<Sleeper> {
         bytes = &bytes[SleepingTask::SIZE + frames..];
     }
     sleepers
+}
+
+/// Threads of a process of which it is not read yet how they sleep, or where. Its user decides how
+/// many there are, and how long reading their memory takes.
+pub(crate) struct UnreadSleepers {
+    /// With the threads whose states are to be read.
+    process: KnownProcess,
+    /// Those of them that the kernel program found asleep.
+    sleepers: FxHashMap<u32, Sleeper>,
+    /// Threads that are asleep and whose user stacks are to be read, by the ids of these.
+    stacks: Vec<(u32, Sleeper)>,
+}
+
+impl UnreadSleepers {
+    /// All of the process's, which are taken out of those of the machine.
+    pub(crate) fn of(process: &KnownProcess, machine: &mut FxHashMap<u32, Sleeper>) -> Self {
+        let tids = process.threads.iter().map(|thread| thread.tid);
+        let sleepers = tids.filter_map(|tid| machine.remove_entry(&tid)).collect();
+        Self { process: process.clone(), sleepers, stacks: Vec::new() }
+    }
+
+    /// How much is to be read.
+    pub(crate) fn count(&self) -> u64 {
+        (self.process.threads.len() + self.stacks.len()) as u64
+    }
+
+    /// Reads the states of some threads, and gives these; or the user stack of one.
+    pub(crate) fn read_next(
+        &mut self,
+        stacks: &mut SleeperStacks,
+        root: &Path,
+        user: u32,
+        clock: ClockSource,
+    ) -> Option<KnownProcess> {
+        if self.process.threads.is_empty() {
+            let (id, sleeper) = self.stacks.pop()?;
+            stacks.read(id, &sleeper, user, ticks_now(clock));
+            return None;
+        }
+        let rest = self.process.threads.len().saturating_sub(STATES_AT_ONCE);
+        let threads = self.process.threads.split_off(rest);
+        let KnownProcess { pid, parent_pid, kernel, names_read, .. } = self.process;
+        let process = KnownProcess { pid, parent_pid, kernel, names_read, ..Default::default() };
+        let mut process = KnownProcess { threads, ..process };
+        snapshot::read_sleeps(root, &mut process);
+        let now = ticks_now(clock);
+        process.states_read = now;
+        process.threads.retain(|thread| thread.asleep.is_some());
+        for thread in &mut process.threads {
+            if let (Some(sleep), Some(sleeper)) =
+                (&mut thread.asleep, self.sleepers.remove(&thread.tid))
+                && stacks.add(sleep, &sleeper, user, now)
+            {
+                self.stacks.push((sleep.user_stack, sleeper));
+            }
+        }
+        (!process.threads.is_empty()).then_some(process)
+    }
 }
 
 /// User stacks as they lay in memory, for whoever unwinds them when the recording has ended.
@@ -133,27 +197,8 @@ impl SleeperStacks {
         sleepers.unwrap_or_default().into_iter().map(|one| (one.task.tid, one)).collect()
     }
 
-    /// Gives the sleeps of a process, which is this user's, their stacks: those of the kernel are
-    /// recorded, and user stacks, by their ids, are still to be read.
-    pub(crate) fn of_process(
-        &mut self,
-        process: &mut KnownProcess,
-        sleepers: &mut FxHashMap<u32, Sleeper>,
-        user: u32,
-        now: Ticks,
-    ) -> Vec<(u32, Sleeper)> {
-        let mut unread = Vec::new();
-        for thread in &mut process.threads {
-            if let (Some(sleep), Some(sleeper)) = (&mut thread.asleep, sleepers.remove(&thread.tid))
-                && self.add(sleep, &sleeper, user, now)
-            {
-                unread.push((sleep.user_stack, sleeper));
-            }
-        }
-        unread
-    }
-
-    /// `false` where the user has had its share.
+    /// Gives a sleep its stacks, of a thread of this user: the kernel's is recorded, and the user
+    /// stack, by its id, is still to be read. `false` where the user has had its share.
     fn add(&mut self, sleep: &mut KnownSleep, sleeper: &Sleeper, user: u32, now: Ticks) -> bool {
         if !self.room.take(user, THREAD_BYTES) {
             return false;
@@ -177,7 +222,7 @@ impl SleeperStacks {
     }
 
     /// Reads what lies on the user stack of that id, of a thread of this user.
-    pub(crate) fn read(&mut self, id: u32, sleeper: &Sleeper, user: u32, now: Ticks) {
+    fn read(&mut self, id: u32, sleeper: &Sleeper, user: u32, now: Ticks) {
         let SleepingTask { tid, tgid, ip, sp, registers, .. } = sleeper.task;
         let header = StackHeader {
             id,

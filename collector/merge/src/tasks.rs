@@ -197,7 +197,10 @@ impl TaskBuilder<'_> {
             None => self.add_process(known.pid, Some(known.parent_pid), &name, None),
         };
         let row = &mut self.tables.processes[process.index()];
-        row.command_line.clone_from(&known.command_line);
+        // How its threads sleep comes behind, without.
+        if !known.command_line.is_empty() {
+            row.command_line.clone_from(&known.command_line);
+        }
         row.kernel = known.kernel;
         for thread in known.threads.iter().filter(|thread| thread.tid != 0) {
             if !self.tasks.threads.contains_key(&thread.tid) {
