@@ -21,6 +21,8 @@ pub(crate) struct Stay {
     pub(crate) until: Time,
     /// Its length, less the times of which it is not known what ran. Nanoseconds.
     pub(crate) blocked_ns: u64,
+    /// No switch told of it: the thread was seen asleep.
+    seen_asleep: bool,
 }
 
 /// Threads that blocked and have not run since.
@@ -37,7 +39,16 @@ impl Blocked {
         if let Some(previous) = switch.previous.filter(|id| *id != Tables::IDLE_THREAD) {
             let (stack, cpu) = (switch.off_cpu.stack, switch.cpu);
             let (reason, since, until) = (Reason::of(&switch.off_cpu), time, time);
-            let stay = Stay { thread: previous, stack, reason, cpu, since, until, blocked_ns: 0 };
+            let stay = Stay {
+                thread: previous,
+                stack,
+                reason,
+                cpu,
+                since,
+                until,
+                blocked_ns: 0,
+                seen_asleep: false,
+            };
             match blocks(&switch.off_cpu) {
                 true => self.threads.insert(previous, stay),
                 // Also where the switch before, onto a CPU, was lost: how long it was off is not
@@ -55,12 +66,23 @@ impl Blocked {
             let (stack, reason) = (off_cpu.stack, Reason::of(off_cpu));
             // Which CPU it left was before.
             let cpu = CpuId::default();
-            Stay { thread, stack, reason, cpu, since: first, until: first, blocked_ns: 0 }
+            Stay {
+                thread,
+                stack,
+                reason,
+                cpu,
+                since: first,
+                until: first,
+                blocked_ns: 0,
+                seen_asleep: true,
+            }
         });
     }
 
     /// Switches are missing: who is blocked may have run meanwhile.
     pub(crate) fn gap(&mut self, now: Time, gap: SchedulingGap) {
+        // It may have slept elsewhere since.
+        self.threads.retain(|_, stay| !stay.seen_asleep);
         self.gaps.add(gap.since.unwrap_or_default().0, now.0);
     }
 

@@ -85,13 +85,12 @@ impl KeptFiles {
         parts: impl Iterator<Item = io::Result<(u64, Vec<u8>)>>,
     ) -> Result<(), KeptFileError> {
         let KeptModule { path, build_id, debug, length } = module;
-        let free = self.free;
-        let file = self.make(length, parts).inspect_err(|_| self.free = free)?;
+        // What an unusable file took is not given back: a capture may have any number of these.
+        let file = self.make(length, parts)?;
         let file = OpenedFile::made(file.seal()?)?;
         let found = build_id_in(file.reader()).unwrap_or_default();
         // A debug file that was found by its sum may have none.
         if found != *build_id && !(debug && found.is_empty()) {
-            self.free = free;
             return Err(KeptFileError::AnotherBuild { found, wanted: build_id.clone() });
         }
         self.files.insert((path.to_owned(), build_id.clone(), debug), Arc::new(file));

@@ -60,10 +60,9 @@ pub fn parts_of_module(
     let file = own_file::find(held, options, request, &mut Vec::new())?;
     let own = FileParts::of(&file, false).map_err(|error| error.to_string())?;
     let search = Search::of(options, &request.path);
-    let debug = search.by_build_id(&request.build_id).or_else(|| {
-        let layout = Layout::read(file.reader()).ok()?;
-        search.by_link(&file, &layout).ok().flatten()
-    });
+    // Not by its link: to know whether a file is the right one all of it would be summed, which takes
+    // as long as its file system likes.
+    let debug = search.by_build_id(&request.build_id);
     let debug = debug.and_then(|DebugFile { opened, .. }| FileParts::of(&opened, true).ok());
     Ok([Some(own), debug].into_iter().flatten().collect())
 }

@@ -226,6 +226,7 @@ impl Collector {
             clock: clock_source,
             asked_by: options.asked_by,
             pids: options.pids.clone(),
+            blocked_stacks: options.stacks.offcpu,
         };
         let notes = Notes::start(buffer.clone(), settings, unwind)
             .map_err(|error| CaptureError::system("cannot start a thread", error))?;

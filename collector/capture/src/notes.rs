@@ -24,7 +24,7 @@ use crate::perf_maps::{self, PerfMapWatch};
 use crate::released::released_notes;
 use crate::sleepers::{SleeperStacks, SleepersMemory, UnreadSleepers};
 use crate::source::Observed;
-use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns, Waiting};
+use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns, Waiting, Whose};
 use crate::unwind::{NAMELESS_INTERVAL, StacksInMemory, UnwindTables};
 use crate::worker::Worker;
 
@@ -108,6 +108,8 @@ pub(crate) struct NotesSettings {
     pub(crate) asked_by: Option<u32>,
     /// The processes whose switches are recorded; empty for all.
     pub(crate) pids: Vec<u32>,
+    /// Threads that are blocked have stacks.
+    pub(crate) blocked_stacks: bool,
 }
 
 impl Notes {
@@ -123,9 +125,11 @@ impl Notes {
         let orders = Arc::new(Orders::default());
         let ours = Arc::clone(&orders);
         let worker = Worker::start("notes", move || {
-            let clock = settings.clock;
+            let NotesSettings { clock, blocked_stacks, .. } = settings;
             let mut taker = NoteTaker::new(&buffer, settings, unwind);
-            taker.sleepers = SleeperStacks::load(memory);
+            if blocked_stacks {
+                taker.sleepers = SleeperStacks::load(memory);
+            }
             taker.add_all();
             taker.follow(&received, &ours);
             let noted = taker.end(&ours);
@@ -226,7 +230,7 @@ enum Note {
     Exec(u32),
     /// Where the code of a process that makes code may have names.
     PerfMap(u32),
-    /// Threads of a process that may be asleep.
+    /// Threads of a user's processes that may be asleep.
     Sleepers(UnreadSleepers),
 }
 
@@ -235,7 +239,8 @@ impl Waiting for Note {
         match self {
             Self::CommandLines(unread) => unread.count(),
             Self::Mappings { all, next } => (all.len() - next) as u64,
-            Self::Sleepers(unread) => unread.count(),
+            // Of these it is said apart.
+            Self::Sleepers(_) => 0,
             Self::Process(_) | Self::Mapped(_) | Self::Exec(_) | Self::PerfMap(_) => 1,
         }
     }
@@ -286,7 +291,7 @@ impl<'a> NoteTaker<'a> {
         settings: NotesSettings,
         unwind: Option<UnwindTables>,
     ) -> Self {
-        let NotesSettings { clock, asked_by, pids } = settings;
+        let NotesSettings { clock, asked_by, pids, .. } = settings;
         Self {
             pids,
             root: root.to_path_buf(),
@@ -338,11 +343,16 @@ impl<'a> NoteTaker<'a> {
     /// event that tells it.
     fn add_sleepers(&mut self, processes: &[KnownProcess]) {
         let mut sleepers = self.sleepers.look();
-        for process in processes {
+        let mut by_user = BTreeMap::<Whose, UnreadSleepers>::new();
+        // What threads of the kernel wait for is of no interest where nobody wakes them.
+        for process in processes.iter().filter(|process| !process.kernel) {
             if self.pids.is_empty() || self.pids.contains(&process.pid) {
-                let unread = UnreadSleepers::of(process, &mut sleepers);
-                self.add(process.pid, Note::Sleepers(unread));
+                let whose = self.owners.whose(process.pid);
+                by_user.entry(whose).or_default().add(process, &mut sleepers);
             }
+        }
+        for (whose, unread) in by_user {
+            self.turns.add(whose, Note::Sleepers(unread), Instant::now());
         }
     }
 
@@ -458,12 +468,15 @@ impl<'a> NoteTaker<'a> {
                 true
             }
             // After the end of the recording nobody's wakeups are seen.
-            Note::Sleepers(_) if self.is_over => true,
+            Note::Sleepers(unread) if self.is_over => {
+                self.sleepers.left_out += unread.count();
+                true
+            }
             Note::Sleepers(mut unread) => {
                 let user = turn.whose.uid().unwrap_or_default();
                 let next = unread.read_next(&mut self.sleepers, &self.root, user, self.clock);
                 self.asleep.extend(next);
-                if unread.count() > 0 {
+                if !unread.is_empty() {
                     self.turns.go_on(&turn, Note::Sleepers(unread));
                 }
                 true
@@ -596,6 +609,7 @@ impl<'a> NoteTaker<'a> {
             ));
         }
         left_out.extend(self.perf_maps.left_out());
+        left_out.extend(self.sleepers.left_out_words());
         left_out.extend(released_notes(&self.released));
         left_out.extend(without_tables);
         NotesResult { held: self.held, left_out }
@@ -603,11 +617,11 @@ impl<'a> NoteTaker<'a> {
 
     /// Nothing waits any more. Where code lies is known even if its file was not opened.
     fn leave_out(&mut self) {
-        let Self { turns, mappings, .. } = self;
-        turns.leave_out(Instant::now(), |note| {
-            if let Note::Mappings { all, .. } = note {
-                mappings.extend(all);
-            }
+        let Self { turns, mappings, sleepers, .. } = self;
+        turns.leave_out(Instant::now(), |note| match note {
+            Note::Mappings { all, .. } => mappings.extend(all),
+            Note::Sleepers(unread) => sleepers.left_out += unread.count(),
+            _ => {}
         });
     }
 

@@ -4,7 +4,7 @@ use syscollect_store::{BufferMode, Popped};
 const CLOCK: ClockSource = ClockSource::Monotonic;
 
 fn settings() -> NotesSettings {
-    NotesSettings { clock: CLOCK, asked_by: None, pids: Vec::new() }
+    NotesSettings { clock: CLOCK, asked_by: None, pids: Vec::new(), blocked_stacks: false }
 }
 
 /// The executable mapping of this test, as the kernel lists it.

@@ -34,7 +34,7 @@ const PROGRAM: &str = "sleeping_tasks";
 const STACK_BYTES: usize = 16 << 10;
 /// Bytes of all that are held, in which users have shares.
 const HELD_BYTES: u64 = 32 << 20;
-/// Bytes of what is read of all threads, some 200,000 of them.
+/// Bytes of what is read of all threads: 100,000 of them, or more.
 const WALK_BYTES: u64 = 64 << 20;
 /// Threads of which it is read in one turn how they sleep.
 const STATES_AT_ONCE: usize = 64;
@@ -47,6 +47,14 @@ pub(crate) struct Sleeper {
     pub(crate) task: SleepingTask,
     /// Addresses of its kernel stack, the innermost first.
     kernel: Vec<u64>,
+}
+
+impl Sleeper {
+    /// Whether it has not run since.
+    fn sleeps_on(&self, root: &Path) -> bool {
+        let SleepingTask { tid, tgid, switches: then, .. } = self.task;
+        switches(&root.join(format!("proc/{tgid}/task/{tid}/status"))) == Some(then)
+    }
 }
 
 /// The kernel program.
@@ -64,7 +72,8 @@ impl Walk {
     }
 
     /// All threads of programs that are asleep now.
-    fn sleepers(&mut self) -> io::Result<Vec<Sleeper>> {
+    /// Whether these are all, too.
+    fn sleepers(&mut self) -> io::Result<(Vec<Sleeper>, bool)> {
         let open = |ebpf| -> Result<fs::File, Box<dyn std::error::Error>> {
             let program = program(ebpf)?;
             let link = program.attach()?;
@@ -73,7 +82,7 @@ impl Walk {
         let mut file = open(&mut self.0).map_err(|error| io::Error::other(error.to_string()))?;
         let mut bytes = Vec::new();
         file.by_ref().take(WALK_BYTES).read_to_end(&mut bytes)?;
-        Ok(parse(&bytes))
+        Ok((parse(&bytes), (bytes.len() as u64) < WALK_BYTES))
     }
 }
 
@@ -97,11 +106,12 @@ fn parse(mut bytes: &[u8]) -> Vec<Sleeper> {
     sleepers
 }
 
-/// Threads of a process of which it is not read yet how they sleep, or where. Its user decides how
-/// many there are, and how long reading their memory takes.
+/// Threads of a user's processes of which it is not read yet how they sleep, or where. The user
+/// decides how many there are, and how long reading their memory takes.
+#[derive(Default)]
 pub(crate) struct UnreadSleepers {
     /// With the threads whose states are to be read.
-    process: KnownProcess,
+    processes: Vec<KnownProcess>,
     /// Those of them that the kernel program found asleep.
     sleepers: FxHashMap<u32, Sleeper>,
     /// Threads that are asleep and whose user stacks are to be read, by the ids of these.
@@ -109,16 +119,20 @@ pub(crate) struct UnreadSleepers {
 }
 
 impl UnreadSleepers {
-    /// All of the process's, which are taken out of those of the machine.
-    pub(crate) fn of(process: &KnownProcess, machine: &mut FxHashMap<u32, Sleeper>) -> Self {
+    /// Adds all of a process's, which are taken out of those of the machine.
+    pub(crate) fn add(&mut self, process: &KnownProcess, machine: &mut FxHashMap<u32, Sleeper>) {
         let tids = process.threads.iter().map(|thread| thread.tid);
-        let sleepers = tids.filter_map(|tid| machine.remove_entry(&tid)).collect();
-        Self { process: process.clone(), sleepers, stacks: Vec::new() }
+        self.sleepers.extend(tids.filter_map(|tid| machine.remove_entry(&tid)));
+        self.processes.push(process.clone());
     }
 
-    /// How much is to be read.
+    /// How many threads there are whose states are to be read.
     pub(crate) fn count(&self) -> u64 {
-        (self.process.threads.len() + self.stacks.len()) as u64
+        self.processes.iter().map(|process| process.threads.len() as u64).sum()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.processes.is_empty() && self.stacks.is_empty()
     }
 
     /// Reads the states of some threads, and gives these; or the user stack of one.
@@ -129,14 +143,17 @@ impl UnreadSleepers {
         user: u32,
         clock: ClockSource,
     ) -> Option<KnownProcess> {
-        if self.process.threads.is_empty() {
+        let Some(unread) = self.processes.last_mut() else {
             let (id, sleeper) = self.stacks.pop()?;
             stacks.read(id, &sleeper, user, ticks_now(clock));
             return None;
+        };
+        let rest = unread.threads.len().saturating_sub(STATES_AT_ONCE);
+        let threads = unread.threads.split_off(rest);
+        let KnownProcess { pid, parent_pid, kernel, names_read, .. } = *unread;
+        if rest == 0 {
+            self.processes.pop();
         }
-        let rest = self.process.threads.len().saturating_sub(STATES_AT_ONCE);
-        let threads = self.process.threads.split_off(rest);
-        let KnownProcess { pid, parent_pid, kernel, names_read, .. } = self.process;
         let process = KnownProcess { pid, parent_pid, kernel, names_read, ..Default::default() };
         let mut process = KnownProcess { threads, ..process };
         snapshot::read_sleeps(root, &mut process);
@@ -146,6 +163,7 @@ impl UnreadSleepers {
         for thread in &mut process.threads {
             if let (Some(sleep), Some(sleeper)) =
                 (&mut thread.asleep, self.sleepers.remove(&thread.tid))
+                && sleeper.sleeps_on(root)
                 && stacks.add(sleep, &sleeper, user, now)
             {
                 self.stacks.push((sleep.user_stack, sleeper));
@@ -168,6 +186,10 @@ pub(crate) struct SleeperStacks {
     ids: u32,
     /// Of kernel stacks, which many threads have alike.
     kernel: FxHashMap<Vec<u64>, u32>,
+    /// There were more threads than are walked through.
+    are_cut: bool,
+    /// Threads of which it was not read whether they sleep, because the recording ended before.
+    pub(crate) left_out: u64,
 }
 
 impl SleeperStacks {
@@ -186,15 +208,35 @@ impl SleeperStacks {
             room: Pool::new(HELD_BYTES),
             ids: 0,
             kernel: FxHashMap::default(),
+            are_cut: false,
+            left_out: 0,
         }
+    }
+
+    /// What to say of what is missing.
+    pub(crate) fn left_out_words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        if self.left_out > 0 {
+            words.push(format!(
+                "whether {} threads slept when the recording began was not read before it ended: it is not known of those \
+                 that nobody woke",
+                self.left_out
+            ));
+        }
+        if self.are_cut {
+            words.push("not all threads that slept when the recording began have stacks: there were too many".to_owned());
+        }
+        words
     }
 
     /// Who sleeps now, by thread id. Before, all of it is of another file.
     pub(crate) fn look(&mut self) -> FxHashMap<u32, Sleeper> {
         self.kernel.clear();
         self.room = Pool::new(HELD_BYTES);
-        let sleepers = self.walk.as_mut().map(Walk::sleepers).and_then(Result::ok);
-        sleepers.unwrap_or_default().into_iter().map(|one| (one.task.tid, one)).collect()
+        let found = self.walk.as_mut().map(Walk::sleepers).and_then(Result::ok);
+        let (sleepers, are_all) = found.unwrap_or((Vec::new(), true));
+        self.are_cut |= !are_all;
+        sleepers.into_iter().map(|one| (one.task.tid, one)).collect()
     }
 
     /// Gives a sleep its stacks, of a thread of this user: the kernel's is recorded, and the user
@@ -223,7 +265,7 @@ impl SleeperStacks {
 
     /// Reads what lies on the user stack of that id, of a thread of this user.
     fn read(&mut self, id: u32, sleeper: &Sleeper, user: u32, now: Ticks) {
-        let SleepingTask { tid, tgid, ip, sp, registers, .. } = sleeper.task;
+        let SleepingTask { tgid, ip, sp, registers, .. } = sleeper.task;
         let header = StackHeader {
             id,
             tgid,
@@ -233,9 +275,10 @@ impl SleeperStacks {
         };
         self.write(header, &[ip], now);
         let bytes = read_memory(tgid, sp, STACK_BYTES).unwrap_or_default();
-        let ran = switches(Path::new(&format!("/proc/{tgid}/task/{tid}/status")));
-        let slept = ran == Some(sleeper.task.switches);
-        if !slept || bytes.is_empty() || !self.room.take(user, bytes.len() as u64) {
+        if !sleeper.sleeps_on(Path::new("/"))
+            || bytes.is_empty()
+            || !self.room.take(user, bytes.len() as u64)
+        {
             return;
         }
         let registers_then = StackMemoryHeader {

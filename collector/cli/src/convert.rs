@@ -141,7 +141,8 @@ pub(crate) fn name(
     let unwanted = || abandon.wanted();
     let busy = terminal.busy("naming functions");
     let mut files = files.find(&requests, &unwanted);
-    let most = naming_options().copied_bytes_max;
+    // Copies of files that are here may take as much.
+    let most = naming_options().copied_bytes_max / 2;
     let kept = capture.map(|capture| kept_files::read(capture, &requests, most));
     let kept = kept.unwrap_or_default();
     let name_modules = |held: PinnedFiles, files: &SymbolFiles, requests: &[ModuleRequest]| {

@@ -16,9 +16,12 @@ pub(crate) fn read(reader: &CaptureReader, requests: &[ModuleRequest], most: u64
     let wanted: HashSet<_> =
         requests.iter().map(|request| (request.path.as_str(), &request.build_id)).collect();
     let files: Vec<KeptFile> = reader.files().collect();
+    // A capture may name one file any number of times: the first counts.
+    let mut seen = HashSet::new();
     for file in files.iter().filter(|file| file.chunks > 0) {
         let KeptFile { path, build_id, debug, length, .. } = file;
-        if !wanted.contains(&(path.as_str(), build_id)) {
+        let is_wanted = wanted.contains(&(path.as_str(), build_id));
+        if !is_wanted || !seen.insert((path.as_str(), build_id, *debug)) {
             continue;
         }
         let module = KeptModule { path, build_id, debug: *debug, length: *length };

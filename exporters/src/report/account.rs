@@ -106,8 +106,15 @@ impl Account {
         }
     }
 
-    /// What is told of it begins now.
+    /// What is told of it begins now. Who was seen asleep before may have run since.
     pub(super) fn begin_anew(&mut self, now: u64) {
+        if std::mem::take(&mut self.slept_before) {
+            (self.state, self.cut) = (State::Unknown, false);
+        }
+        self.restart(now);
+    }
+
+    fn restart(&mut self, now: u64) {
         self.since = self.since.max(now);
         self.times = Times::default();
     }
@@ -122,7 +129,7 @@ impl Account {
         self.cut = self.since < now || self.slept_before;
         let is_known = self.cut && !self.slept_before && gaps.missing(self.since, now) == 0;
         self.before = if is_known { now - self.since } else { 0 };
-        self.begin_anew(now);
+        self.restart(now);
         (self.counts, self.longest_wait, self.told) = (Counts::default(), 0, false);
     }
 

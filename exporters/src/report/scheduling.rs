@@ -233,11 +233,14 @@ impl Scheduling {
             return;
         }
         let told_nothing = account.counts == Counts::default() && account.times == Times::default();
-        if told_nothing && tables.thread(thread).start.is_none() {
-            account.slept_before(off_cpu);
-        } else {
-            self.change(now, thread, State::Blocked(off_cpu), tables);
+        if !told_nothing || tables.thread(thread).start.is_some() {
+            return self.change(now, thread, State::Blocked(off_cpu), tables);
         }
+        // The session's beginning is that of the first machine.
+        if tables.machine_of(thread) != MachineId::FIRST {
+            self.change(now, thread, State::Unknown, tables);
+        }
+        self.account(thread, tables).slept_before(off_cpu);
     }
 
     /// The waker is what runs on its CPU.
@@ -380,7 +383,10 @@ impl Scheduling {
             return;
         }
         if stay.slept_before && account.state == State::Ended {
-            self.off_cpu.add_throughout(thread, account.process, off_cpu, stay.known);
+            // Where switches are missing it may have run, and slept elsewhere then.
+            if stay.unknown == 0 {
+                self.off_cpu.add_throughout(thread, account.process, off_cpu, stay.known);
+            }
         } else {
             self.off_cpu.add(thread, account.process, off_cpu, stay.known);
             self.was_blocked = Some((thread, off_cpu.blocked_in, stay.known));

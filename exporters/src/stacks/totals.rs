@@ -6,7 +6,7 @@ use crate::report::WaitClass;
 use crate::report::off_cpu::Reason;
 use crate::report::wait_for::WaitsFor;
 use rustc_hash::FxHashMap;
-use syscollect_model::{Event, StackId, Tables, ThreadId, Time};
+use syscollect_model::{Event, MachineId, StackId, Tables, ThreadId, Time};
 
 /// What is known of one thread in one stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,7 +56,9 @@ impl Totals {
             }
             // Of a whole machine these are most threads, and what they wait for is of no interest.
             Event::Asleep(thread, off_cpu) if self.process.is_some() => {
-                self.blocked.asleep(self.first.unwrap_or(time), *thread, off_cpu);
+                let is_of_first = tables.machine_of(*thread) == MachineId::FIRST;
+                let since = self.first.filter(|_| is_of_first).unwrap_or(time);
+                self.blocked.asleep(since, *thread, off_cpu);
             }
             Event::Loss(loss) => {
                 if let Some(gap) = loss.scheduling_gap() {

@@ -10,7 +10,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -123,8 +123,11 @@ impl MappingTree {
         let asked = words(&object, "mappers_asked", ASKED_WORDS)?;
         let mappers = words(&object, "mappers", MAPPERS_MAX * MAPPER_WORDS)?;
         let tree = Self { program, asked, mappers };
-        // Its own program is mapped by somebody; else it does not work here.
-        match tree.mappers(&File::open("/proc/self/exe")?, &(0..u64::MAX))? {
+        // A file that nobody else can map, so that nobody decides whether the kernel is thought to
+        // tell this.
+        let file = file_of_nobody_else()?;
+        let _mapped = MappedPage::of(&file)?;
+        match tree.mappers(&file, &(0..u64::MAX))? {
             Some(mappers) if mappers.iter().any(|of| of.pid == std::process::id()) => Ok(tree),
             _ => Err(io::ErrorKind::Unsupported.into()),
         }
@@ -256,6 +259,17 @@ fn by_process(told: impl Iterator<Item = Told>) -> Vec<Mapper> {
         mappers.push(Mapper { pid: of.pid, user, runs_it, mappings, all });
     }
     mappers
+}
+
+/// A file in memory without contents.
+fn file_of_nobody_else() -> io::Result<File> {
+    // SAFETY: the name ends with a zero and outlives the call.
+    let descriptor = unsafe { libc::memfd_create(c"mapping-tree".as_ptr(), libc::MFD_CLOEXEC) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 
 /// A mapping of a file that nobody reads or writes.

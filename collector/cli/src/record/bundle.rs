@@ -17,7 +17,8 @@ use syscollect_store::{CaptureReader, Definition, FilePartsWriter, KeptFile, Sto
 use syscollect_symbolize::{FileParts, Options, PinnedFiles, owner_of_module, parts_of_module};
 use syscollect_untrusted_files::payer;
 
-/// LZ4 makes no parts of files smaller than this, so what has more bytes than that is not tried.
+/// What has more bytes than so many times the room is not tried: symbols hardly ever become smaller
+/// by more than 4.
 const BEST_COMPRESSION: u64 = 16;
 /// How long files are read for: those that fewer stacks lead through come last.
 const TIME_MAX: Duration = Duration::from_secs(60);
