@@ -96,6 +96,21 @@ fn where_records_are_missing_a_sleeper_is_unknown() {
 }
 
 #[test]
+fn who_slept_before_what_was_overwritten_is_unknown_since_then() {
+    let (mut scenario, a, b) = two_programs();
+    let futex = in_futex(&mut scenario);
+    scenario.at(5, Event::Asleep(b, futex));
+    let lost = Loss { cause: syscollect_model::LossCause::Overwritten, ..loss(0, 0, 1_000) };
+    scenario.at(1_000, Event::Loss(lost));
+    scenario.switches(1_000, 0, IDLE, SleepState::Runnable, a);
+    scenario.switches(1_100, 0, a, SLEEPS, IDLE);
+    let report = report(&scenario);
+    assert_eq!(report.off_cpu.asleep_throughout.threads, 0, "it may have slept elsewhere since");
+    let asleep = report.threads.rows.iter().find(|thread| thread.tid == 20);
+    assert_eq!(asleep.map_or(0, |thread| thread.times.blocked_ns), 0);
+}
+
+#[test]
 fn in_a_part_of_a_recording_a_sleeper_sleeps_from_its_beginning() {
     let (mut scenario, a, b) = two_programs();
     let futex = in_futex(&mut scenario);
