@@ -18,6 +18,7 @@ use crate::file_change::{FileStart, Pace};
 use crate::files::Begin;
 use crate::gpu_clients::GpuClients;
 use crate::host::Host;
+use crate::kernel_types::kernel_types;
 use crate::mapping_pace::{MappingPace, MappingVerdict};
 use crate::memory::{MemoryPlan, megabytes};
 use crate::notes::{Notes, NotesSettings, definition_chunk};
@@ -191,6 +192,8 @@ impl Collector {
         let host = Host::at(Path::new("/"));
         let online = host.online_cpus();
         let hurry = Hurry::begin();
+        // Held until all objects are loaded.
+        let types = kernel_types();
         let mut programs = EbpfSource::load(options, memory, &host)?;
         let unwind = programs.start_unwinding(options.asked_by);
         let clock_source = programs.clock_source;
@@ -222,11 +225,12 @@ impl Collector {
         readings.flush(true, &mut |chunk| output.push(chunk));
         output.define(&Definition::Session(Box::new(session.clone())));
         output.define(&Definition::Counters(readings.definitions()));
+        // What these threads need of memory is more than they tell, where it is short.
         let settings = NotesSettings {
             clock: clock_source,
             asked_by: options.asked_by,
             pids: options.pids.clone(),
-            blocked_stacks: options.stacks.offcpu,
+            blocked_stacks: options.stacks.offcpu && !memory.is_short(),
         };
         let notes = Notes::start(buffer.clone(), settings, unwind)
             .map_err(|error| CaptureError::system("cannot start a thread", error))?;
@@ -239,6 +243,7 @@ impl Collector {
             shared: &shared_maps,
             buffer,
             zones,
+            memory_is_short: memory.is_short(),
         };
         let gpu = start_gpu(&setup, &online)?;
         options.go_on()?;
@@ -251,7 +256,9 @@ impl Collector {
                 Err(error) => missing.push(format!("{what} not recorded: {error}")),
             }
         }
-        let mapped_files = match start_probes(setup, keeper, &online) {
+        let probes = start_probes(setup, keeper, &online);
+        drop(types);
+        let mapped_files = match probes {
             Ok(probes) => {
                 missing.extend(probes.missing().iter().cloned());
                 let mapped_files = probes.mapped_files();

@@ -45,6 +45,7 @@ mod gpu_clients;
 mod host;
 mod interrupts;
 mod kernel_texts;
+mod kernel_types;
 mod lane;
 mod mapped_map;
 mod mapping_pace;

@@ -256,6 +256,8 @@ struct NoteTaker<'a> {
     pids: Vec<u32>,
     command_lines: CommandLines,
     sleepers: SleeperStacks,
+    /// Processes whose threads may be asleep, until these can be looked for.
+    may_sleep: Vec<KnownProcess>,
     /// The recording has ended.
     is_over: bool,
     held: PinnedFiles,
@@ -308,6 +310,7 @@ impl<'a> NoteTaker<'a> {
             mappings: Vec::new(),
             begun: Vec::new(),
             asleep: Vec::new(),
+            may_sleep: Vec::new(),
             is_over: false,
             last_batch: Instant::now(),
             beyond: 0,
@@ -325,8 +328,11 @@ impl<'a> NoteTaker<'a> {
         for some in processes.chunks(PROCESSES_AT_ONCE) {
             self.buffer.push(definition_chunk(&Definition::Processes(some.to_vec())));
         }
-        self.add_sleepers(&processes);
         processes.retain(|process| !process.kernel);
+        // What threads of the kernel wait for is of no interest where nobody wakes them.
+        let is_recorded =
+            |process: &&KnownProcess| self.pids.is_empty() || self.pids.contains(&process.pid);
+        self.may_sleep = processes.iter().filter(is_recorded).cloned().collect();
         let owners = &mut self.owners;
         let mut payer = |process: &KnownProcess| owners.whose(process.pid).payer();
         let of_users = processes.iter().map(|process| (payer(process), process.pid));
@@ -341,17 +347,12 @@ impl<'a> NoteTaker<'a> {
 
     /// How threads sleep is read of processes whose switches are recorded: who is not woken has no
     /// event that tells it.
-    fn add_sleepers(&mut self, processes: &[KnownProcess]) {
-        let mut sleepers = self.sleepers.look();
-        let mut by_user = BTreeMap::<Whose, UnreadSleepers>::new();
-        // What threads of the kernel wait for is of no interest where nobody wakes them.
-        for process in processes.iter().filter(|process| !process.kernel) {
-            if self.pids.is_empty() || self.pids.contains(&process.pid) {
-                let whose = self.owners.whose(process.pid);
-                by_user.entry(whose).or_default().add(process, &mut sleepers);
-            }
+    fn add_sleepers(&mut self) {
+        if self.may_sleep.is_empty() || !self.sleepers.is_ready() {
+            return;
         }
-        for (whose, unread) in by_user {
+        let may_sleep = std::mem::take(&mut self.may_sleep);
+        for (whose, unread) in self.sleepers.look(may_sleep, |pid| self.owners.whose(pid)) {
             self.turns.add(whose, Note::Sleepers(unread), Instant::now());
         }
     }
@@ -392,6 +393,8 @@ impl<'a> NoteTaker<'a> {
                 (true, false) => LOOK_AGAIN,
                 (true, true) => LONGEST_WAIT,
             };
+            self.add_sleepers();
+            let wait = if self.may_sleep.is_empty() { wait } else { wait.min(LOOK_AGAIN) };
             let wait = wait.min(self.perf_maps.next_due(Instant::now()).unwrap_or(wait));
             let mut next = told.recv_timeout(wait);
             for _ in 0..HEARD_AT_ONCE {

@@ -180,6 +180,7 @@ fn how_threads_sleep_is_read_of_processes_whose_switches_are_recorded() {
         let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
         let mut taker = NoteTaker::new(&outlet, NotesSettings { pids, ..settings() }, None);
         taker.add_all();
+        taker.add_sleepers();
         while let Some(turn) = taker.turns.next_of_all() {
             taker.take(turn);
         }

@@ -7,13 +7,15 @@
 //!
 //! Their stacks have a lane of their own, beside those of the CPUs.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
 use aya::programs::Iter;
-use aya::{Btf, Ebpf, EbpfLoader};
+use aya::{Ebpf, EbpfLoader};
 use rustc_hash::FxHashMap;
 use syscollect_model::{ClockSource, Lane, LaneKind, Ticks};
 use syscollect_records::unwind::{SleepingTask, StackMemoryHeader, frame_reached};
@@ -23,9 +25,11 @@ use syscollect_untrusted_files::read_memory;
 use syscollect_unwind::{FrameReached, Registers, StackMemory};
 
 use crate::clock::ticks_now;
+use crate::kernel_types::kernel_types;
 use crate::shares::Pool;
 use crate::snapshot;
 use crate::stage::{CHUNK_BYTES, Stage};
+use crate::turns::Whose;
 use crate::unwind::{HeldStack, StacksInMemory};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../bpf/sleepers.bpf.o");
@@ -63,7 +67,7 @@ struct Walk(Ebpf);
 impl Walk {
     fn load() -> Result<Self, String> {
         let load = || -> Result<Ebpf, Box<dyn std::error::Error>> {
-            let btf = Btf::from_sys_fs()?;
+            let btf = kernel_types()?;
             let mut ebpf = EbpfLoader::new().btf(Some(&btf)).load(OBJECT)?;
             program(&mut ebpf)?.load("task", &btf)?;
             Ok(ebpf)
@@ -120,10 +124,10 @@ pub(crate) struct UnreadSleepers {
 
 impl UnreadSleepers {
     /// Adds all of a process's, which are taken out of those of the machine.
-    pub(crate) fn add(&mut self, process: &KnownProcess, machine: &mut FxHashMap<u32, Sleeper>) {
+    fn add(&mut self, process: KnownProcess, machine: &mut FxHashMap<u32, Sleeper>) {
         let tids = process.threads.iter().map(|thread| thread.tid);
         self.sleepers.extend(tids.filter_map(|tid| machine.remove_entry(&tid)));
-        self.processes.push(process.clone());
+        self.processes.push(process);
     }
 
     /// How many threads there are whose states are to be read.
@@ -179,6 +183,7 @@ pub(crate) type SleepersMemory = Arc<Mutex<StacksInMemory>>;
 /// The stacks of threads that were asleep.
 pub(crate) struct SleeperStacks {
     walk: Option<Walk>,
+    loading: Option<JoinHandle<Result<Walk, String>>>,
     stage: Stage,
     memory: SleepersMemory,
     room: Pool,
@@ -193,16 +198,27 @@ pub(crate) struct SleeperStacks {
 }
 
 impl SleeperStacks {
-    /// Loads the kernel program. A kernel that does not take it has no such stacks: it is older than
-    /// 5.15, which `doctor` says.
+    /// Begins to load the kernel program, which takes a moment. A kernel that does not take it has no
+    /// such stacks: it is older than 5.15, which `doctor` says.
     pub(crate) fn load(memory: SleepersMemory) -> Self {
-        Self { walk: Walk::load().ok(), ..Self::without(memory) }
+        let thread = std::thread::Builder::new().name("sleepers".into());
+        let loading = thread.spawn(Walk::load).ok();
+        Self { loading, ..Self::without(memory) }
+    }
+
+    /// Whether it is loaded, or will not be.
+    pub(crate) fn is_ready(&mut self) -> bool {
+        if let Some(loaded) = self.loading.take_if(|loading| loading.is_finished()) {
+            self.walk = loaded.join().ok().and_then(Result::ok);
+        }
+        self.loading.is_none()
     }
 
     /// Without any.
     pub(crate) fn without(memory: SleepersMemory) -> Self {
         Self {
             walk: None,
+            loading: None,
             stage: Stage::new(Lane::new(LaneKind::SchedStack, SLEEPERS), 0),
             memory,
             room: Pool::new(HELD_BYTES),
@@ -229,8 +245,23 @@ impl SleeperStacks {
         words
     }
 
-    /// Who sleeps now, by thread id. Before, all of it is of another file.
-    pub(crate) fn look(&mut self) -> FxHashMap<u32, Sleeper> {
+    /// Threads of these processes that may be asleep now, by user. What was found before is of
+    /// another file.
+    pub(crate) fn look(
+        &mut self,
+        processes: Vec<KnownProcess>,
+        mut whose: impl FnMut(u32) -> Whose,
+    ) -> BTreeMap<Whose, UnreadSleepers> {
+        let mut sleepers = self.asleep_now();
+        let mut by_user = BTreeMap::<Whose, UnreadSleepers>::new();
+        for process in processes {
+            by_user.entry(whose(process.pid)).or_default().add(process, &mut sleepers);
+        }
+        by_user
+    }
+
+    /// By thread id.
+    fn asleep_now(&mut self) -> FxHashMap<u32, Sleeper> {
         self.kernel.clear();
         self.room = Pool::new(HELD_BYTES);
         let found = self.walk.as_mut().map(Walk::sleepers).and_then(Result::ok);

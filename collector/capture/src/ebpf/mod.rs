@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 use aya::maps::{Map, RingBuf};
 use aya::{Btf, Ebpf, EbpfLoader};
+
+use crate::kernel_types::kernel_types;
 use syscollect_model::{ClockSource, CpuClock, LossCause, SampleEvent, SessionInfo, Ticks};
 use syscollect_records::statistic;
 use syscollect_store::{LaneLoss, LostRecord};
@@ -94,7 +96,7 @@ impl EbpfSource {
         memory: &MemoryPlan,
         host: &Host,
     ) -> Result<(Self, Option<CaptureError>), CaptureError> {
-        let btf = Btf::from_sys_fs().map_err(|error| CaptureError::NoBtf(error.to_string()))?;
+        let btf = kernel_types().map_err(|error| CaptureError::NoBtf(error.to_string()))?;
         let mut missing = Vec::new();
         let pmu = if host.has_invariant_tsc() {
             tsc::msr_pmu()
@@ -384,7 +386,7 @@ pub(crate) fn try_unwind_tables() -> io::Result<()> {
         return Err(io::Error::other("mappings do not lie in a maple tree, as since 6.1"));
     }
     let attempt = || -> Result<(), CaptureError> {
-        let btf = Btf::from_sys_fs().map_err(|error| CaptureError::NoBtf(error.to_string()))?;
+        let btf = kernel_types().map_err(|error| CaptureError::NoBtf(error.to_string()))?;
         let unwind = UnwindSizes { rows: ROWS_LEAST, stack_memory_bytes: PAGE };
         let sizes = ObjectSizes { sched_lane_bytes: LANE_LEAST, unwind: Some(unwind) };
         let mut ebpf = load_object_with(&RecordOptions::default(), &btf, 1, false, sizes)?;

@@ -18,13 +18,14 @@ use std::time::Duration;
 
 use aya::maps::Map;
 use aya::programs::{ProgramError, RawTracePoint};
-use aya::{Btf, Ebpf, EbpfLoader};
+use aya::{Ebpf, EbpfLoader};
 use rustc_hash::FxHashMap;
 use syscollect_untrusted_files::payer;
 
 use super::cost::Mapper;
 use crate::bpf_calls;
 use crate::ebpf::kernel_at_least;
+use crate::kernel_types::kernel_types;
 use crate::mapped_map::MappedWords;
 
 /// The committed object, built by `cargo xtask bpf`.
@@ -111,7 +112,7 @@ impl MappingTree {
         if !kernel_at_least(5, 17) {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        let btf = Btf::from_sys_fs().map_err(io::Error::other)?;
+        let btf = kernel_types().map_err(io::Error::other)?;
         let mut loader = EbpfLoader::new();
         let mut object = loader.btf(Some(&btf)).load(OBJECT).map_err(io::Error::other)?;
         let absent = || io::Error::from(io::ErrorKind::NotFound);

@@ -52,6 +52,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) buffer: Arc<Outlet>,
     /// Takes announcements, and processes of instrumented programs.
     pub(crate) zones: Sender<ZoneNotice>,
+    /// What can be done without in memory is.
+    pub(crate) memory_is_short: bool,
 }
 
 /// Hits of probes.
@@ -84,7 +86,7 @@ impl ProbeSource {
         keeper: Keeper,
         cpus: &[u32],
     ) -> Result<Self, CaptureError> {
-        let Setup { options, clock, possible_cpus, shared, buffer, zones } = setup;
+        let Setup { options, clock, possible_cpus, shared, buffer, zones, memory_is_short } = setup;
         let unavailable =
             |why| CaptureError::system("cannot probe programs", std::io::Error::other(why));
         let way = AttachMethod::of_this_kernel().map_err(unavailable)?;
@@ -100,7 +102,8 @@ impl ProbeSource {
             ),
             way,
         };
-        let tree = LoadingTree::start();
+        // It takes megabytes while it is loaded; lists do, too.
+        let tree = (!memory_is_short).then(LoadingTree::start).flatten();
         let loaded = Loaded::load(&settings, shared)?;
         let counters = loaded.counters()?;
         let (ring, ready) = loaded.announcements()?;
