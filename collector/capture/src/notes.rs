@@ -24,7 +24,7 @@ use crate::perf_maps::{self, PerfMapWatch};
 use crate::released::released_notes;
 use crate::sleepers::{SleeperStacks, SleepersMemory, UnreadSleepers};
 use crate::source::Observed;
-use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns, Waiting, Whose};
+use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns, Waiting};
 use crate::unwind::{NAMELESS_INTERVAL, StacksInMemory, UnwindTables};
 use crate::worker::Worker;
 
@@ -127,9 +127,7 @@ impl Notes {
         let worker = Worker::start("notes", move || {
             let NotesSettings { clock, blocked_stacks, .. } = settings;
             let mut taker = NoteTaker::new(&buffer, settings, unwind);
-            if blocked_stacks {
-                taker.sleepers = SleeperStacks::load(memory);
-            }
+            taker.sleepers = SleeperStacks::start(memory, blocked_stacks);
             taker.add_all();
             taker.follow(&received, &ours);
             let noted = taker.end(&ours);

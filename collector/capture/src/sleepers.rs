@@ -198,9 +198,13 @@ pub(crate) struct SleeperStacks {
 }
 
 impl SleeperStacks {
-    /// Begins to load the kernel program, which takes a moment. A kernel that does not take it has no
+    /// With the stacks of threads that are blocked, if these are wanted: begins to load the kernel
+    /// program, which takes a moment. A kernel that does not take it has no
     /// such stacks: it is older than 5.15, which `doctor` says.
-    pub(crate) fn load(memory: SleepersMemory) -> Self {
+    pub(crate) fn start(memory: SleepersMemory, wanted: bool) -> Self {
+        if !wanted {
+            return Self::without(memory);
+        }
         let thread = std::thread::Builder::new().name("sleepers".into());
         let loading = thread.spawn(Walk::load).ok();
         Self { loading, ..Self::without(memory) }
