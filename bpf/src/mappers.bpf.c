@@ -56,7 +56,8 @@ struct mapper {
 	__u64 memory;
 	/* Of whom the memory is; 0 if it is nobody's any more. */
 	__u32 pid;
-	/* Who runs it; and who made the outermost user namespace that it runs in, if that is not the first. */
+	/* Who runs it; and who made the outermost user namespace that it runs in, if that is not
+	 * the first. */
 	__u32 user;
 	__u32 maker;
 	/* How often it has the file mapped, and all its mappings. */
@@ -263,7 +264,9 @@ static long visit(__u32 index, struct walk_pointer *pointer)
 	/* They are sorted by that. */
 	if (first > walk->last)
 		return end(walk, WALK_DONE);
-	if (first + pages > walk->first && is_probed(mapping) && mapping != walk->own && !tell(walk, mapping))
+	bool matters = first + pages > walk->first && is_probed(mapping) && mapping != walk->own;
+
+	if (matters && !tell(walk, mapping))
 		return end(walk, WALK_FULL);
 	struct rb_node *right = BPF_CORE_READ(node, rb_right);
 
@@ -275,7 +278,8 @@ static long visit(__u32 index, struct walk_pointer *pointer)
 	return 0;
 }
 
-static long take(struct task_struct *task, struct vm_area_struct *mapping, struct found_mapping *found)
+static long take(struct task_struct *task, struct vm_area_struct *mapping,
+		 struct found_mapping *found)
 {
 	struct file *file = mapping->vm_file;
 

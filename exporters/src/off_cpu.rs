@@ -29,6 +29,8 @@ pub(crate) struct Stay {
 #[derive(Debug, Default)]
 pub(crate) struct Blocked {
     threads: FxHashMap<ThreadId, Stay>,
+    /// Some of these were only seen asleep.
+    has_seen_asleep: bool,
     gaps: Gaps,
 }
 
@@ -62,6 +64,7 @@ impl Blocked {
 
     /// The thread was seen asleep: where no switch has told since when, it has been since `first`.
     pub(crate) fn asleep(&mut self, first: Time, thread: ThreadId, off_cpu: &OffCpu) {
+        self.has_seen_asleep = true;
         self.threads.entry(thread).or_insert_with(|| {
             let (stack, reason) = (off_cpu.stack, Reason::of(off_cpu));
             // Which CPU it left was before.
@@ -81,8 +84,10 @@ impl Blocked {
 
     /// Switches are missing: who is blocked may have run meanwhile.
     pub(crate) fn gap(&mut self, now: Time, gap: SchedulingGap) {
-        // It may have slept elsewhere since.
-        self.threads.retain(|_, stay| !stay.seen_asleep);
+        // Who was only seen asleep may have slept elsewhere since.
+        if std::mem::take(&mut self.has_seen_asleep) {
+            self.threads.retain(|_, stay| !stay.seen_asleep);
+        }
         self.gaps.add(gap.since.unwrap_or_default().0, now.0);
     }
 

@@ -3,7 +3,10 @@
 
 use syscollect_model::{Lane, LaneKind, ProgramTicks, Ticks};
 use syscollect_records::{ClockRecord, RecordKind, Stamp};
-use syscollect_store::{CaptureWriter, Chunk, ChunkHeader, ClientDefinition, Definition, KnownProcess, KnownSleep, KnownThread, ProbeArgument, ProbeDefinition, ProbeRole};
+use syscollect_store::{
+    CaptureWriter, Chunk, ChunkHeader, ClientDefinition, Definition, KnownProcess, KnownSleep,
+    KnownThread, ProbeArgument, ProbeDefinition, ProbeRole,
+};
 
 /// Bytes of a chunk's header.
 pub const CHUNK_HEADER: usize = 72;
@@ -32,8 +35,12 @@ pub fn preamble() -> Vec<u8> {
             .map(|tid| KnownThread {
                 tid,
                 name: format!("thread {tid}"),
-                asleep: (tid != pid)
-                    .then(|| KnownSleep { state: 'S', blocked_in: "futex_do_wait".into(), user_stack: 1, ..KnownSleep::default() }),
+                asleep: (tid != pid).then(|| KnownSleep {
+                    state: 'S',
+                    blocked_in: "futex_do_wait".into(),
+                    user_stack: 1,
+                    ..KnownSleep::default()
+                }),
             })
             .collect(),
         states_read: Ticks(FIRST),

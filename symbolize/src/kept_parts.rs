@@ -42,8 +42,8 @@ pub fn owner_of_module(held: &PinnedFiles, request: &ModuleRequest) -> Option<u3
     held.owner_of(&request.path, &request.build_id)
 }
 
-/// The parts of the file that `request` asks of, and of a debug file that is there for it; none where
-/// code has no file.
+/// The parts of the file that `request` asks of, and of a debug file that is there for it; none
+/// where code has no file.
 ///
 /// # Errors
 ///
@@ -60,8 +60,8 @@ pub fn parts_of_module(
     let file = own_file::find(held, options, request, &mut Vec::new())?;
     let own = FileParts::of(&file, false).map_err(|error| error.to_string())?;
     let search = Search::of(options, &request.path);
-    // Not by its link: to know whether a file is the right one all of it would be summed, which takes
-    // as long as its file system likes.
+    // Not by its link: to know whether a file is the right one all of it would be summed, which
+    // takes as long as its file system likes.
     let debug = search.by_build_id(&request.build_id);
     let debug = debug.and_then(|DebugFile { opened, .. }| FileParts::of(&opened, true).ok());
     Ok([Some(own), debug].into_iter().flatten().collect())

@@ -225,11 +225,11 @@ impl Collector {
         readings.flush(true, &mut |chunk| output.push(chunk));
         output.define(&Definition::Session(Box::new(session.clone())));
         output.define(&Definition::Counters(readings.definitions()));
-        // What these threads need of memory is more than they tell, where it is short.
         let settings = NotesSettings {
             clock: clock_source,
             asked_by: options.asked_by,
             pids: options.pids.clone(),
+            // The program that they need takes megabytes while it is loaded.
             blocked_stacks: options.stacks.offcpu && !memory.is_short(),
         };
         let notes = Notes::start(buffer.clone(), settings, unwind)

@@ -1,5 +1,5 @@
-//! What the kernel says of its types (BTF), read once for all objects that are loaded together: it takes
-//! tens of megabytes.
+//! What the kernel says of its types (BTF), read once for all objects that are loaded together: it
+//! takes tens of megabytes.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 

@@ -66,8 +66,8 @@ impl MappedWords {
     pub(crate) fn words(&self) -> &[AtomicU64] {
         let count = self.map.length() / size_of::<u64>();
         // SAFETY: the mapping is aligned to pages, has so many words, lives as long as `self`, and
-        // what this side reads while kernel programs write are whole words of it; what they write in
-        // smaller pieces is read when they have returned.
+        // what this side reads while kernel programs write are whole words of it; what they write
+        // in smaller pieces is read when they have returned.
         unsafe { std::slice::from_raw_parts(self.map.base().as_ptr().cast(), count) }
     }
 }

@@ -242,7 +242,7 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// The number behind a name, of a text with one such pair in each line.
-fn number_of_line(text: &str, name: &str) -> Option<u64> {
+pub(crate) fn number_of_line(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().map(str::split_ascii_whitespace).find_map(|mut words| {
         let is_it = words.next() == Some(name);
         is_it.then(|| words.next()).flatten()

@@ -327,7 +327,7 @@ impl<'a> NoteTaker<'a> {
             self.buffer.push(definition_chunk(&Definition::Processes(some.to_vec())));
         }
         processes.retain(|process| !process.kernel);
-        // What threads of the kernel wait for is of no interest where nobody wakes them.
+        // What threads of the kernel wait for that nobody wakes is of no interest.
         let is_recorded =
             |process: &&KnownProcess| self.pids.is_empty() || self.pids.contains(&process.pid);
         self.may_sleep = processes.iter().filter(is_recorded).cloned().collect();

@@ -25,7 +25,9 @@ use syscollect_untrusted_files::read_memory;
 use syscollect_unwind::{FrameReached, Registers, StackMemory};
 
 use crate::clock::ticks_now;
+use crate::ebpf::count_stacks;
 use crate::kernel_types::kernel_types;
+use crate::memory::number_of_line;
 use crate::shares::Pool;
 use crate::snapshot;
 use crate::stage::{CHUNK_BYTES, Stage};
@@ -47,13 +49,13 @@ const THREAD_BYTES: u64 = 512;
 
 /// A thread that was asleep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sleeper {
-    pub(crate) task: SleepingTask,
+pub(crate) struct SleepingThread {
+    task: SleepingTask,
     /// Addresses of its kernel stack, the innermost first.
     kernel: Vec<u64>,
 }
 
-impl Sleeper {
+impl SleepingThread {
     /// Whether it has not run since.
     fn sleeps_on(&self, root: &Path) -> bool {
         let SleepingTask { tid, tgid, switches: then, .. } = self.task;
@@ -61,10 +63,17 @@ impl Sleeper {
     }
 }
 
-/// The kernel program.
-struct Walk(Ebpf);
+/// Who is asleep.
+struct AsleepNow {
+    threads: Vec<SleepingThread>,
+    /// There was room for all of them.
+    are_all: bool,
+}
 
-impl Walk {
+/// The kernel program that goes through all tasks.
+struct TaskWalk(Ebpf);
+
+impl TaskWalk {
     fn load() -> Result<Self, String> {
         let load = || -> Result<Ebpf, Box<dyn std::error::Error>> {
             let btf = kernel_types()?;
@@ -75,9 +84,8 @@ impl Walk {
         load().map(Self).map_err(|error| error.to_string())
     }
 
-    /// All threads of programs that are asleep now.
-    /// Whether these are all, too.
-    fn sleepers(&mut self) -> io::Result<(Vec<Sleeper>, bool)> {
+    /// The threads of programs that are asleep now.
+    fn asleep_now(&mut self) -> io::Result<AsleepNow> {
         let open = |ebpf| -> Result<fs::File, Box<dyn std::error::Error>> {
             let program = program(ebpf)?;
             let link = program.attach()?;
@@ -86,7 +94,7 @@ impl Walk {
         let mut file = open(&mut self.0).map_err(|error| io::Error::other(error.to_string()))?;
         let mut bytes = Vec::new();
         file.by_ref().take(WALK_BYTES).read_to_end(&mut bytes)?;
-        Ok((parse(&bytes), (bytes.len() as u64) < WALK_BYTES))
+        Ok(AsleepNow { threads: parse(&bytes), are_all: (bytes.len() as u64) < WALK_BYTES })
     }
 }
 
@@ -95,7 +103,7 @@ fn program(ebpf: &mut Ebpf) -> Result<&mut Iter, Box<dyn std::error::Error>> {
 }
 
 /// What the kernel program wrote; what is cut at the end is left out.
-fn parse(mut bytes: &[u8]) -> Vec<Sleeper> {
+fn parse(mut bytes: &[u8]) -> Vec<SleepingThread> {
     let mut sleepers = Vec::new();
     while let Some(task) = SleepingTask::from_bytes(bytes) {
         let frames = task.kernel_frames as usize * 8;
@@ -104,7 +112,7 @@ fn parse(mut bytes: &[u8]) -> Vec<Sleeper> {
         };
         let (words, _) = kernel.as_chunks::<8>();
         let kernel = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
-        sleepers.push(Sleeper { task, kernel });
+        sleepers.push(SleepingThread { task, kernel });
         bytes = &bytes[SleepingTask::SIZE + frames..];
     }
     sleepers
@@ -117,14 +125,14 @@ pub(crate) struct UnreadSleepers {
     /// With the threads whose states are to be read.
     processes: Vec<KnownProcess>,
     /// Those of them that the kernel program found asleep.
-    sleepers: FxHashMap<u32, Sleeper>,
+    sleepers: FxHashMap<u32, SleepingThread>,
     /// Threads that are asleep and whose user stacks are to be read, by the ids of these.
-    stacks: Vec<(u32, Sleeper)>,
+    stacks: Vec<(u32, SleepingThread)>,
 }
 
 impl UnreadSleepers {
     /// Adds all of a process's, which are taken out of those of the machine.
-    fn add(&mut self, process: KnownProcess, machine: &mut FxHashMap<u32, Sleeper>) {
+    fn add(&mut self, process: KnownProcess, machine: &mut FxHashMap<u32, SleepingThread>) {
         let tids = process.threads.iter().map(|thread| thread.tid);
         self.sleepers.extend(tids.filter_map(|tid| machine.remove_entry(&tid)));
         self.processes.push(process);
@@ -182,8 +190,8 @@ pub(crate) type SleepersMemory = Arc<Mutex<StacksInMemory>>;
 
 /// The stacks of threads that were asleep.
 pub(crate) struct SleeperStacks {
-    walk: Option<Walk>,
-    loading: Option<JoinHandle<Result<Walk, String>>>,
+    walk: Option<TaskWalk>,
+    loading: Option<JoinHandle<Result<TaskWalk, String>>>,
     stage: Stage,
     memory: SleepersMemory,
     room: Pool,
@@ -199,14 +207,14 @@ pub(crate) struct SleeperStacks {
 
 impl SleeperStacks {
     /// With the stacks of threads that are blocked, if these are wanted: begins to load the kernel
-    /// program, which takes a moment. A kernel that does not take it has no
-    /// such stacks: it is older than 5.15, which `doctor` says.
+    /// program, which takes a moment. A kernel that does not take it has no such stacks: it is older
+    /// than 5.15, which `doctor` says.
     pub(crate) fn start(memory: SleepersMemory, wanted: bool) -> Self {
         if !wanted {
             return Self::without(memory);
         }
         let thread = std::thread::Builder::new().name("sleepers".into());
-        let loading = thread.spawn(Walk::load).ok();
+        let loading = thread.spawn(TaskWalk::load).ok();
         Self { loading, ..Self::without(memory) }
     }
 
@@ -238,13 +246,15 @@ impl SleeperStacks {
         let mut words = Vec::new();
         if self.left_out > 0 {
             words.push(format!(
-                "whether {} threads slept when the recording began was not read before it ended: it is not known of those \
-                 that nobody woke",
+                "whether {} threads slept when the recording began was not read before it ended: \
+                 it is not known of those that nobody woke",
                 self.left_out
             ));
         }
         if self.are_cut {
-            words.push("not all threads that slept when the recording began have stacks: there were too many".to_owned());
+            let cut = "not all threads that slept when the recording began have stacks: there \
+                       were too many";
+            words.push(cut.to_owned());
         }
         words
     }
@@ -264,19 +274,26 @@ impl SleeperStacks {
         by_user
     }
 
-    /// By thread id.
-    fn asleep_now(&mut self) -> FxHashMap<u32, Sleeper> {
+    /// Who is asleep now, by thread id.
+    fn asleep_now(&mut self) -> FxHashMap<u32, SleepingThread> {
         self.kernel.clear();
         self.room = Pool::new(HELD_BYTES);
-        let found = self.walk.as_mut().map(Walk::sleepers).and_then(Result::ok);
-        let (sleepers, are_all) = found.unwrap_or((Vec::new(), true));
-        self.are_cut |= !are_all;
-        sleepers.into_iter().map(|one| (one.task.tid, one)).collect()
+        let Some(Ok(found)) = self.walk.as_mut().map(TaskWalk::asleep_now) else {
+            return FxHashMap::default();
+        };
+        self.are_cut |= !found.are_all;
+        found.threads.into_iter().map(|one| (one.task.tid, one)).collect()
     }
 
     /// Gives a sleep its stacks, of a thread of this user: the kernel's is recorded, and the user
     /// stack, by its id, is still to be read. `false` where the user has had its share.
-    fn add(&mut self, sleep: &mut KnownSleep, sleeper: &Sleeper, user: u32, now: Ticks) -> bool {
+    fn add(
+        &mut self,
+        sleep: &mut KnownSleep,
+        sleeper: &SleepingThread,
+        user: u32,
+        now: Ticks,
+    ) -> bool {
         if !self.room.take(user, THREAD_BYTES) {
             return false;
         }
@@ -299,7 +316,7 @@ impl SleeperStacks {
     }
 
     /// Reads what lies on the user stack of that id, of a thread of this user.
-    fn read(&mut self, id: u32, sleeper: &Sleeper, user: u32, now: Ticks) {
+    fn read(&mut self, id: u32, sleeper: &SleepingThread, user: u32, now: Ticks) {
         let SleepingTask { tgid, ip, sp, registers, .. } = sleeper.task;
         let header = StackHeader {
             id,
@@ -334,7 +351,7 @@ impl SleeperStacks {
     /// Hands what was recorded to `sink`, if that is much or `all`.
     pub(crate) fn flush(&mut self, all: bool, now: Ticks, sink: &mut dyn FnMut(Chunk)) {
         if all || self.stage.is_due() {
-            self.stage.flush(now, records, sink);
+            self.stage.flush(now, count_stacks, sink);
         }
     }
 
@@ -355,24 +372,10 @@ impl SleeperStacks {
 /// Where rbp lies in `struct pt_regs` (arch/x86/include/asm/ptrace.h), in words.
 const RBP: usize = 4;
 
-/// How many stacks a chunk has.
-fn records(mut data: &[u8]) -> u32 {
-    let mut count = 0;
-    while let Some(header) = StackHeader::from_bytes(data) {
-        count += 1;
-        let size = StackHeader::SIZE + usize::from(header.frames) * 8;
-        data = data.get(size..).unwrap_or_default();
-    }
-    count
-}
-
 /// How often a thread has left a CPU, as its file `status` says.
 fn switches(status: &Path) -> Option<u64> {
     let text = fs::read_to_string(status).ok()?;
-    let number = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().parse::<u64>().ok()
-    };
+    let number = |name| number_of_line(&text, name);
     Some(number("voluntary_ctxt_switches:")? + number("nonvoluntary_ctxt_switches:")?)
 }
 
@@ -383,13 +386,13 @@ const _: () = assert!(CHUNK_BYTES > StackHeader::SIZE + 8 * u8::MAX as usize);
 mod tests {
     use super::*;
 
-    fn sleeper(tid: u32, kernel: &[u64]) -> Sleeper {
+    fn sleeper(tid: u32, kernel: &[u64]) -> SleepingThread {
         let kernel_frames = kernel.len() as u32;
         let task = SleepingTask { tid, kernel_frames, ..SleepingTask::default() };
-        Sleeper { task, kernel: kernel.to_vec() }
+        SleepingThread { task, kernel: kernel.to_vec() }
     }
 
-    fn written(sleepers: &[Sleeper]) -> Vec<u8> {
+    fn written(sleepers: &[SleepingThread]) -> Vec<u8> {
         let bytes = sleepers.iter().flat_map(|one| {
             let frames = one.kernel.iter().flat_map(|address| address.to_ne_bytes());
             one.task.as_bytes().iter().copied().chain(frames).collect::<Vec<u8>>()

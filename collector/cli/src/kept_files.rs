@@ -95,7 +95,8 @@ impl<'a> NotKept<'a> {
         if self.0.iter().any(|file| file.reason == Self::NO_ROOM) {
             let limit = most.map_or(String::new(), |most| format!(" (now {})", bytes(most)));
             lines.push(format!(
-                "more room: --bundle-size{limit}; or name the rest elsewhere with `syscollect symbolize --symbols DIR`"
+                "more room: --bundle-size{limit}; or name the rest elsewhere with \
+                 `syscollect symbolize --symbols DIR`"
             ));
         }
         lines

@@ -77,7 +77,7 @@ impl Decoders {
 fn asleep(engine: &mut Engine<'_>, sleeper: Sleeper) -> Result<(), Stopped> {
     // Within a recording lanes are of its own machine.
     let lane = Lane::new(LaneKind::Sched, SLEEPERS);
-    let [user, kernel] = sleeper.stacks;
+    let Sleeper { user_stack: user, kernel_stack: kernel, .. } = sleeper;
     let resolver = &mut engine.source.resolver;
     let mut cache = StackCache::default();
     let found = resolver.resolve(&mut cache, lane, user, kernel, &mut engine.tables);

@@ -310,8 +310,8 @@ impl Learner {
             Definition::Unwound(list) => engine.source.resolver.stacks.unwound.add(list),
             Definition::Losses(list) => engine.source.losses.declare(&list),
             Definition::Summary(summary) => self.summary = Some(*summary),
-            // The session is known; the reader of a file finds gaps by the lanes' ends; files are for
-            // who names.
+            // The session is known; the reader of a file finds gaps by the lanes' ends; files are
+            // for who names.
             Definition::Session(_) | Definition::Lanes(_) | Definition::Files(_) => {}
         }
     }

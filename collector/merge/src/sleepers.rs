@@ -12,17 +12,20 @@ pub(crate) struct Sleeper {
     pub(crate) seen_at: u64,
     pub(crate) tid: u32,
     pub(crate) thread: ThreadId,
-    /// Its stack is another's to find.
+    /// Without its stack, which lies in the lane of sleepers' stacks.
     pub(crate) off_cpu: OffCpu,
-    /// Ids of its user stack and its kernel stack in the lane of sleepers' stacks.
-    pub(crate) stacks: [u32; 2],
+    /// Its id there.
+    pub(crate) user_stack: u32,
+    /// That of the kernel's part.
+    pub(crate) kernel_stack: u32,
 }
 
 impl Sleeper {
     /// What was read of a thread; `None` where that is no sleep.
     pub(crate) fn new(
         seen_at: u64,
-        (tid, thread): (u32, ThreadId),
+        tid: u32,
+        thread: ThreadId,
         sleep: &KnownSleep,
         strings: &mut Strings,
     ) -> Option<Self> {
@@ -34,8 +37,8 @@ impl Sleeper {
             blocked_in: (!name.is_empty()).then(|| strings.intern(name)),
             stack: None,
         };
-        let stacks = [sleep.user_stack, sleep.kernel_stack];
-        Some(Self { seen_at, tid, thread, off_cpu, stacks })
+        let KnownSleep { user_stack, kernel_stack, .. } = *sleep;
+        Some(Self { seen_at, tid, thread, off_cpu, user_stack, kernel_stack })
     }
 }
 
@@ -82,8 +85,7 @@ mod tests {
         for (at, tid) in [(20, 2), (10, 1), (30, 3)] {
             let sleep =
                 KnownSleep { state: 'D', blocked_in: "io_schedule".into(), ..Default::default() };
-            let thread = (tid, ThreadId(tid));
-            sleepers.add(Sleeper::new(at, thread, &sleep, &mut strings).unwrap());
+            sleepers.add(Sleeper::new(at, tid, ThreadId(tid), &sleep, &mut strings).unwrap());
         }
         let first = sleepers.next(20).unwrap();
         assert_eq!((first.tid, first.off_cpu.state), (1, SleepState::Uninterruptible));
@@ -96,7 +98,7 @@ mod tests {
     fn who_runs_or_has_ended_does_not_sleep() {
         assert_eq!("RZXx?".chars().find_map(sleep_state), None);
         let sleep = KnownSleep { state: 'S', ..KnownSleep::default() };
-        let sleeper = Sleeper::new(1, (1, ThreadId(1)), &sleep, &mut Strings::default()).unwrap();
+        let sleeper = Sleeper::new(1, 1, ThreadId(1), &sleep, &mut Strings::default()).unwrap();
         assert_eq!(sleeper.off_cpu.blocked_in, None);
     }
 }

@@ -216,8 +216,8 @@ impl TaskBuilder<'_> {
         if let Some(sleep) = &thread.asleep
             && let Some(known) = self.tasks.threads.get(&thread.tid)
         {
-            let (at, of) = (process.states_read.0, (thread.tid, known.thread));
-            let sleeper = Sleeper::new(at, of, sleep, &mut self.tables.strings);
+            let (seen_at, strings) = (process.states_read.0, &mut self.tables.strings);
+            let sleeper = Sleeper::new(seen_at, thread.tid, known.thread, sleep, strings);
             sleeper.into_iter().for_each(|sleeper| self.tasks.sleepers.add(sleeper));
         }
     }

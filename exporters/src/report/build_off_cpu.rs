@@ -186,42 +186,23 @@ impl ReportExporter {
         programs: &Programs,
         tables: &Tables,
     ) -> AsleepThroughout {
-        let mut rows = FxHashMap::<_, (usize, BTreeSet<ProcessId>)>::default();
+        let mut groups = FxHashMap::<SleepKey, Sleepers>::default();
         let (mut all, mut idle) = (0, 0);
-        for (key, _) in self.scheduling.off_cpu.asleep_throughout.iter() {
-            let wait = waits_for.of(key.process, key.stack, key.reason);
-            let (threads, processes) = rows
-                .entry((programs.first_of(key.process), wait, key.reason, key.stack))
-                .or_default();
-            *threads += 1;
-            processes.insert(key.process);
+        for WaitKey { process, stack, reason, .. } in &self.scheduling.off_cpu.asleep_throughout {
+            let (program, wait) =
+                (programs.first_of(*process), waits_for.of(*process, *stack, *reason));
+            let key = SleepKey { program, wait, reason: *reason, stack: *stack };
+            let sleepers = groups.entry(key).or_default();
+            sleepers.threads += 1;
+            sleepers.processes.insert(*process);
             all += 1;
             idle += usize::from(wait.class() == WaitClass::Idle);
         }
-        type Sleep = (ProcessId, WaitFor, Reason, Option<StackId>);
-        let row = |((first, wait, reason, stack), (threads, processes)): (
-            Sleep,
-            (usize, BTreeSet<_>),
-        )| {
-            let frames = stack.map_or(&[][..], |stack| tables.stack(stack));
-            let reason = reason_row(reason, &Total::default(), tables);
-            SleeperRow {
-                threads,
-                pid: tables.process(processes.first().copied().unwrap_or(first)).pid,
-                processes: processes.len(),
-                process: tables.process_name(first).into(),
-                waits_for: wait.name().to_owned(),
-                class: wait.class(),
-                blocked_in: reason.blocked_in,
-                state: reason.state,
-                io_wait: reason.io_wait,
-                frames: frames.iter().map(|frame| tables.frame_label(*frame)).collect(),
-            }
-        };
+        let rows = groups.iter().map(|(key, sleepers)| sleepers.row(key, tables)).collect();
         AsleepThroughout {
             threads: all,
             idle_threads: idle,
-            rows: self.table(rows.into_iter().map(row).collect(), |row| {
+            rows: self.table(rows, |row| {
                 let name = (row.process.clone(), row.pid, row.waits_for.clone());
                 let slept = (row.blocked_in.clone(), row.state.clone(), row.frames.clone());
                 (row.class, Reverse(row.threads), name, slept)
@@ -289,6 +270,43 @@ impl ReportExporter {
             }
         };
         Table { total: sorted.total, rows: sorted.rows.into_iter().map(row).collect() }
+    }
+}
+
+/// What threads have in common that slept from beginning to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct SleepKey {
+    /// The first process that is called so.
+    program: ProcessId,
+    wait: WaitFor,
+    reason: Reason,
+    stack: Option<StackId>,
+}
+
+/// These threads.
+#[derive(Debug, Default)]
+struct Sleepers {
+    threads: usize,
+    processes: BTreeSet<ProcessId>,
+}
+
+impl Sleepers {
+    fn row(&self, key: &SleepKey, tables: &Tables) -> SleeperRow {
+        let SleepKey { program, wait, reason, stack } = *key;
+        let first = self.processes.first().copied().unwrap_or(program);
+        let frames = stack.map_or(&[][..], |stack| tables.stack(stack));
+        SleeperRow {
+            threads: self.threads,
+            pid: tables.process(first).pid,
+            processes: self.processes.len(),
+            process: tables.process_name(program).into(),
+            waits_for: wait.name().to_owned(),
+            class: wait.class(),
+            blocked_in: reason.blocked_in.map(|name| tables.strings.get(name).to_owned()),
+            state: state_name(reason.state).to_owned(),
+            io_wait: reason.io_wait,
+            frames: frames.iter().map(|frame| tables.frame_label(*frame)).collect(),
+        }
     }
 }
 

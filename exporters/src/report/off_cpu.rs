@@ -30,6 +30,12 @@ pub(super) struct WaitKey {
     pub(super) reason: Reason,
 }
 
+impl WaitKey {
+    pub(super) fn new(thread: ThreadId, process: ProcessId, off_cpu: &OffCpu) -> Self {
+        Self { thread, process, stack: off_cpu.stack, reason: Reason::of(off_cpu) }
+    }
+}
+
 /// How often, how long in all and at most, nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Total {
@@ -63,7 +69,7 @@ pub(super) struct OffCpuTimes {
     /// By all of it, for what only names tell, which are all there at the end.
     pub(super) waits: Capped<WaitKey, Total>,
     /// Who slept from beginning to end: in no other row.
-    pub(super) asleep_throughout: Capped<WaitKey, Total>,
+    pub(super) asleep_throughout: Vec<WaitKey>,
 }
 
 impl Default for OffCpuTimes {
@@ -74,25 +80,12 @@ impl Default for OffCpuTimes {
             reasons: Capped::new(MAX_ROWS),
             stacks: Capped::new(MAX_ROWS),
             waits: Capped::new(MAX_ROWS),
-            asleep_throughout: Capped::new(MAX_ROWS),
+            asleep_throughout: Vec::new(),
         }
     }
 }
 
 impl OffCpuTimes {
-    /// A thread slept from beginning to end.
-    pub(super) fn add_throughout(
-        &mut self,
-        thread: ThreadId,
-        process: ProcessId,
-        off_cpu: &OffCpu,
-        nanoseconds: u64,
-    ) {
-        let (reason, stack) = (Reason::of(off_cpu), off_cpu.stack);
-        let key = WaitKey { thread, process, stack, reason };
-        self.asleep_throughout.row(key).add(nanoseconds);
-    }
-
     #[inline]
     pub(super) fn add(
         &mut self,
@@ -101,8 +94,9 @@ impl OffCpuTimes {
         off_cpu: &OffCpu,
         nanoseconds: u64,
     ) {
-        let (reason, stack) = (Reason::of(off_cpu), off_cpu.stack);
-        self.waits.row(WaitKey { thread, process, stack, reason }).add(nanoseconds);
+        let key = WaitKey::new(thread, process, off_cpu);
+        let WaitKey { reason, stack, .. } = key;
+        self.waits.row(key).add(nanoseconds);
         self.all.add(nanoseconds);
         self.reasons.row(reason).add(nanoseconds);
         match stack {

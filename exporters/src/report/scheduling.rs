@@ -8,7 +8,7 @@ use super::cpu::Cpus;
 use super::data::{Counts, Times};
 use super::durations::Durations;
 use super::filter::ProcessFilter;
-use super::off_cpu::OffCpuTimes;
+use super::off_cpu::{OffCpuTimes, WaitKey};
 use super::worst::{BlockedWait, CpuWait, Woken, Worst};
 use crate::gaps::Gaps;
 use syscollect_model::{
@@ -385,7 +385,8 @@ impl Scheduling {
         if stay.slept_before && account.state == State::Ended {
             // Where switches are missing it may have run, and slept elsewhere then.
             if stay.unknown == 0 {
-                self.off_cpu.add_throughout(thread, account.process, off_cpu, stay.known);
+                let key = WaitKey::new(thread, account.process, off_cpu);
+                self.off_cpu.asleep_throughout.push(key);
             }
         } else {
             self.off_cpu.add(thread, account.process, off_cpu, stay.known);

@@ -185,10 +185,7 @@ fn a_debug_file_that_the_recorded_machine_has_is_kept_beside_the_stripped_one() 
 fn a_file_without_a_build_id_is_the_captures_and_not_what_lies_at_its_path() {
     let (libc, (_kept, folder)) = (Libc::read(), folder());
     let path = folder.join("lib.so");
-    let id = libc.build_id.as_bytes();
-    let place = libc.bytes.windows(id.len()).position(|bytes| bytes == id).unwrap();
-    let mut anonymous = libc.bytes.clone();
-    anonymous[place - 8] = 0x55;
+    let anonymous = libc.without_build_id();
     fs::write(&path, &anonymous).unwrap();
     let request = ModuleRequest {
         path: path.to_str().unwrap().into(),

@@ -22,6 +22,19 @@ pub struct Libc {
 }
 
 impl Libc {
+    /// Its bytes, with a note of another kind where its build id is.
+    pub fn without_build_id(&self) -> Vec<u8> {
+        let mut anonymous = self.bytes.clone();
+        anonymous[self.place_of_build_id() - 8] = 0x55;
+        anonymous
+    }
+
+    /// Where it has its build id.
+    pub fn place_of_build_id(&self) -> usize {
+        let id = self.build_id.as_bytes();
+        self.bytes.windows(id.len()).position(|bytes| bytes == id).unwrap()
+    }
+
     pub fn read() -> Self {
         let address = libc::getpid as *const () as u64;
         let mapped = mapped(address);
@@ -136,10 +149,7 @@ fn what_a_debug_link_leads_to_must_be_what_it_means() {
     let (libc, (_kept, folder)) = (Libc::read(), folder());
     let path = folder.join("lib.so");
     // Without a build id there is only the sum over all its bytes.
-    let id = libc.build_id.as_bytes();
-    let place = libc.bytes.windows(id.len()).position(|bytes| bytes == id).unwrap();
-    let mut anonymous = libc.bytes.clone();
-    anonymous[place - 8] = 0x55;
+    let anonymous = libc.without_build_id();
     let name = |bytes: &[u8], sum: u32| {
         fs::write(&path, libc.leading(".gnu_debuglink", &debug_link("lib.debug", sum))).unwrap();
         fs::write(folder.join("lib.debug"), bytes).unwrap();
@@ -148,7 +158,7 @@ fn what_a_debug_link_leads_to_must_be_what_it_means() {
     assert!(name(&anonymous, crc32(&anonymous)));
     assert!(!name(&anonymous, !crc32(&anonymous)), "another sum");
     let mut other = libc.bytes.clone();
-    other[place] ^= 1;
+    other[libc.place_of_build_id()] ^= 1;
     assert!(!name(&other, crc32(&other)), "another build id, whatever its sum");
 }
 

@@ -182,7 +182,7 @@ fn stride(size: RecordSize) -> usize {
 }
 
 /// Number of stack definitions in a run of them.
-fn count_stacks(mut data: &[u8]) -> u32 {
+pub(crate) fn count_stacks(mut data: &[u8]) -> u32 {
     let mut count = 0;
     while let Some(header) = StackHeader::from_bytes(data) {
         count += 1;

@@ -16,8 +16,6 @@ use std::sync::Arc;
 
 use aya::maps::{Map, RingBuf};
 use aya::{Btf, Ebpf, EbpfLoader};
-
-use crate::kernel_types::kernel_types;
 use syscollect_model::{ClockSource, CpuClock, LossCause, SampleEvent, SessionInfo, Ticks};
 use syscollect_records::statistic;
 use syscollect_store::{LaneLoss, LostRecord};
@@ -27,12 +25,14 @@ use crate::bpf_object::SharedMaps;
 use crate::error::CaptureError;
 use crate::host::Host;
 use crate::interrupts::PreemptCount;
+use crate::kernel_types::kernel_types;
 use crate::memory::MemoryPlan;
 use crate::options::{RecordOptions, UnwindMethod};
 use crate::source::{Drained, Source};
 use crate::support::btf;
 use crate::unwind::{self, StackMemoryRing, StacksInMemory, UnwindCounts, UnwindTables};
 use lanes::Lanes;
+pub(crate) use lanes::count_stacks;
 pub(crate) use programs::kernel_at_least;
 use sampling::Sampling;
 use tsc::TscEvents;

@@ -3,10 +3,11 @@
 //!
 //! The tree tells nothing on old kernels, and where somebody has the file mapped so often that all
 //! of it cannot be walked in a time that others can wait for. Then lists tell of those who have it
-//! mapped as usual. The kernel makes such a list under the lock of the process's memory, which the process can keep
-//! busy for seconds, and a list can have 65,530 lines. So lists are read on threads that are given
-//! up when they do not come back, the processes of one user after those of another, and each user
-//! has so much time. What was counted by then holds, and whose processes were not is known.
+//! mapped as usual. The kernel makes such a list under the lock of the process's memory, which the
+//! process can keep busy for seconds, and a list can have 65,530 lines. So lists are read on
+//! threads that are given up when they do not come back, the processes of one user after those of
+//! another, and each user has so much time. What was counted by then holds, and whose processes
+//! were not is known.
 
 use std::fs;
 use std::io::{self, Read as _};

@@ -163,11 +163,11 @@ impl MappingTree {
     /// What the last walk told, of each process once.
     fn found(&self, count: usize) -> Vec<Mapper> {
         let words = self.mappers.words().chunks_exact(MAPPER_WORDS).take(count);
-        let told = words.map(|words| {
+        let records = words.map(|words| {
             let word = |index: usize| words[index].load(Ordering::Relaxed);
-            Told::of([word(0), word(1), word(2), word(3)])
+            MapperRecord::of([word(0), word(1), word(2), word(3)])
         });
-        by_process(told)
+        by_process(records)
     }
 }
 
@@ -213,7 +213,7 @@ fn words(object: &Ebpf, name: &str, words: usize) -> io::Result<MappedWords> {
 }
 
 /// What the program tells of a process.
-struct Told {
+struct MapperRecord {
     memory: u64,
     pid: u32,
     user: u32,
@@ -223,7 +223,7 @@ struct Told {
     runs_it: u32,
 }
 
-impl Told {
+impl MapperRecord {
     /// `struct mapper`: the memory, then pairs of numbers of 32 bits.
     fn of([memory, pid_and_user, maker_and_mappings, all_and_runs]: [u64; MAPPER_WORDS]) -> Self {
         let low = |word: u64| word as u32;
@@ -246,7 +246,7 @@ impl Told {
     }
 }
 
-fn by_process(told: impl Iterator<Item = Told>) -> Vec<Mapper> {
+fn by_process(told: impl Iterator<Item = MapperRecord>) -> Vec<Mapper> {
     let mut mappers = Vec::<Mapper>::new();
     let mut known = FxHashMap::<u64, usize>::default();
     for of in told {
@@ -341,7 +341,7 @@ mod tests {
             [0xff80, word(8, 165_536), word(1002, 1), word(100, 0)],
             [0xff00, word(7, 1001), word(0, 2), word(200, 1)],
         ];
-        let found = by_process(told.into_iter().map(Told::of));
+        let found = by_process(told.into_iter().map(MapperRecord::of));
         let each: Vec<_> = found.iter().map(|of| (of.pid, of.user, of.mappings, of.all)).collect();
         assert_eq!(each, [(7, 1001, 5, 200), (8, 1002, 1, 100)]);
         assert!(found[0].runs_it && !found[1].runs_it);

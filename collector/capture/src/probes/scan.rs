@@ -419,7 +419,7 @@ impl<'a> Scanner<'a> {
         let (owner, path, wanted) = (what.owner, what.path.clone(), wanted_of(&what.file, plan));
         let Self { singly, attaching, work, told, .. } = self;
         let mut attacher = Attacher { attaching, work, told };
-        let added = singly.add((what, wanted), has_semaphore(plan), mappers, &mut attacher);
+        let added = singly.add(what, wanted, has_semaphore(plan), mappers, &mut attacher);
         let Ok(Added { is_begun, instead_of }) = added else {
             self.told.unattached().refuse(owner, &path, NO_ROOM.to_owned());
             return AttachOutcome::NoRoom;

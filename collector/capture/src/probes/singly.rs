@@ -89,7 +89,8 @@ impl Singly {
     /// Attaches to a file in these processes, and in those to come one by one.
     pub(super) fn add(
         &mut self,
-        (what, wanted): (FileToAttach, Wanted),
+        what: FileToAttach,
+        wanted: Wanted,
         with_semaphore: bool,
         mappers: &[Mapper],
         attaches: &mut impl Attaches,
@@ -277,7 +278,7 @@ mod tests {
             let is_asked_for = false;
             let what = FileToAttach { file, path, owner: HONEST, rings, hits, is_asked_for };
             let Self { singly, kernel, .. } = &mut world;
-            singly.add((what, wanted), true, mappers, kernel).unwrap();
+            singly.add(what, wanted, true, mappers, kernel).unwrap();
             world
         }
 

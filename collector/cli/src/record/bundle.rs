@@ -11,10 +11,11 @@ use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::time::{Duration, Instant};
-use syscollect_model::BuildId;
 use syscollect_playback::UnresolvedModule;
 use syscollect_store::{CaptureReader, Definition, FilePartsWriter, KeptFile, StoreError};
-use syscollect_symbolize::{FileParts, Options, PinnedFiles, owner_of_module, parts_of_module};
+use syscollect_symbolize::{
+    FileParts, ModuleRequest, Options, PinnedFiles, owner_of_module, parts_of_module,
+};
 use syscollect_untrusted_files::payer;
 
 /// What has more bytes than so many times the room is not tried: symbols hardly ever become smaller
@@ -35,6 +36,14 @@ pub(crate) struct Bundling {
     pub(crate) most: u64,
     /// Files are not named here.
     pub(crate) name_later: bool,
+}
+
+/// The capture of a recording that has ended.
+pub(crate) struct RecordedCapture<'a> {
+    pub(crate) file: &'a File,
+    pub(crate) reader: &'a CaptureReader,
+    /// Where it is written on.
+    pub(crate) end: &'a mut CaptureEnd,
 }
 
 /// What was kept.
@@ -74,13 +83,14 @@ impl Bundling {
         self,
         modules: Vec<UnresolvedModule>,
         held: &PinnedFiles,
-        (capture, reader, end): (&File, &CaptureReader, &mut CaptureEnd),
+        capture: RecordedCapture<'_>,
         abandon: &Abandon,
     ) -> Result<Bundled> {
+        let RecordedCapture { file, reader, end } = capture;
         let options = convert::naming_options();
         let asked_by = options.asked_by;
         let mut keeper = Keeper {
-            writer: FilePartsWriter::append(capture.try_clone()?, end.length(), reader),
+            writer: FilePartsWriter::append(file.try_clone()?, end.length(), reader),
             options,
             room: Room { free: self.most, spent: BTreeMap::new(), asked_by },
             clock: ReadingTime { begin: Instant::now(), spent: BTreeMap::new(), asked_by },
@@ -98,7 +108,7 @@ impl Bundling {
         let Keeper { writer, files, .. } = keeper;
         end.move_to(writer.end());
         let told = Some(Definition::Files(files.clone())).filter(|_| !files.is_empty());
-        end.append(capture.try_clone()?, told.into_iter())?;
+        end.append(file.try_clone()?, told.into_iter())?;
         Ok(Bundled { files })
     }
 }
@@ -121,7 +131,6 @@ struct Keeper<'a> {
 impl Keeper<'_> {
     fn keep(&mut self, module: UnresolvedModule, held: &PinnedFiles) -> Result<(), StoreError> {
         let request = convert::request(module);
-        let (path, build_id) = (&request.path, &request.build_id);
         let begin = Instant::now();
         let owner = owner_of_module(held, &request).map(payer);
         let parts = match self.clock.unwanted(owner, begin, self.abandon) {
@@ -131,7 +140,7 @@ impl Keeper<'_> {
         let parts = match parts {
             Ok(parts) => parts,
             Err(reason) => {
-                let (path, build_id) = (path.clone(), build_id.clone());
+                let ModuleRequest { path, build_id, .. } = request;
                 self.files.push(KeptFile { path, build_id, reason, ..KeptFile::default() });
                 self.clock.spend(owner, begin.elapsed());
                 return Ok(());
@@ -140,7 +149,7 @@ impl Keeper<'_> {
         let owner = owner.or_else(|| Some(payer(parts.first()?.owner())));
         for parts in parts {
             let is_debug = parts.is_debug();
-            let file = self.add(&parts, (path, build_id), begin)?;
+            let file = self.add(&parts, &request, begin)?;
             let is_kept = file.chunks > 0;
             self.files.push(file);
             // A debug file does not say where code lay.
@@ -155,12 +164,12 @@ impl Keeper<'_> {
     fn add(
         &mut self,
         parts: &FileParts,
-        (path, build_id): (&str, &BuildId),
+        request: &ModuleRequest,
         begin: Instant,
     ) -> Result<KeptFile, StoreError> {
         let of_module = KeptFile {
-            path: path.to_owned(),
-            build_id: build_id.clone(),
+            path: request.path.clone(),
+            build_id: request.build_id.clone(),
             debug: parts.is_debug(),
             length: parts.length(),
             bytes: parts.bytes(),
@@ -219,8 +228,8 @@ struct Room {
 }
 
 impl Room {
-    /// How large another file of this user's may be: no user's files have more than they leave to all
-    /// others; root's, and those of the user who asks, may have all.
+    /// How large another file of this user's may be: no user's files have more than they leave to
+    /// all others; root's, and those of the user who asks, may have all.
     fn of(&self, owner: u32) -> u64 {
         if owner == 0 || self.asked_by == Some(owner) {
             return self.free;
@@ -328,9 +337,9 @@ mod tests {
             let reader = self.reader();
             let mut end = CaptureEnd::of(&reader);
             let bundling = Bundling { most, name_later: false };
-            let place = (&self.capture, &reader, &mut end);
+            let capture = RecordedCapture { file: &self.capture, reader: &reader, end: &mut end };
             let held = PinnedFiles::new();
-            let bundled = bundling.keep(modules, &held, place, &Abandon::default()).unwrap();
+            let bundled = bundling.keep(modules, &held, capture, &Abandon::default()).unwrap();
             assert_eq!(self.capture.metadata().unwrap().len(), end.length());
             bundled.lines(most)
         }

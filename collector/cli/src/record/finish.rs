@@ -1,6 +1,6 @@
 //! After a recording: naming, exporting, and giving the files their names.
 
-use super::bundle::Bundling;
+use super::bundle::{Bundling, RecordedCapture};
 use super::place::{KeepCapture, OutputFiles};
 use super::unwinding::LateUnwinder;
 use crate::confine;
@@ -143,12 +143,9 @@ impl Finish<'_> {
         statistics.extend(unwinder.statistics());
         timings.end("reading what events refer to");
         if let Some(bundling) = self.bundling {
-            let kept = bundling.keep(
-                session.unresolved(),
-                &held,
-                (capture.file(), session.reader(), &mut end),
-                self.abandon,
-            );
+            let (file, reader) = (capture.file(), session.reader());
+            let recorded = RecordedCapture { file, reader, end: &mut end };
+            let kept = bundling.keep(session.unresolved(), &held, recorded, self.abandon);
             match kept {
                 Ok(bundled) => {
                     let lines = bundled.lines(bundling.most);

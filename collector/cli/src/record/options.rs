@@ -349,7 +349,8 @@ impl Args {
             return Err(usage(message.into()).into());
         }
         if self.name_later && format != Format::Syscap {
-            let message = "--name-later is for raw captures, which `syscollect symbolize` names: name a .syscap file with -o";
+            let message = "--name-later is for raw captures, which `syscollect symbolize` names: \
+                           name a .syscap file with -o";
             return Err(usage(message.into()).into());
         }
         let bundling = Bundling { most: self.bundle_size, name_later: self.name_later };
