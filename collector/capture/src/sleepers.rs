@@ -25,7 +25,7 @@ use syscollect_untrusted_files::read_memory;
 use syscollect_unwind::{FrameReached, Registers, StackMemory};
 
 use crate::clock::ticks_now;
-use crate::ebpf::count_stacks;
+use crate::ebpf::{count_stacks, short_reason};
 use crate::kernel_types::kernel_types;
 use crate::memory::number_of_line;
 use crate::shares::Pool;
@@ -81,7 +81,7 @@ impl TaskWalk {
             program(&mut ebpf)?.load("task", &btf)?;
             Ok(ebpf)
         };
-        load().map(Self).map_err(|error| error.to_string())
+        load().map(Self).map_err(|error| short_reason(error.as_ref()))
     }
 
     /// The threads of programs that are asleep now.
@@ -188,10 +188,17 @@ impl UnreadSleepers {
 /// User stacks as they lay in memory, for whoever unwinds them when the recording has ended.
 pub(crate) type SleepersMemory = Arc<Mutex<StacksInMemory>>;
 
+/// Tries whether the kernel takes the program that goes through all threads.
+pub(crate) fn try_sleeper_stacks() -> io::Result<()> {
+    TaskWalk::load().map(drop).map_err(io::Error::other)
+}
+
 /// The stacks of threads that were asleep.
 pub(crate) struct SleeperStacks {
     walk: Option<TaskWalk>,
     loading: Option<JoinHandle<Result<TaskWalk, String>>>,
+    /// Why there is no such program though it was asked for.
+    refusal: Option<String>,
     stage: Stage,
     memory: SleepersMemory,
     room: Pool,
@@ -207,21 +214,27 @@ pub(crate) struct SleeperStacks {
 
 impl SleeperStacks {
     /// With the stacks of threads that are blocked, if these are wanted: begins to load the kernel
-    /// program, which takes a moment. A kernel that does not take it has no such stacks: it is older
-    /// than 5.15, which `doctor` says.
+    /// program, which takes a moment. With a kernel that does not take it, as those before 5.15, there
+    /// are no such stacks, which is said.
     pub(crate) fn start(memory: SleepersMemory, wanted: bool) -> Self {
         if !wanted {
             return Self::without(memory);
         }
         let thread = std::thread::Builder::new().name("sleepers".into());
-        let loading = thread.spawn(TaskWalk::load).ok();
-        Self { loading, ..Self::without(memory) }
+        match thread.spawn(TaskWalk::load) {
+            Ok(loading) => Self { loading: Some(loading), ..Self::without(memory) },
+            Err(error) => Self { refusal: Some(error.to_string()), ..Self::without(memory) },
+        }
     }
 
     /// Whether it is loaded, or will not be.
     pub(crate) fn is_ready(&mut self) -> bool {
         if let Some(loaded) = self.loading.take_if(|loading| loading.is_finished()) {
-            self.walk = loaded.join().ok().and_then(Result::ok);
+            let loaded = loaded.join().unwrap_or_else(|_| Err("its thread ended".to_owned()));
+            match loaded {
+                Ok(walk) => self.walk = Some(walk),
+                Err(refusal) => self.refusal = Some(refusal),
+            }
         }
         self.loading.is_none()
     }
@@ -231,6 +244,7 @@ impl SleeperStacks {
         Self {
             walk: None,
             loading: None,
+            refusal: None,
             stage: Stage::new(Lane::new(LaneKind::SchedStack, SLEEPERS), 0),
             memory,
             room: Pool::new(HELD_BYTES),
@@ -249,6 +263,12 @@ impl SleeperStacks {
                 "whether {} threads slept when the recording began was not read before it ended: \
                  it is not known of those that nobody woke",
                 self.left_out
+            ));
+        }
+        if let Some(refusal) = &self.refusal {
+            words.push(format!(
+                "threads that sleep from the beginning to the end have no stacks: the program that \
+                 goes through all threads could not be used ({refusal})"
             ));
         }
         if self.are_cut {
@@ -278,8 +298,13 @@ impl SleeperStacks {
     fn asleep_now(&mut self) -> FxHashMap<u32, SleepingThread> {
         self.kernel.clear();
         self.room = Pool::new(HELD_BYTES);
-        let Some(Ok(found)) = self.walk.as_mut().map(TaskWalk::asleep_now) else {
-            return FxHashMap::default();
+        let found = match self.walk.as_mut().map(TaskWalk::asleep_now) {
+            Some(Ok(found)) => found,
+            Some(Err(error)) => {
+                self.refusal = Some(error.to_string());
+                return FxHashMap::default();
+            }
+            None => return FxHashMap::default(),
         };
         self.are_cut |= !found.are_all;
         found.threads.into_iter().map(|one| (one.task.tid, one)).collect()
@@ -430,6 +455,19 @@ mod tests {
         let mut sleep = KnownSleep::default();
         assert!(!stacks.add(&mut sleep, &sleeper(1, &[10]), 1000, Ticks(5)));
         assert_eq!(sleep, KnownSleep::default());
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_take_the_program_is_said() {
+        let mut stacks = SleeperStacks::without(SleepersMemory::default());
+        assert_eq!(stacks.left_out_words(), Vec::<String>::new());
+        let refused = || Err("unknown func bpf_task_pt_regs#175".to_owned());
+        stacks.loading = Some(std::thread::spawn(refused));
+        while !stacks.is_ready() {
+            std::thread::yield_now();
+        }
+        let words = stacks.left_out_words();
+        assert!(words.len() == 1 && words[0].contains("bpf_task_pt_regs"), "{words:?}");
     }
 
     #[test]

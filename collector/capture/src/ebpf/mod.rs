@@ -33,7 +33,7 @@ use crate::support::btf;
 use crate::unwind::{self, StackMemoryRing, StacksInMemory, UnwindCounts, UnwindTables};
 use lanes::Lanes;
 pub(crate) use lanes::count_stacks;
-pub(crate) use programs::kernel_at_least;
+pub(crate) use programs::{kernel_at_least, short_reason};
 use sampling::Sampling;
 use tsc::TscEvents;
 

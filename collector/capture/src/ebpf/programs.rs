@@ -295,9 +295,9 @@ pub(super) fn load_error(program: &str, error: &(dyn Error + 'static)) -> Captur
     CaptureError::Program { program: program.to_owned(), reason: lines[end..].join("\n") }
 }
 
-/// The error without the verifier's log, and of the log the line that says why:
-/// the last one that is not of its figures.
-fn short_reason(error: &ProgramError) -> String {
+/// aya's error without the verifier's log, and of the log the line that says why: the last one that
+/// is not of its figures.
+pub(crate) fn short_reason(error: &(dyn Error + 'static)) -> String {
     short_text(&error.to_string())
 }
 

@@ -2,6 +2,7 @@
 
 use super::{bpf, btf};
 use crate::ebpf::try_unwind_tables;
+use crate::sleepers::try_sleeper_stacks;
 use perf_event_open_sys::bindings::{
     PERF_COUNT_HW_CPU_CYCLES, PERF_COUNT_SW_CPU_CLOCK, PERF_FLAG_FD_CLOEXEC, PERF_TYPE_HARDWARE,
     PERF_TYPE_SOFTWARE, perf_event_attr,
@@ -40,6 +41,8 @@ pub(crate) enum Probe {
     MappedFile,
     /// Load the program that looks up what is mapped at an address.
     UnwindTables,
+    /// Load the program that goes through all threads for those that sleep.
+    SleeperStacks,
 }
 
 /// Tries it on this kernel and takes it back at once.
@@ -68,6 +71,7 @@ pub(super) fn try_on_this_kernel(probe: &Probe) -> io::Result<()> {
         Probe::MapMemory(bytes) => bpf::create_map(*bytes),
         Probe::MappedFile => open_mapped_file(),
         Probe::UnwindTables => try_unwind_tables(),
+        Probe::SleeperStacks => try_sleeper_stacks(),
     }
 }
 

@@ -64,6 +64,13 @@ pub(super) fn kernel_programs(machine: &Machine, attempt: Try<'_>) -> Vec<Capabi
         "user stacks are walked by frame pointers and end where a program has none",
         Some(NEWER_KERNEL),
     ));
+    all.push(tried(
+        "sleeper_stacks",
+        attempt(&Probe::SleeperStacks),
+        "threads that sleep from the beginning of a recording to its end have stacks",
+        "threads that sleep from the beginning of a recording to its end have no stacks",
+        Some(NEWER_KERNEL),
+    ));
     all
 }
 

@@ -97,6 +97,11 @@ fn stacks_are_whole_without_frame_pointers_where_the_program_is_taken() {
     let capability = fake.support(&refuses)("unwind_tables");
     assert!(!capability.available && capability.remedy.is_some());
     assert!(capability.reason.contains("frame pointers"), "{}", capability.reason);
+    let of_sleepers = fake.support(&|probe| match probe {
+        Probe::SleeperStacks => error(libc::EINVAL),
+        probe => works(probe),
+    });
+    assert!(!of_sleepers("sleeper_stacks").available);
 }
 
 #[test]
