@@ -21,7 +21,7 @@ use crate::host::Host;
 use crate::kernel_types::kernel_types;
 use crate::mapping_pace::{MappingPace, MappingVerdict};
 use crate::memory::{MemoryPlan, megabytes};
-use crate::notes::{Notes, NotesSettings, definition_chunk};
+use crate::notes::{Notes, NotesSettings};
 use crate::options::RecordOptions;
 use crate::outlet::Outlet;
 use crate::perf::mappings::MappingRings;
@@ -148,7 +148,7 @@ impl Output {
     }
 
     pub(crate) fn define(&self, definition: &Definition) {
-        self.push(definition_chunk(definition));
+        definition.chunks().into_iter().for_each(|chunk| self.push(chunk));
     }
 
     /// What to say where the buffer was too small for its time.

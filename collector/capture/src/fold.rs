@@ -10,7 +10,6 @@ use syscollect_model::{Lane, LaneKind, Ticks};
 use syscollect_records::{RecordKind, TaskRecord};
 use syscollect_store::{Chunk, Definition, Fold};
 
-use crate::notes::definition_chunk;
 use crate::perf::mappings::{Change, Changed, changes};
 
 /// Records wait in their stages before they come here, those of mappings
@@ -195,7 +194,8 @@ impl Tasks {
         match processes.len() {
             0 => None,
             left if left == all => Some(chunk),
-            _ => Some(definition_chunk(&Definition::Processes(processes))),
+            // Less than what was one chunk is one.
+            _ => Definition::Processes(processes).chunks().pop(),
         }
     }
 }

@@ -153,7 +153,7 @@ fn processes_that_ended_before_leave_nothing_and_those_that_were_there_at_the_st
     }
     records.push(record(20_000, RecordKind::Exit, 50, 0));
     let noted = |pid| KnownProcess { pid, noted: Ticks(500), ..KnownProcess::default() };
-    let note = definition_chunk(&Definition::Processes(vec![noted(100), noted(51)]));
+    let note = Definition::Processes(vec![noted(100), noted(51)]).chunks().remove(0);
     let gone = mappings(&[mapping(100, 0x1000, 5), mapping(51, 0x1000, 6)]);
     let folded = fold([lane(0, &records, 64), vec![note, gone]].concat());
     assert_eq!(left(&folded), [(20_000, RecordKind::Exit, 50)]);

@@ -13,14 +13,15 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
-use syscollect_model::{ClockSource, Lane, LaneKind, Mapping, Ticks};
-use syscollect_store::{Chunk, ChunkHeader, Definition, KnownProcess};
+use syscollect_model::{ClockSource, Mapping};
+use syscollect_store::{Definition, KnownProcess};
 use syscollect_symbolize::{PerfMapOutcome, PinnedFiles, ReleasedFiles, is_jit_dump};
 
 use crate::clock::{read_clocks, ticks_now};
 use crate::command_lines::{CommandLines, UnreadCommandLines};
 use crate::outlet::Outlet;
 use crate::perf_maps::{self, PerfMapWatch};
+use crate::priority::{FirstForPart, FirstParts};
 use crate::released::released_notes;
 use crate::sleepers::{SleeperStacks, SleepersMemory, UnreadSleepers};
 use crate::source::Observed;
@@ -28,16 +29,19 @@ use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns, Waiting};
 use crate::unwind::{NAMELESS_INTERVAL, StacksInMemory, UnwindTables};
 use crate::worker::Worker;
 
-/// Rows of one definition, so that no chunk grows beyond what the store takes.
+/// Rows that are noted together at most.
 const PROCESSES_AT_ONCE: usize = 256;
 const MAPPINGS_AT_ONCE: usize = 4096;
-const MAPPINGS_BYTES: usize = 1 << 20;
-/// Bytes of a mapping as text without its path, and of one byte of that, at most.
-const MAPPING_BYTES: usize = 256;
-const LONGEST_CHARACTER: usize = 6;
 /// Mappings that are noted of a process that runs when the recording begins, as many as are
 /// recorded of one in a second.
 const MAPPINGS_MAX: usize = 4096;
+/// On a machine that is busy, this thread had 30 ms of CPU time in a second: names of programs that
+/// ran long before the recording were missing to its end. A nice value counts only within a session.
+const FIRST: FirstParts = FirstParts {
+    always: Duration::from_millis(4),
+    at_first: Duration::from_millis(20),
+    credit: Duration::from_millis(300),
+};
 /// What was noted of programs waits at most this long for others.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
 /// How much of a second is spent on the programs of one user: some hundred files that nobody had
@@ -210,7 +214,7 @@ fn note_names(buffer: &Outlet, clock: ClockSource) {
         .iter_mut()
         .for_each(|process| (process.noted, process.names_read) = (noted, names_read));
     for some in processes.chunks(PROCESSES_AT_ONCE) {
-        buffer.push(definition_chunk(&Definition::Processes(some.to_vec())));
+        buffer.define(&Definition::Processes(some.to_vec()));
     }
 }
 
@@ -324,7 +328,7 @@ impl<'a> NoteTaker<'a> {
         let names_read = ticks_now(self.clock);
         processes.iter_mut().for_each(|process| process.names_read = names_read);
         for some in processes.chunks(PROCESSES_AT_ONCE) {
-            self.buffer.push(definition_chunk(&Definition::Processes(some.to_vec())));
+            self.buffer.define(&Definition::Processes(some.to_vec()));
         }
         processes.retain(|process| !process.kernel);
         // What threads of the kernel wait for that nobody wakes is of no interest.
@@ -384,6 +388,7 @@ impl<'a> NoteTaker<'a> {
     /// Notes what is seen, until nothing more will be.
     fn follow(&mut self, told: &Receiver<NotesMessage>, orders: &Orders) {
         let mut is_idle = false;
+        let mut priority = FirstForPart::begin(FIRST);
         while !orders.stopping.load(Ordering::Relaxed) {
             // What was told comes before any turn: whose turn it is depends on who waits.
             let wait = match (is_idle, self.turns.is_empty()) {
@@ -394,7 +399,9 @@ impl<'a> NoteTaker<'a> {
             self.add_sleepers();
             let wait = if self.may_sleep.is_empty() { wait } else { wait.min(LOOK_AGAIN) };
             let wait = wait.min(self.perf_maps.next_due(Instant::now()).unwrap_or(wait));
+            let wait = priority.wait().map_or(wait, |then| wait.min(then));
             let mut next = told.recv_timeout(wait);
+            priority.follow();
             for _ in 0..HEARD_AT_ONCE {
                 match next {
                     Ok(NotesMessage::Observed(seen)) => {
@@ -635,16 +642,15 @@ impl<'a> NoteTaker<'a> {
             self.last_batch = Instant::now();
         }
         if !self.asleep.is_empty() && (is_due || self.asleep.len() >= PROCESSES_AT_ONCE) {
-            let asleep = Definition::Processes(std::mem::take(&mut self.asleep));
-            self.buffer.push(definition_chunk(&asleep));
+            buffer.define(&Definition::Processes(std::mem::take(&mut self.asleep)));
         }
         if !self.begun.is_empty() && (is_due || self.begun.len() >= PROCESSES_AT_ONCE) {
-            let begun = Definition::Processes(std::mem::take(&mut self.begun));
-            self.buffer.push_of_task(definition_chunk(&begun));
+            buffer.define_of_task(&Definition::Processes(std::mem::take(&mut self.begun)));
         }
         // Of what ran when the file began it is soon all.
-        if is_due || self.turns.is_empty() || self.mappings.len() >= MAPPINGS_AT_ONCE {
-            push_mappings(self.buffer, std::mem::take(&mut self.mappings));
+        let is_due = is_due || self.turns.is_empty() || self.mappings.len() >= MAPPINGS_AT_ONCE;
+        if is_due && !self.mappings.is_empty() {
+            buffer.define(&Definition::Mappings(std::mem::take(&mut self.mappings)));
         }
     }
 }
@@ -659,40 +665,6 @@ fn words(account: &Account, whose: &str) -> String {
         left_out + waiting,
         longest.as_secs_f64()
     )
-}
-
-/// One process may have more of them, with longer names, than a chunk takes.
-fn push_mappings(buffer: &Outlet, mappings: Vec<Mapping>) {
-    let (mut some, mut bytes) = (Vec::new(), 0);
-    for mapping in mappings {
-        bytes += MAPPING_BYTES + LONGEST_CHARACTER * mapping.path.len();
-        some.push(mapping);
-        if bytes >= MAPPINGS_BYTES {
-            bytes = 0;
-            buffer.push(definition_chunk(&Definition::Mappings(std::mem::take(&mut some))));
-        }
-    }
-    if !some.is_empty() {
-        buffer.push(definition_chunk(&Definition::Mappings(some)));
-    }
-}
-
-/// A definition as the chunk that the writer numbers.
-pub(crate) fn definition_chunk(definition: &Definition) -> Chunk {
-    // Definitions are plain data with text keys: JSON can hold all of them.
-    let data = serde_json::to_vec(definition).unwrap_or_default();
-    let header = ChunkHeader {
-        lane: Lane::new(LaneKind::Definition, 0),
-        sequence: 0,
-        first: Ticks(0),
-        last: Ticks(0),
-        current_tid: u32::MAX,
-        stride: 0,
-        records_before: 0,
-        records: 1,
-        length: data.len() as u32,
-    };
-    Chunk { header, data }
 }
 
 #[cfg(test)]

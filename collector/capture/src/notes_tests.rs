@@ -190,7 +190,7 @@ fn how_threads_sleep_is_read_of_processes_whose_switches_are_recorded() {
             _ => Vec::new(),
         });
         let own_threads =
-            processes.filter(|process| process.pid == own && process.states_read > Ticks(0));
+            processes.filter(|process| process.pid == own && process.states_read.0 > 0);
         own_threads.flat_map(|process| process.threads).filter(|one| one.asleep.is_some()).count()
     };
     while sleeps(Vec::new()) == 0 {

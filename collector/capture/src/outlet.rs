@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use syscollect_model::{Lane, LaneKind, NextFile, Ticks};
-use syscollect_store::{BufferMode, Chunk, LaneEnd, Producer, TraceBuffer};
+use syscollect_store::{BufferMode, Chunk, Definition, LaneEnd, Producer, TraceBuffer};
 
 use crate::fold::TaskFold;
 use crate::tee::{Tee, Teed};
@@ -86,6 +86,11 @@ impl Outlet {
         state.buffer.push(chunk);
     }
 
+    /// Takes a definition.
+    pub(crate) fn define(&self, definition: &Definition) {
+        definition.chunks().into_iter().for_each(|chunk| self.push(chunk));
+    }
+
     /// Takes a chunk that an instrumented program wrote, which is lost beyond the program's share.
     pub(crate) fn push_of(&self, producer: Producer, chunk: Chunk) {
         let mut state = self.lock();
@@ -96,9 +101,11 @@ impl Outlet {
 
     /// Takes a definition that tells of a task: when overwriting it is folded as the lanes of tasks
     /// are.
-    pub(crate) fn push_of_task(&self, chunk: Chunk) {
-        self.tell(&chunk);
-        self.buffer().push_of_task(chunk);
+    pub(crate) fn define_of_task(&self, definition: &Definition) {
+        for chunk in definition.chunks() {
+            self.tell(&chunk);
+            self.buffer().push_of_task(chunk);
+        }
     }
 
     /// Tells all that is recorded to somebody else, too.
@@ -244,7 +251,6 @@ impl Standing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notes::definition_chunk;
     use std::time::Duration;
     use syscollect_model::Ticks;
     use syscollect_store::{
@@ -346,9 +352,7 @@ mod tests {
         let outlet = Outlet::new(1 << 20, BufferMode::Discard, true);
         let counters = Definition::Counters(vec![CounterDefinition::default()]);
         let processes = Definition::Processes(vec![KnownProcess::default()]);
-        [&counters, &processes]
-            .iter()
-            .for_each(|definition| outlet.push(definition_chunk(definition)));
+        [&counters, &processes].into_iter().for_each(|definition| outlet.define(definition));
         outlet.begin_overlap();
         let second = outlet.next_file();
         outlet.buffer().close();

@@ -92,29 +92,55 @@ impl Drop for Hurry {
     }
 }
 
-/// How much CPU time of each window a thread goes first.
-const PART: Duration = Duration::from_millis(2);
+/// How long a window is, of which a thread goes first for a part.
 const WINDOW: Duration = Duration::from_millis(100);
+
+/// How much CPU time of each window of 100 ms a thread goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FirstParts {
+    /// Always.
+    pub(crate) always: Duration,
+    /// In windows of the beginning, until `credit` is used up.
+    pub(crate) at_first: Duration,
+    /// How much more than always a thread may have at the beginning, in all.
+    pub(crate) credit: Duration,
+}
+
+impl FirstParts {
+    /// Of a thread that hears of programs that may end at once.
+    pub(crate) const HEARING: Self = Self::of(Duration::from_millis(2));
+
+    /// The same from the beginning on.
+    pub(crate) const fn of(always: Duration) -> Self {
+        Self { always, at_first: always, credit: Duration::ZERO }
+    }
+}
 
 /// A thread that goes first: what it does cannot wait, but programs make it, as much as they like.
 /// Beyond a part of its time it goes with all others, so that nobody has more of it than that.
 pub(crate) struct FirstForPart {
+    parts: FirstParts,
     window: Instant,
     cpu_before: Duration,
     is_first: bool,
 }
 
 impl FirstForPart {
-    /// The calling thread goes first from now on.
-    pub(crate) fn begin() -> Self {
-        // As it goes when its part is used up.
-        go_before_most();
+    /// The calling thread goes first from now on, and beyond its parts as it did before.
+    pub(crate) fn begin(parts: FirstParts) -> Self {
         go_first();
-        Self::at(Instant::now(), thread_cpu_time())
+        Self::at(parts, Instant::now(), thread_cpu_time())
     }
 
-    fn at(window: Instant, cpu_before: Duration) -> Self {
-        Self { window, cpu_before, is_first: true }
+    fn at(parts: FirstParts, window: Instant, cpu_before: Duration) -> Self {
+        Self { parts, window, cpu_before, is_first: true }
+    }
+
+    /// The calling thread goes with others whatever it has left, until [`Self::follow`].
+    pub(crate) fn stand_back(&mut self) {
+        if std::mem::replace(&mut self.is_first, false) {
+            go_with_others();
+        }
     }
 
     /// The calling thread has done something. Cheap: it reads two clocks.
@@ -128,10 +154,14 @@ impl FirstForPart {
 
     /// Whether it goes first from now on, if that is another than before.
     fn turn(&mut self, now: Instant, cpu: Duration) -> Option<bool> {
+        let FirstParts { always, at_first, credit } = &mut self.parts;
+        let mut used = cpu.saturating_sub(self.cpu_before);
         if now.duration_since(self.window) >= WINDOW {
-            (self.window, self.cpu_before) = (now, cpu);
+            let beyond = used.min(*at_first).saturating_sub(*always);
+            *credit = credit.saturating_sub(beyond);
+            (self.window, self.cpu_before, used) = (now, cpu, Duration::ZERO);
         }
-        let is_first = cpu.saturating_sub(self.cpu_before) <= PART;
+        let is_first = used <= if credit.is_zero() { *always } else { *at_first };
         (std::mem::replace(&mut self.is_first, is_first) != is_first).then_some(is_first)
     }
 
@@ -142,28 +172,56 @@ impl FirstForPart {
     }
 }
 
+impl Drop for FirstForPart {
+    fn drop(&mut self) {
+        self.stand_back();
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
 
     #[test]
     fn a_thread_that_works_without_end_goes_first_for_its_part_of_each_window() {
         let start = Instant::now();
-        let mut priority = FirstForPart::at(start, Duration::ZERO);
-        let mut first = Duration::ZERO;
-        let step = Duration::from_millis(1);
-        for ms in 1..=1_000 {
+        let (step, part) = (Duration::from_millis(1), Duration::from_millis(2));
+        let mut priority = FirstForPart::at(FirstParts::of(part), start, Duration::ZERO);
+        let first = first_of(&mut priority, start, 1..1_001);
+        let most = (part + 2 * step) * 11;
+        assert!(first >= part * 10 && first <= most, "it went first for {first:?} of a second");
+    }
+
+    #[test]
+    fn a_thread_goes_first_for_more_when_it_begins() {
+        let start = Instant::now();
+        let [step, always, at_first, credit] = [1, 2, 20, 100].map(Duration::from_millis);
+        let parts = FirstParts { always, at_first, credit };
+        let mut priority = FirstForPart::at(parts, start, Duration::ZERO);
+        let begin = first_of(&mut priority, start, 1..1_001);
+        let later = first_of(&mut priority, start, 1_001..2_001);
+        let all = 10 * (always + 2 * step);
+        assert!(begin >= credit && begin <= credit + at_first + all, "first for {begin:?}");
+        assert!(later <= all + always, "then for {later:?} of a second");
+    }
+
+    /// How long a thread that works all the time goes first in these milliseconds.
+    fn first_of(priority: &mut FirstForPart, start: Instant, all: Range<u32>) -> Duration {
+        let (step, mut first) = (Duration::from_millis(1), Duration::ZERO);
+        for ms in all {
             first += if priority.is_first { step } else { Duration::ZERO };
             priority.turn(start + step * ms, step * ms);
         }
-        let most = (PART + 2 * step) * 11;
-        assert!(first >= PART * 10 && first <= most, "it went first for {first:?} of a second");
+        first
     }
 
     #[test]
     fn a_thread_that_has_little_to_do_always_goes_first() {
         let start = Instant::now();
-        let mut priority = FirstForPart::at(start, Duration::ZERO);
+        let parts = FirstParts::of(Duration::from_millis(2));
+        let mut priority = FirstForPart::at(parts, start, Duration::ZERO);
         for ms in 1..=1_000u32 {
             let cpu = Duration::from_micros(15) * ms;
             assert_eq!(priority.turn(start + Duration::from_millis(ms.into()), cpu), None);

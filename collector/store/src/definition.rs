@@ -3,12 +3,16 @@
 //! Readers ignore unknown fields and unknown definitions; fields are only
 //! added, with a default. That is the compatibility promise of the format.
 
-use crate::{ChunkHeader, LostRecord};
+use crate::{Chunk, ChunkHeader, LostRecord};
 use serde::{Deserialize, Serialize};
 use syscollect_model::{
     BuildId, Lane, LaneKind, LossCause, LossOrigin, MachineId, Mapping, ProgramTicks,
     RecorderSummary, SessionInfo, SymbolTable, Ticks, Unit,
 };
+
+/// Most bytes of a list in one chunk: less than a chunk may have, so that one that has no room, or is
+/// damaged, costs little.
+const LIST_BYTES: usize = 1 << 20;
 
 /// One definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -332,6 +336,19 @@ impl Definition {
         "unwound",
     ];
 
+    /// As chunks, which the writer numbers. Long lists are divided among several of at most 1 MiB;
+    /// they add up. What cannot be divided is one chunk, however long.
+    pub fn chunks(&self) -> Vec<Chunk> {
+        // Definitions are plain data with text keys: JSON can hold all of them.
+        let data = serde_json::to_vec(self).unwrap_or_default();
+        if data.len() > LIST_BYTES
+            && let Some(halves) = self.halves()
+        {
+            return halves.iter().flat_map(Self::chunks).collect();
+        }
+        vec![Chunk { header: Self::chunk_header(data.len()), data }]
+    }
+
     /// The same in two halves; `None` for what cannot be divided.
     pub(crate) fn halves(&self) -> Option<[Self; 2]> {
         fn split<T: Clone>(
@@ -342,7 +359,13 @@ impl Definition {
             (!a.is_empty()).then(|| [whole(a.to_vec()), whole(b.to_vec())])
         }
         match self {
-            Self::Processes(list) => split(list, Self::Processes),
+            Self::Processes(list) => match list.as_slice() {
+                // What is said of one process in several places adds up.
+                [process] => split(&process.threads, |threads| {
+                    Self::Processes(vec![KnownProcess { threads, ..process.clone() }])
+                }),
+                list => split(list, Self::Processes),
+            },
             Self::Mappings(list) => split(list, Self::Mappings),
             Self::Counters(list) => split(list, Self::Counters),
             Self::Clients(list) => split(list, Self::Clients),

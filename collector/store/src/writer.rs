@@ -107,14 +107,7 @@ impl<W: Write> CaptureWriter<W> {
     ///
     /// Those of [`Self::write`].
     pub fn define(&mut self, definition: &Definition) -> Result<(), StoreError> {
-        let data = serde_json::to_vec(definition)?;
-        if data.len() > MAX_CHUNK
-            && let Some([first, second]) = definition.halves()
-        {
-            self.define(&first)?;
-            return self.define(&second);
-        }
-        self.write(&Chunk { header: Definition::chunk_header(data.len()), data })
+        definition.chunks().iter().try_for_each(|chunk| self.write(chunk))
     }
 
     /// Notes what a lane produced in all, as far as that is more than what was

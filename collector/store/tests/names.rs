@@ -6,7 +6,9 @@ use scenario::Scenario;
 use std::io::{Seek, SeekFrom};
 use std::path::Path;
 use syscollect_model::{SessionInfo, Symbol, SymbolFrame, SymbolTable};
-use syscollect_store::{CaptureReader, CaptureWriter, Definition, MAX_CHUNK, StoreError};
+use syscollect_store::{
+    CaptureReader, CaptureWriter, Definition, KnownProcess, KnownThread, MAX_CHUNK, StoreError,
+};
 
 fn symbols(count: u64) -> SymbolTable {
     let symbol = |offset| {
@@ -37,6 +39,35 @@ fn a_table_longer_than_a_chunk_is_divided_and_adds_up() {
         read.symbols.extend(part.symbols);
     }
     assert_eq!(read, table);
+}
+
+#[test]
+fn processes_with_long_command_lines_and_one_with_many_threads_are_divided_and_add_up() {
+    // A control character takes six bytes as text.
+    let line = "\u{1}".repeat(4096);
+    let started =
+        |pid| KnownProcess { pid, command_line: vec![line.clone()], ..KnownProcess::default() };
+    let thread = |tid| KnownThread { tid, name: "\u{1}".repeat(15), ..KnownThread::default() };
+    let threads: Vec<_> = (1000..40_000).map(thread).collect();
+    let pool = KnownProcess { pid: 1000, threads: threads.clone(), ..KnownProcess::default() };
+    let all = (1..256).map(started).chain([pool]).collect();
+    let chunks = Definition::Processes(all).chunks();
+    assert!(chunks.len() > 1 && chunks.iter().all(|chunk| chunk.data.len() <= MAX_CHUNK / 4));
+    let mut writer = CaptureWriter::create(Vec::new()).unwrap();
+    chunks.iter().for_each(|chunk| writer.write(chunk).unwrap());
+    let reader = CaptureReader::from_bytes(writer.finish().unwrap()).unwrap();
+    let read: Vec<KnownProcess> = reader
+        .definitions()
+        .filter_map(|definition| match definition.unwrap() {
+            Definition::Processes(some) => Some(some),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    let lines = read.iter().filter(|process| process.command_line == [line.clone()]);
+    assert_eq!(lines.map(|process| process.pid).collect::<Vec<_>>(), Vec::from_iter(1..256));
+    let parts = read.iter().filter(|process| process.pid == 1000);
+    assert_eq!(parts.flat_map(|part| part.threads.clone()).collect::<Vec<_>>(), threads);
 }
 
 #[test]

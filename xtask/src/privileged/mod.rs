@@ -21,6 +21,7 @@ mod gpu_memory;
 mod gpu_rate;
 mod hostile_census;
 mod hostile_code;
+mod hostile_commands;
 mod hostile_files;
 mod hostile_names;
 mod hostile_overlay;
@@ -159,6 +160,7 @@ const TESTS: &[Test] = &[
     test!("gpu-formats" kernels, gpu_formats::formats, needs "tracefs"),
     test!("gpu-rate", gpu_rate::rate, needs "tracefs"),
     test!("gpu-calls" kernels, presets::presets, needs "user_probes"),
+    test!("hostile-commands", hostile_commands::long_command_lines),
     test!("hostile-renames", hostile_renames::renames, needs "user_probes"),
     test!("hostile-stacks", hostile_stacks::stacks),
     test!("live", live::live, needs "user_probes"),

@@ -14,7 +14,6 @@ use syscollect_store::{Chunk, Definition, LaneLoss};
 use super::poll::{Poll, PolledCounters};
 use crate::clock::ticks_now;
 use crate::error::CaptureError;
-use crate::notes::definition_chunk;
 use crate::source::{Drained, Source};
 use crate::stage::Stage;
 
@@ -121,9 +120,9 @@ impl Asker {
 
     fn hand_on(&mut self, found: PolledCounters) {
         if !found.definitions.is_empty() {
-            let _ = self.tell.send(PollerMessage::Chunk(definition_chunk(&Definition::Counters(
-                found.definitions,
-            ))));
+            for chunk in Definition::Counters(found.definitions).chunks() {
+                let _ = self.tell.send(PollerMessage::Chunk(chunk));
+            }
         }
         if !found.records.is_empty() {
             let data = self.stage.data();

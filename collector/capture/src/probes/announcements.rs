@@ -11,7 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_records::{RingRecord, announced};
 
 use super::unheard::BeyondShares;
-use crate::priority::FirstForPart;
+use crate::priority::{FirstForPart, FirstParts, go_before_most};
 use crate::ring_buffers::{Records as _, Ring};
 use crate::shares::Pool;
 use crate::worker::Worker;
@@ -70,7 +70,8 @@ fn forward(
 ) {
     let mut limit = Limit::new(Instant::now());
     // Who announces may end within a millisecond, on a busy machine.
-    let mut priority = FirstForPart::begin();
+    go_before_most();
+    let mut priority = FirstForPart::begin(FirstParts::HEARING);
     loop {
         let wait =
             |fd: &OwnedFd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };

@@ -36,7 +36,6 @@ use super::presets::{installed_libraries, preset_of};
 use super::semaphores;
 use super::single::{FileToAttach, begin_of};
 use super::singly::{Added, Attacher, Singly};
-use crate::notes::definition_chunk;
 use crate::turns::payer_of;
 
 /// Rows of one definition, so that no chunk grows beyond what the store takes.
@@ -369,7 +368,7 @@ impl<'a> Scanner<'a> {
             return AttachOutcome::Nothing;
         }
         for some in plan.definitions.chunks(DEFINITIONS_AT_ONCE) {
-            self.work.buffer.push(definition_chunk(&Definition::Probes(some.to_vec())));
+            self.work.buffer.define(&Definition::Probes(some.to_vec()));
         }
         if let Some(note) =
             semaphores::trouble(file.file.reader(), plan.points.iter().chain(&plan.rings))

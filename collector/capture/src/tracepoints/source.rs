@@ -16,7 +16,6 @@ use super::wanted::{GPU, Wanted};
 use crate::bpf_object::SharedMaps;
 use crate::ebpf::kernel_at_least;
 use crate::error::CaptureError;
-use crate::notes::definition_chunk;
 use crate::options::Tracepoints;
 use crate::outlet::Outlet;
 use crate::ring_buffers::{Counters, Counts, RingLane, bytes_of_each};
@@ -78,9 +77,7 @@ impl TracepointSource {
                 "this kernel has no tracepoints of GPU drivers: no driver is loaded".to_owned(),
             );
         }
-        for some in definitions.chunks(64) {
-            setup.buffer.push(definition_chunk(&Definition::Tracepoints(some.to_vec())));
-        }
+        setup.buffer.define(&Definition::Tracepoints(definitions));
         Ok(Self { attached, counters, lanes, missing })
     }
 }

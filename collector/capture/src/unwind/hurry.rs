@@ -5,13 +5,15 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 use syscollect_untrusted_files::payer;
 
-use crate::priority::{go_before_most, go_behind_others};
+use crate::priority::{FirstForPart, FirstParts, go_before_most, go_behind_others};
 use crate::usage::thread_cpu_time;
 
 /// So much CPU time at once, and so much of each second, for all users together. One alone has half
 /// of it.
 const AT_ONCE: Duration = Duration::from_secs(1);
 const SHARE: u32 = 10;
+/// A part of it in the real-time class: a nice value counts only within a session.
+const FIRST: FirstParts = FirstParts::of(Duration::from_millis(10));
 /// Who pays for what is done for nobody.
 const ROOT: u32 = 0;
 
@@ -22,6 +24,7 @@ const ROOT: u32 = 0;
 pub(super) struct Hurry {
     began: Instant,
     is_on: bool,
+    first: FirstForPart,
     /// Whom the thread works for, and its CPU time when it began to.
     user: u32,
     since: Duration,
@@ -34,7 +37,8 @@ impl Hurry {
     pub(super) fn begin() -> Self {
         go_before_most();
         let (began, since) = (Instant::now(), thread_cpu_time());
-        Self { began, is_on: true, user: ROOT, since, spent: Spent::default() }
+        let first = FirstForPart::begin(FIRST);
+        Self { began, is_on: true, first, user: ROOT, since, spent: Spent::default() }
     }
 
     /// What comes now is done for this user.
@@ -45,10 +49,17 @@ impl Hurry {
         }
         (self.user, self.since) = (payer(user), now);
         let may = self.spent.allows(self.user, AT_ONCE + self.began.elapsed() / SHARE);
-        if may != self.is_on {
-            let go = if may { go_before_most } else { go_behind_others };
-            go();
-            self.is_on = may;
+        match (self.is_on, may) {
+            (false, true) => go_before_most(),
+            (true, false) => {
+                self.first.stand_back();
+                go_behind_others();
+            }
+            _ => {}
+        }
+        self.is_on = may;
+        if may {
+            self.first.follow();
         }
     }
 

@@ -20,7 +20,6 @@ use super::turn::{Order, Turn, Visit};
 use super::watch::{Handle, WatchEvent};
 use crate::clock::ticks_now;
 use crate::error::CaptureError;
-use crate::notes::definition_chunk;
 use crate::options::RecordOptions;
 use crate::shares::Pace;
 use crate::source::{Drained, ProgramChunks, Source};
@@ -168,7 +167,10 @@ impl Follower {
             WatchEvent::Client { number, arena, subject } => {
                 let client = Client::new(number, &arena, *subject, self.start);
                 self.counts.programs += 1;
-                sink(definition_chunk(&Definition::Clients(vec![define(&client, now)])));
+                Definition::Clients(vec![define(&client, now)])
+                    .chunks()
+                    .into_iter()
+                    .for_each(&mut *sink);
                 self.order.add(client.user(), number);
                 self.clients.insert(number, client);
             }

@@ -24,7 +24,7 @@ use super::find;
 use super::survey::{self, Survey, SurveyJob, SurveyJobs};
 use super::taken::{Arenas, TakenArena};
 use super::{AnnouncedFile, Announcement, ZoneNotice};
-use crate::priority::FirstForPart;
+use crate::priority::{FirstForPart, FirstParts, go_before_most};
 use crate::shares::Pace;
 use crate::usage::thread_cpu_time;
 use crate::worker::Worker;
@@ -147,7 +147,8 @@ impl Handle {
 }
 
 fn forward(takeover: &mut Takeover, notices: &Receiver<ZoneNotice>, jobs: &SurveyJobs) {
-    let mut priority = FirstForPart::begin();
+    go_before_most();
+    let mut priority = FirstForPart::begin(FirstParts::HEARING);
     loop {
         let notice = match priority.wait() {
             Some(time) => notices.recv_timeout(time),
