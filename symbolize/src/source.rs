@@ -6,7 +6,7 @@ use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use syscollect_demangle::demangle;
+use syscollect_demangle::{demangle, is_mangled};
 use syscollect_model::SymbolFrame;
 
 /// A function at a virtual address, as an ELF file has it.
@@ -53,17 +53,50 @@ impl<'i> ElfSource<'i> {
         addresses: &[u64],
         lines: bool,
     ) -> Result<Vec<Option<Named>>, String> {
-        let mut elf = Elf::new(self.image.path());
-        elf.debug_syms = lines;
-        let source = Source::Elf(elf);
         let look_up = || {
-            let found = self.symbolizer.symbolize(&source, Input::VirtOffset(addresses));
-            found
-                .map(|symbols| symbols.iter().map(named).collect())
-                .map_err(|error| describe(&error))
+            let found = self.look_up(addresses, lines)?;
+            let mut names: Vec<_> = found.iter().map(named).collect();
+            if lines {
+                self.qualify(addresses, &found, &mut names);
+            }
+            Ok(names)
         };
         catch_unwind(AssertUnwindSafe(look_up))
             .unwrap_or_else(|_| Err("its reader gave up on it".into()))
+    }
+
+    fn look_up(&self, addresses: &[u64], lines: bool) -> Result<Vec<Symbolized<'_>>, String> {
+        let mut elf = Elf::new(self.image.path());
+        elf.debug_syms = lines;
+        let found = self.symbolizer.symbolize(&Source::Elf(elf), Input::VirtOffset(addresses));
+        found.map_err(|error| describe(&error))
+    }
+
+    /// Debug information of C++ has no linkage name for lambdas, and for functions that only their
+    /// own file sees, but the bare name: all lambdas are `operator()`. There the symbol says more.
+    fn qualify(&self, addresses: &[u64], found: &[Symbolized<'_>], names: &mut [Option<Named>]) {
+        let is_bare =
+            |found: &Symbolized<'_>| found.as_sym().is_some_and(|symbol| !is_mangled(&symbol.name));
+        let bare: Vec<usize> = (0..found.len()).filter(|index| is_bare(&found[*index])).collect();
+        let at: Vec<u64> = bare.iter().map(|index| addresses[*index]).collect();
+        // What has no symbols keeps the names it has.
+        let symbols = self.look_up(&at, false).unwrap_or_default();
+        for (index, symbol) in bare.into_iter().zip(&symbols) {
+            let (Some(named), Some(symbol)) = (&mut names[index], symbol.as_sym()) else {
+                continue;
+            };
+            if let Some(outermost) = named.frames.last_mut()
+                && is_mangled(&symbol.name)
+            {
+                let full = demangle(&symbol.name);
+                // Not a neighbour's that has no size.
+                let (plain, _) =
+                    outermost.function.split_once('<').unwrap_or((&outermost.function, ""));
+                if full.contains(plain) {
+                    outermost.function = full;
+                }
+            }
+        }
     }
 }
 
@@ -114,4 +147,82 @@ pub(crate) fn linked_address(image: &Image, name: &str) -> Result<u64, String> {
     };
     catch_unwind(AssertUnwindSafe(look_up))
         .unwrap_or_else(|_| Err("its reader gave up on it".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use object::write::{Object, StandardSection, Symbol, SymbolSection};
+    use object::{
+        Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope,
+    };
+    use syscollect_untrusted_files::{FileLocation, open};
+
+    use super::*;
+    use crate::elf::Layout;
+    use crate::image::Wanted;
+    use crate::memory::Memory;
+
+    /// A lambda's symbol, and what debug information calls it.
+    const SYMBOL: &[u8] = b"_ZZ4mainENKUliE_clEi";
+    const BARE: &[u8] = b"operator()";
+    const START: u64 = 0x10;
+    const SIZE: u64 = 0x20;
+
+    /// Tags, attributes and forms (DWARF 4, 7.5): a unit with a name and a range, and a function
+    /// with the same.
+    const ABBREVIATIONS: &[u8] = &[
+        1, 0x11, 1, 0x03, 0x08, 0x11, 0x01, 0x12, 0x07, 0, 0, //
+        2, 0x2e, 0, 0x03, 0x08, 0x11, 0x01, 0x12, 0x07, 0, 0, //
+        0,
+    ];
+
+    fn entry(abbreviation: u8, name: &[u8]) -> Vec<u8> {
+        [&[abbreviation], name, &[0], &START.to_le_bytes(), &SIZE.to_le_bytes()].concat()
+    }
+
+    /// An object with one function.
+    fn file() -> Vec<u8> {
+        let mut file = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
+        let text = file.section_id(StandardSection::Text);
+        file.append_section_data(text, &[0x90; 0x40], 16);
+        file.add_symbol(Symbol {
+            name: SYMBOL.to_vec(),
+            value: START,
+            size: SIZE,
+            kind: SymbolKind::Text,
+            scope: SymbolScope::Compilation,
+            weak: false,
+            section: SymbolSection::Section(text),
+            flags: SymbolFlags::None,
+        });
+        // Version 4, abbreviations at 0, addresses of 8 bytes.
+        let unit =
+            [&[4, 0, 0, 0, 0, 0, 8][..], &entry(1, b"x.cpp"), &entry(2, BARE), &[0]].concat();
+        let info = [&(unit.len() as u32).to_le_bytes()[..], &unit].concat();
+        for (name, data) in [(".debug_abbrev", ABBREVIATIONS), (".debug_info", &info)] {
+            let section = file.add_section(Vec::new(), name.into(), SectionKind::Debug);
+            file.append_section_data(section, data, 1);
+        }
+        file.write().unwrap()
+    }
+
+    #[test]
+    fn a_lambda_is_named_by_its_symbol_where_debug_information_has_the_bare_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.o");
+        std::fs::write(&path, file()).unwrap();
+        let file = open(&FileLocation::Named(&path), None).unwrap();
+        let layout = Layout::read(file.reader()).unwrap();
+        let names = |lines| {
+            let wanted = Wanted { lines, supplement: None };
+            let image = Image::make(&file, &layout, wanted, &Memory::new(1 << 30)).unwrap();
+            let source = ElfSource::new(&image);
+            let found = source.look_up(&[START + 4], lines).unwrap();
+            assert_eq!(found[0].as_sym().unwrap().name == "operator()", lines);
+            let names = source.names(&[START + 4], lines).unwrap();
+            names[0].clone().unwrap().frames.last().unwrap().function.clone()
+        };
+        assert_eq!(names(false), demangle("_ZZ4mainENKUliE_clEi"));
+        assert_eq!(names(true), names(false));
+    }
 }

@@ -31,6 +31,16 @@ pub fn demangle(symbol: &str) -> String {
         .unwrap_or_else(|| symbol.to_owned())
 }
 
+/// Whether a symbol has the prefix of a mangled name.
+///
+/// ```
+/// assert!(syscollect_demangle::is_mangled("_ZN3foo3barEi"));
+/// assert!(!syscollect_demangle::is_mangled("operator()"));
+/// ```
+pub fn is_mangled(symbol: &str) -> bool {
+    begins(symbol, &CPP) || begins(symbol, &RUST)
+}
+
 /// Whether one of a function's names is as `is_it` says: the symbol, the name behind
 /// it, and for C++ that name without parameters and returned type.
 pub fn any_name(symbol: &str, is_it: impl Fn(&str) -> bool) -> bool {
