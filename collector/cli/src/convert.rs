@@ -135,6 +135,14 @@ pub(crate) fn name(
     if unresolved.is_empty() {
         return Ok(Named::default());
     }
+    // A chroot may have none.
+    if cfg!(target_os = "linux") && !std::path::Path::new("/proc/self/fd").exists() {
+        say!(
+            "syscollect: functions stay without names: files are read through /proc/self/fd, and /proc is not \
+             mounted here: `mount -t proc proc /proc` mounts it"
+        );
+        return Ok(Named::default());
+    }
     let (kernel, user): (Vec<_>, Vec<_>) =
         unresolved.into_iter().partition(|module| module.kernel && module.windows.is_none());
     let requests: Vec<_> = user.into_iter().map(request).collect();
