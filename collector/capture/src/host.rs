@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use syscollect_model::{CpuInfo, KernelModule, SessionInfo};
 
+use crate::arch::INVARIANT_COUNTER;
+
 /// Reads /proc and /sys; `root` is `/` but in tests.
 pub(crate) struct Host {
     root: PathBuf,
@@ -47,9 +49,7 @@ impl Host {
     /// Whether user code can read a TSC that never changes its rate.
     pub(crate) fn has_invariant_tsc(&self) -> bool {
         let flags = field(&self.text("proc/cpuinfo"), "flags");
-        ["constant_tsc", "nonstop_tsc"]
-            .iter()
-            .all(|flag| flags.split(' ').any(|word| word == *flag))
+        INVARIANT_COUNTER.iter().all(|flag| flags.split(' ').any(|word| word == *flag))
     }
 
     /// The numbers of the CPUs that are there now.

@@ -29,6 +29,7 @@
 //! ```
 
 mod affinity;
+mod arch;
 mod bpf_calls;
 mod bpf_object;
 mod clock;

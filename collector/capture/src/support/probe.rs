@@ -1,6 +1,7 @@
 //! Attempts on the running kernel.
 
 use super::{bpf, btf};
+use crate::arch::COUNTER_CONFIG;
 use crate::ebpf::try_unwind_tables;
 use crate::sleepers::try_sleeper_stacks;
 use perf_event_open_sys::bindings::{
@@ -48,7 +49,7 @@ pub(crate) enum Probe {
 /// Tries it on this kernel and takes it back at once.
 pub(super) fn try_on_this_kernel(probe: &Probe) -> io::Result<()> {
     match probe {
-        Probe::TscEvent(pmu_type) => open_event(*pmu_type, 0, false),
+        Probe::TscEvent(pmu_type) => open_event(*pmu_type, COUNTER_CONFIG, false),
         Probe::CycleSampling => {
             open_event(PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES.into(), true)
         }
