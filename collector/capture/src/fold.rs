@@ -10,8 +10,8 @@ use syscollect_model::{Lane, LaneKind, Ticks};
 use syscollect_records::{RecordKind, TaskRecord};
 use syscollect_store::{Chunk, Definition, Fold};
 
-use crate::notes::definition_chunk;
 use crate::perf::mappings::{Change, Changed, changes};
+use crate::stage::definition_chunk;
 
 /// Records wait in their stages before they come here, those of mappings
 /// longest; what is younger than this before the oldest event is left as it

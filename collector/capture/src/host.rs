@@ -98,6 +98,19 @@ impl Host {
     }
 }
 
+/// Whether the running kernel's release is at least this.
+pub(crate) fn kernel_at_least(major: u32, minor: u32) -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    release_at_least(&release, (major, minor))
+}
+
+/// The same of a release as the kernel writes it: `6.12.3-amd64`.
+fn release_at_least(release: &str, least: (u32, u32)) -> bool {
+    let mut parts =
+        release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= least
+}
+
 /// The descriptor of the NT_GNU_BUILD_ID note among ELF notes.
 fn build_id_note(mut notes: &[u8]) -> Option<&[u8]> {
     const NT_GNU_BUILD_ID: u32 = 3;

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 
 use crate::arch::{HOT, PREEMPT_COUNT, PREEMPT_COUNT_IN_HOT};
-use crate::support::{bpf, btf};
+use crate::{bpf_attempts, btf};
 
 /// Stands in the programs for the variable's address: `COUNT_MARK` of `bpf/include/interrupt.h`.
 const MARK: u64 = 0x5ca1_ab1e_0ddb_a115;
@@ -34,7 +34,7 @@ impl PreemptCount {
     pub(crate) fn of_this_kernel() -> Self {
         let variable = |name: &str, offset| {
             let id = btf::id_in_kernel(name, btf::VARIABLE).ok()?;
-            let accepted = bpf::load_with_variable(id).is_ok();
+            let accepted = bpf_attempts::load_with_variable(id).is_ok();
             Some(if accepted { Self::Variable { id, offset } } else { Self::Unknown })
         };
         variable(PREEMPT_COUNT, 0)

@@ -13,8 +13,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
-use syscollect_model::{ClockSource, Lane, LaneKind, Mapping, Ticks};
-use syscollect_store::{Chunk, ChunkHeader, Definition, KnownProcess};
+use syscollect_model::{ClockSource, Mapping};
+use syscollect_store::{Definition, KnownProcess};
 use syscollect_symbolize::{PerfMapOutcome, PinnedFiles, ReleasedFiles, is_jit_dump};
 
 use crate::clock::{read_clocks, ticks_now};
@@ -24,6 +24,7 @@ use crate::perf_maps::{self, PerfMapWatch};
 use crate::released::released_notes;
 use crate::sleepers::{SleeperStacks, SleepersMemory, UnreadSleepers};
 use crate::source::Observed;
+use crate::stage::definition_chunk;
 use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns, Waiting};
 use crate::unwind::{NAMELESS_INTERVAL, StacksInMemory, UnwindTables};
 use crate::worker::Worker;
@@ -675,24 +676,6 @@ fn push_mappings(buffer: &Outlet, mappings: Vec<Mapping>) {
     if !some.is_empty() {
         buffer.push(definition_chunk(&Definition::Mappings(some)));
     }
-}
-
-/// A definition as the chunk that the writer numbers.
-pub(crate) fn definition_chunk(definition: &Definition) -> Chunk {
-    // Definitions are plain data with text keys: JSON can hold all of them.
-    let data = serde_json::to_vec(definition).unwrap_or_default();
-    let header = ChunkHeader {
-        lane: Lane::new(LaneKind::Definition, 0),
-        sequence: 0,
-        first: Ticks(0),
-        last: Ticks(0),
-        current_tid: u32::MAX,
-        stride: 0,
-        records_before: 0,
-        records: 1,
-        length: data.len() as u32,
-    };
-    Chunk { header, data }
 }
 
 #[cfg(test)]

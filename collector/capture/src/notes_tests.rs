@@ -1,4 +1,5 @@
 use super::*;
+use syscollect_model::Ticks;
 use syscollect_store::{BufferMode, Popped};
 
 const CLOCK: ClockSource = ClockSource::Monotonic;

@@ -244,7 +244,7 @@ impl Standing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notes::definition_chunk;
+    use crate::stage::definition_chunk;
     use std::time::Duration;
     use syscollect_model::Ticks;
     use syscollect_store::{

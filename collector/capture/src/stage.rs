@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use syscollect_model::{Lane, LaneClock, LaneKind, Ticks};
 use syscollect_records::{RecordKind, Stamp};
-use syscollect_store::{Chunk, ChunkHeader};
+use syscollect_store::{Chunk, ChunkHeader, Definition};
 
 /// Bytes at which a chunk is full. LZ4 looks back 64 KiB.
 pub(crate) const CHUNK_BYTES: usize = 64 << 10;
@@ -134,6 +134,24 @@ fn current_after(data: &[u8], stride: usize) -> Option<u32> {
     };
     let record = data.chunks_exact(stride).rev().find(says)?;
     Some(u32::from_le_bytes(record.get(8..12)?.try_into().ok()?))
+}
+
+/// A definition as the chunk that the writer numbers.
+pub(crate) fn definition_chunk(definition: &Definition) -> Chunk {
+    // Definitions are plain data with text keys: JSON can hold all of them.
+    let data = serde_json::to_vec(definition).unwrap_or_default();
+    let header = ChunkHeader {
+        lane: Lane::new(LaneKind::Definition, 0),
+        sequence: 0,
+        first: Ticks(0),
+        last: Ticks(0),
+        current_tid: u32::MAX,
+        stride: 0,
+        records_before: 0,
+        records: 1,
+        length: data.len() as u32,
+    };
+    Chunk { header, data }
 }
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ use syscollect_store::{Chunk, Definition, LaneLoss};
 use super::poll::{Poll, PolledCounters};
 use crate::clock::ticks_now;
 use crate::error::CaptureError;
-use crate::notes::definition_chunk;
 use crate::source::{Drained, Source};
 use crate::stage::Stage;
+use crate::stage::definition_chunk;
 
 /// Drivers are asked this often.
 const INTERVAL: Duration = Duration::from_millis(500);

@@ -36,7 +36,7 @@ use super::presets::{installed_libraries, preset_of};
 use super::semaphores;
 use super::single::{FileToAttach, begin_of};
 use super::singly::{Added, Attacher, Singly};
-use crate::notes::definition_chunk;
+use crate::stage::definition_chunk;
 use crate::turns::payer_of;
 
 /// Rows of one definition, so that no chunk grows beyond what the store takes.

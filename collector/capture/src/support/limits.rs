@@ -7,7 +7,8 @@ use super::machine::{
 use super::probe::Probe;
 use super::{Capability, Try, is_forbidden};
 use crate::host::Host;
-use crate::memory::{MemoryRoom, megabytes};
+use crate::error::megabytes;
+use crate::memory::MemoryRoom;
 use crate::options::RecordOptions;
 
 /// About what the lanes of a small machine take.

@@ -14,13 +14,13 @@ use super::object::{Attached, Settings};
 use super::offer::{Offer, Offers, names, offered};
 use super::wanted::{GPU, Wanted};
 use crate::bpf_object::SharedMaps;
-use crate::ebpf::kernel_at_least;
 use crate::error::CaptureError;
-use crate::notes::definition_chunk;
+use crate::host::kernel_at_least;
 use crate::options::Tracepoints;
 use crate::outlet::Outlet;
 use crate::ring_buffers::{Counters, Counts, RingLane, bytes_of_each};
 use crate::source::{Drained, Source};
+use crate::stage::definition_chunk;
 
 /// Bytes of each CPU's lane: at 200,000 events of 100 bytes a second, a fifth of a second.
 pub(super) const LANE_BYTES: usize = 4 << 20;

@@ -20,11 +20,11 @@ use super::turn::{Order, Turn, Visit};
 use super::watch::{Handle, WatchEvent};
 use crate::clock::ticks_now;
 use crate::error::CaptureError;
-use crate::notes::definition_chunk;
 use crate::options::RecordOptions;
 use crate::shares::Pace;
 use crate::source::{Drained, ProgramChunks, Source};
 use crate::stage::CHUNK_BYTES;
+use crate::stage::definition_chunk;
 
 /// A thread can write 100 MB a second, and its ring has 1 MiB: rings are
 /// emptied when they are less full than lanes.
