@@ -1,8 +1,8 @@
 //! Zones that belong to a task: they overlap, and may end on another thread.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Writer};
 use crate::zones::attributes::{About, EventAttributes};
-use crate::zones::state::{AsyncZone, Writer, Zones};
+use crate::zones::state::{AsyncZone, Zones};
 use syscollect_model::{Event, Field, Scope, Slice, StringId, Track, TrackKind, TrackRole, Value};
 use syscollect_playback::{EventType, Stopped};
 

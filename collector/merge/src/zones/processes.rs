@@ -1,8 +1,8 @@
 //! Items that belong to the process: plots, frames, locks, memory, and its crash.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Writer};
 use crate::zones::attributes::{About, Attributes};
-use crate::zones::state::{FrameSet, Writer, Zones};
+use crate::zones::state::{FrameSet, Zones};
 use syscollect_model::{
     Crash, Event, LockAction, LockEvent, LockId, MemoryEvent, ProcessId, Scope, Slice, StringId,
     Track, TrackId, TrackKind,

@@ -1,14 +1,14 @@
 //! Items of a thread: zones, messages, what is lost, its name and its end.
 
 use crate::chunk_queue::Missing;
-use crate::engine::{CaptureEngine, Engine};
+use crate::engine::{CaptureEngine, Engine, Writer};
+use crate::open::MAX_DEPTH;
 use crate::zones::attributes::{About, Attributes, EventAttributes, FieldNames, joined};
 use crate::zones::cursor::ZoneRecord;
 use crate::zones::log::{SourceLocation, color_of};
 use crate::zones::markers::Placed;
-use crate::zones::open::MAX_DEPTH;
 use crate::zones::stacks::return_addresses;
-use crate::zones::state::{Writer, Zone, Zones};
+use crate::zones::state::{Zone, Zones};
 use syscollect_model::{
     Event, Field, FieldRole, Fields, Lane, Message, MessageText, ProcessId, Scope, Slice,
     SliceUpdate, StackId, StringId, ThreadId, Ticks, Track, TrackKind, TrackRole, Value,
