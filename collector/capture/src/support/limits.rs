@@ -6,8 +6,8 @@ use super::machine::{
 };
 use super::probe::Probe;
 use super::{Capability, Try, is_forbidden};
-use crate::host::Host;
 use crate::error::megabytes;
+use crate::host::Host;
 use crate::memory::MemoryRoom;
 use crate::options::RecordOptions;
 
