@@ -26,6 +26,16 @@ pub(crate) enum PreemptCount {
     Address { table: u64, offset: u64 },
 }
 
+/// Constants of the programs that read the count.
+pub(crate) struct CountConstants {
+    /// COUNT_WAY
+    pub(crate) way: u32,
+    /// COUNT_OFFSET
+    pub(crate) offset: u64,
+    /// CPU_OFFSETS
+    pub(crate) table: u64,
+}
+
 impl PreemptCount {
     /// The cheapest way that this kernel takes.
     ///
@@ -43,12 +53,12 @@ impl PreemptCount {
             .unwrap_or(Self::Unknown)
     }
 
-    /// What the program's constants COUNT_WAY, COUNT_OFFSET and CPU_OFFSETS are.
-    pub(crate) fn constants(self) -> (u32, u64, u64) {
+    /// What the program's constants are.
+    pub(crate) fn constants(self) -> CountConstants {
         match self {
-            Self::Unknown => (0, 0, 0),
-            Self::Variable { offset, .. } => (1, offset, 0),
-            Self::Address { table, offset } => (2, offset, table),
+            Self::Unknown => CountConstants { way: 0, offset: 0, table: 0 },
+            Self::Variable { offset, .. } => CountConstants { way: 1, offset, table: 0 },
+            Self::Address { table, offset } => CountConstants { way: 2, offset, table },
         }
     }
 

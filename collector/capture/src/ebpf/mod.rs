@@ -25,7 +25,7 @@ use crate::bpf_object::SharedMaps;
 use crate::btf;
 use crate::error::CaptureError;
 use crate::host::{Host, kernel_at_least};
-use crate::interrupts::PreemptCount;
+use crate::interrupts::{CountConstants, PreemptCount};
 use crate::kernel_types::kernel_types;
 use crate::memory::MemoryPlan;
 use crate::options::{RecordOptions, UnwindMethod};
@@ -476,7 +476,7 @@ fn load_object_with(
         ("SCHED_LANE_BYTES", lane_bytes),
     ];
     let interrupts = PreemptCount::of_this_kernel();
-    let (way, offset, table) = interrupts.constants();
+    let CountConstants { way, offset, table } = interrupts.constants();
     let mut loader = EbpfLoader::new();
     loader.btf(Some(btf));
     loader.override_global("COUNT_WAY", &way, true);
