@@ -32,6 +32,6 @@ const volatile bool USER_STACKS = true;
 /* User stacks by unwind tables, see unwind.h; else by frame pointers. */
 const volatile bool UNWIND_TABLES = true;
 /* Bytes of a kernel stack (THREAD_SIZE). */
-const volatile __u32 KERNEL_STACK_SIZE = 16384;
+const volatile __u32 KERNEL_STACK_SIZE = THREAD_SIZE;
 
 #endif

@@ -52,15 +52,10 @@ enum {
 #define VM_MAYSHARE 0x80
 #define VM_HUGETLB 0x00400000
 
+#include "arch.h"
+
 /* All accesses below are relocated. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-
-struct pt_regs {
-	unsigned long bp;
-	unsigned long orig_ax;
-	unsigned long ip;
-	unsigned long sp;
-};
 
 struct inode;
 
@@ -111,11 +106,6 @@ struct vm_area_struct {
 	struct file *vm_file;
 };
 
-/* arch/x86/include/asm/mmu.h */
-typedef struct {
-	void *vdso;
-} mm_context_t;
-
 struct task_struct;
 
 struct mm_struct {
@@ -135,10 +125,6 @@ typedef struct {
 
 struct mm_struct___6_13 {
 	seqcount_t mm_lock_seq;
-};
-
-struct thread_struct {
-	unsigned long fsbase;
 };
 
 typedef struct {
@@ -225,14 +211,5 @@ struct bpf_iter__task_file {
 };
 
 #pragma clang attribute pop
-
-/*
- * The context of a perf_event program: the registers as user space knows them
- * (arch/x86/include/uapi/asm/ptrace.h), never relocated.
- */
-struct sample_context {
-	__u64 r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di;
-	__u64 orig_ax, ip, cs, flags, sp, ss;
-};
 
 #endif

@@ -23,8 +23,6 @@
 #define MAX_SLOTS 24
 #define WINDOW_WORDS 255
 #define KERNEL_PATHS 2048
-/* Kernel and module code on x86-64 lies above this. */
-#define LOWEST_KERNEL_CODE 0xffffffff80000000ULL
 /* The program's own frames: the function that calls the helper, and the entry. */
 #define OWN_FRAMES 2
 
@@ -197,7 +195,7 @@ static __always_inline __u32 kernel_stack_cached(void *context, struct stack_wri
 	struct pt_regs *saved = (void *)bpf_task_pt_regs(task);
 	bool user_task = !(task->flags & PF_KTHREAD);
 	/* The way into the kernel: the call's number, or the thread. */
-	__u64 way = user_task ? (saved->orig_ax & 0xffff) : (__u64)task->pid << 16;
+	__u64 way = user_task ? (saved->SYSTEM_CALL & 0xffff) : (__u64)task->pid << 16;
 	__u64 key = way << 3 | site << 1 | 1, below;
 	__u32 index = (key * HASH_MULTIPLIER) >> 53;
 	struct kernel_path *path = bpf_map_lookup_elem(&kernel_paths, &index);

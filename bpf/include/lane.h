@@ -4,9 +4,10 @@
  * collector without a system call.
  *
  * One writer: the CPU itself, and only one program at a time (`busy`), because
- * an interrupt may come while a program runs in a task. head and tail count
- * bytes and only grow. A record is complete before head moves past it; on
- * x86-64 stores are seen in order, so a compiler barrier is enough.
+ * an interrupt may come while a program runs in a task: for that a compiler
+ * barrier is enough. head and tail count bytes and only grow. A record is
+ * complete before head moves past it, and its place was read before tail moved
+ * past that: the collector may be on another CPU (arch.h).
  */
 #ifndef SYSCOLLECT_LANE_H
 #define SYSCOLLECT_LANE_H
@@ -86,7 +87,7 @@ static __always_inline void lane_leave(struct LaneHeader *lane)
 /* Whether `bytes` more fit. A lane of `size` bytes is never filled quite. */
 static __always_inline bool lane_has_room(const struct LaneHeader *lane, __u32 size, __u32 bytes)
 {
-	return lane->head - lane->tail + bytes <= size;
+	return lane->head - load_before_stores(lane->tail) + bytes <= size;
 }
 
 static __always_inline void lane_count_full(struct LaneHeader *lane, __u32 kind)
@@ -108,7 +109,7 @@ static __always_inline void *lane_at(__u8 *data, __u64 position, __u32 size)
 /* Makes everything written before `head` visible to the collector. */
 static __always_inline void lane_publish(struct LaneHeader *lane, __u64 head)
 {
-	compiler_barrier();
+	order_stores();
 	lane->head = head;
 }
 

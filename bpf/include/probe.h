@@ -24,9 +24,7 @@
 /* The largest record is 40 + 12 * 8 + 8 * 264 bytes. */
 #define PROBE_RECORD_BYTES 4096
 
-/* Index of a register in struct sample_context; that of none holds 0. */
-#define REGISTER_SP 19
-#define REGISTERS 21
+/* Index of a register in struct sample_context (arch.h); that of none holds 0. */
 #define NO_REGISTER 31
 
 enum {
@@ -303,7 +301,7 @@ static __noinline int read_text(struct probe_scratch *s, const struct probe_argu
 
 	if (text == TEXT_NEVER || s->unreadable & 1u << number)
 		return 0;
-	if (!certain && (address < 4096 || address >> 47))
+	if (!certain && (address < 4096 || address >> USER_ADDRESS_BITS))
 		return 0;
 	if (append_text(s, address, certain))
 		s->texts |= 1u << number;

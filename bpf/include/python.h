@@ -101,7 +101,7 @@ __noinline int python_find_thread(struct scratch *s)
 	struct python *p = &s->python;
 	struct unwind *u = &s->unwind;
 	struct task_struct *task = (void *)bpf_get_current_task();
-	__u64 number = BPF_CORE_READ(task, thread.fsbase), key = mix(u->space, (__u32)BPF_CORE_READ(task, pid));
+	__u64 number = BPF_CORE_READ(task, THREAD_NUMBER), key = mix(u->space, (__u32)BPF_CORE_READ(task, pid));
 	struct PythonFile *file = &p->layout;
 	struct python_thread *known = python_known_thread(p, key);
 	__u64 interpreter, first, next, found;

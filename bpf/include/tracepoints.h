@@ -109,7 +109,7 @@ static __always_inline bool record_reserve(struct record_slot *slot, __u32 kind,
 	__u64 ticks = clock_ticks(&clock->header);
 	__u64 position = lane->header.head + 8;
 
-	if (!ticks || position - lane->header.tail + bytes > TRACEPOINT_LANE_BYTES) {
+	if (!ticks || position - load_before_stores(lane->header.tail) + bytes > TRACEPOINT_LANE_BYTES) {
 		lane_leave(&lane->header);
 		return record_lost(cpu, ticks ? LOST(full) : LOST(unclocked));
 	}

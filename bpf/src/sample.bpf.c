@@ -22,10 +22,9 @@ static __always_inline bool sample_stack_writer(struct stack_writer *w, __u64 ti
 	return true;
 }
 
-/* User mode is ring 3: the low bits of the code segment. */
 static __always_inline bool in_user_mode(const struct sample_context *context)
 {
-	return context->cs & 3;
+	return IN_USER_MODE(context);
 }
 
 static __always_inline void sample_stacks_of(struct sample_context *context, struct SampleRecord *record,

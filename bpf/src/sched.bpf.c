@@ -190,8 +190,8 @@ static __always_inline int on_switch(void *context, bool preempted, struct task_
 /* Whether the current task does the waking, and not an interrupt in its place.
  * An interrupt that came while the kernel was at work has a stack of its own.
  * One that came while a program was at work has the task's stack; but then the
- * task did not enter by a system call, whose number lies in orig_ax (-1 else:
- * arch/x86/entry/entry_64.S since 5.8), so that few have to look at the count.
+ * task did not enter by a system call (SYSTEM_CALL), so that few have to look at
+ * the count.
  * Where the count is unknown, a page fault that wakes is taken for one, too:
  * rather no waker than a wrong one. */
 static __always_inline bool is_woken_by_task(struct LaneHeader *lane, struct task_struct *current, __u64 frame,
@@ -207,11 +207,11 @@ static __always_inline bool is_woken_by_task(struct LaneHeader *lane, struct tas
 	if (direct) {
 		struct pt_regs *regs = (void *)bpf_task_pt_regs(current);
 
-		system_call = regs->orig_ax;
+		system_call = regs->SYSTEM_CALL;
 	} else {
 		struct sample_context *registers = (void *)(stack + KERNEL_STACK_SIZE - sizeof(*registers));
 
-		bpf_probe_read_kernel(&system_call, sizeof(system_call), &registers->orig_ax);
+		bpf_probe_read_kernel(&system_call, sizeof(system_call), &registers->SYSTEM_CALL);
 	}
 	return system_call >= 0 || (COUNT_WAY != COUNT_UNKNOWN && !in_interrupt(bpf_get_smp_processor_id()));
 }

@@ -6,7 +6,7 @@
 
 use crate::elf::{DEBUG, Layout};
 use crate::links::{DebugFile, Search};
-use crate::pinned::names_a_file;
+use crate::path::names_a_file;
 use crate::ranges::UnwindTables;
 use crate::{ModuleRequest, Options, PinnedFiles, own_file, vdso};
 use std::fs::File;

@@ -28,6 +28,7 @@
 //! assert!(other.note.contains("build id"), "{}", other.note);
 //! ```
 
+mod code_lists;
 pub mod debuginfod;
 mod download;
 mod elf;
@@ -38,6 +39,7 @@ mod kallsyms;
 mod kept_files;
 mod kept_parts;
 mod kernel;
+mod link_sections;
 mod links;
 mod memory;
 mod mini_debug;
@@ -45,8 +47,11 @@ mod module;
 mod naming;
 mod os;
 mod own_file;
+mod path;
 mod pinned;
 mod ranges;
+mod request;
+mod shared;
 mod source;
 mod symbol_files;
 mod symbolizer;
@@ -54,10 +59,10 @@ mod turn;
 mod vdso;
 pub mod windows;
 
+pub use code_lists::{PerfMapOutcome, PerfMapOwner};
 #[doc(hidden)]
 pub use elf::place_debug_file;
 pub use elf::{build_id_in, build_id_of};
-pub use jit::{PerfMapOutcome, PerfMapOwner};
 #[doc(hidden)]
 pub use jit::{read_jit_dump, read_perf_map};
 #[doc(hidden)]
@@ -69,6 +74,7 @@ pub use kept_parts::{FileParts, owner_of_module, parts_of_module};
 #[doc(hidden)]
 pub use mini_debug::read_mini_debug;
 pub use pinned::{PinnedFiles, ReleasedFiles, is_jit_dump};
+pub use request::{ModuleRequest, Options};
 pub use symbol_files::{SearchError, SearchLimits, SymbolFiles};
-pub use symbolizer::{ModuleRequest, Options, Symbolizer};
+pub use symbolizer::Symbolizer;
 pub use vdso::own as own_vdso;

@@ -5,16 +5,14 @@
 //! its build id or its sum.
 
 use crate::elf::{DEBUG_ALT_LINK, DEBUG_LINK, Layout, build_id_in};
-use crate::pinned::plain_path;
+use crate::link_sections::section;
+use crate::path::plain_path;
 use crate::{Options, SymbolFiles};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use syscollect_elf::BUILD_ID_MAX;
 use syscollect_model::BuildId;
 use syscollect_untrusted_files::{FileLocation, OpenedFile, Owner, open};
 
-/// Longer sections with a link are none.
-const LINK_MAX: u64 = 8 << 10;
 /// No file system has longer names.
 const NAME_MAX: usize = 255;
 /// Bytes that are summed up at once.
@@ -153,27 +151,9 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The build id of the file that the alternate link of `from` leads to.
-pub(crate) fn alt_build_id(from: &OpenedFile, layout: &Layout) -> Option<BuildId> {
-    let section = section(from, layout, DEBUG_ALT_LINK)?;
-    let end = section.iter().position(|byte| *byte == 0)?;
-    let id = &section[end + 1..];
-    (1..=BUILD_ID_MAX).contains(&id.len()).then(|| BuildId::from_bytes(id))
-}
-
 fn below(folder: &Path, path: &Path) -> Option<DebugFile> {
     let opened = open(&FileLocation::Below { folder, path }, None).ok()?;
     Some(DebugFile { path: folder.join(path), opened })
-}
-
-/// The bytes of a section with a link.
-fn section(file: &OpenedFile, layout: &Layout, name: &[u8]) -> Option<Vec<u8>> {
-    let range = &layout.sections.iter().find(|section| section.name == name)?.bytes;
-    let length = (range.end - range.start).min(LINK_MAX);
-    let (mut reader, mut bytes) = (file.reader(), vec![0; length as usize]);
-    reader.seek(SeekFrom::Start(range.start)).ok()?;
-    reader.read_exact(&mut bytes).ok()?;
-    Some(bytes)
 }
 
 /// A debug link's name, and the sum of what it means.

@@ -4,10 +4,10 @@
 //! modules are named on threads whose CPU time is watched: what is beyond a share says so, and a
 //! thread that does not hear of it is given up, of which there are few.
 
-use crate::memory::Memory;
 use crate::os::ThreadClock;
+use crate::shared::Shared;
 use crate::turn::{Accounts, Pace, Turn};
-use crate::{ModuleRequest, Options, PinnedFiles, jit, module};
+use crate::{ModuleRequest, jit, module};
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -27,14 +27,6 @@ const GIVEN_UP_MAX: usize = 4;
 /// CPU time within which a thread hears that its module is over: a step takes less, unless its file
 /// is built to make it longer.
 const GRACE: Duration = Duration::from_secs(1);
-
-/// What all threads share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) held: PinnedFiles,
-    pub(crate) options: Options,
-    pub(crate) memory: Memory,
-}
 
 /// A module that waits, by its place among the requests.
 struct Waiting {

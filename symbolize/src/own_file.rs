@@ -1,7 +1,7 @@
 //! The file that a module was mapped from, or another of the same build in its place.
 
 use crate::elf::build_id_in;
-use crate::pinned::{names_a_file, plain_path};
+use crate::path::{names_a_file, plain_path};
 use crate::{ModuleRequest, Options, PinnedFiles, vdso};
 use std::ops::Deref;
 use std::path::Path;

@@ -1,11 +1,12 @@
 //! Files of mapped code, held open from when they are seen until they are named.
 
-use crate::elf::build_id_in;
-use crate::jit::{
+use crate::code_lists::{
     CodeLists, FoundList, PerfMapOutcome, PerfMapOwner, dump_number, look, look_afterwards,
     look_at_dump,
 };
+use crate::elf::build_id_in;
 use crate::os::raise_descriptor_limit;
+use crate::path::{names_a_file, plain_path};
 use crate::{build_id_of, vdso};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::fs::File;
@@ -513,20 +514,6 @@ impl FileQuota {
             (self.free, *own) = (self.free + 1, *own - 1);
         }
     }
-}
-
-/// Whether `path` can be looked up at all: no anonymous memory, no device.
-///
-/// Opening a device can do things; a mapping of one holds no functions.
-pub(crate) fn names_a_file(path: &str) -> bool {
-    let device = path.starts_with("/dev/") && !path.starts_with("/dev/shm/");
-    let memory = path.starts_with("/memfd:") || path.starts_with("/SYSV") || path.starts_with("//");
-    path.starts_with('/') && !device && !memory
-}
-
-/// The path without what the kernel adds to those of deleted files.
-pub(crate) fn plain_path(path: &str) -> &str {
-    path.strip_suffix(" (deleted)").unwrap_or(path)
 }
 
 /// A way to a mapping's file.

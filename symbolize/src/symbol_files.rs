@@ -2,7 +2,7 @@
 //! are not stripped, and debug files, wherever they lie below a folder and whatever they are called.
 
 use crate::elf::{Layout, build_id_in};
-use crate::links::alt_build_id;
+use crate::link_sections::alt_build_id;
 use rustc_hash::FxHashMap;
 use std::collections::HashSet;
 use std::fs::{self, File};

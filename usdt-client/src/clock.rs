@@ -1,5 +1,7 @@
 //! Ticks: the time stamp counter, or CLOCK_MONOTONIC where it is not invariant.
 
+pub(crate) use crate::arch::counter;
+use crate::arch::has_invariant_counter;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use syscollect_zone_protocol::arena::ClockKind;
 
@@ -26,29 +28,12 @@ pub(crate) fn force(kind: ClockKind) {
     KIND.store(1 + kind as u8, Ordering::Relaxed);
 }
 
-/// CPUID 0x80000007, EDX bit 8.
-fn has_invariant_counter() -> bool {
-    use core::arch::x86_64::__cpuid;
-    // SAFETY: every x86-64 CPU has the instruction. (A safe function for newer compilers.)
-    #[allow(unused_unsafe)]
-    unsafe {
-        __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & 1 << 8 != 0
-    }
-}
-
 /// Now, in ticks.
 pub fn ticks() -> u64 {
     match kind() {
         ClockKind::Tsc => counter(),
         ClockKind::Monotonic => monotonic(),
     }
-}
-
-/// The time stamp counter as it is read where speed counts: without a fence.
-#[inline(always)]
-pub(crate) fn counter() -> u64 {
-    // SAFETY: rdtsc has no preconditions on x86-64.
-    unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// CLOCK_MONOTONIC in nanoseconds.

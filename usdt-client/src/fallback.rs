@@ -3,8 +3,8 @@
 //! Slower by far, and only zones, messages, plots and frames: what is said of
 //! a zone, locks, allocations and markers are not recorded.
 
+use crate::arch::probe_site;
 use crate::location::DynamicLocation;
-use crate::probe_site;
 use core::ffi::c_char;
 
 /// Bytes of a text with its zero; the rest is cut.

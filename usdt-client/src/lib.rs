@@ -55,15 +55,14 @@
 //! Always there: locks of the standard library that report ([`lock`]), and an allocator that does
 //! ([`alloc`]).
 
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-compile_error!(
-    "syscollect-usdt-client marks programs on Linux on x86-64: depend on it for that target only"
-);
+#[cfg(not(target_os = "linux"))]
+compile_error!("syscollect-usdt-client marks programs on Linux: depend on it for that target only");
 
 // The macros are used in the crate's own tests, too.
 extern crate self as syscollect_usdt_client;
 
 pub mod alloc;
+mod arch;
 mod arena;
 mod clock;
 mod counter;
@@ -84,7 +83,6 @@ mod memory;
 pub mod message;
 mod open_async;
 mod plot;
-mod probe_site;
 mod recording;
 #[doc(hidden)]
 pub mod ring;

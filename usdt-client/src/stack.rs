@@ -5,6 +5,7 @@
 //! frame pointers is followed in the copy. Windows are small: a handler of
 //! signals may have 8 KiB of stack in all.
 
+use crate::arch;
 use core::ffi::c_void;
 
 /// Most addresses of a stack.
@@ -15,12 +16,7 @@ const WINDOW_WORDS: usize = 128;
 /// Return addresses of the caller's callers, innermost first.
 #[inline(always)]
 pub(crate) fn of_caller(addresses: &mut [u64; MAX_ADDRESSES]) -> usize {
-    let frame: u64;
-    // SAFETY: reads a register.
-    unsafe {
-        core::arch::asm!("mov {}, rbp", out(reg) frame, options(nomem, nostack, preserves_flags));
-    };
-    from_frame(frame, addresses)
+    from_frame(arch::frame_pointer(), addresses)
 }
 
 /// Return addresses from a frame pointer on.

@@ -41,7 +41,7 @@ pub fn arena_descriptor() -> Option<i32> {
 /// Hits the probe that announces a ring, as a program may that shares memory by itself, honestly or
 /// not.
 pub fn announce(descriptor: i32, ring: u32) {
-    crate::probe_site::ring(descriptor, ring, ARENA_BYTES as u64);
+    crate::arch::probe_site::ring(descriptor, ring, ARENA_BYTES as u64);
 }
 
 /// Maps an arena as a collector does; the mapping stays.

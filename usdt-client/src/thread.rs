@@ -262,7 +262,11 @@ impl ThreadState {
     /// Tells whoever attached to the probe where this thread's ring is.
     pub(crate) fn announce(&self) {
         if let Some(arena) = self.arena() {
-            crate::probe_site::ring(arena.descriptor(), self.number.get(), ARENA_BYTES as u64);
+            crate::arch::probe_site::ring(
+                arena.descriptor(),
+                self.number.get(),
+                ARENA_BYTES as u64,
+            );
         }
     }
 

@@ -1,7 +1,10 @@
 //! `cargo xtask tidy`: habits that no other tool checks.
 
+mod circles;
+mod generated;
 mod outside;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -44,10 +47,42 @@ pub(crate) fn run() -> Result<()> {
             }
         }
     }
+    look_for_generated(&mut found)?;
+    look_for_circles(&String::from_utf8_lossy(&listed.stdout), &mut found);
     if !found.is_empty() {
         bail!("{}", found.join("\n"));
     }
     Ok(())
+}
+
+/// Finds what programs wrote among all files that are tracked, or would be: an entry of `.gitignore`
+/// alone keeps nobody from adding one.
+fn look_for_generated(found: &mut Vec<String>) -> Result<()> {
+    let all = output_of(Command::new("git").current_dir(root()).args([
+        "ls-files",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]))?;
+    let all = String::from_utf8_lossy(&all.stdout);
+    let names = all.lines().filter_map(|name| Some((name, generated::why_not(name)?)));
+    found.extend(names.map(|(name, why)| format!("{name}: {why}; it is not to be committed")));
+    Ok(())
+}
+
+/// Finds modules that use one another, in each crate.
+fn look_for_circles(listed: &str, found: &mut Vec<String>) {
+    let mut crates = BTreeMap::<&str, Vec<(&str, String)>>::new();
+    for name in listed.lines().filter(|name| name.ends_with(".rs")) {
+        let Some((folder, file)) = name.split_once("/src/") else { continue };
+        if let Ok(text) = fs::read_to_string(root().join(name)) {
+            crates.entry(folder).or_default().push((file, text));
+        }
+    }
+    for (folder, files) in crates {
+        let files: Vec<_> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        found.extend(circles::of_crate(folder, &files));
+    }
 }
 
 /// Finds paths that lead out of the repository.

@@ -25,6 +25,7 @@
 //! ```
 #![no_std]
 
+mod arch;
 mod layout;
 
 pub use layout::{CONSTANTS, FieldLayout, LAYOUTS, StructLayout};

@@ -4,6 +4,7 @@
 //! address. A row holds from its address up to the next row's. Offsets within files and not
 //! addresses are looked up, so that every process that maps a file shares its tables.
 
+use crate::arch;
 use crate::{FieldLayout, Plain, StructLayout, bytes_of, read};
 
 /// Bytes of code that have a list of rows of their own.
@@ -114,13 +115,12 @@ record! {
 }
 
 /// Registers in [`StackMemoryHeader::registers`].
-pub const SAVED_REGISTERS: usize = 15;
-/// Where the registers of DWARF's numbers 0 to 15 lie among those that the kernel has saved
-/// (arch/x86/include/asm/ptrace.h), four bits for each, the lowest for the first. It has rsp
-/// elsewhere.
-pub const RUNNING_ORDER: u64 = 0x0123_6789_f4ed_5bca;
-/// And among those of an interrupted frame, from r8 on (arch/x86/include/uapi/asm/sigcontext.h).
-pub const INTERRUPTED_ORDER: u64 = 0x7654_3210_fa89_becd;
+pub const SAVED_REGISTERS: usize = arch::SAVED_REGISTERS;
+/// Where the registers of DWARF's numbers 0 to 15 lie among those that the kernel has saved, four
+/// bits for each, the lowest for the first.
+pub const RUNNING_ORDER: u64 = arch::RUNNING_ORDER;
+/// And among those of an interrupted frame.
+pub const INTERRUPTED_ORDER: u64 = arch::INTERRUPTED_ORDER;
 
 record! {
     /// From `address` on, the caller is found in this way. The return address is the word below the

@@ -3,6 +3,8 @@
 use syscollect_model::{ClockPair, ClockSource, Ticks};
 use syscollect_records::{ClockRecord, RecordKind, Stamp};
 
+use crate::arch;
+
 /// How often a reading is tried; the one with the narrowest bracket is kept,
 /// for an interrupt or a busy hypervisor may fall into any of them.
 const TRIES: usize = 16;
@@ -10,10 +12,7 @@ const TRIES: usize = 16;
 /// The tick counter now.
 pub(crate) fn ticks_now(source: ClockSource) -> Ticks {
     match source {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: rdtsc has no preconditions on x86-64; whether user code may
-        // execute it was found out when the source was chosen.
-        ClockSource::Tsc => Ticks(unsafe { core::arch::x86_64::_rdtsc() }),
+        ClockSource::Tsc => Ticks(arch::counter()),
         _ => Ticks(read(libc::CLOCK_MONOTONIC)),
     }
 }

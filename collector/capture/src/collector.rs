@@ -1,6 +1,9 @@
 //! The collector thread: it empties the lanes in time, and notes clocks,
 //! counters and losses now and then. Between, it sleeps; nothing wakes it.
 
+mod file_change;
+mod shared;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,14 +16,13 @@ use syscollect_symbolize::PinnedFiles;
 
 use crate::clock::ticks_now;
 use crate::ebpf::EbpfSource;
-use crate::error::CaptureError;
-use crate::file_change::{FileStart, Pace};
+use crate::error::{CaptureError, megabytes};
 use crate::files::Begin;
 use crate::gpu_clients::GpuClients;
 use crate::host::Host;
 use crate::kernel_types::kernel_types;
 use crate::mapping_pace::{MappingPace, MappingVerdict};
-use crate::memory::{MemoryPlan, megabytes};
+use crate::memory::MemoryPlan;
 use crate::notes::{Notes, NotesSettings};
 use crate::options::RecordOptions;
 use crate::outlet::Outlet;
@@ -28,7 +30,6 @@ use crate::perf::mappings::MappingRings;
 use crate::priority::{Hurry, go_first};
 use crate::probes::{Keeper, MappedFiles, ProbeSource, Setup};
 use crate::readings::Readings;
-use crate::recording::{EndingStep, Shared};
 use crate::replay::Replay;
 use crate::source::{Drained, Observed, ProgramChunks, Source};
 use crate::support::lacking_for_names;
@@ -36,6 +37,10 @@ use crate::tee::Rounds;
 use crate::tracepoints::{self, TracepointSource};
 use crate::unwind::StacksInMemory;
 use crate::zones::ZoneSource;
+
+pub(crate) use file_change::{FileStart, Pace};
+use shared::EndingStep;
+pub(crate) use shared::Shared;
 
 /// Clocks and counters are read this often.
 const READING_INTERVAL: Duration = Duration::from_millis(100);

@@ -47,7 +47,7 @@ pub enum CaptureError {
     /// Not even a small recording has room.
     #[error(
         "a recording needs {needed_text} of memory and there is not so much: {limit}; give it more, or record fewer things",
-        needed_text = crate::memory::megabytes(*needed)
+        needed_text = megabytes(*needed)
     )]
     TooLittleMemory {
         /// Bytes that the smallest one needs.
@@ -85,4 +85,9 @@ impl CaptureError {
             _ => Self::System { what, source },
         }
     }
+}
+
+/// Bytes as people read them.
+pub(crate) fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
 }

@@ -7,14 +7,14 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use syscollect_model::RecorderSummary;
+use syscollect_model::{Lane, LossCause, RecorderSummary};
 use syscollect_store::{
-    CaptureWriter, Definition, EMPTY_CAPTURE_BYTES, LaneLoss, StoreError, TraceBuffer, drain_to,
+    CaptureWriter, Definition, EMPTY_CAPTURE_BYTES, LaneLoss, LostRecord, StoreError, TraceBuffer,
+    drain_to,
 };
 use syscollect_symbolize::PinnedFiles;
 
 use crate::disk_reserve::{DiskReserve, cut_off};
-use crate::recording::buffer_loss;
 use crate::unwind::StacksInMemory;
 
 /// Where a recording goes.
@@ -136,6 +136,12 @@ pub(crate) fn losses_since(all: &[LaneLoss], before: &[LaneLoss]) -> Vec<LaneLos
 fn is_same_place(one: &LaneLoss, other: &LaneLoss) -> bool {
     (&one.origin, one.cpu, &one.record, one.cause, one.user)
         == (&other.origin, other.cpu, &other.record, other.cause, other.user)
+}
+
+/// What a trace buffer lost of a lane.
+pub(crate) fn buffer_loss(lane: Lane, cause: LossCause, count: u64) -> LaneLoss {
+    let (origin, cpu) = (lane.kind.into(), lane.cpu().map(|cpu| cpu.number));
+    LaneLoss { origin, cpu, record: LostRecord::Any, cause, user: None, count }
 }
 
 /// Hears of files in which something lies.
@@ -340,9 +346,9 @@ mod tests {
     use super::*;
     use crate::{RecordOptions, Recording};
     use std::time::Instant;
-    use syscollect_model::{Lane, LaneKind, LossCause, StopReason, Ticks};
+    use syscollect_model::{LaneKind, StopReason, Ticks};
     use syscollect_records::RecordKind;
-    use syscollect_store::{CaptureReader, Chunk, ChunkHeader, LostRecord};
+    use syscollect_store::{CaptureReader, Chunk, ChunkHeader};
 
     const CHUNKS: u64 = 4000;
     const LANE: Lane = Lane::new(LaneKind::Sched, 1);

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use syscollect_model::{CpuInfo, KernelModule, SessionInfo};
 
+use crate::arch::INVARIANT_COUNTER;
+
 /// Reads /proc and /sys; `root` is `/` but in tests.
 pub(crate) struct Host {
     root: PathBuf,
@@ -47,9 +49,7 @@ impl Host {
     /// Whether user code can read a TSC that never changes its rate.
     pub(crate) fn has_invariant_tsc(&self) -> bool {
         let flags = field(&self.text("proc/cpuinfo"), "flags");
-        ["constant_tsc", "nonstop_tsc"]
-            .iter()
-            .all(|flag| flags.split(' ').any(|word| word == *flag))
+        INVARIANT_COUNTER.iter().all(|flag| flags.split(' ').any(|word| word == *flag))
     }
 
     /// The numbers of the CPUs that are there now.
@@ -96,6 +96,19 @@ impl Host {
             .map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect())
             .unwrap_or_default()
     }
+}
+
+/// Whether the running kernel's release is at least this.
+pub(crate) fn kernel_at_least(major: u32, minor: u32) -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    release_at_least(&release, (major, minor))
+}
+
+/// The same of a release as the kernel writes it: `6.12.3-amd64`.
+fn release_at_least(release: &str, least: (u32, u32)) -> bool {
+    let mut parts =
+        release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= least
 }
 
 /// The descriptor of the NT_GNU_BUILD_ID note among ELF notes.

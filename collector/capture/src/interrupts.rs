@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 
-use crate::support::{bpf, btf};
+use crate::arch::{HOT, PREEMPT_COUNT, PREEMPT_COUNT_IN_HOT};
+use crate::{bpf_attempts, btf};
 
 /// Stands in the programs for the variable's address: `COUNT_MARK` of `bpf/include/interrupt.h`.
 const MARK: u64 = 0x5ca1_ab1e_0ddb_a115;
@@ -13,11 +14,6 @@ const MARK: u64 = 0x5ca1_ab1e_0ddb_a115;
 /// what the upper half of its registers' byte says when these are the type number of a variable.
 const LOAD_64_BITS: u8 = 0x18;
 const VARIABLE: u8 = 3 << 4;
-/// The variable, before 6.2 and since 6.15.
-const COUNT: &str = "__preempt_count";
-/// The structure that has it from 6.2 to 6.14 (arch/x86/include/asm/current.h), and where.
-const HOT: &str = "pcpu_hot";
-const OFFSET_IN_HOT: u64 = 8;
 
 /// How the program reaches this CPU's `preempt_count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +26,16 @@ pub(crate) enum PreemptCount {
     Address { table: u64, offset: u64 },
 }
 
+/// Constants of the programs that read the count.
+pub(crate) struct CountConstants {
+    /// COUNT_WAY
+    pub(crate) way: u32,
+    /// COUNT_OFFSET
+    pub(crate) offset: u64,
+    /// CPU_OFFSETS
+    pub(crate) table: u64,
+}
+
 impl PreemptCount {
     /// The cheapest way that this kernel takes.
     ///
@@ -38,21 +44,21 @@ impl PreemptCount {
     pub(crate) fn of_this_kernel() -> Self {
         let variable = |name: &str, offset| {
             let id = btf::id_in_kernel(name, btf::VARIABLE).ok()?;
-            let accepted = bpf::load_with_variable(id).is_ok();
+            let accepted = bpf_attempts::load_with_variable(id).is_ok();
             Some(if accepted { Self::Variable { id, offset } } else { Self::Unknown })
         };
-        variable(COUNT, 0)
-            .or_else(|| variable(HOT, OFFSET_IN_HOT))
+        variable(PREEMPT_COUNT, 0)
+            .or_else(|| variable(HOT, PREEMPT_COUNT_IN_HOT))
             .or_else(|| addresses(File::open("/proc/kallsyms").ok()?))
             .unwrap_or(Self::Unknown)
     }
 
-    /// What the program's constants COUNT_WAY, COUNT_OFFSET and CPU_OFFSETS are.
-    pub(crate) fn constants(self) -> (u32, u64, u64) {
+    /// What the program's constants are.
+    pub(crate) fn constants(self) -> CountConstants {
         match self {
-            Self::Unknown => (0, 0, 0),
-            Self::Variable { offset, .. } => (1, offset, 0),
-            Self::Address { table, offset } => (2, offset, table),
+            Self::Unknown => CountConstants { way: 0, offset: 0, table: 0 },
+            Self::Variable { offset, .. } => CountConstants { way: 1, offset, table: 0 },
+            Self::Address { table, offset } => CountConstants { way: 2, offset, table },
         }
     }
 
@@ -92,8 +98,8 @@ fn addresses(symbols: impl Read) -> Option<PreemptCount> {
         let (Some(address), Some(name)) = (words.next(), words.nth(1)) else { continue };
         let (found, within) = match name {
             "__per_cpu_offset" => (&mut table, 0),
-            COUNT => (&mut offset, 0),
-            HOT => (&mut offset, OFFSET_IN_HOT),
+            PREEMPT_COUNT => (&mut offset, 0),
+            HOT => (&mut offset, PREEMPT_COUNT_IN_HOT),
             _ => continue,
         };
         let address = u64::from_str_radix(address, 16).ok().filter(|address| *address != 0);

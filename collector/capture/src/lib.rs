@@ -29,8 +29,12 @@
 //! ```
 
 mod affinity;
+mod arch;
+mod attach_method;
+mod bpf_attempts;
 mod bpf_calls;
 mod bpf_object;
+mod btf;
 mod clock;
 mod collector;
 mod command_lines;
@@ -38,7 +42,6 @@ mod counters;
 mod disk_reserve;
 mod ebpf;
 mod error;
-mod file_change;
 mod files;
 mod fold;
 mod gpu_clients;

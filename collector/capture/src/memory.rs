@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use syscollect_store::{BufferMode, TraceBuffer};
 
-use crate::error::CaptureError;
+use crate::error::{CaptureError, megabytes};
 
 /// What the recorder needs beside lanes and buffer: its program, threads, stages, names of what
 /// runs.
@@ -167,11 +167,6 @@ impl MemoryRoom {
 /// groups leave it if that is less.
 pub fn available_memory() -> u64 {
     MemoryRoom::read(Path::new("/")).bytes
-}
-
-/// Bytes as people read them.
-pub(crate) fn megabytes(bytes: u64) -> String {
-    format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
 /// The folders of the control groups that limit this process's memory: its own and those above it,

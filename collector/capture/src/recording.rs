@@ -2,19 +2,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use syscollect_model::{
-    Lane, LossCause, RecorderSummary, RecorderWork, SessionInfo, StopReason, WorkCost,
-};
-use syscollect_store::{Chunk, LaneLoss, LostRecord, TraceBuffer};
+use syscollect_model::{RecorderSummary, RecorderWork, SessionInfo, StopReason, WorkCost};
+use syscollect_store::{Chunk, LaneLoss, TraceBuffer};
 use syscollect_symbolize::PinnedFiles;
 
-use crate::collector::{Collector, Ended, Output};
+use crate::collector::{Collector, Ended, FileStart, Output, Pace, Shared};
 use crate::error::CaptureError;
-use crate::file_change::{FileStart, Pace};
-use crate::files::{self, Begin, FileAccount, Files, LastFile, RecordingFiles};
+use crate::files::{self, Begin, Files, LastFile, RecordingFiles, buffer_loss};
 use crate::host::Host;
 use crate::memory::MemoryRoom;
 use crate::options::RecordOptions;
@@ -35,38 +32,6 @@ pub struct Recording {
     startup: Duration,
     began: Instant,
     costs: CostAccount,
-}
-
-/// What the threads tell one another.
-#[derive(Default)]
-pub(crate) struct Shared {
-    pub(crate) stop: AtomicBool,
-    pub(crate) bytes: AtomicU64,
-    pub(crate) records: AtomicU64,
-    pub(crate) lost: AtomicU64,
-    pub(crate) files: Arc<FileAccount>,
-    /// What the collector does at its end: a [`EndingStep`].
-    pub(crate) step: AtomicU8,
-}
-
-/// What the collector does at its end, for the message if it stands still.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum EndingStep {
-    Detaching = 1,
-    Draining,
-    Noting,
-}
-
-impl Shared {
-    /// What the collector does now, in words.
-    fn doing(&self) -> &'static str {
-        match self.step.load(Ordering::Relaxed) {
-            step if step == EndingStep::Detaching as u8 => "detaching from the kernel",
-            step if step == EndingStep::Draining as u8 => "taking out the last events",
-            step if step == EndingStep::Noting as u8 => "describing programs",
-            _ => "emptying the lanes",
-        }
-    }
 }
 
 /// How long the end waits for the collector. Detaching takes part of a second, and what follows has
@@ -292,11 +257,6 @@ impl Recording {
             costs,
         })
     }
-}
-
-pub(crate) fn buffer_loss(lane: Lane, cause: LossCause, count: u64) -> LaneLoss {
-    let (origin, cpu) = (lane.kind.into(), lane.cpu().map(|cpu| cpu.number));
-    LaneLoss { origin, cpu, record: LostRecord::Any, cause, user: None, count }
 }
 
 fn broken(thread: &str, why: Unfinished) -> CaptureError {

@@ -364,7 +364,7 @@ impl SleeperStacks {
             ..StackMemoryHeader::default()
         };
         let memory = StackMemory {
-            registers: Registers { ip, sp, bp: registers[RBP] },
+            registers: Registers::running(ip, sp, &registers),
             reached: FrameReached::of(&registers_then),
             bytes,
         };
@@ -393,9 +393,6 @@ impl SleeperStacks {
         data.extend(addresses.iter().flat_map(|address| address.to_ne_bytes()));
     }
 }
-
-/// Where rbp lies in `struct pt_regs` (arch/x86/include/asm/ptrace.h), in words.
-const RBP: usize = 4;
 
 /// How often a thread has left a CPU, as its file `status` says.
 fn switches(status: &Path) -> Option<u64> {

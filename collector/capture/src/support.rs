@@ -5,8 +5,6 @@
 //! attempts go through [`Probe`], and files through [`Machine`], so that tests
 //! describe machines that are not here.
 
-pub(crate) mod bpf;
-pub(crate) mod btf;
 mod gpu;
 mod interrupts;
 mod limits;
@@ -75,11 +73,6 @@ impl Capability {
 
 /// What a kernel without permission answers is no word on what it can do.
 const AS_ROOT: &str = "sudo syscollect doctor";
-
-/// Whether one link can attach a program to many user functions (6.6).
-pub(crate) fn try_uprobe_multi() -> io::Result<()> {
-    bpf::try_uprobe_multi()
-}
 
 /// Every capability of this machine.
 pub fn support() -> Vec<Capability> {

@@ -1,8 +1,7 @@
 //! `syscollect completions`: for shells, from the same definitions as `--help`.
 
-use crate::args::Cli;
 use anyhow::Result;
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::Shell;
 use std::process::ExitCode;
 
@@ -20,10 +19,10 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-/// Runs the sub-command.
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+/// Prints the completions of `program`.
+pub(crate) fn run(args: &Args, program: &mut Command) -> Result<ExitCode> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "syscollect", &mut text);
+    clap_complete::generate(args.shell, program, "syscollect", &mut text);
     std::io::Write::write_all(&mut std::io::stdout(), &text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,5 @@
 //! What was lost of a recording, the same for `record` and for whoever reads the capture later.
 
-use crate::summary::loss_text;
 use crate::terminal::Style;
 use std::fmt::Write;
 use syscollect_model::{
@@ -176,6 +175,24 @@ impl Lost {
         }
         text
     }
+}
+
+/// `12,345 sched records of CPU 3: lane-full`, `42 zones records of user 1001's programs: lane-full`,
+/// and of Windows traces `7 events: lane-full`.
+pub(crate) fn loss_text(loss: &Loss) -> String {
+    let Loss { origin, cpu, cause, user, count, .. } = loss;
+    let cpu = cpu.map_or(String::new(), |cpu| format!(" of {}", cpu.label()));
+    let user = user.map_or(String::new(), |user| format!(" of user {user}'s programs"));
+    let (name, count) = (origin.name(), *count);
+    let what = match origin {
+        // These say what they count.
+        LossOrigin::Events | LossOrigin::Buffers if count == 1 => {
+            name.trim_end_matches('s').to_owned()
+        }
+        LossOrigin::Events | LossOrigin::Buffers => name.to_owned(),
+        LossOrigin::Lane(_) | LossOrigin::Unknown(_) => format!("{name} records"),
+    };
+    format!("{} {what}{cpu}{user}: {}", grouped(count), cause.name())
 }
 
 #[cfg(test)]

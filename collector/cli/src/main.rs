@@ -59,9 +59,10 @@ mod terminal;
 mod time_range;
 mod timings;
 mod units;
+mod usage;
 
 use args::{Cli, Command};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -89,8 +90,8 @@ fn main() -> ExitCode {
         Some(Command::Probes(args)) => probes::run(&args),
         #[cfg(target_os = "linux")]
         Some(Command::Doctor(args)) => doctor::run(&args),
-        Some(Command::Completions(args)) => completions::run(&args),
-        Some(Command::Man(args)) => man::run(&args),
+        Some(Command::Completions(args)) => completions::run(&args, &mut Cli::command()),
+        Some(Command::Man(args)) => man::run(&args, Cli::command()),
     };
     exit_code(result)
 }
@@ -113,10 +114,13 @@ fn exit_code(result: anyhow::Result<ExitCode>) -> ExitCode {
         Err(error) => error,
     };
     // A usage error prints itself in clap's style, with the way to --help.
-    if let Some(usage) = error.downcast_ref::<clap::Error>() {
-        escape::say_usage(usage);
-        return ExitCode::from(USAGE);
-    }
+    let error = match error.downcast::<clap::Error>() {
+        Ok(usage) => {
+            escape::say_usage(&usage.format(&mut Cli::command()));
+            return ExitCode::from(USAGE);
+        }
+        Err(error) => error,
+    };
     // `syscollect info x | head` closes the pipe early; that is no mistake.
     if !is_closed_pipe(&error) {
         say!("syscollect: {}", message(&error));

@@ -1,9 +1,8 @@
 //! `syscollect man`: the manual pages, from the same definitions as `--help`.
 
-use crate::args::Cli;
-use crate::record::usage;
+use crate::usage::usage;
 use anyhow::Result;
-use clap::CommandFactory;
+use clap::Command;
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -21,17 +20,17 @@ pub(crate) struct Args {
     command: Option<String>,
 }
 
-/// Prints one page: of the program, or of a sub-command. A page has one NAME, by which `man` files
+/// Prints one page: of `program`, or of a sub-command. A page has one NAME, by which `man` files
 /// it.
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let mut command = Cli::command().disable_help_subcommand(true);
+pub(crate) fn run(args: &Args, program: Command) -> Result<ExitCode> {
+    let mut command = program.disable_help_subcommand(true);
     command.build();
     let page = match &args.command {
         None => Some(&command),
         Some(name) => command.find_subcommand(name),
     };
     let Some(page) = page.filter(|page| !page.is_hide_set()).cloned() else {
-        let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+        let names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
         let asked = args.command.as_deref().unwrap_or_default();
         return Err(usage(format!(
             "there is no command {asked:?}; there are {}",

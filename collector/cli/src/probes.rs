@@ -120,7 +120,7 @@ impl ListArgs {
                 let target = what.parse().map_or(Target::File(what), Target::Process);
                 Ok((target, glob.first().map(String::as_str)))
             }
-            _ => bail!(crate::record::usage(
+            _ => bail!(crate::usage::usage(
                 "--all takes the place of a process or file; a pattern may follow".into()
             )),
         }

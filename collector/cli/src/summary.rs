@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use syscollect_exporters::TracyLayout;
 use syscollect_model::{
-    LaneKind, Loss, LossCause, LossOrigin, RecorderSummary, StopReason, bytes, duration, grouped,
+    LaneKind, LossCause, LossOrigin, RecorderSummary, StopReason, bytes, duration, grouped,
 };
 use syscollect_playback::Played;
 use syscollect_store::{LaneLoss, LostRecord};
@@ -147,24 +147,6 @@ fn shown(path: &Path) -> String {
     printable(&path.display().to_string())
 }
 
-/// `12,345 sched records of CPU 3: lane-full`, `42 zones records of user 1001's programs: lane-full`,
-/// and of Windows traces `7 events: lane-full`.
-pub(crate) fn loss_text(loss: &Loss) -> String {
-    let Loss { origin, cpu, cause, user, count, .. } = loss;
-    let cpu = cpu.map_or(String::new(), |cpu| format!(" of {}", cpu.label()));
-    let user = user.map_or(String::new(), |user| format!(" of user {user}'s programs"));
-    let (name, count) = (origin.name(), *count);
-    let what = match origin {
-        // These say what they count.
-        LossOrigin::Events | LossOrigin::Buffers if count == 1 => {
-            name.trim_end_matches('s').to_owned()
-        }
-        LossOrigin::Events | LossOrigin::Buffers => name.to_owned(),
-        LossOrigin::Lane(_) | LossOrigin::Unknown(_) => format!("{name} records"),
-    };
-    format!("{} {what}{cpu}{user}: {}", grouped(count), cause.name())
-}
-
 /// What came of an export.
 #[derive(Debug)]
 pub(crate) struct Exported {
@@ -240,8 +222,9 @@ fn lane_advice(loss: &LaneLoss) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lost::loss_text;
     use crate::terminal::Terminal;
-    use syscollect_model::CpuId;
+    use syscollect_model::{CpuId, Loss};
     use syscollect_records::RecordKind;
 
     fn outcome(losses: Vec<LaneLoss>) -> Outcome {

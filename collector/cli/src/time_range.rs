@@ -1,8 +1,8 @@
 //! The part of a recording that is looked at: the same options for every sub-command that reads
 //! one.
 
-use crate::record::usage;
 use crate::units::parse_moment;
+use crate::usage::usage;
 use std::time::Duration;
 use syscollect_model::Time;
 use syscollect_playback::Recording;

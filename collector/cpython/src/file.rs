@@ -1,7 +1,8 @@
 //! The interpreter in a file.
 
+use crate::PythonFileError;
+use crate::arch::cold_part_of;
 use crate::versions::{TABLE_BYTES, from_table, is_table, known};
-use crate::{PythonFileError, cold};
 use syscollect_elf::{Elf, ReadRef, Sections, SymbolLimits, SymbolTable, abi};
 use syscollect_records::python::PythonFile;
 
@@ -48,7 +49,7 @@ pub fn interpreter<'d, R: ReadRef<'d>>(
     let size = symbols.eval_loop_size.min(LOOP_MAX).min(rest);
     let begin = as_code(symbols.eval_loop);
     let bytes = elf.loaded_bytes(symbols.eval_loop, size).unwrap_or_default();
-    let cold = cold::part_of(bytes, symbols.eval_loop).map_or([0, 0], |part| {
+    let cold = cold_part_of(bytes, symbols.eval_loop).map_or([0, 0], |part| {
         let inside = |address: u64| address.clamp(code.address, code.address + code.size);
         [as_code(inside(part.start)), as_code(inside(part.end))]
     });

@@ -26,8 +26,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod arch;
 mod code;
-mod cold;
 mod error;
 mod file;
 mod lines;

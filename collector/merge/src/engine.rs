@@ -2,9 +2,8 @@
 //! losses, names that come with events.
 
 use crate::losses::Losses;
+use crate::open::End;
 use crate::stacks::{Resolved, Resolver, StackCache};
-use crate::zones::open::End;
-use crate::zones::state::Writer;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
     CpuId, Event, Lane, Location, LocationId, LockId, ProcessId, StringId, Tables, ThreadId, Time,
@@ -59,6 +58,19 @@ impl NewRows {
         self.names += tables.strings.len() - before;
         Some(id)
     }
+}
+
+/// Who writes to a lane of zones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Writer {
+    pub(crate) lane: Lane,
+    pub(crate) client: u32,
+    pub(crate) tid: u32,
+    pub(crate) owner: u32,
+    pub(crate) thread: ThreadId,
+    pub(crate) process: ProcessId,
+    /// Its place in `Zones::threads`.
+    pub(crate) slot: usize,
 }
 
 /// A lane while it is played.

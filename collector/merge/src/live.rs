@@ -17,12 +17,12 @@
 use crate::chunk_queue::{Decode, Resume};
 use crate::definitions::{clock_map, readings};
 use crate::engine::{CaptureState, NewRows, no_added_rows};
+use crate::knowledge::Knowledge;
 use crate::lane::LaneCursor;
 use crate::losses::Losses;
 use crate::mappings::{MappingRecord, add_mapping, read_mappings};
 use crate::playing::Playing;
 use crate::probes::table::ProbeTable;
-use crate::session::Knowledge;
 use crate::stacks::{Resolver, Stacks};
 use crate::tasks::{TaskBuilder, TaskHistory, Tasks};
 use crate::zones::programs::Programs;

@@ -6,6 +6,7 @@ use crate::counters::CounterTable;
 use crate::definitions::{Definitions, LaneCount, clock_map, each_chunk, lanes_of, read_clock};
 use crate::engine::{NewRows, no_added_rows};
 use crate::gpu::record::TracepointTable;
+use crate::knowledge::Knowledge;
 use crate::lane::LaneCursor;
 use crate::losses::Losses;
 use crate::mappings::{add_mapping, read_mappings};
@@ -14,7 +15,7 @@ use crate::probes::nesting::decide_nesting;
 use crate::probes::table::ProbeTable;
 use crate::stack_shares::PLENTY;
 use crate::stacks::{Resolver, Stacks, count_frames};
-use crate::tasks::{TaskBuilder, TaskHistory, Tasks};
+use crate::tasks::{TaskBuilder, Tasks};
 use crate::unwinding::Unwinder;
 use crate::zones::InstrumentedPrograms;
 use crate::zones::lifetimes::lifetimes_of;
@@ -28,8 +29,8 @@ use syscollect_model::{
 };
 use syscollect_playback::order::Merge;
 use syscollect_playback::{
-    AddedRows, AnyExporter, ModuleKey, Output, Played, Recording, Stopped, UnnamedCode,
-    UnresolvedModule, stoppable,
+    AnyExporter, ModuleKey, Output, Played, Recording, Stopped, UnnamedCode, UnresolvedModule,
+    stoppable,
 };
 use syscollect_store::{CaptureReader, Damage, KnownProcess, UnwoundStack};
 
@@ -55,29 +56,6 @@ pub(crate) struct Placement {
     pub(crate) tables: Tables,
     /// Its times are later by that than its machine says, nanoseconds.
     pub(crate) ahead_ns: u64,
-}
-
-/// What is known before events are played: what they refer to.
-#[derive(Debug)]
-pub(crate) struct Knowledge {
-    /// Whose recording it is; its row tells how it was recorded.
-    pub(crate) machine: MachineId,
-    pub(crate) clock: Arc<ClockMap>,
-    pub(crate) tables: Tables,
-    pub(crate) resolver: Resolver,
-    pub(crate) history: TaskHistory,
-    pub(crate) programs: InstrumentedPrograms,
-    pub(crate) probes: ProbeTable,
-    pub(crate) tracepoints: TracepointTable,
-    /// Counter tracks by the number that records carry.
-    pub(crate) counters: CounterTable,
-    /// What is known of losses without reading the events.
-    pub(crate) losses: Losses,
-    /// Records of definition lanes.
-    pub(crate) definition_records: u64,
-    /// Rows that an earlier play added, so that the next one finds them.
-    pub(crate) added: AddedRows,
-    pub(crate) new_rows: NewRows,
 }
 
 impl Session {

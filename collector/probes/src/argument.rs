@@ -1,6 +1,6 @@
 //! An argument of a probe: where its value lies while the probe is hit.
 
-use crate::register::Register;
+use crate::arch::Register;
 use std::fmt;
 
 /// No note has more arguments than this; `sys/sdt.h` writes up to 12.

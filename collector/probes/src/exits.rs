@@ -20,7 +20,7 @@
 //! the function's ends: what is missed is noticed with the next function that
 //! begins or ends above it on the stack, what is too much would end it early.
 
-use crate::steps::{DecodedInstruction, Flow, Stack, steps};
+use crate::arch::{DecodedInstruction, Flow, Stack, steps};
 use std::ops::Range;
 
 /// Larger functions are not looked at.

@@ -1,5 +1,6 @@
 //! The functions of an ELF file.
 
+use crate::arch::is_return;
 use crate::error::ProbeError;
 use crate::exits::{Unclear, exits};
 use crate::frames::Frames;
@@ -283,12 +284,6 @@ fn why_unsuitable(name: &str) -> Option<&'static str> {
         }
         _ => None,
     }
-}
-
-/// Whether an instruction that begins so takes its return address off the stack, with or without a
-/// prefix.
-fn is_return(code: &[u8]) -> bool {
-    matches!(code, [0xc3 | 0xc2, ..] | [0xf2 | 0xf3, 0xc3 | 0xc2, ..])
 }
 
 /// Whether a function returns twice, or reads return addresses off the stack.

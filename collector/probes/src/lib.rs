@@ -20,6 +20,7 @@
 //! assert!(matches!(usdt_probes(&b"#!/bin/sh"[..]), Err(ProbeError::Elf(ElfError::NotElf))));
 //! ```
 
+mod arch;
 mod argument;
 mod error;
 mod exits;
@@ -31,20 +32,18 @@ mod note;
 mod operand;
 mod preset;
 mod presets;
-mod register;
 mod spec;
 mod spec_parse;
-mod steps;
 mod symbols;
 mod usdt;
 
+pub use arch::Register;
 pub use argument::{ARGUMENTS_MAX, Argument, ArgumentPlace, Unreadable, evaluate};
 pub use error::ProbeError;
 pub use functions::{Function, Functions, Returns, soname};
 pub use glob::{Glob, GlobError};
 pub use nearest::{did_you_mean, nearest};
 pub use presets::{FunctionPreset, LibraryPreset, Parameter, library_presets};
-pub use register::Register;
 pub use spec::{
     ArgumentKind, ArgumentSpec, FUNCTIONS_MAX_DEFAULT, FileSelector, FunctionSpec, ProbeSelector,
     Spec, ZoneSpec,

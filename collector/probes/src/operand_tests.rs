@@ -1,4 +1,5 @@
 use super::*;
+use crate::arch::Register;
 use crate::argument::evaluate;
 use proptest::prelude::*;
 

@@ -10,8 +10,8 @@
 //! programs run, and a probe in code that changes would break the program. What a handle stands for
 //! (the name of a kernel): only the driver knows.
 
+use crate::arch::{PARAMETERS, RETURN_ADDRESS_BYTES, STACK_POINTER};
 use crate::argument::{Argument, ArgumentPlace};
-use crate::register::Register;
 
 mod compute;
 mod cuda;
@@ -112,10 +112,6 @@ impl LibraryPreset {
     }
 }
 
-/// The registers of the first parameters.
-const REGISTERS: [Register; 6] =
-    [Register::Rdi, Register::Rsi, Register::Rdx, Register::Rcx, Register::R8, Register::R9];
-
 impl Parameter {
     /// How it is read at the function's first instruction.
     pub fn argument(self) -> Argument {
@@ -128,28 +124,29 @@ impl Parameter {
     }
 }
 
-/// The first six words are in registers, the others on the stack above the return address.
+/// The first words are in registers, the others on the stack above the return address.
 fn word(number: u8) -> ArgumentPlace {
-    match REGISTERS.get(usize::from(number)) {
+    match PARAMETERS.get(usize::from(number)) {
         Some(register) => ArgumentPlace::Register { register: *register, shift: 0 },
         None => on_stack(number, 0),
     }
 }
 
 fn high(number: u8) -> ArgumentPlace {
-    match REGISTERS.get(usize::from(number)) {
+    match PARAMETERS.get(usize::from(number)) {
         Some(register) => ArgumentPlace::Register { register: *register, shift: 32 },
         None => on_stack(number, 4),
     }
 }
 
 fn on_stack(number: u8, skip: i64) -> ArgumentPlace {
-    let behind = i64::from(number) - REGISTERS.len() as i64;
-    ArgumentPlace::Memory { base: Some(Register::Rsp), index: None, offset: 8 + 8 * behind + skip }
+    let behind = i64::from(number) - PARAMETERS.len() as i64;
+    let offset = RETURN_ADDRESS_BYTES + 8 * behind + skip;
+    ArgumentPlace::Memory { base: Some(STACK_POINTER), index: None, offset }
 }
 
 fn pointed(number: u8, offset: u8) -> ArgumentPlace {
-    match REGISTERS.get(usize::from(number)) {
+    match PARAMETERS.get(usize::from(number)) {
         Some(register) => {
             ArgumentPlace::Memory { base: Some(*register), index: None, offset: offset.into() }
         }

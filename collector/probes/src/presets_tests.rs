@@ -11,7 +11,7 @@ fn preset(library: &str) -> &'static LibraryPreset {
 fn shown(library: &str, symbol: &str) -> Vec<(&'static str, u64)> {
     const STACK: u64 = 0x7000_0000;
     let number =
-        |register| REGISTERS.iter().position(|own| *own == register).map(|number| number as u64);
+        |register| PARAMETERS.iter().position(|own| *own == register).map(|number| number as u64);
     let word = |number: u64| 7 << 32 | (100 + number);
     let registers = |register| number(register).map_or(STACK, word);
     let read = |address: u64, bytes: &mut [u8]| {

@@ -1,5 +1,6 @@
 //! The USDT probes of an ELF file.
 
+use crate::arch::is_nop;
 use crate::argument::{ARGUMENTS_MAX, Argument};
 use crate::error::ProbeError;
 use crate::note::{self, Note, Warnings};
@@ -161,12 +162,6 @@ fn probe<'data, R: ReadRef<'data>>(
         semaphore,
         arguments,
     })
-}
-
-/// Whether an instruction begins here that does nothing: `nop`, or one of its longer forms.
-fn is_nop(code: &[u8]) -> bool {
-    let prefixes = code.iter().take_while(|byte| **byte == 0x66).count();
-    matches!(code.get(prefixes..), Some([0x90, ..] | [0x0f, 0x1f, ..]))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::register::Register;
+use crate::arch::Register;
 use crate::{ArgumentKind, ArgumentPlace, Spec};
 use proptest::prelude::*;
 use std::io::Cursor;

@@ -1,9 +1,10 @@
 //! Frame description entries (FDE) and what they have in common (CIE).
 
+use crate::arch::RETURN_ADDRESS;
 use crate::rule::Slice;
 use gimli::{
     BaseAddresses, CommonInformationEntry, DwEhPe, FrameDescriptionEntry, UnwindOffset,
-    UnwindSection, X86_64,
+    UnwindSection,
 };
 use rustc_hash::FxHashMap;
 
@@ -59,7 +60,7 @@ impl<'a, S: UnwindSection<Slice<'a>>> FdeReader<'a, S> {
         }
         let cie = self.section.cie_from_offset(self.bases, offset.into()).ok()?;
         let is_known = cie.fde_address_encoding().is_none_or(is_absolute_or_relative);
-        let is_usual = cie.address_size() == 8 && cie.return_address_register() == X86_64::RA;
+        let is_usual = cie.address_size() == 8 && cie.return_address_register() == RETURN_ADDRESS;
         (is_known && is_usual).then_some(cie)
     }
 }

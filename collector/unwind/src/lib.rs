@@ -27,6 +27,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod arch;
 mod error;
 mod fde;
 mod file;

@@ -3,11 +3,12 @@
 //! Of the registers' rules those are kept that rows need, so that an instruction costs as much as
 //! its bytes: gimli's own tables keep all, and copy them where an instruction of one byte says so.
 
+use crate::arch::{FRAME_POINTER, RETURN_ADDRESS};
 use crate::rule::{
     LOST, Rule, RuleAndOffset, SAME, Slice, cfa_at_register, cfa_by_expression,
     cfa_of_return_register, saved_at_cfa, saved_by_expression,
 };
-use gimli::{CallFrameInstruction, CommonInformationEntry, Register, UnwindSection, X86_64};
+use gimli::{CallFrameInstruction, CommonInformationEntry, Register, UnwindSection};
 use syscollect_records::unwind::WORD_BYTES;
 
 /// Saved states that wait to be restored, at most; compilers nest no more than two.
@@ -173,7 +174,7 @@ impl<'s, 'a, S: UnwindSection<Slice<'a>>> Program<'s, S> {
             SameValue { register } => self.set(register, ReturnAddress::Other, SAME),
             Expression { register, expression } => {
                 let expression = expression.get(self.section).map_err(|_| Damaged)?;
-                if register == X86_64::RBP {
+                if register == FRAME_POINTER {
                     self.state.frame_pointer = saved_by_expression(expression);
                 } else {
                     self.set(register, ReturnAddress::Other, LOST);
@@ -211,8 +212,8 @@ impl<'s, 'a, S: UnwindSection<Slice<'a>>> Program<'s, S> {
         frame_pointer: RuleAndOffset,
     ) {
         match register {
-            X86_64::RA => self.state.return_address = return_address,
-            X86_64::RBP => self.state.frame_pointer = frame_pointer,
+            RETURN_ADDRESS => self.state.return_address = return_address,
+            FRAME_POINTER => self.state.frame_pointer = frame_pointer,
             _ => {}
         }
     }

@@ -1,17 +1,14 @@
 //! What a row says, made of what DWARF's rules say.
 
 use crate::UnwindRow;
-use gimli::{Encoding, EndianSlice, Expression, Format, LittleEndian, Operation, Register, X86_64};
+use crate::arch::{FRAME_POINTER, GENERAL_REGISTERS, PLT_ENTRY, RETURN_ADDRESS, STACK_POINTER};
+use gimli::{Encoding, EndianSlice, Expression, Format, LittleEndian, Operation, Register};
 use syscollect_records::unwind::{WORD_BYTES, cfa_rule, frame_pointer_rule};
 
 pub(crate) type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
 /// Operations of the longest expression that a row can say.
 const OPERATIONS_MAX: usize = 9;
-/// General registers, by DWARF's numbers.
-const GENERAL_REGISTERS: u16 = 16;
-/// Bytes of an entry of a procedure linkage table.
-const PLT_ENTRY: u64 = 16;
 
 /// A rule of a row and its offset in words, if it has one.
 pub(crate) type RuleAndOffset = (u8, i16);
@@ -55,9 +52,9 @@ impl Rule {
 /// A CFA that is `register + offset`; `None` if a row cannot express it.
 pub(crate) fn cfa_at_register(register: Register, offset: i64) -> Option<RuleAndOffset> {
     let rule = match register {
-        X86_64::RSP if offset > FAR => return cfa_far(offset),
-        X86_64::RSP => cfa_rule::RSP,
-        X86_64::RBP => cfa_rule::RBP,
+        STACK_POINTER if offset > FAR => return cfa_far(offset),
+        STACK_POINTER => cfa_rule::RSP,
+        FRAME_POINTER => cfa_rule::RBP,
         Register(number) if number < GENERAL_REGISTERS => cfa_rule::REGISTER | number as u8,
         _ => return None,
     };
@@ -70,7 +67,7 @@ pub(crate) fn cfa_of_return_register(
     (rule, offset): RuleAndOffset,
     returns: Register,
 ) -> Option<RuleAndOffset> {
-    let is_known = returns.0 < GENERAL_REGISTERS && returns != X86_64::RSP;
+    let is_known = returns.0 < GENERAL_REGISTERS && returns != STACK_POINTER;
     (is_known && rule == cfa_rule::RSP)
         .then_some((cfa_rule::RETURN_REGISTER | returns.0 as u8, offset))
 }
@@ -105,10 +102,10 @@ fn cfa_at_word(operations: &[Operation<Slice<'_>>]) -> Option<RuleAndOffset> {
     };
     let (register, offset) = register_offset(first)?;
     let rule = match (register, plus_word) {
-        (X86_64::RSP, false) => cfa_rule::AT_RSP,
-        (X86_64::RSP, true) => cfa_rule::AT_RSP_PLUS_WORD,
-        (X86_64::RBP, false) => cfa_rule::AT_RBP,
-        (X86_64::RBP, true) => cfa_rule::AT_RBP_PLUS_WORD,
+        (STACK_POINTER, false) => cfa_rule::AT_RSP,
+        (STACK_POINTER, true) => cfa_rule::AT_RSP_PLUS_WORD,
+        (FRAME_POINTER, false) => cfa_rule::AT_RBP,
+        (FRAME_POINTER, true) => cfa_rule::AT_RBP_PLUS_WORD,
         _ => return None,
     };
     Some((rule, words(offset)?))
@@ -131,8 +128,8 @@ fn plt(operations: &[Operation<Slice<'_>>]) -> Option<RuleAndOffset> {
     else {
         return None;
     };
-    let is_plt = register_offset(sp)? == (X86_64::RSP, WORD_BYTES)
-        && register_offset(ip)? == (X86_64::RA, 0);
+    let is_plt = register_offset(sp)? == (STACK_POINTER, WORD_BYTES)
+        && register_offset(ip)? == (RETURN_ADDRESS, 0);
     is_plt.then_some((cfa_rule::PLT, *threshold as i16))
 }
 
@@ -148,7 +145,7 @@ pub(crate) fn saved_by_expression(expression: Expression<Slice<'_>>) -> RuleAndO
         _ => None,
     };
     match at_rbp() {
-        Some((X86_64::RBP, offset)) => {
+        Some((FRAME_POINTER, offset)) => {
             words(offset).map_or(LOST, |words| (frame_pointer_rule::AT_RBP, words))
         }
         _ => LOST,

@@ -1,20 +1,13 @@
 //! Walks a stack by rows, as the kernel programs do.
 
 use crate::UnwindRow;
+use crate::arch::{
+    FRAME_POINTER, GENERAL_REGISTERS, PLT_ENTRY, SIGNAL_BP, SIGNAL_IP, SIGNAL_REGISTERS, SIGNAL_SP,
+};
 use syscollect_records::unwind::{
     INTERRUPTED_ORDER, LOST_FRAME_POINTER, RUNNING_ORDER, SAVED_REGISTERS, WORD_BYTES, cfa_rule,
     frame_pointer_rule,
 };
-
-/// Where the kernel keeps registers of interrupted code, in bytes from the stack pointer of the
-/// signal handler's caller on: in `ucontext` (include/uapi/asm-generic/ucontext.h) is `sigcontext`
-/// (arch/x86/include/uapi/asm/sigcontext.h), from byte 40 on.
-const SIGNAL_REGISTERS: i64 = 40;
-const SIGNAL_BP: i64 = 120;
-const SIGNAL_SP: i64 = 160;
-const SIGNAL_IP: i64 = 168;
-/// Bytes of an entry of a procedure linkage table.
-const PLT_ENTRY: u64 = 16;
 
 /// What is known of a frame's registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,9 +20,18 @@ pub struct Registers {
     pub bp: u64,
 }
 
+impl Registers {
+    /// Those of code that runs, of which the kernel has saved all, in the order of its
+    /// `struct pt_regs`, these two aside.
+    pub fn running(ip: u64, sp: u64, saved: &[u64; SAVED_REGISTERS]) -> Self {
+        let bp = running_registers(saved)[usize::from(FRAME_POINTER.0)];
+        Self { ip, sp, bp }
+    }
+}
+
 /// All general registers of code that did not call, by DWARF's numbers; rsp is 0 where they came in
 /// an order that has it elsewhere.
-pub type GeneralRegisters = [u64; 16];
+pub type GeneralRegisters = [u64; GENERAL_REGISTERS as usize];
 
 /// Registers as the kernel saves them, of code that runs: in the order of its `struct pt_regs`.
 pub fn running_registers(saved: &[u64; SAVED_REGISTERS]) -> GeneralRegisters {
@@ -161,7 +163,8 @@ fn caller(
 
 /// The register that a row names, if it is known.
 fn general_register(row: UnwindRow, general: Option<&GeneralRegisters>) -> Result<u64, WalkEnd> {
-    let is_named = (cfa_rule::REGISTER..cfa_rule::RETURN_REGISTER + 16).contains(&row.cfa);
+    let is_named = (cfa_rule::REGISTER..cfa_rule::RETURN_REGISTER + GENERAL_REGISTERS as u8)
+        .contains(&row.cfa);
     let general = general.filter(|_| is_named).ok_or(WalkEnd::Unusable)?;
     Ok(general[usize::from(row.cfa % 16)])
 }

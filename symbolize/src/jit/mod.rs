@@ -1,17 +1,13 @@
 //! Names of code that programs make while they run.
 
-mod files;
 mod jit_dump;
 mod names;
 mod perf_map;
 
-pub(crate) use files::{CodeLists, FoundList, dump_number, look, look_afterwards, look_at_dump};
-pub use files::{PerfMapOutcome, PerfMapOwner};
-
-use self::files::CodeList;
 use self::names::NamesFound;
 use crate::ModuleRequest;
-use crate::naming::Shared;
+use crate::code_lists::CodeList;
+use crate::shared::Shared;
 use crate::turn::Turn;
 use std::io::{self, Cursor};
 use syscollect_model::{MemoryAt, ProgramMemory, Symbol, SymbolTable};

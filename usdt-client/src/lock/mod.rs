@@ -292,8 +292,7 @@ impl Reporter {
 /// counter could be read ahead while the lock's memory is still on its way.
 #[inline(always)]
 fn after_the_lock() {
-    // SAFETY: lfence has no preconditions on x86-64.
-    unsafe { core::arch::x86_64::_mm_lfence() };
+    crate::arch::load_fence();
 }
 
 /// The place of a call.

@@ -22,18 +22,18 @@ use syscollect_store::{LaneLoss, LostRecord};
 
 use crate::bpf_calls::{self, ProgramCounts};
 use crate::bpf_object::SharedMaps;
+use crate::btf;
 use crate::error::CaptureError;
-use crate::host::Host;
-use crate::interrupts::PreemptCount;
+use crate::host::{Host, kernel_at_least};
+use crate::interrupts::{CountConstants, PreemptCount};
 use crate::kernel_types::kernel_types;
 use crate::memory::MemoryPlan;
 use crate::options::{RecordOptions, UnwindMethod};
 use crate::source::{Drained, Source};
-use crate::support::btf;
 use crate::unwind::{self, StackMemoryRing, StacksInMemory, UnwindCounts, UnwindTables};
 use lanes::Lanes;
 pub(crate) use lanes::count_stacks;
-pub(crate) use programs::{kernel_at_least, short_reason};
+pub(crate) use programs::short_reason;
 use sampling::Sampling;
 use tsc::TscEvents;
 
@@ -459,13 +459,13 @@ fn load_object_with(
     let ObjectSizes { sched_lane_bytes: lane_bytes, unwind } = sizes;
     let flags = [
         ("USE_TSC", tsc),
-        ("STATE_IS_ARGUMENT", programs::kernel_at_least(5, 18)),
+        ("STATE_IS_ARGUMENT", kernel_at_least(5, 18)),
         ("OFFCPU_STACKS", options.stacks.offcpu),
         ("WAKER_STACKS", options.stacks.wakers),
         ("SAMPLE_STACKS", options.stacks.samples),
         ("FILTER", !options.pids.is_empty()),
         // The search for slots calls bpf_loop.
-        ("VERIFIED_SLOTS", programs::kernel_at_least(5, 17)),
+        ("VERIFIED_SLOTS", kernel_at_least(5, 17)),
         ("USER_STACKS", options.unwind != UnwindMethod::None),
         ("UNWIND_TABLES", unwind.is_some()),
     ]
@@ -476,7 +476,7 @@ fn load_object_with(
         ("SCHED_LANE_BYTES", lane_bytes),
     ];
     let interrupts = PreemptCount::of_this_kernel();
-    let (way, offset, table) = interrupts.constants();
+    let CountConstants { way, offset, table } = interrupts.constants();
     let mut loader = EbpfLoader::new();
     loader.btf(Some(btf));
     loader.override_global("COUNT_WAY", &way, true);

@@ -59,19 +59,6 @@ pub(super) fn lane_of(program: &str) -> LaneKind {
     }
 }
 
-/// Whether the running kernel's release is at least this.
-pub(crate) fn kernel_at_least(major: u32, minor: u32) -> bool {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    release_at_least(&release, (major, minor))
-}
-
-/// The same of a release as the kernel writes it: `6.12.3-amd64`.
-fn release_at_least(release: &str, least: (u32, u32)) -> bool {
-    let mut parts =
-        release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
-    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= least
-}
-
 /// Loads the variants that the kernel takes; what it does not take is noted in `missing`. The error is
 /// that of the program without which none unwinds by tables.
 ///

@@ -12,6 +12,7 @@ use aya::{Btf, Ebpf};
 use syscollect_model::{ClockSource, CpuClock};
 
 use super::lanes::Lanes;
+use crate::arch::{COUNTER_EVENT, COUNTER_PMU};
 use crate::bpf_calls;
 use crate::clock::ticks_now;
 use crate::error::CaptureError;
@@ -22,13 +23,13 @@ const READS: usize = 32;
 
 /// The type number of the msr PMU, or why it cannot be used.
 pub(super) fn msr_pmu() -> Result<u32, String> {
-    let folder = "/sys/bus/event_source/devices/msr";
+    let folder = format!("/{COUNTER_PMU}");
     let event = fs::read_to_string(format!("{folder}/events/tsc"));
     match event {
-        Ok(event) if event.trim() == "event=0x00" => {}
+        Ok(event) if event.trim() == COUNTER_EVENT => {}
         Ok(event) => {
             return Err(format!(
-                "the msr PMU names its tsc event {:?}, not event=0x00",
+                "the msr PMU names its tsc event {:?}, not {COUNTER_EVENT}",
                 event.trim()
             ));
         }

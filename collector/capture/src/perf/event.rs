@@ -9,6 +9,8 @@ use perf_event_open_sys::bindings::{
     perf_event_attr,
 };
 
+use crate::arch::COUNTER_CONFIG;
+
 /// A perf event of all tasks on one CPU.
 #[derive(Debug)]
 pub(crate) struct PerfEvent {
@@ -31,9 +33,10 @@ impl PerfEvent {
         Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
-    /// Counts the TSC: the event 0 of the msr PMU (`/sys/bus/event_source/devices/msr`).
+    /// Counts the TSC, by its PMU's type number.
     pub(crate) fn tsc(pmu_type: u32, cpu: u32) -> io::Result<Self> {
-        let mut attr = perf_event_attr { type_: pmu_type, config: 0, ..Default::default() };
+        let mut attr =
+            perf_event_attr { type_: pmu_type, config: COUNTER_CONFIG, ..Default::default() };
         // Before 6.11 whoever enables an event of the same CPU, as sampling does, stops the others
         // for a moment, and what the counter misses then is an error of all stamps; pinned ones go
         // on.

@@ -83,11 +83,11 @@ impl CpuRing {
         scratch.clear();
         self.ring.read(scratch);
         for record in records(scratch) {
-            match record.kind {
-                PERF_RECORD_LOST => self.lost += record.word(8).unwrap_or(0),
+            match record.says() {
+                Says::Lost => self.lost += record.word(8).unwrap_or(0),
                 // The task lanes tell of renames.
-                PERF_RECORD_COMM if record.misc & PERF_RECORD_MISC_COMM_EXEC == 0 => continue,
-                PERF_RECORD_MMAP2 if !shares.take(record.word(0).unwrap_or(0) as u32) => {
+                Says::Renamed => continue,
+                Says::Mapped if !shares.take(record.pid().unwrap_or(0)) => {
                     self.beyond_share += 1;
                     continue;
                 }
@@ -215,13 +215,12 @@ pub(crate) struct Change<'a> {
 /// What the records in `bytes` change, in their order.
 pub(crate) fn changes(bytes: &[u8]) -> impl Iterator<Item = Change<'_>> {
     records(bytes).map(|record| Change {
-        pid: record.word(0).unwrap_or(0) as u32,
-        // The trailer of sample_id_all: pid and tid, time, CPU.
-        time: record.bytes.len().checked_sub(8 + 16).and_then(|at| record.word(at)).unwrap_or(0),
-        what: match record.kind {
-            PERF_RECORD_MMAP2 => Changed::Mapped { start: record.word(8).unwrap_or(0) },
-            PERF_RECORD_COMM if record.misc & PERF_RECORD_MISC_COMM_EXEC != 0 => Changed::Exec,
-            _ => Changed::Other,
+        pid: record.pid().unwrap_or(0),
+        time: record.time().unwrap_or(0),
+        what: match record.says() {
+            Says::Mapped => Changed::Mapped { start: record.start().unwrap_or(0) },
+            Says::Exec => Changed::Exec,
+            Says::Lost | Says::Renamed | Says::Other => Changed::Other,
         },
         bytes: record.bytes,
     })
@@ -256,11 +255,41 @@ pub(crate) fn read(bytes: &[u8]) -> (usize, usize) {
     (records(bytes).count(), records(bytes).filter(noted).count())
 }
 
+/// What a record is of.
+#[derive(Clone, Copy)]
+enum Says {
+    /// `PERF_RECORD_MMAP2`: a process got a mapping.
+    Mapped,
+    /// A process began to run another program.
+    Exec,
+    /// A thread got another name.
+    Renamed,
+    /// Records were lost.
+    Lost,
+    /// Something else.
+    Other,
+}
+
 impl Record<'_> {
+    fn says(&self) -> Says {
+        match self.kind {
+            PERF_RECORD_MMAP2 => Says::Mapped,
+            PERF_RECORD_COMM if self.misc & PERF_RECORD_MISC_COMM_EXEC != 0 => Says::Exec,
+            PERF_RECORD_COMM => Says::Renamed,
+            PERF_RECORD_LOST => Says::Lost,
+            _ => Says::Other,
+        }
+    }
+
     /// The 64-bit word at an offset behind the header.
     fn word(&self, offset: usize) -> Option<u64> {
         let bytes = self.bytes.get(8 + offset..16 + offset)?;
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    /// The process that it is of.
+    fn pid(&self) -> Option<u32> {
+        self.word(0).map(|word| word as u32)
     }
 
     /// When it was written: of what samples would carry, which ends each record (task, time, CPU: 8
@@ -271,20 +300,23 @@ impl Record<'_> {
 
     /// What of the record should be noted.
     fn seen(&self) -> Option<Observed> {
-        match self.kind {
-            PERF_RECORD_MMAP2 => Some(Observed::Mapping(self.mapping()?, self.time()?)),
-            PERF_RECORD_COMM if self.misc & PERF_RECORD_MISC_COMM_EXEC != 0 => {
-                Some(Observed::Exec { pid: self.word(0)? as u32 })
-            }
-            _ => None,
+        match self.says() {
+            Says::Mapped => Some(Observed::Mapping(self.mapping()?, self.time()?)),
+            Says::Exec => Some(Observed::Exec { pid: self.pid()? }),
+            Says::Renamed | Says::Lost | Says::Other => None,
         }
+    }
+
+    /// Where a mapping begins.
+    fn start(&self) -> Option<u64> {
+        self.word(8)
     }
 
     /// What `PERF_RECORD_MMAP2` says (include/uapi/linux/perf_event.h): pid,
     /// tid, address, length, page offset, 24 bytes of build id or inode,
     /// protection and flags, name.
     fn mapping(&self) -> Option<Mapping> {
-        let (start, length) = (self.word(8)?, self.word(16)?);
+        let (start, length) = (self.start()?, self.word(16)?);
         let name = self.bytes.get(72..)?;
         let name = &name[..name.iter().position(|byte| *byte == 0)?];
         let mut build_id = BuildId::default();
@@ -293,7 +325,7 @@ impl Record<'_> {
             build_id = BuildId::from_bytes(self.bytes.get(44..44 + size)?);
         }
         Some(Mapping {
-            pid: self.word(0)? as u32,
+            pid: self.pid()?,
             start,
             end: start.checked_add(length)?,
             file_offset: self.word(24)?,

@@ -13,9 +13,11 @@ use seccompiler::{
     SeccompRule,
 };
 
+use crate::arch;
+
 const REFUSED: SeccompAction = SeccompAction::Errno(libc::EPERM as u32);
 
-/// What no recorder does once it records.
+/// What no recorder does once it records, beside calls that this CPU has alone ([`arch`]).
 const NEVER_WHILE_RECORDING: &[c_long] = &[
     // Programs. The launched command has been forked by then.
     libc::SYS_execve,
@@ -72,17 +74,10 @@ const NEVER_WHILE_RECORDING: &[c_long] = &[
     libc::SYS_add_key,
     libc::SYS_request_key,
     libc::SYS_personality,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_iopl,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_ioperm,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_modify_ldt,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_mknod,
 ];
 
-/// All that naming and exporting are made of, beside making threads.
+/// All that naming and exporting are made of, beside making threads, and calls that this CPU has
+/// alone ([`arch`]).
 const NAMING_AND_EXPORTING: &[c_long] = &[
     // Files: reading, writing, looking for them.
     libc::SYS_read,
@@ -173,8 +168,6 @@ const NAMING_AND_EXPORTING: &[c_long] = &[
     libc::SYS_gettimeofday,
     // alarm(3), which ends what takes too long to stop.
     libc::SYS_setitimer,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_alarm,
     libc::SYS_ppoll,
     libc::SYS_pselect6,
     libc::SYS_restart_syscall,
@@ -218,45 +211,12 @@ const NAMING_AND_EXPORTING: &[c_long] = &[
     libc::SYS_sysinfo,
     libc::SYS_getcpu,
     libc::SYS_getrandom,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_open,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_stat,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_lstat,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_access,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_readlink,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_getdents,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_dup2,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_pipe,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_poll,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_select,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_time,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_getrlimit,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_arch_prctl,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_rename,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_renameat,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_unlink,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_mkdir,
 ];
 
 /// Refuses [`NEVER_WHILE_RECORDING`].
 pub(super) fn recording() -> io::Result<()> {
-    let rules = NEVER_WHILE_RECORDING.iter().map(|call| (*call, Vec::new())).collect();
+    let never = NEVER_WHILE_RECORDING.iter().chain(arch::NEVER_WHILE_RECORDING);
+    let rules = never.map(|call| (*call, Vec::new())).collect();
     install(rules, SeccompAction::Allow, REFUSED)
 }
 
@@ -266,8 +226,8 @@ pub(super) fn finishing() -> io::Result<()> {
     // libraries use clone.
     let absent = SeccompAction::Errno(libc::ENOSYS as u32);
     install([(libc::SYS_clone3, Vec::new())].into(), SeccompAction::Allow, absent)?;
-    let mut rules: BTreeMap<_, _> =
-        NAMING_AND_EXPORTING.iter().map(|call| (*call, Vec::new())).collect();
+    let allowed = NAMING_AND_EXPORTING.iter().chain(arch::NAMING_AND_EXPORTING);
+    let mut rules: BTreeMap<_, _> = allowed.map(|call| (*call, Vec::new())).collect();
     rules.insert(libc::SYS_clone, vec![threads_only()?]);
     install(rules, REFUSED, SeccompAction::Allow)
 }

@@ -17,8 +17,8 @@ use std::marker::PhantomData;
 
 use rustix::thread::{self, CapabilitySet, CapabilitySets};
 
-use crate::ebpf::kernel_at_least;
-use crate::probes::AttachMethod;
+use crate::attach_method::AttachMethod;
+use crate::host::kernel_at_least;
 
 /// What is needed while a recording runs, on kernels that tell these apart (5.9).
 const RECORDING: CapabilitySet = CapabilitySet::BPF

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use syscollect_zone_protocol::arena::ARENA_BYTES;
 
-use crate::support::btf;
+use crate::btf;
 use crate::zones::memfd_device;
 
 /// Bits of a minor number in the kernel's own form of a device's number.

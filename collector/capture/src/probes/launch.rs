@@ -12,6 +12,7 @@ use syscollect_elf::{Elf, ReadCache, abi};
 use syscollect_untrusted_files::{FileLocation, OpenError, find};
 
 use super::files::OpenFile;
+use crate::arch::LIBRARIES;
 
 /// More files than any program has.
 const FILES_MAX: usize = 1000;
@@ -22,16 +23,9 @@ const NAMES_MAX: usize = 1000;
 /// Bytes of such a name, or of a list of folders.
 const NAME_MAX: u64 = 4096;
 
-const LIBRARY_FOLDERS: [&str; 8] = [
-    "/lib/x86_64-linux-gnu",
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/local/lib/x86_64-linux-gnu",
-    "/lib64",
-    "/usr/lib64",
-    "/usr/local/lib",
-    "/lib",
-    "/usr/lib",
-];
+/// Folders that have one of this CPU's libraries in them, and folders of libraries.
+const PARENT_FOLDERS: [&str; 3] = ["/lib", "/usr/lib", "/usr/local/lib"];
+const LIBRARY_FOLDERS: [&str; 5] = ["/lib64", "/usr/lib64", "/usr/local/lib", "/lib", "/usr/lib"];
 
 /// Whether a regular file lies there. An error is a file system that does not answer: what lies
 /// behind it is not waited for again.
@@ -166,6 +160,7 @@ fn search_folders(path: &Path, said: &[std::ffi::OsString]) -> Vec<PathBuf> {
     let user = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let user: Vec<PathBuf> = std::env::split_paths(&user).collect();
     said.chain(user)
+        .chain(PARENT_FOLDERS.map(|parent| Path::new(parent).join(LIBRARIES)))
         .chain(LIBRARY_FOLDERS.map(PathBuf::from))
         .filter(|folder| folder.is_absolute())
         .collect()

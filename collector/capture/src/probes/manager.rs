@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use syscollect_model::Mapping;
 use syscollect_probes::Spec;
 
-use super::attach::{AttachMethod, Program};
+use super::attach::Program;
 use super::files;
 use super::keeper::Keeper;
 use super::kept_notes::KeptNotes;
@@ -29,6 +29,7 @@ use super::mapping_tree::LoadingTree;
 use super::program::ArgumentPrograms;
 use super::scan::Scanner;
 use super::unattached::Unattached;
+use crate::attach_method::AttachMethod;
 use crate::clock::raw_now;
 use crate::error::CaptureError;
 use crate::outlet::Outlet;

@@ -24,7 +24,7 @@ use syscollect_untrusted_files::payer;
 
 use super::cost::Mapper;
 use crate::bpf_calls;
-use crate::ebpf::kernel_at_least;
+use crate::host::kernel_at_least;
 use crate::kernel_types::kernel_types;
 use crate::mapped_map::MappedWords;
 

@@ -60,7 +60,6 @@ mod source;
 mod unattached;
 mod unheard;
 
-pub(crate) use attach::AttachMethod;
 pub(crate) use keeper::Keeper;
 pub(crate) use manager::MappedFiles;
 pub(crate) use presets::{functions_in, installed_libraries};

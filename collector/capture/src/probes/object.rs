@@ -5,10 +5,11 @@ use std::path::Path;
 
 use syscollect_records::RecordKind;
 
-use super::attach::{AttachMethod, Program};
+use super::attach::Program;
 use super::cookies::Cookies;
 use super::descriptors::DescriptorLayout;
 use super::unheard::Announcers;
+use crate::attach_method::AttachMethod;
 use crate::bpf_calls;
 use crate::bpf_object::{KernelObject, MapSizes, SharedMaps};
 use crate::error::CaptureError;

@@ -21,6 +21,8 @@ use syscollect_probes::{
 };
 use syscollect_store::{ProbeArgument, ProbeDefinition, ProbeRole};
 
+use crate::arch::LIBRARIES;
+
 use super::files::{FileKey, OpenFile};
 use super::lookups::{ANSWER, KnownFunction, OF_LOOKUP};
 use super::plan::{Plan, Planned, Planner};
@@ -29,11 +31,10 @@ use super::program::Text;
 /// Pairs of these functions have this bit, so that they are none of zones and other functions.
 const PRESETS_PAIR: u32 = 1 << 30;
 
-/// Where GPU libraries lie.
-const FOLDERS: [&str; 12] = [
-    "usr/lib/x86_64-linux-gnu",
-    "lib/x86_64-linux-gnu",
-    "usr/local/lib/x86_64-linux-gnu",
+/// Where GPU libraries lie, first in the folders of this CPU below these,
+const PARENTS: [&str; 3] = ["usr/lib", "lib", "usr/local/lib"];
+/// then here.
+const FOLDERS: [&str; 9] = [
     "usr/lib64",
     "lib64",
     "usr/local/lib",
@@ -60,8 +61,8 @@ pub(super) fn preset_of(path: &Path, soname: Option<&str>) -> Option<&'static Li
 pub(crate) fn installed_libraries(root: &Path) -> Vec<(&'static LibraryPreset, PathBuf)> {
     let (mut found, mut folders, mut files) =
         (Vec::new(), FxHashSet::default(), FxHashSet::default());
-    for folder in FOLDERS {
-        let folder = root.join(folder);
+    let of_this_cpu = PARENTS.map(|parent| root.join(parent).join(LIBRARIES));
+    for folder in of_this_cpu.into_iter().chain(FOLDERS.map(|folder| root.join(folder))) {
         // Some of them are the same one.
         if !std::fs::canonicalize(&folder).is_ok_and(|real| folders.insert(real)) {
             continue;

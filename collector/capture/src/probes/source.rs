@@ -11,7 +11,6 @@ use syscollect_records::{ProbeRecord, RecordKind};
 use syscollect_store::{LaneLoss, LostRecord};
 
 use super::announcements::Announcements;
-use super::attach::AttachMethod;
 use super::keeper::Keeper;
 use super::lookups::{Lookups, OF_LOOKUP};
 use super::manager::{AttachContext, Manager, MappedFiles};
@@ -20,6 +19,7 @@ use super::object::{Loaded, Settings};
 use super::plan::OF_CLIENT;
 use super::program::ArgumentPrograms;
 use super::unheard::{self, Announcers, BeyondShares};
+use crate::attach_method::AttachMethod;
 use crate::bpf_object::SharedMaps;
 use crate::error::CaptureError;
 use crate::options::RecordOptions;

@@ -5,6 +5,7 @@ use std::fs::File;
 use super::machine::Machine;
 use super::probe::Probe;
 use super::{Capability, Try};
+use crate::arch::{HOT, PREEMPT_COUNT};
 use crate::interrupts::shows_count;
 
 /// Which way the recorder takes to the kernel's count of interrupts.
@@ -12,7 +13,7 @@ pub(super) fn interrupts(machine: &Machine, attempt: Try<'_>) -> Capability {
     const NAME: &str = "interrupts";
     const TOLD: &str =
         "what interrupts do (wake threads, signal fences) is told from what threads do";
-    for variable in ["__preempt_count", "pcpu_hot"] {
+    for variable in [PREEMPT_COUNT, HOT] {
         if attempt(&Probe::Variable(variable)).is_ok() {
             return Capability::yes(NAME, format!("{TOLD}, by the kernel's variable {variable}"));
         }
@@ -20,7 +21,7 @@ pub(super) fn interrupts(machine: &Machine, attempt: Try<'_>) -> Capability {
     if File::open(machine.path("proc/kallsyms")).is_ok_and(shows_count) {
         return Capability::yes(
             NAME,
-            format!("{TOLD}, by the address of __preempt_count in /proc/kallsyms"),
+            format!("{TOLD}, by the address of {PREEMPT_COUNT} in /proc/kallsyms"),
         );
     }
     let why = "what interrupts do to GPUs is told of the threads that they interrupt, and wakeups in page faults have \

@@ -6,8 +6,9 @@ use super::machine::{
 };
 use super::probe::Probe;
 use super::{Capability, Try, is_forbidden};
+use crate::error::megabytes;
 use crate::host::Host;
-use crate::memory::{MemoryRoom, megabytes};
+use crate::memory::MemoryRoom;
 use crate::options::RecordOptions;
 
 /// About what the lanes of a small machine take.

@@ -1,8 +1,9 @@
 //! Attempts on the running kernel.
 
-use super::{bpf, btf};
+use crate::arch::COUNTER_CONFIG;
 use crate::ebpf::try_unwind_tables;
 use crate::sleepers::try_sleeper_stacks;
+use crate::{bpf_attempts, btf};
 use perf_event_open_sys::bindings::{
     PERF_COUNT_HW_CPU_CYCLES, PERF_COUNT_SW_CPU_CLOCK, PERF_FLAG_FD_CLOEXEC, PERF_TYPE_HARDWARE,
     PERF_TYPE_SOFTWARE, perf_event_attr,
@@ -48,7 +49,7 @@ pub(crate) enum Probe {
 /// Tries it on this kernel and takes it back at once.
 pub(super) fn try_on_this_kernel(probe: &Probe) -> io::Result<()> {
     match probe {
-        Probe::TscEvent(pmu_type) => open_event(*pmu_type, 0, false),
+        Probe::TscEvent(pmu_type) => open_event(*pmu_type, COUNTER_CONFIG, false),
         Probe::CycleSampling => {
             open_event(PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES.into(), true)
         }
@@ -57,18 +58,20 @@ pub(super) fn try_on_this_kernel(probe: &Probe) -> io::Result<()> {
         }
         Probe::BtfTracepoint(name) => {
             let id = btf::id_in_kernel(&format!("btf_trace_{name}"), btf::TYPEDEF)?;
-            bpf::load_tracing(bpf::TRACE_RAW_TP, id).map(drop)
+            bpf_attempts::load_tracing(bpf_attempts::TRACE_RAW_TP, id).map(drop)
         }
         Probe::Iterator(name) => {
             let id = btf::id_in_kernel(&format!("bpf_iter_{name}"), btf::FUNCTION)?;
-            bpf::load_tracing(bpf::TRACE_ITER, id).map(drop)
+            bpf_attempts::load_tracing(bpf_attempts::TRACE_ITER, id).map(drop)
         }
-        Probe::Variable(name) => bpf::load_with_variable(btf::id_in_kernel(name, btf::VARIABLE)?),
-        Probe::RawTracepoint(name) => bpf::attach_raw_tracepoint(name),
-        Probe::Helper(number) => bpf::load_with_helper(*number),
-        Probe::UprobeMulti => bpf::try_uprobe_multi(),
+        Probe::Variable(name) => {
+            bpf_attempts::load_with_variable(btf::id_in_kernel(name, btf::VARIABLE)?)
+        }
+        Probe::RawTracepoint(name) => bpf_attempts::attach_raw_tracepoint(name),
+        Probe::Helper(number) => bpf_attempts::load_with_helper(*number),
+        Probe::UprobeMulti => bpf_attempts::try_uprobe_multi(),
         Probe::UprobeEvent(pmu_type) => try_uprobe_event(*pmu_type),
-        Probe::MapMemory(bytes) => bpf::create_map(*bytes),
+        Probe::MapMemory(bytes) => bpf_attempts::create_map(*bytes),
         Probe::MappedFile => open_mapped_file(),
         Probe::UnwindTables => try_unwind_tables(),
         Probe::SleeperStacks => try_sleeper_stacks(),

@@ -3,6 +3,7 @@
 use super::machine::{CAP_SYSLOG, Machine};
 use super::probe::Probe;
 use super::{AS_ROOT, Capability, Try, describe, is_forbidden, tried};
+use crate::arch::{COUNTER_PMU, INVARIANT_COUNTER};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 
@@ -139,14 +140,13 @@ pub(super) fn clocks(machine: &Machine, attempt: Try<'_>) -> Vec<Capability> {
         .unwrap_or("")
         .split_whitespace()
         .collect();
-    let invariant = flags.contains(&"constant_tsc") && flags.contains(&"nonstop_tsc");
+    let invariant = INVARIANT_COUNTER.iter().all(|flag| flags.contains(flag));
     let invariant = match invariant {
         true => Capability::yes("invariant_tsc", "the counter runs at one rate on all CPUs, in every sleep state"),
         false => Capability::no("invariant_tsc", format!("the CPU does not promise it; {without}"))
             .fix("in a virtual machine, let the host pass the flag invtsc on (QEMU: -cpu host,+invtsc)"),
     };
-    let pmu =
-        machine.read("sys/bus/event_source/devices/msr/type").and_then(|text| text.parse().ok());
+    let pmu = machine.read(&format!("{COUNTER_PMU}/type")).and_then(|text| text.parse().ok());
     let event = match pmu {
         Some(pmu) => tried(
             "msr_tsc",

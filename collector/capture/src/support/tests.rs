@@ -1,4 +1,5 @@
 use super::*;
+use crate::btf;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;

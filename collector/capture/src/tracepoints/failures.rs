@@ -12,8 +12,8 @@ use super::object::Settings;
 use super::offer::Offer;
 use crate::bpf_calls;
 use crate::bpf_object::{KernelObject, MapSizes, SharedMaps};
+use crate::btf;
 use crate::error::CaptureError;
-use crate::support::btf;
 
 /// The committed object, built by `cargo xtask bpf`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/fences.bpf.o");

@@ -9,7 +9,7 @@ use super::offer::Offer;
 use crate::bpf_calls;
 use crate::bpf_object::{KernelObject, MapSizes, SharedMaps};
 use crate::error::CaptureError;
-use crate::interrupts::PreemptCount;
+use crate::interrupts::{CountConstants, PreemptCount};
 use crate::ring_buffers::Counters;
 
 /// The committed object, built by `cargo xtask bpf`.
@@ -138,7 +138,7 @@ fn object(
     maps: &SharedMaps,
 ) -> Result<KernelObject, CaptureError> {
     let (tsc, number) = ([u8::from(settings.tsc)], number.to_ne_bytes());
-    let (way_number, offset, table) = way.constants();
+    let CountConstants { way: way_number, offset, table } = way.constants();
     let way_number = way_number.to_ne_bytes();
     let words = [settings.lane_bytes, kept.most_bytes, kept.text_at, kept.text_base, offset, table]
         .map(u64::to_ne_bytes);

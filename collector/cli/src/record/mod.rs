@@ -33,7 +33,7 @@ use syscollect_model::{RecorderSummary, RecorderWork, WorkCost};
 use syscollect_store::BufferMode;
 use watch::{Ended, Watch};
 
-pub(crate) use options::{Args, usage};
+pub(crate) use options::Args;
 
 /// Exit code of an error.
 const ERROR: u8 = 1;

@@ -3,14 +3,12 @@
 use super::bundle::Bundling;
 use super::command::find_program;
 use super::place::KeepCapture;
-use crate::escape::printable_lines;
 use crate::format::{self, Format};
 use crate::owner::Owner;
 use crate::stack_choice::StackChoice;
 use crate::units::{BufferSize, parse_buffer, parse_duration, parse_size};
+use crate::usage::usage;
 use anyhow::{Context, Result};
-use clap::CommandFactory;
-use clap::error::ErrorKind;
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -490,11 +488,6 @@ fn parse_count(text: &str) -> Result<usize, String> {
         .ok()
         .filter(|count| *count > 0)
         .ok_or_else(|| format!("{text:?} is not a number above 0"))
-}
-
-/// A usage error in clap's style: exit code 2.
-pub(crate) fn usage(message: String) -> clap::Error {
-    crate::args::Cli::command().error(ErrorKind::ValueValidation, printable_lines(&message))
 }
 
 fn parse_pid(text: &str) -> Result<u32, String> {

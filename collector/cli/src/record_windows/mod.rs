@@ -18,7 +18,7 @@ use syscollect_windows::system::{self, Etw, ImageWatch};
 use syscollect_windows::{Counts, Error, Plan, Session};
 use watch::Ended;
 
-pub(crate) use options::{Args, usage};
+pub(crate) use options::Args;
 
 /// Exit code of an error.
 const ERROR: u8 = 1;

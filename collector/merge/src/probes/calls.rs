@@ -7,7 +7,7 @@
 //! entered at the same place the one before is over, too: it jumped to the
 //! other in place of a last call, or was left as well.
 
-use crate::zones::open::{End, MAX_DEPTH};
+use crate::open::{End, MAX_DEPTH};
 
 /// Stack pointers further apart than this are on different stacks (a signal
 /// handler's, a coroutine's) and tell nothing of each other.

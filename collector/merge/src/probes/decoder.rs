@@ -1,11 +1,11 @@
 //! Hits of probes in programs that know nothing of it: points, zones, functions.
 
 use crate::engine::{CaptureEngine, Engine};
+use crate::open::MAX_DEPTH;
 use crate::probes::calls::Calls;
 use crate::probes::hit::{ArgumentValue, Hit};
 use crate::probes::nesting::NestingObserver;
 use crate::probes::table::{Probe, ProbeTable};
-use crate::zones::open::MAX_DEPTH;
 use crate::zones::state::{NO_CLIENT, Zones};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;

@@ -2,7 +2,7 @@
 //!
 //! **Duties.** [`table`]: what the probes mean. [`nesting`]: whether zones of a pair nest. [`hit`]:
 //! a hit's arguments. [`calls`]: which functions have returned. [`decoder`] turns hits
-//! into events.
+//! into events; [`zone_hits`] those of instrumented programs that could not share memory.
 
 pub(crate) mod calls;
 pub(crate) mod decoder;
@@ -11,3 +11,4 @@ pub(crate) mod nesting;
 pub(crate) mod table;
 #[cfg(test)]
 mod tests;
+pub(crate) mod zone_hits;

@@ -1,8 +1,8 @@
 //! Zones that belong to a task: they overlap, and may end on another thread.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Writer};
 use crate::zones::attributes::{About, EventAttributes};
-use crate::zones::state::{AsyncZone, Writer, Zones};
+use crate::zones::state::{AsyncZone, Zones};
 use syscollect_model::{Event, Field, Scope, Slice, StringId, Track, TrackKind, TrackRole, Value};
 use syscollect_playback::{EventType, Stopped};
 
@@ -10,12 +10,43 @@ use syscollect_playback::{EventType, Stopped};
 /// memory grow with events.
 const MOST_ASYNC: usize = 1 << 16;
 
+/// How an async zone begins.
+#[derive(Clone, Copy)]
+pub(crate) struct AsyncStart {
+    /// Its location's number.
+    pub(crate) location: u32,
+    /// Its own number.
+    pub(crate) zone: u64,
+    /// The number of its task's name.
+    pub(crate) task: u64,
+}
+
+/// An async zone that was open before somebody listened.
+#[derive(Clone, Copy)]
+pub(crate) struct RestatedAsyncZone {
+    /// Its location's number.
+    pub(crate) location: u32,
+    /// Its own number.
+    pub(crate) zone: u64,
+    /// The program's ticks when it began.
+    pub(crate) began: u64,
+}
+
+/// An async zone that gets a slice.
+#[derive(Clone, Copy)]
+struct NewAsyncZone {
+    location: u32,
+    number: u64,
+    /// Its task, if it has a name.
+    task: Option<StringId>,
+}
+
 impl Zones {
     pub(crate) fn async_begin(
         &mut self,
         engine: &mut Engine<'_>,
         writer: Writer,
-        (location, number, task): (u32, u64, u64),
+        AsyncStart { location, zone: number, task }: AsyncStart,
         more: &[u64],
     ) -> Result<(), Stopped> {
         let attributes = self.decode_attributes(engine, writer, more, About::AsyncZone)?;
@@ -29,7 +60,13 @@ impl Zones {
             return self.say_more(engine, track, attributes.own);
         }
         let task = program.tasks.get(task).filter(|_| task != 0);
-        if self.begin_async(engine, writer, (location, number, task), attributes, None)? {
+        if self.begin_async(
+            engine,
+            writer,
+            NewAsyncZone { location, number, task },
+            attributes,
+            None,
+        )? {
             engine.occurred(EventType::AsyncZone);
         }
         Ok(())
@@ -40,7 +77,7 @@ impl Zones {
         &mut self,
         engine: &mut Engine<'_>,
         writer: Writer,
-        (location, number, began): (u32, u64, u64),
+        RestatedAsyncZone { location, zone: number, began }: RestatedAsyncZone,
         more: &[u64],
     ) -> Result<(), Stopped> {
         let attributes = self.decode_attributes(engine, writer, more, About::AsyncZone)?;
@@ -50,8 +87,14 @@ impl Zones {
         let task = attributes.tasks.first().map(|(_, name)| *name);
         let ticks = self.known.programs.clock(writer.client, engine.present.map()).anywhere(began);
         let before = ticks.map_or(0, |ticks| engine.now().0.saturating_sub(engine.time(ticks).0));
-        self.begin_async(engine, writer, (location, number, task), attributes, Some(before))
-            .map(|_| ())
+        self.begin_async(
+            engine,
+            writer,
+            NewAsyncZone { location, number, task },
+            attributes,
+            Some(before),
+        )
+        .map(|_| ())
     }
 
     /// Begins a zone on the track of its task, or on one of its own name; of
@@ -61,7 +104,7 @@ impl Zones {
         &mut self,
         engine: &mut Engine<'_>,
         writer: Writer,
-        (location, number, task): (u32, u64, Option<StringId>),
+        NewAsyncZone { location, number, task }: NewAsyncZone,
         attributes: EventAttributes,
         before: Option<u64>,
     ) -> Result<bool, Stopped> {

@@ -1,10 +1,10 @@
 //! Markers that have a schema: instants, and slices made of two halves.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Writer};
+use crate::open::MAX_DEPTH;
 use crate::zones::attributes::{About, Attributes};
-use crate::zones::open::MAX_DEPTH;
 use crate::zones::prescan::PlacedMarker;
-use crate::zones::state::{Writer, Zones};
+use crate::zones::state::Zones;
 use syscollect_model::{
     Event, SchemaId, Scope, Slice, StackId, Track, TrackId, TrackKind, TrackRole,
 };

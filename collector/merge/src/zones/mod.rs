@@ -3,10 +3,10 @@
 //! **Duties.** [`programs`]: which programs there are and what their ticks mean. [`lifetimes`]: when
 //! their threads lived. [`log`]: what items refer to. [`cursor`]: a thread's lane as groups of
 //! items. [`parts`]: what is said behind a stamped item. [`prescan`]: the pass before playing that
-//! finds what must be known earlier than its place in the lane. [`open`]: the zones that are open.
+//! finds what must be known earlier than its place in the lane. `crate::open`: the zones that are open.
 //! [`state`]: what is remembered while playing; [`threads`], [`processes`], [`async_zones`] and
-//! [`markers`] turn items into events,
-//! [`hits`] the probes of programs without shared memory.
+//! [`markers`] turn items into events; those of programs without shared memory come as hits
+//! (`crate::probes`).
 //!
 //! Nothing here is trusted: programs write what they like. What cannot be is
 //! counted as undecodable, of its own lane; every slice that begins ends.
@@ -14,11 +14,9 @@
 pub(crate) mod async_zones;
 pub(crate) mod attributes;
 pub(crate) mod cursor;
-pub(crate) mod hits;
 pub(crate) mod lifetimes;
 pub(crate) mod log;
 pub(crate) mod markers;
-pub(crate) mod open;
 pub(crate) mod parts;
 pub(crate) mod prescan;
 pub(crate) mod processes;

@@ -1,14 +1,45 @@
 //! Items that belong to the process: plots, frames, locks, memory, and its crash.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Writer};
 use crate::zones::attributes::{About, Attributes};
-use crate::zones::state::{FrameSet, Writer, Zones};
+use crate::zones::state::{FrameSet, Zones};
 use syscollect_model::{
     Crash, Event, LockAction, LockEvent, LockId, MemoryEvent, ProcessId, Scope, Slice, StringId,
     Track, TrackId, TrackKind,
 };
 use syscollect_playback::{EventType, Stopped};
 use syscollect_zone_protocol::{self as protocol, FramePhase};
+
+/// What a thread does with a lock.
+#[derive(Clone, Copy)]
+pub(crate) struct LockUse {
+    /// The lock's number.
+    pub(crate) lock: u32,
+    pub(crate) action: protocol::LockAction,
+    /// The number of the location where it does it; 0 for none.
+    pub(crate) location: u32,
+}
+
+/// Memory of a program's heap that is taken or given back.
+#[derive(Clone, Copy)]
+pub(crate) struct HeapChange {
+    pub(crate) address: u64,
+    /// Bytes that are taken; `None` where it is given back.
+    pub(crate) allocated: Option<u64>,
+    /// The number of its pool's name; 0 for the heap itself.
+    pub(crate) pool: u32,
+}
+
+/// How a program crashed.
+#[derive(Clone, Copy)]
+pub(crate) struct CrashSite {
+    /// The signal's number.
+    pub(crate) signal: u32,
+    /// What it could not reach.
+    pub(crate) address: u64,
+    /// Where its code was.
+    pub(crate) instruction: u64,
+}
 
 impl Zones {
     pub(crate) fn plot(
@@ -135,7 +166,7 @@ impl Zones {
         &mut self,
         engine: &mut Engine<'_>,
         writer: Writer,
-        (lock, action, location): (u32, protocol::LockAction, u32),
+        LockUse { lock, action, location }: LockUse,
         more: &[u64],
     ) -> Result<(), Stopped> {
         match self.lock_row(engine, writer, lock) {
@@ -183,7 +214,7 @@ impl Zones {
         &mut self,
         engine: &mut Engine<'_>,
         writer: Writer,
-        (address, allocated, pool): (u64, Option<u64>, u32),
+        HeapChange { address, allocated, pool }: HeapChange,
         more: &[u64],
     ) -> Result<(), Stopped> {
         let attributes = self.decode_attributes(engine, writer, more, About::Other)?;
@@ -207,7 +238,7 @@ impl Zones {
         &mut self,
         engine: &mut Engine<'_>,
         writer: Writer,
-        (signal, address, instruction): (u32, u64, u64),
+        CrashSite { signal, address, instruction }: CrashSite,
         more: &[u64],
     ) -> Result<(), Stopped> {
         let attributes = self.decode_attributes(engine, writer, more, About::Other)?;

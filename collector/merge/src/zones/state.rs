@@ -1,10 +1,10 @@
 //! What is remembered of instrumented programs while they are played.
 
+use crate::open::OpenZones;
 use crate::zones::InstrumentedPrograms;
-use crate::zones::open::OpenZones;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeSet, VecDeque};
-use syscollect_model::{Lane, ProcessId, StackId, StringId, Strings, ThreadId, TrackId};
+use syscollect_model::{ProcessId, StackId, StringId, Strings, ThreadId, TrackId};
 
 /// Names that events get here.
 #[derive(Clone, Copy, Debug)]
@@ -35,19 +35,6 @@ impl ZoneStrings {
             empty: strings.intern("(empty)"),
         }
     }
-}
-
-/// Who writes to a lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Writer {
-    pub(crate) lane: Lane,
-    pub(crate) client: u32,
-    pub(crate) tid: u32,
-    pub(crate) owner: u32,
-    pub(crate) thread: ThreadId,
-    pub(crate) process: ProcessId,
-    /// Its place in [`Zones::threads`].
-    pub(crate) slot: usize,
 }
 
 /// The client of programs that have no shared memory.

@@ -1,14 +1,16 @@
 //! Items of a thread: zones, messages, what is lost, its name and its end.
 
 use crate::chunk_queue::Missing;
-use crate::engine::{CaptureEngine, Engine};
+use crate::engine::{CaptureEngine, Engine, Writer};
+use crate::open::MAX_DEPTH;
+use crate::zones::async_zones::{AsyncStart, RestatedAsyncZone};
 use crate::zones::attributes::{About, Attributes, EventAttributes, FieldNames, joined};
 use crate::zones::cursor::ZoneRecord;
 use crate::zones::log::{SourceLocation, color_of};
 use crate::zones::markers::Placed;
-use crate::zones::open::MAX_DEPTH;
+use crate::zones::processes::{CrashSite, HeapChange, LockUse};
 use crate::zones::stacks::return_addresses;
-use crate::zones::state::{Writer, Zone, Zones};
+use crate::zones::state::{Zone, Zones};
 use syscollect_model::{
     Event, Field, FieldRole, Fields, Lane, Message, MessageText, ProcessId, Scope, Slice,
     SliceUpdate, StackId, StringId, ThreadId, Ticks, Track, TrackKind, TrackRole, Value,
@@ -16,6 +18,17 @@ use syscollect_model::{
 use syscollect_playback::{EventType, Stopped};
 use syscollect_records::ZoneChunk;
 use syscollect_zone_protocol::{self as zone_protocol, Item, is_stamped, item_words};
+
+/// How a zone of a thread begins, or began.
+#[derive(Clone, Copy)]
+struct ZoneStart {
+    /// The program's ticks then.
+    began: u64,
+    /// Its location's number.
+    location: u32,
+    /// Zones that were open before it.
+    depth: u32,
+}
 
 impl Zones {
     /// A record of a zone lane; `words` are those of a group.
@@ -143,14 +156,14 @@ impl Zones {
         use zone_protocol::Event as ZoneEvent;
         match event {
             ZoneEvent::ZoneBegin { location, depth } => {
-                self.zone_begin(engine, writer, (stamp, location, depth), more)
+                self.zone_begin(engine, writer, ZoneStart { began: stamp, location, depth }, more)
             }
             ZoneEvent::ZoneEnd { depth } => {
                 self.zone_end(engine, writer.slot, depth)?;
                 self.more(engine, writer, more)
             }
             ZoneEvent::OpenZone { location, depth, began } => {
-                self.open_zone(engine, writer, (began, location, depth), more)
+                self.open_zone(engine, writer, ZoneStart { began, location, depth }, more)
             }
             ZoneEvent::Attached { depth } => {
                 self.leave(engine, writer.slot, depth)?;
@@ -172,23 +185,26 @@ impl Zones {
             ZoneEvent::Plot { plot, value } => self.plot(engine, writer, plot, value, more),
             ZoneEvent::Frame { set, phase } => self.frame_item(engine, writer, set, phase, more),
             ZoneEvent::AsyncBegin { location, zone, task } => {
-                self.async_begin(engine, writer, (location, zone, task), more)
+                self.async_begin(engine, writer, AsyncStart { location, zone, task }, more)
             }
             ZoneEvent::AsyncOpen { location, zone, began } => {
-                self.async_open(engine, writer, (location, zone, began), more)
+                self.async_open(engine, writer, RestatedAsyncZone { location, zone, began }, more)
             }
             ZoneEvent::AsyncEnd { zone } => self.async_end(engine, writer, zone, more),
             ZoneEvent::Lock { lock, action, location } => {
-                self.lock(engine, writer, (lock, action, location), more)
+                self.lock(engine, writer, LockUse { lock, action, location }, more)
             }
-            ZoneEvent::Alloc { address, bytes, pool } => {
-                self.memory(engine, writer, (address, Some(bytes), pool), more)
-            }
+            ZoneEvent::Alloc { address, bytes, pool } => self.memory(
+                engine,
+                writer,
+                HeapChange { address, allocated: Some(bytes), pool },
+                more,
+            ),
             ZoneEvent::Free { address, pool } => {
-                self.memory(engine, writer, (address, None, pool), more)
+                self.memory(engine, writer, HeapChange { address, allocated: None, pool }, more)
             }
             ZoneEvent::Crash { signal, address, instruction, .. } => {
-                self.crash(engine, writer, (signal, address, instruction), more)
+                self.crash(engine, writer, CrashSite { signal, address, instruction }, more)
             }
             ZoneEvent::Marker { schema, phase } => {
                 self.marker(engine, writer, (schema, phase), more)
@@ -204,7 +220,7 @@ impl Zones {
         &mut self,
         engine: &mut Engine<'_>,
         writer: Writer,
-        (began, location, depth): (u64, u32, u32),
+        ZoneStart { began, location, depth }: ZoneStart,
         more: &[u64],
     ) -> Result<(), Stopped> {
         let place =
@@ -214,7 +230,7 @@ impl Zones {
             return Ok(());
         };
         engine.occurred(EventType::Zone);
-        self.begin_at(engine, writer, (began, location, depth), place, more, None)
+        self.begin_at(engine, writer, ZoneStart { began, location, depth }, place, more, None)
     }
 
     /// A zone that is restated: if it is not known, it begins here.
@@ -222,7 +238,7 @@ impl Zones {
         &mut self,
         engine: &mut Engine<'_>,
         writer: Writer,
-        (began, location, depth): (u64, u32, u32),
+        ZoneStart { began, location, depth }: ZoneStart,
         more: &[u64],
     ) -> Result<(), Stopped> {
         const STAMP: u64 = u64::MAX >> 8;
@@ -238,14 +254,15 @@ impl Zones {
         }
         let ticks = self.known.programs.clock(writer.client, engine.present.map()).anywhere(began);
         let before = ticks.map(|ticks| engine.now().0.saturating_sub(engine.time(ticks).0));
-        self.begin_at(engine, writer, (began & STAMP, location, depth), place, more, before)
+        let start = ZoneStart { began: began & STAMP, location, depth };
+        self.begin_at(engine, writer, start, place, more, before)
     }
 
     fn begin_at(
         &mut self,
         engine: &mut Engine<'_>,
         writer: Writer,
-        (began, location, depth): (u64, u32, u32),
+        ZoneStart { began, location, depth }: ZoneStart,
         place: SourceLocation,
         more: &[u64],
         before: Option<u64>,

@@ -16,9 +16,9 @@ const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 const PROG_TYPE_TRACING: u32 = 26;
 
 /// `expected_attach_type` of a tracepoint with BTF arguments.
-pub(super) const TRACE_RAW_TP: u32 = 23;
+pub(crate) const TRACE_RAW_TP: u32 = 23;
 /// `expected_attach_type` of an iterator.
-pub(super) const TRACE_ITER: u32 = 28;
+pub(crate) const TRACE_ITER: u32 = 28;
 
 /// One instruction: opcode, registers, offset, immediate.
 #[derive(Clone, Copy)]
@@ -95,7 +95,7 @@ fn load(instructions: &[Instruction], mut attr: ProgLoad, log: &mut [u8]) -> io:
 }
 
 /// Loads an empty program for a kernel function or type of the kernel's BTF.
-pub(super) fn load_tracing(expected_attach_type: u32, attach_btf_id: u32) -> io::Result<OwnedFd> {
+pub(crate) fn load_tracing(expected_attach_type: u32, attach_btf_id: u32) -> io::Result<OwnedFd> {
     let attr = ProgLoad {
         prog_type: PROG_TYPE_TRACING,
         expected_attach_type,
@@ -106,7 +106,7 @@ pub(super) fn load_tracing(expected_attach_type: u32, attach_btf_id: u32) -> io:
 }
 
 /// Attaches an empty program to a raw tracepoint for a moment.
-pub(super) fn attach_raw_tracepoint(name: &str) -> io::Result<()> {
+pub(crate) fn attach_raw_tracepoint(name: &str) -> io::Result<()> {
     let attr = ProgLoad { prog_type: PROG_TYPE_RAW_TRACEPOINT, ..Default::default() };
     let program = load(&[zero(0), EXIT], attr, &mut [])?;
     let name = CString::new(name)?;
@@ -121,7 +121,7 @@ pub(super) fn attach_raw_tracepoint(name: &str) -> io::Result<()> {
 /// Loads a program that calls a helper with zeros. The verifier refuses the
 /// arguments of most; only its complaint about the helper itself means that
 /// there is none.
-pub(super) fn load_with_helper(number: u32) -> io::Result<()> {
+pub(crate) fn load_with_helper(number: u32) -> io::Result<()> {
     let program = [zero(1), zero(2), zero(3), zero(4), zero(5), call(number), zero(0), EXIT];
     let attr = ProgLoad { prog_type: PROG_TYPE_RAW_TRACEPOINT, ..Default::default() };
     let mut log = vec![0; 4096];
@@ -154,7 +154,7 @@ fn judge_helper(log: &str, error: io::Error) -> io::Result<()> {
 
 /// Whether several user functions can be attached to with one link (6.6). The
 /// folder `/` is no program, and a kernel that knows the link says so.
-pub(super) fn try_uprobe_multi() -> io::Result<()> {
+pub(crate) fn try_uprobe_multi() -> io::Result<()> {
     let attr = ProgLoad {
         prog_type: PROG_TYPE_KPROBE,
         expected_attach_type: TRACE_UPROBE_MULTI,
@@ -171,7 +171,7 @@ pub(super) fn try_uprobe_multi() -> io::Result<()> {
 
 /// Creates an array map of so many bytes for a moment; with the limit on locked
 /// memory (which bounds maps before 5.11) raised, as the recorder raises it.
-pub(super) fn create_map(bytes: u32) -> io::Result<()> {
+pub(crate) fn create_map(bytes: u32) -> io::Result<()> {
     let value_size = 64 << 10;
     let max_entries = bytes.div_ceil(value_size);
     let map = MapCreate {

@@ -2,9 +2,9 @@
 //! rings, told by hits.
 
 use crate::engine::{CaptureEngine, Engine};
+use crate::open::{End, MAX_DEPTH};
 use crate::probes::hit::Hit;
 use crate::zones::log::color_of;
-use crate::zones::open::{End, MAX_DEPTH};
 use crate::zones::state::{NO_CLIENT, Zone, Zones};
 use std::borrow::Cow;
 use syscollect_model::{

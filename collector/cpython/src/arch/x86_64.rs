@@ -1,4 +1,4 @@
-//! The cold part of a function: compilers put what rarely runs elsewhere, without a name of its own
+//! x86-64: the cold part of a function. Compilers put what rarely runs elsewhere, without a name of its own
 //! in a stripped file. Only the function's own jumps lead there.
 
 use std::ops::Range;
@@ -14,7 +14,7 @@ const LAST_PIECE: u64 = 128;
 ///
 /// Conditional jumps leave a function for nothing else. Instructions are not decoded: what looks
 /// like one by chance leads anywhere, and not many times to the same place.
-pub(crate) fn part_of(code: &[u8], begin: u64) -> Option<Range<u64>> {
+pub(crate) fn cold_part_of(code: &[u8], begin: u64) -> Option<Range<u64>> {
     let own = begin..begin + code.len() as u64;
     let mut targets: Vec<u64> = code
         .windows(6)
@@ -56,14 +56,14 @@ mod tests {
         // Within the function, and to another one.
         jump(&mut code, begin, begin + 8);
         jump(&mut code, begin, 0x20_0000);
-        assert_eq!(part_of(&code, begin), Some(cold..cold + 19 * 0x40 + LAST_PIECE));
+        assert_eq!(cold_part_of(&code, begin), Some(cold..cold + 19 * 0x40 + LAST_PIECE));
     }
 
     #[test]
     fn a_few_jumps_to_other_functions_are_no_cold_part() {
         let mut code = Vec::new();
         (0..5).for_each(|number| jump(&mut code, 0x10_0000, 0x20_0000 + number * 0x100));
-        assert_eq!(part_of(&code, 0x10_0000), None);
-        assert_eq!(part_of(&[], 0), None);
+        assert_eq!(cold_part_of(&code, 0x10_0000), None);
+        assert_eq!(cold_part_of(&[], 0), None);
     }
 }

@@ -7,9 +7,9 @@ use std::io;
 use std::path::Path;
 
 /// Kind of a type definition.
-pub(super) const TYPEDEF: u32 = 8;
+pub(crate) const TYPEDEF: u32 = 8;
 /// Kind of a function.
-pub(super) const FUNCTION: u32 = 12;
+pub(crate) const FUNCTION: u32 = 12;
 /// Kind of a variable; only those of CPUs are there.
 pub(crate) const VARIABLE: u32 = 14;
 
@@ -206,7 +206,7 @@ fn bytes_behind(kind: u32, members: usize) -> Option<usize> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// BTF with the given types: name, kind, members, bytes behind.

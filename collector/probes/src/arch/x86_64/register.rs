@@ -1,4 +1,4 @@
-//! The registers of x86-64 that a kernel keeps at a probe, and their names.
+//! The registers that a kernel keeps at a probe, and their names.
 
 use std::fmt;
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use syscollect_model::{RecorderSummary, StopReason};
 use syscollect_store::{Definition, LaneLoss};
 
-use crate::collector::Collector;
+use super::Collector;
 use crate::files::{FileEnd, losses_since};
 use crate::usage::{cpu_time, peak_memory, program_time};
 

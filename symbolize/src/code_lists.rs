@@ -4,7 +4,7 @@
 //! processes. So a list counts for a process only if it belongs to the process's user and was written
 //! since the process began.
 
-use crate::pinned::plain_path;
+use crate::path::plain_path;
 use rustc_hash::FxHashMap;
 use std::path::Path;
 use syscollect_model::{Mapping, ProgramMemory, Ticks};

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * x86-64: what a walk reads of instructions and of the frames of signals.
+ * A part of unwind.h, with whose state it works.
+ */
+/* Bytes of instructions, as they lie in a word: calls and jumps to an address and by a pointer, what
+ * may stand before them, and what saves a register or makes room. */
+#define CALL 0xe8
+#define CALL_BY_POINTER 0x15ff
+#define JUMP_BY_POINTER 0x25ff
+#define ENDBR64 0xfa1e0ff3
+#define BND 0xf2
+#define IS_PUSH(bytes) (((bytes)&0xf8) == 0x50 || ((bytes)&0xf8ff) == 0x5041)
+#define MAKES_ROOM(bytes) (((bytes)&0xfffdff) == 0xec8148)
+
+/* The function that is called by the instruction before `address`: into `called`, 0 where the bytes
+ * there are no call that says so. Of an entry of a procedure linkage table, where that leads. */
+__noinline int unwind_find_called(struct scratch *s)
+{
+	if (!UNWIND_TABLES || !s)
+		return 0;
+	struct unwind *u = &s->unwind;
+	__u64 returns = u->address, bytes = bytes_at(u, returns - 8), called = 0;
+	__u64 distance = (__u64)(__s64)(__s32)(bytes >> 32);
+
+	if ((bytes >> 24 & 0xff) == CALL) {
+		called = returns + distance;
+		if (!is_in_function(u, called)) {
+			bytes = bytes_at(u, called);
+			if ((__u32)bytes == ENDBR64) {
+				called += 4;
+				bytes = bytes_at(u, called);
+			}
+			if ((bytes & 0xff) == BND) {
+				called++;
+				bytes >>= 8;
+			}
+			if ((bytes & 0xffff) == JUMP_BY_POINTER)
+				called = bytes_at(u, called + 6 + (__u64)(__s64)(__s32)(bytes >> 16));
+		}
+	} else if ((bytes >> 16 & 0xffff) == CALL_BY_POINTER) {
+		called = bytes_at(u, returns + distance);
+	}
+	u->called = called;
+	return 0;
+}
+
+/*
+ * Whether a frame that stands, in code without unwind information, has nothing
+ * on its stack but where it returns to; into `word`. Its frame pointer is its
+ * caller's then, and leads past the caller.
+ *
+ * Any word of a stack may be an address that a call returned to once. This one is
+ * taken if the call was of this very function, which does not begin with what
+ * makes a frame, and if rbp does not lead to such a call as well.
+ */
+__noinline int unwind_returns_at_sp(struct scratch *s)
+{
+	if (!UNWIND_TABLES || !s)
+		return 0;
+	struct unwind *u = &s->unwind;
+
+	if (!stands(u) || !read_word(s, u->sp))
+		return 0;
+	__u64 returns = u->word, bp = u->bp;
+
+	u->address = returns;
+	unwind_find_called(s);
+	__u64 called = u->called;
+
+	if (!is_in_function(u, called))
+		return 0;
+	__u64 first = called, bytes = bytes_at(u, first);
+
+	if ((__u32)bytes == ENDBR64) {
+		first += 4;
+		bytes = bytes_at(u, first);
+	}
+	if (u->ip > first && (IS_PUSH(bytes) || MAKES_ROOM(bytes)))
+		return 0;
+	if (bp >= u->sp && bp - u->sp <= MAX_FRAME_BYTES && read_word(s, bp + 8)) {
+		u->address = u->word;
+		unwind_find_called(s);
+		if (u->called == called)
+			return 0;
+	}
+	u->word = returns;
+	return 1;
+}
+
+/* What the kernel saved for a signal handler: struct ucontext at rsp, its struct sigcontext_64 40
+ * bytes behind (arch/x86/include/uapi/asm/sigcontext.h). */
+#define SIGNAL_REGISTERS 40
+#define SIGNAL_BP 120
+#define SIGNAL_SP 160
+#define SIGNAL_IP 168
+
+static __always_inline int unwind_signal(struct scratch *s)
+{
+	struct unwind *u = &s->unwind;
+	__u64 frame = u->sp;
+
+	if (!read_word(s, frame + SIGNAL_BP))
+		return STACK_UNREADABLE;
+	u->bp = u->word;
+	if (!read_word(s, frame + SIGNAL_SP))
+		return STACK_UNREADABLE;
+	u->sp = u->word;
+	if (!read_word(s, frame + SIGNAL_IP))
+		return STACK_UNREADABLE;
+	u->ip = u->word;
+	u->registers = frame + SIGNAL_REGISTERS;
+	u->reached = FRAME_INTERRUPTED;
+	return UNWIND_GOES_ON;
+}

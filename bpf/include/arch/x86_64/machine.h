@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * x86-64: registers, addresses, the order of memory.
+ */
+#ifndef SYSCOLLECT_ARCH_MACHINE_H
+#define SYSCOLLECT_ARCH_MACHINE_H
+
+/* All accesses below are relocated, as those of kernel.h. */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct pt_regs {
+	unsigned long bp;
+	unsigned long orig_ax;
+	unsigned long ip;
+	unsigned long sp;
+};
+
+/* arch/x86/include/asm/mmu.h */
+typedef struct {
+	void *vdso;
+} mm_context_t;
+
+struct thread_struct {
+	unsigned long fsbase;
+};
+
+#pragma clang attribute pop
+
+/* The member of task_struct that is the number which a C library gives its thread. */
+#define THREAD_NUMBER thread.fsbase
+
+/*
+ * The context of a perf_event program: the registers as user space knows them
+ * (arch/x86/include/uapi/asm/ptrace.h), never relocated.
+ */
+struct sample_context {
+	__u64 r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di;
+	__u64 orig_ax, ip, cs, flags, sp, ss;
+};
+
+/* Words of it, and that of the stack pointer. */
+#define REGISTERS 21
+#define REGISTER_SP 19
+_Static_assert(sizeof(struct sample_context) == REGISTERS * 8, "words of sample_context");
+_Static_assert(__builtin_offsetof(struct sample_context, sp) == REGISTER_SP * 8, "the stack pointer's word");
+
+/* User mode is ring 3: the low bits of the code segment. */
+#define IN_USER_MODE(registers) ((registers)->cs & 3)
+
+/* The member of both structures that is the number of the system call by which a task entered the
+ * kernel; -1 where it did not (arch/x86/entry/entry_64.S since 5.8). */
+#define SYSTEM_CALL orig_ax
+
+/* Kernel and module code lies above this. */
+#define LOWEST_KERNEL_CODE 0xffffffff80000000ULL
+/* Bytes of a kernel stack (arch/x86/include/asm/page_64_types.h). */
+#define THREAD_SIZE 16384
+/* Bits of a program's addresses. */
+#define USER_ADDRESS_BITS 47
+
+/*
+ * What is stored is seen in that order, and what is loaded was there in that
+ * order: it is enough that the compiler keeps it.
+ */
+#define order_stores() asm volatile("" ::: "memory")
+#define order_loads() asm volatile("" ::: "memory")
+/* A word that another CPU writes, before anything that depends on it is stored. */
+#define load_before_stores(word) (word)
+
+#endif

@@ -1,0 +1,38 @@
+//! What a recording and its collector tell one another.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use crate::files::FileAccount;
+
+/// What the threads tell one another.
+#[derive(Default)]
+pub(crate) struct Shared {
+    pub(crate) stop: AtomicBool,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) records: AtomicU64,
+    pub(crate) lost: AtomicU64,
+    pub(crate) files: Arc<FileAccount>,
+    /// What the collector does at its end: a [`EndingStep`].
+    pub(crate) step: AtomicU8,
+}
+
+/// What the collector does at its end, for the message if it stands still.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum EndingStep {
+    Detaching = 1,
+    Draining,
+    Noting,
+}
+
+impl Shared {
+    /// What the collector does now, in words.
+    pub(crate) fn doing(&self) -> &'static str {
+        match self.step.load(Ordering::Relaxed) {
+            step if step == EndingStep::Detaching as u8 => "detaching from the kernel",
+            step if step == EndingStep::Draining as u8 => "taking out the last events",
+            step if step == EndingStep::Noting as u8 => "describing programs",
+            _ => "emptying the lanes",
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! What the threads that name share.
+
+use crate::memory::Memory;
+use crate::{Options, PinnedFiles};
+
+/// What all threads share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) held: PinnedFiles,
+    pub(crate) options: Options,
+    pub(crate) memory: Memory,
+}
