@@ -9,7 +9,6 @@ use crate::owner::Owner;
 use crate::stack_choice::StackChoice;
 use crate::units::{BufferSize, parse_buffer, parse_duration, parse_size};
 use anyhow::{Context, Result};
-use clap::CommandFactory;
 use clap::error::ErrorKind;
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
@@ -492,9 +491,9 @@ fn parse_count(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("{text:?} is not a number above 0"))
 }
 
-/// A usage error in clap's style: exit code 2.
+/// A usage error in clap's style: exit code 2. Which sub-command's usage belongs to it, `main` knows.
 pub(crate) fn usage(message: String) -> clap::Error {
-    crate::args::Cli::command().error(ErrorKind::ValueValidation, printable_lines(&message))
+    clap::Error::raw(ErrorKind::ValueValidation, printable_lines(&message))
 }
 
 fn parse_pid(text: &str) -> Result<u32, String> {

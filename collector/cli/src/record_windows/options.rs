@@ -1,11 +1,9 @@
 //! The arguments of `record` on Windows.
 
-use crate::args::Cli;
 use crate::escape::printable_lines;
 use crate::format::{self, Format};
 use crate::stack_choice::StackChoice;
 use crate::units::{parse_buffer, parse_duration};
-use clap::CommandFactory;
 use clap::error::ErrorKind;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -150,14 +148,15 @@ fn parse_stacks(text: &str) -> Result<Stacks, String> {
     Ok(stacks)
 }
 
-/// An error that prints the usage and exits with 2.
+/// An error that prints the usage and exits with 2. Whose usage that is, `main` knows.
 pub(crate) fn usage(message: String) -> clap::Error {
-    Cli::command().error(ErrorKind::ValueValidation, printable_lines(&message))
+    clap::Error::raw(ErrorKind::ValueValidation, printable_lines(&message))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::Cli;
     use clap::Parser;
 
     fn finish(arguments: &[&str]) -> Result<Options, clap::Error> {
