@@ -63,6 +63,7 @@ mod units;
 
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};
+use escape::Advice;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -110,7 +111,7 @@ fn refuse(error: clap::Error, arguments: &[OsString]) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-/// Says what went wrong, in one line, and turns it into the exit code. `name` is the
+/// Says what went wrong, in one line but for advice, and turns it into the exit code. `name` is the
 /// sub-command's.
 fn exit_code(result: anyhow::Result<ExitCode>, name: Option<&str>) -> ExitCode {
     let error = match result {
@@ -124,6 +125,10 @@ fn exit_code(result: anyhow::Result<ExitCode>, name: Option<&str>) -> ExitCode {
         }
         Err(error) => error,
     };
+    if let Some(advice) = error.downcast_ref::<Advice>() {
+        escape::say_advice(advice);
+        return ExitCode::from(1);
+    }
     // `syscollect info x | head` closes the pipe early; that is no mistake.
     if !is_closed_pipe(&error) {
         say!("syscollect: {}", message(&error));

@@ -101,7 +101,7 @@ fn without_capabilities_the_message_says_what_to_run_and_nothing_is_left_behind(
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{message}");
     for part in
-        ["cap_bpf and cap_perfmon", "sudo ", " -d 1 -o x.pftrace", "setcap"]
+        ["cap_bpf and cap_perfmon", "\n  Run:        sudo ", " -d 1 -o x.pftrace\n", "setcap"]
     {
         assert!(message.contains(part), "{part:?} is not in {message}");
     }
