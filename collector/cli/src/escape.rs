@@ -3,7 +3,7 @@
 //!
 //! Everything that the program says passes here: standard error through `say!` and `say_styled!`,
 //! standard output through [`print()`] and [`print_json`]. [`printable`] is for single values,
-//! whose line breaks would forge lines.
+//! whose line breaks would forge lines; errors are lines, but for [`Advice`].
 
 use crate::terminal::{Style, Terminal};
 use std::fmt::{Arguments, Write as _};
@@ -93,6 +93,30 @@ pub(crate) fn say(words: Arguments<'_>) {
     to_stderr(&line(words));
 }
 
+/// An error of several lines, each of which is ours: what they tell of others was made
+/// [`printable`] before it came in.
+// On Windows nothing that is said before a recording takes more than a line.
+#[cfg_attr(windows, allow(dead_code))]
+#[derive(Debug)]
+pub(crate) struct Advice(pub(crate) String);
+
+impl std::fmt::Display for Advice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Advice {}
+
+/// The same as [`say()`] of an error that has lines.
+pub(crate) fn say_advice(advice: &Advice) {
+    to_stderr(&advice_lines(advice));
+}
+
+fn advice_lines(advice: &Advice) -> String {
+    printable_lines(&format!("syscollect: {advice}\n"))
+}
+
 fn line(words: Arguments<'_>) -> String {
     printable(&words.to_string()) + "\n"
 }
@@ -156,6 +180,12 @@ mod tests {
         let path = "e;v\nLost: nothing";
         let said = line(format_args!("syscollect: {path} ran"));
         assert_eq!(said, "syscollect: e;v\\nLost: nothing ran\n");
+    }
+
+    #[test]
+    fn advice_keeps_its_lines() {
+        let advice = Advice(format!("no rights.\n  Run: sudo {}", printable("a\nb")));
+        assert_eq!(advice_lines(&advice), "syscollect: no rights.\n  Run: sudo a\\nb\n");
     }
 
     #[test]

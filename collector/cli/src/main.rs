@@ -49,6 +49,7 @@ mod report;
 mod signals;
 mod source;
 mod stack_choice;
+mod suggestion;
 #[cfg_attr(windows, allow(dead_code))]
 mod summary;
 mod symbol_files;
@@ -63,6 +64,7 @@ mod usage;
 
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};
+use escape::Advice;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -77,6 +79,8 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(error, &arguments),
     };
+    // A sub-command is the first argument, always.
+    let name = cli.command.as_ref().and(arguments.get(1)).and_then(|name| name.to_str());
     let result = match cli.command {
         None => record::run(cli.record, program_start),
         Some(Command::Record(args)) => record::run(args, program_start),
@@ -93,7 +97,7 @@ fn main() -> ExitCode {
         Some(Command::Completions(args)) => completions::run(&args, &mut Cli::command()),
         Some(Command::Man(args)) => man::run(&args, Cli::command()),
     };
-    exit_code(result)
+    exit_code(result, name)
 }
 
 /// Answers arguments that ask for help, or for nothing that there is.
@@ -103,29 +107,44 @@ fn refuse(error: clap::Error, arguments: &[OsString]) -> ExitCode {
     }
     // The message has the arguments in it: that of escaped ones has them escaped.
     let escaped = arguments.iter().map(|argument| escape::printable(&argument.to_string_lossy()));
-    escape::say_usage(&Cli::try_parse_from(escaped).err().unwrap_or(error));
+    let error = Cli::try_parse_from(escaped).err().unwrap_or(error);
+    escape::say_usage(&suggestion::of_sub_command(error, arguments));
     ExitCode::from(USAGE)
 }
 
-/// Says what went wrong, in one line, and turns it into the exit code.
-fn exit_code(result: anyhow::Result<ExitCode>) -> ExitCode {
+/// Says what went wrong, in one line but for advice, and turns it into the exit code. `name` is the
+/// sub-command's.
+fn exit_code(result: anyhow::Result<ExitCode>, name: Option<&str>) -> ExitCode {
     let error = match result {
         Ok(code) => return code,
         Err(error) => error,
     };
-    // A usage error prints itself in clap's style, with the way to --help.
     let error = match error.downcast::<clap::Error>() {
         Ok(usage) => {
-            escape::say_usage(&usage.format(&mut Cli::command()));
+            escape::say_usage(&with_usage_of(usage, name));
             return ExitCode::from(USAGE);
         }
         Err(error) => error,
     };
+    if let Some(advice) = error.downcast_ref::<Advice>() {
+        escape::say_advice(advice);
+        return ExitCode::from(1);
+    }
     // `syscollect info x | head` closes the pipe early; that is no mistake.
     if !is_closed_pipe(&error) {
         say!("syscollect: {}", message(&error));
     }
     ExitCode::from(1)
+}
+
+/// The error in clap's style, with the usage of this sub-command and the way to its --help.
+fn with_usage_of(error: clap::Error, name: Option<&str>) -> clap::Error {
+    let mut program = Cli::command();
+    program.build();
+    match name.and_then(|name| program.find_subcommand_mut(name)) {
+        Some(command) => error.format(command),
+        None => error.format(&mut program),
+    }
 }
 
 /// Whether the reader of the output went away.

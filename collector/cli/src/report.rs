@@ -102,7 +102,8 @@ pub(crate) struct Args {
     #[arg(long, requires = "detail")]
     idle: bool,
 
-    /// Rows of each table (15; with --json 1000), functions of each call tree (2000; 10000)
+    /// Rows of each table (15; with --json 1000), functions of each call tree (2000; 10000); of threads
+    /// that slept from beginning to end idle ones have rows, too
     #[arg(long, value_name = "NUMBER")]
     rows: Option<usize>,
 
@@ -167,6 +168,7 @@ fn report(args: &Args) -> Result<Report> {
         worst,
         worst_idle: args.idle,
         tree: args.tree_options(),
+        idle_sleepers: args.rows.is_some() || args.process.is_some(),
     };
     let mut exporter = ReportExporter::new(options);
     let played = session.play_range(&mut exporter, from, to);
@@ -244,7 +246,16 @@ fn check_trees(report: &Report, is_part: bool) -> Result<()> {
         return Ok(());
     }
     let of_trees = [StackOrigin::Samples, StackOrigin::OffCpu];
-    let way = match of_trees.iter().any(|origin| recording.stacks.contains(origin)) {
+    let has_any = of_trees.iter().any(|origin| recording.stacks.contains(origin));
+    if off_cpu.blocked_ns == 0
+        && let Some(asleep) = off_cpu.asleep_throughout.pointer()
+    {
+        let way = if has_any { "" } else { "; call trees want --stacks samples,off-cpu" };
+        bail!(
+            "no CPU sample has a stack, and no thread blocked and woke in this time; {asleep}{way}"
+        );
+    }
+    let way = match has_any {
         false => "record with --stacks samples,off-cpu",
         true if is_part => "choose another part, or all of it",
         true => "record for longer, while programs run",

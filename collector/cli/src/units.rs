@@ -107,7 +107,15 @@ pub(crate) fn parse_buffer(text: &str) -> Result<BufferSize, String> {
         if unit == "m" {
             return Err(format!("{part:?} may be minutes or megabytes; write it as 10min or 10M"));
         }
-        let is_given = if TIME_UNITS.iter().any(|(name, _)| *name == unit) {
+        let is_of_size =
+            unit.is_empty() || SIZE_UNITS.iter().any(|(name, _)| unit.eq_ignore_ascii_case(name));
+        let is_of_time = TIME_UNITS.iter().any(|(name, _)| *name == unit);
+        if !is_of_size && !is_of_time {
+            return Err(format!(
+                "{part:?} is neither a size nor a time; write it as 64M, 30s or 30s,2G (K, M or G; ms, s, min or h)"
+            ));
+        }
+        let is_given = if is_of_time {
             size.span.replace(parse_duration(part)?).is_some()
         } else {
             size.bytes.replace(parse_buffer_bytes(part)?).is_some()
@@ -214,6 +222,10 @@ mod tests {
         assert_eq!(parse_buffer("30s"), buffer(None, Some(30)));
         assert_eq!(parse_buffer("2min,1g"), buffer(Some(1 << 30), Some(120)));
         assert!(parse_buffer("10m").unwrap_err().contains("10min or 10M"));
+        for wrong in ["30x", "soon"] {
+            let message = parse_buffer(wrong).unwrap_err();
+            assert!(message.contains("K, M or G; ms, s, min or h"), "{message}");
+        }
         for wrong in ["", "30s,", "30s,5s", "1M,1M", "0s", "30s,64"] {
             assert!(parse_buffer(wrong).is_err(), "{wrong}");
         }

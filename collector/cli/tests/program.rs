@@ -59,6 +59,30 @@ fn usage_errors_exit_with_2_and_leave_nothing_behind() {
 }
 
 #[test]
+fn a_usage_error_of_a_sub_command_shows_the_usage_of_that_one() {
+    let place = Workplace::new();
+    for (arguments, usage) in [
+        (&["export", "x.syscap", "-o", "y.syscap"][..], "Usage: syscollect export "),
+        (&["flamegraph", "x.syscap", "-o", "x.exe"], "Usage: syscollect flamegraph "),
+        (&["report", "x.syscap", "--from", "2s", "--to", "1s"], "Usage: syscollect report "),
+        (&["record", "-o", "x.exe"], "Usage: syscollect record "),
+        (&["-o", "x.exe"], "Usage: syscollect [OPTIONS]"),
+    ] {
+        let message = place.fails(2, arguments);
+        assert!(message.contains(usage), "{arguments:?}: {message}");
+        assert!(message.contains("--help"), "{message}");
+    }
+}
+
+#[test]
+fn a_mistyped_sub_command_is_recognized_and_another_word_is_not() {
+    let place = Workplace::new();
+    let message = place.fails(2, &["recrod", "-d", "1"]);
+    assert!(message.contains("'recrod'") && message.contains("'record'"), "{message}");
+    assert!(!place.fails(2, &["make"]).contains("similar"));
+}
+
+#[test]
 fn without_capabilities_the_message_says_what_to_run_and_nothing_is_left_behind() {
     let place = Workplace::new();
     let mut command = place.command(&["-d", "1", "-o", "x.pftrace"]);
@@ -76,7 +100,9 @@ fn without_capabilities_the_message_says_what_to_run_and_nothing_is_left_behind(
     let output = command.output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{message}");
-    for part in ["cap_bpf and cap_perfmon", "sudo ", " -d 1 -o x.pftrace", "setcap"] {
+    for part in
+        ["cap_bpf and cap_perfmon", "\n  Run:        sudo ", " -d 1 -o x.pftrace\n", "setcap"]
+    {
         assert!(message.contains(part), "{part:?} is not in {message}");
     }
     assert!(place.names().is_empty());

@@ -162,6 +162,25 @@ fn call_trees_are_printed_for_people_and_for_machines() {
     }
 }
 
+#[test]
+fn where_nobody_was_woken_call_trees_point_to_who_slept_all_the_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut machine = FakeMachine::new(1);
+    machine.sleeper(0, 70, "hanging", "futex_do_wait");
+    machine.running(0, 0);
+    fs::write(folder.path().join("x.syscap"), machine.finish()).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_syscollect"));
+    command.args(["report", "x.syscap", "--tree"]).current_dir(folder.path());
+    let output = command.output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(
+        message.contains("no thread blocked and woke in this time; 1 slept from its beginning")
+            && message.contains("`Asleep from beginning to end` of `syscollect report`"),
+        "{message}"
+    );
+}
+
 /// A recording of process 70 alone (`-p 70`), which process 80 wakes: both have a sample with a
 /// stack.
 fn of_one_process() -> Vec<u8> {

@@ -3,10 +3,10 @@
 use super::ReportExporter;
 use super::data::*;
 use super::off_cpu::{Reason, Total, WaitKey, state_name};
+use super::stack_words::labels;
 use super::wait_for::{WaitFor, WaitsFor};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 use std::hash::Hash;
 use syscollect_model::{ProcessId, StackId, Tables, ThreadId};
 
@@ -87,7 +87,7 @@ impl AllWaits {
 }
 
 /// Processes of one name, together.
-struct Programs {
+pub(super) struct Programs {
     /// Of each process, the first that is called so.
     first: Vec<ProcessId>,
 }
@@ -101,7 +101,7 @@ impl Programs {
     }
 
     /// The first process that is called like this one.
-    fn first_of(&self, process: ProcessId) -> ProcessId {
+    pub(super) fn first_of(&self, process: ProcessId) -> ProcessId {
         self.first.get(process.index()).copied().unwrap_or(process)
     }
 
@@ -180,36 +180,6 @@ impl ReportExporter {
         }
     }
 
-    fn asleep_throughout(
-        &self,
-        waits_for: &mut WaitsFor<'_>,
-        programs: &Programs,
-        tables: &Tables,
-    ) -> AsleepThroughout {
-        let mut groups = FxHashMap::<SleepKey, Sleepers>::default();
-        let (mut all, mut idle) = (0, 0);
-        for WaitKey { process, stack, reason, .. } in &self.scheduling.off_cpu.asleep_throughout {
-            let (program, wait) =
-                (programs.first_of(*process), waits_for.of(*process, *stack, *reason));
-            let key = SleepKey { program, wait, reason: *reason, stack: *stack };
-            let sleepers = groups.entry(key).or_default();
-            sleepers.threads += 1;
-            sleepers.processes.insert(*process);
-            all += 1;
-            idle += usize::from(wait.class() == WaitClass::Idle);
-        }
-        let rows = groups.iter().map(|(key, sleepers)| sleepers.row(key, tables)).collect();
-        AsleepThroughout {
-            threads: all,
-            idle_threads: idle,
-            rows: self.table(rows, |row| {
-                let name = (row.process.clone(), row.pid, row.waits_for.clone());
-                let slept = (row.blocked_in.clone(), row.state.clone(), row.frames.clone());
-                (row.class, Reverse(row.threads), name, slept)
-            }),
-        }
-    }
-
     fn of_class(&self, sums: &Sums, programs: &Programs, tables: &Tables) -> WaitsOfClass {
         let row = |(wait, (total, threads)): (&WaitFor, &(Total, FxHashSet<ThreadId>))| WaitRow {
             waits_for: wait.name().to_owned(),
@@ -256,7 +226,7 @@ impl ReportExporter {
         let row = |row: (K, ProgramTotal)| {
             let ((process, stack), wait) = of(&row);
             let ProgramTotal { total, processes } = row.1;
-            let frames = tables.stack(stack).iter().map(|frame| tables.frame_label(*frame));
+            let (frames, interpreted) = labels(Some(stack), tables);
             StackRow {
                 pid: tables.process(process).pid,
                 processes: (processes > 0).then_some(processes),
@@ -264,49 +234,13 @@ impl ReportExporter {
                 count: total.count,
                 blocked_ns: total.sum,
                 max_ns: total.most,
-                frames: frames.collect(),
+                frames,
+                interpreted,
                 waits_for: wait.map_or("", WaitFor::name).to_owned(),
                 class: wait.map_or(WaitClass::Undecided, WaitFor::class),
             }
         };
         Table { total: sorted.total, rows: sorted.rows.into_iter().map(row).collect() }
-    }
-}
-
-/// What threads have in common that slept from beginning to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct SleepKey {
-    /// The first process that is called so.
-    program: ProcessId,
-    wait: WaitFor,
-    reason: Reason,
-    stack: Option<StackId>,
-}
-
-/// These threads.
-#[derive(Debug, Default)]
-struct Sleepers {
-    threads: usize,
-    processes: BTreeSet<ProcessId>,
-}
-
-impl Sleepers {
-    fn row(&self, key: &SleepKey, tables: &Tables) -> SleeperRow {
-        let SleepKey { program, wait, reason, stack } = *key;
-        let first = self.processes.first().copied().unwrap_or(program);
-        let frames = stack.map_or(&[][..], |stack| tables.stack(stack));
-        SleeperRow {
-            threads: self.threads,
-            pid: tables.process(first).pid,
-            processes: self.processes.len(),
-            process: tables.process_name(program).into(),
-            waits_for: wait.name().to_owned(),
-            class: wait.class(),
-            blocked_in: reason.blocked_in.map(|name| tables.strings.get(name).to_owned()),
-            state: state_name(reason.state).to_owned(),
-            io_wait: reason.io_wait,
-            frames: frames.iter().map(|frame| tables.frame_label(*frame)).collect(),
-        }
     }
 }
 

@@ -5,6 +5,7 @@ use super::data::*;
 use super::locks::{LockKey, LockTotals, Spans};
 use super::plots::Plot;
 use super::slices::{FrameKey, Named, SliceKey};
+use super::stack_words::labels;
 use crate::heap::{Pool, PoolKey};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -153,7 +154,7 @@ impl ReportExporter {
         let row = |(time, crash): &(u64, Crash)| {
             let thread = tables.thread(crash.thread);
             let (pid, process) = process(thread.process, tables);
-            let frames = crash.stack.map_or(&[][..], |stack| tables.stack(stack));
+            let (frames, interpreted) = labels(crash.stack, tables);
             CrashRow {
                 at_ns: time.saturating_sub(start),
                 tid: thread.tid,
@@ -162,7 +163,8 @@ impl ReportExporter {
                 process,
                 signal: tables.strings.get(crash.signal).to_owned(),
                 address: crash.address,
-                frames: frames.iter().map(|frame| tables.frame_label(*frame)).collect(),
+                frames,
+                interpreted,
             }
         };
         Table {

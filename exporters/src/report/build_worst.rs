@@ -5,8 +5,9 @@ use super::account::Wait;
 use super::build::waker_names;
 use super::data::*;
 use super::off_cpu::state_name;
+use super::stack_words::labels;
 use super::worst::Woken;
-use syscollect_model::{StackId, Tables, ThreadId};
+use syscollect_model::{Tables, ThreadId};
 
 impl ReportExporter {
     pub(super) fn worst_waits(&self, tables: &Tables) -> WorstWaits {
@@ -30,8 +31,9 @@ impl ReportExporter {
             meanwhile_unknown_ns: wait.meanwhile.unknown,
             meanwhile_is_part: wait.meanwhile.is_part,
         });
-        let blocked =
-            worst.blocked.sorted().into_iter().map(|(waited, since, wait)| BlockedWaitRow {
+        let blocked = worst.blocked.sorted().into_iter().map(|(waited, since, wait)| {
+            let (frames, interpreted) = labels(wait.off_cpu.stack, tables);
+            BlockedWaitRow {
                 waiter: Waiter {
                     unknown_ns: wait.unknown,
                     ..self.waiter(waited, since, wait.thread, tables)
@@ -40,9 +42,11 @@ impl ReportExporter {
                 waits_for: wait.waits_for.name().to_owned(),
                 state: state_name(wait.off_cpu.state).to_owned(),
                 io_wait: wait.off_cpu.io_wait,
-                frames: frames(wait.off_cpu.stack, tables),
+                frames,
+                interpreted,
                 woken_by: wait.woken.map(|woken| waker(woken, tables)),
-            });
+            }
+        });
         let locks = self.locks.books().longest.sorted().into_iter().map(|(waited, since, wait)| {
             LockWaitRow {
                 waiter: self.waiter(waited, since, wait.thread, tables),
@@ -83,20 +87,10 @@ impl ReportExporter {
     }
 }
 
-fn frames(stack: Option<StackId>, tables: &Tables) -> Vec<String> {
-    let frames = stack.map_or(&[][..], |stack| tables.stack(stack));
-    frames.iter().map(|frame| tables.frame_label(*frame)).collect()
-}
-
 fn waker(woken: Woken, tables: &Tables) -> WakerRow {
     let (kind, tid, thread) = waker_names(woken.waker, tables);
-    WakerRow {
-        kind,
-        thread: thread.into(),
-        tid,
-        cpu: woken.cpu,
-        frames: frames(woken.stack, tables),
-    }
+    let (frames, interpreted) = labels(woken.stack, tables);
+    WakerRow { kind, thread: thread.into(), tid, cpu: woken.cpu, frames, interpreted }
 }
 
 fn ran_row(thread: ThreadId, ran_ns: u64, tables: &Tables) -> RanRow {

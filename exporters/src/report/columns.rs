@@ -75,7 +75,27 @@ pub(super) fn wrapped(
     lines: usize,
     words: &[String],
 ) {
-    let room = width.saturating_sub(indent).max(LEAST_NAME);
+    let room = room(width, indent);
+    let (mut written, all) = laid_out(room, lines, words);
+    if let (false, Some(line)) = (all, written.last_mut()) {
+        line.push_str(" …");
+    }
+    for line in written.iter().filter(|line| !line.is_empty()) {
+        let _ = writeln!(text, "{:indent$}{}", "", clipped(line, room));
+    }
+}
+
+/// Whether these words take no more lines.
+pub(super) fn fits(width: usize, indent: usize, lines: usize, words: &[String]) -> bool {
+    laid_out(room(width, indent), lines, words).1
+}
+
+fn room(width: usize, indent: usize) -> usize {
+    width.saturating_sub(indent).max(LEAST_NAME)
+}
+
+/// As many words as there are lines for, and whether these are all.
+fn laid_out(room: usize, lines: usize, words: &[String]) -> (Vec<String>, bool) {
     let mut written = vec![String::new()];
     for word in words.iter().map(|word| shortened(word, room)) {
         let full = written.len() >= lines;
@@ -87,13 +107,10 @@ pub(super) fn wrapped(
         } else if !full {
             written.push(word);
         } else {
-            line.push_str(" …");
-            break;
+            return (written, false);
         }
     }
-    for line in written.iter().filter(|line| !line.is_empty()) {
-        let _ = writeln!(text, "{:indent$}{}", "", clipped(line, room));
-    }
+    (written, true)
 }
 
 /// A number of any size in a few characters: as it is, or with an exponent.

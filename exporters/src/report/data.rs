@@ -10,6 +10,7 @@ use syscollect_model::{
 
 pub use super::off_cpu_data::*;
 pub use super::programs::*;
+pub use super::sleepers_data::*;
 pub use super::tree_data::*;
 pub use super::waits::*;
 

@@ -94,6 +94,7 @@ mod build;
 mod build_gpu;
 mod build_off_cpu;
 mod build_programs;
+mod build_sleepers;
 mod build_tree;
 mod build_worst;
 mod capped;
@@ -113,11 +114,14 @@ mod plots;
 mod programs;
 mod samples;
 mod scheduling;
+mod sleepers_data;
 mod slices;
+mod stack_words;
 mod text;
 mod text_gpu;
 mod text_off_cpu;
 mod text_programs;
+mod text_sleepers;
 mod text_tree;
 mod text_worst;
 mod tree;
@@ -172,11 +176,22 @@ pub struct ReportOptions {
     pub worst_idle: bool,
     /// Call trees are wanted, made so.
     pub tree: Option<TreeOptions>,
+    /// Of threads that slept from beginning to end the text has rows for those, too, that had
+    /// nothing to do.
+    pub idle_sleepers: bool,
 }
 
 impl Default for ReportOptions {
     fn default() -> Self {
-        Self { process: None, part: None, rows: 15, worst: 0, worst_idle: false, tree: None }
+        Self {
+            process: None,
+            part: None,
+            rows: 15,
+            worst: 0,
+            worst_idle: false,
+            tree: None,
+            idle_sleepers: false,
+        }
     }
 }
 

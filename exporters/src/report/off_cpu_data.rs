@@ -1,6 +1,6 @@
 //! Time off the CPU as data, a part of the report's JSON. All times are nanoseconds.
 
-use super::data::{Table, TruncatedRow};
+use super::data::{AsleepThroughout, Table, TruncatedRow};
 use serde::{Deserialize, Serialize};
 
 /// Why threads were blocked.
@@ -32,46 +32,10 @@ pub struct OffCpuReport {
     /// What had nothing to do: event loops, sleeps, idle workers and threads of the kernel.
     #[serde(default)]
     pub idle: WaitsOfClass,
-    /// Who slept from beginning to end, which is in none of the times above.
+    /// Who slept from beginning to end: time blocked of processes and threads, which is in none of
+    /// the times above.
     #[serde(default)]
     pub asleep_throughout: AsleepThroughout,
-}
-
-/// Threads that were asleep when the recording began and were not woken until it ended. When they
-/// fell asleep is not known.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct AsleepThroughout {
-    /// How many there were.
-    pub threads: usize,
-    /// Of these, how many had nothing to do.
-    pub idle_threads: usize,
-    /// By program, what was waited for and stack; those that had nothing to do come last.
-    pub rows: Table<SleeperRow>,
-}
-
-/// Threads of a program that slept from beginning to end, in the same.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SleeperRow {
-    /// How many.
-    pub threads: usize,
-    /// The process's id; of several of this name, that of the first.
-    pub pid: u32,
-    /// Of how many processes of this name.
-    pub processes: usize,
-    /// The process's last name.
-    pub process: String,
-    /// What they waited for, as in [`WaitRow::waits_for`].
-    pub waits_for: String,
-    /// Whether that is work.
-    pub class: WaitClass,
-    /// The kernel function they slept in; `None` where it is not known.
-    pub blocked_in: Option<String>,
-    /// The kind of sleep, as in [`ReasonRow::state`].
-    pub state: String,
-    /// They waited for I/O.
-    pub io_wait: bool,
-    /// Where they slept, innermost first; empty where no stack was taken.
-    pub frames: Vec<String>,
 }
 
 /// What threads waited for.
@@ -119,6 +83,9 @@ pub struct StackRow {
     pub max_ns: u64,
     /// The frames, innermost first.
     pub frames: Vec<String>,
+    /// Which of them are functions of interpreted programs: their places in `frames`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interpreted: Vec<usize>,
     /// What most of it was spent waiting for, as in [`WaitRow::waits_for`].
     #[serde(default)]
     pub waits_for: String,

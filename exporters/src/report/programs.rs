@@ -218,6 +218,9 @@ pub struct CrashRow {
     pub address: u64,
     /// The stack, innermost frame first.
     pub frames: Vec<String>,
+    /// Which of them are functions of interpreted programs: their places in `frames`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interpreted: Vec<usize>,
 }
 
 /// The values of a counter.

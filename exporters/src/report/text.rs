@@ -9,14 +9,8 @@ use super::durations::sum_ns;
 use super::hints;
 use syscollect_model::{CalendarTime, CpuId, LossCause, ModuleKind, OperatingSystem, SampleEvent};
 
-/// Lines that a stack may take.
-const STACK_LINES: usize = 3;
 /// Modules whose stacks are cut that are told.
 const CUTS: usize = 5;
-/// Functions that every blocked stack begins with.
-const SCHEDULER: [&str; 2] = ["__schedule", "schedule"];
-/// Functions through which every system call of x86-64 goes.
-const KERNEL_ENTRY: [&str; 3] = ["x64_sys_call", "do_syscall_64", "entry_SYSCALL_64_after_hwframe"];
 /// Characters of the longest bar of the histogram.
 const BAR: usize = 40;
 
@@ -346,21 +340,6 @@ impl Text {
         wrapped(&mut self.text, self.width, 2, usize::MAX, &words);
     }
 
-    /// A stack in a few lines, innermost frame first.
-    pub(super) fn frames_of_stack(&mut self, frames: &[String]) {
-        // The ways into the scheduler and into the kernel are the same for all.
-        let scheduler =
-            frames.iter().take_while(|frame| SCHEDULER.contains(&frame.as_str())).count();
-        let telling: Vec<&String> =
-            frames[scheduler..].iter().filter(|frame| !is_kernel_entry(frame)).collect();
-        let last = telling.len().saturating_sub(1);
-        let words = telling.iter().enumerate().map(|(index, frame)| match index == last {
-            true => shown(frame),
-            false => format!("{} <", shown(frame)),
-        });
-        wrapped(&mut self.text, self.width, 11, STACK_LINES, &words.collect::<Vec<_>>());
-    }
-
     fn wakeups(&mut self, wakeups: &Wakeups) {
         let Wakeups { count, by_interrupt, pairs } = wakeups;
         if *count == 0 {
@@ -483,10 +462,6 @@ const TASK_HEADS: [&str; 9] =
 const UNKNOWN: usize = 4;
 /// Characters of lines that have room for all of them.
 const WIDE: usize = 90;
-
-fn is_kernel_entry(frame: &str) -> bool {
-    KERNEL_ENTRY.contains(&frame) || frame.starts_with("__x64_sys_")
-}
 
 /// A row of [`TASK_HEADS`].
 fn task(report: &Report, times: &Times, counts: &Counts, name: String) -> [String; 9] {

@@ -7,44 +7,10 @@ use super::text::{Text, count, place_words, shown, some_of};
 /// Of so many stacks that may have held somebody up one is shown that may have waited for work.
 const UNDECIDED_SHARE: usize = 3;
 
-/// Rows of threads that slept all the time.
-const SLEEPERS: usize = 6;
-
 impl Text {
     pub(super) fn off_cpu(&mut self, off_cpu: &OffCpuReport) {
         self.times_off_cpu(off_cpu);
         self.asleep_throughout(&off_cpu.asleep_throughout);
-    }
-
-    /// Who slept all the time. Of a whole machine these are most threads, and most of them are of
-    /// no interest: some of those are shown that may have been held up.
-    fn asleep_throughout(&mut self, asleep: &AsleepThroughout) {
-        if asleep.threads == 0 {
-            return;
-        }
-        let threads = count(asleep.threads as u64, "thread");
-        let title = format!("Asleep from beginning to end, not in the times above: {threads}");
-        let held_up = asleep.rows.rows.iter().filter(|row| row.class != WaitClass::Idle).count();
-        if held_up == 0 {
-            return self.title(&format!("{title}, all idle"));
-        }
-        let rows = held_up.min(SLEEPERS);
-        let idle = grouped(asleep.idle_threads as u64);
-        self.title(&format!("{title}, {idle} of them idle"));
-        for row in asleep.rows.rows.iter().take(rows) {
-            let which = match row.processes {
-                1 => row.pid.to_string(),
-                processes => format!("{processes} processes"),
-            };
-            let threads = count(row.threads as u64, "thread");
-            let place = place_words(row.blocked_in.as_deref(), &row.state, row.io_wait);
-            let process = shown(&row.process);
-            self.line(&format!("  {threads} of {process} ({which}), {}: {place}", row.waits_for));
-            self.frames_of_stack(&row.frames);
-        }
-        if held_up > SLEEPERS {
-            self.line("  and more, which --json lists");
-        }
     }
 
     fn times_off_cpu(&mut self, off_cpu: &OffCpuReport) {
@@ -133,7 +99,7 @@ impl Text {
             format!("{} times, mean {mean}, max {most}", grouped(row.count))
         };
         self.line(&format!("  {sum:>7}  {times}: {process}, {}", row.waits_for));
-        self.frames_of_stack(&row.frames);
+        self.frames_of_stack(&row.frames, &row.interpreted);
     }
 }
 

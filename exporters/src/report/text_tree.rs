@@ -25,6 +25,12 @@ impl Report {
         let linux = self.recording.os != OperatingSystem::Windows;
         out.tree(&trees.cpu, &CPU_SAMPLES, linux);
         out.tree(&trees.off_cpu, &OFF_CPU_TIME, linux);
+        if trees.off_cpu.nodes.is_empty()
+            && let Some(asleep) = self.off_cpu.asleep_throughout.pointer()
+        {
+            let but = if trees.off_cpu.idle > 0 { " but idle ones" } else { "" };
+            out.paragraph(&format!("No thread{but} blocked and woke in this time; {asleep}"));
+        }
         out.text
     }
 }

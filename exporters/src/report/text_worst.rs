@@ -6,6 +6,8 @@ use super::text::{Text, count, place_words, shown, some_of};
 
 /// Lines that what ran meanwhile may take.
 const MEANWHILE_LINES: usize = 2;
+/// Lines that who woke a thread may take, with a stack.
+const WAKER_LINES: usize = 2;
 /// Where the words below a wait begin.
 const INDENT: usize = 24;
 
@@ -20,11 +22,18 @@ impl Report {
         out.idle_left_out(*idle_left_out);
         out.lock_waits(locks);
         out.fence_waits(&self.gpu_waits);
-        if for_cpu.total + blocked.total + locks.total + self.gpu_waits.total == 0 {
-            let but = if *idle_left_out > 0 { " but idle ones" } else { "" };
-            out.title(&format!(
+        let but = if *idle_left_out > 0 { " but idle ones" } else { "" };
+        let asleep = self.off_cpu.asleep_throughout.pointer();
+        let all = for_cpu.total + blocked.total + locks.total + self.gpu_waits.total;
+        match asleep.filter(|_| blocked.total == 0) {
+            Some(asleep) => {
+                out.text.push('\n');
+                out.paragraph(&format!("No thread{but} blocked and woke in this time; {asleep}"));
+            }
+            None if all == 0 => out.title(&format!(
                 "No thread{but} waited for anything from its beginning to its end, as far as was recorded"
-            ));
+            )),
+            None => {}
         }
         out.text
     }
@@ -79,13 +88,23 @@ impl Text {
             let place = place_words(row.blocked_in.as_deref(), &row.state, row.io_wait);
             self.waiter(&row.waiter, &format!("{}: {place}", row.waits_for));
             if !row.frames.is_empty() {
-                self.frames_of_stack(&row.frames);
+                self.frames_of_stack(&row.frames, &row.interpreted);
             }
             match &row.woken_by {
-                Some(waker) => self.below(&[format!("woken by {}", waker_words(waker))]),
+                Some(waker) => self.woken_by(waker),
                 None => self.below(&["who woke it was not recorded".to_owned()]),
             }
         }
+    }
+
+    /// Who woke a thread, and where that was done, as far as there is a stack.
+    fn woken_by(&mut self, waker: &WakerRow) {
+        let words = format!("woken by {}", waker_words(waker));
+        if waker.frames.is_empty() {
+            return self.below(&[words]);
+        }
+        let words: Vec<String> = format!("{words}, in").split(' ').map(str::to_owned).collect();
+        self.stack_words(INDENT, WAKER_LINES, &words, &waker.frames, &waker.interpreted);
     }
 
     fn idle_left_out(&mut self, times: usize) {
@@ -138,11 +157,12 @@ fn unknown_words(nanoseconds: u64, is_filtered: bool) -> Option<String> {
 
 /// `cc1 (71)`, and `worker (72) of cc1 (71)`.
 pub(super) fn waiter_words(waiter: &Waiter) -> String {
-    let who = thread(&waiter.thread, waiter.tid);
-    match waiter.tid == waiter.pid {
-        true => who,
-        false => format!("{who} of {} ({})", shown(&waiter.process), waiter.pid),
-    }
+    thread_words(&waiter.thread, waiter.tid, &waiter.process, waiter.pid)
+}
+
+pub(super) fn thread_words(name: &str, tid: u32, process: &str, pid: u32) -> String {
+    let who = thread(name, tid);
+    if tid == pid { who } else { format!("{who} of {} ({pid})", shown(process)) }
 }
 
 /// A time of the recording to the microsecond, as `--from` and `--to` take it.

@@ -8,9 +8,12 @@ use super::text_worst::{moment, waiter_words};
 use syscollect_model::Shortfall;
 
 impl Report {
-    /// How long, how busy, who used most, the longest wait for a CPU, and what was lost.
+    /// How long, how busy, who used most, the longest wait for a CPU, who may hang, and what was
+    /// lost.
     pub(super) fn verdict(&self) -> String {
-        let sentences = [self.load(), self.busiest(), self.longest_wait_words(), self.whole()];
+        let hanging = self.off_cpu.asleep_throughout.hanging();
+        let sentences =
+            [self.load(), self.busiest(), self.longest_wait_words(), hanging, self.whole()];
         sentences.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 

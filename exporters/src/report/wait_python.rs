@@ -95,7 +95,7 @@ fn known(frame: FrameId, tables: &Tables, meant: fn(WaitFor) -> bool) -> Option<
     found.map(|(_, _, wait)| *wait)
 }
 
-fn is_python(frame: &FrameId, tables: &Tables) -> bool {
+pub(super) fn is_python(frame: &FrameId, tables: &Tables) -> bool {
     let module = tables.frame(*frame).module;
     module.is_some_and(|module| tables.module(module).kind == ModuleKind::Python)
 }

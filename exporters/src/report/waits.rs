@@ -54,6 +54,9 @@ pub struct WakerRow {
     pub cpu: CpuId,
     /// Its stack, innermost first; empty where none was taken.
     pub frames: Vec<String>,
+    /// Which of them are functions of interpreted programs: their places in `frames`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interpreted: Vec<usize>,
 }
 
 /// A thread could have run and did not.
@@ -111,6 +114,9 @@ pub struct BlockedWaitRow {
     pub io_wait: bool,
     /// Where it left the CPU, innermost first; empty where no stack was taken.
     pub frames: Vec<String>,
+    /// Which of them are functions of interpreted programs: their places in `frames`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interpreted: Vec<usize>,
     /// Who woke it; `None` where that is not known.
     pub woken_by: Option<WakerRow>,
 }

@@ -1,6 +1,7 @@
 //! What is checked before anything is created: a recording that cannot work
 //! says so in one message and leaves nothing behind.
 
+use crate::escape::{Advice, printable};
 use anyhow::{Result, bail};
 use syscollect_capture::Machine;
 
@@ -16,7 +17,7 @@ pub(crate) fn may_record(machine: &Machine) -> Result<()> {
             std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
         let program =
             std::env::current_exe().map_or("syscollect".into(), |path| path.display().to_string());
-        bail!("{}", how_to_be_allowed(&missing, &program, &arguments));
+        bail!(Advice(how_to_be_allowed(&missing, &program, &arguments)));
     }
     if let Some(namespace) = machine.foreign_pid_namespace() {
         bail!(
@@ -28,7 +29,9 @@ pub(crate) fn may_record(machine: &Machine) -> Result<()> {
 }
 
 fn how_to_be_allowed(missing: &[&str], program: &str, arguments: &[String]) -> String {
-    let command = [&["sudo".to_owned(), program.to_owned()], arguments].concat().join(" ");
+    let program = printable(program);
+    let arguments: Vec<_> = arguments.iter().map(|argument| printable(argument)).collect();
+    let command = [vec!["sudo".to_owned(), program.clone()], arguments].concat().join(" ");
     format!(
         "recording needs root, or the capabilities cap_bpf and cap_perfmon; {} not held by this process.\n  \
          Run:        {command}\n  \
@@ -104,6 +107,14 @@ mod tests {
         ] {
             assert!(message.contains(part), "{part:?} is not in {message}");
         }
+    }
+
+    #[test]
+    fn what_to_run_has_lines_of_ours_only() {
+        let arguments = ["-o".to_owned(), "a\n  Run: b".to_owned()];
+        let message = how_to_be_allowed(&["cap_bpf"], "/bin/syscollect", &arguments);
+        assert_eq!(message.lines().count(), 4, "{message}");
+        assert!(message.contains("sudo /bin/syscollect -o a\\n  Run: b\n"), "{message}");
     }
 
     #[test]

@@ -6,7 +6,11 @@ use syscollect_exporters::report::{Part, WaitClass};
 
 /// In `futex_do_wait`, without a stack.
 fn in_futex(scenario: &mut Scenario) -> OffCpu {
-    OffCpu { blocked_in: Some(scenario.tables.strings.intern("futex_do_wait")), ..off() }
+    OffCpu {
+        state: SLEEPS,
+        blocked_in: Some(scenario.tables.strings.intern("futex_do_wait")),
+        ..off()
+    }
 }
 
 #[test]
@@ -32,9 +36,141 @@ fn who_is_never_woken_sleeps_from_beginning_to_end_and_has_a_table_of_its_own() 
     );
     let text = report.text(120);
     assert!(
-        text.contains("Asleep from beginning to end, not in the times above: 2 threads"),
+        text.contains(
+            "Asleep from beginning to end: 2 threads\n  (asleep in Processes and Threads; in no time of \
+             Off the CPU)\n  2 threads (b, second) of b (20), futex: futex_do_wait (interruptible)\n"
+        ),
         "{text}"
     );
+    for (time, who) in [("200 us", "b (20, 2 threads)"), ("100 us", "second (21) of b")] {
+        let row = text.lines().find(|line| line.ends_with(who));
+        assert!(row.is_some_and(|row| row.contains(time)), "{who} is asleep there: {text}");
+    }
+}
+
+/// How one of a kind sleeps: in a function of the kernel, with a stack or without.
+struct Sleep(&'static str, SleepState, bool);
+
+/// Programs that sleep from beginning to end, as their names say, while another runs.
+fn hanging_machine() -> Scenario {
+    let (mut scenario, a, _) = two_programs();
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    let main = scenario.frame(None, 0x10, Some("main"));
+    let stack = Some(scenario.tables.intern_stack(&[main]));
+    let kinds = [
+        ("waits-for-child", Sleep("do_wait", SLEEPS, true)),
+        ("server", Sleep("do_epoll_wait", SLEEPS, true)),
+        ("says-nothing", Sleep("pipe_read", SLEEPS, false)),
+        ("reader", Sleep("pipe_read", SLEEPS, true)),
+        ("semaphore", Sleep("futex_do_wait", SLEEPS, true)),
+        ("deadlock", Sleep("locks_lock_inode_wait", SLEEPS, true)),
+        ("uninterruptible", Sleep("kernel_clone", SleepState::Uninterruptible, true)),
+    ];
+    for (pid, (name, Sleep(function, state, has_stack))) in (100..).zip(kinds) {
+        let (_, thread) = scenario.process(pid, 1, name, &[]);
+        let blocked_in = Some(scenario.name(function));
+        let stack = stack.filter(|_| has_stack);
+        let asleep = OffCpu { state, blocked_in, stack, ..off() };
+        scenario.at(u64::from(pid) - 90, Event::Asleep(thread, asleep));
+    }
+    scenario.switches(100, 0, a, SLEEPS, IDLE);
+    scenario
+}
+
+fn told(scenario: &Scenario, options: ReportOptions) -> String {
+    report_with(scenario, options, &session(), &[]).text(140)
+}
+
+/// Where each of these lies in the text, which must have all of them.
+fn places(text: &str, all: &[&str]) -> Vec<usize> {
+    let section = text.find("\nAsleep from beginning to end").unwrap();
+    let place = |part: &&str| {
+        let found = text[section..].find(part);
+        found.unwrap_or_else(|| panic!("{part:?} is not in\n{text}"))
+    };
+    all.iter().map(place).collect()
+}
+
+#[test]
+fn who_hangs_comes_first_and_who_waits_for_work_is_one_line() {
+    let text = told(&hanging_machine(), ReportOptions::default());
+    let places = places(
+        &text,
+        &[
+            "Asleep from beginning to end: 7 threads, 1 of them idle",
+            "  uninterruptible (106), uninterruptible sleep: kernel_clone (uninterruptible)",
+            "  deadlock (105), file lock: locks_lock_inode_wait",
+            "  semaphore (104), futex: futex_do_wait",
+            "  reader (103), pipe data: pipe_read",
+            "  says-nothing (102), pipe data: pipe_read",
+            "  and 1 idle thread, 1 that waits for a child process: --rows 7 shows them, too",
+        ],
+    );
+    assert!(places.is_sorted(), "{text}");
+    assert!(!text.contains("server (101), events"), "{text}");
+}
+
+#[test]
+fn who_waits_for_work_has_rows_where_somebody_asks_for_them() {
+    let options = ReportOptions { idle_sleepers: true, ..ReportOptions::default() };
+    let text = told(&hanging_machine(), options);
+    let last = ["  waits-for-child (100), child process: do_wait", "  server (101), events (epoll"];
+    assert!(places(&text, &last).is_sorted() && !text.contains("shows them, too"), "{text}");
+}
+
+#[test]
+fn as_many_rows_are_shown_as_are_asked_for() {
+    let text = told(&hanging_machine(), ReportOptions { rows: 2, ..ReportOptions::default() });
+    places(
+        &text,
+        &["uninterruptible (106)", "deadlock (105)", "and 3 more rows: --rows 7 shows all"],
+    );
+    assert!(!text.contains("reader (103)"), "{text}");
+}
+
+#[test]
+fn the_first_sentences_name_who_may_hang() {
+    let text = told(&hanging_machine(), ReportOptions::default());
+    let first = text.split("\n\n").next().unwrap().replace('\n', " ");
+    let says = "Asleep from beginning to end: 1 thread uninterruptibly (uninterruptible 106), \
+                1 thread on a lock (deadlock 105), 1 thread on a semaphore or futex (semaphore 104).";
+    assert!(first.contains(says), "{first}");
+    let (mut scenario, a, b) = two_programs();
+    let poll = OffCpu { blocked_in: Some(scenario.name("do_epoll_wait")), ..off() };
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    scenario.at(5, Event::Asleep(b, poll));
+    scenario.switches(100, 0, a, SLEEPS, IDLE);
+    let text = told(&scenario, ReportOptions::default());
+    assert_eq!(text.matches("Asleep from beginning to end").count(), 1, "idle is no news: {text}");
+    assert!(text.contains("Asleep from beginning to end: 1 thread, all idle\n"), "{text}");
+}
+
+#[test]
+fn one_thread_of_many_is_told_by_its_name_and_id() {
+    let (mut scenario, a, b) = two_programs();
+    let futex = in_futex(&mut scenario);
+    let looker = scenario.thread(21, scenario.tables.thread(b).process, "looker");
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    scenario.at(5, Event::Asleep(looker, futex));
+    scenario.switches(100, 0, a, SLEEPS, IDLE);
+    let text = told(&scenario, ReportOptions::default());
+    assert!(text.contains("  looker (21) of b (20), futex: futex_do_wait"), "{text}");
+}
+
+#[test]
+fn where_nobody_was_woken_the_longest_waits_point_to_who_slept() {
+    let (mut scenario, a, b) = two_programs();
+    let futex = in_futex(&mut scenario);
+    scenario.at(0, Event::Asleep(a, futex));
+    scenario.at(1, Event::Asleep(b, futex));
+    scenario.at(100, Event::ThreadName(a, scenario.tables.thread(a).name));
+    let options = ReportOptions { worst: 5, ..ReportOptions::default() };
+    let report = report_with(&scenario, options, &session(), &[]);
+    let says = "\nNo thread blocked and woke in this time; 2 slept from its beginning to its end: see \
+                `Asleep from beginning to end` of `syscollect report`\n";
+    for text in [report.worst_text(160), report.tree_text(160)] {
+        assert!(text.contains(says), "{text}");
+    }
 }
 
 #[test]

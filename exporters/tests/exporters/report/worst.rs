@@ -105,6 +105,21 @@ fn the_longest_waits_read_well() {
 }
 
 #[test]
+fn where_a_waker_did_it_is_told() {
+    let (mut scenario, a, b) = two_programs();
+    let names = ["try_to_wake_up", "wake_up_q", "futex_wake", "unlock", "work (w.py)"];
+    let frames = names.map(|name| scenario.frame(None, 0x10, Some(name)));
+    let stack = Some(scenario.tables.intern_stack(&frames));
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    scenario.switches(10, 0, a, SLEEPS, b);
+    scenario.at(50, Event::Wakeup(Wakeup { waker: Some(b), stack, ..wakeup(0, a) }));
+    scenario.switches(60, 0, b, SLEEPS, a);
+    let text = worst(&scenario, ReportOptions::default()).worst_text(120);
+    let says = "woken by b (20) on cpu0, in futex_wake < unlock < work (w.py)\n";
+    assert!(text.contains(says), "{text}");
+}
+
+#[test]
 fn a_wait_through_a_loss_is_as_long_as_is_known_of_it() {
     let (mut scenario, a, b) = two_programs();
     scenario.switches(0, 0, IDLE, SleepState::Runnable, b);

@@ -1,0 +1,119 @@
+//! Who slept from beginning to end, and how suspicious that is.
+
+use super::ReportExporter;
+use super::build_off_cpu::Programs;
+use super::data::*;
+use super::off_cpu::{Reason, WaitKey, state_name};
+use super::stack_words::labels;
+use super::wait_for::{WaitFor, WaitsFor};
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use syscollect_model::{ProcessId, SleepState, StackId, Tables, ThreadId};
+
+/// Names of threads in a row.
+const NAMES: usize = 8;
+
+impl Suspicion {
+    /// The same distinction that all time off the CPU has ([`WaitFor::class`]), and how usual such a
+    /// wait is that does not end.
+    fn of(wait: WaitFor, reason: Reason, has_stack: bool) -> Self {
+        use WaitFor::*;
+        match wait {
+            _ if wait.class() == WaitClass::Idle => Self::Idle,
+            _ if reason.state == SleepState::Uninterruptible => Self::Uninterruptible,
+            Lock | Gil | PythonLock | FileLock | KernelLock => Self::Lock,
+            PythonSemaphore | PythonBarrier | Semaphore | Futex => Self::Semaphore,
+            Child => Self::Child,
+            PythonFuture | PythonQueueRoom | PipeRoom | PipeData | PipePeer | ThreadEnd
+            | Connect | Completion | Io | Page | Fuse | Stopped | Tracer
+                if has_stack =>
+            {
+                Self::Peer
+            }
+            _ => Self::Unclear,
+        }
+    }
+}
+
+impl ReportExporter {
+    pub(super) fn asleep_throughout(
+        &self,
+        waits_for: &mut WaitsFor<'_>,
+        programs: &Programs,
+        tables: &Tables,
+    ) -> AsleepThroughout {
+        let mut groups = FxHashMap::<SleepKey, Sleepers>::default();
+        let mut kinds = BTreeMap::<Suspicion, usize>::new();
+        for WaitKey { thread, process, stack, reason } in &self.scheduling.off_cpu.asleep_throughout
+        {
+            let (program, wait) =
+                (programs.first_of(*process), waits_for.of(*process, *stack, *reason));
+            let suspicion = Suspicion::of(wait, *reason, stack.is_some());
+            let key = SleepKey { program, wait, suspicion, reason: *reason, stack: *stack };
+            let sleepers = groups.entry(key).or_default();
+            sleepers.threads.insert(*thread);
+            sleepers.processes.insert(*process);
+            *kinds.entry(suspicion).or_default() += 1;
+        }
+        let rows: Vec<_> = groups.iter().map(|(key, sleepers)| sleepers.row(key, tables)).collect();
+        let kind = |(suspicion, threads)| SleeperKind { suspicion, threads };
+        AsleepThroughout {
+            threads: kinds.values().sum(),
+            idle_threads: kinds.get(&Suspicion::Idle).copied().unwrap_or(0),
+            kinds: kinds.into_iter().map(kind).collect(),
+            held_up_rows: rows.iter().filter(|row| row.suspicion < Suspicion::Child).count(),
+            rows: self.table(rows, |row| {
+                let name = (row.process.clone(), row.pid, row.tid, row.waits_for.clone());
+                let slept = (row.blocked_in.clone(), row.state.clone(), row.frames.clone());
+                (row.suspicion, Reverse(row.threads), name, slept)
+            }),
+            with_idle: self.options.idle_sleepers,
+        }
+    }
+}
+
+/// What threads have in common that slept from beginning to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct SleepKey {
+    /// The first process that is called so.
+    program: ProcessId,
+    wait: WaitFor,
+    suspicion: Suspicion,
+    reason: Reason,
+    stack: Option<StackId>,
+}
+
+/// These threads.
+#[derive(Debug, Default)]
+struct Sleepers {
+    threads: BTreeSet<ThreadId>,
+    processes: BTreeSet<ProcessId>,
+}
+
+impl Sleepers {
+    fn row(&self, key: &SleepKey, tables: &Tables) -> SleeperRow {
+        let SleepKey { program, wait, suspicion, reason, stack } = *key;
+        let first = self.processes.first().copied().unwrap_or(program);
+        let (frames, interpreted) = labels(stack, tables);
+        let one = self.threads.first().filter(|_| self.threads.len() == 1);
+        let names: BTreeSet<_> =
+            self.threads.iter().map(|thread| tables.thread_name(*thread)).collect();
+        SleeperRow {
+            threads: self.threads.len(),
+            tid: one.map(|thread| tables.thread(*thread).tid),
+            thread_names: names.into_iter().take(NAMES).map(Into::into).collect(),
+            pid: tables.process(first).pid,
+            processes: self.processes.len(),
+            process: tables.process_name(program).into(),
+            waits_for: wait.name().to_owned(),
+            class: wait.class(),
+            suspicion,
+            blocked_in: reason.blocked_in.map(|name| tables.strings.get(name).to_owned()),
+            state: state_name(reason.state).to_owned(),
+            io_wait: reason.io_wait,
+            frames,
+            interpreted,
+        }
+    }
+}

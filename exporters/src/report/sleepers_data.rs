@@ -1,0 +1,106 @@
+//! Threads that slept from beginning to end as data, a part of the report's JSON.
+
+use super::data::Table;
+use super::data::WaitClass;
+use serde::{Deserialize, Serialize};
+
+/// Threads that were asleep when the recording began and were not woken until it ended. When they
+/// fell asleep is not known.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AsleepThroughout {
+    /// How many there were.
+    pub threads: usize,
+    /// Of these, how many had nothing to do.
+    pub idle_threads: usize,
+    /// How many there were of each kind, the most suspicious first.
+    #[serde(default)]
+    pub kinds: Vec<SleeperKind>,
+    /// How many of all rows are of threads that something may have held up.
+    #[serde(default)]
+    pub held_up_rows: usize,
+    /// By program, what was waited for and stack; the most suspicious first, and last those that
+    /// had nothing to do.
+    pub rows: Table<SleeperRow>,
+    /// The text has rows for those that had nothing to do, too.
+    #[serde(skip)]
+    pub with_idle: bool,
+}
+
+impl AsleepThroughout {
+    /// How many threads slept so.
+    pub fn of(&self, suspicion: Suspicion) -> usize {
+        let kind = self.kinds.iter().find(|kind| kind.suspicion == suspicion);
+        kind.map_or(0, |kind| kind.threads)
+    }
+}
+
+/// Threads that slept from beginning to end, of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SleeperKind {
+    /// Which.
+    pub suspicion: Suspicion,
+    /// How many.
+    pub threads: usize,
+}
+
+/// How much a sleep that lasts from beginning to end looks like one of a program that hangs; the
+/// most suspicious first.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Suspicion {
+    /// The kernel lets nothing wake it before what it waits for.
+    Uninterruptible,
+    /// It waits for a lock.
+    Lock,
+    /// It waits for a semaphore, or for a futex that nothing names: locks are made of these, and
+    /// queues are, too.
+    Semaphore,
+    /// It waits for another's doing (a pipe, a join, a future), and where is known.
+    Peer,
+    /// It may wait for work as well.
+    #[default]
+    Unclear,
+    /// It waits for a child process, which sleeps or runs itself.
+    Child,
+    /// It had nothing to do.
+    Idle,
+}
+
+/// Threads of a program that slept from beginning to end, in the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SleeperRow {
+    /// How many.
+    pub threads: usize,
+    /// Its id, where it is one.
+    #[serde(default)]
+    pub tid: Option<u32>,
+    /// What they are called, each name once; of many only some.
+    #[serde(default)]
+    pub thread_names: Vec<String>,
+    /// The process's id; of several of this name, that of the first.
+    pub pid: u32,
+    /// Of how many processes of this name.
+    pub processes: usize,
+    /// The process's last name.
+    pub process: String,
+    /// What they waited for, as in [`WaitRow::waits_for`](super::WaitRow::waits_for).
+    pub waits_for: String,
+    /// Whether that is work.
+    pub class: WaitClass,
+    /// How much it looks like a program that hangs.
+    #[serde(default)]
+    pub suspicion: Suspicion,
+    /// The kernel function they slept in; `None` where it is not known.
+    pub blocked_in: Option<String>,
+    /// The kind of sleep, as in [`ReasonRow::state`](super::ReasonRow::state).
+    pub state: String,
+    /// They waited for I/O.
+    pub io_wait: bool,
+    /// Where they slept, innermost first; empty where no stack was taken.
+    pub frames: Vec<String>,
+    /// Which of them are functions of interpreted programs: their places in `frames`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interpreted: Vec<usize>,
+}

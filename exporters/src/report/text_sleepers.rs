@@ -1,0 +1,125 @@
+//! Who slept from beginning to end, in words.
+
+use super::columns::grouped;
+use super::data::*;
+use super::text::{Text, count, place_words, shown};
+use super::text_worst::thread_words;
+
+/// Names of threads in a row.
+const NAMES: usize = 3;
+/// How the table is called, to which others point.
+pub(super) const ASLEEP: &str = "Asleep from beginning to end";
+
+impl Text {
+    /// Who slept all the time. Of a whole machine these are most threads, and most of them had
+    /// nothing to do: they are one line, where nobody asked for more.
+    pub(super) fn asleep_throughout(&mut self, asleep: &AsleepThroughout) {
+        if asleep.threads == 0 {
+            return;
+        }
+        let threads = count(asleep.threads as u64, "thread");
+        let idle = match (asleep.idle_threads, asleep.threads) {
+            (0, _) => String::new(),
+            (idle, all) if idle == all => ", all idle".to_owned(),
+            (idle, _) => format!(", {} of them idle", grouped(idle as u64)),
+        };
+        self.title(&format!("{ASLEEP}: {threads}{idle}"));
+        let AsleepThroughout { rows, held_up_rows, with_idle, .. } = asleep;
+        let wanted = if *with_idle { rows.total } else { *held_up_rows };
+        if wanted > 0 {
+            self.line("  (asleep in Processes and Threads; in no time of Off the CPU)");
+        }
+        let told = rows.rows.len().min(wanted);
+        rows.rows.iter().take(told).for_each(|row| self.sleepers(row));
+        if told < wanted {
+            let left = count((wanted - told) as u64, "more row");
+            self.line(&format!("  and {left}: --rows {} shows all", rows.total));
+        }
+        if !with_idle && let Some(others) = had_nothing_to_do(asleep) {
+            let and = if wanted > 0 { "and " } else { "" };
+            self.line(&format!("  {and}{others}: --rows {} shows them, too", rows.total));
+        }
+    }
+
+    fn sleepers(&mut self, row: &SleeperRow) {
+        let place = place_words(row.blocked_in.as_deref(), &row.state, row.io_wait);
+        self.line(&format!("  {}, {}: {place}", who(row), row.waits_for));
+        self.frames_of_stack(&row.frames, &row.interpreted);
+    }
+}
+
+impl AsleepThroughout {
+    /// `5 slept …`: what there is where nobody was woken, and which table tells of it; `None` where
+    /// nobody slept so.
+    pub fn pointer(&self) -> Option<String> {
+        let idle = match (self.idle_threads, self.threads) {
+            (_, 0) => return None,
+            (0, _) => String::new(),
+            (idle, all) if idle == all => ", idle".to_owned(),
+            (idle, _) => format!(", {} of them idle", grouped(idle as u64)),
+        };
+        let threads = grouped(self.threads as u64);
+        Some(format!(
+            "{threads} slept from its beginning to its end{idle}: see `{ASLEEP}` of `syscollect report`"
+        ))
+    }
+
+    /// Who may hang, for the first sentences.
+    pub(super) fn hanging(&self) -> Option<String> {
+        let kinds = [
+            (Suspicion::Uninterruptible, "uninterruptibly"),
+            (Suspicion::Lock, "on a lock"),
+            (Suspicion::Semaphore, "on a semaphore or futex"),
+        ];
+        let words = kinds.iter().filter_map(|(suspicion, how)| {
+            let threads = self.of(*suspicion);
+            let mut rows = self.rows.rows.iter().filter(|row| row.suspicion == *suspicion);
+            let first = rows.next().map(|row| format!(" ({} {}", shown(&row.process), row.pid));
+            let others = if rows.next().is_some() { " and others)" } else { ")" };
+            let who = first.map_or(String::new(), |first| first + others);
+            (threads > 0).then(|| format!("{} {how}{who}", count(threads as u64, "thread")))
+        });
+        let words: Vec<_> = words.collect();
+        (!words.is_empty()).then(|| format!("{ASLEEP}: {}.", words.join(", ")))
+    }
+}
+
+/// `looker (12) of python3 (10)`, and `3 threads (looker, reader) of python3 (10)`.
+fn who(row: &SleeperRow) -> String {
+    if let (Some(tid), [name]) = (row.tid, &row.thread_names[..]) {
+        return thread_words(name, tid, &row.process, row.pid);
+    }
+    let which = match row.processes {
+        1 => row.pid.to_string(),
+        processes => format!("{processes} processes"),
+    };
+    let names = match &row.thread_names[..] {
+        [] => String::new(),
+        [name] if *name == row.process => String::new(),
+        names => {
+            let some: Vec<_> = names.iter().take(NAMES).map(|name| shown(name)).collect();
+            let more = if names.len() > NAMES { ", …" } else { "" };
+            format!(" ({}{more})", some.join(", "))
+        }
+    };
+    let threads = count(row.threads as u64, "thread");
+    format!("{threads}{names} of {} ({which})", shown(&row.process))
+}
+
+/// `27 idle threads, and 3 that wait for a child process`.
+fn had_nothing_to_do(asleep: &AsleepThroughout) -> Option<String> {
+    let children = asleep.of(Suspicion::Child);
+    let wait = if children == 1 { "waits" } else { "wait" };
+    match (asleep.idle_threads, children) {
+        (0, 0) => None,
+        (idle, 0) => Some(count(idle as u64, "idle thread")),
+        (0, children) => {
+            Some(format!("{} that {wait} for a child process", count(children as u64, "thread")))
+        }
+        (idle, children) => Some(format!(
+            "{}, {} that {wait} for a child process",
+            count(idle as u64, "idle thread"),
+            grouped(children as u64)
+        )),
+    }
+}
