@@ -7,14 +7,14 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use rustc_hash::FxHashMap;
 use syscollect_model::{ClockPair, Ticks};
 use syscollect_symbolize::{PerfMapOutcome, PerfMapOwner};
-use syscollect_untrusted_files::Owner;
+use syscollect_untrusted_files::{Owner, in_process};
 
 use crate::turns::Whose;
 
@@ -182,12 +182,15 @@ pub(crate) fn owner(pid: u32, clocks: &ClockPair) -> Option<PerfMapOwner> {
 /// Whether the process sees the same files as this program. The links only say where they lead:
 /// nothing is asked of a file system.
 fn shares_files(pid: u32) -> bool {
-    let link = |pid: &str, name: &str| fs::read_link(format!("/proc/{pid}/{name}")).ok();
-    let is_same = |name| {
-        let own: Option<PathBuf> = link("self", name);
-        own.is_some() && link(&pid.to_string(), name) == own
+    let seen_by = |process: &str| {
+        let links = |folder: &Path| {
+            let link = |name| fs::read_link(folder.join(name));
+            Ok::<_, io::Error>([link("ns/mnt")?, link("ns/pid")?, link("root")?])
+        };
+        in_process(&Path::new("/proc").join(process), links).ok()
     };
-    is_same("ns/mnt") && is_same("ns/pid") && is_same("root")
+    let own = seen_by("self");
+    own.is_some() && seen_by(&pid.to_string()) == own
 }
 
 /// The last number of `NSpid` in /proc/PID/status: the id in the process's own namespace.

@@ -1,12 +1,11 @@
 //! The processes and mappings that are there when the recording begins.
 
 use std::fs;
-use std::io::Read;
 use std::path::Path;
 
 use syscollect_model::{BuildId, Mapping, Ticks};
 use syscollect_store::{KnownProcess, KnownSleep, KnownThread};
-use syscollect_untrusted_files::{Owner, read_text};
+use syscollect_untrusted_files::{Owner, read_text, read_text_patiently};
 
 /// Arguments are cut after so many bytes; they are there to recognise a process by.
 const LONGEST_COMMAND_LINE: usize = 4096;
@@ -83,11 +82,11 @@ pub(crate) fn read(bytes: &[u8]) -> usize {
 
 /// The arguments of a process. Its user decides how long that takes.
 pub(crate) fn command_line(root: &Path, pid: u32) -> Vec<String> {
-    let mut bytes = Vec::new();
-    let read = fs::File::open(root.join(format!("proc/{pid}/cmdline")))
-        .and_then(|file| file.take(LONGEST_COMMAND_LINE as u64).read_to_end(&mut bytes));
+    let process = root.join(format!("proc/{pid}"));
     // What was read before an error may end anywhere.
-    read.map(|_| words(&bytes)).unwrap_or_default()
+    read_text_patiently(&process, "cmdline", LONGEST_COMMAND_LINE)
+        .map(|bytes| words(&bytes))
+        .unwrap_or_default()
 }
 
 /// Arguments as they lie in memory, each with a zero byte at its end.
@@ -139,8 +138,9 @@ impl Stat {
 
 /// The executable mappings of a process.
 pub(crate) fn mappings(root: &Path, pid: u32) -> Vec<Mapping> {
-    let path = root.join(format!("proc/{pid}/maps"));
-    let text = read_text(&path, Owner::of_process(pid).as_ref(), MAPS_MAX).unwrap_or_default();
+    let process = root.join(format!("proc/{pid}"));
+    let owner = Owner::of_process(pid);
+    let text = read_text(&process, "maps", owner.as_ref(), MAPS_MAX).unwrap_or_default();
     text.split(|byte| *byte == b'\n').filter_map(|line| parse_mapping(pid, line)).collect()
 }
 
@@ -192,6 +192,31 @@ mod tests {
         assert_eq!(map("7f00-8f00 rw-p 00001000 fe:00 123 /opt/a"), None);
         assert_eq!(map("7f00-8f00 rwxp 00000000 00:00 0").unwrap().path, "//anon");
         assert_eq!(map("garbage"), None);
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_has_ended_has_what_its_others_show() {
+        let root = tempfile::tempdir().unwrap();
+        let process = root.path().join("proc/70");
+        let files = [
+            ("stat", "70 (a) Z 1"),
+            ("maps", ""),
+            ("cmdline", ""),
+            ("task/70/stat", "70 (a) Z 1"),
+            ("task/72/stat", "72 (a) S 1"),
+            ("task/72/maps", "7f00-8f00 r-xp 00000000 fe:00 123 /opt/a\n"),
+            ("task/72/cmdline", "/opt/a\0now\0"),
+        ];
+        for (name, text) in files {
+            fs::create_dir_all(process.join(name).parent().unwrap()).unwrap();
+            fs::write(process.join(name), text).unwrap();
+        }
+        let mapped = mappings(root.path(), 70);
+        assert_eq!(
+            mapped.iter().map(|it| (it.pid, &*it.path)).collect::<Vec<_>>(),
+            [(70, "/opt/a")]
+        );
+        assert_eq!(command_line(root.path(), 70), ["/opt/a", "now"]);
     }
 
     #[test]

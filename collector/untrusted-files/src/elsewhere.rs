@@ -183,7 +183,12 @@ pub fn open(_: &FileLocation<'_>, _: Option<&Owner>) -> Result<OpenedFile, OpenE
 /// # Errors
 ///
 /// Always.
-pub fn read_text(_: &Path, _: Option<&Owner>, _: usize) -> Result<Vec<u8>, OpenError> {
+pub fn read_text(
+    _: &Path,
+    _: &'static str,
+    _: Option<&Owner>,
+    _: usize,
+) -> Result<Vec<u8>, OpenError> {
     Err(not_here().into())
 }
 

@@ -11,7 +11,8 @@
 //! file that shrinks meanwhile is an error and no signal ([`Reader`]); copy what somebody else
 //! could cut off to memory that nobody can ([`MemoryFile`]); wait for no file system longer than
 //! [`PATIENCE`], on threads of which there are few ([`within`]). Say whose share what a user takes
-//! is a part of ([`payer()`]).
+//! is a part of ([`payer()`]). Find what /proc has of a process also where its first thread has
+//! ended ([`in_process`]).
 //!
 //! **Non-goals.** What files mean. Files of this program's own (captures, options): their names
 //! come from its user. What the kernel itself tells below /proc and /sys, unless it makes a
@@ -38,6 +39,7 @@ mod error;
 mod linux;
 mod patience;
 mod payer;
+mod process;
 mod reader;
 
 #[cfg(not(target_os = "linux"))]
@@ -47,6 +49,7 @@ pub use error::OpenError;
 pub use linux::*;
 pub use patience::{PATIENCE, Patience, end_idle_threads, within};
 pub use payer::payer;
+pub use process::{in_map_files, in_process, living_other};
 pub use reader::Reader;
 
 use std::path::Path;

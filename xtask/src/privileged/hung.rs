@@ -1,7 +1,8 @@
-//! A program that hangs has no event: what is told of it was read when the recording began.
+//! Programs that were there before the recording: what is told of them was read when it began. One
+//! that hangs has no event, and one whose first thread has ended shows nothing where others do.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -13,20 +14,63 @@ const WAITING: u64 = 3;
 /// Recorded alone, and with the whole machine, the program's threads are asleep all the time, each
 /// in what it waits for.
 pub(crate) fn hung(context: &Context) -> Result<String> {
-    let mut command = Command::new(&context.load);
-    command.args(["hang", &WAITING.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    ends_with_us(&mut command);
-    let mut program = command.spawn().context("cannot start the load")?;
-    let mut line = String::new();
-    let output = program.stdout.take().context("the load has no output")?;
-    BufReader::new(output).read_line(&mut line)?;
-    ensure!(line.contains("waiting"), "the load said {line:?}");
+    let mut program = started(context, &["hang", &WAITING.to_string()], "waiting")?;
     let pid = program.id().to_string();
     let of_program = asleep_of(context, &["-p", &pid], &pid)?;
     let of_machine = asleep_of(context, &[], &pid)?;
     drop(program.stdin.take());
     program.wait()?;
     Ok(format!("{of_program}; with the whole machine {of_machine}"))
+}
+
+/// A load that says `word` when it is ready, and ends when its standard input does.
+fn started(context: &Context, arguments: &[&str], word: &str) -> Result<Child> {
+    let mut command = Command::new(&context.load);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+    ends_with_us(&mut command);
+    let mut program = command.spawn().context("cannot start the load")?;
+    let mut line = String::new();
+    let output = program.stdout.take().context("the load has no output")?;
+    BufReader::new(output).read_line(&mut line)?;
+    ensure!(line.contains(word), "the load said {line:?}");
+    Ok(program)
+}
+
+/// A program goes on without its first thread: its functions, what its other threads wait for and
+/// its zones are told as any program's.
+pub(crate) fn leader_gone(context: &Context) -> Result<String> {
+    let mut program = started(context, &["leaderless"], "ended")?;
+    let (pid, capture) = (program.id().to_string(), context.path("leader-gone.syscap"));
+    let output = text(&capture)?;
+    // Long enough for a busy machine to read who sleeps.
+    context.succeed(&["record", "-o", output, "-p", &pid, "-d", "3"])?;
+    drop(program.stdin.take());
+    program.wait()?;
+    let report = context.succeed(&["report", output, "--process", &pid, "--json"])?.stdout;
+    let report: Value = serde_json::from_str(&report)?;
+    let is_named = |frame: &Value, function| frame.as_str().is_some_and(|it| it.contains(function));
+    let functions = report["functions"]["by_total"]["rows"].as_array();
+    let functions = functions.context("a report has functions")?;
+    let samples = number(&report["functions"], "samples")?;
+    let row = functions.iter().find(|row| is_named(&row["function"], "leaderless_burns"));
+    let row = row.with_context(|| format!("who burns is not named: {functions:?}"))?;
+    let burns = number(row, "total")?;
+    let by_tables = context.offered.has("unwind_tables");
+    let least = if by_tables { 900 } else { 500 };
+    ensure!(burns * 1000 >= samples * least, "{burns} of {samples} samples are named: {row}");
+    let asleep = &report["off_cpu"]["asleep_throughout"]["rows"]["rows"];
+    let waits = asleep.as_array().into_iter().flatten().find(|row| {
+        let frames = row["frames"].as_array();
+        frames.into_iter().flatten().any(|frame| is_named(frame, "leaderless_waits"))
+    });
+    // Registers of others, and tables by which their stacks are walked.
+    if context.offered.has("bpf_task_pt_regs") && by_tables {
+        let notes = &context.info(&capture)?["recording"]["notes"];
+        ensure!(waits.is_some(), "who waits is not named: {asleep}; the notes say {notes}");
+    }
+    let said = context.succeed(&["report", output, "--process", &pid])?.stdout;
+    ensure!(said.contains("leaderless zone"), "the report does not name the zones:\n{said}");
+    Ok(format!("{burns} of {samples} samples named, and who waits, and zones"))
 }
 
 /// What the report of a recording says of the program.

@@ -124,6 +124,7 @@ const TESTS: &[Test] = &[
     test!("python" kernels, python::python, needs "unwind_tables"),
     test!("wakers" kernels, wakers::wakers),
     test!("hung" kernels, hung::hung),
+    test!("leader-gone" kernels, hung::leader_gone, needs "user_probes"),
     test!("start-interrupted" kernels, starts::interrupted),
     test!("doctor" kernels, doctor::doctor),
     test!("two-recorders" kernels, starts::two),

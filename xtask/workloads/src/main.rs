@@ -20,6 +20,7 @@ mod hostile_code;
 mod hostile_files;
 mod hostile_mappings;
 mod hostile_mount;
+mod leaderless;
 mod leaves;
 mod library;
 mod marks;
@@ -44,7 +45,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      alone memfd|files THREADS COUNT | hostile-files FOLDER SECONDS | serve FOLDER | \
                      map-served FOLDER | map-often FILE TIMES | \
                      map-by-many FILE PROCESSES | hold-mappings PROCESSES | serve-code FOLDER SECONDS | \
-                     use-cpu SECONDS | fences COUNT | hang THREADS | numbered FILE SECONDS | \
+                     use-cpu SECONDS | fences COUNT | hang THREADS | leaderless | numbered FILE SECONDS | \
                      renames SECONDS | \
                      new-stacks PROCESSES SECONDS | same-stack SECONDS | \
                      wrap LOG CMD ARGS... | unwound SECONDS | leaves SECONDS | visiting FOLDER SECONDS | hostile mappings|memory|survey|flood|announcements|announced-files|looks SECONDS | \
@@ -91,6 +92,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["use-cpu", seconds] => hostile_files::use_cpu(number(seconds)?),
         ["database", rounds] => database::run(number(rounds)?)?,
         ["hang", threads] => hang::run(number(threads)?)?,
+        ["leaderless"] => leaderless::run()?,
         ["fences", count] => fences::run(number(count)?)?,
         ["numbered", file, seconds] => marks::numbered(file, number(seconds)?)?,
         ["hostile-code", attack, folder, seconds] => {

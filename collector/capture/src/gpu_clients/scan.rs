@@ -6,6 +6,8 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use syscollect_untrusted_files::in_process;
+
 use super::fdinfo::ClientUsage;
 
 /// Descriptors of one process that are looked at; GPUs are opened early.
@@ -45,6 +47,8 @@ pub(crate) struct Scan {
     waiting: Vec<u32>,
     holders: BTreeMap<u32, Vec<OpenDevice>>,
     refused: BTreeSet<u32>,
+    /// Those that had no descriptors, nor had their threads, as none of the kernel's has.
+    empty: BTreeSet<u32>,
     /// Whether something was left out: too many descriptors.
     cut: bool,
     /// Descriptors that were looked at.
@@ -55,8 +59,9 @@ impl Scan {
     /// Nothing is known yet; /proc lies below `root`.
     pub(crate) fn new(root: &Path) -> Self {
         let proc = root.join("proc");
-        let (waiting, holders, refused) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
-        Self { proc, waiting, holders, refused, cut: false, looked: 0 }
+        let (waiting, holders) = (Vec::new(), BTreeMap::new());
+        let (refused, empty) = (BTreeSet::new(), BTreeSet::new());
+        Self { proc, waiting, holders, refused, empty, cut: false, looked: 0 }
     }
 
     /// Begins another turn.
@@ -69,6 +74,7 @@ impl Scan {
         let alive = |pid: &u32| waiting.binary_search_by(|other| pid.cmp(other)).is_ok();
         self.holders.retain(|pid, _| alive(pid));
         self.refused.retain(alive);
+        self.empty.retain(alive);
     }
 
     /// Goes on until about `most` descriptors were looked at; whether the turn is over.
@@ -84,16 +90,28 @@ impl Scan {
 
     fn look_at(&mut self, pid: u32) -> usize {
         self.holders.remove(&pid);
-        let folder = self.proc.join(pid.to_string()).join("fd");
-        let entries = match fs::read_dir(&folder) {
+        let descriptors = |folder: &Path| {
+            let mut entries = fs::read_dir(folder.join("fd")).map_err(|error| error.kind())?;
+            let first = entries.next().ok_or(io::ErrorKind::NotFound)?;
+            Ok(std::iter::once(first).chain(entries))
+        };
+        let process = self.proc.join(pid.to_string());
+        let found = match self.empty.contains(&pid) || self.refused.contains(&pid) {
+            true => descriptors(&process),
+            false => in_process(&process, descriptors),
+        };
+        let entries = match found {
             Ok(entries) => entries,
-            Err(error) => {
-                if error.kind() == io::ErrorKind::PermissionDenied {
-                    self.refused.insert(pid);
-                }
+            Err(io::ErrorKind::PermissionDenied) => {
+                self.refused.insert(pid);
+                return 0;
+            }
+            Err(_) => {
+                self.empty.insert(pid);
                 return 0;
             }
         };
+        self.empty.remove(&pid);
         let (mut looked, mut held) = (0, Vec::new());
         for entry in entries.flatten() {
             looked += 1;
@@ -132,10 +150,11 @@ impl Scan {
 
     /// What the driver tells behind a descriptor.
     pub(crate) fn read(&self, pid: u32, held: &OpenDevice) -> Answer {
-        let path = self.proc.join(format!("{pid}/fdinfo/{}", held.descriptor));
+        let process = self.proc.join(pid.to_string());
+        let open = |folder: &Path| File::open(folder.join(format!("fdinfo/{}", held.descriptor)));
         let mut bytes = Vec::new();
-        let read =
-            File::open(path).and_then(|file| file.take(LONGEST_TEXT).read_to_end(&mut bytes));
+        let read = in_process(&process, open)
+            .and_then(|file| file.take(LONGEST_TEXT).read_to_end(&mut bytes));
         match read {
             Ok(_) => ClientUsage::parse(&String::from_utf8_lossy(&bytes))
                 .map_or(Answer::Silence, Answer::Usage),
@@ -223,6 +242,22 @@ mod tests {
         fs::remove_file(root.path().join("proc/70/fd/3")).unwrap();
         assert_eq!(turn(&mut scan), [(70, 4)]);
         assert_eq!((scan.refused(), scan.cut(), scan.looked()), (0, false, 5 + 3));
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_has_ended_still_has_what_its_others_have() {
+        let root = tempfile::tempdir().unwrap();
+        open(root.path(), 71, 3, "/dev/dri/card0", Some("drm-driver: i915\ndrm-client-id: 5\n"));
+        let process = root.path().join("proc/70");
+        for folder in ["fd", "fdinfo", "task"] {
+            fs::create_dir_all(process.join(folder)).unwrap();
+        }
+        fs::rename(root.path().join("proc/71"), process.join("task/71")).unwrap();
+        fs::write(process.join("stat"), "70 (a) Z 1").unwrap();
+        let mut scan = Scan::new(root.path());
+        assert_eq!(turn(&mut scan), [(70, 3)]);
+        let held = OpenDevice { descriptor: 3, device: "card0".into() };
+        assert!(matches!(scan.read(70, &held), Answer::Usage(_)));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
-use syscollect_untrusted_files::{OpenError, Patience, data_of_program, payer};
+use syscollect_untrusted_files::{OpenError, Patience, data_of_program, in_process, payer};
 
 use super::cost::{Census, Mapper, map_key};
 use super::files::{FileKey, MapKey, key, processes};
@@ -338,13 +338,22 @@ impl Piece {
     fn list(&self, pid: u32, block: &mut [u8]) -> (Mapper, bool) {
         let folder = self.root.join(format!("proc/{pid}"));
         let mut mapper = Mapper { pid, user: 0, runs_it: false, mappings: 0, all: 0 };
-        // Who ended before has nothing mapped.
-        let Ok(mut maps) = fs::File::open(folder.join("maps")) else { return (mapper, true) };
+        // The kernel gives a page at once.
+        let begin = |folder: &Path, block: &mut [u8]| {
+            let mut maps = fs::File::open(folder.join("maps")).ok()?;
+            let bytes = maps.read(block).ok().filter(|bytes| *bytes > 0)?;
+            Some((maps, bytes))
+        };
         let until = self.until.min(Instant::now() + LONGEST_OF_ONE);
+        // Who ended before has nothing mapped.
+        let Ok((mut maps, mut bytes)) =
+            in_process(&folder, |folder| begin(folder, block).ok_or(()))
+        else {
+            return (mapper, true);
+        };
         // The begin of a line whose rest is still to come.
         let mut kept = 0;
-        // The kernel gives a page at once.
-        while let Ok(bytes @ 1..) = maps.read(&mut block[kept..]) {
+        while bytes > 0 {
             let text = &block[..kept + bytes];
             let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             for line in text[..whole].split_inclusive(|byte| *byte == b'\n') {
@@ -356,6 +365,7 @@ impl Piece {
             if kept == BLOCK || Instant::now() >= until {
                 return (mapper, false);
             }
+            bytes = maps.read(&mut block[kept..]).unwrap_or(0);
         }
         let is_it = |program| key(&program) == self.listed.wanted.file;
         mapper.runs_it = mapper.mappings > 0 && data_of_program(&folder).is_ok_and(is_it);
@@ -438,6 +448,18 @@ mod tests {
             pids.sort_unstable();
             (pids, census.is_whole)
         }
+    }
+
+    #[test]
+    fn who_goes_on_without_their_first_thread_is_counted() {
+        let mut machine = Machine::new();
+        let process = machine.root.path().join("proc/70");
+        machine.runs(HONEST, 72, 2);
+        fs::write(machine.process(HONEST, 70), "").unwrap();
+        fs::write(process.join("stat"), "70 (a) Z 1").unwrap();
+        fs::create_dir(process.join("task")).unwrap();
+        fs::rename(machine.root.path().join("proc/72"), process.join("task/72")).unwrap();
+        assert_eq!(machine.counts(0), (vec![70], true));
     }
 
     #[test]

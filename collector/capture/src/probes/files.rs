@@ -89,8 +89,8 @@ pub(super) fn mapping_of(root: &Path, pid: u32, address: u64) -> Option<(MappedF
 
 /// What a process has mapped, as the kernel lists it; a list is whole or missing.
 fn maps(root: &Path, pid: u32) -> Option<Vec<u8>> {
-    read_text(&root.join(format!("proc/{pid}/maps")), Owner::of_process(pid).as_ref(), MAPS_MAX)
-        .ok()
+    let process = root.join(format!("proc/{pid}"));
+    read_text(&process, "maps", Owner::of_process(pid).as_ref(), MAPS_MAX).ok()
 }
 
 fn parse(pid: u32, line: &[u8]) -> Option<(MapKey, MappedFile)> {

@@ -13,6 +13,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use syscollect_model::ClockSource;
+use syscollect_untrusted_files::living_other;
 use syscollect_zone_protocol::{Event, Item, ItemWords, Value};
 
 use super::find::{ArenaLocation, still_has};
@@ -162,6 +163,8 @@ fn item(ticks: u64, counter: &CounterEntry, bits: u64) -> Option<ItemWords> {
 fn read_values(pid: u32, counters: &[CounterEntry]) -> Vec<Option<u64>> {
     let mut values = vec![None; counters.len()];
     let mut buffer = vec![0u64; counters.len()];
+    // The kernel reads by any thread that lives: the first one may have ended.
+    let (mut task, process) = (pid, PathBuf::from(format!("/proc/{pid}")));
     let mut done = 0;
     while done < counters.len() {
         let local = libc::iovec {
@@ -180,7 +183,7 @@ fn read_values(pid: u32, counters: &[CounterEntry]) -> Vec<Option<u64>> {
         let read = unsafe {
             let count = remote.len() as libc::c_ulong;
             libc::process_vm_readv(
-                pid as libc::pid_t,
+                task as libc::pid_t,
                 &raw const local,
                 1,
                 remote.as_ptr(),
@@ -188,12 +191,22 @@ fn read_values(pid: u32, counters: &[CounterEntry]) -> Vec<Option<u64>> {
                 0,
             )
         };
+        if read < 0 && task == pid && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+        {
+            let Some(living) = living_other(&process) else { return values };
+            task = living;
+            continue;
+        }
         // Whole values up to the first that cannot be read: that one is left out.
         let whole = usize::try_from(read).unwrap_or(0) / 8;
         for index in done..done + whole {
             values[index] = Some(buffer[index]);
         }
         done += whole + 1;
+    }
+    // If that thread has ended meanwhile, its number may have been another process's.
+    if task != pid && !process.join(format!("task/{task}")).exists() {
+        values.fill(None);
     }
     values
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use syscollect_untrusted_files::status_at;
+use syscollect_untrusted_files::{in_map_files, in_process, living_other, status_at};
 use syscollect_zone_protocol::arena::ARENA_NAME;
 
 use super::arena::{Arena, ArenaId};
@@ -25,22 +25,25 @@ pub(super) fn descriptor_paths(root: &Path, pid: u32, tid: u32, descriptor: u64)
 
 /// The descriptors of a process that link to arenas.
 pub(super) fn arena_descriptors(root: &Path, pid: u32) -> Vec<PathBuf> {
-    links_to_arenas(&root.join(format!("proc/{pid}/fd")))
+    let descriptors = |folder: &Path| links_to_arenas(&folder.join("fd"));
+    in_process(&root.join(format!("proc/{pid}")), descriptors).unwrap_or_default()
 }
 
 /// The mappings of a process that are arenas: they can be opened there, also
 /// when the program has closed its descriptor.
 pub(super) fn arena_mappings(root: &Path, pid: u32) -> Vec<PathBuf> {
-    links_to_arenas(&root.join(format!("proc/{pid}/map_files")))
+    in_map_files(&root.join(format!("proc/{pid}")), links_to_arenas).unwrap_or_default()
 }
 
-fn links_to_arenas(folder: &Path) -> Vec<PathBuf> {
+/// Those in that folder; nothing where it is empty.
+fn links_to_arenas(folder: &Path) -> Result<Vec<PathBuf>, ()> {
     let target = format!("/memfd:{ARENA_NAME} (deleted)");
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MOST_ENTRIES);
-    let paths = entries.map(|entry| entry.path());
-    paths
+    let mut paths = entries.map(|entry| entry.path()).peekable();
+    paths.peek().ok_or(())?;
+    Ok(paths
         .filter(|path| fs::read_link(path).is_ok_and(|link| link.as_os_str() == target.as_str()))
-        .collect()
+        .collect())
 }
 
 /// Where an arena was found, and which program was running there.
@@ -79,18 +82,29 @@ impl ArenaLocation {
 }
 
 impl RunningProgram {
-    /// `None` when the process is gone, or its first thread has ended.
+    /// `None` when the process is gone, or this program may not look.
     fn of(root: &Path, pid: u32) -> Option<Self> {
-        let stat = fs::read(root.join(format!("proc/{pid}/stat"))).ok()?;
+        let process = root.join(format!("proc/{pid}"));
+        let own = Self::shown_in(&process)?;
+        // Of a thread that has ended, and for those who may not look, there are zeros.
+        if own.stack != 0 {
+            return Some(own);
+        }
+        // What the others began at is another time.
+        let other = process.join(format!("task/{}", living_other(&process)?));
+        Some(Self { began: own.began, ..Self::shown_in(&other)? }).filter(|it| it.stack != 0)
+    }
+
+    /// As the folder of a process or of a thread shows it.
+    fn shown_in(folder: &Path) -> Option<Self> {
+        let stat = fs::read(folder.join("stat")).ok()?;
         // The name, which may hold anything, stands between brackets; what follows begins with the
         // third field.
         let end = stat.iter().rposition(|byte| *byte == b')')?;
         let fields: Vec<&str> =
             std::str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace().collect();
         let field = |number: usize| fields.get(number - 3)?.parse().ok();
-        let program = Self { began: field(22)?, code: field(26)?, stack: field(28)? };
-        // Of a thread that has ended, and for those who may not look, there are zeros.
-        (program.stack != 0).then_some(program)
+        Some(Self { began: field(22)?, code: field(26)?, stack: field(28)? })
     }
 }
 
@@ -209,6 +223,22 @@ mod tests {
     }
 
     #[test]
+    fn arenas_of_a_process_whose_first_thread_has_ended_are_found() {
+        let root = proc_of(&[("70/stat", "70 (a) Z 1"), ("70/task/75/stat", "75 (a) S 1")]);
+        let process = root.path().join("proc/70");
+        fs::create_dir_all(process.join("fd")).unwrap();
+        fs::create_dir_all(root.path().join("proc/75/map_files")).unwrap();
+        fs::create_dir_all(process.join("task/75/fd")).unwrap();
+        let places = [process.join("task/75/fd/3"), root.path().join("proc/75/map_files/1-2")];
+        for place in &places {
+            let arena = format!("/memfd:{ARENA_NAME} (deleted)");
+            std::os::unix::fs::symlink(arena, place).unwrap();
+        }
+        assert_eq!(arena_descriptors(root.path(), 70), places[..1]);
+        assert_eq!(arena_mappings(root.path(), 70), places[1..]);
+    }
+
+    #[test]
     fn a_program_is_told_from_the_next_that_its_process_runs() {
         let stat =
             |code, name| format!("70 ({name}) S {} 99 0 0 0 {code} 4 7000", ["0"; 18].join(" "));
@@ -216,8 +246,14 @@ mod tests {
         let one = running(&stat(500, "a")).unwrap();
         assert_eq!((one.began, one.code, one.stack), (99, 500, 7000));
         assert_eq!(running(&stat(500, ") 1 2 (")), Some(one.clone()), "names do not matter");
-        assert_ne!(running(&stat(600, "a")), Some(one));
+        assert_ne!(running(&stat(600, "a")), Some(one.clone()));
         assert_eq!(running("70 (a) Z 1"), None);
+        let ended = format!("70 (a) Z {} 99 0 0 0 0 0 0", ["0"; 18].join(" "));
+        let other = stat(500, "b").replace(" 99 ", " 120 ");
+        let proc = proc_of(&[("70/stat", &ended), ("70/task/70/stat", &ended)]);
+        assert_eq!(RunningProgram::of(proc.path(), 70), None, "no thread lives");
+        let proc = proc_of(&[("70/stat", &ended), ("70/task/75/stat", &other)]);
+        assert_eq!(RunningProgram::of(proc.path(), 70), Some(one), "another thread tells");
         let own = RunningProgram::of(Path::new("/"), std::process::id()).unwrap();
         assert!(own.code > 0 && own.stack > own.code);
     }

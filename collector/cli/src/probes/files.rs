@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use syscollect_untrusted_files::{FileLocation, OpenedFile, Owner, read_text};
+use syscollect_untrusted_files::{
+    FileLocation, OpenedFile, Owner, in_map_files, in_process, read_text,
+};
 
 /// A file of code that a process has mapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +25,8 @@ pub(super) struct Mapped {
 struct FileMapping {
     /// The process's folder.
     process: PathBuf,
-    /// What leads to the mapped file.
-    by_address: PathBuf,
+    /// What the link to the mapped file is called.
+    addresses: String,
     /// Its name in the process's own root, without the first slash.
     name: PathBuf,
     /// The process.
@@ -106,7 +108,7 @@ const MAPS_MAX: usize = 16 << 20;
 
 /// What a process has mapped, as the kernel lists it.
 fn maps(folder: &Path, pid: u32) -> io::Result<Vec<u8>> {
-    Ok(read_text(&folder.join("maps"), Owner::of_process(pid).as_ref(), MAPS_MAX)?)
+    Ok(read_text(folder, "maps", Owner::of_process(pid).as_ref(), MAPS_MAX)?)
 }
 
 fn is_refused(proc: &Path, pid: u32) -> bool {
@@ -134,11 +136,7 @@ fn parse(folder: &Path, pid: u32, line: &[u8]) -> Option<Mapped> {
     let place = FileMapping {
         process: folder.to_owned(),
         // Small addresses have zeros before them in one place and not in the other.
-        by_address: folder.join("map_files").join(format!(
-            "{:x}-{:x}",
-            number(start)?,
-            number(end)?
-        )),
+        addresses: format!("{:x}-{:x}", number(start)?, number(end)?),
         name: name.trim_start_matches('/').into(),
         pid,
     };
@@ -164,11 +162,14 @@ impl Mapped {
     fn open_at(&self, place: &FileMapping) -> Result<OpenedFile> {
         let owner = Owner::of_process(place.pid);
         let open = |at: &FileLocation<'_>| syscollect_untrusted_files::open(at, owner.as_ref());
-        if let Ok(file) = open(&FileLocation::Said(&place.by_address)) {
+        let by_address = |folder: &Path| open(&FileLocation::Said(&folder.join(&place.addresses)));
+        if let Ok(file) = in_map_files(&place.process, by_address) {
             return Ok(file);
         }
-        match open(&FileLocation::Below { folder: &place.process.join("root"), path: &place.name })
-        {
+        let by_name = |folder: &Path| {
+            open(&FileLocation::Below { folder: &folder.join("root"), path: &place.name })
+        };
+        match in_process(&place.process, by_name) {
             Ok(file) if file.data().inode == self.key.1 => Ok(file),
             Ok(_) => {
                 bail!("it was replaced since it was mapped, and only root can read the old one")
@@ -269,6 +270,20 @@ mod tests {
         assert!(mapped.open().unwrap_err().to_string().contains("was deleted"));
         symlink(kept.path(), proc.path().join("7/map_files/401000-402000")).unwrap();
         assert!(mapped.open().unwrap().is_some());
+    }
+
+    #[test]
+    fn files_are_found_and_opened_where_the_first_thread_has_ended() {
+        let kept = tempfile::NamedTempFile::new().unwrap();
+        let inode = kept.as_file().metadata().unwrap().ino();
+        let proc = fake(&line(kept.path().to_str().unwrap(), inode, "r-xp"));
+        let at = |name: &str| proc.path().join(name);
+        fs::create_dir_all(at("5/task")).unwrap();
+        fs::write(at("5/maps"), "").unwrap();
+        fs::write(at("5/stat"), "5 (a) Z 1").unwrap();
+        fs::rename(at("7"), at("5/task/7")).unwrap();
+        let mapped = of_process(proc.path(), 5).unwrap().remove(0);
+        assert_eq!(mapped.open().unwrap().unwrap().data().inode, inode);
     }
 
     #[test]

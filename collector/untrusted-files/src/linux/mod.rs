@@ -11,7 +11,7 @@ pub use memory::MemoryFile;
 pub use open::{FoundFile, OpenedFile, data_of_mapping, data_of_program, find, open};
 pub use owner::{Owner, status_at};
 
-use crate::{OpenError, within};
+use crate::{OpenError, in_process, within};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
@@ -28,22 +28,47 @@ pub fn path_of(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// The first `most` bytes of a text of /proc for which the kernel needs a process's memory, such as
-/// its command line or its mappings; `owner` is the process's.
+/// The first `most` bytes of a text for which the kernel needs a process's memory, such as its
+/// command line or its mappings: `name` in `process`, its folder in /proc, whose `owner` is given.
 ///
 /// That memory may be a mapping of a file whose file system never answers.
 ///
 /// # Errors
 ///
 /// The system's, and [`OpenError::Hangs`].
-pub fn read_text(path: &Path, owner: Option<&Owner>, most: usize) -> Result<Vec<u8>, OpenError> {
-    let path = path.to_owned();
-    let read = within(owner.map(|owner| owner.uid), move || {
-        let mut bytes = Vec::new();
-        File::open(path)?.take(most as u64).read_to_end(&mut bytes)?;
-        Ok::<_, io::Error>(bytes)
-    });
+pub fn read_text(
+    process: &Path,
+    name: &'static str,
+    owner: Option<&Owner>,
+    most: usize,
+) -> Result<Vec<u8>, OpenError> {
+    let process = process.to_owned();
+    let read =
+        within(owner.map(|owner| owner.uid), move || read_text_patiently(&process, name, most));
     Ok(read??)
+}
+
+/// As [`read_text`], where it does not matter how long it takes.
+///
+/// # Errors
+///
+/// The system's.
+pub fn read_text_patiently(process: &Path, name: &str, most: usize) -> io::Result<Vec<u8>> {
+    bytes_in(process, |folder| {
+        let mut bytes = Vec::new();
+        File::open(folder.join(name))?.take(most as u64).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    })
+}
+
+/// What `read` finds in a process's folder. A process without memory has empty texts, and one whose
+/// first thread has ended looks like one.
+fn bytes_in(process: &Path, read: impl Fn(&Path) -> io::Result<Vec<u8>>) -> io::Result<Vec<u8>> {
+    let found = in_process(process, |folder| match read(folder) {
+        Ok(bytes) if !bytes.is_empty() => Ok(bytes),
+        nothing => Err(nothing),
+    });
+    found.or_else(|nothing| nothing)
 }
 
 /// At most `most` bytes of a process's memory, as many as can be read from `address` on.
@@ -54,10 +79,21 @@ pub fn read_text(path: &Path, owner: Option<&Owner>, most: usize) -> Result<Vec<
 /// never answers.
 pub fn read_memory(pid: u32, address: u64, most: usize) -> Result<Vec<u8>, OpenError> {
     let read = within(Owner::of_process(pid).map(|owner| owner.uid), move || {
-        let mut bytes = vec![0; most];
-        let length = File::open(format!("/proc/{pid}/mem"))?.read_at(&mut bytes, address)?;
-        bytes.truncate(length);
-        Ok::<_, io::Error>(bytes)
+        memory_of(&folder_of(pid), address, most)
     });
     Ok(read??)
+}
+
+fn memory_of(process: &Path, address: u64, most: usize) -> io::Result<Vec<u8>> {
+    bytes_in(process, |folder| {
+        let mut bytes = vec![0; most];
+        let length = File::open(folder.join("mem"))?.read_at(&mut bytes, address)?;
+        bytes.truncate(length);
+        Ok(bytes)
+    })
+}
+
+/// The folder of a process.
+fn folder_of(pid: u32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}"))
 }

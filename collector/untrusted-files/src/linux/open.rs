@@ -4,8 +4,8 @@ use super::owner::acting_as;
 use super::storage::{
     Storage, allocated_without_name, data_of, is_mounted_by_root, is_on_known_disk, served, storage,
 };
-use super::{Owner, path_of};
-use crate::{FileData, FileLocation, OpenError, Reader, within};
+use super::{Owner, folder_of, path_of};
+use crate::{FileData, FileLocation, OpenError, Reader, in_map_files, in_process, within};
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -119,7 +119,8 @@ pub fn data_of_mapping(
 /// As [`find`].
 pub fn data_of_program(process: &Path) -> Result<FileData, OpenError> {
     // The kernel knows it beside what the process has mapped, and waits for nobody.
-    Ok(look_at(walk(None, &process.join("exe"), NONE)?)?.1)
+    let program = in_process(process, |folder| walk(None, &folder.join("exe"), NONE))?;
+    Ok(look_at(program)?.1)
 }
 
 /// The file that is mapped there. That leads from /proc to the file without a walk through file
@@ -132,13 +133,14 @@ fn mapped_at(
     end: u64,
     uid: Option<u32>,
 ) -> Result<(File, FileData), OpenError> {
-    let look = move || look_at(walk(None, &range(pid, start, end), NONE)?);
+    let look = move || look_at(range(pid, start, end)?);
     if uid == Some(0) { look() } else { within(uid, look)? }
 }
 
-/// Where the kernel shows what is mapped there.
-fn range(pid: u32, start: u64, end: u64) -> PathBuf {
-    PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"))
+/// The place of what is mapped there.
+fn range(pid: u32, start: u64, end: u64) -> io::Result<File> {
+    let name = format!("{start:x}-{end:x}");
+    in_map_files(&folder_of(pid), |folder| walk(None, &folder.join(&name), NONE))
 }
 
 fn look_at(place: File) -> Result<(File, FileData), OpenError> {
@@ -289,62 +291,71 @@ fn reopen(place: &File) -> io::Result<File> {
         .open(path_of(place))
 }
 
+/// Where a way begins.
+enum Start {
+    /// At `/`, or where this process is.
+    Here,
+    /// In a folder, which is looked for with the rights of this process: nobody else has them there.
+    Ours(PathBuf),
+    /// In a folder without links on the way to it.
+    Plain(PathBuf),
+    /// In what is `/` to the process of this folder in /proc; with our rights, too.
+    RootOf(PathBuf),
+}
+
 /// A way through folders, for another thread.
 struct Walk {
-    /// Where it begins, if not at `/` or where this process is.
-    from: Option<(PathBuf, u64)>,
-    /// With this process's own rights, for nobody else has them there.
-    from_is_ours: bool,
+    from: Start,
     path: PathBuf,
     resolve: u64,
 }
 
 impl Walk {
     fn of(place: &FileLocation<'_>) -> Result<Self, OpenError> {
-        let direct = |path: &Path, resolve| Self {
-            from: None,
-            from_is_ours: false,
-            path: path.into(),
-            resolve,
-        };
+        let direct = |path: &Path, resolve| Self { from: Start::Here, path: path.into(), resolve };
         Ok(match place {
             FileLocation::Said(path) => direct(path, NONE),
             FileLocation::Named(path) => direct(path, NO_MAGIC),
             FileLocation::Mapped(path) if path.is_absolute() => direct(path, NO_LINKS),
             FileLocation::InRootOf { pid, path } if path.is_absolute() => Self {
-                from: Some((format!("/proc/{pid}/root").into(), NONE)),
-                from_is_ours: true,
+                from: Start::RootOf(folder_of(*pid)),
                 path: path.to_path_buf(),
                 resolve: libc::RESOLVE_IN_ROOT | NO_LINKS,
             },
             FileLocation::Below { folder, path } if stays(path) => Self {
-                from: Some((folder.to_path_buf(), NONE)),
-                from_is_ours: true,
+                from: Start::Ours(folder.to_path_buf()),
                 path: path.to_path_buf(),
                 resolve: libc::RESOLVE_BENEATH | NO_MAGIC,
             },
             FileLocation::Beside { folder, path } if stays(path) && folder.is_absolute() => Self {
-                from: Some((folder.to_path_buf(), NO_LINKS)),
-                from_is_ours: false,
+                from: Start::Plain(folder.to_path_buf()),
                 path: path.to_path_buf(),
                 resolve: libc::RESOLVE_BENEATH | NO_LINKS,
             },
             FileLocation::Mapped(_)
             | FileLocation::InRootOf { .. }
             | FileLocation::Below { .. }
-            | FileLocation::Beside { .. } => {
+            | FileLocation::Beside { .. }
+            // Which is found without a way.
+            | FileLocation::Range { .. } => {
                 return Err(OpenError::LeadsOut);
             }
-            FileLocation::Range { pid, start, end } => direct(&range(*pid, *start, *end), NONE),
         })
     }
 
     fn go(&self, owner: Option<&Owner>) -> io::Result<File> {
-        let begin =
-            || self.from.as_ref().map(|(folder, resolve)| walk(None, folder, *resolve)).transpose();
-        let ours = if self.from_is_ours { begin()? } else { None };
+        let ours = match &self.from {
+            Start::Ours(folder) => Some(walk(None, folder, NONE)?),
+            Start::RootOf(process) => {
+                Some(in_process(process, |folder| walk(None, &folder.join("root"), NONE))?)
+            }
+            Start::Here | Start::Plain(_) => None,
+        };
         acting_as(owner, || {
-            let from = if self.from_is_ours { ours } else { begin()? };
+            let from = match &self.from {
+                Start::Plain(folder) => Some(walk(None, folder, NO_LINKS)?),
+                Start::Here | Start::Ours(_) | Start::RootOf(_) => ours,
+            };
             walk(from.as_ref().map(File::as_raw_fd), &self.path, self.resolve)
         })
     }

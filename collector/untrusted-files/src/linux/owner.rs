@@ -8,6 +8,9 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use super::folder_of;
+use crate::living_other;
+
 /// More groups than this are no user's.
 const GROUPS_MAX: usize = 4096;
 
@@ -22,7 +25,19 @@ pub struct Owner {
 impl Owner {
     /// Whose rights a process has; `None` if it has ended.
     pub fn of_process(pid: u32) -> Option<Self> {
-        parse(&status_at(Path::new(&format!("/proc/{pid}/status")))?)
+        Self::of_folder(&folder_of(pid))
+    }
+
+    pub(super) fn of_folder(process: &Path) -> Option<Self> {
+        let status = |folder: &Path| status_at(&folder.join("status"));
+        let own = status(process)?;
+        if is_of_living(&own) {
+            return parse(&own);
+        }
+        // A thread that has ended keeps the rights that it had; the others may have changed theirs
+        // since.
+        let of_other = |tid: u32| status(&process.join(format!("task/{tid}")));
+        parse(&living_other(process).and_then(of_other).unwrap_or(own))
     }
 
     /// Who owns an open file.
@@ -51,9 +66,17 @@ pub fn status_at(path: &Path) -> Option<String> {
     std::fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Whether the thread whose status this is has not ended.
+fn is_of_living(status: &str) -> bool {
+    !line_of(status, "State").is_some_and(|state| state.trim_start().starts_with(['Z', 'X']))
+}
+
+fn line_of<'s>(status: &'s str, key: &str) -> Option<&'s str> {
+    status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))
+}
+
 fn parse(status: &str) -> Option<Owner> {
-    let line =
-        |key: &str| status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    let line = |key: &str| line_of(status, key);
     // Real, effective, saved, and that of file systems.
     let last = |key| line(key)?.split_ascii_whitespace().nth(3)?.parse().ok();
     let groups = line("Groups")

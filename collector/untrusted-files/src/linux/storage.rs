@@ -1,9 +1,10 @@
 //! What kinds of file systems there are, and who can make their files shrink or never answer.
 
-use crate::{FileData, OpenError};
+use super::folder_of;
+use crate::{FileData, OpenError, in_process};
 use rustc_hash::FxHashSet;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -119,26 +120,32 @@ pub(super) struct Mount {
 }
 
 /// A process as a folder of /proc, which leads to no other process that gets its number later.
-struct ProcessFolder(File);
+struct ProcessFolder {
+    folder: File,
+    mountinfo: File,
+}
 
 impl ProcessFolder {
-    /// This process's for `None`.
+    /// This process's for `None`. There is none of a process that has ended: it sees nothing.
     fn of(pid: Option<u32>) -> io::Result<Self> {
-        let name = pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
-        File::open(format!("/proc/{name}")).map(Self)
+        let process = pid.map_or_else(|| PathBuf::from("/proc/self"), folder_of);
+        in_process(&process, |folder| {
+            let folder = File::open(folder)?;
+            let mountinfo = File::open(super::path_of(&folder).join("mountinfo"))?;
+            Ok(Self { folder, mountinfo })
+        })
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        super::path_of(&self.0).join(name)
+        super::path_of(&self.folder).join(name)
     }
 
     /// What it sees mounted. The kernel lists it without asking anybody.
     fn mounts(&self, most: u64) -> Result<Vec<Mount>, OpenError> {
         let mut text = Vec::new();
-        if let Ok(list) = File::open(self.path("mountinfo")) {
-            // What cannot be read has ended, and sees nothing.
-            let _ = list.take(most + 1).read_to_end(&mut text);
-        }
+        // What cannot be read has ended, and sees nothing.
+        let mut list = &self.mountinfo;
+        let _ = list.rewind().and_then(|()| list.take(most + 1).read_to_end(&mut text));
         if text.len() as u64 > most {
             return Err(OpenError::TooManyMounts);
         }

@@ -1,13 +1,17 @@
 //! What a hostile program leaves in a file's place.
 
-use super::open::{data_of_mapping, find};
-use crate::{FileLocation, MemoryFile, OpenError, Reader, open, path_of, read_text};
+use super::folder_of;
+use super::open::{data_of_mapping, data_of_program, find};
+use crate::{
+    FileLocation, MemoryFile, OpenError, Owner, Reader, living_other, open, path_of, read_memory,
+    read_text,
+};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 fn fifo(path: &Path) {
     let name = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
@@ -202,9 +206,105 @@ fn a_copy_in_memory_neither_shrinks_nor_changes() {
 
 #[test]
 fn a_text_of_a_process_is_read_as_far_as_wanted() {
-    let own = format!("/proc/{}/cmdline", std::process::id());
-    assert_eq!(read_text(Path::new(&own), None, 3).unwrap().len(), 3);
-    assert!(read_text(Path::new("/proc/0/cmdline"), None, 3).is_err());
+    let own = folder_of(std::process::id());
+    assert_eq!(read_text(&own, "cmdline", None, 3).unwrap().len(), 3);
+    assert!(read_text(&folder_of(0), "cmdline", None, 3).is_err());
+}
+
+/// A copy of this process whose first thread has ended while another one waits.
+struct Leaderless(u32);
+
+impl Leaderless {
+    fn new() -> Self {
+        extern "C" fn wait(_: *mut libc::c_void) -> *mut libc::c_void {
+            loop {
+                // SAFETY: no memory is involved.
+                unsafe { libc::pause() };
+            }
+        }
+        // SAFETY: the child makes a thread, ends its own, and does nothing that needs a lock which
+        // another thread had while it forked: libc sets those of its own free.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            let mut thread = 0;
+            // SAFETY: as above; `wait` takes no argument, and returns nothing.
+            unsafe {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                libc::pthread_create(&mut thread, std::ptr::null(), wait, std::ptr::null_mut());
+                libc::syscall(libc::SYS_exit, 0);
+            }
+        }
+        let process = Self(u32::try_from(pid).expect("cannot fork"));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while living_other(&folder_of(process.0)).is_none() {
+            assert!(Instant::now() < deadline, "no first thread has ended");
+            std::thread::yield_now();
+        }
+        process
+    }
+}
+
+impl Drop for Leaderless {
+    fn drop(&mut self) {
+        let pid = self.0 as libc::pid_t;
+        // SAFETY: the child is this process's own, and was not waited for yet.
+        unsafe {
+            libc::kill(pid, libc::SIGKILL);
+            libc::waitpid(pid, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_process_whose_first_thread_has_ended_is_read_through_another() {
+    static WORDS: [u8; 16] = *b"words in memory.";
+    let process = Leaderless::new();
+    let pid = process.0;
+    let maps = read_text(&folder_of(pid), "maps", None, 1 << 20).unwrap();
+    let maps = String::from_utf8(maps).unwrap();
+    let own = std::env::current_exe().unwrap().canonicalize().unwrap();
+    let code = maps.lines().find(|line| line.ends_with(own.to_str().unwrap()));
+    let code = code.expect("it runs this program");
+    let (start, end) = code.split(' ').next().unwrap().split_once('-').unwrap();
+    let number = |text| u64::from_str_radix(text, 16).unwrap();
+    assert_eq!(read_memory(pid, WORDS.as_ptr() as u64, 5).unwrap(), b"words");
+    let inode = own.metadata().unwrap().ino();
+    assert_eq!(data_of_program(&folder_of(pid)).unwrap().inode, inode);
+    let in_root = FileLocation::InRootOf { pid, path: &own };
+    assert_eq!(find(&in_root, None).unwrap().data().inode, inode);
+    assert_eq!(Owner::of_process(pid), Owner::of_process(std::process::id()));
+    match data_of_mapping(pid, number(start), number(end), None) {
+        Ok(data) => assert_eq!(data.inode, inode),
+        // Needs root, or CAP_CHECKPOINT_RESTORE.
+        Err(OpenError::System(error)) => {
+            assert_eq!(error.raw_os_error(), Some(libc::EPERM), "{error}");
+        }
+        Err(error) => panic!("{error}"),
+    }
+    let file = open(&in_root, None).unwrap();
+    assert_eq!(
+        file.is_of_a_users_mount(Some(pid)),
+        file.is_of_a_users_mount(Some(std::process::id())),
+        "it sees the same mounts"
+    );
+}
+
+#[test]
+fn a_thread_that_lives_says_whose_rights_a_process_has() {
+    let process = tempfile::tempdir().unwrap();
+    let process = process.path();
+    let status = |state: &str, uid: u32| {
+        format!("State:\t{state}\nUid:\t0\t0\t0\t{uid}\nGid:\t0\t0\t0\t0\n")
+    };
+    std::fs::create_dir_all(process.join("task/71")).unwrap();
+    std::fs::write(process.join("task/71/stat"), "71 (a) S 1").unwrap();
+    std::fs::write(process.join("task/71/status"), status("S (sleeping)", 1001)).unwrap();
+    let owner = |state: &str| {
+        std::fs::write(process.join("stat"), format!("70 (a) {state} 1")).unwrap();
+        std::fs::write(process.join("status"), status(state, 0)).unwrap();
+        Owner::of_folder(process).map(|owner| owner.uid())
+    };
+    assert_eq!((owner("S"), owner("Z")), (Some(0), Some(1001)));
 }
 
 /// Needs root, which may act as anybody; others have only their own rights.
