@@ -116,7 +116,8 @@ proptest! {
         let names = ["a", "b", "c", "d"];
         let made = || {
             let hosts = names.iter().zip(&late);
-            let hosts = hosts.map(|(name, late)| Host { name, booted_late: *late, filter_pids: &[] });
+            let hosts =
+                hosts.map(|(name, late)| Host { name, booted_late: *late, filter_pids: &[] });
             hosts.zip(&machines).map(|(host, switches)| machine(host, switches, chunk_bytes))
         };
         let first_boot = late[..machines.len()].iter().min().unwrap();

@@ -55,8 +55,8 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Finds what programs wrote among all files that are tracked, or would be: an entry of `.gitignore`
-/// alone keeps nobody from adding one.
+/// Finds what programs wrote among all files that are tracked, or would be: an entry of
+/// `.gitignore` alone keeps nobody from adding one.
 fn look_for_generated(found: &mut Vec<String>) -> Result<()> {
     let all = output_of(Command::new("git").current_dir(root()).args([
         "ls-files",

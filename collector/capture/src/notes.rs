@@ -36,7 +36,8 @@ const MAPPINGS_AT_ONCE: usize = 4096;
 /// recorded of one in a second.
 const MAPPINGS_MAX: usize = 4096;
 /// On a machine that is busy, this thread had 30 ms of CPU time in a second: names of programs that
-/// ran long before the recording were missing to its end. A nice value counts only within a session.
+/// ran long before the recording were missing to its end. A nice value counts only within a
+/// session.
 const FIRST: FirstParts = FirstParts {
     always: Duration::from_millis(4),
     at_first: Duration::from_millis(20),

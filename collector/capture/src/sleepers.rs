@@ -214,8 +214,8 @@ pub(crate) struct SleeperStacks {
 
 impl SleeperStacks {
     /// With the stacks of threads that are blocked, if these are wanted: begins to load the kernel
-    /// program, which takes a moment. With a kernel that does not take it, as those before 5.15, there
-    /// are no such stacks, which is said.
+    /// program, which takes a moment. With a kernel that does not take it, as those before 5.15,
+    /// there are no such stacks, which is said.
     pub(crate) fn start(memory: SleepersMemory, wanted: bool) -> Self {
         if !wanted {
             return Self::without(memory);

@@ -138,8 +138,8 @@ pub(crate) fn name(
     // A chroot may have none.
     if cfg!(target_os = "linux") && !std::path::Path::new("/proc/self/fd").exists() {
         say!(
-            "syscollect: functions stay without names: files are read through /proc/self/fd, and /proc is not \
-             mounted here: `mount -t proc proc /proc` mounts it"
+            "syscollect: functions stay without names: files are read through /proc/self/fd, and \
+             /proc is not mounted here: `mount -t proc proc /proc` mounts it"
         );
         return Ok(Named::default());
     }

@@ -177,8 +177,8 @@ impl Lost {
     }
 }
 
-/// `12,345 sched records of CPU 3: lane-full`, `42 zones records of user 1001's programs: lane-full`,
-/// and of Windows traces `7 events: lane-full`.
+/// `12,345 sched records of CPU 3: lane-full`, `42 zones records of user 1001's programs:
+/// lane-full`, and of Windows traces `7 events: lane-full`.
 pub(crate) fn loss_text(loss: &Loss) -> String {
     let Loss { origin, cpu, cause, user, count, .. } = loss;
     let cpu = cpu.map_or(String::new(), |cpu| format!(" of {}", cpu.label()));

@@ -102,8 +102,8 @@ pub(crate) struct Args {
     #[arg(long, requires = "detail")]
     idle: bool,
 
-    /// Rows of each table (15; with --json 1000), functions of each call tree (2000; 10000); of threads
-    /// that slept from beginning to end idle ones have rows, too
+    /// Rows of each table (15; with --json 1000), functions of each call tree (2000; 10000); of
+    /// threads that slept from beginning to end idle ones have rows, too
     #[arg(long, value_name = "NUMBER")]
     rows: Option<usize>,
 

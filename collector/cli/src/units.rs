@@ -112,7 +112,8 @@ pub(crate) fn parse_buffer(text: &str) -> Result<BufferSize, String> {
         let is_of_time = TIME_UNITS.iter().any(|(name, _)| *name == unit);
         if !is_of_size && !is_of_time {
             return Err(format!(
-                "{part:?} is neither a size nor a time; write it as 64M, 30s or 30s,2G (K, M or G; ms, s, min or h)"
+                "{part:?} is neither a size nor a time; write it as 64M, 30s or 30s,2G (K, M or G; \
+                 ms, s, min or h)"
             ));
         }
         let is_given = if is_of_time {

@@ -10,8 +10,8 @@ use syscollect_model::{
     RecorderSummary, SessionInfo, SymbolTable, Ticks, Unit,
 };
 
-/// Most bytes of a list in one chunk: less than a chunk may have, so that one that has no room, or is
-/// damaged, costs little.
+/// Most bytes of a list in one chunk: less than a chunk may have, so that one that has no room, or
+/// is damaged, costs little.
 const LIST_BYTES: usize = 1 << 20;
 
 /// One definition.
@@ -342,38 +342,42 @@ impl Definition {
         // Definitions are plain data with text keys: JSON can hold all of them.
         let data = serde_json::to_vec(self).unwrap_or_default();
         if data.len() > LIST_BYTES
-            && let Some(halves) = self.halves()
+            && let Some(parts) = self.parts(data.len().div_ceil(LIST_BYTES))
         {
-            return halves.iter().flat_map(Self::chunks).collect();
+            // Large tables are named where there is little memory.
+            drop(data);
+            return parts.iter().flat_map(Self::chunks).collect();
         }
         vec![Chunk { header: Self::chunk_header(data.len()), data }]
     }
 
-    /// The same in two halves; `None` for what cannot be divided.
-    pub(crate) fn halves(&self) -> Option<[Self; 2]> {
+    /// The same in so many parts, two or more, with as many rows each; `None` for what cannot be
+    /// divided.
+    fn parts(&self, count: usize) -> Option<Vec<Self>> {
         fn split<T: Clone>(
             list: &[T],
+            count: usize,
             whole: impl Fn(Vec<T>) -> Definition,
-        ) -> Option<[Definition; 2]> {
-            let (a, b) = list.split_at(list.len() / 2);
-            (!a.is_empty()).then(|| [whole(a.to_vec()), whole(b.to_vec())])
+        ) -> Option<Vec<Definition>> {
+            let rows = list.len().div_ceil(count);
+            (list.len() > 1).then(|| list.chunks(rows).map(|some| whole(some.to_vec())).collect())
         }
         match self {
             Self::Processes(list) => match list.as_slice() {
                 // What is said of one process in several places adds up.
-                [process] => split(&process.threads, |threads| {
+                [process] => split(&process.threads, count, |threads| {
                     Self::Processes(vec![KnownProcess { threads, ..process.clone() }])
                 }),
-                list => split(list, Self::Processes),
+                list => split(list, count, Self::Processes),
             },
-            Self::Mappings(list) => split(list, Self::Mappings),
-            Self::Counters(list) => split(list, Self::Counters),
-            Self::Clients(list) => split(list, Self::Clients),
-            Self::Probes(list) => split(list, Self::Probes),
-            Self::Tracepoints(list) => split(list, Self::Tracepoints),
-            Self::Unwound(list) => split(list, Self::Unwound),
-            Self::Files(list) => split(list, Self::Files),
-            Self::Symbols(table) => split(&table.symbols, |symbols| {
+            Self::Mappings(list) => split(list, count, Self::Mappings),
+            Self::Counters(list) => split(list, count, Self::Counters),
+            Self::Clients(list) => split(list, count, Self::Clients),
+            Self::Probes(list) => split(list, count, Self::Probes),
+            Self::Tracepoints(list) => split(list, count, Self::Tracepoints),
+            Self::Unwound(list) => split(list, count, Self::Unwound),
+            Self::Files(list) => split(list, count, Self::Files),
+            Self::Symbols(table) => split(&table.symbols, count, |symbols| {
                 let SymbolTable { path, build_id, memory, note, unfinished, symbols: _ } = table;
                 Self::Symbols(SymbolTable {
                     path: path.clone(),

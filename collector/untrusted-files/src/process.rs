@@ -1,8 +1,8 @@
 //! Processes whose first thread has ended while others live on.
 //!
-//! /proc/PID is the first thread's: when that has ended (`pthread_exit` in `main`), the kernel shows
-//! neither memory nor files nor mounts there any more, as if the process had none. The folders of
-//! the threads that live on have all of it.
+//! /proc/PID is the first thread's: when that has ended (`pthread_exit` in `main`), the kernel
+//! shows neither memory nor files nor mounts there any more, as if the process had none. The
+//! folders of the threads that live on have all of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

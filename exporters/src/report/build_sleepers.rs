@@ -15,8 +15,8 @@ use syscollect_model::{ProcessId, SleepState, StackId, Tables, ThreadId};
 const NAMES: usize = 8;
 
 impl Suspicion {
-    /// The same distinction that all time off the CPU has ([`WaitFor::class`]), and how usual such a
-    /// wait is that does not end.
+    /// The same distinction that all time off the CPU has ([`WaitFor::class`]), and how usual such
+    /// a wait is that does not end.
     fn of(wait: WaitFor, reason: Reason, has_stack: bool) -> Self {
         use WaitFor::*;
         match wait {

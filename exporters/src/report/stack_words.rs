@@ -70,8 +70,8 @@ impl Text {
     }
 }
 
-/// The frames of a stack that tell something, innermost first: the ways out of the scheduler and into
-/// the kernel are the same for all.
+/// The frames of a stack that tell something, innermost first: the ways out of the scheduler and
+/// into the kernel are the same for all.
 struct Telling<'a> {
     frames: Vec<&'a str>,
     /// Which of them are interpreted.

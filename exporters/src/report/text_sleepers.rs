@@ -60,7 +60,8 @@ impl AsleepThroughout {
         };
         let threads = grouped(self.threads as u64);
         Some(format!(
-            "{threads} slept from its beginning to its end{idle}: see `{ASLEEP}` of `syscollect report`"
+            "{threads} slept from its beginning to its end{idle}: see `{ASLEEP}` of \
+             `syscollect report`"
         ))
     }
 

@@ -22,8 +22,9 @@ const AT_REST: Duration = Duration::from_secs(2);
 /// How often memory and mappings are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 pub(super) const MIB: u64 = 1 << 20;
-/// Threads that may run in the real-time class: who empties the kernel's lanes, and for a part of each
-/// 100 ms who takes over what programs announce, who notes what they map, and who makes tables of it.
+/// Threads that may run in the real-time class: who empties the kernel's lanes, and for a part of
+/// each 100 ms who takes over what programs announce, who notes what they map, and who makes tables
+/// of it.
 const REAL_TIME: &[&str] = &["collector", "zones", "announcements", "notes", "unwind-tables"];
 
 /// What an attack may cost a recorder.

@@ -51,8 +51,8 @@ pub(crate) fn tables(context: &Context) -> Result<String> {
 pub(crate) fn interpreters(context: &Context) -> Result<String> {
     let attack = Attack::begin(context, "interpreters")?;
     let (stacks, recorder) = attack.on_stacks(context)?;
-    // Its share of three threads (probes, notes, tables) and all that may be had at once: 31 to 38 %
-    // of the few seconds that this takes.
+    // Its share of three threads (probes, notes, tables) and all that may be had at once: 31 to
+    // 38 % of the few seconds that this takes.
     let bounds = Bounds { cpu: 0.5, ..Bounds::USUAL };
     Ok(format!("{stacks}; {}", recorder.within(&bounds)?))
 }

@@ -67,7 +67,7 @@ const ALLOWED: [AllowedCircle; 13] = [
     AllowedCircle {
         folder: "usdt-client",
         modules: &["emit", "thread"],
-        why: "items are written to the thread's ring, whose thread writes items when it begins and ends",
+        why: "items go to the thread's ring, and a thread writes items when it begins and ends",
     },
     AllowedCircle {
         folder: "usdt-client/protocol",

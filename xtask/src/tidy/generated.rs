@@ -1,5 +1,5 @@
-//! Files that programs write: recordings, exports, what was built. They are large, and those of real
-//! machines name other people's processes.
+//! Files that programs write: recordings, exports, what was built. They are large, and those of
+//! real machines name other people's processes.
 
 use std::path::Path;
 

@@ -45,7 +45,8 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      alone memfd|files THREADS COUNT | hostile-files FOLDER SECONDS | serve FOLDER | \
                      map-served FOLDER | map-often FILE TIMES | \
                      map-by-many FILE PROCESSES | hold-mappings PROCESSES | serve-code FOLDER SECONDS | \
-                     use-cpu SECONDS | fences COUNT | hang THREADS | leaderless | numbered FILE SECONDS | \
+                     use-cpu SECONDS | fences COUNT | hang THREADS | leaderless | \
+                     numbered FILE SECONDS | \
                      renames SECONDS | \
                      new-stacks PROCESSES SECONDS | same-stack SECONDS | \
                      wrap LOG CMD ARGS... | unwound SECONDS | leaves SECONDS | visiting FOLDER SECONDS | hostile mappings|memory|survey|flood|announcements|announced-files|looks SECONDS | \

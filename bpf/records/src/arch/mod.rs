@@ -1,7 +1,7 @@
 //! What of the records depends on the CPU that was recorded.
 //!
-//! Records are read on any machine, so no `target_arch` decides here. Another CPU is a module beside
-//! `x86_64`, and what `cargo xtask layouts` writes for its kernel programs
+//! Records are read on any machine, so no `target_arch` decides here. Another CPU is a module
+//! beside `x86_64`, and what `cargo xtask layouts` writes for its kernel programs
 //! (`bpf/include/arch.h`).
 
 mod x86_64;

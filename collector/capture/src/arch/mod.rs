@@ -9,7 +9,8 @@ pub(crate) use x86_64::*;
 
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!(
-    "syscollect-capture records on x86-64 only: another CPU needs a module in collector/capture/src/arch (its \
-     counter, the events that count it, system calls that it has alone, how its kernel counts interrupts, where \
-     its libraries lie), a folder in bpf/include/arch, and the objects that `cargo xtask bpf` makes of it"
+    "syscollect-capture records on x86-64 only: another CPU needs a module in \
+     collector/capture/src/arch (its counter, the events that count it, system calls that it has \
+     alone, how its kernel counts interrupts, where its libraries lie), a folder in \
+     bpf/include/arch, and the objects that `cargo xtask bpf` makes of it"
 );

@@ -1,5 +1,5 @@
-//! x86-64: the cold part of a function. Compilers put what rarely runs elsewhere, without a name of its own
-//! in a stripped file. Only the function's own jumps lead there.
+//! x86-64: the cold part of a function. Compilers put what rarely runs elsewhere, without a name of
+//! its own in a stripped file. Only the function's own jumps lead there.
 
 use std::ops::Range;
 

@@ -295,7 +295,8 @@ fn reopen(place: &File) -> io::Result<File> {
 enum Start {
     /// At `/`, or where this process is.
     Here,
-    /// In a folder, which is looked for with the rights of this process: nobody else has them there.
+    /// In a folder, which is looked for with the rights of this process: nobody else has them
+    /// there.
     Ours(PathBuf),
     /// In a folder without links on the way to it.
     Plain(PathBuf),
