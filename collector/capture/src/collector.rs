@@ -212,7 +212,6 @@ impl Collector {
         for source in &mut sources {
             source.attach(&online)?;
         }
-        drop(hurry);
         let attached = Instant::now();
         options.go_on()?;
         readings.read();
@@ -284,6 +283,7 @@ impl Collector {
         options.go_on()?;
         // Behind the probes: when it is told to stop, all rings were announced.
         sources.push(Box::new(marked));
+        drop(hurry);
         let machine = Some(Machine {
             host,
             online,

@@ -1,9 +1,26 @@
 //! How threads of the recorder stand to others: the real-time class, for all or part of a thread's
 //! time, and nice values.
 
+mod alternation;
+
 use std::time::{Duration, Instant};
 
+use self::alternation::Alternation;
 use crate::usage::thread_cpu_time;
+
+/// A scheduling class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// The real-time class, with a priority in it.
+    RealTime(libc::c_int),
+    /// The ordinary class, where a thread has the nice value that it had.
+    Others,
+}
+
+impl Class {
+    /// The lowest priority of the real-time class.
+    const FIRST: Self = Self::RealTime(1);
+}
 
 /// On a machine whose CPUs are all busy the collector must still come in time;
 /// it needs little. A nice value counts only among the tasks of one group
@@ -11,25 +28,39 @@ use crate::usage::thread_cpu_time;
 /// collector wait a quarter of a second; the real-time class goes before all
 /// groups. Where neither is permitted, it goes without.
 pub(crate) fn go_first() {
-    // The kernel's `sched_param`, a priority: the lowest of the class.
-    let lowest: libc::c_int = 1;
-    // Threads made later are not to inherit it.
-    let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
-    // musl's function of this name always fails, because POSIX means processes where Linux means
-    // threads. So the call is made without the C library.
-    // SAFETY: the calling thread (0), and a parameter that outlives the call.
-    if unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const lowest) } != 0 {
+    if !set_class(0, Class::FIRST) {
         go_before_most();
     }
 }
 
-/// Back into the ordinary class, where the thread has the nice value that it had.
+/// Back into the ordinary class.
 fn go_with_others() {
-    // The kernel's `sched_param`, which the ordinary class does not have.
-    let none: libc::c_int = 0;
-    let policy = libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: the calling thread (0), and a parameter that outlives the call.
-    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const none) };
+    set_class(0, Class::Others);
+}
+
+/// Puts a thread of this process, or the calling one (0), into a class, which threads that it starts
+/// later do not inherit; whether that is permitted.
+fn set_class(thread: libc::pid_t, class: Class) -> bool {
+    let (policy, priority) = match class {
+        Class::RealTime(priority) => (libc::SCHED_RR, priority),
+        Class::Others => (libc::SCHED_OTHER, 0),
+    };
+    set_policy(thread, policy | libc::SCHED_RESET_ON_FORK, priority)
+}
+
+/// Threads that the calling one starts are in the ordinary class, and inherit its nice value again.
+fn let_threads_inherit() {
+    set_policy(0, libc::SCHED_OTHER, 0);
+}
+
+/// Whether it is permitted.
+fn set_policy(thread: libc::pid_t, policy: libc::c_int, priority: libc::c_int) -> bool {
+    // musl's function of this name always fails, because POSIX means processes where Linux means
+    // threads. So the call is made without the C library. The priority is all of the kernel's
+    // `sched_param`.
+    // SAFETY: two numbers, and a parameter that outlives the call. A thread that has ended is none:
+    // its number is not given out again so soon.
+    unsafe { libc::syscall(libc::SYS_sched_setscheduler, thread, policy, &raw const priority) == 0 }
 }
 
 /// As much of a CPU as a thread of the ordinary class can have: for work that must keep up with the
@@ -69,9 +100,10 @@ pub(crate) fn go_behind_others() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 5) };
 }
 
-/// While this lives, the thread and those that it starts have as much of a CPU as they can: people
-/// reach for a profiler when the machine is busy, and what they look for happens meanwhile.
+/// While this lives, the thread has as much of a CPU as it can, and half of one before everybody:
+/// people reach for a profiler when the machine is busy, and what they look for happens meanwhile.
 pub(crate) struct Hurry {
+    alternation: Option<Alternation>,
     nice_before: i32,
 }
 
@@ -81,12 +113,16 @@ impl Hurry {
         // value.
         let nice_before = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
         go_before_most();
-        Self { nice_before }
+        // A nice value counts only within a session, and many of them may be busy.
+        Self { alternation: Some(Alternation::begin()), nice_before }
     }
 }
 
 impl Drop for Hurry {
     fn drop(&mut self) {
+        // Ends first: it leaves the thread in the ordinary class.
+        self.alternation = None;
+        let_threads_inherit();
         // SAFETY: the own thread's priority; no memory is involved. Whoever may raise it may lower it.
         unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, self.nice_before) };
     }

@@ -128,6 +128,9 @@ fn finishing(context: &Context) -> Result<String> {
     row(&format!("the same beside {} busy threads", tracer::BUSY_THREADS), |run| {
         format!("{:.0} ms", run.busy_startup_ms)
     });
+    row("the same beside as many programs in sessions of their own", |run| {
+        format!("{:.0} ms", run.busy_sessions_startup_ms)
+    });
     row("the recorder's CPU while recording", |run| format!("{:.1} %", run.cpu_share));
     row("from stop to a finished .pftrace", |run| format!("{:.2} s", run.seconds));
     row("largest resident memory, export included", |run| {

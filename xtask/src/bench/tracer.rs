@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::privileged::context::{Context, number, signal, text};
+use crate::privileged::context::{Context, ends_with_us, number, signal, text};
 
 /// A way to record the machine.
 pub(super) struct Tracer {
@@ -273,6 +274,8 @@ pub(super) struct Finished {
     pub(super) startup_ms: f64,
     /// The same beside [`BUSY_THREADS`].
     pub(super) busy_startup_ms: f64,
+    /// The same beside as many programs, each in a session of its own.
+    pub(super) busy_sessions_startup_ms: f64,
     /// The recorder's CPU time while it recorded, its start left out, in per cent of one CPU.
     pub(super) cpu_share: f64,
     pub(super) seconds: f64,
@@ -323,6 +326,7 @@ pub(super) fn finish_time(context: &Context, trace: &Path, rounds: &str) -> Resu
         lost: number(&info, "lost")?,
         startup_ms: startup_ms(&info),
         busy_startup_ms: startup_when_busy(context)?,
+        busy_sessions_startup_ms: startup_beside_sessions(context)?,
         seconds: time.as_secs_f64(),
         peak_bytes,
         trace_bytes: fs::metadata(trace).context("no trace was written")?.len(),
@@ -347,11 +351,40 @@ fn startup_when_busy(context: &Context) -> Result<f64> {
                 }
             });
         }
-        let capture = context.path("bench-start.syscap");
-        let recorded =
-            text(&capture).and_then(|path| context.succeed(&["record", "-d", "0.2", "-o", path]));
+        let started = startup(context);
         over.store(true, Ordering::Relaxed);
-        recorded?;
-        Ok(startup_ms(&context.info(&capture)?))
+        started
     })
+}
+
+/// A session has a share of the CPUs as large as the recorder's, however many threads either has
+/// (`sched_autogroup`).
+fn startup_beside_sessions(context: &Context) -> Result<f64> {
+    let mut programs = Vec::new();
+    for _ in 0..BUSY_THREADS {
+        let mut program = Command::new("/bin/sh");
+        ends_with_us(&mut program);
+        program.args(["-c", "while :; do :; done"]);
+        // SAFETY: between fork and exec it makes one call, which takes no memory.
+        unsafe {
+            program.pre_exec(|| match libc::setsid() {
+                -1 => Err(std::io::Error::last_os_error()),
+                _ => Ok(()),
+            });
+        }
+        programs.push(program.spawn().context("cannot start a program")?);
+    }
+    let started = startup(context);
+    for mut program in programs {
+        program.kill()?;
+        program.wait()?;
+    }
+    started
+}
+
+/// What a short recording took to begin.
+fn startup(context: &Context) -> Result<f64> {
+    let capture = context.path("bench-start.syscap");
+    context.succeed(&["record", "-d", "0.2", "-o", text(&capture)?])?;
+    Ok(startup_ms(&context.info(&capture)?))
 }

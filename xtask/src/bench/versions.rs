@@ -89,6 +89,9 @@ impl Versions {
         row(&format!("the same beside {} busy threads, ms", tracer::BUSY_THREADS), |run| {
             run.busy_startup_ms
         });
+        row("the same beside as many programs in sessions of their own, ms", |run| {
+            run.busy_sessions_startup_ms
+        });
         row("the recorder's CPU while recording, %", |run| run.cpu_share);
         row("from stop to a finished .pftrace, s", |run| run.seconds);
         row("largest resident memory, export included, MB", |run| run.peak_bytes as f64 / 1e6);
