@@ -186,7 +186,8 @@ impl Tasks {
 
     /// What was noted of programs, without those that are gone.
     fn noted(&self, chunk: Chunk) -> Option<Chunk> {
-        let Ok(Definition::Processes(mut processes)) = serde_json::from_slice(&chunk.data) else {
+        let Ok(Some(Definition::Processes(mut processes))) = Definition::from_json(&chunk.data)
+        else {
             return Some(chunk);
         };
         let all = processes.len();
