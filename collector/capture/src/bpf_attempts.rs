@@ -6,8 +6,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use crate::bpf_calls::{
-    self, MAP_TYPE_ARRAY, MapCreate, PROG_LOAD, PROG_TYPE_KPROBE, TRACE_UPROBE_MULTI, UprobePoint,
-    bpf_fd,
+    self, MAP_TYPE_ARRAY, MapCreate, PROG_LOAD, PROG_TYPE_KPROBE, ProgLoad, TRACE_UPROBE_MULTI,
+    UprobePoint, bpf_fd,
 };
 
 const RAW_TRACEPOINT_OPEN: i64 = 17;
@@ -43,37 +43,6 @@ const EXIT: Instruction = Instruction { opcode: 0x95, registers: 0, offset: 0, i
 const fn call(helper: u32) -> Instruction {
     Instruction { opcode: 0x85, registers: 0, offset: 0, immediate: helper as i32 }
 }
-
-#[repr(C)]
-#[derive(Default)]
-struct ProgLoad {
-    prog_type: u32,
-    insn_cnt: u32,
-    insns: u64,
-    license: u64,
-    log_level: u32,
-    log_size: u32,
-    log_buf: u64,
-    kern_version: u32,
-    prog_flags: u32,
-    prog_name: [u8; 16],
-    prog_ifindex: u32,
-    expected_attach_type: u32,
-    prog_btf_fd: u32,
-    func_info_rec_size: u32,
-    func_info: u64,
-    func_info_cnt: u32,
-    line_info_rec_size: u32,
-    line_info: u64,
-    line_info_cnt: u32,
-    attach_btf_id: u32,
-    attach_prog_fd: u32,
-    core_relo_cnt: u32,
-}
-
-const _: () = assert!(size_of::<ProgLoad>() == 120);
-const _: () = assert!(std::mem::offset_of!(ProgLoad, expected_attach_type) == 68);
-const _: () = assert!(std::mem::offset_of!(ProgLoad, attach_btf_id) == 108);
 
 #[repr(C)]
 struct RawTracepointOpen {

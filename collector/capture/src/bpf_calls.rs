@@ -88,25 +88,37 @@ struct MapFreeze {
     map_fd: u32,
 }
 
-/// Up to `expected_attach_type`.
+/// As Linux 5.17 knows it; older kernels ask that what they do not know is zero.
 #[repr(C)]
 #[derive(Default)]
-struct ProgLoad {
-    prog_type: u32,
-    insn_cnt: u32,
-    insns: u64,
-    license: u64,
-    log_level: u32,
-    log_size: u32,
-    log_buf: u64,
-    kern_version: u32,
-    prog_flags: u32,
-    prog_name: [u8; 16],
-    prog_ifindex: u32,
-    expected_attach_type: u32,
+pub(crate) struct ProgLoad {
+    pub(crate) prog_type: u32,
+    pub(crate) insn_cnt: u32,
+    pub(crate) insns: u64,
+    pub(crate) license: u64,
+    pub(crate) log_level: u32,
+    pub(crate) log_size: u32,
+    pub(crate) log_buf: u64,
+    pub(crate) kern_version: u32,
+    pub(crate) prog_flags: u32,
+    pub(crate) prog_name: [u8; 16],
+    pub(crate) prog_ifindex: u32,
+    pub(crate) expected_attach_type: u32,
+    pub(crate) prog_btf_fd: u32,
+    pub(crate) func_info_rec_size: u32,
+    pub(crate) func_info: u64,
+    pub(crate) func_info_cnt: u32,
+    pub(crate) line_info_rec_size: u32,
+    pub(crate) line_info: u64,
+    pub(crate) line_info_cnt: u32,
+    pub(crate) attach_btf_id: u32,
+    pub(crate) attach_prog_fd: u32,
+    pub(crate) core_relo_cnt: u32,
 }
 
-const _: () = assert!(size_of::<ProgLoad>() == 72);
+const _: () = assert!(size_of::<ProgLoad>() == 120);
+const _: () = assert!(std::mem::offset_of!(ProgLoad, expected_attach_type) == 68);
+const _: () = assert!(std::mem::offset_of!(ProgLoad, attach_btf_id) == 108);
 
 #[repr(C)]
 struct LinkUprobeMulti {

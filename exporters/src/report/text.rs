@@ -266,7 +266,8 @@ impl Text {
     /// Where stacks end that lack their outer frames.
     pub(super) fn truncated_in(&mut self, rows: &[TruncatedRow]) {
         for TruncatedRow { reason, module, count } in rows.iter().take(CUTS) {
-            let module = if module.is_empty() { "code of no file".into() } else { shown(module) };
+            let module =
+                if module.is_empty() { "code of no known file".into() } else { shown(module) };
             self.line(&format!("  {:>10} {reason}: {module}", grouped(*count)));
         }
     }
