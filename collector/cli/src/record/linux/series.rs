@@ -6,10 +6,10 @@
 use super::bundle::Bundling;
 use super::finish::{Finish, Finished, Read};
 use super::options::Rotate;
-use super::place::{OutputFiles, is_existing};
 use crate::confine;
 use crate::lost::Lost;
 use crate::output::Draft;
+use crate::record::files::{OutputFiles, is_existing};
 use crate::signals::Abandon;
 use crate::summary::Series as Told;
 use crate::terminal::Terminal;
@@ -245,7 +245,7 @@ impl KeptFiles {
             };
             let EachFile { read, bundling } = each;
             let finish = Finish {
-                place: &place,
+                files: &place,
                 abandon,
                 terminal: &terminal,
                 read,
