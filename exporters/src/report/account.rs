@@ -57,6 +57,20 @@ impl Stay {
     }
 }
 
+impl Times {
+    /// Adds nanoseconds in a state. All time on CPU is counted here, that of CPUs' rows, too.
+    #[inline]
+    fn add(&mut self, state: &State, nanoseconds: u64) {
+        match state {
+            State::Unknown => self.unknown_ns += nanoseconds,
+            State::Running(_) => self.on_cpu_ns += nanoseconds,
+            State::Waiting(_) => self.waiting_ns += nanoseconds,
+            State::Blocked(_) => self.blocked_ns += nanoseconds,
+            State::Ended => {}
+        }
+    }
+}
+
 /// A thread's state and what was counted of it. Times are nanoseconds.
 #[derive(Debug)]
 pub(super) struct Account {
@@ -136,14 +150,7 @@ impl Account {
     /// What its time went to until now, if nothing is missing since its state began.
     pub(super) fn times_at(&self, now: u64) -> Times {
         let mut times = self.times;
-        let elapsed = now.saturating_sub(self.since);
-        match self.state {
-            State::Unknown => times.unknown_ns += elapsed,
-            State::Running(_) => times.on_cpu_ns += elapsed,
-            State::Waiting(_) => times.waiting_ns += elapsed,
-            State::Blocked(_) => times.blocked_ns += elapsed,
-            State::Ended => {}
-        }
+        times.add(&self.state, now.saturating_sub(self.since));
         times
     }
 
@@ -201,13 +208,7 @@ impl Account {
             before: std::mem::take(&mut self.before),
             slept_before: std::mem::take(&mut self.slept_before),
         };
-        match self.state {
-            State::Unknown => self.times.unknown_ns += known,
-            State::Running(_) => self.times.on_cpu_ns += known,
-            State::Waiting(_) => self.times.waiting_ns += known,
-            State::Blocked(_) => self.times.blocked_ns += known,
-            State::Ended => {}
-        }
+        self.times.add(&self.state, known);
         if self.state != State::Ended {
             self.times.unknown_ns += unknown;
         }

@@ -338,10 +338,12 @@ impl Scheduling {
             }
             self.keep_wait(&stay, thread, wait, cpu);
         }
-        if let State::Blocked(off_cpu) = stay.state
-            && next != State::Ended
-        {
-            self.keep_blocked(&stay, thread, off_cpu, tables);
+        match stay.state {
+            State::Running(cpu) => self.cpus.get(cpu).busy += stay.known,
+            State::Blocked(off_cpu) if next != State::Ended => {
+                self.keep_blocked(&stay, thread, off_cpu, tables);
+            }
+            _ => {}
         }
         self.book(thread, &stay);
     }
