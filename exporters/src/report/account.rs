@@ -1,6 +1,6 @@
 //! The books of one thread.
 
-use super::data::{Counts, Times};
+use super::data::{Activity, Counts, Times};
 use super::worst::Woken;
 use crate::gaps::Gaps;
 use syscollect_model::{CpuId, OffCpu, ProcessId};
@@ -152,6 +152,11 @@ impl Account {
         let mut times = self.times;
         times.add(&self.state, now.saturating_sub(self.since));
         times
+    }
+
+    /// What it did until now.
+    pub(super) fn activity(&self) -> Activity {
+        Activity { times: self.times, longest_wait_ns: self.longest_wait, counts: self.counts }
     }
 
     /// Whether any event tells of what it did.

@@ -39,9 +39,7 @@ impl ReportExporter {
             events: self.counts,
             cpus: self.cpus(duration_ns),
             processes_by_name: self.by_name(&processes),
-            processes: self.table(processes, |row| {
-                (busiest(&row.times), Reverse(row.counts.samples), row.pid)
-            }),
+            processes: self.table(processes, |row| (row.activity.busiest_first(), row.pid)),
             threads: self.threads(tables),
             functions: self.functions(tables),
             off_cpu: self.off_cpu(tables),
@@ -124,15 +122,11 @@ impl ReportExporter {
                 name: tables.thread_name(thread).into(),
                 pid: process.pid,
                 process: tables.process_name(account.process).into(),
-                times: account.times,
-                longest_wait_ns: account.longest_wait,
-                counts: account.counts,
+                activity: account.activity(),
             }
         };
         // Equal rows stay in the order of the tables.
-        self.table(self.active().map(row).collect(), |row| {
-            (busiest(&row.times), Reverse(row.counts.samples), row.tid)
-        })
+        self.table(self.active().map(row).collect(), |row| (row.activity.busiest_first(), row.tid))
     }
 
     fn processes(&self, tables: &Tables) -> Vec<ProcessRow> {
@@ -143,9 +137,7 @@ impl ReportExporter {
         for (_, account) in self.active() {
             let row = rows.entry(account.process).or_default();
             row.threads += 1;
-            add(&mut row.times, &account.times);
-            add_counts(&mut row.counts, &account.counts);
-            row.longest_wait_ns = row.longest_wait_ns.max(account.longest_wait);
+            row.activity.add(&account.activity());
         }
         for (process, row) in &mut rows {
             row.pid = tables.process(*process).pid;
@@ -161,16 +153,12 @@ impl ReportExporter {
             let row = rows.entry(&process.name).or_default();
             row.processes += 1;
             row.threads += process.threads;
-            add(&mut row.times, &process.times);
-            add_counts(&mut row.counts, &process.counts);
-            row.longest_wait_ns = row.longest_wait_ns.max(process.longest_wait_ns);
+            row.activity.add(&process.activity);
         }
         let named =
             |(name, row): (&str, ProcessNameRow)| ProcessNameRow { name: name.to_owned(), ..row };
         let several = rows.into_iter().map(named).filter(|row| row.processes > 1);
-        self.table(several.collect(), |row| {
-            (busiest(&row.times), Reverse(row.counts.samples), row.name.clone())
-        })
+        self.table(several.collect(), |row| (row.activity.busiest_first(), row.name.clone()))
     }
 
     fn functions(&self, tables: &Tables) -> Functions {
@@ -283,27 +271,6 @@ impl ReportExporter {
             (Reverse((row.samples, row.blocked_ns)), row.module.clone(), row.build_id.clone())
         })
     }
-}
-
-/// Descending: on CPU, then waiting, then blocked.
-fn busiest(times: &Times) -> Reverse<(u64, u64, u64)> {
-    Reverse((times.on_cpu_ns, times.waiting_ns, times.blocked_ns))
-}
-
-/// The times of many threads may be more than a damaged clock's one.
-fn add(to: &mut Times, times: &Times) {
-    to.on_cpu_ns = to.on_cpu_ns.saturating_add(times.on_cpu_ns);
-    to.waiting_ns = to.waiting_ns.saturating_add(times.waiting_ns);
-    to.blocked_ns = to.blocked_ns.saturating_add(times.blocked_ns);
-    to.unknown_ns = to.unknown_ns.saturating_add(times.unknown_ns);
-}
-
-fn add_counts(to: &mut Counts, counts: &Counts) {
-    to.switches += counts.switches;
-    to.preemptions += counts.preemptions;
-    to.wakeups += counts.wakeups;
-    to.migrations += counts.migrations;
-    to.samples += counts.samples;
 }
 
 fn module_kind(module: Option<ModuleId>, tables: &Tables) -> ModuleKind {

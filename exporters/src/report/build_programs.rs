@@ -154,7 +154,6 @@ impl ReportExporter {
         let row = |(time, crash): &(u64, Crash)| {
             let thread = tables.thread(crash.thread);
             let (pid, process) = process(thread.process, tables);
-            let (frames, interpreted) = labels(crash.stack, tables);
             CrashRow {
                 at_ns: time.saturating_sub(start),
                 tid: thread.tid,
@@ -163,8 +162,7 @@ impl ReportExporter {
                 process,
                 signal: tables.strings.get(crash.signal).to_owned(),
                 address: crash.address,
-                frames,
-                interpreted,
+                stack: labels(crash.stack, tables),
             }
         };
         Table {

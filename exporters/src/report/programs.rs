@@ -1,6 +1,6 @@
 //! What programs say of themselves, as data; see [`super::data`].
 
-use super::data::{Distribution, Times};
+use super::data::{Distribution, StackLabels, Times};
 use serde::{Deserialize, Serialize};
 use syscollect_model::Unit;
 
@@ -216,11 +216,9 @@ pub struct CrashRow {
     pub signal: String,
     /// The address it is about; 0 where it has none.
     pub address: u64,
-    /// The stack, innermost frame first.
-    pub frames: Vec<String>,
-    /// Which of them are functions of interpreted programs: their places in `frames`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub interpreted: Vec<usize>,
+    /// Where it crashed.
+    #[serde(flatten)]
+    pub stack: StackLabels,
 }
 
 /// The values of a counter.

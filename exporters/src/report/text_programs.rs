@@ -32,7 +32,7 @@ impl Text {
                 "  {} after {at}{address}: {thread} of {process}",
                 shown(&row.signal)
             ));
-            self.frames_of_stack(&row.frames, &row.interpreted);
+            self.frames_of_stack(&row.stack);
         }
     }
 

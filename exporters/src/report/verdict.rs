@@ -43,7 +43,7 @@ impl Report {
     fn busiest(&self) -> Option<String> {
         let row = self.processes.rows.first()?;
         let who = format!("{} ({})", shown(&row.name), row.pid);
-        let (ran, samples) = (row.times.on_cpu_ns, row.counts.samples);
+        let (ran, samples) = (row.activity.times.on_cpu_ns, row.activity.counts.samples);
         if ran > 0 {
             let share = percent(ran, self.duration_ns);
             let ran = duration(ran);
