@@ -1,8 +1,8 @@
 //! Lists of code that are held open, from when they are found until their processes' code is named.
 //!
 //! Whoever runs a program decides what lies in its `/tmp`, and files stay there after their
-//! processes. So a list counts for a process only if it belongs to the process's user and was written
-//! since the process began.
+//! processes. So a list counts for a process only if it belongs to the process's user and was
+//! written since the process began.
 
 use crate::path::plain_path;
 use rustc_hash::FxHashMap;

@@ -23,8 +23,9 @@ const SEEN_MAX: usize = 65_536;
 /// Descriptors left to everything else in the process.
 const OTHERS: u64 = 512;
 
-/// Bytes of files without names that are kept for one user's programs. Only the open file keeps them
-/// from being freed: memory of the machine (tmpfs), or its disk, which no limit of that user counts.
+/// Bytes of files without names that are kept for one user's programs. Only the open file keeps
+/// them from being freed: memory of the machine (tmpfs), or its disk, which no limit of that user
+/// counts.
 const NAMELESS_MAX: u64 = 256 << 20;
 
 /// Files that are not held any more, of one user's programs.
@@ -140,8 +141,8 @@ impl PinnedFiles {
         self.new.take()
     }
 
-    /// Whoever [took](Self::take_new) this file does not know it any more: when it is mapped again it
-    /// is new.
+    /// Whoever [took](Self::take_new) this file does not know it any more: when it is mapped again
+    /// it is new.
     pub fn is_new_again(&mut self, file: &FileData) {
         let identity = identity(file);
         self.seen.remove(&identity);
@@ -196,8 +197,8 @@ impl PinnedFiles {
         self.hold_found_map(process, look(process), now)
     }
 
-    /// The same for a process that has ended, and that lived `then`: some write their list when they
-    /// end.
+    /// The same for a process that has ended, and that lived `then`: some write their list when
+    /// they end.
     pub fn hold_perf_map_of_ended(&mut self, process: &PerfMapOwner, then: Ticks) {
         if self.perf_maps.is_new(process.pid) {
             self.hold_found_map(process, look_afterwards(process), then);

@@ -130,7 +130,8 @@ mod tests {
         Lane::new(LaneKind::SampleStack, 0)
     }
 
-    /// Functions with the ids 1 to 3, of a process whose loop lies at `LOOP`, its cold part at `COLD`.
+    /// Functions with the ids 1 to 3, of a process whose loop lies at `LOOP`, its cold part at
+    /// `COLD`.
     fn sent() -> (SentCodes, PythonCodes) {
         let (mut sent, mut codes) = (SentCodes::default(), PythonCodes::default());
         for (id, name) in [(1, b"one"), (2, b"two"), (3, b"six")] {

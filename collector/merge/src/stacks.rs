@@ -21,8 +21,8 @@ use syscollect_store::UnwoundStack;
 /// Answers that one lane's cache remembers.
 const RESOLVED_MAX: usize = 1 << 18;
 
-/// Different parts of one file that are mapped for execution: linkers make one or two. Of a file with
-/// more nothing is said.
+/// Different parts of one file that are mapped for execution: linkers make one or two. Of a file
+/// with more nothing is said.
 const MAPPED_MAX: usize = 64;
 
 /// Where a stack's code addresses lie in [`Stacks::pool`].
@@ -379,7 +379,8 @@ pub(crate) struct Resolved {
     pub(crate) stack: Option<StackId>,
     /// The first kernel function outside the scheduler.
     pub(crate) blocked_in: Option<StringId>,
-    /// An id has no definition: it was lost or damaged. `stack` has the other part, if there is one.
+    /// An id has no definition: it was lost or damaged. `stack` has the other part, if there is
+    /// one.
     pub(crate) missing: bool,
 }
 
@@ -501,7 +502,8 @@ impl Resolver {
     }
 
     fn push_frames(&mut self, stack: Defined, into: &mut Vec<FrameId>, tables: &mut Tables) {
-        // Functions of Python stand behind the interpreter's loop, and before what is inlined in it.
+        // Functions of Python stand behind the interpreter's loop, and before what is inlined in
+        // it.
         let mut of_python = Vec::new();
         let mut truncated = stack.truncated;
         for located in self.stacks.code_of(stack) {

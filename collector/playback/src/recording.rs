@@ -105,7 +105,8 @@ pub struct Played {
     /// Failures of GPUs' work that no job shows: it is not known, or its end was told before.
     pub unshown_failures: u64,
     /// How often events in the part that was played show that a CPU ran something else than those
-    /// before say: some are missing, and no loss tells of them ([`OnCpu`](syscollect_model::OnCpu)).
+    /// before say: some are missing, and no loss tells of them
+    /// ([`OnCpu`](syscollect_model::OnCpu)).
     pub untold_gaps: u64,
 }
 

@@ -235,8 +235,8 @@ pub(super) fn process(id: ProcessId, tables: &Tables) -> (u32, String) {
     (tables.process(id).pid, tables.process_name(id).into())
 }
 
-/// The durations of all; the total is of those that are in no other of the row, as a function's in a
-/// call tree.
+/// The durations of all; the total is of those that are in no other of the row, as a function's in
+/// a call tree.
 fn outermost(named: &Named) -> Distribution {
     let all = named.durations.distribution();
     Distribution { total_ns: all.total_ns.saturating_sub(named.nested_ns), ..all }

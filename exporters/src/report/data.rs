@@ -112,8 +112,8 @@ pub struct Report {
     /// How often events of a CPU contradict each other, so that some are
     /// missing between them, though no loss tells of it.
     pub untold_gaps: u64,
-    /// Events that lack their stack or a part of it, as who read the recording found: an exporter is
-    /// not told.
+    /// Events that lack their stack or a part of it, as who read the recording found: an exporter
+    /// is not told.
     #[serde(default)]
     pub missing_stacks: u64,
     /// The losses by lane, CPU and cause, as the session tells them.

@@ -454,8 +454,8 @@ impl Text {
     }
 }
 
-/// Columns of a table of processes or threads. Who is asleep may have nothing to do: what was blocked
-/// is told further down.
+/// Columns of a table of processes or threads. Who is asleep may have nothing to do: what was
+/// blocked is told further down.
 const TASK_HEADS: [&str; 9] =
     ["on CPU", "%", "waiting", "asleep", "unknown", "switches", "preempted", "samples", "name"];
 /// The one that narrow lines go without.

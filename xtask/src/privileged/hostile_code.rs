@@ -1,6 +1,6 @@
 //! An ordinary user's code against root's recorder: unwind tables without end, files that say they
-//! are Python interpreters, thousands of files with probes, rights that change without end, and debug
-//! information that covers everything.
+//! are Python interpreters, thousands of files with probes, rights that change without end, and
+//! debug information that covers everything.
 //!
 //! Compared with a program of another user that begins meanwhile: its stacks are whole, its zones
 //! are there.
@@ -96,9 +96,9 @@ pub(crate) fn rights(context: &Context) -> Result<String> {
     attack.on_a_new_program(context, recorder, &capture, &Bounds::USUAL)
 }
 
-/// Bytes of deleted files that may still lie on their file system, of 800 MiB: those that a recorder
-/// keeps of one user, and what it looks at just then. Once it were all of them, for as long as it
-/// recorded.
+/// Bytes of deleted files that may still lie on their file system, of 800 MiB: those that a
+/// recorder keeps of one user, and what it looks at just then. Once it were all of them, for as
+/// long as it recorded.
 const KEPT_MAX: u64 = 320 * MIB;
 /// As long may it take until the others are gone.
 const LONGEST_KEPT: Duration = Duration::from_secs(30);
@@ -236,8 +236,8 @@ impl Attack {
         Ok((found.join("; "), recorder))
     }
 
-    /// A program whose file is new is found while the attack goes on, everybody forks meanwhile, and
-    /// the recording ends.
+    /// A program whose file is new is found while the attack goes on, everybody forks meanwhile,
+    /// and the recording ends.
     fn on_a_new_program(
         self,
         context: &Context,

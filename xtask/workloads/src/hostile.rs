@@ -78,8 +78,8 @@ pub(crate) fn run(attack: &str, seconds: u64) -> Result<()> {
                 }
             })
         }),
-        // Processes without end, which announce rings on descriptors that are no arenas: one that is
-        // closed, and one of another file.
+        // Processes without end, which announce rings on descriptors that are no arenas: one that
+        // is closed, and one of another file.
         "announcements" => in_processes(4, || {
             announce_in_new_processes(end, |number| {
                 announce(if number % 2 == 0 { CLOSED } else { libc::STDERR_FILENO }, number);

@@ -1,7 +1,7 @@
 //! `syscollect record`: from the checks before it to the summary after it.
 //!
-//! What a recording is asked for, where it goes, what ends it and which exit code it has is the same
-//! everywhere. How a system records, and what becomes of its files, lies in `backend`.
+//! What a recording is asked for, where it goes, what ends it and which exit code it has is the
+//! same everywhere. How a system records, and what becomes of its files, lies in `backend`.
 
 #[cfg_attr(target_os = "linux", path = "linux/mod.rs")]
 #[cfg_attr(windows, path = "windows/mod.rs")]

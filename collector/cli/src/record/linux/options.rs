@@ -205,8 +205,8 @@ pub(crate) struct SystemArgs {
     #[arg(long, value_name = "N", default_value_t = FUNCTIONS_MAX_DEFAULT, value_parser = parse_count)]
     max_functions: usize,
 
-    /// Check stacks: walk every Nth kernel stack in full as well, and every Nth user stack again over
-    /// its memory when the recording has stopped, and count differences
+    /// Check stacks: walk every Nth kernel stack in full as well, and every Nth user stack again
+    /// over its memory when the recording has stopped, and count differences
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     cross_check: u32,
 }
