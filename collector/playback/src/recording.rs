@@ -107,7 +107,7 @@ pub struct Played {
     /// How often events in the part that was played show that a CPU ran something else than those
     /// before say: some are missing, and no loss tells of them
     /// ([`OnCpu`](syscollect_model::OnCpu)).
-    pub untold_gaps: u64,
+    pub unreported_gaps: u64,
 }
 
 impl Played {
@@ -124,7 +124,7 @@ impl Played {
         self.missing_stacks += other.missing_stacks;
         self.unmatched_ends += other.unmatched_ends;
         self.unshown_failures += other.unshown_failures;
-        self.untold_gaps += other.untold_gaps;
+        self.unreported_gaps += other.unreported_gaps;
     }
 }
 

@@ -94,7 +94,7 @@ pub(super) struct Account {
     pub(super) exiting: bool,
     /// Its begin or end was told, or something that it said, whether or not any event tells what it
     /// did.
-    pub(super) told: bool,
+    pub(super) reported: bool,
     pub(super) times: Times,
     pub(super) counts: Counts,
     pub(super) longest_wait: u64,
@@ -113,7 +113,7 @@ impl Account {
             woken_early: false,
             woken: None,
             exiting: false,
-            told: false,
+            reported: false,
             times: Times::default(),
             counts: Counts::default(),
             longest_wait: 0,
@@ -144,7 +144,7 @@ impl Account {
         let is_known = self.cut && !self.slept_before && gaps.missing(self.since, now) == 0;
         self.before = if is_known { now - self.since } else { 0 };
         self.restart(now);
-        (self.counts, self.longest_wait, self.told) = (Counts::default(), 0, false);
+        (self.counts, self.longest_wait, self.reported) = (Counts::default(), 0, false);
     }
 
     /// What its time went to until now, if nothing is missing since its state began.

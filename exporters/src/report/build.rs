@@ -65,7 +65,7 @@ impl ReportExporter {
             counters: self.counter_rows(tables),
             lost: records_lost(losses),
             overwritten: records_overwritten(losses),
-            untold_gaps: self.scheduling.untold_gaps,
+            unreported_gaps: self.scheduling.unreported_gaps,
             missing_stacks: 0,
             losses: losses.iter().map(loss_row).collect(),
             unresolved: self.unresolved(tables),
@@ -132,7 +132,8 @@ impl ReportExporter {
     fn processes(&self, tables: &Tables) -> Vec<ProcessRow> {
         let mut rows = BTreeMap::<ProcessId, ProcessRow>::new();
         // Some traces tell of processes and of none of their threads.
-        let told = self.scheduling.accounts().filter(|(_, account)| account.chosen && account.told);
+        let told =
+            self.scheduling.accounts().filter(|(_, account)| account.chosen && account.reported);
         rows.extend(told.map(|(_, account)| (account.process, ProcessRow::default())));
         for (_, account) in self.active() {
             let row = rows.entry(account.process).or_default();

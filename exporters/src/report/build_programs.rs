@@ -242,8 +242,8 @@ fn outermost(named: &Named) -> Distribution {
     Distribution { total_ns: all.total_ns.saturating_sub(named.nested_ns), ..all }
 }
 
-fn place(location: Option<LocationId>, tables: &Tables) -> Option<SourcePlace> {
+fn place(location: Option<LocationId>, tables: &Tables) -> Option<SourceLocation> {
     let row = tables.location(location?);
     let text = |name| tables.strings.get(name).to_owned();
-    Some(SourcePlace { file: text(row.file), line: row.line, function: text(row.function) })
+    Some(SourceLocation { file: text(row.file), line: row.line, function: text(row.function) })
 }

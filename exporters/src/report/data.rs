@@ -111,7 +111,8 @@ pub struct Report {
     pub overwritten: u64,
     /// How often events of a CPU contradict each other, so that some are
     /// missing between them, though no loss tells of it.
-    pub untold_gaps: u64,
+    #[serde(rename = "untold_gaps")]
+    pub unreported_gaps: u64,
     /// Events that lack their stack or a part of it, as who read the recording found: an exporter
     /// is not told.
     #[serde(default)]

@@ -44,7 +44,7 @@
 //! An event that contradicts what is known of its CPU (another thread leaves
 //! it, or wakes from it, than the one that ran) shows that a switch of the CPU
 //! is missing since the one before, though no [`Loss`] tells of it. It is
-//! counted ([`Report::untold_gaps`], as [`OnCpu`] finds it for all who tell of losses), and what
+//! counted ([`Report::unreported_gaps`], as [`OnCpu`] finds it for all who tell of losses), and what
 //! ran there is unknown in between. Threads off the CPU need not have run meanwhile: they are
 //! unknown only if their own events do not agree. Where only some processes were recorded it is
 //! none: then just what ran is unknown from its beginning. So is what runs on a CPU when it comes
@@ -451,11 +451,11 @@ impl ReportExporter {
     fn other(&mut self, now: u64, event: &Event, tables: &Tables) {
         match event {
             Event::ThreadStart(thread) => {
-                self.scheduling.account(*thread, tables).told = true;
+                self.scheduling.account(*thread, tables).reported = true;
                 self.scheduling.thread_start(now, *thread, tables);
             }
             Event::ThreadEnd(thread) => {
-                self.scheduling.account(*thread, tables).told = true;
+                self.scheduling.account(*thread, tables).reported = true;
                 self.locks.thread_ended(now, *thread, tables);
                 self.scheduling.thread_end(now, *thread, tables);
             }
@@ -480,7 +480,7 @@ impl ReportExporter {
         self.counts.instants += 1;
         if self.track_is_chosen(track, tables) {
             if let Scope::Thread(thread) = tables.track(track).scope {
-                self.scheduling.account(thread, tables).told = true;
+                self.scheduling.account(thread, tables).reported = true;
             }
             self.slices.instant(name);
         }

@@ -74,7 +74,7 @@ impl Report {
 
     /// What is missing and was not counted as lost.
     pub(super) fn shortfall(&self) -> Shortfall {
-        Shortfall { gaps: self.untold_gaps, stacks: self.missing_stacks }
+        Shortfall { gaps: self.unreported_gaps, stacks: self.missing_stacks }
     }
 
     /// How long it is: as the recorder says, so that all say the same, if events are of all of it.

@@ -22,7 +22,7 @@ use super::failures::Mounted;
 use super::hostile_files::{Running, longest_fork};
 use super::hostile_names::symbols_of;
 use super::unwinding;
-use super::zones::{Marked, RunningHonest, load};
+use super::zones::{ProcessZones, RunningHonest, load};
 
 const NOBODY: u32 = 65_534;
 const DAEMON: u32 = 1;
@@ -256,7 +256,7 @@ impl Attack {
         let recorder = recorder.stop(context)?;
         let line = json_lines(&honest.stdout)?;
         let made = number(line.first().context("the honest program said nothing")?, "numbers")?;
-        let (first, last) = Marked::read(capture, pid)?.numbers_in_a_row()?;
+        let (first, last) = ProcessZones::read(capture, pid)?.numbers_in_a_row()?;
         ensure!(
             first < made / 2 && last == made,
             "of {made} zones of a new program {first} to {last} are there"

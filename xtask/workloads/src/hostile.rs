@@ -21,7 +21,7 @@ use syscollect_zone_protocol::arena::{
 };
 use syscollect_zone_protocol::log::EntryKind;
 
-use crate::marks::wait_for_recorder;
+use crate::instrumented::wait_for_recorder;
 use crate::system::tid;
 
 const NAME: &CStr = c"syscollect-zones";

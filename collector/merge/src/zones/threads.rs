@@ -7,7 +7,7 @@ use crate::zones::async_zones::{AsyncStart, RestatedAsyncZone};
 use crate::zones::attributes::{About, Attributes, EventAttributes, FieldNames, joined};
 use crate::zones::cursor::ZoneRecord;
 use crate::zones::log::{SourceLocation, color_of};
-use crate::zones::markers::Placed;
+use crate::zones::markers::MarkerPlacement;
 use crate::zones::processes::{CrashSite, HeapChange, LockUse};
 use crate::zones::stacks::return_addresses;
 use crate::zones::state::{Zone, Zones};
@@ -210,7 +210,7 @@ impl Zones {
                 self.marker(engine, writer, (schema, phase), more)
             }
             ZoneEvent::MarkerAt { schema, phase, at, tid } => {
-                let placed = Placed { schema, phase, at, tid };
+                let placed = MarkerPlacement { schema, phase, at, tid };
                 self.place_marker(engine, writer, placed, more)
             }
         }

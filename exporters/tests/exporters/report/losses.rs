@@ -25,7 +25,7 @@ fn what_ran_is_unknown_while_its_cpus_records_are_missing() {
     );
     let cpu = &report.cpus[0];
     assert_eq!((cpu.busy_ns, cpu.idle_ns, cpu.unknown_ns), (35_000, 25_000, 40_000));
-    assert_eq!(report.untold_gaps, 0);
+    assert_eq!(report.unreported_gaps, 0);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn events_that_contradict_each_other_are_a_loss_that_nobody_told() {
     scenario.switches(60, 1, IDLE, SleepState::Runnable, b);
     scenario.switches(70, 0, c, SLEEPS, IDLE);
     let report = report(&scenario);
-    assert_eq!(report.untold_gaps, 1);
+    assert_eq!(report.unreported_gaps, 1);
     assert_eq!(thread(&report, 10).activity.times, times(20, 0, 0, 50));
     assert_eq!(thread(&report, 30).activity.times, times(20, 0, 0, 50));
     assert_eq!(
@@ -131,7 +131,7 @@ fn a_switch_that_is_missing_on_one_cpu_says_nothing_of_who_slept_meanwhile() {
         &session(),
         &[],
     );
-    assert_eq!(report.untold_gaps, 1);
+    assert_eq!(report.unreported_gaps, 1);
     assert_eq!(thread(&report, 20).activity.times.unknown_ns, 0);
     let longest = &report.worst.blocked.rows[0].waiter;
     assert_eq!((longest.tid, longest.waited_ns, longest.unknown_ns), (20, 80_000, 0));
@@ -168,7 +168,7 @@ fn events_of_others_that_a_filter_left_out_are_no_loss() {
     scenario.switches(45, 0, IDLE, SleepState::Runnable, b);
     scenario.switches(60, 0, b, SLEEPS, a);
     let report = report_with(&scenario, ReportOptions::default(), &session, &[]);
-    assert_eq!(report.untold_gaps, 0);
+    assert_eq!(report.unreported_gaps, 0);
     assert_eq!(
         thread(&report, 20).activity.times,
         times(15, 5, 40, 0),

@@ -162,7 +162,7 @@ fn a_thread_that_takes_over_its_process_by_exec_runs_on() {
     let report = report(&scenario);
     assert_eq!(thread(&report, 11).activity.times, times(40, 0, 0, 0));
     assert_eq!(thread(&report, 10).activity.times, times(30, 0, 0, 0));
-    assert_eq!((report.untold_gaps, report.cpus[0].busy_ns), (0, 70_000));
+    assert_eq!((report.unreported_gaps, report.cpus[0].busy_ns), (0, 70_000));
 }
 
 #[test]
