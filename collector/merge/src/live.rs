@@ -16,8 +16,8 @@
 
 use crate::chunk_queue::{Decode, Resume};
 use crate::definitions::{clock_map, readings};
-use crate::engine::{CaptureState, NewRows, no_added_rows};
-use crate::knowledge::Knowledge;
+use crate::engine::CaptureState;
+use crate::knowledge::{Knowledge, NumberedSources, RowsOfPlays};
 use crate::lane::LaneCursor;
 use crate::losses::Losses;
 use crate::mappings::{MappingRecord, add_mapping, read_mappings};
@@ -189,13 +189,10 @@ fn nothing_known(info: SessionInfo, clock: ClockMap) -> Knowledge {
         resolver,
         history: TaskHistory::default(),
         programs,
-        probes: ProbeTable::default(),
-        tracepoints: Default::default(),
-        counters: Default::default(),
+        numbered: NumberedSources::default(),
         losses: Losses::default(),
         definition_records: 0,
-        added: no_added_rows(),
-        new_rows: NewRows::default(),
+        earlier: RowsOfPlays::none(),
     }
 }
 

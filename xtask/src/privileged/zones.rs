@@ -121,7 +121,7 @@ pub(super) fn numbers_in(capture: &Path, pid: u32) -> Result<(u64, u64)> {
     ProcessZones::read(capture, pid)?.numbers_in_a_row()
 }
 
-/// A program that marked zones while a recording went on, and has ended.
+/// A program that recorded zones while a recording went on, and has ended.
 pub(super) struct Honest {
     pid: u32,
     zones: u64,

@@ -1,4 +1,4 @@
-//! What the machine is busy with meanwhile: tasks that switch, one that marks what it does,
+//! What the machine is busy with meanwhile: tasks that switch, one that is instrumented,
 //! programs that come and go.
 
 use std::fs;
