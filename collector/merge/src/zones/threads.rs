@@ -216,6 +216,22 @@ impl Zones {
         }
     }
 
+    /// Where a zone begins; one of which that is not known, or that lies too deep, is counted.
+    fn location(
+        &self,
+        engine: &mut Engine<'_>,
+        writer: Writer,
+        location: u32,
+        depth: u32,
+    ) -> Option<SourceLocation> {
+        let place = self.known.logs.get(writer.client).location(location);
+        let place = place.filter(|_| depth < MAX_DEPTH);
+        if place.is_none() {
+            engine.source.losses.undecodable(writer.lane, 1);
+        }
+        place
+    }
+
     fn zone_begin(
         &mut self,
         engine: &mut Engine<'_>,
@@ -223,12 +239,7 @@ impl Zones {
         ZoneStart { began, location, depth }: ZoneStart,
         more: &[u64],
     ) -> Result<(), Stopped> {
-        let place =
-            self.known.logs.get(writer.client).location(location).filter(|_| depth < MAX_DEPTH);
-        let Some(place) = place else {
-            engine.source.losses.undecodable(writer.lane, 1);
-            return Ok(());
-        };
+        let Some(place) = self.location(engine, writer, location, depth) else { return Ok(()) };
         engine.occurred(EventType::Zone);
         self.begin_at(engine, writer, ZoneStart { began, location, depth }, place, more, None)
     }
@@ -242,12 +253,7 @@ impl Zones {
         more: &[u64],
     ) -> Result<(), Stopped> {
         const STAMP: u64 = u64::MAX >> 8;
-        let place =
-            self.known.logs.get(writer.client).location(location).filter(|_| depth < MAX_DEPTH);
-        let Some(place) = place else {
-            engine.source.losses.undecodable(writer.lane, 1);
-            return Ok(());
-        };
+        let Some(place) = self.location(engine, writer, location, depth) else { return Ok(()) };
         let known = self.threads[writer.slot].zones.at(depth);
         if known.is_some_and(|zone| zone.began == began & STAMP && zone.location == location) {
             return self.more(engine, writer, more);
