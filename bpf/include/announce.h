@@ -13,7 +13,8 @@
 
 #include "probe.h"
 
-_Static_assert(sizeof(struct RingRecord) <= sizeof(struct ProbeRecord), "an announcement's words lie behind it");
+_Static_assert(sizeof(struct RingRecord) <= sizeof(struct ProbeRecord),
+	       "an announcement's words lie behind it");
 
 /* Bytes from the start of kernel structures to members of them; the collector
  * knows them from the kernel's BTF. */

@@ -50,7 +50,8 @@ struct {
 } kernel_paths SEC(".maps");
 
 /* The slots' contents, from the window in the scratch and the word below the registers. */
-static __always_inline __u64 hash_slots(const struct kernel_path *path, const struct scratch *s, __u64 below_registers)
+static __always_inline __u64 hash_slots(const struct kernel_path *path, const struct scratch *s,
+					__u64 below_registers)
 {
 	__u64 hash = below_registers;
 
@@ -67,8 +68,8 @@ static __always_inline __u64 hash_slots(const struct kernel_path *path, const st
 }
 
 /* Reads `bytes` of the kernel stack from our frame on, and the word below the registers. */
-static __always_inline bool read_slots(struct scratch *s, __u64 frame, __u64 bytes, __u64 registers, bool user_task,
-				       __u64 *below_registers)
+static __always_inline bool read_slots(struct scratch *s, __u64 frame, __u64 bytes,
+				       __u64 registers, bool user_task, __u64 *below_registers)
 {
 	*below_registers = 0;
 	barrier_var(bytes);
@@ -127,8 +128,8 @@ static long visit_word(__u32 index, struct slot_search *search)
 
 /* Finds where the frames in the scratch lie. False if they cannot all be
  * found. bpf_loop (5.17) keeps the verifier from following every turn. */
-static __always_inline bool find_slots(struct kernel_path *path, struct scratch *s, __u64 frame, __u64 registers,
-				       __u32 frames, bool user_task)
+static __always_inline bool find_slots(struct kernel_path *path, struct scratch *s, __u64 frame,
+				       __u64 registers, __u32 frames, bool user_task)
 {
 	__u64 bytes = registers - 8 - frame, below = 0;
 
@@ -168,7 +169,8 @@ static __always_inline bool find_slots(struct kernel_path *path, struct scratch 
 }
 
 /* Every CROSS_CHECK-th hit: is it really what a walk finds? */
-static __always_inline void cross_check(void *context, struct stack_writer *w, struct kernel_path *path)
+static __always_inline void cross_check(void *context, struct stack_writer *w,
+					struct kernel_path *path)
 {
 	if (!CROSS_CHECK || ++path->hits % CROSS_CHECK)
 		return;
@@ -189,8 +191,8 @@ static __always_inline __u64 registers_of(struct task_struct *task, struct scrat
 
 /* The id of the current kernel stack. `frame` is the entry program's frame,
  * `site` tells the programs apart, whose frames lie differently. */
-static __always_inline __u32 kernel_stack_cached(void *context, struct stack_writer *w, struct task_struct *task,
-						 __u64 frame, __u32 site)
+static __always_inline __u32 kernel_stack_cached(void *context, struct stack_writer *w,
+						 struct task_struct *task, __u64 frame, __u32 site)
 {
 	struct pt_regs *saved = (void *)bpf_task_pt_regs(task);
 	bool user_task = !(task->flags & PF_KTHREAD);
@@ -203,7 +205,8 @@ static __always_inline __u32 kernel_stack_cached(void *context, struct stack_wri
 
 	if (!path)
 		return STACK_NONE;
-	if (path->key == key && read_slots(w->scratch, frame, path->extent, registers, user_task, &below) &&
+	if (path->key == key &&
+	    read_slots(w->scratch, frame, path->extent, registers, user_task, &below) &&
 	    hash_slots(path, w->scratch, below) == path->slots_hash) {
 		w->lane->statistics[STATISTIC_SLOT_HITS]++;
 		cross_check(context, w, path);

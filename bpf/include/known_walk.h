@@ -88,9 +88,10 @@ __noinline int known_walk_stands(struct scratch *s, struct known_walk *known)
 	return hash == known->words_hash;
 }
 
-/* Remembers the walk from this frame that has just ended, if another from there would go the same way. */
-static __always_inline void remember_walk(struct scratch *s, struct known_walk *known, __u64 ip, __u64 sp, __u64 bp,
-					  __u32 id)
+/* Remembers the walk from this frame that has just ended, if another from there would go the same
+ * way. */
+static __always_inline void remember_walk(struct scratch *s, struct known_walk *known, __u64 ip,
+					  __u64 sp, __u64 bp, __u32 id)
 {
 	struct unwind *u = &s->unwind;
 

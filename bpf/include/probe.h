@@ -206,7 +206,8 @@ static __always_inline void scratch_release(struct probe_scratch *s)
 
 /* The argument's value; sets its bit in `unreadable` if it is in memory that
  * cannot be read. */
-static __always_inline __u64 read_argument(struct probe_scratch *s, const struct probe_argument *a, __u32 number)
+static __always_inline __u64 read_argument(struct probe_scratch *s, const struct probe_argument *a,
+					   __u32 number)
 {
 	__u64 value = a->value;
 	__u64 spare;
@@ -293,7 +294,8 @@ static __noinline int read_words(struct probe_scratch *s, const struct probe_pro
 }
 
 /* Reads the text that a word leads to, behind all words and earlier texts. */
-static __noinline int read_text(struct probe_scratch *s, const struct probe_argument *a, __u32 number)
+static __noinline int read_text(struct probe_scratch *s, const struct probe_argument *a,
+				__u32 number)
 {
 	__u8 text = a->text;
 	__u64 address = *hit_word(s, number);

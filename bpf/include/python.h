@@ -24,12 +24,14 @@
 
 /* Of one CPU and context. */
 #define PYTHON_CODES 4096
-/* Of a share of users, as that of stacks in memory: whoever runs thousands of threads pushes out his own. */
+/* Of a share of users, as that of stacks in memory: whoever runs thousands of threads pushes out
+ * his own. */
 #define PYTHON_THREADS 512
 /* Threads that one walk looks at for its own; the next one goes on there. */
 #define PYTHON_THREADS_AT_ONCE 48
-/* Bytes of what code objects are called that one walk sends: some thirty of them. What is beyond that
- * is sent at the next ones; who makes them up has no more of a lane, and of the time, than that. */
+/* Bytes of what code objects are called that one walk sends: some thirty of them. What is beyond
+ * that is sent at the next ones; who makes them up has no more of a lane, and of the time, than
+ * that. */
 #define PYTHON_SENT_AT_ONCE 16384
 
 struct known_code {
@@ -78,7 +80,8 @@ static __always_inline bool read_user_word(__u64 *word, __u64 address)
 		*(__u64 *)((bytes) + at);                                    \
 	})
 
-/* What is known of the thread of that key, or what is to be forgotten for it: each has two places. */
+/* What is known of the thread of that key, or what is to be forgotten for it: each has
+ * two places. */
 static __always_inline struct python_thread *python_known_thread(struct python *p, __u64 key)
 {
 	__u32 share = memory_share_of(bpf_get_current_uid_gid());
@@ -101,7 +104,8 @@ __noinline int python_find_thread(struct scratch *s)
 	struct python *p = &s->python;
 	struct unwind *u = &s->unwind;
 	struct task_struct *task = (void *)bpf_get_current_task();
-	__u64 number = BPF_CORE_READ(task, THREAD_NUMBER), key = mix(u->space, (__u32)BPF_CORE_READ(task, pid));
+	__u64 number = BPF_CORE_READ(task, THREAD_NUMBER);
+	__u64 key = mix(u->space, (__u32)BPF_CORE_READ(task, pid));
 	struct PythonFile *file = &p->layout;
 	struct python_thread *known = python_known_thread(p, key);
 	__u64 interpreter, first, next, found;
@@ -170,8 +174,8 @@ __noinline int python_look_at_text(struct scratch *s)
 }
 
 /* Puts bytes of the user's memory behind the `end` bytes that the record has, and counts them up to
- * a multiple of 8. How many they are: 0 if they cannot be read. What has a line table put behind it is
- * shorter than 2 KiB. */
+ * a multiple of 8. How many they are: 0 if they cannot be read. What has a line table put behind it
+ * is shorter than 2 KiB. */
 #define PYTHON_APPEND(record, end, bytes, most, address)                                   \
 	({                                                                                 \
 		__u64 size = (bytes), to = (end) & 2047;                                   \
@@ -237,7 +241,8 @@ __noinline int python_send_code(struct scratch *s)
 	code->file_kind = p->text_kind;
 	if (!read_user_word(&bytes, lines + file->bytes_length))
 		bytes = 0;
-	code->lines_bytes = PYTHON_APPEND(record, end, bytes, PYTHON_LINES_BYTES, lines + file->bytes_data);
+	code->lines_bytes =
+		PYTHON_APPEND(record, end, bytes, PYTHON_LINES_BYTES, lines + file->bytes_data);
 	code->id = ++p->last_code & PYTHON_PLACE_MASK;
 	code->first_line = PYTHON_WORD(p->code, file->code_first_line);
 	for (int i = 0; i < 4; i++)

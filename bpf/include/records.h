@@ -135,8 +135,10 @@ struct SchedStackRecord {
 };
 _Static_assert(sizeof(struct SchedStackRecord) == 24, "size of SchedStackRecord");
 _Static_assert(__builtin_offsetof(struct SchedStackRecord, event) == 0, "SchedStackRecord.event");
-_Static_assert(__builtin_offsetof(struct SchedStackRecord, user_stack) == 16, "SchedStackRecord.user_stack");
-_Static_assert(__builtin_offsetof(struct SchedStackRecord, kernel_stack) == 20, "SchedStackRecord.kernel_stack");
+_Static_assert(__builtin_offsetof(struct SchedStackRecord, user_stack) == 16,
+	       "SchedStackRecord.user_stack");
+_Static_assert(__builtin_offsetof(struct SchedStackRecord, kernel_stack) == 20,
+	       "SchedStackRecord.kernel_stack");
 
 struct SampleRecord {
 	__u64 stamp;
@@ -148,9 +150,12 @@ struct SampleRecord {
 _Static_assert(sizeof(struct SampleRecord) == 24, "size of SampleRecord");
 _Static_assert(__builtin_offsetof(struct SampleRecord, stamp) == 0, "SampleRecord.stamp");
 _Static_assert(__builtin_offsetof(struct SampleRecord, tid) == 8, "SampleRecord.tid");
-_Static_assert(__builtin_offsetof(struct SampleRecord, lost_before) == 12, "SampleRecord.lost_before");
-_Static_assert(__builtin_offsetof(struct SampleRecord, user_stack) == 16, "SampleRecord.user_stack");
-_Static_assert(__builtin_offsetof(struct SampleRecord, kernel_stack) == 20, "SampleRecord.kernel_stack");
+_Static_assert(__builtin_offsetof(struct SampleRecord, lost_before) == 12,
+	       "SampleRecord.lost_before");
+_Static_assert(__builtin_offsetof(struct SampleRecord, user_stack) == 16,
+	       "SampleRecord.user_stack");
+_Static_assert(__builtin_offsetof(struct SampleRecord, kernel_stack) == 20,
+	       "SampleRecord.kernel_stack");
 
 struct TaskRecord {
 	__u64 stamp;
@@ -220,7 +225,8 @@ _Static_assert(__builtin_offsetof(struct ProbeRecord, probe) == 16, "ProbeRecord
 _Static_assert(__builtin_offsetof(struct ProbeRecord, size) == 20, "ProbeRecord.size");
 _Static_assert(__builtin_offsetof(struct ProbeRecord, arguments) == 22, "ProbeRecord.arguments");
 _Static_assert(__builtin_offsetof(struct ProbeRecord, texts) == 23, "ProbeRecord.texts");
-_Static_assert(__builtin_offsetof(struct ProbeRecord, stack_pointer) == 24, "ProbeRecord.stack_pointer");
+_Static_assert(__builtin_offsetof(struct ProbeRecord, stack_pointer) == 24,
+	       "ProbeRecord.stack_pointer");
 _Static_assert(__builtin_offsetof(struct ProbeRecord, unreadable) == 32, "ProbeRecord.unreadable");
 _Static_assert(__builtin_offsetof(struct ProbeRecord, cpu) == 36, "ProbeRecord.cpu");
 
@@ -238,11 +244,14 @@ _Static_assert(sizeof(struct TracepointRecord) == 32, "size of TracepointRecord"
 _Static_assert(__builtin_offsetof(struct TracepointRecord, stamp) == 0, "TracepointRecord.stamp");
 _Static_assert(__builtin_offsetof(struct TracepointRecord, tid) == 8, "TracepointRecord.tid");
 _Static_assert(__builtin_offsetof(struct TracepointRecord, tgid) == 12, "TracepointRecord.tgid");
-_Static_assert(__builtin_offsetof(struct TracepointRecord, tracepoint) == 16, "TracepointRecord.tracepoint");
+_Static_assert(__builtin_offsetof(struct TracepointRecord, tracepoint) == 16,
+	       "TracepointRecord.tracepoint");
 _Static_assert(__builtin_offsetof(struct TracepointRecord, bytes) == 20, "TracepointRecord.bytes");
-_Static_assert(__builtin_offsetof(struct TracepointRecord, interrupt) == 22, "TracepointRecord.interrupt");
+_Static_assert(__builtin_offsetof(struct TracepointRecord, interrupt) == 22,
+	       "TracepointRecord.interrupt");
 _Static_assert(__builtin_offsetof(struct TracepointRecord, cpu) == 24, "TracepointRecord.cpu");
-_Static_assert(__builtin_offsetof(struct TracepointRecord, reserved) == 28, "TracepointRecord.reserved");
+_Static_assert(__builtin_offsetof(struct TracepointRecord, reserved) == 28,
+	       "TracepointRecord.reserved");
 
 struct GpuFailureRecord {
 	__u64 stamp;
@@ -263,12 +272,16 @@ _Static_assert(__builtin_offsetof(struct GpuFailureRecord, tid) == 8, "GpuFailur
 _Static_assert(__builtin_offsetof(struct GpuFailureRecord, tgid) == 12, "GpuFailureRecord.tgid");
 _Static_assert(__builtin_offsetof(struct GpuFailureRecord, error) == 16, "GpuFailureRecord.error");
 _Static_assert(__builtin_offsetof(struct GpuFailureRecord, bytes) == 20, "GpuFailureRecord.bytes");
-_Static_assert(__builtin_offsetof(struct GpuFailureRecord, told_by) == 22, "GpuFailureRecord.told_by");
+_Static_assert(__builtin_offsetof(struct GpuFailureRecord, told_by) == 22,
+	       "GpuFailureRecord.told_by");
 _Static_assert(__builtin_offsetof(struct GpuFailureRecord, cpu) == 24, "GpuFailureRecord.cpu");
-_Static_assert(__builtin_offsetof(struct GpuFailureRecord, reserved) == 28, "GpuFailureRecord.reserved");
+_Static_assert(__builtin_offsetof(struct GpuFailureRecord, reserved) == 28,
+	       "GpuFailureRecord.reserved");
 _Static_assert(__builtin_offsetof(struct GpuFailureRecord, fence) == 32, "GpuFailureRecord.fence");
-_Static_assert(__builtin_offsetof(struct GpuFailureRecord, context) == 40, "GpuFailureRecord.context");
-_Static_assert(__builtin_offsetof(struct GpuFailureRecord, sequence) == 48, "GpuFailureRecord.sequence");
+_Static_assert(__builtin_offsetof(struct GpuFailureRecord, context) == 40,
+	       "GpuFailureRecord.context");
+_Static_assert(__builtin_offsetof(struct GpuFailureRecord, sequence) == 48,
+	       "GpuFailureRecord.sequence");
 
 struct RingRecord {
 	__u64 stamp;
@@ -326,21 +339,30 @@ struct StackMemoryHeader {
 };
 _Static_assert(sizeof(struct StackMemoryHeader) == 208, "size of StackMemoryHeader");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, cpu) == 0, "StackMemoryHeader.cpu");
-_Static_assert(__builtin_offsetof(struct StackMemoryHeader, of_sample) == 4, "StackMemoryHeader.of_sample");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, of_sample) == 4,
+	       "StackMemoryHeader.of_sample");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, id) == 8, "StackMemoryHeader.id");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, uid) == 12, "StackMemoryHeader.uid");
-_Static_assert(__builtin_offsetof(struct StackMemoryHeader, reached) == 16, "StackMemoryHeader.reached");
-_Static_assert(__builtin_offsetof(struct StackMemoryHeader, returns_at_sp) == 18, "StackMemoryHeader.returns_at_sp");
-_Static_assert(__builtin_offsetof(struct StackMemoryHeader, bytes) == 20, "StackMemoryHeader.bytes");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, reached) == 16,
+	       "StackMemoryHeader.reached");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, returns_at_sp) == 18,
+	       "StackMemoryHeader.returns_at_sp");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, bytes) == 20,
+	       "StackMemoryHeader.bytes");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, ip) == 24, "StackMemoryHeader.ip");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, sp) == 32, "StackMemoryHeader.sp");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, bp) == 40, "StackMemoryHeader.bp");
-_Static_assert(__builtin_offsetof(struct StackMemoryHeader, start) == 48, "StackMemoryHeader.start");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, start) == 48,
+	       "StackMemoryHeader.start");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, file) == 56, "StackMemoryHeader.file");
-_Static_assert(__builtin_offsetof(struct StackMemoryHeader, code_start) == 64, "StackMemoryHeader.code_start");
-_Static_assert(__builtin_offsetof(struct StackMemoryHeader, code_end) == 72, "StackMemoryHeader.code_end");
-_Static_assert(__builtin_offsetof(struct StackMemoryHeader, code_bias) == 80, "StackMemoryHeader.code_bias");
-_Static_assert(__builtin_offsetof(struct StackMemoryHeader, registers) == 88, "StackMemoryHeader.registers");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, code_start) == 64,
+	       "StackMemoryHeader.code_start");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, code_end) == 72,
+	       "StackMemoryHeader.code_end");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, code_bias) == 80,
+	       "StackMemoryHeader.code_bias");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, registers) == 88,
+	       "StackMemoryHeader.registers");
 
 struct SleepingTask {
 	__u32 tid;
@@ -356,7 +378,8 @@ _Static_assert(sizeof(struct SleepingTask) == 160, "size of SleepingTask");
 _Static_assert(__builtin_offsetof(struct SleepingTask, tid) == 0, "SleepingTask.tid");
 _Static_assert(__builtin_offsetof(struct SleepingTask, tgid) == 4, "SleepingTask.tgid");
 _Static_assert(__builtin_offsetof(struct SleepingTask, io_wait) == 8, "SleepingTask.io_wait");
-_Static_assert(__builtin_offsetof(struct SleepingTask, kernel_frames) == 12, "SleepingTask.kernel_frames");
+_Static_assert(__builtin_offsetof(struct SleepingTask, kernel_frames) == 12,
+	       "SleepingTask.kernel_frames");
 _Static_assert(__builtin_offsetof(struct SleepingTask, switches) == 16, "SleepingTask.switches");
 _Static_assert(__builtin_offsetof(struct SleepingTask, ip) == 24, "SleepingTask.ip");
 _Static_assert(__builtin_offsetof(struct SleepingTask, sp) == 32, "SleepingTask.sp");
@@ -403,24 +426,30 @@ _Static_assert(__builtin_offsetof(struct PythonFile, interpreter) == 48, "Python
 _Static_assert(__builtin_offsetof(struct PythonFile, threads) == 52, "PythonFile.threads");
 _Static_assert(__builtin_offsetof(struct PythonFile, thread_next) == 56, "PythonFile.thread_next");
 _Static_assert(__builtin_offsetof(struct PythonFile, thread_id) == 58, "PythonFile.thread_id");
-_Static_assert(__builtin_offsetof(struct PythonFile, thread_frame) == 60, "PythonFile.thread_frame");
+_Static_assert(__builtin_offsetof(struct PythonFile, thread_frame) == 60,
+	       "PythonFile.thread_frame");
 _Static_assert(__builtin_offsetof(struct PythonFile, kept_frame) == 62, "PythonFile.kept_frame");
 _Static_assert(__builtin_offsetof(struct PythonFile, frame_bytes) == 64, "PythonFile.frame_bytes");
 _Static_assert(__builtin_offsetof(struct PythonFile, frame_code) == 66, "PythonFile.frame_code");
-_Static_assert(__builtin_offsetof(struct PythonFile, frame_previous) == 68, "PythonFile.frame_previous");
-_Static_assert(__builtin_offsetof(struct PythonFile, frame_instruction) == 70, "PythonFile.frame_instruction");
+_Static_assert(__builtin_offsetof(struct PythonFile, frame_previous) == 68,
+	       "PythonFile.frame_previous");
+_Static_assert(__builtin_offsetof(struct PythonFile, frame_instruction) == 70,
+	       "PythonFile.frame_instruction");
 _Static_assert(__builtin_offsetof(struct PythonFile, frame_entry) == 72, "PythonFile.frame_entry");
 _Static_assert(__builtin_offsetof(struct PythonFile, code_bytes) == 74, "PythonFile.code_bytes");
-_Static_assert(__builtin_offsetof(struct PythonFile, code_first_line) == 76, "PythonFile.code_first_line");
+_Static_assert(__builtin_offsetof(struct PythonFile, code_first_line) == 76,
+	       "PythonFile.code_first_line");
 _Static_assert(__builtin_offsetof(struct PythonFile, code_file) == 78, "PythonFile.code_file");
 _Static_assert(__builtin_offsetof(struct PythonFile, code_name) == 80, "PythonFile.code_name");
 _Static_assert(__builtin_offsetof(struct PythonFile, code_lines) == 82, "PythonFile.code_lines");
-_Static_assert(__builtin_offsetof(struct PythonFile, code_instructions) == 84, "PythonFile.code_instructions");
+_Static_assert(__builtin_offsetof(struct PythonFile, code_instructions) == 84,
+	       "PythonFile.code_instructions");
 _Static_assert(__builtin_offsetof(struct PythonFile, text_length) == 86, "PythonFile.text_length");
 _Static_assert(__builtin_offsetof(struct PythonFile, text_state) == 88, "PythonFile.text_state");
 _Static_assert(__builtin_offsetof(struct PythonFile, text_ascii) == 90, "PythonFile.text_ascii");
 _Static_assert(__builtin_offsetof(struct PythonFile, text_other) == 92, "PythonFile.text_other");
-_Static_assert(__builtin_offsetof(struct PythonFile, bytes_length) == 94, "PythonFile.bytes_length");
+_Static_assert(__builtin_offsetof(struct PythonFile, bytes_length) == 94,
+	       "PythonFile.bytes_length");
 _Static_assert(__builtin_offsetof(struct PythonFile, bytes_data) == 96, "PythonFile.bytes_data");
 _Static_assert(__builtin_offsetof(struct PythonFile, object_type) == 98, "PythonFile.object_type");
 _Static_assert(__builtin_offsetof(struct PythonFile, version) == 100, "PythonFile.version");
@@ -472,9 +501,11 @@ _Static_assert(sizeof(struct LaneHeader) == 1416, "size of LaneHeader");
 _Static_assert(__builtin_offsetof(struct LaneHeader, head) == 0, "LaneHeader.head");
 _Static_assert(__builtin_offsetof(struct LaneHeader, head_padding) == 8, "LaneHeader.head_padding");
 _Static_assert(__builtin_offsetof(struct LaneHeader, tail) == 64, "LaneHeader.tail");
-_Static_assert(__builtin_offsetof(struct LaneHeader, tail_padding) == 72, "LaneHeader.tail_padding");
+_Static_assert(__builtin_offsetof(struct LaneHeader, tail_padding) == 72,
+	       "LaneHeader.tail_padding");
 _Static_assert(__builtin_offsetof(struct LaneHeader, clock_base) == 128, "LaneHeader.clock_base");
-_Static_assert(__builtin_offsetof(struct LaneHeader, lost_pending) == 136, "LaneHeader.lost_pending");
+_Static_assert(__builtin_offsetof(struct LaneHeader, lost_pending) == 136,
+	       "LaneHeader.lost_pending");
 _Static_assert(__builtin_offsetof(struct LaneHeader, busy) == 144, "LaneHeader.busy");
 _Static_assert(__builtin_offsetof(struct LaneHeader, last_stack) == 152, "LaneHeader.last_stack");
 _Static_assert(__builtin_offsetof(struct LaneHeader, current) == 160, "LaneHeader.current");
@@ -482,6 +513,7 @@ _Static_assert(__builtin_offsetof(struct LaneHeader, statistics) == 168, "LaneHe
 _Static_assert(__builtin_offsetof(struct LaneHeader, lost) == 392, "LaneHeader.lost");
 _Static_assert(__builtin_offsetof(struct LaneHeader, nested) == 648, "LaneHeader.nested");
 _Static_assert(__builtin_offsetof(struct LaneHeader, unclocked) == 904, "LaneHeader.unclocked");
-_Static_assert(__builtin_offsetof(struct LaneHeader, beyond_share) == 1160, "LaneHeader.beyond_share");
+_Static_assert(__builtin_offsetof(struct LaneHeader, beyond_share) == 1160,
+	       "LaneHeader.beyond_share");
 
 #endif /* SYSCOLLECT_RECORDS_H */

@@ -68,8 +68,8 @@ static __always_inline __u32 frames_found(struct scratch *s, __u64 count)
 	return *(volatile __u64 *)&s->count;
 }
 
-/* A stack that was walked: how many frames are in the scratch, and of Python; whose it is, STACK_*, and
- * why outer frames are missing. */
+/* A stack that was walked: how many frames are in the scratch, and of Python; whose it is, STACK_*,
+ * and why outer frames are missing. */
 struct walked {
 	__u32 count, python, tgid, ending;
 	__u16 space;
@@ -144,8 +144,8 @@ static __always_inline struct walked walked_by_helper(__u32 count, __u32 tgid, _
 /* Walks a user stack by frame pointers, in windows so that few reads do. The chain has ended where
  * rbp was saved as 0, or nothing called; one that does not rise, is not aligned or jumps too far is
  * none, and what it lacks nobody knows. */
-static __always_inline __u32 user_stack_walked(struct stack_writer *w, __u64 ip, __u64 sp, __u64 bp, __u32 tgid,
-					       __u64 exec_id)
+static __always_inline __u32 user_stack_walked(struct stack_writer *w, __u64 ip, __u64 sp,
+					       __u64 bp, __u32 tgid, __u64 exec_id)
 {
 	struct scratch *s = w->scratch;
 	__u64 hash = mix(address_space_hash(tgid, exec_id), ip);
@@ -202,7 +202,8 @@ static __always_inline __u32 user_stack_walked(struct stack_writer *w, __u64 ip,
 
 /* Sends the stack in the scratch, though it may be known, and what lies in memory from the frame of
  * the walk on. */
-static __always_inline __u32 send_with_memory(struct stack_writer *w, struct walked walked, struct memory_share *share)
+static __always_inline __u32 send_with_memory(struct stack_writer *w, struct walked walked,
+					      struct memory_share *share)
 {
 	__u32 id = send_stack(w, walked);
 
@@ -218,7 +219,8 @@ static __always_inline __u32 send_with_memory(struct stack_writer *w, struct wal
 }
 
 /* A walk begins at the innermost frame. */
-static __always_inline void unwind_begin(struct unwind *u, __u64 ip, __u64 sp, __u64 bp, __u64 registers)
+static __always_inline void unwind_begin(struct unwind *u, __u64 ip, __u64 sp, __u64 bp,
+					 __u64 registers)
 {
 	u->ip = ip;
 	u->sp = sp;
@@ -228,10 +230,10 @@ static __always_inline void unwind_begin(struct unwind *u, __u64 ip, __u64 sp, _
 	begin_words(u);
 }
 
-/* Walks a user stack by unwind tables. `registers` is where the kernel has saved all of them, 0 where
- * nobody knows; `mm` is the process's. */
-static __always_inline __u32 user_stack_unwound(struct stack_writer *w, __u64 ip, __u64 sp, __u64 bp,
-						__u64 registers, struct mm_struct *mm, __u32 context, __u32 tgid, __u64 exec_id)
+/* Walks a user stack by unwind tables. `registers` is where the kernel has saved all of them, 0
+ * where nobody knows; `mm` is the process's. */
+static __always_inline __u32 user_stack_unwound(struct stack_writer *w, __u64 ip, __u64 sp,
+						__u64 bp, __u64 registers, struct mm_struct *mm, __u32 context, __u32 tgid, __u64 exec_id)
 {
 	struct scratch *s = w->scratch;
 	struct unwind *u = &s->unwind;
@@ -253,7 +255,8 @@ static __always_inline __u32 user_stack_unwound(struct stack_writer *w, __u64 ip
 	u->hash = address_space_hash(tgid, exec_id);
 	u->space = mix(u->hash, u->mm);
 	struct known_walk *known = context == CONTEXT_SCHED ? known_walk_of(u) : 0;
-	bool is_checked = CROSS_CHECK && !(walks % CROSS_CHECK), is_known = known && known_walk_stands(s, known);
+	bool is_checked = CROSS_CHECK && !(walks % CROSS_CHECK);
+	bool is_known = known && known_walk_stands(s, known);
 
 	if (is_known && !is_checked) {
 		w->lane->statistics[STATISTIC_USER_SLOT_HITS]++;
@@ -328,7 +331,8 @@ static __always_inline __u64 hash_frames(struct scratch *s, __u32 *count, __u64 
 	return hash;
 }
 
-static __always_inline __u32 user_stack_helped(void *context, struct stack_writer *w, __u32 tgid, __u64 exec_id)
+static __always_inline __u32 user_stack_helped(void *context, struct stack_writer *w, __u32 tgid,
+					       __u64 exec_id)
 {
 	__u32 count = walk_with_helper(context, w->scratch, BPF_F_USER_STACK);
 

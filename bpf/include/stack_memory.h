@@ -74,8 +74,8 @@ static __always_inline struct memory_share *memory_share(__u32 context, __u64 ti
 }
 
 /* Sends the stack from where the walk in the scratch has ended, up to its end or what is sent at
- * most; `u->stack` is the stack's id. How many bytes of the ring were asked for is in `u->sent`: that
- * is what a share is charged, however little a stack has. */
+ * most; `u->stack` is the stack's id. How many bytes of the ring were asked for is in `u->sent`:
+ * that is what a share is charged, however little a stack has. */
 __noinline int unwind_send_memory(struct scratch *s)
 {
 	if (!UNWIND_TABLES || !s)

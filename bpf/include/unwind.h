@@ -163,8 +163,8 @@ enum {
 	UNWIND_NO_CODE = 17,
 };
 
-/* States of a page, in its upper 2 bits. Of one that is ready, a generation in 15, the number of rows
- * in 15, and the first in 32; else whose program came by. */
+/* States of a page, in its upper 2 bits. Of one that is ready, a generation in 15, the number of
+ * rows in 15, and the first in 32; else whose program came by. */
 #define UNWIND_PAGE_STATE(entry) ((entry) >> 62)
 #define UNWIND_PAGE_ROWS(entry) ((entry) >> 32 & 0x7fff)
 #define UNWIND_PAGE_WANTED 1ULL
@@ -210,8 +210,8 @@ struct {
 	__uint(max_entries, UNWIND_PAGES);
 	__uint(map_flags, BPF_F_MMAPABLE);
 } unwind_pages SEC(".maps");
-/* By number. The first page in the low half, the number of pages in 18 bits, a generation in 13; the
- * top bit if there is an interpreter in it. */
+/* By number. The first page in the low half, the number of pages in 18 bits, a generation in 13;
+ * the top bit if there is an interpreter in it. */
 DEFINE_UNWIND_ARRAY(unwind_files, UNWIND_FILES)
 #define UNWIND_FILE_PAGES(file) ((file) >> 32 & 0x3ffff)
 #define UNWIND_FILE_GENERATION(file) ((file) >> 50 & 0x1fff)
@@ -352,7 +352,8 @@ __noinline __u64 unwind_mapping(struct scratch *s)
 	return 0;
 }
 
-/* What is mapped at the address: into code_*, inode and file. Code only; false for everything else. */
+/* What is mapped at the address: into code_*, inode and file. Code only; false for
+ * everything else. */
 __noinline int unwind_look_at_mapping(struct scratch *s)
 {
 	if (!UNWIND_TABLES || !s)
@@ -478,7 +479,8 @@ __noinline int unwind_find_row(struct scratch *s)
 
 	if (!known)
 		return UNWIND_NO_CODE;
-	if (known->address == u->address && known->space == u->space && known->generation == u->generation) {
+	if (known->address == u->address && known->space == u->space &&
+	    known->generation == u->generation) {
 		u->row = known->row;
 		return 0;
 	}
@@ -488,7 +490,8 @@ __noinline int unwind_find_row(struct scratch *s)
 
 	if (!range)
 		return UNWIND_NO_CODE;
-	if (range->space == u->space && range->generation == u->generation && u->address - range->start < range->end) {
+	if (range->space == u->space && range->generation == u->generation &&
+	    u->address - range->start < range->end) {
 		u->code_start = range->start;
 		u->code_end = range->start + range->end;
 		u->code_bias = range->bias;
@@ -598,7 +601,8 @@ static __always_inline bool stands(const struct unwind *u)
 	return standing(u);
 }
 
-/* Reads a register of a frame that stands into `word`, by DWARF's number in the lowest four bits. */
+/* Reads a register of a frame that stands into `word`, by DWARF's number in the lowest
+ * four bits. */
 static __always_inline bool read_register(struct unwind *u, __u32 number)
 {
 	bool interrupted = u->reached == FRAME_INTERRUPTED;
@@ -608,7 +612,8 @@ static __always_inline bool read_register(struct unwind *u, __u32 number)
 	look_elsewhere(u);
 	if (!stands(u))
 		return false;
-	return interrupted ? !bpf_probe_read_user(&u->word, 8, at) : !bpf_probe_read_kernel(&u->word, 8, at);
+	return interrupted ? !bpf_probe_read_user(&u->word, 8, at)
+			   : !bpf_probe_read_kernel(&u->word, 8, at);
 }
 
 /* Code without unwind information is assembly, whose functions are shorter than this, bytes. */
@@ -805,8 +810,8 @@ __noinline int unwind_walk(struct scratch *s)
 	return 0;
 }
 
-/* The kernel's count of changes of a process's mappings (mm_lock_seq: 6.4; a seqcount since 6.13). 0
- * where there is none, or where they are being changed now: then nothing may be kept. */
+/* The kernel's count of changes of a process's mappings (mm_lock_seq: 6.4; a seqcount since 6.13).
+ * 0 where there is none, or where they are being changed now: then nothing may be kept. */
 static __always_inline __u64 mappings_generation(struct mm_struct *mm)
 {
 	struct mm_struct___6_13 *newer = (void *)mm;

@@ -18,8 +18,8 @@ static __always_inline const struct probe_program *program_of(__u64 cookie)
 	return cookie >> 32 ? bpf_map_lookup_elem(&probe_programs, &index) : 0;
 }
 
-static __always_inline void write_hit(struct probe_scratch *s, struct probe_cpu *here, void *ring, __u32 probe,
-				      const struct probe_program *program)
+static __always_inline void write_hit(struct probe_scratch *s, struct probe_cpu *here, void *ring,
+				      __u32 probe, const struct probe_program *program)
 {
 	__u32 count = program ? program->arguments : 0;
 

@@ -27,8 +27,8 @@ static __always_inline bool in_user_mode(const struct sample_context *context)
 	return IN_USER_MODE(context);
 }
 
-static __always_inline void sample_stacks_of(struct sample_context *context, struct SampleRecord *record,
-					     struct task_struct *task, __u64 ticks, bool direct)
+static __always_inline void sample_stacks_of(struct sample_context *context,
+					     struct SampleRecord *record, struct task_struct *task, __u64 ticks, bool direct)
 {
 	struct stack_writer w;
 
@@ -100,7 +100,8 @@ static __always_inline void write_sample(struct sample_context *context, struct 
 	lane_publish(header, head + sizeof(struct SampleRecord));
 }
 
-static __always_inline int on_sample(struct sample_context *context, struct task_struct *task, bool direct)
+static __always_inline int on_sample(struct sample_context *context, struct task_struct *task,
+				     bool direct)
 {
 	if (FILTER && !is_recorded(READ(direct, task, tgid)))
 		return 0;

@@ -40,7 +40,8 @@ static __always_inline __u64 kernel_state(struct task_struct *task, bool direct)
 /* io_schedule sets the bit around its sleep, which is uninterruptible. */
 static __always_inline bool waits_for_io(struct task_struct *task, bool direct)
 {
-	return direct ? BPF_CORE_READ_BITFIELD(task, in_iowait) : BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
+	return direct ? BPF_CORE_READ_BITFIELD(task, in_iowait)
+		      : BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
 }
 
 /* Starts the writer of this CPU's sched stacks; false only where a map is missing. */
@@ -62,7 +63,8 @@ static __always_inline bool sched_stack_writer(struct stack_writer *w, __u64 tic
 #define HAVE_STACKS (OFFCPU_STACKS || WAKER_STACKS)
 #define SCHED_STRIDE (HAVE_STACKS ? sizeof(struct SchedStackRecord) : sizeof(struct SchedRecord))
 
-static __always_inline void put_event(struct sched_lane *lane, __u64 head, __u64 stamp, __u64 fields, __u64 stacks)
+static __always_inline void put_event(struct sched_lane *lane, __u64 head, __u64 stamp,
+				      __u64 fields, __u64 stacks)
 {
 	__u64 *words = lane_at(lane->data, head, SCHED_LANE_BYTES);
 
@@ -73,7 +75,8 @@ static __always_inline void put_event(struct sched_lane *lane, __u64 head, __u64
 }
 
 /* The second word of a SchedRecord. */
-static __always_inline __u64 event_fields(__u32 tid, __u8 state, __u8 prio, __u8 next_prio, __u8 flags)
+static __always_inline __u64 event_fields(__u32 tid, __u8 state, __u8 prio, __u8 next_prio,
+					  __u8 flags)
 {
 	return tid | (__u64)state << 32 | (__u64)prio << 40 | (__u64)next_prio << 48 | (__u64)flags << 56;
 }
@@ -96,7 +99,8 @@ static __always_inline __u64 resumed_head(struct sched_lane *lane, __u32 current
 		  event_fields(current, lost, lost >> 8, lost >> 16, 0), 0);
 	header->current = current;
 	header->lost_pending = 0;
-	header->statistics[STATISTIC_WRITTEN]++; /* A record like others: dropping its chunk counts it, too. */
+	/* A record like others: dropping its chunk counts it, too. */
+	header->statistics[STATISTIC_WRITTEN]++;
 	return head + SCHED_STRIDE;
 }
 
@@ -121,8 +125,8 @@ static __always_inline void end_event(struct sched_lane *lane, __u64 head)
 }
 
 /* The stacks of a task of this CPU: user id in the low half, kernel id in the high. */
-static __always_inline __u64 stacks_of(void *context, struct LaneHeader *lane, struct task_struct *task, __u64 ticks,
-				       __u64 frame, bool direct, __u32 site)
+static __always_inline __u64 stacks_of(void *context, struct LaneHeader *lane,
+				       struct task_struct *task, __u64 ticks, __u64 frame, bool direct, __u32 site)
 {
 	struct stack_writer w;
 
@@ -194,8 +198,8 @@ static __always_inline int on_switch(void *context, bool preempted, struct task_
  * the count.
  * Where the count is unknown, a page fault that wakes is taken for one, too:
  * rather no waker than a wrong one. */
-static __always_inline bool is_woken_by_task(struct LaneHeader *lane, struct task_struct *current, __u64 frame,
-					     bool direct)
+static __always_inline bool is_woken_by_task(struct LaneHeader *lane, struct task_struct *current,
+					     __u64 frame, bool direct)
 {
 	__u64 stack = (__u64)READ(direct, current, stack);
 	__s64 system_call = -1;
@@ -213,11 +217,12 @@ static __always_inline bool is_woken_by_task(struct LaneHeader *lane, struct tas
 
 		bpf_probe_read_kernel(&system_call, sizeof(system_call), &registers->SYSTEM_CALL);
 	}
-	return system_call >= 0 || (COUNT_WAY != COUNT_UNKNOWN && !in_interrupt(bpf_get_smp_processor_id()));
+	return system_call >= 0 ||
+	       (COUNT_WAY != COUNT_UNKNOWN && !in_interrupt(bpf_get_smp_processor_id()));
 }
 
-static __always_inline int on_wakeup(void *context, struct task_struct *current, struct task_struct *woken, __u32 kind,
-				     __u64 frame, bool direct)
+static __always_inline int on_wakeup(void *context, struct task_struct *current,
+				     struct task_struct *woken, __u32 kind, __u64 frame, bool direct)
 {
 	if (FILTER && !is_recorded(READ(direct, current, tgid)) && !is_recorded(READ(direct, woken, tgid)))
 		return 0;
@@ -245,7 +250,8 @@ static __always_inline int on_wakeup(void *context, struct task_struct *current,
 	return 0;
 }
 
-static __always_inline int on_migrate(struct task_struct *current, struct task_struct *task, __u32 to, bool direct)
+static __always_inline int on_migrate(struct task_struct *current, struct task_struct *task,
+				      __u32 to, bool direct)
 {
 	if (FILTER && !is_recorded(READ(direct, task, tgid)))
 		return 0;
@@ -297,7 +303,8 @@ static __always_inline int on_frequency(__u32 khz, __u32 cpu)
 		frame;                         \
 	})
 
-static __noinline int switch_direct(__u64 *context, struct task_struct *previous, struct task_struct *next, __u64 frame)
+static __noinline int switch_direct(__u64 *context, struct task_struct *previous,
+				    struct task_struct *next, __u64 frame)
 {
 	__u64 state = STATE_IS_ARGUMENT ? (__u32)context[3] : kernel_state(previous, true);
 
@@ -315,10 +322,12 @@ int sched_switch_raw(__u64 *context)
 {
 	struct task_struct *previous = (void *)context[1], *next = (void *)context[2];
 
-	return on_switch(context, context[0], previous, next, kernel_state(previous, false), FRAME_POINTER, false);
+	return on_switch(context, context[0], previous, next, kernel_state(previous, false),
+			 FRAME_POINTER, false);
 }
 
-static __noinline int wakeup_direct(__u64 *context, struct task_struct *woken, __u32 kind, __u64 frame)
+static __noinline int wakeup_direct(__u64 *context, struct task_struct *woken, __u32 kind,
+				    __u64 frame)
 {
 	return on_wakeup(context, bpf_get_current_task_btf(), woken, kind, frame, true);
 }
@@ -335,7 +344,8 @@ int sched_wakeup_new_btf(__u64 *context)
 	return wakeup_direct(context, (void *)context[0], KIND_WAKEUP_NEW, FRAME_POINTER);
 }
 
-static __noinline int wakeup_probing(__u64 *context, struct task_struct *woken, __u32 kind, __u64 frame)
+static __noinline int wakeup_probing(__u64 *context, struct task_struct *woken, __u32 kind,
+				     __u64 frame)
 {
 	return on_wakeup(context, (void *)bpf_get_current_task(), woken, kind, frame, false);
 }

@@ -7,7 +7,8 @@
 
 /* The lane's next record with the fields that all kinds share, or NULL when it
  * is lost. The caller publishes it with task_publish. */
-static __always_inline struct TaskRecord *task_record(struct task_lane *lane, struct task_struct *task, __u32 kind)
+static __always_inline struct TaskRecord *task_record(struct task_lane *lane,
+						      struct task_struct *task, __u32 kind)
 {
 	struct LaneHeader *header = &lane->header;
 

@@ -1,7 +1,7 @@
 //! Writes a short session in which everything happens once:
-//! `cargo run -p syscollect-exporters --example scenario -- FILE.pftrace [game|gpu|waits]` (or another
-//! format's extension); with `game`, what a program says of itself; with `gpu`, jobs of GPUs; with
-//! `waits`, who waits for them.
+//! `cargo run -p syscollect-exporters --example scenario -- FILE.pftrace [game|gpu|waits]` (or
+//! another format's extension); with `game`, what a program says of itself; with `gpu`, jobs of
+//! GPUs; with `waits`, who waits for them.
 
 #[path = "../tests/exporters/scenario.rs"]
 mod scenario;

@@ -4,6 +4,7 @@
 //! of the recorded machine are escaped, so that a name with a line break in it
 //! still makes one line.
 
+use crate::report::off_cpu::state_name;
 use crate::{ExportError, labels};
 use rustc_hash::FxHashMap;
 use std::io::Write;
@@ -445,14 +446,7 @@ fn text(id: StringId, tables: &Tables) -> String {
 
 fn state(state: SleepState) -> &'static str {
     match state {
-        SleepState::Runnable => "runnable",
         SleepState::Interruptible => "sleeps",
-        SleepState::Uninterruptible => "uninterruptible",
-        SleepState::Idle => "idle",
-        SleepState::Stopped => "stopped",
-        SleepState::Traced => "traced",
-        SleepState::Dead => "dead",
-        SleepState::Zombie => "zombie",
-        SleepState::Parked => "parked",
+        other => state_name(other),
     }
 }

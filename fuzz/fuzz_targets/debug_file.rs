@@ -1,5 +1,5 @@
-//! Whatever a debug file says of its code, and a capture of what was mapped, code is placed without a
-//! panic, and each place has one address at most.
+//! Whatever a debug file says of its code, and a capture of what was mapped, code is placed without
+//! a panic, and each place has one address at most.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

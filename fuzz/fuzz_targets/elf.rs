@@ -1,5 +1,5 @@
-//! Whatever an ELF file holds, what can be asked of it has an answer or an error, and nothing that is
-//! said to lie in the file lies outside of it.
+//! Whatever an ELF file holds, what can be asked of it has an answer or an error, and nothing that
+//! is said to lie in the file lies outside of it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,7 +8,8 @@ use syscollect_elf::{Elf, FrameIndex, Sections, SymbolLimits, abi};
 const PART_MAX: u64 = 1 << 20;
 const LIMITS: SymbolLimits = SymbolLimits { table: PART_MAX, names: PART_MAX };
 
-// First the class, then the file behind its first 16 bytes: a search from nothing does not get there.
+// First the class, then the file behind its first 16 bytes: a search from nothing does not get
+// there.
 fuzz_target!(|bytes: &[u8]| {
     let Some((class, rest)) = bytes.split_first() else { return };
     let file = [b"\x7fELF", &[1 + class % 2, 1, 1][..], &[0; 9], rest].concat();

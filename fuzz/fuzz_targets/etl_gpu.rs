@@ -11,7 +11,7 @@ use syscollect_etl::Guid;
 use syscollect_etl::payload::{dxgkrnl, present};
 use syscollect_etl::session::Session;
 use syscollect_fuzz::etl::{buffer, logfile_header};
-use syscollect_fuzz::gpu::GpuTold;
+use syscollect_fuzz::gpu::GpuChecker;
 use syscollect_playback::Recording;
 
 const EVENT_HEADER: usize = 80;
@@ -58,7 +58,7 @@ fuzz_target!(|bytes: &[u8]| {
         rest = behind;
     }
     let mut session = Session::from_bytes(vec![buffer(&records, 0)]).expect("a file with a header");
-    session.play(&mut GpuTold::default()).unwrap_or_else(|never| match never {});
+    session.play(&mut GpuChecker::default()).unwrap_or_else(|never| match never {});
 });
 
 /// An event. The highest bit of `which` gives it short pointers, that of `thread` its bytes as they

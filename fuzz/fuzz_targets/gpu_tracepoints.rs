@@ -7,7 +7,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use syscollect_fuzz::gpu::GpuTold;
+use syscollect_fuzz::gpu::GpuChecker;
 use syscollect_merge::Session;
 use syscollect_model::{Lane, LaneKind, Ticks};
 use syscollect_playback::Recording;
@@ -119,7 +119,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let reader = CaptureReader::from_bytes(capture(&lanes)).expect("a capture");
     let mut session = Session::open(reader).expect("it has clock readings");
-    let Ok(played) = session.play(&mut GpuTold::default());
+    let Ok(played) = session.play(&mut GpuChecker::default());
     assert!(played.unshown_failures <= failures, "more than there were");
 });
 

@@ -7,8 +7,8 @@ use syscollect_fixtures::xz;
 /// More than an input could hold, less than one could claim.
 const MOST: u64 = 4 << 20;
 
-// An input is a stream, or the parts of one and the size of its dictionary: a search does not get to
-// headers whose sums agree.
+// An input is a stream, or the parts of one and the size of its dictionary: a search does not get
+// to headers whose sums agree.
 fuzz_target!(|data: &[u8]| {
     let Some((kind, rest)) = data.split_first() else { return };
     let length = match (kind, rest.split_first()) {

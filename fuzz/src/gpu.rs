@@ -7,7 +7,7 @@ use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Tables, Time, Tra
 /// An exporter of GPU jobs: time does not go back, jobs of one track follow each other, and what
 /// begins ends.
 #[derive(Default)]
-pub struct GpuTold {
+pub struct GpuChecker {
     now: Time,
     /// End of the last job.
     ends: HashMap<TrackId, Time>,
@@ -15,7 +15,7 @@ pub struct GpuTold {
     open: HashMap<TrackId, u32>,
 }
 
-impl Exporter for GpuTold {
+impl Exporter for GpuChecker {
     type Error = Infallible;
 
     fn event(&mut self, time: Time, event: &Event, _: &Tables) -> Result<(), Infallible> {

@@ -1,8 +1,8 @@
 //! Lists of code that are held open, from when they are found until their processes' code is named.
 //!
 //! Whoever runs a program decides what lies in its `/tmp`, and files stay there after their
-//! processes. So a list counts for a process only if it belongs to the process's user and was written
-//! since the process began.
+//! processes. So a list counts for a process only if it belongs to the process's user and was
+//! written since the process began.
 
 use crate::path::plain_path;
 use rustc_hash::FxHashMap;
@@ -67,7 +67,7 @@ pub(crate) struct CodeLists {
 }
 
 /// A list that may be held.
-pub(crate) enum FoundList {
+pub(crate) enum ListLookup {
     Opened(OpenedFile),
     Missing,
     Gone,
@@ -128,27 +128,27 @@ impl CodeLists {
 }
 
 /// Looks for the perf map of a process that lives.
-pub(crate) fn look(process: &PerfMapOwner) -> FoundList {
+pub(crate) fn look(process: &PerfMapOwner) -> ListLookup {
     let path = path_of(process);
     let place = FileLocation::InRootOf { pid: process.pid, path: Path::new(&path) };
     while_it_lives(process, open(process, &place, &path))
 }
 
 /// Looks for the perf map of a process that has ended.
-pub(crate) fn look_afterwards(process: &PerfMapOwner) -> FoundList {
+pub(crate) fn look_afterwards(process: &PerfMapOwner) -> ListLookup {
     let path = path_of(process);
     match process.shares_files {
         true => open(process, &FileLocation::Mapped(Path::new(&path)), &path),
-        false => FoundList::Gone,
+        false => ListLookup::Gone,
     }
 }
 
 /// Opens the jitdump that a process has mapped.
-pub(crate) fn look_at_dump(process: &PerfMapOwner, mapping: &Mapping) -> FoundList {
+pub(crate) fn look_at_dump(process: &PerfMapOwner, mapping: &Mapping) -> ListLookup {
     let Mapping { pid, path, .. } = mapping;
     // A fork has its parent's mapped.
     if dump_number(path) != Some(process.own_pid) {
-        return FoundList::Missing;
+        return ListLookup::Missing;
     }
     let path = plain_path(path);
     let place = FileLocation::InRootOf { pid: *pid, path: Path::new(path) };
@@ -164,21 +164,21 @@ pub(crate) fn dump_number(path: &str) -> Option<u32> {
 }
 
 /// What was found, if it was found by the process: another one may have the number by now.
-fn while_it_lives(process: &PerfMapOwner, found: FoundList) -> FoundList {
+fn while_it_lives(process: &PerfMapOwner, found: ListLookup) -> ListLookup {
     let lives = Owner::of_process(process.pid).as_ref() == Some(&process.user);
-    if lives { found } else { FoundList::Gone }
+    if lives { found } else { ListLookup::Gone }
 }
 
 fn path_of(process: &PerfMapOwner) -> String {
     format!("/tmp/perf-{}.map", process.own_pid)
 }
 
-fn open(process: &PerfMapOwner, place: &FileLocation<'_>, path: &str) -> FoundList {
-    let refused = |why: &str| FoundList::Refused(format!("{path} is not read: {why}"));
+fn open(process: &PerfMapOwner, place: &FileLocation<'_>, path: &str) -> ListLookup {
+    let refused = |why: &str| ListLookup::Refused(format!("{path} is not read: {why}"));
     let found = match find(place, Some(&process.user)) {
         Ok(found) => found,
         Err(OpenError::System(error)) if error.kind() == std::io::ErrorKind::NotFound => {
-            return FoundList::Missing;
+            return ListLookup::Missing;
         }
         Err(error) => return refused(&error.to_string()),
     };
@@ -189,7 +189,7 @@ fn open(process: &PerfMapOwner, place: &FileLocation<'_>, path: &str) -> FoundLi
     if data.written < process.began {
         return refused("it was written before the process began, by an older one of its number");
     }
-    found.open().map_or_else(|error| refused(&error.to_string()), FoundList::Opened)
+    found.open().map_or_else(|error| refused(&error.to_string()), ListLookup::Opened)
 }
 
 #[cfg(test)]

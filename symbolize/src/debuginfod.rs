@@ -1,8 +1,8 @@
 //! Debug files of debuginfod servers, kept where the standard client keeps them.
 //!
 //! A server is asked for a build id and nothing else. What it sends is used if it is an ELF file of
-//! that build id; it is kept as `BUILDID/debuginfo` in the cache, which other programs share. That a
-//! server does not have a file is kept there as well, as an empty file, which counts for ten
+//! that build id; it is kept as `BUILDID/debuginfo` in the cache, which other programs share. That
+//! a server does not have a file is kept there as well, as an empty file, which counts for ten
 //! minutes. A server that fails, hangs or sends something else is not asked again.
 
 use crate::download::{DownloadLimits, Refusal, download};

@@ -1,9 +1,9 @@
 //! What a capture has of files of code, so that they are named on machines that lack them.
 //!
-//! Such a file is as long as the one it was taken of, and each part lies where it lay; all else is a
-//! hole, which takes no memory. So whatever reads it finds what it would find in the file, and what
-//! it does not find is zeros. A capture may have been written by anybody: the parts of all files
-//! together have a bound, and what they hold is read as any other file is.
+//! Such a file is as long as the one it was taken of, and each part lies where it lay; all else is
+//! a hole, which takes no memory. So whatever reads it finds what it would find in the file, and
+//! what it does not find is zeros. A capture may have been written by anybody: the parts of all
+//! files together have a bound, and what they hold is read as any other file is.
 
 use crate::elf::build_id_in;
 use rustc_hash::FxHashMap;

@@ -1,5 +1,5 @@
-//! What of a file of code other machines need to name it: its headers, symbols, tables for unwinding
-//! and a Go program's table of functions. No code, no data, and no debug information.
+//! What of a file of code other machines need to name it: its headers, symbols, tables for
+//! unwinding and a Go program's table of functions. No code, no data, and no debug information.
 //!
 //! Which parts these are is read as for naming, within the same bounds. Where a program lies about
 //! them, or changes them meanwhile, its own functions lack names.
@@ -94,7 +94,8 @@ impl FileParts {
         let mut table = sections.table().to_vec();
         let row_bytes = table.len() / sections.count().max(1);
         for (section, row) in sections.iter().zip(table.chunks_mut(row_bytes.max(1))) {
-            // Whoever looks for it there finds that it is elsewhere, as in a file that was stripped.
+            // Whoever looks for it there finds that it is elsewhere, as in a file that was
+            // stripped.
             if sections.name(section).starts_with(DEBUG)
                 && let Some(kind) = row.get_mut(ROW_KIND)
             {
@@ -141,8 +142,8 @@ impl FileParts {
         self.file.data().uid
     }
 
-    /// Reads the parts, one after another, and hands `to` where each lies in the file, and its bytes,
-    /// until that wants no more.
+    /// Reads the parts, one after another, and hands `to` where each lies in the file, and its
+    /// bytes, until that wants no more.
     ///
     /// # Errors
     ///

@@ -5,11 +5,11 @@
 //! stops; read build ids ([`build_id_of`]); name file offsets of user code and addresses of kernel
 //! code ([`Symbolizer`]): function with start and size, inlined callers, file and line, demangled;
 //! functions of stripped Go programs, by the table that these carry;
-//! the same for modules of Windows traces ([`windows`]); name addresses of code that a program made while
-//! it ran, from the lists of it that programs write (perf maps, jitdumps). A function that nothing names is told from
-//! others by its range ([`Symbol::range_only`](syscollect_model::Symbol::range_only)). A file whose
-//! build id is not the mapping's is never asked: no name is better than a wrong one, and the table's
-//! note says why.
+//! the same for modules of Windows traces ([`windows`]); name addresses of code that a program made
+//! while it ran, from the lists of it that programs write (perf maps, jitdumps). A function that
+//! nothing names is told from others by its range
+//! ([`Symbol::range_only`](syscollect_model::Symbol::range_only)). A file whose build id is not the
+//! mapping's is never asked: no name is better than a wrong one, and the table's note says why.
 //!
 //! **Non-goals.** No captures, no events, no processes' address spaces: who asks
 //! has turned addresses into modules and offsets. No unwinding. No

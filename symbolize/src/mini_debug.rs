@@ -1,5 +1,5 @@
-//! Mini debug information: the symbols that `strip` took away, in a small ELF file of their own that
-//! lies, compressed by xz, in a section of the stripped one (`.gnu_debugdata`).
+//! Mini debug information: the symbols that `strip` took away, in a small ELF file of their own
+//! that lies, compressed by xz, in a section of the stripped one (`.gnu_debugdata`).
 //!
 //! A file's maker may have written anything there: a few kilobytes can claim to be gigabytes, and a
 //! dictionary of as many. So neither is larger than a bound, and both count as memory that all who

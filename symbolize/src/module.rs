@@ -181,10 +181,10 @@ impl Module<'_> {
         names
     }
 
-    /// Names what lies a byte before its symbol. Frames are looked up a byte before their addresses,
-    /// because a call may be the last instruction of its function. Where a signal handler returns to
-    /// nothing has called: its unwind information begins a byte early for that reason, and its symbol
-    /// does not.
+    /// Names what lies a byte before its symbol. Frames are looked up a byte before their
+    /// addresses, because a call may be the last instruction of its function. Where a signal
+    /// handler returns to nothing has called: its unwind information begins a byte early for that
+    /// reason, and its symbol does not.
     fn name_signal_returns(&self, names: &mut [Option<Named>], addresses: &[u64], own: &Layout) {
         let begins_at = |named: &Option<Named>, address: u64| {
             named.as_ref().is_some_and(|named| named.range_only && named.start == address)

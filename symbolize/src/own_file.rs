@@ -9,12 +9,12 @@ use syscollect_model::BuildId;
 use syscollect_untrusted_files::{FileLocation, OpenedFile, open};
 
 /// A file that is held, or was opened for now.
-pub(crate) enum FoundFile<'h> {
+pub(crate) enum CodeFile<'h> {
     Held(&'h OpenedFile),
     Opened(OpenedFile),
 }
 
-impl Deref for FoundFile<'_> {
+impl Deref for CodeFile<'_> {
     type Target = OpenedFile;
 
     fn deref(&self) -> &OpenedFile {
@@ -36,10 +36,10 @@ pub(crate) fn find<'h>(
     options: &'h Options,
     request: &ModuleRequest,
     notes: &mut Vec<String>,
-) -> Result<FoundFile<'h>, String> {
+) -> Result<CodeFile<'h>, String> {
     let ModuleRequest { path, build_id, .. } = request;
     if let Some(file) = held.opened(path, build_id) {
-        return Ok(FoundFile::Held(file));
+        return Ok(CodeFile::Held(file));
     }
     if held.is_ambiguous(path, build_id) {
         let id = if build_id.is_empty() { "without a" } else { "with one" };
@@ -47,9 +47,9 @@ pub(crate) fn find<'h>(
     }
     let named = &options.symbol_files;
     if let Some(file) = named.code_of(build_id) {
-        return Ok(FoundFile::Opened(file));
+        return Ok(CodeFile::Opened(file));
     }
-    let kept = options.kept_files.own(path, build_id).map(FoundFile::Held);
+    let kept = options.kept_files.own(path, build_id).map(CodeFile::Held);
     match kept {
         // What lies at the path now may be any file.
         Some(kept) if build_id.is_empty() => return Ok(kept),
@@ -57,7 +57,7 @@ pub(crate) fn find<'h>(
     }
     at_path(path, build_id, notes).or_else(|reason| kept.ok_or(reason)).or_else(|reason| {
         // It does not have the code, but knows where that is to be loaded.
-        let symbols = named.symbols_of(build_id).map(|(_, file)| FoundFile::Opened(file));
+        let symbols = named.symbols_of(build_id).map(|(_, file)| CodeFile::Opened(file));
         symbols.ok_or(reason)
     })
 }
@@ -67,7 +67,7 @@ fn at_path<'h>(
     path: &str,
     build_id: &BuildId,
     notes: &mut Vec<String>,
-) -> Result<FoundFile<'h>, String> {
+) -> Result<CodeFile<'h>, String> {
     if path == vdso::PATH {
         let file = vdso::own().and_then(OpenedFile::made);
         let file = file.map_err(|error| format!("the vDSO cannot be copied: {error}"))?;
@@ -82,7 +82,7 @@ fn at_path<'h>(
         notes.push(format!(
             "{path} has no recorded build id: named from the file that is there now"
         ));
-        return Ok(FoundFile::Opened(file));
+        return Ok(CodeFile::Opened(file));
     }
     same_build(file, path, build_id)
 }
@@ -91,9 +91,9 @@ fn same_build<'h>(
     file: OpenedFile,
     path: &str,
     build_id: &BuildId,
-) -> Result<FoundFile<'h>, String> {
+) -> Result<CodeFile<'h>, String> {
     match build_id_in(file.reader()) {
-        Some(found) if found == *build_id => Ok(FoundFile::Opened(file)),
+        Some(found) if found == *build_id => Ok(CodeFile::Opened(file)),
         Some(found) => {
             Err(format!("{path} is another build now: build id {found}, recorded was {build_id}"))
         }

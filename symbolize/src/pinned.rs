@@ -1,7 +1,7 @@
 //! Files of mapped code, held open from when they are seen until they are named.
 
 use crate::code_lists::{
-    CodeLists, FoundList, PerfMapOutcome, PerfMapOwner, dump_number, look, look_afterwards,
+    CodeLists, ListLookup, PerfMapOutcome, PerfMapOwner, dump_number, look, look_afterwards,
     look_at_dump,
 };
 use crate::elf::build_id_in;
@@ -23,8 +23,9 @@ const SEEN_MAX: usize = 65_536;
 /// Descriptors left to everything else in the process.
 const OTHERS: u64 = 512;
 
-/// Bytes of files without names that are kept for one user's programs. Only the open file keeps them
-/// from being freed: memory of the machine (tmpfs), or its disk, which no limit of that user counts.
+/// Bytes of files without names that are kept for one user's programs. Only the open file keeps
+/// them from being freed: memory of the machine (tmpfs), or its disk, which no limit of that user
+/// counts.
 const NAMELESS_MAX: u64 = 256 << 20;
 
 /// Files that are not held any more, of one user's programs.
@@ -140,8 +141,8 @@ impl PinnedFiles {
         self.new.take()
     }
 
-    /// Whoever [took](Self::take_new) this file does not know it any more: when it is mapped again it
-    /// is new.
+    /// Whoever [took](Self::take_new) this file does not know it any more: when it is mapped again
+    /// it is new.
     pub fn is_new_again(&mut self, file: &FileData) {
         let identity = identity(file);
         self.seen.remove(&identity);
@@ -196,8 +197,8 @@ impl PinnedFiles {
         self.hold_found_map(process, look(process), now)
     }
 
-    /// The same for a process that has ended, and that lived `then`: some write their list when they
-    /// end.
+    /// The same for a process that has ended, and that lived `then`: some write their list when
+    /// they end.
     pub fn hold_perf_map_of_ended(&mut self, process: &PerfMapOwner, then: Ticks) {
         if self.perf_maps.is_new(process.pid) {
             self.hold_found_map(process, look_afterwards(process), then);
@@ -214,7 +215,7 @@ impl PinnedFiles {
     fn hold_found_map(
         &mut self,
         process: &PerfMapOwner,
-        found: FoundList,
+        found: ListLookup,
         taken: Ticks,
     ) -> PerfMapOutcome {
         hold_list(&mut self.perf_maps, &mut self.room, process, found, taken)
@@ -233,8 +234,8 @@ impl PinnedFiles {
         let mut released = Vec::<ReleasedFiles>::new();
         for Nameless { user, place, .. } in beyond(self.nameless(), NAMELESS_MAX) {
             match place {
-                HeldPlace::Module(path, build_id) => self.release(&path, &build_id),
-                HeldPlace::CodeLists(pid) => self.forget_code_lists(pid),
+                PinnedKey::Module(path, build_id) => self.release(&path, &build_id),
+                PinnedKey::CodeLists(pid) => self.forget_code_lists(pid),
             }
             match released.iter_mut().find(|known| known.user == user) {
                 Some(known) => known.files += 1,
@@ -254,13 +255,13 @@ impl PinnedFiles {
             files.iter().filter_map(move |(build_id, held)| {
                 let PinnedPath::File(PinnedFile { file, shown_by, .. }) = held else { return None };
                 let (user, bytes) = (payer(*shown_by.first()?), bytes_of(file)?);
-                let place = HeldPlace::Module(path.clone(), build_id.clone());
+                let place = PinnedKey::Module(path.clone(), build_id.clone());
                 Some(Nameless { user, bytes, place })
             })
         });
         let lists = self.perf_maps.all().chain(self.dumps.all());
         let lists = lists.filter_map(|(pid, file)| {
-            let (user, place) = (payer(file.data().uid), HeldPlace::CodeLists(pid));
+            let (user, place) = (payer(file.data().uid), PinnedKey::CodeLists(pid));
             Some(Nameless { user, bytes: bytes_of(file)?, place })
         });
         modules.chain(lists).collect()
@@ -426,12 +427,12 @@ struct Nameless {
     /// Who pays for it.
     user: u32,
     bytes: u64,
-    place: HeldPlace,
+    place: PinnedKey,
 }
 
 /// Where a held file is kept.
 #[derive(Debug)]
-enum HeldPlace {
+enum PinnedKey {
     Module(String, BuildId),
     /// All lists of a process.
     CodeLists(u32),
@@ -461,19 +462,19 @@ fn hold_list(
     lists: &mut CodeLists,
     room: &mut FileQuota,
     process: &PerfMapOwner,
-    found: FoundList,
+    found: ListLookup,
     taken: Ticks,
 ) -> PerfMapOutcome {
     let pid = process.pid;
     let reason = match found {
-        FoundList::Gone => return PerfMapOutcome::Gone,
-        FoundList::Missing => return PerfMapOutcome::Missing,
-        FoundList::Refused(reason) => reason,
-        FoundList::Opened(file) if !lists.is_new(pid) || room.take(process.user.uid()) => {
+        ListLookup::Gone => return PerfMapOutcome::Gone,
+        ListLookup::Missing => return PerfMapOutcome::Missing,
+        ListLookup::Refused(reason) => reason,
+        ListLookup::Opened(file) if !lists.is_new(pid) || room.take(process.user.uid()) => {
             lists.keep(pid, file, taken);
             return PerfMapOutcome::Held;
         }
-        FoundList::Opened(_) => {
+        ListLookup::Opened(_) => {
             "its list of code is not read: too many files of its user are held".to_owned()
         }
     };
@@ -560,7 +561,7 @@ mod tests {
 
     #[test]
     fn of_files_without_names_each_user_keeps_as_many_as_have_room() {
-        let file = |user, bytes| Nameless { user, bytes, place: HeldPlace::CodeLists(user) };
+        let file = |user, bytes| Nameless { user, bytes, place: PinnedKey::CodeLists(user) };
         let all = vec![file(2, 60), file(1, 90), file(2, 50), file(1, 20), file(2, 40)];
         let gone = beyond(all, 100);
         let gone: Vec<_> = gone.iter().map(|file| (file.user, file.bytes)).collect();

@@ -1,5 +1,6 @@
 //! Files with symbols that the user of this program names, found by build id alone: programs that
-//! are not stripped, and debug files, wherever they lie below a folder and whatever they are called.
+//! are not stripped, and debug files, wherever they lie below a folder and whatever they are
+//! called.
 
 use crate::elf::{Layout, build_id_in};
 use crate::link_sections::alt_build_id;
@@ -193,10 +194,10 @@ impl SymbolFiles {
     }
 }
 
-/// Whether a regular file is worth a look: of most the first bytes say that it is not, which is much
-/// quicker to see than it is to open a file that may be anything. Its folder was named by the user,
-/// and was listed just now in the same way; where something else has taken the file's place, nothing
-/// is waited for.
+/// Whether a regular file is worth a look: of most the first bytes say that it is not, which is
+/// much quicker to see than it is to open a file that may be anything. Its folder was named by the
+/// user, and was listed just now in the same way; where something else has taken the file's place,
+/// nothing is waited for.
 fn begins_as_elf(path: &Path) -> bool {
     let mut options = File::options();
     options.read(true);

@@ -80,8 +80,8 @@ impl Symbolizer {
         self.name_kernel_unless(addresses, &|| false).unwrap_or_else(Kernel::no_names)
     }
 
-    /// As [`name_kernel`](Self::name_kernel), until `unwanted` says that nobody waits for it: `None`
-    /// then.
+    /// As [`name_kernel`](Self::name_kernel), until `unwanted` says that nobody waits for it:
+    /// `None` then.
     pub fn name_kernel_unless(
         &mut self,
         addresses: &[u64],

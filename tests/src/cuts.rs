@@ -80,8 +80,8 @@ pub fn live(capture: &[u8]) -> Option<Vec<String>> {
     Some(first)
 }
 
-/// Plays a capture into an exporter as if it were being recorded, in one of several ways; `false` if
-/// it is damaged.
+/// Plays a capture into an exporter as if it were being recorded, in one of several ways; `false`
+/// if it is damaged.
 ///
 /// # Panics
 ///

@@ -64,5 +64,5 @@ fn a_driver_tells_when_the_memory_of_a_process_or_of_all_changes() {
     // A kernel that says something else by that name.
     let other = FakeTracepoint::new(&mut machine, 2, ("gpu_mem", "gpu_mem_total"), &TOTAL[..2]);
     other.fire(&mut machine, (0, 20), 100, &[0.into(), 100.into()]);
-    golden::check("gpu_memory_told", &mut golden::open(machine.finish()));
+    golden::check("gpu_memory_reported", &mut golden::open(machine.finish()));
 }

@@ -1,7 +1,7 @@
 /* Marks zones, messages, plots and frames in a C or C++ program for `syscollect record`.
  *
- * Link libsyscollect_client.a (cargo build --release -p syscollect-client), with -lpthread -ldl -lm.
- * For gcc and clang, C11 or C++11 and later, Linux on x86-64.
+ * Link libsyscollect_client.a (cargo build --release -p syscollect-client), with -lpthread, -ldl
+ * and -lm. For gcc and clang, C11 or C++11 and later, Linux on x86-64.
  *
  *     void load(int count) {
  *         SYSCOLLECT_ZONE("load");               // until the end of the block
@@ -11,9 +11,10 @@
  *         SYSCOLLECT_FRAME();
  *     }
  *
- * While nobody records, each of these is two loads and a branch, and their arguments are not evaluated.
- * Names, units and texts of macros that say CONSTANT must last as long as the program, or as the library that they
- * are in; other texts are copied. Texts are UTF-8. Define SYSCOLLECT_OFF to remove all marks.
+ * While nobody records, each of these is two loads and a branch, and their arguments are not
+ * evaluated. Names, units and texts of macros that say CONSTANT must last as long as the program,
+ * or as the library that they are in; other texts are copied. Texts are UTF-8. Define
+ * SYSCOLLECT_OFF to remove all marks.
  *
  * Names that end with _recorded are for the macros alone.
  */
@@ -118,7 +119,8 @@ static inline void syscollect_zone_name_recorded(syscollect_zone zone, const cha
     (void)zone, (void)name;
 }
 
-static inline void syscollect_zone_value_recorded(syscollect_zone zone, uint8_t type, uint64_t bits) {
+static inline void syscollect_zone_value_recorded(syscollect_zone zone, uint8_t type,
+                                                  uint64_t bits) {
     (void)zone, (void)type, (void)bits;
 }
 
@@ -126,7 +128,8 @@ static inline void syscollect_message_recorded(const char *text, uint32_t color)
     (void)text, (void)color;
 }
 
-static inline void syscollect_plot_recorded(struct syscollect_plot *plot, uint8_t type, uint64_t bits) {
+static inline void syscollect_plot_recorded(struct syscollect_plot *plot, uint8_t type,
+                                            uint64_t bits) {
     (void)plot, (void)type, (void)bits;
 }
 
@@ -166,61 +169,68 @@ private:
 
 } /* namespace syscollect */
 
-#define SYSCOLLECT_BLOCK_ZONE_ syscollect::Zone syscollect_zone_of_block(&syscollect_location_of_block)
+#define SYSCOLLECT_BLOCK_ZONE_                                                                     \
+    syscollect::Zone syscollect_zone_of_block(&syscollect_location_of_block)
 #else
-#define SYSCOLLECT_BLOCK_ZONE_                                                                                         \
-    __attribute__((cleanup(syscollect_end_of_block))) syscollect_zone syscollect_zone_of_block =                      \
+#define SYSCOLLECT_BLOCK_ZONE_                                                                     \
+    __attribute__((cleanup(syscollect_end_of_block))) syscollect_zone syscollect_zone_of_block =   \
         syscollect_zone_begin(&syscollect_location_of_block)
 #endif
 
-/* Names a place here: SYSCOLLECT_LOCATION(place, "CONSTANT name", 0xff8000), for syscollect_zone_begin(&place). */
-#define SYSCOLLECT_LOCATION(variable, name, color)                                                                     \
+/* Names a place here: SYSCOLLECT_LOCATION(place, "CONSTANT name", 0xff8000), for
+ * syscollect_zone_begin(&place). */
+#define SYSCOLLECT_LOCATION(variable, name, color)                                                 \
     static struct syscollect_location variable = {name, __func__, __FILE__, __LINE__, color, 0}
 
 /* A zone from here to the end of the block; one for each block. The name is CONSTANT. */
 #define SYSCOLLECT_ZONE(name) SYSCOLLECT_ZONE_COLORED(name, 0)
-#define SYSCOLLECT_ZONE_COLORED(name, color)                                                                           \
-    SYSCOLLECT_LOCATION(syscollect_location_of_block, name, color);                                                    \
+#define SYSCOLLECT_ZONE_COLORED(name, color)                                                       \
+    SYSCOLLECT_LOCATION(syscollect_location_of_block, name, color);                                \
     SYSCOLLECT_BLOCK_ZONE_
 
 /* Runs if the zone of this block is recorded. */
-#define SYSCOLLECT_OF_ZONE_(statement)                                                                                 \
-    do {                                                                                                               \
-        if (__builtin_expect(syscollect_zone_of_block != SYSCOLLECT_NO_ZONE, 0)) {                                     \
-            statement;                                                                                                 \
-        }                                                                                                              \
+#define SYSCOLLECT_OF_ZONE_(statement)                                                             \
+    do {                                                                                           \
+        if (__builtin_expect(syscollect_zone_of_block != SYSCOLLECT_NO_ZONE, 0)) {                 \
+            statement;                                                                             \
+        }                                                                                          \
     } while (0)
 
 /* Words, another name, or a number of the zone of this block, while it is the innermost. */
-#define SYSCOLLECT_ZONE_TEXT(text) SYSCOLLECT_OF_ZONE_(syscollect_zone_text_recorded(syscollect_zone_of_block, text))
-#define SYSCOLLECT_ZONE_NAME(name) SYSCOLLECT_OF_ZONE_(syscollect_zone_name_recorded(syscollect_zone_of_block, name))
-#define SYSCOLLECT_ZONE_VALUE(value)                                                                                   \
-    SYSCOLLECT_OF_ZONE_(                                                                                               \
-        syscollect_zone_value_recorded(syscollect_zone_of_block, SYSCOLLECT_SIGNED, (uint64_t)(int64_t)(value)))
+#define SYSCOLLECT_ZONE_TEXT(text)                                                                 \
+    SYSCOLLECT_OF_ZONE_(syscollect_zone_text_recorded(syscollect_zone_of_block, text))
+#define SYSCOLLECT_ZONE_NAME(name)                                                                 \
+    SYSCOLLECT_OF_ZONE_(syscollect_zone_name_recorded(syscollect_zone_of_block, name))
+#define SYSCOLLECT_ZONE_VALUE(value)                                                               \
+    SYSCOLLECT_OF_ZONE_(                                                                           \
+        syscollect_zone_value_recorded(syscollect_zone_of_block, SYSCOLLECT_SIGNED,                \
+                                       (uint64_t)(int64_t)(value)))
 
 /* Runs if somebody records. */
-#define SYSCOLLECT_IF_ENABLED_(statement)                                                                              \
-    do {                                                                                                               \
-        if (syscollect_enabled()) {                                                                                    \
-            statement;                                                                                                 \
-        }                                                                                                              \
+#define SYSCOLLECT_IF_ENABLED_(statement)                                                          \
+    do {                                                                                           \
+        if (syscollect_enabled()) {                                                                \
+            statement;                                                                             \
+        }                                                                                          \
     } while (0)
 
-/* A message, and one with a colour (0xRRGGBB). One without a text, null or "", is shown as "(empty)". */
+/* A message, and one with a colour (0xRRGGBB). One without a text, null or "", is shown as
+ * "(empty)". */
 #define SYSCOLLECT_MESSAGE(text) SYSCOLLECT_MESSAGE_COLORED(text, 0)
-#define SYSCOLLECT_MESSAGE_COLORED(text, color) SYSCOLLECT_IF_ENABLED_(syscollect_message_recorded(text, color))
+#define SYSCOLLECT_MESSAGE_COLORED(text, color)                                                    \
+    SYSCOLLECT_IF_ENABLED_(syscollect_message_recorded(text, color))
 
 /* What a number is now: an integer, or a double. Name and unit are CONSTANT. */
-#define SYSCOLLECT_PLOT(name, unit, value)                                                                             \
+#define SYSCOLLECT_PLOT(name, unit, value)                                                         \
     SYSCOLLECT_PLOT_(name, unit, SYSCOLLECT_SIGNED, (uint64_t)(int64_t)(value))
-#define SYSCOLLECT_PLOT_DOUBLE(name, unit, value)                                                                      \
+#define SYSCOLLECT_PLOT_DOUBLE(name, unit, value)                                                  \
     SYSCOLLECT_PLOT_(name, unit, SYSCOLLECT_FLOAT, syscollect_bits_of_double(value))
-#define SYSCOLLECT_PLOT_(name, unit, type, bits)                                                                       \
-    do {                                                                                                               \
-        if (syscollect_enabled()) {                                                                                    \
-            static struct syscollect_plot syscollect_plot_here = {name, unit, 0};                                      \
-            syscollect_plot_recorded(&syscollect_plot_here, type, bits);                                               \
-        }                                                                                                              \
+#define SYSCOLLECT_PLOT_(name, unit, type, bits)                                                   \
+    do {                                                                                           \
+        if (syscollect_enabled()) {                                                                \
+            static struct syscollect_plot syscollect_plot_here = {name, unit, 0};                  \
+            syscollect_plot_recorded(&syscollect_plot_here, type, bits);                           \
+        }                                                                                          \
     } while (0)
 
 /* A frame ends and the next begins: of the main set, or of a set with a CONSTANT name. */
@@ -229,12 +239,12 @@ private:
 /* A frame of a set with gaps begins, and ends. */
 #define SYSCOLLECT_FRAME_START(name) SYSCOLLECT_FRAME_(name, SYSCOLLECT_FRAME_BEGIN)
 #define SYSCOLLECT_FRAME_STOP(name) SYSCOLLECT_FRAME_(name, SYSCOLLECT_FRAME_END)
-#define SYSCOLLECT_FRAME_(name, phase)                                                                                 \
-    do {                                                                                                               \
-        if (syscollect_enabled()) {                                                                                    \
-            static struct syscollect_frames syscollect_frames_here = {name, 0};                                        \
-            syscollect_frame_recorded(&syscollect_frames_here, phase);                                                 \
-        }                                                                                                              \
+#define SYSCOLLECT_FRAME_(name, phase)                                                             \
+    do {                                                                                           \
+        if (syscollect_enabled()) {                                                                \
+            static struct syscollect_frames syscollect_frames_here = {name, 0};                    \
+            syscollect_frame_recorded(&syscollect_frames_here, phase);                             \
+        }                                                                                          \
     } while (0)
 
 #endif /* SYSCOLLECT_H */

@@ -5,7 +5,7 @@
 
 use crate::arena::Arena;
 use crate::emit::{self, Refused, Value};
-use crate::location::{DynamicLocation, Place};
+use crate::location::{DynamicLocation, ZoneLocation};
 use crate::log::CachedNumber;
 use crate::zone::{self, ZoneToken};
 use crate::{fallback, message, plot, semaphore};
@@ -57,8 +57,8 @@ unsafe fn text<'a>(text: *const c_char) -> &'a str {
     bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }
 
-impl Place for CLocation {
-    fn seen(&self) -> DynamicLocation<'_> {
+impl ZoneLocation for CLocation {
+    fn definition(&self) -> DynamicLocation<'_> {
         // SAFETY: the header's macros give constant texts; whoever fills the struct by hand
         // promises the same.
         let (name, function, file) =
@@ -68,7 +68,7 @@ impl Place for CLocation {
     }
 
     fn number(&self, arena: &Arena) -> u32 {
-        self.number.or_define(arena, || self.seen().number(arena))
+        self.number.or_define(arena, || self.definition().number(arena))
     }
 }
 

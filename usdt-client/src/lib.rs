@@ -56,7 +56,9 @@
 //! ([`alloc`]).
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("syscollect-usdt-client marks programs on Linux: depend on it for that target only");
+compile_error!(
+    "syscollect-usdt-client instruments programs on Linux: depend on it for that target only"
+);
 
 // The macros are used in the crate's own tests, too.
 extern crate self as syscollect_usdt_client;

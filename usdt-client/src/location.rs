@@ -61,22 +61,22 @@ impl Location {
 }
 
 /// What zones begin at.
-pub(crate) trait Place {
+pub(crate) trait ZoneLocation {
     /// The place with all its texts.
-    fn seen(&self) -> DynamicLocation<'_>;
+    fn definition(&self) -> DynamicLocation<'_>;
     /// Its number in that arena's log, 0 if the log is full.
     fn number(&self, arena: &Arena) -> u32;
 }
 
-impl Place for Location {
-    fn seen(&self) -> DynamicLocation<'_> {
+impl ZoneLocation for Location {
+    fn definition(&self) -> DynamicLocation<'_> {
         let (name, function) = (self.name(), self.function());
         DynamicLocation { name, function, file: self.file, line: self.line, color: self.color }
     }
 
     #[cold]
     fn number(&self, arena: &Arena) -> u32 {
-        self.number.or_define(arena, || self.seen().number(arena))
+        self.number.or_define(arena, || self.definition().number(arena))
     }
 }
 
@@ -96,8 +96,8 @@ pub struct DynamicLocation<'a> {
     pub color: u32,
 }
 
-impl Place for DynamicLocation<'_> {
-    fn seen(&self) -> DynamicLocation<'_> {
+impl ZoneLocation for DynamicLocation<'_> {
+    fn definition(&self) -> DynamicLocation<'_> {
         *self
     }
 

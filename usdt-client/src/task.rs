@@ -1,6 +1,6 @@
 //! Async zones: they belong to a task, may overlap, and may end on another thread.
 
-use crate::location::{Location, Place};
+use crate::location::{Location, ZoneLocation};
 use crate::open_async::OpenAsyncZone;
 use crate::{arena, emit};
 use core::future::Future;

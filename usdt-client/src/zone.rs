@@ -2,7 +2,7 @@
 
 use crate::emit::{self, Refused, StaticString, Value};
 use crate::fallback;
-use crate::location::{DynamicLocation, Location, Place};
+use crate::location::{DynamicLocation, Location, ZoneLocation};
 use crate::stack;
 use crate::text::TextBuffer;
 use crate::thread;
@@ -81,7 +81,7 @@ fn begin_enabled(location: &'static Location) -> ZoneToken {
 /// Begins a zone; the caller has seen that somebody records.
 #[cold]
 #[inline(never)]
-pub(crate) fn begin_at(place: &impl Place) -> ZoneToken {
+pub(crate) fn begin_at(place: &impl ZoneLocation) -> ZoneToken {
     match emit::group(16) {
         Ok(mut group) => {
             let number = place.number(group.arena());
@@ -118,7 +118,7 @@ fn write_begin(group: &mut emit::Group, location: u32) -> ZoneToken {
 
 /// A zone that cannot be written counts all the same, so that its end matches.
 #[cold]
-fn begin_refused(refused: Refused, place: &dyn Place) -> ZoneToken {
+fn begin_refused(refused: Refused, place: &dyn ZoneLocation) -> ZoneToken {
     match refused {
         Refused::Lost(state) => {
             let location = state.arena().map_or(0, |arena| place.number(arena));
@@ -126,7 +126,7 @@ fn begin_refused(refused: Refused, place: &dyn Place) -> ZoneToken {
         }
         Refused::Fallback(state) => {
             let token = ZoneToken(state.push(0, 0));
-            fallback::zone_begin(&place.seen());
+            fallback::zone_begin(&place.definition());
             token
         }
         Refused::Nothing => ZoneToken::INACTIVE,

@@ -14,6 +14,9 @@ use crate::process::root;
 
 const HEADER: &str = "bpf/include/records.h";
 
+/// Columns of a line.
+const WIDTH: usize = 100;
+
 /// Writes the header, or with `check` compares it with the committed one.
 pub(crate) fn run(check: bool) -> Result<()> {
     let path = root().join(HEADER);
@@ -69,10 +72,12 @@ fn structure(out: &mut String, layout: &StructLayout) {
     );
     for field in layout.fields {
         let (field, offset) = (field.name, field.offset);
-        let _ = writeln!(
-            out,
-            "_Static_assert(__builtin_offsetof(struct {name}, {field}) == {offset}, \"{name}.{field}\");"
-        );
+        let condition = format!("__builtin_offsetof(struct {name}, {field}) == {offset}");
+        let one_line = format!("_Static_assert({condition}, \"{name}.{field}\");");
+        let _ = match one_line.len() <= WIDTH {
+            true => writeln!(out, "{one_line}"),
+            false => writeln!(out, "_Static_assert({condition},\n\t       \"{name}.{field}\");"),
+        };
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::privileged::context::{Context, number, signal, text, until, wait};
 use crate::process::output_of;
-use crate::survival::Load;
+use crate::survival::Workload;
 
 /// How long, and where to.
 #[derive(Clone, Debug, clap::Args)]
@@ -102,7 +102,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     fs::create_dir_all(&folder)?;
     let folder = folder.canonicalize()?;
     let (output, partial) = (folder.join("soak.syscap"), folder.join("soak.syscap.partial"));
-    let _load = Load::start(&context)?;
+    let _load = Workload::start(&context)?;
     let mut command = context.command(&[]);
     command.args(["record", "--force", "-o", text(&output)?]).args(&arguments.options);
     let recorder =

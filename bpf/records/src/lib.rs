@@ -187,7 +187,8 @@ pub mod stack_space {
     /// Addresses of kernel code.
     pub const KERNEL: u16 = 1;
     /// No stack: what a Python code object is called ([`CodeHeader`](crate::python::CodeHeader)).
-    /// `StackHeader::frames` counts its words, `StackHeader::id` is [`NONE`](super::stack_id::NONE).
+    /// `StackHeader::frames` counts its words, `StackHeader::id` is
+    /// [`NONE`](super::stack_id::NONE).
     pub const PYTHON_CODE: u16 = 2;
 }
 
@@ -344,9 +345,9 @@ record! {
 
 record! {
     /// Starts a stack definition; `frames` addresses of 8 bytes follow,
-    /// innermost first. The innermost is where the CPU stood; the byte before each other one lies in
-    /// the caller's code, because a call may be a function's last instruction. Of a caller that a
-    /// signal interrupted the address is one more than where it stood.
+    /// innermost first. The innermost is where the CPU stood; the byte before each other one lies
+    /// in the caller's code, because a call may be a function's last instruction. Of a caller that
+    /// a signal interrupted the address is one more than where it stood.
     StackHeader, 24 {
         /// Ticks and kind, before the first record that uses the stack.
         stamp: Stamp as "__u64 stamp",

@@ -62,7 +62,8 @@ record! {
         runtime: u64 as "__u64 runtime",
         /// `PyCode_Type`, in the same way.
         code_type: u64 as "__u64 code_type",
-        /// The interpreter's loop: offsets in the file, two ranges of first and end; (0, 0) for none.
+        /// The interpreter's loop: offsets in the file, two ranges of first and end; (0, 0) for
+        /// none.
         loops: [u64; 4] as "__u64 loops[4]",
         /// The runtime's pointer to the main interpreter.
         interpreter: u32 as "__u32 interpreter",
@@ -118,15 +119,15 @@ record! {
         entry: u8 as "__u8 entry",
         /// One of [`instruction_rule`].
         instruction: u8 as "__u8 instruction",
-        /// Where in a string's state the size of its characters begins, bits: three of them, then one
-        /// that says whether the characters lie behind it, and one for ASCII.
+        /// Where in a string's state the size of its characters begins, bits: three of them, then
+        /// one that says whether the characters lie behind it, and one for ASCII.
         text_kind: u8 as "__u8 text_kind",
     }
 }
 
 record! {
-    /// What a code object is called. Its name follows, its file, and its line table, each filled up to
-    /// a multiple of 8 bytes.
+    /// What a code object is called. Its name follows, its file, and its line table, each filled up
+    /// to a multiple of 8 bytes.
     CodeHeader, 56 {
         /// By which frames of the same lane refer to it, from 1 on.
         id: u32 as "__u32 id",

@@ -45,8 +45,8 @@ pub mod cfa_rule {
     pub const SIGNAL: u8 = 8;
     /// There is no caller: the thread begins here.
     pub const END: u8 = 9;
-    /// rsp + `cfa_offset` pairs of words, without a sign: frames of 256 KiB to 1 MiB, such as that of
-    /// the function below which all of rustc runs.
+    /// rsp + `cfa_offset` pairs of words, without a sign: frames of 256 KiB to 1 MiB, such as that
+    /// of the function below which all of rustc runs.
     pub const RSP_FAR: u8 = 10;
     /// There is unwind information that no row can express, or that cannot be read. Whoever guesses
     /// by frame pointers here leaves out the caller of a function that keeps none.
@@ -81,8 +81,8 @@ pub const LOST_FRAME_POINTER: u64 = 1;
 pub mod frame_reached {
     /// It called, as unwind information says.
     pub const CALLED: u16 = 0;
-    /// It called, as a frame pointer says. The function that it called keeps frame pointers, and has
-    /// saved its rbp: only here does an rbp of 0 say that the thread begins.
+    /// It called, as a frame pointer says. The function that it called keeps frame pointers, and
+    /// has saved its rbp: only here does an rbp of 0 say that the thread begins.
     pub const LINKED: u16 = 1;
     /// It is the innermost; the kernel has saved its registers, in the order of `struct pt_regs`.
     pub const RUNNING: u16 = 2;
@@ -154,8 +154,8 @@ record! {
         uid: u32 as "__u32 uid",
         /// How the walk came to the last frame, one of [`frame_reached`].
         reached: u16 as "__u16 reached",
-        /// 1 if the word at its stack pointer is where it returns to, should its code have no unwind
-        /// information: a call of this very function lies before that address.
+        /// 1 if the word at its stack pointer is where it returns to, should its code have no
+        /// unwind information: a call of this very function lies before that address.
         returns_at_sp: u16 as "__u16 returns_at_sp",
         /// Bytes of this part that the program has.
         bytes: u32 as "__u32 bytes",
@@ -167,8 +167,8 @@ record! {
         bp: u64 as "__u64 bp",
         /// Where this part begins.
         start: u64 as "__u64 start",
-        /// The code whose table was missing, as the programs know it: its file's number, 0 where the
-        /// file is not known yet,
+        /// The code whose table was missing, as the programs know it: its file's number, 0 where
+        /// the file is not known yet,
         file: u64 as "__u64 file",
         /// where it is mapped,
         code_start: u64 as "__u64 code_start",

@@ -3,6 +3,8 @@
 use crate::debuginfod;
 use crate::format::Format;
 use crate::kept_files;
+use crate::lost::Lost;
+use crate::output::{Draft, Target};
 use crate::owner::Owner;
 use crate::signals::Abandon;
 use crate::symbol_files::SymbolFileOptions;
@@ -382,6 +384,34 @@ pub(crate) fn export<R: Recording>(
             Ok(played)
         }
     }
+}
+
+/// A file that was exported and does not have its name yet.
+pub(crate) struct ExportedDraft {
+    pub(crate) draft: Draft,
+    pub(crate) bytes: u64,
+    pub(crate) played: Played,
+    pub(crate) lost: Lost,
+}
+
+/// Writes the whole session into a new file in a viewer's format.
+///
+/// # Errors
+///
+/// [`Abandoned`], or what the output says.
+pub(crate) fn export_file<R: Recording>(
+    session: &mut R,
+    (target, format): (&Target, Format),
+    abandon: &Abandon,
+    terminal: &Terminal,
+) -> Result<ExportedDraft> {
+    let draft = target.draft()?;
+    let out = (format, &mut draft.file() as &mut dyn Write);
+    let played = export(session, out, &Selection::default(), abandon, terminal)
+        .with_context(|| format!("cannot export to {}", target.path().display()))?;
+    let bytes = draft.file().metadata()?.len();
+    let lost = Lost::read(session, &played);
+    Ok(ExportedDraft { draft, bytes, played, lost })
 }
 
 /// Reads every event once and writes nothing: afterwards the session knows what it lost.

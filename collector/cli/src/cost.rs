@@ -18,8 +18,8 @@ pub(crate) fn recording(recorder: &RecorderSummary) -> String {
     format!("{time}{share}, {} of memory", bytes(recorder.recorder_peak_bytes))
 }
 
-/// `start 100.0 ms, 12.0 MB; naming 1.20 s, 90.0 MB; in all 1.61 s of CPU time, at most 90.0 MB of memory`;
-/// nothing for captures that do not tell.
+/// `start 100.0 ms, 12.0 MB; naming 1.20 s, 90.0 MB; in all 1.61 s of CPU time, at most 90.0 MB of
+/// memory`; nothing for captures that do not tell.
 pub(crate) fn around(costs: &[WorkCost]) -> Option<String> {
     let most = costs.iter().map(|cost| cost.peak_bytes).max()?;
     let all = costs.iter().fold(0u64, |sum, cost| sum.saturating_add(cost.cpu_ns));

@@ -11,7 +11,8 @@ use syscollect_symbolize::debuginfod::{
 };
 use syscollect_symbolize::{ModuleRequest, SearchLimits, SymbolFiles};
 
-/// A capture may name as many modules as it likes; servers are asked for those that are missed most.
+/// A capture may name as many modules as it likes; servers are asked for those that are missed
+/// most.
 const MODULES_MAX: usize = 500;
 /// What all files together may have, bytes.
 const BYTES_MAX: u64 = 8 << 30;

@@ -123,7 +123,7 @@ impl Format {
 
     /// The raw capture that `record` keeps beside a file of this format: `x.syscap` beside
     /// `x.json.gz`.
-    pub(crate) fn capture_beside(self, output: &OsStr) -> OsString {
+    pub(crate) fn raw_beside(self, output: &OsStr, extension: &str) -> OsString {
         let path = Path::new(output);
         let mut stem = path.file_stem().unwrap_or(output);
         if let Some((first, _)) = self.extension().split_once('.')
@@ -132,7 +132,7 @@ impl Format {
             stem = Path::new(stem).file_stem().unwrap_or(stem);
         }
         let mut name = stem.to_owned();
-        name.push(".syscap");
+        name.push(format!(".{extension}"));
         name
     }
 
@@ -183,7 +183,7 @@ mod tests {
             (Format::JsonGz, "x.gz", "x.syscap"),
             (Format::Pftrace, "x", "x.syscap"),
         ] {
-            assert_eq!(format.capture_beside(OsStr::new(output)), capture, "{output}");
+            assert_eq!(format.raw_beside(OsStr::new(output), "syscap"), capture, "{output}");
         }
     }
 

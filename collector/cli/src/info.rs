@@ -222,7 +222,7 @@ impl Report {
             lost: played.lost,
             overwritten: records_overwritten(session.losses()),
             losses: session.losses().to_vec(),
-            untold_gaps: played.untold_gaps,
+            untold_gaps: played.unreported_gaps,
             cpus: info.cpus.len(),
             duration_ns: session.summary().map_or(span, |summary| summary.duration_ns),
             first_unix_ns: played.first.and_then(|first| info.wall_clock(first)),

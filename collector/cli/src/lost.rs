@@ -25,7 +25,7 @@ pub(crate) struct Lost {
 impl Lost {
     /// What a recording lost whose events were all played.
     pub(crate) fn read(session: &impl Recording, played: &Played) -> Self {
-        let shortfall = Shortfall { gaps: played.untold_gaps, stacks: played.missing_stacks };
+        let shortfall = Shortfall { gaps: played.unreported_gaps, stacks: played.missing_stacks };
         Self { losses: session.losses().to_vec(), unread: None, shortfall }
     }
 

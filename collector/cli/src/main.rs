@@ -18,8 +18,6 @@ macro_rules! say_styled {
 
 // Where dead code is allowed on Windows, it is what ends a recording of Linux.
 mod args;
-#[cfg(target_os = "linux")]
-mod backend;
 mod completions;
 #[cfg_attr(windows, path = "confine_windows.rs")]
 mod confine;
@@ -42,7 +40,6 @@ mod output;
 mod owner;
 #[cfg(target_os = "linux")]
 mod probes;
-#[cfg_attr(windows, path = "record_windows/mod.rs")]
 mod record;
 mod report;
 #[cfg_attr(windows, allow(dead_code))]

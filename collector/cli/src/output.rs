@@ -91,7 +91,6 @@ impl Target {
     }
 
     /// The final name.
-    #[cfg_attr(windows, expect(dead_code, reason = "only the recorder of Linux needs it"))]
     pub(crate) fn name(&self) -> &OsStr {
         &self.name
     }

@@ -142,7 +142,7 @@ fn open_capture(path: &Path) -> Result<CaptureReader> {
         .ok()
         .filter(|format| *format != Format::Syscap);
     let (Some(format), Some(name)) = (exported, path.file_name()) else { return Err(error.into()) };
-    let beside = path.with_file_name(format.capture_beside(name));
+    let beside = path.with_file_name(format.raw_beside(name, "syscap"));
     if !beside.is_file() {
         bail!(
             "{} is what a recording was exported to, and only its raw capture can be read: {} is not there. Record \
@@ -164,7 +164,7 @@ fn cut_off_beside(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?;
     let format = Format::of_output(path, None, format::EXPORTS).ok();
     let mut left = match format.filter(|format| *format != Format::Syscap) {
-        Some(format) => format.capture_beside(name),
+        Some(format) => format.raw_beside(name, "syscap"),
         None => name.to_owned(),
     };
     left.push(".partial");

@@ -208,7 +208,7 @@ fn lane_advice(loss: &LaneLoss) -> &'static str {
             "An instrumented program has more than 1,024 threads at a time; zones of the others are lost"
         }
         LossOrigin::Lane(LaneKind::Zone | LaneKind::ZoneLog) => {
-            "Threads marked more than could be taken from them: mark less in short loops, or give the recorder a CPU"
+            "Threads recorded more zones than could be taken: instrument less in short loops, or give the recorder a CPU"
         }
         LossOrigin::Lane(LaneKind::Probe) => {
             "Probes were hit more often than could be taken: probe fewer places, or give the recorder a CPU"
@@ -335,7 +335,7 @@ mod tests {
             let loss = LaneLoss { origin: lane.into(), record, ..loss(LossCause::LaneFull, 7) };
             plain(&outcome(vec![loss]))
         };
-        assert!(lost(LaneKind::Zone, LostRecord::ZoneItem).contains("mark less"));
+        assert!(lost(LaneKind::Zone, LostRecord::ZoneItem).contains("instrument less"));
         assert!(
             lost(LaneKind::Zone, LostRecord::ItemWithoutRing).contains("more than 1,024 threads")
         );

@@ -171,7 +171,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// `61.0 s, 1,234,567 events, 45.6 MB (44.9 MB a minute, the disk lasts for 3 h), nothing lost`.
+    /// `61.0 s, 1,234,567 events, 45.6 MB (44.9 MB a minute, the disk lasts for 3 h), nothing
+    /// lost`.
     fn line(&self, elapsed: Duration, bytes_a_minute: Option<f64>) -> String {
         let mut line = elapsed_text(elapsed) + ", ";
         if let Some(events) = self.events {

@@ -10,7 +10,8 @@ use syscollect_records::python::PythonFile;
 const LIMITS: SymbolLimits = SymbolLimits { table: 16 << 20, names: 16 << 20 };
 const LOOP_MAX: u64 = 1 << 20;
 
-/// Whether a file at such a path may hold an interpreter: what is called otherwise is not looked at.
+/// Whether a file at such a path may hold an interpreter: what is called otherwise is not looked
+/// at.
 pub fn may_hold_interpreter(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     // Extension modules have the interpreter's name in theirs.

@@ -5,12 +5,13 @@
 //!
 //! **Duties.** Find the interpreter in an ELF file and say where its structures lie
 //! ([`interpreter`]): CPython 3.8 to 3.12 by what is known of these versions, from 3.13 on by what
-//! the file says of itself. Read what was sent of code objects ([`PythonCode`]): names, and the line
-//! of an instruction. Both are foreign bytes: whatever they hold, there is an answer or none, in
-//! bounded time and memory.
+//! the file says of itself. Read what was sent of code objects ([`PythonCode`]): names, and the
+//! line of an instruction. Both are foreign bytes: whatever they hold, there is an answer or none,
+//! in bounded time and memory.
 //!
-//! **Non-goals.** Reading processes (the kernel programs do). Builds for debugging, whose structures
-//! are larger. Interpreters besides the main one of a process. Other implementations of Python.
+//! **Non-goals.** Reading processes (the kernel programs do). Builds for debugging, whose
+//! structures are larger. Interpreters besides the main one of a process. Other implementations of
+//! Python.
 //!
 //! ```
 //! use syscollect_cpython::{PythonCode, may_hold_interpreter};

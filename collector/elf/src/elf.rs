@@ -35,8 +35,8 @@ pub(crate) fn header_in<'data, H: FileHeader>(
 }
 
 impl<'data, R: ReadRef<'data>> Elf<'data, R> {
-    /// Reads the headers of a file of any machine whose numbers have the last byte first, with 32 or
-    /// 64 bits.
+    /// Reads the headers of a file of any machine whose numbers have the last byte first, with 32
+    /// or 64 bits.
     ///
     /// # Errors
     ///
@@ -168,8 +168,8 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
         end.checked_sub(at).and_then(|size| self.data.read_bytes_at(at, size).ok()).unwrap_or(&[])
     }
 
-    /// What is loaded at an address: up to `size` bytes, or to the end of the segment; `None` if the
-    /// file lacks them.
+    /// What is loaded at an address: up to `size` bytes, or to the end of the segment; `None` if
+    /// the file lacks them.
     pub fn loaded_bytes(&self, address: u64, size: u64) -> Option<&'data [u8]> {
         let part = self.loaded.part_from(address)?;
         self.data.read_bytes_at(part.offset, size.min(part.size)).ok()
@@ -204,7 +204,8 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
     }
 
     /// Where the index of its tables for unwinding lies (`.eh_frame_hdr`), by the program header
-    /// that leads to it: that is left where there are no sections. [`FrameIndex`] says what is in it.
+    /// that leads to it: that is left where there are no sections. [`FrameIndex`] says what is in
+    /// it.
     ///
     /// [`FrameIndex`]: crate::FrameIndex
     pub fn frame_index(&self) -> Option<LoadedPart> {

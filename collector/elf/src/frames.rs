@@ -1,8 +1,8 @@
 //! Where the tables for unwinding lie.
 //!
 //! `.eh_frame` has an entry for the code of each function, `.eh_frame_hdr` an index of them by
-//! address. A program header leads to the index ([`Elf::frame_index`](crate::Elf::frame_index)), and
-//! that to the entries. Sections have both, too ([`Section::part`](crate::Section::part)).
+//! address. A program header leads to the index ([`Elf::frame_index`](crate::Elf::frame_index)),
+//! and that to the entries. Sections have both, too ([`Section::part`](crate::Section::part)).
 
 /// The version of all of them.
 const VERSION: u8 = 1;
@@ -39,7 +39,8 @@ impl FrameIndex {
     /// Bytes of a row of the table.
     pub const ROW: usize = 8;
 
-    /// The index that begins with `bytes` and is loaded at `address`; `None` if it has another form.
+    /// The index that begins with `bytes` and is loaded at `address`; `None` if it has another
+    /// form.
     pub fn parse(bytes: &[u8], address: u64) -> Option<Self> {
         let &[VERSION, ENTRIES_POINTER, count, pointers, a, b, c, d, ref rest @ ..] = bytes else {
             return None;

@@ -1,9 +1,9 @@
 //! What ELF files say of themselves: the one reader of their headers in the workspace.
 //!
-//! **Duties.** Read the headers of an ELF file ([`Elf`]): its segments, and by them where an address
-//! lies in the file and the other way round ([`LoadedSegments`]), its sections ([`Sections`]), its
-//! tables of symbols ([`SymbolTable`]), its notes and its build id ([`Notes`]), what it is linked
-//! with ([`Dynamic`]), and where its tables for unwinding lie ([`FrameIndex`]).
+//! **Duties.** Read the headers of an ELF file ([`Elf`]): its segments, and by them where an
+//! address lies in the file and the other way round ([`LoadedSegments`]), its sections
+//! ([`Sections`]), its tables of symbols ([`SymbolTable`]), its notes and its build id ([`Notes`]),
+//! what it is linked with ([`Dynamic`]), and where its tables for unwinding lie ([`FrameIndex`]).
 //!
 //! Files belong to any user of the machine, so nothing in one is trusted. A part has a bound before
 //! memory is set aside for it, and lies in the file; sums that no address holds are errors; counts

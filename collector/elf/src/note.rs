@@ -10,8 +10,8 @@ use object::{LittleEndian, ReadRef};
 const NOTES_MAX: u64 = 64 << 10;
 /// Nor more tables than this.
 const TABLES_MAX: usize = 32;
-/// Bytes of a build id as the kernel has it (BUILD_ID_SIZE_MAX, include/linux/buildid.h): longer ones
-/// are none.
+/// Bytes of a build id as the kernel has it (BUILD_ID_SIZE_MAX, include/linux/buildid.h): longer
+/// ones are none.
 pub const BUILD_ID_MAX: usize = 20;
 
 /// A note.

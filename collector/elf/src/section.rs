@@ -184,7 +184,8 @@ impl<'elf, 'data, R: ReadRef<'data>> Sections<'elf, 'data, R> {
         self.elf.bytes(section.offset, section.file_size(), part, limit)
     }
 
-    /// What a compressed section says that it has inflated, in bytes; `None` if it is not compressed.
+    /// What a compressed section says that it has inflated, in bytes; `None` if it is not
+    /// compressed.
     ///
     /// # Errors
     ///

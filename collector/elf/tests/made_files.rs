@@ -262,7 +262,8 @@ fn more_loaded_segments_than_any_linker_makes_are_refused() {
     assert!(matches!(with(129), Err(ElfError::TooLarge { limit: 128, .. })));
 }
 
-/// A sparse file, in which each part in turn claims to have more than any part may have, and has it.
+/// A sparse file, in which each part in turn claims to have more than any part may have, and has
+/// it.
 #[test]
 fn parts_that_claim_to_be_huge_are_refused_before_they_are_read() {
     const HUGE: u64 = 1 << 26;

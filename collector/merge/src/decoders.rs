@@ -27,7 +27,8 @@ pub(crate) struct Decoders {
 }
 
 impl Decoders {
-    /// What a source told now, with its bytes. `lane` is the number of its lane, where it is of one.
+    /// What a source told now, with its bytes. `lane` is the number of its lane, where it is of
+    /// one.
     #[inline]
     pub(crate) fn on(
         &mut self,

@@ -1,7 +1,7 @@
 //! What is known of a recording before its events are played.
 
 use crate::counters::CounterTable;
-use crate::engine::NewRows;
+use crate::engine::{NewRows, no_added_rows};
 use crate::gpu::record::TracepointTable;
 use crate::losses::Losses;
 use crate::probes::table::ProbeTable;
@@ -22,15 +22,33 @@ pub(crate) struct Knowledge {
     pub(crate) resolver: Resolver,
     pub(crate) history: TaskHistory,
     pub(crate) programs: InstrumentedPrograms,
-    pub(crate) probes: ProbeTable,
-    pub(crate) tracepoints: TracepointTable,
-    /// Counter tracks by the number that records carry.
-    pub(crate) counters: CounterTable,
+    pub(crate) numbered: NumberedSources,
     /// What is known of losses without reading the events.
     pub(crate) losses: Losses,
     /// Records of definition lanes.
     pub(crate) definition_records: u64,
-    /// Rows that an earlier play added, so that the next one finds them.
+    pub(crate) earlier: RowsOfPlays,
+}
+
+/// What the numbers mean that records carry.
+#[derive(Debug, Default)]
+pub(crate) struct NumberedSources {
+    pub(crate) probes: ProbeTable,
+    pub(crate) tracepoints: TracepointTable,
+    /// Tracks of counters.
+    pub(crate) counters: CounterTable,
+}
+
+/// Rows that an earlier play added, so that the next one finds them.
+#[derive(Debug)]
+pub(crate) struct RowsOfPlays {
     pub(crate) added: AddedRows,
     pub(crate) new_rows: NewRows,
+}
+
+impl RowsOfPlays {
+    /// Nothing was played yet.
+    pub(crate) fn none() -> Self {
+        Self { added: no_added_rows(), new_rows: NewRows::default() }
+    }
 }

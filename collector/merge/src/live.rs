@@ -9,15 +9,15 @@
 //! - names of functions: where no symbols came, frames show their module and offset;
 //! - markers that were placed before the time at which they were written: they are told then;
 //! - whether the zones of a pair of probes nest, where nobody said it: not until they were seen to;
-//! - who writes to a lane of zones after whom: where a thread is ahead of time and its end was lost,
-//!   the lane's next owner is told of late;
+//! - who writes to a lane of zones after whom: where a thread is ahead of time and its end was
+//!   lost, the lane's next owner is told of late;
 //! - whether the recorder was killed, so that the last mappings are missing;
 //! - causes of losses that the recorder declares behind them: the totals in the end are exact.
 
 use crate::chunk_queue::{Decode, Resume};
 use crate::definitions::{clock_map, readings};
-use crate::engine::{CaptureState, NewRows, no_added_rows};
-use crate::knowledge::Knowledge;
+use crate::engine::CaptureState;
+use crate::knowledge::{Knowledge, NumberedSources, RowsOfPlays};
 use crate::lane::LaneCursor;
 use crate::losses::Losses;
 use crate::mappings::{MappingRecord, add_mapping, read_mappings};
@@ -56,11 +56,11 @@ pub fn play_live<E: Exporter>(
 
 /// A recording that is played while it is made.
 ///
-/// All its chunks are fed, those of definitions, too, each lane's in their order. Whoever feeds says
-/// from time to time what [nothing comes before](Self::advance): up to there, and up to the last
-/// clock reading, events are told. Chunks of before the session is described and the clocks were
-/// read twice wait in memory; if the recording ends before that, it is played at its end, and of
-/// one without a description or a clock reading nothing is told.
+/// All its chunks are fed, those of definitions, too, each lane's in their order. Whoever feeds
+/// says from time to time what [nothing comes before](Self::advance): up to there, and up to the
+/// last clock reading, events are told. Chunks of before the session is described and the clocks
+/// were read twice wait in memory; if the recording ends before that, it is played at its end, and
+/// of one without a description or a clock reading nothing is told.
 pub struct Live<'a> {
     state: State<'a>,
     info: Option<SessionInfo>,
@@ -189,13 +189,10 @@ fn nothing_known(info: SessionInfo, clock: ClockMap) -> Knowledge {
         resolver,
         history: TaskHistory::default(),
         programs,
-        probes: ProbeTable::default(),
-        tracepoints: Default::default(),
-        counters: Default::default(),
+        numbered: NumberedSources::default(),
         losses: Losses::default(),
         definition_records: 0,
-        added: no_added_rows(),
-        new_rows: NewRows::default(),
+        earlier: RowsOfPlays::none(),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::counters::Counters;
 use crate::decoders::Decoders;
 use crate::engine::{CaptureEngine, CaptureState, Engine, no_added_rows};
 use crate::gpu::decoder::Tracepoints;
-use crate::knowledge::Knowledge;
+use crate::knowledge::{Knowledge, NumberedSources, RowsOfPlays};
 use crate::losses::Losses;
 use crate::probes::decoder::Probes;
 use crate::scheduling::Scheduling;
@@ -40,21 +40,21 @@ impl<'a> Playing<'a> {
             Sources::new(take(&mut history.lifecycle), take(&mut programs.prescan.markers));
         let decoders = Decoders {
             scheduling: Scheduling::default(),
-            counters: Counters::new(take(&mut known.counters)),
+            counters: Counters::new(take(&mut known.numbered.counters)),
             zones: Zones::new(programs, strings),
-            probes: Probes::new(take(&mut known.probes), strings),
-            tracepoints: Tracepoints::new(take(&mut known.tracepoints)),
+            probes: Probes::new(take(&mut known.numbered.probes), strings),
+            tracepoints: Tracepoints::new(take(&mut known.numbered.tracepoints)),
             first_names: history.first_names.clone(),
         };
         let parts = EngineParts {
             machine: known.machine,
             clock: Arc::clone(&known.clock),
             tables,
-            added: replace(&mut known.added, no_added_rows()),
+            added: replace(&mut known.earlier.added, no_added_rows()),
             source: CaptureState {
                 resolver: take(&mut known.resolver),
                 losses: known.losses.clone(),
-                new_rows: take(&mut known.new_rows),
+                new_rows: take(&mut known.earlier.new_rows),
                 ..CaptureState::default()
             },
         };
@@ -68,10 +68,13 @@ impl<'a> Playing<'a> {
         let EngineParts { tables, added, source, .. } = self.engine.into_parts();
         let CaptureState { resolver, new_rows, .. } = source;
         let Decoders { counters, zones, probes, tracepoints, .. } = self.decoders;
-        (known.tables, known.added) = (tables, added);
-        (known.resolver, known.new_rows) = (resolver, new_rows);
-        (known.counters, known.programs) = (counters.table, zones.known);
-        (known.probes, known.tracepoints) = (probes.table, tracepoints.table);
+        (known.tables, known.resolver, known.programs) = (tables, resolver, zones.known);
+        known.earlier = RowsOfPlays { added, new_rows };
+        known.numbered = NumberedSources {
+            probes: probes.table,
+            tracepoints: tracepoints.table,
+            counters: counters.table,
+        };
         (known.history.lifecycle, known.programs.prescan.markers) = self.sources.into_parts();
     }
 

@@ -9,7 +9,7 @@ use syscollect_records::python::{CodeHeader, ENTRY, FRAME, ID_SHIFT, PLACE_MASK}
 
 /// A frame of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StackPlace {
+pub(crate) enum RawFrame {
     /// Machine code at an address.
     Address(u64),
     /// A Python function: an offset as [`PythonCodes::offset`] makes it.
@@ -66,7 +66,7 @@ impl SentCodes {
         addresses: &[u64],
         python: &[u64],
         codes: &PythonCodes,
-    ) -> Vec<StackPlace> {
+    ) -> Vec<RawFrame> {
         let code = |word: u64| self.codes.get(&(lane, pid, (word >> ID_SHIFT & PLACE_MASK) as u32));
         let loops = python.iter().find_map(|word| code(*word)).map(|code| &code.loops);
         let is_loop = |(index, address): (usize, &u64)| {
@@ -76,7 +76,7 @@ impl SentCodes {
         };
         let place = |word: &u64| {
             let row = code(*word).map(|code| code.row);
-            StackPlace::Python(codes.offset(row, (word & PLACE_MASK) as u32))
+            RawFrame::Python(codes.offset(row, (word & PLACE_MASK) as u32))
         };
         let runs: Vec<bool> = addresses.iter().enumerate().map(is_loop).collect();
         let mut groups = python.split_inclusive(|word| word & ENTRY != 0);
@@ -95,13 +95,13 @@ impl SentCodes {
             if runs && !std::mem::take(&mut just_begun) {
                 places.extend(groups.next().unwrap_or_default().iter().map(place));
             }
-            places.push(StackPlace::Address(*address));
+            places.push(RawFrame::Address(*address));
         }
         // Outer frames, where those of machine code are missing.
         places.extend(groups.flatten().map(place));
         if python.len() >= MAX_FRAMES && python.last().is_some_and(|word| word & ENTRY == 0) {
-            let last = places.iter().rposition(|place| matches!(place, StackPlace::Python(_)));
-            places.insert(last.map_or(0, |last| last + 1), StackPlace::Python(PythonCodes::CUT));
+            let last = places.iter().rposition(|place| matches!(place, RawFrame::Python(_)));
+            places.insert(last.map_or(0, |last| last + 1), RawFrame::Python(PythonCodes::CUT));
         }
         places
     }
@@ -114,7 +114,7 @@ const BEGINNING_BYTES: u64 = 256;
 mod tests {
     use super::*;
     use crate::stacks::{Resolver, StackCache, Stacks};
-    use StackPlace::{Address, Python};
+    use RawFrame::{Address, Python};
     use syscollect_model::{
         AddressSpaces, BuildId, LaneKind, Mapping, SessionInfo, Symbol, SymbolFrame, SymbolTable,
         Tables, Ticks,
@@ -130,7 +130,8 @@ mod tests {
         Lane::new(LaneKind::SampleStack, 0)
     }
 
-    /// Functions with the ids 1 to 3, of a process whose loop lies at `LOOP`, its cold part at `COLD`.
+    /// Functions with the ids 1 to 3, of a process whose loop lies at `LOOP`, its cold part at
+    /// `COLD`.
     fn sent() -> (SentCodes, PythonCodes) {
         let (mut sent, mut codes) = (SentCodes::default(), PythonCodes::default());
         for (id, name) in [(1, b"one"), (2, b"two"), (3, b"six")] {
@@ -152,7 +153,7 @@ mod tests {
         FRAME | id << ID_SHIFT | 4 | if entry { ENTRY } else { 0 }
     }
 
-    fn interleaved(addresses: &[u64], python: &[u64]) -> Vec<StackPlace> {
+    fn interleaved(addresses: &[u64], python: &[u64]) -> Vec<RawFrame> {
         let (sent, codes) = sent();
         let places = sent.interleave((lane(), PID), addresses, python, &codes);
         // By the function's number instead of its offset.

@@ -18,7 +18,8 @@ pub(crate) const WINDOW: usize = 64;
 pub(crate) enum Shape {
     /// [`ProbeRecord`] with words and texts.
     Probe,
-    /// [`TracepointRecord`] with the kernel's own record, or [`GpuFailureRecord`](syscollect_records::GpuFailureRecord).
+    /// [`TracepointRecord`] with the kernel's own record, or
+    /// [`GpuFailureRecord`](syscollect_records::GpuFailureRecord).
     Tracepoint,
 }
 
@@ -163,7 +164,8 @@ impl RecordCursor {
     fn next_gap(&mut self) -> Option<Missing> {
         let (behind, missing) = *self.gaps.front()?;
         let next = self.window.next().map_or(u64::MAX, |(ticks, _)| *ticks);
-        // Its records may all be older than the chunk's first: then it is told before the very last.
+        // Its records may all be older than the chunk's first: then it is told before the very
+        // last.
         let is_last = self.window.records.len() == 1 && self.queue.is_at_end();
         if next < behind && !is_last {
             return None;

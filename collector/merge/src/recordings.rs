@@ -24,9 +24,9 @@ const MOST_APART: Duration = Duration::from_secs(366 * 86_400);
 /// played as one.
 ///
 /// Machines are numbered in the order in which their recordings begin. Times are those of the
-/// machine that booted first: the others' are moved by what their clocks of the day (CLOCK_REALTIME,
-/// at each first reading) say. How far these are apart, nobody knows but who keeps them: over NTP
-/// it is milliseconds.
+/// machine that booted first: the others' are moved by what their clocks of the day
+/// (CLOCK_REALTIME, at each first reading) say. How far these are apart, nobody knows but who keeps
+/// them: over NTP it is milliseconds.
 #[derive(Debug)]
 pub struct Recordings {
     /// In the order of their machines. Their tables lie in `tables`.
@@ -40,9 +40,9 @@ impl Recordings {
     ///
     /// # Errors
     ///
-    /// [`MergeError::SameBoot`] where two are of one boot of a machine, [`MergeError::FarApart`] where
-    /// clocks of the day were not set, and [`MergeError::Of`] with what [`Session::open_unless`] says
-    /// of one of them.
+    /// [`MergeError::SameBoot`] where two are of one boot of a machine, [`MergeError::FarApart`]
+    /// where clocks of the day were not set, and [`MergeError::Of`] with what
+    /// [`Session::open_unless`] says of one of them.
     ///
     /// # Panics
     ///

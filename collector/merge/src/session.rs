@@ -4,9 +4,8 @@ use crate::MergeError;
 use crate::chunk_queue::{Decode, FromFile};
 use crate::counters::CounterTable;
 use crate::definitions::{Definitions, LaneCount, clock_map, each_chunk, lanes_of, read_clock};
-use crate::engine::{NewRows, no_added_rows};
 use crate::gpu::record::TracepointTable;
-use crate::knowledge::Knowledge;
+use crate::knowledge::{Knowledge, NumberedSources, RowsOfPlays};
 use crate::lane::LaneCursor;
 use crate::losses::Losses;
 use crate::mappings::{add_mapping, read_mappings};
@@ -165,13 +164,10 @@ impl Session {
             resolver,
             history,
             programs,
-            probes,
-            tracepoints,
-            counters,
+            numbered: NumberedSources { probes, tracepoints, counters },
             losses: known_losses,
             definition_records,
-            added: no_added_rows(),
-            new_rows: NewRows::default(),
+            earlier: RowsOfPlays::none(),
         };
         let losses = known.losses.totals();
         Ok(Self { reader, known, summary: definitions.summary, losses })

@@ -1,8 +1,8 @@
 //! How much of the memory for stacks one process may take.
 //!
-//! A program can show endless different stacks at endless different code addresses, and what is kept
-//! of them would grow with that. So there is a bound, of which half is for who comes first; beyond
-//! that, every process has a share. Programs as they are never reach the half.
+//! A program can show endless different stacks at endless different code addresses, and what is
+//! kept of them would grow with that. So there is a bound, of which half is for who comes first;
+//! beyond that, every process has a share. Programs as they are never reach the half.
 
 use rustc_hash::FxHashMap;
 

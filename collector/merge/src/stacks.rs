@@ -2,7 +2,7 @@
 
 use crate::first_functions::{begins_stacks, leaves_stack};
 use crate::kernel_functions::{blocking_frame, tracing_frames};
-use crate::python::{SentCodes, StackPlace, machine_frames};
+use crate::python::{RawFrame, SentCodes, machine_frames};
 use crate::stack_shares::{STACK, StackShares};
 use crate::unwinding::{ProcessCode, Unwinder, UnwoundStacks, UserStack};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
@@ -21,8 +21,8 @@ use syscollect_store::UnwoundStack;
 /// Answers that one lane's cache remembers.
 const RESOLVED_MAX: usize = 1 << 18;
 
-/// Different parts of one file that are mapped for execution: linkers make one or two. Of a file with
-/// more nothing is said.
+/// Different parts of one file that are mapped for execution: linkers make one or two. Of a file
+/// with more nothing is said.
 const MAPPED_MAX: usize = 64;
 
 /// Where a stack's code addresses lie in [`Stacks::pool`].
@@ -245,7 +245,7 @@ impl Stacks {
                 }
             }
             let places = match python.is_empty() {
-                true => addresses.iter().map(|address| StackPlace::Address(*address)).collect(),
+                true => addresses.iter().map(|address| RawFrame::Address(*address)).collect(),
                 false => {
                     let codes = &self.locator.code.python;
                     self.python.interleave((lane, header.tgid), &addresses, &python, codes)
@@ -289,7 +289,7 @@ impl Stacks {
         (pid, at): (u32, Ticks),
         kernel: bool,
         exact: bool,
-        places: &[StackPlace],
+        places: &[RawFrame],
     ) -> Option<Defined> {
         let room = self.shares.frames.has_room(pid, places.len() as u64 + STACK);
         if !room || !self.shares.sent.take(pid, 1) {
@@ -301,9 +301,9 @@ impl Stacks {
         let mut is_first = true;
         for place in places {
             let address = match *place {
-                StackPlace::Address(0) => continue,
-                StackPlace::Address(address) => address,
-                StackPlace::Python(offset) => {
+                RawFrame::Address(0) => continue,
+                RawFrame::Address(address) => address,
+                RawFrame::Python(offset) => {
                     let located = self.locator.python(offset);
                     let id = self.intern(pid, located);
                     self.pool.push(id);
@@ -367,8 +367,8 @@ impl Stacks {
         at: Ticks,
         addresses: &[u64],
     ) -> Option<Defined> {
-        let places: Vec<StackPlace> =
-            addresses.iter().map(|address| StackPlace::Address(*address)).collect();
+        let places: Vec<RawFrame> =
+            addresses.iter().map(|address| RawFrame::Address(*address)).collect();
         self.define((pid, at), false, false, &places)
     }
 }
@@ -379,7 +379,8 @@ pub(crate) struct Resolved {
     pub(crate) stack: Option<StackId>,
     /// The first kernel function outside the scheduler.
     pub(crate) blocked_in: Option<StringId>,
-    /// An id has no definition: it was lost or damaged. `stack` has the other part, if there is one.
+    /// An id has no definition: it was lost or damaged. `stack` has the other part, if there is
+    /// one.
     pub(crate) missing: bool,
 }
 
@@ -501,7 +502,8 @@ impl Resolver {
     }
 
     fn push_frames(&mut self, stack: Defined, into: &mut Vec<FrameId>, tables: &mut Tables) {
-        // Functions of Python stand behind the interpreter's loop, and before what is inlined in it.
+        // Functions of Python stand behind the interpreter's loop, and before what is inlined in
+        // it.
         let mut of_python = Vec::new();
         let mut truncated = stack.truncated;
         for located in self.stacks.code_of(stack) {
@@ -579,8 +581,8 @@ mod tests {
     }
 
     fn define(reader: &mut Stacks, pid: u32, addresses: &[u64]) -> Option<Defined> {
-        let places: Vec<StackPlace> =
-            addresses.iter().map(|address| StackPlace::Address(*address)).collect();
+        let places: Vec<RawFrame> =
+            addresses.iter().map(|address| RawFrame::Address(*address)).collect();
         reader.define((pid, Ticks(1)), false, true, &places)
     }
 

@@ -2,8 +2,8 @@
 
 use crate::lane::{CpuId, MachineId};
 
-/// Linux knows no more CPUs (NR_CPUS at its largest): a larger number is damage, counts as this one,
-/// and takes no memory.
+/// Linux knows no more CPUs (NR_CPUS at its largest): a larger number is damage, counts as this
+/// one, and takes no memory.
 pub const MOST_CPUS: u32 = 8192;
 
 /// Something for each CPU that was asked for, and for those of its machine below it.

@@ -7,7 +7,8 @@ pub enum StackCut {
     Frames,
     /// Nothing says where the caller of the last frame is.
     NoUnwindInformation,
-    /// The memory where the next frame lies could not be read: it was never touched, or swapped out.
+    /// The memory where the next frame lies could not be read: it was never touched, or swapped
+    /// out.
     Unreadable,
     /// The unwind table for the last frame's code was not made yet.
     NoTableYet,

@@ -401,7 +401,8 @@ impl Tables {
         id
     }
 
-    /// Why frames are missing where this frame stands for them; `None` if it is a frame like others.
+    /// Why frames are missing where this frame stands for them; `None` if it is a frame like
+    /// others.
     pub fn truncated_by(&self, frame: FrameId) -> Option<StackCut> {
         self.truncations.iter().find(|(id, _)| *id == frame).map(|(_, cut)| *cut)
     }
@@ -482,7 +483,8 @@ impl Tables {
     }
 
     /// What a machine calls itself, as far as such a name may go (`HOST_NAME_MAX`, 64 bytes on
-    /// Linux), with its number where another is called so, or its number alone where it has no name.
+    /// Linux), with its number where another is called so, or its number alone where it has no
+    /// name.
     pub fn machine_name(&self, id: MachineId) -> Cow<'_, str> {
         let hostname = &self.machine(id).hostname;
         let known = hostname.chars().filter(|character| !character.is_control());

@@ -141,8 +141,9 @@ impl CodeAddresses {
     }
 
     /// Modules in which something could be named, with the offsets of their
-    /// code addresses that have no name, the most used first; by path, build id and memory. A function that
-    /// is known by its range alone has none. Python's have theirs from the program, or none at all.
+    /// code addresses that have no name, the most used first; by path, build id and memory. A
+    /// function that is known by its range alone has none. Python's have theirs from the program,
+    /// or none at all.
     pub fn unnamed(&self, names: &Names) -> Vec<UnnamedCode<'_>> {
         let mut by_module: BTreeMap<u32, Vec<(Reverse<u32>, u64)>> = BTreeMap::new();
         for (located, uses) in self.rows.iter().zip(&self.uses) {

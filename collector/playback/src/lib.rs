@@ -62,7 +62,7 @@ pub use output::Output;
 pub use present::Present;
 pub use python::PythonCodes;
 pub use recording::{PdbIdentity, Played, Recording, UnresolvedModule, WindowsImage};
-pub use rows::{Placed, Rows};
+pub use rows::{AssignedRow, Rows};
 pub use sink::Sink;
 pub use tally::Tally;
 pub use threads::Threads;

@@ -13,8 +13,8 @@ use syscollect_model::{
 #[derive(Debug, Default)]
 pub struct Names {
     modules: FxHashMap<ModuleKey, SymbolList>,
-    /// Of code that programs made while they ran: by process, with the times at which these were its
-    /// names, the latest last.
+    /// Of code that programs made while they ran: by process, with the times at which these were
+    /// its names, the latest last.
     generated: FxHashMap<u32, Vec<(Ticks, SymbolList)>>,
 }
 

@@ -1,4 +1,5 @@
-//! A k-way merge, without I/O and without knowledge of what it merges. Lanes may be fed while they are merged.
+//! A k-way merge, without I/O and without knowledge of what it merges. Lanes may be fed while they
+//! are merged.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -87,8 +88,8 @@ impl<C: Cursor> Merge<C> {
         self.lanes
     }
 
-    /// Puts a lane between the others, which are numbered anew: of equal keys, it comes behind those
-    /// before `index`.
+    /// Puts a lane between the others, which are numbered anew: of equal keys, it comes behind
+    /// those before `index`.
     pub fn insert(&mut self, index: usize, lane: C) {
         self.lanes.insert(index, lane);
         self.stale = true;

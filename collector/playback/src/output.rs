@@ -24,7 +24,7 @@ pub struct Output<'a> {
     /// counted where the range ends before the recording does.
     open: BTreeMap<TrackId, u32>,
     on_cpu: OnCpu,
-    untold_gaps: u64,
+    unreported_gaps: u64,
     /// There is something to tell before the first event.
     waiting: bool,
     past: bool,
@@ -42,7 +42,7 @@ impl<'a> Output<'a> {
             before,
             open,
             on_cpu,
-            untold_gaps: 0,
+            unreported_gaps: 0,
             waiting: false,
             past: false,
         }
@@ -70,8 +70,8 @@ impl<'a> Output<'a> {
 
     /// How often events in the range showed that others are missing of which no loss tells, since
     /// this was asked last.
-    pub fn take_untold_gaps(&mut self) -> u64 {
-        std::mem::take(&mut self.untold_gaps)
+    pub fn take_unreported_gaps(&mut self) -> u64 {
+        std::mem::take(&mut self.unreported_gaps)
     }
 
     /// Gives an event to the exporter, if it lies in the range.
@@ -81,7 +81,7 @@ impl<'a> Output<'a> {
         if !self.covers(now) {
             return self.outside(now, event, tables);
         }
-        self.untold_gaps += u64::from(is_gap);
+        self.unreported_gaps += u64::from(is_gap);
         if self.waiting {
             self.enter(now, tables)?;
         }

@@ -17,7 +17,7 @@ pub struct PythonCodes {
 /// What an offset in the [module](syscollect_model::ModuleKind::Python) of Python functions stands
 /// for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PythonPlace {
+pub(crate) struct PythonLocation {
     /// The function with the file that it is of: many have the same name.
     pub(crate) function: String,
     pub(crate) file: String,
@@ -52,10 +52,10 @@ impl PythonCodes {
     }
 
     /// What lies at an offset; `None` if nothing is known of it.
-    pub(crate) fn place(&self, offset: u64) -> Option<PythonPlace> {
+    pub(crate) fn place(&self, offset: u64) -> Option<PythonLocation> {
         if offset == Self::CUT {
             let function = "[truncated: more Python functions]".to_owned();
-            return Some(PythonPlace { function, file: String::new(), line: 0 });
+            return Some(PythonLocation { function, file: String::new(), line: 0 });
         }
         let row = (offset >> FUNCTION_SHIFT).checked_sub(1)?;
         let code = self.rows.get(row as usize)?;
@@ -64,7 +64,7 @@ impl PythonCodes {
             true => format!("[unnamed] ({file}:{})", code.first_line),
             false => format!("{name} ({file})"),
         };
-        Some(PythonPlace { function, file: code.file.clone(), line: offset as u32 })
+        Some(PythonLocation { function, file: code.file.clone(), line: offset as u32 })
     }
 
     /// Where the function at an offset begins, and how far it reaches.

@@ -105,8 +105,9 @@ pub struct Played {
     /// Failures of GPUs' work that no job shows: it is not known, or its end was told before.
     pub unshown_failures: u64,
     /// How often events in the part that was played show that a CPU ran something else than those
-    /// before say: some are missing, and no loss tells of them ([`OnCpu`](syscollect_model::OnCpu)).
-    pub untold_gaps: u64,
+    /// before say: some are missing, and no loss tells of them
+    /// ([`OnCpu`](syscollect_model::OnCpu)).
+    pub unreported_gaps: u64,
 }
 
 impl Played {
@@ -123,7 +124,7 @@ impl Played {
         self.missing_stacks += other.missing_stacks;
         self.unmatched_ends += other.unmatched_ends;
         self.unshown_failures += other.unshown_failures;
-        self.untold_gaps += other.untold_gaps;
+        self.unreported_gaps += other.unreported_gaps;
     }
 }
 

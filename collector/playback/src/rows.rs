@@ -2,7 +2,7 @@
 
 /// Where an interval was put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placed<T> {
+pub struct AssignedRow<T> {
     /// The row, counted from 0; a row that was not there before is the next number.
     pub row: usize,
     /// Where the interval begins in its row: later than asked for where all rows
@@ -42,21 +42,21 @@ impl<T: Ord + Copy> Rows<T> {
 
     /// Finds a row for an interval. Where all rows are taken it loses the part
     /// that has no room, all of it if need be.
-    pub fn place(&mut self, begin: T, end: T) -> Placed<T> {
+    pub fn place(&mut self, begin: T, end: T) -> AssignedRow<T> {
         let free = self.ends.iter().enumerate().filter(|(_, last)| **last <= begin);
         if let Some((row, _)) = free.max_by_key(|(_, last)| **last) {
             self.ends[row] = end.max(begin);
-            return Placed { row, begin };
+            return AssignedRow { row, begin };
         }
         let first_free = self.ends.iter().copied().enumerate().min_by_key(|(_, last)| *last);
         match first_free {
             Some((row, last)) if self.ends.len() >= self.limit => {
                 self.ends[row] = end.max(last);
-                Placed { row, begin: last }
+                AssignedRow { row, begin: last }
             }
             _ => {
                 self.ends.push(end.max(begin));
-                Placed { row: self.ends.len() - 1, begin }
+                AssignedRow { row: self.ends.len() - 1, begin }
             }
         }
     }
@@ -92,10 +92,10 @@ mod tests {
     #[test]
     fn an_interval_goes_where_the_gap_before_it_is_smallest() {
         let mut rows = Rows::new(8);
-        assert_eq!(rows.place(0, 2), Placed { row: 0, begin: 0 });
-        assert_eq!(rows.place(1, 6), Placed { row: 1, begin: 1 });
-        assert_eq!(rows.place(7, 8), Placed { row: 1, begin: 7 });
-        assert_eq!(rows.place(3, 9), Placed { row: 0, begin: 3 });
+        assert_eq!(rows.place(0, 2), AssignedRow { row: 0, begin: 0 });
+        assert_eq!(rows.place(1, 6), AssignedRow { row: 1, begin: 1 });
+        assert_eq!(rows.place(7, 8), AssignedRow { row: 1, begin: 7 });
+        assert_eq!(rows.place(3, 9), AssignedRow { row: 0, begin: 3 });
         assert_eq!(rows.count(), 2);
     }
 
@@ -103,8 +103,8 @@ mod tests {
     fn an_interval_without_room_is_cut() {
         let mut rows = Rows::new(1);
         rows.place(0, 10);
-        assert_eq!(rows.place(5, 12), Placed { row: 0, begin: 10 });
-        assert_eq!(rows.place(5, 11), Placed { row: 0, begin: 12 });
+        assert_eq!(rows.place(5, 12), AssignedRow { row: 0, begin: 10 });
+        assert_eq!(rows.place(5, 11), AssignedRow { row: 0, begin: 12 });
     }
 
     proptest! {

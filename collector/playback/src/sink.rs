@@ -50,6 +50,6 @@ impl<'a> Sink<'a> {
 
     /// What was played since this was asked last; who knows the losses adds them.
     pub fn played(&mut self) -> Played {
-        Played { untold_gaps: self.output.take_untold_gaps(), ..self.tally.played() }
+        Played { unreported_gaps: self.output.take_unreported_gaps(), ..self.tally.played() }
     }
 }

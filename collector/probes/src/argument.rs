@@ -16,12 +16,12 @@ pub struct Argument {
     /// The value is an IEEE number of `size` bytes, which are 4 or 8.
     pub float: bool,
     /// Where the value lies.
-    pub place: ArgumentPlace,
+    pub place: ArgumentLocation,
 }
 
 /// Where the value of an argument lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ArgumentPlace {
+pub enum ArgumentLocation {
     /// It is always this.
     Constant(i64),
     /// The low `size` bytes of a register, after `shift` bits are dropped.
@@ -78,9 +78,9 @@ pub fn evaluate(
     read_memory: impl FnOnce(u64, &mut [u8]) -> bool,
 ) -> Result<u64, Unreadable> {
     let raw = match &argument.place {
-        ArgumentPlace::Constant(value) => *value as u64,
-        ArgumentPlace::Register { register, shift } => registers(*register) >> shift,
-        ArgumentPlace::Memory { base, index, offset } => {
+        ArgumentLocation::Constant(value) => *value as u64,
+        ArgumentLocation::Register { register, shift } => registers(*register) >> shift,
+        ArgumentLocation::Memory { base, index, offset } => {
             let base = base.map_or(0, &registers);
             let index =
                 index.map_or(0, |(register, scale)| registers(register).wrapping_mul(scale.into()));
@@ -92,7 +92,7 @@ pub fn evaluate(
             }
             u64::from_le_bytes(bytes)
         }
-        ArgumentPlace::Unsupported(_) => return Err(Unreadable),
+        ArgumentLocation::Unsupported(_) => return Err(Unreadable),
     };
     let unused_bits = 64 - 8 * u32::from(argument.size.clamp(1, 8));
     let left = raw << unused_bits;
@@ -102,7 +102,7 @@ pub fn evaluate(
 impl Argument {
     /// Whether its value can be read at a hit.
     pub fn is_supported(&self) -> bool {
-        !matches!(self.place, ArgumentPlace::Unsupported(_))
+        !matches!(self.place, ArgumentLocation::Unsupported(_))
     }
 
     /// The type and place in a short form for people: `i32 [rsp+112]`, `u64 rdi`, `u8 5`.
@@ -114,14 +114,14 @@ impl Argument {
         };
         let bits = u32::from(self.size) * 8;
         match &self.place {
-            ArgumentPlace::Constant(value) => format!("{letter}{bits} {value}"),
-            ArgumentPlace::Register { register, shift } => {
+            ArgumentLocation::Constant(value) => format!("{letter}{bits} {value}"),
+            ArgumentLocation::Register { register, shift } => {
                 format!("{letter}{bits} {}", register.name(self.size, *shift))
             }
-            ArgumentPlace::Memory { base, index, offset } => {
+            ArgumentLocation::Memory { base, index, offset } => {
                 format!("{letter}{bits} {}", brackets(*base, *index, *offset))
             }
-            ArgumentPlace::Unsupported(operand) => {
+            ArgumentLocation::Unsupported(operand) => {
                 format!("{letter}{bits} {operand} (cannot be read)")
             }
         }
@@ -147,18 +147,18 @@ impl fmt::Display for Argument {
         let float = if self.float { "f" } else { "" };
         write!(f, "{sign}{}{float}@", self.size)?;
         match &self.place {
-            ArgumentPlace::Constant(value) => write!(f, "${value}"),
-            ArgumentPlace::Register { register, shift } => {
+            ArgumentLocation::Constant(value) => write!(f, "${value}"),
+            ArgumentLocation::Register { register, shift } => {
                 write!(f, "%{}", register.name(self.size, *shift))
             }
-            ArgumentPlace::Memory { base: None, index: None, offset } => write!(f, "{offset}"),
-            ArgumentPlace::Memory { base, index, offset } => {
+            ArgumentLocation::Memory { base: None, index: None, offset } => write!(f, "{offset}"),
+            ArgumentLocation::Memory { base, index, offset } => {
                 write!(f, "{offset}(")?;
                 base.map_or(Ok(()), |register| write!(f, "%{register}"))?;
                 index.map_or(Ok(()), |(register, scale)| write!(f, ",%{register},{scale}"))?;
                 f.write_str(")")
             }
-            ArgumentPlace::Unsupported(operand) => f.write_str(operand),
+            ArgumentLocation::Unsupported(operand) => f.write_str(operand),
         }
     }
 }

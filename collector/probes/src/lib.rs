@@ -38,7 +38,7 @@ mod symbols;
 mod usdt;
 
 pub use arch::Register;
-pub use argument::{ARGUMENTS_MAX, Argument, ArgumentPlace, Unreadable, evaluate};
+pub use argument::{ARGUMENTS_MAX, Argument, ArgumentLocation, Unreadable, evaluate};
 pub use error::ProbeError;
 pub use functions::{Function, Functions, Returns, soname};
 pub use glob::{Glob, GlobError};

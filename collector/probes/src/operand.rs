@@ -1,10 +1,10 @@
 //! Reads the arguments of a note, in the assembler's syntax: `8@%rdi -4@112(%rsp) 4@$5`.
 //!
-//! No text is an error: what is not understood becomes [`ArgumentPlace::Unsupported`], so that
+//! No text is an error: what is not understood becomes [`ArgumentLocation::Unsupported`], so that
 //! the other arguments keep their numbers.
 
 use crate::arch::parse_place;
-use crate::argument::{Argument, ArgumentPlace};
+use crate::argument::{Argument, ArgumentLocation};
 use std::str::FromStr;
 
 /// The size where a note gives none.
@@ -49,7 +49,7 @@ pub(crate) fn parse_argument(text: &str, surroundings: &Surroundings<'_>) -> Arg
     let (place, width) = match parse_place(operand, surroundings).filter(|(_, width)| holds(*width))
     {
         Some(found) => found,
-        None => (ArgumentPlace::Unsupported(operand.to_owned()), DEFAULT_SIZE),
+        None => (ArgumentLocation::Unsupported(operand.to_owned()), DEFAULT_SIZE),
     };
     Argument { size: size.bytes.min(width), signed: size.signed, float: size.float, place }
 }

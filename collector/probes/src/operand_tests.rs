@@ -7,8 +7,8 @@ fn argument(text: &str) -> Argument {
     text.parse().unwrap()
 }
 
-fn memory(base: Option<Register>, index: Option<(Register, u8)>, offset: i64) -> ArgumentPlace {
-    ArgumentPlace::Memory { base, index, offset }
+fn memory(base: Option<Register>, index: Option<(Register, u8)>, offset: i64) -> ArgumentLocation {
+    ArgumentLocation::Memory { base, index, offset }
 }
 
 /// In a file whose only variable is `buffer`, at 0x3000, with the probe at 0x1000.
@@ -55,7 +55,7 @@ fn a_register_gives_no_more_bytes_than_its_name_says() {
         let found = argument(text);
         assert_eq!(
             (found.size, found.place),
-            (size, ArgumentPlace::Register { register, shift }),
+            (size, ArgumentLocation::Register { register, shift }),
             "{text}"
         );
     }
@@ -73,7 +73,7 @@ fn constants_are_decimal_octal_or_hexadecimal_with_a_sign() {
         ("8@$18446744073709551615", -1),
         ("-8@$-9223372036854775808", i64::MIN),
     ] {
-        assert_eq!(argument(text).place, ArgumentPlace::Constant(value), "{text}");
+        assert_eq!(argument(text).place, ArgumentLocation::Constant(value), "{text}");
     }
 }
 
@@ -126,7 +126,7 @@ fn what_cannot_be_read_keeps_its_place_in_the_list_and_its_text() {
         assert!(!unsupported.is_supported(), "{unsupported:?}");
         assert!(unsupported.describe().ends_with("(cannot be read)"));
     }
-    assert_eq!(arguments[1].place, ArgumentPlace::Unsupported("%xmm0".to_owned()));
+    assert_eq!(arguments[1].place, ArgumentLocation::Unsupported("%xmm0".to_owned()));
     assert!(arguments[0].is_supported() && arguments[16].is_supported());
     assert!(!argument("8@4(%rax").is_supported());
 }
@@ -183,7 +183,7 @@ fn any_register() -> impl Strategy<Value = Register> {
     proptest::sample::select(Register::all().collect::<Vec<_>>())
 }
 
-fn any_place() -> impl Strategy<Value = ArgumentPlace> {
+fn any_place() -> impl Strategy<Value = ArgumentLocation> {
     let index =
         any_register().prop_filter("an index", |r| !matches!(r, Register::Rip | Register::Rsp));
     let index = proptest::option::of((index, proptest::sample::select(vec![1u8, 2, 4, 8])));
@@ -193,8 +193,8 @@ fn any_place() -> impl Strategy<Value = ArgumentPlace> {
         })
         .prop_map(|(base, index, offset)| memory(base, index, offset));
     let in_register =
-        any_register().prop_map(|register| ArgumentPlace::Register { register, shift: 0 });
-    prop_oneof![any::<i64>().prop_map(ArgumentPlace::Constant), in_register, in_memory]
+        any_register().prop_map(|register| ArgumentLocation::Register { register, shift: 0 });
+    prop_oneof![any::<i64>().prop_map(ArgumentLocation::Constant), in_register, in_memory]
 }
 
 fn any_argument() -> impl Strategy<Value = Argument> {

@@ -11,7 +11,7 @@
 //! (the name of a kernel): only the driver knows.
 
 use crate::arch::{PARAMETERS, RETURN_ADDRESS_BYTES, STACK_POINTER};
-use crate::argument::{Argument, ArgumentPlace};
+use crate::argument::{Argument, ArgumentLocation};
 
 mod compute;
 mod cuda;
@@ -125,33 +125,33 @@ impl Parameter {
 }
 
 /// The first words are in registers, the others on the stack above the return address.
-fn word(number: u8) -> ArgumentPlace {
+fn word(number: u8) -> ArgumentLocation {
     match PARAMETERS.get(usize::from(number)) {
-        Some(register) => ArgumentPlace::Register { register: *register, shift: 0 },
+        Some(register) => ArgumentLocation::Register { register: *register, shift: 0 },
         None => on_stack(number, 0),
     }
 }
 
-fn high(number: u8) -> ArgumentPlace {
+fn high(number: u8) -> ArgumentLocation {
     match PARAMETERS.get(usize::from(number)) {
-        Some(register) => ArgumentPlace::Register { register: *register, shift: 32 },
+        Some(register) => ArgumentLocation::Register { register: *register, shift: 32 },
         None => on_stack(number, 4),
     }
 }
 
-fn on_stack(number: u8, skip: i64) -> ArgumentPlace {
+fn on_stack(number: u8, skip: i64) -> ArgumentLocation {
     let behind = i64::from(number) - PARAMETERS.len() as i64;
     let offset = RETURN_ADDRESS_BYTES + 8 * behind + skip;
-    ArgumentPlace::Memory { base: Some(STACK_POINTER), index: None, offset }
+    ArgumentLocation::Memory { base: Some(STACK_POINTER), index: None, offset }
 }
 
-fn pointed(number: u8, offset: u8) -> ArgumentPlace {
+fn pointed(number: u8, offset: u8) -> ArgumentLocation {
     match PARAMETERS.get(usize::from(number)) {
         Some(register) => {
-            ArgumentPlace::Memory { base: Some(*register), index: None, offset: offset.into() }
+            ArgumentLocation::Memory { base: Some(*register), index: None, offset: offset.into() }
         }
         // It would take two reads.
-        None => ArgumentPlace::Unsupported(format!("*({number})")),
+        None => ArgumentLocation::Unsupported(format!("*({number})")),
     }
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::arch::Register;
-use crate::{ArgumentKind, ArgumentPlace, Spec};
+use crate::{ArgumentKind, ArgumentLocation, Spec};
 use proptest::prelude::*;
 use std::io::Cursor;
 use syscollect_elf::ReadCache;
@@ -67,7 +67,8 @@ fn a_variable_of_the_file_is_read_by_its_distance_from_the_site() {
     file.sections.push((".note.stapsdt", 7, 0, 0, note([CODE, 0, 0], &["a", "b", arguments])));
     let found = probes(&file.bytes()).probes;
     let distance = (DATA + 8 - CODE) as i64;
-    let place = ArgumentPlace::Memory { base: Some(Register::Rip), index: None, offset: distance };
+    let place =
+        ArgumentLocation::Memory { base: Some(Register::Rip), index: None, offset: distance };
     assert_eq!(found[0].arguments[0].place, place);
     assert!(!found[0].arguments[1].is_supported(), "two variables are so called");
     assert!(!found[0].arguments[2].is_supported());

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 use std::process::Command;
-use syscollect_probes::{ArgumentPlace, Functions, Returns, UsdtProbe, soname, usdt_probes};
+use syscollect_probes::{ArgumentLocation, Functions, Returns, UsdtProbe, soname, usdt_probes};
 
 const FILES: [&str; 4] = [
     "/usr/bin/python3.11",
@@ -88,7 +88,7 @@ fn every_argument_prints_as_the_note_has_it_but_for_the_forms_of_numbers() {
                 // than the value.
                 let is_plain = matches!(
                     &argument.place,
-                    ArgumentPlace::Memory { offset: 1.., index: None, .. }
+                    ArgumentLocation::Memory { offset: 1.., index: None, .. }
                 );
                 assert!(printed == text || !is_plain, "{path}: {text} became {printed}");
                 assert_eq!(

@@ -44,7 +44,8 @@ static OURS: LazyLock<Patience> = LazyLock::new(|| Patience::new(PATIENCE));
 ///
 /// # Errors
 ///
-/// [`OpenError::Hangs`] if it does not come back; it then goes on where nobody waits for it. At once
+/// [`OpenError::Hangs`] if it does not come back; it then goes on where nobody waits for it. At
+/// once
 /// [`OpenError::OthersHang`] if too much does so already.
 pub fn within<T: Send + 'static>(
     uid: Option<u32>,

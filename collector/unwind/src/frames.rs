@@ -172,7 +172,8 @@ fn read_index<'a>(
     // The index does not say how long they are: a terminator does, or nothing leads further.
     segment.size = segment.size.min(FRAMES_MAX);
     let place = FrameSection { format: FrameFormat::EhFrame, segment };
-    // An empty table is as none, too: it may mean that the linker could not read what it should list.
+    // An empty table is as none, too: it may mean that the linker could not read what it should
+    // list.
     let rows = bytes.length().saturating_sub(FrameIndex::HEADER) / FrameIndex::ROW;
     let rows = rows.min(index.rows as usize);
     Ok(Some((place, (rows > 0).then_some(SearchTable { bytes, index, rows }))))

@@ -7,8 +7,9 @@
 //! **Duties.** Find what an ELF file of x86-64 offers for unwinding, and make rows of it for the
 //! pages of its code that are asked for ([`UnwindFile`]). Files come from any user: what is read of
 //! them, how long it takes, and how much memory it needs are bounded, and what is damaged or cannot
-//! be expressed has [a rule that says so](syscollect_records::unwind::cfa_rule::INEXPRESSIBLE), never
-//! a guess. Walk a stack by these rows as the kernel programs do ([`step`]), over whatever holds its words.
+//! be expressed has [a rule that says so](syscollect_records::unwind::cfa_rule::INEXPRESSIBLE),
+//! never a guess. Walk a stack by these rows as the kernel programs do ([`step`]), over whatever
+//! holds its words.
 //!
 //! **Non-goals.** Opening files (`syscollect-untrusted-files`). Which file is mapped where. Code
 //! without unwind information: nothing is read of the code itself. Exceptions. Other architectures.

@@ -268,8 +268,8 @@ mod tests {
 
     #[test]
     fn what_a_signal_interrupted_is_found_a_byte_before_its_address() {
-        // The handler returns to 0x8000, above which the kernel has kept registers: ip, which is the
-        // first byte of a function, and the stack pointer.
+        // The handler returns to 0x8000, above which the kernel has kept registers: ip, which is
+        // the first byte of a function, and the stack pointer.
         let mut memory = stack(&[0x8000]);
         memory.bytes.resize(0x200, 0);
         let mut put = |at: usize, word: u64| {

@@ -63,8 +63,8 @@ pub struct Caller {
 pub enum WalkEnd {
     /// There is none: the thread begins here.
     End,
-    /// What is known of this code cannot be used: there is no rule that applies, or it leads to where
-    /// no caller can be.
+    /// What is known of this code cannot be used: there is no rule that applies, or it leads to
+    /// where no caller can be.
     Unusable,
     /// Words that are needed cannot be read.
     Unreadable,

@@ -105,8 +105,8 @@ fn a_return_address_in_a_register_may_have_left_the_stack() {
 
 #[test]
 fn registers_lie_in_the_orders_of_the_kernels_headers() {
-    // arch/x86/include/asm/ptrace.h: r15 r14 r13 r12 bp bx r11 r10 r9 r8 ax cx dx si di. DWARF's: ax
-    // dx cx bx si di bp sp r8 to r15.
+    // arch/x86/include/asm/ptrace.h: r15 r14 r13 r12 bp bx r11 r10 r9 r8 ax cx dx si di. DWARF's:
+    // ax dx cx bx si di bp sp r8 to r15.
     let saved: [u64; SAVED_REGISTERS] = std::array::from_fn(|place| 100 + place as u64);
     let [ax, dx, cx, bx, si, di, bp, sp, extended @ ..] = running_registers(&saved);
     assert_eq!([ax, dx, cx, bx, si, di, bp, sp], [110, 112, 111, 105, 113, 114, 104, 0]);

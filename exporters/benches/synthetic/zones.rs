@@ -1,4 +1,4 @@
-//! A program that marks what it does: four threads with nested zones of few
+//! An instrumented program: four threads with nested zones of few
 //! places, every fourth with a text of its own.
 
 use syscollect_model::{

@@ -31,8 +31,8 @@ pub(super) struct EndedThread {
     /// It is a queue of a GPU, not a thread.
     pub(super) queue: bool,
     /// Start and end, nanoseconds since the origin; of the process, and of the thread.
-    pub(super) process_life: (u64, Option<u64>),
-    pub(super) life: (u64, Option<u64>),
+    pub(super) process_lifetime: (u64, Option<u64>),
+    pub(super) lifetime: (u64, Option<u64>),
 }
 
 impl EndedThread {
@@ -121,7 +121,7 @@ fn named(
         let row = tables.thread(*id);
         (row.process, row.tid != tables.process(row.process).pid, *id)
     });
-    let life = |start: Option<Time>, end: Option<Time>| {
+    let lifetime = |start: Option<Time>, end: Option<Time>| {
         let since = |time: Time| time.0.saturating_sub(span.origin);
         (start.map_or(0, since), end.map(since))
     };
@@ -147,8 +147,8 @@ fn named(
             tid: tids.take(row.tid),
             main,
             queue: false,
-            process_life: life(process.start, process.end),
-            life: life(row.start, row.end),
+            process_lifetime: lifetime(process.start, process.end),
+            lifetime: lifetime(row.start, row.end),
         });
     }
     list
@@ -174,8 +174,8 @@ pub(super) fn add_queues(
             tid: format!("queue {}", threads.len()),
             main: false,
             queue: true,
-            process_life: beside.process_life,
-            life: beside.process_life,
+            process_lifetime: beside.process_lifetime,
+            lifetime: beside.process_lifetime,
         };
         threads.push(queue);
     }

@@ -266,37 +266,55 @@ fn counter_out(counter: &EndedCounter, span: Span) -> impl Serialize + '_ {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ThreadOut<'a, S: Serialize, M: Serialize> {
-    process_type: &'a str,
+    #[serde(flatten)]
+    lifetime: LifetimeOut,
+    #[serde(flatten)]
+    identity: IdentityOut<'a>,
+    samples: S,
+    markers: M,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LifetimeOut {
+    process_type: &'static str,
     process_startup_time: f64,
     process_shutdown_time: Option<f64>,
     register_time: f64,
     unregister_time: Option<f64>,
     paused_ranges: [u8; 0],
     show_markers_in_timeline: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct IdentityOut<'a> {
     name: &'a str,
     is_main_thread: bool,
     process_name: &'a str,
     pid: &'a str,
     tid: &'a str,
-    samples: S,
-    markers: M,
 }
 
 fn thread_out(thread: &EndedThread, span: Span) -> impl Serialize + '_ {
     ThreadOut {
-        // The viewer puts processes of this type first.
-        process_type: if thread.is_of_machine() { "default" } else { "process" },
-        process_startup_time: milliseconds(thread.process_life.0),
-        process_shutdown_time: thread.process_life.1.map(milliseconds),
-        register_time: milliseconds(thread.life.0),
-        unregister_time: thread.life.1.map(milliseconds),
-        paused_ranges: [],
-        show_markers_in_timeline: true,
-        name: &thread.name,
-        is_main_thread: thread.main,
-        process_name: &thread.process_name,
-        pid: &thread.pid,
-        tid: &thread.tid,
+        lifetime: LifetimeOut {
+            // The viewer puts processes of this type first.
+            process_type: if thread.is_of_machine() { "default" } else { "process" },
+            process_startup_time: milliseconds(thread.process_lifetime.0),
+            process_shutdown_time: thread.process_lifetime.1.map(milliseconds),
+            register_time: milliseconds(thread.lifetime.0),
+            unregister_time: thread.lifetime.1.map(milliseconds),
+            paused_ranges: [],
+            show_markers_in_timeline: true,
+        },
+        identity: IdentityOut {
+            name: &thread.name,
+            is_main_thread: thread.main,
+            process_name: &thread.process_name,
+            pid: &thread.pid,
+            tid: &thread.tid,
+        },
         samples: samples(thread, span),
         markers: markers(thread, span),
     }

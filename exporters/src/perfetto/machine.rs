@@ -133,7 +133,7 @@ impl MachineTrace {
                 thread == Tables::IDLE_THREAD || tables.machine_of(thread) == self.machine;
             is_here && wanted(filter, thread, tables)
         };
-        self.threads.begin(at.stream, at.time, wanted, tables)
+        self.threads.begin(at, wanted)
     }
 
     #[inline]
@@ -166,7 +166,7 @@ impl MachineTrace {
         recorder: Option<&RecorderSummary>,
     ) -> Result<(), ExportError> {
         self.end_stays(at)?;
-        self.threads.finish(at.stream, &mut self.sched, at.tables)?;
+        self.threads.finish(at, &mut self.sched)?;
         self.sched.flush(at.stream)?;
         match recorder {
             Some(summary) => session::write_summary(at.stream, &mut self.system, summary),
@@ -182,22 +182,21 @@ impl MachineTrace {
         is_filtered: bool,
     ) -> Result<(), ExportError> {
         let Self { threads, sched, .. } = self;
-        let Context { stream, time, tables } = at;
-        let time = *time;
+        let Context { time, tables, .. } = *at;
         if is_filtered && sched.stays_idle(switch) {
             return Ok(());
         }
         if let Some(previous) = switch.previous {
-            threads.ensure(stream, sched, time, previous, tables)?;
+            threads.ensure(at, sched, previous)?;
         }
-        threads.ensure(stream, sched, time, switch.next, tables)?;
-        sched.switch(stream, time, switch, &threads.names, tables)?;
+        threads.ensure(at, sched, switch.next)?;
+        sched.switch(at.stream, time, switch, &threads.names, tables)?;
         threads.arrived(time, switch.next);
         if let Some(previous) = switch.previous {
-            threads.left(stream, sched, (time, switch.cpu), (previous, &switch.off_cpu), tables)?;
+            threads.left(at, sched, switch.cpu, (previous, &switch.off_cpu))?;
         }
         match self.stacks.blocked.switch(time, switch) {
-            Some(stay) => self.stacks.off_cpu.stay(stream, tables, &stay),
+            Some(stay) => self.stacks.off_cpu.stay(at.stream, tables, &stay),
             None => Ok(()),
         }
     }
@@ -210,21 +209,20 @@ impl MachineTrace {
         filter: Option<&ProcessFilter>,
     ) -> Result<(), ExportError> {
         let Self { threads, sched, .. } = self;
-        let Context { stream, time, tables } = at;
-        let time = *time;
+        let Context { time, tables, .. } = *at;
         if let Some(waker) = wakeup.waker {
-            threads.ensure(stream, sched, time, waker, tables)?;
+            threads.ensure(at, sched, waker)?;
         }
         if wakeup.new {
             let creator = wakeup.waker.map(|waker| (wakeup.cpu, waker));
-            threads.first_wakeup(stream, sched, wakeup.wakee, creator, tables)?;
+            threads.first_wakeup(at, sched, wakeup.wakee, creator)?;
         }
-        threads.ensure(stream, sched, time, wakeup.wakee, tables)?;
-        sched.wakeup(stream, time, wakeup, &threads.names, tables)?;
+        threads.ensure(at, sched, wakeup.wakee)?;
+        sched.wakeup(at.stream, time, wakeup, &threads.names, tables)?;
         match (wakeup.waker, wakeup.stack) {
             (Some(waker), Some(stack)) if wanted(filter, waker, tables) => {
                 let point = SamplePoint { time, cpu: wakeup.cpu, thread: waker };
-                self.stacks.wakers.write(stream, tables, point, stack)
+                self.stacks.wakers.write(at.stream, tables, point, stack)
             }
             _ => Ok(()),
         }
@@ -237,13 +235,12 @@ impl MachineTrace {
         sample: &Sample,
     ) -> Result<(), ExportError> {
         let Self { threads, sched, .. } = self;
-        let Context { stream, time, tables } = at;
-        let time = *time;
-        threads.ensure(stream, sched, time, sample.thread, tables)?;
+        let Context { time, tables, .. } = *at;
+        threads.ensure(at, sched, sample.thread)?;
         let time = threads.while_known(time, sample.thread);
         let mode = if sample.in_kernel { CpuMode::Kernel } else { CpuMode::User };
         let point = SamplePoint { time, cpu: sample.cpu, thread: sample.thread };
-        self.stacks.samples.write(stream, tables, point, mode, sample.stack)
+        self.stacks.samples.write(at.stream, tables, point, mode, sample.stack)
     }
 
     /// What happens to tasks, but for switches and wakeups.
@@ -253,12 +250,11 @@ impl MachineTrace {
         event: &Event,
     ) -> Result<(), ExportError> {
         let Self { threads, sched, .. } = self;
-        let Context { stream, time, tables } = at;
-        let time = *time;
+        let Context { time, tables, .. } = *at;
         match *event {
             Event::Migration(ref migration) => {
-                threads.ensure(stream, sched, time, migration.thread, tables)?;
-                sched.migrate(stream, time, migration, &threads.names, tables)
+                threads.ensure(at, sched, migration.thread)?;
+                sched.migrate(at.stream, time, migration, &threads.names, tables)
             }
             Event::ProcessStart(process) => {
                 threads.start_process(time, process, tables);
@@ -268,19 +264,15 @@ impl MachineTrace {
                 threads.start(time, thread);
                 Ok(())
             }
-            Event::ProcessExec(process, name) => {
-                threads.exec(stream, sched, time, (process, name), tables)
-            }
-            Event::ThreadName(thread, name) => {
-                threads.rename(stream, sched, time, (thread, name), tables)
-            }
+            Event::ProcessExec(process, name) => threads.exec(at, sched, (process, name)),
+            Event::ThreadName(thread, name) => threads.rename(at, sched, (thread, name)),
             Event::ThreadEnd(thread) => {
                 self.timeline.locks.thread_ended(&mut self.timeline.tracks, at, thread)?;
-                threads.end(at.stream, sched, time, thread, at.tables)
+                threads.end(at, sched, thread)
             }
-            Event::ProcessEnd(process) => threads.end_process(stream, sched, process, tables),
+            Event::ProcessEnd(process) => threads.end_process(at, sched, process),
             Event::RecordingEnd(_) => {
-                sched.end_recording(stream, time, &threads.names, tables)?;
+                sched.end_recording(at.stream, time, &threads.names, tables)?;
                 self.end_stays(at)
             }
             _ => self.on_track(at, event),
@@ -294,7 +286,7 @@ impl MachineTrace {
         event: &Event,
     ) -> Result<(), ExportError> {
         if let Some(thread) = thread_of(event, at.tables) {
-            self.threads.ensure(at.stream, &mut self.sched, at.time, thread, at.tables)?;
+            self.threads.ensure(at, &mut self.sched, thread)?;
         }
         if let Event::Loss(loss) = event
             && let Some(gap) = loss.scheduling_gap()

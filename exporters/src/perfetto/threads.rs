@@ -9,12 +9,12 @@
 //! - `task_rename` names the thread, and the process with its first thread;
 //! - `sched_process_exit` and `sched_process_exec` are shown as events only.
 
+use super::context::Context;
 use super::fields::{ftrace, packet, process_tree as tree};
 use super::intern::Written;
 use super::names::Names;
 use super::packets::Sequence;
 use super::sched::Scheduling;
-use super::stream::Stream;
 use crate::ExportError;
 use crate::proto::Message;
 use rustc_hash::FxHashMap;
@@ -81,11 +81,10 @@ impl Threads {
     /// Writes everything wanted that was there before the first event.
     pub(crate) fn begin<W: Write>(
         &mut self,
-        stream: &mut Stream<W>,
-        time: Time,
+        at: &mut Context<'_, W>,
         wanted: impl Fn(ThreadId) -> bool,
-        tables: &Tables,
     ) -> Result<(), ExportError> {
+        let tables = at.tables;
         let threads: Vec<ThreadId> = (0..tables.threads.len() as u32)
             .map(ThreadId)
             .filter(|id| {
@@ -94,7 +93,7 @@ impl Threads {
             })
             .collect();
         for some in threads.chunks(TREE_ROWS) {
-            self.write_tree(stream, time, some, tables)?;
+            self.write_tree(at, some)?;
         }
         Ok(())
     }
@@ -103,43 +102,39 @@ impl Threads {
     #[inline]
     pub(crate) fn ensure<W: Write>(
         &mut self,
-        stream: &mut Stream<W>,
+        at: &mut Context<'_, W>,
         sched: &mut Scheduling,
-        time: Time,
         thread: ThreadId,
-        tables: &Tables,
     ) -> Result<(), ExportError> {
         if self.names.knows(thread) {
             return Ok(());
         }
-        self.introduce(stream, sched, time, thread, tables)
+        self.introduce(at, sched, thread)
     }
 
     #[cold]
     fn introduce<W: Write>(
         &mut self,
-        stream: &mut Stream<W>,
+        at: &mut Context<'_, W>,
         sched: &mut Scheduling,
-        time: Time,
         thread: ThreadId,
-        tables: &Tables,
     ) -> Result<(), ExportError> {
+        let tables = at.tables;
         if self.starting.contains_key(&thread) {
-            return self.started_by(stream, sched, thread, None, tables);
+            return self.started_by(at, sched, thread, None);
         }
-        self.free_former_owner(stream, sched, tables.thread(thread).tid, tables)?;
-        self.write_tree(stream, time, &[thread], tables)
+        self.free_former_owner(at, sched, tables.thread(thread).tid)?;
+        self.write_tree(at, &[thread])
     }
 
     /// Writes threads, and processes that are new, as a `ProcessTree`.
     fn write_tree<W: Write>(
         &mut self,
-        stream: &mut Stream<W>,
-        time: Time,
+        at: &mut Context<'_, W>,
         threads: &[ThreadId],
-        tables: &Tables,
     ) -> Result<(), ExportError> {
-        stream.packet(|message| {
+        let Context { time, tables, .. } = *at;
+        at.stream.packet(|message| {
             self.sequence.head(message, Some(time));
             message.message(packet::PROCESS_TREE, |message| {
                 // Viewers know idle by themselves, and would show it as a process if it were
@@ -190,14 +185,13 @@ impl Threads {
     #[inline]
     pub(crate) fn first_wakeup<W: Write>(
         &mut self,
-        stream: &mut Stream<W>,
+        at: &mut Context<'_, W>,
         sched: &mut Scheduling,
         thread: ThreadId,
         creator: Option<(CpuId, ThreadId)>,
-        tables: &Tables,
     ) -> Result<(), ExportError> {
         if self.starting.contains_key(&thread) {
-            self.started_by(stream, sched, thread, creator, tables)?;
+            self.started_by(at, sched, thread, creator)?;
         }
         Ok(())
     }
@@ -206,15 +200,15 @@ impl Threads {
     /// ran on, is not known, it is the first thread of the creating process.
     fn started_by<W: Write>(
         &mut self,
-        stream: &mut Stream<W>,
+        at: &mut Context<'_, W>,
         sched: &mut Scheduling,
         thread: ThreadId,
         creator: Option<(CpuId, ThreadId)>,
-        tables: &Tables,
     ) -> Result<(), ExportError> {
+        let tables = at.tables;
         let Some(time) = self.starting.remove(&thread) else { return Ok(()) };
         let row = tables.thread(thread);
-        self.free_former_owner(stream, sched, row.tid, tables)?;
+        self.free_former_owner(at, sched, row.tid)?;
         let process = tables.process(row.process);
         let first = row.tid == process.pid;
         let (cpu, creator) = match creator {
@@ -226,10 +220,10 @@ impl Threads {
         if is_new && !first {
             // No first thread brings the process its name: threads of Windows have other ids than
             // their process.
-            self.restate_process(stream, time, row.process, tables)?;
+            self.restate_process(at, time, row.process)?;
         }
         let name = tables.strings.get(row.name);
-        sched.event(stream, time, cpu, creator, |event| {
+        sched.event(at.stream, time, cpu, creator, |event| {
             event.message(ftrace::TASK_NEWTASK, |fields| {
                 fields.uint(ftrace::NEWTASK_PID, u64::from(row.tid));
                 fields.string(ftrace::NEWTASK_COMM, name);
@@ -244,17 +238,16 @@ impl Threads {
     /// A thread has a new name.
     pub(crate) fn rename<W: Write>(
         &mut self,
-        stream: &mut Stream<W>,
+        at: &mut Context<'_, W>,
         sched: &mut Scheduling,
-        time: Time,
         (thread, name): (ThreadId, StringId),
-        tables: &Tables,
     ) -> Result<(), ExportError> {
-        self.ensure(stream, sched, time, thread, tables)?;
+        let Context { time, tables, .. } = *at;
+        self.ensure(at, sched, thread)?;
         let tid = tables.thread(thread).tid;
         let old = tables.strings.get(self.names.name(thread));
         let cpu = sched.cpu_of(thread).unwrap_or_else(|| first_cpu(thread, tables));
-        sched.event(stream, time, cpu, tid, |event| {
+        sched.event(at.stream, time, cpu, tid, |event| {
             event.message(ftrace::TASK_RENAME, |fields| {
                 fields.uint(ftrace::RENAME_PID, u64::from(tid));
                 fields.string(ftrace::RENAME_OLDCOMM, old);
@@ -267,7 +260,7 @@ impl Threads {
         let row = tables.process(process);
         if row.pid == tid && row.name != name && !row.command_line.is_empty() {
             // A nanosecond later: of one time, the reader would take the rename last.
-            return self.restate_process(stream, Time(time.0.saturating_add(1)), process, tables);
+            return self.restate_process(at, Time(time.0.saturating_add(1)), process);
         }
         Ok(())
     }
@@ -275,12 +268,12 @@ impl Threads {
     /// Writes a process again: the reader takes the name of its first thread for its own.
     fn restate_process<W: Write>(
         &mut self,
-        stream: &mut Stream<W>,
+        at: &mut Context<'_, W>,
         time: Time,
         process: ProcessId,
-        tables: &Tables,
     ) -> Result<(), ExportError> {
-        stream.packet(|message| {
+        let tables = at.tables;
+        at.stream.packet(|message| {
             self.sequence.head(message, Some(time));
             message.message(packet::PROCESS_TREE, |message| {
                 message.message(tree::PROCESSES, |fields| write_process(fields, process, tables));
@@ -291,18 +284,17 @@ impl Threads {
     /// A process runs another program.
     pub(crate) fn exec<W: Write>(
         &mut self,
-        stream: &mut Stream<W>,
+        at: &mut Context<'_, W>,
         sched: &mut Scheduling,
-        time: Time,
         (process, name): (ProcessId, StringId),
-        tables: &Tables,
     ) -> Result<(), ExportError> {
+        let Context { time, tables, .. } = *at;
         let row = tables.process(process);
         let pid = u64::from(row.pid);
         let first = self.owners.get(&row.pid).copied();
         let cpu = first.and_then(|thread| sched.cpu_of(thread));
         let cpu = cpu.unwrap_or(CpuId { machine: row.machine, number: 0 });
-        sched.event(stream, time, cpu, row.pid, |event| {
+        sched.event(at.stream, time, cpu, row.pid, |event| {
             event.message(ftrace::SCHED_PROCESS_EXEC, |fields| {
                 fields.string(ftrace::EXEC_FILENAME, tables.strings.get(name));
                 fields.uint(ftrace::EXEC_PID, pid);
@@ -312,23 +304,22 @@ impl Threads {
         if row.command_line.is_empty() {
             return Ok(());
         }
-        self.restate_process(stream, time, process, tables)
+        self.restate_process(at, time, process)
     }
 
     /// A thread begins to exit.
     pub(crate) fn end<W: Write>(
         &mut self,
-        stream: &mut Stream<W>,
+        at: &mut Context<'_, W>,
         sched: &mut Scheduling,
-        time: Time,
         thread: ThreadId,
-        tables: &Tables,
     ) -> Result<(), ExportError> {
-        self.ensure(stream, sched, time, thread, tables)?;
+        let Context { time, tables, .. } = *at;
+        self.ensure(at, sched, thread)?;
         let row = tables.thread(thread);
         let cpu = sched.cpu_of(thread).unwrap_or_else(|| first_cpu(thread, tables));
         let name = tables.strings.get(self.names.name(thread));
-        sched.event(stream, time, cpu, row.tid, |event| {
+        sched.event(at.stream, time, cpu, row.tid, |event| {
             event.message(ftrace::SCHED_PROCESS_EXIT, |fields| {
                 fields.string(ftrace::EXIT_COMM, name);
                 fields.uint(ftrace::EXIT_PID, u64::from(row.tid));
@@ -344,17 +335,17 @@ impl Threads {
     /// A process has ended: its first thread's id may go.
     pub(crate) fn end_process<W: Write>(
         &mut self,
-        stream: &mut Stream<W>,
+        at: &mut Context<'_, W>,
         sched: &mut Scheduling,
         process: ProcessId,
-        tables: &Tables,
     ) -> Result<(), ExportError> {
+        let tables = at.tables;
         self.ended_processes.insert(process.0);
         let pid = tables.process(process).pid;
         let Some(thread) = self.owners.get(&pid).copied() else { return Ok(()) };
         match self.ending.get(&thread) {
             Some(ending) if ending.left && self.may_go(thread, tables) => {
-                self.free(stream, sched, thread, first_cpu(thread, tables), tables)
+                self.free(at, sched, thread, first_cpu(thread, tables))
             }
             _ => Ok(()),
         }
@@ -374,12 +365,12 @@ impl Threads {
     #[inline]
     pub(crate) fn left<W: Write>(
         &mut self,
-        stream: &mut Stream<W>,
+        at: &mut Context<'_, W>,
         sched: &mut Scheduling,
-        (time, cpu): (Time, CpuId),
+        cpu: CpuId,
         (thread, off_cpu): (ThreadId, &OffCpu),
-        tables: &Tables,
     ) -> Result<(), ExportError> {
+        let Context { time, tables, .. } = *at;
         if self.ending.is_empty() {
             return Ok(());
         }
@@ -390,25 +381,25 @@ impl Threads {
         if !ending.left || !self.may_go(thread, tables) {
             return Ok(());
         }
-        self.free(stream, sched, thread, cpu, tables)?;
-        self.end_process_with_its_last_thread(stream, sched, thread, cpu, tables)
+        self.free(at, sched, thread, cpu)?;
+        self.end_process_with_its_last_thread(at, sched, thread, cpu)
     }
 
     /// The first thread of an ended process has waited for this one.
     fn end_process_with_its_last_thread<W: Write>(
         &mut self,
-        stream: &mut Stream<W>,
+        at: &mut Context<'_, W>,
         sched: &mut Scheduling,
         thread: ThreadId,
         cpu: CpuId,
-        tables: &Tables,
     ) -> Result<(), ExportError> {
+        let tables = at.tables;
         let Some(first) = self.first_thread(thread, tables).filter(|first| *first != thread) else {
             return Ok(());
         };
         match self.ending.get(&first) {
             Some(ending) if ending.left && self.may_go(first, tables) => {
-                self.free(stream, sched, first, cpu, tables)
+                self.free(at, sched, first, cpu)
             }
             _ => Ok(()),
         }
@@ -437,12 +428,12 @@ impl Threads {
     /// Writes that a thread's id is free again.
     fn free<W: Write>(
         &mut self,
-        stream: &mut Stream<W>,
+        at: &mut Context<'_, W>,
         sched: &mut Scheduling,
         thread: ThreadId,
         cpu: CpuId,
-        tables: &Tables,
     ) -> Result<(), ExportError> {
+        let tables = at.tables;
         let Some(ending) = self.ending.remove(&thread) else { return Ok(()) };
         let row = tables.thread(thread);
         let tid = row.tid;
@@ -462,7 +453,7 @@ impl Threads {
         self.gone.insert(thread, ending.last);
         let name = tables.strings.get(self.names.name(thread));
         // A nanosecond after the last switch, which must still find its thread.
-        sched.event(stream, Time(ending.last.0.saturating_add(1)), cpu, 0, |event| {
+        sched.event(at.stream, Time(ending.last.0.saturating_add(1)), cpu, 0, |event| {
             event.message(ftrace::SCHED_PROCESS_FREE, |fields| {
                 fields.string(ftrace::FREE_COMM, name);
                 fields.uint(ftrace::FREE_PID, u64::from(tid));
@@ -473,13 +464,13 @@ impl Threads {
     /// Before a thread id is used again: its former owner is gone, if it was about to.
     fn free_former_owner<W: Write>(
         &mut self,
-        stream: &mut Stream<W>,
+        at: &mut Context<'_, W>,
         sched: &mut Scheduling,
         tid: u32,
-        tables: &Tables,
     ) -> Result<(), ExportError> {
+        let tables = at.tables;
         match self.owners.get(&tid).copied() {
-            Some(former) => self.free(stream, sched, former, first_cpu(former, tables), tables),
+            Some(former) => self.free(at, sched, former, first_cpu(former, tables)),
             None => Ok(()),
         }
     }
@@ -487,15 +478,15 @@ impl Threads {
     /// Writes what was still waited for: starts without a wakeup, ends without a last switch.
     pub(crate) fn finish<W: Write>(
         &mut self,
-        stream: &mut Stream<W>,
+        at: &mut Context<'_, W>,
         sched: &mut Scheduling,
-        tables: &Tables,
     ) -> Result<(), ExportError> {
+        let tables = at.tables;
         let mut starting: Vec<_> =
             self.starting.iter().map(|(thread, time)| (*time, *thread)).collect();
         starting.sort_unstable();
         for (_, thread) in starting {
-            self.started_by(stream, sched, thread, None, tables)?;
+            self.started_by(at, sched, thread, None)?;
         }
         let mut ending: Vec<_> =
             self.ending.iter().map(|(thread, ending)| (ending.last, *thread)).collect();
@@ -508,7 +499,7 @@ impl Threads {
             ending.into_iter().partition(|(_, thread)| is_first(*thread));
         for (_, thread) in others.into_iter().chain(first) {
             if self.may_go(thread, tables) {
-                self.free(stream, sched, thread, first_cpu(thread, tables), tables)?;
+                self.free(at, sched, thread, first_cpu(thread, tables))?;
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! The books of one thread.
 
-use super::data::{Counts, Times};
+use super::data::{Activity, Counts, Times};
 use super::worst::Woken;
 use crate::gaps::Gaps;
 use syscollect_model::{CpuId, OffCpu, ProcessId};
@@ -57,6 +57,20 @@ impl Stay {
     }
 }
 
+impl Times {
+    /// Adds nanoseconds in a state. All time on CPU is counted here, that of CPUs' rows, too.
+    #[inline]
+    fn add(&mut self, state: &State, nanoseconds: u64) {
+        match state {
+            State::Unknown => self.unknown_ns += nanoseconds,
+            State::Running(_) => self.on_cpu_ns += nanoseconds,
+            State::Waiting(_) => self.waiting_ns += nanoseconds,
+            State::Blocked(_) => self.blocked_ns += nanoseconds,
+            State::Ended => {}
+        }
+    }
+}
+
 /// A thread's state and what was counted of it. Times are nanoseconds.
 #[derive(Debug)]
 pub(super) struct Account {
@@ -80,7 +94,7 @@ pub(super) struct Account {
     pub(super) exiting: bool,
     /// Its begin or end was told, or something that it said, whether or not any event tells what it
     /// did.
-    pub(super) told: bool,
+    pub(super) reported: bool,
     pub(super) times: Times,
     pub(super) counts: Counts,
     pub(super) longest_wait: u64,
@@ -99,7 +113,7 @@ impl Account {
             woken_early: false,
             woken: None,
             exiting: false,
-            told: false,
+            reported: false,
             times: Times::default(),
             counts: Counts::default(),
             longest_wait: 0,
@@ -130,21 +144,19 @@ impl Account {
         let is_known = self.cut && !self.slept_before && gaps.missing(self.since, now) == 0;
         self.before = if is_known { now - self.since } else { 0 };
         self.restart(now);
-        (self.counts, self.longest_wait, self.told) = (Counts::default(), 0, false);
+        (self.counts, self.longest_wait, self.reported) = (Counts::default(), 0, false);
     }
 
     /// What its time went to until now, if nothing is missing since its state began.
     pub(super) fn times_at(&self, now: u64) -> Times {
         let mut times = self.times;
-        let elapsed = now.saturating_sub(self.since);
-        match self.state {
-            State::Unknown => times.unknown_ns += elapsed,
-            State::Running(_) => times.on_cpu_ns += elapsed,
-            State::Waiting(_) => times.waiting_ns += elapsed,
-            State::Blocked(_) => times.blocked_ns += elapsed,
-            State::Ended => {}
-        }
+        times.add(&self.state, now.saturating_sub(self.since));
         times
+    }
+
+    /// What it did until now.
+    pub(super) fn activity(&self) -> Activity {
+        Activity { times: self.times, longest_wait_ns: self.longest_wait, counts: self.counts }
     }
 
     /// Whether any event tells of what it did.
@@ -201,13 +213,7 @@ impl Account {
             before: std::mem::take(&mut self.before),
             slept_before: std::mem::take(&mut self.slept_before),
         };
-        match self.state {
-            State::Unknown => self.times.unknown_ns += known,
-            State::Running(_) => self.times.on_cpu_ns += known,
-            State::Waiting(_) => self.times.waiting_ns += known,
-            State::Blocked(_) => self.times.blocked_ns += known,
-            State::Ended => {}
-        }
+        self.times.add(&self.state, known);
         if self.state != State::Ended {
             self.times.unknown_ns += unknown;
         }

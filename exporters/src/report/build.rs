@@ -39,9 +39,7 @@ impl ReportExporter {
             events: self.counts,
             cpus: self.cpus(duration_ns),
             processes_by_name: self.by_name(&processes),
-            processes: self.table(processes, |row| {
-                (busiest(&row.times), Reverse(row.counts.samples), row.pid)
-            }),
+            processes: self.table(processes, |row| (row.activity.busiest_first(), row.pid)),
             threads: self.threads(tables),
             functions: self.functions(tables),
             off_cpu: self.off_cpu(tables),
@@ -67,7 +65,7 @@ impl ReportExporter {
             counters: self.counter_rows(tables),
             lost: records_lost(losses),
             overwritten: records_overwritten(losses),
-            untold_gaps: self.scheduling.untold_gaps,
+            unreported_gaps: self.scheduling.unreported_gaps,
             missing_stacks: 0,
             losses: losses.iter().map(loss_row).collect(),
             unresolved: self.unresolved(tables),
@@ -124,28 +122,23 @@ impl ReportExporter {
                 name: tables.thread_name(thread).into(),
                 pid: process.pid,
                 process: tables.process_name(account.process).into(),
-                times: account.times,
-                longest_wait_ns: account.longest_wait,
-                counts: account.counts,
+                activity: account.activity(),
             }
         };
         // Equal rows stay in the order of the tables.
-        self.table(self.active().map(row).collect(), |row| {
-            (busiest(&row.times), Reverse(row.counts.samples), row.tid)
-        })
+        self.table(self.active().map(row).collect(), |row| (row.activity.busiest_first(), row.tid))
     }
 
     fn processes(&self, tables: &Tables) -> Vec<ProcessRow> {
         let mut rows = BTreeMap::<ProcessId, ProcessRow>::new();
         // Some traces tell of processes and of none of their threads.
-        let told = self.scheduling.accounts().filter(|(_, account)| account.chosen && account.told);
+        let told =
+            self.scheduling.accounts().filter(|(_, account)| account.chosen && account.reported);
         rows.extend(told.map(|(_, account)| (account.process, ProcessRow::default())));
         for (_, account) in self.active() {
             let row = rows.entry(account.process).or_default();
             row.threads += 1;
-            add(&mut row.times, &account.times);
-            add_counts(&mut row.counts, &account.counts);
-            row.longest_wait_ns = row.longest_wait_ns.max(account.longest_wait);
+            row.activity.add(&account.activity());
         }
         for (process, row) in &mut rows {
             row.pid = tables.process(*process).pid;
@@ -161,16 +154,12 @@ impl ReportExporter {
             let row = rows.entry(&process.name).or_default();
             row.processes += 1;
             row.threads += process.threads;
-            add(&mut row.times, &process.times);
-            add_counts(&mut row.counts, &process.counts);
-            row.longest_wait_ns = row.longest_wait_ns.max(process.longest_wait_ns);
+            row.activity.add(&process.activity);
         }
         let named =
             |(name, row): (&str, ProcessNameRow)| ProcessNameRow { name: name.to_owned(), ..row };
         let several = rows.into_iter().map(named).filter(|row| row.processes > 1);
-        self.table(several.collect(), |row| {
-            (busiest(&row.times), Reverse(row.counts.samples), row.name.clone())
-        })
+        self.table(several.collect(), |row| (row.activity.busiest_first(), row.name.clone()))
     }
 
     fn functions(&self, tables: &Tables) -> Functions {
@@ -283,27 +272,6 @@ impl ReportExporter {
             (Reverse((row.samples, row.blocked_ns)), row.module.clone(), row.build_id.clone())
         })
     }
-}
-
-/// Descending: on CPU, then waiting, then blocked.
-fn busiest(times: &Times) -> Reverse<(u64, u64, u64)> {
-    Reverse((times.on_cpu_ns, times.waiting_ns, times.blocked_ns))
-}
-
-/// The times of many threads may be more than a damaged clock's one.
-fn add(to: &mut Times, times: &Times) {
-    to.on_cpu_ns = to.on_cpu_ns.saturating_add(times.on_cpu_ns);
-    to.waiting_ns = to.waiting_ns.saturating_add(times.waiting_ns);
-    to.blocked_ns = to.blocked_ns.saturating_add(times.blocked_ns);
-    to.unknown_ns = to.unknown_ns.saturating_add(times.unknown_ns);
-}
-
-fn add_counts(to: &mut Counts, counts: &Counts) {
-    to.switches += counts.switches;
-    to.preemptions += counts.preemptions;
-    to.wakeups += counts.wakeups;
-    to.migrations += counts.migrations;
-    to.samples += counts.samples;
 }
 
 fn module_kind(module: Option<ModuleId>, tables: &Tables) -> ModuleKind {

@@ -226,7 +226,6 @@ impl ReportExporter {
         let row = |row: (K, ProgramTotal)| {
             let ((process, stack), wait) = of(&row);
             let ProgramTotal { total, processes } = row.1;
-            let (frames, interpreted) = labels(Some(stack), tables);
             StackRow {
                 pid: tables.process(process).pid,
                 processes: (processes > 0).then_some(processes),
@@ -234,8 +233,7 @@ impl ReportExporter {
                 count: total.count,
                 blocked_ns: total.sum,
                 max_ns: total.most,
-                frames,
-                interpreted,
+                stack: labels(Some(stack), tables),
                 waits_for: wait.map_or("", WaitFor::name).to_owned(),
                 class: wait.map_or(WaitClass::Undecided, WaitFor::class),
             }

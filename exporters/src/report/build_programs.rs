@@ -154,7 +154,6 @@ impl ReportExporter {
         let row = |(time, crash): &(u64, Crash)| {
             let thread = tables.thread(crash.thread);
             let (pid, process) = process(thread.process, tables);
-            let (frames, interpreted) = labels(crash.stack, tables);
             CrashRow {
                 at_ns: time.saturating_sub(start),
                 tid: thread.tid,
@@ -163,8 +162,7 @@ impl ReportExporter {
                 process,
                 signal: tables.strings.get(crash.signal).to_owned(),
                 address: crash.address,
-                frames,
-                interpreted,
+                stack: labels(crash.stack, tables),
             }
         };
         Table {
@@ -237,15 +235,15 @@ pub(super) fn process(id: ProcessId, tables: &Tables) -> (u32, String) {
     (tables.process(id).pid, tables.process_name(id).into())
 }
 
-/// The durations of all; the total is of those that are in no other of the row, as a function's in a
-/// call tree.
+/// The durations of all; the total is of those that are in no other of the row, as a function's in
+/// a call tree.
 fn outermost(named: &Named) -> Distribution {
     let all = named.durations.distribution();
     Distribution { total_ns: all.total_ns.saturating_sub(named.nested_ns), ..all }
 }
 
-fn place(location: Option<LocationId>, tables: &Tables) -> Option<SourcePlace> {
+fn place(location: Option<LocationId>, tables: &Tables) -> Option<SourceLocation> {
     let row = tables.location(location?);
     let text = |name| tables.strings.get(name).to_owned();
-    Some(SourcePlace { file: text(row.file), line: row.line, function: text(row.function) })
+    Some(SourceLocation { file: text(row.file), line: row.line, function: text(row.function) })
 }

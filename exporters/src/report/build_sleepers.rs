@@ -65,7 +65,7 @@ impl ReportExporter {
             held_up_rows: rows.iter().filter(|row| row.suspicion < Suspicion::Child).count(),
             rows: self.table(rows, |row| {
                 let name = (row.process.clone(), row.pid, row.tid, row.waits_for.clone());
-                let slept = (row.blocked_in.clone(), row.state.clone(), row.frames.clone());
+                let slept = (row.blocked_in.clone(), row.state.clone(), row.stack.frames.clone());
                 (row.suspicion, Reverse(row.threads), name, slept)
             }),
             with_idle: self.options.idle_sleepers,
@@ -95,7 +95,6 @@ impl Sleepers {
     fn row(&self, key: &SleepKey, tables: &Tables) -> SleeperRow {
         let SleepKey { program, wait, suspicion, reason, stack } = *key;
         let first = self.processes.first().copied().unwrap_or(program);
-        let (frames, interpreted) = labels(stack, tables);
         let one = self.threads.first().filter(|_| self.threads.len() == 1);
         let names: BTreeSet<_> =
             self.threads.iter().map(|thread| tables.thread_name(*thread)).collect();
@@ -112,8 +111,7 @@ impl Sleepers {
             blocked_in: reason.blocked_in.map(|name| tables.strings.get(name).to_owned()),
             state: state_name(reason.state).to_owned(),
             io_wait: reason.io_wait,
-            frames,
-            interpreted,
+            stack: labels(stack, tables),
         }
     }
 }

@@ -31,9 +31,8 @@ impl ReportExporter {
             meanwhile_unknown_ns: wait.meanwhile.unknown,
             meanwhile_is_part: wait.meanwhile.is_part,
         });
-        let blocked = worst.blocked.sorted().into_iter().map(|(waited, since, wait)| {
-            let (frames, interpreted) = labels(wait.off_cpu.stack, tables);
-            BlockedWaitRow {
+        let blocked =
+            worst.blocked.sorted().into_iter().map(|(waited, since, wait)| BlockedWaitRow {
                 waiter: Waiter {
                     unknown_ns: wait.unknown,
                     ..self.waiter(waited, since, wait.thread, tables)
@@ -42,11 +41,9 @@ impl ReportExporter {
                 waits_for: wait.waits_for.name().to_owned(),
                 state: state_name(wait.off_cpu.state).to_owned(),
                 io_wait: wait.off_cpu.io_wait,
-                frames,
-                interpreted,
+                stack: labels(wait.off_cpu.stack, tables),
                 woken_by: wait.woken.map(|woken| waker(woken, tables)),
-            }
-        });
+            });
         let locks = self.locks.books().longest.sorted().into_iter().map(|(waited, since, wait)| {
             LockWaitRow {
                 waiter: self.waiter(waited, since, wait.thread, tables),
@@ -89,8 +86,8 @@ impl ReportExporter {
 
 fn waker(woken: Woken, tables: &Tables) -> WakerRow {
     let (kind, tid, thread) = waker_names(woken.waker, tables);
-    let (frames, interpreted) = labels(woken.stack, tables);
-    WakerRow { kind, thread: thread.into(), tid, cpu: woken.cpu, frames, interpreted }
+    let stack = labels(woken.stack, tables);
+    WakerRow { kind, thread: thread.into(), tid, cpu: woken.cpu, stack }
 }
 
 fn ran_row(thread: ThreadId, ran_ns: u64, tables: &Tables) -> RanRow {

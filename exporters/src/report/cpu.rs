@@ -14,6 +14,7 @@ pub(super) struct Cpu {
     pub(super) resumed: Option<u64>,
     /// Its last scheduling event: up to there it is known what ran.
     pub(super) last_event: u64,
+    /// Time in which threads ran, as their own accounts have it.
     pub(super) busy: u64,
     pub(super) idle: u64,
     pub(super) switches: u64,
@@ -22,14 +23,12 @@ pub(super) struct Cpu {
 }
 
 impl Cpu {
-    /// Books the time of what runs, until `now`.
+    /// Books the time that it idles, and remembers what runs, until `now`.
     #[inline]
     pub(super) fn settle(&mut self, now: u64) {
         let elapsed = now.saturating_sub(self.since);
-        match self.current {
-            Some(Tables::IDLE_THREAD) => self.idle += elapsed,
-            Some(_) => self.busy += elapsed,
-            None => {}
+        if self.current == Some(Tables::IDLE_THREAD) {
+            self.idle += elapsed;
         }
         if let (Some(runs), Some(thread)) = (&mut self.runs, self.current)
             && elapsed > 0

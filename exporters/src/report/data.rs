@@ -4,6 +4,7 @@
 
 use super::durations::sum_ns;
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 use syscollect_model::{
     CpuId, LossCause, LossOrigin, MachineId, ModuleKind, OperatingSystem, SampleEvent, StackOrigin,
 };
@@ -110,9 +111,10 @@ pub struct Report {
     pub overwritten: u64,
     /// How often events of a CPU contradict each other, so that some are
     /// missing between them, though no loss tells of it.
-    pub untold_gaps: u64,
-    /// Events that lack their stack or a part of it, as who read the recording found: an exporter is
-    /// not told.
+    #[serde(rename = "untold_gaps")]
+    pub unreported_gaps: u64,
+    /// Events that lack their stack or a part of it, as who read the recording found: an exporter
+    /// is not told.
     #[serde(default)]
     pub missing_stacks: u64,
     /// The losses by lane, CPU and cause, as the session tells them.
@@ -306,6 +308,42 @@ pub struct Counts {
     pub samples: u64,
 }
 
+/// What a thread did, or several did together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Activity {
+    /// What the time went to.
+    #[serde(flatten)]
+    pub times: Times,
+    /// The longest wait for a CPU.
+    pub longest_wait_ns: u64,
+    /// What was counted.
+    #[serde(flatten)]
+    pub counts: Counts,
+}
+
+impl Activity {
+    /// With that of others. The times of many threads may be more than a damaged clock's one.
+    pub(super) fn add(&mut self, other: &Self) {
+        let Self { times, longest_wait_ns, counts } = self;
+        times.on_cpu_ns = times.on_cpu_ns.saturating_add(other.times.on_cpu_ns);
+        times.waiting_ns = times.waiting_ns.saturating_add(other.times.waiting_ns);
+        times.blocked_ns = times.blocked_ns.saturating_add(other.times.blocked_ns);
+        times.unknown_ns = times.unknown_ns.saturating_add(other.times.unknown_ns);
+        *longest_wait_ns = (*longest_wait_ns).max(other.longest_wait_ns);
+        counts.switches += other.counts.switches;
+        counts.preemptions += other.counts.preemptions;
+        counts.wakeups += other.counts.wakeups;
+        counts.migrations += other.counts.migrations;
+        counts.samples += other.counts.samples;
+    }
+
+    /// The order of tables: on CPU, then waiting, then blocked, then samples, the most first.
+    pub(super) fn busiest_first(&self) -> Reverse<(u64, u64, u64, u64)> {
+        let Times { on_cpu_ns, waiting_ns, blocked_ns, .. } = self.times;
+        Reverse((on_cpu_ns, waiting_ns, blocked_ns, self.counts.samples))
+    }
+}
+
 /// A process: the sum of its threads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessRow {
@@ -315,14 +353,9 @@ pub struct ProcessRow {
     pub name: String,
     /// Its threads that did something.
     pub threads: usize,
-    /// What the time of all its threads went to.
+    /// What all its threads did.
     #[serde(flatten)]
-    pub times: Times,
-    /// The longest wait for a CPU of any of its threads.
-    pub longest_wait_ns: u64,
-    /// What was counted.
-    #[serde(flatten)]
-    pub counts: Counts,
+    pub activity: Activity,
 }
 
 /// All processes of one name.
@@ -334,14 +367,9 @@ pub struct ProcessNameRow {
     pub processes: usize,
     /// Their threads that did something.
     pub threads: usize,
-    /// What the time of all these threads went to.
+    /// What all these threads did.
     #[serde(flatten)]
-    pub times: Times,
-    /// The longest wait for a CPU of any of them.
-    pub longest_wait_ns: u64,
-    /// What was counted.
-    #[serde(flatten)]
-    pub counts: Counts,
+    pub activity: Activity,
 }
 
 /// A thread.
@@ -355,14 +383,19 @@ pub struct ThreadRow {
     pub pid: u32,
     /// Its process's last name.
     pub process: String,
-    /// What its time went to.
+    /// What it did.
     #[serde(flatten)]
-    pub times: Times,
-    /// Its longest wait for a CPU.
-    pub longest_wait_ns: u64,
-    /// What was counted.
-    #[serde(flatten)]
-    pub counts: Counts,
+    pub activity: Activity,
+}
+
+/// A stack in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct StackLabels {
+    /// The frames, innermost first; empty where no stack was taken.
+    pub frames: Vec<String>,
+    /// Which of them are functions of interpreted programs: their places in `frames`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interpreted: Vec<usize>,
 }
 
 /// Functions, from the samples of CPUs that did not idle.

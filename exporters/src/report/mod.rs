@@ -44,10 +44,11 @@
 //! An event that contradicts what is known of its CPU (another thread leaves
 //! it, or wakes from it, than the one that ran) shows that a switch of the CPU
 //! is missing since the one before, though no [`Loss`] tells of it. It is
-//! counted ([`Report::untold_gaps`], as [`OnCpu`] finds it for all who tell of losses), and what ran there is unknown in between.
-//! Threads off the CPU need not have run meanwhile: they are unknown only if
-//! their own events do not agree. Where only some processes were recorded it is
-//! none: then just what ran is unknown from its beginning. So is what runs on a CPU when it comes onto another.
+//! counted ([`Report::unreported_gaps`], as [`OnCpu`] finds it for all who tell of losses), and what
+//! ran there is unknown in between. Threads off the CPU need not have run meanwhile: they are
+//! unknown only if their own events do not agree. Where only some processes were recorded it is
+//! none: then just what ran is unknown from its beginning. So is what runs on a CPU when it comes
+//! onto another.
 //!
 //! **Idle** is no thread here: its time is the CPUs' idle time. A thread id
 //! that was used twice is two threads. A thread that calls exec and takes over
@@ -68,8 +69,8 @@
 //! **Slices** that begin and end within the session are measured; numbers are
 //! no part of their names, places in the source are. Of a slice on a thread's
 //! track it is told what the thread did from its beginning to its end, slices
-//! inside included; frames are told by set and are no slices here. Of a slice in another of its name
-//! and place on one track (a recursion) the time is that one's: it is in no total.
+//! inside included; frames are told by set and are no slices here. Of a slice in another of its
+//! name and place on one track (a recursion) the time is that one's: it is in no total.
 //!
 //! **Locks.** A wait is contended if another thread is known to hold the lock
 //! when it begins. A thread that obtains a lock ends the holds that exclude it.
@@ -266,8 +267,8 @@ pub struct Part {
     pub to: Option<Time>,
 }
 
-/// What `--overwrite` left no events of: the time before the first that was kept. What is told of it
-/// are the lives of tasks only, which say of nobody what it did.
+/// What `--overwrite` left no events of: the time before the first that was kept. What is told of
+/// it are the lives of tasks only, which say of nobody what it did.
 #[derive(Debug, Default)]
 struct Overwritten {
     /// Scheduling events gave way.
@@ -450,11 +451,11 @@ impl ReportExporter {
     fn other(&mut self, now: u64, event: &Event, tables: &Tables) {
         match event {
             Event::ThreadStart(thread) => {
-                self.scheduling.account(*thread, tables).told = true;
+                self.scheduling.account(*thread, tables).reported = true;
                 self.scheduling.thread_start(now, *thread, tables);
             }
             Event::ThreadEnd(thread) => {
-                self.scheduling.account(*thread, tables).told = true;
+                self.scheduling.account(*thread, tables).reported = true;
                 self.locks.thread_ended(now, *thread, tables);
                 self.scheduling.thread_end(now, *thread, tables);
             }
@@ -479,7 +480,7 @@ impl ReportExporter {
         self.counts.instants += 1;
         if self.track_is_chosen(track, tables) {
             if let Scope::Thread(thread) = tables.track(track).scope {
-                self.scheduling.account(thread, tables).told = true;
+                self.scheduling.account(thread, tables).reported = true;
             }
             self.slices.instant(name);
         }

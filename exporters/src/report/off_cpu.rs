@@ -107,7 +107,7 @@ impl OffCpuTimes {
 }
 
 /// The kind of sleep, as the report calls it.
-pub(super) fn state_name(state: SleepState) -> &'static str {
+pub(crate) fn state_name(state: SleepState) -> &'static str {
     match state {
         SleepState::Runnable => "runnable",
         SleepState::Interruptible => "interruptible",

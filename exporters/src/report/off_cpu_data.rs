@@ -1,6 +1,6 @@
 //! Time off the CPU as data, a part of the report's JSON. All times are nanoseconds.
 
-use super::data::{AsleepThroughout, Table, TruncatedRow};
+use super::data::{AsleepThroughout, StackLabels, Table, TruncatedRow};
 use serde::{Deserialize, Serialize};
 
 /// Why threads were blocked.
@@ -81,11 +81,9 @@ pub struct StackRow {
     pub blocked_ns: u64,
     /// The longest time.
     pub max_ns: u64,
-    /// The frames, innermost first.
-    pub frames: Vec<String>,
-    /// Which of them are functions of interpreted programs: their places in `frames`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub interpreted: Vec<usize>,
+    /// Where they left the CPU.
+    #[serde(flatten)]
+    pub stack: StackLabels,
     /// What most of it was spent waiting for, as in [`WaitRow::waits_for`].
     #[serde(default)]
     pub waits_for: String,

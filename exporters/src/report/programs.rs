@@ -1,6 +1,6 @@
 //! What programs say of themselves, as data; see [`super::data`].
 
-use super::data::{Distribution, Times};
+use super::data::{Distribution, StackLabels, Times};
 use serde::{Deserialize, Serialize};
 use syscollect_model::Unit;
 
@@ -11,7 +11,7 @@ pub struct SliceRow {
     pub name: String,
     /// Where they were marked.
     #[serde(default)]
-    pub location: Option<SourcePlace>,
+    pub location: Option<SourceLocation>,
     /// Those that began and ended within the session. The total has the time of slices in another
     /// of the row once, all other figures are of each.
     #[serde(flatten)]
@@ -28,7 +28,7 @@ pub struct SliceRow {
 
 /// A place in the source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct SourcePlace {
+pub struct SourceLocation {
     /// The file.
     pub file: String,
     /// The line, from 1; 0 where it is not known.
@@ -81,7 +81,7 @@ pub struct LockRow {
     /// Its name.
     pub process: String,
     /// Where they were made.
-    pub location: Option<SourcePlace>,
+    pub location: Option<SourceLocation>,
     /// Waits that ended within the session.
     pub waits: u64,
     /// Waits that began while another thread was known to hold the lock.
@@ -216,11 +216,9 @@ pub struct CrashRow {
     pub signal: String,
     /// The address it is about; 0 where it has none.
     pub address: u64,
-    /// The stack, innermost frame first.
-    pub frames: Vec<String>,
-    /// Which of them are functions of interpreted programs: their places in `frames`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub interpreted: Vec<usize>,
+    /// Where it crashed.
+    #[serde(flatten)]
+    pub stack: StackLabels,
 }
 
 /// The values of a counter.

@@ -28,11 +28,11 @@ pub(super) struct Scheduling {
     /// When records were lost.
     gaps: Gaps,
     /// When an event is missing that nothing says was lost.
-    untold: Gaps,
+    unreported: Gaps,
     /// The last end of a thread: when, and who.
     last_end: Option<(u64, ThreadId)>,
     /// How often something else ran than the events before say.
-    pub(super) untold_gaps: u64,
+    pub(super) unreported_gaps: u64,
     /// There were switches before what is told of.
     switched_before: bool,
     /// Threads were seen asleep: switches are recorded, though there may be none.
@@ -57,9 +57,9 @@ impl Scheduling {
             accounts: Vec::new(),
             cpus: Cpus::new(worst > 0),
             gaps: Gaps::default(),
-            untold: Gaps::default(),
+            unreported: Gaps::default(),
             last_end: None,
-            untold_gaps: 0,
+            unreported_gaps: 0,
             switched_before: false,
             saw_sleepers: false,
             off_cpu: OffCpuTimes::default(),
@@ -76,7 +76,8 @@ impl Scheduling {
         self.origin = now;
     }
 
-    /// The session begins later than it seemed: of what was before only the lives of tasks are told.
+    /// The session begins later than it seemed: of what was before only the lives of tasks are
+    /// told.
     pub(super) fn begin_anew(&mut self, now: u64) {
         self.origin = now;
         self.accounts.iter_mut().for_each(|account| account.begin_anew(now));
@@ -90,7 +91,7 @@ impl Scheduling {
         for (_, cpu) in self.cpus.iter_mut() {
             cpu.forget_before(now);
         }
-        self.untold_gaps = 0;
+        self.unreported_gaps = 0;
         self.off_cpu = OffCpuTimes::default();
         self.was_blocked = None;
         self.after_wakeup = Durations::new(WAIT_DIGITS);
@@ -271,7 +272,7 @@ impl Scheduling {
 
     /// From when on records are missing after that time.
     fn first_missing(&self, since: u64) -> Option<u64> {
-        let starts = [&self.gaps, &self.untold].map(|gaps| gaps.first(since));
+        let starts = [&self.gaps, &self.unreported].map(|gaps| gaps.first(since));
         starts.into_iter().flatten().min()
     }
 
@@ -294,9 +295,9 @@ impl Scheduling {
     /// have run meanwhile, and is doubted only where its own events say so.
     #[cold]
     pub(super) fn contradicted(&mut self, now: u64, cpu: CpuId, tables: &Tables) {
-        self.untold_gaps += 1;
+        self.unreported_gaps += 1;
         let since = self.cpus.get(cpu).last_event;
-        self.untold.add(since, now);
+        self.unreported.add(since, now);
         self.stop(now, cpu, since, tables);
     }
 
@@ -338,10 +339,12 @@ impl Scheduling {
             }
             self.keep_wait(&stay, thread, wait, cpu);
         }
-        if let State::Blocked(off_cpu) = stay.state
-            && next != State::Ended
-        {
-            self.keep_blocked(&stay, thread, off_cpu, tables);
+        match stay.state {
+            State::Running(cpu) => self.cpus.get(cpu).busy += stay.known,
+            State::Blocked(off_cpu) if next != State::Ended => {
+                self.keep_blocked(&stay, thread, off_cpu, tables);
+            }
+            _ => {}
         }
         self.book(thread, &stay);
     }

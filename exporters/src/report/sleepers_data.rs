@@ -1,7 +1,6 @@
 //! Threads that slept from beginning to end as data, a part of the report's JSON.
 
-use super::data::Table;
-use super::data::WaitClass;
+use super::data::{StackLabels, Table, WaitClass};
 use serde::{Deserialize, Serialize};
 
 /// Threads that were asleep when the recording began and were not woken until it ended. When they
@@ -98,9 +97,7 @@ pub struct SleeperRow {
     pub state: String,
     /// They waited for I/O.
     pub io_wait: bool,
-    /// Where they slept, innermost first; empty where no stack was taken.
-    pub frames: Vec<String>,
-    /// Which of them are functions of interpreted programs: their places in `frames`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub interpreted: Vec<usize>,
+    /// Where they slept.
+    #[serde(flatten)]
+    pub stack: StackLabels,
 }

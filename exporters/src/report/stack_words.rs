@@ -5,6 +5,7 @@
 //! so the program's functions come before those of the interpreter.
 
 use super::columns::{fits, wrapped};
+use super::data::StackLabels;
 use super::text::{Text, shown};
 use super::wait_python::is_python;
 use std::collections::BTreeSet;
@@ -37,16 +38,19 @@ const WAKING: [&str; 8] = [
 const KERNEL_ENTRY: [&str; 3] = ["x64_sys_call", "do_syscall_64", "entry_SYSCALL_64_after_hwframe"];
 
 /// What a stack's frames are called, innermost first, and which of them are interpreted.
-pub(super) fn labels(stack: Option<StackId>, tables: &Tables) -> (Vec<String>, Vec<usize>) {
+pub(super) fn labels(stack: Option<StackId>, tables: &Tables) -> StackLabels {
     let frames = stack.map_or(&[][..], |stack| tables.stack(stack));
     let interpreted = (0..frames.len()).filter(|index| is_python(&frames[*index], tables));
-    (frames.iter().map(|frame| tables.frame_label(*frame)).collect(), interpreted.collect())
+    StackLabels {
+        frames: frames.iter().map(|frame| tables.frame_label(*frame)).collect(),
+        interpreted: interpreted.collect(),
+    }
 }
 
 impl Text {
     /// A stack in a few lines, innermost frame first.
-    pub(super) fn frames_of_stack(&mut self, frames: &[String], interpreted: &[usize]) {
-        self.stack_words(INDENT, LINES, &[], frames, interpreted);
+    pub(super) fn frames_of_stack(&mut self, stack: &StackLabels) {
+        self.stack_words(INDENT, LINES, &[], stack);
     }
 
     /// The same behind some words, in lines of a place of their own.
@@ -55,10 +59,9 @@ impl Text {
         indent: usize,
         lines: usize,
         before: &[String],
-        frames: &[String],
-        interpreted: &[usize],
+        stack: &StackLabels,
     ) {
-        let telling = Telling::of(frames, interpreted);
+        let telling = Telling::of(&stack.frames, &stack.interpreted);
         let all: Vec<usize> = (0..telling.len()).collect();
         let words = |kept: &[usize]| [before, &telling.words(kept)].concat();
         let fits = |kept: &[usize]| fits(self.width, indent, lines, &words(kept));
@@ -148,8 +151,8 @@ mod tests {
 
     fn told(width: usize, frames: &[&str], interpreted: &[usize]) -> String {
         let mut out = Text { text: String::new(), width };
-        let frames: Vec<String> = frames.iter().map(|frame| (*frame).to_owned()).collect();
-        out.frames_of_stack(&frames, interpreted);
+        let frames = frames.iter().map(|frame| (*frame).to_owned()).collect();
+        out.frames_of_stack(&StackLabels { frames, interpreted: interpreted.to_vec() });
         out.text
     }
 

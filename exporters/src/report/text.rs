@@ -217,13 +217,13 @@ impl Text {
                 threads => format!(", {}", count(threads as u64, "thread")),
             };
             let name = format!("{} ({}{threads})", shown(&row.name), row.pid);
-            task(report, &row.times, &row.counts, name)
+            task(report, &row.activity, name)
         });
         self.tasks(report, "Processes", report.processes.total, rows);
         let rows = report.processes_by_name.rows.iter().map(|row| {
             let name =
                 format!("{} ({} processes)", shown(&row.name), grouped(row.processes as u64));
-            task(report, &row.times, &row.counts, name)
+            task(report, &row.activity, name)
         });
         let title = "Processes of one name together,";
         self.tasks(report, title, report.processes_by_name.total, rows);
@@ -237,7 +237,7 @@ impl Text {
                 format!(" of {}", shown(&row.process))
             };
             let name = format!("{} ({}){process}", shown(&row.name), row.tid);
-            task(report, &row.times, &row.counts, name)
+            task(report, &row.activity, name)
         });
         self.tasks(report, "Threads", report.threads.total, rows);
     }
@@ -455,8 +455,8 @@ impl Text {
     }
 }
 
-/// Columns of a table of processes or threads. Who is asleep may have nothing to do: what was blocked
-/// is told further down.
+/// Columns of a table of processes or threads. Who is asleep may have nothing to do: what was
+/// blocked is told further down.
 const TASK_HEADS: [&str; 9] =
     ["on CPU", "%", "waiting", "asleep", "unknown", "switches", "preempted", "samples", "name"];
 /// The one that narrow lines go without.
@@ -465,7 +465,8 @@ const UNKNOWN: usize = 4;
 const WIDE: usize = 90;
 
 /// A row of [`TASK_HEADS`].
-fn task(report: &Report, times: &Times, counts: &Counts, name: String) -> [String; 9] {
+fn task(report: &Report, activity: &Activity, name: String) -> [String; 9] {
+    let Activity { times, counts, .. } = activity;
     let Times { on_cpu_ns, waiting_ns, blocked_ns, unknown_ns } = *times;
     let [on_cpu, waiting, blocked, unknown] =
         [on_cpu_ns, waiting_ns, blocked_ns, unknown_ns].map(duration);

@@ -99,7 +99,7 @@ impl Text {
             format!("{} times, mean {mean}, max {most}", grouped(row.count))
         };
         self.line(&format!("  {sum:>7}  {times}: {process}, {}", row.waits_for));
-        self.frames_of_stack(&row.frames, &row.interpreted);
+        self.frames_of_stack(&row.stack);
     }
 }
 

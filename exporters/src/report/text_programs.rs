@@ -32,7 +32,7 @@ impl Text {
                 "  {} after {at}{address}: {thread} of {process}",
                 shown(&row.signal)
             ));
-            self.frames_of_stack(&row.frames, &row.interpreted);
+            self.frames_of_stack(&row.stack);
         }
     }
 
@@ -184,7 +184,7 @@ impl Text {
     }
 }
 
-fn place(place: Option<&SourcePlace>) -> String {
+fn place(place: Option<&SourceLocation>) -> String {
     // The path's end says enough; the whole is in the JSON.
     place.map_or_else(String::new, |place| {
         let file = place.file.rsplit('/').next().unwrap_or_default();

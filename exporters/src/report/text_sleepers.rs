@@ -44,7 +44,7 @@ impl Text {
     fn sleepers(&mut self, row: &SleeperRow) {
         let place = place_words(row.blocked_in.as_deref(), &row.state, row.io_wait);
         self.line(&format!("  {}, {}: {place}", who(row), row.waits_for));
-        self.frames_of_stack(&row.frames, &row.interpreted);
+        self.frames_of_stack(&row.stack);
     }
 }
 

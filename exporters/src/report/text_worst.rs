@@ -87,8 +87,8 @@ impl Text {
         for row in &waits.rows {
             let place = place_words(row.blocked_in.as_deref(), &row.state, row.io_wait);
             self.waiter(&row.waiter, &format!("{}: {place}", row.waits_for));
-            if !row.frames.is_empty() {
-                self.frames_of_stack(&row.frames, &row.interpreted);
+            if !row.stack.frames.is_empty() {
+                self.frames_of_stack(&row.stack);
             }
             match &row.woken_by {
                 Some(waker) => self.woken_by(waker),
@@ -100,11 +100,11 @@ impl Text {
     /// Who woke a thread, and where that was done, as far as there is a stack.
     fn woken_by(&mut self, waker: &WakerRow) {
         let words = format!("woken by {}", waker_words(waker));
-        if waker.frames.is_empty() {
+        if waker.stack.frames.is_empty() {
             return self.below(&[words]);
         }
         let words: Vec<String> = format!("{words}, in").split(' ').map(str::to_owned).collect();
-        self.stack_words(INDENT, WAKER_LINES, &words, &waker.frames, &waker.interpreted);
+        self.stack_words(INDENT, WAKER_LINES, &words, &waker.stack);
     }
 
     fn idle_left_out(&mut self, times: usize) {

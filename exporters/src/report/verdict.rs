@@ -43,7 +43,7 @@ impl Report {
     fn busiest(&self) -> Option<String> {
         let row = self.processes.rows.first()?;
         let who = format!("{} ({})", shown(&row.name), row.pid);
-        let (ran, samples) = (row.times.on_cpu_ns, row.counts.samples);
+        let (ran, samples) = (row.activity.times.on_cpu_ns, row.activity.counts.samples);
         if ran > 0 {
             let share = percent(ran, self.duration_ns);
             let ran = duration(ran);
@@ -74,7 +74,7 @@ impl Report {
 
     /// What is missing and was not counted as lost.
     pub(super) fn shortfall(&self) -> Shortfall {
-        Shortfall { gaps: self.untold_gaps, stacks: self.missing_stacks }
+        Shortfall { gaps: self.unreported_gaps, stacks: self.missing_stacks }
     }
 
     /// How long it is: as the recorder says, so that all say the same, if events are of all of it.

@@ -4,10 +4,10 @@
 //!
 //! 1. The innermost function of the kernel's part of the stack that is not the scheduler's own is
 //!    in [`KERNEL`]. A wait for a futex is what the program's own functions next to it say
-//!    ([`USER`], [`USER_PARTS`]): a lock (Python's global one first) before a pool's way to wait, and
-//!    that before a primitive, because locks and pools are made of primitives. What is made of locks
-//!    of Python, its functions say ([`wait_python`]); where a function that also works waits for
-//!    work, it calls a runtime's way to wait itself ([`WORK_LOOPS`], [`RUNTIME_WAITS`]).
+//!    ([`USER`], [`USER_PARTS`]): a lock (Python's global one first) before a pool's way to wait,
+//!    and that before a primitive, because locks and pools are made of primitives. What is made of
+//!    locks of Python, its functions say ([`wait_python`]); where a function that also works waits
+//!    for work, it calls a runtime's way to wait itself ([`WORK_LOOPS`], [`RUNTIME_WAITS`]).
 //! 2. It is the main function of a kernel thread: such a thread waits for its next work.
 //! 3. The stack went through the kernel's way to wait for I/O, or the switch says so.
 //! 4. The state: what is uninterruptible is blocked; kernel threads have states of their own for
@@ -272,8 +272,8 @@ fn of_state(reason: Reason) -> WaitFor {
     }
 }
 
-/// How many of a stack's innermost frames say no more than what was waited for: the kernel's ways to
-/// sleep, or all of the kernel's part, but for where it shows why a program has to wait for the
+/// How many of a stack's innermost frames say no more than what was waited for: the kernel's ways
+/// to sleep, or all of the kernel's part, but for where it shows why a program has to wait for the
 /// kernel.
 pub(super) fn redundant_frames(wait: WaitFor, frames: &[FrameId], tables: &Tables) -> usize {
     let is_scheduler = |frame: &&FrameId| {
@@ -359,7 +359,8 @@ mod tests {
     const QUEUE: &str = "/usr/lib/python3.11/lib-dynload/_queue.cpython-311-x86_64-linux-gnu.so";
 
     /// What a thread waits for with these functions of the kernel and of its program, innermost
-    /// first. Those of Python may have a file after a bar; a file in their place is one without names.
+    /// first. Those of Python may have a file after a bar; a file in their place is one without
+    /// names.
     fn waits(kernel: &[&str], user: &[&str], state: SleepState, io_wait: bool) -> WaitFor {
         let mut tables = Tables::default();
         let kinds = [ModuleKind::Kernel, ModuleKind::File, ModuleKind::Python];

@@ -3,8 +3,8 @@
 //! Everything in Python's library that waits does so in the locks of its interpreter: events,
 //! queues, semaphores and locks are one wait to the C library. Only the functions of Python say
 //! which. The innermost one waits; what calls it says what for, as far as these are functions of
-//! the library: a condition in `Queue.get` is a wait for an item, and that one in a worker of a pool
-//! is a wait for work.
+//! the library: a condition in `Queue.get` is a wait for an item, and that one in a worker of a
+//! pool is a wait for work.
 
 use super::wait_for::WaitFor::{self, *};
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! The longest waits as data, a part of the report's JSON. All times are nanoseconds.
 
-use super::data::{Table, WakerKind};
+use super::data::{StackLabels, Table, WakerKind};
 use serde::{Deserialize, Serialize};
 use syscollect_model::CpuId;
 
@@ -52,11 +52,9 @@ pub struct WakerRow {
     /// The CPU.
     #[serde(flatten)]
     pub cpu: CpuId,
-    /// Its stack, innermost first; empty where none was taken.
-    pub frames: Vec<String>,
-    /// Which of them are functions of interpreted programs: their places in `frames`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub interpreted: Vec<usize>,
+    /// Where it did that.
+    #[serde(flatten)]
+    pub stack: StackLabels,
 }
 
 /// A thread could have run and did not.
@@ -112,11 +110,9 @@ pub struct BlockedWaitRow {
     pub state: String,
     /// It waited for I/O.
     pub io_wait: bool,
-    /// Where it left the CPU, innermost first; empty where no stack was taken.
-    pub frames: Vec<String>,
-    /// Which of them are functions of interpreted programs: their places in `frames`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub interpreted: Vec<usize>,
+    /// Where it left the CPU.
+    #[serde(flatten)]
+    pub stack: StackLabels,
     /// Who woke it; `None` where that is not known.
     pub woken_by: Option<WakerRow>,
 }

@@ -6,7 +6,7 @@
 //! code without a module keep their addresses. Where two places would get one
 //! address, the second gets another one.
 
-use super::texts::Texts;
+use super::strings::FileStrings;
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{Frame, FrameId, ModuleId, ModuleKind, StackId, StringId, Tables};
 
@@ -107,13 +107,13 @@ impl CallStacks {
 }
 
 /// Rows that are found by a key, each with an address of its own.
-struct Placed<K, R> {
+struct AddressedRows<K, R> {
     rows: Vec<R>,
     ids: FxHashMap<K, u32>,
     addresses: Addresses,
 }
 
-impl<K, R> Default for Placed<K, R> {
+impl<K, R> Default for AddressedRows<K, R> {
     fn default() -> Self {
         Self { rows: Vec::new(), ids: FxHashMap::default(), addresses: Addresses::default() }
     }
@@ -122,8 +122,8 @@ impl<K, R> Default for Placed<K, R> {
 /// All code that samples point to.
 pub(crate) struct Code {
     stacks: CallStacks,
-    places: Placed<Box<[FrameId]>, CodeFrame>,
-    symbols: Placed<SymbolKey, Symbol>,
+    places: AddressedRows<Box<[FrameId]>, CodeFrame>,
+    symbols: AddressedRows<SymbolKey, Symbol>,
     unknown: u32,
     pub(crate) kernel: u32,
     /// Samples whose call stack found no room.
@@ -134,11 +134,11 @@ pub(crate) struct Code {
 
 impl Code {
     /// With one call stack: that of samples that have none, which the format does not know.
-    pub(crate) fn new(texts: &mut Texts) -> Self {
+    pub(crate) fn new(texts: &mut FileStrings) -> Self {
         let mut code = Self {
             stacks: CallStacks::default(),
-            places: Placed::default(),
-            symbols: Placed::default(),
+            places: AddressedRows::default(),
+            symbols: AddressedRows::default(),
             unknown: texts.intern("[unknown]"),
             kernel: texts.intern("<kernel>"),
             refused: 0,
@@ -176,7 +176,7 @@ impl Code {
     pub(crate) fn callstack(
         &mut self,
         stack: Option<StackId>,
-        texts: &mut Texts,
+        texts: &mut FileStrings,
         tables: &Tables,
     ) -> u32 {
         let Some(stack) = stack else { return self.stacks.none };
@@ -187,7 +187,7 @@ impl Code {
     }
 
     #[cold]
-    fn new_callstack(&mut self, stack: StackId, texts: &mut Texts, tables: &Tables) -> u32 {
+    fn new_callstack(&mut self, stack: StackId, texts: &mut FileStrings, tables: &Tables) -> u32 {
         let frames = tables.stack(stack);
         if self.stacks.ends.len() >= MAX_CALLSTACKS {
             self.refused += 1;
@@ -218,7 +218,7 @@ impl Code {
         index
     }
 
-    fn new_place(&mut self, frames: &[FrameId], texts: &mut Texts, tables: &Tables) -> u32 {
+    fn new_place(&mut self, frames: &[FrameId], texts: &mut FileStrings, tables: &Tables) -> u32 {
         let outer = tables.frame(frames[frames.len() - 1]);
         let wanted = address(outer.module, outer.offset, tables);
         let id = self.places.addresses.take(wanted & ID_MASK) & ID_MASK;
@@ -240,7 +240,7 @@ impl Code {
         index
     }
 
-    fn line(&self, frame: FrameId, symbol: u64, texts: &mut Texts, tables: &Tables) -> Line {
+    fn line(&self, frame: FrameId, symbol: u64, texts: &mut FileStrings, tables: &Tables) -> Line {
         let row = tables.frame(frame);
         let name = match row.function {
             Some(name) => texts.intern(tables.strings.get(name)),
@@ -252,7 +252,7 @@ impl Code {
     /// The source file. Where it is not known, kernel code is told as the
     /// viewer's own recordings tell it, and other code gets no name: with
     /// `[unknown]` the viewer would take it for external and hide it.
-    fn file(&self, frame: &Frame, texts: &mut Texts, tables: &Tables) -> u32 {
+    fn file(&self, frame: &Frame, texts: &mut FileStrings, tables: &Tables) -> u32 {
         match frame.file {
             Some(file) => texts.intern(tables.strings.get(file)),
             None if is_kernel(frame.module, tables) => self.kernel,
@@ -260,7 +260,7 @@ impl Code {
         }
     }
 
-    fn image(&self, module: Option<ModuleId>, texts: &mut Texts, tables: &Tables) -> u32 {
+    fn image(&self, module: Option<ModuleId>, texts: &mut FileStrings, tables: &Tables) -> u32 {
         let Some(module) = module.map(|id| tables.module(id)) else { return self.unknown };
         match module.kind {
             ModuleKind::Kernel => self.kernel,
@@ -269,7 +269,13 @@ impl Code {
     }
 
     /// The symbol of a function that is not inlined.
-    fn function(&mut self, frame: &Frame, image: u32, texts: &mut Texts, tables: &Tables) -> u64 {
+    fn function(
+        &mut self,
+        frame: &Frame,
+        image: u32,
+        texts: &mut FileStrings,
+        tables: &Tables,
+    ) -> u64 {
         let module = frame.module;
         let (key, name, start) = match frame.function {
             Some(name) => {
@@ -306,7 +312,7 @@ impl Code {
         frame: &Frame,
         (outer, wanted, image): (u64, u64, u32),
         call: (u32, u32),
-        texts: &mut Texts,
+        texts: &mut FileStrings,
         tables: &Tables,
     ) -> u64 {
         let name = frame.function.map_or("[unknown]", |name| tables.strings.get(name));

@@ -8,7 +8,7 @@ use super::plots::Plots;
 use super::rows::{self, Owner, RowId, Rows};
 use super::sched::Cpus;
 use super::slices::Slices;
-use super::texts::Texts;
+use super::strings::FileStrings;
 use crate::labels;
 use syscollect_model::{
     CpuId, GpuJob, LockEvent, MemoryEvent, Sample, Scope, SessionInfo, Severity, Slice, StackId,
@@ -30,7 +30,7 @@ pub(super) struct Collected {
     pub(super) session: SessionInfo,
     pub(super) rows: Rows,
     pub(super) cpus: Cpus,
-    pub(super) texts: Texts,
+    pub(super) texts: FileStrings,
     pub(super) messages: Messages,
     pub(super) plots: Plots,
     pub(super) slices: Slices,

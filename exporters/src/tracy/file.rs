@@ -11,7 +11,7 @@ use super::options::TracyLayout;
 use super::plots;
 use super::rows::{self, Row, Rows, Sample};
 use super::sched;
-use super::texts::{Texts, pointer};
+use super::strings::{FileStrings, pointer};
 use super::wire::Payload;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -39,7 +39,7 @@ struct Threads {
 }
 
 impl Threads {
-    fn new(rows: &Rows, texts: &mut Texts, tables: &Tables) -> Self {
+    fn new(rows: &Rows, texts: &mut FileStrings, tables: &Tables) -> Self {
         let mut named = |row: &Row| {
             let (process, thread) = rows::names(row.owner, tables);
             [&format!("{process} / {thread}"), &process, &thread].map(|name| texts.intern(name))
@@ -147,7 +147,7 @@ pub(crate) fn write<W: Write>(
 
 fn strings<W: Write>(
     out: &mut Payload<W>,
-    texts: &Texts,
+    texts: &FileStrings,
     pointers: &BTreeSet<u32>,
 ) -> io::Result<()> {
     out.count(texts.rows().len())?;
@@ -165,7 +165,7 @@ fn strings<W: Write>(
 }
 
 /// The call stack of each sample, in the order of rows and samples.
-fn name_stacks(rows: &Rows, code: &mut Code, texts: &mut Texts, tables: &Tables) -> Vec<u32> {
+fn name_stacks(rows: &Rows, code: &mut Code, texts: &mut FileStrings, tables: &Tables) -> Vec<u32> {
     let samples = rows.all().iter().flat_map(|row| &row.samples);
     samples.map(|sample| code.callstack(sample.stack(), texts, tables)).collect()
 }

@@ -1,6 +1,6 @@
 //! Frame sets.
 
-use super::texts::{Texts, pointer};
+use super::strings::{FileStrings, pointer};
 use super::wire::Payload;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::io::{self, Write};
@@ -58,7 +58,7 @@ impl Frames {
 
     /// The sets with their names. The file has one main set, which the viewer shows above
     /// everything: that of the first program that has one.
-    pub(crate) fn named(&self, texts: &mut Texts, tables: &Tables) -> NamedFrames<'_> {
+    pub(crate) fn named(&self, texts: &mut FileStrings, tables: &Tables) -> NamedFrames<'_> {
         let name = |set: &FrameSet| tables.strings.get(tables.track(set.track).name);
         let main = self.sets.iter().position(|set| is_main(set.track, tables));
         let scopes: FxHashSet<Scope> =

@@ -8,7 +8,7 @@
 use super::locations::{LocationRow, Locations, bgr};
 use super::options::TracyLayout;
 use super::rows::{self, RowId};
-use super::texts::Texts;
+use super::strings::FileStrings;
 use super::wire::Payload;
 use crate::labels;
 use rustc_hash::FxHashMap;
@@ -80,7 +80,7 @@ pub(crate) struct Moments {
 /// What jobs share with zones.
 pub(crate) struct Shared<'a> {
     pub(crate) locations: &'a mut Locations,
-    pub(crate) texts: &'a mut Texts,
+    pub(crate) texts: &'a mut FileStrings,
     pub(crate) tables: &'a Tables,
     /// The layout has notes.
     pub(crate) with_notes: bool,
@@ -146,7 +146,7 @@ impl Gpus {
     }
 
     /// The contexts with their names, and those of their notes.
-    pub(crate) fn named(&self, texts: &mut Texts, tables: &Tables) -> Vec<NamedContext<'_>> {
+    pub(crate) fn named(&self, texts: &mut FileStrings, tables: &Tables) -> Vec<NamedContext<'_>> {
         let mut used: FxHashMap<String, u32> = FxHashMap::default();
         let name = |track: &TrackId| {
             let mut name = rows::scoped_name(*track, tables);

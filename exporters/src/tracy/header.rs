@@ -1,13 +1,13 @@
 //! What stands before the events: the machine and the recording.
 
 use super::options::TracyLayout;
-use super::texts::{Texts, clean, cut};
+use super::strings::{FileStrings, clean, cut};
 use super::wire::Payload;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use syscollect_model::{RecorderSummary, SessionInfo, Time};
 
-/// Texts of the header are shorter than 1024 bytes.
+/// Strings of the header are shorter than 1024 bytes.
 const MAX_TEXT: usize = 1023;
 
 /// The numbers of the header that the events decide.
@@ -136,7 +136,7 @@ pub(crate) fn notes(
     session: &SessionInfo,
     recorder: Option<&RecorderSummary>,
     cuts: &[String],
-    texts: &mut Texts,
+    texts: &mut FileStrings,
 ) -> Vec<u32> {
     let mut lines =
         vec![format!("Recorded by {}: {}", session.recorder, session.recorder_command.join(" "))];

@@ -1,6 +1,6 @@
 //! Where zones and locks come from: the file's source locations.
 
-use super::texts::Texts;
+use super::strings::FileStrings;
 use super::wire::Payload;
 use rustc_hash::FxHashMap;
 use std::io::{self, Write};
@@ -73,7 +73,7 @@ impl Locations {
         &mut self,
         name: StringId,
         (location, color): (Option<LocationId>, Option<u32>),
-        texts: &mut Texts,
+        texts: &mut FileStrings,
         tables: &Tables,
     ) -> LocationRow {
         let key = Key { name: Some(name), location, color: color.map_or(0, bgr) };
@@ -90,13 +90,13 @@ impl Locations {
     pub(crate) fn place(
         &mut self,
         location: Option<LocationId>,
-        texts: &mut Texts,
+        texts: &mut FileStrings,
         tables: &Tables,
     ) -> LocationRow {
         self.row(Key { name: None, location, color: 0 }, texts, tables)
     }
 
-    fn named(&mut self, key: Key, texts: &mut Texts, tables: &Tables) -> LocationRow {
+    fn named(&mut self, key: Key, texts: &mut FileStrings, tables: &Tables) -> LocationRow {
         if let Some(location) = key.location {
             let names = self.names.entry(location).or_default();
             if *names == NAMES_OF_A_PLACE {
@@ -107,7 +107,7 @@ impl Locations {
         self.row(key, texts, tables)
     }
 
-    fn row(&mut self, key: Key, texts: &mut Texts, tables: &Tables) -> LocationRow {
+    fn row(&mut self, key: Key, texts: &mut FileStrings, tables: &Tables) -> LocationRow {
         if let Some(place) = self.places.get(&key) {
             return *place;
         }
@@ -137,7 +137,12 @@ impl Locations {
     }
 
     /// A location that only has a name, for a kind of GPU job; of those each is made once.
-    pub(crate) fn made_up(&mut self, name: &str, color: u32, texts: &mut Texts) -> LocationRow {
+    pub(crate) fn made_up(
+        &mut self,
+        name: &str,
+        color: u32,
+        texts: &mut FileStrings,
+    ) -> LocationRow {
         if self.rows.len() >= MAX_LOCATIONS - 1 {
             return self.others(texts);
         }
@@ -161,7 +166,7 @@ impl Locations {
         self.rows[usize::from(place.row)].gpu_zones += 1;
     }
 
-    fn others(&mut self, texts: &mut Texts) -> LocationRow {
+    fn others(&mut self, texts: &mut FileStrings) -> LocationRow {
         let (rows, nothing) = (&mut self.rows, texts.intern(""));
         *self.others.get_or_insert_with(|| {
             let name = Some(texts.intern("[other zones]"));
@@ -220,7 +225,7 @@ mod tests {
     #[test]
     fn a_place_with_many_names_has_few_locations() {
         let (mut tables, mut texts, mut locations) =
-            (Tables::default(), Texts::default(), Locations::default());
+            (Tables::default(), FileStrings::default(), Locations::default());
         let [function, file] = ["run", "job.rs"].map(|text| tables.strings.intern(text));
         tables.locations.push(Location { function, file, line: 5 });
         let mut shared = 0;

@@ -6,7 +6,7 @@
 //! holds, whatever was lost of it.
 
 use super::rows::RowId;
-use super::texts::Texts;
+use super::strings::FileStrings;
 use super::wire::Payload;
 use crate::tracy::locations::{LocationRow, Locations};
 use std::collections::BTreeMap;
@@ -99,7 +99,7 @@ impl Locks {
     pub(crate) fn named<'a>(
         &'a self,
         locations: &mut Locations,
-        texts: &mut Texts,
+        texts: &mut FileStrings,
         tables: &Tables,
     ) -> Vec<NamedLock<'a>> {
         let named = |(id, history): (&LockId, &'a History)| {

@@ -2,7 +2,7 @@
 
 use super::code::Code;
 use super::rows::RowId;
-use super::texts::{Texts, pointer};
+use super::strings::{FileStrings, pointer};
 use super::wire::Payload;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -75,7 +75,7 @@ impl Memory {
     pub(crate) fn named(
         &self,
         code: &mut Code,
-        texts: &mut Texts,
+        texts: &mut FileStrings,
         tables: &Tables,
     ) -> Vec<NamedPool<'_>> {
         let heaps = self.pools.keys().filter(|(_, pool)| pool.is_none()).count();

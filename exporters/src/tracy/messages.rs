@@ -3,7 +3,7 @@
 use super::code::Code;
 use super::locations::bgr;
 use super::options::TracyLayout;
-use super::texts::{Texts, pointer};
+use super::strings::{FileStrings, pointer};
 use super::wire::Payload;
 use std::io::{self, Write};
 use syscollect_model::{Fields, Severity, StackId, Tables};
@@ -80,7 +80,7 @@ pub(crate) struct Crash {
 pub(crate) fn callstacks(
     messages: &[Message],
     code: &mut Code,
-    texts: &mut Texts,
+    texts: &mut FileStrings,
     tables: &Tables,
 ) -> Vec<u32> {
     let mut index = |stack: StackId| code.callstack(Some(stack), texts, tables);

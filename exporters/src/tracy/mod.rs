@@ -56,7 +56,7 @@ mod plots;
 mod rows;
 mod sched;
 mod slices;
-mod texts;
+mod strings;
 mod wire;
 mod zones;
 

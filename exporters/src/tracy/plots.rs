@@ -1,7 +1,7 @@
 //! Counters as plots, and the load of all CPUs.
 
 use super::rows::{self, Row};
-use super::texts::{Texts, pointer};
+use super::strings::{FileStrings, pointer};
 use super::wire::Payload;
 use rustc_hash::FxHashMap;
 use std::io::{self, Write};
@@ -48,7 +48,7 @@ impl Plots {
     pub(crate) fn named<'a>(
         &'a self,
         usage: &'a [(i64, f64)],
-        texts: &mut Texts,
+        texts: &mut FileStrings,
         tables: &Tables,
     ) -> Vec<Plot<'a>> {
         let mut named = Vec::new();

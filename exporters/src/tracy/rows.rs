@@ -158,8 +158,8 @@ impl Rows {
     /// The number that each row has as a thread of the file.
     ///
     /// A thread id that was used again is another thread, so its later owners
-    /// get a number above 32 bits: the count of former owners there, the id below. The bits from 48 on
-    /// are the machine.
+    /// get a number above 32 bits: the count of former owners there, the id below. The bits from 48
+    /// on are the machine.
     pub(crate) fn numbers(&self, tables: &Tables) -> Vec<u64> {
         // Number 0 stands for no thread.
         let mut owners: FxHashMap<(MachineId, u32), u64> =

@@ -2,7 +2,7 @@
 
 use super::frames::Frames;
 use super::rows::{Owner, Rows};
-use super::texts::Texts;
+use super::strings::FileStrings;
 use super::zones::{Shared, Zones};
 use rustc_hash::FxHashMap;
 use syscollect_model::{Scope, Slice, SliceUpdate, Tables, TrackId, TrackKind, TrackRole};
@@ -22,7 +22,7 @@ impl Slices {
         &mut self,
         track: TrackId,
         (time, slice): (i64, &Slice),
-        texts: &mut Texts,
+        texts: &mut FileStrings,
         tables: &Tables,
     ) {
         if let TrackKind::Frames { continuous, .. } = tables.track(track).kind {
@@ -36,7 +36,7 @@ impl Slices {
         &mut self,
         track: TrackId,
         more: &SliceUpdate,
-        texts: &mut Texts,
+        texts: &mut FileStrings,
         tables: &Tables,
     ) {
         if let Some(zones) = self.zones.get_mut(&track) {
@@ -44,7 +44,13 @@ impl Slices {
         }
     }
 
-    pub(crate) fn end(&mut self, track: TrackId, time: i64, texts: &mut Texts, tables: &Tables) {
+    pub(crate) fn end(
+        &mut self,
+        track: TrackId,
+        time: i64,
+        texts: &mut FileStrings,
+        tables: &Tables,
+    ) {
         match self.zones.get_mut(&track) {
             Some(zones) => zones.end(time, &mut self.shared, texts, tables),
             None => self.frames.end(track, time),
@@ -53,7 +59,7 @@ impl Slices {
 
     /// Puts the zones on rows: those of a thread on its own, as long as they
     /// nest; what does not, and what has no thread, on rows of their own.
-    pub(crate) fn place(&mut self, rows: &mut Rows, texts: &mut Texts, tables: &Tables) {
+    pub(crate) fn place(&mut self, rows: &mut Rows, texts: &mut FileStrings, tables: &Tables) {
         let mut tracks: Vec<(TrackId, Zones)> = self.zones.drain().collect();
         let zones = TrackKind::Slices(TrackRole::Zones);
         tracks.sort_by_key(|(id, _)| (tables.track(*id).kind != zones, *id));

@@ -2,7 +2,7 @@
 
 use super::code::Code;
 use super::locations::{LocationRow, Locations, bgr};
-use super::texts::Texts;
+use super::strings::FileStrings;
 use super::wire::Payload;
 use crate::labels;
 use std::io::{self, Write};
@@ -72,7 +72,7 @@ impl Zones {
         &mut self,
         (time, slice): (i64, &Slice),
         shared: &mut Shared,
-        texts: &mut Texts,
+        texts: &mut FileStrings,
         tables: &Tables,
     ) -> bool {
         if !self.open.begin() {
@@ -104,7 +104,7 @@ impl Zones {
     }
 
     /// More is known of the innermost zone.
-    pub(crate) fn more(&mut self, more: &SliceUpdate, texts: &mut Texts, tables: &Tables) {
+    pub(crate) fn more(&mut self, more: &SliceUpdate, texts: &mut FileStrings, tables: &Tables) {
         let Some(open) = self.open.innermost() else { return };
         if let Some((name, number)) = more.name {
             open.name = Some(texts.intern(&labels::numbered(name, number, tables)));
@@ -121,7 +121,7 @@ impl Zones {
         &mut self,
         time: i64,
         shared: &mut Shared,
-        texts: &mut Texts,
+        texts: &mut FileStrings,
         tables: &Tables,
     ) {
         if let Some(open) = self.open.end() {
@@ -131,13 +131,19 @@ impl Zones {
     }
 
     /// No more comes: zones that are open stay so.
-    pub(crate) fn finish(&mut self, shared: &mut Shared, texts: &mut Texts, tables: &Tables) {
+    pub(crate) fn finish(&mut self, shared: &mut Shared, texts: &mut FileStrings, tables: &Tables) {
         for open in std::mem::take(&mut self.open).into_open() {
             self.say(open, shared, texts, tables);
         }
     }
 
-    fn say(&mut self, open: OpenZone, shared: &mut Shared, texts: &mut Texts, tables: &Tables) {
+    fn say(
+        &mut self,
+        open: OpenZone,
+        shared: &mut Shared,
+        texts: &mut FileStrings,
+        tables: &Tables,
+    ) {
         let OpenZone { zone, name, color, stack, fields, unfinished } = open;
         if (name, color, stack, unfinished) == (None, 0, None, false) && fields.is_empty() {
             return;
@@ -242,7 +248,7 @@ impl Shared {
     pub(crate) fn callstacks(
         &self,
         code: &mut Code,
-        texts: &mut Texts,
+        texts: &mut FileStrings,
         tables: &Tables,
     ) -> Vec<u32> {
         let mut index = |stack: StackId| code.callstack(Some(stack), texts, tables);

@@ -1,9 +1,9 @@
 //! Jitdumps: binary files in which programs list the code that they make while they run.
 //!
-//! A header, then a record for each piece of code that is made or moved, with its time, its name and
-//! a copy of it (`tools/perf/Documentation/jitdump-specification.txt` of Linux). A capture keeps one
-//! name for an address, so what counts is what lay there in the end; that other code did before is
-//! counted.
+//! A header, then a record for each piece of code that is made or moved, with its time, its name
+//! and a copy of it (`tools/perf/Documentation/jitdump-specification.txt` of Linux). A capture
+//! keeps one name for an address, so what counts is what lay there in the end; that other code did
+//! before is counted.
 
 use super::names::{
     BUFFER, GeneratedCode, NAME_MAX, NAMES_MAX, NamesFound, NamesOfAddresses, STEP, WhileInTurn,

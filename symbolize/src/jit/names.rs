@@ -11,8 +11,8 @@ pub(super) const NAME_MAX: usize = 512;
 pub(super) const NAMES_MAX: usize = 32 << 20;
 /// Bytes that are read at once.
 pub(super) const BUFFER: usize = 1 << 16;
-/// Pieces of code that are read, and addresses that are named, between two looks at whether there is
-/// time left.
+/// Pieces of code that are read, and addresses that are named, between two looks at whether there
+/// is time left.
 pub(super) const STEP: usize = 4096;
 
 /// A piece of code.

@@ -92,7 +92,8 @@ fn a_procedure_that_ends_before_it_begins_does_not_go_round_in_circles() {
             let records = streams::records(&bytes, &places, SYMBOLS_HEADER);
             let mut procedures =
                 (0..records.len()).filter(|index| PROCEDURES.contains(&records[*index].1));
-            // The first one holds all the others, which lead back to what comes behind its beginning.
+            // The first one holds all the others, which lead back to what comes behind its
+            // beginning.
             let Some(first) = procedures.next() else { continue };
             streams::write(&mut bytes, &places, records[first].0 + 8, places.len() as u32);
             for other in procedures {

@@ -33,8 +33,8 @@ pub fn ticks(us: u64) -> u64 {
 /// A logger that speaks of microseconds.
 ///
 /// Its records have the layouts of the MOF classes that the Windows SDK documents, in versions that
-/// Windows 10 writes. Opcodes of processes, threads and images: 1 begins, 2 ends, 3 was there at the
-/// beginning, 4 at the end. Kinds of records are (group, opcode), threads (process, thread).
+/// Windows 10 writes. Opcodes of processes, threads and images: 1 begins, 2 ends, 3 was there at
+/// the beginning, 4 at the end. Kinds of records are (group, opcode), threads (process, thread).
 #[derive(Clone, Debug)]
 pub struct Logger {
     /// The file that it writes.

@@ -13,22 +13,22 @@
 //! - both hand work to GPUs, a display shows a frame, and the server's main thread waits
 //!   for a fence.
 
-mod awkward;
 mod code;
+mod edge_cases;
 mod gpu;
-mod marks;
+mod instrumented;
 
 use crate::{FakeMachine, Stacks};
 use code::Code;
 use gpu::Gpus;
-use marks::Server;
+use instrumented::Server;
 use std::collections::BTreeMap;
 use syscollect_model::Unit;
 use syscollect_records::{SchedRecord, task_state};
 use syscollect_store::CounterDefinition;
 
-pub use awkward::{Case, cases};
 pub use code::{FUNCTIONS, TOP};
+pub use edge_cases::{Case, cases};
 
 /// What a viewer shows, by name.
 ///
@@ -110,7 +110,7 @@ pub fn capture() -> Vec<u8> {
     let code = Code::new(&mut machine);
     let mut server = Server::new(&mut machine);
     let gpus = Gpus::new(&mut machine);
-    marks::define_probes(&mut machine);
+    instrumented::define_probes(&mut machine);
     machine.counters(&[CounterDefinition {
         counter: 1,
         name: "load".into(),
@@ -121,7 +121,7 @@ pub fn capture() -> Vec<u8> {
         first_cpu(&mut machine, &code, round);
         second_cpu(&mut machine, &code, round);
         server.round(&mut machine, round);
-        marks::probes(&mut machine, round);
+        instrumented::probes(&mut machine, round);
         gpus.round(&mut machine, round);
     }
     server.finish(&mut machine, ROUNDS);

@@ -2,7 +2,8 @@
 //! the viewer, taken from the file itself.
 //!
 //! Each function reads one format with no knowledge of who wrote it, and gives
-//! [`Figures`] under the names of [`reference_capture::figures`](crate::reference_capture::figures).
+//! [`Figures`] under the names of
+//! [`reference_capture::figures`](crate::reference_capture::figures).
 //! [`lacks`] says which of these a format has no place for.
 
 mod firefox;

@@ -56,7 +56,7 @@ fn what_a_machine_does_after_its_recording_is_not_made_up() {
     let report = exported::report(recordings());
     let times = |pid, host: &str| {
         let named = |row: &&ProcessRow| row.pid == pid && row.name.ends_with(host);
-        let times = report.processes.rows.iter().find(named).unwrap().times;
+        let times = report.processes.rows.iter().find(named).unwrap().activity.times;
         (times.on_cpu_ns / 1_000, times.blocked_ns / 1_000)
     };
     assert_eq!([times(100, "early"), times(200, "sleeper")], [(1_000, 0), (990, 1_000)]);
@@ -67,7 +67,7 @@ fn what_a_machine_does_after_its_recording_is_not_made_up() {
     let part = Some(Part { from, to: None });
     let mut exporter = ReportExporter::new(ReportOptions { part, ..ReportOptions::default() });
     recordings().play_range(&mut exporter, from, None).unwrap();
-    let ran = |row: &ProcessRow| (row.name.clone(), row.times.on_cpu_ns / 1_000);
+    let ran = |row: &ProcessRow| (row.name.clone(), row.activity.times.on_cpu_ns / 1_000);
     let ran: Vec<_> = exporter.finish().processes.rows.iter().map(ran).collect();
     let ran: Vec<_> = ran.into_iter().filter(|(_, time)| *time > 0).collect();
     assert_eq!(ran, [("late on late".to_owned(), 1_000), ("sleeper on late".to_owned(), 990)]);

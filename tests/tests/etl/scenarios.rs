@@ -105,7 +105,7 @@ fn processes_begin_and_end_and_their_ids_are_used_again() {
     logger.switch(0, 32, 0, (2, 0), 201);
     // Nobody ever said what 999 is.
     logger.switch(0, 40, 201, (5, 0), 999);
-    golden::check("etl_lives", &mut open(logger));
+    golden::check("etl_lifetimes", &mut open(logger));
 }
 
 #[test]

@@ -192,8 +192,8 @@ pub fn read_header(word: u64) -> Option<(EntryKind, usize)> {
     EntryKind::from_number((word >> 32) as u32).filter(|_| is_size).map(|kind| (kind, size))
 }
 
-/// Kind, body and whole size of the entry at the start of these bytes, whatever its kind; `None` where there is none
-/// that is complete.
+/// Kind, body and whole size of the entry at the start of these bytes, whatever its kind; `None`
+/// where there is none that is complete.
 pub fn split_entry(bytes: &[u8]) -> Option<(u32, &[u8], usize)> {
     let mut header = Body(bytes);
     let (size, kind) = (header.number()? as usize, header.number()?);

@@ -25,7 +25,7 @@ pub use std_lock::{
 use crate::arena::Arena;
 use crate::emit;
 use crate::identity::Identity;
-use crate::location::{DynamicLocation, Place};
+use crate::location::{DynamicLocation, ZoneLocation};
 use crate::log::{self, CachedNumber};
 use crate::recording;
 use core::panic::Location;
@@ -298,8 +298,8 @@ fn after_the_lock() {
 /// The place of a call.
 struct Caller(&'static Location<'static>);
 
-impl Place for Caller {
-    fn seen(&self) -> DynamicLocation<'_> {
+impl ZoneLocation for Caller {
+    fn definition(&self) -> DynamicLocation<'_> {
         DynamicLocation {
             name: "",
             function: "",
@@ -313,6 +313,6 @@ impl Place for Caller {
         let (file, place) = (self.0.file(), core::ptr::from_ref(self.0) as usize);
         let lines = self.0.line() as usize | (self.0.column() as usize) << 32;
         Identity::of([place, file.as_ptr() as usize, file.len(), lines])
-            .number(arena, || self.seen().number(arena))
+            .number(arena, || self.definition().number(arena))
     }
 }

@@ -26,7 +26,7 @@ mod fields;
 use crate::arena::Arena;
 use crate::emit;
 use crate::identity::Identity;
-use crate::location::{DynamicLocation, Place};
+use crate::location::{DynamicLocation, ZoneLocation};
 use crate::text::TextBuffer;
 use crate::{message, recording, task, zone};
 use fields::{EventText, Fields};
@@ -101,10 +101,10 @@ struct SpanState {
 }
 
 /// The place of a span.
-struct SpanPlace(&'static Metadata<'static>);
+struct SpanLocation(&'static Metadata<'static>);
 
-impl Place for SpanPlace {
-    fn seen(&self) -> DynamicLocation<'_> {
+impl ZoneLocation for SpanLocation {
+    fn definition(&self) -> DynamicLocation<'_> {
         DynamicLocation {
             name: self.0.name(),
             function: self.0.target(),
@@ -118,7 +118,7 @@ impl Place for SpanPlace {
         let (name, place) = (self.0.name(), core::ptr::from_ref(self.0) as usize);
         let words =
             [place, name.as_ptr() as usize, name.len(), self.0.line().unwrap_or_default() as usize];
-        Identity::of(words).number(arena, || self.seen().number(arena))
+        Identity::of(words).number(arena, || self.definition().number(arena))
     }
 }
 
@@ -199,7 +199,7 @@ impl ZoneLayer {
         if self.is_async(entered) {
             begin_async(span);
         }
-        let token = zone::begin_at(&SpanPlace(span.metadata()));
+        let token = zone::begin_at(&SpanLocation(span.metadata()));
         entered::push(&span.id(), token);
         change(span, |state| {
             if let Some(fields) = &state.fields {
@@ -240,7 +240,7 @@ fn begin_async<'a, S: LookupSpan<'a>>(span: &SpanRef<'a, S>) {
     let Ok(mut group) = emit::group(32 + 16) else { return };
     let arena = group.arena();
     let number = task::next_number();
-    let place = SpanPlace(span.metadata()).number(arena);
+    let place = SpanLocation(span.metadata()).number(arena);
     group.event(Mark::AsyncBegin { location: place, zone: number, task });
     let name = root.metadata().name();
     let name = Identity::of_text(name).number(arena, || emit::string(arena, name));

@@ -5,20 +5,20 @@
 //! is paired with a run without one right before it; the table shows medians of
 //! the pairs' ratios. Never part of the tests.
 
-mod load;
 mod stacks;
 mod table;
 mod tracepoint;
 mod tracer;
 mod versions;
+mod workload;
 
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
-use self::load::{LOADS, Load};
 use self::table::Row;
 use self::tracer::{Figures, Finished, Tracer};
+use self::workload::{WORKLOADS, Workload};
 use crate::privileged::{context::Context, is_root};
 
 /// A round at a tracepoint takes some milliseconds.
@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return Ok(());
     }
     let context = Context::new()?;
-    for load in LOADS.iter().filter(|load| load.is_installed()) {
+    for load in WORKLOADS.iter().filter(|load| load.is_installed()) {
         let rows = compare(&context, load, pairs)?;
         println!("**{}**, medians of {pairs} pairs\n\n{}", load.title, table::render(&rows));
     }
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// One load under each of its tracers, interleaved.
-fn compare(context: &Context, load: &Load, pairs: usize) -> Result<Vec<Row>> {
+fn compare(context: &Context, load: &Workload, pairs: usize) -> Result<Vec<Row>> {
     let tracers: Vec<&Tracer> =
         load.tracers.iter().filter(|tracer| tracer.is_installed()).collect();
     let mut rows: Vec<Row> = tracers.iter().map(|tracer| Row::new(tracer.title)).collect();
@@ -93,7 +93,7 @@ fn compare(context: &Context, load: &Load, pairs: usize) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn under(context: &Context, load: &Load, tracer: &Tracer) -> Result<(f64, Figures)> {
+fn under(context: &Context, load: &Workload, tracer: &Tracer) -> Result<(f64, Figures)> {
     let output = context.path("bench.out");
     let running = tracer.start(context, &output)?;
     let traced = load.cpu_seconds(context);

@@ -338,7 +338,8 @@ fn startup_ms(info: &serde_json::Value) -> f64 {
     ns.unwrap_or(f64::NAN) / 1e6
 }
 
-/// Threads that compute while a recording starts: people reach for a profiler when a machine is busy.
+/// Threads that compute while a recording starts: people reach for a profiler when a machine is
+/// busy.
 pub(super) const BUSY_THREADS: usize = 20;
 
 fn startup_when_busy(context: &Context) -> Result<f64> {

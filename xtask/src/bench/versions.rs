@@ -8,9 +8,9 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 
-use super::load::{LOADS, Load};
 use super::table::{self, Row, median, spread};
 use super::tracer::{self, Finished, Tracer};
+use super::workload::{WORKLOADS, Workload};
 use crate::privileged::context::Context;
 
 /// The two programs, in the order of the tables' rows.
@@ -32,7 +32,7 @@ pub(super) fn run(baseline: &Path, pairs: usize) -> Result<()> {
         baseline.display()
     );
     let versions = Versions { contexts: [Context::with_program(baseline)?, Context::new()?] };
-    for load in LOADS.iter().filter(|load| load.is_installed()) {
+    for load in WORKLOADS.iter().filter(|load| load.is_installed()) {
         for tracer in load.tracers.iter().filter(|tracer| tracer.is_syscollect()) {
             println!("**{}, {}**, {pairs} rounds\n", load.title, tracer.title);
             println!("{}", table::render(&versions.under_load(load, tracer, pairs)?));
@@ -51,7 +51,7 @@ fn in_order(round: usize) -> [usize; 2] {
 }
 
 impl Versions {
-    fn under_load(&self, load: &Load, tracer: &Tracer, rounds: usize) -> Result<Vec<Row>> {
+    fn under_load(&self, load: &Workload, tracer: &Tracer, rounds: usize) -> Result<Vec<Row>> {
         let mut rows: Vec<Row> = TITLES.iter().map(|title| Row::new(title)).collect();
         for round in 0..rounds {
             for version in in_order(round) {

@@ -1,8 +1,8 @@
 //! A recorder while it is attacked: what it uses of the machine, and how much of that is too much.
 //!
 //! All programs of the recorder count, the one that holds its probes, too. Most of it is compared
-//! with what the same recorder used a moment before the attack. CPU time, memory, mappings and bytes
-//! hardly depend on what else the machine does; time on a clock does, and has room for it.
+//! with what the same recorder used a moment before the attack. CPU time, memory, mappings and
+//! bytes hardly depend on what else the machine does; time on a clock does, and has room for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

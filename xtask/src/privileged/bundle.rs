@@ -1,5 +1,5 @@
-//! A capture that keeps symbols (`--bundle`) is named where none of the recorded files is, and as it
-//! is named where all of them are.
+//! A capture that keeps symbols (`--bundle`) is named where none of the recorded files is, and as
+//! it is named where all of them are.
 
 use std::collections::BTreeMap;
 use std::path::Path;

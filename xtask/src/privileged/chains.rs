@@ -1,8 +1,8 @@
 //! Stacks of programs whose chain of calls is known: 20 functions and more, by every compiler and
 //! runtime that is on the machine, in everything that makes unwinding hard.
 //!
-//! Samples, off-CPU stacks and wakers' stacks are taken of each in one recording. None may be wrong:
-//! a function left out, one that was not there, or one that is said to be a thread's first.
+//! Samples, off-CPU stacks and wakers' stacks are taken of each in one recording. None may be
+//! wrong: a function left out, one that was not there, or one that is said to be a thread's first.
 
 mod programs;
 pub(crate) mod stacks;

@@ -95,8 +95,8 @@ pub(crate) fn last_seconds(context: &Context) -> Result<String> {
     ensure!(number(&info, "lost")? == 0 && number(&info, "overwritten")? > 0, "{}", info["losses"]);
     ensure!(number(&info, "duration_ns")? > 2_000_000_000, "the load ended too soon");
     // A chunk gives way as a whole, so that its first events may be as much older as it took to
-    // fill, which is up to half a second, and as the collector came late to take it. The second ends
-    // with the newest of all events, and the last switch comes some milliseconds before that.
+    // fill, which is up to half a second, and as the collector came late to take it. The second
+    // ends with the newest of all events, and the last switch comes some milliseconds before that.
     ensure!((0.95..2.0).contains(&seconds), "the last second is {seconds:.3} s long");
     let (info, short) = kept("megabyte.syscap", "1h,1M", "none")?;
     let notes = info["recording"]["notes"].as_array().context("info has no notes")?;

@@ -1,6 +1,7 @@
-//! As many switches as the machine can make, with the stacks of who blocks and who wakes, at default
-//! settings: nothing is lost, or it is counted. Compared with the kernel's counts of the processes
-//! that switch, once with the machine to themselves and once beside programs that compute.
+//! As many switches as the machine can make, with the stacks of who blocks and who wakes, at
+//! default settings: nothing is lost, or it is counted. Compared with the kernel's counts of the
+//! processes that switch, once with the machine to themselves and once beside programs that
+//! compute.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;

@@ -1,6 +1,6 @@
 //! An ordinary user's code against root's recorder: unwind tables without end, files that say they
-//! are Python interpreters, thousands of files with probes, rights that change without end, and debug
-//! information that covers everything.
+//! are Python interpreters, thousands of files with probes, rights that change without end, and
+//! debug information that covers everything.
 //!
 //! Compared with a program of another user that begins meanwhile: its stacks are whole, its zones
 //! are there.
@@ -22,7 +22,7 @@ use super::failures::Mounted;
 use super::hostile_files::{Running, longest_fork};
 use super::hostile_names::symbols_of;
 use super::unwinding;
-use super::zones::{Marked, RunningHonest, load};
+use super::zones::{ProcessZones, RunningHonest, load};
 
 const NOBODY: u32 = 65_534;
 const DAEMON: u32 = 1;
@@ -96,9 +96,9 @@ pub(crate) fn rights(context: &Context) -> Result<String> {
     attack.on_a_new_program(context, recorder, &capture, &Bounds::USUAL)
 }
 
-/// Bytes of deleted files that may still lie on their file system, of 800 MiB: those that a recorder
-/// keeps of one user, and what it looks at just then. Once it were all of them, for as long as it
-/// recorded.
+/// Bytes of deleted files that may still lie on their file system, of 800 MiB: those that a
+/// recorder keeps of one user, and what it looks at just then. Once it were all of them, for as
+/// long as it recorded.
 const KEPT_MAX: u64 = 320 * MIB;
 /// As long may it take until the others are gone.
 const LONGEST_KEPT: Duration = Duration::from_secs(30);
@@ -236,8 +236,8 @@ impl Attack {
         Ok((found.join("; "), recorder))
     }
 
-    /// A program whose file is new is found while the attack goes on, everybody forks meanwhile, and
-    /// the recording ends.
+    /// A program whose file is new is found while the attack goes on, everybody forks meanwhile,
+    /// and the recording ends.
     fn on_a_new_program(
         self,
         context: &Context,
@@ -256,7 +256,7 @@ impl Attack {
         let recorder = recorder.stop(context)?;
         let line = json_lines(&honest.stdout)?;
         let made = number(line.first().context("the honest program said nothing")?, "numbers")?;
-        let (first, last) = Marked::read(capture, pid)?.numbers_in_a_row()?;
+        let (first, last) = ProcessZones::read(capture, pid)?.numbers_in_a_row()?;
         ensure!(
             first < made / 2 && last == made,
             "of {made} zones of a new program {first} to {last} are there"

@@ -1,6 +1,6 @@
-//! An ordinary user blocks below a new stack each time, and a program beside it, which always blocks
-//! below the same, keeps its stacks: in a recording that overwrites, which takes neither memory nor
-//! disk without end.
+//! An ordinary user blocks below a new stack each time, and a program beside it, which always
+//! blocks below the same, keeps its stacks: in a recording that overwrites, which takes neither
+//! memory nor disk without end.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -25,10 +25,12 @@ const PROCESSES: u64 = 4;
 const SECONDS: u64 = 8;
 const BUFFER: u64 = 8 << 20;
 /// What a capture of it may take: all of the buffer, uncompressed, definitions with their copies,
-/// stacks among them, and what does not depend on it (processes, mappings and names of the machine).
+/// stacks among them, and what does not depend on it (processes, mappings and names of the
+/// machine).
 const MOST_BYTES: u64 = 4 * BUFFER;
-/// What the attack may cost. It makes as many events as a CPU can, which the recorder takes out with
-/// CPU time of its own; its memory holds stacks that wait for their unwind tables (32 MiB), too.
+/// What the attack may cost. It makes as many events as a CPU can, which the recorder takes out
+/// with CPU time of its own; its memory holds stacks that wait for their unwind tables (32 MiB),
+/// too.
 const BOUNDS: Bounds = Bounds { cpu: 1.0, capture: MOST_BYTES, ..Bounds::USUAL };
 /// Of the times that the honest program blocked, so many of a hundred have their stack. Without
 /// shares it would be those of the last tenths of a second. With them 87 of a hundred had it on a

@@ -19,7 +19,7 @@ use syscollect_store::{CaptureReader, Definition, LostRecord};
 use super::attacked::{AttackedRecorder, Bounds, MIB, StoppedRecorder, Usage};
 use super::context::{Context, json_lines, number, signal, text, wait};
 use super::hostile_names::symbols_of;
-use super::zones::{Marked, load};
+use super::zones::{ProcessZones, load};
 
 /// Who attacks, and who is attacked.
 const NOBODY: &str = "65534";
@@ -139,7 +139,7 @@ fn announced(context: &Context, attack: &str, most: f64) -> Result<String> {
     for ((pid, program), user) in programs.iter().zip(users) {
         let made = json_lines(&program.stdout)?;
         let made = number(made.first().context("the honest program said nothing")?, "numbers")?;
-        let (first, last) = Marked::read(&capture, *pid)?.numbers_in_a_row()?;
+        let (first, last) = ProcessZones::read(&capture, *pid)?.numbers_in_a_row()?;
         ensure!(
             first < made / 2 && last == made,
             "of {made} zones of a program of user {user} {first} to {last} are there"
@@ -218,7 +218,7 @@ pub(crate) fn looks(context: &Context) -> Result<String> {
         json_lines(&honest.stdout)?.first().context("the honest program said nothing")?,
         "numbers",
     )?;
-    let (first, last) = Marked::read(&capture, honest_pid)?.numbers_in_a_row()?;
+    let (first, last) = ProcessZones::read(&capture, honest_pid)?.numbers_in_a_row()?;
     ensure!(
         first < made / 2 && last == made,
         "of {made} zones of a new program {first} to {last} are there"
@@ -275,7 +275,7 @@ impl Attacked {
             json_lines(&honest.stdout)?.first().context("the honest program said nothing")?,
             "numbers",
         )?;
-        let numbers = Marked::read(&capture, honest_pid)?.numbers_in_a_row()?;
+        let numbers = ProcessZones::read(&capture, honest_pid)?.numbers_in_a_row()?;
         ensure!(
             numbers.1 == last,
             "the last zone is number {}, the program made {last}",

@@ -77,8 +77,8 @@ enum When {
     Always,
     /// The same, and virtual machines: it tells something of a kernel.
     Kernels,
-    /// Nobody: it takes more than a minute, needs compilers that nothing else does, or shows what is
-    /// not fixed yet.
+    /// Nobody: it takes more than a minute, needs compilers that nothing else does, or shows what
+    /// is not fixed yet.
     Named,
 }
 

@@ -46,7 +46,8 @@ const FILE: &str = "chain.py";
 const LOOP: &str = "_PyEval_EvalFrameDefault";
 const CHAINS: &[&[&str]] =
     &[&["<module>", "outermost", "generated", "through_c", "innermost"], &["waits"]];
-/// Of 1,000 stacks that come through the interpreter's loop so many have the functions that run, once the interpreter's file is known.
+/// Of 1,000 stacks that come through the interpreter's loop so many have the functions that run,
+/// once the interpreter's file is known.
 const SHOWN: u64 = 995;
 /// And from the first moment on: a program begins with what it imports, and its interpreter may be
 /// one that the recorder has not met.

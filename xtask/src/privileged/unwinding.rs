@@ -13,8 +13,8 @@ pub(super) const TABLES_MADE_NS: u64 = 2_000_000_000;
 const TABLES_MADE_EMULATED_NS: u64 = 5_000_000_000;
 /// Of 1,000 stacks so many are whole.
 pub(super) const WHOLE: u64 = 995;
-/// And of the first ones: this load's are longer than what is sent of a stack, so that those are cut
-/// which come before the tables of its outer functions, more on a busy machine.
+/// And of the first ones: this load's are longer than what is sent of a stack, so that those are
+/// cut which come before the tables of its outer functions, more on a busy machine.
 const WHOLE_EARLY: u64 = 900;
 
 /// Samples and off-CPU stacks reach `main` through functions without frame pointers, one that
@@ -35,8 +35,8 @@ pub(crate) fn unwinding(context: &Context) -> Result<String> {
         let counts = program.of(kind);
         let least = if context.is_emulated() { least / 10 } else { least };
         write!(seen, "{}{kind}: {counts}", if seen.is_empty() { "" } else { "; " })?;
-        // Without CAP_SYS_NICE whoever opens files waits for the load, and an emulated machine is so
-        // slow that the load has ended by then.
+        // Without CAP_SYS_NICE whoever opens files waits for the load, and an emulated machine is
+        // so slow that the load has ended by then.
         if context.is_emulated() && !super::is_root() {
             continue;
         }

@@ -20,8 +20,8 @@ use crate::process::output_of;
 /// Memory of the tables, as the option has it, and in rows.
 const MEMORY: &str = "512K";
 const ROWS: u64 = (512 << 10) / 8;
-/// Files that are visited, pages of each, and functions of a page, each of which has three rows: all
-/// of them half as many again as there is room for, besides the rows of everything else.
+/// Files that are visited, pages of each, and functions of a page, each of which has three rows:
+/// all of them half as many again as there is room for, besides the rows of everything else.
 const FILES: usize = 4;
 const PAGES: usize = 8;
 const FUNCTIONS: usize = 1024;

@@ -28,8 +28,8 @@ const HANDLER: &str = "leaf_handler";
 const FOUND_OF_1000: u64 = 990;
 
 /// Functions that call nothing show their direct caller, also where their return address is in a
-/// register, where nothing says where it is, and in a signal's handler; where it cannot be found the
-/// stack says so, and no stack leaves the caller out.
+/// register, where nothing says where it is, and in a signal's handler; where it cannot be found
+/// the stack says so, and no stack leaves the caller out.
 pub(crate) fn leaves(context: &Context) -> Result<String> {
     let capture = context.path("leaves.syscap");
     let options = ["--freq", "999", "--stacks", "samples,off-cpu", "--unwind", "tables"];
@@ -38,8 +38,8 @@ pub(crate) fn leaves(context: &Context) -> Result<String> {
     let mut leaves = Leaves { pid: number(line, "pid")? as u32, counts: BTreeMap::new() };
     Session::open(CaptureReader::open(&capture)?)?.play(&mut leaves)?;
     ensure!(leaves.counts.values().all(|counts| counts.wrong == 0), "wrong stacks: {leaves}");
-    // Without CAP_SYS_NICE whoever opens files waits for the load, and an emulated machine is so slow
-    // that the load has ended by then.
+    // Without CAP_SYS_NICE whoever opens files waits for the load, and an emulated machine is so
+    // slow that the load has ended by then.
     if context.is_emulated() && !super::is_root() {
         return Ok(leaves.to_string());
     }

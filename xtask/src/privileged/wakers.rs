@@ -29,8 +29,8 @@ pub(crate) fn wakers(context: &Context) -> Result<String> {
 
     let by_interrupts = wakers.count(timed, None);
     let by_threads = wakers.of_thread(timed) - by_interrupts;
-    // One who makes the thread, and those who wait for the same lock of its memory. On a busy machine
-    // a timer may find the thread awake, before it waits again.
+    // One who makes the thread, and those who wait for the same lock of its memory. On a busy
+    // machine a timer may find the thread awake, before it waits again.
     ensure!(
         by_interrupts >= rounds - rounds / 100 && by_threads <= 3,
         "of the {rounds} times that a timer woke the thread, interrupts are said to have done {by_interrupts}, \

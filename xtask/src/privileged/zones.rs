@@ -31,7 +31,7 @@ pub(crate) fn late(context: &Context) -> Result<String> {
         let recorder = context.start(&capture, &["--force"])?;
         std::thread::sleep(Duration::from_millis(500));
         context.stop(recorder)?;
-        let marked = Marked::read(&capture, program.id())?;
+        let marked = ProcessZones::read(&capture, program.id())?;
         let (from, to) = marked.numbers_in_a_row()?;
         ensure!(from > first, "round {round}: number {from} is older than the recording");
         ensure!(
@@ -82,8 +82,8 @@ pub(crate) fn first(context: &Context) -> Result<String> {
     let (found, next) =
         (run_numbered(context, &program, "found")?, run_numbered(context, &program, "next")?);
     let said = context.stop(recorder)?.stderr;
-    let (since, _) = Marked::read(&capture, found)?.numbers_in_a_row()?;
-    let (from, _) = Marked::read(&capture, next)?.numbers_in_a_row()?;
+    let (since, _) = ProcessZones::read(&capture, found)?.numbers_in_a_row()?;
+    let (from, _) = ProcessZones::read(&capture, next)?.numbers_in_a_row()?;
     ensure!(from == 1, "the file was known, and the first zone of process {next} is number {from}");
     let told = format!("process {found} ran {} for ", program.display());
     let Some((_, time)) = said.split_once(&told) else {
@@ -118,10 +118,10 @@ pub(super) fn run_numbered(context: &Context, program: &Path, name: &str) -> Res
 /// The first and the last of a process's numbered zones in a capture, between which none is
 /// missing.
 pub(super) fn numbers_in(capture: &Path, pid: u32) -> Result<(u64, u64)> {
-    Marked::read(capture, pid)?.numbers_in_a_row()
+    ProcessZones::read(capture, pid)?.numbers_in_a_row()
 }
 
-/// A program that marked zones while a recording went on, and has ended.
+/// A program that recorded zones while a recording went on, and has ended.
 pub(super) struct Honest {
     pid: u32,
     zones: u64,
@@ -158,7 +158,7 @@ impl Honest {
 
     /// Fails if one of its zones is missing in a capture.
     pub(super) fn is_whole_in(&self, capture: &Path) -> Result<String> {
-        let (zones, marked) = (self.zones, Marked::read(capture, self.pid)?);
+        let (zones, marked) = (self.zones, ProcessZones::read(capture, self.pid)?);
         for line in json_lines(&self.said.stdout)? {
             let tid = number(&line, "tid")? as u32;
             let items = marked.of(tid);
@@ -202,7 +202,7 @@ pub(crate) fn losses(context: &Context) -> Result<String> {
     let said = wait(program)?;
     ensure!(said.status.success(), "the load failed:\n{}", said.stderr);
     let _ = context.stop(recorder)?;
-    let marked = Marked::read(&capture, pid)?;
+    let marked = ProcessZones::read(&capture, pid)?;
     let mut recorded = 0;
     for line in json_lines(&said.stdout)? {
         let items = marked.of(number(&line, "tid")? as u32);
@@ -233,7 +233,7 @@ pub(crate) fn killed(context: &Context) -> Result<String> {
     let last = last_number(&file)?;
     std::thread::sleep(Duration::from_millis(1_500));
     context.stop(recorder)?;
-    let (from, to) = Marked::read(&capture, pid)?.numbers_in_a_row()?;
+    let (from, to) = ProcessZones::read(&capture, pid)?.numbers_in_a_row()?;
     ensure!(
         to >= last,
         "{to} is the last number recorded, the program had done {last} when it was killed"
@@ -261,7 +261,7 @@ fn last_number(file: &Path) -> Result<u64> {
 }
 
 /// What one process marked.
-pub(super) struct Marked {
+pub(super) struct ProcessZones {
     /// The words of its threads, in their order.
     threads: BTreeMap<u32, Vec<u64>>,
     /// The logs of its arenas, by client.
@@ -270,7 +270,7 @@ pub(super) struct Marked {
     lost: u64,
 }
 
-impl Marked {
+impl ProcessZones {
     pub(super) fn read(capture: &Path, pid: u32) -> Result<Self> {
         let reader = CaptureReader::open(capture)?;
         let mut marked = Self { threads: BTreeMap::new(), logs: BTreeMap::new(), lost: 0 };

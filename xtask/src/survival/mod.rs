@@ -8,10 +8,10 @@
 mod disk;
 mod kernel;
 mod kill;
-mod load;
 mod memory;
 mod random;
 mod stop;
+mod workload;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 
 use self::kernel::Kernel;
-pub(crate) use self::load::Load;
 use self::random::Random;
+pub(crate) use self::workload::Workload;
 use crate::privileged::context::{Context, number, signal};
 use crate::report::Outcome;
 
@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 /// What every round works with.
 struct Field<'a> {
     context: &'a Context,
-    load: Load,
+    load: Workload,
     kernel: Kernel,
     random: Random,
     folder: PathBuf,
@@ -105,7 +105,7 @@ fn rounds(context: &Context, arguments: &Arguments, seed: u64) -> Result<Outcome
     }
     let folder = context.path("survival");
     fs::create_dir(&folder)?;
-    let load = Load::start(context)?;
+    let load = Workload::start(context)?;
     let mut field =
         Field { context, load, kernel: Kernel::now()?, random: Random::new(seed), folder };
     let mut counts = RoundCounts::default();

@@ -12,7 +12,8 @@ struct Depths {
     /// The folder of the file: of `include_bytes!`, `#[path]` and dependencies.
     file: usize,
     /// The folder of the package: of what is joined to `CARGO_MANIFEST_DIR`; 0 where a
-    /// command of `cargo xtask` asks for the repository's own folder. `None` where a file asks for neither.
+    /// command of `cargo xtask` asks for the repository's own folder. `None` where a file asks for
+    /// neither.
     package: Option<usize>,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use syscollect_usdt_client::zone;
 
-use crate::marks::wait_for_recorder;
+use crate::instrumented::wait_for_recorder;
 use crate::system::tid;
 
 /// Zones between two rests, in which the recorder fetches what they left.

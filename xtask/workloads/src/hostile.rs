@@ -21,7 +21,7 @@ use syscollect_zone_protocol::arena::{
 };
 use syscollect_zone_protocol::log::EntryKind;
 
-use crate::marks::wait_for_recorder;
+use crate::instrumented::wait_for_recorder;
 use crate::system::tid;
 
 const NAME: &CStr = c"syscollect-zones";
@@ -78,8 +78,8 @@ pub(crate) fn run(attack: &str, seconds: u64) -> Result<()> {
                 }
             })
         }),
-        // Processes without end, which announce rings on descriptors that are no arenas: one that is
-        // closed, and one of another file.
+        // Processes without end, which announce rings on descriptors that are no arenas: one that
+        // is closed, and one of another file.
         "announcements" => in_processes(4, || {
             announce_in_new_processes(end, |number| {
                 announce(if number % 2 == 0 { CLOSED } else { libc::STDERR_FILENO }, number);

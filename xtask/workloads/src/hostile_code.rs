@@ -1,5 +1,6 @@
-//! Code that an ordinary user maps to do harm: files that ask for unwind tables without end, that say
-//! they are Python interpreters, that have probes, or whose debug information covers everything.
+//! Code that an ordinary user maps to do harm: files that ask for unwind tables without end, that
+//! say they are Python interpreters, that have probes, or whose debug information covers
+//! everything.
 
 use std::ffi::c_void;
 use std::fs::{self, File};
@@ -94,7 +95,8 @@ fn tables(folder: &Path, end: Instant) -> Result<()> {
 }
 
 /// Maps files that say they are Python interpreters: their loops have tables as long as can be. And
-/// one that says of its tables that they are as large as itself, and many that say nothing at length.
+/// one that says of its tables that they are as large as itself, and many that say nothing at
+/// length.
 fn interpreters(folder: &Path, end: Instant) -> Result<()> {
     let functions = vec![
         ("_PyEval_EvalFrameDefault", PAGE, PAGES * PAGE),
@@ -204,8 +206,8 @@ fn deleted(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Maps a probed program of its own many times, and takes and gives the right to run it without end:
-/// the kernel hears of each mapping again, and whoever attaches waits for its lock.
+/// Maps a probed program of its own many times, and takes and gives the right to run it without
+/// end: the kernel hears of each mapping again, and whoever attaches waits for its lock.
 fn rights(folder: &Path, end: Instant) -> Result<()> {
     let path = folder.join("rights");
     fs::copy("/proc/self/exe", &path).context("cannot copy this program")?;
@@ -267,8 +269,8 @@ fn abbreviations() -> Vec<u8> {
     [&unit[..], &function, &[0]].concat()
 }
 
-/// Units that all have the same code and the same lines, and whose functions lie elsewhere: the next
-/// unit may have the one that is looked for.
+/// Units that all have the same code and the same lines, and whose functions lie elsewhere: the
+/// next unit may have the one that is looked for.
 fn units() -> Vec<u8> {
     let mut unit = [0u32; 1].map(u32::to_le_bytes).concat();
     unit.extend(4u16.to_le_bytes());

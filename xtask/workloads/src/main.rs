@@ -20,10 +20,10 @@ mod hostile_code;
 mod hostile_files;
 mod hostile_mappings;
 mod hostile_mount;
+mod instrumented;
 mod leaderless;
 mod leaves;
 mod library;
-mod marks;
 mod new_stacks;
 mod ping_pong;
 mod renames;
@@ -75,9 +75,9 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["timers", rounds, cpu] => timers::run(number(rounds)?, number(cpu)? as usize)?,
         ["stacks", threads, units] => stacks::run(number(threads)?, number(units)?)?,
         ["ordered", count, cpus @ ..] if !cpus.is_empty() => {
-            marks::ordered(number(count)?, &numbers(cpus)?)?;
+            instrumented::ordered(number(count)?, &numbers(cpus)?)?;
         }
-        ["marks", threads, count] => marks::many(number(threads)?, number(count)?)?,
+        ["marks", threads, count] => instrumented::many(number(threads)?, number(count)?)?,
         ["alone", refused, threads, count] => {
             alone::run(refused, number(threads)?, number(count)?)?;
         }
@@ -95,7 +95,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["hang", threads] => hang::run(number(threads)?)?,
         ["leaderless"] => leaderless::run()?,
         ["fences", count] => fences::run(number(count)?)?,
-        ["numbered", file, seconds] => marks::numbered(file, number(seconds)?)?,
+        ["numbered", file, seconds] => instrumented::numbered(file, number(seconds)?)?,
         ["hostile-code", attack, folder, seconds] => {
             hostile_code::run(attack, folder, number(seconds)?)?;
         }

@@ -1,7 +1,7 @@
 //! A chain of functions that only unwind tables lead through.
 //!
-//! Its frames are written in assembly, so that no compiler's choice makes a test easier: each puts a
-//! number into rbp, which a walk by frame pointers takes for the end, and says so where compilers
+//! Its frames are written in assembly, so that no compiler's choice makes a test easier: each puts
+//! a number into rbp, which a walk by frame pointers takes for the end, and says so where compilers
 //! do. One aligns its stack as code with vectors does. Below them the C library calls back
 //! (`qsort`, through the PLT), and every so often a signal is handled. At the end the program burns
 //! CPU time or sleeps.
@@ -15,8 +15,8 @@ use anyhow::{Result, ensure};
 
 use crate::system::clock_ns;
 
-// What both kinds of frames keep: rbp is their caller's when they return. The stack is aligned to 16
-// bytes at each call: `bytes` are a multiple of 16.
+// What both kinds of frames keep: rbp is their caller's when they return. The stack is aligned to
+// 16 bytes at each call: `bytes` are a multiple of 16.
 global_asm!(
     r#"
     .macro unwound_frame number, next, bytes

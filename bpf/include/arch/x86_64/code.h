@@ -3,8 +3,8 @@
  * x86-64: what a walk reads of instructions and of the frames of signals.
  * A part of unwind.h, with whose state it works.
  */
-/* Bytes of instructions, as they lie in a word: calls and jumps to an address and by a pointer, what
- * may stand before them, and what saves a register or makes room. */
+/* Bytes of instructions, as they lie in a word: calls and jumps to an address and by a pointer,
+ * what may stand before them, and what saves a register or makes room. */
 #define CALL 0xe8
 #define CALL_BY_POINTER 0x15ff
 #define JUMP_BY_POINTER 0x25ff

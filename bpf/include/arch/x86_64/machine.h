@@ -42,7 +42,8 @@ struct sample_context {
 #define REGISTERS 21
 #define REGISTER_SP 19
 _Static_assert(sizeof(struct sample_context) == REGISTERS * 8, "words of sample_context");
-_Static_assert(__builtin_offsetof(struct sample_context, sp) == REGISTER_SP * 8, "the stack pointer's word");
+_Static_assert(__builtin_offsetof(struct sample_context, sp) == REGISTER_SP * 8,
+	       "the stack pointer's word");
 
 /* User mode is ring 3: the low bits of the code segment. */
 #define IN_USER_MODE(registers) ((registers)->cs & 3)

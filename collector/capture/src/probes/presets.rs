@@ -16,7 +16,7 @@ use syscollect_untrusted_files::{FileLocation, Reader};
 use rustc_hash::FxHashSet;
 use syscollect_elf::ReadCache;
 use syscollect_probes::{
-    Argument, ArgumentPlace, Function, FunctionPreset, Functions, LibraryPreset, Parameter,
+    Argument, ArgumentLocation, Function, FunctionPreset, Functions, LibraryPreset, Parameter,
     Register, Returns, library_presets,
 };
 use syscollect_store::{ProbeArgument, ProbeDefinition, ProbeRole};
@@ -191,7 +191,7 @@ impl Planner {
             size: 8,
             signed: false,
             float: false,
-            place: ArgumentPlace::Register { register: Register::Rax, shift: 0 },
+            place: ArgumentLocation::Register { register: Register::Rax, shift: 0 },
         };
         let point = |probe, argument, at_return| Planned {
             offset: function.offset,

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustc_hash::FxHashMap;
-use syscollect_probes::{Argument, ArgumentPlace};
+use syscollect_probes::{Argument, ArgumentLocation};
 
 use crate::bpf_calls;
 
@@ -56,18 +56,18 @@ impl ArgumentProgram {
 fn encode(argument: &Argument, text: Text) -> [u8; ARGUMENT_BYTES] {
     let register = |register: syscollect_probes::Register| (register.pt_regs_offset() / 8) as u8;
     let (kind, value, base, index, scale, skip) = match &argument.place {
-        ArgumentPlace::Constant(value) => (CONSTANT, *value, NO_REGISTER, NO_REGISTER, 0, 0),
-        ArgumentPlace::Register { register: name, shift } => {
+        ArgumentLocation::Constant(value) => (CONSTANT, *value, NO_REGISTER, NO_REGISTER, 0, 0),
+        ArgumentLocation::Register { register: name, shift } => {
             (REGISTER, 0, register(*name), NO_REGISTER, 0, *shift)
         }
-        ArgumentPlace::Memory { base, index, offset } => {
+        ArgumentLocation::Memory { base, index, offset } => {
             let base = base.map_or(NO_REGISTER, register);
             let (index, scale) =
                 index.map_or((NO_REGISTER, 1), |(name, scale)| (register(name), scale));
             (MEMORY, *offset, base, index, scale.max(1).ilog2() as u8, 0)
         }
         // Memory of no bytes: what cannot be read is told as such.
-        ArgumentPlace::Unsupported(_) => (MEMORY, 0, NO_REGISTER, NO_REGISTER, 0, 0),
+        ArgumentLocation::Unsupported(_) => (MEMORY, 0, NO_REGISTER, NO_REGISTER, 0, 0),
     };
     let size = if argument.is_supported() { argument.size } else { 0 };
     let mut bytes = [0; ARGUMENT_BYTES];
@@ -179,7 +179,7 @@ mod tests {
             size: 8,
             signed: false,
             float: true,
-            place: ArgumentPlace::Unsupported("%xmm0".into()),
+            place: ArgumentLocation::Unsupported("%xmm0".into()),
         };
         assert_eq!(
             encode(&argument, Text::Never)[8..],

@@ -1,22 +1,20 @@
 //! Waiting for what ends a recording.
 
-use super::command::Launched;
-use crate::backend::Recorder;
+use super::backend::TICK;
+use super::backend::command::Launched;
 use crate::signals::{Stop, StopEvent};
 use crate::terminal::{Progress, Terminal};
-use std::fs::File;
-use std::os::fd::AsRawFd;
+use anyhow::Error;
 use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
-use syscollect_capture::Progress as Reached;
 use syscollect_model::StopReason;
 
 /// How long a command that got Ctrl-C from the terminal too may take to end,
 /// so that its end is in the recording.
 const GRACE: Duration = Duration::from_millis(500);
-/// How often processes and progress are looked at.
-const TICK: Duration = Duration::from_millis(100);
+/// How long a recorder sleeps that has nothing to look at.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// Why a recording ended.
 #[derive(Debug)]
@@ -27,74 +25,56 @@ pub(crate) enum Ended {
     Duration,
     /// The command ended.
     Command(ExitStatus),
-    /// Every process that was asked for has ended.
-    Processes,
-    /// The file has the size that it may have.
-    Size,
+    /// The recorder has reached a limit of its own.
+    Limit(
+        #[cfg_attr(windows, allow(dead_code, reason = "a trace of Windows keeps no reason"))]
+        StopReason,
+    ),
     /// The command could not be started.
-    Failed(anyhow::Error),
+    Failed(Error),
 }
 
-impl Ended {
-    /// The reason as the capture keeps it.
-    pub(crate) fn reason(&self) -> StopReason {
-        match self {
-            Self::Signal(stop) => stop.reason(),
-            Self::Duration => StopReason::Duration,
-            Self::Command(_) => StopReason::Command,
-            Self::Processes => StopReason::ProcessesEnded,
-            Self::Size => StopReason::MaxSize,
-            Self::Failed(_) => StopReason::Failed,
-        }
-    }
-
-    /// Whether there is nothing to keep.
-    pub(crate) fn is_failure(&self) -> bool {
-        matches!(self, Self::Failed(_))
-    }
-
-    /// The failure.
-    pub(crate) fn into_error(self) -> anyhow::Error {
-        match self {
-            Self::Failed(error) => error,
-            other => anyhow::anyhow!("the recording ended: {}", other.reason()),
-        }
-    }
+/// A recording that runs, as far as waiting for its end needs it.
+pub(crate) trait Watchable {
+    /// The limit that it has reached.
+    fn limit(&self) -> Option<StopReason>;
+    /// Whether it has limits, which are looked at now and then.
+    fn has_limits(&self) -> bool;
+    /// How far it is; asked where somebody watches.
+    fn progress(&self) -> Progress;
 }
 
-/// What is watched.
+/// What is watched beside the recorder.
 pub(crate) struct Watch<'a> {
-    /// The running recording.
-    pub(crate) recorder: &'a dyn Recorder,
     /// Signals and the command's end.
     pub(crate) stop_events: &'a Receiver<StopEvent>,
     /// Where progress is shown.
     pub(crate) terminal: &'a Terminal,
     /// How long to record.
     pub(crate) duration: Option<Duration>,
-    /// Whether the recording ends with the processes it is limited to.
-    pub(crate) watch_processes: bool,
-    /// The recording ends when so many bytes are written or wait for that.
-    pub(crate) stop_at: Option<u64>,
-    /// Whether the newest events are kept in memory instead of being written.
-    pub(crate) overwrites: bool,
-    /// The file, for asking how much room there is.
-    pub(crate) file: &'a File,
 }
 
 impl Watch<'_> {
     /// Returns when the recording is to stop.
-    pub(crate) fn until_the_end(&self, command: Option<&Launched>) -> Ended {
+    pub(crate) fn until_the_end(
+        &self,
+        recorder: &impl Watchable,
+        command: Option<&Launched>,
+    ) -> Ended {
         let mut progress = self.terminal.recording(self.duration);
         let start = Instant::now();
         let mut deadline = self.duration.and_then(|duration| start.checked_add(duration));
         let mut interrupted = None;
+        // With nothing to look at meanwhile the recorder sleeps through.
+        let is_looking = recorder.has_limits() || self.terminal.is_live();
+        let longest = if is_looking { TICK } else { LONG };
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 return interrupted.map_or(Ended::Duration, Ended::Signal);
             }
-            match self.stop_events.recv_timeout(self.pause(left)) {
+            let pause = left.map_or(longest, |left| left.min(longest));
+            match self.stop_events.recv_timeout(pause) {
                 Ok(StopEvent::Signal(Stop::Interrupt))
                     if command.is_some() && interrupted.is_none() =>
                 {
@@ -107,59 +87,88 @@ impl Watch<'_> {
                 Ok(StopEvent::CommandEnded(Err(error))) => {
                     let name =
                         command.map_or_else(String::new, |command| command.name().to_string());
-                    return Ended::Failed(
-                        anyhow::Error::new(error).context(format!("cannot run {name}")),
-                    );
+                    return Ended::Failed(Error::new(error).context(format!("cannot run {name}")));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 // The threads that send live as long as the program; without
                 // them only the deadline is left.
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(self.pause(left)),
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(pause),
             }
-            if self.watch_processes && !self.recorder.pids_alive() {
-                return Ended::Processes;
+            if let Some(reason) = recorder.limit() {
+                return Ended::Limit(reason);
             }
-            let reached = self.recorder.progress();
-            if self.stop_at.is_some_and(|most| reached.written_in_all + reached.held >= most) {
-                return Ended::Size;
+            if self.terminal.is_live() {
+                progress.update(start.elapsed(), &recorder.progress());
             }
-            progress.update(start.elapsed(), &self.shown(&reached));
         }
-    }
-
-    fn shown(&self, reached: &Reached) -> Progress {
-        let Reached { records, lost, written_in_all, held, .. } = *reached;
-        Progress {
-            events: Some(records),
-            bytes: written_in_all,
-            lost,
-            disk_free: if self.terminal.is_live() { free_beside(self.file) } else { None },
-            kept: self.overwrites.then_some(held),
-        }
-    }
-
-    /// How long to wait for something to happen. With nothing to look at
-    /// meanwhile the recorder sleeps through.
-    fn pause(&self, left: Option<Duration>) -> Duration {
-        let longest =
-            match self.watch_processes || self.stop_at.is_some() || self.terminal.is_live() {
-                true => TICK,
-                false => Duration::from_secs(3600),
-            };
-        left.map_or(longest, |left| left.min(longest))
     }
 }
 
-/// Bytes that an ordinary user may still write where this file lies.
-fn free_beside(file: &File) -> Option<u64> {
-    let mut room = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
-    // SAFETY: the descriptor is open, and the structure, of which zero bytes are valid, outlives
-    // the call.
-    let room = unsafe {
-        if libc::fstatvfs(file.as_raw_fd(), room.as_mut_ptr()) != 0 {
-            return None;
+#[cfg(test)]
+mod tests {
+    use super::super::backend::command;
+    use super::*;
+    use std::sync::mpsc;
+
+    /// A recorder that has reached this limit.
+    #[derive(Default)]
+    struct Fake {
+        limit: Option<StopReason>,
+    }
+
+    impl Watchable for Fake {
+        fn limit(&self) -> Option<StopReason> {
+            self.limit.clone()
         }
-        room.assume_init()
-    };
-    Some(room.f_bavail.saturating_mul(room.f_frsize))
+
+        fn has_limits(&self) -> bool {
+            self.limit.is_some()
+        }
+
+        fn progress(&self) -> Progress {
+            Progress::default()
+        }
+    }
+
+    fn wait(
+        duration: Option<Duration>,
+        command: Option<&Launched>,
+        stop_events: &Receiver<StopEvent>,
+    ) -> Ended {
+        let watch = Watch { stop_events, terminal: &Terminal::hidden(), duration };
+        watch.until_the_end(&Fake::default(), command)
+    }
+
+    #[test]
+    fn a_recording_ends_with_its_time_with_ctrl_c_or_at_a_limit() {
+        let (sender, stop_events) = mpsc::channel();
+        let moment = Some(Duration::from_millis(1));
+        assert!(matches!(wait(moment, None, &stop_events), Ended::Duration));
+        sender.send(StopEvent::Signal(Stop::Interrupt)).unwrap();
+        assert!(matches!(wait(Some(LONG), None, &stop_events), Ended::Signal(Stop::Interrupt)));
+        let full = Fake { limit: Some(StopReason::MaxSize) };
+        let terminal = Terminal::hidden();
+        let watch = Watch { stop_events: &stop_events, terminal: &terminal, duration: None };
+        let ended = watch.until_the_end(&full, None);
+        assert!(matches!(ended, Ended::Limit(StopReason::MaxSize)), "{ended:?}");
+    }
+
+    #[test]
+    fn a_command_that_got_ctrl_c_too_has_a_moment_to_end() {
+        let (sender, stop_events) = mpsc::channel();
+        let longer: &[&str] = match cfg!(windows) {
+            true => &["cmd", "/c", "ping -n 4 127.0.0.1"],
+            false => &["sleep", "60"],
+        };
+        let longer: Vec<_> = longer.iter().map(Into::into).collect();
+        let (ended_sender, _ended) = mpsc::channel();
+        let gated = command::prepare(&longer, None, true, ended_sender).unwrap().unwrap();
+        let mut launched = gated.start();
+        sender.send(StopEvent::Signal(Stop::Interrupt)).unwrap();
+        let start = Instant::now();
+        let ended = wait(None, Some(&launched), &stop_events);
+        launched.terminate();
+        assert!(matches!(ended, Ended::Signal(Stop::Interrupt)));
+        assert!(start.elapsed() >= GRACE);
+    }
 }

@@ -9,8 +9,8 @@ const SIZE_MAX: u64 = 64 << 10;
 /// Jumps lead to where a piece of it begins; of the last one so many bytes count.
 const LAST_PIECE: u64 = 128;
 
-/// Where the cold part of the function lies whose code these bytes are, at `begin`; `None` if it has
-/// none that can be told.
+/// Where the cold part of the function lies whose code these bytes are, at `begin`; `None` if it
+/// has none that can be told.
 ///
 /// Conditional jumps leave a function for nothing else. Instructions are not decoded: what looks
 /// like one by chance leads anywhere, and not many times to the same place.

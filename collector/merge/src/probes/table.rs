@@ -120,7 +120,8 @@ impl ProbeTable {
         });
     }
 
-    /// Whether a zone of the pair may begin while another is open; not as long as that was not seen.
+    /// Whether a zone of the pair may begin while another is open; not as long as that was not
+    /// seen.
     pub(crate) fn nests(&self, pair: u32) -> bool {
         self.nesting.get(&pair).copied().unwrap_or(!self.is_undecided(pair))
     }

@@ -155,7 +155,8 @@ impl Owner {
         *self.life.get_or_insert_with(|| known.unwrap_or_else(|| programs.lifetimes.at(tid, ticks)))
     }
 
-    /// When a group happened that begins with this word; `None` where that is outside the recording.
+    /// When a group happened that begins with this word; `None` where that is outside the
+    /// recording.
     #[inline]
     fn ticks(&self, first: u64) -> Option<u64> {
         let ticks = match is_stamped(first) {

@@ -14,7 +14,7 @@ use syscollect_zone_protocol::MarkerPhase;
 
 /// Where a program places a marker: when, by its clock, and on which thread of its process; 0 is
 /// the one that places it.
-pub(crate) struct Placed {
+pub(crate) struct MarkerPlacement {
     pub(crate) schema: u32,
     pub(crate) phase: MarkerPhase,
     pub(crate) at: u64,
@@ -47,7 +47,7 @@ impl Zones {
         &mut self,
         engine: &mut Engine<'_>,
         by: Writer,
-        placed: Placed,
+        placed: MarkerPlacement,
         more: &[u64],
     ) -> Result<(), Stopped> {
         if self.known.prescan.is_whole {

@@ -1,11 +1,11 @@
 //! What instrumented programs wrote, as events.
 //!
-//! **Duties.** [`programs`]: which programs there are and what their ticks mean. [`lifetimes`]: when
-//! their threads lived. [`log`]: what items refer to. [`cursor`]: a thread's lane as groups of
+//! **Duties.** [`programs`]: which programs there are and what their ticks mean. [`lifetimes`]:
+//! when their threads lived. [`log`]: what items refer to. [`cursor`]: a thread's lane as groups of
 //! items. [`parts`]: what is said behind a stamped item. [`prescan`]: the pass before playing that
 //! finds what must be known earlier than its place in the lane. `crate::open`: the zones that are
-//! open. [`state`]: what is remembered while playing; [`threads`], [`processes`], [`async_zones`] and
-//! [`markers`] turn items into events; those of programs without shared memory come as hits
+//! open. [`state`]: what is remembered while playing; [`threads`], [`processes`], [`async_zones`]
+//! and [`markers`] turn items into events; those of programs without shared memory come as hits
 //! (`crate::probes`).
 //!
 //! Nothing here is trusted: programs write what they like. What cannot be is

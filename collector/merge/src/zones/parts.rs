@@ -48,7 +48,8 @@ impl<'a> Parts<'a> {
         Some(attribute(item))
     }
 
-    /// The piece of the next item, where `piece` finds in it one that goes on with what came before.
+    /// The piece of the next item, where `piece` finds in it one that goes on with what came
+    /// before.
     fn continuation<T>(&mut self, piece: impl Fn(Attribute) -> Option<T>) -> Option<T> {
         let next = attribute(self.0).and_then(piece)?;
         self.item()?;

@@ -7,7 +7,7 @@ use crate::zones::async_zones::{AsyncStart, RestatedAsyncZone};
 use crate::zones::attributes::{About, Attributes, EventAttributes, FieldNames, joined};
 use crate::zones::cursor::ZoneRecord;
 use crate::zones::log::{SourceLocation, color_of};
-use crate::zones::markers::Placed;
+use crate::zones::markers::MarkerPlacement;
 use crate::zones::processes::{CrashSite, HeapChange, LockUse};
 use crate::zones::stacks::return_addresses;
 use crate::zones::state::{Zone, Zones};
@@ -210,10 +210,26 @@ impl Zones {
                 self.marker(engine, writer, (schema, phase), more)
             }
             ZoneEvent::MarkerAt { schema, phase, at, tid } => {
-                let placed = Placed { schema, phase, at, tid };
+                let placed = MarkerPlacement { schema, phase, at, tid };
                 self.place_marker(engine, writer, placed, more)
             }
         }
+    }
+
+    /// Where a zone begins; one of which that is not known, or that lies too deep, is counted.
+    fn location(
+        &self,
+        engine: &mut Engine<'_>,
+        writer: Writer,
+        location: u32,
+        depth: u32,
+    ) -> Option<SourceLocation> {
+        let place = self.known.logs.get(writer.client).location(location);
+        let place = place.filter(|_| depth < MAX_DEPTH);
+        if place.is_none() {
+            engine.source.losses.undecodable(writer.lane, 1);
+        }
+        place
     }
 
     fn zone_begin(
@@ -223,12 +239,7 @@ impl Zones {
         ZoneStart { began, location, depth }: ZoneStart,
         more: &[u64],
     ) -> Result<(), Stopped> {
-        let place =
-            self.known.logs.get(writer.client).location(location).filter(|_| depth < MAX_DEPTH);
-        let Some(place) = place else {
-            engine.source.losses.undecodable(writer.lane, 1);
-            return Ok(());
-        };
+        let Some(place) = self.location(engine, writer, location, depth) else { return Ok(()) };
         engine.occurred(EventType::Zone);
         self.begin_at(engine, writer, ZoneStart { began, location, depth }, place, more, None)
     }
@@ -242,12 +253,7 @@ impl Zones {
         more: &[u64],
     ) -> Result<(), Stopped> {
         const STAMP: u64 = u64::MAX >> 8;
-        let place =
-            self.known.logs.get(writer.client).location(location).filter(|_| depth < MAX_DEPTH);
-        let Some(place) = place else {
-            engine.source.losses.undecodable(writer.lane, 1);
-            return Ok(());
-        };
+        let Some(place) = self.location(engine, writer, location, depth) else { return Ok(()) };
         let known = self.threads[writer.slot].zones.at(depth);
         if known.is_some_and(|zone| zone.began == began & STAMP && zone.location == location) {
             return self.more(engine, writer, more);

@@ -167,8 +167,8 @@ impl FoundFile {
         &self.data
     }
 
-    /// The path by which the kernel knows it, with ` (deleted)` at its end if it was; `None` if that
-    /// cannot be had.
+    /// The path by which the kernel knows it, with ` (deleted)` at its end if it was; `None` if
+    /// that cannot be had.
     pub fn shown_path(&self) -> Option<PathBuf> {
         std::fs::read_link(path_of(&self.place)).ok()
     }

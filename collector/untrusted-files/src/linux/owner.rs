@@ -58,8 +58,8 @@ impl Owner {
     }
 }
 
-/// What the kernel says of a process or a thread in the file `status` of its folder in /proc; `None`
-/// if it has ended.
+/// What the kernel says of a process or a thread in the file `status` of its folder in /proc;
+/// `None` if it has ended.
 ///
 /// Its name is in there, which is whatever bytes it likes: those that are no UTF-8 are replaced.
 pub fn status_at(path: &Path) -> Option<String> {

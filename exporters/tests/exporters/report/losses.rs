@@ -14,14 +14,18 @@ fn what_ran_is_unknown_while_its_cpus_records_are_missing() {
     scenario.switches(100, 0, IDLE, SleepState::Runnable, a);
     let report = report(&scenario);
     assert_eq!(
-        thread(&report, 10).times,
+        thread(&report, 10).activity.times,
         times(20, 0, 0, 80),
         "up to the last record before the loss"
     );
-    assert_eq!(thread(&report, 20).times, times(15, 0, 25, 60), "from the first record after it");
+    assert_eq!(
+        thread(&report, 20).activity.times,
+        times(15, 0, 25, 60),
+        "from the first record after it"
+    );
     let cpu = &report.cpus[0];
     assert_eq!((cpu.busy_ns, cpu.idle_ns, cpu.unknown_ns), (35_000, 25_000, 40_000));
-    assert_eq!(report.untold_gaps, 0);
+    assert_eq!(report.unreported_gaps, 0);
 }
 
 #[test]
@@ -33,7 +37,7 @@ fn who_slept_through_a_loss_slept_but_for_the_loss() {
     scenario.interrupt_wakes(90, 0, IDLE, a);
     scenario.switches(92, 0, IDLE, SleepState::Runnable, a);
     let report = report(&scenario);
-    assert_eq!(thread(&report, 10).times, times(0, 2, 80, 10));
+    assert_eq!(thread(&report, 10).activity.times, times(0, 2, 80, 10));
     assert_eq!(report.run_queue.after_wakeup.max_ns, 2_000, "this wait is whole");
     assert_eq!(
         (report.off_cpu.blocked_ns, report.off_cpu.reasons.rows[0].max_ns),
@@ -50,7 +54,11 @@ fn a_wakeup_that_is_lost_leaves_the_rest_unknown() {
     scenario.switches(70, 0, IDLE, SleepState::Runnable, a);
     scenario.switches(100, 0, a, SLEEPS, IDLE);
     let report = report(&scenario);
-    assert_eq!(thread(&report, 10).times, times(30, 0, 40, 30), "blocked or waiting, nobody knows");
+    assert_eq!(
+        thread(&report, 10).activity.times,
+        times(30, 0, 40, 30),
+        "blocked or waiting, nobody knows"
+    );
     assert_eq!(report.run_queue.all.count, 0);
 }
 
@@ -62,7 +70,7 @@ fn a_wait_through_a_loss_is_no_latency() {
     scenario.loses(50, 1, 40);
     scenario.switches(70, 0, b, SLEEPS, a);
     let report = report(&scenario);
-    assert_eq!(thread(&report, 10).times, times(10, 50, 0, 10));
+    assert_eq!(thread(&report, 10).activity.times, times(10, 50, 0, 10));
     assert_eq!(report.run_queue.all.count, 0, "it may have run on the other CPU meanwhile");
 }
 
@@ -75,7 +83,7 @@ fn a_wakeup_of_one_who_waits_shows_that_it_slept_in_the_loss() {
     scenario.wakes(60, 0, b, a);
     scenario.switches(70, 0, b, SLEEPS, a);
     let report = report(&scenario);
-    assert_eq!(thread(&report, 10).times, times(10, 30 + 10, 0, 20));
+    assert_eq!(thread(&report, 10).activity.times, times(10, 30 + 10, 0, 20));
     assert_eq!(
         (report.run_queue.after_wakeup.count, report.run_queue.after_wakeup.max_ns),
         (1, 10_000)
@@ -94,11 +102,11 @@ fn events_that_contradict_each_other_are_a_loss_that_nobody_told() {
     scenario.switches(60, 1, IDLE, SleepState::Runnable, b);
     scenario.switches(70, 0, c, SLEEPS, IDLE);
     let report = report(&scenario);
-    assert_eq!(report.untold_gaps, 1);
-    assert_eq!(thread(&report, 10).times, times(20, 0, 0, 50));
-    assert_eq!(thread(&report, 30).times, times(20, 0, 0, 50));
+    assert_eq!(report.unreported_gaps, 1);
+    assert_eq!(thread(&report, 10).activity.times, times(20, 0, 0, 50));
+    assert_eq!(thread(&report, 30).activity.times, times(20, 0, 0, 50));
     assert_eq!(
-        thread(&report, 20).times,
+        thread(&report, 20).activity.times,
         times(10, 10, 20, 30),
         "blocked, woken, unknown, woken again, on CPU"
     );
@@ -123,8 +131,8 @@ fn a_switch_that_is_missing_on_one_cpu_says_nothing_of_who_slept_meanwhile() {
         &session(),
         &[],
     );
-    assert_eq!(report.untold_gaps, 1);
-    assert_eq!(thread(&report, 20).times.unknown_ns, 0);
+    assert_eq!(report.unreported_gaps, 1);
+    assert_eq!(thread(&report, 20).activity.times.unknown_ns, 0);
     let longest = &report.worst.blocked.rows[0].waiter;
     assert_eq!((longest.tid, longest.waited_ns, longest.unknown_ns), (20, 80_000, 0));
 }
@@ -160,13 +168,13 @@ fn events_of_others_that_a_filter_left_out_are_no_loss() {
     scenario.switches(45, 0, IDLE, SleepState::Runnable, b);
     scenario.switches(60, 0, b, SLEEPS, a);
     let report = report_with(&scenario, ReportOptions::default(), &session, &[]);
-    assert_eq!(report.untold_gaps, 0);
+    assert_eq!(report.unreported_gaps, 0);
     assert_eq!(
-        thread(&report, 20).times,
+        thread(&report, 20).activity.times,
         times(15, 5, 40, 0),
         "of the process recorded everything is known"
     );
-    assert_eq!(thread(&report, 10).times, times(0, 0, 0, 60), "of others it is not");
+    assert_eq!(thread(&report, 10).activity.times, times(0, 0, 0, 60), "of others it is not");
     assert!(
         report.text(100).contains("only of process 20 everything was recorded: others are partial")
     );
@@ -180,7 +188,7 @@ fn a_thread_that_comes_onto_a_second_cpu_had_left_the_first() {
     scenario.switches(50, 1, a, SLEEPS, IDLE);
     scenario.switches(60, 0, b, SLEEPS, IDLE);
     let report = report(&scenario);
-    assert_eq!(thread(&report, 10).times, times(20, 0, 10, 30));
+    assert_eq!(thread(&report, 10).activity.times, times(20, 0, 10, 30));
     assert_eq!(report.cpus[0].unknown_ns, 60_000);
 }
 
@@ -192,8 +200,8 @@ fn a_loss_without_a_cpu_or_a_time_may_be_anywhere() {
     scenario.at(40, Event::Loss(Loss { cpu: None, between: None, ..loss(0, 0, 0) }));
     scenario.interrupt_wakes(50, 0, IDLE, a);
     let report = report(&scenario);
-    assert_eq!(thread(&report, 10).times, times(0, 0, 10, 40));
-    assert_eq!(thread(&report, 20).times, times(0, 0, 10, 40));
+    assert_eq!(thread(&report, 10).activity.times, times(0, 0, 10, 40));
+    assert_eq!(thread(&report, 20).activity.times, times(0, 0, 10, 40));
     let unknown: Vec<_> = report.cpus.iter().map(|cpu| cpu.unknown_ns).collect();
     assert_eq!(unknown, [40_000, 50_000]);
 }
@@ -210,7 +218,7 @@ fn losses_of_samples_and_of_nothing_leave_thread_states_alone() {
         Loss { origin: LaneKind::Sample.into(), cpu: None, count: 5, ..loss(0, 0, 0) },
     ];
     let report = report_with(&scenario, ReportOptions::default(), &session(), &losses);
-    assert_eq!(thread(&report, 10).times, times(50, 0, 0, 0));
+    assert_eq!(thread(&report, 10).activity.times, times(50, 0, 0, 0));
     assert_eq!(report.lost, 12);
     let rows: Vec<_> = report
         .losses
@@ -234,7 +242,7 @@ fn a_recording_that_overwrote_its_beginning_begins_with_the_first_event_that_was
     assert_eq!(report.start_ns, START + 1_000_000);
     assert_eq!((report.duration_ns, report.overwritten_ns), (50_000, 1_000_000));
     assert_eq!((report.cpus[0].busy_ns, report.cpus[0].unknown_ns), (50_000, 0));
-    assert_eq!(thread(&report, 10).times, times(20, 30, 0, 0));
+    assert_eq!(thread(&report, 10).activity.times, times(20, 30, 0, 0));
     // That all of it took so long the recorder says.
     assert!(report.text(100).contains("50.0 us, the end of 5.00 s"), "{}", report.text(100));
 

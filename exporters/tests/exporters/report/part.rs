@@ -53,10 +53,10 @@ fn who_ran_before_a_part_runs_on_in_it_and_only_what_is_in_it_counts() {
         .map(|cpu| (cpu.busy_ns, cpu.idle_ns, cpu.unknown_ns, cpu.switches))
         .collect();
     assert_eq!(cpus, [(50_000, 0, 0, 2), (0, 50_000, 0, 0)]);
-    assert_eq!(thread(&report, 10).times, times(5, 5, 40, 0));
-    assert_eq!(thread(&report, 20).times, times(45, 5, 0, 0));
+    assert_eq!(thread(&report, 10).activity.times, times(5, 5, 40, 0));
+    assert_eq!(thread(&report, 20).activity.times, times(45, 5, 0, 0));
     assert_eq!((report.events.switches, report.events.wakeups), (2, 1));
-    assert_eq!(thread(&report, 10).counts.switches, 1);
+    assert_eq!(thread(&report, 10).activity.counts.switches, 1);
     assert_eq!(report.off_cpu.blocked_ns, 40_000 + 50_000, "of the part alone: a and c");
     let blocked = &report.worst.blocked.rows[0].waiter;
     assert_eq!((blocked.tid, blocked.waited_ns, blocked.at_ns), (10, 80_000, 10_000), "all of it");
@@ -71,7 +71,7 @@ fn a_wait_that_began_before_a_part_is_told_whole_and_is_no_latency_of_it() {
     scenario.switches_off(70, 0, b, preempted(), a);
     scenario.switches(80, 0, a, SLEEPS, b);
     let report = report_from(&scenario, 50);
-    assert_eq!(thread(&report, 10).times, times(10, 20, 0, 0));
+    assert_eq!(thread(&report, 10).activity.times, times(10, 20, 0, 0));
     assert_eq!((report.run_queue.all.count, report.run_queue.all.max_ns), (1, 10_000));
     let longest = report.longest_wait.unwrap();
     assert_eq!((longest.tid, longest.waited_ns, longest.at_ns), (10, 60_000, 10_000));
@@ -88,8 +88,8 @@ fn a_part_without_a_switch_has_the_states_that_last() {
     // Asked for from 50 us on, it begins there and not with its first event.
     let report = report_from(&scenario, 50);
     assert_eq!((report.duration_ns, report.cpus[0].busy_ns), (10_000, 10_000));
-    assert_eq!(thread(&report, 10).times, times(10, 0, 0, 0));
-    assert_eq!(thread(&report, 20).times, times(0, 10, 0, 0));
+    assert_eq!(thread(&report, 10).activity.times, times(10, 0, 0, 0));
+    assert_eq!(thread(&report, 20).activity.times, times(0, 10, 0, 0));
 }
 
 #[test]
@@ -102,5 +102,5 @@ fn what_ended_before_a_part_is_not_in_it() {
     scenario.switches(70, 0, IDLE, SleepState::Runnable, b);
     let report = report_from(&scenario, 50);
     assert_eq!((report.threads.total, report.processes.total), (1, 1));
-    assert_eq!(thread(&report, 20).times, times(10, 0, 10, 0));
+    assert_eq!(thread(&report, 20).activity.times, times(10, 0, 10, 0));
 }

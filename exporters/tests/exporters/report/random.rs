@@ -62,23 +62,23 @@ proptest! {
         }
         let session = SessionInfo { filter_pids: if filtered { vec![10] } else { vec![] }, ..session() };
         let report = report_with(&scenario, ReportOptions::default(), &session, &[]);
-        let on_cpu: u64 = report.threads.rows.iter().map(|row| row.times.on_cpu_ns).sum();
+        let on_cpu: u64 = report.threads.rows.iter().map(|row| row.activity.times.on_cpu_ns).sum();
         let busy: u64 = report.cpus.iter().map(|cpu| cpu.busy_ns).sum();
         prop_assert_eq!(on_cpu, busy, "what runs, runs on a CPU");
         for row in &report.threads.rows {
-            let Times { on_cpu_ns, waiting_ns, blocked_ns, unknown_ns } = row.times;
+            let Times { on_cpu_ns, waiting_ns, blocked_ns, unknown_ns } = row.activity.times;
             let sum = on_cpu_ns + waiting_ns + blocked_ns + unknown_ns;
             prop_assert!(sum == report.duration_ns || (mortal && sum < report.duration_ns), "{:?}", row);
         }
         for cpu in &report.cpus {
             prop_assert_eq!(cpu.busy_ns + cpu.idle_ns + cpu.unknown_ns, report.duration_ns);
         }
-        let blocked: u64 = report.threads.rows.iter().map(|row| row.times.blocked_ns).sum();
+        let blocked: u64 = report.threads.rows.iter().map(|row| row.activity.times.blocked_ns).sum();
         prop_assert_eq!(blocked, report.off_cpu.blocked_ns, "what is blocked has a reason");
         let OffCpuReport { blocked, undecided, idle, .. } = &report.off_cpu;
         let classes = blocked.blocked_ns + undecided.blocked_ns + idle.blocked_ns;
         prop_assert_eq!(classes, report.off_cpu.blocked_ns, "and is of one class");
-        let waiting: u64 = report.threads.rows.iter().map(|row| row.times.waiting_ns).sum();
+        let waiting: u64 = report.threads.rows.iter().map(|row| row.activity.times.waiting_ns).sum();
         prop_assert!(report.run_queue.all.total_ns <= waiting);
         prop_assert!(!report.text(80).is_empty());
     }

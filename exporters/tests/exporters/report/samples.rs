@@ -98,7 +98,13 @@ fn a_sample_counts_once_for_each_function_of_its_stack() {
         "recursion counts once"
     );
     assert_eq!(rows(&functions.by_total), [main, walk, read]);
-    assert_eq!((process(&report, 10).counts.samples, process(&report, 20).counts.samples), (5, 1));
+    assert_eq!(
+        (
+            process(&report, 10).activity.counts.samples,
+            process(&report, 20).activity.counts.samples
+        ),
+        (5, 1)
+    );
 }
 
 #[test]
@@ -241,7 +247,7 @@ fn blocked_time_is_told_by_reason_and_by_stack() {
         .stacks
         .rows
         .iter()
-        .map(|row| (row.pid, row.count, row.blocked_ns, row.frames.join(" ")))
+        .map(|row| (row.pid, row.count, row.blocked_ns, row.stack.frames.join(" ")))
         .collect();
     assert_eq!(stacks, [(10, 2, 40_000, "vfs_read main".to_owned())]);
 }
@@ -434,7 +440,7 @@ fn wakers_and_moves_are_counted_by_pair() {
     let moves: Vec<_> =
         report.migrations.rows.iter().map(|row| (row.from_cpu, row.to_cpu, row.count)).collect();
     assert_eq!(moves, [(0, 1, 2), (1, 0, 1)]);
-    assert_eq!(thread(&report, 10).counts.migrations, 3);
+    assert_eq!(thread(&report, 10).activity.counts.migrations, 3);
 }
 
 #[test]
@@ -445,7 +451,7 @@ fn samples_without_switches_tell_nothing_of_the_time_between_them() {
     sampled(&mut scenario, 40, b, Some(stack), false);
     sampled(&mut scenario, 100, b, Some(stack), false);
     let report = report(&scenario);
-    assert_eq!(thread(&report, 10).times, times(0, 0, 0, 100));
+    assert_eq!(thread(&report, 10).activity.times, times(0, 0, 0, 100));
     assert_eq!(
         (report.cpus[0].busy_ns, report.cpus[0].idle_ns, report.cpus[0].unknown_ns),
         (0, 0, 100_000)

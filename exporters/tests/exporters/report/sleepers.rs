@@ -23,7 +23,11 @@ fn who_is_never_woken_sleeps_from_beginning_to_end_and_has_a_table_of_its_own() 
     scenario.at(21, Event::Asleep(second, futex));
     scenario.switches(100, 0, a, SLEEPS, IDLE);
     let report = report(&scenario);
-    assert_eq!(thread(&report, 20).times, times(0, 0, 100, 0), "since before the recording");
+    assert_eq!(
+        thread(&report, 20).activity.times,
+        times(0, 0, 100, 0),
+        "since before the recording"
+    );
     assert_eq!(process(&report, 20).threads, 2);
     let off_cpu = &report.off_cpu;
     assert_eq!(off_cpu.blocked_ns, 0, "no sleep of them began or ended");
@@ -181,7 +185,7 @@ fn a_recording_without_one_switch_tells_who_slept() {
     scenario.at(1, Event::Asleep(b, futex));
     scenario.at(100, Event::ThreadName(a, scenario.tables.thread(a).name));
     let report = report(&scenario);
-    assert_eq!(thread(&report, 10).times, times(0, 0, 100, 0));
+    assert_eq!(thread(&report, 10).activity.times, times(0, 0, 100, 0));
     assert!(report.text(120).contains("2 threads"));
 }
 
@@ -196,7 +200,7 @@ fn who_is_woken_late_was_asleep_until_then() {
     scenario.switches(100, 0, b, SLEEPS, IDLE);
     let options = ReportOptions { worst: 5, ..ReportOptions::default() };
     let report = report_with(&scenario, options, &session(), &[]);
-    assert_eq!(thread(&report, 20).times, times(30, 10, 60, 0));
+    assert_eq!(thread(&report, 20).activity.times, times(30, 10, 60, 0));
     assert_eq!(report.off_cpu.asleep_throughout.threads, 0);
     let futex = report.off_cpu.reasons.rows.iter().find(|row| row.blocked_in.is_some()).unwrap();
     assert_eq!((futex.count, futex.blocked_ns), (1, 60_000));
@@ -215,8 +219,8 @@ fn what_events_told_before_is_more_certain_than_what_was_read() {
     scenario.switches(50, 0, a, SLEEPS, b);
     scenario.switches(100, 0, b, SLEEPS, IDLE);
     let report = report(&scenario);
-    assert_eq!(thread(&report, 10).times, times(50, 0, 50, 0));
-    assert_eq!(thread(&report, 20).times, times(50, 40, 0, 10));
+    assert_eq!(thread(&report, 10).activity.times, times(50, 0, 50, 0));
+    assert_eq!(thread(&report, 20).activity.times, times(50, 40, 0, 10));
 }
 
 #[test]
@@ -228,7 +232,7 @@ fn where_records_are_missing_a_sleeper_is_unknown() {
     scenario.loses(60, 0, 40);
     scenario.at(100, Event::ThreadName(a, scenario.tables.thread(a).name));
     let report = report(&scenario);
-    assert_eq!(thread(&report, 20).times, times(0, 0, 80, 20));
+    assert_eq!(thread(&report, 20).activity.times, times(0, 0, 80, 20));
 }
 
 #[test]
@@ -243,7 +247,7 @@ fn who_slept_before_what_was_overwritten_is_unknown_since_then() {
     let report = report(&scenario);
     assert_eq!(report.off_cpu.asleep_throughout.threads, 0, "it may have slept elsewhere since");
     let asleep = report.threads.rows.iter().find(|thread| thread.tid == 20);
-    assert_eq!(asleep.map_or(0, |thread| thread.times.blocked_ns), 0);
+    assert_eq!(asleep.map_or(0, |thread| thread.activity.times.blocked_ns), 0);
 }
 
 #[test]
@@ -256,6 +260,6 @@ fn in_a_part_of_a_recording_a_sleeper_sleeps_from_its_beginning() {
     scenario.wakes(100, 0, a, a);
     let part = Some(Part { from: Some(Time(START + 50_000)), to: None });
     let report = part::report_of_part(&scenario, 50, ReportOptions { part, ..Default::default() });
-    assert_eq!(thread(&report, 20).times, times(0, 0, 50, 0));
+    assert_eq!(thread(&report, 20).activity.times, times(0, 0, 50, 0));
     assert_eq!(report.off_cpu.asleep_throughout.threads, 1);
 }

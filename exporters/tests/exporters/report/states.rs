@@ -14,15 +14,15 @@ fn a_thread_is_blocked_until_it_is_woken_and_waits_until_it_runs() {
     scenario.switches(60, 0, a, SLEEPS, b);
     scenario.switches(100, 0, b, SLEEPS, IDLE);
     let report = report(&scenario);
-    assert_eq!(thread(&report, 10).times, times(10 + 15, 5, 30 + 40, 0));
+    assert_eq!(thread(&report, 10).activity.times, times(10 + 15, 5, 30 + 40, 0));
     assert_eq!(
-        thread(&report, 20).times,
+        thread(&report, 20).activity.times,
         times(35 + 40, 15, 0, 10),
         "nothing is known before its first switch"
     );
-    let counts = thread(&report, 10).counts;
+    let counts = thread(&report, 10).activity.counts;
     assert_eq!((counts.switches, counts.preemptions, counts.wakeups), (2, 0, 1));
-    assert_eq!(thread(&report, 20).counts.preemptions, 1);
+    assert_eq!(thread(&report, 20).activity.counts.preemptions, 1);
     assert_eq!(
         (report.duration_ns, report.cpus[0].busy_ns, report.cpus[0].unknown_ns),
         (100_000, 100_000, 0)
@@ -31,7 +31,7 @@ fn a_thread_is_blocked_until_it_is_woken_and_waits_until_it_runs() {
     assert_eq!((waits.all.count, waits.all.total_ns), (2, 20_000));
     assert_eq!((waits.after_wakeup.count, waits.after_wakeup.max_ns), (1, 5_000));
     assert_eq!((waits.after_preemption.count, waits.after_preemption.max_ns), (1, 15_000));
-    assert_eq!(thread(&report, 20).longest_wait_ns, 15_000);
+    assert_eq!(thread(&report, 20).activity.longest_wait_ns, 15_000);
     assert_eq!(
         (report.off_cpu.blocked_ns, report.off_cpu.reasons.rows[0].count),
         (70_000, 3),
@@ -50,17 +50,17 @@ fn what_lasts_at_the_end_counts_up_to_it() {
     scenario.wakes(90, 0, a, b);
     scenario.wakes(100, 0, a, b);
     let report = report(&scenario);
-    assert_eq!(thread(&report, 10).times, times(100, 0, 0, 0), "on CPU");
+    assert_eq!(thread(&report, 10).activity.times, times(100, 0, 0, 0), "on CPU");
     assert_eq!(
-        thread(&report, 20).times,
+        thread(&report, 20).activity.times,
         times(30, 10, 60, 0),
         "waiting; the second wakeup changes nothing"
     );
-    assert_eq!(thread(&report, 11).times, times(0, 50, 0, 50), "woken, so it waits");
+    assert_eq!(thread(&report, 11).activity.times, times(0, 50, 0, 50), "woken, so it waits");
     assert_eq!(report.run_queue.all.count, 0, "no wait has ended");
     assert_eq!(report.cpus[1].idle_ns, 70_000);
     assert_eq!(
-        (process(&report, 10).threads, process(&report, 10).times),
+        (process(&report, 10).threads, process(&report, 10).activity.times),
         (2, times(100, 50, 0, 50))
     );
 }
@@ -76,7 +76,7 @@ fn a_new_thread_waits_from_its_first_wakeup() {
     scenario.switches(31, 1, IDLE, SleepState::Runnable, child);
     scenario.switches(40, 1, child, SLEEPS, IDLE);
     let report = report(&scenario);
-    assert_eq!(thread(&report, 11).times, times(9, 8, 0, 3), "its time begins with it");
+    assert_eq!(thread(&report, 11).activity.times, times(9, 8, 0, 3), "its time begins with it");
     assert_eq!(report.run_queue.after_wakeup.max_ns, 8_000);
 }
 
@@ -93,7 +93,7 @@ fn a_wakeup_that_meets_a_thread_on_its_way_off_the_cpu_makes_it_wait() {
     let report = report(&scenario);
     let expected = times(20 + 23, 7, 30, 0);
     assert_eq!(
-        thread(&report, 10).times,
+        thread(&report, 10).activity.times,
         expected,
         "the second time there was no wakeup: it was blocked"
     );
@@ -114,8 +114,12 @@ fn a_dead_thread_waits_for_nothing() {
     scenario.at(30, Event::ThreadEnd(b));
     scenario.at(100, Event::ThreadEnd(a));
     let report = report(&scenario);
-    assert_eq!(thread(&report, 10).times, times(12, 0, 0, 0));
-    assert_eq!(thread(&report, 20).times, times(20, 0, 0, 0), "its last switch is missing");
+    assert_eq!(thread(&report, 10).activity.times, times(12, 0, 0, 0));
+    assert_eq!(
+        thread(&report, 20).activity.times,
+        times(20, 0, 0, 0),
+        "its last switch is missing"
+    );
 }
 
 #[test]
@@ -128,8 +132,12 @@ fn an_id_that_is_used_again_is_another_thread() {
     scenario.switches(60, 0, b, SLEEPS, again);
     scenario.switches(80, 0, again, SLEEPS, IDLE);
     let report = report(&scenario);
-    let rows: Vec<_> =
-        report.threads.rows.iter().map(|row| (row.tid, row.name.as_str(), row.times)).collect();
+    let rows: Vec<_> = report
+        .threads
+        .rows
+        .iter()
+        .map(|row| (row.tid, row.name.as_str(), row.activity.times))
+        .collect();
     let expected = [
         (20, "b", times(30, 0, 20, 30)),
         (10, "a", times(30, 0, 0, 0)),
@@ -152,9 +160,9 @@ fn a_thread_that_takes_over_its_process_by_exec_runs_on() {
     scenario.at(40, Event::ThreadStart(new));
     scenario.switches(70, 0, new, SLEEPS, b);
     let report = report(&scenario);
-    assert_eq!(thread(&report, 11).times, times(40, 0, 0, 0));
-    assert_eq!(thread(&report, 10).times, times(30, 0, 0, 0));
-    assert_eq!((report.untold_gaps, report.cpus[0].busy_ns), (0, 70_000));
+    assert_eq!(thread(&report, 11).activity.times, times(40, 0, 0, 0));
+    assert_eq!(thread(&report, 10).activity.times, times(30, 0, 0, 0));
+    assert_eq!((report.unreported_gaps, report.cpus[0].busy_ns), (0, 70_000));
 }
 
 #[test]
@@ -166,8 +174,12 @@ fn samples_and_wakers_tell_what_ran_before_the_first_switch() {
     scenario.wakes(5, 0, a, b);
     scenario.switches(20, 0, a, SLEEPS, IDLE);
     let report = report(&scenario);
-    assert_eq!(thread(&report, 10).times, times(15, 0, 0, 5));
-    assert_eq!(thread(&report, 20).times, times(20, 0, 0, 0), "a CPU without any switch, too");
+    assert_eq!(thread(&report, 10).activity.times, times(15, 0, 0, 5));
+    assert_eq!(
+        thread(&report, 20).activity.times,
+        times(20, 0, 0, 0),
+        "a CPU without any switch, too"
+    );
     assert_eq!((report.cpus[0].busy_ns, report.cpus[0].unknown_ns), (15_000, 5_000));
 }
 
@@ -180,7 +192,7 @@ fn idle_is_a_cpus_time_and_no_thread() {
     let report = report(&scenario);
     assert_eq!(report.threads.total, 1);
     assert_eq!((report.cpus[0].idle_ns, report.cpus[0].busy_ns), (64_000, 0));
-    assert_eq!(thread(&report, 10).times, times(0, 4, 60, 0));
+    assert_eq!(thread(&report, 10).activity.times, times(0, 4, 60, 0));
     let wake = &report.wakeups;
     assert_eq!((wake.count, wake.by_interrupt), (1, 1));
     assert_eq!(
@@ -202,7 +214,7 @@ fn processes_of_one_name_have_a_row_together_and_others_have_none() {
     let report = report(&scenario);
     let [row] = &report.processes_by_name.rows[..] else { panic!("one row") };
     assert_eq!((row.name.as_str(), row.processes, row.threads), ("cc1", 2, 2));
-    assert_eq!((row.times.on_cpu_ns, row.counts.switches), (80_000, 2));
+    assert_eq!((row.activity.times.on_cpu_ns, row.activity.counts.switches), (80_000, 2));
     let text = report.text(100);
     assert!(text.contains("Processes of one name together, by time on CPU\n"), "{text}");
     assert!(text.contains("  cc1 (2 processes)\n"), "{text}");

@@ -83,7 +83,7 @@ fn what_ran_meanwhile_is_told_by_thread() {
         (100_000, 100_000, Some("futex_wait"))
     );
     assert_eq!(
-        (wait.frames.clone(), wait.woken_by.as_ref().unwrap().tid),
+        (wait.stack.frames.clone(), wait.woken_by.as_ref().unwrap().tid),
         (vec!["main".to_owned()], 70)
     );
 }

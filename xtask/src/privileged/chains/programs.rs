@@ -10,8 +10,8 @@ use anyhow::{Context as _, Result, bail};
 use super::stacks::{Chain, KnownStacks};
 use crate::process::root;
 
-/// What most stacks of C programs end in, those of the loader before, and those of their threads. The
-/// C library gives a thread's stack back before the thread ends, and with it what leads from
+/// What most stacks of C programs end in, those of the loader before, and those of their threads.
+/// The C library gives a thread's stack back before the thread ends, and with it what leads from
 /// `start_thread` to `clone3`.
 const ROOTS: &[&str] = &["_start", "_dl_start_user", "clone", "clone3", "start_thread"];
 

@@ -96,7 +96,8 @@ static void on_timer(struct timer_list *timer)
 }
 
 /* A fence that signals itself after some ticks; another reference is the caller's. */
-static struct dma_fence *self_signaling(const struct dma_fence_ops *ops, u64 context, uint sequence, uint ticks)
+static struct dma_fence *self_signaling(const struct dma_fence_ops *ops, u64 context,
+					uint sequence, uint ticks)
 {
 	struct test_fence *fence = kzalloc(sizeof(*fence), GFP_KERNEL);
 
@@ -203,8 +204,8 @@ static int start_scheduler(void)
 
 	return drm_sched_init(&scheduler, &arguments);
 #elif SINCE(6, 8)
-	return drm_sched_init(&scheduler, &scheduler_ops, NULL, DRM_SCHED_PRIORITY_COUNT, 4, 0, PATIENCE, NULL, NULL,
-			      "test_ring", &device->dev);
+	return drm_sched_init(&scheduler, &scheduler_ops, NULL, DRM_SCHED_PRIORITY_COUNT, 4, 0,
+			      PATIENCE, NULL, NULL, "test_ring", &device->dev);
 #elif SINCE(5, 19)
 	return drm_sched_init(&scheduler, &scheduler_ops, 4, 0, PATIENCE, NULL, NULL, "test_ring", &device->dev);
 #else

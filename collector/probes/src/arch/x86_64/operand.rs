@@ -1,26 +1,26 @@
 //! Operands in the assembler's syntax (AT&T's): `$5`, `%rdi`, `112(%rsp)`, `name(%rip)`.
 
 use super::register::{Named, Register};
-use crate::argument::ArgumentPlace;
+use crate::argument::ArgumentLocation;
 use crate::operand::{DEFAULT_SIZE, Surroundings};
 
 /// The place, and how many bytes it has at most.
 pub(crate) fn parse_place(
     operand: &str,
     surroundings: &Surroundings<'_>,
-) -> Option<(ArgumentPlace, u8)> {
+) -> Option<(ArgumentLocation, u8)> {
     if let Some(constant) = operand.strip_prefix('$') {
-        return Some((ArgumentPlace::Constant(parse_integer(constant.trim())?), DEFAULT_SIZE));
+        return Some((ArgumentLocation::Constant(parse_integer(constant.trim())?), DEFAULT_SIZE));
     }
     if let Some(name) = operand.strip_prefix('%') {
         let Named { register, width, shift } = Named::find(name)?;
-        return Some((ArgumentPlace::Register { register, shift }, width));
+        return Some((ArgumentLocation::Register { register, shift }, width));
     }
     Some((parse_memory(operand, surroundings)?, DEFAULT_SIZE))
 }
 
 /// `displacement(base,index,scale)`, of which either half may be missing.
-fn parse_memory(operand: &str, surroundings: &Surroundings<'_>) -> Option<ArgumentPlace> {
+fn parse_memory(operand: &str, surroundings: &Surroundings<'_>) -> Option<ArgumentLocation> {
     let (displacement, registers) = match operand.split_once('(') {
         Some((displacement, rest)) => (displacement, rest.strip_suffix(')')?),
         None if operand.is_empty() => return None,
@@ -43,15 +43,17 @@ fn parse_memory(operand: &str, surroundings: &Surroundings<'_>) -> Option<Argume
     }
     let index = index.map(|register| (register, scale));
     let Displacement { offset, symbol } = Displacement::parse(displacement)?;
-    let Some(symbol) = symbol else { return Some(ArgumentPlace::Memory { base, index, offset }) };
+    let Some(symbol) = symbol else {
+        return Some(ArgumentLocation::Memory { base, index, offset });
+    };
     let address = (surroundings.symbol)(symbol)?.wrapping_add_signed(offset);
     match (base, index) {
         (None | Some(Register::Rip), None) => {
             let offset = address.wrapping_sub(surroundings.site) as i64;
-            Some(ArgumentPlace::Memory { base: Some(Register::Rip), index: None, offset })
+            Some(ArgumentLocation::Memory { base: Some(Register::Rip), index: None, offset })
         }
         _ if surroundings.fixed => {
-            Some(ArgumentPlace::Memory { base, index, offset: address as i64 })
+            Some(ArgumentLocation::Memory { base, index, offset: address as i64 })
         }
         _ => None,
     }

@@ -1,4 +1,4 @@
-//! What the machine is busy with meanwhile: tasks that switch, one that marks what it does,
+//! What the machine is busy with meanwhile: tasks that switch, one that is instrumented,
 //! programs that come and go.
 
 use std::fs;
@@ -16,14 +16,14 @@ const ENDLESS: &str = "1000000000000";
 const HOURS: &str = "100000";
 
 /// Loads that run until this is dropped.
-pub(crate) struct Load {
+pub(crate) struct Workload {
     running: Vec<Child>,
     program: PathBuf,
     /// Where the instrumented program writes how far it is.
     numbers: PathBuf,
 }
 
-impl Load {
+impl Workload {
     /// Starts all of them.
     pub(crate) fn start(context: &Context) -> Result<Self> {
         let numbers = context.path("numbers");
@@ -65,7 +65,7 @@ impl Load {
     }
 }
 
-impl Drop for Load {
+impl Drop for Workload {
     fn drop(&mut self) {
         for child in &mut self.running {
             // SAFETY: kill takes plain numbers; the group is the child's own and the child was not

@@ -1,4 +1,4 @@
-//! The seam between the command line and what records: tests put a recorder
+//! The seam between the command line and what records on Linux: tests put a recorder
 //! of their own behind it.
 
 use crate::confine;
@@ -8,7 +8,7 @@ use syscollect_capture::{Progress, RecordOptions, Recorded, Recording, Recording
 use syscollect_model::StopReason;
 
 /// Begins recordings.
-pub(crate) trait Backend {
+pub(crate) trait Recorders {
     /// Begins to record into `out`. When it returns, events are recorded.
     fn start(&self, options: RecordOptions, out: RecordingFiles) -> Result<Box<dyn Recorder>>;
 }
@@ -26,9 +26,9 @@ pub(crate) trait Recorder {
 }
 
 /// The kernel's own events.
-pub(crate) struct KernelBackend;
+pub(crate) struct KernelRecorders;
 
-impl Backend for KernelBackend {
+impl Recorders for KernelRecorders {
     fn start(&self, options: RecordOptions, out: RecordingFiles) -> Result<Box<dyn Recorder>> {
         // A mount is the one thing that needs a right which nothing else needs.
         syscollect_capture::mount_tracepoints();

@@ -26,8 +26,8 @@ const ROWS_MAX: usize = 2 << 20;
 pub(super) struct LateUnwinder<'a> {
     stacks: StacksInMemory,
     tables: LateTables<'a>,
-    /// Stacks that came with their memory though they are whole (`--cross-check`), and those of them
-    /// that are walked otherwise here.
+    /// Stacks that came with their memory though they are whole (`--cross-check`), and those of
+    /// them that are walked otherwise here.
     checked: u64,
     different: u64,
 }

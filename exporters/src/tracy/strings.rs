@@ -11,14 +11,14 @@ const MAX_SHORT: usize = 900;
 
 /// Every string of the file, once.
 #[derive(Default)]
-pub(crate) struct Texts {
+pub(crate) struct FileStrings {
     rows: Vec<Box<str>>,
     ids: FxHashMap<Box<str>, u32>,
     /// Strings that found no room.
     pub(crate) refused: u64,
 }
 
-impl Texts {
+impl FileStrings {
     /// The index of a text, made fit for the viewer. The last index stands for all that find no
     /// room.
     pub(crate) fn intern(&mut self, text: &str) -> u32 {
@@ -112,14 +112,14 @@ mod tests {
 
     #[test]
     fn lines_stay_lines_where_they_are_drawn_so() {
-        let mut texts = Texts::default();
+        let mut texts = FileStrings::default();
         texts.intern_lines("a\0b\nc");
         assert_eq!(*texts.rows()[0], *"a\\u{0}b\nc");
     }
 
     #[test]
     fn what_goes_into_a_buffer_is_short() {
-        let mut texts = Texts::default();
+        let mut texts = FileStrings::default();
         texts.intern_short(&"é".repeat(1_000));
         texts.intern_short("lock");
         assert_eq!((texts.rows()[0].len(), &*texts.rows()[1]), (903, "lock"));
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_string_is_stored_once() {
-        let mut texts = Texts::default();
+        let mut texts = FileStrings::default();
         assert_eq!([texts.intern("a"), texts.intern("b"), texts.intern("a")], [0, 1, 0]);
         assert_eq!(texts.rows().len(), 2);
     }

@@ -202,7 +202,7 @@ fn what_the_user_says_of_nesting_counts_more_than_what_is_seen() {
         (lines.matches("unfinished").count(), played.unmatched_ends)
     };
     assert_eq!(begins("nesting_seen", None), (0, 0));
-    assert_eq!(begins("nesting_said", Some(true)), (0, 0));
+    assert_eq!(begins("nesting_declared", Some(true)), (0, 0));
     assert_eq!(begins("nesting_denied", Some(false)), (1, 1));
 }
 

@@ -6,12 +6,12 @@
 use super::bundle::Bundling;
 use super::finish::{Finish, Finished, Read};
 use super::options::Rotate;
-use super::place::{OutputFiles, is_existing};
 use crate::confine;
 use crate::lost::Lost;
 use crate::output::Draft;
+use crate::record::files::{OutputFiles, is_existing};
 use crate::signals::Abandon;
-use crate::summary::Series as Told;
+use crate::summary::Series as SeriesSummary;
 use crate::terminal::Terminal;
 use crate::timings::Timings;
 use anyhow::{Context, Result, anyhow, bail};
@@ -134,14 +134,14 @@ pub(crate) struct Before(KeptFiles);
 
 impl Before {
     /// The whole recording, whose last file has become this; its place is needed to count it.
-    pub(crate) fn and(self, place: OutputFiles, finished: &mut Finished) -> Told {
+    pub(crate) fn and(self, place: OutputFiles, finished: &mut Finished) -> SeriesSummary {
         let mut kept = self.0;
         let files = kept.files.len();
         kept.add(place, finished, 0);
         let first = kept.files.front().filter(|_| files > 0).map(|(_, path, _)| path.clone());
         finished.events = kept.events;
         finished.lost = std::mem::take(&mut kept.lost);
-        Told { first, files: kept.files.len(), deleted: kept.deleted, bytes: kept.bytes() }
+        SeriesSummary { first, files: kept.files.len(), deleted: kept.deleted, bytes: kept.bytes() }
     }
 }
 
@@ -245,7 +245,7 @@ impl KeptFiles {
             };
             let EachFile { read, bundling } = each;
             let finish = Finish {
-                place: &place,
+                files: &place,
                 abandon,
                 terminal: &terminal,
                 read,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::args::Cli;
+use crate::record::options::StackKinds;
 use clap::Parser;
 
 fn finish(arguments: &[&str]) -> Result<Options> {
@@ -17,35 +18,23 @@ fn is_usage_error(arguments: &[&str]) -> bool {
 #[test]
 fn the_defaults_are_the_whole_machine_at_999_hertz_with_sample_and_off_cpu_stacks() {
     let options = finish(&[]).unwrap();
-    assert_eq!((options.output, options.format), (Output::Default, Format::Pftrace));
-    assert_eq!(options.sample_rate_hz, 999);
-    assert_eq!(options.stacks, Stacks { samples: true, offcpu: true, wakers: false });
-    assert_eq!((options.buffer_bytes, options.mode), (64 << 20, BufferMode::Discard));
-    assert_eq!((options.pids.len(), options.duration, options.cross_check_every), (0, None, 0));
+    assert_eq!((options.output, options.export), (Output::Default, Some(Format::Pftrace)));
+    assert_eq!(options.frequency, 999);
+    assert_eq!(options.stacks, StackKinds { samples: true, off_cpu: true, wakers: false });
+    assert_eq!((options.buffer_bytes, options.system.mode), (64 << 20, BufferMode::Discard));
+    assert_eq!(
+        (options.system.pids.len(), options.duration, options.system.cross_check_every),
+        (0, None, 0)
+    );
 }
 
 #[test]
 fn processes_are_named_several_times_or_in_a_list() {
     for arguments in [&["-p", "7", "-p", "5"][..], &["-p", "7,5"], &["-p", "5", "7", "5"]] {
-        assert_eq!(finish(arguments).unwrap().pids, [5, 7], "{arguments:?}");
+        assert_eq!(finish(arguments).unwrap().system.pids, [5, 7], "{arguments:?}");
     }
     assert!(is_usage_error(&["-p", "0"]));
     assert!(is_usage_error(&["-p", "firefox"]));
-}
-
-#[test]
-fn stacks_are_a_list_or_none() {
-    for spelling in ["off-cpu,wakers", "offcpu,wakers"] {
-        let wakers = finish(&["--stacks", spelling]).unwrap().stacks;
-        assert_eq!(wakers, Stacks { samples: false, offcpu: true, wakers: true });
-    }
-    // As pictures of them are asked for.
-    let samples = finish(&["--stacks", "on-cpu"]).unwrap().stacks;
-    assert_eq!(samples, Stacks { samples: true, offcpu: false, wakers: false });
-    let none = finish(&["--stacks", "none"]).unwrap().stacks;
-    assert_eq!(none, Stacks { samples: false, offcpu: false, wakers: false });
-    assert!(is_usage_error(&["--stacks", "all"]));
-    assert!(is_usage_error(&["--stacks", "none,samples"]));
 }
 
 #[test]
@@ -59,20 +48,20 @@ fn only_needs_a_command_and_limits_the_recording_to_it() {
 #[test]
 fn the_output_tells_the_format_and_a_wrong_one_is_a_usage_error() {
     let options = finish(&["-o", "a/x.syscap"]).unwrap();
-    assert_eq!(
-        (options.output, options.format),
-        (Output::File("a/x.syscap".into()), Format::Syscap)
-    );
+    assert_eq!((options.output, options.export), (Output::File("a/x.syscap".into()), None));
     let options = finish(&["-o", "-", "--format", "pftrace"]).unwrap();
-    assert_eq!((options.output, options.format), (Output::Standard, Format::Pftrace));
+    assert_eq!((options.output, options.export), (Output::Standard, Some(Format::Pftrace)));
     assert!(is_usage_error(&["-o", "-"]));
     assert!(is_usage_error(&["-o", "x.gz"]));
 }
 
 #[test]
 fn the_buffer_either_streams_or_overwrites() {
-    assert_eq!(finish(&["--overwrite", "--buffer", "2M"]).unwrap().mode, BufferMode::Overwrite);
-    assert_eq!(finish(&["--discard"]).unwrap().mode, BufferMode::Discard);
+    assert_eq!(
+        finish(&["--overwrite", "--buffer", "2M"]).unwrap().system.mode,
+        BufferMode::Overwrite
+    );
+    assert_eq!(finish(&["--discard"]).unwrap().system.mode, BufferMode::Discard);
     assert!(is_usage_error(&["--discard", "--overwrite"]));
     assert!(is_usage_error(&["--buffer", "64"]), "64 bytes are a forgotten unit");
 }
@@ -91,7 +80,7 @@ fn memory_for_unwind_tables_is_a_size_with_room_for_one() {
 fn a_buffer_of_seconds_overwrites() {
     let options = finish(&["--overwrite", "--buffer", "30s"]).unwrap();
     assert_eq!(
-        (options.buffer_bytes, options.buffer_span),
+        (options.buffer_bytes, options.system.buffer_span),
         (512 << 20, Some(Duration::from_secs(30)))
     );
     assert_eq!(finish(&["--overwrite", "--buffer", "30s,2G"]).unwrap().buffer_bytes, 2 << 30);
@@ -102,12 +91,13 @@ fn a_buffer_of_seconds_overwrites() {
 fn a_recording_is_divided_among_raw_captures_only() {
     let rotate = finish(&["--rotate", "10m", "--keep", "6", "--max-size", "10G", "-o", "x.syscap"])
         .unwrap()
+        .system
         .rotate;
     let every = Duration::from_secs(600);
     assert_eq!(rotate, Some(Rotate { every, keep: Some(6), max_bytes: Some(10 << 30) }));
-    assert_eq!(finish(&["--rotate", "1h"]).unwrap().format, Format::Syscap);
+    assert_eq!(finish(&["--rotate", "1h"]).unwrap().export, None);
     let options = finish(&["--max-size", "2G"]).unwrap();
-    assert_eq!((options.rotate, options.stop_at), (None, Some(2 << 30)));
+    assert_eq!((options.system.rotate, options.system.stop_at), (None, Some(2 << 30)));
     for wrong in [
         &["--rotate", "10m", "-o", "x.pftrace"][..],
         &["--rotate", "10m", "-o", "-", "--format", "syscap"],
@@ -181,20 +171,20 @@ fn the_file_of_the_command_is_told_so_that_it_can_be_probed() {
 
 #[test]
 fn impossible_rates_are_usage_errors() {
-    assert_eq!(finish(&["--freq", "0"]).unwrap().sample_rate_hz, 0);
+    assert_eq!(finish(&["--freq", "0"]).unwrap().frequency, 0);
     assert!(is_usage_error(&["--freq", "1000000"]));
     assert!(is_usage_error(&["-d", "0"]));
 }
 
 #[test]
 fn a_bundle_has_a_bound_and_stays_in_a_raw_capture() {
-    assert_eq!(finish(&[]).unwrap().bundling, None);
-    let bundling = finish(&["--bundle"]).unwrap().bundling.unwrap();
+    assert_eq!(finish(&[]).unwrap().system.bundling, None);
+    let bundling = finish(&["--bundle"]).unwrap().system.bundling.unwrap();
     assert_eq!((bundling.most, bundling.name_later), (64 << 20, false));
     let options = finish(&["--bundle", "-o", "x.pftrace"]).unwrap();
     assert_eq!(options.keep, KeepCapture::Always, "it would be kept for nobody");
     let later = ["--bundle", "--bundle-size", "1G", "--name-later", "-o", "x.syscap"];
-    let bundling = finish(&later).unwrap().bundling.unwrap();
+    let bundling = finish(&later).unwrap().system.bundling.unwrap();
     assert_eq!((bundling.most, bundling.name_later), (1 << 30, true));
     for wrong in [
         &["--name-later", "-o", "x.syscap"][..],

@@ -10,15 +10,15 @@ use super::tracer::{
 use crate::privileged::context::{Context, finish, json_lines, number};
 
 /// A fixed amount of work.
-pub(super) struct Load {
+pub(super) struct Workload {
     pub(super) title: &'static str,
     arguments: &'static [&'static str],
     pub(super) tracers: &'static [Tracer],
 }
 
 /// Switching and computing.
-pub(super) const LOADS: [Load; 3] = [
-    Load {
+pub(super) const WORKLOADS: [Workload; 3] = [
+    Workload {
         title: "`perf bench sched pipe`, 200,000 switches on one CPU",
         // By perf itself, so that others can compare; left out where perf is not installed.
         arguments: &[
@@ -36,19 +36,19 @@ pub(super) const LOADS: [Load; 3] = [
         ],
         tracers: &[PERF_SCHED, FTRACE, SCHED, PERF_SCHED_STACKS, SCHED_STACKS],
     },
-    Load {
+    Workload {
         title: "two processes and a pipe, no library between, 200,000 switches on one CPU",
         arguments: &["ping-pong", "100000", "1"],
         tracers: &[PERF_SCHED, FTRACE, SCHED, SCHED_STACKS],
     },
-    Load {
+    Workload {
         title: "CPU-bound, two threads, stacks of 24 frames",
         arguments: &["stacks", "2", "400000"],
         tracers: &[PERF_SAMPLES, SAMPLES],
     },
 ];
 
-impl Load {
+impl Workload {
     /// Whether everything it runs is there.
     pub(super) fn is_installed(&self) -> bool {
         !self.arguments.contains(&"perf") || PERF_SCHED.is_installed()

@@ -2,11 +2,14 @@
 
 use super::*;
 use crate::args::Cli;
+use crate::record::{ERROR, LOSS, Surroundings, record};
+use crate::terminal::Terminal;
 use anyhow::anyhow;
 use clap::Parser;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 use syscollect_capture::{
     CostAccount, EndedFile, Progress, RecordOptions, RecordingFiles, StacksInMemory,
 };
@@ -16,7 +19,7 @@ use syscollect_playback::Recording;
 use syscollect_store::{CaptureReader, LaneLoss, LostRecord};
 use syscollect_symbolize::PinnedFiles;
 
-#[path = "../../tests/fake/mod.rs"]
+#[path = "../../../tests/fake/mod.rs"]
 mod fake;
 
 /// A recorder that always has the same to tell.
@@ -46,7 +49,7 @@ struct Running {
     out: RecordingFiles,
 }
 
-impl Backend for Fake {
+impl Recorders for Fake {
     fn start(&self, _: RecordOptions, out: RecordingFiles) -> Result<Box<dyn Recorder>> {
         match self.start_error {
             Some(error) => Err(anyhow!(error)),
@@ -140,7 +143,8 @@ impl Scenario {
         let folder = format!("{}/", self.folder.path().display());
         let arguments = arguments.iter().map(|argument| argument.replace('@', &folder));
         let cli = Cli::try_parse_from(std::iter::once("syscollect".to_owned()).chain(arguments))?;
-        let around = Surroundings { backend: fake, terminal: Terminal::hidden(), owner: None };
+        let system = System { recorders: Box::new(fake.clone()) };
+        let around = Surroundings { system, terminal: Terminal::hidden(), owner: None };
         record(&cli.record.finish()?, &around, Instant::now())
     }
 

@@ -77,7 +77,7 @@ fn a_process_that_started_before_and_ended_after_has_no_start_no_end_and_no_inve
     assert_eq!(cpu, 25_000);
 
     let report = exported::report(exported::open(&case.capture));
-    let times = report.threads.rows.iter().find(|row| row.name == "always").unwrap().times;
+    let times = report.threads.rows.iter().find(|row| row.name == "always").unwrap().activity.times;
     assert_eq!(
         (times.on_cpu_ns, times.blocked_ns, times.waiting_ns, times.unknown_ns),
         (25_000, 15_000, 5_000, 0)

@@ -1,19 +1,19 @@
 //! After a recording: naming, exporting, and giving the files their names.
 
 use super::bundle::{Bundling, RecordedCapture};
-use super::place::{KeepCapture, OutputFiles};
 use super::unwinding::LateUnwinder;
 use crate::confine;
-use crate::convert::{self, Abandoned, CaptureEnd, Nameable, Selection};
+use crate::convert::{self, Abandoned, CaptureEnd, ExportedDraft, Nameable, Selection};
 use crate::format::Format;
 use crate::lost::Lost;
 use crate::output::Draft;
+use crate::record::files::{KeepCapture, OutputFiles, advice_on_unexported};
 use crate::signals::Abandon;
 use crate::summary::KeptCapture;
 use crate::symbol_files::SymbolFileOptions;
 use crate::terminal::Terminal;
 use crate::timings::Timings;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use std::collections::BTreeMap;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
@@ -47,7 +47,7 @@ pub(crate) struct Finished {
 
 /// What finishing a recording needs.
 pub(crate) struct Finish<'a> {
-    pub(crate) place: &'a OutputFiles,
+    pub(crate) files: &'a OutputFiles,
     pub(crate) abandon: &'a Abandon,
     pub(crate) terminal: &'a Terminal,
     pub(crate) read: Read,
@@ -105,11 +105,7 @@ impl Finish<'_> {
                 finished
             }
             Err(error) => {
-                let path = self.keep(draft);
-                let advice = format!(
-                    "the export did not finish; the capture is {0} (syscollect export {0} -o FILE.pftrace)",
-                    path.display()
-                );
+                let advice = advice_on_unexported(&self.files.keep_capture(draft));
                 // The reader of standard output may leave early, which is no mistake and
                 // would be told to nobody; a file that stays is told all the same.
                 if crate::is_closed_pipe(&error) {
@@ -180,10 +176,10 @@ impl Finish<'_> {
         timings.end("naming");
         // A part of a recording that goes on is written with what the recorder still needs.
         if self.is_accounted {
-            confine::to_exporting(self.place.owner_of_folder());
+            confine::to_exporting(self.files.owner_of_folder());
         }
         let written = self.write(capture, &mut session, stored)?;
-        let (work, part) = match self.place.is_exported() {
+        let (work, part) = match self.files.is_exported() {
             true => (RecorderWork::Export, "exporting"),
             false => (RecorderWork::Reading, "reading"),
         };
@@ -194,7 +190,7 @@ impl Finish<'_> {
 
     /// A capture that nobody waits for is complete without being opened; an export is not.
     fn unread(&self, capture: &Draft, stored: u64) -> Result<Written> {
-        if self.place.is_exported() {
+        if self.files.is_exported() {
             bail!(Abandoned);
         }
         let bytes = self.raw(capture)?;
@@ -203,7 +199,7 @@ impl Finish<'_> {
 
     /// Hands over the capture as it is; its size.
     fn raw(&self, capture: &Draft) -> Result<u64> {
-        if self.place.standard_output.is_none() {
+        if self.files.standard_output.is_none() {
             return Ok(capture.file().metadata()?.len());
         }
         let mut file = capture.file();
@@ -212,31 +208,23 @@ impl Finish<'_> {
     }
 
     fn write(&self, capture: &Draft, session: &mut Session, stored: u64) -> Result<Written> {
-        let Self { place, abandon, terminal, .. } = *self;
-        let selection = Selection::default();
-        match (&place.export, place.standard_output) {
+        let Self { files, abandon, terminal, .. } = *self;
+        match (&files.export, files.standard_output) {
             (Some((target, format)), _) => {
-                let draft = target.draft()?;
-                let played = convert::export(
-                    session,
-                    (*format, &mut draft.file()),
-                    &selection,
-                    abandon,
-                    terminal,
-                )
-                .with_context(|| format!("cannot export to {}", target.path().display()))?;
-                let bytes = draft.file().metadata()?.len();
-                Ok(Written {
-                    draft: Some(draft),
-                    bytes,
-                    events: played.events,
-                    lost: Lost::read(session, &played),
-                })
+                let to = (target, *format);
+                let ExportedDraft { draft, bytes, played, lost } =
+                    convert::export_file(session, to, abandon, terminal)?;
+                Ok(Written { draft: Some(draft), bytes, events: played.events, lost })
             }
             (None, Some(format)) if format != Format::Syscap => {
                 let mut out = Counted { inner: std::io::stdout().lock(), bytes: 0 };
-                let played =
-                    convert::export(session, (format, &mut out), &selection, abandon, terminal)?;
+                let played = convert::export(
+                    session,
+                    (format, &mut out),
+                    &Selection::default(),
+                    abandon,
+                    terminal,
+                )?;
                 Ok(Written {
                     draft: None,
                     bytes: out.bytes,
@@ -279,12 +267,12 @@ impl Finish<'_> {
     ) -> Result<Finished> {
         let Written { draft, bytes, events, lost } = written;
         let (mut end, summary) = last;
-        let place = self.place;
-        let exported = match (draft, &place.export) {
+        let files = self.files;
+        let exported = match (draft, &files.export) {
             (Some(draft), Some((target, format))) => match draft.publish(target) {
                 Ok(path) => Some((path, *format)),
                 Err(error) => {
-                    let path = self.keep(capture);
+                    let path = self.files.keep_capture(capture);
                     return Err(error.context(format!("the capture is {}", path.display())));
                 }
             },
@@ -292,28 +280,22 @@ impl Finish<'_> {
         };
         let costs = summary.costs.clone();
         let size = capture.file().metadata()?.len();
-        let kept = match place.keeps(size) {
+        let kept = match files.keeps(size) {
             true => {
                 let told = std::iter::once(Definition::Summary(Box::new(summary)));
                 if let Err(error) = end.append(capture.file().try_clone()?, told) {
                     say!("syscollect: {}", crate::message(&error));
                 }
-                KeptCapture::At(capture.publish(&place.capture)?)
+                KeptCapture::At(capture.publish(&files.capture)?)
             }
-            false if place.keep == KeepCapture::WhileSmall => KeptCapture::TooLarge(size),
+            false if files.keep == KeepCapture::WhileSmall => KeptCapture::TooLarge(size),
             false => KeptCapture::Not,
         };
-        let (output, capture) = match (exported, place.standard_output, kept) {
+        let (output, capture) = match (exported, files.standard_output, kept) {
             (None, None, KeptCapture::At(path)) => (Some((path, Format::Syscap)), KeptCapture::Not),
             (output, _, capture) => (output, capture),
         };
         Ok(Finished { output, bytes, capture, events, lost, costs })
-    }
-
-    /// Keeps the capture under its final name, or where that is taken where it is.
-    fn keep(&self, capture: Draft) -> PathBuf {
-        let partial = capture.path();
-        capture.publish(&self.place.capture).unwrap_or(partial)
     }
 }
 
