@@ -31,6 +31,7 @@ pub struct Recording {
     session: SessionInfo,
     startup: Duration,
     began: Instant,
+    attaching: Duration,
     costs: CostAccount,
 }
 
@@ -71,6 +72,8 @@ pub struct Recorded {
     pub losses_before: Vec<LaneLoss>,
     /// How long it was, all files together.
     pub duration: Duration,
+    /// The part of it at its beginning in which zones and probes were not all recorded yet.
+    pub attaching: Duration,
     /// Events recorded.
     pub records: u64,
     /// Why the end of the recording is not in the file (a full disk), if so.
@@ -135,6 +138,7 @@ impl Recording {
             Output { outlet: outlet.clone(), shared: shared.clone(), begin, pace },
         )?;
         let startup = collector.attached().duration_since(options.program_start);
+        let attaching = collector.began().elapsed();
         let mut costs = CostAccount::default();
         costs.note(RecorderWork::Start);
         let failed = |error| CaptureError::system("cannot start a thread", error);
@@ -157,6 +161,7 @@ impl Recording {
             session,
             startup,
             began,
+            attaching,
             costs,
         })
     }
@@ -252,6 +257,7 @@ impl Recording {
             losses,
             losses_before,
             duration,
+            attaching: self.attaching,
             records,
             error,
             costs,

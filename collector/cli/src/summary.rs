@@ -7,6 +7,7 @@ use crate::lost::Lost;
 use crate::terminal::Style;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use syscollect_exporters::TracyLayout;
 use syscollect_model::{
     LaneKind, LossCause, LossOrigin, RecorderSummary, StopReason, bytes, duration, grouped,
@@ -27,6 +28,8 @@ pub(crate) struct Outcome {
     pub(crate) events: u64,
     /// What the recorder says of itself.
     pub(crate) recorder: RecorderSummary,
+    /// The part of the recording at its beginning in which zones and probes were not all recorded.
+    pub(crate) attaching: Duration,
     /// What was lost.
     pub(crate) lost: Lost,
     /// What the recorder counted of it: by kind of record, too, which tells what helps.
@@ -63,14 +66,29 @@ pub(crate) enum KeptCapture {
     TooLarge(u64),
 }
 
+/// Said where attaching took a part of the recording that is worth knowing: why it is longer than it
+/// was asked to be, or has no zones at first.
+fn attaching(outcome: &Outcome) -> String {
+    let attaching = outcome.attaching.as_nanos() as u64;
+    let is_short = outcome.attaching < Duration::from_millis(200);
+    if is_short || attaching < outcome.recorder.duration_ns / 10 {
+        return String::new();
+    }
+    format!(" ({} of it until zones and probes were attached)", duration(attaching))
+}
+
 /// The summary, several lines.
 pub(crate) fn text(outcome: &Outcome, style: Style) -> String {
     let mut text = String::new();
     let recorder = &outcome.recorder;
     let output = outcome.output.as_ref().map_or("standard output".into(), |(path, _)| shown(path));
     let size = bytes(outcome.bytes);
-    let recorded =
-        format!("{} events in {}", grouped(outcome.events), duration(recorder.duration_ns));
+    let recorded = format!(
+        "{} events in {}{}",
+        grouped(outcome.events),
+        duration(recorder.duration_ns),
+        attaching(outcome)
+    );
     // Writing to a String never fails.
     let _ = match &outcome.series {
         Some(Series { first: Some(first), files, deleted, bytes: all }) => {
@@ -240,6 +258,7 @@ mod tests {
                 duration_ns: 2_000_000_000,
                 ..Default::default()
             },
+            attaching: Duration::from_millis(20),
             lost: Lost::default().at_least(&losses),
             counted: losses,
             buffer_bytes: 64 << 20,
@@ -273,6 +292,14 @@ mod tests {
              Recorder: 80.0 ms of CPU time (4.0 % of one CPU), 31.0 MB of memory, recording 150 ms after its start\n\
              Look at it: open https://ui.perfetto.dev and drop x.pftrace into it\n"
         );
+    }
+
+    #[test]
+    fn a_recording_that_was_long_at_attaching_says_so() {
+        let of = |attaching| plain(&Outcome { attaching, ..outcome(Vec::new()) });
+        let text = of(Duration::from_millis(600));
+        assert!(text.contains("in 2.00 s (600 ms of it until zones and probes"), "{text}");
+        assert!(!of(Duration::from_millis(190)).contains("until zones"));
     }
 
     #[test]

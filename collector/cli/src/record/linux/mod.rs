@@ -259,6 +259,7 @@ fn conclude(
         }
     };
     let (summary, duration) = (recorded.summary.clone(), recorded.duration);
+    let attaching = recorded.attaching;
     let counted = [recorded.losses.clone(), recorded.losses_before.clone()].concat();
     let finish = Finish {
         files: &files,
@@ -276,6 +277,7 @@ fn conclude(
         capture: finished.capture,
         events: finished.events,
         recorder: whole(summary, finished.costs, duration),
+        attaching,
         lost: finished.lost,
         counted,
         buffer_bytes: options.buffer_bytes,

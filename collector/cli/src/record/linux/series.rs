@@ -236,6 +236,7 @@ impl KeptFiles {
                 held: held.recv().unwrap_or_default(),
                 stacks,
                 duration: Duration::from_nanos(summary.duration_ns),
+                attaching: Duration::ZERO,
                 summary,
                 losses,
                 losses_before: Vec::new(),

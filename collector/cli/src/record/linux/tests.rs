@@ -117,6 +117,7 @@ impl Recorder for Running {
                 losses_before: Vec::new(),
                 losses,
                 duration: Duration::from_millis(8),
+                attaching: Duration::ZERO,
                 records: fake::SWITCHES,
                 error,
                 costs: CostAccount::default(),
