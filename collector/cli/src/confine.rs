@@ -14,7 +14,7 @@ pub(crate) use syscollect_capture::privileges::WritingFiles;
 pub(crate) fn to_reading(runs_programs: bool) {
     give_up(Stage::Naming);
     if !runs_programs {
-        said_where_missing(privileges::allow_only_naming_and_exporting());
+        report_missing_filter(privileges::allow_only_naming_and_exporting());
     }
 }
 
@@ -51,7 +51,7 @@ fn give_up(stage: Stage) {
 }
 
 /// What protects root is worth a line where it is missing; others have less to protect.
-pub(crate) fn said_where_missing(filtered: io::Result<()>) {
+pub(crate) fn report_missing_filter(filtered: io::Result<()>) {
     // SAFETY: geteuid has no preconditions and always succeeds.
     let root = unsafe { libc::geteuid() } == 0;
     if let (true, Err(error)) = (root, filtered) {

@@ -36,7 +36,7 @@ impl Recorders for KernelRecorders {
         // command, if there is one, was forked before, with all that its user has.
         privileges::keep(Stage::Recording).context("cannot give up capabilities")?;
         let recording = Recording::start(options, out)?;
-        confine::said_where_missing(privileges::refuse_what_recording_never_does());
+        confine::report_missing_filter(privileges::refuse_what_recording_never_does());
         Ok(Box::new(recording))
     }
 }
