@@ -84,7 +84,7 @@ struct World {
     maker: TableMaker<Rc<Kernel>, Memory>,
     tables: UnwindTables,
     hurry: Hurry,
-    _told: Receiver<Told>,
+    _messages: Receiver<MakerMessage>,
 }
 
 impl World {
@@ -95,9 +95,9 @@ impl World {
         let [rows, pages, files] = memory;
         let tables = Tables::new(rows, pages, files);
         let maker = TableMaker::new(kernel.clone(), tables, counts.clone(), waiting.clone());
-        let (told, _told) = sync_channel(WANTED_MAX);
+        let (told, _messages) = sync_channel(WANTED_MAX);
         let tables = UnwindTables { told, waiting, counts };
-        Self { kernel, maker, tables, hurry: Hurry::begin(), _told }
+        Self { kernel, maker, tables, hurry: Hurry::begin(), _messages }
     }
 
     fn map(&self, file: &OpenedFile, path: &str, whose: Whose) {

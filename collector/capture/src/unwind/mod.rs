@@ -107,9 +107,9 @@ impl UnwindCounts {
     }
 }
 
-/// What the thread is told.
+/// What the thread that makes tables is sent.
 #[derive(Debug)]
-enum Told {
+enum MakerMessage {
     /// A file waits.
     Mapped,
     Wanted(WantedPages),
@@ -118,7 +118,7 @@ enum Told {
 /// Whom files of code are told to. The thread ends when this is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct UnwindTables {
-    told: SyncSender<Told>,
+    told: SyncSender<MakerMessage>,
     waiting: Arc<WaitingFiles>,
     counts: Arc<UnwindCounts>,
 }
@@ -148,7 +148,7 @@ impl UnwindTables {
         let mapped = MappedFile { file, path: path.to_owned(), whose, was_refused: false };
         match self.waiting.add(mapped, Instant::now()) {
             // Where there is no room, the thread has not heard of others yet, and finds it with them.
-            Added::ToBeTold => drop(self.told.try_send(Told::Mapped)),
+            Added::ToBeTold => drop(self.told.try_send(MakerMessage::Mapped)),
             Added::IsTold => {}
             Added::NoRoom => {
                 self.counts.refused.fetch_add(1, Ordering::Relaxed);
@@ -174,7 +174,7 @@ impl UnwindTables {
     /// Walks will come by these pages. Does not wait.
     fn wanted(&self, wanted: WantedPages) {
         // Where there is no room for it, walks ask themselves.
-        let _ = self.told.try_send(Told::Wanted(wanted));
+        let _ = self.told.try_send(MakerMessage::Wanted(wanted));
     }
 }
 
@@ -254,7 +254,7 @@ impl<N: Names, W: Words> TableMaker<N, W> {
         }
     }
 
-    fn follow(&mut self, told: &Receiver<Told>) {
+    fn follow(&mut self, told: &Receiver<MakerMessage>) {
         let mut sleep = SHORTEST_SLEEP;
         let mut hurry = Hurry::begin();
         let mut has_more = false;
@@ -268,7 +268,7 @@ impl<N: Names, W: Words> TableMaker<N, W> {
             let was_told = first.is_some();
             // As many as there may be: whoever tells more than that meanwhile is heard next time.
             first.into_iter().chain(told.try_iter()).take(WANTED_MAX).for_each(|told| {
-                if let Told::Wanted(wanted) = told {
+                if let MakerMessage::Wanted(wanted) = told {
                     self.tables.ask(&wanted);
                     self.is_unfinished = true;
                 }
