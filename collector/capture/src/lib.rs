@@ -86,6 +86,7 @@ pub use files::{EndedFile, RecordingFiles, Rotation};
 pub use kernel_texts::{read_kernel_text, read_perf_records, read_process_texts};
 pub use memory::available_memory;
 pub use options::{RecordOptions, Stacks, Tracepoints, UnwindMethod};
+pub use priority::{RaisedSession, restore_session};
 pub use recording::{Progress, Recorded, Recording};
 pub use support::{Capability, Machine, support};
 pub use tee::{Tee, Teed};

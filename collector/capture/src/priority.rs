@@ -2,10 +2,12 @@
 //! time, and nice values.
 
 mod alternation;
+mod session;
 
 use std::time::{Duration, Instant};
 
 use self::alternation::Alternation;
+pub use self::session::{RaisedSession, restore_session};
 use crate::usage::thread_cpu_time;
 
 /// A scheduling class.
@@ -75,13 +77,13 @@ const BEFORE_MANY: libc::c_int = 10;
 
 /// More of a CPU than others have for all threads of this process and those that they start, and not
 /// as much as there is: for the work after a recording, which somebody waits for. Beside 30 busy
-/// threads of its group on its CPU, a thread would have 1/31 of it; so it has a quarter.
+/// threads of its group on its CPU, a thread would have 1/31 of it; so it has a quarter. As long as
+/// what is returned lives, the same holds beside 30 busy sessions.
 ///
 /// Threads that go before others already stay as they are.
-pub(crate) fn all_go_before_many() {
-    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return };
-    let ids = threads.flatten().filter_map(|thread| thread.file_name().to_str()?.parse().ok());
-    for id in ids {
+pub(crate) fn all_go_before_many() -> RaisedSession {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    for id in threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok()) {
         // SAFETY: numbers in, numbers out; no memory is involved. The thread is of this process, or
         // it has ended, and then there is none: its number is not given out again so soon. -1 is a
         // nice value, or an error, and of either nothing is to be raised.
@@ -92,6 +94,7 @@ pub(crate) fn all_go_before_many() {
             }
         }
     }
+    RaisedSession::to(-BEFORE_MANY)
 }
 
 /// Less of a CPU than others have: for work that nobody waits for.

@@ -16,6 +16,7 @@ use crate::host::Host;
 use crate::memory::MemoryRoom;
 use crate::options::RecordOptions;
 use crate::outlet::Outlet;
+use crate::priority::RaisedSession;
 use crate::unwind::StacksInMemory;
 use crate::usage::CostAccount;
 use crate::worker::{Unfinished, Worker};
@@ -80,6 +81,8 @@ pub struct Recorded {
     pub error: Option<String>,
     /// What starting and recording cost; what comes after it may be added.
     pub costs: CostAccount,
+    /// To be kept until the work after the recording is done.
+    pub priority: RaisedSession,
 }
 
 impl Recording {
@@ -205,7 +208,7 @@ impl Recording {
     /// file. A file that could not be completed is reported in [`Recorded::error`], with what was
     /// recorded.
     pub fn stop(self, reason: StopReason) -> Result<Recorded, CaptureError> {
-        crate::priority::all_go_before_many();
+        let priority = crate::priority::all_go_before_many();
         self.shared.stop.store(true, Ordering::Release);
         self.collector.unpark();
         let ended = self.collector.wait(LONGEST_END);
@@ -261,6 +264,7 @@ impl Recording {
             records,
             error,
             costs,
+            priority,
         })
     }
 }

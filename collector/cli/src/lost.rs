@@ -1,6 +1,7 @@
 //! What was lost of a recording, the same for `record` and for whoever reads the capture later.
 
 use crate::terminal::Style;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use syscollect_model::{
     CpuId, Loss, LossCause, LossOrigin, Shortfall, grouped, records_lost, records_overwritten,
@@ -122,21 +123,45 @@ impl Lost {
         text
     }
 
-    /// How much was lost, of which a Windows trace may have whole buffers; nobody knows how many
-    /// events were in those.
+    /// How much was lost. A Windows trace may lack whole buffers, and nobody knows how many events
+    /// were in those; records of mappings and stacks are no events.
     fn heading(&self, lost: u64, events: u64) -> String {
-        let of_buffers = self.losses.iter().filter(|loss| loss.origin == LossOrigin::Buffers);
-        let buffers = of_buffers.fold(0, |sum: u64, loss| sum.saturating_add(loss.count)).min(lost);
-        match (buffers, lost - buffers) {
-            (0, lost) => {
-                let all = lost.saturating_add(events);
-                let share = lost as f64 * 100.0 / all as f64;
-                format!("{} of {} events ({share:.2} %)", grouped(lost), grouped(all))
-            }
-            (1, 0) => "1 buffer".into(),
-            (buffers, 0) => format!("{} buffers", grouped(buffers)),
-            (buffers, lost) => format!("{} events and {} buffers", grouped(lost), grouped(buffers)),
+        let buffers = self.lost_of(|origin| *origin == LossOrigin::Buffers).min(lost);
+        let beside: BTreeMap<&str, u64> = self
+            .against_the_users_will()
+            .filter(|loss| is_beside_events(&loss.origin))
+            .map(|loss| (loss.origin.name(), self.lost_of(|origin| *origin == loss.origin)))
+            .collect();
+        let of_events = lost - buffers;
+        let of_events = of_events
+            .saturating_sub(beside.values().fold(0, |sum, more| sum.saturating_add(*more)));
+        let mut parts = Vec::new();
+        if of_events > 0 && buffers == 0 {
+            let all = of_events.saturating_add(events);
+            let share = of_events as f64 * 100.0 / all as f64;
+            parts.push(format!("{} of {} events ({share:.2} %)", grouped(of_events), grouped(all)));
+        } else if of_events > 0 {
+            parts.push(format!("{} events", grouped(of_events)));
         }
+        match buffers {
+            0 => {}
+            1 => parts.push("1 buffer".into()),
+            buffers => parts.push(format!("{} buffers", grouped(buffers))),
+        }
+        parts.extend(
+            beside.iter().map(|(name, count)| format!("{} {name} records", grouped(*count))),
+        );
+        let no_event = if of_events == 0 && buffers == 0 { ", and no event" } else { "" };
+        parts.join(" and ") + no_event
+    }
+
+    fn against_the_users_will(&self) -> impl Iterator<Item = &Loss> {
+        self.losses.iter().filter(|loss| loss.cause != LossCause::Overwritten && loss.count > 0)
+    }
+
+    fn lost_of(&self, which: impl Fn(&LossOrigin) -> bool) -> u64 {
+        let lost = self.against_the_users_will().filter(|loss| which(&loss.origin));
+        lost.fold(0, |sum: u64, loss| sum.saturating_add(loss.count))
     }
 
     fn nothing(&self, style: Style) -> String {
@@ -154,8 +179,7 @@ impl Lost {
     fn something(&self, lost: u64, events: u64, style: Style) -> String {
         let heading = format!("*** LOST {} ***", self.heading(lost, events));
         let mut text = style.alarm(&heading) + "\n";
-        let mut losses: Vec<_> =
-            self.losses.iter().filter(|loss| loss.cause != LossCause::Overwritten).collect();
+        let mut losses: Vec<_> = self.against_the_users_will().collect();
         losses.sort_by_key(|loss| std::cmp::Reverse(loss.count));
         for loss in losses.iter().take(LOSS_LINES) {
             text.push_str(&(style.alarm(&format!("    {}", loss_text(loss))) + "\n"));
@@ -175,6 +199,11 @@ impl Lost {
         }
         text
     }
+}
+
+/// Whether records of a lane tell of events rather than being some.
+fn is_beside_events(origin: &LossOrigin) -> bool {
+    matches!(origin, LossOrigin::Lane(kind) if !kind.traits().events)
 }
 
 /// `12,345 sched records of CPU 3: lane-full`, `42 zones records of user 1001's programs:
@@ -255,6 +284,20 @@ mod tests {
         assert!(
             both.lacks_parts() && !lost(vec![loss("events", LossCause::LaneFull, 2)]).lacks_parts()
         );
+    }
+
+    #[test]
+    fn records_of_mappings_are_no_events() {
+        let mappings = loss("mappings", LossCause::BeyondShare, 1_776_527);
+        let alone = text(&lost(vec![mappings.clone()]));
+        assert!(
+            alone.starts_with("*** LOST 1,776,527 mappings records, and no event ***\n"),
+            "{alone}"
+        );
+        let both = text(&lost(vec![mappings, loss("sched", LossCause::LaneFull, 1_000)]));
+        let heading =
+            "*** LOST 1,000 of 100,000 events (1.00 %) and 1,776,527 mappings records ***";
+        assert!(both.starts_with(heading), "{both}");
     }
 
     #[test]

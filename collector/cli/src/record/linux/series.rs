@@ -23,7 +23,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use syscollect_capture::{CostAccount, EndedFile, Recorded, RecordingFiles, Rotation};
+use syscollect_capture::{
+    CostAccount, EndedFile, RaisedSession, Recorded, RecordingFiles, Rotation,
+};
 
 /// A folder with more files of one name is somebody's mistake.
 const MOST_FILES: u32 = 999_999;
@@ -237,6 +239,7 @@ impl KeptFiles {
                 stacks,
                 duration: Duration::from_nanos(summary.duration_ns),
                 attaching: Duration::ZERO,
+                priority: RaisedSession::default(),
                 summary,
                 losses,
                 losses_before: Vec::new(),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use syscollect_capture::{
-    CostAccount, EndedFile, Progress, RecordOptions, RecordingFiles, StacksInMemory,
+    CostAccount, EndedFile, Progress, RaisedSession, RecordOptions, RecordingFiles, StacksInMemory,
 };
 use syscollect_merge::Session;
 use syscollect_model::{LaneKind, LossCause, StopReason};
@@ -118,6 +118,7 @@ impl Recorder for Running {
                 losses,
                 duration: Duration::from_millis(8),
                 attaching: Duration::ZERO,
+                priority: RaisedSession::default(),
                 records: fake::SWITCHES,
                 error,
                 costs: CostAccount::default(),
