@@ -1,6 +1,6 @@
 //! Which file lay where in whose memory, and when.
 
-use crate::{BuildId, Ticks};
+use crate::{BuildId, ModuleKind, Ticks};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
@@ -72,6 +72,31 @@ pub struct AddressSpaces {
     unsorted: FxHashSet<u32>,
     /// See [`Self::mark_incomplete`].
     incomplete: bool,
+    vdso: Vdso,
+}
+
+/// The kernel's library in programs of 64 bits, which all have the same; its records of what is
+/// mapped (`PERF_RECORD_MMAP2`, up to Linux 6.18) do not have its build id.
+#[derive(Clone, Debug, Default)]
+struct Vdso {
+    build_id: BuildId,
+    /// Processes that have a mapping of it without its build id.
+    to_be_completed: FxHashSet<u32>,
+}
+
+impl Vdso {
+    /// Those of 32 bits have another one, which they can address.
+    fn is(mapping: &Mapping) -> bool {
+        mapping.path == ModuleKind::VDSO_PATH && mapping.start > u64::from(u32::MAX)
+    }
+
+    fn note(&mut self, mapping: &Mapping) {
+        if mapping.build_id.is_empty() {
+            self.to_be_completed.insert(mapping.pid);
+        } else if self.build_id.is_empty() {
+            self.build_id = mapping.build_id.clone();
+        }
+    }
 }
 
 impl AddressSpaces {
@@ -79,6 +104,9 @@ impl AddressSpaces {
     pub fn map(&mut self, mapping: Mapping) {
         if mapping.start >= mapping.end {
             return;
+        }
+        if Vdso::is(&mapping) {
+            self.vdso.note(&mapping);
         }
         let list = self.mappings.entry(mapping.pid).or_default();
         if list.last().is_some_and(|last| last.since > mapping.since) {
@@ -113,6 +141,20 @@ impl AddressSpaces {
             }
             if let Some(list) = self.resets.get_mut(&pid) {
                 list.sort_by_key(|(at, _)| *at);
+            }
+        }
+        self.complete_vdsos();
+    }
+
+    fn complete_vdsos(&mut self) {
+        let Vdso { build_id, to_be_completed } = &mut self.vdso;
+        if build_id.is_empty() {
+            return;
+        }
+        for pid in to_be_completed.drain() {
+            let mappings = self.mappings.get_mut(&pid).into_iter().flatten();
+            for mapping in mappings.filter(|mapping| Vdso::is(mapping)) {
+                mapping.build_id = build_id.clone();
             }
         }
     }
@@ -232,6 +274,23 @@ mod tests {
         assert_eq!(path(49), Some("old"));
         assert_eq!(path(50), Some("new"));
         assert_eq!(spaces.lookup(1, Ticks(60), 0x2000), None, "the end is not part of it");
+    }
+
+    #[test]
+    fn the_vdso_of_programs_that_begin_later_is_that_of_all_of_64_bits() {
+        let id = BuildId::from_bytes(&[7; 20]);
+        let vdso = |pid, start, since| mapping(pid, start, ModuleKind::VDSO_PATH, since);
+        let (wide, narrow) = (0x7fff_0000_1000, 0xf7f0_1000);
+        let mut spaces = AddressSpaces::default();
+        spaces.map(vdso(1, wide, 10));
+        spaces.seal();
+        spaces.map(vdso(2, narrow, 10));
+        spaces.map(Mapping { build_id: id.clone(), ..vdso(3, wide, 20) });
+        spaces.map(vdso(4, wide, 30));
+        spaces.seal();
+        let of = |pid, at| spaces.lookup(pid, Ticks(40), at).unwrap().build_id.clone();
+        assert_eq!([of(1, wide), of(3, wide), of(4, wide)], [id.clone(), id.clone(), id]);
+        assert!(of(2, narrow).is_empty());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //!
 //! 1. The innermost function of the kernel's part of the stack that is not the scheduler's own is
 //!    in [`KERNEL`]. A wait for a futex is what the program's own functions next to it say
-//!    ([`USER`], [`USER_PARTS`]): a lock (Python's global one first) before a pool's way to wait,
+//!    ([`USER`], [`USER_PARTS`]), and so it is for events ([`BY_EVENTS`]): a lock (Python's global one first) before a pool's way to wait,
 //!    and that before a primitive, because locks and pools are made of primitives. What is made of
 //!    locks of Python, its functions say ([`wait_python`]); where a function that also works waits
 //!    for work, it calls a runtime's way to wait itself ([`WORK_LOOPS`], [`RUNTIME_WAITS`]).
@@ -21,7 +21,7 @@
 use super::data::WaitClass;
 use super::off_cpu::Reason;
 use super::wait_names::{
-    IO, KERNEL, KERNEL_THREAD, RUNTIME_WAITS, SCHEDULER, USER, USER_PARTS, WORK_LOOPS,
+    BY_EVENTS, IO, KERNEL, KERNEL_THREAD, RUNTIME_WAITS, SCHEDULER, USER, USER_PARTS, WORK_LOOPS,
 };
 use super::wait_python;
 use rustc_hash::FxHashMap;
@@ -300,6 +300,7 @@ fn of_stack(frames: &[FrameId], tables: &Tables) -> Option<WaitFor> {
         let name = function(*frame, tables);
         match of_kernel_function(name) {
             Some(Futex) => return Some(of_futex(user, tables)),
+            Some(Events) => return Some(of_events(user, tables)),
             Some(wait) => return Some(wait),
             None => {}
         }
@@ -323,6 +324,14 @@ fn is_work_loop<'n>(near: impl Iterator<Item = &'n str> + Clone) -> bool {
     let names = near.map(without_parameters);
     let mut pairs = names.clone().zip(names.skip(1));
     pairs.any(|(callee, caller)| RUNTIME_WAITS.contains(&callee) && WORK_LOOPS.contains(&caller))
+}
+
+/// Events are what a program is told by others, or by a part of itself for which it waits.
+fn of_events(user: &[FrameId], tables: &Tables) -> WaitFor {
+    let near = user.iter().take(USER_FRAMES).map(|frame| without_ending(function(*frame, tables)));
+    let mut waits =
+        near.filter_map(|name| BY_EVENTS.iter().find(|(function, _)| *function == name));
+    waits.next().map_or(Events, |(_, wait)| *wait)
 }
 
 /// What the functions that wait for a futex make of it.
@@ -532,6 +541,19 @@ mod tests {
     ];
     const PARKED_3_13: [&str; 3] =
         ["_PySemaphore_PlatformWait", "_PySemaphore_Wait", "_PyParkingLot_Park"];
+
+    #[test]
+    fn who_waits_for_a_lock_of_a_database_is_blocked_however_it_is_told() {
+        let polls = ["schedule", "do_epoll_wait", "__x64_sys_epoll_wait"];
+        let latch = ["epoll_wait", "WaitEventSetWait", "WaitLatch"];
+        let below = |outer: &[&'static str]| [&latch, outer].concat();
+        assert_eq!(sleeps(&polls, &below(&["ProcSleep", "LockAcquireExtended"])), Lock);
+        assert_eq!(sleeps(&polls, &below(&["secure_read", "PostgresMain"])), Events);
+        let futex = ["schedule", "futex_wait_queue", "futex_wait"];
+        let semaphore = ["__new_sem_wait_slow64", "PGSemaphoreLock", "LWLockAcquireOrWait"];
+        assert_eq!(sleeps(&futex, &semaphore), Lock);
+        assert_eq!(sleeps(&futex, &["pthread_cond_wait", "uv_cond_wait", "worker"]), Pool);
+    }
 
     #[test]
     fn what_is_waited_for_in_a_lock_of_python_its_functions_say() {

@@ -212,9 +212,20 @@ pub(super) const USER: &[(&str, WaitFor)] = &[
     ("WatcherThread::sleep", Pool),
     ("G1ServiceThread::sleep_before_next_cycle", Pool),
     ("JVM_WaitForReferencePendingList", Pool),
+    // PostgreSQL: locks in shared memory, whose queues are semaphores
+    ("LWLockAcquire", Lock),
+    ("LWLockAcquireOrWait", Lock),
+    ("LWLockWaitForVar", Lock),
     // GLib, gRPC, Chromium
     ("g_thread_pool_wait_for_new_task", Pool),
     ("base::internal::WorkerThread::Delegate::WaitForWork", Pool),
+];
+
+/// Functions that wait for something of their program by way of events.
+pub(super) const BY_EVENTS: &[(&str, WaitFor)] = &[
+    // PostgreSQL: who holds a lock of a row, a table or a transaction sets the latch of who waits
+    ("ProcSleep", Lock),
+    ("ConditionVariableTimedSleep", Condition),
 ];
 
 /// The same where type parameters stand in the middle: how a name begins and ends, without `<` and
@@ -267,4 +278,6 @@ pub(super) const WORK_LOOPS: &[&str] = &[
     // Node.js
     "node::(anonymous namespace)::PlatformWorkerThread",
     "node::inspector::(anonymous namespace)::StartIoThreadMain",
+    // libuv
+    "worker",
 ];
