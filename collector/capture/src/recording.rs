@@ -17,6 +17,7 @@ use crate::memory::MemoryRoom;
 use crate::options::RecordOptions;
 use crate::outlet::Outlet;
 use crate::priority::RaisedSession;
+use crate::snapshot::with_descendants;
 use crate::unwind::StacksInMemory;
 use crate::usage::CostAccount;
 use crate::worker::{Unfinished, Worker};
@@ -101,7 +102,11 @@ impl Recording {
             .without(options.unwind_memory.unwrap_or(0))
             .plan(options.buffer_bytes, options.mode, cpus)?;
         let options = RecordOptions { buffer_bytes: memory.buffer_bytes, ..options };
-        let start = |options: &_, output| Collector::start(options, &memory, output);
+        let start = |options: &RecordOptions, output| {
+            // Whether the recording goes on is for those to say that were asked for.
+            let pids = with_descendants(Path::new("/"), &options.pids);
+            Collector::start(&RecordOptions { pids, ..options.clone() }, &memory, output)
+        };
         Self::with(options, out.into(), start)
     }
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{BuildId, Mapping, Ticks};
 use syscollect_store::{KnownProcess, KnownSleep, KnownThread};
 use syscollect_untrusted_files::{Owner, read_text, read_text_patiently};
@@ -20,6 +21,26 @@ pub(crate) fn processes(root: &Path) -> Vec<KnownProcess> {
         numbered_folders(&root.join("proc")).filter_map(|pid| process(root, pid)).collect();
     found.sort_by_key(|process| process.pid);
     found
+}
+
+/// These processes and all that they have started and that is still there, by what each says is its
+/// parent.
+pub(crate) fn with_descendants(root: &Path, pids: &[u32]) -> Vec<u32> {
+    let mut children: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+    let proc = root.join("proc");
+    for pid in numbered_folders(&proc) {
+        if let Some(stat) = Stat::read(&proc.join(pid.to_string())) {
+            children.entry(stat.parent_pid).or_default().push(pid);
+        }
+    }
+    let (mut all, mut known) = (pids.to_vec(), FxHashSet::from_iter(pids.iter().copied()));
+    let mut next = 0;
+    while let Some(pid) = all.get(next) {
+        let new = children.remove(pid).unwrap_or_default();
+        all.extend(new.into_iter().filter(|child| known.insert(*child)));
+        next += 1;
+    }
+    all
 }
 
 fn numbered_folders(path: &Path) -> impl Iterator<Item = u32> {
@@ -160,7 +181,8 @@ fn parse_mapping(pid: u32, line: &[u8]) -> Option<Mapping> {
         path: if path.is_empty() {
             "//anon".to_owned()
         } else {
-            path.trim_end_matches(" (deleted)").to_owned()
+            // `seq_file` writes line feeds so, and nothing else.
+            path.trim_end_matches(" (deleted)").replace("\\012", "\n")
         },
         build_id: BuildId::default(),
         since: Ticks(0),
@@ -192,6 +214,32 @@ mod tests {
         assert_eq!(map("7f00-8f00 rw-p 00001000 fe:00 123 /opt/a"), None);
         assert_eq!(map("7f00-8f00 rwxp 00000000 00:00 0").unwrap().path, "//anon");
         assert_eq!(map("garbage"), None);
+    }
+
+    #[test]
+    fn a_process_is_recorded_with_the_children_that_it_has_already() {
+        let root = tempfile::tempdir().unwrap();
+        let parents = [(1, 0), (20, 1), (21, 20), (22, 21), (30, 1), (31, 30)];
+        for (pid, parent) in parents {
+            let folder = root.path().join(format!("proc/{pid}"));
+            fs::create_dir_all(&folder).unwrap();
+            let stat = format!("{pid} (a) S {parent} 1 1 0 -1 4194560 1 2");
+            fs::write(folder.join("stat"), stat).unwrap();
+        }
+        let of = |pids: &[u32]| {
+            let mut all = with_descendants(root.path(), pids);
+            all.sort_unstable();
+            all
+        };
+        assert_eq!(of(&[20]), [20, 21, 22]);
+        assert_eq!(of(&[21, 31, 22]), [21, 22, 31]);
+        assert_eq!((of(&[99]), of(&[])), (vec![99], vec![]));
+    }
+
+    #[test]
+    fn a_line_feed_in_a_path_is_what_the_kernel_writes_for_it() {
+        let line = br"7f00-8f00 r-xp 00001000 fe:00 123       /opt/a\012b\x";
+        assert_eq!(parse_mapping(1, line).unwrap().path, "/opt/a\nb\\x");
     }
 
     #[test]

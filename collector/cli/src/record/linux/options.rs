@@ -114,7 +114,7 @@ impl From<Unwind> for UnwindMethod {
 /// The arguments as they are written.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SystemArgs {
-    /// Record only these processes, their threads, and children from now on
+    /// Record only these processes, their threads, and their children, present and future
     #[arg(short = 'p', long, value_name = "PID", num_args = 1.., value_delimiter = ',',
           value_parser = parse_pid)]
     pid: Vec<u32>,
