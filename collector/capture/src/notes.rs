@@ -658,13 +658,10 @@ impl<'a> NoteTaker<'a> {
 
 /// What was not noted in time, and of whose programs.
 fn words(account: &Account, whose: &str) -> String {
-    let Account { left_out, waiting, late, longest } = account;
+    let missing = account.shortcomings("were not noted");
     format!(
-        "programs {whose} begin, and map files of code, faster than these are noted: {} were not noted, {late} late, \
-         the longest wait was {:.1} s; names of their functions and their arguments may be missing (other users do \
-         not wait for this)",
-        left_out + waiting,
-        longest.as_secs_f64()
+        "programs {whose} began, and mapped files of code, faster than these were noted: {missing}; names of their \
+         functions and their arguments may be missing"
     )
 }
 

@@ -260,8 +260,8 @@ impl SleeperStacks {
         let mut words = Vec::new();
         if self.left_out > 0 {
             words.push(format!(
-                "whether {} threads slept when the recording began was not read before it ended: \
-                 it is not known of those that nobody woke",
+                "{} threads were not looked at before the recording ended: those that slept from its \
+                 beginning to its end are not shown",
                 self.left_out
             ));
         }

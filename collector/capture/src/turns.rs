@@ -97,6 +97,18 @@ pub(crate) struct Account {
     pub(crate) longest: Duration,
 }
 
+impl Account {
+    /// `2 were not noted, 10 came late by up to 2.1 s`, with the words for what is left out.
+    pub(crate) fn shortcomings(&self, not_done: &str) -> String {
+        let left_out = self.left_out + self.waiting;
+        let left_out = (left_out > 0).then(|| format!("{left_out} {not_done}"));
+        let longest = self.longest.as_secs_f64();
+        let late =
+            (self.late > 0).then(|| format!("{} came late by up to {longest:.1} s", self.late));
+        left_out.into_iter().chain(late).collect::<Vec<_>>().join(", ")
+    }
+}
+
 /// What is done now.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Turn<T> {

@@ -270,6 +270,11 @@ impl Text {
                 if module.is_empty() { "code of no known file".into() } else { shown(module) };
             self.line(&format!("  {:>10} {reason}: {module}", grouped(*count)));
         }
+        let others = rows.get(CUTS..).unwrap_or_default();
+        if !others.is_empty() {
+            let count = others.iter().map(|row| row.count).sum();
+            self.line(&format!("  {:>10} at {} other places", grouped(count), others.len()));
+        }
     }
 
     fn functions(&mut self, functions: &Functions, sample_event: &SampleEvent) {

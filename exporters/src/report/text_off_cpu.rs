@@ -30,7 +30,10 @@ impl Text {
         let [held, unclear] = [blocked, undecided].map(|class| &class.program_stacks);
         self.stacks("Blocked, by program and stack", held, held.rows.len());
         let rows = unclear.rows.len();
-        let few = if held.rows.is_empty() { rows } else { rows.div_ceil(UNDECIDED_SHARE) };
+        // All that there are are no more than the user wants to see.
+        let is_all = rows == unclear.total;
+        let few =
+            if held.rows.is_empty() || is_all { rows } else { rows.div_ceil(UNDECIDED_SHARE) };
         self.stacks("Undecided, by program and stack", unclear, few);
         if off_cpu.stacks.total > 0 && off_cpu.without_stack_ns > 0 {
             self.line(&format!("  {} have no stack", duration(off_cpu.without_stack_ns)));

@@ -257,12 +257,9 @@ fn files_of(pid: u32) -> Vec<MappedFile> {
 
 /// What was not looked into in time, and whose programs mapped it.
 fn words(account: &Account, whose: &str) -> String {
-    let Account { left_out, waiting, late, longest } = account;
+    let missing = account.shortcomings("were not looked into");
     format!(
-        "programs {whose} map files faster than they are looked into for zones and probes: {} files were not looked \
-         into, {late} late, the longest wait was {:.1} s; what they mark is missing, or begins late, unless their \
-         file was known (other users do not wait for this)",
-        left_out + waiting,
-        longest.as_secs_f64()
+        "programs {whose} mapped files faster than these were looked into for zones and probes: {missing}; what they \
+         mark is missing, or begins late, unless their file was known"
     )
 }

@@ -139,8 +139,7 @@ pub(super) fn notes(users: &BTreeMap<u32, Unheard>) -> Vec<String> {
 fn words(Unheard { arenas, others }: &Unheard, whose: &str) -> String {
     format!(
         "programs of {whose} announce rings of zones faster than these are looked at: {arenas} of arenas and {others} \
-         of descriptors that are none were left out; what these programs wrote may be missing (other users do not wait \
-         for this)"
+         of descriptors that are none were left out; what these programs wrote may be missing"
     )
 }
 

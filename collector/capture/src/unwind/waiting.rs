@@ -137,12 +137,10 @@ impl WaitingFiles {
 
 /// What was not told to the programs in time, and of whose programs.
 fn words(account: &Account, whose: &str) -> String {
-    let Account { left_out, waiting, late, longest } = account;
+    let missing = account.shortcomings("were not read");
     format!(
-        "programs {whose} map files of code faster than these are read for unwind tables: {} were not read, {late} \
-         late, the longest wait was {:.1} s; stacks through them were cut meanwhile (other users do not wait for this)",
-        left_out + waiting,
-        longest.as_secs_f64()
+        "programs {whose} mapped files of code faster than these were read for unwind tables: {missing}; stacks \
+         through them were cut meanwhile"
     )
 }
 
