@@ -36,7 +36,8 @@ pub(crate) fn with_descendants(root: &Path, pids: &[u32]) -> Vec<u32> {
     let (mut all, mut known) = (pids.to_vec(), FxHashSet::from_iter(pids.iter().copied()));
     let mut next = 0;
     while let Some(pid) = all.get(next) {
-        let new = children.remove(pid).unwrap_or_default();
+        let mut new = children.remove(pid).unwrap_or_default();
+        new.sort_unstable();
         all.extend(new.into_iter().filter(|child| known.insert(*child)));
         next += 1;
     }

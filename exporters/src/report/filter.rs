@@ -97,6 +97,18 @@ impl FromStr for ProcessFilter {
     }
 }
 
+/// Ids that are shown of processes that a recording was limited to: a server may have hundreds.
+const SHOWN_PIDS: usize = 6;
+
+/// The first of them, in the order in which they were asked for, and how many more there are.
+pub(super) fn shown_pids(pids: &[u32]) -> String {
+    let mut words: Vec<_> = pids.iter().take(SHOWN_PIDS).map(u32::to_string).collect();
+    if let Some(more) = pids.len().checked_sub(SHOWN_PIDS).filter(|more| *more > 0) {
+        words.push(format!("{more} more"));
+    }
+    words.join(", ")
+}
+
 impl fmt::Display for ProcessFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -104,8 +116,7 @@ impl fmt::Display for ProcessFilter {
             Self::Name(name) => f.write_str(name),
             Self::Family(Family { pids, .. }) => {
                 let own = if let [_] = pids[..] { "its" } else { "their" };
-                let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
-                write!(f, "{} and {own} children", pids.join(", "))
+                write!(f, "{} and {own} children", shown_pids(pids))
             }
         }
     }

@@ -6,6 +6,7 @@
 use super::columns::{clipped, duration, grouped, percent, table, wrapped};
 use super::data::*;
 use super::durations::sum_ns;
+use super::filter::shown_pids;
 use super::hints;
 use syscollect_model::{CalendarTime, CpuId, LossCause, ModuleKind, OperatingSystem, SampleEvent};
 
@@ -110,8 +111,7 @@ impl Text {
         let others = &report.recording.other_machines;
         let machines = std::iter::once(report.recording.machine()).chain(others.iter().cloned());
         for machine in machines.filter(|machine| !machine.filter_pids.is_empty()) {
-            let pids: Vec<_> = machine.filter_pids.iter().map(u32::to_string).collect();
-            let (pids, hostname) = (pids.join(", "), shown(&machine.hostname));
+            let (pids, hostname) = (shown_pids(&machine.filter_pids), shown(&machine.hostname));
             let on = if others.is_empty() { String::new() } else { format!(" on {hostname}") };
             self.line(&format!(
                 "{:<10} only of process {pids}{on} everything was recorded: others are partial",

@@ -73,4 +73,7 @@ fn whether_children_are_meant_is_said() {
     assert!(alone.contains("only a, without its children, but for CPUs"), "{alone}");
     let family = text(ProcessFilter::Family(Family::new(vec![10])));
     assert!(family.contains("only 10 and its children, but for CPUs"), "{family}");
+    let server = text(ProcessFilter::Family(Family::new((10..110).collect())));
+    let few = "only 10, 11, 12, 13, 14, 15, 94 more and their children, but for CPUs";
+    assert!(server.contains(few), "{server}");
 }
