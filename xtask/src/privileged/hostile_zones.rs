@@ -228,7 +228,7 @@ pub(crate) fn looks(context: &Context) -> Result<String> {
     let names = symbols.filter(|symbol| !symbol.range_only).count();
     ensure!(names > 0, "the new program's functions have no names");
     // Files of nobody's, and not of the one who runs the other program.
-    for told in ["map files faster", "begin, and map files of code, faster"] {
+    for told in ["mapped files faster", "began, and mapped files of code, faster"] {
         ensure!(
             said.stderr.contains(&format!("programs of user {NOBODY} {told}")),
             "nothing tells of it:\n{}",
