@@ -26,6 +26,10 @@ pub(crate) fn processes(root: &Path) -> Vec<KnownProcess> {
 /// These processes and all that they have started and that is still there, by what each says is its
 /// parent.
 pub(crate) fn with_descendants(root: &Path, pids: &[u32]) -> Vec<u32> {
+    // Of a recording of the whole machine nobody waits for a list of its processes.
+    if pids.is_empty() {
+        return Vec::new();
+    }
     let mut children: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
     let proc = root.join("proc");
     for pid in numbered_folders(&proc) {

@@ -54,16 +54,16 @@ fn alternate(mut set: impl FnMut(Class) -> bool, ended: &Receiver<()>) {
         if !set(Class::FIRST) {
             return;
         }
-        let is_over = is_over(ended);
+        let has_ended = ends_within_turn(ended);
         set(Class::Others);
-        if is_over || self::is_over(ended) {
+        if has_ended || ends_within_turn(ended) {
             return;
         }
     }
 }
 
-/// Waits for one turn; whether the last has begun.
-fn is_over(ended: &Receiver<()>) -> bool {
+/// Waits for one turn, or until `ended` is closed; whether it is.
+fn ends_within_turn(ended: &Receiver<()>) -> bool {
     ended.recv_timeout(TURN) != Err(RecvTimeoutError::Timeout)
 }
 

@@ -91,7 +91,9 @@ impl Finish<'_> {
         recorded: Recorded,
         timings: &mut Timings,
     ) -> Result<Finished> {
-        let Recorded { held, stacks, mut summary, losses, mut costs, .. } = recorded;
+        let Recorded { held, stacks, mut summary, losses, mut costs, priority, .. } = recorded;
+        // Until this function's end.
+        let _priority = priority;
         let unwinding = Unwinding { stacks, statistics: &mut summary.statistics };
         match self.name_and_write(&draft, held, unwinding, &mut costs, timings) {
             Ok((mut written, end)) => {
