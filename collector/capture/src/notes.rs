@@ -18,19 +18,21 @@ use syscollect_store::{Definition, KnownProcess};
 use syscollect_symbolize::{PerfMapOutcome, PinnedFiles, ReleasedFiles, is_jit_dump};
 
 use crate::clock::{read_clocks, ticks_now};
-use crate::command_lines::{CommandLines, UnreadCommandLines};
+use crate::command_lines::CommandLines;
 use crate::outlet::Outlet;
 use crate::perf_maps::{self, PerfMapWatch};
 use crate::priority::{FirstForPart, FirstParts};
 use crate::released::released_notes;
 use crate::sleepers::{SleeperStacks, SleepersMemory, UnreadSleepers};
 use crate::source::Observed;
-use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns, Waiting};
+use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns, Waiting, Whose};
 use crate::unwind::{NAMELESS_INTERVAL, StacksInMemory, UnwindTables};
 use crate::worker::Worker;
 
 /// Rows that are noted together at most.
 const PROCESSES_AT_ONCE: usize = 256;
+/// Processes that are described in one turn: some 100 microseconds each.
+const DESCRIBED_AT_ONCE: usize = 32;
 const MAPPINGS_AT_ONCE: usize = 4096;
 /// Mappings that are noted of a process that runs when the recording begins, as many as are
 /// recorded of one in a second.
@@ -221,10 +223,12 @@ fn note_names(buffer: &Outlet, clock: ClockSource) {
 
 /// What is to be noted.
 enum Note {
-    /// Command lines of a user's processes that ran when the file began.
-    CommandLines(UnreadCommandLines),
-    /// A process that ran when the file began.
-    Process(u32),
+    /// Processes that ran when the file began and are not described yet, the first last.
+    Running(Vec<u32>),
+    /// Those whose command lines are not read yet.
+    CommandLines(Vec<u32>),
+    /// Those whose mappings are not read yet.
+    Processes(Vec<u32>),
     /// Such a process's mappings, from the next one on that is to be held.
     Mappings { all: Vec<Mapping>, next: usize },
     /// A file that was mapped while the recording went on.
@@ -240,11 +244,13 @@ enum Note {
 impl Waiting for Note {
     fn count(&self) -> u64 {
         match self {
-            Self::CommandLines(unread) => unread.count(),
+            Self::Running(pids) | Self::CommandLines(pids) | Self::Processes(pids) => {
+                pids.len() as u64
+            }
             Self::Mappings { all, next } => (all.len() - next) as u64,
             // Of these it is said apart.
             Self::Sleepers(_) => 0,
-            Self::Process(_) | Self::Mapped(_) | Self::Exec(_) | Self::PerfMap(_) => 1,
+            Self::Mapped(_) | Self::Exec(_) | Self::PerfMap(_) => 1,
         }
     }
 }
@@ -260,7 +266,7 @@ struct NoteTaker<'a> {
     command_lines: CommandLines,
     sleepers: SleeperStacks,
     /// Processes whose threads may be asleep, until these can be looked for.
-    may_sleep: Vec<KnownProcess>,
+    may_sleep: Vec<(Whose, KnownProcess)>,
     /// The recording has ended.
     is_over: bool,
     held: PinnedFiles,
@@ -270,8 +276,9 @@ struct NoteTaker<'a> {
     perf_maps: PerfMapWatch,
     /// Processes that ran when the file began and whose mappings are not read yet.
     unread: FxHashSet<u32>,
-    /// Mappings of what ran when the file began, and programs that began, which go to the file in
+    /// What ran when the file began, its mappings, and programs that began, which go to the file in
     /// batches: these compress better than each alone.
+    described: Vec<KnownProcess>,
     mappings: Vec<Mapping>,
     begun: Vec<KnownProcess>,
     /// Threads that were asleep, by process, which go there in the same way.
@@ -310,6 +317,7 @@ impl<'a> NoteTaker<'a> {
             turns: Turns::new(asked_by, SHARE),
             perf_maps: PerfMapWatch::default(),
             unread: FxHashSet::default(),
+            described: Vec::new(),
             mappings: Vec::new(),
             begun: Vec::new(),
             asleep: Vec::new(),
@@ -322,30 +330,45 @@ impl<'a> NoteTaker<'a> {
         }
     }
 
-    /// Notes which processes are there now. What lies in their memory and what they have mapped waits
-    /// for its turn: their users decide how long reading it takes.
+    /// Has all processes noted that are there now. Each user's are described in that user's turns:
+    /// 20,000 of them take longer than others can wait for their unwind tables.
     fn add_all(&mut self) {
-        let mut processes = crate::snapshot::processes(&self.root);
+        self.command_lines.begin_file();
+        self.sleepers.begin_file();
+        self.may_sleep.clear();
+        for (whose, pids) in self.owners.processes() {
+            self.unread.extend(&pids);
+            self.turns.add(whose, Note::Running(pids), Instant::now());
+        }
+    }
+
+    /// Notes what these processes are. What lies in their memory and what they have mapped waits
+    /// for turns.
+    fn describe(&mut self, pids: Vec<u32>) {
+        let noted = ticks_now(self.clock);
+        // Who began another program meanwhile is described with that.
+        let still_run = pids.into_iter().filter(|pid| self.unread.contains(pid));
+        let mut described: Vec<_> =
+            still_run.filter_map(|pid| crate::snapshot::process(&self.root, pid)).collect();
         let names_read = ticks_now(self.clock);
-        processes.iter_mut().for_each(|process| process.names_read = names_read);
-        for some in processes.chunks(PROCESSES_AT_ONCE) {
-            self.buffer.define(&Definition::Processes(some.to_vec()));
+        let mut of_users = BTreeMap::<Whose, Vec<u32>>::new();
+        for process in &mut described {
+            (process.noted, process.names_read) = (noted, names_read);
+            // What threads of the kernel wait for that nobody wakes is of no interest.
+            if process.kernel {
+                continue;
+            }
+            let whose = self.owners.whose(process.pid);
+            of_users.entry(whose.payer()).or_default().push(process.pid);
+            if self.pids.is_empty() || self.pids.contains(&process.pid) {
+                self.may_sleep.push((whose, process.clone()));
+            }
         }
-        processes.retain(|process| !process.kernel);
-        // What threads of the kernel wait for that nobody wakes is of no interest.
-        let is_recorded =
-            |process: &&KnownProcess| self.pids.is_empty() || self.pids.contains(&process.pid);
-        self.may_sleep = processes.iter().filter(is_recorded).cloned().collect();
-        let owners = &mut self.owners;
-        let mut payer = |process: &KnownProcess| owners.whose(process.pid).payer();
-        let of_users = processes.iter().map(|process| (payer(process), process.pid));
-        for (whose, unread) in UnreadCommandLines::by_user(of_users) {
-            self.turns.add(whose, Note::CommandLines(unread), Instant::now());
+        for (whose, pids) in of_users {
+            self.turns.add(whose, Note::CommandLines(pids.clone()), Instant::now());
+            self.turns.add(whose, Note::Processes(pids), Instant::now());
         }
-        for process in processes {
-            self.unread.insert(process.pid);
-            self.add(process.pid, Note::Process(process.pid));
-        }
+        self.described.extend(described);
     }
 
     /// How threads sleep is read of processes whose switches are recorded: who is not woken has no
@@ -355,7 +378,7 @@ impl<'a> NoteTaker<'a> {
             return;
         }
         let may_sleep = std::mem::take(&mut self.may_sleep);
-        for (whose, unread) in self.sleepers.look(may_sleep, |pid| self.owners.whose(pid)) {
+        for (whose, unread) in self.sleepers.look(may_sleep) {
             self.turns.add(whose, Note::Sleepers(unread), Instant::now());
         }
     }
@@ -445,19 +468,17 @@ impl<'a> NoteTaker<'a> {
         let began = Instant::now();
         let (note, turn) = turn.take();
         let is_noted = match note {
-            Note::CommandLines(unread) => {
-                self.note_next(unread, &turn);
+            Note::Running(mut pids) => {
+                let next = pids.split_off(pids.len().saturating_sub(DESCRIBED_AT_ONCE));
+                self.go_on(&turn, Note::Running(pids));
+                self.describe(next);
                 true
             }
-            Note::Process(pid) if !self.unread.remove(&pid) => false,
-            Note::Process(pid) => {
-                let mut all = crate::snapshot::mappings(&self.root, pid);
-                self.beyond += all.len().saturating_sub(MAPPINGS_MAX) as u64;
-                all.truncate(MAPPINGS_MAX);
-                let is_there = !all.is_empty();
-                self.turns.go_on(&turn, Note::Mappings { all, next: 0 });
-                is_there
+            Note::CommandLines(pids) => {
+                self.note_next(pids, &turn);
+                true
             }
+            Note::Processes(pids) => self.list_next(pids, &turn),
             Note::Mappings { mut all, next } => {
                 if let Some(mapping) = all.get_mut(next) {
                     self.hold(mapping, &turn);
@@ -485,14 +506,41 @@ impl<'a> NoteTaker<'a> {
                 let user = turn.whose.uid().unwrap_or_default();
                 let next = unread.read_next(&mut self.sleepers, &self.root, user, self.clock);
                 self.asleep.extend(next);
-                if !unread.is_empty() {
-                    self.turns.go_on(&turn, Note::Sleepers(unread));
-                }
+                self.go_on(&turn, Note::Sleepers(unread));
                 true
             }
         };
         let outcome = TurnOutcome { times: 1, tells_if_late: !is_noted };
         self.turns.took(&turn, began, began.elapsed(), outcome);
+    }
+
+    /// Has the rest noted in its user's next turn, if there is one.
+    fn go_on(&mut self, turn: &Turn<()>, rest: Note) {
+        let is_done = match &rest {
+            Note::Running(pids) | Note::CommandLines(pids) | Note::Processes(pids) => {
+                pids.is_empty()
+            }
+            Note::Mappings { all, next } => *next >= all.len(),
+            Note::Sleepers(unread) => unread.is_empty(),
+            Note::Mapped(_) | Note::Exec(_) | Note::PerfMap(_) => false,
+        };
+        if !is_done {
+            self.turns.go_on(turn, rest);
+        }
+    }
+
+    /// Lists the mappings of the next of these processes; `false` if there are none.
+    fn list_next(&mut self, mut pids: Vec<u32>, turn: &Turn<()>) -> bool {
+        let pid = pids.pop();
+        self.go_on(turn, Note::Processes(pids));
+        let Some(pid) = pid.filter(|pid| self.unread.remove(pid)) else { return false };
+        let mut all = crate::snapshot::mappings(&self.root, pid);
+        self.beyond += all.len().saturating_sub(MAPPINGS_MAX) as u64;
+        all.truncate(MAPPINGS_MAX);
+        let is_there = !all.is_empty();
+        // Before the next process.
+        self.go_on(turn, Note::Mappings { all, next: 0 });
+        is_there
     }
 
     fn hold_perf_map(&mut self, pid: u32) {
@@ -551,10 +599,14 @@ impl<'a> NoteTaker<'a> {
     }
 
     /// Notes the next command line of a user's processes.
-    fn note_next(&mut self, mut unread: UnreadCommandLines, turn: &Turn<()>) {
-        let Some(pid) = unread.next() else { return };
-        let (began, noted) = (Instant::now(), ticks_now(self.clock));
-        match self.command_lines.read(&self.root, pid, turn.whose) {
+    fn note_next(&mut self, mut pids: Vec<u32>, turn: &Turn<()>) {
+        if self.command_lines.took_all(turn.whose) {
+            self.turns.left_out(turn, pids.len() as u64);
+            return;
+        }
+        let Some(pid) = pids.pop() else { return };
+        let noted = ticks_now(self.clock);
+        match self.command_lines.read_known(&self.root, pid, turn.whose) {
             // It has ended, or has none.
             Ok(command_line) if command_line.is_empty() => {}
             Ok(command_line) => {
@@ -563,10 +615,7 @@ impl<'a> NoteTaker<'a> {
             }
             Err(_) => self.turns.left_out(turn, 1),
         }
-        match unread.after(began.elapsed()) {
-            Ok(rest) => self.turns.go_on(turn, Note::CommandLines(rest)),
-            Err(left_out) => self.turns.left_out(turn, left_out),
-        }
+        self.go_on(turn, Note::CommandLines(pids));
     }
 
     /// Notes a program that began; `false` if its process has ended.
@@ -590,6 +639,7 @@ impl<'a> NoteTaker<'a> {
         self.leave_out();
         // What there was of it is read anew.
         self.perf_maps = PerfMapWatch::default();
+        self.described.clear();
         self.mappings.clear();
         self.unread.clear();
         // Whoever names that file may have given up.
@@ -641,6 +691,10 @@ impl<'a> NoteTaker<'a> {
         self.sleepers.flush(is_due, ticks_now(self.clock), &mut |chunk| buffer.push(chunk));
         if is_due {
             self.last_batch = Instant::now();
+        }
+        // Before what is said of them besides.
+        if !self.described.is_empty() && (is_due || self.described.len() >= PROCESSES_AT_ONCE) {
+            buffer.define(&Definition::Processes(std::mem::take(&mut self.described)));
         }
         if !self.asleep.is_empty() && (is_due || self.asleep.len() >= PROCESSES_AT_ONCE) {
             buffer.define(&Definition::Processes(std::mem::take(&mut self.asleep)));

@@ -59,7 +59,7 @@ fn where_code_lies_is_noted_though_its_file_is_not_opened_and_that_is_told() {
     let mut taker = NoteTaker::new(&outlet, settings(), None);
     let pid = std::process::id();
     taker.unread.insert(pid);
-    taker.add(pid, Note::Process(pid));
+    taker.add(pid, Note::Processes(vec![pid]));
     // Its mappings are read, and none of their files is opened.
     let turn = taker.turns.next_of_all().unwrap();
     taker.take(turn);
@@ -76,7 +76,7 @@ fn what_a_process_has_mapped_after_it_began_another_program_is_not_from_the_star
     let mut taker = NoteTaker::new(&outlet, settings(), None);
     let pid = std::process::id();
     taker.unread.insert(pid);
-    taker.add(pid, Note::Process(pid));
+    taker.add(pid, Note::Processes(vec![pid]));
     taker.add_seen(Observed::Exec { pid });
     let noted = taker.end(&Orders::default());
     assert_eq!(noted.left_out, Vec::<String>::new());
@@ -145,6 +145,10 @@ fn processes_whose_memory_does_not_answer_hold_up_nobody_else() {
     let mut taker = NoteTaker::below(proc.root.path(), &outlet, settings(), None);
     let begin = Instant::now();
     taker.add_all();
+    while taker.described.len() < 500 && begin.elapsed() < Duration::from_secs(10) {
+        let turn = taker.turns.next_of_all();
+        turn.into_iter().for_each(|turn| taker.take(turn));
+    }
     let took = begin.elapsed();
     // What is seen now comes after the notes of its own user only.
     taker.add(20_000, Note::Exec(20_000));
@@ -163,12 +167,31 @@ fn processes_whose_memory_does_not_answer_hold_up_nobody_else() {
     taker.leave_out();
     let notes = taker.turns.notes(Instant::now(), words);
     assert!(notes.len() == 1 && notes[0].contains("of user 1001"), "{notes:?}");
-    let buffer = outlet.buffer();
-    let Popped::Chunk(chunk) = buffer.pop(Duration::ZERO) else { panic!("nothing is noted") };
-    let Ok(Definition::Processes(all)) = serde_json::from_slice(&chunk.data) else {
-        panic!("no processes")
-    };
-    assert_eq!((all[0].pid, all[0].threads.len()), (10_000, 1), "they are known all the same");
+    let hanging = taker.described.iter().filter(|process| process.pid < 20_000);
+    assert!(hanging.clone().all(|process| process.threads.len() == 1));
+    assert_eq!(hanging.count(), 400, "they are known all the same");
+}
+
+#[test]
+fn who_has_many_processes_keeps_nobody_waiting() {
+    const MANY: u32 = 3000;
+    let proc = FakeProc::new();
+    (10_000..10_000 + MANY).for_each(|pid| proc.add_honest(pid, 1001));
+    proc.add_honest(9_999, 1002);
+    let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
+    let mut taker = NoteTaker::below(proc.root.path(), &outlet, settings(), None);
+    // As where the kernel shows who owns them, which nobody but root can say of files.
+    for (uid, pids) in [(1001, (10_000..10_000 + MANY).collect()), (1002, vec![9_999])] {
+        taker.unread.extend(&pids);
+        taker.turns.add(Whose::Of(uid), Note::Running(pids), Instant::now());
+    }
+    let mut turns = 0;
+    while !taker.mappings.iter().any(|mapping| mapping.pid == 9_999) && turns < MANY {
+        let turn = taker.turns.next_of_all().unwrap();
+        taker.take(turn);
+        turns += 1;
+    }
+    assert!(turns < MANY / 10, "its code was known after {turns} turns");
 }
 
 #[test]
@@ -180,9 +203,9 @@ fn how_threads_sleep_is_read_of_processes_whose_switches_are_recorded() {
         let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
         let mut taker = NoteTaker::new(&outlet, NotesSettings { pids, ..settings() }, None);
         taker.add_all();
-        taker.add_sleepers();
         while let Some(turn) = taker.turns.next_of_all() {
             taker.take(turn);
+            taker.add_sleepers();
         }
         taker.push_batches(Duration::ZERO);
         let processes = definitions(&outlet).into_iter().flat_map(|definition| match definition {

@@ -8,11 +8,14 @@ use syscollect_untrusted_files::payer;
 
 /// Something that there is only so much of. A user may have as much of it as
 /// would still be free for others, so that whoever comes later finds some: the
-/// first has up to a half, the next up to half of the rest. Root may have all.
+/// first has up to a half, the next up to half of the rest. Root may have all, unless it is
+/// [to spare](Self::spared_by_root) some.
 #[derive(Debug)]
 pub(crate) struct Pool {
     total: u64,
     free: u64,
+    /// What root leaves to others.
+    spared: u64,
     held: FxHashMap<u32, u64>,
     /// Whose share a user's is.
     payer: fn(u32) -> u32,
@@ -21,7 +24,13 @@ pub(crate) struct Pool {
 impl Pool {
     /// So much of it, all free.
     pub(crate) fn new(total: u64) -> Self {
-        Self { total, free: total, held: FxHashMap::default(), payer }
+        Self { total, free: total, spared: 0, held: FxHashMap::default(), payer }
+    }
+
+    /// So much of it, of which root leaves a quarter to others: for what this program, which is
+    /// root's, needs as others do.
+    pub(crate) fn spared_by_root(total: u64) -> Self {
+        Self { spared: total / 4, ..Self::new(total) }
     }
 
     /// Takes some for a user; `false` if that would be more than its share.
@@ -29,7 +38,8 @@ impl Pool {
         let user = (self.payer)(user);
         let held = self.held.get(&user).copied().unwrap_or(0);
         let Some(free) = self.free.checked_sub(amount) else { return false };
-        if user != 0 && held + amount > free {
+        let left_to_others = if user == 0 { self.spared } else { held + amount };
+        if left_to_others > free {
             return false;
         }
         self.free = free;
@@ -51,7 +61,7 @@ impl Pool {
 
     /// How much more a user may take now.
     pub(crate) fn room(&self, user: u32) -> u64 {
-        if user == 0 { self.free } else { self.free.saturating_sub(self.held(user)) }
+        self.free.saturating_sub(if user == 0 { self.spared } else { self.held(user) })
     }
 
     /// How much there is of it.
@@ -147,6 +157,14 @@ mod tests {
         assert_eq!(taken(&mut pool, 1003), 0);
         pool.give_back(1001, 200);
         assert_eq!(taken(&mut pool, 1003), 100);
+    }
+
+    #[test]
+    fn where_root_spares_some_others_find_it() {
+        let mut pool = Pool::spared_by_root(1000);
+        assert_eq!((taken(&mut pool, 0), pool.room(0)), (750, 0));
+        assert_eq!((taken(&mut pool, 1001), taken(&mut pool, 1002)), (125, 62));
+        assert_eq!(taken(&mut pool, 0), 0);
     }
 
     #[test]

@@ -199,6 +199,8 @@ pub(crate) struct SleeperStacks {
     loading: Option<JoinHandle<Result<TaskWalk, String>>>,
     /// Why there is no such program though it was asked for.
     refusal: Option<String>,
+    /// Who was asleep when the file began, as far as nobody asked for them yet.
+    found: Option<FxHashMap<u32, SleepingThread>>,
     stage: Stage,
     memory: SleepersMemory,
     room: Pool,
@@ -245,9 +247,10 @@ impl SleeperStacks {
             walk: None,
             loading: None,
             refusal: None,
+            found: None,
             stage: Stage::new(Lane::new(LaneKind::SchedStack, SLEEPERS), 0),
             memory,
-            room: Pool::new(HELD_BYTES),
+            room: Pool::spared_by_root(HELD_BYTES),
             ids: 0,
             kernel: FxHashMap::default(),
             are_cut: false,
@@ -279,25 +282,30 @@ impl SleeperStacks {
         words
     }
 
-    /// Threads of these processes that may be asleep now, by user. What was found before is of
-    /// another file.
+    /// Another file begins, with who is asleep then.
+    pub(crate) fn begin_file(&mut self) {
+        self.found = None;
+    }
+
+    /// Threads of these processes, with whose these are, that may be asleep, by user. Who is asleep
+    /// is found with the first of a file's processes.
     pub(crate) fn look(
         &mut self,
-        processes: Vec<KnownProcess>,
-        mut whose: impl FnMut(u32) -> Whose,
+        processes: Vec<(Whose, KnownProcess)>,
     ) -> BTreeMap<Whose, UnreadSleepers> {
-        let mut sleepers = self.asleep_now();
+        let mut sleepers = self.found.take().unwrap_or_else(|| self.asleep_now());
         let mut by_user = BTreeMap::<Whose, UnreadSleepers>::new();
-        for process in processes {
-            by_user.entry(whose(process.pid)).or_default().add(process, &mut sleepers);
+        for (whose, process) in processes {
+            by_user.entry(whose).or_default().add(process, &mut sleepers);
         }
+        self.found = Some(sleepers);
         by_user
     }
 
     /// Who is asleep now, by thread id.
     fn asleep_now(&mut self) -> FxHashMap<u32, SleepingThread> {
         self.kernel.clear();
-        self.room = Pool::new(HELD_BYTES);
+        self.room = Pool::spared_by_root(HELD_BYTES);
         let found = match self.walk.as_mut().map(TaskWalk::asleep_now) {
             Some(Ok(found)) => found,
             Some(Err(error)) => {

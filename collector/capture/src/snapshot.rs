@@ -48,6 +48,11 @@ pub(crate) fn with_descendants(root: &Path, pids: &[u32]) -> Vec<u32> {
     all
 }
 
+/// The numbers of all processes.
+pub(crate) fn pids(root: &Path) -> Vec<u32> {
+    numbered_folders(&root.join("proc")).collect()
+}
+
 fn numbered_folders(path: &Path) -> impl Iterator<Item = u32> {
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())

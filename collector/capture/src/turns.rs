@@ -5,7 +5,8 @@
 //! floods waits behind their own files only. What was late, and what was left out, is told of each
 //! user.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use rustc_hash::FxHashMap;
 use syscollect_untrusted_files::{payer, status_at};
 
 use crate::shares::Pace;
+use crate::snapshot;
 
 /// What waits of one user; what is beyond is counted.
 const WAITING_MAX: usize = 8192;
@@ -372,6 +374,26 @@ impl Owners {
     /// Of processes below `root`/proc.
     pub(crate) fn below(root: &Path) -> Self {
         Self { root: root.to_path_buf(), read: None, known: FxHashMap::default() }
+    }
+
+    /// All processes, by who pays for what they take, each user's newest last. Of most it is told by
+    /// who owns what the kernel shows of them, without reading it: only of programs with other
+    /// rights than their user's that is root.
+    pub(crate) fn processes(&mut self) -> BTreeMap<Whose, Vec<u32>> {
+        let mut pids = snapshot::pids(&self.root);
+        pids.sort_unstable();
+        let mut by_user = BTreeMap::<Whose, Vec<u32>>::new();
+        for pid in pids {
+            let shown = std::fs::metadata(self.root.join(format!("proc/{pid}/stat")));
+            let whose = match shown.map(|data| data.uid()) {
+                Ok(0) => self.whose(pid),
+                Ok(uid) => Whose::Of(uid),
+                // It has ended.
+                Err(_) => continue,
+            };
+            by_user.entry(whose.payer()).or_default().push(pid);
+        }
+        by_user
     }
 
     /// Whose a process is.

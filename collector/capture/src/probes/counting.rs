@@ -21,8 +21,9 @@ use rustc_hash::FxHashMap;
 use syscollect_untrusted_files::{OpenError, Patience, data_of_program, in_process, payer};
 
 use super::cost::{Census, Mapper, map_key};
-use super::files::{FileKey, MapKey, key, processes};
+use super::files::{FileKey, MapKey, key};
 use super::mapping_tree::{FindMappers, LoadingTree};
+use crate::snapshot;
 use crate::turns::payer_below;
 
 /// A list is cut that takes longer, and no more is begun in a piece that took so long.
@@ -157,7 +158,7 @@ impl Lists {
 
     /// Counts in all processes; in that of `first` whatever else its user has.
     fn all(&mut self, listed: &Arc<Listed>, first: Option<u32>) -> Census {
-        let pids = processes(&self.root);
+        let pids = snapshot::pids(&self.root);
         self.count(listed, pids, first)
     }
 

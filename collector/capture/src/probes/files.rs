@@ -195,12 +195,6 @@ pub(super) fn is_at(path: &Path, file: FileKey) -> bool {
     find(&FileLocation::Mapped(path), None).is_ok_and(|found| key(found.data()) == file)
 }
 
-/// The numbers of all processes.
-pub(super) fn processes(root: &Path) -> Vec<u32> {
-    let entries = fs::read_dir(root.join("proc")).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -30,8 +30,8 @@ const GONE_HOLDS: Duration = Duration::from_secs(1);
 
 /// What is looked at.
 enum LookTarget {
-    /// A process that ran when the recording began.
-    Process(u32),
+    /// Processes that ran when the recording began, the first last.
+    Processes(Vec<u32>),
     /// The files of such a process, as far as they were not looked at.
     Files(Vec<MappedFile>),
     /// A file that was mapped while the recording went on.
@@ -73,10 +73,10 @@ impl<'a> Looks<'a> {
 
     /// What runs now is to be looked at.
     pub(super) fn add_processes(&mut self) {
-        for pid in files::processes(Path::new("/")) {
-            if self.is_recorded(pid) {
-                let whose = self.owners.whose(pid);
-                self.add(whose, LookTarget::Process(pid), Instant::now());
+        for (whose, mut pids) in self.owners.processes() {
+            pids.retain(|pid| self.is_recorded(*pid));
+            if !pids.is_empty() {
+                self.add(whose, LookTarget::Processes(pids), Instant::now());
             }
         }
     }
@@ -103,9 +103,9 @@ impl<'a> Looks<'a> {
     }
 
     fn add(&mut self, whose: Whose, look: LookTarget, since: Instant) {
-        let is_first = matches!(look, LookTarget::Process(_));
+        let first = if let LookTarget::Processes(pids) = &look { pids.len() } else { 0 };
         if self.turns.add(whose, look, since) {
-            self.first += usize::from(is_first);
+            self.first += first;
         }
     }
 
@@ -115,8 +115,13 @@ impl<'a> Looks<'a> {
         let Some(turn) = self.turns.next(began) else { return false };
         let (what, turn) = turn.take();
         let outcome = match what {
-            LookTarget::Process(pid) => {
-                self.go_on(&turn, files_of(pid));
+            LookTarget::Processes(mut pids) => {
+                let files = pids.pop().map(files_of);
+                if !pids.is_empty() {
+                    self.turns.go_on(&turn, LookTarget::Processes(pids));
+                }
+                // Before the next process.
+                files.into_iter().for_each(|files| self.go_on(&turn, files));
                 TurnOutcome::NOTHING
             }
             LookTarget::Files(mut files) => {
@@ -242,8 +247,9 @@ impl<'a> Looks<'a> {
 impl Waiting for LookTarget {
     fn count(&self) -> u64 {
         match self {
+            Self::Processes(pids) => pids.len() as u64,
             Self::Files(files) => files.len() as u64,
-            Self::Process(_) | Self::Mapped(_) | Self::Found(_) => 1,
+            Self::Mapped(_) | Self::Found(_) => 1,
         }
     }
 }

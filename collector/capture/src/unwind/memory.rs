@@ -159,7 +159,7 @@ struct HeldStacks {
 
 impl HeldStacks {
     fn new(bytes: u64) -> Self {
-        Self { stacks: StacksInMemory::default(), total: bytes, free: Pool::new(bytes), refused: 0 }
+        Self { stacks: StacksInMemory::default(), total: bytes, free: Pool::spared_by_root(bytes), refused: 0 }
     }
 
     /// Adds a part to its stack. Parts come in their order; what lies behind a gap is left out.
@@ -191,7 +191,7 @@ impl HeldStacks {
     }
 
     fn take(&mut self) -> StacksInMemory {
-        self.free = Pool::new(self.total);
+        self.free = Pool::spared_by_root(self.total);
         std::mem::take(&mut self.stacks)
     }
 }
