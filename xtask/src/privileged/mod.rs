@@ -22,6 +22,7 @@ mod gpu_rate;
 mod hostile_census;
 mod hostile_code;
 mod hostile_commands;
+mod hostile_crowd;
 mod hostile_files;
 mod hostile_names;
 mod hostile_overlay;
@@ -177,6 +178,7 @@ const TESTS: &[Test] = &[
     test!("hostile-mount", hostile_files::hostile_mount, needs "user_probes"),
     test!("hostile-attach", hostile_files::hostile_attach, needs "user_probes"),
     test!("hostile-census", hostile_census::census, needs "user_probes"),
+    test!("hostile-crowd", hostile_crowd::crowd, needs "unwind_tables"),
     test!("hostile-overlay", hostile_overlay::overlay, needs "user_probes"),
     test!("hostile-names", hostile_names::names),
     test!("hostile-tables", hostile_code::tables, needs "unwind_tables"),

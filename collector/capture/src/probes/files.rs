@@ -1,6 +1,5 @@
 //! The files that processes run: found, told apart, opened.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -198,6 +197,7 @@ pub(super) fn is_at(path: &Path, file: FileKey) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::MetadataExt;
 
     fn key_of(path: &Path) -> FileKey {

@@ -23,6 +23,10 @@ use crate::zones::ZoneNotice;
 const PLAIN_MAX: usize = 65_536;
 /// How much of a second is spent on the files of one user. A usual look takes a millisecond.
 const SHARE: Duration = Duration::from_millis(250);
+/// Listing what a process that ran when the recording began has mapped costs its user so many times
+/// what it takes: most processes have mapped what others have, too, and whoever has thousands of
+/// them gets no fourth of a CPU for that.
+const LISTING_COSTS: u32 = 4;
 /// Files of one process that ran when the recording began, as many as are looked at.
 const FILES_MAX: usize = 8192;
 /// Files of processes that have ended are looked for again after so long.
@@ -122,7 +126,7 @@ impl<'a> Looks<'a> {
                 }
                 // Before the next process.
                 files.into_iter().for_each(|files| self.go_on(&turn, files));
-                TurnOutcome::NOTHING
+                TurnOutcome { times: LISTING_COSTS, ..TurnOutcome::NOTHING }
             }
             LookTarget::Files(mut files) => {
                 let file = files.pop();

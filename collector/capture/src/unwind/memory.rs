@@ -159,7 +159,12 @@ struct HeldStacks {
 
 impl HeldStacks {
     fn new(bytes: u64) -> Self {
-        Self { stacks: StacksInMemory::default(), total: bytes, free: Pool::spared_by_root(bytes), refused: 0 }
+        Self {
+            stacks: StacksInMemory::default(),
+            total: bytes,
+            free: Pool::spared_by_root(bytes),
+            refused: 0,
+        }
     }
 
     /// Adds a part to its stack. Parts come in their order; what lies behind a gap is left out.
