@@ -24,10 +24,10 @@ const volatile __u64 COUNT_OFFSET = 0;
 const volatile __u64 CPU_OFFSETS = 0;
 /* NMIs, hardware interrupts, and the software interrupt that is served. */
 #define COUNT_INTERRUPTS 0x00ff0100
+#define COUNT_HARDWARE_INTERRUPTS 0x00ff0000
 
-/* Whether an interrupt has the CPU, and not the task that is current. The
- * common fields of a record would say so, but perf fills them in later. */
-static __always_inline bool in_interrupt(__u32 cpu)
+/* What is nested on this CPU; 0 where that cannot be known. */
+static __always_inline __u32 nested_count(__u32 cpu)
 {
 	__u64 base = 0;
 	__u32 count = 0;
@@ -41,7 +41,14 @@ static __always_inline bool in_interrupt(__u32 cpu)
 		bpf_probe_read_kernel(&base, sizeof(base), (void *)(CPU_OFFSETS + 8ull * cpu));
 		bpf_probe_read_kernel(&count, sizeof(count), (void *)(base + COUNT_OFFSET));
 	}
-	return count & COUNT_INTERRUPTS;
+	return count;
+}
+
+/* Whether an interrupt has the CPU, and not the task that is current. The
+ * common fields of a record would say so, but perf fills them in later. */
+static __always_inline bool in_interrupt(__u32 cpu)
+{
+	return nested_count(cpu) & COUNT_INTERRUPTS;
 }
 
 #endif

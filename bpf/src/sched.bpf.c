@@ -151,7 +151,10 @@ static __always_inline __u64 stacks_of(void *context, struct LaneHeader *lane,
 			user = user_stack_helped(context, &w, tgid, exec_id);
 		}
 	}
-	if (direct && VERIFIED_SLOTS)
+	/* From the interrupts' stack, where a wakeup may have been, there is no fixed distance. */
+	bool is_own = site == 1 || frame_number - (__u64)READ(direct, task, stack) < KERNEL_STACK_SIZE;
+
+	if (direct && VERIFIED_SLOTS && is_own)
 		kernel = kernel_stack_cached(context, &w, task, frame_number, site);
 	else
 		kernel = kernel_stack_helped(context, &w);
@@ -191,6 +194,49 @@ static __always_inline int on_switch(void *context, bool preempted, struct task_
 	return 0;
 }
 
+/* Where the stack of a task, which begins there, was left for the one that interrupts have, on
+ * which `frame` is; 0 where that is not known. Since 5.12 the last word of that stack says it, above
+ * the address to which the first function there returns (arch/x86/include/asm/irq_stack.h). It ends
+ * with a page, of which there are four (IRQ_STACK_ORDER). */
+static __always_inline __u64 left_own_stack(__u64 frame, __u64 stack)
+{
+	__u64 left = 0, words[2], end = (frame | 4095) + 1;
+
+	for (int i = 0; i < 4; i++) {
+		if (bpf_probe_read_kernel(words, sizeof(words), (void *)(end + 4096 * i - sizeof(words))))
+			break;
+		if (words[0] >= LOWEST_KERNEL_CODE && words[1] - stack < THREAD_SIZE)
+			left = words[1];
+	}
+	return left;
+}
+
+/*
+ * Whether the current task, whose kernel stack begins there, serves a software
+ * interrupt that it raised itself, as who sends to another program of this
+ * machine by TCP does in its own system call. That has the interrupts' stack, as
+ * the interrupts have that come while the kernel is at work. But where such a
+ * one left the task's stack there lie, a few words on, the registers that it saved.
+ */
+static __noinline int serves_own_softirq(__u64 frame, __u64 stack)
+{
+	__u64 words[INTERRUPTED_WORDS], left;
+
+	if (COUNT_WAY != COUNT_UNKNOWN &&
+	    (nested_count(bpf_get_smp_processor_id()) & COUNT_HARDWARE_INTERRUPTS))
+		return 0;
+	left = left_own_stack(frame, stack);
+	if (!left || left - stack > THREAD_SIZE - sizeof(words) ||
+	    bpf_probe_read_kernel(words, sizeof(words), (void *)left))
+		return 0;
+#pragma unroll
+	for (int i = 0; i < INTERRUPTED_WORDS - REGISTERS; i++) {
+		if (ARE_REGISTERS_IN_KERNEL(words, i, left))
+			return 0;
+	}
+	return 1;
+}
+
 /* Whether the current task does the waking, and not an interrupt in its place.
  * An interrupt that came while the kernel was at work has a stack of its own.
  * One that came while a program was at work has the task's stack; but then the
@@ -204,14 +250,20 @@ static __always_inline bool is_woken_by_task(struct LaneHeader *lane, struct tas
 	__u64 stack = (__u64)READ(direct, current, stack);
 	__s64 system_call = -1;
 
-	if (lane_number(lane, frame) - stack >= KERNEL_STACK_SIZE)
+	frame = lane_number(lane, frame);
+	bool is_own_stack = frame - stack < KERNEL_STACK_SIZE;
+
+	/* The idle task sends nothing. */
+	if (!is_own_stack && !(direct && current->pid))
 		return false;
 	if (READ(direct, current, flags) & PF_KTHREAD)
-		return true;
+		return is_own_stack || serves_own_softirq(frame, stack);
 	if (direct) {
 		struct pt_regs *regs = (void *)bpf_task_pt_regs(current);
 
 		system_call = regs->SYSTEM_CALL;
+		if (!is_own_stack)
+			return system_call >= 0 && serves_own_softirq(frame, stack);
 	} else {
 		struct sample_context *registers = (void *)(stack + KERNEL_STACK_SIZE - sizeof(*registers));
 

@@ -275,6 +275,13 @@ pub(crate) fn number(value: &Value, key: &str) -> Result<u64> {
     value[key].as_u64().with_context(|| format!("no number \"{key}\" in {value}"))
 }
 
+/// Whether the kernel that runs is of that version or a later one.
+pub(crate) fn kernel_at_least(major: u32, minor: u32) -> Result<bool> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let mut numbers = release.split('.').map_while(|part| part.parse::<u32>().ok());
+    Ok((numbers.next(), numbers.next()) >= (Some(major), Some(minor)))
+}
+
 /// Runs a command to its end, with patience.
 pub(crate) fn finish(command: &mut Command) -> Result<ProgramOutput> {
     let line = words(command);

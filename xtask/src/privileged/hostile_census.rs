@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use super::attacked::{AttackedRecorder, Bounds};
-use super::context::{Context, json_lines, number, text, wait};
+use super::context::{Context, json_lines, kernel_at_least, number, text, wait};
 use super::hostile_files::Running;
 use super::zones::numbers_in;
 
@@ -80,9 +80,7 @@ pub(crate) fn census(context: &Context) -> Result<String> {
 /// Whether this kernel tells a program who has a file mapped: from 5.17 on, with memory control
 /// groups.
 fn tells_of_mappings() -> Result<bool> {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
-    let mut numbers = release.split('.').map_while(|part| part.parse::<u32>().ok());
-    let is_new = (numbers.next(), numbers.next()) >= (Some(5), Some(17));
+    let is_new = kernel_at_least(5, 17)?;
     Ok(is_new && fs::read_to_string("/proc/cgroups")?.contains("memory"))
 }
 

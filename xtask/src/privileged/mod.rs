@@ -124,6 +124,7 @@ const TESTS: &[Test] = &[
     test!("unwinding-oracle", unwinding_oracle::unwinding_oracle, needs "unwind_tables"),
     test!("python" kernels, python::python, needs "unwind_tables"),
     test!("wakers" kernels, wakers::wakers),
+    test!("wakers-softirq" kernels, wakers::softirqs),
     test!("hung" kernels, hung::hung),
     test!("leader-gone" kernels, hung::leader_gone, needs "user_probes"),
     test!("start-interrupted" kernels, starts::interrupted),

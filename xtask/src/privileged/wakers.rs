@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 use syscollect_merge::Session;
 use syscollect_model::{Event, Exporter, Tables, Time};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
-use super::context::{Context, number};
+use super::context::{Context, kernel_at_least, number};
 
 const ROUNDS: u64 = 1000;
 
@@ -50,6 +51,48 @@ pub(crate) fn wakers(context: &Context) -> Result<String> {
     );
     Ok(format!(
         "{by_interrupts} wakeups by timers over a busy thread without a waker, {by_calls} of {calls} calls with"
+    ))
+}
+
+/// Threads that wake each other through a socket are each other's wakers, though the kernel wakes
+/// from a software interrupt then; a timer that comes while the kernel is at work is nobody's.
+pub(crate) fn softirqs(context: &Context) -> Result<String> {
+    let rounds = context.times(ROUNDS);
+    let recorded = |name: &str| -> Result<(Value, Wakers)> {
+        let capture = context.path(&format!("wakers-{name}.syscap"));
+        let options = ["--stacks", "wakers"];
+        let said = context.record(&capture, &options, &[name, &rounds.to_string(), "0"])?;
+        let said = said.last().context("the load printed nothing")?.clone();
+        Ok((said, Wakers::of(&capture)?))
+    };
+    let (said, wakers) = recorded("send")?;
+    let tid = |said: &Value, name| number(said, name).map(|tid| tid as u32);
+    let (asking, answering) = (tid(&said, "asking")?, tid(&said, "answering")?);
+    let sent = wakers.count(answering, Some(asking)) + wakers.count(asking, Some(answering));
+    let by_interrupts = wakers.count(answering, None) + wakers.count(asking, None);
+    // Who was preempted before it waits needs nobody to wake it. Before 5.12 the kernel does not
+    // keep where it left the task's stack. A hardware interrupt may send what waits.
+    let known = kernel_at_least(5, 12)?;
+    ensure!(
+        sent + by_interrupts >= rounds && (!known || by_interrupts <= sent / 10),
+        "of {} times that two threads woke each other by TCP, {sent} are theirs and {by_interrupts} \
+         interrupts': {wakers:?}",
+        rounds * 2
+    );
+
+    let (said, wakers) = recorded("timers-in-kernel")?;
+    let timed = tid(&said, "timed")?;
+    let by_timers = wakers.count(timed, None);
+    let by_threads = wakers.of_thread(timed) - by_timers;
+    ensure!(
+        by_timers >= rounds - rounds / 50 && by_threads <= rounds / 100,
+        "of {rounds} times that a timer woke the thread, interrupts are said to have done \
+         {by_timers}, threads {by_threads}: {wakers:?}"
+    );
+    Ok(format!(
+        "{sent} of {} wakeups by TCP have the sender as waker, {by_threads} of {rounds} by timers over \
+         the kernel's work have one",
+        sent + by_interrupts
     ))
 }
 

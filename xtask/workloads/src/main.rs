@@ -39,7 +39,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROUNDS [CPU] | callers SECONDS | \
-                     timers ROUNDS CPU | \
+                     timers|timers-in-kernel|send ROUNDS CPU | \
                      stacks THREADS UNITS | ordered COUNT CPU... | marks THREADS COUNT | \
                      database ROUNDS | \
                      alone memfd|files THREADS COUNT | hostile-files FOLDER SECONDS | serve FOLDER | \
@@ -73,6 +73,10 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["ping-pong", rounds, cpu] => ping_pong::run(number(rounds)?, Some(number(cpu)? as usize))?,
         ["callers", seconds] => callers::run(number(seconds)?)?,
         ["timers", rounds, cpu] => timers::run(number(rounds)?, number(cpu)? as usize)?,
+        ["timers-in-kernel", rounds, cpu] => {
+            timers::run_in_kernel(number(rounds)?, number(cpu)? as usize)?;
+        }
+        ["send", rounds, cpu] => timers::send(number(rounds)?, number(cpu)? as usize)?,
         ["stacks", threads, units] => stacks::run(number(threads)?, number(units)?)?,
         ["ordered", count, cpus @ ..] if !cpus.is_empty() => {
             instrumented::ordered(number(count)?, &numbers(cpus)?)?;

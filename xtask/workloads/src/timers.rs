@@ -1,6 +1,9 @@
-//! A thread that a timer wakes, while the CPU is busy with a program's own code.
+//! A thread that a timer wakes, while the CPU is busy with a program's own code, or with what the
+//! kernel does for it; and threads that wake each other through sockets.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -50,4 +53,50 @@ pub(crate) fn run(rounds: u64, cpu: usize) -> Result<()> {
         );
         Ok(())
     })
+}
+
+/// On one CPU a thread sleeps `rounds` times, while this thread is in the kernel nearly always.
+pub(crate) fn run_in_kernel(rounds: u64, cpu: usize) -> Result<()> {
+    pin(cpu)?;
+    let mut zeros = File::open("/dev/zero")?;
+    let mut buffer = vec![0; 1 << 20];
+    thread::scope(|scope| {
+        let timed = scope.spawn(move || {
+            (0..rounds).for_each(|_| thread::sleep(SLEEP));
+            tid()
+        });
+        while !timed.is_finished() {
+            zeros.read_exact(&mut buffer)?;
+        }
+        let timed = timed.join().ok().context("a thread panicked")?;
+        println!("{{\"timed\":{timed},\"calling\":{},\"rounds\":{rounds}}}", tid());
+        Ok(())
+    })
+}
+
+/// On one CPU a thread sends a byte to this one `rounds` times, through the network of this
+/// machine, and waits for the answer.
+pub(crate) fn send(rounds: u64, cpu: usize) -> Result<()> {
+    pin(cpu)?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let mut asks = TcpStream::connect(listener.local_addr()?)?;
+    let (mut answers, _) = listener.accept()?;
+    for stream in [&asks, &answers] {
+        stream.set_nodelay(true)?;
+    }
+    let asking = thread::spawn(move || -> io::Result<i32> {
+        let mut byte = [0];
+        for _ in 0..rounds {
+            asks.write_all(&byte)?;
+            asks.read_exact(&mut byte)?;
+        }
+        Ok(tid())
+    });
+    let mut byte = [0];
+    while answers.read(&mut byte)? == 1 {
+        answers.write_all(&byte)?;
+    }
+    let asking = asking.join().ok().context("a thread panicked")??;
+    println!("{{\"asking\":{asking},\"answering\":{},\"rounds\":{rounds}}}", tid());
+    Ok(())
 }

@@ -48,6 +48,21 @@ _Static_assert(__builtin_offsetof(struct sample_context, sp) == REGISTER_SP * 8,
 /* User mode is ring 3: the low bits of the code segment. */
 #define IN_USER_MODE(registers) ((registers)->cs & 3)
 
+/*
+ * Whether the words from the `i`th on, which lie at `at`, are the registers that an interrupt saved
+ * which came while the kernel was at work: the segments of code and stack (__KERNEL_CS and
+ * __KERNEL_DS of arch/x86/include/asm/segment.h), and between them the stack pointer, which led to
+ * just behind them.
+ */
+#define REGISTER_CS 17
+#define REGISTER_SS 20
+#define ARE_REGISTERS_IN_KERNEL(words, i, at)                      \
+	(((words)[(i) + REGISTER_CS] & 0xffff) == 0x10 &&          \
+	 ((words)[(i) + REGISTER_SS] & 0xffff) == 0x18 &&          \
+	 (words)[(i) + REGISTER_SP] - ((at) + 8 * ((i) + REGISTERS)) < 64)
+/* Words in which they lie: behind what two functions keep on the stack. */
+#define INTERRUPTED_WORDS 38
+
 /* The member of both structures that is the number of the system call by which a task entered the
  * kernel; -1 where it did not (arch/x86/entry/entry_64.S since 5.8). */
 #define SYSTEM_CALL orig_ax
