@@ -4,6 +4,7 @@
 //! memory is set aside for it.
 
 use std::fs::File;
+use std::io::Read;
 use std::ops::Range;
 use syscollect_elf::{Elf, ElfError, LoadedPart, LoadedSegments, ReadCache, Segment, abi};
 use syscollect_model::BuildId;
@@ -47,6 +48,13 @@ pub fn build_id_of(file: &File) -> Option<BuildId> {
 pub fn build_id_in(reader: Reader) -> Option<BuildId> {
     let data = ReadCache::new(reader);
     Some(BuildId::from_bytes(Elf::open(&data).ok()?.build_id()?))
+}
+
+/// Whether the file begins as an ELF file does.
+pub(crate) fn is_elf(file: &File) -> bool {
+    let mut magic = [0; 4];
+    let read = Reader::of(file).and_then(|mut reader| reader.read_exact(&mut magic));
+    read.is_ok() && magic == *b"\x7fELF"
 }
 
 /// The parts of a file that decide where its code lies and whether it is safe to parse.

@@ -54,7 +54,8 @@ pub fn parts_of_module(
     request: &ModuleRequest,
 ) -> Result<Vec<FileParts>, String> {
     let is_vdso = request.path == vdso::PATH && !request.build_id.is_empty();
-    if !is_vdso && !names_a_file(&request.path) {
+    let is_held = || held.opened(&request.path, &request.build_id).is_some();
+    if !is_vdso && !names_a_file(&request.path) && !is_held() {
         return Ok(Vec::new());
     }
     let file = own_file::find(held, options, request, &mut Vec::new())?;

@@ -1,7 +1,7 @@
 //! The file that a module was mapped from, or another of the same build in its place.
 
 use crate::elf::build_id_in;
-use crate::path::{names_a_file, plain_path};
+use crate::path::{names_a_file, names_a_memory_file, plain_path};
 use crate::{ModuleRequest, Options, PinnedFiles, vdso};
 use std::ops::Deref;
 use std::path::Path;
@@ -72,6 +72,11 @@ fn at_path<'h>(
         let file = vdso::own().and_then(OpenedFile::made);
         let file = file.map_err(|error| format!("the vDSO cannot be copied: {error}"))?;
         return same_build(file, path, build_id);
+    }
+    if names_a_memory_file(path) {
+        return Err(format!(
+            "{path:?} lies in memory alone, as JIT code does, and was not held open: not named"
+        ));
     }
     if !names_a_file(path) {
         return Err(format!("{path:?} is memory without a file, such as JIT code: not named"));

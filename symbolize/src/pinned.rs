@@ -4,9 +4,9 @@ use crate::code_lists::{
     CodeLists, ListLookup, PerfMapOutcome, PerfMapOwner, dump_number, look, look_afterwards,
     look_at_dump,
 };
-use crate::elf::build_id_in;
+use crate::elf::{build_id_in, is_elf};
 use crate::os::raise_descriptor_limit;
-use crate::path::{names_a_file, plain_path};
+use crate::path::{is_of_file, names_a_memory_file, plain_path};
 use crate::{build_id_of, vdso};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::fs::File;
@@ -164,7 +164,7 @@ impl PinnedFiles {
             Some(PinnedPath::Ambiguous) => true,
             None => false,
         };
-        (names_a_file(&mapping.path) || mapping.path == vdso::PATH) && !is_held()
+        (is_of_file(&mapping.path) || mapping.path == vdso::PATH) && !is_held()
     }
 
     /// The file that `path` named when it had this build id, if it is held and was not overwritten
@@ -356,7 +356,13 @@ impl PinnedFiles {
         let build_id = match self.seen.get(&identity) {
             Some(build_id) => build_id.clone(),
             None => {
-                let (opened, build_id) = found.open_and(build_id_of)?;
+                let is_memory = names_a_memory_file(&mapping.path);
+                let (opened, (build_id, is_code)) =
+                    found.open_and(move |file| (build_id_of(file), !is_memory || is_elf(file)))?;
+                // What a program makes in a file like that, to map it twice, need not be kept.
+                if !is_code {
+                    return Ok(true);
+                }
                 let build_id = build_id.unwrap_or_default();
                 if self.seen.len() >= SEEN_MAX {
                     self.seen.clear();
@@ -534,6 +540,12 @@ fn candidates<'m>(mapping: &Mapping, path: &'m Path, lives: bool) -> Vec<Candida
     if lives {
         let exact = candidate(FileLocation::Range { pid, start, end }, false);
         found.push(Candidate { may_be_another: true, ..exact });
+    }
+    // No name leads to it.
+    if names_a_memory_file(&mapping.path) {
+        return found;
+    }
+    if lives {
         let deleted = path.as_os_str().len() != mapping.path.len();
         found.push(candidate(FileLocation::InRootOf { pid, path }, deleted));
     }
