@@ -20,6 +20,7 @@ use crate::error::{CaptureError, megabytes};
 use crate::files::Begin;
 use crate::gpu_clients::GpuClients;
 use crate::host::Host;
+use crate::jvm::{JvmAsker, JvmNames};
 use crate::kernel_types::kernel_types;
 use crate::mapping_pace::{MappingPace, MappingVerdict};
 use crate::memory::MemoryPlan;
@@ -194,6 +195,7 @@ impl Collector {
     ) -> Result<Self, CaptureError> {
         // Before anything is large: it is a copy of this process.
         let keeper = Keeper::start();
+        let jvm_asker = options.jvm.then(JvmAsker::start);
         let host = Host::at(Path::new("/"));
         let online = host.online_cpus();
         let hurry = Hurry::begin();
@@ -219,6 +221,19 @@ impl Collector {
             sources.iter().flat_map(|source| source.missing()).cloned().collect();
         missing.extend(lacking_for_names());
         missing.extend(memory.note.clone());
+        let jvms = match jvm_asker.transpose() {
+            Ok(asker) => {
+                let recorded = shared_maps.get("recorded_processes");
+                let recorded = recorded.filter(|_| !options.pids.is_empty());
+                asker.map(|asker| {
+                    JvmNames::new(asker, recorded.and_then(|map| map.try_clone().ok()))
+                })
+            }
+            Err(error) => {
+                missing.push(format!("--jvm: no Java virtual machine is asked for names: {error}"));
+                None
+            }
+        };
         let session = SessionInfo {
             notes: missing.clone(),
             ..describe(options, &host, &sources, readings.tick_rate_hz())
@@ -235,6 +250,7 @@ impl Collector {
             pids: options.pids.clone(),
             // The program that they need takes megabytes while it is loaded.
             blocked_stacks: options.stacks.offcpu && !memory.is_short(),
+            jvms,
         };
         let notes = Notes::start(buffer.clone(), settings, unwind)
             .map_err(|error| CaptureError::system("cannot start a thread", error))?;

@@ -19,6 +19,7 @@ use syscollect_symbolize::{PerfMapOutcome, PinnedFiles, ReleasedFiles, is_jit_du
 
 use crate::clock::{read_clocks, ticks_now};
 use crate::command_lines::CommandLines;
+use crate::jvm::JvmNames;
 use crate::outlet::Outlet;
 use crate::perf_maps::{self, PerfMapWatch};
 use crate::priority::{FirstForPart, FirstParts};
@@ -72,6 +73,8 @@ pub(crate) struct Notes {
     worker: Worker<NotesResult>,
     orders: Arc<Orders>,
     sleepers: SleepersMemory,
+    /// How long the end waits for all to be noted.
+    patience: Duration,
 }
 
 /// What the thread and whoever told it to begin share.
@@ -107,7 +110,7 @@ enum NotesMessage {
 }
 
 /// What the recording is like.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct NotesSettings {
     /// What time is read from.
     pub(crate) clock: ClockSource,
@@ -117,6 +120,8 @@ pub(crate) struct NotesSettings {
     pub(crate) pids: Vec<u32>,
     /// Threads that are blocked have stacks.
     pub(crate) blocked_stacks: bool,
+    /// Java virtual machines are asked for names.
+    pub(crate) jvms: Option<JvmNames>,
 }
 
 impl Notes {
@@ -131,8 +136,9 @@ impl Notes {
         let memory = sleepers.clone();
         let orders = Arc::new(Orders::default());
         let ours = Arc::clone(&orders);
+        let patience = SOON + settings.jvms.as_ref().map_or(Duration::ZERO, JvmNames::longest);
         let worker = Worker::start("notes", move || {
-            let NotesSettings { clock, blocked_stacks, .. } = settings;
+            let (clock, blocked_stacks) = (settings.clock, settings.blocked_stacks);
             let mut taker = NoteTaker::new(&buffer, settings, unwind);
             taker.sleepers = SleeperStacks::start(memory, blocked_stacks);
             taker.add_all();
@@ -143,7 +149,7 @@ impl Notes {
             }
             noted
         })?;
-        Ok(Self { told: Some(told), worker, orders, sleepers })
+        Ok(Self { told: Some(told), worker, orders, sleepers, patience })
     }
 
     /// User stacks of threads that were asleep when the present file began.
@@ -179,7 +185,7 @@ impl Notes {
     pub(crate) fn finish(&mut self, read_names: bool) -> (PinnedFiles, Vec<String>) {
         self.orders.read_names.store(read_names, Ordering::Release);
         self.told = None;
-        let noted = self.worker.wait(SOON).or_else(|_| {
+        let noted = self.worker.wait(self.patience).or_else(|_| {
             // What waits is left out from now on.
             self.orders.stopping.store(true, Ordering::Relaxed);
             self.worker.wait(LONGEST_GOODBYE)
@@ -274,6 +280,7 @@ struct NoteTaker<'a> {
     turns: Turns<Note>,
     owners: Owners,
     perf_maps: PerfMapWatch,
+    jvms: Option<JvmNames>,
     /// Processes that ran when the file began and whose mappings are not read yet.
     unread: FxHashSet<u32>,
     /// What ran when the file began, its mappings, and programs that began, which go to the file in
@@ -303,7 +310,7 @@ impl<'a> NoteTaker<'a> {
         settings: NotesSettings,
         unwind: Option<UnwindTables>,
     ) -> Self {
-        let NotesSettings { clock, asked_by, pids, .. } = settings;
+        let NotesSettings { clock, asked_by, pids, jvms, .. } = settings;
         Self {
             pids,
             root: root.to_path_buf(),
@@ -316,6 +323,7 @@ impl<'a> NoteTaker<'a> {
             unwind,
             turns: Turns::new(asked_by, SHARE),
             perf_maps: PerfMapWatch::default(),
+            jvms,
             unread: FxHashSet::default(),
             described: Vec::new(),
             mappings: Vec::new(),
@@ -393,6 +401,7 @@ impl<'a> NoteTaker<'a> {
         match seen {
             Observed::Mapping(mapping, _) => {
                 let whose = self.owners.whose(mapping.pid);
+                self.jvms.iter_mut().for_each(|jvms| jvms.mapped(&mapping, whose));
                 if mapping.is_generated() {
                     self.perf_maps.add(mapping.pid, whose, Instant::now());
                 } else if self.held.is_to_hold(&mapping, whose.uid()) {
@@ -403,6 +412,7 @@ impl<'a> NoteTaker<'a> {
                 // What it has mapped from now on is of another program.
                 self.unread.remove(&pid);
                 self.perf_maps.remove(pid);
+                self.jvms.iter_mut().for_each(|jvms| jvms.exec(pid));
                 self.held.forget_code_lists(pid);
                 self.add(pid, Note::Exec(pid));
             }
@@ -559,7 +569,9 @@ impl<'a> NoteTaker<'a> {
     }
 
     /// Looks for the perf maps of all that made code once more: these may have been written anew.
+    /// Java virtual machines write theirs now, where they are to.
     fn look_for_perf_maps(&mut self) {
+        self.jvms.iter_mut().for_each(JvmNames::ask);
         for (pid, whose) in self.perf_maps.all() {
             self.turns.add(whose, Note::PerfMap(pid), Instant::now());
         }
@@ -567,6 +579,7 @@ impl<'a> NoteTaker<'a> {
 
     /// Holds the file of a mapping; whether that is held.
     fn hold(&mut self, mapping: &mut Mapping, turn: &Turn<()>) -> bool {
+        self.jvms.iter_mut().for_each(|jvms| jvms.mapped(mapping, turn.whose));
         if mapping.is_generated() {
             self.perf_maps.add(mapping.pid, turn.whose, Instant::now());
             return true;
@@ -668,6 +681,7 @@ impl<'a> NoteTaker<'a> {
             ));
         }
         left_out.extend(self.perf_maps.left_out());
+        left_out.extend(self.jvms.iter().flat_map(JvmNames::notes));
         left_out.extend(self.sleepers.left_out_words());
         left_out.extend(released_notes(&self.released));
         left_out.extend(without_tables);

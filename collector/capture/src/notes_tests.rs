@@ -4,7 +4,13 @@ use syscollect_store::{BufferMode, Popped};
 const CLOCK: ClockSource = ClockSource::Monotonic;
 
 fn settings() -> NotesSettings {
-    NotesSettings { clock: CLOCK, asked_by: None, pids: Vec::new(), blocked_stacks: false }
+    NotesSettings {
+        clock: CLOCK,
+        asked_by: None,
+        pids: Vec::new(),
+        blocked_stacks: false,
+        jvms: None,
+    }
 }
 
 /// The executable mapping of this test, as the kernel lists it.
@@ -90,8 +96,13 @@ fn what_a_process_has_mapped_after_it_began_another_program_is_not_from_the_star
 fn what_nobody_hears_of_is_counted() {
     let (told, _received) = channel();
     let worker = Worker::start("nobody", NotesResult::default).unwrap();
-    let mut notes =
-        Notes { told: Some(told), worker, orders: Arc::default(), sleepers: Arc::default() };
+    let mut notes = Notes {
+        told: Some(told),
+        worker,
+        orders: Arc::default(),
+        sleepers: Arc::default(),
+        patience: SOON,
+    };
     (0..UNHEARD_MAX + 3).for_each(|_| notes.seen(Observed::Exec { pid: 1 }));
     let (_, left_out) = notes.finish(false);
     assert!(left_out[0].starts_with("3 files of code and programs"), "{left_out:?}");

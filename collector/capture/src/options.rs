@@ -40,6 +40,8 @@ pub struct RecordOptions {
     pub probes: Vec<Spec>,
     /// What GPU drivers do.
     pub gpu: bool,
+    /// Java virtual machines are asked for the names of their compiled methods when it ends.
+    pub jvm: bool,
     /// Tracepoints of the kernel that are shown as it describes them, of all processes.
     pub tracepoints: Vec<Tracepoints>,
     /// The program that will be launched once the recording has begun, as the
@@ -81,6 +83,7 @@ impl Default for RecordOptions {
             cross_check_every: 0,
             probes: Vec::new(),
             gpu: false,
+            jvm: false,
             tracepoints: Vec::new(),
             launch: None,
             asked_by: None,

@@ -220,6 +220,23 @@ pub(super) fn recording() -> io::Result<()> {
     install(rules, SeccompAction::Allow, REFUSED)
 }
 
+/// Refuses [`NEVER_WHILE_RECORDING`], but for connecting to sockets of this machine.
+pub(super) fn with_local_sockets() -> io::Result<()> {
+    let never = NEVER_WHILE_RECORDING.iter().chain(arch::NEVER_WHILE_RECORDING);
+    let never = never.filter(|call| **call != libc::SYS_connect);
+    let mut rules: BTreeMap<_, _> = never.map(|call| (*call, Vec::new())).collect();
+    rules.insert(libc::SYS_socket, vec![other_than_local()?]);
+    install(rules, SeccompAction::Allow, REFUSED)
+}
+
+/// A socket that leads to other machines, or to the kernel.
+fn other_than_local() -> io::Result<SeccompRule> {
+    let local = libc::AF_UNIX as u64;
+    let other = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, local)
+        .map_err(io::Error::other)?;
+    SeccompRule::new(vec![other]).map_err(io::Error::other)
+}
+
 /// Refuses all but [`NAMING_AND_EXPORTING`] and threads.
 pub(super) fn finishing() -> io::Result<()> {
     // Its arguments lie in memory, which a filter does not see. Where it is "not there", C
@@ -309,6 +326,22 @@ mod tests {
         // SAFETY: the name is a C string, and the lists end with null.
         unsafe { libc::execve(c"/none".as_ptr(), none.as_ptr(), none.as_ptr()) };
         [socket, error()]
+    }
+
+    #[test]
+    fn who_asks_programs_of_this_machine_connects_to_no_other() {
+        let code = in_a_process(|| {
+            if with_local_sockets().is_err() {
+                return 1;
+            }
+            let nowhere = std::os::unix::net::UnixStream::connect("/none/socket");
+            let connects = nowhere.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+            if refused() == [libc::EPERM; 2] && connects { 0 } else { 2 }
+        });
+        assert_eq!(
+            code, 0,
+            "1: the filter was refused, 2: it lets through what it should not, or too little"
+        );
     }
 
     #[test]

@@ -40,6 +40,9 @@ const RECORDING: CapabilitySet = CapabilitySet::BPF
 const ATTACHING: CapabilitySet =
     CapabilitySet::BPF.union(CapabilitySet::PERFMON).union(CapabilitySet::SYS_PTRACE);
 
+/// Looking at Java virtual machines of all users, and becoming theirs.
+const ASKING: CapabilitySet = CapabilitySet::SYS_PTRACE.union(ACCOUNTS);
+
 /// Naming opens files of code and the kernel's list of symbols.
 const NAMING: CapabilitySet = CapabilitySet::DAC_READ_SEARCH
     .union(CapabilitySet::SYSLOG)
@@ -63,6 +66,10 @@ pub enum Stage {
     Recording,
     /// The process that attaches to programs and does nothing else.
     Attaching,
+    /// The process that has others ask Java virtual machines for the names of their methods.
+    AskingJvms,
+    /// A process that acts as another user, who may be root, and as nobody else.
+    ActingAsUser,
     /// The recording is over, or was made long ago: code gets its names.
     Naming,
     /// The names are there, and a file is written.
@@ -79,7 +86,8 @@ impl Stage {
             Self::Recording => RECORDING | of_this_kernel(),
             Self::Attaching => ATTACHING | of_this_kernel(),
             Self::Naming => NAMING,
-            Self::Exporting => CapabilitySet::empty(),
+            Self::AskingJvms => ASKING,
+            Self::Exporting | Self::ActingAsUser => CapabilitySet::empty(),
             Self::Waiting => ACCOUNTS,
         }
     }
@@ -88,7 +96,9 @@ impl Stage {
     fn at_times(self) -> CapabilitySet {
         match self {
             Self::Recording | Self::Naming | Self::Exporting => FILES,
-            Self::Attaching | Self::Waiting => CapabilitySet::empty(),
+            Self::Attaching | Self::AskingJvms | Self::ActingAsUser | Self::Waiting => {
+                CapabilitySet::empty()
+            }
         }
     }
 }
@@ -199,6 +209,15 @@ fn bound(kept: CapabilitySet) -> io::Result<()> {
 /// A kernel without filters of system calls, or a sandbox that refuses them.
 pub fn refuse_what_recording_never_does() -> io::Result<()> {
     filter::recording()
+}
+
+/// As [`refuse_what_recording_never_does`], but for sockets that lead to programs of this machine.
+///
+/// # Errors
+///
+/// A kernel without filters of system calls, or a sandbox that refuses them.
+pub(crate) fn refuse_all_but_local_sockets() -> io::Result<()> {
+    filter::with_local_sockets()
 }
 
 /// All threads of this process are refused everything but reading, writing and naming files, memory

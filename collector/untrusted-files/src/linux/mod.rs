@@ -8,7 +8,10 @@ mod storage;
 mod tests;
 
 pub use memory::MemoryFile;
-pub use open::{FoundFile, OpenedFile, data_of_mapping, data_of_program, find, open};
+pub use open::{
+    FoundFile, OpenedFile, data_of_mapping, data_of_program, find, folder_in_root, open,
+    working_folder,
+};
 pub use owner::{Owner, status_at};
 
 use crate::{OpenError, in_process, within};

@@ -2,7 +2,8 @@
 
 use super::owner::acting_as;
 use super::storage::{
-    Storage, allocated_without_name, data_of, is_mounted_by_root, is_on_known_disk, served, storage,
+    Mount, Storage, allocated_without_name, data_of, is_mounted_by_root, is_on_known_disk, served,
+    storage,
 };
 use super::{Owner, folder_of, path_of};
 use crate::{FileData, FileLocation, OpenError, Reader, in_map_files, in_process, within};
@@ -121,6 +122,44 @@ pub fn data_of_program(process: &Path) -> Result<FileData, OpenError> {
     // The kernel knows it beside what the process has mapped, and waits for nobody.
     let program = in_process(process, |folder| walk(None, &folder.join("exe"), NONE))?;
     Ok(look_at(program)?.1)
+}
+
+/// A folder that a process sees, as a place to look for something in; no link is followed on the
+/// way to it. `owner` is the process's, with whose rights it is looked for. May never return, for
+/// processes that nobody waits for.
+///
+/// # Errors
+///
+/// [`OpenError`] says what lies there instead, or why it cannot be looked at.
+pub fn folder_in_root(pid: u32, path: &Path, owner: &Owner) -> Result<File, OpenError> {
+    let served = served(Some(pid))?;
+    if served.iter().any(|served| served.is_on_the_way(path)) {
+        return Err(OpenError::Served);
+    }
+    a_folder(Walk::of(&FileLocation::InRootOf { pid, path })?.go(Some(owner))?, &served)
+}
+
+/// The folder that a process is in, as a place to look for something in.
+///
+/// # Errors
+///
+/// As [`folder_in_root`].
+pub fn working_folder(pid: u32) -> Result<File, OpenError> {
+    let served = served(Some(pid))?;
+    // The kernel knows it, and waits for nobody.
+    let place = in_process(&folder_of(pid), |folder| walk(None, &folder.join("cwd"), NONE))?;
+    a_folder(place, &served)
+}
+
+fn a_folder(place: File, served: &[Mount]) -> Result<File, OpenError> {
+    let data = data_of(&place)?;
+    if served.iter().any(|served| served.has(&data)) {
+        return Err(OpenError::Served);
+    }
+    if data.mode & libc::S_IFMT != libc::S_IFDIR {
+        return Err(io::Error::from(io::ErrorKind::NotADirectory).into());
+    }
+    Ok(place)
 }
 
 /// The file that is mapped there. That leads from /proc to the file without a walk through file

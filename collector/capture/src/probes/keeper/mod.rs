@@ -15,18 +15,18 @@
 mod message;
 mod serve;
 
-use std::fs::File;
 use std::io::{self, IoSlice, Read as _, Write as _};
 use std::mem::MaybeUninit;
-use std::net::Shutdown;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
 use self::message::{KeeperRequest, Reply};
 pub(super) use self::message::{Means, OneProcess, Request};
+use crate::child_process::ChildProcess;
 use crate::usage;
+
+const NAME: &std::ffi::CStr = c"uprobe-keeper";
 
 /// Makes the links of one request: of a program, and of a file.
 type Link = fn(&Request, BorrowedFd<'_>, BorrowedFd<'_>) -> io::Result<Vec<OwnedFd>>;
@@ -34,8 +34,7 @@ type Link = fn(&Request, BorrowedFd<'_>, BorrowedFd<'_>) -> io::Result<Vec<Owned
 /// The process. Dropping it waits until all is detached.
 #[derive(Debug)]
 pub(crate) struct Keeper {
-    socket: UnixStream,
-    pid: libc::pid_t,
+    process: ChildProcess,
     /// What it said to have used of the CPU, nanoseconds.
     counted_ns: u64,
 }
@@ -52,21 +51,8 @@ impl Keeper {
     }
 
     fn that_links(link: Link) -> io::Result<Self> {
-        let (socket, of_child) = UnixStream::pair()?;
-        let null = File::options().read(true).write(true).open("/dev/null")?;
-        // What is blocked before stays blocked in the child from its first instruction on.
-        let before = block_all_signals()?;
-        // SAFETY: the child runs `serve::run`, which never returns, so that no destructor of this
-        // process's state runs twice. It allocates and starts a thread, which C libraries allow in
-        // a child (they take their own locks around the fork), and touches no other lock that a
-        // thread of this process may have held.
-        let pid = match unsafe { libc::fork() } {
-            0 => serve::run(of_child, null, link),
-            -1 => Err(io::Error::last_os_error()),
-            pid => Ok(pid),
-        };
-        set_signals(&before)?;
-        Ok(Self { socket, pid: pid?, counted_ns: 0 })
+        let process = ChildProcess::start(NAME, |socket| serve::run(socket, link))?;
+        Ok(Self { process, counted_ns: 0 })
     }
 
     /// Has the program attached as the request says; it stays so until this is dropped, or its lease
@@ -99,7 +85,7 @@ impl Keeper {
             |_| io::Error::new(io::ErrorKind::BrokenPipe, "the process that holds probes is gone");
         self.send(asked, fds).map_err(gone)?;
         let mut reply = [0; Reply::BYTES];
-        self.socket.read_exact(&mut reply).map_err(gone)?;
+        self.process.socket.read_exact(&mut reply).map_err(gone)?;
         let reply = Reply::decode(&reply);
         usage::add_other_process(reply.cpu_ns.saturating_sub(self.counted_ns));
         self.counted_ns = reply.cpu_ns;
@@ -115,70 +101,34 @@ impl Keeper {
             control.push(SendAncillaryMessage::ScmRights(fds));
         }
         let sent = rustix::net::sendmsg(
-            &self.socket,
+            &self.process.socket,
             &[IoSlice::new(&head)],
             &mut control,
             SendFlags::NOSIGNAL,
         )?;
         // The standard library asks for no signal either.
-        self.socket.write_all(&head[sent..])?;
-        self.socket.write_all(&rest)
+        self.process.socket.write_all(&head[sent..])?;
+        self.process.socket.write_all(&rest)
     }
 
     /// Whether somebody ended it: nothing is attached any more.
     pub(super) fn has_ended(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        matches!(rustix::net::recv(self.socket.as_fd(), &mut [0; 1], flags), Ok((0, _)))
+        matches!(rustix::net::recv(self.process.socket.as_fd(), &mut [0; 1], flags), Ok((0, _)))
     }
 
     /// Its process.
     pub(super) fn pid(&self) -> i32 {
-        self.pid
+        self.process.pid
     }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // It reads the end of its work.
-        let _ = self.socket.shutdown(Shutdown::Write);
-        if let Some(cpu_ns) = wait_for(self.pid) {
+        if let Some(cpu_ns) = self.process.end() {
             usage::add_other_process(cpu_ns.saturating_sub(self.counted_ns));
         }
     }
-}
-
-/// Waits for a child; the CPU time that it used, nanoseconds.
-fn wait_for(pid: libc::pid_t) -> Option<u64> {
-    let mut status = 0;
-    loop {
-        // SAFETY: rusage is plain numbers, for which zero is valid.
-        let mut used: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: both may be written; the child is ours, and nobody else waits for it.
-        if unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut used) } == pid {
-            return Some(usage::time_of(&used).as_nanos() as u64);
-        }
-        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            return None;
-        }
-    }
-}
-
-/// The calling thread gets no signal any more; what was blocked before.
-fn block_all_signals() -> io::Result<libc::sigset_t> {
-    // SAFETY: a set of signals is plain bits, and the calls write the sets they are given.
-    let result = unsafe {
-        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigfillset(&raw mut all);
-        (libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before), before)
-    };
-    if result.0 == 0 { Ok(result.1) } else { Err(io::Error::from_raw_os_error(result.0)) }
-}
-
-/// The calling thread blocks these signals and no others.
-fn set_signals(blocked: &libc::sigset_t) -> io::Result<()> {
-    // SAFETY: the set is valid, and the old one is not asked for.
-    let error = unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, blocked, std::ptr::null_mut()) };
-    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
 }
 
 #[cfg(test)]

@@ -1,11 +1,9 @@
 //! What runs in the keeper's process.
 
-use std::fs::File;
 use std::io::{self, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -20,12 +18,6 @@ use super::message::{KeeperRequest, OneProcess, Reply};
 use crate::privileges::{self, Stage};
 use crate::usage;
 
-/// Not "syscollect": who ends all processes of that name shall not end this one.
-const NAME: &std::ffi::CStr = c"uprobe-keeper";
-/// Where the socket lies: behind the three that every program expects.
-const SOCKET: RawFd = 3;
-/// Descriptors from here on are free while others are moved.
-const OUT_OF_THE_WAY: RawFd = 10;
 /// How long it may take to detach after the recorder has gone, which waits for it no longer than a
 /// moment: minutes, where programs have probed files mapped tens of thousands of times. What takes
 /// longer hangs, in a file system that a user serves, say; whoever is ended before leaves
@@ -41,58 +33,29 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 const PAUSE_PER_WORK: u32 = 9;
 const LONGEST_PAUSE_FOR_WORK: Duration = Duration::from_secs(2);
 
-/// Serves until the other end is closed, detaches everything and ends this process.
-pub(super) fn run(socket: UnixStream, null: File, link: Link) -> ! {
-    let ended = catch_unwind(AssertUnwindSafe(|| {
-        let mut socket = alone(&socket, &null)?;
-        privileges::keep(Stage::Attaching)?;
-        // A sandbox may refuse filters, which the recorder says of itself.
-        let _ = privileges::refuse_what_recording_never_does();
-        end_what_hangs(&socket)?;
-        let mut links = Vec::new();
-        let detaching = Detaching::start()?;
-        // An error, too, means that the recorder is gone.
-        let result = serve(&mut socket, link, &mut links, &detaching);
-        let rest = detaching.end();
-        detach(links.into_iter().map(|(_, link)| link).collect());
-        // A panic there has been printed.
-        let _ = rest.join();
-        result
-    }));
-    let code = i32::from(!matches!(ended, Ok(Ok(()))));
-    // SAFETY: ends this process and runs nothing of the recorder's, whose copy this is.
-    unsafe { libc::_exit(code) }
+/// Serves until the other end is closed, and detaches everything.
+pub(super) fn run(mut socket: UnixStream, link: Link) -> io::Result<()> {
+    raise_limit_of_files();
+    privileges::keep(Stage::Attaching)?;
+    // A sandbox may refuse filters, which the recorder says of itself.
+    let _ = privileges::refuse_what_recording_never_does();
+    end_what_hangs(&socket)?;
+    let mut links = Vec::new();
+    let detaching = Detaching::start()?;
+    // An error, too, means that the recorder is gone.
+    let result = serve(&mut socket, link, &mut links, &detaching);
+    let rest = detaching.end();
+    detach(links.into_iter().map(|(_, link)| link).collect());
+    // A panic there has been printed.
+    let _ = rest.join();
+    result
 }
 
-/// Leaves the recorder's terminal and session, its folder, its files, and its limit of open ones;
-/// the socket.
-fn alone(socket: &UnixStream, null: &File) -> io::Result<UnixStream> {
-    rustix::process::chdir("/")?;
-    // SAFETY: no memory is involved; this process leads no group, being a child that was just made.
-    unsafe { libc::setsid() };
-    // SAFETY: the name ends with NUL.
-    unsafe { libc::prctl(libc::PR_SET_NAME, NAME.as_ptr()) };
-    let [socket, null] = [socket.as_raw_fd(), null.as_raw_fd()].map(|fd| {
-        // SAFETY: no memory is involved.
-        unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, OUT_OF_THE_WAY) }
-    });
-    for (from, to) in [(null, 0), (null, 1), (null, 2), (socket, SOCKET)] {
-        // SAFETY: no memory is involved. What the number stood for belongs to the recorder, which
-        // has its own: nothing that owned it here is used or dropped any more.
-        if unsafe { libc::dup2(from, to) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
-    // SAFETY: the same holds for all others.
-    if unsafe { libc::syscall(libc::SYS_close_range, SOCKET + 1, u32::MAX, 0) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
+/// Each place is a descriptor where the kernel has no link to many.
+fn raise_limit_of_files() {
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     limit.current = limit.maximum;
-    // Each place is a descriptor where the kernel has no link to many.
     let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);
-    // SAFETY: the socket was put there, and nobody else owns that number.
-    Ok(unsafe { UnixStream::from_raw_fd(SOCKET) })
 }
 
 /// Starts a thread that ends this process if it is there long after the recorder.
@@ -102,7 +65,7 @@ fn end_what_hangs(socket: &UnixStream) -> io::Result<()> {
         let mut gone = [PollFd::new(&socket, PollFlags::RDHUP)];
         while !matches!(poll(&mut gone, None), Ok(1..)) {}
         std::thread::sleep(LONGEST_DETACHING);
-        // SAFETY: as in `run`.
+        // SAFETY: ends this process and runs nothing of the recorder's, whose copy this is.
         unsafe { libc::_exit(1) }
     };
     std::thread::Builder::new().spawn(wait).map(drop)

@@ -201,6 +201,11 @@ pub(crate) struct SystemArgs {
     #[arg(long, value_name = "FILE", value_parser = read_probes)]
     probes: Vec<Probes>,
 
+    /// Have running Java virtual machines (HotSpot, JDK 17 and newer) write down the names of their
+    /// compiled methods when the recording stops, as `jcmd PID Compiler.perfmap` does
+    #[arg(long)]
+    jvm: bool,
+
     /// How many functions one --function may match
     #[arg(long, value_name = "N", default_value_t = FUNCTIONS_MAX_DEFAULT, value_parser = parse_count)]
     max_functions: usize,
@@ -237,6 +242,7 @@ pub(crate) struct SystemOptions {
     pub(crate) mode: BufferMode,
     buffer_span: Option<Duration>,
     cross_check_every: u32,
+    jvm: bool,
     probes: Vec<Spec>,
     tracepoints: Vec<Tracepoints>,
 }
@@ -336,6 +342,7 @@ impl SystemArgs {
             buffer_span,
             mode: if self.overwrite { BufferMode::Overwrite } else { BufferMode::Discard },
             cross_check_every: self.cross_check,
+            jvm: self.jvm,
             probes,
             tracepoints: self.tracepoint,
         })
@@ -369,6 +376,7 @@ impl Options {
             cross_check_every: system.cross_check_every,
             probes: system.probes.clone(),
             gpu: self.gpu,
+            jvm: system.jvm,
             tracepoints: system.tracepoints.clone(),
             launch: self.launched_file(),
             asked_by: Owner::behind_sudo().map(|owner| owner.uid),
