@@ -9,8 +9,8 @@ pub(super) const PYTHON: &str = "Functions of Python programs are not shown here
     untested). Where it was built with probes (`syscollect probes list` with its path says so), \
     `--zone python:function__entry..function__return` shows them, and makes them slower.";
 const GENERATED: &str = "Code without a file is made while its program runs (JIT compilers). It has \
-    names where the program lists them: node with `--perf-basic-prof`, Java after \
-    `jcmd PID Compiler.perfmap` before the recording ends, .NET with `DOTNET_PerfMapEnabled=1`.";
+    names where the program lists them: node with `--perf-basic-prof`, Java where it is recorded \
+    with `--jvm`, .NET with `DOTNET_PerfMapEnabled=1`.";
 const STRIPPED: &str = "A file without names was stripped. Where its debug files are there, \
     `syscollect symbolize CAPTURE --symbols DIR` adds their names; else install its debug symbols \
     and look again, or build it with them.";

@@ -110,6 +110,11 @@ impl Context {
         path
     }
 
+    /// A path in the tests' own folder, whatever is there.
+    pub(crate) fn path_of(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
     /// The engine; the reason to skip where there is none.
     pub(crate) fn engine(&self) -> Option<&Engine> {
         self.engine.as_ref().ok()

@@ -25,6 +25,7 @@ const DAEMON: u32 = 1;
 const FUNCTION: &str = "recursive_sum";
 const PROGRAM: &str = "function recursive_sum(n) { return n < 2 ? n : recursive_sum(n - 1) + recursive_sum(n - 2); } \
     const end = Date.now() + Number(process.argv[1]); while (Date.now() < end) recursive_sum(20);";
+const OF_NODE: BusyProcess<'_> = BusyProcess { process: "node", function: FUNCTION, least: 500 };
 /// Of 100 samples of a node that runs it so many are in it: the rest are of node's own start.
 const IN_FUNCTION: u64 = 75;
 const LONG: &str = "600000";
@@ -56,7 +57,7 @@ fn recorded(context: &Context, option: &str) -> Result<String> {
     let capture = context.path(&format!("node{option}.syscap"));
     let record = ["record", "-o", text(&capture)?, "--freq", "999", "--", "node", option];
     context.succeed(&[&record[..], &["-e", PROGRAM, "2500"]].concat())?;
-    share(context, &capture)
+    share(context, &capture, &OF_NODE)
 }
 
 /// The samples of a node with a `/tmp` and process numbers of its own.
@@ -76,24 +77,34 @@ fn contained(context: &Context) -> Result<Option<String>> {
     std::thread::sleep(Duration::from_millis(2500));
     context.stop(recorder)?;
     drop(node);
-    share(context, &capture).map(Some)
+    share(context, &capture, &OF_NODE).map(Some)
 }
 
-/// How many of node's samples are in the function.
-fn share(context: &Context, capture: &Path) -> Result<String> {
-    let folded = capture.with_extension("folded");
-    let drawn = ["flamegraph", text(capture)?, "-o", text(&folded)?, "--process", "node"];
+/// A process that spends its time in one function.
+pub(super) struct BusyProcess<'a> {
+    /// Its name or its number.
+    pub(super) process: &'a str,
+    pub(super) function: &'a str,
+    /// Samples that it has at least.
+    pub(super) least: u64,
+}
+
+/// How many of a process's samples are in the function.
+pub(super) fn share(context: &Context, capture: &Path, of: &BusyProcess<'_>) -> Result<String> {
+    let BusyProcess { process, function, least } = of;
+    let folded = context.path("share.folded");
+    let drawn = ["flamegraph", text(capture)?, "-o", text(&folded)?, "--process", process];
     context.succeed(&drawn)?;
     let (mut all, mut found) = (0, 0);
     for line in fs::read_to_string(&folded)?.lines() {
         let (stack, count) = line.rsplit_once(' ').context("a line without a count")?;
         let count: u64 = count.parse()?;
         all += count;
-        found += if stack.contains(FUNCTION) { count } else { 0 };
+        found += if stack.contains(*function) { count } else { 0 };
     }
-    let least = if context.is_emulated() { 1 } else { 500 };
-    ensure!(all >= least, "only {all} samples are of node");
-    ensure!(found * 100 >= all * IN_FUNCTION, "only {found} of {all} samples are in {FUNCTION}");
+    let least = if context.is_emulated() { 1 } else { *least };
+    ensure!(all >= least, "only {all} samples are of {process}");
+    ensure!(found * 100 >= all * IN_FUNCTION, "only {found} of {all} samples are in {function}");
     Ok(format!("{found} of {all} samples"))
 }
 
@@ -179,13 +190,13 @@ impl Drop for Misled {
 }
 
 /// A program that is killed when this is dropped.
-struct Running(Child);
+pub(super) struct Running(pub(super) Child);
 
 impl Running {
-    fn start(command: &mut Command) -> Result<Self> {
+    pub(super) fn start(command: &mut Command) -> Result<Self> {
         ends_with_us(command);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-        Ok(Self(child.context("node cannot be started")?))
+        Ok(Self(child.with_context(|| format!("{command:?} cannot be started"))?))
     }
 }
 

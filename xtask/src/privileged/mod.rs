@@ -32,6 +32,7 @@ mod hostile_zones;
 mod hung;
 mod interrupts;
 mod jit;
+mod jvm;
 mod live;
 mod loss;
 mod low_memory;
@@ -191,6 +192,8 @@ const TESTS: &[Test] = &[
     test!("hostile-deleted", hostile_code::deleted),
     test!("jit-names", jit::names),
     test!("hostile-jit", jit::hostile),
+    test!("jvm-names", jvm::names),
+    test!("hostile-jvm", jvm::hostile),
 ];
 
 /// What to run, and where.

@@ -113,7 +113,7 @@ fn needs_admin(context: &Context) -> bool {
 
 fn while_it_records(context: &Context) -> Result<u64> {
     let output = context.path("rights-recording.syscap");
-    let recorder = context.start(&output, &[])?;
+    let recorder = context.start(&output, &["--jvm"])?;
     let threads = Rights::of_threads(recorder.id());
     ensure!(threads.len() > 3, "only the threads {threads:?}");
     for thread in &threads {
@@ -124,21 +124,38 @@ fn while_it_records(context: &Context) -> Result<u64> {
     let accounts = 1 << CAP_SETUID | 1 << CAP_SETGID;
     ensure!(waits.permitted & !accounts == 0, "who only waits for signals has {waits:?}");
     who_holds_probes(context, recorder.id())?;
+    who_asks_jvms(context, recorder.id())?;
     context.stop(recorder)?;
     Ok(threads.iter().fold(0, |all, thread| all | thread.permitted))
+}
+
+/// The process of that name that a recorder has started.
+fn child(recorder: u32, name: &str) -> Result<u32> {
+    let children = fs::read_to_string(format!("/proc/{recorder}/task/{recorder}/children"))?;
+    let is_it = |pid: &u32| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == name)
+    };
+    let mut children = children.split_whitespace().filter_map(|pid| pid.parse().ok());
+    children.find(is_it).with_context(|| format!("the recorder has no process {name}"))
+}
+
+/// The process that has Java virtual machines asked can look at them and become their users.
+fn who_asks_jvms(context: &Context, recorder: u32) -> Result<()> {
+    let threads = Rights::of_threads(child(recorder, "jvm-asker")?);
+    let needed: u64 = 1 << CAP_SYS_PTRACE | 1 << CAP_SETUID | 1 << CAP_SETGID;
+    ensure!(threads.len() == 1, "who forks has {threads:?}");
+    for thread in &threads {
+        thread.check(&never(context), "asking")?;
+        ensure!(thread.permitted & !needed == 0, "who asks has {thread:?}");
+    }
+    Ok(())
 }
 
 /// The process that attaches to programs can do that and nothing else, and holds nothing of the
 /// recorder's.
 fn who_holds_probes(context: &Context, recorder: u32) -> Result<()> {
-    let children = fs::read_to_string(format!("/proc/{recorder}/task/{recorder}/children"))?;
-    let pid = children.split_whitespace().find_map(|pid| pid.parse::<u32>().ok());
-    let pid = pid.context("the recorder has no process that holds probes")?;
+    let pid = child(recorder, "uprobe-keeper")?;
     let threads = Rights::of_threads(pid);
-    ensure!(
-        threads.first().is_some_and(|thread| thread.name == "uprobe-keeper"),
-        "the recorder started {threads:?}"
-    );
     let mut needed: u64 = 1 << CAP_BPF | 1 << CAP_PERFMON | 1 << CAP_SYS_PTRACE;
     if needs_admin(context) {
         needed |= 1 << CAP_SYS_ADMIN | 1 << CAP_SYS_RESOURCE;

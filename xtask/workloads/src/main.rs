@@ -12,6 +12,7 @@ mod alone;
 mod bracket;
 mod callers;
 mod database;
+mod fake_jvm;
 mod fences;
 mod fuse;
 mod hang;
@@ -48,6 +49,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      use-cpu SECONDS | fences COUNT | hang THREADS | leaderless | \
                      numbered FILE SECONDS | \
                      renames SECONDS | \
+                     fake-jvm silent|deaf|endless|fifo|link FOLDER SECONDS | \
                      new-stacks PROCESSES SECONDS | same-stack SECONDS | \
                      wrap LOG CMD ARGS... | unwound SECONDS | leaves SECONDS | visiting FOLDER SECONDS | hostile mappings|memory|survey|flood|announcements|announced-files|looks SECONDS | \
                      hostile-code tables|interpreters|mapped|probed|rights|debug|deleted FOLDER SECONDS | as UID LOAD ARGS...";
@@ -98,6 +100,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["database", rounds] => database::run(number(rounds)?)?,
         ["hang", threads] => hang::run(number(threads)?)?,
         ["leaderless"] => leaderless::run()?,
+        ["fake-jvm", part, folder, seconds] => fake_jvm::run(part, folder, number(seconds)?)?,
         ["fences", count] => fences::run(number(count)?)?,
         ["numbered", file, seconds] => instrumented::numbered(file, number(seconds)?)?,
         ["hostile-code", attack, folder, seconds] => {

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -22,12 +22,17 @@ const THREADS_MIN: u64 = 4;
 /// Bytes of a list of mappings that are looked through, and of a command line.
 const MAPPINGS_MAX: usize = 8 << 20;
 const COMMAND_LINE_MAX: usize = 256 << 10;
+/// From when a machine has loaded its library until it awaits the signal, and how often to see
+/// whether it does.
+const BEGINS: Duration = Duration::from_millis(500);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// By which a machine is told to print its threads instead, whoever asks.
 const TAKES_NONE: &[u8] = b"-XX:+DisableAttachMechanism";
 
 /// Asks a process, if it is such a machine. This process has no right afterwards that its user has
 /// not.
 pub(super) fn ask(pid: u32, limit: Duration) -> Answer {
+    let end = Instant::now() + limit;
     let target = match Target::find(pid) {
         Ok(target) => target,
         Err(why) => return why,
@@ -37,7 +42,7 @@ pub(super) fn ask(pid: u32, limit: Duration) -> Answer {
         return Answer::NotPermitted;
     }
     let signal = || Ok(pidfd_send_signal(&process, Signal::QUIT)?);
-    machine.ask(signal, limit)
+    machine.ask(signal, end.saturating_duration_since(Instant::now()))
 }
 
 /// A machine that may be asked.
@@ -55,15 +60,14 @@ impl Target {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Answer::Gone)?;
         let process = pidfd_open(number, PidfdFlags::empty()).map_err(|_| Answer::Gone)?;
         let folder = PathBuf::from(format!("/proc/{pid}"));
-        let status = status_at(&folder.join("status")).ok_or(Answer::Gone)?;
-        let status = Status::parse(&status).ok_or(Answer::Gone)?;
+        let status = Status::of(&folder).ok_or(Answer::Gone)?;
         match status.state {
             'T' | 't' => return Err(Answer::Stopped),
             'Z' | 'X' => return Err(Answer::Gone),
             _ if status.threads < THREADS_MIN || !runs_hotspot(&folder) => {
                 return Err(Answer::NotJvm);
             }
-            _ if !status.awaits_quit || takes_none(&folder) => return Err(Answer::TakesNone),
+            _ if takes_none(&folder) || !awaits_quit(&folder) => return Err(Answer::TakesNone),
             _ => {}
         }
         let owner = Owner::of_process(pid).ok_or(Answer::Gone)?;
@@ -83,20 +87,36 @@ fn has_ended(process: &OwnedFd) -> bool {
     !matches!(poll(&mut ended, Some(&Timespec::default())), Ok(0))
 }
 
-/// Whether HotSpot's library lies in the process's memory, and not that of another machine, whose
-/// libraries are called alike (OpenJ9: it writes a report of itself when it gets the signal).
 fn runs_hotspot(folder: &Path) -> bool {
     let text = read_text_patiently(folder, "maps", MAPPINGS_MAX).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let paths = text.lines().filter_map(|line| line.find('/').map(|at| &line[at..]));
-    let mut is_found = false;
-    for path in paths {
+    has_hotspot(&String::from_utf8_lossy(&text))
+}
+
+/// Whether HotSpot's library is loaded in what has these mappings, and not that of another machine,
+/// whose libraries are called alike (OpenJ9: it writes a report of itself when it gets the signal).
+/// A library that is loaded has variables: who reads its code, as recorders do, has none mapped.
+fn has_hotspot(maps: &str) -> bool {
+    let mut is_loaded = false;
+    for line in maps.lines() {
+        let Some((rest, path)) = line.find('/').map(|at| line.split_at(at)) else { continue };
         if path.contains("/libj9vm") {
             return false;
         }
-        is_found |= is_hotspot(path);
+        is_loaded |= is_hotspot(path) && rest.contains(" rw-p ");
     }
-    is_found
+    is_loaded
+}
+
+/// Whether the process awaits the signal, or does soon: it may just have begun.
+fn awaits_quit(folder: &Path) -> bool {
+    let end = Instant::now() + BEGINS;
+    loop {
+        match Status::of(folder) {
+            Some(status) if status.awaits_quit => return true,
+            Some(_) if Instant::now() < end => std::thread::sleep(LOOK_AGAIN),
+            _ => return false,
+        }
+    }
 }
 
 fn takes_none(folder: &Path) -> bool {
@@ -129,6 +149,10 @@ struct Status {
 }
 
 impl Status {
+    fn of(folder: &Path) -> Option<Self> {
+        Self::parse(&status_at(&folder.join("status"))?)
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let line = |key: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
@@ -163,6 +187,16 @@ mod tests {
         let deaf = STATUS.replace("5ccd", "5cc9");
         assert!(!Status::parse(&deaf).unwrap().awaits_quit, "the signal would end it");
         assert_eq!(Status::parse(&STATUS.replace("NSpid", "x")), None);
+    }
+
+    #[test]
+    fn a_library_is_loaded_where_it_has_variables() {
+        let line = |rights, path| format!("7f00-7f10 {rights} 00001000 fe:00 123   {path}\n");
+        let code = line("r-xp", "/lib/server/libjvm.so");
+        assert!(!has_hotspot(&code), "who reads its code has that mapped, too");
+        let loaded = code + &line("rw-p", "/lib/server/libjvm.so (deleted)");
+        assert!(has_hotspot(&loaded));
+        assert!(!has_hotspot(&(loaded + &line("r-xp", "/lib/default/libj9vm29.so"))));
     }
 
     #[test]
