@@ -367,3 +367,21 @@ fn a_file_shows_the_path_by_which_it_was_found_and_that_it_was_deleted() {
     fs::remove_file(&path).unwrap();
     assert!(found.shown_path().unwrap().to_string_lossy().ends_with("file (deleted)"));
 }
+
+#[test]
+fn a_folder_that_a_process_sees_is_found_without_following_links() {
+    let (own, pid) = (tempfile::tempdir().unwrap(), std::process::id());
+    let (folder, link) = (own.path().join("folder"), own.path().join("link"));
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("file"), "").unwrap();
+    std::os::unix::fs::symlink(&folder, &link).unwrap();
+    let owner = Owner::of_process(pid).unwrap();
+    let find = |path: &Path| folder_in_root(pid, path, &owner);
+    let found = find(&folder).unwrap();
+    assert!(path_of(&found).join("file").exists());
+    for other in [link, folder.join("file"), folder.join("none"), PathBuf::from("tmp")] {
+        assert!(find(&other).is_err(), "{}", other.display());
+    }
+    let here = std::fs::canonicalize(path_of(&working_folder(pid).unwrap())).unwrap();
+    assert_eq!(here, std::env::current_dir().unwrap());
+}
