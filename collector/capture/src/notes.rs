@@ -5,6 +5,8 @@
 //! time, and the lanes must be drained meanwhile. What is noted is taken in
 //! turns of the users whose programs it is of ([`Turns`]).
 
+mod code_names;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -15,19 +17,19 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashSet;
 use syscollect_model::{ClockSource, Mapping};
 use syscollect_store::{Definition, KnownProcess};
-use syscollect_symbolize::{PerfMapOutcome, PinnedFiles, ReleasedFiles, is_jit_dump};
+use syscollect_symbolize::PinnedFiles;
 
-use crate::clock::{read_clocks, ticks_now};
+use crate::clock::ticks_now;
 use crate::command_lines::CommandLines;
 use crate::jvm::JvmNames;
 use crate::outlet::Outlet;
-use crate::perf_maps::{self, PerfMapWatch};
+use crate::perf_maps::PerfMapWatch;
 use crate::priority::{FirstForPart, FirstParts};
 use crate::released::released_notes;
 use crate::sleepers::{SleeperStacks, SleepersMemory, UnreadSleepers};
 use crate::source::Observed;
 use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns, Waiting, Whose};
-use crate::unwind::{NAMELESS_INTERVAL, StacksInMemory, UnwindTables};
+use crate::unwind::{StacksInMemory, UnwindTables};
 use crate::worker::Worker;
 
 /// Rows that are noted together at most.
@@ -462,17 +464,6 @@ impl<'a> NoteTaker<'a> {
         }
     }
 
-    /// Lets files go that only this program keeps from being freed, where they are too much.
-    fn release_nameless(&mut self) {
-        if self.nameless_looked_for.elapsed() < NAMELESS_INTERVAL {
-            return;
-        }
-        self.nameless_looked_for = Instant::now();
-        for ReleasedFiles { user, files } in self.held.release_nameless() {
-            *self.released.entry(user).or_default() += files;
-        }
-    }
-
     /// Notes something.
     fn take(&mut self, turn: Turn<Note>) {
         let began = Instant::now();
@@ -551,50 +542,6 @@ impl<'a> NoteTaker<'a> {
         // Before the next process.
         self.go_on(turn, Note::Mappings { all, next: 0 });
         is_there
-    }
-
-    fn hold_perf_map(&mut self, pid: u32) {
-        let now = ticks_now(self.clock);
-        let outcome = match perf_maps::owner(pid, &read_clocks(self.clock)) {
-            Some(owner) => {
-                self.perf_maps.note(&owner, now);
-                self.held.hold_perf_map(&owner, now)
-            }
-            None => PerfMapOutcome::Gone,
-        };
-        if let (PerfMapOutcome::Gone, Some((owner, then))) = (outcome, self.perf_maps.last(pid)) {
-            self.held.hold_perf_map_of_ended(owner, *then);
-        }
-        self.perf_maps.looked(pid, outcome, Instant::now());
-    }
-
-    /// Looks for the perf maps of all that made code once more: these may have been written anew.
-    /// Java virtual machines write theirs now, where they are to.
-    fn look_for_perf_maps(&mut self) {
-        self.jvms.iter_mut().for_each(JvmNames::ask);
-        for (pid, whose) in self.perf_maps.all() {
-            self.turns.add(whose, Note::PerfMap(pid), Instant::now());
-        }
-    }
-
-    /// Holds the file of a mapping; whether that is held.
-    fn hold(&mut self, mapping: &mut Mapping, turn: &Turn<()>) -> bool {
-        self.jvms.iter_mut().for_each(|jvms| jvms.mapped(mapping, turn.whose));
-        if mapping.is_generated() {
-            self.perf_maps.add(mapping.pid, turn.whose, Instant::now());
-            return true;
-        }
-        if is_jit_dump(&mapping.path) {
-            if let Some(owner) = perf_maps::owner(mapping.pid, &read_clocks(self.clock)) {
-                self.held.hold_jit_dump(&owner, mapping, ticks_now(self.clock));
-            }
-            return true;
-        }
-        let is_held = self.held.hold(mapping, turn.whose.uid());
-        if let (Some(unwind), Some(file)) = (&self.unwind, self.held.take_new()) {
-            unwind.mapped(file, &mapping.path, turn.whose);
-        }
-        is_held
     }
 
     /// Notes what comes next, for at most so long.

@@ -1,7 +1,7 @@
 //! What a hostile program leaves in a file's place.
 
 use super::folder_of;
-use super::open::{data_of_mapping, data_of_program, find};
+use super::open::{data_of_mapping, data_of_program, find, folder_in_root, working_folder};
 use crate::{
     FileLocation, MemoryFile, OpenError, Owner, Reader, living_other, open, path_of, read_memory,
     read_text,
@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 fn fifo(path: &Path) {
@@ -372,9 +372,9 @@ fn a_file_shows_the_path_by_which_it_was_found_and_that_it_was_deleted() {
 fn a_folder_that_a_process_sees_is_found_without_following_links() {
     let (own, pid) = (tempfile::tempdir().unwrap(), std::process::id());
     let (folder, link) = (own.path().join("folder"), own.path().join("link"));
-    std::fs::create_dir(&folder).unwrap();
-    std::fs::write(folder.join("file"), "").unwrap();
-    std::os::unix::fs::symlink(&folder, &link).unwrap();
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("file"), "").unwrap();
+    symlink(&folder, &link).unwrap();
     let owner = Owner::of_process(pid).unwrap();
     let find = |path: &Path| folder_in_root(pid, path, &owner);
     let found = find(&folder).unwrap();
@@ -382,6 +382,6 @@ fn a_folder_that_a_process_sees_is_found_without_following_links() {
     for other in [link, folder.join("file"), folder.join("none"), PathBuf::from("tmp")] {
         assert!(find(&other).is_err(), "{}", other.display());
     }
-    let here = std::fs::canonicalize(path_of(&working_folder(pid).unwrap())).unwrap();
+    let here = fs::canonicalize(path_of(&working_folder(pid).unwrap())).unwrap();
     assert_eq!(here, std::env::current_dir().unwrap());
 }

@@ -1,0 +1,70 @@
+//! What code gets its names from: files that are mapped, and lists that programs write.
+
+use std::time::Instant;
+
+use syscollect_model::Mapping;
+use syscollect_symbolize::{PerfMapOutcome, ReleasedFiles, is_jit_dump};
+
+use super::{Note, NoteTaker};
+use crate::clock::{read_clocks, ticks_now};
+use crate::jvm::JvmNames;
+use crate::perf_maps;
+use crate::turns::Turn;
+use crate::unwind::NAMELESS_INTERVAL;
+
+impl NoteTaker<'_> {
+    pub(super) fn hold_perf_map(&mut self, pid: u32) {
+        let now = ticks_now(self.clock);
+        let outcome = match perf_maps::owner(pid, &read_clocks(self.clock)) {
+            Some(owner) => {
+                self.perf_maps.note(&owner, now);
+                self.held.hold_perf_map(&owner, now)
+            }
+            None => PerfMapOutcome::Gone,
+        };
+        if let (PerfMapOutcome::Gone, Some((owner, then))) = (outcome, self.perf_maps.last(pid)) {
+            self.held.hold_perf_map_of_ended(owner, *then);
+        }
+        self.perf_maps.looked(pid, outcome, Instant::now());
+    }
+
+    /// Looks for the perf maps of all that made code once more: these may have been written anew.
+    /// Java virtual machines write theirs now, where they are to.
+    pub(super) fn look_for_perf_maps(&mut self) {
+        self.jvms.iter_mut().for_each(JvmNames::ask);
+        for (pid, whose) in self.perf_maps.all() {
+            self.turns.add(whose, Note::PerfMap(pid), Instant::now());
+        }
+    }
+
+    /// Holds the file of a mapping; whether that is held.
+    pub(super) fn hold(&mut self, mapping: &mut Mapping, turn: &Turn<()>) -> bool {
+        self.jvms.iter_mut().for_each(|jvms| jvms.mapped(mapping, turn.whose));
+        if mapping.is_generated() {
+            self.perf_maps.add(mapping.pid, turn.whose, Instant::now());
+            return true;
+        }
+        if is_jit_dump(&mapping.path) {
+            if let Some(owner) = perf_maps::owner(mapping.pid, &read_clocks(self.clock)) {
+                self.held.hold_jit_dump(&owner, mapping, ticks_now(self.clock));
+            }
+            return true;
+        }
+        let is_held = self.held.hold(mapping, turn.whose.uid());
+        if let (Some(unwind), Some(file)) = (&self.unwind, self.held.take_new()) {
+            unwind.mapped(file, &mapping.path, turn.whose);
+        }
+        is_held
+    }
+
+    /// Lets files go that only this program keeps from being freed, where they are too much.
+    pub(super) fn release_nameless(&mut self) {
+        if self.nameless_looked_for.elapsed() < NAMELESS_INTERVAL {
+            return;
+        }
+        self.nameless_looked_for = Instant::now();
+        for ReleasedFiles { user, files } in self.held.release_nameless() {
+            *self.released.entry(user).or_default() += files;
+        }
+    }
+}
