@@ -1,5 +1,5 @@
 //! `cargo xtask fuzz [--seconds N] [TARGETS]`: libFuzzer on the targets of fuzz/, as many at a time
-//! as there are CPUs.
+//! as there are CPUs; in the whole check twice as many, each for as long on a clock.
 //!
 //! The flags are those of cargo-fuzz without its sanitizers, which need a nightly compiler;
 //! arithmetic and bounds are checked all the same. What is found stays in fuzz/corpus for the next
@@ -12,7 +12,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::privileged::context::cargo;
-use crate::process::{on_all_cpus, output_of, root};
+use crate::process::{on_each_cpu, output_of, root};
 use crate::report::{Outcome, Report};
 
 /// Seconds of each target in the whole check; enough to meet a mistake that is easy to meet.
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let folder = build()?;
     let targets = if arguments.targets.is_empty() { targets()? } else { arguments.targets.clone() };
-    println!("{}", try_all(&folder, &targets, arguments.seconds)?);
+    println!("{}", try_all(&folder, &targets, arguments.seconds, 1)?);
     Ok(())
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn steps(report: &mut Report) {
     let mut folder = None;
     report.step("fuzz: build", || build().map(|built| folder = Some(built)));
     if let Some(folder) = folder {
-        report.step("fuzz: every target", || try_all(&folder, &targets()?, CI_SECONDS));
+        report.step("fuzz: every target", || try_all(&folder, &targets()?, CI_SECONDS, 2));
     }
 }
 
@@ -78,9 +78,9 @@ fn build() -> Result<PathBuf> {
     Ok(folder.join("target").join(&host).join("release"))
 }
 
-/// Runs the targets, each on one CPU; `capture 12345, ...`: how many inputs each has tried.
-fn try_all(folder: &Path, targets: &[String], seconds: u32) -> Result<String> {
-    let tried = on_all_cpus(targets, |target| try_one(folder, target, seconds));
+/// Runs the targets, so many on each CPU; `capture 12345, ...`: how many inputs each has tried.
+fn try_all(folder: &Path, targets: &[String], seconds: u32, per_cpu: usize) -> Result<String> {
+    let tried = on_each_cpu(per_cpu, targets, |target| try_one(folder, target, seconds));
     let text = |(target, result): (&String, &Result<u64>)| match result {
         Ok(inputs) => format!("{target} {inputs}"),
         Err(error) => format!("{target}: {error:#}"),

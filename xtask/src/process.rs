@@ -101,11 +101,20 @@ fn succeeded(line: &str, output: Output) -> Result<Output> {
 /// Does `work` with each item, with as many at a time as there are CPUs; the results in the items'
 /// order.
 pub(crate) fn on_all_cpus<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    on_each_cpu(1, items, work)
+}
+
+/// The same with `many` at a time on each CPU.
+pub(crate) fn on_each_cpu<T: Sync, R: Send>(
+    many: usize,
+    items: &[T],
+    work: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::with_capacity(items.len()));
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
-        for _ in 0..cpus.min(items.len()) {
+        for _ in 0..(many * cpus).min(items.len()) {
             scope.spawn(|| {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
