@@ -213,6 +213,8 @@ impl Recording {
     /// file. A file that could not be completed is reported in [`Recorded::error`], with what was
     /// recorded.
     pub fn stop(self, reason: StopReason) -> Result<Recorded, CaptureError> {
+        let mut costs = self.costs;
+        costs.note(RecorderWork::Recording);
         let priority = crate::priority::all_go_before_many();
         self.shared.stop.store(true, Ordering::Release);
         self.collector.unpark();
@@ -237,8 +239,7 @@ impl Recording {
         let (mut sources, mut missing) = (ended.sources, ended.missing);
         missing.extend(sources.iter_mut().filter_map(|source| source.wait_until_gone()));
         drop(sources);
-        let mut costs = self.costs;
-        costs.note(RecorderWork::Recording);
+        costs.note(RecorderWork::Stopping);
         let WorkCost { cpu_ns, peak_bytes, .. } = costs.of(&RecorderWork::Recording);
         let of_file =
             |file: &FileStart| (file.cpu_ns(), ended.at.saturating_duration_since(file.at));

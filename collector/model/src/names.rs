@@ -131,6 +131,8 @@ stored_names!(
         Start = "start",
         /// The recording.
         Recording = "recording",
+        /// Taking out what was recorded last, and noting what still waits to be noted.
+        Stopping = "stopping",
         /// Finding names of code.
         Naming = "naming",
         /// Writing the file in another format.

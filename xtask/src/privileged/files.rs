@@ -156,7 +156,7 @@ pub(crate) fn cost_line(context: &Context) -> Result<String> {
     let info = context.info(&capture)?;
     let costs = info["recorder"]["costs"].as_array().context("the capture tells no costs")?;
     let work: Vec<&str> = costs.iter().filter_map(|cost| cost["work"].as_str()).collect();
-    ensure!(work == ["start", "recording", "naming", "export"], "{work:?}");
+    ensure!(work == ["start", "recording", "stopping", "naming", "export"], "{work:?}");
     let told: u64 = costs.iter().map(|cost| number(cost, "cpu_ns")).sum::<Result<u64>>()?;
     let most = costs
         .iter()
