@@ -73,7 +73,7 @@ pub(crate) fn callers(context: &Context) -> Result<String> {
     let by_tables = context.offered.has("unwind_tables");
     let least = if by_tables { BY_TABLES } else { BY_FRAME_POINTERS };
     let capture = context.path("callers.syscap");
-    let found = shares_of_callers(context, &capture, "auto", least)?;
+    let found = shares_of_callers(context, &capture, "auto", &["callers", "10"], least)?;
     let info = context.info(&capture)?;
     let notes = info.pointer("/recording/notes").and_then(serde_json::Value::as_array);
     let notes = notes.context("info has no notes")?;
@@ -86,17 +86,24 @@ pub(crate) fn callers(context: &Context) -> Result<String> {
 /// The same by frame pointers.
 pub(crate) fn callers_by_frame_pointers(context: &Context) -> Result<String> {
     let capture = context.path("callers-frame-pointers.syscap");
-    shares_of_callers(context, &capture, "frame-pointer", BY_FRAME_POINTERS)
+    shares_of_callers(context, &capture, "frame-pointer", &["callers", "10"], BY_FRAME_POINTERS)
+}
+
+/// The same of a program that lies in memory alone, to which no name leads.
+pub(crate) fn callers_in_memory(context: &Context) -> Result<String> {
+    let capture = context.path("callers-in-memory.syscap");
+    shares_of_callers(context, &capture, "auto", &["from-memory", "callers", "10"], BY_TABLES)
 }
 
 fn shares_of_callers(
     context: &Context,
     capture: &Path,
     unwind: &str,
+    load: &[&str],
     least: u64,
 ) -> Result<String> {
     let options = ["--freq", "999", "--stacks", "samples", "--unwind", unwind];
-    let lines = context.record(capture, &options, &["callers", "10"])?;
+    let lines = context.record(capture, &options, load)?;
     let line = lines.first().context("the load printed nothing")?;
     let (thirty, seventy) =
         (number(line, "caller_thirty_ns")? as f64, number(line, "caller_seventy_ns")? as f64);

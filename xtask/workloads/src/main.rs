@@ -51,7 +51,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      renames SECONDS | \
                      fake-jvm silent|deaf|endless|fifo|link FOLDER SECONDS | \
                      new-stacks PROCESSES SECONDS | same-stack SECONDS | \
-                     wrap LOG CMD ARGS... | unwound SECONDS | leaves SECONDS | visiting FOLDER SECONDS | hostile mappings|memory|survey|flood|announcements|announced-files|looks SECONDS | \
+                     wrap LOG CMD ARGS... | from-memory LOAD ARGS... | unwound SECONDS | leaves SECONDS | visiting FOLDER SECONDS | hostile mappings|memory|survey|flood|announcements|announced-files|looks SECONDS | \
                      hostile-code tables|interpreters|mapped|probed|rights|debug|deleted FOLDER SECONDS | as UID LOAD ARGS...";
 
 fn main() -> ExitCode {
@@ -110,6 +110,9 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["as", user, ..] => {
             system::become_user(number(user)? as libc::uid_t)?;
             return run(&arguments[2..]);
+        }
+        ["from-memory", ..] => {
+            system::run_from_memory(&arguments[1..])?;
         }
         ["visiting", folder, seconds] => visiting::run(folder, number(seconds)?)?,
         ["new-stacks", processes, seconds] => {

@@ -1,9 +1,13 @@
 //! The few system calls that the loads make.
 
-use std::fs;
+use std::convert::Infallible;
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 /// The time stamp counter, with everything before done and nothing after begun.
 pub(crate) fn ticks() -> u64 {
@@ -108,4 +112,21 @@ pub(crate) fn become_user(user: libc::uid_t) -> Result<()> {
         anyhow::bail!("cannot become user {user}: {}", std::io::Error::last_os_error());
     }
     Ok(())
+}
+
+/// Runs this program with these arguments from a copy that lies in memory alone.
+pub(crate) fn run_from_memory(arguments: &[String]) -> Result<Infallible> {
+    // SAFETY: the name ends with a zero byte.
+    let descriptor = unsafe { libc::memfd_create(c"load".as_ptr(), 0) };
+    ensure!(descriptor >= 0, "no file in memory: {}", io::Error::last_os_error());
+    // SAFETY: nobody else has it.
+    let mut copy = unsafe { File::from_raw_fd(descriptor) };
+    io::copy(&mut File::open("/proc/self/exe")?, &mut copy)?;
+    // Read again: what is open for writing cannot be run.
+    let path = format!("/proc/self/fd/{descriptor}");
+    let program = File::open(&path)?;
+    drop(copy);
+    let path = format!("/proc/self/fd/{}", program.as_raw_fd());
+    let error = Command::new(path).args(arguments).exec();
+    Err(error).context("the copy in memory cannot be run")
 }
