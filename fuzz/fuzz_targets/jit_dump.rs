@@ -3,9 +3,23 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use syscollect_model::{ClockMap, ClockPair, Symbol, Ticks};
 
 /// Where a record of loaded code has its address, counted from the record's start.
 const ADDRESS: usize = 32;
+
+/// A clock that shows the counter.
+fn clock() -> ClockMap {
+    let reading = |at| ClockPair {
+        ticks: Ticks(at),
+        monotonic: at,
+        monotonic_raw: at,
+        boottime: at,
+        realtime: 0,
+        uncertainty: 0,
+    };
+    ClockMap::new(vec![reading(0), reading(1)]).expect("two readings")
+}
 
 // The first word is an address that is asked for, beside what may be those of the records.
 fuzz_target!(|data: &[u8]| {
@@ -13,8 +27,10 @@ fuzz_target!(|data: &[u8]| {
     let words = dump.iter().enumerate().step_by(8);
     let starts = words.filter_map(|(at, _)| dump.get(at + ADDRESS..)?.first_chunk().copied());
     let addresses: Vec<u64> = starts.chain([*word]).map(u64::from_le_bytes).collect();
-    let symbols = syscollect_symbolize::read_jit_dump(dump, &addresses);
-    assert!(symbols.windows(2).all(|pair| pair[0].offset < pair[1].offset));
+    let clock = clock();
+    let symbols = syscollect_symbolize::read_jit_dump(dump, &addresses, Some(&clock));
+    let order = |symbol: &Symbol| (symbol.offset, symbol.since);
+    assert!(symbols.windows(2).all(|pair| order(&pair[0]) < order(&pair[1])));
     for symbol in symbols {
         assert!(addresses.contains(&symbol.offset));
         assert!(symbol.start <= symbol.offset && symbol.offset - symbol.start < symbol.size);

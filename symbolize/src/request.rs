@@ -3,8 +3,9 @@
 use crate::{KeptFiles, SymbolFiles};
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
-use syscollect_model::{BuildId, ProgramMemory};
+use syscollect_model::{BuildId, ClockMap, ProgramMemory};
 
 /// What is to be named in one module.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +37,9 @@ pub struct Options {
     pub symbol_files: SymbolFiles,
     /// What the capture has of files; it comes after these files themselves.
     pub kept_files: KeptFiles,
+    /// How times that programs write become the capture's; without it, of code that lay at one
+    /// address one after the other the last has the name.
+    pub clock: Option<Arc<ClockMap>>,
     /// Copies of files together are no larger than this, in bytes; by default a GiB. What is made
     /// of them while it is read may take two or three times as much, so a quarter of the memory
     /// that is there is enough.
@@ -62,6 +66,7 @@ impl Default for Options {
             debug_dirs: vec!["/usr/lib/debug".into(), "/lib/debug".into()],
             symbol_files: SymbolFiles::default(),
             kept_files: KeptFiles::default(),
+            clock: None,
             copied_bytes_max: 1 << 30,
             // Thousands of places in 360 MB of debug information take half of that.
             module_share: Duration::from_secs(5),

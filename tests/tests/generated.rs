@@ -69,6 +69,35 @@ fn one_address_has_the_name_that_its_program_gave_it() {
 }
 
 #[test]
+fn code_that_replaced_other_code_has_its_name_only_from_then_on() {
+    let mut machine = FakeMachine::new(1);
+    machine.process(71, 1, "java", &[]);
+    machine.mapping(71, CODE, CODE + 0x1000, 0, "//anon");
+    // One stack, which is sent once.
+    let user = machine.sample_stack(0, 10, 71, &[CODE + 0x10, CODE + 0x81]);
+    for us in [10, 20, 40, 50, 60, 70, 80] {
+        machine.sample(0, us, 71, Stacks { user, kernel: 0 }, 0);
+    }
+    let mut table = names(71, 90, "interpreted");
+    let first = table.symbols[0].clone();
+    let from = |us, function: &str| {
+        let frames = vec![SymbolFrame { function: function.into(), ..SymbolFrame::default() }];
+        Symbol { since: Ticks(ticks(us)), frames, ..first.clone() }
+    };
+    table.symbols.extend([from(40, "compiled"), from(75, "compiled again")]);
+    table.symbols.push(Symbol { offset: CODE + 0x80, ..from(0, "caller") });
+    table.symbols.push(Symbol { offset: CODE + 0x80, ..from(60, "other caller") });
+    machine.symbols(table);
+    let expected = [
+        "java;caller;compiled 2",
+        "java;caller;interpreted 2",
+        "java;other caller;compiled 2",
+        "java;other caller;compiled again 1",
+    ];
+    assert_eq!(folded(&mut golden::open(machine.finish())), expected);
+}
+
+#[test]
 fn a_program_without_names_takes_none_of_the_one_before() {
     let mut machine = machine();
     machine.symbols(names(70, 40, "JS:*fib /a.js:1:14"));

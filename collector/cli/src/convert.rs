@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
+use std::sync::Arc;
 use syscollect_exporters::{
     Family, FirefoxExporter, FirefoxOptions, FlamegraphExporter, FoldedExporter, PerfettoExporter,
     PprofExporter, ProcessFilter, StackKind, StackOptions, TracyExporter, TracyOptions,
@@ -157,7 +158,8 @@ pub(crate) fn name(
     let kept = kept.unwrap_or_default();
     let name_modules = |held: PinnedFiles, files: &SymbolFiles, requests: &[ModuleRequest]| {
         let (symbol_files, kept_files) = (files.clone(), kept.clone());
-        let options = Options { symbol_files, kept_files, ..naming_options() };
+        let clock = Some(Arc::new(session.clock().clone()));
+        let options = Options { symbol_files, kept_files, clock, ..naming_options() };
         let mut symbolizer = Symbolizer::with_options(held, options);
         let tables = symbolizer.name_modules_unless(requests, &unwanted).into_iter().flatten();
         (tables.collect::<Vec<_>>(), symbolizer)

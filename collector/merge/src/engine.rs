@@ -3,11 +3,11 @@
 
 use crate::losses::Losses;
 use crate::open::End;
-use crate::stacks::{Resolved, Resolver, StackCache};
+use crate::stacks::{EventStacks, Resolved, Resolver, StackCache};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    CpuId, Event, Lane, Location, LocationId, LockId, ProcessId, StringId, Tables, ThreadId, Time,
-    TrackId,
+    CpuId, Event, Lane, Location, LocationId, LockId, ProcessId, StringId, Tables, ThreadId, Ticks,
+    Time, TrackId,
 };
 use syscollect_playback::{AddedRows, Stopped};
 
@@ -190,8 +190,8 @@ impl CaptureEngine for Engine<'_> {
     fn stack(&mut self, lane: usize, user: u32, kernel: u32) -> Resolved {
         let CaptureState { resolver, lanes, .. } = &mut self.source;
         let state = &mut lanes[lane];
-        let resolved =
-            resolver.resolve(&mut state.stacks, state.lane, user, kernel, &mut self.tables);
+        let stacks = EventStacks { user, kernel, at: Ticks(self.present.ticks()) };
+        let resolved = resolver.resolve(&mut state.stacks, state.lane, stacks, &mut self.tables);
         self.sink.tally.missing_stacks += u64::from(resolved.missing);
         resolved
     }

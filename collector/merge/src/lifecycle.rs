@@ -3,9 +3,9 @@
 use crate::decoders::Decoders;
 use crate::engine::{CaptureEngine, Engine};
 use crate::sleepers::Sleeper;
-use crate::stacks::StackCache;
+use crate::stacks::{EventStacks, StackCache};
 use crate::tasks::TaskEvent;
-use syscollect_model::{Event, Lane, LaneKind, OffCpu};
+use syscollect_model::{Event, Lane, LaneKind, OffCpu, Ticks};
 use syscollect_playback::{EventType, LifecycleEvent, Stopped};
 use syscollect_records::RecordKind;
 use syscollect_store::SLEEPERS;
@@ -80,7 +80,8 @@ fn asleep(engine: &mut Engine<'_>, sleeper: Sleeper) -> Result<(), Stopped> {
     let Sleeper { user_stack: user, kernel_stack: kernel, .. } = sleeper;
     let resolver = &mut engine.source.resolver;
     let mut cache = StackCache::default();
-    let found = resolver.resolve(&mut cache, lane, user, kernel, &mut engine.tables);
+    let stacks = EventStacks { user, kernel, at: Ticks(engine.present.ticks()) };
+    let found = resolver.resolve(&mut cache, lane, stacks, &mut engine.tables);
     let blocked_in = found.blocked_in.or(sleeper.off_cpu.blocked_in);
     let off_cpu = OffCpu { stack: found.stack, blocked_in, ..sleeper.off_cpu };
     engine.emit(&Event::Asleep(sleeper.thread, off_cpu))

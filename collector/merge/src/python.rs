@@ -113,6 +113,7 @@ const BEGINNING_BYTES: u64 = 256;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stacks::EventStacks;
     use crate::stacks::{Resolver, StackCache, Stacks};
     use RawFrame::{Address, Python};
     use syscollect_model::{
@@ -312,8 +313,8 @@ mod tests {
         resolver.add_names(vec![SymbolTable { path, symbols, ..SymbolTable::default() }]);
         let mut tables = Tables::default();
         let samples = Lane { kind: LaneKind::Sample, ..lane() };
-        let resolved =
-            resolver.resolve(&mut StackCache::default(), samples, 5, stack_id::NONE, &mut tables);
+        let stacks = EventStacks { user: 5, kernel: stack_id::NONE, at: Ticks(0) };
+        let resolved = resolver.resolve(&mut StackCache::default(), samples, stacks, &mut tables);
         let frames = tables.stack(resolved.stack.unwrap());
         let names = frames.iter().map(|frame| {
             let frame = tables.frame(*frame);

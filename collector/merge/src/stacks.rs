@@ -13,7 +13,7 @@ use syscollect_model::{
     SymbolTable, Tables, Ticks,
 };
 use syscollect_playback::{
-    CodeAddress, CodeAddressId, CodeAddresses, Framer, Locator, ModuleKey, Names,
+    CodeAddress, CodeAddressId, CodeAddresses, Framer, Holds, Locator, ModuleKey, Names,
 };
 use syscollect_records::{StackHeader, stack_ending, stack_id, stack_space};
 use syscollect_store::UnwoundStack;
@@ -393,10 +393,19 @@ pub(crate) struct Resolver {
     frames: Vec<FrameId>,
 }
 
-/// The answers for one lane, so that an event costs one look-up.
+/// The answers for one lane, and when they are right, so that an event costs one look-up.
 #[derive(Debug, Default)]
 pub(crate) struct StackCache {
-    known: FxHashMap<(u32, u32), Resolved>,
+    known: FxHashMap<(u32, u32), (Resolved, Holds)>,
+}
+
+/// The two stacks of an event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EventStacks {
+    pub(crate) user: u32,
+    pub(crate) kernel: u32,
+    /// When it was.
+    pub(crate) at: Ticks,
 }
 
 impl Resolver {
@@ -419,26 +428,33 @@ impl Resolver {
         &mut self,
         cache: &mut StackCache,
         lane: Lane,
-        user: u32,
-        kernel: u32,
+        stacks: EventStacks,
         tables: &mut Tables,
     ) -> Resolved {
+        let EventStacks { user, kernel, at } = stacks;
         if user == stack_id::NONE && kernel == stack_id::NONE {
             return Resolved::default();
         }
-        if let Some(resolved) = cache.known.get(&(user, kernel)) {
+        if let Some((resolved, holds)) = cache.known.get(&(user, kernel))
+            && holds.at(at)
+        {
             return *resolved;
         }
-        let resolved = self.resolve_new(lane, user, kernel, tables);
+        let (resolved, holds) = self.resolve_new(lane, stacks, tables);
         if cache.known.len() >= RESOLVED_MAX {
             cache.known.clear();
         }
-        cache.known.insert((user, kernel), resolved);
+        cache.known.insert((user, kernel), (resolved, holds));
         resolved
     }
 
     #[cold]
-    fn resolve_new(&mut self, lane: Lane, user: u32, kernel: u32, tables: &mut Tables) -> Resolved {
+    fn resolve_new(
+        &mut self,
+        lane: Lane,
+        EventStacks { user, kernel, at }: EventStacks,
+        tables: &mut Tables,
+    ) -> (Resolved, Holds) {
         let defined = lane.stacks().and_then(|stacks| self.stacks.lanes.get(&stacks));
         let find = |id: u32, in_kernel: bool| {
             let found = defined
@@ -455,7 +471,7 @@ impl Resolver {
             frames.push(tables.truncation(StackCut::Lost));
         }
         if let Some(kernel) = kernel {
-            self.push_frames(kernel, &mut frames, tables);
+            self.push_frames((kernel, at), &mut frames, tables);
             if lane.kind == LaneKind::Sched {
                 // A sample may well show the recording itself, a blocked task
                 // shows it always.
@@ -464,8 +480,9 @@ impl Resolver {
             let function = blocking_frame(functions(&frames, tables));
             blocked_in = function.and_then(|index| tables.frame(frames[index]).function);
         }
+        let mut holds = Holds::ALWAYS;
         if let Some(user) = user {
-            self.push_frames(user, &mut frames, tables);
+            holds = self.push_frames((user, at), &mut frames, tables);
         }
         if user_missing {
             frames.push(tables.truncation(StackCut::Lost));
@@ -480,17 +497,23 @@ impl Resolver {
             missing |= stack.is_none();
         }
         self.frames = frames;
-        Resolved { stack, blocked_in, missing }
+        (Resolved { stack, blocked_in, missing }, holds)
     }
 
-    /// The stack at these code addresses, outside of any lane; `None` if it has no frames.
-    pub(crate) fn stack_at(&mut self, stack: Defined, tables: &mut Tables) -> Option<StackId> {
+    /// The stack at these code addresses at a time, outside of any lane, if it has frames; and from
+    /// when until when it is that.
+    pub(crate) fn stack_at(
+        &mut self,
+        stack: Defined,
+        at: Ticks,
+        tables: &mut Tables,
+    ) -> (Option<StackId>, Holds) {
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
-        self.push_frames(stack, &mut frames, tables);
+        let holds = self.push_frames((stack, at), &mut frames, tables);
         let id = (!frames.is_empty()).then(|| self.intern(stack.pid, &frames, tables)).flatten();
         self.frames = frames;
-        id
+        (id, holds)
     }
 
     /// The stack with these frames; `None` if it is new and the process has had its share.
@@ -501,14 +524,22 @@ impl Resolver {
             .or_else(|| room(&mut self.stacks.shares).then(|| tables.intern_stack(frames)))
     }
 
-    fn push_frames(&mut self, stack: Defined, into: &mut Vec<FrameId>, tables: &mut Tables) {
+    /// Adds the frames of a stack at a time; from when until when it has these.
+    fn push_frames(
+        &mut self,
+        (stack, at): (Defined, Ticks),
+        into: &mut Vec<FrameId>,
+        tables: &mut Tables,
+    ) -> Holds {
+        let mut all_hold = Holds::ALWAYS;
         // Functions of Python stand behind the interpreter's loop, and before what is inlined in
         // it.
         let mut of_python = Vec::new();
         let mut truncated = stack.truncated;
         for located in self.stacks.code_of(stack) {
             let code = self.stacks.code();
-            let frames = self.framer.frames(*located, code, &self.names, tables);
+            let (frames, holds) = self.framer.frames((*located, at), code, &self.names, tables);
+            all_hold = all_hold.and(holds);
             if code.is_python(*located) {
                 of_python.extend(frames);
             } else {
@@ -527,6 +558,7 @@ impl Resolver {
         {
             into.push(tables.truncation(cut));
         }
+        all_hold
     }
 }
 
@@ -608,7 +640,12 @@ mod tests {
         let mut tables = Tables::default();
         let mut frames = |user, kernel| {
             let cache = &mut StackCache::default();
-            let resolved = resolver.resolve(cache, sched, user, kernel, &mut tables);
+            let resolved = resolver.resolve(
+                cache,
+                sched,
+                EventStacks { user, kernel, at: Ticks(0) },
+                &mut tables,
+            );
             let frames = resolved.stack.map_or(&[][..], |stack| tables.stack(stack));
             let lost = |frame: &FrameId| tables.truncated_by(*frame) == Some(StackCut::Lost);
             (resolved.missing, frames.iter().map(lost).collect::<Vec<_>>())
@@ -649,7 +686,7 @@ mod tests {
         }]);
         let mut tables = Tables::default();
         let mut shown = |stack| {
-            let stack = resolver.stack_at(stack, &mut tables).unwrap();
+            let stack = resolver.stack_at(stack, Ticks(0), &mut tables).0.unwrap();
             let frames = tables.stack(stack).to_vec();
             let labels = frames.iter().map(|frame| tables.frame_label(*frame));
             labels.collect::<Vec<_>>()

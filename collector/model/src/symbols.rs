@@ -91,6 +91,11 @@ pub struct Symbol {
     pub start: u64,
     /// Bytes of the function; 0 if unknown.
     pub size: u64,
+    /// From when on this lies there, where that is known and other code lay there before. A table
+    /// has a symbol for each code that lay at one offset, in order of time; the first holds from the
+    /// beginning.
+    #[serde(skip_serializing_if = "is_beginning")]
+    pub since: Ticks,
     /// Name of the kernel module (`"ext4"`), else empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kernel_module: String,
@@ -119,6 +124,10 @@ pub struct SymbolFrame {
 
 fn is_none(count: &u64) -> bool {
     *count == 0
+}
+
+fn is_beginning(ticks: &Ticks) -> bool {
+    *ticks == Ticks(0)
 }
 
 fn is_false(flag: &bool) -> bool {

@@ -18,9 +18,36 @@ pub struct Names {
     generated: FxHashMap<u32, Vec<(Ticks, SymbolList)>>,
 }
 
-/// Symbols of one module, sorted by offset, without duplicates.
+/// Symbols of one module, sorted by offset, then by time, without duplicates.
 #[derive(Debug, Default)]
 struct SymbolList(Vec<Symbol>);
+
+/// From when until when something is so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holds {
+    /// The first ticks.
+    pub from: Ticks,
+    /// The first ticks of which it is not known; `None` if it stays so.
+    pub until: Option<Ticks>,
+}
+
+impl Holds {
+    /// At any time.
+    pub const ALWAYS: Self = Self { from: Ticks(0), until: None };
+
+    /// Whether it is so then.
+    #[inline]
+    pub fn at(self, ticks: Ticks) -> bool {
+        self.from <= ticks && self.until.is_none_or(|until| ticks < until)
+    }
+
+    /// While both are so.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let until = [self.until, other.until].into_iter().flatten().min();
+        Self { from: self.from.max(other.from), until }
+    }
+}
 
 impl SymbolList {
     /// Adds symbols; the later of two for one offset counts, but a range never replaces a name.
@@ -30,14 +57,34 @@ impl SymbolList {
             symbols.into_iter().filter(|symbol| !symbol.frames.is_empty()).collect();
         all.reverse();
         all.append(&mut self.0);
-        all.sort_by_key(|symbol| (symbol.offset, symbol.range_only));
-        all.dedup_by_key(|symbol| symbol.offset);
+        all.sort_by_key(|symbol| (symbol.offset, symbol.range_only, symbol.since));
+        all.dedup_by(|next, kept| {
+            next.offset == kept.offset && (next.since == kept.since || next.range_only)
+        });
         self.0 = all;
     }
 
+    /// The first at the offset.
     fn get(&self, offset: u64) -> Option<&Symbol> {
-        let found = self.0.binary_search_by_key(&offset, |symbol| symbol.offset);
-        found.ok().map(|index| &self.0[index])
+        self.of(offset).first()
+    }
+
+    /// What lay at the offset, in order of time.
+    fn of(&self, offset: u64) -> &[Symbol] {
+        let first = self.0.partition_point(|symbol| symbol.offset < offset);
+        let rest = &self.0[first..];
+        // Nearly always it is one.
+        let count = rest.iter().take_while(|symbol| symbol.offset == offset).count();
+        &rest[..count]
+    }
+
+    /// What lay at the offset at that time, and from when until when.
+    fn get_at(&self, offset: u64, at: Ticks) -> Option<(&Symbol, Holds)> {
+        let all = self.of(offset);
+        let index = all.partition_point(|symbol| symbol.since <= at).saturating_sub(1);
+        let from = if index == 0 { Ticks(0) } else { all[index].since };
+        let until = all.get(index + 1).map(|next| next.since);
+        Some((all.get(index)?, Holds { from, until }))
     }
 }
 
@@ -70,12 +117,25 @@ impl Names {
         self.get(module, offset).is_some_and(|symbol| !symbol.range_only)
     }
 
-    /// The symbol at an offset of a module.
+    /// The symbol at an offset of a module; of several that lay there the first.
     pub fn get(&self, module: &ModuleKey, offset: u64) -> Option<&Symbol> {
-        let Some(memory) = module.memory else { return self.modules.get(module)?.get(offset) };
-        let lists = self.generated.get(&memory.pid)?.iter().rev();
-        let mut of_memory = lists.filter(|(at, _)| memory.was_of(memory.pid, *at));
-        of_memory.find_map(|(_, list)| list.get(offset))
+        self.lists(module).find_map(|list| list.get(offset))
+    }
+
+    /// The symbol at an offset of a module at a time, and from when until when it lay there.
+    fn get_at(&self, module: &ModuleKey, offset: u64, at: Ticks) -> Option<(&Symbol, Holds)> {
+        self.lists(module).find_map(|list| list.get_at(offset, at))
+    }
+
+    /// Lists of what lies in a module, the one that counts first.
+    fn lists(&self, module: &ModuleKey) -> impl Iterator<Item = &SymbolList> {
+        let of_file = module.memory.is_none().then(|| self.modules.get(module)).flatten();
+        let of_memory = module.memory.and_then(|memory| {
+            let lists = self.generated.get(&memory.pid)?.iter().rev();
+            let of_it = lists.filter(move |(at, _)| memory.was_of(memory.pid, *at));
+            Some(of_it.map(|(_, list)| list))
+        });
+        of_file.into_iter().chain(of_memory.into_iter().flatten())
     }
 }
 
@@ -84,6 +144,8 @@ impl Names {
 pub struct Framer {
     /// First row and number of rows by code address.
     frames: Vec<Option<(u32, u32)>>,
+    /// The same where other code lay there at another time, by that time's beginning.
+    changing: FxHashMap<(CodeAddressId, Ticks), (u32, u32)>,
     modules: FxHashMap<ModuleKey, ModuleId>,
     kernel_modules: Vec<KernelModule>,
     kernel_build_id: BuildId,
@@ -101,37 +163,48 @@ impl Framer {
     /// Forgets the rows made so far: names have changed.
     pub fn renew(&mut self) {
         self.frames.clear();
+        self.changing.clear();
     }
 
-    /// The frames of a code address, innermost first.
+    /// The frames of a code address at a time, innermost first, and from when until when they are
+    /// these.
     pub fn frames(
         &mut self,
-        id: CodeAddressId,
+        (id, at): (CodeAddressId, Ticks),
         code: &CodeAddresses,
         names: &Names,
         tables: &mut Tables,
-    ) -> impl Iterator<Item = FrameId> + use<> {
+    ) -> (impl Iterator<Item = FrameId> + use<>, Holds) {
         let index = id.0 as usize;
         if self.frames.len() <= index {
             self.frames.resize(code.rows().len(), None);
         }
-        let (start, count) = match self.frames[index] {
-            Some(rows) => rows,
-            None => {
-                let rows = self.add(code.get(id), code, names, tables);
-                let rows = (rows.start as u32, rows.len() as u32);
-                self.frames[index] = Some(rows);
-                rows
-            }
-        };
-        (start..start + count).map(FrameId)
+        let ids = |(start, count): (u32, u32)| (start..start + count).map(FrameId);
+        if let Some(rows) = self.frames[index] {
+            return (ids(rows), Holds::ALWAYS);
+        }
+        let located = code.get(id);
+        let key = located.module.map(|index| code.module(index));
+        let found = key.and_then(|key| names.get_at(key, located.offset, at));
+        let holds = found.map_or(Holds::ALWAYS, |(_, holds)| holds);
+        if let Some(rows) = self.changing.get(&(id, holds.from)).filter(|_| holds != Holds::ALWAYS)
+        {
+            return (ids(*rows), holds);
+        }
+        let rows = self.add(located, found.map(|(symbol, _)| symbol), code, tables);
+        let rows = (rows.start as u32, rows.len() as u32);
+        match holds == Holds::ALWAYS {
+            true => self.frames[index] = Some(rows),
+            false => _ = self.changing.insert((id, holds.from), rows),
+        }
+        (ids(rows), holds)
     }
 
     fn add(
         &mut self,
         located: CodeAddress,
+        symbol: Option<&Symbol>,
         code: &CodeAddresses,
-        names: &Names,
         tables: &mut Tables,
     ) -> Range<usize> {
         let first = tables.frames.len();
@@ -141,7 +214,6 @@ impl Framer {
             tables.frames.push(python_frame(module, located, code, &mut tables.strings));
             return first..tables.frames.len();
         }
-        let symbol = key.and_then(|key| names.get(key, located.offset));
         let module =
             key.map(|key| self.module(key, code.is_kernel(key), (located, symbol), tables));
         let unnamed = [SymbolFrame::default()];
@@ -313,6 +385,28 @@ mod tests {
             names.get(&ModuleKey::mapped(SymbolTable::GENERATED, &BuildId::default()), 1),
             None
         );
+    }
+
+    #[test]
+    fn code_has_the_name_of_its_time() {
+        let since = |since, name: &str| Symbol { since: Ticks(since), ..symbol(1, name) };
+        let memory = Some(MemoryAt { pid: 7, at: Ticks(90) });
+        let mut names = Names::default();
+        // As a capture may have them: in parts.
+        for symbols in [vec![since(20, "second")], vec![since(10, "first"), since(60, "third")]] {
+            names.add(vec![SymbolTable { memory, symbols, ..SymbolTable::default() }]);
+        }
+        let key = ModuleKey::generated(ProgramMemory { pid: 7, since: Ticks(0), until: None });
+        let name = |at| {
+            let (symbol, holds) = names.get_at(&key, 1, Ticks(at)).unwrap();
+            assert!(holds.at(Ticks(at)), "{holds:?}");
+            (symbol.frames[0].function.as_str(), holds.from.0, holds.until.map(|until| until.0))
+        };
+        assert_eq!(name(0), ("first", 0, Some(20)), "before it nothing was told of");
+        assert_eq!(name(19), name(0));
+        assert_eq!(name(20), ("second", 20, Some(60)));
+        assert_eq!(name(1000), ("third", 60, None));
+        assert!(names.get_at(&key, 2, Ticks(5)).is_none());
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Jitdumps: binary files in which programs list the code that they make while they run.
 //!
 //! A header, then a record for each piece of code that is made or moved, with its time, its name
-//! and a copy of it (`tools/perf/Documentation/jitdump-specification.txt` of Linux). A capture
-//! keeps one name for an address, so what counts is what lay there in the end; that other code did
-//! before is counted.
+//! and a copy of it (`tools/perf/Documentation/jitdump-specification.txt` of Linux). So of code that
+//! lay at one address one after the other each has its name in its time, as far as that is of a clock
+//! that the capture knows.
 
 use super::names::{
     BUFFER, GeneratedCode, NAME_MAX, NAMES_MAX, NamesFound, NamesOfAddresses, STEP, WhileInTurn,
@@ -12,12 +12,18 @@ use crate::turn::{Pace, Turn};
 use rustc_hash::FxHashMap;
 use std::io::{self, BufReader, Read, Seek};
 use std::rc::Rc;
+use syscollect_model::ClockMap;
 
 const MAGIC: u32 = 0x4a69_5444;
 const HEADER: usize = 40;
 /// Longer headers are no later version's.
 const HEADER_MAX: u32 = 4096;
+/// Where the header has its flags, and one of them.
+const FLAGS: usize = 32;
+const ARCH_TIMESTAMP: u64 = 1;
 const RECORD: usize = 16;
+/// Where a record has its time.
+const TIME: usize = 8;
 const CODE_LOAD: u32 = 0;
 const CODE_MOVE: u32 = 1;
 const CODE_CLOSE: u32 = 3;
@@ -33,13 +39,15 @@ const MOVE: usize = 48;
 pub(crate) fn names_in(
     dump: impl Read + Seek,
     addresses: &[u64],
+    clock: Option<&ClockMap>,
     turn: &Turn,
 ) -> io::Result<NamesFound> {
     let mut records = Records {
         from: BufReader::with_capacity(BUFFER, WhileInTurn { from: dump, turn }),
         loaded: Loaded::default(),
     };
-    records.header()?;
+    let has_own_clock = records.header()?;
+    let clock = clock.filter(|_| !has_own_clock);
     let (mut names, mut steps) = (NamesOfAddresses::new(addresses), 0);
     // A record that is not whole is still being written.
     while let Ok(record) = records.next()
@@ -51,15 +59,17 @@ pub(crate) fn names_in(
             Record::Close => break,
         };
         steps = if steps < STEP { steps } else { 0 };
-        steps += 1 + code.map_or(0, |code| names.add(code));
+        steps += 1 + code.map_or(0, |(code, written)| {
+            names.add(code, clock.map(|clock| clock.ticks_at_monotonic(written)))
+        });
     }
     let is_over = turn.pace() == Pace::Over;
     Ok(names.finish(is_over.then_some("reading it takes too long")))
 }
 
 enum Record {
-    /// Code lies there from now on; `None` where that cannot be told.
-    Code(Option<GeneratedCode>),
+    /// Code lies there from that time on; `None` where that cannot be told.
+    Code(Option<(GeneratedCode, u64)>),
     Other,
     Close,
 }
@@ -70,7 +80,8 @@ struct Records<R> {
 }
 
 impl<R: Read + Seek> Records<R> {
-    fn header(&mut self) -> io::Result<()> {
+    /// Whether times are of the CPU's counter; else they are of CLOCK_MONOTONIC, in nanoseconds.
+    fn header(&mut self) -> io::Result<bool> {
         let mut header = [0; HEADER];
         self.from.read_exact(&mut header)?;
         let word = |at| u32_at(&header, at);
@@ -78,7 +89,8 @@ impl<R: Read + Seek> Records<R> {
         if word(0) != MAGIC || !(HEADER as u32..=HEADER_MAX).contains(&size) {
             return Err(io::Error::other("it is no jitdump of this kind of machine"));
         }
-        self.from.seek_relative(i64::from(size) - HEADER as i64)
+        self.from.seek_relative(i64::from(size) - HEADER as i64)?;
+        Ok(u64_at(&header, FLAGS) & ARCH_TIMESTAMP != 0)
     }
 
     fn next(&mut self) -> io::Result<Record> {
@@ -94,9 +106,10 @@ impl<R: Read + Seek> Records<R> {
         self.from.read_exact(&mut start[..read])?;
         // What lies behind the file's end is found to be missing with the next record.
         self.from.seek_relative((body - read) as i64)?;
+        let at = |code: Option<GeneratedCode>| Some((code?, u64_at(&header, TIME)));
         Ok(match kind {
-            CODE_LOAD => Record::Code(self.loaded.load(start)),
-            CODE_MOVE => Record::Code(self.loaded.moved(start)),
+            CODE_LOAD => Record::Code(at(self.loaded.load(start))),
+            CODE_MOVE => Record::Code(at(self.loaded.moved(start))),
             CODE_CLOSE => Record::Close,
             _ => Record::Other,
         })
@@ -145,6 +158,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::io::Cursor;
+    use syscollect_model::{ClockPair, Symbol, Ticks};
 
     fn dump(records: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = MAGIC.to_ne_bytes().to_vec();
@@ -172,7 +186,7 @@ mod tests {
     }
 
     fn named(dump: &[u8], addresses: &[u64]) -> (Vec<(u64, String)>, u64) {
-        let names = names_in(Cursor::new(dump), addresses, &Turn::default()).unwrap();
+        let names = names_in(Cursor::new(dump), addresses, None, &Turn::default()).unwrap();
         let symbols = names.symbols.iter();
         let symbols = symbols.map(|symbol| (symbol.offset, symbol.frames[0].function.clone()));
         (symbols.collect(), names.reused)
@@ -201,6 +215,50 @@ mod tests {
         assert_eq!(named(&dump, &[0x1004]), (vec![(0x1004, "second".to_owned())], 1));
     }
 
+    /// A counter that runs twice as fast as the clock, which shows 1000 at 0.
+    fn clock() -> ClockMap {
+        let reading = |ticks, monotonic| ClockPair {
+            ticks: Ticks(ticks),
+            monotonic,
+            monotonic_raw: monotonic,
+            boottime: monotonic,
+            realtime: 0,
+            uncertainty: 0,
+        };
+        ClockMap::new(vec![reading(0, 1000), reading(20_000, 11_000)]).unwrap()
+    }
+
+    fn at(time: u64, record: Vec<u8>) -> Vec<u8> {
+        [&record[..TIME], &time.to_ne_bytes(), &record[RECORD..]].concat()
+    }
+
+    #[test]
+    fn memory_that_was_used_again_has_each_name_in_its_time() {
+        let mut bytes = dump(&[
+            at(2000, load(1, 0x1000, 8, "first")),
+            at(2500, load(2, 0x2000, 8, "moves")),
+            at(3000, load(3, 0x1000, 8, "second")),
+            // Told of twice.
+            at(3500, load(3, 0x1000, 8, "second")),
+            at(4000, moved(2, 0x2000, 0x1000, 8)),
+            // Times that go back are none.
+            at(10, load(4, 0x1000, 8, "at no time")),
+        ]);
+        let names_of = |bytes: &[u8], clock: Option<&ClockMap>| {
+            let names = names_in(Cursor::new(bytes), &[0x1004], clock, &Turn::default()).unwrap();
+            let symbols = names.symbols.iter();
+            let of = |symbol: &Symbol| (symbol.since.0, symbol.frames[0].function.clone());
+            (symbols.map(of).collect::<Vec<_>>(), names.reused)
+        };
+        let since = |since, name: &str| (since, name.to_owned());
+        let expected = vec![since(0, "first"), since(4000, "second"), since(6000, "at no time")];
+        assert_eq!(names_of(&bytes, Some(&clock())), (expected, 1));
+        assert_eq!(names_of(&bytes, None), (vec![since(0, "at no time")], 1));
+        // Times of the counter are not those of the clock.
+        bytes[FLAGS] = 1;
+        assert_eq!(names_of(&bytes, Some(&clock())), (vec![since(0, "at no time")], 1));
+    }
+
     #[test]
     fn nothing_is_read_behind_the_end_or_a_record_that_is_still_written() {
         let first = load(1, 0x1000, 8, "first");
@@ -215,7 +273,7 @@ mod tests {
     fn a_file_that_is_no_jitdump_is_an_error() {
         let foreign: Vec<u8> = dump(&[]).iter().rev().copied().collect();
         for bytes in [&b""[..], b"JiTD", &foreign] {
-            assert!(names_in(Cursor::new(bytes), &[0], &Turn::default()).is_err());
+            assert!(names_in(Cursor::new(bytes), &[0], None, &Turn::default()).is_err());
         }
     }
 
@@ -234,7 +292,9 @@ mod tests {
         ) {
             let dump = dump(&[load(1, 0x1000, 8, "f"), bytes]);
             for symbol in
-                names_in(Cursor::new(&dump[..]), &addresses, &Turn::default()).unwrap().symbols
+                names_in(Cursor::new(&dump[..]), &addresses, Some(&clock()), &Turn::default())
+                    .unwrap()
+                    .symbols
             {
                 prop_assert!(addresses.contains(&symbol.offset));
                 prop_assert!(symbol.offset - symbol.start < symbol.size);

@@ -10,7 +10,7 @@ use crate::code_lists::CodeList;
 use crate::shared::Shared;
 use crate::turn::Turn;
 use std::io::{self, Cursor};
-use syscollect_model::{MemoryAt, ProgramMemory, Symbol, SymbolTable};
+use syscollect_model::{ClockMap, MemoryAt, ProgramMemory, Symbol, SymbolTable};
 
 /// A kind of list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,16 +27,22 @@ impl ListKind {
         }
     }
 
-    fn names_in(self, list: &CodeList, addresses: &[u64], turn: &Turn) -> io::Result<NamesFound> {
+    fn names_in(
+        self,
+        list: &CodeList,
+        addresses: &[u64],
+        clock: Option<&ClockMap>,
+        turn: &Turn,
+    ) -> io::Result<NamesFound> {
         let reader = list.file.reader_of_now()?;
         match self {
             Self::PerfMap => perf_map::names_in(reader, addresses, turn),
-            Self::JitDump => jit_dump::names_in(reader, addresses, turn),
+            Self::JitDump => jit_dump::names_in(reader, addresses, clock, turn),
         }
     }
 }
 
-/// The lists of what a process ran then.
+/// The lists of what a process ran then; first what says when it lay where.
 fn lists<'h>(
     shared: &'h Shared,
     memory: &ProgramMemory,
@@ -44,7 +50,7 @@ fn lists<'h>(
     let held = &shared.held;
     let perf_map = held.perf_maps().of(memory).map(|list| (ListKind::PerfMap, list));
     let dump = held.jit_dumps().of(memory).map(|list| (ListKind::JitDump, list));
-    perf_map.into_iter().chain(dump)
+    dump.into_iter().chain(perf_map)
 }
 
 /// Who owns the first of these.
@@ -68,7 +74,7 @@ pub(crate) fn name(
     for (kind, list) in lists(shared, memory) {
         table.memory = Some(MemoryAt { pid: memory.pid, at: list.taken });
         turn.belongs_to(list.file.data().uid);
-        match kind.names_in(list, &left, turn) {
+        match kind.names_in(list, &left, shared.options.clock.as_deref(), turn) {
             Ok(names) => {
                 notes.extend(said_of(kind, &names));
                 let named = |address: &u64| {
@@ -81,6 +87,7 @@ pub(crate) fn name(
             Err(error) => notes.push(format!("its {} cannot be read: {error}", kind.word())),
         }
     }
+    // In order of time at each.
     table.symbols.sort_by_key(|symbol| symbol.offset);
     if notes.is_empty() && table.symbols.is_empty() {
         notes.extend(without_list(shared, memory));
@@ -121,7 +128,7 @@ pub fn read_perf_map(map: &[u8], addresses: &[u64]) -> Vec<Symbol> {
 }
 
 /// What a jitdump says of `addresses`.
-pub fn read_jit_dump(dump: &[u8], addresses: &[u64]) -> Vec<Symbol> {
-    let names = jit_dump::names_in(Cursor::new(dump), addresses, &Turn::default());
+pub fn read_jit_dump(dump: &[u8], addresses: &[u64], clock: Option<&ClockMap>) -> Vec<Symbol> {
+    let names = jit_dump::names_in(Cursor::new(dump), addresses, clock, &Turn::default());
     names.map_or_else(|_| Vec::new(), |names| names.symbols)
 }

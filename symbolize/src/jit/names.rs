@@ -3,7 +3,7 @@
 use crate::turn::{Pace, Turn};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::rc::Rc;
-use syscollect_model::{Symbol, SymbolFrame};
+use syscollect_model::{Symbol, SymbolFrame, Ticks};
 
 /// Longer names are cut, bytes.
 pub(super) const NAME_MAX: usize = 512;
@@ -11,6 +11,8 @@ pub(super) const NAME_MAX: usize = 512;
 pub(super) const NAMES_MAX: usize = 32 << 20;
 /// Bytes that are read at once.
 pub(super) const BUFFER: usize = 1 << 16;
+/// Changes of what lies at the addresses of one program that are kept.
+const CHANGES_MAX: usize = 1 << 16;
 /// Pieces of code that are read, and addresses that are named, between two looks at whether there
 /// is time left.
 pub(super) const STEP: usize = 4096;
@@ -35,9 +37,10 @@ impl GeneratedCode {
 /// What a list says of some addresses.
 #[derive(Debug, Default)]
 pub(crate) struct NamesFound {
-    /// By ascending address.
+    /// By ascending address, then in order of time.
     pub(crate) symbols: Vec<Symbol>,
-    /// Addresses at which other code lay before, according to the same file.
+    /// Addresses at which other code lay before, according to the same file, of which it is not known
+    /// when, or too often.
     pub(crate) reused: u64,
     /// Why the file was not read to its end.
     pub(crate) cut: Option<&'static str>,
@@ -47,8 +50,19 @@ pub(crate) struct NamesFound {
 pub(super) struct NamesOfAddresses {
     /// Ascending.
     addresses: Vec<u64>,
-    found: Vec<Option<Rc<GeneratedCode>>>,
+    /// What lay at each, in order of time.
+    found: Vec<Vec<Found>>,
     reused: Vec<bool>,
+    /// Changes that may still be kept.
+    changes_left: usize,
+}
+
+/// What lay at an address from a time on.
+#[derive(Debug)]
+struct Found {
+    /// 0 where it is not known.
+    since: Ticks,
+    code: Rc<GeneratedCode>,
 }
 
 impl NamesOfAddresses {
@@ -57,11 +71,13 @@ impl NamesOfAddresses {
         addresses.sort_unstable();
         addresses.dedup();
         let count = addresses.len();
-        Self { addresses, found: vec![None; count], reused: vec![false; count] }
+        let found = std::iter::repeat_with(Vec::new).take(count).collect();
+        Self { addresses, found, reused: vec![false; count], changes_left: CHANGES_MAX }
     }
 
-    /// Takes a piece of code for what lies at its addresses; how many of these are asked for.
-    pub(super) fn add(&mut self, code: GeneratedCode) -> usize {
+    /// Takes a piece of code for what lies at its addresses from a time on, if that is known; how
+    /// many of these are asked for.
+    pub(super) fn add(&mut self, code: GeneratedCode, since: Option<Ticks>) -> usize {
         let first = self.addresses.partition_point(|address| *address < code.start);
         let last = code.start + (code.size - 1);
         let count = self.addresses[first..].partition_point(|address| *address <= last);
@@ -70,34 +86,57 @@ impl NamesOfAddresses {
         }
         let code = Rc::new(code);
         for index in first..first + count {
-            let before = self.found[index].replace(Rc::clone(&code));
-            self.reused[index] |= before.is_some_and(|before| before != code);
+            self.add_at(index, Rc::clone(&code), since);
         }
         count
+    }
+
+    fn add_at(&mut self, index: usize, code: Rc<GeneratedCode>, since: Option<Ticks>) {
+        let found = &mut self.found[index];
+        let Some(last) = found.last_mut() else {
+            found.push(Found { since: since.unwrap_or_default(), code });
+            return;
+        };
+        if last.code == code {
+            return;
+        }
+        // What a list says comes in order of time, or is no time.
+        match since.filter(|since| *since > last.since && self.changes_left > 0) {
+            Some(since) => {
+                self.changes_left -= 1;
+                found.push(Found { since, code });
+            }
+            None => {
+                self.reused[index] = true;
+                last.code = code;
+            }
+        }
     }
 
     pub(super) fn finish(self, cut: Option<&'static str>) -> NamesFound {
         let mut names = NamesFound { cut, ..NamesFound::default() };
         let mut bytes = 0;
         let found = self.addresses.iter().zip(self.found).zip(self.reused);
-        for ((address, code), reused) in found {
-            let Some(code) = code else { continue };
-            bytes += code.name.len();
+        for ((address, found), reused) in found {
+            bytes += found.iter().map(|found| found.code.name.len()).sum::<usize>();
             if bytes > NAMES_MAX {
                 names.cut = Some("its names are longer than 32 MiB");
                 break;
             }
             names.reused += u64::from(reused);
-            names.symbols.push(Symbol {
+            let symbols = found.iter().enumerate().map(|(index, Found { since, code })| Symbol {
                 offset: *address,
                 start: code.start,
                 size: code.size,
+                // Nothing else was there before the first.
+                since: if index == 0 { Ticks(0) } else { *since },
                 frames: vec![SymbolFrame {
                     function: code.name.to_string(),
                     ..SymbolFrame::default()
                 }],
                 ..Symbol::default()
             });
+            names.symbols.extend(symbols);
         }
         names
     }

@@ -29,7 +29,7 @@ pub(crate) fn names_in(map: impl Read, addresses: &[u64], turn: &Turn) -> io::Re
     let (mut line, mut steps) = (Vec::new(), 0);
     while lines.next(&mut line)? && (steps < STEP || turn.pace() < Pace::Over) {
         steps = if steps < STEP { steps } else { 0 };
-        steps += 1 + parse(&line).map_or(0, |code| names.add(code));
+        steps += 1 + parse(&line).map_or(0, |code| names.add(code, None));
     }
     let mut cut = (turn.pace() == Pace::Over).then_some("reading it takes too long");
     if lines.read >= BYTES_MAX {

@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, ensure};
 use syscollect_model::SymbolTable;
 
 use super::attacked::{AttackedRecorder, Bounds};
-use super::context::{Context, ends_with_us, finish, signal, text};
+use super::context::{Context, ends_with_us, finish, number, signal, text};
 use super::hostile_names::symbols_of;
 use crate::report::Outcome;
 
@@ -87,6 +87,34 @@ pub(super) struct BusyProcess<'a> {
     pub(super) function: &'a str,
     /// Samples that it has at least.
     pub(super) least: u64,
+}
+
+/// Of a program that replaces code at its place again and again, each has the samples of its time,
+/// by the program's own account.
+pub(crate) fn times(context: &Context) -> Result<Outcome> {
+    let [capture, folded] = ["jit-times.syscap", "jit-times.folded"].map(|name| context.path(name));
+    let folder = capture.parent().context("no folder")?;
+    let load = ["jit", text(folder)?, "25"];
+    let said = context.record(&capture, &["--freq", "999"], &load)?;
+    let said = said.first().context("the load said nothing")?;
+    let used = [number(said, "first")?, number(said, "second")?];
+    context.succeed(&["flamegraph", text(&capture)?, "-o", text(&folded)?])?;
+    let folded = fs::read_to_string(&folded)?;
+    let samples = ["jit_first", "jit_second"].map(|name| {
+        let lines = folded.lines().filter(|line| line.contains(name));
+        lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum::<u64>()
+    });
+    let all: u64 = samples.iter().sum();
+    let shares = [used[0] as f64 / (used[0] + used[1]) as f64, samples[0] as f64 / all as f64];
+    let words = format!(
+        "of {all} samples {} are in the first function, whose CPU time is {:.1} % ({:.1} % of samples)",
+        samples[0],
+        shares[0] * 100.0,
+        shares[1] * 100.0
+    );
+    ensure!(all >= if context.is_emulated() { 50 } else { 1000 }, "too few: {words}");
+    ensure!((shares[0] - shares[1]).abs() < 0.05, "{words}");
+    Ok(Outcome::Passed(words))
 }
 
 /// How many of a process's samples are in the function.

@@ -192,6 +192,7 @@ const TESTS: &[Test] = &[
     test!("hostile-debug", hostile_code::debug_information),
     test!("hostile-deleted", hostile_code::deleted),
     test!("jit-names", jit::names),
+    test!("jit-times", jit::times),
     test!("hostile-jit", jit::hostile),
     test!("jvm-names", jvm::names),
     test!("hostile-jvm", jvm::hostile),

@@ -22,6 +22,7 @@ mod hostile_files;
 mod hostile_mappings;
 mod hostile_mount;
 mod instrumented;
+mod jit;
 mod leaderless;
 mod leaves;
 mod library;
@@ -49,6 +50,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      use-cpu SECONDS | fences COUNT | hang THREADS | leaderless | \
                      numbered FILE SECONDS | \
                      renames SECONDS | \
+                     jit FOLDER ROUNDS | \
                      fake-jvm silent|deaf|endless|fifo|link FOLDER SECONDS | \
                      new-stacks PROCESSES SECONDS | same-stack SECONDS | \
                      wrap LOG CMD ARGS... | from-memory LOAD ARGS... | unwound SECONDS | leaves SECONDS | visiting FOLDER SECONDS | hostile mappings|memory|survey|flood|announcements|announced-files|looks SECONDS | \
@@ -101,6 +103,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["hang", threads] => hang::run(number(threads)?)?,
         ["leaderless"] => leaderless::run()?,
         ["fake-jvm", part, folder, seconds] => fake_jvm::run(part, folder, number(seconds)?)?,
+        ["jit", folder, rounds] => jit::run(folder, number(rounds)?)?,
         ["fences", count] => fences::run(number(count)?)?,
         ["numbered", file, seconds] => instrumented::numbered(file, number(seconds)?)?,
         ["hostile-code", attack, folder, seconds] => {

@@ -5,7 +5,7 @@ use super::images::{Identities, Images, KERNEL_SPACE, module_key};
 use super::methods::Methods;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Frame, FrameId, Module, ModuleId, ModuleKind, SessionInfo, StackId, SymbolTable, Tables,
+    Frame, FrameId, Module, ModuleId, ModuleKind, SessionInfo, StackId, SymbolTable, Tables, Ticks,
 };
 use syscollect_playback::{
     CodeAddress, CodeAddressId, CodeAddresses, Framer, ModuleKey, Names, UnnamedCode,
@@ -142,8 +142,10 @@ impl Code {
         let located = self.code.get(id);
         let method = (located.module == Some(self.methods.place_module))
             .then(|| self.methods.frame(id, located, tables));
-        let others =
-            method.is_none().then(|| self.framer.frames(id, &self.code, &self.names, tables));
+        let others = method.is_none().then(|| {
+            // What lies where does not change by time: methods have a module of their own.
+            self.framer.frames((id, Ticks(0)), &self.code, &self.names, tables).0
+        });
         method.into_iter().chain(others.into_iter().flatten())
     }
 

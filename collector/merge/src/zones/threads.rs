@@ -483,11 +483,14 @@ impl Zones {
             engine.sink.tally.missing_stacks += 1;
             return None;
         };
-        if let Some(stack) = self.stacks.get(&known.number) {
+        if let Some((stack, holds)) = self.stacks.get(&known.number)
+            && holds.at(Ticks(at))
+        {
             return *stack;
         }
-        let stack = engine.source.resolver.stack_at(known.defined, &mut engine.tables);
-        self.stacks.insert(known.number, stack);
+        let resolver = &mut engine.source.resolver;
+        let (stack, holds) = resolver.stack_at(known.defined, Ticks(at), &mut engine.tables);
+        self.stacks.insert(known.number, (stack, holds));
         stack
     }
 }
