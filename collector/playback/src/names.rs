@@ -27,25 +27,24 @@ struct SymbolList(Vec<Symbol>);
 pub struct Holds {
     /// The first ticks.
     pub from: Ticks,
-    /// The first ticks of which it is not known; `None` if it stays so.
-    pub until: Option<Ticks>,
+    /// The first ticks at which it is not; the greatest if it stays so.
+    pub until: Ticks,
 }
 
 impl Holds {
     /// At any time.
-    pub const ALWAYS: Self = Self { from: Ticks(0), until: None };
+    pub const ALWAYS: Self = Self { from: Ticks(0), until: Ticks(u64::MAX) };
 
     /// Whether it is so then.
     #[inline]
     pub fn at(self, ticks: Ticks) -> bool {
-        self.from <= ticks && self.until.is_none_or(|until| ticks < until)
+        self.from <= ticks && ticks < self.until
     }
 
     /// While both are so.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        let until = [self.until, other.until].into_iter().flatten().min();
-        Self { from: self.from.max(other.from), until }
+        Self { from: self.from.max(other.from), until: self.until.min(other.until) }
     }
 }
 
@@ -83,7 +82,7 @@ impl SymbolList {
         let all = self.of(offset);
         let index = all.partition_point(|symbol| symbol.since <= at).saturating_sub(1);
         let from = if index == 0 { Ticks(0) } else { all[index].since };
-        let until = all.get(index + 1).map(|next| next.since);
+        let until = all.get(index + 1).map_or(Holds::ALWAYS.until, |next| next.since);
         Some((all.get(index)?, Holds { from, until }))
     }
 }
@@ -400,12 +399,12 @@ mod tests {
         let name = |at| {
             let (symbol, holds) = names.get_at(&key, 1, Ticks(at)).unwrap();
             assert!(holds.at(Ticks(at)), "{holds:?}");
-            (symbol.frames[0].function.as_str(), holds.from.0, holds.until.map(|until| until.0))
+            (symbol.frames[0].function.as_str(), holds.from.0, holds.until.0)
         };
-        assert_eq!(name(0), ("first", 0, Some(20)), "before it nothing was told of");
+        assert_eq!(name(0), ("first", 0, 20), "before it nothing was told of");
         assert_eq!(name(19), name(0));
-        assert_eq!(name(20), ("second", 20, Some(60)));
-        assert_eq!(name(1000), ("third", 60, None));
+        assert_eq!(name(20), ("second", 20, 60));
+        assert_eq!(name(1000), ("third", 60, u64::MAX));
         assert!(names.get_at(&key, 2, Ticks(5)).is_none());
     }
 

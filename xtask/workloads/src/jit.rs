@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ fn monotonic() -> u64 {
 /// A page of that file, or of nothing.
 fn map(file: Option<&File>, rights: libc::c_int) -> Result<*mut u8> {
     let kind = if file.is_some() { 0 } else { libc::MAP_ANONYMOUS };
-    let descriptor = file.map_or(-1, |file| file.as_raw_fd());
+    let descriptor = file.map_or(-1, AsRawFd::as_raw_fd);
     // SAFETY: the kernel chooses the place.
     let place = unsafe {
         let anywhere = std::ptr::null_mut();
