@@ -232,6 +232,13 @@ impl Drop for Running {
     fn drop(&mut self) {
         signal(self.0.id(), libc::SIGKILL);
         let _ = self.0.wait();
+        // What a killed program leaves: the list of its code, and what it was asked for that by.
+        let pid = self.0.id();
+        for left in
+            [format!("perf-{pid}.map"), format!(".java_pid{pid}"), format!(".attach_pid{pid}")]
+        {
+            let _ = fs::remove_file(Path::new("/tmp").join(left));
+        }
     }
 }
 
