@@ -127,6 +127,27 @@ struct mm_struct___6_13 {
 	seqcount_t mm_lock_seq;
 };
 
+/* Who changes mappings holds this; the count's lowest bit says so. */
+typedef struct {
+	__s64 counter;
+} atomic64_t;
+
+struct rw_semaphore {
+	atomic64_t count;
+};
+
+/* Before 6.1 mappings are a red-black tree, and what was found in it last is remembered together
+ * with a count of how often one was taken out. */
+struct mm_struct___before_6_1 {
+	struct rb_root mm_rb;
+	__u64 vmacache_seqnum;
+	struct rw_semaphore mmap_lock;
+};
+
+struct vm_area_struct___before_6_1 {
+	struct rb_node vm_rb;
+};
+
 typedef struct {
 	unsigned int val;
 } kuid_t;

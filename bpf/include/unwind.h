@@ -326,6 +326,52 @@ static __always_inline __u64 maple_slot(const __u64 *node, __u64 type, __u64 add
 	return node[slot];
 }
 
+/*
+ * Before 6.1 they lie in a red-black tree, which is not made for readers without
+ * its lock: while it is turned a mapping may not be found, and one that was taken
+ * out is other memory at once. The kernel counts what it takes out, before it
+ * frees it; and its lock says whether a thread is changing the tree.
+ */
+
+/* A tree of a million mappings has at most 40 levels. */
+#define RED_BLACK_LEVELS 44
+
+static __always_inline __u64 mapping_in_red_black_tree(const struct unwind *u)
+{
+	struct mm_struct___before_6_1 *mm = (void *)u->mm;
+	struct rb_node *node = BPF_CORE_READ(mm, mm_rb.rb_node);
+
+	for (int level = 0; level < RED_BLACK_LEVELS && node; level++) {
+		struct vm_area_struct *mapping =
+			(void *)node - bpf_core_field_offset(struct vm_area_struct___before_6_1, vm_rb);
+
+		if (u->address < BPF_CORE_READ(mapping, vm_start))
+			node = BPF_CORE_READ(node, rb_left);
+		else if (u->address >= BPF_CORE_READ(mapping, vm_end))
+			node = BPF_CORE_READ(node, rb_right);
+		else
+			return (__u64)mapping;
+	}
+	return 0;
+}
+
+/* How many mappings of the process were taken out of its tree; 0 where that is of no matter. */
+static __always_inline __u64 mappings_taken_out(const struct unwind *u)
+{
+	struct mm_struct___before_6_1 *mm = (void *)u->mm;
+
+	return bpf_core_field_exists(mm->vmacache_seqnum) ? BPF_CORE_READ(mm, vmacache_seqnum) : 0;
+}
+
+/* Whether a thread is changing the tree. */
+static __always_inline bool tree_is_locked(const struct mm_struct *mm)
+{
+	const struct mm_struct___before_6_1 *older = (const void *)mm;
+
+	return bpf_core_field_exists(older->mm_rb) && bpf_core_field_exists(older->mmap_lock.count) &&
+	       BPF_CORE_READ(older, mmap_lock.count.counter) & 1;
+}
+
 /* The mapping that holds the address, or 0. */
 __noinline __u64 unwind_mapping(struct scratch *s)
 {
@@ -333,6 +379,9 @@ __noinline __u64 unwind_mapping(struct scratch *s)
 		return 0;
 	struct unwind *u = &s->unwind;
 	struct mm_struct *mm = (void *)u->mm;
+
+	if (!bpf_core_field_exists(mm->mm_mt))
+		return mapping_in_red_black_tree(u);
 	__u64 entry = (__u64)BPF_CORE_READ(mm, mm_mt.ma_root);
 
 	/* A root that is no node holds one mapping or none; a program has more. */
@@ -359,6 +408,7 @@ __noinline int unwind_look_at_mapping(struct scratch *s)
 	if (!UNWIND_TABLES || !s)
 		return 0;
 	struct unwind *u = &s->unwind;
+	__u64 taken_out = mappings_taken_out(u);
 	struct vm_area_struct *mapping = (void *)unwind_mapping(s);
 	struct mm_struct *mm = (void *)u->mm;
 
@@ -382,7 +432,8 @@ __noinline int unwind_look_at_mapping(struct scratch *s)
 	} else if (start == (__u64)BPF_CORE_READ(mm, context.vdso)) {
 		u->inode = UNWIND_VDSO;
 	}
-	return 1;
+	order_loads();
+	return mappings_taken_out(u) == taken_out;
 }
 
 /* Where the address's row lies in its page's: the last that is not above it. */
@@ -497,8 +548,11 @@ __noinline int unwind_find_row(struct scratch *s)
 		u->code_bias = range->bias;
 		u->file = range->file;
 	} else {
-		if (!unwind_look_at_mapping(s))
-			return UNWIND_NO_CODE;
+		if (!unwind_look_at_mapping(s)) {
+			u->file = 0;
+			/* Something may be mapped there all the same. */
+			return tree_is_locked((void *)u->mm) ? STACK_NO_TABLE_YET : UNWIND_NO_CODE;
+		}
 		/* On the stack: 6.1 takes no key in memory that a function was handed. */
 		__u64 inode = u->inode;
 		__u32 *file = bpf_map_lookup_elem(&unwind_inodes, &inode);
@@ -810,8 +864,8 @@ __noinline int unwind_walk(struct scratch *s)
 	return 0;
 }
 
-/* The kernel's count of changes of a process's mappings (mm_lock_seq: 6.4; a seqcount since 6.13).
- * 0 where there is none, or where they are being changed now: then nothing may be kept. */
+/* The kernel's count of changes of a process's mappings (mm_lock_seq: 6.4; a seqcount since 6.13;
+ * before 6.1 how often mappings were taken out, and how many there are), of 40 bits. 0 where there is none, or where they are being changed now: then nothing may be kept. */
 static __always_inline __u64 mappings_generation(struct mm_struct *mm)
 {
 	struct mm_struct___6_13 *newer = (void *)mm;
@@ -823,6 +877,11 @@ static __always_inline __u64 mappings_generation(struct mm_struct *mm)
 	}
 	if (bpf_core_field_exists(mm->mm_lock_seq))
 		return (__u32)BPF_CORE_READ(mm, mm_lock_seq) + 2ULL;
+	struct mm_struct___before_6_1 *older = (void *)mm;
+
+	if (bpf_core_field_exists(older->vmacache_seqnum) && !tree_is_locked(mm))
+		return (BPF_CORE_READ(older, vmacache_seqnum) & 0x7fffffff) << 9 |
+		       (BPF_CORE_READ(mm, map_count) & 0xff) << 1 | 1;
 	return 0;
 }
 

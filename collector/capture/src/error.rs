@@ -24,7 +24,7 @@ pub enum CaptureError {
     NoBtf(String),
     /// Unwind tables were asked for.
     #[error(
-        "this kernel cannot unwind user stacks by tables, which takes Linux 6.1: without --unwind tables stacks are \
+        "this kernel cannot unwind user stacks by tables, which takes Linux 5.15: without --unwind tables stacks are \
          walked by frame pointers"
     )]
     NoUnwindTables,

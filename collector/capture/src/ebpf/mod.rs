@@ -70,7 +70,7 @@ impl EbpfSource {
         host: &Host,
     ) -> Result<Self, CaptureError> {
         let wanted = wants_unwind_tables(options);
-        let can = wanted && can_look_up_mappings();
+        let can = wanted && can_unwind_by_tables();
         if options.unwind == UnwindMethod::Tables && wanted && !can {
             return Err(CaptureError::NoUnwindTables);
         }
@@ -83,7 +83,7 @@ impl EbpfSource {
             (source, _) = Self::load_walking(options, false, memory, host)?;
             source.missing.push(by_frame_pointers(&refused.to_string()));
         } else if wanted && !can {
-            source.missing.push(by_frame_pointers("Linux 6.1 has what those need"));
+            source.missing.push(by_frame_pointers("Linux 5.15 has what those need"));
         }
         Ok(source)
     }
@@ -367,9 +367,9 @@ fn wants_unwind_tables(options: &RecordOptions) -> bool {
     wanted && options.stacks.any()
 }
 
-/// Whether mappings lie in a maple tree (since 6.1), in which programs find them.
-fn can_look_up_mappings() -> bool {
-    btf::id_in_kernel("maple_tree", btf::STRUCTURE).is_ok()
+/// Whether programs are told where the registers of a task lie, where walks by tables begin.
+fn can_unwind_by_tables() -> bool {
+    kernel_at_least(5, 15)
 }
 
 /// What the capture says where it was to be done by tables, and is not.
@@ -382,8 +382,8 @@ fn by_frame_pointers(why: &str) -> String {
 
 /// Tries whether the kernel takes the program without which none unwinds by tables.
 pub(crate) fn try_unwind_tables() -> io::Result<()> {
-    if !can_look_up_mappings() {
-        return Err(io::Error::other("mappings do not lie in a maple tree, as since 6.1"));
+    if !can_unwind_by_tables() {
+        return Err(io::Error::other("there is no bpf_task_pt_regs, as since 5.15"));
     }
     let attempt = || -> Result<(), CaptureError> {
         let btf = kernel_types().map_err(|error| CaptureError::NoBtf(error.to_string()))?;
