@@ -59,9 +59,19 @@ static __always_inline struct known_walk *known_walk_of(struct unwind *u)
 #define KNOWN_WALK_WINDOW STACK_MEMORY_PART_BYTES
 
 /* Whether the stack's words are those of that walk. */
-__noinline int known_walk_stands(struct scratch *s, struct known_walk *known)
+#ifdef SCRATCH_BY_NUMBER
+#define KNOWN_WALK_STANDS(s, known) known_walk_stands(GIVE_SCRATCH(s))
+__noinline int known_walk_stands(SCRATCH)
 {
-	if (!UNWIND_TABLES || !s || !known)
+	TAKE_SCRATCH(0);
+	struct known_walk *known = known_walk_of(&s->unwind);
+#else
+#define KNOWN_WALK_STANDS(s, known) known_walk_stands(s, known)
+__noinline int known_walk_stands(SCRATCH, struct known_walk *known)
+{
+	TAKE_SCRATCH(0);
+#endif
+	if (!known)
 		return 0;
 	struct unwind *u = &s->unwind;
 	__u64 sp = u->sp, hash = 0;

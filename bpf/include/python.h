@@ -97,10 +97,9 @@ static __always_inline struct python_thread *python_known_thread(struct python *
 }
 
 /* The thread state of the current thread: into thread. 1 if there is one. */
-__noinline int python_find_thread(struct scratch *s)
+__noinline int python_find_thread(SCRATCH)
 {
-	if (!UNWIND_TABLES || !s)
-		return 0;
+	TAKE_SCRATCH(0);
 	struct python *p = &s->python;
 	struct unwind *u = &s->unwind;
 	struct task_struct *task = (void *)bpf_get_current_task();
@@ -145,10 +144,9 @@ __noinline int python_find_thread(struct scratch *s)
 }
 
 /* How many bytes a string has, and where: into text_bytes, text and text_kind. */
-__noinline int python_look_at_text(struct scratch *s)
+__noinline int python_look_at_text(SCRATCH)
 {
-	if (!UNWIND_TABLES || !s)
-		return 0;
+	TAKE_SCRATCH(0);
 	struct python *p = &s->python;
 	struct PythonFile *file = &p->layout;
 	__u64 object = p->text, length;
@@ -190,10 +188,9 @@ __noinline int python_look_at_text(struct scratch *s)
 	})
 
 /* Sends what the code object is called that lies in `code`; its id, or 0. */
-__noinline int python_send_code(struct scratch *s)
+__noinline int python_send_code(SCRATCH)
 {
-	if (!UNWIND_TABLES || !s)
-		return 0;
+	TAKE_SCRATCH(0);
 	struct python *p = &s->python;
 	struct LaneHeader *lane;
 	__u8 *data;
@@ -232,11 +229,11 @@ __noinline int python_send_code(struct scratch *s)
 	__u64 bytes = 0;
 
 	p->text = PYTHON_WORD(p->code, file->code_name);
-	python_look_at_text(s);
+	python_look_at_text(GIVE_SCRATCH(s));
 	code->name_bytes = PYTHON_APPEND(record, end, p->text_bytes, PYTHON_NAME_BYTES, p->text);
 	code->name_kind = p->text_kind;
 	p->text = PYTHON_WORD(p->code, file->code_file);
-	python_look_at_text(s);
+	python_look_at_text(GIVE_SCRATCH(s));
 	code->file_bytes = PYTHON_APPEND(record, end, p->text_bytes, PYTHON_FILE_BYTES, p->text);
 	code->file_kind = p->text_kind;
 	if (!read_user_word(&bytes, lines + file->bytes_length))
@@ -290,7 +287,7 @@ static __always_inline __u32 python_code_id(struct scratch *s, __u64 address)
 		return known->id;
 	if (p->sent >= PYTHON_SENT_AT_ONCE)
 		return 0;
-	__u32 id = python_send_code(s);
+	__u32 id = python_send_code(GIVE_SCRATCH(s));
 
 	known = python_known_code(s, slot ^ (id & 1));
 	if (!known)
@@ -304,10 +301,9 @@ static __always_inline __u32 python_code_id(struct scratch *s, __u64 address)
 }
 
 /* Takes the frame at `frame`, and goes to its caller; 0 at the end. */
-__noinline int python_step(struct scratch *s)
+__noinline int python_step(SCRATCH)
 {
-	if (!UNWIND_TABLES || !s)
-		return 0;
+	TAKE_SCRATCH(0);
 	struct python *p = &s->python;
 	struct PythonFile *file = &p->layout;
 
@@ -362,10 +358,9 @@ __noinline int python_step(struct scratch *s)
 }
 
 /* Walks the current thread's Python frames: into frames, and into the stack's hash. */
-__noinline int python_walk(struct scratch *s)
+__noinline int python_walk(SCRATCH)
 {
-	if (!UNWIND_TABLES || !s)
-		return 0;
+	TAKE_SCRATCH(0);
 	struct python *p = &s->python;
 	__u32 index = p->file;
 	struct PythonFile *file = bpf_map_lookup_elem(&python_files, &index);
@@ -378,13 +373,13 @@ __noinline int python_walk(struct scratch *s)
 		return 0;
 	/* A copy: each frame would look for it else. */
 	p->layout = *file;
-	if (!python_find_thread(s) || !read_user_word(&p->frame, p->thread + file->thread_frame))
+	if (!python_find_thread(GIVE_SCRATCH(s)) || !read_user_word(&p->frame, p->thread + file->thread_frame))
 		return 0;
 	if (file->kept_frame != 0xffff && !read_user_word(&p->frame, p->frame + file->kept_frame))
 		return 0;
 	/* Twice as many: between two functions' frames there may be one that is none. */
 	for (int i = 0; i < 2 * MAX_FRAMES; i++) {
-		if (!python_step(s))
+		if (!python_step(GIVE_SCRATCH(s)))
 			break;
 	}
 	s->unwind.hash = p->hash;

@@ -30,18 +30,21 @@ struct known_stack {
 	struct {                                                       \
 		__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);               \
 		__uint(key_size, 4);                                   \
-		__uint(value_size, sizeof(struct scratch));            \
-		__uint(max_entries, 1);                                \
-	} context##_scratch SEC(".maps");                              \
-	struct {                                                       \
-		__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);               \
-		__uint(key_size, 4);                                   \
 		__uint(value_size, sizeof(struct known_stack));        \
 		__uint(max_entries, KNOWN_STACKS);                     \
 	} context##_stacks SEC(".maps");
 
 DEFINE_STACK_CACHE(sched)
 DEFINE_STACK_CACHE(sample)
+
+/* Where the kernel has saved the registers of a task that has entered it, for kernels without
+ * bpf_task_pt_regs. Only to be read by probing reads. */
+static __always_inline struct sample_context *saved_registers(struct task_struct *task)
+{
+	__u64 stack = (__u64)BPF_CORE_READ(task, stack);
+
+	return (void *)(stack + KERNEL_STACK_SIZE - sizeof(struct sample_context));
+}
 
 /* Everything that walking and sending needs, of one context. */
 struct stack_writer {
@@ -211,7 +214,7 @@ static __always_inline __u32 send_with_memory(struct stack_writer *w, struct wal
 	if (id != STACK_LOST) {
 		w->lane->statistics[STATISTIC_STACK_MEMORY]++;
 		w->scratch->unwind.stack = id;
-		unwind_send_memory(w->scratch);
+		unwind_send_memory(GIVE_SCRATCH(w->scratch));
 		if (share)
 			share->room -= w->scratch->unwind.sent;
 	}
@@ -256,7 +259,7 @@ static __always_inline __u32 user_stack_unwound(struct stack_writer *w, __u64 ip
 	u->space = mix(u->hash, u->mm);
 	struct known_walk *known = context == CONTEXT_SCHED ? known_walk_of(u) : 0;
 	bool is_checked = CROSS_CHECK && !(walks % CROSS_CHECK);
-	bool is_known = known && known_walk_stands(s, known);
+	bool is_known = known && KNOWN_WALK_STANDS(s, known);
 
 	if (is_known && !is_checked) {
 		w->lane->statistics[STATISTIC_USER_SLOT_HITS]++;
@@ -264,7 +267,7 @@ static __always_inline __u32 user_stack_unwound(struct stack_writer *w, __u64 ip
 		w->lane->statistics[STATISTIC_USER_WALKS + (known->ending & 7)]++;
 		return known->id;
 	}
-	unwind_walk(s);
+	unwind_walk(GIVE_SCRATCH(s));
 	if (is_known) {
 		w->lane->statistics[STATISTIC_USER_CROSS_CHECKED]++;
 		if (u->hash != known->hash)
@@ -274,7 +277,7 @@ static __always_inline __u32 user_stack_unwound(struct stack_writer *w, __u64 ip
 	if (s->python.file) {
 		s->python.ticks = w->ticks;
 		s->python.tgid = tgid;
-		python_walk(s);
+		python_walk(GIVE_SCRATCH(s));
 	}
 	__u64 count = *(volatile __u64 *)&s->count, python = *(volatile __u64 *)&s->python.count;
 	__u32 ending = u->ending;

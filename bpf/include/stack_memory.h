@@ -76,14 +76,13 @@ static __always_inline struct memory_share *memory_share(__u32 context, __u64 ti
 /* Sends the stack from where the walk in the scratch has ended, up to its end or what is sent at
  * most; `u->stack` is the stack's id. How many bytes of the ring were asked for is in `u->sent`:
  * that is what a share is charged, however little a stack has. */
-__noinline int unwind_send_memory(struct scratch *s)
+__noinline int unwind_send_memory(SCRATCH)
 {
-	if (!UNWIND_TABLES || !s)
-		return 0;
+	TAKE_SCRATCH(0);
 	struct unwind *u = &s->unwind;
 	__u64 start = u->sp;
 	__u64 asked = 0;
-	bool returns_at_sp = unwind_returns_at_sp(s);
+	bool returns_at_sp = unwind_returns_at_sp(GIVE_SCRATCH(s));
 
 	/* What cannot be read is 0. */
 	if (u->reached == FRAME_INTERRUPTED)

@@ -27,7 +27,8 @@
  * stay right as long as the file is mapped.
  *
  * The functions are global ones: the verifier looks at each once, and not at
- * each call. They are handed the scratch and keep all they know in it.
+ * each call. They are handed the scratch and keep all they know in it
+ * (scratch.h).
  */
 #ifndef SYSCOLLECT_UNWIND_H
 #define SYSCOLLECT_UNWIND_H
@@ -153,7 +154,7 @@ struct scratch {
 	struct python python;
 };
 
-enum { CONTEXT_SCHED, CONTEXT_SAMPLE };
+#include "scratch.h"
 
 /* How a walk goes on or ends, besides STACK_* of records.h. */
 enum {
@@ -373,10 +374,9 @@ static __always_inline bool tree_is_locked(const struct mm_struct *mm)
 }
 
 /* The mapping that holds the address, or 0. */
-__noinline __u64 unwind_mapping(struct scratch *s)
+__noinline __u64 unwind_mapping(SCRATCH)
 {
-	if (!UNWIND_TABLES || !s)
-		return 0;
+	TAKE_SCRATCH(0);
 	struct unwind *u = &s->unwind;
 	struct mm_struct *mm = (void *)u->mm;
 
@@ -403,13 +403,12 @@ __noinline __u64 unwind_mapping(struct scratch *s)
 
 /* What is mapped at the address: into code_*, inode and file. Code only; false for
  * everything else. */
-__noinline int unwind_look_at_mapping(struct scratch *s)
+__noinline int unwind_look_at_mapping(SCRATCH)
 {
-	if (!UNWIND_TABLES || !s)
-		return 0;
+	TAKE_SCRATCH(0);
 	struct unwind *u = &s->unwind;
 	__u64 taken_out = mappings_taken_out(u);
-	struct vm_area_struct *mapping = (void *)unwind_mapping(s);
+	struct vm_area_struct *mapping = (void *)unwind_mapping(GIVE_SCRATCH(s));
 	struct mm_struct *mm = (void *)u->mm;
 
 	if (!mapping)
@@ -518,10 +517,9 @@ static __always_inline int row_of_offset(struct unwind *u)
 
 /* Finds the row of the address: 0, UNWIND_NO_CODE, or STACK_NO_TABLE_YET. Code without a row has
  * one of CFA_NONE. */
-__noinline int unwind_find_row(struct scratch *s)
+__noinline int unwind_find_row(SCRATCH)
 {
-	if (!UNWIND_TABLES || !s)
-		return UNWIND_NO_CODE;
+	TAKE_SCRATCH(UNWIND_NO_CODE);
 	struct unwind *u = &s->unwind;
 	bool sample = u->context == CONTEXT_SAMPLE;
 	__u32 slot = (mix(u->space, u->address) >> 32) & (KNOWN_ROWS - 1);
@@ -548,7 +546,7 @@ __noinline int unwind_find_row(struct scratch *s)
 		u->code_bias = range->bias;
 		u->file = range->file;
 	} else {
-		if (!unwind_look_at_mapping(s)) {
+		if (!unwind_look_at_mapping(GIVE_SCRATCH(s))) {
 			u->file = 0;
 			/* Something may be mapped there all the same. */
 			return tree_is_locked((void *)u->mm) ? STACK_NO_TABLE_YET : UNWIND_NO_CODE;
@@ -692,7 +690,7 @@ static __always_inline int unwind_by_frame_pointer(struct scratch *s)
 	struct unwind *u = &s->unwind;
 	__u64 bp = u->bp;
 
-	if (stands(u) && unwind_returns_at_sp(s)) {
+	if (stands(u) && unwind_returns_at_sp(GIVE_SCRATCH(s))) {
 		u->ip = u->word;
 		u->sp += 8;
 		u->reached = FRAME_CALLED;
@@ -729,7 +727,7 @@ static __always_inline void unwind_note_python(struct scratch *s, __u32 file)
 	struct python_process *process = &s->python.processes[slot];
 
 	if (process->space != u->space || process->generation != u->generation || process->file != file) {
-		if (!unwind_look_at_mapping(s))
+		if (!unwind_look_at_mapping(GIVE_SCRATCH(s)))
 			return;
 		process->space = u->space;
 		process->generation = u->generation;
@@ -741,14 +739,13 @@ static __always_inline void unwind_note_python(struct scratch *s, __u32 file)
 }
 
 /* Goes to the caller, or says why not. */
-__noinline int unwind_step(struct scratch *s)
+__noinline int unwind_step(SCRATCH)
 {
-	if (!UNWIND_TABLES || !s)
-		return UNWIND_NO_CODE;
+	TAKE_SCRATCH(UNWIND_NO_CODE);
 	struct unwind *u = &s->unwind;
 
 	u->address = u->ip - 1 + standing(u);
-	int missing = unwind_find_row(s);
+	int missing = unwind_find_row(GIVE_SCRATCH(s));
 
 	if (missing == UNWIND_NO_CODE)
 		return missing;
@@ -825,10 +822,9 @@ __noinline int unwind_step(struct scratch *s)
 }
 
 /* Walks from the frame in the scratch: into frames, hash and ending. How many frames there are. */
-__noinline int unwind_walk(struct scratch *s)
+__noinline int unwind_walk(SCRATCH)
 {
-	if (!UNWIND_TABLES || !s)
-		return 0;
+	TAKE_SCRATCH(0);
 	struct unwind *u = &s->unwind;
 	__u64 before = u->hash;
 	__u32 count = 1;
@@ -839,7 +835,7 @@ __noinline int unwind_walk(struct scratch *s)
 	u->hash = mix(before, u->ip);
 	u->ending = STACK_TOO_DEEP;
 	for (int i = 1; i < MAX_FRAMES; i++) {
-		int ending = unwind_step(s);
+		int ending = unwind_step(GIVE_SCRATCH(s));
 
 		if (ending) {
 			/* An address that is no code is not shown, but the program's own is. */

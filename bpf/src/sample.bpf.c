@@ -9,10 +9,9 @@
 
 static __always_inline bool sample_stack_writer(struct stack_writer *w, __u64 ticks)
 {
-	__u32 zero = 0;
 	struct sample_stack_lane *lane = this_sample_stack_lane();
 
-	w->scratch = bpf_map_lookup_elem(&sample_scratch, &zero);
+	w->scratch = scratch_of(CONTEXT_SAMPLE);
 	if (!lane || !w->scratch)
 		return false;
 	w->lane = &lane->header;
@@ -52,6 +51,19 @@ static __always_inline void sample_stacks_of(struct sample_context *context,
 		regs = (void *)bpf_task_pt_regs(task);
 		/* Else the compiler reads both through one pointer, which the verifier refuses. */
 		barrier_var(regs);
+	}
+	if (!direct && UNWIND_TABLES) {
+		struct sample_context *saved = saved_registers(task);
+		__u64 saved_ip = BPF_PROBE_READ(saved, ip);
+
+		if (!in_user_mode(context)) {
+			ip = saved_ip;
+			sp = BPF_PROBE_READ(saved, sp);
+			bp = BPF_PROBE_READ(saved, bp);
+		}
+		record->user_stack = user_stack_unwound(&w, ip, sp, bp, saved_ip == ip ? (__u64)saved : 0,
+							BPF_CORE_READ(task, mm), CONTEXT_SAMPLE, tgid, exec_id);
+		return;
 	}
 	if (!in_user_mode(context)) {
 		if (!direct) {
@@ -114,11 +126,13 @@ static __always_inline int on_sample(struct sample_context *context, struct task
 	return 0;
 }
 
+#ifndef SCRATCH_BY_NUMBER
 SEC("perf_event")
 int sample_direct(struct sample_context *context)
 {
 	return on_sample(context, bpf_get_current_task_btf(), true);
 }
+#endif
 
 /* Before 5.15: no bpf_task_pt_regs. */
 SEC("perf_event")

@@ -47,10 +47,9 @@ static __always_inline bool waits_for_io(struct task_struct *task, bool direct)
 /* Starts the writer of this CPU's sched stacks; false only where a map is missing. */
 static __always_inline bool sched_stack_writer(struct stack_writer *w, __u64 ticks)
 {
-	__u32 zero = 0;
 	struct sched_stack_lane *lane = this_sched_stack_lane();
 
-	w->scratch = bpf_map_lookup_elem(&sched_scratch, &zero);
+	w->scratch = scratch_of(CONTEXT_SCHED);
 	if (!lane || !w->scratch)
 		return false;
 	w->lane = &lane->header;
@@ -147,6 +146,12 @@ static __always_inline __u64 stacks_of(void *context, struct LaneHeader *lane,
 							  CONTEXT_SCHED, tgid, exec_id);
 			else
 				user = user_stack_walked(&w, regs->ip, regs->sp, regs->bp, tgid, exec_id);
+		} else if (UNWIND_TABLES) {
+			struct sample_context *regs = saved_registers(task);
+
+			user = user_stack_unwound(&w, BPF_PROBE_READ(regs, ip), BPF_PROBE_READ(regs, sp),
+						  BPF_PROBE_READ(regs, bp), (__u64)regs, BPF_CORE_READ(task, mm),
+						  CONTEXT_SCHED, tgid, exec_id);
 		} else {
 			user = user_stack_helped(context, &w, tgid, exec_id);
 		}
@@ -265,9 +270,7 @@ static __always_inline bool is_woken_by_task(struct LaneHeader *lane, struct tas
 		if (!is_own_stack)
 			return system_call >= 0 && serves_own_softirq(frame, stack);
 	} else {
-		struct sample_context *registers = (void *)(stack + KERNEL_STACK_SIZE - sizeof(*registers));
-
-		bpf_probe_read_kernel(&system_call, sizeof(system_call), &registers->SYSTEM_CALL);
+		system_call = BPF_PROBE_READ(saved_registers(current), SYSTEM_CALL);
 	}
 	return system_call >= 0 ||
 	       (COUNT_WAY != COUNT_UNKNOWN && !in_interrupt(bpf_get_smp_processor_id()));
@@ -355,6 +358,7 @@ static __always_inline int on_frequency(__u32 khz, __u32 cpu)
 		frame;                         \
 	})
 
+#ifndef SCRATCH_BY_NUMBER
 static __noinline int switch_direct(__u64 *context, struct task_struct *previous,
 				    struct task_struct *next, __u64 frame)
 {
@@ -368,6 +372,7 @@ int sched_switch_btf(__u64 *context)
 {
 	return switch_direct(context, (void *)context[1], (void *)context[2], FRAME_POINTER);
 }
+#endif
 
 SEC("raw_tp/sched_switch")
 int sched_switch_raw(__u64 *context)
@@ -378,6 +383,7 @@ int sched_switch_raw(__u64 *context)
 			 FRAME_POINTER, false);
 }
 
+#ifndef SCRATCH_BY_NUMBER
 static __noinline int wakeup_direct(__u64 *context, struct task_struct *woken, __u32 kind,
 				    __u64 frame)
 {
@@ -395,6 +401,7 @@ int sched_wakeup_new_btf(__u64 *context)
 {
 	return wakeup_direct(context, (void *)context[0], KIND_WAKEUP_NEW, FRAME_POINTER);
 }
+#endif
 
 static __noinline int wakeup_probing(__u64 *context, struct task_struct *woken, __u32 kind,
 				     __u64 frame)

@@ -7,19 +7,12 @@
  */
 #include "stack.h"
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(key_size, 4);
-	__uint(value_size, sizeof(struct scratch));
-	__uint(max_entries, 1);
-} identify_scratch SEC(".maps");
-
 /* Never attached: the collector runs it (BPF_PROG_RUN), one thread at a time. */
 SEC("raw_tp/identify")
 int unwind_identify(void *context)
 {
-	__u32 zero = 0, asked = UNWIND_ASKED, answer = UNWIND_INODE, other_answer = UNWIND_ALONE;
-	struct scratch *s = bpf_map_lookup_elem(&identify_scratch, &zero);
+	__u32 asked = UNWIND_ASKED, answer = UNWIND_INODE, other_answer = UNWIND_ALONE;
+	struct scratch *s = scratch_of(CONTEXT_IDENTIFY);
 	__u64 *address = bpf_map_lookup_elem(&unwind_words, &asked);
 	__u64 *inode = bpf_map_lookup_elem(&unwind_words, &answer);
 	__u64 *alone = bpf_map_lookup_elem(&unwind_words, &other_answer);
@@ -30,10 +23,10 @@ int unwind_identify(void *context)
 	*(volatile __u64 *)&s->unwind.mm = (__u64)BPF_CORE_READ(task, mm);
 	s->unwind.address = *address;
 	*alone = 0;
-	*inode = unwind_look_at_mapping(s) ? s->unwind.inode : 0;
+	*inode = unwind_look_at_mapping(GIVE_SCRATCH(s)) ? s->unwind.inode : 0;
 	if (!*inode)
 		return 0;
-	struct vm_area_struct *mapping = (void *)unwind_mapping(s);
+	struct vm_area_struct *mapping = (void *)unwind_mapping(GIVE_SCRATCH(s));
 
 	if (!mapping)
 		return 0;

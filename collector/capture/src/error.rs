@@ -24,10 +24,9 @@ pub enum CaptureError {
     NoBtf(String),
     /// Unwind tables were asked for.
     #[error(
-        "this kernel cannot unwind user stacks by tables, which takes Linux 5.15: without --unwind tables stacks are \
-         walked by frame pointers"
+        "this kernel cannot unwind user stacks by tables; without --unwind tables they are walked by frame pointers: {0}"
     )]
-    NoUnwindTables,
+    NoUnwindTables(Box<CaptureError>),
     /// A kernel program was refused.
     #[error("the kernel refused the program {program}: {reason}")]
     Program {

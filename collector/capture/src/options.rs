@@ -135,7 +135,7 @@ impl fmt::Display for Tracepoints {
 /// How user stacks are walked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnwindMethod {
-    /// By unwind tables where the kernel allows it (Linux 5.15), else by frame pointers.
+    /// By unwind tables where the kernel allows it, else by frame pointers.
     #[default]
     Auto,
     /// By unwind tables; a kernel that does not allow it is an error.

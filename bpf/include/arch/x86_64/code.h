@@ -15,10 +15,9 @@
 
 /* The function that is called by the instruction before `address`: into `called`, 0 where the bytes
  * there are no call that says so. Of an entry of a procedure linkage table, where that leads. */
-__noinline int unwind_find_called(struct scratch *s)
+__noinline int unwind_find_called(SCRATCH)
 {
-	if (!UNWIND_TABLES || !s)
-		return 0;
+	TAKE_SCRATCH(0);
 	struct unwind *u = &s->unwind;
 	__u64 returns = u->address, bytes = bytes_at(u, returns - 8), called = 0;
 	__u64 distance = (__u64)(__s64)(__s32)(bytes >> 32);
@@ -54,10 +53,9 @@ __noinline int unwind_find_called(struct scratch *s)
  * taken if the call was of this very function, which does not begin with what
  * makes a frame, and if rbp does not lead to such a call as well.
  */
-__noinline int unwind_returns_at_sp(struct scratch *s)
+__noinline int unwind_returns_at_sp(SCRATCH)
 {
-	if (!UNWIND_TABLES || !s)
-		return 0;
+	TAKE_SCRATCH(0);
 	struct unwind *u = &s->unwind;
 
 	if (!stands(u) || !read_word(s, u->sp))
@@ -65,7 +63,7 @@ __noinline int unwind_returns_at_sp(struct scratch *s)
 	__u64 returns = u->word, bp = u->bp;
 
 	u->address = returns;
-	unwind_find_called(s);
+	unwind_find_called(GIVE_SCRATCH(s));
 	__u64 called = u->called;
 
 	if (!is_in_function(u, called))
@@ -80,7 +78,7 @@ __noinline int unwind_returns_at_sp(struct scratch *s)
 		return 0;
 	if (bp >= u->sp && bp - u->sp <= MAX_FRAME_BYTES && read_word(s, bp + 8)) {
 		u->address = u->word;
-		unwind_find_called(s);
+		unwind_find_called(GIVE_SCRATCH(s));
 		if (u->called == called)
 			return 0;
 	}

@@ -22,7 +22,6 @@ use syscollect_store::{LaneLoss, LostRecord};
 
 use crate::bpf_calls::{self, ProgramCounts};
 use crate::bpf_object::SharedMaps;
-use crate::btf;
 use crate::error::CaptureError;
 use crate::host::{Host, kernel_at_least};
 use crate::interrupts::{CountConstants, PreemptCount};
@@ -37,8 +36,14 @@ pub(crate) use programs::short_reason;
 use sampling::Sampling;
 use tsc::TscEvents;
 
-/// The committed object of the kernel programs, built by `cargo xtask bpf`.
+/// The committed objects of the kernel programs, built by `cargo xtask bpf`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/syscollect.bpf.o");
+/// For kernels whose functions of programs are handed numbers only.
+static OLDER_OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/older.bpf.o");
+
+fn object() -> &'static [u8] {
+    if kernel_at_least(5, 13) { OBJECT } else { OLDER_OBJECT }
+}
 
 /// The kernel programs at work. Dropping it detaches them.
 pub(crate) struct EbpfSource {
@@ -70,20 +75,14 @@ impl EbpfSource {
         host: &Host,
     ) -> Result<Self, CaptureError> {
         let wanted = wants_unwind_tables(options);
-        let can = wanted && can_unwind_by_tables();
-        if options.unwind == UnwindMethod::Tables && wanted && !can {
-            return Err(CaptureError::NoUnwindTables);
-        }
-        let (mut source, refused) = Self::load_walking(options, can, memory, host)?;
-        if let Some(refused) = &refused {
+        let (mut source, refused) = Self::load_walking(options, wanted, memory, host)?;
+        if let Some(refused) = refused {
             if options.unwind == UnwindMethod::Tables {
-                return Err(CaptureError::NoUnwindTables);
+                return Err(CaptureError::NoUnwindTables(Box::new(refused)));
             }
             drop(source);
             (source, _) = Self::load_walking(options, false, memory, host)?;
             source.missing.push(by_frame_pointers(&refused.to_string()));
-        } else if wanted && !can {
-            source.missing.push(by_frame_pointers("Linux 5.15 has what those need"));
         }
         Ok(source)
     }
@@ -367,11 +366,6 @@ fn wants_unwind_tables(options: &RecordOptions) -> bool {
     wanted && options.stacks.any()
 }
 
-/// Whether programs are told where the registers of a task lie, where walks by tables begin.
-fn can_unwind_by_tables() -> bool {
-    kernel_at_least(5, 15)
-}
-
 /// What the capture says where it was to be done by tables, and is not.
 fn by_frame_pointers(why: &str) -> String {
     format!(
@@ -382,9 +376,6 @@ fn by_frame_pointers(why: &str) -> String {
 
 /// Tries whether the kernel takes the program without which none unwinds by tables.
 pub(crate) fn try_unwind_tables() -> io::Result<()> {
-    if !can_unwind_by_tables() {
-        return Err(io::Error::other("there is no bpf_task_pt_regs, as since 5.15"));
-    }
     let attempt = || -> Result<(), CaptureError> {
         let btf = kernel_types().map_err(|error| CaptureError::NoBtf(error.to_string()))?;
         let unwind = UnwindSizes { rows: ROWS_LEAST, stack_memory_bytes: PAGE };
@@ -506,7 +497,7 @@ fn load_object_with(
         loader.map_max_entries("stack_memory", stack_memory_bytes);
     }
     let object =
-        sizes::with_sched_lanes(OBJECT, lane_bytes).ok_or_else(|| CaptureError::Program {
+        sizes::with_sched_lanes(object(), lane_bytes).ok_or_else(|| CaptureError::Program {
             program: "syscollect.bpf.o".into(),
             reason: "it does not say how large its lanes are".into(),
         })?;

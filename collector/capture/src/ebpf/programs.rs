@@ -60,7 +60,8 @@ pub(super) fn lane_of(program: &str) -> LaneKind {
 }
 
 /// Loads the variants that the kernel takes; what it does not take is noted in `missing`. The error is
-/// that of the program without which none unwinds by tables.
+/// that of a program that unwinds by tables, or without which none does, where the kernel may take
+/// others.
 ///
 /// Most of a recording's start is the verifier's work on the programs that walk stacks, which it
 /// does for several at once: each of them gets a thread. Where memory is short they take turns: what
@@ -79,7 +80,7 @@ pub(super) fn load(
     let mut programs: Programs<'_> = ebpf.programs_mut().collect();
     let sched = SCHED.map(|names| (names, [names.1, names.2].map(|name| programs.remove(name))));
     let samplers = SAMPLERS.map(|name| programs.remove(name));
-    let (refused, identify) = thread::scope(|scope| -> Result<_, CaptureError> {
+    let loaded = thread::scope(|scope| -> Result<_, CaptureError> {
         let sampler = scope.spawn(|| {
             let _turn = turn();
             load_samplers(samplers, options)
@@ -101,7 +102,11 @@ pub(super) fn load(
         }
         joined(sampler).and(rare)?;
         Ok((refused, identify))
-    })?;
+    });
+    let (refused, identify) = match loaded {
+        Err(error @ CaptureError::Program { .. }) if unwind_tables => return Ok(Some(error)),
+        loaded => loaded?,
+    };
     missing.extend(said_once(&refused));
     Ok(identify.err())
 }
@@ -126,10 +131,17 @@ fn load_tracepoint<'a>(
     [fast, raw]: [Option<&mut Program>; 2],
     btf: &Btf,
 ) -> Result<Option<(&'a str, String)>, CaptureError> {
-    let loaded = typed::<BtfTracePoint>(fast).and_then(|program| program.load(tracepoint, btf));
-    let Err(why) = loaded else { return Ok(None) };
+    let why = match fast {
+        None => "it has no bpf_task_pt_regs".to_owned(),
+        Some(fast) => {
+            match typed::<BtfTracePoint>(Some(fast)).and_then(|fast| fast.load(tracepoint, btf)) {
+                Ok(()) => return Ok(None),
+                Err(why) => short_reason(&why),
+            }
+        }
+    };
     load_raw(raw, raw_name)?;
-    Ok(Some((tracepoint, short_reason(&why))))
+    Ok(Some((tracepoint, why)))
 }
 
 /// Loads the first of the sampling programs that the kernel takes.

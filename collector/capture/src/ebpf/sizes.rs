@@ -26,14 +26,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_committed_object_takes_another_size() {
-        let object = with_sched_lanes(super::super::OBJECT, 8 << 20).unwrap();
-        assert_eq!(object.len(), super::super::OBJECT.len());
-        let parsed = aya_obj::Object::parse(&object).unwrap();
-        assert_eq!(
-            parsed.maps["sched_lanes"].value_size() as usize,
-            (8 << 20) + LANE_HEADER_SIZE + LANE_SLACK
-        );
-        assert!(with_sched_lanes(&object, 1 << 20).is_none(), "it is not there any more");
+    fn the_committed_objects_take_another_size() {
+        for committed in [super::super::OBJECT, super::super::OLDER_OBJECT] {
+            let object = with_sched_lanes(committed, 8 << 20).unwrap();
+            assert_eq!(object.len(), committed.len());
+            let parsed = aya_obj::Object::parse(&object).unwrap();
+            assert_eq!(
+                parsed.maps["sched_lanes"].value_size() as usize,
+                (8 << 20) + LANE_HEADER_SIZE + LANE_SLACK
+            );
+            assert!(with_sched_lanes(&object, 1 << 20).is_none(), "it is not there any more");
+        }
     }
 }

@@ -24,13 +24,8 @@ const TRACEPOINTS: [(&str, bool); 9] = [
 
 /// Helpers beyond those of 5.10: number in include/uapi/linux/bpf.h, name, since, without it.
 const HELPERS: [(u32, &str, &str, &str); 3] = [
-    (
-        158,
-        "bpf_get_current_task_btf",
-        "5.11",
-        "user stacks are walked by the kernel's slower helper",
-    ),
-    (175, "bpf_task_pt_regs", "5.15", "user stacks are walked by the kernel's slower helper"),
+    (158, "bpf_get_current_task_btf", "5.11", "registers of tasks are read by slower ways"),
+    (175, "bpf_task_pt_regs", "5.15", "registers of tasks are read by slower ways"),
     (181, "bpf_loop", "5.17", "stacks are walked by the kernel's slower helper"),
 ];
 

@@ -89,7 +89,7 @@ const UNWIND_MEMORY: RangeInclusive<u64> = 128 << 10..=4 << 30;
 /// How user stacks are walked, as it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Unwind {
-    /// By unwind tables where the kernel allows it (Linux 5.15), else by frame pointers
+    /// By unwind tables where the kernel allows it, else by frame pointers
     Auto,
     /// By unwind tables, which compilers write for exceptions; an error where the kernel does not
     /// allow it
