@@ -120,6 +120,7 @@ const TESTS: &[Test] = &[
     test!("unwinding" kernels, unwinding::unwinding, needs "unwind_tables"),
     test!("unwinding-eviction", unwinding_eviction::unwinding_eviction, needs "unwind_tables"),
     test!("unwinding-leaves" kernels, unwinding_leaves::leaves, needs "unwind_tables"),
+    test!("unwinding-libraries" kernels, chains::replaced_libraries, needs "unwind_tables"),
     test!("chains", chains::chains, needs "unwind_tables"),
     test!("chains-runtimes" named, chains::chains_runtimes, needs "unwind_tables"),
     test!("chains-storm" named, chains::storm, needs "unwind_tables"),
@@ -191,7 +192,7 @@ const TESTS: &[Test] = &[
     test!("hostile-rights", hostile_code::rights, needs "user_probes"),
     test!("hostile-debug", hostile_code::debug_information),
     test!("hostile-deleted", hostile_code::deleted),
-    test!("jit-names", jit::names),
+    test!("jit-names" kernels, jit::names),
     test!("jit-times", jit::times),
     test!("hostile-jit", jit::hostile),
     test!("jvm-names", jvm::names),
@@ -233,7 +234,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     match emulated {
         Some(programs) => {
             tests(&mut report, &Context::emulated(programs)?, Tries::One, |test| {
-                test.when == When::Kernels && asked(test)
+                asked(test) && (test.when == When::Kernels || !names.is_empty())
             });
         }
         None if is_root() => {

@@ -185,20 +185,25 @@ fn libraries() -> Vec<Program> {
         // A stub of the linkage table is called by any function.
         Program::new("shared library, lazy", SHARED_LAZY).calling_others(),
         Program::new("shared library, bound", SHARED_NOW).calling_others(),
-        Program::new(
-            "replaced libraries",
-            &[
-                "cc -O2 -shared -fPIC -Wl,-Bsymbolic -DLIBRARY_A -o liba.so SRC/replaced_library.c",
-                "cc -O2 -shared -fPIC -Wl,-Bsymbolic -o libb.so SRC/replaced_library.c",
-                "cc -O2 -o program SRC/replaced.c -pthread",
-            ],
-        )
-        .with_chains(&[Chain::numbered('a', "begin"), Chain::numbered('b', "begin")])
-        .running("./program SECONDS ./liba.so ./libb.so")
-        // Each time a library is loaded its `_init` runs first, and waits for its page: that is the
-        // C compiler's `crti.o`, which has no unwind information. 0 to 5 of 740 samples are in it.
-        .promising(Promise::Whole(985)),
+        replaced_libraries(),
     ]
+}
+
+/// A program that loads one of two libraries where the other lay, again and again.
+pub(super) fn replaced_libraries() -> Program {
+    Program::new(
+        "replaced libraries",
+        &[
+            "cc -O2 -shared -fPIC -Wl,-Bsymbolic -DLIBRARY_A -o liba.so SRC/replaced_library.c",
+            "cc -O2 -shared -fPIC -Wl,-Bsymbolic -o libb.so SRC/replaced_library.c",
+            "cc -O2 -o program SRC/replaced.c -pthread",
+        ],
+    )
+    .with_chains(&[Chain::numbered('a', "begin"), Chain::numbered('b', "begin")])
+    .running("./program SECONDS ./liba.so ./libb.so")
+    // Each time a library is loaded its `_init` runs first, and waits for its page: that is the
+    // C compiler's `crti.o`, which has no unwind information. 0 to 5 of 740 samples are in it.
+    .promising(Promise::Whole(985))
 }
 
 fn interrupted() -> Vec<Program> {
