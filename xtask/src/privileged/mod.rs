@@ -116,7 +116,7 @@ const TESTS: &[Test] = &[
     test!("callers" kernels, samples::callers),
     test!("callers-frame-pointers" kernels, samples::callers_by_frame_pointers),
     test!("callers-in-memory", samples::callers_in_memory, needs "unwind_tables"),
-    test!("stacks" kernels, samples::stacks, needs "bpf_task_pt_regs"),
+    test!("stacks" kernels, samples::stacks),
     test!("unwinding" kernels, unwinding::unwinding, needs "unwind_tables"),
     test!("unwinding-eviction", unwinding_eviction::unwinding_eviction, needs "unwind_tables"),
     test!("unwinding-leaves" kernels, unwinding_leaves::leaves, needs "unwind_tables"),

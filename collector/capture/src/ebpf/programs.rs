@@ -104,11 +104,21 @@ pub(super) fn load(
         Ok((refused, identify))
     });
     let (refused, identify) = match loaded {
-        Err(error @ CaptureError::Program { .. }) if unwind_tables => return Ok(Some(error)),
+        Err(error) if unwind_tables && is_refusal(&error) => return Ok(Some(error)),
         loaded => loaded?,
     };
     missing.extend(said_once(&refused));
     Ok(identify.err())
+}
+
+/// Whether the verifier did not take a program: it may take one that walks in another way. Access to
+/// memory that it does not allow is "permission denied", too.
+fn is_refusal(error: &CaptureError) -> bool {
+    match error {
+        CaptureError::Program { .. } => true,
+        CaptureError::NotPermitted { source, .. } => source.raw_os_error() == Some(libc::EACCES),
+        _ => false,
+    }
 }
 
 /// Loads the program that says what is mapped where.
@@ -333,7 +343,7 @@ fn short_text(text: &str) -> String {
 mod tests {
     use syscollect_model::LaneKind;
 
-    use super::{RARE, SAMPLERS, SCHED, lane_of, said_once, short_text};
+    use super::{RARE, SAMPLERS, SCHED, is_refusal, lane_of, load_error, said_once, short_text};
 
     #[test]
     fn every_program_writes_the_lane_of_its_records() {
@@ -345,6 +355,16 @@ mod tests {
         let of_tasks =
             RARE.iter().filter(|(_, program)| lane_of(program) == LaneKind::Task).count();
         assert_eq!((of_tasks, RARE.len()), (4, 6), "migrations and frequencies are scheduling");
+    }
+
+    #[test]
+    fn another_way_is_tried_where_the_verifier_refuses_and_not_where_rights_are_missing() {
+        let is_refused = |number| {
+            let error = std::io::Error::from_raw_os_error(number);
+            is_refusal(&load_error("sched_switch_raw", &error))
+        };
+        assert!(is_refused(libc::E2BIG) && is_refused(libc::EACCES));
+        assert!(!is_refused(libc::EPERM) && !is_refused(libc::EMFILE));
     }
 
     #[test]
