@@ -336,14 +336,15 @@ pub(crate) fn signal(pid: u32, signal: libc::c_int) {
     unsafe { libc::kill(pid as libc::pid_t, signal) };
 }
 
-/// Waits until `done` gives something; fails after half a minute.
+/// Waits until `done` gives something; fails after two minutes: an emulated machine takes one to
+/// verify the kernel programs.
 pub(crate) fn until<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> Result<T> {
     let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(30) {
+    while start.elapsed() < Duration::from_secs(120) {
         if let Some(value) = done() {
             return Ok(value);
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    bail!("waited half a minute in vain: {what}")
+    bail!("waited two minutes in vain: {what}")
 }
