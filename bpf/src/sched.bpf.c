@@ -225,16 +225,21 @@ static __always_inline __u64 left_own_stack(__u64 frame, __u64 stack)
  */
 static __noinline int serves_own_softirq(__u64 frame, __u64 stack)
 {
-	__u64 words[INTERRUPTED_WORDS], left;
+	/* Not on the stack: before 6.13 that of all functions is 512 bytes. */
+	struct scratch *s = scratch_of(CONTEXT_SCHED);
+	__u64 left;
 
 	if (COUNT_WAY != COUNT_UNKNOWN &&
 	    (nested_count(bpf_get_smp_processor_id()) & COUNT_HARDWARE_INTERRUPTS))
 		return 0;
 	left = left_own_stack(frame, stack);
-	if (!left || left - stack > THREAD_SIZE - sizeof(words) ||
-	    bpf_probe_read_kernel(words, sizeof(words), (void *)left))
+	if (!s || !left || left - stack > THREAD_SIZE - INTERRUPTED_WORDS * 8 ||
+	    bpf_probe_read_kernel(s->window, INTERRUPTED_WORDS * 8, (void *)left))
 		return 0;
-#pragma unroll
+	/* The compiler would keep all of what is compared on the stack. */
+	const volatile __u64 *words = s->window;
+
+#pragma clang loop unroll(disable)
 	for (int i = 0; i < INTERRUPTED_WORDS - REGISTERS; i++) {
 		if (ARE_REGISTERS_IN_KERNEL(words, i, left))
 			return 0;
