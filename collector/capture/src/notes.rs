@@ -355,7 +355,6 @@ impl<'a> NoteTaker<'a> {
     /// Notes what these processes are. What lies in their memory and what they have mapped waits
     /// for turns.
     fn describe(&mut self, pids: Vec<u32>) {
-        let noted = ticks_now(self.clock);
         // Who began another program meanwhile is described with that.
         let still_run = pids.into_iter().filter(|pid| self.unread.contains(pid));
         let mut described: Vec<_> =
@@ -363,7 +362,8 @@ impl<'a> NoteTaker<'a> {
         let names_read = ticks_now(self.clock);
         let mut of_users = BTreeMap::<Whose, Vec<u32>>::new();
         for process in &mut described {
-            (process.noted, process.names_read) = (noted, names_read);
+            // It was there when the file began: it is not noted as of now.
+            process.names_read = names_read;
             // What threads of the kernel wait for that nobody wakes is of no interest.
             if process.kernel {
                 continue;

@@ -178,6 +178,9 @@ fn processes_whose_memory_does_not_answer_hold_up_nobody_else() {
     taker.leave_out();
     let notes = taker.turns.notes(Instant::now(), words);
     assert!(notes.len() == 1 && notes[0].contains("of user 1001"), "{notes:?}");
+    // Of who is known only from then on, threads that run are not those of the process that others
+    // sleep in.
+    assert!(taker.described.iter().all(|process| process.noted.0 == 0 && process.names_read.0 > 0));
     let hanging = taker.described.iter().filter(|process| process.pid < 20_000);
     assert!(hanging.clone().all(|process| process.threads.len() == 1));
     assert_eq!(hanging.count(), 400, "they are known all the same");
