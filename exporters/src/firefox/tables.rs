@@ -97,7 +97,7 @@ pub(super) fn categories(programs: &[Box<str>]) -> Vec<CategoryRow<'_>> {
         row("Loss", "red"),
         row("Lock", "brown"),
         row("Crash", "red"),
-        row("Python", "orange"),
+        row("Python", "magenta"),
         row("GPU", "green"),
     ];
     rows.extend(programs.iter().zip(COLORS.iter().cycle()).map(|(name, color)| row(name, color)));

@@ -5,8 +5,8 @@ use syscollect_model::ModuleKind;
 
 /// Samples show the interpreter, not what it interprets.
 pub(super) const PYTHON: &str = "Functions of Python programs are not shown here, only their \
-    interpreter's: that takes Linux 6.1, unwind tables (`--unwind`) and CPython 3.8 to 3.13 (3.14 \
-    untested). Where it was built with probes (`syscollect probes list` with its path says so), \
+    interpreter's: that takes unwind tables (`--unwind`) and CPython 3.8 to 3.13 (3.14 untested). \
+    Where it was built with probes (`syscollect probes list` with its path says so), \
     `--zone python:function__entry..function__return` shows them, and makes them slower.";
 const GENERATED: &str = "Code without a file is made while its program runs (JIT compilers). It has \
     names where the program lists them: node with `--perf-basic-prof`, Java where it is recorded \
@@ -39,9 +39,13 @@ pub(super) fn is_late(row: &FunctionRow) -> bool {
     row.kernel && LATE.contains(&plain)
 }
 
+/// With fewer samples of it an interpreter may not have come to a program's functions yet.
+const FEW: u64 = 10;
+
 /// Whether the heart of CPython is among the functions, and none of a program's own.
 pub(super) fn lacks_python(rows: &[FunctionRow]) -> bool {
-    rows.iter().any(|row| row.function.starts_with("_PyEval_EvalFrame"))
+    let runs = |row: &FunctionRow| row.function.starts_with("_PyEval_EvalFrame");
+    rows.iter().any(|row| runs(row) && row.total >= FEW)
         && !rows.iter().any(|row| row.module_kind == ModuleKind::Python)
 }
 
@@ -94,11 +98,16 @@ mod tests {
         let row = |function: &str, module_kind| FunctionRow {
             function: function.into(),
             module_kind,
+            total: FEW,
             ..FunctionRow::default()
         };
         let eval = row("_PyEval_EvalFrameDefault", ModuleKind::File);
         let own = row("load (io.py)", ModuleKind::Python);
         assert!(lacks_python(std::slice::from_ref(&eval)));
+        assert!(
+            !lacks_python(&[FunctionRow { total: FEW - 1, ..eval.clone() }]),
+            "its first moments"
+        );
         assert!(!lacks_python(&[eval, own]));
         assert!(!lacks_python(&[row("main", ModuleKind::File)]));
     }
