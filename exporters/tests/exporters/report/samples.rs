@@ -42,17 +42,18 @@ fn functions_of_python_that_no_row_has_room_for_are_shown_all_the_same() {
     let eval = frame(&mut scenario, false, 0x10, Some("_PyEval_EvalFrameDefault"));
     let own = scenario.frame(Some(ModuleId(2)), 0x20, Some("load (io.py)"));
     let native = scenario.tables.intern_stack(&[eval]);
-    let stacks = [native, native, scenario.tables.intern_stack(&[own, eval])];
+    let in_function = scenario.tables.intern_stack(&[own, eval]);
     let text = |scenario: &Scenario| {
         let options = ReportOptions { rows: 1, ..ReportOptions::default() };
         report_with(scenario, options, &session(), &[]).text(2000)
     };
     let hint = "Functions of Python programs are not shown here";
-    sampled(&mut scenario, 0, a, Some(stacks[0]), false);
-    sampled(&mut scenario, 1, a, Some(stacks[1]), false);
+    (0..9).for_each(|at| sampled(&mut scenario, at, a, Some(native), false));
+    assert!(!text(&scenario).contains(hint), "it may just have begun");
+    sampled(&mut scenario, 9, a, Some(native), false);
     assert!(text(&scenario).contains(hint), "{}", text(&scenario));
     assert!(text(&scenario).contains("CPython 3.8 to 3.13 (3.14 untested)"));
-    sampled(&mut scenario, 2, a, Some(stacks[2]), false);
+    sampled(&mut scenario, 10, a, Some(in_function), false);
     assert!(!text(&scenario).contains(hint), "{}", text(&scenario));
 }
 
