@@ -148,7 +148,8 @@ __noinline int unwind_look_at_mapping(SCRATCH)
 }
 
 /* The kernel's count of changes of a process's mappings (mm_lock_seq: 6.4; a seqcount since 6.13;
- * before 6.1 how often mappings were taken out, and how many there are), of 40 bits. 0 where there is none, or where they are being changed now: then nothing may be kept. */
+ * before 6.1 how often mappings were taken out, and how many there are), of 40 bits. 0 where there
+ * is none, or where they are being changed now: then nothing may be kept. */
 static __always_inline __u64 mappings_generation(struct mm_struct *mm)
 {
 	struct mm_struct___6_13 *newer = (void *)mm;

@@ -373,7 +373,8 @@ __noinline int python_walk(SCRATCH)
 		return 0;
 	/* A copy: each frame would look for it else. */
 	p->layout = *file;
-	if (!python_find_thread(GIVE_SCRATCH(s)) || !read_user_word(&p->frame, p->thread + file->thread_frame))
+	if (!python_find_thread(GIVE_SCRATCH(s)) ||
+	    !read_user_word(&p->frame, p->thread + file->thread_frame))
 		return 0;
 	if (file->kept_frame != 0xffff && !read_user_word(&p->frame, p->frame + file->kept_frame))
 		return 0;

@@ -200,9 +200,10 @@ static __always_inline int on_switch(void *context, bool preempted, struct task_
 }
 
 /* Where the stack of a task, which begins there, was left for the one that interrupts have, on
- * which `frame` is; 0 where that is not known. Since 5.12 the last word of that stack says it, above
- * the address to which the first function there returns (arch/x86/include/asm/irq_stack.h). It ends
- * with a page, of which there are four (IRQ_STACK_ORDER). */
+ * which `frame` is; 0 where that is not known. Since 5.12 the last word of that stack says it,
+ * above the address to which the first function there returns
+ * (arch/x86/include/asm/irq_stack.h). It ends with a page, of which there are four
+ * (IRQ_STACK_ORDER). */
 static __always_inline __u64 left_own_stack(__u64 frame, __u64 stack)
 {
 	__u64 left = 0, words[2], end = (frame | 4095) + 1;

@@ -15,7 +15,8 @@ pub(crate) fn is_of_file(path: &str) -> bool {
     path.starts_with('/') && !device && !memory
 }
 
-/// Whether that file lies in memory alone (`memfd_create`): only mappings and descriptors lead to it.
+/// Whether that file lies in memory alone (`memfd_create`): only mappings and descriptors lead to
+/// it.
 pub(crate) fn names_a_memory_file(path: &str) -> bool {
     path.starts_with("/memfd:")
 }

@@ -439,7 +439,8 @@ impl Collector {
             return;
         }
         self.output.shared.lost.store(all.iter().map(|loss| loss.count).sum(), Ordering::Relaxed);
-        // Where events wait for the end, so does what was lost: said each time, it would fill a disk.
+        // Where events wait for the end, so does what was lost: said each time, it would fill a
+        // disk.
         if !self.output.outlet.is_overwriting() {
             self.output.define(&Definition::Losses(losses.clone()));
         }

@@ -67,7 +67,8 @@ pub enum CaptureError {
     /// A probe that was asked for is in nothing that runs, nor in the file that it names.
     #[error("{0}")]
     NothingToProbe(String),
-    /// [`RecordOptions::stop_asked`](crate::RecordOptions::stop_asked) was set while the recording started.
+    /// [`RecordOptions::stop_asked`](crate::RecordOptions::stop_asked) was set while the recording
+    /// started.
     #[error("stopped before the recording began; nothing was recorded")]
     Stopped,
     /// The output cannot be written.

@@ -59,8 +59,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// counted. And as much is heard before the next turn.
 const UNHEARD_MAX: usize = 65_536;
 const HEARD_AT_ONCE: usize = 8192;
-/// How long a file's end waits for the turns of those who had no share yet, and the recording's also
-/// for others: whoever took the least comes first.
+/// How long a file's end waits for the turns of those who had no share yet, and the recording's
+/// also for others: whoever took the least comes first.
 const BETWEEN_FILES: Duration = Duration::from_secs(1);
 const BEYOND_SHARES: Duration = Duration::from_secs(2);
 /// How long the end of a recording waits for all that was seen to be noted, and then for the thread

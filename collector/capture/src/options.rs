@@ -33,8 +33,8 @@ pub struct RecordOptions {
     pub mode: BufferMode,
     /// When the newest events are kept: what came longer ago than this gives way, too.
     pub buffer_span: Option<Duration>,
-    /// Check every so many cached kernel stacks against a walk, and send the memory of every so many
-    /// user stacks, so that they can be walked again; 0 for never.
+    /// Check every so many cached kernel stacks against a walk, and send the memory of every so
+    /// many user stacks, so that they can be walked again; 0 for never.
     pub cross_check_every: u32,
     /// Probes in user programs; the paths in them are absolute.
     pub probes: Vec<Spec>,

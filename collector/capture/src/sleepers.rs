@@ -36,8 +36,8 @@ use crate::unwind::{HeldStack, StacksInMemory};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../bpf/sleepers.bpf.o");
 const PROGRAM: &str = "sleeping_tasks";
-/// Bytes that are read of a user stack: what the kernel saves for a signal handler takes up to 11 KiB
-/// of it.
+/// Bytes that are read of a user stack: what the kernel saves for a signal handler takes up to 11
+/// KiB of it.
 const STACK_BYTES: usize = 32 << 10;
 /// Bytes of all that are held, in which users have shares.
 const HELD_BYTES: u64 = 32 << 20;

@@ -14,11 +14,10 @@ const LONGEST_COMMAND_LINE: usize = 4096;
 const MAPS_MAX: usize = 16 << 20;
 
 /// Every process below `root`/proc with its threads, without command lines: only what can be read
-/// whatever processes do with their memory. One that ends while it is read is left out, or described
-/// as far as it was read.
+/// whatever processes do with their memory. One that ends while it is read is left out, or
+/// described as far as it was read.
 pub(crate) fn processes(root: &Path) -> Vec<KnownProcess> {
-    let mut found: Vec<_> =
-        numbered_folders(&root.join("proc")).filter_map(|pid| process(root, pid)).collect();
+    let mut found: Vec<_> = pids(root).into_iter().filter_map(|pid| process(root, pid)).collect();
     found.sort_by_key(|process| process.pid);
     found
 }
@@ -32,7 +31,7 @@ pub(crate) fn with_descendants(root: &Path, pids: &[u32]) -> Vec<u32> {
     }
     let mut children: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
     let proc = root.join("proc");
-    for pid in numbered_folders(&proc) {
+    for pid in self::pids(root) {
         if let Some(stat) = Stat::read(&proc.join(pid.to_string())) {
             children.entry(stat.parent_pid).or_default().push(pid);
         }

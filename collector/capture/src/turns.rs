@@ -376,8 +376,8 @@ impl Owners {
         Self { root: root.to_path_buf(), read: None, known: FxHashMap::default() }
     }
 
-    /// All processes, by who pays for what they take, each user's newest last. Of most it is told by
-    /// who owns what the kernel shows of them, without reading it: only of programs with other
+    /// All processes, by who pays for what they take, each user's newest last. Of most it is told
+    /// by who owns what the kernel shows of them, without reading it: only of programs with other
     /// rights than their user's that is root.
     pub(crate) fn processes(&mut self) -> BTreeMap<Whose, Vec<u32>> {
         let mut pids = snapshot::pids(&self.root);

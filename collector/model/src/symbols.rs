@@ -92,8 +92,8 @@ pub struct Symbol {
     /// Bytes of the function; 0 if unknown.
     pub size: u64,
     /// From when on this lies there, where that is known and other code lay there before. A table
-    /// has a symbol for each code that lay at one offset, in order of time; the first holds from the
-    /// beginning.
+    /// has a symbol for each code that lay at one offset, in order of time; the first holds from
+    /// the beginning.
     #[serde(skip_serializing_if = "is_beginning")]
     pub since: Ticks,
     /// Name of the kernel module (`"ext4"`), else empty.

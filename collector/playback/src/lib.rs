@@ -20,8 +20,8 @@
 //!     fn key(&self) -> Option<u32> { (self.0 > 0).then(|| 10 - self.0) }
 //!     fn take(&mut self) -> u32 { self.0 -= 1; 9 - self.0 }
 //! }
-//! let merged: Vec<u32> = Merge::new(vec![Countdown(2), Countdown(3)]).map(|(_, item)| item).collect();
-//! assert_eq!(merged, [7, 8, 8, 9, 9]);
+//! let merged: Vec<u32> = Merge::new(vec![Countdown(2), Countdown(3)]).map(|(_, item)|
+//! item).collect(); assert_eq!(merged, [7, 8, 8, 9, 9]);
 //! ```
 
 mod any_exporter;

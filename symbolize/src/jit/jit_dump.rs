@@ -1,9 +1,9 @@
 //! Jitdumps: binary files in which programs list the code that they make while they run.
 //!
 //! A header, then a record for each piece of code that is made or moved, with its time, its name
-//! and a copy of it (`tools/perf/Documentation/jitdump-specification.txt` of Linux). So of code that
-//! lay at one address one after the other each has its name in its time, as far as that is of a clock
-//! that the capture knows.
+//! and a copy of it (`tools/perf/Documentation/jitdump-specification.txt` of Linux). So of code
+//! that lay at one address one after the other each has its name in its time, as far as that is of
+//! a clock that the capture knows.
 
 use super::names::{
     BUFFER, GeneratedCode, NAME_MAX, NAMES_MAX, NamesFound, NamesOfAddresses, STEP, WhileInTurn,

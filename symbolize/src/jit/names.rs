@@ -39,8 +39,8 @@ impl GeneratedCode {
 pub(crate) struct NamesFound {
     /// By ascending address, then in order of time.
     pub(crate) symbols: Vec<Symbol>,
-    /// Addresses at which other code lay before, according to the same file, of which it is not known
-    /// when, or too often.
+    /// Addresses at which other code lay before, according to the same file, of which it is not
+    /// known when, or too often.
     pub(crate) reused: u64,
     /// Why the file was not read to its end.
     pub(crate) cut: Option<&'static str>,
@@ -51,7 +51,7 @@ pub(super) struct NamesOfAddresses {
     /// Ascending.
     addresses: Vec<u64>,
     /// What lay at each, in order of time.
-    found: Vec<Vec<Found>>,
+    found: Vec<Vec<CodeSince>>,
     reused: Vec<bool>,
     /// Changes that may still be kept.
     changes_left: usize,
@@ -59,7 +59,7 @@ pub(super) struct NamesOfAddresses {
 
 /// What lay at an address from a time on.
 #[derive(Debug)]
-struct Found {
+struct CodeSince {
     /// 0 where it is not known.
     since: Ticks,
     code: Rc<GeneratedCode>,
@@ -94,7 +94,7 @@ impl NamesOfAddresses {
     fn add_at(&mut self, index: usize, code: Rc<GeneratedCode>, since: Option<Ticks>) {
         let found = &mut self.found[index];
         let Some(last) = found.last_mut() else {
-            found.push(Found { since: since.unwrap_or_default(), code });
+            found.push(CodeSince { since: since.unwrap_or_default(), code });
             return;
         };
         if last.code == code {
@@ -104,7 +104,7 @@ impl NamesOfAddresses {
         match since.filter(|since| *since > last.since && self.changes_left > 0) {
             Some(since) => {
                 self.changes_left -= 1;
-                found.push(Found { since, code });
+                found.push(CodeSince { since, code });
             }
             None => {
                 self.reused[index] = true;
@@ -124,18 +124,19 @@ impl NamesOfAddresses {
                 break;
             }
             names.reused += u64::from(reused);
-            let symbols = found.iter().enumerate().map(|(index, Found { since, code })| Symbol {
-                offset: *address,
-                start: code.start,
-                size: code.size,
-                // Nothing else was there before the first.
-                since: if index == 0 { Ticks(0) } else { *since },
-                frames: vec![SymbolFrame {
-                    function: code.name.to_string(),
-                    ..SymbolFrame::default()
-                }],
-                ..Symbol::default()
-            });
+            let symbols =
+                found.iter().enumerate().map(|(index, CodeSince { since, code })| Symbol {
+                    offset: *address,
+                    start: code.start,
+                    size: code.size,
+                    // Nothing else was there before the first.
+                    since: if index == 0 { Ticks(0) } else { *since },
+                    frames: vec![SymbolFrame {
+                        function: code.name.to_string(),
+                        ..SymbolFrame::default()
+                    }],
+                    ..Symbol::default()
+                });
             names.symbols.extend(symbols);
         }
         names

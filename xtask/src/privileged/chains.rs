@@ -32,8 +32,8 @@ const TABLES_MADE_EMULATED_NS: u64 = 10_000_000_000;
 const LEAST: [(StackKind, u64); 3] =
     [(StackKind::Sample, 100), (StackKind::OffCpu, 100), (StackKind::Waker, 50)];
 
-/// Where all is emulated so many more of 1,000 are in code without unwind information, whose page is
-/// waited for.
+/// Where all is emulated so many more of 1,000 are in code without unwind information, whose page
+/// is waited for.
 const SLOW_FAULTS: u64 = 15;
 /// And no more than this of 1,000 are of a moment in which no table says what is where.
 const UNSETTLED: u64 = 10;

@@ -1,5 +1,5 @@
-//! An ordinary user with thousands of processes that do nothing, all of which have to be listed, and
-//! a program of another user beside them, whose stacks are whole from the first moment on.
+//! An ordinary user with thousands of processes that do nothing, all of which have to be listed,
+//! and a program of another user beside them, whose stacks are whole from the first moment on.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -87,8 +87,8 @@ impl EbpfSource {
         Ok(source)
     }
 
-    /// The same, whose user stacks are walked by unwind tables or in another way; and why the kernel
-    /// takes no programs with those, if it does not.
+    /// The same, whose user stacks are walked by unwind tables or in another way; and why the
+    /// kernel takes no programs with those, if it does not.
     fn load_walking(
         options: &RecordOptions,
         unwind_tables: bool,

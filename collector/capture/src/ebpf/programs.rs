@@ -59,14 +59,14 @@ pub(super) fn lane_of(program: &str) -> LaneKind {
     }
 }
 
-/// Loads the variants that the kernel takes; what it does not take is noted in `missing`. The error is
-/// that of a program that unwinds by tables, or without which none does, where the kernel may take
-/// others.
+/// Loads the variants that the kernel takes; what it does not take is noted in `missing`. The error
+/// is that of a program that unwinds by tables, or without which none does, where the kernel may
+/// take others.
 ///
 /// Most of a recording's start is the verifier's work on the programs that walk stacks, which it
-/// does for several at once: each of them gets a thread. Where memory is short they take turns: what
-/// the verifier needs meanwhile, several megabytes for each, is charged to the recorder's control
-/// group.
+/// does for several at once: each of them gets a thread. Where memory is short they take turns:
+/// what the verifier needs meanwhile, several megabytes for each, is charged to the recorder's
+/// control group.
 pub(super) fn load(
     ebpf: &mut Ebpf,
     btf: &Btf,
@@ -111,8 +111,8 @@ pub(super) fn load(
     Ok(identify.err())
 }
 
-/// Whether the verifier did not take a program: it may take one that walks in another way. Access to
-/// memory that it does not allow is "permission denied", too.
+/// Whether the verifier did not take a program: it may take one that walks in another way. Access
+/// to memory that it does not allow is "permission denied", too.
 fn is_refusal(error: &CaptureError) -> bool {
     match error {
         CaptureError::Program { .. } => true,

@@ -1,13 +1,13 @@
 //! Asking Java virtual machines (HotSpot) for the names of the methods that they compiled.
 //!
 //! From JDK 17 on such a machine writes its perf map when it is asked to, as `jcmd PID
-//! Compiler.perfmap` does: a file in its `/tmp` and a signal have it open a socket, through which it
-//! takes commands from its own user. Whose it is decides what lies there, when it answers and what,
-//! and a signal ends a program that does not await it. So a [process of its own](serve) asks, which
-//! was forked before the recorder had read anything, and for each machine one more, which looks at it
-//! ([`target`]), gives up all rights but those of its user, asks ([`protocol`]), and is killed where
-//! that takes too long. Nothing but one of a few [answers](Answer) comes back: what the machine
-//! wrote is found where perf maps are looked for, and as those are.
+//! Compiler.perfmap` does: a file in its `/tmp` and a signal have it open a socket, through which
+//! it takes commands from its own user. Whose it is decides what lies there, when it answers and
+//! what, and a signal ends a program that does not await it. So a [process of its own](serve) asks,
+//! which was forked before the recorder had read anything, and for each machine one more, which
+//! looks at it ([`target`]), gives up all rights but those of its user, asks ([`protocol`]), and is
+//! killed where that takes too long. Nothing but one of a few [answers](Answer) comes back: what
+//! the machine wrote is found where perf maps are looked for, and as those are.
 
 mod answer;
 mod protocol;

@@ -1,11 +1,11 @@
 //! HotSpot's way of taking commands ("attach"), spoken with the rights of its user.
 //!
 //! Who has a command makes an empty file that says so (`.attach_pidPID`, in the machine's working
-//! folder or its `/tmp`) and sends SIGQUIT, once: the machine opens a socket (`.java_pidPID`, in its
-//! `/tmp`), which stays. A command is a version, a name and three arguments, each with a zero behind
-//! it; the answer a number in a line, 0 where it was done, and text behind it, up to the end. The
-//! numbers are those by which the machine knows itself, the files have to belong to its user, and so
-//! has who connects.
+//! folder or its `/tmp`) and sends SIGQUIT, once: the machine opens a socket (`.java_pidPID`, in
+//! its `/tmp`), which stays. A command is a version, a name and three arguments, each with a zero
+//! behind it; the answer a number in a line, 0 where it was done, and text behind it, up to the
+//! end. The numbers are those by which the machine knows itself, the files have to belong to its
+//! user, and so has who connects.
 
 use std::ffi::CString;
 use std::fs::File;

@@ -12,8 +12,8 @@ use crate::privileges::{self, Stage};
 /// Asks a process, no longer than that.
 pub(super) type AskOne = fn(u32, Duration) -> Answer;
 
-/// How much longer than it may take is waited for a process that asks, which takes away the file that
-/// it made, before it is killed.
+/// How much longer than it may take is waited for a process that asks, which takes away the file
+/// that it made, before it is killed.
 pub(super) const GRACE: Duration = Duration::from_millis(300);
 /// Then it ends, unless it stands in the kernel (a file system that never answers).
 const KILLED: Duration = Duration::from_millis(200);
@@ -58,8 +58,8 @@ pub(super) fn run(mut socket: UnixStream, ask: AskOne) -> io::Result<()> {
     privileges::keep(Stage::AskingJvms)?;
     // A sandbox may refuse filters, which the recorder says of itself.
     let _ = privileges::refuse_all_but_local_sockets();
-    // Nobody whose rights a child takes on reads the recorder's memory in it. SAFETY: the call takes
-    // numbers only.
+    // Nobody whose rights a child takes on reads the recorder's memory in it. SAFETY: the call
+    // takes numbers only.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
     while let Some(request) = Request::read(&mut socket)? {
         let answers = ask_all(&request, ask, &socket);

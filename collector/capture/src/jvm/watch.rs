@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 use crate::shares::Pool;
 use crate::turns::Whose;
 
-/// Machines that are known at one time, and asked side by side. A user has as many as are still free
-/// for others.
+/// Machines that are known at one time, and asked side by side. A user has as many as are still
+/// free for others.
 const KNOWN_MAX: u64 = 256;
 /// Where there is no room, how often to see who has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::{Class, set_class};
 
-/// How long the thread goes first at once, and then with others. Whoever shares the CPU with it waits
-/// as long, not for all of its work.
+/// How long the thread goes first at once, and then with others. Whoever shares the CPU with it
+/// waits as long, not for all of its work.
 const TURN: Duration = Duration::from_millis(50);
 /// After so many turns of each kind the thread goes with others: five seconds in all.
 const MOST_TURNS: u32 = 50;

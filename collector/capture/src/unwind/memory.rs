@@ -23,8 +23,8 @@ const HELD_BYTES_SHORT: u64 = 2 << 20;
 
 /// Pages that are remembered as asked for; when they are more, they are asked for again.
 const ASKED_MAX: usize = 1 << 16;
-/// The ring looks so many times as full as it is: how full it is says how soon it is looked at again,
-/// and each stack in it waits for tables.
+/// The ring looks so many times as full as it is: how full it is says how soon it is looked at
+/// again, and each stack in it waits for tables.
 const URGENCY: f64 = 16.0;
 
 /// What a stack takes besides its bytes, about.
@@ -115,8 +115,8 @@ struct AskedPages {
 
 impl AskedPages {
     /// The pages that hold what may be callers in this part of a stack, but for those that were
-    /// asked for: of the code whose table was missing, for which all its callers are the most likely
-    /// to lack one, too.
+    /// asked for: of the code whose table was missing, for which all its callers are the most
+    /// likely to lack one, too.
     fn of(&mut self, header: &StackMemoryHeader, bytes: &[u8]) -> Option<WantedPages> {
         let StackMemoryHeader { uid, code_start, code_end, code_bias, .. } = *header;
         let file = FileId::of_programs(header.file)?;

@@ -9,8 +9,9 @@
 //! ends.
 //!
 //! It is forked before the recorder maps rings and starts the threads of its sources, in a session
-//! of its own, blocks all signals, and keeps no descriptor and no right but those it needs. Who kills it, too, has what
-//! killing the recorder alone would have cost; the next recording takes out what is left.
+//! of its own, blocks all signals, and keeps no descriptor and no right but those it needs. Who
+//! kills it, too, has what killing the recorder alone would have cost; the next recording takes out
+//! what is left.
 
 mod message;
 mod serve;
@@ -55,8 +56,8 @@ impl Keeper {
         Ok(Self { process, counted_ns: 0 })
     }
 
-    /// Has the program attached as the request says; it stays so until this is dropped, or its lease
-    /// is let go.
+    /// Has the program attached as the request says; it stays so until this is dropped, or its
+    /// lease is let go.
     ///
     /// # Errors
     ///
