@@ -36,9 +36,9 @@ pub enum FrameReached {
     Stands {
         /// Its registers.
         general: GeneralRegisters,
-        /// The word at its stack pointer is where it returns to, if its code has no unwind
-        /// information.
-        returns_at_sp: bool,
+        /// Whether the word at its stack pointer is where it returns to, if its code has no unwind
+        /// information; `None` if nobody has looked at its code.
+        returns_at_sp: Option<bool>,
     },
 }
 
@@ -52,7 +52,7 @@ impl FrameReached {
             frame_reached::INTERRUPTED => interrupted_registers(saved),
             _ => return Self::Called,
         };
-        Self::Stands { general, returns_at_sp: *returns_at_sp != 0 }
+        Self::Stands { general, returns_at_sp: Some(*returns_at_sp != 0) }
     }
 
     fn stands(&self) -> bool {
@@ -101,7 +101,7 @@ impl StackMemory {
     /// // A function with nothing on the stack but where it returns to, which is a thread's first.
     /// let memory = StackMemory {
     ///     registers: Registers { ip: 0x1000, sp: 0x7f00, bp: 0 },
-    ///     reached: FrameReached::Stands { general: [0; 16], returns_at_sp: false },
+    ///     reached: FrameReached::Stands { general: [0; 16], returns_at_sp: Some(false) },
     ///     bytes: 0x2000_u64.to_ne_bytes().to_vec(),
     /// };
     /// let row = |cfa| CodeAt::Row(UnwindRow { cfa, cfa_offset: 1, ..UnwindRow::default() });
@@ -156,9 +156,8 @@ impl StackMemory {
         reached: &FrameReached,
     ) -> Result<(Registers, FrameReached), WalkEnd> {
         let caller = step(registers, row, reached.general(), |address| self.word(address))?;
-        // Nobody has looked at code that was interrupted, to know more of it.
         let reached = caller.interrupted.map_or(FrameReached::Called, |general| {
-            FrameReached::Stands { general, returns_at_sp: false }
+            FrameReached::Stands { general, returns_at_sp: None }
         });
         Ok((caller.registers, reached))
     }
@@ -172,11 +171,15 @@ impl StackMemory {
         let Registers { sp, bp, .. } = *registers;
         let word = |at: Option<u64>| at.and_then(|at| self.word(at)).ok_or(WalkEnd::Unreadable);
         let above = |at: u64, words: u64| at.checked_add(words * WORD as u64);
-        if let FrameReached::Stands { returns_at_sp: true, .. } = reached {
-            let (ip, sp) = (word(Some(sp))?, above(sp, 1).ok_or(WalkEnd::Unreadable)?);
-            return Ok((Registers { ip, sp, bp }, FrameReached::Called));
-        }
         match (bp, reached) {
+            (_, FrameReached::Stands { returns_at_sp: Some(true), .. }) => {
+                let (ip, sp) = (word(Some(sp))?, above(sp, 1).ok_or(WalkEnd::Unreadable)?);
+                return Ok((Registers { ip, sp, bp }, FrameReached::Called));
+            }
+            // If it has no frame of its own, its frame pointer leads past its caller.
+            (_, FrameReached::Stands { returns_at_sp: None, .. }) => {
+                return Err(WalkEnd::Unusable);
+            }
             (0, FrameReached::Linked) => return Err(WalkEnd::End),
             _ if bp < sp || bp - sp > FRAME_BYTES_MAX => return Err(WalkEnd::Unusable),
             _ => {}
@@ -219,7 +222,7 @@ mod tests {
         }
         let bytes = words.iter().flat_map(|word: &u64| word.to_ne_bytes()).collect();
         let registers = Registers { ip: 0x5000, sp: STACK, bp: 0 };
-        let reached = FrameReached::Stands { general: [0; 16], returns_at_sp: false };
+        let reached = FrameReached::Stands { general: [0; 16], returns_at_sp: Some(false) };
         StackMemory { registers, reached, bytes }
     }
 
@@ -351,9 +354,14 @@ mod tests {
         memory.bytes.drain(..3 * WORD);
         let skipped = memory.callers(1, code);
         assert_eq!(skipped.addresses, [0x1010]);
-        memory.reached = FrameReached::Stands { general: [0; 16], returns_at_sp: true };
+        memory.reached = FrameReached::Stands { general: [0; 16], returns_at_sp: Some(true) };
         let callers = memory.callers(1, code);
         assert_eq!((callers.addresses, callers.truncated), (vec![0x4010, 0x1010], 0));
+        // As below the frame of a signal, where the programs have not looked.
+        memory.reached = FrameReached::Stands { general: [0; 16], returns_at_sp: None };
+        let callers = memory.callers(1, code);
+        let cut = stack_ending::NO_UNWIND_INFORMATION;
+        assert_eq!((callers.addresses, callers.truncated), (vec![], cut));
     }
 
     #[test]
@@ -367,7 +375,7 @@ mod tests {
         (general[10], general[5]) = (STACK + 32, 0x2010);
         let mut memory = stack(&[0x4010, 0x1010]);
         memory.registers.ip = 0x9000;
-        memory.reached = FrameReached::Stands { general, returns_at_sp: false };
+        memory.reached = FrameReached::Stands { general, returns_at_sp: Some(false) };
         assert_eq!(memory.callers(1, by_r10).addresses, [0x4010, 0x1010]);
         memory.registers.ip = 0x9100;
         assert_eq!(memory.callers(1, by_r10).addresses, [0x2010, 0x4010, 0x1010]);
@@ -407,7 +415,7 @@ mod tests {
             registers in any::<[u64; 3]>(),
             rules in proptest::collection::vec(any::<(u8, u8, i16, i16)>(), 1..5),
             general in any::<GeneralRegisters>(),
-            returns_at_sp in any::<bool>(),
+            returns_at_sp in any::<Option<bool>>(),
         ) {
             let [ip, sp, bp] = registers;
             let registers = Registers { ip, sp, bp };

@@ -35,9 +35,11 @@ pub(crate) fn leaves(context: &Context) -> Result<String> {
     let options = ["--freq", "999", "--stacks", "samples,off-cpu", "--unwind", "tables"];
     let lines = context.record(&capture, &options, &["leaves", "8"])?;
     let line = lines.first().context("the load printed nothing")?;
-    let mut leaves = Leaves { pid: number(line, "pid")? as u32, counts: BTreeMap::new() };
+    let pid = number(line, "pid")? as u32;
+    let mut leaves = Leaves { pid, counts: BTreeMap::new(), wrong: Vec::new() };
     Session::open(CaptureReader::open(&capture)?)?.play(&mut leaves)?;
-    ensure!(leaves.counts.values().all(|counts| counts.wrong == 0), "wrong stacks: {leaves}");
+    let wrong = &leaves.wrong;
+    ensure!(wrong.is_empty(), "wrong stacks: {leaves}, such as {:?}", &wrong[..wrong.len().min(3)]);
     // Without CAP_SYS_NICE whoever opens files waits for the load, and an emulated machine is so
     // slow that the load has ended by then.
     if context.is_emulated() && !super::is_root() {
@@ -76,6 +78,8 @@ struct Counts {
 struct Leaves {
     pid: u32,
     counts: BTreeMap<&'static str, Counts>,
+    /// Wrong stacks, innermost function first.
+    wrong: Vec<Vec<String>>,
 }
 
 impl fmt::Display for Leaves {
@@ -125,6 +129,7 @@ impl Leaves {
             counts.cut += 1;
         } else {
             counts.wrong += 1;
+            self.wrong.push(labels);
         }
     }
 }
