@@ -1,5 +1,5 @@
 //! `cargo xtask fuzz [--seconds N] [TARGETS]`: libFuzzer on the targets of fuzz/, as many at a time
-//! as there are CPUs; in the whole check twice as many, each for as long on a clock.
+//! as there are CPUs; in the whole check four times as many, each for as long on a clock.
 //!
 //! The flags are those of cargo-fuzz without its sanitizers, which need a nightly compiler;
 //! arithmetic and bounds are checked all the same. What is found stays in fuzz/corpus for the next
@@ -48,7 +48,7 @@ pub(crate) fn steps(report: &mut Report) {
     let mut folder = None;
     report.step("fuzz: build", || build().map(|built| folder = Some(built)));
     if let Some(folder) = folder {
-        report.step("fuzz: every target", || try_all(&folder, &targets()?, CI_SECONDS, 2));
+        report.step("fuzz: every target", || try_all(&folder, &targets()?, CI_SECONDS, 4));
     }
 }
 

@@ -1,13 +1,13 @@
 //! Captures that hold nothing, are damaged, or never saw a process begin or end, in the viewers'
 //! own engines.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, ensure};
 use serde_json::Value;
 use syscollect_tests::reference_capture::{self, Figures};
 use syscollect_tests::{FakeMachine, shown::Viewer};
 
 use super::firefox::ProfilerCli;
-use super::{Files, figures};
+use super::{Comparison, Files, figures};
 use crate::engine::Engine;
 use crate::process::output_of;
 
@@ -18,19 +18,19 @@ const LOST: &str = "select coalesce(sum(value), 0) from stats \
 const DAMAGED: [usize; 4] = [10, 12, 36, 40];
 const PARTS: usize = 61;
 
-/// What is shown otherwise than it should be, a line each.
-pub(super) fn wrong() -> Result<Vec<String>> {
-    let mut wrong = empty()?;
-    if let Ok(engine) = Engine::find() {
-        for part in DAMAGED {
-            wrong.extend(
-                damaged(&engine, part)
-                    .with_context(|| format!("part {part} of {PARTS} damaged"))?,
-            );
-        }
-        wrong.extend(spanning(&engine)?);
+/// Shows each of them; without Perfetto's engine only the capture that holds nothing.
+pub(super) fn comparisons() -> Vec<Comparison> {
+    let mut comparisons: Vec<Comparison> = vec![Box::new(empty)];
+    if Engine::find().is_err() {
+        return comparisons;
     }
-    Ok(wrong)
+    for part in DAMAGED {
+        comparisons.push(Box::new(move || {
+            damaged(part).with_context(|| format!("part {part} of {PARTS} damaged"))
+        }));
+    }
+    comparisons.push(Box::new(spanning));
+    comparisons
 }
 
 /// A capture without events loads, and shows nothing.
@@ -48,7 +48,8 @@ fn empty() -> Result<Vec<String>> {
 }
 
 /// What a damaged chunk held is lost, and both engines load the rest.
-fn damaged(engine: &Engine, part: usize) -> Result<Vec<String>> {
+fn damaged(part: usize) -> Result<Vec<String>> {
+    let engine = Engine::find().map_err(Error::msg)?;
     let mut capture = reference_capture::capture();
     let place = capture.len() * part / PARTS + 7;
     capture[place] ^= 0x55;
@@ -79,7 +80,8 @@ fn damaged(engine: &Engine, part: usize) -> Result<Vec<String>> {
 }
 
 /// A process that was there before and after has neither start nor end.
-fn spanning(engine: &Engine) -> Result<Vec<String>> {
+fn spanning() -> Result<Vec<String>> {
+    let engine = Engine::find().map_err(Error::msg)?;
     let case =
         reference_capture::cases().into_iter().find(|case| case.name.contains("started before"));
     let case = case.context("no case of a process that was there all the time")?;

@@ -13,7 +13,7 @@ use super::Files;
 use super::firefox::ProfilerCli;
 use super::perfetto::SAMPLES;
 use crate::engine::Engine;
-use crate::process::output_of;
+use crate::process::{on_all_cpus, output_of};
 
 /// Traces that hold something that is shown.
 const TRACES: [&str; 4] = [etl::SYNTHETIC, etl::PERFVIEW, etl::GPUVIS, etl::AIRBUS];
@@ -97,22 +97,30 @@ impl Compared {
 
 /// Shows every trace, if they are there, in the engines that are there.
 pub(super) fn compare() -> Result<Compared> {
-    let mut compared = Compared::default();
+    let mut all = Compared::default();
     if syscollect_fixtures::folder().is_none() {
-        return Ok(compared);
+        return Ok(all);
     }
-    for name in TRACES {
-        let files = Files::named("x.etl", &etl::fixture(name))?;
-        let told = CountedByProgram::of(&files)?;
-        if let Ok(engine) = Engine::find() {
-            let trace = files.export("pftrace", &[])?;
-            perfetto(&engine, &trace, (name, &told), &mut compared)
-                .with_context(|| format!("{name} in Perfetto"))?;
-        }
-        firefox(&files, (name, &told), &mut compared)
-            .with_context(|| format!("{name} in the Firefox Profiler"))?;
-        compared.traces += 1;
+    for compared in on_all_cpus(&TRACES, |name| compare_trace(name)) {
+        let Compared { traces, figures, wrong } = compared?;
+        all.traces += traces;
+        all.figures += figures;
+        all.wrong.extend(wrong);
     }
+    Ok(all)
+}
+
+fn compare_trace(name: &str) -> Result<Compared> {
+    let mut compared = Compared { traces: 1, ..Compared::default() };
+    let files = Files::named("x.etl", &etl::fixture(name))?;
+    let told = CountedByProgram::of(&files)?;
+    if let Ok(engine) = Engine::find() {
+        let trace = files.export("pftrace", &[])?;
+        perfetto(&engine, &trace, (name, &told), &mut compared)
+            .with_context(|| format!("{name} in Perfetto"))?;
+    }
+    firefox(&files, (name, &told), &mut compared)
+        .with_context(|| format!("{name} in the Firefox Profiler"))?;
     Ok(compared)
 }
 
