@@ -28,6 +28,7 @@ use crate::clock::ticks_now;
 use crate::ebpf::{count_stacks, short_reason};
 use crate::kernel_types::kernel_types;
 use crate::memory::number_of_line;
+use crate::priority::Hurry;
 use crate::shares::Pool;
 use crate::snapshot;
 use crate::stage::{CHUNK_BYTES, Stage};
@@ -224,7 +225,12 @@ impl SleeperStacks {
             return Self::without(memory);
         }
         let thread = std::thread::Builder::new().name("sleepers".into());
-        match thread.spawn(TaskWalk::load) {
+        let load = || {
+            // On a busy machine it is there too late for a short recording otherwise.
+            let _before_others = Hurry::begin();
+            TaskWalk::load()
+        };
+        match thread.spawn(load) {
             Ok(loading) => Self { loading: Some(loading), ..Self::without(memory) },
             Err(error) => Self { refusal: Some(error.to_string()), ..Self::without(memory) },
         }
