@@ -3,7 +3,7 @@
 //! Nothing here is needed for a right result, so a kernel or a sandbox that refuses it ends
 //! nothing.
 
-use crate::owner::Owner;
+use crate::owner::{Owner, is_root};
 use std::io;
 use syscollect_capture::privileges::{self, Stage};
 
@@ -52,9 +52,7 @@ fn give_up(stage: Stage) {
 
 /// What protects root is worth a line where it is missing; others have less to protect.
 pub(crate) fn report_missing_filter(filtered: io::Result<()>) {
-    // SAFETY: geteuid has no preconditions and always succeeds.
-    let root = unsafe { libc::geteuid() } == 0;
-    if let (true, Err(error)) = (root, filtered) {
+    if let (true, Err(error)) = (is_root(), filtered) {
         say!("syscollect: goes on without a filter of its system calls: {error}");
     }
 }

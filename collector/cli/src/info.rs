@@ -11,16 +11,18 @@ use crate::terminal::{Style, Terminal};
 use anyhow::{Result, bail};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use syscollect_etl::session::{EventCount, Facts};
+use syscollect_exporters::OverwrittenTime;
 use syscollect_model::{
-    CalendarTime, ClockSource, CpuClock, Loss, LossCause, LossOrigin, OperatingSystem,
-    RecorderSummary, SampleEvent, Shortfall, StackOrigin, bytes, duration, grouped,
-    records_overwritten,
+    CalendarTime, ClockSource, CpuClock, Event, Exporter, Loss, LossCause, LossOrigin,
+    OperatingSystem, RecorderSummary, SampleEvent, Shortfall, StackOrigin, Tables, Time, bytes,
+    duration, grouped, records_overwritten,
 };
-use syscollect_playback::{EventType, NullExporter, Played, Recording};
+use syscollect_playback::{EventType, Played, Recording};
 use syscollect_store::KeptFile;
 
 const EXAMPLES: &str = "\
@@ -31,7 +33,7 @@ Examples:
   syscollect info x.syscap --json | jq .events_by_type
 
 JSON: schema_version, records (everything decoded), events (occurrences),
-events_by_type, lost, overwritten (as --overwrite asks), losses [{lane, cpu, cause,
+events_by_type, lost, overwritten (as --overwrite asks), overwritten_ns (of which time they left nothing), losses [{lane, cpu, cause,
 user (whose programs' they are, where that is known), count}],
 missing_stacks (events that lack their stack or a part of it),
 untold_gaps (how often a CPU ran something else than its events say), cpus, duration_ns,
@@ -89,6 +91,10 @@ struct Report {
     lost: u64,
     /// Records that gave way to newer ones, as `--overwrite` asks.
     overwritten: u64,
+    /// How long the beginning of the recording was of which these left nothing; absent where there
+    /// is none.
+    #[serde(skip_serializing_if = "is_zero")]
+    overwritten_ns: u64,
     #[serde(serialize_with = "loss_rows")]
     losses: Vec<Loss>,
     /// How often a CPU ran something else than its events say: some are missing, and no loss tells
@@ -109,6 +115,35 @@ struct Report {
     recorder: Option<RecorderSummary>,
     #[serde(skip_serializing_if = "Option::is_none")]
     windows: Option<WindowsReport>,
+}
+
+/// Finds out which part of the recording there are events of.
+#[derive(Debug, Default)]
+struct Span {
+    first: Option<Time>,
+    overwritten: OverwrittenTime,
+    overwritten_ns: u64,
+}
+
+impl Exporter for Span {
+    type Error = Infallible;
+
+    fn event(&mut self, time: Time, event: &Event, _: &Tables) -> Result<(), Infallible> {
+        let first = *self.first.get_or_insert(time);
+        if self.overwritten.ends_with(event) {
+            self.overwritten_ns = time.0.saturating_sub(first.0);
+        }
+        Ok(())
+    }
+
+    fn end(
+        &mut self,
+        _: &[Loss],
+        _: Option<&RecorderSummary>,
+        _: &Tables,
+    ) -> Result<(), Infallible> {
+        Ok(())
+    }
 }
 
 /// What only Windows traces have.
@@ -201,8 +236,11 @@ impl Report {
                 "info tells of one recording: name one capture, or ask `syscollect report` of all"
             );
         }
-        let Ok(played) = session.play(&mut NullExporter::new());
-        Ok(Self::new(source::names(files), bytes, &session, played))
+        let mut span = Span::default();
+        let Ok(played) = session.play(&mut span);
+        let mut report = Self::new(source::names(files), bytes, &session, played);
+        report.overwritten_ns = span.overwritten_ns.min(report.duration_ns);
+        Ok(report)
     }
 
     fn new(file: String, bytes: u64, session: &Source, played: Played) -> Self {
@@ -222,6 +260,7 @@ impl Report {
             lost: played.lost,
             overwritten: records_overwritten(session.losses()),
             losses: session.losses().to_vec(),
+            overwritten_ns: 0,
             untold_gaps: played.unreported_gaps,
             cpus: info.cpus.len(),
             duration_ns: session.summary().map_or(span, |summary| summary.duration_ns),
@@ -255,6 +294,16 @@ impl Report {
         }
     }
 
+    fn duration_text(&self) -> String {
+        match self.overwritten_ns {
+            0 => duration(self.duration_ns),
+            gone => {
+                let kept = duration(self.duration_ns.saturating_sub(gone));
+                format!("{kept}, the end of {}", duration(self.duration_ns))
+            }
+        }
+    }
+
     /// For people; of a Windows trace so many kinds of events.
     fn text(&self, style: Style, kinds: usize) -> String {
         let mut text = String::new();
@@ -272,7 +321,7 @@ impl Report {
             ),
         }
         line("Machine", self.machine_text());
-        line("Duration", duration(self.duration_ns));
+        line("Duration", self.duration_text());
         if let Some(first) = self.first_unix_ns {
             let first = CalendarTime::of_unix(first / 1_000_000_000);
             line("From", format!("{first} UTC, where the first event is"));

@@ -99,6 +99,11 @@ impl Lost {
         records_lost(&self.losses)
     }
 
+    /// Records that gave way to newer ones, as `--overwrite` asks.
+    pub(crate) fn overwritten(&self) -> u64 {
+        records_overwritten(&self.losses)
+    }
+
     /// Parts of the files are not there, rather than events among others.
     pub(crate) fn lacks_parts(&self) -> bool {
         let lacks = |loss: &Loss| matches!(loss.cause, LossCause::Missing | LossCause::NotWritten);
@@ -110,7 +115,7 @@ impl Lost {
     pub(crate) fn text(&self, events: u64, style: Style) -> String {
         let mut text = String::new();
         // Writing to a String never fails.
-        match records_overwritten(&self.losses) {
+        match self.overwritten() {
             0 => {}
             count => {
                 let _ = writeln!(text, "Overwritten by newer events, as asked: {}", grouped(count));

@@ -3,6 +3,12 @@
 use std::ffi::{CStr, CString, OsString};
 use std::os::unix::ffi::OsStringExt;
 
+/// Whether this process is root.
+pub(crate) fn is_root() -> bool {
+    // SAFETY: geteuid has no preconditions and always succeeds.
+    unsafe { libc::geteuid() == 0 }
+}
+
 /// A user and group, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
@@ -26,18 +32,14 @@ impl Owner {
 
     /// The user who called sudo, if this process is root because of that.
     pub(crate) fn behind_sudo() -> Option<Self> {
-        // SAFETY: geteuid has no preconditions and always succeeds.
-        let root = unsafe { libc::geteuid() } == 0;
-        Self::from_variables(root, |name| std::env::var(name).ok())
+        Self::from_variables(is_root(), |name| std::env::var(name).ok())
     }
 
     /// Whose a file is that takes the place of `file`: its owner's, if this process is root and may
     /// give it.
     pub(crate) fn to_keep(file: &std::fs::File) -> Option<Self> {
         use std::os::unix::fs::MetadataExt;
-        // SAFETY: geteuid has no preconditions and always succeeds.
-        let root = unsafe { libc::geteuid() } == 0;
-        let data = file.metadata().ok().filter(|_| root)?;
+        let data = file.metadata().ok().filter(|_| is_root())?;
         Some(Self { uid: data.uid(), gid: data.gid() })
     }
 
@@ -45,10 +47,8 @@ impl Owner {
     /// is another user's.
     pub(crate) fn is_root_in_anothers(path: &std::path::Path) -> bool {
         use std::os::unix::fs::MetadataExt;
-        // SAFETY: geteuid has no preconditions and always succeeds.
-        let root = unsafe { libc::geteuid() } == 0;
         let nearest = path.ancestors().find_map(|folder| folder.metadata().ok());
-        root && nearest.is_some_and(|data| data.uid() != 0)
+        is_root() && nearest.is_some_and(|data| data.uid() != 0)
     }
 
     /// The number of the user who asks: the one who called sudo, else this process's.

@@ -4,6 +4,7 @@ mod files;
 mod listing;
 
 use crate::escape::{print_json, printable, printable_lines};
+use crate::owner::is_root;
 use anyhow::{Context, Result, bail};
 use listing::{FileReport, Listing, Wanted};
 use serde::Serialize;
@@ -244,8 +245,9 @@ impl ProbeListing {
     fn finish(self, target: &Target<'_>) -> Result<ExitCode> {
         if self.refused > 0 {
             let count = grouped(self.refused as u64);
+            let who_may = if is_root() { "" } else { "; root may, with sudo" };
             say!(
-                "syscollect: processes that this user may not look into were left out ({count}); root may, with sudo"
+                "syscollect: processes that may not be looked into were left out ({count}){who_may}"
             );
         }
         let place = match target {

@@ -22,7 +22,7 @@ impl ReportExporter {
         recorder: Option<&RecorderSummary>,
         tables: &Tables,
     ) -> Report {
-        let start_ns = self.first.unwrap_or_default() + self.overwritten.ns;
+        let start_ns = self.first.unwrap_or_default() + self.overwritten_ns;
         let duration_ns = self.last.saturating_sub(start_ns);
         let processes = self.processes(tables);
         Report {
@@ -35,7 +35,7 @@ impl ReportExporter {
             recorded_ns: recorder
                 .filter(|recorder| self.options.part.is_none() && recorder.duration_ns > 0)
                 .map(|recorder| recorder.duration_ns),
-            overwritten_ns: self.overwritten.ns,
+            overwritten_ns: self.overwritten_ns,
             events: self.counts,
             cpus: self.cpus(duration_ns),
             processes_by_name: self.by_name(&processes),

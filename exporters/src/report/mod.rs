@@ -141,6 +141,7 @@ pub use tree::{MAX_TREE_DEPTH, TreeOptions};
 
 use crate::heap::Heap;
 use crate::labels;
+use crate::overwritten::OverwrittenTime;
 use capped::Capped;
 use gpu::GpuBooks;
 use locks::LockBooks;
@@ -150,9 +151,8 @@ use scheduling::Scheduling;
 use slices::Slices;
 use std::convert::Infallible;
 use syscollect_model::{
-    CpuId, Crash, Event, Exporter, LaneKind, Loss, LossCause, MachineId, Migration, OnCpu,
-    RecorderSummary, Sample, Scope, SessionInfo, StopReason, StringId, Switch, Tables, ThreadId,
-    Time, TrackId, Wakeup,
+    CpuId, Crash, Event, Exporter, Loss, MachineId, Migration, OnCpu, RecorderSummary, Sample,
+    Scope, SessionInfo, StopReason, StringId, Switch, Tables, ThreadId, Time, TrackId, Wakeup,
 };
 
 /// Pairs of threads that wake each other.
@@ -240,7 +240,9 @@ pub struct ReportExporter {
     last: u64,
     /// Events before the part that was asked for told who was in which state.
     led_up: bool,
-    overwritten: Overwritten,
+    overwritten: OverwrittenTime,
+    /// How long it was, nanoseconds.
+    overwritten_ns: u64,
     on_cpu: OnCpu,
     scheduling: Scheduling,
     samples: Samples,
@@ -267,45 +269,6 @@ pub struct Part {
     pub to: Option<Time>,
 }
 
-/// What `--overwrite` left no events of: the time before the first that was kept. What is told of
-/// it are the lives of tasks only, which say of nobody what it did.
-#[derive(Debug, Default)]
-struct Overwritten {
-    /// Scheduling events gave way.
-    of_scheduling: bool,
-    /// Samples did.
-    of_samples: bool,
-    /// The first event was seen that tells what ran.
-    over: bool,
-    /// How long it was, nanoseconds.
-    ns: u64,
-}
-
-impl Overwritten {
-    fn loss(&mut self, loss: &Loss) {
-        if loss.cause == LossCause::Overwritten {
-            self.of_scheduling |= loss.scheduling_gap().is_some();
-            self.of_samples |= loss.origin == LaneKind::Sample.into();
-        }
-    }
-
-    /// Whether it ends with this event.
-    #[inline]
-    fn ends_with(&mut self, event: &Event) -> bool {
-        if self.over {
-            return false;
-        }
-        self.over = match event {
-            Event::Switch(_) | Event::Wakeup(_) => true,
-            // The lanes give way one by one: samples may go back further than switches do. But
-            // what else is there before the first switch is of no use without it.
-            Event::Sample(_) => self.of_samples,
-            _ => false,
-        };
-        self.over && (self.of_scheduling || self.of_samples)
-    }
-}
-
 impl ReportExporter {
     /// A report of a session that is to be played into it.
     pub fn new(options: ReportOptions) -> Self {
@@ -322,7 +285,8 @@ impl ReportExporter {
             first: None,
             last: 0,
             led_up: false,
-            overwritten: Overwritten::default(),
+            overwritten: OverwrittenTime::default(),
+            overwritten_ns: 0,
             samples: Samples::new(counts_processes),
             wakes: Capped::new(MAX_WAKE_PAIRS),
             wake_count: 0,
@@ -463,7 +427,6 @@ impl ReportExporter {
                 self.scheduling.asleep(now, *thread, *off_cpu, tables);
             }
             Event::Loss(loss) => {
-                self.overwritten.loss(loss);
                 if let Some(gap) = loss.scheduling_gap() {
                     self.scheduling.gap(now, gap.cpu, gap.since.map(|since| since.0), tables);
                 }
@@ -580,7 +543,7 @@ impl Exporter for ReportExporter {
         }
         self.last = now;
         if self.overwritten.ends_with(event) {
-            self.overwritten.ns = now.saturating_sub(self.first.unwrap_or(now));
+            self.overwritten_ns = now.saturating_sub(self.first.unwrap_or(now));
             self.scheduling.begin_anew(now);
         }
         self.look_for_gap(time, event, tables);

@@ -65,7 +65,9 @@ const NO_STACK: &str = "[no stack]";
 /// Writes the session's CPU samples and off-CPU times as a pprof profile.
 ///
 /// Sample types are `samples`, `cpu` (samples times their distance) and
-/// `off-cpu` (from blocking until running again); processes and threads are labels.
+/// `off-cpu` (from blocking until running again); processes and threads are labels. Samples of idle
+/// CPUs and time of threads that had nothing to do are left out, as in flame graphs: they would be
+/// the most of both.
 ///
 /// ```
 /// use syscollect_exporters::PprofExporter;
@@ -90,7 +92,7 @@ impl<W: Write> PprofExporter<W> {
     /// A writer to `out`, limited to some processes if `process` says so.
     pub fn new(out: W, process: Option<ProcessFilter>) -> Self {
         let (session, profile) = Default::default();
-        Self { out, totals: Totals::new(process), session, profile, has_samples: false }
+        Self { out, totals: Totals::without_idle(process), session, profile, has_samples: false }
     }
 
     /// Whether the session, which has ended, had no such stack: what is written is valid, and

@@ -79,7 +79,9 @@ pub fn lacks(viewer: Viewer, figure: &str) -> bool {
             matches!(figure, "message a slow one" | "message job 5")
                 || ["GPU jobs by ", "GPU errors "].iter().any(|begin| figure.starts_with(begin))
         }
-        Viewer::Folded | Viewer::Pprof => figure != "samples" && !figure.starts_with("self "),
+        Viewer::Folded => figure != "samples" && !figure.starts_with("self "),
+        // Without samples of idle CPUs, which the sum has.
+        Viewer::Pprof => !figure.starts_with("self ") || figure == "self idle_loop",
     }
 }
 

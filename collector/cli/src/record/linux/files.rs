@@ -5,6 +5,8 @@ use crate::output::Draft;
 use crate::owner::Owner;
 use crate::record::files::{KeepCapture, OutputFiles, is_existing, with_advice_on_existing};
 use anyhow::{Context, Result};
+use std::ffi::OsStr;
+use std::path::Path;
 use std::time::{Duration, Instant};
 use syscollect_store::EMPTY_CAPTURE_BYTES;
 
@@ -20,6 +22,17 @@ pub(in crate::record) const DRAFT: &str = "syscap.partial";
 /// a desktop.
 const SMALL_CAPTURE: u64 = 100_000_000;
 
+/// Names of a folder that are looked at: it may be anybody's.
+const NAMES_MAX: usize = 1 << 20;
+
+/// 7 of `x-0007.syscap` and of what it is called while it is written, where `stem` is `x`.
+fn number_in(name: &OsStr, stem: &OsStr) -> Option<u32> {
+    let rest = name.to_str()?.strip_prefix(stem.to_str()?)?.strip_prefix('-')?;
+    let digits = rest.strip_suffix(".partial").unwrap_or(rest).strip_suffix(".syscap")?;
+    let is_number = digits.len() >= 4 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| is_number)
+}
+
 impl OutputFiles {
     /// Whether a capture of so many bytes stays. What lay under its name before would be taken for
     /// this recording's.
@@ -34,6 +47,17 @@ impl OutputFiles {
     /// The user behind sudo, if the folder that the files go to is this user's own.
     pub(crate) fn owner_of_folder(&self) -> Option<Owner> {
         self.capture.owner_of_folder()
+    }
+
+    /// The highest number of a file that is there already: files of a recording have higher ones
+    /// than those of recordings before it, so that their names are in the order of time.
+    pub(crate) fn last_number(&self) -> u32 {
+        let path = self.capture.path();
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let stem = self.capture.stem();
+        let entries = std::fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten();
+        let names = entries.take(NAMES_MAX).flatten().map(|entry| entry.file_name());
+        names.filter_map(|name| number_in(&name, &stem)).max().unwrap_or(0)
     }
 
     /// The place of one of several files: `x-0007.syscap`; `None` where something lies there.

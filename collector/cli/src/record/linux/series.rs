@@ -77,7 +77,7 @@ impl Series {
         each: EachFile,
         abandon: Abandon,
     ) -> Result<(Self, RecordingFiles)> {
-        let drafts = Arc::new(Drafts { place: place.clone(), state: Mutex::default() });
+        let drafts = Arc::new(Drafts::new(place.clone()));
         let first = drafts.next()?;
         let (sender, ended) = channel();
         let (makes, shows) = (drafts.clone(), drafts.clone());
@@ -148,6 +148,13 @@ impl Before {
 }
 
 impl Drafts {
+    fn new(place: OutputFiles) -> Self {
+        // Where somebody took the last one, what is free before it does as well.
+        let last_number = Some(place.last_number()).filter(|last| *last < MOST_FILES / 2);
+        let state = State { last_number: last_number.unwrap_or(0), ..State::default() };
+        Self { place, state: Mutex::new(state) }
+    }
+
     /// Makes the next file under the first number that is free: nothing that lies there is
     /// replaced.
     fn next(&self) -> Result<File> {
@@ -314,7 +321,7 @@ mod tests {
         let arguments = ["syscollect", "--rotate", "10m", "-o", output];
         let options = Cli::try_parse_from(arguments).unwrap().record.finish().unwrap();
         let place = OutputFiles::choose(&options, None).unwrap();
-        Drafts { place, state: Mutex::default() }
+        Drafts::new(place)
     }
 
     fn names(folder: &std::path::Path) -> Vec<String> {
@@ -338,6 +345,22 @@ mod tests {
         let (place, draft) = drafts.take().unwrap();
         draft.publish(&place.capture).unwrap();
         assert_eq!(names(folder.path()), ["x-0001.syscap", "x-0002.syscap.partial"]);
+    }
+
+    #[test]
+    fn numbers_go_on_behind_those_of_recordings_before() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["x-0002.syscap", "x-0004.syscap.partial", "x-9.syscap", "y-0007.syscap"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let drafts = drafts(folder.path());
+        for expected in ["x-0005.syscap", "x-0006.syscap"] {
+            drafts.next().unwrap();
+            drafts.show();
+            let (place, draft) = drafts.take().unwrap();
+            draft.publish(&place.capture).unwrap();
+            assert!(folder.path().join(expected).exists(), "{:?}", names(folder.path()));
+        }
     }
 
     #[test]

@@ -259,10 +259,10 @@ fn a_recording_in_several_files_keeps_the_newest_and_replaces_nothing() {
     assert_eq!(scenario.record(&changing, &arguments).unwrap(), 0);
     assert_eq!(
         scenario.names(),
-        ["x-0003.syscap", "x-0005.syscap", "x-0006.syscap", "x-0007.syscap"]
+        ["x-0003.syscap", "x-0007.syscap", "x-0008.syscap", "x-0009.syscap"]
     );
     let reasons =
-        ["x-0005.syscap", "x-0006.syscap", "x-0007.syscap"].map(|name| scenario.stop_reason(name));
+        ["x-0007.syscap", "x-0008.syscap", "x-0009.syscap"].map(|name| scenario.stop_reason(name));
     assert_eq!(reasons, [StopReason::Rotation, StopReason::Rotation, StopReason::Duration]);
     assert_eq!(fs::read(scenario.path("x-0003.syscap")).unwrap(), b"somebody else's");
 }
