@@ -21,7 +21,8 @@
 use super::data::WaitClass;
 use super::off_cpu::Reason;
 use super::wait_names::{
-    BY_EVENTS, IO, KERNEL, KERNEL_THREAD, RUNTIME_WAITS, SCHEDULER, USER, USER_PARTS, WORK_LOOPS,
+    BY_EVENTS, HELD_BACK, IO, KERNEL, KERNEL_THREAD, RUNTIME_WAITS, SCHEDULER, USER, USER_PARTS,
+    WORK_LOOPS,
 };
 use super::wait_python;
 use rustc_hash::FxHashMap;
@@ -131,7 +132,7 @@ impl WaitFor {
             PythonEvent => "Python event or condition",
             Kernel => "kernel work",
             VirtualCpu => "virtual CPU",
-            Recorder => "what it records",
+            Recorder => "the recorder, or what it records",
         }
     }
 
@@ -301,6 +302,7 @@ fn of_stack(frames: &[FrameId], tables: &Tables) -> Option<WaitFor> {
         match of_kernel_function(name) {
             Some(Futex) => return Some(of_futex(user, tables)),
             Some(Events) => return Some(of_events(user, tables)),
+            Some(PipeData) if is_held_back(user, tables) => return Some(Recorder),
             Some(wait) => return Some(wait),
             None => {}
         }
@@ -317,6 +319,12 @@ fn of_stack(frames: &[FrameId], tables: &Tables) -> Option<WaitFor> {
         }
     }
     through_io.then_some(Io)
+}
+
+/// Whether it is a program that the recorder starts, and lets run once all is attached.
+fn is_held_back(user: &[FrameId], tables: &Tables) -> bool {
+    let mut near = user.iter().take(USER_FRAMES).map(|frame| function(*frame, tables));
+    near.any(|name| name.starts_with("syscollect::") && name.ends_with(HELD_BACK))
 }
 
 /// Whether one that waits for work and does it calls a way to wait itself.
@@ -671,6 +679,16 @@ mod tests {
         let uring = ["schedule", "io_cqring_wait"];
         assert_eq!(sleeps(&uring, &[]), IoUring);
         assert_eq!(waits(&uring, &[], SleepState::Interruptible, true), Io);
+    }
+
+    #[test]
+    fn a_program_that_is_not_let_run_yet_has_nothing_to_do() {
+        let (kernel, held_back) = (
+            ["schedule", "anon_pipe_read"],
+            "syscollect::record::backend::command::wait_and_become",
+        );
+        assert_eq!(sleeps(&kernel, &["read", held_back]), Recorder);
+        assert_eq!(sleeps(&kernel, &["read", "wait_and_become"]), PipeData);
     }
 
     #[test]

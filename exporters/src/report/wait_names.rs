@@ -221,6 +221,9 @@ pub(super) const USER: &[(&str, WaitFor)] = &[
     ("base::internal::WorkerThread::Delegate::WaitForWork", Pool),
 ];
 
+/// Where a program that the recorder starts waits for it, before it becomes that program.
+pub(super) const HELD_BACK: &str = "::wait_and_become";
+
 /// Functions that wait for something of their program by way of events.
 pub(super) const BY_EVENTS: &[(&str, WaitFor)] = &[
     // PostgreSQL: who holds a lock of a row, a table or a transaction sets the latch of who waits
