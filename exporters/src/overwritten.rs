@@ -44,6 +44,11 @@ impl OverwrittenTime {
         self.over && (self.of_scheduling || self.of_samples)
     }
 
+    /// Whether an event was seen of which it is known that it was kept.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
     fn loss(&mut self, loss: &Loss) {
         if loss.cause == LossCause::Overwritten {
             self.of_scheduling |= loss.scheduling_gap().is_some();

@@ -18,7 +18,7 @@ use syscollect_exporters::report::{
     TreeOrder,
 };
 use syscollect_model::{
-    Event, Exporter, Loss, OperatingSystem, RecorderSummary, StackOrigin, Tables, Time,
+    Event, Exporter, Loss, MachineId, OperatingSystem, RecorderSummary, StackOrigin, Tables, Time,
 };
 use syscollect_playback::Recording;
 
@@ -49,6 +49,8 @@ const TREE_JSON_ROWS: usize = 10_000;
 const WORST: &str = "10";
 /// Columns where standard output is no terminal.
 const WIDTH: usize = 120;
+/// More are none that anybody reads.
+const MOST_COLUMNS: usize = 10_000;
 
 /// The arguments.
 #[derive(Debug, clap::Args)]
@@ -173,13 +175,20 @@ fn report(args: &Args) -> Result<Report> {
     let mut exporter = ReportExporter::new(options);
     let played = session.play_range(&mut exporter, from, to);
     let played = played.with_context(|| format!("cannot read {}", source::names(captures)))?;
+    let mut report = exporter.finish();
+    if report.is_overwritten {
+        bail!(
+            "this part of {} was overwritten by newer records, as --overwrite asks{}",
+            source::names(captures),
+            kept_from(&mut session)?
+        );
+    }
     if played.first.is_none() && part.is_some() {
         bail!(
             "nothing is in this part of {}: `syscollect info` of each says how long it lasts",
             source::names(captures)
         );
     }
-    let mut report = exporter.finish();
     report.missing_stacks = played.missing_stacks;
     // Windows' own recorders end well without a summary of ours.
     report.recording.complete = session.is_complete();
@@ -201,6 +210,50 @@ fn report(args: &Args) -> Result<Report> {
         check_trees(&report, part.is_some())?;
     }
     Ok(report)
+}
+
+/// Where that begins which newer records did not overwrite, as a part of a sentence.
+fn kept_from(session: &mut Source) -> Result<String> {
+    let mut search = KeptSearch::default();
+    session.play(&mut search)?;
+    let seconds = |first: u64| {
+        let after = first.saturating_sub(search.began);
+        format!(": what was kept begins at {:.3}s", after as f64 / 1e9)
+    };
+    Ok(search.first.map_or_else(String::new, seconds))
+}
+
+/// Looks for the first event that tells what ran.
+#[derive(Default)]
+struct KeptSearch {
+    began: u64,
+    first: Option<u64>,
+}
+
+impl Exporter for KeptSearch {
+    type Error = Infallible;
+
+    fn begin(&mut self, tables: &Tables) -> Result<(), Infallible> {
+        let pairs = &tables.machine(MachineId::FIRST).clock_pairs;
+        self.began = pairs.first().map_or(0, |pair| pair.boottime);
+        Ok(())
+    }
+
+    fn event(&mut self, time: Time, event: &Event, _: &Tables) -> Result<(), Infallible> {
+        if let (None, Event::Switch(_) | Event::Wakeup(_)) = (self.first, event) {
+            self.first = Some(time.0);
+        }
+        Ok(())
+    }
+
+    fn end(
+        &mut self,
+        _: &[Loss],
+        _: Option<&RecorderSummary>,
+        _: &Tables,
+    ) -> Result<(), Infallible> {
+        Ok(())
+    }
 }
 
 /// The process that a thread with this id is of.
@@ -265,7 +318,11 @@ fn check_trees(report: &Report, is_part: bool) -> Result<()> {
     )
 }
 
-/// Columns of the terminal.
+/// Columns that `COLUMNS` asks for, or those of the terminal.
 fn width() -> usize {
+    let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.trim().parse().ok());
+    if let Some(columns) = asked.filter(|columns| (1..=MOST_COLUMNS).contains(columns)) {
+        return columns;
+    }
     terminal_size::terminal_size().map_or(WIDTH, |(width, _)| usize::from(width.0))
 }

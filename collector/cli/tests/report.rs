@@ -14,6 +14,11 @@ use syscollect_tests::{FakeMachine, Host, Stacks};
 
 /// Runs the program on the capture of one worker that runs twice for a millisecond.
 fn report(arguments: &[&str]) -> Output {
+    report_in(arguments, &[])
+}
+
+/// The same in an environment.
+fn report_in(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let capture = folder.path().join("x.syscap");
     let loss = LaneLoss {
@@ -30,7 +35,9 @@ fn report(arguments: &[&str]) -> Output {
         Some(fake::summary(StopReason::Duration)),
     );
     fs::write(folder.path().join("stacks.syscap"), with_stacks()).unwrap();
+    fs::write(folder.path().join("overwritten.syscap"), overwritten()).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_syscollect"));
+    command.env_remove("COLUMNS").envs(environment.iter().copied());
     command.arg("report").args(arguments).current_dir(folder.path()).output().unwrap()
 }
 
@@ -249,4 +256,44 @@ fn a_flame_graph_is_of_a_part_where_one_is_asked_for() {
     assert_eq!(folded(&[]), 3);
     assert_eq!(folded(&["--from", "3ms"]), 1);
     assert_eq!(folded(&["--to", "3ms"]), 2);
+}
+
+/// The first events of the recording gave way to newer ones.
+fn overwritten() -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("overwritten.syscap");
+    let loss = LaneLoss {
+        origin: LaneKind::Sched.into(),
+        cpu: Some(0),
+        record: LostRecord::from("switch".to_owned()),
+        cause: LossCause::Overwritten,
+        user: None,
+        count: 5,
+    };
+    let summary = Some(fake::summary(StopReason::Duration));
+    fake::write_capture(File::create(&capture).unwrap(), &[loss], summary);
+    fs::read(capture).unwrap()
+}
+
+#[test]
+fn a_part_that_was_overwritten_says_so_and_where_the_rest_begins() {
+    let output = report(&["overwritten.syscap", "--from", "0", "--to", "0.0005"]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    let says = "this part of overwritten.syscap was overwritten by newer records, as --overwrite asks: \
+                what was kept begins at 0.001s";
+    assert!(!output.status.success() && message.contains(says), "{message}");
+    printed(&["overwritten.syscap", "--from", "0", "--to", "1"]);
+}
+
+#[test]
+fn the_columns_that_are_asked_for_are_used() {
+    let narrow = report_in(&["x.syscap"], &[("COLUMNS", "50")]);
+    let text = String::from_utf8(narrow.stdout).unwrap();
+    assert!(text.lines().take(4).all(|line| line.chars().count() <= 50), "{text}");
+    let wide = String::from_utf8(report_in(&["x.syscap"], &[("COLUMNS", "1000")]).stdout).unwrap();
+    assert!(wide.lines().next().unwrap().chars().count() > 120, "{wide}");
+    assert_eq!(
+        report_in(&["x.syscap"], &[("COLUMNS", "none")]).stdout,
+        report(&["x.syscap"]).stdout
+    );
 }

@@ -98,6 +98,8 @@ pub(super) struct Account {
     pub(super) times: Times,
     pub(super) counts: Counts,
     pub(super) longest_wait: u64,
+    /// Since when that was.
+    pub(super) longest_wait_since: u64,
 }
 
 impl Account {
@@ -117,6 +119,7 @@ impl Account {
             times: Times::default(),
             counts: Counts::default(),
             longest_wait: 0,
+            longest_wait_since: 0,
         }
     }
 

@@ -6,6 +6,7 @@ use super::durations::Durations;
 use super::hints;
 use super::samples::{Function, UNNAMED, by_function, truncated};
 use super::unresolved;
+use super::wait_for::is_recorder;
 use super::{ProcessFilter, ReportExporter, Waker};
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -36,6 +37,7 @@ impl ReportExporter {
                 .filter(|recorder| self.options.part.is_none() && recorder.duration_ns > 0)
                 .map(|recorder| recorder.duration_ns),
             overwritten_ns: self.overwritten_ns,
+            is_overwritten: self.is_overwritten(losses),
             events: self.counts,
             cpus: self.cpus(duration_ns),
             processes_by_name: self.by_name(&processes),
@@ -52,6 +54,7 @@ impl ReportExporter {
                 .scheduling
                 .longest_wait
                 .map(|(waited, since, thread)| self.waiter(waited, since, thread, tables)),
+            longest_program_wait: self.longest_program_wait(tables),
             migrations: self.cpu_pairs(),
             slices: self.slice_rows(tables),
             instants: self.instant_rows(tables),
@@ -242,6 +245,29 @@ impl ReportExporter {
             after_preemption: preemption.distribution(),
             histogram: all.buckets(),
         }
+    }
+
+    /// Whether a part was asked for that ended before what was kept of the recording begins.
+    fn is_overwritten(&self, losses: &[Loss]) -> bool {
+        self.options.part.is_some()
+            && !self.overwritten.is_over()
+            && records_overwritten(losses) > 0
+            && self.counts.switches + self.counts.wakeups + self.counts.samples == 0
+    }
+
+    /// The longest wait for a CPU of a program: threads of the kernel give way to others, and the
+    /// recorder is not what anybody wanted to know of. The first of equals.
+    fn longest_program_wait(&self, tables: &Tables) -> Option<Waiter> {
+        let is_program = |account: &Account| {
+            let process = account.process;
+            account.chosen && !tables.process(process).kernel && !is_recorder(process, tables)
+        };
+        let accounts = self.scheduling.accounts().filter(|(_, account)| is_program(account));
+        let waited = accounts.filter(|(_, account)| account.longest_wait > 0);
+        let (thread, account) = waited.max_by_key(|(thread, account)| {
+            (account.longest_wait, Reverse((account.longest_wait_since, *thread)))
+        })?;
+        Some(self.waiter(account.longest_wait, account.longest_wait_since, thread, tables))
     }
 
     fn cpu_pairs(&self) -> Table<MigrationRow> {

@@ -3,10 +3,11 @@
 use super::ReportExporter;
 use super::data::*;
 use super::off_cpu::{Reason, Total, WaitKey, state_name};
-use super::stack_words::labels;
-use super::wait_for::{WaitFor, WaitsFor};
+use super::stack_words::{OwnCall, labels};
+use super::wait_for::{WaitFor, WaitsFor, is_recorder};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::hash::Hash;
 use syscollect_model::{ProcessId, StackId, Tables, ThreadId};
 
@@ -173,6 +174,7 @@ impl ReportExporter {
             truncated,
             truncated_in,
             stacks: self.stack_rows(stacks, |(key, _)| (*key, kind(key)), tables),
+            longest_blocked: longest_blocked(&waits.blocked, &programs, tables),
             blocked: self.of_class(&waits.blocked, &programs, tables),
             undecided: self.of_class(&waits.undecided, &programs, tables),
             idle: self.of_class(&waits.idle, &programs, tables),
@@ -240,6 +242,48 @@ impl ReportExporter {
         };
         Table { total: sorted.total, rows: sorted.rows.into_iter().map(row).collect() }
     }
+}
+
+/// Stacks that are looked at for where a program was blocked the longest.
+const LOOKED_AT: usize = 256;
+
+/// What stacks are one for, that differ only in what the library or the kernel did.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct OwnPlace {
+    program: ProcessId,
+    wait: WaitFor,
+    call: OwnCall,
+}
+
+fn longest_blocked(sums: &Sums, programs: &Programs, tables: &Tables) -> Option<LongestBlocked> {
+    let is_wanted = |wait: WaitFor, process: ProcessId| {
+        !matches!(wait, WaitFor::Child | WaitFor::ThreadEnd)
+            && !tables.process(process).kernel
+            && !is_recorder(process, tables)
+    };
+    let mut stacks: Vec<_> =
+        sums.stacks.iter().filter(|((wait, (process, _)), _)| is_wanted(*wait, *process)).collect();
+    stacks.sort_unstable_by_key(|(key, total)| (Reverse(total.sum), **key));
+    let mut places = FxHashMap::<OwnPlace, (Total, BTreeSet<ProcessId>)>::default();
+    for ((wait, (process, stack)), total) in stacks.into_iter().take(LOOKED_AT) {
+        let (program, call) = (programs.first_of(*process), OwnCall::of(*stack, tables));
+        let (sum, processes) = places.entry(OwnPlace { program, wait: *wait, call }).or_default();
+        sum.merge(total);
+        processes.insert(*process);
+    }
+    let longest =
+        places.into_iter().min_by_key(|(place, (total, _))| (Reverse(total.sum), place.clone()));
+    let (place, (total, processes)) = longest?;
+    Some(LongestBlocked {
+        pid: processes.first().map_or(0, |process| tables.process(*process).pid),
+        processes: processes.len(),
+        process: tables.process_name(place.program).into(),
+        waits_for: place.wait.name().to_owned(),
+        function: place.call.function,
+        called: place.call.called,
+        count: total.count,
+        blocked_ns: total.sum,
+    })
 }
 
 fn reason_row(reason: Reason, total: &Total, tables: &Tables) -> ReasonRow {

@@ -25,8 +25,8 @@ impl Suspicion {
             Lock | Gil | PythonLock | FileLock | KernelLock => Self::Lock,
             PythonSemaphore | PythonBarrier | Semaphore | Futex => Self::Semaphore,
             Child => Self::Child,
-            PythonFuture | PythonQueueRoom | PipeRoom | PipeData | PipePeer | ThreadEnd
-            | Connect | Completion | Io | Page | Fuse | Stopped | Tracer
+            PythonFuture | PythonQueueRoom | ChannelRoom | PipeRoom | PipeData | PipePeer
+            | ThreadEnd | Connect | Completion | Io | Page | Fuse | Stopped | Tracer
                 if has_stack =>
             {
                 Self::Peer

@@ -43,6 +43,9 @@ pub struct Report {
     /// Before `start_ns`: how long the recording ran whose events gave way to newer ones.
     #[serde(default)]
     pub overwritten_ns: u64,
+    /// All of the part that was asked for gave way so: nothing is known of it.
+    #[serde(skip)]
+    pub is_overwritten: bool,
     /// Events of the whole machine, whatever process was asked for.
     pub events: EventCounts,
     /// CPUs by number, whatever process was asked for.
@@ -74,6 +77,9 @@ pub struct Report {
     /// The longest of these waits.
     #[serde(default)]
     pub longest_wait: Option<Waiter>,
+    /// The longest of those of threads that are neither the kernel's nor the recorder's.
+    #[serde(default)]
+    pub longest_program_wait: Option<Waiter>,
     /// Moves from CPU to CPU, the most frequent first.
     pub migrations: Table<MigrationRow>,
     /// Slices (zones) by name, the largest total first.
@@ -396,6 +402,17 @@ pub struct StackLabels {
     /// Which of them are functions of interpreted programs: their places in `frames`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interpreted: Vec<usize>,
+    /// Which of them are the program's own functions, and where it has none, those of its
+    /// libraries, but for those of languages, of the C library and of the kernel.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub own: Vec<usize>,
+}
+
+impl StackLabels {
+    /// The program's own function that was called last.
+    pub fn innermost_own(&self) -> Option<&str> {
+        self.own.first().and_then(|place| self.frames.get(*place)).map(String::as_str)
+    }
 }
 
 /// Functions, from the samples of CPUs that did not idle.

@@ -111,6 +111,7 @@ mod locks;
 mod longest;
 pub(crate) mod off_cpu;
 mod off_cpu_data;
+mod own_code;
 mod plots;
 mod programs;
 mod samples;

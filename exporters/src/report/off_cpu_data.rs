@@ -26,6 +26,11 @@ pub struct OffCpuReport {
     /// What was blocked: locks, I/O, children and the like, which held a thread up.
     #[serde(default)]
     pub blocked: WaitsOfClass,
+    /// Where a program was blocked the longest: other ones than threads of the kernel and the
+    /// recorder, and in something else than a wait for the end of a child process or of a thread,
+    /// which have reasons of their own.
+    #[serde(default)]
+    pub longest_blocked: Option<LongestBlocked>,
     /// What may have waited for work, or for an answer: nothing that was recorded says which.
     #[serde(default)]
     pub undecided: WaitsOfClass,
@@ -90,6 +95,27 @@ pub struct StackRow {
     /// Whether that is work.
     #[serde(default)]
     pub class: WaitClass,
+}
+
+/// What a program was blocked in, wherever the library or the kernel slept then.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LongestBlocked {
+    /// The process's id; of several, that of the first.
+    pub pid: u32,
+    /// How many processes of this name.
+    pub processes: usize,
+    /// The process's last name.
+    pub process: String,
+    /// What it waited for, as in [`WaitRow::waits_for`].
+    pub waits_for: String,
+    /// The innermost function of the program's own; `None` where its stacks have none.
+    pub function: Option<String>,
+    /// What that called; `None` where it is the kernel, or an interpreter's.
+    pub called: Option<String>,
+    /// How often.
+    pub count: u64,
+    /// How long in all.
+    pub blocked_ns: u64,
 }
 
 /// Whether who waits has something to do.

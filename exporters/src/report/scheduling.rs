@@ -401,7 +401,9 @@ impl Scheduling {
     fn waited(&mut self, thread: ThreadId, wait: Wait, stay: &Stay) {
         let Some(Stay { since, known: nanoseconds, cut, .. }) = stay.whole() else { return };
         let account = &mut self.accounts[thread.index()];
-        account.longest_wait = account.longest_wait.max(nanoseconds);
+        if nanoseconds > account.longest_wait {
+            (account.longest_wait, account.longest_wait_since) = (nanoseconds, since);
+        }
         if !account.chosen {
             return;
         }

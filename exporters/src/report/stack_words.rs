@@ -1,24 +1,28 @@
 //! Stacks in a few lines.
 //!
-//! Where there is no room for all of a stack, its innermost functions are shown. Of an interpreted
-//! program these are the interpreter's own, and between any two of the program's are more of them:
-//! so the program's functions come before those of the interpreter.
+//! Where there is no room for all of a stack, its innermost functions are shown. These are the
+//! kernel's, the C library's and those of the language that the program is written in: so the
+//! program's own functions come before others, the innermost first.
 
-use super::columns::{fits, wrapped};
+use super::columns::{fits, shortened, wrapped};
 use super::data::StackLabels;
+use super::own_code::{self, Code};
 use super::text::{Text, shown};
-use super::wait_python::is_python;
+use super::wait_for::of_user_function;
+use super::wait_python;
 use std::collections::BTreeSet;
-use syscollect_model::{StackId, Tables};
+use syscollect_model::{FrameId, ModuleKind, StackId, Tables};
 
 /// Lines that a stack may take.
 const LINES: usize = 3;
 /// Where they begin.
 const INDENT: usize = 11;
-/// Of a stack with interpreted functions, what is shown in any case: the innermost functions, and
-/// of interpreted ones the outermost.
+/// What is shown of a stack in any case: the innermost function and the innermost one of the program,
+/// then so many of the innermost, and of interpreted ones the outermost.
 const INNERMOST: usize = 4;
 const OUTERMOST: usize = 2;
+/// Characters of a line that are left beside the longest name, for what stands around it.
+const BESIDE_NAME: usize = 8;
 /// What stands for functions that there is no room for.
 const ELLIPSIS: &str = "…";
 /// Functions that every blocked stack begins with.
@@ -37,13 +41,62 @@ const WAKING: [&str; 8] = [
 /// Functions through which every system call of x86-64 goes.
 const KERNEL_ENTRY: [&str; 3] = ["x64_sys_call", "do_syscall_64", "entry_SYSCALL_64_after_hwframe"];
 
-/// What a stack's frames are called, innermost first, and which of them are interpreted.
+/// What a stack's frames are called, innermost first, and which of them are interpreted or the
+/// program's own.
 pub(super) fn labels(stack: Option<StackId>, tables: &Tables) -> StackLabels {
     let frames = stack.map_or(&[][..], |stack| tables.stack(stack));
-    let interpreted = (0..frames.len()).filter(|index| is_python(&frames[*index], tables));
+    let interpreted =
+        (0..frames.len()).filter(|index| wait_python::is_python(&frames[*index], tables));
     StackLabels {
         frames: frames.iter().map(|frame| tables.frame_label(*frame)).collect(),
         interpreted: interpreted.collect(),
+        own: own(frames, tables),
+    }
+}
+
+/// The places of the program's own functions, or else of those of its libraries.
+fn own(frames: &[FrameId], tables: &Tables) -> Vec<usize> {
+    let codes: Vec<Code> = frames.iter().map(|frame| own_code::of_frame(*frame, tables)).collect();
+    let most = codes.iter().max().copied().filter(|code| *code > Code::Runtime);
+    (0..codes.len()).filter(|place| Some(codes[*place]) == most).collect()
+}
+
+/// The program's own function that was called last, and what it called.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct OwnCall {
+    pub(super) function: Option<String>,
+    /// Of the library, as programs call it.
+    pub(super) called: Option<String>,
+}
+
+impl OwnCall {
+    pub(super) fn of(stack: StackId, tables: &Tables) -> Self {
+        let frames = tables.stack(stack);
+        let Some(place) = own(frames, tables).first().copied() else { return Self::default() };
+        let kind = |frame: FrameId| {
+            tables.frame(frame).module.map_or(ModuleKind::File, |id| tables.module(id).kind)
+        };
+        let is_python = |frame: FrameId| kind(frame) == ModuleKind::Python;
+        let inside = || frames[..place].iter().rev().copied();
+        let waits = |frame: &FrameId| {
+            let name = tables.frame(*frame).function.map(|name| tables.strings.get(name));
+            !kind(*frame).is_kernel() && name.is_some_and(|name| of_user_function(name).is_some())
+        };
+        // Between two functions of Python are those of its interpreter. Else it is the function that
+        // is known to wait, which templates and wrappers may be around.
+        let called = match is_python(frames[place]) {
+            true => inside().find(|frame| is_python(*frame)),
+            false => inside()
+                .find(waits)
+                .or_else(|| inside().next().filter(|frame| !kind(*frame).is_kernel())),
+        };
+        let plain = |frame| {
+            let label = tables.frame_label(frame);
+            let label = label.trim_start_matches('_');
+            let label = label.strip_prefix("GI_").unwrap_or(label).trim_start_matches('_');
+            label.split('@').next().unwrap_or(label).to_owned()
+        };
+        Self { function: Some(tables.frame_label(frames[place])), called: called.map(plain) }
     }
 }
 
@@ -61,14 +114,13 @@ impl Text {
         before: &[String],
         stack: &StackLabels,
     ) {
-        let telling = Telling::of(&stack.frames, &stack.interpreted);
+        let telling = Telling::of(stack, self.width.saturating_sub(indent + BESIDE_NAME));
         let all: Vec<usize> = (0..telling.len()).collect();
         let words = |kept: &[usize]| [before, &telling.words(kept)].concat();
         let fits = |kept: &[usize]| fits(self.width, indent, lines, &words(kept));
-        let kept = match telling.interpreted.is_empty() || fits(&all) {
-            true => all,
-            false => telling.most_telling(fits),
-        };
+        let most_telling = || Some(telling.most_telling(fits)).filter(|kept| !kept.is_empty());
+        let kept = if telling.own.is_empty() || fits(&all) { None } else { most_telling() };
+        let kept = kept.unwrap_or(all);
         wrapped(&mut self.text, self.width, indent, lines, &words(&kept));
     }
 }
@@ -77,24 +129,32 @@ impl Text {
 /// into the kernel are the same for all.
 struct Telling<'a> {
     frames: Vec<&'a str>,
+    /// Which of them are the program's own, innermost first.
+    own: Vec<usize>,
     /// Which of them are interpreted.
     interpreted: BTreeSet<usize>,
+    /// Characters that each may take, if others are left out.
+    longest: usize,
 }
 
 impl<'a> Telling<'a> {
-    fn of(frames: &'a [String], interpreted: &[usize]) -> Self {
+    fn of(stack: &'a StackLabels, longest: usize) -> Self {
         let is_common = |frame: &&String| {
             SCHEDULER.contains(&frame.as_str()) || WAKING.contains(&frame.as_str())
         };
-        let common = frames.iter().take_while(is_common).count();
-        let telling = frames.iter().enumerate().skip(common);
+        let common = stack.frames.iter().take_while(is_common).count();
+        let telling = stack.frames.iter().enumerate().skip(common);
         let telling: Vec<_> = telling.filter(|(_, frame)| !is_kernel_entry(frame)).collect();
-        let places = telling.iter().enumerate();
-        let interpreted = places
-            .filter(|(_, (index, _))| interpreted.binary_search(index).is_ok())
-            .map(|(place, _)| place)
-            .collect();
-        Self { frames: telling.into_iter().map(|(_, frame)| frame.as_str()).collect(), interpreted }
+        let places = |of: &[usize]| -> Vec<usize> {
+            let is = |place: &usize| of.binary_search(&telling[*place].0).is_ok();
+            (0..telling.len()).filter(is).collect()
+        };
+        Self {
+            own: places(&stack.own),
+            interpreted: places(&stack.interpreted).into_iter().collect(),
+            frames: telling.iter().map(|(_, frame)| frame.as_str()).collect(),
+            longest,
+        }
     }
 
     fn len(&self) -> usize {
@@ -103,10 +163,11 @@ impl<'a> Telling<'a> {
 
     /// As many frames as there is room for, those first that tell most.
     fn most_telling(&self, fits: impl Fn(&[usize]) -> bool) -> Vec<usize> {
+        let first = (0..self.len().min(1)).chain(self.own.first().copied());
         let innermost = 0..self.len().min(INNERMOST);
         let outermost = self.interpreted.iter().rev().take(OUTERMOST).copied();
-        let program = self.interpreted.iter().copied();
-        let in_order = innermost.chain(outermost).chain(program).chain(0..self.len());
+        let own = self.own.iter().copied();
+        let in_order = first.chain(innermost).chain(outermost).chain(own).chain(0..self.len());
         let mut kept = BTreeSet::new();
         let mut last = Vec::new();
         for place in in_order {
@@ -131,7 +192,10 @@ impl<'a> Telling<'a> {
                 words.push(format!("{ELLIPSIS} <"));
             }
             next = place + 1;
-            let frame = shown(self.frames[*place]);
+            let mut frame = shown(self.frames[*place]);
+            if kept.len() < self.len() {
+                frame = shortened(&frame, self.longest);
+            }
             words.push(if next == self.len() { frame } else { format!("{frame} <") });
         }
         if next < self.len() {
@@ -150,10 +214,46 @@ mod tests {
     use super::*;
 
     fn told(width: usize, frames: &[&str], interpreted: &[usize]) -> String {
+        told_with_own(width, frames, interpreted, interpreted)
+    }
+
+    fn told_with_own(
+        width: usize,
+        frames: &[&str],
+        interpreted: &[usize],
+        own: &[usize],
+    ) -> String {
         let mut out = Text { text: String::new(), width };
         let frames = frames.iter().map(|frame| (*frame).to_owned()).collect();
-        out.frames_of_stack(&StackLabels { frames, interpreted: interpreted.to_vec() });
+        let (interpreted, own) = (interpreted.to_vec(), own.to_vec());
+        out.frames_of_stack(&StackLabels { frames, interpreted, own });
         out.text
+    }
+
+    #[test]
+    fn who_of_the_program_called_the_library_is_shown_in_any_case() {
+        let channel = "std::sync::mpmc::array::Channel<alloc::vec::Vec<prog::Item>>::send";
+        let mut frames = vec!["__schedule", "schedule", "futex_do_wait", "do_futex", "syscall"];
+        frames.extend([channel; 9]);
+        let own = [frames.len(), frames.len() + 1];
+        frames.extend(["prog::produce", "prog::main::{{closure}}"]);
+        frames.extend(["std::thread::start", "start_thread", "clone3"]);
+        let shown = told_with_own(100, &frames, &[], &own);
+        assert_eq!(
+            shown,
+            format!(
+                "           futex_do_wait < do_futex < syscall <\n           {channel} < … < prog::produce <\n           \
+                 prog::main::{{{{closure}}}} < …\n"
+            )
+        );
+        // Though the names before take all of a line.
+        let long = "a".repeat(300);
+        let frames = [&long[..], &long, &long, "own", &long];
+        let shown = told_with_own(60, &frames, &[], &[3]);
+        assert!(shown.trim_end().ends_with("own < …"), "{shown}");
+        let all_long = told_with_own(60, &[&long, &"b".repeat(300), &"c".repeat(300)], &[], &[2]);
+        assert!(all_long.contains("cccc"), "{all_long}");
+        assert!(!told_with_own(2000, &frames, &[], &[3]).contains('…'));
     }
 
     #[test]

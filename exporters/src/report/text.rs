@@ -333,15 +333,15 @@ impl Text {
             self.table(["self", "%", "total", "%", "code", "function"], rows);
         }
         if *lacks_python {
-            self.hint(hints::PYTHON);
+            self.note(hints::PYTHON);
         }
         if *sample_event == SampleEvent::CpuClock && by_self.rows.iter().any(hints::is_late) {
-            self.hint(hints::TIMER);
+            self.note(hints::TIMER);
         }
     }
 
     /// Why something is not shown, and what shows it.
-    fn hint(&mut self, hint: &str) {
+    pub(super) fn note(&mut self, hint: &str) {
         let words: Vec<String> = hint.split(' ').map(str::to_owned).collect();
         wrapped(&mut self.text, self.width, 2, usize::MAX, &words);
     }
@@ -436,7 +436,7 @@ impl Text {
         self.table(["samples", "asleep", "places", "module"], rows);
         if report.recording.os != OperatingSystem::Windows {
             let complete = report.recording.complete;
-            hints::of_unnamed(&unresolved.rows, complete).for_each(|hint| self.hint(hint));
+            hints::of_unnamed(&unresolved.rows, complete).for_each(|hint| self.note(hint));
         }
     }
 

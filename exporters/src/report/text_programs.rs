@@ -93,6 +93,15 @@ impl Text {
             ["total", "times", "mean", "p50", "p99", "max", "on CPU", "off CPU", "slice"],
             rows,
         );
+        let mut nested = slices.rows.iter().filter(|row| has_nested(&row.durations));
+        if let Some(first) = nested.next() {
+            let others = if nested.next().is_some() { " and others" } else { "" };
+            self.note(&format!(
+                "({}{others} ran in another run of the same: total, on CPU and off CPU have such \
+                 time once, mean, p50, p99 and max are of each run)",
+                shown(&first.name)
+            ));
+        }
     }
 
     fn instants(&mut self, instants: &Table<InstantRow>) {
@@ -182,6 +191,12 @@ impl Text {
         });
         self.table(["values", "min", "mean", "max", "last", "counter"], rows);
     }
+}
+
+/// Whether runs of the row were within one another: their times are more than the total, which has
+/// that once. The mean is rounded down.
+fn has_nested(durations: &Distribution) -> bool {
+    durations.total_ns < durations.mean_ns.saturating_mul(durations.count)
 }
 
 fn place(place: Option<&SourceLocation>) -> String {

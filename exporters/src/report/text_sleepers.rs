@@ -65,16 +65,24 @@ impl AsleepThroughout {
         ))
     }
 
-    /// Who may hang, for the first sentences.
-    pub(super) fn hanging(&self) -> Option<String> {
+    /// Who may hang, for the first sentences. A semaphore may be a wait for work: many programs of
+    /// a machine sleep so for ever, and only of processes that were asked for it is news.
+    pub(super) fn hanging(&self, of_some: bool) -> Option<String> {
         let kinds = [
             (Suspicion::Uninterruptible, "uninterruptibly"),
             (Suspicion::Lock, "on a lock"),
             (Suspicion::Semaphore, "on a semaphore or futex"),
         ];
         let words = kinds.iter().filter_map(|(suspicion, how)| {
-            let threads = self.of(*suspicion);
-            let mut rows = self.rows.rows.iter().filter(|row| row.suspicion == *suspicion);
+            let is_told = |row: &&SleeperRow| {
+                row.suspicion == *suspicion && (of_some || row.class == WaitClass::Blocked)
+            };
+            let told = || self.rows.rows.iter().filter(is_told);
+            let threads = match of_some || *suspicion != Suspicion::Semaphore {
+                true => self.of(*suspicion),
+                false => told().map(|row| row.threads).sum(),
+            };
+            let mut rows = told();
             let first = rows.next().map(|row| format!(" ({} {}", shown(&row.process), row.pid));
             let others = if rows.next().is_some() { " and others)" } else { ")" };
             let who = first.map_or(String::new(), |first| first + others);

@@ -2,11 +2,15 @@
 
 use super::columns::{duration, grouped, percent, shortened};
 use super::data::*;
+use super::own_code::{self, Code};
 use super::text::{Text, shown};
+use std::collections::BTreeSet;
 use syscollect_model::{ModuleKind, OperatingSystem};
 
-/// Characters that figures take, with the blanks between them.
+/// Characters that figures take, with the blanks between them: of callees, and of callers, which
+/// have no share of their own.
 const FIGURES: usize = 40;
+const FIGURES_OF_CALLERS: usize = 24;
 /// Characters that the functions of a line get at least, and each of them at most.
 const LEAST_ROOM: usize = 24;
 const NAME: usize = 60;
@@ -129,27 +133,110 @@ fn separator(order: TreeOrder) -> &'static str {
     }
 }
 
-/// Names in so many characters: where there is no room for all, the first and the last ones.
-fn joined(names: &[String], separator: &str, room: usize) -> String {
-    let whole = names.join(separator);
-    let Some((first, others)) = names.split_first() else { return whole };
-    if whole.chars().count() <= room || others.is_empty() {
-        return shortened(&whole, room);
-    }
-    let first = shortened(first, room / 2);
-    let gap = separator.len() + ELLIPSIS.chars().count() + separator.len();
-    let mut left = room.saturating_sub(first.chars().count() + gap);
-    let mut last: Vec<String> = Vec::new();
-    for name in others.iter().rev() {
-        let length = name.chars().count();
-        if length > left && !last.is_empty() {
-            break;
+/// A function of a line.
+#[derive(Clone, Debug)]
+struct Link<'a> {
+    name: String,
+    module: &'a str,
+    /// The name begins with the module.
+    says_module: bool,
+    code: Code,
+}
+
+/// What a line has room for.
+struct Shortening<'a> {
+    links: &'a [Link<'a>],
+    /// The module of the node above the line.
+    module: &'a str,
+    separator: &'static str,
+    order: TreeOrder,
+    /// The first is where a thread began, which is the same for most.
+    first_is_start: bool,
+    room: usize,
+}
+
+impl Shortening<'_> {
+    /// The functions in so many characters. Where there is no room for all, the first and the last
+    /// ones, which are what the line hangs on and what hangs on it, and the innermost of the
+    /// program's own; then others of it, then of its libraries, then the last ones.
+    fn text(&self) -> String {
+        let all: Vec<usize> = (0..self.links.len()).collect();
+        let whole = self.joined(&all, usize::MAX);
+        if whole.chars().count() <= self.room || all.len() < 2 {
+            return shortened(&whole, self.room);
         }
-        last.insert(0, shortened(name, left));
-        left = left.saturating_sub(length + separator.len());
+        let own = self.innermost_own();
+        let is_start = self.first_is_start && self.links[0].code == Code::Runtime;
+        let first = Some(0).filter(|_| !is_start || own.is_none());
+        let mut kept: BTreeSet<usize> =
+            [first, own, all.last().copied()].into_iter().flatten().collect();
+        let fits = |kept: &BTreeSet<usize>| {
+            let kept: Vec<usize> = kept.iter().copied().collect();
+            self.joined(&kept, usize::MAX).chars().count() <= self.room
+        };
+        if !fits(&kept) {
+            let kept: Vec<usize> = kept.into_iter().collect();
+            return self.squeezed(&kept);
+        }
+        for code in [Code::Program, Code::Library, Code::Runtime] {
+            for place in self.innermost_first().filter(|place| self.links[*place].code == code) {
+                let mut more = kept.clone();
+                more.insert(place);
+                if fits(&more) {
+                    kept = more;
+                } else if code == Code::Runtime {
+                    break;
+                }
+            }
+        }
+        self.joined(&kept.into_iter().collect::<Vec<_>>(), usize::MAX)
     }
-    let left_out = if last.len() < others.len() { Some(ELLIPSIS.to_owned()) } else { None };
-    std::iter::once(first).chain(left_out).chain(last).collect::<Vec<_>>().join(separator)
+
+    /// Functions that are too long even alone: the longest are shortened.
+    fn squeezed(&self, kept: &[usize]) -> String {
+        let lengths = (1..=self.room).rev();
+        let mut texts = lengths.map(|longest| self.joined(kept, longest));
+        let text = texts.find(|text| text.chars().count() <= self.room);
+        text.unwrap_or_else(|| shortened(&self.joined(kept, 1), self.room))
+    }
+
+    fn innermost_own(&self) -> Option<usize> {
+        let best = self.links.iter().map(|link| link.code).max()?;
+        let mut places = self.innermost_first();
+        places.find(|place| best > Code::Runtime && self.links[*place].code == best)
+    }
+
+    fn innermost_first(&self) -> Box<dyn Iterator<Item = usize>> {
+        let places = 0..self.links.len();
+        match self.order {
+            TreeOrder::Callees => Box::new(places.rev()),
+            TreeOrder::Callers => Box::new(places),
+        }
+    }
+
+    /// These, with what is left out between them, each name in so many characters, with their
+    /// modules where these change.
+    fn joined(&self, kept: &[usize], longest: usize) -> String {
+        let mut words = Vec::with_capacity(kept.len());
+        let (mut next, mut before) = (0, self.module);
+        for place in kept {
+            if *place > next {
+                words.push(ELLIPSIS.to_owned());
+            }
+            next = place + 1;
+            let Link { name, module, says_module, .. } = &self.links[*place];
+            let is_same = module.is_empty() || *module == before || *says_module;
+            before = if module.is_empty() { before } else { module };
+            words.push(match is_same {
+                true => shortened(name, longest),
+                false => {
+                    let module = shortened(&shown(module), NAME / 2);
+                    shortened(&format!("{name} ({module})"), longest)
+                }
+            });
+        }
+        words.join(self.separator)
+    }
 }
 
 /// The lines, in the order of the nodes.
@@ -188,6 +275,13 @@ fn module_of(node: &TreeNode) -> &str {
     }
 }
 
+fn code_of(node: &TreeNode) -> Code {
+    match node.kind {
+        NodeKind::Function => own_code::of_function(&node.name, &node.module, node.module_kind),
+        _ => Code::Runtime,
+    }
+}
+
 impl Chain<'_> {
     /// With and without what is below.
     fn figures(&self) -> (u64, u64) {
@@ -195,9 +289,13 @@ impl Chain<'_> {
         (ends.0.map_or(0, |node| node.total), ends.1.map_or(0, |node| node.own))
     }
 
-    /// The functions, indented; where there is no room for all, the first and the last ones.
+    /// The functions, indented.
     fn text(&self, width: usize) -> String {
-        let room = width.saturating_sub(FIGURES).max(LEAST_ROOM);
+        let figures = match self.order {
+            TreeOrder::Callees => FIGURES,
+            TreeOrder::Callers => FIGURES_OF_CALLERS,
+        };
+        let room = width.saturating_sub(figures).max(LEAST_ROOM);
         let most = room / INDENT_SHARE;
         let mut text = " ".repeat((self.level * INDENT).min(most));
         // Deeper lines are told apart by a number.
@@ -205,12 +303,19 @@ impl Chain<'_> {
             text.push_str(&format!("[{}] ", self.level));
         }
         let room = room.saturating_sub(text.chars().count());
-        text + &joined(&self.names(), separator(self.order), room)
+        let shortening = Shortening {
+            links: &self.links(),
+            module: self.module,
+            separator: separator(self.order),
+            order: self.order,
+            first_is_start: self.order == TreeOrder::Callees && self.level <= 1,
+            room,
+        };
+        text + &shortening.text()
     }
 
-    /// What its nodes are called, with their modules where these change.
-    fn names(&self) -> Vec<String> {
-        let mut before = self.module;
+    /// What its nodes are called.
+    fn links(&self) -> Vec<Link<'_>> {
         let name = |node: &TreeNode| match node.kind {
             NodeKind::Wait => format!("[waits: {}]", node.name),
             NodeKind::Process if self.order == TreeOrder::Callers => {
@@ -218,18 +323,13 @@ impl Chain<'_> {
             }
             _ => shortened(&shown(&node.name), NAME),
         };
-        let named = |node| {
+        let link = |node| {
             let module = module_of(node);
             // Code without a name is called by its module already.
-            let says_it =
+            let says_module =
                 node.name.strip_prefix(module).is_some_and(|rest| rest.starts_with("+0x"));
-            let is_same = module.is_empty() || module == before || says_it;
-            before = if module.is_empty() { before } else { module };
-            match is_same {
-                true => name(node),
-                false => format!("{} ({})", name(node), shortened(&shown(module), NAME / 2)),
-            }
+            Link { name: name(node), module, says_module, code: code_of(node) }
         };
-        self.nodes.iter().map(named).collect()
+        self.nodes.iter().map(link).collect()
     }
 }

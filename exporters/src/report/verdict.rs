@@ -7,13 +7,22 @@ use super::text::{count, shown};
 use super::text_worst::{moment, waiter_words};
 use syscollect_model::Shortfall;
 
+/// What part of the time a program was blocked for that is told at once: a tenth.
+const CONSIDERABLE: u64 = 10;
+
 impl Report {
-    /// How long, how busy, who used most, the longest wait for a CPU, who may hang, and what was
-    /// lost.
+    /// How long, how busy, who used most, who was blocked longest, the longest wait for a CPU, who
+    /// may hang, and what was lost.
     pub(super) fn verdict(&self) -> String {
-        let hanging = self.off_cpu.asleep_throughout.hanging();
-        let sentences =
-            [self.load(), self.busiest(), self.longest_wait_words(), hanging, self.whole()];
+        let hanging = self.off_cpu.asleep_throughout.hanging(self.process.is_some());
+        let sentences = [
+            self.load(),
+            self.busiest(),
+            self.blocked_words(),
+            self.longest_wait_words(),
+            hanging,
+            self.whole(),
+        ];
         sentences.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 
@@ -28,8 +37,10 @@ impl Report {
             sum_ns(self.cpus.iter().map(|row| row.idle_ns)),
             sum_ns(self.cpus.iter().map(|row| row.unknown_ns)),
         ];
-        // Of a recording of some processes only these are known, and without switches nobody is.
-        if busy == 0 && idle == 0 || self.recording.is_filtered() {
+        // Of a recording of some processes only these are known, and without switches nobody is; who
+        // asks for one does not ask what others did.
+        let of_some = self.recording.is_filtered() || self.process.is_some();
+        if busy == 0 && idle == 0 || of_some {
             return Some(format!("This is {length} on {cpus}."));
         }
         let doubt = match percent(unknown, sum_ns([busy, idle, unknown])).as_str() {
@@ -55,8 +66,29 @@ impl Report {
         })
     }
 
+    /// Where a program was blocked for a considerable part of the time: what is to be looked into.
+    fn blocked_words(&self) -> Option<String> {
+        let LongestBlocked { pid, processes, process, waits_for, function, called, .. } =
+            self.off_cpu.longest_blocked.as_ref()?;
+        let blocked = self.off_cpu.longest_blocked.as_ref()?.blocked_ns;
+        if blocked < self.duration_ns / CONSIDERABLE {
+            return None;
+        }
+        let which = if *processes > 1 { format!("{processes} processes") } else { pid.to_string() };
+        let called = called.as_ref().map(|called| format!(" ({})", shown(called)));
+        let function = function.as_ref().map(|function| format!(" in {}", shown(function)));
+        let place = function.map(|function| function + &called.unwrap_or_default());
+        Some(format!(
+            "Blocked longest: {} ({which}), {} for {}{}.",
+            shown(process),
+            duration(blocked),
+            wanted(waits_for),
+            place.unwrap_or_default()
+        ))
+    }
+
     fn longest_wait_words(&self) -> Option<String> {
-        let wait = self.longest_wait.as_ref()?;
+        let wait = self.longest_program_wait.as_ref().or(self.longest_wait.as_ref())?;
         let (waited, who) = (duration(wait.waited_ns), waiter_words(wait));
         let at = moment(wait.at_ns);
         Some(format!("The longest wait for a CPU was {waited}, of {who}, at {at}."))
@@ -64,12 +96,21 @@ impl Report {
 
     fn whole(&self) -> Option<String> {
         let cut = if self.recording.complete { "" } else { " The recording was cut off." };
+        let overwritten = match self.overwritten_ns {
+            0 => String::new(),
+            first => {
+                format!(
+                    "The first {} were overwritten by newer records, as asked. ",
+                    duration(first)
+                )
+            }
+        };
         let lost = match self.lost {
             0 if self.shortfall() == Shortfall::default() => "Nothing was lost.".to_owned(),
             0 => format!("Lost: {}.", self.shortfall().instead_of_losses()),
             lost => format!("*** {} lost. ***", records_were(lost)),
         };
-        Some(lost + cut)
+        Some(overwritten + &lost + cut)
     }
 
     /// What is missing and was not counted as lost.
@@ -81,6 +122,20 @@ impl Report {
     pub(super) fn shown_length(&self) -> u64 {
         let covered = |recorded: &u64| self.duration_ns >= recorded - recorded / 100;
         self.recorded_ns.filter(covered).unwrap_or(self.duration_ns)
+    }
+}
+
+/// What is waited for, as a part of a sentence.
+fn wanted(waits_for: &str) -> String {
+    match waits_for {
+        "pipe full" => "room in a pipe".to_owned(),
+        "channel full" => "room in a channel".to_owned(),
+        "Python queue (put, join)" => "a Python queue (put, join)".to_owned(),
+        "uninterruptible sleep" => "something of the kernel (uninterruptible)".to_owned(),
+        "connect" => "a connection".to_owned(),
+        "stopped" => "a signal to go on".to_owned(),
+        "Python's GIL" | "I/O" => waits_for.to_owned(),
+        _ => format!("a {waits_for}"),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::scenario::IDLE;
+use syscollect_exporters::report::Part;
 use syscollect_model::LaneKind;
 
 #[test]
@@ -245,6 +246,21 @@ fn a_recording_that_overwrote_its_beginning_begins_with_the_first_event_that_was
     assert_eq!(thread(&report, 10).activity.times, times(20, 30, 0, 0));
     // That all of it took so long the recorder says.
     assert!(report.text(100).contains("50.0 us, the end of 5.00 s"), "{}", report.text(100));
+    let says = "The first 1.00 ms were overwritten by newer records, as asked. Nothing was lost.";
+    assert!(report.text(1000).contains(says), "{}", report.text(1000));
+
+    // Of a part that ended before nothing is known, whatever its processes are called.
+    let part = Some(Part::default());
+    let told = |scenario: &Scenario, losses: &[Loss]| {
+        let options = ReportOptions { part, ..ReportOptions::default() };
+        report_with(scenario, options, &session(), losses)
+    };
+    assert!(!told(&scenario, std::slice::from_ref(&overwritten)).is_overwritten);
+    let (mut before, a, b) = two_programs();
+    before.at(0, Event::ThreadStart(a));
+    before.at(10, Event::ThreadStart(b));
+    assert!(told(&before, std::slice::from_ref(&overwritten)).is_overwritten);
+    assert!(!told(&before, &[]).is_overwritten);
 
     // Samples may go back further than switches.
     let (mut scenario, a, b) = two_programs();

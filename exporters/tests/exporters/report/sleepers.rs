@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::scenario::IDLE;
-use syscollect_exporters::report::{Part, WaitClass};
+use syscollect_exporters::report::{Part, ProcessFilter, WaitClass};
 
 /// In `futex_do_wait`, without a stack.
 fn in_futex(scenario: &mut Scenario) -> OffCpu {
@@ -137,8 +137,14 @@ fn the_first_sentences_name_who_may_hang() {
     let text = told(&hanging_machine(), ReportOptions::default());
     let first = text.split("\n\n").next().unwrap().replace('\n', " ");
     let says = "Asleep from beginning to end: 1 thread uninterruptibly (uninterruptible 106), \
-                1 thread on a lock (deadlock 105), 1 thread on a semaphore or futex (semaphore 104).";
+                1 thread on a lock (deadlock 105).";
     assert!(first.contains(says), "{first}");
+    assert!(!first.contains("semaphore"), "work may be waited for so: {first}");
+    let process = Some(ProcessFilter::Pid(104));
+    let text = told(&hanging_machine(), ReportOptions { process, ..ReportOptions::default() });
+    let first = text.split("\n\n").next().unwrap().replace('\n', " ");
+    let says = "Asleep from beginning to end: 1 thread on a semaphore or futex (semaphore 104).";
+    assert!(first.contains(says) && !first.contains("deadlock"), "{first}");
     let (mut scenario, a, b) = two_programs();
     let poll = OffCpu { blocked_in: Some(scenario.name("do_epoll_wait")), ..off() };
     scenario.switches(0, 0, IDLE, SleepState::Runnable, a);

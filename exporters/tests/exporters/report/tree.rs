@@ -245,6 +245,45 @@ fn code_that_is_called_by_its_module_does_not_name_it_twice() {
     assert!(text.contains("    a+0x1230 > leaf\n"), "{text}");
 }
 
+/// A thread that waits for a lock, in functions of the program that are between others.
+const LOCKED: [&str; 12] = [
+    "k:__schedule",
+    "k:schedule",
+    "k:futex_do_wait",
+    "k:do_futex",
+    "__GI___lll_lock_wait",
+    "___pthread_mutex_lock",
+    "std::mutex::lock()",
+    "update_table(int)",
+    "worker(int)",
+    "std::thread::_State_impl<std::thread::_Invoker<std::tuple<void (*)(int), int> > >::_M_run()",
+    "start_thread",
+    "clone3",
+];
+
+#[test]
+fn of_lines_that_are_too_long_the_programs_own_functions_are_left() {
+    let mut code = Code::new();
+    let a = code.a;
+    code.sleeps(0, a, &LOCKED);
+    let line = |order, width| {
+        let text = with_trees(&code.scenario, everything(order)).tree_text(width);
+        let line = text.lines().find(|line| line.contains("[waits: lock]")).unwrap().to_owned();
+        line.split_once('%').map_or(line.clone(), |(_, line)| line.to_owned())
+    };
+    let callees = line(TreeOrder::Callees, 110);
+    let shown = "  … > worker(int) (a) > update_table(int) > … > [waits: lock]";
+    assert!(callees.ends_with(shown), "{callees}");
+    let callers = line(TreeOrder::Callers, 110);
+    let shown = "[waits: lock] < … < update_table(int) (a) < worker(int) < … < a (process)";
+    assert!(callers.ends_with(shown), "{callers}");
+    for order in [TreeOrder::Callees, TreeOrder::Callers] {
+        assert!(line(order, 90).contains("update_table(int)"), "{}", line(order, 90));
+        assert!(line(order, 200).contains("___pthread_mutex_lock"), "{}", line(order, 200));
+        assert!(!line(order, 500).contains(" … "), "{}", line(order, 500));
+    }
+}
+
 #[test]
 fn deep_trees_and_long_names_keep_to_the_width() {
     let mut code = Code::new();
