@@ -458,6 +458,7 @@ fn check_drawn(is_empty: bool, info: &SessionInfo, selection: &Selection) -> Res
         StackKind::OnCpu => ("CPU samples with stacks", StackOrigin::Samples),
         StackKind::OffCpu => ("stacks of threads that blocked", StackOrigin::OffCpu),
         StackKind::Wakers => ("stacks of who woke others", StackOrigin::Wakers),
+        StackKind::Probes => ("stacks of probes, functions and zones", StackOrigin::Probes),
     };
     let part = selection.words();
     let taken = stacks != StackOrigin::Samples || info.sample_rate_hz > 0;

@@ -18,6 +18,7 @@ Examples:
   syscollect flamegraph x.syscap -o x.svg                      where CPU time went
   syscollect flamegraph x.syscap -o x.svg --stacks off-cpu     where threads blocked, and how long until they ran
   syscollect flamegraph x.syscap -o x.svg --stacks wakers      who woke others (recorded with --stacks wakers)
+  syscollect flamegraph x.syscap -o x.svg --stacks probes      who called functions (recorded with --stacks probes)
   syscollect flamegraph x.syscap -o x.svg --process cargo      one program's processes
   syscollect flamegraph x.syscap -o x.svg --from 2s --to 2500ms  a part of the time
   syscollect flamegraph x.syscap -o x.folded                   the same as lines, for other tools";
@@ -82,6 +83,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         StackChoice::Samples => StackKind::OnCpu,
         StackChoice::OffCpu => StackKind::OffCpu,
         StackChoice::Wakers => StackKind::Wakers,
+        StackChoice::Probes => StackKind::Probes,
     };
     confine::to_reading(symbols.asks_servers());
     let selection =

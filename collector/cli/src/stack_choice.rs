@@ -14,6 +14,9 @@ pub(crate) enum StackChoice {
     /// Who woke others, and how often
     #[value(alias = "waker")]
     Wakers,
+    /// Who called functions, and hit probes; how often
+    #[value(alias = "probe")]
+    Probes,
 }
 
 impl StackChoice {
@@ -28,7 +31,7 @@ impl StackChoice {
         }
         let one = |name: &str| {
             Self::from_str(name, false).map_err(|_| {
-                format!("{name:?} is none of samples, off-cpu, wakers; or write none alone")
+                format!("{name:?} is none of samples, off-cpu, wakers, probes; or write none alone")
             })
         };
         text.split(',').map(one).collect()

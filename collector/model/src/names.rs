@@ -91,6 +91,8 @@ stored_names!(
         OffCpu = "off-cpu" | "offcpu",
         /// Wakeups: the waker's stack.
         Wakers = "wakers",
+        /// Hits of probes, and entries of functions and zones.
+        Probes = "probes",
         /// Events of any kind: a Windows trace has stacks of whatever its session asked for.
         Events = "events",
     }

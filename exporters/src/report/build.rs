@@ -57,6 +57,7 @@ impl ReportExporter {
             longest_program_wait: self.longest_program_wait(tables),
             migrations: self.cpu_pairs(),
             slices: self.slice_rows(tables),
+            callers: self.caller_rows(tables),
             instants: self.instant_rows(tables),
             frames: self.frame_rows(tables),
             locks: self.lock_rows(tables),

@@ -84,6 +84,9 @@ pub struct Report {
     pub migrations: Table<MigrationRow>,
     /// Slices (zones) by name, the largest total first.
     pub slices: Table<SliceRow>,
+    /// Who called functions and hit probes, where they have stacks, the most frequent first.
+    #[serde(default)]
+    pub callers: Table<CallersRow>,
     /// Instants (messages) by name, the most frequent first.
     pub instants: Table<InstantRow>,
     /// Frames by set, those of the largest number first.

@@ -98,6 +98,7 @@ mod build_programs;
 mod build_sleepers;
 mod build_tree;
 mod build_worst;
+mod callers;
 mod capped;
 mod columns;
 mod cpu;
@@ -143,6 +144,7 @@ pub use tree::{MAX_TREE_DEPTH, TreeOptions};
 use crate::heap::Heap;
 use crate::labels;
 use crate::overwritten::OverwrittenTime;
+use callers::Callers;
 use capped::Capped;
 use gpu::GpuBooks;
 use locks::LockBooks;
@@ -153,7 +155,8 @@ use slices::Slices;
 use std::convert::Infallible;
 use syscollect_model::{
     CpuId, Crash, Event, Exporter, Loss, MachineId, Migration, OnCpu, RecorderSummary, Sample,
-    Scope, SessionInfo, StopReason, StringId, Switch, Tables, ThreadId, Time, TrackId, Wakeup,
+    Scope, SessionInfo, StackId, StopReason, StringId, Switch, Tables, ThreadId, Time, TrackId,
+    Wakeup,
 };
 
 /// Pairs of threads that wake each other.
@@ -252,6 +255,7 @@ pub struct ReportExporter {
     interrupt_wakes: u64,
     migrations: Capped<(CpuId, CpuId), u64>,
     slices: Slices,
+    callers: Callers,
     locks: LockBooks,
     heap: Heap,
     gpu: GpuBooks,
@@ -294,6 +298,7 @@ impl ReportExporter {
             interrupt_wakes: 0,
             migrations: Capped::new(MAX_CPU_PAIRS),
             slices: Slices::default(),
+            callers: Callers::default(),
             heap: Heap::default(),
             plots: Plots::default(),
             crashes: Vec::new(),
@@ -440,13 +445,14 @@ impl ReportExporter {
     }
 
     /// An instant, or a message, which counts as one.
-    fn instant(&mut self, track: TrackId, name: StringId, tables: &Tables) {
+    fn instant(&mut self, track: TrackId, name: StringId, stack: Option<StackId>, tables: &Tables) {
         self.counts.instants += 1;
         if self.track_is_chosen(track, tables) {
             if let Scope::Thread(thread) = tables.track(track).scope {
                 self.scheduling.account(thread, tables).reported = true;
             }
             self.slices.instant(name);
+            self.callers.add(name, stack);
         }
     }
 
@@ -461,6 +467,7 @@ impl ReportExporter {
                         self.gpu.waits.begin(now, (*track, thread), slice);
                     }
                     self.slices.begin(now, *track, slice, times);
+                    self.callers.add(slice.name, slice.stack);
                 }
             }
             Event::SliceUpdate(track, more) => {
@@ -472,10 +479,12 @@ impl ReportExporter {
                 let times = self.thread_times(now, *track, tables);
                 self.slices.end(now, *track, times.as_ref().map(|(_, times)| times), tables);
             }
-            Event::Instant(track, slice) => self.instant(*track, slice.name, tables),
+            Event::Instant(track, slice) => {
+                self.instant(*track, slice.name, slice.stack, tables);
+            }
             Event::Message(track, message) => {
                 self.counts.messages += 1;
-                self.instant(*track, labels::message_name(message), tables);
+                self.instant(*track, labels::message_name(message), message.stack, tables);
             }
             Event::Lock(event) => {
                 self.counts.locks += 1;

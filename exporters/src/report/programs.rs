@@ -1,6 +1,6 @@
 //! What programs say of themselves, as data; see [`super::data`].
 
-use super::data::{Distribution, StackLabels, Times};
+use super::data::{Distribution, StackLabels, Table, Times};
 use serde::{Deserialize, Serialize};
 use syscollect_model::Unit;
 
@@ -24,6 +24,27 @@ pub struct SliceRow {
     /// What they were blocked in the longest.
     #[serde(default)]
     pub blocked_in: Option<BlockedIn>,
+}
+
+/// Who called a function, or came to a probe or zone with stacks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CallersRow {
+    /// The name of the function or probe.
+    pub name: String,
+    /// How often with a stack.
+    pub count: u64,
+    /// By which stacks, the most frequent first; the first few.
+    pub stacks: Table<CallerRow>,
+}
+
+/// One way to a function or probe.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallerRow {
+    /// How often.
+    pub count: u64,
+    /// From the function or probe outwards.
+    #[serde(flatten)]
+    pub stack: StackLabels,
 }
 
 /// A place in the source.

@@ -10,6 +10,7 @@ impl Text {
         self.crashes(&report.crashes);
         self.frames(&report.frames);
         self.slices(&report.slices);
+        self.callers(&report.callers);
         self.instants(&report.instants);
         self.locks(&report.locks);
         self.memory(&report.memory);

@@ -40,7 +40,7 @@ impl Folding {
         for ((process, stack), count) in by_process {
             let count = match self.kind {
                 StackKind::OffCpu => count / 1000,
-                StackKind::OnCpu | StackKind::Wakers => count,
+                StackKind::OnCpu | StackKind::Wakers | StackKind::Probes => count,
             };
             if count > 0 {
                 *lines.entry(line(process, stack, tables)).or_default() += count;
@@ -55,6 +55,7 @@ impl Folding {
             StackKind::OnCpu => total.samples,
             StackKind::OffCpu => total.off_cpu_ns,
             StackKind::Wakers => total.wakeups,
+            StackKind::Probes => total.hits,
         }
     }
 }

@@ -21,6 +21,8 @@ pub enum StackKind {
     OffCpu,
     /// Where threads woke others, by number.
     Wakers,
+    /// Where threads hit probes and entered functions and zones, by number.
+    Probes,
 }
 
 impl StackKind {
@@ -31,6 +33,7 @@ impl StackKind {
             Self::OffCpu if idle => "Off-CPU time",
             Self::OffCpu => "Off-CPU time (without idle threads)",
             Self::Wakers => "Wakeups by the waker's stack",
+            Self::Probes => "Hits of probes, and entries of functions and zones",
         }
     }
 
@@ -40,6 +43,7 @@ impl StackKind {
             Self::OnCpu => "samples",
             Self::OffCpu => "microseconds",
             Self::Wakers => "wakeups",
+            Self::Probes => "hits",
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::report::WaitClass;
 use crate::report::off_cpu::Reason;
 use crate::report::wait_for::WaitsFor;
 use rustc_hash::FxHashMap;
-use syscollect_model::{Event, MachineId, StackId, Tables, ThreadId, Time};
+use syscollect_model::{Event, MachineId, Scope, StackId, Tables, ThreadId, Time};
 
 /// What is known of one thread in one stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +14,7 @@ pub(super) struct Total {
     pub(super) samples: u64,
     pub(super) off_cpu_ns: u64,
     pub(super) wakeups: u64,
+    pub(super) hits: u64,
 }
 
 /// A thread and a stack; no stack where none was taken, or it was lost.
@@ -74,6 +75,12 @@ impl Totals {
             Event::Wakeup(wakeup) => {
                 if let (Some(waker), Some(_)) = (wakeup.waker, wakeup.stack) {
                     self.add((waker, wakeup.stack), tables, |total| total.wakeups += 1);
+                }
+            }
+            Event::SliceBegin(track, slice) | Event::Instant(track, slice) => {
+                if let (Scope::Thread(thread), Some(_)) = (tables.track(*track).scope, slice.stack)
+                {
+                    self.add((thread, slice.stack), tables, |total| total.hits += 1);
                 }
             }
             _ => {}

@@ -65,6 +65,13 @@ fn blocked_time_is_counted_until_the_thread_runs_again() {
 }
 
 #[test]
+fn stacks_of_slices_are_counted_by_how_often_they_begin() {
+    let game = scenario::game();
+    assert_eq!(folded(&game, kind(StackKind::Probes)), "game;main;parse<T>;next_token_[i] 1\n");
+    assert_eq!(folded(&scenario::scenario(), kind(StackKind::Probes)), "", "no slice has one");
+}
+
+#[test]
 fn waker_stacks_are_counted_by_wakeups() {
     assert_eq!(
         folded(&scenario::scenario(), kind(StackKind::Wakers)),
