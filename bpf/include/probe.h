@@ -21,6 +21,9 @@
 /* With the NUL that ends it. */
 #define PROBE_TEXT_BYTES 256
 #define PROBE_SCRATCH_SLOTS 4
+#ifdef WALK_SLOTS
+_Static_assert(WALK_SLOTS == PROBE_SCRATCH_SLOTS, "each hit may walk");
+#endif
 /* The largest record is 40 + 12 * 8 + 8 * 264 bytes. */
 #define PROBE_RECORD_BYTES 4096
 
@@ -103,7 +106,8 @@ struct probe_cpu {
 	__u64 announced;
 	__u64 announcements_lost;
 	__u64 stopped;
-	__u64 reserved;
+	/* Stacks, and what functions in them are called. */
+	__u64 stacks_full;
 };
 _Static_assert(sizeof(struct probe_cpu) == 64, "size of probe_cpu");
 
@@ -150,6 +154,14 @@ struct probe_scratch {
 		__u8 bytes[PROBE_RECORD_BYTES];
 	};
 	__u8 slack[PROBE_TEXT_BYTES + 16];
+#ifdef WALK_SLOTS
+	/* Which slot it is: the context of its walks. */
+	__u64 slot;
+	/* The stack's id, and the last one that was given out. */
+	__u64 stack, last_stack;
+	/* For the walk. */
+	__u64 ticks, cookie;
+#endif
 };
 
 struct {
@@ -186,8 +198,12 @@ static __always_inline struct probe_scratch *scratch_claim(struct sample_context
 		s = bpf_map_lookup_elem(&probe_scratches, &slot);
 		if (!s)
 			return 0;
-		if (scratch_take(s))
+		if (scratch_take(s)) {
+#ifdef WALK_SLOTS
+			s->slot = i;
+#endif
 			goto claimed;
+		}
 	}
 	return 0;
 claimed:

@@ -23,7 +23,11 @@
 #include "unwind.h"
 
 /* Of one CPU and context. */
+#ifdef WALK_SLOTS
+#define PYTHON_CODES 1024
+#else
 #define PYTHON_CODES 4096
+#endif
 /* Of a share of users, as that of stacks in memory: whoever runs thousands of threads pushes out
  * his own. */
 #define PYTHON_THREADS 512
@@ -51,11 +55,15 @@ struct python_thread {
 		__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);           \
 		__uint(key_size, 4);                               \
 		__uint(value_size, sizeof(struct known_code));     \
-		__uint(max_entries, PYTHON_CODES);                 \
+		__uint(max_entries, PYTHON_CODES * CACHES_OF_EACH); \
 	} context##_codes SEC(".maps");
 
+#ifdef WALK_SLOTS
+DEFINE_PYTHON_CODES(probe)
+#else
 DEFINE_PYTHON_CODES(sched)
 DEFINE_PYTHON_CODES(sample)
+#endif
 
 /* Written by all CPUs: whatever one finds there is looked at before it is used. No map that forgets
  * what was used least: a sample may interrupt who has that one's locks, and it would forget others'
@@ -192,6 +200,14 @@ __noinline int python_send_code(SCRATCH)
 {
 	TAKE_SCRATCH(0);
 	struct python *p = &s->python;
+#ifdef WALK_SLOTS
+	__u8 *data = record_of(s);
+	const __u64 begin = 0;
+
+	if (!data)
+		return 0;
+	struct PythonFile *file = &p->layout;
+#else
 	struct LaneHeader *lane;
 	__u8 *data;
 
@@ -222,6 +238,7 @@ __noinline int python_send_code(SCRATCH)
 	__u64 head = lane->head, begin = head & (STACK_LANE_BYTES - 1);
 
 	barrier_var(begin);
+#endif
 	struct StackHeader *header = (void *)(data + begin);
 	struct CodeHeader *code = (void *)(header + 1);
 	__u8 *record = (void *)header;
@@ -252,15 +269,21 @@ __noinline int python_send_code(SCRATCH)
 	header->frames = (end - sizeof(*header)) >> 3;
 	header->space = STACK_PYTHON_CODE;
 	header->truncated = 0;
+#ifdef WALK_SLOTS
+	if (!send_record(s, end)) {
+		p->sent = PYTHON_SENT_AT_ONCE;
+		return 0;
+	}
+#else
 	lane_publish(lane, head + end);
+#endif
 	p->sent += end;
 	return code->id;
 }
 
 static __always_inline struct known_code *python_known_code(struct scratch *s, __u32 slot)
 {
-	return s->unwind.context == CONTEXT_SAMPLE ? bpf_map_lookup_elem(&sample_codes, &slot) :
-						     bpf_map_lookup_elem(&sched_codes, &slot);
+	return OF_CONTEXT(s->unwind.context, codes, slot, PYTHON_CODES);
 }
 
 /* The id of the code object in `code`, which lies at `address`, sent if it is not known. */

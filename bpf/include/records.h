@@ -47,6 +47,9 @@ enum record_kind {
 #define UNWIND_ROWS_MAX 16384
 #define STACK_MEMORY_PART_BYTES 2048
 #define STACK_MEMORY_PARTS 16
+#define MEMORY_OF_SCHED 0
+#define MEMORY_OF_SAMPLE 1
+#define MEMORY_OF_PROBE 2
 #define PYTHON_FILES 64
 #define PYTHON_FRAME 9223372036854775808U
 #define PYTHON_ENTRY 4611686018427387904U
@@ -103,6 +106,7 @@ enum record_kind {
 #define STATISTIC_USER_SLOT_HITS 18
 #define STATISTIC_USER_CROSS_CHECKED 19
 #define STATISTIC_USER_CROSS_DIFFERENT 20
+#define PROBE_HAS_STACK 2147483648U
 #define ANNOUNCED_UNKNOWN 0
 #define ANNOUNCED_ARENA 1
 #define ANNOUNCED_OTHER 2
@@ -321,7 +325,7 @@ _Static_assert(__builtin_offsetof(struct UnwindRow, saved_offset) == 6, "UnwindR
 
 struct StackMemoryHeader {
 	__u32 cpu;
-	__u32 of_sample;
+	__u32 of;
 	__u32 id;
 	__u32 uid;
 	__u16 reached;
@@ -339,8 +343,7 @@ struct StackMemoryHeader {
 };
 _Static_assert(sizeof(struct StackMemoryHeader) == 208, "size of StackMemoryHeader");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, cpu) == 0, "StackMemoryHeader.cpu");
-_Static_assert(__builtin_offsetof(struct StackMemoryHeader, of_sample) == 4,
-	       "StackMemoryHeader.of_sample");
+_Static_assert(__builtin_offsetof(struct StackMemoryHeader, of) == 4, "StackMemoryHeader.of");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, id) == 8, "StackMemoryHeader.id");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, uid) == 12, "StackMemoryHeader.uid");
 _Static_assert(__builtin_offsetof(struct StackMemoryHeader, reached) == 16,

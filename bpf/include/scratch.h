@@ -10,8 +10,14 @@
 #ifndef SYSCOLLECT_SCRATCH_H
 #define SYSCOLLECT_SCRATCH_H
 
+#ifdef WALK_SLOTS
+/* Hits of probes are preempted by others' on their CPU: each of those that are at work at once has a
+ * number, which is its context (probe_stack.h). */
+enum { CONTEXTS = WALK_SLOTS };
+#else
 /* Who walks: switches and wakeups, samples, and whoever asks what is mapped where. */
 enum { CONTEXT_SCHED, CONTEXT_SAMPLE, CONTEXT_IDENTIFY, CONTEXTS };
+#endif
 
 #ifdef SCRATCH_BY_NUMBER
 

@@ -15,7 +15,7 @@
 #include "known_walk.h"
 #include "python.h"
 #include "stack_memory.h"
-#include "unwind.h"
+#include "walk.h"
 
 #define KNOWN_STACKS 8192
 
@@ -54,22 +54,6 @@ struct stack_writer {
 	void *known;
 	__u64 ticks;
 };
-
-/* Two words that tell address spaces apart: the process, and which program it runs. Nobody can
- * choose frames whose hash is that of another's. */
-static __always_inline __u64 address_space_hash(__u32 tgid, __u64 exec_id)
-{
-	return mix(mix(HASH_MULTIPLIER ^ HASH_SECRET, tgid), exec_id);
-}
-
-/* The number of frames that a walk has found, by way of the scratch. In a register the verifier
- * knows it exactly after each turn of a loop, and follows all that comes after the loop once for
- * each of 127 numbers: that took longer than everything else when a recording starts. */
-static __always_inline __u32 frames_found(struct scratch *s, __u64 count)
-{
-	*(volatile __u64 *)&s->count = count;
-	return *(volatile __u64 *)&s->count;
-}
 
 /* A stack that was walked: how many frames are in the scratch, and of Python; whose it is, STACK_*,
  * and why outer frames are missing. */
@@ -144,63 +128,22 @@ static __always_inline struct walked walked_by_helper(__u32 count, __u32 tgid, _
 				.space = space };
 }
 
-/* Walks a user stack by frame pointers, in windows so that few reads do. The chain has ended where
- * rbp was saved as 0, or nothing called; one that does not rise, is not aligned or jumps too far is
- * none, and what it lacks nobody knows. */
 static __always_inline __u32 user_stack_walked(struct stack_writer *w, __u64 ip, __u64 sp,
 					       __u64 bp, __u32 tgid, __u64 exec_id)
 {
 	struct scratch *s = w->scratch;
+	__u64 *unreadable = &w->lane->statistics[STATISTIC_USER_UNREADABLE];
 	__u64 hash = mix(address_space_hash(tgid, exec_id), ip);
-	__u64 lowest = sp;
-	__u32 count = 1;
-	/* By way of the scratch, as in frames_found. */
-	volatile __u32 *how = &s->unwind.ending;
+	struct linked walk = walk_by_frame_pointers(s, ip, sp, bp, hash, false, unreadable);
 
-	s->frames[0] = ip;
-	s->window_bytes = 0;
-	*how = STACK_TOO_DEEP;
-	for (int i = 1; i < MAX_FRAMES; i++) {
-		if (bp < lowest || bp - lowest > MAX_FRAME_BYTES || bp & 7) {
-			/* In the innermost frame rbp holds whatever the function keeps there. */
-			*how = !bp && i > 1 ? UNWIND_WHOLE : STACK_FRAME_POINTERS;
-			break;
-		}
-		__u64 offset = bp - s->window_start;
+	w->lane->statistics[STATISTIC_USER_WALKS + (walk.ending & 7)]++;
+	if (walk.ending == UNWIND_WHOLE)
+		walk.ending = 0;
+	struct walked walked = {
+		.count = walk.count, .tgid = tgid, .ending = walk.ending, .space = STACK_USER
+	};
 
-		if (offset + 16 > s->window_bytes || offset > USER_WINDOW_BYTES) {
-			offset = 0;
-			if (!read_window(s, bp)) {
-				w->lane->statistics[STATISTIC_USER_UNREADABLE]++;
-				*how = STACK_UNREADABLE;
-				break;
-			}
-		}
-		offset >>= 3;
-		offset &= USER_WINDOW_BYTES / 8 - 1;
-		barrier_var(offset);
-		__u64 caller_bp = s->window[offset];
-		__u64 return_address = s->window[offset + 1];
-
-		if (!return_address) {
-			*how = UNWIND_WHOLE;
-			break;
-		}
-		s->frames[i] = return_address;
-		hash = mix(hash, return_address);
-		count++;
-		lowest = bp + 16;
-		bp = caller_bp;
-	}
-	count = frames_found(s, count);
-	__u32 ending = *how;
-
-	w->lane->statistics[STATISTIC_USER_WALKS + (ending & 7)]++;
-	if (ending == UNWIND_WHOLE)
-		ending = 0;
-	struct walked walked = { .count = count, .tgid = tgid, .ending = ending, .space = STACK_USER };
-
-	return stack_id(w, mix(hash, ending), walked);
+	return stack_id(w, mix(walk.hash, walk.ending), walked);
 }
 
 /* Sends the stack in the scratch, though it may be known, and what lies in memory from the frame of
@@ -219,18 +162,6 @@ static __always_inline __u32 send_with_memory(struct stack_writer *w, struct wal
 			share->room -= w->scratch->unwind.sent;
 	}
 	return id;
-}
-
-/* A walk begins at the innermost frame. */
-static __always_inline void unwind_begin(struct unwind *u, __u64 ip, __u64 sp, __u64 bp,
-					 __u64 registers)
-{
-	u->ip = ip;
-	u->sp = sp;
-	u->bp = bp;
-	u->reached = FRAME_RUNNING;
-	*(volatile __u64 *)&u->registers = registers;
-	begin_words(u);
 }
 
 /* Walks a user stack by unwind tables. `registers` is where the kernel has saved all of them, 0

@@ -21,6 +21,13 @@ struct {
 	__uint(max_entries, 4096);
 } stack_memory SEC(".maps");
 
+/* In which lane the stack lies that a walk of this context sends. */
+#ifdef WALK_SLOTS
+#define MEMORY_OF(context) MEMORY_OF_PROBE
+#else
+#define MEMORY_OF(context) ((context) == CONTEXT_SAMPLE ? MEMORY_OF_SAMPLE : MEMORY_OF_SCHED)
+#endif
+
 struct stack_memory_part {
 	struct StackMemoryHeader header;
 	__u8 bytes[STACK_MEMORY_PART_BYTES];
@@ -103,7 +110,7 @@ __noinline int unwind_send_memory(SCRATCH)
 			break;
 		bpf_probe_read_kernel(part->bytes, STACK_MEMORY_PART_BYTES, s->window);
 		part->header.cpu = bpf_get_smp_processor_id();
-		part->header.of_sample = u->context == CONTEXT_SAMPLE;
+		part->header.of = MEMORY_OF(u->context);
 		part->header.id = u->stack;
 		part->header.uid = bpf_get_current_uid_gid();
 		part->header.reached = u->reached;

@@ -52,7 +52,13 @@
 #define UNWIND_PAGES 131072
 #define UNWIND_ROWS_LEAST 4096
 /* Of one CPU and context. */
+#ifdef WALK_SLOTS
+#define CACHES_OF_EACH WALK_SLOTS
+#define KNOWN_ROWS 2048
+#else
+#define CACHES_OF_EACH 1
 #define KNOWN_ROWS 4096
+#endif
 #define KNOWN_RANGES 256
 /* Words of a stack of which a walk says where they lay; a power of two. */
 #define KNOWN_WALK_WORDS 64
@@ -99,6 +105,10 @@ struct unwind {
 	__u16 places[KNOWN_WALK_WORDS];
 	/* A node of the kernel's tree of mappings. */
 	__u64 node[32];
+#ifdef WALK_SLOTS
+	/* Whether the innermost frame stands at its function's first instruction. */
+	__u64 is_entry;
+#endif
 };
 
 /* How a process has mapped the file of its interpreter. */
@@ -254,17 +264,30 @@ struct known_range {
 		__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);         \
 		__uint(key_size, 4);                             \
 		__uint(value_size, sizeof(struct known_row));    \
-		__uint(max_entries, KNOWN_ROWS);                 \
+		__uint(max_entries, KNOWN_ROWS * CACHES_OF_EACH); \
 	} context##_rows SEC(".maps");                           \
 	struct {                                                 \
 		__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);         \
 		__uint(key_size, 4);                             \
 		__uint(value_size, sizeof(struct known_range));  \
-		__uint(max_entries, KNOWN_RANGES);               \
+		__uint(max_entries, KNOWN_RANGES * CACHES_OF_EACH); \
 	} context##_ranges SEC(".maps");
 
+/* What the context of a walk, CONTEXT_* or the number of a hit of a probe, keeps at that place. */
+#ifdef WALK_SLOTS
+DEFINE_UNWIND_CACHE(probe)
+#define OF_CONTEXT(context, cache, place, places)                     \
+	({                                                            \
+		__u32 at = (place) + (context) % WALK_SLOTS * places; \
+		bpf_map_lookup_elem(&probe_##cache, &at);             \
+	})
+#else
 DEFINE_UNWIND_CACHE(sched)
 DEFINE_UNWIND_CACHE(sample)
+#define OF_CONTEXT(context, cache, place, places)                                          \
+	((context) == CONTEXT_SAMPLE ? bpf_map_lookup_elem(&sample_##cache, &(place)) :    \
+				       bpf_map_lookup_elem(&sched_##cache, &(place)))
+#endif
 
 static __always_inline __u64 mix(__u64 hash, __u64 word)
 {
@@ -382,10 +405,9 @@ __noinline int unwind_find_row(SCRATCH)
 {
 	TAKE_SCRATCH(UNWIND_NO_CODE);
 	struct unwind *u = &s->unwind;
-	bool sample = u->context == CONTEXT_SAMPLE;
+	__u32 context = u->context;
 	__u32 slot = (mix(u->space, u->address) >> 32) & (KNOWN_ROWS - 1);
-	struct known_row *known =
-		sample ? bpf_map_lookup_elem(&sample_rows, &slot) : bpf_map_lookup_elem(&sched_rows, &slot);
+	struct known_row *known = OF_CONTEXT(context, rows, slot, KNOWN_ROWS);
 
 	if (!known)
 		return UNWIND_NO_CODE;
@@ -395,8 +417,7 @@ __noinline int unwind_find_row(SCRATCH)
 		return 0;
 	}
 	__u32 near = (mix(u->space, u->address >> 16) >> 32) & (KNOWN_RANGES - 1);
-	struct known_range *range =
-		sample ? bpf_map_lookup_elem(&sample_ranges, &near) : bpf_map_lookup_elem(&sched_ranges, &near);
+	struct known_range *range = OF_CONTEXT(context, ranges, near, KNOWN_RANGES);
 
 	if (!range)
 		return UNWIND_NO_CODE;

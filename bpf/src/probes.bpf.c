@@ -8,14 +8,24 @@
  */
 #include "probe.h"
 #include "announce.h"
+#ifdef WALK_SLOTS
+#include "probe_stack.h"
+#endif
 
 /* The cookie: the probe's number, and above it the program's index plus 1, 0
- * where there is nothing to read. */
+ * where there is nothing to read. Where stacks are walked, two bits on top say
+ * of which hits (probe_stack.h). */
+#ifdef WALK_SLOTS
+#define PROGRAM_IN(cookie) ((cookie) << 2 >> 34)
+#else
+#define PROGRAM_IN(cookie) ((cookie) >> 32)
+#endif
+
 static __always_inline const struct probe_program *program_of(__u64 cookie)
 {
-	__u32 index = (cookie >> 32) - 1;
+	__u32 index = PROGRAM_IN(cookie) - 1;
 
-	return cookie >> 32 ? bpf_map_lookup_elem(&probe_programs, &index) : 0;
+	return PROGRAM_IN(cookie) ? bpf_map_lookup_elem(&probe_programs, &index) : 0;
 }
 
 static __always_inline void write_hit(struct probe_scratch *s, struct probe_cpu *here, void *ring,
@@ -31,6 +41,9 @@ static __always_inline void write_hit(struct probe_scratch *s, struct probe_cpu 
 		for (__u32 i = 0; i < PROBE_TEXTS && i < count; i++)
 			read_text(s, &program->argument[i], i);
 	}
+#ifdef WALK_SLOTS
+	append_stack(s);
+#endif
 	__u64 bytes = s->end & (PROBE_RECORD_BYTES - 1);
 
 	s->hit.probe = probe;
@@ -75,6 +88,15 @@ int on_probe(struct sample_context *context)
 		count_one(here->nested);
 		return 0;
 	}
+#ifdef WALK_SLOTS
+	/* Before the hit: it is written where the stack was. */
+	s->ticks = ticks;
+	s->cookie = cookie;
+	s->stack = STACK_NONE;
+	if (cookie & COOKIE_STACK)
+		probe_stack(s->slot);
+	ticks = s->ticks;
+#endif
 	s->hit.stamp = stamp(ticks, KIND_PROBE);
 	s->hit.tid = task;
 	s->hit.tgid = task >> 32;

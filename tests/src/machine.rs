@@ -6,8 +6,9 @@ use syscollect_model::{
     StopReason, SymbolTable, Ticks,
 };
 use syscollect_records::{
-    ClockRecord, CounterRecord, GpuFailureRecord, ProbeRecord, RecordKind, SampleRecord,
-    SchedRecord, SchedStackRecord, StackHeader, Stamp, TaskRecord, TracepointRecord, stack_space,
+    ClockRecord, CounterRecord, GpuFailureRecord, PROBE_HAS_STACK, ProbeRecord, RecordKind,
+    SampleRecord, SchedRecord, SchedStackRecord, StackHeader, Stamp, TaskRecord, TracepointRecord,
+    stack_space,
 };
 use syscollect_store::{
     CaptureWriter, Chunk, ChunkHeader, CounterDefinition, Definition, KnownProcess, KnownSleep,
@@ -63,6 +64,8 @@ pub struct Hit<'a> {
     pub stack_pointer: u64,
     /// Bits of arguments that could not be read.
     pub unreadable: u32,
+    /// The id of its stack, where it was recorded with stacks.
+    pub stack: Option<u32>,
 }
 
 /// A machine whose events are told one by one and end up in a capture, in the
@@ -299,6 +302,11 @@ impl FakeMachine {
         self.stack(Lane::new(LaneKind::SampleStack, cpu), us, (tgid, true), addresses)
     }
 
+    /// A stack that hits of probes on the CPU may use; its id.
+    pub fn probe_stack(&mut self, cpu: u16, us: u64, tgid: u32, addresses: &[u64]) -> u32 {
+        self.stack(Lane::new(LaneKind::ProbeStack, cpu), us, (tgid, false), addresses)
+    }
+
     /// Addresses innermost first; process 0 stands for the kernel.
     fn stack(
         &mut self,
@@ -463,6 +471,8 @@ impl FakeMachine {
             bytes.extend(text.as_bytes());
             bytes.resize(bytes.len().next_multiple_of(8), 0);
         }
+        bytes.extend(hit.stack.iter().flat_map(|id| u64::from(*id).to_le_bytes()));
+        let has_stack = if hit.stack.is_some() { PROBE_HAS_STACK } else { 0 };
         let record = ProbeRecord {
             stamp: Stamp::new(ticks(us), RecordKind::Probe),
             tid: hit.tid,
@@ -472,7 +482,7 @@ impl FakeMachine {
             arguments: hit.arguments.len() as u8,
             texts,
             stack_pointer: hit.stack_pointer,
-            unreadable: hit.unreadable,
+            unreadable: hit.unreadable | has_stack,
             cpu: cpu.into(),
         };
         self.push(Lane::new(LaneKind::Probe, cpu), us, 0, &[record.as_bytes(), &bytes].concat());

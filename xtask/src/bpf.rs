@@ -14,10 +14,11 @@ use anyhow::{Context, Result, bail};
 use crate::process::{output_of, root};
 
 /// Sources and the objects that are built from them.
-const OBJECTS: [(&str, &str); 7] = [
+const OBJECTS: [(&str, &str); 8] = [
     ("bpf/src/syscollect.bpf.c", "bpf/syscollect.bpf.o"),
     ("bpf/src/older.bpf.c", "bpf/older.bpf.o"),
     ("bpf/src/probes.bpf.c", "bpf/probes.bpf.o"),
+    ("bpf/src/probe_stacks.bpf.c", "bpf/probe_stacks.bpf.o"),
     ("bpf/src/mappers.bpf.c", "bpf/mappers.bpf.o"),
     ("bpf/src/tracepoints.bpf.c", "bpf/tracepoints.bpf.o"),
     ("bpf/src/fences.bpf.c", "bpf/fences.bpf.o"),

@@ -2,13 +2,13 @@
 
 use crate::{
     CounterRecord, GpuFailureRecord, LANE_HEADER_SIZE, LANE_SLACK, LaneHeader, MAX_FRAMES,
-    ProbeRecord, RingRecord, SampleRecord, SchedRecord, SchedStackRecord, StackHeader, TaskRecord,
-    TracepointRecord, announced, gpu_failure,
+    PROBE_HAS_STACK, ProbeRecord, RingRecord, SampleRecord, SchedRecord, SchedStackRecord,
+    StackHeader, TaskRecord, TracepointRecord, announced, gpu_failure,
     python::{self, CodeHeader, PythonFile, entry_rule, instruction_rule},
     sched_flags, stack_ending, stack_id, stack_space, statistic, task_state,
     unwind::{
         self, SleepingTask, StackMemoryHeader, UnwindRow, cfa_rule, frame_pointer_rule,
-        frame_reached,
+        frame_reached, memory_of,
     },
 };
 
@@ -77,6 +77,9 @@ pub const CONSTANTS: &[(&str, u64)] = &[
     ("UNWIND_ROWS_MAX", unwind::ROWS_MAX as u64),
     ("STACK_MEMORY_PART_BYTES", unwind::MEMORY_PART_BYTES as u64),
     ("STACK_MEMORY_PARTS", unwind::MEMORY_PARTS as u64),
+    ("MEMORY_OF_SCHED", memory_of::SCHED as u64),
+    ("MEMORY_OF_SAMPLE", memory_of::SAMPLE as u64),
+    ("MEMORY_OF_PROBE", memory_of::PROBE as u64),
     ("PYTHON_FILES", python::FILES_MAX as u64),
     ("PYTHON_FRAME", python::FRAME),
     ("PYTHON_ENTRY", python::ENTRY),
@@ -133,6 +136,7 @@ pub const CONSTANTS: &[(&str, u64)] = &[
     ("STATISTIC_USER_SLOT_HITS", statistic::USER_SLOT_HITS as u64),
     ("STATISTIC_USER_CROSS_CHECKED", statistic::USER_CROSS_CHECKED as u64),
     ("STATISTIC_USER_CROSS_DIFFERENT", statistic::USER_CROSS_DIFFERENT as u64),
+    ("PROBE_HAS_STACK", PROBE_HAS_STACK as u64),
     ("ANNOUNCED_UNKNOWN", announced::UNKNOWN as u64),
     ("ANNOUNCED_ARENA", announced::ARENA as u64),
     ("ANNOUNCED_OTHER", announced::OTHER as u64),

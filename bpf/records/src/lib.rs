@@ -396,7 +396,8 @@ record! {
 
 record! {
     /// A hit of a probe; `arguments` words of 8 bytes follow, then the texts,
-    /// each `u16` bytes with `u16` 0, the bytes, and padding to 8.
+    /// each `u16` bytes with `u16` 0, the bytes, and padding to 8. Where `unreadable` has the bit
+    /// [`PROBE_HAS_STACK`], the last word is the id of the hit's user stack, see [`stack_id`].
     ProbeRecord, 40 {
         /// Ticks and kind.
         stamp: Stamp as "__u64 stamp",
@@ -414,12 +415,15 @@ record! {
         texts: u8 as "__u8 texts",
         /// The stack pointer at the hit: tells which calls have returned.
         stack_pointer: u64 as "__u64 stack_pointer",
-        /// Bit n: argument n could not be read.
+        /// Bit n: argument n could not be read. And [`PROBE_HAS_STACK`].
         unreadable: u32 as "__u32 unreadable",
         /// The CPU.
         cpu: u32 as "__u32 cpu",
     }
 }
+
+/// A bit of [`ProbeRecord::unreadable`] that is no argument's: the hit has a stack.
+pub const PROBE_HAS_STACK: u32 = 1 << 31;
 
 record! {
     /// A kernel tracepoint's record, as the kernel lays it out for its trace

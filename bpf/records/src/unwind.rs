@@ -139,6 +139,16 @@ record! {
     }
 }
 
+/// What the stack is of that was sent as it lay in memory: [`StackMemoryHeader::of`].
+pub mod memory_of {
+    /// A scheduling event.
+    pub const SCHED: u32 = 0;
+    /// A sample.
+    pub const SAMPLE: u32 = 1;
+    /// A hit of a probe.
+    pub const PROBE: u32 = 2;
+}
+
 record! {
     /// A part of a stack that could not be unwound, because the table for the code of its last
     /// frame was not made yet. [`MEMORY_PART_BYTES`] bytes follow, of which the first `bytes` are
@@ -146,8 +156,8 @@ record! {
     StackMemoryHeader, 208 {
         /// The lane of the stack's definition: its CPU,
         cpu: u32 as "__u32 cpu",
-        /// and 1 if it is a sample's, 0 if it is that of a scheduling event.
-        of_sample: u32 as "__u32 of_sample",
+        /// and whose stacks lie there, one of [`memory_of`].
+        of: u32 as "__u32 of",
         /// The definition's id.
         id: u32 as "__u32 id",
         /// Whose program it is.

@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).ok_or("where to? give a path that ends in .syscap")?;
     let options = RecordOptions {
         sample_rate_hz: 999,
-        stacks: Stacks { samples: true, offcpu: true, wakers: true },
+        stacks: Stacks { samples: true, offcpu: true, wakers: true, probes: false },
         command_line: std::env::args().collect(),
         ..RecordOptions::default()
     };

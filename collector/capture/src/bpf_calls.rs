@@ -17,6 +17,7 @@ pub(crate) const PROG_LOAD: i64 = 5;
 const OBJ_GET_INFO_BY_FD: i64 = 15;
 const MAP_FREEZE: i64 = 22;
 const MAP_UPDATE_BATCH: i64 = 26;
+const BTF_LOAD: i64 = 18;
 const LINK_CREATE: i64 = 28;
 
 /// Types of programs: uprobes, and tracepoints with records of their own.
@@ -119,6 +120,17 @@ pub(crate) struct ProgLoad {
 const _: () = assert!(size_of::<ProgLoad>() == 120);
 const _: () = assert!(std::mem::offset_of!(ProgLoad, expected_attach_type) == 68);
 const _: () = assert!(std::mem::offset_of!(ProgLoad, attach_btf_id) == 108);
+
+#[repr(C)]
+#[derive(Default)]
+struct BtfLoad {
+    btf: u64,
+    log_buf: u64,
+    size: u32,
+    log_size: u32,
+    log_level: u32,
+    padding: u32,
+}
 
 #[repr(C)]
 struct LinkUprobeMulti {
@@ -244,6 +256,22 @@ pub(crate) fn freeze_map(map: BorrowedFd<'_>) -> io::Result<()> {
     bpf(MAP_FREEZE, &mut MapFreeze { map_fd: map.as_raw_fd() as u32 }).map(drop)
 }
 
+/// Loads what an object says of its own types.
+pub(crate) fn load_types(btf: &[u8]) -> io::Result<OwnedFd> {
+    let mut attr =
+        BtfLoad { btf: btf.as_ptr() as u64, size: btf.len() as u32, ..BtfLoad::default() };
+    bpf_fd(BTF_LOAD, &mut attr)
+}
+
+/// What is known of a program's functions: the object's types, and of which each function is, in
+/// records of so many bytes.
+pub(crate) struct FunctionTypes<'a> {
+    pub(crate) types: BorrowedFd<'a>,
+    pub(crate) functions: Vec<u8>,
+    pub(crate) count: usize,
+    pub(crate) record_bytes: usize,
+}
+
 /// Loads a program from its instructions of 8 bytes. On refusal the error comes with the verifier's
 /// log.
 pub(crate) fn load_program(
@@ -251,6 +279,7 @@ pub(crate) fn load_program(
     instructions: &[u8],
     license: &CStr,
     (prog_type, expected_attach_type): (u32, u32),
+    functions: Option<&FunctionTypes<'_>>,
 ) -> Result<OwnedFd, (io::Error, String)> {
     let mut attr = ProgLoad {
         prog_type,
@@ -260,6 +289,11 @@ pub(crate) fn load_program(
         expected_attach_type,
         ..Default::default()
     };
+    if let Some(of) = functions {
+        attr.prog_btf_fd = of.types.as_raw_fd() as u32;
+        attr.func_info = of.functions.as_ptr() as u64;
+        (attr.func_info_cnt, attr.func_info_rec_size) = (of.count as u32, of.record_bytes as u32);
+    }
     let shown = name.len().min(attr.prog_name.len() - 1);
     attr.prog_name[..shown].copy_from_slice(&name.as_bytes()[..shown]);
     if let Ok(program) = bpf_fd(PROG_LOAD, &mut attr) {

@@ -8,9 +8,10 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use aya::Btf;
 use aya_obj::{Map, Object};
 
-use crate::bpf_calls::{self, MapCreate};
+use crate::bpf_calls::{self, FunctionTypes, MapCreate};
 use crate::error::CaptureError;
 use crate::ring_buffers::Ring;
 
@@ -41,6 +42,8 @@ pub(crate) struct KernelObject {
     name: &'static str,
     object: Object,
     maps: SharedMaps,
+    /// What it says of its own types, where the verifier is to know its functions by them.
+    types: Option<OwnedFd>,
 }
 
 impl KernelObject {
@@ -52,6 +55,19 @@ impl KernelObject {
         shared: &SharedMaps,
         sizes: &MapSizes<'_>,
     ) -> Result<Self, CaptureError> {
+        Self::with_types(name, bytes, constants, shared, sizes, None)
+    }
+
+    /// The same of an object that says where the kernel's structures have what it reads, and has
+    /// functions that the verifier looks at once: with the kernel's types.
+    pub(crate) fn with_types(
+        name: &'static str,
+        bytes: &[u8],
+        constants: &[(&str, &[u8])],
+        shared: &SharedMaps,
+        sizes: &MapSizes<'_>,
+        kernel: Option<&Btf>,
+    ) -> Result<Self, CaptureError> {
         let broken = |error: &dyn std::error::Error| CaptureError::Program {
             program: name.to_owned(),
             reason: error.to_string(),
@@ -60,6 +76,17 @@ impl KernelObject {
         let constants =
             constants.iter().map(|(constant, value)| (*constant, (*value, true))).collect();
         object.patch_map_data(constants).map_err(|error| broken(&error))?;
+        let mut types = None;
+        if let Some(kernel) = kernel {
+            if let Some(known) = aya::features().btf() {
+                let own = object.fixup_and_sanitize_btf(known).map_err(|error| broken(&error))?;
+                let loaded = own.map(|own| bpf_calls::load_types(&own.to_bytes())).transpose();
+                types = loaded.map_err(|error| {
+                    CaptureError::system(format!("loading types of {name}"), error)
+                })?;
+            }
+            object.relocate_btf(kernel).map_err(|error| broken(&error))?;
+        }
         let mut maps = HashMap::new();
         for (map_name, map) in &object.maps {
             let made = match shared.get(map_name) {
@@ -78,7 +105,7 @@ impl KernelObject {
             .filter_map(|(name, map)| Some((name.as_str(), maps.get(name)?.as_raw_fd(), map)));
         object.relocate_maps(numbers, &text).map_err(|error| broken(&error))?;
         object.relocate_calls(&text).map_err(|error| broken(&error))?;
-        Ok(Self { name, object, maps })
+        Ok(Self { name, object, maps, types })
     }
 
     /// A map by its name.
@@ -88,6 +115,12 @@ impl KernelObject {
             reason: format!("there is no map {name}"),
         };
         self.maps.get(name).map(AsFd::as_fd).ok_or_else(absent)
+    }
+
+    /// How many elements a map has by the object, and how large they are.
+    pub(crate) fn size_of(&self, name: &str) -> Option<(u32, usize)> {
+        let map = self.object.maps.get(name)?;
+        Some((map.max_entries(), map.value_size() as usize))
     }
 
     /// Puts a new ring buffer of a CPU into a map of maps.
@@ -133,7 +166,13 @@ impl KernelObject {
                 size_of_val(instructions.as_slice()),
             )
         };
-        bpf_calls::load_program(name, bytes, &self.object.license, kind)
+        let functions = self.types.as_ref().map(|types| FunctionTypes {
+            types: types.as_fd(),
+            functions: function.func_info.func_info_bytes(),
+            count: function.func_info.len(),
+            record_bytes: function.func_info_rec_size,
+        });
+        bpf_calls::load_program(name, bytes, &self.object.license, kind, functions.as_ref())
             .map_err(|(error, log)| refused(name, error, &log))
     }
 }

@@ -203,6 +203,7 @@ impl Collector {
         let types = kernel_types();
         let mut programs = EbpfSource::load(options, memory, &host)?;
         let unwind = programs.start_unwinding(options.asked_by);
+        let unwind_tables = unwind.is_some();
         let clock_source = programs.clock_source;
         let shared_maps = programs.shared_maps()?;
         // Mappings first: of what runs later they know the files.
@@ -264,6 +265,7 @@ impl Collector {
             buffer,
             zones,
             memory_is_short: memory.is_short(),
+            unwind_tables,
         };
         let gpu = start_gpu(&setup, &online)?;
         options.go_on()?;

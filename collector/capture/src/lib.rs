@@ -17,7 +17,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let options = RecordOptions {
 //!     sample_rate_hz: 999,
-//!     stacks: Stacks { samples: true, offcpu: true, wakers: false },
+//!     stacks: Stacks { samples: true, offcpu: true, wakers: false, ..Stacks::default() },
 //!     ..RecordOptions::default()
 //! };
 //! let recording = Recording::start(options, File::create("machine.syscap")?)?;

@@ -155,6 +155,8 @@ pub struct Stacks {
     pub offcpu: bool,
     /// Wakeups: the waker's stack.
     pub wakers: bool,
+    /// Hits of probes, and entries of functions and zones: the user stack.
+    pub probes: bool,
 }
 
 impl Stacks {
@@ -165,7 +167,7 @@ impl Stacks {
 
     /// Whether anything has stacks.
     pub(crate) fn any(self) -> bool {
-        self.samples || self.any_sched()
+        self.samples || self.any_sched() || self.probes
     }
 
     /// The same as the capture keeps it.
@@ -174,6 +176,7 @@ impl Stacks {
             (StackOrigin::Samples, self.samples),
             (StackOrigin::OffCpu, self.offcpu),
             (StackOrigin::Wakers, self.wakers),
+            (StackOrigin::Probes, self.probes),
         ];
         all.into_iter().filter(|(_, on)| *on).map(|(origin, _)| origin).collect()
     }

@@ -25,13 +25,13 @@ use syscollect_untrusted_files::read_memory;
 use syscollect_unwind::{FrameReached, Registers, StackMemory};
 
 use crate::clock::ticks_now;
-use crate::ebpf::{count_stacks, short_reason};
+use crate::ebpf::short_reason;
 use crate::kernel_types::kernel_types;
 use crate::memory::number_of_line;
 use crate::priority::Hurry;
 use crate::shares::Pool;
 use crate::snapshot;
-use crate::stage::{CHUNK_BYTES, Stage};
+use crate::stage::{CHUNK_BYTES, Stage, count_stacks};
 use crate::turns::Whose;
 use crate::unwind::{HeldStack, StacksInMemory};
 

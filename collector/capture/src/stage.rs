@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use syscollect_model::{Lane, LaneClock, LaneKind, Ticks};
-use syscollect_records::{RecordKind, Stamp};
+use syscollect_records::{RecordKind, StackHeader, Stamp};
 use syscollect_store::{Chunk, ChunkHeader};
 
 /// Bytes at which a chunk is full. LZ4 looks back 64 KiB.
@@ -119,6 +119,16 @@ impl Stage {
             _ => now,
         }
     }
+}
+
+/// Number of stack definitions in a run of them.
+pub(crate) fn count_stacks(mut data: &[u8]) -> u32 {
+    let mut count = 0;
+    while let Some(header) = StackHeader::from_bytes(data) {
+        count += 1;
+        data = data.get(StackHeader::SIZE + usize::from(header.frames) * 8..).unwrap_or(&[]);
+    }
+    count
 }
 
 fn stamp_at(data: &[u8], at: usize) -> Option<Stamp> {

@@ -224,6 +224,8 @@ pub enum LaneKind {
     /// Parts of files of code, so that these can be named where they are not: each chunk is where
     /// its bytes lie in the file, and the bytes, stride 0.
     FilePart = 14,
+    /// Stacks that `Probe` records use.
+    ProbeStack = 15,
 }
 
 /// Events of one CPU that tell nothing of what ran, and need no stacks.
@@ -249,7 +251,7 @@ const DEFINITIONS: LaneTraits = LaneTraits {
 
 impl LaneKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Sched,
         Self::Sample,
         Self::Task,
@@ -264,6 +266,7 @@ impl LaneKind {
         Self::Probe,
         Self::Tracepoint,
         Self::FilePart,
+        Self::ProbeStack,
     ];
 
     /// What is known of the kind: the one table of it.
@@ -314,7 +317,8 @@ impl LaneKind {
                 next_file: NextFile::CarriedOver,
                 ..DEFINITIONS
             },
-            Self::Probe => LaneTraits { name: "probes", ..EVENTS },
+            Self::Probe => LaneTraits { name: "probes", stacks: Some(Self::ProbeStack), ..EVENTS },
+            Self::ProbeStack => LaneTraits { name: "probe stacks", ..DEFINITIONS },
             Self::Tracepoint => LaneTraits { name: "tracepoints", ..EVENTS },
             // Too large to be written twice: what is damaged costs the names of one file.
             Self::FilePart => LaneTraits {

@@ -3,6 +3,7 @@
 use syscollect_exporters::report::{ReportExporter, ReportOptions};
 use syscollect_model::{Lane, LaneKind, LossCause};
 use syscollect_playback::Recording;
+use syscollect_records::stack_id;
 use syscollect_store::{Definition, ProbeArgument, ProbeDefinition, ProbeRole};
 use syscollect_tests::{FakeMachine, Hit, golden};
 
@@ -256,6 +257,57 @@ fn an_exception_leaves_no_function_open() {
     at(6, 5, 0x8f08);
     at(7, 3, 0x9008);
     golden::check("probe_functions", &mut golden::open(machine.finish()));
+}
+
+#[test]
+fn hits_have_the_stacks_that_led_to_them() {
+    let function = [
+        probe(1, ProbeRole::FunctionEntry, 1, "work", Vec::new()),
+        probe(2, ProbeRole::FunctionExit, 1, "work", Vec::new()),
+        probe(3, ProbeRole::Point, 0, "python:line", vec![argument("file", 8, false)]),
+    ];
+    let mut machine = machine(function.to_vec());
+    machine.mapping(100, 0x40_0000, 0x41_0000, 0, "/usr/bin/python3");
+    let often = machine.probe_stack(0, 1, 100, &[0x40_0100, 0x40_0205, 0x40_0305]);
+    let rarely = machine.probe_stack(0, 9, 100, &[0x40_0100, 0x40_0405, 0x40_0305]);
+    let hit = Hit { tid: 101, pid: 100, stack_pointer: 0x9000, ..Hit::default() };
+    for (us, stack) in [(2, often), (4, often), (10, rarely)] {
+        machine.hit(0, us, &Hit { probe: 1, stack: Some(stack), ..hit });
+        // Where it ends it has none.
+        machine.hit(0, us + 1, &Hit { probe: 2, ..hit });
+    }
+    // Behind words and texts, and on a CPU whose stacks were lost.
+    let line = Hit { probe: 3, arguments: &[0x7000], texts: &[(0, "main.py")], ..hit };
+    machine.hit(0, 12, &Hit { stack: Some(often), ..line });
+    machine.hit(0, 13, &Hit { stack: Some(7), ..line });
+    machine.hit(1, 14, &Hit { stack: Some(often), ..line });
+    machine.hit(1, 15, &Hit { stack: Some(stack_id::NONE), ..line });
+    golden::check("probe_stacks", &mut golden::open(machine.finish()));
+}
+
+#[test]
+fn the_report_tells_who_called_and_how_often() {
+    let entry = probe(1, ProbeRole::FunctionEntry, 1, "work", Vec::new());
+    let mut machine = machine(vec![entry]);
+    machine.mapping(100, 0x40_0000, 0x41_0000, 0, "/usr/bin/python3");
+    // Two stacks that show alike are one: nobody has a name.
+    let stacks = [[0x40_0100, 0x40_0205], [0x40_0100, 0x40_0405], [0x40_0100, 0x40_0205]];
+    let stacks = stacks.map(|addresses| machine.probe_stack(0, 1, 100, &addresses));
+    let hit = Hit { tid: 101, pid: 100, probe: 1, ..Hit::default() };
+    for (us, stack) in [(2, 0), (3, 1), (4, 2), (5, 2)] {
+        let stack_pointer = 0x9000 - us * 16;
+        machine.hit(0, us, &Hit { stack: Some(stacks[stack]), stack_pointer, ..hit });
+    }
+    machine.hit(0, 6, &Hit { stack_pointer: 0x8000, ..hit });
+    let mut exporter = ReportExporter::new(ReportOptions::default());
+    golden::open(machine.finish()).play(&mut exporter).unwrap();
+    let report = exporter.finish();
+    let [row] = &report.callers.rows[..] else { panic!("{:?}", report.callers) };
+    assert_eq!((row.name.as_str(), row.count), ("work", 4), "one came without a stack");
+    let counts: Vec<u64> = row.stacks.rows.iter().map(|stack| stack.count).collect();
+    assert_eq!(counts, [3, 1]);
+    let text = report.text(100);
+    assert!(text.contains("work: 4 by 2 stacks") && text.contains("75.0 %"), "{text}");
 }
 
 #[test]

@@ -156,10 +156,21 @@ fn act(
             let texts: &[(u8, &str)] =
                 if b % 2 == 0 { &[(0, "name"), (1, "f"), (2, "file")] } else { &[] };
             let arguments = &[a, b, c, 1, 2][..if texts.is_empty() { (c % 5) as usize } else { 5 }];
+            // Of some that nobody sent.
+            let stack = (probe % 2 == 0).then_some(tid % 3);
             machine.hit(
                 0,
                 at,
-                &Hit { tid, pid: 100, probe, arguments, texts, stack_pointer, unreadable: 0 },
+                &Hit {
+                    tid,
+                    pid: 100,
+                    probe,
+                    arguments,
+                    texts,
+                    stack_pointer,
+                    unreadable: 0,
+                    stack,
+                },
             );
         }
         5 if act.what.is_multiple_of(23) => machine.exit(1, at, (thread.chunk.tid, 100), "thread"),

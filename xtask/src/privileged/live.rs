@@ -28,7 +28,7 @@ pub(crate) fn live(context: &Context) -> Result<String> {
     let (tee, told) = channel();
     let options = RecordOptions {
         sample_rate_hz: 199,
-        stacks: Stacks { samples: true, offcpu: true, wakers: true },
+        stacks: Stacks { samples: true, offcpu: true, wakers: true, ..Stacks::default() },
         tee: Some(tee),
         ..RecordOptions::default()
     };

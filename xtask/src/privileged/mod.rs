@@ -40,6 +40,7 @@ mod offered;
 mod order;
 mod pairs;
 mod presets;
+mod probe_stacks;
 mod probes;
 mod python;
 mod recorded;
@@ -140,6 +141,7 @@ const TESTS: &[Test] = &[
     test!("probes-python" kernels, probes::python, needs "user_probes"),
     test!("probes-exceptions", probes::exceptions, needs "user_probes"),
     test!("probes-functions" kernels, probes::functions, needs "user_probes"),
+    test!("probes-stacks" kernels, probe_stacks::stacks, needs "user_probes"),
     test!("probes-unwinding", probes::unwinding, needs "user_probes"),
     test!("probes-pairs" kernels, pairs::pairs, needs "user_probes"),
     test!("probes-losses" kernels, probes::losses, needs "user_probes"),

@@ -144,7 +144,9 @@ impl Collected {
                     [record.user_stack, record.kernel_stack],
                 );
             }),
-            LaneKind::SchedStack | LaneKind::SampleStack => self.stacks(chunk),
+            LaneKind::SchedStack | LaneKind::SampleStack | LaneKind::ProbeStack => {
+                self.stacks(chunk);
+            }
             LaneKind::Mapping
             | LaneKind::Counter
             | LaneKind::FilePart

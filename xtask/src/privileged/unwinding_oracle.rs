@@ -89,7 +89,7 @@ fn recorded(context: &Context, work: impl FnOnce() -> Result<()>) -> Result<Stac
     let capture = context.path("oracle.syscap");
     let options = RecordOptions {
         sample_rate_hz: 999,
-        stacks: Stacks { samples: true, offcpu: true, wakers: true },
+        stacks: Stacks { samples: true, offcpu: true, wakers: true, ..Stacks::default() },
         cross_check_every: 2,
         ..RecordOptions::default()
     };

@@ -28,6 +28,7 @@ mod leaves;
 mod library;
 mod new_stacks;
 mod ping_pong;
+mod probed;
 mod renames;
 mod stacks;
 mod system;
@@ -54,7 +55,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      fake-jvm silent|deaf|endless|fifo|link FOLDER SECONDS | \
                      new-stacks PROCESSES SECONDS | same-stack SECONDS | \
                      wrap LOG CMD ARGS... | from-memory LOAD ARGS... | \
-                     unwound SECONDS | leaves SECONDS | visiting FOLDER SECONDS | hostile mappings|memory|survey|flood|announcements|announced-files|looks SECONDS | \
+                     unwound SECONDS | probed CALLS | leaves SECONDS | visiting FOLDER SECONDS | hostile mappings|memory|survey|flood|announcements|announced-files|looks SECONDS | \
                      hostile-code tables|interpreters|mapped|probed|rights|debug|deleted FOLDER SECONDS | as UID LOAD ARGS...";
 
 fn main() -> ExitCode {
@@ -123,6 +124,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
             new_stacks::run(number(processes)?, number(seconds)?)?;
         }
         ["same-stack", seconds] => new_stacks::run_same(number(seconds)?)?,
+        ["probed", calls] => probed::run(number(calls)?)?,
         ["unwound", seconds] => unwound::run(number(seconds)?)?,
         ["leaves", seconds] => leaves::run(number(seconds)?)?,
         ["renames", seconds] => renames::run(number(seconds)?)?,

@@ -60,6 +60,12 @@ __noinline int unwind_returns_at_sp(SCRATCH)
 
 	if (!stands(u) || !read_word(s, u->sp))
 		return 0;
+#ifdef WALK_SLOTS
+	/* Nothing was put on the stack yet; there is no need to look at code, which is the kernel's
+	 * breakpoint here. */
+	if (u->is_entry && u->reached == FRAME_RUNNING)
+		return 1;
+#endif
 	__u64 returns = u->word, bp = u->bp;
 
 	u->address = returns;

@@ -38,12 +38,17 @@ struct sample_context {
 	__u64 orig_ax, ip, cs, flags, sp, ss;
 };
 
-/* Words of it, and that of the stack pointer. */
+/* Words of it, and those of the stack pointer, the frame pointer and the instruction. */
 #define REGISTERS 21
 #define REGISTER_SP 19
+#define REGISTER_BP 4
+#define REGISTER_IP 16
 _Static_assert(sizeof(struct sample_context) == REGISTERS * 8, "words of sample_context");
 _Static_assert(__builtin_offsetof(struct sample_context, sp) == REGISTER_SP * 8,
 	       "the stack pointer's word");
+_Static_assert(__builtin_offsetof(struct sample_context, bp) == REGISTER_BP * 8 &&
+		       __builtin_offsetof(struct sample_context, ip) == REGISTER_IP * 8,
+	       "the frame pointer's word and the instruction's");
 
 /* User mode is ring 3: the low bits of the code segment. */
 #define IN_USER_MODE(registers) ((registers)->cs & 3)

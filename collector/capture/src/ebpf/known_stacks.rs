@@ -2,7 +2,7 @@
 //! `kernel_stack.h`, `known_walk.h`).
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use aya::Ebpf;
 use aya::maps::Map;
@@ -34,17 +34,25 @@ pub(super) fn forget(ebpf: &Ebpf) -> io::Result<()> {
         // A kernel without a verified walk has programs without such paths.
         let Some(Map::PerCpuArray(map)) = ebpf.map(name) else { continue };
         let info = map.info().map_err(io::Error::other)?;
-        let value_size = info.value_size() as usize;
-        let mut element = vec![0; value_size.next_multiple_of(8)];
-        let Some(id) = element.get_mut(id_offset..id_offset + 4) else {
-            return Err(io::Error::other(format!(
-                "elements of the map {name} have another layout"
-            )));
-        };
-        id.copy_from_slice(&stack_id::LOST.to_ne_bytes());
-        let value = element.repeat(cpus);
-        let keys: Vec<u32> = (0..info.max_entries()).collect();
-        keys.chunks(AT_ONCE).try_for_each(|keys| update_map_all(map.fd().as_fd(), keys, &value))?;
+        let size = (info.max_entries(), info.value_size() as usize);
+        forget_ids((name, map.fd().as_fd()), size, id_offset, cpus)?;
     }
     Ok(())
+}
+
+/// The same for a map that has so many elements of so many bytes for each of the CPUs.
+pub(crate) fn forget_ids(
+    (name, map): (&str, BorrowedFd<'_>),
+    (elements, value_size): (u32, usize),
+    id_offset: usize,
+    cpus: usize,
+) -> io::Result<()> {
+    let mut element = vec![0; value_size.next_multiple_of(8)];
+    let Some(id) = element.get_mut(id_offset..id_offset + 4) else {
+        return Err(io::Error::other(format!("elements of the map {name} have another layout")));
+    };
+    id.copy_from_slice(&stack_id::LOST.to_ne_bytes());
+    let value = element.repeat(cpus);
+    let keys: Vec<u32> = (0..elements).collect();
+    keys.chunks(AT_ONCE).try_for_each(|keys| update_map_all(map, keys, &value))
 }

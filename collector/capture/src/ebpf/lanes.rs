@@ -9,14 +9,14 @@ use aya::maps::Map;
 use syscollect_model::{Lane, LaneKind, LossCause, Ticks};
 use syscollect_records::{
     LANE_HEADER_SIZE, LANE_SLACK, LaneHeader, SampleRecord, SchedRecord, SchedStackRecord,
-    StackHeader, TaskRecord,
+    TaskRecord,
 };
 use syscollect_store::{Chunk, LaneLoss, LostRecord};
 
 use crate::error::CaptureError;
 use crate::lane::{LaneMemory, RecordSize};
 use crate::mapped_map::MappedMap;
-use crate::stage::Stage;
+use crate::stage::{Stage, count_stacks};
 
 /// The maps that are lanes, in the order in which they are drained: events
 /// before the stacks they refer to, so that no event is seen without its stack.
@@ -179,14 +179,4 @@ fn stride(size: RecordSize) -> usize {
         RecordSize::Fixed(stride) => stride,
         RecordSize::Stacks => 0,
     }
-}
-
-/// Number of stack definitions in a run of them.
-pub(crate) fn count_stacks(mut data: &[u8]) -> u32 {
-    let mut count = 0;
-    while let Some(header) = StackHeader::from_bytes(data) {
-        count += 1;
-        data = data.get(StackHeader::SIZE + usize::from(header.frames) * 8..).unwrap_or(&[]);
-    }
-    count
 }

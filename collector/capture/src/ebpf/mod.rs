@@ -11,7 +11,7 @@ mod tsc;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use aya::maps::{Map, RingBuf};
@@ -30,8 +30,8 @@ use crate::memory::MemoryPlan;
 use crate::options::{RecordOptions, UnwindMethod};
 use crate::source::{Drained, Source};
 use crate::unwind::{self, StackMemoryRing, StacksInMemory, UnwindCounts, UnwindTables};
+pub(crate) use known_stacks::forget_ids;
 use lanes::Lanes;
-pub(crate) use lanes::count_stacks;
 pub(crate) use programs::short_reason;
 use sampling::Sampling;
 use tsc::TscEvents;
@@ -60,6 +60,8 @@ pub(crate) struct EbpfSource {
     unwind: Option<Arc<UnwindCounts>>,
     /// Where stacks come whose tables were not made yet.
     stack_memory: Option<StackMemoryRing>,
+    /// Its map.
+    stack_memory_map: Option<OwnedFd>,
     /// The clock of each CPU's stamps; error bounds in ticks.
     clocks: Vec<CpuClock>,
     /// Where the stamps come from.
@@ -122,6 +124,7 @@ impl EbpfSource {
             sample_rate_hz: options.sample_rate_hz,
             unwind: None,
             stack_memory: None,
+            stack_memory_map: None,
             clocks: Vec::new(),
             clock_source: if pmu.is_some() { ClockSource::Tsc } else { ClockSource::Monotonic },
             missing,
@@ -168,6 +171,10 @@ impl EbpfSource {
             })?;
             shared.insert(name.to_owned(), held);
         }
+        let held = self.stack_memory_map.as_ref().map(OwnedFd::try_clone).transpose();
+        let held =
+            held.map_err(|error| CaptureError::system("cannot hold the map stack_memory", error))?;
+        shared.extend(held.map(|map| ("stack_memory".to_owned(), map)));
         Ok(shared)
     }
 
@@ -192,6 +199,9 @@ impl EbpfSource {
     /// Stacks end at the first table that is not made yet where there is none.
     fn stack_memory_ring(&mut self, memory_is_short: bool) -> Option<StackMemoryRing> {
         let map = self.ebpf.take_map("stack_memory")?;
+        if let Map::RingBuf(map) = &map {
+            self.stack_memory_map = map.fd().as_fd().try_clone_to_owned().ok();
+        }
         match RingBuf::try_from(map) {
             Ok(ring) => Some(StackMemoryRing::new(ring, memory_is_short)),
             Err(error) => {
@@ -516,7 +526,7 @@ mod tests {
     /// told nothing here.
     #[test]
     fn the_kernel_takes_the_programs_with_lanes_of_every_size() {
-        let stacks = Stacks { samples: true, offcpu: true, wakers: true };
+        let stacks = Stacks { samples: true, offcpu: true, wakers: true, probes: false };
         let options = RecordOptions { sample_rate_hz: 99, stacks, ..RecordOptions::default() };
         for sched_lane_bytes in [64 << 10, 2 << 20, 8 << 20] {
             let memory = MemoryPlan {

@@ -40,7 +40,7 @@ impl Cookies {
     /// Loads the program that hands this cookie over.
     pub(super) fn program(&self, cookie: u64) -> io::Result<OwnedFd> {
         let instructions = handing_over(cookie, self.given.as_raw_fd(), self.target.as_raw_fd());
-        bpf_calls::load_program("cookie", &instructions, c"GPL", (PROG_TYPE_KPROBE, 0))
+        bpf_calls::load_program("cookie", &instructions, c"GPL", (PROG_TYPE_KPROBE, 0), None)
             .map_err(|(error, _)| error)
     }
 }

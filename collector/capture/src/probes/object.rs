@@ -1,5 +1,7 @@
 //! Loading the object of the probes' programs.
 
+use std::hash::{BuildHasher as _, RandomState};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -12,12 +14,20 @@ use super::unheard::Announcers;
 use crate::attach_method::AttachMethod;
 use crate::bpf_calls;
 use crate::bpf_object::{KernelObject, MapSizes, SharedMaps};
+use crate::ebpf::forget_ids;
 use crate::error::CaptureError;
+use crate::kernel_types::kernel_types;
 use crate::ring_buffers::{Counters, Ring};
 
 /// The committed object, built by `cargo xtask bpf`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/probes.bpf.o");
 const NAME: &str = "probes.bpf.o";
+/// The same programs, which walk stacks.
+static WITH_STACKS: &[u8] = aya::include_bytes_aligned!("../../../../bpf/probe_stacks.bpf.o");
+const NAME_WITH_STACKS: &str = "probe_stacks.bpf.o";
+/// Its memory of the stacks that it sent and of what code objects are called: maps, and where an
+/// element holds the id (see `ebpf/known_stacks.rs`).
+const KNOWN_STACKS: [(&str, usize); 2] = [("probe_stacks", 8), ("probe_codes", 8)];
 
 /// Bytes of the ring buffer of announcements, as bpf/include/probe.h has it.
 const ANNOUNCEMENT_BYTES: usize = 256 << 10;
@@ -36,6 +46,17 @@ pub(super) struct Settings {
     pub(super) ring_bytes: usize,
     /// How they will be attached.
     pub(super) way: AttachMethod,
+    /// How user stacks of hits are walked; `None` for hits without.
+    pub(super) stacks: Option<WalkMethod>,
+}
+
+/// How the programs walk user stacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WalkMethod {
+    /// By unwind tables.
+    Tables,
+    /// By frame pointers.
+    FramePointers,
 }
 
 /// The loaded object. The kernel keeps what its programs use as long as they
@@ -48,6 +69,7 @@ pub(super) struct Loaded {
     object: KernelObject,
     ring_bytes: usize,
     possible_cpus: u32,
+    walks: bool,
 }
 
 impl Loaded {
@@ -59,15 +81,35 @@ impl Loaded {
         let layout = DescriptorLayout::below(Path::new("/")).map(|layout| layout.constants());
         let layout = layout.unwrap_or_default();
         let layout = layout.iter().map(|(name, value)| (*name, &value[..]));
-        let constants: Vec<(&str, &[u8])> = layout
+        let mut constants: Vec<(&str, &[u8])> = layout
             .chain([("USE_TSC", &tsc[..]), ("FILTER", &filter[..]), ("COOKIES", &cookies[..])])
             .collect();
+        let tables = [u8::from(settings.stacks == Some(WalkMethod::Tables))];
+        // The standard library's own source of numbers that nobody can guess.
+        let secret = RandomState::new().hash_one(std::process::id()).to_ne_bytes();
+        if settings.stacks.is_some() {
+            constants.extend([("UNWIND_TABLES", &tables[..]), ("HASH_SECRET", &secret[..])]);
+        }
         let (cpus, programs) = (settings.possible_cpus, settings.programs);
         let sizes = MapSizes {
             entries: &[("probe_cpus", cpus), ("probe_rings", cpus), ("probe_programs", programs)],
             ring_bytes: settings.ring_bytes,
         };
-        let mut object = KernelObject::new(NAME, OBJECT, &constants, shared, &sizes)?;
+        let mut object = match settings.stacks {
+            None => KernelObject::new(NAME, OBJECT, &constants, shared, &sizes)?,
+            Some(_) => {
+                let kernel = kernel_types();
+                let kernel = kernel.map_err(|error| CaptureError::NoBtf(error.to_string()))?;
+                KernelObject::with_types(
+                    NAME_WITH_STACKS,
+                    WITH_STACKS,
+                    &constants,
+                    shared,
+                    &sizes,
+                    Some(&kernel),
+                )?
+            }
+        };
         if matches!(settings.way, AttachMethod::EventsWithoutCookies(_)) {
             object.without_exchanges();
         }
@@ -75,12 +117,38 @@ impl Loaded {
             if settings.way == AttachMethod::Multi { bpf_calls::TRACE_UPROBE_MULTI } else { 0 };
         let kind = (bpf_calls::PROG_TYPE_KPROBE, attach_type);
         let (on_probe, on_ring) = (object.load("on_probe", kind)?, object.load("on_ring", kind)?);
-        Ok(Self { on_probe, on_ring, object, ring_bytes: settings.ring_bytes, possible_cpus: cpus })
+        Ok(Self {
+            on_probe,
+            on_ring,
+            object,
+            ring_bytes: settings.ring_bytes,
+            possible_cpus: cpus,
+            walks: settings.stacks.is_some(),
+        })
     }
 
     /// Gives a CPU its ring buffer; its hits are recorded from now on.
     pub(super) fn add_cpu(&self, cpu: u32) -> Result<Ring, CaptureError> {
         self.object.add_ring("probe_rings", cpu, self.ring_bytes)
+    }
+
+    /// Whether hits may have stacks.
+    pub(super) fn walks(&self) -> bool {
+        self.walks
+    }
+
+    /// Lets the programs forget which stacks they sent, where they walk any: each is sent again
+    /// before a hit refers to it. A hit that is preempted between the two may come behind, without
+    /// its stack, which is told of it.
+    pub(super) fn forget_stacks(&self) -> io::Result<()> {
+        let cpus = aya::util::nr_cpus().map_err(|(_, error)| error)?;
+        for (name, id_offset) in KNOWN_STACKS {
+            let (Ok(map), Some(size)) = (self.object.map(name), self.object.size_of(name)) else {
+                continue;
+            };
+            forget_ids((name, map), size, id_offset, cpus)?;
+        }
+        Ok(())
     }
 
     /// What the programs count.
@@ -149,32 +217,68 @@ mod tests {
     const FRAME: u8 = 10;
     const LOAD: u8 = 1;
     const STORE_BY_REGISTER: u8 = 3;
-    /// `dst += imm`, of a copy of the frame pointer; what is larger is no place in a stack of 512
-    /// bytes.
+    /// `dst += imm` and `dst = src`.
     const ADD: u8 = 0x07;
+    const MOVE: u8 = 0xbf;
 
-    /// How far below its frame pointer an instruction reaches.
-    fn reaches(instruction: &bpf_insn) -> i32 {
-        let below = match instruction.code & 7 {
+    /// How far below its frame pointer a function reaches.
+    fn stack_of(instructions: &[bpf_insn]) -> i32 {
+        // Of another register than a copy of the frame pointer such a sum is no place on the stack.
+        let is_copy = |of: &bpf_insn, register| {
+            of.code == MOVE && of.dst_reg() == register && of.src_reg() == FRAME
+        };
+        let before = std::iter::once(None).chain(instructions.iter().map(Some));
+        let reaches = |(before, instruction): (Option<&bpf_insn>, &bpf_insn)| match instruction.code
+            & 7
+        {
             LOAD if instruction.src_reg() == FRAME => -i32::from(instruction.off),
             2..=STORE_BY_REGISTER if instruction.dst_reg() == FRAME => -i32::from(instruction.off),
-            _ if instruction.code == ADD => -instruction.imm,
+            _ if instruction.code == ADD
+                && before.is_some_and(|of| is_copy(of, instruction.dst_reg())) =>
+            {
+                -instruction.imm
+            }
             _ => 0,
         };
-        if below <= 512 { below } else { 0 }
+        before.zip(instructions).map(reaches).max().unwrap_or(0)
     }
 
     #[test]
     fn a_hit_that_is_preempted_shares_its_stack_with_no_other() {
-        let object = aya_obj::Object::parse(OBJECT).unwrap();
-        assert!(object.functions.len() >= 4, "the programs and what they call");
-        for function in object.functions.values() {
-            let bytes = function.instructions.iter().map(reaches).max().unwrap_or(0);
-            assert!(
-                bytes <= MOST_STACK,
-                "{} needs {bytes} bytes of stack, see probe.h",
-                function.name
-            );
+        for object in [OBJECT, WITH_STACKS] {
+            let object = aya_obj::Object::parse(object).unwrap();
+            assert!(object.functions.len() >= 4, "the programs and what they call");
+            for function in object.functions.values() {
+                let bytes = stack_of(&function.instructions);
+                assert!(
+                    bytes <= MOST_STACK,
+                    "{} needs {bytes} bytes of stack, see probe.h",
+                    function.name
+                );
+            }
+        }
+    }
+
+    /// Loads only: nothing is attached. Who may not load, or has a kernel without what it takes, is
+    /// told nothing here.
+    #[test]
+    fn the_kernel_takes_the_programs_with_stacks_walked_in_either_way() {
+        for stacks in [WalkMethod::Tables, WalkMethod::FramePointers] {
+            let Ok(way) = AttachMethod::of_this_kernel() else { return };
+            let settings = Settings {
+                tsc: false,
+                filter: false,
+                possible_cpus: 1,
+                programs: 16,
+                ring_bytes: 64 << 10,
+                way,
+                stacks: Some(stacks),
+            };
+            match Loaded::load(&settings, &SharedMaps::new()) {
+                Ok(loaded) => assert!(loaded.walks() && loaded.forget_stacks().is_ok()),
+                Err(CaptureError::Program { program, reason }) => panic!("{program}: {reason}"),
+                Err(_) => return,
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustc_hash::FxHashMap;
 use syscollect_probes::{Argument, ArgumentLocation};
+use syscollect_store::ProbeRole;
 
 use crate::bpf_calls;
 
@@ -85,9 +86,43 @@ fn encode(argument: &Argument, text: Text) -> [u8; ARGUMENT_BYTES] {
     bytes
 }
 
+/// Whether hits of a place have stacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HitStack {
+    /// They have none.
+    None,
+    /// They have.
+    Taken,
+    /// They have, and stand at their function's first instruction.
+    AtEntry,
+}
+
+impl HitStack {
+    /// Of hits with this meaning.
+    pub(super) fn of(role: ProbeRole) -> Self {
+        match role {
+            ProbeRole::Point | ProbeRole::ZoneBegin => Self::Taken,
+            ProbeRole::FunctionEntry => Self::AtEntry,
+            // Ends are where their beginnings were; instrumented programs ask for stacks themselves.
+            _ => Self::None,
+        }
+    }
+
+    /// What it is in a cookie: COOKIE_STACK and COOKIE_ENTRY of bpf/include/probe_stack.h.
+    fn bits(self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Taken => 1 << 63,
+            Self::AtEntry => 3 << 62,
+        }
+    }
+}
+
 /// The programs that the kernel knows, each once.
 pub(super) struct ArgumentPrograms {
     map: OwnedFd,
+    /// Whether the kernel program knows of stacks.
+    stacks: bool,
     room: ProgramQuota,
     known: FxHashMap<ArgumentProgram, u32>,
 }
@@ -119,19 +154,20 @@ impl ProgramQuota {
 
 impl ArgumentPrograms {
     /// None yet; `map` has room for so many.
-    pub(super) fn new(map: OwnedFd, room: u32) -> Self {
-        Self { map, room: ProgramQuota::new(room), known: FxHashMap::default() }
+    pub(super) fn new(map: OwnedFd, room: u32, stacks: bool) -> Self {
+        Self { map, stacks, room: ProgramQuota::new(room), known: FxHashMap::default() }
     }
 
     /// The cookie of a probe with these arguments, in a file of this owner.
     pub(super) fn cookie(
         &mut self,
         owner: u32,
-        probe: u32,
+        (probe, stack): (u32, HitStack),
         arguments: &[(Argument, Text)],
     ) -> io::Result<u64> {
+        let stack = if self.stacks { stack.bits() } else { 0 };
         if arguments.is_empty() {
-            return Ok(u64::from(probe));
+            return Ok(stack | u64::from(probe));
         }
         let program = ArgumentProgram::new(arguments);
         let index = match self.known.get(&program) {
@@ -150,7 +186,7 @@ impl ArgumentPrograms {
                 index
             }
         };
-        Ok(u64::from(index + 1) << 32 | u64::from(probe))
+        Ok(stack | u64::from(index + 1) << 32 | u64::from(probe))
     }
 }
 
@@ -185,6 +221,19 @@ mod tests {
             encode(&argument, Text::Never)[8..],
             [MEMORY, NO_REGISTER, NO_REGISTER, 0, 0, 0, 0, 0]
         );
+    }
+
+    #[test]
+    fn a_cookie_says_whether_hits_have_stacks_and_never_to_programs_that_walk_none() {
+        let (entry, exit) =
+            [ProbeRole::FunctionEntry, ProbeRole::FunctionExit].map(HitStack::of).into();
+        let cookie = |stacks, stack| {
+            let map = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+            ArgumentPrograms::new(map, 1, stacks).cookie(0, (7, stack), &[]).unwrap()
+        };
+        assert_eq!(cookie(true, entry), 7 | 1 << 63 | 1 << 62);
+        assert_eq!(cookie(true, HitStack::of(ProbeRole::Point)), 7 | 1 << 63);
+        assert_eq!([cookie(true, exit), cookie(false, entry)], [7, 7]);
     }
 
     #[test]

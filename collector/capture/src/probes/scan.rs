@@ -33,6 +33,7 @@ use super::manager::{AttachContext, ManagerReport};
 use super::places::PLACES_MAX;
 use super::plan::{Plan, Planned, Planner, SpecPart};
 use super::presets::{installed_libraries, preset_of};
+use super::program::HitStack;
 use super::semaphores;
 use super::single::{FileToAttach, begin_of};
 use super::singly::{Added, Attacher, Singly};
@@ -381,8 +382,8 @@ impl<'a> Scanner<'a> {
             file: file.clone(),
             path: path.to_owned(),
             owner,
-            rings: self.points(owner, path, &plan.rings),
-            hits: self.points(owner, path, &plan.points),
+            rings: self.points(owner, path, &plan, &plan.rings),
+            hits: self.points(owner, path, &plan, &plan.points),
             is_asked_for: !plan.matched.is_empty(),
         };
         match whom {
@@ -434,10 +435,14 @@ impl<'a> Scanner<'a> {
         AttachOutcome::of_begin(is_begun)
     }
 
-    fn points(&mut self, owner: u32, path: &str, planned: &[Planned]) -> Vec<Point> {
+    fn points(&mut self, owner: u32, path: &str, plan: &Plan, planned: &[Planned]) -> Vec<Point> {
         let arguments = &mut self.work.arguments;
+        let definitions = plan.definitions.iter();
+        let stacks: FxHashMap<u32, HitStack> =
+            definitions.map(|one| (one.probe, HitStack::of(one.role))).collect();
         let point = |planned: &Planned| {
-            let cookie = arguments.cookie(owner, planned.probe, &planned.arguments)?;
+            let stack = stacks.get(&planned.probe).copied().unwrap_or(HitStack::None);
+            let cookie = arguments.cookie(owner, (planned.probe, stack), &planned.arguments)?;
             Ok::<_, io::Error>(Point {
                 offset: planned.offset,
                 semaphore: planned.semaphore,

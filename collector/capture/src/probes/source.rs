@@ -15,14 +15,14 @@ use super::keeper::Keeper;
 use super::lookups::{Lookups, OF_LOOKUP};
 use super::manager::{AttachContext, Manager, MappedFiles};
 use super::mapping_tree::LoadingTree;
-use super::object::{Loaded, Settings};
+use super::object::{Loaded, Settings, WalkMethod};
 use super::plan::OF_CLIENT;
 use super::program::ArgumentPrograms;
 use super::unheard::{self, Announcers, BeyondShares};
 use crate::attach_method::AttachMethod;
 use crate::bpf_object::SharedMaps;
 use crate::error::CaptureError;
-use crate::options::RecordOptions;
+use crate::options::{RecordOptions, UnwindMethod};
 use crate::outlet::Outlet;
 use crate::ring_buffers::{Counters, Counts, RingLane, bytes_of_each};
 use crate::source::{Drained, Source};
@@ -54,6 +54,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) zones: Sender<ZoneNotice>,
     /// What can be done without in memory is.
     pub(crate) memory_is_short: bool,
+    /// Unwind tables are made.
+    pub(crate) unwind_tables: bool,
 }
 
 /// Hits of probes.
@@ -86,7 +88,9 @@ impl ProbeSource {
         keeper: Keeper,
         cpus: &[u32],
     ) -> Result<Self, CaptureError> {
-        let Setup { options, clock, possible_cpus, shared, buffer, zones, memory_is_short } = setup;
+        let walks = walk_method(&setup);
+        let Setup { options, clock, possible_cpus, shared, buffer, zones, memory_is_short, .. } =
+            setup;
         let unavailable =
             |why| CaptureError::system("cannot probe programs", std::io::Error::other(why));
         let way = AttachMethod::of_this_kernel().map_err(unavailable)?;
@@ -101,10 +105,12 @@ impl ProbeSource {
                 possible_cpus,
             ),
             way,
+            stacks: walks.filter(|_| asked),
         };
         // It takes megabytes while it is loaded; lists do, too.
         let tree = (!memory_is_short).then(LoadingTree::start).flatten();
-        let loaded = Loaded::load(&settings, shared)?;
+        let mut missing = Vec::new();
+        let loaded = load(&settings, shared, &mut missing)?;
         let counters = loaded.counters()?;
         let (ring, ready) = loaded.announcements()?;
         let thread = |error| CaptureError::system("cannot wait for instrumented programs", error);
@@ -123,7 +129,11 @@ impl ProbeSource {
             on_probe: loaded.program(&loaded.on_probe, way)?,
             on_ring: loaded.program(&loaded.on_ring, way)?,
             tree,
-            arguments: ArgumentPrograms::new(loaded.argument_programs()?, settings.programs),
+            arguments: ArgumentPrograms::new(
+                loaded.argument_programs()?,
+                ARGUMENT_PROGRAMS,
+                loaded.walks(),
+            ),
             recorded: recorded.map(hold).transpose()?,
             specs: options.probes.clone(),
             gpu: options.gpu,
@@ -143,7 +153,7 @@ impl ProbeSource {
             beyond_shares,
             lanes,
             lookups: Lookups::default(),
-            missing: Vec::new(),
+            missing,
             of_clients: false,
             clients_told: false,
             stop_asked: Arc::clone(&options.stop_asked),
@@ -155,6 +165,41 @@ impl ProbeSource {
     pub(crate) fn mapped_files(&self) -> MappedFiles {
         self.manager.mapped_files()
     }
+}
+
+/// How hits' stacks are walked, if they have any.
+fn walk_method(setup: &Setup<'_>) -> Option<WalkMethod> {
+    let wanted = setup.options.stacks.probes && setup.options.unwind != UnwindMethod::None;
+    let method = if setup.unwind_tables { WalkMethod::Tables } else { WalkMethod::FramePointers };
+    wanted.then_some(method)
+}
+
+/// Loads the programs; where the kernel refuses those that walk stacks, others, and says so.
+fn load(
+    settings: &Settings,
+    shared: &SharedMaps,
+    missing: &mut Vec<String>,
+) -> Result<Loaded, CaptureError> {
+    let ways = match settings.stacks {
+        Some(WalkMethod::Tables) => {
+            &[Some(WalkMethod::Tables), Some(WalkMethod::FramePointers)][..]
+        }
+        Some(WalkMethod::FramePointers) => &[Some(WalkMethod::FramePointers)][..],
+        None => &[],
+    };
+    for stacks in ways {
+        match Loaded::load(&Settings { stacks: *stacks, ..*settings }, shared) {
+            Ok(loaded) => return Ok(loaded),
+            Err(error) => {
+                let what = match stacks {
+                    Some(WalkMethod::Tables) => "stacks of probes are walked by frame pointers",
+                    _ => "probes have no stacks",
+                };
+                missing.push(format!("{what}: {error}"));
+            }
+        }
+    }
+    Loaded::load(&Settings { stacks: None, ..*settings }, shared)
 }
 
 /// Adds the notes that are not there yet; those of the source itself stay.
@@ -202,6 +247,14 @@ impl Source for ProbeSource {
             self.missing.push(NO_SHARED_MEMORY.to_owned());
         }
         fullest
+    }
+
+    fn say_anew(&mut self) {
+        if let Err(error) = self.loaded.forget_stacks() {
+            let why =
+                format!("a probe's stack is sent but once, and missing where it was lost: {error}");
+            add_new(&mut self.missing, vec![why]);
+        }
     }
 
     /// Hits end at once. Taking the breakpoints out of every process takes its
@@ -285,8 +338,11 @@ fn losses_of(cpu: u32, counts: Counts) -> impl Iterator<Item = LaneLoss> {
         (LossCause::ClockUnreadable, RecordKind::Probe, counts.unclocked),
         (LossCause::LaneFull, RecordKind::Ring, counts.announcements_lost),
     ];
-    causes.into_iter().map(move |(cause, record, count)| LaneLoss {
-        origin: LaneKind::Probe.into(),
+    let of_stacks =
+        (LaneKind::ProbeStack, LossCause::LaneFull, RecordKind::Stack, counts.stacks_full);
+    let of_hits = causes.map(|(cause, record, count)| (LaneKind::Probe, cause, record, count));
+    of_hits.into_iter().chain([of_stacks]).map(move |(lane, cause, record, count)| LaneLoss {
+        origin: lane.into(),
         cpu: Some(cpu),
         record: LostRecord::Kind(record),
         cause,

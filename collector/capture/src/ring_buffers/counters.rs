@@ -10,6 +10,7 @@ use super::ring::{Mapping, PAGE};
 /// Bytes of a CPU's counters, as `struct probe_cpu` and `struct tracepoint_cpu` of bpf/ have them.
 const CPU_BYTES: usize = 64;
 const STOPPED: usize = 6;
+const STACKS_FULL: usize = 7;
 
 /// What the programs count on each CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub(crate) struct Counts {
     pub(crate) announced: u64,
     /// Announcements that found no room.
     pub(crate) announcements_lost: u64,
+    /// Stacks that found the ring buffer full: hits have none.
+    pub(crate) stacks_full: u64,
 }
 
 /// The counters of all CPUs, mapped.
@@ -54,9 +57,10 @@ impl Counters {
 
     /// What one CPU has counted.
     pub(crate) fn of(&self, cpu: u32) -> Counts {
-        let [written, full, nested, unclocked, announced, announcements_lost] =
-            [0, 1, 2, 3, 4, 5].map(|index| self.word(cpu, index).load(Ordering::Relaxed));
-        Counts { written, full, nested, unclocked, announced, announcements_lost }
+        let [written, full, nested, unclocked, announced, announcements_lost, stacks_full] =
+            [0, 1, 2, 3, 4, 5, STACKS_FULL]
+                .map(|index| self.word(cpu, index).load(Ordering::Relaxed));
+        Counts { written, full, nested, unclocked, announced, announcements_lost, stacks_full }
     }
 
     /// Each CPU with what it counted.

@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use syscollect_model::{Lane, LaneKind, Ticks};
-use syscollect_records::Stamp;
+use syscollect_records::{RecordKind, Stamp};
 use syscollect_store::{Chunk, ChunkHeader};
 
 use super::{Records, Ring};
-use crate::stage::CHUNK_BYTES;
+
+use crate::stage::{CHUNK_BYTES, Stage, count_stacks};
 
 /// Records wait at most this long for others to share a chunk with.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
@@ -16,10 +17,12 @@ const LONGEST_WAIT: Duration = Duration::from_millis(500);
 const MOST_CHUNKS: usize = 128;
 
 /// The ring buffer of one CPU and the chunk that is being filled from it.
-/// Every record begins with its [`Stamp`].
+/// Every record begins with its [`Stamp`]. Stacks that come among them are those of its records,
+/// and go to the lane that these have.
 pub(crate) struct RingLane<R = Ring> {
     lane: Lane,
     ring: R,
+    stacks: Option<Stage>,
     data: Vec<u8>,
     records: u32,
     first: u64,
@@ -32,9 +35,11 @@ pub(crate) struct RingLane<R = Ring> {
 impl<R: Records> RingLane<R> {
     /// A lane of this kind.
     pub(crate) fn new(kind: LaneKind, cpu: u32, ring: R) -> Self {
+        let lane = Lane::new(kind, cpu as u16);
         Self {
-            lane: Lane::new(kind, cpu as u16),
+            lane,
             ring,
+            stacks: lane.stacks().map(|stacks| Stage::new(stacks, 0)),
             data: Vec::new(),
             records: 0,
             first: u64::MAX,
@@ -77,8 +82,14 @@ impl<R: Records> RingLane<R> {
         // Who is hit faster than this reads is read on in the next turn: others wait, and the end,
         // too.
         for _ in 0..MOST_CHUNKS {
-            let Self { ring, data, records, first, last, since, .. } = self;
+            let Self { ring, stacks, data, records, first, last, since, .. } = self;
+            let mut stacks_full = false;
             ring.read(|record| {
+                if let Some(stacks) = stacks.as_mut().filter(|_| is_stack(record)) {
+                    stacks.data().extend_from_slice(record);
+                    stacks_full = stacks.data().len() >= CHUNK_BYTES;
+                    return !stacks_full;
+                }
                 if data.is_empty() {
                     *since = Instant::now();
                     data.reserve(CHUNK_BYTES);
@@ -95,10 +106,17 @@ impl<R: Records> RingLane<R> {
                 data.len() < CHUNK_BYTES
             });
             let full = self.data.len() >= CHUNK_BYTES;
-            if full || (!self.data.is_empty() && (all || self.since.elapsed() >= LONGEST_WAIT)) {
+            let waits = !self.data.is_empty();
+            let is_due = full || (waits && (all || self.since.elapsed() >= LONGEST_WAIT));
+            // Stacks first: in the file, too, they come before what refers to them.
+            let stacks = self.stacks.as_mut();
+            if let Some(stacks) = stacks.filter(|stacks| all || is_due || stacks.is_due()) {
+                stacks.flush(now, count_stacks, sink);
+            }
+            if is_due {
                 sink(self.chunk());
             }
-            if !full {
+            if !full && !stacks_full {
                 return;
             }
         }
@@ -123,5 +141,69 @@ impl<R: Records> RingLane<R> {
         self.records_before += u64::from(self.records);
         (self.records, self.first, self.last) = (0, u64::MAX, 0);
         Chunk { header, data }
+    }
+}
+
+/// Whether a stack's definition lies there.
+fn is_stack(record: &[u8]) -> bool {
+    record.first() == Some(&(RecordKind::Stack as u8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syscollect_records::{ProbeRecord, StackHeader};
+
+    /// Records that lie ready, each read once.
+    struct Ready(Vec<Vec<u8>>);
+
+    impl Records for Ready {
+        fn fill(&self) -> f64 {
+            0.0
+        }
+
+        fn read(&mut self, mut take: impl FnMut(&[u8]) -> bool) {
+            let mut more = true;
+            while more && !self.0.is_empty() {
+                more = take(&self.0.remove(0));
+            }
+        }
+    }
+
+    fn hit(ticks: u64) -> Vec<u8> {
+        let stamp = Stamp::new(ticks, RecordKind::Probe);
+        ProbeRecord { stamp, size: ProbeRecord::SIZE as u16, ..Default::default() }
+            .as_bytes()
+            .to_vec()
+    }
+
+    fn stack(ticks: u64, id: u32) -> Vec<u8> {
+        let stamp = Stamp::new(ticks, RecordKind::Stack);
+        let header = StackHeader { stamp, id, frames: 1, ..Default::default() };
+        [header.as_bytes(), &0x1234_u64.to_ne_bytes()].concat()
+    }
+
+    #[test]
+    fn stacks_go_to_their_own_lane_before_the_hits_that_refer_to_them() {
+        let records = vec![stack(10, 4), hit(10), hit(20), stack(30, 8), hit(30)];
+        let mut lane = RingLane::new(LaneKind::Probe, 3, Ready(records));
+        let (mut chunks, mut looked) = (Vec::new(), 0);
+        lane.drain(Ticks(100), true, &mut |_| looked += 1, &mut |chunk| chunks.push(chunk));
+        let told = |chunk: &Chunk| (chunk.header.lane, chunk.header.records, chunk.header.first.0);
+        assert_eq!(
+            chunks.iter().map(told).collect::<Vec<_>>(),
+            [(Lane::new(LaneKind::ProbeStack, 3), 2, 10), (Lane::new(LaneKind::Probe, 3), 3, 10)]
+        );
+        assert_eq!((looked, lane.records()), (3, 3), "a stack is no hit");
+    }
+
+    #[test]
+    fn however_many_stacks_there_are_a_chunk_of_them_has_its_size() {
+        let records: Vec<_> = (0..5000).map(|id| stack(u64::from(id), id * 4)).collect();
+        let mut lane = RingLane::new(LaneKind::Probe, 0, Ready(records));
+        let mut sizes = Vec::new();
+        lane.drain(Ticks(9000), true, &mut |_| {}, &mut |chunk| sizes.push(chunk.data.len()));
+        assert!(sizes.iter().all(|bytes| *bytes <= CHUNK_BYTES + 4096), "{sizes:?}");
+        assert_eq!(sizes.iter().sum::<usize>(), 5000 * 32);
     }
 }

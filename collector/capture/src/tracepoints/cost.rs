@@ -68,7 +68,7 @@ impl TracepointCost {
         let lane = |cpu: u32| Ok(RingLane::new(LaneKind::Tracepoint, cpu, attached.add_cpu(cpu)?));
         let lanes =
             host.online_cpus().into_iter().map(lane).collect::<Result<Vec<_>, CaptureError>>()?;
-        let empty = bpf_calls::load_program("empty", &EMPTY, c"GPL", KIND)
+        let empty = bpf_calls::load_program("empty", &EMPTY, c"GPL", KIND, None)
             .map_err(|(error, _)| CaptureError::system("loading an empty program", error))?;
         Ok(Self { _clocks: clocks, attached, lanes, offer, empty })
     }

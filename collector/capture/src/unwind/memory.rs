@@ -7,7 +7,7 @@ use std::fmt;
 use aya::maps::{MapData, RingBuf};
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{Lane, LaneKind};
-use syscollect_records::unwind::{PAGE_BYTES, StackMemoryHeader};
+use syscollect_records::unwind::{PAGE_BYTES, StackMemoryHeader, memory_of};
 use syscollect_unwind::{FrameReached, Registers, StackMemory};
 
 use super::UnwindTables;
@@ -169,7 +169,12 @@ impl HeldStacks {
 
     /// Adds a part to its stack. Parts come in their order; what lies behind a gap is left out.
     fn add(&mut self, header: &StackMemoryHeader, bytes: &[u8]) {
-        let kind = if header.of_sample == 0 { LaneKind::SchedStack } else { LaneKind::SampleStack };
+        let kind = match header.of {
+            memory_of::SCHED => LaneKind::SchedStack,
+            memory_of::SAMPLE => LaneKind::SampleStack,
+            memory_of::PROBE => LaneKind::ProbeStack,
+            _ => return,
+        };
         let Ok(cpu) = u16::try_from(header.cpu) else { return };
         let Some(bytes) = bytes.get(..header.bytes as usize) else { return };
         let key = (Lane::new(kind, cpu), header.id);
@@ -211,7 +216,7 @@ mod tests {
             uid,
             start,
             cpu: 1,
-            of_sample: 1,
+            of: memory_of::SAMPLE,
             ip: 0x1234,
             sp: 0x7000,
             bytes: 16,

@@ -27,7 +27,8 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u32).range(0..=i64::from(backend::options::FREQUENCY_MAX)))]
     freq: u32,
 
-    /// Which events carry stacks: a list of samples, off-cpu and wakers, or none
+    /// Which events carry stacks: a list of samples, off-cpu, wakers and probes (hits of probes,
+    /// entries of functions and zones; each costs more then), or none
     #[arg(long, value_name = "LIST", default_value = "samples,off-cpu", value_parser = parse_stacks)]
     stacks: StackKinds,
 
@@ -81,6 +82,7 @@ pub(crate) struct StackKinds {
     pub(crate) samples: bool,
     pub(crate) off_cpu: bool,
     pub(crate) wakers: bool,
+    pub(crate) probes: bool,
 }
 
 /// The arguments checked and completed.
@@ -118,6 +120,9 @@ impl Args {
         };
         let export = self.system.export(&output, self.format).map_err(usage)?;
         self.system.check_buffer(self.buffer).map_err(usage)?;
+        if self.stacks.probes && !backend::options::HAS_PROBES {
+            return Err(usage("--stacks probes: there are no probes on this system".into()).into());
+        }
         Ok(Options {
             duration: self.duration,
             output,
@@ -149,6 +154,7 @@ fn parse_stacks(text: &str) -> Result<StackKinds, String> {
         samples: asked.contains(&StackChoice::Samples),
         off_cpu: asked.contains(&StackChoice::OffCpu),
         wakers: asked.contains(&StackChoice::Wakers),
+        probes: asked.contains(&StackChoice::Probes),
     })
 }
 
@@ -158,13 +164,15 @@ mod tests {
 
     #[test]
     fn stacks_are_a_list_or_none() {
-        let wakers = StackKinds { samples: false, off_cpu: true, wakers: true };
+        let wakers = StackKinds { off_cpu: true, wakers: true, ..StackKinds::default() };
         for spelling in ["off-cpu,wakers", "offcpu,wakers"] {
             assert_eq!(parse_stacks(spelling), Ok(wakers));
         }
         // As pictures of them are asked for.
         let samples = StackKinds { samples: true, ..StackKinds::default() };
         assert_eq!(parse_stacks("on-cpu"), Ok(samples));
+        let probes = StackKinds { samples: true, probes: true, ..StackKinds::default() };
+        assert_eq!(parse_stacks("samples,probes"), Ok(probes));
         assert_eq!(parse_stacks("none"), Ok(StackKinds::default()));
         assert!(parse_stacks("all").is_err());
         assert!(parse_stacks("none,samples").unwrap_err().contains("alone"));

@@ -10,10 +10,11 @@ use crate::zones::state::{NO_CLIENT, Zones};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use syscollect_model::{
-    Event, Field, Fields, ProcessId, Scope, Slice, SliceUpdate, StringId, Strings, ThreadId, Track,
-    TrackId, TrackKind, TrackRole, Value,
+    Event, Field, Fields, ProcessId, Scope, Slice, SliceUpdate, StackId, StringId, Strings,
+    ThreadId, Track, TrackId, TrackKind, TrackRole, Value,
 };
 use syscollect_playback::{EventType, Stopped};
+use syscollect_records::stack_id;
 use syscollect_store::ProbeRole;
 use syscollect_zone_protocol::FramePhase;
 
@@ -50,6 +51,8 @@ struct Occurrence<'a> {
     probe: &'a Probe,
     table: &'a ProbeTable,
     hit: Hit<'a>,
+    /// Who called, where that was recorded.
+    stack: Option<StackId>,
 }
 
 /// Decodes lanes of hits.
@@ -100,8 +103,9 @@ impl Probes {
         };
         engine.sink.tally.records += 1;
         let thread = engine.thread_of(hit.record.tid, Some(hit.record.tgid));
-        let (slices, at) =
-            (&mut self.slices, Occurrence { thread, probe, table: &self.table, hit });
+        let stack = engine.stack(lane, hit.stack(), stack_id::NONE).stack;
+        let at = Occurrence { thread, probe, table: &self.table, hit, stack };
+        let slices = &mut self.slices;
         match probe.role {
             ProbeRole::Point => slices.point(engine, at),
             ProbeRole::ZoneBegin => slices.pair_begin(engine, at),
@@ -205,7 +209,7 @@ impl ProbeSlices {
         zones: &mut Zones,
         at: Occurrence<'_>,
     ) -> Result<(), Stopped> {
-        let Occurrence { thread, probe, table, hit } = at;
+        let Occurrence { thread, probe, table, hit, .. } = at;
         let name = self.track_name(probe);
         let calls = &mut self.open_of(engine, thread).calls;
         let (track, calls) = calls.entry(name).or_insert_with(|| {
@@ -271,7 +275,7 @@ impl ProbeSlices {
     }
 
     fn slice(&mut self, engine: &mut Engine<'_>, at: Occurrence<'_>) -> Slice {
-        let Occurrence { probe, hit, .. } = at;
+        let Occurrence { probe, hit, stack, .. } = at;
         let by = probe.named_by.and_then(|by| hit.argument(by, probe.arguments.get(by)?));
         let (name, number) = match by {
             Some(ArgumentValue::Text(text)) => (engine.new_name(&text), None),
@@ -280,7 +284,7 @@ impl ProbeSlices {
             _ => (None, None),
         };
         let fields = self.fields(probe, &hit, probe.named_by.filter(|_| name.is_some()));
-        Slice { number, fields, ..Slice::named(name.unwrap_or(probe.name)) }
+        Slice { number, fields, stack, ..Slice::named(name.unwrap_or(probe.name)) }
     }
 
     /// The arguments but for the one that is the name.

@@ -2,7 +2,7 @@
 
 use crate::probes::table::Argument;
 use std::borrow::Cow;
-use syscollect_records::ProbeRecord;
+use syscollect_records::{PROBE_HAS_STACK, ProbeRecord, stack_id};
 
 /// A hit as it was written.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +31,14 @@ impl<'a> Hit<'a> {
         let behind = bytes.get(ProbeRecord::SIZE..)?;
         let (words, texts) = behind.split_at_checked(usize::from(record.arguments) * 8)?;
         Some(Self { record, words, texts })
+    }
+
+    /// The id of its user stack; of none where it was recorded without.
+    pub(crate) fn stack(&self) -> u32 {
+        let has_stack = self.record.unreadable & PROBE_HAS_STACK != 0;
+        // Behind all that came with it.
+        let word = self.texts.last_chunk::<8>().filter(|_| has_stack);
+        word.map_or(stack_id::NONE, |word| u64::from_le_bytes(*word) as u32)
     }
 
     /// The word of an argument.
@@ -169,6 +177,20 @@ mod tests {
     }
 
     #[test]
+    fn the_last_word_is_the_stack_where_the_hit_says_so() {
+        let mut bytes = hit(&[1, 2], &[(0, b"main.py")], PROBE_HAS_STACK | 0b10);
+        bytes.extend(70_u64.to_le_bytes());
+        let with = Hit::new(&bytes).unwrap();
+        assert_eq!(with.stack(), 70);
+        assert_eq!(with.argument(1, &argument(8, false, None)), Some(ArgumentValue::Unreadable));
+        assert_eq!(with.text(0), Some(&b"main.py"[..]));
+        let bytes = hit(&[1, 2], &[(0, b"main.py")], 0);
+        assert_eq!(Hit::new(&bytes).unwrap().stack(), stack_id::NONE);
+        let cut = hit(&[1], &[], PROBE_HAS_STACK);
+        assert_eq!(Hit::new(&cut).unwrap().stack(), stack_id::NONE);
+    }
+
+    #[test]
     fn what_could_not_be_read_says_so() {
         let bytes = hit(&[0, 7], &[], 0b01);
         let hit = Hit::new(&bytes).unwrap();
@@ -180,6 +202,7 @@ mod tests {
         #[test]
         fn bytes_of_any_content_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), size in any::<u8>()) {
             if let Some(hit) = Hit::new(&bytes) {
+                hit.stack();
                 for index in 0..40 {
                     hit.argument(index, &argument(size, index % 2 == 0, None));
                     hit.argument(index, &argument(size, true, Some(true)));

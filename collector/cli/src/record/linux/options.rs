@@ -31,6 +31,7 @@ Examples:
   sudo syscollect record --zone 'postgresql:transaction__start..transaction__commit|transaction__abort'
   sudo syscollect record --usdt 'libstdcxx:*' -p 1234   every exception of a program
   sudo syscollect record --function 'libc.so.6:fopen*'  as zones, in all programs
+  sudo syscollect record --function 'libc.so.6:malloc' --stacks samples,probes   and who calls it
   sudo syscollect record --tracepoint block:block_rq_issue --tracepoint irq   the kernel's own
 
 `syscollect probes list` tells what there is to probe. --usdt, --zone, --function
@@ -52,6 +53,9 @@ export, keeps the capture and ends within seconds; a third ends at once.
 
 Exit codes: 0; 1 error; 2 usage; 3 loss with --fail-on-loss; after a launched
 command that failed, its own status.";
+
+/// Whether programs can be probed.
+pub(in crate::record) const HAS_PROBES: bool = true;
 
 /// Help on options that other systems have in another way.
 pub(in crate::record) const OUTPUT_HELP: &str = "\
@@ -368,6 +372,7 @@ impl Options {
                 samples: self.stacks.samples,
                 offcpu: self.stacks.off_cpu,
                 wakers: self.stacks.wakers,
+                probes: self.stacks.probes,
             },
             unwind: system.unwind.into(),
             unwind_memory: system.unwind_memory,

@@ -20,7 +20,10 @@ fn the_defaults_are_the_whole_machine_at_999_hertz_with_sample_and_off_cpu_stack
     let options = finish(&[]).unwrap();
     assert_eq!((options.output, options.export), (Output::Default, Some(Format::Pftrace)));
     assert_eq!(options.frequency, 999);
-    assert_eq!(options.stacks, StackKinds { samples: true, off_cpu: true, wakers: false });
+    assert_eq!(
+        options.stacks,
+        StackKinds { samples: true, off_cpu: true, ..StackKinds::default() }
+    );
     assert_eq!((options.buffer_bytes, options.system.mode), (64 << 20, BufferMode::Discard));
     assert_eq!(
         (options.system.pids.len(), options.duration, options.system.cross_check_every),

@@ -23,6 +23,9 @@ Recording needs an elevated administrator: start the terminal with \"Run as admi
 Exit codes: 0; 1 error; 2 usage; 3 loss with --fail-on-loss; after a launched
 command that failed, its own status.";
 
+/// Whether programs can be probed.
+pub(in crate::record) const HAS_PROBES: bool = false;
+
 /// Help on options that other systems have in another way.
 pub(in crate::record) const OUTPUT_HELP: &str = "\
 Write to this file (.etl, the raw trace, or .pftrace, .tracy, .json.gz and others) [default: \

@@ -1,0 +1,87 @@
+//! A function that two others call, each so often, through a third: of all of them only unwind
+//! tables know the frames.
+//!
+//! They are written in assembly, as in `unwound`, and put numbers into rbp: a walk by frame pointers
+//! leads nowhere.
+
+use std::arch::global_asm;
+use std::time::Duration;
+
+use anyhow::Result;
+
+global_asm!(
+    r#"
+    .macro probed_frame name, next, bytes
+    .globl \name
+    .type \name, @function
+    \name:
+    .cfi_startproc
+    push rbp
+    .cfi_adjust_cfa_offset 8
+    .cfi_rel_offset rbp, 0
+    mov rbp, \bytes
+    sub rsp, \bytes
+    .cfi_adjust_cfa_offset \bytes
+    call \next
+    add rsp, \bytes
+    .cfi_adjust_cfa_offset -\bytes
+    pop rbp
+    .cfi_adjust_cfa_offset -8
+    .cfi_restore rbp
+    ret
+    .cfi_endproc
+    .size \name, . - \name
+    .endm
+
+    .text
+    .globl probed_function
+    .type probed_function, @function
+    probed_function:
+    .cfi_startproc
+    mov eax, 1
+    nop
+    ret
+    .cfi_endproc
+    .size probed_function, . - probed_function
+
+    probed_frame probed_between, probed_function, 32
+    probed_frame probed_caller_often, probed_between, 4096
+    probed_frame probed_caller_rarely, probed_between, 16
+    "#
+);
+
+unsafe extern "C" {
+    fn probed_caller_often();
+    fn probed_caller_rarely();
+}
+
+/// Calls with a pause between them: tables are made meanwhile.
+const SLOW_CALLS: u64 = 100;
+
+/// Two threads call so often, three of ten calls by one way; prints how often each way was gone.
+pub(crate) fn run(calls: u64) -> Result<()> {
+    let rarely = |call: &u64| call % 10 < 3;
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for call in 0..calls {
+                    // SAFETY: they keep to the C calling convention, and do nothing.
+                    unsafe {
+                        if rarely(&call) { probed_caller_rarely() } else { probed_caller_often() }
+                    }
+                    if call < SLOW_CALLS {
+                        std::thread::sleep(Duration::from_millis(10));
+                    }
+                }
+            });
+        }
+    });
+    let rare = (0..calls).filter(rarely).count() as u64;
+    println!(
+        "{{\"pid\":{},\"often\":{},\"rarely\":{}}}",
+        std::process::id(),
+        2 * (calls - rare),
+        2 * rare
+    );
+    Ok(())
+}
