@@ -8,6 +8,8 @@ use crate::os::ThreadClock;
 use crate::shared::Shared;
 use crate::turn::{Accounts, Pace, Turn};
 use crate::{ModuleRequest, jit, module};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -15,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use syscollect_model::{MemoryAt, SymbolTable};
+use syscollect_untrusted_files::payer;
 
 /// How often it is looked whether somebody takes too long, or nobody wants it any more.
 const TICK: Duration = Duration::from_millis(50);
@@ -38,17 +41,30 @@ struct Waiting {
 
 /// What waits, and what was spent.
 struct Queue {
-    waiting: Vec<Waiting>,
+    /// By who pays, each with its place in the order of all: one may have a hundred thousand.
+    waiting: FxHashMap<Option<u32>, VecDeque<(usize, Waiting)>>,
     accounts: Accounts,
 }
 
 impl Queue {
+    fn new(order: impl IntoIterator<Item = Waiting>, accounts: Accounts) -> Self {
+        let mut waiting = FxHashMap::<_, VecDeque<_>>::default();
+        for (place, one) in order.into_iter().enumerate() {
+            waiting.entry(one.owner.map(payer)).or_default().push_back((place, one));
+        }
+        Self { waiting, accounts }
+    }
+
     /// The next one of the owner whose files took the least so far: what one user brings delays
     /// nobody else for long.
     fn next(&mut self) -> Option<Waiting> {
-        let spent = |index: &usize| self.accounts.spent(self.waiting[*index].owner);
-        let next = (0..self.waiting.len()).min_by_key(spent)?;
-        Some(self.waiting.remove(next))
+        let Self { waiting, accounts } = self;
+        let firsts = waiting.iter_mut().filter_map(|(owner, all)| {
+            let (place, _) = all.front()?;
+            Some(((accounts.spent(*owner), *place), all))
+        });
+        let (_, all) = firsts.min_by_key(|(order, _)| *order)?;
+        Some(all.pop_front()?.1)
     }
 }
 
@@ -110,6 +126,26 @@ struct Worker {
     work: Arc<Mutex<Option<NamingTask>>>,
 }
 
+/// What came of the requests, in their order.
+struct Tables {
+    tables: Vec<Option<SymbolTable>>,
+    missing: usize,
+}
+
+impl Tables {
+    fn new(requests: usize) -> Self {
+        Self { tables: (0..requests).map(|_| None).collect(), missing: requests }
+    }
+
+    /// The first one that comes of a request counts.
+    fn add(&mut self, index: usize, table: impl FnOnce() -> SymbolTable) {
+        if self.tables[index].is_none() {
+            self.tables[index] = Some(table());
+            self.missing -= 1;
+        }
+    }
+}
+
 /// Names all of `requests`, until `unwanted` says so; the tables are in the order of the requests,
 /// `None` where nobody waited for one.
 pub(crate) fn name_all(
@@ -118,7 +154,7 @@ pub(crate) fn name_all(
     unwanted: &dyn Fn() -> bool,
 ) -> Vec<Option<SymbolTable>> {
     let options = &shared.options;
-    let mut tables: Vec<Option<SymbolTable>> = requests.iter().map(|_| None).collect();
+    let mut tables = Tables::new(requests.len());
     // The most asked for first, so that no thread begins the longest work last.
     let mut order: Vec<usize> = (0..requests.len()).collect();
     order.sort_by_key(|index| std::cmp::Reverse(requests[*index].offsets.len()));
@@ -130,21 +166,20 @@ pub(crate) fn name_all(
         };
         Waiting { index, owner, request }
     };
-    let queue = Arc::new(Mutex::new(Queue {
-        waiting: order.into_iter().map(waiting).collect(),
-        accounts: Accounts::new(options.module_share, options.owner_share, options.asked_by),
-    }));
+    let accounts = Accounts::new(options.module_share, options.owner_share, options.asked_by);
+    let queue = Queue::new(order.into_iter().map(waiting), accounts);
+    let queue = Arc::new(Mutex::new(queue));
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(requests.len());
     let (done, named) = channel();
     let mut workers: Vec<Worker> =
         (0..threads).filter_map(|_| Worker::start(shared, &queue, &done)).collect();
     let begin = Instant::now();
     let why = loop {
-        if tables.iter().all(Option::is_some) {
+        if tables.missing == 0 {
             break None;
         }
         match named.recv_timeout(TICK) {
-            Ok((index, table)) => _ = tables[index].get_or_insert(table),
+            Ok((index, table)) => tables.add(index, || table),
             Err(RecvTimeoutError::Timeout) => {}
             // `done` lives here.
             Err(RecvTimeoutError::Disconnected) => {
@@ -154,7 +189,7 @@ pub(crate) fn name_all(
         let before = workers.len();
         workers.retain(|worker| match worker.give_up(&queue, options.module_time) {
             Some((index, why)) => {
-                tables[index].get_or_insert_with(|| unnamed(&requests[index], &why));
+                tables.add(index, || unnamed(&requests[index], &why));
                 false
             }
             None => true,
@@ -178,7 +213,7 @@ pub(crate) fn name_all(
             work.turn.slow_to(Pace::Over);
         }
     });
-    let all = tables.into_iter().zip(requests);
+    let all = tables.tables.into_iter().zip(requests);
     all.map(|(table, request)| table.or_else(|| why.map(|why| unnamed(request, why)))).collect()
 }
 
@@ -258,10 +293,8 @@ mod tests {
     fn the_owner_whose_files_took_the_least_is_next() {
         let waiting = |(index, owner)| Waiting { index, owner, request: ModuleRequest::default() };
         let owners = [Some(1), Some(1), Some(2), None, Some(2)];
-        let mut queue = Queue {
-            waiting: owners.into_iter().enumerate().map(waiting).collect(),
-            accounts: Accounts::new(Duration::MAX / 8, Duration::MAX / 8, None),
-        };
+        let accounts = Accounts::new(Duration::MAX / 8, Duration::MAX / 8, None);
+        let mut queue = Queue::new(owners.into_iter().enumerate().map(waiting), accounts);
         let mut next = |seconds| {
             let Waiting { index, owner, .. } = queue.next()?;
             queue.accounts.spend(owner, Duration::from_secs(seconds));
@@ -269,5 +302,18 @@ mod tests {
         };
         let order = [next(5), next(1), next(3), next(1), next(1), next(1)];
         assert_eq!(order, [Some(0), Some(2), Some(3), Some(4), Some(1), None]);
+    }
+
+    #[test]
+    fn what_waits_is_not_gone_through_for_each_that_is_next() {
+        // One user had programs begin under 100,000 names, and what named them moved the rest of the
+        // list each time, for minutes.
+        let waiting = |index| Waiting { index, owner: Some(1), request: ModuleRequest::default() };
+        let accounts = Accounts::new(Duration::MAX / 8, Duration::MAX / 8, None);
+        let mut queue = Queue::new((0..500_000).map(waiting), accounts);
+        let begin = Instant::now();
+        let count = std::iter::from_fn(|| queue.next()).count();
+        assert_eq!(count, 500_000);
+        assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     }
 }

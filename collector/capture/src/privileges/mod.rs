@@ -41,7 +41,7 @@ const ATTACHING: CapabilitySet =
     CapabilitySet::BPF.union(CapabilitySet::PERFMON).union(CapabilitySet::SYS_PTRACE);
 
 /// Looking at Java virtual machines of all users, and becoming theirs.
-const ASKING: CapabilitySet = CapabilitySet::SYS_PTRACE.union(ACCOUNTS);
+const ASKING: CapabilitySet = CapabilitySet::SYS_PTRACE.union(ACCOUNTS).union(CapabilitySet::KILL);
 
 /// Naming opens files of code and the kernel's list of symbols.
 const NAMING: CapabilitySet = CapabilitySet::DAC_READ_SEARCH
