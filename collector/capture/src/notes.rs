@@ -401,20 +401,20 @@ impl<'a> NoteTaker<'a> {
 
     fn add_seen(&mut self, seen: Observed) {
         match seen {
-            Observed::Mapping(mapping, _) => {
+            Observed::Mapping(mapping, at) => {
                 let whose = self.owners.whose(mapping.pid);
-                self.jvms.iter_mut().for_each(|jvms| jvms.mapped(&mapping, whose));
+                self.jvms.iter_mut().for_each(|jvms| jvms.mapped(&mapping, at, whose));
                 if mapping.is_generated() {
                     self.perf_maps.add(mapping.pid, whose, Instant::now());
                 } else if self.held.is_to_hold(&mapping, whose.uid()) {
                     self.add(mapping.pid, Note::Mapped(mapping));
                 }
             }
-            Observed::Exec { pid } => {
+            Observed::Exec { pid, at } => {
                 // What it has mapped from now on is of another program.
                 self.unread.remove(&pid);
                 self.perf_maps.remove(pid);
-                self.jvms.iter_mut().for_each(|jvms| jvms.exec(pid));
+                self.jvms.iter_mut().for_each(|jvms| jvms.exec(pid, at));
                 self.held.forget_code_lists(pid);
                 self.add(pid, Note::Exec(pid));
             }

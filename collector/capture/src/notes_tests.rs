@@ -48,7 +48,7 @@ fn definitions(outlet: &Outlet) -> Vec<Definition> {
 #[test]
 fn what_is_seen_is_noted_before_the_end() {
     let (mapping, pid, orders) = (own_code(), std::process::id(), Orders::default());
-    let seen = vec![Observed::Exec { pid }, Observed::Mapping(mapping.clone(), 0)];
+    let seen = vec![Observed::Exec { pid, at: 1 }, Observed::Mapping(mapping.clone(), 0)];
     let (noted, definitions) = noted(seen, &orders);
     let file = std::fs::File::open(&mapping.path).unwrap();
     let build_id = syscollect_symbolize::build_id_of(&file).unwrap();
@@ -83,7 +83,7 @@ fn what_a_process_has_mapped_after_it_began_another_program_is_not_from_the_star
     let pid = std::process::id();
     taker.unread.insert(pid);
     taker.add(pid, Note::Processes(vec![pid]));
-    taker.add_seen(Observed::Exec { pid });
+    taker.add_seen(Observed::Exec { pid, at: 1 });
     let noted = taker.end(&Orders::default());
     assert_eq!(noted.left_out, Vec::<String>::new());
     let buffer = outlet.buffer();
@@ -103,7 +103,7 @@ fn what_nobody_hears_of_is_counted() {
         sleepers: Arc::default(),
         patience: SOON,
     };
-    (0..UNHEARD_MAX + 3).for_each(|_| notes.seen(Observed::Exec { pid: 1 }));
+    (0..UNHEARD_MAX + 3).for_each(|_| notes.seen(Observed::Exec { pid: 1, at: 1 }));
     let (_, left_out) = notes.finish(false);
     assert!(left_out[0].starts_with("3 files of code and programs"), "{left_out:?}");
 }

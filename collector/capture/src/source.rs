@@ -99,5 +99,7 @@ pub(crate) enum Observed {
     Exec {
         /// The process.
         pid: u32,
+        /// When, in the same time. What it mapped then may be heard first: each CPU has a ring.
+        at: u64,
     },
 }

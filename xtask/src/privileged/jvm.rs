@@ -20,6 +20,8 @@ use crate::report::Outcome;
 
 const NOBODY: u32 = 65_534;
 const DAEMON: u32 = 1;
+/// Debian's `bin`: who has nothing to do with the others.
+const ANOTHER: u32 = 2;
 /// The method, and a program that does nothing else for as many milliseconds as it is told.
 const METHOD: &str = "Busy.recursiveSum(int)";
 const PROGRAM: &str = "public class Busy { \
@@ -109,6 +111,8 @@ pub(crate) fn hostile(context: &Context) -> Result<Outcome> {
     let parts = ["silent", "endless", "fifo", "link", "deaf"];
     let fakes = parts.into_iter().zip(1..).map(|(part, at)| Fake::start(context, part, at));
     let fakes: Vec<Fake> = fakes.collect::<Result<_>>()?;
+    // It stops who asks it, which are its user's processes by then.
+    let stops = Fake::start_as(context, ANOTHER, "stops", 9)?;
     let stopped = java(context, NOBODY, &[], LONG)?;
     // It has begun when its library is loaded.
     std::thread::sleep(Duration::from_secs(2));
@@ -133,14 +137,21 @@ pub(crate) fn hostile(context: &Context) -> Result<Outcome> {
             "of {who} it is not said that it {expected}: {said}"
         );
     }
-    let silent = format!("each of {} Java virtual machines", CROWD + 1);
+    let left: Vec<_> = fs::read_dir("/proc")?
+        .flatten()
+        .filter(|process| {
+            fs::read(process.path().join("comm")).is_ok_and(|name| name == b"jvm-asker\n")
+        })
+        .collect();
+    ensure!(left.is_empty(), "processes that ask are left: {left:?}");
+    let silent = format!("each of {} Java virtual machines", CROWD + 2);
     ensure!(said.contains(&silent), "silent ones: {said}");
     let occupied = format!("{}, {}", of(fifo).min(of(link)), of(fifo).max(of(link)));
     ensure!(
         said.contains(&format!("each of the Java virtual machines {occupied} cannot be asked")),
         "a FIFO and a link: {said}"
     );
-    for fake in fakes.into_iter().chain(crowd) {
+    for fake in fakes.into_iter().chain(crowd).chain([stops]) {
         fake.ensure_alive()?;
     }
     let named = in_method(context, &capture, honest.0.id())?;
@@ -155,11 +166,15 @@ struct Fake {
 
 impl Fake {
     fn start(context: &Context, part: &'static str, number: u32) -> Result<Self> {
+        Self::start_as(context, NOBODY, part, number)
+    }
+
+    fn start_as(context: &Context, user: u32, part: &'static str, number: u32) -> Result<Self> {
         let folder = context.path(&format!("fake-jvm-{number}"));
         fs::create_dir(&folder)?;
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o777))?;
         let mut fake = Command::new(&context.load);
-        fake.args(["as", &NOBODY.to_string(), "fake-jvm", part, text(&folder)?, "120"]);
+        fake.args(["as", &user.to_string(), "fake-jvm", part, text(&folder)?, "120"]);
         ends_with_us(&mut fake);
         let mut process = fake.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let printed = process.stdout.take().context("it has no output")?;

@@ -100,17 +100,17 @@ impl JvmNames {
     }
 
     /// A process has a file mapped.
-    pub(crate) fn mapped(&mut self, mapping: &Mapping, whose: Whose) {
+    pub(crate) fn mapped(&mut self, mapping: &Mapping, at: u64, whose: Whose) {
         let is_recorded = |recorded: &OwnedFd| bpf_calls::contains(recorded.as_fd(), mapping.pid);
         if self::watch::is_hotspot(&mapping.path) && self.recorded.as_ref().is_none_or(is_recorded)
         {
-            self.watch.add(mapping.pid, whose);
+            self.watch.add(mapping.pid, at, whose);
         }
     }
 
-    /// A process runs another program.
-    pub(crate) fn exec(&mut self, pid: u32) {
-        self.watch.exec(pid);
+    /// A process runs another program, since then.
+    pub(crate) fn exec(&mut self, pid: u32, at: u64) {
+        self.watch.exec(pid, at);
     }
 
     /// Has all that live write their maps.

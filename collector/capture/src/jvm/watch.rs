@@ -17,12 +17,20 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Processes that have mapped what is called as HotSpot's library is.
 #[derive(Debug)]
 pub(crate) struct JvmWatch {
-    known: FxHashMap<u32, u32>,
+    known: FxHashMap<u32, KnownJvm>,
     places: Pool,
     looked: Option<Instant>,
     /// Machines that ended, and that were not noted for want of room.
     ended: u64,
     left_out: u64,
+}
+
+/// A machine.
+#[derive(Clone, Copy, Debug)]
+struct KnownJvm {
+    user: u32,
+    /// When its library was mapped; 0 where that was before the recording.
+    since: u64,
 }
 
 impl Default for JvmWatch {
@@ -38,9 +46,11 @@ impl Default for JvmWatch {
 }
 
 impl JvmWatch {
-    /// A process has HotSpot's library mapped.
-    pub(crate) fn add(&mut self, pid: u32, whose: Whose) {
-        if self.known.contains_key(&pid) {
+    /// A process has HotSpot's library mapped, since then: CLOCK_MONOTONIC_RAW in nanoseconds, 0
+    /// where that was before the recording or is known.
+    pub(crate) fn add(&mut self, pid: u32, since: u64, whose: Whose) {
+        if let Some(known) = self.known.get_mut(&pid) {
+            known.since = known.since.max(since);
             return;
         }
         let user = whose.uid().unwrap_or(u32::MAX);
@@ -51,12 +61,18 @@ impl JvmWatch {
                 return;
             }
         }
-        self.known.insert(pid, user);
+        self.known.insert(pid, KnownJvm { user, since });
     }
 
-    /// It runs another program from now on.
-    pub(crate) fn exec(&mut self, pid: u32) {
-        if let Some(user) = self.known.remove(&pid) {
+    /// It runs another program since then. What it became by that may be heard first.
+    pub(crate) fn exec(&mut self, pid: u32, at: u64) {
+        if self.known.get(&pid).is_some_and(|known| known.since < at) {
+            self.ended(pid);
+        }
+    }
+
+    fn ended(&mut self, pid: u32) {
+        if let Some(KnownJvm { user, .. }) = self.known.remove(&pid) {
             self.places.give_back(user, 1);
             self.ended += 1;
         }
@@ -78,7 +94,7 @@ impl JvmWatch {
         self.looked = Some(Instant::now());
         let lives = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
         let ended: Vec<u32> = self.known.keys().copied().filter(|pid| !lives(*pid)).collect();
-        ended.into_iter().for_each(|pid| self.exec(pid));
+        ended.into_iter().for_each(|pid| self.ended(pid));
     }
 
     /// These had ended when they were to be asked.
@@ -124,9 +140,10 @@ mod tests {
         let mut watch = JvmWatch::default();
         let own = std::process::id();
         for pid in [own, own, NOBODY, NOBODY + 1] {
-            watch.add(pid, Whose::Of(1000));
+            watch.add(pid, 7, Whose::Of(1000));
         }
-        watch.exec(NOBODY);
+        watch.exec(own, 6);
+        watch.exec(NOBODY, 8);
         assert_eq!(watch.living(), [own]);
         let notes = watch.notes();
         assert!(
@@ -148,10 +165,10 @@ mod tests {
     #[test]
     fn a_user_with_many_leaves_room_for_others() {
         let mut watch = JvmWatch { looked: Some(Instant::now()), ..JvmWatch::default() };
-        (0..1000).for_each(|pid| watch.add(NOBODY + pid, Whose::Of(54_321)));
+        (0..1000).for_each(|pid| watch.add(NOBODY + pid, 7, Whose::Of(54_321)));
         assert_eq!(watch.known.len(), 128);
         let own = std::process::id();
-        watch.add(own, Whose::Of(54_322));
+        watch.add(own, 7, Whose::Of(54_322));
         assert!(watch.known.contains_key(&own));
         assert!(watch.notes()[0].contains("872 Java virtual machines were not asked"));
     }

@@ -39,7 +39,7 @@ impl NoteTaker<'_> {
 
     /// Holds the file of a mapping; whether that is held.
     pub(super) fn hold(&mut self, mapping: &mut Mapping, turn: &Turn<()>) -> bool {
-        self.jvms.iter_mut().for_each(|jvms| jvms.mapped(mapping, turn.whose));
+        self.jvms.iter_mut().for_each(|jvms| jvms.mapped(mapping, 0, turn.whose));
         if mapping.is_generated() {
             self.perf_maps.add(mapping.pid, turn.whose, Instant::now());
             return true;

@@ -46,12 +46,27 @@ struct CpuRing {
 /// when they start. A loop of mappings would otherwise fill the disk, and open files without end.
 const SHARE: u32 = 4096;
 const SHARE_TIME: Duration = Duration::from_secs(1);
+/// Bytes of them: a path may have 4,096.
+const SHARE_BYTES: usize = 1 << 20;
+/// Records with paths of more than half a kilobyte, which hardly any program has, and bytes of them
+/// that are recorded of all processes together: a user can have thousands of processes begin in a
+/// second, each under another such path, and whoever reads the capture holds all of them.
+const LONG_BYTES: usize = 600;
+const SHARE_OF_LONG_BYTES: usize = 1 << 20;
 
 /// How much of its share each process has used.
 #[derive(Default)]
 struct Shares {
     since: Option<Instant>,
-    used: HashMap<u32, u32>,
+    used: HashMap<u32, UsedShare>,
+    long_bytes: usize,
+}
+
+/// What was recorded of a process's mappings.
+#[derive(Clone, Copy, Default)]
+struct UsedShare {
+    records: u32,
+    bytes: usize,
 }
 
 impl Shares {
@@ -60,14 +75,24 @@ impl Shares {
         if self.since.is_none_or(|since| since.elapsed() >= SHARE_TIME) {
             self.since = Some(Instant::now());
             self.used.clear();
+            self.long_bytes = 0;
         }
     }
 
-    /// Whether the process may have one more.
-    fn take(&mut self, pid: u32) -> bool {
+    /// Whether the process may have one more, of so many bytes.
+    fn take(&mut self, pid: u32, bytes: usize) -> bool {
+        let is_long = bytes > LONG_BYTES;
         let used = self.used.entry(pid).or_default();
-        *used = used.saturating_add(1);
-        *used <= SHARE
+        let is_beyond = used.records == SHARE
+            || used.bytes + bytes > SHARE_BYTES
+            || is_long && self.long_bytes + bytes > SHARE_OF_LONG_BYTES;
+        if is_beyond {
+            return false;
+        }
+        used.records += 1;
+        used.bytes += bytes;
+        self.long_bytes += if is_long { bytes } else { 0 };
+        true
     }
 }
 
@@ -87,7 +112,7 @@ impl CpuRing {
                 Says::Lost => self.lost += record.word(8).unwrap_or(0),
                 // The task lanes tell of renames.
                 Says::Renamed => continue,
-                Says::Mapped if !shares.take(record.pid().unwrap_or(0)) => {
+                Says::Mapped if !shares.take(record.pid().unwrap_or(0), record.bytes.len()) => {
                     self.beyond_share += 1;
                     continue;
                 }
@@ -302,7 +327,7 @@ impl Record<'_> {
     fn seen(&self) -> Option<Observed> {
         match self.says() {
             Says::Mapped => Some(Observed::Mapping(self.mapping()?, self.time()?)),
-            Says::Exec => Some(Observed::Exec { pid: self.pid()? }),
+            Says::Exec => Some(Observed::Exec { pid: self.pid()?, at: self.time()? }),
             Says::Renamed | Says::Lost | Says::Other => None,
         }
     }
@@ -367,5 +392,20 @@ mod tests {
             ("/bin/x", "aaaaaaaa")
         );
         assert_eq!(records(&bytes[..40]).count(), 0, "a record that is cut is none");
+    }
+    #[test]
+    fn long_paths_have_a_share_of_their_own_and_no_process_more_than_its_bytes() {
+        let mut shares = Shares::default();
+        let taken = |shares: &mut Shares, pids: std::ops::Range<u32>, bytes, times| {
+            let all = pids.flat_map(|pid| std::iter::repeat_n(pid, times));
+            all.filter(|pid| shares.take(*pid, bytes)).count()
+        };
+        // A program that begins under a long path, again and again.
+        assert_eq!(taken(&mut shares, 1000..3000, 4096, 1), SHARE_OF_LONG_BYTES / 4096);
+        assert_eq!(taken(&mut shares, 1..2, 150, 5000), SHARE as usize, "others are recorded");
+        assert_eq!(taken(&mut shares, 2..3, 512, 5000), SHARE_BYTES / 512);
+        shares.since = None;
+        shares.renew();
+        assert_eq!(taken(&mut shares, 2..3, 4096, 1), 1);
     }
 }
