@@ -16,6 +16,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::context::{Context, finish, signal, text, until, wait};
 
 /// Numbers of include/uapi/linux/capability.h.
+const CAP_KILL: u32 = 5;
 const CAP_SETGID: u32 = 6;
 const CAP_SETUID: u32 = 7;
 const CAP_SYS_PTRACE: u32 = 19;
@@ -114,7 +115,14 @@ fn needs_admin(context: &Context) -> bool {
 fn while_it_records(context: &Context) -> Result<u64> {
     let output = context.path("rights-recording.syscap");
     let recorder = context.start(&output, &["--jvm"])?;
-    let threads = Rights::of_threads(recorder.id());
+    let rights = rights_of_recorder(context, recorder.id());
+    // In any case: one that goes on takes the zones of programs of the tests that follow.
+    context.stop(recorder)?;
+    rights
+}
+
+fn rights_of_recorder(context: &Context, recorder: u32) -> Result<u64> {
+    let threads = Rights::of_threads(recorder);
     ensure!(threads.len() > 3, "only the threads {threads:?}");
     for thread in &threads {
         thread.check(&never(context), "recording")?;
@@ -123,9 +131,8 @@ fn while_it_records(context: &Context) -> Result<u64> {
         threads.iter().find(|thread| thread.name == "signals").context("no thread for signals")?;
     let accounts = 1 << CAP_SETUID | 1 << CAP_SETGID;
     ensure!(waits.permitted & !accounts == 0, "who only waits for signals has {waits:?}");
-    who_holds_probes(context, recorder.id())?;
-    who_asks_jvms(context, recorder.id())?;
-    context.stop(recorder)?;
+    who_holds_probes(context, recorder)?;
+    who_asks_jvms(context, recorder)?;
     Ok(threads.iter().fold(0, |all, thread| all | thread.permitted))
 }
 
@@ -139,10 +146,11 @@ fn child(recorder: u32, name: &str) -> Result<u32> {
     children.find(is_it).with_context(|| format!("the recorder has no process {name}"))
 }
 
-/// The process that has Java virtual machines asked can look at them and become their users.
+/// The process that has Java virtual machines asked can look at them, become their users, and end
+/// who asks as one of them.
 fn who_asks_jvms(context: &Context, recorder: u32) -> Result<()> {
     let threads = Rights::of_threads(child(recorder, "jvm-asker")?);
-    let needed: u64 = 1 << CAP_SYS_PTRACE | 1 << CAP_SETUID | 1 << CAP_SETGID;
+    let needed: u64 = 1 << CAP_SYS_PTRACE | 1 << CAP_SETUID | 1 << CAP_SETGID | 1 << CAP_KILL;
     ensure!(threads.len() == 1, "who forks has {threads:?}");
     for thread in &threads {
         thread.check(&never(context), "asking")?;
