@@ -180,25 +180,6 @@ __noinline int probe_walk_frame_pointers(SCRATCH)
 	return 0;
 }
 
-/* Which process the walk is of, as it is mapped now: as in user_stack_unwound. */
-static __always_inline void unwind_look_at_space(struct unwind *u, struct mm_struct *mm, __u32 tgid,
-						 __u64 exec_id)
-{
-	__u32 word = UNWIND_EPOCH;
-	__u64 *epoch = bpf_map_lookup_elem(&unwind_words, &word);
-
-	u->walks++;
-	u->epoch = epoch ? *epoch : 0;
-	*(volatile __u64 *)&u->mm = (__u64)mm;
-	u->generation = mappings_generation(mm);
-	if (u->generation)
-		u->generation |= (u->epoch & 0x3fffff) << 40;
-	else
-		u->generation = u->walks << 1 | 1ULL << 63;
-	u->hash = address_space_hash(tgid, exec_id);
-	u->space = mix(u->hash, u->mm);
-}
-
 /* The stack of the hit that has this slot: its id into `stack`. */
 __noinline int probe_stack(__u32 slot)
 {

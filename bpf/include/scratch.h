@@ -11,8 +11,8 @@
 #define SYSCOLLECT_SCRATCH_H
 
 #ifdef WALK_SLOTS
-/* Hits of probes are preempted by others' on their CPU: each of those that are at work at once has a
- * number, which is its context (probe_stack.h). */
+/* Hits of probes are preempted by others' on their CPU: each of those that are at work at once has
+ * a number, which is its context (probe_stack.h). */
 enum { CONTEXTS = WALK_SLOTS };
 #else
 /* Who walks: switches and wakeups, samples, and whoever asks what is mapped where. */

@@ -171,23 +171,10 @@ static __always_inline __u32 user_stack_unwound(struct stack_writer *w, __u64 ip
 {
 	struct scratch *s = w->scratch;
 	struct unwind *u = &s->unwind;
-	__u64 walks = ++u->walks;
-	__u32 word = UNWIND_EPOCH;
-	__u64 *epoch = bpf_map_lookup_elem(&unwind_words, &word);
 
-	u->epoch = epoch ? *epoch : 0;
 	unwind_begin(u, ip, sp, bp, registers);
 	u->context = context;
-	*(volatile __u64 *)&u->mm = (__u64)mm;
-	u->generation = mappings_generation(mm);
-	/* Above the kernel's count, of 32 bits, is the epoch; without the first, what is kept is this
-	 * walk's alone. */
-	if (u->generation)
-		u->generation |= (u->epoch & 0x3fffff) << 40;
-	else
-		u->generation = walks << 1 | 1ULL << 63;
-	u->hash = address_space_hash(tgid, exec_id);
-	u->space = mix(u->hash, u->mm);
+	__u64 walks = unwind_look_at_space(u, mm, tgid, exec_id);
 	struct known_walk *known = context == CONTEXT_SCHED ? known_walk_of(u) : 0;
 	bool is_checked = CROSS_CHECK && !(walks % CROSS_CHECK);
 	bool is_known = known && KNOWN_WALK_STANDS(s, known);

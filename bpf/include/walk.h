@@ -31,9 +31,9 @@ struct linked {
 };
 
 /* Walks a user stack by frame pointers, in windows so that few reads do. At a function's first
- * instruction rbp is still its caller's, and the word on top of the stack leads to that. The chain has ended where
- * rbp was saved as 0, or nothing called; one that does not rise, is not aligned or jumps too far is
- * none, and what it lacks nobody knows. */
+ * instruction rbp is still its caller's, and the word on top of the stack leads to that. The chain
+ * has ended where rbp was saved as 0, or nothing called; one that does not rise, is not aligned or
+ * jumps too far is none, and what it lacks nobody knows. */
 static __always_inline struct linked walk_by_frame_pointers(struct scratch *s, __u64 ip, __u64 sp,
 							    __u64 bp, __u64 hash, bool is_entry,
 							    __u64 *unreadable)
@@ -99,6 +99,28 @@ static __always_inline void unwind_begin(struct unwind *u, __u64 ip, __u64 sp, _
 	u->reached = FRAME_RUNNING;
 	*(volatile __u64 *)&u->registers = registers;
 	begin_words(u);
+}
+
+/* One more walk, of this process as it is mapped now; how many there were, this one included. */
+static __always_inline __u64 unwind_look_at_space(struct unwind *u, struct mm_struct *mm,
+						  __u32 tgid, __u64 exec_id)
+{
+	__u64 walks = ++u->walks;
+	__u32 word = UNWIND_EPOCH;
+	__u64 *epoch = bpf_map_lookup_elem(&unwind_words, &word);
+
+	u->epoch = epoch ? *epoch : 0;
+	*(volatile __u64 *)&u->mm = (__u64)mm;
+	u->generation = mappings_generation(mm);
+	/* Above the kernel's count, of 32 bits, is the epoch; without the first, what is kept is this
+	 * walk's alone. */
+	if (u->generation)
+		u->generation |= (u->epoch & 0x3fffff) << 40;
+	else
+		u->generation = walks << 1 | 1ULL << 63;
+	u->hash = address_space_hash(tgid, exec_id);
+	u->space = mix(u->hash, u->mm);
+	return walks;
 }
 
 #endif

@@ -33,7 +33,8 @@ Examples:
   syscollect info x.syscap --json | jq .events_by_type
 
 JSON: schema_version, records (everything decoded), events (occurrences),
-events_by_type, lost, overwritten (as --overwrite asks), overwritten_ns (of which time they left nothing), losses [{lane, cpu, cause,
+events_by_type, lost, overwritten (as --overwrite asks),
+overwritten_ns (of which time they left nothing), losses [{lane, cpu, cause,
 user (whose programs' they are, where that is known), count}],
 missing_stacks (events that lack their stack or a part of it),
 untold_gaps (how often a CPU ran something else than its events say), cpus, duration_ns,
@@ -135,15 +136,6 @@ impl Exporter for Span {
         }
         Ok(())
     }
-
-    fn end(
-        &mut self,
-        _: &[Loss],
-        _: Option<&RecorderSummary>,
-        _: &Tables,
-    ) -> Result<(), Infallible> {
-        Ok(())
-    }
 }
 
 /// What only Windows traces have.
@@ -238,9 +230,8 @@ impl Report {
         }
         let mut span = Span::default();
         let Ok(played) = session.play(&mut span);
-        let mut report = Self::new(source::names(files), bytes, &session, played);
-        report.overwritten_ns = span.overwritten_ns.min(report.duration_ns);
-        Ok(report)
+        let report = Self::new(source::names(files), bytes, &session, played);
+        Ok(Self { overwritten_ns: span.overwritten_ns.min(report.duration_ns), ..report })
     }
 
     fn new(file: String, bytes: u64, session: &Source, played: Played) -> Self {

@@ -245,15 +245,6 @@ impl Exporter for KeptSearch {
         }
         Ok(())
     }
-
-    fn end(
-        &mut self,
-        _: &[Loss],
-        _: Option<&RecorderSummary>,
-        _: &Tables,
-    ) -> Result<(), Infallible> {
-        Ok(())
-    }
 }
 
 /// The process that a thread with this id is of.

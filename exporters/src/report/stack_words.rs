@@ -17,8 +17,8 @@ use syscollect_model::{FrameId, ModuleKind, StackId, Tables};
 const LINES: usize = 3;
 /// Where they begin.
 const INDENT: usize = 11;
-/// What is shown of a stack in any case: the innermost function and the innermost one of the program,
-/// then so many of the innermost, and of interpreted ones the outermost.
+/// What is shown of a stack in any case: the innermost function and the innermost one of the
+/// program, then so many of the innermost, and of interpreted ones the outermost.
 const INNERMOST: usize = 4;
 const OUTERMOST: usize = 2;
 /// Characters of a line that are left beside the longest name, for what stands around it.

@@ -37,8 +37,8 @@ impl Report {
             sum_ns(self.cpus.iter().map(|row| row.idle_ns)),
             sum_ns(self.cpus.iter().map(|row| row.unknown_ns)),
         ];
-        // Of a recording of some processes only these are known, and without switches nobody is; who
-        // asks for one does not ask what others did.
+        // Of a recording of some processes only these are known, and without switches nobody is;
+        // who asks for one does not ask what others did.
         let of_some = self.recording.is_filtered() || self.process.is_some();
         if busy == 0 && idle == 0 || of_some {
             return Some(format!("This is {length} on {cpus}."));

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, StackId, Tables, Time};
+use syscollect_model::{Event, Exporter, StackId, Tables, Time};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
@@ -117,15 +117,6 @@ impl Exporter for Calls {
         {
             self.add(slice.stack, tables);
         }
-        Ok(())
-    }
-
-    fn end(
-        &mut self,
-        _: &[Loss],
-        _: Option<&RecorderSummary>,
-        _: &Tables,
-    ) -> Result<(), Infallible> {
         Ok(())
     }
 }

@@ -6,9 +6,7 @@ use std::fmt;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
-use syscollect_model::{
-    Event, Exporter, Loss, RecorderSummary, StackCut, StackId, Tables, ThreadId, Time,
-};
+use syscollect_model::{Event, Exporter, StackCut, StackId, Tables, ThreadId, Time};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
@@ -151,15 +149,6 @@ impl Exporter for Leaves {
             }
             _ => {}
         }
-        Ok(())
-    }
-
-    fn end(
-        &mut self,
-        _: &[Loss],
-        _: Option<&RecorderSummary>,
-        _: &Tables,
-    ) -> Result<(), Infallible> {
         Ok(())
     }
 }

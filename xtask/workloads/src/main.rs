@@ -14,6 +14,7 @@ mod callers;
 mod database;
 mod fake_jvm;
 mod fences;
+mod frames;
 mod fuse;
 mod hang;
 mod hostile;

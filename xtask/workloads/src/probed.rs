@@ -1,38 +1,18 @@
 //! A function that two others call, each so often, through a third: of all of them only unwind
 //! tables know the frames.
 //!
-//! They are written in assembly, as in `unwound`, and put numbers into rbp: a walk by frame pointers
-//! leads nowhere.
+//! They are written in assembly, as in `unwound`: a walk by frame pointers leads nowhere.
 
 use std::arch::global_asm;
 use std::time::Duration;
 
 use anyhow::Result;
 
-global_asm!(
-    r#"
-    .macro probed_frame name, next, bytes
-    .globl \name
-    .type \name, @function
-    \name:
-    .cfi_startproc
-    push rbp
-    .cfi_adjust_cfa_offset 8
-    .cfi_rel_offset rbp, 0
-    mov rbp, \bytes
-    sub rsp, \bytes
-    .cfi_adjust_cfa_offset \bytes
-    call \next
-    add rsp, \bytes
-    .cfi_adjust_cfa_offset -\bytes
-    pop rbp
-    .cfi_adjust_cfa_offset -8
-    .cfi_restore rbp
-    ret
-    .cfi_endproc
-    .size \name, . - \name
-    .endm
+use crate::frames::hidden_frame;
 
+global_asm!(
+    hidden_frame!(),
+    r#"
     .text
     .globl probed_function
     .type probed_function, @function
@@ -44,9 +24,10 @@ global_asm!(
     .cfi_endproc
     .size probed_function, . - probed_function
 
-    probed_frame probed_between, probed_function, 32
-    probed_frame probed_caller_often, probed_between, 4096
-    probed_frame probed_caller_rarely, probed_between, 16
+    hidden_frame probed_between, probed_function, 32
+    hidden_frame probed_caller_often, probed_between, 4096
+    hidden_frame probed_caller_rarely, probed_between, 16
+    .purgem hidden_frame
     "#
 );
 

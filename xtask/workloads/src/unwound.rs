@@ -13,34 +13,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::{Result, ensure};
 
+use crate::frames::hidden_frame;
 use crate::system::clock_ns;
 
-// What both kinds of frames keep: rbp is their caller's when they return. The stack is aligned to
-// 16 bytes at each call: `bytes` are a multiple of 16.
 global_asm!(
+    hidden_frame!(),
     r#"
-    .macro unwound_frame number, next, bytes
-    .globl unwound_\number
-    .type unwound_\number, @function
-    unwound_\number:
-    .cfi_startproc
-    push rbp
-    .cfi_adjust_cfa_offset 8
-    .cfi_rel_offset rbp, 0
-    mov rbp, \bytes
-    sub rsp, \bytes
-    .cfi_adjust_cfa_offset \bytes
-    call \next
-    add rsp, \bytes
-    .cfi_adjust_cfa_offset -\bytes
-    pop rbp
-    .cfi_adjust_cfa_offset -8
-    .cfi_restore rbp
-    ret
-    .cfi_endproc
-    .size unwound_\number, . - unwound_\number
-    .endm
-
     .text
     .globl unwound_aligned
     .type unwound_aligned, @function
@@ -67,26 +45,27 @@ global_asm!(
     .cfi_endproc
     .size unwound_aligned, . - unwound_aligned
 
-    unwound_frame 00, unwound_leaf, 16
-    unwound_frame 01, unwound_00, 32
-    unwound_frame 02, unwound_01, 48
-    unwound_frame 03, unwound_02, 2048
-    unwound_frame 04, unwound_03, 16
-    unwound_frame 05, unwound_04, 96
-    unwound_frame 06, unwound_05, 16
-    unwound_frame 07, unwound_06, 512
-    unwound_frame 08, unwound_07, 16
-    unwound_frame 09, unwound_08, 8192
-    unwound_frame 10, unwound_09, 16
-    unwound_frame 11, unwound_10, 32
-    unwound_frame 12, unwound_aligned, 16
-    unwound_frame 13, unwound_12, 64
-    unwound_frame 14, unwound_13, 16
-    unwound_frame 15, unwound_14, 128
-    unwound_frame 16, unwound_15, 16
-    unwound_frame 17, unwound_16, 1024
-    unwound_frame 18, unwound_17, 16
-    unwound_frame 19, unwound_18, 48
+    hidden_frame unwound_00, unwound_leaf, 16
+    hidden_frame unwound_01, unwound_00, 32
+    hidden_frame unwound_02, unwound_01, 48
+    hidden_frame unwound_03, unwound_02, 2048
+    hidden_frame unwound_04, unwound_03, 16
+    hidden_frame unwound_05, unwound_04, 96
+    hidden_frame unwound_06, unwound_05, 16
+    hidden_frame unwound_07, unwound_06, 512
+    hidden_frame unwound_08, unwound_07, 16
+    hidden_frame unwound_09, unwound_08, 8192
+    hidden_frame unwound_10, unwound_09, 16
+    hidden_frame unwound_11, unwound_10, 32
+    hidden_frame unwound_12, unwound_aligned, 16
+    hidden_frame unwound_13, unwound_12, 64
+    hidden_frame unwound_14, unwound_13, 16
+    hidden_frame unwound_15, unwound_14, 128
+    hidden_frame unwound_16, unwound_15, 16
+    hidden_frame unwound_17, unwound_16, 1024
+    hidden_frame unwound_18, unwound_17, 16
+    hidden_frame unwound_19, unwound_18, 48
+    .purgem hidden_frame
     "#
 );
 

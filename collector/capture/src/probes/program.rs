@@ -103,7 +103,8 @@ impl HitStack {
         match role {
             ProbeRole::Point | ProbeRole::ZoneBegin => Self::Taken,
             ProbeRole::FunctionEntry => Self::AtEntry,
-            // Ends are where their beginnings were; instrumented programs ask for stacks themselves.
+            // Ends are where their beginnings were; instrumented programs ask for stacks
+            // themselves.
             _ => Self::None,
         }
     }
