@@ -3,9 +3,9 @@
 
 mod file_change;
 mod shared;
+mod start;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -15,29 +15,19 @@ use syscollect_store::{Chunk, Definition, LaneLoss, Producer};
 use syscollect_symbolize::PinnedFiles;
 
 use crate::clock::ticks_now;
-use crate::ebpf::EbpfSource;
-use crate::error::{CaptureError, megabytes};
+use crate::error::megabytes;
 use crate::files::Begin;
-use crate::gpu_clients::GpuClients;
 use crate::host::Host;
-use crate::jvm::{JvmAsker, JvmNames};
-use crate::kernel_types::kernel_types;
 use crate::mapping_pace::{MappingPace, MappingVerdict};
-use crate::memory::MemoryPlan;
-use crate::notes::{Notes, NotesSettings};
-use crate::options::RecordOptions;
+use crate::notes::Notes;
 use crate::outlet::Outlet;
-use crate::perf::mappings::MappingRings;
-use crate::priority::{Hurry, go_first};
-use crate::probes::{Keeper, MappedFiles, ProbeSource, Setup};
+use crate::priority::go_first;
+use crate::probes::MappedFiles;
 use crate::readings::Readings;
 use crate::replay::Replay;
 use crate::source::{Drained, Observed, ProgramChunks, Source};
-use crate::support::lacking_for_names;
 use crate::tee::Rounds;
-use crate::tracepoints::{self, TracepointSource};
 use crate::unwind::StacksInMemory;
-use crate::zones::ZoneSource;
 
 pub(crate) use file_change::{FileStart, Pace};
 use shared::EndingStep;
@@ -83,8 +73,8 @@ pub(crate) struct Machine {
     online: Vec<u32>,
     readings: Readings,
     pub(crate) notes: Notes,
-    /// Who attaches to files that are mapped; `None` where that cannot be done.
-    mapped_files: Option<MappedFiles>,
+    /// Who attaches to files that are mapped.
+    mapped_files: MappedFiles,
     mapping_pace: MappingPace,
 }
 
@@ -103,9 +93,7 @@ impl Machine {
                 MappingVerdict::Repeated => return,
                 MappingVerdict::TooMany => return self.notes.mapped_too_much(),
             }
-            if let Some(files) = &self.mapped_files {
-                files.mapped(mapping, *at);
-            }
+            self.mapped_files.mapped(mapping, *at);
         }
         self.notes.seen(seen);
     }
@@ -183,149 +171,6 @@ impl ProgramChunks for OfPrograms<'_> {
 }
 
 impl Collector {
-    /// Loads and attaches everything: when it returns, the machine is recorded.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel refuses, and [`CaptureError::Stopped`].
-    pub(crate) fn start(
-        options: &RecordOptions,
-        memory: &MemoryPlan,
-        output: Output,
-    ) -> Result<Self, CaptureError> {
-        // Before anything is large: it is a copy of this process.
-        let keeper = Keeper::start();
-        let jvm_asker = options.jvm.then(JvmAsker::start);
-        let host = Host::at(Path::new("/"));
-        let online = host.online_cpus();
-        let hurry = Hurry::begin();
-        // Held until all objects are loaded.
-        let types = kernel_types();
-        let mut programs = EbpfSource::load(options, memory, &host)?;
-        let unwind = programs.start_unwinding(options.asked_by);
-        let unwind_tables = unwind.is_some();
-        let clock_source = programs.clock_source;
-        let shared_maps = programs.shared_maps()?;
-        // Mappings first: of what runs later they know the files.
-        let mut sources: Vec<Box<dyn Source>> =
-            vec![Box::new(MappingRings::default()), Box::new(programs)];
-        let mut readings = Readings::start(clock_source, host.possible_cpus());
-        options.go_on()?;
-        let began = Instant::now();
-        for source in &mut sources {
-            source.attach(&online)?;
-        }
-        let attached = Instant::now();
-        options.go_on()?;
-        readings.read();
-        let mut missing: Vec<String> =
-            sources.iter().flat_map(|source| source.missing()).cloned().collect();
-        missing.extend(lacking_for_names());
-        missing.extend(memory.note.clone());
-        let jvms = match jvm_asker.transpose() {
-            Ok(asker) => {
-                let recorded = shared_maps.get("recorded_processes");
-                let recorded = recorded.filter(|_| !options.pids.is_empty());
-                asker.map(|asker| {
-                    JvmNames::new(asker, recorded.and_then(|map| map.try_clone().ok()))
-                })
-            }
-            Err(error) => {
-                missing.push(format!("--jvm: no Java virtual machine is asked for names: {error}"));
-                None
-            }
-        };
-        let session = SessionInfo {
-            notes: missing.clone(),
-            ..describe(options, &host, &sources, readings.tick_rate_hz())
-        };
-        let buffer = output.outlet.clone();
-        // Clock readings come first in the file: without them nothing has a
-        // time, however early the recorder is killed or the disk is full.
-        readings.flush(true, &mut |chunk| output.push(chunk));
-        output.define(&Definition::Session(Box::new(session.clone())));
-        output.define(&Definition::Counters(readings.definitions()));
-        let settings = NotesSettings {
-            clock: clock_source,
-            asked_by: options.asked_by,
-            pids: options.pids.clone(),
-            // The program that they need takes megabytes while it is loaded.
-            blocked_stacks: options.stacks.offcpu && !memory.is_short(),
-            jvms,
-        };
-        let notes = Notes::start(buffer.clone(), settings, unwind)
-            .map_err(|error| CaptureError::system("cannot start a thread", error))?;
-        let (marked, zones) = ZoneSource::start(clock_source, options)
-            .map_err(|error| CaptureError::system("cannot start a thread", error))?;
-        let setup = Setup {
-            options,
-            clock: clock_source,
-            possible_cpus: host.possible_cpus(),
-            shared: &shared_maps,
-            buffer,
-            zones,
-            memory_is_short: memory.is_short(),
-            unwind_tables,
-        };
-        let gpu = start_gpu(&setup, &online)?;
-        options.go_on()?;
-        for (what, source) in gpu {
-            match source {
-                Ok(source) => {
-                    missing.extend(source.missing().iter().cloned());
-                    sources.push(source);
-                }
-                Err(error) => missing.push(format!("{what} not recorded: {error}")),
-            }
-        }
-        let probes = start_probes(setup, keeper, &online);
-        drop(types);
-        let mapped_files = match probes {
-            Ok(probes) => {
-                missing.extend(probes.missing().iter().cloned());
-                let mapped_files = probes.mapped_files();
-                sources.push(Box::new(probes));
-                Some(mapped_files)
-            }
-            // What the user asked for and what will not be found is no recording.
-            Err(error @ (CaptureError::NothingToProbe(_) | CaptureError::Stopped)) => {
-                return Err(error);
-            }
-            Err(error) => {
-                missing.push(format!(
-                    "neither instrumented programs nor probes are recorded: {error}"
-                ));
-                None
-            }
-        };
-        options.go_on()?;
-        // Behind the probes: when it is told to stop, all rings were announced.
-        sources.push(Box::new(marked));
-        drop(hurry);
-        let machine = Some(Machine {
-            host,
-            online,
-            readings,
-            notes,
-            mapped_files,
-            mapping_pace: MappingPace::new(),
-        });
-        let file = FileStart { at: began, ..FileStart::of_the_first() };
-        Ok(Self {
-            sources,
-            clock_source,
-            output,
-            machine,
-            missing,
-            session,
-            last_losses: Vec::new(),
-            stacks_lost: 0,
-            asked_anew: Instant::now(),
-            file,
-            attached,
-        })
-    }
-
     /// Replays chunks instead of recording a machine.
     pub(crate) fn replay(chunks: Vec<Chunk>, output: Output) -> Self {
         Self {
@@ -367,16 +212,13 @@ impl Collector {
     pub(crate) fn run(mut self) -> Ended {
         go_first();
         let mut pace = SleepPace::new();
-        let mut last_drain = Instant::now();
         let mut last_reading: Option<Instant> = None;
         let mut rounds = self.output.outlet.has_tee().then(Rounds::default);
         while !self.output.shared.stop.load(Ordering::Acquire) {
-            let passed = last_drain.elapsed();
-            last_drain = Instant::now();
-            let ticks = ticks_now(self.clock_source);
-            let fullest = self.drain(false);
+            let (began, ticks) = (Instant::now(), ticks_now(self.clock_source));
+            pace.emptied(began, self.drain(false));
             if let Some(rounds) = &mut rounds
-                && let Some(ticks) = rounds.emptied(last_drain, ticks, Instant::now())
+                && let Some(ticks) = rounds.emptied(began, ticks, Instant::now())
             {
                 self.output.outlet.nothing_before(ticks);
             }
@@ -389,7 +231,7 @@ impl Collector {
                 self.ask_for_new_stacks();
                 self.follow_pace();
             }
-            std::thread::park_timeout(pace.next(passed, fullest));
+            std::thread::park_timeout(pace.sleep);
         }
         self.end()
     }
@@ -546,59 +388,12 @@ impl Collector {
     }
 }
 
-fn start_probes(
-    setup: Setup<'_>,
-    keeper: std::io::Result<Keeper>,
-    online: &[u32],
-) -> Result<ProbeSource, CaptureError> {
-    let keeper = keeper.map_err(|error| {
-        CaptureError::system("cannot start the process that holds probes", error)
-    })?;
-    let mut probes = ProbeSource::start(setup, keeper, online)?;
-    probes.attach(online)?;
-    Ok(probes)
-}
-
-/// A source that may be refused.
-type Started = Result<Box<dyn Source>, CaptureError>;
-
-/// The sources of `--gpu`: what drivers do, and what processes have of them. Tracepoints that were
-/// asked for come with the drivers' own.
-///
-/// # Errors
-///
-/// What was asked for is not there.
-fn start_gpu(
-    setup: &Setup<'_>,
-    online: &[u32],
-) -> Result<Vec<(&'static str, Started)>, CaptureError> {
-    let (gpu, asked) = (setup.options.gpu, &setup.options.tracepoints);
-    let mut started: Vec<(&'static str, Started)> = Vec::new();
-    if gpu || !asked.is_empty() {
-        let tracepoints = tracepoints::Setup {
-            clock: setup.clock,
-            possible_cpus: setup.possible_cpus,
-            shared: setup.shared,
-            buffer: Arc::clone(&setup.buffer),
-            gpu,
-            asked,
-        };
-        let drivers = TracepointSource::start(&tracepoints, online)
-            .map(|source| Box::new(source) as Box<dyn Source>);
-        started.push(("GPU drivers are", if asked.is_empty() { drivers } else { Ok(drivers?) }));
-    }
-    if gpu {
-        let clients = GpuClients::start(Path::new("/"), setup.clock)
-            .map(|source| Box::new(source) as Box<dyn Source>);
-        started.push(("GPU memory of processes is", clients));
-    }
-    Ok(started)
-}
-
 /// How long the collector sleeps: so that the fullest lane is found as full as wanted, reckoned
 /// with how fast it filled and how late the collector got its CPU.
 #[derive(Debug)]
 struct SleepPace {
+    /// When the lanes were emptied last.
+    last: Instant,
     sleep: Duration,
     /// How much later than asked it came; what was seen once is expected again for a while.
     late: Duration,
@@ -606,11 +401,16 @@ struct SleepPace {
 
 impl SleepPace {
     fn new() -> Self {
-        Self { sleep: SHORTEST_SLEEP, late: Duration::ZERO }
+        Self { last: Instant::now(), sleep: SHORTEST_SLEEP, late: Duration::ZERO }
     }
 
-    /// The next sleep, when the lanes were looked at again after `passed` and the fullest was
-    /// `fullest`, 0 to 1.
+    /// The lanes were emptied, beginning `at` that time, when the fullest was `fullest`, 0 to 1.
+    fn emptied(&mut self, at: Instant, fullest: f64) {
+        let passed = at.duration_since(std::mem::replace(&mut self.last, at));
+        self.next(passed, fullest);
+    }
+
+    /// The next sleep, when the lanes were looked at again after `passed`.
     fn next(&mut self, passed: Duration, fullest: f64) -> Duration {
         let late = passed.saturating_sub(self.sleep).min(LONGEST_LATENESS);
         self.late = late.max(self.late.mul_f64(0.9));
@@ -619,25 +419,6 @@ impl SleepPace {
         self.sleep = until_wanted.saturating_sub(self.late).min(longest).max(SHORTEST_SLEEP);
         self.sleep
     }
-}
-
-/// Everything that is known at the start.
-fn describe(
-    options: &RecordOptions,
-    host: &Host,
-    sources: &[Box<dyn Source>],
-    tick_rate_hz: f64,
-) -> SessionInfo {
-    let mut session = SessionInfo {
-        recorder_command: options.command_line.clone(),
-        tick_rate_hz,
-        sample_rate_hz: options.sample_rate_hz,
-        stacks: options.stacks.origins(),
-        filter_pids: options.pids.clone(),
-        ..host.session()
-    };
-    sources.iter().for_each(|source| source.describe(&mut session));
-    session
 }
 
 #[cfg(test)]
@@ -650,19 +431,15 @@ mod tests {
 
     #[test]
     fn the_fuller_the_lanes_the_shorter_the_sleep() {
-        let after =
-            |fullest| SleepPace { sleep: ms(20), late: Duration::ZERO }.next(ms(20), fullest);
+        let after = |fullest| SleepPace { sleep: ms(20), ..SleepPace::new() }.next(ms(20), fullest);
         assert_eq!([0.25, 0.5, 1.0].map(after), [ms(20), ms(10), ms(5)]);
         assert_eq!(after(0.0), LONGEST_SLEEP);
-        assert_eq!(
-            SleepPace { sleep: ms(1), late: Duration::ZERO }.next(ms(1), 1.0),
-            SHORTEST_SLEEP
-        );
+        assert_eq!(SleepPace { sleep: ms(1), ..SleepPace::new() }.next(ms(1), 1.0), SHORTEST_SLEEP);
     }
 
     #[test]
     fn who_comes_late_sleeps_less_but_not_when_nothing_happens() {
-        let mut pace = SleepPace { sleep: ms(20), late: Duration::ZERO };
+        let mut pace = SleepPace { sleep: ms(20), ..SleepPace::new() };
         // Asked for 20 ms, it came after 60, and the lane was half full: at 30 ms it was as full as
         // wanted.
         assert_eq!(pace.next(ms(60), 0.5), SHORTEST_SLEEP);

@@ -288,6 +288,25 @@ impl MappedFiles {
     }
 }
 
+/// What the manager is told; before it starts, it waits there.
+pub(crate) struct ManagerInbox {
+    messages: SyncSender<Message>,
+    received: Receiver<Message>,
+    told: Arc<ManagerReport>,
+}
+
+impl ManagerInbox {
+    pub(crate) fn new() -> Self {
+        let (messages, received) = sync_channel(MESSAGES_MAX);
+        Self { messages, received, told: Arc::default() }
+    }
+
+    /// Where to tell of files that are mapped.
+    pub(crate) fn mapped_files(&self) -> MappedFiles {
+        MappedFiles { messages: self.messages.clone(), told: Arc::clone(&self.told) }
+    }
+}
+
 /// The thread. Dropping it detaches everything.
 pub(super) struct Manager {
     messages: SyncSender<Message>,
@@ -300,21 +319,19 @@ pub(super) struct Manager {
 
 impl Manager {
     /// Starts the thread; it begins to attach at once.
-    pub(super) fn start(work: AttachContext, keeper: Keeper) -> Result<Self, CaptureError> {
-        let (messages, received) = sync_channel(MESSAGES_MAX);
+    pub(super) fn start(
+        work: AttachContext,
+        keeper: Keeper,
+        inbox: ManagerInbox,
+    ) -> Result<Self, CaptureError> {
+        let ManagerInbox { messages, received, told } = inbox;
         let (done, first_done) = channel();
-        let told = Arc::new(ManagerReport::default());
         let tell = told.clone();
         let holder = keeper.pid();
         let worker = Worker::start("probes", move || manage(work, keeper, &received, &done, &tell))
             .map_err(|error| CaptureError::system("cannot start a thread", error))?;
         let (first_done, worker) = (Some(first_done), Some(worker));
         Ok(Self { messages, first_done, worker, told, keeper: holder })
-    }
-
-    /// Where to tell of files that are mapped.
-    pub(super) fn mapped_files(&self) -> MappedFiles {
-        MappedFiles { messages: self.messages.clone(), told: Arc::clone(&self.told) }
     }
 
     /// A program was given the address of a function.
@@ -373,7 +390,7 @@ impl Manager {
         match self.worker.take()?.wait(LONGEST_GOODBYE) {
             Err(Unfinished::Late(_)) => Some(format!(
                 "what was attached to programs is still being taken out: process {} (uprobe-keeper) does that by \
-                 itself and then ends, which takes as long as processes that run these files keep the kernel busy",
+                 itself and then ends; where many processes run these files, or the machine is busy, that takes a while",
                 self.keeper
             )),
             _ => None,

@@ -61,6 +61,6 @@ mod unattached;
 mod unheard;
 
 pub(crate) use keeper::Keeper;
-pub(crate) use manager::MappedFiles;
+pub(crate) use manager::{ManagerInbox, MappedFiles};
 pub(crate) use presets::{functions_in, installed_libraries};
 pub(crate) use source::{ProbeSource, Setup};

@@ -13,7 +13,7 @@ use syscollect_store::{LaneLoss, LostRecord};
 use super::announcements::Announcements;
 use super::keeper::Keeper;
 use super::lookups::{Lookups, OF_LOOKUP};
-use super::manager::{AttachContext, Manager, MappedFiles};
+use super::manager::{AttachContext, Manager, ManagerInbox};
 use super::mapping_tree::LoadingTree;
 use super::object::{Loaded, Settings, WalkMethod};
 use super::plan::OF_CLIENT;
@@ -86,6 +86,7 @@ impl ProbeSource {
     pub(crate) fn start(
         setup: Setup<'_>,
         keeper: Keeper,
+        inbox: ManagerInbox,
         cpus: &[u32],
     ) -> Result<Self, CaptureError> {
         let walks = walk_method(&setup);
@@ -142,7 +143,7 @@ impl ProbeSource {
             buffer,
             zones,
         };
-        let manager = Manager::start(work, keeper)?;
+        let manager = Manager::start(work, keeper, inbox)?;
         let announcements = Some(announcements);
         Ok(Self {
             announcements,
@@ -159,11 +160,6 @@ impl ProbeSource {
             stop_asked: Arc::clone(&options.stop_asked),
             is_launching: options.launch.is_some(),
         })
-    }
-
-    /// Where to tell of files that are mapped from now on.
-    pub(crate) fn mapped_files(&self) -> MappedFiles {
-        self.manager.mapped_files()
     }
 }
 
