@@ -114,6 +114,7 @@ fn addresses(symbols: impl Read) -> Option<PreemptCount> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::committed_object;
 
     #[test]
     fn the_addresses_are_those_that_the_kernel_shows() {
@@ -138,12 +139,9 @@ mod tests {
         let expected = [load(77, 0x31), load(MARK + 1, 2), load(77, 0x33)].concat();
         assert_eq!(variable.written_into(&object), expected);
         assert_eq!(PreemptCount::Unknown.written_into(&object), object);
-        let ours: [&[u8]; 2] = [
-            aya::include_bytes_aligned!("../../../bpf/syscollect.bpf.o"),
-            aya::include_bytes_aligned!("../../../bpf/older.bpf.o"),
-        ];
-        for ours in ours {
-            assert_ne!(variable.written_into(ours), ours, "the object has the mark");
+        for ours in [&committed_object::SYSCOLLECT, &committed_object::OLDER] {
+            let ours = ours.bytes();
+            assert_ne!(variable.written_into(&ours), ours, "the object has the mark");
         }
     }
 }

@@ -39,6 +39,7 @@ mod child_process;
 mod clock;
 mod collector;
 mod command_lines;
+mod committed_object;
 mod counters;
 mod disk_reserve;
 mod ebpf;

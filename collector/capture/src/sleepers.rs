@@ -25,6 +25,7 @@ use syscollect_untrusted_files::read_memory;
 use syscollect_unwind::{FrameReached, Registers, StackMemory};
 
 use crate::clock::ticks_now;
+use crate::committed_object;
 use crate::ebpf::short_reason;
 use crate::kernel_types::kernel_types;
 use crate::memory::number_of_line;
@@ -35,7 +36,6 @@ use crate::stage::{CHUNK_BYTES, Stage, count_stacks};
 use crate::turns::Whose;
 use crate::unwind::{HeldStack, StacksInMemory};
 
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../bpf/sleepers.bpf.o");
 const PROGRAM: &str = "sleeping_tasks";
 /// Bytes that are read of a user stack: what the kernel saves for a signal handler takes up to 11
 /// KiB of it.
@@ -79,7 +79,8 @@ impl TaskWalk {
     fn load() -> Result<Self, String> {
         let load = || -> Result<Ebpf, Box<dyn std::error::Error>> {
             let btf = kernel_types()?;
-            let mut ebpf = EbpfLoader::new().btf(Some(&btf)).load(OBJECT)?;
+            let mut ebpf =
+                EbpfLoader::new().btf(Some(&btf)).load(&committed_object::SLEEPERS.bytes())?;
             program(&mut ebpf)?.load("task", &btf)?;
             Ok(ebpf)
         };

@@ -22,6 +22,7 @@ use syscollect_store::{LaneLoss, LostRecord};
 
 use crate::bpf_calls::{self, ProgramCounts};
 use crate::bpf_object::SharedMaps;
+use crate::committed_object::{self, CommittedObject};
 use crate::error::CaptureError;
 use crate::host::{Host, kernel_at_least};
 use crate::interrupts::{CountConstants, PreemptCount};
@@ -36,13 +37,8 @@ pub(crate) use programs::short_reason;
 use sampling::Sampling;
 use tsc::TscEvents;
 
-/// The committed objects of the kernel programs, built by `cargo xtask bpf`.
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/syscollect.bpf.o");
-/// For kernels whose functions of programs are handed numbers only.
-static OLDER_OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/older.bpf.o");
-
-fn object() -> &'static [u8] {
-    if kernel_at_least(5, 13) { OBJECT } else { OLDER_OBJECT }
+fn object() -> &'static CommittedObject {
+    if kernel_at_least(5, 13) { &committed_object::SYSCOLLECT } else { &committed_object::OLDER }
 }
 
 /// The kernel programs at work. Dropping it detaches them.
@@ -506,11 +502,12 @@ fn load_object_with(
         loader.map_max_entries("unwind_rows", rows);
         loader.map_max_entries("stack_memory", stack_memory_bytes);
     }
-    let object =
-        sizes::with_sched_lanes(object(), lane_bytes).ok_or_else(|| CaptureError::Program {
+    let object = sizes::with_sched_lanes(&object().bytes(), lane_bytes).ok_or_else(|| {
+        CaptureError::Program {
             program: "syscollect.bpf.o".into(),
             reason: "it does not say how large its lanes are".into(),
-        })?;
+        }
+    })?;
     let object = interrupts.written_into(&object);
     loader.load(&object).map_err(|error| programs::load_error("syscollect.bpf.o", &error))
 }

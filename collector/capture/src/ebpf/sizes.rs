@@ -24,11 +24,13 @@ pub(super) fn with_sched_lanes(object: &[u8], data_bytes: u32) -> Option<Vec<u8>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::committed_object;
 
     #[test]
     fn the_committed_objects_take_another_size() {
-        for committed in [super::super::OBJECT, super::super::OLDER_OBJECT] {
-            let object = with_sched_lanes(committed, 8 << 20).unwrap();
+        for committed in [&committed_object::SYSCOLLECT, &committed_object::OLDER] {
+            let committed = committed.bytes();
+            let object = with_sched_lanes(&committed, 8 << 20).unwrap();
             assert_eq!(object.len(), committed.len());
             let parsed = aya_obj::Object::parse(&object).unwrap();
             assert_eq!(

@@ -24,12 +24,10 @@ use syscollect_untrusted_files::payer;
 
 use super::cost::Mapper;
 use crate::bpf_calls;
+use crate::committed_object;
 use crate::host::kernel_at_least;
 use crate::kernel_types::kernel_types;
 use crate::mapped_map::MappedWords;
-
-/// The committed object, built by `cargo xtask bpf`.
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/mappers.bpf.o");
 
 /// As bpf/src/mappers.bpf.c has it: what is asked and answered, and words of each mapper.
 const MAPPERS_MAX: usize = 16_384;
@@ -114,7 +112,10 @@ impl MappingTree {
         }
         let btf = kernel_types().map_err(io::Error::other)?;
         let mut loader = EbpfLoader::new();
-        let mut object = loader.btf(Some(&btf)).load(OBJECT).map_err(io::Error::other)?;
+        let mut object = loader
+            .btf(Some(&btf))
+            .load(&committed_object::MAPPERS.bytes())
+            .map_err(io::Error::other)?;
         let absent = || io::Error::from(io::ErrorKind::NotFound);
         let program = object.program_mut("find_mappers").ok_or_else(absent)?;
         let program: &mut RawTracePoint =

@@ -14,16 +14,13 @@ use super::unheard::Announcers;
 use crate::attach_method::AttachMethod;
 use crate::bpf_calls;
 use crate::bpf_object::{KernelObject, MapSizes, SharedMaps};
+use crate::committed_object;
 use crate::ebpf::forget_ids;
 use crate::error::CaptureError;
 use crate::kernel_types::kernel_types;
 use crate::ring_buffers::{Counters, Ring};
 
-/// The committed object, built by `cargo xtask bpf`.
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/probes.bpf.o");
 const NAME: &str = "probes.bpf.o";
-/// The same programs, which walk stacks.
-static WITH_STACKS: &[u8] = aya::include_bytes_aligned!("../../../../bpf/probe_stacks.bpf.o");
 const NAME_WITH_STACKS: &str = "probe_stacks.bpf.o";
 /// Its memory of the stacks that it sent and of what code objects are called: maps, and where an
 /// element holds the id (see `ebpf/known_stacks.rs`).
@@ -96,13 +93,19 @@ impl Loaded {
             ring_bytes: settings.ring_bytes,
         };
         let mut object = match settings.stacks {
-            None => KernelObject::new(NAME, OBJECT, &constants, shared, &sizes)?,
+            None => KernelObject::new(
+                NAME,
+                &committed_object::PROBES.bytes(),
+                &constants,
+                shared,
+                &sizes,
+            )?,
             Some(_) => {
                 let kernel = kernel_types();
                 let kernel = kernel.map_err(|error| CaptureError::NoBtf(error.to_string()))?;
                 KernelObject::with_types(
                     NAME_WITH_STACKS,
-                    WITH_STACKS,
+                    &committed_object::PROBE_STACKS.bytes(),
                     &constants,
                     shared,
                     &sizes,
@@ -245,8 +248,8 @@ mod tests {
 
     #[test]
     fn a_hit_that_is_preempted_shares_its_stack_with_no_other() {
-        for object in [OBJECT, WITH_STACKS] {
-            let object = aya_obj::Object::parse(object).unwrap();
+        for object in [&committed_object::PROBES, &committed_object::PROBE_STACKS] {
+            let object = aya_obj::Object::parse(&object.bytes()).unwrap();
             assert!(object.functions.len() >= 4, "the programs and what they call");
             for function in object.functions.values() {
                 let bytes = stack_of(&function.instructions);

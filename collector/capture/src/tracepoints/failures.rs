@@ -13,10 +13,9 @@ use super::offer::Offer;
 use crate::bpf_calls;
 use crate::bpf_object::{KernelObject, MapSizes, SharedMaps};
 use crate::btf;
+use crate::committed_object;
 use crate::error::CaptureError;
 
-/// The committed object, built by `cargo xtask bpf`.
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/fences.bpf.o");
 const NAME: &str = "fences.bpf.o";
 const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 const RAW_TRACEPOINT_OPEN: i64 = 17;
@@ -153,7 +152,8 @@ impl Failures {
             .chain([("USE_TSC", &tsc[..]), ("TRACEPOINT_LANE_BYTES", &lane_bytes[..])])
             .collect();
         let sizes = MapSizes { entries: &[], ring_bytes: 0 };
-        let object = KernelObject::new(NAME, OBJECT, &constants, maps, &sizes)?;
+        let object =
+            KernelObject::new(NAME, &committed_object::FENCES.bytes(), &constants, maps, &sizes)?;
         let program = object.load(program.name(), (PROG_TYPE_RAW_TRACEPOINT, 0))?;
         let link = open_raw_tracepoint(&offer.name, program.as_fd()).map_err(|error| {
             CaptureError::system(format!("cannot attach to {}", offer.name), error)

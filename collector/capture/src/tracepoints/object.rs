@@ -8,12 +8,11 @@ use super::lanes::{LaneRecords, Lanes};
 use super::offer::Offer;
 use crate::bpf_calls;
 use crate::bpf_object::{KernelObject, MapSizes, SharedMaps};
+use crate::committed_object;
 use crate::error::CaptureError;
 use crate::interrupts::{CountConstants, PreemptCount};
 use crate::ring_buffers::Counters;
 
-/// The committed object, built by `cargo xtask bpf`.
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/tracepoints.bpf.o");
 const NAME: &str = "tracepoints.bpf.o";
 const PROGRAM: &str = "on_tracepoint";
 /// The map of what each CPU lost.
@@ -148,5 +147,11 @@ fn object(
         vec![("USE_TSC", &tsc), ("TRACEPOINT", &number), ("COUNT_WAY", &way_number)];
     constants.extend(names.into_iter().zip(words.iter().map(|word| &word[..])));
     let sizes = MapSizes { entries: &[(CPUS, settings.possible_cpus)], ring_bytes: 0 };
-    KernelObject::new(NAME, &way.written_into(OBJECT), &constants, maps, &sizes)
+    KernelObject::new(
+        NAME,
+        &way.written_into(&committed_object::TRACEPOINTS.bytes()),
+        &constants,
+        maps,
+        &sizes,
+    )
 }
