@@ -99,7 +99,17 @@ pub(crate) enum Observed {
     Exec {
         /// The process.
         pid: u32,
-        /// When, in the same time. What it mapped then may be heard first: each CPU has a ring.
+        /// When, in the same time. What it mapped then may be heard first, in an earlier round: each
+        /// CPU has a ring.
         at: u64,
     },
+}
+
+impl Observed {
+    /// When: CLOCK_MONOTONIC_RAW in nanoseconds.
+    pub(crate) fn at(&self) -> u64 {
+        match self {
+            Self::Mapping(_, at) | Self::Exec { at, .. } => *at,
+        }
+    }
 }

@@ -97,13 +97,13 @@ impl Shares {
 }
 
 impl CpuRing {
-    /// Moves what is in the ring to the stage and tells of it. Returns how full the ring was, 0 to
-    /// 1.
+    /// Moves what is in the ring to the stage, and adds what should be noted of it. Returns how full
+    /// the ring was, 0 to 1.
     fn collect(
         &mut self,
         shares: &mut Shares,
         scratch: &mut Vec<u8>,
-        out: &mut Drained<'_>,
+        observed: &mut Vec<Observed>,
     ) -> f64 {
         scratch.clear();
         self.ring.read(scratch);
@@ -119,7 +119,7 @@ impl CpuRing {
                 _ => {}
             }
             self.stage.data().extend_from_slice(record.bytes);
-            record.seen().into_iter().for_each(&mut *out.seen);
+            observed.extend(record.observed());
         }
         scratch.len() as f64 / (RING_PAGES * PAGE as usize) as f64
     }
@@ -167,13 +167,14 @@ impl Source for MappingRings {
 
     fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
         self.shares.renew();
-        let (mut scratch, mut fullest) = (Vec::new(), 0.0f64);
+        let (mut scratch, mut observed, mut fullest) = (Vec::new(), Vec::new(), 0.0f64);
         for entry in &mut self.cpus {
-            fullest = fullest.max(entry.collect(&mut self.shares, &mut scratch, out));
+            fullest = fullest.max(entry.collect(&mut self.shares, &mut scratch, &mut observed));
             if all || entry.stage.is_due() {
                 entry.stage.flush(now, |data| records(data).count() as u32, out.chunk);
             }
         }
+        report_in_order(observed, out.seen);
         fullest
     }
 
@@ -208,6 +209,13 @@ impl Source for MappingRings {
     fn missing(&self) -> &[String] {
         &self.missing
     }
+}
+
+/// Reports what all rings had by its time. A program moves to another CPU when it begins: by rings,
+/// what it mapped may come before that, and would be taken for its predecessor's.
+fn report_in_order(mut observed: Vec<Observed>, report: &mut dyn FnMut(Observed)) {
+    observed.sort_by_key(Observed::at);
+    observed.into_iter().for_each(report);
 }
 
 /// What a record of these lanes changes.
@@ -276,7 +284,8 @@ fn records(mut bytes: &[u8]) -> impl Iterator<Item = Record<'_>> {
 /// Reads `bytes` as [`MappingRings::drain`](Source::drain) does: how many records there are, and
 /// how many are noted.
 pub(crate) fn read(bytes: &[u8]) -> (usize, usize) {
-    let noted = |record: &Record<'_>| record.seen().is_some() || record.word(8) == Some(u64::MAX);
+    let noted =
+        |record: &Record<'_>| record.observed().is_some() || record.word(8) == Some(u64::MAX);
     (records(bytes).count(), records(bytes).filter(noted).count())
 }
 
@@ -324,7 +333,7 @@ impl Record<'_> {
     }
 
     /// What of the record should be noted.
-    fn seen(&self) -> Option<Observed> {
+    fn observed(&self) -> Option<Observed> {
         match self.says() {
             Says::Mapped => Some(Observed::Mapping(self.mapping()?, self.time()?)),
             Says::Exec => Some(Observed::Exec { pid: self.pid()?, at: self.time()? }),
@@ -393,6 +402,29 @@ mod tests {
         );
         assert_eq!(records(&bytes[..40]).count(), 0, "a record that is cut is none");
     }
+
+    #[test]
+    fn what_a_program_mapped_is_heard_after_its_beginning_on_another_cpu() {
+        let mapped = |at| {
+            let mapping = Mapping {
+                pid: 7,
+                start: 0x1000,
+                end: 0x2000,
+                file_offset: 0,
+                path: "//anon".to_owned(),
+                build_id: BuildId::default(),
+                since: Ticks(0),
+            };
+            Observed::Mapping(mapping, at)
+        };
+        let mut reported = Vec::new();
+        let of_rings = vec![mapped(1), mapped(9), Observed::Exec { pid: 7, at: 5 }];
+        report_in_order(of_rings, &mut |observed| {
+            reported.push((observed.at(), matches!(observed, Observed::Exec { .. })));
+        });
+        assert_eq!(reported, [(1, false), (5, true), (9, false)]);
+    }
+
     #[test]
     fn long_paths_have_a_share_of_their_own_and_no_process_more_than_its_bytes() {
         let mut shares = Shares::default();
