@@ -4,7 +4,8 @@ use crate::terminal::Style;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use syscollect_model::{
-    CpuId, Loss, LossCause, LossOrigin, Shortfall, grouped, records_lost, records_overwritten,
+    CpuId, LaneKind, Loss, LossCause, LossOrigin, Shortfall, grouped, records_lost,
+    records_overwritten,
 };
 use syscollect_playback::{Played, Recording};
 use syscollect_store::LaneLoss;
@@ -129,7 +130,8 @@ impl Lost {
     }
 
     /// How much was lost. A Windows trace may lack whole buffers, and nobody knows how many events
-    /// were in those; records of mappings and stacks are no events.
+    /// were in those; records of mappings and stacks are no events. Renames beyond a share are those
+    /// of a process that renames itself without end, and tell of nobody else.
     fn heading(&self, lost: u64, events: u64) -> String {
         let buffers = self.lost_of(|origin| *origin == LossOrigin::Buffers).min(lost);
         let beside: BTreeMap<&str, u64> = self
@@ -137,8 +139,13 @@ impl Lost {
             .filter(|loss| is_beside_events(&loss.origin))
             .map(|loss| (loss.origin.name(), self.lost_of(|origin| *origin == loss.origin)))
             .collect();
-        let of_events = lost - buffers;
-        let of_events = of_events
+        let renames = self
+            .against_the_users_will()
+            .filter(|loss| is_rename_beyond_share(loss))
+            .fold(0, |sum: u64, loss| sum.saturating_add(loss.count));
+        let of_events = lost
+            .saturating_sub(buffers)
+            .saturating_sub(renames)
             .saturating_sub(beside.values().fold(0, |sum, more| sum.saturating_add(*more)));
         let mut parts = Vec::new();
         if of_events > 0 && buffers == 0 {
@@ -156,7 +163,14 @@ impl Lost {
         parts.extend(
             beside.iter().map(|(name, count)| format!("{} {name} records", grouped(*count))),
         );
-        let no_event = if of_events == 0 && buffers == 0 { ", and no event" } else { "" };
+        if renames > 0 {
+            parts.push(format!("{} renames beyond their processes' shares", grouped(renames)));
+        }
+        let no_event = match (of_events, buffers, renames) {
+            (0, 0, 0) => ", and no event",
+            (0, 0, _) => ", and no other event",
+            _ => "",
+        };
         parts.join(" and ") + no_event
     }
 
@@ -211,6 +225,12 @@ fn is_beside_events(origin: &LossOrigin) -> bool {
     matches!(origin, LossOrigin::Lane(kind) if !kind.traits().events)
 }
 
+/// A process may be renamed so often (`bpf/src/tasks.bpf.c`); of the records of tasks nothing else has
+/// a share.
+fn is_rename_beyond_share(loss: &Loss) -> bool {
+    loss.origin == LossOrigin::Lane(LaneKind::Task) && loss.cause == LossCause::BeyondShare
+}
+
 /// `12,345 sched records of CPU 3: lane-full`, `42 zones records of user 1001's programs:
 /// lane-full`, and of Windows traces `7 events: lane-full`.
 pub(crate) fn loss_text(loss: &Loss) -> String {
@@ -224,6 +244,7 @@ pub(crate) fn loss_text(loss: &Loss) -> String {
             name.trim_end_matches('s').to_owned()
         }
         LossOrigin::Events | LossOrigin::Buffers => name.to_owned(),
+        LossOrigin::Lane(_) if is_rename_beyond_share(loss) => "renames".to_owned(),
         LossOrigin::Lane(_) | LossOrigin::Unknown(_) => format!("{name} records"),
     };
     format!("{} {what}{cpu}{user}: {}", grouped(count), cause.name())
@@ -233,7 +254,6 @@ pub(crate) fn loss_text(loss: &Loss) -> String {
 mod tests {
     use super::*;
     use crate::terminal::Terminal;
-    use syscollect_model::LaneKind;
     use syscollect_records::RecordKind;
     use syscollect_store::LostRecord;
 
@@ -302,6 +322,21 @@ mod tests {
         let both = text(&lost(vec![mappings, loss("sched", LossCause::LaneFull, 1_000)]));
         let heading =
             "*** LOST 1,000 of 100,000 events (1.00 %) and 1,776,527 mappings records ***";
+        assert!(both.starts_with(heading), "{both}");
+    }
+
+    #[test]
+    fn renames_without_end_are_told_apart_from_events_of_others() {
+        let renames = loss("tasks", LossCause::BeyondShare, 4_000_000);
+        let alone = text(&lost(vec![renames.clone()]));
+        assert_eq!(
+            alone,
+            "*** LOST 4,000,000 renames beyond their processes' shares, and no other event ***\n    \
+             4,000,000 renames of CPU 1: beyond-share\n"
+        );
+        let both = text(&lost(vec![renames, loss("tasks", LossCause::LaneFull, 1_000)]));
+        let heading = "*** LOST 1,000 of 100,000 events (1.00 %) and 4,000,000 renames beyond \
+                       their processes' shares ***";
         assert!(both.starts_with(heading), "{both}");
     }
 
