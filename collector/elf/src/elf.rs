@@ -22,6 +22,7 @@ pub struct Elf<'data, R> {
     /// Where the table of segments lies.
     segments: Range<u64>,
     kind: FileType,
+    entry: u64,
     loaded: LoadedSegments,
     /// All others; they may be parts of those.
     others: Vec<Segment>,
@@ -98,8 +99,9 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
         }
         let length = data.len().map_err(|()| ElfError::NotElf)?;
         let segments = at..at.saturating_add(size_of_val(table) as u64);
+        let entry = header.e_entry(ENDIAN).into();
         let (header, loaded) = (object::pod::bytes_of(header), LoadedSegments(loaded));
-        Ok(Self { data, length, header, segments, kind, loaded, others })
+        Ok(Self { data, length, header, segments, kind, entry, loaded, others })
     }
 
     /// Where the table of segments lies in the file.
@@ -119,6 +121,11 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
     /// Whether it is always loaded where its addresses say.
     pub fn is_fixed(&self) -> bool {
         self.kind == elf::ET_EXEC
+    }
+
+    /// Where the program begins, by its own addresses; 0 in most libraries.
+    pub fn entry(&self) -> u64 {
+        self.entry
     }
 
     /// The segments that are loaded.

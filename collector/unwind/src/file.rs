@@ -1,12 +1,13 @@
 //! What a file offers for unwinding, by its program headers.
 
-use crate::frames::Frames;
+use crate::frames::{Frames, is_go};
 use crate::run::Run;
-use crate::table;
+use crate::table::{self, CodeReader};
 use crate::writer::PageWriter;
 use crate::{UnwindError, UnwindRow};
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::ops::Range;
+use std::sync::OnceLock;
 use syscollect_elf::{Elf, LoadedPart, LoadedSegments, ReadCache, ReadRef, Segment};
 use syscollect_untrusted_files::Reader;
 
@@ -17,6 +18,8 @@ use syscollect_untrusted_files::Reader;
 pub struct UnwindFile {
     source: Source,
     layout: Layout,
+    /// Whether rules are read from its code, once that is known.
+    reads_code: OnceLock<bool>,
 }
 
 impl UnwindFile {
@@ -38,9 +41,14 @@ impl UnwindFile {
         Self::of(Source::Memory(bytes))
     }
 
+    #[cfg(test)]
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
     fn of(source: Source) -> Result<Self, UnwindError> {
         let layout = Layout::read(&source.cache())?;
-        Ok(Self { source, layout })
+        Ok(Self { source, layout, reads_code: OnceLock::new() })
     }
 
     /// Where its code lies, as offsets within the file; sorted, without overlaps.
@@ -52,18 +60,30 @@ impl UnwindFile {
     ///
     /// Each page is there once, sorted; its rows are sorted by address, the first has address 0,
     /// and there are at most [`ROWS_MAX`]. Who asks for many pages at once has what describes them
-    /// read once; a page takes up to 25 ms, if somebody made it to.
+    /// read once; a page takes up to 25 ms, if somebody made it to. Code without unwind information
+    /// has what can be read from itself, but for Go's.
     ///
     /// [`ROWS_MAX`]: syscollect_records::unwind::ROWS_MAX
     ///
     /// # Errors
     ///
-    /// If there is no unwind information, or it cannot be read.
+    /// If there is no unwind information in Go's code, or it cannot be read.
     pub fn pages(&self, pages: &[u32]) -> Result<Vec<(u32, Vec<UnwindRow>)>, UnwindError> {
         let writer = PageWriter::new(pages);
         let runs = Run::all(&self.layout, &writer.wanted());
-        let frames = Frames::read(&self.source, &self.layout, runs)?;
-        Ok(table::pages(&frames, writer))
+        let reads_code = self.reads_code();
+        let frames = match Frames::read(&self.source, &self.layout, &runs) {
+            Err(UnwindError::Missing) if reads_code => Frames::none(runs),
+            frames => frames?,
+        };
+        let code = CodeReader { source: &self.source, layout: &self.layout };
+        Ok(table::pages(&frames, reads_code.then_some(code), writer))
+    }
+
+    /// Go's code keeps frame pointers and says nothing else: where it goes to another stack, and
+    /// where a thread begins, they are right, and its instructions do not tell.
+    fn reads_code(&self) -> bool {
+        *self.reads_code.get_or_init(|| !is_go(&self.source.cache()))
     }
 }
 
@@ -78,6 +98,8 @@ pub(crate) struct Layout {
     code_offsets: Vec<Range<u64>>,
     /// `.eh_frame_hdr`, if a program header leads to it.
     pub(crate) frame_index: Option<LoadedPart>,
+    /// Where the program begins; 0 in a library.
+    pub(crate) entry: u64,
 }
 
 impl Layout {
@@ -86,7 +108,7 @@ impl Layout {
         let code = sorted(elf.loaded().code().filter_map(Segment::part).collect());
         let code_offsets = code.iter().map(LoadedPart::offsets).collect();
         let (loaded, frame_index) = (elf.loaded().clone(), elf.frame_index());
-        Ok(Self { loaded, code, code_offsets, frame_index })
+        Ok(Self { loaded, code, code_offsets, frame_index, entry: elf.entry() })
     }
 }
 

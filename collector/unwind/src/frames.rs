@@ -49,7 +49,7 @@ impl Frames {
     pub(crate) fn read(
         source: &Source,
         layout: &Layout,
-        runs: Vec<Run>,
+        runs: &[Run],
     ) -> Result<Self, UnwindError> {
         let by_index = layout.frame_index.map(|index| read_index(source, layout, index));
         // A damaged index is as none.
@@ -63,12 +63,22 @@ impl Frames {
         }
     }
 
+    /// Of a file that says nothing.
+    pub(crate) fn none(runs: Vec<Run>) -> Self {
+        Self {
+            format: FrameFormat::EhFrame,
+            bytes: Vec::new(),
+            bases: BaseAddresses::default(),
+            runs: runs.into_iter().map(|run| (run, Vec::new())).collect(),
+        }
+    }
+
     /// Reads what the table leads to, and no more.
     fn by_table(
         source: &Source,
         place: &FrameSection,
         table: SearchTable<'_>,
-        runs: Vec<Run>,
+        runs: &[Run],
     ) -> Result<Self, UnwindError> {
         let runs = with_entries(Index::Table(table), runs)?;
         let mut section = PartialBytes::new(source, place.segment)?;
@@ -79,7 +89,7 @@ impl Frames {
     }
 
     /// Reads all, as nothing says what is where.
-    fn by_list(source: &Source, place: &FrameSection, runs: Vec<Run>) -> Result<Self, UnwindError> {
+    fn by_list(source: &Source, place: &FrameSection, runs: &[Run]) -> Result<Self, UnwindError> {
         let mut frames = Self::new(place, source.read(place.segment)?, Vec::new());
         frames.runs = with_entries(Index::List(frames.list()), runs)?;
         Ok(frames)
@@ -123,11 +133,8 @@ impl Frames {
     }
 }
 
-fn with_entries(
-    mut index: Index<'_>,
-    runs: Vec<Run>,
-) -> Result<Vec<(Run, Vec<Entry>)>, UnwindError> {
-    runs.into_iter().map(|run| Ok((run.clone(), index.entries(&run)?))).collect()
+fn with_entries(mut index: Index<'_>, runs: &[Run]) -> Result<Vec<(Run, Vec<Entry>)>, UnwindError> {
+    runs.iter().map(|run| Ok((run.clone(), index.entries(run)?))).collect()
 }
 
 /// Reads the FDE at `offset` and its CIE, if there are any.
@@ -177,6 +184,15 @@ fn read_index<'a>(
     let rows = bytes.length().saturating_sub(FrameIndex::HEADER) / FrameIndex::ROW;
     let rows = rows.min(index.rows as usize);
     Ok(Some((place, (rows > 0).then_some(SearchTable { bytes, index, rows }))))
+}
+
+/// Whether Go's linker made some of its code, as the sections say, which `strip` leaves.
+pub(crate) fn is_go<'d, R: ReadRef<'d>>(data: R) -> bool {
+    let Ok(elf) = Elf::of_x86_64(data) else { return false };
+    let Ok(sections) = elf.sections() else { return false };
+    [".gopclntab", ".data.rel.ro.gopclntab"]
+        .iter()
+        .any(|name| sections.named(name).next().is_some())
 }
 
 /// Looks for a section by its name.

@@ -2,7 +2,9 @@
 //!
 //! Code that keeps no frame pointer says in `.eh_frame` where a function's caller is found. The
 //! kernel programs cannot read that; they read rows of 8 bytes ([`UnwindRow`]), which are made
-//! here.
+//! here. Assembly that was written by hand says nothing, nor do libraries that were built without
+//! unwind information, as musl is: there the code is read itself, and where that leaves a doubt,
+//! there is no rule.
 //!
 //! **Duties.** Find what an ELF file of x86-64 offers for unwinding, and make rows of it for the
 //! pages of its code that are asked for ([`UnwindFile`]). Files come from any user: what is read of
@@ -12,7 +14,8 @@
 //! holds its words.
 //!
 //! **Non-goals.** Opening files (`syscollect-untrusted-files`). Which file is mapped where. Code
-//! without unwind information: nothing is read of the code itself. Exceptions. Other architectures.
+//! that programs make while they run, and Go's, which keep frame pointers. Exceptions. Other
+//! architectures.
 //!
 //! ```
 //! # #[cfg(all(target_os = "linux", target_arch = "x86_64"))] {
@@ -29,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod arch;
+mod code;
 mod error;
 mod fde;
 mod file;

@@ -1,7 +1,9 @@
-//! Rows of pages, made of a file's unwind information.
+//! Rows of pages, made of a file's unwind information and, where that says nothing, of its code.
 
 use crate::UnwindRow;
+use crate::code::{BareCode, CODE_AROUND, rules};
 use crate::fde::FdeReader;
+use crate::file::{Layout, Source};
 use crate::frames::{FrameFormat, Frames, debug_frame, eh_frame};
 use crate::index::Entry;
 use crate::program::{Damaged, Program};
@@ -10,6 +12,8 @@ use crate::run::Run;
 use crate::writer::PageWriter;
 use gimli::{FrameDescriptionEntry, UnwindSection};
 use std::ops::Range;
+use syscollect_elf::LoadedPart;
+use syscollect_records::unwind::PAGE_BYTES;
 
 /// Shorter gaps between functions are padding, in which nothing runs: what holds before goes on,
 /// which saves two rows for each function.
@@ -21,26 +25,71 @@ const WORK_OF_PAGE: usize = 512 << 10;
 const WORK_OF_ENTRY: usize = 64;
 
 /// Tables of the pages that `writer` wants.
-pub(crate) fn pages(frames: &Frames, writer: PageWriter) -> Vec<(u32, Vec<UnwindRow>)> {
+pub(crate) fn pages(
+    frames: &Frames,
+    code: Option<CodeReader<'_>>,
+    writer: PageWriter,
+) -> Vec<(u32, Vec<UnwindRow>)> {
     match frames.format {
-        FrameFormat::EhFrame => Builder::new(frames, eh_frame(&frames.bytes), writer).build(frames),
-        FrameFormat::DebugFrame => {
-            Builder::new(frames, debug_frame(&frames.bytes), writer).build(frames)
+        FrameFormat::EhFrame => {
+            Builder::new(frames, eh_frame(&frames.bytes), code, writer).build(frames)
         }
+        FrameFormat::DebugFrame => {
+            Builder::new(frames, debug_frame(&frames.bytes), code, writer).build(frames)
+        }
+    }
+}
+
+/// Reads code of which nothing else is known.
+#[derive(Clone, Copy)]
+pub(crate) struct CodeReader<'a> {
+    pub(crate) source: &'a Source,
+    pub(crate) layout: &'a Layout,
+}
+
+impl CodeReader<'_> {
+    /// Rules of the code at these addresses of a segment, a part of what has no unwind information.
+    /// What cannot be read has none.
+    fn rules(
+        &self,
+        segment: LoadedPart,
+        wanted: &Range<u64>,
+        without_information: &Range<u64>,
+    ) -> Vec<(u64, Rule)> {
+        let start = without_information.start.max(wanted.start.saturating_sub(CODE_AROUND));
+        let end = without_information.end.min(wanted.end.saturating_add(CODE_AROUND));
+        let offset = start - segment.address + segment.offset;
+        let part = LoadedPart::new(start, offset, end - start);
+        let Some(bytes) = part.and_then(|part| self.source.read(part).ok()) else {
+            return Vec::new();
+        };
+        rules(&BareCode {
+            bytes: &bytes,
+            address: start,
+            without_information: without_information.clone(),
+            entry: self.layout.entry,
+        })
     }
 }
 
 struct Builder<'a, S> {
     fdes: FdeReader<'a, S>,
+    /// `None` where rules are not read from code.
+    code: Option<CodeReader<'a>>,
     writer: PageWriter,
     /// Bytes that may still be evaluated.
     work_left: usize,
 }
 
 impl<'a, S: UnwindSection<Slice<'a>>> Builder<'a, S> {
-    fn new(frames: &'a Frames, section: S, writer: PageWriter) -> Self {
+    fn new(
+        frames: &'a Frames,
+        section: S,
+        code: Option<CodeReader<'a>>,
+        writer: PageWriter,
+    ) -> Self {
         let fdes = FdeReader::new(&frames.bytes, section, &frames.bases);
-        Self { fdes, writer, work_left: 0 }
+        Self { fdes, code, writer, work_left: 0 }
     }
 
     fn build(mut self, frames: &Frames) -> Vec<(u32, Vec<UnwindRow>)> {
@@ -57,6 +106,10 @@ impl<'a, S: UnwindSection<Slice<'a>>> Builder<'a, S> {
         let ends = entries.iter().skip(1).map(|next| next.address).chain([u64::MAX]);
         // The last one only ends the one before.
         let last = run.addresses().end;
+        let first = entries.first().map_or(u64::MAX, |entry| entry.address);
+        if first > run.addresses().start {
+            self.add_bare_code(0..first, run);
+        }
         for (entry, end) in entries.iter().zip(ends).take_while(|(entry, _)| entry.address < last) {
             self.add_entry(entry.offset, entry.address..end, run);
         }
@@ -82,7 +135,28 @@ impl<'a, S: UnwindSection<Slice<'a>>> Builder<'a, S> {
             self.add_rows(&fde, holds.start..end, run);
         }
         if holds.end - end >= PADDING_MAX {
-            self.set(run, end, Rule::NONE);
+            self.add_bare_code(end..holds.end, run);
+        }
+    }
+
+    /// Adds the rows of code without unwind information.
+    fn add_bare_code(&mut self, addresses: Range<u64>, run: &Run) {
+        let segment = run.segment.addresses();
+        let bare = addresses.start.max(segment.start)..addresses.end.min(segment.end);
+        let (mut start, end) =
+            (bare.start.max(run.addresses().start), bare.end.min(run.addresses().end));
+        // Page by page, so that a page's rows do not depend on which other pages are wanted.
+        while start < end {
+            let in_page = PAGE_BYTES - run.offset(start) % PAGE_BYTES;
+            let wanted = start..end.min(start.saturating_add(in_page));
+            self.set(run, start, Rule::NONE);
+            let rules = self.code.map(|code| code.rules(run.segment, &wanted, &bare));
+            for (address, rule) in rules.into_iter().flatten() {
+                if address < wanted.end {
+                    self.set(run, address.max(start), rule);
+                }
+            }
+            start = wanted.end;
         }
     }
 

@@ -64,8 +64,6 @@ pub(crate) enum UnwindSource {
     ByName(&'static str),
     /// As that, of a section that says that it is compressed.
     Compressed(&'static str),
-    /// Not at all.
-    Not,
 }
 
 /// A file to be written.

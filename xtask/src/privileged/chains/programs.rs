@@ -20,8 +20,6 @@ const ROOTS: &[&str] = &["_start", "_dl_start_user", "clone", "clone3", "start_t
 pub(super) enum Promise {
     /// Of 1,000 of a kind so many are whole.
     Whole(u64),
-    /// They may be cut, which has to be said.
-    CutOrWhole,
     /// Nothing: it is counted only.
     Counted,
 }
@@ -159,14 +157,12 @@ fn native() -> Vec<Program> {
         Program::new("C, clang", &["clang-19 -O2 -o program SRC/plain.c -pthread"]),
         // Its own functions have tables; musl's have none, nor frame pointers.
         Program::new("C, musl", &["musl-gcc -static -O2 -o program SRC/plain.c"])
-            .entered_by(&["main"])
-            .promising(Promise::CutOrWhole),
+            .entered_by(&["main"]),
         Program::new(
             "C without tables",
             &["cc -O2 -fno-asynchronous-unwind-tables -fno-unwind-tables -fomit-frame-pointer \
                -o program SRC/plain.c -pthread"],
-        )
-        .promising(Promise::CutOrWhole),
+        ),
         Program::new("C, frames", &["cc -O2 -o program SRC/frames.c -pthread"]),
         Program::new(VECTORS, &["cc -O2 -mavx2 -o program SRC/vectors.c -pthread"]),
         Program::new("C++", &["c++ -O2 -o program SRC/objects.cc -pthread"])

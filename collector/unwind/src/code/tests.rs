@@ -1,0 +1,146 @@
+//! Rules of small functions, written as their bytes.
+
+use proptest::prelude::*;
+use syscollect_records::unwind::{UnwindRow, cfa_rule, frame_pointer_rule};
+
+use super::*;
+
+const ADDRESS: u64 = 0x1000;
+
+fn rules_of(code: &[&[u8]]) -> Vec<(u64, Rule)> {
+    let bytes = code.concat();
+    let end = ADDRESS + bytes.len() as u64;
+    rules(&BareCode {
+        bytes: &bytes,
+        address: ADDRESS,
+        without_information: ADDRESS..end,
+        entry: 0,
+    })
+}
+
+/// The rule that holds at the `number`th instruction.
+fn row(code: &[&[u8]], number: usize) -> UnwindRow {
+    let before: usize = code[..number].iter().map(|instruction| instruction.len()).sum();
+    let rules = rules_of(code);
+    let after = rules.partition_point(|(address, _)| *address <= ADDRESS + before as u64);
+    rules[after - 1].1.at(0)
+}
+
+/// Words from rsp up to the CFA.
+fn words(code: &[&[u8]], number: usize) -> Option<i16> {
+    let row = row(code, number);
+    (row.cfa == cfa_rule::RSP).then_some(row.cfa_offset)
+}
+
+const PUSH_RBP: &[u8] = &[0x55];
+const PUSH_RBX: &[u8] = &[0x53];
+const POP_RBP: &[u8] = &[0x5d];
+const POP_RBX: &[u8] = &[0x5b];
+const POP_RDI: &[u8] = &[0x5f];
+const SUB_RSP_32: &[u8] = &[0x48, 0x83, 0xec, 0x20];
+const ADD_RSP_32: &[u8] = &[0x48, 0x83, 0xc4, 0x20];
+const SUB_RSP_8: &[u8] = &[0x48, 0x83, 0xec, 0x08];
+const ADD_RSP_8: &[u8] = &[0x48, 0x83, 0xc4, 0x08];
+const MOV_RBP_RSP: &[u8] = &[0x48, 0x89, 0xe5];
+const AND_RSP_32: &[u8] = &[0x48, 0x83, 0xe4, 0xe0];
+const XOR_EBP_EBP: &[u8] = &[0x31, 0xed];
+const XOR_EAX_EAX: &[u8] = &[0x31, 0xc0];
+const TEST_EAX_EAX: &[u8] = &[0x85, 0xc0];
+const MOV_EAX_15: &[u8] = &[0xb8, 15, 0, 0, 0];
+const SYSCALL: &[u8] = &[0x0f, 0x05];
+const CALL_ELSEWHERE: &[u8] = &[0xe8, 0, 0, 0x10, 0];
+const CALL_RAX: &[u8] = &[0xff, 0xd0];
+const LEAVE: &[u8] = &[0xc9];
+const RET: &[u8] = &[0xc3];
+const HLT: &[u8] = &[0xf4];
+
+/// A jump, if the last comparison was not equal, over so many bytes.
+const fn jne(bytes: u8) -> [u8; 2] {
+    [0x75, bytes]
+}
+
+#[test]
+fn what_a_function_pushes_lies_between_rsp_and_the_cfa() {
+    let code = [PUSH_RBX, PUSH_RBP, SUB_RSP_32, CALL_ELSEWHERE, ADD_RSP_32, POP_RBP, POP_RBX, RET];
+    let found: Vec<_> = (0..code.len()).map(|number| words(&code, number)).collect();
+    assert_eq!(found, [1, 2, 3, 7, 7, 3, 2, 1].map(Some));
+    let saved = |number| (row(&code, number).frame_pointer, row(&code, number).saved_offset);
+    assert_eq!(saved(1), (frame_pointer_rule::SAME, 0));
+    assert_eq!(saved(3), (frame_pointer_rule::AT_CFA, -3));
+    assert_eq!(saved(6), (frame_pointer_rule::SAME, 0), "it was restored");
+}
+
+#[test]
+fn a_register_that_is_changed_and_not_stored_is_lost() {
+    let code = [XOR_EBP_EBP, SUB_RSP_8, CALL_ELSEWHERE, ADD_RSP_8, RET];
+    assert_eq!(row(&code, 2).frame_pointer, frame_pointer_rule::LOST);
+}
+
+#[test]
+fn a_function_that_aligns_its_stack_is_known_by_its_frame_pointer() {
+    let code = [PUSH_RBP, MOV_RBP_RSP, AND_RSP_32, SUB_RSP_32, CALL_ELSEWHERE, LEAVE, RET];
+    let UnwindRow { cfa, cfa_offset, frame_pointer, saved_offset, .. } = row(&code, 4);
+    assert_eq!((cfa, cfa_offset), (cfa_rule::RBP, 2));
+    assert_eq!((frame_pointer, saved_offset), (frame_pointer_rule::AT_CFA, -2));
+    assert_eq!(words(&code, 6), Some(1), "`leave` undoes all");
+}
+
+#[test]
+fn paths_that_contradict_each_other_say_nothing() {
+    let skip = jne(SUB_RSP_8.len() as u8);
+    let code = [TEST_EAX_EAX, &skip, SUB_RSP_8, XOR_EAX_EAX, RET];
+    assert_eq!((0..code.len()).filter_map(|number| words(&code, number)).count(), 0);
+    // What comes behind is another function.
+    let more = [&code[..], &[SUB_RSP_8, CALL_ELSEWHERE, ADD_RSP_8, RET]].concat();
+    assert_eq!(words(&more, code.len() + 1), Some(2));
+}
+
+#[test]
+fn a_function_that_takes_more_than_it_put_there_is_none() {
+    let code = [POP_RBX, CALL_RAX, RET];
+    assert_eq!((0..code.len()).filter_map(|number| words(&code, number)).count(), 0);
+}
+
+#[test]
+fn behind_a_call_that_does_not_return_begins_another_function() {
+    const NOPS: &[u8] = &[0x90; 3];
+    let code = [PUSH_RBX, CALL_ELSEWHERE, NOPS, PUSH_RBX, PUSH_RBP, POP_RBP, POP_RBX, RET];
+    assert_eq!([3, 4, 5].map(|number| words(&code, number)), [1, 2, 3].map(Some));
+}
+
+#[test]
+fn a_thread_begins_where_clone_makes_its_frame_pointer_0() {
+    let over = jne((XOR_EBP_EBP.len() + POP_RDI.len() + CALL_RAX.len() + HLT.len()) as u8);
+    let code = [SYSCALL, TEST_EAX_EAX, &over, XOR_EBP_EBP, POP_RDI, CALL_RAX, HLT, RET];
+    assert_eq!(row(&code, 5).cfa, cfa_rule::END, "the new thread");
+    assert_eq!((words(&code, 2), words(&code, 7)), (Some(1), Some(1)), "who made it");
+}
+
+#[test]
+fn a_signal_handler_returns_to_a_system_call() {
+    let code = [RET, &[0x90], MOV_EAX_15, SYSCALL];
+    let rules = rules_of(&code);
+    let at = |address| rules[rules.partition_point(|(from, _)| *from <= address) - 1].1;
+    // The frame is looked up by the byte before.
+    assert_eq!([ADDRESS + 1, ADDRESS + 2, ADDRESS + 7].map(at), [Rule::SIGNAL; 3]);
+    assert_ne!(at(ADDRESS), Rule::SIGNAL);
+}
+
+#[test]
+fn a_program_begins_at_its_entry() {
+    let code = [XOR_EBP_EBP, CALL_ELSEWHERE, HLT].concat();
+    let without_information = ADDRESS..ADDRESS + code.len() as u64;
+    let code = BareCode { bytes: &code, address: ADDRESS, without_information, entry: ADDRESS };
+    assert_eq!(rules(&code)[0], (ADDRESS, Rule::END));
+}
+
+proptest! {
+    /// Whatever bytes are taken for code, rules are in order and within them.
+    #[test]
+    fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        let rules = rules_of(&[&bytes]);
+        prop_assert!(rules.is_sorted_by_key(|(address, _)| *address));
+        let end = ADDRESS + bytes.len() as u64;
+        prop_assert!(rules.iter().all(|(address, _)| (ADDRESS - 1..=end).contains(address)));
+    }
+}
