@@ -26,8 +26,10 @@ mod hostile_crowd;
 mod hostile_files;
 mod hostile_names;
 mod hostile_overlay;
+mod hostile_paths;
 mod hostile_renames;
 mod hostile_stacks;
+mod hostile_tasks;
 mod hostile_zones;
 mod hung;
 mod interrupts;
@@ -187,6 +189,9 @@ const TESTS: &[Test] = &[
     test!("hostile-crowd", hostile_crowd::crowd, needs "unwind_tables"),
     test!("hostile-overlay", hostile_overlay::overlay, needs "user_probes"),
     test!("hostile-names", hostile_names::names),
+    test!("hostile-paths", hostile_paths::mapped, needs "user_probes"),
+    test!("hostile-programs", hostile_paths::programs),
+    test!("hostile-threads", hostile_tasks::threads, needs "unwind_tables" "user_probes"),
     test!("hostile-tables", hostile_code::tables, needs "unwind_tables"),
     test!("hostile-interpreters", hostile_code::interpreters, needs "unwind_tables"),
     test!("hostile-mapped", hostile_code::mapped, needs "unwind_tables"),

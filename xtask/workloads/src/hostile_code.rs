@@ -32,6 +32,8 @@ const MAPPED_AT_ONCE: usize = 8_000;
 const MAPPING_PAUSE: Duration = Duration::from_secs(1);
 /// New files with a probe: each costs the kernel some time to attach to.
 const PROBED: u64 = 10_500;
+/// Descriptions of one probe in one file, no two alike.
+const KINDS: usize = 140_000;
 /// Mappings of a probed file whose rights change.
 const CHANGING: usize = 150;
 
@@ -149,25 +151,14 @@ fn mapped_often(folder: &Path, end: Instant) -> Result<()> {
     })
 }
 
-/// Makes and maps new files with a probe of an instrumented program.
+/// Makes and maps a file in which one probe is described again and again, with other types of its
+/// arguments each time, and then new files with a probe of an instrumented program.
 fn probed(folder: &Path, end: Instant) -> Result<()> {
-    let note = [
-        [8u32, 0, 3].map(u32::to_le_bytes).concat(),
-        b"stapsdt\0".to_vec(),
-        [PAGE, 0, 0].map(u64::to_le_bytes).concat(),
-        b"syscollect\0ring\0-4@%edi 4@%esi 8@%rdx\0".to_vec(),
-    ];
-    let mut note = note.concat();
-    let described = (note.len() - 20) as u32;
-    note[4..8].copy_from_slice(&described.to_le_bytes());
-    note.resize(note.len().next_multiple_of(4), 0);
-    let library = Library {
-        pages: 1,
-        // Places for a breakpoint, and an end.
-        code: vec![0x90, 0xc3],
-        sections: vec![(".note.stapsdt", NOTE, note)],
-        ..Library::default()
-    };
+    let kinds: Vec<u8> = (0..KINDS).flat_map(|kind| note("plot", &arguments_of(kind))).collect();
+    let path = folder.join("kinds.so");
+    library_with_notes(kinds).write(&path)?;
+    mapped(&path)?;
+    let library = library_with_notes(note("ring", "-4@%edi 4@%esi 8@%rdx"));
     ready();
     for number in 0..PROBED {
         if Instant::now() >= end {
@@ -181,6 +172,34 @@ fn probed(folder: &Path, end: Instant) -> Result<()> {
     println!(r#"{{"files":{PROBED}}}"#);
     sleep_until(end);
     Ok(())
+}
+
+/// A library with these notes of probes.
+fn library_with_notes(notes: Vec<u8>) -> Library {
+    let sections = vec![(".note.stapsdt", NOTE, notes)];
+    // Places for a breakpoint, and an end.
+    Library { pages: 1, code: vec![0x90, 0xc3], sections, ..Library::default() }
+}
+
+/// A note of an instrumented program's probe.
+fn note(name: &str, arguments: &str) -> Vec<u8> {
+    let described = [
+        [PAGE, 0, 0].map(u64::to_le_bytes).concat(),
+        format!("syscollect\0{name}\0{arguments}\0").into_bytes(),
+    ]
+    .concat();
+    let mut note = [8, described.len() as u32, 3].map(u32::to_le_bytes).concat();
+    note.extend(b"stapsdt\0");
+    note.extend(described);
+    note.resize(note.len().next_multiple_of(4), 0);
+    note
+}
+
+/// Six arguments whose sizes and signs are the digits of a number.
+fn arguments_of(kind: usize) -> String {
+    let sizes = ["1", "-1", "2", "-2", "4", "-4", "8", "-8"];
+    let argument = |digit: u32| format!("{}@%rax", sizes[kind >> (3 * digit) & 7]);
+    (0..6).map(argument).collect::<Vec<_>>().join(" ")
 }
 
 /// Files that are mapped for a moment and then deleted, and bytes of each.

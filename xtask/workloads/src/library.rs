@@ -23,6 +23,8 @@ pub(crate) struct Library {
     pub(crate) pages: u64,
     /// What each page begins with; the rest of it takes no room on the disk.
     pub(crate) code: Vec<u8>,
+    /// Where it begins as a program; 0 for none.
+    pub(crate) entry: u64,
     /// Rows in each page's unwind table; without any there are no tables.
     pub(crate) rows: u64,
     /// Name, address and size of functions.
@@ -55,7 +57,7 @@ impl Library {
         let (table, count) = self.tables_of_sections(start, &mut tail);
         file.write_all_at(&tail, start)?;
         let end = start + tail.len() as u64;
-        file.write_all_at(&elf_header(table, count, end, header), 0)?;
+        file.write_all_at(&elf_header(self.entry, table, count, end, header), 0)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
         Ok(())
     }
@@ -157,10 +159,10 @@ impl Section {
 
 /// The header and the table of segments of a library that is `end` bytes long, of which the last
 /// section holds the sections' names.
-fn elf_header(table: u64, count: u16, end: u64, unwind: Option<(u64, u64)>) -> Vec<u8> {
+fn elf_header(entry: u64, table: u64, count: u16, end: u64, unwind: Option<(u64, u64)>) -> Vec<u8> {
     let segments = 1 + u16::from(unwind.is_some());
     let mut bytes = identity();
-    bytes.extend([0u64, 64, table].map(u64::to_le_bytes).concat());
+    bytes.extend([entry, 64, table].map(u64::to_le_bytes).concat());
     bytes.extend(0u32.to_le_bytes());
     bytes.extend([64, 56, segments, 64, count, count - 1].map(u16::to_le_bytes).concat());
     bytes.extend(segment(1, 5, 0, end));
@@ -199,7 +201,7 @@ pub(crate) fn write_symbols(path: &Path, bytes: u64) -> Result<()> {
     let of_symbols = |kind| Section { entry: 24, ..section(kind) };
     let sections =
         [Section::default(), of_symbols(DYNAMIC_SYMBOLS), of_symbols(SYMBOLS), section(STRINGS)];
-    let mut header = elf_header(64 + 56, sections.len() as u16, PAGE, None);
+    let mut header = elf_header(0, 64 + 56, sections.len() as u16, PAGE, None);
     sections.iter().for_each(|section| header.extend(section.to_bytes()));
     file.write_all_at(&header, 0)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;

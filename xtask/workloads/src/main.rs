@@ -22,6 +22,8 @@ mod hostile_code;
 mod hostile_files;
 mod hostile_mappings;
 mod hostile_mount;
+mod hostile_paths;
+mod hostile_tasks;
 mod instrumented;
 mod jit;
 mod leaderless;
@@ -57,7 +59,8 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      new-stacks PROCESSES SECONDS | same-stack SECONDS | \
                      wrap LOG CMD ARGS... | from-memory LOAD ARGS... | \
                      unwound SECONDS | probed CALLS | leaves SECONDS | visiting FOLDER SECONDS | hostile mappings|memory|survey|flood|announcements|announced-files|looks SECONDS | \
-                     hostile-code tables|interpreters|mapped|probed|rights|debug|deleted FOLDER SECONDS | as UID LOAD ARGS...";
+                     hostile-code tables|interpreters|mapped|probed|rights|debug|deleted FOLDER SECONDS | \
+                     map-long-paths FOLDER SECONDS | start-programs FOLDER COUNT | hostile-tasks threads|timers SECONDS | as UID LOAD ARGS...";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -112,6 +115,11 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["hostile-code", attack, folder, seconds] => {
             hostile_code::run(attack, folder, number(seconds)?)?;
         }
+        ["map-long-paths", folder, seconds] => hostile_paths::map(folder, number(seconds)?)?,
+        ["start-programs", folder, programs] => {
+            hostile_paths::start_programs(folder, number(programs)?)?;
+        }
+        ["hostile-tasks", attack, seconds] => hostile_tasks::run(attack, number(seconds)?)?,
         ["hostile", attack, seconds] => hostile::run(attack, number(seconds)?)?,
         ["as", user, ..] => {
             system::become_user(number(user)? as libc::uid_t)?;

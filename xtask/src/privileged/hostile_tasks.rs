@@ -1,0 +1,100 @@
+//! An ordinary user begins threads without end, each of which sends a signal and ends, and has
+//! others interrupted every few microseconds: before the recording begins, so that all of it finds
+//! a busy machine.
+//!
+//! Compared with a program of another user: no switch is lost, its stacks are whole, and forks take
+//! no longer than on such a machine.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, ensure};
+
+use super::attacked::{AttackedRecorder, Bounds, MIB};
+use super::chains::stacks::{ProgramStacks, RecordedStacks, StackKind};
+use super::context::{Context, ends_with_us, number};
+use super::hostile_files::longest_fork;
+use super::unwinding;
+
+const NOBODY: u32 = 65_534;
+const DAEMON: u32 = 1;
+/// Longer than all of this takes.
+const SECONDS: &str = "60";
+/// For how long it is forked, from before the recorder starts on.
+const FORKING: Duration = Duration::from_secs(4);
+/// How long the machine is busy before the recording begins.
+const BEFORE: Duration = Duration::from_millis(500);
+/// A function that nobody calls, which takes its time to attach to: while nobody emptied the lanes
+/// until all was attached, 6 to 16 % of the events were lost with it, and 0 to 2 % without.
+const OPTIONS: &[&str] = &["--function", "libc.so.6:getpwnam"];
+/// Beside so many events one record may be lost; of switches none.
+const EVENTS_FOR_EACH_LOST: u64 = 1_000;
+/// Of 1,000 stacks of the honest program so many are whole.
+const WHOLE: u64 = 900;
+const STACKS_LEAST: u64 = 20;
+/// Mostly it is milliseconds.
+const LONGEST_FORK: Duration = Duration::from_secs(2);
+/// Nothing is compared with what is used at rest, because there is none.
+const BOUNDS: Bounds = Bounds { memory: 400 * MIB, ..Bounds::USUAL };
+
+/// Programs that are killed when this is dropped.
+struct Programs(Vec<Child>);
+
+impl Programs {
+    fn start(&mut self, context: &Context, arguments: &[&str], user: u32) -> Result<u32> {
+        let mut command = Command::new(&context.load);
+        command.args(arguments).uid(user).gid(user).stdin(Stdio::null()).stdout(Stdio::null());
+        ends_with_us(&mut command);
+        self.0.push(command.spawn()?);
+        Ok(self.0.last().map_or(0, Child::id))
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        for program in &mut self.0 {
+            let _ = program.kill();
+            let _ = program.wait();
+        }
+    }
+}
+
+/// Runs it.
+pub(crate) fn threads(context: &Context) -> Result<String> {
+    let capture = context.path("hostile-threads.syscap");
+    let mut programs = Programs(Vec::new());
+    for attack in ["threads", "timers"] {
+        programs.start(context, &["hostile-tasks", attack, SECONDS], NOBODY)?;
+    }
+    let honest = programs.start(context, &["unwound", SECONDS], DAEMON)?;
+    std::thread::sleep(BEFORE);
+    let forks = std::thread::spawn(|| longest_fork(FORKING));
+    let recorder = AttackedRecorder::start_attacked(context, &capture, OPTIONS)?;
+    let longest = forks.join().map_err(|_| anyhow!("what forks panicked"))??;
+    let recorder = recorder.stop(context)?;
+    drop(programs);
+
+    let info = context.info(&capture)?;
+    let (lost, events) = (number(&info, "lost")?, number(&info, "events")?);
+    let losses = info["losses"].as_array().into_iter().flatten();
+    let mut of_switches = losses.filter(|loss| loss["lane"] == "sched");
+    let program = ProgramStacks::new(honest, unwinding::known());
+    let recorded = RecordedStacks::read(&capture, 0, vec![program])?;
+    let stacks =
+        [StackKind::Sample, StackKind::OffCpu].map(|kind| (kind, recorded.programs[0].of(kind)));
+    let words = format!(
+        "{lost} records are lost, beside {events} events; the longest fork took {longest:.1?}; {}: {}; {}: {}",
+        stacks[0].0, stacks[0].1, stacks[1].0, stacks[1].1
+    );
+    ensure!(
+        of_switches.next().is_none() && lost * EVENTS_FOR_EACH_LOST <= events,
+        "{words}: {}",
+        info["losses"]
+    );
+    ensure!(longest <= LONGEST_FORK, "{words}");
+    for (_, counts) in &stacks {
+        ensure!(counts.all() >= STACKS_LEAST && counts.are_whole(WHOLE), "{words}");
+    }
+    Ok(format!("{words}; {}", recorder.within(&BOUNDS)?))
+}
