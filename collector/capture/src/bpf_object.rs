@@ -110,11 +110,10 @@ impl KernelObject {
 
     /// A map by its name.
     pub(crate) fn map(&self, name: &str) -> Result<BorrowedFd<'_>, CaptureError> {
-        let absent = || CaptureError::Program {
+        self.maps.get(name).map(AsFd::as_fd).ok_or_else(|| CaptureError::Program {
             program: self.name.to_owned(),
             reason: format!("there is no map {name}"),
-        };
-        self.maps.get(name).map(AsFd::as_fd).ok_or_else(absent)
+        })
     }
 
     /// How many elements a map has by the object, and how large they are.

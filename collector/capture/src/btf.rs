@@ -111,10 +111,9 @@ fn members_of<const N: usize>(
     let kernel = Btf::new(kernel, &[])?;
     // A module's texts go on where the kernel's end, and many of its names are the kernel's.
     let btf = module.map_or(Some(kernel), |module| Btf::new(module, kernel.strings))?;
-    let is_wanted = |found: &Type<'_>| {
+    let found = btf.types().find(|found| {
         found.kind == STRUCTURE && btf.text(found.name) == Some(structure.as_bytes())
-    };
-    let found = btf.types().find(is_wanted)?;
+    })?;
     let mut offsets = [None; N];
     for member in found.behind.chunks_exact(12) {
         let (name, bits) = (btf.text(word(member, 0)?)?, word(member, 8)?);

@@ -41,7 +41,6 @@ fn bracketed(source: ClockSource) -> (ClockPair, u64) {
     let after = ticks_now(source).0;
     let [realtime, monotonic_raw, monotonic] = [others[2], others[1], others[0]].map(read);
     let end = ticks_now(source).0;
-    let mean = |early: u64, late: u64| early + late.saturating_sub(early) / 2;
     let uncertainty = after.saturating_sub(before) / 2;
     let pair = ClockPair {
         ticks: Ticks(before + uncertainty),
@@ -52,6 +51,10 @@ fn bracketed(source: ClockSource) -> (ClockPair, u64) {
         uncertainty,
     };
     (pair, end.saturating_sub(start))
+}
+
+fn mean(early: u64, late: u64) -> u64 {
+    early + late.saturating_sub(early) / 2
 }
 
 /// The best of several readings.

@@ -268,9 +268,8 @@ impl Files {
             None => Err(io::Error::other("nobody makes files")),
         };
         let begun = self.rotation.as_ref().map(|rotation| rotation.begun.clone());
-        let refused = |source| StoreError::Write { written: 0, source };
         let created = made
-            .map_err(refused)
+            .map_err(|source| StoreError::Write { written: 0, source })
             .and_then(|file| CaptureWriter::create(self.account.output(Some(file), begun)));
         match created {
             Ok(writer) => (writer, Ok(())),

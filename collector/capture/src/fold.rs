@@ -69,11 +69,13 @@ fn shares(times: impl Iterator<Item = (u32, u64)>) -> BTreeMap<u32, u64> {
     let mut by_process = BTreeMap::<u32, Vec<u64>>::new();
     times.for_each(|(process, time)| by_process.entry(process).or_default().push(time));
     by_process.retain(|_, times| times.len() > SHARE);
-    let newest = |(process, mut times): (u32, Vec<u64>)| {
-        let at = times.len() - SHARE;
-        (process, *times.select_nth_unstable(at).1)
-    };
-    by_process.into_iter().map(newest).collect()
+    by_process
+        .into_iter()
+        .map(|(process, mut times)| {
+            let at = times.len() - SHARE;
+            (process, *times.select_nth_unstable(at).1)
+        })
+        .collect()
 }
 
 /// A thread's id and its start, which together are unique.

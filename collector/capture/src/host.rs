@@ -76,16 +76,10 @@ impl Host {
     }
 
     fn kernel_modules(&self) -> Vec<KernelModule> {
-        let parse = |line: &str| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let [name, size, .., address] = words.as_slice() else { return None };
-            let address = u64::from_str_radix(address.trim_start_matches("0x"), 16).ok()?;
-            Some(KernelModule { name: (*name).to_owned(), address, size: size.parse().ok()? })
-        };
         // A line that ends in taint flags has them in brackets behind the address.
         self.text("proc/modules")
             .lines()
-            .filter_map(|line| parse(line.split(" (").next()?))
+            .filter_map(|line| kernel_module(line.split(" (").next()?))
             .collect()
     }
 
@@ -96,6 +90,14 @@ impl Host {
             .map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect())
             .unwrap_or_default()
     }
+}
+
+/// A line of `/proc/modules`.
+fn kernel_module(line: &str) -> Option<KernelModule> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [name, size, .., address] = words.as_slice() else { return None };
+    let address = u64::from_str_radix(address.trim_start_matches("0x"), 16).ok()?;
+    Some(KernelModule { name: (*name).to_owned(), address, size: size.parse().ok()? })
 }
 
 /// Whether the running kernel's release is at least this.
@@ -128,10 +130,13 @@ fn build_id_note(mut notes: &[u8]) -> Option<&[u8]> {
 
 /// `name : value` of /proc/cpuinfo; empty if there is none.
 fn field(text: &str, name: &str) -> String {
-    let value = |line: &str| {
-        line.split_once(':').filter(|(key, _)| key.trim() == name).map(|(_, v)| v.trim().to_owned())
-    };
-    text.lines().find_map(value).unwrap_or_default()
+    text.lines()
+        .find_map(|line| {
+            line.split_once(':')
+                .filter(|(key, _)| key.trim() == name)
+                .map(|(_, v)| v.trim().to_owned())
+        })
+        .unwrap_or_default()
 }
 
 /// `Name: 123 kB` of /proc/meminfo; 0 if there is none.
@@ -143,11 +148,13 @@ pub(crate) fn kilobytes(text: &str, name: &str) -> u64 {
 pub(crate) fn parse_cpu_list(text: &str) -> Vec<u32> {
     // A list of CPUs cannot be longer than the kernel's largest NR_CPUS.
     const MOST: u32 = 8192;
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.trim().parse().ok()?..=last.trim().parse::<u32>().ok()?.min(MOST))
-    };
-    text.split(',').filter_map(range).flatten().collect()
+    text.split(',')
+        .filter_map(|part| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            Some(first.trim().parse().ok()?..=last.trim().parse::<u32>().ok()?.min(MOST))
+        })
+        .flatten()
+        .collect()
 }
 
 #[cfg(test)]

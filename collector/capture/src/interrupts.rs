@@ -42,15 +42,16 @@ impl PreemptCount {
     /// A kernel that describes the variable, but refuses it, does not list where it lies either.
     /// Those of 5.10 describe none; their list of symbols, which is long, has the addresses.
     pub(crate) fn of_this_kernel() -> Self {
-        let variable = |name: &str, offset| {
-            let id = btf::id_in_kernel(name, btf::VARIABLE).ok()?;
-            let accepted = bpf_attempts::load_with_variable(id).is_ok();
-            Some(if accepted { Self::Variable { id, offset } } else { Self::Unknown })
-        };
-        variable(PREEMPT_COUNT, 0)
-            .or_else(|| variable(HOT, PREEMPT_COUNT_IN_HOT))
+        Self::variable(PREEMPT_COUNT, 0)
+            .or_else(|| Self::variable(HOT, PREEMPT_COUNT_IN_HOT))
             .or_else(|| addresses(File::open("/proc/kallsyms").ok()?))
             .unwrap_or(Self::Unknown)
+    }
+
+    fn variable(name: &str, offset: u64) -> Option<PreemptCount> {
+        let id = btf::id_in_kernel(name, btf::VARIABLE).ok()?;
+        let accepted = bpf_attempts::load_with_variable(id).is_ok();
+        Some(if accepted { Self::Variable { id, offset } } else { Self::Unknown })
     }
 
     /// What the program's constants are.

@@ -108,8 +108,8 @@ impl MappingPace {
                 return false;
             }
         }
-        let full = || Allowance { left: AT_ONCE, since: now };
-        let allowance = self.processes.entry(pid).or_insert_with(full);
+        let allowance =
+            self.processes.entry(pid).or_insert_with(|| Allowance { left: AT_ONCE, since: now });
         let left = allowance.at(now);
         *allowance = Allowance { left: if left < 1.0 { left } else { left - 1.0 }, since: now };
         left >= 1.0
@@ -140,8 +140,9 @@ mod tests {
 
     /// How many mappings of one file the process may have heard now.
     fn heard(pace: &mut MappingPace, pid: u32, now: Instant) -> usize {
-        let again = |_: &u32| pace.mapped(&mapping(pid, "/lib/a"), now) == MappingVerdict::Heard;
-        (0..10_000).filter(again).count()
+        (0..10_000)
+            .filter(|_| pace.mapped(&mapping(pid, "/lib/a"), now) == MappingVerdict::Heard)
+            .count()
     }
 
     #[test]

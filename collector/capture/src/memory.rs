@@ -349,9 +349,8 @@ mod tests {
                 <= MOST_LANES
         );
         assert!(sched(50 << 20, 2) < 2 << 20);
-        let unwind =
-            |bytes| room(bytes).plan(1 << 20, BufferMode::Discard, 2).unwrap().unwind_bytes;
-        let sizes = [64 << 20, 1 << 30, 1 << 40].map(unwind);
+        let sizes = [64 << 20, 1 << 30, 1 << 40]
+            .map(|bytes| room(bytes).plan(1 << 20, BufferMode::Discard, 2).unwrap().unwind_bytes);
         assert_eq!(sizes, [LEAST_UNWIND, 4 << 20, MOST_UNWIND]);
         let small = room(8 << 30).plan(3 << 20, BufferMode::Discard, 2).unwrap();
         assert_eq!(small.sched_lane_bytes, 2 << 20, "no larger than the buffer that was asked for");

@@ -182,15 +182,16 @@ pub(crate) fn owner(pid: u32, clocks: &ClockPair) -> Option<PerfMapOwner> {
 /// Whether the process sees the same files as this program. The links only say where they lead:
 /// nothing is asked of a file system.
 fn shares_files(pid: u32) -> bool {
-    let seen_by = |process: &str| {
-        let links = |folder: &Path| {
-            let link = |name| fs::read_link(folder.join(name));
-            Ok::<_, io::Error>([link("ns/mnt")?, link("ns/pid")?, link("root")?])
-        };
-        in_process(&Path::new("/proc").join(process), links).ok()
-    };
     let own = seen_by("self");
     own.is_some() && seen_by(&pid.to_string()) == own
+}
+
+fn seen_by(process: &str) -> Option<[std::path::PathBuf; 3]> {
+    let links = |folder: &Path| {
+        let link = |name| fs::read_link(folder.join(name));
+        Ok::<_, io::Error>([link("ns/mnt")?, link("ns/pid")?, link("root")?])
+    };
+    in_process(&Path::new("/proc").join(process), links).ok()
 }
 
 /// The last number of `NSpid` in /proc/PID/status: the id in the process's own namespace.

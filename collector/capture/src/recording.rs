@@ -9,7 +9,7 @@ use syscollect_model::{RecorderSummary, RecorderWork, SessionInfo, StopReason, W
 use syscollect_store::{Chunk, LaneLoss, TraceBuffer};
 use syscollect_symbolize::PinnedFiles;
 
-use crate::collector::{Collector, Ended, FileStart, Output, Pace, Shared};
+use crate::collector::{Collector, Ended, Output, Pace, Shared};
 use crate::error::CaptureError;
 use crate::files::{self, Begin, Files, LastFile, RecordingFiles, buffer_loss};
 use crate::host::Host;
@@ -149,16 +149,15 @@ impl Recording {
         let attaching = collector.began().elapsed();
         let mut costs = CostAccount::default();
         costs.note(RecorderWork::Start);
-        let failed = |error| CaptureError::system("cannot start a thread", error);
         let write = move || {
             // While it waits for a CPU the buffer fills.
             crate::priority::go_before_most();
             files.write()
         };
-        let writer = Worker::start("writer", write).map_err(failed)?;
+        let writer = Worker::start("writer", write).map_err(no_thread)?;
         let (missing, session, began) =
             (collector.missing().to_vec(), collector.session().clone(), collector.began());
-        let collector = Worker::start("collector", move || collector.run()).map_err(failed)?;
+        let collector = Worker::start("collector", move || collector.run()).map_err(no_thread)?;
         Ok(Self {
             shared,
             collector,
@@ -176,7 +175,6 @@ impl Recording {
 
     /// How far the recording has come.
     pub fn progress(&self) -> Progress {
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let Shared { bytes, records, lost, files, .. } = &*self.shared;
         Progress {
             bytes: load(bytes),
@@ -241,9 +239,9 @@ impl Recording {
         drop(sources);
         costs.note(RecorderWork::Stopping);
         let WorkCost { cpu_ns, peak_bytes, .. } = costs.of(&RecorderWork::Recording);
-        let of_file =
-            |file: &FileStart| (file.cpu_ns(), ended.at.saturating_duration_since(file.at));
-        let (cpu_ns, file_duration) = ended.file.as_ref().map_or((cpu_ns, duration), of_file);
+        let (cpu_ns, file_duration) = ended.file.as_ref().map_or((cpu_ns, duration), |file| {
+            (file.cpu_ns(), ended.at.saturating_duration_since(file.at))
+        });
         let summary = RecorderSummary {
             stop_reason: reason,
             recorder_cpu_ns: cpu_ns,
@@ -273,6 +271,14 @@ impl Recording {
             priority,
         })
     }
+}
+
+fn no_thread(error: std::io::Error) -> CaptureError {
+    CaptureError::system("cannot start a thread", error)
+}
+
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
 }
 
 fn broken(thread: &str, why: Unfinished) -> CaptureError {

@@ -7,22 +7,23 @@ const RELEASED_USERS_MAX: usize = 8;
 
 /// Files that were released because they had been deleted, of each user; of the last ones together.
 pub(crate) fn released_notes(released: &BTreeMap<u32, usize>) -> Vec<String> {
-    let note = |files: usize, whose: &str| {
-        format!(
-            "{files} files of code that programs of {whose} have deleted were not held: only that \
-             kept them from being freed, and they were too large together; their functions have no \
-             names"
-        )
-    };
     let users = released.iter().take(RELEASED_USERS_MAX);
     let mut notes: Vec<String> =
-        users.map(|(user, files)| note(*files, &format!("user {user}"))).collect();
+        users.map(|(user, files)| not_held(*files, &format!("user {user}"))).collect();
     let others = released.len().saturating_sub(RELEASED_USERS_MAX);
     if others > 0 {
         let files = released.values().skip(RELEASED_USERS_MAX).sum();
-        notes.push(note(files, &format!("{others} more users")));
+        notes.push(not_held(files, &format!("{others} more users")));
     }
     notes
+}
+
+fn not_held(files: usize, whose: &str) -> String {
+    format!(
+        "{files} files of code that programs of {whose} have deleted were not held: only that \
+         kept them from being freed, and they were too large together; their functions have no \
+         names"
+    )
 }
 
 #[cfg(test)]

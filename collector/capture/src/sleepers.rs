@@ -77,28 +77,29 @@ struct TaskWalk(Ebpf);
 
 impl TaskWalk {
     fn load() -> Result<Self, String> {
-        let load = || -> Result<Ebpf, Box<dyn std::error::Error>> {
-            let btf = kernel_types()?;
-            let mut ebpf =
-                EbpfLoader::new().btf(Some(&btf)).load(&committed_object::SLEEPERS.bytes())?;
-            program(&mut ebpf)?.load("task", &btf)?;
-            Ok(ebpf)
-        };
-        load().map(Self).map_err(|error| short_reason(error.as_ref()))
+        load_object().map(Self).map_err(|error| short_reason(error.as_ref()))
     }
 
     /// The threads of programs that are asleep now.
     fn asleep_now(&mut self) -> io::Result<AsleepNow> {
-        let open = |ebpf| -> Result<fs::File, Box<dyn std::error::Error>> {
-            let program = program(ebpf)?;
-            let link = program.attach()?;
-            Ok(program.take_link(link)?.into_file()?)
-        };
-        let mut file = open(&mut self.0).map_err(|error| io::Error::other(error.to_string()))?;
+        let mut file = attach(&mut self.0).map_err(|error| io::Error::other(error.to_string()))?;
         let mut bytes = Vec::new();
         file.by_ref().take(WALK_BYTES).read_to_end(&mut bytes)?;
         Ok(AsleepNow { threads: parse(&bytes), are_all: (bytes.len() as u64) < WALK_BYTES })
     }
+}
+
+fn load_object() -> Result<Ebpf, Box<dyn std::error::Error>> {
+    let btf = kernel_types()?;
+    let mut ebpf = EbpfLoader::new().btf(Some(&btf)).load(&committed_object::SLEEPERS.bytes())?;
+    program(&mut ebpf)?.load("task", &btf)?;
+    Ok(ebpf)
+}
+
+fn attach(ebpf: &mut Ebpf) -> Result<fs::File, Box<dyn std::error::Error>> {
+    let program = program(ebpf)?;
+    let link = program.attach()?;
+    Ok(program.take_link(link)?.into_file()?)
 }
 
 fn program(ebpf: &mut Ebpf) -> Result<&mut Iter, Box<dyn std::error::Error>> {
@@ -226,12 +227,7 @@ impl SleeperStacks {
             return Self::without(memory);
         }
         let thread = std::thread::Builder::new().name("sleepers".into());
-        let load = || {
-            // On a busy machine it is there too late for a short recording otherwise.
-            let _before_others = Hurry::begin();
-            TaskWalk::load()
-        };
-        match thread.spawn(load) {
+        match thread.spawn(load_before_others) {
             Ok(loading) => Self { loading: Some(loading), ..Self::without(memory) },
             Err(error) => Self { refusal: Some(error.to_string()), ..Self::without(memory) },
         }
@@ -408,6 +404,12 @@ impl SleeperStacks {
         data.extend_from_slice(header.as_bytes());
         data.extend(addresses.iter().flat_map(|address| address.to_ne_bytes()));
     }
+}
+
+fn load_before_others() -> Result<TaskWalk, String> {
+    // On a busy machine it is there too late for a short recording otherwise.
+    let _before_others = Hurry::begin();
+    TaskWalk::load()
 }
 
 /// How often a thread has left a CPU, as its file `status` says.

@@ -139,10 +139,9 @@ fn stamp_at(data: &[u8], at: usize) -> Option<Stamp> {
 /// The task that is current after the last record: what the last switch or
 /// resume record says. Looks back only as far as that one.
 fn current_after(data: &[u8], stride: usize) -> Option<u32> {
-    let says = |record: &&[u8]| {
+    let record = data.chunks_exact(stride).rev().find(|record| {
         matches!(RecordKind::from_number(record[0]), Some(RecordKind::Switch | RecordKind::Resume))
-    };
-    let record = data.chunks_exact(stride).rev().find(says)?;
+    })?;
     Some(u32::from_le_bytes(record.get(8..12)?.try_into().ok()?))
 }
 

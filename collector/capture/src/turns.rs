@@ -216,10 +216,12 @@ impl<T: Waiting> Turns<T> {
             Some((_, Whose::Of(uid), _)) => *uid == 0 || Some(*uid) == *asked_by,
             _ => false,
         };
-        let may = |(of, user): &(&Whose, &mut OfUser<T>)| {
-            has_all(user) || pace.allows(of.uid().unwrap_or(UNKNOWN))
-        };
-        next_of(users.iter_mut().filter(may), reached)
+        next_of(
+            users
+                .iter_mut()
+                .filter(|(of, user)| has_all(user) || pace.allows(of.uid().unwrap_or(UNKNOWN))),
+            reached,
+        )
     }
 
     /// What to do now, whoever had their share; `None` if nothing waits.
@@ -403,8 +405,7 @@ impl Owners {
             self.known.clear();
         }
         let Self { root, known, .. } = self;
-        let read = || user_of(root, pid).map_or(Whose::Unknown, Whose::Of);
-        *known.entry(pid).or_insert_with(read)
+        *known.entry(pid).or_insert_with(|| user_of(root, pid).map_or(Whose::Unknown, Whose::Of))
     }
 }
 

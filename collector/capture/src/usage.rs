@@ -30,9 +30,11 @@ pub(crate) fn cpu_time() -> Duration {
 
 /// User and system time together.
 pub(crate) fn time_of(usage: &libc::rusage) -> Duration {
-    let duration =
-        |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
     duration(usage.ru_utime) + duration(usage.ru_stime)
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000)
 }
 
 /// CPU time of the calling thread so far.

@@ -291,17 +291,16 @@ impl Source for EbpfSource {
 
     fn losses(&self) -> Vec<LaneLoss> {
         let mut losses = self.lanes.losses();
-        let skipped = |(program, counts): &(String, ProgramCounts)| LaneLoss {
-            origin: programs::lane_of(program).into(),
-            cpu: None,
-            record: LostRecord::Other(program.clone()),
-            cause: LossCause::Nested,
-            user: None,
-            count: counts.recursion_misses,
-        };
-        losses.extend(
-            self.counts().iter().filter(|(_, counts)| counts.recursion_misses > 0).map(skipped),
-        );
+        losses.extend(self.counts().iter().filter(|(_, counts)| counts.recursion_misses > 0).map(
+            |(program, counts)| LaneLoss {
+                origin: programs::lane_of(program).into(),
+                cpu: None,
+                record: LostRecord::Other(program.clone()),
+                cause: LossCause::Nested,
+                user: None,
+                count: counts.recursion_misses,
+            },
+        ));
         losses
     }
 
@@ -382,17 +381,19 @@ fn by_frame_pointers(why: &str) -> String {
 
 /// Tries whether the kernel takes the program without which none unwinds by tables.
 pub(crate) fn try_unwind_tables() -> io::Result<()> {
-    let attempt = || -> Result<(), CaptureError> {
-        let btf = kernel_types().map_err(|error| CaptureError::NoBtf(error.to_string()))?;
-        let unwind = UnwindSizes { rows: ROWS_LEAST, stack_memory_bytes: PAGE };
-        let sizes = ObjectSizes { sched_lane_bytes: LANE_LEAST, unwind: Some(unwind) };
-        let mut ebpf = load_object_with(&RecordOptions::default(), &btf, 1, false, sizes)?;
-        programs::load_identify(&mut ebpf)
-    };
-    attempt().map_err(|error| match error {
+    try_to_load().map_err(|error| match error {
         CaptureError::NotPermitted { source, .. } => source,
         error => io::Error::other(error),
     })
+}
+
+/// Loads everything as a recording does, with the smallest buffers.
+fn try_to_load() -> Result<(), CaptureError> {
+    let btf = kernel_types().map_err(|error| CaptureError::NoBtf(error.to_string()))?;
+    let unwind = UnwindSizes { rows: ROWS_LEAST, stack_memory_bytes: PAGE };
+    let sizes = ObjectSizes { sched_lane_bytes: LANE_LEAST, unwind: Some(unwind) };
+    let mut ebpf = load_object_with(&RecordOptions::default(), &btf, 1, false, sizes)?;
+    programs::load_identify(&mut ebpf)
 }
 
 /// The smallest sizes of what the attempt needs: rows, a ring, a lane.

@@ -209,15 +209,14 @@ pub(super) fn sampling_program(ebpf: &Ebpf) -> Option<OwnedFd> {
 pub(super) fn unwind_programs(ebpf: &Ebpf) -> Option<io::Result<UnwindPrograms>> {
     let identify = ebpf.program(IDENTIFY)?.fd().ok()?.as_fd().try_clone_to_owned();
     let made = || -> io::Result<UnwindPrograms> {
-        let absent = |name: &str| io::Error::other(format!("there is no map {name}"));
         let words = |name: &str| {
-            let Some(Map::Array(map)) = ebpf.map(name) else { return Err(absent(name)) };
+            let Some(Map::Array(map)) = ebpf.map(name) else { return Err(no_such_map(name)) };
             let words = map.info().map_err(io::Error::other)?.max_entries() as usize;
             MappedWords::new(map.fd().as_fd(), words)
         };
         let hash = |name: &str| match ebpf.map(name) {
             Some(Map::HashMap(map)) => map.fd().as_fd().try_clone_to_owned(),
-            _ => Err(absent(name)),
+            _ => Err(no_such_map(name)),
         };
         Ok(UnwindPrograms {
             rows: words("unwind_rows")?,
@@ -232,12 +231,17 @@ pub(super) fn unwind_programs(ebpf: &Ebpf) -> Option<io::Result<UnwindPrograms>>
     Some(made())
 }
 
+fn no_such_map(name: &str) -> io::Error {
+    io::Error::other(format!("there is no map {name}"))
+}
+
 /// The kernel's counts of all loaded programs, by name.
 pub(super) fn counts(ebpf: &Ebpf) -> Vec<(String, ProgramCounts)> {
-    let count = |(name, program): (&str, &Program)| {
-        Some((name.to_owned(), bpf_calls::program_counts(program.fd().ok()?.as_fd()).ok()?))
-    };
-    ebpf.programs().filter_map(count).collect()
+    ebpf.programs()
+        .filter_map(|(name, program)| {
+            Some((name.to_owned(), bpf_calls::program_counts(program.fd().ok()?.as_fd()).ok()?))
+        })
+        .collect()
 }
 
 fn is_loaded(ebpf: &Ebpf, name: &str) -> bool {

@@ -113,8 +113,11 @@ fn bases_from_kernel(ebpf: &mut Ebpf) -> Option<BTreeMap<i32, u64>> {
     let link = program.attach().ok()?;
     let mut bytes = Vec::new();
     program.take_link(link).ok()?.into_file().ok()?.read_to_end(&mut bytes).ok()?;
-    let word = |at: &[u8]| at.try_into().map_or(0, u64::from_ne_bytes);
     Some(bytes.chunks_exact(16).map(|pair| (word(&pair[..8]) as i32, word(&pair[8..]))).collect())
+}
+
+fn word(at: &[u8]) -> u64 {
+    at.try_into().map_or(0, u64::from_ne_bytes)
 }
 
 /// The range that the base lies in, by reading the event between two looks at

@@ -57,8 +57,11 @@ impl Clients {
     pub(crate) fn add(&mut self, pid: u32, now: u64, usage: ClientUsage) {
         let ClientUsage { client, memory, engines, .. } = usage;
         let device = client.device.clone();
-        let not_yet = || KnownClient { owner: pid, round: 0, engines: BTreeMap::new() };
-        let known = self.known.entry(client).or_insert_with(not_yet);
+        let known = self.known.entry(client).or_insert_with(|| KnownClient {
+            owner: pid,
+            round: 0,
+            engines: BTreeMap::new(),
+        });
         let current = self.round + 1;
         if known.owner != pid || known.round == current {
             return;
@@ -177,9 +180,9 @@ mod tests {
                 "a number means one counter for ever"
             );
         }
-        let named =
-            |(number, value): (u64, f64)| (names[&number].0, names[&number].1.clone(), value);
-        seen.into_iter().map(named).collect()
+        seen.into_iter()
+            .map(|(number, value)| (names[&number].0, names[&number].1.clone(), value))
+            .collect()
     }
 
     fn told(rounds: &[&[(u32, u64, ClientUsage)]]) -> Vec<Vec<(u32, f64)>> {

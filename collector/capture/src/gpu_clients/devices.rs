@@ -31,18 +31,22 @@ fn is_device(name: &str) -> bool {
 /// The driver of a device file of this name; virtual ones are named after themselves.
 pub(crate) fn driver_of(root: &Path, name: &str) -> String {
     let device = root.join("sys/class/drm").join(name).join("device");
-    let last = |path: &Path| Some(path.file_name()?.to_str()?.to_owned());
-    let driver =
-        |device: &Path| fs::read_link(device.join("driver")).ok().and_then(|link| last(&link));
+    let driver = |device: &Path| {
+        fs::read_link(device.join("driver")).ok().and_then(|link| last_component(&link))
+    };
     let own = driver(&device).filter(|driver| !CARRIERS.contains(&driver.as_str()));
-    let carried = || {
+    own.or_else(|| {
         let below = fs::read_dir(&device).into_iter().flatten().flatten().map(|entry| entry.path());
         below
-            .filter(|path| last(path).is_some_and(|name| name.starts_with("virtio")))
+            .filter(|path| last_component(path).is_some_and(|name| name.starts_with("virtio")))
             .find_map(|path| driver(&path))
-    };
-    let itself = || fs::canonicalize(&device).ok().and_then(|path| last(&path));
-    own.or_else(carried).or_else(itself).unwrap_or_else(|| name.to_owned())
+    })
+    .or_else(|| fs::canonicalize(&device).ok().and_then(|path| last_component(&path)))
+    .unwrap_or_else(|| name.to_owned())
+}
+
+fn last_component(path: &Path) -> Option<String> {
+    Some(path.file_name()?.to_str()?.to_owned())
 }
 
 #[cfg(test)]

@@ -84,14 +84,17 @@ impl ClientUsage {
         }
         let device =
             Device { driver: driver?.to_owned(), slot: slot.unwrap_or_default().to_owned() };
-        let owned = |(name, told): (&&str, &ReportedKeys)| ((*name).to_owned(), *told);
-        let all: Vec<_> = told.iter().map(owned).collect();
-        let memory = |(name, told): &(String, ReportedKeys)| Some((name.clone(), told.bytes()?));
-        let engine = |(name, told): &(String, ReportedKeys)| Some((name.clone(), told.engine()?));
+        let all: Vec<_> = told.iter().map(|(name, told)| ((*name).to_owned(), *told)).collect();
         Some(Self {
             client: ClientId { device, number: number? },
-            memory: all.iter().filter_map(memory).collect(),
-            engines: all.iter().filter_map(engine).collect(),
+            memory: all
+                .iter()
+                .filter_map(|(name, told)| Some((name.clone(), told.bytes()?)))
+                .collect(),
+            engines: all
+                .iter()
+                .filter_map(|(name, told)| Some((name.clone(), told.engine()?)))
+                .collect(),
             damaged,
         })
     }
@@ -103,8 +106,10 @@ impl ReportedKeys {
     }
 
     fn engine(&self) -> Option<Engine> {
-        let cycles = || Some(Busy::Cycles { busy: self.cycles?, all: self.all_cycles? });
-        let busy = self.nanoseconds.map(Busy::Nanoseconds).or_else(cycles)?;
+        let busy = self
+            .nanoseconds
+            .map(Busy::Nanoseconds)
+            .or_else(|| Some(Busy::Cycles { busy: self.cycles?, all: self.all_cycles? }))?;
         Some(Engine { busy, capacity: self.capacity.unwrap_or(1) })
     }
 }

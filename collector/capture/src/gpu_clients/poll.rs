@@ -76,13 +76,14 @@ impl Poll {
         }
         let mut found = PolledCounters::default();
         let PolledCounters { definitions, records } = &mut found;
-        let value = |number: u64, value: f64| {
-            let (stamp, counter) =
-                (Stamp::new(ticks.0, RecordKind::Counter), FIRST_NUMBER + number);
-            records.push(CounterRecord { stamp, counter, value: value.to_bits() });
-        };
-        self.clients
-            .end_round(|number, series| definitions.push(definition(number, series)), value);
+        self.clients.end_round(
+            |number, series| definitions.push(definition(number, series)),
+            |number, value| {
+                let (stamp, counter) =
+                    (Stamp::new(ticks.0, RecordKind::Counter), FIRST_NUMBER + number);
+                records.push(CounterRecord { stamp, counter, value: value.to_bits() });
+            },
+        );
         found
     }
 
@@ -200,12 +201,15 @@ mod tests {
         known: &mut Vec<CounterDefinition>,
     ) -> Vec<(u32, String, f64)> {
         known.extend(found.definitions.iter().cloned());
-        let of = |record: &CounterRecord| {
-            let definition =
-                known.iter().find(|definition| definition.counter == record.counter).unwrap();
-            (definition.pid.unwrap(), definition.name.clone(), f64::from_bits(record.value))
-        };
-        found.records.iter().map(of).collect()
+        found
+            .records
+            .iter()
+            .map(|record| {
+                let definition =
+                    known.iter().find(|definition| definition.counter == record.counter).unwrap();
+                (definition.pid.unwrap(), definition.name.clone(), f64::from_bits(record.value))
+            })
+            .collect()
     }
 
     #[test]

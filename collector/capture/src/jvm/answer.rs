@@ -91,13 +91,15 @@ impl Answer {
 
 /// What to say of those that have no names now, by what kept them from it.
 pub(crate) fn notes(answers: &[(u32, Answer)], limit: Duration) -> Vec<String> {
-    let of_one_kind = |kind: &Answer| {
-        let pids = answers.iter().filter(|(_, answer)| answer == kind).map(|(pid, _)| *pid);
-        let pids: Vec<u32> = pids.collect();
-        let reason = kind.reason(limit).filter(|_| !pids.is_empty())?;
-        Some(format!("--jvm: {} {reason}; compiled methods have no names", processes(&pids)))
-    };
-    Answer::ALL.iter().filter_map(of_one_kind).collect()
+    Answer::ALL
+        .iter()
+        .filter_map(|kind| {
+            let pids = answers.iter().filter(|(_, answer)| answer == kind).map(|(pid, _)| *pid);
+            let pids: Vec<u32> = pids.collect();
+            let reason = kind.reason(limit).filter(|_| !pids.is_empty())?;
+            Some(format!("--jvm: {} {reason}; compiled methods have no names", processes(&pids)))
+        })
+        .collect()
 }
 
 fn processes(pids: &[u32]) -> String {

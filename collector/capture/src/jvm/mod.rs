@@ -101,8 +101,11 @@ impl JvmNames {
 
     /// A process has a file mapped.
     pub(crate) fn mapped(&mut self, mapping: &Mapping, at: u64, whose: Whose) {
-        let is_recorded = |recorded: &OwnedFd| bpf_calls::contains(recorded.as_fd(), mapping.pid);
-        if self::watch::is_hotspot(&mapping.path) && self.recorded.as_ref().is_none_or(is_recorded)
+        if self::watch::is_hotspot(&mapping.path)
+            && self
+                .recorded
+                .as_ref()
+                .is_none_or(|recorded| bpf_calls::contains(recorded.as_fd(), mapping.pid))
         {
             self.watch.add(mapping.pid, at, whose);
         }

@@ -41,8 +41,10 @@ pub(super) fn ask(pid: u32, limit: Duration) -> Answer {
     if become_user(&status).is_err() {
         return Answer::NotPermitted;
     }
-    let signal = || Ok(pidfd_send_signal(&process, Signal::QUIT)?);
-    machine.ask(signal, end.saturating_duration_since(Instant::now()))
+    machine.ask(
+        || Ok(pidfd_send_signal(&process, Signal::QUIT)?),
+        end.saturating_duration_since(Instant::now()),
+    )
 }
 
 /// A machine that may be asked.

@@ -92,7 +92,6 @@ impl JvmWatch {
             return;
         }
         self.looked = Some(Instant::now());
-        let lives = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
         let ended: Vec<u32> = self.known.keys().copied().filter(|pid| !lives(*pid)).collect();
         ended.into_iter().for_each(|pid| self.ended(pid));
     }
@@ -119,6 +118,10 @@ impl JvmWatch {
         });
         ended.into_iter().chain(left_out).collect()
     }
+}
+
+fn lives(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
 }
 
 /// Whether a file is called as HotSpot's library, whether it is still there or not.

@@ -182,14 +182,6 @@ impl Source for MappingRings {
     fn detach(&mut self, _cpus: &[u32]) {}
 
     fn losses(&self) -> Vec<LaneLoss> {
-        let loss = |entry: &CpuRing, cause, count| LaneLoss {
-            origin: LaneKind::Mapping.into(),
-            cpu: Some(entry.cpu),
-            record: LostRecord::Mapping,
-            cause,
-            user: None,
-            count,
-        };
         let losses = self.cpus.iter().flat_map(|entry| {
             let causes =
                 [(LossCause::LaneFull, entry.lost), (LossCause::BeyondShare, entry.beyond_share)];
@@ -216,6 +208,17 @@ impl Source for MappingRings {
 fn report_in_order(mut observed: Vec<Observed>, report: &mut dyn FnMut(Observed)) {
     observed.sort_by_key(Observed::at);
     observed.into_iter().for_each(report);
+}
+
+fn loss(entry: &CpuRing, cause: LossCause, count: u64) -> LaneLoss {
+    LaneLoss {
+        origin: LaneKind::Mapping.into(),
+        cpu: Some(entry.cpu),
+        record: LostRecord::Mapping,
+        cause,
+        user: None,
+        count,
+    }
 }
 
 /// What a record of these lanes changes.
@@ -284,9 +287,11 @@ fn records(mut bytes: &[u8]) -> impl Iterator<Item = Record<'_>> {
 /// Reads `bytes` as [`MappingRings::drain`](Source::drain) does: how many records there are, and
 /// how many are noted.
 pub(crate) fn read(bytes: &[u8]) -> (usize, usize) {
-    let noted =
-        |record: &Record<'_>| record.observed().is_some() || record.word(8) == Some(u64::MAX);
-    (records(bytes).count(), records(bytes).filter(noted).count())
+    (records(bytes).count(), records(bytes).filter(is_noted).count())
+}
+
+fn is_noted(record: &Record<'_>) -> bool {
+    record.observed().is_some() || record.word(8) == Some(u64::MAX)
 }
 
 /// What a record is of.

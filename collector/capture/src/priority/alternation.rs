@@ -29,11 +29,13 @@ impl Alternation {
         // SAFETY: asks for a number; no memory is involved.
         let thread = unsafe { libc::gettid() };
         let (end, ended) = mpsc::channel();
-        let turn = move || {
-            set_class(0, Class::RealTime(BEFORE_THE_THREAD));
-            alternate(|class| set_class(thread, class), &ended);
-        };
-        let turner = std::thread::Builder::new().name("start-turns".to_owned()).spawn(turn).ok();
+        let turner = std::thread::Builder::new()
+            .name("start-turns".to_owned())
+            .spawn(move || {
+                set_class(0, Class::RealTime(BEFORE_THE_THREAD));
+                alternate(|class| set_class(thread, class), &ended);
+            })
+            .ok();
         Self { end: Some(end), turner }
     }
 }

@@ -264,8 +264,9 @@ fn install(
     other: SeccompAction,
     matched: SeccompAction,
 ) -> io::Result<()> {
-    let unsupported = |_| io::Error::from(io::ErrorKind::Unsupported);
-    let architecture = std::env::consts::ARCH.try_into().map_err(unsupported)?;
+    let architecture = std::env::consts::ARCH
+        .try_into()
+        .map_err(|_| io::Error::from(io::ErrorKind::Unsupported))?;
     let filter =
         SeccompFilter::new(rules, other, matched, architecture).map_err(io::Error::other)?;
     let program: BpfProgram = filter.try_into().map_err(io::Error::other)?;

@@ -163,14 +163,17 @@ pub fn become_user(uid: u32, gid: u32) -> io::Result<()> {
     if !all_threads_may_become_others()? {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    let check = |result| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
     // Groups first and the user last, because after that nothing else is allowed. The C library
     // does each for all threads. SAFETY: the pointer is to one group, as the length says.
-    check(unsafe { libc::setgroups(1, &raw const gid) })?;
+    checked(unsafe { libc::setgroups(1, &raw const gid) })?;
     // SAFETY: no memory is involved.
-    check(unsafe { libc::setresgid(gid, gid, gid) })?;
+    checked(unsafe { libc::setresgid(gid, gid, gid) })?;
     // SAFETY: no memory is involved.
-    check(unsafe { libc::setresuid(uid, uid, uid) })
+    checked(unsafe { libc::setresuid(uid, uid, uid) })
+}
+
+fn checked(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Whether every thread has [`ACCOUNTS`] in force.

@@ -73,9 +73,7 @@ fn forward(
     go_before_most();
     let mut priority = FirstForPart::begin(FirstParts::HEARING);
     loop {
-        let wait =
-            |fd: &OwnedFd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        let mut fds = [wait(wake), wait(ready)];
+        let mut fds = [readable(wake), readable(ready)];
         let (count, most) = match limit.is_crowded(Instant::now()) {
             // What comes in meanwhile is read together: it would wake this thread one by one.
             true => (1, CROWDED_PAUSE.as_millis() as libc::c_int),
@@ -102,6 +100,10 @@ fn forward(
             return;
         }
     }
+}
+
+fn readable(fd: &OwnedFd) -> libc::pollfd {
+    libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }
 }
 
 /// Announcements that are heard in a window, of all processes together: this thread, and the one

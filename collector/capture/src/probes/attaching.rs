@@ -175,8 +175,9 @@ impl Attaching {
     }
 
     fn take_out(&mut self, leases: &[u64], at_once: bool, told: &ManagerReport) {
-        let is_over = |job: &AttachJob| job.process.is_some_and(|one| leases.contains(&one.lease));
-        for job in self.waiting.remove(is_over) {
+        for job in
+            self.waiting.remove(|job| job.process.is_some_and(|one| leases.contains(&one.lease)))
+        {
             finish(&job, told);
         }
         if !leases.is_empty() {

@@ -47,14 +47,16 @@ mod tests {
     const NAMES: [&str; 4] = ["function__entry", "line", "gc__start", "gc__done"];
 
     fn probes() -> Vec<UsdtProbe> {
-        let probe = |(number, name): (u64, &&str)| UsdtProbe {
-            provider: PYTHON.to_owned(),
-            name: (*name).to_owned(),
-            offset: number,
-            semaphore: Some(100 + number),
-            arguments: Vec::new(),
-        };
-        (1..).zip(&NAMES).map(probe).collect()
+        (1..)
+            .zip(&NAMES)
+            .map(|(number, name)| UsdtProbe {
+                provider: PYTHON.to_owned(),
+                name: (*name).to_owned(),
+                offset: number,
+                semaphore: Some(100 + number),
+                arguments: Vec::new(),
+            })
+            .collect()
     }
 
     fn planned(offset: u64) -> Planned {

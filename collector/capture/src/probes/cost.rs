@@ -83,9 +83,11 @@ impl Census {
     /// Where to attach in a file of this owner.
     pub(super) fn whom(&self, owner: u32, with_semaphore: bool) -> Whom {
         // Who owns a file and maps it as often harms nobody else, if it is left out.
-        let is_excess =
-            |mapper: &&Mapper| owner != 0 && !mapper.is_modest() && mapper.user == payer(owner);
-        if let Some(mapper) = self.mappers.iter().find(is_excess) {
+        if let Some(mapper) = self
+            .mappers
+            .iter()
+            .find(|mapper| owner != 0 && !mapper.is_modest() && mapper.user == payer(owner))
+        {
             return Whom::Nobody(*mapper);
         }
         let cost: Duration = self.mappers.iter().map(|mapper| mapper.cost(with_semaphore)).sum();
@@ -97,8 +99,11 @@ impl Census {
 
     /// Those that can be attached to one by one.
     pub(super) fn modest(&self) -> Vec<Mapper> {
-        let is_there = |mapper: &Mapper| mapper.is_modest() && mapper.pid != 0;
-        self.mappers.iter().copied().filter(is_there).collect()
+        self.mappers
+            .iter()
+            .copied()
+            .filter(|mapper| mapper.is_modest() && mapper.pid != 0)
+            .collect()
     }
 }
 

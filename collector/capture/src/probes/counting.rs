@@ -339,16 +339,10 @@ impl Piece {
     fn list(&self, pid: u32, block: &mut [u8]) -> (Mapper, bool) {
         let folder = self.root.join(format!("proc/{pid}"));
         let mut mapper = Mapper { pid, user: 0, runs_it: false, mappings: 0, all: 0 };
-        // The kernel gives a page at once.
-        let begin = |folder: &Path, block: &mut [u8]| {
-            let mut maps = fs::File::open(folder.join("maps")).ok()?;
-            let bytes = maps.read(block).ok().filter(|bytes| *bytes > 0)?;
-            Some((maps, bytes))
-        };
         let until = self.until.min(Instant::now() + LONGEST_OF_ONE);
         // Who ended before has nothing mapped.
         let Ok((mut maps, mut bytes)) =
-            in_process(&folder, |folder| begin(folder, block).ok_or(()))
+            in_process(&folder, |folder| open_mappings(folder, block).ok_or(()))
         else {
             return (mapper, true);
         };
@@ -368,10 +362,18 @@ impl Piece {
             }
             bytes = maps.read(&mut block[kept..]).unwrap_or(0);
         }
-        let is_it = |program| key(&program) == self.listed.wanted.file;
-        mapper.runs_it = mapper.mappings > 0 && data_of_program(&folder).is_ok_and(is_it);
+        mapper.runs_it = mapper.mappings > 0
+            && data_of_program(&folder)
+                .is_ok_and(|program| key(&program) == self.listed.wanted.file);
         (mapper, true)
     }
+}
+
+/// The mappings of the process with this folder, and how many bytes of them `block` holds.
+fn open_mappings(folder: &Path, block: &mut [u8]) -> Option<(fs::File, usize)> {
+    let mut maps = fs::File::open(folder.join("maps")).ok()?;
+    let bytes = maps.read(block).ok().filter(|bytes| *bytes > 0)?;
+    Some((maps, bytes))
 }
 
 /// Whether a line of /proc/PID/maps is a mapping of the file that holds some of these bytes of it,
@@ -379,19 +381,22 @@ impl Piece {
 fn holds(line: &[u8], Listed { key: (device, inode), wanted }: &Listed) -> bool {
     let mut fields = line.splitn(6, |byte| *byte == b' ');
     let mut field = || std::str::from_utf8(fields.next()?).ok();
-    let number = |text: &str| u64::from_str_radix(text, 16).ok();
     let mut parse = || {
         let (start, end) = field()?.split_once('-')?;
         let rights = field()?.as_bytes();
-        let offset = number(field()?)?;
+        let offset = hexadecimal(field()?)?;
         let is_file = field()? == device && field()?.trim().parse() == Ok(*inode);
-        let bytes = number(end)?.checked_sub(number(start)?)?;
+        let bytes = hexadecimal(end)?.checked_sub(hexadecimal(start)?)?;
         let is_probed = rights.get(3) == Some(&b'p') && rights.get(1) != Some(&b'w');
         let is_there =
             offset < wanted.bytes.end && offset.saturating_add(bytes) > wanted.bytes.start;
         Some(is_file && is_probed && is_there)
     };
     parse().unwrap_or(false)
+}
+
+fn hexadecimal(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok()
 }
 
 #[cfg(test)]

@@ -101,10 +101,17 @@ fn parse(pid: u32, line: &[u8]) -> Option<(MapKey, MappedFile)> {
     let inode: u64 = fields.next()?.parse().ok()?;
     let path = fields.next()?.trim_start();
     let path = path.strip_suffix(" (deleted)").unwrap_or(path);
-    let number = |text| u64::from_str_radix(text, 16).ok();
-    let mapped =
-        MappedFile { pid, start: number(start)?, end: number(end)?, path: path.to_owned() };
+    let mapped = MappedFile {
+        pid,
+        start: hexadecimal(start)?,
+        end: hexadecimal(end)?,
+        path: path.to_owned(),
+    };
     (executable && is_file_name(path)).then_some(((device, inode), mapped))
+}
+
+fn hexadecimal(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok()
 }
 
 /// Whether a mapping of this name may be of a program's file.

@@ -423,24 +423,27 @@ impl Manager {
     /// Counts of what the thread did.
     pub(super) fn statistics(&self) -> BTreeMap<String, u64> {
         let told = &self.told;
-        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let of_turns = told.accounts().unwrap_or_default().all;
         let counts = [
-            ("probe_files_scanned", count(&told.scanned)),
-            ("probe_files_attached", count(&told.files)),
-            ("probe_files_counted", count(&told.by_tree) + count(&told.by_lists)),
-            ("probe_files_counted_by_lists", count(&told.by_lists)),
-            ("probe_places_attached", count(&told.places)),
-            ("marked_programs_begun_late", count(&told.late)),
+            ("probe_files_scanned", load(&told.scanned)),
+            ("probe_files_attached", load(&told.files)),
+            ("probe_files_counted", load(&told.by_tree) + load(&told.by_lists)),
+            ("probe_files_counted_by_lists", load(&told.by_lists)),
+            ("probe_places_attached", load(&told.places)),
+            ("marked_programs_begun_late", load(&told.late)),
             ("probe_files_unattached", told.unattached().missing()),
             (
                 "mapped_files_not_looked_into",
-                of_turns.left_out + of_turns.waiting + count(&told.unheard),
+                of_turns.left_out + of_turns.waiting + load(&told.unheard),
             ),
             ("mapped_files_looked_into_late", of_turns.late),
         ];
         counts.map(|(name, count)| (name.to_owned(), count)).into()
     }
+}
+
+fn load(count: &AtomicU64) -> u64 {
+    count.load(Ordering::Relaxed)
 }
 
 impl Drop for Manager {

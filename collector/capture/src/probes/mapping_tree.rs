@@ -116,8 +116,9 @@ impl MappingTree {
             .btf(Some(&btf))
             .load(&committed_object::MAPPERS.bytes())
             .map_err(io::Error::other)?;
-        let absent = || io::Error::from(io::ErrorKind::NotFound);
-        let program = object.program_mut("find_mappers").ok_or_else(absent)?;
+        let program = object
+            .program_mut("find_mappers")
+            .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
         let program: &mut RawTracePoint =
             program.try_into().map_err(|error: ProgramError| io::Error::other(error))?;
         program.load().map_err(io::Error::other)?;
@@ -227,8 +228,6 @@ struct MapperRecord {
 impl MapperRecord {
     /// `struct mapper`: the memory, then pairs of numbers of 32 bits.
     fn of([memory, pid_and_user, maker_and_mappings, all_and_runs]: [u64; MAPPER_WORDS]) -> Self {
-        let low = |word: u64| word as u32;
-        let high = |word: u64| (word >> 32) as u32;
         Self {
             memory,
             pid: low(pid_and_user),
@@ -245,6 +244,14 @@ impl MapperRecord {
     fn payer(&self) -> u32 {
         payer(if self.maker == 0 { self.user } else { self.maker })
     }
+}
+
+fn low(word: u64) -> u32 {
+    word as u32
+}
+
+fn high(word: u64) -> u32 {
+    (word >> 32) as u32
 }
 
 fn by_process(told: impl Iterator<Item = MapperRecord>) -> Vec<Mapper> {

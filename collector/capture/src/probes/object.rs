@@ -168,11 +168,9 @@ impl Loaded {
 
     /// The ring buffer of announcements, and the descriptor to wait on.
     pub(super) fn announcements(&self) -> Result<(Ring, OwnedFd), CaptureError> {
-        let failed =
-            |error| CaptureError::system("cannot map the ring buffer of announcements", error);
         let map = self.object.map("announcements")?;
-        let ring = Ring::map(map, ANNOUNCEMENT_BYTES).map_err(failed)?;
-        Ok((ring, map.try_clone_to_owned().map_err(failed)?))
+        let ring = Ring::map(map, ANNOUNCEMENT_BYTES).map_err(no_announcements)?;
+        Ok((ring, map.try_clone_to_owned().map_err(no_announcements)?))
     }
 
     /// Hits that the kernel left out because a program was running: kernels
@@ -188,12 +186,11 @@ impl Loaded {
         program: &OwnedFd,
         way: AttachMethod,
     ) -> Result<Program, CaptureError> {
-        let failed = |error| CaptureError::system("cannot hold a program", error);
-        let program = program.try_clone().map_err(failed)?;
+        let program = program.try_clone().map_err(no_program)?;
         if !matches!(way, AttachMethod::EventsWithoutCookies(_)) {
             return Ok(Program { program, cookies: None });
         }
-        let given = self.object.map("given_cookie")?.try_clone_to_owned().map_err(failed)?;
+        let given = self.object.map("given_cookie")?.try_clone_to_owned().map_err(no_program)?;
         let cookies = Cookies::new(program.as_fd(), given).map_err(|error| {
             CaptureError::system("cannot make the map of a program's cookies", error)
         })?;
@@ -202,9 +199,19 @@ impl Loaded {
 
     /// A descriptor of the map that holds what to read at which probe.
     pub(super) fn argument_programs(&self) -> Result<OwnedFd, CaptureError> {
-        let failed = |error| CaptureError::system("cannot hold on to a map", error);
-        self.object.map("probe_programs")?.try_clone_to_owned().map_err(failed)
+        self.object
+            .map("probe_programs")?
+            .try_clone_to_owned()
+            .map_err(|error| CaptureError::system("cannot hold on to a map", error))
     }
+}
+
+fn no_announcements(error: std::io::Error) -> CaptureError {
+    CaptureError::system("cannot map the ring buffer of announcements", error)
+}
+
+fn no_program(error: std::io::Error) -> CaptureError {
+    CaptureError::system("cannot hold a program", error)
 }
 
 #[cfg(test)]

@@ -51,16 +51,16 @@ impl Places {
         }
         let of_user = |user: u32| self.holders.iter().filter(|other| other.user == user).count();
         // Of those who have most, the one that came last, and of those the file is not the program of.
-        let rank =
-            |(index, holder): &(usize, &Holder)| (of_user(holder.user), !holder.runs_it, *index);
         let all = || self.holders.iter().enumerate();
-        let of_most = all().max_by_key(rank);
+        let of_most =
+            all().max_by_key(|(index, holder)| (of_user(holder.user), !holder.runs_it, *index));
         let of_most = of_most.filter(|(_, last)| of_user(last.user) > of_user(new.user) + 1);
-        let own = || {
+        let Some((index, _)) = of_most.or_else(|| {
             let is_behind = |holder: &Holder| holder.user == new.user && !holder.runs_it;
             all().rfind(|(_, holder)| new.runs_it && is_behind(holder))
+        }) else {
+            return Err(new);
         };
-        let Some((index, _)) = of_most.or_else(own) else { return Err(new) };
         let last = self.holders.remove(index);
         self.holders.push(new);
         Ok(Some(last))

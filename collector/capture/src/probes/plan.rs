@@ -177,11 +177,9 @@ impl Planner {
                 .into_iter()
                 .take(1)
             {
-                let kind =
-                    |text: &bool| if *text { ArgumentKind::Text } else { ArgumentKind::Integer };
                 let arguments = texts
                     .iter()
-                    .map(|text| ArgumentSpec { name: None, kind: kind(text) })
+                    .map(|text| ArgumentSpec { name: None, kind: argument_kind(text) })
                     .collect();
                 let name = format!("{PROVIDER}:{name}");
                 let sites = &sites[..sites.len().min(CLIENT_COPIES_MAX)];
@@ -221,14 +219,16 @@ impl Planner {
             ..Default::default()
         });
         plan.points.extend(sites.iter().map(|site| {
-            let read = |(index, argument): (usize, &Argument)| {
-                (argument.clone(), text(kind(index), argument))
-            };
             Planned {
                 offset: site.offset,
                 semaphore: site.semaphore.unwrap_or(0),
                 probe,
-                arguments: site.arguments.iter().enumerate().map(read).collect(),
+                arguments: site
+                    .arguments
+                    .iter()
+                    .enumerate()
+                    .map(|(index, argument)| (argument.clone(), text(kind(index), argument)))
+                    .collect(),
                 at_return: false,
             }
         }));
@@ -312,6 +312,10 @@ impl Planner {
     }
 }
 
+fn argument_kind(text: &bool) -> ArgumentKind {
+    if *text { ArgumentKind::Text } else { ArgumentKind::Integer }
+}
+
 /// Whether to read an argument as a text. Only 8 bytes can point to one.
 fn text(kind: ArgumentKind, argument: &Argument) -> Text {
     match kind {
@@ -347,12 +351,14 @@ mod tests {
     fn a_hundred_thousand_kinds_of_one_probe_are_told_apart_at_once() {
         // A user's file with so many notes kept whoever attaches probes from all other files.
         let sizes = ["1", "-1", "2", "-2", "4", "-4", "8", "-8"];
-        let kind = |number: usize| {
-            let size = |digit: u32| sizes[number >> (3 * digit) & 7];
-            let arguments: Vec<_> = (0..6).map(|digit| format!("{}@%rax", size(digit))).collect();
-            probe("a", "b", number as u64, &arguments.join(" "))
-        };
-        let probes: Vec<_> = (0..100_000).map(kind).collect();
+        let probes: Vec<_> = (0..100_000)
+            .map(|number| {
+                let size = |digit: u32| sizes[number >> (3 * digit) & 7];
+                let arguments: Vec<_> =
+                    (0..6).map(|digit| format!("{}@%rax", size(digit))).collect();
+                probe("a", "b", number as u64, &arguments.join(" "))
+            })
+            .collect();
         let begin = std::time::Instant::now();
         assert_eq!(sites_of(&probes, |_| true).len(), 100_000);
         assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());

@@ -227,8 +227,11 @@ impl Planner {
             ..definition(place, name, entry, ProbeRole::FunctionEntry, pair)
         });
         plan.definitions.push(definition(place, name, exit, role, pair));
-        let read = |(_, parameter): &(_, Parameter)| (parameter.argument(), Text::Never);
-        let arguments = known.arguments.iter().map(read).collect();
+        let arguments = known
+            .arguments
+            .iter()
+            .map(|(_, parameter)| (parameter.argument(), Text::Never))
+            .collect();
         let planned = |offset, probe, arguments, at_return| Planned {
             offset,
             semaphore: 0,

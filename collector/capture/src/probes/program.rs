@@ -55,16 +55,15 @@ impl ArgumentProgram {
 
 /// `struct probe_argument`.
 fn encode(argument: &Argument, text: Text) -> [u8; ARGUMENT_BYTES] {
-    let register = |register: syscollect_probes::Register| (register.pt_regs_offset() / 8) as u8;
     let (kind, value, base, index, scale, skip) = match &argument.place {
         ArgumentLocation::Constant(value) => (CONSTANT, *value, NO_REGISTER, NO_REGISTER, 0, 0),
         ArgumentLocation::Register { register: name, shift } => {
-            (REGISTER, 0, register(*name), NO_REGISTER, 0, *shift)
+            (REGISTER, 0, register_index(*name), NO_REGISTER, 0, *shift)
         }
         ArgumentLocation::Memory { base, index, offset } => {
-            let base = base.map_or(NO_REGISTER, register);
+            let base = base.map_or(NO_REGISTER, register_index);
             let (index, scale) =
-                index.map_or((NO_REGISTER, 1), |(name, scale)| (register(name), scale));
+                index.map_or((NO_REGISTER, 1), |(name, scale)| (register_index(name), scale));
             (MEMORY, *offset, base, index, scale.max(1).ilog2() as u8, 0)
         }
         // Memory of no bytes: what cannot be read is told as such.
@@ -84,6 +83,10 @@ fn encode(argument: &Argument, text: Text) -> [u8; ARGUMENT_BYTES] {
         text as u8,
     ]);
     bytes
+}
+
+fn register_index(register: syscollect_probes::Register) -> u8 {
+    (register.pt_regs_offset() / 8) as u8
 }
 
 /// Whether hits of a place have stacks.

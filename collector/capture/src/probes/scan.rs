@@ -84,12 +84,8 @@ impl<'a> Scanner<'a> {
 
     /// The files that specs name by their path, whether or not they run.
     pub(super) fn asked_for_by_path(&mut self) {
-        let path = |selector: Option<&FileSelector>| match selector {
-            Some(FileSelector::Path(path)) => Some(path.clone()),
-            _ => None,
-        };
         let paths: BTreeSet<PathBuf> =
-            self.work.specs.iter().flat_map(Spec::files).filter_map(path).collect();
+            self.work.specs.iter().flat_map(Spec::files).filter_map(named_path).collect();
         let mut opened = Vec::new();
         for path in paths {
             match OpenFile::at(&FileLocation::Said(&path), None) {
@@ -190,8 +186,8 @@ impl<'a> Scanner<'a> {
         }
         let (pid, lease) = (found.pid, self.singly.lease());
         let function = InProcess { file: file.key, offset, pid, began };
-        let has_ended = |of: &InProcess| begin_of(of.pid) != Some(of.began);
-        let Taken { is_new, over } = self.found.add(function, user, lease, has_ended);
+        let Taken { is_new, over } =
+            self.found.add(function, user, lease, |of| begin_of(of.pid) != Some(of.began));
         self.attaching.let_go(&over, self.told);
         if !is_new {
             return;
@@ -440,20 +436,23 @@ impl<'a> Scanner<'a> {
         let definitions = plan.definitions.iter();
         let stacks: FxHashMap<u32, HitStack> =
             definitions.map(|one| (one.probe, HitStack::of(one.role))).collect();
-        let point = |planned: &Planned| {
-            let stack = stacks.get(&planned.probe).copied().unwrap_or(HitStack::None);
-            let cookie = arguments.cookie(owner, (planned.probe, stack), &planned.arguments)?;
-            Ok::<_, io::Error>(Point {
-                offset: planned.offset,
-                semaphore: planned.semaphore,
-                cookie,
-                at_return: planned.at_return,
+        planned
+            .iter()
+            .map(|planned| {
+                let stack = stacks.get(&planned.probe).copied().unwrap_or(HitStack::None);
+                let cookie = arguments.cookie(owner, (planned.probe, stack), &planned.arguments)?;
+                Ok::<_, io::Error>(Point {
+                    offset: planned.offset,
+                    semaphore: planned.semaphore,
+                    cookie,
+                    at_return: planned.at_return,
+                })
             })
-        };
-        planned.iter().map(point).collect::<Result<_, _>>().unwrap_or_else(|error| {
-            self.told.unattached().refuse(owner, path, error.to_string());
-            Vec::new()
-        })
+            .collect::<Result<_, _>>()
+            .unwrap_or_else(|error| {
+                self.told.unattached().refuse(owner, path, error.to_string());
+                Vec::new()
+            })
     }
 
     /// How long until something that waits is to be attached to; `None` if nothing waits.
@@ -505,12 +504,10 @@ impl<'a> Scanner<'a> {
     /// What matches nothing so far.
     fn unmatched(&self) -> impl Iterator<Item = Unmatched> {
         self.work.specs.iter().enumerate().filter_map(|(index, spec)| {
-            let name =
-                |selector: &ProbeSelector| format!("{}:{}", selector.provider, selector.name);
             let parts = match spec {
-                Spec::Usdt(probe) => vec![name(probe)],
+                Spec::Usdt(probe) => vec![spelled(probe)],
                 Spec::Zone(zone) => {
-                    std::iter::once(&zone.begin).chain(&zone.ends).map(name).collect()
+                    std::iter::once(&zone.begin).chain(&zone.ends).map(spelled).collect()
                 }
                 Spec::Function(_) => vec![String::new()],
             };
@@ -542,12 +539,22 @@ impl<'a> Scanner<'a> {
 
     /// Whether the spec names its files by their paths, and all of them were looked into.
     fn has_all_files(&self, spec: &Spec) -> bool {
-        let is_known = |selector: Option<&FileSelector>| match selector {
+        spec.files().into_iter().all(|selector| match selector {
             Some(FileSelector::Path(path)) => self.named.iter().any(|(known, _)| known == path),
             _ => false,
-        };
-        spec.files().into_iter().all(is_known)
+        })
     }
+}
+
+fn named_path(selector: Option<&FileSelector>) -> Option<PathBuf> {
+    match selector {
+        Some(FileSelector::Path(path)) => Some(path.clone()),
+        _ => None,
+    }
+}
+
+fn spelled(selector: &ProbeSelector) -> String {
+    format!("{}:{}", selector.provider, selector.name)
 }
 
 /// What is to be counted before a file is attached to.

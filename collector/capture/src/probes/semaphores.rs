@@ -36,11 +36,12 @@ fn writable_pages(file: Reader) -> Option<Vec<(u64, u64)>> {
     let cache = ReadCache::new(file);
     let elf = Elf::of_x86_64(&cache).ok()?;
     let is_writable = |segment: &&Segment| segment.flags.contains(abi::PF_W) && segment.size > 0;
-    let pages = |segment: &Segment| {
-        let end = segment.offset.saturating_add(segment.size).checked_next_multiple_of(PAGE);
-        (segment.offset & !(PAGE - 1), end.unwrap_or(u64::MAX))
-    };
-    Some(elf.loaded().iter().filter(is_writable).map(pages).collect())
+    Some(elf.loaded().iter().filter(is_writable).map(pages_of).collect())
+}
+
+fn pages_of(segment: &Segment) -> (u64, u64) {
+    let end = segment.offset.saturating_add(segment.size).checked_next_multiple_of(PAGE);
+    (segment.offset & !(PAGE - 1), end.unwrap_or(u64::MAX))
 }
 
 fn mapped_twice(writable: &[(u64, u64)], semaphores: &[u64]) -> bool {

@@ -144,10 +144,12 @@ impl SingleFiles {
     }
 
     fn idle_of(&self, owner: u32) -> Option<FileKey> {
-        let is_idle = |(_, single): &(&FileKey, &SingleFile)| {
-            self.room.is_same(single.what.owner, owner) && single.places.are_all(has_ended)
-        };
-        self.files.iter().find(is_idle).map(|(key, _)| *key)
+        self.files
+            .iter()
+            .find(|(_, single)| {
+                self.room.is_same(single.what.owner, owner) && single.places.are_all(has_ended)
+            })
+            .map(|(key, _)| *key)
     }
 
     /// The file is attached to in all processes; what it is, and the leases of the single ones.

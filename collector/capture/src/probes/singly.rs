@@ -117,8 +117,8 @@ impl Singly {
         let job = |Holder { pid, user, lease, .. }: &Holder| {
             single.what.job(*user, Some(OneProcess { pid: *pid, lease: *lease }))
         };
-        let begun = |holder: &Holder| job(holder).is_some_and(|job| attaches.begin(job));
-        let (attached, not): (Vec<Holder>, Vec<Holder>) = new.into_iter().partition(begun);
+        let (attached, not): (Vec<Holder>, Vec<Holder>) =
+            new.into_iter().partition(|holder| job(holder).is_some_and(|job| attaches.begin(job)));
         not.iter().for_each(|holder| self.files.take_back(key, holder.lease));
         !attached.is_empty()
     }

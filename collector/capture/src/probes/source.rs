@@ -1,7 +1,6 @@
 //! The source of probe hits: drains the ring buffers of all CPUs into chunks.
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
@@ -92,9 +91,9 @@ impl ProbeSource {
         let walks = walk_method(&setup);
         let Setup { options, clock, possible_cpus, shared, buffer, zones, memory_is_short, .. } =
             setup;
-        let unavailable =
-            |why| CaptureError::system("cannot probe programs", std::io::Error::other(why));
-        let way = AttachMethod::of_this_kernel().map_err(unavailable)?;
+        let way = AttachMethod::of_this_kernel().map_err(|why| {
+            CaptureError::system("cannot probe programs", std::io::Error::other(why))
+        })?;
         let asked = options.gpu || !options.probes.is_empty();
         let settings = Settings {
             tsc: clock == ClockSource::Tsc,
@@ -114,16 +113,16 @@ impl ProbeSource {
         let loaded = load(&settings, shared, &mut missing)?;
         let counters = loaded.counters()?;
         let (ring, ready) = loaded.announcements()?;
-        let thread = |error| CaptureError::system("cannot wait for instrumented programs", error);
         let (announcers, beyond_shares) = (loaded.announcers()?, BeyondShares::default());
         let announcements = Announcements::start(ring, ready, zones.clone(), beyond_shares.clone())
-            .map_err(thread)?;
-        let hold = |fd: &OwnedFd| {
-            fd.try_clone().map_err(|error| CaptureError::system("cannot hold on to a map", error))
-        };
+            .map_err(|error| {
+                CaptureError::system("cannot wait for instrumented programs", error)
+            })?;
         // Before anything is attached: a hit on a CPU that has no ring counts as lost.
-        let lane = |cpu: &u32| Ok(RingLane::new(LaneKind::Probe, *cpu, loaded.add_cpu(*cpu)?));
-        let lanes = cpus.iter().map(lane).collect::<Result<Vec<_>, CaptureError>>()?;
+        let lanes = cpus
+            .iter()
+            .map(|cpu| Ok(RingLane::new(LaneKind::Probe, *cpu, loaded.add_cpu(*cpu)?)))
+            .collect::<Result<Vec<_>, CaptureError>>()?;
         let recorded = shared.get("recorded_processes").filter(|_| settings.filter);
         let work = AttachContext {
             way,
@@ -135,7 +134,12 @@ impl ProbeSource {
                 ARGUMENT_PROGRAMS,
                 loaded.walks(),
             ),
-            recorded: recorded.map(hold).transpose()?,
+            recorded: recorded
+                .map(|fd| {
+                    fd.try_clone()
+                        .map_err(|error| CaptureError::system("cannot hold on to a map", error))
+                })
+                .transpose()?,
             specs: options.probes.clone(),
             gpu: options.gpu,
             launch: options.launch.clone(),
@@ -265,13 +269,7 @@ impl Source for ProbeSource {
         add_new(&mut self.missing, self.manager.unattached());
         add_new(&mut self.missing, self.manager.notes());
         let unmatched = self.manager.unmatched().into_iter();
-        let told = |what| {
-            format!(
-                "{what} matched nothing until the end: `syscollect probes list PID --functions` shows \
-                 how a program's files and functions are called"
-            )
-        };
-        add_new(&mut self.missing, unmatched.map(told).collect());
+        add_new(&mut self.missing, unmatched.map(matched_nothing).collect());
         // What was announced has been told when this returns.
         self.announcements = None;
         let unheard = unheard::by_user(&self.announcers, &self.beyond_shares);
@@ -325,6 +323,13 @@ impl Source for ProbeSource {
     fn taken_back(&self) -> Vec<String> {
         self.manager.taken_back()
     }
+}
+
+fn matched_nothing(what: String) -> String {
+    format!(
+        "{what} matched nothing until the end: `syscollect probes list PID --functions` shows \
+         how a program's files and functions are called"
+    )
 }
 
 fn losses_of(cpu: u32, counts: Counts) -> impl Iterator<Item = LaneLoss> {

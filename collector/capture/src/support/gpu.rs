@@ -213,13 +213,15 @@ fn by_driver(usages: &[ClientUsage]) -> Vec<String> {
         regions.extend(memory.keys().map(String::as_str));
         names.extend(engines.keys().map(String::as_str));
     }
-    let list = |what: &str, names: &BTreeSet<&str>| {
-        let names = names.iter().copied().collect::<Vec<_>>().join(", ");
-        (!names.is_empty()).then(|| format!("{what} ({names})"))
-    };
-    let words = |(driver, (regions, engines)): (&&str, &(BTreeSet<&str>, BTreeSet<&str>))| {
-        let parts = [list("memory", regions), list("engines", engines)];
-        format!("{driver} {}", parts.into_iter().flatten().collect::<Vec<_>>().join(" and "))
-    };
-    told.iter().map(words).collect()
+    told.iter()
+        .map(|(driver, (regions, engines))| {
+            let parts = [list("memory", regions), list("engines", engines)];
+            format!("{driver} {}", parts.into_iter().flatten().collect::<Vec<_>>().join(" and "))
+        })
+        .collect()
+}
+
+fn list(what: &str, names: &BTreeSet<&str>) -> Option<String> {
+    let names = names.iter().copied().collect::<Vec<_>>().join(", ");
+    (!names.is_empty()).then(|| format!("{what} ({names})"))
 }

@@ -125,10 +125,13 @@ fn open_mapped_file() -> io::Result<()> {
     let range =
         maps.lines().find(|line| line.contains(" r-xp ") && line.contains(" /")).and_then(|line| {
             let (start, end) = line.split_once(' ')?.0.split_once('-')?;
-            // The names in map_files have no leading zeros, unlike the lines of maps.
-            let number = |text| u64::from_str_radix(text, 16).ok();
-            Some(format!("{:x}-{:x}", number(start)?, number(end)?))
+            Some(format!("{:x}-{:x}", hexadecimal(start)?, hexadecimal(end)?))
         });
     let range = range.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
     File::open(Path::new("/proc/self/map_files").join(range)).map(drop)
+}
+
+/// The names in map_files have no leading zeros, unlike the lines of maps.
+fn hexadecimal(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok()
 }

@@ -12,7 +12,7 @@ pub(super) fn user_probes(machine: &Machine, attempt: Try<'_>) -> Vec<Capability
     let multi = attempt(&Probe::UprobeMulti);
     let way = match &multi {
         Ok(()) => Capability::yes(
-            "user_probes",
+            NAME,
             "USDT probes, functions and instrumented programs are attached to by one uprobe_multi link for each file",
         ),
         Err(error) => by_events(machine, attempt, error),
@@ -27,20 +27,16 @@ pub(super) fn user_probes(machine: &Machine, attempt: Try<'_>) -> Vec<Capability
     vec![row, way]
 }
 
+const NAME: &str = "user_probes";
+
 /// The older way: an event of the uprobe PMU for each place.
 fn by_events(machine: &Machine, attempt: Try<'_>, no_link: &io::Error) -> Capability {
-    const NAME: &str = "user_probes";
-    const WITHOUT: &str = "neither probes in programs nor instrumented programs are recorded";
-    let fixed = |why: String, forbidden: bool| {
-        let remedy = if forbidden { AS_ROOT } else { NEWER_KERNEL };
-        Capability::no(NAME, format!("{WITHOUT}: {why}")).fix(remedy)
-    };
     let forbidden = is_forbidden(no_link);
     let number =
         machine.read("sys/bus/event_source/devices/uprobe/type").and_then(|text| text.parse().ok());
     let Some(pmu) = number else {
         let why = format!("no uprobe_multi link ({}) and no uprobe PMU", describe(no_link));
-        return fixed(why, forbidden);
+        return refused(why, forbidden);
     };
     match attempt(&Probe::UprobeEvent(pmu)) {
         Ok(()) => {
@@ -58,9 +54,15 @@ fn by_events(machine: &Machine, attempt: Try<'_>, no_link: &io::Error) -> Capabi
                 describe(no_link),
                 describe(&error)
             );
-            fixed(why, forbidden || is_forbidden(&error))
+            refused(why, forbidden || is_forbidden(&error))
         }
     }
+}
+
+fn refused(why: String, forbidden: bool) -> Capability {
+    const WITHOUT: &str = "neither probes in programs nor instrumented programs are recorded";
+    let remedy = if forbidden { AS_ROOT } else { NEWER_KERNEL };
+    Capability::no(NAME, format!("{WITHOUT}: {why}")).fix(remedy)
 }
 
 /// Whether the machine's kernel is at least this; one that does not say is.

@@ -51,11 +51,10 @@ impl TracepointCost {
     /// As of a recording.
     pub fn of(tracepoint: &Tracepoints) -> Result<Self, CaptureError> {
         let host = Host::at(Path::new("/"));
-        let absent = || absent_error(tracepoint);
         let offers = offered(&[Wanted::from(tracepoint)]).map_err(|error| {
             CaptureError::system("cannot read the descriptions of tracepoints", error)
         })?;
-        let offer = offers.offers.into_iter().next().ok_or_else(absent)?;
+        let offer = offers.offers.into_iter().next().ok_or_else(|| absent_error(tracepoint))?;
         let options = RecordOptions::default();
         let memory = MemoryRoom::read(Path::new("/"));
         let memory = memory.plan(options.buffer_bytes, options.mode, host.possible_cpus())?;
@@ -65,9 +64,11 @@ impl TracepointCost {
         let tsc = clocks.clock_source == ClockSource::Tsc;
         let attached =
             Attached::new(Settings { tsc, possible_cpus, lane_bytes }, &clocks.shared_maps()?)?;
-        let lane = |cpu: u32| Ok(RingLane::new(LaneKind::Tracepoint, cpu, attached.add_cpu(cpu)?));
-        let lanes =
-            host.online_cpus().into_iter().map(lane).collect::<Result<Vec<_>, CaptureError>>()?;
+        let lanes = host
+            .online_cpus()
+            .into_iter()
+            .map(|cpu| Ok(RingLane::new(LaneKind::Tracepoint, cpu, attached.add_cpu(cpu)?)))
+            .collect::<Result<Vec<_>, CaptureError>>()?;
         let empty = bpf_calls::load_program("empty", &EMPTY, c"GPL", KIND, None)
             .map_err(|(error, _)| CaptureError::system("loading an empty program", error))?;
         Ok(Self { _clocks: clocks, attached, lanes, offer, empty })

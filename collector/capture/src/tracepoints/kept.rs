@@ -28,15 +28,18 @@ impl RecordPrefix {
         let texts = if last.is_some() { TEXT_BYTES } else { 0 };
         let most_bytes =
             (format.fixed_bytes() + texts).next_multiple_of(8).clamp(8, MOST_BYTES) as u64;
-        let at = |field: &TracepointField| {
-            let at = u64::from(field.offset);
-            let base = if field.kind == TracepointFieldKind::TextRelative { at + 4 } else { 0 };
-            (at, base)
-        };
-        let told = last.map(at).filter(|(at, _)| at.is_multiple_of(4) && at + 4 <= most_bytes);
+        let told =
+            last.map(place_of).filter(|(at, _)| at.is_multiple_of(4) && at + 4 <= most_bytes);
         let (text_at, text_base) = told.unwrap_or_default();
         Self { most_bytes, text_at, text_base }
     }
+}
+
+/// Where a field lies; a text lies behind what says where it does.
+fn place_of(field: &TracepointField) -> (u64, u64) {
+    let at = u64::from(field.offset);
+    let base = if field.kind == TracepointFieldKind::TextRelative { at + 4 } else { 0 };
+    (at, base)
 }
 
 #[cfg(test)]

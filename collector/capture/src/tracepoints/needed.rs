@@ -23,16 +23,19 @@ const NEEDED: &[(&str, &str, &[Names])] = &[
 
 /// The fields that a tracepoint lacks, by their newest names; none where nothing is needed.
 pub(crate) fn lacking(offer: &Offer) -> Vec<&'static str> {
-    let is_it = |(system, beginning, _): &&(&str, &str, &[Names])| {
-        offer.system == *system && offer.name.starts_with(beginning)
-    };
-    let has = |name: &&str| {
-        let mut fields = offer.format.fields.iter();
-        fields.any(|field| field.name == *name && field.kind == TracepointFieldKind::Number)
-    };
-    let needed = NEEDED.iter().filter(is_it).flat_map(|(_, _, fields)| fields.iter());
+    let needed = NEEDED
+        .iter()
+        .filter(|(system, beginning, _)| {
+            offer.system == *system && offer.name.starts_with(beginning)
+        })
+        .flat_map(|(_, _, fields)| fields.iter());
     needed
-        .filter(|names| !names.iter().any(has))
+        .filter(|names| {
+            !names.iter().any(|name| {
+                let mut fields = offer.format.fields.iter();
+                fields.any(|field| field.name == *name && field.kind == TracepointFieldKind::Number)
+            })
+        })
         .filter_map(|names| names.last().copied())
         .collect()
 }
@@ -40,13 +43,15 @@ pub(crate) fn lacking(offer: &Offer) -> Vec<&'static str> {
 impl Offers {
     /// Those that are recorded and not understood, with what they lack, in words.
     pub(crate) fn not_understood(&self) -> Vec<String> {
-        let words = |offer: &Offer| {
-            let fields = lacking(offer);
-            (!fields.is_empty()).then(|| {
-                format!("{}/{} without {}", offer.system, offer.name, fields.join(" and "))
+        self.offers
+            .iter()
+            .filter_map(|offer| {
+                let fields = lacking(offer);
+                (!fields.is_empty()).then(|| {
+                    format!("{}/{} without {}", offer.system, offer.name, fields.join(" and "))
+                })
             })
-        };
-        self.offers.iter().filter_map(words).collect()
+            .collect()
     }
 }
 
@@ -56,10 +61,13 @@ mod tests {
     use super::*;
 
     fn offer(system: &str, name: &str, fields: &[&str]) -> Offer {
-        let line = |(number, field): (usize, &&str)| {
-            format!("\tfield:{field};\toffset:{};\tsize:4;\tsigned:0;\n", 8 + 4 * number)
-        };
-        let text: String = fields.iter().enumerate().map(line).collect();
+        let text: String = fields
+            .iter()
+            .enumerate()
+            .map(|(number, field)| {
+                format!("\tfield:{field};\toffset:{};\tsize:4;\tsigned:0;\n", 8 + 4 * number)
+            })
+            .collect();
         let format = Format::parse(&format!("ID: 1\n{text}")).unwrap();
         Offer { system: system.to_owned(), name: name.to_owned(), format }
     }

@@ -88,12 +88,11 @@ impl Attached {
 
     /// What the programs lose.
     pub(super) fn counters(&self) -> Result<Counters, CaptureError> {
-        let absent = || CaptureError::Program {
-            program: NAME.to_owned(),
-            reason: format!("there is no map {CPUS}"),
-        };
-        Counters::map(self.maps.get(CPUS).ok_or_else(absent)?.as_fd(), self.settings.possible_cpus)
-            .map_err(|error| CaptureError::system("cannot map the counters of tracepoints", error))
+        Counters::map(
+            self.maps.get(CPUS).ok_or_else(no_map_of_cpus)?.as_fd(),
+            self.settings.possible_cpus,
+        )
+        .map_err(|error| CaptureError::system("cannot map the counters of tracepoints", error))
     }
 
     /// Detaches everything.
@@ -111,6 +110,10 @@ impl Attached {
     pub(super) fn skipped(&self) -> u64 {
         self.programs.iter().map(|program| bpf_calls::recursion_misses(program.as_fd())).sum()
     }
+}
+
+fn no_map_of_cpus() -> CaptureError {
+    CaptureError::Program { program: NAME.to_owned(), reason: format!("there is no map {CPUS}") }
 }
 
 /// Runs a program at a tracepoint until the event is closed.

@@ -60,9 +60,10 @@ impl TracepointSource {
         let settings = Settings { tsc: setup.clock == ClockSource::Tsc, possible_cpus, lane_bytes };
         let mut attached = Attached::new(settings, setup.shared)?;
         let counters = attached.counters()?;
-        let lane =
-            |cpu: &u32| Ok(RingLane::new(LaneKind::Tracepoint, *cpu, attached.add_cpu(*cpu)?));
-        let lanes = cpus.iter().map(lane).collect::<Result<Vec<_>, CaptureError>>()?;
+        let lanes = cpus
+            .iter()
+            .map(|cpu| Ok(RingLane::new(LaneKind::Tracepoint, *cpu, attached.add_cpu(*cpu)?)))
+            .collect::<Result<Vec<_>, CaptureError>>()?;
         let mut missing = limits(&attached, &offers);
         attached.attach_failures(&offers.offers, &mut missing);
         let mut definitions = Vec::new();

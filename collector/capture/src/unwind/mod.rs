@@ -392,12 +392,7 @@ impl<N: Names, W: Words> TableMaker<N, W> {
     }
 
     fn add_vdso(&mut self) {
-        let image = || -> Option<Vec<u8>> {
-            let mut bytes = Vec::new();
-            io::Read::read_to_end(&mut own_vdso().ok()?, &mut bytes).ok()?;
-            Some(bytes)
-        };
-        let unwind = image().and_then(|bytes| UnwindFile::from_bytes(bytes).ok());
+        let unwind = vdso_image().and_then(|bytes| UnwindFile::from_bytes(bytes).ok());
         match self.give_number(unwind.as_ref(), 0) {
             Some(id) => {
                 let file = CodeFile { unwind, held: None, interpreter_of: None };
@@ -476,10 +471,6 @@ impl<N: Names, W: Words> TableMaker<N, W> {
     /// The same of files to which no name leads any more: nothing but their being held here keeps
     /// them from being freed.
     fn find_nameless(&mut self) {
-        let is_nameless = |file: &CodeFile| {
-            let held = file.held.as_ref();
-            held.is_some_and(|held| held.file.bytes_without_name().is_ok_and(|bytes| bytes > 0))
-        };
         let nameless = self.files.iter().filter(|(_, file)| is_nameless(file));
         let nameless: Vec<FileId> = nameless.map(|(id, _)| *id).collect();
         nameless.into_iter().for_each(|id| self.begin_to_leave(id));
@@ -607,6 +598,17 @@ impl<N: Names, W: Words> TableMaker<N, W> {
     fn count(&self, what: &AtomicU64) {
         what.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+fn vdso_image() -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    io::Read::read_to_end(&mut own_vdso().ok()?, &mut bytes).ok()?;
+    Some(bytes)
+}
+
+fn is_nameless(file: &CodeFile) -> bool {
+    let held = file.held.as_ref();
+    held.is_some_and(|held| held.file.bytes_without_name().is_ok_and(|bytes| bytes > 0))
 }
 
 /// What came of a while of work.

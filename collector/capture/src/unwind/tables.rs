@@ -84,7 +84,6 @@ pub(super) struct Tables<W> {
 impl<W: Words> Tables<W> {
     /// Empty ones.
     pub(super) fn new(rows: W, pages: W, files: W) -> Self {
-        let count = |words: usize| u32::try_from(words).unwrap_or(u32::MAX);
         let (row_count, page_count) = (count(rows.length()), count(pages.length() / WORDS_OF_PAGE));
         // Number 0 is none.
         let numbers = 1..count(files.length()).clamp(1, FILE_NUMBERS);
@@ -268,11 +267,14 @@ impl<W: Words> Tables<W> {
 
     /// Files of which nothing was used lately.
     pub(super) fn idle_files(&self) -> Vec<FileId> {
-        let is_idle = |file: &&KnownFile| {
-            let made = self.made.range(file.pages.clone()).map(|(index, _)| self.used(*index));
-            self.is_idle(made.max().unwrap_or(0).max(file.since))
-        };
-        self.known.values().filter(is_idle).map(|file| file.id).collect()
+        self.known
+            .values()
+            .filter(|file| {
+                let made = self.made.range(file.pages.clone()).map(|(index, _)| self.used(*index));
+                self.is_idle(made.max().unwrap_or(0).max(file.since))
+            })
+            .map(|file| file.id)
+            .collect()
     }
 
     /// Whether files have room for more of them, and of their pages.
@@ -370,6 +372,10 @@ impl<W: Words> Tables<W> {
         let pages = &self.file(file)?.pages;
         pages.start.checked_add(page).filter(|index| pages.contains(index))
     }
+}
+
+fn count(words: usize) -> u32 {
+    u32::try_from(words).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

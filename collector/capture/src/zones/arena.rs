@@ -189,14 +189,16 @@ fn status(file: BorrowedFd<'_>) -> io::Result<libc::statx> {
 /// Where memfds lie, by the numbers of the device: seen by one of our own.
 pub(crate) fn memfd_device() -> io::Result<(u32, u32)> {
     static DEVICE: OnceLock<Option<(u32, u32)>> = OnceLock::new();
-    let find = || {
-        // SAFETY: the name ends with a zero.
-        let descriptor = unsafe { libc::memfd_create(c"syscollect".as_ptr(), libc::MFD_CLOEXEC) };
-        // SAFETY: a new descriptor that nobody else owns.
-        let own = (descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })?;
-        status(own.as_fd()).ok().map(|status| device(&status))
-    };
-    DEVICE.get_or_init(find).ok_or_else(|| io::Error::other("memfd_create does not work here"))
+    DEVICE
+        .get_or_init(|| {
+            // SAFETY: the name ends with a zero.
+            let descriptor =
+                unsafe { libc::memfd_create(c"syscollect".as_ptr(), libc::MFD_CLOEXEC) };
+            // SAFETY: a new descriptor that nobody else owns.
+            let own = (descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })?;
+            status(own.as_fd()).ok().map(|status| device(&status))
+        })
+        .ok_or_else(|| io::Error::other("memfd_create does not work here"))
 }
 
 fn check_size(file: &File) -> Result<(), NotTaken> {

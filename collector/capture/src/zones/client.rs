@@ -56,17 +56,20 @@ pub(super) struct Losses {
 impl Losses {
     /// Adds up; numbers of programs may be anything.
     pub(super) fn add(&mut self, other: &Self) {
-        const MOST: u64 = 1 << 48;
-        let sum = |a: u64, b: u64| a.saturating_add(b).min(MOST);
-        self.ring_full = sum(self.ring_full, other.ring_full);
-        self.without_ring = sum(self.without_ring, other.without_ring);
-        self.unread = sum(self.unread, other.unread);
-        self.definitions = sum(self.definitions, other.definitions);
-        self.excess_definitions = sum(self.excess_definitions, other.excess_definitions);
-        self.unfinished = sum(self.unfinished, other.unfinished);
-        self.broken = sum(self.broken, other.broken);
-        self.nobodys = sum(self.nobodys, other.nobodys);
+        self.ring_full = bounded_sum(self.ring_full, other.ring_full);
+        self.without_ring = bounded_sum(self.without_ring, other.without_ring);
+        self.unread = bounded_sum(self.unread, other.unread);
+        self.definitions = bounded_sum(self.definitions, other.definitions);
+        self.excess_definitions = bounded_sum(self.excess_definitions, other.excess_definitions);
+        self.unfinished = bounded_sum(self.unfinished, other.unfinished);
+        self.broken = bounded_sum(self.broken, other.broken);
+        self.nobodys = bounded_sum(self.nobodys, other.nobodys);
     }
+}
+
+fn bounded_sum(a: u64, b: u64) -> u64 {
+    const MOST: u64 = 1 << 48;
+    a.saturating_add(b).min(MOST)
 }
 
 /// When the recording began, in either clock.

@@ -90,14 +90,13 @@ impl ApplicationCounters {
         let seat = Seat::take(subject.user).ok_or_else(|| io::Error::other(why))?;
         let shared = Arc::new(Shared::default());
         let of_thread = shared.clone();
-        let work = move || {
-            let _seat = seat;
-            read_until_stopped(&subject, &of_thread);
-        };
         let thread = std::thread::Builder::new()
             .name("counters".into())
             .stack_size(128 << 10)
-            .spawn(work)?;
+            .spawn(move || {
+                let _seat = seat;
+                read_until_stopped(&subject, &of_thread);
+            })?;
         Ok(Self { shared, thread: thread.thread().clone() })
     }
 

@@ -41,8 +41,8 @@ impl Exited {
 
     /// Whether an arena that the process had at one of these paths at that time was read.
     pub(super) fn had(&self, pid: u32, paths: &[PathBuf], ticks: u64) -> bool {
-        let is_it =
-            |one: &One| one.pid == pid && ticks <= one.at.0 && paths.contains(&one.descriptor);
-        self.arenas.iter().any(is_it)
+        self.arenas
+            .iter()
+            .any(|one| one.pid == pid && ticks <= one.at.0 && paths.contains(&one.descriptor))
     }
 }

@@ -117,10 +117,9 @@ impl FakeProgram {
 
     /// A thread takes the first ring that is free.
     pub(super) fn thread(&self, tid: u32) -> FakeThread<'_> {
-        let is_free =
-            |number: &u32| self.memory.ring(*number).state.load(Acquire) == RingState::Free as u32;
-        let number =
-            (0..MAX_RINGS as u32).find(is_free).expect("there are enough rings for a test");
+        let number = (0..MAX_RINGS as u32)
+            .find(|number| self.memory.ring(*number).state.load(Acquire) == RingState::Free as u32)
+            .expect("there are enough rings for a test");
         let ring = FakeThread { program: self, number, tid };
         let header = ring.header();
         header.state.store(RingState::Used as u32, Relaxed);
@@ -201,15 +200,18 @@ impl FakeThread<'_> {
 
     /// Begins and ends a zone; returns whether both fit.
     pub(super) fn zone(&self, location: u32) -> bool {
-        let now = || ticks_now(syscollect_model::ClockSource::Tsc).0 << 8;
-        self.write(&[now() | ItemKind::ZoneBegin as u64, u64::from(location)])
-            && self.write(&[now() | u64::from(ZONE_END)])
+        self.write(&[ticks() | ItemKind::ZoneBegin as u64, u64::from(location)])
+            && self.write(&[ticks() | u64::from(ZONE_END)])
     }
 
     /// The thread ends.
     pub(super) fn end(self) {
         self.header().state.store(RingState::Ended as u32, Release);
     }
+}
+
+fn ticks() -> u64 {
+    ticks_now(syscollect_model::ClockSource::Tsc).0 << 8
 }
 
 /// Who runs the tests.

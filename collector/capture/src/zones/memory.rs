@@ -85,13 +85,15 @@ impl ArenaMemory {
     pub(super) fn identities(&self, rings: u32) -> io::Result<Vec<RingIdentity>> {
         let mut bytes = vec![0; (rings as usize).min(MAX_RINGS) * HEADER_STRIDE];
         self.file.read_exact_at(&mut bytes, HEADERS_OFFSET as u64)?;
-        let identity = |header: &[u8]| {
-            let word = |at: usize| {
-                u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
-            };
-            RingIdentity { state: word(0), tid: word(4), owner: word(8) }
-        };
-        Ok(bytes.chunks_exact(HEADER_STRIDE).map(identity).collect())
+        Ok(bytes
+            .chunks_exact(HEADER_STRIDE)
+            .map(|header| {
+                let word = |at: usize| {
+                    u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+                };
+                RingIdentity { state: word(0), tid: word(4), owner: word(8) }
+            })
+            .collect())
     }
 
     /// Copies words out of the log, from an offset within it on.

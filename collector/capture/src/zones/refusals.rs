@@ -70,10 +70,9 @@ impl Refusals {
 
     /// Rings and arenas that could not be had, by user; nobody's number where these are several.
     pub(super) fn not_taken(&self) -> impl Iterator<Item = (Option<u32>, u64)> {
-        let count = |(user, of_user): (&u32, &OfUser)| {
-            ((*user != OTHER_USERS).then_some(*user), of_user.not_taken)
-        };
-        self.users.iter().map(count)
+        self.users
+            .iter()
+            .map(|(user, of_user)| ((*user != OTHER_USERS).then_some(*user), of_user.not_taken))
     }
 }
 

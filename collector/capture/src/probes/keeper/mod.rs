@@ -82,11 +82,9 @@ impl Keeper {
     }
 
     fn ask(&mut self, asked: &KeeperRequest, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let gone =
-            |_| io::Error::new(io::ErrorKind::BrokenPipe, "the process that holds probes is gone");
-        self.send(asked, fds).map_err(gone)?;
+        self.send(asked, fds).map_err(keeper_is_gone)?;
         let mut reply = [0; Reply::BYTES];
-        self.process.socket.read_exact(&mut reply).map_err(gone)?;
+        self.process.socket.read_exact(&mut reply).map_err(keeper_is_gone)?;
         let reply = Reply::decode(&reply);
         usage::add_other_process(reply.cpu_ns.saturating_sub(self.counted_ns));
         self.counted_ns = reply.cpu_ns;
@@ -124,6 +122,10 @@ impl Keeper {
     }
 }
 
+fn keeper_is_gone(_: io::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, "the process that holds probes is gone")
+}
+
 impl Drop for Keeper {
     fn drop(&mut self) {
         if let Some(cpu_ns) = self.process.end() {
@@ -151,8 +153,9 @@ mod tests {
     }
 
     fn request(places: usize) -> Request {
-        let place = |offset| crate::bpf_calls::UprobePoint { offset, semaphore: 2, cookie: 3 };
-        let places = (0..places as u64).map(place).collect();
+        let places = (0..places as u64)
+            .map(|offset| crate::bpf_calls::UprobePoint { offset, semaphore: 2, cookie: 3 })
+            .collect();
         Request { means: Means::Link, at_return: false, process: None, places }
     }
 

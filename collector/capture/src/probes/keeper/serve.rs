@@ -61,14 +61,15 @@ fn raise_limit_of_files() {
 /// Starts a thread that ends this process if it is there long after the recorder.
 fn end_what_hangs(socket: &UnixStream) -> io::Result<()> {
     let socket = socket.try_clone()?;
-    let wait = move || {
-        let mut gone = [PollFd::new(&socket, PollFlags::RDHUP)];
-        while !matches!(poll(&mut gone, None), Ok(1..)) {}
-        std::thread::sleep(LONGEST_DETACHING);
-        // SAFETY: ends this process and runs nothing of the recorder's, whose copy this is.
-        unsafe { libc::_exit(1) }
-    };
-    std::thread::Builder::new().spawn(wait).map(drop)
+    std::thread::Builder::new()
+        .spawn(move || {
+            let mut gone = [PollFd::new(&socket, PollFlags::RDHUP)];
+            while !matches!(poll(&mut gone, None), Ok(1..)) {}
+            std::thread::sleep(LONGEST_DETACHING);
+            // SAFETY: ends this process and runs nothing of the recorder's, whose copy this is.
+            unsafe { libc::_exit(1) }
+        })
+        .map(drop)
 }
 
 /// What is attached, and the lease under which it is.
@@ -91,8 +92,10 @@ fn serve(
                 made.map(|made| links.extend(made.into_iter().map(|link| (lease, link))))
             }
             KeeperRequest::LetGo { leases, at_once } => {
-                let is_over = |(lease, _): &mut Leased| leases.contains(lease);
-                let over: Vec<_> = links.extract_if(.., is_over).map(|(_, link)| link).collect();
+                let over: Vec<_> = links
+                    .extract_if(.., |(lease, _)| leases.contains(lease))
+                    .map(|(_, link)| link)
+                    .collect();
                 match at_once {
                     true => detach(over),
                     false => detaching.add(over),
