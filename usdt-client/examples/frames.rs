@@ -168,9 +168,10 @@ fn worker(index: u32, world: &World) {
 fn take_job(world: &World) -> Option<Job> {
     let _zone = zone!("wait for a job", color = 0xad_b5bd);
     let jobs = world.jobs.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let empty = |jobs: &mut VecDeque<Job>| jobs.is_empty() && RUNNING.load(Ordering::Relaxed);
-    let mut jobs =
-        world.more.wait_while(jobs, empty).unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut jobs = world
+        .more
+        .wait_while(jobs, |jobs| jobs.is_empty() && RUNNING.load(Ordering::Relaxed))
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     let job = jobs.pop_front();
     plot!("jobs in the queue", jobs.len());
     job

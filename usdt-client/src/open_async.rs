@@ -83,8 +83,9 @@ impl OpenAsyncZones {
     /// its ticks before the caller does after this.
     #[inline]
     pub(crate) fn remove(&self, number: u64) {
-        let own = |slot: &&Slot| slot.number.load(Ordering::Relaxed) == number;
-        if let Some(slot) = self.slots_of(number).find(own) {
+        if let Some(slot) =
+            self.slots_of(number).find(|slot| slot.number.load(Ordering::Relaxed) == number)
+        {
             slot.number.store(0, Ordering::Release);
         }
         compiler_fence(Ordering::SeqCst);

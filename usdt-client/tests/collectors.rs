@@ -81,8 +81,10 @@ fn told_in_time(lines: usize) -> Vec<String> {
 
 /// What any thread has said of open async zones since the last call.
 fn told() -> Vec<String> {
-    let is_told = |line: &String| line.starts_with("async open") || line.starts_with("task");
-    scenario_of_all().into_iter().filter(is_told).collect()
+    scenario_of_all()
+        .into_iter()
+        .filter(|line| line.starts_with("async open") || line.starts_with("task"))
+        .collect()
 }
 
 #[test]

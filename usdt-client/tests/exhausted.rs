@@ -28,15 +28,16 @@ fn threads_without_a_ring_are_counted_and_their_zones_nest() {
         .map(|_| {
             let (all_there, may_end) = (Arc::clone(&all_there), Arc::clone(&may_end));
             let thread = std::thread::Builder::new().stack_size(64 << 10);
-            let body = move || {
-                let outer = zone!("outer");
-                let inner = zone!("inner");
-                assert_eq!((outer.token().to_number(), inner.token().to_number()), (0, 1));
-                drop(inner);
-                all_there.wait();
-                may_end.wait();
-            };
-            thread.spawn(body).unwrap()
+            thread
+                .spawn(move || {
+                    let outer = zone!("outer");
+                    let inner = zone!("inner");
+                    assert_eq!((outer.token().to_number(), inner.token().to_number()), (0, 1));
+                    drop(inner);
+                    all_there.wait();
+                    may_end.wait();
+                })
+                .unwrap()
         })
         .collect();
     all_there.wait();

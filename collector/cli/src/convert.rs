@@ -53,11 +53,10 @@ pub(crate) struct Nameable {
 impl Nameable {
     /// What is left of a capture that may have been named before, perhaps not to the end.
     pub(crate) fn later(info: &SessionInfo, reader: &CaptureReader) -> Self {
-        let table = |definition| match definition {
+        let named = named(reader.definitions().filter_map(|definition| match definition {
             Ok(Definition::Symbols(table)) => Some(table),
             _ => None,
-        };
-        let named = named(reader.definitions().filter_map(table));
+        }));
         Self { named, ..Self::anew(info, reader) }
     }
 
@@ -302,9 +301,9 @@ pub(crate) fn focus(
     session: &impl Recording,
 ) -> Option<ProcessFilter> {
     let info = session.info();
-    let recorded = || ProcessFilter::Family(Family::new(info.filter_pids.clone()));
     process.or_else(|| {
-        (!all && session.machines() == 1 && !info.filter_pids.is_empty()).then(recorded)
+        (!all && session.machines() == 1 && !info.filter_pids.is_empty())
+            .then(|| ProcessFilter::Family(Family::new(info.filter_pids.clone())))
     })
 }
 

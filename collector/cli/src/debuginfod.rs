@@ -124,7 +124,6 @@ impl Outcome {
     }
 
     fn text(&self) -> String {
-        let number = |count: usize| grouped(count as u64);
         let mut text = format!(
             "debuginfod: debug files of {} of {} modules without names, {} fetched",
             number(self.builds.len()),
@@ -136,4 +135,8 @@ impl Outcome {
         }
         text
     }
+}
+
+fn number(count: usize) -> String {
+    grouped(count as u64)
 }

@@ -138,7 +138,6 @@ impl Format {
 
     /// How to look at a finished file; one for Tracy is of that layout.
     pub(crate) fn how_to_open(self, path: &Path, layout: TracyLayout) -> String {
-        let shown = |path: &Path| printable(&path.display().to_string());
         let (trace, path) = (shown(&path.with_extension("pftrace")), shown(path));
         match self {
             Self::Pftrace => format!("open https://ui.perfetto.dev and drop {path} into it"),
@@ -158,6 +157,10 @@ impl Format {
             }
         }
     }
+}
+
+fn shown(path: &Path) -> String {
+    printable(&path.display().to_string())
 }
 
 /// The formats as messages list them.

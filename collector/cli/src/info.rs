@@ -15,7 +15,7 @@ use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use syscollect_etl::session::{EventCount, Facts};
+use syscollect_etl::session::Facts;
 use syscollect_exporters::OverwrittenTime;
 use syscollect_model::{
     CalendarTime, ClockSource, CpuClock, Event, Exporter, Loss, LossCause, LossOrigin,
@@ -454,13 +454,16 @@ impl Report {
 
 impl WindowsReport {
     fn of(facts: &Facts) -> Self {
-        let count = |event: &EventCount| WindowsEvents {
-            provider: event.provider.clone(),
-            id: event.id,
-            name: event.name.clone(),
-            count: event.count,
-        };
-        let mut events: Vec<_> = facts.events.iter().map(count).collect();
+        let mut events: Vec<_> = facts
+            .events
+            .iter()
+            .map(|event| WindowsEvents {
+                provider: event.provider.clone(),
+                id: event.id,
+                name: event.name.clone(),
+                count: event.count,
+            })
+            .collect();
         events.sort_by(|a, b| {
             b.count.cmp(&a.count).then_with(|| (&a.provider, a.id).cmp(&(&b.provider, b.id)))
         });

@@ -82,13 +82,12 @@ impl<'a> NotKept<'a> {
         if self.0.is_empty() {
             return Vec::new();
         }
-        let row = |file: &&KeptFile| {
+        let mut lines = vec![format!("not kept: {}", count_of(self.0.len() as u64))];
+        lines.extend(self.0.iter().take(TOLD_MAX).map(|file| {
             let size =
                 if file.bytes > 0 { format!(", {}", bytes(file.bytes)) } else { String::new() };
             format!("  {}{size}: {}", file.path, file.reason)
-        };
-        let mut lines = vec![format!("not kept: {}", count_of(self.0.len() as u64))];
-        lines.extend(self.0.iter().take(TOLD_MAX).map(row));
+        }));
         if let Some(more) = self.0.len().checked_sub(TOLD_MAX).filter(|more| *more > 0) {
             lines.push(format!("  and {more} more: `syscollect info --json` lists them all"));
         }

@@ -55,13 +55,12 @@ impl Lost {
                 count: loss.count,
                 between: None,
             };
-            let is_counted = |other: &&LaneLoss| {
-                (&other.origin, other.cpu, other.cause, other.user)
-                    == (&loss.origin, loss.cpu, loss.cause, loss.user)
-            };
             let count = counted
                 .iter()
-                .filter(is_counted)
+                .filter(|other| {
+                    (&other.origin, other.cpu, other.cause, other.user)
+                        == (&loss.origin, loss.cpu, loss.cause, loss.user)
+                })
                 .fold(0u64, |sum, other| sum.saturating_add(other.count));
             match self.losses.iter_mut().find(|known| known.is_of_the_kind(&counted_as)) {
                 Some(known) => known.count = known.count.max(count),
@@ -107,8 +106,7 @@ impl Lost {
 
     /// Parts of the files are not there, rather than events among others.
     pub(crate) fn lacks_parts(&self) -> bool {
-        let lacks = |loss: &Loss| matches!(loss.cause, LossCause::Missing | LossCause::NotWritten);
-        self.losses.iter().any(|loss| loss.count > 0 && lacks(loss))
+        self.losses.iter().any(|loss| loss.count > 0 && is_lacking(loss))
     }
 
     /// Several lines: what gave way to newer events, what was lost of `events` and what else there
@@ -218,6 +216,10 @@ impl Lost {
         }
         text
     }
+}
+
+fn is_lacking(loss: &Loss) -> bool {
+    matches!(loss.cause, LossCause::Missing | LossCause::NotWritten)
 }
 
 /// Whether records of a lane tell of events rather than being some.

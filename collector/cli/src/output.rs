@@ -263,8 +263,9 @@ impl Draft {
     /// because what it holds is finished.
     pub(crate) fn publish(mut self, target: &Target) -> Result<PathBuf> {
         self.armed = false;
-        let kept = || format!("the finished file stays at {}", self.path().display());
-        target.check_free().with_context(kept)?;
+        target
+            .check_free()
+            .with_context(|| format!("the finished file stays at {}", self.path().display()))?;
         self.folder.rename(&self.name, &target.name, target.force).with_context(|| {
             format!(
                 "cannot rename {} to {}; the file stays there",

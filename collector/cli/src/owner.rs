@@ -54,8 +54,7 @@ impl Owner {
     /// The number of the user who asks: the one who called sudo, else this process's.
     pub(crate) fn user_asking() -> Option<u32> {
         // SAFETY: geteuid has no preconditions and always succeeds.
-        let own = || unsafe { libc::geteuid() };
-        Some(Self::behind_sudo().map_or_else(own, |owner| owner.uid))
+        Some(Self::behind_sudo().map_or_else(|| unsafe { libc::geteuid() }, |owner| owner.uid))
     }
 
     /// The user behind sudo from given variables. Only root may act for another user, and

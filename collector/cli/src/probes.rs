@@ -291,12 +291,14 @@ impl Wanted {
 /// The names to compare a pattern with: one without a provider is near to names, not to
 /// PROVIDER:NAME.
 fn candidates<'a>(wanted: &str, others: &'a [String]) -> Vec<&'a str> {
-    let bare = |other: &'a String| match other.split_once(':') {
-        // `::` is of a function's name.
-        Some((_, name)) if !wanted.contains(':') && !name.contains(':') => name,
-        _ => other.as_str(),
-    };
-    others.iter().map(bare).collect()
+    others
+        .iter()
+        .map(|other| match other.split_once(':') {
+            // `::` is of a function's name.
+            Some((_, name)) if !wanted.contains(':') && !name.contains(':') => name,
+            _ => other.as_str(),
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -216,11 +216,10 @@ fn report(args: &Args) -> Result<Report> {
 fn kept_from(session: &mut Source) -> Result<String> {
     let mut search = KeptSearch::default();
     session.play(&mut search)?;
-    let seconds = |first: u64| {
+    Ok(search.first.map_or_else(String::new, |first| {
         let after = first.saturating_sub(search.began);
         format!(": what was kept begins at {:.3}s", after as f64 / 1e9)
-    };
-    Ok(search.first.map_or_else(String::new, seconds))
+    }))
 }
 
 /// Looks for the first event that tells what ran.

@@ -29,11 +29,14 @@ impl StackChoice {
         if text == "none" {
             return Ok(Vec::new());
         }
-        let one = |name: &str| {
-            Self::from_str(name, false).map_err(|_| {
-                format!("{name:?} is none of samples, off-cpu, wakers, probes; or write none alone")
+        text.split(',')
+            .map(|name| {
+                Self::from_str(name, false).map_err(|_| {
+                    format!(
+                        "{name:?} is none of samples, off-cpu, wakers, probes; or write none alone"
+                    )
+                })
             })
-        };
-        text.split(',').map(one).collect()
+            .collect()
     }
 }

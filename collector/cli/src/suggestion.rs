@@ -26,8 +26,10 @@ fn nearest(word: &str) -> Option<String> {
     let names = command.get_subcommands().map(|command| command.get_name().to_owned());
     let distances = names.map(|name| (distance(word, &name), name));
     // Of a short word everything would be one that was mistyped.
-    let is_near = |(distance, name): &(usize, String)| *distance <= MISTYPED.min(name.len() / 2);
-    distances.filter(is_near).min().map(|(_, name)| name)
+    distances
+        .filter(|(distance, name)| *distance <= MISTYPED.min(name.len() / 2))
+        .min()
+        .map(|(_, name)| name)
 }
 
 /// How many letters have to be added, left out, changed, or swapped with the next.

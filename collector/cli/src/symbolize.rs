@@ -81,8 +81,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let reader = CaptureReader::open(capture)?;
     let session = Session::open(reader)
         .with_context(|| format!("nothing in {} can be read", capture.display()))?;
-    let is_another = |damage: &Damage| matches!(damage, Damage::Another { .. });
-    if args.output.is_none() && session.reader().damage().iter().any(is_another) {
+    if args.output.is_none()
+        && session.reader().damage().iter().any(|damage| matches!(damage, Damage::Another { .. }))
+    {
         bail!(
             "{} holds another capture behind its own, which names would take the place of: write to another file (-o)",
             capture.display()
@@ -249,7 +250,6 @@ impl Outcome {
         if *missing == 0 {
             return vec![format!("every frame of {path} has a name already")];
         }
-        let number = |count: usize| grouped(count as u64);
         let mut lines = vec![match (*named, is_copy) {
             (0, false) => format!("nothing was named: {path} is as it was"),
             (0, true) => format!("nothing was named: {path} has what the capture has"),
@@ -266,10 +266,9 @@ impl Outcome {
         let frames: usize = left.iter().map(|left| left.frames).sum();
         lines.push(format!("still without a name: {} of {}", frames_of(frames), files(left.len())));
         let told = if all { left.len() } else { TOLD_MAX };
-        let row = |Left { what, frames, why, .. }: &Left| {
+        lines.extend(left.iter().take(told).map(|Left { what, frames, why, .. }| {
             format!("  {what}, {}: {why}", frames_of(*frames))
-        };
-        lines.extend(left.iter().take(told).map(row));
+        }));
         if let Some(more) = left.len().checked_sub(told).filter(|more| *more > 0) {
             lines.push(format!("  and {more} more: --list-unnamed lists them all"));
         }
@@ -279,6 +278,10 @@ impl Outcome {
         lines.extend(helps.into_iter().filter_map(Help::sentence).map(str::to_owned));
         lines
     }
+}
+
+fn number(count: usize) -> String {
+    grouped(count as u64)
 }
 
 fn files(count: usize) -> String {
@@ -356,11 +359,12 @@ mod tests {
     }
 
     fn table(path: &str, build_id: &[u8], named: u64, ranges: u64) -> SymbolTable {
-        let symbol = |offset| Symbol { offset, range_only: offset >= named, ..Symbol::default() };
         SymbolTable {
             path: path.into(),
             build_id: BuildId::from_bytes(build_id),
-            symbols: (0..named + ranges).map(symbol).collect(),
+            symbols: (0..named + ranges)
+                .map(|offset| Symbol { offset, range_only: offset >= named, ..Symbol::default() })
+                .collect(),
             ..SymbolTable::default()
         }
     }

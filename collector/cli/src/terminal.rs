@@ -40,7 +40,6 @@ impl Terminal {
     }
 
     fn of(stream: &impl IsTerminal) -> Self {
-        let variable = |name| std::env::var(name).unwrap_or_default();
         Self::new(stream.is_terminal(), &variable("TERM"), &variable("NO_COLOR"))
     }
 
@@ -119,6 +118,10 @@ impl Terminal {
         }
         bar
     }
+}
+
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_default()
 }
 
 impl Style {

@@ -26,7 +26,6 @@ impl Timings {
 
     /// `Time: stopping 80.0 ms; exporting 1.20 s; in all 1.28 s, 4.6 million events a second`.
     pub(crate) fn text(&self, events: u64) -> String {
-        let nanoseconds = |time: Duration| time.as_nanos() as u64;
         let parts: Vec<String> = self
             .parts
             .iter()
@@ -40,6 +39,10 @@ impl Timings {
             duration(nanoseconds(all))
         )
     }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    time.as_nanos() as u64
 }
 
 #[cfg(test)]

@@ -52,21 +52,24 @@ fn part<'a>(rest: &mut &'a [u8], bytes: u16) -> Option<&'a [u8]> {
 /// A string whose characters have so many bytes each. Those that are none, and those that steer a
 /// terminal, are replaced.
 fn text(bytes: &[u8], kind: u8) -> String {
-    let shown = |number: u32| match char::from_u32(number) {
-        Some(character) if !character.is_control() => character,
-        _ => char::REPLACEMENT_CHARACTER,
-    };
     match kind {
-        1 => bytes.iter().map(|byte| shown(u32::from(*byte))).collect(),
+        1 => bytes.iter().map(|byte| printable(u32::from(*byte))).collect(),
         2 => {
             let (units, _) = bytes.as_chunks::<2>();
-            units.iter().map(|unit| shown(u32::from(u16::from_le_bytes(*unit)))).collect()
+            units.iter().map(|unit| printable(u32::from(u16::from_le_bytes(*unit)))).collect()
         }
         4 => {
             let (units, _) = bytes.as_chunks::<4>();
-            units.iter().map(|unit| shown(u32::from_le_bytes(*unit))).collect()
+            units.iter().map(|unit| printable(u32::from_le_bytes(*unit))).collect()
         }
         _ => String::new(),
+    }
+}
+
+fn printable(number: u32) -> char {
+    match char::from_u32(number) {
+        Some(character) if !character.is_control() => character,
+        _ => char::REPLACEMENT_CHARACTER,
     }
 }
 

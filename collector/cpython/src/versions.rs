@@ -179,7 +179,6 @@ pub(crate) fn from_table(bytes: &[u8]) -> Result<PythonFile, PythonFileError> {
     let frame = [of_frame(1)?, of_frame(2)?, of_frame(3)?, of_frame(5)?];
     let kind = within(parts.object, 1, CODE_BYTES)?;
     let code = [of_code(1)?, of_code(3)?, of_code(4)?, of_code(5)?, kind];
-    let end = |offsets: &[u16]| offsets.iter().max().map_or(0, |last| last + 8);
     let ascii = offset(parts.text, 3)?;
     Ok(PythonFile {
         // Behind the first of the list lies the pointer to the main one.
@@ -215,6 +214,10 @@ pub(crate) fn from_table(bytes: &[u8]) -> Result<PythonFile, PythonFileError> {
         text_kind: if minor >= 14 && is_free_threaded { 8 } else { 2 },
         ..FIRST
     })
+}
+
+fn end(offsets: &[u16]) -> u16 {
+    offsets.iter().max().map_or(0, |last| last + 8)
 }
 
 #[cfg(test)]

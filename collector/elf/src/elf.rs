@@ -85,8 +85,8 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
         if header.e_phnum(ENDIAN) == elf::PN_XNUM {
             return Err(ElfError::TooLarge { part, at, limit: u64::from(elf::PN_XNUM) - 1 });
         }
-        let damaged = |_| ElfError::Damaged { part, at };
-        let table = header.program_headers(ENDIAN, data).map_err(damaged)?;
+        let table =
+            header.program_headers(ENDIAN, data).map_err(|_| ElfError::Damaged { part, at })?;
         let rows = table.iter().map(Segment::of);
         let (loaded, others): (Vec<_>, Vec<_>) =
             rows.partition(|segment| segment.kind == elf::PT_LOAD);

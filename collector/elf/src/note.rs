@@ -40,10 +40,10 @@ impl<'data> Notes<'data> {
     }
 
     fn build_id(self) -> Option<&'data [u8]> {
-        let is_it = |note: &Note<'_>| {
-            note.kind == elf::NT_GNU_BUILD_ID.0 && note.owner == elf::ELF_NOTE_GNU
-        };
-        let id = self.map_while(Result::ok).find(is_it)?.description;
+        let id = self
+            .map_while(Result::ok)
+            .find(|note| note.kind == elf::NT_GNU_BUILD_ID.0 && note.owner == elf::ELF_NOTE_GNU)?
+            .description;
         (1..=BUILD_ID_MAX).contains(&id.len()).then_some(id)
     }
 }

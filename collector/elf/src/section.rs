@@ -88,11 +88,12 @@ impl<'elf, 'data, R: ReadRef<'data>> Sections<'elf, 'data, R> {
     ) -> Result<Self, ElfError> {
         let header: &H = header_in(elf.data)?;
         let (part, at) = ("table of sections", header.e_shoff(ENDIAN).into());
-        let damaged = |_| ElfError::Damaged { part, at };
         // 0 stands for "none" and for "too many to count here", which no program has.
         let table = match header.e_shnum(ENDIAN) {
             0 => &[],
-            _ => header.section_headers(ENDIAN, elf.data).map_err(damaged)?,
+            _ => header
+                .section_headers(ENDIAN, elf.data)
+                .map_err(|_| ElfError::Damaged { part, at })?,
         };
         let rows: Vec<_> = table.iter().enumerate().map(Section::of).collect();
         let (names, names_at) = match rows.get(usize::from(header.e_shstrndx(ENDIAN).0)) {

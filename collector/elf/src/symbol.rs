@@ -105,7 +105,6 @@ impl<'data> SymbolTable<'data> {
             let (part, at) = ("table of symbols' names", table.names_at);
             Some(left.map(|_| NamedSymbol { name, symbol }).ok_or(ElfError::Damaged { part, at }))
         });
-        let is_name = |name: &[u8]| !name.is_empty() && name.len() < NAME_MAX;
         named.filter(move |named| named.as_ref().map_or(true, |named| is_name(named.name)))
     }
 
@@ -113,4 +112,8 @@ impl<'data> SymbolTable<'data> {
     fn bytes_at_name(&self, symbol: Symbol) -> Option<&'data [u8]> {
         self.names.get(usize::try_from(symbol.name_at).ok()?..)
     }
+}
+
+fn is_name(name: &[u8]) -> bool {
+    !name.is_empty() && name.len() < NAME_MAX
 }

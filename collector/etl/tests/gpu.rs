@@ -56,10 +56,12 @@ impl KeptEvents {
     /// How many jobs ended in each way: of engines, or of contexts.
     fn ends(&self, of_engines: bool) -> (usize, usize, usize) {
         let count = |end| {
-            let ended = |(_, _, scope, _, _, job): &&(_, _, Scope, _, _, GpuJob)| {
-                (*scope == Scope::Machine(MachineId::FIRST)) == of_engines && job.end == end
-            };
-            self.jobs.iter().filter(ended).count()
+            self.jobs
+                .iter()
+                .filter(|(_, _, scope, _, _, job)| {
+                    (*scope == Scope::Machine(MachineId::FIRST)) == of_engines && job.end == end
+                })
+                .count()
         };
         (
             count(GpuJobEnd::Finished),

@@ -98,10 +98,12 @@ fn play_capture(criterion: &mut Criterion, name: &str, capture: &[u8], events: u
     let mut group = criterion.benchmark_group(name);
     group.sample_size(10);
     group.throughput(Throughput::Elements(events));
-    let open = || Session::open(CaptureReader::from_bytes(capture.to_vec()).unwrap()).unwrap();
     group.bench_function(format!("{events} events"), |bencher| {
-        let play = |mut session: Session| session.play(&mut NullExporter::new()).unwrap();
-        bencher.iter_batched(open, play, BatchSize::PerIteration);
+        bencher.iter_batched(
+            || Session::open(CaptureReader::from_bytes(capture.to_vec()).unwrap()).unwrap(),
+            |mut session| session.play(&mut NullExporter::new()).unwrap(),
+            BatchSize::PerIteration,
+        );
     });
     group.finish();
 }

@@ -150,17 +150,20 @@ pub(crate) fn clock_map(
     if let [only] = readings[..]
         && (1e3..1e12).contains(&info.tick_rate_hz)
     {
-        let second = |clock: u64| clock.saturating_add(1_000_000_000);
         readings.push(ClockPair {
             ticks: Ticks(only.ticks.0.saturating_add(info.tick_rate_hz as u64)),
-            monotonic: second(only.monotonic),
-            monotonic_raw: second(only.monotonic_raw),
-            boottime: second(only.boottime),
-            realtime: second(only.realtime),
+            monotonic: a_second_after(only.monotonic),
+            monotonic_raw: a_second_after(only.monotonic_raw),
+            boottime: a_second_after(only.boottime),
+            realtime: a_second_after(only.realtime),
             uncertainty: only.uncertainty,
         });
     }
     ClockMap::new(readings)
+}
+
+fn a_second_after(clock: u64) -> u64 {
+    clock.saturating_add(1_000_000_000)
 }
 
 /// The lanes of one kind.

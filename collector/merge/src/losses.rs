@@ -101,10 +101,9 @@ impl Losses {
             lane.of_users.clear();
         }
         for loss in declared.iter().filter(|loss| loss.count > 0) {
-            let of_no_cpu = |kind: LaneKind| kind.traits().index != LaneIndex::Cpu;
             let cpu = loss
                 .cpu
-                .filter(|_| !matches!(loss.origin, LossOrigin::Lane(kind) if of_no_cpu(kind)));
+                .filter(|_| !matches!(loss.origin, LossOrigin::Lane(kind) if is_of_no_cpu(kind)));
             let lane = self.lanes.entry((loss.origin.clone(), cpu)).or_default();
             let count = lane.declared.entry(loss.cause).or_default();
             *count = count.saturating_add(loss.count);
@@ -215,6 +214,10 @@ impl Losses {
         }
         totals
     }
+}
+
+fn is_of_no_cpu(kind: LaneKind) -> bool {
+    kind.traits().index != LaneIndex::Cpu
 }
 
 impl LaneLosses {

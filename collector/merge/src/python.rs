@@ -69,16 +69,19 @@ impl SentCodes {
     ) -> Vec<RawFrame> {
         let code = |word: u64| self.codes.get(&(lane, pid, (word >> ID_SHIFT & PLACE_MASK) as u32));
         let loops = python.iter().find_map(|word| code(*word)).map(|code| &code.loops);
-        let is_loop = |(index, address): (usize, &u64)| {
-            // But for the innermost they are where calls return to.
-            let address = address.wrapping_sub(u64::from(index > 0));
-            loops.is_some_and(|loops| loops.iter().any(|part| part.contains(&address)))
-        };
         let place = |word: &u64| {
             let row = code(*word).map(|code| code.row);
             RawFrame::Python(codes.offset(row, (word & PLACE_MASK) as u32))
         };
-        let runs: Vec<bool> = addresses.iter().enumerate().map(is_loop).collect();
+        let runs: Vec<bool> = addresses
+            .iter()
+            .enumerate()
+            .map(|(index, address)| {
+                // But for the innermost they are where calls return to.
+                let address = address.wrapping_sub(u64::from(index > 0));
+                loops.is_some_and(|loops| loops.iter().any(|part| part.contains(&address)))
+            })
+            .collect();
         let mut groups = python.split_inclusive(|word| word & ENTRY != 0);
         // A call of the loop that has just begun runs no function yet. Others can be more than
         // there are frames for, too: greenlets have machine stacks that go on below theirs.
@@ -158,11 +161,13 @@ mod tests {
         let (sent, codes) = sent();
         let places = sent.interleave((lane(), PID), addresses, python, &codes);
         // By the function's number instead of its offset.
-        let numbered = |place| match place {
-            Python(offset) => Python(offset >> 32),
-            address => address,
-        };
-        places.into_iter().map(numbered).collect()
+        places
+            .into_iter()
+            .map(|place| match place {
+                Python(offset) => Python(offset >> 32),
+                address => address,
+            })
+            .collect()
     }
 
     #[test]

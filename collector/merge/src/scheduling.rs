@@ -180,11 +180,13 @@ mod tests {
     /// Thread ids that switches lead from and to.
     fn switches(events: &[Event], tables: &Tables) -> Vec<(Option<u32>, u32)> {
         let tid = |thread| tables.thread(thread).tid;
-        let ids = |event: &Event| match event {
-            Event::Switch(switch) => Some((switch.previous.map(tid), tid(switch.next))),
-            _ => None,
-        };
-        events.iter().filter_map(ids).collect()
+        events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Switch(switch) => Some((switch.previous.map(tid), tid(switch.next))),
+                _ => None,
+            })
+            .collect()
     }
 
     #[test]

@@ -248,8 +248,11 @@ impl Recording for Session {
 
     /// Records in the lanes of events.
     fn expected_events(&self) -> u64 {
-        let has_events = |lane: &Lane| lane.kind.traits().events && !lane.kind.is_definition();
-        let lanes = self.reader.lanes().into_iter().filter(has_events);
+        let lanes = self
+            .reader
+            .lanes()
+            .into_iter()
+            .filter(|lane| lane.kind.traits().events && !lane.kind.is_definition());
         lanes.flat_map(|lane| self.reader.chunks(lane)).map(|chunk| u64::from(chunk.records)).sum()
     }
 
@@ -298,9 +301,10 @@ impl Recording for Session {
 /// The last ticks that the kernel's lanes tell of: they say how long a recording was whose last
 /// clock reading is lost.
 fn last_of_kernel(reader: &CaptureReader) -> Option<Ticks> {
-    let of_kernel =
-        |lane: &Lane| lane.kind.traits().events && lane.kind.traits().index == LaneIndex::Cpu;
-    let lanes = reader.lanes().into_iter().filter(of_kernel);
+    let lanes = reader
+        .lanes()
+        .into_iter()
+        .filter(|lane| lane.kind.traits().events && lane.kind.traits().index == LaneIndex::Cpu);
     lanes.filter_map(|lane| reader.chunks(lane).last()).map(|chunk| chunk.last).max()
 }
 

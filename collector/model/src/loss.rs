@@ -146,8 +146,11 @@ impl Loss {
 
     /// Whether it is of the same place, cause and user, so that both are one number.
     pub fn is_of_the_kind(&self, other: &Self) -> bool {
-        let kind = |loss: &Self| (loss.cpu, loss.cause, loss.user);
-        self.origin == other.origin && kind(self) == kind(other)
+        self.origin == other.origin && Self::kind(self) == Self::kind(other)
+    }
+
+    fn kind(loss: &Self) -> (Option<CpuId>, LossCause, Option<u32>) {
+        (loss.cpu, loss.cause, loss.user)
     }
 
     /// On which machine; what is lost of none of its CPUs counts for the first.

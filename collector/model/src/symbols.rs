@@ -67,8 +67,11 @@ pub fn naming_shortage(tables: &[SymbolTable]) -> Option<String> {
     short.sort_by(|a, b| (a.1, a.2, b.0).cmp(&(b.1, b.2, a.0)));
     short.dedup_by_key(|(_, path, build_id)| (*path, *build_id));
     short.sort_by_key(|(count, ..)| std::cmp::Reverse(*count));
-    let words = |(count, path, _): &(u64, &str, &BuildId)| format!("{path} ({count} places)");
-    let mut files: Vec<String> = short.iter().take(NAMED_MAX).map(words).collect();
+    let mut files: Vec<String> = short
+        .iter()
+        .take(NAMED_MAX)
+        .map(|(count, path, _)| format!("{path} ({count} places)"))
+        .collect();
     if let Some(more) = short.len().checked_sub(NAMED_MAX).filter(|more| *more > 0) {
         files.push(format!("{more} more files"));
     }

@@ -148,10 +148,9 @@ impl TryFrom<String> for BuildId {
                 "{text:?} is not a build id: pairs of hexadecimal digits are expected"
             ));
         }
-        let digits = |at: usize| u8::from_str_radix(&text[at..at + 2], 16);
         (0..text.len())
             .step_by(2)
-            .map(digits)
+            .map(|at| u8::from_str_radix(&text[at..at + 2], 16))
             .collect::<Result<_, _>>()
             .map(Self)
             .map_err(|error| format!("{text:?} is not a build id: {error}"))

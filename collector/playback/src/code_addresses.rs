@@ -160,7 +160,6 @@ impl CodeAddresses {
             UnnamedCode { module: self.module(module), offsets, uses }
         };
         let mut modules: Vec<_> = by_module.into_iter().map(unnamed).collect();
-        let order = |key: &'_ ModuleKey| (key.path.clone(), key.build_id.clone(), key.memory);
         modules.sort_by_cached_key(|unnamed| order(unnamed.module));
         modules
     }
@@ -189,6 +188,10 @@ impl CodeAddresses {
         self.module_ids.insert(key, index);
         index
     }
+}
+
+fn order(key: &'_ ModuleKey) -> (String, BuildId, Option<ProgramMemory>) {
+    (key.path.clone(), key.build_id.clone(), key.memory)
 }
 
 /// Answers that are remembered: as many as there are code addresses in a busy recording, and no

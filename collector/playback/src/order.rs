@@ -199,11 +199,12 @@ mod tests {
 
     /// Lanes whose items carry their position in the lane.
     fn lanes(keys: &[Vec<u8>]) -> Vec<List> {
-        let list = |keys: &Vec<u8>| List {
-            items: keys.iter().enumerate().map(|(i, key)| (*key, i)).collect(),
-            at: 0,
-        };
-        keys.iter().map(list).collect()
+        keys.iter()
+            .map(|keys| List {
+                items: keys.iter().enumerate().map(|(i, key)| (*key, i)).collect(),
+                at: 0,
+            })
+            .collect()
     }
 
     #[test]

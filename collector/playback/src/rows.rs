@@ -83,10 +83,12 @@ mod tests {
 
     /// How many intervals hold one moment, at most.
     fn depth(intervals: &[(u32, u32)]) -> usize {
-        let at = |moment: u32| {
-            intervals.iter().filter(|(begin, end)| *begin <= moment && moment < *end).count()
-        };
-        (0..240).map(at).max().unwrap_or(0)
+        (0..240)
+            .map(|moment| {
+                intervals.iter().filter(|(begin, end)| *begin <= moment && moment < *end).count()
+            })
+            .max()
+            .unwrap_or(0)
     }
 
     #[test]

@@ -265,8 +265,9 @@ impl Whole {
             }
             exits.extend(leaves.then_some(step.at));
         }
-        let jumps_away = |step: &DecodedInstruction| matches!(step.flow, Flow::Indirect { .. });
-        if exits.is_empty() && self.steps.iter().any(jumps_away) {
+        if exits.is_empty()
+            && self.steps.iter().any(|step| matches!(step.flow, Flow::Indirect { .. }))
+        {
             return Err(Unclear::Overlooked);
         }
         exits.sort_unstable();

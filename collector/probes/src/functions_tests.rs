@@ -99,9 +99,10 @@ fn returns(symbols: &[(&str, u8, u8, u64)]) -> Vec<(String, Result<Returns, &'st
     let mut bytes = File::with_symbols(symbols).bytes();
     bytes[CODE_OFFSET as usize + 15] = 0xc3;
     let functions = Functions::read(&bytes[..]).unwrap();
-    let returns =
-        |function: Function| (function.name.clone(), functions.returns(&bytes[..], &function));
-    functions.all().map(returns).collect()
+    functions
+        .all()
+        .map(|function| (function.name.clone(), functions.returns(&bytes[..], &function)))
+        .collect()
 }
 
 #[test]

@@ -148,14 +148,13 @@ impl FromStr for Glob {
 
 /// What follows a `[`, to its `]`. A `]` that comes first is a member.
 fn class(rest: &mut std::str::Chars<'_>, text: &str) -> Result<Part, GlobError> {
-    let open = || GlobError::OpenClass(text.to_owned());
     let negated = rest.as_str().starts_with(['!', '^']);
     if negated {
         rest.next();
     }
     let mut ranges = Vec::new();
     loop {
-        let first = match rest.next().ok_or_else(open)? {
+        let first = match rest.next().ok_or_else(|| GlobError::OpenClass(text.to_owned()))? {
             ']' if !ranges.is_empty() => return Ok(Part::OneOf { ranges, negated }),
             first => first,
         };

@@ -34,8 +34,7 @@ pub(crate) fn parse_arguments(
         }
         depth == 0 && character.is_ascii_whitespace()
     });
-    let parse = |word| parse_argument(word, surroundings);
-    words.filter(|word| !word.is_empty()).map(parse)
+    words.filter(|word| !word.is_empty()).map(|word| parse_argument(word, surroundings))
 }
 
 /// Reads one argument.

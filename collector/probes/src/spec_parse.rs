@@ -184,20 +184,20 @@ pub fn parse_file(text: &str) -> Result<Vec<Spec>, LineError> {
 }
 
 fn without_comment(line: &str) -> &str {
-    let is_comment =
-        |(at, _): &(usize, &str)| line[..*at].chars().next_back().is_none_or(char::is_whitespace);
-    let start = line.match_indices('#').find(is_comment).map_or(line.len(), |(at, _)| at);
+    let start = line
+        .match_indices('#')
+        .find(|(at, _)| line[..*at].chars().next_back().is_none_or(char::is_whitespace))
+        .map_or(line.len(), |(at, _)| at);
     &line[..start]
 }
 
 /// Splits at the first `..` that follows a provider and a name: others are parts of a path, such as
 /// `../lib.so`.
 fn split_zone(text: &str) -> Option<(&str, &str)> {
-    let follows_a_name = |at: &usize| {
+    let at = text.match_indices("..").map(|(at, _)| at).find(|at| {
         let probe = text[..*at].split('(').next().unwrap_or_default();
         probe.rsplit_once(':').is_some_and(|(_, name)| !name.is_empty() && !name.contains('/'))
-    };
-    let at = text.match_indices("..").map(|(at, _)| at).find(follows_a_name)?;
+    })?;
     Some((text[..at].trim(), text[at + 2..].trim()))
 }
 
@@ -322,8 +322,9 @@ pub(crate) fn argument_name(begin: &ProbeSelector, number: u8) -> String {
 fn argument_number(begin: &ProbeSelector, text: &str) -> Result<u8, SpecError> {
     let names = argument_names(begin);
     let by_name = names.iter().position(|name| !name.is_empty() && name == text);
-    let by_number = || text.strip_prefix("arg").unwrap_or(text).parse::<usize>().ok();
-    let number = by_name.or_else(by_number).filter(|number| *number < crate::ARGUMENTS_MAX);
+    let number = by_name
+        .or_else(|| text.strip_prefix("arg").unwrap_or(text).parse::<usize>().ok())
+        .filter(|number| *number < crate::ARGUMENTS_MAX);
     number.and_then(|number| u8::try_from(number).ok()).ok_or_else(|| SpecError::NoArgument {
         name: text.to_owned(),
         probe: format!("{}:{}", begin.provider, begin.name),

@@ -89,8 +89,8 @@ pub fn usdt_probes_of<'data, R: ReadRef<'data>>(
     let sections = elf.sections()?;
     let mut warnings = Warnings::default();
     let notes = note::read(&elf, &sections, &mut warnings)?;
-    let is_kept = |note: &&Note<'_>| is_wanted(note.provider) && !is_dropped(note, &elf);
-    let kept: Vec<&Note<'_>> = notes.iter().filter(is_kept).collect();
+    let kept: Vec<&Note<'_>> =
+        notes.iter().filter(|note| is_wanted(note.provider) && !is_dropped(note, &elf)).collect();
     let read_all =
         |symbol: &dyn Fn(&str) -> Option<u64>, warnings: &mut Warnings| -> Vec<UsdtProbe> {
             kept.iter()

@@ -19,14 +19,15 @@ const LANE: Lane = Lane::new(LaneKind::Sched, 0);
 fn chunks(data: &[u8], stride: u32) -> Vec<Chunk> {
     let per_chunk = 65_536 / stride;
     let parts = data.chunks((per_chunk * stride) as usize).enumerate();
-    let chunk = |(sequence, part): (usize, &[u8])| {
-        let before = sequence as u64 * u64::from(per_chunk);
-        let mut chunk =
-            scenario::chunk(LANE, sequence as u64, before, part.len() as u32 / stride, stride);
-        chunk.data = part.to_vec();
-        chunk
-    };
-    parts.map(chunk).collect()
+    parts
+        .map(|(sequence, part)| {
+            let before = sequence as u64 * u64::from(per_chunk);
+            let mut chunk =
+                scenario::chunk(LANE, sequence as u64, before, part.len() as u32 / stride, stride);
+            chunk.data = part.to_vec();
+            chunk
+        })
+        .collect()
 }
 
 fn loads() -> Vec<(String, Vec<Chunk>)> {

@@ -410,9 +410,11 @@ impl State {
                 self.lose(&victim.header, LossCause::Overwritten);
             }
         }
-        let is_excess =
-            |producer| mode == BufferMode::Discard && !self.is_within_share(producer, size, limit);
-        if self.taken() + size > limit || event.producer.is_some_and(is_excess) {
+        if self.taken() + size > limit
+            || event.producer.is_some_and(|producer| {
+                mode == BufferMode::Discard && !self.is_within_share(producer, size, limit)
+            })
+        {
             let cause = if mode == BufferMode::Overwrite {
                 LossCause::Overwritten
             } else {
@@ -454,11 +456,11 @@ impl State {
     /// there is one, else the newest of all.
     fn pop_for_definition(&mut self) -> Option<Chunk> {
         let most = self.shares.largest();
-        let is_of_most = |event: &Event| most.is_some() && event.producer == most;
-        let event = match self.events.iter().rposition(is_of_most) {
-            Some(place) => self.events.remove(place)?,
-            None => self.events.pop_back()?,
-        };
+        let event =
+            match self.events.iter().rposition(|event| most.is_some() && event.producer == most) {
+                Some(place) => self.events.remove(place)?,
+                None => self.events.pop_back()?,
+            };
         Some(self.give_up(event))
     }
 

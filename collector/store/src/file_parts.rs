@@ -97,9 +97,8 @@ impl FilePartsWriter {
         most: u64,
         each: impl FnOnce(&mut TakePart<'_, E>) -> Result<(), E>,
     ) -> Result<Option<KeptFile>, E> {
-        let refused = |source| StoreError::Write { written: 0, source };
-        self.file.set_len(self.end).map_err(refused)?;
-        self.file.seek(SeekFrom::Start(self.end)).map_err(refused)?;
+        self.file.set_len(self.end).map_err(nothing_written)?;
+        self.file.seek(SeekFrom::Start(self.end)).map_err(nothing_written)?;
         let mut writer = CaptureWriter::append(&self.file, self.next_definition);
         let (mut chunks, mut is_too_much) = (0, false);
         let written = each(&mut |offset, bytes| {
@@ -114,7 +113,7 @@ impl FilePartsWriter {
         let stored = writer.bytes();
         writer.finish()?;
         if written.is_err() || is_too_much {
-            self.file.set_len(self.end).map_err(refused)?;
+            self.file.set_len(self.end).map_err(nothing_written)?;
         }
         written?;
         if is_too_much {
@@ -124,6 +123,10 @@ impl FilePartsWriter {
         (self.end, self.next) = (self.end + stored, self.next + chunks);
         Ok(Some(KeptFile { first, chunks, stored, ..KeptFile::default() }))
     }
+}
+
+fn nothing_written(source: std::io::Error) -> StoreError {
+    StoreError::Write { written: 0, source }
 }
 
 impl CaptureReader {
@@ -199,15 +202,15 @@ mod tests {
     }
 
     fn add(to: &mut FilePartsWriter, most: u64, parts: &[(u64, &[u8])]) -> Option<KeptFile> {
-        let each = |put: &mut TakePart<'_, StoreError>| {
+        to.add(most, |put: &mut TakePart<'_, StoreError>| {
             for (offset, bytes) in parts {
                 if !put(*offset, bytes)? {
                     break;
                 }
             }
             Ok(())
-        };
-        to.add(most, each).unwrap()
+        })
+        .unwrap()
     }
 
     fn parts(reader: &CaptureReader, file: &KeptFile) -> Result<Vec<(u64, Vec<u8>)>, String> {

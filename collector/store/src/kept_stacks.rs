@@ -188,8 +188,8 @@ impl KeptStacks {
     /// What gives way: the oldest of the process that has most, of the user who has most.
     pub(crate) fn give_way(&mut self) -> Option<Gone> {
         let pid = self.ranks.largest()?;
-        let is_new = |process: &OfProcess| !process.is_before(self.generation);
-        self.gave_way |= self.processes.get(&pid).is_some_and(is_new);
+        self.gave_way |=
+            self.processes.get(&pid).is_some_and(|process| !process.is_before(self.generation));
         self.pop_of(pid)
     }
 

@@ -11,14 +11,17 @@ use syscollect_store::{
 };
 
 fn symbols(count: u64) -> SymbolTable {
-    let symbol = |offset| {
-        let frame =
-            SymbolFrame { function: format!("function_{offset:060}"), ..Default::default() };
-        Symbol { offset, frames: vec![frame], ..Default::default() }
-    };
     SymbolTable {
         path: "/usr/bin/large".into(),
-        symbols: (0..count).map(symbol).collect(),
+        symbols: (0..count)
+            .map(|offset| {
+                let frame = SymbolFrame {
+                    function: format!("function_{offset:060}"),
+                    ..Default::default()
+                };
+                Symbol { offset, frames: vec![frame], ..Default::default() }
+            })
+            .collect(),
         ..Default::default()
     }
 }

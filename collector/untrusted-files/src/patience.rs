@@ -89,8 +89,9 @@ impl Patience {
         if thread.send(job).is_err() {
             return Err(std::io::Error::other("a thread that reads files ended").into());
         }
-        let given_up = || *self.lock().hanging.entry(uid).or_default() += 1;
-        let result = slot.take(self.limit, given_up).ok_or(OpenError::Hangs)?;
+        let result = slot
+            .take(self.limit, || *self.lock().hanging.entry(uid).or_default() += 1)
+            .ok_or(OpenError::Hangs)?;
         let mut threads = self.lock();
         if threads.idle.len() < IDLE_MAX {
             threads.idle.push(thread);
@@ -166,8 +167,8 @@ impl<T> Slot<T> {
     /// Waits at most `limit`; `given_up` is done before anybody can come back.
     fn take(&self, limit: Duration, given_up: impl FnOnce()) -> Option<Option<T>> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = |state: &mut State<T>| matches!(state, State::Waiting);
-        let waited = self.changed.wait_timeout_while(state, limit, waiting);
+        let waited =
+            self.changed.wait_timeout_while(state, limit, |state| matches!(state, State::Waiting));
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
         match std::mem::replace(&mut *state, State::GivenUp) {
             State::Done(result) => Some(result),

@@ -56,12 +56,13 @@ fn main() {
 
 /// Bytes of the pages for which there is no rule.
 fn without_rule(tables: &[(u32, Vec<UnwindRow>)]) -> u64 {
-    let of = |rows: &[UnwindRow]| {
-        let ends = rows.iter().skip(1).map(|row| u64::from(row.address)).chain([PAGE_BYTES]);
-        let none = rows.iter().zip(ends).filter(|(row, _)| row.cfa == cfa_rule::NONE);
-        none.map(|(row, end)| end - u64::from(row.address)).sum::<u64>()
-    };
-    tables.iter().map(|(_, rows)| of(rows)).sum()
+    tables.iter().map(|(_, rows)| bytes_without_rule(rows)).sum()
+}
+
+fn bytes_without_rule(rows: &[UnwindRow]) -> u64 {
+    let ends = rows.iter().skip(1).map(|row| u64::from(row.address)).chain([PAGE_BYTES]);
+    let none = rows.iter().zip(ends).filter(|(row, _)| row.cfa == cfa_rule::NONE);
+    none.map(|(row, end)| end - u64::from(row.address)).sum::<u64>()
 }
 
 /// CPU time of this program, which other programs do not make longer.

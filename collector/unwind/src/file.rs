@@ -156,7 +156,6 @@ impl Source {
 
     /// Room for the bytes of `segment`, of which the file must have all.
     pub(crate) fn zeros(&self, segment: LoadedPart) -> Result<Vec<u8>, UnwindError> {
-        let cut_off = || UnwindError::from(io::Error::from(io::ErrorKind::UnexpectedEof));
         // Before memory is set aside: sizes are whatever the headers say.
         if segment.offsets().end > self.length() {
             return Err(cut_off());
@@ -179,4 +178,8 @@ impl Source {
             Self::Memory(bytes) => bytes.len() as u64,
         }
     }
+}
+
+fn cut_off() -> UnwindError {
+    UnwindError::from(io::Error::from(io::ErrorKind::UnexpectedEof))
 }

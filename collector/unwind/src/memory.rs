@@ -170,7 +170,6 @@ impl StackMemory {
     ) -> Result<(Registers, FrameReached), WalkEnd> {
         let Registers { sp, bp, .. } = *registers;
         let word = |at: Option<u64>| at.and_then(|at| self.word(at)).ok_or(WalkEnd::Unreadable);
-        let above = |at: u64, words: u64| at.checked_add(words * WORD as u64);
         match (bp, reached) {
             (_, FrameReached::Stands { returns_at_sp: Some(true), .. }) => {
                 let (ip, sp) = (word(Some(sp))?, above(sp, 1).ok_or(WalkEnd::Unreadable)?);
@@ -197,6 +196,10 @@ impl StackMemory {
         let word = bytes.try_into().ok().filter(|_| address.is_multiple_of(WORD as u64))?;
         Some(u64::from_ne_bytes(word))
     }
+}
+
+fn above(at: u64, words: u64) -> Option<u64> {
+    at.checked_add(words * WORD as u64)
 }
 
 #[cfg(test)]
@@ -312,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_lost_frame_pointer_is_no_threads_beginning() {
-        let lost = |address| match address {
+        let callers = stack(&[0x7010, 0x1010]).callers(1, |address| match address {
             0x5000 => CodeAt::Row(UnwindRow {
                 cfa: cfa_rule::RSP,
                 cfa_offset: FRAME,
@@ -320,8 +323,7 @@ mod tests {
                 ..UnwindRow::default()
             }),
             address => code(address),
-        };
-        let callers = stack(&[0x7010, 0x1010]).callers(1, lost);
+        });
         let cut = stack_ending::NO_UNWIND_INFORMATION;
         assert_eq!((callers.addresses, callers.truncated), (vec![0x7010], cut));
     }

@@ -55,8 +55,8 @@ impl Modules {
     }
 
     fn row(&self, address: u64) -> Option<UnwindRow> {
-        let holds = |mapping: &&Mapping| (mapping.start..mapping.end).contains(&address);
-        let mapping = self.mappings.iter().find(holds)?;
+        let mapping =
+            self.mappings.iter().find(|mapping| (mapping.start..mapping.end).contains(&address))?;
         let offset = address - mapping.start + mapping.offset;
         let page = (offset / PAGE_BYTES) as u32;
         let mut pages = self.pages.borrow_mut();
@@ -183,8 +183,11 @@ fn count(addresses: &[u64], function: fn(usize, &Modules, Innermost) -> Walked) 
 /// Bytes of the function of this program that begins at `start`.
 fn length_of(start: u64) -> u64 {
     let modules = Modules::read();
-    let holds = |mapping: &&Mapping| (mapping.start..mapping.end).contains(&start);
-    let mapping = modules.mappings.iter().find(holds).unwrap();
+    let mapping = modules
+        .mappings
+        .iter()
+        .find(|mapping| (mapping.start..mapping.end).contains(&start))
+        .unwrap();
     let bytes = std::fs::read(&mapping.path).unwrap();
     let object = object::File::parse(&*bytes).unwrap();
     let address = start - mapping.start + address_of(&object, mapping.offset);
@@ -203,8 +206,11 @@ fn walk_here(modules: &Modules) -> Walked {
 /// Walks a chain of calls in a thread of its own.
 fn walk_in_thread(innermost: Innermost) -> Walked {
     let modules = Modules::read();
-    let walk = move || chain(DEPTH, &modules, innermost);
-    std::thread::Builder::new().spawn(walk).unwrap().join().unwrap()
+    std::thread::Builder::new()
+        .spawn(move || chain(DEPTH, &modules, innermost))
+        .unwrap()
+        .join()
+        .unwrap()
 }
 
 fn check(walked: &Walked) {

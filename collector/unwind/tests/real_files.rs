@@ -29,8 +29,11 @@ fn files() -> Vec<Vec<u8>> {
 }
 
 fn all_pages(file: &UnwindFile) -> Vec<u32> {
-    let pages = |code: &Range<u64>| code.start / PAGE_BYTES..=(code.end - 1) / PAGE_BYTES;
-    file.code().iter().flat_map(pages).map(|page| page as u32).collect()
+    file.code()
+        .iter()
+        .flat_map(|code| code.start / PAGE_BYTES..=(code.end - 1) / PAGE_BYTES)
+        .map(|page| page as u32)
+        .collect()
 }
 
 /// A file as gimli and object read it.

@@ -52,7 +52,6 @@ pub(crate) fn append(path: &Path, header: &LogfileHeader, records: &[Vec<u8>]) -
 
 /// The header of the file's last buffer, where its buffers are of one size.
 fn last_header(file: &mut File, end: u64, size: u64) -> io::Result<[u8; HEADER]> {
-    let invalid = |what| io::Error::new(io::ErrorKind::InvalidData, what);
     if size <= HEADER as u64 || end < size || !end.is_multiple_of(size) {
         return Err(invalid("its last buffer is incomplete"));
     }
@@ -65,12 +64,17 @@ fn last_header(file: &mut File, end: u64, size: u64) -> io::Result<[u8; HEADER]>
     Ok(header)
 }
 
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
 /// The records in as few buffers as they need.
 fn buffers(template: &[u8; HEADER], size: usize, records: &[Vec<u8>]) -> Vec<u8> {
     let mut all: Vec<u8> = Vec::new();
     let mut open: Vec<u8> = template.to_vec();
-    let fits = |record: &&Vec<u8>| HEADER + record.len().next_multiple_of(ALIGNMENT) <= size;
-    for record in records.iter().filter(fits) {
+    for record in
+        records.iter().filter(|record| HEADER + record.len().next_multiple_of(ALIGNMENT) <= size)
+    {
         if open.len() + record.len().next_multiple_of(ALIGNMENT) > size {
             let number = all.len() / size;
             close(&mut open, size, number);

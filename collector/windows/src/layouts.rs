@@ -145,13 +145,15 @@ pub(crate) fn wide(text: &str) -> Vec<u16> {
 
 /// An array of CLASSIC_EVENT_ID, 24 bytes each: which events carry stacks.
 pub(crate) fn classic_event_ids(events: &[ClassicEvent]) -> Vec<u8> {
-    let one = |event: &ClassicEvent| {
-        let mut bytes = [0; 24];
-        bytes[..16].copy_from_slice(&event.class.0);
-        bytes[16] = event.kind;
-        bytes
-    };
-    events.iter().flat_map(one).collect()
+    events
+        .iter()
+        .flat_map(|event| {
+            let mut bytes = [0; 24];
+            bytes[..16].copy_from_slice(&event.class.0);
+            bytes[16] = event.kind;
+            bytes
+        })
+        .collect()
 }
 
 /// TRACE_PROFILE_INTERVAL of the timer's samples (source 0), in 100 ns.

@@ -15,8 +15,10 @@ fn owner(name: &str) -> Option<u32> {
 /// whether a process is a recorder; `me` has not started its session yet, so one
 /// with its name is of a process that had the same id.
 pub(crate) fn leftovers(names: Vec<String>, me: u32, records: impl Fn(u32) -> bool) -> Vec<String> {
-    let is_left = |name: &String| owner(name).is_some_and(|pid| pid == me || !records(pid));
-    names.into_iter().filter(is_left).collect()
+    names
+        .into_iter()
+        .filter(|name| owner(name).is_some_and(|pid| pid == me || !records(pid)))
+        .collect()
 }
 
 #[cfg(test)]

@@ -191,13 +191,15 @@ fn stop_leftovers(control: &impl Control, me: u32) -> Vec<String> {
             )];
         }
     };
-    let stop = |name: String| match control.stop_named(&name) {
-        Ok(()) => format!("stopped {name}, which a recorder that is gone had left running"),
-        Err(status) => format!(
-            "{name} was left running by a recorder that is gone and cannot be stopped: {status}"
-        ),
-    };
-    leftovers(names, me, |pid| control.records(pid)).into_iter().map(stop).collect()
+    leftovers(names, me, |pid| control.records(pid))
+        .into_iter()
+        .map(|name| match control.stop_named(&name) {
+            Ok(()) => format!("stopped {name}, which a recorder that is gone had left running"),
+            Err(status) => format!(
+                "{name} was left running by a recorder that is gone and cannot be stopped: {status}"
+            ),
+        })
+        .collect()
 }
 
 #[cfg(test)]

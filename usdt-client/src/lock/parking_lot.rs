@@ -210,8 +210,9 @@ unsafe impl<R: lock_api::RawRwLock> lock_api::RawRwLock for RawRwLock<R> {
     #[inline]
     #[track_caller]
     fn try_lock_exclusive(&self) -> bool {
-        let attempt = || self.raw.try_lock_exclusive().then_some(());
-        self.reporter.try_take(Access::Exclusive, attempt, |_| ()).is_some()
+        self.reporter
+            .try_take(Access::Exclusive, || self.raw.try_lock_exclusive().then_some(()), |_| ())
+            .is_some()
     }
 
     #[inline]

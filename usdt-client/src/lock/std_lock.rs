@@ -201,10 +201,13 @@ impl<T: ?Sized> RwLock<T> {
     #[inline]
     #[track_caller]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        let attempt = || attempted(self.inner.try_read());
-        let alone = |known: &dyn Fn()| self.alone(known);
-        let result =
-            self.reporter.take(Access::Shared, attempt, alone, || self.inner.read(), |_| true);
+        let result = self.reporter.take(
+            Access::Shared,
+            || attempted(self.inner.try_read()),
+            |known| self.alone(known),
+            || self.inner.read(),
+            |_| true,
+        );
         let _held = self.held(Access::Shared, Location::caller());
         wrapped(result, |inner| RwLockReadGuard { _held, inner })
     }
@@ -216,9 +219,12 @@ impl<T: ?Sized> RwLock<T> {
     #[inline]
     #[track_caller]
     pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
-        let attempt = || attempted(self.inner.try_read());
         let place = Location::caller();
-        let taken = self.reporter.try_take(Access::Shared, attempt, |known| self.alone(known));
+        let taken = self.reporter.try_take(
+            Access::Shared,
+            || attempted(self.inner.try_read()),
+            |known| self.alone(known),
+        );
         tried(taken.map(|result| {
             wrapped(result, |inner| RwLockReadGuard {
                 _held: self.held(Access::Shared, place),
@@ -248,9 +254,9 @@ impl<T: ?Sized> RwLock<T> {
     #[inline]
     #[track_caller]
     pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
-        let attempt = || attempted(self.inner.try_write());
         let place = Location::caller();
-        let taken = self.reporter.try_take(Access::Exclusive, attempt, |_| ());
+        let taken =
+            self.reporter.try_take(Access::Exclusive, || attempted(self.inner.try_write()), |_| ());
         tried(taken.map(|result| {
             wrapped(result, |inner| RwLockWriteGuard {
                 _held: self.held(Access::Exclusive, place),

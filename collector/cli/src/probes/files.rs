@@ -132,15 +132,18 @@ fn parse(folder: &Path, pid: u32, line: &[u8]) -> Option<Mapped> {
     if !is_code || !is_file {
         return None;
     }
-    let number = |text| u64::from_str_radix(text, 16).ok();
     let place = FileMapping {
         process: folder.to_owned(),
         // Small addresses have zeros before them in one place and not in the other.
-        addresses: format!("{:x}-{:x}", number(start)?, number(end)?),
+        addresses: format!("{:x}-{:x}", hexadecimal(start)?, hexadecimal(end)?),
         name: name.trim_start_matches('/').into(),
         pid,
     };
     Some(Mapped { key: (device, inode), places: vec![place], path: path.to_owned() })
+}
+
+fn hexadecimal(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok()
 }
 
 impl Mapped {

@@ -27,11 +27,12 @@ pub(crate) fn cold_part_of(code: &[u8], begin: u64) -> Option<Range<u64>> {
         .filter(|target| !own.contains(target))
         .collect();
     targets.sort_unstable();
-    let within = |first: usize| {
-        let end = targets[first].saturating_add(SIZE_MAX);
-        first..first + targets[first..].partition_point(|target| *target < end)
-    };
-    let densest = (0..targets.len()).map(within).max_by_key(ExactSizeIterator::len)?;
+    let densest = (0..targets.len())
+        .map(|first| {
+            let end = targets[first].saturating_add(SIZE_MAX);
+            first..first + targets[first..].partition_point(|target| *target < end)
+        })
+        .max_by_key(ExactSizeIterator::len)?;
     if densest.len() < JUMPS_LEAST {
         return None;
     }

@@ -133,9 +133,12 @@ impl LogfileHeader {
     /// that may have been set between the beginnings of the two.
     pub(super) fn shares_clock(&self, other: &Self) -> bool {
         const TEN_MINUTES: u64 = 600 * 10_000_000;
-        let rate = |header: &Self| (header.clock, header.ticks_per_second());
         let zero = |header: &Self| header.wall_time(header.timestamp.min(other.timestamp));
-        rate(self) == rate(other) && zero(self).abs_diff(zero(other)) < TEN_MINUTES
+        Self::rate(self) == Self::rate(other) && zero(self).abs_diff(zero(other)) < TEN_MINUTES
+    }
+
+    fn rate(header: &Self) -> (Clock, Option<u64>) {
+        (header.clock, header.ticks_per_second())
     }
 
     /// The performance counter is the CPU's time stamp counter divided by 1024:

@@ -60,11 +60,7 @@ impl Trace {
     ///
     /// A file cannot be read, or is no event trace log; the files' clocks differ.
     pub fn open(paths: &[PathBuf]) -> Result<Self, FileError> {
-        let source = |path: &PathBuf| match ByteSource::open(path) {
-            Ok(source) => Ok((path.clone(), source)),
-            Err(source) => Err(FileError::Read { path: path.clone(), source }),
-        };
-        Self::new(paths.iter().map(source).collect::<Result<_, _>>()?)
+        Self::new(paths.iter().map(|path| open_source(path)).collect::<Result<_, _>>()?)
     }
 
     /// The same of files in memory.
@@ -73,9 +69,10 @@ impl Trace {
     ///
     /// As [`Self::open`].
     pub fn from_bytes(files: Vec<Vec<u8>>) -> Result<Self, FileError> {
-        let name = |number: usize| PathBuf::from(format!("file {number} in memory"));
-        let sources =
-            files.into_iter().enumerate().map(|(i, bytes)| (name(i), ByteSource::from(bytes)));
+        let sources = files
+            .into_iter()
+            .enumerate()
+            .map(|(i, bytes)| (name_in_memory(i), ByteSource::from(bytes)));
         Self::new(sources.collect())
     }
 
@@ -152,6 +149,17 @@ impl Trace {
     pub fn merged(&self) -> Merged<'_> {
         Merged::new(self)
     }
+}
+
+fn open_source(path: &Path) -> Result<(PathBuf, ByteSource), FileError> {
+    match ByteSource::open(path) {
+        Ok(source) => Ok((path.to_owned(), source)),
+        Err(source) => Err(FileError::Read { path: path.to_owned(), source }),
+    }
+}
+
+fn name_in_memory(number: usize) -> PathBuf {
+    PathBuf::from(format!("file {number} in memory"))
 }
 
 impl TraceFile {

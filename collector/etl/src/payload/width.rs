@@ -120,8 +120,9 @@ fn is_kernel_address(payload: &[u8], at: usize) -> bool {
 /// make none: the upper one would have to lie in the first or the last 32 KiB.
 fn are_addresses(bytes: Option<&[u8]>) -> bool {
     let (addresses, rest) = bytes.unwrap_or_default().as_chunks::<8>();
-    let is_address = |bytes: &[u8; 8]| !NOWHERE.contains(&u64::from_le_bytes(*bytes));
-    !addresses.is_empty() && rest.is_empty() && addresses.iter().all(is_address)
+    !addresses.is_empty()
+        && rest.is_empty()
+        && addresses.iter().all(|bytes| !NOWHERE.contains(&u64::from_le_bytes(*bytes)))
 }
 
 /// Whether a path begins there.

@@ -151,13 +151,14 @@ impl EventCounts {
 pub(super) fn session_info(trace: &Trace, machine: &MachineFacts, has_stacks: bool) -> SessionInfo {
     let Some(header) = trace.headers().first() else { return SessionInfo::default() };
     let rate = header.ticks_per_second().unwrap_or(0);
-    let cpu = |cpu| CpuInfo {
-        cpu,
-        max_frequency_khz: Some(u64::from(header.mhz) * 1000),
-        ..CpuInfo::default()
-    };
     // What a file claims may be any number; rows for a million CPUs help nobody.
-    let cpus = (0..header.cpus.min(MOST_CPUS)).map(cpu).collect();
+    let cpus = (0..header.cpus.min(MOST_CPUS))
+        .map(|cpu| CpuInfo {
+            cpu,
+            max_frequency_khz: Some(u64::from(header.mhz) * 1000),
+            ..CpuInfo::default()
+        })
+        .collect();
     let sample_rate = 10_000_000u32.checked_div(machine.sample_interval).unwrap_or(0);
     SessionInfo {
         recorder: "ETW".into(),

@@ -147,13 +147,12 @@ impl Images {
     /// The image that showed `address` in a space at raw time `at`: the newest one.
     pub(super) fn find(&self, space: u32, at: u64, address: u64) -> Option<&Image> {
         let images = &self.spaces.get(&space)?.images;
-        let shows = |image: &&Image| {
+        images.iter().rev().find(|image| {
             image.since <= at
                 && at <= image.until
                 && address >= image.base
                 && address - image.base < image.size
-        };
-        images.iter().rev().find(shows)
+        })
     }
 
     /// A number that changes whenever the space does.

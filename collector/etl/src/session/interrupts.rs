@@ -133,7 +133,7 @@ mod tests {
     use crate::payload::DpcKind;
     use crate::session::images::{ImageAction, ImageRecord, KERNEL_HALF};
     use crate::session::testing::{KeptEvents, record};
-    use syscollect_model::{Event, Time, TrackId};
+    use syscollect_model::{Event, TrackId};
 
     /// Of a machine with one driver.
     fn kept() -> KeptEvents {
@@ -154,11 +154,13 @@ mod tests {
 
     /// When slices begin and end, and on which track, in the order in which they were told.
     fn times(told: &KeptEvents) -> Vec<(u64, TrackId)> {
-        let time = |(time, event): &(Time, Event)| match event {
-            Event::SliceBegin(track, _) | Event::SliceEnd(track) => (time.0, *track),
-            other => panic!("{other:?}"),
-        };
-        told.events.iter().map(time).collect()
+        told.events
+            .iter()
+            .map(|(time, event)| match event {
+                Event::SliceBegin(track, _) | Event::SliceEnd(track) => (time.0, *track),
+                other => panic!("{other:?}"),
+            })
+            .collect()
     }
 
     #[test]

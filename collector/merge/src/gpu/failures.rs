@@ -78,10 +78,11 @@ impl Failures {
 
     /// The scheduler's own fence is signaled after its job's end; whether that was told.
     fn is_followed_by(&mut self, record: &GpuFailureRecord) -> bool {
-        let same = |failure: &Failure| {
+        let Some(place) = self.recent.iter().position(|failure| {
             (failure.context, failure.sequence) == (record.context, record.sequence)
+        }) else {
+            return false;
         };
-        let Some(place) = self.recent.iter().position(same) else { return false };
         let known = self.recent.remove(place);
         self.unshown += u64::from(known.is_some_and(|failure| !failure.shown));
         true
@@ -106,7 +107,6 @@ impl Failures {
 
     /// The job that ended with this fence and was not decided.
     pub(super) fn decided(&mut self, fence: Fence) -> Option<Key> {
-        let halves = |fence: Fence| [fence.context as u32, fence.sequence as u32];
         let place =
             self.undecided.iter().position(|(undecided, _)| halves(*undecided) == halves(fence))?;
         self.undecided.remove(place).map(|(_, key)| key)
@@ -118,6 +118,10 @@ impl Failures {
             self.forget_oldest();
         }
     }
+}
+
+fn halves(fence: Fence) -> [u32; 2] {
+    [fence.context as u32, fence.sequence as u32]
 }
 
 /// By what jobs of this family may be known whose fence has this address and these numbers.

@@ -78,9 +78,12 @@ impl<K: Copy + Eq + Hash + Ord, D, T: Copy> Jobs<K, D, T> {
         let renewed = stage == Stage::Submitted;
         // CPUs' clocks differ a little, so a later stage may be told first: then it is the same
         // job.
-        let is_older = |job: &OpenJob<D, T>| renewed && job.submitted.is_some();
-        let replaced =
-            if self.open.get(&key).is_some_and(is_older) { self.open.remove(&key) } else { None };
+        let replaced = if self.open.get(&key).is_some_and(|job| renewed && job.submitted.is_some())
+        {
+            self.open.remove(&key)
+        } else {
+            None
+        };
         if let Some(job) = self.open.get_mut(&key) {
             if renewed {
                 // Who hands a job over knows most of it.

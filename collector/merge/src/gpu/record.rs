@@ -34,9 +34,11 @@ impl TracepointTable {
     pub(crate) fn add(&mut self, definitions: &[TracepointDefinition], tables: &mut Tables) {
         for definition in definitions {
             self.tracepoints.entry(definition.tracepoint).or_insert_with(|| {
-                let field =
-                    |field: &TracepointField| (tables.strings.intern(&field.name), field.clone());
-                let fields = definition.fields.iter().map(field).collect();
+                let fields = definition
+                    .fields
+                    .iter()
+                    .map(|field| (tables.strings.intern(&field.name), field.clone()))
+                    .collect();
                 let label = tables.strings.intern(&definition.name);
                 Tracepoint {
                     system: definition.system.clone(),
@@ -47,10 +49,9 @@ impl TracepointTable {
             });
         }
         let has = |system: &str, names: [&str; 2]| {
-            let is = |tracepoint: &Tracepoint| {
+            self.tracepoints.values().any(|tracepoint| {
                 tracepoint.system == system && names.contains(&tracepoint.name.as_str())
-            };
-            self.tracepoints.values().any(is)
+            })
         };
         let has_scheduler = has("gpu_scheduler", ["drm_sched_job", "drm_sched_job_queue"]);
         let has_requests = has("i915", ["i915_request_queue", "i915_request_add"]);

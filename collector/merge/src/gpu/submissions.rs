@@ -26,7 +26,6 @@ struct Announced {
 impl Announced {
     /// Whether it can be the same job. Older kernels tell half of a fence's numbers.
     fn is_of(&self, fence: Option<Fence>, number: Option<u64>) -> bool {
-        let halves = |fence: Fence| [fence.context as u32, fence.sequence as u32];
         let same_fence = self.fence.zip(fence).is_none_or(|(a, b)| halves(a) == halves(b));
         same_fence && self.number.zip(number).is_none_or(|(a, b)| a == b)
     }
@@ -40,6 +39,10 @@ impl Announced {
             (detail.queue, detail.name) = (ring, ring);
         }
     }
+}
+
+fn halves(fence: Fence) -> [u32; 2] {
+    [fence.context as u32, fence.sequence as u32]
 }
 
 /// What is remembered of jobs on their way from drivers to the scheduler and back.

@@ -46,8 +46,7 @@ impl Calls {
 
     /// A function ends that was entered at that stack pointer.
     pub(crate) fn exit(&mut self, entered: u64, function: u32) -> End {
-        let of = |(at, of): &(u64, u32)| *at == entered && *of == function;
-        match self.open.iter().rposition(of) {
+        match self.open.iter().rposition(|(at, of)| *at == entered && *of == function) {
             Some(index) => {
                 let unfinished = self.open.len() - index - 1;
                 self.open.truncate(index);

@@ -91,8 +91,6 @@ fn text_of(bytes: &[u8]) -> Option<(&[u8], usize)> {
 
 /// Whether bytes look like a text that somebody wrote.
 fn is_words(bytes: &[u8]) -> bool {
-    let printable =
-        |character: char| !character.is_control() || matches!(character, '\t' | '\n' | '\r');
     // A text that was cut may end inside a character.
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
@@ -101,7 +99,10 @@ fn is_words(bytes: &[u8]) -> bool {
         }
         Err(_) => return false,
     };
-    !text.is_empty() && text.chars().all(printable)
+    !text.is_empty()
+        && text
+            .chars()
+            .all(|character| !character.is_control() || matches!(character, '\t' | '\n' | '\r'))
 }
 
 fn number(word: u64, argument: &Argument) -> ArgumentValue<'static> {

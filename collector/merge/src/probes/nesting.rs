@@ -77,8 +77,11 @@ pub(crate) fn decide_nesting(reader: &CaptureReader, probes: &mut ProbeTable) {
 
 fn observe(reader: &CaptureReader, probes: &mut ProbeTable) {
     let lanes = reader.lanes().into_iter().filter(|lane| lane.kind == LaneKind::Probe);
-    let cursor = |lane| FromFile::new(reader, RecordCursor::new(lane, Shape::Probe), ());
-    let mut merge = Merge::new(lanes.map(cursor).collect());
+    let mut merge = Merge::new(
+        lanes
+            .map(|lane| FromFile::new(reader, RecordCursor::new(lane, Shape::Probe), ()))
+            .collect(),
+    );
     let mut observer = NestingObserver::default();
     let mut unsure = vec![0; merge.lanes().len()];
     while let Some((lane, item)) = merge.next() {

@@ -47,7 +47,6 @@ pub(crate) struct ProbeTable {
 
 impl ProbeTable {
     pub(crate) fn new(definitions: &[ProbeDefinition], tables: &mut Tables) -> Self {
-        let begins = |role| matches!(role, ProbeRole::ZoneBegin | ProbeRole::FunctionEntry);
         // What beginnings of a pair say, so that its ends need not say it again.
         let mut attributes = FxHashMap::<(u32, &str), ()>::default();
         for probe in definitions.iter().filter(|probe| begins(probe.role)) {
@@ -130,6 +129,10 @@ impl ProbeTable {
     pub(crate) fn is_frame_of(&self, pair: u32, set: StringId) -> bool {
         self.frames.get(&pair) == Some(&set)
     }
+}
+
+fn begins(role: ProbeRole) -> bool {
+    matches!(role, ProbeRole::ZoneBegin | ProbeRole::FunctionEntry)
 }
 
 fn probe(

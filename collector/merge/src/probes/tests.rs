@@ -49,13 +49,15 @@ fn hit(
 
 /// The events' shapes: `b` and `e` for a slice's begin and end, `u` for one that is unfinished.
 fn shapes(events: &[Event]) -> String {
-    let shape = |event: &Event| match event {
-        Event::SliceBegin(..) => 'b',
-        Event::SliceEnd(_) => 'e',
-        Event::SliceUpdate(_, SliceUpdate { unfinished: true, .. }) => 'u',
-        _ => '?',
-    };
-    events.iter().map(shape).collect()
+    events
+        .iter()
+        .map(|event| match event {
+            Event::SliceBegin(..) => 'b',
+            Event::SliceEnd(_) => 'e',
+            Event::SliceUpdate(_, SliceUpdate { unfinished: true, .. }) => 'u',
+            _ => '?',
+        })
+        .collect()
 }
 
 #[test]

@@ -94,13 +94,12 @@ pub(crate) fn sched_bytes(threads: u64, count: usize) -> Vec<u8> {
 /// The same with the ids of stacks: each thread comes from a few places.
 pub(crate) fn sched_stack_bytes(threads: u64, count: usize) -> Vec<u8> {
     let mut random = Random(7);
-    let with_stacks = |event: SchedRecord| {
-        let place = 1 + event.tid % 61 * 3 + random.below(3) as u32;
-        SchedStackRecord { event, user_stack: place, kernel_stack: 1 + place % 19 }
-    };
     sched(threads, count)
         .into_iter()
-        .map(with_stacks)
+        .map(|event| {
+            let place = 1 + event.tid % 61 * 3 + random.below(3) as u32;
+            SchedStackRecord { event, user_stack: place, kernel_stack: 1 + place % 19 }
+        })
         .flat_map(|record| record.as_bytes().to_vec())
         .collect()
 }

@@ -352,11 +352,10 @@ struct Walk {
 
 impl Walk {
     fn of(place: &FileLocation<'_>) -> Result<Self, OpenError> {
-        let direct = |path: &Path, resolve| Self { from: Start::Here, path: path.into(), resolve };
         Ok(match place {
-            FileLocation::Said(path) => direct(path, NONE),
-            FileLocation::Named(path) => direct(path, NO_MAGIC),
-            FileLocation::Mapped(path) if path.is_absolute() => direct(path, NO_LINKS),
+            FileLocation::Said(path) => Self::direct(path, NONE),
+            FileLocation::Named(path) => Self::direct(path, NO_MAGIC),
+            FileLocation::Mapped(path) if path.is_absolute() => Self::direct(path, NO_LINKS),
             FileLocation::InRootOf { pid, path } if path.is_absolute() => Self {
                 from: Start::RootOf(folder_of(*pid)),
                 path: path.to_path_buf(),
@@ -381,6 +380,10 @@ impl Walk {
                 return Err(OpenError::LeadsOut);
             }
         })
+    }
+
+    fn direct(path: &Path, resolve: u64) -> Walk {
+        Self { from: Start::Here, path: path.into(), resolve }
     }
 
     fn go(&self, owner: Option<&Owner>) -> io::Result<File> {

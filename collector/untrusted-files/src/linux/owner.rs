@@ -29,15 +29,17 @@ impl Owner {
     }
 
     pub(super) fn of_folder(process: &Path) -> Option<Self> {
-        let status = |folder: &Path| status_at(&folder.join("status"));
-        let own = status(process)?;
+        let own = status_of(process)?;
         if is_of_living(&own) {
             return parse(&own);
         }
         // A thread that has ended keeps the rights that it had; the others may have changed theirs
         // since.
-        let of_other = |tid: u32| status(&process.join(format!("task/{tid}")));
-        parse(&living_other(process).and_then(of_other).unwrap_or(own))
+        parse(
+            &living_other(process)
+                .and_then(|tid| status_of(&process.join(format!("task/{tid}"))))
+                .unwrap_or(own),
+        )
     }
 
     /// Who owns an open file.
@@ -56,6 +58,10 @@ impl Owner {
         // SAFETY: no memory is involved.
         self.uid != 0 && unsafe { libc::geteuid() } == 0
     }
+}
+
+fn status_of(folder: &Path) -> Option<String> {
+    status_at(&folder.join("status"))
 }
 
 /// What the kernel says of a process or a thread in the file `status` of its folder in /proc;

@@ -164,11 +164,13 @@ impl ProcessFolder {
         }
         // SAFETY: the call returned a new descriptor that nobody else owns.
         let owner = unsafe { File::from_raw_fd(owner) };
-        let number =
-            |data: io::Result<std::fs::Metadata>| data.ok().map(|data| (data.dev(), data.ino()));
-        number(owner.metadata())
-            .is_some_and(|own| number(std::fs::metadata("/proc/self/ns/user")) == Some(own))
+        file_number(owner.metadata())
+            .is_some_and(|own| file_number(std::fs::metadata("/proc/self/ns/user")) == Some(own))
     }
+}
+
+fn file_number(data: io::Result<std::fs::Metadata>) -> Option<(u64, u64)> {
+    data.ok().map(|data| (data.dev(), data.ino()))
 }
 
 fn parse_mount(line: &str) -> Option<Mount> {

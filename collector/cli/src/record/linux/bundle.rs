@@ -256,11 +256,11 @@ struct ReadingTime {
 impl ReadingTime {
     /// Whether a file of this owner's, on which so much was spent, has no more time.
     fn is_over(&self, owner: Option<u32>, on_this: Duration) -> bool {
-        let of_user = |owner: u32| {
-            let spent = self.spent.get(&owner).copied().unwrap_or_default();
-            owner != 0 && self.asked_by != Some(owner) && spent + on_this > USER_TIME_MAX
-        };
-        self.begin.elapsed() > TIME_MAX || owner.is_some_and(of_user)
+        self.begin.elapsed() > TIME_MAX
+            || owner.is_some_and(|owner| {
+                let spent = self.spent.get(&owner).copied().unwrap_or_default();
+                owner != 0 && self.asked_by != Some(owner) && spent + on_this > USER_TIME_MAX
+            })
     }
 
     /// Why a file of this owner's that was begun then is not gone on with.

@@ -165,13 +165,16 @@ fn wait_and_become(
 
 /// Groups first and the user last, because after that nothing else is allowed.
 fn become_user(account: &Account) -> io::Result<()> {
-    let check = |result| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
     // SAFETY: the pointer and the length are of one slice.
-    check(unsafe { libc::setgroups(account.groups.len(), account.groups.as_ptr()) })?;
+    checked(unsafe { libc::setgroups(account.groups.len(), account.groups.as_ptr()) })?;
     // SAFETY: no memory is involved.
-    check(unsafe { libc::setresgid(account.owner.gid, account.owner.gid, account.owner.gid) })?;
+    checked(unsafe { libc::setresgid(account.owner.gid, account.owner.gid, account.owner.gid) })?;
     // SAFETY: no memory is involved.
-    check(unsafe { libc::setresuid(account.owner.uid, account.owner.uid, account.owner.uid) })
+    checked(unsafe { libc::setresuid(account.owner.uid, account.owner.uid, account.owner.uid) })
+}
+
+fn checked(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// The environment as the user's own: what sudo says of itself is taken out.
@@ -196,26 +199,27 @@ fn set_environment(process: &mut Command, account: &Account) {
 /// The file of a program. It is looked for before the recording, so that a mistyped name is told
 /// first.
 pub(super) fn find_program(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf> {
-    let executable = |path: &Path| {
-        path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
-    };
     if program.as_encoded_bytes().contains(&b'/') {
         let file = Path::new(program);
         if !file.exists() {
             bail!("there is no program {}", file.display());
         }
-        if !executable(file) {
+        if !is_executable(file) {
             bail!("{} is not executable", file.display());
         }
         return Ok(file.to_owned());
     }
     let files = path.into_iter().flat_map(std::env::split_paths).map(|folder| folder.join(program));
-    files.into_iter().find(|file| executable(file)).with_context(|| {
+    files.into_iter().find(|file| is_executable(file)).with_context(|| {
         format!(
             "there is no program {} in PATH: write its full path (sudo may use another PATH)",
             program.display()
         )
     })
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
 /// The exit code that stands for how a command ended, as shells tell it.

@@ -101,8 +101,11 @@ impl<'t> Displacement<'t> {
             self.offset = self.offset.checked_add(signed?)?;
             return Some(());
         }
-        let is_name = |c: char| c.is_ascii_alphanumeric() || "_.$".contains(c);
-        if term.is_empty() || negative || self.symbol.is_some() || !term.chars().all(is_name) {
+        if term.is_empty()
+            || negative
+            || self.symbol.is_some()
+            || !term.chars().all(|c| c.is_ascii_alphanumeric() || "_.$".contains(c))
+        {
             return None;
         }
         self.symbol = Some(term);
