@@ -142,15 +142,18 @@ pub(crate) fn job_error(job: &GpuJob) -> Option<&str> {
 
 /// The stages of a job that ended then, as far as they are known, with their nanoseconds.
 pub(crate) fn stages(job: &GpuJob, end: Time) -> impl Iterator<Item = (&'static str, u64)> {
-    let time = |from: Option<Time>, to: Option<Time>| Some(to?.0.saturating_sub(from?.0));
     let end = Some(end);
     let stages = [
-        ("submitted to queued", time(job.submitted, job.queued)),
-        ("queued to started", time(job.queued, job.started)),
-        ("submitted to started", time(job.submitted, job.started)),
-        ("ran", time(job.started, end)),
+        ("submitted to queued", passed(job.submitted, job.queued)),
+        ("queued to started", passed(job.queued, job.started)),
+        ("submitted to started", passed(job.submitted, job.started)),
+        ("ran", passed(job.started, end)),
     ];
     stages.into_iter().filter_map(|(name, time)| Some((name, time?)))
+}
+
+fn passed(from: Option<Time>, to: Option<Time>) -> Option<u64> {
+    Some(to?.0.saturating_sub(from?.0))
 }
 
 #[cfg(test)]

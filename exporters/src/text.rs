@@ -9,10 +9,10 @@ use crate::{ExportError, labels};
 use rustc_hash::FxHashMap;
 use std::io::Write;
 use syscollect_model::{
-    Event, Exporter, Field, Fields, GpuJob, GpuJobEnd, LocationId, LockAction, LockEvent, Loss,
-    MachineId, MemoryEvent, Message, MessageText, OffCpu, ProcessId, RecorderSummary, Sample,
-    Scope, SessionInfo, SleepState, Slice, SliceUpdate, StackId, StringId, Switch, Tables,
-    ThreadId, Time, TrackId, Value, Wakeup,
+    Event, Exporter, Fields, GpuJob, GpuJobEnd, LocationId, LockAction, LockEvent, Loss, MachineId,
+    MemoryEvent, Message, MessageText, OffCpu, ProcessId, RecorderSummary, Sample, Scope,
+    SessionInfo, SleepState, Slice, SliceUpdate, StackId, StringId, Switch, Tables, ThreadId, Time,
+    TrackId, Value, Wakeup,
 };
 
 /// Writes a session as readable lines.
@@ -49,7 +49,6 @@ impl<W: Write> TextExporter<W> {
 
     /// The words of an event on a slice track, indented by the open slices.
     fn slice(&mut self, event: &Event, tables: &Tables) -> String {
-        let indent = |depth: usize| "  ".repeat(depth);
         match *event {
             Event::SliceBegin(track, ref slice) => {
                 let depth = self.depth.entry(track).or_default();
@@ -92,6 +91,10 @@ impl<W: Write> TextExporter<W> {
             _ => String::new(),
         }
     }
+}
+
+fn indent(depth: usize) -> String {
+    "  ".repeat(depth)
 }
 
 impl<W: Write> Exporter for TextExporter<W> {
@@ -278,10 +281,10 @@ fn numbered(name: StringId, number: Option<u64>, tables: &Tables) -> String {
 }
 
 fn fields_words(fields: &Fields, tables: &Tables) -> String {
-    let words = |field: &Field| {
-        format!(" {}={}", text(field.name, tables), value_words(&field.value, tables))
-    };
-    fields.iter().map(words).collect()
+    fields
+        .iter()
+        .map(|field| format!(" {}={}", text(field.name, tables), value_words(&field.value, tables)))
+        .collect()
 }
 
 fn value_words(value: &Value, tables: &Tables) -> String {

@@ -185,7 +185,6 @@ impl Debuginfod {
     ) -> Result<u64, Refusal> {
         let DebuginfodOptions { file_bytes_max: bytes, stall, file_time: time, .. } = self.options;
         let address = format!("{server}/buildid/{build_id}/debuginfo");
-        let failed = |error: io::Error| Refusal::Failed(error.to_string());
         let mut file = draft.file.try_clone().map_err(failed)?;
         download(&address, &mut file, DownloadLimits { bytes, stall, time }, unwanted)?;
         if build_id_of(&file).as_ref() != Some(build_id) {
@@ -195,6 +194,10 @@ impl Debuginfod {
         }
         Ok(file.metadata().map_err(failed)?.len())
     }
+}
+
+fn failed(error: io::Error) -> Refusal {
+    Refusal::Failed(error.to_string())
 }
 
 /// Whether a file is there: `Some(false)` if it is known that nobody has it.

@@ -111,8 +111,6 @@ fn copy(
 
 /// Whoever asked for an encrypted connection is not led to another one.
 fn curl(address: &str, limits: DownloadLimits) -> Command {
-    // At least one: 0 is no limit.
-    let seconds = |time: Duration| time.as_secs().max(1).to_string();
     let schemes =
         if address[..6].eq_ignore_ascii_case("https:") { "=https" } else { "=http,https" };
     let mut command = Command::new("curl");
@@ -137,4 +135,9 @@ fn curl(address: &str, limits: DownloadLimits) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
+}
+
+/// At least one: 0 is no limit.
+fn seconds(time: Duration) -> String {
+    time.as_secs().max(1).to_string()
 }

@@ -177,9 +177,11 @@ impl Layout {
             return true;
         }
         let mut placed = Vec::new();
-        let is_lost =
-            |segment: &&mut Segment| segment.is_code() && segment.size < segment.loaded_size;
-        for segment in self.segments.iter_mut().filter(is_lost) {
+        for segment in self
+            .segments
+            .iter_mut()
+            .filter(|segment| segment.is_code() && segment.size < segment.loaded_size)
+        {
             if segment.offset == 0 && segment.size > 0 {
                 // The file's own header is kept, and what it begins lay at the same place.
                 segment.size = segment.loaded_size;
@@ -187,8 +189,11 @@ impl Layout {
             }
             let Some(pages) = pages(segment) else { return false };
             let length = pages.end - pages.start;
-            let fits = |part: &&Range<u64>| part.end.checked_sub(part.start) == Some(length);
-            let mut starts: Vec<u64> = mapped.iter().filter(fits).map(|part| part.start).collect();
+            let mut starts: Vec<u64> = mapped
+                .iter()
+                .filter(|part| part.end.checked_sub(part.start) == Some(length))
+                .map(|part| part.start)
+                .collect();
             starts.sort_unstable();
             starts.dedup();
             let [start] = starts[..] else { return false };
@@ -217,8 +222,11 @@ impl Layout {
     /// in a file without sections; `None` if no code lies there.
     pub(crate) fn code_end(&self, address: u64) -> Option<u64> {
         if !self.code_sections.is_empty() {
-            let holds = |section: &&Range<u64>| section.contains(&address);
-            return self.code_sections.iter().find(holds).map(|section| section.end);
+            return self
+                .code_sections
+                .iter()
+                .find(|section| section.contains(&address))
+                .map(|section| section.end);
         }
         let segments = self.segments.code();
         segments

@@ -131,7 +131,6 @@ impl<R: Read + Seek> GoFunctions<R> {
             return Ok(None);
         };
         let (rows, last) = self.index.as_chunks::<ROW>();
-        let begin = |row: &[u8; ROW]| number(&row[..4]);
         let behind = rows.partition_point(|row| begin(row) <= address);
         let Some(row) = behind.checked_sub(1).map(|at| rows[at]) else { return Ok(None) };
         let (start, end) = (begin(&row), rows.get(behind).map_or(number(last), begin));
@@ -149,6 +148,10 @@ impl<R: Read + Seek> GoFunctions<R> {
         let addresses = start..end;
         Ok(name.map(|name| GoFunction { addresses, name }))
     }
+}
+
+fn begin(row: &[u8; ROW]) -> u32 {
+    number(&row[..4])
 }
 
 /// The first address of code, as the program's description of itself has it, if that is of this

@@ -75,11 +75,12 @@ pub fn kept_again(file: &File) -> Option<File> {
     let parts = FileParts::of(&opened, false).ok()?;
     let again = MemoryFile::new("kept", parts.length()).ok()?;
     let mut bytes = 0;
-    let write = |offset: u64, part: &[u8]| {
-        bytes += part.len() as u64;
-        again.write_at(part, offset).map(|()| true)
-    };
-    parts.read::<io::Error>(write).ok()?;
+    parts
+        .read::<io::Error>(|offset, part| {
+            bytes += part.len() as u64;
+            again.write_at(part, offset).map(|()| true)
+        })
+        .ok()?;
     assert_eq!(bytes, parts.bytes(), "what is read is what was said");
     again.seal().ok()
 }

@@ -74,15 +74,6 @@ impl<'a> Search<'a> {
             return Err("its debug link is a path, not a name: not followed".into());
         };
         let own = build_id_in(from.reader());
-        let is_it = |file: &DebugFile| {
-            let itself = file.opened.data().inode == from.data().inode
-                && file.opened.data().device == from.data().device;
-            !itself
-                && match (&own, build_id_in(file.opened.reader())) {
-                    (Some(own), Some(other)) => *own == other,
-                    _ => self.sum(&file.opened) == Some(sum),
-                }
-        };
         let folder = self.path.parent().unwrap_or(Path::new(""));
         let inside = folder.strip_prefix("/").unwrap_or(folder);
         // What lies beside it is its owner's: it is looked at as they could.
@@ -97,7 +88,15 @@ impl<'a> Search<'a> {
             .debug_dirs
             .iter()
             .flat_map(|dir| [(dir, inside.join(name)), (dir, name.to_owned())]);
-        Ok(beside.chain(kept.filter_map(|(dir, path)| below(dir, &path))).find(is_it))
+        Ok(beside.chain(kept.filter_map(|(dir, path)| below(dir, &path))).find(|file| {
+            let itself = file.opened.data().inode == from.data().inode
+                && file.opened.data().device == from.data().device;
+            !itself
+                && match (&own, build_id_in(file.opened.reader())) {
+                    (Some(own), Some(other)) => *own == other,
+                    _ => self.sum(&file.opened) == Some(sum),
+                }
+        }))
     }
 
     /// What the alternate link of `from` leads to, with the build id that says so.

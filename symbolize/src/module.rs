@@ -186,9 +186,6 @@ impl Module<'_> {
     /// handler returns to nothing has called: its unwind information begins a byte early for that
     /// reason, and its symbol does not.
     fn name_signal_returns(&self, names: &mut [Option<Named>], addresses: &[u64], own: &Layout) {
-        let begins_at = |named: &Option<Named>, address: u64| {
-            named.as_ref().is_some_and(|named| named.range_only && named.start == address)
-        };
         let places: Vec<usize> =
             (0..names.len()).filter(|place| begins_at(&names[*place], addresses[*place])).collect();
         if places.is_empty() || self.turn.pace() > Pace::Quick {
@@ -233,8 +230,9 @@ impl Module<'_> {
         if !self.is_same_build_still() {
             return Err("the file was overwritten meanwhile".into());
         }
-        let is_other = |id: BuildId| !self.build_id.is_empty() && id != *self.build_id;
-        if build_id_in(mini.file.reader()).is_some_and(is_other) {
+        if build_id_in(mini.file.reader())
+            .is_some_and(|id| !self.build_id.is_empty() && id != *self.build_id)
+        {
             return Err("it is of another build".into());
         }
         let layout = layout(&mini.file)?;
@@ -339,11 +337,10 @@ impl Module<'_> {
     fn debug_file(&self, own: &Layout, notes: &mut Vec<String>) -> Option<DebugFile> {
         let named = self.shared.options.symbol_files.symbols_of(self.build_id);
         let named = named.map(|(path, opened)| DebugFile { path, opened });
-        let is_other = |file: &DebugFile| {
+        let found = named.filter(|file| {
             let (own, other) = (self.file.data(), file.opened.data());
             (own.device, own.inode) != (other.device, other.inode)
-        };
-        let found = named.filter(is_other);
+        });
         let found = found.or_else(|| self.search().by_build_id(self.build_id)).or_else(|| {
             let linked = self.search().by_link(self.file, own);
             linked.unwrap_or_else(|note| {
@@ -411,12 +408,17 @@ impl Module<'_> {
     }
 }
 
+fn begins_at(named: &Option<Named>, address: u64) -> bool {
+    named.as_ref().is_some_and(|named| named.range_only && named.start == address)
+}
+
 /// Which of them have no name, or that of a symbol without a size, which may be another's.
 fn places_without_size(names: &[Option<Named>]) -> Vec<usize> {
-    let is_open = |named: &Option<Named>| {
-        named.as_ref().is_none_or(|named| named.size == 0 && named.start != 0)
-    };
     (0..names.len()).filter(|place| is_open(&names[*place])).collect()
+}
+
+fn is_open(named: &Option<Named>) -> bool {
+    named.as_ref().is_none_or(|named| named.size == 0 && named.start != 0)
 }
 
 /// Fills in those of `names` that are still missing; for how many places there was no time.
@@ -430,11 +432,10 @@ fn fill(
 ) -> u64 {
     let (all, mut late) = (addresses.len(), 0);
     if lines {
-        let missing = |named: &Option<Named>| named.is_none();
         let take = |named: &mut Option<Named>, address: u64, found: Option<Named>| {
             *named = found.filter(|found| found.start == 0 || covers(layout, found, address));
         };
-        match look_up(names, addresses, source, true, missing, take) {
+        match look_up(names, addresses, source, true, Option::is_none, take) {
             Err(error) => notes.push(format!("no inlined functions and lines: {error}")),
             Ok(0) => {}
             Ok(missed) => {
@@ -445,9 +446,6 @@ fn fill(
             }
         }
     }
-    // Also what DWARF left open: it may be damaged in places, not cover all code, or know no
-    // single start of a function in several pieces.
-    let incomplete = |named: &Option<Named>| named.as_ref().is_none_or(|named| named.start == 0);
     let complete = |named: &mut Option<Named>, address: u64, found: Option<Named>| match (
         named,
         found.filter(|found| covers(layout, found, address)),
@@ -455,7 +453,7 @@ fn fill(
         (Some(named), Some(found)) => (named.start, named.size) = (found.start, found.size),
         (named, found) => *named = named.take().or(found),
     };
-    match look_up(names, addresses, source, false, incomplete, complete) {
+    match look_up(names, addresses, source, false, is_incomplete, complete) {
         Err(error) => notes.push(format!("not named: {error}")),
         Ok(0) => {}
         Ok(missed) => {
@@ -464,6 +462,12 @@ fn fill(
         }
     }
     late as u64
+}
+
+/// Also what DWARF left open: it may be damaged in places, not cover all code, or know no
+/// single start of a function in several pieces.
+fn is_incomplete(named: &Option<Named>) -> bool {
+    named.as_ref().is_none_or(|named| named.start == 0)
 }
 
 /// Whether a symbol can be believed to hold `address`: one without a size (assembly) seems to reach

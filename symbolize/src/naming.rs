@@ -158,16 +158,18 @@ pub(crate) fn name_all(
     // The most asked for first, so that no thread begins the longest work last.
     let mut order: Vec<usize> = (0..requests.len()).collect();
     order.sort_by_key(|index| std::cmp::Reverse(requests[*index].offsets.len()));
-    let waiting = |index: usize| {
-        let request = requests[index].clone();
-        let owner = match &request.memory {
-            Some(memory) => jit::owner_of(shared, memory),
-            None => shared.held.owner_of(&request.path, &request.build_id),
-        };
-        Waiting { index, owner, request }
-    };
     let accounts = Accounts::new(options.module_share, options.owner_share, options.asked_by);
-    let queue = Queue::new(order.into_iter().map(waiting), accounts);
+    let queue = Queue::new(
+        order.into_iter().map(|index| {
+            let request = requests[index].clone();
+            let owner = match &request.memory {
+                Some(memory) => jit::owner_of(shared, memory),
+                None => shared.held.owner_of(&request.path, &request.build_id),
+            };
+            Waiting { index, owner, request }
+        }),
+        accounts,
+    );
     let queue = Arc::new(Mutex::new(queue));
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(requests.len());
     let (done, named) = channel();

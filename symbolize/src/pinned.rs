@@ -247,14 +247,10 @@ impl PinnedFiles {
 
     /// Files without names, but for root's, which no user makes.
     fn nameless(&self) -> Vec<Nameless> {
-        let bytes_of = |file: &OpenedFile| match file.data().uid {
-            0 => None,
-            _ => file.bytes_without_name().ok().filter(|bytes| *bytes > 0),
-        };
         let modules = self.modules.iter().flat_map(|(path, files)| {
             files.iter().filter_map(move |(build_id, held)| {
                 let PinnedPath::File(PinnedFile { file, shown_by, .. }) = held else { return None };
-                let (user, bytes) = (payer(*shown_by.first()?), bytes_of(file)?);
+                let (user, bytes) = (payer(*shown_by.first()?), nameless_bytes(file)?);
                 let place = PinnedKey::Module(path.clone(), build_id.clone());
                 Some(Nameless { user, bytes, place })
             })
@@ -262,7 +258,7 @@ impl PinnedFiles {
         let lists = self.perf_maps.all().chain(self.dumps.all());
         let lists = lists.filter_map(|(pid, file)| {
             let (user, place) = (payer(file.data().uid), PinnedKey::CodeLists(pid));
-            Some(Nameless { user, bytes: bytes_of(file)?, place })
+            Some(Nameless { user, bytes: nameless_bytes(file)?, place })
         });
         modules.chain(lists).collect()
     }
@@ -347,8 +343,11 @@ impl PinnedFiles {
         owner: Option<&Owner>,
     ) -> Result<bool, OpenError> {
         let found = find(&candidate.place, owner)?;
-        let is_named = |shown: PathBuf| same_name(&shown, Path::new(plain_path(&mapping.path)));
-        if candidate.may_be_another && !found.shown_path().is_some_and(is_named) {
+        if candidate.may_be_another
+            && !found
+                .shown_path()
+                .is_some_and(|shown| same_name(&shown, Path::new(plain_path(&mapping.path))))
+        {
             return Ok(false);
         }
         let identity = identity(found.data());
@@ -424,6 +423,13 @@ impl PinnedFiles {
     fn entry_mut(&mut self, mapping: &Mapping) -> Option<&mut PinnedPath> {
         let files = self.modules.get_mut(&mapping.path)?;
         files.iter_mut().find(|(id, _)| *id == mapping.build_id).map(|(_, held)| held)
+    }
+}
+
+fn nameless_bytes(file: &OpenedFile) -> Option<u64> {
+    match file.data().uid {
+        0 => None,
+        _ => file.bytes_without_name().ok().filter(|bytes| *bytes > 0),
     }
 }
 
@@ -534,8 +540,6 @@ struct Candidate<'m> {
 
 fn candidates<'m>(mapping: &Mapping, path: &'m Path, lives: bool) -> Vec<Candidate<'m>> {
     let Mapping { pid, start, end, .. } = *mapping;
-    let candidate =
-        |place, only_by_build_id| Candidate { place, only_by_build_id, may_be_another: false };
     let mut found = Vec::with_capacity(3);
     if lives {
         let exact = candidate(FileLocation::Range { pid, start, end }, false);
@@ -551,6 +555,10 @@ fn candidates<'m>(mapping: &Mapping, path: &'m Path, lives: bool) -> Vec<Candida
     }
     found.push(candidate(FileLocation::Mapped(path), true));
     found
+}
+
+fn candidate(place: FileLocation<'_>, only_by_build_id: bool) -> Candidate<'_> {
+    Candidate { place, only_by_build_id, may_be_another: false }
 }
 
 /// Whether two paths end in the same name, which is the same in every mount namespace.

@@ -255,11 +255,13 @@ impl<'t> EntryReader<'t> {
         entry: &PartialFrameDescriptionEntry<'_, Entries<'t>, Bytes<'t>>,
     ) -> Option<Range<u64>> {
         let described = entry.parse(|section, bases, at| {
-            let parse = || section.cie_from_offset(bases, at).ok();
             if self.descriptions.len() >= DESCRIPTIONS_MAX {
                 self.descriptions.clear();
             }
-            let description = self.descriptions.entry(at.0).or_insert_with(parse);
+            let description = self
+                .descriptions
+                .entry(at.0)
+                .or_insert_with(|| section.cie_from_offset(bases, at).ok());
             description.clone().ok_or(gimli::Error::NotCieId(at.0 as u64))
         });
         let entry: FrameDescriptionEntry<Bytes<'t>> = described.ok()?;

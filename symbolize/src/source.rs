@@ -75,8 +75,6 @@ impl<'i> ElfSource<'i> {
     /// Debug information of C++ has no linkage name for lambdas, and for functions that only their
     /// own file sees, but the bare name: all lambdas are `operator()`. There the symbol says more.
     fn qualify(&self, addresses: &[u64], found: &[Symbolized<'_>], names: &mut [Option<Named>]) {
-        let is_bare =
-            |found: &Symbolized<'_>| found.as_sym().is_some_and(|symbol| !is_mangled(&symbol.name));
         let bare: Vec<usize> = (0..found.len()).filter(|index| is_bare(&found[*index])).collect();
         let at: Vec<u64> = bare.iter().map(|index| addresses[*index]).collect();
         // What has no symbols keeps the names it has.
@@ -98,6 +96,10 @@ impl<'i> ElfSource<'i> {
             }
         }
     }
+}
+
+fn is_bare(found: &Symbolized<'_>) -> bool {
+    found.as_sym().is_some_and(|symbol| !is_mangled(&symbol.name))
 }
 
 fn describe(error: &blazesym::Error) -> String {

@@ -175,8 +175,7 @@ impl SymbolFiles {
             files.code = Some(path.clone());
         }
         let wealth = (layout.debug_bytes > 0, layout.symbol_bytes);
-        let is_poorer = |known: &SymbolFile| known.wealth < wealth;
-        if wealth > (false, 0) && files.symbols.as_ref().is_none_or(is_poorer) {
+        if wealth > (false, 0) && files.symbols.as_ref().is_none_or(|known| known.wealth < wealth) {
             let supplement = alt_build_id(opened, &layout);
             files.symbols = Some(SymbolFile { path, wealth, supplement });
         }

@@ -89,15 +89,13 @@ impl Symbolizer {
     ) -> Option<SymbolTable> {
         let (kernel, asked) = (self.kernel.clone(), addresses.to_vec());
         let (done, named) = channel();
-        let name = move || {
+        let started = thread::Builder::new().name("naming".into()).spawn(move || {
             let table = kernel.lock().unwrap_or_else(PoisonError::into_inner).name(&asked);
             // Nobody may wait for it any more.
             let _ = done.send(table);
-        };
-        let started = thread::Builder::new().name("naming".into()).spawn(name);
-        let unnamed = |note: &str| Some(SymbolTable { note: note.into(), ..Kernel::no_names() });
+        });
         if started.is_err() {
-            return unnamed("not named: a thread could not be started");
+            return without_names("not named: a thread could not be started");
         }
         loop {
             match named.recv_timeout(Duration::from_millis(50)) {
@@ -105,9 +103,13 @@ impl Symbolizer {
                 Err(RecvTimeoutError::Timeout) if unwanted() => return None,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    return unnamed("not named: its reader gave up on it");
+                    return without_names("not named: its reader gave up on it");
                 }
             }
         }
     }
+}
+
+fn without_names(note: &str) -> Option<SymbolTable> {
+    Some(SymbolTable { note: note.into(), ..Kernel::no_names() })
 }

@@ -91,12 +91,15 @@ impl Accounts {
     pub(crate) fn pace(&self, owner: Option<u32>, spent: Duration) -> Pace {
         let is_trusted = owner.is_some_and(|user| user == 0 || self.asked_by == Some(user));
         let times = if is_trusted { TRUSTED } else { 1 };
-        let of = |spent: Duration, share: Duration| match spent {
-            _ if spent > share + share / 4 => Pace::Over,
-            _ if spent > share => Pace::Quick,
-            _ => Pace::Thorough,
-        };
-        of(spent, self.of_module * times).max(of(self.spent(owner), self.of_owner * times))
+        pace(spent, self.of_module * times).max(pace(self.spent(owner), self.of_owner * times))
+    }
+}
+
+fn pace(spent: Duration, share: Duration) -> Pace {
+    match spent {
+        _ if spent > share + share / 4 => Pace::Over,
+        _ if spent > share => Pace::Quick,
+        _ => Pace::Thorough,
     }
 }
 

@@ -51,8 +51,6 @@ fn waited(job: &GpuJob) -> Option<f64> {
 }
 
 fn data(time: u64, job: &GpuJob, shared: &mut Shared, tables: &Tables) -> GpuJobData {
-    let distance =
-        |from: Option<u64>, to: Option<u64>| Some(milliseconds(to?.saturating_sub(from?)));
     let [submitted, queued, started] =
         [job.submitted, job.queued, job.started].map(|time| time.map(|time| time.0));
     let thread = job.thread.map(|id| {
@@ -60,7 +58,6 @@ fn data(time: u64, job: &GpuJob, shared: &mut Shared, tables: &Tables) -> GpuJob
         shared.string(&format!("{} ({})", tables.strings.get(row.name), row.tid))
     });
     let others = job.fields.iter().map(|field| labels::named_value(field, tables));
-    let text = |text: String| (!text.is_empty()).then_some(text);
     GpuJobData {
         thread,
         context: job.context.map(|context| format!("{context:#x}")),
@@ -69,8 +66,16 @@ fn data(time: u64, job: &GpuJob, shared: &mut Shared, tables: &Tables) -> GpuJob
         queued: distance(queued, started),
         ran: distance(started, Some(time)),
         fence: job.fence.map(labels::fence),
-        waited_for: text(labels::fences(&job.waited_for)),
+        waited_for: non_empty(labels::fences(&job.waited_for)),
         end: (job.end != GpuJobEnd::Finished).then(|| labels::job_end(job.end)),
-        more: text(others.collect::<Vec<_>>().join(", ")),
+        more: non_empty(others.collect::<Vec<_>>().join(", ")),
     }
+}
+
+fn distance(from: Option<u64>, to: Option<u64>) -> Option<f64> {
+    Some(milliseconds(to?.saturating_sub(from?)))
+}
+
+fn non_empty(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
 }

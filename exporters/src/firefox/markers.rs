@@ -65,7 +65,6 @@ impl From<ProgramMarker> for MarkerData {
 impl MarkerData {
     /// About how long it is in the file.
     pub(super) fn expected_bytes(&self) -> usize {
-        let item = |item: &FieldItem| if let FieldItem::Text(text) = item { text.len() } else { 6 };
         match self {
             Self::Fixed(Data::GpuJob(_)) => 220,
             Self::Fixed(_) => 60,
@@ -73,11 +72,15 @@ impl MarkerData {
                 25 + told
                     .entries
                     .iter()
-                    .map(|(key, value)| key.len() + 6 + item(value))
+                    .map(|(key, value)| key.len() + 6 + bytes_about(value))
                     .sum::<usize>()
             }
         }
     }
+}
+
+fn bytes_about(item: &FieldItem) -> usize {
+    if let FieldItem::Text(text) = item { text.len() } else { 6 }
 }
 
 /// What a program says in a marker.
@@ -241,7 +244,6 @@ pub(super) struct GpuSubmitData {
 pub(super) fn schemas() -> Vec<Value> {
     let everywhere = json!(["marker-chart", "marker-table", "timeline-overview"]);
     let tables = json!(["marker-chart", "marker-table"]);
-    let field = |key: &str, label: &str, format: &str| json!({"key": key, "label": label, "format": format});
     vec![
         json!({
             "name": "process", "display": tables, "tableLabel": "{marker.data.command}",
@@ -308,4 +310,8 @@ pub(super) fn schemas() -> Vec<Value> {
             ],
         }),
     ]
+}
+
+fn field(key: &str, label: &str, format: &str) -> Value {
+    json!({"key": key, "label": label, "format": format})
 }

@@ -80,11 +80,9 @@ fn start_time(session: &SessionInfo, origin: u64) -> f64 {
 fn extra(session: &SessionInfo, losses: &[Loss], summary: Option<&RecorderSummary>) -> Vec<Value> {
     let mut sections = vec![section("Recording", recording(session))];
     let rows = |overwritten: bool| -> Vec<Value> {
-        let is_it =
-            |loss: &&Loss| loss.count > 0 && (loss.cause == LossCause::Overwritten) == overwritten;
         losses
             .iter()
-            .filter(is_it)
+            .filter(|loss| loss.count > 0 && (loss.cause == LossCause::Overwritten) == overwritten)
             .map(|loss| row(&loss_label(loss), "integer", json!(loss.count)))
             .collect()
     };

@@ -119,10 +119,12 @@ impl LockMarkers {
         let holds = std::mem::take(&mut self.holds)
             .into_iter()
             .map(|((lock, _), open)| ("Lock held", lock, open));
-        let marker = |(name, lock, open): (&str, LockId, LockUse)| {
-            marker(name, (lock, open, None), Timing::Start(open.since), shared, tables)
-        };
-        waits.chain(holds).map(marker).collect()
+        waits
+            .chain(holds)
+            .map(|(name, lock, open)| {
+                marker(name, (lock, open, None), Timing::Start(open.since), shared, tables)
+            })
+            .collect()
     }
 }
 

@@ -85,7 +85,6 @@ pub(super) struct CategoryRow<'a> {
 /// The list of categories, with those of programs; a grey one is required, and the first
 /// subcategory stands for none.
 pub(super) fn categories(programs: &[Box<str>]) -> Vec<CategoryRow<'_>> {
-    let row = |name, color| CategoryRow { name, color, subcategories: vec!["Other"] };
     let mut off_cpu = row("Off-CPU", "blue");
     off_cpu.subcategories.extend(OffReason::ALL.map(OffReason::name));
     let mut rows = vec![
@@ -102,6 +101,10 @@ pub(super) fn categories(programs: &[Box<str>]) -> Vec<CategoryRow<'_>> {
     ];
     rows.extend(programs.iter().zip(COLORS.iter().cycle()).map(|(name, color)| row(name, color)));
     rows
+}
+
+fn row<'a>(name: &'a str, color: &'static str) -> CategoryRow<'a> {
+    CategoryRow { name, color, subcategories: vec!["Other"] }
 }
 
 /// A library as the viewer's symbol servers know it.

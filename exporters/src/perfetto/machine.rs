@@ -128,12 +128,11 @@ impl MachineTrace {
         filter: Option<&ProcessFilter>,
     ) -> Result<(), ExportError> {
         let tables = at.tables;
-        let wanted = |thread| {
+        self.threads.begin(at, |thread| {
             let is_here =
                 thread == Tables::IDLE_THREAD || tables.machine_of(thread) == self.machine;
             is_here && wanted(filter, thread, tables)
-        };
-        self.threads.begin(at, wanted)
+        })
     }
 
     #[inline]

@@ -161,8 +161,8 @@ impl<W: Write> Exporter for PerfettoExporter<W> {
         for (number, machine) in (0..).map(MachineId).zip(&mut self.machines) {
             let is_first = number == MachineId::FIRST;
             machine.end(at, recorder.filter(|_| is_first))?;
-            let is_here = |loss: &&Loss| loss.machine() == number;
-            let losses: Vec<Loss> = losses.iter().filter(is_here).cloned().collect();
+            let losses: Vec<Loss> =
+                losses.iter().filter(|loss| loss.machine() == number).cloned().collect();
             machine.write_losses(at.stream, time, &losses)?;
         }
         Ok(())

@@ -160,9 +160,10 @@ impl ReportExporter {
             row.threads += process.threads;
             row.activity.add(&process.activity);
         }
-        let named =
-            |(name, row): (&str, ProcessNameRow)| ProcessNameRow { name: name.to_owned(), ..row };
-        let several = rows.into_iter().map(named).filter(|row| row.processes > 1);
+        let several = rows
+            .into_iter()
+            .map(|(name, row)| ProcessNameRow { name: name.to_owned(), ..row })
+            .filter(|row| row.processes > 1);
         self.table(several.collect(), |row| (row.activity.busiest_first(), row.name.clone()))
     }
 
@@ -179,7 +180,6 @@ impl ReportExporter {
                 total: hits.total,
             })
             .collect();
-        let named = |row: &FunctionRow| (row.function.clone(), row.module.clone());
         let hit = rows.iter().filter(|row| row.self_samples > 0).cloned().collect();
         let (truncated, truncated_in) = self.truncated(self.samples.stacks(), tables);
         Functions {
@@ -190,8 +190,10 @@ impl ReportExporter {
             truncated,
             truncated_in,
             lacks_python: hints::lacks_python(&rows),
-            by_self: self.table(hit, |row| (Reverse((row.self_samples, row.total)), named(row))),
-            by_total: self.table(rows, |row| (Reverse((row.total, row.self_samples)), named(row))),
+            by_self: self
+                .table(hit, |row| (Reverse((row.self_samples, row.total)), function_key(row))),
+            by_total: self
+                .table(rows, |row| (Reverse((row.total, row.self_samples)), function_key(row))),
         }
     }
 
@@ -207,9 +209,12 @@ impl ReportExporter {
             module: module_path(*module, tables).to_owned(),
             count: *count,
         };
-        let most =
-            |row: &TruncatedRow| (Reverse(row.count), row.reason.clone(), row.module.clone());
-        (truncated.values().sum(), self.table(truncated.iter().map(row).collect(), most))
+        (
+            truncated.values().sum(),
+            self.table(truncated.iter().map(row).collect(), |row| {
+                (Reverse(row.count), row.reason.clone(), row.module.clone())
+            }),
+        )
     }
 
     fn wakeups(&self, tables: &Tables) -> Wakeups {
@@ -272,15 +277,13 @@ impl ReportExporter {
     }
 
     fn cpu_pairs(&self) -> Table<MigrationRow> {
-        let row = |(&(from_cpu, to_cpu), &count): (&(CpuId, CpuId), &u64)| MigrationRow {
-            machine: from_cpu.machine,
-            from_cpu: from_cpu.number,
-            to_cpu: to_cpu.number,
-            count,
-        };
-        self.table(self.migrations.iter().map(row).collect(), |row| {
-            (Reverse(row.count), row.machine, row.from_cpu, row.to_cpu)
-        })
+        self.table(
+            self.migrations
+                .iter()
+                .map(|((from, to), count)| migration_row(*from, *to, *count))
+                .collect(),
+            |row| (Reverse(row.count), row.machine, row.from_cpu, row.to_cpu),
+        )
     }
 
     fn unresolved(&self, tables: &Tables) -> Table<UnresolvedRow> {
@@ -298,6 +301,19 @@ impl ReportExporter {
         self.table(modules.into_iter().map(row).collect(), |row| {
             (Reverse((row.samples, row.blocked_ns)), row.module.clone(), row.build_id.clone())
         })
+    }
+}
+
+fn function_key(row: &FunctionRow) -> (String, String) {
+    (row.function.clone(), row.module.clone())
+}
+
+fn migration_row(from_cpu: CpuId, to_cpu: CpuId, count: u64) -> MigrationRow {
+    MigrationRow {
+        machine: from_cpu.machine,
+        from_cpu: from_cpu.number,
+        to_cpu: to_cpu.number,
+        count,
     }
 }
 

@@ -118,8 +118,10 @@ impl Programs {
             program.total.merge(total);
             program.processes += 1;
         }
-        let row = |((wait, _, stack), (process, total))| ((wait, (process, stack)), total);
-        programs.into_iter().map(row).collect()
+        programs
+            .into_iter()
+            .map(|((wait, _, stack), (process, total))| ((wait, (process, stack)), total))
+            .collect()
     }
 }
 
@@ -183,14 +185,11 @@ impl ReportExporter {
     }
 
     fn of_class(&self, sums: &Sums, programs: &Programs, tables: &Tables) -> WaitsOfClass {
-        let row = |(wait, (total, threads)): (&WaitFor, &(Total, FxHashSet<ThreadId>))| WaitRow {
-            waits_for: wait.name().to_owned(),
-            threads: threads.len(),
-            count: total.count,
-            blocked_ns: total.sum,
-            max_ns: total.most,
-        };
-        let mut kinds: Vec<WaitRow> = sums.kinds.iter().map(row).collect();
+        let mut kinds: Vec<WaitRow> = sums
+            .kinds
+            .iter()
+            .map(|(wait, (total, threads))| wait_row(*wait, total, threads.len()))
+            .collect();
         kinds.sort_by_key(|row| (Reverse((row.blocked_ns, row.count)), row.waits_for.clone()));
         let reason = |((wait, reason), total): (&(WaitFor, Reason), &Total)| ReasonRow {
             waits_for: wait.name().to_owned(),
@@ -201,14 +200,13 @@ impl ReportExporter {
         let reasons = self.table(sums.reasons.iter().map(reason).collect(), reason_order);
         let stacks =
             sums.stacks.iter().map(|(key, total)| (*key, ProgramTotal::of_one(total))).collect();
-        let of = |((wait, key), _): &((WaitFor, StackKey), ProgramTotal)| (*key, Some(*wait));
         WaitsOfClass {
             blocked_ns: sums.all.sum,
             threads: sums.threads.len(),
             kinds,
             reasons,
-            stacks: self.stack_rows(stacks, of, tables),
-            program_stacks: self.stack_rows(programs.stacks(sums), of, tables),
+            stacks: self.stack_rows(stacks, stack_key, tables),
+            program_stacks: self.stack_rows(programs.stacks(sums), stack_key, tables),
         }
     }
 
@@ -242,6 +240,22 @@ impl ReportExporter {
         };
         Table { total: sorted.total, rows: sorted.rows.into_iter().map(row).collect() }
     }
+}
+
+fn wait_row(wait: WaitFor, total: &Total, threads: usize) -> WaitRow {
+    WaitRow {
+        waits_for: wait.name().to_owned(),
+        threads,
+        count: total.count,
+        blocked_ns: total.sum,
+        max_ns: total.most,
+    }
+}
+
+fn stack_key(
+    ((wait, key), _): &((WaitFor, StackKey), ProgramTotal),
+) -> ((ProcessId, StackId), Option<WaitFor>) {
+    (*key, Some(*wait))
 }
 
 /// Stacks that are looked at for where a program was blocked the longest.

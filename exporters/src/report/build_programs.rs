@@ -31,14 +31,16 @@ impl ReportExporter {
             thread: named.times,
             blocked_in,
         };
-        let of_key = |(key, named): (&SliceKey, &Named)| {
-            let longest = reasons.get(key).map(|(function, blocked_ns)| BlockedIn {
-                function: function.map(|name| tables.strings.get(name).to_owned()),
-                blocked_ns: *blocked_ns,
-            });
-            row(tables.strings.get(key.name), key.location, named, longest)
-        };
-        let mut rows: Vec<_> = names.iter().map(of_key).collect();
+        let mut rows: Vec<_> = names
+            .iter()
+            .map(|(key, named)| {
+                let longest = reasons.get(key).map(|(function, blocked_ns)| BlockedIn {
+                    function: function.map(|name| tables.strings.get(name).to_owned()),
+                    blocked_ns: *blocked_ns,
+                });
+                row(tables.strings.get(key.name), key.location, named, longest)
+            })
+            .collect();
         let others = row(OTHERS, None, names.left_out(), None);
         if others.durations.count + others.unfinished > 0 {
             rows.push(others);
@@ -66,11 +68,12 @@ impl ReportExporter {
 
     pub(super) fn instant_rows(&self, tables: &Tables) -> Table<InstantRow> {
         let instants = &self.slices.instants;
-        let row = |name: &str, count| InstantRow { name: name.to_owned(), count };
-        let mut rows: Vec<_> =
-            instants.iter().map(|(name, count)| row(tables.strings.get(*name), *count)).collect();
+        let mut rows: Vec<_> = instants
+            .iter()
+            .map(|(name, count)| instant_row(tables.strings.get(*name), *count))
+            .collect();
         if *instants.left_out() > 0 {
-            rows.push(row(OTHERS, *instants.left_out()));
+            rows.push(instant_row(OTHERS, *instants.left_out()));
         }
         self.table(rows, |row| (Reverse(row.count), row.name.clone()))
     }
@@ -200,6 +203,10 @@ impl ReportExporter {
     }
 }
 
+fn instant_row(name: &str, count: u64) -> InstantRow {
+    InstantRow { name: name.to_owned(), count }
+}
+
 /// What programs say stands before what the machine says.
 fn order(scope: Scope) -> (u8, CpuId) {
     match scope {
@@ -210,14 +217,17 @@ fn order(scope: Scope) -> (u8, CpuId) {
 }
 
 fn owner(scope: Scope, tables: &Tables) -> String {
-    let named = |name, id| format!("{name} ({id})");
     match scope {
         Scope::Machine(MachineId::FIRST) => "machine".to_owned(),
         Scope::Machine(machine) => tables.machine_name(machine).into(),
         Scope::Cpu(cpu) => cpu.to_string(),
-        Scope::Process(id) => named(tables.process_name(id), tables.process(id).pid),
-        Scope::Thread(id) => named(tables.thread_name(id), tables.thread(id).tid),
+        Scope::Process(id) => numbered(tables.process_name(id), tables.process(id).pid),
+        Scope::Thread(id) => numbered(tables.thread_name(id), tables.thread(id).tid),
     }
+}
+
+fn numbered(name: std::borrow::Cow<'_, str>, id: u32) -> String {
+    format!("{name} ({id})")
 }
 
 fn holder(thread: ThreadId, spans: &Spans, tables: &Tables) -> HolderRow {

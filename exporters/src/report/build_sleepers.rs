@@ -57,11 +57,13 @@ impl ReportExporter {
             *kinds.entry(suspicion).or_default() += 1;
         }
         let rows: Vec<_> = groups.iter().map(|(key, sleepers)| sleepers.row(key, tables)).collect();
-        let kind = |(suspicion, threads)| SleeperKind { suspicion, threads };
         AsleepThroughout {
             threads: kinds.values().sum(),
             idle_threads: kinds.get(&Suspicion::Idle).copied().unwrap_or(0),
-            kinds: kinds.into_iter().map(kind).collect(),
+            kinds: kinds
+                .into_iter()
+                .map(|(suspicion, threads)| SleeperKind { suspicion, threads })
+                .collect(),
             held_up_rows: rows.iter().filter(|row| row.suspicion < Suspicion::Child).count(),
             rows: self.table(rows, |row| {
                 let name = (row.process.clone(), row.pid, row.tid, row.waits_for.clone());

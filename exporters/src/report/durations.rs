@@ -84,16 +84,19 @@ impl Durations {
             return Vec::new();
         };
         let last = self.powers.iter().rposition(|count| *count > 0).unwrap_or(first);
-        let bound = |bits: usize| if bits >= 64 { u64::MAX } else { 1 << bits };
-        let from = |bits: usize| bits.checked_sub(1).map_or(0, bound);
+        let from = |bits: usize| bits.checked_sub(1).map_or(0, upper_bound);
         (first..=last)
             .map(|bits| Bucket {
                 from_ns: from(bits),
-                to_ns: bound(bits),
+                to_ns: upper_bound(bits),
                 count: self.powers[bits],
             })
             .collect()
     }
+}
+
+fn upper_bound(bits: usize) -> u64 {
+    if bits >= 64 { u64::MAX } else { 1 << bits }
 }
 
 #[cfg(test)]

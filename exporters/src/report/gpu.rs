@@ -74,7 +74,6 @@ impl GpuBooks {
             process: process_of(track, job, tables),
         });
         row.jobs += 1;
-        let between = |from: Option<Time>, to: u64| Some(to.saturating_sub(from?.0));
         if let Some(waited) = job.started.and_then(|started| between(job.submitted, started.0)) {
             row.waited.add(waited);
         }
@@ -88,6 +87,10 @@ impl GpuBooks {
             }
         }
     }
+}
+
+fn between(from: Option<Time>, to: u64) -> Option<u64> {
+    Some(to.saturating_sub(from?.0))
 }
 
 /// Whose job it is: of the thread that submitted it, else of the queue.

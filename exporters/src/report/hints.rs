@@ -44,9 +44,12 @@ const FEW: u64 = 10;
 
 /// Whether the heart of CPython is among the functions, and none of a program's own.
 pub(super) fn lacks_python(rows: &[FunctionRow]) -> bool {
-    let runs = |row: &FunctionRow| row.function.starts_with("_PyEval_EvalFrame");
-    rows.iter().any(|row| runs(row) && row.total >= FEW)
+    rows.iter().any(|row| runs_python(row) && row.total >= FEW)
         && !rows.iter().any(|row| row.module_kind == ModuleKind::Python)
+}
+
+fn runs_python(row: &FunctionRow) -> bool {
+    row.function.starts_with("_PyEval_EvalFrame")
 }
 
 /// What to do about code without names, of a recording that came to its end or not.

@@ -503,10 +503,12 @@ impl ReportExporter {
                 // Whose job it was that somebody waited for is told of all.
                 self.gpu.waits.job(*track, job, tables);
                 let process = gpu::process_of(*track, job, tables);
-                let wanted = |one: &ProcessFilter| {
-                    process.is_some_and(|process| one.matches(process, tables))
-                };
-                if self.options.process.as_ref().is_none_or(wanted) {
+                if self
+                    .options
+                    .process
+                    .as_ref()
+                    .is_none_or(|one| process.is_some_and(|process| one.matches(process, tables)))
+                {
                     self.gpu.job(now, *track, job, tables);
                 }
             }

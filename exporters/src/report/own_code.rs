@@ -157,12 +157,13 @@ pub(super) fn of_function(name: &str, module: &str, kind: ModuleKind) -> Code {
 
 fn of_file(file: &str, function: &str) -> Code {
     let lower = file.to_ascii_lowercase();
-    let is = |known: &&str| {
-        let rest = lower.strip_prefix(*known);
-        rest.is_some_and(|rest| rest.starts_with(['.', '-']) && is_library(&lower))
-    };
     let interprets = INTERPRETERS.iter().any(|known| lower.starts_with(known));
-    if interprets || RUNTIME_LIBRARIES.iter().any(is) {
+    if interprets
+        || RUNTIME_LIBRARIES.iter().any(|known| {
+            let rest = lower.strip_prefix(*known);
+            rest.is_some_and(|rest| rest.starts_with(['.', '-']) && is_library(&lower))
+        })
+    {
         return Code::Runtime;
     }
     match is_runtime_function(function) {
@@ -178,18 +179,19 @@ fn is_library(file: &str) -> bool {
 }
 
 fn of_python(file: &str) -> Code {
-    let in_library = |folder: &str| {
-        let version = folder.strip_prefix("python").or_else(|| folder.strip_prefix("Python"));
-        version.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-    };
     let path = Path::new(file);
     let folders: Vec<_> = path.parent().into_iter().flatten().filter_map(|f| f.to_str()).collect();
     // A folder that is called so has the library, if it lies in one for libraries.
     let mut pairs = folders.iter().zip(folders.iter().skip(1));
     let is_library = file.starts_with('<')
-        || pairs.any(|(outer, inner)| outer.starts_with("lib") && in_library(inner))
+        || pairs.any(|(outer, inner)| outer.starts_with("lib") && is_python_library(inner))
         || folders.is_empty() && PYTHON_LIBRARY.contains(&file);
     if is_library { Code::Library } else { Code::Program }
+}
+
+fn is_python_library(folder: &str) -> bool {
+    let version = folder.strip_prefix("python").or_else(|| folder.strip_prefix("Python"));
+    version.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 fn is_runtime_function(function: &str) -> bool {
@@ -210,7 +212,6 @@ fn is_of_language(function: &str) -> bool {
         Some(inside) => {
             let inside = within_brackets(inside);
             let (of, by) = inside.split_once(" as ").unwrap_or((inside, inside));
-            let is_silent = |path: &str| !path.contains("::") && !path.contains('[');
             let [of, by] = [of, by].map(plain_type);
             match (is_silent(of), is_silent(by)) {
                 (true, true) => false,
@@ -219,6 +220,10 @@ fn is_of_language(function: &str) -> bool {
         }
         None => begins_so(path_of(function)),
     }
+}
+
+fn is_silent(path: &str) -> bool {
+    !path.contains("::") && !path.contains('[')
 }
 
 fn begins_so(path: &str) -> bool {

@@ -144,14 +144,10 @@ impl Slices {
             return;
         }
         if let Some(times) = times {
-            // What was lost since may make a time smaller.
-            let add = |sum: &mut u64, now: u64, then: u64| {
-                *sum = sum.saturating_add(now.saturating_sub(then));
-            };
-            add(&mut row.times.on_cpu_ns, times.on_cpu_ns, slice.times.on_cpu_ns);
-            add(&mut row.times.waiting_ns, times.waiting_ns, slice.times.waiting_ns);
-            add(&mut row.times.blocked_ns, times.blocked_ns, slice.times.blocked_ns);
-            add(&mut row.times.unknown_ns, times.unknown_ns, slice.times.unknown_ns);
+            add_difference(&mut row.times.on_cpu_ns, times.on_cpu_ns, slice.times.on_cpu_ns);
+            add_difference(&mut row.times.waiting_ns, times.waiting_ns, slice.times.waiting_ns);
+            add_difference(&mut row.times.blocked_ns, times.blocked_ns, slice.times.blocked_ns);
+            add_difference(&mut row.times.unknown_ns, times.unknown_ns, slice.times.unknown_ns);
         }
     }
 
@@ -200,4 +196,9 @@ impl Slices {
             }
         }
     }
+}
+
+/// What was lost since may make a time smaller.
+fn add_difference(sum: &mut u64, now: u64, then: u64) {
+    *sum = sum.saturating_add(now.saturating_sub(then));
 }

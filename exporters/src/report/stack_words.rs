@@ -78,25 +78,27 @@ impl OwnCall {
         };
         let is_python = |frame: FrameId| kind(frame) == ModuleKind::Python;
         let inside = || frames[..place].iter().rev().copied();
-        let waits = |frame: &FrameId| {
-            let name = tables.frame(*frame).function.map(|name| tables.strings.get(name));
-            !kind(*frame).is_kernel() && name.is_some_and(|name| of_user_function(name).is_some())
-        };
         // Between two functions of Python are those of its interpreter. Else it is the function that
         // is known to wait, which templates and wrappers may be around.
         let called = match is_python(frames[place]) {
             true => inside().find(|frame| is_python(*frame)),
             false => inside()
-                .find(waits)
+                .find(|frame| {
+                    let name = tables.frame(*frame).function.map(|name| tables.strings.get(name));
+                    !kind(*frame).is_kernel()
+                        && name.is_some_and(|name| of_user_function(name).is_some())
+                })
                 .or_else(|| inside().next().filter(|frame| !kind(*frame).is_kernel())),
         };
-        let plain = |frame| {
-            let label = tables.frame_label(frame);
-            let label = label.trim_start_matches('_');
-            let label = label.strip_prefix("GI_").unwrap_or(label).trim_start_matches('_');
-            label.split('@').next().unwrap_or(label).to_owned()
-        };
-        Self { function: Some(tables.frame_label(frames[place])), called: called.map(plain) }
+        Self {
+            function: Some(tables.frame_label(frames[place])),
+            called: called.map(|frame| {
+                let label = tables.frame_label(frame);
+                let label = label.trim_start_matches('_');
+                let label = label.strip_prefix("GI_").unwrap_or(label).trim_start_matches('_');
+                label.split('@').next().unwrap_or(label).to_owned()
+            }),
+        }
     }
 }
 

@@ -407,12 +407,14 @@ impl Text {
             return;
         }
         self.title(&some_of("Migrations", migrations.rows.len(), migrations.total));
-        let row = |row: &MigrationRow| {
-            let [from, to] =
-                [row.from_cpu, row.to_cpu].map(|number| CpuId { machine: row.machine, number });
-            [grouped(row.count), format!("{from} -> {to}")]
-        };
-        self.table(["times", "move"], migrations.rows.iter().map(row));
+        self.table(
+            ["times", "move"],
+            migrations.rows.iter().map(|row| {
+                let [from, to] =
+                    [row.from_cpu, row.to_cpu].map(|number| CpuId { machine: row.machine, number });
+                [grouped(row.count), format!("{from} -> {to}")]
+            }),
+        );
     }
 
     fn unresolved(&mut self, report: &Report) {
@@ -445,17 +447,20 @@ impl Text {
             return;
         }
         self.title(&format!("Lost: {} records", grouped(report.lost)));
-        let is_lost = |loss: &&LossRow| loss.count > 0 && loss.cause != LossCause::Overwritten;
-        let rows = report.losses.iter().filter(is_lost).map(|loss| {
-            let cpu = loss.cpu.map(|number| CpuId { machine: loss.machine, number });
-            let cpu = cpu.map_or_else(String::new, |cpu| format!(" of {cpu}"));
-            let user = loss.user.map(|user| format!(" of user {user}'s programs"));
-            let whose = cpu + &user.unwrap_or_default();
-            [
-                grouped(loss.count),
-                format!("{}{whose}: {}", shown(loss.origin.name()), loss.cause.name()),
-            ]
-        });
+        let rows = report
+            .losses
+            .iter()
+            .filter(|loss| loss.count > 0 && loss.cause != LossCause::Overwritten)
+            .map(|loss| {
+                let cpu = loss.cpu.map(|number| CpuId { machine: loss.machine, number });
+                let cpu = cpu.map_or_else(String::new, |cpu| format!(" of {cpu}"));
+                let user = loss.user.map(|user| format!(" of user {user}'s programs"));
+                let whose = cpu + &user.unwrap_or_default();
+                [
+                    grouped(loss.count),
+                    format!("{}{whose}: {}", shown(loss.origin.name()), loss.cause.name()),
+                ]
+            });
         self.table(["records", "from"], rows);
     }
 }

@@ -74,10 +74,11 @@ impl AsleepThroughout {
             (Suspicion::Semaphore, "on a semaphore or futex"),
         ];
         let words = kinds.iter().filter_map(|(suspicion, how)| {
-            let is_told = |row: &&SleeperRow| {
-                row.suspicion == *suspicion && (of_some || row.class == WaitClass::Blocked)
+            let told = || {
+                self.rows.rows.iter().filter(|row| {
+                    row.suspicion == *suspicion && (of_some || row.class == WaitClass::Blocked)
+                })
             };
-            let told = || self.rows.rows.iter().filter(is_told);
             let threads = match of_some || *suspicion != Suspicion::Semaphore {
                 true => self.of(*suspicion),
                 false => told().map(|row| row.threads).sum(),

@@ -102,9 +102,12 @@ impl Text {
             left_out.push_str("; so is more than that, for want of rows or depth");
         }
         self.line(&format!("  {left_out}"));
-        let has_stack =
-            |node: &TreeNode| matches!(node.kind, NodeKind::Function | NodeKind::Truncated);
-        if linux && !tree.nodes.iter().any(has_stack) {
+        if linux
+            && !tree
+                .nodes
+                .iter()
+                .any(|node| matches!(node.kind, NodeKind::Function | NodeKind::Truncated))
+        {
             self.line(&format!("  {}", words.without_stacks));
         }
         let share = |part| percent(part, tree.total);
@@ -323,13 +326,15 @@ impl Chain<'_> {
             }
             _ => shortened(&shown(&node.name), NAME),
         };
-        let link = |node| {
-            let module = module_of(node);
-            // Code without a name is called by its module already.
-            let says_module =
-                node.name.strip_prefix(module).is_some_and(|rest| rest.starts_with("+0x"));
-            Link { name: name(node), module, says_module, code: code_of(node) }
-        };
-        self.nodes.iter().map(link).collect()
+        self.nodes
+            .iter()
+            .map(|node| {
+                let module = module_of(node);
+                // Code without a name is called by its module already.
+                let says_module =
+                    node.name.strip_prefix(module).is_some_and(|rest| rest.starts_with("+0x"));
+                Link { name: name(node), module, says_module, code: code_of(node) }
+            })
+            .collect()
     }
 }

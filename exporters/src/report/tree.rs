@@ -284,9 +284,9 @@ impl<'a> TreeBuilder<'a> {
 
     /// The nodes with what is below each behind it. A tree may be too deep for recursion.
     fn in_order(&self, grown: &[Grown]) -> Vec<TreeNode> {
-        let is_root = |index: &usize| grown[*index].depth == 0;
         // Nodes were added by their totals, the largest first: so those below one are in order.
-        let mut next: Vec<usize> = (0..grown.len()).filter(is_root).rev().collect();
+        let mut next: Vec<usize> =
+            (0..grown.len()).filter(|index| grown[*index].depth == 0).rev().collect();
         let mut nodes = Vec::with_capacity(grown.len());
         while let Some(index) = next.pop() {
             nodes.push(self.node(&grown[index]));

@@ -120,8 +120,9 @@ impl Report {
 
     /// How long it is: as the recorder says, so that all say the same, if events are of all of it.
     pub(super) fn shown_length(&self) -> u64 {
-        let covered = |recorded: &u64| self.duration_ns >= recorded - recorded / 100;
-        self.recorded_ns.filter(covered).unwrap_or(self.duration_ns)
+        self.recorded_ns
+            .filter(|recorded| self.duration_ns >= recorded - recorded / 100)
+            .unwrap_or(self.duration_ns)
     }
 }
 

@@ -188,12 +188,15 @@ fn of_kernel_function(function: &str) -> Option<WaitFor> {
 /// Rust's closures are called by the function that they are in: `send::{{closure}}`, and
 /// `send::{closure#1}` with the newer names.
 fn without_closures(function: &str) -> &str {
-    let within = |name: &str| Some(name.rfind("::{")?).filter(|_| name.ends_with('}'));
     let mut function = function;
-    while let Some(end) = within(function) {
+    while let Some(end) = type_end(function) {
         function = &function[..end];
     }
     function
+}
+
+fn type_end(name: &str) -> Option<usize> {
+    Some(name.rfind("::{")?).filter(|_| name.ends_with('}'))
 }
 
 pub(super) fn of_user_function(function: &str) -> Option<WaitFor> {
@@ -204,8 +207,10 @@ pub(super) fn of_user_function(function: &str) -> Option<WaitFor> {
     }
     let plain = without_closures(function).chars();
     let plain: String = plain.filter(|c| !matches!(c, '<' | '>')).collect();
-    let is = |(begin, end, _): &&(&str, &str, _)| plain.starts_with(begin) && plain.ends_with(end);
-    USER_PARTS.iter().find(is).map(|(_, _, wait)| *wait)
+    USER_PARTS
+        .iter()
+        .find(|(begin, end, _)| plain.starts_with(begin) && plain.ends_with(end))
+        .map(|(_, _, wait)| *wait)
 }
 
 /// What threads waited for that left the CPU so. Each stack is looked at once.
@@ -263,8 +268,10 @@ pub(super) fn is_recorder(process: ProcessId, tables: &Tables) -> bool {
 fn wait_for(stack: Option<StackId>, reason: Reason, tables: &Tables) -> WaitFor {
     let frames = stack.map_or(&[][..], |stack| tables.stack(stack));
     let in_stack = of_stack(frames, tables);
-    let named = || of_kernel_function(tables.strings.get(reason.blocked_in?));
-    match in_stack.or_else(named).unwrap_or_else(|| of_state(reason)) {
+    match in_stack
+        .or_else(|| of_kernel_function(tables.strings.get(reason.blocked_in?)))
+        .unwrap_or_else(|| of_state(reason))
+    {
         // The kernel counts such waits as I/O if operations are under way.
         IoUring if reason.io_wait => Io,
         wait => wait,
@@ -290,12 +297,15 @@ fn of_state(reason: Reason) -> WaitFor {
 /// to sleep, or all of the kernel's part, but for where it shows why a program has to wait for the
 /// kernel.
 pub(super) fn redundant_frames(wait: WaitFor, frames: &[FrameId], tables: &Tables) -> usize {
-    let is_scheduler = |frame: &&FrameId| {
-        is_kernel(frame, tables) && SCHEDULER.contains(&without_ending(function(**frame, tables)))
-    };
     let kernel = frames.iter().take_while(|frame| is_kernel(frame, tables)).count();
     match wait.is_in_kernel() || kernel == frames.len() {
-        true => frames.iter().take_while(is_scheduler).count(),
+        true => frames
+            .iter()
+            .take_while(|frame| {
+                is_kernel(frame, tables)
+                    && SCHEDULER.contains(&without_ending(function(**frame, tables)))
+            })
+            .count(),
         false => kernel,
     }
 }
@@ -364,17 +374,15 @@ fn of_futex(user: &[FrameId], tables: &Tables) -> WaitFor {
     let is_any_lock = near().any(|name| wait_python::is_any_lock(name.trim_start_matches('_')));
     // Of programs without symbols: their lock of the interpreter is made of a condition.
     let may_be_lock = is_any_lock || matches!(first, None | Some(Semaphore | PythonQueue));
-    let of_library = || wait_python::of_library(user, tables).filter(|_| may_be_lock);
-    let of_any_lock = || wait_python::of_any_lock(user, tables).filter(|_| is_any_lock);
     [Gil, Lock, PythonLock, ThreadEnd]
         .into_iter()
         .find_map(strong)
-        .or_else(of_library)
+        .or_else(|| wait_python::of_library(user, tables).filter(|_| may_be_lock))
         .or_else(|| is_work_loop(near()).then_some(Pool))
         .or_else(|| {
             [Pool, ChannelRoom, Channel, PythonQueue, Sleep, Signal].into_iter().find_map(strong)
         })
-        .or_else(of_any_lock)
+        .or_else(|| wait_python::of_any_lock(user, tables).filter(|_| is_any_lock))
         .or(first)
         .unwrap_or(if is_any_lock { Semaphore } else { Futex })
 }

@@ -86,12 +86,14 @@ fn known(frame: FrameId, tables: &Tables, meant: fn(WaitFor) -> bool) -> Option<
         Some(path) => Path::new(tables.strings.get(path)).ends_with(known),
         None => known.rsplit('/').next() == Some(file),
     };
-    let is_same = |known: &&str| {
-        let plain = known.rsplit('.').next();
-        *known == function || plain == Some(function)
-    };
     let mut library = LIBRARY.iter().filter(|(_, _, wait)| meant(*wait));
-    let found = library.find(|(of, functions, _)| is_file(of) && functions.iter().any(is_same));
+    let found = library.find(|(of, functions, _)| {
+        is_file(of)
+            && functions.iter().any(|known| {
+                let plain = known.rsplit('.').next();
+                *known == function || plain == Some(function)
+            })
+    });
     found.map(|(_, _, wait)| *wait)
 }
 

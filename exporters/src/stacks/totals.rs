@@ -67,8 +67,9 @@ impl Totals {
                 }
             }
             Event::RecordingEnd(machine) => {
-                let is_there = |thread| tables.machine_of(thread) == *machine;
-                for stay in self.blocked.finish(time, is_there) {
+                for stay in
+                    self.blocked.finish(time, |thread| tables.machine_of(thread) == *machine)
+                {
                     self.stay(stay, tables);
                 }
             }
@@ -120,8 +121,10 @@ impl Totals {
 
     #[inline]
     fn add(&mut self, key: Key, tables: &Tables, change: impl FnOnce(&mut Total)) -> bool {
-        let wanted = |filter: &ProcessFilter| filter.matches(tables.thread(key.0).process, tables);
-        let wanted = self.process.as_ref().is_none_or(wanted);
+        let wanted = self
+            .process
+            .as_ref()
+            .is_none_or(|filter| filter.matches(tables.thread(key.0).process, tables));
         if wanted {
             change(self.totals.entry(key).or_default());
         }

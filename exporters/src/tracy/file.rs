@@ -46,11 +46,14 @@ impl Threads {
         };
         let names = rows.all().iter().map(&mut named).collect();
         let mut next = 0;
-        let external = |row: &Row| {
-            next += u16::from(!row.intervals.is_empty());
-            if row.intervals.is_empty() { 0 } else { next }
-        };
-        let externals = rows.all().iter().map(external).collect();
+        let externals = rows
+            .all()
+            .iter()
+            .map(|row| {
+                next += u16::from(!row.intervals.is_empty());
+                if row.intervals.is_empty() { 0 } else { next }
+            })
+            .collect();
         Self {
             numbers: rows.numbers(tables),
             names,
@@ -209,8 +212,7 @@ fn place_samples(samples: &[Sample], callstacks: &[u32]) -> Vec<(i64, u32, bool)
     let placed =
         samples.iter().zip(callstacks).map(|(sample, stack)| (sample.time, *stack, sample.off_cpu));
     let mut placed: Vec<_> = placed.collect();
-    let meets = |two: &[(i64, u32, bool)]| two[0].0 == two[1].0 && two[0].2 != two[1].2;
-    if placed.windows(2).any(meets) {
+    if placed.windows(2).any(|two| two[0].0 == two[1].0 && two[0].2 != two[1].2) {
         let taken: Vec<i64> =
             samples.iter().filter(|sample| sample.off_cpu).map(|sample| sample.time).collect();
         let is_free = |time: &i64| taken.binary_search(time).is_err();

@@ -226,7 +226,6 @@ pub(crate) fn write<W: Write>(
     contexts: &[NamedContext<'_>],
     numbers: &[u64],
 ) -> io::Result<()> {
-    let zones = |context: &Context| context.threads.values().map(Vec::len).sum::<usize>();
     out.count(contexts.iter().map(|named| zones(named.context)).sum())?;
     out.count(0)?; // zones with others inside
     out.count(contexts.len())?;
@@ -252,6 +251,10 @@ pub(crate) fn write<W: Write>(
         }
     }
     Ok(())
+}
+
+fn zones(context: &Context) -> usize {
+    context.threads.values().map(Vec::len).sum::<usize>()
 }
 
 fn write_zones<W: Write>(out: &mut Payload<W>, row: RowId, zones: &[Zone]) -> io::Result<()> {

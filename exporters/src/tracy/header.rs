@@ -48,7 +48,6 @@ pub(crate) fn write<W: Write>(
     out.u32(0)?;
     out.bytes(&vendor(&session.cpu_model))?;
     out.u8(0)?;
-    let short = |text: &str| cut(&clean(text), MAX_TEXT).to_owned();
     out.text(&short(&format!("{} ({})", session.hostname, session.recorder)))?;
     out.text(&short(&match session.filter_pids[..] {
         [] => "whole machine".to_owned(),
@@ -59,6 +58,10 @@ pub(crate) fn write<W: Write>(
     // Its lines are drawn as lines, so it is cleaned line by line.
     out.text(cut(&host_info(session), MAX_TEXT))?;
     topology(out, session)
+}
+
+fn short(text: &str) -> String {
+    cut(&clean(text), MAX_TEXT).to_owned()
 }
 
 /// The wall clock at the file's zero, seconds since 1970.
@@ -89,11 +92,6 @@ fn vendor(cpu_model: &str) -> [u8; 12] {
 }
 
 fn host_info(session: &SessionInfo) -> String {
-    let line = |name: &str, value: &str| match value.trim() {
-        "" => String::new(),
-        value => format!("{name}: {}\n", clean(value)),
-    };
-    let number = |value: u64| if value == 0 { String::new() } else { value.to_string() };
     [
         line("OS", &format!("{} {}", session.os, session.kernel_release)),
         line("Kernel", &session.kernel_version),
@@ -105,6 +103,17 @@ fn host_info(session: &SessionInfo) -> String {
         line("Recorder", &session.recorder),
     ]
     .concat()
+}
+
+fn line(name: &str, value: &str) -> String {
+    match value.trim() {
+        "" => String::new(),
+        value => format!("{name}: {}\n", clean(value)),
+    }
+}
+
+fn number(value: u64) -> String {
+    if value == 0 { String::new() } else { value.to_string() }
 }
 
 /// Packages, the dies of newer layouts, their cores, and what the viewer calls threads: our CPUs.

@@ -102,19 +102,18 @@ impl Locks {
         texts: &mut FileStrings,
         tables: &Tables,
     ) -> Vec<NamedLock<'a>> {
-        let named = |(id, history): (&LockId, &'a History)| {
-            let lock = tables.lock(*id);
-            let name = match tables.strings.get(lock.name) {
-                "" => None,
-                name => Some(texts.intern_short(name)),
-            };
-            let place = locations.place(lock.location, texts, tables);
-            NamedLock { id: id.0, name, place, shared: lock.shared || history.shared, history }
-        };
         self.histories
             .iter()
             .filter(|(_, history)| !history.entries.is_empty())
-            .map(named)
+            .map(|(id, history)| {
+                let lock = tables.lock(*id);
+                let name = match tables.strings.get(lock.name) {
+                    "" => None,
+                    name => Some(texts.intern_short(name)),
+                };
+                let place = locations.place(lock.location, texts, tables);
+                NamedLock { id: id.0, name, place, shared: lock.shared || history.shared, history }
+            })
             .collect()
     }
 }
@@ -217,9 +216,6 @@ pub(crate) fn write<W: Write>(
     locks: &[NamedLock<'_>],
     numbers: &[u64],
 ) -> io::Result<()> {
-    let entries = |lock: &NamedLock<'_>| -> Vec<Entry> {
-        lock.history.entries.iter().filter(|entry| !entry.void).copied().collect()
-    };
     let locks: Vec<_> = locks
         .iter()
         .map(|lock| (lock, entries(lock)))
@@ -251,6 +247,10 @@ pub(crate) fn write<W: Write>(
         }
     }
     Ok(())
+}
+
+fn entries(lock: &NamedLock<'_>) -> Vec<Entry> {
+    lock.history.entries.iter().filter(|entry| !entry.void).copied().collect()
 }
 
 #[cfg(test)]

@@ -228,15 +228,16 @@ pub(crate) fn process(owner: Owner, tables: &Tables) -> Option<ProcessId> {
 /// order of the processes; before them the machine's, behind them idle CPUs.
 pub(crate) fn group_hints(rows: &[Row], tables: &Tables) -> Vec<i32> {
     let mut ranks: FxHashMap<ProcessId, i32> = FxHashMap::default();
-    let hint = |row: &Row| match (row.owner, process(row.owner, tables)) {
-        (Owner::IdleCpu(_), _) => i32::MAX,
-        (_, None) => 0,
-        (_, Some(process)) => {
-            let next = ranks.len() as i32 + 1;
-            *ranks.entry(process).or_insert(next)
-        }
-    };
-    rows.iter().map(hint).collect()
+    rows.iter()
+        .map(|row| match (row.owner, process(row.owner, tables)) {
+            (Owner::IdleCpu(_), _) => i32::MAX,
+            (_, None) => 0,
+            (_, Some(process)) => {
+                let next = ranks.len() as i32 + 1;
+                *ranks.entry(process).or_insert(next)
+            }
+        })
+        .collect()
 }
 
 /// The name of a track that is no row, with what it belongs to before it.

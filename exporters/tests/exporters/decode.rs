@@ -57,11 +57,13 @@ impl Fields {
 
     /// Every occurrence of an integer.
     pub(crate) fn numbers(&self, field: u32) -> Vec<u64> {
-        let number = |(number, value): &(u32, Value)| match value {
-            Value::Varint(value) if *number == field => Some(*value),
-            _ => None,
-        };
-        self.0.iter().filter_map(number).collect()
+        self.0
+            .iter()
+            .filter_map(|(number, value)| match value {
+                Value::Varint(value) if *number == field => Some(*value),
+                _ => None,
+            })
+            .collect()
     }
 
     /// An integer.

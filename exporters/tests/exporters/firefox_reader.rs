@@ -351,17 +351,18 @@ impl Profile {
     /// The markers of a thread: name, category, start and end in milliseconds, data.
     pub(crate) fn thread_markers<'a>(&'a self, thread: &'a Value) -> Vec<Marker<'a>> {
         let markers = &thread["markers"];
-        let row = |row: usize| Marker {
-            name: self.string(&markers["name"][row]),
-            category:
-                self.json["meta"]["categories"][index(&markers["category"][row]).unwrap()]["name"]
+        (0..list(&markers["data"]).len())
+            .map(|row| Marker {
+                name: self.string(&markers["name"][row]),
+                category: self.json["meta"]["categories"]
+                    [index(&markers["category"][row]).unwrap()]["name"]
                     .as_str()
                     .unwrap(),
-            start: markers["startTime"][row].as_f64().unwrap(),
-            end: markers["endTime"][row].as_f64(),
-            data: &markers["data"][row],
-        };
-        (0..list(&markers["data"]).len()).map(row).collect()
+                start: markers["startTime"][row].as_f64().unwrap(),
+                end: markers["endTime"][row].as_f64(),
+                data: &markers["data"][row],
+            })
+            .collect()
     }
 
     /// The schema of a marker's data.

@@ -145,10 +145,10 @@ fn who_waits_for_a_lock_and_who_holds_it_are_markers() {
     let profile = profile(&scenario::game());
     let held = |tid, name| {
         let markers = named(&profile, tid, name);
-        let said = |marker: &Marker<'_>| {
-            ["lock", "obtained", "holder"].map(|key| field(&profile, marker, key))
-        };
-        markers.iter().map(said).collect::<Vec<_>>()
+        markers
+            .iter()
+            .map(|marker| ["lock", "obtained", "holder"].map(|key| field(&profile, marker, key)))
+            .collect::<Vec<_>>()
     };
     let waits = (held("300", "Lock wait"), held("301", "Lock wait"));
     let main = [

@@ -57,9 +57,11 @@ fn a_job_is_a_slice_on_its_queue_of_the_machine_or_of_a_process() {
 fn a_job_says_its_stages_its_thread_its_fences_and_how_it_ended() {
     let told = perfetto();
     let of = |begin: u64| {
-        let job =
-            |slice: &&Slice| slice.track.contains("GPU/") && slice.begin == START + begin * 1_000;
-        let slice = told.slices.iter().find(job).unwrap();
+        let slice = told
+            .slices
+            .iter()
+            .find(|slice| slice.track.contains("GPU/") && slice.begin == START + begin * 1_000)
+            .unwrap();
         slice.arguments.iter().map(|(name, value)| (&**name, &**value)).collect::<Vec<_>>()
     };
     let draw = [

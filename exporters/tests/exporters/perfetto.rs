@@ -240,8 +240,11 @@ fn command_lines(trace: &[u8], pid: u64) -> Vec<Vec<String>> {
     let trees = packets(trace).into_iter().flat_map(|packet| Fields::parse(&packet).messages(2));
     let processes =
         trees.flat_map(|tree| tree.messages(1)).filter(|process| process.number(1) == Some(pid));
-    let word = |word: &[u8]| String::from_utf8(word.to_vec()).unwrap();
-    processes.map(|process| process.all(3).map(word).collect()).collect()
+    processes
+        .map(|process| {
+            process.all(3).map(|word| String::from_utf8(word.to_vec()).unwrap()).collect()
+        })
+        .collect()
 }
 
 #[test]

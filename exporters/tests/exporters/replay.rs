@@ -95,8 +95,10 @@ impl Interned {
     }
 
     fn stack(&self, iid: u64) -> Vec<String> {
-        let name = |frame: &u64| self.strings[&(5, self.frames[frame])].clone();
-        self.stacks[&iid].iter().map(name).collect()
+        self.stacks[&iid]
+            .iter()
+            .map(|frame| self.strings[&(5, self.frames[frame])].clone())
+            .collect()
     }
 }
 

@@ -43,8 +43,10 @@ fn microsoft(name: &str) -> Option<String> {
 fn expansion(name: &str) -> f64 {
     let bytes = name.as_bytes();
     let digits = bytes.iter().filter(|byte| byte.is_ascii_digit()).count();
-    let is_function = |pair: &&[u8]| pair[0].is_ascii_uppercase() && matches!(pair[1], b'6' | b'8');
-    let levels = 1 + bytes.windows(2).filter(is_function).count();
+    let levels = 1 + bytes
+        .windows(2)
+        .filter(|pair| pair[0].is_ascii_uppercase() && matches!(pair[1], b'6' | b'8'))
+        .count();
     let each = 1.0 + digits as f64 / levels as f64;
     bytes.len() as f64 * each.powf(levels as f64)
 }
@@ -79,10 +81,9 @@ mod tests {
     fn a_name_as_deep_as_it_may_be_needs_no_more_stack_than_the_threads_that_name_have() {
         let name = format!("?f@@YAX{}H@Z", "PA".repeat(LENGTH_MAX / 2 - 8));
         assert!(name.len() <= LENGTH_MAX);
-        let work = move || demangled(&name).len();
         let thread = std::thread::Builder::new()
             .stack_size(crate::windows::symbolizer::STACK_BYTES)
-            .spawn(work);
+            .spawn(move || demangled(&name).len());
         assert!(thread.unwrap().join().unwrap() > 1000);
     }
 }

@@ -62,14 +62,13 @@ fn child(directory: &Path, name: &str) -> Option<PathBuf> {
     if cfg!(windows) {
         return None;
     }
-    let same = |entry: &fs::DirEntry| {
-        entry.file_name().to_str().is_some_and(|other| other.eq_ignore_ascii_case(name))
-    };
     fs::read_dir(directory)
         .ok()?
         .take(ENTRIES_MAX)
         .filter_map(Result::ok)
-        .find(same)
+        .find(|entry| {
+            entry.file_name().to_str().is_some_and(|other| other.eq_ignore_ascii_case(name))
+        })
         .map(|entry| entry.path())
 }
 

@@ -60,11 +60,12 @@ pub(crate) fn image_key(timestamp: u32, size: u32) -> String {
 /// could lead elsewhere is no file name.
 pub(crate) fn file_name(path: &str) -> Option<&str> {
     let name = path.rsplit(['\\', '/']).next()?;
-    let odd = |c: char| c.is_control() || matches!(c, ':' | '*' | '?' | '"' | '<' | '>' | '|');
     let plain = !name.is_empty()
         && name.len() <= NAME_MAX
         && !name.chars().all(|c| c == '.')
-        && !name.contains(odd);
+        && !name.contains(|c: char| {
+            c.is_control() || matches!(c, ':' | '*' | '?' | '"' | '<' | '>' | '|')
+        });
     plain.then_some(name)
 }
 

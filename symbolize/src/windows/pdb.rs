@@ -350,12 +350,13 @@ fn symbol(context: &Context<'_, '_>, places: &Sections, offset: u64) -> Option<S
 /// Innermost first; `None` if the function itself has no name.
 fn frames(found: FunctionFrames<'_>) -> Option<Vec<SymbolFrame>> {
     found.frames.last()?.function.as_ref()?;
-    let frame = |frame: pdb_addr2line::Frame<'_>| {
-        Some(SymbolFrame {
-            function: demangled(&frame.function?).into_owned(),
-            file: frame.file.map(std::borrow::Cow::into_owned).unwrap_or_default(),
-            line: frame.line.unwrap_or(0),
-        })
-    };
-    Some(found.frames.into_iter().filter_map(frame).collect())
+    Some(found.frames.into_iter().filter_map(symbol_frame).collect())
+}
+
+fn symbol_frame(frame: pdb_addr2line::Frame<'_>) -> Option<SymbolFrame> {
+    Some(SymbolFrame {
+        function: demangled(&frame.function?).into_owned(),
+        file: frame.file.map(std::borrow::Cow::into_owned).unwrap_or_default(),
+        line: frame.line.unwrap_or(0),
+    })
 }

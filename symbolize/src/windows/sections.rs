@@ -63,10 +63,7 @@ impl Sections {
             return Err(SectionError::Absent);
         }
         // Those that the reader made have no names, and lie nowhere in the file.
-        let is_made = |section: &ImageSectionHeader| {
-            section.name == [0; 8] && section.pointer_to_raw_data == 0
-        };
-        if !found.iter().all(is_made) {
+        if !found.iter().all(|section| section.name == [0; 8] && section.pointer_to_raw_data == 0) {
             return Ok(Self::default());
         }
         if image_length == 0 {

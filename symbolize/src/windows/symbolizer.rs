@@ -71,20 +71,20 @@ impl WindowsSymbolizer {
         let tables: Vec<Mutex<SymbolTable>> =
             requests.iter().map(|request| Mutex::new(unseen(request))).collect();
         let next = AtomicUsize::new(0);
-        let work = || {
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                let (Some(request), Some(table)) = (requests.get(index), tables.get(index)) else {
-                    break;
-                };
-                *table.lock().unwrap_or_else(PoisonError::into_inner) = self.name(request);
-            }
-        };
         thread::scope(|scope| {
             for _ in 0..threads {
                 let thread = thread::Builder::new().name("symbols".into()).stack_size(STACK_BYTES);
                 // Where one cannot be had, those that are there do it all.
-                drop(thread.spawn_scoped(scope, work));
+                drop(thread.spawn_scoped(scope, || {
+                    loop {
+                        let index = next.fetch_add(1, Ordering::Relaxed);
+                        let (Some(request), Some(table)) = (requests.get(index), tables.get(index))
+                        else {
+                            break;
+                        };
+                        *table.lock().unwrap_or_else(PoisonError::into_inner) = self.name(request);
+                    }
+                }));
             }
         });
         tables
@@ -206,9 +206,10 @@ impl Search<'_> {
                     .push(format!("{url} was not asked: there is no directory for what it sends"));
                 continue;
             };
-            let wanted = |path: &Path| self.open_pdb(path, identity).map(drop);
             let limit = symbolizer.options.file_bytes_max;
-            let fetched = symbolizer.servers.fetch((url, store), (name, &key), limit, wanted);
+            let fetched = symbolizer.servers.fetch((url, store), (name, &key), limit, |path| {
+                self.open_pdb(path, identity).map(drop)
+            });
             match fetched.map(|path| (self.open_pdb(&path, identity), path)) {
                 Ok((Ok(pdb), path)) => {
                     // That it was nowhere else is no news any more.

@@ -49,11 +49,12 @@ fn parts(request: &ModuleRequest, options: &Options) -> Vec<FileParts> {
 
 fn read(parts: &FileParts) -> Vec<(u64, Vec<u8>)> {
     let mut all = Vec::new();
-    let keep = |offset: u64, bytes: &[u8]| {
-        all.push((offset, bytes.to_vec()));
-        Ok::<_, io::Error>(true)
-    };
-    parts.read(keep).unwrap();
+    parts
+        .read(|offset: u64, bytes: &[u8]| {
+            all.push((offset, bytes.to_vec()));
+            Ok::<_, io::Error>(true)
+        })
+        .unwrap();
     all
 }
 

@@ -247,18 +247,17 @@ fn a_file_that_is_cut_off_while_it_is_named_ends_nothing() {
         code.offset(a_file_that_is_cut_off_while_it_is_named_ends_nothing as fn() as usize as u64);
     let over = AtomicBool::new(false);
     let tables = std::thread::scope(|scope| {
-        let cut = || {
+        scope.spawn(|| {
             let lengths = [whole.len() as u64, 4096, whole.len() as u64 / 2, 70_000];
             for length in lengths.iter().cycle().take_while(|_| !over.load(Ordering::Relaxed)) {
                 file.set_len(*length).unwrap();
                 std::thread::sleep(Duration::from_millis(1));
             }
-        };
-        scope.spawn(cut);
+        });
         let mut symbolizer = Symbolizer::new(PinnedFiles::new());
-        let name =
-            |_| symbolizer.name_module(path.to_str().unwrap(), &BuildId::default(), &[offset]);
-        let tables: Vec<SymbolTable> = (0..40).map(name).collect();
+        let tables: Vec<SymbolTable> = (0..40)
+            .map(|_| symbolizer.name_module(path.to_str().unwrap(), &BuildId::default(), &[offset]))
+            .collect();
         over.store(true, Ordering::Relaxed);
         tables
     });

@@ -34,8 +34,7 @@ fn a_place_has_the_function_file_and_line_that_its_symbol_file_states() {
 
 /// Innermost first: `clamp(int):5`.
 fn frames(symbol: &Symbol) -> Vec<String> {
-    let frame = |it: &syscollect_model::SymbolFrame| format!("{}:{}", it.function, it.line);
-    symbol.frames.iter().map(frame).collect()
+    symbol.frames.iter().map(|it| format!("{}:{}", it.function, it.line)).collect()
 }
 
 fn pdb() -> Pdb<Cursor<Vec<u8>>> {

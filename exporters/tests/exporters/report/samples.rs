@@ -83,10 +83,11 @@ fn a_sample_counts_once_for_each_function_of_its_stack() {
         syscollect_exporters::report::FunctionRow,
     >|
      -> Vec<_> {
-        let row = |row: &syscollect_exporters::report::FunctionRow| {
-            (row.function.clone(), row.kernel, row.self_samples, row.total)
-        };
-        table.rows.iter().map(row).collect()
+        table
+            .rows
+            .iter()
+            .map(|row| (row.function.clone(), row.kernel, row.self_samples, row.total))
+            .collect()
     };
     let (main, walk, read) = (
         ("main".into(), false, 1, 5),

@@ -88,11 +88,12 @@ fn told(scenario: &Scenario, options: ReportOptions) -> String {
 /// Where each of these lies in the text, which must have all of them.
 fn places(text: &str, all: &[&str]) -> Vec<usize> {
     let section = text.find("\nAsleep from beginning to end").unwrap();
-    let place = |part: &&str| {
-        let found = text[section..].find(part);
-        found.unwrap_or_else(|| panic!("{part:?} is not in\n{text}"))
-    };
-    all.iter().map(place).collect()
+    all.iter()
+        .map(|part| {
+            let found = text[section..].find(part);
+            found.unwrap_or_else(|| panic!("{part:?} is not in\n{text}"))
+        })
+        .collect()
 }
 
 #[test]

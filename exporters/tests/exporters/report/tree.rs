@@ -22,10 +22,10 @@ fn trees(scenario: &Scenario, tree: TreeOptions) -> CallTrees {
 
 /// The nodes as lines: indented by their depth, with total and self.
 fn lines(tree: &CallTree) -> Vec<String> {
-    let line = |node: &syscollect_exporters::report::TreeNode| {
-        format!("{}{} {} {}", " ".repeat(node.depth), node.name, node.total, node.own)
-    };
-    tree.nodes.iter().map(line).collect()
+    tree.nodes
+        .iter()
+        .map(|node| format!("{}{} {} {}", " ".repeat(node.depth), node.name, node.total, node.own))
+        .collect()
 }
 
 /// Two programs, of which code and the kernel's are known.
