@@ -165,17 +165,19 @@ impl FakeMachine {
     /// A process that is there when the recording begins. Without threads it
     /// has one, with the process's id and name.
     pub fn process(&mut self, pid: u32, parent_pid: u32, name: &str, threads: &[(u32, &str)]) {
-        let thread = |(tid, name): &(u32, &str)| KnownThread {
-            tid: *tid,
-            name: (*name).to_owned(),
-            asleep: None,
-        };
         let main = (pid, name);
         let threads = if threads.is_empty() { std::slice::from_ref(&main) } else { threads };
         let process = KnownProcess {
             pid,
             parent_pid,
-            threads: threads.iter().map(thread).collect(),
+            threads: threads
+                .iter()
+                .map(|(tid, name)| KnownThread {
+                    tid: *tid,
+                    name: (*name).to_owned(),
+                    asleep: None,
+                })
+                .collect(),
             ..KnownProcess::default()
         };
         self.define(&Definition::Processes(vec![process]));

@@ -51,16 +51,18 @@ impl FakeTracepoint {
         fields: &[FakeField<'_>],
     ) -> Self {
         let mut end = COMMON_BYTES;
-        let place = |(name, size): &FakeField<'_>| {
-            let (kind, size) = match *size {
-                TEXT => (TracepointFieldKind::TextElsewhere, PLACE_BYTES),
-                size => (TracepointFieldKind::Number, size),
-            };
-            let offset = end.next_multiple_of(size);
-            end = offset + size;
-            TracepointField { name: (*name).to_owned(), offset, size, signed: false, kind }
-        };
-        let fields = fields.iter().map(place).collect();
+        let fields = fields
+            .iter()
+            .map(|(name, size)| {
+                let (kind, size) = match *size {
+                    TEXT => (TracepointFieldKind::TextElsewhere, PLACE_BYTES),
+                    size => (TracepointFieldKind::Number, size),
+                };
+                let offset = end.next_multiple_of(size);
+                end = offset + size;
+                TracepointField { name: (*name).to_owned(), offset, size, signed: false, kind }
+            })
+            .collect();
         let definition = TracepointDefinition {
             tracepoint: number,
             system: system.to_owned(),

@@ -23,11 +23,13 @@ fn what_lacks_a_field_is_shown_as_it_is_and_the_rest_is_understood() {
     machine.switch(0, 1, task_state::RUNNABLE, 100);
     for ((system, event, fields), number) in LACKING.iter().zip(1u32..) {
         let tracepoint = FakeTracepoint::new(&mut machine, number, (system, event), fields);
-        let value = |(_, size): &FakeField<'_>| match *size {
-            TEXT => FakeValue::Text("x"),
-            _ => FakeValue::Number(7),
-        };
-        let values: Vec<FakeValue<'_>> = fields.iter().map(value).collect();
+        let values: Vec<FakeValue<'_>> = fields
+            .iter()
+            .map(|(_, size)| match *size {
+                TEXT => FakeValue::Text("x"),
+                _ => FakeValue::Number(7),
+            })
+            .collect();
         tracepoint.fire(&mut machine, (0, 10 + u64::from(number)), 100, &values);
     }
     let whole: &[FakeField<'_>] =

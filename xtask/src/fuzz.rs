@@ -81,12 +81,15 @@ fn build() -> Result<PathBuf> {
 /// Runs the targets, so many on each CPU; `capture 12345, ...`: how many inputs each has tried.
 fn try_all(folder: &Path, targets: &[String], seconds: u32, per_cpu: usize) -> Result<String> {
     let tried = on_each_cpu(per_cpu, targets, |target| try_one(folder, target, seconds));
-    let text = |(target, result): (&String, &Result<u64>)| match result {
-        Ok(inputs) => format!("{target} {inputs}"),
-        Err(error) => format!("{target}: {error:#}"),
-    };
     let is_failed = tried.iter().any(Result::is_err);
-    let texts: Vec<String> = targets.iter().zip(&tried).map(text).collect();
+    let texts: Vec<String> = targets
+        .iter()
+        .zip(&tried)
+        .map(|(target, result)| match result {
+            Ok(inputs) => format!("{target} {inputs}"),
+            Err(error) => format!("{target}: {error:#}"),
+        })
+        .collect();
     match is_failed {
         true => bail!("{}", texts.join("\n")),
         false => Ok(texts.join(", ")),

@@ -164,12 +164,14 @@ fn hit(base: u64, function: usize) -> Symbol {
 }
 
 fn symbol(offset: u64, start: u64, names: &[&str]) -> Symbol {
-    let frame = |name: &&str| SymbolFrame {
-        function: (*name).into(),
-        file: format!("src/{name}.rs"),
-        line: 7,
-    };
-    let frames = names.iter().map(frame).collect();
+    let frames = names
+        .iter()
+        .map(|name| SymbolFrame {
+            function: (*name).into(),
+            file: format!("src/{name}.rs"),
+            line: 7,
+        })
+        .collect();
     Symbol { offset, start, size: FUNCTION_BYTES, frames, ..Symbol::default() }
 }
 

@@ -30,12 +30,14 @@ impl Case {
 /// A name as the viewer's file has it: Tracy's viewer draws names as they are, and would end them
 /// at a NUL.
 fn spelled(viewer: Viewer, name: &str) -> String {
-    let escaped = |character: char| match character.is_control() {
-        true => character.escape_default().to_string(),
-        false => character.to_string(),
-    };
     match viewer {
-        Viewer::Tracy => name.chars().map(escaped).collect(),
+        Viewer::Tracy => name
+            .chars()
+            .map(|character| match character.is_control() {
+                true => character.escape_default().to_string(),
+                false => character.to_string(),
+            })
+            .collect(),
         _ => name.to_owned(),
     }
 }
@@ -59,14 +61,16 @@ fn function(machine: &mut FakeMachine, number: u64) -> Stacks {
 }
 
 fn define(machine: &mut FakeMachine, names: &[&str]) {
-    let symbol = |(number, name): (u64, &&str)| Symbol {
-        offset: KERNEL + number * 0x100 + 8,
-        start: KERNEL + number * 0x100,
-        size: 0x100,
-        frames: vec![SymbolFrame { function: (*name).into(), ..SymbolFrame::default() }],
-        ..Symbol::default()
-    };
-    let symbols = (0..).zip(names).map(symbol).collect();
+    let symbols = (0..)
+        .zip(names)
+        .map(|(number, name)| Symbol {
+            offset: KERNEL + number * 0x100 + 8,
+            start: KERNEL + number * 0x100,
+            size: 0x100,
+            frames: vec![SymbolFrame { function: (*name).into(), ..SymbolFrame::default() }],
+            ..Symbol::default()
+        })
+        .collect();
     machine.symbols(SymbolTable {
         path: "[kernel.kallsyms]".into(),
         symbols,

@@ -136,14 +136,15 @@ impl Profile {
     /// When a table lacks what it should have.
     pub fn markers(&self, thread: &Value) -> Result<Vec<Marker>, Damage> {
         let markers = &thread["markers"];
-        let marker = |row| {
-            let name = self.string(cell(markers, "name", row)?)?;
-            let [start, end] = ["startTime", "endTime"]
-                .map(|column| cell(markers, column, row).map(Value::as_f64));
-            let duration = end?.zip(start?).map(|(end, start)| nanoseconds(end - start));
-            Ok(Marker { name, duration, data: cell(markers, "data", row)?.clone() })
-        };
-        (0..length(markers)?).map(marker).collect()
+        (0..length(markers)?)
+            .map(|row| {
+                let name = self.string(cell(markers, "name", row)?)?;
+                let [start, end] = ["startTime", "endTime"]
+                    .map(|column| cell(markers, column, row).map(Value::as_f64));
+                let duration = end?.zip(start?).map(|(end, start)| nanoseconds(end - start));
+                Ok(Marker { name, duration, data: cell(markers, "data", row)?.clone() })
+            })
+            .collect()
     }
 
     /// The values of each counter that is called so: the viewer takes its first row for zero, and
@@ -159,11 +160,12 @@ fn values(counter: &Value) -> Vec<f64> {
         .iter()
         .skip(1)
         .map(|value| value.as_f64().unwrap_or(f64::NAN));
-    let add_up = |sum: &mut f64, growth: f64| {
-        *sum += growth;
-        Some(*sum)
-    };
-    growth.scan(0.0, add_up).collect()
+    growth
+        .scan(0.0, |sum, growth| {
+            *sum += growth;
+            Some(*sum)
+        })
+        .collect()
 }
 
 fn list(value: &Value) -> &[Value] {

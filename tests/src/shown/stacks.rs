@@ -97,8 +97,9 @@ impl<'a> Message<'a> {
                 0 => message.numbers.push((tag >> 3, varint(&mut rest)?)),
                 2 => {
                     let length = varint(&mut rest)? as usize;
-                    let cut = || damage("a field is cut off");
-                    let (field, behind) = rest.split_at_checked(length).ok_or_else(cut)?;
+                    let (field, behind) = rest
+                        .split_at_checked(length)
+                        .ok_or_else(|| damage("a field is cut off"))?;
                     message.bytes.push((tag >> 3, field));
                     rest = behind;
                 }

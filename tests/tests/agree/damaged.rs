@@ -85,17 +85,18 @@ fn a_damaged_chunk_is_told_and_everything_else_is_shown() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut all = Damaged::default();
     std::thread::scope(|scope| {
-        let some = |first| {
-            let capture = &capture;
-            scope.spawn(move || {
-                let mut damaged = Damaged::default();
-                (first..PARTS)
-                    .step_by(threads)
-                    .for_each(|part| damage(capture, part, &mut damaged));
-                damaged
+        let running: Vec<_> = (0..threads)
+            .map(|first| {
+                let capture = &capture;
+                scope.spawn(move || {
+                    let mut damaged = Damaged::default();
+                    (first..PARTS)
+                        .step_by(threads)
+                        .for_each(|part| damage(capture, part, &mut damaged));
+                    damaged
+                })
             })
-        };
-        let running: Vec<_> = (0..threads).map(some).collect();
+            .collect();
         for thread in running {
             let Damaged { hit, switches_alone } = thread.join().unwrap();
             hit.into_iter().for_each(|(lane, count)| *all.hit.entry(lane).or_default() += count);

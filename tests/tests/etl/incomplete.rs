@@ -13,10 +13,11 @@ const BUFFER: usize = 4096;
 
 /// Losses as people read them: `"3 buffers missing"`.
 fn losses(session: &Session) -> Vec<String> {
-    let text = |loss: &syscollect_model::Loss| {
-        format!("{} {} {}", loss.count, loss.origin.name(), loss.cause.name())
-    };
-    session.losses().iter().map(text).collect()
+    session
+        .losses()
+        .iter()
+        .map(|loss| format!("{} {} {}", loss.count, loss.origin.name(), loss.cause.name()))
+        .collect()
 }
 
 /// A logger that ended, of so many buffers.

@@ -23,7 +23,6 @@ pub(crate) struct Scenario {
 
 impl Scenario {
     pub(crate) fn new(cpus: u32) -> Self {
-        let cpu = |cpu| CpuInfo { cpu, package: cpu / 4, core: cpu / 2, max_frequency_khz: None };
         let pair = ClockPair {
             ticks: Ticks(0),
             monotonic: 0,
@@ -39,7 +38,14 @@ impl Scenario {
             machine: "x86_64".into(),
             hostname: "host".into(),
             cpu_model: "AMD EPYC".into(),
-            cpus: (0..cpus).map(cpu).collect(),
+            cpus: (0..cpus)
+                .map(|cpu| CpuInfo {
+                    cpu,
+                    package: cpu / 4,
+                    core: cpu / 2,
+                    max_frequency_khz: None,
+                })
+                .collect(),
             clock_pairs: vec![pair],
             sample_rate_hz: 1_000,
             ..SessionInfo::default()

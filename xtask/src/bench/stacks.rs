@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
-use syscollect_model::{Event, Exporter, FrameId, StackId, Tables, ThreadId, Time};
+use syscollect_model::{Event, Exporter, StackId, Tables, ThreadId, Time};
 use syscollect_playback::Recording as _;
 use syscollect_store::CaptureReader;
 
@@ -246,8 +246,7 @@ impl Samples {
         if tables.strings.get(tables.thread(thread).name) != self.comm {
             return;
         }
-        let function = |frame: &FrameId| tables.frame(*frame).function;
-        let names = tables.stack(stack).iter().map(function);
+        let names = tables.stack(stack).iter().map(|frame| tables.frame(*frame).function);
         self.counted.add(names.map(|name| name.map_or("", |name| tables.strings.get(name))));
     }
 }

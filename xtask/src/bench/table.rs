@@ -35,9 +35,6 @@ pub(super) fn render(rows: &[Row]) -> String {
          |---|---|---|---|---|---|---|\n",
     );
     for row in rows {
-        let cell = |value: Option<f64>, decimals: usize, unit: &str| {
-            value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}{unit}"))
-        };
         let (low, high) = spread(&row.ratios);
         out += &format!(
             "| {} | {:.3} ({low:.3} to {high:.3}) | {} | {} | {} | {} | {} |\n",
@@ -59,9 +56,12 @@ pub(super) fn render(rows: &[Row]) -> String {
     out
 }
 
+fn cell(value: Option<f64>, decimals: usize, unit: &str) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}{unit}"))
+}
+
 /// What the figures were measured on.
 pub(super) fn machine() -> String {
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
     let model =
         read("/proc/cpuinfo").lines().find_map(|line| line.strip_prefix("model name")).map_or_else(
             || "unknown CPU".to_owned(),
@@ -69,6 +69,10 @@ pub(super) fn machine() -> String {
         );
     let cpus = std::thread::available_parallelism().map_or(0, usize::from);
     format!("{cpus} CPUs ({model}), Linux {}", read("/proc/sys/kernel/osrelease").trim())
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
 }
 
 /// The middle value; between the two middle ones when their number is even.

@@ -62,8 +62,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if !crate::privileged::is_root() {
         bail!("this records the whole machine: run it as root");
     }
-    let clock = || std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64);
-    let seed = arguments.seed.unwrap_or_else(clock);
+    let seed = arguments.seed.unwrap_or_else(|| {
+        std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64)
+    });
     println!("{:?}, {} rounds, --seed {seed}", arguments.blow, arguments.rounds);
     match rounds(&Context::new()?, arguments, seed)? {
         Outcome::Passed(said) => println!("{said}"),

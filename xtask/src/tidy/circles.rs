@@ -97,10 +97,13 @@ pub(super) fn of_crate(folder: &str, files: &[(&str, &str)]) -> Vec<String> {
     let is_allowed = |circle: &Vec<String>| {
         ALLOWED.iter().any(|allowed| allowed.folder == folder && circle.iter().eq(allowed.modules))
     };
-    let words = |circle: Vec<String>| {
-        format!("{folder}: these modules use one another in a circle: {}", circle.join(", "))
-    };
-    circles.into_iter().filter(|circle| !is_allowed(circle)).map(words).collect()
+    circles
+        .into_iter()
+        .filter(|circle| !is_allowed(circle))
+        .map(|circle| {
+            format!("{folder}: these modules use one another in a circle: {}", circle.join(", "))
+        })
+        .collect()
 }
 
 /// The top-level module that a source is of; `None` for the root, tests and programs of their own.

@@ -3,8 +3,8 @@
 
 use anyhow::{Context, Error, Result, ensure};
 use serde_json::Value;
-use syscollect_tests::reference_capture::{self, Figures};
-use syscollect_tests::{FakeMachine, shown::Viewer};
+use syscollect_tests::FakeMachine;
+use syscollect_tests::reference_capture;
 
 use super::firefox::ProfilerCli;
 use super::{Comparison, Files, figures};
@@ -36,15 +36,17 @@ pub(super) fn comparisons() -> Vec<Comparison> {
 /// A capture without events loads, and shows nothing.
 fn empty() -> Result<Vec<String>> {
     let shown = Files::new(&FakeMachine::new(2).finish())?.engines()?;
-    let something = |(viewer, figures): (Viewer, &Figures)| {
-        let shown = figures.iter().filter(|(_, count)| **count > 0);
-        shown
-            .map(move |(name, count)| {
-                format!("an empty capture: {}: {name}: {count}", viewer.name())
-            })
-            .collect()
-    };
-    Ok(figures(&shown).into_iter().flat_map::<Vec<String>, _>(something).collect())
+    Ok(figures(&shown)
+        .into_iter()
+        .flat_map::<Vec<String>, _>(|(viewer, figures)| {
+            let shown = figures.iter().filter(|(_, count)| **count > 0);
+            shown
+                .map(move |(name, count)| {
+                    format!("an empty capture: {}: {name}: {count}", viewer.name())
+                })
+                .collect()
+        })
+        .collect())
 }
 
 /// What a damaged chunk held is lost, and both engines load the rest.

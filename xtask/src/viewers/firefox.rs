@@ -101,10 +101,9 @@ impl ProfilerCli {
 
     fn threads(&self) -> Result<Vec<String>> {
         let threads = self.json(&["thread", "list"])?;
-        let handle = |thread: &Value| Some(thread["threadHandle"].as_str()?.to_owned());
         list(&threads["threads"])?
             .iter()
-            .map(handle)
+            .map(|thread| Some(thread["threadHandle"].as_str()?.to_owned()))
             .collect::<Option<_>>()
             .context("a thread without a handle")
     }

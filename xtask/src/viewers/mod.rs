@@ -80,9 +80,12 @@ fn compare(print: bool) -> Result<Outcome> {
                 &format!("; {} figures of {count} Windows traces as counted", windows.figures);
         }
     }
-    let missing =
-        |(viewer, figures): &Shown| Some(format!("{}: {}", viewer.name(), figures.as_ref().err()?));
-    let missing: Vec<String> = shown.iter().filter_map(missing).collect();
+    let missing: Vec<String> = shown
+        .iter()
+        .filter_map(|(viewer, figures)| {
+            Some(format!("{}: {}", viewer.name(), figures.as_ref().err()?))
+        })
+        .collect();
     match missing.is_empty() {
         true => Ok(Outcome::Passed(passed)),
         false => Ok(Outcome::Skipped(format!("{}; {passed}", missing.join("; ")))),
@@ -122,11 +125,13 @@ fn figures(shown: &[Shown]) -> Vec<(Viewer, &Figures)> {
 
 /// What differs from the plan, a line each.
 fn wrong(shown: &[Shown], plan: impl Fn(Viewer) -> Figures) -> Vec<String> {
-    let lines = |(viewer, figures): (Viewer, &Figures)| {
-        let found = differences(viewer, &plan(viewer), figures);
-        found.into_iter().map(move |what| format!("{}: {what}", viewer.name()))
-    };
-    figures(shown).into_iter().flat_map(lines).collect()
+    figures(shown)
+        .into_iter()
+        .flat_map(|(viewer, figures)| {
+            let found = differences(viewer, &plan(viewer), figures);
+            found.into_iter().map(move |what| format!("{}: {what}", viewer.name()))
+        })
+        .collect()
 }
 
 /// A recording in a folder of its own.

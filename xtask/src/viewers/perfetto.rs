@@ -162,11 +162,14 @@ pub(super) fn figures(engine: &Engine, trace: &Path) -> Result<Figures> {
 
 /// The text of its bytes in hexadecimal.
 fn unhex(digits: &str) -> Result<String> {
-    let byte = |pair: &[u8]| {
-        let pair = std::str::from_utf8(pair).unwrap_or_default();
-        u8::from_str_radix(pair, 16).with_context(|| format!("{pair:?} is no byte"))
-    };
-    let bytes: Vec<u8> = digits.as_bytes().chunks(2).map(byte).collect::<Result<_>>()?;
+    let bytes: Vec<u8> = digits
+        .as_bytes()
+        .chunks(2)
+        .map(|pair| {
+            let pair = std::str::from_utf8(pair).unwrap_or_default();
+            u8::from_str_radix(pair, 16).with_context(|| format!("{pair:?} is no byte"))
+        })
+        .collect::<Result<_>>()?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

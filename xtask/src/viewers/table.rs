@@ -18,8 +18,9 @@ pub(super) fn text(plan: &Figures, shown: &[(Viewer, &Figures)]) -> String {
         });
         rows.push([figure.clone(), planned.to_string()].into_iter().chain(cells).collect());
     }
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or_default();
-    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    let widths: Vec<usize> = (0..rows[0].len())
+        .map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or_default())
+        .collect();
     let mut text = String::new();
     for row in &rows {
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {

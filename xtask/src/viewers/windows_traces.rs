@@ -132,10 +132,10 @@ fn perfetto(
 ) -> Result<()> {
     let queues: Vec<String> =
         told.queues.keys().map(|queue| format!("'{}'", queue.replace('\'', "''"))).collect();
-    let query = |(kind, query): (&str, &str)| {
-        query.replace("KIND", kind).replace("QUEUES", &queues.join(", "))
-    };
-    let mut queries: Vec<String> = KINDS.into_iter().map(query).collect();
+    let mut queries: Vec<String> = KINDS
+        .into_iter()
+        .map(|(kind, query)| query.replace("KIND", kind).replace("QUEUES", &queues.join(", ")))
+        .collect();
     queries.push(format!("select count(*) from perf_sample where {SAMPLES}"));
     queries
         .push("select coalesce(sum(value), 0) from stats where severity = 'data_loss'".to_owned());

@@ -120,8 +120,10 @@ fn needed_modules(kernel: &Kernel) -> Result<Vec<PathBuf>> {
         // Where the list of built-in modules is not packaged, they are not found.
         let Ok(output) = output_of(&mut command) else { continue };
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let file = |line: &str| Some(PathBuf::from(line.strip_prefix("insmod ")?.trim()));
-        files.extend(text.lines().filter_map(file));
+        files.extend(
+            text.lines()
+                .filter_map(|line| Some(PathBuf::from(line.strip_prefix("insmod ")?.trim()))),
+        );
     }
     Ok(files)
 }
@@ -129,12 +131,6 @@ fn needed_modules(kernel: &Kernel) -> Result<Vec<PathBuf>> {
 /// Runs QEMU until the guest powers off.
 fn boot(kernel: &Kernel, initrd: &Path, exchange: &Path, console: &Path) -> Result<()> {
     let log = fs::File::create(console).context("cannot create the console's file")?;
-    let share = |id: &str, path: &Path, options: &str| {
-        let path = path.display().to_string().replace(',', ",,");
-        let device = format!("virtio-9p-pci,fsdev={id},mount_tag={id}");
-        let share = format!("local,id={id},path={path},security_model=none{options}");
-        ["-fsdev".to_owned(), share, "-device".to_owned(), device]
-    };
     let mut qemu = Command::new("qemu-system-x86_64");
     // One emulating thread: with several, QEMU 7.2 now and then goes on executing
     // a breakpoint that the kernel has removed from its code, for ever.
@@ -145,8 +141,8 @@ fn boot(kernel: &Kernel, initrd: &Path, exchange: &Path, console: &Path) -> Resu
         .arg("-initrd")
         .arg(initrd)
         .args(["-append", "console=ttyS0 quiet panic=-1"])
-        .args(share("host", Path::new("/"), ",readonly=on,multidevs=remap"))
-        .args(share("exchange", exchange, ""))
+        .args(shared_folder("host", Path::new("/"), ",readonly=on,multidevs=remap"))
+        .args(shared_folder("exchange", exchange, ""))
         .stdin(Stdio::null())
         .stdout(log.try_clone().context("cannot share the console's file")?)
         .stderr(log);
@@ -157,4 +153,11 @@ fn boot(kernel: &Kernel, initrd: &Path, exchange: &Path, console: &Path) -> Resu
         child.wait().context("cannot wait for QEMU")?;
     }
     Ok(())
+}
+
+fn shared_folder(id: &str, path: &Path, options: &str) -> [String; 4] {
+    let path = path.display().to_string().replace(',', ",,");
+    let device = format!("virtio-9p-pci,fsdev={id},mount_tag={id}");
+    let share = format!("local,id={id},path={path},security_model=none{options}");
+    ["-fsdev".to_owned(), share, "-device".to_owned(), device]
 }

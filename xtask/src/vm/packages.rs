@@ -94,10 +94,9 @@ impl Packages {
         let prefix = format!("{name}_");
         let find = || -> Option<PathBuf> {
             let entries = fs::read_dir(&here).ok()?.flatten().map(|entry| entry.path());
-            let is_it = |path: &PathBuf| {
+            entries.filter(|path| path.extension().is_some_and(|kind| kind == "deb")).find(|path| {
                 path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(&prefix))
-            };
-            entries.filter(|path| path.extension().is_some_and(|kind| kind == "deb")).find(is_it)
+            })
         };
         if let Some(path) = find() {
             return Ok(path);
@@ -129,8 +128,10 @@ impl Packages {
 fn needed_by_headers(shown: &str) -> Vec<String> {
     let needed = shown.lines().find_map(|line| line.strip_prefix("Depends: ")).unwrap_or_default();
     let names = needed.split(',').filter_map(|one| one.split_whitespace().next());
-    let is_wanted = |name: &&str| name.ends_with("-common") || name.starts_with("linux-kbuild-");
-    names.filter(is_wanted).map(str::to_owned).collect()
+    names
+        .filter(|name| name.ends_with("-common") || name.starts_with("linux-kbuild-"))
+        .map(str::to_owned)
+        .collect()
 }
 
 fn configure(folder: &Path) -> Result<()> {
