@@ -109,7 +109,6 @@ fn more_async_zones_than_are_remembered_are_recorded_all_the_same() {
     scenario();
     let zones: Vec<AsyncZone> =
         (0..ZONES).map(|_| AsyncZone::begin(location!("one of many"))).collect();
-    let count = |lines: &[String], line: &str| lines.iter().filter(|found| *found == line).count();
     assert_eq!(count(&scenario(), "async one of many of task 0"), ZONES);
     another_comes();
     message!("next");
@@ -120,6 +119,10 @@ fn more_async_zones_than_are_remembered_are_recorded_all_the_same() {
     another_comes();
     message!("next");
     assert!(self::told().is_empty());
+}
+
+fn count(lines: &[String], line: &str) -> usize {
+    lines.iter().filter(|found| *found == line).count()
 }
 
 #[test]

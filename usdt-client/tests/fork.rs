@@ -58,7 +58,6 @@ fn nothing_is_left_after_exec() {
 /// Those that are open at the fork are the parent's: the child tells nobody of them.
 fn async_zones_stay_with_the_parent() {
     let zone = AsyncZone::begin(location!("of the parent"));
-    let another_comes = || Drain::open().unwrap().header().attached.fetch_add(1, Ordering::Relaxed);
     let good = in_child(|| {
         message!("first");
         another_comes();
@@ -81,6 +80,10 @@ fn async_zones_stay_with_the_parent() {
     drop(zone);
     message!("next");
     assert_eq!(scenario(), ["attached 0", "AsyncEnd", "message next color 000000"]);
+}
+
+fn another_comes() -> u32 {
+    Drain::open().unwrap().header().attached.fetch_add(1, Ordering::Relaxed)
 }
 
 /// A thread's fork, and a fork's fork, and the parent's other threads' rings stay theirs.

@@ -28,10 +28,6 @@ fn limit(resource: libc::__rlimit_resource_t, value: u64) {
 /// One test, so that no other thread is there when it forks.
 #[test]
 fn marks_do_without_shared_memory_where_a_limit_forbids_it() {
-    let no_arena = || {
-        marks();
-        testing::arena_descriptor().is_none()
-    };
     assert!(
         common::in_child(|| {
             limit(libc::RLIMIT_FSIZE, 1 << 20);
@@ -63,10 +59,14 @@ fn marks_do_without_shared_memory_where_a_limit_forbids_it() {
     assert!(common::in_child(memory_is_not_filled_where_all_is_locked), "locked memory");
 }
 
+fn no_arena() -> bool {
+    marks();
+    testing::arena_descriptor().is_none()
+}
+
 /// Has the kernel refuse memfd_create, as containers do.
 fn refuse_memfd_create() {
     let number = libc::SYS_memfd_create as u32;
-    let filter = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut program = [
         filter(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         filter(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, number),
@@ -82,6 +82,10 @@ fn refuse_memfd_create() {
             0
         );
     }
+}
+
+fn filter(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt, jf, k }
 }
 
 /// With mlockall a mapping is filled when it is made: the arena would be 1 GiB of memory.

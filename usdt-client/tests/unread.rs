@@ -10,11 +10,12 @@ use syscollect_zone_protocol::arena::{MAX_RINGS, RingState};
 
 /// A thread that marks one zone; its number, when it has ended.
 fn short_thread() -> u32 {
-    let work = || {
-        drop(zone!("short"));
-        common::thread_id()
-    };
     std::thread::spawn(work).join().unwrap()
+}
+
+fn work() -> u32 {
+    drop(zone!("short"));
+    common::thread_id()
 }
 
 #[test]
@@ -75,10 +76,13 @@ fn when_all_rings_are_taken_the_ended_ones_do_not_wait() {
 
 fn with_a_reader_no_ring_is_taken_away() {
     let _reader = testing::lock_arena().unwrap();
-    let unread = || Drain::open().unwrap().header().events_unread.load(Relaxed);
     let before = unread();
     let drain = Drain::open().unwrap();
     (0..drain.rings()).for_each(|number| drain.ring(number).ended.store(1, Relaxed));
     std::thread::spawn(|| message!("nowhere")).join().unwrap();
     assert_eq!(unread(), before);
+}
+
+fn unread() -> u64 {
+    Drain::open().unwrap().header().events_unread.load(Relaxed)
 }

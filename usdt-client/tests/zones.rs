@@ -107,25 +107,26 @@ fn messages_plots_and_frames_come_in_order_with_their_texts_sent_once() {
         frame_mark!("physics");
         let _frame = frame!("upload");
     }
-    let round = |index: i32| {
-        vec![
-            "message constant color 000000".to_owned(),
-            "message color 000000".to_owned(),
-            format!("Message \"number {index}\""),
-            "message blue color 0000ff".to_owned(),
-            format!("plot plot {index}"),
-            format!("plot ratio {}", 0.5 * f64::from(index)),
-            "frame - phase 0".to_owned(),
-            "frame physics phase 0".to_owned(),
-            "frame upload phase 1".to_owned(),
-            "frame upload phase 2".to_owned(),
-        ]
-    };
     let lines = scenario();
     assert_eq!(lines, [round(0), round(1)].concat());
     let drain = Drain::open().expect("an arena");
     let count = drain.log().windows(8).filter(|window| window == b"constant").count();
     assert_eq!(count, 1, "a constant text is in the log once");
+}
+
+fn round(index: i32) -> Vec<String> {
+    vec![
+        "message constant color 000000".to_owned(),
+        "message color 000000".to_owned(),
+        format!("Message \"number {index}\""),
+        "message blue color 0000ff".to_owned(),
+        format!("plot plot {index}"),
+        format!("plot ratio {}", 0.5 * f64::from(index)),
+        "frame - phase 0".to_owned(),
+        "frame physics phase 0".to_owned(),
+        "frame upload phase 1".to_owned(),
+        "frame upload phase 2".to_owned(),
+    ]
 }
 
 #[test]
@@ -279,33 +280,34 @@ fn zones_in_destructors_of_thread_local_values_are_recorded() {
 #[test]
 fn a_full_ring_counts_what_it_loses_and_goes_on_with_a_restatement() {
     record();
-    let check = || {
-        let _outer = zone!("outer");
-        scenario();
-        let drain = Drain::open().expect("an arena");
-        let ring = drain.ring(ring_of(&drain, thread_id()).expect("a ring"));
-        let lost_before = ring.lost.load(Ordering::Relaxed);
-        let mut produced = 0;
-        while ring.lost.load(Ordering::Relaxed) < lost_before + 1001 {
-            drop(zone!("many"));
-            produced += 2;
-        }
-        let inner = zone!("open across the loss");
-        produced += 1;
-        let recorded = scenario().len() as u64;
-        let lost = ring.lost.load(Ordering::Relaxed) - lost_before;
-        assert_eq!(recorded + lost, produced);
-        drop(inner);
-        let expected = [
-            &format!("lost {lost}"),
-            "attached 2",
-            "open outer at 0",
-            "open open across the loss at 1",
-            "end 1",
-        ];
-        assert_eq!(scenario(), expected);
-    };
-    std::thread::spawn(check).join().unwrap();
+    std::thread::spawn(check_outer).join().unwrap();
+}
+
+fn check_outer() {
+    let _outer = zone!("outer");
+    scenario();
+    let drain = Drain::open().expect("an arena");
+    let ring = drain.ring(ring_of(&drain, thread_id()).expect("a ring"));
+    let lost_before = ring.lost.load(Ordering::Relaxed);
+    let mut produced = 0;
+    while ring.lost.load(Ordering::Relaxed) < lost_before + 1001 {
+        drop(zone!("many"));
+        produced += 2;
+    }
+    let inner = zone!("open across the loss");
+    produced += 1;
+    let recorded = scenario().len() as u64;
+    let lost = ring.lost.load(Ordering::Relaxed) - lost_before;
+    assert_eq!(recorded + lost, produced);
+    drop(inner);
+    let expected = [
+        &format!("lost {lost}"),
+        "attached 2",
+        "open outer at 0",
+        "open open across the loss at 1",
+        "end 1",
+    ];
+    assert_eq!(scenario(), expected);
 }
 
 #[test]

@@ -76,7 +76,6 @@ mod tests {
     fn room_is_held_and_given_back_and_the_file_is_what_was_written() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"whole").unwrap();
-        let blocks = |file: &File| file.metadata().unwrap().blocks();
         let before = blocks(&file);
         let Some(reserve) = DiskReserve::take(&file) else {
             eprintln!("skipped: the file system of temporary files holds no room");
@@ -92,5 +91,9 @@ mod tests {
         file.seek(SeekFrom::Start(0)).unwrap();
         file.read_to_string(&mut text).unwrap();
         assert_eq!(text, "whole, and its end");
+    }
+
+    fn blocks(file: &File) -> u64 {
+        file.metadata().unwrap().blocks()
     }
 }

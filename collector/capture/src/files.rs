@@ -424,14 +424,6 @@ mod tests {
 
     #[test]
     fn losses_of_a_file_are_those_since_it_began() {
-        let loss = |kind, count| LaneLoss {
-            origin: LaneKind::Sched.into(),
-            cpu: Some(0),
-            record: LostRecord::Kind(kind),
-            cause: LossCause::LaneFull,
-            user: None,
-            count,
-        };
         let before = [loss(RecordKind::Switch, 5)];
         let all = [loss(RecordKind::Switch, 7), loss(RecordKind::Waking, 1)];
         let since = losses_since(&all, &before);
@@ -439,5 +431,16 @@ mod tests {
         let mut sum = before.to_vec();
         add_losses(&mut sum, &since);
         assert_eq!(sum, all);
+    }
+
+    fn loss(kind: RecordKind, count: u64) -> LaneLoss {
+        LaneLoss {
+            origin: LaneKind::Sched.into(),
+            cpu: Some(0),
+            record: LostRecord::Kind(kind),
+            cause: LossCause::LaneFull,
+            user: None,
+            count,
+        }
     }
 }

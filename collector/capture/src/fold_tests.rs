@@ -152,8 +152,8 @@ fn processes_that_ended_before_leave_nothing_and_those_that_were_there_at_the_st
         records.extend((0..).zip(kinds).map(|(after, kind)| record(at + after, kind, pid, 1)));
     }
     records.push(record(20_000, RecordKind::Exit, 50, 0));
-    let noted = |pid| KnownProcess { pid, noted: Ticks(500), ..KnownProcess::default() };
-    let note = Definition::Processes(vec![noted(100), noted(51)]).chunks().remove(0);
+    let note =
+        Definition::Processes(vec![noted_process(100), noted_process(51)]).chunks().remove(0);
     let gone = mappings(&[mapping(100, 0x1000, 5), mapping(51, 0x1000, 6)]);
     let folded = fold([lane(0, &records, 64), vec![note, gone]].concat());
     assert_eq!(left(&folded), [(20_000, RecordKind::Exit, 50)]);
@@ -163,6 +163,10 @@ fn processes_that_ended_before_leave_nothing_and_those_that_were_there_at_the_st
         panic!("no list of processes")
     };
     assert_eq!(left.iter().map(|process| process.pid).collect::<Vec<_>>(), [51]);
+}
+
+fn noted_process(pid: u32) -> KnownProcess {
+    KnownProcess { pid, noted: Ticks(500), ..KnownProcess::default() }
 }
 
 #[test]

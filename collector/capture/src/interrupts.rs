@@ -128,13 +128,6 @@ mod tests {
 
     #[test]
     fn the_variable_takes_the_place_of_the_mark_and_of_nothing_else() {
-        let load = |mark: u64, registers: u8| {
-            let mut instruction = [LOAD_64_BITS, registers, 0, 0, 0, 0, 0, 0].to_vec();
-            instruction[4..].copy_from_slice(&(mark as u32).to_le_bytes());
-            instruction.extend([0; 4]);
-            instruction.extend(((mark >> 32) as u32).to_le_bytes());
-            instruction
-        };
         let object = [load(MARK, 1), load(MARK + 1, 2), load(MARK, 3)].concat();
         let variable = PreemptCount::Variable { id: 77, offset: 8 };
         let expected = [load(77, 0x31), load(MARK + 1, 2), load(77, 0x33)].concat();
@@ -144,5 +137,13 @@ mod tests {
             let ours = ours.bytes();
             assert_ne!(variable.written_into(&ours), ours, "the object has the mark");
         }
+    }
+
+    fn load(mark: u64, registers: u8) -> Vec<u8> {
+        let mut instruction = [LOAD_64_BITS, registers, 0, 0, 0, 0, 0, 0].to_vec();
+        instruction[4..].copy_from_slice(&(mark as u32).to_le_bytes());
+        instruction.extend([0; 4]);
+        instruction.extend(((mark >> 32) as u32).to_le_bytes());
+        instruction
     }
 }

@@ -204,16 +204,6 @@ mod tests {
     #[test]
     fn a_record_that_starts_before_the_end_runs_on_into_the_slack() {
         let mut fake = FakeLane::new();
-        let record = |tid| {
-            let event = SchedRecord {
-                stamp: Stamp::new(u64::from(tid), RecordKind::Switch),
-                tid,
-                ..Default::default()
-            };
-            let mut bytes = event.as_bytes().to_vec();
-            bytes.extend([0; 8]);
-            bytes
-        };
         let (mut tail, mut read) = (0, Vec::new());
         for round in 0..10 {
             for tid in [2 * round, 2 * round + 1] {
@@ -231,6 +221,17 @@ mod tests {
             .collect();
         assert_eq!(tids, (0..20).collect::<Vec<_>>());
         assert_eq!(fake.lane().header().tail, 480);
+    }
+
+    fn record(tid: u32) -> Vec<u8> {
+        let event = SchedRecord {
+            stamp: Stamp::new(u64::from(tid), RecordKind::Switch),
+            tid,
+            ..Default::default()
+        };
+        let mut bytes = event.as_bytes().to_vec();
+        bytes.extend([0; 8]);
+        bytes
     }
 
     #[test]

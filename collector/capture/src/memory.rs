@@ -339,20 +339,21 @@ mod tests {
 
     #[test]
     fn lanes_are_as_large_as_memory_allows_and_bounded_together() {
-        let sched = |bytes, cpus| {
-            room(bytes).plan(64 << 20, BufferMode::Discard, cpus).unwrap().sched_lane_bytes
-        };
-        assert_eq!(sched(8 << 30, 2), 8 << 20);
-        assert_eq!(sched(8 << 30, 64), 8 << 20);
+        assert_eq!(sched_lane_bytes(8 << 30, 2), 8 << 20);
+        assert_eq!(sched_lane_bytes(8 << 30, 64), 8 << 20);
         assert!(
             room(2 << 40).plan(64 << 20, BufferMode::Discard, 256).unwrap().lanes_bytes
                 <= MOST_LANES
         );
-        assert!(sched(50 << 20, 2) < 2 << 20);
+        assert!(sched_lane_bytes(50 << 20, 2) < 2 << 20);
         let sizes = [64 << 20, 1 << 30, 1 << 40]
             .map(|bytes| room(bytes).plan(1 << 20, BufferMode::Discard, 2).unwrap().unwind_bytes);
         assert_eq!(sizes, [LEAST_UNWIND, 4 << 20, MOST_UNWIND]);
         let small = room(8 << 30).plan(3 << 20, BufferMode::Discard, 2).unwrap();
         assert_eq!(small.sched_lane_bytes, 2 << 20, "no larger than the buffer that was asked for");
+    }
+
+    fn sched_lane_bytes(bytes: u64, cpus: u32) -> u32 {
+        room(bytes).plan(64 << 20, BufferMode::Discard, cpus).unwrap().sched_lane_bytes
     }
 }

@@ -124,7 +124,6 @@ impl FakeProc {
         let task = folder.join(format!("task/{pid}"));
         std::fs::create_dir_all(&task).unwrap();
         let stat = format!("{pid} (program) S 1 1 1 0 -1 4194560 1 2");
-        let write = |path: PathBuf, text: &str| std::fs::write(path, text).unwrap();
         write(folder.join("stat"), &stat);
         write(task.join("stat"), &stat);
         write(folder.join("status"), &format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n"));
@@ -146,6 +145,10 @@ impl FakeProc {
     }
 }
 
+fn write(path: PathBuf, text: &str) {
+    std::fs::write(path, text).unwrap();
+}
+
 #[test]
 fn processes_whose_memory_does_not_answer_hold_up_nobody_else() {
     const HOSTILE: u32 = 1001;
@@ -163,15 +166,11 @@ fn processes_whose_memory_does_not_answer_hold_up_nobody_else() {
     let took = begin.elapsed();
     // What is seen now comes after the notes of its own user only.
     taker.add(20_000, Note::Exec(20_000));
-    let has_honest = |taker: &NoteTaker<'_>| {
-        let honest = taker.begun.iter().filter(|process| process.pid >= 20_000);
-        (honest.count() == 101).then_some(taker.mappings.len())
-    };
-    while has_honest(&taker).is_none() && begin.elapsed() < Duration::from_secs(10) {
+    while honest(&taker).is_none() && begin.elapsed() < Duration::from_secs(10) {
         let turn = taker.turns.next(Instant::now());
         turn.into_iter().for_each(|turn| taker.take(turn));
     }
-    assert!(has_honest(&taker).is_some_and(|mapped| mapped >= 100), "{:?}", begin.elapsed());
+    assert!(honest(&taker).is_some_and(|mapped| mapped >= 100), "{:?}", begin.elapsed());
     // Far less than one second for each of 400 that hang, and the list itself asks no process's
     // memory. The machine that runs this may be busy.
     assert!(took < Duration::from_secs(5), "{took:?}");
@@ -184,6 +183,11 @@ fn processes_whose_memory_does_not_answer_hold_up_nobody_else() {
     let hanging = taker.described.iter().filter(|process| process.pid < 20_000);
     assert!(hanging.clone().all(|process| process.threads.len() == 1));
     assert_eq!(hanging.count(), 400, "they are known all the same");
+}
+
+fn honest(taker: &NoteTaker<'_>) -> Option<usize> {
+    let honest = taker.begun.iter().filter(|process| process.pid >= 20_000);
+    (honest.count() == 101).then_some(taker.mappings.len())
 }
 
 #[test]

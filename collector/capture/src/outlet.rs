@@ -281,9 +281,12 @@ mod tests {
     }
 
     fn numbers(reader: &CaptureReader, kind: LaneKind) -> Vec<u64> {
-        let data = |chunk: Chunk| u64::from_le_bytes(chunk.data.try_into().unwrap());
         let chunks = reader.chunks(Lane::new(kind, 0));
         chunks.iter().map(|entry| data(reader.read(entry).unwrap())).collect()
+    }
+
+    fn data(chunk: Chunk) -> u64 {
+        u64::from_le_bytes(chunk.data.try_into().unwrap())
     }
 
     fn definitions(reader: &CaptureReader) -> Vec<Definition> {

@@ -149,12 +149,12 @@ impl Recording {
         let attaching = collector.began().elapsed();
         let mut costs = CostAccount::default();
         costs.note(RecorderWork::Start);
-        let write = move || {
+        let writer = Worker::start("writer", move || {
             // While it waits for a CPU the buffer fills.
             crate::priority::go_before_most();
             files.write()
-        };
-        let writer = Worker::start("writer", write).map_err(no_thread)?;
+        })
+        .map_err(no_thread)?;
         let (missing, session, began) =
             (collector.missing().to_vec(), collector.session().clone(), collector.began());
         let collector = Worker::start("collector", move || collector.run()).map_err(no_thread)?;

@@ -169,14 +169,17 @@ mod tests {
 
     #[test]
     fn the_ids_that_a_user_has_besides_take_from_that_users_share() {
-        let payer = |user| if user >= 100_000 { 1001 } else { user };
-        let mut pool = Pool { payer, ..Pool::new(1000) };
+        let mut pool = Pool { payer: payer_of, ..Pool::new(1000) };
         assert_eq!(taken(&mut pool, 1001), 500);
         assert_eq!((100_000..100_100).map(|user| taken(&mut pool, user)).sum::<usize>(), 0);
         assert_eq!(pool.room(100_007), 0);
         assert_eq!(taken(&mut pool, 1002), 250, "others have theirs");
         pool.give_back(100_007, 500);
         assert_eq!(pool.room(1001), 750);
+    }
+
+    fn payer_of(user: u32) -> u32 {
+        if user >= 100_000 { 1001 } else { user }
     }
 
     #[test]

@@ -476,13 +476,16 @@ mod tests {
     fn a_kernel_that_does_not_take_the_program_is_said() {
         let mut stacks = SleeperStacks::without(SleepersMemory::default());
         assert_eq!(stacks.left_out_words(), Vec::<String>::new());
-        let refused = || Err("unknown func bpf_task_pt_regs#175".to_owned());
         stacks.loading = Some(std::thread::spawn(refused));
         while !stacks.is_ready() {
             std::thread::yield_now();
         }
         let words = stacks.left_out_words();
         assert!(words.len() == 1 && words[0].contains("bpf_task_pt_regs"), "{words:?}");
+    }
+
+    fn refused() -> Result<TaskWalk, String> {
+        Err("unknown func bpf_task_pt_regs#175".to_owned())
     }
 
     #[test]

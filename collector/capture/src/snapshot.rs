@@ -212,7 +212,6 @@ mod tests {
 
     #[test]
     fn executable_mappings_are_read_with_their_paths() {
-        let map = |line: &str| parse_mapping(1, line.as_bytes());
         let found =
             map("7f00-8f00 r-xp 00001000 fe:00 123                       /opt/a b (deleted)")
                 .unwrap();
@@ -223,6 +222,10 @@ mod tests {
         assert_eq!(map("7f00-8f00 rw-p 00001000 fe:00 123 /opt/a"), None);
         assert_eq!(map("7f00-8f00 rwxp 00000000 00:00 0").unwrap().path, "//anon");
         assert_eq!(map("garbage"), None);
+    }
+
+    fn map(line: &str) -> Option<Mapping> {
+        parse_mapping(1, line.as_bytes())
     }
 
     #[test]

@@ -13,17 +13,9 @@ const LANE: Lane = Lane::new(LaneKind::Sched, 1);
 
 /// A chunk of switches between two tasks that hardly compresses.
 fn chunk(sequence: u64) -> Chunk {
-    let record = |index: u64| {
-        let tid = (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32;
-        SchedRecord {
-            stamp: Stamp::new(1000 + index, RecordKind::Switch),
-            tid,
-            ..Default::default()
-        }
-    };
     let first = sequence * RECORDS_PER_CHUNK;
     let data: Vec<u8> = (first..first + RECORDS_PER_CHUNK)
-        .flat_map(|index| record(index).as_bytes().to_vec())
+        .flat_map(|index| record_at(index).as_bytes().to_vec())
         .collect();
     let header = ChunkHeader {
         lane: LANE,
@@ -37,6 +29,11 @@ fn chunk(sequence: u64) -> Chunk {
         length: data.len() as u32,
     };
     Chunk { header, data }
+}
+
+fn record_at(index: u64) -> SchedRecord {
+    let tid = (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32;
+    SchedRecord { stamp: Stamp::new(1000 + index, RecordKind::Switch), tid, ..Default::default() }
 }
 
 fn record(chunks: Vec<Chunk>, path: &Path, mode: BufferMode, buffer_bytes: usize) -> Recorded {

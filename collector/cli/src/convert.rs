@@ -84,8 +84,7 @@ impl Nameable {
         let is_same = if module.kernel {
             self.same_kernel
         } else {
-            let is_kept = || self.kept.contains(&module.path);
-            self.same_files || !module.build_id.is_empty() || is_kept()
+            self.same_files || !module.build_id.is_empty() || self.kept.contains(&module.path)
         };
         let is_wanted = !self.only_here || module.kernel || module.memory.is_some();
         is_same && is_wanted && !has_names(module)
@@ -576,33 +575,30 @@ mod tests {
 
     #[test]
     fn what_is_known_by_ranges_alone_is_named_again_unless_that_takes_too_long() {
-        let table = |path: &str, range_only, unfinished| SymbolTable {
+        assert_eq!(named_paths(&[table("/a", false, 0), table("/b", true, 0)]), ["/a"]);
+        assert_eq!(named_paths(&[table("/a", true, 1), SymbolTable::default()]), ["", "/a"]);
+        let parts = [table("/a", false, 0), table("/a", true, 0), table("/a", false, 0)];
+        assert!(named_paths(&parts).is_empty(), "one part of a table speaks for the module");
+    }
+
+    fn table(path: &str, range_only: bool, unfinished: u64) -> SymbolTable {
+        SymbolTable {
             path: path.into(),
             unfinished,
             symbols: vec![Symbol { range_only, ..Symbol::default() }],
             ..SymbolTable::default()
-        };
-        let of = |tables: &[SymbolTable]| {
-            let named = named(tables.iter().cloned());
-            let mut paths: Vec<_> = named.into_iter().map(|(path, _)| path).collect();
-            paths.sort();
-            paths
-        };
-        assert_eq!(of(&[table("/a", false, 0), table("/b", true, 0)]), ["/a"]);
-        assert_eq!(of(&[table("/a", true, 1), SymbolTable::default()]), ["", "/a"]);
-        let parts = [table("/a", false, 0), table("/a", true, 0), table("/a", false, 0)];
-        assert!(of(&parts).is_empty(), "one part of a table speaks for the module");
+        }
+    }
+
+    fn named_paths(tables: &[SymbolTable]) -> Vec<String> {
+        let named = named(tables.iter().cloned());
+        let mut paths: Vec<_> = named.into_iter().map(|(path, _)| path).collect();
+        paths.sort();
+        paths
     }
 
     #[test]
     fn what_has_names_is_not_named_again_and_what_was_abandoned_is() {
-        let id = |byte| BuildId::from_bytes(&[byte; 20]);
-        let module = |path: &str, build_id, kernel| UnresolvedModule {
-            path: path.into(),
-            build_id,
-            kernel,
-            ..UnresolvedModule::default()
-        };
         let kernel = "[kernel.kallsyms]";
         let named = [("/a".into(), id(1)), (kernel.into(), id(9))].into_iter().collect();
         let later = Nameable { same_kernel: true, named, ..Nameable::default() };
@@ -615,5 +611,13 @@ mod tests {
         assert!(first.is(&module("/c", BuildId::default(), false)));
         let elsewhere = Nameable { same_kernel: false, ..first };
         assert!(!elsewhere.is(&module(kernel, BuildId::default(), true)));
+    }
+
+    fn id(byte: u8) -> BuildId {
+        BuildId::from_bytes(&[byte; 20])
+    }
+
+    fn module(path: &str, build_id: BuildId, kernel: bool) -> UnresolvedModule {
+        UnresolvedModule { path: path.into(), build_id, kernel, ..UnresolvedModule::default() }
     }
 }

@@ -41,17 +41,20 @@ mod tests {
 
     #[test]
     fn a_short_recording_has_no_share_of_a_cpu() {
-        let recorder = |duration_ns| RecorderSummary {
-            recorder_cpu_ns: 80_000_000,
-            recorder_peak_bytes: 31_000_000,
-            duration_ns,
-            ..Default::default()
-        };
         assert_eq!(
             recording(&recorder(2_000_000_000)),
             "80.0 ms of CPU time (4.0 % of one CPU), 31.0 MB of memory"
         );
         assert_eq!(recording(&recorder(2_000_000)), "80.0 ms of CPU time, 31.0 MB of memory");
+    }
+
+    fn recorder(duration_ns: u64) -> RecorderSummary {
+        RecorderSummary {
+            recorder_cpu_ns: 80_000_000,
+            recorder_peak_bytes: 31_000_000,
+            duration_ns,
+            ..Default::default()
+        }
     }
 
     #[test]

@@ -158,11 +158,6 @@ mod tests {
             capability("gpu_calls_cuda", false, false),
             capability("btf", true, true),
         ];
-        let names = |text: String| -> Vec<String> {
-            let rows =
-                text.lines().filter(|line| line.starts_with("yes") || line.starts_with("no"));
-            rows.map(|row| row.split_whitespace().nth(1).unwrap().to_owned()).collect()
-        };
         let short = plain(&capabilities);
         assert!(
             short.contains("about gpu_drivers; libraries with calls for --gpu: 1 of 2 kinds"),
@@ -173,6 +168,11 @@ mod tests {
         assert_eq!(names(short), ["btf", "rapl", "gpus"]);
         let long = text(&capabilities, true, Terminal::hidden().style());
         assert_eq!(names(long), ["btf", "rapl", "gpu_drivers", "gpu_calls_egl", "gpu_calls_cuda"]);
+    }
+
+    fn names(text: String) -> Vec<String> {
+        let rows = text.lines().filter(|line| line.starts_with("yes") || line.starts_with("no"));
+        rows.map(|row| row.split_whitespace().nth(1).unwrap().to_owned()).collect()
     }
 
     #[test]

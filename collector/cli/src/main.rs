@@ -166,13 +166,16 @@ mod tests {
 
     #[test]
     fn a_cause_that_the_text_has_already_is_not_told_twice() {
-        let full = || std::io::Error::from_raw_os_error(libc::ENOSPC);
-        let repeated =
-            anyhow::Error::new(full()).context(format!("cannot write after 12 bytes: {}", full()));
+        let repeated = anyhow::Error::new(disk_full())
+            .context(format!("cannot write after 12 bytes: {}", disk_full()));
         let text = message(&repeated.context("cannot export to x.pftrace"));
         assert_eq!(
             text,
             "cannot export to x.pftrace: cannot write after 12 bytes: No space left on device (os error 28)"
         );
+    }
+
+    fn disk_full() -> std::io::Error {
+        std::io::Error::from_raw_os_error(libc::ENOSPC)
     }
 }

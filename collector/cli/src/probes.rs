@@ -12,7 +12,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use syscollect_model::grouped;
-use syscollect_probes::{Glob, did_you_mean, nearest};
+use syscollect_probes::{did_you_mean, nearest};
 use syscollect_untrusted_files::OpenedFile;
 
 const EXAMPLES: &str = "\
@@ -283,8 +283,9 @@ impl ProbeListing {
 impl Wanted {
     /// Whether a probe is asked for.
     fn probe(&self, provider: &str, name: &str) -> bool {
-        let whole = |glob: &Glob| glob.matches(&format!("{provider}:{name}"));
-        self.glob.as_ref().is_none_or(|glob| glob.matches(name) || whole(glob))
+        self.glob
+            .as_ref()
+            .is_none_or(|glob| glob.matches(name) || glob.matches(&format!("{provider}:{name}")))
     }
 }
 
@@ -338,7 +339,6 @@ mod tests {
 
     #[test]
     fn a_pattern_is_of_a_name_or_of_provider_and_name() {
-        let wanted = |glob: &str| Wanted { glob: Some(glob.parse().unwrap()), functions: false };
         assert!(
             wanted("gc*").probe("python", "gc__start")
                 && wanted("python:*").probe("python", "line")
@@ -348,13 +348,12 @@ mod tests {
         );
     }
 
+    fn wanted(glob: &str) -> Wanted {
+        Wanted { glob: Some(glob.parse().unwrap()), functions: false }
+    }
+
     #[test]
     fn a_file_that_is_not_there_or_is_none_says_so() {
-        let reason = |path: &str| {
-            let wanted = Wanted { glob: None, functions: false };
-            let error = list(&Target::File(path), wanted, &mut |_| Ok(())).err().unwrap();
-            format!("{error:#}")
-        };
         assert!(
             reason("/nowhere/x").contains("cannot open /nowhere/x: No such file"),
             "{}",
@@ -369,21 +368,30 @@ mod tests {
         assert!(reason("/dev/null").contains("no regular file"));
     }
 
+    fn reason(path: &str) -> String {
+        let wanted = Wanted { glob: None, functions: false };
+        let error = list(&Target::File(path), wanted, &mut |_| Ok(())).err().unwrap();
+        format!("{error:#}")
+    }
+
     #[test]
     fn a_function_of_this_very_process_is_listed_and_a_misspelt_one_finds_it() {
         let mut shown = Vec::new();
-        let wanted = |glob: &str| Wanted { glob: Some(glob.parse().unwrap()), functions: true };
         let target = Target::Process(std::process::id());
-        let found = list(&target, wanted("main"), &mut |report| {
+        let found = list(&target, wanted_functions("main"), &mut |report| {
             shown.push(report.text());
             Ok(())
         });
         assert!(found.unwrap().shown > 0);
         assert!(shown.iter().any(|text| text.contains("function  main\n")), "{shown:?}");
-        let error = list(&target, wanted("no_such_functoin_at_all"), &mut |_| Ok(()))
+        let error = list(&target, wanted_functions("no_such_functoin_at_all"), &mut |_| Ok(()))
             .unwrap()
             .finish(&target);
         assert!(error.unwrap_err().to_string().contains("no probe or function in the"));
+    }
+
+    fn wanted_functions(glob: &str) -> Wanted {
+        Wanted { glob: Some(glob.parse().unwrap()), functions: true }
     }
 
     #[test]

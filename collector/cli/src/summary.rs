@@ -298,10 +298,13 @@ mod tests {
 
     #[test]
     fn a_recording_that_was_long_at_attaching_says_so() {
-        let of = |attaching| plain(&Outcome { attaching, ..outcome(Vec::new()) });
-        let text = of(Duration::from_millis(600));
+        let text = attached_in(Duration::from_millis(600));
         assert!(text.contains("in 2.00 s (600 ms of it until zones and probes"), "{text}");
-        assert!(!of(Duration::from_millis(190)).contains("until zones"));
+        assert!(!attached_in(Duration::from_millis(190)).contains("until zones"));
+    }
+
+    fn attached_in(attaching: Duration) -> String {
+        plain(&Outcome { attaching, ..outcome(Vec::new()) })
     }
 
     #[test]
@@ -322,18 +325,19 @@ mod tests {
 
     #[test]
     fn of_a_recording_in_several_files_the_last_ones_size_is_apart_from_what_all_have() {
-        let series = |files, deleted| {
-            let first = Some("x-0001.pftrace".into());
-            let series = Some(Series { first, files, deleted, bytes: 50_000_000 });
-            plain(&Outcome { series, ..outcome(Vec::new()) })
-        };
-        let text = series(5, 0);
+        let text = of_series(5, 0);
         let expected = "Wrote x.pftrace, the last of 5 files from x-0001.pftrace on: 12.3 MB\n\
                         In all: 99,000 events in 2.00 s, files of 50.0 MB\n";
         assert!(text.starts_with(expected), "{text}");
-        let text = series(1, 4);
+        let text = of_series(1, 4);
         assert!(text.starts_with("Wrote x.pftrace, the one file that was kept: 12.3 MB\n"));
         assert!(text.contains("; 4 older ones were deleted, as asked\n"), "{text}");
+    }
+
+    fn of_series(files: usize, deleted: usize) -> String {
+        let first = Some("x-0001.pftrace".into());
+        let series = Some(Series { first, files, deleted, bytes: 50_000_000 });
+        plain(&Outcome { series, ..outcome(Vec::new()) })
     }
 
     #[test]
@@ -360,32 +364,36 @@ mod tests {
 
     #[test]
     fn marks_and_probes_that_were_too_many_have_advice_of_their_own() {
-        let lost = |lane: LaneKind, record| {
-            let loss = LaneLoss { origin: lane.into(), record, ..loss(LossCause::LaneFull, 7) };
-            plain(&outcome(vec![loss]))
-        };
-        assert!(lost(LaneKind::Zone, LostRecord::ZoneItem).contains("instrument less"));
+        assert!(lost_text(LaneKind::Zone, LostRecord::ZoneItem).contains("instrument less"));
         assert!(
-            lost(LaneKind::Zone, LostRecord::ItemWithoutRing).contains("more than 1,024 threads")
+            lost_text(LaneKind::Zone, LostRecord::ItemWithoutRing)
+                .contains("more than 1,024 threads")
         );
         assert!(
-            lost(LaneKind::Probe, LostRecord::Kind(RecordKind::Probe))
+            lost_text(LaneKind::Probe, LostRecord::Kind(RecordKind::Probe))
                 .contains("probe fewer places")
         );
         assert!(
-            lost(LaneKind::Sched, LostRecord::Kind(RecordKind::Switch)).contains("fewer --stacks")
+            lost_text(LaneKind::Sched, LostRecord::Kind(RecordKind::Switch))
+                .contains("fewer --stacks")
         );
+    }
+
+    fn lost_text(lane: LaneKind, record: LostRecord) -> String {
+        let loss = LaneLoss { origin: lane.into(), record, ..loss(LossCause::LaneFull, 7) };
+        plain(&outcome(vec![loss]))
     }
 
     #[test]
     fn a_loss_says_once_what_was_lost() {
-        let said = |origin, cause, count| {
-            let cpu = (origin == LaneKind::Sched.into()).then(|| CpuId::new(3));
-            loss_text(&Loss { origin, cpu, cause, user: None, count, between: None })
-        };
-        assert_eq!(said(LossOrigin::Events, LossCause::LaneFull, 7), "7 events: lane-full");
-        assert_eq!(said(LossOrigin::Buffers, LossCause::Damaged, 1), "1 buffer: damaged");
-        let of_a_cpu = said(LaneKind::Sched.into(), LossCause::Nested, 1_000);
+        assert_eq!(text_of(LossOrigin::Events, LossCause::LaneFull, 7), "7 events: lane-full");
+        assert_eq!(text_of(LossOrigin::Buffers, LossCause::Damaged, 1), "1 buffer: damaged");
+        let of_a_cpu = text_of(LaneKind::Sched.into(), LossCause::Nested, 1_000);
         assert_eq!(of_a_cpu, "1,000 sched records of CPU 3: nested");
+    }
+
+    fn text_of(origin: LossOrigin, cause: LossCause, count: u64) -> String {
+        let cpu = (origin == LaneKind::Sched.into()).then(|| CpuId::new(3));
+        loss_text(&Loss { origin, cpu, cause, user: None, count, between: None })
     }
 }

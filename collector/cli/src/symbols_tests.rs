@@ -66,12 +66,13 @@ fn only_addresses_are_servers() {
 #[cfg(unix)]
 #[test]
 fn a_cache_lies_where_the_system_has_them() {
-    let only = |wanted: &'static str, value: &'static str| {
-        default_cache(move |name| (name == wanted).then(|| OsString::from(value)))
-    };
     assert_eq!(only("XDG_CACHE_HOME", "/c"), Some("/c/syscollect/symbols".into()));
     assert_eq!(only("XDG_CACHE_HOME", "relative"), None);
     assert_eq!(only("NOTHING", "/c"), None);
+}
+
+fn only(wanted: &'static str, value: &'static str) -> Option<PathBuf> {
+    default_cache(move |name| (name == wanted).then(|| OsString::from(value)))
 }
 
 fn module(path: &str, offsets: usize, windows: Option<WindowsImage>) -> UnresolvedModule {
@@ -100,7 +101,6 @@ fn only_windows_modules_are_asked_for() {
 
 #[test]
 fn the_modules_that_are_missed_most_are_told_first() {
-    let image = || Some(WindowsImage::default());
     let requests: Vec<_> = (0..8)
         .map(|index| request(module(&format!(r"\Device\x\m{index}.dll"), index, image())).unwrap())
         .collect();
@@ -121,6 +121,10 @@ fn the_modules_that_are_missed_most_are_told_first() {
     assert_eq!((all.len(), all[7].as_str()), (9, "  m0.dll: why"), "{all:?}");
     tables.iter_mut().for_each(|table| table.symbols = vec![Symbol::default()]);
     assert!(unnamed(&requests, &tables, true, false).is_empty());
+}
+
+fn image() -> Option<WindowsImage> {
+    Some(WindowsImage::default())
 }
 
 #[test]

@@ -216,9 +216,6 @@ mod tests {
 
     #[test]
     fn a_buffer_has_a_size_or_a_time_or_both() {
-        let buffer = |bytes, seconds: Option<u64>| {
-            Ok(BufferSize { bytes, span: seconds.map(Duration::from_secs) })
-        };
         assert_eq!(parse_buffer("64M"), buffer(Some(64 << 20), None));
         assert_eq!(parse_buffer("30s"), buffer(None, Some(30)));
         assert_eq!(parse_buffer("2min,1g"), buffer(Some(1 << 30), Some(120)));
@@ -230,5 +227,9 @@ mod tests {
         for wrong in ["", "30s,", "30s,5s", "1M,1M", "0s", "30s,64"] {
             assert!(parse_buffer(wrong).is_err(), "{wrong}");
         }
+    }
+
+    fn buffer(bytes: Option<usize>, seconds: Option<u64>) -> Result<BufferSize, String> {
+        Ok(BufferSize { bytes, span: seconds.map(Duration::from_secs) })
     }
 }

@@ -44,14 +44,6 @@ fn whoever_tells_of_losses_says_the_same_of_a_gap_that_no_loss_tells_of() {
 #[test]
 fn whoever_tells_of_losses_counts_the_same_and_what_gave_way_as_asked_is_none() {
     let place = Workplace::new();
-    let loss = |kind: LaneKind, cause, count| LaneLoss {
-        origin: kind.into(),
-        cpu: Some(0),
-        record: LostRecord::Any,
-        cause,
-        user: None,
-        count,
-    };
     let losses = [
         loss(LaneKind::Sample, LossCause::LaneFull, 5),
         loss(LaneKind::Sample, LossCause::Overwritten, 7_000),
@@ -73,6 +65,17 @@ fn whoever_tells_of_losses_counts_the_same_and_what_gave_way_as_asked_is_none() 
         let words = if count == 0 { "Lost: nothing" } else { "*** LOST 5 of 9 events" };
         assert!(exported.contains(words), "{exported}");
         assert!(exported.contains("Overwritten by newer events, as asked: 7,000\n"), "{exported}");
+    }
+}
+
+fn loss(kind: LaneKind, cause: LossCause, count: u64) -> LaneLoss {
+    LaneLoss {
+        origin: kind.into(),
+        cpu: Some(0),
+        record: LostRecord::Any,
+        cause,
+        user: None,
+        count,
     }
 }
 
@@ -115,7 +118,6 @@ fn info_lists_every_kind_of_event_of_a_windows_trace_where_it_is_asked_to() {
         trace.record(0, &event(at, (100, 101), [7; 16], (id, 0), &[]));
     }
     fs::write(place.path("x.etl"), trace.finish()).unwrap();
-    let listed = |text: &str| text.matches("07070707-0707-0707-0707-070707070707 ").count();
     let (some, _) = place.succeeds(&["info", "x.etl"]);
     assert_eq!(listed(&some), 20, "{some}");
     let more = "and 164 more kinds of events: --all lists them, --json has them";
@@ -126,6 +128,10 @@ fn info_lists_every_kind_of_event_of_a_windows_trace_where_it_is_asked_to() {
     let (json, _) = place.succeeds(&["info", "x.etl", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["windows"]["events"].as_array().unwrap().len(), usize::from(kinds) + 1);
+}
+
+fn listed(text: &str) -> usize {
+    text.matches("07070707-0707-0707-0707-070707070707 ").count()
 }
 
 /// Bytes that a terminal would obey, and some that are no text at all.

@@ -45,7 +45,6 @@ impl Program {
         let code = maps.lines().find_map(|line| {
             let mut fields = line.split_ascii_whitespace();
             let (start, end) = fields.next()?.split_once('-')?;
-            let hex = |digits| u64::from_str_radix(digits, 16).unwrap();
             let (range, offset) = (hex(start)..hex(end), hex(fields.nth(1)?));
             range.contains(&address).then_some((range, offset))
         });
@@ -79,6 +78,10 @@ impl Program {
             ..SymbolTable::default()
         }
     }
+}
+
+fn hex(digits: &str) -> u64 {
+    u64::from_str_radix(digits, 16).unwrap()
 }
 
 struct Workplace {

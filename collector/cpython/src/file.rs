@@ -119,11 +119,18 @@ mod tests {
 
     #[test]
     fn files_that_may_hold_an_interpreter_are_told_by_their_names() {
-        let may = |path| may_hold_interpreter(path);
-        assert!(may("/usr/bin/python3.11") && may("/opt/lib/libpython3.8.so.1.0"));
-        assert!(may("/home/a/.local/bin/python3"));
-        assert!(!may("/usr/lib/python3.11/lib-dynload/_json.cpython-311-x86_64-linux-gnu.so"));
-        assert!(!may("/usr/lib/python3.11/libfoo.so") && !may("/usr/bin/perl"));
+        assert!(
+            may_hold_interpreter("/usr/bin/python3.11")
+                && may_hold_interpreter("/opt/lib/libpython3.8.so.1.0")
+        );
+        assert!(may_hold_interpreter("/home/a/.local/bin/python3"));
+        assert!(!may_hold_interpreter(
+            "/usr/lib/python3.11/lib-dynload/_json.cpython-311-x86_64-linux-gnu.so"
+        ));
+        assert!(
+            !may_hold_interpreter("/usr/lib/python3.11/libfoo.so")
+                && !may_hold_interpreter("/usr/bin/perl")
+        );
     }
 
     #[test]

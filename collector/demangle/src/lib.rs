@@ -136,13 +136,16 @@ mod tests {
 
     #[test]
     fn a_function_answers_to_all_its_names() {
-        let answers = |wanted: &str| any_name("_ZN3foo3barIiEEvT_", |name| name == wanted);
         assert!(
             answers("_ZN3foo3barIiEEvT_")
                 && answers("void foo::bar<int>(int)")
                 && answers("foo::bar<int>")
         );
         assert!(!answers("foo::bar"));
+    }
+
+    fn answers(wanted: &str) -> bool {
+        any_name("_ZN3foo3barIiEEvT_", |name| name == wanted)
     }
 
     #[test]

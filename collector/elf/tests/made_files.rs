@@ -139,32 +139,34 @@ fn addresses_and_offsets_lead_to_each_other() {
 
 #[test]
 fn a_compressed_section_says_how_large_it_is_unless_it_has_not_even_that() {
-    let inflated = |size: usize| {
-        let header = [1_u64, 1 << 40, 1].map(u64::to_le_bytes).concat();
-        let contents = header[..size].to_vec();
-        let file = File { sections: vec![(".debug_info", 1, 0, 0, contents)], ..File::default() };
-        let mut bytes = file.bytes();
-        let table = u64::from_le_bytes(*bytes[40..].first_chunk().unwrap()) as usize;
-        put(&mut bytes, table + 64 + 8, &[0, 8]);
-        let elf = Elf::open(&*bytes).unwrap();
-        let sections = elf.sections().unwrap();
-        let section = sections.named(".debug_info").next().unwrap();
-        assert_eq!(section.part(), None, "it is not loaded");
-        sections.inflated_size(section)
-    };
     assert_eq!(inflated(24), Ok(Some(1 << 40)));
     assert!(matches!(inflated(23), Err(ElfError::Damaged { part: "compressed section", .. })));
 }
 
+fn inflated(size: usize) -> Result<Option<u64>, ElfError> {
+    let header = [1_u64, 1 << 40, 1].map(u64::to_le_bytes).concat();
+    let contents = header[..size].to_vec();
+    let file = File { sections: vec![(".debug_info", 1, 0, 0, contents)], ..File::default() };
+    let mut bytes = file.bytes();
+    let table = u64::from_le_bytes(*bytes[40..].first_chunk().expect("a header")) as usize;
+    put(&mut bytes, table + 64 + 8, &[0, 8]);
+    let elf = Elf::open(&*bytes).expect("a file");
+    let sections = elf.sections().expect("its sections");
+    let section = sections.named(".debug_info").next().expect("the one above");
+    assert_eq!(section.part(), None, "it is not loaded");
+    sections.inflated_size(section)
+}
+
 #[test]
 fn a_build_id_behind_more_tables_of_notes_than_linkers_write_is_none() {
-    let with = |others| {
-        let mut sections = vec![(".note", 7, 0, 0, raw_note(b"GNU\0", 1, &[0; 16])); others];
-        sections.push((".note.gnu.build-id", 7, 0, 0, raw_note(b"GNU\0", 3, &[7; 20])));
-        let bytes = File { sections, ..File::default() }.bytes();
-        Elf::open(&*bytes).unwrap().build_id().map(<[u8]>::len)
-    };
-    assert_eq!((with(31), with(32)), (Some(20), None));
+    assert_eq!((among_others(31), among_others(32)), (Some(20), None));
+}
+
+fn among_others(others: usize) -> Option<usize> {
+    let mut sections = vec![(".note", 7, 0, 0, raw_note(b"GNU\0", 1, &[0; 16])); others];
+    sections.push((".note.gnu.build-id", 7, 0, 0, raw_note(b"GNU\0", 3, &[7; 20])));
+    let bytes = File { sections, ..File::default() }.bytes();
+    Elf::open(&*bytes).expect("a file").build_id().map(<[u8]>::len)
 }
 
 #[test]
@@ -216,14 +218,20 @@ fn a_file_of_32_bits_is_read_and_is_not_of_this_machine() {
 
 /// A program for i386: a note with a build id, which is loaded as code.
 fn of_32_bits() -> Vec<u8> {
-    let halves = |values: &[u16]| values.iter().flat_map(|half| half.to_le_bytes()).collect();
-    let words = |values: &[u32]| values.iter().flat_map(|word| word.to_le_bytes()).collect();
     let ident = b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
     let head: [Vec<u8>; 4] =
         [ident, halves(&[2, 3]), words(&[1, 0, 52, 0, 0]), halves(&[52, 32, 2, 40, 0, 0])];
     let loaded: Vec<u8> = words(&[1, 0x74, 0x40_0000, 0, 20, 20, 5, 4]);
     let notes = words(&[4, 0x74, 0, 0, 20, 20, 4, 4]);
     [head.concat(), loaded, notes, raw_note(b"GNU\0", 3, &[1, 2, 3, 4])].concat()
+}
+
+fn halves(values: &[u16]) -> Vec<u8> {
+    values.iter().flat_map(|half| half.to_le_bytes()).collect()
+}
+
+fn words(values: &[u32]) -> Vec<u8> {
+    values.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
 #[test]
@@ -250,16 +258,17 @@ fn an_error_names_the_part_and_where_it_lies() {
 
 #[test]
 fn more_loaded_segments_than_any_linker_makes_are_refused() {
-    let with = |count: u16| {
-        let mut bytes = File::default().bytes();
-        let (table, row) = (bytes.len() as u64, bytes[64..64 + 56].to_vec());
-        (0..count).for_each(|_| bytes.extend(&row));
-        put(&mut bytes, 32, &table.to_le_bytes());
-        put(&mut bytes, 56, &count.to_le_bytes());
-        Elf::open(&*bytes).map(drop)
-    };
-    assert!(with(128).is_ok());
-    assert!(matches!(with(129), Err(ElfError::TooLarge { limit: 128, .. })));
+    assert!(of_segments(128).is_ok());
+    assert!(matches!(of_segments(129), Err(ElfError::TooLarge { limit: 128, .. })));
+}
+
+fn of_segments(count: u16) -> Result<(), ElfError> {
+    let mut bytes = File::default().bytes();
+    let (table, row) = (bytes.len() as u64, bytes[64..64 + 56].to_vec());
+    (0..count).for_each(|_| bytes.extend(&row));
+    put(&mut bytes, 32, &table.to_le_bytes());
+    put(&mut bytes, 56, &count.to_le_bytes());
+    Elf::open(&*bytes).map(drop)
 }
 
 /// A sparse file, in which each part in turn claims to have more than any part may have, and has

@@ -84,7 +84,6 @@ fn a_number_that_no_buffer_has_is_no_loss_where_the_count_is_right() {
 
 #[test]
 fn what_a_logger_that_runs_holds_in_memory_is_not_written_and_not_damaged() {
-    let running = || saying(trace(8), 0);
     assert_eq!(lacking(running().finish()), (0, 0));
     let mut file = running().finish();
     renumber(&mut file, 7, 9);
@@ -95,6 +94,10 @@ fn what_a_logger_that_runs_holds_in_memory_is_not_written_and_not_damaged() {
     let mut wild = running().finish();
     renumber(&mut wild, 7, u64::MAX);
     assert!(lacking(wild).1 <= 4096, "what no logger can hold is no count");
+}
+
+fn running() -> FakeTrace {
+    saying(trace(8), 0)
 }
 
 /// A circular file of eight buffers, when it has gone round: the header, buffers 11 and 12, and 6
@@ -130,15 +133,18 @@ fn a_circular_file_of_a_logger_that_runs_lacks_nothing_that_can_be_told() {
 
 #[test]
 fn the_second_of_a_loggers_files_may_count_the_buffers_of_the_first() {
-    let second = |written| of_mode(saying(trace(8), written), NEW_FILE, 12);
     let numbered = |written| {
-        let mut file = second(written).finish();
+        let mut file = second_file(written).finish();
         (1..8).for_each(|place| renumber(&mut file, place, 11 + place as u64));
         file
     };
     // Eight in each: this one's header, and those from 12 to 18.
     assert_eq!(lacking(numbered(19)), (0, 0));
     assert_eq!(lacking(numbered(19)[..6 * STRIDE].to_vec()), (2, 0));
-    assert_eq!(lacking(second(8).finish()), (0, 0), "or only its own");
-    assert_eq!(lacking(second(8).finish()[..6 * STRIDE].to_vec()), (2, 0));
+    assert_eq!(lacking(second_file(8).finish()), (0, 0), "or only its own");
+    assert_eq!(lacking(second_file(8).finish()[..6 * STRIDE].to_vec()), (2, 0));
+}
+
+fn second_file(written: u32) -> FakeTrace {
+    of_mode(saying(trace(8), written), NEW_FILE, 12)
 }

@@ -28,7 +28,6 @@ fn ping_pong(cpus: u16, events: u64, stacks: u32) -> Vec<u8> {
         let (ping, pong) = (100 + u32::from(cpu) * 2, 101 + u32::from(cpu) * 2);
         machine.process(ping, 1, "ping", &[]);
         machine.process(pong, 1, "pong", &[]);
-        let address = |depth: u64, stack: u64| 0xffff_ffff_8100_0000 + depth * 0x100 + stack * 0x10;
         for stack in 0..u64::from(stacks) {
             let frames: Vec<u64> =
                 (0..12).map(|depth| address(depth, if depth < 2 { stack } else { 0 })).collect();
@@ -63,6 +62,10 @@ fn ping_pong(cpus: u16, events: u64, stacks: u32) -> Vec<u8> {
     machine.finish()
 }
 
+fn address(depth: u64, stack: u64) -> u64 {
+    0xffff_ffff_8100_0000 + depth * 0x100 + stack * 0x10
+}
+
 struct Numbers(std::ops::Range<u64>, u64);
 
 impl Cursor for Numbers {
@@ -85,9 +88,9 @@ fn merge(criterion: &mut Criterion) {
         let each = 1_000_000 / lanes;
         group.throughput(Throughput::Elements(each * lanes));
         group.bench_function(format!("{lanes} lanes"), |bencher| {
-            let cursors = || (0..lanes).map(|lane| Numbers(0..each, lane)).collect::<Vec<_>>();
             bencher.iter(|| {
-                Merge::new(cursors()).fold(0u64, |sum, (lane, item)| sum ^ item ^ lane as u64)
+                Merge::new((0..lanes).map(|lane| Numbers(0..each, lane)).collect::<Vec<_>>())
+                    .fold(0u64, |sum, (lane, item)| sum ^ item ^ lane as u64)
             });
         });
     }

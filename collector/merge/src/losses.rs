@@ -319,20 +319,23 @@ mod tests {
 
     #[test]
     fn what_is_lost_of_a_users_programs_is_theirs() {
-        let of_user = |user, count| LaneLoss {
-            origin: LaneKind::Zone.into(),
-            cpu: None,
-            record: LostRecord::Any,
-            cause: LossCause::LaneFull,
-            user,
-            count,
-        };
         let mut losses = Losses::default();
         // What was declared last counts, and nothing of what came before.
         losses.declare(&[of_user(Some(7), 1_000)]);
         losses.declare(&[of_user(Some(1001), 40), of_user(None, 2), of_user(Some(1001), 2)]);
         let rows: Vec<_> = losses.totals().iter().map(|loss| (loss.user, loss.count)).collect();
         assert_eq!(rows, [(Some(1001), 42), (None, 2)]);
+    }
+
+    fn of_user(user: Option<u32>, count: u64) -> LaneLoss {
+        LaneLoss {
+            origin: LaneKind::Zone.into(),
+            cpu: None,
+            record: LostRecord::Any,
+            cause: LossCause::LaneFull,
+            user,
+            count,
+        }
     }
 
     #[test]

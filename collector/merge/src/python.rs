@@ -304,14 +304,6 @@ mod tests {
         let read = stacks.read(lane(), Ticks(0), &data.concat(), Ticks(u64::MAX), None);
         assert_eq!((read.stacks, read.cut), (2, false));
 
-        let symbol = |offset, names: &[&str]| Symbol {
-            offset,
-            frames: names
-                .iter()
-                .map(|name| SymbolFrame { function: (*name).into(), ..SymbolFrame::default() })
-                .collect(),
-            ..Symbol::default()
-        };
         let symbols = vec![symbol(C, &["compress"]), symbol(LOOP + 0x97, &["call", "eval"])];
         let mut resolver = Resolver::new(&SessionInfo::default(), stacks);
         let path = "/bin/python3.11".into();
@@ -326,5 +318,16 @@ mod tests {
             tables.strings.get(frame.function.unwrap())
         });
         assert_eq!(names.collect::<Vec<_>>(), ["compress", "call", "load (io.py)", "eval"]);
+    }
+
+    fn symbol(offset: u64, names: &[&str]) -> Symbol {
+        Symbol {
+            offset,
+            frames: names
+                .iter()
+                .map(|name| SymbolFrame { function: (*name).into(), ..SymbolFrame::default() })
+                .collect(),
+            ..Symbol::default()
+        }
     }
 }

@@ -201,11 +201,14 @@ mod tests {
             scheduling.on(engine, SCHED, &record(RecordKind::Switch, 7)).unwrap();
         });
         assert_eq!(switches(&events, &tables), [(None, 7), (Some(7), 8), (Some(9), 7)]);
-        let lost = |event: &Event| match event {
+        assert_eq!(events.iter().find_map(lost), Some((LossCause::Damaged, 3)));
+    }
+
+    fn lost(event: &Event) -> Option<(LossCause, u64)> {
+        match event {
             Event::Loss(loss) => Some((loss.cause, loss.count)),
             _ => None,
-        };
-        assert_eq!(events.iter().find_map(lost), Some((LossCause::Damaged, 3)));
+        }
     }
 
     #[test]

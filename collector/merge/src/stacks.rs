@@ -513,13 +513,16 @@ mod tests {
             define(&mut stacks, 1, &[0x1000 + n]);
         }
         let honest = define(&mut stacks, 2, &[0x1234]).unwrap();
-        let code = |stacks: &Stacks, of: Defined| stacks.code().get(stacks.code_of(of)[0]);
-        assert_eq!(code(&stacks, honest).offset, 0x1234);
+        assert_eq!(first_code(&stacks, honest).offset, 0x1234);
         let late = define(&mut stacks, 1, &[0x7777]).unwrap();
-        let late = code(&stacks, late);
+        let late = first_code(&stacks, late);
         assert_eq!(stacks.code().module(late.module.unwrap()).path, "/bin/1");
         assert_eq!((late.offset, stacks.coarse), (0, 31));
         let told = stacks.coarse_frames().unwrap();
         assert!(told.starts_with("31 frames in stacks show their file only"), "{told}");
+    }
+
+    fn first_code(stacks: &Stacks, of: Defined) -> CodeAddress {
+        stacks.code().get(stacks.code_of(of)[0])
     }
 }

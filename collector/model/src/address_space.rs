@@ -279,7 +279,6 @@ mod tests {
     #[test]
     fn the_vdso_of_programs_that_begin_later_is_that_of_all_of_64_bits() {
         let id = BuildId::from_bytes(&[7; 20]);
-        let vdso = |pid, start, since| mapping(pid, start, ModuleKind::VDSO_PATH, since);
         let (wide, narrow) = (0x7fff_0000_1000, 0xf7f0_1000);
         let mut spaces = AddressSpaces::default();
         spaces.map(vdso(1, wide, 10));
@@ -291,6 +290,10 @@ mod tests {
         let of = |pid, at| spaces.lookup(pid, Ticks(40), at).unwrap().build_id.clone();
         assert_eq!([of(1, wide), of(3, wide), of(4, wide)], [id.clone(), id.clone(), id]);
         assert!(of(2, narrow).is_empty());
+    }
+
+    fn vdso(pid: u32, start: u64, since: u64) -> Mapping {
+        mapping(pid, start, ModuleKind::VDSO_PATH, since)
     }
 
     #[test]
@@ -320,13 +323,14 @@ mod tests {
         spaces.fork(3, 4, Ticks(30));
         spaces.exec(4, Ticks(40));
         spaces.seal();
-        let complete = |spaces: &AddressSpaces| {
-            [(1, 5), (2, 15), (3, 25), (4, 35), (4, 45), (5, 45)]
-                .map(|(pid, at)| spaces.is_complete(pid, Ticks(at)))
-        };
         assert_eq!(complete(&spaces), [true, true, false, false, true, false]);
         spaces.mark_incomplete();
         assert_eq!(complete(&spaces), [false; 6]);
+    }
+
+    fn complete(spaces: &AddressSpaces) -> [bool; 6] {
+        [(1, 5), (2, 15), (3, 25), (4, 35), (4, 45), (5, 45)]
+            .map(|(pid, at)| spaces.is_complete(pid, Ticks(at)))
     }
 
     #[test]

@@ -299,14 +299,6 @@ mod tests {
 
     #[test]
     fn only_lost_switches_make_unknown_what_ran() {
-        let loss = |origin, count| Loss {
-            origin,
-            cpu: Some(CpuId::new(3)),
-            cause: LossCause::LaneFull,
-            user: None,
-            count,
-            between: Some((Time(5), Time(9))),
-        };
         let gap = SchedulingGap { cpu: Some(CpuId::new(3)), since: Some(Time(5)) };
         assert_eq!(loss(LaneKind::Sched.into(), 1).scheduling_gap(), Some(gap));
         assert_eq!(loss(LossOrigin::Buffers, 1).scheduling_gap(), Some(gap));
@@ -315,6 +307,17 @@ mod tests {
             assert_eq!(loss(other, 1).scheduling_gap(), None);
         }
         assert_eq!(loss(LaneKind::Sched.into(), 0).scheduling_gap(), None, "nothing was lost");
+    }
+
+    fn loss(origin: LossOrigin, count: u64) -> Loss {
+        Loss {
+            origin,
+            cpu: Some(CpuId::new(3)),
+            cause: LossCause::LaneFull,
+            user: None,
+            count,
+            between: Some((Time(5), Time(9))),
+        }
     }
     #[test]
     fn an_origin_is_its_name_in_a_file_whoever_wrote_it() {

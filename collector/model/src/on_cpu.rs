@@ -219,22 +219,23 @@ mod tests {
 
     #[test]
     fn a_loss_of_the_cpu_explains_it_and_so_does_a_filter() {
-        let lost = |cpu| {
-            Event::Loss(Loss {
-                origin: LaneKind::Sched.into(),
-                cpu: Some(CpuId::new(cpu)),
-                cause: LossCause::LaneFull,
-                user: None,
-                count: 1,
-                between: None,
-            })
-        };
         let events = |cpu| [switch(0, Some(0), 1), lost(cpu), switch(0, Some(2), 0)];
         assert_eq!(gaps(&events(0), &tables(2)), [false; 3]);
         assert_eq!(gaps(&events(1), &tables(2)), [false, false, true]);
         let mut filtered = tables(2);
         filtered.machines[0].filter_pids = vec![2];
         assert_eq!(gaps(&events(1), &filtered), [false; 3]);
+    }
+
+    fn lost(cpu: u32) -> Event {
+        Event::Loss(Loss {
+            origin: LaneKind::Sched.into(),
+            cpu: Some(CpuId::new(cpu)),
+            cause: LossCause::LaneFull,
+            user: None,
+            count: 1,
+            between: None,
+        })
     }
 
     #[test]

@@ -147,11 +147,6 @@ mod tests {
 
     #[test]
     fn files_that_lack_names_are_told_once_and_not_all() {
-        let table = |path: &str, unfinished| SymbolTable {
-            path: path.into(),
-            unfinished,
-            ..SymbolTable::default()
-        };
         assert_eq!(naming_shortage(&[table("/a", 0)]), None);
         let mut tables = vec![table("/a", 3), table("/b", 0), table("/a", 3), table("/c", 9)];
         let told = naming_shortage(&tables).unwrap();
@@ -159,5 +154,9 @@ mod tests {
         tables.extend((0..6).map(|n| table(&format!("/{n}"), 1)));
         let told = naming_shortage(&tables).unwrap();
         assert!(told.contains("/2 (1 places), 3 more files;"), "{told}");
+    }
+
+    fn table(path: &str, unfinished: u64) -> SymbolTable {
+        SymbolTable { path: path.into(), unfinished, ..SymbolTable::default() }
     }
 }

@@ -281,7 +281,16 @@ mod tests {
     use syscollect_model::{Symbol, SymbolFrame};
 
     fn spaces() -> AddressSpaces {
-        let mapping = |path: &str, start, since| Mapping {
+        let mut spaces = AddressSpaces::default();
+        spaces.map(mapping("/bin/old", 0x1000, 0));
+        spaces.map(mapping("/bin/new", 0x1000, 50));
+        spaces.map(mapping("//anon", 0x9000, 0));
+        spaces.seal();
+        spaces
+    }
+
+    fn mapping(path: &str, start: u64, since: u64) -> Mapping {
+        Mapping {
             pid: 1,
             start,
             end: start + 0x1000,
@@ -289,13 +298,7 @@ mod tests {
             path: path.into(),
             build_id: BuildId::default(),
             since: Ticks(since),
-        };
-        let mut spaces = AddressSpaces::default();
-        spaces.map(mapping("/bin/old", 0x1000, 0));
-        spaces.map(mapping("/bin/new", 0x1000, 50));
-        spaces.map(mapping("//anon", 0x9000, 0));
-        spaces.seal();
-        spaces
+        }
     }
 
     #[test]
@@ -329,15 +332,6 @@ mod tests {
     #[test]
     fn one_address_is_different_code_in_each_programs_own_memory() {
         let mut spaces = spaces();
-        let anonymous = |pid, since| Mapping {
-            pid,
-            start: 0x9000,
-            end: 0xa000,
-            file_offset: 0,
-            path: "//anon".into(),
-            build_id: BuildId::default(),
-            since: Ticks(since),
-        };
         spaces.fork(1, 2, Ticks(10));
         spaces.exec(1, Ticks(20));
         spaces.map(anonymous(1, 25));
@@ -354,6 +348,18 @@ mod tests {
         assert_ne!(at(3, 5), first, "another process");
     }
 
+    fn anonymous(pid: u32, since: u64) -> Mapping {
+        Mapping {
+            pid,
+            start: 0x9000,
+            end: 0xa000,
+            file_offset: 0,
+            path: "//anon".into(),
+            build_id: BuildId::default(),
+            since: Ticks(since),
+        }
+    }
+
     #[test]
     fn what_most_stacks_have_is_named_first() {
         let mut code = CodeAddresses::default();
@@ -363,12 +369,6 @@ mod tests {
             (0..uses).for_each(|_| code.count_use(id));
         }
         assert_eq!(code.unnamed(&Names::default())[0].offsets, [2, 4, 1, 3]);
-        let symbol = |offset, range_only| Symbol {
-            offset,
-            range_only,
-            frames: vec![SymbolFrame::default()],
-            ..Symbol::default()
-        };
         let mut names = Names::default();
         names.add(vec![SymbolTable {
             path: "/bin/a".into(),
@@ -376,5 +376,9 @@ mod tests {
             ..SymbolTable::default()
         }]);
         assert_eq!(code.unnamed(&names)[0].offsets, [4, 1, 3], "a range is not a name");
+    }
+
+    fn symbol(offset: u64, range_only: bool) -> Symbol {
+        Symbol { offset, range_only, frames: vec![SymbolFrame::default()], ..Symbol::default() }
     }
 }

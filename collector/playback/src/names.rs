@@ -328,8 +328,6 @@ mod tests {
 
     #[test]
     fn tables_of_one_module_add_up_and_the_later_name_counts() {
-        let table =
-            |symbols| SymbolTable { path: "/bin/a".into(), symbols, ..SymbolTable::default() };
         let mut names = Names::default();
         names.add(vec![
             table(vec![symbol(1, "one"), symbol(2, "two")]),
@@ -341,23 +339,32 @@ mod tests {
         assert_eq!([1, 2, 3, 4].map(name), [Some("one"), Some("zwei"), Some("three"), None]);
     }
 
+    fn table(symbols: Vec<Symbol>) -> SymbolTable {
+        SymbolTable { path: "/bin/a".into(), symbols, ..SymbolTable::default() }
+    }
+
     #[test]
     fn a_range_gives_way_to_a_name_and_never_replaces_one() {
-        let table = |name: &str, range_only| SymbolTable {
-            path: "/bin/a".into(),
-            symbols: vec![Symbol { range_only, ..symbol(1, name) }],
-            ..SymbolTable::default()
-        };
         let key = ModuleKey::mapped("/bin/a", &BuildId::default());
         for order in [[("main", false), ("a+0x10", true)], [("a+0x10", true), ("main", false)]] {
             let mut names = Names::default();
-            order.iter().for_each(|(name, range_only)| names.add(vec![table(name, *range_only)]));
+            order
+                .iter()
+                .for_each(|(name, range_only)| names.add(vec![table_of(name, *range_only)]));
             assert_eq!(names.get(&key, 1).map(|symbol| &*symbol.frames[0].function), Some("main"));
             assert!(names.has_name(&key, 1));
         }
         let mut names = Names::default();
-        names.add(vec![table("a+0x10", true)]);
+        names.add(vec![table_of("a+0x10", true)]);
         assert!(names.get(&key, 1).is_some() && !names.has_name(&key, 1));
+    }
+
+    fn table_of(name: &str, range_only: bool) -> SymbolTable {
+        SymbolTable {
+            path: "/bin/a".into(),
+            symbols: vec![Symbol { range_only, ..symbol(1, name) }],
+            ..SymbolTable::default()
+        }
     }
 
     #[test]

@@ -232,8 +232,11 @@ mod tests {
 
         /// While it waits: not before the last.
         fn key(&self) -> Option<u8> {
-            let last = || self.list.at.checked_sub(1).map_or(0, |last| self.list.items[last].0);
-            if self.is_waiting() { Some(last()) } else { self.list.key() }
+            if self.is_waiting() {
+                Some(self.list.at.checked_sub(1).map_or(0, |last| self.list.items[last].0))
+            } else {
+                self.list.key()
+            }
         }
 
         fn is_waiting(&self) -> bool {

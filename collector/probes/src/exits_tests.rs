@@ -157,9 +157,12 @@ fn a_part_without_a_symbol_belongs_to_the_function_that_jumps_there_with_its_fra
     let bytes = |part: Range<u64>| Some(if part == ranges[0] { &body[..] } else { &cold[..] });
     let around = |place| ranges.iter().find(|part| part.contains(&place)).cloned();
     assert_eq!(exits(ranges[0].clone(), &[], around, bytes), Ok(vec![COLD + 6, AT + 10]));
-    // What lies around its target does not hold it: a forged table.
-    let wrong = |_| Some(AT + 100..AT + 107);
     assert_eq!(exits(ranges[0].clone(), &[], wrong, bytes), Err(Unclear::TooLarge));
+}
+
+/// What lies around its target does not hold it: a forged table.
+fn wrong(_: u64) -> Option<Range<u64>> {
+    Some(AT + 100..AT + 107)
 }
 
 #[test]
@@ -195,9 +198,12 @@ fn what_nothing_leads_to_in_a_function_that_calls_nothing_is_taken_for_data() {
 
 #[test]
 fn more_than_any_function_is_not_looked_at() {
-    let code = |_: Range<u64>| -> Option<&'static [u8]> { panic!("it is read") };
-    assert_eq!(exits(AT..AT + CODE_MAX + 1, &[], |_| None, code), Err(Unclear::TooLarge));
-    assert_eq!(exits(AT..u64::MAX, &[], |_| None, code), Err(Unclear::TooLarge));
+    assert_eq!(exits(AT..AT + CODE_MAX + 1, &[], |_| None, unread), Err(Unclear::TooLarge));
+    assert_eq!(exits(AT..u64::MAX, &[], |_| None, unread), Err(Unclear::TooLarge));
+}
+
+fn unread(_: Range<u64>) -> Option<&'static [u8]> {
+    panic!("it is read")
 }
 
 proptest! {

@@ -54,8 +54,8 @@ impl<'data> Frames<'data> {
     }
 
     fn around_address(&self, address: u64) -> Option<Range<u64>> {
-        let start = |row: &[u8; FrameIndex::ROW]| self.index.row(row).code;
-        let row = self.rows.partition_point(|row| start(row) <= address).checked_sub(1)?;
+        let row =
+            self.rows.partition_point(|row| self.index.row(row).code <= address).checked_sub(1)?;
         let row = self.index.row(&self.rows[row]);
         let (entries_at, entries) = self.entries;
         let entry = usize::try_from(row.entry.checked_sub(entries_at)?).ok()?;
@@ -85,7 +85,6 @@ mod tests {
 
     /// A table of one entry: from an address 0x40 bytes on.
     fn one_entry(address: u64) -> (Vec<u8>, Vec<u8>) {
-        let relative = |to: u64, from: u64| (to.wrapping_sub(from) as u32).to_le_bytes();
         let header = [
             &[1, 0x1b, 0x03, 0x3b][..],
             &relative(0x4000, 0x3004),
@@ -105,6 +104,10 @@ mod tests {
             &[0; 8],
         ];
         (header, [&common[..], &own.concat(), &[0; 4]].concat())
+    }
+
+    fn relative(to: u64, from: u64) -> [u8; 4] {
+        (to.wrapping_sub(from) as u32).to_le_bytes()
     }
 
     #[test]

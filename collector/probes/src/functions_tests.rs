@@ -56,13 +56,16 @@ fn a_mangled_function_is_found_by_each_of_its_names() {
 
 #[test]
 fn what_is_not_called_is_left_out_and_said_to_who_names_it() {
-    let reason = |glob: &str| matching(glob).unwrap_err().to_string();
     assert!(reason("memcpy").contains("IFUNC"));
     assert!(reason("*.cold").contains("jumped to"));
     let bytes = library();
     let all: Vec<_> =
         Functions::read(&bytes[..]).unwrap().all().map(|function| function.name).collect();
     assert_eq!(all, ["fopen", "fclose", "init", "init", "foo::bar(int)", "setjmp"]);
+}
+
+fn reason(glob: &str) -> String {
+    matching(glob).unwrap_err().to_string()
 }
 
 #[test]

@@ -13,21 +13,25 @@ fn memory(base: Option<Register>, index: Option<(Register, u8)>, offset: i64) ->
 
 /// In a file whose only variable is `buffer`, at 0x3000, with the probe at 0x1000.
 fn near_a_variable(text: &str, fixed: bool) -> Argument {
-    let symbol = |name: &str| (name == "buffer").then_some(0x3000);
     parse_argument(text, &Surroundings { site: 0x1000, fixed, symbol: &symbol })
+}
+
+fn symbol(name: &str) -> Option<u64> {
+    (name == "buffer").then_some(0x3000)
 }
 
 #[test]
 fn sizes_tell_bytes_sign_and_float() {
-    let shape = |text| {
-        let Argument { size, signed, float, .. } = argument(text);
-        (size, signed, float)
-    };
     assert_eq!(shape("1@(%rax)"), (1, false, false));
     assert_eq!(shape("-2@(%rax)"), (2, true, false));
     assert_eq!(shape("4f@(%rax)"), (4, false, true));
     assert_eq!(shape("8f@(%rax)"), (8, false, true));
     assert_eq!(shape("(%rax)"), (8, false, false), "no size means 8");
+}
+
+fn shape(text: &str) -> (u8, bool, bool) {
+    let Argument { size, signed, float, .. } = argument(text);
+    (size, signed, float)
 }
 
 #[test]
@@ -116,7 +120,6 @@ fn a_variable_is_found_from_the_sites_own_address_wherever_the_file_is_loaded() 
 fn what_cannot_be_read_keeps_its_place_in_the_list_and_its_text() {
     let text = "8@%rdi 8f@%xmm0 4@unknown(%rip) 4@buffer(,%rax,4) 4@buffer@GOTPCREL(%rip) 8@%fs:-8 8@%st(0) 8@(%eax) \
                 8@(%rax,%rsp,1) 8@(%rax,%rbx,3) 16@%rax 8@4(%rax 8@$buffer 8@ 4@-buffer 8@--4(%rax) 8@$-+4 -4@$7";
-    let symbol = |name: &str| (name == "buffer").then_some(0x3000);
     let surroundings = Surroundings { site: 0, fixed: false, symbol: &symbol };
     // The open parenthesis swallows what follows: the note says no more.
     let arguments: Vec<_> =
@@ -165,18 +168,19 @@ fn values_are_cut_to_their_size_and_extended_by_their_sign() {
 
 #[test]
 fn memory_is_read_where_base_index_and_offset_say_and_wraps() {
-    let read_at = |text: &str, expected: u64| {
-        let registers = |register| if register == Register::Rbx { u64::MAX } else { 0x100 };
-        let word = evaluate(&argument(text), registers, |address, bytes| {
-            bytes.fill(0x81);
-            address == expected
-        });
-        assert!(word.is_ok(), "{text}");
-        word.unwrap()
-    };
     assert_eq!(read_at("2@8(%rax,%rcx,4)", 0x508), 0x8181);
     assert_eq!(read_at("-1@(%rax,%rbx,8)", 0xf8), 0xffff_ffff_ffff_ff81);
     assert_eq!(read_at("4f@-256(%rax)", 0), 0x8181_8181);
+}
+
+fn read_at(text: &str, expected: u64) -> u64 {
+    let registers = |register| if register == Register::Rbx { u64::MAX } else { 0x100 };
+    let word = evaluate(&argument(text), registers, |address, bytes| {
+        bytes.fill(0x81);
+        address == expected
+    });
+    assert!(word.is_ok(), "{text}");
+    word.unwrap()
 }
 
 fn any_register() -> impl Strategy<Value = Register> {

@@ -10,9 +10,6 @@ fn preset(library: &str) -> &'static LibraryPreset {
 /// pointers lead to bytes that are their own offsets.
 fn shown(library: &str, symbol: &str) -> Vec<(&'static str, u64)> {
     const STACK: u64 = 0x7000_0000;
-    let number =
-        |register| PARAMETERS.iter().position(|own| *own == register).map(|number| number as u64);
-    let word = |number: u64| 7 << 32 | (100 + number);
     let registers = |register| number(register).map_or(STACK, word);
     let read = |address: u64, bytes: &mut [u8]| {
         let value = match address {
@@ -25,6 +22,14 @@ fn shown(library: &str, symbol: &str) -> Vec<(&'static str, u64)> {
     let function = preset(library).function(symbol).unwrap();
     let value = |parameter: Parameter| evaluate(&parameter.argument(), registers, read).unwrap();
     function.arguments.iter().map(|(name, parameter)| (*name, value(*parameter))).collect()
+}
+
+fn number(register: crate::Register) -> Option<u64> {
+    PARAMETERS.iter().position(|own| *own == register).map(|number| number as u64)
+}
+
+fn word(number: u64) -> u64 {
+    7 << 32 | (100 + number)
 }
 
 #[test]

@@ -115,7 +115,6 @@ fn whether_zones_nest_is_said_by_the_user_or_known_or_left_to_the_recording() {
 
 #[test]
 fn the_argument_that_names_a_zone_is_printed_by_its_name() {
-    let printed = |text: &str| zone(text).to_string();
     assert_eq!(printed("db:a..b,name=arg3"), "db:a..db:b,name=arg3");
     assert_eq!(printed("db:a..b,name=3"), "db:a..db:b,name=arg3");
     assert_eq!(printed("db:a(x,query:str)..b,name=1"), "db:a(x,query:str)..db:b,name=query");
@@ -134,6 +133,10 @@ fn the_argument_that_names_a_zone_is_printed_by_its_name() {
         "python:function__entry..python:function__return"
     );
     assert_eq!(printed("db:a..b|c,nests=no"), "db:a..db:b|db:c,nests=no");
+}
+
+fn printed(text: &str) -> String {
+    zone(text).to_string()
 }
 
 #[test]
@@ -192,7 +195,6 @@ fn relative_paths_are_relative_to_the_users_folder() {
 
 #[test]
 fn what_is_no_probe_says_what_one_looks_like() {
-    let reason = |line: &str| Spec::line(line).unwrap_err().to_string();
     for line in [
         "usdt python",
         "usdt :line",
@@ -218,6 +220,10 @@ fn what_is_no_probe_says_what_one_looks_like() {
     assert!(reason(&format!("usdt a:b({})", ",".repeat(32))).contains("more than 32 arguments"));
     assert!(reason("usdt a:[b").contains("without its `]`"));
     assert!(reason("trace a:b").contains("none of usdt, zone, function"));
+}
+
+fn reason(line: &str) -> String {
+    Spec::line(line).unwrap_err().to_string()
 }
 
 #[test]

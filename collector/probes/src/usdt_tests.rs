@@ -151,7 +151,6 @@ fn notes_that_two_sections_claim_are_listed_once() {
 
 #[test]
 fn what_is_no_program_for_this_machine_is_told_so() {
-    let reason = |bytes: &[u8]| usdt_probes(bytes).unwrap_err().to_string();
     assert!(reason(b"").contains("not an ELF file"));
     assert!(reason(b"#!/bin/sh\n").contains("not an ELF file"));
     let mut arm = File::default().bytes();
@@ -160,6 +159,10 @@ fn what_is_no_program_for_this_machine_is_told_so() {
     let mut object_file = File::default().bytes();
     object_file[16] = 1;
     assert!(reason(&object_file).contains("type 1"));
+}
+
+fn reason(bytes: &[u8]) -> String {
+    usdt_probes(bytes).unwrap_err().to_string()
 }
 
 #[test]

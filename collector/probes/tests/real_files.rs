@@ -21,8 +21,6 @@ fn readelf(path: &str) -> Option<Vec<Line>> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut lines = Vec::<Line>::new();
     for line in text.lines().map(str::trim) {
-        let number =
-            |text: &str| u64::from_str_radix(text.trim().trim_start_matches("0x"), 16).unwrap();
         let last = lines.last_mut();
         match (line.split_once(": "), last) {
             (Some(("Provider", provider)), _) => {
@@ -39,6 +37,10 @@ fn readelf(path: &str) -> Option<Vec<Line>> {
         }
     }
     Some(lines)
+}
+
+fn number(text: &str) -> u64 {
+    u64::from_str_radix(text.trim().trim_start_matches("0x"), 16).unwrap()
 }
 
 fn each_file(mut check: impl FnMut(&str, &[u8])) {

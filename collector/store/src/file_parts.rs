@@ -251,12 +251,13 @@ mod tests {
     fn a_file_whose_reader_fails_is_not_added() {
         let file = capture();
         let (mut to, before) = (writer(&file), file.metadata().unwrap().len());
-        let each = |put: &mut TakePart<'_, StoreError>| {
-            put(0, b"head")?;
-            Err(StoreError::Write { written: 0, source: std::io::Error::other("it shrank") })
-        };
-        assert!(to.add(1 << 20, each).is_err());
+        assert!(to.add(1 << 20, fail_after_the_head).is_err());
         assert_eq!((file.metadata().unwrap().len(), to.end()), (before, before));
+    }
+
+    fn fail_after_the_head(put: &mut TakePart<'_, StoreError>) -> Result<(), StoreError> {
+        put(0, b"head")?;
+        Err(StoreError::Write { written: 0, source: std::io::Error::other("it shrank") })
     }
 
     #[test]

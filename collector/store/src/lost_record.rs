@@ -110,11 +110,14 @@ mod tests {
 
     #[test]
     fn losses_of_old_captures_are_read() {
-        let read = |text| from_str::<LaneLoss>(text).unwrap().record;
         let of_ring = r#"{"lane": "zones", "cpu": null, "cause": "lane-full", "count": 3,
             "record": "event of a thread without a ring"}"#;
         assert_eq!(read(of_ring), LostRecord::ItemWithoutRing);
         let nameless = r#"{"lane": "sched", "cpu": 1, "cause": "buffer-full", "count": 3}"#;
         assert_eq!(read(nameless), LostRecord::Any);
+    }
+
+    fn read(text: &str) -> LostRecord {
+        from_str::<LaneLoss>(text).unwrap().record
     }
 }

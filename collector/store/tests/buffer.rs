@@ -121,16 +121,19 @@ fn a_program_that_floods_a_buffer_that_overwrites_overwrites_itself() {
     (0..100).for_each(|sequence| buffer.push_of(producer(1001, 7), of_program(7, sequence)));
     buffer.push(event(1));
     buffer.close();
-    let of_honest = |chunk: &Chunk| chunk.header.lane == SCHED || chunk.header.lane.index == 9;
     let kept = pop_all(&buffer);
     assert_eq!(
-        kept.iter().filter(|chunk| of_honest(chunk)).count(),
+        kept.iter().filter(|chunk| is_honest(chunk)).count(),
         3,
         "who floods loses, and nobody else"
     );
     assert_eq!((kept.len(), kept[6].header.sequence), (8, 99), "and of its own the oldest");
     let lost = [(Lane::new(LaneKind::Zone, 7), LossCause::Overwritten, 95 * 64)];
     assert_eq!(buffer.losses(), lost);
+}
+
+fn is_honest(chunk: &Chunk) -> bool {
+    chunk.header.lane == SCHED || chunk.header.lane.index == 9
 }
 
 #[test]

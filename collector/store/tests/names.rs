@@ -50,7 +50,6 @@ fn processes_with_long_command_lines_and_one_with_many_threads_are_divided_and_a
     let line = "\u{1}".repeat(4096);
     let started =
         |pid| KnownProcess { pid, command_line: vec![line.clone()], ..KnownProcess::default() };
-    let thread = |tid| KnownThread { tid, name: "\u{1}".repeat(15), ..KnownThread::default() };
     let threads: Vec<_> = (1000..40_000).map(thread).collect();
     let pool = KnownProcess { pid: 1000, threads: threads.clone(), ..KnownProcess::default() };
     let all = (1..256).map(started).chain([pool]).collect();
@@ -71,6 +70,10 @@ fn processes_with_long_command_lines_and_one_with_many_threads_are_divided_and_a
     assert_eq!(lines.map(|process| process.pid).collect::<Vec<_>>(), Vec::from_iter(1..256));
     let parts = read.iter().filter(|process| process.pid == 1000);
     assert_eq!(parts.flat_map(|part| part.threads.clone()).collect::<Vec<_>>(), threads);
+}
+
+fn thread(tid: u32) -> KnownThread {
+    KnownThread { tid, name: "\u{1}".repeat(15), ..KnownThread::default() }
 }
 
 #[test]

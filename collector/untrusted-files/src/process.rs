@@ -134,7 +134,6 @@ mod tests {
         let beside = proc.path().join("72/map_files");
         fs::create_dir_all(&beside).unwrap();
         fs::write(beside.join("1-2"), "code").unwrap();
-        let code = |folder: &Path| fs::read_to_string(folder.join("1-2"));
         assert_eq!(in_map_files(&process, code).unwrap(), "code");
         let ends_meanwhile = |folder: &Path| {
             let read = code(folder);
@@ -144,5 +143,9 @@ mod tests {
             read
         };
         in_map_files(&process, ends_meanwhile).expect_err("72 may be another process by now");
+    }
+
+    fn code(folder: &Path) -> Result<String, std::io::Error> {
+        fs::read_to_string(folder.join("1-2"))
     }
 }

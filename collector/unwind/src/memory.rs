@@ -368,11 +368,6 @@ mod tests {
 
     #[test]
     fn registers_of_the_innermost_frame_lead_on_and_those_of_callers_do_not() {
-        let by_r10 = |address| match address {
-            0x9000 => row(cfa_rule::REGISTER | 10, 0),
-            0x9100 => row(cfa_rule::RETURN_REGISTER | 5, 0),
-            address => code(address),
-        };
         let mut general = GeneralRegisters::default();
         (general[10], general[5]) = (STACK + 32, 0x2010);
         let mut memory = stack(&[0x4010, 0x1010]);
@@ -387,13 +382,16 @@ mod tests {
         assert_eq!((callers.addresses, callers.truncated), (vec![], unusable));
     }
 
+    fn by_r10(address: u64) -> CodeAt {
+        match address {
+            0x9000 => row(cfa_rule::REGISTER | 10, 0),
+            0x9100 => row(cfa_rule::RETURN_REGISTER | 5, 0),
+            address => code(address),
+        }
+    }
+
     #[test]
     fn what_the_programs_say_of_the_last_frame_is_understood() {
-        let header = |reached| {
-            let mut registers = [0; SAVED_REGISTERS];
-            (registers[0], registers[14]) = (15, 5);
-            FrameReached::of(&StackMemoryHeader { reached, registers, ..Default::default() })
-        };
         assert_eq!(header(frame_reached::CALLED), FrameReached::Called);
         assert_eq!(header(frame_reached::LINKED), FrameReached::Linked);
         let general = |reached| header(reached).general().copied().unwrap();
@@ -401,6 +399,12 @@ mod tests {
         assert_eq!((running[15], running[5]), (15, 5));
         let interrupted = general(frame_reached::INTERRUPTED);
         assert_eq!((interrupted[8], interrupted[2]), (15, 5));
+    }
+
+    fn header(reached: u16) -> FrameReached {
+        let mut registers = [0; SAVED_REGISTERS];
+        (registers[0], registers[14]) = (15, 5);
+        FrameReached::of(&StackMemoryHeader { reached, registers, ..Default::default() })
     }
 
     #[test]

@@ -109,7 +109,6 @@ fn mapping(line: &str) -> Option<Mapping> {
     let mut words = line.split_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
     let is_code = words.next()?.contains('x');
-    let number = |text| u64::from_str_radix(text, 16).ok();
     let offset = number(words.next()?)?;
     let path = PathBuf::from(words.nth(2)?);
     (is_code && path.is_absolute()).then_some(Mapping {
@@ -118,6 +117,10 @@ fn mapping(line: &str) -> Option<Mapping> {
         offset,
         path,
     })
+}
+
+fn number(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok()
 }
 
 /// The address at which the file's byte `offset` is meant to be loaded.

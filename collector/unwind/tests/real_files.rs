@@ -161,12 +161,15 @@ fn evaluate(
 
 /// Whether a row must be able to say it: what nearly all code has.
 fn is_plain(row: &UnwindTableRow<usize>) -> bool {
-    let fits = |offset: i64| offset % 8 == 0 && i16::try_from(offset / 8).is_ok();
     let cfa = match row.cfa() {
         CfaRule::RegisterAndOffset { register: Register(0..16), offset } => fits(*offset),
         _ => false,
     };
     cfa && row.register(X86_64::RA) == Some(RegisterRule::Offset(-8))
+}
+
+fn fits(offset: i64) -> bool {
+    offset % 8 == 0 && i16::try_from(offset / 8).is_ok()
 }
 
 #[derive(Debug, Default)]
@@ -293,16 +296,17 @@ fn check(rows: &[UnwindRow]) {
 type Parts = [Range<usize>; 3];
 
 static FILES: LazyLock<Vec<(Vec<u8>, Parts)>> = LazyLock::new(|| {
-    let parts = |bytes: &[u8]| {
-        let object = object::File::parse(bytes).unwrap();
-        let section = |name| {
-            let (at, size) = object.section_by_name(name).unwrap().file_range().unwrap();
-            at as usize..(at + size) as usize
-        };
-        [0..0x400, section(".eh_frame_hdr"), section(".eh_frame")]
-    };
     files().into_iter().map(|bytes| (parts(&bytes), bytes)).map(|(at, bytes)| (bytes, at)).collect()
 });
+
+fn parts(bytes: &[u8]) -> [Range<usize>; 3] {
+    let object = object::File::parse(bytes).unwrap();
+    let section = |name| {
+        let (at, size) = object.section_by_name(name).unwrap().file_range().unwrap();
+        at as usize..(at + size) as usize
+    };
+    [0..0x400, section(".eh_frame_hdr"), section(".eh_frame")]
+}
 
 /// Makes rows of a damaged file, in bounded time.
 fn try_damaged(bytes: Vec<u8>, first: prop::sample::Index) {
@@ -321,8 +325,11 @@ fn try_damaged(bytes: Vec<u8>, first: prop::sample::Index) {
 
 /// Pages of code, of which a damaged file may claim 2^48.
 fn all_pages_bounded(file: &UnwindFile) -> Vec<u32> {
-    let pages = |code: &Range<u64>| code.start / PAGE_BYTES..=(code.end - 1) / PAGE_BYTES;
     file.code().iter().flat_map(|code| pages(code).take(1000)).map(|page| page as u32).collect()
+}
+
+fn pages(code: &Range<u64>) -> std::ops::RangeInclusive<u64> {
+    code.start / PAGE_BYTES..=(code.end - 1) / PAGE_BYTES
 }
 
 proptest! {

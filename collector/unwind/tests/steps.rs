@@ -62,14 +62,17 @@ fn words_of_the_stack_lead_to_the_cfa() {
 #[test]
 fn entries_of_a_procedure_linkage_table_have_pushed_a_word_from_a_byte_on() {
     let at = |ip| step(&Registers { ip, ..HERE }, row(cfa_rule::PLT, 11), None, word);
-    let sp = |step| match step {
-        Ok(Caller { registers, .. }) => registers.sp,
-        other => panic!("{other:?}"),
-    };
     assert_eq!(
         [at(0x1000), at(0x100a), at(0x100b), at(0x100f)].map(sp),
         [0x7008, 0x7008, 0x7010, 0x7010]
     );
+}
+
+fn sp(step: Result<Caller, WalkEnd>) -> u64 {
+    match step {
+        Ok(Caller { registers, .. }) => registers.sp,
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
@@ -120,17 +123,18 @@ fn registers_lie_in_the_orders_of_the_kernels_headers() {
 #[test]
 fn the_callers_frame_pointer_is_where_the_row_says() {
     use frame_pointer_rule::{AT_CFA, AT_RBP, LOST, SAME};
-    let bp = |frame_pointer, saved_offset| {
-        let row = UnwindRow { frame_pointer, saved_offset, ..row(cfa_rule::RSP, 4) };
-        match step(&HERE, row, None, word) {
-            Ok(Caller { registers, .. }) => registers.bp,
-            other => panic!("{other:?}"),
-        }
-    };
     assert_eq!(bp(SAME, 0), HERE.bp);
     assert_eq!(bp(AT_CFA, -2), 0x1_7010);
     assert_eq!(bp(AT_RBP, 1), 0x1_7108);
     assert_eq!(bp(LOST, 0), LOST_FRAME_POINTER);
+}
+
+fn bp(frame_pointer: u8, saved_offset: i16) -> u64 {
+    let row = UnwindRow { frame_pointer, saved_offset, ..row(cfa_rule::RSP, 4) };
+    match step(&HERE, row, None, word) {
+        Ok(Caller { registers, .. }) => registers.bp,
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

@@ -180,8 +180,11 @@ pub(crate) mod tests {
 
     #[test]
     fn a_file_that_was_linked_at_another_time_is_another_image() {
-        let image = |stamp| Image { path: "a.dll".to_owned(), stamp };
         assert!(image(5).is(&identity()) && !image(6).is(&identity()));
         assert!(image(0).is(&identity()), "nobody said when");
+    }
+
+    fn image(stamp: u32) -> Image {
+        Image { path: "a.dll".to_owned(), stamp }
     }
 }

@@ -232,11 +232,14 @@ mod tests {
 
     #[test]
     fn each_kind_of_stack_is_asked_for_alone() {
-        let only = |stacks| Plan::new(&Options { stacks, ..options() }, PLACE).stacks;
         assert_eq!(only(Stacks { samples: true, ..Stacks::default() }), [SAMPLE]);
         assert_eq!(only(Stacks { switches: true, ..Stacks::default() }), [SWITCH]);
         assert_eq!(only(Stacks { wakeups: true, ..Stacks::default() }), [READY]);
         assert!(only(Stacks::default()).is_empty());
+    }
+
+    fn only(stacks: Stacks) -> Vec<ClassicEvent> {
+        Plan::new(&Options { stacks, ..options() }, PLACE).stacks
     }
 
     #[test]

@@ -25,8 +25,6 @@ enum Language {
 impl Language {
     /// The compiler, its options, and the example.
     fn parts(self) -> (String, &'static [&'static str], &'static str) {
-        let variable =
-            |name, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
         match self {
             Self::C => (
                 variable("CC", "cc"),
@@ -64,6 +62,10 @@ impl Language {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Some(program)
     }
+}
+
+fn variable(name: &str, default: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| default.to_owned())
 }
 
 /// libsyscollect_client.a lies beside the test.
@@ -128,8 +130,6 @@ fn a_c_program_tells_its_zones_messages_plots_and_frames() {
     assert!(recorded.line.starts_with("3 frames, sum "), "{}", recorded.line);
     let scenarios = recorded.scenarios();
     assert_eq!(scenarios.len(), 1);
-    let step =
-        |index: u32| ["begin step at 1".to_owned(), format!("value {index}"), "end 1".to_owned()];
     // The first event is the thread's name, which is stated with every first event, too.
     let first = &scenarios[0][2..];
     let begin =
@@ -143,6 +143,10 @@ fn a_c_program_tells_its_zones_messages_plots_and_frames() {
         ["plot frames 0", "end 0", "frame - phase 0", "begin wait at 0", "end 0"]
     );
     assert_eq!(first[first.len() - 2..], ["message color 00ff00", "Message \"C ends\""]);
+}
+
+fn step(index: u32) -> [String; 3] {
+    ["begin step at 1".to_owned(), format!("value {index}"), "end 1".to_owned()]
 }
 
 #[test]

@@ -363,12 +363,13 @@ mod tests {
 
     #[test]
     fn another_way_is_tried_where_the_verifier_refuses_and_not_where_rights_are_missing() {
-        let is_refused = |number| {
-            let error = std::io::Error::from_raw_os_error(number);
-            is_refusal(&load_error("sched_switch_raw", &error))
-        };
         assert!(is_refused(libc::E2BIG) && is_refused(libc::EACCES));
         assert!(!is_refused(libc::EPERM) && !is_refused(libc::EMFILE));
+    }
+
+    fn is_refused(number: i32) -> bool {
+        let error = std::io::Error::from_raw_os_error(number);
+        is_refusal(&load_error("sched_switch_raw", &error))
     }
 
     #[test]

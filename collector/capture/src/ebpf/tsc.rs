@@ -59,9 +59,9 @@ impl TscEvents {
         lanes: &Lanes,
     ) -> Result<Vec<CpuClock>, CaptureError> {
         for &cpu in cpus {
-            let open = || format!("cannot count TSC on CPU {cpu}");
-            let event = PerfEvent::tsc(self.pmu, cpu)
-                .map_err(|error| CaptureError::system(open(), error))?;
+            let event = PerfEvent::tsc(self.pmu, cpu).map_err(|error| {
+                CaptureError::system(format!("cannot count TSC on CPU {cpu}"), error)
+            })?;
             self.events.insert(cpu, event);
         }
         let exact = bases_from_kernel(ebpf).unwrap_or_default();

@@ -204,9 +204,17 @@ mod tests {
 
     #[test]
     fn a_client_that_children_inherit_stays_with_who_had_it_first_as_long_as_it_does() {
-        let of = |pid| (pid, 0, holds(1, 100));
-        let rounds = told(&[&[of(9)], &[of(5), of(9)], &[of(5)], &[of(5)]]);
+        let rounds = told(&[
+            &[client_of(9)],
+            &[client_of(5), client_of(9)],
+            &[client_of(5)],
+            &[client_of(5)],
+        ]);
         assert_eq!(rounds, [vec![(9, 100.0)], vec![(9, 100.0)], vec![(9, 0.0)], vec![(5, 100.0)]]);
+    }
+
+    fn client_of(pid: u32) -> (u32, u64, ClientUsage) {
+        (pid, 0, holds(1, 100))
     }
 
     #[test]
@@ -228,26 +236,39 @@ mod tests {
 
     #[test]
     fn use_is_the_work_since_the_last_reading_over_the_time_and_the_engines() {
-        let busy = |at: u64, ns: u64| (7, at, works(1, Busy::Nanoseconds(ns), 2));
-        let rounds =
-            told(&[&[busy(0, 50)], &[busy(SECOND, SECOND + 50)], &[busy(3 * SECOND, SECOND + 50)]]);
+        let rounds = told(&[
+            &[two_engines_busy(0, 50)],
+            &[two_engines_busy(SECOND, SECOND + 50)],
+            &[two_engines_busy(3 * SECOND, SECOND + 50)],
+        ]);
         assert_eq!(rounds, [vec![], vec![(7, 50.0)], vec![(7, 0.0)]]);
+    }
+
+    fn two_engines_busy(at: u64, ns: u64) -> (u32, u64, ClientUsage) {
+        (7, at, works(1, Busy::Nanoseconds(ns), 2))
     }
 
     #[test]
     fn cycles_are_measured_by_the_gpus_own_clock() {
-        let busy = |busy, all| (7, 0, works(1, Busy::Cycles { busy, all }, 1));
-        let rounds = told(&[&[busy(10, 100)], &[busy(20, 140)], &[busy(30, 140)]]);
+        let rounds =
+            told(&[&[cycles_busy(10, 100)], &[cycles_busy(20, 140)], &[cycles_busy(30, 140)]]);
         assert_eq!(rounds, [vec![], vec![(7, 25.0)], vec![(7, 0.0)]]);
+    }
+
+    fn cycles_busy(busy: u64, all: u64) -> (u32, u64, ClientUsage) {
+        (7, 0, works(1, Busy::Cycles { busy, all }, 1))
     }
 
     #[test]
     fn a_count_that_falls_behind_is_awaited_where_it_was() {
-        let busy = |at: u64, ns: u64| (7, at * SECOND, works(1, Busy::Nanoseconds(ns), 1));
         let half = SECOND / 2;
         let rounds =
             told(&[&[busy(0, 0)], &[busy(1, SECOND)], &[busy(2, half)], &[busy(3, SECOND + half)]]);
         assert_eq!(rounds, [vec![], vec![(7, 100.0)], vec![(7, 0.0)], vec![(7, 50.0)]]);
+    }
+
+    fn busy(at: u64, ns: u64) -> (u32, u64, ClientUsage) {
+        (7, at * SECOND, works(1, Busy::Nanoseconds(ns), 1))
     }
 
     #[test]

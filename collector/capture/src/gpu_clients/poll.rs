@@ -224,7 +224,6 @@ mod tests {
         let clock = || time.get();
         let (vram, gfx) =
             ("GPU memory vram (amdgpu 0000:0b:00.0)", "GPU engine gfx (amdgpu 0000:0b:00.0)");
-        let row = |name: &str, value| (70, name.to_owned(), value);
         let found = poll.ask(Ticks(1000), &clock);
         assert_eq!(named(&found, &mut known), [row(vram, 16_777_216.0)]);
         assert_eq!(found.records[0].stamp, Stamp::new(1000, RecordKind::Counter));
@@ -244,6 +243,10 @@ mod tests {
             poll.missing(),
             ["drivers that tell neither memory nor use of processes: card1"]
         );
+    }
+
+    fn row(name: &str, value: f64) -> (u32, String, f64) {
+        (70, name.to_owned(), value)
     }
 
     #[test]

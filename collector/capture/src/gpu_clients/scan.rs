@@ -151,10 +151,11 @@ impl Scan {
     /// What the driver tells behind a descriptor.
     pub(crate) fn read(&self, pid: u32, held: &OpenDevice) -> Answer {
         let process = self.proc.join(pid.to_string());
-        let open = |folder: &Path| File::open(folder.join(format!("fdinfo/{}", held.descriptor)));
         let mut bytes = Vec::new();
-        let read = in_process(&process, open)
-            .and_then(|file| file.take(LONGEST_TEXT).read_to_end(&mut bytes));
+        let read = in_process(&process, |folder| {
+            File::open(folder.join(format!("fdinfo/{}", held.descriptor)))
+        })
+        .and_then(|file| file.take(LONGEST_TEXT).read_to_end(&mut bytes));
         match read {
             Ok(_) => ClientUsage::parse(&String::from_utf8_lossy(&bytes))
                 .map_or(Answer::Silence, Answer::Usage),

@@ -190,7 +190,13 @@ mod tests {
 
     #[test]
     fn a_busy_machine_has_more_time_within_bounds() {
-        let seconds = |load, cpus| limit_at(load, cpus).as_secs();
-        assert_eq!([seconds(0.1, 2), seconds(4.0, 2), seconds(500.0, 2)], [2, 4, 6]);
+        assert_eq!(
+            [limit_in_seconds(0.1, 2), limit_in_seconds(4.0, 2), limit_in_seconds(500.0, 2)],
+            [2, 4, 6]
+        );
+    }
+
+    fn limit_in_seconds(load: f64, cpus: usize) -> u64 {
+        limit_at(load, cpus).as_secs()
     }
 }

@@ -146,7 +146,6 @@ fn the_socket_of_an_ended_machine_is_replaced() {
 
 #[test]
 fn what_is_no_socket_of_the_machine_is_not_connected_to() {
-    let no_signal = || panic!("nothing is asked of it");
     let tmp = Tmp::new();
     std::fs::write(tmp.socket(), "").unwrap();
     assert_eq!(tmp.machine().ask(no_signal, LIMIT), Answer::Occupied, "a file");
@@ -161,6 +160,10 @@ fn what_is_no_socket_of_the_machine_is_not_connected_to() {
     assert!(listener.accept().is_err(), "nobody connected");
     let process = Machine { pid: 1, ..other.machine() };
     assert_eq!(process.ask(no_signal, LIMIT), Answer::Occupied, "another process's");
+}
+
+fn no_signal() -> Result<(), std::io::Error> {
+    panic!("nothing is asked of it")
 }
 
 #[test]

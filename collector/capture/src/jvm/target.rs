@@ -193,7 +193,6 @@ mod tests {
 
     #[test]
     fn a_library_is_loaded_where_it_has_variables() {
-        let line = |rights, path| format!("7f00-7f10 {rights} 00001000 fe:00 123   {path}\n");
         let code = line("r-xp", "/lib/server/libjvm.so");
         assert!(!has_hotspot(&code), "who reads its code has that mapped, too");
         let loaded = code + &line("rw-p", "/lib/server/libjvm.so (deleted)");
@@ -201,11 +200,18 @@ mod tests {
         assert!(!has_hotspot(&(loaded + &line("r-xp", "/lib/default/libj9vm29.so"))));
     }
 
+    fn line(rights: &str, path: &str) -> String {
+        format!("7f00-7f10 {rights} 00001000 fe:00 123   {path}\n")
+    }
+
     #[test]
     fn a_process_that_is_no_machine_is_sent_no_signal() {
-        let find = |pid| Target::find(pid).map(drop).unwrap_err();
-        assert_eq!(find(std::process::id()), Answer::NotJvm);
-        assert_eq!(find(u32::MAX), Answer::Gone);
-        assert_eq!(find(i32::MAX as u32), Answer::Gone);
+        assert_eq!(refusal(std::process::id()), Answer::NotJvm);
+        assert_eq!(refusal(u32::MAX), Answer::Gone);
+        assert_eq!(refusal(i32::MAX as u32), Answer::Gone);
+    }
+
+    fn refusal(pid: u32) -> Answer {
+        Target::find(pid).map(drop).unwrap_err()
     }
 }

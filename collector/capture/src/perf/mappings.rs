@@ -433,10 +433,6 @@ mod tests {
     #[test]
     fn long_paths_have_a_share_of_their_own_and_no_process_more_than_its_bytes() {
         let mut shares = Shares::default();
-        let taken = |shares: &mut Shares, pids: std::ops::Range<u32>, bytes, times| {
-            let all = pids.flat_map(|pid| std::iter::repeat_n(pid, times));
-            all.filter(|pid| shares.take(*pid, bytes)).count()
-        };
         // A program that begins under a long path, again and again.
         assert_eq!(taken(&mut shares, 1000..3000, 4096, 1), SHARE_OF_LONG_BYTES / 4096);
         assert_eq!(taken(&mut shares, 1..2, 150, 5000), SHARE as usize, "others are recorded");
@@ -444,5 +440,10 @@ mod tests {
         shares.since = None;
         shares.renew();
         assert_eq!(taken(&mut shares, 2..3, 4096, 1), 1);
+    }
+
+    fn taken(shares: &mut Shares, pids: std::ops::Range<u32>, bytes: usize, times: usize) -> usize {
+        let all = pids.flat_map(|pid| std::iter::repeat_n(pid, times));
+        all.filter(|pid| shares.take(*pid, bytes)).count()
     }
 }

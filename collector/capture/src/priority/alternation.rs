@@ -78,15 +78,17 @@ mod tests {
         let (end, ended) = mpsc::channel();
         let mut end = Some(end);
         let mut classes = Vec::new();
-        let set = |class| {
-            classes.push(class);
-            if classes.len() == 5 {
-                // In its third turn.
-                end = None;
-            }
-            true
-        };
-        alternate(set, &ended);
+        alternate(
+            |class| {
+                classes.push(class);
+                if classes.len() == 5 {
+                    // In its third turn.
+                    end = None;
+                }
+                true
+            },
+            &ended,
+        );
         let [first, others] = [Class::FIRST, Class::Others];
         assert_eq!(classes, [first, others, first, others, first, others]);
     }
@@ -95,11 +97,13 @@ mod tests {
     fn a_thread_that_may_not_go_first_is_left_alone() {
         let (_end, ended) = mpsc::channel();
         let mut asked = 0;
-        let set = |_| {
-            asked += 1;
-            false
-        };
-        alternate(set, &ended);
+        alternate(
+            |_| {
+                asked += 1;
+                false
+            },
+            &ended,
+        );
         assert_eq!(asked, 1);
     }
 }

@@ -11,13 +11,16 @@ fn held() -> CapabilitySets {
 
 #[test]
 fn each_stage_needs_less_than_the_one_before() {
-    let all = |stage: Stage| stage.standing() | stage.at_times();
     assert!(all(Stage::Recording).contains(all(Stage::Naming)));
     assert!(all(Stage::Naming).contains(all(Stage::Exporting)));
     assert!(all(Stage::Recording).contains(all(Stage::Waiting)));
     assert!(all(Stage::Recording).contains(all(Stage::Attaching)));
     assert_eq!(all(Stage::Exporting), FILES);
     assert_eq!(all(Stage::Waiting), ACCOUNTS);
+}
+
+fn all(stage: Stage) -> CapabilitySet {
+    stage.standing() | stage.at_times()
 }
 
 #[test]

@@ -43,10 +43,9 @@ impl Announcements {
         // SAFETY: the call returned a new descriptor that nobody else owns.
         let wake = Arc::new(unsafe { OwnedFd::from_raw_fd(wake) });
         let woken = wake.clone();
-        let work = move || {
+        let worker = Worker::start("announcements", move || {
             forward(ring, (&ready, &woken), &zones, &beyond);
-        };
-        let worker = Worker::start("announcements", work)?;
+        })?;
         Ok(Self { wake, worker })
     }
 }
@@ -275,11 +274,14 @@ mod tests {
         for pid in 1..10_000 {
             limit.hear(&record(HOSTILE, pid, 70), start);
         }
-        let older = |pid| RingRecord { is_young: 0, ..record(HOSTILE, pid, pid.into()) };
         for pid in 20_000..20_032 {
             assert_eq!(limit.hear(&older(pid), start), Heard::Yes);
         }
         assert_eq!(limit.hear(&record(HOSTILE, 30_000, 30_000), start), Heard::BeyondShare);
+    }
+
+    fn older(pid: u32) -> RingRecord {
+        RingRecord { is_young: 0, ..record(HOSTILE, pid, pid.into()) }
     }
 
     #[test]

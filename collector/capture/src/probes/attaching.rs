@@ -303,8 +303,8 @@ impl<T> Waiting<T> {
 
     /// Whether the files of this owner need not wait.
     fn has_share(&self, owner: u32, now: Instant) -> bool {
-        let is_its = |of: u32| payer(of) == payer(owner);
-        self.used_by(owner, now) < SHARE && !self.waiting.iter().any(|(of, _)| is_its(*of))
+        self.used_by(owner, now) < SHARE
+            && !self.waiting.iter().any(|(of, _)| payer(*of) == payer(owner))
     }
 
     /// One more waits; it is given back where there is no room for it.
@@ -325,8 +325,7 @@ impl<T> Waiting<T> {
     }
 
     fn has_room(&self, owner: u32) -> bool {
-        let is_its = |of: u32| payer(of) == payer(owner);
-        let of_owner = self.waiting.iter().filter(|(of, _)| is_its(*of)).count();
+        let of_owner = self.waiting.iter().filter(|(of, _)| payer(*of) == payer(owner)).count();
         of_owner < WAITING_OF_OWNER && self.waiting.len() < WAITING_MAX
     }
 

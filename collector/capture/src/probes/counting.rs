@@ -543,10 +543,6 @@ mod tests {
     #[test]
     fn lists_are_counted_across_the_pieces_they_are_read_in_and_not_without_end() {
         let mut machine = Machine::new();
-        let mapped = |census: &Census| {
-            let each = census.mappers.iter().map(|of| (of.pid, of.mappings, of.all));
-            each.collect::<Vec<_>>()
-        };
         machine.runs(0, 1, 5_000);
         machine.runs(0, 2, 1);
         let found = machine.counting.all(&wanted(0), Some(9));
@@ -556,6 +552,11 @@ mod tests {
         machine.runs(0, 1, 4_000_000);
         let found = machine.counting.one(&wanted(0), 1);
         assert!(!found.is_whole && found.mappers.len() == 1, "too many, whatever is behind");
+    }
+
+    fn mapped(census: &Census) -> Vec<(u32, u64, u64)> {
+        let each = census.mappers.iter().map(|of| (of.pid, of.mappings, of.all));
+        each.collect::<Vec<_>>()
     }
 
     #[test]
@@ -587,8 +588,6 @@ mod tests {
         let machine = Machine::new();
         (0..400).for_each(|pid| machine.holds(HOSTILE, 1_000 + pid));
         let mut counting = with_tree(machine, || {
-            let mapper =
-                |pid, user, mappings| Mapper { pid, user, runs_it: false, mappings, all: 1 };
             Ok(Some(vec![mapper(7, HONEST, 1), mapper(1_000, HOSTILE, 20_000)]))
         });
         let own = fs::File::open("/proc/self/exe").unwrap();
@@ -599,6 +598,10 @@ mod tests {
         assert_eq!(census.took, Duration::ZERO, "the owner does not pay for others");
         let one = counting.one(wanted, &own, 7);
         assert_eq!(one.mappers.iter().map(|of| of.pid).collect::<Vec<_>>(), [7]);
+    }
+
+    fn mapper(pid: u32, user: u32, mappings: u64) -> Mapper {
+        Mapper { pid, user, runs_it: false, mappings, all: 1 }
     }
 
     #[test]

@@ -327,7 +327,6 @@ mod tests {
 
     #[test]
     fn a_tree_is_walked_until_two_walks_agree() {
-        let whole = |count| Walk::Whole(vec![mapper(7, count)]);
         assert_eq!(agreed_of(vec![whole(3), whole(3)]), (Some(3), 2));
         assert_eq!(agreed_of(vec![whole(1_000), whole(1_100)]), (Some(1_100), 2));
         assert_eq!(
@@ -341,9 +340,12 @@ mod tests {
         assert_eq!(agreed_of(changing), (None, WALKS_MAX), "it grows too fast");
     }
 
+    fn whole(count: u64) -> Walk {
+        Walk::Whole(vec![mapper(7, count)])
+    }
+
     #[test]
     fn each_process_is_told_of_once_and_who_made_its_namespace_pays_for_it() {
-        let word = |low: u64, high: u64| low | high << 32;
         let told = [
             [0xff00, word(7, 1001), word(0, 3), word(200, 1)],
             [0xff80, word(8, 165_536), word(1002, 1), word(100, 0)],
@@ -353,6 +355,10 @@ mod tests {
         let each: Vec<_> = found.iter().map(|of| (of.pid, of.user, of.mappings, of.all)).collect();
         assert_eq!(each, [(7, 1001, 5, 200), (8, 1002, 1, 100)]);
         assert!(found[0].runs_it && !found[1].runs_it);
+    }
+
+    fn word(low: u64, high: u64) -> u64 {
+        low | high << 32
     }
 
     /// Who may not load programs, or has a kernel without what they take, is told nothing here.

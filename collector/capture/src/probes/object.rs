@@ -233,10 +233,6 @@ mod tests {
 
     /// How far below its frame pointer a function reaches.
     fn stack_of(instructions: &[bpf_insn]) -> i32 {
-        // Of another register than a copy of the frame pointer such a sum is no place on the stack.
-        let is_copy = |of: &bpf_insn, register| {
-            of.code == MOVE && of.dst_reg() == register && of.src_reg() == FRAME
-        };
         let before = std::iter::once(None).chain(instructions.iter().map(Some));
         let reaches = |(before, instruction): (Option<&bpf_insn>, &bpf_insn)| match instruction.code
             & 7
@@ -251,6 +247,12 @@ mod tests {
             _ => 0,
         };
         before.zip(instructions).map(reaches).max().unwrap_or(0)
+    }
+
+    /// Whether the register is a copy of the frame pointer: of another such a sum is no place on the
+    /// stack.
+    fn is_copy(of: &bpf_insn, register: u8) -> bool {
+        of.code == MOVE && of.dst_reg() == register && of.src_reg() == FRAME
     }
 
     #[test]

@@ -56,8 +56,7 @@ impl Places {
             all().max_by_key(|(index, holder)| (of_user(holder.user), !holder.runs_it, *index));
         let of_most = of_most.filter(|(_, last)| of_user(last.user) > of_user(new.user) + 1);
         let Some((index, _)) = of_most.or_else(|| {
-            let is_behind = |holder: &Holder| holder.user == new.user && !holder.runs_it;
-            all().rfind(|(_, holder)| new.runs_it && is_behind(holder))
+            all().rfind(|(_, holder)| new.runs_it && holder.user == new.user && !holder.runs_it)
         }) else {
             return Err(new);
         };

@@ -197,9 +197,12 @@ impl Planner {
         let kind = |index: usize| {
             meaning.arguments.get(index).map_or(ArgumentKind::Auto, |said| said.kind)
         };
-        let name = |index: usize| meaning.arguments.get(index).and_then(|said| said.name.clone());
         let argument = |(index, argument): (usize, &Argument)| ProbeArgument {
-            name: name(index).unwrap_or_else(|| format!("arg{index}")),
+            name: meaning
+                .arguments
+                .get(index)
+                .and_then(|said| said.name.clone())
+                .unwrap_or_else(|| format!("arg{index}")),
             size: argument.size,
             signed: argument.signed,
             float: argument.float,

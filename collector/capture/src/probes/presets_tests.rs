@@ -4,10 +4,13 @@ const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
 
 #[test]
 fn a_library_is_known_by_its_own_name_or_by_its_file_s() {
-    let key = |path, soname| preset_of(Path::new(path), soname).map(|preset| preset.key);
     assert_eq!(key("/opt/x/libcuda.so.550.54", Some("libcuda.so.1")), Some("gpu_calls_cuda"));
     assert_eq!(key("/opt/x/libvulkan.so.1", None), Some("gpu_calls_vulkan"));
     assert_eq!(key(LIBC, Some("libc.so.6")), None);
+}
+
+fn key(path: &str, soname: Option<&str>) -> Option<&'static str> {
+    preset_of(Path::new(path), soname).map(|preset| preset.key)
 }
 
 #[test]

@@ -231,24 +231,27 @@ mod tests {
     fn a_cookie_says_whether_hits_have_stacks_and_never_to_programs_that_walk_none() {
         let (entry, exit) =
             [ProbeRole::FunctionEntry, ProbeRole::FunctionExit].map(HitStack::of).into();
-        let cookie = |stacks, stack| {
-            let map = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
-            ArgumentPrograms::new(map, 1, stacks).cookie(0, (7, stack), &[]).unwrap()
-        };
-        assert_eq!(cookie(true, entry), 7 | 1 << 63 | 1 << 62);
-        assert_eq!(cookie(true, HitStack::of(ProbeRole::Point)), 7 | 1 << 63);
-        assert_eq!([cookie(true, exit), cookie(false, entry)], [7, 7]);
+        assert_eq!(cookie_of(true, entry), 7 | 1 << 63 | 1 << 62);
+        assert_eq!(cookie_of(true, HitStack::of(ProbeRole::Point)), 7 | 1 << 63);
+        assert_eq!([cookie_of(true, exit), cookie_of(false, entry)], [7, 7]);
+    }
+
+    fn cookie_of(stacks: bool, stack: HitStack) -> u64 {
+        let map = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        ArgumentPrograms::new(map, 1, stacks).cookie(0, (7, stack), &[]).unwrap()
     }
 
     #[test]
     fn whatever_one_owner_takes_there_is_room_for_the_next() {
         let mut room = ProgramQuota::new(4096);
-        let taken =
-            |room: &mut ProgramQuota, owner| (0..10_000).filter(|_| room.take(owner)).count();
         assert_eq!(taken(&mut room, 1001), 2048);
         (1002..1006).for_each(|owner| assert!(taken(&mut room, owner) >= 128, "{room:?}"));
         assert_eq!(taken(&mut room, 0), 128);
         assert_eq!(taken(&mut room, 1001), 0);
+    }
+
+    fn taken(room: &mut ProgramQuota, owner: u32) -> usize {
+        (0..10_000).filter(|_| room.take(owner)).count()
     }
 
     #[test]

@@ -241,9 +241,9 @@ impl<'a> Scanner<'a> {
         let (cache, owner) = (ReadCache::new(file.file.reader()), file.file.data().uid);
         let mut plan = Plan::default();
         // Whatever else a file has many of is not read where nobody asked for it.
-        let is_wanted =
-            |provider: &[u8]| !self.work.specs.is_empty() || provider == PROVIDER.as_bytes();
-        let UsdtProbes { probes, warnings } = match usdt_probes_of(&cache, is_wanted) {
+        let UsdtProbes { probes, warnings } = match usdt_probes_of(&cache, |provider| {
+            !self.work.specs.is_empty() || provider == PROVIDER.as_bytes()
+        }) {
             Ok(found) => found,
             Err(error) => {
                 // What is wrong with a file that nobody asked for is of no interest.

@@ -229,11 +229,12 @@ impl SingleFiles {
             return None;
         }
         let Self { files, counted, .. } = self;
-        let is_due = |single: &SingleFile| now.saturating_duration_since(single.counted) >= RECOUNT;
-        let due = files.iter_mut().filter(|(_, single)| is_due(single));
-        let since = |owner| counted.get(&payer(owner)).copied();
-        let (key, single) =
-            due.min_by_key(|(_, single)| (since(single.what.owner), single.counted))?;
+        let due = files
+            .iter_mut()
+            .filter(|(_, single)| now.saturating_duration_since(single.counted) >= RECOUNT);
+        let (key, single) = due.min_by_key(|(_, single)| {
+            (counted.get(&payer(single.what.owner)).copied(), single.counted)
+        })?;
         single.counted = now;
         let (key, owner) = (*key, payer(single.what.owner));
         counted.insert(owner, now);

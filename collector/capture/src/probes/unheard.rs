@@ -60,11 +60,15 @@ impl Announcers {
 
     /// Users with what was not passed on of theirs.
     fn all(&self) -> impl Iterator<Item = (u32, Unheard)> {
-        let of = |announcer| Unheard {
-            arenas: self.word(announcer, ARENAS_UNHEARD),
-            others: self.word(announcer, OTHERS_UNHEARD),
-        };
-        let all = (0..ANNOUNCERS).map(move |announcer| (announcer, of(announcer)));
+        let all = (0..ANNOUNCERS).map(move |announcer| {
+            (
+                announcer,
+                Unheard {
+                    arenas: self.word(announcer, ARENAS_UNHEARD),
+                    others: self.word(announcer, OTHERS_UNHEARD),
+                },
+            )
+        });
         all.filter(|(_, unheard)| *unheard != Unheard::default()).map(|(announcer, unheard)| {
             ((self.word(announcer, PROCESS_AND_USER) >> 32) as u32, unheard)
         })

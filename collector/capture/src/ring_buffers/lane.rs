@@ -189,12 +189,15 @@ mod tests {
         let mut lane = RingLane::new(LaneKind::Probe, 3, Ready(records));
         let (mut chunks, mut looked) = (Vec::new(), 0);
         lane.drain(Ticks(100), true, &mut |_| looked += 1, &mut |chunk| chunks.push(chunk));
-        let told = |chunk: &Chunk| (chunk.header.lane, chunk.header.records, chunk.header.first.0);
         assert_eq!(
-            chunks.iter().map(told).collect::<Vec<_>>(),
+            chunks.iter().map(described).collect::<Vec<_>>(),
             [(Lane::new(LaneKind::ProbeStack, 3), 2, 10), (Lane::new(LaneKind::Probe, 3), 3, 10)]
         );
         assert_eq!((looked, lane.records()), (3, 3), "a stack is no hit");
+    }
+
+    fn described(chunk: &Chunk) -> (Lane, u32, u64) {
+        (chunk.header.lane, chunk.header.records, chunk.header.first.0)
     }
 
     #[test]

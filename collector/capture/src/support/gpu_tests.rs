@@ -33,9 +33,11 @@ fn open(fake: &Fake, fdinfo: &str) {
 }
 
 fn format(fields: &[&str]) -> String {
-    let field =
-        |field: &&str| format!("\tfield:unsigned int {field};\toffset:8;\tsize:4;\tsigned:0;\n");
-    format!("ID: 7\n{}", fields.iter().map(field).collect::<String>())
+    format!("ID: 7\n{}", fields.iter().map(|name| field(name)).collect::<String>())
+}
+
+fn field(field: &str) -> String {
+    format!("\tfield:unsigned int {field};\toffset:8;\tsize:4;\tsigned:0;\n")
 }
 
 #[test]

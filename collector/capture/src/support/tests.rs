@@ -91,11 +91,7 @@ fn stacks_are_whole_without_frame_pointers_where_the_program_is_taken() {
     // Whatever the release: distributions have older kernels with what newer ones have.
     fake.write("proc/sys/kernel/osrelease", "5.14.0-503.el9.x86_64\n");
     assert!(fake.support(&works)("unwind_tables").available);
-    let refuses = |probe: &Probe| match probe {
-        Probe::UnwindTables => error(libc::EINVAL),
-        probe => works(probe),
-    };
-    let capability = fake.support(&refuses)("unwind_tables");
+    let capability = fake.support(&refuses_unwind_tables)("unwind_tables");
     assert!(!capability.available && capability.remedy.is_some());
     assert!(capability.reason.contains("frame pointers"), "{}", capability.reason);
     let of_sleepers = fake.support(&|probe| match probe {
@@ -103,6 +99,13 @@ fn stacks_are_whole_without_frame_pointers_where_the_program_is_taken() {
         probe => works(probe),
     });
     assert!(!of_sleepers("sleeper_stacks").available);
+}
+
+fn refuses_unwind_tables(probe: &Probe) -> Result<(), std::io::Error> {
+    match probe {
+        Probe::UnwindTables => error(libc::EINVAL),
+        probe => works(probe),
+    }
 }
 
 #[test]
@@ -274,11 +277,13 @@ fn without_links_to_many_places_the_uprobe_pmu_is_used() {
 #[test]
 fn a_kernel_without_any_way_to_probe_programs_says_what_is_missing() {
     let fake = Fake::complete();
-    let no_link =
-        |probe: &Probe| if *probe == Probe::UprobeMulti { error(libc::EINVAL) } else { Ok(()) };
     let probes = fake.support(&no_link)("user_probes");
     assert!(!probes.available && probes.reason.contains("no uprobe PMU"), "{probes:?}");
     assert!(probes.remedy.unwrap().contains("6.6"));
+}
+
+fn no_link(probe: &Probe) -> Result<(), std::io::Error> {
+    if *probe == Probe::UprobeMulti { error(libc::EINVAL) } else { Ok(()) }
 }
 
 #[test]
@@ -314,9 +319,6 @@ fn where_failed_jobs_of_gpus_look_finished_that_is_said() {
 #[test]
 fn the_way_to_the_count_of_interrupts_is_told() {
     let fake = Fake::complete();
-    let no_variable = |probe: &Probe| {
-        if matches!(probe, Probe::Variable(_)) { error(libc::ENOENT) } else { Ok(()) }
-    };
     assert!(fake.support(&|_| Ok(()))("interrupts").reason.contains("variable __preempt_count"));
     fake.write(
         "proc/kallsyms",
@@ -333,4 +335,8 @@ fn the_way_to_the_count_of_interrupts_is_told() {
     );
     let shown = fake.support(&no_variable)("interrupts");
     assert!(shown.available && shown.reason.contains("kallsyms"), "{shown:?}");
+}
+
+fn no_variable(probe: &Probe) -> Result<(), std::io::Error> {
+    if matches!(probe, Probe::Variable(_)) { error(libc::ENOENT) } else { Ok(()) }
 }

@@ -61,9 +61,6 @@ mod tests {
 
     #[test]
     fn a_record_with_texts_is_kept_to_the_end_of_the_last() {
-        let text = |name, offset, kind| {
-            format!("\tfield:{kind} char[] {name};\toffset:{offset};\tsize:4;\tsigned:0;\n")
-        };
         let two = text("driver", 8, "__data_loc") + &text("timeline", 12, "__data_loc");
         assert_eq!(kept(&two), (112, 12, 0));
         assert_eq!(kept(&text("name", 16, "__rel_loc")), (120, 16, 20));
@@ -72,5 +69,9 @@ mod tests {
             (256, 0, 0),
             "what is told beyond the kept part"
         );
+    }
+
+    fn text(name: &str, offset: i32, kind: &str) -> String {
+        format!("\tfield:{kind} char[] {name};\toffset:{offset};\tsize:4;\tsigned:0;\n")
     }
 }

@@ -74,20 +74,38 @@ mod tests {
 
     #[test]
     fn a_fence_needs_its_context_and_number_and_both_must_be_numbers() {
-        let of = |fields: &[&str]| lacking(&offer("dma_fence", "dma_fence_emit", fields));
-        assert!(of(&["unsigned int context", "unsigned int seqno"]).is_empty());
-        assert_eq!(of(&["unsigned int context"]), ["seqno"]);
-        assert_eq!(of(&["__data_loc char[] context", "unsigned int seqno"]), ["context"]);
-        assert_eq!(of(&[]), ["context", "seqno"]);
+        assert!(lacking_of_fences(&["unsigned int context", "unsigned int seqno"]).is_empty());
+        assert_eq!(lacking_of_fences(&["unsigned int context"]), ["seqno"]);
+        assert_eq!(
+            lacking_of_fences(&["__data_loc char[] context", "unsigned int seqno"]),
+            ["context"]
+        );
+        assert_eq!(lacking_of_fences(&[]), ["context", "seqno"]);
+    }
+
+    fn lacking_of_fences(fields: &[&str]) -> Vec<&'static str> {
+        lacking(&offer("dma_fence", "dma_fence_emit", fields))
     }
 
     #[test]
     fn a_job_of_the_scheduler_is_known_by_its_fences_address_or_numbers() {
-        let of = |name: &str, fields: &[&str]| lacking(&offer("gpu_scheduler", name, fields));
-        assert!(of("drm_sched_process_job", &["void * fence"]).is_empty());
-        assert!(of("drm_sched_job_done", &["u64 fence_context", "u64 fence_seqno"]).is_empty());
-        assert_eq!(of("drm_sched_job_done", &["u64 fence_context"]), ["fence_seqno"]);
-        assert_eq!(of("drm_run_job", &["int id"]), ["fence_context", "fence_seqno"]);
+        assert!(lacking_of_scheduler("drm_sched_process_job", &["void * fence"]).is_empty());
+        assert!(
+            lacking_of_scheduler("drm_sched_job_done", &["u64 fence_context", "u64 fence_seqno"])
+                .is_empty()
+        );
+        assert_eq!(
+            lacking_of_scheduler("drm_sched_job_done", &["u64 fence_context"]),
+            ["fence_seqno"]
+        );
+        assert_eq!(
+            lacking_of_scheduler("drm_run_job", &["int id"]),
+            ["fence_context", "fence_seqno"]
+        );
+    }
+
+    fn lacking_of_scheduler(name: &str, fields: &[&str]) -> Vec<&'static str> {
+        lacking(&offer("gpu_scheduler", name, fields))
     }
 
     #[test]

@@ -162,8 +162,6 @@ mod tests {
         write("drm/vblank", "of another shape");
         write("sched/sched_switch", "ID: 3\n");
         fs::write(tracefs.path().join("dma_fence/enable"), "0").unwrap();
-        let all = |system| Wanted { system, event: None };
-        let one = |system, event| Wanted { system, event: Some(event) };
         let again = one("dma_fence", "emit");
         let wanted = [all("drm"), all("i915"), all("dma_fence"), one("sched", "missing"), again];
         let (found, refused) = offered_at(tracefs.path(), &wanted);
@@ -172,5 +170,13 @@ mod tests {
             found.offers.iter().map(|offer| (offer.name.as_str(), offer.format.id)).collect();
         assert_eq!(names, [("emit", 1), ("signaled", 2)]);
         assert_eq!(found.unreadable, ["drm/vblank"]);
+    }
+
+    fn all(system: &str) -> Wanted<'_> {
+        Wanted { system, event: None }
+    }
+
+    fn one<'a>(system: &'a str, event: &'a str) -> Wanted<'a> {
+        Wanted { system, event: Some(event) }
     }
 }

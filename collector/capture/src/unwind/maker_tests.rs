@@ -127,22 +127,24 @@ impl World {
     }
 }
 
+/// Bytes of whole symbols.
+const TABLE: u64 = (16 << 20) / 24 * 24;
+
 /// A library of which nothing is there but where its code and its two tables of symbols are, which
 /// have as many as are looked through.
 fn slow_file() -> OpenedFile {
-    // Whole symbols.
-    const TABLE: u64 = (16 << 20) / 24 * 24;
-    let section = |kind: u32| {
-        let mut bytes = [0, kind].map(u32::to_le_bytes).concat();
-        bytes.extend([0, 0, 4096, TABLE].map(u64::to_le_bytes).concat());
-        bytes.extend([3u32, 0].map(u32::to_le_bytes).concat());
-        bytes.extend([8, 24].map(u64::to_le_bytes).concat());
-        bytes
-    };
     let mut bytes = elf_header(4);
     // A null section, SHT_DYNSYM, SHT_SYMTAB, SHT_STRTAB.
     [0, 11, 2, 3].into_iter().for_each(|kind| bytes.extend(section(kind)));
     file_of(&bytes, 4096 + TABLE)
+}
+
+fn section(kind: u32) -> Vec<u8> {
+    let mut bytes = [0, kind].map(u32::to_le_bytes).concat();
+    bytes.extend([0, 0, 4096, TABLE].map(u64::to_le_bytes).concat());
+    bytes.extend([3u32, 0].map(u32::to_le_bytes).concat());
+    bytes.extend([8, 24].map(u64::to_le_bytes).concat());
+    bytes
 }
 
 /// The headers of a library and of its code.

@@ -248,8 +248,8 @@ impl<W: Words> Tables<W> {
     /// there is little room left, or was none.
     pub(super) fn is_short(&self) -> bool {
         let pools = [&self.free_files, &self.free_pages, &self.free_rows];
-        let is_low = || pools.iter().any(|pool| pool.room(0) < pool.total() / SHORT);
-        self.has_refused || (self.has_grown && is_low())
+        self.has_refused
+            || (self.has_grown && pools.iter().any(|pool| pool.room(0) < pool.total() / SHORT))
     }
 
     /// Begins the next epoch, which the programs are to be told: in it, who was refused may ask

@@ -532,7 +532,6 @@ proptest! {
 fn walks_have_to_look_again() {
     // Rows of the first page give way to those of a second, while a walk is between its page's word
     // and its rows.
-    let publish = |page| TableChange::Publish { which: 0, page, rows: 6, user: 0 };
     let steps = [
         TableChange::Add { pages: 4 },
         publish(0),
@@ -554,4 +553,8 @@ fn walks_have_to_look_again() {
     };
     assert!(wrong(false) > 0, "this is no test of anything");
     assert_eq!(wrong(true), 0);
+}
+
+fn publish(page: u32) -> TableChange {
+    TableChange::Publish { which: 0, page, rows: 6, user: 0 }
 }

@@ -218,8 +218,6 @@ mod tests {
     #[test]
     fn a_counter_at_an_address_that_is_not_there_does_not_hide_the_others() {
         let values = [11u64, 22];
-        let entry =
-            |number, address| CounterEntry { number, value_type: ValueType::Unsigned, address };
         let counters = [
             entry(1, &raw const values[0] as u64),
             entry(2, 8),
@@ -227,6 +225,10 @@ mod tests {
             entry(4, 16),
         ];
         assert_eq!(read_values(std::process::id(), &counters), [Some(11), None, Some(22), None]);
+    }
+
+    fn entry(number: u32, address: u64) -> CounterEntry {
+        CounterEntry { number, value_type: ValueType::Unsigned, address }
     }
 
     #[test]

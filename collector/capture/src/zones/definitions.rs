@@ -67,9 +67,6 @@ mod tests {
     #[test]
     fn a_process_has_one_log_and_a_user_half_of_what_there_is() {
         let mut shares = DefinitionShares::new(64 << 20);
-        let mebibytes = |shares: &mut DefinitionShares, user, pid| {
-            (0..1000).take_while(|_| shares.take(user, pid, 1 << 20)).count()
-        };
         let processes: Vec<usize> = (1..5).map(|pid| mebibytes(&mut shares, 1001, pid)).collect();
         assert_eq!(processes, [16, 16, 0, 0]);
         assert_eq!(
@@ -80,5 +77,9 @@ mod tests {
         shares.refilled -= std::time::Duration::from_secs(FORGOTTEN_AFTER_SECONDS);
         shares.refill();
         assert_eq!(mebibytes(&mut shares, 1001, 5), 16);
+    }
+
+    fn mebibytes(shares: &mut DefinitionShares, user: u32, pid: u32) -> usize {
+        (0..1000).take_while(|_| shares.take(user, pid, 1 << 20)).count()
     }
 }

@@ -119,8 +119,9 @@ pub(super) fn still_has(root: &Path, place: &ArenaLocation) -> bool {
         return place.program.as_ref() == Some(&program);
     }
     let Some(name) = place.path.file_name() else { return false };
-    let path_of = |tid| root.join(format!("proc/{}/task/{tid}/fd", place.pid)).join(name);
-    threads(root, place.pid).into_iter().any(|tid| is(&path_of(tid)))
+    threads(root, place.pid)
+        .into_iter()
+        .any(|tid| is(&root.join(format!("proc/{}/task/{tid}/fd", place.pid)).join(name)))
 }
 
 /// Who runs that process; nobody where it is gone.
@@ -240,9 +241,6 @@ mod tests {
 
     #[test]
     fn a_program_is_told_from_the_next_that_its_process_runs() {
-        let stat =
-            |code, name| format!("70 ({name}) S {} 99 0 0 0 {code} 4 7000", ["0"; 18].join(" "));
-        let running = |text: &str| RunningProgram::of(proc_of(&[("70/stat", text)]).path(), 70);
         let one = running(&stat(500, "a")).unwrap();
         assert_eq!((one.began, one.code, one.stack), (99, 500, 7000));
         assert_eq!(running(&stat(500, ") 1 2 (")), Some(one.clone()), "names do not matter");
@@ -256,6 +254,14 @@ mod tests {
         assert_eq!(RunningProgram::of(proc.path(), 70), Some(one), "another thread tells");
         let own = RunningProgram::of(Path::new("/"), std::process::id()).unwrap();
         assert!(own.code > 0 && own.stack > own.code);
+    }
+
+    fn stat(code: i32, name: &str) -> String {
+        format!("70 ({name}) S {} 99 0 0 0 {code} 4 7000", ["0"; 18].join(" "))
+    }
+
+    fn running(text: &str) -> Option<RunningProgram> {
+        RunningProgram::of(proc_of(&[("70/stat", text)]).path(), 70)
     }
 
     #[test]

@@ -204,15 +204,17 @@ fn mappings_count_with_arenas_and_not_with_rings() {
         .iter()
         .flat_map(|program| (0..200).map(move |tid| (program, program.thread(tid + 1))))
         .collect();
-    let count =
-        || std::fs::read_to_string("/proc/self/maps").unwrap().matches("syscollect-zones").count();
-    let before = count();
+    let before = mapped_arenas();
     for (program, thread) in &threads {
         recorder.told(program.announcement(thread));
     }
     recorder.drain(false);
     assert_eq!(recorder.clients().len(), 4);
-    assert!(count() <= before + 4, "{} mappings more", count() - before);
+    assert!(mapped_arenas() <= before + 4, "{} mappings more", mapped_arenas() - before);
+}
+
+fn mapped_arenas() -> usize {
+    std::fs::read_to_string("/proc/self/maps").unwrap().matches("syscollect-zones").count()
 }
 
 #[test]
@@ -259,16 +261,14 @@ fn a_turn_takes_so_much_and_the_next_one_goes_on() {
         while thread.zone(1) {}
         recorder.told(program.announcement(thread));
     }
-    let bytes =
-        |recorder: &Recorder| recorder.chunks.iter().map(|chunk| chunk.data.len()).sum::<usize>();
     let mut turns = 0;
     while threads
         .iter()
         .any(|thread| thread.header().tail.load(Acquire) < thread.header().head.load(Acquire))
     {
-        let before = bytes(&recorder);
+        let before = bytes_of(&recorder);
         assert!(recorder.drain(false) > 0.0, "it is told to come back soon");
-        let taken = bytes(&recorder) - before;
+        let taken = bytes_of(&recorder) - before;
         assert!(taken <= 4 << 20, "{taken} bytes in one turn");
         turns += 1;
     }
@@ -277,6 +277,10 @@ fn a_turn_takes_so_much_and_the_next_one_goes_on() {
     // 16 bytes of a beginning and 8 of an end; the last one may have had no room for its end.
     let items = recorder.follower.statistics()["zone_items"];
     assert!(items >= 8 * (2 * RING_BYTES as u64 / 24 - 2), "{items} items");
+}
+
+fn bytes_of(recorder: &Recorder) -> usize {
+    recorder.chunks.iter().map(|chunk| chunk.data.len()).sum::<usize>()
 }
 
 #[test]
@@ -288,24 +292,25 @@ fn definitions_beyond_the_share_of_a_process_are_counted_and_those_of_before_sta
         (0..1536).for_each(|_| _ = program.define(&[7; 1023], EntryKind::String));
         recorder.told(program.announcement(&program.thread(7001)));
     }
-    let kept = |recorder: &Recorder| {
-        let logs =
-            recorder.chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::ZoneLog);
-        logs.map(|chunk| u64::from(chunk.header.records)).sum::<u64>()
-    };
-    let lost = |recorder: &Recorder| {
-        recorder.lost(LostRecord::ZoneDefinitionBeyondShare, LossCause::NotTaken)
-    };
-    while kept(&recorder) + lost(&recorder) < 2 * 1500 {
+    while kept_definitions(&recorder) + lost_definitions(&recorder) < 2 * 1500 {
         recorder.drain(false);
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     recorder.drain(true);
-    let (kept, lost) = (kept(&recorder), lost(&recorder));
+    let (kept, lost) = (kept_definitions(&recorder), lost_definitions(&recorder));
     assert_eq!(kept + lost, 2 * 1536);
     // A few more than fit at once: what was taken is forgotten over time.
     assert!((2040..=2200).contains(&kept), "{kept} were kept");
     assert!(recorder.follower.notes_for_tests().iter().any(|note| note.contains("--buffer")));
+}
+
+fn kept_definitions(recorder: &Recorder) -> u64 {
+    let logs = recorder.chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::ZoneLog);
+    logs.map(|chunk| u64::from(chunk.header.records)).sum::<u64>()
+}
+
+fn lost_definitions(recorder: &Recorder) -> u64 {
+    recorder.lost(LostRecord::ZoneDefinitionBeyondShare, LossCause::NotTaken)
 }
 
 proptest! {

@@ -393,7 +393,6 @@ fn a_program_that_died_before_it_was_taken_is_one_loss() {
 fn a_ring_that_is_announced_again_after_it_was_read_to_the_end_is_no_loss() {
     let (mut recorder, process) = (Recorder::new(), FakeProcess::new());
     recorder.watcher.look_below(process.root());
-    let announced_now = || FakeProcess::announces(ticks_now(ClockSource::Tsc).0);
     let program = FakeProgram::new();
     process.runs(&program);
     zones(program.thread(7001), 1..3);
@@ -409,6 +408,10 @@ fn a_ring_that_is_announced_again_after_it_was_read_to_the_end_is_no_loss() {
     recorder.told(announced_now());
     recorder.drain(true);
     assert_eq!(recorder.lost(LostRecord::Kind(RecordKind::Ring), LossCause::NotTaken), 1);
+}
+
+fn announced_now() -> ZoneNotice {
+    FakeProcess::announces(ticks_now(ClockSource::Tsc).0)
 }
 
 #[test]
@@ -434,7 +437,6 @@ fn a_full_ring_counts_what_it_lost_and_goes_on() {
     let program = FakeProgram::new();
     let thread = program.thread(7001);
     recorder.told(program.announcement(&thread));
-    let frame = || [ticks_now(ClockSource::Tsc).0 << 8 | ItemKind::Frame as u64, 0];
     let fitted = (0..70_000).filter(|_| thread.write(&frame())).count();
     let lost = 70_000 - fitted as u64;
     assert!(lost > 0);
@@ -449,6 +451,10 @@ fn a_full_ring_counts_what_it_lost_and_goes_on() {
     assert_eq!(recorder.lost(LostRecord::ZoneDefinition, LossCause::LaneFull), 3);
 }
 
+fn frame() -> [u64; 2] {
+    [ticks_now(ClockSource::Tsc).0 << 8 | ItemKind::Frame as u64, 0]
+}
+
 #[test]
 fn events_of_threads_that_ended_unread_are_lost_only_if_the_recording_had_begun() {
     let mut recorder = Recorder::new();
@@ -456,13 +462,16 @@ fn events_of_threads_that_ended_unread_are_lost_only_if_the_recording_had_begun(
     let thread = program.thread(7001);
     recorder.told(program.announcement(&thread));
     recorder.drain(true);
-    let unread = |recorder: &Recorder| recorder.lost(LostRecord::ItemUnread, LossCause::NotTaken);
     let header = program.memory().header();
     header.events_unread.store(7, Relaxed);
     header.unread_until.store(1_000, Relaxed);
     assert_eq!(unread(&recorder), 0, "a microsecond after the machine's start nobody recorded");
     header.unread_until.store(ticks_now(ClockSource::Monotonic).0, Relaxed);
     assert_eq!(unread(&recorder), 7);
+}
+
+fn unread(recorder: &Recorder) -> u64 {
+    recorder.lost(LostRecord::ItemUnread, LossCause::NotTaken)
 }
 
 #[test]
@@ -508,11 +517,17 @@ fn definitions_come_in_their_order_and_only_when_they_are_complete() {
             (prefix.position, chunk.header.records, words_of(&chunk.data[ZoneLogChunk::SIZE..]))
         })
         .collect();
-    let header = |bytes: u64| bytes | (EntryKind::String as u64) << 32;
     assert_eq!(
         parts,
-        [(0, 1, vec![header(16), 11]), (16, 2, vec![header(24), 22, 23, header(16), 33])]
+        [
+            (0, 1, vec![string_header(16), 11]),
+            (16, 2, vec![string_header(24), 22, 23, string_header(16), 33])
+        ]
     );
+}
+
+fn string_header(bytes: u64) -> u64 {
+    bytes | (EntryKind::String as u64) << 32
 }
 
 #[test]

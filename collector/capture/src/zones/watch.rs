@@ -121,13 +121,12 @@ impl Handle {
         let arenas = Arc::new(Arenas::new(root, clock, found));
         let (notices, received) = channel();
         let (jobs, survey) = survey::start(Survey::new(arenas.clone()))?;
-        let work = move || {
+        let worker = Worker::start("zones", move || {
             forward(&mut Takeover::new(arenas), &received, &jobs);
             drop(jobs);
             // A panic there has been printed.
             let _ = survey.join();
-        };
-        let worker = Worker::start("zones", work)?;
+        })?;
         Ok(Self { notices, worker })
     }
 

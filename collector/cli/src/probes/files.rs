@@ -165,14 +165,14 @@ impl Mapped {
     fn open_at(&self, place: &FileMapping) -> Result<OpenedFile> {
         let owner = Owner::of_process(place.pid);
         let open = |at: &FileLocation<'_>| syscollect_untrusted_files::open(at, owner.as_ref());
-        let by_address = |folder: &Path| open(&FileLocation::Said(&folder.join(&place.addresses)));
-        if let Ok(file) = in_map_files(&place.process, by_address) {
+        if let Ok(file) = in_map_files(&place.process, |folder| {
+            open(&FileLocation::Said(&folder.join(&place.addresses)))
+        }) {
             return Ok(file);
         }
-        let by_name = |folder: &Path| {
+        match in_process(&place.process, |folder| {
             open(&FileLocation::Below { folder: &folder.join("root"), path: &place.name })
-        };
-        match in_process(&place.process, by_name) {
+        }) {
             Ok(file) if file.data().inode == self.key.1 => Ok(file),
             Ok(_) => {
                 bail!("it was replaced since it was mapped, and only root can read the old one")

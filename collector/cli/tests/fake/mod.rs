@@ -30,16 +30,19 @@ fn chunk(kind: LaneKind, stride: u32, ticks: &[u64], data: Vec<u8>) -> Chunk {
 /// Clocks that agree, at one tick a nanosecond.
 fn clock() -> Chunk {
     let ticks = [1_000_000, 9_000_000];
-    let record = |ns| ClockRecord {
+    let data = ticks.iter().flat_map(|ns| clock_record(*ns).as_bytes().to_vec()).collect();
+    chunk(LaneKind::Clock, ClockRecord::SIZE as u32, &ticks, data)
+}
+
+fn clock_record(ns: u64) -> ClockRecord {
+    ClockRecord {
         stamp: Stamp::new(ns, RecordKind::Clock),
         monotonic: ns,
         monotonic_raw: ns,
         boottime: ns,
         realtime: ns,
         uncertainty: 10,
-    };
-    let data = ticks.iter().flat_map(|ns| record(*ns).as_bytes().to_vec()).collect();
-    chunk(LaneKind::Clock, ClockRecord::SIZE as u32, &ticks, data)
+    }
 }
 
 /// The worker, thread 70, comes and goes twice.

@@ -88,12 +88,15 @@ mod tests {
 
     #[test]
     fn a_wait_in_kernel_mode_cannot_be_interrupted() {
-        let state = |mode| leaving(ThreadState::WAITING, WaitReason(0), mode).state;
         assert_eq!(
             [Some(true), Some(false), None].map(state),
             [SleepState::Uninterruptible, SleepState::Interruptible, SleepState::Interruptible]
         );
         assert!(leaving(ThreadState::WAITING, WR_PAGE_IN, None).io_wait);
+    }
+
+    fn state(mode: Option<bool>) -> SleepState {
+        leaving(ThreadState::WAITING, WaitReason(0), mode).state
     }
 
     #[test]

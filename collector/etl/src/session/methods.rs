@@ -247,14 +247,13 @@ impl Layout {
     }
 
     fn find<'a>(&self, all: &'a [Method], at: u64, address: u64) -> Option<&'a Method> {
-        let method = |index: usize| &all[self.rows[index] as usize];
         let mut end = self.rows.partition_point(|row| all[*row as usize].start <= address);
         let mut best: Option<&Method> = None;
         for _ in 0..MOST_STARTS {
             if end == 0 || self.reach[end - 1] <= address {
                 break;
             }
-            let start = method(end - 1).start;
+            let start = all[self.rows[end - 1] as usize].start;
             let first = self.rows[..end].partition_point(|row| all[*row as usize].start < start);
             let there = newest(all, &self.rows, first..end, at);
             if address - start < there.size

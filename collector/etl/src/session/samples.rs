@@ -45,8 +45,6 @@ mod tests {
             path: "driver".into(),
         };
         let mut told = KeptEvents::with_images(vec![image]);
-        let sample =
-            |address| payload::Sample { address, tid: 7, count: 1, in_dpc: false, in_isr: false };
         told.by(|engine| {
             let user = on(engine, &record(0), &sample(0x20));
             assert_eq!(user, StackSubject::waiting(7, 0));
@@ -60,5 +58,9 @@ mod tests {
         assert_eq!((user.in_kernel, told.frames(user.stack)), (false, vec![0x20]));
         assert_eq!((kernel.in_kernel, told.frames(kernel.stack)), (true, vec![0x10]));
         assert_eq!(told.tables.thread(user.thread).tid, 7);
+    }
+
+    fn sample(address: u64) -> payload::Sample {
+        payload::Sample { address, tid: 7, count: 1, in_dpc: false, in_isr: false }
     }
 }

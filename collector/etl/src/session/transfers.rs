@@ -145,17 +145,6 @@ mod tests {
     fn transfers_that_overlap_have_rows_and_begin_before_they_are_told() {
         let (mut told, files) = (KeptEvents::default(), Files::default());
         let mut transfers = Transfers::new(&files, &mut told.tables.strings);
-        let read = |duration| DiskIo {
-            kind: DiskIoKind::Read,
-            disk: 2,
-            flags: 0,
-            size: 4096,
-            offset: 0,
-            file: 0xf,
-            request: 0,
-            duration,
-            tid: Some(7),
-        };
         told.by(|engine| {
             for (at, duration) in [(100, 50), (120, 60), (130, 5)] {
                 engine.advance(at);
@@ -185,5 +174,19 @@ mod tests {
             (130, end, second),
         ];
         assert_eq!(events, expected.map(|(time, is_begin, track)| (Time(time), is_begin, track)));
+    }
+
+    fn read(duration: u64) -> DiskIo {
+        DiskIo {
+            kind: DiskIoKind::Read,
+            disk: 2,
+            flags: 0,
+            size: 4096,
+            offset: 0,
+            file: 0xf,
+            request: 0,
+            duration,
+            tid: Some(7),
+        }
     }
 }

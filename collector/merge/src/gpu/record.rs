@@ -125,12 +125,14 @@ impl<'a> Reading<'a> {
 
     fn text_of(&self, field: &TracepointField) -> Option<Cow<'a, str>> {
         let (offset, size) = (usize::from(field.offset), usize::from(field.size));
-        let place =
-            || self.bytes.get(offset..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
         let range = match field.kind {
             TracepointFieldKind::Text => offset..offset + size,
             TracepointFieldKind::TextElsewhere | TracepointFieldKind::TextRelative => {
-                let place = place()?;
+                let place = self
+                    .bytes
+                    .get(offset..)?
+                    .first_chunk()
+                    .map(|bytes| u32::from_le_bytes(*bytes))?;
                 let base =
                     if field.kind == TracepointFieldKind::TextRelative { offset + 4 } else { 0 };
                 let start = base + (place & 0xffff) as usize;

@@ -249,8 +249,11 @@ impl Gpu {
             .and_then(|thread| self.submissions.running.get(&thread).copied());
         let [driver, timeline] =
             ["driver", "timeline"].map(|field| reading.text(field).unwrap_or_default());
-        let is_of = |ring| is_timeline_of(engine.tables.strings.get(ring), &driver, &timeline);
-        let key = running.filter(|(_, ring)| is_of(*ring)).map(|(key, _)| key);
+        let key = running
+            .filter(|(_, ring)| {
+                is_timeline_of(engine.tables.strings.get(*ring), &driver, &timeline)
+            })
+            .map(|(key, _)| key);
         let field = self.own_fence(engine, fence);
         if let Some((key, detail)) = key.and_then(|key| Some((key, self.jobs.detail(key)?))) {
             // The last of several is the job's: those before it are of what prepares the GPU for
@@ -279,11 +282,14 @@ mod tests {
 
     #[test]
     fn what_a_driver_says_is_of_a_job_that_it_does_not_contradict() {
-        let fence = |context, sequence| Some(Fence { context, sequence });
         let attributes = Announced { fence: fence(7, 9), number: Some(3), ..Announced::default() };
         assert!(attributes.is_of(None, None) && attributes.is_of(fence(1 << 32 | 7, 9), Some(3)));
         assert!(!attributes.is_of(fence(7, 8), Some(3)) && !attributes.is_of(None, Some(4)));
         assert!(Announced::default().is_of(fence(7, 9), Some(3)));
+    }
+
+    fn fence(context: u64, sequence: u64) -> Option<Fence> {
+        Some(Fence { context, sequence })
     }
 
     #[test]

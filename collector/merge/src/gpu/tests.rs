@@ -56,13 +56,16 @@ fn fire(
 }
 
 fn jobs(events: &[Event]) -> Vec<&GpuJob> {
-    let job = |event: &'_ Event| matches!(event, Event::GpuJob(..));
-    let jobs = events.iter().filter(|event| job(event));
+    let jobs = events.iter().filter(|event| is_job(event));
     jobs.filter_map(|event| match event {
         Event::GpuJob(_, job) => Some(&**job),
         _ => None,
     })
     .collect()
+}
+
+fn is_job(event: &Event) -> bool {
+    matches!(event, Event::GpuJob(..))
 }
 
 #[test]

@@ -160,8 +160,7 @@ mod tests {
     fn a_text_is_shown_where_it_looks_like_one_or_the_probe_says_so() {
         let bytes = hit(&[0x1000, 0x2000, 0x3000], &[(0, b"main.py"), (2, b"\x01\x02")], 0);
         let hit = Hit::new(&bytes).unwrap();
-        let text = |text: &'static str| Some(ArgumentValue::Text(text.into()));
-        assert_eq!(hit.argument(0, &argument(8, false, None)), text("main.py"));
+        assert_eq!(hit.argument(0, &argument(8, false, None)), text_value("main.py"));
         assert_eq!(
             hit.argument(0, &argument(8, false, Some(false))),
             Some(ArgumentValue::Unsigned(0x1000))
@@ -174,7 +173,11 @@ mod tests {
             hit.argument(2, &argument(8, false, None)),
             Some(ArgumentValue::Address(0x3000))
         );
-        assert_eq!(hit.argument(2, &argument(8, false, Some(true))), text("\x01\x02"));
+        assert_eq!(hit.argument(2, &argument(8, false, Some(true))), text_value("\x01\x02"));
+    }
+
+    fn text_value(text: &str) -> Option<ArgumentValue<'_>> {
+        Some(ArgumentValue::Text(text.into()))
     }
 
     #[test]

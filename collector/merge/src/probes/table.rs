@@ -66,11 +66,14 @@ impl ProbeTable {
                 definition.role,
                 ProbeRole::ZoneEnd | ProbeRole::FunctionReturn | ProbeRole::FunctionExit
             );
-            let repeated = |name: &str| ends && attributes.contains_key(&(definition.pair, name));
             // A definition may be there twice; the number is what counts.
-            let probe = probes
-                .entry(definition.probe)
-                .or_insert_with(|| probe(definition, repeated, tables));
+            let probe = probes.entry(definition.probe).or_insert_with(|| {
+                probe(
+                    definition,
+                    |name| ends && attributes.contains_key(&(definition.pair, name)),
+                    tables,
+                )
+            });
             let several = ends_of.get(&definition.pair).is_some_and(|ends| ends.len() > 1);
             probe.is_one_of_ends = probe.role == ProbeRole::ZoneEnd && several;
             frames.extend(probe.frames.map(|frames| (probe.pair, frames)));

@@ -3,7 +3,7 @@
 use super::{Defined, Stacks};
 use crate::first_functions::{begins_stacks, leaves_stack};
 use crate::kernel_functions::{blocking_frame, tracing_frames};
-use crate::stack_shares::{STACK, StackShares};
+use crate::stack_shares::STACK;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
     FrameId, Lane, LaneKind, SessionInfo, StackCut, StackId, StringId, SymbolTable, Tables, Ticks,
@@ -159,10 +159,13 @@ impl Resolver {
 
     /// The stack with these frames; `None` if it is new and the process has had its share.
     fn intern(&mut self, pid: u32, frames: &[FrameId], tables: &mut Tables) -> Option<StackId> {
-        let room = |shares: &mut StackShares| shares.shown.take(pid, frames.len() as u64 + STACK);
-        tables
-            .find_stack(frames)
-            .or_else(|| room(&mut self.stacks.shares).then(|| tables.intern_stack(frames)))
+        tables.find_stack(frames).or_else(|| {
+            self.stacks
+                .shares
+                .shown
+                .take(pid, frames.len() as u64 + STACK)
+                .then(|| tables.intern_stack(frames))
+        })
     }
 
     /// Adds the frames of a stack at a time; from when until when it has these.

@@ -98,19 +98,22 @@ mod tests {
             (40, LifecycleEvent::ThreadEnd(ThreadId(0))),
         ];
         let lifetimes = lifetimes(&[(5, 0)], &lifecycle);
-        let life = |since, until| Lifetime { since, until };
-        assert_eq!([4, 10, 19].map(|ticks| lifetimes.at(7, ticks)), [life(10, 19); 3]);
+        assert_eq!([4, 10, 19].map(|ticks| lifetimes.at(7, ticks)), [lifetime(10, 19); 3]);
         assert_eq!(lifetimes.at(7, 25), Lifetime::UNKNOWN, "nobody was seen to live then");
-        assert_eq!(lifetimes.at(7, 31), life(30, u64::MAX));
+        assert_eq!(lifetimes.at(7, 31), lifetime(30, u64::MAX));
         assert_eq!(
             lifetimes.at(5, 50),
             Lifetime::UNKNOWN,
             "the process goes on without its first thread"
         );
         assert_eq!(
-            [life(10, 19).limit(4), life(10, 19).limit(15), life(10, 19).limit(90)],
+            [lifetime(10, 19).limit(4), lifetime(10, 19).limit(15), lifetime(10, 19).limit(90)],
             [10, 15, 19]
         );
+    }
+
+    fn lifetime(since: u64, until: u64) -> Lifetime {
+        Lifetime { since, until }
     }
 
     #[test]

@@ -137,9 +137,11 @@ mod tests {
         let words =
             [text(TextRole::ZoneText, 0, long), text(TextRole::ZoneText, 0, "short")].concat();
         let texts: Vec<_> = Parts::new(&words).collect();
-        let part =
-            |text: &str| Part::Text { role: TextRole::ZoneText, field: 0, text: text.into() };
         assert_eq!(texts, [part(long), part("short")]);
+    }
+
+    fn part(text: &str) -> Part {
+        Part::Text { role: TextRole::ZoneText, field: 0, text: text.into() }
     }
 
     #[test]

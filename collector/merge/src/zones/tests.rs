@@ -44,22 +44,28 @@ fn begin(depth: u32) -> ZoneEvent {
 
 /// The events' shapes: `b` and `e` for a slice's begin and end, `u` for one that is unfinished.
 fn shapes(events: &[Event]) -> String {
-    let shape = |event: &Event| match event {
+    events.iter().map(shape).collect()
+}
+
+fn shape(event: &Event) -> char {
+    match event {
         Event::SliceBegin(..) => 'b',
         Event::SliceEnd(_) => 'e',
         Event::SliceUpdate(_, SliceUpdate { unfinished: true, .. }) => 'u',
         Event::Loss(_) => 'l',
         _ => '?',
-    };
-    events.iter().map(shape).collect()
+    }
 }
 
 fn tracks(events: &[Event]) -> Vec<TrackId> {
-    let track = |event: &Event| match event {
+    events.iter().filter_map(begun_track).collect()
+}
+
+fn begun_track(event: &Event) -> Option<TrackId> {
+    match event {
         Event::SliceBegin(track, _) => Some(*track),
         _ => None,
-    };
-    events.iter().filter_map(track).collect()
+    }
 }
 
 #[test]

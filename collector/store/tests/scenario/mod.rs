@@ -65,7 +65,6 @@ pub(crate) struct Scenario {
 impl Scenario {
     /// Two CPUs' switches, samples, stacks and tasks between definitions.
     pub(crate) fn small() -> Self {
-        let lane = |kind, cpu| Lane::new(kind, cpu);
         let counter =
             CounterDefinition { name: "memory".into(), unit: Unit::Bytes, ..Default::default() };
         let definitions = vec![
@@ -83,10 +82,10 @@ impl Scenario {
         let mut ends = Vec::new();
         writer.define(&definitions[0]).unwrap();
         let lanes = [
-            lane_chunks(lane(LaneKind::SchedStack, 0), &[2, 1], 72),
-            lane_chunks(lane(LaneKind::Sched, 0), &[9, 4, 6], 16),
-            lane_chunks(lane(LaneKind::Sample, 1), &[5, 3], 24),
-            lane_chunks(lane(LaneKind::Task, 0), &[2], 56),
+            lane_chunks(Lane::new(LaneKind::SchedStack, 0), &[2, 1], 72),
+            lane_chunks(Lane::new(LaneKind::Sched, 0), &[9, 4, 6], 16),
+            lane_chunks(Lane::new(LaneKind::Sample, 1), &[5, 3], 24),
+            lane_chunks(Lane::new(LaneKind::Task, 0), &[2], 56),
         ];
         for chunk in lanes.iter().flatten() {
             writer.write(chunk).unwrap();

@@ -39,11 +39,6 @@ pub(crate) fn sched(threads: u64, count: usize) -> Vec<SchedRecord> {
     let mut turn = 0;
     let mut out = Vec::with_capacity(count);
     while out.len() < count {
-        let record = |ticks, kind, tid| SchedRecord {
-            stamp: Stamp::new(ticks, kind),
-            tid,
-            ..Default::default()
-        };
         if threads == 2 {
             turn = 1 - turn;
             ticks += random.pause(1_300, 300);
@@ -84,6 +79,10 @@ pub(crate) fn sched(threads: u64, count: usize) -> Vec<SchedRecord> {
     }
     out.truncate(count);
     out
+}
+
+fn record(ticks: u64, kind: RecordKind, tid: u32) -> SchedRecord {
+    SchedRecord { stamp: Stamp::new(ticks, kind), tid, ..Default::default() }
 }
 
 /// The same as bytes.

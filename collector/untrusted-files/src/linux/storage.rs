@@ -217,8 +217,8 @@ pub(super) fn is_mounted_by_root(file: &File, seen_by: Option<u32>) -> bool {
         return false;
     };
     // A user's namespaces also hold what was mounted before they were made.
-    let is_here = || is_seen_by(None, &own) || is_seen_by(Some(1), &own);
-    !own.is_served() && (process.sees_mounts_of_root() || is_here())
+    !own.is_served()
+        && (process.sees_mounts_of_root() || is_seen_by(None, &own) || is_seen_by(Some(1), &own))
 }
 
 /// Whether a process sees the same file system.

@@ -86,7 +86,6 @@ fn links_are_followed_as_far_as_the_place_means() {
     symlink("../outside/secret", inside.join("out")).unwrap();
     symlink(outside.join("secret"), inside.join("absolute")).unwrap();
     symlink(&outside, inside.join("folder")).unwrap();
-    let text = |place: FileLocation<'_>| contents(&place).ok();
 
     let below = |path: &'static str| FileLocation::Below { folder: &inside, path: Path::new(path) };
     assert_eq!(text(below("sub/file")).as_deref(), Some("file"));
@@ -127,6 +126,10 @@ fn links_are_followed_as_far_as_the_place_means() {
         None,
         "only the user may point into /proc"
     );
+}
+
+fn text(place: FileLocation<'_>) -> Option<String> {
+    contents(&place).ok()
 }
 
 #[test]
@@ -266,14 +269,13 @@ fn a_process_whose_first_thread_has_ended_is_read_through_another() {
     let code = maps.lines().find(|line| line.ends_with(own.to_str().unwrap()));
     let code = code.expect("it runs this program");
     let (start, end) = code.split(' ').next().unwrap().split_once('-').unwrap();
-    let number = |text| u64::from_str_radix(text, 16).unwrap();
     assert_eq!(read_memory(pid, WORDS.as_ptr() as u64, 5).unwrap(), b"words");
     let inode = own.metadata().unwrap().ino();
     assert_eq!(data_of_program(&folder_of(pid)).unwrap().inode, inode);
     let in_root = FileLocation::InRootOf { pid, path: &own };
     assert_eq!(find(&in_root, None).unwrap().data().inode, inode);
     assert_eq!(Owner::of_process(pid), Owner::of_process(std::process::id()));
-    match data_of_mapping(pid, number(start), number(end), None) {
+    match data_of_mapping(pid, hexadecimal(start), hexadecimal(end), None) {
         Ok(data) => assert_eq!(data.inode, inode),
         // Needs root, or CAP_CHECKPOINT_RESTORE.
         Err(OpenError::System(error)) => {
@@ -289,13 +291,14 @@ fn a_process_whose_first_thread_has_ended_is_read_through_another() {
     );
 }
 
+fn hexadecimal(text: &str) -> u64 {
+    u64::from_str_radix(text, 16).unwrap()
+}
+
 #[test]
 fn a_thread_that_lives_says_whose_rights_a_process_has() {
     let process = tempfile::tempdir().unwrap();
     let process = process.path();
-    let status = |state: &str, uid: u32| {
-        format!("State:\t{state}\nUid:\t0\t0\t0\t{uid}\nGid:\t0\t0\t0\t0\n")
-    };
     std::fs::create_dir_all(process.join("task/71")).unwrap();
     std::fs::write(process.join("task/71/stat"), "71 (a) S 1").unwrap();
     std::fs::write(process.join("task/71/status"), status("S (sleeping)", 1001)).unwrap();
@@ -305,6 +308,10 @@ fn a_thread_that_lives_says_whose_rights_a_process_has() {
         Owner::of_folder(process).map(|owner| owner.uid())
     };
     assert_eq!((owner("S"), owner("Z")), (Some(0), Some(1001)));
+}
+
+fn status(state: &str, uid: u32) -> String {
+    format!("State:\t{state}\nUid:\t0\t0\t0\t{uid}\nGid:\t0\t0\t0\t0\n")
 }
 
 /// Needs root, which may act as anybody; others have only their own rights.
@@ -318,13 +325,7 @@ fn what_a_processes_owner_may_not_read_is_not_read_for_them() {
     let path = folder.path().canonicalize().unwrap().join("secret");
     fs::write(&path, "secret").unwrap();
     let nobody = super::Owner { uid: 65_534, gid: 65_534, groups: Vec::new() };
-    let allow = |path: &Path, mode| {
-        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
-    };
     allow(folder.path(), 0o700);
-    let kind = |result: Result<crate::OpenedFile, OpenError>| {
-        std::io::Error::from(result.map(|_| ()).unwrap_err()).kind()
-    };
     assert_eq!(
         kind(open(&FileLocation::Mapped(&path), Some(&nobody))),
         std::io::ErrorKind::PermissionDenied
@@ -340,6 +341,14 @@ fn what_a_processes_owner_may_not_read_is_not_read_for_them() {
     open(&FileLocation::Mapped(&path), None).expect("this thread is itself again");
     allow(&path, 0o644);
     open(&FileLocation::Mapped(&path), Some(&nobody)).unwrap();
+}
+
+fn allow(path: &Path, mode: u32) {
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+}
+
+fn kind(result: Result<crate::OpenedFile, OpenError>) -> std::io::ErrorKind {
+    std::io::Error::from(result.map(|_| ()).unwrap_err()).kind()
 }
 
 #[test]

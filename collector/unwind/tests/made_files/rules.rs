@@ -60,13 +60,6 @@ fn a_prologue_makes_a_row_for_each_step() {
         ],
     )])
     .rows();
-    let saved = |address, cfa, cfa_offset| UnwindRow {
-        address,
-        cfa,
-        frame_pointer: frame_pointer_rule::AT_CFA,
-        cfa_offset,
-        saved_offset: -2,
-    };
     let expected = [
         NONE,
         UnwindRow { address: 16, ..cfa(cfa_rule::RSP, 1) },
@@ -76,6 +69,16 @@ fn a_prologue_makes_a_row_for_each_step() {
         UnwindRow { address: 116, ..NONE },
     ];
     assert_eq!(rows, expected);
+}
+
+fn saved(address: u16, cfa: u8, cfa_offset: i16) -> UnwindRow {
+    UnwindRow {
+        address,
+        cfa,
+        frame_pointer: frame_pointer_rule::AT_CFA,
+        cfa_offset,
+        saved_offset: -2,
+    }
 }
 
 #[test]
@@ -113,15 +116,16 @@ fn expressions_of_functions_that_align_their_stack_are_known() {
 
 #[test]
 fn entries_of_a_procedure_linkage_table_push_a_word_at_one_of_their_bytes() {
-    let plt = |threshold| {
-        [BREG7, 8, BREG16, 0, LIT0 + 15, 0x1a, LIT0 + threshold, 0x2a, LIT0 + 3, 0x24, PLUS]
-    };
     assert_eq!(expression(&plt(11)), cfa(cfa_rule::PLT, 11));
     assert_eq!(expression(&plt(5)), cfa(cfa_rule::PLT, 5));
     assert_eq!(expression(&plt(16)), INEXPRESSIBLE, "no byte of an entry");
     let mut other = plt(11);
     other[1] = 16;
     assert_eq!(expression(&other), INEXPRESSIBLE);
+}
+
+fn plt(threshold: u8) -> [u8; 11] {
+    [BREG7, 8, BREG16, 0, LIT0 + 15, 0x1a, LIT0 + threshold, 0x2a, LIT0 + 3, 0x24, PLUS]
 }
 
 #[test]
@@ -145,13 +149,16 @@ fn what_a_row_cannot_say_is_told_from_what_nobody_says() {
     assert_eq!(rule(&[DEF_CFA_OFFSET, 12]), INEXPRESSIBLE, "not a whole word");
     // 0x7fff words are 0x3fff8 bytes.
     assert_eq!(rule(&[DEF_CFA_OFFSET, 0xf8, 0xff, 0x0f]), cfa(cfa_rule::RSP, 0x7fff));
-    let far = |units: u16| cfa(cfa_rule::RSP_FAR, units.cast_signed());
     assert_eq!(rule(&[DEF_CFA_OFFSET, 0x80, 0x80, 0x10]), far(0x4000), "one word more");
     assert_eq!(rule(&[DEF_CFA_OFFSET, 0x88, 0x80, 0x10]), INEXPRESSIBLE, "no pair of words");
     assert_eq!(rule(&[DEF_CFA_OFFSET, 0xf0, 0xff, 0x3f]), far(0xffff));
     assert_eq!(rule(&[DEF_CFA_OFFSET, 0x80, 0x80, 0x40]), INEXPRESSIBLE, "one pair more");
     assert_eq!(rule(&[DEF_CFA, RA, 8]), INEXPRESSIBLE, "not a general register");
     assert_eq!(rule(&[DEF_CFA, 0x80, 0x02, 8]), INEXPRESSIBLE, "nor this, which is 0 in 8 bits");
+}
+
+fn far(units: u16) -> UnwindRow {
+    cfa(cfa_rule::RSP_FAR, units.cast_signed())
 }
 
 #[test]
@@ -188,23 +195,24 @@ fn a_signal_frame_is_one_rule() {
 #[test]
 fn rules_of_the_frame_pointer() {
     use frame_pointer_rule::{AT_CFA, AT_RBP, LOST, SAME};
-    let of = |instructions: &[u8]| {
-        let row = rule(instructions);
-        assert_eq!((row.cfa, row.cfa_offset), (cfa_rule::RSP, 1));
-        (row.frame_pointer, row.saved_offset)
-    };
-    assert_eq!(of(&[]), (SAME, 0));
-    assert_eq!(of(&[SAME_VALUE, RBP]), (SAME, 0));
-    assert_eq!(of(&[offset(RBP), 2]), (AT_CFA, -2));
-    assert_eq!(of(&[OFFSET_EXTENDED_SF, RBP, 0x7e]), (AT_CFA, 2));
-    assert_eq!(of(&[offset(RBP), 0x81, 0x80, 0x02]), (LOST, 0), "too far for a row");
-    assert_eq!(of(&[EXPRESSION, RBP, 2, BREG6, 0]), (AT_RBP, 0));
-    assert_eq!(of(&[EXPRESSION, RBP, 2, BREG6, MINUS_16]), (AT_RBP, -2));
-    assert_eq!(of(&[EXPRESSION, RBP, 2, BREG6, 4]), (LOST, 0));
-    assert_eq!(of(&[EXPRESSION, RBP, 2, BREG7, 8]), (LOST, 0));
-    assert_eq!(of(&[VAL_EXPRESSION, RBP, 2, BREG6, 0]), (LOST, 0));
-    assert_eq!(of(&[UNDEFINED, RBP]), (LOST, 0));
-    assert_eq!(of(&[REGISTER, RBP, 3]), (LOST, 0));
+    assert_eq!(cfa_of(&[]), (SAME, 0));
+    assert_eq!(cfa_of(&[SAME_VALUE, RBP]), (SAME, 0));
+    assert_eq!(cfa_of(&[offset(RBP), 2]), (AT_CFA, -2));
+    assert_eq!(cfa_of(&[OFFSET_EXTENDED_SF, RBP, 0x7e]), (AT_CFA, 2));
+    assert_eq!(cfa_of(&[offset(RBP), 0x81, 0x80, 0x02]), (LOST, 0), "too far for a row");
+    assert_eq!(cfa_of(&[EXPRESSION, RBP, 2, BREG6, 0]), (AT_RBP, 0));
+    assert_eq!(cfa_of(&[EXPRESSION, RBP, 2, BREG6, MINUS_16]), (AT_RBP, -2));
+    assert_eq!(cfa_of(&[EXPRESSION, RBP, 2, BREG6, 4]), (LOST, 0));
+    assert_eq!(cfa_of(&[EXPRESSION, RBP, 2, BREG7, 8]), (LOST, 0));
+    assert_eq!(cfa_of(&[VAL_EXPRESSION, RBP, 2, BREG6, 0]), (LOST, 0));
+    assert_eq!(cfa_of(&[UNDEFINED, RBP]), (LOST, 0));
+    assert_eq!(cfa_of(&[REGISTER, RBP, 3]), (LOST, 0));
+}
+
+fn cfa_of(instructions: &[u8]) -> (u8, i16) {
+    let row = rule(instructions);
+    assert_eq!((row.cfa, row.cfa_offset), (cfa_rule::RSP, 1));
+    (row.frame_pointer, row.saved_offset)
 }
 
 #[test]

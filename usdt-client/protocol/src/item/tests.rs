@@ -24,7 +24,6 @@ fn one_of<T: core::fmt::Debug + Clone + 'static>(
 
 fn event() -> impl Strategy<Value = Event> {
     let (frames, locks) = (one_of(FramePhase::from_number), one_of(LockAction::from_number));
-    let markers = || one_of(MarkerPhase::from_number);
     let short = any::<(u32, u32)>();
     let long = any::<(u32, u64, u64)>();
     prop_oneof![
@@ -64,8 +63,11 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
+fn markers() -> impl Strategy<Value = MarkerPhase> {
+    one_of(MarkerPhase::from_number)
+}
+
 fn attribute() -> impl Strategy<Value = Attribute> {
-    let role = || one_of(TextRole::from_number);
     let bytes = prop::collection::vec(any::<u8>(), 0..=TEXT_BYTES);
     let addresses = prop::collection::vec(any::<u64>(), 0..=STACK_ADDRESSES);
     prop_oneof![
@@ -83,6 +85,10 @@ fn attribute() -> impl Strategy<Value = Attribute> {
         (addresses, any::<bool>())
             .prop_map(|(stack, more)| Attribute::Stack { piece: StackPiece::new(&stack), more }),
     ]
+}
+
+fn role() -> impl Strategy<Value = TextRole> {
+    one_of(TextRole::from_number)
 }
 
 fn item() -> impl Strategy<Value = Item> {

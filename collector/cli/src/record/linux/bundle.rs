@@ -346,10 +346,13 @@ mod tests {
 
         /// Names of files, and what each takes of the capture.
         fn kept(&self) -> Vec<(String, u64)> {
-            let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
             let own = self.reader().files().filter(|file| !file.debug).collect::<Vec<_>>();
-            own.iter().map(|file| (name(&file.path), file.stored)).collect()
+            own.iter().map(|file| (file_name(&file.path), file.stored)).collect()
         }
+    }
+
+    fn file_name(path: &str) -> String {
+        path.rsplit('/').next().unwrap_or_default().to_owned()
     }
 
     #[test]

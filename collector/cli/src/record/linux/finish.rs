@@ -133,11 +133,11 @@ impl Finish<'_> {
         let stored = convert::stored_events(&reader);
         let Unwinding { stacks, statistics } = unwinding;
         let mut unwinder = LateUnwinder::new(stacks, &held);
-        let unwanted = || self.abandon.wanted();
-        let mut session = match Session::open_unwinding(reader, &unwanted, &mut unwinder) {
-            Err(MergeError::Unwanted) => return Ok((self.unread(capture, stored)?, end)),
-            session => session?,
-        };
+        let mut session =
+            match Session::open_unwinding(reader, &|| self.abandon.wanted(), &mut unwinder) {
+                Err(MergeError::Unwanted) => return Ok((self.unread(capture, stored)?, end)),
+                session => session?,
+            };
         statistics.extend(unwinder.statistics());
         timings.end("reading what events refer to");
         if let Some(bundling) = self.bundling {

@@ -71,12 +71,15 @@ fn the_buffer_either_streams_or_overwrites() {
 
 #[test]
 fn memory_for_unwind_tables_is_a_size_with_room_for_one() {
-    let memory = |arguments: &[&str]| finish(arguments).unwrap().settings(None, Instant::now());
-    assert_eq!(memory(&[]).unwind_memory, None);
-    assert_eq!(memory(&["--unwind-memory", "40M"]).unwind_memory, Some(40 << 20));
+    assert_eq!(settings(&[]).unwind_memory, None);
+    assert_eq!(settings(&["--unwind-memory", "40M"]).unwind_memory, Some(40 << 20));
     for wrong in ["64", "127K", "5G", "much"] {
         assert!(is_usage_error(&["--unwind-memory", wrong]), "{wrong}");
     }
+}
+
+fn settings(arguments: &[&str]) -> RecordOptions {
+    finish(arguments).unwrap().settings(None, Instant::now())
 }
 
 #[test]
@@ -166,10 +169,13 @@ fn what_is_no_probe_is_a_usage_error_that_says_where() {
 
 #[test]
 fn the_file_of_the_command_is_told_so_that_it_can_be_probed() {
-    let launch = |command| finish(&["--", command]).unwrap().settings(None, Instant::now()).launch;
-    assert!(launch("sh").unwrap().is_absolute());
-    assert_eq!(launch("/bin/sh"), Some("/bin/sh".into()));
-    assert_eq!(launch("no-such-program-anywhere"), None);
+    assert!(launched("sh").unwrap().is_absolute());
+    assert_eq!(launched("/bin/sh"), Some("/bin/sh".into()));
+    assert_eq!(launched("no-such-program-anywhere"), None);
+}
+
+fn launched(command: &str) -> Option<PathBuf> {
+    finish(&["--", command]).unwrap().settings(None, Instant::now()).launch
 }
 
 #[test]

@@ -93,22 +93,25 @@ mod tests {
 
     #[test]
     fn a_moment_is_a_date_and_a_time() {
-        let text = |time: u64| Value::FileTime(time).to_string();
-        assert_eq!(text(1), "1601-01-01 00:00:00.0000001 UTC");
-        assert_eq!(text(116_444_736_000_000_000), "1970-01-01 00:00:00.0000000 UTC");
+        assert_eq!(shown_time(1), "1601-01-01 00:00:00.0000001 UTC");
+        assert_eq!(shown_time(116_444_736_000_000_000), "1970-01-01 00:00:00.0000000 UTC");
         // date -u -d @1709208000, which is noon of a leap day, and the last second of the year
         // before a century.
         assert_eq!(
-            text(116_444_736_000_000_000 + 1_709_208_000 * SECOND + 1_234_567),
+            shown_time(116_444_736_000_000_000 + 1_709_208_000 * SECOND + 1_234_567),
             "2024-02-29 12:00:00.1234567 UTC"
         );
         assert_eq!(
-            text(116_444_736_000_000_000 + 4_102_444_799 * SECOND),
+            shown_time(116_444_736_000_000_000 + 4_102_444_799 * SECOND),
             "2099-12-31 23:59:59.0000000 UTC"
         );
         assert_eq!(
-            [0, u64::MAX, i64::MAX as u64].map(text),
+            [0, u64::MAX, i64::MAX as u64].map(shown_time),
             ["0", "18446744073709551615", "9223372036854775807"]
         );
+    }
+
+    fn shown_time(time: u64) -> String {
+        Value::FileTime(time).to_string()
     }
 }

@@ -53,57 +53,59 @@ const MEANT: u8 = 0x80;
 
 #[test]
 fn values_of_every_type_are_read() {
-    let new = || Bytes::new(true);
     let cases = [
-        (1, new().utf16("\u{e9}t\u{e9}"), text("\u{e9}t\u{e9}")),
-        (2, new().ascii("summer"), text("summer")),
-        (3, new().u8(0xff), Value::Signed(-1)),
-        (4, new().u8(0xff), Value::Unsigned(255)),
-        (5, new().u16(0xfffe), Value::Signed(-2)),
-        (6, new().u16(0xfffe), Value::Unsigned(65_534)),
-        (7, new().u32(u32::MAX), Value::Signed(-1)),
-        (8, new().u32(u32::MAX), Value::Unsigned(4_294_967_295)),
-        (9, new().u64(u64::MAX), Value::Signed(-1)),
-        (10, new().u64(u64::MAX), Value::Unsigned(u64::MAX)),
-        (11, new().raw(&1.5f32.to_le_bytes()), Value::Float(1.5)),
-        (12, new().raw(&2.5f64.to_le_bytes()), Value::Float(2.5)),
-        (13, new().u32(2), Value::Bool(true)),
-        (14, new().u16(2).raw(&[7, 8]), Value::Binary(vec![7, 8])),
-        (15, new().raw(&[3; 16]), Value::Guid(Guid([3; 16]))),
-        (16, new().pointer(0xabc), Value::Hex(0xabc)),
+        (1, bytes().utf16("\u{e9}t\u{e9}"), text("\u{e9}t\u{e9}")),
+        (2, bytes().ascii("summer"), text("summer")),
+        (3, bytes().u8(0xff), Value::Signed(-1)),
+        (4, bytes().u8(0xff), Value::Unsigned(255)),
+        (5, bytes().u16(0xfffe), Value::Signed(-2)),
+        (6, bytes().u16(0xfffe), Value::Unsigned(65_534)),
+        (7, bytes().u32(u32::MAX), Value::Signed(-1)),
+        (8, bytes().u32(u32::MAX), Value::Unsigned(4_294_967_295)),
+        (9, bytes().u64(u64::MAX), Value::Signed(-1)),
+        (10, bytes().u64(u64::MAX), Value::Unsigned(u64::MAX)),
+        (11, bytes().raw(&1.5f32.to_le_bytes()), Value::Float(1.5)),
+        (12, bytes().raw(&2.5f64.to_le_bytes()), Value::Float(2.5)),
+        (13, bytes().u32(2), Value::Bool(true)),
+        (14, bytes().u16(2).raw(&[7, 8]), Value::Binary(vec![7, 8])),
+        (15, bytes().raw(&[3; 16]), Value::Guid(Guid([3; 16]))),
+        (16, bytes().pointer(0xabc), Value::Hex(0xabc)),
         (16, Bytes::new(false).pointer(0xabc), Value::Hex(0xabc)),
-        (17, new().u64(132_000_000), Value::FileTime(132_000_000)),
-        (18, (1..=8).fold(new(), Bytes::u16), Value::SystemTime([1, 2, 3, 4, 5, 6, 7, 8])),
+        (17, bytes().u64(132_000_000), Value::FileTime(132_000_000)),
+        (18, (1..=8).fold(bytes(), Bytes::u16), Value::SystemTime([1, 2, 3, 4, 5, 6, 7, 8])),
         (
             19,
-            new().raw(&[1, 1, 0, 0, 0, 0, 0, 5]).u32(18),
+            bytes().raw(&[1, 1, 0, 0, 0, 0, 0, 5]).u32(18),
             Value::Sid(vec![1, 1, 0, 0, 0, 0, 0, 5, 18, 0, 0, 0]),
         ),
-        (20, new().u32(0x10), Value::Hex(16)),
-        (21, new().u64(0x10), Value::Hex(16)),
-        (22, new().u16(4).raw(b"o\0k\0"), text("ok")),
-        (23, new().u16(2).raw(b"ok"), text("ok")),
-        (25, new().u16(1).raw(&[9]), Value::Binary(vec![9])),
+        (20, bytes().u32(0x10), Value::Hex(16)),
+        (21, bytes().u64(0x10), Value::Hex(16)),
+        (22, bytes().u16(4).raw(b"o\0k\0"), text("ok")),
+        (23, bytes().u16(2).raw(b"ok"), text("ok")),
+        (25, bytes().u16(1).raw(&[9]), Value::Binary(vec![9])),
     ];
     for (kind, payload, value) in cases {
         assert_eq!(one(&[kind], &payload), value, "type {kind}");
     }
 }
 
+fn bytes() -> Bytes {
+    Bytes::new(true)
+}
+
 #[test]
 fn values_are_shown_as_their_writer_meant_them() {
-    let new = || Bytes::new(true);
     let cases = [
-        ([4 | MEANT, 3], new().u8(1), Value::Bool(true)),
-        ([6 | MEANT, 2], new().u16(0x41), text("A")),
-        ([3 | MEANT, 2], new().u8(0x41), text("A")),
-        ([8 | MEANT, 4], new().u32(0xff), Value::Hex(255)),
-        ([6 | MEANT, 7], new().raw(&[0x01, 0xbb]), Value::Unsigned(443)),
-        ([8 | MEANT, 8], new().raw(&[192, 0, 2, 1]), text("192.0.2.1")),
-        ([14 | MEANT, 9], new().u16(16).raw(&[0; 15]).u8(1), text("::1")),
-        ([7 | MEANT, 15], new().u32(0x8007_0002), Value::Hex(0xffff_ffff_8007_0002)),
-        ([23 | MEANT, 35], new().u16(3).raw("\u{e9}!".as_bytes()), text("\u{e9}!")),
-        ([14 | MEANT, 12], new().u16(2).raw(b"{}"), text("{}")),
+        ([4 | MEANT, 3], bytes().u8(1), Value::Bool(true)),
+        ([6 | MEANT, 2], bytes().u16(0x41), text("A")),
+        ([3 | MEANT, 2], bytes().u8(0x41), text("A")),
+        ([8 | MEANT, 4], bytes().u32(0xff), Value::Hex(255)),
+        ([6 | MEANT, 7], bytes().raw(&[0x01, 0xbb]), Value::Unsigned(443)),
+        ([8 | MEANT, 8], bytes().raw(&[192, 0, 2, 1]), text("192.0.2.1")),
+        ([14 | MEANT, 9], bytes().u16(16).raw(&[0; 15]).u8(1), text("::1")),
+        ([7 | MEANT, 15], bytes().u32(0x8007_0002), Value::Hex(0xffff_ffff_8007_0002)),
+        ([23 | MEANT, 35], bytes().u16(3).raw("\u{e9}!".as_bytes()), text("\u{e9}!")),
+        ([14 | MEANT, 12], bytes().u16(2).raw(b"{}"), text("{}")),
     ];
     for (kind, payload, value) in cases {
         assert_eq!(one(&kind, &payload), value, "type {kind:?}");

@@ -334,29 +334,22 @@ fn a_wait_names_its_fence_and_a_signal_too() {
 #[test]
 fn a_sync_that_two_events_tell_of_is_one() {
     let mut player = Player::new();
-    let sync = |frame, multi_plane| {
-        Dxgkrnl::VSync(VSync {
-            adapter: ADAPTER,
-            source: 0,
-            frame,
-            address: Some(0x1000),
-            multi_plane,
-        })
-    };
     for (time, frame, multi_plane) in
         [(1, 7, false), (2, 7, true), (17, 8, true), (33, 9, false), (34, 9, true)]
     {
-        player.at(time, GAME, sync(frame, multi_plane));
+        player.at(time, GAME, vsync(frame, multi_plane));
     }
     let name = "VSync on GPU 0 display 0 VSync";
     assert_eq!(player.slices(), [format!("1 {name}"), format!("17 {name}"), format!("33 {name}")]);
 }
 
+fn vsync(frame: u32, multi_plane: bool) -> Dxgkrnl {
+    Dxgkrnl::VSync(VSync { adapter: ADAPTER, source: 0, frame, address: Some(0x1000), multi_plane })
+}
+
 #[test]
 fn a_call_whose_return_is_lost_ends_with_the_one_around_it_or_the_recording() {
     let mut player = Player::new();
-    let start = |api| PresentCall::Start { api, swap_chain: 1, flags: 0, interval: Some(1) };
-    let stop = |api| PresentCall::Stop { api, result: 0 };
     player.call(1, stop(PresentApi::Dxgi));
     player.call(2, start(PresentApi::Dxgi));
     player.call(3, start(PresentApi::D3d9));
@@ -376,6 +369,14 @@ fn a_call_whose_return_is_lost_ends_with_the_one_around_it_or_the_recording() {
             "9 end"
         ]
     );
+}
+
+fn start(api: PresentApi) -> PresentCall {
+    PresentCall::Start { api, swap_chain: 1, flags: 0, interval: Some(1) }
+}
+
+fn stop(api: PresentApi) -> PresentCall {
+    PresentCall::Stop { api, result: 0 }
 }
 
 #[test]

@@ -231,12 +231,6 @@ mod tests {
     #[test]
     fn an_engine_is_called_what_it_does() {
         let mut topology = Topology::default();
-        let named = |node, engine, name: &str| Dxgkrnl::Node {
-            adapter: 0xa,
-            node,
-            engine,
-            name: name.to_owned(),
-        };
         topology.learn(&named(0, Engine::ThreeD, "3D"));
         topology.learn(&named(1, Engine::Other(0), "Compute_0"));
         topology.learn(&named(2, Engine::ThreeD, "High Priority"));
@@ -252,6 +246,10 @@ mod tests {
                 "GPU 0 node 4 (Copy)"
             ]
         );
+    }
+
+    fn named(node: u32, engine: Engine, name: &str) -> Dxgkrnl {
+        Dxgkrnl::Node { adapter: 0xa, node, engine, name: name.to_owned() }
     }
 
     #[test]
