@@ -194,15 +194,14 @@ fn open(process: &PerfMapOwner, place: &FileLocation<'_>, path: &str) -> ListLoo
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::dump_number;
 
     #[test]
     fn a_jitdump_is_known_by_its_name() {
-        let number = |path| dump_number(path);
-        assert_eq!(number("/home/a/jit-123.dump"), Some(123));
-        assert_eq!(number("/tmp/jit-7.dump (deleted)"), Some(7));
+        assert_eq!(dump_number("/home/a/jit-123.dump"), Some(123));
+        assert_eq!(dump_number("/tmp/jit-7.dump (deleted)"), Some(7));
         for other in ["/tmp/jit-.dump", "/tmp/jit-+7.dump", "jit-7.dump", "/jit-7.dump/lib.so"] {
-            assert_eq!(number(other), None, "{other}");
+            assert_eq!(dump_number(other), None, "{other}");
         }
     }
 }

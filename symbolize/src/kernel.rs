@@ -291,12 +291,13 @@ mod tests {
     }
 
     fn write_notes(path: &Path, id: &BuildId) {
-        let note = |name: &[u8; 4], kind: u32, description: &[u8]| {
-            let padding = vec![0; description.len().next_multiple_of(4) - description.len()];
-            let sizes = [name.len() as u32, description.len() as u32, kind];
-            [&sizes.map(u32::to_ne_bytes).concat(), name.as_slice(), description, &padding].concat()
-        };
         let other = note(b"Xen\0", 3, &[1, 2, 3, 4, 5]);
         std::fs::write(path, [other, note(b"GNU\0", 3, id.as_bytes())].concat()).unwrap();
+    }
+
+    fn note(name: &[u8; 4], kind: u32, description: &[u8]) -> Vec<u8> {
+        let padding = vec![0; description.len().next_multiple_of(4) - description.len()];
+        let sizes = [name.len() as u32, description.len() as u32, kind];
+        [&sizes.map(u32::to_ne_bytes).concat(), name.as_slice(), description, &padding].concat()
     }
 }

@@ -173,8 +173,9 @@ pub(crate) fn inflate(
             }
             read += more;
         }
-        let step = || decoder.decode(&input[used..read], &mut output);
-        let step = match catch_unwind(AssertUnwindSafe(step)) {
+        let step = match catch_unwind(AssertUnwindSafe(|| {
+            decoder.decode(&input[used..read], &mut output)
+        })) {
             Ok(Err(XzError::NeedsLargerInputBuffer)) => {
                 is_more_needed = true;
                 continue;
@@ -195,11 +196,11 @@ pub(crate) fn inflate(
 #[doc(hidden)]
 pub fn read_mini_debug(compressed: &[u8], most: u64) -> Option<u64> {
     let mut length = 0;
-    let count = |bytes: &[u8]| {
+    inflate(compressed, DICTIONARY, |bytes| {
         length += bytes.len() as u64;
         if length <= most { Ok(()) } else { Err(MiniDebugError::LargeInflated(most)) }
-    };
-    inflate(compressed, DICTIONARY, count).ok()?;
+    })
+    .ok()?;
     Some(length)
 }
 
@@ -221,11 +222,10 @@ mod tests {
 
     fn inflated(stream: &[u8]) -> Result<Vec<u8>, MiniDebugError> {
         let mut bytes = Vec::new();
-        let append = |block: &[u8]| {
+        inflate(stream, DICTIONARY, |block| {
             bytes.extend_from_slice(block);
             Ok(())
-        };
-        inflate(stream, DICTIONARY, append)?;
+        })?;
         Ok(bytes)
     }
 
@@ -267,24 +267,25 @@ mod tests {
     #[test]
     fn a_few_kilobytes_that_claim_to_be_many_stay_few() {
         let memory = Memory::new(3 * MEMORY_STEP);
-        let fill = |stream: &[u8], memory: &Memory, has_time: bool| {
-            let file = tempfile::tempfile().unwrap();
-            std::io::Write::write_all(&mut &file, stream).unwrap();
-            let reader = Reader::of(&file).unwrap();
-            let mut inflated = Inflated::new(memory).unwrap();
-            let filled = inflated.fill(reader.take(u64::MAX), DICTIONARY, &|| has_time);
-            filled.map(|()| inflated.length)
-        };
         let bomb = xz::zeros(40);
         assert!(bomb.len() < 20_000);
-        assert!(matches!(fill(&bomb, &memory, true), Err(MiniDebugError::NoMemory(_))));
-        assert!(matches!(fill(&bomb, &memory, false), Err(MiniDebugError::Slow)));
+        assert!(matches!(fill_memory(&bomb, &memory, true), Err(MiniDebugError::NoMemory(_))));
+        assert!(matches!(fill_memory(&bomb, &memory, false), Err(MiniDebugError::Slow)));
         let most = INFLATED_MAX / xz::ZEROS;
         let (large, much) = (xz::zeros(most + 1), Memory::new(1 << 30));
-        assert!(matches!(fill(&large, &much, true), Err(MiniDebugError::LargeInflated(_))));
+        assert!(matches!(fill_memory(&large, &much, true), Err(MiniDebugError::LargeInflated(_))));
         // What was taken is given back.
-        assert_eq!(fill(&xz::zeros(4), &memory, true).unwrap(), 4 * xz::ZEROS);
-        assert_eq!(fill(&xz::zeros(4), &memory, true).unwrap(), 4 * xz::ZEROS);
+        assert_eq!(fill_memory(&xz::zeros(4), &memory, true).unwrap(), 4 * xz::ZEROS);
+        assert_eq!(fill_memory(&xz::zeros(4), &memory, true).unwrap(), 4 * xz::ZEROS);
+    }
+
+    fn fill_memory(stream: &[u8], memory: &Memory, has_time: bool) -> Result<u64, MiniDebugError> {
+        let file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut &file, stream).unwrap();
+        let reader = Reader::of(&file).unwrap();
+        let mut inflated = Inflated::new(memory).unwrap();
+        let filled = inflated.fill(reader.take(u64::MAX), DICTIONARY, &|| has_time);
+        filled.map(|()| inflated.length)
     }
 
     #[test]

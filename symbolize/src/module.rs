@@ -516,12 +516,15 @@ mod tests {
         let offset = maps.lines().find_map(|line| {
             let mut fields = line.split_ascii_whitespace();
             let (start, end) = fields.next()?.split_once('-')?;
-            let hex = |digits| u64::from_str_radix(digits, 16).unwrap();
             let file_offset = hex(fields.nth(1)?);
             let range = hex(start)..hex(end);
             range.contains(&address).then(|| address - range.start + file_offset)
         });
         (File::open("/proc/self/exe").unwrap(), offset.unwrap())
+    }
+
+    fn hex(digits: &str) -> u64 {
+        u64::from_str_radix(digits, 16).unwrap()
     }
 
     #[test]

@@ -310,12 +310,15 @@ mod tests {
     fn what_waits_is_not_gone_through_for_each_that_is_next() {
         // One user had programs begin under 100,000 names, and what named them moved the rest of
         // the list each time, for minutes.
-        let waiting = |index| Waiting { index, owner: Some(1), request: ModuleRequest::default() };
         let accounts = Accounts::new(Duration::MAX / 8, Duration::MAX / 8, None);
         let mut queue = Queue::new((0..500_000).map(waiting), accounts);
         let begin = Instant::now();
         let count = std::iter::from_fn(|| queue.next()).count();
         assert_eq!(count, 500_000);
         assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    }
+
+    fn waiting(index: usize) -> Waiting {
+        Waiting { index, owner: Some(1), request: ModuleRequest::default() }
     }
 }

@@ -581,11 +581,20 @@ mod tests {
 
     #[test]
     fn of_files_without_names_each_user_keeps_as_many_as_have_room() {
-        let file = |user, bytes| Nameless { user, bytes, place: PinnedKey::CodeLists(user) };
-        let all = vec![file(2, 60), file(1, 90), file(2, 50), file(1, 20), file(2, 40)];
+        let all = vec![
+            nameless_file(2, 60),
+            nameless_file(1, 90),
+            nameless_file(2, 50),
+            nameless_file(1, 20),
+            nameless_file(2, 40),
+        ];
         let gone = beyond(all, 100);
         let gone: Vec<_> = gone.iter().map(|file| (file.user, file.bytes)).collect();
         assert_eq!(gone, [(1, 90), (2, 60)]);
+    }
+
+    fn nameless_file(user: u32, bytes: u64) -> Nameless {
+        Nameless { user, bytes, place: PinnedKey::CodeLists(user) }
     }
 
     #[test]

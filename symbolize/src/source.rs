@@ -53,16 +53,15 @@ impl<'i> ElfSource<'i> {
         addresses: &[u64],
         lines: bool,
     ) -> Result<Vec<Option<Named>>, String> {
-        let look_up = || {
+        catch_unwind(AssertUnwindSafe(|| {
             let found = self.look_up(addresses, lines)?;
             let mut names: Vec<_> = found.iter().map(named).collect();
             if lines {
                 self.qualify(addresses, &found, &mut names);
             }
             Ok(names)
-        };
-        catch_unwind(AssertUnwindSafe(look_up))
-            .unwrap_or_else(|_| Err("its reader gave up on it".into()))
+        }))
+        .unwrap_or_else(|_| Err("its reader gave up on it".into()))
     }
 
     fn look_up(&self, addresses: &[u64], lines: bool) -> Result<Vec<Symbolized<'_>>, String> {
@@ -138,7 +137,7 @@ fn frame(function: &str, code: Option<&CodeInfo<'_>>) -> SymbolFrame {
 ///
 /// In words, as [`ElfSource::names`].
 pub(crate) fn linked_address(image: &Image, name: &str) -> Result<u64, String> {
-    let look_up = || {
+    catch_unwind(AssertUnwindSafe(|| {
         let mut elf = inspect::source::Elf::new(image.path());
         elf.debug_syms = false;
         let inspector = inspect::Inspector::new();
@@ -146,9 +145,8 @@ pub(crate) fn linked_address(image: &Image, name: &str) -> Result<u64, String> {
         let found = found.map_err(|error| describe(&error))?;
         let symbol = found.first().and_then(|symbols| symbols.first());
         symbol.map(|symbol| symbol.addr).ok_or_else(|| format!("it has no symbol {name}"))
-    };
-    catch_unwind(AssertUnwindSafe(look_up))
-        .unwrap_or_else(|_| Err("its reader gave up on it".into()))
+    }))
+    .unwrap_or_else(|_| Err("its reader gave up on it".into()))
 }
 
 #[cfg(test)]

@@ -371,8 +371,11 @@ mod tests {
         let fields = [Value::Bytes(5), Value::Duration(1_500_000), Value::Bytes(6)];
         let fields = fields.map(|value| field(&mut tables, "load", value));
         let told = fields.map(|field| told(&mut kinds, None, &field, &tables));
-        let text = |key: &str, item: &str| (key.to_owned(), item.to_owned());
         assert_eq!(told, [text("load", "5"), text("load_", "1.5"), text("load", "6")]);
+    }
+
+    fn text(key: &str, item: &str) -> (String, String) {
+        (key.to_owned(), item.to_owned())
     }
 
     #[test]

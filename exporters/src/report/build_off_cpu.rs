@@ -165,7 +165,6 @@ impl ReportExporter {
         let stacks =
             times.stacks.iter().map(|(key, total)| (*key, ProgramTotal::of_one(total))).collect();
         let programs = Programs::new(tables);
-        let kind = |key: &StackKey| waits.stacks.get(key).and_then(Parts::most);
         let sleeps = times.stacks.iter().map(|((_, stack), total)| (*stack, total.count));
         let (truncated, truncated_in) = self.truncated(sleeps, tables);
         OffCpuReport {
@@ -175,7 +174,11 @@ impl ReportExporter {
             with_stack: times.stacks.iter().map(|(_, total)| total.count).sum(),
             truncated,
             truncated_in,
-            stacks: self.stack_rows(stacks, |(key, _)| (*key, kind(key)), tables),
+            stacks: self.stack_rows(
+                stacks,
+                |(key, _)| (*key, waits.stacks.get(key).and_then(Parts::most)),
+                tables,
+            ),
             longest_blocked: longest_blocked(&waits.blocked, &programs, tables),
             blocked: self.of_class(&waits.blocked, &programs, tables),
             undecided: self.of_class(&waits.undecided, &programs, tables),

@@ -70,8 +70,7 @@ impl Cpus {
     #[inline]
     pub(super) fn get(&mut self, cpu: CpuId) -> &mut Cpu {
         let keeps_runs = self.keeps_runs;
-        let runs = || keeps_runs.then(Runs::default);
-        self.cpus.get_or(cpu, || Cpu { runs: runs(), ..Cpu::default() })
+        self.cpus.get_or(cpu, || Cpu { runs: keeps_runs.then(Runs::default), ..Cpu::default() })
     }
 
     /// All of which something is known.

@@ -136,10 +136,13 @@ mod tests {
     fn buckets_are_powers_of_two_without_holes() {
         let mut durations = Durations::new(2);
         [0, 1, 4, 7, 8].into_iter().for_each(|n| durations.add(n));
-        let bucket = |from_ns, to_ns, count| Bucket { from_ns, to_ns, count };
         let expected =
             [bucket(0, 1, 1), bucket(1, 2, 1), bucket(2, 4, 0), bucket(4, 8, 2), bucket(8, 16, 1)];
         assert_eq!(durations.buckets(), expected);
+    }
+
+    fn bucket(from_ns: u64, to_ns: u64, count: u64) -> Bucket {
+        Bucket { from_ns, to_ns, count }
     }
 
     #[test]

@@ -98,20 +98,18 @@ mod tests {
 
     #[test]
     fn an_interpreter_whose_functions_are_shown_needs_no_hint() {
-        let row = |function: &str, module_kind| FunctionRow {
-            function: function.into(),
-            module_kind,
-            total: FEW,
-            ..FunctionRow::default()
-        };
-        let eval = row("_PyEval_EvalFrameDefault", ModuleKind::File);
-        let own = row("load (io.py)", ModuleKind::Python);
+        let eval = function_row("_PyEval_EvalFrameDefault", ModuleKind::File);
+        let own = function_row("load (io.py)", ModuleKind::Python);
         assert!(lacks_python(std::slice::from_ref(&eval)));
         assert!(
             !lacks_python(&[FunctionRow { total: FEW - 1, ..eval.clone() }]),
             "its first moments"
         );
         assert!(!lacks_python(&[eval, own]));
-        assert!(!lacks_python(&[row("main", ModuleKind::File)]));
+        assert!(!lacks_python(&[function_row("main", ModuleKind::File)]));
+    }
+
+    fn function_row(function: &str, module_kind: ModuleKind) -> FunctionRow {
+        FunctionRow { function: function.into(), module_kind, total: FEW, ..FunctionRow::default() }
     }
 }

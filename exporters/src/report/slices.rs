@@ -198,7 +198,7 @@ impl Slices {
     }
 }
 
-/// What was lost since may make a time smaller.
+/// Adds the time between two; what was lost may make the later one the smaller.
 fn add_difference(sum: &mut u64, now: u64, then: u64) {
     *sum = sum.saturating_add(now.saturating_sub(then));
 }

@@ -43,10 +43,9 @@ fn samples_keep_their_functions_files_lines_and_inlining() {
     let compiler = profile.samples(profile.thread("200"));
     let stacks: Vec<&[Frame]> =
         compiler.iter().filter(|sample| sample.on_cpu()).map(|s| &s.stack[..]).collect();
-    let at = |line| Some(("/src/parse.c".to_owned(), line));
     let named = [
-        Frame { place: at(10), inline_depth: 1, ..frame("next_token", "User", Some("cc")) },
-        Frame { place: at(30), ..frame("parse<T>", "User", Some("cc")) },
+        Frame { place: parse_line(10), inline_depth: 1, ..frame("next_token", "User", Some("cc")) },
+        Frame { place: parse_line(30), ..frame("parse<T>", "User", Some("cc")) },
         frame("main", "User", Some("cc")),
     ];
     let unnamed = [frame("0x7f00deadbeef", "User", None), frame("0x9999", "User", Some("cc"))];
@@ -56,6 +55,10 @@ fn samples_keep_their_functions_files_lines_and_inlining() {
     assert_eq!(idle.len(), 1);
     let read = frame("ext4_file_read_iter", "Kernel", Some("[kernel.kallsyms]"));
     assert_eq!(idle[0].stack, [read, frame("main", "User", Some("cc"))]);
+}
+
+fn parse_line(line: u64) -> Option<(String, u64)> {
+    Some(("/src/parse.c".to_owned(), line))
 }
 
 #[test]
@@ -181,7 +184,6 @@ fn an_id_used_twice_is_two_threads_of_two_processes() {
 #[test]
 fn counters_add_up_to_their_values() {
     let profile = plain(&scenario::scenario());
-    let rounded = |value: f64| (value * 1e6).round() / 1e6;
     let values =
         |name| profile.counter(name).iter().map(|(_, value)| rounded(*value)).collect::<Vec<_>>();
     assert_eq!(values("CPU 1 frequency (kHz)"), [0.0, 2_400_000.0]);
@@ -190,6 +192,10 @@ fn counters_add_up_to_their_values() {
     let counters = profile.json["counters"].as_array().unwrap();
     let resident = counters.iter().find(|counter| counter["name"] == "resident").unwrap();
     assert_eq!(resident["pid"], "100", "a process's counter lies under it");
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
 }
 
 #[test]

@@ -184,11 +184,6 @@ impl Profile {
 
     /// Schemas have names of their own, and so do the fields of each.
     fn check_schemas(&self) {
-        let unique = |list: &[Value], key: &str| {
-            let names: std::collections::BTreeSet<&str> =
-                list.iter().map(|row| row[key].as_str().unwrap()).collect();
-            assert_eq!(names.len(), list.len(), "{names:?}");
-        };
         let schemas = list(&self.json["meta"]["markerSchema"]);
         unique(schemas, "name");
         for schema in schemas {
@@ -386,4 +381,10 @@ impl Profile {
         }
         found
     }
+}
+
+fn unique(list: &[Value], key: &str) {
+    let names: std::collections::BTreeSet<&str> =
+        list.iter().map(|row| row[key].as_str().unwrap()).collect();
+    assert_eq!(names.len(), list.len(), "{names:?}");
 }

@@ -156,7 +156,6 @@ fn who_waits_for_a_lock_and_who_holds_it_are_markers() {
         ["queue".into(), "no".into(), "loader (301)".into()],
     ];
     assert_eq!(waits, (main.to_vec(), vec![["queue".into(), "yes".into(), "game (300)".into()]]));
-    let lock = |name: &str| [name.into(), Json::Null, Json::Null];
     assert_eq!(held("300", "Lock held"), [lock("queue"), lock("cache")]);
     assert_eq!(
         held("301", "Lock held"),
@@ -165,6 +164,10 @@ fn who_waits_for_a_lock_and_who_holds_it_are_markers() {
     );
     let open = named(&profile, "301", "Lock held")[1];
     assert_eq!((open.end, &open.data["shared"], open.category), (None, &"yes".into(), "Lock"));
+}
+
+fn lock(name: &str) -> [Json; 3] {
+    [name.into(), Json::Null, Json::Null]
 }
 
 #[test]

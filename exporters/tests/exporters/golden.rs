@@ -42,10 +42,9 @@ fn what_a_game_says_of_itself_reads_as_lines() {
 
 /// JSON with a line for each column or row, so that a difference can be read.
 fn lines(value: &Value, indent: usize, out: &mut String) {
-    let nested = |value: &Value| value.is_object() || value.is_array();
     let margin = " ".repeat(indent);
     match value {
-        Value::Object(map) if map.values().any(nested) => {
+        Value::Object(map) if map.values().any(is_nested) => {
             out.push_str("{\n");
             for (key, value) in map {
                 out.push_str(&format!("{margin} {key}: "));
@@ -53,7 +52,7 @@ fn lines(value: &Value, indent: usize, out: &mut String) {
             }
             out.push_str(&format!("{margin}}}\n"));
         }
-        Value::Array(list) if list.iter().any(nested) => {
+        Value::Array(list) if list.iter().any(is_nested) => {
             out.push_str("[\n");
             for value in list {
                 out.push_str(&format!("{margin} "));
@@ -63,6 +62,10 @@ fn lines(value: &Value, indent: usize, out: &mut String) {
         }
         flat => out.push_str(&format!("{flat}\n")),
     }
+}
+
+fn is_nested(value: &Value) -> bool {
+    value.is_object() || value.is_array()
 }
 
 fn profile_of(scenario: &scenario::Scenario) -> String {

@@ -181,21 +181,12 @@ fn the_report_tells_how_long_queues_were_busy_for_whom_and_how_long_jobs_waited(
 
 #[test]
 fn the_report_tells_the_longest_waits_for_fences_whose_job_that_was_and_who_signaled_it() {
-    let report = |process: Option<&str>| {
-        let process = process.map(|name| ProcessFilter::Name(name.into()));
-        played(
-            ReportExporter::new(ReportOptions { process, rows: 9, ..ReportOptions::default() }),
-            &scenario::fence_waits(),
-        )
-        .finish()
-    };
-    let all = report(None);
+    let all = fence_report(None);
     let said = |row: &FenceWaitRow| {
         let [signaler, queue, by] =
             [&row.signaled_by, &row.queue, &row.submitted_by].map(Clone::clone);
         ((row.waited_ns, row.tid, row.unfinished), row.fence.clone(), [signaler, queue, by])
     };
-    let words = |list: [&str; 3]| list.map(|word| Some(word.to_owned()));
     // Of those of one length the first comes first.
     let expected = [
         ((30_000, 500, false), "12:1".to_owned(), words(["an interrupt", "gfx", "render (401)"])),
@@ -203,7 +194,7 @@ fn the_report_tells_the_longest_waits_for_fences_whose_job_that_was_and_who_sign
     ];
     assert_eq!(all.gpu_waits.rows.iter().map(said).collect::<Vec<_>>(), expected);
     // Another process's job is told, too.
-    let one = report(Some("compositor")).gpu_waits;
+    let one = fence_report(Some("compositor")).gpu_waits;
     assert_eq!(
         (one.total, one.rows.iter().map(said).collect::<Vec<_>>()),
         (1, vec![expected[0].clone()])
@@ -216,6 +207,19 @@ fn the_report_tells_the_longest_waits_for_fences_whose_job_that_was_and_who_sign
     let never =
         "render (401) of game (400): amdgpu gfx 12:7, not signaled when the recording ended";
     assert!(lines[1].ends_with(never), "{lines:#?}");
+}
+
+fn fence_report(process: Option<&str>) -> Report {
+    let process = process.map(|name| ProcessFilter::Name(name.into()));
+    played(
+        ReportExporter::new(ReportOptions { process, rows: 9, ..ReportOptions::default() }),
+        &scenario::fence_waits(),
+    )
+    .finish()
+}
+
+fn words(list: [&str; 3]) -> [Option<String>; 3] {
+    list.map(|word| Some(word.to_owned()))
 }
 
 #[test]

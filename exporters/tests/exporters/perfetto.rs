@@ -97,9 +97,12 @@ fn two_switches_at_one_time_stay_in_order() {
     scenario.switch(0, b, preempted(), a);
     let time = Time(scenario::START);
     scenario.events.iter_mut().for_each(|(at, _)| *at = time);
-    let at = |nanoseconds| scenario::START + nanoseconds;
     let told = replay(&export(&scenario, &[]));
     assert_eq!(told.switches[&0], [(at(0), 0, 10), (at(1), 10, 20), (at(1), 20, 10)]);
+}
+
+fn at(nanoseconds: u64) -> u64 {
+    scenario::START + nanoseconds
 }
 
 #[test]
@@ -317,14 +320,6 @@ fn many_blocks_come_out_whole_and_in_order() {
     let mut scenario = cast();
     let (a, b) = (ThreadId(1), ThreadId(2));
     let sleeps = off(SleepState::Interruptible);
-    let sample = |thread| {
-        Event::Sample(Sample {
-            cpu: CpuId::new(0),
-            thread,
-            stack: Some(StackId(1)),
-            in_kernel: false,
-        })
-    };
     for _ in 0..20_000 {
         scenario.switch(0, a, sleeps, b);
         scenario.then(sample(b));
@@ -344,6 +339,10 @@ fn many_blocks_come_out_whole_and_in_order() {
         "samples lie in the file as they came"
     );
     assert_eq!(told.samples.len(), 40_000);
+}
+
+fn sample(thread: ThreadId) -> Event {
+    Event::Sample(Sample { cpu: CpuId::new(0), thread, stack: Some(StackId(1)), in_kernel: false })
 }
 
 /// A cast of processes, threads, stacks and tracks for events in any order.
@@ -409,7 +408,6 @@ fn message(slice: Slice) -> Message {
 
 /// One event out of numbers: each below 256, used as far as the event needs them.
 fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
-    let thread = |n: u8| ThreadId(u32::from(n % 6));
     let maybe = |n: u8| (n % 7 < 6).then(|| thread(n % 7));
     let process = ProcessId(u32::from(a % 4));
     let name = StringId(u32::from(b % 6));
@@ -520,16 +518,19 @@ fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
     }
 }
 
+fn thread(n: u8) -> ThreadId {
+    ThreadId(u32::from(n % 6))
+}
+
 /// Every switch of the session is in the trace, and what is more is time without records.
 fn check_switches(scenario: &Scenario, told: &Replay, tolerance: u64) {
-    let tid = |id: ThreadId| u64::from(scenario.tables.thread(id).tid);
     let mut expected: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
     for (time, event) in &scenario.events {
         if let Event::Switch(switch) = event {
             expected
                 .entry(u64::from(switch.cpu.number))
                 .or_default()
-                .push((time.0, tid(switch.next)));
+                .push((time.0, u64::from(scenario.tables.thread(switch.next).tid)));
         }
     }
     for (cpu, expected) in expected {
@@ -563,14 +564,16 @@ fn check_slices(scenario: &Scenario, told: &Replay) {
             _ => {}
         }
     }
-    let of_model =
-        |track: &str| ["slices", "rows", "thread 10"].iter().any(|name| track.ends_with(name));
     let found = told
         .slices
         .iter()
-        .filter(|slice| of_model(&slice.track) && !slice.arguments.contains_key("tid"));
+        .filter(|slice| is_of_model(&slice.track) && !slice.arguments.contains_key("tid"));
     let found: Vec<_> = found.map(|slice| (slice.begin, slice.end)).collect();
     assert_eq!(found, expected);
+}
+
+fn is_of_model(track: &str) -> bool {
+    ["slices", "rows", "thread 10"].iter().any(|name| track.ends_with(name))
 }
 
 proptest! {

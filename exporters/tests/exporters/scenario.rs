@@ -202,14 +202,6 @@ pub(crate) fn preempted() -> OffCpu {
 
 /// The machine of the scenario.
 pub(crate) fn session() -> SessionInfo {
-    let pair = |at: u64| ClockPair {
-        ticks: Ticks(at * 3),
-        monotonic: at,
-        monotonic_raw: at + 7,
-        boottime: at,
-        realtime: 1_700_000_000_000_000_000 + at,
-        uncertainty: 20,
-    };
     SessionInfo {
         recorder: "syscollect 0.1.0".into(),
         recorder_command: vec!["syscollect".into(), "-d".into(), "5".into()],
@@ -233,6 +225,17 @@ pub(crate) fn session() -> SessionInfo {
     }
 }
 
+fn pair(at: u64) -> ClockPair {
+    ClockPair {
+        ticks: Ticks(at * 3),
+        monotonic: at,
+        monotonic_raw: at + 7,
+        boottime: at,
+        realtime: 1_700_000_000_000_000_000 + at,
+        uncertainty: 20,
+    }
+}
+
 /// What the recorder of the scenario says of itself.
 pub(crate) fn summary() -> RecorderSummary {
     RecorderSummary {
@@ -250,14 +253,6 @@ pub(crate) fn summary() -> RecorderSummary {
 
 /// All losses of the scenario.
 pub(crate) fn losses() -> Vec<Loss> {
-    let loss = |origin: &str, cpu, cause, count| Loss {
-        origin: LossOrigin::from_name(origin),
-        cpu,
-        cause,
-        user: None,
-        count,
-        between: None,
-    };
     vec![
         loss("sched", Some(CpuId::new(1)), LossCause::LaneFull, 40),
         loss("samples", Some(CpuId::new(1)), LossCause::Nested, 2),
@@ -267,6 +262,10 @@ pub(crate) fn losses() -> Vec<Loss> {
         loss("trace-buffer", None, LossCause::DiskFull, 0),
         loss("file", None, LossCause::Damaged, 7),
     ]
+}
+
+fn loss(origin: &str, cpu: Option<CpuId>, cause: LossCause, count: u64) -> Loss {
+    Loss { origin: LossOrigin::from_name(origin), cpu, cause, user: None, count, between: None }
 }
 
 /// A shell starts a compiler, which reads a file, works with a second thread, and ends.

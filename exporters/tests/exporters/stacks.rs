@@ -32,7 +32,6 @@ fn samples_fold_into_a_line_for_each_stack() {
 
 #[test]
 fn idle_cpus_and_threads_without_work_are_shown_when_asked_for() {
-    let all = |kind| StackOptions { kind, idle: true, ..StackOptions::default() };
     let samples = folded(&scenario::scenario(), all(StackKind::OnCpu));
     assert!(samples.contains("swapper;main;ext4_file_read_iter_[k] 1\n"), "{samples}");
 
@@ -48,6 +47,10 @@ fn idle_cpus_and_threads_without_work_are_shown_when_asked_for() {
     // Each event takes one more.
     assert_eq!(folded(&worker, kind(StackKind::OffCpu)), "worker;[no stack] 21\n");
     assert_eq!(folded(&worker, all(StackKind::OffCpu)), "worker;[no stack] 52\n");
+}
+
+fn all(kind: StackKind) -> StackOptions {
+    StackOptions { kind, idle: true, ..StackOptions::default() }
 }
 
 #[test]
@@ -219,7 +222,6 @@ fn pprof_gets_samples_with_inlined_lines_and_blocked_time() {
         .iter()
         .map(|kind| (pprof.string(kind, 1), pprof.string(kind, 2)))
         .collect();
-    let nanoseconds = |name: &str| (name.to_owned(), "nanoseconds".to_owned());
     assert_eq!(
         types,
         [("samples".into(), "count".into()), nanoseconds("cpu"), nanoseconds("off-cpu")]
@@ -242,6 +244,10 @@ fn pprof_gets_samples_with_inlined_lines_and_blocked_time() {
         .find(|(stack, values)| values[2] > 0 && stack[0].0 == "ext4_file_read_iter")
         .unwrap();
     assert_eq!(read.1, [0, 0, 102_000]);
+}
+
+fn nanoseconds(name: &str) -> (String, String) {
+    (name.to_owned(), "nanoseconds".to_owned())
 }
 
 #[test]

@@ -217,15 +217,18 @@ mod tests {
 
     /// A counter that runs twice as fast as the clock, which shows 1000 at 0.
     fn clock() -> ClockMap {
-        let reading = |ticks, monotonic| ClockPair {
+        ClockMap::new(vec![reading(0, 1000), reading(20_000, 11_000)]).unwrap()
+    }
+
+    fn reading(ticks: u64, monotonic: u64) -> ClockPair {
+        ClockPair {
             ticks: Ticks(ticks),
             monotonic,
             monotonic_raw: monotonic,
             boottime: monotonic,
             realtime: 0,
             uncertainty: 0,
-        };
-        ClockMap::new(vec![reading(0, 1000), reading(20_000, 11_000)]).unwrap()
+        }
     }
 
     fn at(time: u64, record: Vec<u8>) -> Vec<u8> {
@@ -244,19 +247,23 @@ mod tests {
             // Times that go back are none.
             at(10, load(4, 0x1000, 8, "at no time")),
         ]);
-        let names_of = |bytes: &[u8], clock: Option<&ClockMap>| {
-            let names = names_in(Cursor::new(bytes), &[0x1004], clock, &Turn::default()).unwrap();
-            let symbols = names.symbols.iter();
-            let of = |symbol: &Symbol| (symbol.since.0, symbol.frames[0].function.clone());
-            (symbols.map(of).collect::<Vec<_>>(), names.reused)
-        };
-        let since = |since, name: &str| (since, name.to_owned());
         let expected = vec![since(0, "first"), since(4000, "second"), since(6000, "at no time")];
         assert_eq!(names_of(&bytes, Some(&clock())), (expected, 1));
         assert_eq!(names_of(&bytes, None), (vec![since(0, "at no time")], 1));
         // Times of the counter are not those of the clock.
         bytes[FLAGS] = 1;
         assert_eq!(names_of(&bytes, Some(&clock())), (vec![since(0, "at no time")], 1));
+    }
+
+    fn names_of(bytes: &[u8], clock: Option<&ClockMap>) -> (Vec<(u64, String)>, u64) {
+        let names = names_in(Cursor::new(bytes), &[0x1004], clock, &Turn::default()).unwrap();
+        let symbols = names.symbols.iter();
+        let of = |symbol: &Symbol| (symbol.since.0, symbol.frames[0].function.clone());
+        (symbols.map(of).collect::<Vec<_>>(), names.reused)
+    }
+
+    fn since(since: u64, name: &str) -> (u64, String) {
+        (since, name.to_owned())
     }
 
     #[test]

@@ -117,8 +117,11 @@ mod tests {
     /// Address and function of what is found at `addresses`.
     fn named(map: &str, addresses: &[u64]) -> Vec<(u64, String)> {
         let names = names_in(map.as_bytes(), addresses, &Turn::default()).unwrap();
-        let function = |symbol: &Symbol| symbol.frames[0].function.clone();
         names.symbols.iter().map(|symbol| (symbol.offset, function(symbol))).collect()
+    }
+
+    fn function(symbol: &Symbol) -> String {
+        symbol.frames[0].function.clone()
     }
 
     #[test]
@@ -138,11 +141,12 @@ mod tests {
 
     #[test]
     fn nothing_is_read_behind_a_line_that_no_program_writes() {
-        let names = |length: usize| {
-            let long = "x".repeat(length);
-            named(&format!("1000 10 first\n{long}\n2000 10 second\n"), &[0x1000, 0x2000]).len()
-        };
-        assert_eq!((names(1 << 12), names(2 << 20)), (2, 1));
+        assert_eq!((names_around(1 << 12), names_around(2 << 20)), (2, 1));
+    }
+
+    fn names_around(length: usize) -> usize {
+        let long = "x".repeat(length);
+        named(&format!("1000 10 first\n{long}\n2000 10 second\n"), &[0x1000, 0x2000]).len()
     }
 
     #[test]

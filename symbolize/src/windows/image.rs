@@ -284,7 +284,6 @@ mod tests {
 
     #[test]
     fn an_export_names_its_own_function_and_no_other() {
-        let named = |name: &str, end| Export { name: Some(name.into()), end };
         let image = Image {
             exports: [
                 (0x1000, named("framed", 0x1010)),
@@ -326,5 +325,9 @@ mod tests {
             (0x3008, 0x1000, 0, "framed"),
         ];
         assert_eq!(found, expected);
+    }
+
+    fn named(name: &str, end: u32) -> Export {
+        Export { name: Some(name.into()), end }
     }
 }

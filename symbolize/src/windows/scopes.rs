@@ -94,11 +94,12 @@ mod tests {
 
     #[test]
     fn nobody_inlines_a_thousand_calls_deep() {
-        let deep = |depth: u32| {
-            let down = (0..depth).map(|level| (level, Some(2 * depth - level)));
-            let up = (0..depth).map(|level| (depth + 1 + level, None));
-            walk(&down.chain(up).collect::<Vec<_>>())
-        };
         assert_eq!((deep(1000), deep(1001)), (Ok(()), Err(NotNested)));
+    }
+
+    fn deep(depth: u32) -> Result<(), NotNested> {
+        let down = (0..depth).map(|level| (level, Some(2 * depth - level)));
+        let up = (0..depth).map(|level| (depth + 1 + level, None));
+        walk(&down.chain(up).collect::<Vec<_>>())
     }
 }

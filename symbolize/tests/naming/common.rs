@@ -30,13 +30,16 @@ fn find(wanted: impl Fn(&Mapped) -> bool) -> Mapped {
         .map(|line| {
             let mut fields = line.split_ascii_whitespace();
             let (start, end) = fields.next().unwrap().split_once('-').unwrap();
-            let hex = |digits: &str| u64::from_str_radix(digits, 16).unwrap();
             let file_offset = hex(fields.nth(1).unwrap());
             let path = fields.skip(2).collect::<Vec<_>>().join(" ");
             Mapped { start: hex(start), end: hex(end), file_offset, path }
         })
         .find(wanted)
         .expect("a mapping of this process")
+}
+
+fn hex(digits: &str) -> u64 {
+    u64::from_str_radix(digits, 16).unwrap()
 }
 
 impl Mapped {

@@ -229,15 +229,16 @@ fn a_file_that_lies_about_its_sections_is_kept_as_far_as_it_goes() {
 
 #[test]
 fn code_without_a_file_has_nothing_to_keep_and_a_file_that_is_gone_says_so() {
-    let parts = |path: &str| {
-        let request = ModuleRequest { path: path.into(), ..ModuleRequest::default() };
-        parts_of_module(&PinnedFiles::new(), &options(), &request).map(|parts| parts.len())
-    };
     for without in ["/memfd:x", "[anonymous]", "//anon", "[vdso]", "/dev/dri/card0"] {
-        assert_eq!(parts(without), Ok(0), "{without}");
+        assert_eq!(parts_of(without), Ok(0), "{without}");
     }
-    let error = parts("/not/here/program").unwrap_err();
+    let error = parts_of("/not/here/program").unwrap_err();
     assert!(error.contains("cannot be opened"), "{error}");
+}
+
+fn parts_of(path: &str) -> Result<usize, String> {
+    let request = ModuleRequest { path: path.into(), ..ModuleRequest::default() };
+    parts_of_module(&PinnedFiles::new(), &options(), &request).map(|parts| parts.len())
 }
 
 #[test]
@@ -262,10 +263,9 @@ fn what_a_capture_claims_of_a_file_is_checked_and_bounded() {
     let (all, length) = (read(&parts), parts.length());
     let mut kept = KeptFiles::within(64 << 20);
     let mut refused = |length, parts| add(&mut kept, &request, (false, length), parts).unwrap_err();
-    let outside = |error| matches!(error, KeptFileError::Outside(_));
-    assert!(outside(refused(100, all.clone())));
-    assert!(outside(refused(u64::MAX, all.clone())));
-    assert!(outside(refused(length, vec![(u64::MAX, vec![0; 8])])));
+    assert!(is_outside(refused(100, all.clone())));
+    assert!(is_outside(refused(u64::MAX, all.clone())));
+    assert!(is_outside(refused(length, vec![(u64::MAX, vec![0; 8])])));
     // A hole costs nothing, and bytes here and there cost the pages that they lie in.
     let scattered = (0..1 << 15).map(|page| (page * 4096, vec![1])).collect();
     assert!(matches!(refused(1 << 40, scattered), KeptFileError::TooLarge(_)));
@@ -278,6 +278,10 @@ fn what_a_capture_claims_of_a_file_is_checked_and_bounded() {
     assert!(kept.is_empty());
     add(&mut kept, &request, (false, length), all).unwrap();
     assert_eq!(kept.len(), 1);
+}
+
+fn is_outside(error: KeptFileError) -> bool {
+    matches!(error, KeptFileError::Outside(_))
 }
 
 proptest! {

@@ -69,14 +69,10 @@ impl Libc {
 /// Adds a section to a 64-bit file: its bytes, a table of names and a table of sections come at the
 /// end.
 fn with_section(mut bytes: Vec<u8>, name: &str, contents: &[u8]) -> Vec<u8> {
-    let read =
-        |bytes: &[u8], at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().unwrap()) as usize;
-    let short =
-        |bytes: &[u8], at: usize| u16::from_le_bytes(*bytes[at..].first_chunk().unwrap()) as usize;
-    let (table, count, names) = (read(&bytes, 40), short(&bytes, 60), short(&bytes, 62));
+    let (table, count, names) = (long(&bytes, 40), short(&bytes, 60), short(&bytes, 62));
     let mut rows = bytes[table..table + count * 64].to_vec();
     let old_names =
-        read(&rows, names * 64 + 24)..read(&rows, names * 64 + 24) + read(&rows, names * 64 + 32);
+        long(&rows, names * 64 + 24)..long(&rows, names * 64 + 24) + long(&rows, names * 64 + 32);
     let mut all_names = bytes[old_names].to_vec();
     let mut row = vec![0; 64];
     row[..4].copy_from_slice(&(all_names.len() as u32).to_le_bytes());
@@ -97,6 +93,14 @@ fn with_section(mut bytes: Vec<u8>, name: &str, contents: &[u8]) -> Vec<u8> {
     bytes[60..62].copy_from_slice(&(count as u16 + 1).to_le_bytes());
     bytes.extend(rows);
     bytes
+}
+
+fn long(bytes: &[u8], at: usize) -> usize {
+    u64::from_le_bytes(*bytes[at..].first_chunk().unwrap()) as usize
+}
+
+fn short(bytes: &[u8], at: usize) -> usize {
+    u16::from_le_bytes(*bytes[at..].first_chunk().unwrap()) as usize
 }
 
 fn debug_link(name: &str, sum: u32) -> Vec<u8> {
@@ -279,9 +283,6 @@ fn naming_ends_when_its_time_is_over_or_nobody_wants_it_and_says_so() {
         Symbolizer::with_options(PinnedFiles::new(), options)
             .name_modules_unless(&requests, &|| unwanted)
     };
-    let has_note = |tables: &[Option<SymbolTable>], note: &str| {
-        tables.iter().flatten().any(|table| table.symbols.is_empty() && table.note.contains(note))
-    };
     let late = name(Options { module_time: Duration::ZERO, ..Options::default() }, false);
     assert!(has_note(&late, "took longer than 0ns"), "{late:?}");
     let all = name(Options { all_time: Duration::ZERO, ..Options::default() }, false);
@@ -292,6 +293,10 @@ fn naming_ends_when_its_time_is_over_or_nobody_wants_it_and_says_so() {
     );
     let unwanted = name(Options::default(), true);
     assert!(unwanted.iter().any(Option::is_none), "nobody waited for it: {unwanted:?}");
+}
+
+fn has_note(tables: &[Option<SymbolTable>], note: &str) -> bool {
+    tables.iter().flatten().any(|table| table.symbols.is_empty() && table.note.contains(note))
 }
 
 #[test]

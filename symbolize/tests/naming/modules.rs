@@ -177,14 +177,6 @@ fn data_is_not_code() {
 #[test]
 fn many_modules_at_once_give_what_each_gives_alone() {
     let mut symbolizer = Symbolizer::new(PinnedFiles::new());
-    let request = |address: u64| {
-        let module = mapped(address);
-        let offset = module.offset(address);
-        // In no order and twice: the table is in order and has each once.
-        let offsets = vec![offset + 1, offset, offset + 1];
-        let build_id = build_id(&module.path);
-        ModuleRequest { path: module.path, build_id, offsets, ..ModuleRequest::default() }
-    };
     let mut requests = vec![request(outer()), request(libc::getpid as *const () as u64)];
     requests.push(ModuleRequest { path: "[heap]".into(), ..ModuleRequest::default() });
     let together = symbolizer.name_modules(&requests);
@@ -194,6 +186,15 @@ fn many_modules_at_once_give_what_each_gives_alone() {
     assert_eq!(together[0].symbols.len(), 2);
     assert!(together[0].symbols[0].offset < together[0].symbols[1].offset);
     assert_eq!(symbolizer.name_modules(&[]), []);
+}
+
+fn request(address: u64) -> ModuleRequest {
+    let module = mapped(address);
+    let offset = module.offset(address);
+    // In no order and twice: the table is in order and has each once.
+    let offsets = vec![offset + 1, offset, offset + 1];
+    let build_id = build_id(&module.path);
+    ModuleRequest { path: module.path, build_id, offsets, ..ModuleRequest::default() }
 }
 
 #[test]

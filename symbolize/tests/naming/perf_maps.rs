@@ -106,14 +106,15 @@ fn a_map_names_one_program_of_a_process_and_no_other() {
 fn a_map_of_a_process_that_has_ended_is_found_where_it_shared_files() {
     let mut program = Program::new(2);
     fs::write(&program.map, "1000 100 code\n").unwrap();
-    let named = |program: &Program| {
-        let mut held = PinnedFiles::new();
-        held.hold_perf_map_of_ended(&program.process, TAKEN);
-        functions(&name(held, program.memory(), &[0x1000])).len()
-    };
     assert_eq!(named(&program), 1);
     program.process.shares_files = false;
     assert_eq!(named(&program), 0);
+}
+
+fn named(program: &Program) -> usize {
+    let mut held = PinnedFiles::new();
+    held.hold_perf_map_of_ended(&program.process, TAKEN);
+    functions(&name(held, program.memory(), &[0x1000])).len()
 }
 
 #[test]

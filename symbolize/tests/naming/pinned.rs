@@ -63,15 +63,6 @@ fn a_file_that_was_replaced_before_it_is_held_is_found_through_its_mapping() {
 
 #[test]
 fn a_program_that_lies_in_memory_alone_is_found_through_its_mapping() {
-    let in_memory = |bytes: &[u8]| {
-        // SAFETY: the name ends with a zero byte.
-        let descriptor = unsafe { libc::memfd_create(c"program".as_ptr(), libc::MFD_CLOEXEC) };
-        assert!(descriptor >= 0, "{}", std::io::Error::last_os_error());
-        // SAFETY: nobody else has it.
-        let mut file = unsafe { std::fs::File::from_raw_fd(descriptor) };
-        file.write_all(bytes).unwrap();
-        Running::map(Path::new(&format!("/proc/self/fd/{descriptor}")))
-    };
     let mut running = in_memory(&std::fs::read(a_function().0).unwrap());
     assert!(running.mapping.path.starts_with("/memfd:program"), "{:?}", running.mapping);
     let mut held = PinnedFiles::new();
@@ -88,6 +79,16 @@ fn a_program_that_lies_in_memory_alone_is_found_through_its_mapping() {
     let mut held = PinnedFiles::new();
     assert_eq!(held.hold(&mut made.mapping, None), privileged);
     assert!(held.file(&made.mapping.path, &BuildId::default()).is_none());
+}
+
+fn in_memory(bytes: &[u8]) -> Running {
+    // SAFETY: the name ends with a zero byte.
+    let descriptor = unsafe { libc::memfd_create(c"program".as_ptr(), libc::MFD_CLOEXEC) };
+    assert!(descriptor >= 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: nobody else has it.
+    let mut file = unsafe { std::fs::File::from_raw_fd(descriptor) };
+    file.write_all(bytes).unwrap();
+    Running::map(Path::new(&format!("/proc/self/fd/{descriptor}")))
 }
 
 fn range(running: &Running) -> String {

@@ -77,12 +77,15 @@ fn what_only_a_public_symbol_names_has_its_undecorated_name() {
 fn a_symbol_file_without_section_headers_names_an_image_whose_length_agrees_with_its_sections() {
     let offsets: Vec<u64> = (0..0x3000).collect();
     let expected = pdb().name(&offsets, 0).unwrap();
-    let bare = || Pdb::open(Cursor::new(without_section_headers(symbol_bytes()))).unwrap();
     // A page of headers and one of code.
     assert_eq!(bare().name(&offsets, 0x2000).unwrap(), expected);
     let reason = |length| bare().name(&offsets, length).unwrap_err().to_string();
     assert!(reason(0x3000).contains("no section headers"), "{}", reason(0x3000));
     assert!(reason(0).contains("does not say how long"), "{}", reason(0));
+}
+
+fn bare() -> Pdb<Cursor<Vec<u8>>> {
+    Pdb::open(Cursor::new(without_section_headers(symbol_bytes()))).unwrap()
 }
 
 #[test]
@@ -159,7 +162,6 @@ fn an_image_of_64_and_of_32_bits_names_its_exports() {
         let symbols = Image::read(bytes, 1 << 20).unwrap().name(&offsets);
         symbols.into_iter().map(|it| (it.offset, it.size, it.frames[0].function.clone())).collect()
     };
-    let entry = |offset, size| (offset, size, "EntryPoint".to_owned());
     // Where the first of them ends is said by the table of functions, and where no padding shows
     // it, by the next export.
     let helper = (0x1300, 0xd00, "helper(void)".to_owned());
@@ -171,6 +173,10 @@ fn an_image_of_64_and_of_32_bits_names_its_exports() {
     let narrow = image::Image { is_64_bit: false, exports: &exports, ..image::Image::default() };
     let all = [0x1000, 0x103f, 0x1040, 0x1100].map(|offset| entry(offset, 0x300));
     assert_eq!(named(&narrow.bytes()), [&all[..], &[helper]].concat());
+}
+
+fn entry(offset: u64, size: u64) -> (u64, u64, String) {
+    (offset, size, "EntryPoint".to_owned())
 }
 
 #[test]

@@ -105,7 +105,6 @@ fn a_server_may_lead_to_another_place_but_not_to_another_protocol() {
     let library = library();
     let pdb = fs::read(&library.pdb).unwrap();
     let (elsewhere, _asked) = serve(move |_| response("200 OK", &pdb));
-    let leading = |to: String| serve(move |_| redirect(&to));
     let (url, _redirected) = leading(format!("{elsewhere}/it"));
     let cache = tempfile::tempdir().unwrap();
     assert_eq!(ask(&url, cache.path()).symbols.len(), 1);
@@ -113,6 +112,10 @@ fn a_server_may_lead_to_another_place_but_not_to_another_protocol() {
     let cache = tempfile::tempdir().unwrap();
     let table = ask(&url, cache.path());
     assert!(table.symbols.is_empty() && is_empty(cache.path()), "{}", table.note);
+}
+
+fn leading(to: String) -> (String, Receiver<String>) {
+    serve(move |_| redirect(&to))
 }
 
 #[test]
@@ -135,11 +138,6 @@ fn many_modules_are_fetched_together() {
         false => response("404 Not Found", b""),
     });
     let cache = tempfile::tempdir().unwrap();
-    let other = |index: u32| PdbIdentity {
-        name: format!("other{index}.pdb"),
-        guid: [index as u8; 16],
-        age: index,
-    };
     let requests: Vec<ImageRequest> = (0..20)
         .map(|index| {
             request(Some(if index % 2 == 0 { library_pdb() } else { other(index) }), &[0x1000])
@@ -149,4 +147,8 @@ fn many_modules_are_fetched_together() {
     for (index, table) in tables.iter().enumerate() {
         assert_eq!(table.symbols.len(), (index + 1) % 2, "{index}: {}", table.note);
     }
+}
+
+fn other(index: u32) -> PdbIdentity {
+    PdbIdentity { name: format!("other{index}.pdb"), guid: [index as u8; 16], age: index }
 }

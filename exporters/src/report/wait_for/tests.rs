@@ -16,14 +16,9 @@ fn waits(kernel: &[&str], user: &[&str], state: SleepState, io_wait: bool) -> Wa
         let path = tables.strings.intern(path);
         tables.modules.push(Module { path, build_id: BuildId::default(), kind });
     }
-    let of = |name: &str| match name {
-        _ if name.contains(".py)") => 2,
-        _ if QUEUE.ends_with(name) && !name.is_empty() => 3,
-        _ => 1,
-    };
     let mut frames = Vec::new();
     for (module, name) in
-        kernel.iter().map(|name| (0, name)).chain(user.iter().map(|name| (of(name), name)))
+        kernel.iter().map(|name| (0, name)).chain(user.iter().map(|name| (verdict_of(name), name)))
     {
         let (name, file) =
             name.split_once('|').map_or((*name, None), |(name, file)| (name, Some(file)));
@@ -43,6 +38,14 @@ fn waits(kernel: &[&str], user: &[&str], state: SleepState, io_wait: bool) -> Wa
     let stack = (!frames.is_empty()).then(|| tables.intern_stack(&frames));
     let reason = Reason { blocked_in: None, state, io_wait };
     WaitsFor::new(&tables).of(Tables::IDLE_PROCESS, stack, reason)
+}
+
+fn verdict_of(name: &str) -> u32 {
+    match name {
+        _ if name.contains(".py)") => 2,
+        _ if QUEUE.ends_with(name) && !name.is_empty() => 3,
+        _ => 1,
+    }
 }
 
 fn sleeps(kernel: &[&str], user: &[&str]) -> WaitFor {

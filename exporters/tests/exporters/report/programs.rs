@@ -64,27 +64,31 @@ fn names_are_told_apart_by_place_and_not_by_number() {
 
 #[test]
 fn what_other_programs_say_is_left_out_of_a_report_on_one() {
-    let process = |name: &str| ReportOptions {
-        process: Some(ProcessFilter::Name(name.into())),
-        rows: 8,
-        ..ReportOptions::default()
-    };
-    let report = |name| report_with(&game(), process(name), &session(), &[]);
-    let sizes = |report: &Report| {
-        let Report { slices, instants, frames, locks, memory, crashes, counters, .. } = report;
-        [
-            slices.total,
-            instants.total,
-            frames.total,
-            locks.total,
-            memory.total,
-            crashes.total,
-            counters.total,
-        ]
-    };
+    let report = |name| report_with(&game(), of_process(name), &session(), &[]);
     assert_eq!(sizes(&report("game")), [4, 2, 1, 2, 2, 1, 1]);
     assert_eq!(sizes(&report("other")), [0; 7]);
     assert_eq!(report("other").events.locks, 11, "events are of the whole machine");
+}
+
+fn of_process(name: &str) -> ReportOptions {
+    ReportOptions {
+        process: Some(ProcessFilter::Name(name.into())),
+        rows: 8,
+        ..ReportOptions::default()
+    }
+}
+
+fn sizes(report: &Report) -> [usize; 7] {
+    let Report { slices, instants, frames, locks, memory, crashes, counters, .. } = report;
+    [
+        slices.total,
+        instants.total,
+        frames.total,
+        locks.total,
+        memory.total,
+        crashes.total,
+        counters.total,
+    ]
 }
 
 #[test]

@@ -43,10 +43,6 @@ fn functions_of_python_that_no_row_has_room_for_are_shown_all_the_same() {
     let own = scenario.frame(Some(ModuleId(2)), 0x20, Some("load (io.py)"));
     let native = scenario.tables.intern_stack(&[eval]);
     let in_function = scenario.tables.intern_stack(&[own, eval]);
-    let text = |scenario: &Scenario| {
-        let options = ReportOptions { rows: 1, ..ReportOptions::default() };
-        report_with(scenario, options, &session(), &[]).text(2000)
-    };
     let hint = "Functions of Python programs are not shown here";
     (0..9).for_each(|at| sampled(&mut scenario, at, a, Some(native), false));
     assert!(!text(&scenario).contains(hint), "it may just have begun");
@@ -55,6 +51,11 @@ fn functions_of_python_that_no_row_has_room_for_are_shown_all_the_same() {
     assert!(text(&scenario).contains("CPython 3.8 to 3.13 (3.14 untested)"));
     sampled(&mut scenario, 10, a, Some(in_function), false);
     assert!(!text(&scenario).contains(hint), "{}", text(&scenario));
+}
+
+fn text(scenario: &Scenario) -> String {
+    let options = ReportOptions { rows: 1, ..ReportOptions::default() };
+    report_with(scenario, options, &session(), &[]).text(2000)
 }
 
 #[test]
@@ -278,13 +279,9 @@ fn what_held_threads_up_is_told_before_what_had_nothing_to_do() {
     scenario.interrupt_wakes(100, 1, IDLE, b);
     let report = report(&scenario);
     let off_cpu = &report.off_cpu;
-    let of = |class: &WaitsOfClass| {
-        let kinds = class.kinds.iter().map(|row| row.waits_for.clone()).collect::<Vec<_>>();
-        (class.blocked_ns, class.threads, kinds.join(", "))
-    };
-    assert_eq!(of(&off_cpu.blocked), (10_000, 1, "lock".to_owned()));
-    assert_eq!(of(&off_cpu.undecided), (30_000, 1, "condition variable".to_owned()));
-    assert_eq!(of(&off_cpu.idle), (60_000, 1, "events (epoll, poll, select)".to_owned()));
+    assert_eq!(of_class(&off_cpu.blocked), (10_000, 1, "lock".to_owned()));
+    assert_eq!(of_class(&off_cpu.undecided), (30_000, 1, "condition variable".to_owned()));
+    assert_eq!(of_class(&off_cpu.idle), (60_000, 1, "events (epoll, poll, select)".to_owned()));
     // The row of the function has both of its kinds, and says how much was not blocked for sure.
     let futex = &off_cpu.reasons.rows[1];
     assert_eq!((futex.blocked_ns, futex.undecided_ns, futex.idle_ns), (40_000, 30_000, 0));
@@ -313,10 +310,14 @@ fn what_held_threads_up_is_told_before_what_had_nothing_to_do() {
     assert!(!text.contains("epoll_wait"), "the stacks of who idles are not shown");
 }
 
+fn of_class(class: &WaitsOfClass) -> (u64, usize, String) {
+    let kinds = class.kinds.iter().map(|row| row.waits_for.clone()).collect::<Vec<_>>();
+    (class.blocked_ns, class.threads, kinds.join(", "))
+}
+
 #[test]
 fn processes_of_one_name_that_wait_in_one_stack_are_a_row() {
     let mut scenario = Scenario::new();
-    let worker = |scenario: &mut Scenario, pid| scenario.process(pid, 1, "worker", &[]).1;
     let workers = [10, 20, 30].map(|pid| worker(&mut scenario, pid));
     let mut frame = code(&mut scenario);
     let mut stack = |scenario: &mut Scenario, offset, name| {
@@ -334,9 +335,6 @@ fn processes_of_one_name_that_wait_in_one_stack_are_a_row() {
         scenario.interrupt_wakes(at, cpu, IDLE, thread);
     }
     let report = report(&scenario);
-    let rows = |table: &Table<StackRow>| -> Vec<_> {
-        table.rows.iter().map(|row| (row.pid, row.processes, row.count, row.blocked_ns)).collect()
-    };
     let blocked = &report.off_cpu.blocked;
     assert_eq!(
         rows(&blocked.stacks),
@@ -348,22 +346,31 @@ fn processes_of_one_name_that_wait_in_one_stack_are_a_row() {
     assert!(text.contains("once: worker (30), "), "{text}");
 }
 
+fn worker(scenario: &mut Scenario, pid: u32) -> ThreadId {
+    scenario.process(pid, 1, "worker", &[]).1
+}
+
+fn rows(table: &Table<StackRow>) -> Vec<(u32, Option<usize>, u64, u64)> {
+    table.rows.iter().map(|row| (row.pid, row.processes, row.count, row.blocked_ns)).collect()
+}
+
 #[test]
 fn where_samples_of_a_timer_come_late_is_said() {
-    let told = |event: SampleEvent, name| {
-        let (mut scenario, a, _) = two_programs();
-        let mut frame = code(&mut scenario);
-        let frames = [frame(&mut scenario, true, 0x30, Some(name))];
-        let stack = Some(scenario.tables.intern_stack(&frames));
-        let sample = Sample { cpu: CpuId::new(0), thread: a, stack, in_kernel: true };
-        scenario.at(0, Event::Sample(sample));
-        let session = SessionInfo { sample_event: event, ..session() };
-        let report = report_with(&scenario, ReportOptions::default(), &session, &[]);
-        report.text(100).contains("Samples follow a timer")
-    };
-    assert!(told(SampleEvent::CpuClock, "finish_task_switch.isra.0"));
-    assert!(!told(SampleEvent::Cycles, "finish_task_switch.isra.0"));
-    assert!(!told(SampleEvent::CpuClock, "vfs_read"));
+    assert!(is_told(SampleEvent::CpuClock, "finish_task_switch.isra.0"));
+    assert!(!is_told(SampleEvent::Cycles, "finish_task_switch.isra.0"));
+    assert!(!is_told(SampleEvent::CpuClock, "vfs_read"));
+}
+
+fn is_told(event: SampleEvent, name: &'static str) -> bool {
+    let (mut scenario, a, _) = two_programs();
+    let mut frame = code(&mut scenario);
+    let frames = [frame(&mut scenario, true, 0x30, Some(name))];
+    let stack = Some(scenario.tables.intern_stack(&frames));
+    let sample = Sample { cpu: CpuId::new(0), thread: a, stack, in_kernel: true };
+    scenario.at(0, Event::Sample(sample));
+    let session = SessionInfo { sample_event: event, ..session() };
+    let report = report_with(&scenario, ReportOptions::default(), &session, &[]);
+    report.text(100).contains("Samples follow a timer")
 }
 
 #[test]

@@ -148,15 +148,18 @@ fn a_tree_from_the_functions_that_were_hit_has_who_called_them() {
 
 #[test]
 fn what_is_small_or_deep_or_beyond_the_rows_is_left_out() {
-    let of = |options| trees(&sampled().scenario, options).cpu;
-    let large = of(TreeOptions { least_ppm: 400_000, ..TreeOptions::default() });
+    let large = cpu_tree(TreeOptions { least_ppm: 400_000, ..TreeOptions::default() });
     assert_eq!(lines(&large), ["a 6 0", " main 6 0", "  walk 6 2", "   leaf 4 4", "b 4 0"]);
     assert_eq!((large.least, large.is_cut), (4, false), "as was asked for");
-    let flat = of(TreeOptions { depth: 1, ..everything(TreeOrder::Callees) });
+    let flat = cpu_tree(TreeOptions { depth: 1, ..everything(TreeOrder::Callees) });
     assert_eq!((lines(&flat), flat.is_cut), (vec!["a 6 0".to_owned(), "b 4 0".to_owned()], true));
-    let few = of(TreeOptions { nodes: 4, ..everything(TreeOrder::Callees) });
+    let few = cpu_tree(TreeOptions { nodes: 4, ..everything(TreeOrder::Callees) });
     assert_eq!(lines(&few), ["a 6 0", " main 6 0", "  walk 6 2", "b 4 0"], "those with the most");
     assert!(few.is_cut);
+}
+
+fn cpu_tree(options: TreeOptions) -> CallTree {
+    trees(&sampled().scenario, options).cpu
 }
 
 #[test]

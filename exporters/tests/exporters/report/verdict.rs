@@ -36,76 +36,78 @@ fn the_first_sentences_say_how_long_how_busy_who_ran_who_waited_and_what_was_los
 
 #[test]
 fn what_a_program_was_blocked_in_for_a_tenth_of_the_time_is_told_with_its_own_function() {
-    let told = |asleep: u64, process: Option<ProcessFilter>| {
-        let (mut scenario, a, b) = two_programs();
-        let [program, libc] = ["/bin/a", "/lib/libc.so.6"].map(|path| scenario.name(path));
-        let of_file = |path| Module { path, build_id: BuildId::default(), kind: ModuleKind::File };
-        let kernel = Module {
-            path: scenario.name("[kernel.kallsyms]"),
-            build_id: BuildId::default(),
-            kind: ModuleKind::Kernel,
-        };
-        scenario.tables.modules = vec![of_file(program), of_file(libc), kernel];
-        let functions = [
-            (2, "futex_do_wait"),
-            (1, "__GI___lll_lock_wait"),
-            (1, "___pthread_mutex_lock"),
-            (0, "std::mutex::lock()"),
-            (0, "update_table(int)"),
-            (0, "worker(int)"),
-            (1, "clone3"),
-        ];
-        let frames = functions
-            .map(|(module, name)| scenario.frame(Some(ModuleId(module)), 0x10, Some(name)));
-        let stack = Some(scenario.tables.intern_stack(&frames));
-        let lock = OffCpu { state: SLEEPS, stack, ..off() };
-        scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
-        scenario.switches_off(5, 0, a, lock, b);
-        scenario.wakes(5 + asleep, 0, b, a);
-        scenario.switches(100, 0, b, SLEEPS, a);
-        let options = ReportOptions { process, ..ReportOptions::default() };
-        report_with(&scenario, options, &session(), &[]).text(1000)
-    };
     let says =
         "Blocked longest: a (10), 60.0 us for a lock in update_table(int) (pthread_mutex_lock). ";
-    let text = told(60, None);
+    let text = told_of_sleep(60, None);
     assert!(text.lines().next().unwrap().contains(says), "{text}");
-    let text = told(60, Some(ProcessFilter::Pid(10)));
+    let text = told_of_sleep(60, Some(ProcessFilter::Pid(10)));
     assert!(text.starts_with("This is 100 us on 2 CPUs. "), "{text}");
     assert!(text.lines().next().unwrap().contains(says), "{text}");
-    for text in [told(9, None), told(60, Some(ProcessFilter::Pid(20)))] {
+    for text in [told_of_sleep(9, None), told_of_sleep(60, Some(ProcessFilter::Pid(20)))] {
         assert!(!text.contains("Blocked longest"), "{text}");
     }
 }
 
+fn told_of_sleep(asleep: u64, process: Option<ProcessFilter>) -> String {
+    let (mut scenario, a, b) = two_programs();
+    let [program, libc] = ["/bin/a", "/lib/libc.so.6"].map(|path| scenario.name(path));
+    let of_file = |path| Module { path, build_id: BuildId::default(), kind: ModuleKind::File };
+    let kernel = Module {
+        path: scenario.name("[kernel.kallsyms]"),
+        build_id: BuildId::default(),
+        kind: ModuleKind::Kernel,
+    };
+    scenario.tables.modules = vec![of_file(program), of_file(libc), kernel];
+    let functions = [
+        (2, "futex_do_wait"),
+        (1, "__GI___lll_lock_wait"),
+        (1, "___pthread_mutex_lock"),
+        (0, "std::mutex::lock()"),
+        (0, "update_table(int)"),
+        (0, "worker(int)"),
+        (1, "clone3"),
+    ];
+    let frames =
+        functions.map(|(module, name)| scenario.frame(Some(ModuleId(module)), 0x10, Some(name)));
+    let stack = Some(scenario.tables.intern_stack(&frames));
+    let lock = OffCpu { state: SLEEPS, stack, ..off() };
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    scenario.switches_off(5, 0, a, lock, b);
+    scenario.wakes(5 + asleep, 0, b, a);
+    scenario.switches(100, 0, b, SLEEPS, a);
+    let options = ReportOptions { process, ..ReportOptions::default() };
+    report_with(&scenario, options, &session(), &[]).text(1000)
+}
+
 #[test]
 fn the_longest_wait_that_is_told_is_a_programs_if_any_waited() {
-    let told = |kernel: bool, recorder: u32| {
-        let mut scenario = scenario();
-        let process = scenario.tables.processes.iter_mut().find(|process| process.pid == 10);
-        process.unwrap().kernel = kernel;
-        // b waits for 5 us.
-        let [a, b] = [10, 20].map(|tid| {
-            let threads = &scenario.tables.threads;
-            ThreadId(threads.iter().position(|thread| thread.tid == tid).unwrap() as u32)
-        });
-        scenario.switches(105, 0, IDLE, SleepState::Runnable, b);
-        scenario.switches(110, 0, b, SLEEPS, a);
-        let session = SessionInfo { recorder_pid: recorder, ..session() };
-        let report = report_with(&scenario, ReportOptions::default(), &session, &[]);
-        assert_eq!(report.longest_wait.as_ref().unwrap().pid, 10);
-        let text = report.text(1000);
-        text.lines().next().unwrap().to_owned()
-    };
     for (kernel, recorder, says) in [
         (false, 0, "The longest wait for a CPU was 50.0 us, of a (10)"),
         (true, 0, "The longest wait for a CPU was 5.00 us, of b (20)"),
         (false, 10, "The longest wait for a CPU was 5.00 us, of b (20)"),
         (true, 20, "The longest wait for a CPU was 50.0 us, of a (10)"),
     ] {
-        let told = told(kernel, recorder);
+        let told = told_of_recorder(kernel, recorder);
         assert!(told.contains(says), "{kernel} {recorder}: {told}");
     }
+}
+
+fn told_of_recorder(kernel: bool, recorder: u32) -> String {
+    let mut scenario = scenario();
+    let process = scenario.tables.processes.iter_mut().find(|process| process.pid == 10);
+    process.unwrap().kernel = kernel;
+    // b waits for 5 us.
+    let [a, b] = [10, 20].map(|tid| {
+        let threads = &scenario.tables.threads;
+        ThreadId(threads.iter().position(|thread| thread.tid == tid).unwrap() as u32)
+    });
+    scenario.switches(105, 0, IDLE, SleepState::Runnable, b);
+    scenario.switches(110, 0, b, SLEEPS, a);
+    let session = SessionInfo { recorder_pid: recorder, ..session() };
+    let report = report_with(&scenario, ReportOptions::default(), &session, &[]);
+    assert_eq!(report.longest_wait.as_ref().unwrap().pid, 10);
+    let text = report.text(1000);
+    text.lines().next().unwrap().to_owned()
 }
 
 #[test]
@@ -140,15 +142,16 @@ fn a_loss_is_told_at_once() {
 
 #[test]
 fn whether_children_are_meant_is_said() {
-    let text = |filter| {
-        let options = ReportOptions { process: Some(filter), ..ReportOptions::default() };
-        report_with(&scenario(), options, &session(), &[]).text(100)
-    };
-    let alone = text(ProcessFilter::from_str("a").unwrap());
+    let alone = text_of(ProcessFilter::from_str("a").unwrap());
     assert!(alone.contains("only a, without its children, but for CPUs"), "{alone}");
-    let family = text(ProcessFilter::Family(Family::new(vec![10])));
+    let family = text_of(ProcessFilter::Family(Family::new(vec![10])));
     assert!(family.contains("only 10 and its children, but for CPUs"), "{family}");
-    let server = text(ProcessFilter::Family(Family::new((10..110).collect())));
+    let server = text_of(ProcessFilter::Family(Family::new((10..110).collect())));
     let few = "only 10, 11, 12, 13, 14, 15, 94 more and their children, but for CPUs";
     assert!(server.contains(few), "{server}");
+}
+
+fn text_of(filter: ProcessFilter) -> String {
+    let options = ReportOptions { process: Some(filter), ..ReportOptions::default() };
+    report_with(&scenario(), options, &session(), &[]).text(100)
 }

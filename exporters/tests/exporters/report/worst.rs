@@ -15,9 +15,6 @@ fn crowd() -> Scenario {
     let ids: Vec<_> =
         (1..=7).map(|n| scenario.process(n * 10, 1, &format!("p{n}"), &[]).1).collect();
     let [a, b, c, d, e, f, waker] = ids[..] else { unreachable!("there are seven") };
-    let switches = |scenario: &mut Scenario, at, previous, next| {
-        scenario.switches(at, 0, previous, SleepState::Runnable, next);
-    };
     switches(&mut scenario, 0, IDLE, b);
     scenario.wakes(10, 1, waker, a);
     switches(&mut scenario, 40, b, c);
@@ -39,6 +36,10 @@ fn crowd() -> Scenario {
     scenario.switches_off(300, 0, a, blocks, IDLE);
     scenario.switches(900, 0, IDLE, SleepState::Runnable, b);
     scenario
+}
+
+fn switches(scenario: &mut Scenario, at: u64, previous: ThreadId, next: ThreadId) {
+    scenario.switches(at, 0, previous, SleepState::Runnable, next);
 }
 
 #[test]
@@ -185,12 +186,6 @@ fn idle_threads_are_blocked_only_where_they_are_asked_for() {
         scenario.switches(at + 1, 0, IDLE, SleepState::Runnable, thread);
         scenario.switches(at + 2, 0, thread, SleepState::Dead, IDLE);
     }
-    let rows = |report: &Report| -> Vec<_> {
-        let blocked = &report.worst.blocked;
-        let rows = blocked.rows.iter().map(|row| (row.waiter.tid, row.waits_for.clone()));
-        assert_eq!(rows.len(), blocked.total);
-        rows.collect()
-    };
     let child = (20, "child process".to_owned());
     let report = worst(&scenario, ReportOptions::default());
     assert_eq!((rows(&report), report.worst.idle_left_out), (vec![child.clone()], 1));
@@ -203,19 +198,23 @@ fn idle_threads_are_blocked_only_where_they_are_asked_for() {
     assert_eq!((rows(&report), report.worst.idle_left_out), (vec![epoll, child], 0));
 }
 
+fn rows(report: &Report) -> Vec<(u32, String)> {
+    let blocked = &report.worst.blocked;
+    let rows = blocked.rows.iter().map(|row| (row.waiter.tid, row.waits_for.clone()));
+    assert_eq!(rows.len(), blocked.total);
+    rows.collect()
+}
+
 #[test]
 fn a_wait_for_a_lock_names_its_holder() {
     let (mut scenario, a, b) = two_programs();
     let name = scenario.name("cache");
     let process = scenario.tables.thread(a).process;
     scenario.tables.locks.push(Lock { process, name, location: None, shared: false });
-    let event = |thread, action| {
-        Event::Lock(LockEvent { lock: LockId(0), thread, action, shared: false, location: None })
-    };
-    scenario.at(0, event(b, LockAction::Obtain));
-    scenario.at(10, event(a, LockAction::Wait));
-    scenario.at(50, event(b, LockAction::Release));
-    scenario.at(55, event(a, LockAction::Obtain));
+    scenario.at(0, lock_event(b, LockAction::Obtain));
+    scenario.at(10, lock_event(a, LockAction::Wait));
+    scenario.at(50, lock_event(b, LockAction::Release));
+    scenario.at(55, lock_event(a, LockAction::Obtain));
     let report = worst(&scenario, ReportOptions::default());
     let row = &report.worst.locks.rows[0];
     let said = (
@@ -231,6 +230,10 @@ fn a_wait_for_a_lock_names_its_holder() {
         "{}",
         report.worst_text(100)
     );
+}
+
+fn lock_event(thread: ThreadId, action: LockAction) -> Event {
+    Event::Lock(LockEvent { lock: LockId(0), thread, action, shared: false, location: None })
 }
 
 #[test]
