@@ -51,10 +51,13 @@ impl WholeCapture {
         let mut session = session_of(capture).expect("it was opened before");
         let reader = CaptureReader::from_bytes(capture.clone()).expect("it was opened before");
         let fed = text_of(&mut session, |playing| Pieces::new(&reader, way).feed(playing));
-        let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
         assert_same(&lines(&fed.0), &lines(text), &format!("fed in pieces, way {way}"));
         assert_eq!(&fed.1, played, "fed in pieces, way {way}");
     }
+}
+
+fn lines(text: &str) -> Vec<String> {
+    text.lines().map(str::to_owned).collect::<Vec<_>>()
 }
 
 fn session_of(capture: &[u8]) -> Option<Session> {
@@ -126,13 +129,6 @@ pub fn check_beside_itself(capture: &[u8]) {
     let recordings = Recordings::open(vec![reader(), reader()], &|| false);
     let mut recordings = recordings.expect("each can be opened alone");
     let (both, played_both) = golden::text(&mut recordings);
-    // Machines' names go, and so do numbers of rows.
-    let shared = |line: &str| {
-        let line = line.replace("@1", "").replace(" of machine 1", "");
-        let mut parts = line.split('#');
-        let first = parts.next().unwrap_or_default().to_owned();
-        parts.fold(first, |line, part| line + part.trim_start_matches(|c: char| c.is_ascii_digit()))
-    };
     let events = |text: &str| -> Vec<String> {
         let lines = text.lines().filter(|line| line.starts_with(' '));
         // One of them ends before the other.
@@ -148,6 +144,14 @@ pub fn check_beside_itself(capture: &[u8]) {
     assert_same(&both, &expected, "played beside itself");
     let twice = (2 * played.events, 2 * played.records, played.lost.saturating_mul(2));
     assert_eq!((played_both.events, played_both.records, played_both.lost), twice);
+}
+
+/// Machines' names go, and so do numbers of rows.
+fn shared(line: &str) -> String {
+    let line = line.replace("@1", "").replace(" of machine 1", "");
+    let mut parts = line.split('#');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |line, part| line + part.trim_start_matches(|c: char| c.is_ascii_digit()))
 }
 
 fn assert_same(lines: &[String], expected: &[String], what: &str) {

@@ -5,7 +5,7 @@ use syscollect_merge::Session;
 use syscollect_model::{
     Lane, LaneKind, LossCause, Symbol, SymbolFrame, SymbolTable, Ticks, Time, Unit,
 };
-use syscollect_playback::Recording;
+use syscollect_playback::{Played, Recording, UnresolvedModule};
 use syscollect_records::{RecordKind, SchedRecord, TaskRecord, sched_flags, stack_id, task_state};
 use syscollect_store::{CounterDefinition, Definition, KnownProcess, KnownThread};
 use syscollect_tests::{FIRST_BOOTTIME, FakeMachine, Stacks, golden, perf, ticks};
@@ -247,10 +247,7 @@ fn stacks_have_names_and_inlined_frames_and_say_where_a_task_waits() {
     machine.sample(0, 40, 70, Stacks { user: in_user, kernel: 0 }, 0);
     let mut session = golden::open(machine.finish());
     // Its program may list the code in memory without a file.
-    let of_memory = |session: &Session| {
-        session.unresolved().into_iter().partition::<Vec<_>, _>(|module| module.memory.is_some())
-    };
-    let (generated, unresolved) = of_memory(&session);
+    let (generated, unresolved) = by_memory(&session);
     assert_eq!((generated.len(), &generated[0].offsets[..]), (1, &[0x7000_0122][..]));
     assert_eq!(unresolved.len(), 1);
     assert_eq!(
@@ -265,30 +262,28 @@ fn stacks_have_names_and_inlined_frames_and_say_where_a_task_waits() {
         ..SymbolTable::default()
     }]);
     assert!(golden::text(&mut session).0.contains("next_line < reader+0x401280 <"));
-    assert_eq!(of_memory(&session).1, unresolved, "a range is not a name");
+    assert_eq!(by_memory(&session).1, unresolved, "a range is not a name");
     session.add_symbols(vec![SymbolTable {
         path: "/usr/bin/reader".into(),
         symbols: vec![symbol(0x12ff, 0x1280, vec![frame("main", "reader.rs", 90)])],
         ..SymbolTable::default()
     }]);
-    assert!(of_memory(&session).1.is_empty());
+    assert!(by_memory(&session).1.is_empty());
     assert!(
         golden::text(&mut session).0.contains("next_line < main <"),
         "names that come later count from the next play on"
     );
 }
 
+/// What has no names yet: code in memory without a file, and code of files.
+fn by_memory(session: &Session) -> (Vec<UnresolvedModule>, Vec<UnresolvedModule>) {
+    session.unresolved().into_iter().partition::<Vec<_>, _>(|module| module.memory.is_some())
+}
+
 #[test]
 fn frequencies_migrations_and_counters_have_their_tracks() {
     let mut machine = FakeMachine::new(2);
     machine.process(100, 1, "burner", &[]);
-    let counter = |counter, name: &str, unit, cpu| CounterDefinition {
-        counter,
-        name: name.into(),
-        unit,
-        cpu,
-        pid: None,
-    };
     machine.counters(&[
         counter(1, "usage", Unit::Percent, Some(1)),
         counter(2, "memory free", Unit::Bytes, None),
@@ -315,6 +310,10 @@ fn frequencies_migrations_and_counters_have_their_tracks() {
     machine.count(30, 3, 1.0);
     machine.count(31, 1, f64::NAN);
     golden::check("counters", &mut golden::open(machine.finish()));
+}
+
+fn counter(counter: u64, name: &str, unit: Unit<String>, cpu: Option<u32>) -> CounterDefinition {
+    CounterDefinition { counter, name: name.into(), unit, cpu, pid: None }
 }
 
 #[test]
@@ -389,7 +388,6 @@ fn a_part_of_the_time_is_played_alone() {
     );
     let mut session = golden::open(machine.finish());
     let mut exporter = TextExporter::new(Vec::new());
-    let at = |us: u64| Some(Time(FIRST_BOOTTIME + us * 1_000));
     let played = session.play_range(&mut exporter, at(2), at(4)).unwrap();
     assert_eq!(
         (played.events, played.events_by_type["switch"]),
@@ -405,6 +403,10 @@ fn a_part_of_the_time_is_played_alone() {
         lines.contains("thread name 100 is early"),
         "its name at that time comes first: {lines}"
     );
+}
+
+fn at(us: u64) -> Option<Time> {
+    Some(Time(FIRST_BOOTTIME + us * 1_000))
 }
 
 #[test]
@@ -441,13 +443,6 @@ fn tasks_that_were_listed_while_they_came_and_went_keep_their_own_names() {
 
 #[test]
 fn records_without_stacks_and_records_of_a_later_version_are_read() {
-    let play = |stride| {
-        let mut machine = FakeMachine::new(1);
-        machine.sched_stride(stride);
-        machine.switch(0, 10, task_state::RUNNABLE, 100);
-        machine.switch(0, 20, task_state::INTERRUPTIBLE, 0);
-        golden::text(&mut golden::open(machine.finish()))
-    };
     let (with_stacks, _) = play(24);
     assert_eq!(play(16).0, with_stacks);
     assert_eq!(play(40).0, with_stacks, "what is not known is passed over");
@@ -458,6 +453,14 @@ fn records_without_stacks_and_records_of_a_later_version_are_read() {
         "records that are too short are counted: {lines}"
     );
     assert!(lines.contains("lost: 2 from sched of cpu0: undecodable"));
+}
+
+fn play(stride: usize) -> (String, Played) {
+    let mut machine = FakeMachine::new(1);
+    machine.sched_stride(stride);
+    machine.switch(0, 10, task_state::RUNNABLE, 100);
+    machine.switch(0, 20, task_state::INTERRUPTIBLE, 0);
+    golden::text(&mut golden::open(machine.finish()))
 }
 
 #[test]
@@ -483,25 +486,29 @@ fn a_command_line_is_read_after_the_list_and_names_that_are_read_at_the_end_come
 
 #[test]
 fn a_name_that_was_read_after_a_rename_is_not_put_before_it() {
-    let text = |names_read| {
-        let mut machine = FakeMachine::new(1);
-        let thread = KnownThread { tid: 70, name: "third".into(), ..Default::default() };
-        machine.define(&Definition::Processes(vec![KnownProcess {
-            pid: 70,
-            parent_pid: 1,
-            threads: vec![thread],
-            names_read,
-            ..KnownProcess::default()
-        }]));
-        let task = TaskRecord { tid: 70, tgid: 70, ..TaskRecord::default() };
-        machine.task(0, 20, RecordKind::Rename, "second", task);
-        machine.task(0, 30, RecordKind::Rename, "third", task);
-        machine.task(0, 50, RecordKind::Rename, "fourth", task);
-        golden::text(&mut golden::open(machine.finish())).0
-    };
-    let told = |text: &str| text.matches("third").count();
     let (early, late) = (text(Ticks(ticks(10))), text(Ticks(ticks(40))));
     assert_eq!(told(&early), told(&late) + 1, "{early}\n--- and ---\n{late}");
+}
+
+fn text(names_read: Ticks) -> String {
+    let mut machine = FakeMachine::new(1);
+    let thread = KnownThread { tid: 70, name: "third".into(), ..Default::default() };
+    machine.define(&Definition::Processes(vec![KnownProcess {
+        pid: 70,
+        parent_pid: 1,
+        threads: vec![thread],
+        names_read,
+        ..KnownProcess::default()
+    }]));
+    let task = TaskRecord { tid: 70, tgid: 70, ..TaskRecord::default() };
+    machine.task(0, 20, RecordKind::Rename, "second", task);
+    machine.task(0, 30, RecordKind::Rename, "third", task);
+    machine.task(0, 50, RecordKind::Rename, "fourth", task);
+    golden::text(&mut golden::open(machine.finish())).0
+}
+
+fn told(text: &str) -> usize {
+    text.matches("third").count()
 }
 
 #[test]

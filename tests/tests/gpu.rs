@@ -24,7 +24,6 @@ fn machine() -> FakeMachine {
 fn fences_are_jobs_of_the_thread_that_made_them_and_those_that_go_wrong_say_so() {
     let mut machine = machine();
     let fences = FenceTracepoints::new(&mut machine);
-    let at = |us| (0, us);
     // All goes well, and an interrupt ends it.
     fences.init.fire(&mut machine, at(10), 100, &fence("radeon", 5, 1));
     fences.emit.fire(&mut machine, at(12), 100, &fence("radeon", 5, 1));
@@ -50,6 +49,10 @@ fn fences_are_jobs_of_the_thread_that_made_them_and_those_that_go_wrong_say_so()
     fences.init.fire(&mut machine, at(86), 100, &fence("dma_fence_array", 8, 1));
     fences.signaled.fire(&mut machine, at(88), 100, &fence("dma_fence_array", 8, 1));
     golden::check("gpu_fences", &mut golden::open(machine.finish()));
+}
+
+fn at(us: u64) -> (u16, u64) {
+    (0, us)
 }
 
 #[test]
@@ -92,16 +95,13 @@ fn jobs_of_the_scheduler_are_told_once_by_its_older_names() {
         ("gpu_scheduler", "drm_sched_process_job"),
         &[("fence", 8)],
     );
-    let job = |address: u64, id: u64| -> [FakeValue<'_>; 6] {
-        [0xffff_8000_u64.into(), address.into(), "gfx_0.0.0".into(), id.into(), 1.into(), 0.into()]
-    };
     for (us, number) in [(10, 1), (12, 2)] {
         // The scheduler's own fences say nothing that its tracepoints do not.
         fences.init.fire(&mut machine, (0, us), 100, &fence("drm_sched", 5, number));
-        queue.fire(&mut machine, (0, us + 1), 100, &job(0xffff_9000 + number, number));
+        queue.fire(&mut machine, (0, us + 1), 100, &scheduler_job(0xffff_9000 + number, number));
     }
     for (us, number) in [(20, 1), (30, 2)] {
-        run.fire(&mut machine, (1, us), 200, &job(0xffff_9000 + number, number));
+        run.fire(&mut machine, (1, us), 200, &scheduler_job(0xffff_9000 + number, number));
         fences.init.fire(&mut machine, (1, us + 1), 200, &fence("amdgpu", 7, number));
         fences.signaled.interrupt(&mut machine, (1, us + 20), 200, &fence("amdgpu", 7, number));
         done.interrupt(&mut machine, (1, us + 21), 200, &[(0xffff_9000 + number).into()]);
@@ -110,33 +110,38 @@ fn jobs_of_the_scheduler_are_told_once_by_its_older_names() {
     golden::check("gpu_scheduler_older", &mut golden::open(machine.finish()));
 }
 
+fn scheduler_job(address: u64, id: u64) -> [FakeValue<'static>; 6] {
+    [0xffff_8000_u64.into(), address.into(), "gfx_0.0.0".into(), id.into(), 1.into(), 0.into()]
+}
+
 #[test]
 fn jobs_of_the_scheduler_name_their_fences_and_what_they_wait_for_by_its_newer_names() {
     let mut machine = machine();
     let SchedulerTracepoints { queue, run, done, needs } = SchedulerTracepoints::new(&mut machine);
-    let job = |number: u64| -> [FakeValue<'_>; 7] {
-        let (context, client) = (0x1_0000_0007_u64, 42_u64);
-        [
-            "gfx".into(),
-            2.into(),
-            1.into(),
-            "0000:03:00.0".into(),
-            context.into(),
-            number.into(),
-            client.into(),
-        ]
-    };
     let context = FakeValue::Number(0x1_0000_0007);
-    queue.fire(&mut machine, (0, 10), 100, &job(1));
-    queue.fire(&mut machine, (0, 12), 100, &job(2));
+    queue.fire(&mut machine, (0, 10), 100, &i915_job(1));
+    queue.fire(&mut machine, (0, 12), 100, &i915_job(2));
     needs.fire(&mut machine, (0, 13), 100, &[context, 2.into(), 3.into(), 9.into()]);
-    run.fire(&mut machine, (1, 20), 200, &job(1));
-    run.fire(&mut machine, (1, 22), 200, &job(2));
+    run.fire(&mut machine, (1, 20), 200, &i915_job(1));
+    run.fire(&mut machine, (1, 22), 200, &i915_job(2));
     done.interrupt(&mut machine, (1, 30), 200, &[context, 1.into()]);
     done.interrupt(&mut machine, (1, 45), 200, &[context, 2.into()]);
     // Queued, and never run.
-    queue.fire(&mut machine, (0, 50), 100, &job(3));
+    queue.fire(&mut machine, (0, 50), 100, &i915_job(3));
     golden::check("gpu_scheduler_newer", &mut golden::open(machine.finish()));
+}
+
+fn i915_job(number: u64) -> [FakeValue<'static>; 7] {
+    let (context, client) = (0x1_0000_0007_u64, 42_u64);
+    [
+        "gfx".into(),
+        2.into(),
+        1.into(),
+        "0000:03:00.0".into(),
+        context.into(),
+        number.into(),
+        client.into(),
+    ]
 }
 
 #[test]
@@ -167,23 +172,10 @@ fn commands_of_a_virtual_gpu_are_jobs_and_what_it_shows_are_frames() {
     let flip = FakeTracepoint::new(&mut machine, 4, ("drm", "drm_vblank_event_delivered"), &shown);
     let memory = [("gpu_id", 4), ("pid", 4), ("size", 8)];
     let memory = FakeTracepoint::new(&mut machine, 5, ("gpu_mem", "gpu_mem_total"), &memory);
-    let command = |kind: u64, sequence: u64| -> [FakeValue<'_>; 9] {
-        [
-            0.into(),
-            0.into(),
-            "control".into(),
-            kind.into(),
-            0.into(),
-            0.into(),
-            0.into(),
-            9.into(),
-            sequence.into(),
-        ]
-    };
-    queue.fire(&mut machine, (0, 10), 100, &command(0x105, 1));
-    queue.fire(&mut machine, (0, 11), 100, &command(0x104, 2));
-    response.interrupt(&mut machine, (0, 20), 100, &command(0x1100, 1));
-    response.interrupt(&mut machine, (0, 21), 100, &command(0x1100, 2));
+    queue.fire(&mut machine, (0, 10), 100, &control_command(0x105, 1));
+    queue.fire(&mut machine, (0, 11), 100, &control_command(0x104, 2));
+    response.interrupt(&mut machine, (0, 20), 100, &control_command(0x1100, 1));
+    response.interrupt(&mut machine, (0, 21), 100, &control_command(0x1100, 2));
     for (us, frame) in [(30, 1), (46, 2), (63, 3)] {
         blank.interrupt(&mut machine, (0, us), 100, &[0.into(), frame.into()]);
         flip.interrupt(
@@ -197,6 +189,20 @@ fn commands_of_a_virtual_gpu_are_jobs_and_what_it_shows_are_frames() {
     golden::check("gpu_virtual", &mut golden::open(machine.finish()));
 }
 
+fn control_command(kind: u64, sequence: u64) -> [FakeValue<'static>; 9] {
+    [
+        0.into(),
+        0.into(),
+        "control".into(),
+        kind.into(),
+        0.into(),
+        0.into(),
+        0.into(),
+        9.into(),
+        sequence.into(),
+    ]
+}
+
 #[test]
 fn commands_without_numbers_are_answered_in_the_order_in_which_they_were_queued() {
     // Kernels before 6.3 do not number them.
@@ -206,17 +212,19 @@ fn commands_without_numbers_are_answered_in_the_order_in_which_they_were_queued(
         FakeTracepoint::new(&mut machine, 1, ("virtio_gpu", "virtio_gpu_cmd_queue"), fields);
     let response =
         FakeTracepoint::new(&mut machine, 2, ("virtio_gpu", "virtio_gpu_cmd_response"), fields);
-    let command =
-        |kind: u64| -> [FakeValue<'_>; 4] { [3.into(), 1.into(), "control".into(), kind.into()] };
     // Queued before the recording.
-    response.interrupt(&mut machine, (0, 5), 100, &command(0x1100));
+    response.interrupt(&mut machine, (0, 5), 100, &short_command(0x1100));
     for (us, kind) in [(10, 0x101), (12, 0x106), (14, 0x104)] {
-        queue.fire(&mut machine, (0, us), 100, &command(kind));
+        queue.fire(&mut machine, (0, us), 100, &short_command(kind));
     }
     for us in [20, 24] {
-        response.interrupt(&mut machine, (0, us), 100, &command(0x1100));
+        response.interrupt(&mut machine, (0, us), 100, &short_command(0x1100));
     }
     golden::check("gpu_virtual_unnumbered", &mut golden::open(machine.finish()));
+}
+
+fn short_command(kind: u64) -> [FakeValue<'static>; 4] {
+    [3.into(), 1.into(), "control".into(), kind.into()]
 }
 
 #[test]

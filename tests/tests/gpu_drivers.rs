@@ -102,16 +102,10 @@ fn jobs_of_amdgpu_before_6_16_learn_their_ring_and_fence_from_the_driver() {
     ];
     let ioctl = FakeTracepoint::new(&mut machine, 30, ("amdgpu", "amdgpu_cs_ioctl"), fields);
     let runs = FakeTracepoint::new(&mut machine, 31, ("amdgpu", "amdgpu_sched_run_job"), fields);
-    let job = |number: u64| -> [FakeValue<'_>; 6] {
-        [0x7000.into(), (0x9000 + number).into(), 0x8000.into(), number.into(), 1.into(), 0.into()]
-    };
-    let driver = |number: u64, ring| -> [FakeValue<'_>; 6] {
-        [number.into(), "gfx".into(), 5.into(), (40 + number).into(), ring, 2.into()]
-    };
     // A program's job is announced; the GPU is prepared for it first.
     ioctl.fire(&mut machine, (0, 10), GAME, &driver(1, "gfx".into()));
-    queue.fire(&mut machine, (0, 11), GAME, &job(1));
-    run.fire(&mut machine, (1, 20), WORKER, &job(1));
+    queue.fire(&mut machine, (0, 11), GAME, &numbered_job(1));
+    run.fire(&mut machine, (1, 20), WORKER, &numbered_job(1));
     runs.fire(&mut machine, (1, 21), WORKER, &driver(1, "gfx".into()));
     fences.init.fire(&mut machine, (1, 22), WORKER, &fence("amdgpu", "gfx", 7, 1));
     fences.init.fire(&mut machine, (1, 23), WORKER, &fence("amdgpu", "gfx", 7, 2));
@@ -123,13 +117,21 @@ fn jobs_of_amdgpu_before_6_16_learn_their_ring_and_fence_from_the_driver() {
     fences.signaled.interrupt(&mut machine, (1, 32), WORKER, &fence("amdgpu", "sdma0", 8, 1));
     // The kernel's own job is not; and what was said of a job that never came is not of the next.
     ioctl.fire(&mut machine, (0, 40), WORKER, &driver(9, "sdma0".into()));
-    queue.fire(&mut machine, (0, 41), WORKER, &job(2));
-    run.fire(&mut machine, (1, 42), WORKER, &job(2));
+    queue.fire(&mut machine, (0, 41), WORKER, &numbered_job(2));
+    run.fire(&mut machine, (1, 42), WORKER, &numbered_job(2));
     runs.fire(&mut machine, (1, 43), WORKER, &driver(2, "gfx".into()));
     fences.init.fire(&mut machine, (1, 44), WORKER, &fence("amdgpu", "gfx", 7, 3));
     fences.signaled.interrupt(&mut machine, (1, 50), WORKER, &fence("amdgpu", "gfx", 7, 3));
     done.interrupt(&mut machine, (1, 51), WORKER, &[0x9002.into()]);
     golden::check("gpu_amdgpu_older", &mut golden::open(machine.finish()));
+}
+
+fn numbered_job(number: u64) -> [FakeValue<'static>; 6] {
+    [0x7000.into(), (0x9000 + number).into(), 0x8000.into(), number.into(), 1.into(), 0.into()]
+}
+
+fn driver(number: u64, ring: FakeValue<'_>) -> [FakeValue<'_>; 6] {
+    [number.into(), "gfx".into(), 5.into(), (40 + number).into(), ring, 2.into()]
 }
 
 #[test]
@@ -228,15 +230,6 @@ fn jobs_of_xe_are_found_by_where_their_fences_lie_and_those_given_up_say_so() {
     scheduler.done.interrupt(&mut machine, (1, 41), WORKER, &[5.into(), 1.into()]);
     reset.fire(&mut machine, (1, 50), WORKER, &[device.into(), 12.into()]);
     timedout.fire(&mut machine, (1, 51), WORKER, &said(2));
-    let failure = |context, told_by| GpuFailureRecord {
-        tid: WORKER,
-        tgid: WORKER,
-        error: -62,
-        told_by,
-        context,
-        sequence: 2,
-        ..GpuFailureRecord::default()
-    };
     machine.gpu_failure(1, 52, failure(7, gpu_failure::FENCE));
     fences.signaled.fire(&mut machine, (1, 53), WORKER, &fence(device, "rcs0", 7, 2));
     machine.gpu_failure(1, 54, failure(5, gpu_failure::SCHEDULER));
@@ -246,6 +239,18 @@ fn jobs_of_xe_are_found_by_where_their_fences_lie_and_those_given_up_say_so() {
     // This one was handed over before the recording.
     timedout.fire(&mut machine, (1, 60), WORKER, &said(3));
     golden::check("gpu_xe", &mut golden::open(machine.finish()));
+}
+
+fn failure(context: u64, told_by: u16) -> GpuFailureRecord {
+    GpuFailureRecord {
+        tid: WORKER,
+        tgid: WORKER,
+        error: -62,
+        told_by,
+        context,
+        sequence: 2,
+        ..GpuFailureRecord::default()
+    }
 }
 
 #[test]
@@ -263,9 +268,6 @@ fn requests_of_i915_are_jobs_of_their_engine_and_end_with_their_fence() {
     );
     let (wait_begin, wait_end) =
         (one(23, "i915_request_wait_begin"), one(24, "i915_request_wait_end"));
-    let request = |class: u64, number: u64| -> [FakeValue<'_>; 5] {
-        [0.into(), 7.into(), class.into(), 0.into(), number.into()]
-    };
     fences.init.fire(&mut machine, (0, 10), GAME, &fence("i915", "game[100]", 7, 1));
     queue.fire(&mut machine, (0, 11), GAME, &request(0, 1));
     add.fire(&mut machine, (0, 12), GAME, &request(0, 1));
@@ -298,4 +300,8 @@ fn requests_of_i915_are_jobs_of_their_engine_and_end_with_their_fence() {
         retire.fire(&mut machine, (1, 60 + number), WORKER, &request(2, number));
     }
     golden::check("gpu_i915", &mut golden::open(machine.finish()));
+}
+
+fn request(class: u64, number: u64) -> [FakeValue<'static>; 5] {
+    [0.into(), 7.into(), class.into(), 0.into(), number.into()]
 }

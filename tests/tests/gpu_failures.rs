@@ -131,7 +131,6 @@ fn a_job_of_the_scheduler_that_is_given_up_failed_by_its_older_names() {
         &[("fence", 8)],
     );
     let m = &mut machine;
-    let address = |number: u64| 0xffff_9000 + number;
     let job = |number: u64| -> [FakeValue<'_>; 6] {
         [
             0xffff_8000_u64.into(),
@@ -173,6 +172,10 @@ fn a_job_of_the_scheduler_that_is_given_up_failed_by_its_older_names() {
     assert_eq!(check("gpu_failed_jobs_older", machine), 0);
 }
 
+fn address(number: u64) -> u64 {
+    0xffff_9000 + number
+}
+
 #[test]
 fn a_job_of_the_scheduler_that_is_given_up_or_never_run_failed_by_its_newer_names() {
     let mut machine = machine();
@@ -186,13 +189,10 @@ fn a_job_of_the_scheduler_that_is_given_up_or_never_run_failed_by_its_newer_name
     let done =
         FakeTracepoint::new(&mut machine, 22, ("gpu_scheduler", "drm_sched_job_done"), of_fence);
     let m = &mut machine;
-    let job = |number: u64| -> [FakeValue<'_>; 4] {
-        ["gfx".into(), "card0".into(), 5.into(), number.into()]
-    };
     for number in [1, 2] {
-        queue.fire(m, (0, 10 + number), 100, &job(number));
+        queue.fire(m, (0, 10 + number), 100, &named_job(number));
     }
-    run.fire(m, (1, 20), 200, &job(1));
+    run.fire(m, (1, 20), 200, &named_job(1));
     fences.init.fire(m, (1, 21), 200, &fence("amdgpu", 7, 1));
     fails(m, 30, (7, 1), ETIME);
     fences.signaled.fire(m, (1, 30), 200, &fence("detached-driver", 7, 1));
@@ -205,8 +205,8 @@ fn a_job_of_the_scheduler_that_is_given_up_or_never_run_failed_by_its_newer_name
     fences.signaled.fire(m, (1, 40), 200, &fence("detached-driver", 5, 2));
     // For these the driver has no fence: one was nothing to do, the other it refused.
     for number in [3, 4] {
-        queue.fire(m, (0, 50 + number), 100, &job(number));
-        run.fire(m, (1, 55 + 10 * number), 200, &job(number));
+        queue.fire(m, (0, 50 + number), 100, &named_job(number));
+        run.fire(m, (1, 55 + 10 * number), 200, &named_job(number));
         job_fails(m, 56 + 10 * number, 0xffff_9000 + number, (5, number), 0);
         done.fire(m, (1, 56 + 10 * number), 200, &[5.into(), number.into()]);
         if number == 4 {
@@ -215,6 +215,10 @@ fn a_job_of_the_scheduler_that_is_given_up_or_never_run_failed_by_its_newer_name
         fences.signaled.fire(m, (1, 57 + 10 * number), 200, &fence("detached-driver", 5, number));
     }
     assert_eq!(check("gpu_failed_jobs_newer", machine), 0);
+}
+
+fn named_job(number: u64) -> [FakeValue<'static>; 4] {
+    ["gfx".into(), "card0".into(), 5.into(), number.into()]
 }
 
 #[test]
@@ -270,9 +274,6 @@ fn a_job_fails_with_its_own_fence_unless_the_scheduler_tries_it_again() {
         &[("fence", 8)],
     );
     let m = &mut machine;
-    let job = |number: u64| -> [FakeValue<'_>; 3] {
-        [(0xffff_9000 + number).into(), "ring".into(), number.into()]
-    };
     for number in [1, 2] {
         queue.fire(m, (0, 10 + number), 100, &job(number));
         run.fire(m, (1, 17 + 2 * number), 200, &job(number));
@@ -288,4 +289,8 @@ fn a_job_fails_with_its_own_fence_unless_the_scheduler_tries_it_again() {
     fences.signaled.fire(m, (1, 50), 200, &fence("amdgpu", 7, 3));
     done.fire(m, (1, 51), 200, &[0xffff_9002_u64.into()]);
     assert_eq!(check("gpu_failed_tries", machine), 0);
+}
+
+fn job(number: u64) -> [FakeValue<'static>; 3] {
+    [(0xffff_9000 + number).into(), "ring".into(), number.into()]
 }

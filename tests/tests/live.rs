@@ -95,7 +95,6 @@ fn events_are_told_up_to_the_watermark_although_a_lane_is_silent() {
     let mut exporter = TextExporter::new(lines.clone());
     play_live(&mut exporter, |live| {
         feed_all(live, chunks(&reader, |lane| lane.kind.is_definition()))?;
-        let sched = |cpu| Lane::new(LaneKind::Sched, cpu);
         for (chunk, before) in chunks(&reader, |lane| lane == sched(0)).into_iter().zip(0..) {
             let (records, last) = (chunk.header.records as usize, chunk.header.last);
             live.feed(chunk)?;
@@ -108,6 +107,10 @@ fn events_are_told_up_to_the_watermark_although_a_lane_is_silent() {
     })
     .unwrap();
     assert_eq!(lines.switches(), 1_001);
+}
+
+fn sched(cpu: u16) -> Lane {
+    Lane::new(LaneKind::Sched, cpu)
 }
 
 #[test]
@@ -137,20 +140,23 @@ fn nothing_is_told_of_times_that_the_clocks_do_not_reach() {
 #[test]
 fn a_recording_too_short_for_two_clock_readings_is_told_at_its_end() {
     let reader = capture(3);
-    let clock = |lane: Lane| lane.kind == LaneKind::Clock;
-    let mut first = chunks(&reader, clock).remove(0);
+    let mut first = chunks(&reader, is_clock).remove(0);
     first.data.truncate(first.header.stride as usize);
     let lines = Lines::default();
     let mut exporter = TextExporter::new(lines.clone());
     play_live(&mut exporter, |live| {
         live.feed(first)?;
-        feed_all(live, chunks(&reader, |lane| !clock(lane)))?;
+        feed_all(live, chunks(&reader, |lane| !is_clock(lane)))?;
         live.advance(ticks_at(1_000))?;
         assert_eq!(lines.switches(), 0, "the clocks may be read a second time");
         Ok(())
     })
     .unwrap();
     assert_eq!(lines.switches(), 4);
+}
+
+fn is_clock(lane: Lane) -> bool {
+    lane.kind == LaneKind::Clock
 }
 
 fn ticks_at(us: u64) -> Ticks {
@@ -165,9 +171,10 @@ impl Exporter for Names {
     type Error = ExportError;
 
     fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<(), ExportError> {
-        let name = |thread| tables.strings.get(tables.thread(thread).name).to_owned();
         match event {
-            Event::Switch(switch) => self.0.push(name(switch.next)),
+            Event::Switch(switch) => {
+                self.0.push(tables.strings.get(tables.thread(switch.next).name).to_owned());
+            }
             Event::ThreadName(_, name) => {
                 self.0.push(format!("renamed to {}", tables.strings.get(*name)));
             }
@@ -193,14 +200,17 @@ fn a_thread_has_the_name_of_now_and_is_called_by_its_id_until_it_is_announced() 
     let reader = CaptureReader::from_bytes(machine.finish()).unwrap();
     let mut names = Names::default();
     play_live(&mut names, |live| {
-        let list = |chunk: &Chunk| chunk.data.starts_with(b"{\"processes\"");
         let all = chunks(&reader, |_| true);
-        feed_all(live, all.iter().filter(|chunk| !list(chunk)).cloned().collect())?;
+        feed_all(live, all.iter().filter(|chunk| !is_process_list(chunk)).cloned().collect())?;
         live.advance(ticks_at(15))?;
-        feed_all(live, all.iter().filter(|chunk| list(chunk)).cloned().collect())?;
+        feed_all(live, all.iter().filter(|chunk| is_process_list(chunk)).cloned().collect())?;
         live.advance(ticks_at(70))
     })
     .unwrap();
     let expected = ["<100>", "swapper", "server", "renamed to idler", "swapper", "idler"];
     assert_eq!(names.0, expected);
+}
+
+fn is_process_list(chunk: &Chunk) -> bool {
+    chunk.data.starts_with(b"{\"processes\"")
 }

@@ -13,8 +13,11 @@ const FIRST: Host<'_> = Host { name: "first", booted_late: 0, filter_pids: &[] }
 const LATE: Host<'_> = Host { name: "late", booted_late: 25_000, filter_pids: &[] };
 
 fn recordings(machines: Vec<FakeMachine>) -> Recordings {
-    let reader = |machine: FakeMachine| CaptureReader::from_bytes(machine.finish()).unwrap();
     Recordings::open(machines.into_iter().map(reader).collect(), &|| false).unwrap()
+}
+
+fn reader(machine: FakeMachine) -> CaptureReader {
+    CaptureReader::from_bytes(machine.finish()).unwrap()
 }
 
 #[test]
@@ -45,21 +48,25 @@ fn who_was_started_first_has_the_times_of_the_timeline() {
     first.switch(0, 30, 0, 7);
     let mut switches = Switches::default();
     recordings(vec![late, first]).play(&mut switches).unwrap();
-    let microseconds = |time: u64| (time - syscollect_tests::FIRST_BOOTTIME) / 1_000;
     let times: Vec<_> = switches.0.iter().map(|of| (of.machine, microseconds(of.time.0))).collect();
     assert_eq!(times, [(0, 30), (1, 35)]);
 }
 
+fn microseconds(time: u64) -> u64 {
+    (time - syscollect_tests::FIRST_BOOTTIME) / 1_000
+}
+
 #[test]
 fn two_recordings_of_one_boot_are_refused() {
-    let reader = || {
-        let machine = FakeMachine::with_host(1, FIRST);
-        CaptureReader::from_bytes(machine.finish()).unwrap()
-    };
-    let error = Recordings::open(vec![reader(), reader()], &|| false).unwrap_err();
+    let error = Recordings::open(vec![first_reader(), first_reader()], &|| false).unwrap_err();
     assert!(
         matches!(error, MergeError::SameBoot { hostname, numbers: (1, 2) } if hostname == "first")
     );
+}
+
+fn first_reader() -> CaptureReader {
+    let machine = FakeMachine::with_host(1, FIRST);
+    CaptureReader::from_bytes(machine.finish()).unwrap()
 }
 
 /// A switch, without what tables number.

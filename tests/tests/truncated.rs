@@ -32,18 +32,21 @@ fn machine() -> FakeMachine {
 
 fn named() -> FakeMachine {
     let mut machine = FakeMachine::new(1);
-    let symbol = |offset: u64, function: &str| Symbol {
-        offset,
-        start: offset & !0xff,
-        size: 0x100,
-        frames: vec![SymbolFrame { function: function.into(), ..SymbolFrame::default() }],
-        ..Symbol::default()
-    };
     let names =
         [(0x100, "leaf"), (0x1ff, "outer"), (0x2ff, "main"), (0x4ff, "__libc_start_call_main")];
     let symbols = names.map(|(offset, name)| symbol(offset, name)).into();
     machine.symbols(SymbolTable { path: "/bin/prog".into(), symbols, ..SymbolTable::default() });
     machine
+}
+
+fn symbol(offset: u64, function: &str) -> Symbol {
+    Symbol {
+        offset,
+        start: offset & !0xff,
+        size: 0x100,
+        frames: vec![SymbolFrame { function: function.into(), ..SymbolFrame::default() }],
+        ..Symbol::default()
+    }
 }
 
 /// A sample of the process with this stack.

@@ -137,16 +137,17 @@ mod tests {
 
     #[test]
     fn results_come_in_the_order_of_their_items() {
-        let slower_first = |item: &u64| {
-            std::thread::sleep(std::time::Duration::from_millis(20 - item));
-            item * 2
-        };
         let items: Vec<u64> = (0..20).collect();
         assert_eq!(
             on_all_cpus(&items, slower_first),
             items.iter().map(|item| item * 2).collect::<Vec<_>>()
         );
         assert!(on_all_cpus(&[], slower_first).is_empty());
+    }
+
+    fn slower_first(item: &u64) -> u64 {
+        std::thread::sleep(std::time::Duration::from_millis(20 - item));
+        item * 2
     }
 
     #[test]

@@ -99,7 +99,6 @@ fn reused() -> Case {
     let (before, after) = (function(m, 0), function(m, 1));
     run(m, 10, 200, (2, before));
     run(m, 40, 251, (4, before));
-    let woken = |tid| SchedRecord { tid, state: 0, prio: 120, ..SchedRecord::default() };
     for (us, tid, pid, old, new) in
         [(100, 200, 200, "first", "second"), (300, 251, 250, "early", "late")]
     {
@@ -127,6 +126,10 @@ fn reused() -> Case {
             ("self after".into(), 8),
         ],
     )
+}
+
+fn woken(tid: u32) -> SchedRecord {
+    SchedRecord { tid, state: 0, prio: 120, ..SchedRecord::default() }
 }
 
 fn without_stack() -> Case {

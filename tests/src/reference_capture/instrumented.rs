@@ -190,13 +190,6 @@ fn lock(
 
 /// The probes of the build: a point, a pair, a function.
 pub(super) fn define_probes(machine: &mut FakeMachine) {
-    let probe = |number, role, pair, name: &str| ProbeDefinition {
-        probe: number,
-        role,
-        pair,
-        name: name.into(),
-        ..ProbeDefinition::default()
-    };
     machine.define(&Definition::Probes(vec![
         probe(1, ProbeRole::Point, 0, "python:line"),
         probe(2, ProbeRole::ZoneBegin, 1, "gc"),
@@ -204,6 +197,10 @@ pub(super) fn define_probes(machine: &mut FakeMachine) {
         probe(4, ProbeRole::FunctionEntry, 2, "work"),
         probe(5, ProbeRole::FunctionReturn, 2, "work"),
     ]));
+}
+
+fn probe(number: u32, role: ProbeRole, pair: u32, name: &str) -> ProbeDefinition {
+    ProbeDefinition { probe: number, role, pair, name: name.into(), ..ProbeDefinition::default() }
 }
 
 /// Hits of the build's second thread.

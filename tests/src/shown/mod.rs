@@ -87,7 +87,6 @@ pub fn lacks(viewer: Viewer, figure: &str) -> bool {
 
 /// Every figure of the plan that the viewer shows otherwise, or not though it could.
 pub fn differences(viewer: Viewer, plan: &Figures, shown: &Figures) -> Vec<String> {
-    let said = |value: Option<&u64>| value.map_or("nothing".to_owned(), u64::to_string);
     let asked = plan.iter().filter(|(figure, _)| !lacks(viewer, figure));
     let wrong = asked.filter(|(figure, planned)| shown.get(*figure) != Some(*planned));
     wrong
@@ -95,6 +94,10 @@ pub fn differences(viewer: Viewer, plan: &Figures, shown: &Figures) -> Vec<Strin
             format!("{figure}: {planned} planned, {} shown", said(shown.get(figure)))
         })
         .collect()
+}
+
+fn said(value: Option<&u64>) -> String {
+    value.map_or("nothing".to_owned(), u64::to_string)
 }
 
 /// The figures of several machines together: names say no more on which.

@@ -137,8 +137,7 @@ impl Reader<'_> {
         cursor.check(own, || format!("a zone of thread index {thread} in the row of {id}"))?;
         cursor.nothing()?; // zones inside
         let ended = (cursor.time(cpu)?, cursor.time(gpu)?);
-        let order = |began: i64, ended: i64| began > 0 && began <= ended;
-        cursor.check(order(began.0, ended.0) && order(began.1, ended.1), || {
+        cursor.check(is_ordered(began.0, ended.0) && is_ordered(began.1, ended.1), || {
             format!("from {began:?} to {ended:?}")
         })?;
         let query = if cursor.since([0, 12, 4]) { cursor.u16()? } else { 0 };
@@ -152,6 +151,10 @@ impl Reader<'_> {
         };
         Ok((zone, query))
     }
+}
+
+fn is_ordered(began: i64, ended: i64) -> bool {
+    began > 0 && began <= ended
 }
 
 type Notes = BTreeMap<u16, BTreeMap<String, f64>>;

@@ -123,10 +123,6 @@ impl Lock {
     fn check(&self) -> Result<(), String> {
         let (mut held, mut waits, mut waits_shared, mut reads) =
             (0u32, Vec::new(), Vec::new(), Vec::new());
-        let take = |list: &mut Vec<u64>, thread| {
-            let at = list.iter().position(|waiting| *waiting == thread);
-            at.map(|at| list.remove(at)).is_some()
-        };
         for event in &self.events {
             let thread = event.thread;
             let holds = match event.step {
@@ -168,4 +164,9 @@ impl Lock {
         }
         Ok(())
     }
+}
+
+fn take(list: &mut Vec<u64>, thread: u64) -> bool {
+    let at = list.iter().position(|waiting| *waiting == thread);
+    at.map(|at| list.remove(at)).is_some()
 }

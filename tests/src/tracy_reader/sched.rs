@@ -115,14 +115,6 @@ pub(super) fn sums(cursor: &mut Cursor<'_>, trace: &mut TracyFile) -> Result<(),
 
 /// Threads and CPUs do one thing at a time, and agree on it.
 pub(super) fn check_times(trace: &TracyFile) -> Result<(), Damage> {
-    let in_order = |mut times: Vec<(i64, i64)>| {
-        let last = times.pop();
-        times.iter().all(|(start, end)| (0..=*end).contains(start))
-            && times.windows(2).all(|two| two[0].1 <= two[1].0)
-            && last.is_none_or(|(start, end)| {
-                times.last().is_none_or(|l| l.1 <= start) && (end < 0 || end >= start)
-            })
-    };
     let mut of_threads: Vec<(u8, CpuTime)> = Vec::new();
     for (id, list) in &trace.switches {
         if !in_order(list.iter().map(|switch| (switch.start, switch.end)).collect()) {
@@ -163,4 +155,13 @@ pub(super) fn check_times(trace: &TracyFile) -> Result<(), Damage> {
     late.map_or(Ok(()), |time| {
         Err(Damage(format!("something ends at {time}, after the last time {last}")))
     })
+}
+
+fn in_order(mut times: Vec<(i64, i64)>) -> bool {
+    let last = times.pop();
+    times.iter().all(|(start, end)| (0..=*end).contains(start))
+        && times.windows(2).all(|two| two[0].1 <= two[1].0)
+        && last.is_none_or(|(start, end)| {
+            times.last().is_none_or(|l| l.1 <= start) && (end < 0 || end >= start)
+        })
 }

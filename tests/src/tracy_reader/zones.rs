@@ -74,7 +74,6 @@ pub(super) fn locations(cursor: &mut Cursor<'_>, strings: &Strings) -> Result<Lo
     let rows = cursor.list(35, |cursor| {
         let [name, function, file] =
             [cursor.string_ref()?, cursor.string_ref()?, cursor.string_ref()?];
-        let missing = |cursor: &Cursor<'_>| cursor.damage("a function or file is missing");
         let (name, function) =
             (strings.reference(cursor, name)?, strings.reference(cursor, function)?);
         let function = function.ok_or_else(|| missing(cursor))?;
@@ -91,6 +90,10 @@ pub(super) fn locations(cursor: &mut Cursor<'_>, strings: &Strings) -> Result<Lo
         counts: counts.into_iter().collect(),
         gpu_counts: gpu_counts.into_iter().collect(),
     })
+}
+
+fn missing(cursor: &Cursor<'_>) -> Damage {
+    cursor.damage("a function or file is missing")
 }
 
 /// What zones have of their own; the first extra is nobody's.

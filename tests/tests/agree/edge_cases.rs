@@ -23,7 +23,6 @@ fn what_is_awkward_comes_out_right_in_each() {
             let mut plan = case.figures(viewer);
             // The report counts messages by name, and these are their texts.
             plan.retain(|name, _| viewer != Viewer::Report || !name.starts_with("message "));
-            let brief = |what: String| what.chars().take(300).collect::<String>();
             let wrong: Vec<String> =
                 differences(viewer, &plan, &shown).into_iter().map(brief).collect();
             let all: Vec<String> =
@@ -36,6 +35,10 @@ fn what_is_awkward_comes_out_right_in_each() {
             );
         }
     }
+}
+
+fn brief(what: String) -> String {
+    what.chars().take(300).collect::<String>()
 }
 
 #[test]

@@ -35,24 +35,10 @@ fn each_format_shows_both_machines() {
     agrees(Viewer::Pprof, &shown::pprof(&exported::pprof(twice())).unwrap());
 }
 
+const SECOND: u64 = 1_000_000_000;
+
 #[test]
 fn what_a_machine_does_after_its_recording_is_not_made_up() {
-    const SECOND: u64 = 1_000_000_000;
-    let recordings = || {
-        let readers = [("early", 0), ("late", 5 * SECOND)].map(|(name, booted_late)| {
-            let mut machine =
-                FakeMachine::with_host(1, Host { name, booted_late, filter_pids: &[] });
-            machine.process(100, 1, name, &[]);
-            machine.process(200, 1, "sleeper", &[]);
-            machine.switch(0, 10, task_state::RUNNABLE, 200);
-            machine.switch(0, 1_000, task_state::INTERRUPTIBLE, 100);
-            // The last that is known: it runs, and the other sleeps.
-            machine.clock(2_000);
-            machine.sample(0, 2_000, 100, Stacks::default(), 0);
-            CaptureReader::from_bytes(machine.finish()).unwrap()
-        });
-        Recordings::open(readers.into(), &|| false).unwrap()
-    };
     let report = exported::report(recordings());
     let times = |pid, host: &str| {
         let named = |row: &&ProcessRow| row.pid == pid && row.name.ends_with(host);
@@ -67,7 +53,6 @@ fn what_a_machine_does_after_its_recording_is_not_made_up() {
     let part = Some(Part { from, to: None });
     let mut exporter = ReportExporter::new(ReportOptions { part, ..ReportOptions::default() });
     recordings().play_range(&mut exporter, from, None).unwrap();
-    let ran = |row: &ProcessRow| (row.name.clone(), row.activity.times.on_cpu_ns / 1_000);
     let ran: Vec<_> = exporter.finish().processes.rows.iter().map(ran).collect();
     let ran: Vec<_> = ran.into_iter().filter(|(_, time)| *time > 0).collect();
     assert_eq!(ran, [("late on late".to_owned(), 1_000), ("sleeper on late".to_owned(), 990)]);
@@ -88,4 +73,23 @@ fn what_a_machine_does_after_its_recording_is_not_made_up() {
     assert_eq!(ran, [990_000, 1_000_000]);
     let folded = exported::off_cpu(recordings());
     assert_eq!(folded, "sleeper on late;[no stack] 1000\nsleeper;[no stack] 1000\n");
+}
+
+fn recordings() -> Recordings {
+    let readers = [("early", 0), ("late", 5 * SECOND)].map(|(name, booted_late)| {
+        let mut machine = FakeMachine::with_host(1, Host { name, booted_late, filter_pids: &[] });
+        machine.process(100, 1, name, &[]);
+        machine.process(200, 1, "sleeper", &[]);
+        machine.switch(0, 10, task_state::RUNNABLE, 200);
+        machine.switch(0, 1_000, task_state::INTERRUPTIBLE, 100);
+        // The last that is known: it runs, and the other sleeps.
+        machine.clock(2_000);
+        machine.sample(0, 2_000, 100, Stacks::default(), 0);
+        CaptureReader::from_bytes(machine.finish()).unwrap()
+    });
+    Recordings::open(readers.into(), &|| false).unwrap()
+}
+
+fn ran(row: &ProcessRow) -> (String, u64) {
+    (row.name.clone(), row.activity.times.on_cpu_ns / 1_000)
 }

@@ -1,10 +1,11 @@
 //! What is said of files that are not whole, and of those that somebody else wrote anew.
 
 use super::{etl, open};
+use std::collections::BTreeMap;
 use syscollect_etl::session::Session;
 use syscollect_exporters::report::{ReportExporter, ReportOptions};
 use syscollect_exporters::{FirefoxExporter, FirefoxOptions, TracyExporter};
-use syscollect_playback::Recording;
+use syscollect_playback::{EventType, Recording};
 use syscollect_tests::etl::{FakeTrace, classic, event, perf_info, system, with_narrow_headers};
 use syscollect_tests::shown::Profile;
 use syscollect_tests::{golden, tracy_reader};
@@ -93,11 +94,6 @@ fn every_fixture_is_whole() {
 fn a_trace_that_a_32_bit_program_merged_says_what_it_said_before() {
     for name in [etl::SYNTHETIC, etl::AIRBUS, etl::TRACELOGGING, etl::GPUVIS] {
         let bytes = etl::fixture(name);
-        let text = |bytes: Vec<u8>| {
-            let mut session = Session::from_bytes(vec![bytes]).unwrap();
-            let (text, played) = golden::text(&mut session);
-            (text, played.events_by_type, session.info().notes.clone())
-        };
         let (expected, events, notes) = text(bytes.clone());
         let (told, narrow_events, narrow_notes) = text(with_narrow_headers(&bytes));
         assert_eq!(narrow_events, events, "{name}");
@@ -109,6 +105,12 @@ fn a_trace_that_a_32_bit_program_merged_says_what_it_said_before() {
             added.iter().any(|note| note.contains("64-bit payloads behind 32-bit headers"));
         assert!(is_told || name == etl::TRACELOGGING, "{name}: {added:?}");
     }
+}
+
+fn text(bytes: Vec<u8>) -> (String, BTreeMap<EventType, u64>, Vec<String>) {
+    let mut session = Session::from_bytes(vec![bytes]).unwrap();
+    let (text, played) = golden::text(&mut session);
+    (text, played.events_by_type, session.info().notes.clone())
 }
 
 /// UTF-16 with its final zero.

@@ -28,11 +28,6 @@ impl Kind<'_> {
         let mut bytes = vec![0; 112 + 24 * self.fields.len()];
         bytes[..16].copy_from_slice(&self.provider.0);
         bytes[32..34].copy_from_slice(&self.id.to_le_bytes());
-        let put = |bytes: &mut Vec<u8>, at: usize, text: &str| {
-            let place = bytes.len() as u32;
-            bytes[at..at + 4].copy_from_slice(&place.to_le_bytes());
-            bytes.extend(text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes));
-        };
         put(&mut bytes, 52, self.provider.1);
         put(&mut bytes, 68, self.name.0);
         put(&mut bytes, 72, self.name.1);
@@ -47,6 +42,12 @@ impl Kind<'_> {
         }
         bytes
     }
+}
+
+fn put(bytes: &mut Vec<u8>, at: usize, text: &str) {
+    let place = bytes.len() as u32;
+    bytes[at..at + 4].copy_from_slice(&place.to_le_bytes());
+    bytes.extend(text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes));
 }
 
 struct Logger(FakeTrace);
@@ -104,11 +105,6 @@ fn a_manifest_behind_the_events_names_them_and_their_fields_and_what_was_there_b
 
 #[test]
 fn a_stack_that_the_dot_net_runtime_writes_belongs_to_the_event_that_the_thread_wrote_before() {
-    let stack = |addresses: &[u64], claimed: u32| {
-        let head =
-            [9_u16.to_le_bytes().to_vec(), vec![0, 0], claimed.to_le_bytes().to_vec()].concat();
-        [head, addresses.iter().flat_map(|address| address.to_le_bytes()).collect()].concat()
-    };
     let mut logger = Logger(FakeTrace::new(1));
     // No event came before this one.
     logger.event(5, DOT_NET, (82, 0), &stack(&[0x1000], 1));
@@ -127,4 +123,9 @@ fn a_stack_that_the_dot_net_runtime_writes_belongs_to_the_event_that_the_thread_
     golden::check("etl_clr_stack", &mut session);
     assert_eq!((session.facts().stacks.records, session.facts().stacks.matched), (5, 2));
     assert_eq!(session.tables().stack_count(), 1);
+}
+
+fn stack(addresses: &[u64], claimed: u32) -> Vec<u8> {
+    let head = [9_u16.to_le_bytes().to_vec(), vec![0, 0], claimed.to_le_bytes().to_vec()].concat();
+    [head, addresses.iter().flat_map(|address| address.to_le_bytes()).collect()].concat()
 }

@@ -49,11 +49,6 @@ fn a_thread_waits_and_the_stack_that_it_comes_back_with_is_the_one_it_left_with(
     // The program's part comes when the thread returns to it.
     logger.stack(0, 45, 40, (100, 101), &[APP + 0x1000, APP + 0x2001]);
     let mut session = open(logger);
-    let symbol = |offset, name: &str| Symbol {
-        offset,
-        frames: vec![SymbolFrame { function: name.into(), ..SymbolFrame::default() }],
-        ..Symbol::default()
-    };
     let unresolved = session.unresolved();
     let told: Vec<_> =
         unresolved.iter().map(|module| (module.kernel, module.offsets.as_slice())).collect();
@@ -72,6 +67,14 @@ fn a_thread_waits_and_the_stack_that_it_comes_back_with_is_the_one_it_left_with(
     golden::check("etl_wait", &mut session);
     let modules = &session.tables().modules;
     assert_eq!(modules.iter().filter(|module| module.kind.is_kernel()).count(), 1);
+}
+
+fn symbol(offset: u64, name: &str) -> Symbol {
+    Symbol {
+        offset,
+        frames: vec![SymbolFrame { function: name.into(), ..SymbolFrame::default() }],
+        ..Symbol::default()
+    }
 }
 
 #[test]
@@ -231,15 +234,16 @@ fn a_trace_says_what_it_is() {
 
 #[test]
 fn a_trace_says_what_its_time_stamps_count() {
-    let source = |kind: u8| {
-        let mut logger = Logger::new(1);
-        logger.trace.header[0x110] = kind;
-        open(logger).info().clock_source
-    };
     assert_eq!(
-        [1, 2, 3].map(source),
+        [1, 2, 3].map(clock_source),
         [ClockSource::Qpc, ClockSource::SystemTime, ClockSource::Tsc]
     );
+}
+
+fn clock_source(kind: u8) -> ClockSource {
+    let mut logger = Logger::new(1);
+    logger.trace.header[0x110] = kind;
+    open(logger).info().clock_source
 }
 
 #[test]

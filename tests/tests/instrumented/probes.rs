@@ -60,33 +60,27 @@ fn a_hit_is_an_instant_with_its_arguments() {
 
 #[test]
 fn pairs_nest_by_themselves_and_are_named_by_an_argument() {
-    let arguments = || {
-        vec![argument("file", 8, false), argument("function", 8, false), argument("line", 4, true)]
-    };
-    let named = |mut probe: ProbeDefinition| {
-        (probe.named_by, probe.nests, probe.track) = (Some(1), Some(true), "Python".into());
-        probe
-    };
     let code = vec![argument("code", 4, true)];
     let mut machine = machine(vec![
-        named(probe(1, ProbeRole::ZoneBegin, 1, "python:function__entry", arguments())),
-        named(probe(2, ProbeRole::ZoneEnd, 1, "python:function__return", arguments())),
+        python_named(probe(
+            1,
+            ProbeRole::ZoneBegin,
+            1,
+            "python:function__entry",
+            place_arguments(),
+        )),
+        python_named(probe(2, ProbeRole::ZoneEnd, 1, "python:function__return", place_arguments())),
         probe(3, ProbeRole::ZoneBegin, 2, "gc", Vec::new()),
         probe(4, ProbeRole::ZoneEnd, 2, "gc", code),
     ]);
-    let hit = Hit { tid: 101, pid: 100, ..Hit::default() };
+    let hit_of_thread = Hit { tid: 101, pid: 100, ..Hit::default() };
     let m = &mut machine;
-    let python = |m: &mut FakeMachine, us, probe, function: &str, line| {
-        let hit =
-            Hit { probe, arguments: &[1, 2, line], texts: &[(0, "main.py"), (1, function)], ..hit };
-        m.hit(0, us, &hit);
-    };
     python(m, 5, 2, "main", 1);
     python(m, 10, 1, "outer", 3);
     python(m, 12, 1, "inner", 7);
-    m.hit(0, 13, &Hit { probe: 3, ..hit });
+    m.hit(0, 13, &Hit { probe: 3, ..hit_of_thread });
     python(m, 14, 2, "inner", 8);
-    m.hit(0, 15, &Hit { probe: 4, arguments: &[5], ..hit });
+    m.hit(0, 15, &Hit { probe: 4, arguments: &[5], ..hit_of_thread });
     python(m, 16, 1, "never ends", 9);
     m.exit(0, 20, (101, 100), "thread");
     let mut session = golden::open(machine.finish());
@@ -95,13 +89,23 @@ fn pairs_nest_by_themselves_and_are_named_by_an_argument() {
     assert_eq!(played.unmatched_ends, 1, "the return of main");
 }
 
+fn place_arguments() -> Vec<ProbeArgument> {
+    vec![argument("file", 8, false), argument("function", 8, false), argument("line", 4, true)]
+}
+
+fn python_named(mut probe: ProbeDefinition) -> ProbeDefinition {
+    (probe.named_by, probe.nests, probe.track) = (Some(1), Some(true), "Python".into());
+    probe
+}
+
+fn python(m: &mut FakeMachine, us: u64, probe: u32, function: &str, line: u64) {
+    let texts = &[(0, "main.py"), (1, function)];
+    let hit = Hit { tid: 101, pid: 100, probe, arguments: &[1, 2, line], texts, ..Hit::default() };
+    m.hit(0, us, &hit);
+}
+
 #[test]
 fn zones_that_an_integer_names_are_told_apart_by_name() {
-    let named = |mut probe: ProbeDefinition| {
-        probe.named_by = Some(0);
-        probe
-    };
-    let generation = || vec![argument("generation", 4, true)];
     let mut machine = machine(vec![
         named(probe(1, ProbeRole::ZoneBegin, 1, "python:gc__start", generation())),
         probe(2, ProbeRole::ZoneEnd, 1, "python:gc__start", Vec::new()),
@@ -123,16 +127,28 @@ fn zones_that_an_integer_names_are_told_apart_by_name() {
     assert!(report.contains("gc__start 2"), "sums are by name: {report}");
 }
 
+fn named(mut probe: ProbeDefinition) -> ProbeDefinition {
+    probe.named_by = Some(0);
+    probe
+}
+
+fn generation() -> Vec<ProbeArgument> {
+    vec![argument("generation", 4, true)]
+}
+
 /// A database's transactions, which one of two probes ends, and its queries.
 fn database() -> FakeMachine {
-    let id = || vec![argument("transaction", 4, false)];
     machine(vec![
-        probe(1, ProbeRole::ZoneBegin, 1, "db:transaction__start", id()),
-        probe(2, ProbeRole::ZoneEnd, 1, "db:transaction__commit", id()),
-        probe(3, ProbeRole::ZoneEnd, 1, "db:transaction__abort", id()),
+        probe(1, ProbeRole::ZoneBegin, 1, "db:transaction__start", transaction()),
+        probe(2, ProbeRole::ZoneEnd, 1, "db:transaction__commit", transaction()),
+        probe(3, ProbeRole::ZoneEnd, 1, "db:transaction__abort", transaction()),
         probe(4, ProbeRole::ZoneBegin, 2, "db:query__start", Vec::new()),
         probe(5, ProbeRole::ZoneEnd, 2, "db:query__done", Vec::new()),
     ])
+}
+
+fn transaction() -> Vec<ProbeArgument> {
+    vec![argument("transaction", 4, false)]
 }
 
 /// Tells of hits of one thread: when, of which probe, and of which transaction.
@@ -192,19 +208,20 @@ fn zones_of_which_two_end_in_a_row_nest_whatever_stays_open() {
 
 #[test]
 fn what_the_user_says_of_nesting_counts_more_than_what_is_seen() {
-    let begins = |name: &str, nests: Option<bool>| {
-        let mut begin = probe(1, ProbeRole::ZoneBegin, 1, "work", Vec::new());
-        begin.nests = nests;
-        let mut machine = machine(vec![begin, probe(2, ProbeRole::ZoneEnd, 1, "work", Vec::new())]);
-        for (us, probe) in [(10, 1), (11, 1), (12, 2), (13, 2)] {
-            machine.hit(0, us, &Hit { tid: 101, pid: 100, probe, ..Hit::default() });
-        }
-        let (lines, played) = golden::text(&mut golden::open_foreseen(name, machine.finish()));
-        (lines.matches("unfinished").count(), played.unmatched_ends)
-    };
     assert_eq!(begins("nesting_seen", None), (0, 0));
     assert_eq!(begins("nesting_declared", Some(true)), (0, 0));
     assert_eq!(begins("nesting_denied", Some(false)), (1, 1));
+}
+
+fn begins(name: &str, nests: Option<bool>) -> (usize, u64) {
+    let mut begin = probe(1, ProbeRole::ZoneBegin, 1, "work", Vec::new());
+    begin.nests = nests;
+    let mut machine = machine(vec![begin, probe(2, ProbeRole::ZoneEnd, 1, "work", Vec::new())]);
+    for (us, probe) in [(10, 1), (11, 1), (12, 2), (13, 2)] {
+        machine.hit(0, us, &Hit { tid: 101, pid: 100, probe, ..Hit::default() });
+    }
+    let (lines, played) = golden::text(&mut golden::open_foreseen(name, machine.finish()));
+    (lines.matches("unfinished").count(), played.unmatched_ends)
 }
 
 #[test]
@@ -213,9 +230,6 @@ fn a_begin_that_was_lost_makes_no_zones_that_nest() {
         probe(1, ProbeRole::ZoneBegin, 1, "work", Vec::new()),
         probe(2, ProbeRole::ZoneEnd, 1, "work", Vec::new()),
     ]);
-    let hit = |machine: &mut FakeMachine, us, probe| {
-        machine.hit(0, us, &Hit { tid: 101, pid: 100, probe, ..Hit::default() });
-    };
     hit(&mut machine, 10, 1);
     hit(&mut machine, 20, 1);
     hit(&mut machine, 21, 2);
@@ -234,6 +248,10 @@ fn a_begin_that_was_lost_makes_no_zones_that_nest() {
         1,
         "the first, which the second begin ends: {lines}"
     );
+}
+
+fn hit(machine: &mut FakeMachine, us: u64, probe: u32) {
+    machine.hit(0, us, &Hit { tid: 101, pid: 100, probe, ..Hit::default() });
 }
 
 #[test]
@@ -341,16 +359,19 @@ fn hits_that_were_written_out_of_order_are_played_in_order() {
         probe(2, ProbeRole::ZoneEnd, 1, "work", Vec::new()),
     ]);
     machine.chunk_bytes(100);
-    let hit = |probe, tid| Hit { tid, pid: 100, probe, ..Hit::default() };
     // The program that wrote the first was interrupted by the one that wrote the second, chunk
     // after chunk.
     for us in (10..500).step_by(10) {
-        machine.hit(0, us + 1, &hit(2, 100));
-        machine.hit(0, us, &hit(1, 100));
+        machine.hit(0, us + 1, &hit_of(2, 100));
+        machine.hit(0, us, &hit_of(1, 100));
     }
     let (lines, played) = golden::text(&mut golden::open(machine.finish()));
     assert_eq!((played.events_by_type["zone"], played.unmatched_ends), (49, 0), "{lines}");
     assert!(!lines.contains("unfinished"), "{lines}");
+}
+
+fn hit_of(probe: u32, tid: u32) -> Hit<'static> {
+    Hit { tid, pid: 100, probe, ..Hit::default() }
 }
 
 #[test]
@@ -407,19 +428,6 @@ fn a_zone_whose_texts_could_not_be_read_is_shown_without_its_name() {
 
 #[test]
 fn a_present_begins_a_frame_once_even_if_one_library_has_another_do_it() {
-    let present = |number: u32, name: &str| {
-        let frames = |frames: &str, mut probe: ProbeDefinition| {
-            (probe.track, probe.frames) = ("GLX".into(), frames.into());
-            probe
-        };
-        [
-            frames(
-                "GLX frames",
-                probe(number * 2, ProbeRole::FunctionEntry, number, name, Vec::new()),
-            ),
-            frames("", probe(number * 2 + 1, ProbeRole::FunctionReturn, number, name, Vec::new())),
-        ]
-    };
     let mut machine =
         machine([present(1, "glXSwapBuffers"), present(2, "glXSwapBuffers")].concat());
     let hit = Hit { tid: 101, pid: 100, ..Hit::default() };
@@ -437,4 +445,15 @@ fn a_present_begins_a_frame_once_even_if_one_library_has_another_do_it() {
     at(40, 2, 0x9000);
     at(41, 3, 0x9008);
     golden::check("probe_frames", &mut golden::open(machine.finish()));
+}
+
+fn present(number: u32, name: &str) -> [ProbeDefinition; 2] {
+    let frames = |frames: &str, mut probe: ProbeDefinition| {
+        (probe.track, probe.frames) = ("GLX".into(), frames.into());
+        probe
+    };
+    [
+        frames("GLX frames", probe(number * 2, ProbeRole::FunctionEntry, number, name, Vec::new())),
+        frames("", probe(number * 2 + 1, ProbeRole::FunctionReturn, number, name, Vec::new())),
+    ]
 }

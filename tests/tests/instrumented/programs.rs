@@ -72,7 +72,6 @@ fn async_zones_lie_on_the_lowest_free_row_of_their_task() {
     let request = program.string("request");
     let (one, two) = (program.thread(0, 100), program.thread(1, 101));
     let m = &mut machine;
-    let begin = |location: u32, zone: u64, task: u64| [u64::from(location), zone, task];
     one.item(m, 1, ItemKind::AsyncBegin, &begin(fetch, 11, 5), &[task_name(request, 5)]);
     one.item(
         m,
@@ -96,6 +95,10 @@ fn async_zones_lie_on_the_lowest_free_row_of_their_task() {
     assert_eq!(session.tables().tracks.len(), tracks, "playing again adds no track");
 }
 
+fn begin(location: u32, zone: u64, task: u64) -> [u64; 3] {
+    [u64::from(location), zone, task]
+}
+
 #[test]
 fn async_zones_that_were_open_before_are_told_once_on_the_row_of_their_task() {
     let (mut machine, mut program) = machine();
@@ -104,7 +107,6 @@ fn async_zones_that_were_open_before_are_told_once_on_the_row_of_their_task() {
     let request = program.string("request");
     let (one, two) = (program.thread(0, 100), program.thread(1, 101));
     let m = &mut machine;
-    let zone = |location: u32, zone: u64, last: u64| [u64::from(location), zone, last];
     one.item(m, 1, ItemKind::AsyncBegin, &zone(parse, 12, 5), &[task_name(request, 5)]);
     // Another thread is the first to notice the recorder.
     two.item(m, 10, ItemKind::AsyncOpen, &zone(fetch, 11, ticks(3)), &[task_name(request, 5)]);
@@ -126,16 +128,13 @@ fn async_zones_that_were_open_before_are_told_once_on_the_row_of_their_task() {
     golden::check("async_zones_late", &mut golden::open(machine.finish()));
 }
 
+fn zone(location: u32, zone: u64, last: u64) -> [u64; 3] {
+    [u64::from(location), zone, last]
+}
+
 #[test]
 fn locks_memory_and_the_crash_with_its_stack() {
     let (mut machine, mut program) = machine();
-    let code = |offset: u64, function: &str| Symbol {
-        offset,
-        start: offset & !0xff,
-        size: 0x100,
-        frames: vec![SymbolFrame { function: function.into(), ..SymbolFrame::default() }],
-        ..Symbol::default()
-    };
     machine.mapping(100, 0x40_0000, 0x41_0000, 0, "/bin/server");
     // A return address lies behind its call; the instruction of a crash is exact.
     let symbols = vec![code(0x10f, "allocate"), code(0x20f, "main"), code(0x310, "broken")];
@@ -161,6 +160,16 @@ fn locks_memory_and_the_crash_with_its_stack() {
     let mut session = golden::open(machine.finish());
     assert_eq!(session.unresolved(), [], "all places of the stacks are known before playing");
     golden::check("locks_memory_crash", &mut session);
+}
+
+fn code(offset: u64, function: &str) -> Symbol {
+    Symbol {
+        offset,
+        start: offset & !0xff,
+        size: 0x100,
+        frames: vec![SymbolFrame { function: function.into(), ..SymbolFrame::default() }],
+        ..Symbol::default()
+    }
 }
 
 #[test]

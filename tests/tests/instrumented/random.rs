@@ -25,7 +25,6 @@ fn play(capture: Vec<u8>) -> Option<(String, Played)> {
     let mut session = Session::open(CaptureReader::from_bytes(capture).ok()?).ok()?;
     viewers(&mut session);
     let mut range = |from: Option<u64>, to: Option<u64>| {
-        let at = |us: u64| Time(FIRST_BOOTTIME + us * 1_000);
         let mut exporter = Balance::new(TextExporter::new(Vec::new()));
         let played = session.play_range(&mut exporter, from.map(at), to.map(at)).unwrap();
         (String::from_utf8(exporter.into_inner().finish().unwrap()).unwrap(), played)
@@ -33,6 +32,10 @@ fn play(capture: Vec<u8>) -> Option<(String, Played)> {
     range(Some(20), Some(60));
     range(Some(40), None);
     Some(range(None, None))
+}
+
+fn at(us: u64) -> Time {
+    Time(FIRST_BOOTTIME + us * 1_000)
 }
 
 /// The viewers' files of the same session are whole: of Tracy's, its strict reader says so.
@@ -112,7 +115,6 @@ fn likely(
     let [a, b, c] = act.words;
     let location = if c == 11 { 12_345 } else { u64::from(numbers.location) };
     let behind = [more(numbers, [b, c, a]), more(numbers, [c, a, b])];
-    let low = |number: u32, high: u64| u64::from(number) | high << 32;
     let (kind, words): (ItemKind, Vec<u64>) = match act.what % 23 {
         0..=3 => return thread.begin(machine, us, location as u32, &behind),
         4..=7 => return thread.end(machine, us),
@@ -133,6 +135,10 @@ fn likely(
         _ => (ItemKind::ThreadEnd, vec![]),
     };
     thread.item(machine, us, kind, &words, &behind);
+}
+
+fn low(number: u32, high: u64) -> u64 {
+    u64::from(number) | high << 32
 }
 
 fn act(

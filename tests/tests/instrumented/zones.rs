@@ -174,14 +174,17 @@ fn a_program_without_an_invariant_counter_is_placed_by_its_nanoseconds() {
     let thread = program.thread(0, 100);
     machine.switch(0, 49, task_state::RUNNABLE, 100);
     machine.switch(0, 52, task_state::INTERRUPTIBLE, 0);
-    // The machine's CLOCK_MONOTONIC is 7 ns ahead of its CLOCK_MONOTONIC_RAW.
-    let at = |us: u64| FIRST_RAW + us * 1_000 + 7;
-    thread.words(&mut machine, 50, &[at(50) << 8 | ItemKind::ZoneBegin as u64, work.into()]);
-    thread.words(&mut machine, 51, &[at(51) << 8 | 0xc0]);
+    thread.words(&mut machine, 50, &[raw_at(50) << 8 | ItemKind::ZoneBegin as u64, work.into()]);
+    thread.words(&mut machine, 51, &[raw_at(51) << 8 | 0xc0]);
     program.finish(&mut machine);
     let (lines, _) = golden::text(&mut golden::open(machine.finish()));
     let times: Vec<&str> = lines.lines().skip(1).take(4).map(|line| line[..13].trim()).collect();
     assert_eq!(times, ["0.000", "1.000", "2.000", "3.000"], "{lines}");
+}
+
+/// The machine's CLOCK_MONOTONIC is 7 ns ahead of its CLOCK_MONOTONIC_RAW.
+fn raw_at(us: u64) -> u64 {
+    FIRST_RAW + us * 1_000 + 7
 }
 
 #[test]
@@ -276,7 +279,6 @@ fn a_part_of_the_time_begins_with_the_zones_that_are_open_then() {
     thread.end(&mut machine, 70);
     program.finish(&mut machine);
     let capture = machine.finish();
-    let at = |us: u64| Some(Time(FIRST_BOOTTIME + us * 1_000));
     let range = |from, to| {
         let mut session = golden::open(capture.clone());
         let mut balance = Balance::new(TextExporter::new(Vec::new()));
@@ -302,6 +304,10 @@ fn a_part_of_the_time_begins_with_the_zones_that_are_open_then() {
         "nothing happens within"
     );
     assert_eq!(range(80, 90), Vec::<String>::new());
+}
+
+fn at(us: u64) -> Option<Time> {
+    Some(Time(FIRST_BOOTTIME + us * 1_000))
 }
 
 #[test]

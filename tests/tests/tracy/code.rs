@@ -8,9 +8,12 @@ use syscollect_model::{
 use syscollect_tests::tracy_reader::{FrameLine, Sample as Read, TracyFile};
 
 fn lines(trace: &TracyFile, sample: &Read) -> Vec<Vec<(String, String, u32)>> {
-    let line = |line: &FrameLine| (line.name.clone(), line.file.clone(), line.line);
     let ids = &trace.callstacks[sample.callstack as usize - 1];
     ids.iter().map(|id| trace.frames[id].lines.iter().map(line).collect()).collect()
+}
+
+fn line(line: &FrameLine) -> (String, String, u32) {
+    (line.name.clone(), line.file.clone(), line.line)
 }
 
 fn add(
@@ -52,7 +55,6 @@ fn inlined_functions_are_one_frame_and_symbols_within_their_function() {
     let trace = scenario.read();
 
     let samples = &trace.thread("app / app").unwrap().samples;
-    let named = |name: &str, file: &str, line| (name.to_owned(), file.to_owned(), line);
     let inlined =
         vec![named("leaf", "leaf.h", 7), named("middle", "mid.h", 9), named("outer", "app.c", 30)];
     assert_eq!(lines(&trace, &samples[0]), [inlined, vec![named("outer", "app.c", 20)]]);
@@ -72,6 +74,10 @@ fn inlined_functions_are_one_frame_and_symbols_within_their_function() {
             "the viewer looks for it in its function"
         );
     }
+}
+
+fn named(name: &str, file: &str, line: u32) -> (String, String, u32) {
+    (name.to_owned(), file.to_owned(), line)
 }
 
 #[test]

@@ -40,10 +40,13 @@ fn one_process_is_shown_with_the_machine_and_without_others() {
         trace.threads.iter().map(|thread| &*trace.thread_names[&thread.id]).collect();
     assert_eq!(names, ["app / app"]);
     // The first event that is left, the zone, is at the file's time 1.
-    let ran = |start, end| CpuTime { start, end, thread: 5 };
     assert_eq!(trace.cpus[0], [ran(9, 19), ran(29, 39)]);
     assert_eq!(trace.threads[0].zones.len(), 1);
     let plots: Vec<&str> = trace.plots.iter().map(|plot| &*plot.name).collect();
     assert_eq!(plots, ["memory"]);
     assert!(trace.app_info.contains(&"Only the process app is shown".to_owned()));
+}
+
+fn ran(start: i64, end: i64) -> CpuTime {
+    CpuTime { start, end, thread: 5 }
 }

@@ -170,7 +170,6 @@ fn newer_layouts_say_numbers_of_a_job() {
         scenario.field("engine", Value::Text("video".into())),
         scenario.field("size", Value::Bytes(65)),
     ];
-    let fence = |sequence| Fence { context: 7, sequence };
     let told = GpuJob {
         context: Some(3),
         fence: Some(fence(9)),
@@ -203,6 +202,10 @@ fn newer_layouts_say_numbers_of_a_job() {
         assert_eq!(trace.gpus[0].kind, 7);
     }
     scenario.read();
+}
+
+fn fence(sequence: u64) -> Fence {
+    Fence { context: 7, sequence }
 }
 
 #[test]

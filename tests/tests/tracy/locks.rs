@@ -27,12 +27,6 @@ fn a_lock_is_waited_for_obtained_and_released_by_its_threads() {
     let trace = scenario.read();
 
     let [lock] = &trace.locks[..] else { panic!("{:?}", trace.locks) };
-    let place = |function: &str, line| SourceLocation {
-        function: function.into(),
-        file: "queue.rs".into(),
-        line,
-        ..SourceLocation::default()
-    };
     assert_eq!(
         (lock.name.as_deref(), &lock.location, lock.shared),
         (Some("queue"), &place("new", 3), false)
@@ -51,6 +45,15 @@ fn a_lock_is_waited_for_obtained_and_released_by_its_threads() {
     assert_eq!(events, expected);
     let used: Vec<_> = lock.events.iter().filter_map(|event| event.location.clone()).collect();
     assert_eq!(used, [place("push", 30)]);
+}
+
+fn place(function: &str, line: u32) -> SourceLocation {
+    SourceLocation {
+        function: function.into(),
+        file: "queue.rs".into(),
+        line,
+        ..SourceLocation::default()
+    }
 }
 
 #[test]

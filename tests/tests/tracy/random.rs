@@ -50,7 +50,6 @@ fn scenario(steps: Vec<(u8, u64, u32, u32, u32)>) -> Scenario {
                 let queue = cpu as usize % 2;
                 let began = at.saturating_sub(u64::from(other.0)).max(free[queue]).min(at);
                 free[queue] = at;
-                let time = |at: u64| Some(Time(ZERO + at));
                 let job = GpuJob {
                     thread: (thread.0 != 0).then_some(thread),
                     submitted: time(began.saturating_sub(3)),
@@ -62,6 +61,10 @@ fn scenario(steps: Vec<(u8, u64, u32, u32, u32)>) -> Scenario {
         }
     }
     scenario
+}
+
+fn time(at: u64) -> Option<Time> {
+    Some(Time(ZERO + at))
 }
 
 proptest! {

@@ -37,8 +37,6 @@ fn an_empty_session_is_a_whole_file_with_its_machine() {
         trace.header.host.contains("OS: Linux 6.18.0\n")
             && trace.header.host.contains("CPU: AMD EPYC\n")
     );
-    let cores =
-        |list: &[(u32, [u32; 2])]| list.iter().map(|(core, cpus)| (*core, cpus.to_vec())).collect();
     let expected: BTreeMap<u32, BTreeMap<u32, Vec<u32>>> =
         [(0, cores(&[(0, [0, 1]), (1, [2, 3])])), (1, cores(&[(2, [4, 5])]))].into();
     assert_eq!(trace.header.topology, expected);
@@ -50,6 +48,10 @@ fn an_empty_session_is_a_whole_file_with_its_machine() {
 
     scenario.tables.machines[0] = Default::default();
     assert_eq!(scenario.read().header.capture_time, 0, "a machine of which nothing is known");
+}
+
+fn cores(list: &[(u32, [u32; 2])]) -> BTreeMap<u32, Vec<u32>> {
+    list.iter().map(|(core, cpus)| (*core, cpus.to_vec())).collect()
 }
 
 #[test]
@@ -146,14 +148,6 @@ fn a_process_that_was_there_before_ran_from_the_beginning_on_and_one_that_stays_
 fn what_lost_switches_leave_open_is_not_made_up() {
     let mut scenario = Scenario::new(2);
     let (a, b) = (scenario.task(10, "a"), scenario.task(20, "b"));
-    let loss = |cpu| Loss {
-        origin: LaneKind::Sched.into(),
-        cpu: Some(cpu),
-        cause: LossCause::LaneFull,
-        user: None,
-        count: 3,
-        between: None,
-    };
     scenario.at(1, Event::Loss(loss(CpuId::new(0))));
     scenario.switch(10, 0, Some(b), sleeps(), a);
     scenario.switch(20, 1, Some(IDLE), sleeps(), a);
@@ -166,6 +160,17 @@ fn what_lost_switches_leave_open_is_not_made_up() {
         "nobody knows how it left"
     );
     assert_eq!(trace.switches[&20], [ran(40, 40, -1, 1, -1)], "nor when b came to CPU 0");
+}
+
+fn loss(cpu: CpuId) -> Loss {
+    Loss {
+        origin: LaneKind::Sched.into(),
+        cpu: Some(cpu),
+        cause: LossCause::LaneFull,
+        user: None,
+        count: 3,
+        between: None,
+    }
 }
 
 #[test]

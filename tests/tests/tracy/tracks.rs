@@ -10,11 +10,12 @@ fn zone(name: &str, start: i64, end: i64, children: Vec<Zone>) -> Zone {
 }
 
 fn messages(trace: &TracyFile) -> Vec<(i64, &str, &str)> {
-    let name = |thread| trace.thread_names[&thread].as_str();
     trace
         .messages
         .iter()
-        .map(|message| (message.time, name(message.thread), message.text.as_str()))
+        .map(|message| {
+            (message.time, trace.thread_names[&message.thread].as_str(), message.text.as_str())
+        })
         .collect()
 }
 
@@ -27,7 +28,6 @@ fn slices_are_zones_that_nest() {
         scenario.track(Scope::Thread(thread), "locks"),
     );
     let cpu = scenario.track(Scope::Cpu(CpuId::new(3)), "irq");
-    let name = |scenario: &mut Scenario, text: &str| scenario.tables.strings.intern(text);
     let [a, b, c] = ["a", "b", "c"].map(|text| name(&mut scenario, text));
     scenario.at(1, Event::SliceEnd(own));
     scenario.at(2, Event::SliceBegin(own, a.into()));
@@ -54,6 +54,10 @@ fn slices_are_zones_that_nest() {
     );
     assert_eq!(trace.thread("machine / CPU 3 irq").unwrap().zones, [zone("a", 13, -1, vec![])]);
     assert_eq!(trace.pids.values().copied().collect::<Vec<_>>(), [5, 5], "a CPU has no process");
+}
+
+fn name(scenario: &mut Scenario, text: &str) -> syscollect_model::StringId {
+    scenario.tables.strings.intern(text)
 }
 
 #[test]
@@ -98,14 +102,6 @@ fn what_happens_to_threads_is_told_by_them() {
 #[test]
 fn every_loss_is_told_once() {
     let mut scenario = Scenario::new(1);
-    let loss = |count, cause| Loss {
-        origin: LaneKind::Sched.into(),
-        cpu: Some(CpuId::new(1)),
-        cause,
-        user: None,
-        count,
-        between: None,
-    };
     let other = Loss {
         origin: LossOrigin::Unknown("file".into()),
         cpu: None,
@@ -129,6 +125,17 @@ fn every_loss_is_told_once() {
     assert!(messages(&trace).iter().all(|(_, thread, _)| *thread == "syscollect / losses"));
 }
 
+fn loss(count: u64, cause: LossCause) -> Loss {
+    Loss {
+        origin: LaneKind::Sched.into(),
+        cpu: Some(CpuId::new(1)),
+        cause,
+        user: None,
+        count,
+        between: None,
+    }
+}
+
 #[test]
 fn counters_are_plots_and_units_that_the_viewer_lacks_are_in_their_names() {
     let mut scenario = Scenario::new(1);
@@ -146,13 +153,6 @@ fn counters_are_plots_and_units_that_the_viewer_lacks_are_in_their_names() {
         tracks[..5].iter().for_each(|track| scenario.at(at, Event::Counter(*track, value)));
     }
     scenario.at(4, Event::Counter(tracks[5], f64::INFINITY));
-    let plot = |name: &str, format| Plot {
-        name: name.into(),
-        kind: 0,
-        format,
-        steps: true,
-        values: vec![(1, 5.0), (2, -1.5)],
-    };
     let expected = [
         plot("CPU 1 frequency (kHz)", 0),
         plot("memory", 1),
@@ -161,6 +161,10 @@ fn counters_are_plots_and_units_that_the_viewer_lacks_are_in_their_names() {
         plot("things", 0),
     ];
     assert_eq!(scenario.read().plots, expected);
+}
+
+fn plot(name: &str, format: u8) -> Plot {
+    Plot { name: name.into(), kind: 0, format, steps: true, values: vec![(1, 5.0), (2, -1.5)] }
 }
 
 #[test]

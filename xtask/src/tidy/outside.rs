@@ -65,7 +65,6 @@ mod tests {
 
     #[test]
     fn what_is_joined_to_a_packages_folder_stays_in_the_repository() {
-        let joined = |path: &str| format!("concat!(env!(\"CARGO_MANIFEST_DIR\"), \"{path}\")\n");
         let file = "collector/etl/src/a.rs";
         assert!(is_found(file, "collector/etl", &joined("/../../../shared/x")));
         assert!(!is_found(file, "collector/etl", &joined("/../../bpf/x")));
@@ -74,15 +73,22 @@ mod tests {
         assert!(!is_found(file, "collector/etl", "symlink(\"../../../bus/pci\", to)\n"));
     }
 
+    fn joined(path: &str) -> String {
+        format!("concat!(env!(\"CARGO_MANIFEST_DIR\"), \"{path}\")\n")
+    }
+
     #[test]
     fn what_is_included_stays_in_the_repository() {
-        let included = |path: &str| format!("include_bytes!(\"{path}\")\n");
         let file = "collector/capture/src/a.rs";
         assert!(!is_found(file, "collector/capture", &included("../../../bpf/x.o")));
         assert!(is_found(file, "collector/capture", &included("../../../../x.o")));
         let manifest = "fuzz/Cargo.toml";
         assert!(!is_found(manifest, "fuzz", "etl = { path = \"../collector/etl\" }\n"));
         assert!(is_found(manifest, "fuzz", "etl = { path = \"../../etl\" }\n"));
+    }
+
+    fn included(path: &str) -> String {
+        format!("include_bytes!(\"{path}\")\n")
     }
 
     #[test]

@@ -41,9 +41,6 @@ mod tests {
 
     #[test]
     fn what_differs_is_marked_and_what_a_viewer_lacks_is_not() {
-        let figures = |list: &[(&str, u64)]| {
-            list.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect::<Figures>()
-        };
         let plan = figures(&[("runs", 9), ("samples", 20)]);
         let (right, wrong) = (figures(&[("runs", 9), ("samples", 20)]), figures(&[("samples", 7)]));
         let shown = [(Viewer::Tracy, &right), (Viewer::Report, &wrong), (Viewer::Folded, &wrong)];
@@ -51,5 +48,9 @@ mod tests {
                         runs        9      9  ! nothing       -\n\
                         samples    20     20        ! 7     ! 7\n";
         assert_eq!(text(&plan, &shown), expected);
+    }
+
+    fn figures(list: &[(&str, u64)]) -> Figures {
+        list.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect::<Figures>()
     }
 }

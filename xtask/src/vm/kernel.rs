@@ -101,7 +101,6 @@ mod tests {
 
     #[test]
     fn the_version_is_in_the_packages_name() {
-        let version = |name: &str| version_of(Path::new(name)).ok();
         assert_eq!(
             version("a/linux-image-6.1.0-50-amd64_6.1.176-1_amd64.deb").unwrap(),
             "6.1.0-50-amd64"
@@ -111,5 +110,9 @@ mod tests {
             "7.2.13+deb14-amd64"
         );
         assert_eq!(version("linux-headers-6.1.0-50-amd64_6.1.176-1_amd64.deb"), None);
+    }
+
+    fn version(name: &str) -> Option<String> {
+        version_of(Path::new(name)).ok()
     }
 }
