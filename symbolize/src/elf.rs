@@ -144,11 +144,10 @@ impl Layout {
                 layout.sections.push(Section { index, name, row, bytes: start..end });
             }
             if is_there && inflated.is_none() {
-                let part = || section.part();
                 if GO_FUNCTIONS.contains(&name) {
-                    layout.go_functions = part();
+                    layout.go_functions = section.part();
                 } else if name == GO_MODULE {
-                    layout.go_module = part();
+                    layout.go_module = section.part();
                 }
             }
             if [abi::SHT_SYMTAB, abi::SHT_DYNSYM].contains(&section.kind) {

@@ -221,11 +221,10 @@ impl Module<'_> {
         notes: &mut Vec<String>,
     ) -> Result<(), String> {
         let open = places_without_size(names);
-        let has_time = || self.turn.pace() <= Pace::Quick;
-        if open.is_empty() || !has_time() {
+        if open.is_empty() || !self.has_time() {
             return Ok(());
         }
-        let mini = MiniDebug::read(self.file, own, &self.shared.memory, has_time);
+        let mini = MiniDebug::read(self.file, own, &self.shared.memory, || self.has_time());
         let Some(mini) = mini.map_err(|error| error.to_string())? else { return Ok(()) };
         if !self.is_same_build_still() {
             return Err("the file was overwritten meanwhile".into());
@@ -245,6 +244,10 @@ impl Module<'_> {
             }
         }
         Ok(())
+    }
+
+    fn has_time(&self) -> bool {
+        self.turn.pace() <= Pace::Quick
     }
 
     /// Fills in what a Go program says of its functions itself.
@@ -289,11 +292,10 @@ impl Module<'_> {
         let mut missing: Vec<_> =
             names.iter_mut().zip(addresses).filter(|(named, _)| named.is_none()).collect();
         let mut left = missing.len() as u64;
-        let has_time = || self.turn.pace() <= Pace::Quick;
         // Debug files have no tables for unwinding.
         if layout.code_is_elsewhere {
             return Ok(0);
-        } else if !has_time() {
+        } else if !self.has_time() {
             return Ok(left);
         }
         let Some(tables) = UnwindTables::read(self.file.reader(), layout, &self.shared.memory)?
@@ -303,9 +305,9 @@ impl Module<'_> {
         if !self.is_same_build_still() {
             return Err(RangesError::Overwritten);
         }
-        let mut ranges = FunctionRanges::new(&tables, layout, has_time);
+        let mut ranges = FunctionRanges::new(&tables, layout, || self.has_time());
         for step in missing.chunks_mut(STEP) {
-            if !has_time() {
+            if !self.has_time() {
                 break;
             }
             for (named, address) in &mut *step {

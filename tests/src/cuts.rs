@@ -129,11 +129,6 @@ pub fn check_beside_itself(capture: &[u8]) {
     let recordings = Recordings::open(vec![reader(), reader()], &|| false);
     let mut recordings = recordings.expect("each can be opened alone");
     let (both, played_both) = golden::text(&mut recordings);
-    let events = |text: &str| -> Vec<String> {
-        let lines = text.lines().filter(|line| line.starts_with(' '));
-        // One of them ends before the other.
-        lines.filter(|line| !line.contains(" recording of machine ")).map(shared).collect()
-    };
     let time = |line: &String| line.split_whitespace().next().and_then(|at| at.parse::<f64>().ok());
     assert!(events(&both).iter().filter_map(time).is_sorted(), "times of two machines");
     let mut expected = events(&alone);
@@ -144,6 +139,12 @@ pub fn check_beside_itself(capture: &[u8]) {
     assert_same(&both, &expected, "played beside itself");
     let twice = (2 * played.events, 2 * played.records, played.lost.saturating_mul(2));
     assert_eq!((played_both.events, played_both.records, played_both.lost), twice);
+}
+
+fn events(text: &str) -> Vec<String> {
+    let lines = text.lines().filter(|line| line.starts_with(' '));
+    // One of them ends before the other.
+    lines.filter(|line| !line.contains(" recording of machine ")).map(shared).collect()
 }
 
 /// Machines' names go, and so do numbers of rows.

@@ -131,18 +131,8 @@ fn a_job_of_the_scheduler_that_is_given_up_failed_by_its_older_names() {
         &[("fence", 8)],
     );
     let m = &mut machine;
-    let job = |number: u64| -> [FakeValue<'_>; 6] {
-        [
-            0xffff_8000_u64.into(),
-            address(number).into(),
-            "gfx".into(),
-            number.into(),
-            1.into(),
-            0.into(),
-        ]
-    };
     for number in [1, 2] {
-        queue.fire(m, (0, 10 + number), 100, &job(number));
+        queue.fire(m, (0, 10 + number), 100, &addressed_job(number));
         // `fence` is where the other fence lies.
         let dependency = 0xffff_7000_u64;
         needs.fire(
@@ -151,7 +141,7 @@ fn a_job_of_the_scheduler_that_is_given_up_failed_by_its_older_names() {
             200,
             &["gfx".into(), number.into(), dependency.into(), 3.into(), number.into()],
         );
-        run.fire(m, (1, 18 + number), 200, &job(number));
+        run.fire(m, (1, 18 + number), 200, &addressed_job(number));
         fences.init.fire(m, (1, 19 + number), 200, &fence("amdgpu", 7, number));
     }
     // The driver's fence tells first, then the scheduler, then the scheduler's own fence.
@@ -170,6 +160,17 @@ fn a_job_of_the_scheduler_that_is_given_up_failed_by_its_older_names() {
     fails(m, 51, (5, 9), ECANCELED);
     fences.signaled.fire(m, (1, 51), 200, &fence("drm_sched", 5, 9));
     assert_eq!(check("gpu_failed_jobs_older", machine), 0);
+}
+
+fn addressed_job(number: u64) -> [FakeValue<'static>; 6] {
+    [
+        0xffff_8000_u64.into(),
+        address(number).into(),
+        "gfx".into(),
+        number.into(),
+        1.into(),
+        0.into(),
+    ]
 }
 
 fn address(number: u64) -> u64 {

@@ -51,13 +51,16 @@ pub(crate) fn offsets<const N: usize>(
     structure: &str,
     members: [&str; N],
 ) -> io::Result<[u32; N]> {
-    let read = |name: &str| std::fs::read(root.join("sys/kernel/btf").join(name));
-    let kernel = read("vmlinux")?;
+    let kernel = read(root, "vmlinux")?;
     let found = match module {
         None => members_of(&kernel, None, structure, members),
-        Some(module) => members_of(&kernel, Some(&read(module)?), structure, members),
+        Some(module) => members_of(&kernel, Some(&read(root, module)?), structure, members),
     };
     found.ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+fn read(root: &Path, name: &str) -> io::Result<Vec<u8>> {
+    std::fs::read(root.join("sys/kernel/btf").join(name))
 }
 
 /// Bytes from the starts of structures of the kernel to members of them, each a structure and a

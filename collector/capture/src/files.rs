@@ -124,13 +124,15 @@ fn add_losses(all: &mut Vec<LaneLoss>, more: &[LaneLoss]) {
 
 /// What of these losses came after those were counted.
 pub(crate) fn losses_since(all: &[LaneLoss], before: &[LaneLoss]) -> Vec<LaneLoss> {
-    let known = |loss: &LaneLoss| {
-        before.iter().find(|known| is_same_place(known, loss)).map_or(0, |known| known.count)
-    };
-    let since = all
-        .iter()
-        .map(|loss| LaneLoss { count: loss.count.saturating_sub(known(loss)), ..loss.clone() });
+    let since = all.iter().map(|loss| LaneLoss {
+        count: loss.count.saturating_sub(known_count(before, loss)),
+        ..loss.clone()
+    });
     since.filter(|loss| loss.count > 0).collect()
+}
+
+fn known_count(before: &[LaneLoss], loss: &LaneLoss) -> u64 {
+    before.iter().find(|known| is_same_place(known, loss)).map_or(0, |known| known.count)
 }
 
 fn is_same_place(one: &LaneLoss, other: &LaneLoss) -> bool {

@@ -117,8 +117,8 @@ fn release_at_least(release: &str, least: (u32, u32)) -> bool {
 fn build_id_note(mut notes: &[u8]) -> Option<&[u8]> {
     const NT_GNU_BUILD_ID: u32 = 3;
     loop {
-        let word = |at: usize| Some(u32::from_le_bytes(notes.get(at..at + 4)?.try_into().ok()?));
-        let (name_size, size, kind) = (word(0)? as usize, word(4)? as usize, word(8)?);
+        let (name_size, size, kind) =
+            (word(notes, 0)? as usize, word(notes, 4)? as usize, word(notes, 8)?);
         let start = 12 + name_size.checked_next_multiple_of(4)?;
         let descriptor = notes.get(start..start.checked_add(size)?)?;
         if kind == NT_GNU_BUILD_ID && notes.get(12..15) == Some(b"GNU") {
@@ -126,6 +126,10 @@ fn build_id_note(mut notes: &[u8]) -> Option<&[u8]> {
         }
         notes = notes.get(start + size.checked_next_multiple_of(4)?..)?;
     }
+}
+
+fn word(notes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(notes.get(at..at + 4)?.try_into().ok()?))
 }
 
 /// `name : value` of /proc/cpuinfo; empty if there is none.

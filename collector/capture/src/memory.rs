@@ -220,11 +220,13 @@ fn in_use(folder: &Path) -> u64 {
         .iter()
         .find_map(|name| number(&text(&folder.join(name))));
     let stat = text(&folder.join("memory.stat"));
-    let of = |v1: &str, v2: &str| {
-        number_of_line(&stat, v1).or_else(|| number_of_line(&stat, v2)).unwrap_or(0)
-    };
-    let files = of("total_inactive_file", "inactive_file") + of("total_active_file", "active_file");
+    let files = of_either_version(&stat, "total_inactive_file", "inactive_file")
+        + of_either_version(&stat, "total_active_file", "active_file");
     used.unwrap_or(0).saturating_sub(files)
+}
+
+fn of_either_version(stat: &str, v1: &str, v2: &str) -> u64 {
+    number_of_line(stat, v1).or_else(|| number_of_line(stat, v2)).unwrap_or(0)
 }
 
 fn text(path: &Path) -> String {

@@ -108,19 +108,20 @@ impl FromStr for Tracepoints {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // Folders of tracefs: nothing may lead out of it.
-        let is_name = |name: &&str| {
-            !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-".contains(c))
-        };
         let (system, name) =
             text.split_once(':').map_or((text, None), |(system, name)| (system, Some(name)));
-        if !is_name(&system) || !name.iter().all(is_name) {
+        if !is_name(system) || !name.is_none_or(is_name) {
             return Err(format!(
                 "{text:?} is not SYSTEM or SYSTEM:NAME, as /sys/kernel/tracing/available_events has them"
             ));
         }
         Ok(Self { system: system.to_owned(), name: name.map(str::to_owned) })
     }
+}
+
+/// Whether it is a name of a folder of tracefs: nothing may lead out of it.
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-".contains(c))
 }
 
 impl fmt::Display for Tracepoints {

@@ -166,11 +166,13 @@ impl Outlet {
             .overlap
             .take()
             .unwrap_or_else(|| Overlap { from: state.ends.clone(), chunks: Vec::new() });
-        let of_next = |kind: LaneKind| kind.traits().next_file;
-        let events =
-            state.ends.iter().filter(|(lane, _)| of_next(lane.kind) == NextFile::Continues);
+        let events = state
+            .ends
+            .iter()
+            .filter(|(lane, _)| lane.kind.traits().next_file == NextFile::Continues);
         let definitions = overlap.from.iter();
-        let definitions = definitions.filter(|(lane, _)| of_next(lane.kind) == NextFile::Restated);
+        let definitions =
+            definitions.filter(|(lane, _)| lane.kind.traits().next_file == NextFile::Restated);
         state.began = events.chain(definitions).map(|(lane, end)| (*lane, *end)).collect();
         let next = Arc::new(empty_buffer(self.limit, self.mode));
         for chunk in state.standing.chunks.iter().chain(&overlap.chunks) {

@@ -187,11 +187,12 @@ fn shares_files(pid: u32) -> bool {
 }
 
 fn seen_by(process: &str) -> Option<[std::path::PathBuf; 3]> {
-    let links = |folder: &Path| {
-        let link = |name| fs::read_link(folder.join(name));
-        Ok::<_, io::Error>([link("ns/mnt")?, link("ns/pid")?, link("root")?])
-    };
-    in_process(&Path::new("/proc").join(process), links).ok()
+    in_process(&Path::new("/proc").join(process), namespaces_and_root).ok()
+}
+
+fn namespaces_and_root(folder: &Path) -> io::Result<[std::path::PathBuf; 3]> {
+    let link = |name| fs::read_link(folder.join(name));
+    Ok([link("ns/mnt")?, link("ns/pid")?, link("root")?])
 }
 
 /// The last number of `NSpid` in /proc/PID/status: the id in the process's own namespace.

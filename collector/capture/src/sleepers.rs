@@ -415,8 +415,8 @@ fn load_before_others() -> Result<TaskWalk, String> {
 /// How often a thread has left a CPU, as its file `status` says.
 fn switches(status: &Path) -> Option<u64> {
     let text = fs::read_to_string(status).ok()?;
-    let number = |name| number_of_line(&text, name);
-    Some(number("voluntary_ctxt_switches:")? + number("nonvoluntary_ctxt_switches:")?)
+    let voluntary = number_of_line(&text, "voluntary_ctxt_switches:")?;
+    Some(voluntary + number_of_line(&text, "nonvoluntary_ctxt_switches:")?)
 }
 
 // A chunk holds all of the longest kernel stack.

@@ -187,9 +187,8 @@ impl<T: Waiting> Turns<T> {
     fn user(&mut self, whose: Whose) -> &mut OfUser<T> {
         let paying = whose.paying(self.payer);
         if self.users.len() >= USERS_MAX && !self.users.contains_key(&paying) {
-            let is_of_use =
-                |user: &OfUser<T>| !user.waiting.is_empty() || user.account != Account::default();
-            self.users.retain(|_, user| is_of_use(user));
+            self.users
+                .retain(|_, user| !user.waiting.is_empty() || user.account != Account::default());
         }
         let is_told_apart = self.users.len() < USERS_MAX || self.users.contains_key(&paying);
         let paying = if is_told_apart { paying } else { Whose::Unknown };

@@ -73,21 +73,22 @@ impl Nameable {
 
     /// No name is better than a wrong one.
     fn is(&self, module: &UnresolvedModule) -> bool {
-        let has_names = |module: &UnresolvedModule| {
-            // The kernel's tables carry its build id.
-            let mut paths = self.named.iter();
-            match module.kernel {
-                true => paths.any(|(path, _)| *path == module.path),
-                false => self.named.contains(&(module.path.clone(), module.build_id.clone())),
-            }
-        };
         let is_same = if module.kernel {
             self.same_kernel
         } else {
             self.same_files || !module.build_id.is_empty() || self.kept.contains(&module.path)
         };
         let is_wanted = !self.only_here || module.kernel || module.memory.is_some();
-        is_same && is_wanted && !has_names(module)
+        is_same && is_wanted && !self.has_names(module)
+    }
+
+    fn has_names(&self, module: &UnresolvedModule) -> bool {
+        // The kernel's tables carry its build id.
+        let mut paths = self.named.iter();
+        match module.kernel {
+            true => paths.any(|(path, _)| *path == module.path),
+            false => self.named.contains(&(module.path.clone(), module.build_id.clone())),
+        }
     }
 }
 

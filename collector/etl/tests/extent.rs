@@ -133,16 +133,17 @@ fn a_circular_file_of_a_logger_that_runs_lacks_nothing_that_can_be_told() {
 
 #[test]
 fn the_second_of_a_loggers_files_may_count_the_buffers_of_the_first() {
-    let numbered = |written| {
-        let mut file = second_file(written).finish();
-        (1..8).for_each(|place| renumber(&mut file, place, 11 + place as u64));
-        file
-    };
     // Eight in each: this one's header, and those from 12 to 18.
     assert_eq!(lacking(numbered(19)), (0, 0));
     assert_eq!(lacking(numbered(19)[..6 * STRIDE].to_vec()), (2, 0));
     assert_eq!(lacking(second_file(8).finish()), (0, 0), "or only its own");
     assert_eq!(lacking(second_file(8).finish()[..6 * STRIDE].to_vec()), (2, 0));
+}
+
+fn numbered(written: u32) -> Vec<u8> {
+    let mut file = second_file(written).finish();
+    (1..8).for_each(|place| renumber(&mut file, place, 11 + place as u64));
+    file
 }
 
 fn second_file(written: u32) -> FakeTrace {

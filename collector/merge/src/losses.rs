@@ -223,22 +223,23 @@ fn is_of_no_cpu(kind: LaneKind) -> bool {
 impl LaneLosses {
     fn totals(&self, reported: u64) -> impl Iterator<Item = (LossCause, u64)> + use<> {
         let mut by_cause = self.declared.clone();
-        let sum = |chunks: bool| {
-            let counts = self.declared.iter().filter(|(cause, _)| drops_chunks(**cause) == chunks);
-            counts.fold(0u64, |sum, (_, count)| sum.saturating_add(*count))
-        };
         let mut add = |cause, count: u64| {
             let entry = by_cause.entry(cause).or_default();
             *entry = entry.saturating_add(count);
         };
-        add(LossCause::LaneFull, reported.saturating_sub(sum(false)));
+        add(LossCause::LaneFull, reported.saturating_sub(self.declared_count(false)));
         add(
             LossCause::Damaged,
-            self.missing.saturating_sub(sum(true)).saturating_add(self.unreadable),
+            self.missing.saturating_sub(self.declared_count(true)).saturating_add(self.unreadable),
         );
         add(LossCause::Undecodable, self.undecodable);
         add(LossCause::BeyondShare, self.beyond_share);
         by_cause.into_iter().filter(|(_, count)| *count > 0)
+    }
+
+    fn declared_count(&self, chunks: bool) -> u64 {
+        let counts = self.declared.iter().filter(|(cause, _)| drops_chunks(**cause) == chunks);
+        counts.fold(0u64, |sum, (_, count)| sum.saturating_add(*count))
     }
 
     /// A loss by whose programs wrote what was lost; what is of nobody that is known comes last.

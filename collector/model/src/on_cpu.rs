@@ -122,14 +122,18 @@ impl OnCpu {
         let Some((at, old)) = self.last_end else { return };
         let (row, old_row) = (tables.thread(thread), tables.thread(old));
         let is_main = row.tid == tables.process(row.process).pid;
-        let runs = |thread: ThreadId| self.cpus.get(thread.index()).copied().flatten();
-        if at != now || row.process != old_row.process || !is_main || runs(thread).is_some() {
+        if at != now || row.process != old_row.process || !is_main || self.cpu_of(thread).is_some()
+        {
             return;
         }
-        if let Some(cpu) = runs(old) {
+        if let Some(cpu) = self.cpu_of(old) {
             self.last_end = None;
             self.runs(cpu, thread);
         }
+    }
+
+    fn cpu_of(&self, thread: ThreadId) -> Option<CpuId> {
+        self.cpus.get(thread.index()).copied().flatten()
     }
 
     fn forget_machine(&mut self, machine: MachineId) {
@@ -219,12 +223,15 @@ mod tests {
 
     #[test]
     fn a_loss_of_the_cpu_explains_it_and_so_does_a_filter() {
-        let events = |cpu| [switch(0, Some(0), 1), lost(cpu), switch(0, Some(2), 0)];
         assert_eq!(gaps(&events(0), &tables(2)), [false; 3]);
         assert_eq!(gaps(&events(1), &tables(2)), [false, false, true]);
         let mut filtered = tables(2);
         filtered.machines[0].filter_pids = vec![2];
         assert_eq!(gaps(&events(1), &filtered), [false; 3]);
+    }
+
+    fn events(cpu: u32) -> [Event; 3] {
+        [switch(0, Some(0), 1), lost(cpu), switch(0, Some(2), 0)]
     }
 
     fn lost(cpu: u32) -> Event {

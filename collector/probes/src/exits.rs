@@ -179,13 +179,20 @@ impl Whole {
 
     /// Whether all jumps within lead to instructions.
     fn check_jumps(&self) -> Result<(), Unclear> {
-        let is_wrong = |step: &DecodedInstruction| match step.flow {
+        if self.steps.iter().any(|step| self.leads_between(step)) {
+            Err(Unclear::NotDecoded)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn leads_between(&self, step: &DecodedInstruction) -> bool {
+        match step.flow {
             Flow::Jump(target) | Flow::Branch(target) => {
                 self.contains(target) && self.index(target).is_none()
             }
             _ => false,
-        };
-        if self.steps.iter().any(is_wrong) { Err(Unclear::NotDecoded) } else { Ok(()) }
+        }
     }
 
     /// Follows the code from the entry, with the depth of the stack. What is not reached so are the

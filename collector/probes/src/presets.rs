@@ -85,9 +85,15 @@ impl LibraryPreset {
 
     /// The function of that exported name.
     pub fn function(&self, symbol: &str) -> Option<&'static FunctionPreset> {
-        let named = |name: &str| self.functions.iter().find(|function| function.name == name);
-        named(symbol)
-            .or_else(|| self.variants.iter().find_map(|ending| named(symbol.strip_suffix(ending)?)))
+        self.function_named(symbol).or_else(|| {
+            self.variants
+                .iter()
+                .find_map(|ending| self.function_named(symbol.strip_suffix(ending)?))
+        })
+    }
+
+    fn function_named(&self, name: &str) -> Option<&'static FunctionPreset> {
+        self.functions.iter().find(|function| function.name == name)
     }
 
     /// Where the function of that exported name takes a function's name, if it is one that returns

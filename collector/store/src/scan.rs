@@ -88,14 +88,8 @@ impl<'a> Scanner<'a> {
 
     /// Where the first chunk is expected; refuses what is no capture.
     fn start(&mut self) -> Result<u64, StoreError> {
-        let not = |reason: &str| {
-            Err(StoreError::NotACapture {
-                capture: self.capture.to_owned(),
-                reason: reason.to_owned(),
-            })
-        };
         if self.length == 0 {
-            return not("it is empty");
+            return self.not_a_capture("it is empty");
         }
         match FileHeader::parse(self.bytes(0, FILE_HEADER)?) {
             FileHeader::Verified(found) if found > MAJOR => Err(StoreError::NewerFormat {
@@ -106,6 +100,10 @@ impl<'a> Scanner<'a> {
             FileHeader::Verified(_) => Ok(FILE_HEADER as u64),
             FileHeader::Damaged => self.start_without_header(),
         }
+    }
+
+    fn not_a_capture(&self, reason: &str) -> Result<u64, StoreError> {
+        Err(StoreError::NotACapture { capture: self.capture.to_owned(), reason: reason.to_owned() })
     }
 
     /// A damaged file header costs nothing, if there are chunks.

@@ -394,11 +394,14 @@ mod tests {
     fn what_the_programs_say_of_the_last_frame_is_understood() {
         assert_eq!(header(frame_reached::CALLED), FrameReached::Called);
         assert_eq!(header(frame_reached::LINKED), FrameReached::Linked);
-        let general = |reached| header(reached).general().copied().unwrap();
         let running = general(frame_reached::RUNNING);
         assert_eq!((running[15], running[5]), (15, 5));
         let interrupted = general(frame_reached::INTERRUPTED);
         assert_eq!((interrupted[8], interrupted[2]), (15, 5));
+    }
+
+    fn general(reached: u16) -> [u64; 16] {
+        header(reached).general().copied().unwrap()
     }
 
     fn header(reached: u16) -> FrameReached {

@@ -38,8 +38,11 @@ impl Run {
     }
 
     pub(crate) fn addresses(&self) -> Range<u64> {
-        let address = |offset| offset - self.segment.offset + self.segment.address;
-        address(self.offsets.start)..address(self.offsets.end)
+        self.address(self.offsets.start)..self.address(self.offsets.end)
+    }
+
+    fn address(&self, offset: u64) -> u64 {
+        offset - self.segment.offset + self.segment.address
     }
 
     /// Where `address` lies in the file; addresses before the run are its beginning.

@@ -61,11 +61,14 @@ fn words_of_the_stack_lead_to_the_cfa() {
 
 #[test]
 fn entries_of_a_procedure_linkage_table_have_pushed_a_word_from_a_byte_on() {
-    let at = |ip| step(&Registers { ip, ..HERE }, row(cfa_rule::PLT, 11), None, word);
     assert_eq!(
         [at(0x1000), at(0x100a), at(0x100b), at(0x100f)].map(sp),
         [0x7008, 0x7008, 0x7010, 0x7010]
     );
+}
+
+fn at(ip: u64) -> Result<Caller, WalkEnd> {
+    step(&Registers { ip, ..HERE }, row(cfa_rule::PLT, 11), None, word)
 }
 
 fn sp(step: Result<Caller, WalkEnd>) -> u64 {

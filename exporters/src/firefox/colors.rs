@@ -16,11 +16,12 @@ const COLORS: [(&str, u32); 10] = [
 
 /// The colour that comes nearest to 0xRRGGBB.
 pub(super) fn nearest(rgb: u32) -> &'static str {
-    let distance = |other: u32| -> u32 {
-        let parts = rgb.to_be_bytes().into_iter().zip(other.to_be_bytes()).skip(1);
-        parts.map(|(one, other)| u32::from(one.abs_diff(other)).pow(2)).sum()
-    };
-    COLORS.iter().min_by_key(|(_, color)| distance(*color)).map_or("grey", |(name, _)| name)
+    COLORS.iter().min_by_key(|(_, color)| distance(rgb, *color)).map_or("grey", |(name, _)| name)
+}
+
+fn distance(rgb: u32, other: u32) -> u32 {
+    let parts = rgb.to_be_bytes().into_iter().zip(other.to_be_bytes()).skip(1);
+    parts.map(|(one, other)| u32::from(one.abs_diff(other)).pow(2)).sum()
 }
 
 #[cfg(test)]

@@ -41,12 +41,11 @@ struct StackGraphs {
 
 impl StackGraphs {
     fn new(machine: MachineId, session: &SessionInfo) -> Self {
-        let sequence = |id| Sequence::new(machine, id);
         Self {
-            samples: Samples::new(sequence(5).of_samples(sample_timebase(session))),
+            samples: Samples::new(Sequence::new(machine, 5).of_samples(sample_timebase(session))),
             blocked: Blocked::default(),
-            off_cpu: OffCpuGraph::new(sequence(6), session),
-            wakers: Graph::wakers(sequence(7)),
+            off_cpu: OffCpuGraph::new(Sequence::new(machine, 6), session),
+            wakers: Graph::wakers(Sequence::new(machine, 7)),
         }
     }
 }

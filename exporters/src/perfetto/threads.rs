@@ -492,11 +492,8 @@ impl Threads {
             self.ending.iter().map(|(thread, ending)| (ending.last, *thread)).collect();
         ending.sort_unstable();
         // Processes end with their first threads, so those go last.
-        let is_first = |thread: ThreadId| {
-            tables.thread(thread).tid == tables.process(tables.thread(thread).process).pid
-        };
         let (first, others): (Vec<_>, Vec<_>) =
-            ending.into_iter().partition(|(_, thread)| is_first(*thread));
+            ending.into_iter().partition(|(_, thread)| is_main_thread(*thread, tables));
         for (_, thread) in others.into_iter().chain(first) {
             if self.may_go(thread, tables) {
                 self.free(at, sched, thread, first_cpu(thread, tables))?;
@@ -504,6 +501,10 @@ impl Threads {
         }
         Ok(())
     }
+}
+
+fn is_main_thread(thread: ThreadId, tables: &Tables) -> bool {
+    tables.thread(thread).tid == tables.process(tables.thread(thread).process).pid
 }
 
 fn write_process(fields: &mut Message<'_>, id: ProcessId, tables: &Tables) {

@@ -264,11 +264,8 @@ impl ReportExporter {
     /// The longest wait for a CPU of a program: threads of the kernel give way to others, and the
     /// recorder is not what anybody wanted to know of. The first of equals.
     fn longest_program_wait(&self, tables: &Tables) -> Option<Waiter> {
-        let is_program = |account: &Account| {
-            let process = account.process;
-            account.chosen && !tables.process(process).kernel && !is_recorder(process, tables)
-        };
-        let accounts = self.scheduling.accounts().filter(|(_, account)| is_program(account));
+        let accounts =
+            self.scheduling.accounts().filter(|(_, account)| is_program(account, tables));
         let waited = accounts.filter(|(_, account)| account.longest_wait > 0);
         let (thread, account) = waited.max_by_key(|(thread, account)| {
             (account.longest_wait, Reverse((account.longest_wait_since, *thread)))
@@ -302,6 +299,11 @@ impl ReportExporter {
             (Reverse((row.samples, row.blocked_ns)), row.module.clone(), row.build_id.clone())
         })
     }
+}
+
+fn is_program(account: &Account, tables: &Tables) -> bool {
+    let process = account.process;
+    account.chosen && !tables.process(process).kernel && !is_recorder(process, tables)
 }
 
 fn function_key(row: &FunctionRow) -> (String, String) {

@@ -40,29 +40,34 @@ impl ReportExporter {
 
     pub(super) fn fence_wait_rows(&self, tables: &Tables) -> Table<FenceWaitRow> {
         let start = self.first.unwrap_or_default();
-        let row = |wait: &FenceWait| {
-            let thread = tables.thread(wait.thread);
-            let (pid, process) = process(thread.process, tables);
-            FenceWaitRow {
-                at_ns: wait.since.saturating_sub(start),
-                waited_ns: wait.waited,
-                unfinished: wait.unfinished,
-                tid: thread.tid,
-                thread: tables.strings.get(thread.name).to_owned(),
-                pid,
-                process,
-                timeline: wait.timeline.to_string(),
-                fence: wait.fence.map(labels::fence).unwrap_or_default(),
-                signaled_by: (!wait.signaled_by.is_empty()).then(|| wait.signaled_by.to_string()),
-                queue: wait.job.map(|(queue, _)| tables.strings.get(queue).to_owned()),
-                submitted_by: wait.job.and_then(|(_, thread)| thread).map(|id| named(id, tables)),
-            }
-        };
         let waits = &self.gpu.waits.longest;
         Table {
             total: waits.count,
-            rows: waits.sorted().into_iter().map(|(.., wait)| row(wait)).collect(),
+            rows: waits
+                .sorted()
+                .into_iter()
+                .map(|(.., wait)| fence_wait_row(wait, start, tables))
+                .collect(),
         }
+    }
+}
+
+fn fence_wait_row(wait: &FenceWait, start: u64, tables: &Tables) -> FenceWaitRow {
+    let thread = tables.thread(wait.thread);
+    let (pid, process) = process(thread.process, tables);
+    FenceWaitRow {
+        at_ns: wait.since.saturating_sub(start),
+        waited_ns: wait.waited,
+        unfinished: wait.unfinished,
+        tid: thread.tid,
+        thread: tables.strings.get(thread.name).to_owned(),
+        pid,
+        process,
+        timeline: wait.timeline.to_string(),
+        fence: wait.fence.map(labels::fence).unwrap_or_default(),
+        signaled_by: (!wait.signaled_by.is_empty()).then(|| wait.signaled_by.to_string()),
+        queue: wait.job.map(|(queue, _)| tables.strings.get(queue).to_owned()),
+        submitted_by: wait.job.and_then(|(_, thread)| thread).map(|id| named(id, tables)),
     }
 }
 

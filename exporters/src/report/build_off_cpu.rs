@@ -273,13 +273,11 @@ struct OwnPlace {
 }
 
 fn longest_blocked(sums: &Sums, programs: &Programs, tables: &Tables) -> Option<LongestBlocked> {
-    let is_wanted = |wait: WaitFor, process: ProcessId| {
-        !matches!(wait, WaitFor::Child | WaitFor::ThreadEnd)
-            && !tables.process(process).kernel
-            && !is_recorder(process, tables)
-    };
-    let mut stacks: Vec<_> =
-        sums.stacks.iter().filter(|((wait, (process, _)), _)| is_wanted(*wait, *process)).collect();
+    let mut stacks: Vec<_> = sums
+        .stacks
+        .iter()
+        .filter(|((wait, (process, _)), _)| is_of_interest(*wait, *process, tables))
+        .collect();
     stacks.sort_unstable_by_key(|(key, total)| (Reverse(total.sum), **key));
     let mut places = FxHashMap::<OwnPlace, (Total, BTreeSet<ProcessId>)>::default();
     for ((wait, (process, stack)), total) in stacks.into_iter().take(LOOKED_AT) {
@@ -301,6 +299,12 @@ fn longest_blocked(sums: &Sums, programs: &Programs, tables: &Tables) -> Option<
         count: total.count,
         blocked_ns: total.sum,
     })
+}
+
+fn is_of_interest(wait: WaitFor, process: ProcessId, tables: &Tables) -> bool {
+    !matches!(wait, WaitFor::Child | WaitFor::ThreadEnd)
+        && !tables.process(process).kernel
+        && !is_recorder(process, tables)
 }
 
 fn reason_row(reason: Reason, total: &Total, tables: &Tables) -> ReasonRow {

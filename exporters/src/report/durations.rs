@@ -61,21 +61,22 @@ impl Durations {
         if count == 0 {
             return Distribution::default();
         }
-        let quantile = |q| {
-            let value = self.histogram.median_equivalent(self.histogram.value_at_quantile(q));
-            value.clamp(self.least, self.most)
-        };
         Distribution {
             count,
             total_ns: self.total,
             mean_ns: self.total / count,
             min_ns: self.least,
-            p50_ns: quantile(0.5),
-            p90_ns: quantile(0.9),
-            p99_ns: quantile(0.99),
-            p999_ns: quantile(0.999),
+            p50_ns: self.quantile(0.5),
+            p90_ns: self.quantile(0.9),
+            p99_ns: self.quantile(0.99),
+            p999_ns: self.quantile(0.999),
             max_ns: self.most,
         }
+    }
+
+    fn quantile(&self, q: f64) -> u64 {
+        let value = self.histogram.median_equivalent(self.histogram.value_at_quantile(q));
+        value.clamp(self.least, self.most)
     }
 
     /// The histogram by powers of two, from the first to the last that is not empty.

@@ -105,20 +105,16 @@ impl LockBooks {
 
 impl Books {
     fn add(&mut self, now: u64, step: &LockTransition, tables: &Tables) {
-        let key = |lock: LockId| {
-            let row = tables.lock(lock);
-            LockKey { process: row.process, name: row.name, location: row.location }
-        };
         match *step {
             LockTransition::WaitBegins { lock, thread, holder } => {
-                self.rows.row(key(lock)).contended += u64::from(holder.is_some());
+                self.rows.row(lock_key(lock, tables)).contended += u64::from(holder.is_some());
                 if let Some(holder) = holder {
                     self.awaited.insert(thread, holder);
                 }
             }
             LockTransition::WaitEnds { lock, thread, since, obtained } => {
                 let waited = now.saturating_sub(since.0);
-                let row = self.rows.row(key(lock));
+                let row = self.rows.row(lock_key(lock, tables));
                 row.waits.add(waited);
                 row.given_up += u64::from(!obtained);
                 let holder = self.awaited.remove(&thread);
@@ -127,9 +123,14 @@ impl Books {
             LockTransition::HoldBegins { .. } => {}
             LockTransition::HoldEnds { lock, thread, since, .. } => {
                 let held = now.saturating_sub(since.0);
-                self.rows.row(key(lock)).holds.add(held);
-                self.holders.row((key(lock), thread)).add(held);
+                self.rows.row(lock_key(lock, tables)).holds.add(held);
+                self.holders.row((lock_key(lock, tables), thread)).add(held);
             }
         }
     }
+}
+
+fn lock_key(lock: LockId, tables: &Tables) -> LockKey {
+    let row = tables.lock(lock);
+    LockKey { process: row.process, name: row.name, location: row.location }
 }

@@ -173,11 +173,7 @@ impl Shortening<'_> {
         let first = Some(0).filter(|_| !is_start || own.is_none());
         let mut kept: BTreeSet<usize> =
             [first, own, all.last().copied()].into_iter().flatten().collect();
-        let fits = |kept: &BTreeSet<usize>| {
-            let kept: Vec<usize> = kept.iter().copied().collect();
-            self.joined(&kept, usize::MAX).chars().count() <= self.room
-        };
-        if !fits(&kept) {
+        if !self.fits(&kept) {
             let kept: Vec<usize> = kept.into_iter().collect();
             return self.squeezed(&kept);
         }
@@ -185,7 +181,7 @@ impl Shortening<'_> {
             for place in self.innermost_first().filter(|place| self.links[*place].code == code) {
                 let mut more = kept.clone();
                 more.insert(place);
-                if fits(&more) {
+                if self.fits(&more) {
                     kept = more;
                 } else if code == Code::Runtime {
                     break;
@@ -193,6 +189,11 @@ impl Shortening<'_> {
             }
         }
         self.joined(&kept.into_iter().collect::<Vec<_>>(), usize::MAX)
+    }
+
+    fn fits(&self, kept: &BTreeSet<usize>) -> bool {
+        let kept: Vec<usize> = kept.iter().copied().collect();
+        self.joined(&kept, usize::MAX).chars().count() <= self.room
     }
 
     /// Functions that are too long even alone: the longest are shortened.
@@ -319,13 +320,6 @@ impl Chain<'_> {
 
     /// What its nodes are called.
     fn links(&self) -> Vec<Link<'_>> {
-        let name = |node: &TreeNode| match node.kind {
-            NodeKind::Wait => format!("[waits: {}]", node.name),
-            NodeKind::Process if self.order == TreeOrder::Callers => {
-                format!("{} (process)", shortened(&shown(&node.name), NAME))
-            }
-            _ => shortened(&shown(&node.name), NAME),
-        };
         self.nodes
             .iter()
             .map(|node| {
@@ -333,8 +327,18 @@ impl Chain<'_> {
                 // Code without a name is called by its module already.
                 let says_module =
                     node.name.strip_prefix(module).is_some_and(|rest| rest.starts_with("+0x"));
-                Link { name: name(node), module, says_module, code: code_of(node) }
+                Link { name: self.name_of(node), module, says_module, code: code_of(node) }
             })
             .collect()
+    }
+
+    fn name_of(&self, node: &TreeNode) -> String {
+        match node.kind {
+            NodeKind::Wait => format!("[waits: {}]", node.name),
+            NodeKind::Process if self.order == TreeOrder::Callers => {
+                format!("{} (process)", shortened(&shown(&node.name), NAME))
+            }
+            _ => shortened(&shown(&node.name), NAME),
+        }
     }
 }

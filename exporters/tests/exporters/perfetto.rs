@@ -408,7 +408,6 @@ fn message(slice: Slice) -> Message {
 
 /// One event out of numbers: each below 256, used as far as the event needs them.
 fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
-    let maybe = |n: u8| (n % 7 < 6).then(|| thread(n % 7));
     let process = ProcessId(u32::from(a % 4));
     let name = StringId(u32::from(b % 6));
     let stack = (flags & 1 != 0).then(|| StackId(u32::from(c % 2)));
@@ -429,7 +428,7 @@ fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
                 blocked_in: (flags & 8 != 0).then_some(name),
                 stack,
             };
-            let (previous, next) = (maybe(a), thread(b));
+            let (previous, next) = (maybe_thread(a), thread(b));
             Event::Switch(Switch {
                 cpu: CpuId::new(cpu),
                 previous,
@@ -441,7 +440,7 @@ fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
         }
         5..=7 => Event::Wakeup(Wakeup {
             cpu: CpuId::new(cpu),
-            waker: maybe(a),
+            waker: maybe_thread(a),
             from_interrupt: flags & 2 != 0,
             wakee: thread(b),
             priority: 120,
@@ -516,6 +515,10 @@ fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
             between: (flags & 2 != 0).then_some((Time(u64::from(b)), Time(u64::MAX))),
         }),
     }
+}
+
+fn maybe_thread(n: u8) -> Option<ThreadId> {
+    (n % 7 < 6).then(|| thread(n % 7))
 }
 
 fn thread(n: u8) -> ThreadId {

@@ -448,12 +448,13 @@ fn a_present_begins_a_frame_once_even_if_one_library_has_another_do_it() {
 }
 
 fn present(number: u32, name: &str) -> [ProbeDefinition; 2] {
-    let frames = |frames: &str, mut probe: ProbeDefinition| {
-        (probe.track, probe.frames) = ("GLX".into(), frames.into());
-        probe
-    };
     [
         frames("GLX frames", probe(number * 2, ProbeRole::FunctionEntry, number, name, Vec::new())),
         frames("", probe(number * 2 + 1, ProbeRole::FunctionReturn, number, name, Vec::new())),
     ]
+}
+
+fn frames(frames: &str, mut probe: ProbeDefinition) -> ProbeDefinition {
+    (probe.track, probe.frames) = ("GLX".into(), frames.into());
+    probe
 }

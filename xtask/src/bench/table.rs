@@ -90,10 +90,11 @@ pub(super) fn median(mut values: Vec<f64>) -> f64 {
 pub(super) fn spread(values: &[f64]) -> (f64, f64) {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
-    let at = |part: usize| {
-        values.get((values.len().saturating_sub(1)) * part / 4).copied().unwrap_or(f64::NAN)
-    };
-    (at(1), at(3))
+    (quartile(&values, 1), quartile(&values, 3))
+}
+
+fn quartile(values: &[f64], part: usize) -> f64 {
+    values.get((values.len().saturating_sub(1)) * part / 4).copied().unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]

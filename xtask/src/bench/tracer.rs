@@ -147,19 +147,20 @@ fn perf_counts(output: &Path, figures: &mut Figures) -> Result<()> {
         .stdin(Stdio::null())
         .output()?;
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    let count = |name: &str| {
-        let line = said.lines().find(|line| line.trim_start().starts_with(name))?;
-        line.split(':').nth(1)?.split_whitespace().next()?.parse::<f64>().ok()
-    };
-    figures.events = count("SAMPLE events");
+    figures.events = count(&said, "SAMPLE events");
     // Perf reports lost events as records; where there is none, nothing was lost.
     figures.lost = if said.contains("LOST") {
-        count("LOST_SAMPLES events").or(count("LOST events"))
+        count(&said, "LOST_SAMPLES events").or(count(&said, "LOST events"))
     } else {
         Some(0.0)
     };
     figures.bytes = Some(fs::metadata(output)?.len() as f64);
     Ok(())
+}
+
+fn count(said: &str, name: &str) -> Option<f64> {
+    let line = said.lines().find(|line| line.trim_start().starts_with(name))?;
+    line.split(':').nth(1)?.split_whitespace().next()?.parse::<f64>().ok()
 }
 
 /// A tracer's process.
@@ -248,17 +249,18 @@ impl Instance {
         let (mut events, mut bytes, mut lost) = (0.0, 0.0, 0.0);
         for cpu in fs::read_dir(self.0.join("per_cpu"))? {
             let stats = fs::read_to_string(cpu?.path().join("stats"))?;
-            let value = |name: &str| -> f64 {
-                let line = stats.lines().find_map(|line| line.strip_prefix(name));
-                line.and_then(|value| value.trim().parse().ok()).unwrap_or(0.0)
-            };
-            events += value("entries:");
-            bytes += value("bytes:");
-            lost += value("overrun:") + value("dropped events:");
+            events += value(&stats, "entries:");
+            bytes += value(&stats, "bytes:");
+            lost += value(&stats, "overrun:") + value(&stats, "dropped events:");
         }
         (figures.events, figures.bytes, figures.lost) = (Some(events), Some(bytes), Some(lost));
         Ok(())
     }
+}
+
+fn value(stats: &str, name: &str) -> f64 {
+    let line = stats.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|value| value.trim().parse().ok()).unwrap_or(0.0)
 }
 
 impl Drop for Instance {
@@ -315,10 +317,8 @@ pub(super) fn finish_time(context: &Context, trace: &Path, rounds: &str) -> Resu
         bail!("--keep-capture kept no capture")
     };
     let info = context.info(capture)?;
-    let recorder =
-        |name: &str| info.pointer(&format!("/recorder/{name}")).and_then(serde_json::Value::as_f64);
-    let cpu_share = recorder("recorder_cpu_ns")
-        .zip(recorder("duration_ns"))
+    let cpu_share = recorder_figure(&info, "recorder_cpu_ns")
+        .zip(recorder_figure(&info, "duration_ns"))
         .map(|(cpu, time)| 100.0 * cpu / time);
     Ok(Finished {
         cpu_share: cpu_share.unwrap_or(f64::NAN),
@@ -331,6 +331,10 @@ pub(super) fn finish_time(context: &Context, trace: &Path, rounds: &str) -> Resu
         peak_bytes,
         trace_bytes: fs::metadata(trace).context("no trace was written")?.len(),
     })
+}
+
+fn recorder_figure(info: &serde_json::Value, name: &str) -> Option<f64> {
+    info.pointer(&format!("/recorder/{name}")).and_then(serde_json::Value::as_f64)
 }
 
 fn startup_ms(info: &serde_json::Value) -> f64 {

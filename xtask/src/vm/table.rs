@@ -42,10 +42,9 @@ impl Table {
             for line in text.lines() {
                 let line: Value =
                     serde_json::from_str(line).with_context(|| format!("{kernel} wrote {line}"))?;
-                let text = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
                 cells.insert(
-                    text("test"),
-                    Cell { verdict: text("verdict"), detail: text("detail") },
+                    text_of(&line, "test"),
+                    Cell { verdict: text_of(&line, "verdict"), detail: text_of(&line, "detail") },
                 );
             }
             self.columns.push(Column { kernel: kernel.to_owned(), user, cells });
@@ -103,6 +102,10 @@ impl Table {
             .filter(|cell| cell.verdict == verdict)
             .count()
     }
+}
+
+fn text_of(line: &Value, key: &str) -> String {
+    line[key].as_str().unwrap_or_default().to_owned()
 }
 
 /// The end of what the machine's tests printed.

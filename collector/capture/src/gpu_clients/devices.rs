@@ -31,18 +31,19 @@ fn is_device(name: &str) -> bool {
 /// The driver of a device file of this name; virtual ones are named after themselves.
 pub(crate) fn driver_of(root: &Path, name: &str) -> String {
     let device = root.join("sys/class/drm").join(name).join("device");
-    let driver = |device: &Path| {
-        fs::read_link(device.join("driver")).ok().and_then(|link| last_component(&link))
-    };
-    let own = driver(&device).filter(|driver| !CARRIERS.contains(&driver.as_str()));
+    let own = driver_link(&device).filter(|driver| !CARRIERS.contains(&driver.as_str()));
     own.or_else(|| {
         let below = fs::read_dir(&device).into_iter().flatten().flatten().map(|entry| entry.path());
         below
             .filter(|path| last_component(path).is_some_and(|name| name.starts_with("virtio")))
-            .find_map(|path| driver(&path))
+            .find_map(|path| driver_link(&path))
     })
     .or_else(|| fs::canonicalize(&device).ok().and_then(|path| last_component(&path)))
     .unwrap_or_else(|| name.to_owned())
+}
+
+fn driver_link(device: &Path) -> Option<String> {
+    fs::read_link(device.join("driver")).ok().and_then(|link| last_component(&link))
 }
 
 fn last_component(path: &Path) -> Option<String> {

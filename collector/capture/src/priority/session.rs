@@ -32,19 +32,21 @@ impl RaisedSession {
     /// Gives the session a nice value below 0; does nothing where it has one already, where that is
     /// not permitted, or where CPUs are not divided among sessions.
     pub(super) fn to(nice: libc::c_int) -> Self {
-        let raise = || {
-            let mut file = OpenOptions::new().read(true).write(true).open(PATH)?;
-            let mut text = String::new();
-            file.read_to_string(&mut text)?;
-            if !text.trim_end().ends_with(ORDINARY) || RAISED.load(Ordering::Acquire) >= 0 {
-                return Err(std::io::Error::other("it is not for us to change"));
-            }
-            file.write_all(nice.to_string().as_bytes())?;
-            std::io::Result::Ok(file)
-        };
-        let raised = raise().map(|file| RAISED.store(file.into_raw_fd(), Ordering::Release));
+        let raised = raise(nice).map(|file| RAISED.store(file.into_raw_fd(), Ordering::Release));
         Self { is_raised: raised.is_ok() }
     }
+}
+
+/// The file in which the session's nice value is now this.
+fn raise(nice: libc::c_int) -> std::io::Result<std::fs::File> {
+    let mut file = OpenOptions::new().read(true).write(true).open(PATH)?;
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    if !text.trim_end().ends_with(ORDINARY) || RAISED.load(Ordering::Acquire) >= 0 {
+        return Err(std::io::Error::other("it is not for us to change"));
+    }
+    file.write_all(nice.to_string().as_bytes())?;
+    Ok(file)
 }
 
 impl Drop for RaisedSession {

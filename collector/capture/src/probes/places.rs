@@ -49,12 +49,12 @@ impl Places {
             self.holders.push(new);
             return Ok(None);
         }
-        let of_user = |user: u32| self.holders.iter().filter(|other| other.user == user).count();
         // Of those who have most, the one that came last, and of those the file is not the program of.
         let all = || self.holders.iter().enumerate();
+        let of_most = all()
+            .max_by_key(|(index, holder)| (self.of_user(holder.user), !holder.runs_it, *index));
         let of_most =
-            all().max_by_key(|(index, holder)| (of_user(holder.user), !holder.runs_it, *index));
-        let of_most = of_most.filter(|(_, last)| of_user(last.user) > of_user(new.user) + 1);
+            of_most.filter(|(_, last)| self.of_user(last.user) > self.of_user(new.user) + 1);
         let Some((index, _)) = of_most.or_else(|| {
             all().rfind(|(_, holder)| new.runs_it && holder.user == new.user && !holder.runs_it)
         }) else {
@@ -63,6 +63,10 @@ impl Places {
         let last = self.holders.remove(index);
         self.holders.push(new);
         Ok(Some(last))
+    }
+
+    fn of_user(&self, user: u32) -> usize {
+        self.holders.iter().filter(|other| other.user == user).count()
     }
 
     /// Takes places back that are needed no more.

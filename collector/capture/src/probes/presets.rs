@@ -232,17 +232,20 @@ impl Planner {
             .iter()
             .map(|(_, parameter)| (parameter.argument(), Text::Never))
             .collect();
-        let planned = |offset, probe, arguments, at_return| Planned {
-            offset,
-            semaphore: 0,
-            probe,
-            arguments,
-            at_return,
-        };
-        plan.points.push(planned(offset, entry, arguments, false));
-        plan.points
-            .extend(exits.iter().map(|exit_at| planned(*exit_at, exit, Vec::new(), at_return)));
+        plan.points.push(planned_place(offset, entry, arguments, false));
+        plan.points.extend(
+            exits.iter().map(|exit_at| planned_place(*exit_at, exit, Vec::new(), at_return)),
+        );
     }
+}
+
+fn planned_place(
+    offset: u64,
+    probe: u32,
+    arguments: Vec<(Argument, Text)>,
+    at_return: bool,
+) -> Planned {
+    Planned { offset, semaphore: 0, probe, arguments, at_return }
 }
 
 /// A probe of a function on the track of its interface, in a file.

@@ -35,8 +35,13 @@ pub(super) fn trouble<'a>(
 fn writable_pages(file: Reader) -> Option<Vec<(u64, u64)>> {
     let cache = ReadCache::new(file);
     let elf = Elf::of_x86_64(&cache).ok()?;
-    let is_writable = |segment: &&Segment| segment.flags.contains(abi::PF_W) && segment.size > 0;
-    Some(elf.loaded().iter().filter(is_writable).map(pages_of).collect())
+    Some(
+        elf.loaded()
+            .iter()
+            .filter(|segment| segment.flags.contains(abi::PF_W) && segment.size > 0)
+            .map(pages_of)
+            .collect(),
+    )
 }
 
 fn pages_of(segment: &Segment) -> (u64, u64) {

@@ -6,6 +6,7 @@ use super::{AS_ROOT, Capability, Try, describe, is_forbidden, tried};
 use crate::arch::{COUNTER_PMU, INVARIANT_COUNTER};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 
 const NEWER_KERNEL: &str = "use a newer kernel";
 
@@ -73,13 +74,7 @@ pub(super) fn kernel_programs(machine: &Machine, attempt: Try<'_>) -> Vec<Capabi
 fn btf(machine: &Machine) -> Capability {
     const NAME: &str = "btf";
     let path = machine.path("sys/kernel/btf/vmlinux");
-    let read = || -> std::io::Result<(u64, [u8; 2])> {
-        let mut file = File::open(&path)?;
-        let mut magic = [0; 2];
-        file.read_exact(&mut magic)?;
-        Ok((file.metadata()?.len(), magic))
-    };
-    let capability = match read() {
+    let capability = match size_and_magic(&path) {
         Ok((size, magic)) if u16::from_ne_bytes(magic) == 0xeb9f => Capability::yes(
             NAME,
             format!("type information of the running kernel, {} KiB", size >> 10),
@@ -96,6 +91,13 @@ fn btf(machine: &Machine) -> Capability {
     capability
         .required()
         .fix("boot a kernel with CONFIG_DEBUG_INFO_BTF=y, as distributions ship since 2021")
+}
+
+fn size_and_magic(path: &Path) -> std::io::Result<(u64, [u8; 2])> {
+    let mut file = File::open(path)?;
+    let mut magic = [0; 2];
+    file.read_exact(&mut magic)?;
+    Ok((file.metadata()?.len(), magic))
 }
 
 /// Attaches to each tracepoint in turn.

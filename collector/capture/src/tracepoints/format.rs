@@ -45,11 +45,8 @@ impl Format {
 /// A line like `__data_loc char[] driver;\toffset:8;\tsize:4;\tsigned:0;`.
 fn field(line: &str) -> Option<TracepointField> {
     let (declaration, places) = line.split_once(';')?;
-    let number = |key: &str| {
-        let place = places.split(';').find_map(|place| place.trim().strip_prefix(key));
-        place.and_then(|value| value.trim().parse::<u16>().ok())
-    };
-    let (size, signed) = (number("size:")?, number("signed:").unwrap_or(0) == 1);
+    let (size, signed) =
+        (number_behind(places, "size:")?, number_behind(places, "signed:").unwrap_or(0) == 1);
     let (declared, name) = declaration.rsplit_once(|c: char| c.is_whitespace() || c == '*')?;
     let (name, is_array) = match name.split_once('[') {
         Some((name, _)) => (name, true),
@@ -71,7 +68,18 @@ fn field(line: &str) -> Option<TracepointField> {
         (_, is_array) if is_array || !matches!(size, 1 | 2 | 4 | 8) => TracepointFieldKind::Bytes,
         _ => TracepointFieldKind::Number,
     };
-    Some(TracepointField { name: name.to_owned(), offset: number("offset:")?, size, signed, kind })
+    Some(TracepointField {
+        name: name.to_owned(),
+        offset: number_behind(places, "offset:")?,
+        size,
+        signed,
+        kind,
+    })
+}
+
+fn number_behind(places: &str, key: &str) -> Option<u16> {
+    let place = places.split(';').find_map(|place| place.trim().strip_prefix(key));
+    place.and_then(|value| value.trim().parse::<u16>().ok())
 }
 
 /// Of what a declared type has elements: `char[]`, `const char`.

@@ -25,8 +25,8 @@ pub(super) fn descriptor_paths(root: &Path, pid: u32, tid: u32, descriptor: u64)
 
 /// The descriptors of a process that link to arenas.
 pub(super) fn arena_descriptors(root: &Path, pid: u32) -> Vec<PathBuf> {
-    let descriptors = |folder: &Path| links_to_arenas(&folder.join("fd"));
-    in_process(&root.join(format!("proc/{pid}")), descriptors).unwrap_or_default()
+    in_process(&root.join(format!("proc/{pid}")), |folder| links_to_arenas(&folder.join("fd")))
+        .unwrap_or_default()
 }
 
 /// The mappings of a process that are arenas: they can be opened there, also

@@ -87,11 +87,10 @@ impl ArenaMemory {
         self.file.read_exact_at(&mut bytes, HEADERS_OFFSET as u64)?;
         Ok(bytes
             .chunks_exact(HEADER_STRIDE)
-            .map(|header| {
-                let word = |at: usize| {
-                    u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
-                };
-                RingIdentity { state: word(0), tid: word(4), owner: word(8) }
+            .map(|header| RingIdentity {
+                state: word(header, 0),
+                tid: word(header, 4),
+                owner: word(header, 8),
             })
             .collect())
     }
@@ -115,6 +114,10 @@ impl ArenaMemory {
         // The call comes after the load that said what is there to be read, as calls do.
         self.file.read_exact_at(bytes, offset as u64)
     }
+}
+
+fn word(header: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
 }
 
 #[cfg(any(test, feature = "fuzzing"))]

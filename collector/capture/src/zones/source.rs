@@ -141,7 +141,6 @@ impl Source for ZoneSource {
 impl Follower {
     /// Nobody is followed yet; the recording begins now, through a trace buffer of so many bytes.
     pub(super) fn new(buffer_bytes: usize) -> Self {
-        let now = |clock| ticks_now(clock).0;
         Self {
             clients: FxHashMap::default(),
             order: Order::default(),
@@ -153,7 +152,10 @@ impl Follower {
             unpaced: [0; 2],
             held_back: FxHashSet::default(),
             staging: (buffer_bytes / STAGED_PART).max(CHUNK_BYTES),
-            start: Start { tsc: now(ClockSource::Tsc), monotonic: now(ClockSource::Monotonic) },
+            start: Start {
+                tsc: ticks_now(ClockSource::Tsc).0,
+                monotonic: ticks_now(ClockSource::Monotonic).0,
+            },
             before: Losses::default(),
             counts: Counts::default(),
             refusals: Refusals::default(),

@@ -48,14 +48,15 @@ impl TracepointTable {
                 }
             });
         }
-        let has = |system: &str, names: [&str; 2]| {
-            self.tracepoints.values().any(|tracepoint| {
-                tracepoint.system == system && names.contains(&tracepoint.name.as_str())
-            })
-        };
-        let has_scheduler = has("gpu_scheduler", ["drm_sched_job", "drm_sched_job_queue"]);
-        let has_requests = has("i915", ["i915_request_queue", "i915_request_add"]);
+        let has_scheduler = self.has("gpu_scheduler", ["drm_sched_job", "drm_sched_job_queue"]);
+        let has_requests = self.has("i915", ["i915_request_queue", "i915_request_add"]);
         (self.has_scheduler, self.has_requests) = (has_scheduler, has_requests);
+    }
+
+    fn has(&self, system: &str, names: [&str; 2]) -> bool {
+        self.tracepoints.values().any(|tracepoint| {
+            tracepoint.system == system && names.contains(&tracepoint.name.as_str())
+        })
     }
 
     /// Whether the kernel tells of the jobs of its scheduler, in either generation of names.
@@ -148,15 +149,20 @@ impl<'a> Reading<'a> {
 
     /// All that can be shown.
     pub(crate) fn fields(&self) -> Vec<Field> {
-        let value = |field: &TracepointField| match self.text_of(field) {
+        let fields = self.tracepoint.fields.iter().take(MOST_FIELDS);
+        fields
+            .filter_map(|(name, field)| Some(Field::named(*name, self.value_of(field)?)))
+            .collect()
+    }
+
+    fn value_of(&self, field: &TracepointField) -> Option<Value> {
+        match self.text_of(field) {
             Some(text) => Some(Value::Text(text.into())),
             None if field.signed => {
                 self.number_of(field).map(|number| Value::Signed(number as i64))
             }
             None => self.number_of(field).map(Value::Unsigned),
-        };
-        let fields = self.tracepoint.fields.iter().take(MOST_FIELDS);
-        fields.filter_map(|(name, field)| Some(Field::named(*name, value(field)?))).collect()
+        }
     }
 }
 

@@ -30,8 +30,11 @@ pub(super) fn runs_this_program(pid: u32) -> bool {
         return false;
     };
     let ours = std::env::current_exe().unwrap_or_default();
-    let name = |path: &std::path::Path| path.file_name().map(std::ffi::OsStr::to_ascii_lowercase);
-    name(theirs.as_ref()) == name(&ours)
+    file_name(theirs.as_ref()) == file_name(&ours)
+}
+
+fn file_name(path: &std::path::Path) -> Option<std::ffi::OsString> {
+    path.file_name().map(std::ffi::OsStr::to_ascii_lowercase)
 }
 
 /// The file of the program that a process runs.

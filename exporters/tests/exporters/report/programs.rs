@@ -64,10 +64,13 @@ fn names_are_told_apart_by_place_and_not_by_number() {
 
 #[test]
 fn what_other_programs_say_is_left_out_of_a_report_on_one() {
-    let report = |name| report_with(&game(), of_process(name), &session(), &[]);
-    assert_eq!(sizes(&report("game")), [4, 2, 1, 2, 2, 1, 1]);
-    assert_eq!(sizes(&report("other")), [0; 7]);
-    assert_eq!(report("other").events.locks, 11, "events are of the whole machine");
+    assert_eq!(sizes(&report_of("game")), [4, 2, 1, 2, 2, 1, 1]);
+    assert_eq!(sizes(&report_of("other")), [0; 7]);
+    assert_eq!(report_of("other").events.locks, 11, "events are of the whole machine");
+}
+
+fn report_of(name: &str) -> Report {
+    report_with(&game(), of_process(name), &session(), &[])
 }
 
 fn of_process(name: &str) -> ReportOptions {

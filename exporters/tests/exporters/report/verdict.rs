@@ -51,7 +51,6 @@ fn what_a_program_was_blocked_in_for_a_tenth_of_the_time_is_told_with_its_own_fu
 fn told_of_sleep(asleep: u64, process: Option<ProcessFilter>) -> String {
     let (mut scenario, a, b) = two_programs();
     let [program, libc] = ["/bin/a", "/lib/libc.so.6"].map(|path| scenario.name(path));
-    let of_file = |path| Module { path, build_id: BuildId::default(), kind: ModuleKind::File };
     let kernel = Module {
         path: scenario.name("[kernel.kallsyms]"),
         build_id: BuildId::default(),
@@ -77,6 +76,10 @@ fn told_of_sleep(asleep: u64, process: Option<ProcessFilter>) -> String {
     scenario.switches(100, 0, b, SLEEPS, a);
     let options = ReportOptions { process, ..ReportOptions::default() };
     report_with(&scenario, options, &session(), &[]).text(1000)
+}
+
+fn of_file(path: syscollect_model::StringId) -> Module {
+    Module { path, build_id: BuildId::default(), kind: ModuleKind::File }
 }
 
 #[test]

@@ -93,12 +93,16 @@ impl EventInfo<'_> {
         } else {
             EventKey::Manifest { provider, id, version }
         };
-        let name = |at| Some(self.name(self.word(at)?));
-        let (provider_name, task_name, opcode_name) = (name(52)?, name(68)?, name(72)?);
+        let (provider_name, task_name, opcode_name) =
+            (self.name_at(52)?, self.name_at(68)?, self.name_at(72)?);
         let count = self.word(104)?.min(u32::from(u16::MAX)) as u16;
         let mut fields_left = MAX_FIELDS;
         let fields = self.fields(0, count, 0, &mut fields_left)?;
         Some(EventSchema { key, provider_name, task_name, opcode_name, schema: Schema { fields } })
+    }
+
+    fn name_at(&self, at: usize) -> Option<String> {
+        Some(self.name(self.word(at)?))
     }
 
     fn word(self, at: usize) -> Option<u32> {
