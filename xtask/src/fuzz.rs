@@ -1,5 +1,5 @@
 //! `cargo xtask fuzz [--seconds N] [TARGETS]`: libFuzzer on the targets of fuzz/, as many at a time
-//! as there are CPUs; in the whole check four times as many, each for as long on a clock.
+//! as there are CPUs; in the whole check six times as many, each for as long on a clock.
 //!
 //! The flags are those of cargo-fuzz without its sanitizers, which need a nightly compiler;
 //! arithmetic and bounds are checked all the same. What is found stays in fuzz/corpus for the next
@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::privileged::context::cargo;
 use crate::process::{on_each_cpu, output_of, root};
-use crate::report::{Outcome, Report};
+use crate::report::{InBackground, Outcome, Report};
 
 /// Seconds of each target in the whole check; enough to meet a mistake that is easy to meet.
 const CI_SECONDS: u32 = 30;
@@ -38,18 +38,27 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The same, as steps of the whole check.
-pub(crate) fn steps(report: &mut Report) {
-    if Command::new("c++").arg("--version").output().is_err() {
+/// Targets that run at a time on each CPU in the whole check.
+const CI_TARGETS: usize = 6;
+
+/// The same, as steps of the whole check, if they are built.
+pub(crate) fn steps(report: &mut Report, built: Option<InBackground<PathBuf>>) {
+    let Some(built) = built else {
         return report.step("fuzz", || {
             Ok(Outcome::Skipped("libFuzzer is C++, and there is no c++ here".to_owned()))
         });
-    }
+    };
     let mut folder = None;
-    report.step("fuzz: build", || build().map(|built| folder = Some(built)));
+    report.step("fuzz: build", || built.wait().map(|built| folder = Some(built)));
     if let Some(folder) = folder {
-        report.step("fuzz: every target", || try_all(&folder, &targets()?, CI_SECONDS, 4));
+        report.step("fuzz: every target", || try_all(&folder, &targets()?, CI_SECONDS, CI_TARGETS));
     }
+}
+
+/// Begins to build them all, in a folder of their own; `None` where there is no C++ compiler.
+pub(crate) fn begin_build() -> Option<InBackground<PathBuf>> {
+    let has_compiler = Command::new("c++").arg("--version").output().is_ok();
+    has_compiler.then(|| InBackground::begin(build))
 }
 
 /// Names of all targets.

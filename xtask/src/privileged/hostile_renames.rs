@@ -17,7 +17,7 @@ use super::context::{Context, json_lines, number, text, wait};
 
 /// The user and group `nobody`.
 const NOBODY: u32 = 65534;
-const SECONDS: u64 = 6;
+const SECONDS: u64 = 3;
 const ZONES: u64 = 2_000;
 const THREADS: u64 = 2;
 /// The trace buffer, and what a capture of it may take: all of the buffer, uncompressed, the
