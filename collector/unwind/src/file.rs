@@ -67,13 +67,16 @@ impl UnwindFile {
     ///
     /// # Errors
     ///
-    /// If there is no unwind information in Go's code, or it cannot be read.
+    /// If there is no unwind information, or only such that is compressed, of Go's code; and if it
+    /// cannot be read.
     pub fn pages(&self, pages: &[u32]) -> Result<Vec<(u32, Vec<UnwindRow>)>, UnwindError> {
         let writer = PageWriter::new(pages);
         let runs = Run::all(&self.layout, &writer.wanted());
         let reads_code = self.reads_code();
         let frames = match Frames::read(&self.source, &self.layout, &runs) {
-            Err(UnwindError::Missing) if reads_code => Frames::none(runs),
+            Err(UnwindError::Missing | UnwindError::Compressed(_)) if reads_code => {
+                Frames::none(runs)
+            }
             frames => frames?,
         };
         let code = CodeReader { source: &self.source, layout: &self.layout };

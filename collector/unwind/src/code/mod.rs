@@ -192,7 +192,9 @@ impl<'c> Analysis<'c> {
         for number in first..self.steps.len() {
             let step = self.steps[number];
             let is_apart = number > first && self.steps[number - 1].end() != step.at;
-            if is_apart || Some(step.at) == called {
+            // What begins within another beginning ends where that ends.
+            let is_begun = self.roles[number] == Role::ThreadStart;
+            if is_apart || is_begun || Some(step.at) == called {
                 break;
             }
             self.roles[number] = Role::ThreadStart;

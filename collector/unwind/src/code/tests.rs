@@ -1,5 +1,7 @@
 //! Rules of small functions, written as their bytes.
 
+use std::time::{Duration, Instant};
+
 use proptest::prelude::*;
 use syscollect_records::unwind::{UnwindRow, cfa_rule, frame_pointer_rule};
 
@@ -132,6 +134,23 @@ fn a_program_begins_at_its_entry() {
     let without_information = ADDRESS..ADDRESS + code.len() as u64;
     let code = BareCode { bytes: &code, address: ADDRESS, without_information, entry: ADDRESS };
     assert_eq!(rules(&code)[0], (ADDRESS, Rule::END));
+}
+
+/// Code that anybody may have made is read in time, however often it begins threads, jumps to one
+/// place, or calls what follows.
+#[test]
+fn no_code_takes_longer_than_its_length() {
+    let begin = Instant::now();
+    let to_the_next: &[u8] = &[0x75, 0];
+    let call_the_next: &[u8] = &[0xe8, 0, 0, 0, 0];
+    let set_and_leave = [MOV_RBP_RSP, to_the_next, LEAVE].concat();
+    for repeated in
+        [&[SYSCALL, XOR_EBP_EBP].concat()[..], to_the_next, call_the_next, &set_and_leave]
+    {
+        let code = repeated.repeat((512 << 10) / repeated.len());
+        assert!(!rules_of(&[&code]).is_empty());
+    }
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
 }
 
 proptest! {
