@@ -16,8 +16,6 @@ pub(super) enum Flow {
     Branch(u64),
     /// There.
     Jump(u64),
-    /// To a function that a word beside the code names: what follows returns to the caller.
-    TailCall,
     /// To where a register or a table says.
     Anywhere,
     /// To the caller.
@@ -160,7 +158,6 @@ fn flow(instruction: &Instruction) -> Flow {
         FlowControl::Call | FlowControl::IndirectCall => Flow::Call(is_near.then_some(target)),
         FlowControl::ConditionalBranch => Flow::Branch(target),
         FlowControl::UnconditionalBranch if is_near => Flow::Jump(target),
-        FlowControl::IndirectBranch if instruction.is_ip_rel_memory_operand() => Flow::TailCall,
         FlowControl::UnconditionalBranch | FlowControl::IndirectBranch => Flow::Anywhere,
         FlowControl::Return if is_near_return(instruction) => Flow::Return,
         _ => Flow::Stop,

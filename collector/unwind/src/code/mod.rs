@@ -13,6 +13,8 @@ mod depths;
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use rustc_hash::FxHashSet;
+
 use self::decode::{Flow, FramePointerChange, StackChange, Step, StepKind, steps};
 use self::depths::Depths;
 use crate::arch::{FRAME_POINTER, STACK_POINTER};
@@ -26,8 +28,10 @@ const DEEPEST: i64 = 1 << 20;
 const CALL_ALIGNMENT: i64 = 16;
 /// Compilers let functions begin at multiples of it.
 const FUNCTION_ALIGNMENT: u64 = 16;
-/// Instructions between a system call and where the new thread of `clone` makes its frame pointer 0.
+/// Instructions from a system call to where the new thread of `clone` makes its frame pointer 0.
 const NEW_THREAD_STEPS: usize = 3;
+/// And from there to where it calls its first function, at most.
+const NEW_THREAD_CALLS: usize = 6;
 
 /// Bytes of code before and behind what is wanted that help to understand it: functions begin and end
 /// there, and jump there.
@@ -48,7 +52,16 @@ pub(crate) struct BareCode<'a> {
 
 /// Rules of code, by ascending address; each holds up to the next one.
 pub(crate) fn rules(code: &BareCode<'_>) -> Vec<(u64, Rule)> {
-    Analysis::new(code).rules()
+    let mut first = Analysis::new(code, &FxHashSet::default());
+    first.find_depths();
+    let never_return = first.never_return();
+    if never_return.is_empty() {
+        return first.rules();
+    }
+    // What did not return once does not elsewhere.
+    let mut again = Analysis::new(code, &never_return);
+    again.find_depths();
+    again.rules()
 }
 
 /// No instruction.
@@ -126,11 +139,15 @@ struct Analysis<'c> {
     is_gap: Vec<bool>,
     /// Whether it is a call that is taken for one that does not return.
     is_last: Vec<bool>,
+    /// Whether the stack may be deeper by what no instruction says: a path leads here from where the
+    /// function made room for as much as it wanted.
+    is_variable: Vec<bool>,
     depths: Depths,
 }
 
 impl<'c> Analysis<'c> {
-    fn new(code: &'c BareCode<'c>) -> Self {
+    /// Of code in which calls of these functions do not return.
+    fn new(code: &'c BareCode<'c>, never_return: &FxHashSet<u64>) -> Self {
         let steps = steps(code.bytes, code.address);
         let mut at = vec![NONE; code.bytes.len()];
         for (number, step) in steps.iter().enumerate() {
@@ -146,11 +163,13 @@ impl<'c> Analysis<'c> {
             is_target: vec![false; count],
             is_gap: vec![false; count],
             is_last: vec![false; count],
+            is_variable: vec![false; count],
             depths: Depths::new(count),
             steps,
         };
         analysis.find_roles();
-        analysis.find_entered();
+        analysis.find_entered(never_return);
+        analysis.find_variable();
         analysis
     }
 
@@ -172,17 +191,28 @@ impl<'c> Analysis<'c> {
                 {
                     self.roles[number - 1..=number].fill(Role::SignalReturn);
                 }
-                StepKind::ZeroesFramePointer
-                    if follows(number.saturating_sub(NEW_THREAD_STEPS), StepKind::SystemCall) =>
-                {
+                StepKind::ZeroesFramePointer if self.is_new_thread(number) => {
                     self.begin_thread(number);
                 }
                 _ => {}
             }
         }
-        if let Some(first) = self.step_at(self.code.entry) {
+        // Libraries may have any number there, programs zero the frame pointer first.
+        if let Some(first) = self.step_at(self.code.entry)
+            && self.steps[first].kind == StepKind::ZeroesFramePointer
+        {
             self.begin_thread(first);
         }
+    }
+
+    /// Whether only the new thread of `clone` comes to the instruction: a system call, a look at what
+    /// it returned, a jump of the old thread, and then a function that somebody handed over.
+    fn is_new_thread(&self, number: usize) -> bool {
+        let before = number.checked_sub(NEW_THREAD_STEPS).map(|from| &self.steps[from..number]);
+        let is_after_clone = matches!(before, Some([call, _, jump])
+            if call.kind == StepKind::SystemCall && matches!(jump.flow, Flow::Branch(_)));
+        let mut later = self.steps[number..].iter().take(NEW_THREAD_CALLS);
+        is_after_clone && later.any(|step| step.flow == Flow::Call(None))
     }
 
     /// A thread begins with the instruction: no caller is above it, up to where the code ends or
@@ -207,7 +237,7 @@ impl<'c> Analysis<'c> {
     }
 
     /// Finds what is called, and what is jumped to.
-    fn find_entered(&mut self) {
+    fn find_entered(&mut self, never_return: &FxHashSet<u64>) {
         for number in 0..self.steps.len() {
             if let Flow::Call(Some(to)) = self.steps[number].flow
                 && let Some(called) = self.step_at(to)
@@ -218,7 +248,41 @@ impl<'c> Analysis<'c> {
                 self.is_target[to] = true;
             }
         }
-        self.is_last = (0..self.steps.len()).map(|number| self.may_not_return(number)).collect();
+        for number in 0..self.steps.len() {
+            self.is_last[number] = match self.steps[number].flow {
+                Flow::Call(Some(to)) if never_return.contains(&to) => true,
+                _ => self.may_not_return(number),
+            };
+        }
+    }
+
+    /// Finds where the stack may be of any depth: behind what makes it so, until the frame pointer
+    /// says where it ends.
+    fn find_variable(&mut self) {
+        let mut waiting: Vec<usize> = (0..self.steps.len())
+            .filter(|number| self.steps[*number].stack == StackChange::Lost)
+            .collect();
+        while let Some(number) = waiting.pop() {
+            if matches!(self.steps[number].stack, StackChange::ToFramePointer(_)) {
+                continue;
+            }
+            for to in [self.following(number), self.target(number)].into_iter().flatten() {
+                if !std::mem::replace(&mut self.is_variable[to], true) {
+                    waiting.push(to);
+                }
+            }
+        }
+    }
+
+    /// Functions that were called and did not return, as far as is known.
+    fn never_return(&self) -> FxHashSet<u64> {
+        let calls = self.steps.iter().zip(&self.is_last).filter(|(_, is_last)| **is_last);
+        calls
+            .filter_map(|(step, _)| match step.flow {
+                Flow::Call(to) => to,
+                _ => None,
+            })
+            .collect()
     }
 
     /// Finds what is reached, as far as is known of calls that do not return.
@@ -261,13 +325,18 @@ impl<'c> Analysis<'c> {
         }
     }
 
-    fn rules(mut self) -> Vec<(u64, Rule)> {
+    /// Finds out what can be known of depths.
+    fn find_depths(&mut self) {
         self.relate();
         self.find_paths();
         let sources = self.frame_sources();
         self.relate_by_frame_pointer(&sources);
+        self.fix_beginnings();
         self.relate_by_calls();
         self.find_paths();
+    }
+
+    fn rules(mut self) -> Vec<(u64, Rule)> {
         let sources = self.frame_sources();
         let is_known = self.known();
         let saved = self.saved(&is_known);
@@ -301,7 +370,7 @@ impl<'c> Analysis<'c> {
     /// Relates the depths of instructions by what they do to the stack pointer.
     fn relate(&mut self) {
         for number in 0..self.steps.len() {
-            if self.roles[number] != Role::Ordinary {
+            if self.roles[number] != Role::Ordinary || self.is_variable[number] {
                 continue;
             }
             let step = self.steps[number];
@@ -310,12 +379,13 @@ impl<'c> Analysis<'c> {
             }
             if let (StackChange::By(by), Some(next)) = (step.stack, self.following(number))
                 && !self.is_last[number]
+                && !self.is_variable[next]
             {
                 self.depths.relate(number, next, by);
             }
             match (step.flow, self.target(number)) {
-                (Flow::Return | Flow::TailCall, _) => self.depths.fix(number, 0),
-                (_, Some(to)) if self.roles[to] == Role::Ordinary => {
+                (Flow::Return, _) => self.depths.fix(number, 0),
+                (_, Some(to)) if self.roles[to] == Role::Ordinary && !self.is_variable[to] => {
                     self.depths.relate(number, to, 0);
                 }
                 (Flow::Branch(to) | Flow::Jump(to), None)
@@ -387,16 +457,58 @@ impl<'c> Analysis<'c> {
                 || self.steps.get(next).is_some_and(|next| next.kind == StepKind::Padding))
     }
 
+    /// Whether a function may begin with the instruction: it is called, or nothing leads there and it
+    /// lies where compilers let functions begin.
+    fn may_begin(&self, number: usize) -> bool {
+        let is_aligned = self.steps[number].at.is_multiple_of(FUNCTION_ALIGNMENT);
+        self.is_called[number] || (is_aligned && !self.is_reached[number] && self.is_code(number))
+    }
+
+    /// Of each set of depths: where a function may begin.
+    fn firsts(&mut self) -> Vec<Option<usize>> {
+        let mut firsts = vec![None; self.steps.len()];
+        for number in (0..self.steps.len()).rev() {
+            if self.may_begin(number) {
+                firsts[self.depths.set_of(number)] = Some(number);
+            }
+        }
+        firsts
+    }
+
+    /// A function that does not return, and that is called by its address only, begins where all
+    /// that it calls has the stack that it must have.
+    fn fix_beginnings(&mut self) {
+        let firsts = self.firsts();
+        let (mut calls, mut is_other) = (vec![false; firsts.len()], vec![false; firsts.len()]);
+        for number in 0..firsts.len() {
+            if !self.is_call(number) {
+                continue;
+            }
+            let set = self.depths.set_of(number);
+            let depth = firsts[set].and_then(|first| self.depths.difference(first, number));
+            match depth.is_some_and(is_depth_of_call) {
+                true => calls[set] = true,
+                false => is_other[set] = true,
+            }
+        }
+        for (set, first) in firsts.into_iter().enumerate() {
+            if let Some(first) = first.filter(|_| calls[set] && !is_other[set])
+                && self.depths.value(first).is_none()
+            {
+                self.depths.fix(first, 0);
+            }
+        }
+    }
+
+    fn is_call(&self, number: usize) -> bool {
+        matches!(self.steps[number].flow, Flow::Call(_)) && !self.is_variable[number]
+    }
+
     /// Such calls do return if what follows is as deep as they are: by what is known of both, or if
     /// the code that leads to the call begins a function then. Where a function begins, the stack is
     /// as deep as at no call.
     fn relate_by_calls(&mut self) {
-        let mut firsts = vec![None; self.steps.len()];
-        for number in (0..self.steps.len()).rev() {
-            if !self.is_reached[number] && self.is_code(number) {
-                firsts[self.depths.set_of(number)] = Some(number);
-            }
-        }
+        let mut firsts = self.firsts();
         for number in (0..self.steps.len()).rev() {
             let next = self.following(number).filter(|_| self.is_last[number]);
             let Some((next, depth)) = next.and_then(|next| Some((next, self.depths.value(next)?)))
@@ -408,7 +520,7 @@ impl<'c> Analysis<'c> {
                 None => firsts[set].and_then(|first| self.depths.difference(first, number)),
                 known => known,
             };
-            if known == Some(depth) && depth % CALL_ALIGNMENT == WORD {
+            if known == Some(depth) && is_depth_of_call(depth) {
                 self.is_last[number] = false;
                 self.depths.relate(number, next, 0);
                 firsts[self.depths.set_of(number)] = firsts[set].or(firsts[next_set]);
@@ -435,8 +547,10 @@ impl<'c> Analysis<'c> {
             let set = self.depths.set_of(number);
             match self.depths.value(number) {
                 Some(depth) if (0..DEEPEST).contains(&depth) && depth % WORD == 0 => {
-                    let is_first = self.is_called[number] || !self.is_reached[number];
-                    has_first[set] |= is_first && depth == 0 && self.is_code(number);
+                    has_first[set] |= depth == 0 && self.may_begin(number);
+                    // Otherwise two functions were taken for one, the first of which calls what
+                    // does not return.
+                    is_bad[set] |= self.is_call(number) && !is_depth_of_call(depth);
                 }
                 _ => is_bad[set] = true,
             }
@@ -456,9 +570,10 @@ impl<'c> Analysis<'c> {
     fn saved(&mut self, is_known: &[bool]) -> Vec<Saved> {
         let depths: Vec<Option<i64>> =
             (0..self.steps.len()).map(|number| self.depth(number, is_known)).collect();
+        // What a table of a `switch` leads to is as what it leads to itself.
         let first = |number: usize| match depths[number] {
             Some(0) => Saved::Same,
-            _ => Saved::Lost,
+            _ => Saved::Unreached,
         };
         let change = |number: usize, before| {
             // Where the word lies that is so far above the stack pointer.
@@ -492,15 +607,22 @@ impl<'c> Analysis<'c> {
         source: FrameSource,
         saved: Saved,
     ) -> Rule {
-        let cfa = match self.depth(number, is_known) {
-            Some(depth) => cfa_at_register(STACK_POINTER, depth + WORD),
-            None => self.frame_set(source).and_then(|(set, deeper)| {
-                let depth = self.depth(set, is_known)?.checked_add(deeper)?;
-                cfa_at_register(FRAME_POINTER, depth + WORD)
-            }),
-        };
+        // The frame pointer first: functions of V8 take what was pushed for them off the stack.
+        let by_frame_pointer = self.frame_set(source).and_then(|(set, deeper)| {
+            let depth = self.depth(set, is_known)?.checked_add(deeper)?;
+            cfa_at_register(FRAME_POINTER, depth + WORD)
+        });
+        let cfa = by_frame_pointer.or_else(|| {
+            let depth = self.depth(number, is_known).filter(|_| !self.is_variable[number])?;
+            cfa_at_register(STACK_POINTER, depth + WORD)
+        });
         cfa.map_or(Rule::NONE, |cfa| Rule::new(cfa, frame_pointer(saved)))
     }
+}
+
+/// Whether a function of a compiler calls with such a stack.
+fn is_depth_of_call(depth: i64) -> bool {
+    depth % CALL_ALIGNMENT == WORD
 }
 
 fn frame_pointer(saved: Saved) -> RuleAndOffset {

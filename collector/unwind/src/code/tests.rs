@@ -40,7 +40,6 @@ const POP_RBP: &[u8] = &[0x5d];
 const POP_RBX: &[u8] = &[0x5b];
 const POP_RDI: &[u8] = &[0x5f];
 const SUB_RSP_32: &[u8] = &[0x48, 0x83, 0xec, 0x20];
-const ADD_RSP_32: &[u8] = &[0x48, 0x83, 0xc4, 0x20];
 const SUB_RSP_8: &[u8] = &[0x48, 0x83, 0xec, 0x08];
 const ADD_RSP_8: &[u8] = &[0x48, 0x83, 0xc4, 0x08];
 const MOV_RBP_RSP: &[u8] = &[0x48, 0x89, 0xe5];
@@ -63,9 +62,9 @@ const fn jne(bytes: u8) -> [u8; 2] {
 
 #[test]
 fn what_a_function_pushes_lies_between_rsp_and_the_cfa() {
-    let code = [PUSH_RBX, PUSH_RBP, SUB_RSP_32, CALL_ELSEWHERE, ADD_RSP_32, POP_RBP, POP_RBX, RET];
+    let code = [PUSH_RBX, PUSH_RBP, SUB_RSP_8, CALL_ELSEWHERE, ADD_RSP_8, POP_RBP, POP_RBX, RET];
     let found: Vec<_> = (0..code.len()).map(|number| words(&code, number)).collect();
-    assert_eq!(found, [1, 2, 3, 7, 7, 3, 2, 1].map(Some));
+    assert_eq!(found, [1, 2, 3, 4, 4, 3, 2, 1].map(Some));
     let saved = |number| (row(&code, number).frame_pointer, row(&code, number).saved_offset);
     assert_eq!(saved(1), (frame_pointer_rule::SAME, 0));
     assert_eq!(saved(3), (frame_pointer_rule::AT_CFA, -3));
@@ -93,8 +92,8 @@ fn paths_that_contradict_each_other_say_nothing() {
     let code = [TEST_EAX_EAX, &skip, SUB_RSP_8, XOR_EAX_EAX, RET];
     assert_eq!((0..code.len()).filter_map(|number| words(&code, number)).count(), 0);
     // What comes behind is another function.
-    let more = [&code[..], &[SUB_RSP_8, CALL_ELSEWHERE, ADD_RSP_8, RET]].concat();
-    assert_eq!(words(&more, code.len() + 1), Some(2));
+    let more = [&code[..], &[&[0x90; 5], SUB_RSP_8, CALL_ELSEWHERE, ADD_RSP_8, RET]].concat();
+    assert_eq!(words(&more, code.len() + 2), Some(2));
 }
 
 #[test]
@@ -105,7 +104,7 @@ fn a_function_that_takes_more_than_it_put_there_is_none() {
 
 #[test]
 fn behind_a_call_that_does_not_return_begins_another_function() {
-    const NOPS: &[u8] = &[0x90; 3];
+    const NOPS: &[u8] = &[0x90; 10];
     let code = [PUSH_RBX, CALL_ELSEWHERE, NOPS, PUSH_RBX, PUSH_RBP, POP_RBP, POP_RBX, RET];
     assert_eq!([3, 4, 5].map(|number| words(&code, number)), [1, 2, 3].map(Some));
 }
@@ -134,6 +133,39 @@ fn a_program_begins_at_its_entry() {
     let without_information = ADDRESS..ADDRESS + code.len() as u64;
     let code = BareCode { bytes: &code, address: ADDRESS, without_information, entry: ADDRESS };
     assert_eq!(rules(&code)[0], (ADDRESS, Rule::END));
+}
+
+#[test]
+fn a_function_with_room_for_as_much_as_it_wants_is_known_by_its_frame_pointer_alone() {
+    const SUB_RSP_RAX: &[u8] = &[0x48, 0x29, 0xc4];
+    // Back to where the room is made.
+    const JNE_BACK: &[u8] = &[0x75, 0xf4];
+    let code =
+        [PUSH_RBP, MOV_RBP_RSP, SUB_RSP_RAX, CALL_ELSEWHERE, TEST_EAX_EAX, JNE_BACK, LEAVE, RET];
+    for number in 2..7 {
+        let UnwindRow { cfa, cfa_offset, .. } = row(&code, number);
+        assert_eq!((cfa, cfa_offset), (cfa_rule::RBP, 2), "instruction {number}");
+    }
+    assert_eq!(words(&code, 7), Some(1));
+}
+
+#[test]
+fn two_functions_that_nothing_separates_are_not_taken_for_one() {
+    // The second one's return would say how deep the first one is, whose call does not return.
+    let code = [XOR_EAX_EAX, CALL_ELSEWHERE, PUSH_RBX, CALL_ELSEWHERE, POP_RBX, RET];
+    assert_eq!((0..code.len()).filter_map(|number| words(&code, number)).count(), 0);
+}
+
+#[test]
+fn a_jump_to_where_a_word_says_is_no_functions_end() {
+    let code: [&[u8]; 3] = [CALL_ELSEWHERE, XOR_EAX_EAX, &[0xff, 0x25, 0, 0, 0, 0]];
+    assert_eq!((0..code.len()).filter_map(|number| words(&code, number)).count(), 0);
+}
+
+#[test]
+fn a_frame_pointer_that_is_0_after_a_system_call_is_no_new_thread() {
+    let code = [PUSH_RBX, SYSCALL, XOR_EBP_EBP, CALL_ELSEWHERE, POP_RBX, RET];
+    assert_eq!(words(&code, 3), Some(2));
 }
 
 /// Code that anybody may have made is read in time, however often it begins threads, jumps to one
