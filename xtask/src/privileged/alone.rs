@@ -44,11 +44,10 @@ fn one(context: &Context, name: &str, way: &str, refused: &str, zones: u64) -> R
     let said = context.record_by(way, &capture, &[], &["alone", refused, &threads, &count])?;
     ensure!(said.len() as u64 == THREADS, "{} threads said what they did", said.len());
     let reader = CaptureReader::open(&capture)?;
-    let shared = |definition: &_| matches!(definition, Ok(Definition::Clients(clients)) if !clients.is_empty());
-    ensure!(
-        !reader.definitions().any(|definition| shared(&definition)),
-        "memory was shared all the same"
+    let is_shared = reader.definitions().any(
+        |definition| matches!(definition, Ok(Definition::Clients(clients)) if !clients.is_empty()),
     );
+    ensure!(!is_shared, "memory was shared all the same");
     let seen = Zones::of(&capture)?;
     ensure!(seen.losses.is_empty(), "lost: {:?}", seen.losses);
     for line in said {

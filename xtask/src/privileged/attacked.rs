@@ -268,10 +268,10 @@ impl Programs {
         let all = fs::read_dir("/proc")?.flatten();
         let all = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         // Others end meanwhile.
-        let is_child = |other: &u32| {
+        let children = all.filter(|other| {
             status(*other).is_ok_and(|status| number_of(&status, "PPid:") == Some(pid.into()))
-        };
-        Ok(Self(std::iter::once(pid).chain(all.filter(is_child)).collect()))
+        });
+        Ok(Self(std::iter::once(pid).chain(children).collect()))
     }
 
     /// What they have now.
@@ -338,14 +338,14 @@ struct Moment {
 impl Moment {
     /// What was used between.
     fn until(&self, later: &Self) -> Usage {
-        let wall = later.at.duration_since(self.at).as_secs_f64();
-        let part = |time: Duration| time.as_secs_f64() / wall;
+        let wall = later.at.duration_since(self.at);
         let mut by_thread = BTreeMap::<String, f64>::new();
         for (thread, cpu) in &later.by_thread {
             let before = self.by_thread.get(thread).copied().unwrap_or_default();
-            *by_thread.entry(thread.1.clone()).or_default() += part(cpu.saturating_sub(before));
+            *by_thread.entry(thread.1.clone()).or_default() +=
+                cpu.saturating_sub(before).div_duration_f64(wall);
         }
-        Usage { cpu: part(later.cpu.saturating_sub(self.cpu)), by_thread }
+        Usage { cpu: later.cpu.saturating_sub(self.cpu).div_duration_f64(wall), by_thread }
     }
 }
 

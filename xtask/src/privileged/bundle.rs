@@ -47,8 +47,8 @@ pub(crate) fn bundle(context: &Context) -> Result<String> {
     }
     let (here, away) = (names_in(&here)?, names_in(&away)?);
     let real: Vec<_> = hidden.iter().filter_map(|file| file.canonicalize().ok()).collect();
-    let is_hidden = |path: &str| real.iter().any(|file| file == Path::new(path));
-    let compared = here.iter().filter(|((path, ..), _)| is_hidden(path));
+    let compared =
+        here.iter().filter(|((path, ..), _)| real.iter().any(|file| file == Path::new(path)));
     let mut named = 0;
     for (place, symbol) in compared {
         let other =
@@ -64,9 +64,6 @@ pub(crate) fn bundle(context: &Context) -> Result<String> {
         named += 1;
     }
     ensure!(named >= NAMED_LEAST, "only {named} places were compared");
-    let is_caller = |symbol: &Symbol| {
-        symbol.frames.iter().any(|frame| frame.function.contains("caller_seventy"))
-    };
     ensure!(away.values().any(is_caller), "the load's function has no name elsewhere");
     let bytes: u64 = kept.iter().filter_map(|file: &Value| file["stored"].as_u64()).sum();
     Ok(format!(
@@ -74,6 +71,10 @@ pub(crate) fn bundle(context: &Context) -> Result<String> {
         hidden.len(),
         kept.len()
     ))
+}
+
+fn is_caller(symbol: &Symbol) -> bool {
+    symbol.frames.iter().any(|frame| frame.function.contains("caller_seventy"))
 }
 
 /// The names of files' functions that a capture has.

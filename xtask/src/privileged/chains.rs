@@ -9,7 +9,7 @@ pub(crate) mod stacks;
 mod storm;
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -58,8 +58,7 @@ pub(crate) fn chains_runtimes(context: &Context) -> Result<Outcome> {
 /// The stacks of every program are whole, or say that they are cut.
 fn are_whole(context: &Context, programs: &[Program]) -> Result<Outcome> {
     let folder = context.path("chains");
-    let folder_of = |program: &Program| folder.join(program.name.replace([' ', ','], "-"));
-    let made = on_all_cpus(programs, |program| program.make(&folder_of(program)));
+    let made = on_all_cpus(programs, |program| program.make(&folder_of(program, &folder)));
     let (mut skipped, mut ready) = (Vec::new(), Vec::new());
     for (program, made) in programs.iter().zip(made) {
         match made? {
@@ -75,7 +74,7 @@ fn are_whole(context: &Context, programs: &[Program]) -> Result<Outcome> {
     };
     let recorder = context.start(&capture, &options)?;
     let running: Result<Vec<Child>> =
-        ready.iter().map(|program| start(program, &folder_of(program), seconds)).collect();
+        ready.iter().map(|program| start(program, &folder_of(program, &folder), seconds)).collect();
     let running = running?;
     let stacks = ready.iter().zip(&running);
     let stacks =
@@ -103,6 +102,10 @@ fn are_whole(context: &Context, programs: &[Program]) -> Result<Outcome> {
         bail!("{failed}{lines}");
     }
     Ok(Outcome::Passed(format!("\n{}", lines.trim_end())))
+}
+
+fn folder_of(program: &Program, folder: &Path) -> PathBuf {
+    folder.join(program.name.replace([' ', ','], "-"))
 }
 
 fn start(program: &Program, folder: &Path, seconds: u64) -> Result<Child> {

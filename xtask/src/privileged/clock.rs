@@ -24,11 +24,12 @@ struct Bracket {
 }
 
 fn brackets(lines: &[Value]) -> Result<Vec<Bracket>> {
-    let one = |line: &Value| {
-        let name = line["name"].as_str().context("a line without a name")?.to_owned();
-        Ok(Bracket { name, before: number(line, "before")?, after: number(line, "after")? })
-    };
-    lines.iter().map(one).collect()
+    lines.iter().map(bracket_of).collect()
+}
+
+fn bracket_of(line: &Value) -> Result<Bracket> {
+    let name = line["name"].as_str().context("a line without a name")?.to_owned();
+    Ok(Bracket { name, before: number(line, "before")?, after: number(line, "after")? })
 }
 
 /// Every CPU in turn, checked in the capture and in the exported trace.
@@ -240,8 +241,8 @@ fn complain(wrong: &[String], of: usize, place: &str) -> Result<()> {
 fn names_in_trace(engine: &crate::engine::Engine, trace: &Path) -> Result<HashMap<String, u64>> {
     let query = "select extract_arg(arg_set_id, 'newcomm'), min(ts) from ftrace_event where name = 'task_rename' group by 1";
     let tables = engine.query(trace, &[query])?;
-    let row = |row: &Vec<String>| Some((row.first()?.clone(), row.get(1)?.parse().ok()?));
-    Ok(tables.iter().flatten().filter_map(row).collect())
+    let rows = tables.iter().flatten();
+    Ok(rows.filter_map(|row| Some((row.first()?.clone(), row.get(1)?.parse().ok()?))).collect())
 }
 
 fn median(mut values: Vec<u64>) -> u64 {
@@ -278,16 +279,19 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_clock_that_gains_half_a_millisecond_a_second_is_500_ppm_fast() {
-        let pair = |second: u64, monotonic| ClockPair {
+    fn pair(second: u64, monotonic: u64) -> ClockPair {
+        ClockPair {
             ticks: Ticks(second * 2_000_000_000),
             monotonic,
             monotonic_raw: second * 1_000_000_000,
             boottime: monotonic,
             realtime: monotonic,
             uncertainty: 0,
-        };
+        }
+    }
+
+    #[test]
+    fn a_clock_that_gains_half_a_millisecond_a_second_is_500_ppm_fast() {
         let clock = ClockMap::new(vec![pair(1, 1_000_000_000), pair(3, 3_001_000_000)]).unwrap();
         assert!((rate_of(&clock) - 500.0).abs() < 0.01, "{}", rate_of(&clock));
     }

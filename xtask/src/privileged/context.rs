@@ -1,6 +1,7 @@
 //! What every privileged test starts from: the programs, a folder, and ways to run them.
 
 use std::fs;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -280,6 +281,23 @@ pub(crate) fn number(value: &Value, key: &str) -> Result<u64> {
     value[key].as_u64().with_context(|| format!("no number \"{key}\" in {value}"))
 }
 
+/// What the recorder counted by that name.
+pub(crate) fn statistic(info: &Value, name: &str) -> Result<u64> {
+    let value = info.pointer(&format!("/recorder/statistics/{name}"));
+    value.and_then(Value::as_u64).with_context(|| format!("info has no statistic {name}"))
+}
+
+/// A parameter of a kernel module that is loaded.
+pub(crate) fn module_parameter(module: &str, name: &str) -> Result<u64> {
+    let path = format!("/sys/module/{module}/parameters/{name}");
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    text.trim().parse().with_context(|| format!("{path} says {text}"))
+}
+
+pub(crate) fn hexadecimal(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok()
+}
+
 /// Whether the kernel that runs is of that version or a later one.
 pub(crate) fn kernel_at_least(major: u32, minor: u32) -> Result<bool> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
@@ -321,13 +339,14 @@ pub(crate) fn wait(child: Child) -> Result<ProgramOutput> {
 /// The program is killed when this one ends: a test that failed leaves no recorder behind, which
 /// would disturb all that come later.
 pub(crate) fn ends_with_us(command: &mut Command) {
-    let die = || {
-        // SAFETY: takes plain numbers, and is async-signal-safe.
-        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-        Ok(())
-    };
     // SAFETY: between fork and exec one system call is made; nothing is allocated.
-    unsafe { command.pre_exec(die) };
+    unsafe { command.pre_exec(die_with_parent) };
+}
+
+fn die_with_parent() -> io::Result<()> {
+    // SAFETY: takes plain numbers, and is async-signal-safe.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    Ok(())
 }
 
 /// Sends a signal to a process that these tests started and have not waited for yet.

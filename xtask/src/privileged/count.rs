@@ -44,10 +44,11 @@ pub(crate) fn missing_switches(files: &[Recorded], lines: &[Value]) -> Result<u6
 fn recorded_switches(files: &[Recorded], line: &Value) -> Result<u64> {
     let (pid, begin, end) =
         (number(line, "pid")? as u32, number(line, "begin")?, number(line, "end")?);
-    let leaves = |switch: &&super::recorded::Switch| {
-        switch.previous == pid && (begin..end).contains(&switch.ticks)
-    };
-    Ok(files.iter().flat_map(|file| &file.switches).filter(leaves).count() as u64)
+    let leaves = files
+        .iter()
+        .flat_map(|file| &file.switches)
+        .filter(|switch| switch.previous == pid && (begin..end).contains(&switch.ticks));
+    Ok(leaves.count() as u64)
 }
 
 /// Two processes on one CPU, 100,000 times there and back.
@@ -257,11 +258,12 @@ fn write_crates(folder: &Path) -> Result<()> {
 }
 
 fn source(functions: usize) -> String {
-    let one = |index| {
-        format!(
-            "pub fn f{index}(x: u64) -> u64 {{ let mut v: Vec<u64> = (0..x + {index}).map(|i| i * {index}).collect(); \
-             v.sort(); v.iter().map(|i| i.to_string()).collect::<String>().len() as u64 }}\n"
-        )
-    };
-    (0..functions).map(one).collect()
+    (0..functions).map(function).collect()
+}
+
+fn function(index: usize) -> String {
+    format!(
+        "pub fn f{index}(x: u64) -> u64 {{ let mut v: Vec<u64> = (0..x + {index}).map(|i| i * {index}).collect(); \
+         v.sort(); v.iter().map(|i| i.to_string()).collect::<String>().len() as u64 }}\n"
+    )
 }

@@ -80,32 +80,34 @@ pub(crate) fn rotate(context: &Context) -> Result<String> {
 /// Of a recording that keeps the last second, the events of this second are there; where that has
 /// no room, what is there is said.
 pub(crate) fn last_seconds(context: &Context) -> Result<String> {
-    let times = context.times(1_000_000).to_string();
-    let kept = |name: &str, buffer: &str, stacks: &str| -> Result<(Value, f64)> {
-        let output = context.path(name);
-        let options = ["--overwrite", "--buffer", buffer, "--stacks", stacks, "--freq", "0"];
-        context.record(&output, &options, &["ping-pong", &times, "0"])?;
-        let recorded = Recorded::read(&output)?;
-        let ticks = || recorded.switches.iter().map(|switch| switch.ticks);
-        let (first, last) = ticks().min().zip(ticks().max()).context("nothing was kept")?;
-        let nanoseconds = |ticks| recorded.clock.time(Ticks(ticks)).0;
-        Ok((context.info(&output)?, (nanoseconds(last) - nanoseconds(first)) as f64 / 1e9))
-    };
-    let (info, seconds) = kept("second.syscap", "1s", "none")?;
+    let (info, seconds) = kept(context, "second.syscap", "1s", "none")?;
     ensure!(number(&info, "lost")? == 0 && number(&info, "overwritten")? > 0, "{}", info["losses"]);
     ensure!(number(&info, "duration_ns")? > 2_000_000_000, "the load ended too soon");
     // A chunk gives way as a whole, so that its first events may be as much older as it took to
     // fill, which is up to half a second, and as the collector came late to take it. The second
     // ends with the newest of all events, and the last switch comes some milliseconds before that.
     ensure!((0.95..2.0).contains(&seconds), "the last second is {seconds:.3} s long");
-    let (info, short) = kept("megabyte.syscap", "1h,1M", "none")?;
+    let (info, short) = kept(context, "megabyte.syscap", "1h,1M", "none")?;
     let notes = info["recording"]["notes"].as_array().context("info has no notes")?;
     let said = notes.iter().filter_map(Value::as_str).any(|note| note.contains("holds the last"));
     ensure!(said, "{short:.2} s of an hour were kept, and nothing says so: {notes:?}");
     // Stacks wait for the end, too, and all that the last second refers to are there.
-    let (info, with_stacks) = kept("stacks.syscap", "1s", "off-cpu,wakers")?;
+    let (info, with_stacks) = kept(context, "stacks.syscap", "1s", "off-cpu,wakers")?;
     ensure!(number(&info, "lost")? == 0, "with stacks, {with_stacks:.2} s: {}", info["losses"]);
     Ok(format!("{seconds:.2} s were kept of one, {short:.2} s in a megabyte"))
+}
+
+/// What `info` says of an overwriting recording, and the seconds from its first switch to its last.
+fn kept(context: &Context, name: &str, buffer: &str, stacks: &str) -> Result<(Value, f64)> {
+    let output = context.path(name);
+    let times = context.times(1_000_000).to_string();
+    let options = ["--overwrite", "--buffer", buffer, "--stacks", stacks, "--freq", "0"];
+    context.record(&output, &options, &["ping-pong", &times, "0"])?;
+    let recorded = Recorded::read(&output)?;
+    let ticks = recorded.switches.iter().map(|switch| switch.ticks);
+    let (first, last) = ticks.clone().min().zip(ticks.max()).context("nothing was kept")?;
+    let [first, last] = [first, last].map(|ticks| recorded.clock.time(Ticks(ticks)).0);
+    Ok((context.info(&output)?, (last - first) as f64 / 1e9))
 }
 
 /// A recording stops at the size that it may have, and one in several files deletes its oldest.
@@ -163,8 +165,7 @@ pub(crate) fn cost_line(context: &Context) -> Result<String> {
         .map(|cost: &Value| number(cost, "peak_bytes"))
         .collect::<Result<Vec<u64>>>()?;
     let most = most.into_iter().max().unwrap_or(0);
-    let share = |part: u64, whole: u64| part as f64 / whole as f64;
-    let (cpu, memory) = (share(told, cpu_ns), share(most, peak_bytes));
+    let (cpu, memory) = (told as f64 / cpu_ns as f64, most as f64 / peak_bytes as f64);
     // What follows the account: the files get their names, and the process ends.
     let untold = Duration::from_nanos(cpu_ns.saturating_sub(told));
     ensure!(cpu <= 1.01, "{told} ns of CPU time are told of {cpu_ns} ns");
@@ -194,6 +195,10 @@ pub(crate) fn wait_for_usage(pid: u32) -> Result<(u64, u64)> {
         waited == pid as libc::pid_t && status == 0,
         "process {pid} ended with wait status {status}"
     );
-    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
-    Ok((ns(usage.ru_utime) + ns(usage.ru_stime), usage.ru_maxrss as u64 * 1024))
+    let cpu_ns = nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime);
+    Ok((cpu_ns, usage.ru_maxrss as u64 * 1024))
+}
+
+fn nanoseconds(time: libc::timeval) -> u64 {
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000
 }

@@ -3,6 +3,7 @@
 //! processes that switch, once with the machine to themselves and once beside programs that
 //! compute.
 
+use std::io;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
@@ -10,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use syscollect_model::LaneKind;
 
-use super::context::{Context, ProgramOutput, json_lines, number, signal, wait};
+use super::context::{Context, ProgramOutput, json_lines, number, signal, statistic, wait};
 use super::count::missing_switches;
 use super::recorded::Recorded;
 
@@ -44,18 +45,16 @@ impl Drop for Computing {
 
 fn switched(context: &Context, computing: usize) -> Result<String> {
     let capture = context.path(&format!("full-rate-{computing}.syscap"));
-    let started = |arguments: &[&str]| {
-        let mut command = Command::new(&context.load);
-        command.args(arguments).stdin(Stdio::null());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
-    };
     let recorder = context.start(&capture, &["--stacks", "off-cpu,wakers"])?;
-    let computing =
-        Computing((0..computing).map(|_| started(&["use-cpu", "120"])).collect::<Result<_, _>>()?);
+    let computing = Computing(
+        (0..computing).map(|_| start(context, &["use-cpu", "120"])).collect::<Result<_, _>>()?,
+    );
     let rounds = context.times(ROUNDS).to_string();
     let begun = Instant::now();
-    let pairs: Vec<Child> =
-        CPUS.iter().map(|cpu| started(&["ping-pong", &rounds, cpu])).collect::<Result<_, _>>()?;
+    let pairs: Vec<Child> = CPUS
+        .iter()
+        .map(|cpu| start(context, &["ping-pong", &rounds, cpu]))
+        .collect::<Result<_, _>>()?;
     let said = pairs.into_iter().map(wait).collect::<Result<Vec<ProgramOutput>>>()?;
     let seconds = begun.elapsed().as_secs_f64();
     drop(computing);
@@ -82,26 +81,26 @@ fn switched(context: &Context, computing: usize) -> Result<String> {
     Ok(seen)
 }
 
+fn start(context: &Context, arguments: &[&str]) -> io::Result<Child> {
+    let mut command = Command::new(&context.load);
+    command.args(arguments).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+}
+
 /// What the kernel programs wrote and what they had no room for is what was recorded or is said to
 /// be lost.
 fn everything_is_counted(info: &Value, recorded: &Recorded, lost: u64) -> Result<()> {
     let losses = info["losses"].as_array().context("info has no losses")?;
-    let of = |is: &dyn Fn(&Value) -> bool| -> u64 {
-        losses.iter().filter(|loss| is(loss)).filter_map(|loss| loss["count"].as_u64()).sum()
-    };
-    let programs = ["sched", "samples", "tasks"];
-    let is_theirs = |loss: &Value| programs.iter().any(|lane| loss["lane"] == *lane);
-    let refused = of(&|loss| {
-        is_theirs(loss)
-            && ["lane-full", "nested", "clock-unreadable"]
-                .iter()
-                .any(|cause| loss["cause"] == *cause)
-    });
-    let theirs = of(&is_theirs);
+    let lanes = ["sched", "samples", "tasks"];
+    let theirs: Vec<_> =
+        losses.iter().filter(|loss| lanes.iter().any(|lane| loss["lane"] == *lane)).collect();
+    let causes = ["lane-full", "nested", "clock-unreadable"];
+    let refused = theirs.iter().filter(|loss| causes.iter().any(|cause| loss["cause"] == *cause));
+    let refused: u64 = refused.filter_map(|loss| loss["count"].as_u64()).sum();
+    let theirs: u64 = theirs.iter().filter_map(|loss| loss["count"].as_u64()).sum();
     let kinds = [LaneKind::Sched, LaneKind::Sample, LaneKind::Task];
     let decoded: u64 = kinds.iter().filter_map(|kind| recorded.counts.get(kind)).sum();
-    let written = info.pointer("/recorder/statistics/records_written").and_then(Value::as_u64);
-    let written = written.context("info has no statistic records_written")?;
+    let written = statistic(info, "records_written")?;
     ensure!(
         decoded + theirs == written + refused,
         "{decoded} recorded and {theirs} lost are not {written} written and {refused} refused ({lost} lost in all): {}",

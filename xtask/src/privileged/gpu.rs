@@ -8,13 +8,13 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
 use syscollect_model::{
-    Event, Exporter, Field, FieldRole, GpuJobEnd, LaneKind, Loss, RecorderSummary, Tables, Time,
+    Event, Exporter, FieldRole, GpuJob, GpuJobEnd, LaneKind, Loss, RecorderSummary, Tables, Time,
     Value,
 };
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
-use super::context::{Context, finish, number, text};
+use super::context::{Context, finish, module_parameter, number, text};
 use crate::report::Outcome;
 
 const FENCES: u64 = 100;
@@ -158,16 +158,11 @@ pub(crate) fn scheduler(context: &Context) -> Result<Outcome> {
     let [output, module] = [text(&capture)?, text(&module)?];
     let jobs = format!("jobs={FENCES}");
     context.succeed(&["record", "-o", output, "--gpu", "--", "/sbin/insmod", module, &jobs])?;
-    let truth = |name: &str| -> Result<u64> {
-        let path = format!("/sys/module/syscollect_scheduler/parameters/{name}");
-        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        text.trim().parse().with_context(|| format!("{path} says {text}"))
-    };
     let seen = RecordedGpus::of(&capture)?;
     let (queued, run, waits, timeouts) =
-        (truth("queued")?, truth("run")?, truth("waits")?, truth("timeouts")?);
+        (counted("queued")?, counted("run")?, counted("waits")?, counted("timeouts")?);
     let (dependencies, refused, killed) =
-        (truth("dependencies")?, truth("refused")?, truth("killed")?);
+        (counted("dependencies")?, counted("refused")?, counted("killed")?);
     let mut jobs = seen.sum(|name| name.ends_with("test_ring") && !name.starts_with(MODULE_FENCES));
     // Before 6.1 queues have no names.
     let has_name = jobs.all() > 0;
@@ -383,6 +378,18 @@ impl RecordedGpus {
     }
 }
 
+/// What the module counted itself.
+fn counted(name: &str) -> Result<u64> {
+    module_parameter("syscollect_scheduler", name)
+}
+
+fn has_failed_with(job: &GpuJob, error: &str) -> bool {
+    job.end == GpuJobEnd::Failed
+        && job.fields.iter().any(|field| {
+            field.role == FieldRole::JobError && field.value == Value::Text(error.into())
+        })
+}
+
 impl Exporter for RecordedGpus {
     type Error = std::convert::Infallible;
 
@@ -401,16 +408,9 @@ impl Exporter for RecordedGpus {
                 jobs.own_fences += u64::from(
                     fields.any(|field| tables.strings.get(field.name) == "fence on the GPU"),
                 );
-                let failed_with = |error: &str| {
-                    let is_it = |field: &Field| {
-                        field.role == FieldRole::JobError
-                            && field.value == Value::Text(error.into())
-                    };
-                    u64::from(job.end == GpuJobEnd::Failed && job.fields.iter().any(is_it))
-                };
-                jobs.timed_out += failed_with(TIMED_OUT);
-                jobs.refused += failed_with(REFUSED);
-                jobs.killed += failed_with(KILLED);
+                jobs.timed_out += u64::from(has_failed_with(job, TIMED_OUT));
+                jobs.refused += u64::from(has_failed_with(job, REFUSED));
+                jobs.killed += u64::from(has_failed_with(job, KILLED));
             }
             Event::SliceBegin(track, slice) => match tables.strings.get(slice.name) {
                 "waits for a fence" => self.waits += 1,

@@ -51,23 +51,25 @@ pub(crate) fn formats(context: &Context) -> Result<Outcome> {
     let said = context.run(&["doctor", "--json"])?.stdout;
     let said: Value = serde_json::from_str(&said).context("doctor printed no JSON")?;
     let rows = said["capabilities"].as_array().context("doctor printed no capabilities")?;
-    let row = |name: &str| {
-        let row = rows
-            .iter()
-            .find(|row| row["name"] == name)
-            .with_context(|| format!("doctor has no row {name}"))?;
-        let reason = row["reason"].as_str().unwrap_or_default();
-        ensure!(row["available"] == true, "doctor says: {reason}");
-        anyhow::Ok(reason)
-    };
-    let reason = row("gpu_events")?;
+    let reason = available(rows, "gpu_events")?;
     // All are of a known shape and have the fields that are needed.
-    row("gpu_formats")?;
+    available(rows, "gpu_formats")?;
     let checked = fields()?;
     Ok(Outcome::Passed(format!(
         "{} loaded; {reason}; {checked} of them have the fields that are read",
         loaded.join(", ")
     )))
+}
+
+/// Why `doctor` has that capability.
+fn available<'a>(capabilities: &'a [Value], name: &str) -> Result<&'a str> {
+    let row = capabilities
+        .iter()
+        .find(|row| row["name"] == name)
+        .with_context(|| format!("doctor has no row {name}"))?;
+    let reason = row["reason"].as_str().unwrap_or_default();
+    ensure!(row["available"] == true, "doctor says: {reason}");
+    Ok(reason)
 }
 
 /// How many events have all fields that are asked for.
@@ -94,14 +96,16 @@ fn events(system: &str) -> Result<BTreeMap<String, Vec<String>>> {
     for entry in fs::read_dir(Path::new(EVENTS).join(system)).into_iter().flatten().flatten() {
         let Ok(text) = fs::read_to_string(entry.path().join("format")) else { continue };
         let lines = text.lines().filter_map(|line| line.trim_start().strip_prefix("field:"));
-        let name = |line: &str| {
-            let declared = line.split(';').next()?.rsplit([' ', '*']).next()?;
-            Some(declared.split('[').next()?.to_owned())
-        };
         events.insert(
             entry.file_name().to_string_lossy().into_owned(),
-            lines.filter_map(name).collect(),
+            lines.filter_map(field_name).collect(),
         );
     }
     Ok(events)
+}
+
+/// What a declaration of a field names.
+fn field_name(declaration: &str) -> Option<String> {
+    let declared = declaration.split(';').next()?.rsplit([' ', '*']).next()?;
+    Some(declared.split('[').next()?.to_owned())
 }

@@ -11,7 +11,7 @@ use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Scope, Tables, Ti
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
-use super::context::{Context, finish, text};
+use super::context::{Context, finish, module_parameter, text};
 use crate::report::Outcome;
 
 const MODULE: &str = "syscollect_memory";
@@ -48,12 +48,7 @@ pub(crate) fn memory(context: &Context) -> Result<Outcome> {
 
 /// Bytes of whoever opens the device, and what was recorded.
 fn record(context: &Context) -> Result<(u64, CounterValues)> {
-    let parameter = |name: &str| -> Result<u64> {
-        let path = format!("/sys/module/{MODULE}/parameters/{name}");
-        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        text.trim().parse().with_context(|| format!("{path} says {text}"))
-    };
-    let node = parameter("node")?;
+    let node = module_parameter(MODULE, "node")?;
     let capture = context.path("memory.syscap");
     let program = format!("exec 8<>/dev/dri/renderD{node} 9<&8; sleep 5; exec 8<&- 9<&-; sleep 3");
     context.succeed(&[
@@ -68,7 +63,7 @@ fn record(context: &Context) -> Result<(u64, CounterValues)> {
     ])?;
     let mut seen = CounterValues::default();
     Session::open(CaptureReader::open(&capture)?)?.play(&mut seen)?;
-    Ok((parameter("size")?, seen))
+    Ok((module_parameter(MODULE, "size")?, seen))
 }
 
 /// Values of counters of processes, by name and process.

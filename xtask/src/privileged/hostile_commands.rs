@@ -24,12 +24,12 @@ impl Processes {
     fn start(count: usize) -> Result<Self> {
         // All of a command line that is read; in JSON each of these characters takes six bytes.
         let long = "\u{1}".repeat(4096);
-        let start = || {
+        let processes = (0..count).map(|_| {
             let mut command = Command::new("sh");
             command.args(["-c", "read x", &long]).uid(NOBODY).gid(NOBODY).stdin(Stdio::piped());
             command.spawn()
-        };
-        Ok(Self((0..count).map(|_| start()).collect::<std::io::Result<_>>()?))
+        });
+        Ok(Self(processes.collect::<std::io::Result<_>>()?))
     }
 }
 

@@ -141,14 +141,7 @@ pub(crate) fn hostile_attach(context: &Context) -> Result<String> {
     }
     std::os::unix::fs::chown(&own, Some(NOBODY), Some(NOBODY))?;
     fs::set_permissions(own.parent().unwrap_or(&own), fs::Permissions::from_mode(0o755))?;
-    let map = |file: &Path| {
-        let mut hostile = Command::new(&context.load);
-        hostile.args(["map-often", text(file)?, OFTEN]).uid(NOBODY).gid(NOBODY);
-        let mut hostile = Running::start(&mut hostile)?;
-        hostile.line()?;
-        Ok::<_, anyhow::Error>(hostile)
-    };
-    let hostile = [map(&own)?, map(&other)?];
+    let hostile = [map_often(context, &own)?, map_often(context, &other)?];
 
     let capture = context.path("hostile-attach.syscap");
     let recorder = AttackedRecorder::start_attacked(context, &capture, &[])?;
@@ -185,6 +178,15 @@ pub(crate) fn hostile_attach(context: &Context) -> Result<String> {
         seen.push(format!("of {name}'s zones {first} to {last}"));
     }
     Ok(format!("the longest fork took {longest:.1?}; {}; {used}", seen.join(", ")))
+}
+
+/// A hostile program that maps the file again and again.
+fn map_often(context: &Context, file: &Path) -> Result<Running> {
+    let mut hostile = Command::new(&context.load);
+    hostile.args(["map-often", text(file)?, OFTEN]).uid(NOBODY).gid(NOBODY);
+    let mut hostile = Running::start(&mut hostile)?;
+    hostile.line()?;
+    Ok(hostile)
 }
 
 /// Forks again and again; the longest that one took.

@@ -39,11 +39,6 @@ pub(crate) fn overlay(context: &Context) -> Result<Outcome> {
         text(&space)?,
         text(&folder)?
     );
-    let in_namespaces = |script: &str| {
-        let mut command = Command::new("unshare");
-        command.args(["-Urm", "sh", "-c", script]).uid(NOBODY).gid(NOBODY);
-        command
-    };
     let offers = in_namespaces(&format!("({mount} true) 2>&-")).status();
     if !offers.is_ok_and(|status| status.success()) {
         let why = "users may not mount a file system over another".to_owned();
@@ -71,4 +66,10 @@ pub(crate) fn overlay(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed(format!(
         "the longest fork took {longest:.1?}; of the program's zones {first} to {last}; {used}"
     )))
+}
+
+fn in_namespaces(script: &str) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["-Urm", "sh", "-c", script]).uid(NOBODY).gid(NOBODY);
+    command
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
+use syscollect_model::Tables;
 use syscollect_store::CaptureReader;
 
 use super::attacked::{AttackedRecorder, Bounds};
@@ -44,11 +45,6 @@ fn attacked(context: &Context, options: &[&str]) -> Result<String> {
 
     let options = [&["--stacks", "none", "--freq", "0"], options].concat();
     let recorder = AttackedRecorder::start_attacked(context, &capture, &options)?;
-    let piped = |program: &Path| {
-        let mut command = Command::new(program);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    };
     let attack =
         piped(&hostile).args(["renames", &SECONDS.to_string()]).uid(NOBODY).gid(NOBODY).spawn()?;
     std::thread::sleep(Duration::from_secs(1));
@@ -70,18 +66,18 @@ fn attacked(context: &Context, options: &[&str]) -> Result<String> {
 
     let session = Session::open(CaptureReader::open(&capture)?)?;
     let tables = session.tables();
-    let name_of = |tid: u64| {
-        let thread = tables.threads.iter().rfind(|thread| u64::from(thread.tid) == tid);
-        thread.map_or("not there", |thread| tables.strings.get(thread.name))
-    };
     let last = attack["last"].as_str().unwrap_or_default();
-    let shown = name_of(number(attack, "tid")?);
+    let shown = name_of(tables, number(attack, "tid")?);
     ensure!(shown == last, "the hostile program's last name is {last}, the capture says {shown}");
-    let shown = name_of(u64::from(honest_pid));
+    let shown = name_of(tables, u64::from(honest_pid));
     ensure!(shown == "honest", "the honest program is named {shown}");
     for line in json_lines(&honest_said.stdout)? {
         let tid = number(&line, "tid")?;
-        ensure!(name_of(tid) == "honest", "its thread {tid} is named {}", name_of(tid));
+        ensure!(
+            name_of(tables, tid) == "honest",
+            "its thread {tid} is named {}",
+            name_of(tables, tid)
+        );
     }
     let info = context.info(&capture)?;
     let zones = info["events_by_type"]["zone"].as_u64().unwrap_or(0);
@@ -99,6 +95,17 @@ fn attacked(context: &Context, options: &[&str]) -> Result<String> {
     let text = text(&capture)?;
     context.succeed(&["report", text])?;
     Ok(format!("{renames} renames, all {zones} zones beside them are there; {used}"))
+}
+
+fn piped(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn name_of(tables: &Tables, tid: u64) -> &str {
+    let thread = tables.threads.iter().rfind(|thread| u64::from(thread.tid) == tid);
+    thread.map_or("not there", |thread| tables.strings.get(thread.name))
 }
 
 /// Records of a lane that are not in the capture, whatever the cause.

@@ -3,10 +3,11 @@
 //! memory nor disk without end.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -48,18 +49,8 @@ pub(crate) fn stacks(context: &Context) -> Result<String> {
     let options = ["--overwrite", "--buffer", "8M", "--stacks", "off-cpu", "--freq", "0"];
     let recorder = AttackedRecorder::start(context, &capture, &options)?;
     let seconds = SECONDS.to_string();
-    let started = |arguments: &[&str], user| {
-        Command::new(&program)
-            .args(arguments)
-            .uid(user)
-            .gid(user)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-    };
-    let attack = started(&["new-stacks", &PROCESSES.to_string(), &seconds], NOBODY)?;
-    let honest = started(&["same-stack", &seconds], DAEMON)?;
+    let attack = start(&program, &["new-stacks", &PROCESSES.to_string(), &seconds], NOBODY)?;
+    let honest = start(&program, &["same-stack", &seconds], DAEMON)?;
     // Both still run when the recording ends.
     std::thread::sleep(Duration::from_secs(SECONDS - 1));
     let written = file_bytes(&capture)?;
@@ -99,6 +90,17 @@ pub(crate) fn stacks(context: &Context) -> Result<String> {
     ))
 }
 
+fn start(program: &Path, arguments: &[&str], user: u32) -> io::Result<Child> {
+    Command::new(program)
+        .args(arguments)
+        .uid(user)
+        .gid(user)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+}
+
 fn file_bytes(path: &Path) -> Result<u64> {
     let partial = path.with_extension("syscap.partial");
     let shown = if path.exists() { path } else { &partial };
@@ -126,11 +128,11 @@ impl Exporter for HonestStacks {
 
     fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<()> {
         let Event::Switch(switch) = event else { return Ok(()) };
-        let is_ours = |thread| {
+        let is_ours = switch.previous.is_some_and(|thread| {
             let process = tables.thread(thread).process;
             tables.process(process).pid == self.process
-        };
-        if switch.off_cpu.preempted || !switch.previous.is_some_and(is_ours) {
+        });
+        if switch.off_cpu.preempted || !is_ours {
             return Ok(());
         }
         self.blocked += 1;
@@ -138,9 +140,9 @@ impl Exporter for HonestStacks {
         self.with_stack += 1;
         let functions =
             tables.stack(stack).iter().filter_map(|frame| tables.frame(*frame).function);
-        let is_others = |name: &str| name.contains("block_until") || name.ends_with("::right");
-        self.wrong +=
-            u64::from(functions.into_iter().any(|name| is_others(tables.strings.get(name))));
+        let mut names = functions.into_iter().map(|name| tables.strings.get(name));
+        let is_others = names.any(|name| name.contains("block_until") || name.ends_with("::right"));
+        self.wrong += u64::from(is_others);
         Ok(())
     }
 }

@@ -59,9 +59,9 @@ const LOOKERS_MAX: f64 = 0.03;
 /// 640 empty arenas: once they cost 91 % of a CPU, and honest programs lost all zones.
 pub(crate) fn survey(context: &Context) -> Result<String> {
     let attacked = Attacked::by(context, "survey")?;
-    let of_lookers = |usage: &Usage| LOOKERS.iter().map(|name| usage.of_thread(name)).sum::<f64>();
-    let more = |usage: &Usage| of_lookers(usage) - of_lookers(&attacked.at_rest);
-    let (finding, later) = (more(&attacked.during), more(&attacked.later));
+    let at_rest = of_lookers(&attacked.at_rest);
+    let finding = of_lookers(&attacked.during) - at_rest;
+    let later = of_lookers(&attacked.later) - at_rest;
     ensure!(
         finding <= LOOKERS_MAX && later <= LOOKERS_MAX,
         "they cost {:.1} % of a CPU, then {:.1} %; all threads: {}, then {}, before {}",
@@ -81,6 +81,11 @@ pub(crate) fn survey(context: &Context) -> Result<String> {
         attacked.later.threads(),
         attacked.at_rest.threads()
     ))
+}
+
+/// What they all take of a CPU.
+fn of_lookers(usage: &Usage) -> f64 {
+    LOOKERS.iter().map(|name| usage.of_thread(name)).sum()
 }
 
 /// 16 arenas with 1,048,576 definitions each, and 128 rings that are always full: once they took
@@ -126,7 +131,6 @@ fn announced(context: &Context, attack: &str, most: f64) -> Result<String> {
     signal(hostile.id(), libc::SIGKILL);
     let hostile = wait(hostile)?;
     ensure!(hostile.stderr.is_empty(), "the hostile program failed:\n{}", hostile.stderr);
-    let of_lookers = |usage: &Usage| LOOKERS.iter().map(|name| usage.of_thread(name)).sum::<f64>();
     let cost = of_lookers(&during) - of_lookers(&at_rest);
     ensure!(
         cost <= most,

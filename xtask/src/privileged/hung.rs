@@ -48,7 +48,6 @@ pub(crate) fn leader_gone(context: &Context) -> Result<String> {
     program.wait()?;
     let report = context.succeed(&["report", output, "--process", &pid, "--json"])?.stdout;
     let report: Value = serde_json::from_str(&report)?;
-    let is_named = |frame: &Value, function| frame.as_str().is_some_and(|it| it.contains(function));
     let functions = report["functions"]["by_total"]["rows"].as_array();
     let functions = functions.context("a report has functions")?;
     let samples = number(&report["functions"], "samples")?;
@@ -73,6 +72,15 @@ pub(crate) fn leader_gone(context: &Context) -> Result<String> {
     Ok(format!("{burns} of {samples} samples named, and who waits, and zones"))
 }
 
+/// The row of those who are blocked in such a function.
+fn blocked_in<'a>(asleep: &'a Value, function: &str) -> Option<&'a Value> {
+    asleep["rows"]["rows"].as_array()?.iter().find(|row| is_named(&row["blocked_in"], function))
+}
+
+fn is_named(frame: &Value, function: &str) -> bool {
+    frame.as_str().is_some_and(|it| it.contains(function))
+}
+
 /// What the report of a recording says of the program.
 fn asleep_of(context: &Context, options: &[&str], pid: &str) -> Result<String> {
     let capture = context.path("hung.syscap");
@@ -91,22 +99,20 @@ fn asleep_of(context: &Context, options: &[&str], pid: &str) -> Result<String> {
     }
     let asleep = &report["off_cpu"]["asleep_throughout"];
     ensure!(number(asleep, "threads")? == WAITING + 1, "who slept throughout: {asleep}");
-    let row_of = |function: &str| {
-        let rows = asleep["rows"]["rows"].as_array()?;
-        rows.iter().find(|row| row["blocked_in"].as_str().is_some_and(|it| it.contains(function)))
-    };
-    let futex = row_of("futex").with_context(|| format!("nobody waits for a lock: {asleep}"))?;
+    let futex = blocked_in(asleep, "futex")
+        .with_context(|| format!("nobody waits for a lock: {asleep}"))?;
     ensure!(number(futex, "threads")? == WAITING, "who waits for the lock: {futex}");
-    let pipe = row_of("pipe").with_context(|| format!("nobody reads the pipe: {asleep}"))?;
+    let pipe =
+        blocked_in(asleep, "pipe").with_context(|| format!("nobody reads the pipe: {asleep}"))?;
     // Registers of others, and tables by which their stacks are walked.
     if context.offered.has("bpf_task_pt_regs") && context.offered.has("unwind_tables") {
         let ways = [(futex, ["lock_contended", "start_thread"]), (pipe, ["read_to_end", "_start"])];
         for (row, functions) in ways {
             let frames = row["frames"].as_array().context("a row has frames")?;
-            let has = |function: &&str| {
-                frames.iter().flat_map(Value::as_str).any(|it| it.contains(*function))
-            };
-            ensure!(functions.iter().all(has), "this stack is not whole: {row}");
+            let is_whole = functions
+                .iter()
+                .all(|function| frames.iter().any(|frame| is_named(frame, function)));
+            ensure!(is_whole, "this stack is not whole: {row}");
         }
     }
     Ok(format!(

@@ -17,7 +17,7 @@ use syscollect_store::{
     CaptureReader, Chunk, Definition, TracepointDefinition, TracepointFieldKind,
 };
 
-use super::context::{Context, finish, text};
+use super::context::{Context, finish, module_parameter, text};
 use crate::report::Outcome;
 
 const MODULE: &str = "syscollect_scheduler";
@@ -49,7 +49,7 @@ pub(crate) fn interrupts(context: &Context) -> Result<Outcome> {
         text(&module)?
     );
     context.succeed(&["record", "-o", text(&capture)?, "--gpu", "--", "/bin/sh", "-c", &loads])?;
-    let given_up = parameter("timeouts");
+    let given_up = module_parameter(MODULE, "timeouts");
     finish(Command::new("/sbin/rmmod").arg(MODULE))?;
 
     judge(&counted(&capture)?, given_up?)
@@ -57,24 +57,18 @@ pub(crate) fn interrupts(context: &Context) -> Result<Outcome> {
 
 /// `given_up` is how many fences a thread signaled in a timer's place.
 fn judge(counts: &Counts, given_up: u64) -> Result<Outcome> {
-    let of = |driver: &str, event: &str| {
-        let by = |interrupt| {
-            counts.get(&(driver.to_owned(), event.to_owned(), interrupt)).copied().unwrap_or(0)
-        };
-        (by(false), by(true))
-    };
     for event in ["dma_fence_init", "dma_fence_signaled"] {
         ensure!(
-            of("vgem", event) == (FENCES, 0),
+            by_both(counts, "vgem", event) == (FENCES, 0),
             "vgem's {event}, by threads and by interrupts: {counts:?}"
         );
     }
-    let (made, by_interrupts) = of("syscollect_test", "dma_fence_init");
+    let (made, by_interrupts) = by_both(counts, "syscollect_test", "dma_fence_init");
     ensure!(
         made > JOBS && by_interrupts == 0,
         "{made} fences made by threads, {by_interrupts} by interrupts: {counts:?}"
     );
-    let (threads, timers) = of("syscollect_test", "dma_fence_signaled");
+    let (threads, timers) = by_both(counts, "syscollect_test", "dma_fence_signaled");
     ensure!(
         threads == given_up,
         "{threads} fences signaled by threads, not {given_up}: {counts:?}"
@@ -91,12 +85,6 @@ fn judge(counts: &Counts, given_up: u64) -> Result<Outcome> {
         "{timers} of {by_timers} signals of timers are recorded, as interrupts'; {of_threads} of {of_threads} events of \
          threads as theirs"
     )))
-}
-
-fn parameter(name: &str) -> Result<u64> {
-    let path = format!("/sys/module/{MODULE}/parameters/{name}");
-    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    text.trim().parse().with_context(|| format!("{path} says {text}"))
 }
 
 fn counted(capture: &Path) -> Result<Counts> {
@@ -158,21 +146,30 @@ fn driver(definition: &TracepointDefinition, bytes: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(name).into_owned())
 }
 
+/// How many of a driver's events were threads' and how many interrupts'.
+fn by_both(counts: &Counts, driver: &str, event: &str) -> (u64, u64) {
+    let [by_threads, by_interrupts] = [false, true].map(|interrupt| {
+        counts.get(&(driver.to_owned(), event.to_owned(), interrupt)).copied().unwrap_or(0)
+    });
+    (by_threads, by_interrupts)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn key(driver: &str, event: &str, interrupt: bool) -> (String, String, bool) {
+        (driver.to_owned(), format!("dma_fence_{event}"), interrupt)
+    }
+
     fn counts(signals_of_timers: (u64, u64)) -> Counts {
-        let of = |driver: &str, event: &str, interrupt| {
-            (driver.to_owned(), format!("dma_fence_{event}"), interrupt)
-        };
         let (as_threads, as_interrupts) = signals_of_timers;
         Counts::from([
-            (of("vgem", "init", false), FENCES),
-            (of("vgem", "signaled", false), FENCES),
-            (of("syscollect_test", "init", false), 37),
-            (of("syscollect_test", "signaled", false), 1 + as_threads),
-            (of("syscollect_test", "signaled", true), as_interrupts),
+            (key("vgem", "init", false), FENCES),
+            (key("vgem", "signaled", false), FENCES),
+            (key("syscollect_test", "init", false), 37),
+            (key("syscollect_test", "signaled", false), 1 + as_threads),
+            (key("syscollect_test", "signaled", true), as_interrupts),
         ])
     }
 

@@ -124,11 +124,10 @@ pub(crate) fn hostile(context: &Context) -> Result<Outcome> {
     let bounds = Bounds { to_stop: LONGEST_END, cpu: 1.0, ..Bounds::USUAL };
     let used = stopped_recorder.within(&bounds)?;
     let said = &stopped_recorder.said.stderr;
-    let of = |fake: &Fake| fake.process.0.id();
     let [_, endless, fifo, link, deaf] = &fakes[..] else { unreachable!("there are five") };
     for (who, expected) in [
-        (of(endless), "answered what no"),
-        (of(deaf), "takes no commands"),
+        (endless.pid(), "answered what no"),
+        (deaf.pid(), "takes no commands"),
         (stopped.0.id(), "is stopped"),
     ] {
         let line = said.lines().find(|line| line.contains(&who.to_string()));
@@ -146,7 +145,7 @@ pub(crate) fn hostile(context: &Context) -> Result<Outcome> {
     ensure!(left.is_empty(), "processes that ask are left: {left:?}");
     let silent = format!("each of {} Java virtual machines", CROWD + 2);
     ensure!(said.contains(&silent), "silent ones: {said}");
-    let occupied = format!("{}, {}", of(fifo).min(of(link)), of(fifo).max(of(link)));
+    let occupied = format!("{}, {}", fifo.pid().min(link.pid()), fifo.pid().max(link.pid()));
     ensure!(
         said.contains(&format!("each of the Java virtual machines {occupied} cannot be asked")),
         "a FIFO and a link: {said}"
@@ -165,6 +164,10 @@ struct Fake {
 }
 
 impl Fake {
+    fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
+
     fn start(context: &Context, part: &'static str, number: u32) -> Result<Self> {
         Self::start_as(context, NOBODY, part, number)
     }

@@ -74,19 +74,22 @@ fn compare(live: &SeenEvents, file: &SeenEvents) -> Result<()> {
     let mut lines = live.lines.iter().zip(&file.lines).enumerate();
     if let Some((number, (live, whole))) = lines.find(|(_, (live, file))| live != file) {
         let same = live.chars().zip(whole.chars()).take_while(|(live, file)| live == file).count();
-        let rest =
-            |line: &str| line.chars().skip(same.saturating_sub(20)).take(100).collect::<String>();
         bail!(
             "event {number} of {}, {}, says while recording:\n  ...{}\nand in the file:\n  ...{}",
             file.lines.len(),
             live.chars().take(60).collect::<String>(),
-            rest(live),
-            rest(whole)
+            rest(live, same),
+            rest(whole, same)
         );
     }
     let counts = (live.lines.len(), file.lines.len());
     ensure!(counts.0 == counts.1, "{} events while recording, {} in the file", counts.0, counts.1);
     Ok(())
+}
+
+/// Some of a line around where it stops to be the same.
+fn rest(line: &str, same: usize) -> String {
+    line.chars().skip(same.saturating_sub(20)).take(100).collect()
 }
 
 /// Events as lines in which tasks are numbers: names change, and a file shows the last ones.

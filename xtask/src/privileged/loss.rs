@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-use super::context::{Context, finish, number, signal};
+use super::context::{Context, finish, number, signal, statistic};
 use super::recorded::Recorded;
 use crate::report::Outcome;
 
@@ -60,11 +60,7 @@ fn balance(
     let info = context.info(capture)?;
     let lost = number(&info, "lost")?;
     let losses = info["losses"].as_array().context("info has no losses")?;
-    let by_cause = |wanted: &str| -> u64 {
-        let matching = losses.iter().filter(|loss| loss["cause"] == wanted);
-        matching.filter_map(|loss| loss["count"].as_u64()).sum()
-    };
-    ensure!(by_cause(cause) > 0, "nothing was lost by {cause}: {}", info["losses"]);
+    ensure!(lost_by(losses, cause) > 0, "nothing was lost by {cause}: {}", info["losses"]);
     ensure!(
         losses.iter().filter_map(|loss| loss["count"].as_u64()).sum::<u64>() == lost,
         "the losses do not add up"
@@ -85,7 +81,9 @@ fn balance(
         .map(|(_, count)| count)
         .sum();
     let written = statistic(&info, "records_written")?;
-    let in_kernel = by_cause("lane-full") + by_cause("nested") + by_cause("clock-unreadable");
+    let in_kernel = lost_by(losses, "lane-full")
+        + lost_by(losses, "nested")
+        + lost_by(losses, "clock-unreadable");
     ensure!(
         decoded + lost - polled == written + in_kernel,
         "{decoded} recorded + {} lost is not {written} written + {in_kernel} that the lanes refused",
@@ -112,15 +110,15 @@ fn balance(
     )))
 }
 
+fn lost_by(losses: &[Value], cause: &str) -> u64 {
+    let matching = losses.iter().filter(|loss| loss["cause"] == cause);
+    matching.filter_map(|loss| loss["count"].as_u64()).sum()
+}
+
 /// Lanes whose records the kernel programs write and count one by one.
 fn from_kernel(kind: syscollect_model::LaneKind) -> bool {
     use syscollect_model::LaneKind::{Sample, Sched, Task};
     matches!(kind, Sched | Sample | Task)
-}
-
-fn statistic(info: &Value, name: &str) -> Result<u64> {
-    let value = info.pointer(&format!("/recorder/statistics/{name}"));
-    value.and_then(Value::as_u64).with_context(|| format!("info has no statistic {name}"))
 }
 
 /// Lets two processes switch while the obstacle stands.
@@ -174,21 +172,21 @@ struct StoppedThread(i32);
 
 impl StoppedThread {
     fn new(tid: i32) -> Result<Self> {
-        let request = |request, what: &str| -> Result<()> {
-            // SAFETY: these requests take no addresses.
-            match unsafe { libc::ptrace(request, tid, 0, 0) } {
-                -1 => Err(io::Error::last_os_error())
-                    .with_context(|| format!("cannot {what} thread {tid}")),
-                _ => Ok(()),
-            }
-        };
-        request(libc::PTRACE_SEIZE, "seize")?;
+        // SAFETY: this request takes no addresses.
+        let seized = unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid, 0, 0) };
+        done(seized).with_context(|| format!("cannot seize thread {tid}"))?;
         let held = Self(tid);
-        request(libc::PTRACE_INTERRUPT, "interrupt")?;
+        // SAFETY: this request takes no addresses.
+        let interrupted = unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0) };
+        done(interrupted).with_context(|| format!("cannot interrupt thread {tid}"))?;
         // SAFETY: a null status is allowed.
         unsafe { libc::waitpid(tid, std::ptr::null_mut(), libc::__WALL) };
         Ok(held)
     }
+}
+
+fn done(answer: libc::c_long) -> io::Result<()> {
+    if answer == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 impl Drop for StoppedThread {

@@ -234,14 +234,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Some(file) => Report::also_to(file)?,
         None => Report::default(),
     };
-    let asked = |test: &Test| match names.is_empty() {
-        true => test.when != When::Named,
-        false => names.iter().any(|wanted| wanted == test.name),
-    };
     match emulated {
         Some(programs) => {
             tests(&mut report, &Context::emulated(programs)?, Tries::One, |test| {
-                asked(test) && (test.when == When::Kernels || !names.is_empty())
+                is_asked(test, names) && (test.when == When::Kernels || !names.is_empty())
             });
         }
         None if is_root() => {
@@ -249,13 +245,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
                 Some(program) => Context::with_program(program)?,
                 None => Context::new()?,
             };
-            tests(&mut report, &context, Tries::One, asked);
+            tests(&mut report, &context, Tries::One, |test| is_asked(test, names));
         }
         None => bail!(
             "the privileged tests record the whole machine: run `sudo -E env PATH=\"$PATH\" cargo xtask privileged`"
         ),
     }
     report.finish("privileged")
+}
+
+/// Whether a test is to run: without names, all that need none.
+fn is_asked(test: &Test, names: &[String]) -> bool {
+    match names.is_empty() {
+        true => test.when != When::Named,
+        false => names.iter().any(|wanted| wanted == test.name),
+    }
 }
 
 /// The names of the tests that virtual machines run.

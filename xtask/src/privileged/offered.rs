@@ -22,21 +22,22 @@ impl Offered {
     /// Why a test cannot be asked for, if it cannot.
     pub(crate) fn lacks(&self, needs: &[&str]) -> Option<String> {
         let capabilities = self.0["capabilities"].as_array()?;
-        let missing = |capability: &&Value| {
+        let missing = capabilities.iter().find(|capability| {
             let asked = capability["required"] == true
                 || needs.iter().any(|need| capability["name"] == *need);
             asked && capability["available"] == false
-        };
-        let missing = capabilities.iter().find(missing)?;
-        let text = |key: &str| missing[key].as_str().unwrap_or_default().to_owned();
-        Some(format!("{}: {}", text("name"), text("reason")))
+        })?;
+        let [name, reason] =
+            ["name", "reason"].map(|key| missing[key].as_str().unwrap_or_default());
+        Some(format!("{name}: {reason}"))
     }
 
     /// Whether a capability is there.
     pub(crate) fn has(&self, name: &str) -> bool {
         let capabilities = self.0["capabilities"].as_array();
-        let is_missing =
-            |capability: &Value| capability["name"] == name && capability["available"] == false;
-        !capabilities.is_some_and(|capabilities| capabilities.iter().any(is_missing))
+        !capabilities
+            .into_iter()
+            .flatten()
+            .any(|capability| capability["name"] == name && capability["available"] == false)
     }
 }

@@ -77,7 +77,6 @@ pub(crate) fn presets(context: &Context) -> Result<Outcome> {
     let recorded = ["record", "-o", text(&capture)?, "--gpu", "--only", "--", text(&caller)?];
     let said = context.succeed(&recorded)?;
     let seen = RecordedCalls::of(&capture)?;
-    let zones = |track: &str, name: &str| seen.zones(track, name);
     for (track, name, calls) in [
         // The runtime calls the driver.
         ("CUDA", "cuLaunchKernel", LAUNCHES + SUBMITS),
@@ -91,7 +90,7 @@ pub(crate) fn presets(context: &Context) -> Result<Outcome> {
         // The driver's own, which was asked for by name.
         ("Vulkan", "vkQueuePresentKHR", SWAPS),
     ] {
-        let found = zones(track, name);
+        let found = seen.zones(track, name);
         ensure!(
             found.begun == calls,
             "{} zones of {name}, not {calls}: {seen:?}\n{}",
@@ -105,7 +104,7 @@ pub(crate) fn presets(context: &Context) -> Result<Outcome> {
     for set in ["EGL frames", "Vulkan frames"] {
         ensure!(seen.frames.get(set) == Some(&SWAPS), "not {SWAPS} frames: {:?}", seen.frames);
     }
-    let shortest = zones("Vulkan", "vkWaitForFences").shortest_ns;
+    let shortest = seen.zones("Vulkan", "vkWaitForFences").shortest_ns;
     ensure!(
         shortest >= WAIT_NS,
         "a wait of {WAIT_NS} ns took {shortest} ns: it ended with the jump"
@@ -119,12 +118,10 @@ pub(crate) fn presets(context: &Context) -> Result<Outcome> {
 
 /// What the calls were given is what their zones show.
 fn parameters(seen: &RecordedCalls) -> Result<()> {
-    let sum =
-        |track, name, field: &str| seen.zones(track, name).sums.get(field).copied().unwrap_or(0);
     let numbers = LAUNCHES * (LAUNCHES - 1) / 2;
     let of_runtime = SUBMITS * 4;
     let launches = ["grid_x", "grid_y", "block_x", "block_z", "shared_bytes"]
-        .map(|field| sum("CUDA", "cuLaunchKernel", field));
+        .map(|field| seen.sum("CUDA", "cuLaunchKernel", field));
     let expected = [
         numbers + of_runtime,
         2 * LAUNCHES + 5 * SUBMITS,
@@ -134,9 +131,9 @@ fn parameters(seen: &RecordedCalls) -> Result<()> {
     ];
     ensure!(launches == expected, "the launches' sizes sum up to {launches:?}, not {expected:?}");
     let runtime = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "shared_bytes"]
-        .map(|field| sum("CUDA", "cudaLaunchKernel", field) / SUBMITS);
+        .map(|field| seen.sum("CUDA", "cudaLaunchKernel", field) / SUBMITS);
     ensure!(runtime == [4, 5, 6, 7, 8, 9, 10], "a launch of the runtime shows {runtime:?}");
-    let bytes = sum("CUDA", "cuMemcpyHtoDAsync_v2_ptsz", "bytes");
+    let bytes = seen.sum("CUDA", "cuMemcpyHtoDAsync_v2_ptsz", "bytes");
     ensure!(bytes == SUBMITS << 33, "{bytes} bytes were copied, not {}", SUBMITS << 33);
     let nested = seen.zones("CUDA", "cuLaunchKernel").nested;
     ensure!(nested == SUBMITS, "{nested} launches lie within others, not {SUBMITS}");
@@ -229,20 +226,24 @@ impl RecordedCalls {
     fn zones(&self, track: &str, name: &str) -> Zones {
         self.zones.get(&(track.to_owned(), name.to_owned())).cloned().unwrap_or_default()
     }
+
+    fn sum(&self, track: &str, name: &str, field: &str) -> u64 {
+        self.zones(track, name).sums.get(field).copied().unwrap_or(0)
+    }
 }
 
 impl Exporter for RecordedCalls {
     type Error = std::convert::Infallible;
 
     fn event(&mut self, at: Time, event: &Event, tables: &Tables) -> Result<(), Self::Error> {
-        let track_name = |track: TrackId| tables.strings.get(tables.track(track).name).to_owned();
         match event {
             Event::SliceBegin(track, slice)
                 if matches!(tables.track(*track).scope, Scope::Thread(_)) =>
             {
                 let name = tables.strings.get(slice.name).to_owned();
                 let open = self.open.entry(*track).or_default();
-                let zones = self.zones.entry((track_name(*track), name.clone())).or_default();
+                let zones =
+                    self.zones.entry((track_name(tables, *track), name.clone())).or_default();
                 zones.begun += 1;
                 zones.nested += u64::from(!open.is_empty());
                 for field in &slice.fields {
@@ -255,10 +256,12 @@ impl Exporter for RecordedCalls {
                 }
                 open.push((name, at.0));
             }
-            Event::SliceBegin(track, _) => *self.frames.entry(track_name(*track)).or_default() += 1,
+            Event::SliceBegin(track, _) => {
+                *self.frames.entry(track_name(tables, *track)).or_default() += 1;
+            }
             Event::SliceEnd(track) => {
                 if let Some((name, since)) = self.open.get_mut(track).and_then(Vec::pop) {
-                    let zones = self.zones.entry((track_name(*track), name)).or_default();
+                    let zones = self.zones.entry((track_name(tables, *track), name)).or_default();
                     let took = at.0.saturating_sub(since);
                     zones.shortest_ns =
                         if zones.ended == 0 { took } else { zones.shortest_ns.min(took) };
@@ -269,4 +272,8 @@ impl Exporter for RecordedCalls {
         }
         Ok(())
     }
+}
+
+fn track_name(tables: &Tables, track: TrackId) -> String {
+    tables.strings.get(tables.track(track).name).to_owned()
 }

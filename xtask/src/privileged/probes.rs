@@ -136,11 +136,8 @@ pub(crate) fn unwinding(context: &Context) -> Result<Outcome> {
         caller.call(CALLS).context("without the recorder")?;
         let hits = Hits::read(&capture)?;
         for (name, returned) in [("fail", CALLS), ("middle", CALLS), ("catches", 2 * CALLS)] {
-            let seen = |role| {
-                let of_role = |hit: &&Hit| hits.definitions[&hit.probe].role == role;
-                hits.named(name).filter(of_role).count() as u64
-            };
-            let (entries, exits) = (seen(ProbeRole::FunctionEntry), seen(ProbeRole::FunctionExit));
+            let entries = hits.count(name, ProbeRole::FunctionEntry);
+            let exits = hits.count(name, ProbeRole::FunctionExit);
             ensure!(entries == 2 * CALLS, "{way}: {entries} entries of {name}, not {}", 2 * CALLS);
             ensure!(exits == returned, "{way}: {exits} exits of {name}, not {returned}");
         }
@@ -328,6 +325,10 @@ impl Hits {
 
     fn named(&self, name: &str) -> impl Iterator<Item = &Hit> {
         self.hits.iter().filter(move |hit| self.definitions[&hit.probe].name == name)
+    }
+
+    fn count(&self, name: &str, role: ProbeRole) -> u64 {
+        self.named(name).filter(|hit| self.definitions[&hit.probe].role == role).count() as u64
     }
 }
 

@@ -110,26 +110,29 @@ fn tried(context: &Context, python: &Interpreter, script: &Path) -> Result<Strin
     let program = [text(&python.path)?, text(script)?, runs];
     context.succeed(&[&record[..], &program].concat())?;
     let version = format!("3.{}", python.minor);
-    let seen = || -> Result<String> {
-        let all = Shown::of(context, &capture, &["--stacks", "on-cpu"])?;
-        let later = Shown::of(context, &capture, &["--stacks", "on-cpu", "--from", KNOWN])?;
-        let waits = Shown::of(context, &capture, &["--stacks", "off-cpu", "--from", KNOWN])?;
-        if !context.is_emulated() {
-            all.are_at_least(SHOWN_IN_ALL)?;
-            later.are_at_least(SHOWN)?;
-            waits.are_at_least(SHOWN)?;
-        }
-        ensure!(later.shown > 0 && waits.shown > 0, "nothing is shown");
-        Ok(format!(
-            "{version}: {} of {} samples, {} of {} from {KNOWN} on, {:.2} % of the time off CPU",
-            all.shown,
-            all.all,
-            later.shown,
-            later.all,
-            waits.shown as f64 * 100.0 / waits.all as f64
-        ))
-    };
-    seen().with_context(|| format!("Python {version} ({})", python.path.display()))
+    let shown = shown_in(context, &capture)
+        .with_context(|| format!("Python {version} ({})", python.path.display()))?;
+    Ok(format!("{version}: {shown}"))
+}
+
+fn shown_in(context: &Context, capture: &Path) -> Result<String> {
+    let all = Shown::of(context, capture, &["--stacks", "on-cpu"])?;
+    let later = Shown::of(context, capture, &["--stacks", "on-cpu", "--from", KNOWN])?;
+    let waits = Shown::of(context, capture, &["--stacks", "off-cpu", "--from", KNOWN])?;
+    if !context.is_emulated() {
+        all.are_at_least(SHOWN_IN_ALL)?;
+        later.are_at_least(SHOWN)?;
+        waits.are_at_least(SHOWN)?;
+    }
+    ensure!(later.shown > 0 && waits.shown > 0, "nothing is shown");
+    Ok(format!(
+        "{} of {} samples, {} of {} from {KNOWN} on, {:.2} % of the time off CPU",
+        all.shown,
+        all.all,
+        later.shown,
+        later.all,
+        waits.shown as f64 * 100.0 / waits.all as f64
+    ))
 }
 
 /// How many of a program's stacks show the functions that ran.
@@ -155,8 +158,7 @@ impl Shown {
                 continue;
             }
             counted.all += count;
-            let is_last = |chain: &&&[&str]| chain.last() == in_file.last();
-            match CHAINS.iter().find(is_last) {
+            match CHAINS.iter().find(|chain| chain.last() == in_file.last()) {
                 Some(chain) if in_file == **chain => counted.shown += count,
                 Some(chain) => bail!("the functions {in_file:?} stand in a stack, not {chain:?}"),
                 None => {}
@@ -174,6 +176,5 @@ impl Shown {
 
 /// The program's own functions in a stack, outermost first.
 fn functions(stack: &str) -> Vec<&str> {
-    let of_file = |frame| str::strip_suffix(frame, " (chain.py)");
-    stack.split(';').filter_map(of_file).collect()
+    stack.split(';').filter_map(|frame| frame.strip_suffix(" (chain.py)")).collect()
 }

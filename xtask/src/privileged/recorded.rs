@@ -82,9 +82,7 @@ impl Recorded {
 
     /// Bytes of scheduling records in the file for each of them.
     pub(crate) fn bytes_per_switch_or_wakeup(&self) -> f64 {
-        let of =
-            |map: &BTreeMap<LaneKind, u64>| map.get(&LaneKind::Sched).copied().unwrap_or(0) as f64;
-        of(&self.bytes) / of(&self.counts)
+        of_switches(&self.bytes) / of_switches(&self.counts)
     }
 
     /// The stamp of the rename to that name.
@@ -118,6 +116,10 @@ impl Recorded {
         let rate = self.clock.ticks_per_second() / 1e9;
         ticks.into_iter().map(|(process, ticks)| (process, ticks as f64 / rate)).collect()
     }
+}
+
+fn of_switches(of_lanes: &BTreeMap<LaneKind, u64>) -> f64 {
+    of_lanes.get(&LaneKind::Sched).copied().unwrap_or(0) as f64
 }
 
 impl Collected {

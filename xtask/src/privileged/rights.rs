@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::context::{Context, finish, signal, text, until, wait};
+use super::context::{Context, finish, hexadecimal, signal, text, until, wait};
 
 /// Numbers of include/uapi/linux/capability.h.
 const CAP_KILL: u32 = 5;
@@ -44,18 +44,14 @@ struct Rights {
 
 impl Rights {
     fn parse(status: &str) -> Option<Self> {
-        let field = |name: &str| {
-            status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"))
-        };
-        let mask = |name| u64::from_str_radix(field(name)?, 16).ok();
         Some(Self {
-            name: field("Name")?.to_owned(),
-            uid: field("Uid")?.split('\t').next()?.parse().ok()?,
-            effective: mask("CapEff")?,
-            permitted: mask("CapPrm")?,
-            bounding: mask("CapBnd")?,
-            no_new_privileges: field("NoNewPrivs")? == "1",
-            filters: field("Seccomp")? == "2",
+            name: field(status, "Name")?.to_owned(),
+            uid: field(status, "Uid")?.split('\t').next()?.parse().ok()?,
+            effective: mask(status, "CapEff")?,
+            permitted: mask(status, "CapPrm")?,
+            bounding: mask(status, "CapBnd")?,
+            no_new_privileges: field(status, "NoNewPrivs")? == "1",
+            filters: field(status, "Seccomp")? == "2",
         })
     }
 
@@ -85,6 +81,15 @@ impl Rights {
         }
         Ok(())
     }
+}
+
+/// A field of /proc/PID/status.
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"))
+}
+
+fn mask(status: &str, name: &str) -> Option<u64> {
+    hexadecimal(field(status, name)?)
 }
 
 /// While it records, while it names and exports, and what its command has.
@@ -139,11 +144,11 @@ fn rights_of_recorder(context: &Context, recorder: u32) -> Result<u64> {
 /// The process of that name that a recorder has started.
 fn child(recorder: u32, name: &str) -> Result<u32> {
     let children = fs::read_to_string(format!("/proc/{recorder}/task/{recorder}/children"))?;
-    let is_it = |pid: &u32| {
-        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == name)
-    };
     let mut children = children.split_whitespace().filter_map(|pid| pid.parse().ok());
-    children.find(is_it).with_context(|| format!("the recorder has no process {name}"))
+    let found = children.find(|pid: &u32| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == name)
+    });
+    found.with_context(|| format!("the recorder has no process {name}"))
 }
 
 /// The process that has Java virtual machines asked can look at them, become their users, and end
@@ -227,10 +232,8 @@ fn while_it_exports(context: &Context) -> Result<u64> {
     for thread in finishing.iter().flat_map(|threads| threads.iter()) {
         thread.check(&refused, "exporting")?;
     }
-    let exporting =
-        |thread: &Rights| thread.name.starts_with("syscollect") && thread.effective == 0;
     ensure!(
-        finishing.iter().any(|threads| threads.iter().any(exporting)),
+        finishing.iter().any(|threads| threads.iter().any(exports_without)),
         "no export without: {finishing:?}"
     );
     let main = finishing
@@ -240,17 +243,24 @@ fn while_it_exports(context: &Context) -> Result<u64> {
     Ok(main.map(|thread| thread.permitted).fold(0, |all, one| all | one))
 }
 
+fn exports_without(thread: &Rights) -> bool {
+    thread.name.starts_with("syscollect") && thread.effective == 0
+}
+
 /// What `sh` has that the recorder launches is what `sh` has that this test launches.
 fn command_has_all(context: &Context) -> Result<()> {
     let lines = "grep -E '^(Cap|NoNewPrivs|Seccomp|Uid|Gid|Groups)' /proc/self/status; ulimit -a";
     let mine = finish(Command::new("/bin/sh").args(["-c", lines]))?;
     let output = context.path("rights-command.syscap");
     let its = context.succeed(&["record", "-o", text(&output)?, "--", "/bin/sh", "-c", lines])?;
-    let set = |said: &str| said.lines().map(str::to_owned).collect::<BTreeSet<_>>();
-    let (mine, its) = (set(&mine.stdout), set(&its.stdout));
+    let (mine, its) = (lines_of(&mine.stdout), lines_of(&its.stdout));
     let differ: Vec<_> = mine.symmetric_difference(&its).collect();
     ensure!(!mine.is_empty() && differ.is_empty(), "the launched command differs in {differ:#?}");
     Ok(())
+}
+
+fn lines_of(said: &str) -> BTreeSet<String> {
+    said.lines().map(str::to_owned).collect()
 }
 
 /// Files in a folder that only another user may enter are made, renamed, and given their names.
@@ -289,9 +299,12 @@ fn as_the_user_behind_sudo(context: &Context) -> Result<()> {
         )?;
         ensure!(load.status.success(), "the load failed:\n{}", load.stderr);
         let seen = watched_to_the_end(recorder)?;
-        let became = |threads: &&Vec<Rights>| threads.iter().all(|thread| thread.uid == SOMEBODY);
-        ensure!(seen.iter().any(|threads| became(&threads)) == theirs, "{name}: {:?}", seen.last());
-        for thread in seen.iter().filter(became).flatten() {
+        let mut as_somebody = seen
+            .iter()
+            .filter(|threads| threads.iter().all(|thread| thread.uid == SOMEBODY))
+            .peekable();
+        ensure!(as_somebody.peek().is_some() == theirs, "{name}: {:?}", seen.last());
+        for thread in as_somebody.flatten() {
             ensure!(thread.permitted == 0, "{name}: {thread:?}");
         }
         check_owner(&output).with_context(|| name.to_owned())?;

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
-use syscollect_model::{Event, Exporter, Sample, Tables, Time};
+use syscollect_model::{Event, Exporter, Sample, StackId, Tables, Time};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
-use super::context::{Context, number};
+use super::context::{Context, number, statistic};
 use super::recorded::Recorded;
 
 /// Counts a process's samples by the caller on their stacks.
@@ -30,13 +30,14 @@ impl Split {
         }
         self.all += 1;
         let Some(stack) = sample.stack else { return };
-        let has = |word: &str| {
-            tables.stack(stack).iter().any(|frame| tables.frame_label(*frame).contains(word))
-        };
-        self.thirty += u64::from(has("caller_thirty"));
-        self.seventy += u64::from(has("caller_seventy"));
-        self.whole += u64::from(has("main"));
+        self.thirty += u64::from(has(tables, stack, "caller_thirty"));
+        self.seventy += u64::from(has(tables, stack, "caller_seventy"));
+        self.whole += u64::from(has(tables, stack, "main"));
     }
+}
+
+fn has(tables: &Tables, stack: StackId, word: &str) -> bool {
+    tables.stack(stack).iter().any(|frame| tables.frame_label(*frame).contains(word))
 }
 
 impl Exporter for Split {
@@ -151,30 +152,27 @@ pub(crate) fn stacks(context: &Context) -> Result<String> {
     let options = ["--freq", "999", "--stacks", "samples,off-cpu,wakers", "--cross-check", "3"];
     context.record(&capture, &options, &["ping-pong", &times.to_string()])?;
     let recorded = Recorded::read(&capture)?;
-    let unresolved =
-        |(id, ticks): &&(_, u64)| recorded.stacks.get(id).is_none_or(|sent| sent > ticks);
-    let missing = recorded.uses.iter().filter(unresolved).count();
-    let uses = recorded.uses.len();
+    let unresolved = recorded
+        .uses
+        .iter()
+        .filter(|(id, ticks)| recorded.stacks.get(id).is_none_or(|sent| sent > ticks));
+    let (missing, uses) = (unresolved.count(), recorded.uses.len());
     ensure!(uses as u64 > times, "only {uses} stacks were used");
     ensure!(missing == 0, "{missing} of {uses} stack ids were not sent before their event");
 
     let info = context.info(&capture)?;
-    let statistic = |name: &str| {
-        let value = info
-            .pointer(&format!("/recorder/statistics/{name}"))
-            .and_then(serde_json::Value::as_u64);
-        value.with_context(|| format!("info has no statistic {name}"))
-    };
-    let (checked, different) =
-        (statistic("kernel_stacks_cross_checked")?, statistic("kernel_stacks_different")?);
+    let (checked, different) = (
+        statistic(&info, "kernel_stacks_cross_checked")?,
+        statistic(&info, "kernel_stacks_different")?,
+    );
     let answers = ["bpf_loop", "bpf_task_pt_regs"].iter().all(|name| context.offered.has(name));
     ensure!(checked > 0 || !answers, "no kernel stack was walked both ways");
     ensure!(different == 0, "{different} of {checked} kernel stacks differ from a real walk");
     // By unwind tables, and only on kernels that count changes of mappings: not on 6.1 to 6.3.
     let (verified, again, wrongly) = (
-        statistic("user_stacks_verified")?,
-        statistic("user_stacks_walked_again")?,
-        statistic("user_stacks_verified_wrongly")?,
+        statistic(&info, "user_stacks_verified")?,
+        statistic(&info, "user_stacks_walked_again")?,
+        statistic(&info, "user_stacks_verified_wrongly")?,
     );
     ensure!(verified == 0 || again > 0, "{verified} user stacks were verified, none walked again");
     ensure!(wrongly == 0, "{wrongly} of {again} user stacks differ from a real walk");

@@ -7,6 +7,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::context::hexadecimal;
+
 /// The semaphores of a running program by their probes' names.
 pub(crate) fn semaphores(pid: u32, program: &Path) -> Result<BTreeMap<String, u16>> {
     let bytes = fs::read(program)?;
@@ -36,7 +38,6 @@ fn address_of(line: &str, program: &Path, offset: u64) -> Option<u64> {
         return None;
     }
     let (start, end) = range.split_once('-')?;
-    let hex = |text| u64::from_str_radix(text, 16).ok();
-    let (start, end, first) = (hex(start)?, hex(end)?, hex(start_offset)?);
+    let (start, end, first) = (hexadecimal(start)?, hexadecimal(end)?, hexadecimal(start_offset)?);
     (first..first + (end - start)).contains(&offset).then(|| start + offset - first)
 }

@@ -1,6 +1,6 @@
 //! Recordings that end badly, and exports far from what was recorded.
 
-use std::ffi::CString;
+use std::ffi::{CString, NulError};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -81,14 +81,9 @@ impl Portable {
     pub(super) fn of(program: &Path, folder: &Path) -> Result<Self> {
         fs::create_dir(folder)?;
         let originals = files_mapped_by(program)?;
-        let copy = |file: &Path| -> Result<PathBuf> {
-            let to = folder.join(file.file_name().context("a library without a name")?);
-            fs::copy(file, &to).with_context(|| format!("cannot copy {}", file.display()))?;
-            Ok(to)
-        };
         let mut loader = None;
         for original in &originals {
-            let copied = copy(original)?;
+            let copied = copy_into(folder, original)?;
             if original
                 .file_name()
                 .is_some_and(|name| name.to_string_lossy().starts_with("ld-linux"))
@@ -97,16 +92,20 @@ impl Portable {
             }
         }
         let loader = loader.context("the program has no dynamic loader")?;
-        Ok(Self { folder: folder.to_path_buf(), loader, program: copy(program)?, originals })
+        Ok(Self {
+            folder: folder.to_path_buf(),
+            loader,
+            program: copy_into(folder, program)?,
+            originals,
+        })
     }
 
     /// The command in a mount namespace where an empty file lies over each of `hidden`.
     pub(super) fn without(&self, hidden: &[PathBuf], arguments: &[&str]) -> Result<Command> {
         let empty = self.folder.join("empty");
         fs::write(&empty, "")?;
-        let path = |path: &Path| CString::new(path.as_os_str().as_bytes());
-        let empty = path(&empty)?;
-        let hidden = hidden.iter().map(|file| path(file)).collect::<Result<Vec<_>, _>>()?;
+        let empty = c_string(&empty)?;
+        let hidden = hidden.iter().map(|file| c_string(file)).collect::<Result<Vec<_>, _>>()?;
         let mut command = Command::new(&self.loader);
         command.arg("--library-path").arg(&self.folder).arg(&self.program).args(arguments);
         // SAFETY: between fork and exec only system calls are made; nothing is allocated.
@@ -115,9 +114,18 @@ impl Portable {
     }
 }
 
+fn copy_into(folder: &Path, file: &Path) -> Result<PathBuf> {
+    let to = folder.join(file.file_name().context("a library without a name")?);
+    fs::copy(file, &to).with_context(|| format!("cannot copy {}", file.display()))?;
+    Ok(to)
+}
+
+fn c_string(path: &Path) -> Result<CString, NulError> {
+    CString::new(path.as_os_str().as_bytes())
+}
+
 /// Enters a mount namespace of its own and lays `empty` over each file.
 fn hide(empty: &CString, files: &[CString]) -> io::Result<()> {
-    let checked = |status: i32| if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
     let none = std::ptr::null::<libc::c_char>();
     // SAFETY: unshare takes flags; mount takes strings that live through the call, or null where it
     // ignores them.
@@ -141,6 +149,10 @@ fn hide(empty: &CString, files: &[CString]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn checked(status: i32) -> io::Result<()> {
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// The loader and libraries that a program maps, as `ldd` finds them, without links.

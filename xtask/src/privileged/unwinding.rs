@@ -1,6 +1,7 @@
 //! User stacks of a program whose chain of calls is known, and in which rbp leads nowhere.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -54,7 +55,6 @@ pub(crate) fn unwinding(context: &Context) -> Result<String> {
 
 /// The chain; what its innermost function calls varies.
 pub(super) fn known() -> KnownStacks {
-    let numbered = |numbers: std::ops::Range<u32>| numbers.map(|n| format!("unwound_{n:02}"));
     let aligned = std::iter::once("unwound_aligned".to_owned());
     let functions = numbered(0..12).chain(aligned).chain(numbered(12..20)).collect();
     let chain = Chain { functions, called_by: "" };
@@ -64,4 +64,8 @@ pub(super) fn known() -> KnownStacks {
         roots: &["_start", "_dl_start_user", "clone", "clone3"],
         ..KnownStacks::default()
     }
+}
+
+fn numbered(numbers: Range<u32>) -> impl Iterator<Item = String> {
+    numbers.map(|number| format!("unwound_{number:02}"))
 }

@@ -7,13 +7,14 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 use syscollect_merge::Session;
 use syscollect_model::{Event, Exporter, StackId, Tables, ThreadId, Time};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
 use super::chains::stacks::{ProgramStacks, RecordedStacks, StackKind};
-use super::context::{Context, number, text};
+use super::context::{Context, number, statistic, text};
 use super::unwinding::{TABLES_MADE_NS, WHOLE, known};
 use crate::process::output_of;
 
@@ -42,10 +43,9 @@ pub(crate) fn unwinding_eviction(context: &Context) -> Result<String> {
     let options = ["--freq", "999", "--stacks", "samples,off-cpu", "--unwind", "tables"];
     let all = [&options[..], &["--unwind-memory", MEMORY, "--only"]].concat();
     let lines = context.record(&capture, &all, &["visiting", text(&folder)?, SECONDS])?;
-    let of = |key: &str| lines.iter().find_map(|line| number(line, key).ok());
-    let chain = of("pid").context("the chain printed nothing")?;
-    let visitor = of("visitor").context("the load printed nothing")?;
-    let again = of("again").context("the load printed nothing")?;
+    let chain = printed(&lines, "pid").context("the chain printed nothing")?;
+    let visitor = printed(&lines, "visitor").context("the load printed nothing")?;
+    let again = printed(&lines, "again").context("the load printed nothing")?;
 
     let mut stacks = Stacks {
         chains: RecordedStacks::new(
@@ -59,8 +59,8 @@ pub(crate) fn unwinding_eviction(context: &Context) -> Result<String> {
     let chain = &chains.programs[0];
     let (samples, off_cpu) = (chain.of(StackKind::Sample), chain.of(StackKind::OffCpu));
     let info = context.info(&capture)?;
-    let count = |name: &str| number(&info["recorder"]["statistics"], name);
-    let (evicted, rows) = (count("unwind_pages_evicted")?, count("unwind_rows")?);
+    let (evicted, rows) =
+        (statistic(&info, "unwind_pages_evicted")?, statistic(&info, "unwind_rows")?);
     let (early, late) = visits.halves();
     let seen = format!(
         "{evicted} pages gave way, {rows} of {ROWS} rows in use; samples: {samples}; off-CPU stacks: {off_cpu}; visits, {} and {} to the middle and then: \
@@ -72,7 +72,10 @@ pub(crate) fn unwinding_eviction(context: &Context) -> Result<String> {
         early.wrong + late.wrong
     );
     ensure!(again > 0, "the machine is too slow to visit each page twice: {seen}");
-    ensure!(count("unwind_rows_max")? == ROWS && rows <= ROWS, "it took another size: {seen}");
+    ensure!(
+        statistic(&info, "unwind_rows_max")? == ROWS && rows <= ROWS,
+        "it took another size: {seen}"
+    );
     ensure!(evicted >= EVICTED, "too little gave way: {seen}");
     chain.ensure_none_wrong()?;
     for (kind, counts) in [(StackKind::Sample, samples), (StackKind::OffCpu, off_cpu)] {
@@ -87,6 +90,11 @@ pub(crate) fn unwinding_eviction(context: &Context) -> Result<String> {
     ensure!(late.all >= 500, "too few visits: {seen}");
     ensure!(late.whole_of_100() >= VISITS_WHOLE, "late visits do not reach main: {seen}");
     Ok(seen)
+}
+
+/// What one of the programs printed by that name.
+fn printed(lines: &[Value], key: &str) -> Option<u64> {
+    lines.iter().find_map(|line| number(line, key).ok())
 }
 
 /// Files whose functions are all alike, and have rows that no frame pointer replaces.
@@ -147,8 +155,6 @@ impl Visits {
         };
         let callers = &labels[back + 1..];
         let is_whole = callers.iter().any(|label| label.ends_with("main"));
-        let is_code = |label: &String| label.contains("visited-");
-        let calls = |label: &String| label == "visit" || label.ends_with("::visit");
         // What is there of it is in its order.
         let is_wrong = match callers {
             [] => false,
@@ -176,6 +182,15 @@ impl Visits {
         }
         halves
     }
+}
+
+fn is_code(label: &str) -> bool {
+    label.contains("visited-")
+}
+
+/// Whether it is the function that calls the code.
+fn calls(label: &str) -> bool {
+    label == "visit" || label.ends_with("::visit")
 }
 
 struct Stacks {

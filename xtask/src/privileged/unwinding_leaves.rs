@@ -107,12 +107,8 @@ impl Leaves {
         let frames = tables.stack(stack);
         let labels: Vec<String> = frames.iter().map(|frame| tables.frame_label(*frame)).collect();
         let names = FOUND.into_iter().chain([INEXPRESSIBLE]);
-        let is = |label: &str, name: &str| match name {
-            "vfork" => VFORK.contains(&label),
-            name => label == name,
-        };
-        let position = |name| labels.iter().position(|label| is(label, name));
-        let found = names.filter_map(|name| Some((name, position(name)?))).next();
+        let found = { names }
+            .find_map(|name| Some((name, labels.iter().position(|label| is_of(label, name))?)));
         let Some((name, at)) = found else { return };
         let counts = self.counts.entry(name).or_default();
         let outer = labels.get(at + 1);
@@ -129,6 +125,13 @@ impl Leaves {
             counts.wrong += 1;
             self.wrong.push(labels);
         }
+    }
+}
+
+fn is_of(label: &str, name: &str) -> bool {
+    match name {
+        "vfork" => VFORK.contains(&label),
+        name => label == name,
     }
 }
 

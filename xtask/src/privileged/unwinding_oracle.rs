@@ -165,11 +165,10 @@ impl Unwinder for Oracle<'_> {
             Verdict::SameEnd => self.found.ends += 1,
             Verdict::Unknown => {}
             Verdict::Different(what) => {
-                let mut place = |address| {
-                    let (module, offset) = code.at(address)?;
+                let places = stack.addresses.iter().map(|address| {
+                    let (module, offset) = code.at(*address)?;
                     Some(format!("{}+{offset:#x}", module.path))
-                };
-                let places = stack.addresses.iter().map(|address| place(*address));
+                });
                 let places: Vec<_> = places.map(Option::unwrap_or_default).collect();
                 self.found.different.push(format!("{what}\n    {}", places.join("\n    ")));
             }

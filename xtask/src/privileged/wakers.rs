@@ -24,8 +24,8 @@ pub(crate) fn wakers(context: &Context) -> Result<String> {
     let options = ["--stacks", "wakers"];
     let said = context.record(&capture, &options, &["timers", &rounds.to_string(), "0"])?;
     let said = said.last().context("the load printed nothing")?;
-    let tid = |name| number(said, name).map(|tid| tid as u32);
-    let (timed, called, calling) = (tid("timed")?, tid("called")?, tid("calling")?);
+    let (timed, called, calling) =
+        (tid(said, "timed")?, tid(said, "called")?, tid(said, "calling")?);
     let wakers = Wakers::of(&capture)?;
 
     let by_interrupts = wakers.count(timed, None);
@@ -54,19 +54,16 @@ pub(crate) fn wakers(context: &Context) -> Result<String> {
     ))
 }
 
+/// A thread's number as the load printed it.
+fn tid(said: &Value, name: &str) -> Result<u32> {
+    number(said, name).map(|tid| tid as u32)
+}
+
 /// Threads that wake each other through a socket are each other's wakers, though the kernel wakes
 /// from a software interrupt then; a timer that comes while the kernel is at work is nobody's.
 pub(crate) fn softirqs(context: &Context) -> Result<String> {
     let rounds = context.times(ROUNDS);
-    let recorded = |name: &str| -> Result<(Value, Wakers)> {
-        let capture = context.path(&format!("wakers-{name}.syscap"));
-        let options = ["--stacks", "wakers"];
-        let said = context.record(&capture, &options, &[name, &rounds.to_string(), "0"])?;
-        let said = said.last().context("the load printed nothing")?.clone();
-        Ok((said, Wakers::of(&capture)?))
-    };
-    let (said, wakers) = recorded("send")?;
-    let tid = |said: &Value, name| number(said, name).map(|tid| tid as u32);
+    let (said, wakers) = recorded(context, "send", rounds)?;
     let (asking, answering) = (tid(&said, "asking")?, tid(&said, "answering")?);
     let sent = wakers.count(answering, Some(asking)) + wakers.count(asking, Some(answering));
     let by_interrupts = wakers.count(answering, None) + wakers.count(asking, None);
@@ -80,7 +77,7 @@ pub(crate) fn softirqs(context: &Context) -> Result<String> {
         rounds * 2
     );
 
-    let (said, wakers) = recorded("timers-in-kernel")?;
+    let (said, wakers) = recorded(context, "timers-in-kernel", rounds)?;
     let timed = tid(&said, "timed")?;
     let by_timers = wakers.count(timed, None);
     let by_threads = wakers.of_thread(timed) - by_timers;
@@ -95,6 +92,15 @@ pub(crate) fn softirqs(context: &Context) -> Result<String> {
          the kernel's work have one",
         sent + by_interrupts
     ))
+}
+
+/// What the load printed last, and what was recorded of it.
+fn recorded(context: &Context, load: &str, rounds: u64) -> Result<(Value, Wakers)> {
+    let capture = context.path(&format!("wakers-{load}.syscap"));
+    let options = ["--stacks", "wakers"];
+    let said = context.record(&capture, &options, &[load, &rounds.to_string(), "0"])?;
+    let said = said.last().context("the load printed nothing")?.clone();
+    Ok((said, Wakers::of(&capture)?))
 }
 
 /// Wakeups by the thread that is woken, and the one said to do it; `None` is an interrupt.
@@ -122,9 +128,10 @@ impl Exporter for Wakers {
 
     fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<()> {
         if let Event::Wakeup(wakeup) = event {
-            let tid = |thread| tables.thread(thread).tid;
-            let waker = wakeup.waker.filter(|_| !wakeup.from_interrupt).map(tid);
-            *self.0.entry((tid(wakeup.wakee), waker)).or_default() += 1;
+            let wakee = tables.thread(wakeup.wakee).tid;
+            let waker = wakeup.waker.filter(|_| !wakeup.from_interrupt);
+            let waker = waker.map(|waker| tables.thread(waker).tid);
+            *self.0.entry((wakee, waker)).or_default() += 1;
         }
         Ok(())
     }

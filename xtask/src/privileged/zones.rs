@@ -183,17 +183,15 @@ pub(crate) fn losses(context: &Context) -> Result<String> {
     let pid = program.id();
     let recorder = context.command(&["record", "-o", text(&capture)?, "-p", &pid.to_string()]);
     let recorder = { recorder }.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let ended = || {
-        fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "))
-    };
     // Its threads begin when it sees that it is recorded.
-    let tasks = || fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
-    until("the load to see the recorder", || (tasks() > 1 || ended()).then_some(()))?;
+    until("the load to see the recorder", || {
+        (count_tasks(pid) > 1 || has_ended(pid)).then_some(())
+    })?;
     // It stands still for as long as the load needs to fill its rings.
     let (still, going) = if context.is_emulated() { (2_500, 700) } else { (3, 2) };
     // The rings are its own from here on.
     std::thread::sleep(Duration::from_millis(going));
-    while !ended() {
+    while !has_ended(pid) {
         for (what, pause) in [(libc::SIGSTOP, still), (libc::SIGCONT, going)] {
             signal(recorder.id(), what);
             std::thread::sleep(Duration::from_millis(pause));
@@ -219,6 +217,14 @@ pub(crate) fn losses(context: &Context) -> Result<String> {
         "{recorded} recorded + {lost} lost is not {produced} produced"
     );
     Ok(format!("{recorded} events of {zones} zones recorded + {lost} lost = produced"))
+}
+
+fn has_ended(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "))
+}
+
+fn count_tasks(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)
 }
 
 /// `kill -9` of the program: everything that it had written is there.
@@ -365,10 +371,10 @@ impl ProcessZones {
             items.filter(|item| is(ItemKind::OpenZone)(item)).filter_map(|item| item.get(1));
         let log = self.logs.values().next().context("no definitions were recorded")?;
         // A location: header, line and color, 8 bytes each, then its name with its length.
-        let name_at = |place: &u64| {
+        let mut names = places.filter_map(|place| {
             log.get((*place as u32 as usize).checked_sub(1)? * 8 + 18..)?.get(..name.len())
-        };
-        Ok(places.filter_map(name_at).any(|found| found == name.as_bytes()))
+        });
+        Ok(names.any(|found| found == name.as_bytes()))
     }
 }
 

@@ -21,20 +21,22 @@ pub(crate) fn run(refused: &str, threads: u64, count: u64) -> Result<()> {
         _ => bail!("`{refused}` is no way to be refused memory"),
     }
     wait_for_recorder()?;
-    let work = move || {
-        for index in 0..count {
-            let _zone = zone!("alone");
-            if index % BURST == BURST - 1 {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-        }
-        println!(r#"{{"tid":{},"zones":{count}}}"#, tid());
-    };
-    let running: Vec<_> = (0..threads).map(|_| std::thread::spawn(work)).collect();
+    let running: Vec<_> =
+        (0..threads).map(|_| std::thread::spawn(move || mark_zones(count))).collect();
     if running.into_iter().any(|thread| thread.join().is_err()) {
         bail!("a thread panicked");
     }
     Ok(())
+}
+
+fn mark_zones(count: u64) {
+    for index in 0..count {
+        let _zone = zone!("alone");
+        if index % BURST == BURST - 1 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    println!(r#"{{"tid":{},"zones":{count}}}"#, tid());
 }
 
 /// As a sandbox does: the system call fails for this process and its threads.
@@ -42,7 +44,6 @@ fn forbid_memfd() -> Result<()> {
     let load_number = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     let compare = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     let answer = libc::BPF_RET | libc::BPF_K;
-    let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut steps = [
         // The number is the first word of struct seccomp_data.
         step(load_number, 0, 0, 0),
@@ -57,6 +58,10 @@ fn forbid_memfd() -> Result<()> {
             && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
     };
     if done { Ok(()) } else { Err(Error::last_os_error().into()) }
+}
+
+fn step(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt, jf, k }
 }
 
 /// As `ulimit -f` does: no file may become as large as the memory that would be shared.

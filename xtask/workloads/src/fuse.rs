@@ -126,11 +126,19 @@ pub(crate) fn map_code(file: &File, length: usize) -> Result<NonNull<u8>> {
     }
 }
 
+/// A little-endian number; none where the bytes end before it does.
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
 impl Contents {
     fn answer(&self, request: &[u8]) -> Option<Vec<u8>> {
-        let four = |at: usize| Some(u32::from_le_bytes(*request.get(at..)?.first_chunk()?));
-        let eight = |at: usize| Some(u64::from_le_bytes(*request.get(at..)?.first_chunk()?));
-        let (operation, unique, node) = (four(4)?, eight(8)?, eight(16)?);
+        let (operation, unique, node) =
+            (u32_at(request, 4)?, u64_at(request, 8)?, u64_at(request, 16)?);
         let found = match operation {
             INIT => Ok(initial()),
             LOOKUP if request.get(HEADER..)?.strip_suffix(b"\0") == Some(NAME.as_bytes()) => {
@@ -141,7 +149,8 @@ impl Contents {
             // Reading goes past the cache, so that the kernel asks again where it needs a page.
             OPEN => Ok(words(&[1, DIRECT_IO])),
             READ => {
-                let (offset, size) = (eight(HEADER + 8)?, u64::from(four(HEADER + 16)?));
+                let (offset, size) =
+                    (u64_at(request, HEADER + 8)?, u64::from(u32_at(request, HEADER + 16)?));
                 let end = offset.saturating_add(size);
                 let is_page = offset % PAGE == 0 && size == PAGE;
                 if is_page && self.withheld.contains(&offset) {

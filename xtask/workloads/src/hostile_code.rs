@@ -198,8 +198,8 @@ fn note(name: &str, arguments: &str) -> Vec<u8> {
 /// Six arguments whose sizes and signs are the digits of a number.
 fn arguments_of(kind: usize) -> String {
     let sizes = ["1", "-1", "2", "-2", "4", "-4", "8", "-8"];
-    let argument = |digit: u32| format!("{}@%rax", sizes[kind >> (3 * digit) & 7]);
-    (0..6).map(argument).collect::<Vec<_>>().join(" ")
+    let arguments = (0..6).map(|digit| format!("{}@%rax", sizes[kind >> (3 * digit) & 7]));
+    arguments.collect::<Vec<_>>().join(" ")
 }
 
 /// Files that are mapped for a moment and then deleted, and bytes of each.

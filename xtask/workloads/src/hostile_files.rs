@@ -31,7 +31,6 @@ pub(crate) fn run(folder: &str, seconds: u64) -> Result<()> {
         make_fifo(&folder.join(fifo))?;
     }
     let absolute = folder.join("fifo").display().to_string();
-    let link = |program, section, to: &str| Leading { program, section, to: to.to_owned() };
     let leading = [
         link("beside", ".gnu_debuglink", "x.debug"),
         link("absolute", ".gnu_debuglink", &absolute),
@@ -70,6 +69,10 @@ pub(crate) fn run(folder: &str, seconds: u64) -> Result<()> {
     }
 }
 
+fn link(program: &'static str, section: &'static str, to: &str) -> Leading {
+    Leading { program, section, to: to.to_owned() }
+}
+
 /// Uses the CPU.
 pub(crate) fn use_cpu(seconds: u64) {
     let begun = Instant::now();
@@ -91,10 +94,9 @@ pub(crate) fn serve(folder: &str) -> Result<()> {
     let contents = Contents { bytes: vec![0x90; SERVED_BYTES], owner: NOBODY, withheld: 0..0 };
     let served = fuse::Served::mount(&place, contents)?;
     println!(r#"{{"ready":true}}"#);
-    let mut line = || lines.next().transpose();
-    line()?;
+    lines.next().transpose()?;
     served.stall();
-    line()?;
+    lines.next().transpose()?;
     Ok(())
 }
 

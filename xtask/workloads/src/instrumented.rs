@@ -18,13 +18,8 @@ static TURNS: Counter = Counter::new("turns done", "");
 /// Marks `count` zones on each of `threads` threads, as fast as they come.
 pub(crate) fn many(threads: u64, count: u64) -> Result<()> {
     wait_for_recorder()?;
-    let work = move || {
-        for _ in 0..count {
-            let _zone = zone!("turn");
-        }
-        println!(r#"{{"tid":{},"zones":{count}}}"#, tid());
-    };
-    let running: Vec<_> = (0..threads).map(|_| std::thread::spawn(work)).collect();
+    let running: Vec<_> =
+        (0..threads).map(|_| std::thread::spawn(move || mark_turns(count))).collect();
     for thread in running {
         if thread.join().is_err() {
             bail!("a thread panicked");
@@ -33,6 +28,13 @@ pub(crate) fn many(threads: u64, count: u64) -> Result<()> {
     // Rings are taken over while the program lives.
     std::thread::sleep(Duration::from_millis(200));
     Ok(())
+}
+
+fn mark_turns(count: u64) {
+    for _ in 0..count {
+        let _zone = zone!("turn");
+    }
+    println!(r#"{{"tid":{},"zones":{count}}}"#, tid());
 }
 
 /// Marks zones with the numbers 1, 2, 3 ... until it is killed or `seconds` are over; around them,

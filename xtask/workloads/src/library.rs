@@ -197,10 +197,10 @@ fn segment(kind: u32, flags: u32, at: u64, size: u64) -> Vec<u8> {
 pub(crate) fn write_symbols(path: &Path, bytes: u64) -> Result<()> {
     let file = File::create(path).with_context(|| format!("cannot make {}", path.display()))?;
     file.set_len(PAGE + bytes)?;
-    let section = |kind| Section { kind, offset: PAGE, size: bytes, link: 3, ..Section::default() };
-    let of_symbols = |kind| Section { entry: 24, ..section(kind) };
-    let sections =
-        [Section::default(), of_symbols(DYNAMIC_SYMBOLS), of_symbols(SYMBOLS), section(STRINGS)];
+    let names = Section { kind: STRINGS, offset: PAGE, size: bytes, link: 3, ..Section::default() };
+    let symbols = Section { kind: SYMBOLS, entry: 24, ..names };
+    let dynamic_symbols = Section { kind: DYNAMIC_SYMBOLS, ..symbols };
+    let sections = [Section::default(), dynamic_symbols, symbols, names];
     let mut header = elf_header(0, 64 + 56, sections.len() as u16, PAGE, None);
     sections.iter().for_each(|section| header.extend(section.to_bytes()));
     file.write_all_at(&header, 0)?;

@@ -41,14 +41,13 @@ const SLOW_CALLS: u64 = 100;
 
 /// Two threads call so often, three of ten calls by one way; prints how often each way was gone.
 pub(crate) fn run(calls: u64) -> Result<()> {
-    let rarely = |call: &u64| call % 10 < 3;
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 for call in 0..calls {
                     // SAFETY: they keep to the C calling convention, and do nothing.
                     unsafe {
-                        if rarely(&call) { probed_caller_rarely() } else { probed_caller_often() }
+                        if is_rare(call) { probed_caller_rarely() } else { probed_caller_often() }
                     }
                     if call < SLOW_CALLS {
                         std::thread::sleep(Duration::from_millis(10));
@@ -57,7 +56,7 @@ pub(crate) fn run(calls: u64) -> Result<()> {
             });
         }
     });
-    let rare = (0..calls).filter(rarely).count() as u64;
+    let rare = (0..calls).filter(|call| is_rare(*call)).count() as u64;
     println!(
         "{{\"pid\":{},\"often\":{},\"rarely\":{}}}",
         std::process::id(),
@@ -65,4 +64,8 @@ pub(crate) fn run(calls: u64) -> Result<()> {
         2 * rare
     );
     Ok(())
+}
+
+fn is_rare(call: u64) -> bool {
+    call % 10 < 3
 }

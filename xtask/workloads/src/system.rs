@@ -67,8 +67,11 @@ pub(crate) fn usage_ns(who: libc::c_int) -> u64 {
 
 /// User and system time of a filled `rusage`, nanoseconds.
 pub(crate) fn rusage_ns(usage: &libc::rusage) -> u64 {
-    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
-    ns(usage.ru_utime) + ns(usage.ru_stime)
+    nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime)
+}
+
+fn nanoseconds(time: libc::timeval) -> u64 {
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000
 }
 
 /// Voluntary and involuntary context switches of the calling process so far.

@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
+use crate::fuse::u32_at;
+use crate::hostile_files::word;
+
 /// Bytes of code that have a list of rows of their own.
 const PAGE: usize = 64 << 10;
 /// How long a page is visited: several times as long as it takes until its rows are there.
@@ -93,15 +96,15 @@ impl Code {
         use std::os::unix::fs::FileExt;
         let mut head = [0; 4096];
         file.read_exact_at(&mut head, 0)?;
-        let half = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
-        let word = |at: usize| u32::from(half(at)) | u32::from(half(at + 2)) << 16;
-        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
-        let mut headers = (0..usize::from(half(HEADER_COUNT)).min(32))
-            .map(|number| HEADERS + number * HEADER_BYTES);
-        let code = headers
-            .find(|at| word(*at) == LOADED && word(*at + 4) & EXECUTED != 0)
+        let headers = (0..word(&head, HEADER_COUNT, 2)?.min(32))
+            .map(|number| &head[HEADERS + number * HEADER_BYTES..][..HEADER_BYTES]);
+        let code = { headers }
+            .find(|header| {
+                u32_at(header, 0) == Some(LOADED)
+                    && u32_at(header, 4).is_some_and(|rights| rights & EXECUTED != 0)
+            })
             .context("it has no code")?;
-        let (offset, bytes) = (long(code + 8) as libc::off_t, long(code + 32) as usize);
+        let (offset, bytes) = (word(code, 8, 8)? as libc::off_t, word(code, 32, 8)?);
         let rights = libc::PROT_READ | libc::PROT_EXEC;
         let anywhere = std::ptr::null_mut();
         // SAFETY: a new mapping of a file that nobody changes.

@@ -117,8 +117,8 @@ fn command(line: &str, folder: &Path) -> Command {
     let mut words = line.split(' ');
     let mut command = Command::new(words.next().unwrap_or_default());
     let sources: PathBuf = root().join("xtask/workloads/chains");
-    let word = |word: &str| word.replace("SRC", &sources.to_string_lossy());
-    command.args(words.map(word)).current_dir(folder);
+    let words = words.map(|word| word.replace("SRC", &sources.to_string_lossy()));
+    command.args(words).current_dir(folder);
     command
 }
 
@@ -227,17 +227,6 @@ fn interrupted() -> Vec<Program> {
 
 /// Those of Go, Java and JavaScript.
 pub(super) fn of_runtimes() -> Vec<Program> {
-    let java = |name, run| {
-        let mut program = Program::new(name, &["javac -d . SRC/Chain.java"])
-            .with_chains(&[Chain::numbered('f', "")])
-            .calling_others()
-            .without_tables()
-            // Its launcher is stripped.
-            .with_roots(&["_start", "_dl_start_user", "clone", "clone3", "start_thread", "java"])
-            .running(run);
-        program.known.stand_in = "Interpreter";
-        program
-    };
     let mut go = Program::new("Go", &["go build -o program SRC/go.go"])
         .with_roots(&["goexit", "_start", "clone", "mstart", "rt0_go", "mcall"])
         .calling_others()
@@ -266,4 +255,16 @@ pub(super) fn of_runtimes() -> Vec<Program> {
                  --max-inlined-bytecode-size=0 SRC/chain.js SECONDS",
             ),
     ]
+}
+
+fn java(name: &'static str, run: &'static str) -> Program {
+    let mut program = Program::new(name, &["javac -d . SRC/Chain.java"])
+        .with_chains(&[Chain::numbered('f', "")])
+        .calling_others()
+        .without_tables()
+        // Its launcher is stripped.
+        .with_roots(&["_start", "_dl_start_user", "clone", "clone3", "start_thread", "java"])
+        .running(run);
+    program.known.stand_in = "Interpreter";
+    program
 }

@@ -293,12 +293,13 @@ fn is_ending(labels: &[String]) -> bool {
 
 /// What the frames of the program in a stack are called, the innermost first.
 fn user_functions(stack: StackId, tables: &Tables) -> Vec<String> {
-    let is_user = |frame: &&FrameId| {
-        let module = tables.frame(**frame).module;
-        !tables.is_truncation(**frame)
-            && !module.is_some_and(|id| tables.module(id).kind.is_kernel())
-    };
-    tables.stack(stack).iter().filter(is_user).map(|frame| tables.frame_label(*frame)).collect()
+    let frames = tables.stack(stack).iter().filter(|frame| is_user(**frame, tables));
+    frames.map(|frame| tables.frame_label(*frame)).collect()
+}
+
+fn is_user(frame: FrameId, tables: &Tables) -> bool {
+    let module = tables.frame(frame).module;
+    !tables.is_truncation(frame) && !module.is_some_and(|id| tables.module(id).kind.is_kernel())
 }
 
 /// What has to be the next frame's function.
@@ -356,37 +357,36 @@ impl KnownStacks {
     /// Whether what is wrong with a stack is of a moment that no table describes.
     fn is_unsettled(&self, labels: &[String]) -> bool {
         let exchanges = labels.iter().take(3).any(|label| names(label, EXCHANGE));
-        // The rest of it has to be right.
-        let is_right = |rest: &[String]| self.check(rest, false) == Ok(true);
         // V8 calls one function to make the frame of another.
         let first = labels.iter().take(2).position(|label| self.place(label).is_some());
-        exchanges || self.has_no_tables && first.is_some_and(|first| is_right(&labels[first + 1..]))
+        // The rest of it has to be right.
+        exchanges
+            || self.has_no_tables
+                && first.is_some_and(|first| self.check(&labels[first + 1..], false) == Ok(true))
     }
 
     /// Whether a signal was handled by the innermost of these frames.
     fn is_interrupted(&self, above: &[String]) -> bool {
-        let returns = |label: &str| names(label, "restore_rt") || label.starts_with("libc.so");
         match above {
             _ if self.handler.is_empty() => false,
             [.., handler, _] if names(handler, self.handler) => true,
             // The handler has returned, to what the C library ends the signal by.
-            [only] => returns(only),
+            [only] => names(only, "restore_rt") || only.starts_with("libc.so"),
             _ => false,
         }
     }
 
     fn place(&self, label: &str) -> Option<(&Chain, usize)> {
         self.chains.iter().find_map(|chain| {
-            let is_named = |function: &String| names(label, function);
-            Some((chain, chain.functions.iter().position(is_named)?))
+            let place = chain.functions.iter().position(|function| names(label, function))?;
+            Some((chain, place))
         })
     }
 }
 
 /// Whether the function's name is a word of what a frame is called: `deep::f03(long)` is `f03`.
 fn names(label: &str, function: &str) -> bool {
-    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    let words = label.split(|letter| !is_part(letter));
+    let words = label.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
     words.into_iter().any(|word| word == function || word.trim_start_matches('_') == function)
 }
 
@@ -497,13 +497,16 @@ mod tests {
         assert!(check(&[&NUMBERS, &["main"]], false).is_err());
     }
 
+    fn labels(labels: &[&str]) -> Vec<String> {
+        labels.iter().map(|label| (*label).to_owned()).collect()
+    }
+
     #[test]
     fn a_frame_that_is_being_made_hides_its_caller_alone() {
         let mut known = KnownStacks { has_no_tables: true, ..known() };
-        let labels = |labels: &[&str]| labels.iter().map(|label| (*label).to_owned()).collect();
-        let hidden: Vec<String> = labels(&["f03", "f01", "main", "_start"]);
+        let hidden = labels(&["f03", "f01", "main", "_start"]);
         assert!(known.check(&hidden, false).is_err() && known.is_unsettled(&hidden));
-        let more: Vec<String> = labels(&["f04", "f03", "f01", "main", "_start"]);
+        let more = labels(&["f04", "f03", "f01", "main", "_start"]);
         assert!(!known.is_unsettled(&more));
         known.has_no_tables = false;
         assert!(!known.is_unsettled(&hidden));

@@ -121,16 +121,21 @@ fn redis() -> Result<Option<Server>> {
 fn nginx() -> Result<Option<Server>> {
     let (Some(nginx), Some(_)) = (installed("nginx"), installed("curl")) else { return Ok(None) };
     let folder = own_folder()?;
-    let write = |name: &str, content: &str| {
-        let file = folder.path().join(name);
-        fs::write(&file, content).with_context(|| format!("cannot write {}", file.display()))
-    };
-    write("nginx.conf", NGINX)?;
-    write("page", &"a page that is compressed each time it is asked for\n".repeat(2_000))?;
+    write(folder.path(), "nginx.conf", NGINX)?;
+    write(
+        folder.path(),
+        "page",
+        &"a page that is compressed each time it is asked for\n".repeat(2_000),
+    )?;
     let line = format!("{} -e stderr -p . -c nginx.conf", text(&nginx)?);
     let load =
         "curl -sS --compressed --unix-socket socket -o /dev/null http://server/page?[1-3000]";
     Server::start(folder, &line, load, "socket").map(Some)
+}
+
+fn write(folder: &Path, name: &str, content: &str) -> Result<()> {
+    let file = folder.join(name);
+    fs::write(&file, content).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// A folder that the ordinary user has for itself.
