@@ -155,13 +155,10 @@ impl Type<'_> {
 
 impl<'a> Btf<'a> {
     fn new(bytes: &'a [u8], strings_before: &'a [u8]) -> Option<Self> {
-        let word = |at: usize| word(bytes, at).map(|word| word as usize);
         if u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?) != MAGIC {
             return None;
         }
-        let header = word(4)?;
-        let part = |at: usize| bytes.get(header + word(at)?..)?.get(..word(at + 4)?);
-        Some(Self { types: part(8)?, strings: part(16)?, strings_before })
+        Some(Self { types: part(bytes, 8)?, strings: part(bytes, 16)?, strings_before })
     }
 
     fn text(&self, offset: u32) -> Option<&'a [u8]> {
@@ -184,6 +181,12 @@ impl<'a> Btf<'a> {
             Some(Type { kind, name, has_bit_fields: info >> 31 == 1, behind })
         })
     }
+}
+
+/// The part whose start behind the header, and whose size, are at that place.
+fn part(bytes: &[u8], at: usize) -> Option<&[u8]> {
+    let start = word(bytes, 4)? as usize + word(bytes, at)? as usize;
+    bytes.get(start..)?.get(..word(bytes, at + 4)? as usize)
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {

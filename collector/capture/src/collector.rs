@@ -357,15 +357,14 @@ impl Collector {
         let online =
             self.machine.as_ref().map(|machine| machine.online.clone()).unwrap_or_default();
         let shared = Arc::clone(&self.output.shared);
-        let step = |step: EndingStep| shared.step.store(step as u8, Ordering::Relaxed);
-        step(EndingStep::Detaching);
+        shared.begins(EndingStep::Detaching);
         self.sources.iter_mut().for_each(|source| source.detach(&online));
-        step(EndingStep::Draining);
+        shared.begins(EndingStep::Draining);
         self.drain(true);
         self.read_machine(true);
         self.note_losses();
         let at = Instant::now();
-        step(EndingStep::Noting);
+        shared.begins(EndingStep::Noting);
         let tasks = LossOrigin::Lane(LaneKind::Task);
         let read_names = self.losses().iter().any(|loss| loss.origin == tasks)
             || self.output.outlet.is_overwriting();
@@ -429,9 +428,12 @@ mod tests {
         Duration::from_millis(count)
     }
 
+    fn after(fullest: f64) -> Duration {
+        SleepPace { sleep: ms(20), ..SleepPace::new() }.next(ms(20), fullest)
+    }
+
     #[test]
     fn the_fuller_the_lanes_the_shorter_the_sleep() {
-        let after = |fullest| SleepPace { sleep: ms(20), ..SleepPace::new() }.next(ms(20), fullest);
         assert_eq!([0.25, 0.5, 1.0].map(after), [ms(20), ms(10), ms(5)]);
         assert_eq!(after(0.0), LONGEST_SLEEP);
         assert_eq!(SleepPace { sleep: ms(1), ..SleepPace::new() }.next(ms(1), 1.0), SHORTEST_SLEEP);

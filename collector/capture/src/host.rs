@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use syscollect_model::{CpuInfo, KernelModule, SessionInfo};
 
 use crate::arch::INVARIANT_COUNTER;
+use crate::hexadecimal::hexadecimal;
 
 /// Reads /proc and /sys; `root` is `/` but in tests.
 pub(crate) struct Host {
@@ -96,7 +97,7 @@ impl Host {
 fn kernel_module(line: &str) -> Option<KernelModule> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [name, size, .., address] = words.as_slice() else { return None };
-    let address = u64::from_str_radix(address.trim_start_matches("0x"), 16).ok()?;
+    let address = hexadecimal(address.trim_start_matches("0x"))?;
     Some(KernelModule { name: (*name).to_owned(), address, size: size.parse().ok()? })
 }
 

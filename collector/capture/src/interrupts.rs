@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 
 use crate::arch::{HOT, PREEMPT_COUNT, PREEMPT_COUNT_IN_HOT};
+use crate::hexadecimal::hexadecimal;
 use crate::{bpf_attempts, btf};
 
 /// Stands in the programs for the variable's address: `COUNT_MARK` of `bpf/include/interrupt.h`.
@@ -103,7 +104,7 @@ fn addresses(symbols: impl Read) -> Option<PreemptCount> {
             HOT => (&mut offset, PREEMPT_COUNT_IN_HOT),
             _ => continue,
         };
-        let address = u64::from_str_radix(address, 16).ok().filter(|address| *address != 0);
+        let address = hexadecimal(address).filter(|address| *address != 0);
         *found = address.map(|address| address + within);
         if let (Some(table), Some(offset)) = (table, offset) {
             return Some(PreemptCount::Address { table, offset });

@@ -47,6 +47,7 @@ mod error;
 mod files;
 mod fold;
 mod gpu_clients;
+mod hexadecimal;
 mod host;
 mod interrupts;
 mod jvm;

@@ -8,6 +8,8 @@ use syscollect_model::{BuildId, Mapping, Ticks};
 use syscollect_store::{KnownProcess, KnownSleep, KnownThread};
 use syscollect_untrusted_files::{Owner, read_text, read_text_patiently};
 
+use crate::hexadecimal::hexadecimal;
+
 /// Arguments are cut after so many bytes; they are there to recognise a process by.
 const LONGEST_COMMAND_LINE: usize = 4096;
 /// Longer lists of mappings are cut: the kernel allows a process 65,530.
@@ -179,13 +181,13 @@ fn parse_mapping(pid: u32, line: &[u8]) -> Option<Mapping> {
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;
     let executable = fields.next()?.as_bytes().get(2) == Some(&b'x');
-    let file_offset = u64::from_str_radix(fields.next()?, 16).ok()?;
+    let file_offset = hexadecimal(fields.next()?)?;
     let path = fields.nth(2).unwrap_or("").trim_start();
     executable.then_some(())?;
     Some(Mapping {
         pid,
-        start: u64::from_str_radix(start, 16).ok()?,
-        end: u64::from_str_radix(end, 16).ok()?,
+        start: hexadecimal(start)?,
+        end: hexadecimal(end)?,
         file_offset,
         path: if path.is_empty() {
             "//anon".to_owned()

@@ -64,11 +64,11 @@ impl FileStart {
 
     /// What of these counts came since then.
     pub(crate) fn statistics(&self, all: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
-        let since = |(name, count): (String, u64)| {
+        let since = all.into_iter().map(|(name, count)| {
             let before = self.statistics.get(&name).copied().unwrap_or(0);
             (name, count.saturating_sub(before))
-        };
-        all.into_iter().map(since).collect()
+        });
+        since.collect()
     }
 }
 

@@ -26,6 +26,10 @@ pub(crate) enum EndingStep {
 }
 
 impl Shared {
+    pub(crate) fn begins(&self, step: EndingStep) {
+        self.step.store(step as u8, Ordering::Relaxed);
+    }
+
     /// What the collector does now, in words.
     pub(crate) fn doing(&self) -> &'static str {
         match self.step.load(Ordering::Relaxed) {

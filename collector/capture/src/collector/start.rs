@@ -157,21 +157,24 @@ impl Collector {
     fn empty_lanes_during<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let empty = || {
-                go_first();
-                let mut pace = SleepPace::new();
-                while !is_over.load(Ordering::Acquire) {
-                    pace.emptied(Instant::now(), self.drain(false));
-                    std::thread::park_timeout(pace.sleep);
-                }
-            };
             // Without the thread, they are emptied when all is attached.
-            let thread = Builder::new().name("collector".to_owned()).spawn_scoped(scope, empty);
+            let thread = Builder::new()
+                .name("collector".to_owned())
+                .spawn_scoped(scope, || self.empty_lanes_until(&is_over));
             let _end = thread
                 .ok()
                 .map(|thread| EndOfWork { is_over: &is_over, waiting: thread.thread().clone() });
             work()
         })
+    }
+
+    fn empty_lanes_until(&mut self, is_over: &AtomicBool) {
+        go_first();
+        let mut pace = SleepPace::new();
+        while !is_over.load(Ordering::Acquire) {
+            pace.emptied(Instant::now(), self.drain(false));
+            std::thread::park_timeout(pace.sleep);
+        }
     }
 }
 

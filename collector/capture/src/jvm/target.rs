@@ -14,6 +14,7 @@ use syscollect_untrusted_files::{
 use super::answer::Answer;
 use super::protocol::Machine;
 use super::watch::is_hotspot;
+use crate::hexadecimal::hexadecimal;
 use crate::privileges::{self, Stage};
 
 /// A machine has a dozen threads, and the copy of one that is about to run another program has one:
@@ -156,22 +157,26 @@ impl Status {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let line = |key: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
-            line.map(str::trim)
-        };
-        // Real, effective, saved, and that of file systems.
-        let effective = |key| line(key)?.split_ascii_whitespace().nth(1)?.parse().ok();
-        let caught = u64::from_str_radix(line("SigCgt")?, 16).ok()?;
+        let caught = hexadecimal(field(text, "SigCgt")?)?;
         Some(Self {
-            state: line("State")?.chars().next()?,
-            own_pid: line("NSpid")?.split_ascii_whitespace().next_back()?.parse().ok()?,
-            uid: effective("Uid")?,
-            gid: effective("Gid")?,
-            threads: line("Threads")?.parse().ok()?,
+            state: field(text, "State")?.chars().next()?,
+            own_pid: field(text, "NSpid")?.split_ascii_whitespace().next_back()?.parse().ok()?,
+            uid: effective(text, "Uid")?,
+            gid: effective(text, "Gid")?,
+            threads: field(text, "Threads")?.parse().ok()?,
             awaits_quit: caught >> (libc::SIGQUIT - 1) & 1 == 1,
         })
     }
+}
+
+fn field<'a>(status: &'a str, key: &str) -> Option<&'a str> {
+    let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    line.map(str::trim)
+}
+
+/// Of a user's or a group's numbers: real, effective, saved, and that of file systems.
+fn effective(status: &str, key: &str) -> Option<u32> {
+    field(status, key)?.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 #[cfg(test)]

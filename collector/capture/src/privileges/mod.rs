@@ -18,6 +18,7 @@ use std::marker::PhantomData;
 use rustix::thread::{self, CapabilitySet, CapabilitySets};
 
 use crate::attach_method::AttachMethod;
+use crate::hexadecimal::hexadecimal;
 use crate::host::kernel_at_least;
 
 /// What is needed while a recording runs, on kernels that tell these apart (5.9).
@@ -181,8 +182,7 @@ fn all_threads_may_become_others() -> io::Result<bool> {
     for task in std::fs::read_dir("/proc/self/task")? {
         let Ok(status) = std::fs::read_to_string(task?.path().join("status")) else { continue };
         let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-        let effective =
-            effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+        let effective = effective.and_then(|mask| hexadecimal(mask.trim())).unwrap_or(0);
         if effective & ACCOUNTS.bits() != ACCOUNTS.bits() {
             return Ok(false);
         }

@@ -23,6 +23,7 @@ use syscollect_untrusted_files::{OpenError, Patience, data_of_program, in_proces
 use super::cost::{Census, Mapper, map_key};
 use super::files::{FileKey, MapKey, key};
 use super::mapping_tree::{FindMappers, LoadingTree};
+use crate::hexadecimal::hexadecimal;
 use crate::snapshot;
 use crate::turns::payer_below;
 
@@ -378,25 +379,22 @@ fn open_mappings(folder: &Path, block: &mut [u8]) -> Option<(fs::File, usize)> {
 
 /// Whether a line of /proc/PID/maps is a mapping of the file that holds some of these bytes of it,
 /// and that the kernel would put a breakpoint into: a private one that cannot be written.
-fn holds(line: &[u8], Listed { key: (device, inode), wanted }: &Listed) -> bool {
-    let mut fields = line.splitn(6, |byte| *byte == b' ');
-    let mut field = || std::str::from_utf8(fields.next()?).ok();
-    let mut parse = || {
-        let (start, end) = field()?.split_once('-')?;
-        let rights = field()?.as_bytes();
-        let offset = hexadecimal(field()?)?;
-        let is_file = field()? == device && field()?.trim().parse() == Ok(*inode);
-        let bytes = hexadecimal(end)?.checked_sub(hexadecimal(start)?)?;
-        let is_probed = rights.get(3) == Some(&b'p') && rights.get(1) != Some(&b'w');
-        let is_there =
-            offset < wanted.bytes.end && offset.saturating_add(bytes) > wanted.bytes.start;
-        Some(is_file && is_probed && is_there)
-    };
-    parse().unwrap_or(false)
+fn holds(line: &[u8], wanted: &Listed) -> bool {
+    is_probed(line, wanted).unwrap_or(false)
 }
 
-fn hexadecimal(text: &str) -> Option<u64> {
-    u64::from_str_radix(text, 16).ok()
+/// `None` for a line that is none of such a list.
+fn is_probed(line: &[u8], Listed { key: (device, inode), wanted }: &Listed) -> Option<bool> {
+    let fields = line.splitn(6, |byte| *byte == b' ');
+    let mut fields = fields.map_while(|field| std::str::from_utf8(field).ok());
+    let (start, end) = fields.next()?.split_once('-')?;
+    let rights = fields.next()?.as_bytes();
+    let offset = hexadecimal(fields.next()?)?;
+    let is_file = fields.next()? == device && fields.next()?.trim().parse() == Ok(*inode);
+    let bytes = hexadecimal(end)?.checked_sub(hexadecimal(start)?)?;
+    let may_be_probed = rights.get(3) == Some(&b'p') && rights.get(1) != Some(&b'w');
+    let is_there = offset < wanted.bytes.end && offset.saturating_add(bytes) > wanted.bytes.start;
+    Some(is_file && may_be_probed && is_there)
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ use syscollect_untrusted_files::{
     FileData, FileLocation, OpenedFile, Owner, data_of_mapping, find, read_text,
 };
 
+use crate::hexadecimal::hexadecimal;
+
 /// A file by where it lies, whatever it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileKey {
@@ -76,11 +78,7 @@ pub(super) fn mapping_of(root: &Path, pid: u32, address: u64) -> Option<(MappedF
     text.split(|byte| *byte == b'\n').find_map(|line| {
         let (_, mapped) =
             parse(pid, line).filter(|(_, mapped)| (mapped.start..mapped.end).contains(&address))?;
-        let first = String::from_utf8_lossy(line)
-            .split(' ')
-            .nth(2)
-            .map(|text| u64::from_str_radix(text, 16))?
-            .ok()?;
+        let first = hexadecimal(String::from_utf8_lossy(line).split(' ').nth(2)?)?;
         let offset = first.checked_add(address - mapped.start)?;
         Some((mapped, offset))
     })
@@ -108,10 +106,6 @@ fn parse(pid: u32, line: &[u8]) -> Option<(MapKey, MappedFile)> {
         path: path.to_owned(),
     };
     (executable && is_file_name(path)).then_some(((device, inode), mapped))
-}
-
-fn hexadecimal(text: &str) -> Option<u64> {
-    u64::from_str_radix(text, 16).ok()
 }
 
 /// Whether a mapping of this name may be of a program's file.

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::hexadecimal::hexadecimal;
+
 /// The inode of the initial PID namespace: `PROC_PID_INIT_INO` in
 /// include/linux/proc_ns.h, unchanged from 3.8 on.
 const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
@@ -79,7 +81,7 @@ impl Machine {
     }
 
     pub(super) fn capabilities(&self) -> Option<Capabilities> {
-        let mask = u64::from_str_radix(&self.status_field("self", "CapEff")?, 16).ok()?;
+        let mask = hexadecimal(&self.status_field("self", "CapEff")?)?;
         Some(Capabilities(mask))
     }
 

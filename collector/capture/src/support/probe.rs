@@ -2,6 +2,7 @@
 
 use crate::arch::COUNTER_CONFIG;
 use crate::ebpf::try_unwind_tables;
+use crate::hexadecimal::hexadecimal;
 use crate::sleepers::try_sleeper_stacks;
 use crate::{bpf_attempts, btf};
 use perf_event_open_sys::bindings::{
@@ -125,13 +126,9 @@ fn open_mapped_file() -> io::Result<()> {
     let range =
         maps.lines().find(|line| line.contains(" r-xp ") && line.contains(" /")).and_then(|line| {
             let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+            // The names in map_files have no leading zeros, unlike the lines of maps.
             Some(format!("{:x}-{:x}", hexadecimal(start)?, hexadecimal(end)?))
         });
     let range = range.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
     File::open(Path::new("/proc/self/map_files").join(range)).map(drop)
-}
-
-/// The names in map_files have no leading zeros, unlike the lines of maps.
-fn hexadecimal(text: &str) -> Option<u64> {
-    u64::from_str_radix(text, 16).ok()
 }

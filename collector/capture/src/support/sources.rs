@@ -4,6 +4,7 @@ use super::machine::{CAP_SYSLOG, Machine};
 use super::probe::Probe;
 use super::{AS_ROOT, Capability, Try, describe, is_forbidden, tried};
 use crate::arch::{COUNTER_PMU, INVARIANT_COUNTER};
+use crate::hexadecimal::hexadecimal;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -204,7 +205,7 @@ fn kernel_symbols(machine: &Machine) -> Capability {
     // The first symbols of per-CPU data may really lie at 0; code never does.
     let shown = BufReader::new(file).lines().map_while(Result::ok).take(4096).any(|line| {
         let mut parts = line.split_whitespace();
-        let address = parts.next().and_then(|text| u64::from_str_radix(text, 16).ok());
+        let address = parts.next().and_then(hexadecimal);
         matches!(parts.next(), Some("t" | "T")) && address.is_some_and(|address| address != 0)
     });
     if shown {
