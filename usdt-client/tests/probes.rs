@@ -20,9 +20,8 @@ fn notes(file: &[u8]) -> BTreeMap<String, Note> {
     let mut found = BTreeMap::new();
     for at in (0..file.len() - owner.len()).filter(|at| file[*at..].starts_with(owner)) {
         let description = &file[at + owner.len()..];
-        let word = |index: usize| {
-            u64::from_le_bytes(description[index * 8..index * 8 + 8].try_into().unwrap())
-        };
+        let (words, _) = description.as_chunks();
+        let (place, semaphore) = (u64::from_le_bytes(words[0]), u64::from_le_bytes(words[2]));
         let mut texts =
             description[24..].split(|byte| *byte == 0).map(|text| String::from_utf8_lossy(text));
         if texts.next().as_deref() != Some("syscollect") {
@@ -30,7 +29,7 @@ fn notes(file: &[u8]) -> BTreeMap<String, Note> {
         }
         let name = texts.next().unwrap().into_owned();
         let arguments = texts.next().unwrap().into_owned();
-        found.insert(name, Note { place: word(0), semaphore: word(2), arguments });
+        found.insert(name, Note { place, semaphore, arguments });
     }
     found
 }

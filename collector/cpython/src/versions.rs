@@ -153,40 +153,27 @@ pub(crate) fn is_table(bytes: &[u8]) -> bool {
 
 /// What the table says.
 pub(crate) fn from_table(bytes: &[u8]) -> Result<PythonFile, PythonFileError> {
-    let (words, _) = bytes.as_chunks::<8>();
-    let word = |index: usize| words.get(index).map_or(u64::MAX, |word| u64::from_le_bytes(*word));
+    let table = Table(bytes.as_chunks().0);
     // PY_VERSION_HEX.
-    let minor = (word(1) >> 16) as u8;
-    let is_free_threaded = word(2) == 1;
+    let minor = (table.word(1) >> 16) as u8;
+    let is_free_threaded = table.word(2) == 1;
     let parts = match minor {
         13 => PARTS_13,
         14 => PARTS_14,
         _ => return Err(PythonFileError::UnknownVersion(minor)),
     };
-    let wide = |part: usize, field: usize| match word(part + field) {
-        offset if offset < OFFSET_MAX => Ok(offset as u32),
-        _ => Err(PythonFileError::BadOffsets),
-    };
-    let offset =
-        |part, field| u16::try_from(wide(part, field)?).map_err(|_| PythonFileError::BadOffsets);
-    // Each is read with what lies before it.
-    let within = |part, field, bytes: usize| match offset(part, field)? {
-        at if usize::from(at) + 8 <= bytes => Ok(at),
-        _ => Err(PythonFileError::BadOffsets),
-    };
-    let of_frame = |field| within(parts.frame, field, FRAME_BYTES);
-    let of_code = |field| within(parts.code, field, CODE_BYTES);
-    let frame = [of_frame(1)?, of_frame(2)?, of_frame(3)?, of_frame(5)?];
-    let kind = within(parts.object, 1, CODE_BYTES)?;
-    let code = [of_code(1)?, of_code(3)?, of_code(4)?, of_code(5)?, kind];
-    let ascii = offset(parts.text, 3)?;
+    let frame = table.within(parts.frame, [1, 2, 3, 5], FRAME_BYTES)?;
+    let [kind] = table.within(parts.object, [1], CODE_BYTES)?;
+    let [file, name, lines, first_line] = table.within(parts.code, [1, 3, 4, 5], CODE_BYTES)?;
+    let code = [file, name, lines, first_line, kind];
+    let ascii = table.offset(parts.text, 3)?;
     Ok(PythonFile {
         // Behind the first of the list lies the pointer to the main one.
-        interpreter: wide(parts.runtime, 2)? + 8,
-        threads: wide(parts.interpreter, 3)?,
-        thread_next: offset(parts.thread, 2)?,
-        thread_id: offset(parts.thread, 5)?,
-        thread_frame: offset(parts.thread, 4)?,
+        interpreter: table.wide(parts.runtime, 2)? + 8,
+        threads: table.wide(parts.interpreter, 3)?,
+        thread_next: table.offset(parts.thread, 2)?,
+        thread_id: table.offset(parts.thread, 5)?,
+        thread_frame: table.offset(parts.thread, 4)?,
         kept_frame: IN_THREAD,
         frame_bytes: end(&frame),
         frame_previous: frame[0],
@@ -198,14 +185,14 @@ pub(crate) fn from_table(bytes: &[u8]) -> Result<PythonFile, PythonFileError> {
         code_name: code[1],
         code_lines: code[2],
         code_first_line: code[3],
-        code_instructions: offset(parts.code, 9)?,
-        text_length: offset(parts.text, 2)?,
-        text_state: offset(parts.text, 1)?,
+        code_instructions: table.offset(parts.code, 9)?,
+        text_length: table.offset(parts.text, 2)?,
+        text_state: table.offset(parts.text, 1)?,
         text_ascii: ascii,
         // Two more words: the length of its UTF-8 form and where that lies.
         text_other: ascii.checked_add(16).ok_or(PythonFileError::BadOffsets)?,
-        bytes_length: offset(parts.bytes, 1)?,
-        bytes_data: offset(parts.bytes, 2)?,
+        bytes_length: table.offset(parts.bytes, 1)?,
+        bytes_data: table.offset(parts.bytes, 2)?,
         object_type: code[4],
         version: minor,
         entry: entry_rule::OWNER,
@@ -214,6 +201,45 @@ pub(crate) fn from_table(bytes: &[u8]) -> Result<PythonFile, PythonFileError> {
         text_kind: if minor >= 14 && is_free_threaded { 8 } else { 2 },
         ..FIRST
     })
+}
+
+/// The numbers of the table, 8 bytes each.
+struct Table<'a>(&'a [[u8; 8]]);
+
+impl Table<'_> {
+    /// The largest number where there is none.
+    fn word(&self, index: usize) -> u64 {
+        self.0.get(index).map_or(u64::MAX, |word| u64::from_le_bytes(*word))
+    }
+
+    fn wide(&self, part: usize, field: usize) -> Result<u32, PythonFileError> {
+        match self.word(part + field) {
+            offset if offset < OFFSET_MAX => Ok(offset as u32),
+            _ => Err(PythonFileError::BadOffsets),
+        }
+    }
+
+    fn offset(&self, part: usize, field: usize) -> Result<u16, PythonFileError> {
+        u16::try_from(self.wide(part, field)?).map_err(|_| PythonFileError::BadOffsets)
+    }
+
+    /// Offsets within the first `bytes` bytes of what they are of: each is read with what lies
+    /// before it.
+    fn within<const N: usize>(
+        &self,
+        part: usize,
+        fields: [usize; N],
+        bytes: usize,
+    ) -> Result<[u16; N], PythonFileError> {
+        let mut offsets = [0; N];
+        for (offset, field) in offsets.iter_mut().zip(fields) {
+            *offset = self.offset(part, field)?;
+            if usize::from(*offset) + 8 > bytes {
+                return Err(PythonFileError::BadOffsets);
+            }
+        }
+        Ok(offsets)
+    }
 }
 
 fn end(offsets: &[u16]) -> u16 {

@@ -277,9 +277,9 @@ fn of_segments(count: u16) -> Result<(), ElfError> {
 fn parts_that_claim_to_be_huge_are_refused_before_they_are_read() {
     const HUGE: u64 = 1 << 26;
     let whole = whole().bytes();
-    let word = |at: usize| u64::from_le_bytes(*whole[at..].first_chunk().unwrap());
+    let table = u64::from_le_bytes(*whole[40..].first_chunk().unwrap()) as usize;
     let segments = (2..5).map(|number| 64 + 56 * number);
-    let sections = (1..6).map(|number| word(40) as usize + 64 * number);
+    let sections = (1..6).map(|number| table + 64 * number);
     let sizes = segments.flat_map(|row| [(row + 8, row + 32)]);
     for (at, size) in sizes.chain(sections.map(|row| (row + 24, row + 32))) {
         let mut bytes = whole.clone();

@@ -159,15 +159,18 @@ fn a_fixture_that_ends_early_is_never_complete() {
     }
 }
 
+/// The length of the buffer that begins there.
+fn stride(trace: &[u8], at: usize) -> usize {
+    u32::from_le_bytes(*trace[at..].first_chunk().expect("a header")) as usize
+}
+
 #[syscollect_fixtures::test]
 fn a_fixture_cut_between_two_buffers_says_how_many_are_missing() {
     for (name, _, whole) in WHOLE.iter() {
         let Ok(trace) = Trace::from_bytes(vec![whole.clone()]) else { panic!("{name}") };
         assert_eq!((trace.extents()[0].missing, trace.extents()[0].unwritten), (0, 0), "{name}");
-        let stride =
-            |at: usize| u32::from_le_bytes(*whole[at..].first_chunk().expect("a header")) as usize;
         let starts: Vec<usize> = std::iter::successors(Some(0), |at| {
-            Some(at + stride(*at)).filter(|at| *at < whole.len())
+            Some(at + stride(whole, *at)).filter(|at| *at < whole.len())
         })
         .collect();
         for kept in [1, 2, starts.len() / 2, starts.len() - 1] {
@@ -208,10 +211,8 @@ fn a_fixture_with_zeros_in_it_is_never_complete() {
 #[syscollect_fixtures::test]
 fn a_fixture_that_lacks_a_buffer_in_its_middle_says_so() {
     for (name, _, whole) in WHOLE.iter() {
-        let stride =
-            |at: usize| u32::from_le_bytes(*whole[at..].first_chunk().expect("a header")) as usize;
-        let first = stride(0);
-        let second = first + stride(first);
+        let first = stride(whole, 0);
+        let second = first + stride(whole, first);
         let without = [&whole[..first], &whole[second.min(whole.len())..]].concat();
         let trace = Trace::from_bytes(vec![without]).expect("it has its header");
         assert_eq!(trace.extents()[0].missing, 1, "{name}");

@@ -193,8 +193,12 @@ impl Record<'_> {
     }
 
     fn number(self, at: usize) -> Option<u32> {
-        self.data.get(at..at + 4).map(read)
+        number_at(self.data, at)
     }
+}
+
+fn number_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..at + 4).map(read)
 }
 
 fn read(bytes: &[u8]) -> u32 {
@@ -228,8 +232,9 @@ fn records(
 }
 
 fn header(stream: &[u8]) -> Result<(u32, &[u8]), Damaged> {
-    let field = |at: usize| stream.get(at..at + 4).map(read).ok_or(Damaged);
-    let (header, first, last) = (field(4)?, field(8)?, field(12)?);
+    let header = number_at(stream, 4).ok_or(Damaged)?;
+    let first = number_at(stream, 8).ok_or(Damaged)?;
+    let last = number_at(stream, 12).ok_or(Damaged)?;
     let records = stream.get(header as usize..).ok_or(Damaged)?;
     // Readers make room for as many as the header says; the shortest record has four bytes.
     let count = last.checked_sub(first).ok_or(Damaged)? as usize;

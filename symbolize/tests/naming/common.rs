@@ -91,3 +91,13 @@ pub fn replace(path: &Path, bytes: &[u8]) {
     file.write_all(bytes).unwrap();
     file.persist(path).unwrap();
 }
+
+/// A number of eight bytes of a file.
+pub fn long(bytes: &[u8], at: usize) -> usize {
+    u64::from_le_bytes(*bytes[at..].first_chunk().unwrap()) as usize
+}
+
+/// A number of two bytes of a file.
+pub fn short(bytes: &[u8], at: usize) -> usize {
+    u16::from_le_bytes(*bytes[at..].first_chunk().unwrap()) as usize
+}

@@ -1,6 +1,6 @@
 //! What is kept of files for machines that lack them: it gives the names that the files give.
 
-use crate::common::mapped;
+use crate::common::{long, mapped, short};
 use crate::links::{Libc, folder, has_the_name};
 use proptest::prelude::*;
 use std::fs::{self, File};
@@ -206,10 +206,9 @@ fn a_file_that_lies_about_its_sections_is_kept_as_far_as_it_goes() {
     let path = folder.join("lib.so");
     let mut bytes = libc.bytes.clone();
     // All sections claim to begin at the file's begin and to have gigabytes.
-    let word = |at: usize| u64::from_le_bytes(*libc.bytes[at..].first_chunk().unwrap()) as usize;
-    let count = usize::from(u16::from_le_bytes(*libc.bytes[60..].first_chunk().unwrap()));
+    let (table, count) = (long(&libc.bytes, 40), short(&libc.bytes, 60));
     for row in 1..count - 1 {
-        let at = word(40) + row * 64;
+        let at = table + row * 64;
         bytes[at + 24..at + 32].fill(0);
         bytes[at + 32..at + 40].copy_from_slice(&(8_u64 << 30).to_le_bytes());
     }

@@ -1,6 +1,6 @@
 //! Files that lead to others by what their sections say, which is whatever their makers wanted.
 
-use crate::common::mapped;
+use crate::common::{long, mapped, short};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::symlink;
@@ -93,14 +93,6 @@ fn with_section(mut bytes: Vec<u8>, name: &str, contents: &[u8]) -> Vec<u8> {
     bytes[60..62].copy_from_slice(&(count as u16 + 1).to_le_bytes());
     bytes.extend(rows);
     bytes
-}
-
-fn long(bytes: &[u8], at: usize) -> usize {
-    u64::from_le_bytes(*bytes[at..].first_chunk().unwrap()) as usize
-}
-
-fn short(bytes: &[u8], at: usize) -> usize {
-    u16::from_le_bytes(*bytes[at..].first_chunk().unwrap()) as usize
 }
 
 fn debug_link(name: &str, sum: u32) -> Vec<u8> {

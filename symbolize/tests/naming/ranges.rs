@@ -1,5 +1,6 @@
 //! Functions of files without symbols, known by what unwinders are told of them.
 
+use crate::common::long;
 use crate::links::Libc;
 use proptest::prelude::*;
 use std::fs;
@@ -299,7 +300,6 @@ fn a_symbol_without_a_size_ends_where_a_compressed_one_begins() {
 
 /// Where a file has its only symbol, and its table of sections.
 fn symbols(file: &[u8]) -> (u64, u64) {
-    let word = |at: u64| u64::from_le_bytes(*file[at as usize..].first_chunk().unwrap());
-    let rows = word(40);
-    (word(rows + 3 * 64 + 24) + 24, rows)
+    let rows = long(file, 40);
+    (long(file, rows + 3 * 64 + 24) as u64 + 24, rows as u64)
 }

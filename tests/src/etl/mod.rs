@@ -64,21 +64,27 @@ fn inflate(mut from: impl Read) -> Option<Vec<u8>> {
     from.read_to_end(&mut bytes).ok().map(|_| bytes)
 }
 
+fn u16_at(bytes: &[u8], at: usize) -> Option<usize> {
+    Some(usize::from(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?)))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?) as usize)
+}
+
 /// The first trace (`.etl`) in a zip archive, found by the archive's directory.
 fn unzip(zip: &[u8]) -> Option<Vec<u8>> {
     const ENTRY: &[u8] = b"PK\x01\x02";
-    let u16_at = |at: usize| Some(usize::from(u16::from_le_bytes(*zip.get(at..)?.first_chunk()?)));
-    let u32_at = |at: usize| Some(u32::from_le_bytes(*zip.get(at..)?.first_chunk()?) as usize);
     let end = zip.windows(4).rposition(|window| window == b"PK\x05\x06")?;
-    let mut at = u32_at(end + 16)?;
+    let mut at = u32_at(zip, end + 16)?;
     while zip.get(at..)?.starts_with(ENTRY) {
-        let (packed, name) = (u32_at(at + 20)?, u16_at(at + 28)?);
+        let (packed, name) = (u32_at(zip, at + 20)?, u16_at(zip, at + 28)?);
         if zip.get(at + 46..at + 46 + name)?.ends_with(b".etl") {
-            let local = u32_at(at + 42)?;
-            let data = local + 30 + u16_at(local + 26)? + u16_at(local + 28)?;
+            let local = u32_at(zip, at + 42)?;
+            let data = local + 30 + u16_at(zip, local + 26)? + u16_at(zip, local + 28)?;
             return inflate(DeflateDecoder::new(zip.get(data..data + packed)?));
         }
-        at += 46 + name + u16_at(at + 30)? + u16_at(at + 32)?;
+        at += 46 + name + u16_at(zip, at + 30)? + u16_at(zip, at + 32)?;
     }
     None
 }

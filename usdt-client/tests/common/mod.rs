@@ -144,15 +144,18 @@ fn value(kind: u64, bits: u64) -> String {
     }
 }
 
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
+}
+
 /// The name in an entry of the log.
 pub(crate) fn name(log: &[u8], number: u32) -> String {
     if number == 0 {
         return "-".into();
     }
     let entry = &log[(number as usize - 1) * 8..];
-    let word = |at: usize| u32::from_le_bytes(entry[at..at + 4].try_into().unwrap());
-    let size = word(0) as usize;
-    let text = match EntryKind::from_number(word(4)).expect("a kind of entry") {
+    let size = word(entry, 0) as usize;
+    let text = match EntryKind::from_number(word(entry, 4)).expect("a kind of entry") {
         EntryKind::String => &entry[8..size],
         EntryKind::Counter => text_at(entry, 24),
         _ => text_at(entry, 16),

@@ -76,12 +76,9 @@ impl ContextSwitch {
     #[inline]
     pub(super) fn decode(record: &Record<'_>) -> Option<Self> {
         let bytes: &[u8; 20] = record.payload.first_chunk()?;
-        let word = |at: usize| {
-            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-        };
         Some(Self {
-            new_tid: word(0),
-            old_tid: word(4),
+            new_tid: word(bytes, 0),
+            old_tid: word(bytes, 4),
             new_priority: bytes[8].cast_signed(),
             old_priority: bytes[9].cast_signed(),
             // Version 1 has the new thread's quantum here.
@@ -90,9 +87,14 @@ impl ContextSwitch {
             old_wait_mode: bytes[13],
             old_state: ThreadState(bytes[14]),
             old_ideal_cpu: bytes[15],
-            new_wait_time: word(16),
+            new_wait_time: word(bytes, 16),
         })
     }
+}
+
+#[inline]
+fn word(bytes: &[u8; 20], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
 impl ReadyThread {
