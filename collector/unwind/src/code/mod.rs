@@ -74,6 +74,8 @@ enum FrameSource {
     Unreached,
     /// None that says what it is, or several.
     Unknown,
+    /// None since the function began: it is the caller's, or one of further out.
+    Callers,
     Set(u32),
 }
 
@@ -434,7 +436,12 @@ impl<'c> Analysis<'c> {
                 FrameSource::Unknown
             }
         };
-        self.follow(|_| FrameSource::Unknown, change)
+        // What nothing calls may run in a frame of another's, as V8's handlers of byte code do.
+        let first = |number: usize| match self.is_called[number] {
+            true => FrameSource::Callers,
+            false => FrameSource::Unknown,
+        };
+        self.follow(first, change)
     }
 
     /// The instruction that set the frame pointer, and how much deeper than its stack pointer that
@@ -616,7 +623,12 @@ impl<'c> Analysis<'c> {
             let depth = self.depth(number, is_known).filter(|_| !self.is_variable[number])?;
             cfa_at_register(STACK_POINTER, depth + WORD)
         });
-        cfa.map_or(Rule::NONE, |cfa| Rule::new(cfa, frame_pointer(saved)))
+        // Who goes by a frame pointer that is the caller's leaves the caller out.
+        let unknown = match source {
+            FrameSource::Callers => Rule::INEXPRESSIBLE,
+            _ => Rule::NONE,
+        };
+        cfa.map_or(unknown, |cfa| Rule::new(cfa, frame_pointer(saved)))
     }
 }
 

@@ -157,6 +157,14 @@ fn two_functions_that_nothing_separates_are_not_taken_for_one() {
 }
 
 #[test]
+fn what_is_called_and_not_understood_is_not_walked_by_the_callers_frame_pointer() {
+    // It is called from its own end; its call has no stack that a compiler would give it.
+    const CALL_BACK: &[u8] = &[0xe8, 0xf6, 0xff, 0xff, 0xff];
+    let code = [CALL_ELSEWHERE, CALL_BACK, RET];
+    assert_eq!(row(&code, 0).cfa, cfa_rule::INEXPRESSIBLE);
+}
+
+#[test]
 fn a_jump_to_where_a_word_says_is_no_functions_end() {
     let code: [&[u8]; 3] = [CALL_ELSEWHERE, XOR_EAX_EAX, &[0xff, 0x25, 0, 0, 0, 0]];
     assert_eq!((0..code.len()).filter_map(|number| words(&code, number)).count(), 0);
