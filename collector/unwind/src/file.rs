@@ -60,7 +60,7 @@ impl UnwindFile {
     ///
     /// Each page is there once, sorted; its rows are sorted by address, the first has address 0,
     /// and there are at most [`ROWS_MAX`]. Who asks for many pages at once has what describes them
-    /// read once; a page takes up to 25 ms, if somebody made it to. Code without unwind information
+    /// read once; a page takes up to 0.1 s, if somebody made it to. Code without unwind information
     /// has what can be read from itself, but for Go's.
     ///
     /// [`ROWS_MAX`]: syscollect_records::unwind::ROWS_MAX
