@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::privileged::context::cargo;
 use crate::process::{output_of, root};
-use crate::report::{InBackground, Report};
+use crate::report::Report;
 use crate::{bpf, dist, fuzz, layouts, privileged, tidy, viewers, vm, windows};
 
 /// Runs every step, also after one that failed.
@@ -18,15 +18,12 @@ pub(crate) fn run() -> Result<()> {
         quiet(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"])
     });
     windows::steps(&mut report);
-    // These are compiled into folders of their own, and fill the time in which the others keep one
-    // CPU busy.
-    let (fuzz_targets, loom) = (fuzz::begin_build(), InBackground::begin(loom));
     report.step("documentation", documentation);
     report.step("release build", || quiet(&["build", "--quiet", "--release"]));
     dist::steps(&mut report);
-    report.step("the ring's ordering under loom", || loom.wait());
-    fuzz::steps(&mut report, fuzz_targets);
+    report.step("the ring's ordering under loom", loom);
     report.step("figures in the viewers", viewers::step);
+    fuzz::steps(&mut report);
     privileged::steps(&mut report);
     report.step("other kernels", vm::step);
     report.finish("ci")

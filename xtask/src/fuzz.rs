@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::privileged::context::cargo;
 use crate::process::{on_each_cpu, output_of, root};
-use crate::report::{InBackground, Outcome, Report};
+use crate::report::{Outcome, Report};
 
 /// Seconds of each target in the whole check; enough to meet a mistake that is easy to meet.
 const CI_SECONDS: u32 = 30;
@@ -41,24 +41,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 /// Targets that run at a time on each CPU in the whole check.
 const CI_TARGETS: usize = 6;
 
-/// The same, as steps of the whole check, if they are built.
-pub(crate) fn steps(report: &mut Report, built: Option<InBackground<PathBuf>>) {
-    let Some(built) = built else {
+/// The same, as steps of the whole check.
+pub(crate) fn steps(report: &mut Report) {
+    if Command::new("c++").arg("--version").output().is_err() {
         return report.step("fuzz", || {
             Ok(Outcome::Skipped("libFuzzer is C++, and there is no c++ here".to_owned()))
         });
-    };
+    }
     let mut folder = None;
-    report.step("fuzz: build", || built.wait().map(|built| folder = Some(built)));
+    report.step("fuzz: build", || build().map(|built| folder = Some(built)));
     if let Some(folder) = folder {
         report.step("fuzz: every target", || try_all(&folder, &targets()?, CI_SECONDS, CI_TARGETS));
     }
-}
-
-/// Begins to build them all, in a folder of their own; `None` where there is no C++ compiler.
-pub(crate) fn begin_build() -> Option<InBackground<PathBuf>> {
-    let has_compiler = Command::new("c++").arg("--version").output().is_ok();
-    has_compiler.then(|| InBackground::begin(build))
 }
 
 /// Names of all targets.

@@ -3,10 +3,9 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use serde_json::json;
 
 /// How a step that did not fail ended; the text says what was measured, or why it was skipped.
@@ -28,20 +27,6 @@ impl From<()> for Outcome {
 impl From<String> for Outcome {
     fn from(detail: String) -> Self {
         Self::Passed(detail)
-    }
-}
-
-/// Work that goes on while other steps run.
-pub(crate) struct InBackground<T>(JoinHandle<Result<T>>);
-
-impl<T: Send + 'static> InBackground<T> {
-    pub(crate) fn begin(work: impl FnOnce() -> Result<T> + Send + 'static) -> Self {
-        Self(std::thread::spawn(work))
-    }
-
-    /// Waits for its result; a step that does only that says how long.
-    pub(crate) fn wait(self) -> Result<T> {
-        self.0.join().map_err(|_| anyhow!("it panicked, see above"))?
     }
 }
 
