@@ -63,7 +63,8 @@ pub(crate) fn unwinding_oracle(context: &Context) -> Result<String> {
             different.len(),
             different[..different.len().min(SHOWN)].join("\n")
         );
-        let least = if context.is_emulated() { 20 } else { 500 };
+        // Root's share of memory for stacks has room for 130 of the longest at once on each CPU.
+        let least = if context.is_emulated() { 20 } else { 250 };
         ensure!(*stacks >= least * rounds, "only {stacks} stacks could be compared");
     }
     let StackComparison { stacks, frames, ends, .. } = found;
