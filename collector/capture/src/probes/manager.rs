@@ -8,11 +8,8 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{
-    Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, TrySendError, channel,
-    sync_channel,
-};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -110,6 +107,9 @@ pub(super) struct ManagerReport {
     late: AtomicU64,
     /// Files that nobody heard of.
     unheard: AtomicU64,
+    /// Messages that wait for the thread. They are counted and not kept in room for as many as there
+    /// may be, which would take 17 MB of every recorder.
+    waiting: AtomicUsize,
     /// When the recording began, if what ran was not looked into by then.
     began: Mutex<Option<Instant>>,
     /// What was not looked at in time, once the thread is done.
@@ -229,6 +229,20 @@ impl ManagerReport {
         self.stopping.load(Ordering::Relaxed)
     }
 
+    /// Whether one more message may wait, which is sent then.
+    fn takes_one(&self) -> bool {
+        let has_room = self.waiting.load(Ordering::Relaxed) < MESSAGES_MAX;
+        if has_room {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+        }
+        has_room
+    }
+
+    /// One of those that waited was heard.
+    fn heard(&self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+
     fn notes(&self) -> Vec<String> {
         let (mut notes, left_out) = {
             let kept = self.kept();
@@ -271,7 +285,7 @@ pub(super) struct MappedAt {
 /// Tells the manager of files that were mapped.
 #[derive(Clone)]
 pub(crate) struct MappedFiles {
-    messages: SyncSender<Message>,
+    messages: Sender<Message>,
     told: Arc<ManagerReport>,
 }
 
@@ -280,9 +294,10 @@ impl MappedFiles {
     pub(crate) fn mapped(&self, mapping: &Mapping, at: u64) {
         if files::is_file_name(&mapping.path) {
             let message = Message::Mapped(MappedAt { mapping: mapping.clone(), at });
-            // Nobody listens after the stop.
-            if let Err(TrySendError::Full(_)) = self.messages.try_send(message) {
-                self.told.unheard.fetch_add(1, Ordering::Relaxed);
+            match self.told.takes_one() {
+                // Nobody listens after the stop.
+                true => drop(self.messages.send(message)),
+                false => drop(self.told.unheard.fetch_add(1, Ordering::Relaxed)),
             }
         }
     }
@@ -290,14 +305,14 @@ impl MappedFiles {
 
 /// What the manager is told; before it starts, it waits there.
 pub(crate) struct ManagerInbox {
-    messages: SyncSender<Message>,
+    messages: Sender<Message>,
     received: Receiver<Message>,
     told: Arc<ManagerReport>,
 }
 
 impl ManagerInbox {
     pub(crate) fn new() -> Self {
-        let (messages, received) = sync_channel(MESSAGES_MAX);
+        let (messages, received) = channel();
         Self { messages, received, told: Arc::default() }
     }
 
@@ -309,7 +324,7 @@ impl ManagerInbox {
 
 /// The thread. Dropping it detaches everything.
 pub(super) struct Manager {
-    messages: SyncSender<Message>,
+    messages: Sender<Message>,
     first_done: Option<Receiver<()>>,
     /// Until its end has been waited for.
     worker: Option<Worker<()>>,
@@ -337,7 +352,9 @@ impl Manager {
     /// A program was given the address of a function.
     pub(super) fn found(&self, found: FoundFunction) {
         // Nobody listens after the stop, and of what programs ask for so often the rest is known.
-        let _ = self.messages.try_send(Message::Found(found));
+        if self.told.takes_one() {
+            let _ = self.messages.send(Message::Found(found));
+        }
     }
 
     /// Waits until what the user named is attached to, and what runs was looked into, unless a stop
@@ -400,8 +417,7 @@ impl Manager {
     /// Begins to detach, and does not wait for it.
     pub(super) fn stop(&self) {
         self.told.stopping.store(true, Ordering::Relaxed);
-        // Where there is no room, the thread is awake.
-        let _ = self.messages.try_send(Message::Stop);
+        let _ = self.messages.send(Message::Stop);
     }
 
     /// Waits until it is known what was not looked at.
@@ -505,6 +521,7 @@ fn manage(
                 Ok(Message::Found(found)) => looks.add_found(found),
                 Ok(Message::Stop) | Err(_) => break,
             }
+            told.heard();
             next = messages.try_recv().map_err(|error| match error {
                 TryRecvError::Empty => RecvTimeoutError::Timeout,
                 TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
