@@ -99,8 +99,8 @@ pub(crate) enum Observed {
     Exec {
         /// The process.
         pid: u32,
-        /// When, in the same time. What it mapped then may be heard first, in an earlier round: each
-        /// CPU has a ring.
+        /// When, in the same time. What it mapped then may be heard first, in an earlier round:
+        /// each CPU has a ring.
         at: u64,
     },
 }

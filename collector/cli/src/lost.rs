@@ -128,8 +128,8 @@ impl Lost {
     }
 
     /// How much was lost. A Windows trace may lack whole buffers, and nobody knows how many events
-    /// were in those; records of mappings and stacks are no events. Renames beyond a share are those
-    /// of a process that renames itself without end, and tell of nobody else.
+    /// were in those; records of mappings and stacks are no events. Renames beyond a share are
+    /// those of a process that renames itself without end, and tell of nobody else.
     fn heading(&self, lost: u64, events: u64) -> String {
         let buffers = self.lost_of(|origin| *origin == LossOrigin::Buffers).min(lost);
         let beside: BTreeMap<&str, u64> = self
@@ -227,8 +227,8 @@ fn is_beside_events(origin: &LossOrigin) -> bool {
     matches!(origin, LossOrigin::Lane(kind) if !kind.traits().events)
 }
 
-/// A process may be renamed so often (`bpf/src/tasks.bpf.c`); of the records of tasks nothing else has
-/// a share.
+/// A process may be renamed so often (`bpf/src/tasks.bpf.c`); of the records of tasks nothing else
+/// has a share.
 fn is_rename_beyond_share(loss: &Loss) -> bool {
     loss.origin == LossOrigin::Lane(LaneKind::Task) && loss.cause == LossCause::BeyondShare
 }

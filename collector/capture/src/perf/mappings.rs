@@ -97,8 +97,8 @@ impl Shares {
 }
 
 impl CpuRing {
-    /// Moves what is in the ring to the stage, and adds what should be noted of it. Returns how full
-    /// the ring was, 0 to 1.
+    /// Moves what is in the ring to the stage, and adds what should be noted of it. Returns how
+    /// full the ring was, 0 to 1.
     fn collect(
         &mut self,
         shares: &mut Shares,

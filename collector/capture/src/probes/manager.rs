@@ -107,8 +107,8 @@ pub(super) struct ManagerReport {
     late: AtomicU64,
     /// Files that nobody heard of.
     unheard: AtomicU64,
-    /// Messages that wait for the thread. They are counted and not kept in room for as many as there
-    /// may be, which would take 17 MB of every recorder.
+    /// Messages that wait for the thread. They are counted and not kept in room for as many as
+    /// there may be, which would take 17 MB of every recorder.
     waiting: AtomicUsize,
     /// When the recording began, if what ran was not looked into by then.
     began: Mutex<Option<Instant>>,

@@ -52,20 +52,20 @@ pub(super) enum FramePointerChange {
     Lost,
 }
 
-/// An instruction.
+/// An instruction, as far as it matters here.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
+pub(super) struct InstructionEffects {
     pub(super) at: u64,
     pub(super) length: u8,
     pub(super) flow: Flow,
     pub(super) stack: StackChange,
     pub(super) frame_pointer: FramePointerChange,
-    pub(super) kind: StepKind,
+    pub(super) kind: InstructionKind,
 }
 
 /// Instructions that mean something beside what they do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StepKind {
+pub(super) enum InstructionKind {
     Other,
     /// It fills a gap.
     Padding,
@@ -77,7 +77,7 @@ pub(super) enum StepKind {
     ZeroesFramePointer,
 }
 
-impl Step {
+impl InstructionEffects {
     pub(super) fn end(&self) -> u64 {
         self.at.wrapping_add(u64::from(self.length))
     }
@@ -89,11 +89,11 @@ const SIGNAL_RETURN: u64 = 15;
 
 /// The instructions of code at `address`, one behind the other; what is none is passed over byte by
 /// byte.
-pub(super) fn steps(code: &[u8], address: u64) -> Vec<Step> {
+pub(super) fn decode(code: &[u8], address: u64) -> Vec<InstructionEffects> {
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
     let mut info = InstructionInfoFactory::new();
     let mut instruction = Instruction::default();
-    let mut steps = Vec::new();
+    let mut decoded = Vec::new();
     while decoder.can_decode() {
         let position = decoder.position();
         decoder.decode_out(&mut instruction);
@@ -105,14 +105,14 @@ pub(super) fn steps(code: &[u8], address: u64) -> Vec<Step> {
             decoder.set_ip(address.wrapping_add(next as u64));
             continue;
         }
-        steps.push(step(&instruction, &mut info));
+        decoded.push(effects(&instruction, &mut info));
     }
-    steps
+    decoded
 }
 
-fn step(instruction: &Instruction, info: &mut InstructionInfoFactory) -> Step {
+fn effects(instruction: &Instruction, info: &mut InstructionInfoFactory) -> InstructionEffects {
     let written = Written::by(instruction, info);
-    Step {
+    InstructionEffects {
         at: instruction.ip(),
         length: instruction.len() as u8,
         flow: flow(instruction),
@@ -255,24 +255,24 @@ fn memory_beside(instruction: &Instruction) -> Option<(Register, i64)> {
         .then(|| (instruction.memory_base(), instruction.memory_displacement64().cast_signed()))
 }
 
-fn kind(instruction: &Instruction) -> StepKind {
+fn kind(instruction: &Instruction) -> InstructionKind {
     let puts_into = |register: Register| {
         instruction.op0_kind() == OpKind::Register
             && instruction.op0_register().full_register() == register
     };
     match instruction.mnemonic() {
-        Mnemonic::Nop | Mnemonic::Int3 => StepKind::Padding,
+        Mnemonic::Nop | Mnemonic::Int3 => InstructionKind::Padding,
         // Two bytes of 0, as linkers put between sections.
-        Mnemonic::Add if is_zeros(instruction) => StepKind::Padding,
-        Mnemonic::Syscall => StepKind::SystemCall,
+        Mnemonic::Add if is_zeros(instruction) => InstructionKind::Padding,
+        Mnemonic::Syscall => InstructionKind::SystemCall,
         Mnemonic::Mov if puts_into(Register::RAX) => {
             let is_number = matches!(
                 instruction.op1_kind(),
                 OpKind::Immediate32 | OpKind::Immediate32to64 | OpKind::Immediate64
             );
             match is_number && instruction.immediate(1) == SIGNAL_RETURN {
-                true => StepKind::SignalReturnNumber,
-                false => StepKind::Other,
+                true => InstructionKind::SignalReturnNumber,
+                false => InstructionKind::Other,
             }
         }
         Mnemonic::Xor
@@ -280,9 +280,9 @@ fn kind(instruction: &Instruction) -> StepKind {
                 && instruction.op1_kind() == OpKind::Register
                 && instruction.op1_register() == instruction.op0_register() =>
         {
-            StepKind::ZeroesFramePointer
+            InstructionKind::ZeroesFramePointer
         }
-        _ => StepKind::Other,
+        _ => InstructionKind::Other,
     }
 }
 

@@ -32,8 +32,8 @@ impl Comparison {
     fn add(&mut self, address: u64, rule: Rule, row: UnwindRow) {
         let rule = rule.at(row.address);
         let is_same_cfa = (rule.cfa, rule.cfa_offset) == (row.cfa, row.cfa_offset);
-        // Compilers say where the caller's rbp lies when it has been restored already, and do not when
-        // it is stored and not changed yet.
+        // Compilers say where the caller's rbp lies when it has been restored already, and do not
+        // when it is stored and not changed yet.
         let is_either = |one: UnwindRow, other: UnwindRow| {
             one.frame_pointer == frame_pointer_rule::SAME
                 && other.frame_pointer == frame_pointer_rule::AT_CFA
@@ -71,16 +71,18 @@ fn compare(file: &UnwindFile, bytes: &[u8], part: LoadedPart) -> Comparison {
         };
         let rules = rules(&code);
         let wanted = wanted..wanted + PAGE_BYTES;
-        let is_compared = |step: &Step| wanted.contains(&step.at) && step.kind != StepKind::Padding;
-        for step in steps(code.bytes, code.address).into_iter().filter(is_compared) {
-            let after = rules.partition_point(|(address, _)| *address <= step.at);
+        let is_compared = |instruction: &InstructionEffects| {
+            wanted.contains(&instruction.at) && instruction.kind != InstructionKind::Padding
+        };
+        for instruction in decode(code.bytes, code.address).into_iter().filter(is_compared) {
+            let after = rules.partition_point(|(address, _)| *address <= instruction.at);
             let Some((_, rule)) = after.checked_sub(1).map(|at| rules[at]) else { continue };
-            let offset = step.at - part.address + part.offset;
+            let offset = instruction.at - part.address + part.offset;
             let page = (offset / PAGE_BYTES) as u32;
             let rows =
                 pages.entry(page).or_insert_with(|| file.pages(&[page]).unwrap().remove(0).1);
             if let Some(row) = row_at(rows, (offset % PAGE_BYTES) as u16) {
-                comparison.add(step.at, rule, row);
+                comparison.add(instruction.at, rule, row);
             }
         }
     }

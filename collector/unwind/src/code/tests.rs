@@ -193,6 +193,23 @@ fn no_code_takes_longer_than_its_length() {
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
 }
 
+#[test]
+fn a_librarys_entry_is_a_function_like_others() {
+    let bytes = [PUSH_RBX, CALL_ELSEWHERE, POP_RBX, RET].concat();
+    let without_information = ADDRESS..ADDRESS + bytes.len() as u64;
+    let code = BareCode { bytes: &bytes, address: ADDRESS, without_information, entry: ADDRESS };
+    assert!(rules(&code).iter().all(|(_, rule)| *rule != Rule::END));
+}
+
+#[test]
+fn what_a_callee_takes_off_the_stack_does_not_matter_where_there_is_a_frame_pointer() {
+    // As V8's functions do; by what is pushed, the stack would be two words deeper.
+    let code =
+        [PUSH_RBP, MOV_RBP_RSP, PUSH_RBX, PUSH_RBX, CALL_ELSEWHERE, CALL_ELSEWHERE, LEAVE, RET];
+    let UnwindRow { cfa, cfa_offset, .. } = row(&code, 5);
+    assert_eq!((cfa, cfa_offset), (cfa_rule::RBP, 2));
+}
+
 proptest! {
     /// Whatever bytes are taken for code, rules are in order and within them.
     #[test]
