@@ -230,7 +230,7 @@ impl Group {
 
     /// Writes a text, in as many items as it needs; at most [`MAX_TEXT`] bytes.
     pub(crate) fn text(&mut self, role: TextRole, field: u32, text: &str) {
-        let bytes = log::cut(text, MAX_TEXT).as_bytes();
+        let bytes = protocol::log::cut(text.as_bytes(), MAX_TEXT);
         for piece in Attribute::texts(role, field, bytes) {
             self.attribute(piece);
         }

@@ -556,6 +556,7 @@ impl Event {
 
 impl Attribute {
     /// A text in as many attributes as it needs, at least one.
+    #[inline(always)]
     pub fn texts(role: TextRole, field: u32, text: &[u8]) -> impl Iterator<Item = Self> {
         let pieces = text.len().div_ceil(TEXT_BYTES).max(1);
         (0..pieces).map(move |index| {
@@ -566,6 +567,7 @@ impl Attribute {
     }
 
     /// Return addresses, innermost first, in as many attributes as they need.
+    #[inline(always)]
     pub fn stacks(addresses: &[u64]) -> impl Iterator<Item = Self> {
         let pieces = addresses.len().div_ceil(STACK_ADDRESSES);
         addresses.chunks(STACK_ADDRESSES).enumerate().map(move |(index, here)| Self::Stack {

@@ -372,6 +372,7 @@ impl Default for EntryWords {
 }
 
 /// The longest beginning with at most so many bytes that does not end within a letter of UTF-8.
+#[inline]
 pub fn cut(text: &[u8], bytes: usize) -> &[u8] {
     let mut end = bytes.min(text.len());
     // A letter goes on with bytes of the form 10xxxxxx.
