@@ -41,6 +41,7 @@ mod collector;
 mod command_lines;
 mod committed_object;
 mod counters;
+mod descriptor_passing;
 mod disk_reserve;
 mod ebpf;
 mod error;

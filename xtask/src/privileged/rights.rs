@@ -119,7 +119,7 @@ fn needs_admin(context: &Context) -> bool {
 
 fn while_it_records(context: &Context) -> Result<u64> {
     let output = context.path("rights-recording.syscap");
-    let recorder = context.start(&output, &["--jvm"])?;
+    let recorder = context.start(&output, &["--jvm", "--gpu"])?;
     let rights = rights_of_recorder(context, recorder.id());
     // In any case: one that goes on takes the zones of programs of the tests that follow.
     context.stop(recorder)?;
@@ -137,6 +137,7 @@ fn rights_of_recorder(context: &Context, recorder: u32) -> Result<u64> {
     let accounts = 1 << CAP_SETUID | 1 << CAP_SETGID;
     ensure!(waits.permitted & !accounts == 0, "who only waits for signals has {waits:?}");
     who_holds_probes(context, recorder)?;
+    who_holds_tracepoints(context, recorder)?;
     who_asks_jvms(context, recorder)?;
     Ok(threads.iter().fold(0, |all, thread| all | thread.permitted))
 }
@@ -184,6 +185,15 @@ fn who_holds_probes(context: &Context, recorder: u32) -> Result<()> {
             || target.starts_with("socket:")
             || target.starts_with("anon_inode:");
         ensure!(is_own, "who attaches has {target} open");
+    }
+    Ok(())
+}
+
+/// The process that holds tracepoints can do nothing but close them.
+fn who_holds_tracepoints(context: &Context, recorder: u32) -> Result<()> {
+    for thread in Rights::of_threads(child(recorder, "event-keeper")?) {
+        thread.check(&never(context), "holding tracepoints")?;
+        ensure!(thread.permitted == 0, "who holds tracepoints has {thread:?}");
     }
     Ok(())
 }

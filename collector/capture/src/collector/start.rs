@@ -1,6 +1,7 @@
 //! How a recording begins: first what runs, then what takes its time to attach, while a thread
 //! empties the lanes already.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +28,7 @@ use crate::probes::{Keeper, ManagerInbox, ProbeSource, Setup};
 use crate::readings::Readings;
 use crate::source::Source;
 use crate::support::lacking_for_names;
-use crate::tracepoints::{self, TracepointSource};
+use crate::tracepoints::{self, EventKeeper, TracepointSource};
 use crate::zones::ZoneSource;
 
 impl Collector {
@@ -41,8 +42,8 @@ impl Collector {
         memory: &MemoryPlan,
         output: Output,
     ) -> Result<Self, CaptureError> {
-        // Before anything is large: it is a copy of this process.
-        let keeper = Keeper::start();
+        // Before anything is large: they are copies of this process.
+        let keepers = Keepers::start(options);
         let jvm_asker = options.jvm.then(JvmAsker::start);
         let host = Host::at(Path::new("/"));
         let online = host.online_cpus();
@@ -138,7 +139,7 @@ impl Collector {
                 memory_is_short: memory.is_short(),
                 unwind_tables,
             };
-            let mut later = start_later_sources(setup, keeper, inbox, &online)?;
+            let mut later = start_later_sources(setup, keepers, inbox, &online)?;
             // Behind the probes: when it is told to stop, all rings were announced.
             later.sources.push(Box::new(marked));
             Ok::<_, CaptureError>(later)
@@ -192,6 +193,20 @@ impl Drop for EndOfWork<'_> {
     }
 }
 
+/// The processes that hold what is attached.
+struct Keepers {
+    probes: io::Result<Keeper>,
+    /// Where any tracepoints are asked for.
+    tracepoints: Option<io::Result<EventKeeper>>,
+}
+
+impl Keepers {
+    fn start(options: &RecordOptions) -> Self {
+        let asks_for_tracepoints = options.gpu || !options.tracepoints.is_empty();
+        Self { probes: Keeper::start(), tracepoints: asks_for_tracepoints.then(EventKeeper::start) }
+    }
+}
+
 /// Sources that are attached when the others record already.
 #[derive(Default)]
 struct LaterSources {
@@ -207,12 +222,12 @@ struct LaterSources {
 /// What was asked for is not there, or a stop was asked for.
 fn start_later_sources(
     setup: Setup<'_>,
-    keeper: std::io::Result<Keeper>,
+    keepers: Keepers,
     inbox: ManagerInbox,
     online: &[u32],
 ) -> Result<LaterSources, CaptureError> {
     let mut later = LaterSources::default();
-    let gpu = start_gpu(&setup, online)?;
+    let gpu = start_gpu(&setup, keepers.tracepoints, online)?;
     setup.options.go_on()?;
     for (what, source) in gpu {
         match source {
@@ -220,7 +235,7 @@ fn start_later_sources(
             Err(error) => later.missing.push(format!("{what} not recorded: {error}")),
         }
     }
-    match start_probes(setup, keeper, inbox, online) {
+    match start_probes(setup, keepers.probes, inbox, online) {
         Ok(probes) => later.sources.push(Box::new(probes)),
         // What the user asked for and what will not be found is no recording.
         Err(error @ (CaptureError::NothingToProbe(_) | CaptureError::Stopped)) => {
@@ -235,7 +250,7 @@ fn start_later_sources(
 
 fn start_probes(
     setup: Setup<'_>,
-    keeper: std::io::Result<Keeper>,
+    keeper: io::Result<Keeper>,
     inbox: ManagerInbox,
     online: &[u32],
 ) -> Result<ProbeSource, CaptureError> {
@@ -258,11 +273,12 @@ type Started = Result<Box<dyn Source>, CaptureError>;
 /// What was asked for is not there.
 fn start_gpu(
     setup: &Setup<'_>,
+    keeper: Option<io::Result<EventKeeper>>,
     online: &[u32],
 ) -> Result<Vec<(&'static str, Started)>, CaptureError> {
     let (gpu, asked) = (setup.options.gpu, &setup.options.tracepoints);
     let mut started: Vec<(&'static str, Started)> = Vec::new();
-    if gpu || !asked.is_empty() {
+    if let Some(keeper) = keeper {
         let tracepoints = tracepoints::Setup {
             clock: setup.clock,
             possible_cpus: setup.possible_cpus,
@@ -271,7 +287,11 @@ fn start_gpu(
             gpu,
             asked,
         };
-        let drivers = TracepointSource::start(&tracepoints, online)
+        let drivers = keeper
+            .map_err(|error| {
+                CaptureError::system("cannot start the process that holds tracepoints", error)
+            })
+            .and_then(|keeper| TracepointSource::start(&tracepoints, keeper, online))
             .map(|source| Box::new(source) as Box<dyn Source>);
         started.push(("GPU drivers are", if asked.is_empty() { drivers } else { Ok(drivers?) }));
     }

@@ -93,10 +93,8 @@ impl TracepointCost {
                 work()
             }
             AtTracepoint::Recording => {
-                self.attached.attach(0, &self.offer)?;
-                let done = work();
-                self.attached.detach();
-                done
+                let _event = self.attached.attach(0, &self.offer)?;
+                work()
             }
         };
         Ok((done, self.recorded() - before))

@@ -12,6 +12,7 @@
 mod cost;
 mod failures;
 mod format;
+mod keeper;
 mod kept;
 mod lanes;
 mod needed;
@@ -24,6 +25,7 @@ mod wanted;
 pub use cost::{AtTracepoint, TracepointCost};
 pub(crate) use failures::{Layout as FailureLayout, NO_FENCES, NO_JOBS};
 pub(crate) use format::Format;
+pub(crate) use keeper::EventKeeper;
 pub use offer::mount_tracepoints;
 pub(crate) use offer::{Offers, offered_below};
 pub(crate) use source::{Setup, TracepointSource};

@@ -31,7 +31,7 @@ pub(super) struct Settings {
     pub(super) lane_bytes: u64,
 }
 
-/// The attached programs. Each of their events is closed with it.
+/// The programs, which run as long as the events are open that [`Self::attach`] made.
 pub(super) struct Attached {
     settings: Settings,
     way: PreemptCount,
@@ -39,7 +39,6 @@ pub(super) struct Attached {
     /// Those that all programs use.
     maps: SharedMaps,
     failures: Failures,
-    events: Vec<OwnedFd>,
     programs: Vec<OwnedFd>,
 }
 
@@ -57,7 +56,7 @@ impl Attached {
         let cpus = held(object(settings, way, 0, RecordPrefix::default(), &maps)?.map(CPUS)?)?;
         maps.insert(CPUS.to_owned(), cpus);
         let failures = Failures::default();
-        Ok(Self { settings, way, lanes, maps, failures, events: Vec::new(), programs: Vec::new() })
+        Ok(Self { settings, way, lanes, maps, failures, programs: Vec::new() })
     }
 
     /// Whether records tell interrupts from tasks.
@@ -71,14 +70,14 @@ impl Attached {
         self.failures = Failures::attach(offers, self.settings, &self.maps, missing);
     }
 
-    /// Attaches to a tracepoint; its records carry this number.
-    pub(super) fn attach(&mut self, number: u32, offer: &Offer) -> Result<(), CaptureError> {
+    /// Attaches to a tracepoint until the event is closed; its records carry this number.
+    pub(super) fn attach(&mut self, number: u32, offer: &Offer) -> Result<OwnedFd, CaptureError> {
         let object =
             object(self.settings, self.way, number, RecordPrefix::of(&offer.format), &self.maps)?;
         let program = object.load(PROGRAM, KIND)?;
-        self.events.push(attach(offer, program.as_fd())?);
+        let event = attach(offer, program.as_fd())?;
         self.programs.push(program);
-        Ok(())
+        Ok(event)
     }
 
     /// Gives a CPU its lane; what happens there is recorded from now on.
@@ -95,9 +94,8 @@ impl Attached {
         .map_err(|error| CaptureError::system("cannot map the counters of tracepoints", error))
     }
 
-    /// Detaches everything.
-    pub(super) fn detach(&mut self) {
-        self.events.clear();
+    /// Detaches what tells of failures.
+    pub(super) fn detach_failures(&mut self) {
         self.failures.detach();
     }
 

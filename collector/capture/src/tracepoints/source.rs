@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use syscollect_model::{ClockSource, LaneKind, LossCause, SessionInfo, Ticks};
@@ -9,6 +10,7 @@ use syscollect_probes::{did_you_mean, nearest};
 use syscollect_records::RecordKind;
 use syscollect_store::{Definition, LaneLoss, LostRecord, TracepointDefinition};
 
+use super::keeper::EventKeeper;
 use super::lanes::LaneRecords;
 use super::object::{Attached, Settings};
 use super::offer::{Offer, Offers, names, offered};
@@ -46,6 +48,7 @@ pub(crate) struct Setup<'a> {
 /// Tracepoints of GPU drivers, and those that a user asked for.
 pub(crate) struct TracepointSource {
     attached: Attached,
+    keeper: EventKeeper,
     counters: Counters,
     lanes: Vec<RingLane<LaneRecords>>,
     missing: Vec<String>,
@@ -53,7 +56,11 @@ pub(crate) struct TracepointSource {
 
 impl TracepointSource {
     /// Attaches to everything that this kernel offers; the lanes of these CPUs are there before.
-    pub(crate) fn start(setup: &Setup<'_>, cpus: &[u32]) -> Result<Self, CaptureError> {
+    pub(crate) fn start(
+        setup: &Setup<'_>,
+        mut keeper: EventKeeper,
+        cpus: &[u32],
+    ) -> Result<Self, CaptureError> {
         let offers = offers(setup)?;
         let possible_cpus = setup.possible_cpus;
         let lane_bytes = bytes_of_each(LANE_BYTES, possible_cpus) as u64;
@@ -68,7 +75,8 @@ impl TracepointSource {
         attached.attach_failures(&offers.offers, &mut missing);
         let mut definitions = Vec::new();
         for (number, offer) in (0..).zip(&offers.offers) {
-            match attached.attach(number, offer) {
+            let event = attached.attach(number, offer);
+            match event.and_then(|event| hold(&mut keeper, &event)) {
                 Ok(()) => definitions.push(definition(number, offer)),
                 Err(error) => missing.push(error.to_string()),
             }
@@ -79,8 +87,14 @@ impl TracepointSource {
             );
         }
         setup.buffer.define(&Definition::Tracepoints(definitions));
-        Ok(Self { attached, counters, lanes, missing })
+        Ok(Self { attached, keeper, counters, lanes, missing })
     }
+}
+
+fn hold(keeper: &mut EventKeeper, event: &OwnedFd) -> Result<(), CaptureError> {
+    keeper
+        .hold(event)
+        .map_err(|error| CaptureError::system("cannot hold on to a tracepoint", error))
 }
 
 /// What cannot be told on this kernel, in words.
@@ -182,7 +196,8 @@ impl Source for TracepointSource {
     fn detach(&mut self, cpus: &[u32]) {
         self.counters.stop();
         self.lanes.iter_mut().for_each(|lane| lane.ring().close());
-        self.attached.detach();
+        self.keeper.let_go();
+        self.attached.detach_failures();
         // Programs at tracepoints are not preempted: what runs now has ended when its CPU was
         // visited.
         for &cpu in cpus {

@@ -16,16 +16,15 @@
 mod message;
 mod serve;
 
-use std::io::{self, IoSlice, Read as _, Write as _};
-use std::mem::MaybeUninit;
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use rustix::net::RecvFlags;
 
 use self::message::{KeeperRequest, Reply};
 pub(super) use self::message::{Means, OneProcess, Request};
 use crate::child_process::ChildProcess;
-use crate::usage;
+use crate::{descriptor_passing, usage};
 
 const NAME: &std::ffi::CStr = c"uprobe-keeper";
 
@@ -93,19 +92,7 @@ impl Keeper {
 
     fn send(&mut self, asked: &KeeperRequest, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let (head, rest) = asked.encode();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        if !fds.is_empty() {
-            // There is room for two.
-            control.push(SendAncillaryMessage::ScmRights(fds));
-        }
-        let sent = rustix::net::sendmsg(
-            &self.process.socket,
-            &[IoSlice::new(&head)],
-            &mut control,
-            SendFlags::NOSIGNAL,
-        )?;
-        // The standard library asks for no signal either.
+        let sent = descriptor_passing::send(&self.process.socket, &head, fds)?;
         self.process.socket.write_all(&head[sent..])?;
         self.process.socket.write_all(&rest)
     }

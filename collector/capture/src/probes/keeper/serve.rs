@@ -1,7 +1,6 @@
 //! What runs in the keeper's process.
 
-use std::io::{self, IoSliceMut, Read as _, Write as _};
-use std::mem::MaybeUninit;
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -11,10 +10,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
 use super::Link;
 use super::message::{KeeperRequest, OneProcess, Reply};
+use crate::descriptor_passing;
 use crate::privileges::{self, Stage};
 use crate::usage;
 
@@ -112,20 +111,10 @@ fn serve(
 /// What is asked for next, with its program and its file; `None` at the end.
 fn receive(socket: &mut UnixStream) -> io::Result<Option<(KeeperRequest, Vec<OwnedFd>)>> {
     let mut head = [0; KeeperRequest::HEAD_BYTES];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC;
-    let received =
-        rustix::net::recvmsg(&*socket, &mut [IoSliceMut::new(&mut head)], &mut control, flags)?
-            .bytes;
+    let (received, fds) = descriptor_passing::receive(socket, &mut head)?;
     if received == 0 {
         return Ok(None);
     }
-    let fds = control.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
-        _ => None,
-    });
-    let fds: Vec<OwnedFd> = fds.flatten().collect();
     socket.read_exact(&mut head[received..])?;
     let (mut asked, length) = KeeperRequest::decode_head(&head);
     let mut rest = vec![0; length];
