@@ -26,8 +26,9 @@ const SLACK: u64 = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct Image {
     file: File,
+    length: u64,
     /// Also of what it leads to.
-    _supplement: Option<Box<Image>>,
+    supplement: Option<Box<Image>>,
     _memory: Share,
 }
 
@@ -68,12 +69,17 @@ impl Image {
         let file =
             copy.write(opened.reader()).map_err(|error| format!("it cannot be read: {error}"))?;
         let supplement = supplement.map(|(image, _)| Box::new(image));
-        Ok(Self { file, _supplement: supplement, _memory: share })
+        Ok(Self { file, length: copy.length, supplement, _memory: share })
     }
 
     /// A path that leads to it as long as it lives.
     pub(crate) fn path(&self) -> PathBuf {
         path_of(&self.file)
+    }
+
+    /// Its bytes, and those of what it leads to.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.length + self.supplement.as_ref().map_or(0, |supplement| supplement.bytes())
     }
 
     /// The file itself.

@@ -5,7 +5,7 @@ use crate::elf::{Layout, build_id_in};
 use crate::image::{Image, Wanted};
 use crate::kallsyms::{Kallsyms, KernelSymbol};
 use crate::memory::Memory;
-use crate::source::{ElfSource, Named, linked_address};
+use crate::source::{ElfReader, Named, linked_address};
 use std::path::PathBuf;
 use syscollect_model::{BuildId, ModuleKind, Symbol, SymbolFrame, SymbolTable};
 use syscollect_untrusted_files::{FileLocation, open};
@@ -169,7 +169,7 @@ impl KernelImage {
             symbols.iter_mut().filter(|symbol| symbol.kernel_module.is_empty()).collect();
         let addresses: Vec<u64> =
             own.iter().map(|symbol| symbol.offset.wrapping_sub(self.slide)).collect();
-        let names = ElfSource::new(&self.image).names(&addresses, true)?;
+        let names = ElfReader::new(&self.image).names(&addresses, true)?;
         for (symbol, named) in own.into_iter().zip(names) {
             if let Some(Named { frames, .. }) = named {
                 symbol.frames = frames;

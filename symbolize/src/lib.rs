@@ -28,6 +28,7 @@
 //! assert!(other.note.contains("build id"), "{}", other.note);
 //! ```
 
+mod apart;
 mod code_lists;
 pub mod debuginfod;
 mod download;
@@ -45,6 +46,8 @@ mod memory;
 mod mini_debug;
 mod module;
 mod naming;
+#[cfg(test)]
+mod object_in_tests;
 mod os;
 mod own_file;
 mod path;

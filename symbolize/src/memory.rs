@@ -27,6 +27,11 @@ impl Memory {
         Self(Arc::new(Shared { all: bytes, free: Mutex::new(bytes), more: Condvar::new() }))
     }
 
+    /// What there is in all, bytes.
+    pub(crate) fn all(&self) -> u64 {
+        self.0.all
+    }
+
     /// Waits at most `patience` until so much is free; `None` if it never is.
     pub(crate) fn take(&self, bytes: u64, patience: Duration) -> Option<Share> {
         if bytes > self.0.all {

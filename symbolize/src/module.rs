@@ -1,5 +1,6 @@
 //! Naming offsets in one user module.
 
+use crate::apart::ReaderShare;
 use crate::elf::{Layout, build_id_in};
 use crate::go_functions::{GoFunction, GoFunctions, GoTableError};
 use crate::image::{Image, Wanted};
@@ -9,7 +10,7 @@ use crate::path::plain_path;
 use crate::ranges::{FunctionRanges, RangesError, UnwindTables};
 use crate::shared::Shared;
 use crate::source::{ElfSource, Named};
-use crate::turn::{Pace, Turn};
+use crate::turn::{Accounts, Pace, Turn};
 use crate::{ModuleRequest, jit, own_file};
 use rustc_hash::FxHashSet;
 use std::cell::Cell;
@@ -392,10 +393,27 @@ impl Module<'_> {
         if !fits && !self.build_id.is_empty() {
             return Err("not named: it was overwritten meanwhile".into());
         }
-        let source = ElfSource::new(&image);
-        let late = fill(names, addresses, (&source, self.turn), layout, lines, notes);
+        let mut source = self.source(&image, file);
+        let late = fill(names, addresses, (&mut source, self.turn), layout, lines, notes);
         self.late.set(self.late.get().max(late));
         Ok(())
+    }
+
+    /// Who reads the image of `file`: what a file of this module's makes of it is trusted where all
+    /// of it is root's or the asking user's.
+    fn source<'a>(&'a self, image: &'a Image, file: &OpenedFile) -> ElfSource<'a> {
+        let Shared { options, memory, .. } = self.shared;
+        let is_trusted = [self.file, file].iter().all(|file| {
+            !file.may_keep_waiting() && Accounts::is_trusted(file.data().uid, options.asked_by)
+        });
+        // What a capture has of files says nothing of whose they were.
+        match is_trusted && options.kept_files.is_empty() {
+            true => ElfSource::here(image),
+            false => {
+                let cpu_time = options.module_time;
+                ElfSource::apart(image, ReaderShare { memory, turn: self.turn, cpu_time })
+            }
+        }
     }
 
     /// What the debug information of `file` refers to in another file.
@@ -427,7 +445,7 @@ fn is_open(named: &Option<Named>) -> bool {
 fn fill(
     names: &mut [Option<Named>],
     addresses: &[u64],
-    source: (&ElfSource, &Turn),
+    (source, turn): (&mut ElfSource, &Turn),
     layout: &Layout,
     lines: bool,
     notes: &mut Vec<String>,
@@ -437,7 +455,7 @@ fn fill(
         let take = |named: &mut Option<Named>, address: u64, found: Option<Named>| {
             *named = found.filter(|found| found.start == 0 || covers(layout, found, address));
         };
-        match look_up(names, addresses, source, true, Option::is_none, take) {
+        match look_up(names, addresses, (&mut *source, turn), true, Option::is_none, take) {
             Err(error) => notes.push(format!("no inlined functions and lines: {error}")),
             Ok(0) => {}
             Ok(missed) => {
@@ -455,7 +473,7 @@ fn fill(
         (Some(named), Some(found)) => (named.start, named.size) = (found.start, found.size),
         (named, found) => *named = named.take().or(found),
     };
-    match look_up(names, addresses, source, false, is_incomplete, complete) {
+    match look_up(names, addresses, (source, turn), false, is_incomplete, complete) {
         Err(error) => notes.push(format!("not named: {error}")),
         Ok(0) => {}
         Ok(missed) => {
@@ -484,7 +502,7 @@ fn covers(layout: &Layout, symbol: &Named, address: u64) -> bool {
 fn look_up(
     names: &mut [Option<Named>],
     addresses: &[u64],
-    (source, turn): (&ElfSource, &Turn),
+    (source, turn): (&mut ElfSource, &Turn),
     lines: bool,
     wanted: impl Fn(&Option<Named>) -> bool,
     take: impl Fn(&mut Option<Named>, u64, Option<Named>),
@@ -497,7 +515,7 @@ fn look_up(
         if turn.pace() > slowest {
             break;
         }
-        for (place, found) in places.iter().zip(source.names(asked, lines)?) {
+        for (place, found) in places.iter().zip(source.names(asked, lines, slowest)?) {
             take(&mut names[*place], addresses[*place], found);
         }
         left -= asked.len();

@@ -102,7 +102,8 @@ impl NamingTask {
 
     /// Puts what it took on its owner's account; what it took in all.
     fn account(&mut self, accounts: &mut Accounts) -> Duration {
-        let spent = self.clock.now().saturating_sub(self.begun);
+        let here = self.clock.now().saturating_sub(self.begun);
+        let spent = here + self.turn.spent_elsewhere();
         accounts.spend(self.turn.owner(), spent.saturating_sub(self.accounted));
         self.accounted = spent.max(self.accounted);
         spent

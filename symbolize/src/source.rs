@@ -1,6 +1,9 @@
 //! One ELF file asked for the names of virtual addresses: the only place that knows blazesym.
 
+use crate::apart::{ElfReaderApart, ReaderShare};
 use crate::image::Image;
+use crate::os::CAN_BE_APART;
+use crate::turn::Pace;
 use blazesym::inspect;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
@@ -8,6 +11,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use syscollect_demangle::{demangle, is_mangled};
 use syscollect_model::SymbolFrame;
+
+/// Names and paths are cut to so many bytes: each place of code has its own.
+const TEXT_MAX: usize = 16 << 10;
+/// Inlined functions at one place, of which compilers make no more: the innermost.
+const INLINED_MAX: usize = 512;
 
 /// A function at a virtual address, as an ELF file has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,12 +34,12 @@ pub(crate) struct Named {
 ///
 /// Parsed data lives as long as this; to be made anew for every module, so that
 /// memory does not grow with their number.
-pub(crate) struct ElfSource<'i> {
+pub(crate) struct ElfReader<'i> {
     symbolizer: Symbolizer,
     image: &'i Image,
 }
 
-impl<'i> ElfSource<'i> {
+impl<'i> ElfReader<'i> {
     /// Of `image` alone: blazesym follows links to other files, and an image has only those that
     /// were followed here.
     pub(crate) fn new(image: &'i Image) -> Self {
@@ -97,6 +105,46 @@ impl<'i> ElfSource<'i> {
     }
 }
 
+/// An ELF file that is asked for names.
+pub(crate) enum ElfSource<'a> {
+    /// By this thread.
+    Here(Box<ElfReader<'a>>),
+    /// In a process of its own.
+    Apart(ElfReaderApart<'a>),
+}
+
+impl<'a> ElfSource<'a> {
+    /// Of a file that nobody built against this program.
+    pub(crate) fn here(image: &'a Image) -> Self {
+        Self::Here(Box::new(ElfReader::new(image)))
+    }
+
+    /// Of any file.
+    pub(crate) fn apart(image: &'a Image, share: ReaderShare<'a>) -> Self {
+        match CAN_BE_APART {
+            true => Self::Apart(ElfReaderApart::new(image, share)),
+            false => Self::here(image),
+        }
+    }
+
+    /// See [`ElfReader::names`]; may stop where the pace is beyond `slowest`.
+    ///
+    /// # Errors
+    ///
+    /// In words.
+    pub(crate) fn names(
+        &mut self,
+        addresses: &[u64],
+        lines: bool,
+        slowest: Pace,
+    ) -> Result<Vec<Option<Named>>, String> {
+        match self {
+            Self::Here(reader) => reader.names(addresses, lines),
+            Self::Apart(reader) => reader.names(addresses, lines, slowest),
+        }
+    }
+}
+
 fn is_bare(found: &Symbolized<'_>) -> bool {
     found.as_sym().is_some_and(|symbol| !is_mangled(&symbol.name))
 }
@@ -118,24 +166,37 @@ fn named(symbolized: &Symbolized<'_>) -> Option<Named> {
 }
 
 fn frames(symbol: &Sym<'_>) -> Vec<SymbolFrame> {
-    let inlined =
-        symbol.inlined.iter().rev().map(|inlined| frame(&inlined.name, inlined.code_info.as_ref()));
+    let inlined = symbol.inlined.iter().rev().take(INLINED_MAX);
+    let inlined = inlined.map(|inlined| frame(&inlined.name, inlined.code_info.as_ref()));
     inlined.chain([frame(&symbol.name, symbol.code_info.as_deref())]).collect()
 }
 
 fn frame(function: &str, code: Option<&CodeInfo<'_>>) -> SymbolFrame {
+    let file = code.map(|code| code.to_path().to_string_lossy().into_owned());
     SymbolFrame {
-        function: demangle(function),
-        file: code.map(|code| code.to_path().to_string_lossy().into_owned()).unwrap_or_default(),
+        function: cut(demangle(cut_at(function))),
+        file: cut(file.unwrap_or_default()),
         line: code.and_then(|code| code.line).unwrap_or(0),
     }
+}
+
+/// The longest beginning of a text with at most [`TEXT_MAX`] bytes.
+fn cut_at(text: &str) -> &str {
+    let mut ends = (0..=TEXT_MAX.min(text.len())).rev();
+    let end = ends.find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
+}
+
+fn cut(mut text: String) -> String {
+    text.truncate(cut_at(&text).len());
+    text
 }
 
 /// Where the linker of `image` put the symbol `name`.
 ///
 /// # Errors
 ///
-/// In words, as [`ElfSource::names`].
+/// In words, as [`ElfReader::names`].
 pub(crate) fn linked_address(image: &Image, name: &str) -> Result<u64, String> {
     catch_unwind(AssertUnwindSafe(|| {
         let mut elf = inspect::source::Elf::new(image.path());
@@ -151,78 +212,38 @@ pub(crate) fn linked_address(image: &Image, name: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use object::write::{Object, StandardSection, Symbol, SymbolSection};
-    use object::{
-        Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope,
-    };
     use syscollect_untrusted_files::{FileLocation, open};
 
     use super::*;
     use crate::elf::Layout;
     use crate::image::Wanted;
     use crate::memory::Memory;
-
-    /// A lambda's symbol, and what debug information calls it.
-    const SYMBOL: &[u8] = b"_ZZ4mainENKUliE_clEi";
-    const BARE: &[u8] = b"operator()";
-    const START: u64 = 0x10;
-    const SIZE: u64 = 0x20;
-
-    /// Tags, attributes and forms (DWARF 4, 7.5): a unit with a name and a range, and a function
-    /// with the same.
-    const ABBREVIATIONS: &[u8] = &[
-        1, 0x11, 1, 0x03, 0x08, 0x11, 0x01, 0x12, 0x07, 0, 0, //
-        2, 0x2e, 0, 0x03, 0x08, 0x11, 0x01, 0x12, 0x07, 0, 0, //
-        0,
-    ];
-
-    fn entry(abbreviation: u8, name: &[u8]) -> Vec<u8> {
-        [&[abbreviation], name, &[0], &START.to_le_bytes(), &SIZE.to_le_bytes()].concat()
-    }
-
-    /// An object with one function.
-    fn file() -> Vec<u8> {
-        let mut file = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
-        let text = file.section_id(StandardSection::Text);
-        file.append_section_data(text, &[0x90; 0x40], 16);
-        file.add_symbol(Symbol {
-            name: SYMBOL.to_vec(),
-            value: START,
-            size: SIZE,
-            kind: SymbolKind::Text,
-            scope: SymbolScope::Compilation,
-            weak: false,
-            section: SymbolSection::Section(text),
-            flags: SymbolFlags::None,
-        });
-        // Version 4, abbreviations at 0, addresses of 8 bytes.
-        let unit =
-            [&[4, 0, 0, 0, 0, 0, 8][..], &entry(1, b"x.cpp"), &entry(2, BARE), &[0]].concat();
-        let info = [&(unit.len() as u32).to_le_bytes()[..], &unit].concat();
-        for (name, data) in [(".debug_abbrev", ABBREVIATIONS), (".debug_info", &info)] {
-            let section = file.add_section(Vec::new(), name.into(), SectionKind::Debug);
-            file.append_section_data(section, data, 1);
-        }
-        file.write().unwrap()
-    }
+    use crate::object_in_tests::{BARE, START, SYMBOL, object};
 
     #[test]
     fn a_lambda_is_named_by_its_symbol_where_debug_information_has_the_bare_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.o");
-        std::fs::write(&path, file()).unwrap();
+        std::fs::write(&path, object(0)).unwrap();
         let file = open(&FileLocation::Named(&path), None).unwrap();
         let layout = Layout::read(file.reader()).unwrap();
-        let names = |lines| {
+        for lines in [false, true] {
             let wanted = Wanted { lines, supplement: None };
             let image = Image::make(&file, &layout, wanted, &Memory::new(1 << 30)).unwrap();
-            let source = ElfSource::new(&image);
-            let found = source.look_up(&[START + 4], lines).unwrap();
-            assert_eq!(found[0].as_sym().unwrap().name == "operator()", lines);
-            let names = source.names(&[START + 4], lines).unwrap();
-            names[0].clone().unwrap().frames.last().unwrap().function.clone()
-        };
-        assert_eq!(names(false), demangle("_ZZ4mainENKUliE_clEi"));
-        assert_eq!(names(true), names(false));
+            let reader = ElfReader::new(&image);
+            let found = reader.look_up(&[START + 4], lines).unwrap();
+            assert_eq!(found[0].as_sym().unwrap().name.as_bytes() == BARE, lines);
+            let names = reader.names(&[START + 4], lines).unwrap();
+            let outermost = names[0].as_ref().unwrap().frames.last().unwrap();
+            assert_eq!(outermost.function, demangle(SYMBOL));
+        }
+    }
+
+    #[test]
+    fn a_name_is_cut_between_letters() {
+        let long = "\u{e9}".repeat(TEXT_MAX);
+        assert_eq!(cut(format!("a{long}")).len(), TEXT_MAX - 1);
+        assert_eq!(cut(long).len(), TEXT_MAX);
+        assert_eq!(cut("short".into()), "short");
     }
 }

@@ -30,11 +30,17 @@ pub(crate) enum Pace {
 pub(crate) struct Turn {
     owner: AtomicU64,
     pace: AtomicU8,
+    /// CPU time that another process took for it, nanoseconds.
+    elsewhere_ns: AtomicU64,
 }
 
 impl Default for Turn {
     fn default() -> Self {
-        Self { owner: AtomicU64::new(u64::MAX), pace: AtomicU8::new(Pace::Thorough as u8) }
+        Self {
+            owner: AtomicU64::new(u64::MAX),
+            pace: AtomicU8::new(Pace::Thorough as u8),
+            elsewhere_ns: AtomicU64::new(0),
+        }
     }
 }
 
@@ -46,6 +52,16 @@ impl Turn {
 
     pub(crate) fn owner(&self) -> Option<u32> {
         u32::try_from(self.owner.load(Ordering::Relaxed)).ok()
+    }
+
+    /// Another process took so much CPU time for it.
+    pub(crate) fn spend_elsewhere(&self, time: Duration) {
+        self.elsewhere_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// CPU time that other processes took for it.
+    pub(crate) fn spent_elsewhere(&self) -> Duration {
+        Duration::from_nanos(self.elsewhere_ns.load(Ordering::Relaxed))
     }
 
     /// No more than this from now on.
@@ -87,9 +103,14 @@ impl Accounts {
         self.spent.get(&owner.map(payer)).copied().unwrap_or_default()
     }
 
+    /// Whether nobody would build that user's files against who asks.
+    pub(crate) fn is_trusted(owner: u32, asked_by: Option<u32>) -> bool {
+        owner == 0 || asked_by == Some(owner)
+    }
+
     /// What a module that took `spent` is left with.
     pub(crate) fn pace(&self, owner: Option<u32>, spent: Duration) -> Pace {
-        let is_trusted = owner.is_some_and(|user| user == 0 || self.asked_by == Some(user));
+        let is_trusted = owner.is_some_and(|user| Self::is_trusted(user, self.asked_by));
         let times = if is_trusted { TRUSTED } else { 1 };
         pace(spent, self.of_module * times).max(pace(self.spent(owner), self.of_owner * times))
     }

@@ -41,6 +41,11 @@ pub struct FoundFile {
 }
 
 impl FoundFile {
+    /// Whether a call on it may never end.
+    pub fn may_keep_waiting(&self) -> bool {
+        match self.never {}
+    }
+
     /// What is known of it.
     pub fn data(&self) -> &FileData {
         match self.never {}

@@ -35,6 +35,8 @@ pub(crate) const NEVER_WHILE_RECORDING: &[c_long] =
 /// and what naming and exporting may do.
 pub(crate) const NAMING_AND_EXPORTING: &[c_long] = &[
     libc::SYS_alarm,
+    // As fork(3) of musl does it.
+    libc::SYS_fork,
     libc::SYS_open,
     libc::SYS_stat,
     libc::SYS_lstat,

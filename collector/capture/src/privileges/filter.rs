@@ -76,8 +76,8 @@ const NEVER_WHILE_RECORDING: &[c_long] = &[
     libc::SYS_personality,
 ];
 
-/// All that naming and exporting are made of, beside making threads, and calls that this CPU has
-/// alone ([`arch`]).
+/// All that naming and exporting are made of, beside making threads and copies of this process, and
+/// calls that this CPU has alone ([`arch`]).
 const NAMING_AND_EXPORTING: &[c_long] = &[
     // Files: reading, writing, looking for them.
     libc::SYS_read,
@@ -139,7 +139,7 @@ const NAMING_AND_EXPORTING: &[c_long] = &[
     libc::SYS_mlock,
     libc::SYS_munlock,
     libc::SYS_membarrier,
-    // Threads; see `threads_only` for making them.
+    // Threads; see `threads` and `copies` for making them.
     libc::SYS_clone3,
     libc::SYS_futex,
     libc::SYS_set_robust_list,
@@ -237,7 +237,8 @@ fn other_than_local() -> io::Result<SeccompRule> {
     SeccompRule::new(vec![other]).map_err(io::Error::other)
 }
 
-/// Refuses all but [`NAMING_AND_EXPORTING`] and threads.
+/// Refuses all but [`NAMING_AND_EXPORTING`], threads, and copies of this process, in which files of
+/// users are read.
 pub(super) fn finishing() -> io::Result<()> {
     // Its arguments lie in memory, which a filter does not see. Where it is "not there", C
     // libraries use clone.
@@ -245,15 +246,32 @@ pub(super) fn finishing() -> io::Result<()> {
     install([(libc::SYS_clone3, Vec::new())].into(), SeccompAction::Allow, absent)?;
     let allowed = NAMING_AND_EXPORTING.iter().chain(arch::NAMING_AND_EXPORTING);
     let mut rules: BTreeMap<_, _> = allowed.map(|call| (*call, Vec::new())).collect();
-    rules.insert(libc::SYS_clone, vec![threads_only()?]);
+    rules.insert(libc::SYS_clone, vec![threads()?, copies()?]);
     install(rules, REFUSED, SeccompAction::Allow)
 }
 
-/// A clone that makes a thread of this process, and not another one.
-fn threads_only() -> io::Result<SeccompRule> {
-    let thread = libc::CLONE_THREAD as u64;
-    let equal = SeccompCmpOp::MaskedEq(thread);
-    let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, equal, thread)
+/// A clone that makes a thread of this process.
+fn threads() -> io::Result<SeccompRule> {
+    clones(libc::CLONE_THREAD, libc::CLONE_THREAD)
+}
+
+/// A clone that makes a process as fork(2) does: with memory of its own, and in no other namespace.
+fn copies() -> io::Result<SeccompRule> {
+    const NAMESPACES: i32 = libc::CLONE_NEWNS
+        | libc::CLONE_NEWCGROUP
+        | libc::CLONE_NEWUTS
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUSER
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWNET;
+    clones(NAMESPACES | libc::CLONE_VM | libc::CLONE_THREAD, 0)
+}
+
+/// A clone of whose flags those in `mask` are these.
+fn clones(mask: i32, flags: i32) -> io::Result<SeccompRule> {
+    let equal = SeccompCmpOp::MaskedEq(u64::from(mask as u32));
+    let flags = u64::from(flags as u32);
+    let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, equal, flags)
         .map_err(io::Error::other)?;
     SeccompRule::new(vec![condition]).map_err(io::Error::other)
 }
@@ -362,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn naming_and_exporting_start_threads_and_no_process() {
+    fn naming_and_exporting_start_threads_and_copies_of_themselves_alone() {
         let code = in_a_process(|| {
             if recording().and_then(|()| finishing()).is_err() {
                 return 1;
@@ -371,9 +389,14 @@ mod tests {
             {
                 return 2;
             }
-            // SAFETY: a child, if there is one after all, ends at once.
-            match unsafe { libc::fork() } {
-                0 => return 3,
+            if in_a_process(|| 7) != 7 {
+                return 3;
+            }
+            let elsewhere = libc::CLONE_NEWUSER | libc::SIGCHLD;
+            // SAFETY: as fork(2), without a stack of its own; a child, if there is one after all,
+            // ends at once.
+            match unsafe { libc::syscall(libc::SYS_clone, elsewhere, 0, 0, 0, 0) } {
+                0 => return 7,
                 -1 if error() == libc::EPERM => {}
                 _ => return 4,
             }
@@ -381,7 +404,7 @@ mod tests {
         });
         assert_eq!(
             code, 0,
-            "1: refused, 2: no thread, 3 and 4: a process was made, 5: sockets or programs"
+            "1: refused, 2: no thread, 3: no copy, 4: one in another namespace, 5: sockets or programs"
         );
     }
 

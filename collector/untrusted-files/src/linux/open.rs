@@ -302,6 +302,12 @@ impl OpenedFile {
         self.of_users && !is_mounted_by_root(&self.file, seen_by)
     }
 
+    /// Whether a call on it may never end: it lies on another machine, or in a file system that a
+    /// user's program serves, which says whose it is.
+    pub fn may_keep_waiting(&self) -> bool {
+        self.patiently.is_some()
+    }
+
     /// Its bytes, as many as there are now: of a file that a program goes on writing.
     ///
     /// # Errors

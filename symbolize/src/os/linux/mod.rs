@@ -1,10 +1,14 @@
 //! Linux.
 
+mod child;
+
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 use syscollect_untrusted_files::MemoryFile;
+
+pub(crate) use child::{CAN_BE_APART, Child, ChildLimits, ChildSocket};
 
 /// Raises the soft limit of open files towards `wanted`; what it is then.
 pub(crate) fn raise_descriptor_limit(wanted: u64) -> u64 {
@@ -47,10 +51,7 @@ impl ThreadClock {
     }
 
     pub(crate) fn now(&self) -> Duration {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: `time` is writable for the whole call; it stays 0 where the thread is gone.
-        unsafe { libc::clock_gettime(self.id, &mut time) };
-        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+        time_of(self.id)
     }
 
     /// The thread takes only what CPU time nobody else wants, as far as that can be.
@@ -58,4 +59,12 @@ impl ThreadClock {
         // SAFETY: plain numbers; no memory is involved.
         unsafe { libc::setpriority(libc::PRIO_PROCESS, self.thread as libc::id_t, 19) };
     }
+}
+
+/// What a clock shows; 0 where its thread or process is gone.
+fn time_of(clock: libc::clockid_t) -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is writable for the whole call.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
