@@ -98,9 +98,10 @@ impl Recording {
         out: impl Into<RecordingFiles>,
     ) -> Result<Self, CaptureError> {
         let cpus = Host::at(Path::new("/")).possible_cpus();
-        let memory = MemoryRoom::read(Path::new("/"))
-            .without(options.unwind_memory.unwrap_or(0))
-            .plan(options.buffer_bytes, options.mode, cpus)?;
+        let room = MemoryRoom::read(Path::new("/"));
+        room.suffices_for(&options)?;
+        let room = room.without(options.unwind_memory.unwrap_or(0));
+        let memory = room.plan(options.buffer_bytes, options.mode, cpus)?;
         let options = RecordOptions { buffer_bytes: memory.buffer_bytes, ..options };
         let start = |options: &RecordOptions, output| {
             // Whether the recording goes on is for those to say that were asked for.

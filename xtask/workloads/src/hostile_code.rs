@@ -253,60 +253,85 @@ const LINES: usize = 60_000;
 /// Instructions of the code that runs, each another address.
 const INSTRUCTIONS: usize = 500;
 
-/// Runs code of which every unit of the debug information says that it is its own.
+/// Functions that are each inlined in the one before: readers go down a level for each.
+const NESTED: usize = 400_000;
+
+/// Runs code of which every unit of the debug information says that it is its own, and code in
+/// which functions are inlined in functions without end.
 fn debug_information(folder: &Path, end: Instant) -> Result<()> {
+    let covering = code_with(&folder.join("debug.so"), units())?;
+    let nested = code_with(&folder.join("nested.so"), nested())?;
+    ready();
+    while Instant::now() < end {
+        covering();
+        nested();
+    }
+    Ok(())
+}
+
+/// A function of a library that is written there, with that debug information.
+fn code_with(path: &Path, information: Vec<u8>) -> Result<extern "C" fn()> {
     // mov ecx, 1000; inc eax, so many times; dec ecx; jnz to the first of them; ret.
     let mut code = vec![0xb9, 0xe8, 3, 0, 0];
     code.extend([0xff, 0xc0].repeat(INSTRUCTIONS));
     code.extend([0xff, 0xc9, 0x0f, 0x85]);
     code.extend((-(2 * INSTRUCTIONS as i32 + 8)).to_le_bytes());
     code.push(0xc3);
-    let path = folder.join("debug.so");
     let sections = vec![
         (".debug_abbrev", PROGRAM_DATA, abbreviations()),
-        (".debug_info", PROGRAM_DATA, units()),
+        (".debug_info", PROGRAM_DATA, information),
         (".debug_line", PROGRAM_DATA, lines()),
     ];
-    Library { pages: 1, code, rows: 16, sections, ..Library::default() }.write(&path)?;
-    let base = mapped(&path)?;
-    // SAFETY: the page lies within the mapping, and begins with a function that takes nothing and
-    // changes two registers which a caller has not to find again.
-    let work: extern "C" fn() =
-        unsafe { std::mem::transmute(base.add(PAGE as usize).as_ptr().cast::<c_void>()) };
-    ready();
-    while Instant::now() < end {
-        work();
-    }
-    Ok(())
+    Library { pages: 1, code, rows: 16, sections, ..Library::default() }.write(path)?;
+    let base = mapped(path)?;
+    // SAFETY: the page lies within the mapping, which nobody takes away, and begins with a function
+    // that takes nothing and changes two registers which a caller has not to find again.
+    Ok(unsafe {
+        std::mem::transmute::<*mut c_void, extern "C" fn()>(base.add(PAGE as usize).as_ptr().cast())
+    })
 }
 
-/// Two kinds of entries: units with low_pc, high_pc, stmt_list and name, and functions with low_pc,
-/// high_pc and name (DWARF 4).
+/// Three kinds of entries: units with low_pc, high_pc, stmt_list and name, functions with low_pc,
+/// high_pc and name, and functions that are inlined and have others in them (DWARF 4).
 fn abbreviations() -> Vec<u8> {
     let unit = [1, 0x11, 1, 0x11, 1, 0x12, 7, 0x10, 0x17, 3, 8, 0, 0];
     let function = [2, 0x2e, 0, 0x11, 1, 0x12, 7, 3, 8, 0, 0];
-    [&unit[..], &function, &[0]].concat()
+    let with_others = [3, 0x2e, 1, 0x11, 1, 0x12, 7, 3, 8, 0, 0];
+    let inlined = [4, 0x1d, 1, 0, 0];
+    [&unit[..], &function, &with_others, &inlined, &[0]].concat()
 }
 
 /// Units that all have the same code and the same lines, and whose functions lie elsewhere: the
 /// next unit may have the one that is looked for.
 fn units() -> Vec<u8> {
-    let mut unit = [0u32; 1].map(u32::to_le_bytes).concat();
-    unit.extend(4u16.to_le_bytes());
-    unit.extend(0u32.to_le_bytes());
-    unit.extend([8, 1]);
-    unit.extend([PAGE, PAGE].map(u64::to_le_bytes).concat());
-    unit.extend(0u32.to_le_bytes());
-    unit.extend(b"u\0");
-    for _ in 0..FUNCTIONS {
-        unit.push(2);
-        unit.extend([2 * PAGE, PAGE].map(u64::to_le_bytes).concat());
-        unit.extend(b"f\0");
-    }
+    unit_of(&entry_at(2, 2 * PAGE, b"f").repeat(FUNCTIONS)).repeat(UNITS)
+}
+
+/// One unit with one function, which has all others in it.
+fn nested() -> Vec<u8> {
+    let inlined = [vec![4; NESTED], vec![0; NESTED]].concat();
+    unit_of(&[entry_at(3, PAGE, b"f"), inlined, vec![0]].concat())
+}
+
+/// A unit of the page of code, with these entries.
+fn unit_of(entries: &[u8]) -> Vec<u8> {
+    let mut unit = 4u16.to_le_bytes().to_vec();
+    unit.extend([0, 0, 0, 0, 8]);
+    unit.extend(entry_of_unit());
+    unit.extend(entries);
     unit.push(0);
-    let length = unit.len() as u32 - 4;
-    unit[..4].copy_from_slice(&length.to_le_bytes());
-    unit.repeat(UNITS)
+    [(unit.len() as u32).to_le_bytes().to_vec(), unit].concat()
+}
+
+fn entry_of_unit() -> Vec<u8> {
+    let addresses = [PAGE, PAGE].map(u64::to_le_bytes).concat();
+    [&[1][..], &addresses, &[0; 4], b"u\0"].concat()
+}
+
+/// A function of a page there.
+fn entry_at(kind: u8, address: u64, name: &[u8]) -> Vec<u8> {
+    let addresses = [address, PAGE].map(u64::to_le_bytes).concat();
+    [&[kind][..], &addresses, name, &[0]].concat()
 }
 
 /// A line for each byte of the code.

@@ -63,7 +63,11 @@ fn memory_room(machine: &Machine) -> Capability {
     const NAME: &str = "memory_room";
     let cpus = Host::at(machine.root()).possible_cpus();
     let options = RecordOptions::default();
-    match MemoryRoom::read(machine.root()).plan(options.buffer_bytes, options.mode, cpus) {
+    let room = MemoryRoom::read(machine.root());
+    let plan = room
+        .suffices_for(&options)
+        .and_then(|()| room.plan(options.buffer_bytes, options.mode, cpus));
+    match plan {
         Ok(plan) => {
             let [lanes, buffer] = [plan.lanes_bytes, plan.buffer_bytes as u64].map(megabytes);
             let why = plan.note.map_or_else(String::new, |note| format!("; {note}"));
