@@ -14,7 +14,7 @@ use syscollect_model::SymbolFrame;
 use crate::image::Image;
 use crate::memory::{Memory, Share};
 use crate::os::{Child, ChildLimits, ChildSocket};
-use crate::source::{ElfReader, Named};
+use crate::reader::{ElfReader, Named};
 use crate::turn::{Pace, Turn};
 
 /// How often it is looked whether there is time left.
@@ -233,7 +233,8 @@ impl Bytes<'_> {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use std::io::Write;
 

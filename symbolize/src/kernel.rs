@@ -5,7 +5,7 @@ use crate::elf::{Layout, build_id_in};
 use crate::image::{Image, Wanted};
 use crate::kallsyms::{Kallsyms, KernelSymbol};
 use crate::memory::Memory;
-use crate::source::{ElfReader, Named, linked_address};
+use crate::reader::{ElfReader, Named, linked_address};
 use std::path::PathBuf;
 use syscollect_model::{BuildId, ModuleKind, Symbol, SymbolFrame, SymbolTable};
 use syscollect_untrusted_files::{FileLocation, open};

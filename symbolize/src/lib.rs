@@ -53,6 +53,7 @@ mod own_file;
 mod path;
 mod pinned;
 mod ranges;
+mod reader;
 mod request;
 mod shared;
 mod source;
