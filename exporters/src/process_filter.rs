@@ -23,47 +23,71 @@ pub(crate) fn concerning<'a>(
     event: &'a Event,
     tables: &Tables,
 ) -> Option<Cow<'a, Event>> {
-    let wanted =
-        |process: ProcessId| process != Tables::IDLE_PROCESS && filter.matches(process, tables);
-    let runs = |thread: ThreadId| wanted(tables.thread(thread).process);
-    let lies = |track: TrackId| match tables.track(track).scope {
-        Scope::Machine(_) | Scope::Cpu(_) => true,
-        Scope::Process(process) => wanted(process),
-        Scope::Thread(thread) => runs(thread),
-    };
+    let wanted = Wanted { filter, tables };
     let stays = match event {
         Event::Switch(switch) => {
-            return Some(Cow::Owned(Event::Switch(switch_sides(*switch, runs))));
+            return Some(Cow::Owned(Event::Switch(wanted.sides(*switch))));
         }
-        Event::Wakeup(wakeup) => runs(wakeup.wakee),
-        Event::Sample(sample) => runs(sample.thread),
-        Event::Migration(migration) => runs(migration.thread),
-        Event::ProcessStart(id) | Event::ProcessExec(id, _) | Event::ProcessEnd(id) => wanted(*id),
-        Event::ThreadStart(id) | Event::ThreadName(id, _) | Event::ThreadEnd(id) => runs(*id),
-        Event::Asleep(id, _) => runs(*id),
+        Event::Wakeup(wakeup) => wanted.thread(wakeup.wakee),
+        Event::Sample(sample) => wanted.thread(sample.thread),
+        Event::Migration(migration) => wanted.thread(migration.thread),
+        Event::ProcessStart(id) | Event::ProcessExec(id, _) | Event::ProcessEnd(id) => {
+            wanted.process(*id)
+        }
+        Event::ThreadStart(id) | Event::ThreadName(id, _) | Event::ThreadEnd(id) => {
+            wanted.thread(*id)
+        }
+        Event::Asleep(id, _) => wanted.thread(*id),
         Event::Counter(track, _)
         | Event::SliceBegin(track, _)
         | Event::SliceUpdate(track, _)
         | Event::SliceEnd(track)
         | Event::Instant(track, _)
-        | Event::Message(track, _) => lies(*track),
-        Event::GpuJob(track, job) => job.thread.map_or_else(|| lies(*track), runs),
-        Event::Lock(event) => runs(event.thread),
-        Event::Memory(event) => runs(event.thread),
-        Event::Crash(crash) => runs(crash.thread),
+        | Event::Message(track, _) => wanted.track(*track),
+        Event::GpuJob(track, job) => {
+            job.thread.map_or_else(|| wanted.track(*track), |id| wanted.thread(id))
+        }
+        Event::Lock(event) => wanted.thread(event.thread),
+        Event::Memory(event) => wanted.thread(event.thread),
+        Event::Crash(crash) => wanted.thread(crash.thread),
         Event::Loss(_) | Event::RecordingEnd(_) => true,
     };
     stays.then_some(Cow::Borrowed(event))
 }
 
-/// Other threads become the idle one: the CPU does not run what is looked at.
-fn switch_sides(switch: Switch, runs: impl Fn(ThreadId) -> bool) -> Switch {
-    let mut narrowed = switch;
-    if switch.previous.is_some_and(|thread| !runs(thread)) {
-        (narrowed.previous, narrowed.off_cpu) = (Some(Tables::IDLE_THREAD), IDLE);
+/// Whom a filter asks for.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    filter: &'a ProcessFilter,
+    tables: &'a Tables,
+}
+
+impl Wanted<'_> {
+    fn process(self, process: ProcessId) -> bool {
+        process != Tables::IDLE_PROCESS && self.filter.matches(process, self.tables)
     }
-    if !runs(switch.next) {
-        narrowed.next = Tables::IDLE_THREAD;
+
+    fn thread(self, thread: ThreadId) -> bool {
+        self.process(self.tables.thread(thread).process)
     }
-    narrowed
+
+    fn track(self, track: TrackId) -> bool {
+        match self.tables.track(track).scope {
+            Scope::Machine(_) | Scope::Cpu(_) => true,
+            Scope::Process(process) => self.process(process),
+            Scope::Thread(thread) => self.thread(thread),
+        }
+    }
+
+    /// Other threads become the idle one: the CPU does not run what is looked at.
+    fn sides(self, switch: Switch) -> Switch {
+        let mut narrowed = switch;
+        if switch.previous.is_some_and(|thread| !self.thread(thread)) {
+            (narrowed.previous, narrowed.off_cpu) = (Some(Tables::IDLE_THREAD), IDLE);
+        }
+        if !self.thread(switch.next) {
+            narrowed.next = Tables::IDLE_THREAD;
+        }
+        narrowed
+    }
 }

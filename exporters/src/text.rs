@@ -395,11 +395,11 @@ fn loss_words(loss: &Loss) -> String {
 
 fn stack_words(stack: Option<StackId>, tables: &Tables) -> String {
     let Some(id) = stack else { return String::new() };
-    let label = |frame: &_| {
+    let labels = tables.stack(id).iter().map(|frame| {
         let inlined = if tables.frame(*frame).inlined { " (inlined)" } else { "" };
         format!("{}{inlined}", tables.frame_label(*frame).escape_debug())
-    };
-    format!(" | {}", tables.stack(id).iter().map(label).collect::<Vec<_>>().join(" < "))
+    });
+    format!(" | {}", labels.collect::<Vec<_>>().join(" < "))
 }
 
 fn session_words(of: &str, session: &SessionInfo) -> String {

@@ -21,12 +21,12 @@ impl Counter {
     /// Adds a value of a counter that may change very often: of each `step` of
     /// time, the highest value and the last one are kept.
     pub(super) fn push_coarse(&mut self, time: u64, value: f64, step: u64) {
-        let same = |(before, _): &(u64, f64)| before / step == time / step;
-        while self.values.last().is_some_and(|last| same(last) && last.1 <= value) {
+        let number = time / step;
+        while self.values.last().is_some_and(|last| last.0 / step == number && last.1 <= value) {
             self.values.pop();
         }
         if let [.., highest, last] = &mut self.values[..]
-            && same(highest)
+            && highest.0 / step == number
         {
             *last = (time, value);
         } else {

@@ -121,10 +121,6 @@ fn named(
         let row = tables.thread(*id);
         (row.process, row.tid != tables.process(row.process).pid, *id)
     });
-    let lifetime = |start: Option<Time>, end: Option<Time>| {
-        let since = |time: Time| time.0.saturating_sub(span.origin);
-        (start.map_or(0, since), end.map(since))
-    };
     let machine = if session.hostname.is_empty() { "Machine" } else { &session.hostname };
     let (mut pids, mut tids) = (Ids::default(), Ids::default());
     let mut list: Vec<EndedThread> = Vec::with_capacity(ids.len());
@@ -147,11 +143,17 @@ fn named(
             tid: tids.take(row.tid),
             main,
             queue: false,
-            process_lifetime: lifetime(process.start, process.end),
-            lifetime: lifetime(row.start, row.end),
+            process_lifetime: lifetime(process.start, process.end, span.origin),
+            lifetime: lifetime(row.start, row.end, span.origin),
         });
     }
     list
+}
+
+/// When it began and ended, in nanoseconds from `origin` on.
+fn lifetime(start: Option<Time>, end: Option<Time>, origin: u64) -> (u64, Option<u64>) {
+    let start = start.map_or(0, |time| time.0.saturating_sub(origin));
+    (start, end.map(|time| time.0.saturating_sub(origin)))
 }
 
 /// Adds a thread for each queue of a GPU, beside the threads of its process.
@@ -190,30 +192,34 @@ pub(super) fn counters(
     tables: &Tables,
 ) -> Vec<EndedCounter> {
     let mut list = Vec::new();
-    let mut add = |process: ProcessId, counter: &Counter, display: &dyn Fn(usize) -> Display| {
-        let Some(main_thread) = threads.iter().position(|thread| thread.process == process) else {
-            return;
-        };
-        let display = display(list.len());
-        list.push(EndedCounter {
-            name: display.name,
-            category: display.category,
-            display: display.config,
-            pid: threads[main_thread].pid.clone(),
-            main_thread,
-            rows: counter.rows(display.scale).collect(),
-        });
-    };
     for (track, counter) in counters {
-        add(process_of(tables.track(*track).scope, tables), counter, &|index| {
-            display(*track, index, tables)
-        });
+        let process = process_of(tables.track(*track).scope, tables);
+        let display = display(*track, list.len(), tables);
+        list.extend(ended_counter(process, counter, display, threads));
     }
     for ((process, pool), counter) in pools {
-        let name = pool.map(|name| tables.strings.get(name));
-        add(*process, counter, &|index| display_pool(name, index));
+        let display = display_pool(pool.map(|name| tables.strings.get(name)), list.len());
+        list.extend(ended_counter(*process, counter, display, threads));
     }
     list
+}
+
+/// The counter at the first thread of its process; `None` where that is left out.
+fn ended_counter(
+    process: ProcessId,
+    counter: &Counter,
+    display: Display,
+    threads: &[EndedThread],
+) -> Option<EndedCounter> {
+    let main_thread = threads.iter().position(|thread| thread.process == process)?;
+    Some(EndedCounter {
+        name: display.name,
+        category: display.category,
+        display: display.config,
+        pid: threads[main_thread].pid.clone(),
+        main_thread,
+        rows: counter.rows(display.scale).collect(),
+    })
 }
 
 /// The process under which something of that scope lies.

@@ -79,16 +79,14 @@ fn start_time(session: &SessionInfo, origin: u64) -> f64 {
 /// The rows of the viewer's panel about the profile, by section.
 fn extra(session: &SessionInfo, losses: &[Loss], summary: Option<&RecorderSummary>) -> Vec<Value> {
     let mut sections = vec![section("Recording", recording(session))];
-    let rows = |overwritten: bool| -> Vec<Value> {
-        losses
+    for (label, overwritten) in
+        [("Lost records", false), ("Overwritten by newer events, as asked", true)]
+    {
+        let rows: Vec<Value> = losses
             .iter()
             .filter(|loss| loss.count > 0 && (loss.cause == LossCause::Overwritten) == overwritten)
             .map(|loss| row(&loss_label(loss), "integer", json!(loss.count)))
-            .collect()
-    };
-    for (label, rows) in
-        [("Lost records", rows(false)), ("Overwritten by newer events, as asked", rows(true))]
-    {
+            .collect();
         if !rows.is_empty() {
             sections.push(section(label, rows));
         }

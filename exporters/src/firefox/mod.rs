@@ -192,11 +192,10 @@ impl<W: Write> FirefoxExporter<W> {
     /// About how long the JSON will be, before compression: what a browser
     /// must hold several times over. Known after the session's end.
     pub fn expected_bytes(&self) -> u64 {
-        let states = || self.ended.threads.iter().map(|thread| &thread.state);
-        let samples: usize = states().map(|state| state.samples.len()).sum();
-        let markers = states()
-            .flat_map(|state| &state.markers)
-            .map(|marker| 70 + marker.data.expected_bytes());
+        let states = self.ended.threads.iter().map(|thread| &thread.state);
+        let samples: usize = states.clone().map(|state| state.samples.len()).sum();
+        let markers =
+            states.flat_map(|state| &state.markers).map(|marker| 70 + marker.data.expected_bytes());
         let values: usize = self.ended.counters.iter().map(|counter| counter.rows.len()).sum();
         let strings: usize = self.shared.strings.iter().map(|text| text.len() + 3).sum();
         let tables = self.shared.stacks.len() * 12

@@ -143,19 +143,12 @@ impl Slices {
             .flat_map(|(track, list)| list.into_open().map(move |open| (track, open)));
         let mut open: Vec<(TrackId, OpenSlice)> = open.collect();
         open.sort_by_key(|(track, open)| (open.since, *track));
-        let marker = |(track, open): (TrackId, OpenSlice)| {
-            (
-                track,
-                self.marker(
-                    track,
-                    &open.slice,
-                    (Timing::Start(open.since), open.unfinished),
-                    shared,
-                    tables,
-                ),
-            )
-        };
-        open.into_iter().map(marker).collect()
+        open.into_iter()
+            .map(|(track, open)| {
+                let timing = (Timing::Start(open.since), open.unfinished);
+                (track, self.marker(track, &open.slice, timing, shared, tables))
+            })
+            .collect()
     }
 
     fn marker(

@@ -54,20 +54,21 @@ struct Choice {
 }
 
 fn choose(threads: &[Shows]) -> Choice {
-    let all = || threads.iter().enumerate();
+    let all = threads.iter().enumerate();
     let mut busiest: Vec<(usize, u64)> =
-        all().map(|(index, thread)| (index, thread.cpu_ns)).collect();
+        all.clone().map(|(index, thread)| (index, thread.cpu_ns)).collect();
     busiest.sort_by_key(|(index, cpu_ns)| (Reverse(*cpu_ns), *index));
     let most = busiest.first().map_or(0, |(_, cpu_ns)| *cpu_ns);
     let busy =
         busiest.iter().take(BUSIEST).filter(|(_, cpu_ns)| *cpu_ns > 0 && *cpu_ns >= most / PARTS);
-    let mut talkative: Vec<(usize, usize)> = all()
+    let mut talkative: Vec<(usize, usize)> = all
+        .clone()
         .filter(|(_, thread)| thread.marks > 0)
         .map(|(index, thread)| (index, thread.marks))
         .collect();
     talkative.sort_by_key(|(index, marks)| (Reverse(*marks), *index));
 
-    let always = all().filter(|(_, thread)| thread.always).map(|(index, _)| index);
+    let always = all.filter(|(_, thread)| thread.always).map(|(index, _)| index);
     let talkative = talkative.into_iter().take(TALKATIVE).map(|(index, _)| index);
     let mut visible: Vec<usize> =
         always.chain(busy.map(|(index, _)| *index)).chain(talkative).collect();

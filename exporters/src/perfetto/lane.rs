@@ -186,6 +186,11 @@ impl Lane {
         self.current.is_some() && self.current == thread
     }
 
+    /// Switches from then on may be missing.
+    pub(crate) fn note_gap(&mut self, since: Time) {
+        self.gap.get_or_insert(since.max(self.last_switch));
+    }
+
     /// The time to write for a full switch at `time`.
     ///
     /// A reader (trace_processor v55.3) takes compact and full events of one

@@ -67,10 +67,10 @@ fn write<W: Write>(
     location: Option<LocationId>,
 ) -> Result<(), ExportError> {
     let tables = at.tables;
-    let name = |lock| tables.strings.get(tables.lock(lock).name);
     let (kind, uuid) = match *step {
         LockTransition::WaitBegins { lock, thread, holder } => {
-            tracks.details.dynamic_name(&format!("waiting for {}", name(lock)));
+            let name = tables.strings.get(tables.lock(lock).name);
+            tracks.details.dynamic_name(&format!("waiting for {name}"));
             if let Some(holder) = holder {
                 tracks.details.note("held by", Note::Text(&thread_name(holder, tables)));
             }

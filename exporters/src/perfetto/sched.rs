@@ -37,6 +37,12 @@ struct Task<'a> {
     priority: i32,
 }
 
+impl<'a> Task<'a> {
+    fn of(id: ThreadId, priority: i32, names: &Names, tables: &'a Tables) -> Self {
+        Self { tid: tables.thread(id).tid, name: tables.strings.get(names.name(id)), priority }
+    }
+}
+
 /// Stands for whatever ran while nothing was recorded.
 const UNRECORDED: Task<'static> = Task { tid: UNRECORDED_TID, name: UNRECORDED_NAME, priority: 0 };
 
@@ -85,13 +91,9 @@ impl Scheduling {
     /// Notes that records of switches are missing, as is known now.
     pub(crate) fn gap(&mut self, now: Time, gap: SchedulingGap) {
         let since = gap.since.unwrap_or(now);
-        let note = |lane: &mut Lane| {
-            let since = since.max(lane.last_switch);
-            lane.gap.get_or_insert(since);
-        };
         match gap.cpu {
-            Some(cpu) => note(self.lane(cpu)),
-            None => self.lanes.iter_mut().for_each(|(_, lane)| note(lane)),
+            Some(cpu) => self.lane(cpu).note_gap(since),
+            None => self.lanes.iter_mut().for_each(|(_, lane)| lane.note_gap(since)),
         }
     }
 
@@ -322,21 +324,17 @@ fn resume(
     names: &Names,
     tables: &Tables,
 ) {
-    let task = |id: ThreadId, priority| Task {
-        tid: tables.thread(id).tid,
-        name: tables.strings.get(names.name(id)),
-        priority,
-    };
-    let previous = switch.previous.map(|id| task(id, switch.previous_priority));
+    let previous = switch.previous.map(|id| Task::of(id, switch.previous_priority, names, tables));
     if let Some(current) = lane.current {
         let since = lane.gap.unwrap_or(lane.last_switch).min(time);
-        push_full(lane, since, (task(current, 0), UNKNOWN_STATE), UNRECORDED);
+        push_full(lane, since, (Task::of(current, 0, names, tables), UNKNOWN_STATE), UNRECORDED);
         if let Some(previous) = previous {
             push_full(lane, time, (UNRECORDED, UNKNOWN_STATE), previous);
         }
     }
     let leaves = previous.unwrap_or(UNRECORDED);
-    push_full(lane, time, (leaves, state), task(switch.next, switch.next_priority));
+    let follows = Task::of(switch.next, switch.next_priority, names, tables);
+    push_full(lane, time, (leaves, state), follows);
 }
 
 fn push_full(lane: &mut Lane, time: Time, (previous, state): (Task<'_>, u64), next: Task<'_>) {

@@ -12,8 +12,8 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use syscollect_model::{
-    BuildId, CpuId, Loss, ModuleId, ModuleKind, ProcessId, RecorderSummary, StackCut, StackId,
-    Tables, ThreadId, records_lost, records_overwritten,
+    BuildId, CpuId, Loss, ModuleId, ModuleKind, ProcessId, RecorderSummary, StackId, Tables,
+    ThreadId, records_lost, records_overwritten,
 };
 
 impl ReportExporter {
@@ -85,17 +85,16 @@ impl ReportExporter {
     }
 
     fn cpus(&self, duration_ns: u64) -> Vec<CpuRow> {
-        let row = |cpu: CpuId, busy_ns, idle_ns, switches| CpuRow {
-            cpu,
-            busy_ns,
-            idle_ns,
-            unknown_ns: duration_ns.saturating_sub(busy_ns + idle_ns),
-            switches,
-        };
         self.scheduling
             .cpus()
             .iter()
-            .map(|(number, cpu)| row(number, cpu.busy, cpu.idle, cpu.switches))
+            .map(|(number, cpu)| CpuRow {
+                cpu: number,
+                busy_ns: cpu.busy,
+                idle_ns: cpu.idle,
+                unknown_ns: duration_ns.saturating_sub(cpu.busy + cpu.idle),
+                switches: cpu.switches,
+            })
             .collect()
     }
 
@@ -119,7 +118,7 @@ impl ReportExporter {
     }
 
     fn threads(&self, tables: &Tables) -> Table<ThreadRow> {
-        let row = |(thread, account): (ThreadId, &Account)| {
+        let rows = self.active().map(|(thread, account)| {
             let (row, process) = (tables.thread(thread), tables.process(account.process));
             ThreadRow {
                 tid: row.tid,
@@ -128,9 +127,9 @@ impl ReportExporter {
                 process: tables.process_name(account.process).into(),
                 activity: account.activity(),
             }
-        };
+        });
         // Equal rows stay in the order of the tables.
-        self.table(self.active().map(row).collect(), |row| (row.activity.busiest_first(), row.tid))
+        self.table(rows.collect(), |row| (row.activity.busiest_first(), row.tid))
     }
 
     fn processes(&self, tables: &Tables) -> Vec<ProcessRow> {
@@ -204,38 +203,35 @@ impl ReportExporter {
         tables: &Tables,
     ) -> (u64, Table<TruncatedRow>) {
         let truncated = truncated(stacks, tables);
-        let row = |((cut, module), count): (&(StackCut, _), &u64)| TruncatedRow {
+        let rows = truncated.iter().map(|((cut, module), count)| TruncatedRow {
             reason: cut.reason().to_owned(),
             module: module_path(*module, tables).to_owned(),
             count: *count,
-        };
-        (
-            truncated.values().sum(),
-            self.table(truncated.iter().map(row).collect(), |row| {
-                (Reverse(row.count), row.reason.clone(), row.module.clone())
-            }),
-        )
+        });
+        let rows = self.table(rows.collect(), |row| {
+            (Reverse(row.count), row.reason.clone(), row.module.clone())
+        });
+        (truncated.values().sum(), rows)
     }
 
     fn wakeups(&self, tables: &Tables) -> Wakeups {
         let pairs = self.wakes.iter().map(|(pair, count)| (*pair, *count)).collect();
-        let tid = |thread: ThreadId| tables.thread(thread).tid;
         let sorted = self.table(pairs, |((waker, wakee), count)| {
             let (kind, waker_tid, _) = waker_names(*waker, tables);
-            (Reverse(*count), kind, waker_tid, tid(*wakee), *waker, *wakee)
+            (Reverse(*count), kind, waker_tid, tables.thread(*wakee).tid, *waker, *wakee)
         });
-        let row = |((waker, wakee), count): ((Waker, ThreadId), u64)| {
+        let rows = sorted.rows.into_iter().map(|((waker, wakee), count)| {
             let (kind, waker_tid, waker) = waker_names(waker, tables);
             WakeRow {
                 waker_kind: kind,
                 waker: waker.into(),
                 waker_tid,
                 wakee: tables.thread_name(wakee).into(),
-                wakee_tid: tid(wakee),
+                wakee_tid: tables.thread(wakee).tid,
                 count,
             }
-        };
-        let pairs = Table { total: sorted.total, rows: sorted.rows.into_iter().map(row).collect() };
+        });
+        let pairs = Table { total: sorted.total, rows: rows.collect() };
         Wakeups { count: self.wake_count, by_interrupt: self.interrupt_wakes, pairs }
     }
 
@@ -285,7 +281,7 @@ impl ReportExporter {
 
     fn unresolved(&self, tables: &Tables) -> Table<UnresolvedRow> {
         let modules = unresolved::by_module(&self.samples, &self.scheduling.off_cpu, tables);
-        let row = |(module, found): (Option<ModuleId>, unresolved::Unresolved)| UnresolvedRow {
+        let rows = modules.into_iter().map(|(module, found)| UnresolvedRow {
             module: module_path(module, tables).to_owned(),
             module_kind: module_kind(module, tables),
             build_id: module
@@ -294,8 +290,8 @@ impl ReportExporter {
             places: found.places.len() as u64,
             samples: found.samples,
             blocked_ns: found.blocked,
-        };
-        self.table(modules.into_iter().map(row).collect(), |row| {
+        });
+        self.table(rows.collect(), |row| {
             (Reverse((row.samples, row.blocked_ns)), row.module.clone(), row.build_id.clone())
         })
     }

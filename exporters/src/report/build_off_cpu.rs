@@ -154,12 +154,14 @@ impl ReportExporter {
         }
         // Of what there was no room for nothing is claimed.
         waits.undecided.all.merge(times.waits.left_out());
-        let parts = |reason: &Reason| waits.reasons.get(reason);
-        let rows = times.reasons.iter().map(|(reason, total)| ReasonRow {
-            waits_for: most(parts(reason)),
-            undecided_ns: part(parts(reason), WaitClass::Undecided),
-            idle_ns: part(parts(reason), WaitClass::Idle),
-            ..reason_row(*reason, total, tables)
+        let rows = times.reasons.iter().map(|(reason, total)| {
+            let parts = waits.reasons.get(reason);
+            ReasonRow {
+                waits_for: most(parts),
+                undecided_ns: part(parts, WaitClass::Undecided),
+                idle_ns: part(parts, WaitClass::Idle),
+                ..reason_row(*reason, total, tables)
+            }
         });
         let reasons = self.table(rows.collect(), reason_order);
         let stacks =
@@ -194,13 +196,13 @@ impl ReportExporter {
             .map(|(wait, (total, threads))| wait_row(*wait, total, threads.len()))
             .collect();
         kinds.sort_by_key(|row| (Reverse((row.blocked_ns, row.count)), row.waits_for.clone()));
-        let reason = |((wait, reason), total): (&(WaitFor, Reason), &Total)| ReasonRow {
+        let reasons = sums.reasons.iter().map(|((wait, reason), total)| ReasonRow {
             waits_for: wait.name().to_owned(),
             undecided_ns: if wait.class() == WaitClass::Undecided { total.sum } else { 0 },
             idle_ns: if wait.class() == WaitClass::Idle { total.sum } else { 0 },
             ..reason_row(*reason, total, tables)
-        };
-        let reasons = self.table(sums.reasons.iter().map(reason).collect(), reason_order);
+        });
+        let reasons = self.table(reasons.collect(), reason_order);
         let stacks =
             sums.stacks.iter().map(|(key, total)| (*key, ProgramTotal::of_one(total))).collect();
         WaitsOfClass {
@@ -226,7 +228,7 @@ impl ReportExporter {
             let total = row.1.total;
             (Reverse((total.sum, total.count)), pid, process, stack, wait)
         });
-        let row = |row: (K, ProgramTotal)| {
+        let rows = sorted.rows.into_iter().map(|row| {
             let ((process, stack), wait) = of(&row);
             let ProgramTotal { total, processes } = row.1;
             StackRow {
@@ -240,8 +242,8 @@ impl ReportExporter {
                 waits_for: wait.map_or("", WaitFor::name).to_owned(),
                 class: wait.map_or(WaitClass::Undecided, WaitFor::class),
             }
-        };
-        Table { total: sorted.total, rows: sorted.rows.into_iter().map(row).collect() }
+        });
+        Table { total: sorted.total, rows: rows.collect() }
     }
 }
 

@@ -4,14 +4,12 @@ use super::ReportExporter;
 use super::data::*;
 use super::locks::{LockKey, LockTotals, Spans};
 use super::plots::Plot;
-use super::slices::{FrameKey, Named, SliceKey};
+use super::slices::{Named, SliceKey};
 use super::stack_words::labels;
-use crate::heap::{Pool, PoolKey};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use syscollect_model::{
-    CpuId, Crash, LocationId, MachineId, ProcessId, Scope, StringId, Tables, ThreadId, TrackId,
-    TrackKind, Unit,
+    CpuId, LocationId, MachineId, ProcessId, Scope, StringId, Tables, ThreadId, TrackKind, Unit,
 };
 
 /// What stands for the names for which there was no room.
@@ -23,14 +21,6 @@ impl ReportExporter {
     pub(super) fn slice_rows(&self, tables: &Tables) -> Table<SliceRow> {
         let reasons = self.reasons();
         let names = &self.slices.names;
-        let row = |name: &str, location, named: &Named, blocked_in| SliceRow {
-            name: name.to_owned(),
-            location: place(location, tables),
-            durations: outermost(named),
-            unfinished: named.unfinished,
-            thread: named.times,
-            blocked_in,
-        };
         let mut rows: Vec<_> = names
             .iter()
             .map(|(key, named)| {
@@ -38,10 +28,14 @@ impl ReportExporter {
                     function: function.map(|name| tables.strings.get(name).to_owned()),
                     blocked_ns: *blocked_ns,
                 });
-                row(tables.strings.get(key.name), key.location, named, longest)
+                SliceRow {
+                    location: place(key.location, tables),
+                    blocked_in: longest,
+                    ..slice_row(tables.strings.get(key.name), named)
+                }
             })
             .collect();
-        let others = row(OTHERS, None, names.left_out(), None);
+        let others = slice_row(OTHERS, names.left_out());
         if others.durations.count + others.unfinished > 0 {
             rows.push(others);
         }
@@ -79,7 +73,7 @@ impl ReportExporter {
     }
 
     pub(super) fn frame_rows(&self, tables: &Tables) -> Table<FrameRow> {
-        let row = |(key, named): (&FrameKey, &Named)| {
+        let rows = self.slices.frames.iter().map(|(key, named)| {
             let (pid, process) = key.process.map(|id| process(id, tables)).unzip();
             FrameRow {
                 name: tables.strings.get(key.name).to_owned(),
@@ -88,8 +82,8 @@ impl ReportExporter {
                 durations: named.durations.distribution(),
                 unfinished: named.unfinished,
             }
-        };
-        self.table(self.slices.frames.iter().map(row).collect(), |row| {
+        });
+        self.table(rows.collect(), |row| {
             (Reverse((row.durations.count, row.durations.total_ns)), row.name.clone(), row.pid)
         })
     }
@@ -99,7 +93,7 @@ impl ReportExporter {
         for ((key, thread), spans) in self.locks.books().holders.iter() {
             holders.entry(*key).or_default().push(holder(*thread, spans, tables));
         }
-        let row = |(key, totals): (&LockKey, &LockTotals)| {
+        let rows = self.locks.books().rows.iter().map(|(key, totals)| {
             let (pid, process) = process(key.process, tables);
             let LockTotals { waits, holds, contended, given_up } = *totals;
             let mut holders = holders.remove(key).unwrap_or_default();
@@ -120,8 +114,8 @@ impl ReportExporter {
                 longest_hold_ns: holds.longest,
                 holders,
             }
-        };
-        self.table(self.locks.books().rows.iter().map(row).collect(), |row| {
+        });
+        self.table(rows.collect(), |row| {
             (
                 Reverse((row.wait_ns, row.held_ns, row.holds)),
                 row.name.clone(),
@@ -132,7 +126,7 @@ impl ReportExporter {
     }
 
     pub(super) fn pool_rows(&self, tables: &Tables) -> Table<PoolRow> {
-        let row = |((owner, pool), totals): &(PoolKey, Pool)| {
+        let rows = self.heap.pools().map(|((owner, pool), totals)| {
             let (pid, process) = process(*owner, tables);
             PoolRow {
                 pool: pool.map(|name| tables.strings.get(name).to_owned()),
@@ -146,15 +140,15 @@ impl ReportExporter {
                 live_allocations: totals.live,
                 peak_bytes: totals.peak_bytes,
             }
-        };
-        self.table(self.heap.pools().map(row).collect(), |row| {
+        });
+        self.table(rows.collect(), |row| {
             (Reverse((row.peak_bytes, row.allocations)), row.pid, row.pool.clone())
         })
     }
 
     pub(super) fn crash_rows(&self, tables: &Tables) -> Table<CrashRow> {
         let start = self.first.unwrap_or_default();
-        let row = |(time, crash): &(u64, Crash)| {
+        let rows = self.crashes.iter().take(self.options.rows).map(|(time, crash)| {
             let thread = tables.thread(crash.thread);
             let (pid, process) = process(thread.process, tables);
             CrashRow {
@@ -167,39 +161,47 @@ impl ReportExporter {
                 address: crash.address,
                 stack: labels(crash.stack, tables),
             }
-        };
-        Table {
-            total: self.crash_count,
-            rows: self.crashes.iter().take(self.options.rows).map(row).collect(),
-        }
+        });
+        Table { total: self.crash_count, rows: rows.collect() }
     }
 
     pub(super) fn counter_rows(&self, tables: &Tables) -> Table<CounterRow> {
-        let row = |(track, plot): (&TrackId, &Plot)| {
-            let row = tables.track(*track);
-            let unit = match row.kind {
-                TrackKind::Counter { unit } => unit,
-                TrackKind::Slices(_) | TrackKind::Frames { .. } | TrackKind::GpuQueue => {
-                    Unit::Number
-                }
-            };
-            let Plot { count, least: min, mean, most: max, last } = *plot;
-            let row = CounterRow {
-                name: tables.strings.get(row.name).to_owned(),
-                owner: owner(row.scope, tables),
-                unit: unit.named(&tables.strings),
-                count,
-                min,
-                mean,
-                max,
-                last,
-            };
-            (order(tables.track(*track).scope), row)
-        };
-        let rows = self.plots.rows.iter().map(row).filter(|(_, row)| row.count > 0).collect();
-        let Table { total, rows } =
-            self.table(rows, |(order, row)| (*order, row.name.clone(), row.owner.clone()));
+        let rows =
+            self.plots.rows.iter().filter(|(_, plot)| plot.count > 0).map(|(track, plot)| {
+                let row = tables.track(*track);
+                let unit = match row.kind {
+                    TrackKind::Counter { unit } => unit,
+                    TrackKind::Slices(_) | TrackKind::Frames { .. } | TrackKind::GpuQueue => {
+                        Unit::Number
+                    }
+                };
+                let Plot { count, least: min, mean, most: max, last } = *plot;
+                let row = CounterRow {
+                    name: tables.strings.get(row.name).to_owned(),
+                    owner: owner(row.scope, tables),
+                    unit: unit.named(&tables.strings),
+                    count,
+                    min,
+                    mean,
+                    max,
+                    last,
+                };
+                (order(tables.track(*track).scope), row)
+            });
+        let Table { total, rows } = self
+            .table(rows.collect(), |(order, row)| (*order, row.name.clone(), row.owner.clone()));
         Table { total, rows: rows.into_iter().map(|(_, row)| row).collect() }
+    }
+}
+
+fn slice_row(name: &str, named: &Named) -> SliceRow {
+    SliceRow {
+        name: name.to_owned(),
+        location: None,
+        durations: outermost(named),
+        unfinished: named.unfinished,
+        thread: named.times,
+        blocked_in: None,
     }
 }
 
@@ -254,6 +256,6 @@ fn outermost(named: &Named) -> Distribution {
 
 fn place(location: Option<LocationId>, tables: &Tables) -> Option<SourceLocation> {
     let row = tables.location(location?);
-    let text = |name| tables.strings.get(name).to_owned();
-    Some(SourceLocation { file: text(row.file), line: row.line, function: text(row.function) })
+    let [file, function] = [row.file, row.function].map(|name| tables.strings.get(name).to_owned());
+    Some(SourceLocation { file, line: row.line, function })
 }

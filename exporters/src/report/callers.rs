@@ -48,7 +48,7 @@ impl ReportExporter {
             let of_name = stacks.entry(*name).or_default();
             *of_name.entry(labels(Some(*stack), tables)).or_default() += count;
         }
-        let row = |(name, count): (&StringId, &u64)| {
+        let rows = self.callers.names.iter().map(|(name, count)| {
             let callers = stacks.remove(name).unwrap_or_default().into_iter();
             let mut callers: Vec<_> =
                 callers.map(|(stack, count)| CallerRow { count, stack }).collect();
@@ -57,9 +57,8 @@ impl ReportExporter {
             callers.truncate(STACKS);
             let name = tables.strings.get(*name).to_owned();
             CallersRow { name, count: *count, stacks: Table { total: different, rows: callers } }
-        };
-        let rows = self.callers.names.iter().map(row).collect();
-        self.table(rows, |row: &CallersRow| (Reverse(row.count), row.name.clone()))
+        });
+        self.table(rows.collect(), |row: &CallersRow| (Reverse(row.count), row.name.clone()))
     }
 }
 

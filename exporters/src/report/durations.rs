@@ -85,10 +85,9 @@ impl Durations {
             return Vec::new();
         };
         let last = self.powers.iter().rposition(|count| *count > 0).unwrap_or(first);
-        let from = |bits: usize| bits.checked_sub(1).map_or(0, upper_bound);
         (first..=last)
             .map(|bits| Bucket {
-                from_ns: from(bits),
+                from_ns: bits.checked_sub(1).map_or(0, upper_bound),
                 to_ns: upper_bound(bits),
                 count: self.powers[bits],
             })

@@ -45,17 +45,18 @@ impl Family {
     fn descendants(&self, tables: &Tables) -> FxHashSet<ProcessId> {
         let parents: FxHashMap<u32, Option<u32>> =
             tables.processes.iter().map(|row| (row.pid, row.parent_pid)).collect();
-        let descends = |pid: u32| {
-            // As deep as trees of processes are; the limit ends a circle that damage could
-            // describe.
-            let mut above = Some(pid);
-            (0..64).any(|_| {
-                above = above.and_then(|pid| parents.get(&pid).copied().flatten());
-                above.is_some_and(|pid| self.pids.contains(&pid))
-            })
-        };
         let all = (0..).map(ProcessId).zip(&tables.processes);
-        all.filter(|(_, row)| descends(row.pid)).map(|(id, _)| id).collect()
+        all.filter(|(_, row)| self.descends(row.pid, &parents)).map(|(id, _)| id).collect()
+    }
+
+    /// Whether the process has one of those among its ancestors.
+    fn descends(&self, pid: u32, parents: &FxHashMap<u32, Option<u32>>) -> bool {
+        // As deep as trees of processes are; the limit ends a circle that damage could describe.
+        let mut above = Some(pid);
+        (0..64).any(|_| {
+            above = above.and_then(|pid| parents.get(&pid).copied().flatten());
+            above.is_some_and(|pid| self.pids.contains(&pid))
+        })
     }
 }
 

@@ -372,8 +372,13 @@ impl Scheduling {
             && let Some(Stay { since, known, unknown, .. }) = stay.whole()
             && let Some(waits_for) = self.worst.waited_for(process, &off_cpu, tables)
         {
-            let wait = || BlockedWait { thread, unknown, off_cpu, waits_for, woken };
-            self.worst.blocked.add(known, since, wait);
+            self.worst.blocked.add(known, since, || BlockedWait {
+                thread,
+                unknown,
+                off_cpu,
+                waits_for,
+                woken,
+            });
         }
     }
 

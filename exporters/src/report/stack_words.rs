@@ -8,10 +8,10 @@ use super::columns::{fits, shortened, wrapped};
 use super::data::StackLabels;
 use super::own_code::{self, Code};
 use super::text::{Text, shown};
-use super::wait_for::of_user_function;
-use super::wait_python;
+use super::wait_for::{is_kernel, of_user_function};
+use super::wait_python::{self, is_python};
 use std::collections::BTreeSet;
-use syscollect_model::{FrameId, ModuleKind, StackId, Tables};
+use syscollect_model::{FrameId, StackId, Tables};
 
 /// Lines that a stack may take.
 const LINES: usize = 3;
@@ -73,27 +73,24 @@ impl OwnCall {
     pub(super) fn of(stack: StackId, tables: &Tables) -> Self {
         let frames = tables.stack(stack);
         let Some(place) = own(frames, tables).first().copied() else { return Self::default() };
-        let kind = |frame: FrameId| {
-            tables.frame(frame).module.map_or(ModuleKind::File, |id| tables.module(id).kind)
-        };
-        let is_python = |frame: FrameId| kind(frame) == ModuleKind::Python;
-        let inside = || frames[..place].iter().rev().copied();
+        let mut inside = frames[..place].iter().rev();
         // Between two functions of Python are those of its interpreter. Else it is the function that
         // is known to wait, which templates and wrappers may be around.
-        let called = match is_python(frames[place]) {
-            true => inside().find(|frame| is_python(*frame)),
-            false => inside()
+        let called = match is_python(&frames[place], tables) {
+            true => inside.find(|frame| is_python(frame, tables)),
+            false => inside
+                .clone()
                 .find(|frame| {
-                    let name = tables.frame(*frame).function.map(|name| tables.strings.get(name));
-                    !kind(*frame).is_kernel()
+                    let name = tables.frame(**frame).function.map(|name| tables.strings.get(name));
+                    !is_kernel(frame, tables)
                         && name.is_some_and(|name| of_user_function(name).is_some())
                 })
-                .or_else(|| inside().next().filter(|frame| !kind(*frame).is_kernel())),
+                .or_else(|| inside.next().filter(|frame| !is_kernel(frame, tables))),
         };
         Self {
             function: Some(tables.frame_label(frames[place])),
             called: called.map(|frame| {
-                let label = tables.frame_label(frame);
+                let label = tables.frame_label(*frame);
                 let label = label.trim_start_matches('_');
                 let label = label.strip_prefix("GI_").unwrap_or(label).trim_start_matches('_');
                 label.split('@').next().unwrap_or(label).to_owned()
@@ -120,9 +117,13 @@ impl Text {
         let all: Vec<usize> = (0..telling.len()).collect();
         let words = |kept: &[usize]| [before, &telling.words(kept)].concat();
         let fits = |kept: &[usize]| fits(self.width, indent, lines, &words(kept));
-        let most_telling = || Some(telling.most_telling(fits)).filter(|kept| !kept.is_empty());
-        let kept = if telling.own.is_empty() || fits(&all) { None } else { most_telling() };
-        let kept = kept.unwrap_or(all);
+        let mut kept = Vec::new();
+        if !telling.own.is_empty() && !fits(&all) {
+            kept = telling.most_telling(fits);
+        }
+        if kept.is_empty() {
+            kept = all;
+        }
         wrapped(&mut self.text, self.width, indent, lines, &words(&kept));
     }
 }
@@ -141,22 +142,20 @@ struct Telling<'a> {
 
 impl<'a> Telling<'a> {
     fn of(stack: &'a StackLabels, longest: usize) -> Self {
-        let is_common = |frame: &&String| {
-            SCHEDULER.contains(&frame.as_str()) || WAKING.contains(&frame.as_str())
-        };
-        let common = stack.frames.iter().take_while(is_common).count();
-        let telling = stack.frames.iter().enumerate().skip(common);
-        let telling: Vec<_> = telling.filter(|(_, frame)| !is_kernel_entry(frame)).collect();
-        let places = |of: &[usize]| -> Vec<usize> {
-            let is = |place: &usize| of.binary_search(&telling[*place].0).is_ok();
-            (0..telling.len()).filter(is).collect()
-        };
-        Self {
-            own: places(&stack.own),
-            interpreted: places(&stack.interpreted).into_iter().collect(),
-            frames: telling.iter().map(|(_, frame)| frame.as_str()).collect(),
-            longest,
+        let all = stack.frames.iter().map(String::as_str).enumerate();
+        let telling =
+            all.skip_while(|(_, frame)| SCHEDULER.contains(frame) || WAKING.contains(frame));
+        let (mut frames, mut own, mut interpreted) = (Vec::new(), Vec::new(), BTreeSet::new());
+        for (place, frame) in telling.filter(|(_, frame)| !is_kernel_entry(frame)) {
+            if stack.own.binary_search(&place).is_ok() {
+                own.push(frames.len());
+            }
+            if stack.interpreted.binary_search(&place).is_ok() {
+                interpreted.insert(frames.len());
+            }
+            frames.push(frame);
         }
+        Self { frames, own, interpreted, longest }
     }
 
     fn len(&self) -> usize {

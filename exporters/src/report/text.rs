@@ -173,14 +173,15 @@ impl Text {
             (memory, "allocation or free", "allocations and frees"),
             (gpu_jobs, "GPU job", "GPU jobs"),
         ];
-        let words = |(count, one, many): &(u64, &str, &str)| match count {
-            0 => None,
-            1 => Some(format!("1 {one}")),
-            _ => Some(format!("{} {many}", grouped(*count))),
-        };
         let mut head = "Events";
         for counts in [&of_the_machine[..], &of_programs[..]] {
-            let words: Vec<_> = counts.iter().filter_map(words).collect();
+            let counts = counts.iter().filter(|(count, ..)| *count > 0);
+            let words: Vec<_> = counts
+                .map(|(count, one, many)| match count {
+                    1 => format!("1 {one}"),
+                    _ => format!("{} {many}", grouped(*count)),
+                })
+                .collect();
             if !words.is_empty() {
                 self.line(&format!("{head:<10} {}", words.join(", ")));
                 head = "";

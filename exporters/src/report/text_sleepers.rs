@@ -74,16 +74,13 @@ impl AsleepThroughout {
             (Suspicion::Semaphore, "on a semaphore or futex"),
         ];
         let words = kinds.iter().filter_map(|(suspicion, how)| {
-            let told = || {
-                self.rows.rows.iter().filter(|row| {
-                    row.suspicion == *suspicion && (of_some || row.class == WaitClass::Blocked)
-                })
-            };
+            let mut rows = self.rows.rows.iter().filter(|row| {
+                row.suspicion == *suspicion && (of_some || row.class == WaitClass::Blocked)
+            });
             let threads = match of_some || *suspicion != Suspicion::Semaphore {
                 true => self.of(*suspicion),
-                false => told().map(|row| row.threads).sum(),
+                false => rows.clone().map(|row| row.threads).sum(),
             };
-            let mut rows = told();
             let first = rows.next().map(|row| format!(" ({} {}", shown(&row.process), row.pid));
             let others = if rows.next().is_some() { " and others)" } else { ")" };
             let who = first.map_or(String::new(), |first| first + others);

@@ -110,12 +110,12 @@ impl Text {
         {
             self.line(&format!("  {}", words.without_stacks));
         }
-        let share = |part| percent(part, tree.total);
         let width = self.width;
         let rows = chains(tree).into_iter().map(|chain| {
             let (total, own) = chain.figures();
             let [total_text, own_text] = [total, own].map(words.shown);
-            [total_text, share(total), own_text, share(own), chain.text(width)]
+            let [total, own] = [total, own].map(|part| percent(part, tree.total));
+            [total_text, total, own_text, own, chain.text(width)]
         });
         match tree.order {
             TreeOrder::Callees => self.table([words.figure, "%", "self", "%", "function"], rows),

@@ -11,7 +11,7 @@ use super::wait_for::{WaitFor, redundant_frames};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use syscollect_model::{FrameId, ModuleKind, ProcessId, StackId, Tables};
+use syscollect_model::{FrameId, ProcessId, StackId, Tables};
 
 /// How a tree is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -298,30 +298,23 @@ impl<'a> TreeBuilder<'a> {
     fn node(&self, grown: &Grown) -> TreeNode {
         let Grown { key, depth, total, own, .. } = *grown;
         let tables = self.tables;
-        let text = |kind, name: &str| TreeNode {
-            depth,
-            kind,
-            name: name.to_owned(),
-            total,
-            own,
-            ..TreeNode::default()
-        };
-        match key {
-            NodeKey::Process(id) => text(NodeKind::Process, &self.processes[id as usize]),
-            NodeKey::Truncated(frame) => text(NodeKind::Truncated, &tables.frame_label(frame)),
-            NodeKey::Wait(wait) => text(NodeKind::Wait, wait.name()),
-            NodeKey::NoStack => text(NodeKind::Unknown, "[no stack]"),
+        let mut node = TreeNode { depth, total, own, ..TreeNode::default() };
+        (node.kind, node.name) = match key {
+            NodeKey::Process(id) => (NodeKind::Process, self.processes[id as usize].to_owned()),
+            NodeKey::Truncated(frame) => (NodeKind::Truncated, tables.frame_label(frame)),
+            NodeKey::Wait(wait) => (NodeKind::Wait, wait.name().to_owned()),
+            NodeKey::NoStack => (NodeKind::Unknown, "[no stack]".to_owned()),
             NodeKey::Function(Function { module, name, .. }) => {
-                let name = name.map_or(UNNAMED, |name| tables.strings.get(name));
-                let module = module.map(|module| tables.module(module));
-                TreeNode {
-                    module: module.map_or("", |module| tables.strings.get(module.path)).to_owned(),
-                    kernel: module.is_some_and(|module| module.kind.is_kernel()),
-                    module_kind: module.map_or(ModuleKind::File, |module| module.kind),
-                    ..text(NodeKind::Function, name)
+                if let Some(module) = module.map(|module| tables.module(module)) {
+                    node.module = tables.strings.get(module.path).to_owned();
+                    node.kernel = module.kind.is_kernel();
+                    node.module_kind = module.kind;
                 }
+                let name = name.map_or(UNNAMED, |name| tables.strings.get(name));
+                (NodeKind::Function, name.to_owned())
             }
-        }
+        };
+        node
     }
 }
 

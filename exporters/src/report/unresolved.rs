@@ -39,14 +39,17 @@ fn each_module(
     add: impl Fn(&mut Unresolved),
 ) {
     let frames = tables.stack(stack);
-    let unnamed = |frame: &FrameId| tables.frame(*frame).is_unnamed();
-    for (depth, frame) in frames.iter().enumerate().filter(|(_, frame)| unnamed(frame)) {
+    for (depth, frame) in frames.iter().enumerate() {
+        if !tables.frame(*frame).is_unnamed() {
+            continue;
+        }
         let module = tables.frame(*frame).module;
         let row = modules.entry(module).or_default();
         row.places.insert(*frame);
         let seen = frames[..depth]
             .iter()
-            .any(|before| unnamed(before) && tables.frame(*before).module == module);
+            .map(|before| tables.frame(*before))
+            .any(|before| before.is_unnamed() && before.module == module);
         if !seen {
             add(row);
         }

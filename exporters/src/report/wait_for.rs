@@ -311,7 +311,7 @@ pub(super) fn redundant_frames(wait: WaitFor, frames: &[FrameId], tables: &Table
 }
 
 /// A program may call its functions as it likes, but it cannot put them into the kernel.
-fn is_kernel(frame: &FrameId, tables: &Tables) -> bool {
+pub(super) fn is_kernel(frame: &FrameId, tables: &Tables) -> bool {
     tables.frame(*frame).module.is_some_and(|module| tables.module(module).kind.is_kernel())
 }
 
@@ -367,20 +367,21 @@ fn of_events(user: &[FrameId], tables: &Tables) -> WaitFor {
 
 /// What the functions that wait for a futex make of it.
 fn of_futex(user: &[FrameId], tables: &Tables) -> WaitFor {
-    let near = || user.iter().take(USER_FRAMES).map(|frame| function(*frame, tables));
-    let waits: Vec<WaitFor> = near().filter_map(of_user_function).collect();
+    let near = user.iter().take(USER_FRAMES).map(|frame| function(*frame, tables));
+    let waits: Vec<WaitFor> = near.clone().filter_map(of_user_function).collect();
     let first = waits.first().copied();
-    let strong = |one: WaitFor| waits.contains(&one).then_some(one);
-    let is_any_lock = near().any(|name| wait_python::is_any_lock(name.trim_start_matches('_')));
+    let is_any_lock =
+        near.clone().any(|name| wait_python::is_any_lock(name.trim_start_matches('_')));
     // Of programs without symbols: their lock of the interpreter is made of a condition.
     let may_be_lock = is_any_lock || matches!(first, None | Some(Semaphore | PythonQueue));
     [Gil, Lock, PythonLock, ThreadEnd]
         .into_iter()
-        .find_map(strong)
+        .find(|strong| waits.contains(strong))
         .or_else(|| wait_python::of_library(user, tables).filter(|_| may_be_lock))
-        .or_else(|| is_work_loop(near()).then_some(Pool))
+        .or_else(|| is_work_loop(near).then_some(Pool))
         .or_else(|| {
-            [Pool, ChannelRoom, Channel, PythonQueue, Sleep, Signal].into_iter().find_map(strong)
+            let weaker = [Pool, ChannelRoom, Channel, PythonQueue, Sleep, Signal];
+            weaker.into_iter().find(|weaker| waits.contains(weaker))
         })
         .or_else(|| wait_python::of_any_lock(user, tables).filter(|_| is_any_lock))
         .or(first)

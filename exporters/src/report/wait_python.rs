@@ -65,15 +65,16 @@ pub(super) fn of_library(user: &[FrameId], tables: &Tables) -> Option<WaitFor> {
 /// Python in the stack it may be anything.
 pub(super) fn of_any_lock(user: &[FrameId], tables: &Tables) -> Option<WaitFor> {
     let innermost = user.iter().position(|frame| is_python(frame, tables));
-    let is_queue = |frame: &FrameId| {
-        let module = tables.frame(*frame).module.map(|module| tables.module(module).path);
-        let path = module.map_or("", |path| tables.strings.get(path));
-        path.rsplit('/').next().is_some_and(|file| file.starts_with(QUEUE_MODULE))
-    };
-    match user[..innermost.unwrap_or(user.len())].iter().any(is_queue) {
+    match user[..innermost.unwrap_or(user.len())].iter().any(|frame| is_queue(*frame, tables)) {
         true => Some(PythonQueue),
         false => innermost.map(|_| PythonLock),
     }
+}
+
+fn is_queue(frame: FrameId, tables: &Tables) -> bool {
+    let module = tables.frame(frame).module.map(|module| tables.module(module).path);
+    let path = module.map_or("", |path| tables.strings.get(path));
+    path.rsplit('/').next().is_some_and(|file| file.starts_with(QUEUE_MODULE))
 }
 
 /// What a function of Python's library waits for, of those that are `meant`.
@@ -81,14 +82,14 @@ fn known(frame: FrameId, tables: &Tables, meant: fn(WaitFor) -> bool) -> Option<
     let place = tables.frame(frame);
     let name = tables.strings.get(place.function?);
     let (function, file) = name.strip_suffix(')')?.split_once(" (")?;
-    // Programs have files of these names, too.
-    let is_file = |known: &str| match place.file {
-        Some(path) => Path::new(tables.strings.get(path)).ends_with(known),
-        None => known.rsplit('/').next() == Some(file),
-    };
     let mut library = LIBRARY.iter().filter(|(_, _, wait)| meant(*wait));
-    let found = library.find(|(of, functions, _)| {
-        is_file(of)
+    let found = library.find(|(known, functions, _)| {
+        // Programs have files of these names, too.
+        let is_file = match place.file {
+            Some(path) => Path::new(tables.strings.get(path)).ends_with(known),
+            None => known.rsplit('/').next() == Some(file),
+        };
+        is_file
             && functions.iter().any(|known| {
                 let plain = known.rsplit('.').next();
                 *known == function || plain == Some(function)

@@ -186,6 +186,16 @@ impl Code {
         }
     }
 
+    /// The same, but 0 where there is no stack.
+    pub(crate) fn callstack_or_none(
+        &mut self,
+        stack: Option<StackId>,
+        texts: &mut FileStrings,
+        tables: &Tables,
+    ) -> u32 {
+        stack.map_or(0, |stack| self.callstack(Some(stack), texts, tables))
+    }
+
     #[cold]
     fn new_callstack(&mut self, stack: StackId, texts: &mut FileStrings, tables: &Tables) -> u32 {
         let frames = tables.stack(stack);

@@ -40,11 +40,11 @@ struct Threads {
 
 impl Threads {
     fn new(rows: &Rows, texts: &mut FileStrings, tables: &Tables) -> Self {
-        let mut named = |row: &Row| {
+        let names = rows.all().iter().map(|row| {
             let (process, thread) = rows::names(row.owner, tables);
             [&format!("{process} / {thread}"), &process, &thread].map(|name| texts.intern(name))
-        };
-        let names = rows.all().iter().map(&mut named).collect();
+        });
+        let names = names.collect();
         let mut next = 0;
         let externals = rows
             .all()
@@ -197,8 +197,8 @@ fn timelines<W: Write>(
         out.count(row.messages.len())?;
         row.messages.iter().try_for_each(|message| out.u64(messages::key(*message)))?;
         let samples = place_samples(&row.samples, callstacks);
-        let of_switches = || samples.iter().filter(|(.., off_cpu)| *off_cpu);
-        write_samples(out, of_switches().count(), of_switches())?;
+        let of_switches = samples.iter().filter(|(.., off_cpu)| *off_cpu);
+        write_samples(out, of_switches.clone().count(), of_switches)?;
         write_samples(out, samples.len(), samples.iter())?;
     }
     Ok(())
@@ -270,14 +270,12 @@ fn process_ids<W: Write>(
     threads: &Threads,
     tables: &Tables,
 ) -> io::Result<()> {
-    let pids = || {
-        let rows = rows.all().iter().zip(&threads.numbers);
-        rows.filter_map(|(row, number)| {
-            Some((*number, tables.process(rows::process(row.owner, tables)?).pid))
-        })
-    };
-    out.count(pids().count())?;
-    for (number, pid) in pids() {
+    let rows = rows.all().iter().zip(&threads.numbers);
+    let pids = rows.filter_map(|(row, number)| {
+        Some((*number, tables.process(rows::process(row.owner, tables)?).pid))
+    });
+    out.count(pids.clone().count())?;
+    for (number, pid) in pids {
         out.u64(number)?;
         out.u64(pid.into())?;
     }

@@ -59,14 +59,15 @@ impl Frames {
     /// The sets with their names. The file has one main set, which the viewer shows above
     /// everything: that of the first program that has one.
     pub(crate) fn named(&self, texts: &mut FileStrings, tables: &Tables) -> NamedFrames<'_> {
-        let name = |set: &FrameSet| tables.strings.get(tables.track(set.track).name);
         let main = self.sets.iter().position(|set| is_main(set.track, tables));
         let scopes: FxHashSet<Scope> =
             self.sets.iter().map(|set| tables.track(set.track).scope).collect();
         let mut used: FxHashMap<String, u32> = FxHashMap::default();
-        let mut named = |set: &FrameSet| {
-            let mut text = name(set).to_owned();
-            if let (Scope::Process(id), true) = (tables.track(set.track).scope, scopes.len() > 1) {
+        let others = self.sets.iter().enumerate().filter(|(index, _)| Some(*index) != main);
+        let others = others.map(|(_, set)| {
+            let track = tables.track(set.track);
+            let mut text = tables.strings.get(track.name).to_owned();
+            if let (Scope::Process(id), true) = (track.scope, scopes.len() > 1) {
                 let process = tables.process(id);
                 text = format!("{} ({}) {text}", tables.strings.get(process.name), process.pid);
             }
@@ -75,11 +76,9 @@ impl Frames {
             if *times > 1 {
                 text += &format!(" #{times}");
             }
-            texts.intern_short(&text)
-        };
-        let others = self.sets.iter().enumerate().filter(|(index, _)| Some(*index) != main);
-        let others = others.map(|(_, set)| (named(set), set)).collect();
-        NamedFrames { main: main.map(|index| &self.sets[index]), others }
+            (texts.intern_short(&text), set)
+        });
+        NamedFrames { others: others.collect(), main: main.map(|index| &self.sets[index]) }
     }
 }
 

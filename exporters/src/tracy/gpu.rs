@@ -148,7 +148,7 @@ impl Gpus {
     /// The contexts with their names, and those of their notes.
     pub(crate) fn named(&self, texts: &mut FileStrings, tables: &Tables) -> Vec<NamedContext<'_>> {
         let mut used: FxHashMap<String, u32> = FxHashMap::default();
-        let name = |track: &TrackId| {
+        let contexts = self.contexts.iter().map(|(track, context)| {
             let mut name = rows::scoped_name(*track, tables);
             // A queue that has several jobs at once has several tracks of one name.
             let times = used.entry(name.clone()).or_default();
@@ -156,14 +156,9 @@ impl Gpus {
             if *times > 1 {
                 name += &format!(" #{times}");
             }
-            texts.intern_short(&name)
-        };
-        let names: Vec<u32> = self.contexts.keys().map(name).collect();
-        names
-            .into_iter()
-            .zip(self.contexts.values())
-            .map(|(name, context)| NamedContext { name, context })
-            .collect()
+            NamedContext { name: texts.intern_short(&name), context }
+        });
+        contexts.collect()
     }
 }
 

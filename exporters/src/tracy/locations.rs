@@ -115,12 +115,12 @@ impl Locations {
         if self.rows.len() >= MAX_LOCATIONS - 1 {
             return self.others(texts);
         }
-        let text = |id| tables.strings.get(id);
+        let strings = &tables.strings;
         let (function, file, line) = match key.location.map(|id| tables.location(id)) {
-            Some(location) => (text(location.function), text(location.file), location.line),
+            Some(place) => (strings.get(place.function), strings.get(place.file), place.line),
             None => ("", "", 0),
         };
-        let name = key.name.map(|name| texts.intern(text(name)));
+        let name = key.name.map(|name| texts.intern(strings.get(name)));
         let (function, file) = (texts.intern(function), texts.intern(file));
         let place = LocationRow { row: self.rows.len() as u16, shared: key.name.is_none() };
         self.rows.push(Row {
@@ -202,9 +202,9 @@ impl Locations {
             out.i16(-1 - index as i16)?;
             out.u64(row.zones)?;
         }
-        let of_gpus = || self.rows.iter().enumerate().filter(|(_, row)| row.gpu_zones > 0);
-        out.count(of_gpus().count())?;
-        for (index, row) in of_gpus() {
+        let of_gpus = self.rows.iter().enumerate().filter(|(_, row)| row.gpu_zones > 0);
+        out.count(of_gpus.clone().count())?;
+        for (index, row) in of_gpus {
             out.i16(-1 - index as i16)?;
             out.u64(row.gpu_zones)?;
         }

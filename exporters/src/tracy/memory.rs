@@ -99,14 +99,12 @@ impl Memory {
                         number => texts.intern_short(&format!("{name} #{number}")),
                     }
                 });
-                let mut callstack = |moment: &Moment| {
-                    moment.stack.map_or(0, |stack| code.callstack(Some(stack), texts, tables))
-                };
-                let callstacks = |piece: &Piece| {
-                    [callstack(&piece.allocated), piece.freed.as_ref().map_or(0, &mut callstack)]
-                };
-                let callstacks = pool.pieces.iter().map(callstacks).collect();
-                NamedPool { name, pool, callstacks }
+                let stacks = pool.pieces.iter().map(|piece| {
+                    [piece.allocated.stack, piece.freed.as_ref().and_then(|freed| freed.stack)]
+                });
+                let callstacks = stacks
+                    .map(|stacks| stacks.map(|stack| code.callstack_or_none(stack, texts, tables)));
+                NamedPool { name, pool, callstacks: callstacks.collect() }
             })
             .collect()
     }

@@ -83,8 +83,8 @@ pub(crate) fn callstacks(
     texts: &mut FileStrings,
     tables: &Tables,
 ) -> Vec<u32> {
-    let mut index = |stack: StackId| code.callstack(Some(stack), texts, tables);
-    messages.iter().map(|message| message.stack.map_or(0, &mut index)).collect()
+    let stacks = messages.iter().map(|message| message.stack);
+    stacks.map(|stack| code.callstack_or_none(stack, texts, tables)).collect()
 }
 
 /// Writes all messages.

@@ -359,13 +359,9 @@ impl<W: Write> Exporter for TracyExporter<W> {
             Event::Lock(event) => collected.lock(at, event, tables),
             Event::Memory(event) => collected.memory(at, event, tables),
             Event::GpuJob(track, job) => {
-                let past = |time: Option<Time>| time.map(|time| self.clock.past(time, at));
-                let moments = Moments {
-                    submitted: past(job.submitted),
-                    queued: past(job.queued),
-                    started: past(job.started),
-                    ended: at,
-                };
+                let [submitted, queued, started] = [job.submitted, job.queued, job.started]
+                    .map(|time| time.map(|time| self.clock.past(time, at)));
+                let moments = Moments { submitted, queued, started, ended: at };
                 let with_notes = self.options.layout >= TracyLayout::V0_13;
                 collected.gpu_job(*track, moments, (time, job), with_notes, tables);
             }

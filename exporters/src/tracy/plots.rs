@@ -106,22 +106,23 @@ pub(crate) fn usage(rows: &[Row], cpus: usize, last: i64) -> Vec<(i64, f64)> {
         }
     }
     busy.truncate(steps);
-    let percent = |busy: i64| 100.0 * busy as f64 / (cpus as f64 * USAGE_STEP as f64);
-    busy.into_iter().zip(1..).map(|(busy, step)| (step * USAGE_STEP, percent(busy))).collect()
+    let whole = cpus as f64 * USAGE_STEP as f64;
+    let shares = busy.into_iter().map(|busy| 100.0 * busy as f64 / whole);
+    (1..).map(|step| step * USAGE_STEP).zip(shares).collect()
 }
 
 /// Writes the plots.
 pub(crate) fn write<W: Write>(out: &mut Payload<W>, plots: &[Plot<'_>]) -> io::Result<()> {
     out.count(plots.len())?;
     for plot in plots {
-        let values = || plot.values.iter().map(|(_, value)| *value);
+        let values = plot.values.iter().map(|(_, value)| *value);
         // A value holds until the next one: steps, filled.
         out.bytes(&[plot.kind, plot.format, u8::from(plot.kind == USER), 1])?;
         out.u32(0)?;
         out.u64(pointer(plot.name))?;
-        out.f64(values().fold(f64::INFINITY, f64::min))?;
-        out.f64(values().fold(f64::NEG_INFINITY, f64::max))?;
-        out.f64(values().sum())?;
+        out.f64(values.clone().fold(f64::INFINITY, f64::min))?;
+        out.f64(values.clone().fold(f64::NEG_INFINITY, f64::max))?;
+        out.f64(values.sum())?;
         out.count(plot.values.len())?;
         let mut reference = 0;
         for (time, value) in plot.values {

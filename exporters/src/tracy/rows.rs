@@ -164,7 +164,7 @@ impl Rows {
         // Number 0 stands for no thread.
         let mut owners: FxHashMap<(MachineId, u32), u64> =
             FxHashMap::from_iter([((MachineId::FIRST, 0), 1)]);
-        let number = |row: &Row| match row.owner {
+        let numbers = self.rows.iter().map(|row| match row.owner {
             Owner::Thread(thread) => {
                 let row = tables.thread(thread);
                 let machine = tables.machine_of(thread);
@@ -175,39 +175,44 @@ impl Rows {
             Owner::IdleCpu(cpu) => 1 << 60 | u64::from(cpu.machine.0) << 32 | u64::from(cpu.number),
             Owner::Track(track) => 2 << 60 | u64::from(track.0),
             Owner::Losses => 3 << 60,
-        };
-        self.rows.iter().map(number).collect()
+        });
+        numbers.collect()
     }
 }
 
 /// The names of a row: of its process, and its own.
 pub(crate) fn names(owner: Owner, tables: &Tables) -> (String, String) {
-    let text = |id| tables.strings.get(id).to_owned();
-    let of_thread = |thread: ThreadId| {
-        let row = tables.thread(thread);
-        (tables.process_name(row.process).into(), text(row.name))
-    };
-    let of_machine = |machine| match machine {
-        MachineId::FIRST => "machine".to_owned(),
-        machine => tables.machine_name(machine).into(),
-    };
     match owner {
-        Owner::Thread(thread) => of_thread(thread),
+        Owner::Thread(thread) => names_of_thread(thread, tables),
         Owner::IdleCpu(cpu) => ("idle".into(), cpu.label()),
         Owner::Losses => ("syscollect".into(), "losses".into()),
         Owner::Track(id) => {
             let track = tables.track(id);
-            let name = text(track.name);
+            let name = tables.strings.get(track.name).to_owned();
             match track.scope {
-                Scope::Machine(machine) => (of_machine(machine), name),
-                Scope::Cpu(cpu) => (of_machine(cpu.machine), format!("{} {name}", cpu.label())),
+                Scope::Machine(machine) => (machine_name(machine, tables), name),
+                Scope::Cpu(cpu) => {
+                    (machine_name(cpu.machine, tables), format!("{} {name}", cpu.label()))
+                }
                 Scope::Process(process) => (tables.process_name(process).into(), name),
                 Scope::Thread(thread) => {
-                    let (process, thread) = of_thread(thread);
+                    let (process, thread) = names_of_thread(thread, tables);
                     (process, format!("{thread} {name}"))
                 }
             }
         }
+    }
+}
+
+fn names_of_thread(thread: ThreadId, tables: &Tables) -> (String, String) {
+    let row = tables.thread(thread);
+    (tables.process_name(row.process).into(), tables.strings.get(row.name).to_owned())
+}
+
+fn machine_name(machine: MachineId, tables: &Tables) -> String {
+    match machine {
+        MachineId::FIRST => "machine".to_owned(),
+        machine => tables.machine_name(machine).into(),
     }
 }
 

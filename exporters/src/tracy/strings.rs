@@ -27,7 +27,7 @@ impl FileStrings {
 
     /// The same for what is drawn as lines.
     pub(crate) fn intern_lines(&mut self, text: &str) -> u32 {
-        self.intern_clean(clean_but(text, |character| character == '\n'))
+        self.intern_clean(escaped(text, |character| character.is_control() && character != '\n'))
     }
 
     /// The same for what the viewer puts into a buffer of a fixed size, without asking for its
@@ -74,13 +74,12 @@ pub(crate) fn pointer(text: u32) -> u64 {
 /// The viewer's strings end at the first NUL and are drawn as they are: a line
 /// break in a name would fall over its neighbours.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
-    clean_but(text, |_| false)
+    escaped(text, char::is_control)
 }
 
-/// The same, but for some control characters that may stay.
-fn clean_but(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
-    let goes = |character: char| character.is_control() && !stays(character);
-    if !text.contains(goes) {
+/// The same for those characters that are to go.
+fn escaped(text: &str, goes: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&goes) {
         return text.into();
     }
     let mut clean = String::with_capacity(text.len() + 8);

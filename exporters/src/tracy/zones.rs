@@ -30,6 +30,11 @@ impl Zone {
     fn until(&self) -> i64 {
         if self.end < 0 { i64::MAX } else { self.end }
     }
+
+    /// The earlier zone comes first, and of two that begin together the longer one.
+    fn order(&self) -> (i64, i64) {
+        (self.start, -self.until())
+    }
 }
 
 /// What is said of a zone that has not ended.
@@ -217,19 +222,16 @@ fn nested(one: &[Zone], other: &[Zone]) -> Option<Vec<Zone>> {
     let mut open: Vec<usize> = Vec::new();
     let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
     loop {
-        // The earlier zone comes first, and of two that begin together the longer one.
-        let key = |zone: &&Zone| (zone.start, -zone.until());
         let zone = match (one.peek(), other.peek()) {
-            (Some(a), Some(b)) if key(b) < key(a) => other.next()?,
+            (Some(a), Some(b)) if b.order() < a.order() => other.next()?,
             (Some(_), _) => one.next()?,
             (None, Some(_)) => other.next()?,
             (None, None) => return Some(list),
         };
         // A zone without length at the end of another one may be inside it.
-        let over = |open: &Zone| {
-            open.until() < zone.start || open.until() == zone.start && zone.until() > zone.start
-        };
-        while open.last().is_some_and(|last| over(&list[*last])) {
+        while let Some(last) = open.last().map(|last| list[*last].until())
+            && (last < zone.start || last == zone.start && zone.until() > zone.start)
+        {
             open.pop();
         }
         if let Some(parent) = open.last().map(|last| &mut list[*last]) {
@@ -251,8 +253,8 @@ impl Shared {
         texts: &mut FileStrings,
         tables: &Tables,
     ) -> Vec<u32> {
-        let mut index = |stack: StackId| code.callstack(Some(stack), texts, tables);
-        self.extras.iter().map(|extra| extra.stack.map_or(0, &mut index)).collect()
+        let stacks = self.extras.iter().map(|extra| extra.stack);
+        stacks.map(|stack| code.callstack_or_none(stack, texts, tables)).collect()
     }
 
     /// Writes the zone extras; the first is nobody's.

@@ -132,10 +132,10 @@ fn a_thread_that_was_not_seen_to_leave_does_not_run_on() {
     scenario.switch(0, two, off(SleepState::Interruptible), IDLE);
     scenario.wait(9_000);
     let profile = plain(&scenario);
-    let cpu = |tid: &str| {
-        profile.samples(profile.thread(tid)).iter().map(|sample| sample.cpu_ns).sum::<u64>()
-    };
-    assert_eq!((cpu("7"), cpu("8")), (3_000_000, 0));
+    for (tid, cpu_ns) in [("7", 3_000_000), ("8", 0)] {
+        let samples = profile.samples(profile.thread(tid));
+        assert_eq!(samples.iter().map(|sample| sample.cpu_ns).sum::<u64>(), cpu_ns, "{tid}");
+    }
 }
 
 #[test]
@@ -169,12 +169,10 @@ fn why_a_thread_waits_is_the_innermost_frame_of_what_it_left() {
 #[test]
 fn an_id_used_twice_is_two_threads_of_two_processes() {
     let profile = plain(&scenario::scenario());
-    let of = |tid| {
-        let thread = profile.thread(tid);
-        (thread["pid"].as_str().unwrap(), thread["processName"].as_str().unwrap())
-    };
-    assert_eq!(of("200"), ("200", "sh"));
-    assert_eq!(of("200.1"), ("200.1", "ld"));
+    for (id, name) in [("200", "sh"), ("200.1", "ld")] {
+        let thread = profile.thread(id);
+        assert_eq!((&thread["pid"], &thread["processName"]), (&id.into(), &name.into()));
+    }
     assert!(
         profile.thread("200.1")["registerTime"].as_f64()
             > profile.thread("200")["registerTime"].as_f64()
@@ -201,12 +199,10 @@ fn rounded(value: f64) -> f64 {
 #[test]
 fn slices_instants_and_losses_are_markers() {
     let profile = plain(&scenario::scenario());
-    let names = |kind| profile.markers(kind).iter().map(|(name, _)| *name).collect::<Vec<&str>>();
-    assert_eq!(
-        (names("mark"), names("zone")),
-        (vec!["mark"], vec!["inner", "outer"]),
-        "in the order in which they ended"
-    );
+    for (kind, expected) in [("mark", &["mark"][..]), ("zone", &["inner", "outer"])] {
+        let names: Vec<&str> = profile.markers(kind).iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, expected, "in the order in which they ended");
+    }
     let losses = profile.markers("loss");
     assert_eq!(losses.len(), 1);
     assert_eq!((&losses[0].1["count"], &losses[0].1["reason"]), (&40.into(), &"lane-full".into()));

@@ -143,27 +143,27 @@ fn a_plot_is_a_counter_of_its_process_with_its_unit() {
 #[test]
 fn who_waits_for_a_lock_and_who_holds_it_are_markers() {
     let profile = profile(&scenario::game());
-    let held = |tid, name| {
-        let markers = named(&profile, tid, name);
-        markers
-            .iter()
-            .map(|marker| ["lock", "obtained", "holder"].map(|key| field(&profile, marker, key)))
-            .collect::<Vec<_>>()
-    };
-    let waits = (held("300", "Lock wait"), held("301", "Lock wait"));
+    let [waits, other_waits] = ["300", "301"].map(|tid| locks(&profile, tid, "Lock wait"));
     let main = [
         ["queue".into(), "yes".into(), Json::Null],
         ["queue".into(), "no".into(), "loader (301)".into()],
     ];
-    assert_eq!(waits, (main.to_vec(), vec![["queue".into(), "yes".into(), "game (300)".into()]]));
-    assert_eq!(held("300", "Lock held"), [lock("queue"), lock("cache")]);
-    assert_eq!(
-        held("301", "Lock held"),
-        [lock("queue"), lock("cache")],
-        "the second has not ended"
-    );
+    assert_eq!(waits, main);
+    let other: [Json; 3] = ["queue".into(), "yes".into(), "game (300)".into()];
+    assert_eq!(other_waits, [other]);
+    for tid in ["300", "301"] {
+        // The second of the other thread has not ended.
+        assert_eq!(locks(&profile, tid, "Lock held"), [lock("queue"), lock("cache")], "{tid}");
+    }
     let open = named(&profile, "301", "Lock held")[1];
     assert_eq!((open.end, &open.data["shared"], open.category), (None, &"yes".into(), "Lock"));
+}
+
+/// Lock, whether it was obtained, and who held it.
+fn locks(profile: &Profile, tid: &str, name: &str) -> Vec<[Json; 3]> {
+    let markers = named(profile, tid, name);
+    let keys = ["lock", "obtained", "holder"];
+    markers.iter().map(|marker| keys.map(|key| field(profile, marker, key))).collect()
 }
 
 fn lock(name: &str) -> [Json; 3] {
@@ -173,9 +173,13 @@ fn lock(name: &str) -> [Json; 3] {
 #[test]
 fn memory_is_a_counter_of_each_pool() {
     let profile = profile(&scenario::game());
-    let values = |name| profile.counter(name).iter().map(|(_, value)| *value).collect::<Vec<_>>();
-    assert_eq!(values("Memory: textures"), [0.0, 4_096.0]);
-    assert_eq!(values("Memory"), [0.0, 164.0, 100.0], "64 of 164 are freed");
+    // Of the heap 64 of 164 are freed.
+    for (name, expected) in
+        [("Memory: textures", &[0.0, 4_096.0][..]), ("Memory", &[0.0, 164.0, 100.0])]
+    {
+        let values: Vec<f64> = profile.counter(name).iter().map(|(_, value)| *value).collect();
+        assert_eq!(values, expected, "{name}");
+    }
     let counters = profile.json["counters"].as_array().unwrap();
     let memory = counters.iter().find(|counter| counter["name"] == "Memory").unwrap();
     assert_eq!((&memory["category"], &memory["pid"]), (&"Memory".into(), &"300".into()));
@@ -353,9 +357,9 @@ proptest! {
             scenario.then(event);
         }
         let profile = profile(&scenario);
-        let count = |kind| profile.markers(kind).len();
-        prop_assert_eq!(count("zone") + count("task") + count("frame"), begun);
-        prop_assert_eq!(count("mark"), instants);
-        prop_assert_eq!(count("message"), messages);
+        let [zones, tasks, frames] = ["zone", "task", "frame"].map(|kind| profile.markers(kind).len());
+        prop_assert_eq!(zones + tasks + frames, begun);
+        prop_assert_eq!(profile.markers("mark").len(), instants);
+        prop_assert_eq!(profile.markers("message").len(), messages);
     }
 }

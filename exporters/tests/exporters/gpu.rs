@@ -2,9 +2,9 @@
 
 use crate::firefox_reader::Profile;
 use crate::golden::compare;
-use crate::replay::{Slice, replay};
+use crate::replay::{Replay, Slice, replay};
 use crate::scenario::{self, START, Scenario};
-use syscollect_exporters::report::{FenceWaitRow, GpuRow, Report, ReportExporter, ReportOptions};
+use syscollect_exporters::report::{FenceWaitRow, Report, ReportExporter, ReportOptions};
 use syscollect_exporters::{
     FirefoxExporter, FirefoxOptions, PerfettoExporter, ProcessFilter, TextExporter,
 };
@@ -18,7 +18,7 @@ fn played<E: syscollect_model::Exporter<Error: std::fmt::Debug>>(
     exporter
 }
 
-fn perfetto() -> crate::replay::Replay {
+fn perfetto() -> Replay {
     replay(&played(PerfettoExporter::new(Vec::new()), &scenario::gpu()).finish().unwrap())
 }
 
@@ -39,31 +39,24 @@ fn times(slice: &Slice) -> (&str, u64, u64) {
 #[test]
 fn a_job_is_a_slice_on_its_queue_of_the_machine_or_of_a_process() {
     let told = perfetto();
-    let of = |track: &str| {
-        told.slices.iter().filter(|slice| slice.track == track).map(times).collect::<Vec<_>>()
-    };
-    // What is known of the last but one is its end, of the last when it was queued.
-    assert_eq!(
-        of("GPU/gfx"),
-        [("Draw", 20, 45), ("Compose", 50, 60), ("Draw", 65, 65), ("Draw", 75, 90)]
-    );
-    assert_eq!(of("process 400/GPU/compute"), [("Blur", 40, 48)]);
+    // What is known of the last but one of the graphics queue is its end, of the last when it was
+    // queued.
+    let graphics = [("Draw", 20, 45), ("Compose", 50, 60), ("Draw", 65, 65), ("Draw", 75, 90)];
     let submitted = [("submit Draw", 10, 10), ("submit Blur", 30, 30), ("submit Draw", 70, 70)];
-    assert_eq!(of("thread 401"), submitted);
-    assert_eq!(of("thread 500"), [("submit Compose", 15, 15)]);
+    for (track, expected) in [
+        ("GPU/gfx", &graphics[..]),
+        ("process 400/GPU/compute", &[("Blur", 40, 48)]),
+        ("thread 401", &submitted),
+        ("thread 500", &[("submit Compose", 15, 15)]),
+    ] {
+        let slices = told.slices.iter().filter(|slice| slice.track == track);
+        assert_eq!(slices.map(times).collect::<Vec<_>>(), expected, "{track}");
+    }
 }
 
 #[test]
 fn a_job_says_its_stages_its_thread_its_fences_and_how_it_ended() {
     let told = perfetto();
-    let of = |begin: u64| {
-        let slice = told
-            .slices
-            .iter()
-            .find(|slice| slice.track.contains("GPU/") && slice.begin == START + begin * 1_000)
-            .unwrap();
-        slice.arguments.iter().map(|(name, value)| (&**name, &**value)).collect::<Vec<_>>()
-    };
     let draw = [
         ("context", "65280"),
         ("fence", "12:1"),
@@ -77,11 +70,25 @@ fn a_job_says_its_stages_its_thread_its_fences_and_how_it_ended() {
         ("thread", "render"),
         ("tid", "401"),
     ];
-    assert_eq!(of(20), draw);
-    assert!(of(50).contains(&("waited for fences", "12:1")));
-    assert!(of(40).contains(&("end", "failed")));
-    assert_eq!(of(65), [("end", "ended before it began, or its beginning was lost")]);
-    assert!(of(75).contains(&("end", "not ended when the recording did, or its end was lost")));
+    assert_eq!(arguments(&told, 20), draw);
+    assert_eq!(arguments(&told, 65), [("end", "ended before it began, or its beginning was lost")]);
+    for (begin, argument) in [
+        (50, ("waited for fences", "12:1")),
+        (40, ("end", "failed")),
+        (75, ("end", "not ended when the recording did, or its end was lost")),
+    ] {
+        assert!(arguments(&told, begin).contains(&argument), "{argument:?}");
+    }
+}
+
+/// What is said of the job that began so many microseconds after the start.
+fn arguments(told: &Replay, begin: u64) -> Vec<(&str, &str)> {
+    let slice = told
+        .slices
+        .iter()
+        .find(|slice| slice.track.contains("GPU/") && slice.begin == START + begin * 1_000)
+        .unwrap();
+    slice.arguments.iter().map(|(name, value)| (&**name, &**value)).collect()
 }
 
 #[test]
@@ -152,23 +159,19 @@ fn of_one_process_there_are_its_jobs_and_on_the_machines_queues_those_of_nobody(
 fn the_report_tells_how_long_queues_were_busy_for_whom_and_how_long_jobs_waited() {
     let report = report(None);
     assert_eq!(report.events.gpu_jobs, 5);
-    let row = |row: &GpuRow| {
+    let rows = report.gpu.rows.iter().map(|row| {
         let (ran, waited) = (row.ran, row.waited);
         let times = (ran.total_ns, ran.max_ns, waited.count, waited.max_ns);
-        (
-            row.queue.clone(),
-            row.pid,
-            (row.jobs, row.failed, row.unfinished, row.without_beginning),
-            times,
-        )
-    };
+        let jobs = (row.jobs, row.failed, row.unfinished, row.without_beginning);
+        (&*row.queue, row.pid, jobs, times)
+    });
     let expected = [
-        ("gfx".to_owned(), Some(400), (2, 0, 1, 0), (25_000, 25_000, 1, 10_000)),
-        ("gfx".to_owned(), Some(500), (1, 0, 0, 0), (10_000, 10_000, 1, 35_000)),
-        ("compute".to_owned(), Some(400), (1, 1, 0, 0), (8_000, 8_000, 1, 10_000)),
-        ("gfx".to_owned(), None, (1, 0, 0, 1), (0, 0, 0, 0)),
+        ("gfx", Some(400), (2, 0, 1, 0), (25_000, 25_000, 1, 10_000)),
+        ("gfx", Some(500), (1, 0, 0, 0), (10_000, 10_000, 1, 35_000)),
+        ("compute", Some(400), (1, 1, 0, 0), (8_000, 8_000, 1, 10_000)),
+        ("gfx", None, (1, 0, 0, 1), (0, 0, 0, 0)),
     ];
-    assert_eq!(report.gpu.rows.iter().map(row).collect::<Vec<_>>(), expected);
+    assert_eq!(rows.collect::<Vec<_>>(), expected);
     let text = report.text(120);
     let table: Vec<_> = text
         .lines()
@@ -182,23 +185,16 @@ fn the_report_tells_how_long_queues_were_busy_for_whom_and_how_long_jobs_waited(
 #[test]
 fn the_report_tells_the_longest_waits_for_fences_whose_job_that_was_and_who_signaled_it() {
     let all = fence_report(None);
-    let said = |row: &FenceWaitRow| {
-        let [signaler, queue, by] =
-            [&row.signaled_by, &row.queue, &row.submitted_by].map(Clone::clone);
-        ((row.waited_ns, row.tid, row.unfinished), row.fence.clone(), [signaler, queue, by])
-    };
     // Of those of one length the first comes first.
     let expected = [
-        ((30_000, 500, false), "12:1".to_owned(), words(["an interrupt", "gfx", "render (401)"])),
-        ((30_000, 401, true), "12:7".to_owned(), [const { None }; 3]),
+        ((30_000, 500, false), "12:1", ["an interrupt", "gfx", "render (401)"].map(Some)),
+        ((30_000, 401, true), "12:7", [None; 3]),
     ];
-    assert_eq!(all.gpu_waits.rows.iter().map(said).collect::<Vec<_>>(), expected);
+    assert_eq!(all.gpu_waits.rows.iter().map(fence_wait).collect::<Vec<_>>(), expected);
     // Another process's job is told, too.
     let one = fence_report(Some("compositor")).gpu_waits;
-    assert_eq!(
-        (one.total, one.rows.iter().map(said).collect::<Vec<_>>()),
-        (1, vec![expected[0].clone()])
-    );
+    assert_eq!(one.total, 1);
+    assert_eq!(one.rows.iter().map(fence_wait).collect::<Vec<_>>(), expected[..1]);
     let text = all.text(160);
     let lines: Vec<_> =
         text.lines().skip_while(|line| !line.starts_with("Longest waits")).skip(2).collect();
@@ -218,8 +214,12 @@ fn fence_report(process: Option<&str>) -> Report {
     .finish()
 }
 
-fn words(list: [&str; 3]) -> [Option<String>; 3] {
-    list.map(|word| Some(word.to_owned()))
+type FenceWait<'a> = ((u64, u32, bool), &'a str, [Option<&'a str>; 3]);
+
+/// How long who waited, for which fence; who signaled it, and whose job that was.
+fn fence_wait(row: &FenceWaitRow) -> FenceWait<'_> {
+    let job = [&row.signaled_by, &row.queue, &row.submitted_by].map(Option::as_deref);
+    ((row.waited_ns, row.tid, row.unfinished), &row.fence, job)
 }
 
 #[test]

@@ -148,11 +148,10 @@ fn time_blocked_is_a_sample_for_each_interval() {
     let mut scenario = Scenario::new();
     let (_, a) = scenario.process(10, 1, "a", &[]);
     let (_, b) = scenario.process(20, 1, "b", &[]);
-    let mut stack = |name| {
+    let [reads, sleeps] = ["read", "sleep"].map(|name| {
         let frame = scenario.frame(None, 1, Some(name));
         scenario.tables.intern_stack(&[frame])
-    };
-    let (reads, sleeps) = (stack("read"), stack("sleep"));
+    });
     // Ten times half an interval, and once 40 of them; both wait the same time for a CPU, which is
     // the state they blocked in.
     for _ in 0..10 {
@@ -180,19 +179,11 @@ fn time_blocked_is_a_sample_for_each_interval() {
     }));
     let trace = export(&scenario, &[]);
     let told = replay(&trace);
-    let count = |of: &str| {
-        told.samples
-            .iter()
-            .filter(|(_, sequence, stack)| *sequence == 6 && stack.join(" > ") == of)
-            .count()
-    };
-    assert_eq!((count("b (20) > sleep"), count("a (10) > read")), (40, 12));
-    let times: Vec<u64> = told
-        .samples
-        .iter()
-        .filter(|(_, sequence, _)| *sequence == 6)
-        .map(|(time, ..)| *time)
-        .collect();
+    let samples = told.samples.iter().filter(|(_, sequence, _)| *sequence == 6);
+    for (of, count) in [("b (20) > sleep", 40), ("a (10) > read", 12)] {
+        assert_eq!(samples.clone().filter(|(.., stack)| stack.join(" > ") == of).count(), count);
+    }
+    let times: Vec<u64> = samples.map(|(time, ..)| *time).collect();
     let (first, last) = (scenario.events[0].0.0, scenario.events.last().unwrap().0.0);
     assert!(times.iter().all(|time| (first..=last).contains(time)), "{times:?}");
 }
@@ -369,8 +360,9 @@ fn cast() -> Scenario {
     scenario.zones(first);
     let (function, file) = (scenario.name("f"), scenario.name("f.rs"));
     scenario.tables.locations = [1, 2].map(|line| Location { function, file, line }).to_vec();
-    let lock = |shared| Lock { process, name: function, shared, location: None };
-    scenario.tables.locks = vec![lock(false), lock(true)];
+    scenario.tables.locks = [false, true]
+        .map(|shared| Lock { process, name: function, shared, location: None })
+        .to_vec();
     scenario
 }
 

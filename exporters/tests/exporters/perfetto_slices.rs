@@ -84,36 +84,35 @@ fn frames_have_their_numbers_on_a_track_of_the_process() {
 #[test]
 fn a_lock_shows_who_holds_it_and_a_thread_what_it_waits_for() {
     let told = export(&scenario::game());
-    let of = |track: &str| -> Vec<_> {
-        let slices = told.slices.iter().filter(|slice| slice.track == track);
-        slices
-            .map(|slice| {
-                (
-                    &*slice.name,
-                    (slice.begin - scenario::START) / 1_000,
-                    (slice.end - slice.begin) / 1_000,
-                )
-            })
-            .collect()
-    };
-    assert_eq!(of("process 300/Locks/queue"), [("game (300)", 48, 2), ("loader (301)", 51, 3)]);
-    assert_eq!(of("thread 301/Waiting for locks"), [("waiting for queue", 49, 2)]);
+    // The other reader keeps the cache.
+    for (track, expected) in [
+        ("process 300/Locks/queue", &[("game (300)", 48, 2), ("loader (301)", 51, 3)][..]),
+        ("thread 301/Waiting for locks", &[("waiting for queue", 49, 2)]),
+        ("process 300/Locks/cache", &[("game (300)", 55, 2)]),
+    ] {
+        let slices = told.slices.iter().filter(|slice| slice.track == track).map(|slice| {
+            let length = (slice.end - slice.begin) / 1_000;
+            (&*slice.name, (slice.begin - scenario::START) / 1_000, length)
+        });
+        assert_eq!(slices.collect::<Vec<_>>(), expected, "{track}");
+    }
     let waits = told.slices.iter().filter(|slice| slice.name == "waiting for queue");
     let holders: Vec<_> =
         waits.map(|slice| slice.arguments.get("held by").map(String::as_str)).collect();
     assert_eq!(holders, [None, Some("game (300)"), Some("loader (301)")]);
-    assert_eq!(of("process 300/Locks/cache"), [("game (300)", 55, 2)], "the other reader keeps it");
 }
 
 #[test]
 fn memory_is_a_counter_of_each_pool() {
     let told = export(&scenario::game());
-    let of = |track: &str| -> Vec<_> {
-        told.counters.iter().filter(|(name, ..)| name == track).map(|(.., value)| *value).collect()
-    };
-    assert_eq!(of("process 300/Memory/heap"), [64.0, 164.0, 100.0, 100.0]);
-    assert_eq!(of("process 300/Memory/textures"), [4096.0]);
-    assert_eq!(of("process 300/queue"), [3.5]);
+    for (track, expected) in [
+        ("process 300/Memory/heap", &[64.0, 164.0, 100.0, 100.0][..]),
+        ("process 300/Memory/textures", &[4096.0]),
+        ("process 300/queue", &[3.5]),
+    ] {
+        let values = told.counters.iter().filter(|(name, ..)| name == track);
+        assert_eq!(values.map(|(.., value)| *value).collect::<Vec<_>>(), expected, "{track}");
+    }
 }
 
 #[test]

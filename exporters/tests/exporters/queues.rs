@@ -3,7 +3,7 @@
 use super::{IDLE, Scenario, off};
 use syscollect_model::{
     Event, Fence, Field, FieldRole, GpuJob, GpuJobEnd, MachineId, Scope, SleepState, Slice,
-    SliceRole, SliceUpdate, ThreadId, Time, Track, TrackId, TrackKind, Value,
+    SliceRole, SliceUpdate, StringId, ThreadId, Time, Track, TrackId, TrackKind, Value,
 };
 
 /// Microseconds after [`super::START`].
@@ -30,23 +30,20 @@ pub(super) fn jobs(scenario: &mut Scenario) {
     let graphics = queue(scenario, Scope::Machine(MachineId::FIRST), "gfx");
     let compute = queue(scenario, Scope::Process(process), "compute");
 
-    let mut job = |name: &str, thread: Option<ThreadId>, times: [Option<Time>; 3]| {
-        let [submitted, queued, started] = times;
-        GpuJob { thread, submitted, queued, started, ..GpuJob::named(scenario.name(name)) }
-    };
-    let mut draw = job("Draw", Some(render), [at(10), at(12), at(20)]);
-    (draw.context, draw.fence) = (Some(0xff00), Some(fence(1)));
-    let mut compose = job("Compose", Some(other), [at(15), at(16), at(50)]);
+    let [draw, compose, blur] = ["Draw", "Compose", "Blur"].map(|name| scenario.name(name));
+    let mut first = job(draw, Some(render), [at(10), at(12), at(20)]);
+    (first.context, first.fence) = (Some(0xff00), Some(fence(1)));
+    let mut compose = job(compose, Some(other), [at(15), at(16), at(50)]);
     (compose.fence, compose.waited_for) = (Some(fence(2)), vec![fence(1)]);
-    let mut blur = job("Blur", Some(render), [at(30), None, at(40)]);
+    let mut blur = job(blur, Some(render), [at(30), None, at(40)]);
     blur.end = GpuJobEnd::Failed;
-    let mut lost = job("Draw", None, [None; 3]);
+    let mut lost = job(draw, None, [None; 3]);
     lost.end = GpuJobEnd::WithoutBeginning;
-    let mut open = job("Draw", Some(render), [at(70), at(75), None]);
+    let mut open = job(draw, Some(render), [at(70), at(75), None]);
     open.end = GpuJobEnd::Unfinished;
-    draw.fields = vec![Field::named(scenario.name("ring"), Value::Unsigned(0))];
+    first.fields = vec![Field::named(scenario.name("ring"), Value::Unsigned(0))];
     for (track, ended, job) in [
-        (graphics, 45, draw),
+        (graphics, 45, first),
         (compute, 48, blur),
         (graphics, 60, compose),
         (graphics, 65, lost),
@@ -55,6 +52,12 @@ pub(super) fn jobs(scenario: &mut Scenario) {
         scenario.time = super::START + ended * 1_000;
         scenario.then(Event::GpuJob(track, Box::new(job)));
     }
+}
+
+/// When it was submitted, queued and started.
+fn job(name: StringId, thread: Option<ThreadId>, times: [Option<Time>; 3]) -> GpuJob {
+    let [submitted, queued, started] = times;
+    GpuJob { thread, submitted, queued, started, ..GpuJob::named(name) }
 }
 
 /// Two threads wait for fences: one for a job of another process, one for what nobody ever signals.

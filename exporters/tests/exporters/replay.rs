@@ -213,27 +213,22 @@ impl Replay {
             }
         }
         let arguments = arguments(event, interned);
-        let name = || {
-            event
-                .text(23)
-                .unwrap_or_else(|| interned.strings[&(2, event.number(10).unwrap())].clone())
-        };
-        let begins = || Slice {
-            track: track.path.clone(),
-            name: name(),
-            begin: time,
-            end: time,
-            arguments: arguments.clone(),
-        };
         match event.number(9).unwrap() {
-            1 => track.open.push(begins()),
+            kind @ (1 | 3) => {
+                let name = event
+                    .text(23)
+                    .unwrap_or_else(|| interned.strings[&(2, event.number(10).unwrap())].clone());
+                let slice =
+                    Slice { track: track.path.clone(), name, begin: time, end: time, arguments };
+                let slices = if kind == 1 { &mut track.open } else { &mut self.slices };
+                slices.push(slice);
+            }
             2 => {
                 let mut slice = track.open.pop().expect("what ends has begun");
                 slice.end = time;
                 slice.arguments.extend(arguments);
                 self.slices.push(slice);
             }
-            3 => self.slices.push(begins()),
             4 => {
                 let value = event.0.iter().find_map(|(number, value)| match value {
                     Value::Fixed64(bits) if *number == 44 => Some(f64::from_bits(*bits)),

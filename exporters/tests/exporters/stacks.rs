@@ -106,8 +106,8 @@ fn wakers_without_a_stack_do_not_drown_those_with_one() {
     let (_, wakee) = scenario.process(8, 1, "wakee", &[]);
     let frame = scenario.frame(None, 5, Some("wakes"));
     let stack = Some(scenario.tables.intern_stack(&[frame]));
-    let wakeup = |stack| {
-        Event::Wakeup(Wakeup {
+    for stack in std::iter::once(stack).chain([None; 100]) {
+        scenario.then(Event::Wakeup(Wakeup {
             cpu: CpuId::new(0),
             waker: Some(waker),
             from_interrupt: false,
@@ -116,10 +116,8 @@ fn wakers_without_a_stack_do_not_drown_those_with_one() {
             target_cpu: CpuId::new(0),
             new: false,
             stack,
-        })
-    };
-    scenario.then(wakeup(stack));
-    (0..100).for_each(|_| scenario.then(wakeup(None)));
+        }));
+    }
     assert_eq!(folded(&scenario, kind(StackKind::Wakers)), "waker;wakes 1\n");
 }
 
@@ -197,18 +195,15 @@ impl Pprof {
     /// Stacks and values.
     fn samples(&self) -> Vec<(Lines, Vec<u64>)> {
         let (locations, functions) = (self.by_id(4), self.by_id(5));
-        let line = |line: &Fields| {
-            let function = &functions[&line.number(1).unwrap()];
-            (self.string(function, 2), line.number(2).unwrap_or(0))
-        };
-        let stack = |sample: &Fields| {
+        let samples = self.fields.messages(2).into_iter().map(|sample| {
             let ids = sample.packed(1);
-            ids.iter()
-                .flat_map(|id| locations[id].messages(4))
-                .map(|fields| line(&fields))
-                .collect()
-        };
-        self.fields.messages(2).iter().map(|sample| (stack(sample), sample.packed(2))).collect()
+            let lines = ids.iter().flat_map(|id| locations[id].messages(4)).map(|line| {
+                let function = &functions[&line.number(1).unwrap()];
+                (self.string(function, 2), line.number(2).unwrap_or(0))
+            });
+            (lines.collect(), sample.packed(2))
+        });
+        samples.collect()
     }
 }
 

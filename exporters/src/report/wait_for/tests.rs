@@ -87,15 +87,15 @@ fn threads_that_wait_for_events_times_and_people_are_idle() {
 #[test]
 fn a_kernel_thread_idles_in_its_own_function_and_not_where_that_one_works() {
     let kthread = ["kthread", "ret_from_fork", "ret_from_fork_asm"];
-    let below = |inner: &[&'static str]| [inner, &kthread].concat();
-    assert_eq!(sleeps(&below(&["schedule", "schedule_timeout", "kcompactd"]), &[]), Kernel);
-    assert_eq!(sleeps(&below(&["schedule", "worker_thread"]), &[]), Kernel);
-    let works = below(&["schedule", "some_driver", "process_one_work", "worker_thread"]);
-    assert_eq!(sleeps(&works, &[]), Unknown);
-    let writes = below(&["io_schedule", "wait_for_device", "kjournald2"]);
-    assert_eq!(sleeps(&writes, &[]), Io);
-    let locks = below(&["schedule_preempt_disabled", "__mutex_lock.constprop.0", "kcompactd"]);
-    assert_eq!(sleeps(&locks, &[]), KernelLock);
+    for (inner, expected) in [
+        (&["schedule", "schedule_timeout", "kcompactd"][..], Kernel),
+        (&["schedule", "worker_thread"], Kernel),
+        (&["schedule", "some_driver", "process_one_work", "worker_thread"], Unknown),
+        (&["io_schedule", "wait_for_device", "kjournald2"], Io),
+        (&["schedule_preempt_disabled", "__mutex_lock.constprop.0", "kcompactd"], KernelLock),
+    ] {
+        assert_eq!(sleeps(&[inner, &kthread].concat(), &[]), expected, "{inner:?}");
+    }
 }
 
 #[test]
@@ -202,9 +202,11 @@ const PARKED_3_13: [&str; 3] =
 fn who_waits_for_a_lock_of_a_database_is_blocked_however_it_is_told() {
     let polls = ["schedule", "do_epoll_wait", "__x64_sys_epoll_wait"];
     let latch = ["epoll_wait", "WaitEventSetWait", "WaitLatch"];
-    let below = |outer: &[&'static str]| [&latch, outer].concat();
-    assert_eq!(sleeps(&polls, &below(&["ProcSleep", "LockAcquireExtended"])), Lock);
-    assert_eq!(sleeps(&polls, &below(&["secure_read", "PostgresMain"])), Events);
+    for (outer, expected) in
+        [(["ProcSleep", "LockAcquireExtended"], Lock), (["secure_read", "PostgresMain"], Events)]
+    {
+        assert_eq!(sleeps(&polls, &[&latch[..], &outer].concat()), expected, "{outer:?}");
+    }
     let futex = ["schedule", "futex_wait_queue", "futex_wait"];
     let semaphore = ["__new_sem_wait_slow64", "PGSemaphoreLock", "LWLockAcquireOrWait"];
     assert_eq!(sleeps(&futex, &semaphore), Lock);
@@ -343,16 +345,17 @@ fn the_recorder_waits_for_what_it_records_and_is_held_up_as_others_are() {
     let mut tables = Tables::default();
     tables.machines[0].recorder_pid = 7;
     let name = tables.strings.intern("program");
-    let process = |pid, tables: &mut Tables| {
+    let first = tables.processes.len() as u32;
+    for pid in [7, 8] {
         tables.processes.push(Process { pid, name, ..tables.processes[0].clone() });
-        ProcessId(tables.processes.len() as u32 - 1)
-    };
-    let (recorder, other) = (process(7, &mut tables), process(8, &mut tables));
-    let sleeps = |process, state| {
+    }
+    let (recorder, other) = (ProcessId(first), ProcessId(first + 1));
+    for (process, state, expected) in [
+        (recorder, SleepState::Interruptible, Recorder),
+        (other, SleepState::Interruptible, Unknown),
+        (recorder, SleepState::Uninterruptible, Uninterruptible),
+    ] {
         let reason = Reason { blocked_in: None, state, io_wait: false };
-        WaitsFor::new(&tables).of(process, None, reason)
-    };
-    assert_eq!(sleeps(recorder, SleepState::Interruptible), Recorder);
-    assert_eq!(sleeps(other, SleepState::Interruptible), Unknown);
-    assert_eq!(sleeps(recorder, SleepState::Uninterruptible), Uninterruptible);
+        assert_eq!(WaitsFor::new(&tables).of(process, None, reason), expected);
+    }
 }

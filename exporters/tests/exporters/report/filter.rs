@@ -55,11 +55,15 @@ fn capital_letters_tell_programs_of_linux_apart_and_not_those_of_windows() {
     let mut scenario = Scenario::new();
     let (windows, _) = scenario.process(40, 1, "Explorer.EXE", &[]);
     let (linux, _) = scenario.process(50, 1, "Xorg", &[]);
-    let matches = |name: &str, process| {
-        ProcessFilter::Name(name.to_owned()).matches(process, &scenario.tables)
-    };
-    assert!(matches("explorer.exe", windows) && matches("Explorer.EXE", windows));
-    assert!(matches("Xorg", linux) && !matches("xorg", linux));
+    for (name, process, matches) in [
+        ("explorer.exe", windows, true),
+        ("Explorer.EXE", windows, true),
+        ("Xorg", linux, true),
+        ("xorg", linux, false),
+    ] {
+        let filter = ProcessFilter::Name(name.to_owned());
+        assert_eq!(filter.matches(process, &scenario.tables), matches, "{name}");
+    }
 }
 
 #[test]
@@ -67,8 +71,6 @@ fn a_name_is_also_known_as_the_report_shows_it() {
     let mut scenario = Scenario::new();
     let (odd, _) = scenario.process(40, 1, "a\nb\u{1b}[1m", &[]);
     let (plain, _) = scenario.process(50, 1, "ab", &[]);
-    let matches = |process| {
-        ProcessFilter::Name("a\\nb\\u{1b}[1m".to_owned()).matches(process, &scenario.tables)
-    };
-    assert!(matches(odd) && !matches(plain));
+    let filter = ProcessFilter::Name("a\\nb\\u{1b}[1m".to_owned());
+    assert!(filter.matches(odd, &scenario.tables) && !filter.matches(plain, &scenario.tables));
 }

@@ -250,17 +250,12 @@ fn a_recording_that_overwrote_its_beginning_begins_with_the_first_event_that_was
     assert!(report.text(1000).contains(says), "{}", report.text(1000));
 
     // Of a part that ended before nothing is known, whatever its processes are called.
-    let part = Some(Part::default());
-    let told = |scenario: &Scenario, losses: &[Loss]| {
-        let options = ReportOptions { part, ..ReportOptions::default() };
-        report_with(scenario, options, &session(), losses)
-    };
-    assert!(!told(&scenario, std::slice::from_ref(&overwritten)).is_overwritten);
+    assert!(!report_of_part(&scenario, std::slice::from_ref(&overwritten)).is_overwritten);
     let (mut before, a, b) = two_programs();
     before.at(0, Event::ThreadStart(a));
     before.at(10, Event::ThreadStart(b));
-    assert!(told(&before, std::slice::from_ref(&overwritten)).is_overwritten);
-    assert!(!told(&before, &[]).is_overwritten);
+    assert!(report_of_part(&before, std::slice::from_ref(&overwritten)).is_overwritten);
+    assert!(!report_of_part(&before, &[]).is_overwritten);
 
     // Samples may go back further than switches.
     let (mut scenario, a, b) = two_programs();
@@ -281,4 +276,9 @@ fn a_recording_that_overwrote_its_beginning_begins_with_the_first_event_that_was
     scenario.switches(1_000, 0, a, SleepState::Runnable, b);
     let lost = self::report(&scenario);
     assert_eq!((lost.start_ns, lost.overwritten_ns), (START, 0), "what was lost is unknown");
+}
+
+fn report_of_part(scenario: &Scenario, losses: &[Loss]) -> Report {
+    let options = ReportOptions { part: Some(Part::default()), ..ReportOptions::default() };
+    report_with(scenario, options, &session(), losses)
 }

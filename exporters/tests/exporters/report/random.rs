@@ -6,9 +6,12 @@ use syscollect_model::{CpuId, Sample};
 
 const THREADS: u32 = 5;
 
+fn thread() -> impl Strategy<Value = ThreadId> {
+    (0..THREADS).prop_map(ThreadId)
+}
+
 /// Any event, at some time after the one before.
 fn event() -> impl Strategy<Value = (u64, Event)> {
-    let thread = || (0..THREADS).prop_map(ThreadId);
     let state = prop::sample::select(vec![
         SleepState::Runnable,
         SLEEPS,

@@ -80,27 +80,15 @@ fn a_sample_counts_once_for_each_function_of_its_stack() {
     let functions = &report.functions;
     assert_eq!((functions.samples, functions.kernel_samples, functions.idle_samples), (6, 2, 1));
     assert_eq!((functions.without_stack, report.events.samples), (1, 7));
-    let rows = |table: &syscollect_exporters::report::Table<
-        syscollect_exporters::report::FunctionRow,
-    >|
-     -> Vec<_> {
-        table
-            .rows
-            .iter()
-            .map(|row| (row.function.clone(), row.kernel, row.self_samples, row.total))
-            .collect()
-    };
-    let (main, walk, read) = (
-        ("main".into(), false, 1, 5),
-        ("walk".into(), false, 2, 4),
-        ("vfs_read".into(), true, 2, 2),
-    );
-    assert_eq!(
-        rows(&functions.by_self),
-        [walk.clone(), read.clone(), main.clone()],
-        "recursion counts once"
-    );
-    assert_eq!(rows(&functions.by_total), [main, walk, read]);
+    let (main, walk, read) =
+        (("main", false, 1, 5), ("walk", false, 2, 4), ("vfs_read", true, 2, 2));
+    for (table, expected) in
+        [(&functions.by_self, [walk, read, main]), (&functions.by_total, [main, walk, read])]
+    {
+        let rows = table.rows.iter();
+        let rows = rows.map(|row| (&*row.function, row.kernel, row.self_samples, row.total));
+        assert_eq!(rows.collect::<Vec<_>>(), expected, "recursion counts once");
+    }
     assert_eq!(
         (
             process(&report, 10).activity.counts.samples,
@@ -188,14 +176,11 @@ fn code_without_names_is_told_by_module() {
 fn functions_known_by_their_ranges_are_rows_and_still_without_names() {
     let (mut scenario, a, _) = two_programs();
     let mut frame = code(&mut scenario);
-    let mut range = |scenario: &mut Scenario, offset, label| {
-        let id = frame(scenario, false, offset, Some(label));
-        scenario.tables.frames[id.index()].range_only = true;
-        id
-    };
-    let hot = [0x1010, 0x1020].map(|offset| range(&mut scenario, offset, "a+0x1000"));
-    let cold = range(&mut scenario, 0x5010, "a+0x5000");
-    for (at, innermost) in [(0, hot[0]), (1, hot[1]), (2, cold)] {
+    for (at, offset, label) in
+        [(0, 0x1010, "a+0x1000"), (1, 0x1020, "a+0x1000"), (2, 0x5010, "a+0x5000")]
+    {
+        let innermost = frame(&mut scenario, false, offset, Some(label));
+        scenario.tables.frames[innermost.index()].range_only = true;
         let stack = scenario.tables.intern_stack(&[innermost]);
         sampled(&mut scenario, at, a, Some(stack), false);
     }
@@ -259,16 +244,18 @@ fn blocked_time_is_told_by_reason_and_by_stack() {
 fn what_held_threads_up_is_told_before_what_had_nothing_to_do() {
     let (mut scenario, a, b) = two_programs();
     let mut frame = code(&mut scenario);
-    let mut sleeps = |scenario: &mut Scenario, kernel: &'static str, user: &'static str| {
-        let frames =
-            [frame(scenario, true, 0x30, Some(kernel)), frame(scenario, false, 0x10, Some(user))];
-        let (stack, blocked_in) =
-            (Some(scenario.tables.intern_stack(&frames)), Some(scenario.name(kernel)));
+    let [epoll, lock, condition] = [
+        ("ep_poll", "epoll_wait"),
+        ("futex_do_wait", "___pthread_mutex_lock"),
+        ("futex_do_wait", "___pthread_cond_wait"),
+    ]
+    .map(|(kernel, user)| {
+        let inner = frame(&mut scenario, true, 0x30, Some(kernel));
+        let outer = frame(&mut scenario, false, 0x10, Some(user));
+        let stack = Some(scenario.tables.intern_stack(&[inner, outer]));
+        let blocked_in = Some(scenario.name(kernel));
         OffCpu { state: SLEEPS, blocked_in, stack, ..off() }
-    };
-    let epoll = sleeps(&mut scenario, "ep_poll", "epoll_wait");
-    let lock = sleeps(&mut scenario, "futex_do_wait", "___pthread_mutex_lock");
-    let condition = sleeps(&mut scenario, "futex_do_wait", "___pthread_cond_wait");
+    });
     // For 10 us a waits for a lock; for 30 us b waits for a condition, and for 60 us for events.
     scenario.switches_off(0, 0, a, lock, IDLE);
     scenario.switches_off(0, 1, b, condition, IDLE);
@@ -320,12 +307,10 @@ fn processes_of_one_name_that_wait_in_one_stack_are_a_row() {
     let mut scenario = Scenario::new();
     let workers = [10, 20, 30].map(|pid| worker(&mut scenario, pid));
     let mut frame = code(&mut scenario);
-    let mut stack = |scenario: &mut Scenario, offset, name| {
-        let frames = [frame(scenario, true, offset, Some(name))];
+    let [both, alone] = [(0x30, "do_fsync"), (0x40, "vfs_read")].map(|(offset, name)| {
+        let frames = [frame(&mut scenario, true, offset, Some(name))];
         Some(scenario.tables.intern_stack(&frames))
-    };
-    let both = stack(&mut scenario, 0x30, "do_fsync");
-    let alone = stack(&mut scenario, 0x40, "vfs_read");
+    });
     // The first two wait for a disk, 10 us each; the third for another, 5 us.
     for (cpu, (thread, stack)) in (0..).zip(workers.into_iter().zip([both, both, alone])) {
         let state = SleepState::Uninterruptible;

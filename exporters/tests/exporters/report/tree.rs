@@ -172,8 +172,7 @@ fn time_off_the_cpu_ends_in_what_was_waited_for() {
     code.sleeps(20, a, &["k:io_schedule", "k:ext4_read", "main"]);
     code.sleeps(30, a, &["k:schedule", "k:ep_poll", "epoll_wait", "main"]);
     code.sleeps(40, b, &["k:schedule", "k:worker_thread", "k:kthread"]);
-    let waits = |options| trees(&code.scenario, options).off_cpu;
-    let off_cpu = waits(everything(TreeOrder::Callees));
+    let off_cpu = trees(&code.scenario, everything(TreeOrder::Callees)).off_cpu;
     let expected = [
         "a 20000 0",
         " main 20000 0",
@@ -188,7 +187,8 @@ fn time_off_the_cpu_ends_in_what_was_waited_for() {
         (lines(&off_cpu), off_cpu.total, off_cpu.idle),
         (expected.map(str::to_owned).into(), 20_000, 20_000)
     );
-    let all = waits(TreeOptions { idle: true, ..everything(TreeOrder::Callers) });
+    let all = TreeOptions { idle: true, ..everything(TreeOrder::Callers) };
+    let all = trees(&code.scenario, all).off_cpu;
     let roots: Vec<_> = all.nodes.iter().filter(|node| node.depth == 0).collect();
     let names: Vec<_> = roots.iter().map(|node| node.name.as_str()).collect();
     assert_eq!(names, ["lock", "I/O", "events (epoll, poll, select)", "kernel work"]);
@@ -269,22 +269,28 @@ fn of_lines_that_are_too_long_the_programs_own_functions_are_left() {
     let mut code = Code::new();
     let a = code.a;
     code.sleeps(0, a, &LOCKED);
-    let line = |order, width| {
-        let text = with_trees(&code.scenario, everything(order)).tree_text(width);
-        let line = text.lines().find(|line| line.contains("[waits: lock]")).unwrap().to_owned();
-        line.split_once('%').map_or(line.clone(), |(_, line)| line.to_owned())
-    };
-    let callees = line(TreeOrder::Callees, 110);
+    let report = with_trees(&code.scenario, everything(TreeOrder::Callees));
+    let callees = line_of_lock(&report, 110);
     let shown = "  … > worker(int) (a) > update_table(int) > … > [waits: lock]";
     assert!(callees.ends_with(shown), "{callees}");
-    let callers = line(TreeOrder::Callers, 110);
+    let report = with_trees(&code.scenario, everything(TreeOrder::Callers));
+    let callers = line_of_lock(&report, 110);
     let shown = "[waits: lock] < … < update_table(int) (a) < worker(int) < … < a (process)";
     assert!(callers.ends_with(shown), "{callers}");
     for order in [TreeOrder::Callees, TreeOrder::Callers] {
-        assert!(line(order, 90).contains("update_table(int)"), "{}", line(order, 90));
-        assert!(line(order, 200).contains("___pthread_mutex_lock"), "{}", line(order, 200));
-        assert!(!line(order, 500).contains(" … "), "{}", line(order, 500));
+        let report = with_trees(&code.scenario, everything(order));
+        let [narrow, wide, widest] = [90, 200, 500].map(|width| line_of_lock(&report, width));
+        assert!(narrow.contains("update_table(int)"), "{narrow}");
+        assert!(wide.contains("___pthread_mutex_lock"), "{wide}");
+        assert!(!widest.contains(" … "), "{widest}");
     }
+}
+
+/// What the tree has of a wait for a lock, without its share.
+fn line_of_lock(report: &Report, width: usize) -> String {
+    let text = report.tree_text(width);
+    let line = text.lines().find(|line| line.contains("[waits: lock]")).unwrap();
+    line.split_once('%').map_or(line, |(_, line)| line).to_owned()
 }
 
 #[test]
