@@ -214,6 +214,11 @@ pub fn text(role: TextRole, field: u32, text: impl AsRef<[u8]>) -> Vec<u64> {
     words(Attribute::texts(role, field, text.as_ref()))
 }
 
+/// An item's first word: a number of the log, and what is done with it.
+pub fn first_word(number: u32, what: u32) -> u64 {
+    u64::from(number) | u64::from(what) << 32
+}
+
 /// A counted tag.
 pub fn tag(role: TextRole, string: u32, number: u64) -> Vec<u64> {
     words([Attribute::Tag { role, string, number }])

@@ -72,15 +72,17 @@ fn session_of(capture: &[u8]) -> Option<Session> {
 ///
 /// When it matters in what pieces and orders it is fed.
 pub fn live(capture: &[u8]) -> Option<Vec<String>> {
-    let lines = |way| {
-        let mut seen = Unnamed::default();
-        play_live_into(&mut seen, capture, way).then(|| seen.lines())
-    };
-    let first = lines(0)?;
+    let first = live_in_one_way(capture, 0)?;
     for way in 1..WAYS {
-        assert_same(&lines(way)?, &first, &format!("played while it is recorded, way {way}"));
+        let lines = live_in_one_way(capture, way)?;
+        assert_same(&lines, &first, &format!("played while it is recorded, way {way}"));
     }
     Some(first)
+}
+
+fn live_in_one_way(capture: &[u8], way: u64) -> Option<Vec<String>> {
+    let mut seen = Unnamed::default();
+    play_live_into(&mut seen, capture, way).then(|| seen.lines())
 }
 
 /// Plays a capture into an exporter as if it were being recorded, in one of several ways; `false`
@@ -123,14 +125,16 @@ pub fn check_live(capture: &[u8]) {
 ///
 /// When other events come out than twice those of the capture.
 pub fn check_beside_itself(capture: &[u8]) {
-    let reader = || CaptureReader::from_bytes(capture.to_vec()).expect("it is a capture");
-    let Ok(mut session) = Session::open(reader()) else { return };
+    let [reader, one, other] =
+        [(); 3].map(|()| CaptureReader::from_bytes(capture.to_vec()).expect("it is a capture"));
+    let Ok(mut session) = Session::open(reader) else { return };
     let (alone, played) = golden::text(&mut session);
-    let recordings = Recordings::open(vec![reader(), reader()], &|| false);
+    let recordings = Recordings::open(vec![one, other], &|| false);
     let mut recordings = recordings.expect("each can be opened alone");
     let (both, played_both) = golden::text(&mut recordings);
-    let time = |line: &String| line.split_whitespace().next().and_then(|at| at.parse::<f64>().ok());
-    assert!(events(&both).iter().filter_map(time).is_sorted(), "times of two machines");
+    let times = events(&both);
+    let times = times.iter().filter_map(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    assert!(times.is_sorted(), "times of two machines");
     let mut expected = events(&alone);
     expected.extend_from_within(..);
     let mut both = events(&both);

@@ -43,19 +43,16 @@ pub struct FenceTracepoints {
 impl FenceTracepoints {
     /// Defines them, with numbers from 1 on.
     pub fn new(machine: &mut FakeMachine) -> Self {
-        let mut number = 0;
-        let mut one = |name: &str| {
-            number += 1;
-            FakeTracepoint::new(machine, number, ("dma_fence", name), FENCE)
-        };
-        Self {
-            init: one("dma_fence_init"),
-            emit: one("dma_fence_emit"),
-            signaled: one("dma_fence_signaled"),
-            destroy: one("dma_fence_destroy"),
-            wait_start: one("dma_fence_wait_start"),
-            wait_end: one("dma_fence_wait_end"),
-        }
+        let [init, emit, signaled, destroy, wait_start, wait_end] = [
+            (1, "dma_fence_init"),
+            (2, "dma_fence_emit"),
+            (3, "dma_fence_signaled"),
+            (4, "dma_fence_destroy"),
+            (5, "dma_fence_wait_start"),
+            (6, "dma_fence_wait_end"),
+        ]
+        .map(|(number, name)| FakeTracepoint::new(machine, number, ("dma_fence", name), FENCE));
+        Self { init, emit, signaled, destroy, wait_start, wait_end }
     }
 }
 
@@ -86,14 +83,15 @@ pub struct SchedulerTracepoints {
 impl SchedulerTracepoints {
     /// Defines them, with numbers from 20 on.
     pub fn new(machine: &mut FakeMachine) -> Self {
-        let mut one = |number, name, fields| {
+        let [queue, run, done, needs] = [
+            (20, "drm_sched_job_queue", JOB),
+            (21, "drm_sched_job_run", JOB),
+            (22, "drm_sched_job_done", JOB_DONE),
+            (23, "drm_sched_job_add_dep", JOB_NEEDS),
+        ]
+        .map(|(number, name, fields)| {
             FakeTracepoint::new(machine, number, ("gpu_scheduler", name), fields)
-        };
-        Self {
-            queue: one(20, "drm_sched_job_queue", JOB),
-            run: one(21, "drm_sched_job_run", JOB),
-            done: one(22, "drm_sched_job_done", JOB_DONE),
-            needs: one(23, "drm_sched_job_add_dep", JOB_NEEDS),
-        }
+        });
+        Self { queue, run, done, needs }
     }
 }

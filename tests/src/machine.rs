@@ -418,18 +418,18 @@ impl FakeMachine {
     /// Records of any content: the same words in every lane of events, in
     /// task records and in stacks. Only the kind's byte is made a likely one.
     pub fn raw(&mut self, cpu: u16, us: u64, words: [u64; 3]) {
-        let kind = |number: u64| Stamp(ticks(us) << 8 | number & 0xff);
-        let stamped = |number, words: [u64; 3]| {
-            [kind(number).0, words[1], words[2]].map(u64::to_le_bytes).concat()
-        };
-        self.push(Lane::new(LaneKind::Sched, cpu), us, 24, &stamped(words[0] % 9, words));
-        self.push(Lane::new(LaneKind::Sample, cpu), us, 24, &stamped(8, words));
-        self.push(Lane::new(LaneKind::Counter, cpu), us, 24, &stamped(16, words));
-        let task =
-            [&stamped(9 + words[0] % 5, words)[..], &stamped(words[2], words), &[0; 8]].concat();
-        self.push(Lane::new(LaneKind::Task, cpu), us, TaskRecord::SIZE, &task);
-        self.push(Lane::new(LaneKind::SchedStack, cpu), us, 0, &stamped(13, words));
-        self.push(Lane::new(LaneKind::Mapping, cpu), us, 0, &stamped(13, words));
+        let [head, rest] = [9 + words[0] % 5, words[2]].map(|kind| stamped(us, kind, words));
+        let task = [head, rest, vec![0; 8]].concat();
+        for (lane, stride, record) in [
+            (LaneKind::Sched, 24, stamped(us, words[0] % 9, words)),
+            (LaneKind::Sample, 24, stamped(us, 8, words)),
+            (LaneKind::Counter, 24, stamped(us, 16, words)),
+            (LaneKind::Task, TaskRecord::SIZE, task),
+            (LaneKind::SchedStack, 0, stamped(us, 13, words)),
+            (LaneKind::Mapping, 0, stamped(us, 13, words)),
+        ] {
+            self.push(Lane::new(lane, cpu), us, stride, &record);
+        }
     }
 
     /// Adds a record to the lane's chunk.
@@ -574,4 +574,10 @@ impl FakeMachine {
 /// The tick count at a microsecond.
 pub const fn ticks(us: u64) -> u64 {
     FIRST_TICKS + us * TICKS_PER_US
+}
+
+/// A record that begins with a stamp of that kind, and the second and third word.
+fn stamped(us: u64, kind: u64, words: [u64; 3]) -> Vec<u8> {
+    let stamp = Stamp(ticks(us) << 8 | kind & 0xff);
+    [stamp.0, words[1], words[2]].map(u64::to_le_bytes).concat()
 }

@@ -27,17 +27,18 @@ impl OracleFile {
     /// Of a file's bytes; `None` if they are no ELF file.
     pub fn read(file: &[u8]) -> Option<Self> {
         let object = object::File::parse(file).ok()?;
-        let addresses = |name| {
-            let section = object.section_by_name(name)?;
-            Some(section.address()..section.address() + section.size())
-        };
-        let bytes =
-            |name| Some((addresses(name)?, object.section_by_name(name)?.data().ok()?.into()));
+        let [text, got, frames, header] = [".text", ".got", ".eh_frame", ".eh_frame_hdr"]
+            .map(|name| object.section_by_name(name));
         let mut segments: Vec<_> =
             object.segments().map(|segment| (segment.file_range().0, segment.address())).collect();
         segments.sort_unstable();
-        let (frames, header) = (bytes(".eh_frame"), bytes(".eh_frame_hdr"));
-        Some(Self { text: addresses(".text"), got: addresses(".got"), frames, header, segments })
+        Some(Self {
+            text: text.as_ref().map(addresses),
+            got: got.as_ref().map(addresses),
+            frames: frames.as_ref().and_then(contents),
+            header: header.as_ref().and_then(contents),
+            segments,
+        })
     }
 
     /// How much further up it lies than it says, where its byte `offset` is mapped at `address`.
@@ -118,12 +119,11 @@ impl OracleWalk {
 
     /// To the caller, by what `read` says of the stack's words.
     pub fn step(&mut self, mut read: impl FnMut(u64) -> Option<u64>) -> OracleStep {
-        let mut read = |address| read(address).ok_or(());
         let caller = self.unwinder.unwind_frame(
             self.address,
             &mut self.registers,
             &mut self.cache,
-            &mut read,
+            &mut |address| read(address).ok_or(()),
         );
         match caller {
             Ok(Some(ip)) => match FrameAddress::from_return_address(ip) {
@@ -137,4 +137,12 @@ impl OracleWalk {
             Err(_) => OracleStep::Unknown,
         }
     }
+}
+
+fn addresses<'a>(section: &impl ObjectSection<'a>) -> std::ops::Range<u64> {
+    section.address()..section.address() + section.size()
+}
+
+fn contents<'a>(section: &impl ObjectSection<'a>) -> Option<Section> {
+    Some((addresses(section), section.data().ok()?.into()))
 }

@@ -80,13 +80,15 @@ fn code_that_replaced_other_code_has_its_name_only_from_then_on() {
     }
     let mut table = names(71, 90, "interpreted");
     let first = table.symbols[0].clone();
-    let from = |us, function: &str| {
+    for (us, offset, function) in [
+        (40, first.offset, "compiled"),
+        (75, first.offset, "compiled again"),
+        (0, CODE + 0x80, "caller"),
+        (60, CODE + 0x80, "other caller"),
+    ] {
         let frames = vec![SymbolFrame { function: function.into(), ..SymbolFrame::default() }];
-        Symbol { since: Ticks(ticks(us)), frames, ..first.clone() }
-    };
-    table.symbols.extend([from(40, "compiled"), from(75, "compiled again")]);
-    table.symbols.push(Symbol { offset: CODE + 0x80, ..from(0, "caller") });
-    table.symbols.push(Symbol { offset: CODE + 0x80, ..from(60, "other caller") });
+        table.symbols.push(Symbol { offset, since: Ticks(ticks(us)), frames, ..first.clone() });
+    }
     machine.symbols(table);
     let expected = [
         "java;caller;compiled 2",

@@ -21,17 +21,14 @@ struct Fences {
 
 impl Fences {
     fn new(machine: &mut FakeMachine) -> Self {
-        let mut number = 0;
-        let mut one = |name: &str| {
-            number += 1;
-            FakeTracepoint::new(machine, number, ("dma_fence", name), FENCE)
-        };
-        Self {
-            init: one("dma_fence_init"),
-            signaled: one("dma_fence_signaled"),
-            wait_start: one("dma_fence_wait_start"),
-            wait_end: one("dma_fence_wait_end"),
-        }
+        let [init, signaled, wait_start, wait_end] = [
+            (1, "dma_fence_init"),
+            (2, "dma_fence_signaled"),
+            (3, "dma_fence_wait_start"),
+            (4, "dma_fence_wait_end"),
+        ]
+        .map(|(number, name)| FakeTracepoint::new(machine, number, ("dma_fence", name), FENCE));
+        Self { init, signaled, wait_start, wait_end }
     }
 }
 
@@ -206,30 +203,19 @@ fn jobs_of_xe_are_found_by_where_their_fences_lie_and_those_given_up_say_so() {
         &[("dev", TEXT), ("guc_id", 2)],
     );
     let device = "0000:03:00.0";
-    let said = |number: u64| -> [FakeValue<'_>; 6] {
-        let address = 0xffff_8000_0000_1000 + number;
-        [
-            device.into(),
-            number.into(),
-            0.into(),
-            12.into(),
-            address.into(),
-            (0x10_0000 * number).into(),
-        ]
-    };
     for number in [1, 2] {
         let address = 0xffff_8000_0000_1000 + number;
         fences.init.fire(&mut machine, (0, 10 * number), GAME, &fence(device, "rcs0", 7, number));
         let fence: [FakeValue<'_>; 4] = [device.into(), 7.into(), number.into(), address.into()];
         created.fire(&mut machine, (0, 10 * number + 1), GAME, &fence);
-        exec.fire(&mut machine, (0, 10 * number + 2), GAME, &said(number));
+        exec.fire(&mut machine, (0, 10 * number + 2), GAME, &xe_job(device, number));
         scheduler.queue.fire(&mut machine, (0, 10 * number + 3), GAME, &job("rcs12", number));
         scheduler.run.fire(&mut machine, (1, 10 * number + 4), WORKER, &job("rcs12", number));
     }
     fences.signaled.interrupt(&mut machine, (1, 40), WORKER, &fence(device, "rcs0", 7, 1));
     scheduler.done.interrupt(&mut machine, (1, 41), WORKER, &[5.into(), 1.into()]);
     reset.fire(&mut machine, (1, 50), WORKER, &[device.into(), 12.into()]);
-    timedout.fire(&mut machine, (1, 51), WORKER, &said(2));
+    timedout.fire(&mut machine, (1, 51), WORKER, &xe_job(device, 2));
     machine.gpu_failure(1, 52, failure(7, gpu_failure::FENCE));
     fences.signaled.fire(&mut machine, (1, 53), WORKER, &fence(device, "rcs0", 7, 2));
     machine.gpu_failure(1, 54, failure(5, gpu_failure::SCHEDULER));
@@ -237,8 +223,15 @@ fn jobs_of_xe_are_found_by_where_their_fences_lie_and_those_given_up_say_so() {
     // A promise to give memory back is no work.
     fences.init.fire(&mut machine, (0, 56), GAME, &fence("xe", "preempt", 9, 1));
     // This one was handed over before the recording.
-    timedout.fire(&mut machine, (1, 60), WORKER, &said(3));
+    timedout.fire(&mut machine, (1, 60), WORKER, &xe_job(device, 3));
     golden::check("gpu_xe", &mut golden::open(machine.finish()));
+}
+
+/// What xe says of a job.
+fn xe_job(device: &str, number: u64) -> [FakeValue<'_>; 6] {
+    let address = 0xffff_8000_0000_1000 + number;
+    let batch = 0x10_0000 * number;
+    [device.into(), number.into(), 0.into(), 12.into(), address.into(), batch.into()]
 }
 
 fn failure(context: u64, told_by: u16) -> GpuFailureRecord {

@@ -43,16 +43,15 @@ impl FakeTrace {
     /// A machine of that many CPUs.
     pub fn new(cpus: u32) -> Self {
         let mut header = vec![0; 0x118];
-        let mut put = |at: usize, bytes: &[u8]| header[at..at + bytes.len()].copy_from_slice(bytes);
-        put(0, &(BUFFER as u32).to_le_bytes());
-        put(4, &[10, 0, 0, 5]);
-        put(8, &19_041_u32.to_le_bytes());
-        put(0x0c, &cpus.to_le_bytes());
-        put(0x2c, &8_u32.to_le_bytes());
-        put(0x34, &3_000_u32.to_le_bytes());
-        put(0x100, &10_000_000_u64.to_le_bytes());
-        put(0x108, &Self::START_TIME.to_le_bytes());
-        put(0x110, &1_u32.to_le_bytes());
+        put(&mut header, 0, &(BUFFER as u32).to_le_bytes());
+        put(&mut header, 4, &[10, 0, 0, 5]);
+        put(&mut header, 8, &19_041_u32.to_le_bytes());
+        put(&mut header, 0x0c, &cpus.to_le_bytes());
+        put(&mut header, 0x2c, &8_u32.to_le_bytes());
+        put(&mut header, 0x34, &3_000_u32.to_le_bytes());
+        put(&mut header, 0x100, &10_000_000_u64.to_le_bytes());
+        put(&mut header, 0x108, &Self::START_TIME.to_le_bytes());
+        put(&mut header, 0x110, &1_u32.to_le_bytes());
         header.extend("fake\0fake.etl\0".encode_utf16().flat_map(u16::to_le_bytes));
         let (buffers, open) = Default::default();
         Self { header, is_compressed: false, flags: 0, buffers_written: None, buffers, open }
@@ -107,17 +106,16 @@ fn buffer(sequence: u64, cpu: u16, flags: u16, records: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0xff; size];
     bytes[..HEADER].fill(0);
     bytes[HEADER..HEADER + data.len()].copy_from_slice(&data);
-    let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
     let end = (HEADER + records.len()) as u32;
-    put(0, &(size as u32).to_le_bytes());
+    put(&mut bytes, 0, &(size as u32).to_le_bytes());
     // Less than there is, as loggers do.
-    put(4, &(HEADER as u32).to_le_bytes());
-    put(8, &end.to_le_bytes());
-    put(0x18, &sequence.to_le_bytes());
-    put(0x28, &cpu.to_le_bytes());
-    put(0x2c, &3_u16.to_le_bytes());
-    put(0x30, &end.to_le_bytes());
-    put(0x34, &(flags | 0x20).to_le_bytes());
+    put(&mut bytes, 4, &(HEADER as u32).to_le_bytes());
+    put(&mut bytes, 8, &end.to_le_bytes());
+    put(&mut bytes, 0x18, &sequence.to_le_bytes());
+    put(&mut bytes, 0x28, &cpu.to_le_bytes());
+    put(&mut bytes, 0x2c, &3_u16.to_le_bytes());
+    put(&mut bytes, 0x30, &end.to_le_bytes());
+    put(&mut bytes, 0x34, &(flags | 0x20).to_le_bytes());
     bytes
 }
 
@@ -211,4 +209,8 @@ pub fn classic(
     record.extend([0; 8]);
     record.extend(payload);
     record
+}
+
+fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    bytes[at..at + value.len()].copy_from_slice(value);
 }

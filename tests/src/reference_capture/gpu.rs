@@ -147,16 +147,15 @@ impl Gpus {
             self.jobs.run.fire(m, (1, us + at), BUILD[0], &job(number));
         }
         self.fences.wait_start.fire(m, (0, us + 395), SERVER[0], &finished(second));
-        let failed = |told_by| failure(GFX, second, told_by, BUILD[0]);
         for (at, number) in [345, 445].into_iter().zip(two) {
             if (digit, number) == (8, second) {
-                m.gpu_failure(1, us + at, failed(gpu_failure::SCHEDULER));
+                m.gpu_failure(1, us + at, failure(GFX, second, gpu_failure::SCHEDULER, BUILD[0]));
             }
             self.jobs.done.interrupt(m, (1, us + at), BUILD[0], &[context, number.into()]);
         }
         match digit {
             4 => return self.fences.signaled.fire(m, (1, us + 510), BUILD[1], &finished(second)),
-            8 => m.gpu_failure(1, us + 446, failed(gpu_failure::FENCE)),
+            8 => m.gpu_failure(1, us + 446, failure(GFX, second, gpu_failure::FENCE, BUILD[0])),
             _ => {}
         }
         self.fences.signaled.interrupt(m, (1, us + 446), BUILD[0], &finished(second));

@@ -1,7 +1,7 @@
 //! What the reference server marks, and the probes of the build.
 
 use super::{BUILD, SERVER, begin};
-use crate::client::{tag, text, value};
+use crate::client::{first_word, tag, text, value};
 use crate::{FakeMachine, FakeProgram, FakeThread, Hit};
 use syscollect_store::{Definition, ProbeDefinition, ProbeRole};
 use syscollect_zone_protocol::{
@@ -137,7 +137,7 @@ impl Server {
                 &[LockAction::Wait, LockAction::Obtain, LockAction::Release],
             );
         }
-        let queue = u64::from(names.queue) | (ValueType::Unsigned as u64) << 32;
+        let queue = first_word(names.queue, ValueType::Unsigned as u32);
         main.item(m, us + 315, ItemKind::Plot, &[queue, round], &[]);
         main.begin(m, us + 320, zones.main_loop, &[]);
         if round.is_multiple_of(5) {
@@ -151,13 +151,15 @@ impl Server {
             );
         }
         if round.is_multiple_of(10) {
-            let marker = |phase: MarkerPhase| u64::from(names.write) | (phase as u64) << 32;
+            let [begins, ends] = [MarkerPhase::Begin, MarkerPhase::End]
+                .map(|phase| first_word(names.write, phase as u32));
             let said = [text(TextRole::Field, 0, "/tmp/out"), value(1, Value::Unsigned(100))];
-            main.item(m, us + 350, ItemKind::Marker, &[marker(MarkerPhase::Begin)], &said);
-            main.item(m, us + 360, ItemKind::Marker, &[marker(MarkerPhase::End)], &[]);
-            let frame = |phase: FramePhase| u64::from(names.frames) | (phase as u64) << 32;
-            main.item(m, us + 370, ItemKind::Frame, &[frame(FramePhase::Begin)], &[]);
-            main.item(m, us + 380, ItemKind::Frame, &[frame(FramePhase::End)], &[]);
+            main.item(m, us + 350, ItemKind::Marker, &[begins], &said);
+            main.item(m, us + 360, ItemKind::Marker, &[ends], &[]);
+            for (at, phase) in [(370, FramePhase::Begin), (380, FramePhase::End)] {
+                let frame = first_word(names.frames, phase as u32);
+                main.item(m, us + at, ItemKind::Frame, &[frame], &[]);
+            }
         }
         // Ten of the fifty pieces are never freed.
         if round.is_multiple_of(2) && round % 10 != 4 {
@@ -183,7 +185,7 @@ fn lock(
     actions: &[LockAction],
 ) {
     for (later, action) in (0..).zip(actions) {
-        let words = [u64::from(lock) | (*action as u64) << 32, 0];
+        let words = [first_word(lock, *action as u32), 0];
         thread.item(machine, us + later, ItemKind::Lock, &words, &[]);
     }
 }

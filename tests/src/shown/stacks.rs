@@ -73,10 +73,11 @@ pub fn pprof(file: &[u8]) -> Result<Figures, Damage> {
         let Some(location) = sample.packed(field::SAMPLE_LOCATIONS)?.first().copied() else {
             continue;
         };
-        let nowhere = || damage(format!("location {location} leads nowhere"));
-        let Some(function) = innermost.get(&location).ok_or_else(nowhere)? else { continue };
-        let name =
-            functions.get(function).and_then(|name| strings.get(*name)).ok_or_else(nowhere)?;
+        let Some(function) = innermost.get(&location).ok_or_else(|| nowhere(location))? else {
+            continue;
+        };
+        let name = functions.get(function).and_then(|name| strings.get(*name));
+        let name = name.ok_or_else(|| nowhere(location))?;
         add(&mut figures, format!("self {name}"), count);
     }
     Ok(figures)
@@ -130,6 +131,10 @@ impl<'a> Message<'a> {
         }
         Ok(values)
     }
+}
+
+fn nowhere(location: u64) -> Damage {
+    damage(format!("location {location} leads nowhere"))
 }
 
 fn varint(rest: &mut &[u8]) -> Result<u64, Damage> {

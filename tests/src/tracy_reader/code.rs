@@ -62,16 +62,17 @@ pub(super) fn callstacks(
         cursor.check(lines > 0, || format!("frame {id:#x} has no function"))?;
         let image = cursor.string_index()?;
         let image = strings.index(cursor, image)?;
-        let line = |cursor: &mut Cursor<'_>| {
-            let [name, file] = [cursor.string_index()?, cursor.string_index()?];
-            let (name, file) = (strings.index(cursor, name)?, strings.index(cursor, file)?);
-            Ok(FrameLine { name, file, line: cursor.u32()?, symbol: cursor.u64()? })
-        };
-        let lines = (0..lines).map(|_| line(cursor)).collect::<Result<_, _>>()?;
+        let lines = (0..lines).map(|_| frame_line(cursor, strings)).collect::<Result<_, _>>()?;
         let former = trace.frames.insert(id, Frame { image, lines });
         cursor.check(former.is_none(), || format!("frame {id:#x} is there twice"))?;
     }
     Ok(())
+}
+
+fn frame_line(cursor: &mut Cursor<'_>, strings: &Strings) -> Result<FrameLine, Damage> {
+    let [name, file] = [cursor.string_index()?, cursor.string_index()?];
+    let (name, file) = (strings.index(cursor, name)?, strings.index(cursor, file)?);
+    Ok(FrameLine { name, file, line: cursor.u32()?, symbol: cursor.u64()? })
 }
 
 pub(super) fn symbols(
@@ -135,7 +136,7 @@ pub(super) fn check_stacks(
     }
     let samples =
         trace.threads.iter().flat_map(|thread| &thread.samples).map(|sample| sample.callstack);
-    let has = |index: u32| (1..=trace.callstacks.len()).contains(&(index as usize));
+    let known = 1..=trace.callstacks.len() as u32;
     let of_messages = trace.messages.iter().map(|message| message.callstack);
     let of_memory =
         trace.pools.iter().flat_map(|pool| &pool.pieces).flat_map(|piece| piece.callstacks);
@@ -144,7 +145,7 @@ pub(super) fn check_stacks(
         .chain(trace.crash.iter().map(|crash| crash.callstack))
         .chain(zones);
     let mut strange = samples
-        .filter(|index| !has(*index))
-        .chain(may_be_none.filter(|index| *index != 0 && !has(*index)));
+        .chain(may_be_none.filter(|index| *index != 0))
+        .filter(|index| !known.contains(index));
     strange.next().map_or(Ok(()), |index| Err(Damage(format!("call stack {index} is not there"))))
 }

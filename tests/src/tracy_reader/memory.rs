@@ -94,13 +94,7 @@ fn piece(cursor: &mut Cursor<'_>, reference: &mut i64, threads: &[u64]) -> Resul
     cursor
         .check(freed == -1 || freed > 0, || format!("freed {freed} ns after it was allocated"))?;
     let [alloc_thread, free_thread] = [cursor.u16()?, cursor.u16()?];
-    let thread = |cursor: &Cursor<'_>, index: u16| {
-        threads
-            .get(usize::from(index))
-            .copied()
-            .ok_or_else(|| cursor.damage(format!("there is no thread {index}")))
-    };
-    let threads = [thread(cursor, alloc_thread)?, thread(cursor, free_thread)?];
+    let threads = [thread(cursor, threads, alloc_thread)?, thread(cursor, threads, free_thread)?];
     cursor.check(threads[0] != 0 && (threads[1] != 0) == (freed > 0), || {
         format!("threads {threads:?}")
     })?;
@@ -120,4 +114,9 @@ fn check_addresses(pieces: &[Piece]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn thread(cursor: &Cursor<'_>, threads: &[u64], index: u16) -> Result<u64, Damage> {
+    let thread = threads.get(usize::from(index)).copied();
+    thread.ok_or_else(|| cursor.damage(format!("there is no thread {index}")))
 }

@@ -143,9 +143,9 @@ pub(super) fn check_times(trace: &TracyFile) -> Result<(), Damage> {
         }
         of_cpus.extend(list.iter().map(|time| (cpu, *time)));
     }
-    let key = |(cpu, time): &(u8, CpuTime)| (*cpu, time.start, time.end, time.thread);
-    of_threads.sort_by_key(key);
-    of_cpus.sort_by_key(key);
+    for list in [&mut of_threads, &mut of_cpus] {
+        list.sort_by_key(|(cpu, time)| (*cpu, time.start, time.end, time.thread));
+    }
     if of_threads != of_cpus {
         return Err(Damage("threads and CPUs do not agree on who ran where".into()));
     }

@@ -90,17 +90,17 @@ pub(super) fn tables(
         cursor.check(former.is_none(), || format!("external thread {id} has two names"))?;
     }
     cursor.section("tables of threads");
-    let mut table = || {
-        let list = cursor.list(8, Cursor::u64)?;
-        let set: BTreeSet<u64> = list.iter().copied().collect();
-        cursor.check(set.len() == list.len(), || "a thread is there twice".into())?;
-        cursor.check(list.len() <= 1 << 16, || format!("{} threads", list.len()))?;
-        // The viewer looks for the thread of a switch, which is 0, and would add it.
-        cursor.check(list.first() == Some(&0), || format!("{:?} is first", list.first()))?;
-        Ok(list)
-    };
-    let (local, external) = (table()?, table()?);
-    Ok(Tables { local, external })
+    Ok(Tables { local: table(cursor)?, external: table(cursor)? })
+}
+
+fn table(cursor: &mut Cursor<'_>) -> Result<Vec<u64>, Damage> {
+    let list = cursor.list(8, Cursor::u64)?;
+    let set: BTreeSet<u64> = list.iter().copied().collect();
+    cursor.check(set.len() == list.len(), || "a thread is there twice".into())?;
+    cursor.check(list.len() <= 1 << 16, || format!("{} threads", list.len()))?;
+    // The viewer looks for the thread of a switch, which is 0, and would add it.
+    cursor.check(list.first() == Some(&0), || format!("{:?} is first", list.first()))?;
+    Ok(list)
 }
 
 pub(super) fn messages(
@@ -236,12 +236,11 @@ pub(super) fn plots(
         cursor.check(values.is_sorted_by_key(|(time, _)| *time), || {
             "values are out of order".into()
         })?;
-        let numbers = || values.iter().map(|(_, value)| *value);
-        let min = numbers().fold(f64::INFINITY, f64::min);
-        let max = numbers().fold(f64::NEG_INFINITY, f64::max);
-        cursor.check(sums == [min, max, numbers().sum()], || {
-            format!("{sums:?} are the wrong sums")
-        })?;
+        let numbers = values.iter().map(|(_, value)| *value);
+        let min = numbers.clone().fold(f64::INFINITY, f64::min);
+        let max = numbers.clone().fold(f64::NEG_INFINITY, f64::max);
+        cursor
+            .check(sums == [min, max, numbers.sum()], || format!("{sums:?} are the wrong sums"))?;
         Ok(Plot { name, kind, format, steps: steps == 1, values })
     })?;
     Ok(())

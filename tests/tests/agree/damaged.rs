@@ -123,8 +123,9 @@ fn damage(capture: &[u8], part: usize, found: &mut Damaged) {
     let told = (told_by_tracy(&tracy), told_by_firefox(&firefox));
     assert_eq!(told, (lost.clone(), lost.clone()), "part {part}");
 
-    let missing = |lane: &str| lost.get(lane).copied().unwrap_or(0);
-    let records = report.events.switches + report.events.wakeups + missing("sched");
+    let [missing, missing_samples] =
+        ["sched", "samples"].map(|lane| lost.get(lane).copied().unwrap_or(0));
+    let records = report.events.switches + report.events.wakeups + missing;
     assert_eq!(records, 620 + 310, "part {part}: {lost:?}");
     let report = serde_json::to_vec(&report).unwrap();
     let shown = [
@@ -133,7 +134,7 @@ fn damage(capture: &[u8], part: usize, found: &mut Damaged) {
         (Viewer::Report, shown::report(&report).unwrap()),
     ];
     for (viewer, figures) in shown {
-        let samples = figures["samples"] + missing("samples");
+        let samples = figures["samples"] + missing_samples;
         assert_eq!(samples, 407, "part {part} in {}: {lost:?}", viewer.name());
         if lost.keys().eq(["sched"]) {
             assert_eq!(differences(viewer, &of_no_switch(), &figures), [""; 0], "part {part}");

@@ -18,8 +18,8 @@ pub(crate) fn open(capture: &[u8]) -> Session {
 
 /// Two machines that did the same at the same time.
 pub(crate) fn twice(capture: &[u8]) -> Recordings {
-    let reader = || CaptureReader::from_bytes(capture.to_vec()).unwrap();
-    Recordings::open(vec![reader(), reader()], &|| false).unwrap()
+    let readers = [capture; 2].map(|bytes| CaptureReader::from_bytes(bytes.to_vec()).unwrap());
+    Recordings::open(readers.into(), &|| false).unwrap()
 }
 
 pub(crate) fn tracy(recording: impl Recording) -> Vec<u8> {

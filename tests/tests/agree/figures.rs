@@ -14,12 +14,12 @@ fn agrees(viewer: Viewer, shown: &Figures) {
         Vec::<String>::new(),
         "all that it shows: {shown:#?}"
     );
-    let of = |figures: &Figures| -> Vec<String> {
-        let all = figures.keys().filter(|name| name.starts_with("zone ") && !lacks(viewer, name));
-        all.cloned().collect()
-    };
-    if of(shown) != of(&plan) {
-        assert!(of(shown).is_empty(), "it shows zones that nobody planned: {shown:#?}");
+    let [planned, zones] = [&plan, shown].map(|figures| {
+        let zones = figures.keys().filter(|name| name.starts_with("zone ") && !lacks(viewer, name));
+        zones.collect::<Vec<_>>()
+    });
+    if zones != planned {
+        assert!(zones.is_empty(), "it shows zones that nobody planned: {shown:#?}");
     }
 }
 

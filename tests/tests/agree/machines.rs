@@ -24,15 +24,17 @@ fn agrees(viewer: Viewer, shown: &Figures) {
 #[test]
 fn each_format_shows_both_machines() {
     let capture = reference_capture::capture();
-    let twice = || exported::twice(&capture);
-    let (file, cuts) = exported::tracy_and_cuts(twice());
+    let (file, cuts) = exported::tracy_and_cuts(exported::twice(&capture));
     assert!(cuts.is_empty(), "{cuts:?}");
     agrees(Viewer::Tracy, &shown::tracy(&file).unwrap());
-    agrees(Viewer::Firefox, &shown::firefox(&exported::firefox(twice())).unwrap());
-    let report = serde_json::to_vec(&exported::report(twice())).unwrap();
+    agrees(
+        Viewer::Firefox,
+        &shown::firefox(&exported::firefox(exported::twice(&capture))).unwrap(),
+    );
+    let report = serde_json::to_vec(&exported::report(exported::twice(&capture))).unwrap();
     agrees(Viewer::Report, &shown::report(&report).unwrap());
-    agrees(Viewer::Folded, &shown::folded(&exported::folded(twice())).unwrap());
-    agrees(Viewer::Pprof, &shown::pprof(&exported::pprof(twice())).unwrap());
+    agrees(Viewer::Folded, &shown::folded(&exported::folded(exported::twice(&capture))).unwrap());
+    agrees(Viewer::Pprof, &shown::pprof(&exported::pprof(exported::twice(&capture))).unwrap());
 }
 
 const SECOND: u64 = 1_000_000_000;
@@ -40,13 +42,17 @@ const SECOND: u64 = 1_000_000_000;
 #[test]
 fn what_a_machine_does_after_its_recording_is_not_made_up() {
     let report = exported::report(recordings());
-    let times = |pid, host: &str| {
-        let named = |row: &&ProcessRow| row.pid == pid && row.name.ends_with(host);
-        let times = report.processes.rows.iter().find(named).unwrap().activity.times;
-        (times.on_cpu_ns / 1_000, times.blocked_ns / 1_000)
-    };
-    assert_eq!([times(100, "early"), times(200, "sleeper")], [(1_000, 0), (990, 1_000)]);
-    assert_eq!([times(100, "late on late"), times(200, "on late")], [(1_000, 0), (990, 1_000)]);
+    for (pid, host, expected) in [
+        (100, "early", (1_000, 0)),
+        (200, "sleeper", (990, 1_000)),
+        (100, "late on late", (1_000, 0)),
+        (200, "on late", (990, 1_000)),
+    ] {
+        let mut rows = report.processes.rows.iter();
+        let row = rows.find(|row| row.pid == pid && row.name.ends_with(host)).unwrap();
+        let times = row.activity.times;
+        assert_eq!((times.on_cpu_ns / 1_000, times.blocked_ns / 1_000), expected, "{host}");
+    }
 
     // Nor in a part of the time that begins after it.
     let from = Some(Time(FIRST_BOOTTIME + 4 * SECOND));
@@ -59,14 +65,14 @@ fn what_a_machine_does_after_its_recording_is_not_made_up() {
 
     let profile: serde_json::Value =
         serde_json::from_slice(&exported::firefox(recordings())).unwrap();
-    let cpu_time = |process: &str| {
+    for process in ["early", "late on late"] {
         let threads = profile["threads"].as_array().unwrap().iter();
         let threads = threads.filter(|thread| thread["processName"] == process);
         let deltas = threads
             .flat_map(|thread| thread["samples"]["threadCPUDelta"].as_array().unwrap().iter());
-        deltas.map(|delta| delta.as_f64().unwrap_or(0.0)).sum::<f64>()
-    };
-    assert_eq!(["early", "late on late"].map(cpu_time), [1_000_000.0; 2]);
+        let cpu_time: f64 = deltas.map(|delta| delta.as_f64().unwrap_or(0.0)).sum();
+        assert_eq!(cpu_time, 1_000_000.0, "{process}");
+    }
 
     let file = tracy_reader::read(&exported::tracy(recordings())).unwrap();
     let ran: Vec<_> = file.cpus[0].iter().map(|time| time.end - time.start).collect();

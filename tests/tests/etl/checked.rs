@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use syscollect_model::{
-    Event, Exporter, Frame, Loss, RecorderSummary, StackId, Tables, ThreadId, Time, TrackId,
+    Event, Exporter, Loss, RecorderSummary, StackId, Tables, ThreadId, Time, TrackId,
 };
 
 /// Checks order, rows and slices, and counts.
@@ -37,12 +37,11 @@ impl Checked {
 
     fn user_frames(&mut self, stack: StackId, tables: &Tables) {
         let frames = tables.stack(stack).iter().map(|frame| tables.frame(*frame));
-        let is_user = |frame: &&Frame| {
-            frame
-                .module
-                .map_or(frame.offset < 1 << 63, |module| !tables.module(module).kind.is_kernel())
-        };
-        for frame in frames.filter(is_user) {
+        let user = frames.filter(|frame| match frame.module {
+            Some(module) => !tables.module(module).kind.is_kernel(),
+            None => frame.offset < 1 << 63,
+        });
+        for frame in user {
             self.user_frames += 1;
             self.bare_user_frames += u64::from(frame.module.is_none());
             self.named_user_frames += u64::from(frame.function.is_some());

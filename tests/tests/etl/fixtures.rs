@@ -2,8 +2,15 @@
 
 use super::checked::Checked;
 use super::{etl, open};
-use syscollect_model::{LossCause, Scope, Time};
+use syscollect_model::{LossCause, Scope, Tables, Time};
 use syscollect_playback::{Played, Recording};
+
+/// How many rows the tables have.
+fn rows(tables: &Tables) -> [usize; 5] {
+    let (threads, tracks, frames) =
+        (tables.threads.len(), tables.tracks.len(), tables.frames.len());
+    [threads, tracks, frames, tables.stack_count(), tables.strings.len()]
+}
 
 fn count(played: &Played, kind: &str) -> u64 {
     played.events_by_type.get(kind).copied().unwrap_or(0)
@@ -127,20 +134,10 @@ fn playing_again_is_the_same_and_adds_no_rows() {
     for name in [etl::SYNTHETIC, etl::TRACELOGGING, etl::GPUVIS] {
         let mut session = open(name);
         let Ok(first) = session.play(&mut Checked::default());
-        let rows = |session: &syscollect_etl::session::Session| {
-            let tables = session.tables();
-            (
-                tables.threads.len(),
-                tables.tracks.len(),
-                tables.frames.len(),
-                tables.stack_count(),
-                tables.strings.len(),
-            )
-        };
-        let before = rows(&session);
+        let before = rows(session.tables());
         let Ok(second) = session.play(&mut Checked::default());
         assert_eq!(first, second, "{name}");
-        assert_eq!(before, rows(&session), "{name}");
+        assert_eq!(before, rows(session.tables()), "{name}");
     }
 }
 
@@ -160,11 +157,10 @@ fn dpcs_and_interrupts_lie_on_tracks_of_their_cpus() {
     let mut session = open(etl::SYNTHETIC);
     let Ok(_) = session.play(&mut Checked::default());
     let tables = session.tables();
-    let on_cpus = |name: &str| {
+    for name in ["DPC", "ISR"] {
         let tracks = tables.tracks.iter().filter(|track| tables.strings.get(track.name) == name);
-        tracks.filter(|track| matches!(track.scope, Scope::Cpu(_))).count()
-    };
-    assert!(on_cpus("DPC") >= 4 && on_cpus("ISR") >= 4);
+        assert!(tracks.filter(|track| matches!(track.scope, Scope::Cpu(_))).count() >= 4, "{name}");
+    }
 }
 
 #[syscollect_fixtures::test]
@@ -176,15 +172,12 @@ fn manifests_in_the_file_name_the_events_of_providers() {
     // Two processes are there of whose threads nothing is told.
     assert_eq!((count(&played, "provider-event"), checked.instants), (20_145, 20_145 + 2));
     let facts = session.facts();
-    let of = |provider: &str, id: u16| {
-        let found = facts.events.iter().find(|event| event.provider == provider && event.id == id);
-        found.and_then(|event| event.name.as_deref())
-    };
-    assert_eq!(of("Microsoft-Windows-DotNETRuntime", 1), Some("GarbageCollection/Start"));
-    assert_eq!(
-        of("Microsoft-Windows-DotNETRuntime", 10),
-        Some("GarbageCollection/GCAllocationTick")
-    );
+    let runtime = facts.events.iter();
+    let runtime = runtime.filter(|event| event.provider == "Microsoft-Windows-DotNETRuntime");
+    for (id, name) in [(1, "GarbageCollection/Start"), (10, "GarbageCollection/GCAllocationTick")] {
+        let found = runtime.clone().find(|event| event.id == id);
+        assert_eq!(found.and_then(|event| event.name.as_deref()), Some(name));
+    }
     let tables = session.tables();
     let known = tables.strings.len();
     let mut strings = tables.strings.clone();

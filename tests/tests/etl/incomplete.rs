@@ -130,19 +130,20 @@ fn process(pid: u32, parent: u32, name: &str, command: &str) -> Vec<u8> {
 fn processes() -> FakeTrace {
     let mut trace = FakeTrace::new(1);
     trace.header[0x10..0x18].copy_from_slice(&(FakeTrace::START_TIME + 1).to_le_bytes());
-    let mut tell = |time: u64, opcode: u8, pid: u32, name: &str, command: &str| {
+    for (time, opcode, pid, name, command) in [
+        (1, 3, 100, "shell.exe", "shell.exe"),
+        (2, 3, 200, "service.exe", "service.exe -k"),
+        (3, 3, 300, "idler.exe", ""),
+        (10, 1, 400, "short.exe", "short.exe /now"),
+        (20, 2, 400, "short.exe", ""),
+        (30, 2, 200, "service.exe", ""),
+    ] {
         let payload = process(pid, 4, name, command);
         trace.record(
             0,
             &system(FakeTrace::START + time * 10, (u32::MAX, u32::MAX), (3, opcode), 4, &payload),
         );
-    };
-    tell(1, 3, 100, "shell.exe", "shell.exe");
-    tell(2, 3, 200, "service.exe", "service.exe -k");
-    tell(3, 3, 300, "idler.exe", "");
-    tell(10, 1, 400, "short.exe", "short.exe /now");
-    tell(20, 2, 400, "short.exe", "");
-    tell(30, 2, 200, "service.exe", "");
+    }
     // Of one a thread is told.
     let thread = [[100_u32, 101].map(u32::to_le_bytes).concat(), vec![0; 64], utf16("")].concat();
     trace.record(0, &system(FakeTrace::START + 15, (100, 101), (5, 3), 3, &thread));
@@ -216,15 +217,16 @@ fn a_classic_event_of_a_32_bit_merger_names_its_image() {
     let mut identity = base.to_le_bytes().to_vec();
     identity
         .extend([&pid.to_le_bytes()[..], &[0xab; 16], &2_u32.to_le_bytes(), b"app.pdb\0"].concat());
-    let mut narrow = |mut record: Vec<u8>, header: u8| {
+    let id = syscollect_etl::payload::IMAGE_ID.0;
+    let sample = [&(base + 0x1234).to_le_bytes()[..], &[101, 0, 0, 0, 1, 0, 0, 0]].concat();
+    for (header, mut record) in [
+        (1, system(FakeTrace::START + 10, (pid, 101), (0x14, 3), 3, &image)),
+        (10, classic(FakeTrace::START + 11, (pid, 101), id, (36, 2), &identity)),
+        (16, perf_info(FakeTrace::START + 20, 0x0f, 46, 2, &sample)),
+    ] {
         record[2] = header;
         trace.record(0, &record);
-    };
-    narrow(system(FakeTrace::START + 10, (pid, 101), (0x14, 3), 3, &image), 1);
-    let id = syscollect_etl::payload::IMAGE_ID.0;
-    narrow(classic(FakeTrace::START + 11, (pid, 101), id, (36, 2), &identity), 10);
-    let sample = [&(base + 0x1234).to_le_bytes()[..], &[101, 0, 0, 0, 1, 0, 0, 0]].concat();
-    narrow(perf_info(FakeTrace::START + 20, 0x0f, 46, 2, &sample), 16);
+    }
     let session = Session::from_bytes(vec![trace.finish()]).unwrap();
     let unresolved = session.unresolved();
     let [module] = &unresolved[..] else { panic!("{unresolved:?}") };

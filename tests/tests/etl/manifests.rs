@@ -95,12 +95,11 @@ fn a_manifest_behind_the_events_names_them_and_their_fields_and_what_was_there_b
     let mut session = Session::from_bytes(vec![logger.0.finish()]).unwrap();
     golden::check("etl_manifest", &mut session);
     let facts = &session.facts().events;
-    let told = |provider: &str| facts.iter().find(|event| event.provider == provider).unwrap();
-    assert_eq!((told("Game").name.as_deref(), told("Game").count), (Some("Level/Start"), 4));
-    assert_eq!(
-        (told("GameRundown").name.as_deref(), told("GameRundown").count),
-        (Some("Method/DCEnd"), 1)
-    );
+    for (provider, name, count) in [("Game", "Level/Start", 4), ("GameRundown", "Method/DCEnd", 1)]
+    {
+        let told = facts.iter().find(|event| event.provider == provider).unwrap();
+        assert_eq!((told.name.as_deref(), told.count), (Some(name), count));
+    }
 }
 
 #[test]

@@ -256,24 +256,16 @@ fn hit(machine: &mut FakeMachine, us: u64, probe: u32) {
 
 #[test]
 fn an_exception_leaves_no_function_open() {
-    let function = |number: u32, name: &str| {
+    let functions = [(1, "main"), (2, "work"), (3, "fail")].map(|(number, name)| {
         [
             probe(number * 2, ProbeRole::FunctionEntry, number, name, Vec::new()),
             probe(number * 2 + 1, ProbeRole::FunctionReturn, number, name, Vec::new()),
         ]
-    };
-    let [main, work, fail] = [function(1, "main"), function(2, "work"), function(3, "fail")];
-    let mut machine = machine([main, work, fail].concat());
-    let hit = Hit { tid: 101, pid: 100, ..Hit::default() };
-    let m = &mut machine;
-    let mut at = |us, probe, stack_pointer| m.hit(0, us, &Hit { probe, stack_pointer, ..hit });
-    at(1, 2, 0x9000);
-    at(2, 4, 0x8f00);
-    at(3, 6, 0x8e00);
+    });
+    let mut machine = machine(functions.concat());
+    hits_at(&mut machine, &[(1, 2, 0x9000), (2, 4, 0x8f00), (3, 6, 0x8e00)]);
     // It throws; main catches and works again, in the same place.
-    at(5, 4, 0x8f00);
-    at(6, 5, 0x8f08);
-    at(7, 3, 0x9008);
+    hits_at(&mut machine, &[(5, 4, 0x8f00), (6, 5, 0x8f08), (7, 3, 0x9008)]);
     golden::check("probe_functions", &mut golden::open(machine.finish()));
 }
 
@@ -330,25 +322,16 @@ fn the_report_tells_who_called_and_how_often() {
 
 #[test]
 fn functions_end_where_they_return_or_call_another_in_their_place() {
-    let function = |number: u32, name: &str| {
-        let [entry, exit] =
-            [(number, ProbeRole::FunctionEntry), (number + 10, ProbeRole::FunctionExit)];
-        [entry, exit].map(|(number, role)| probe(number, role, 1, name, Vec::new()))
-    };
-    let mut machine =
-        machine([function(1, "main"), function(2, "work"), function(3, "last call")].concat());
-    let hit = Hit { tid: 101, pid: 100, ..Hit::default() };
-    let m = &mut machine;
-    let mut at = |us, probe, stack_pointer| m.hit(0, us, &Hit { probe, stack_pointer, ..hit });
-    at(1, 1, 0x9000);
-    at(2, 2, 0x8f00);
-    at(3, 12, 0x8f00);
-    at(4, 3, 0x8f00);
+    let functions = [(1, "main"), (2, "work"), (3, "last call")].map(|(number, name)| {
+        let roles = [(number, ProbeRole::FunctionEntry), (number + 10, ProbeRole::FunctionExit)];
+        roles.map(|(number, role)| probe(number, role, 1, name, Vec::new()))
+    });
+    let mut machine = machine(functions.concat());
+    hits_at(&mut machine, &[(1, 1, 0x9000), (2, 2, 0x8f00), (3, 12, 0x8f00), (4, 3, 0x8f00)]);
     // It goes on in the code of another, whose end is the same.
-    at(5, 12, 0x8f00);
+    hits_at(&mut machine, &[(5, 12, 0x8f00)]);
     // A jump in its frame that was taken for one that leaves it.
-    at(6, 11, 0x8fe0);
-    at(7, 11, 0x9000);
+    hits_at(&mut machine, &[(6, 11, 0x8fe0), (7, 11, 0x9000)]);
     golden::check("probe_exits", &mut golden::open(machine.finish()));
 }
 
@@ -388,20 +371,14 @@ fn a_marked_program_without_shared_memory_tells_the_same_by_hits() {
     let mut machine = machine(definitions);
     let hit = Hit { tid: 101, pid: 100, ..Hit::default() };
     let m = &mut machine;
-    let begin = |m: &mut FakeMachine, us, name: &str| {
-        let texts = [(0, name), (1, "f"), (2, "a.rs")];
-        m.hit(0, us, &Hit { probe: 1, arguments: &[1, 2, 3, 17, 0xff_0000], texts: &texts, ..hit });
-    };
-    let end =
-        |m: &mut FakeMachine, us, left| m.hit(0, us, &Hit { probe: 2, arguments: &[left], ..hit });
     // Two zones were open before the recording.
-    begin(m, 1, "outer");
-    begin(m, 2, "inner");
-    end(m, 3, 3);
-    end(m, 4, 2);
-    begin(m, 5, "again");
-    end(m, 6, 2);
-    end(m, 7, 1);
+    zone_begins(m, 1, "outer");
+    zone_begins(m, 2, "inner");
+    zone_ends(m, 3, 3);
+    zone_ends(m, 4, 2);
+    zone_begins(m, 5, "again");
+    zone_ends(m, 6, 2);
+    zone_ends(m, 7, 1);
     m.hit(0, 8, &Hit { probe: 3, arguments: &[1, 0xff], texts: &[(0, "hello")], ..hit });
     m.hit(
         1,
@@ -430,20 +407,14 @@ fn a_zone_whose_texts_could_not_be_read_is_shown_without_its_name() {
 fn a_present_begins_a_frame_once_even_if_one_library_has_another_do_it() {
     let mut machine =
         machine([present(1, "glXSwapBuffers"), present(2, "glXSwapBuffers")].concat());
-    let hit = Hit { tid: 101, pid: 100, ..Hit::default() };
-    let m = &mut machine;
-    let mut at = |us, probe, stack_pointer| m.hit(0, us, &Hit { probe, stack_pointer, ..hit });
     for start in [10, 20] {
-        at(start, 2, 0x9000);
+        hits_at(&mut machine, &[(start, 2, 0x9000)]);
         // It is jumped to, so that both were entered at the same place.
-        at(start + 1, 4, 0x9000);
-        at(start + 5, 5, 0x9008);
-        at(start + 6, 3, 0x9008);
+        hits_at(&mut machine, &[(start + 1, 4, 0x9000), (start + 5, 5, 0x9008)]);
+        hits_at(&mut machine, &[(start + 6, 3, 0x9008)]);
     }
     // The end of this one was lost: the next is in its place.
-    at(30, 2, 0x9000);
-    at(40, 2, 0x9000);
-    at(41, 3, 0x9008);
+    hits_at(&mut machine, &[(30, 2, 0x9000), (40, 2, 0x9000), (41, 3, 0x9008)]);
     golden::check("probe_frames", &mut golden::open(machine.finish()));
 }
 
@@ -457,4 +428,25 @@ fn present(number: u32, name: &str) -> [ProbeDefinition; 2] {
 fn frames(frames: &str, mut probe: ProbeDefinition) -> ProbeDefinition {
     (probe.track, probe.frames) = ("GLX".into(), frames.into());
     probe
+}
+
+/// Tells of hits of one thread: when, of which probe, and with the stack up to where.
+fn hits_at(machine: &mut FakeMachine, hits: &[(u64, u32, u64)]) {
+    for (us, probe, stack_pointer) in hits.iter().copied() {
+        let hit = Hit { tid: 101, pid: 100, probe, stack_pointer, ..Hit::default() };
+        machine.hit(0, us, &hit);
+    }
+}
+
+/// A marked program without shared memory begins a zone.
+fn zone_begins(machine: &mut FakeMachine, us: u64, name: &str) {
+    let texts = &[(0, name), (1, "f"), (2, "a.rs")];
+    let hit = Hit { tid: 101, pid: 100, probe: 1, texts, ..Hit::default() };
+    machine.hit(0, us, &Hit { arguments: &[1, 2, 3, 17, 0xff_0000], ..hit });
+}
+
+/// It ends one; so many are open before.
+fn zone_ends(machine: &mut FakeMachine, us: u64, open: u64) {
+    let hit = Hit { tid: 101, pid: 100, probe: 2, arguments: &[open], ..Hit::default() };
+    machine.hit(0, us, &hit);
 }

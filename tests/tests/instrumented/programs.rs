@@ -2,7 +2,7 @@
 
 use syscollect_model::{Symbol, SymbolFrame, SymbolTable};
 use syscollect_playback::Recording;
-use syscollect_tests::client::{stack, tag, task_name, text, value};
+use syscollect_tests::client::{first_word, stack, tag, task_name, text, value};
 use syscollect_tests::{FakeMachine, FakeProgram, golden, ticks};
 use syscollect_zone_protocol::{
     FieldFormat, FramePhase, ItemKind, LockAction, MarkerPhase, TextRole, Value, ValueType,
@@ -35,31 +35,34 @@ fn messages_plots_and_frames() {
         m,
         4,
         ItemKind::Plot,
-        &[u64::from(queue) | (ValueType::Signed as u64) << 32, -5_i64 as u64],
+        &[first_word(queue, ValueType::Signed as u32), -5_i64 as u64],
         &[],
     );
     thread.item(
         m,
         5,
         ItemKind::Plot,
-        &[u64::from(queue) | (ValueType::Float as u64) << 32, 2.5_f64.to_bits()],
+        &[first_word(queue, ValueType::Float as u32), 2.5_f64.to_bits()],
         &[],
     );
     thread.item(
         m,
         5,
         ItemKind::Plot,
-        &[u64::from(queue) | (ValueType::Float as u64) << 32, f64::NAN.to_bits()],
+        &[first_word(queue, ValueType::Float as u32), f64::NAN.to_bits()],
         &[],
     );
     for us in [10, 26, 43] {
         thread.item(m, us, ItemKind::Frame, &[(FramePhase::Mark as u64) << 32], &[]);
     }
-    let render = |phase: FramePhase| u64::from(render) | (phase as u64) << 32;
-    thread.item(m, 50, ItemKind::Frame, &[render(FramePhase::Begin)], &[]);
-    thread.item(m, 52, ItemKind::Frame, &[render(FramePhase::End)], &[]);
-    thread.item(m, 53, ItemKind::Frame, &[render(FramePhase::End)], &[]);
-    thread.item(m, 60, ItemKind::Frame, &[render(FramePhase::Begin)], &[]);
+    for (us, phase) in [
+        (50, FramePhase::Begin),
+        (52, FramePhase::End),
+        (53, FramePhase::End),
+        (60, FramePhase::Begin),
+    ] {
+        thread.item(m, us, ItemKind::Frame, &[first_word(render, phase as u32)], &[]);
+    }
     program.finish(m);
     golden::check("messages_plots_frames", &mut golden::open(machine.finish()));
 }
@@ -143,12 +146,16 @@ fn locks_memory_and_the_crash_with_its_stack() {
     let (lock, pool) = (program.lock("cache", true, made), program.string("arena"));
     let (one, two) = (program.thread(0, 100), program.thread(1, 101));
     let m = &mut machine;
-    let lock = |action: LockAction| [u64::from(lock) | (action as u64) << 32, made.into()];
-    one.item(m, 1, ItemKind::Lock, &lock(LockAction::Obtain), &[]);
-    two.item(m, 2, ItemKind::Lock, &lock(LockAction::WaitShared), &[]);
-    one.item(m, 3, ItemKind::Lock, &lock(LockAction::Release), &[]);
-    two.item(m, 4, ItemKind::Lock, &lock(LockAction::ObtainShared), &[]);
-    two.item(m, 5, ItemKind::Lock, &lock(LockAction::ReleaseShared), &[]);
+    for (us, thread, action) in [
+        (1, &one, LockAction::Obtain),
+        (2, &two, LockAction::WaitShared),
+        (3, &one, LockAction::Release),
+        (4, &two, LockAction::ObtainShared),
+        (5, &two, LockAction::ReleaseShared),
+    ] {
+        let words = [first_word(lock, action as u32), made.into()];
+        thread.item(m, us, ItemKind::Lock, &words, &[]);
+    }
     let addresses = stack(&[0x40_0110, 0x40_0210]);
     one.item(m, 6, ItemKind::Alloc, &[0x7000, 64, 0], std::slice::from_ref(&addresses));
     two.item(m, 7, ItemKind::Free, &[0x7000, 0], &[]);
@@ -201,27 +208,22 @@ fn markers_have_a_schema_and_may_lie_at_another_time_and_on_another_thread() {
     let read = program.schema("Read", "io", &fields);
     let thread = program.thread(0, 100);
     let m = &mut machine;
-    let marker = |phase: MarkerPhase| u64::from(read) | (phase as u64) << 32;
+    let [instant, begins, ends] = [MarkerPhase::Instant, MarkerPhase::Begin, MarkerPhase::End]
+        .map(|phase| first_word(read, phase as u32));
     let said = [text(TextRole::Field, 0, "/etc/passwd"), value(1, Value::Unsigned(4096))];
-    thread.item(m, 10, ItemKind::Marker, &[marker(MarkerPhase::Instant)], &said);
-    thread.item(m, 20, ItemKind::Marker, &[marker(MarkerPhase::Begin)], &said);
-    thread.item(
-        m,
-        30,
-        ItemKind::Marker,
-        &[marker(MarkerPhase::End)],
-        &[value(2, Value::Unsigned(10_000))],
-    );
+    thread.item(m, 10, ItemKind::Marker, &[instant], &said);
+    thread.item(m, 20, ItemKind::Marker, &[begins], &said);
+    thread.item(m, 30, ItemKind::Marker, &[ends], &[value(2, Value::Unsigned(10_000))]);
     // Told at 40, of things that happened at 15 and 25, on the other thread.
     let took = [value(2, Value::Unsigned(10_000))];
-    thread.item(m, 40, ItemKind::MarkerAt, &[marker(MarkerPhase::Begin), ticks(15), 101], &[]);
-    thread.item(m, 40, ItemKind::MarkerAt, &[marker(MarkerPhase::End), ticks(25), 101], &took);
+    thread.item(m, 40, ItemKind::MarkerAt, &[begins, ticks(15), 101], &[]);
+    thread.item(m, 40, ItemKind::MarkerAt, &[ends, ticks(25), 101], &took);
     // A field, and a thread, that there is none of.
     thread.item(
         m,
         41,
         ItemKind::MarkerAt,
-        &[marker(MarkerPhase::Instant), ticks(41), 4711],
+        &[instant, ticks(41), 4711],
         &[value(9, Value::Unsigned(1))],
     );
     program.finish(m);
@@ -246,8 +248,8 @@ fn a_marker_placed_outside_the_life_of_its_thread_lies_at_its_border() {
     let markers: Vec<&str> = lines.lines().filter(|line| line.contains("Read")).collect();
     assert_eq!(markers.len(), 2, "{lines}");
     assert!(markers.iter().all(|line| line.contains("reader/102")), "{lines}");
-    let at = |text: &str| lines.find(text).unwrap();
-    assert!(at(markers[0]) < at(markers[1]) && at(markers[1]) < at("thread end"), "{lines}");
+    let places = [markers[0], markers[1], "thread end"].map(|text| lines.find(text).unwrap());
+    assert!(places.is_sorted_by(|one, next| one < next), "{lines}");
 }
 
 #[test]

@@ -24,14 +24,15 @@ fn play(capture: Vec<u8>) -> Option<(String, Played)> {
     }
     let mut session = Session::open(CaptureReader::from_bytes(capture).ok()?).ok()?;
     viewers(&mut session);
-    let mut range = |from: Option<u64>, to: Option<u64>| {
-        let mut exporter = Balance::new(TextExporter::new(Vec::new()));
-        let played = session.play_range(&mut exporter, from.map(at), to.map(at)).unwrap();
-        (String::from_utf8(exporter.into_inner().finish().unwrap()).unwrap(), played)
-    };
-    range(Some(20), Some(60));
-    range(Some(40), None);
-    Some(range(None, None))
+    play_range(&mut session, Some(20), Some(60));
+    play_range(&mut session, Some(40), None);
+    Some(play_range(&mut session, None, None))
+}
+
+fn play_range(session: &mut Session, from: Option<u64>, to: Option<u64>) -> (String, Played) {
+    let mut exporter = Balance::new(TextExporter::new(Vec::new()));
+    let played = session.play_range(&mut exporter, from.map(at), to.map(at)).unwrap();
+    (String::from_utf8(exporter.into_inner().finish().unwrap()).unwrap(), played)
 }
 
 fn at(us: u64) -> Time {
@@ -59,8 +60,8 @@ struct Act {
 }
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
-    let small = || prop_oneof![0u64..12, any::<u64>()];
-    let act = (0usize..4, 0u64..4, any::<u8>(), [small(), small(), small()]);
+    let words = [(); 3].map(|()| prop_oneof![0u64..12, any::<u64>()]);
+    let act = (0usize..4, 0u64..4, any::<u8>(), words);
     prop::collection::vec(
         act.prop_map(|(thread, step, what, words)| Act { thread, step, what, words }),
         0..300,
@@ -200,7 +201,7 @@ fn capture(acts: &[Act], chunk_bytes: usize) -> Vec<u8> {
     machine.chunk_bytes(chunk_bytes);
     machine.process(100, 1, "server", &[(100, "server"), (101, "a"), (102, "b")]);
     machine.mapping(100, 0, 0x1000, 0, "/bin/server");
-    let probe = |(number, role): (u32, ProbeRole)| ProbeDefinition {
+    let probes = (0..).zip(ProbeRole::ALL).map(|(number, role)| ProbeDefinition {
         probe: number,
         role,
         pair: number % 2,
@@ -209,8 +210,8 @@ fn capture(acts: &[Act], chunk_bytes: usize) -> Vec<u8> {
         named_by: (number % 3 == 0).then_some(0),
         frames: if number % 2 == 0 { "frames".into() } else { String::new() },
         ..ProbeDefinition::default()
-    };
-    machine.define(&Definition::Probes((0..).zip(ProbeRole::ALL).map(probe).collect()));
+    });
+    machine.define(&Definition::Probes(probes.collect()));
     let mut program = FakeProgram::new(&mut machine, 1, 100);
     let numbers = define(&mut program);
     let other = FakeProgram::with_clock(&mut machine, 2, 100, ProgramTicks::Monotonic);

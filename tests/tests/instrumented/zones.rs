@@ -279,31 +279,26 @@ fn a_part_of_the_time_begins_with_the_zones_that_are_open_then() {
     thread.end(&mut machine, 70);
     program.finish(&mut machine);
     let capture = machine.finish();
-    let range = |from, to| {
+    let some = [
+        "0.000 worker/101 Zones BEGIN outer text=\"said before\"",
+        "0.000 worker/101 Zones   BEGIN inner",
+        "5.000 worker/101 Zones   END",
+        "15.000 worker/101 Zones   BEGIN inner",
+        "25.000 worker/101 Zones   END",
+        "25.000 worker/101 Zones END",
+    ];
+    // Nothing happens between the second two times.
+    let outer =
+        ["0.000 worker/101 Zones BEGIN outer text=\"said before\"", "6.000 worker/101 Zones END"];
+    for (from, to, expected) in [(25, 50, &some[..]), (32, 38, &outer), (80, 90, &[])] {
         let mut session = golden::open(capture.clone());
         let mut balance = Balance::new(TextExporter::new(Vec::new()));
         session.play_range(&mut balance, at(from), at(to)).unwrap();
         let lines = String::from_utf8(balance.into_inner().finish().unwrap()).unwrap();
         let zones = lines.lines().filter(|line| line.contains("Zones"));
-        zones.map(|line| format!("{} {}", line[..13].trim(), line[14..].trim())).collect::<Vec<_>>()
-    };
-    assert_eq!(
-        range(25, 50),
-        [
-            "0.000 worker/101 Zones BEGIN outer text=\"said before\"",
-            "0.000 worker/101 Zones   BEGIN inner",
-            "5.000 worker/101 Zones   END",
-            "15.000 worker/101 Zones   BEGIN inner",
-            "25.000 worker/101 Zones   END",
-            "25.000 worker/101 Zones END",
-        ]
-    );
-    assert_eq!(
-        range(32, 38),
-        ["0.000 worker/101 Zones BEGIN outer text=\"said before\"", "6.000 worker/101 Zones END"],
-        "nothing happens within"
-    );
-    assert_eq!(range(80, 90), Vec::<String>::new());
+        let zones = zones.map(|line| format!("{} {}", line[..13].trim(), line[14..].trim()));
+        assert_eq!(zones.collect::<Vec<_>>(), expected, "{from} to {to}");
+    }
 }
 
 fn at(us: u64) -> Option<Time> {

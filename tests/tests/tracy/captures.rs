@@ -4,7 +4,7 @@ use syscollect_exporters::TracyExporter;
 use syscollect_model::LossCause;
 use syscollect_playback::Recording;
 use syscollect_records::task_state;
-use syscollect_tests::client::text;
+use syscollect_tests::client::{first_word, text};
 use syscollect_tests::tracy_reader::{self, TracyFile};
 use syscollect_tests::{FakeMachine, FakeProgram, Stacks, golden};
 use syscollect_zone_protocol::{FramePhase, ItemKind, LockAction, TextRole, ValueType};
@@ -15,9 +15,9 @@ fn export(capture: Vec<u8>) -> (TracyFile, [u64; 2]) {
     let mut exporter = TracyExporter::new(Vec::new());
     let played = session.play(&mut exporter).unwrap();
     assert!(exporter.cuts().is_empty());
-    let count = |kind: &str| played.events_by_type.get(kind).copied().unwrap_or(0);
     let trace = tracy_reader::read(&exporter.finish().unwrap()).unwrap();
-    (trace, [count("switch"), count("sample")])
+    let counts = ["switch", "sample"];
+    (trace, counts.map(|kind| played.events_by_type.get(kind).copied().unwrap_or(0)))
 }
 
 fn busy_machine() -> FakeMachine {
@@ -45,11 +45,11 @@ fn every_switch_and_sample_of_a_capture_is_in_the_file() {
     // 100 of the switches go to idle, which is no thread of the file.
     assert_eq!(trace.switches.values().map(Vec::len).sum::<usize>(), 150);
     assert_eq!(trace.cpu_samples(), 50);
-    let run = |id: u64| {
-        trace.switches[&id].iter().map(|switch| (switch.end - switch.start, switch.state))
-    };
-    assert!(run(100).all(|ran| ran == (59_000, 101)));
-    assert!(run(200).all(|ran| ran == (48_000, 104)));
+    for (id, expected) in [(100, (59_000, 101)), (200, (48_000, 104))] {
+        let mut ran =
+            trace.switches[&id].iter().map(|switch| (switch.end - switch.start, switch.state));
+        assert!(ran.all(|ran| ran == expected), "{id}");
+    }
     assert!(trace.switches[&200].iter().all(|switch| switch.start - switch.wakeup == 2_000));
     assert_eq!(trace.totals[&201].running, 50 * 20_000);
     assert_eq!(trace.thread_names[&201], "pong / helper");
@@ -95,15 +95,9 @@ fn a_marked_program_has_all_that_it_told() {
     for (us, action) in
         [(12, LockAction::Wait), (13, LockAction::Obtain), (14, LockAction::Release)]
     {
-        thread.item(m, us, ItemKind::Lock, &[u64::from(lock) | (action as u64) << 32, 0], &[]);
+        thread.item(m, us, ItemKind::Lock, &[first_word(lock, action as u32), 0], &[]);
     }
-    thread.item(
-        m,
-        15,
-        ItemKind::Plot,
-        &[u64::from(queue) | (ValueType::Unsigned as u64) << 32, 5],
-        &[],
-    );
+    thread.item(m, 15, ItemKind::Plot, &[first_word(queue, ValueType::Unsigned as u32), 5], &[]);
     thread.item(m, 16, ItemKind::Alloc, &[0x7000, 64, 0], &[]);
     thread.end(m, 20);
     for us in [30, 46, 62] {

@@ -5,7 +5,7 @@ use syscollect_model::{
     CpuId, Event, Frame, FrameId, ModuleId, ModuleKind, OffCpu, Sample, SleepState, StringId,
     Tables,
 };
-use syscollect_tests::tracy_reader::{FrameLine, Sample as Read, TracyFile};
+use syscollect_tests::tracy_reader::{FrameLine, Sample as Read, Symbol, TracyFile};
 
 fn lines(trace: &TracyFile, sample: &Read) -> Vec<Vec<(String, String, u32)>> {
     let ids = &trace.callstacks[sample.callstack as usize - 1];
@@ -14,6 +14,15 @@ fn lines(trace: &TracyFile, sample: &Read) -> Vec<Vec<(String, String, u32)>> {
 
 fn line(line: &FrameLine) -> (String, String, u32) {
     (line.name.clone(), line.file.clone(), line.line)
+}
+
+fn symbol<'a>(trace: &'a TracyFile, name: &str) -> (&'a u64, &'a Symbol) {
+    trace.symbols.iter().find(|(_, symbol)| symbol.name == name).unwrap()
+}
+
+/// When samples were taken, and their stacks.
+fn stacks(trace: &TracyFile, samples: &[Read]) -> Vec<(i64, String)> {
+    samples.iter().map(|s| (s.time, trace.stack_names(s.callstack).join(" < "))).collect()
 }
 
 fn add(
@@ -60,14 +69,13 @@ fn inlined_functions_are_one_frame_and_symbols_within_their_function() {
     assert_eq!(lines(&trace, &samples[0]), [inlined, vec![named("outer", "app.c", 20)]]);
     assert_eq!(lines(&trace, &samples[1]), [[named("outer", "app.c", 20)]]);
 
-    let symbol = |name: &str| trace.symbols.iter().find(|(_, symbol)| symbol.name == name).unwrap();
-    let (start, function) = symbol("outer");
+    let (start, function) = symbol(&trace, "outer");
     assert_eq!(
         (&*function.file, function.line, function.size, &*function.image),
         ("app.c", 20, 0x100, "/home/me/app")
     );
     for (name, call) in [("leaf", ("mid.h", 9)), ("middle", ("app.c", 30))] {
-        let (address, symbol) = symbol(name);
+        let (address, symbol) = symbol(&trace, name);
         assert_eq!(symbol.call, Some((call.0.to_owned(), call.1)), "{name}");
         assert!(
             (start + 1..start + 0x100).contains(address),
@@ -101,10 +109,9 @@ fn one_offset_of_two_modules_is_two_frames() {
     let sample = trace.threads[0].samples[0];
     let names = ["of_a", "of_b", "of_b_by_another_name", "far", "farther", "nowhere"];
     assert_eq!(trace.stack_names(sample.callstack), names);
-    let image = |index: usize| {
-        &*trace.frames[&trace.callstacks[sample.callstack as usize - 1][index]].image
-    };
-    assert_eq!([image(0), image(1), image(5)], ["/usr/lib/a.so", "/usr/lib/b.so", "[unknown]"]);
+    let ids = &trace.callstacks[sample.callstack as usize - 1];
+    let images = [ids[0], ids[1], ids[5]].map(|id| &*trace.frames[&id].image);
+    assert_eq!(images, ["/usr/lib/a.so", "/usr/lib/b.so", "[unknown]"]);
 }
 
 #[test]
@@ -136,9 +143,9 @@ fn kernel_code_keeps_its_addresses_and_code_without_names_its_place() {
         ("<kernel>", "<kernel>")
     );
     assert_eq!(trace.symbols[&0xffff_ffff_8100_0000].name, "vfs_read");
-    let symbol = |index: usize| trace.frames[&ids[index]].lines[0].symbol;
-    assert_eq!(symbol(1), symbol(2), "all of a module's unnamed code adds up");
-    assert_eq!(trace.symbols[&symbol(1)].name, "[unknown in libc.so]");
+    let [one, two] = [ids[1], ids[2]].map(|id| trace.frames[&id].lines[0].symbol);
+    assert_eq!(one, two, "all of a module's unnamed code adds up");
+    assert_eq!(trace.symbols[&one].name, "[unknown in libc.so]");
 }
 
 #[test]
@@ -188,17 +195,14 @@ fn the_stack_at_a_switch_is_a_sample_of_its_own_kind() {
     let trace = scenario.read();
 
     let own = trace.thread("app / app").unwrap();
-    let told = |samples: &[Read]| -> Vec<(i64, String)> {
-        samples.iter().map(|s| (s.time, trace.stack_names(s.callstack).join(" < "))).collect()
-    };
     let wait = (50, "futex_wait < main".to_owned());
     assert_eq!(
-        told(&own.switch_samples),
+        stacks(&trace, &own.switch_samples),
         std::slice::from_ref(&wait),
         "a preempted thread does not wait"
     );
     let busy = "busy < main".to_owned();
     // The viewer would take a sample of the switch's nanosecond for one of the switch.
-    assert_eq!(told(&own.samples), [(40, busy.clone()), (49, busy), wait]);
+    assert_eq!(stacks(&trace, &own.samples), [(40, busy.clone()), (49, busy), wait]);
     assert_eq!(trace.cpu_samples(), 2);
 }

@@ -21,18 +21,25 @@ fn the_set_without_a_name_is_the_main_one_and_keeps_its_numbers() {
         .map(|(name, continuous)| scenario.frames(process, name, continuous));
     let main = scenario.main_frames(process);
     let name = scenario.name("Frame");
-    let frame = |number| Slice { number: Some(number), ..Slice::named(name) };
-    scenario.at(1, Event::SliceBegin(physics, frame(1)));
-    scenario.at(2, Event::SliceBegin(frames, frame(1)));
-    scenario.at(10, Event::SliceBegin(main, frame(700)));
-    scenario.at(12, Event::SliceBegin(loads, frame(1)));
-    scenario.at(15, Event::SliceEnd(loads));
-    scenario.at(15, Event::SliceEnd(loads));
-    scenario.at(20, Event::SliceEnd(main));
-    scenario.at(20, Event::SliceBegin(main, frame(701)));
-    scenario.at(22, Event::SliceBegin(loads, frame(2)));
-    scenario.at(23, Event::SliceBegin(loads, frame(3)));
-    scenario.at(30, Event::SliceBegin(main, frame(702)));
+    for (at, track, begins) in [
+        (1, physics, Some(1)),
+        (2, frames, Some(1)),
+        (10, main, Some(700)),
+        (12, loads, Some(1)),
+        (15, loads, None),
+        (15, loads, None),
+        (20, main, None),
+        (20, main, Some(701)),
+        (22, loads, Some(2)),
+        (23, loads, Some(3)),
+        (30, main, Some(702)),
+    ] {
+        let event = match begins {
+            number @ Some(_) => Event::SliceBegin(track, Slice { number, ..Slice::named(name) }),
+            None => Event::SliceEnd(track),
+        };
+        scenario.at(at, event);
+    }
     let trace = scenario.read();
     let expected = [
         set(None, true, &[(0, -1), (10, -1), (20, -1), (30, -1)]),

@@ -70,16 +70,17 @@ fn messages_say_how_much_they_matter_and_whose_they_are() {
     let thread = scenario.task(5, "app");
     let quiet = scenario.task(6, "quiet");
     let track = scenario.track(Scope::Thread(thread), "log");
-    let mut log = |at, name: &str, field: &str, value: Value| {
+    for (at, name, field, value) in [
+        (1, "a", "severity", Value::Text("WARN".into())),
+        (2, "b", "Level", Value::Text("verbose".into())),
+        (3, "c", "level", Value::Signed(-1)),
+        (4, "d", "text", Value::Text("error".into())),
+        (5, "e", "severity", Value::Text("Critical".into())),
+    ] {
         let fields = vec![scenario.field(field, value)];
         let slice = Slice { fields, ..Slice::named(scenario.name(name)) };
         scenario.at(at, Event::Instant(track, slice));
-    };
-    log(1, "a", "severity", Value::Text("WARN".into()));
-    log(2, "b", "Level", Value::Text("verbose".into()));
-    log(3, "c", "level", Value::Signed(-1));
-    log(4, "d", "text", Value::Text("error".into()));
-    log(5, "e", "severity", Value::Text("Critical".into()));
+    }
     scenario.at(6, Event::ThreadEnd(thread));
     scenario.switch(7, 0, Some(IDLE), sleeps(), quiet);
     let loss = Loss {

@@ -15,15 +15,17 @@ fn a_lock_is_waited_for_obtained_and_released_by_its_threads() {
     let (made, used) =
         (scenario.location("new", "queue.rs", 3), scenario.location("push", "queue.rs", 30));
     let lock = scenario.lock(process, "queue", Some(made));
-    let action = |thread, action, location| {
-        Event::Lock(LockEvent { lock, thread, action, shared: false, location })
-    };
-    scenario.at(10, action(main, Wait, None));
-    scenario.at(11, action(main, Obtain, Some(used)));
-    scenario.at(20, action(worker, Wait, None));
-    scenario.at(30, action(main, Release, None));
-    scenario.at(31, action(worker, Obtain, None));
-    scenario.at(40, action(worker, Release, None));
+    for (at, thread, action, location) in [
+        (10, main, Wait, None),
+        (11, main, Obtain, Some(used)),
+        (20, worker, Wait, None),
+        (30, main, Release, None),
+        (31, worker, Obtain, None),
+        (40, worker, Release, None),
+    ] {
+        let event = LockEvent { lock, thread, action, shared: false, location };
+        scenario.at(at, Event::Lock(event));
+    }
     let trace = scenario.read();
 
     let [lock] = &trace.locks[..] else { panic!("{:?}", trace.locks) };

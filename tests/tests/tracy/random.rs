@@ -74,19 +74,17 @@ proptest! {
     ) {
         let scenario = scenario(steps);
         let trace = scenario.read();
-        let count = |wanted: fn(&Event) -> bool| scenario.events.iter().filter(|(_, event)| wanted(event)).count();
-
-        prop_assert_eq!(trace.cpu_samples(), count(|event| matches!(event, Event::Sample(_))));
-        let waits = count(|event| matches!(event, Event::Switch(switch)
+        prop_assert_eq!(trace.cpu_samples(), count(&scenario, |event| matches!(event, Event::Sample(_))));
+        let waits = count(&scenario, |event| matches!(event, Event::Switch(switch)
             if switch.previous.is_some() && switch.off_cpu.stack.is_some() && !switch.off_cpu.preempted));
         prop_assert_eq!(trace.switch_samples(), waits);
         let instants = trace.messages.iter().filter(|message| message.text == "slice").count();
-        prop_assert_eq!(instants, count(|event| matches!(event, Event::Instant(..))));
+        prop_assert_eq!(instants, count(&scenario, |event| matches!(event, Event::Instant(..))));
         let zones: u64 = trace.threads.iter().map(|thread| thread.zones.iter().map(size).sum::<u64>()).sum();
-        prop_assert_eq!(zones as usize, count(|event| matches!(event, Event::SliceBegin(..))));
+        prop_assert_eq!(zones as usize, count(&scenario, |event| matches!(event, Event::SliceBegin(..))));
 
         let jobs: usize = trace.gpus.iter().map(|gpu| gpu.threads.values().map(Vec::len).sum::<usize>()).sum();
-        prop_assert_eq!(jobs, count(|event| matches!(event, Event::GpuJob(..))));
+        prop_assert_eq!(jobs, count(&scenario, |event| matches!(event, Event::GpuJob(..))));
 
         // Every switch begins a time on its CPU, at its time; what ran before the first is at most
         // one more.
@@ -117,4 +115,8 @@ fn first((at, event): &(u64, Event)) -> u64 {
 
 fn size(zone: &syscollect_tests::tracy_reader::Zone) -> u64 {
     1 + zone.children.iter().map(size).sum::<u64>()
+}
+
+fn count(scenario: &Scenario, wanted: impl Fn(&Event) -> bool) -> usize {
+    scenario.events.iter().filter(|(_, event)| wanted(event)).count()
 }

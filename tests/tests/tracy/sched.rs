@@ -226,11 +226,10 @@ fn odd_names_stay_one_line_and_whole() {
         scenario.at(u64::from(tid), Event::ThreadStart(thread));
     }
     let trace = scenario.read();
-    let name = |tid| trace.thread_names[&tid].as_str();
-    assert_eq!(name(1), "a\\nb\\u{0}c / a\\nb\\u{0}c");
-    assert_eq!(name(2), "żółw \u{1f422} / żółw \u{1f422}");
-    assert_eq!((name(3), name(4)), (" / ", "replaced \u{fffd} / replaced \u{fffd}"));
-    assert_eq!(name(5), format!("{long} / {long}"));
+    let shown = ["a\\nb\\u{0}c", "żółw \u{1f422}", "", "replaced \u{fffd}", &long];
+    for (tid, name) in (1..).zip(shown) {
+        assert_eq!(trace.thread_names[&tid], format!("{name} / {name}"));
+    }
 }
 
 #[test]

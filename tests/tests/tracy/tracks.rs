@@ -172,12 +172,11 @@ fn the_load_of_all_cpus_is_a_plot() {
     let mut scenario = Scenario::new(2);
     let thread = scenario.task(5, "app");
     let idle = syscollect_model::Tables::IDLE_THREAD;
-    let mut at = |ms: u64, cpu, from, to| {
+    for (ms, cpu, from, to) in
+        [(0, 0, idle, thread), (150, 0, thread, idle), (310, 1, idle, thread)]
+    {
         scenario.switch(ms * 1_000_000 + 1, cpu, Some(from), crate::scenario::sleeps(), to);
-    };
-    at(0, 0, idle, thread);
-    at(150, 0, thread, idle);
-    at(310, 1, idle, thread);
+    }
     let trace = scenario.read();
     let usage = trace.plots.iter().find(|plot| plot.kind == 2).unwrap();
     assert_eq!((&*usage.name, usage.format), ("CPU usage", 2));
