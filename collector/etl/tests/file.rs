@@ -64,11 +64,11 @@ fn every_header_says_its_time_its_thread_and_what_it_is() {
         ),
     ];
     for (bytes, class, task, version) in records {
-        let look = |record: &Record<'_>| {
+        let (seen, _) = only(&bytes, |record| {
             assert_eq!((record.timestamp, record.payload), (START + 1, &b"payload"[..]));
             (record.class, record.task, record.version, record.is_64_bit)
-        };
-        assert_eq!(only(&bytes, look).0, (class, task, version, true));
+        });
+        assert_eq!(seen, (class, task, version, true));
     }
 }
 
@@ -128,12 +128,12 @@ fn extended_items_lie_between_header_and_payload() {
         (provider, b"payload".to_vec())
     );
     let with = event_with(plain, &[(11, b"schema!!!"), (6, &[3; 24])]);
-    let look = |record: &Record<'_>| {
+    let ((payload, items), _) = only(&with, |record| {
         let items = record.extended.map(|item| (item.kind, item.data.to_vec())).collect::<Vec<_>>();
         (record.payload.to_vec(), items)
-    };
-    let items = vec![(11, b"schema!!!".to_vec()), (6, vec![3; 24])];
-    assert_eq!(only(&with, look).0, (b"payload".to_vec(), items));
+    });
+    assert_eq!(payload, b"payload");
+    assert_eq!(items, [(11, b"schema!!!".to_vec()), (6, vec![3; 24])]);
 }
 
 #[test]
@@ -145,10 +145,9 @@ fn wpp_messages_are_counted_and_their_time_and_thread_known() {
     message.extend([9, 0, 0, 0, 7, 0, 0, 0]);
     message.extend(b"arguments");
     message[0] = message.len() as u8;
-    let look = |record: &Record<'_>| {
+    let (seen, statistics) = only(&message, |record| {
         (record.class, record.task, record.timestamp, record.payload.to_vec())
-    };
-    let (seen, statistics) = only(&message, look);
+    });
     assert_eq!(seen, (Class::Wpp, Some(Task { pid: 7, tid: 9 }), START + 5, b"arguments".to_vec()));
     assert_eq!(statistics.records_with(HeaderKind::Wpp), 1);
 }

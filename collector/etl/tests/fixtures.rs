@@ -112,11 +112,11 @@ fn a_recording_in_two_files_is_the_recording() {
     let whole = fixture(etl::GPUVIS);
     // Its first buffer is the header; the others go by CPU into one file or the other.
     let buffers: Vec<&[u8]> = whole.chunks(65_536).collect();
-    let part = |odd: u8| {
+    let parts = [0, 1].map(|odd| {
         let of_part = buffers[1..].iter().filter(|buffer| buffer[0x28] % 2 == odd);
         [buffers[0]].iter().chain(of_part).copied().collect::<Vec<_>>().concat()
-    };
-    let parts = Trace::from_bytes(vec![part(0), part(1)]).expect("they open");
+    });
+    let parts = Trace::from_bytes(parts.into()).expect("they open");
     let whole = Trace::from_bytes(vec![whole]).expect("it opens");
     let (mut one, mut two) = (whole.merged(), parts.merged());
     while let Some((file, record)) = two.next() {

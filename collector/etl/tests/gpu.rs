@@ -23,20 +23,17 @@ impl Exporter for KeptEvents {
     type Error = Infallible;
 
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
-        let track = |id: TrackId| tables.strings.get(tables.track(id).name).to_owned();
         match event {
             Event::GpuJob(id, job) => {
-                let name = tables.strings.get(job.name).to_owned();
-                self.jobs.push((
-                    *id,
-                    track(*id),
-                    tables.track(*id).scope,
-                    name,
-                    time,
-                    GpuJob::clone(job),
-                ));
+                let track = tables.track(*id);
+                let [queue, name] =
+                    [track.name, job.name].map(|name| tables.strings.get(name).to_owned());
+                self.jobs.push((*id, queue, track.scope, name, time, GpuJob::clone(job)));
             }
-            Event::Instant(id, _) => *self.instants.entry(track(*id)).or_default() += 1,
+            Event::Instant(id, _) => {
+                let track = tables.strings.get(tables.track(*id).name).to_owned();
+                *self.instants.entry(track).or_default() += 1;
+            }
             _ => {}
         }
         Ok(())
@@ -54,20 +51,12 @@ impl KeptEvents {
     }
 
     /// How many jobs ended in each way: of engines, or of contexts.
-    fn ends(&self, of_engines: bool) -> (usize, usize, usize) {
-        let count = |end| {
-            self.jobs
-                .iter()
-                .filter(|(_, _, scope, _, _, job)| {
-                    (*scope == Scope::Machine(MachineId::FIRST)) == of_engines && job.end == end
-                })
-                .count()
-        };
-        (
-            count(GpuJobEnd::Finished),
-            count(GpuJobEnd::WithoutBeginning),
-            count(GpuJobEnd::Unfinished),
-        )
+    fn ends(&self, of_engines: bool) -> [usize; 3] {
+        let jobs = self.jobs.iter().filter(|(_, _, scope, _, _, _)| {
+            (*scope == Scope::Machine(MachineId::FIRST)) == of_engines
+        });
+        [GpuJobEnd::Finished, GpuJobEnd::WithoutBeginning, GpuJobEnd::Unfinished]
+            .map(|end| jobs.clone().filter(|(.., job)| job.end == end).count())
     }
 }
 
@@ -111,8 +100,8 @@ fn every_event_of_the_graphics_kernel_that_is_of_interest_decodes() {
 fn packets_find_their_beginnings() {
     let bytes = fixture(GPUVIS);
     let told = KeptEvents::of(bytes);
-    assert_eq!(told.ends(true), (2_404, 1, 0), "DMA packets");
-    assert_eq!(told.ends(false), (6_969, 10, 8), "queue packets");
+    assert_eq!(told.ends(true), [2_404, 1, 0], "DMA packets");
+    assert_eq!(told.ends(false), [6_969, 10, 8], "queue packets");
 }
 
 #[syscollect_fixtures::test]

@@ -133,8 +133,9 @@ impl LogfileHeader {
     /// that may have been set between the beginnings of the two.
     pub(super) fn shares_clock(&self, other: &Self) -> bool {
         const TEN_MINUTES: u64 = 600 * 10_000_000;
-        let zero = |header: &Self| header.wall_time(header.timestamp.min(other.timestamp));
-        Self::rate(self) == Self::rate(other) && zero(self).abs_diff(zero(other)) < TEN_MINUTES
+        let [zero, of_other] =
+            [self, other].map(|header| header.wall_time(header.timestamp.min(other.timestamp)));
+        Self::rate(self) == Self::rate(other) && zero.abs_diff(of_other) < TEN_MINUTES
     }
 
     fn rate(header: &Self) -> (Clock, Option<u64>) {

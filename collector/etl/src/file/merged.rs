@@ -22,13 +22,10 @@ pub struct Merged<'t> {
 
 impl<'t> Merged<'t> {
     pub(super) fn new(trace: &'t Trace) -> Self {
-        let cursor = |stream: &'t super::index::Stream| {
+        let cursors = trace.streams.iter().map(|stream| {
             StreamCursor::new(stream.file, &trace.files[stream.file], &stream.entries)
-        };
-        Self {
-            merge: Merge::new(trace.streams.iter().map(cursor).collect()),
-            found: trace.found.clone(),
-        }
+        });
+        Self { merge: Merge::new(cursors.collect()), found: trace.found.clone() }
     }
 
     /// The next record and the index of its file; it has to be done with before the one after it.

@@ -22,19 +22,21 @@ struct Parts {
 
 fn parts(options: u16) -> Parts {
     let mut at = HEADER;
-    let mut take = |present: bool, length: usize| {
-        let place = present.then_some(at);
-        at += if present { length } else { 0 };
-        place
-    };
-    take(options & SEQUENCE != 0, 4);
+    take(&mut at, options & SEQUENCE != 0, 4);
     match options & COMPONENT != 0 {
-        true => take(true, 4),
-        false => take(options & GUID != 0, 16),
+        true => take(&mut at, true, 4),
+        false => take(&mut at, options & GUID != 0, 16),
     };
-    let timestamp = take(options & (SYSTEM_TIME | PERFORMANCE_TIME) != 0, 8);
-    let thread = take(options & SYSTEM_INFO != 0, 8);
+    let timestamp = take(&mut at, options & (SYSTEM_TIME | PERFORMANCE_TIME) != 0, 8);
+    let thread = take(&mut at, options & SYSTEM_INFO != 0, 8);
     Parts { timestamp, thread, payload: at }
+}
+
+/// Where a part lies, if it is there; the next one lies behind it.
+fn take(at: &mut usize, present: bool, length: usize) -> Option<usize> {
+    let place = present.then_some(*at);
+    *at += if present { length } else { 0 };
+    place
 }
 
 /// Length and time stamp of the message the bytes begin with; `None` where they hold none.

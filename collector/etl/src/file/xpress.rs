@@ -240,15 +240,11 @@ mod tests {
     }
 
     fn longest_match(input: &[u8], at: usize) -> Option<(usize, usize)> {
-        let length = |distance: usize| {
-            input[at..]
-                .iter()
-                .zip(&input[at - distance..])
-                .take_while(|(next, earlier)| next == earlier)
-                .count()
-        };
-        let (length, distance) =
-            (1..=at.min(8192)).map(|distance| (length(distance), distance)).max()?;
+        let matches = (1..=at.min(8192)).map(|distance| {
+            let pairs = input[at..].iter().zip(&input[at - distance..]);
+            (pairs.take_while(|(next, earlier)| next == earlier).count(), distance)
+        });
+        let (length, distance) = matches.max()?;
         (length >= 3).then_some((distance, length))
     }
 

@@ -52,18 +52,18 @@ pub fn is_wide(record: &Record<'_>) -> bool {
 fn kernel(record: &Record<'_>, group: u8, opcode: u8) -> bool {
     let Record { payload, version, .. } = *record;
     // Narrow layouts that are shorter in every version have a length of their own.
-    let has = |length: usize| payload.len() >= length;
+    let length = payload.len();
     match (group, opcode) {
-        (group::PERF_INFO, 46 | 66 | 68 | 69) => has(16),
+        (group::PERF_INFO, 46 | 66 | 68 | 69) => length >= 16,
         (group::PERF_INFO, 67) => is_kernel_address(payload, 8),
         (group::STACK, 32) => are_addresses(payload.get(16..)),
         (group::STACK, 35 | 36) => are_addresses(Some(payload)),
-        (group::STACK, 37 | 38) => has(24),
-        (group::DISK, 10 | 11) => version >= 2 && has(48),
+        (group::STACK, 37 | 38) => length >= 24,
+        (group::DISK, 10 | 11) => version >= 2 && length >= 48,
         (group::DISK, 14) => is_kernel_address(payload, 16),
         (group::DISK, 12 | 13 | 15) => is_kernel_address(payload, 0),
-        (group::PAGE_FAULT, 32) => has(40),
-        (group::PAGE_FAULT, 10..=15) => has(16),
+        (group::PAGE_FAULT, 32) => length >= 40,
+        (group::PAGE_FAULT, 10..=15) => length >= 16,
         (group::FILE, 0 | 32 | 35 | 36) => is_path(payload, 8) && !is_path(payload, 4),
         (group::THREAD, 1..=4) => thread(payload, version),
         (group::PROCESS, 1..=4 | 39) => by_content(record, names_process),
@@ -80,11 +80,15 @@ fn by_content(record: &Record<'_>, makes_sense: fn(&Record<'_>) -> bool) -> bool
 
 /// Its stacks lie in the kernel; otherwise by where its name ends.
 fn thread(payload: &[u8], version: u16) -> bool {
-    let ends = |at: usize| text_end(payload, at).is_some_and(|end| end == payload.len());
+    let end = Some(payload.len());
     match version {
         0 | 1 => false,
         2 => payload.len() >= 68,
-        _ => payload.len() >= 72 && (is_kernel_address(payload, 8) || (ends(72) && !ends(44))),
+        _ => {
+            payload.len() >= 72
+                && (is_kernel_address(payload, 8)
+                    || (text_end(payload, 72) == end && text_end(payload, 44) != end))
+        }
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) fn clock_map(header: &LogfileHeader, last: u64) -> Result<ClockMap, C
     let longest = (u64::MAX / NANOSECONDS / rate).isqrt().max(1);
     let piece = longest.min(seconds).max(seconds.div_ceil(MOST_PIECES));
     let began = since_boot(header, rate);
-    let pair = |number: u64| {
+    let pairs = (0..=seconds.div_ceil(piece).max(1)).map(|number| {
         let seconds = number.saturating_mul(piece);
         let passed = seconds.saturating_mul(NANOSECONDS);
         let boottime = began.saturating_add(passed);
@@ -37,8 +37,8 @@ pub(super) fn clock_map(header: &LogfileHeader, last: u64) -> Result<ClockMap, C
             realtime: unix_time(header.start_time).saturating_add(passed),
             uncertainty: 0,
         }
-    };
-    ClockMap::new((0..=seconds.div_ceil(piece).max(1)).map(pair).collect())
+    });
+    ClockMap::new(pairs.collect())
 }
 
 /// Nanoseconds from the start of the machine to the first record.

@@ -47,15 +47,16 @@ pub(super) fn is_stack(provider: &Guid, id: u16) -> bool {
 
 /// Its addresses; none where the payload is too short for as many as it says.
 pub(super) fn frames<'a>(record: &Record<'a>) -> Frames<'a> {
-    let mut is_64_bit = record.is_64_bit;
-    let mut addresses = || {
-        let count = u32::from_le_bytes(*record.payload.get(4..)?.first_chunk()?);
-        let (count, behind) = (usize::try_from(count).ok()?, record.payload.get(HEAD..)?);
-        // As many addresses as it says are behind it: their width, whatever a program that merged
-        // it took them for.
-        is_64_bit |= count > 0 && Some(behind.len()) == count.checked_mul(8);
-        behind.get(..count.checked_mul(if is_64_bit { 8 } else { 4 })?)
-    };
-    let addresses = addresses().unwrap_or_default();
+    let (addresses, is_64_bit) = addresses(record).unwrap_or((&[], record.is_64_bit));
     Frames::new(addresses, is_64_bit)
+}
+
+/// The addresses, and whether they are wide.
+fn addresses<'a>(record: &Record<'a>) -> Option<(&'a [u8], bool)> {
+    let count = u32::from_le_bytes(*record.payload.get(4..)?.first_chunk()?);
+    let (count, behind) = (usize::try_from(count).ok()?, record.payload.get(HEAD..)?);
+    // As many addresses as it says are behind it: their width, whatever a program that merged
+    // it took them for.
+    let is_64_bit = record.is_64_bit || (count > 0 && Some(behind.len()) == count.checked_mul(8));
+    Some((behind.get(..count.checked_mul(if is_64_bit { 8 } else { 4 })?)?, is_64_bit))
 }

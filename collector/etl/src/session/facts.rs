@@ -253,14 +253,13 @@ pub(super) fn losses(
     statistics: &Statistics,
     undecodable: u64,
 ) -> Vec<Loss> {
-    let sum = |of: fn(&LogfileHeader) -> u32| {
-        headers.iter().map(|header| u64::from(of(header))).sum::<u64>()
-    };
     let damaged = statistics.damaged_buffers + statistics.unsupported_buffers;
     // A logger that was cut off did not come to count; its buffers say after each loss that there
     // was one.
-    let events = sum(|header| header.events_lost).max(statistics.buffers_after_lost_events);
-    let buffers = sum(|header| header.buffers_lost).max(statistics.buffers_after_lost_buffers);
+    let events: u64 = headers.iter().map(|header| u64::from(header.events_lost)).sum();
+    let events = events.max(statistics.buffers_after_lost_events);
+    let buffers: u64 = headers.iter().map(|header| u64::from(header.buffers_lost)).sum();
+    let buffers = buffers.max(statistics.buffers_after_lost_buffers);
     let losses = [
         (LossOrigin::Events, LossCause::LaneFull, events),
         (LossOrigin::Buffers, LossCause::BufferFull, buffers),

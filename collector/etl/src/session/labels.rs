@@ -103,16 +103,14 @@ mod tests {
     fn reasons_are_counted_from_executive() {
         let mut strings = Strings::default();
         let reasons = Reasons::new(&mut strings);
-        let name = |reason| reasons.name(WaitReason(reason)).map(|id| strings.get(id));
-        assert_eq!(
-            [0, 6, 15, 37, 99].map(name),
-            [
-                Some("Executive"),
-                Some("UserRequest"),
-                Some("WrQueue"),
-                Some("WrAlertByThreadId"),
-                None
-            ]
-        );
+        for (reason, expected) in [
+            (0, Some("Executive")),
+            (6, Some("UserRequest")),
+            (15, Some("WrQueue")),
+            (37, Some("WrAlertByThreadId")),
+            (99, None),
+        ] {
+            assert_eq!(reasons.name(WaitReason(reason)).map(|id| strings.get(id)), expected);
+        }
     }
 }

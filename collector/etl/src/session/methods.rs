@@ -224,9 +224,9 @@ impl Process {
 
 impl Layout {
     fn seal(&mut self, all: &[Method]) {
-        let method = |row: &u32| &all[*row as usize];
-        self.rows.sort_by_key(|row| (method(row).start, method(row).since));
-        let ends = self.rows.iter().map(|row| method(row).start.saturating_add(method(row).size));
+        self.rows.sort_by_key(|row| (all[*row as usize].start, all[*row as usize].since));
+        let methods = self.rows.iter().map(|row| &all[*row as usize]);
+        let ends = methods.map(|method| method.start.saturating_add(method.size));
         let farthest = ends.scan(0, |farthest: &mut u64, end| {
             *farthest = end.max(*farthest);
             Some(*farthest)
@@ -236,11 +236,10 @@ impl Layout {
 
     /// Since when methods were there that share addresses with another.
     fn changes<'a>(&'a self, all: &'a [Method]) -> impl Iterator<Item = u64> + 'a {
-        let method = |index: usize| self.rows.get(index).map(|row| &all[*row as usize]);
-        (0..self.rows.len()).filter_map(move |index| {
-            let this = method(index)?;
-            let is_before =
-                method(index + 1).is_some_and(|next| next.start - this.start < this.size);
+        self.rows.iter().enumerate().filter_map(move |(index, row)| {
+            let this = &all[*row as usize];
+            let next = self.rows.get(index + 1).map(|row| &all[*row as usize]);
+            let is_before = next.is_some_and(|next| next.start - this.start < this.size);
             let is_behind = index > 0 && self.reach[index - 1] > this.start;
             (is_before || is_behind).then_some(this.since)
         })

@@ -91,15 +91,14 @@ pub(super) struct MachineFacts {
 impl MachineFacts {
     /// A path as people write it, where the trace says which drive a device is.
     pub(super) fn with_drive(&self, path: &mut String) {
-        let of_drive = |(device, drive): &(String, String)| {
+        let replaced = self.volumes.iter().filter_map(|(device, drive)| {
             let rest = path.strip_prefix(device.as_str())?;
             let (rest, drive) = (rest.trim_start_matches('\\'), drive.trim_end_matches('\\'));
-            (!device.is_empty() && !drive.is_empty()).then(|| format!("{drive}\\{rest}"))
-        };
+            (!device.is_empty() && !drive.is_empty())
+                .then(|| (device.len(), format!("{drive}\\{rest}")))
+        });
         // Devices are numbered: the longest name that fits is the right one.
-        let longest =
-            self.volumes.iter().filter_map(|volume| Some((volume.0.len(), of_drive(volume)?)));
-        if let Some((_, replaced)) = longest.max() {
+        if let Some((_, replaced)) = replaced.max() {
             *path = replaced;
         }
     }

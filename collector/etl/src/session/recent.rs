@@ -77,11 +77,9 @@ mod tests {
         recent.push(7, ANY_THREAD, 'b');
         recent.push(7, 2, 'c');
         recent.push(7, 1, 'd');
-        let found = |at, tid| recent.find(at, tid).collect::<String>();
-        assert_eq!(
-            [found(7, 1), found(7, 9), found(5, 1), found(5, 2), found(6, 1)],
-            ["db", "b", "a", "", ""]
-        );
+        for (at, tid, found) in [(7, 1, "db"), (7, 9, "b"), (5, 1, "a"), (5, 2, ""), (6, 1, "")] {
+            assert_eq!(recent.find(at, tid).collect::<String>(), found, "thread {tid} at {at}");
+        }
     }
 
     #[test]

@@ -262,10 +262,11 @@ mod tests {
                 _ => None,
             })
             .collect();
-        let tid = |thread| told.tables.thread(thread).tid;
-        let facts =
-            |wakeup: &Wakeup| (wakeup.waker.map(tid), wakeup.priority, wakeup.target_cpu.number);
-        assert_eq!([facts(&wakeups[0]), facts(&wakeups[1])], [(None, 0, 0), (Some(8), 9, 3)]);
+        let facts = wakeups.iter().map(|wakeup| {
+            let waker = wakeup.waker.map(|thread| told.tables.thread(thread).tid);
+            (waker, wakeup.priority, wakeup.target_cpu.number)
+        });
+        assert_eq!(facts.collect::<Vec<_>>(), [(None, 0, 0), (Some(8), 9, 3)]);
         assert!(wakeups[0].from_interrupt);
     }
 }

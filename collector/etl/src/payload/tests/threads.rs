@@ -81,9 +81,7 @@ fn every_version_of_a_thread_names_process_and_thread() {
         let second = thread(is_64_bit).pointer(0x7ff0_0000).u32(9);
         let third = second.clone().raw(&[8, 5, 2, 0]).utf16("worker \u{e9}");
         let first = thread(is_64_bit).u8(1);
-        let begin_of = |version| if version == 1 { &first } else { &second };
-        for (version, bytes) in
-            [(1, begin_of(1)), (2, begin_of(2)), (3, begin_of(3)), (3, &third), (4, &third)]
+        for (version, bytes) in [(1, &first), (2, &second), (3, &second), (3, &third), (4, &third)]
         {
             let record = bytes.kernel(THREAD, 1, version);
             let Payload::Thread(thread) = decode(&record) else { panic!("version {version}") };

@@ -97,7 +97,7 @@ impl Player {
 
     /// Slices and instants as text.
     fn slices(&self) -> Vec<String> {
-        let text = |(time, event): &(Time, Event)| match event {
+        let texts = self.told.events.iter().filter_map(|(time, event)| match event {
             Event::SliceBegin(_, slice) => {
                 Some(format!("{} begin {}", time.0, self.told.tables.strings.get(slice.name)))
             }
@@ -112,8 +112,8 @@ impl Player {
                 self.track(*track).0
             )),
             _ => None,
-        };
-        self.told.events.iter().filter_map(text).collect()
+        });
+        texts.collect()
     }
 }
 
