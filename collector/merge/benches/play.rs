@@ -150,9 +150,8 @@ fn zones(criterion: &mut Criterion) {
     group.sample_size(10);
     group.throughput(Throughput::Elements(2_000_000));
     group.bench_function("open", |bencher| {
-        let reader = || CaptureReader::from_bytes(capture.clone()).unwrap();
         bencher.iter_batched(
-            reader,
+            || CaptureReader::from_bytes(capture.clone()).unwrap(),
             |reader| Session::open(reader).unwrap(),
             BatchSize::PerIteration,
         );

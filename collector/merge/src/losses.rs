@@ -223,17 +223,16 @@ fn is_of_no_cpu(kind: LaneKind) -> bool {
 impl LaneLosses {
     fn totals(&self, reported: u64) -> impl Iterator<Item = (LossCause, u64)> + use<> {
         let mut by_cause = self.declared.clone();
-        let mut add = |cause, count: u64| {
+        let missing = self.missing.saturating_sub(self.declared_count(true));
+        for (cause, count) in [
+            (LossCause::LaneFull, reported.saturating_sub(self.declared_count(false))),
+            (LossCause::Damaged, missing.saturating_add(self.unreadable)),
+            (LossCause::Undecodable, self.undecodable),
+            (LossCause::BeyondShare, self.beyond_share),
+        ] {
             let entry = by_cause.entry(cause).or_default();
             *entry = entry.saturating_add(count);
-        };
-        add(LossCause::LaneFull, reported.saturating_sub(self.declared_count(false)));
-        add(
-            LossCause::Damaged,
-            self.missing.saturating_sub(self.declared_count(true)).saturating_add(self.unreadable),
-        );
-        add(LossCause::Undecodable, self.undecodable);
-        add(LossCause::BeyondShare, self.beyond_share);
+        }
         by_cause.into_iter().filter(|(_, count)| *count > 0)
     }
 

@@ -58,6 +58,11 @@ impl SentCodes {
         true
     }
 
+    /// The code object of a word of a stack.
+    fn code(&self, (lane, pid): (Lane, u32), word: u64) -> Option<&SentCode> {
+        self.codes.get(&(lane, pid, (word >> ID_SHIFT & PLACE_MASK) as u32))
+    }
+
     /// Puts Python frames among those of machine code, both innermost first: behind the call of the
     /// interpreter's loop that runs them, the innermost first.
     pub(crate) fn interleave(
@@ -67,10 +72,10 @@ impl SentCodes {
         python: &[u64],
         codes: &PythonCodes,
     ) -> Vec<RawFrame> {
-        let code = |word: u64| self.codes.get(&(lane, pid, (word >> ID_SHIFT & PLACE_MASK) as u32));
-        let loops = python.iter().find_map(|word| code(*word)).map(|code| &code.loops);
+        let loops = python.iter().find_map(|word| self.code((lane, pid), *word));
+        let loops = loops.map(|code| &code.loops);
         let place = |word: &u64| {
-            let row = code(*word).map(|code| code.row);
+            let row = self.code((lane, pid), *word).map(|code| code.row);
             RawFrame::Python(codes.offset(row, (word & PLACE_MASK) as u32))
         };
         let runs: Vec<bool> = addresses
@@ -86,13 +91,10 @@ impl SentCodes {
         // A call of the loop that has just begun runs no function yet. Others can be more than
         // there are frames for, too: greenlets have machine stacks that go on below theirs.
         let calls = runs.iter().filter(|runs| **runs).count();
-        let begins = |range: &Range<u64>| {
-            addresses.first().is_some_and(|innermost| {
-                innermost.checked_sub(range.start).is_some_and(|bytes| bytes < BEGINNING_BYTES)
-            })
-        };
+        let in_loop = addresses.first().zip(loops);
+        let in_loop = in_loop.and_then(|(inner, loops)| inner.checked_sub(loops[0].start));
         let mut just_begun =
-            loops.is_some_and(|loops| begins(&loops[0])) && calls > groups.clone().count();
+            in_loop.is_some_and(|bytes| bytes < BEGINNING_BYTES) && calls > groups.clone().count();
         let mut places = Vec::with_capacity(addresses.len() + python.len() + 1);
         for (address, runs) in addresses.iter().zip(runs) {
             if runs && !std::mem::take(&mut just_begun) {

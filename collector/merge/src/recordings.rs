@@ -266,11 +266,13 @@ fn take_turns<'a>(
 ) -> Result<(), Stopped> {
     let mut now = Time(0);
     loop {
-        let waiting = || parts.iter().enumerate().filter(|(_, part)| part.played.is_none());
-        let Some((index, _)) = waiting().min_by_key(|(_, part)| part.next) else { return Ok(()) };
-        let others = waiting().filter(|(other, _)| *other != index);
+        let waiting = parts.iter().enumerate().filter(|(_, part)| part.played.is_none());
+        let Some((index, _)) = waiting.clone().min_by_key(|(_, part)| part.next) else {
+            return Ok(());
+        };
+        let others = waiting.clone().filter(|(other, _)| *other != index);
         let until = others.map(|(_, part)| part.next).min().unwrap_or(Time(u64::MAX));
-        let is_last = waiting().count() == 1;
+        let is_last = waiting.count() == 1;
         let part = &mut parts[index];
         shared.exchange(&mut part.playing);
         let outcome = part.play(now, until, is_last);

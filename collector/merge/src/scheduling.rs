@@ -179,14 +179,14 @@ mod tests {
 
     /// Thread ids that switches lead from and to.
     fn switches(events: &[Event], tables: &Tables) -> Vec<(Option<u32>, u32)> {
-        let tid = |thread| tables.thread(thread).tid;
-        events
-            .iter()
-            .filter_map(|event| match event {
-                Event::Switch(switch) => Some((switch.previous.map(tid), tid(switch.next))),
-                _ => None,
-            })
-            .collect()
+        let switches = events.iter().filter_map(|event| match event {
+            Event::Switch(switch) => Some((
+                switch.previous.map(|thread| tables.thread(thread).tid),
+                tables.thread(switch.next).tid,
+            )),
+            _ => None,
+        });
+        switches.collect()
     }
 
     #[test]

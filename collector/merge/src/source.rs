@@ -113,14 +113,15 @@ impl<'s> Lent<'s> {
 impl Source {
     /// A lane of events; `None` of a kind that others read.
     pub(crate) fn of_lane(lane: Lane) -> Option<Self> {
-        let records = |shape| Box::new(RecordCursor::new(lane, shape));
         Some(match lane.kind {
             LaneKind::Sched | LaneKind::Sample | LaneKind::Counter => {
                 Self::Lane(Box::new(LaneCursor::new(lane)))
             }
             LaneKind::Zone => Self::Zones(Box::new(ZoneCursor::new(lane))),
-            LaneKind::Probe => Self::Probes(records(Shape::Probe)),
-            LaneKind::Tracepoint => Self::Tracepoints(records(Shape::Tracepoint)),
+            LaneKind::Probe => Self::Probes(Box::new(RecordCursor::new(lane, Shape::Probe))),
+            LaneKind::Tracepoint => {
+                Self::Tracepoints(Box::new(RecordCursor::new(lane, Shape::Tracepoint)))
+            }
             _ => return None,
         })
     }

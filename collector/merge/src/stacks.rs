@@ -132,9 +132,10 @@ impl Stacks {
                 parts.add(mapping.file_offset..end);
             }
         }
-        let key = |(path, build_id)| ModuleKey::mapped(path, build_id);
-        self.mapped =
-            modules.into_iter().map(|(module, parts)| (key(module), parts.sorted())).collect();
+        let mapped = modules
+            .into_iter()
+            .map(|((path, build_id), parts)| (ModuleKey::mapped(path, build_id), parts.sorted()));
+        self.mapped = mapped.collect();
     }
 
     /// No stack is added any more: forgets what helps with that.
@@ -383,7 +384,7 @@ fn cut_of(truncated: u32) -> Option<StackCut> {
 mod tests {
     use super::*;
     use syscollect_model::{
-        BuildId, FrameId, LaneKind, Mapping, SessionInfo, Symbol, SymbolFrame, SymbolTable, Tables,
+        BuildId, LaneKind, Mapping, SessionInfo, Symbol, SymbolFrame, SymbolTable, Tables,
     };
     use syscollect_records::stack_id;
 
@@ -438,24 +439,21 @@ mod tests {
         stacks.lanes.entry(definitions).or_default().extend([(7, user), (8, kernel)]);
         let mut resolver = Resolver::new(&SessionInfo::default(), stacks);
         let mut tables = Tables::default();
-        let mut frames = |user, kernel| {
-            let cache = &mut StackCache::default();
-            let resolved = resolver.resolve(
-                cache,
-                sched,
-                EventStacks { user, kernel, at: Ticks(0) },
-                &mut tables,
-            );
-            let frames = resolved.stack.map_or(&[][..], |stack| tables.stack(stack));
-            let lost = |frame: &FrameId| tables.truncated_by(*frame) == Some(StackCut::Lost);
-            (resolved.missing, frames.iter().map(lost).collect::<Vec<_>>())
-        };
-        assert_eq!(frames(7, 8), (false, vec![false, false]));
-        assert_eq!(frames(7, stack_id::NONE), (false, vec![false]));
         // The kernel's part is the inner one.
-        assert_eq!(frames(7, 99), (true, vec![true, false]));
-        assert_eq!(frames(99, 8), (true, vec![false, true]));
-        assert_eq!(frames(98, 99), (true, vec![]));
+        for (user, kernel, missing, lost) in [
+            (7, 8, false, &[false, false][..]),
+            (7, stack_id::NONE, false, &[false]),
+            (7, 99, true, &[true, false]),
+            (99, 8, true, &[false, true]),
+            (98, 99, true, &[]),
+        ] {
+            let cache = &mut StackCache::default();
+            let stacks = EventStacks { user, kernel, at: Ticks(0) };
+            let resolved = resolver.resolve(cache, sched, stacks, &mut tables);
+            let frames = resolved.stack.map_or(&[][..], |stack| tables.stack(stack)).iter();
+            let cuts = frames.map(|frame| tables.truncated_by(*frame) == Some(StackCut::Lost));
+            assert_eq!((resolved.missing, cuts.collect::<Vec<_>>()), (missing, lost.to_vec()));
+        }
     }
 
     #[test]
@@ -475,25 +473,24 @@ mod tests {
             (0x1400, "main.elsewhere"),
             (0x1500, "runtime.mstart"),
         ];
-        let symbol = |(offset, name): (u64, &str)| {
+        let symbols = names.map(|(offset, name)| {
             let frame = SymbolFrame { function: name.into(), ..SymbolFrame::default() };
             Symbol { offset, start: offset, size: 0x100, frames: vec![frame], ..Symbol::default() }
-        };
+        });
         resolver.add_names(vec![SymbolTable {
             path: "/bin/1".into(),
-            symbols: names.into_iter().map(symbol).collect(),
+            symbols: symbols.into(),
             ..SymbolTable::default()
         }]);
         let mut tables = Tables::default();
-        let mut shown = |stack| {
+        let [found, begun, unknown] = [found, begun, unknown].map(|stack| {
             let stack = resolver.stack_at(stack, Ticks(0), &mut tables).0.unwrap();
-            let frames = tables.stack(stack).to_vec();
-            let labels = frames.iter().map(|frame| tables.frame_label(*frame));
+            let labels = tables.stack(stack).iter().map(|frame| tables.frame_label(*frame));
             labels.collect::<Vec<_>>()
-        };
-        assert_eq!(shown(found), ["runtime.schedule", "runtime.park_m", "runtime.mcall"]);
-        assert_eq!(shown(begun), ["runtime.schedule", "runtime.mstart"]);
-        assert_eq!(shown(unknown).len(), 2, "the mark that it is cut");
+        });
+        assert_eq!(found, ["runtime.schedule", "runtime.park_m", "runtime.mcall"]);
+        assert_eq!(begun, ["runtime.schedule", "runtime.mstart"]);
+        assert_eq!(unknown.len(), 2, "the mark that it is cut");
     }
 
     #[test]

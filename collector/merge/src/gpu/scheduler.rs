@@ -114,16 +114,16 @@ impl Gpu {
         let name = engine.tables.strings.intern(if ring.is_empty() { "job" } else { &ring });
         let queue = engine.tables.strings.intern(format!("{device} {ring}").trim());
         let context = reading.one_of(&["client_id", "entity"]);
-        let number = |engine: &mut Engine<'_>, key: &str, label: &str| {
-            let name = engine.tables.strings.intern(label);
-            reading.number(key).map(|value| Field::named(name, Value::Unsigned(value)))
-        };
         let labels = [
             ("id", "job"),
             ("job_count", "jobs in the queue"),
             ("hw_job_count", "jobs on the GPU"),
         ];
-        let fields = labels.iter().filter_map(|(key, label)| number(engine, key, label)).collect();
+        let fields = labels.iter().filter_map(|(key, label)| {
+            let name = engine.tables.strings.intern(label);
+            reading.number(key).map(|value| Field::named(name, Value::Unsigned(value)))
+        });
+        let fields = fields.collect();
         Detail { queue, name, context, fence, thread, waited_for: Vec::new(), fields }
     }
 }

@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{StringId, Tables};
-use syscollect_store::{ProbeArgument, ProbeDefinition, ProbeRole};
+use syscollect_store::{ProbeDefinition, ProbeRole};
 
 /// An argument of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,15 +143,15 @@ fn probe(
     repeated: impl Fn(&str) -> bool,
     tables: &mut Tables,
 ) -> Probe {
-    let mut argument = |argument: &ProbeArgument| Argument {
+    let arguments = definition.arguments.iter().map(|argument| Argument {
         name: tables.strings.intern(&argument.name),
         size: argument.size,
         signed: argument.signed,
         float: argument.float,
         text: argument.text,
         repeated: repeated(&argument.name),
-    };
-    let arguments = definition.arguments.iter().map(&mut argument).collect();
+    });
+    let arguments = arguments.collect();
     Probe {
         role: definition.role,
         pair: definition.pair,

@@ -97,14 +97,13 @@ impl Resolver {
         tables: &mut Tables,
     ) -> (Resolved, Holds) {
         let defined = lane.stacks().and_then(|stacks| self.stacks.lanes.get(&stacks));
-        let find = |id: u32, in_kernel: bool| {
-            let found = defined
-                .and_then(|stacks| stacks.get(&id))
-                .filter(|stack| stack.kernel == in_kernel);
-            (found.copied(), id != stack_id::NONE && found.is_none())
-        };
-        let ((user, user_missing), (kernel, kernel_missing)) =
-            (find(user, false), find(kernel, true));
+        let [(user, user_missing), (kernel, kernel_missing)] =
+            [(user, false), (kernel, true)].map(|(id, in_kernel)| {
+                let found = defined
+                    .and_then(|stacks| stacks.get(&id))
+                    .filter(|stack| stack.kernel == in_kernel);
+                (found.copied(), id != stack_id::NONE && found.is_none())
+            });
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
         let mut blocked_in = None;

@@ -203,9 +203,8 @@ impl EventAttributes {
         number: u64,
         tables: &Tables,
     ) -> bool {
-        let text = || format!("{} {number}", tables.strings.get(string));
         match role {
-            TextRole::ThreadName => self.thread_name = Some(text()),
+            TextRole::ThreadName => self.thread_name = Some(numbered(string, number, tables)),
             TextRole::ZoneName => match self.of_role(about, role) {
                 Some(attributes) => attributes.name = Some((string, Some(number))),
                 None => return false,
@@ -216,7 +215,7 @@ impl EventAttributes {
             TextRole::Field => return false,
             TextRole::ZoneText | TextRole::AsyncText | TextRole::Message => {
                 match self.of_role(about, role) {
-                    Some(attributes) => attributes.add_text(&text()),
+                    Some(attributes) => attributes.add_text(&numbered(string, number, tables)),
                     None => return false,
                 }
             }
@@ -249,27 +248,37 @@ impl EventAttributes {
     }
 }
 
+fn numbered(string: StringId, number: u64, tables: &Tables) -> String {
+    format!("{} {number}", tables.strings.get(string))
+}
+
 /// A value as it wants to be shown.
 fn value_of(value: protocol::Value, format: Option<FieldFormat>, log: &Log) -> Option<Value> {
     use protocol::Value as Raw;
-    let float = || match value {
-        Raw::Float(value) => value,
-        Raw::Signed(value) => value as f64,
-        Raw::Unsigned(value) => value as f64,
-        Raw::String(number) => number.into(),
-    };
-    let whole = || match value {
-        Raw::Float(value) => value as u64,
-        _ => value.bits(),
-    };
     Some(match (value, format) {
         (Raw::String(number), _) => Value::String(log.string(number)?),
-        (_, Some(FieldFormat::Duration)) => Value::Duration(whole()),
-        (_, Some(FieldFormat::Bytes)) => Value::Bytes(whole()),
-        (_, Some(FieldFormat::Address)) => Value::Address(whole()),
-        (_, Some(FieldFormat::Percentage)) => Value::Percentage(float()),
-        (_, Some(FieldFormat::Decimal)) | (Raw::Float(_), _) => Value::Float(float()),
+        (_, Some(FieldFormat::Duration)) => Value::Duration(whole(value)),
+        (_, Some(FieldFormat::Bytes)) => Value::Bytes(whole(value)),
+        (_, Some(FieldFormat::Address)) => Value::Address(whole(value)),
+        (_, Some(FieldFormat::Percentage)) => Value::Percentage(float(value)),
+        (_, Some(FieldFormat::Decimal)) | (Raw::Float(_), _) => Value::Float(float(value)),
         (Raw::Signed(value), _) => Value::Signed(value),
         (Raw::Unsigned(value), _) => Value::Unsigned(value),
     })
+}
+
+fn float(value: protocol::Value) -> f64 {
+    match value {
+        protocol::Value::Float(value) => value,
+        protocol::Value::Signed(value) => value as f64,
+        protocol::Value::Unsigned(value) => value as f64,
+        protocol::Value::String(number) => number.into(),
+    }
+}
+
+fn whole(value: protocol::Value) -> u64 {
+    match value {
+        protocol::Value::Float(value) => value as u64,
+        _ => value.bits(),
+    }
 }

@@ -2,12 +2,13 @@
 
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    self as model, FieldFormat, Location, LocationId, Schema, SchemaId, StringId, Tables, Unit,
+    self as model, FieldFormat, Location, LocationId, Schema, SchemaId, StringId, Strings, Tables,
+    Unit,
 };
 use syscollect_records::ZoneLogChunk;
 use syscollect_zone_protocol as protocol;
 use syscollect_zone_protocol::arena::LOG_BYTES;
-use syscollect_zone_protocol::log::{Definition, SchemaField, split_entry};
+use syscollect_zone_protocol::log::{Definition, split_entry};
 
 /// A place in the source with what a zone there is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,12 +159,12 @@ impl Logs {
     }
 
     fn parse(&mut self, kind: u32, body: &[u8], tables: &mut Tables) -> Option<Entry> {
-        let mut string = |text: &[u8]| tables.strings.intern(&String::from_utf8_lossy(text));
+        let strings = &mut tables.strings;
         Some(match Definition::decode(kind, body)? {
-            Definition::String(text) => Entry::String(string(text)),
+            Definition::String(text) => Entry::String(intern(text, strings)),
             Definition::Location(place) => {
                 let [name, function, file] =
-                    [place.name, place.function, place.file].map(&mut string);
+                    [place.name, place.function, place.file].map(|text| intern(text, strings));
                 let is_known =
                     place.line != 0 || !place.function.is_empty() || !place.file.is_empty();
                 let location = Location { function, file, line: place.line };
@@ -172,22 +173,22 @@ impl Logs {
             }
             // The collector reads a counter's values at its address, and gives them as a plot's.
             Definition::Plot { name, unit, .. } | Definition::Counter { name, unit, .. } => {
-                let name = string(name);
-                let unit = Unit::from_text(&String::from_utf8_lossy(unit), &mut tables.strings);
+                let name = intern(name, strings);
+                let unit = Unit::from_text(&String::from_utf8_lossy(unit), strings);
                 Entry::Plot { name, unit }
             }
             Definition::Lock { shared, location, name } => {
-                Entry::Lock { name: string(name), shared, location }
+                Entry::Lock { name: intern(name, strings), shared, location }
             }
             Definition::Schema { name, category, fields } => {
-                let name = string(name);
-                let category = (!category.is_empty()).then(|| string(category));
-                let field = |field: SchemaField<'_>| model::SchemaField {
-                    name: string(field.name),
-                    label: string(field.label),
+                let name = intern(name, strings);
+                let category = (!category.is_empty()).then(|| intern(category, strings));
+                let fields = fields.map(|field| model::SchemaField {
+                    name: intern(field.name, strings),
+                    label: intern(field.label, strings),
                     format: format_of(field.format),
-                };
-                let schema = Schema { name, category, fields: fields.map(field).collect() };
+                });
+                let schema = Schema { name, category, fields: fields.collect() };
                 Entry::Schema(self.intern_schema(schema, tables))
             }
         })
@@ -197,6 +198,10 @@ impl Logs {
 /// 0xRRGGBB; 0 is none.
 pub(crate) fn color_of(number: u32) -> Option<u32> {
     Some(number & 0xff_ffff).filter(|color| *color != 0)
+}
+
+fn intern(text: &[u8], strings: &mut Strings) -> StringId {
+    strings.intern(&String::from_utf8_lossy(text))
 }
 
 fn format_of(format: protocol::FieldFormat) -> FieldFormat {

@@ -262,8 +262,10 @@ impl Zones {
         process: Option<ProcessId>,
     ) -> Result<(), Stopped> {
         let mut tracks = Vec::new();
-        let over = |(of, _): &(ProcessId, u32)| process.is_none_or(|process| process == *of);
-        for (_, marks) in self.programs.iter_mut().filter(|(key, _)| over(key)) {
+        for ((of, _), marks) in &mut self.programs {
+            if process.is_some_and(|process| process != *of) {
+                continue;
+            }
             tracks.extend(marks.frames.values_mut().filter(|set| set.open).map(|set| {
                 set.open = false;
                 set.track
