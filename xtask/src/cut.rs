@@ -165,10 +165,10 @@ impl Named {
     fn of(records: &[Record]) -> Self {
         let heads: Vec<_> = records.iter().filter_map(Record::head).collect();
         // What an interrupt interrupted is not named by anything.
-        let threads = || heads.iter().filter(|head| head.interrupt == 0);
+        let threads = heads.iter().filter(|head| head.interrupt == 0);
         Self {
-            threads: threads().flat_map(|head| [head.tid, head.tgid]).collect(),
-            processes: threads().map(|head| head.tgid).collect(),
+            threads: threads.clone().flat_map(|head| [head.tid, head.tgid]).collect(),
+            processes: threads.map(|head| head.tgid).collect(),
             tracepoints: heads.iter().map(|head| head.tracepoint).collect(),
         }
     }
@@ -264,8 +264,9 @@ fn write(writer: &mut CaptureWriter<Vec<u8>>, records: Vec<Record>, stride: usiz
         lanes.entry(record.lane).or_default().push(record);
     }
     for (lane, records) in lanes {
-        let ticks = || records.iter().map(|record| Ticks(record.ticks));
-        let (first, last) = (ticks().min().unwrap_or_default(), ticks().max().unwrap_or_default());
+        let ticks = records.iter().map(|record| Ticks(record.ticks));
+        let first = ticks.clone().min().unwrap_or_default();
+        let last = ticks.max().unwrap_or_default();
         let data: Vec<u8> =
             records.iter().flat_map(|record| record.bytes.iter().copied()).collect();
         let (count, length) = (records.len() as u32, data.len() as u32);

@@ -45,18 +45,13 @@ struct Row {
 impl Row {
     fn of(pid: u32, minute: u64, file: u64) -> Result<Self> {
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let field = |name: &str| -> Result<u64> {
-            let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-            let value = value.and_then(|value| value.split_ascii_whitespace().next()?.parse().ok());
-            value.with_context(|| format!("no {name} in /proc/{pid}/status"))
-        };
         Ok(Self {
             minute,
-            resident_kib: field("VmRSS")?,
-            peak_kib: field("VmHWM")?,
+            resident_kib: field(pid, &status, "VmRSS")?,
+            peak_kib: field(pid, &status, "VmHWM")?,
             descriptors: fs::read_dir(format!("/proc/{pid}/fd"))?.count(),
             mappings: fs::read_to_string(format!("/proc/{pid}/maps"))?.lines().count(),
-            threads: field("Threads")?,
+            threads: field(pid, &status, "Threads")?,
             cpu: cpu_time(pid)?,
             file,
         })
@@ -80,16 +75,25 @@ impl Row {
 }
 
 /// User and system time of a process, its threads that have ended included.
+/// A number in `/proc/PID/status`.
+fn field(pid: u32, status: &str, name: &str) -> Result<u64> {
+    let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let value = value.and_then(|value| value.split_ascii_whitespace().next()?.parse().ok());
+    value.with_context(|| format!("no {name} in /proc/{pid}/status"))
+}
+
 fn cpu_time(pid: u32) -> Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let (_, fields) = stat.rsplit_once(')').context("no name in stat")?;
     let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-    let ticks = |at: usize| {
-        fields.get(at).and_then(|field| field.parse::<u64>().ok()).context("stat is too short")
-    };
+    let mut ticks = 0;
+    for at in [11, 12] {
+        let field = fields.get(at).and_then(|field| field.parse::<u64>().ok());
+        ticks += field.context("stat is too short")?;
+    }
     // SAFETY: takes a number and returns one.
     let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    Ok(Duration::from_secs_f64((ticks(11)? + ticks(12)?) as f64 / per_second as f64))
+    Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))
 }
 
 /// Records, prints a row every few minutes, and what came of it in the end.

@@ -118,24 +118,28 @@ fn finishing(context: &Context) -> Result<String> {
         "| ten seconds with off-CPU and waker stacks | {} | {} |\n|---|---|---|\n",
         FINISHING[0].0, FINISHING[1].0
     );
-    let mut row = |name: &str, figure: fn(&Finished) -> String| {
-        let cells: Vec<String> = runs.iter().map(figure).collect();
-        out += &format!("| {name} | {} |\n", cells.join(" | "));
-    };
-    row("events", |run| run.events.to_string());
-    row("lost", |run| run.lost.to_string());
-    row("from the start of the program to recording", |run| format!("{:.0} ms", run.startup_ms));
-    row(&format!("the same beside {} busy threads", tracer::BUSY_THREADS), |run| {
-        format!("{:.0} ms", run.busy_startup_ms)
+    let beside = format!("the same beside {} busy threads", tracer::BUSY_THREADS);
+    out += &row(&runs, "events", |run| run.events.to_string());
+    out += &row(&runs, "lost", |run| run.lost.to_string());
+    out += &row(&runs, "from the start of the program to recording", |run| {
+        format!("{:.0} ms", run.startup_ms)
     });
-    row("the same beside as many programs in sessions of their own", |run| {
+    out += &row(&runs, &beside, |run| format!("{:.0} ms", run.busy_startup_ms));
+    out += &row(&runs, "the same beside as many programs in sessions of their own", |run| {
         format!("{:.0} ms", run.busy_sessions_startup_ms)
     });
-    row("the recorder's CPU while recording", |run| format!("{:.1} %", run.cpu_share));
-    row("from stop to a finished .pftrace", |run| format!("{:.2} s", run.seconds));
-    row("largest resident memory, export included", |run| {
+    out +=
+        &row(&runs, "the recorder's CPU while recording", |run| format!("{:.1} %", run.cpu_share));
+    out += &row(&runs, "from stop to a finished .pftrace", |run| format!("{:.2} s", run.seconds));
+    out += &row(&runs, "largest resident memory, export included", |run| {
         format!("{:.0} MB", run.peak_bytes as f64 / 1e6)
     });
-    row("size of the trace", |run| format!("{:.1} MB", run.trace_bytes as f64 / 1e6));
+    out +=
+        &row(&runs, "size of the trace", |run| format!("{:.1} MB", run.trace_bytes as f64 / 1e6));
     Ok(out)
+}
+
+fn row(runs: &[Finished], name: &str, figure: impl Fn(&Finished) -> String) -> String {
+    let cells: Vec<String> = runs.iter().map(figure).collect();
+    format!("| {name} | {} |\n", cells.join(" | "))
 }

@@ -128,10 +128,8 @@ pub(super) fn run(pairs: usize) -> Result<String> {
 
 fn row(program: &Program, tracer: &Tracer, runs: &[Counted]) -> String {
     let samples: u64 = runs.iter().map(|run| run.samples).sum();
-    let all = |of: fn(&Counted) -> f64| -> Vec<f64> { runs.iter().map(of).collect() };
-    let middle = |of: fn(&Counted) -> f64| median(all(of));
     // Of some peers it is all stacks of a run or none.
-    let whole = all(|run| run.of_samples(run.whole as f64) * 100.0);
+    let whole: Vec<f64> = runs.iter().map(|run| run.of_samples(run.whole as f64) * 100.0).collect();
     let [lowest, highest] =
         [f64::min, f64::max].map(|which| whole.iter().copied().reduce(which).unwrap_or_default());
     format!(
@@ -139,9 +137,9 @@ fn row(program: &Program, tracer: &Tracer, runs: &[Counted]) -> String {
         program.title,
         tracer.title,
         median(whole),
-        middle(|run| run.of_samples(run.frames as f64)),
-        middle(|run| run.ratio),
-        middle(|run| run.of_samples(run.bytes)),
+        median(runs.iter().map(|run| run.of_samples(run.frames as f64)).collect()),
+        median(runs.iter().map(|run| run.ratio).collect()),
+        median(runs.iter().map(|run| run.of_samples(run.bytes)).collect()),
     )
 }
 

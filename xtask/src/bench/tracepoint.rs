@@ -61,9 +61,9 @@ fn render(times: &[Vec<f64>; 3]) -> String {
          |---|---|---|---|\n",
     );
     for ((_, title), way) in WAYS.iter().zip(times) {
-        let pairs = || way.iter().zip(&times[1]);
-        let ratios: Vec<f64> = pairs().map(|(time, empty)| time / empty).collect();
-        let above: Vec<f64> = pairs().map(|(time, empty)| time - empty).collect();
+        let pairs = way.iter().zip(&times[1]);
+        let ratios: Vec<f64> = pairs.clone().map(|(time, empty)| time / empty).collect();
+        let above: Vec<f64> = pairs.map(|(time, empty)| time - empty).collect();
         let (low, high) = spread(&ratios);
         let (time, ratio, above) = (median(way.clone()), median(ratios), median(above));
         out +=

@@ -207,9 +207,7 @@ impl Process {
 
 /// Where tracefs is mounted; mounts it, as perf does, where nobody has.
 fn tracefs() -> Option<PathBuf> {
-    let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from);
-    let mounted = || places.iter().find(|place| place.join("instances").is_dir()).cloned();
-    mounted().or_else(|| {
+    mounted_tracefs().or_else(|| {
         // SAFETY: the strings are constants; no data is passed. A failure shows in the next look.
         unsafe {
             libc::mount(
@@ -220,8 +218,13 @@ fn tracefs() -> Option<PathBuf> {
                 std::ptr::null(),
             )
         };
-        mounted()
+        mounted_tracefs()
     })
+}
+
+fn mounted_tracefs() -> Option<PathBuf> {
+    let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from);
+    places.into_iter().find(|place| place.join("instances").is_dir())
 }
 
 /// An ftrace instance of our own, removed when it is dropped.

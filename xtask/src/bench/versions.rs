@@ -76,25 +76,28 @@ impl Versions {
             }
         }
         let mut out = format!("| | {} | {} |\n|---|---|---|\n", TITLES[0], TITLES[1]);
-        let mut row = |name: &str, figure: fn(&Finished) -> f64| {
-            let cells = runs.each_ref().map(|runs| {
-                let values: Vec<f64> = runs.iter().map(figure).collect();
-                let (low, high) = spread(&values);
-                format!("{:.2} ({low:.2} to {high:.2})", median(values))
+        let beside = format!("the same beside {} busy threads, ms", tracer::BUSY_THREADS);
+        out += &row(&runs, "lost", |run| run.lost as f64);
+        out += &row(&runs, "from the start of the program to recording, ms", |run| run.startup_ms);
+        out += &row(&runs, &beside, |run| run.busy_startup_ms);
+        out +=
+            &row(&runs, "the same beside as many programs in sessions of their own, ms", |run| {
+                run.busy_sessions_startup_ms
             });
-            out += &format!("| {name} | {} |\n", cells.join(" | "));
-        };
-        row("lost", |run| run.lost as f64);
-        row("from the start of the program to recording, ms", |run| run.startup_ms);
-        row(&format!("the same beside {} busy threads, ms", tracer::BUSY_THREADS), |run| {
-            run.busy_startup_ms
+        out += &row(&runs, "the recorder's CPU while recording, %", |run| run.cpu_share);
+        out += &row(&runs, "from stop to a finished .pftrace, s", |run| run.seconds);
+        out += &row(&runs, "largest resident memory, export included, MB", |run| {
+            run.peak_bytes as f64 / 1e6
         });
-        row("the same beside as many programs in sessions of their own, ms", |run| {
-            run.busy_sessions_startup_ms
-        });
-        row("the recorder's CPU while recording, %", |run| run.cpu_share);
-        row("from stop to a finished .pftrace, s", |run| run.seconds);
-        row("largest resident memory, export included, MB", |run| run.peak_bytes as f64 / 1e6);
         Ok(out)
     }
+}
+
+fn row(runs: &[Vec<Finished>; 2], name: &str, figure: impl Fn(&Finished) -> f64) -> String {
+    let cells = runs.each_ref().map(|runs| {
+        let values: Vec<f64> = runs.iter().map(&figure).collect();
+        let (low, high) = spread(&values);
+        format!("{:.2} ({low:.2} to {high:.2})", median(values))
+    });
+    format!("| {name} | {} |\n", cells.join(" | "))
 }

@@ -129,8 +129,9 @@ fn pages(folder: &Path) -> Result<()> {
         let page = folder.join(format!("{name}.1"));
         let text =
             fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))?;
-        let has = |line: &str| text.lines().any(|found| found == line);
-        ensure!(has(".SH NAME") && has(".SH SYNOPSIS"), "{} is no page", page.display());
+        for heading in [".SH NAME", ".SH SYNOPSIS"] {
+            ensure!(text.lines().any(|line| line == heading), "{} is no page", page.display());
+        }
         if starts("groff") {
             let said =
                 output_of(Command::new("groff").args(["-man", "-Tutf8", "-ww", "-z"]).arg(&page))?;

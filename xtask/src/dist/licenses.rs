@@ -60,16 +60,17 @@ fn dependencies() -> Result<Vec<Crate>> {
     let metadata: Value = serde_json::from_slice(&said.stdout).context("cargo metadata")?;
     let mut crates = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {
-        let text = |field: &str| package[field].as_str().unwrap_or_default();
+        let [name, version, manifest, license] = ["name", "version", "manifest_path", "license"]
+            .map(|field| package[field].as_str().unwrap_or_default());
         // Without a source it is ours.
         if package["source"].is_null() {
             continue;
         }
-        let name = format!("{} v{}", text("name"), text("version"));
+        let name = format!("{name} v{version}");
         if linked.contains(&name) {
-            let folder = Path::new(text("manifest_path")).parent().map(Path::to_path_buf);
+            let folder = Path::new(manifest).parent().map(Path::to_path_buf);
             crates.push(Crate {
-                title: format!("{name} ({})", text("license")),
+                title: format!("{name} ({license})"),
                 folder: folder.with_context(|| format!("{name} lies nowhere"))?,
             });
         }

@@ -80,13 +80,13 @@ pub(crate) fn virtio(context: &Context) -> Result<Outcome> {
     let (truth, said) = (truth.events(), said.stderr);
     let (seen, truth) = (RecordedGpus::of(&capture)?, truth?);
     let jobs = seen.jobs("virtio_gpu");
-    let count = |name: &str| truth.iter().filter(|event| event.name == name).count() as u64;
-    let (queued, answered) = (count("virtio_gpu_cmd_queue"), count("virtio_gpu_cmd_response"));
+    let [queued, answered, flips] =
+        ["virtio_gpu_cmd_queue", "virtio_gpu_cmd_response", "drm_vblank_event_delivered"]
+            .map(|name| truth.iter().filter(|event| event.name == name).count() as u64);
     ensure!(
         queued > 0 && queued == answered,
         "ftrace saw {queued} commands and {answered} answers\n{said}"
     );
-    let flips = count("drm_vblank_event_delivered");
     ensure!(flips > 0, "ftrace saw no flips\n{said}");
     let (missed, blanks) = blanks(&seen, &truth)?;
     // Interrupts that come while another program of the recorder runs on the CPU are lost, which it

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use syscollect_capture::{RecordOptions, Recording, Stacks, Teed};
 use syscollect_merge::{Session, play_live};
 use syscollect_model::{
-    Event, Exporter, Scope, StackId, StopReason, Tables, ThreadId, Time, TrackId,
+    Event, Exporter, ProcessId, Scope, StackId, StopReason, Tables, ThreadId, Time, TrackId,
 };
 use syscollect_playback::Recording as _;
 use syscollect_store::CaptureReader;
@@ -108,6 +108,10 @@ fn tid(thread: ThreadId, tables: &Tables) -> u32 {
     tables.thread(thread).tid
 }
 
+fn pid(process: ProcessId, tables: &Tables) -> u32 {
+    tables.process(process).pid
+}
+
 fn frames(stack: Option<StackId>, tables: &Tables) -> Vec<String> {
     let frames = stack.map_or(&[][..], |stack| tables.stack(stack));
     frames.iter().map(|frame| tables.frame_label(*frame)).collect()
@@ -125,52 +129,55 @@ fn track(track: TrackId, tables: &Tables) -> String {
 }
 
 fn line(event: &Event, tables: &Tables) -> Option<String> {
-    let tid = |thread| tid(thread, tables);
-    let pid = |process| tables.process(process).pid;
-    let frames = |stack| frames(stack, tables);
-    let track = |id| track(id, tables);
     Some(match event {
         Event::ThreadName(..) => return None,
         Event::Switch(switch) => format!(
             "switch cpu{} {:?} {:?} -> {} {:?}",
             switch.cpu,
-            switch.previous.map(tid),
+            switch.previous.map(|thread| tid(thread, tables)),
             switch.off_cpu.state,
-            tid(switch.next),
-            frames(switch.off_cpu.stack)
+            tid(switch.next, tables),
+            frames(switch.off_cpu.stack, tables)
         ),
         Event::Wakeup(wakeup) => format!(
             "wakeup cpu{} {:?} {} {:?}",
             wakeup.cpu,
-            wakeup.waker.map(tid),
-            tid(wakeup.wakee),
-            frames(wakeup.stack)
+            wakeup.waker.map(|thread| tid(thread, tables)),
+            tid(wakeup.wakee, tables),
+            frames(wakeup.stack, tables)
         ),
         Event::Sample(sample) => {
-            format!("sample cpu{} {} {:?}", sample.cpu, tid(sample.thread), frames(sample.stack))
+            format!(
+                "sample cpu{} {} {:?}",
+                sample.cpu,
+                tid(sample.thread, tables),
+                frames(sample.stack, tables)
+            )
         }
-        Event::ProcessStart(process) => format!("process {} starts", pid(*process)),
-        Event::ProcessExec(process, _) => format!("process {} execs", pid(*process)),
-        Event::ProcessEnd(process) => format!("process {} ends", pid(*process)),
-        Event::ThreadStart(thread) => format!("thread {} starts", tid(*thread)),
-        Event::ThreadEnd(thread) => format!("thread {} ends", tid(*thread)),
-        Event::Asleep(thread, _) => format!("thread {} is asleep", tid(*thread)),
-        Event::Counter(id, value) => format!("{} = {value}", track(*id)),
+        Event::ProcessStart(process) => format!("process {} starts", pid(*process, tables)),
+        Event::ProcessExec(process, _) => format!("process {} execs", pid(*process, tables)),
+        Event::ProcessEnd(process) => format!("process {} ends", pid(*process, tables)),
+        Event::ThreadStart(thread) => format!("thread {} starts", tid(*thread, tables)),
+        Event::ThreadEnd(thread) => format!("thread {} ends", tid(*thread, tables)),
+        Event::Asleep(thread, _) => format!("thread {} is asleep", tid(*thread, tables)),
+        Event::Counter(id, value) => format!("{} = {value}", track(*id, tables)),
         Event::SliceBegin(id, slice) => {
-            format!("{} begins {}", track(*id), tables.strings.get(slice.name))
+            format!("{} begins {}", track(*id, tables), tables.strings.get(slice.name))
         }
-        Event::SliceEnd(id) => format!("{} ends", track(*id)),
+        Event::SliceEnd(id) => format!("{} ends", track(*id, tables)),
         Event::Instant(id, slice) => {
-            format!("{} at {}", track(*id), tables.strings.get(slice.name))
+            format!("{} at {}", track(*id, tables), tables.strings.get(slice.name))
         }
-        Event::Message(id, message) => format!("{} says {:?}", track(*id), message.text),
+        Event::Message(id, message) => format!("{} says {:?}", track(*id, tables), message.text),
         Event::Loss(loss) => format!("{} lost", loss.count),
-        Event::SliceUpdate(id, _) => format!("{} more", track(*id)),
-        Event::Migration(event) => format!("migration of {}", tid(event.thread)),
-        Event::Lock(event) => format!("lock of {}", tid(event.thread)),
-        Event::Memory(event) => format!("memory of {} at {}", tid(event.thread), event.address),
-        Event::GpuJob(id, _) => format!("{} did a job", track(*id)),
-        Event::Crash(crash) => format!("crash of {}", tid(crash.thread)),
+        Event::SliceUpdate(id, _) => format!("{} more", track(*id, tables)),
+        Event::Migration(event) => format!("migration of {}", tid(event.thread, tables)),
+        Event::Lock(event) => format!("lock of {}", tid(event.thread, tables)),
+        Event::Memory(event) => {
+            format!("memory of {} at {}", tid(event.thread, tables), event.address)
+        }
+        Event::GpuJob(id, _) => format!("{} did a job", track(*id, tables)),
+        Event::Crash(crash) => format!("crash of {}", tid(crash.thread, tables)),
         Event::RecordingEnd(machine) => format!("recording of {machine} ends"),
     })
 }

@@ -20,25 +20,10 @@ const CALLS: u64 = 1_000;
 /// pointers, of which its callers keep none, it has its caller at least; and none that was not asked
 /// for.
 pub(crate) fn stacks(context: &Context) -> Result<String> {
-    let function = format!("{}:{FUNCTION}", context.load.display());
-    let load = ["probed", &CALLS.to_string()];
-    let record = |way: &str, options: &[&str]| -> Result<Calls> {
-        let capture = context.path("probe-stacks.syscap");
-        let options = [&["--freq", "0", "--function", &function], options].concat();
-        let lines = context.record_by(way, &capture, &options, &load)?;
-        let line = lines.first().context("the load printed nothing")?;
-        let (often, rarely) = (number(line, "often")?, number(line, "rarely")?);
-        let mut calls = Calls { often, rarely, ..Calls::default() };
-        Session::open(CaptureReader::open(&capture)?)?.play(&mut calls)?;
-        // There the load may have begun before all was attached.
-        let are_all = context.is_emulated() || calls.all == often + rarely;
-        ensure!(are_all, "{way}, {options:?}: calls are missing: {calls:?}");
-        Ok(calls)
-    };
     let mut told = Vec::new();
     for way in ways(context) {
         if context.offered.has("unwind_tables") {
-            let calls = record(way, &["--stacks", "probes", "--unwind", "tables"])?;
+            let calls = record(context, way, &["--stacks", "probes", "--unwind", "tables"])?;
             for (caller, count) in
                 [("probed_caller_often", calls.often), ("probed_caller_rarely", calls.rarely)]
             {
@@ -57,16 +42,32 @@ pub(crate) fn stacks(context: &Context) -> Result<String> {
             ensure!(is_slow || whole * 100 >= calls.all * 95, "{way}: cut stacks: {calls:?}");
             told.push(format!("{way}: {:?}, {} cut", calls.whole, calls.cut));
         }
-        let calls = record(way, &["--stacks", "probes", "--unwind", "frame-pointer"])?;
+        let calls = record(context, way, &["--stacks", "probes", "--unwind", "frame-pointer"])?;
         ensure!(
             calls.with_caller == calls.all,
             "{way}: by frame pointers direct callers are lost: {calls:?}"
         );
     }
     let Some(way) = ways(context).first().copied() else { return Ok("no way to attach".into()) };
-    let calls = record(way, &["--stacks", "off-cpu"])?;
+    let calls = record(context, way, &["--stacks", "off-cpu"])?;
     ensure!(calls.with_stack == 0, "stacks that nobody asked for: {calls:?}");
     Ok(told.join("; "))
+}
+
+fn record(context: &Context, way: &str, options: &[&str]) -> Result<Calls> {
+    let function = format!("{}:{FUNCTION}", context.load.display());
+    let load = ["probed", &CALLS.to_string()];
+    let capture = context.path("probe-stacks.syscap");
+    let options = [&["--freq", "0", "--function", &function], options].concat();
+    let lines = context.record_by(way, &capture, &options, &load)?;
+    let line = lines.first().context("the load printed nothing")?;
+    let (often, rarely) = (number(line, "often")?, number(line, "rarely")?);
+    let mut calls = Calls { often, rarely, ..Calls::default() };
+    Session::open(CaptureReader::open(&capture)?)?.play(&mut calls)?;
+    // There the load may have begun before all was attached.
+    let are_all = context.is_emulated() || calls.all == often + rarely;
+    ensure!(are_all, "{way}, {options:?}: calls are missing: {calls:?}");
+    Ok(calls)
 }
 
 /// What the load says, and what the recording shows.

@@ -4,7 +4,7 @@
 //! Compared with what the programs say that they did. What they marked is read
 //! from the capture's chunks by a second, plain reader.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -280,11 +280,12 @@ impl ProcessZones {
     pub(super) fn read(capture: &Path, pid: u32) -> Result<Self> {
         let reader = CaptureReader::open(capture)?;
         let mut marked = Self { threads: BTreeMap::new(), logs: BTreeMap::new(), lost: 0 };
-        let mut clients = Vec::new();
+        let mut clients = BTreeSet::new();
         for definition in reader.definitions() {
             match definition? {
                 Definition::Clients(list) => {
-                    clients.extend(list.into_iter().filter(|client| client.pid == pid));
+                    let ours = list.into_iter().filter(|client| client.pid == pid);
+                    clients.extend(ours.map(|client| client.client));
                 }
                 Definition::Losses(losses) => {
                     // Rings are counted, too, but what lay in one that was not taken is not known.
@@ -297,13 +298,12 @@ impl ProcessZones {
                 _ => {}
             }
         }
-        let ours = |client: u32| clients.iter().any(|known| known.client == client);
         for lane in reader.lanes() {
             for entry in reader.chunks(lane) {
                 let chunk = reader.read(entry)?;
                 match lane.kind {
-                    LaneKind::Zone => marked.zones(&chunk, ours),
-                    LaneKind::ZoneLog => marked.log(&chunk, ours),
+                    LaneKind::Zone => marked.zones(&chunk, &clients),
+                    LaneKind::ZoneLog => marked.log(&chunk, &clients),
                     _ => {}
                 }
             }
@@ -312,8 +312,9 @@ impl ProcessZones {
         Ok(marked)
     }
 
-    fn zones(&mut self, chunk: &Chunk, ours: impl Fn(u32) -> bool) {
-        let Some(prefix) = ZoneChunk::from_bytes(&chunk.data).filter(|prefix| ours(prefix.client))
+    fn zones(&mut self, chunk: &Chunk, clients: &BTreeSet<u32>) {
+        let Some(prefix) =
+            ZoneChunk::from_bytes(&chunk.data).filter(|prefix| clients.contains(&prefix.client))
         else {
             return;
         };
@@ -325,9 +326,9 @@ impl ProcessZones {
         self.threads.entry(prefix.tid).or_default().extend(words);
     }
 
-    fn log(&mut self, chunk: &Chunk, ours: impl Fn(u32) -> bool) {
+    fn log(&mut self, chunk: &Chunk, clients: &BTreeSet<u32>) {
         let Some(prefix) =
-            ZoneLogChunk::from_bytes(&chunk.data).filter(|prefix| ours(prefix.client))
+            ZoneLogChunk::from_bytes(&chunk.data).filter(|prefix| clients.contains(&prefix.client))
         else {
             return;
         };

@@ -80,16 +80,16 @@ pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<(
     // SAFETY: writes two bytes to an open descriptor; 0 is the process that writes.
     unsafe { command.pre_exec(move || std::io::Write::write_all(&mut &members, b"0\n")) };
     let said = wait(command.spawn()?)?;
-    let told = || format!("{limit} bytes, {seconds} s: {}\n{}", said.status, said.stderr);
+    let told = format!("{limit} bytes, {seconds} s: {}\n{}", said.status, said.stderr);
     let killed = std::os::unix::process::ExitStatusExt::signal(&said.status) == Some(libc::SIGKILL);
-    ensure!(killed || said.status.code().is_some(), "it ended otherwise: {}", told());
+    ensure!(killed || said.status.code().is_some(), "it ended otherwise: {told}");
     if said.status.success() {
         counts.finished += 1;
     }
     if said.status.code() == Some(1) {
-        ensure!(said.stderr.contains("emory"), "an error that does not say why: {}", told());
+        ensure!(said.stderr.contains("emory"), "an error that does not say why: {told}");
     }
-    field.check(counts).with_context(told)?;
+    field.check(counts).context(told)?;
     // The process that holds probes has ended by now, too.
     drop(group);
     Ok(())

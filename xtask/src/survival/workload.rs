@@ -57,11 +57,10 @@ impl Workload {
     /// Waits until the instrumented program is told by its semaphores that nobody records.
     pub(super) fn semaphores_are_down(&self) -> Result<()> {
         let pid = self.running.first().context("no load")?.id();
-        let all = || semaphores(pid, &self.program);
         let down = until("semaphores to be down", || {
-            all().ok()?.values().all(|value| *value == 0).then_some(())
+            semaphores(pid, &self.program).ok()?.values().all(|value| *value == 0).then_some(())
         });
-        down.with_context(|| format!("they are {:?}", all()))
+        down.with_context(|| format!("they are {:?}", semaphores(pid, &self.program)))
     }
 }
 

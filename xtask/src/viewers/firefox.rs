@@ -130,19 +130,23 @@ impl ProfilerCli {
         Ok(())
     }
 
+    /// The markers of a thread that a search finds.
+    fn found(&self, thread: &str, search: &str) -> Result<Value> {
+        self.json(&["thread", "markers", "--thread", thread, "--limit", "0", "--search", search])
+    }
+
     /// The thread that stands for a queue.
     fn gpu_jobs(&self, thread: &str, queue: &str, figures: &mut Figures) -> Result<()> {
-        let markers = |search: &str| {
-            self.json(&[
-                "thread", "markers", "--thread", thread, "--limit", "0", "--search", search,
-            ])
-        };
-        let count = |search: &str| number(&markers(search)?, "filteredMarkerCount");
-        add(figures, &format!("GPU jobs of {queue}"), count("type:gpuJob")?);
-        add(figures, "GPU jobs that failed", count("end:failed")?);
-        add(figures, "GPU jobs that never ended", count("end:not ended")?);
-        add(figures, "GPU jobs without a beginning", count("end:ended before")?);
-        for row in list(&markers("-end:not ended,-end:ended before")?["byType"])? {
+        for (name, search) in [
+            (&*format!("GPU jobs of {queue}"), "type:gpuJob"),
+            ("GPU jobs that failed", "end:failed"),
+            ("GPU jobs that never ended", "end:not ended"),
+            ("GPU jobs without a beginning", "end:ended before"),
+        ] {
+            add(figures, name, number(&self.found(thread, search)?, "filteredMarkerCount")?);
+        }
+        let ended = self.found(thread, "-end:not ended,-end:ended before")?;
+        for row in list(&ended["byType"])? {
             add(figures, &format!("GPU time of {queue}"), time(row)?);
         }
         Ok(())

@@ -92,17 +92,11 @@ impl Packages {
         let here = self.folder.join("packages");
         fs::create_dir_all(&here).with_context(|| format!("cannot create {}", here.display()))?;
         let prefix = format!("{name}_");
-        let find = || -> Option<PathBuf> {
-            let entries = fs::read_dir(&here).ok()?.flatten().map(|entry| entry.path());
-            entries.filter(|path| path.extension().is_some_and(|kind| kind == "deb")).find(|path| {
-                path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(&prefix))
-            })
-        };
-        if let Some(path) = find() {
+        if let Some(path) = downloaded(&here, &prefix) {
             return Ok(path);
         }
         output_of(self.apt("apt-get").current_dir(&here).args(["-qq", "download", name]))?;
-        find().with_context(|| format!("apt-get brought no {name}"))
+        downloaded(&here, &prefix).with_context(|| format!("apt-get brought no {name}"))
     }
 
     /// Names of packages, without those of special builds.
@@ -167,6 +161,14 @@ fn version(image: &str) -> Option<&str> {
 }
 
 /// Major and minor number.
+/// The package in the folder whose name begins so.
+fn downloaded(folder: &Path, prefix: &str) -> Option<PathBuf> {
+    let entries = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    entries.filter(|path| path.extension().is_some_and(|kind| kind == "deb")).find(|path| {
+        path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(prefix))
+    })
+}
+
 fn number(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
@@ -197,18 +199,17 @@ mod tests {
         let names = ["5.10.0-30", "5.10.0-32", "6.1.0-47", "6.12.107+deb13", "7.2.13+deb14"];
         let images: Vec<String> =
             names.iter().map(|name| format!("linux-image-{name}-amd64")).collect();
-        let nearest = |release: &str| {
+        for (release, expected) in [
+            ("5.10", "linux-image-5.10.0-32-amd64"),
+            ("6.18", "linux-image-6.12.107+deb13-amd64"),
+            ("7.2", "linux-image-7.2.13+deb14-amd64"),
+        ] {
             let wanted = number(release).unwrap();
-            let found =
-                images.iter().map(|image| (image, number(version(image).unwrap()).unwrap()));
-            found
-                .min_by_key(|(image, found)| (distance(wanted, *found), Reverse(parts(image))))
-                .unwrap()
-                .0
-                .clone()
-        };
-        assert_eq!(nearest("5.10"), "linux-image-5.10.0-32-amd64");
-        assert_eq!(nearest("6.18"), "linux-image-6.12.107+deb13-amd64");
-        assert_eq!(nearest("7.2"), "linux-image-7.2.13+deb14-amd64");
+            let nearest = images.iter().min_by_key(|image| {
+                let found = number(version(image).unwrap()).unwrap();
+                (distance(wanted, found), Reverse(parts(image)))
+            });
+            assert_eq!(nearest.unwrap(), expected);
+        }
     }
 }

@@ -58,14 +58,10 @@ impl Table {
         for (user, _) in USERS {
             let wanted = tests_of_kernels()
                 .filter(|test| tests.is_empty() || tests.iter().any(|one| one == test));
-            let cell = |test: &str| {
+            let cells = wanted.map(|test| {
                 (test.to_owned(), Cell { verdict: "FAILED".to_owned(), detail: why.to_owned() })
-            };
-            self.columns.push(Column {
-                kernel: kernel.to_owned(),
-                user,
-                cells: wanted.map(cell).collect(),
             });
+            self.columns.push(Column { kernel: kernel.to_owned(), user, cells: cells.collect() });
         }
     }
 

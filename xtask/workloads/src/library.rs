@@ -105,21 +105,7 @@ impl Library {
 
     /// The contents of sections, and their table; where that lies, and how long it is.
     fn tables_of_sections(&self, start: u64, tail: &mut Vec<u8>) -> (u64, u16) {
-        let mut names = vec![0];
-        let mut sections = vec![Section::default()];
-        let mut put = |name: &str, kind: u32, contents: &[u8], tail: &mut Vec<u8>| {
-            tail.resize(tail.len().next_multiple_of(8), 0);
-            let section = Section {
-                name: names.len() as u32,
-                kind,
-                offset: start + tail.len() as u64,
-                size: contents.len() as u64,
-                ..Section::default()
-            };
-            names.extend(name.bytes().chain([0]));
-            tail.extend(contents);
-            sections.push(section);
-        };
+        let mut table = SectionTable { start, names: vec![0], sections: vec![Section::default()] };
         let (mut strings, mut symbols) = (vec![0], vec![0; 24]);
         for (name, address, size) in &self.functions {
             symbols.extend((strings.len() as u32).to_le_bytes());
@@ -128,12 +114,13 @@ impl Library {
             symbols.extend([*address, *size].map(u64::to_le_bytes).concat());
             strings.extend(name.bytes().chain([0]));
         }
-        put(".strtab", STRINGS, &strings, tail);
-        put(".symtab", SYMBOLS, &symbols, tail);
+        table.put(".strtab", STRINGS, &strings, tail);
+        table.put(".symtab", SYMBOLS, &symbols, tail);
         for (name, kind, contents) in &self.sections {
-            put(name, *kind, contents, tail);
+            table.put(name, *kind, contents, tail);
         }
-        put(".shstrtab", STRINGS, &[], tail);
+        table.put(".shstrtab", STRINGS, &[], tail);
+        let SectionTable { names, mut sections, .. } = table;
         (sections[2].link, sections[2].entry) = (1, 24);
         if let Some(last) = sections.last_mut() {
             last.size = names.len() as u64;
@@ -143,6 +130,30 @@ impl Library {
         let table = start + tail.len() as u64;
         sections.iter().for_each(|section| tail.extend(section.to_bytes()));
         (table, sections.len() as u16)
+    }
+}
+
+/// Sections whose contents lie in a file from `start` on.
+struct SectionTable {
+    start: u64,
+    /// The contents of the section of names.
+    names: Vec<u8>,
+    sections: Vec<Section>,
+}
+
+impl SectionTable {
+    /// Adds a section, and its contents to the end of the file.
+    fn put(&mut self, name: &str, kind: u32, contents: &[u8], tail: &mut Vec<u8>) {
+        tail.resize(tail.len().next_multiple_of(8), 0);
+        self.sections.push(Section {
+            name: self.names.len() as u32,
+            kind,
+            offset: self.start + tail.len() as u64,
+            size: contents.len() as u64,
+            ..Section::default()
+        });
+        self.names.extend(name.bytes().chain([0]));
+        tail.extend(contents);
     }
 }
 
