@@ -270,9 +270,9 @@ mod tests {
         spaces.map(mapping(1, 0x1000, "new", 50));
         spaces.map(mapping(1, 0x1000, "old", 0));
         spaces.seal();
-        let path = |at| spaces.lookup(1, Ticks(at), 0x1800).map(|m| m.path.as_str());
-        assert_eq!(path(49), Some("old"));
-        assert_eq!(path(50), Some("new"));
+        for (at, path) in [(49, "old"), (50, "new")] {
+            assert_eq!(spaces.lookup(1, Ticks(at), 0x1800).unwrap().path, path);
+        }
         assert_eq!(spaces.lookup(1, Ticks(60), 0x2000), None, "the end is not part of it");
     }
 
@@ -287,9 +287,10 @@ mod tests {
         spaces.map(Mapping { build_id: id.clone(), ..vdso(3, wide, 20) });
         spaces.map(vdso(4, wide, 30));
         spaces.seal();
-        let of = |pid, at| spaces.lookup(pid, Ticks(40), at).unwrap().build_id.clone();
-        assert_eq!([of(1, wide), of(3, wide), of(4, wide)], [id.clone(), id.clone(), id]);
-        assert!(of(2, narrow).is_empty());
+        for pid in [1, 3, 4] {
+            assert_eq!(spaces.lookup(pid, Ticks(40), wide).unwrap().build_id, id, "process {pid}");
+        }
+        assert!(spaces.lookup(2, Ticks(40), narrow).unwrap().build_id.is_empty());
     }
 
     fn vdso(pid: u32, start: u64, since: u64) -> Mapping {
@@ -305,11 +306,15 @@ mod tests {
         spaces.exec(2, Ticks(30));
         spaces.map(mapping(2, 0x1000, "child", 31));
         spaces.seal();
-        let path = |at, address| spaces.lookup(2, Ticks(at), address).map(|m| m.path.as_str());
-        assert_eq!(path(15, 0x1000), Some("parent"));
-        assert_eq!(path(25, 0x9000), None);
-        assert_eq!(path(30, 0x1000), None);
-        assert_eq!(path(31, 0x1000), Some("child"));
+        for (at, address, path) in [
+            (15, 0x1000, Some("parent")),
+            (25, 0x9000, None),
+            (30, 0x1000, None),
+            (31, 0x1000, Some("child")),
+        ] {
+            let found = spaces.lookup(2, Ticks(at), address);
+            assert_eq!(found.map(|mapping| mapping.path.as_str()), path, "at {at}");
+        }
         assert_eq!([9, 10, 29, 30, 31].map(|at| spaces.epoch(2, Ticks(at))), [0, 1, 1, 2, 3]);
     }
 
@@ -339,15 +344,15 @@ mod tests {
         spaces.exec(1, Ticks(10));
         spaces.fork(7, 1, Ticks(30));
         spaces.seal();
-        let of = |at| spaces.memory(1, Ticks(at));
-        let range = |at| (of(at).since.0, of(at).until.map(|until| until.0));
+        let memories = [9, 10, 29, 30].map(|at| spaces.memory(1, Ticks(at)));
         assert_eq!(
-            [9, 10, 29, 30].map(range),
+            memories.map(|memory| (memory.since.0, memory.until.map(|until| until.0))),
             [(0, Some(10)), (10, Some(30)), (10, Some(30)), (30, None)]
         );
-        assert!(of(10).was_of(1, Ticks(29)) && !of(10).was_of(1, Ticks(30)));
-        assert!(!of(10).was_of(2, Ticks(20)), "another process");
-        assert!(of(99).was_of(1, Ticks(u64::MAX)));
+        let [_, second, _, last] = memories;
+        assert!(second.was_of(1, Ticks(29)) && !second.was_of(1, Ticks(30)));
+        assert!(!second.was_of(2, Ticks(20)), "another process");
+        assert!(last.was_of(1, Ticks(u64::MAX)));
     }
 
     #[test]
@@ -355,8 +360,12 @@ mod tests {
         let made =
             ["//anon", "", "[heap]", "[stack]", "[anon:v8]", "/memfd:doublemapper (deleted)"];
         let of_files = ["/bin/a", "/bin/a (deleted)", "[vdso]", "/memfd:runc (deleted)"];
-        let is_generated = |path: &&str| mapping(1, 0, path, 0).is_generated();
-        assert!(made.iter().all(is_generated) && !of_files.iter().any(is_generated));
+        for path in made {
+            assert!(mapping(1, 0, path, 0).is_generated(), "{path}");
+        }
+        for path in of_files {
+            assert!(!mapping(1, 0, path, 0).is_generated(), "{path}");
+        }
     }
 
     #[test]

@@ -62,13 +62,6 @@ pub enum Event {
 impl Event {
     /// On which machine.
     pub fn machine(&self, tables: &Tables) -> MachineId {
-        let of_process = |process| tables.process(process).machine;
-        let of_track = |track| match tables.track(track).scope {
-            Scope::Machine(machine) => machine,
-            Scope::Cpu(cpu) => cpu.machine,
-            Scope::Process(process) => of_process(process),
-            Scope::Thread(thread) => tables.machine_of(thread),
-        };
         match *self {
             Self::Switch(Switch { cpu, .. })
             | Self::Wakeup(Wakeup { cpu, .. })
@@ -76,7 +69,7 @@ impl Event {
             | Self::Sample(Sample { cpu, .. }) => cpu.machine,
             Self::ProcessStart(process)
             | Self::ProcessExec(process, _)
-            | Self::ProcessEnd(process) => of_process(process),
+            | Self::ProcessEnd(process) => tables.process(process).machine,
             Self::ThreadStart(thread)
             | Self::ThreadName(thread, _)
             | Self::ThreadEnd(thread)
@@ -90,7 +83,12 @@ impl Event {
             | Self::SliceEnd(track)
             | Self::Instant(track, _)
             | Self::Message(track, _)
-            | Self::GpuJob(track, _) => of_track(track),
+            | Self::GpuJob(track, _) => match tables.track(track).scope {
+                Scope::Machine(machine) => machine,
+                Scope::Cpu(cpu) => cpu.machine,
+                Scope::Process(process) => tables.process(process).machine,
+                Scope::Thread(thread) => tables.machine_of(thread),
+            },
             Self::Loss(ref loss) => loss.machine(),
             Self::RecordingEnd(machine) => machine,
         }

@@ -12,8 +12,8 @@
 //! ```
 //! use syscollect_model::{ClockMap, ClockPair, Ticks};
 //!
-//! let pair = |ticks, ns| ClockPair { ticks: Ticks(ticks), boottime: ns, monotonic: ns, monotonic_raw: ns, realtime: ns, uncertainty: 0 };
-//! let clock = ClockMap::new(vec![pair(0, 0), pair(3_000, 1_000)]).unwrap();
+//! let pairs = [(0, 0), (3_000, 1_000)].map(|(ticks, ns)| ClockPair { ticks: Ticks(ticks), boottime: ns, monotonic: ns, monotonic_raw: ns, realtime: ns, uncertainty: 0 });
+//! let clock = ClockMap::new(pairs.into()).unwrap();
 //! assert_eq!(clock.time(Ticks(1_500)).0, 500);
 //! ```
 

@@ -59,19 +59,19 @@ mod tests {
     #[test]
     fn a_message_matters_as_much_as_its_first_field_of_that_kind_says() {
         let mut strings = Strings::default();
-        let mut severity = |fields: &[(&str, &str)]| {
-            let fields = fields
-                .iter()
-                .map(|(name, value)| {
-                    Field::named(strings.intern(name), Value::Text((*value).into()))
-                })
-                .collect();
-            Severity::of_fields(&fields, &strings)
-        };
-        assert_eq!(severity(&[("Level", "WARN")]), Some(Severity::Warning));
-        assert_eq!(severity(&[("state", "error"), ("severity", "err")]), Some(Severity::Error));
-        assert_eq!(severity(&[("level", "high"), ("severity", "fatal")]), Some(Severity::Fatal));
-        assert_eq!(severity(&[("level", "high")]), None);
-        assert_eq!(severity(&[("state", "error")]), None, "another field's word is none");
+        // Another field's word is none.
+        for (fields, severity) in [
+            (&[("Level", "WARN")][..], Some(Severity::Warning)),
+            (&[("state", "error"), ("severity", "err")], Some(Severity::Error)),
+            (&[("level", "high"), ("severity", "fatal")], Some(Severity::Fatal)),
+            (&[("level", "high")], None),
+            (&[("state", "error")], None),
+        ] {
+            let told = fields.iter().map(|(name, value)| {
+                Field::named(strings.intern(name), Value::Text((*value).into()))
+            });
+            let told = told.collect();
+            assert_eq!(Severity::of_fields(&told, &strings), severity, "{fields:?}");
+        }
     }
 }

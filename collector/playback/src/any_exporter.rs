@@ -92,11 +92,12 @@ mod tests {
     #[test]
     fn who_asked_for_the_playing_gets_the_exporters_own_error() {
         let tables = Tables::default();
-        let play = |exporter: &mut AnyExporter<'_>| {
-            let event = Event::SliceEnd(syscollect_model::TrackId(0));
-            (0..3).try_for_each(|_| exporter.event(Time(1), &event, &tables))
-        };
-        assert_eq!(stoppable(&mut Few(3), play), Ok(()));
-        assert_eq!(stoppable(&mut Few(2), play), Err("full"));
+        let event = Event::SliceEnd(syscollect_model::TrackId(0));
+        for (room, expected) in [(3, Ok(())), (2, Err("full"))] {
+            let played = stoppable(&mut Few(room), |exporter| {
+                (0..3).try_for_each(|_| exporter.event(Time(1), &event, &tables))
+            });
+            assert_eq!(played, expected);
+        }
     }
 }

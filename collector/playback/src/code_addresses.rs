@@ -153,13 +153,13 @@ impl CodeAddresses {
                 by_module.entry(module).or_default().push((Reverse(*uses), located.offset));
             }
         }
-        let unnamed = |(module, mut code): (u32, Vec<(Reverse<u32>, u64)>)| {
+        let modules = by_module.into_iter().map(|(module, mut code)| {
             code.sort_unstable();
             let uses = code.iter().map(|(Reverse(uses), _)| u64::from(*uses)).sum();
             let offsets = code.into_iter().map(|(_, offset)| offset).collect();
             UnnamedCode { module: self.module(module), offsets, uses }
-        };
-        let mut modules: Vec<_> = by_module.into_iter().map(unnamed).collect();
+        });
+        let mut modules: Vec<_> = modules.collect();
         modules.sort_by_cached_key(|unnamed| order(unnamed.module));
         modules
     }
@@ -304,17 +304,13 @@ mod tests {
     #[test]
     fn an_address_is_an_offset_in_the_file_of_its_time() {
         let mut locator = Locator::new(spaces());
-        let mut at = |ticks| {
+        // The answer of another epoch is not remembered.
+        for (ticks, path) in [(10, "/bin/old"), (60, "/bin/new")] {
             let epoch = locator.epoch(1, Ticks(ticks));
             let located = locator.user(1, Ticks(ticks), epoch, 0x1010);
-            (locator.code.module(located.module.unwrap()).path.clone(), located.offset)
-        };
-        assert_eq!(at(10), ("/bin/old".to_owned(), 0x410));
-        assert_eq!(
-            at(60),
-            ("/bin/new".to_owned(), 0x410),
-            "the answer of another epoch is not remembered"
-        );
+            let module = locator.code.module(located.module.unwrap());
+            assert_eq!((module.path.as_str(), located.offset), (path, 0x410));
+        }
     }
 
     #[test]
@@ -338,14 +334,14 @@ mod tests {
         spaces.map(anonymous(3, 0));
         spaces.seal();
         let mut locator = Locator::new(spaces);
-        let mut at = |pid, ticks| {
+        let places = [(1, 5), (2, 15), (1, 25), (3, 5)].map(|(pid, ticks)| {
             let epoch = locator.epoch(pid, Ticks(ticks));
             locator.user(pid, Ticks(ticks), epoch, 0x9abc)
-        };
-        let first = at(1, 5);
-        assert_eq!(at(2, 15), first, "a fork has its parent's code");
-        assert_ne!(at(1, 25), first, "another program");
-        assert_ne!(at(3, 5), first, "another process");
+        });
+        let [first, of_a_fork, of_another_program, of_another_process] = places;
+        assert_eq!(of_a_fork, first, "a fork has its parent's code");
+        assert_ne!(of_another_program, first);
+        assert_ne!(of_another_process, first);
     }
 
     fn anonymous(pid: u32, since: u64) -> Mapping {

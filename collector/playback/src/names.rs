@@ -178,9 +178,8 @@ impl Framer {
         if self.frames.len() <= index {
             self.frames.resize(code.rows().len(), None);
         }
-        let ids = |(start, count): (u32, u32)| (start..start + count).map(FrameId);
         if let Some(rows) = self.frames[index] {
-            return (ids(rows), Holds::ALWAYS);
+            return (frame_ids(rows), Holds::ALWAYS);
         }
         let located = code.get(id);
         let key = located.module.map(|index| code.module(index));
@@ -188,7 +187,7 @@ impl Framer {
         let holds = found.map_or(Holds::ALWAYS, |(_, holds)| holds);
         if let Some(rows) = self.changing.get(&(id, holds.from)).filter(|_| holds != Holds::ALWAYS)
         {
-            return (ids(*rows), holds);
+            return (frame_ids(*rows), holds);
         }
         let rows = self.add(located, found.map(|(symbol, _)| symbol), code, tables);
         let rows = (rows.start as u32, rows.len() as u32);
@@ -196,7 +195,7 @@ impl Framer {
             true => self.frames[index] = Some(rows),
             false => _ = self.changing.insert((id, holds.from), rows),
         }
-        (ids(rows), holds)
+        (frame_ids(rows), holds)
     }
 
     fn add(
@@ -218,8 +217,8 @@ impl Framer {
         let unnamed = [SymbolFrame::default()];
         let frames = symbol.map_or(&unnamed[..], |symbol| &symbol.frames);
         for (index, frame) in frames.iter().enumerate() {
-            let mut intern = |text: &str| (!text.is_empty()).then(|| tables.strings.intern(text));
-            let (function, file) = (intern(&frame.function), intern(&frame.file));
+            let [function, file] = [&frame.function, &frame.file]
+                .map(|text| (!text.is_empty()).then(|| tables.strings.intern(text)));
             tables.frames.push(Frame {
                 module,
                 offset: located.offset,
@@ -313,6 +312,11 @@ fn python_frame(
     }
 }
 
+/// The frames of so many rows from the first one on.
+fn frame_ids((start, count): (u32, u32)) -> impl Iterator<Item = FrameId> {
+    (start..start + count).map(FrameId)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -369,24 +373,28 @@ mod tests {
 
     #[test]
     fn names_of_generated_code_are_of_one_program_of_one_process() {
-        let table = |pid, at, name: &str| SymbolTable {
+        let tables =
+            [(7, 50, "second"), (7, 10, "first"), (8, 10, "other"), (7, 60, "second, later")];
+        let [second, first, other, later] = tables.map(|(pid, at, name)| SymbolTable {
             path: SymbolTable::GENERATED.into(),
             memory: Some(MemoryAt { pid, at: Ticks(at) }),
             symbols: vec![symbol(1, name)],
             ..SymbolTable::default()
-        };
+        });
         let mut names = Names::default();
-        names.add(vec![table(7, 50, "second"), table(7, 10, "first"), table(8, 10, "other")]);
-        names.add(vec![table(7, 60, "second, later")]);
-        let name = |pid, since, until: Option<u64>| {
+        names.add(vec![second, first, other]);
+        names.add(vec![later]);
+        for (pid, since, until, name) in [
+            (7, 0, Some(20), Some("first")),
+            (7, 20, Some(55), Some("second")),
+            (7, 20, None, Some("second, later")),
+            (7, 61, None, None),
+            (9, 0, None, None),
+        ] {
             let memory = ProgramMemory { pid, since: Ticks(since), until: until.map(Ticks) };
-            let symbol = names.get(&ModuleKey::generated(memory), 1)?;
-            Some(symbol.frames[0].function.as_str())
-        };
-        assert_eq!(name(7, 0, Some(20)), Some("first"));
-        assert_eq!(name(7, 20, Some(55)), Some("second"));
-        assert_eq!(name(7, 20, None), Some("second, later"));
-        assert_eq!((name(7, 61, None), name(9, 0, None)), (None, None));
+            let symbol = names.get(&ModuleKey::generated(memory), 1);
+            assert_eq!(symbol.map(|symbol| symbol.frames[0].function.as_str()), name);
+        }
         assert_eq!(
             names.get(&ModuleKey::mapped(SymbolTable::GENERATED, &BuildId::default()), 1),
             None
@@ -395,23 +403,29 @@ mod tests {
 
     #[test]
     fn code_has_the_name_of_its_time() {
-        let since = |since, name: &str| Symbol { since: Ticks(since), ..symbol(1, name) };
         let memory = Some(MemoryAt { pid: 7, at: Ticks(90) });
         let mut names = Names::default();
         // As a capture may have them: in parts.
-        for symbols in [vec![since(20, "second")], vec![since(10, "first"), since(60, "third")]] {
+        for part in [&[(20, "second")][..], &[(10, "first"), (60, "third")]] {
+            let symbols = part
+                .iter()
+                .map(|(since, name)| Symbol { since: Ticks(*since), ..symbol(1, name) })
+                .collect();
             names.add(vec![SymbolTable { memory, symbols, ..SymbolTable::default() }]);
         }
         let key = ModuleKey::generated(ProgramMemory { pid: 7, since: Ticks(0), until: None });
-        let name = |at| {
+        // Before the first one nothing was told of.
+        for (at, name, from, until) in [
+            (0, "first", 0, 20),
+            (19, "first", 0, 20),
+            (20, "second", 20, 60),
+            (1000, "third", 60, u64::MAX),
+        ] {
             let (symbol, holds) = names.get_at(&key, 1, Ticks(at)).unwrap();
             assert!(holds.at(Ticks(at)), "{holds:?}");
-            (symbol.frames[0].function.as_str(), holds.from.0, holds.until.0)
-        };
-        assert_eq!(name(0), ("first", 0, 20), "before it nothing was told of");
-        assert_eq!(name(19), name(0));
-        assert_eq!(name(20), ("second", 20, 60));
-        assert_eq!(name(1000), ("third", 60, u64::MAX));
+            assert_eq!(symbol.frames[0].function, name, "at {at}");
+            assert_eq!((holds.from.0, holds.until.0), (from, until), "at {at}");
+        }
         assert!(names.get_at(&key, 2, Ticks(5)).is_none());
     }
 

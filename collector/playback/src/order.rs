@@ -263,11 +263,8 @@ mod tests {
                     MergeStep::Item(lane, item) => merged.push((lane, item)),
                     MergeStep::End => break,
                     MergeStep::Waiting(waiting) => {
-                        let more = |fed: &mut Fed, count: usize| fed.fed = (fed.fed + count).min(fed.list.items.len());
-                        match pieces.next() {
-                            Some((lane, count)) => merge.feed(lane.index(keys.len()), |fed| more(fed, count)),
-                            None => merge.feed(waiting, |fed| more(fed, 1)),
-                        }
+                        let (lane, count) = pieces.next().map_or((waiting, 1), |(lane, count)| (lane.index(keys.len()), count));
+                        merge.feed(lane, |fed| fed.fed = (fed.fed + count).min(fed.list.items.len()));
                     }
                 }
             }

@@ -111,12 +111,13 @@ mod tests {
         let first = codes.intern(code("load", "/usr/lib/app/io.py", &[4, 2, 2, 1]));
         let other = codes.intern(code("load", "/usr/lib/app/db/__init__.py", &[]));
         assert_eq!(codes.intern(code("load", "/usr/lib/app/io.py", &[4, 2, 2, 1])), first);
-        let at = |instruction| codes.offset(Some(first), instruction);
-        assert_eq!(at(0), at(2));
-        assert_ne!(at(0), at(4));
-        let place = codes.place(at(4)).unwrap();
+        let [begin, same_line, next_line] =
+            [0, 2, 4].map(|instruction| codes.offset(Some(first), instruction));
+        assert_eq!(begin, same_line);
+        assert_ne!(begin, next_line);
+        let place = codes.place(next_line).unwrap();
         assert_eq!((place.function.as_str(), place.line), ("load (io.py)", 13));
-        assert_eq!(PythonCodes::extent(at(4)), PythonCodes::extent(at(0)));
+        assert_eq!(PythonCodes::extent(next_line), PythonCodes::extent(begin));
         let place = codes.place(codes.offset(Some(other), 0)).unwrap();
         assert_eq!((place.function.as_str(), place.line), ("load (db/__init__.py)", 0));
         assert_eq!(codes.place(codes.offset(None, 7)), None);

@@ -158,20 +158,20 @@ pub(crate) fn find_gaps(
 ) {
     let mut at = LaneEnd::default();
     let mut after = None;
-    let mut gap = |at: &LaneEnd, (sequence, records_before): (u64, u64), after, before| {
+    let of_chunks = entries.iter().map(|entry| (entry.sequence, entry.records_before, Some(entry)));
+    for (sequence, records_before, entry) in
+        of_chunks.chain(end.map(|end| (end.chunks, end.records, None)))
+    {
         let chunks = sequence.saturating_sub(at.chunks);
         let records =
             Some(records_before.saturating_sub(at.records)).filter(|records| *records > 0);
         if chunks > 0 || records.is_some() {
+            let before = entry.map(|entry| entry.first);
             damage.push(Damage::Gap { lane, sequence: at.chunks, chunks, records, after, before });
         }
-    };
-    for entry in entries {
-        gap(&at, (entry.sequence, entry.records_before), after, Some(entry.first));
-        at.extend(&entry.end());
-        after = Some(entry.last);
-    }
-    if let Some(end) = end {
-        gap(&at, (end.chunks, end.records), after, None);
+        if let Some(entry) = entry {
+            at.extend(&entry.end());
+            after = Some(entry.last);
+        }
     }
 }

@@ -377,9 +377,9 @@ struct EndingProcess {
 
 impl EndingLane {
     fn new(lane: Lane, sent: Sent, of_processes: Vec<VecDeque<Block>>) -> Self {
-        let blocks = || of_processes.iter().flatten();
-        let records: u64 = blocks().map(|block| u64::from(block.records)).sum();
-        let bytes: usize = blocks().map(|block| block.data.len()).sum();
+        let blocks = of_processes.iter().flatten();
+        let records: u64 = blocks.clone().map(|block| u64::from(block.records)).sum();
+        let bytes: usize = blocks.map(|block| block.data.len()).sum();
         // No more chunks than came: their numbers end where the lane ends.
         let chunk_bytes = CHUNK_BYTES.max(bytes.div_ceil(sent.chunks.max(1) as usize));
         let chunks = 1 + bytes.saturating_sub(LONGEST_RECORD) / chunk_bytes;

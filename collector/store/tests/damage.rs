@@ -206,20 +206,21 @@ fn accident() -> impl Strategy<Value = Accident> {
     ]
 }
 
+fn range(at: &prop::sample::Index, length: usize, size: usize) -> std::ops::Range<usize> {
+    at.index(size)..(at.index(size) + length).min(size)
+}
+
 fn happen(accident: &Accident, file: &mut Vec<u8>) {
     if file.is_empty() {
         return;
     }
     let size = file.len();
-    let range = |at: &prop::sample::Index, length: usize| {
-        at.index(size)..(at.index(size) + length).min(size)
-    };
     match accident {
         Accident::Flip(at, pattern) => file[at.index(size)] ^= pattern,
-        Accident::Remove(at, length) => drop(file.drain(range(at, *length))),
-        Accident::Zero(at, length) => file[range(at, *length)].fill(0),
+        Accident::Remove(at, length) => drop(file.drain(range(at, *length, size))),
+        Accident::Zero(at, length) => file[range(at, *length, size)].fill(0),
         Accident::Repeat(from, length, to) => {
-            let bytes = file[range(from, *length)].to_vec();
+            let bytes = file[range(from, *length, size)].to_vec();
             file.splice(to.index(size)..to.index(size), bytes);
         }
     }

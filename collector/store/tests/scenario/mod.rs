@@ -42,12 +42,12 @@ pub(crate) fn chunk(
 /// Chunks of one lane in order.
 pub(crate) fn lane_chunks(lane: Lane, records: &[u32], stride: u32) -> Vec<Chunk> {
     let mut before = 0;
-    let mut next = |(sequence, records): (usize, &u32)| {
-        let chunk = chunk(lane, sequence as u64, before, *records, stride);
+    let chunks = (0..).zip(records).map(|(sequence, records)| {
+        let chunk = chunk(lane, sequence, before, *records, stride);
         before += u64::from(*records);
         chunk
-    };
-    records.iter().enumerate().map(&mut next).collect()
+    });
+    chunks.collect()
 }
 
 /// The capture of the tests of damage.
@@ -132,11 +132,14 @@ impl Scenario {
                 Err(_) => lost += u64::from(entry.records),
             }
         }
-        let gap = |damage: &Damage| match damage {
-            Damage::Gap { lane: of, records, .. } if *of == lane => records.unwrap_or(0),
-            _ => 0,
-        };
-        (there, lost + reader.damage().iter().map(gap).sum::<u64>())
+        for damage in reader.damage() {
+            if let Damage::Gap { lane: of, records, .. } = damage
+                && *of == lane
+            {
+                lost += records.unwrap_or(0);
+            }
+        }
+        (there, lost)
     }
 
     /// The definitions that can be read, without the writer's own.
