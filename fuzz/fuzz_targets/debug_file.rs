@@ -12,8 +12,9 @@ fuzz_target!(|data: &[u8]| {
     let mut mapped: Vec<Range<u64>> = Vec::new();
     for _ in 0..count % 8 {
         let Some((numbers, behind)) = rest.split_first_chunk::<16>() else { return };
-        let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|n| numbers[at + n]));
-        mapped.push(number(0)..number(8));
+        let [start, end] =
+            [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|n| numbers[at + n])));
+        mapped.push(start..end);
         rest = behind;
     }
     let Ok(file) = in_memory(rest) else { return };

@@ -26,7 +26,6 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn export(which: u8, session: &mut Session) {
-    let stacks = |kind| StackOptions { kind, process: None, idle: false };
     match which % 10 {
         0 => {
             let file = played(session, PerfettoExporter::new(Vec::new()))
@@ -54,10 +53,11 @@ fn export(which: u8, session: &mut Session) {
         5..=7 => {
             let kind = [StackKind::OnCpu, StackKind::OffCpu, StackKind::Wakers]
                 [usize::from(which % 10) - 5];
-            played(session, FoldedExporter::new(Vec::new(), stacks(kind)))
+            let options = StackOptions { kind, process: None, idle: false };
+            played(session, FoldedExporter::new(Vec::new(), options.clone()))
                 .finish()
                 .expect("memory takes every byte");
-            played(session, FlamegraphExporter::new(Vec::new(), stacks(kind))).finish().ok();
+            played(session, FlamegraphExporter::new(Vec::new(), options)).finish().ok();
         }
         8 => {
             played(session, TextExporter::new(Vec::new()))

@@ -12,7 +12,10 @@ use syscollect_merge::Session;
 use syscollect_model::{Lane, LaneKind, Ticks};
 use syscollect_playback::Recording;
 use syscollect_records::{ClockRecord, GpuFailureRecord, RecordKind, Stamp, TracepointRecord};
-use syscollect_store::{CaptureReader, CaptureWriter, Chunk, ChunkHeader, Definition, TracepointDefinition, TracepointField, TracepointFieldKind};
+use syscollect_store::{
+    CaptureReader, CaptureWriter, Chunk, ChunkHeader, Definition, TracepointDefinition,
+    TracepointField, TracepointFieldKind,
+};
 
 const FIRST: u64 = 1 << 40;
 /// Later than all records together.
@@ -157,7 +160,8 @@ fn tracepoint(which: usize, by: u8, now: u64, payload: &[u8]) -> Vec<u8> {
 }
 
 fn failure(which: u8, by: u8, now: u64, payload: &[u8]) -> Vec<u8> {
-    let byte = |index: usize| u64::from(payload.get(index).copied().unwrap_or(0) & 0x3f);
+    let [fence, context, sequence] =
+        [0, 1, 2].map(|index| u64::from(payload.get(index).copied().unwrap_or(0) & 0x3f));
     let record = GpuFailureRecord {
         stamp: Stamp::new(now, RecordKind::GpuFailure),
         tid: u32::from(by & 7),
@@ -167,31 +171,35 @@ fn failure(which: u8, by: u8, now: u64, payload: &[u8]) -> Vec<u8> {
         told_by: u16::from(which & 3),
         cpu: u32::from(by >> 7),
         reserved: 0,
-        fence: byte(0),
-        context: byte(1),
-        sequence: byte(2),
+        fence,
+        context,
+        sequence,
     };
     record.as_bytes().to_vec()
 }
 
-fn capture(lanes: &[Vec<Vec<u8>>; 2]) -> Vec<u8> {
-    let field = |(index, name): (usize, &&str)| TracepointField {
-        name: (*name).to_owned(),
-        offset: 8 + FIELD_BYTES * index as u16,
-        size: if IS_TEXT.contains(name) { 4 } else { 8 },
+fn field(index: u16, name: &str) -> TracepointField {
+    let is_text = IS_TEXT.contains(&name);
+    TracepointField {
+        name: name.to_owned(),
+        offset: 8 + FIELD_BYTES * index,
+        size: if is_text { 4 } else { 8 },
         signed: false,
-        kind: if IS_TEXT.contains(name) {
+        kind: if is_text {
             TracepointFieldKind::TextElsewhere
         } else {
             TracepointFieldKind::Number
         },
-    };
+    }
+}
+
+fn capture(lanes: &[Vec<Vec<u8>>; 2]) -> Vec<u8> {
     let definitions =
         (0..).zip(TRACEPOINTS).map(|(tracepoint, (system, name, fields))| TracepointDefinition {
             tracepoint,
             system: system.to_owned(),
             name: name.to_owned(),
-            fields: fields.iter().enumerate().map(field).collect(),
+            fields: (0..).zip(fields).map(|(index, name)| field(index, name)).collect(),
         });
     let mut writer = CaptureWriter::create(Vec::new()).expect("memory takes every byte");
     writer

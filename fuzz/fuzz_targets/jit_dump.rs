@@ -3,22 +3,22 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use syscollect_model::{ClockMap, ClockPair, Symbol, Ticks};
+use syscollect_model::{ClockMap, ClockPair, Ticks};
 
 /// Where a record of loaded code has its address, counted from the record's start.
 const ADDRESS: usize = 32;
 
 /// A clock that shows the counter.
 fn clock() -> ClockMap {
-    let reading = |at| ClockPair {
+    let readings = [0, 1].map(|at| ClockPair {
         ticks: Ticks(at),
         monotonic: at,
         monotonic_raw: at,
         boottime: at,
         realtime: 0,
         uncertainty: 0,
-    };
-    ClockMap::new(vec![reading(0), reading(1)]).expect("two readings")
+    });
+    ClockMap::new(readings.into()).expect("two readings")
 }
 
 // The first word is an address that is asked for, beside what may be those of the records.
@@ -29,8 +29,8 @@ fuzz_target!(|data: &[u8]| {
     let addresses: Vec<u64> = starts.chain([*word]).map(u64::from_le_bytes).collect();
     let clock = clock();
     let symbols = syscollect_symbolize::read_jit_dump(dump, &addresses, Some(&clock));
-    let order = |symbol: &Symbol| (symbol.offset, symbol.since);
-    assert!(symbols.windows(2).all(|pair| order(&pair[0]) < order(&pair[1])));
+    let places = symbols.iter().map(|symbol| (symbol.offset, symbol.since));
+    assert!(places.is_sorted_by(|before, after| before < after));
     for symbol in symbols {
         assert!(addresses.contains(&symbol.offset));
         assert!(symbol.start <= symbol.offset && symbol.offset - symbol.start < symbol.size);

@@ -23,13 +23,13 @@ const CLIENTS: u32 = 4;
 /// processes, probes of every role, and two clock readings that are so far
 /// apart that every other stamp lies between them.
 pub fn preamble() -> Vec<u8> {
-    let client = |client: u32| ClientDefinition {
+    let clients = (0..CLIENTS).map(|client| ClientDefinition {
         client,
         pid: client,
         clock: ProgramTicks::Tsc,
         since: Ticks(FIRST),
-    };
-    let process = |pid: u32| KnownProcess {
+    });
+    let processes = (0..CLIENTS).map(|pid| KnownProcess {
         pid,
         threads: (pid..pid + 2)
             .map(|tid| KnownThread {
@@ -45,8 +45,8 @@ pub fn preamble() -> Vec<u8> {
             .collect(),
         states_read: Ticks(FIRST),
         ..KnownProcess::default()
-    };
-    let probe = |(probe, role): (u32, ProbeRole)| ProbeDefinition {
+    });
+    let probes = (0..).zip(ProbeRole::ALL).map(|(probe, role)| ProbeDefinition {
         probe,
         role,
         pair: probe / 2,
@@ -54,7 +54,7 @@ pub fn preamble() -> Vec<u8> {
         arguments: vec![ProbeArgument { name: "x".into(), size: 4, ..ProbeArgument::default() }; 2],
         frames: "frames".into(),
         ..ProbeDefinition::default()
-    };
+    });
     let readings: Vec<u8> =
         [0, SPAN].iter().flat_map(|ticks| reading(*ticks).as_bytes().to_vec()).collect();
     let header = ChunkHeader {
@@ -70,9 +70,9 @@ pub fn preamble() -> Vec<u8> {
     };
     let mut writer = CaptureWriter::create(Vec::new()).expect("memory takes every byte");
     for definition in [
-        Definition::Clients((0..CLIENTS).map(client).collect()),
-        Definition::Processes((0..CLIENTS).map(process).collect()),
-        Definition::Probes((0..).zip(ProbeRole::ALL).map(probe).collect()),
+        Definition::Clients(clients.collect()),
+        Definition::Processes(processes.collect()),
+        Definition::Probes(probes.collect()),
     ] {
         writer.define(&definition).expect("memory takes every byte");
     }
