@@ -1,10 +1,10 @@
 //! Compresses the committed objects of kernel programs, which would be a twentieth of the program.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
-    let variable = |name| env::var_os(name).ok_or_else(|| io::Error::other("cargo sets it"));
     let (package, out) = (variable("CARGO_MANIFEST_DIR")?, variable("OUT_DIR")?);
     let objects = Path::new(&package).join("../../bpf");
     println!("cargo::rerun-if-changed={}", objects.display());
@@ -17,4 +17,8 @@ fn main() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn variable(name: &str) -> io::Result<OsString> {
+    env::var_os(name).ok_or_else(|| io::Error::other("cargo sets it"))
 }

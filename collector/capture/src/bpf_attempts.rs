@@ -150,13 +150,12 @@ pub(crate) fn create_map(bytes: u32) -> io::Result<()> {
         max_entries,
         ..Default::default()
     };
-    let create = || bpf_calls::create_map(map).map(drop);
-    let refused = match create() {
+    let refused = match bpf_calls::create_map(map) {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => error,
-        other => return other,
+        other => return other.map(drop),
     };
     let Ok(_raised) = RaisedMemoryLimit::new() else { return Err(refused) };
-    create()
+    bpf_calls::create_map(map).map(drop)
 }
 
 /// No limit on locked memory until it is dropped.

@@ -328,10 +328,9 @@ pub(crate) fn link_uprobe_multi(
     returns: bool,
     pid: Option<u32>,
 ) -> io::Result<OwnedFd> {
-    let column = |value: fn(&UprobePoint) -> u64| places.iter().map(value).collect::<Vec<_>>();
-    let offsets = column(|place| place.offset);
-    let semaphores = column(|place| place.semaphore);
-    let cookies = column(|place| place.cookie);
+    let offsets: Vec<u64> = places.iter().map(|place| place.offset).collect();
+    let semaphores: Vec<u64> = places.iter().map(|place| place.semaphore).collect();
+    let cookies: Vec<u64> = places.iter().map(|place| place.cookie).collect();
     let with_semaphores = semaphores.iter().any(|offset| *offset != 0);
     let mut attr = LinkUprobeMulti {
         prog_fd: program.as_raw_fd() as u32,

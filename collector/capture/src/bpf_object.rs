@@ -68,24 +68,21 @@ impl KernelObject {
         sizes: &MapSizes<'_>,
         kernel: Option<&Btf>,
     ) -> Result<Self, CaptureError> {
-        let broken = |error: &dyn std::error::Error| CaptureError::Program {
-            program: name.to_owned(),
-            reason: error.to_string(),
-        };
-        let mut object = Object::parse(bytes).map_err(|error| broken(&error))?;
+        let mut object = Object::parse(bytes).map_err(|error| broken(name, &error))?;
         let constants =
             constants.iter().map(|(constant, value)| (*constant, (*value, true))).collect();
-        object.patch_map_data(constants).map_err(|error| broken(&error))?;
+        object.patch_map_data(constants).map_err(|error| broken(name, &error))?;
         let mut types = None;
         if let Some(kernel) = kernel {
             if let Some(known) = aya::features().btf() {
-                let own = object.fixup_and_sanitize_btf(known).map_err(|error| broken(&error))?;
+                let own =
+                    object.fixup_and_sanitize_btf(known).map_err(|error| broken(name, &error))?;
                 let loaded = own.map(|own| bpf_calls::load_types(&own.to_bytes())).transpose();
                 types = loaded.map_err(|error| {
                     CaptureError::system(format!("loading types of {name}"), error)
                 })?;
             }
-            object.relocate_btf(kernel).map_err(|error| broken(&error))?;
+            object.relocate_btf(kernel).map_err(|error| broken(name, &error))?;
         }
         let mut maps = HashMap::new();
         for (map_name, map) in &object.maps {
@@ -103,8 +100,8 @@ impl KernelObject {
         let numbers = definitions
             .iter()
             .filter_map(|(name, map)| Some((name.as_str(), maps.get(name)?.as_raw_fd(), map)));
-        object.relocate_maps(numbers, &text).map_err(|error| broken(&error))?;
-        object.relocate_calls(&text).map_err(|error| broken(&error))?;
+        object.relocate_maps(numbers, &text).map_err(|error| broken(name, &error))?;
+        object.relocate_calls(&text).map_err(|error| broken(name, &error))?;
         Ok(Self { name, object, maps, types })
     }
 
@@ -228,4 +225,8 @@ fn refused(program: &str, error: io::Error, log: &str) -> CaptureError {
     let lines: Vec<&str> = log.lines().collect();
     let end = lines[lines.len().saturating_sub(8)..].join("\n");
     CaptureError::Program { program: program.to_owned(), reason: format!("{error}: {end}") }
+}
+
+fn broken(program: &str, error: &dyn std::error::Error) -> CaptureError {
+    CaptureError::Program { program: program.to_owned(), reason: error.to_string() }
 }

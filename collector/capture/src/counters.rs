@@ -54,21 +54,14 @@ impl Counters {
 
     /// What the numbers in the records mean.
     pub(crate) fn definitions(&self) -> Vec<CounterDefinition> {
-        let define = |counter, name: &str, unit, cpu| CounterDefinition {
-            counter,
-            name: name.to_owned(),
-            unit,
-            cpu,
-            ..CounterDefinition::default()
-        };
-        let cpus =
-            (0..self.cpus).map(|cpu| define(u64::from(cpu), "CPU usage", Unit::Percent, Some(cpu)));
-        let memory = define(MEMORY, "Memory used", Unit::Bytes, None);
+        let cpus = (0..self.cpus)
+            .map(|cpu| definition(u64::from(cpu), "CPU usage", Unit::Percent, Some(cpu)));
+        let memory = definition(MEMORY, "Memory used", Unit::Bytes, None);
         let power = self
             .power
             .iter()
             .zip(POWER..)
-            .map(|(zone, n)| define(n, &format!("Power {}", zone.name), Unit::Watts, None));
+            .map(|(zone, n)| definition(n, &format!("Power {}", zone.name), Unit::Watts, None));
         cpus.chain([memory]).chain(power).collect()
     }
 
@@ -80,13 +73,6 @@ impl Counters {
         nanoseconds: u64,
         sink: &mut dyn FnMut(CounterRecord),
     ) {
-        let mut put = |counter: u64, value: f64| {
-            sink(CounterRecord {
-                stamp: Stamp::new(ticks, RecordKind::Counter),
-                counter,
-                value: value.to_bits(),
-            });
-        };
         if let Some(text) = read(self.stat.as_ref(), &mut self.buffer) {
             for (cpu, now) in cpu_times(text) {
                 let Some(last) = self.last_usage.get_mut(cpu as usize) else { continue };
@@ -95,13 +81,13 @@ impl Counters {
                 {
                     let busy = now.busy.saturating_sub(before.busy) as f64
                         / (now.total - before.total) as f64;
-                    put(u64::from(cpu), (busy * 100.0).min(100.0));
+                    sink(record(ticks, u64::from(cpu), (busy * 100.0).min(100.0)));
                 }
             }
         }
         if let Some(text) = read(self.memory.as_ref(), &mut self.buffer) {
             let used = kilobytes(text, "MemTotal").saturating_sub(kilobytes(text, "MemAvailable"));
-            put(MEMORY, (used * 1024) as f64);
+            sink(record(ticks, MEMORY, (used * 1024) as f64));
         }
         for (zone, counter) in self.power.iter_mut().zip(POWER..) {
             let Some(energy) =
@@ -110,7 +96,7 @@ impl Counters {
                 continue;
             };
             if let Some(watts) = zone.watts(energy, nanoseconds) {
-                put(counter, watts);
+                sink(record(ticks, counter, watts));
             }
         }
     }
@@ -170,6 +156,15 @@ fn cpu_times(stat: &str) -> impl Iterator<Item = (u32, CpuTimes)> {
     })
 }
 
+fn definition(counter: u64, name: &str, unit: Unit<String>, cpu: Option<u32>) -> CounterDefinition {
+    CounterDefinition { counter, name: name.to_owned(), unit, cpu, ..CounterDefinition::default() }
+}
+
+fn record(ticks: u64, counter: u64, value: f64) -> CounterRecord {
+    let stamp = Stamp::new(ticks, RecordKind::Counter);
+    CounterRecord { stamp, counter, value: value.to_bits() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,35 +173,42 @@ mod tests {
     #[test]
     fn rates_come_from_two_readings() {
         let root = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
         write(
+            root.path(),
             "proc/stat",
             "cpu  1 1 1 1\ncpu0 10 0 10 80 0 0 0 0 0 0\ncpu1 0 0 0 100 0 0 0 0 0 0\n",
         );
-        write("proc/meminfo", "MemTotal:  1000 kB\nMemAvailable:  400 kB\n");
-        write("sys/class/powercap/intel-rapl:0/name", "package-0\n");
-        write("sys/class/powercap/intel-rapl:0/energy_uj", "900\n");
-        write("sys/class/powercap/intel-rapl:0/max_energy_range_uj", "1000\n");
+        write(root.path(), "proc/meminfo", "MemTotal:  1000 kB\nMemAvailable:  400 kB\n");
+        write(root.path(), "sys/class/powercap/intel-rapl:0/name", "package-0\n");
+        write(root.path(), "sys/class/powercap/intel-rapl:0/energy_uj", "900\n");
+        write(root.path(), "sys/class/powercap/intel-rapl:0/max_energy_range_uj", "1000\n");
         let mut counters = Counters::open(root.path(), 2);
         let names: Vec<_> =
             counters.definitions().iter().map(|d| (d.name.clone(), d.cpu)).collect();
         assert_eq!(names.last().unwrap().0, "Power package-0");
         assert_eq!(names[1], ("CPU usage".into(), Some(1)));
 
-        let mut seen = Vec::new();
-        let mut poll = |counters: &mut Counters, time| {
-            seen.clear();
-            counters.poll(time, time, &mut |r| seen.push((r.counter, f64::from_bits(r.value))));
-            seen.clone()
-        };
-        assert_eq!(poll(&mut counters, 0), [(MEMORY, 614_400.0)]);
-        write("proc/stat", "cpu0 40 0 10 150 0 0 0 0 0 0\ncpu1 0 0 0 200 0 0 0 0 0 0\n");
-        write("sys/class/powercap/intel-rapl:0/energy_uj", "100\n");
-        let second = poll(&mut counters, 100_000);
+        assert_eq!(polled(&mut counters, 0), [(MEMORY, 614_400.0)]);
+        write(
+            root.path(),
+            "proc/stat",
+            "cpu0 40 0 10 150 0 0 0 0 0 0\ncpu1 0 0 0 200 0 0 0 0 0 0\n",
+        );
+        write(root.path(), "sys/class/powercap/intel-rapl:0/energy_uj", "100\n");
+        let second = polled(&mut counters, 100_000);
         assert_eq!(second, [(0, 30.0), (1, 0.0), (MEMORY, 614_400.0), (POWER, 2.0)]);
+    }
+
+    fn write(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// Each counter's value at that time.
+    fn polled(counters: &mut Counters, time: u64) -> Vec<(u64, f64)> {
+        let mut seen = Vec::new();
+        counters.poll(time, time, &mut |r| seen.push((r.counter, f64::from_bits(r.value))));
+        seen
     }
 }

@@ -53,6 +53,10 @@ impl Fold for TaskFold {
     }
 }
 
+fn mapping_chunks(chunks: &[Chunk]) -> impl Iterator<Item = &Chunk> {
+    chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::Mapping)
+}
+
 /// The records of a chunk of tasks, with their full ticks.
 fn task_records(chunk: &Chunk) -> impl Iterator<Item = (u64, TaskRecord)> {
     let first = chunk.header.first.0;
@@ -93,6 +97,12 @@ struct Life {
     ended: Option<u64>,
     /// Something that lives when the oldest event happens is named or mapped by it.
     needed: bool,
+}
+
+impl Life {
+    fn lives_at(&self, ticks: u64) -> bool {
+        self.ended.is_none_or(|ended| ended >= ticks)
+    }
 }
 
 /// The lives of all threads that records tell of.
@@ -150,9 +160,8 @@ impl Tasks {
     }
 
     fn find_needed(&mut self, before: u64) {
-        let lives_on = |life: &Life| life.ended.is_none_or(|ended| ended >= before);
-        let alive: BTreeSet<u32> =
-            self.lives.values().filter(|life| lives_on(life)).map(|life| life.tgid).collect();
+        let alive = self.lives.values().filter(|life| life.lives_at(before));
+        let alive: BTreeSet<u32> = alive.map(|life| life.tgid).collect();
         let mut children: VecDeque<u32> = alive.iter().copied().collect();
         while let Some(process) = children.pop_front() {
             let first = self.lives.range((process, 0)..=(process, u64::MAX)).next_back();
@@ -163,7 +172,7 @@ impl Tasks {
         for ((tid, _), life) in &mut self.lives {
             let is_first = *tid == life.tgid;
             let of_process = alive.contains(&life.tgid) || self.inherited.contains(&life.tgid);
-            life.needed = lives_on(life) || is_first && of_process;
+            life.needed = life.lives_at(before) || is_first && of_process;
             if is_first && !life.needed {
                 self.gone.insert(*tid);
             }
@@ -215,9 +224,8 @@ struct Mappings {
 
 impl Mappings {
     fn read(chunks: &[Chunk], before: u64) -> Self {
-        let lanes = || chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::Mapping);
         let (mut last, mut execs) = (BTreeMap::new(), BTreeMap::new());
-        for change in lanes()
+        for change in mapping_chunks(chunks)
             .filter(|chunk| chunk.header.last.0 < before)
             .flat_map(|chunk| changes(&chunk.data))
         {
@@ -228,7 +236,7 @@ impl Mappings {
             };
             *known = change.time.max(*known);
         }
-        let mapped = lanes().flat_map(|chunk| {
+        let mapped = mapping_chunks(chunks).flat_map(|chunk| {
             changes(&chunk.data).map(|change| (chunk.header.last.0 < before, change))
         });
         let mapped = mapped.filter(|(old, change)| match change.what {

@@ -191,23 +191,20 @@ mod tests {
     #[test]
     fn a_machine_is_described_from_its_files() {
         let root = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
         write(
+            root.path(),
             "proc/cpuinfo",
             "processor : 0\nmodel name\t: Quick CPU\nflags\t\t: fpu constant_tsc nonstop_tsc\n",
         );
-        write("proc/meminfo", "MemTotal:        1000 kB\nMemAvailable:     400 kB\n");
+        write(root.path(), "proc/meminfo", "MemTotal:        1000 kB\nMemAvailable:     400 kB\n");
         write(
+            root.path(),
             "proc/modules",
             "ext4 999424 1 - Live 0xffffffffc0400000\nnv 8 0 - Live 0xffffffffc0000000 (OE)\n",
         );
-        write("sys/devices/system/cpu/online", "0,2\n");
-        write("sys/devices/system/cpu/possible", "0-3\n");
-        write("sys/devices/system/cpu/cpu2/topology/core_id", "1\n");
+        write(root.path(), "sys/devices/system/cpu/online", "0,2\n");
+        write(root.path(), "sys/devices/system/cpu/possible", "0-3\n");
+        write(root.path(), "sys/devices/system/cpu/cpu2/topology/core_id", "1\n");
         let host = Host::at(root.path());
         let session = host.session();
         assert_eq!(session.cpu_model, "Quick CPU");
@@ -222,5 +219,11 @@ mod tests {
         );
         assert!(host.has_invariant_tsc());
         assert_eq!(host.possible_cpus(), 4);
+    }
+
+    fn write(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
     }
 }

@@ -141,22 +141,20 @@ impl MemoryRoom {
         mode: BufferMode,
         cpus: u32,
     ) -> Result<MemoryPlan, CaptureError> {
-        let lanes = |sched: u64| u64::from(cpus) * (sched + OTHER_LANES);
         let free = self.bytes.saturating_sub(BASE_BYTES);
         let most = (free / LANES_SHARE).min(MOST_LANES);
         let asked = buffer_bytes.max(1).ilog2();
         let mut sched = (1 << asked).clamp(SMALLEST_LANE, LARGEST_LANE);
-        while sched > SMALLEST_LANE && lanes(sched) > most {
+        while sched > SMALLEST_LANE && lanes_of(cpus, sched) > most {
             sched /= 2;
         }
-        let left = free.saturating_sub(lanes(sched));
-        let takes = |bytes: u64| TraceBuffer::most_memory(bytes as usize, mode) as u64;
+        let left = free.saturating_sub(lanes_of(cpus, sched));
         let mut buffer = buffer_bytes as u64;
         // Half of it: names and exports come later, and others may want memory, too.
-        while buffer > LEAST_BUFFER && takes(buffer) > left / 2 {
+        while buffer > LEAST_BUFFER && taken_by(buffer, mode) > left / 2 {
             buffer = (buffer / 8 * 7).max(LEAST_BUFFER);
         }
-        self.has(BASE_BYTES + lanes(sched) + takes(buffer))?;
+        self.has(BASE_BYTES + lanes_of(cpus, sched) + taken_by(buffer, mode))?;
         let buffer = buffer as usize;
         let note = (buffer < buffer_bytes).then(|| {
             let (asked, given) = (megabytes(buffer_bytes as u64), megabytes(buffer as u64));
@@ -165,7 +163,7 @@ impl MemoryRoom {
         Ok(MemoryPlan {
             buffer_bytes: buffer,
             sched_lane_bytes: sched as u32,
-            lanes_bytes: lanes(sched),
+            lanes_bytes: lanes_of(cpus, sched),
             unwind_bytes: (self.bytes / UNWIND_SHARE).clamp(LEAST_UNWIND, MOST_UNWIND),
             note,
         })
@@ -191,6 +189,15 @@ impl MemoryRoom {
 /// groups leave it if that is less.
 pub fn available_memory() -> u64 {
     MemoryRoom::read(Path::new("/")).bytes
+}
+
+/// What all lanes take, if those of scheduling have so many bytes each.
+fn lanes_of(cpus: u32, sched: u64) -> u64 {
+    u64::from(cpus) * (sched + OTHER_LANES)
+}
+
+fn taken_by(buffer: u64, mode: BufferMode) -> u64 {
+    TraceBuffer::most_memory(buffer as usize, mode) as u64
 }
 
 /// The folders of the control groups that limit this process's memory: its own and those above it,

@@ -217,28 +217,29 @@ fn how_threads_sleep_is_read_of_processes_whose_switches_are_recorded() {
     let (tell, told) = channel::<()>();
     let sleeper = std::thread::spawn(move || told.recv());
     let own = std::process::id();
-    let sleeps = |pids: Vec<u32>| {
-        let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
-        let mut taker = NoteTaker::new(&outlet, NotesSettings { pids, ..settings() }, None);
-        taker.add_all();
-        while let Some(turn) = taker.turns.next_of_all() {
-            taker.take(turn);
-            taker.add_sleepers();
-        }
-        taker.push_batches(Duration::ZERO);
-        let processes = definitions(&outlet).into_iter().flat_map(|definition| match definition {
-            Definition::Processes(processes) => processes,
-            _ => Vec::new(),
-        });
-        let own_threads =
-            processes.filter(|process| process.pid == own && process.states_read.0 > 0);
-        own_threads.flat_map(|process| process.threads).filter(|one| one.asleep.is_some()).count()
-    };
-    while sleeps(Vec::new()) == 0 {
+    while sleepers_seen(own, Vec::new()) == 0 {
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert!(sleeps(vec![own]) > 0);
-    assert_eq!(sleeps(vec![1]), 0);
+    assert!(sleepers_seen(own, vec![own]) > 0);
+    assert_eq!(sleepers_seen(own, vec![1]), 0);
     drop(tell);
     let _ = sleeper.join();
+}
+
+/// How many threads of the process `own` a recording of these processes says are asleep.
+fn sleepers_seen(own: u32, pids: Vec<u32>) -> usize {
+    let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
+    let mut taker = NoteTaker::new(&outlet, NotesSettings { pids, ..settings() }, None);
+    taker.add_all();
+    while let Some(turn) = taker.turns.next_of_all() {
+        taker.take(turn);
+        taker.add_sleepers();
+    }
+    taker.push_batches(Duration::ZERO);
+    let processes = definitions(&outlet).into_iter().flat_map(|definition| match definition {
+        Definition::Processes(processes) => processes,
+        _ => Vec::new(),
+    });
+    let own_threads = processes.filter(|process| process.pid == own && process.states_read.0 > 0);
+    own_threads.flat_map(|process| process.threads).filter(|one| one.asleep.is_some()).count()
 }

@@ -191,8 +191,8 @@ fn seen_by(process: &str) -> Option<[std::path::PathBuf; 3]> {
 }
 
 fn namespaces_and_root(folder: &Path) -> io::Result<[std::path::PathBuf; 3]> {
-    let link = |name| fs::read_link(folder.join(name));
-    Ok([link("ns/mnt")?, link("ns/pid")?, link("root")?])
+    let [mounts, pids, root] = ["ns/mnt", "ns/pid", "root"].map(|name| folder.join(name));
+    Ok([fs::read_link(mounts)?, fs::read_link(pids)?, fs::read_link(root)?])
 }
 
 /// The last number of `NSpid` in /proc/PID/status: the id in the process's own namespace.

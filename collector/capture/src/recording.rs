@@ -103,12 +103,11 @@ impl Recording {
         let room = room.without(options.unwind_memory.unwrap_or(0));
         let memory = room.plan(options.buffer_bytes, options.mode, cpus)?;
         let options = RecordOptions { buffer_bytes: memory.buffer_bytes, ..options };
-        let start = |options: &RecordOptions, output| {
+        Self::with(options, out.into(), |options, output| {
             // Whether the recording goes on is for those to say that were asked for.
             let pids = with_descendants(Path::new("/"), &options.pids);
             Collector::start(&RecordOptions { pids, ..options.clone() }, &memory, output)
-        };
-        Self::with(options, out.into(), start)
+        })
     }
 
     /// Replays recorded chunks as if a machine produced them: the trace buffer,

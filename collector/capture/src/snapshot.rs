@@ -240,14 +240,13 @@ mod tests {
             let stat = format!("{pid} (a) S {parent} 1 1 0 -1 4194560 1 2");
             fs::write(folder.join("stat"), stat).unwrap();
         }
-        let of = |pids: &[u32]| {
-            let mut all = with_descendants(root.path(), pids);
+        let cases: [(&[u32], &[u32]); 4] =
+            [(&[20], &[20, 21, 22]), (&[21, 31, 22], &[21, 22, 31]), (&[99], &[99]), (&[], &[])];
+        for (asked, expected) in cases {
+            let mut all = with_descendants(root.path(), asked);
             all.sort_unstable();
-            all
-        };
-        assert_eq!(of(&[20]), [20, 21, 22]);
-        assert_eq!(of(&[21, 31, 22]), [21, 22, 31]);
-        assert_eq!((of(&[99]), of(&[])), (vec![99], vec![]));
+            assert_eq!(all, expected);
+        }
     }
 
     #[test]
@@ -285,14 +284,8 @@ mod tests {
     fn a_thread_that_waits_is_asleep_and_one_that_runs_is_not() {
         let (tell, told) = std::sync::mpsc::channel::<()>();
         let waits = std::thread::spawn(move || told.recv());
-        let root = Path::new("/");
-        let others_sleep = || {
-            let mut me = process(root, std::process::id()).unwrap();
-            read_sleeps(root, &mut me);
-            me.threads.iter().any(|thread| thread.asleep.as_ref().is_some_and(|it| it.state == 'S'))
-        };
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-        while !others_sleep() {
+        while !another_thread_sleeps() {
             assert!(std::time::Instant::now() < deadline, "the thread waits, and is not asleep");
         }
         drop(tell);
@@ -311,5 +304,12 @@ mod tests {
         assert!(found.threads.iter().any(|thread| thread.tid == me));
         assert!(!command_line(Path::new("/"), me).is_empty());
         assert!(mappings(Path::new("/"), me).iter().any(|mapping| mapping.path == "[vdso]"));
+    }
+
+    fn another_thread_sleeps() -> bool {
+        let root = Path::new("/");
+        let mut me = process(root, std::process::id()).unwrap();
+        read_sleeps(root, &mut me);
+        me.threads.iter().any(|thread| thread.asleep.as_ref().is_some_and(|it| it.state == 'S'))
     }
 }

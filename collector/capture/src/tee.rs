@@ -67,8 +67,8 @@ mod tests {
         let (start, mut rounds) = (Instant::now(), Rounds::default());
         // Each takes 10 ms.
         let mut round = |ms: u64| {
-            let at = |ms| start + Duration::from_millis(ms);
-            rounds.emptied(at(ms), Ticks(ms), at(ms + 10))
+            let begun = start + Duration::from_millis(ms);
+            rounds.emptied(begun, Ticks(ms), begun + Duration::from_millis(10))
         };
         assert_eq!([0, 100, 1509, 1510].map(&mut round), [None; 4]);
         assert_eq!([1609, 1610].map(&mut round), [None, Some(Ticks(0))]);

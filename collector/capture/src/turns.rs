@@ -86,6 +86,30 @@ struct OfUser<T> {
     account: Account,
 }
 
+impl<T: Waiting> OfUser<T> {
+    /// Whether what waits first is root's or that of the user who asked, who have all there is.
+    fn has_all(&self, asked_by: Option<u32>) -> bool {
+        match self.waiting.front() {
+            Some((_, Whose::Of(uid), _)) => *uid == 0 || Some(*uid) == asked_by,
+            _ => false,
+        }
+    }
+
+    /// What was not done in time, and what waits too long now.
+    fn account_at(&self, now: Instant) -> Account {
+        let waits = self
+            .waiting
+            .iter()
+            .map(|(what, _, since)| (what, now.saturating_duration_since(*since)));
+        // What came first waits first.
+        let oldest = waits.clone().next().map_or(Duration::ZERO, |(_, waited)| waited);
+        let longest = self.account.longest.max(oldest);
+        let long = waits.take_while(|(_, waited)| *waited >= NEVER);
+        let waiting = long.map(|(what, _)| what.count()).sum();
+        Account { waiting, longest, ..self.account }
+    }
+}
+
 /// What was not done in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
@@ -211,16 +235,10 @@ impl<T: Waiting> Turns<T> {
         self.pace.refill(now);
         let Self { users, pace, asked_by, reached, .. } = self;
         // What runs as another id of the user who asked has no more than that of others.
-        let has_all = |user: &OfUser<T>| match user.waiting.front() {
-            Some((_, Whose::Of(uid), _)) => *uid == 0 || Some(*uid) == *asked_by,
-            _ => false,
-        };
-        next_of(
-            users
-                .iter_mut()
-                .filter(|(of, user)| has_all(user) || pace.allows(of.uid().unwrap_or(UNKNOWN))),
-            reached,
-        )
+        let allowed = users.iter_mut().filter(|(of, user)| {
+            user.has_all(*asked_by) || pace.allows(of.uid().unwrap_or(UNKNOWN))
+        });
+        next_of(allowed, reached)
     }
 
     /// What to do now, whoever had their share; `None` if nothing waits.
@@ -274,16 +292,8 @@ impl<T: Waiting> Turns<T> {
 
     /// What was not done in time, of each user; the most first.
     fn accounts(&self, now: Instant) -> Vec<(Whose, Account)> {
-        let account = |(whose, user): (&Whose, &OfUser<T>)| {
-            let waited = |since: &Instant| now.saturating_duration_since(*since);
-            // What came first waits first.
-            let long = user.waiting.iter().take_while(|(_, _, since)| waited(since) >= NEVER);
-            let waiting = long.map(|(what, ..)| what.count()).sum();
-            let oldest = user.waiting.front().map_or(Duration::ZERO, |(_, _, since)| waited(since));
-            let longest = user.account.longest.max(oldest);
-            (*whose, Account { waiting, longest, ..user.account })
-        };
-        let mut accounts: Vec<_> = self.users.iter().map(account).collect();
+        let mut accounts: Vec<_> =
+            self.users.iter().map(|(whose, user)| (*whose, user.account_at(now))).collect();
         accounts.retain(|(_, account)| account.left_out + account.waiting + account.late > 0);
         accounts.sort_by_key(|(whose, account)| {
             (std::cmp::Reverse(account.left_out + account.waiting), *whose)

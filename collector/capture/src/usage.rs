@@ -140,8 +140,8 @@ mod tests {
         drop(large);
         account.note(RecorderWork::Naming);
         account.note(RecorderWork::Export);
-        let peak = |work| account.of(&work).peak_bytes;
-        let (large, small) = (peak(RecorderWork::Recording), peak(RecorderWork::Export));
+        let large = account.of(&RecorderWork::Recording).peak_bytes;
+        let small = account.of(&RecorderWork::Export).peak_bytes;
         assert!(large >= 96 << 20, "{:?}", account.costs());
         assert!(small + (64 << 20) <= large, "{:?}", account.costs());
     }

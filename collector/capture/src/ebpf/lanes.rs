@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use aya::Ebpf;
-use aya::maps::Map;
+use aya::maps::{Map, MapData};
 use syscollect_model::{Lane, LaneKind, LossCause, Ticks};
 use syscollect_records::{
     LANE_HEADER_SIZE, LANE_SLACK, LaneHeader, SampleRecord, SchedRecord, SchedStackRecord,
@@ -55,13 +55,9 @@ impl Lanes {
                 let reason = format!("the object has no array map {name}");
                 return Err(CaptureError::Program { program: "syscollect.bpf.o".into(), reason });
             };
-            let failed = |error| {
+            let (value_bytes, memory) = mapped(map, cpus).map_err(|error| {
                 CaptureError::system(format!("cannot map the lanes {name} into memory"), error)
-            };
-            let value_bytes =
-                map.info().map_err(|error| failed(io::Error::other(error)))?.value_size() as usize;
-            let memory =
-                MappedMap::new(map.fd().as_fd(), value_bytes * cpus as usize).map_err(failed)?;
+            })?;
             let size = record_size(kind, long_records);
             for cpu in 0..cpus {
                 // SAFETY: element `cpu` of the array: the kernel lays values out
@@ -158,6 +154,12 @@ impl CpuLane {
             self.memory.release(self.tail);
         }
     }
+}
+
+/// How many bytes each CPU has of a map of lanes, and all of it mapped into memory.
+fn mapped(map: &MapData, cpus: u32) -> io::Result<(usize, MappedMap)> {
+    let value_bytes = map.info().map_err(io::Error::other)?.value_size() as usize;
+    Ok((value_bytes, MappedMap::new(map.fd().as_fd(), value_bytes * cpus as usize)?))
 }
 
 fn id(kind: LaneKind, cpu: u32) -> Lane {

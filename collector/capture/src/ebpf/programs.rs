@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use aya::maps::Map;
@@ -76,18 +76,18 @@ pub(super) fn load(
     missing: &mut Vec<String>,
 ) -> Result<Option<CaptureError>, CaptureError> {
     let turns = memory.is_short().then(|| Mutex::new(()));
-    let turn = || turns.as_ref().map(|turns| turns.lock().unwrap_or_else(PoisonError::into_inner));
+    let turns = turns.as_ref();
     let mut programs: Programs<'_> = ebpf.programs_mut().collect();
     let sched = SCHED.map(|names| (names, [names.1, names.2].map(|name| programs.remove(name))));
     let samplers = SAMPLERS.map(|name| programs.remove(name));
     let loaded = thread::scope(|scope| -> Result<_, CaptureError> {
         let sampler = scope.spawn(|| {
-            let _turn = turn();
+            let _turn = wait_for_turn(turns);
             load_samplers(samplers, options)
         });
         let sched = sched.map(|(names, variants)| {
             scope.spawn(move || {
-                let _turn = turn();
+                let _turn = wait_for_turn(turns);
                 load_tracepoint(names, variants, btf)
             })
         });
@@ -109,6 +109,10 @@ pub(super) fn load(
     };
     missing.extend(said_once(&refused));
     Ok(identify.err())
+}
+
+fn wait_for_turn(turns: Option<&Mutex<()>>) -> Option<MutexGuard<'_, ()>> {
+    turns.map(|turns| turns.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Whether the verifier did not take a program: it may take one that walks in another way. Access
@@ -207,28 +211,33 @@ pub(super) fn sampling_program(ebpf: &Ebpf) -> Option<OwnedFd> {
 /// The program that says what is mapped where, and the maps of unwind tables; `None` where the
 /// kernel did not take the program, for then it takes none that unwinds by tables.
 pub(super) fn unwind_programs(ebpf: &Ebpf) -> Option<io::Result<UnwindPrograms>> {
-    let identify = ebpf.program(IDENTIFY)?.fd().ok()?.as_fd().try_clone_to_owned();
-    let made = || -> io::Result<UnwindPrograms> {
-        let words = |name: &str| {
-            let Some(Map::Array(map)) = ebpf.map(name) else { return Err(no_such_map(name)) };
-            let words = map.info().map_err(io::Error::other)?.max_entries() as usize;
-            MappedWords::new(map.fd().as_fd(), words)
-        };
-        let hash = |name: &str| match ebpf.map(name) {
-            Some(Map::HashMap(map)) => map.fd().as_fd().try_clone_to_owned(),
-            _ => Err(no_such_map(name)),
-        };
-        Ok(UnwindPrograms {
-            rows: words("unwind_rows")?,
-            pages: words("unwind_pages")?,
-            files: words("unwind_files")?,
-            words: words("unwind_words")?,
-            inodes: hash("unwind_inodes")?,
-            interpreters: hash("python_files")?,
-            identify: identify?,
-        })
-    };
-    Some(made())
+    let identify = ebpf.program(IDENTIFY)?.fd().ok()?.as_fd();
+    Some(with_unwind_maps(ebpf, identify))
+}
+
+fn with_unwind_maps(ebpf: &Ebpf, identify: BorrowedFd<'_>) -> io::Result<UnwindPrograms> {
+    Ok(UnwindPrograms {
+        rows: words_of(ebpf, "unwind_rows")?,
+        pages: words_of(ebpf, "unwind_pages")?,
+        files: words_of(ebpf, "unwind_files")?,
+        words: words_of(ebpf, "unwind_words")?,
+        inodes: hash_map(ebpf, "unwind_inodes")?,
+        interpreters: hash_map(ebpf, "python_files")?,
+        identify: identify.try_clone_to_owned()?,
+    })
+}
+
+fn words_of(ebpf: &Ebpf, name: &str) -> io::Result<MappedWords> {
+    let Some(Map::Array(map)) = ebpf.map(name) else { return Err(no_such_map(name)) };
+    let words = map.info().map_err(io::Error::other)?.max_entries() as usize;
+    MappedWords::new(map.fd().as_fd(), words)
+}
+
+fn hash_map(ebpf: &Ebpf, name: &str) -> io::Result<OwnedFd> {
+    match ebpf.map(name) {
+        Some(Map::HashMap(map)) => map.fd().as_fd().try_clone_to_owned(),
+        _ => Err(no_such_map(name)),
+    }
 }
 
 fn no_such_map(name: &str) -> io::Error {
@@ -323,22 +332,22 @@ fn said_once(refused: &[(&str, String)]) -> Vec<String> {
             None => lines.push((vec![tracepoint], reason)),
         }
     }
-    let say = |(tracepoints, reason): (Vec<&str>, &str)| {
+    let lines = lines.into_iter().map(|(tracepoints, reason)| {
         let tracepoints = tracepoints.join(", ");
         format!(
             "{tracepoints}: raw tracepoints and slower stack walks, Linux 5.17 has what the quicker ones need: {reason}"
         )
-    };
-    lines.into_iter().map(say).collect()
+    });
+    lines.collect()
 }
 
 fn short_text(text: &str) -> String {
     const FIGURES: [&str; 3] = ["processed ", "verification time ", "stack depth "];
     let (error, log) = text.split_once(" Verifier output: ").unwrap_or((text, ""));
-    let says_why = |line: &&str| {
-        !line.trim().is_empty() && !FIGURES.iter().any(|figure| line.starts_with(figure))
-    };
-    let why = log.lines().rev().find(says_why).unwrap_or_default();
+    let mut last_lines = log.lines().rev().filter(|line| !line.trim().is_empty());
+    let why = last_lines
+        .find(|line| !FIGURES.iter().any(|figure| line.starts_with(figure)))
+        .unwrap_or_default();
     let line = error.lines().next().unwrap_or_default();
     format!("{line} {why}").trim().chars().take(160).collect()
 }

@@ -67,15 +67,16 @@ impl Clients {
             return;
         }
         known.round = current;
-        let mut sum = |part: GpuPart, value: f64| {
-            *self.sums.entry(Series { pid, device: device.clone(), part }).or_default() += value;
-        };
         for (region, bytes) in memory {
-            sum(GpuPart::Memory(region), bytes as f64);
+            let part = GpuPart::Memory(region);
+            let series = Series { pid, device: device.clone(), part };
+            *self.sums.entry(series).or_default() += bytes as f64;
         }
         for (name, engine) in engines {
             let used = known.used(&name, engine, now);
-            sum(GpuPart::Engine(name), used);
+            let part = GpuPart::Engine(name);
+            let series = Series { pid, device: device.clone(), part };
+            *self.sums.entry(series).or_default() += used;
         }
     }
 

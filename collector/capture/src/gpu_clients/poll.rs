@@ -95,35 +95,39 @@ impl Poll {
     /// What is not in the recording, in words.
     pub(super) fn missing(&self) -> Vec<String> {
         let mut missing = Vec::new();
-        let mut say = |is_so: bool, text: String| missing.extend(is_so.then_some(text));
         let (refused, damaged) = (self.scan.refused(), self.damaged);
-        say(
-            refused > 0,
-            format!(
+        if refused > 0 {
+            missing.push(format!(
                 "what {refused} processes have of GPUs is not shown: this needs cap_sys_ptrace"
-            ),
-        );
-        say(
-            !self.complete,
-            "not all processes were asked for their GPU memory: the recording was too short"
-                .to_owned(),
-        );
-        let cut = "more descriptors of processes are open than are asked for GPU memory; some are left out";
-        say(self.scan.cut(), cut.to_owned());
-        let left_out =
-            "processes have more GPU regions and engines than are recorded; some are left out";
-        say(self.clients.left_out(), left_out.to_owned());
-        say(
-            damaged > 0,
-            format!("{damaged} values that GPU drivers tell of processes could not be read"),
-        );
+            ));
+        }
+        if !self.complete {
+            missing.push(
+                "not all processes were asked for their GPU memory: the recording was too short"
+                    .to_owned(),
+            );
+        }
+        if self.scan.cut() {
+            let cut = "more descriptors of processes are open than are asked for GPU memory; some are left out";
+            missing.push(cut.to_owned());
+        }
+        if self.clients.left_out() {
+            missing.push(
+                "processes have more GPU regions and engines than are recorded; some are left out"
+                    .to_owned(),
+            );
+        }
+        if damaged > 0 {
+            missing.push(format!(
+                "{damaged} values that GPU drivers tell of processes could not be read"
+            ));
+        }
         let silent: BTreeSet<String> =
             self.silent.iter().map(|device| driver_of(&self.root, device)).collect();
         let names = silent.into_iter().collect::<Vec<_>>().join(", ");
-        say(
-            !names.is_empty(),
-            format!("drivers that tell neither memory nor use of processes: {names}"),
-        );
+        if !names.is_empty() {
+            missing.push(format!("drivers that tell neither memory nor use of processes: {names}"));
+        }
         missing
     }
 }
@@ -183,7 +187,6 @@ fn is_silent(answer: &Answer) -> bool {
 mod tests {
     use super::super::scan::fake::open;
     use super::*;
-    use std::cell::Cell;
     use std::fs;
 
     const SECOND: u64 = 1_000_000_000;
@@ -219,24 +222,22 @@ mod tests {
         // The same client again, and one that only shows.
         open(root.path(), 70, 4, "/dev/dri/renderD128", Some(&amdgpu(41, 16, 0)));
         open(root.path(), 71, 9, "/dev/dri/card1", Some("drm-driver:\tvkms\ndrm-client-id:\t42\n"));
-        let (mut poll, mut known, time) = (Poll::new(root.path()), Vec::new(), Cell::new(0));
+        let (mut poll, mut known) = (Poll::new(root.path()), Vec::new());
         assert!(poll.look_for_more());
-        let clock = || time.get();
         let (vram, gfx) =
             ("GPU memory vram (amdgpu 0000:0b:00.0)", "GPU engine gfx (amdgpu 0000:0b:00.0)");
-        let found = poll.ask(Ticks(1000), &clock);
+        let found = poll.ask(Ticks(1000), &|| 0);
         assert_eq!(named(&found, &mut known), [row(vram, 16_777_216.0)]);
         assert_eq!(found.records[0].stamp, Stamp::new(1000, RecordKind::Counter));
-        time.set(SECOND);
         open(root.path(), 70, 3, "/dev/dri/renderD128", Some(&amdgpu(41, 32, SECOND / 4)));
-        let found = poll.ask(Ticks(2000), &clock);
+        let found = poll.ask(Ticks(2000), &|| SECOND);
         assert_eq!(named(&found, &mut known), [row(vram, 33_554_432.0), row(gfx, 25.0)]);
         fs::remove_dir_all(root.path().join("proc/70")).unwrap();
-        let found = poll.ask(Ticks(3000), &clock);
+        let found = poll.ask(Ticks(3000), &|| SECOND);
         let mut gone = named(&found, &mut known);
         gone.sort_by(|a, b| b.1.cmp(&a.1));
         assert_eq!(gone, [row(vram, 0.0), row(gfx, 0.0)]);
-        assert!(poll.ask(Ticks(4000), &clock).records.is_empty());
+        assert!(poll.ask(Ticks(4000), &|| SECOND).records.is_empty());
         let units: Vec<_> = known.iter().map(|definition| &definition.unit).collect();
         assert_eq!(units, [&Unit::Bytes, &Unit::Percent]);
         assert_eq!(

@@ -71,10 +71,9 @@ impl Scan {
         self.waiting = pids.collect();
         self.waiting.sort_unstable_by(|a, b| b.cmp(a));
         let waiting = &self.waiting;
-        let alive = |pid: &u32| waiting.binary_search_by(|other| pid.cmp(other)).is_ok();
-        self.holders.retain(|pid, _| alive(pid));
-        self.refused.retain(alive);
-        self.empty.retain(alive);
+        self.holders.retain(|pid, _| is_in(waiting, *pid));
+        self.refused.retain(|pid| is_in(waiting, *pid));
+        self.empty.retain(|pid| is_in(waiting, *pid));
     }
 
     /// Goes on until about `most` descriptors were looked at; whether the turn is over.
@@ -90,11 +89,6 @@ impl Scan {
 
     fn look_at(&mut self, pid: u32) -> usize {
         self.holders.remove(&pid);
-        let descriptors = |folder: &Path| {
-            let mut entries = fs::read_dir(folder.join("fd")).map_err(|error| error.kind())?;
-            let first = entries.next().ok_or(io::ErrorKind::NotFound)?;
-            Ok(std::iter::once(first).chain(entries))
-        };
         let process = self.proc.join(pid.to_string());
         let found = match self.empty.contains(&pid) || self.refused.contains(&pid) {
             true => descriptors(&process),
@@ -177,6 +171,20 @@ impl Scan {
     pub(crate) fn looked(&self) -> u64 {
         self.looked
     }
+}
+
+/// Whether it is among these, the highest of which comes first.
+fn is_in(waiting: &[u32], pid: u32) -> bool {
+    waiting.binary_search_by(|other| pid.cmp(other)).is_ok()
+}
+
+/// What a process, or a thread, has open; an error where that is nothing.
+fn descriptors(
+    process: &Path,
+) -> Result<impl Iterator<Item = io::Result<fs::DirEntry>> + use<>, io::ErrorKind> {
+    let mut entries = fs::read_dir(process.join("fd")).map_err(|error| error.kind())?;
+    let first = entries.next().ok_or(io::ErrorKind::NotFound)?;
+    Ok(std::iter::once(first).chain(entries))
 }
 
 fn held_by(descriptor: &OsStr, target: &Path) -> Option<OpenDevice> {

@@ -206,22 +206,26 @@ mod tests {
     fn recorded(root: &Path) -> (Vec<Chunk>, Vec<String>) {
         let mut source = GpuClients::start(root, ClockSource::Monotonic).unwrap();
         let (mut chunks, until) = (Vec::new(), Instant::now() + Duration::from_secs(10));
-        let mut drain = |source: &mut GpuClients, all| {
-            let mut out = Drained {
-                chunk: &mut |chunk| chunks.push(chunk),
-                of_programs: &mut Vec::new(),
-                seen: &mut |_| (),
-            };
-            source.drain(Ticks(0), all, &mut out);
-            chunks.len()
-        };
         let is_asking = source.missing().is_empty();
-        while is_asking && drain(&mut source, false) < 2 && Instant::now() < until {
+        while is_asking && Instant::now() < until {
+            drain(&mut source, false, &mut chunks);
+            if chunks.len() >= 2 {
+                break;
+            }
             std::thread::sleep(Duration::from_millis(1));
         }
         source.detach(&[]);
-        drain(&mut source, true);
+        drain(&mut source, true, &mut chunks);
         (chunks, source.missing)
+    }
+
+    fn drain(source: &mut GpuClients, all: bool, chunks: &mut Vec<Chunk>) {
+        let mut out = Drained {
+            chunk: &mut |chunk| chunks.push(chunk),
+            of_programs: &mut Vec::new(),
+            seen: &mut |_| (),
+        };
+        source.drain(Ticks(0), all, &mut out);
     }
 
     #[test]

@@ -68,13 +68,16 @@ fn a_machine_is_asked_for_its_socket_first_and_nothing_is_left_behind() {
     let tmp = Tmp::new();
     let (socket, request) = (tmp.socket(), tmp.request());
     let mut machine = None;
-    let signal = || {
-        assert!(request.exists(), "by that file it knows what the signal means");
-        let listener = UnixListener::bind(&socket).unwrap();
-        machine = Some(answer_once(listener, |mut stream| stream.write_all(b"0\n").unwrap()));
-        Ok(())
-    };
-    assert_eq!(tmp.machine().ask(signal, LIMIT), Answer::Written);
+    let answer = tmp.machine().ask(
+        || {
+            assert!(request.exists(), "by that file it knows what the signal means");
+            let listener = UnixListener::bind(&socket).unwrap();
+            machine = Some(answer_once(listener, |mut stream| stream.write_all(b"0\n").unwrap()));
+            Ok(())
+        },
+        LIMIT,
+    );
+    assert_eq!(answer, Answer::Written);
     machine.unwrap().join().unwrap();
     assert!(!request.exists());
 }
@@ -134,13 +137,16 @@ fn the_socket_of_an_ended_machine_is_replaced() {
     let tmp = Tmp::new();
     drop(UnixListener::bind(tmp.socket()).unwrap());
     let (socket, mut machine) = (tmp.socket(), None);
-    let signal = || {
-        std::fs::remove_file(&socket).unwrap();
-        let listener = UnixListener::bind(&socket).unwrap();
-        machine = Some(answer_once(listener, |mut stream| stream.write_all(b"0\n").unwrap()));
-        Ok(())
-    };
-    assert_eq!(tmp.machine().ask(signal, LIMIT), Answer::Written);
+    let answer = tmp.machine().ask(
+        || {
+            std::fs::remove_file(&socket).unwrap();
+            let listener = UnixListener::bind(&socket).unwrap();
+            machine = Some(answer_once(listener, |mut stream| stream.write_all(b"0\n").unwrap()));
+            Ok(())
+        },
+        LIMIT,
+    );
+    assert_eq!(answer, Answer::Written);
     machine.unwrap().join().unwrap();
 }
 
@@ -171,11 +177,14 @@ fn a_file_that_asks_already_does_as_well_and_stays() {
     let tmp = Tmp::new();
     std::fs::write(tmp.request(), "").unwrap();
     let listener = std::cell::Cell::new(None);
-    let signal = || {
-        listener.set(Some(UnixListener::bind(tmp.socket()).unwrap()));
-        Err(io::Error::from_raw_os_error(libc::ESRCH))
-    };
-    assert_eq!(tmp.machine().ask(signal, LIMIT), Answer::Gone);
+    let answer = tmp.machine().ask(
+        || {
+            listener.set(Some(UnixListener::bind(tmp.socket()).unwrap()));
+            Err(io::Error::from_raw_os_error(libc::ESRCH))
+        },
+        LIMIT,
+    );
+    assert_eq!(answer, Answer::Gone);
     assert!(tmp.request().exists(), "it is somebody else's");
 }
 
@@ -186,11 +195,14 @@ fn where_another_user_took_the_name_the_working_folder_has_the_file() {
     // To a machine of another user's it is another user's, and so is the socket.
     let uid = tmp.machine().uid + 1;
     let machine = Machine { uid, folder: Some(folder(work.0.path())), ..tmp.machine() };
-    let signal = || {
-        assert!(work.request().exists());
-        Ok(())
-    };
-    assert_eq!(machine.ask(signal, LIMIT), Answer::Silent);
+    let answer = machine.ask(
+        || {
+            assert!(work.request().exists());
+            Ok(())
+        },
+        LIMIT,
+    );
+    assert_eq!(answer, Answer::Silent);
     assert!(!work.request().exists());
     let machine = Machine { uid, ..tmp.machine() };
     assert_eq!(machine.ask(|| panic!("nothing asks it"), LIMIT), Answer::Occupied);

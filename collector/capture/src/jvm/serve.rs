@@ -74,13 +74,17 @@ struct Asking {
     answer: Option<Answer>,
 }
 
+impl Asking {
+    /// By this process; -1 where none could be had.
+    fn of(process: libc::pid_t) -> Self {
+        Self { process, answer: (process == -1).then_some(Answer::OutOfReach) }
+    }
+}
+
 fn ask_all(request: &Request, ask: AskOne, socket: &UnixStream) -> Vec<u8> {
     let end = Instant::now() + request.limit;
-    let asking = |pid: &u32| match start(*pid, end, ask, socket) {
-        -1 => Asking { process: -1, answer: Some(Answer::OutOfReach) },
-        process => Asking { process, answer: None },
-    };
-    let mut all: Vec<Asking> = request.pids.iter().map(asking).collect();
+    let processes = request.pids.iter().map(|pid| start(*pid, end, ask, socket));
+    let mut all: Vec<Asking> = processes.map(Asking::of).collect();
     if !wait_for(&mut all, end + GRACE) {
         for Asking { process, .. } in all.iter().filter(|asking| asking.answer.is_none()) {
             // SAFETY: the process is our child, and nobody has waited for it.

@@ -410,18 +410,6 @@ mod tests {
 
     #[test]
     fn what_a_program_mapped_is_heard_after_its_beginning_on_another_cpu() {
-        let mapped = |at| {
-            let mapping = Mapping {
-                pid: 7,
-                start: 0x1000,
-                end: 0x2000,
-                file_offset: 0,
-                path: "//anon".to_owned(),
-                build_id: BuildId::default(),
-                since: Ticks(0),
-            };
-            Observed::Mapping(mapping, at)
-        };
         let mut reported = Vec::new();
         let of_rings = vec![mapped(1), mapped(9), Observed::Exec { pid: 7, at: 5 }];
         report_in_order(of_rings, &mut |observed| {
@@ -445,5 +433,18 @@ mod tests {
     fn taken(shares: &mut Shares, pids: std::ops::Range<u32>, bytes: usize, times: usize) -> usize {
         let all = pids.flat_map(|pid| std::iter::repeat_n(pid, times));
         all.filter(|pid| shares.take(*pid, bytes)).count()
+    }
+
+    fn mapped(at: u64) -> Observed {
+        let mapping = Mapping {
+            pid: 7,
+            start: 0x1000,
+            end: 0x2000,
+            file_offset: 0,
+            path: "//anon".to_owned(),
+            build_id: BuildId::default(),
+            since: Ticks(0),
+        };
+        Observed::Mapping(mapping, at)
     }
 }

@@ -288,10 +288,10 @@ mod tests {
     fn the_ring_is_read_less_often_only_while_something_goes_unheard() {
         let start = Instant::now();
         let mut limit = Limit::new(start);
-        let hear = |limit: &mut Limit| limit.hear(&record(HOSTILE, 7, 70), start);
-        assert!((0..OF_A_PROCESS_MAX).all(|_| hear(&mut limit) == Heard::Yes));
+        let record = record(HOSTILE, 7, 70);
+        assert!((0..OF_A_PROCESS_MAX).all(|_| limit.hear(&record, start) == Heard::Yes));
         assert!(!limit.is_crowded(start));
-        assert_eq!(hear(&mut limit), Heard::FoundAnyway);
+        assert_eq!(limit.hear(&record, start), Heard::FoundAnyway);
         assert!(limit.is_crowded(start));
         assert!(!limit.is_crowded(start + WINDOW));
     }

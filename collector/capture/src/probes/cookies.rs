@@ -87,16 +87,15 @@ mod tests {
     #[test]
     fn the_program_holds_its_cookie_and_both_maps_and_its_jump_ends_at_the_end() {
         let code = handing_over(0x0123_4567_89ab_cdef, 7, 9);
-        let at = |index: usize| &code[index * 8..][..8];
+        let instructions: Vec<&[u8]> = code.chunks(8).collect();
         assert_eq!(
-            (&at(8)[4..], &at(9)[4..]),
+            (&instructions[8][4..], &instructions[9][4..]),
             (&0x89ab_cdef_u32.to_ne_bytes()[..], &0x0123_4567_u32.to_ne_bytes()[..])
         );
-        assert_eq!((at(4)[4], at(12)[4]), (7, 9));
-        let jump = 7 + 1 + usize::from(at(7)[2]);
+        assert_eq!((instructions[4][4], instructions[12][4]), (7, 9));
+        let jump = 7 + 1 + usize::from(instructions[7][2]);
         assert_eq!(
-            at(jump)[0],
-            0xb7,
+            instructions[jump][0], 0xb7,
             "r0 is set before the end, or the kernel refuses the program"
         );
         assert_eq!((jump + 2) * 8, code.len());

@@ -163,10 +163,10 @@ mod tests {
     #[test]
     fn who_maps_the_file_of_another_costs_that_one_nothing() {
         let modest = [(3_000, 1, 100), (3_001, 1, 100)];
-        let found = || census(&[&[(2_000, 20_000, 20_100)], &modest[..]].concat());
-        assert_eq!(found().whom(3, true), only(&modest));
-        assert_eq!(found().whom(0, true), only(&modest));
-        assert_eq!(found().whom(0, false), Whom::Everybody, "without a semaphore it is cheap");
+        let found = census(&[&[(2_000, 20_000, 20_100)], &modest[..]].concat());
+        assert_eq!(found.whom(3, true), only(&modest));
+        assert_eq!(found.whom(0, true), only(&modest));
+        assert_eq!(found.whom(0, false), Whom::Everybody, "without a semaphore it is cheap");
         assert_eq!(census(&[(2_000, 1_000, 1_100)]).whom(3, true), Whom::Everybody);
     }
 

@@ -521,9 +521,12 @@ mod tests {
     #[test]
     fn what_the_kernel_would_not_touch_does_not_count() {
         let wanted = wanted(0);
-        let counts = |line: &str| holds(line.as_bytes(), &wanted);
-        assert!(counts("7f00000-7f01000 r-xp 00001000 fe:00 123       /opt/a b (deleted)"));
-        assert!(counts("7f00000-7f05000 r--p 00000000 fe:00 123 /opt/a"));
+        for line in [
+            "7f00000-7f01000 r-xp 00001000 fe:00 123       /opt/a b (deleted)",
+            "7f00000-7f05000 r--p 00000000 fe:00 123 /opt/a",
+        ] {
+            assert!(holds(line.as_bytes(), &wanted), "{line}");
+        }
         for line in [
             "7f00000-7f01000 r--p 00000000 fe:00 123 /opt/a",
             "7f00000-7f01000 r--p 00002000 fe:00 123 /opt/a",
@@ -534,7 +537,7 @@ mod tests {
             "7f00000-7f05000 r-xp 00000000 00:00 0",
             "garbage",
         ] {
-            assert!(!counts(line), "{line}");
+            assert!(!holds(line.as_bytes(), &wanted), "{line}");
         }
     }
 
@@ -606,11 +609,9 @@ mod tests {
     fn where_the_kernel_knows_of_too_many_lists_tell_of_some_and_never_of_all() {
         let own = fs::File::open("/proc/self/exe").unwrap();
         let wanted = Wanted { bytes: 0..u64::MAX, ..wanted(0).wanted.clone() };
-        let is_whole = |tree| {
-            let census = with_tree(Machine::new(), tree).all(&wanted, &own, None);
-            census.is_whole
-        };
-        assert!(!is_whole(|| Ok(None)));
-        assert!(is_whole(|| Err(io::ErrorKind::Unsupported.into())), "nobody runs there");
+        let mut of_too_many = with_tree(Machine::new(), || Ok(None));
+        assert!(!of_too_many.all(&wanted, &own, None).is_whole);
+        let mut of_lists = with_tree(Machine::new(), || Err(io::ErrorKind::Unsupported.into()));
+        assert!(of_lists.all(&wanted, &own, None).is_whole, "nobody runs there");
     }
 }

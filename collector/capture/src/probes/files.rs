@@ -131,20 +131,16 @@ impl MappedFile {
     /// that path here, which is the same outside of containers.
     pub(super) fn open(&self) -> io::Result<OpenFile> {
         let (owner, path) = (Owner::of_process(self.pid), Path::new(&self.path));
-        let uid = owner.as_ref().map(Owner::uid);
-        let open = |place| {
-            let file = OpenFile::at(&place, owner.as_ref())?;
-            Ok::<_, io::Error>(OpenFile {
-                mapped_by: Some(MappedBy { pid: self.pid, uid }),
-                ..file
-            })
-        };
-        open(FileLocation::Range { pid: self.pid, start: self.start, end: self.end })
-            .or_else(|_| open(FileLocation::InRootOf { pid: self.pid, path }))
+        let owner = owner.as_ref();
+        let mapping = FileLocation::Range { pid: self.pid, start: self.start, end: self.end };
+        let file = OpenFile::at(&mapping, owner)
+            .or_else(|_| OpenFile::at(&FileLocation::InRootOf { pid: self.pid, path }, owner))
             .or_else(|error| match error.kind() {
-                io::ErrorKind::PermissionDenied => open(FileLocation::Mapped(path)),
+                io::ErrorKind::PermissionDenied => OpenFile::at(&FileLocation::Mapped(path), owner),
                 _ => Err(error),
-            })
+            })?;
+        let mapped_by = Some(MappedBy { pid: self.pid, uid: owner.map(Owner::uid) });
+        Ok(OpenFile { mapped_by, ..file })
     }
 }
 

@@ -84,15 +84,17 @@ mod tests {
     #[test]
     fn each_user_has_room_and_what_has_ended_needs_none() {
         let mut functions = FoundFunctions::new();
-        let mut add = |pid: u32, user: u32, ended: u32| {
-            functions.add(found(pid), user, u64::from(pid), |of| of.pid < ended)
-        };
-        let of_hostile = (0..5_000).filter(|pid| add(*pid, 1001, 0).is_new).count();
+        let of_hostile = (0..5_000).filter(|pid| add(&mut functions, *pid, 1001, 0).is_new).count();
         assert_eq!(of_hostile as u64, FOUND_MAX / 2);
-        assert_eq!(add(6_000, 1002, 0), Taken { is_new: true, over: Vec::new() });
-        assert!(!add(6_000, 1002, 0).is_new, "it is known");
-        let mut taken = add(7_000, 1001, 3);
+        assert_eq!(add(&mut functions, 6_000, 1002, 0), Taken { is_new: true, over: Vec::new() });
+        assert!(!add(&mut functions, 6_000, 1002, 0).is_new, "it is known");
+        let mut taken = add(&mut functions, 7_000, 1001, 3);
         taken.over.sort_unstable();
         assert_eq!(taken, Taken { is_new: true, over: vec![0, 1, 2] });
+    }
+
+    /// Adds one of a process, when those below `ended` have ended.
+    fn add(functions: &mut FoundFunctions, pid: u32, user: u32, ended: u32) -> Taken {
+        functions.add(found(pid), user, u64::from(pid), |of| of.pid < ended)
     }
 }

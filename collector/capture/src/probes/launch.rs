@@ -127,14 +127,15 @@ fn libraries(path: &Path, is_file: &IsFile<'_>) -> Option<Libraries> {
     let cache = ReadCache::new(OpenFile::at(&FileLocation::Named(path), None).ok()?.file.reader());
     let elf = Elf::of_x86_64(&cache).ok()?;
     let dynamic = elf.dynamic().ok()??;
-    let string = |at| Some(OsStr::from_bytes(dynamic.string(at, NAME_MAX)?).to_owned());
     let (mut names, mut folders) = (Vec::new(), Vec::new());
     for (tag, number) in dynamic.entries().take(NAMES_MAX) {
-        match tag {
-            abi::DT_NEEDED => names.extend(string(number)),
-            abi::DT_RPATH | abi::DT_RUNPATH => folders.extend(string(number)),
-            _ => {}
-        }
+        let strings = match tag {
+            abi::DT_NEEDED => &mut names,
+            abi::DT_RPATH | abi::DT_RUNPATH => &mut folders,
+            _ => continue,
+        };
+        let string = dynamic.string(number, NAME_MAX);
+        strings.extend(string.map(|string| OsStr::from_bytes(string).to_owned()));
     }
     let folders = search_folders(path, &folders);
     let mut found = Libraries::default();

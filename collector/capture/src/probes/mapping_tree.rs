@@ -166,8 +166,7 @@ impl MappingTree {
     fn found(&self, count: usize) -> Vec<Mapper> {
         let words = self.mappers.words().chunks_exact(MAPPER_WORDS).take(count);
         let records = words.map(|words| {
-            let word = |index: usize| words[index].load(Ordering::Relaxed);
-            MapperRecord::of([word(0), word(1), word(2), word(3)])
+            MapperRecord::of(std::array::from_fn(|index| words[index].load(Ordering::Relaxed)))
         });
         by_process(records)
     }
@@ -374,21 +373,26 @@ mod tests {
     fn this_program_and_whoever_maps_a_file_are_found() {
         let Some(tree) = tree() else { return };
         let own = File::open("/proc/self/exe").unwrap();
-        let of_this = |file: &File, bytes| {
-            let found = tree.mappers(file, &bytes).unwrap().unwrap();
-            found.into_iter().find(|mapper| mapper.pid == std::process::id())
-        };
-        let program = of_this(&own, 0..u64::MAX).unwrap();
+        let program = of_this(&tree, &own, 0..u64::MAX).unwrap();
         assert!(program.runs_it && program.is_modest() && program.all > program.mappings);
         let mut other = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut other, &[0; 3 * PAGE]).unwrap();
-        assert_eq!(of_this(&other, 0..u64::MAX), None);
+        assert_eq!(of_this(&tree, &other, 0..u64::MAX), None);
         // Neighbours would be one mapping.
         let pages: Vec<MappedPage> = (0..1_000).map(|_| MappedPage::of(&other).unwrap()).collect();
-        let mapped = of_this(&other, 0..1).unwrap();
+        let mapped = of_this(&tree, &other, 0..1).unwrap();
         assert_eq!((mapped.mappings, mapped.runs_it), (1_000, false));
-        assert_eq!(of_this(&other, PAGE as u64..u64::MAX), None, "nobody has that part mapped");
+        assert_eq!(
+            of_this(&tree, &other, PAGE as u64..u64::MAX),
+            None,
+            "nobody has that part mapped"
+        );
         drop(pages);
-        assert_eq!(of_this(&other, 0..1), None);
+        assert_eq!(of_this(&tree, &other, 0..1), None);
+    }
+
+    fn of_this(tree: &MappingTree, file: &File, bytes: Range<u64>) -> Option<Mapper> {
+        let found = tree.mappers(file, &bytes).unwrap().unwrap();
+        found.into_iter().find(|mapper| mapper.pid == std::process::id())
     }
 }

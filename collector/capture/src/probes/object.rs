@@ -234,9 +234,14 @@ mod tests {
     /// How far below its frame pointer a function reaches.
     fn stack_of(instructions: &[bpf_insn]) -> i32 {
         let before = std::iter::once(None).chain(instructions.iter().map(Some));
-        let reaches = |(before, instruction): (Option<&bpf_insn>, &bpf_insn)| match instruction.code
-            & 7
-        {
+        let reaches =
+            before.zip(instructions).map(|(before, instruction)| reach(before, instruction));
+        reaches.max().unwrap_or(0)
+    }
+
+    /// How far below the frame pointer an instruction reaches that follows `before`.
+    fn reach(before: Option<&bpf_insn>, instruction: &bpf_insn) -> i32 {
+        match instruction.code & 7 {
             LOAD if instruction.src_reg() == FRAME => -i32::from(instruction.off),
             2..=STORE_BY_REGISTER if instruction.dst_reg() == FRAME => -i32::from(instruction.off),
             _ if instruction.code == ADD
@@ -245,8 +250,7 @@ mod tests {
                 -instruction.imm
             }
             _ => 0,
-        };
-        before.zip(instructions).map(reaches).max().unwrap_or(0)
+        }
     }
 
     /// Whether the register is a copy of the frame pointer: of another such a sum is no place on the

@@ -50,13 +50,15 @@ impl Places {
             return Ok(None);
         }
         // Of those who have most, the one that came last, and of those the file is not the program of.
-        let all = || self.holders.iter().enumerate();
-        let of_most = all()
+        let all = self.holders.iter().enumerate();
+        let of_most = all
+            .clone()
             .max_by_key(|(index, holder)| (self.of_user(holder.user), !holder.runs_it, *index));
         let of_most =
             of_most.filter(|(_, last)| self.of_user(last.user) > self.of_user(new.user) + 1);
         let Some((index, _)) = of_most.or_else(|| {
-            all().rfind(|(_, holder)| new.runs_it && holder.user == new.user && !holder.runs_it)
+            all.clone()
+                .rfind(|(_, holder)| new.runs_it && holder.user == new.user && !holder.runs_it)
         }) else {
             return Err(new);
         };

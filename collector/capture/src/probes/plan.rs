@@ -113,6 +113,38 @@ struct Meaning<'a> {
     path: &'a str,
 }
 
+/// What a spec asks for by one selector.
+struct AskedPart<'a> {
+    selector: &'a ProbeSelector,
+    role: ProbeRole,
+    pair: u32,
+    named_by: Option<u8>,
+    nests: Option<bool>,
+}
+
+impl<'a> AskedPart<'a> {
+    /// The parts of a spec, in the order of their numbers ([`SpecPart::probe`]).
+    fn all_of(spec: &'a Spec, zone_pair: u32) -> Vec<Self> {
+        match spec {
+            Spec::Usdt(selector) => vec![Self::of(selector, ProbeRole::Point, 0)],
+            Spec::Zone(zone) => {
+                let begin = Self {
+                    named_by: zone.named_by,
+                    nests: zone.nests,
+                    ..Self::of(&zone.begin, ProbeRole::ZoneBegin, zone_pair)
+                };
+                let ends = zone.ends.iter().map(|end| Self::of(end, ProbeRole::ZoneEnd, zone_pair));
+                std::iter::once(begin).chain(ends).collect()
+            }
+            Spec::Function(_) => Vec::new(),
+        }
+    }
+
+    fn of(selector: &'a ProbeSelector, role: ProbeRole, pair: u32) -> Self {
+        Self { selector, role, pair, named_by: None, nests: None }
+    }
+}
+
 impl Planner {
     /// Adds the USDT probes of a file that `spec`, the one of this index, asks for.
     /// `is_file` tells whether a selector means the file.
@@ -125,34 +157,26 @@ impl Planner {
         plan: &mut Plan,
     ) {
         let zone_pair = FIRST_ZONE_PAIR + index as u32;
-        let mut add = |selector: &ProbeSelector, part, (role, pair), (named_by, nests)| {
-            if !is_file(selector) {
-                return;
+        for (part, asked) in AskedPart::all_of(spec, zone_pair).into_iter().enumerate() {
+            if !is_file(asked.selector) {
+                continue;
             }
-            for sites in sites_of(probes, |probe| selector.matches(&probe.provider, &probe.name)) {
+            for sites in
+                sites_of(probes, |probe| asked.selector.matches(&probe.provider, &probe.name))
+            {
                 let first = sites[0];
                 let meaning = Meaning {
-                    role,
-                    pair,
+                    role: asked.role,
+                    pair: asked.pair,
                     name: format!("{}:{}", first.provider, first.name),
-                    named_by,
-                    nests,
-                    arguments: first.argument_specs(Some(selector)),
+                    named_by: asked.named_by,
+                    nests: asked.nests,
+                    arguments: first.argument_specs(Some(asked.selector)),
                     path,
                 };
                 self.add_usdt(&sites, meaning, plan);
                 plan.matches(SpecPart { spec: index, probe: part });
             }
-        };
-        match spec {
-            Spec::Usdt(selector) => add(selector, 0, (ProbeRole::Point, 0), (None, None)),
-            Spec::Zone(zone) => {
-                add(&zone.begin, 0, (ProbeRole::ZoneBegin, zone_pair), (zone.named_by, zone.nests));
-                for (end, part) in zone.ends.iter().zip(1..) {
-                    add(end, part, (ProbeRole::ZoneEnd, zone_pair), (None, None));
-                }
-            }
-            Spec::Function(_) => {}
         }
     }
 
@@ -194,22 +218,9 @@ impl Planner {
         let Some(first) = sites.first() else { return };
         let of_client = CLIENT_PROBES.iter().any(|(_, role, _)| *role == meaning.role);
         let probe = self.number() | if of_client { OF_CLIENT } else { 0 };
-        let kind = |index: usize| {
-            meaning.arguments.get(index).map_or(ArgumentKind::Auto, |said| said.kind)
-        };
-        let argument = |(index, argument): (usize, &Argument)| ProbeArgument {
-            name: meaning
-                .arguments
-                .get(index)
-                .and_then(|said| said.name.clone())
-                .unwrap_or_else(|| format!("arg{index}")),
-            size: argument.size,
-            signed: argument.signed,
-            float: argument.float,
-            text: kind(index).text(),
-        };
-        let arguments =
-            first.arguments.iter().take(ARGUMENTS_MAX).enumerate().map(argument).collect();
+        let said = &meaning.arguments;
+        let arguments = first.arguments.iter().take(ARGUMENTS_MAX).enumerate();
+        let arguments = arguments.map(|(index, argument)| defined(index, argument, said)).collect();
         plan.definitions.push(ProbeDefinition {
             probe,
             role: meaning.role,
@@ -230,7 +241,7 @@ impl Planner {
                     .arguments
                     .iter()
                     .enumerate()
-                    .map(|(index, argument)| (argument.clone(), text(kind(index), argument)))
+                    .map(|(index, argument)| (argument.clone(), text(kind(said, index), argument)))
                     .collect(),
                 at_return: false,
             }
@@ -319,6 +330,22 @@ fn argument_kind(text: &bool) -> ArgumentKind {
     if *text { ArgumentKind::Text } else { ArgumentKind::Integer }
 }
 
+fn kind(said: &[ArgumentSpec], index: usize) -> ArgumentKind {
+    said.get(index).map_or(ArgumentKind::Auto, |said| said.kind)
+}
+
+/// What to tell of the argument of this index, given what was said of all of the probe's.
+fn defined(index: usize, argument: &Argument, said: &[ArgumentSpec]) -> ProbeArgument {
+    let name = said.get(index).and_then(|said| said.name.clone());
+    ProbeArgument {
+        name: name.unwrap_or_else(|| format!("arg{index}")),
+        size: argument.size,
+        signed: argument.signed,
+        float: argument.float,
+        text: kind(said, index).text(),
+    }
+}
+
 /// Whether to read an argument as a text. Only 8 bytes can point to one.
 fn text(kind: ArgumentKind, argument: &Argument) -> Text {
     match kind {
@@ -356,9 +383,8 @@ mod tests {
         let sizes = ["1", "-1", "2", "-2", "4", "-4", "8", "-8"];
         let probes: Vec<_> = (0..100_000)
             .map(|number| {
-                let size = |digit: u32| sizes[number >> (3 * digit) & 7];
-                let arguments: Vec<_> =
-                    (0..6).map(|digit| format!("{}@%rax", size(digit))).collect();
+                let sizes = (0..6).map(|digit| sizes[number >> (3 * digit) & 7]);
+                let arguments: Vec<_> = sizes.map(|size| format!("{size}@%rax")).collect();
                 probe("a", "b", number as u64, &arguments.join(" "))
             })
             .collect();

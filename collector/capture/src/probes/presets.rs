@@ -181,27 +181,35 @@ impl Planner {
             text: Some(true),
             ..ProbeArgument::default()
         };
-        let definition = |probe, role, argument| ProbeDefinition {
-            arguments: vec![argument],
-            ..definition(place, &function.name, probe, role, PRESETS_PAIR | entry)
-        };
-        plan.definitions.push(definition(entry, ProbeRole::FunctionEntry, text));
-        plan.definitions.push(definition(exit, ProbeRole::FunctionReturn, shown("address", 8)));
+        let pair = PRESETS_PAIR | entry;
+        plan.definitions.push(ProbeDefinition {
+            arguments: vec![text],
+            ..definition(place, &function.name, entry, ProbeRole::FunctionEntry, pair)
+        });
+        plan.definitions.push(ProbeDefinition {
+            arguments: vec![shown("address", 8)],
+            ..definition(place, &function.name, exit, ProbeRole::FunctionReturn, pair)
+        });
         let returned = Argument {
             size: 8,
             signed: false,
             float: false,
             place: ArgumentLocation::Register { register: Register::Rax, shift: 0 },
         };
-        let point = |probe, argument, at_return| Planned {
+        let at_entry = Planned {
             offset: function.offset,
             semaphore: 0,
-            probe,
-            arguments: vec![argument],
-            at_return,
+            probe: entry,
+            arguments: vec![(name.argument(), Text::Always)],
+            at_return: false,
         };
-        plan.points.push(point(entry, (name.argument(), Text::Always), false));
-        plan.points.push(point(exit, (returned, Text::Never), true));
+        let at_return = Planned {
+            probe: exit,
+            arguments: vec![(returned, Text::Never)],
+            at_return: true,
+            ..at_entry
+        };
+        plan.points.extend([at_entry, at_return]);
     }
 
     fn preset_function(

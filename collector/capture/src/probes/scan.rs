@@ -47,6 +47,32 @@ const NEAREST: usize = 3;
 /// Files that are known; beyond that only those are that something is attached to.
 const KNOWN_MAX: usize = 131_072;
 
+/// What selectors may name a file by.
+struct FileNames<'a> {
+    key: FileKey,
+    path: &'a Path,
+    soname: Option<&'a str>,
+    /// The files that specs name by their path.
+    named: &'a [(PathBuf, FileKey)],
+}
+
+impl FileNames<'_> {
+    /// Whether the selector means this file.
+    fn is(&self, selector: &FileSelector) -> bool {
+        selector.matches(self.path, self.soname)
+            || matches!(selector, FileSelector::Path(path) if self.is_named(path))
+    }
+
+    /// Whether the selector of probes means this file.
+    fn is_of(&self, selector: &ProbeSelector) -> bool {
+        selector.file.as_ref().is_none_or(|file| self.is(file))
+    }
+
+    fn is_named(&self, path: &Path) -> bool {
+        self.named.iter().any(|(own, key)| own == path && *key == self.key)
+    }
+}
+
 /// Looks into each file once. Dropping it detaches everything.
 pub(super) struct Scanner<'a> {
     work: AttachContext,
@@ -298,16 +324,11 @@ impl<'a> Scanner<'a> {
     ) {
         let soname = soname(cache).ok().flatten();
         let Self { work, planner, named, .. } = self;
-        let is_file = |selector: &FileSelector| {
-            let by_key = |path: &Path| named.iter().any(|(own, of)| own == path && *of == key);
-            selector.matches(Path::new(path), soname.as_deref())
-                || matches!(selector, FileSelector::Path(own) if by_key(own))
-        };
-        let is_file_of = |selector: &ProbeSelector| selector.file.as_ref().is_none_or(is_file);
+        let file = FileNames { key, path: Path::new(path), soname: soname.as_deref(), named };
         for (index, spec) in work.specs.iter().enumerate() {
-            planner.usdt((index, spec), path, probes, &is_file_of, plan);
+            planner.usdt((index, spec), path, probes, &|selector| file.is_of(selector), plan);
             let Spec::Function(function) = spec else { continue };
-            if !is_file(&function.library) {
+            if !file.is(&function.library) {
                 continue;
             }
             match functions_of(function, cache) {
@@ -559,8 +580,8 @@ fn spelled(selector: &ProbeSelector) -> String {
 
 /// What is to be counted before a file is attached to.
 fn wanted_of(file: &OpenFile, plan: &Plan) -> Wanted {
-    let offsets = || plan.points.iter().chain(&plan.rings).map(|place| place.offset);
-    let (first, last) = (offsets().min().unwrap_or(0), offsets().max().unwrap_or(0));
+    let offsets = plan.points.iter().chain(&plan.rings).map(|place| place.offset);
+    let (first, last) = (offsets.clone().min().unwrap_or(0), offsets.max().unwrap_or(0));
     Wanted { file: file.key, bytes: first..last.saturating_add(1), owner: file.file.data().uid }
 }
 

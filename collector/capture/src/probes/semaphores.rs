@@ -50,10 +50,9 @@ fn pages_of(segment: &Segment) -> (u64, u64) {
 }
 
 fn mapped_twice(writable: &[(u64, u64)], semaphores: &[u64]) -> bool {
-    let mappings = |offset: &u64| {
-        writable.iter().filter(|(start, end)| (start..end).contains(&offset)).count()
-    };
-    semaphores.iter().any(|semaphore| mappings(semaphore) > 1)
+    semaphores.iter().any(|semaphore| {
+        writable.iter().filter(|(start, end)| (start..end).contains(&semaphore)).count() > 1
+    })
 }
 
 #[cfg(test)]

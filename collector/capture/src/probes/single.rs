@@ -292,6 +292,13 @@ mod tests {
         single
     }
 
+    /// Whether there was room for a file of the owner's.
+    fn add(single: &mut SingleFiles, key: FileKey, owner: u32) -> bool {
+        let mut what = file(owner);
+        what.file.key = key;
+        single.add(what, Wanted { file: key, bytes: 0..1, owner }, false).is_ok()
+    }
+
     fn mappers(user: u32, pids: std::ops::Range<u32>, runs_it: bool) -> Vec<Mapper> {
         pids.map(|pid| Mapper { pid, user, runs_it, mappings: 1, all: 1 }).collect()
     }
@@ -301,10 +308,10 @@ mod tests {
         let mut single = of([HONEST]);
         let key = file(HONEST).file.key;
         // Of all of these the last ten are alive at a time.
-        let began = |now: u32| move |pid: u32| (pid + 10 > now).then_some(1);
         let mut leases = Vec::new();
         for pid in 0..1_000 {
-            let admitted = single.admit_as(key, &mappers(HONEST, pid..pid + 1, true), began(pid));
+            let mapper = mappers(HONEST, pid..pid + 1, true);
+            let admitted = single.admit_as(key, &mapper, |of| (of + 10 > pid).then_some(1));
             assert_eq!(admitted.new.len(), 1, "process {pid}");
             leases.push(admitted.new[0].lease);
             leases.retain(|lease| !admitted.over.contains(lease));
@@ -326,18 +333,16 @@ mod tests {
     fn files_whose_programs_have_ended_give_way_to_those_that_run() {
         let mut single = SingleFiles::new();
         let own = mappers(HOSTILE, std::process::id()..std::process::id() + 1, true);
-        let mut add = |inode: u64, owner: u32, is_run: bool| {
-            let mut what = file(owner);
-            what.file.key = FileKey::of_test(inode);
-            let file = what.file.key;
-            let added = single.add(what, Wanted { file, bytes: 0..1, owner }, false);
-            if is_run && added.is_ok() {
-                single.admit(file, &own);
+        let mut run = 0;
+        for key in (0..1_000).map(FileKey::of_test) {
+            if add(&mut single, key, HOSTILE) {
+                single.admit(key, &own);
+                run += 1;
             }
-            added.is_ok()
-        };
-        assert_eq!((0..1_000).filter(|inode| add(*inode, HOSTILE, true)).count(), 128);
-        assert!((1_000..2_000).all(|inode| add(inode, HONEST, false)), "its own idle ones go");
+        }
+        assert_eq!(run, 128);
+        let mut idle = (1_000..2_000).map(FileKey::of_test);
+        assert!(idle.all(|key| add(&mut single, key, HONEST)), "its own idle ones go");
     }
 
     #[test]

@@ -114,11 +114,11 @@ impl Singly {
         let Admitted { new, over } = self.files.admit(key, mappers);
         attaches.let_go(&over);
         let Some(single) = self.files.get(key) else { return false };
-        let job = |Holder { pid, user, lease, .. }: &Holder| {
-            single.what.job(*user, Some(OneProcess { pid: *pid, lease: *lease }))
-        };
-        let (attached, not): (Vec<Holder>, Vec<Holder>) =
-            new.into_iter().partition(|holder| job(holder).is_some_and(|job| attaches.begin(job)));
+        let (attached, not): (Vec<Holder>, Vec<Holder>) = new.into_iter().partition(|holder| {
+            let process = OneProcess { pid: holder.pid, lease: holder.lease };
+            let job = single.what.job(holder.user, Some(process));
+            job.is_some_and(|job| attaches.begin(job))
+        });
         not.iter().for_each(|holder| self.files.take_back(key, holder.lease));
         !attached.is_empty()
     }

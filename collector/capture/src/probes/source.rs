@@ -233,15 +233,23 @@ impl Source for ProbeSource {
 
     fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
         let fullest = self.lanes.iter().map(RingLane::fill).fold(0.0, f64::max);
-        let Self { of_clients, lookups, manager, .. } = self;
-        let mut look = |record: &[u8]| {
-            let Some(hit) = ProbeRecord::from_bytes(record) else { return };
-            *of_clients |= hit.probe & OF_CLIENT != 0;
-            if hit.probe & (OF_CLIENT | OF_LOOKUP) == OF_LOOKUP {
-                lookups.hit(&hit, record).into_iter().for_each(|found| manager.found(found));
-            }
-        };
-        self.lanes.iter_mut().for_each(|lane| lane.drain(now, all, &mut look, out.chunk));
+        let Self { lanes, of_clients, lookups, manager, .. } = self;
+        for lane in lanes {
+            lane.drain(
+                now,
+                all,
+                &mut |record| {
+                    let Some(hit) = ProbeRecord::from_bytes(record) else { return };
+                    *of_clients |= hit.probe & OF_CLIENT != 0;
+                    if hit.probe & (OF_CLIENT | OF_LOOKUP) == OF_LOOKUP
+                        && let Some(found) = lookups.hit(&hit, record)
+                    {
+                        manager.found(found);
+                    }
+                },
+                out.chunk,
+            );
+        }
         if !self.clients_told && self.of_clients {
             self.clients_told = true;
             self.missing.push(NO_SHARED_MEMORY.to_owned());

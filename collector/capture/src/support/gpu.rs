@@ -133,16 +133,14 @@ fn formats(offers: Option<&Offers>) -> Capability {
 
 fn failures(layout: Result<&FailureLayout, &io::Error>, offers: Option<&Offers>) -> Capability {
     const NAME: &str = "gpu_failures";
-    let has_scheduler = || {
-        offers
-            .is_some_and(|offers| offers.offers.iter().any(|offer| offer.system == "gpu_scheduler"))
-    };
+    let has_scheduler = offers
+        .is_some_and(|offers| offers.offers.iter().any(|offer| offer.system == "gpu_scheduler"));
     match layout {
         Ok(layout) if layout.knows_jobs() => {
             Capability::yes(NAME, "fences and jobs of the DRM scheduler tell their errors")
         }
         // Without the module there are no such jobs.
-        Ok(_) if has_scheduler() => Capability::no(NAME, NO_JOBS),
+        Ok(_) if has_scheduler => Capability::no(NAME, NO_JOBS),
         Ok(_) => Capability::yes(NAME, "fences tell their errors"),
         Err(_) => Capability::no(NAME, NO_FENCES),
     }

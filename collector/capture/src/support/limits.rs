@@ -2,7 +2,7 @@
 
 use super::machine::{
     CAP_BPF, CAP_CHECKPOINT_RESTORE, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, CAP_SYSLOG,
-    Machine, Privilege,
+    Machine,
 };
 use super::probe::Probe;
 use super::{Capability, Try, is_forbidden};
@@ -28,7 +28,13 @@ pub(super) fn privileges(machine: &Machine) -> Vec<Capability> {
     };
     let mut all = vec![namespace.required()];
     let held = machine.capabilities();
-    let mut add = |privilege: Privilege, required: bool| {
+    for (privilege, required) in [
+        (CAP_BPF, true),
+        (CAP_PERFMON, true),
+        (CAP_SYS_PTRACE, false),
+        (CAP_SYSLOG, false),
+        (CAP_CHECKPOINT_RESTORE, false),
+    ] {
         let holds = held.is_none_or(|held| held.holds(privilege));
         let mut capability = match holds {
             true => Capability::yes(privilege.name, privilege.purpose),
@@ -40,12 +46,7 @@ pub(super) fn privileges(machine: &Machine) -> Vec<Capability> {
         };
         capability.required = required;
         all.push(capability);
-    };
-    add(CAP_BPF, true);
-    add(CAP_PERFMON, true);
-    add(CAP_SYS_PTRACE, false);
-    add(CAP_SYSLOG, false);
-    add(CAP_CHECKPOINT_RESTORE, false);
+    }
     // It is only ever a stand-in for the others, never asked for by itself.
     if held.is_some_and(|held| held.holds(CAP_SYS_ADMIN)) {
         all.push(Capability::yes(CAP_SYS_ADMIN.name, CAP_SYS_ADMIN.purpose));
@@ -154,10 +155,14 @@ impl Machine {
         let limits = self.read("proc/self/limits")?;
         let mut values =
             limits.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace();
-        let mut next = || match values.next()? {
-            "unlimited" => Some(u64::MAX),
-            number => number.parse().ok(),
-        };
-        Some((next()?, next()?))
+        Some((limit_of(values.next()?)?, limit_of(values.next()?)?))
+    }
+}
+
+/// A limit as the kernel writes it.
+fn limit_of(text: &str) -> Option<u64> {
+    match text {
+        "unlimited" => Some(u64::MAX),
+        number => number.parse().ok(),
     }
 }

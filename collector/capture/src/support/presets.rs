@@ -8,14 +8,14 @@ use syscollect_probes::{LibraryPreset, library_presets};
 /// A row for each interface.
 pub(super) fn presets(machine: &Machine) -> Vec<Capability> {
     let installed = installed_libraries(&machine.path(""));
-    let of = |preset: &'static LibraryPreset| {
+    let rows = library_presets().map(|preset| {
         let paths = installed.iter().filter(|(own, _)| own.key == preset.key).map(|(_, path)| path);
         row(
             preset,
             paths.map(|path| (path.display().to_string(), functions_in(preset, path))).collect(),
         )
-    };
-    library_presets().map(of).collect()
+    });
+    rows.collect()
 }
 
 /// What its libraries have; nothing where there are none.
@@ -48,24 +48,23 @@ mod tests {
 
     #[test]
     fn a_library_without_known_functions_is_named_beside_one_that_has_some() {
-        let preset = library_presets().next().unwrap();
-        let found = |counts: &[Result<usize, String>]| {
-            row(
-                preset,
-                counts.iter().map(|count| ("/x/libcuda.so.1".to_owned(), count.clone())).collect(),
-            )
-        };
-        let both = found(&[Ok(0), Ok(12)]);
+        let both = row_of(&[Ok(0), Ok(12)]);
         assert!(
             both.available && both.reason.contains("none") && both.reason.contains("12 functions"),
             "{both:?}"
         );
-        let broken = found(&[Err("it is damaged".to_owned())]);
+        let broken = row_of(&[Err("it is damaged".to_owned())]);
         assert!(
             !broken.available && !broken.required && broken.reason.contains("damaged"),
             "{broken:?}"
         );
-        let none = found(&[]);
+        let none = row_of(&[]);
         assert!(!none.available && none.reason.contains("no libcuda.so.1"), "{none:?}");
+    }
+
+    fn row_of(counts: &[Result<usize, String>]) -> Capability {
+        let preset = library_presets().next().unwrap();
+        let counts = counts.iter().map(|count| ("/x/libcuda.so.1".to_owned(), count.clone()));
+        row(preset, counts.collect())
     }
 }

@@ -178,16 +178,18 @@ fn an_old_kernel_lacks_helpers_and_iterators_but_records() {
 #[test]
 fn a_missing_tracepoint_is_named_and_only_scheduling_is_indispensable() {
     let fake = Fake::complete();
-    let without = |name: &'static str| {
-        fake.support(&move |probe| match probe {
-            Probe::RawTracepoint(tracepoint) if *tracepoint == name => error(libc::ENOENT),
-            _ => Ok(()),
-        })("raw_tracepoints")
-    };
-    let frequency = without("cpu_frequency");
+    let frequency = without(&fake, "cpu_frequency");
     assert!(!frequency.available && !frequency.required);
     assert!(frequency.reason.contains("cpu_frequency"), "{}", frequency.reason);
-    assert!(without("sched_switch").required);
+    assert!(without(&fake, "sched_switch").required);
+}
+
+/// What is said of tracepoints where one is missing.
+fn without(fake: &Fake, name: &'static str) -> Capability {
+    fake.support(&move |probe| match probe {
+        Probe::RawTracepoint(tracepoint) if *tracepoint == name => error(libc::ENOENT),
+        _ => Ok(()),
+    })("raw_tracepoints")
 }
 
 #[test]
@@ -244,8 +246,8 @@ fn a_machine_without_energy_counters_or_msr_pmu_says_what_it_does_without() {
 #[test]
 fn this_machine_answers_without_a_panic_whoever_asks() {
     let all = support();
-    let named = |name: &str| all.iter().find(|capability| capability.name == name).unwrap();
-    assert_eq!(named("btf").available, Path::new("/sys/kernel/btf/vmlinux").exists());
+    let btf = all.iter().find(|capability| capability.name == "btf").unwrap();
+    assert_eq!(btf.available, Path::new("/sys/kernel/btf/vmlinux").exists());
 }
 
 #[test]

@@ -58,16 +58,18 @@ impl Lanes {
 
     /// Gives a CPU its lane.
     pub(super) fn add_cpu(&self, cpu: u32) -> Result<LaneRecords, CaptureError> {
-        let failed = |error| {
+        self.made_lane(cpu).map_err(|error| {
             CaptureError::system(format!("cannot make a lane for tracepoints of CPU {cpu}"), error)
-        };
-        let lane = create_lane(self.data_bytes).map_err(failed)?;
+        })
+    }
+
+    fn made_lane(&self, cpu: u32) -> io::Result<LaneRecords> {
+        let lane = create_lane(self.data_bytes)?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        let mapping =
-            Mapping::new(lane.as_fd(), 0, lane_bytes(self.data_bytes), access).map_err(failed)?;
+        let mapping = Mapping::new(lane.as_fd(), 0, lane_bytes(self.data_bytes), access)?;
         // SAFETY: the mapping has these bytes, begins at a page, and is dropped with the lane.
         let memory = unsafe { LaneMemory::new(mapping.base, self.data_bytes) };
-        bpf_calls::update_map(self.map(), cpu, &lane.as_raw_fd().to_ne_bytes()).map_err(failed)?;
+        bpf_calls::update_map(self.map(), cpu, &lane.as_raw_fd().to_ne_bytes())?;
         Ok(LaneRecords { memory, tail: 0, is_closed: false, _mapping: mapping })
     }
 }

@@ -104,19 +104,12 @@ pub(super) fn names() -> Vec<String> {
 /// What is offered, and with what the kernel refused to tell of something.
 fn offered_at(events: &Path, wanted: &[Wanted<'_>]) -> (Offers, Option<io::Error>) {
     let (mut offers, mut refused) = (Offers::default(), None);
-    let mut told = |result: io::Result<String>| match result {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            refused = Some(error);
-            None
-        }
-        result => result.ok(),
-    };
     for Wanted { system, event } in wanted {
         let mut names = match event {
             Some(event) => vec![(*event).to_owned()],
             None => {
                 let folder = events.join(system);
-                told(fs::read_dir(&folder).map(|_| String::new()));
+                told(fs::read_dir(&folder), &mut refused);
                 names_in(&folder)
             }
         };
@@ -126,7 +119,7 @@ fn offered_at(events: &Path, wanted: &[Wanted<'_>]) -> (Offers, Option<io::Error
                 continue;
             }
             let format = events.join(system).join(&name).join("format");
-            let Some(text) = told(fs::read_to_string(format)) else { continue };
+            let Some(text) = told(fs::read_to_string(format), &mut refused) else { continue };
             match Format::parse(&text) {
                 Some(format) => {
                     offers.offers.push(Offer { system: (*system).to_owned(), name, format });
@@ -136,6 +129,17 @@ fn offered_at(events: &Path, wanted: &[Wanted<'_>]) -> (Offers, Option<io::Error
         }
     }
     (offers, refused)
+}
+
+/// What the kernel told; why not goes to `refused`, if it did not permit it.
+fn told<T>(result: io::Result<T>, refused: &mut Option<io::Error>) -> Option<T> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            *refused = Some(error);
+            None
+        }
+        result => result.ok(),
+    }
 }
 
 /// Folders of a subsystem; none where it is not loaded.
@@ -152,15 +156,16 @@ mod tests {
     #[test]
     fn a_kernel_offers_what_it_describes() {
         let tracefs = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| {
+        for (name, text) in [
+            ("dma_fence/signaled", "ID: 2\n\tfield:int seqno;\toffset:8;\tsize:4;\tsigned:1;\n"),
+            ("dma_fence/emit", "ID: 1\n"),
+            ("drm/vblank", "of another shape"),
+            ("sched/sched_switch", "ID: 3\n"),
+        ] {
             let folder = tracefs.path().join(name);
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join("format"), text).unwrap();
-        };
-        write("dma_fence/signaled", "ID: 2\n\tfield:int seqno;\toffset:8;\tsize:4;\tsigned:1;\n");
-        write("dma_fence/emit", "ID: 1\n");
-        write("drm/vblank", "of another shape");
-        write("sched/sched_switch", "ID: 3\n");
+        }
         fs::write(tracefs.path().join("dma_fence/enable"), "0").unwrap();
         let again = one("dma_fence", "emit");
         let wanted = [all("drm"), all("i915"), all("dma_fence"), one("sched", "missing"), again];

@@ -141,17 +141,17 @@ fn offers(setup: &Setup<'_>) -> Result<Offers, CaptureError> {
         };
         CaptureError::system(what, error)
     })?;
-    let is_there = |asked: &&Tracepoints| {
-        let wanted = Wanted::from(*asked);
-        let unreadable = offers.unreadable.iter().filter_map(|name| name.split_once('/'));
-        let readable =
-            offers.offers.iter().map(|offer| (offer.system.as_str(), offer.name.as_str()));
-        readable.chain(unreadable).any(|(system, name)| wanted.includes(system, name))
-    };
-    match setup.asked.iter().find(|asked| !is_there(asked)) {
+    match setup.asked.iter().find(|asked| !are_there(&Wanted::from(*asked), &offers)) {
         Some(absent) => Err(absent_error(absent)),
         None => Ok(offers),
     }
+}
+
+/// Whether any of what is wanted is offered, of whatever shape.
+fn are_there(wanted: &Wanted<'_>, offers: &Offers) -> bool {
+    let unreadable = offers.unreadable.iter().filter_map(|name| name.split_once('/'));
+    let readable = offers.offers.iter().map(|offer| (offer.system.as_str(), offer.name.as_str()));
+    readable.chain(unreadable).any(|(system, name)| wanted.includes(system, name))
 }
 
 /// That there is no such tracepoint, with what is near to it.

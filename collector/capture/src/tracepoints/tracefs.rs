@@ -15,8 +15,9 @@ use std::sync::OnceLock;
 /// The kernel is older than 5.2, or this process lacks `cap_sys_admin`.
 pub(super) fn private_events() -> io::Result<PathBuf> {
     static MOUNT: OnceLock<Result<OwnedFd, i32>> = OnceLock::new();
-    let mount = || mount().map_err(|error| error.raw_os_error().unwrap_or(libc::EIO));
-    match MOUNT.get_or_init(mount) {
+    let mounted =
+        MOUNT.get_or_init(|| mount().map_err(|error| error.raw_os_error().unwrap_or(libc::EIO)));
+    match mounted {
         Ok(mount) => Ok(PathBuf::from(format!("/proc/self/fd/{}/events", mount.as_raw_fd()))),
         Err(number) => Err(io::Error::from_raw_os_error(*number)),
     }

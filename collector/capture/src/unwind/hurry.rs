@@ -97,14 +97,13 @@ mod tests {
     #[test]
     fn who_is_costly_leaves_as_much_to_others_as_it_takes() {
         let (mut spent, all) = (Spent::default(), Duration::from_millis(1000));
-        let mut take_all = |user| {
+        for (user, expected) in [(1001, 500), (1002, 250), (1001, 0), (ROOT, 250)] {
             let mut taken = 0;
             while spent.allows(user, all) {
                 spent.add(user, Duration::from_millis(1));
                 taken += 1;
             }
-            taken
-        };
-        assert_eq!([1001, 1002, 1001, ROOT].map(&mut take_all), [500, 250, 0, 250]);
+            assert_eq!(taken, expected, "{user}");
+        }
     }
 }

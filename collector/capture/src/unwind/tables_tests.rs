@@ -43,8 +43,9 @@ impl Words for Memory {
 fn tables_of(rows: usize, pages: usize, files: usize) -> Tables<Memory> {
     let arrays = [rows, pages * WORDS_OF_PAGE, files].map(|words| vec![0; words]);
     let machine = Rc::new(RefCell::new(Machine { arrays, stores: Vec::new() }));
-    let memory = |array| Memory { machine: machine.clone(), array };
-    Tables::new(memory(ROWS), memory(PAGES), memory(FILES))
+    let [rows, pages, files] =
+        [ROWS, PAGES, FILES].map(|array| Memory { machine: machine.clone(), array });
+    Tables::new(rows, pages, files)
 }
 
 fn tables(rows: usize) -> Tables<Memory> {
@@ -315,16 +316,11 @@ fn who_has_less_than_its_share_takes_from_who_has_more_though_it_is_in_use() {
     tables.begin_epoch();
     tables.begin_epoch();
     (0..10).for_each(|page| walk_by(&tables, file, page));
-    let mut publish = |pages: std::ops::Range<u32>, user| {
-        let made = pages.filter(|page| tables.publish(file, *page, &[row(0); 100], user));
-        made.count()
-    };
     // Of what root leaves, the user has what it leaves to others.
-    assert_eq!(publish(20..30, 1001), 2);
-    let has = |tables: &Tables<Memory>, pages: std::ops::Range<u32>| {
-        pages.filter(|page| found(tables, file, *page).is_some()).count()
-    };
-    assert_eq!((has(&tables, 0..10), has(&tables, 20..30)), (5, 2), "root has an equal share");
+    let of_user = (20..30).filter(|page| tables.publish(file, *page, &[row(0); 100], 1001));
+    assert_eq!(of_user.count(), 2);
+    assert_eq!(count_found(&tables, file, 0..10), 5, "root has an equal share");
+    assert_eq!(count_found(&tables, file, 20..30), 2);
     // Root has what is free, and nothing that the user has in use.
     assert_eq!(tables.evicted(), 5);
     (20..30).filter(|page| found(&tables, file, *page).is_some()).for_each(|page| {
@@ -333,7 +329,11 @@ fn who_has_less_than_its_share_takes_from_who_has_more_though_it_is_in_use() {
     for page in 0..10 {
         tables.publish(file, page, &[row(0); 100], 0);
     }
-    assert_eq!((has(&tables, 0..10), has(&tables, 20..30)), (8, 2));
+    assert_eq!((count_found(&tables, file, 0..10), count_found(&tables, file, 20..30)), (8, 2));
+}
+
+fn count_found(tables: &Tables<Memory>, file: FileId, pages: std::ops::Range<u32>) -> usize {
+    pages.filter(|page| found(tables, file, *page).is_some()).count()
 }
 
 #[test]
@@ -374,14 +374,14 @@ fn files_of_which_nothing_was_used_lately_are_idle() {
 /// Whose a row is: of which file and page, as its offsets say.
 fn owned_rows(file: u16, page: u32, count: usize) -> Vec<UnwindRow> {
     let offsets = (file.cast_signed(), page as i16);
-    let row = |address| UnwindRow {
-        address,
+    let rows = (0..count as u16).map(|number| UnwindRow {
+        address: number * 10,
         cfa: cfa_rule::RSP,
         cfa_offset: offsets.0,
         saved_offset: offsets.1,
         ..UnwindRow::default()
-    };
-    (0..count as u16).map(|number| row(number * 10)).collect()
+    });
+    rows.collect()
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -541,18 +541,20 @@ fn walks_have_to_look_again() {
         publish(2),
     ];
     let (stores, files) = run(&steps);
-    let wrong = |looks_again| {
-        let each = (0..=stores.len()).flat_map(|start| (0..40).map(move |pause| (start, pause)));
-        each.filter(|&(start, pause)| {
-            let mut seen = ObservedStores::new(&stores, start, [0, 0, pause].into_iter());
-            let load = |array, index| seen.load(array, index);
-            let found = Walk { load, looks_again }.row(files[0], 0, 35);
-            found.is_some_and(|found| is_wrong(found, 0, 0, 35))
-        })
-        .count()
-    };
-    assert!(wrong(false) > 0, "this is no test of anything");
-    assert_eq!(wrong(true), 0);
+    assert!(count_wrong(&stores, files[0], false) > 0, "this is no test of anything");
+    assert_eq!(count_wrong(&stores, files[0], true), 0);
+}
+
+/// How many walks go astray, begun and paused at each of these stores.
+fn count_wrong(stores: &[(usize, usize, u64)], file: FileId, looks_again: bool) -> usize {
+    let each = (0..=stores.len()).flat_map(|start| (0..40).map(move |pause| (start, pause)));
+    each.filter(|&(start, pause)| {
+        let mut seen = ObservedStores::new(stores, start, [0, 0, pause].into_iter());
+        let load = |array, index| seen.load(array, index);
+        let found = Walk { load, looks_again }.row(file, 0, 35);
+        found.is_some_and(|found| is_wrong(found, 0, 0, 35))
+    })
+    .count()
 }
 
 fn publish(page: u32) -> TableChange {

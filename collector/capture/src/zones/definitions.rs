@@ -51,13 +51,17 @@ impl DefinitionShares {
             return;
         }
         self.refilled = Instant::now();
-        let forgotten = |of: u64| (of / FORGOTTEN_AFTER_SECONDS).saturating_mul(seconds);
-        self.pool.give_back_of_each(forgotten(self.total));
+        self.pool.give_back_of_each(forgotten(self.total, seconds));
         self.taken.retain(|_, taken| {
-            *taken = taken.saturating_sub(forgotten(LOG));
+            *taken = taken.saturating_sub(forgotten(LOG, seconds));
             *taken > 0
         });
     }
+}
+
+/// How much of so much is forgotten in this time.
+fn forgotten(of: u64, seconds: u64) -> u64 {
+    (of / FORGOTTEN_AFTER_SECONDS).saturating_mul(seconds)
 }
 
 #[cfg(test)]

@@ -75,6 +75,11 @@ impl ArenaLocation {
 }
 
 impl ArenaLocation {
+    /// Whether this path leads to the arena.
+    fn is_at(&self, path: &Path) -> bool {
+        Arena::identify(path) == Some(self.id)
+    }
+
     /// Whether it was found among the process's mappings.
     pub(super) fn is_mapping(&self) -> bool {
         self.path.components().any(|part| part.as_os_str() == "map_files")
@@ -103,15 +108,14 @@ impl RunningProgram {
         let end = stat.iter().rposition(|byte| *byte == b')')?;
         let fields: Vec<&str> =
             std::str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace().collect();
-        let field = |number: usize| fields.get(number - 3)?.parse().ok();
-        Some(Self { began: field(22)?, code: field(26)?, stack: field(28)? })
+        let [began, code, stack] = [22, 26, 28].map(|number| fields.get(number - 3)?.parse().ok());
+        Some(Self { began: began?, code: code?, stack: stack? })
     }
 }
 
 /// Whether the process may still have that arena: it lives, and runs the same program.
 pub(super) fn still_has(root: &Path, place: &ArenaLocation) -> bool {
-    let is = |path: &Path| Arena::identify(path) == Some(place.id);
-    if is(&place.path) {
+    if place.is_at(&place.path) {
         return true;
     }
     if let Some(program) = RunningProgram::of(root, place.pid) {
@@ -121,7 +125,7 @@ pub(super) fn still_has(root: &Path, place: &ArenaLocation) -> bool {
     let Some(name) = place.path.file_name() else { return false };
     threads(root, place.pid)
         .into_iter()
-        .any(|tid| is(&root.join(format!("proc/{}/task/{tid}/fd", place.pid)).join(name)))
+        .any(|tid| place.is_at(&root.join(format!("proc/{}/task/{tid}/fd", place.pid)).join(name)))
 }
 
 /// Who runs that process; nobody where it is gone.
@@ -158,12 +162,11 @@ impl Numbering {
         if namespace_ids(&root.join(format!("proc/{pid}/status")))?.len() < 2 {
             return Some(Self::Same);
         }
-        let inner = |tid: &u32| {
-            namespace_ids(&root.join(format!("proc/{pid}/task/{tid}/status")))?.last().copied()
-        };
-        Some(Self::Own(
-            threads(root, pid).into_iter().filter_map(|tid| Some((inner(&tid)?, tid))).collect(),
-        ))
+        let ids = threads(root, pid).into_iter().filter_map(|tid| {
+            let status = root.join(format!("proc/{pid}/task/{tid}/status"));
+            Some((*namespace_ids(&status)?.last()?, tid))
+        });
+        Some(Self::Own(ids.collect()))
     }
 
     /// The thread that calls itself `tid`. One that is gone keeps its number

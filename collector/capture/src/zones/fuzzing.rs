@@ -245,11 +245,15 @@ mod tests {
         all.iter().flat_map(|step| [&[HONEST_ZONE | 0x10], *step].concat()).collect()
     }
 
+    /// The same of a program that has been announced and drained once.
+    fn begun(rest: &[&[u8]]) -> Vec<u8> {
+        let start: [&[u8]; 3] = [&[ANNOUNCE], &[ZONES, 3], &[DRAIN]];
+        steps(&[&start[..], rest].concat())
+    }
+
     /// The first inputs of the fuzz target `arenas`, by the names of their files: one of each way in
     /// which a program lies, so that the search need not find these first.
     fn seeds() -> Vec<(&'static str, Vec<u8>)> {
-        let start: [&[u8]; 3] = [&[ANNOUNCE], &[ZONES, 3], &[DRAIN]];
-        let begun = |rest: &[&[u8]]| steps(&[&start[..], rest].concat());
         let every_kind: Vec<Vec<u8>> = (0..0x20)
             .map(|kind| [&[WRITE_ITEM, kind], &[1, kind][..], &[2, 1, 0].repeat(16)].concat())
             .collect();

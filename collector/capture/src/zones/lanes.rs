@@ -120,12 +120,11 @@ impl ThreadLane {
         }
         let Staged { mut data, records, first, last, .. } = std::mem::take(&mut self.staged);
         data.shrink_to_fit();
-        let full = |stamp: Option<Stamp>| stamp.map_or(now, |stamp| Ticks(stamp.ticks_near(now.0)));
         let header = ChunkHeader {
             lane: Lane::new(LaneKind::Zone, self.number),
             sequence: self.slot.sequence,
-            first: full(first),
-            last: full(last),
+            first: ticks_of(first, now),
+            last: ticks_of(last, now),
             current_tid: self.prefix.tid,
             stride: 0,
             records_before: self.slot.records_before,
@@ -136,6 +135,11 @@ impl ThreadLane {
         self.slot.records_before += u64::from(records);
         sink(Chunk { header, data });
     }
+}
+
+/// When that was, which is `now` where nothing says it.
+fn ticks_of(stamp: Option<Stamp>, now: Ticks) -> Ticks {
+    stamp.map_or(now, |stamp| Ticks(stamp.ticks_near(now.0)))
 }
 
 /// The one lane of all logs.

@@ -77,19 +77,22 @@ impl LogReader {
         !full && self.position < self.taken()
     }
 
+    fn read(&self, start: usize, words: &mut [u64]) -> Result<(), BrokenLog> {
+        self.memory.read_log(start, words).map_err(|_| BrokenLog(start))
+    }
+
     /// Takes the entries that are complete, in order, up to the first that is
     /// not or to about a chunk.
     pub(super) fn take(&mut self, scratch: &mut Vec<u64>) -> Result<LogPart, BrokenLog> {
         let start = self.position;
-        let broken = |_| BrokenLog(start);
         let there = (self.taken().saturating_sub(start) / 8).min(LONGEST_ENTRY);
         scratch.resize(scratch.len().max(LONGEST_ENTRY), 0);
         // What was only claimed, and what is not complete, costs one word.
-        self.memory.read_log(start, &mut scratch[..there.min(1)]).map_err(broken)?;
+        self.read(start, &mut scratch[..there.min(1)])?;
         if there == 0 || scratch[0] as u32 == 0 {
             return Ok(LogPart::default());
         }
-        self.memory.read_log(start, &mut scratch[..there]).map_err(broken)?;
+        self.read(start, &mut scratch[..there])?;
         let complete = complete_words(&scratch[..there]);
         if complete == 0 {
             return Err(BrokenLog(start));
@@ -97,7 +100,7 @@ impl LogReader {
         // Again, now that it is known to be complete: in the first copy a size may be newer than
         // what follows it.
         let words = &mut scratch[..complete];
-        self.memory.read_log(start, words).map_err(broken)?;
+        self.read(start, words)?;
         if complete_words(words) != complete {
             return Err(BrokenLog(start));
         }

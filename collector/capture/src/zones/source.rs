@@ -242,10 +242,15 @@ impl Follower {
                 new_notes.push(UserNote { user: producer.user, note: held_back_note() });
             }
             let copied = turn.copied();
-            let mut chunk = |chunk| sink.push(producer, chunk);
             let mut notes = Vec::new();
-            let mut out =
-                Output { lanes, log, shares, scratch, chunk: &mut chunk, notes: &mut notes };
+            let mut out = Output {
+                lanes,
+                log,
+                shares,
+                scratch,
+                chunk: &mut |chunk| sink.push(producer, chunk),
+                notes: &mut notes,
+            };
             let visit = client.visit(turn, &mut fullest, &mut out);
             let user = producer.user;
             new_notes.extend(notes.into_iter().map(|note| UserNote { user, note }));
@@ -275,33 +280,25 @@ impl Follower {
         self.clients.values().for_each(|client| sum.add(&client.losses()));
         let (zones, log) = (LaneKind::Zone, LaneKind::ZoneLog);
         let all = [
-            (zones, LostRecord::ZoneItem, LossCause::LaneFull, sum.ring_full),
-            (zones, LostRecord::ItemWithoutRing, LossCause::LaneFull, sum.without_ring),
-            (zones, LostRecord::ItemUnread, LossCause::NotTaken, sum.unread),
-            (log, LostRecord::ZoneDefinition, LossCause::LaneFull, sum.definitions),
-            (
+            loss(zones, LostRecord::ZoneItem, LossCause::LaneFull, sum.ring_full),
+            loss(zones, LostRecord::ItemWithoutRing, LossCause::LaneFull, sum.without_ring),
+            loss(zones, LostRecord::ItemUnread, LossCause::NotTaken, sum.unread),
+            loss(log, LostRecord::ZoneDefinition, LossCause::LaneFull, sum.definitions),
+            loss(
                 log,
                 LostRecord::ZoneDefinitionBeyondShare,
                 LossCause::NotTaken,
                 sum.excess_definitions,
             ),
-            (zones, LostRecord::ZoneLaneAtEnd, LossCause::NotTaken, sum.unfinished),
-            (zones, LostRecord::Kind(RecordKind::Ring), LossCause::Undecodable, sum.broken),
-            (zones, LostRecord::ItemOfUnknownThread, LossCause::NotTaken, sum.nobodys),
+            loss(zones, LostRecord::ZoneLaneAtEnd, LossCause::NotTaken, sum.unfinished),
+            loss(zones, LostRecord::Kind(RecordKind::Ring), LossCause::Undecodable, sum.broken),
+            loss(zones, LostRecord::ItemOfUnknownThread, LossCause::NotTaken, sum.nobodys),
         ];
-        let loss = |(lane, record, cause, count): (LaneKind, LostRecord, _, _)| LaneLoss {
-            origin: lane.into(),
-            cpu: None,
-            record,
-            cause,
-            user: None,
-            count,
-        };
         let not_taken = self.refusals.not_taken().map(|(user, count)| LaneLoss {
             user,
-            ..loss((zones, LostRecord::Kind(RecordKind::Ring), LossCause::NotTaken, count))
+            ..loss(zones, LostRecord::Kind(RecordKind::Ring), LossCause::NotTaken, count)
         });
-        all.into_iter().map(loss).chain(not_taken).filter(|loss| loss.count > 0).collect()
+        all.into_iter().chain(not_taken).filter(|loss| loss.count > 0).collect()
     }
 
     /// Counts of what was done; none where no program was marked.
@@ -332,6 +329,10 @@ impl Follower {
     pub(super) fn lanes_in_use(&self) -> usize {
         self.lanes.used()
     }
+}
+
+fn loss(lane: LaneKind, record: LostRecord, cause: LossCause, count: u64) -> LaneLoss {
+    LaneLoss { origin: lane.into(), cpu: None, record, cause, user: None, count }
 }
 
 fn held_back_note() -> String {

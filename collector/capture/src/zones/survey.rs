@@ -149,11 +149,13 @@ pub(super) fn start(survey: Survey) -> std::io::Result<(SurveyJobs, JoinHandle<(
     Ok((jobs_sent, thread))
 }
 
+/// Takes a job on, which makes room for another one of its user.
+fn add(survey: &mut Survey, NewJob { user, job }: NewJob, room: &Mutex<Pool>) {
+    room_of(room).give_back(user, 1);
+    survey.add(job);
+}
+
 fn run(mut survey: Survey, jobs: &Receiver<NewJob>, room: &Mutex<Pool>, ended: &AtomicBool) {
-    let add = |survey: &mut Survey, NewJob { user, job }: NewJob| {
-        room_of(room).give_back(user, 1);
-        survey.add(job);
-    };
     let mut allowance = Allowance::new();
     let mut next_look = Instant::now();
     loop {
@@ -167,7 +169,7 @@ fn run(mut survey: Survey, jobs: &Receiver<NewJob>, room: &Mutex<Pool>, ended: &
             continue;
         }
         match jobs.recv_timeout(pause) {
-            Ok(job) => allowance.spend(|| add(&mut survey, job)),
+            Ok(job) => allowance.spend(|| add(&mut survey, job, room)),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
@@ -182,14 +184,14 @@ fn run(mut survey: Survey, jobs: &Receiver<NewJob>, room: &Mutex<Pool>, ended: &
         while allowance.is_left()
             && let Ok(job) = jobs.try_recv()
         {
-            allowance.spend(|| add(&mut survey, job));
+            allowance.spend(|| add(&mut survey, job, room));
         }
     }
     let end = Instant::now() + LONGEST_END;
     while Instant::now() < end
         && let Ok(job) = jobs.try_recv()
     {
-        add(&mut survey, job);
+        add(&mut survey, job, room);
     }
     survey.look();
     while Instant::now() < end && survey.has_jobs() {

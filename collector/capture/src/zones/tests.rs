@@ -539,22 +539,24 @@ fn counters_of_an_application_become_plots_of_its_process() {
     let number =
         program.define(&[ValueType::Unsigned as u64, value.as_ptr() as u64, 0], EntryKind::Counter);
     recorder.told(program.announcement(&thread));
-    let pid = std::process::id();
-    let plotted = |recorder: &mut Recorder, wanted: u64| {
-        for _ in 0..200 {
-            recorder.drain(true);
-            let words = recorder.words(pid);
-            if items(&words).iter().any(|item| item[2] == wanted) {
-                return words;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        panic!("{wanted} was never seen: {:?}", recorder.words(pid));
-    };
     let words = plotted(&mut recorder, 42);
     assert_eq!((words[0] as u8, words[1]), (ItemKind::Plot as u8, u64::from(number) | 1 << 32));
     value.store(43, Release);
     plotted(&mut recorder, 43);
+}
+
+/// What was recorded of this process's counters when one of them was `wanted`.
+fn plotted(recorder: &mut Recorder, wanted: u64) -> Vec<u64> {
+    let pid = std::process::id();
+    for _ in 0..200 {
+        recorder.drain(true);
+        let words = recorder.words(pid);
+        if items(&words).iter().any(|item| item[2] == wanted) {
+            return words;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("{wanted} was never seen: {:?}", recorder.words(pid));
 }
 
 #[test]

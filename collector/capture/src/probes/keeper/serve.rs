@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -135,18 +135,22 @@ impl Detaching {
         let (links, received) = channel();
         let ends = Arc::new(AtomicBool::new(false));
         let is_ending = ends.clone();
-        let close = move || {
-            for link in received {
-                let (began, cpu_time) = (Instant::now(), usage::thread_cpu_time());
-                drop::<OwnedFd>(link);
-                let worked = usage::thread_cpu_time().saturating_sub(cpu_time);
-                let pause = (worked * PAUSE_PER_WORK).min(LONGEST_PAUSE_FOR_WORK);
-                if !is_ending.load(Ordering::Relaxed) {
-                    std::thread::park_timeout(pause.max(began.elapsed().min(LONGEST_PAUSE)));
-                }
+        let thread =
+            std::thread::Builder::new().spawn(move || Self::close_all(&received, &is_ending))?;
+        Ok(Self { links, ends, thread })
+    }
+
+    /// Closes them one after the other, and pauses in between until all are to end.
+    fn close_all(links: &Receiver<OwnedFd>, is_ending: &AtomicBool) {
+        for link in links {
+            let (began, cpu_time) = (Instant::now(), usage::thread_cpu_time());
+            drop(link);
+            let worked = usage::thread_cpu_time().saturating_sub(cpu_time);
+            let pause = (worked * PAUSE_PER_WORK).min(LONGEST_PAUSE_FOR_WORK);
+            if !is_ending.load(Ordering::Relaxed) {
+                std::thread::park_timeout(pause.max(began.elapsed().min(LONGEST_PAUSE)));
             }
-        };
-        Ok(Self { links, ends, thread: std::thread::Builder::new().spawn(close)? })
+        }
     }
 
     fn add(&self, links: Vec<OwnedFd>) {
