@@ -65,7 +65,9 @@ pub struct Unreadable;
 /// ```
 /// use syscollect_probes::{Argument, Register, evaluate};
 /// let argument: Argument = "-4@112(%rsp)".parse().unwrap();
-/// let registers = |register| if register == Register::Rsp { 0x1000 } else { 0 };
+/// fn registers(register: Register) -> u64 {
+///     if register == Register::Rsp { 0x1000 } else { 0 }
+/// }
 /// let word = evaluate(&argument, registers, |address, bytes| {
 ///     bytes.fill(0xff);
 ///     address == 0x1070

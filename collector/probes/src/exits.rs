@@ -201,12 +201,8 @@ impl Whole {
     fn follow(&mut self) {
         self.reached = vec![None; self.steps.len()];
         self.follow_from(0, Some(0));
-        let is = |step: &DecodedInstruction, wanted: fn(Flow) -> bool| wanted(step.flow);
-        let switch = self
-            .steps
-            .iter()
-            .position(|step| is(step, |flow| matches!(flow, Flow::Indirect { .. })));
-        if switch.is_none() && !self.steps.iter().any(|step| is(step, |flow| flow == Flow::Call)) {
+        let switch = self.steps.iter().position(|step| matches!(step.flow, Flow::Indirect { .. }));
+        if switch.is_none() && !self.steps.iter().any(|step| step.flow == Flow::Call) {
             return;
         }
         for index in 0..self.steps.len() {
@@ -231,10 +227,9 @@ impl Whole {
                 Stack::To(depth) => Some(depth),
                 Stack::Lost => None,
             };
-            let next = || self.index(step.next());
             let (one, other) = match step.flow {
-                Flow::Next | Flow::Call => (next(), None),
-                Flow::Branch(target) => (next(), self.index(target)),
+                Flow::Next | Flow::Call => (self.index(step.next()), None),
+                Flow::Branch(target) => (self.index(step.next()), self.index(target)),
                 Flow::Jump(target) => (self.index(target), None),
                 Flow::Indirect { .. } | Flow::Return | Flow::Stop => (None, None),
             };

@@ -13,11 +13,15 @@ fn code(instructions: &[&[u8]]) -> Vec<u8> {
 
 fn of_parts(body: &[u8], cold: &[u8]) -> Result<Vec<u64>, Unclear> {
     let ranges = [AT..AT + body.len() as u64, COLD..COLD + cold.len() as u64];
-    let bytes = |part: Range<u64>| {
-        if part == ranges[0] { Some(body) } else { (part == ranges[1]).then_some(cold) }
-    };
-    exits(ranges[0].clone(), &ranges[1..], |_| None, bytes)
-        .map(|exits| exits.iter().map(|exit| exit.wrapping_sub(AT)).collect())
+    let exits = exits(
+        ranges[0].clone(),
+        &ranges[1..],
+        |_| None,
+        |part| {
+            if part == ranges[0] { Some(body) } else { (part == ranges[1]).then_some(cold) }
+        },
+    )?;
+    Ok(exits.iter().map(|exit| exit.wrapping_sub(AT)).collect())
 }
 
 fn of(instructions: &[&[u8]]) -> Result<Vec<u64>, Unclear> {
@@ -155,8 +159,13 @@ fn a_part_without_a_symbol_belongs_to_the_function_that_jumps_there_with_its_fra
     let cold = code(&[CALL, POP_RBX, RET]);
     let ranges = [AT..AT + body.len() as u64, COLD..COLD + cold.len() as u64];
     let bytes = |part: Range<u64>| Some(if part == ranges[0] { &body[..] } else { &cold[..] });
-    let around = |place| ranges.iter().find(|part| part.contains(&place)).cloned();
-    assert_eq!(exits(ranges[0].clone(), &[], around, bytes), Ok(vec![COLD + 6, AT + 10]));
+    let found = exits(
+        ranges[0].clone(),
+        &[],
+        |place| ranges.iter().find(|part| part.contains(&place)).cloned(),
+        bytes,
+    );
+    assert_eq!(found, Ok(vec![COLD + 6, AT + 10]));
     assert_eq!(exits(ranges[0].clone(), &[], wrong, bytes), Err(Unclear::TooLarge));
 }
 

@@ -25,11 +25,8 @@ impl<'data> Frames<'data> {
         elf: &Elf<'data, R>,
         sections: &Sections<'_, 'data, R>,
     ) -> Option<Self> {
-        let bytes = |part: LoadedPart, name| {
-            Some((part.address, elf.bytes(part.offset, part.size, name, FRAMES_MAX).ok()?))
-        };
-        let index = bytes(elf.frame_index()?, ".eh_frame_hdr")?;
-        let entries = bytes(sections.frame_entries()?, ".eh_frame")?;
+        let index = bytes_of(elf, elf.frame_index()?, ".eh_frame_hdr")?;
+        let entries = bytes_of(elf, sections.frame_entries()?, ".eh_frame")?;
         Self::new(elf.code().collect(), index, entries)
     }
 
@@ -69,6 +66,15 @@ impl<'data> Frames<'data> {
             entries_at.wrapping_add(code_at as u64).wrapping_add_signed(distance.into());
         (code_address == row.code).then_some(row.code..row.code.checked_add(size.into())?)
     }
+}
+
+/// A part's address and bytes.
+fn bytes_of<'data, R: ReadRef<'data>>(
+    elf: &Elf<'data, R>,
+    part: LoadedPart,
+    name: &'static str,
+) -> Option<(u64, &'data [u8])> {
+    Some((part.address, elf.bytes(part.offset, part.size, name, FRAMES_MAX).ok()?))
 }
 
 #[cfg(test)]
@@ -113,9 +119,12 @@ mod tests {
     #[test]
     fn code_that_lies_together_is_told_by_any_place_in_it() {
         let (header, own) = one_entry(0x1500);
-        let around = |place| around(&header, &own, place);
-        assert_eq!([0x500, 0x53f].map(around), [Some(0x500..0x540), Some(0x500..0x540)]);
-        assert_eq!([0x4ff, 0x540, 0x900].map(around), [None, None, None]);
+        for place in [0x500, 0x53f] {
+            assert_eq!(around(&header, &own, place), Some(0x500..0x540), "{place:#x}");
+        }
+        for place in [0x4ff, 0x540, 0x900] {
+            assert_eq!(around(&header, &own, place), None, "{place:#x}");
+        }
     }
 
     #[test]

@@ -169,11 +169,10 @@ impl<'data> Functions<'data> {
     /// its code returns, unless it may call another function in its place, which would be part of
     /// it.
     pub fn returns_to_caller<R: ReadRef<'data>>(&self, data: R, function: &Function) -> Returns {
-        let is_return = |place: &u64| data.read_bytes_at(*place, 2).is_ok_and(is_return);
-        match self.exits(data, function) {
-            Ok(exits) if !exits.is_empty() && exits.iter().all(is_return) => Returns::At(exits),
-            _ => Returns::ByAddress,
-        }
+        let Ok(exits) = self.exits(data, function) else { return Returns::ByAddress };
+        let mut instructions = exits.iter().map(|place| data.read_bytes_at(*place, 2));
+        let all_return = instructions.all(|bytes| bytes.is_ok_and(is_return));
+        if all_return && !exits.is_empty() { Returns::At(exits) } else { Returns::ByAddress }
     }
 
     fn exits<R: ReadRef<'data>>(&self, data: R, function: &Function) -> Result<Vec<u64>, Unclear> {
@@ -186,11 +185,12 @@ impl<'data> Functions<'data> {
             .take(COLD_MAX)
             .cloned()
             .collect();
-        let code = |part: Range<u64>| {
-            data.read_bytes_at(part.start, part.end.checked_sub(part.start)?).ok()
-        };
-        let around = |place| self.frames.as_ref()?.around(place);
-        exits(offset..offset.saturating_add(size), &cold, around, code)
+        exits(
+            offset..offset.saturating_add(size),
+            &cold,
+            |place| self.frames.as_ref()?.around(place),
+            |part| data.read_bytes_at(part.start, part.end.checked_sub(part.start)?).ok(),
+        )
     }
 
     /// All of them, each once, by offset.

@@ -44,12 +44,10 @@ pub(crate) fn parse_argument(text: &str, surroundings: &Surroundings<'_>) -> Arg
     let default = Size { bytes: DEFAULT_SIZE, signed: false, float: false };
     let (size, operand) = sized.unwrap_or((default, text));
     // Of an integer the low bytes are worth having; a part of a float is no number.
-    let holds = |width: u8| !size.float || width >= size.bytes;
-    let (place, width) = match parse_place(operand, surroundings).filter(|(_, width)| holds(*width))
-    {
-        Some(found) => found,
-        None => (ArgumentLocation::Unsupported(operand.to_owned()), DEFAULT_SIZE),
-    };
+    let place =
+        parse_place(operand, surroundings).filter(|(_, width)| !size.float || *width >= size.bytes);
+    let (place, width) =
+        place.unwrap_or_else(|| (ArgumentLocation::Unsupported(operand.to_owned()), DEFAULT_SIZE));
     Argument { size: size.bytes.min(width), signed: size.signed, float: size.float, place }
 }
 

@@ -152,18 +152,25 @@ fn a_description_reads_like_a_declaration() {
 
 #[test]
 fn values_are_cut_to_their_size_and_extended_by_their_sign() {
-    let registers = |register| if register == Register::Rax { 0x1122_3344_5566_f788 } else { 0x10 };
-    let word = |text| evaluate(&argument(text), registers, |_, _| false);
-    assert_eq!(word("8@%rax"), Ok(0x1122_3344_5566_f788));
-    assert_eq!(word("4@%eax"), Ok(0x5566_f788));
-    assert_eq!(word("1@%al"), Ok(0x88));
-    assert_eq!(word("-1@%al"), Ok(0xffff_ffff_ffff_ff88));
-    assert_eq!(word("1@%ah"), Ok(0xf7));
-    assert_eq!(word("-1@%ah"), Ok(0xffff_ffff_ffff_fff7));
-    assert_eq!(word("4@$-1"), Ok(0xffff_ffff));
-    assert_eq!(word("-4@$-1"), Ok(u64::MAX));
-    assert_eq!(word("8@%xmm0"), Err(crate::Unreadable));
-    assert_eq!(word("8@(%rax)"), Err(crate::Unreadable), "memory that is not there");
+    for (text, word) in [
+        ("8@%rax", Ok(0x1122_3344_5566_f788)),
+        ("4@%eax", Ok(0x5566_f788)),
+        ("1@%al", Ok(0x88)),
+        ("-1@%al", Ok(0xffff_ffff_ffff_ff88)),
+        ("1@%ah", Ok(0xf7)),
+        ("-1@%ah", Ok(0xffff_ffff_ffff_fff7)),
+        ("4@$-1", Ok(0xffff_ffff)),
+        ("-4@$-1", Ok(u64::MAX)),
+        ("8@%xmm0", Err(crate::Unreadable)),
+        // Memory that is not there.
+        ("8@(%rax)", Err(crate::Unreadable)),
+    ] {
+        assert_eq!(evaluate(&argument(text), rax_is_known, |_, _| false), word, "{text}");
+    }
+}
+
+fn rax_is_known(register: Register) -> u64 {
+    if register == Register::Rax { 0x1122_3344_5566_f788 } else { 0x10 }
 }
 
 #[test]
@@ -174,11 +181,14 @@ fn memory_is_read_where_base_index_and_offset_say_and_wraps() {
 }
 
 fn read_at(text: &str, expected: u64) -> u64 {
-    let registers = |register| if register == Register::Rbx { u64::MAX } else { 0x100 };
-    let word = evaluate(&argument(text), registers, |address, bytes| {
-        bytes.fill(0x81);
-        address == expected
-    });
+    let word = evaluate(
+        &argument(text),
+        |register| if register == Register::Rbx { u64::MAX } else { 0x100 },
+        |address, bytes| {
+            bytes.fill(0x81);
+            address == expected
+        },
+    );
     assert!(word.is_ok(), "{text}");
     word.unwrap()
 }

@@ -9,19 +9,24 @@ fn preset(library: &str) -> &'static LibraryPreset {
 /// What a call shows whose words are 100, 101, ... with 7 in the upper half of each, and whose
 /// pointers lead to bytes that are their own offsets.
 fn shown(library: &str, symbol: &str) -> Vec<(&'static str, u64)> {
-    const STACK: u64 = 0x7000_0000;
-    let registers = |register| number(register).map_or(STACK, word);
-    let read = |address: u64, bytes: &mut [u8]| {
-        let value = match address {
-            STACK.. if address < STACK + 0x1000 => word(6 + (address - STACK - 8) / 8),
-            _ => address - word(0),
-        };
-        bytes.copy_from_slice(&value.to_le_bytes()[..bytes.len()]);
-        true
+    let arguments = preset(library).function(symbol).unwrap().arguments.iter();
+    let shown = arguments.map(|(name, parameter)| {
+        let value = evaluate(&parameter.argument(), |of| number(of).map_or(STACK, word), read);
+        (*name, value.unwrap())
+    });
+    shown.collect()
+}
+
+/// Where the stack of such a call lies.
+const STACK: u64 = 0x7000_0000;
+
+fn read(address: u64, bytes: &mut [u8]) -> bool {
+    let value = match address {
+        STACK.. if address < STACK + 0x1000 => word(6 + (address - STACK - 8) / 8),
+        _ => address - word(0),
     };
-    let function = preset(library).function(symbol).unwrap();
-    let value = |parameter: Parameter| evaluate(&parameter.argument(), registers, read).unwrap();
-    function.arguments.iter().map(|(name, parameter)| (*name, value(*parameter))).collect()
+    bytes.copy_from_slice(&value.to_le_bytes()[..bytes.len()]);
+    true
 }
 
 fn number(register: crate::Register) -> Option<u64> {

@@ -149,18 +149,18 @@ impl Spec {
 
     /// Makes relative paths absolute: what they are relative to is the user's folder.
     pub fn set_folder(&mut self, folder: &Path) {
-        let set = |file: &mut FileSelector| {
+        let files: Vec<&mut FileSelector> = match self {
+            Self::Usdt(probe) => probe.file.iter_mut().collect(),
+            Self::Zone(zone) => {
+                let ends = zone.ends.iter_mut().filter_map(|end| end.file.as_mut());
+                zone.begin.file.iter_mut().chain(ends).collect()
+            }
+            Self::Function(function) => vec![&mut function.library],
+        };
+        for file in files {
             if let FileSelector::Path(path) = file {
                 *path = folder.join(&path);
             }
-        };
-        match self {
-            Self::Usdt(probe) => probe.file.as_mut().into_iter().for_each(set),
-            Self::Zone(zone) => {
-                let ends = zone.ends.iter_mut().filter_map(|end| end.file.as_mut());
-                zone.begin.file.iter_mut().chain(ends).for_each(set);
-            }
-            Self::Function(function) => set(&mut function.library),
         }
     }
 }

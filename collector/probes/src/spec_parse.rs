@@ -215,10 +215,9 @@ fn parse_ends(text: &str, begin: &ProbeSelector) -> Result<Vec<ProbeSelector>, S
     let mut ends: Vec<ProbeSelector> = Vec::new();
     for end in split_outside(text, '|') {
         let end = parse_selector(end, Some(begin))?;
-        let is_same = |other: &ProbeSelector| {
+        if !ends.iter().any(|other| {
             (&other.file, &other.provider, &other.name) == (&end.file, &end.provider, &end.name)
-        };
-        if !ends.iter().any(is_same) {
+        }) {
             ends.push(end);
         }
     }
@@ -236,11 +235,10 @@ fn parse_selector(text: &str, begin: Option<&ProbeSelector>) -> Result<ProbeSele
             (probe.trim(), parse_arguments(text, inner)?)
         }
     };
-    let no_probe = || SpecError::NoProbe(text.to_owned());
     let (before, name) = match (probe.rsplit_once(':'), begin) {
         (Some((before, name)), _) => (Some(before), name),
         (None, Some(_)) => (None, probe),
-        (None, None) => return Err(no_probe()),
+        (None, None) => return Err(SpecError::NoProbe(text.to_owned())),
     };
     let (file, provider) = match (before, begin) {
         (None, Some(begin)) => (begin.file.clone(), begin.provider.clone()),
@@ -249,14 +247,14 @@ fn parse_selector(text: &str, begin: Option<&ProbeSelector>) -> Result<ProbeSele
             let (file, provider) =
                 before.rsplit_once(':').map_or((None, before), |(f, provider)| (Some(f), provider));
             if provider.is_empty() || provider.contains('/') || file == Some("") {
-                return Err(no_probe());
+                return Err(SpecError::NoProbe(text.to_owned()));
             }
             let file = file.map(parse_file_selector).transpose()?;
             (file.or_else(|| begin.and_then(|begin| begin.file.clone())), provider.parse()?)
         }
     };
     if name.is_empty() || name.contains(char::is_whitespace) {
-        return Err(no_probe());
+        return Err(SpecError::NoProbe(text.to_owned()));
     }
     Ok(ProbeSelector { file, provider, name: name.parse()?, arguments })
 }
@@ -296,21 +294,24 @@ fn parse_argument(text: &str) -> Result<ArgumentSpec, SpecError> {
 /// The names of a probe's arguments, as the user or a preset has them; empty where neither does.
 fn argument_names(begin: &ProbeSelector) -> Vec<String> {
     let known = known_arguments(begin.provider.as_str(), begin.name.as_str());
-    let name = |number: usize| {
-        let name = |specs: &[ArgumentSpec]| specs.get(number).and_then(|spec| spec.name.clone());
-        name(&begin.arguments).or_else(|| name(&known)).unwrap_or_default()
-    };
-    (0..begin.arguments.len().max(known.len())).map(name).collect()
+    let numbers = 0..begin.arguments.len().max(known.len());
+    let names =
+        numbers.map(|number| name_of(&begin.arguments, number).or_else(|| name_of(&known, number)));
+    names.map(Option::unwrap_or_default).collect()
+}
+
+fn name_of(specs: &[ArgumentSpec], number: usize) -> Option<String> {
+    specs.get(number).and_then(|spec| spec.name.clone())
 }
 
 /// What an argument is called, so that [`argument_number`] finds it again: its name, or `argN`, or
 /// where another has that for its name, its number.
 pub(crate) fn argument_name(begin: &ProbeSelector, number: u8) -> String {
     let (names, generic) = (argument_names(begin), format!("arg{number}"));
-    let is_its_own = |name: &&String| {
+    let own = names.get(usize::from(number)).filter(|name| {
         !name.is_empty() && names.iter().position(|other| other == *name) == Some(number.into())
-    };
-    match names.get(usize::from(number)).filter(is_its_own) {
+    });
+    match own {
         Some(name) => name.clone(),
         None if names.contains(&generic) => number.to_string(),
         None => generic,

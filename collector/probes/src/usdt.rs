@@ -45,7 +45,7 @@ impl UsdtProbe {
     pub fn argument_specs(&self, selector: Option<&ProbeSelector>) -> Vec<ArgumentSpec> {
         let known = known_arguments(&self.provider, &self.name);
         let said = selector.map_or(&[][..], |selector| &selector.arguments);
-        let spec = |number| {
+        let specs = (0..self.arguments.len()).map(|number| {
             let known: ArgumentSpec = known.get(number).cloned().unwrap_or_default();
             match said.get(number) {
                 Some(ArgumentSpec { name: Some(name), kind }) => {
@@ -56,8 +56,8 @@ impl UsdtProbe {
                 }
                 _ => known,
             }
-        };
-        (0..self.arguments.len()).map(spec).collect()
+        });
+        specs.collect()
     }
 }
 
@@ -100,12 +100,14 @@ pub fn usdt_probes_of<'data, R: ReadRef<'data>>(
 
     // Few files have arguments that name a variable; in these all are looked up at once.
     let wanted = RefCell::new(FxHashSet::default());
-    let want = |name: &str| {
-        wanted.borrow_mut().insert(name.to_owned());
-        None
-    };
     let mut first_warnings = warnings.clone();
-    let mut probes = read_all(&want, &mut first_warnings);
+    let mut probes = read_all(
+        &|name| {
+            wanted.borrow_mut().insert(name.to_owned());
+            None
+        },
+        &mut first_warnings,
+    );
     let wanted = wanted.into_inner();
     if wanted.is_empty() {
         warnings = first_warnings;

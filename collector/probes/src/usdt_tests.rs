@@ -105,12 +105,6 @@ fn a_note_whose_code_the_linker_dropped_is_passed_over_without_a_word() {
 
 #[test]
 fn a_site_that_holds_an_instruction_is_not_probed() {
-    let site = (CODE_OFFSET + 0x20) as usize;
-    let with_code = |code: &[u8]| {
-        let mut bytes = File::with_notes(line()).bytes();
-        bytes[site..site + code.len()].copy_from_slice(code);
-        probes(&bytes)
-    };
     for nop in
         [&[0x90][..], &[0x66, 0x90], &[0x0f, 0x1f, 0x44, 0, 0], &[0x66, 0x0f, 0x1f, 0x44, 0, 0]]
     {
@@ -120,6 +114,14 @@ fn a_site_that_holds_an_instruction_is_not_probed() {
         let found = with_code(other);
         assert!(found.probes.is_empty() && found.warnings[0].contains("no nop"), "{other:x?}");
     }
+}
+
+/// The probes of a file that has this code at the probe's site.
+fn with_code(code: &[u8]) -> UsdtProbes {
+    let site = (CODE_OFFSET + 0x20) as usize;
+    let mut bytes = File::with_notes(line()).bytes();
+    bytes[site..site + code.len()].copy_from_slice(code);
+    probes(&bytes)
 }
 
 #[test]
@@ -168,10 +170,12 @@ fn reason(bytes: &[u8]) -> String {
 #[test]
 fn a_file_cut_short_names_the_part_that_is_missing() {
     let bytes = File::with_notes(line()).bytes();
-    let reason = |length: usize| usdt_probes(&bytes[..length]).unwrap_err().to_string();
-    assert!(reason(40).contains("its header cannot be read"));
-    assert!(reason(100).contains("its table of segments cannot be read"));
-    assert!(reason(bytes.len() - 1).contains("its table of sections cannot be read"));
+    for (length, part) in
+        [(40, "header"), (100, "table of segments"), (bytes.len() - 1, "table of sections")]
+    {
+        let reason = usdt_probes(&bytes[..length]).unwrap_err().to_string();
+        assert!(reason.contains(&format!("its {part} cannot be read")), "{reason}");
+    }
 }
 
 #[test]
@@ -189,20 +193,24 @@ fn a_site_or_semaphore_past_the_files_end_is_none() {
 #[test]
 fn arguments_are_called_as_the_user_says_else_as_is_known() {
     let probe = &probes(&File::with_notes(line()).bytes()).probes[0];
-    let names = |selector: Option<&ProbeSelector>| -> Vec<_> {
-        probe.argument_specs(selector).into_iter().map(|spec| (spec.name, spec.kind)).collect()
-    };
     let known = [
         (Some("filename".to_owned()), ArgumentKind::Text),
         (Some("function".to_owned()), ArgumentKind::Text),
     ];
-    assert_eq!(names(None), known);
+    assert_eq!(names(probe, None), known);
     let Spec::Usdt(said) = Spec::usdt("python:line(:int,where)").unwrap() else { panic!() };
     let mixed = [
         (Some("filename".to_owned()), ArgumentKind::Integer),
         (Some("where".to_owned()), ArgumentKind::Auto),
     ];
-    assert_eq!(names(Some(&said)), mixed);
+    assert_eq!(names(probe, Some(&said)), mixed);
+}
+
+fn names(
+    probe: &UsdtProbe,
+    selector: Option<&ProbeSelector>,
+) -> Vec<(Option<String>, ArgumentKind)> {
+    probe.argument_specs(selector).into_iter().map(|spec| (spec.name, spec.kind)).collect()
 }
 
 proptest! {

@@ -113,11 +113,12 @@ impl Named {
     /// The register that `name` (without `%`) means.
     pub(crate) fn find(name: &str) -> Option<Self> {
         NAMES.iter().filter(|_| !name.is_empty()).find_map(|&(register, names, second_byte, _)| {
-            let found = |width, shift| Self { register, width, shift };
-            match names.iter().position(|n| *n == name) {
-                Some(at) => Some(found(WIDTHS[at], 0)),
-                None => (second_byte == name).then(|| found(1, 8)),
-            }
+            let (width, shift) = match names.iter().position(|n| *n == name) {
+                Some(at) => (WIDTHS[at], 0),
+                None if second_byte == name => (1, 8),
+                None => return None,
+            };
+            Some(Self { register, width, shift })
         })
     }
 }

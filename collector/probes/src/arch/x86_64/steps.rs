@@ -107,10 +107,13 @@ fn is_zeros(bytes: &[u8]) -> bool {
 }
 
 fn flow(instruction: &Instruction, notrack: bool, sources: &Sources) -> Flow {
-    let target = || instruction.near_branch_target();
     match instruction.flow_control() {
-        FlowControl::UnconditionalBranch if is_near(instruction) => Flow::Jump(target()),
-        FlowControl::ConditionalBranch if is_near(instruction) => Flow::Branch(target()),
+        FlowControl::UnconditionalBranch if is_near(instruction) => {
+            Flow::Jump(instruction.near_branch_target())
+        }
+        FlowControl::ConditionalBranch if is_near(instruction) => {
+            Flow::Branch(instruction.near_branch_target())
+        }
         FlowControl::IndirectBranch => {
             Flow::Indirect { is_table: notrack || sources.may_be_table(instruction) }
         }
@@ -133,7 +136,6 @@ fn is_near(instruction: &Instruction) -> bool {
 }
 
 fn stack(instruction: &Instruction) -> Stack {
-    let immediate = || instruction.try_immediate(1).ok().map(|value| value as i64);
     match instruction.mnemonic() {
         // What is called takes its return address away again; what returns is not of interest.
         Mnemonic::Call | Mnemonic::Ret => Stack::By(0),
@@ -142,13 +144,20 @@ fn stack(instruction: &Instruction) -> Stack {
         _ if instruction.op_count() == 0 || !writes_stack_pointer(instruction) => {
             Stack::By(-i64::from(instruction.stack_pointer_increment()))
         }
-        Mnemonic::Add => immediate().map_or(Stack::Lost, |value| Stack::By(value.wrapping_neg())),
-        Mnemonic::Sub => immediate().map_or(Stack::Lost, Stack::By),
+        Mnemonic::Add => {
+            immediate(instruction).map_or(Stack::Lost, |value| Stack::By(value.wrapping_neg()))
+        }
+        Mnemonic::Sub => immediate(instruction).map_or(Stack::Lost, Stack::By),
         Mnemonic::Mov if instruction.op1_register() == Register::RBP => Stack::To(FRAME_POINTER),
         Mnemonic::Lea => moved_stack(instruction),
         Mnemonic::Cmp | Mnemonic::Test => Stack::By(0),
         _ => Stack::Lost,
     }
+}
+
+/// The second operand, a number.
+fn immediate(instruction: &Instruction) -> Option<i64> {
+    instruction.try_immediate(1).ok().map(|value| value as i64)
 }
 
 fn writes_stack_pointer(instruction: &Instruction) -> bool {
