@@ -104,7 +104,9 @@ impl StackMemory {
     ///     reached: FrameReached::Stands { general: [0; 16], returns_at_sp: Some(false) },
     ///     bytes: 0x2000_u64.to_ne_bytes().to_vec(),
     /// };
-    /// let row = |cfa| CodeAt::Row(UnwindRow { cfa, cfa_offset: 1, ..UnwindRow::default() });
+    /// fn row(cfa: u8) -> CodeAt {
+    ///     CodeAt::Row(UnwindRow { cfa, cfa_offset: 1, ..UnwindRow::default() })
+    /// }
     /// let callers = memory.callers(1, |address| match address {
     ///     0x1000 => row(cfa_rule::RSP),
     ///     _ => row(cfa_rule::END),
@@ -162,6 +164,10 @@ impl StackMemory {
         Ok((caller.registers, reached))
     }
 
+    fn read(&self, at: Option<u64>) -> Result<u64, WalkEnd> {
+        at.and_then(|at| self.word(at)).ok_or(WalkEnd::Unreadable)
+    }
+
     /// Frames of code that no table describes have their frame pointers, if anything.
     fn by_frame_pointer(
         &self,
@@ -169,10 +175,9 @@ impl StackMemory {
         reached: &FrameReached,
     ) -> Result<(Registers, FrameReached), WalkEnd> {
         let Registers { sp, bp, .. } = *registers;
-        let word = |at: Option<u64>| at.and_then(|at| self.word(at)).ok_or(WalkEnd::Unreadable);
         match (bp, reached) {
             (_, FrameReached::Stands { returns_at_sp: Some(true), .. }) => {
-                let (ip, sp) = (word(Some(sp))?, above(sp, 1).ok_or(WalkEnd::Unreadable)?);
+                let (ip, sp) = (self.read(Some(sp))?, above(sp, 1).ok_or(WalkEnd::Unreadable)?);
                 return Ok((Registers { ip, sp, bp }, FrameReached::Called));
             }
             // If it has no frame of its own, its frame pointer leads past its caller.
@@ -183,7 +188,7 @@ impl StackMemory {
             _ if bp < sp || bp - sp > FRAME_BYTES_MAX => return Err(WalkEnd::Unusable),
             _ => {}
         }
-        let (caller_bp, ip) = (word(Some(bp))?, word(above(bp, 1))?);
+        let (caller_bp, ip) = (self.read(Some(bp))?, self.read(above(bp, 1))?);
         let sp = above(bp, 2).ok_or(WalkEnd::Unreadable)?;
         Ok((Registers { ip, sp, bp: caller_bp }, FrameReached::Linked))
     }
@@ -278,13 +283,11 @@ mod tests {
         // the first byte of a function, and the stack pointer.
         let mut memory = stack(&[0x8000]);
         memory.bytes.resize(0x200, 0);
-        let mut put = |at: usize, word: u64| {
-            memory.bytes[at..at + WORD].copy_from_slice(&word.to_ne_bytes());
-        };
         let kept = usize::from(FRAME.unsigned_abs()) * WORD;
-        put(kept + 160, STACK + 0x180);
-        put(kept + 168, 0x2000);
-        put(0x180 + 3 * WORD, 0x1010);
+        let words = [(kept + 160, STACK + 0x180), (kept + 168, 0x2000), (0x180 + 3 * WORD, 0x1010)];
+        for (at, word) in words {
+            memory.bytes[at..at + WORD].copy_from_slice(&word.to_ne_bytes());
+        }
         let callers = memory.callers(1, |address| match address {
             0x7fff => row(cfa_rule::SIGNAL, 0),
             address => code(address),

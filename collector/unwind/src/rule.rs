@@ -140,11 +140,12 @@ pub(crate) fn saved_at_cfa(offset: i64) -> RuleAndOffset {
 
 /// The caller's rbp lies where `expression` says, of which rows know `rbp + n`.
 pub(crate) fn saved_by_expression(expression: Expression<Slice<'_>>) -> RuleAndOffset {
-    let at_rbp = || match operations(expression)?[..] {
-        [ref operation] => register_offset(operation),
+    let operations = operations(expression).unwrap_or_default();
+    let place = match &operations[..] {
+        [operation] => register_offset(operation),
         _ => None,
     };
-    match at_rbp() {
+    match place {
         Some((FRAME_POINTER, offset)) => {
             words(offset).map_or(LOST, |words| (frame_pointer_rule::AT_RBP, words))
         }

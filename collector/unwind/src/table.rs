@@ -181,31 +181,40 @@ impl<'a, S: UnwindSection<Slice<'a>>> Builder<'a, S> {
 
     fn add_rows(&mut self, fde: &FrameDescriptionEntry<Slice<'a>>, holds: Range<u64>, run: &Run) {
         let end = holds.end.min(run.addresses().end);
-        let (section, bases) = (&self.fdes.section, self.fdes.bases);
-        let mut program = Program::new(section, fde.cie());
         let mut address = holds.start;
-        let mut run_all = || -> Result<(), Damaged> {
-            // What a CIE says belongs to no address.
-            for instruction in fde.cie().instructions(section, bases) {
-                program.run(instruction.map_err(|_| Damaged)?, 0)?;
-            }
-            program.is_initial();
-            for instruction in fde.instructions(section, bases) {
-                let next = program.run(instruction.map_err(|_| Damaged)?, address)?;
-                if let Some(next) = next.filter(|next| *next > address) {
-                    self.writer.set(run.offset(address), program.rule());
-                    address = next;
-                }
-                if address >= end {
-                    return Ok(());
-                }
-            }
-            self.writer.set(run.offset(address), program.rule());
-            Ok(())
-        };
+        let rows = self.add_rows_until(fde, &mut address, end, run);
         // What was said before still counts.
-        if run_all().is_err() {
+        if rows.is_err() {
             self.writer.set(run.offset(address), Rule::INEXPRESSIBLE);
         }
+    }
+
+    /// Adds the rows from `address` on, which becomes the place that the next one is of.
+    fn add_rows_until(
+        &mut self,
+        fde: &FrameDescriptionEntry<Slice<'a>>,
+        address: &mut u64,
+        end: u64,
+        run: &Run,
+    ) -> Result<(), Damaged> {
+        let (section, bases) = (&self.fdes.section, self.fdes.bases);
+        let mut program = Program::new(section, fde.cie());
+        // What a CIE says belongs to no address.
+        for instruction in fde.cie().instructions(section, bases) {
+            program.run(instruction.map_err(|_| Damaged)?, 0)?;
+        }
+        program.is_initial();
+        for instruction in fde.instructions(section, bases) {
+            let next = program.run(instruction.map_err(|_| Damaged)?, *address)?;
+            if let Some(next) = next.filter(|next| *next > *address) {
+                self.writer.set(run.offset(*address), program.rule());
+                *address = next;
+            }
+            if *address >= end {
+                return Ok(());
+            }
+        }
+        self.writer.set(run.offset(*address), program.rule());
+        Ok(())
     }
 }

@@ -44,8 +44,10 @@ pub fn interrupted_registers(saved: &[u64; SAVED_REGISTERS]) -> GeneralRegisters
 }
 
 fn in_order(saved: &[u64; SAVED_REGISTERS], order: u64) -> GeneralRegisters {
-    let place = |number: usize| (order >> (number * 4)) as usize & 15;
-    std::array::from_fn(|number| saved.get(place(number)).copied().unwrap_or(0))
+    std::array::from_fn(|number| {
+        let place = (order >> (number * 4)) as usize & 15;
+        saved.get(place).copied().unwrap_or(0)
+    })
 }
 
 /// The frame that a step led to.
@@ -122,14 +124,21 @@ pub fn step(
 }
 
 fn interrupted(sp: u64, read: &mut impl FnMut(u64) -> Option<u64>) -> Result<Caller, WalkEnd> {
-    let mut word = |at: i64| read(sp.wrapping_add_signed(at)).ok_or(WalkEnd::Unreadable);
     // The handler may have run on a stack of its own, so that this one is anywhere.
-    let registers = Registers { ip: word(SIGNAL_IP)?, sp: word(SIGNAL_SP)?, bp: word(SIGNAL_BP)? };
+    let registers = Registers {
+        ip: word(read, sp.wrapping_add_signed(SIGNAL_IP))?,
+        sp: word(read, sp.wrapping_add_signed(SIGNAL_SP))?,
+        bp: word(read, sp.wrapping_add_signed(SIGNAL_BP))?,
+    };
     let mut saved = [0; SAVED_REGISTERS];
     for (at, saved) in (SIGNAL_REGISTERS..).step_by(WORD_BYTES as usize).zip(&mut saved) {
-        *saved = word(at)?;
+        *saved = word(read, sp.wrapping_add_signed(at))?;
     }
     Ok(Caller { registers, interrupted: Some(interrupted_registers(&saved)) })
+}
+
+fn word(read: &mut impl FnMut(u64) -> Option<u64>, at: u64) -> Result<u64, WalkEnd> {
+    read(at).ok_or(WalkEnd::Unreadable)
 }
 
 fn caller(
@@ -147,15 +156,14 @@ fn caller(
     if cfa <= registers.sp && !elsewhere && !is_here {
         return Err(WalkEnd::Unusable);
     }
-    let mut word = |at| read(at).ok_or(WalkEnd::Unreadable);
     let ip = match returns_by_register {
         true => general_register(row, general)?,
-        false => word(beside(cfa, -1))?,
+        false => word(read, beside(cfa, -1))?,
     };
     let bp = match row.frame_pointer {
         frame_pointer_rule::SAME => registers.bp,
-        frame_pointer_rule::AT_CFA => word(beside(cfa, row.saved_offset))?,
-        frame_pointer_rule::AT_RBP => word(beside(registers.bp, row.saved_offset))?,
+        frame_pointer_rule::AT_CFA => word(read, beside(cfa, row.saved_offset))?,
+        frame_pointer_rule::AT_RBP => word(read, beside(registers.bp, row.saved_offset))?,
         _ => LOST_FRAME_POINTER,
     };
     Ok(Registers { ip, sp: cfa, bp })
@@ -177,7 +185,6 @@ fn cfa(
     read: &mut impl FnMut(u64) -> Option<u64>,
 ) -> Result<u64, WalkEnd> {
     let Registers { ip, sp, bp } = *registers;
-    let mut word = |at| read(at).ok_or(WalkEnd::Unreadable);
     let words = row.cfa_offset;
     Ok(match row.cfa {
         cfa_rule::RSP => beside(sp, words),
@@ -185,10 +192,10 @@ fn cfa(
             sp.wrapping_add(u64::from(words.cast_unsigned()) * 2 * WORD_BYTES as u64)
         }
         cfa_rule::RBP => beside(bp, words),
-        cfa_rule::AT_RSP => word(beside(sp, words))?,
-        cfa_rule::AT_RSP_PLUS_WORD => beside(word(beside(sp, words))?, 1),
-        cfa_rule::AT_RBP => word(beside(bp, words))?,
-        cfa_rule::AT_RBP_PLUS_WORD => beside(word(beside(bp, words))?, 1),
+        cfa_rule::AT_RSP => word(read, beside(sp, words))?,
+        cfa_rule::AT_RSP_PLUS_WORD => beside(word(read, beside(sp, words))?, 1),
+        cfa_rule::AT_RBP => word(read, beside(bp, words))?,
+        cfa_rule::AT_RBP_PLUS_WORD => beside(word(read, beside(bp, words))?, 1),
         cfa_rule::PLT => {
             let has_pushed = (ip % PLT_ENTRY) as i64 >= i64::from(words);
             beside(sp, 1 + i16::from(has_pushed))

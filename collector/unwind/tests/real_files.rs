@@ -47,15 +47,13 @@ struct Oracle<'a> {
 impl<'a> Oracle<'a> {
     fn new(bytes: &'a [u8]) -> Self {
         let object = object::File::parse(bytes).unwrap();
-        let section = |name| {
-            let section = object.section_by_name(name).unwrap();
-            (section.address(), section.data().unwrap())
-        };
-        let (frames_address, frames) = section(".eh_frame");
-        let (header_address, header) = section(".eh_frame_hdr");
-        let bases =
-            BaseAddresses::default().set_eh_frame(frames_address).set_eh_frame_hdr(header_address);
-        Self { frames: EhFrame::new(frames, LittleEndian), header, bases, object }
+        let [frames, header] =
+            [".eh_frame", ".eh_frame_hdr"].map(|name| object.section_by_name(name).unwrap());
+        let bases = BaseAddresses::default()
+            .set_eh_frame(frames.address())
+            .set_eh_frame_hdr(header.address());
+        let frames = EhFrame::new(frames.data().unwrap(), LittleEndian);
+        Self { frames, header: header.data().unwrap(), bases, object }
     }
 
     fn offset(&self, address: u64) -> Option<u64> {
@@ -101,15 +99,11 @@ fn word(address: u64) -> u64 {
 
 /// The caller as DWARF has it; `None` if it has none that three registers describe.
 fn expected(oracle: &Oracle<'_>, row: &UnwindTableRow<usize>, address: u64) -> Option<Registers> {
-    let evaluate = |expression: &UnwindExpression<usize>, initial| {
-        let expression = expression.get(&oracle.frames).unwrap();
-        evaluate(expression, initial, address)
-    };
     let cfa = match row.cfa() {
         CfaRule::RegisterAndOffset { register: Register(number), offset } => {
             GENERAL[usize::from(*number)].wrapping_add_signed(*offset)
         }
-        CfaRule::Expression(expression) => evaluate(expression, None)?,
+        CfaRule::Expression(expression) => evaluate(oracle, expression, None, address)?,
     };
     let ip = match row.register(X86_64::RA)? {
         RegisterRule::Offset(offset) => word(cfa.wrapping_add_signed(offset)),
@@ -119,19 +113,22 @@ fn expected(oracle: &Oracle<'_>, row: &UnwindTableRow<usize>, address: u64) -> O
     let bp = match row.register(X86_64::RBP) {
         None | Some(RegisterRule::SameValue) => GENERAL[6],
         Some(RegisterRule::Offset(offset)) => word(cfa.wrapping_add_signed(offset)),
-        Some(RegisterRule::Expression(expression)) => word(evaluate(&expression, Some(cfa))?),
+        Some(RegisterRule::Expression(expression)) => {
+            word(evaluate(oracle, &expression, Some(cfa), address)?)
+        }
         _ => LOST_FRAME_POINTER,
     };
     Some(Registers { ip, sp: cfa, bp })
 }
 
 fn evaluate(
-    expression: gimli::Expression<Slice<'_>>,
+    oracle: &Oracle<'_>,
+    expression: &UnwindExpression<usize>,
     initial: Option<u64>,
     address: u64,
 ) -> Option<u64> {
     let encoding = Encoding { address_size: 8, format: Format::Dwarf32, version: 4 };
-    let mut evaluation = expression.evaluation(encoding);
+    let mut evaluation = expression.get(&oracle.frames).unwrap().evaluation(encoding);
     if let Some(initial) = initial {
         evaluation.set_initial_value(initial);
     }
@@ -182,15 +179,20 @@ struct Figures {
     unlisted: usize,
 }
 
+fn row_of(
+    oracle: &Oracle<'_>,
+    tables: &BTreeMap<u32, Vec<UnwindRow>>,
+    address: u64,
+) -> Option<UnwindRow> {
+    let offset = oracle.offset(address)?;
+    row_at(tables.get(&((offset / PAGE_BYTES) as u32))?, (offset % PAGE_BYTES) as u16)
+}
+
 fn compare(bytes: &[u8]) -> Figures {
     let oracle = Oracle::new(bytes);
     let file = UnwindFile::from_bytes(bytes.to_vec()).unwrap();
     let tables: BTreeMap<u32, Vec<UnwindRow>> =
         file.pages(&all_pages(&file)).unwrap().into_iter().collect();
-    let row_of = |address| {
-        let offset = oracle.offset(address)?;
-        row_at(tables.get(&((offset / PAGE_BYTES) as u32))?, (offset % PAGE_BYTES) as u16)
-    };
     let header = EhFrameHdr::new(oracle.header, LittleEndian).parse(&oracle.bases, 8).unwrap();
     let table = header.table().unwrap();
     let mut context = UnwindContext::new();
@@ -207,7 +209,7 @@ fn compare(bytes: &[u8]) -> Figures {
             };
             let theirs =
                 table.unwind_info_for_address(frames, bases, &mut context, address, cie).unwrap();
-            let ours = row_of(address).unwrap();
+            let ours = row_of(&oracle, &tables, address).unwrap();
             let here = Registers { ip: address, sp: SP, bp: GENERAL[6] };
             let step = step(&here, ours, Some(&GENERAL), |address| Some(word(address)));
             let about = format!("{address:#x}: {ours:?} {theirs:?}");
@@ -237,7 +239,8 @@ fn compare(bytes: &[u8]) -> Figures {
     }
     for both in functions.windows(2).filter(|both| both[1].start >= both[0].end + 16) {
         // The end of one may be the end of code.
-        let is_unknown = row_of(both[0].end).is_none_or(|row| row.cfa == cfa_rule::NONE);
+        let is_unknown =
+            row_of(&oracle, &tables, both[0].end).is_none_or(|row| row.cfa == cfa_rule::NONE);
         assert!(is_unknown, "{both:x?}");
     }
     figures
@@ -301,11 +304,11 @@ static FILES: LazyLock<Vec<(Vec<u8>, Parts)>> = LazyLock::new(|| {
 
 fn parts(bytes: &[u8]) -> [Range<usize>; 3] {
     let object = object::File::parse(bytes).unwrap();
-    let section = |name| {
+    let [header, frames] = [".eh_frame_hdr", ".eh_frame"].map(|name| {
         let (at, size) = object.section_by_name(name).unwrap().file_range().unwrap();
         at as usize..(at + size) as usize
-    };
-    [0..0x400, section(".eh_frame_hdr"), section(".eh_frame")]
+    });
+    [0..0x400, header, frames]
 }
 
 /// Makes rows of a damaged file, in bounded time.

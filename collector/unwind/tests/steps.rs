@@ -46,7 +46,6 @@ fn the_largest_frames_are_counted_in_pairs_of_words() {
 
 #[test]
 fn words_of_the_stack_lead_to_the_cfa() {
-    let read = |address| Some(if address < 0x7200 { 0x8000 } else { address });
     for (rule, cfa) in [
         (cfa_rule::AT_RSP, 0x8000),
         (cfa_rule::AT_RSP_PLUS_WORD, 0x8008),
@@ -55,7 +54,10 @@ fn words_of_the_stack_lead_to_the_cfa() {
     ] {
         let registers = Registers { ip: cfa - 8, sp: cfa, bp: HERE.bp };
         let expected = Ok(Caller { registers, interrupted: None });
-        assert_eq!(step(&HERE, row(rule, 1), None, read), expected, "{rule}");
+        let step = step(&HERE, row(rule, 1), None, |address| {
+            Some(if address < 0x7200 { 0x8000 } else { address })
+        });
+        assert_eq!(step, expected, "{rule}");
     }
 }
 
@@ -96,15 +98,12 @@ fn other_registers_are_known_of_code_that_did_not_call() {
 fn a_return_address_in_a_register_may_have_left_the_stack() {
     let mut general = GeneralRegisters::default();
     general[5] = 0x1234;
-    let caller = |words| {
+    for (words, sp) in [(0, Ok(0x7000)), (1, Ok(0x7008)), (-1, Err(WalkEnd::Unusable))] {
+        let registers = sp.map(|sp| Registers { ip: 0x1234, sp, bp: HERE.bp });
+        let expected = registers.map(|registers| Caller { registers, interrupted: None });
         let row = row(cfa_rule::RETURN_REGISTER | 5, words);
-        step(&HERE, row, Some(&general), |_| None)
-    };
-    for (words, sp) in [(0, 0x7000), (1, 0x7008)] {
-        let registers = Registers { ip: 0x1234, sp, bp: HERE.bp };
-        assert_eq!(caller(words), Ok(Caller { registers, interrupted: None }));
+        assert_eq!(step(&HERE, row, Some(&general), |_| None), expected);
     }
-    assert_eq!(caller(-1), Err(WalkEnd::Unusable));
     let of_a_caller = row(cfa_rule::RETURN_REGISTER | 5, 0);
     assert_eq!(step(&HERE, of_a_caller, None, word), Err(WalkEnd::Unusable));
 }
@@ -142,13 +141,6 @@ fn bp(frame_pointer: u8, saved_offset: i16) -> u64 {
 
 #[test]
 fn a_signal_frame_has_all_registers_and_may_be_on_another_stack() {
-    let read = |address| match address {
-        0x7078 => Some(5),
-        0x70a0 => Some(0x60),
-        0x70a8 => Some(7),
-        0x7028..0x70a8 => Some(address),
-        _ => None,
-    };
     let registers = Registers { ip: 7, sp: 0x60, bp: 5 };
     let mut general: GeneralRegisters = std::array::from_fn(|number| match number {
         8.. => 0x7028 + (number as u64 - 8) * 8,
@@ -157,8 +149,18 @@ fn a_signal_frame_has_all_registers_and_may_be_on_another_stack() {
     [general[5], general[4], general[6], general[3]] = [0x7068, 0x7070, 5, 0x7080];
     [general[1], general[0], general[2]] = [0x7088, 0x7090, 0x7098];
     let interrupted = Ok(Caller { registers, interrupted: Some(general) });
-    assert_eq!(step(&HERE, row(cfa_rule::SIGNAL, 0), None, read), interrupted);
+    assert_eq!(step(&HERE, row(cfa_rule::SIGNAL, 0), None, word_of_signal_frame), interrupted);
     assert_eq!(step(&HERE, row(cfa_rule::SIGNAL, 0), None, |_| None), Err(WalkEnd::Unreadable));
+}
+
+fn word_of_signal_frame(address: u64) -> Option<u64> {
+    match address {
+        0x7078 => Some(5),
+        0x70a0 => Some(0x60),
+        0x70a8 => Some(7),
+        0x7028..0x70a8 => Some(address),
+        _ => None,
+    }
 }
 
 #[test]
@@ -194,7 +196,7 @@ fn a_function_that_went_to_another_stack_leads_back_by_rbp() {
 fn of_callers_the_row_before_the_return_address_counts() {
     assert_eq!((lookup_address(0x1000, true), lookup_address(0x1000, false)), (0x1000, 0xfff));
     let rows = [row(1, 1), UnwindRow { address: 16, ..row(1, 2) }];
-    let offset = |address| row_at(&rows, address).unwrap().cfa_offset;
-    assert_eq!([offset(0), offset(15), offset(16), offset(u16::MAX)], [1, 1, 2, 2]);
+    let offsets = [0, 15, 16, u16::MAX].map(|address| row_at(&rows, address).unwrap().cfa_offset);
+    assert_eq!(offsets, [1, 1, 2, 2]);
     assert_eq!(row_at(&[], 0), None);
 }

@@ -204,22 +204,29 @@ fn stack_change(instruction: &Instruction, is_written: bool) -> StackChange {
 
 fn frame_pointer_change(instruction: &Instruction, is_written: bool) -> FramePointerChange {
     let mnemonic = instruction.mnemonic();
-    let is_operand = |number| is_register(instruction, number, Register::RBP);
     match mnemonic {
         Mnemonic::Leave => return FramePointerChange::Left,
-        Mnemonic::Push if is_operand(0) => return FramePointerChange::Stored(-WORD),
-        Mnemonic::Pop if is_operand(0) => return FramePointerChange::Loaded(0),
-        Mnemonic::Mov if is_operand(0) && is_register(instruction, 1, Register::RSP) => {
+        Mnemonic::Push if is_frame_pointer(instruction, 0) => {
+            return FramePointerChange::Stored(-WORD);
+        }
+        Mnemonic::Pop if is_frame_pointer(instruction, 0) => return FramePointerChange::Loaded(0),
+        Mnemonic::Mov
+            if is_frame_pointer(instruction, 0) && is_register(instruction, 1, Register::RSP) =>
+        {
             return FramePointerChange::ToStackPointer(0);
         }
         Mnemonic::Mov | Mnemonic::Lea => {
             if let Some((Register::RSP, at)) = memory_beside(instruction) {
                 match mnemonic {
-                    Mnemonic::Lea if is_operand(0) => {
+                    Mnemonic::Lea if is_frame_pointer(instruction, 0) => {
                         return FramePointerChange::ToStackPointer(at);
                     }
-                    Mnemonic::Mov if is_operand(0) => return FramePointerChange::Loaded(at),
-                    Mnemonic::Mov if is_operand(1) => return FramePointerChange::Stored(at),
+                    Mnemonic::Mov if is_frame_pointer(instruction, 0) => {
+                        return FramePointerChange::Loaded(at);
+                    }
+                    Mnemonic::Mov if is_frame_pointer(instruction, 1) => {
+                        return FramePointerChange::Stored(at);
+                    }
                     _ => {}
                 }
             }
@@ -227,6 +234,10 @@ fn frame_pointer_change(instruction: &Instruction, is_written: bool) -> FramePoi
         _ => {}
     }
     if is_written { FramePointerChange::Lost } else { FramePointerChange::Kept }
+}
+
+fn is_frame_pointer(instruction: &Instruction, operand: u32) -> bool {
+    is_register(instruction, operand, Register::RBP)
 }
 
 fn is_register(instruction: &Instruction, operand: u32, register: Register) -> bool {
@@ -256,16 +267,12 @@ fn memory_beside(instruction: &Instruction) -> Option<(Register, i64)> {
 }
 
 fn kind(instruction: &Instruction) -> InstructionKind {
-    let puts_into = |register: Register| {
-        instruction.op0_kind() == OpKind::Register
-            && instruction.op0_register().full_register() == register
-    };
     match instruction.mnemonic() {
         Mnemonic::Nop | Mnemonic::Int3 => InstructionKind::Padding,
         // Two bytes of 0, as linkers put between sections.
         Mnemonic::Add if is_zeros(instruction) => InstructionKind::Padding,
         Mnemonic::Syscall => InstructionKind::SystemCall,
-        Mnemonic::Mov if puts_into(Register::RAX) => {
+        Mnemonic::Mov if puts_into(instruction, Register::RAX) => {
             let is_number = matches!(
                 instruction.op1_kind(),
                 OpKind::Immediate32 | OpKind::Immediate32to64 | OpKind::Immediate64
@@ -276,7 +283,7 @@ fn kind(instruction: &Instruction) -> InstructionKind {
             }
         }
         Mnemonic::Xor
-            if puts_into(Register::RBP)
+            if puts_into(instruction, Register::RBP)
                 && instruction.op1_kind() == OpKind::Register
                 && instruction.op1_register() == instruction.op0_register() =>
         {
@@ -284,6 +291,12 @@ fn kind(instruction: &Instruction) -> InstructionKind {
         }
         _ => InstructionKind::Other,
     }
+}
+
+/// Whether the first operand is the register, or a part of it.
+fn puts_into(instruction: &Instruction, register: Register) -> bool {
+    instruction.op0_kind() == OpKind::Register
+        && instruction.op0_register().full_register() == register
 }
 
 fn is_zeros(instruction: &Instruction) -> bool {

@@ -103,12 +103,10 @@ impl ControlFlow {
     fn find_roles(&mut self, entry: u64) {
         for number in 0..self.instructions.len() {
             let instruction = self.instructions[number];
-            let follows = |from: usize, kind| {
-                self.instructions[from..number].iter().any(|before| before.kind == kind)
-            };
+            let before = number.checked_sub(1).map(|before| self.instructions[before].kind);
             match instruction.kind {
                 InstructionKind::SystemCall
-                    if number > 0 && follows(number - 1, InstructionKind::SignalReturnNumber) =>
+                    if before == Some(InstructionKind::SignalReturnNumber) =>
                 {
                     self.roles[number - 1..=number].fill(Role::SignalReturn);
                 }

@@ -189,19 +189,20 @@ impl<'c> Analysis<'c> {
     }
 
     fn frame_sources(&self) -> Vec<FrameSource> {
-        let change = |number: usize, before| match self.flow.instructions[number].frame_pointer {
-            FramePointerChange::Kept | FramePointerChange::Stored(_) => before,
-            FramePointerChange::ToStackPointer(_) => FrameSource::Set(number as u32),
-            FramePointerChange::Loaded(_) | FramePointerChange::Left | FramePointerChange::Lost => {
-                FrameSource::Unknown
-            }
-        };
-        // What nothing calls may run in a frame of another's, as V8's handlers of byte code do.
-        let first = |number: usize| match self.flow.is_called[number] {
-            true => FrameSource::Callers,
-            false => FrameSource::Unknown,
-        };
-        self.flow.follow(first, change)
+        self.flow.follow(
+            // What nothing calls may run in a frame of another's, as V8's handlers of byte code do.
+            |number| match self.flow.is_called[number] {
+                true => FrameSource::Callers,
+                false => FrameSource::Unknown,
+            },
+            |number, before| match self.flow.instructions[number].frame_pointer {
+                FramePointerChange::Kept | FramePointerChange::Stored(_) => before,
+                FramePointerChange::ToStackPointer(_) => FrameSource::Set(number as u32),
+                FramePointerChange::Loaded(_)
+                | FramePointerChange::Left
+                | FramePointerChange::Lost => FrameSource::Unknown,
+            },
+        )
     }
 
     /// The instruction that set the frame pointer, and how much deeper than its stack pointer that
@@ -315,34 +316,39 @@ impl<'c> Analysis<'c> {
     fn saved(&mut self, is_known: &[bool]) -> Vec<Saved> {
         let depths: Vec<Option<i64>> =
             (0..self.flow.instructions.len()).map(|number| self.depth(number, is_known)).collect();
-        // What a table of a `switch` leads to is as what it leads to itself.
-        let first = |number: usize| match depths[number] {
-            Some(0) => Saved::Same,
-            _ => Saved::Unreached,
-        };
-        let change = |number: usize, before| {
-            // Where the word lies that is so far above the stack pointer.
-            let place = |above: i64| depths[number].map(|depth| above - depth - WORD);
-            match (self.flow.instructions[number].frame_pointer, before) {
-                (FramePointerChange::Stored(above), Saved::Same) => {
-                    place(above).map_or(Saved::Same, Saved::At)
-                }
-                (FramePointerChange::Loaded(above), Saved::At(at)) if place(above) == Some(at) => {
-                    Saved::Same
-                }
-                (FramePointerChange::Left, Saved::At(at)) => {
-                    let next = self.flow.next(number).and_then(|next| depths[next]);
-                    match next.map(|depth| -depth - 2 * WORD) == Some(at) {
-                        true => Saved::Same,
-                        false => before,
-                    }
-                }
-                (FramePointerChange::Kept | FramePointerChange::Stored(_), _)
-                | (_, Saved::At(_)) => before,
-                _ => Saved::Lost,
+        self.flow.follow(
+            // What a table of a `switch` leads to is as what it leads to itself.
+            |number| match depths[number] {
+                Some(0) => Saved::Same,
+                _ => Saved::Unreached,
+            },
+            |number, before| self.saved_after(number, before, &depths),
+        )
+    }
+
+    /// Where it is after an instruction, before which it is `before`.
+    fn saved_after(&self, number: usize, before: Saved, depths: &[Option<i64>]) -> Saved {
+        match (self.flow.instructions[number].frame_pointer, before) {
+            (FramePointerChange::Stored(above), Saved::Same) => {
+                depths[number].map_or(Saved::Same, |depth| Saved::At(above - depth - WORD))
             }
-        };
-        self.flow.follow(first, change)
+            (FramePointerChange::Loaded(above), Saved::At(at))
+                if depths[number].map(|depth| above - depth - WORD) == Some(at) =>
+            {
+                Saved::Same
+            }
+            (FramePointerChange::Left, Saved::At(at)) => {
+                let next = self.flow.next(number).and_then(|next| depths[next]);
+                match next.map(|depth| -depth - 2 * WORD) == Some(at) {
+                    true => Saved::Same,
+                    false => before,
+                }
+            }
+            (FramePointerChange::Kept | FramePointerChange::Stored(_), _) | (_, Saved::At(_)) => {
+                before
+            }
+            _ => Saved::Lost,
+        }
     }
 
     fn rule(

@@ -32,26 +32,30 @@ impl Comparison {
     fn add(&mut self, address: u64, rule: Rule, row: UnwindRow) {
         let rule = rule.at(row.address);
         let is_same_cfa = (rule.cfa, rule.cfa_offset) == (row.cfa, row.cfa_offset);
-        // Compilers say where the caller's rbp lies when it has been restored already, and do not
-        // when it is stored and not changed yet.
-        let is_either = |one: UnwindRow, other: UnwindRow| {
-            one.frame_pointer == frame_pointer_rule::SAME
-                && other.frame_pointer == frame_pointer_rule::AT_CFA
-        };
         let is_same_frame = (rule.frame_pointer, rule.saved_offset)
             == (row.frame_pointer, row.saved_offset)
             || rule.frame_pointer == frame_pointer_rule::LOST
-            || is_either(rule, row) && -row.saved_offset > row.cfa_offset
-            || is_either(row, rule) && -rule.saved_offset <= rule.cfa_offset;
-        let is_by_register = |cfa| [cfa_rule::RSP, cfa_rule::RBP].contains(&cfa);
+            || is_saved_in_one(rule, row) && -row.saved_offset > row.cfa_offset
+            || is_saved_in_one(row, rule) && -rule.saved_offset <= rule.cfa_offset;
         match () {
-            () if !is_by_register(row.cfa) => {}
-            () if !is_by_register(rule.cfa) => self.unsaid += 1,
+            () if !is_by_register(row) => {}
+            () if !is_by_register(rule) => self.unsaid += 1,
             () if rule.cfa != row.cfa => self.otherwise += 1,
             () if is_same_cfa && is_same_frame => self.same += 1,
             () => self.different.push((address, rule, row)),
         }
     }
+}
+
+/// Compilers say where the caller's rbp lies when it has been restored already, and do not when it
+/// is stored and not changed yet.
+fn is_saved_in_one(one: UnwindRow, other: UnwindRow) -> bool {
+    one.frame_pointer == frame_pointer_rule::SAME
+        && other.frame_pointer == frame_pointer_rule::AT_CFA
+}
+
+fn is_by_register(row: UnwindRow) -> bool {
+    [cfa_rule::RSP, cfa_rule::RBP].contains(&row.cfa)
 }
 
 /// Code that has unwind information, as if it had none.
@@ -71,10 +75,9 @@ fn compare(file: &UnwindFile, bytes: &[u8], part: LoadedPart) -> Comparison {
         };
         let rules = rules(&code);
         let wanted = wanted..wanted + PAGE_BYTES;
-        let is_compared = |instruction: &InstructionEffects| {
-            wanted.contains(&instruction.at) && instruction.kind != InstructionKind::Padding
-        };
-        for instruction in decode(code.bytes, code.address).into_iter().filter(is_compared) {
+        let mut instructions = decode(code.bytes, code.address);
+        instructions.retain(|one| wanted.contains(&one.at) && one.kind != InstructionKind::Padding);
+        for instruction in instructions {
             let after = rules.partition_point(|(address, _)| *address <= instruction.at);
             let Some((_, rule)) = after.checked_sub(1).map(|at| rules[at]) else { continue };
             let offset = instruction.at - part.address + part.offset;

@@ -65,10 +65,10 @@ fn what_a_function_pushes_lies_between_rsp_and_the_cfa() {
     let code = [PUSH_RBX, PUSH_RBP, SUB_RSP_8, CALL_ELSEWHERE, ADD_RSP_8, POP_RBP, POP_RBX, RET];
     let found: Vec<_> = (0..code.len()).map(|number| words(&code, number)).collect();
     assert_eq!(found, [1, 2, 3, 4, 4, 3, 2, 1].map(Some));
-    let saved = |number| (row(&code, number).frame_pointer, row(&code, number).saved_offset);
-    assert_eq!(saved(1), (frame_pointer_rule::SAME, 0));
-    assert_eq!(saved(3), (frame_pointer_rule::AT_CFA, -3));
-    assert_eq!(saved(6), (frame_pointer_rule::SAME, 0), "it was restored");
+    let [early, pushed, restored] = [1, 3, 6].map(|number| row(&code, number));
+    assert_eq!((early.frame_pointer, early.saved_offset), (frame_pointer_rule::SAME, 0));
+    assert_eq!((pushed.frame_pointer, pushed.saved_offset), (frame_pointer_rule::AT_CFA, -3));
+    assert_eq!((restored.frame_pointer, restored.saved_offset), (frame_pointer_rule::SAME, 0));
 }
 
 #[test]
@@ -121,10 +121,11 @@ fn a_thread_begins_where_clone_makes_its_frame_pointer_0() {
 fn a_signal_handler_returns_to_a_system_call() {
     let code = [RET, &[0x90], MOV_EAX_15, SYSCALL];
     let rules = rules_of(&code);
-    let at = |address| rules[rules.partition_point(|(from, _)| *from <= address) - 1].1;
     // The frame is looked up by the byte before.
-    assert_eq!([ADDRESS + 1, ADDRESS + 2, ADDRESS + 7].map(at), [Rule::SIGNAL; 3]);
-    assert_ne!(at(ADDRESS), Rule::SIGNAL);
+    for (offset, is_signal) in [(0, false), (1, true), (2, true), (7, true)] {
+        let next = rules.partition_point(|(from, _)| *from <= ADDRESS + offset);
+        assert_eq!(rules[next - 1].1 == Rule::SIGNAL, is_signal, "{offset}");
+    }
 }
 
 #[test]

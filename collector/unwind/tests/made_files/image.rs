@@ -167,10 +167,8 @@ impl Image {
                 true => starts.repeat(self.repeats),
                 false => sorted.iter().flat_map(|row| vec![*row; self.repeats]).collect(),
             };
-            let seen = |from: u64| ((from as i64 - address as i64) as i32).to_le_bytes();
-            for (code, fde) in rows {
-                header.extend_from_slice(&seen(code));
-                header.extend_from_slice(&seen(fde));
+            for place in rows.into_iter().flat_map(|(code, fde)| [code, fde]) {
+                header.extend(((place as i64 - address as i64) as i32).to_le_bytes());
             }
         }
         header

@@ -135,25 +135,34 @@ fn the_same_rows_are_found_in_every_way() {
 #[test]
 fn what_cannot_be_used_is_an_error_by_name() {
     let image = Image::new(vec![known(0, 64, 2)]);
-    let error = |found| Image { found, ..image.clone() }.pages(0..1).unwrap_err();
-    assert!(matches!(error(UnwindSource::ByName(".gopclntab")), UnwindError::Missing));
+    let found = UnwindSource::ByName(".gopclntab");
+    let error = Image { found, ..image.clone() }.pages(0..1).unwrap_err();
+    assert!(matches!(error, UnwindError::Missing));
 
     let bytes = image.bytes();
-    let with = |at: usize, patch: &[u8]| {
-        let mut bytes = bytes.clone();
-        bytes[at..at + patch.len()].copy_from_slice(patch);
-        UnwindFile::from_bytes(bytes).unwrap_err()
-    };
-    assert!(matches!(with(0, &[0]), UnwindError::Elf(ElfError::NotElf)));
-    assert!(matches!(with(4, &[1]), UnwindError::Elf(ElfError::OtherMachine { .. })), "32 bits");
-    assert!(matches!(with(18, &[183]), UnwindError::Elf(ElfError::OtherMachine { .. })), "aarch64");
+    assert!(matches!(refused_with(&bytes, 0, &[0]), UnwindError::Elf(ElfError::NotElf)));
+    assert!(
+        matches!(refused_with(&bytes, 4, &[1]), UnwindError::Elf(ElfError::OtherMachine { .. })),
+        "32 bits"
+    );
+    assert!(
+        matches!(refused_with(&bytes, 18, &[183]), UnwindError::Elf(ElfError::OtherMachine { .. })),
+        "aarch64"
+    );
     let address_of_code = 64 + 56 + 16;
     assert!(matches!(
-        with(address_of_code, &[0xff; 8]),
+        refused_with(&bytes, address_of_code, &[0xff; 8]),
         UnwindError::Elf(ElfError::BadSegment { .. })
     ));
     let cut_off = UnwindFile::from_bytes(bytes[..300].to_vec()).unwrap();
     assert!(matches!(cut_off.pages(&[2]), Err(UnwindError::Unreadable(_))));
+}
+
+/// Why a file is refused that has these bytes there.
+fn refused_with(file: &[u8], at: usize, patch: &[u8]) -> UnwindError {
+    let mut bytes = file.to_vec();
+    bytes[at..at + patch.len()].copy_from_slice(patch);
+    UnwindFile::from_bytes(bytes).unwrap_err()
 }
 
 #[test]
