@@ -174,22 +174,28 @@ fn path_of(process: &PerfMapOwner) -> String {
 }
 
 fn open(process: &PerfMapOwner, place: &FileLocation<'_>, path: &str) -> ListLookup {
-    let refused = |why: &str| ListLookup::Refused(format!("{path} is not read: {why}"));
     let found = match find(place, Some(&process.user)) {
         Ok(found) => found,
         Err(OpenError::System(error)) if error.kind() == std::io::ErrorKind::NotFound => {
             return ListLookup::Missing;
         }
-        Err(error) => return refused(&error.to_string()),
+        Err(error) => return refused(path, &error.to_string()),
     };
     let data = found.data();
     if data.uid != process.user.uid() {
-        return refused("it belongs to another user than the process");
+        return refused(path, "it belongs to another user than the process");
     }
     if data.written < process.began {
-        return refused("it was written before the process began, by an older one of its number");
+        return refused(
+            path,
+            "it was written before the process began, by an older one of its number",
+        );
     }
-    found.open().map_or_else(|error| refused(&error.to_string()), ListLookup::Opened)
+    found.open().map_or_else(|error| refused(path, &error.to_string()), ListLookup::Opened)
+}
+
+fn refused(path: &str, why: &str) -> ListLookup {
+    ListLookup::Refused(format!("{path} is not read: {why}"))
 }
 
 #[cfg(test)]

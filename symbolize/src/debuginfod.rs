@@ -49,26 +49,33 @@ impl DebuginfodOptions {
         if servers.is_empty() {
             return Err(DebuginfodError::NoServer);
         }
-        let folder =
-            |name: &str| variable(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
-        let caches = || folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
-        let cache = folder("DEBUGINFOD_CACHE_PATH")
-            .or_else(|| Some(caches()?.join("debuginfod_client")))
+        let caches = folder(&variable, "XDG_CACHE_HOME")
+            .or_else(|| Some(folder(&variable, "HOME")?.join(".cache")));
+        let cache = folder(&variable, "DEBUGINFOD_CACHE_PATH")
+            .or_else(|| Some(caches?.join("debuginfod_client")))
             .ok_or(DebuginfodError::NoCache)?;
-        let number = |name: &str| -> Option<u64> {
-            variable(name)?.to_str()?.trim().parse().ok().filter(|number| *number > 0)
-        };
-        let seconds = |name: &str, usual: u64| {
-            Duration::from_secs(number(name).map_or(usual, |number| number.min(usual)))
-        };
+        let most = number(&variable, "DEBUGINFOD_MAXSIZE");
         Ok(Self {
             servers,
             cache,
-            file_bytes_max: number("DEBUGINFOD_MAXSIZE").map_or(2 << 30, |most| most.min(2 << 30)),
-            stall: seconds("DEBUGINFOD_TIMEOUT", 30),
-            file_time: seconds("DEBUGINFOD_MAXTIME", 600),
+            file_bytes_max: most.map_or(2 << 30, |most| most.min(2 << 30)),
+            stall: seconds(&variable, "DEBUGINFOD_TIMEOUT", 30),
+            file_time: seconds(&variable, "DEBUGINFOD_MAXTIME", 600),
         })
     }
+}
+
+fn folder(variable: &impl Fn(&str) -> Option<OsString>, name: &str) -> Option<PathBuf> {
+    variable(name).map(PathBuf::from).filter(|folder| folder.is_absolute())
+}
+
+fn number(variable: &impl Fn(&str) -> Option<OsString>, name: &str) -> Option<u64> {
+    variable(name)?.to_str()?.trim().parse().ok().filter(|number| *number > 0)
+}
+
+/// As many as the variable says, which are no more than usual.
+fn seconds(variable: &impl Fn(&str) -> Option<OsString>, name: &str, usual: u64) -> Duration {
+    Duration::from_secs(number(variable, name).map_or(usual, |number| number.min(usual)))
 }
 
 fn server(word: &str) -> Option<String> {
@@ -105,6 +112,10 @@ pub enum DebuginfodError {
         /// Why not.
         source: io::Error,
     },
+}
+
+fn cannot_write(path: &Path, source: io::Error) -> DebuginfodError {
+    DebuginfodError::Cache { path: path.to_owned(), source }
 }
 
 /// A file that a server has, or once had.
@@ -149,14 +160,13 @@ impl Debuginfod {
             None if self.servers.is_empty() => return Err(DebuginfodError::NoServerLeft),
             None => {}
         }
-        let cannot = |source| DebuginfodError::Cache { path: path.clone(), source };
-        make_folder(&folder).map_err(cannot)?;
+        make_folder(&folder).map_err(|error| cannot_write(&path, error))?;
         let (mut failed, asked) = (Vec::new(), self.servers.clone());
         for server in asked {
-            let draft = Draft::create(&folder).map_err(cannot)?;
+            let draft = Draft::create(&folder).map_err(|error| cannot_write(&path, error))?;
             match self.fetch_from(&server, build_id, &draft, unwanted) {
                 Ok(fetched) => {
-                    draft.publish(&path).map_err(cannot)?;
+                    draft.publish(&path).map_err(|error| cannot_write(&path, error))?;
                     return Ok(FetchedFile { path, fetched });
                 }
                 Err(Refusal::Absent) => {}

@@ -101,8 +101,9 @@ impl<R: Read + Seek> GoFunctions<R> {
         let code = code.filter(|code| layout.code_end(*code).is_some());
         let code = code.ok_or(GoTableError::Nowhere)?;
         let end = table.offsets().end;
-        let part = |distance: u64| table.offset.checked_add(distance).filter(|start| *start < end);
-        let (Some(names), Some(functions)) = (part(names), part(index)) else {
+        let [names, functions] = [names, index]
+            .map(|distance| table.offset.checked_add(distance).filter(|start| *start < end));
+        let (Some(names), Some(functions)) = (names, functions) else {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         };
         let bytes = count * ROW as u64 + 4;
@@ -244,7 +245,6 @@ mod tests {
         for code in [CODE, 0] {
             let file = file(code, &FUNCTIONS, 0x180);
             let mut functions = read(&file, &layout(&file)).unwrap().unwrap();
-            let mut found = |at: u64| functions.find(CODE + at).unwrap();
             for (at, range, name) in [
                 (0, 0..0x40, "internal/cpu.Initialize"),
                 (0x3f, 0..0x40, "internal/cpu.Initialize"),
@@ -252,9 +252,11 @@ mod tests {
                 (0x17f, 0x100..0x180, "main.main"),
             ] {
                 let addresses = CODE + range.start..CODE + range.end;
-                assert_eq!(found(at), Some(GoFunction { addresses, name: name.into() }), "{at:#x}");
+                let found = functions.find(CODE + at).unwrap();
+                assert_eq!(found, Some(GoFunction { addresses, name: name.into() }), "{at:#x}");
             }
-            assert_eq!(found(0x180), None, "code of C, behind all of Go's");
+            let behind = functions.find(CODE + 0x180).unwrap();
+            assert_eq!(behind, None, "code of C, behind all of Go's");
             assert_eq!(functions.find(CODE - 1).unwrap(), None);
             assert_eq!(functions.find(u64::MAX).unwrap(), None);
         }

@@ -47,8 +47,6 @@ impl Kallsyms {
     ///
     /// Lines of another shape are skipped.
     pub(crate) fn parse(text: String) -> Result<Self, KallsymsError> {
-        let base = text.as_ptr() as usize;
-        let position = |part: &str| ((part.as_ptr() as usize - base) as u32, part.len() as u32);
         let mut symbols: Vec<Entry> = Vec::with_capacity(text.len() / 45);
         let (mut lines, mut sorted) = (0u64, true);
         for line in text.split('\n').filter(|line| !line.is_empty()) {
@@ -61,8 +59,8 @@ impl Kallsyms {
             sorted &= symbols.last().is_none_or(|last| last.address <= address);
             symbols.push(Entry {
                 address,
-                name: position(name),
-                module: position(module),
+                name: position(name, &text),
+                module: position(module, &text),
                 code: matches!(kind, b't' | b'T' | b'w' | b'W'),
                 global: kind == b'T',
             });
@@ -128,6 +126,11 @@ pub fn read_kallsyms(text: &str) -> usize {
         }
     }
     list.symbols.len()
+}
+
+/// Where a part of the text lies in it, and how long it is.
+fn position(part: &str, text: &str) -> (u32, u32) {
+    ((part.as_ptr() as usize - text.as_ptr() as usize) as u32, part.len() as u32)
 }
 
 /// Address, kind, name, and module or an empty part at the line's end.

@@ -102,15 +102,14 @@ impl KeptFiles {
         length: u64,
         parts: impl Iterator<Item = io::Result<(u64, Vec<u8>)>>,
     ) -> Result<MemoryFile, KeptFileError> {
-        let outside = || KeptFileError::Outside(length);
         if length > LENGTH_MAX {
-            return Err(outside());
+            return Err(KeptFileError::Outside(length));
         }
         let file = MemoryFile::new("kept", length)?;
         for part in parts {
             let (offset, bytes) = part?;
             let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= length);
-            let end = end.ok_or_else(outside)?;
+            let end = end.ok_or(KeptFileError::Outside(length))?;
             let pages = end.next_multiple_of(PAGE) - offset / PAGE * PAGE;
             let left = self.free.checked_sub(pages);
             self.free = left.ok_or(KeptFileError::TooLarge(self.all))?;

@@ -54,8 +54,10 @@ pub fn parts_of_module(
     request: &ModuleRequest,
 ) -> Result<Vec<FileParts>, String> {
     let is_vdso = request.path == vdso::PATH && !request.build_id.is_empty();
-    let is_held = || held.opened(&request.path, &request.build_id).is_some();
-    if !is_vdso && !names_a_file(&request.path) && !is_held() {
+    let has_file = is_vdso
+        || names_a_file(&request.path)
+        || held.opened(&request.path, &request.build_id).is_some();
+    if !has_file {
         return Ok(Vec::new());
     }
     let file = own_file::find(held, options, request, &mut Vec::new())?;

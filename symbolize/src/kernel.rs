@@ -147,9 +147,9 @@ impl Kernel {
                 ));
             }
             let wanted = Wanted { lines: true, supplement: None };
-            let place = |error| format!("{}: {error}", path.display());
-            let image = Image::make(&file, &layout, wanted, &self.memory).map_err(place)?;
-            let linked = linked_address(&image, "_stext").map_err(place)?;
+            let (image, linked) = Image::make(&file, &layout, wanted, &self.memory)
+                .and_then(|image| linked_address(&image, "_stext").map(|linked| (image, linked)))
+                .map_err(|error| format!("{}: {error}", path.display()))?;
             let loaded = kallsyms.address("_stext").ok_or("the kernel's list has no _stext")?;
             return Ok(Some(KernelImage {
                 path: path.clone(),

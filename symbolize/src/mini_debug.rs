@@ -122,11 +122,10 @@ impl<'m> Inflated<'m> {
     ) -> Result<(), MiniDebugError> {
         // Where a stream changes its dictionary, the old one goes when the new one is there.
         let _dictionaries = take(self.memory, 2 * dictionary as u64)?;
-        let write = |bytes: &[u8]| match has_time() {
+        inflate(compressed, dictionary, |bytes| match has_time() {
             true => self.append(bytes),
             false => Err(MiniDebugError::Slow),
-        };
-        inflate(compressed, dictionary, write)
+        })
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<(), MiniDebugError> {

@@ -118,13 +118,13 @@ impl Module<'_> {
             .filter_map(|offset| Some((offset, layout.segments.code_address(offset)?)))
             .unzip();
         let names = self.names(&layout, &addresses, notes);
-        let symbol = |(offset, named): (u64, Option<Named>)| {
+        let symbols = offsets.iter().zip(names).filter_map(|(offset, named)| {
             let Named { start, size, range_only, frames } = named?;
             let start = layout.segments.code_offset(start).unwrap_or(0);
+            let offset = *offset;
             Some(Symbol { offset, start, size, range_only, frames, ..Symbol::default() })
-        };
-        let mut symbols: Vec<Symbol> =
-            offsets.iter().copied().zip(names).filter_map(symbol).collect();
+        });
+        let mut symbols: Vec<Symbol> = symbols.collect();
         symbols.sort_unstable_by_key(|symbol| symbol.offset);
         let is_named = symbols.iter().any(|symbol| !symbol.range_only);
         if !is_named && !offsets.is_empty() && notes.is_empty() {
@@ -453,10 +453,17 @@ fn fill(
 ) -> u64 {
     let (all, mut late) = (addresses.len(), 0);
     if lines {
-        let take = |named: &mut Option<Named>, address: u64, found: Option<Named>| {
-            *named = found.filter(|found| found.start == 0 || covers(layout, found, address));
-        };
-        match look_up(names, addresses, (&mut *source, turn), true, Option::is_none, take) {
+        let left = look_up(
+            names,
+            addresses,
+            (&mut *source, turn),
+            true,
+            Option::is_none,
+            |named, at, found| {
+                *named = found.filter(|found| found.start == 0 || covers(layout, found, at));
+            },
+        );
+        match left {
             Err(error) => notes.push(format!("no inlined functions and lines: {error}")),
             Ok(0) => {}
             Ok(missed) => {
@@ -467,14 +474,11 @@ fn fill(
             }
         }
     }
-    let complete = |named: &mut Option<Named>, address: u64, found: Option<Named>| match (
-        named,
-        found.filter(|found| covers(layout, found, address)),
-    ) {
-        (Some(named), Some(found)) => (named.start, named.size) = (found.start, found.size),
-        (named, found) => *named = named.take().or(found),
-    };
-    match look_up(names, addresses, (source, turn), false, is_incomplete, complete) {
+    let left =
+        look_up(names, addresses, (source, turn), false, is_incomplete, |named, at, found| {
+            complete(named, found.filter(|found| covers(layout, found, at)));
+        });
+    match left {
         Err(error) => notes.push(format!("not named: {error}")),
         Ok(0) => {}
         Ok(missed) => {
@@ -483,6 +487,14 @@ fn fill(
         }
     }
     late as u64
+}
+
+/// Adds what was found to a name that lacks it.
+fn complete(named: &mut Option<Named>, found: Option<Named>) {
+    match (named, found) {
+        (Some(named), Some(found)) => (named.start, named.size) = (found.start, found.size),
+        (named, found) => *named = named.take().or(found),
+    }
 }
 
 /// Also what DWARF left open: it may be damaged in places, not cover all code, or know no
@@ -553,22 +565,22 @@ mod tests {
         let options = Options::default();
         let memory = Memory::new(options.copied_bytes_max);
         let shared = Shared { held: PinnedFiles::new(), options, memory };
-        let (file, offset) = own_code();
-        let named = |pace| {
-            let turn = Turn::default();
-            turn.slow_to(pace);
-            let table = name_file(&shared, &file, &[offset, offset], &turn);
-            let frames = table.symbols.first().map(|symbol| symbol.frames.clone());
-            let last = frames.and_then(|frames| frames.last().cloned());
-            (last.map(|frame| (frame.function.contains("own_code"), frame.line > 0)), table)
-        };
-        let (thorough, table) = named(Pace::Thorough);
+        let (thorough, table) = named_at(&shared, Pace::Thorough);
         assert_eq!((thorough, table.unfinished), (Some((true, true)), 0), "{}", table.note);
-        let (quick, table) = named(Pace::Quick);
+        let (quick, table) = named_at(&shared, Pace::Quick);
         assert_eq!((quick, table.unfinished), (Some((true, false)), 1));
         assert!(table.note.contains("lines for 1 of 1 places: finding them"), "{}", table.note);
-        let (over, table) = named(Pace::Over);
+        let (over, table) = named_at(&shared, Pace::Over);
         assert_eq!((over, table.unfinished), (None, 1));
         assert!(table.note.contains("1 of 1 places not named: finding them"), "{}", table.note);
+    }
+
+    /// Whether its own code has its name and a line, if any name, and the table.
+    fn named_at(shared: &Shared, pace: Pace) -> (Option<(bool, bool)>, SymbolTable) {
+        let ((file, offset), turn) = (own_code(), Turn::default());
+        turn.slow_to(pace);
+        let table = name_file(shared, &file, &[offset, offset], &turn);
+        let last = table.symbols.first().and_then(|symbol| symbol.frames.last());
+        (last.map(|frame| (frame.function.contains("own_code"), frame.line > 0)), table)
     }
 }

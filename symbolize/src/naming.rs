@@ -241,30 +241,9 @@ impl Worker {
     ) -> Option<Self> {
         let work = Arc::new(Mutex::new(None));
         let (at, shared, queue, done) = (work.clone(), shared.clone(), queue.clone(), done.clone());
-        let names = move || {
-            loop {
-                // The queue is locked until it is said what is at work: nothing is ever in neither
-                // place.
-                let mut waiting = lock(&queue);
-                let Some(Waiting { index, owner, request }) = waiting.next() else { return };
-                let work = NamingTask::begin(index, owner);
-                let turn = work.turn.clone();
-                *lock(&at) = Some(work);
-                drop(waiting);
-                let table = module::name(&shared, &request, &turn);
-                let Some(mut work) = lock(&at).take() else {
-                    // It was given up meanwhile.
-                    GIVEN_UP.fetch_sub(1, Ordering::Relaxed);
-                    return;
-                };
-                work.account(&mut lock(&queue).accounts);
-                if done.send((index, table)).is_err() {
-                    return;
-                }
-            }
-        };
         let thread = thread::Builder::new().name("naming".into()).stack_size(STACK);
-        thread.spawn(names).ok().map(|_| Self { work })
+        let names = thread.spawn(move || name_waiting(&at, &shared, &queue, &done));
+        names.ok().map(|_| Self { work })
     }
 
     /// Gives the thread up if its module takes too long: which one, and why.
@@ -283,6 +262,36 @@ impl Worker {
     }
 }
 
+/// Names modules of the queue until it is empty, or nobody takes what is done; `at` is what is at
+/// work.
+fn name_waiting(
+    at: &Mutex<Option<NamingTask>>,
+    shared: &Shared,
+    queue: &Mutex<Queue>,
+    done: &Sender<(usize, SymbolTable)>,
+) {
+    loop {
+        // The queue is locked until it is said what is at work: nothing is ever in neither
+        // place.
+        let mut waiting = lock(queue);
+        let Some(Waiting { index, owner, request }) = waiting.next() else { return };
+        let work = NamingTask::begin(index, owner);
+        let turn = work.turn.clone();
+        *lock(at) = Some(work);
+        drop(waiting);
+        let table = module::name(shared, &request, &turn);
+        let Some(mut work) = lock(at).take() else {
+            // It was given up meanwhile.
+            GIVEN_UP.fetch_sub(1, Ordering::Relaxed);
+            return;
+        };
+        work.account(&mut lock(queue).accounts);
+        if done.send((index, table)).is_err() {
+            return;
+        }
+    }
+}
+
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     // What is in there is whole even if a thread panicked.
     of.lock().unwrap_or_else(PoisonError::into_inner)
@@ -294,16 +303,18 @@ mod tests {
 
     #[test]
     fn the_owner_whose_files_took_the_least_is_next() {
-        let waiting = |(index, owner)| Waiting { index, owner, request: ModuleRequest::default() };
         let owners = [Some(1), Some(1), Some(2), None, Some(2)];
         let accounts = Accounts::new(Duration::MAX / 8, Duration::MAX / 8, None);
-        let mut queue = Queue::new(owners.into_iter().enumerate().map(waiting), accounts);
-        let mut next = |seconds| {
+        let waiting = owners.into_iter().enumerate().map(|(index, owner)| {
+            let request = ModuleRequest::default();
+            Waiting { index, owner, request }
+        });
+        let mut queue = Queue::new(waiting, accounts);
+        let order = [5, 1, 3, 1, 1, 1].map(|seconds| {
             let Waiting { index, owner, .. } = queue.next()?;
             queue.accounts.spend(owner, Duration::from_secs(seconds));
             Some(index)
-        };
-        let order = [next(5), next(1), next(3), next(1), next(1), next(1)];
+        });
         assert_eq!(order, [Some(0), Some(2), Some(3), Some(4), Some(1), None]);
     }
 

@@ -156,15 +156,18 @@ impl PinnedFiles {
     /// is not known any more: it does not where there is no file, or where that is known to be
     /// held, which takes no call of the system.
     pub fn is_to_hold(&self, mapping: &Mapping, user: Option<u32>) -> bool {
-        let is_held = || match self.entry(&mapping.path, &mapping.build_id) {
+        (is_of_file(&mapping.path) || mapping.path == vdso::PATH) && !self.is_held(mapping, user)
+    }
+
+    fn is_held(&self, mapping: &Mapping, user: Option<u32>) -> bool {
+        match self.entry(&mapping.path, &mapping.build_id) {
             _ if mapping.build_id.is_empty() => false,
             Some(PinnedPath::File(held)) => {
                 held.is_known_of(user) && !self.new_again.contains(&held.identity)
             }
             Some(PinnedPath::Ambiguous) => true,
             None => false,
-        };
-        (is_of_file(&mapping.path) || mapping.path == vdso::PATH) && !is_held()
+        }
     }
 
     /// The file that `path` named when it had this build id, if it is held and was not overwritten

@@ -10,8 +10,8 @@ use crate::elf::Layout;
 use crate::memory::{Memory, Share};
 use gimli::{
     BaseAddresses, CieOrFde, CommonInformationEntry, EhFrame, EhFrameHdr, EhFrameOffset,
-    EndianSlice, FrameDescriptionEntry, LittleEndian, ParsedEhFrameHdr,
-    PartialFrameDescriptionEntry, UnwindSection,
+    EhHdrTable, EndianSlice, FrameDescriptionEntry, LittleEndian, ParsedEhFrameHdr,
+    PartialFrameDescriptionEntry, Pointer, UnwindSection,
 };
 use rustc_hash::FxHashMap;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -231,17 +231,21 @@ impl<'t> EntryReader<'t> {
     ) -> Option<usize> {
         // gimli's own search multiplies the count of rows, whatever it is, without a check.
         let table = index.table()?;
-        let row = |number: usize| table.iter(&self.bases).nth(number).ok()?;
         let (mut low, mut high) = (0, rows);
         while low < high {
             let middle = low + (high - low) / 2;
-            match row(middle)?.0.direct().ok()? <= address {
+            match self.row(&table, middle)?.0.direct().ok()? <= address {
                 true => low = middle + 1,
                 false => high = middle,
             }
         }
-        let (_, entry) = row(low.checked_sub(1)?)?;
+        let (_, entry) = self.row(&table, low.checked_sub(1)?)?;
         usize::try_from(entry.direct().ok()?.checked_sub(self.address)?).ok()
+    }
+
+    /// A row of the index: where a function begins, and where its entry lies.
+    fn row(&self, table: &EhHdrTable<'_, Bytes<'t>>, number: usize) -> Option<(Pointer, Pointer)> {
+        table.iter(&self.bases).nth(number).ok()?
     }
 
     fn range_at(&mut self, offset: usize) -> Option<Range<u64>> {

@@ -146,13 +146,11 @@ mod tests {
     #[test]
     fn a_module_loses_its_lines_before_its_names() {
         let accounts = Accounts::new(4 * SECOND, 80 * SECOND, Some(1000));
-        let paces = |user, seconds: [u32; 3]| {
-            seconds.map(|spent| accounts.pace(Some(user), spent * SECOND))
-        };
-        let all = [Pace::Thorough, Pace::Quick, Pace::Over];
-        assert_eq!(paces(1001, [4, 5, 6]), all);
-        assert_eq!(paces(0, [32, 33, 41]), all, "the system's may be large");
-        assert_eq!(paces(1000, [32, 33, 41]), all, "and so may those of who asks");
+        // The system's may be large, and so may those of who asks.
+        for (user, seconds) in [(1001, [4, 5, 6]), (0, [32, 33, 41]), (1000, [32, 33, 41])] {
+            let paces = seconds.map(|spent| accounts.pace(Some(user), spent * SECOND));
+            assert_eq!(paces, [Pace::Thorough, Pace::Quick, Pace::Over], "{user}");
+        }
         let turn = Turn::default();
         assert_eq!((turn.pace(), turn.owner()), (Pace::Thorough, None));
         turn.slow_to(Pace::Over);

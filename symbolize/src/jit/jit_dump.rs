@@ -84,9 +84,8 @@ impl<R: Read + Seek> Records<R> {
     fn header(&mut self) -> io::Result<bool> {
         let mut header = [0; HEADER];
         self.from.read_exact(&mut header)?;
-        let word = |at| u32_at(&header, at);
-        let size = word(8);
-        if word(0) != MAGIC || !(HEADER as u32..=HEADER_MAX).contains(&size) {
+        let size = u32_at(&header, 8);
+        if u32_at(&header, 0) != MAGIC || !(HEADER as u32..=HEADER_MAX).contains(&size) {
             return Err(io::Error::other("it is no jitdump of this kind of machine"));
         }
         self.from.seek_relative(i64::from(size) - HEADER as i64)?;
@@ -106,13 +105,13 @@ impl<R: Read + Seek> Records<R> {
         self.from.read_exact(&mut start[..read])?;
         // What lies behind the file's end is found to be missing with the next record.
         self.from.seek_relative((body - read) as i64)?;
-        let at = |code: Option<GeneratedCode>| Some((code?, u64_at(&header, TIME)));
-        Ok(match kind {
-            CODE_LOAD => Record::Code(at(self.loaded.load(start))),
-            CODE_MOVE => Record::Code(at(self.loaded.moved(start))),
-            CODE_CLOSE => Record::Close,
-            _ => Record::Other,
-        })
+        let code = match kind {
+            CODE_LOAD => self.loaded.load(start),
+            CODE_MOVE => self.loaded.moved(start),
+            CODE_CLOSE => return Ok(Record::Close),
+            _ => return Ok(Record::Other),
+        };
+        Ok(Record::Code(code.map(|code| (code, u64_at(&header, TIME)))))
     }
 }
 
@@ -158,7 +157,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::io::Cursor;
-    use syscollect_model::{ClockPair, Symbol, Ticks};
+    use syscollect_model::{ClockPair, Ticks};
 
     fn dump(records: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = MAGIC.to_ne_bytes().to_vec();
@@ -258,8 +257,8 @@ mod tests {
     fn names_of(bytes: &[u8], clock: Option<&ClockMap>) -> (Vec<(u64, String)>, u64) {
         let names = names_in(Cursor::new(bytes), &[0x1004], clock, &Turn::default()).unwrap();
         let symbols = names.symbols.iter();
-        let of = |symbol: &Symbol| (symbol.since.0, symbol.frames[0].function.clone());
-        (symbols.map(of).collect::<Vec<_>>(), names.reused)
+        let named = symbols.map(|symbol| (symbol.since.0, symbol.frames[0].function.clone()));
+        (named.collect(), names.reused)
     }
 
     fn since(since: u64, name: &str) -> (u64, String) {

@@ -77,10 +77,9 @@ pub(crate) fn name(
         match kind.names_in(list, &left, shared.options.clock.as_deref(), turn) {
             Ok(names) => {
                 notes.extend(said_of(kind, &names));
-                let named = |address: &u64| {
-                    names.symbols.binary_search_by_key(address, |symbol| symbol.offset).is_ok()
-                };
-                left.retain(|address| !named(address));
+                left.retain(|address| {
+                    names.symbols.binary_search_by_key(address, |symbol| symbol.offset).is_err()
+                });
                 table.unfinished = names.cut.map_or(0, |_| left.len() as u64);
                 table.symbols.extend(names.symbols);
             }

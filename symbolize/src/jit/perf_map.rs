@@ -244,8 +244,10 @@ mod tests {
                 .collect();
             let found = named(&lines.concat(), &addresses);
             for address in addresses {
-                let holds = |(start, size): &(u64, u64)| (*start..start + size).contains(&address);
-                let expected = code.iter().rposition(holds).map(|index| format!("f{index}"));
+                let index = code
+                    .iter()
+                    .rposition(|(start, size)| (*start..start + size).contains(&address));
+                let expected = index.map(|index| format!("f{index}"));
                 let name = found.iter().find(|(at, _)| *at == address).map(|(_, name)| name.clone());
                 prop_assert_eq!(name, expected);
             }

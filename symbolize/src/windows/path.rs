@@ -32,7 +32,9 @@ impl SymbolPath {
     /// use syscollect_symbolize::windows::{SymbolSource, SymbolPath};
     /// let path = SymbolPath::parse("/a;srv*/store*https://example.org/symbols/;/b");
     /// let server = SymbolSource::Server { url: "https://example.org/symbols".into(), cache: Some("/store".into()) };
-    /// let directory = |path: &str| SymbolSource::Directory(path.into());
+    /// fn directory(path: &str) -> SymbolSource {
+    ///     SymbolSource::Directory(path.into())
+    /// }
     /// assert_eq!(path.places(), [directory("/a"), directory("/store"), directory("/b"), server]);
     /// ```
     pub fn parse(text: &str) -> Self {

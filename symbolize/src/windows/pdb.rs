@@ -86,16 +86,17 @@ impl<R: Read + Seek + Send + 'static> Pdb<R> {
     /// If that is not a PDB.
     pub fn open(reader: R) -> Result<Self, PdbError> {
         let source = BoundedSource::new(reader)?;
-        let open = || -> Result<Self, PdbError> {
-            let mut pdb = PDB::open(source)?;
-            let information = pdb.pdb_information()?;
-            let debug = pdb.debug_information()?;
-            // The age of the debug information is the one that images have; the other one also
-            // grows when something else in the file is written.
-            let age = debug.age().unwrap_or(information.age);
-            Ok(Self { pdb, debug, guid: information.guid.to_bytes_le(), age })
-        };
-        caught(open)?
+        caught(|| Self::read(source))?
+    }
+
+    fn read(source: BoundedSource<R>) -> Result<Self, PdbError> {
+        let mut pdb = PDB::open(source)?;
+        let information = pdb.pdb_information()?;
+        let debug = pdb.debug_information()?;
+        // The age of the debug information is the one that images have; the other one also
+        // grows when something else in the file is written.
+        let age = debug.age().unwrap_or(information.age);
+        Ok(Self { pdb, debug, guid: information.guid.to_bytes_le(), age })
     }
 
     /// Its GUID, as the bytes lie in files.

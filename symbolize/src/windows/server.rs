@@ -37,13 +37,10 @@ impl Servers {
             return Err(Refusal::Failed(format!("{url} was given up: {reason}")));
         }
         let place = place(store, name, key);
-        let fail = |error: io::Error| {
-            Refusal::Failed(format!("cannot write to {}: {error}", place.display()))
-        };
-        fs::create_dir_all(store).map_err(fail)?;
+        fs::create_dir_all(store).map_err(|error| cannot_write(&place, &error))?;
         let number = self.drafts.fetch_add(1, Ordering::Relaxed);
         let draft = Draft(store.join(format!("{name}.{}-{number}.part", std::process::id())));
-        let mut file = File::create_new(&draft.0).map_err(fail)?;
+        let mut file = File::create_new(&draft.0).map_err(|error| cannot_write(&place, &error))?;
         let address = format!("{url}/{0}/{1}/{0}", escaped(name), escaped(key));
         let limits = DownloadLimits { bytes: bytes_max, stall: STALL, time: TIME };
         let fetched = download(&address, &mut file, limits, &|| false);
@@ -60,7 +57,7 @@ impl Servers {
             .parent()
             .map_or(Ok(()), fs::create_dir_all)
             .and_then(|()| fs::rename(&draft.0, &place))
-            .map_err(fail)?;
+            .map_err(|error| cannot_write(&place, &error))?;
         Ok(place)
     }
 }
@@ -79,6 +76,10 @@ fn place(store: &Path, name: &str, key: &str) -> PathBuf {
     let tier = name.get(..2).filter(|_| find::has_two_tiers(store));
     let folder = tier.map_or_else(|| store.to_path_buf(), |letters| store.join(letters));
     folder.join(name).join(key).join(name)
+}
+
+fn cannot_write(place: &Path, error: &io::Error) -> Refusal {
+    Refusal::Failed(format!("cannot write to {}: {error}", place.display()))
 }
 
 /// Bytes that mean something in addresses, as their numbers.

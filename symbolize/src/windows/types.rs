@@ -154,24 +154,22 @@ impl Record<'_> {
     /// What its text holds the texts of.
     fn references(self, references: &mut Vec<Reference>) -> Result<(), Damaged> {
         references.clear();
-        let mut types = |offsets: &[usize]| {
-            references
-                .extend(offsets.iter().filter_map(|at| self.number(*at)).map(Reference::Type));
-        };
         match self.kind {
             // Modifier, bit field.
-            0x1001 | 0x1205 => types(&[0]),
+            0x1001 | 0x1205 => self.add_types(&[0], references),
             // Pointer; of the third and fourth modes, to a member of a class.
-            0x1002 if matches!(self.number(4).unwrap_or(0) >> 5 & 7, 2 | 3) => types(&[0, 8]),
-            0x1002 => types(&[0]),
+            0x1002 if matches!(self.number(4).unwrap_or(0) >> 5 & 7, 2 | 3) => {
+                self.add_types(&[0, 8], references);
+            }
+            0x1002 => self.add_types(&[0], references),
             // Arrays.
-            0x1003 | 0x1503 | 0x1516 => types(&[0, 4]),
+            0x1003 | 0x1503 | 0x1516 => self.add_types(&[0, 4], references),
             // Enumerations.
-            0x1007 | 0x1507 => types(&[4]),
+            0x1007 | 0x1507 => self.add_types(&[4], references),
             // Procedure: what it returns, and its arguments.
-            0x1008 => types(&[0, 8]),
+            0x1008 => self.add_types(&[0, 8], references),
             // Member function: what it returns, its class, `this`, and its arguments.
-            0x1009 => types(&[0, 4, 8, 16]),
+            0x1009 => self.add_types(&[0, 4, 8, 16], references),
             // Lists, of arguments and of texts.
             0x1201 | 0x1604 => {
                 let count = self.number(0).ok_or(Damaged)? as usize;
@@ -186,10 +184,14 @@ impl Record<'_> {
                 references.extend(self.number(4).map(Reference::Type));
             }
             // Member function: its class and its type.
-            0x1602 => types(&[0, 4]),
+            0x1602 => self.add_types(&[0, 4], references),
             _ => {}
         }
         Ok(())
+    }
+
+    fn add_types(self, offsets: &[usize], references: &mut Vec<Reference>) {
+        references.extend(offsets.iter().filter_map(|at| self.number(*at)).map(Reference::Type));
     }
 
     fn number(self, at: usize) -> Option<u32> {

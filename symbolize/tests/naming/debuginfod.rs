@@ -59,18 +59,19 @@ fn that_no_server_has_a_file_is_known_for_ten_minutes() {
         assert!(matches!(error, DebuginfodError::Absent), "{error}");
     }
     assert_eq!(asked.try_iter().count(), 1);
-    let grow_old = || {
-        let noted = File::options().write(true).open(place(cache.path(), &libc.build_id));
-        noted.unwrap().set_modified(SystemTime::now() - Duration::from_secs(700)).unwrap();
-    };
-    grow_old();
+    grow_old(&place(cache.path(), &libc.build_id));
     assert!(fetch(&[&url], cache.path(), &libc).is_err());
     assert_eq!(asked.try_iter().count(), 1);
     // Meanwhile a server got it.
     let bytes = libc.bytes.clone();
     let (other, _asked) = serve(move |_| response("200 OK", &bytes));
-    grow_old();
+    grow_old(&place(cache.path(), &libc.build_id));
     assert!(fetch(&[&url, &other], cache.path(), &libc).unwrap() > 0);
+}
+
+fn grow_old(path: &Path) {
+    let noted = File::options().write(true).open(path).unwrap();
+    noted.set_modified(SystemTime::now() - Duration::from_secs(700)).unwrap();
 }
 
 #[test]

@@ -125,17 +125,18 @@ fn what_is_kept_is_symbols_and_no_code() {
     let sections = elf.sections().unwrap();
     for section in sections.iter().filter(|section| section.file_size() > 0) {
         let name = String::from_utf8_lossy(sections.name(section));
-        let is_there = |at: u64| {
-            read.iter().any(|(start, bytes)| (*start..start + bytes.len() as u64).contains(&at))
-        };
         let is_kept = [".symtab", ".strtab", ".dynsym", ".dynstr", ".eh_frame", ".eh_frame_hdr"];
         let is_left = [".text", ".rodata", ".data", ".debug_info", ".debug_line", ".debug_str"];
         if is_kept.contains(&&*name) {
-            assert!(is_there(section.offset + section.size - 1), "{name}");
+            assert!(is_there(&read, section.offset + section.size - 1), "{name}");
         } else if is_left.contains(&&*name) {
-            assert!(!is_there(section.offset + section.size / 2), "{name}");
+            assert!(!is_there(&read, section.offset + section.size / 2), "{name}");
         }
     }
+}
+
+fn is_there(parts: &[(u64, Vec<u8>)], at: u64) -> bool {
+    parts.iter().any(|(start, bytes)| (*start..start + bytes.len() as u64).contains(&at))
 }
 
 #[test]
@@ -261,15 +262,19 @@ fn what_a_capture_claims_of_a_file_is_checked_and_bounded() {
     let parts = parts(&request, &options()).remove(0);
     let (all, length) = (read(&parts), parts.length());
     let mut kept = KeptFiles::within(64 << 20);
-    let mut refused = |length, parts| add(&mut kept, &request, (false, length), parts).unwrap_err();
-    assert!(is_outside(refused(100, all.clone())));
-    assert!(is_outside(refused(u64::MAX, all.clone())));
-    assert!(is_outside(refused(length, vec![(u64::MAX, vec![0; 8])])));
+    let outside =
+        [(100, all.clone()), (u64::MAX, all.clone()), (length, vec![(u64::MAX, vec![0; 8])])];
+    for (length, parts) in outside {
+        let error = add(&mut kept, &request, (false, length), parts).unwrap_err();
+        assert!(matches!(error, KeptFileError::Outside(_)), "{error}");
+    }
     // A hole costs nothing, and bytes here and there cost the pages that they lie in.
     let scattered = (0..1 << 15).map(|page| (page * 4096, vec![1])).collect();
-    assert!(matches!(refused(1 << 40, scattered), KeptFileError::TooLarge(_)));
     // What was refused is paid for: a capture may claim any number of such files.
-    assert!(matches!(refused(length, all.clone()), KeptFileError::TooLarge(_)));
+    for (length, parts) in [(1 << 40, scattered), (length, all.clone())] {
+        let error = add(&mut kept, &request, (false, length), parts).unwrap_err();
+        assert!(matches!(error, KeptFileError::TooLarge(_)), "{error}");
+    }
     let mut kept = KeptFiles::within(64 << 20);
     let another = ModuleRequest { build_id: BuildId::from_bytes(&[7; 20]), ..request.clone() };
     let error = add(&mut kept, &another, (false, length), all.clone()).unwrap_err();
@@ -277,10 +282,6 @@ fn what_a_capture_claims_of_a_file_is_checked_and_bounded() {
     assert!(kept.is_empty());
     add(&mut kept, &request, (false, length), all).unwrap();
     assert_eq!(kept.len(), 1);
-}
-
-fn is_outside(error: KeptFileError) -> bool {
-    matches!(error, KeptFileError::Outside(_))
 }
 
 proptest! {

@@ -78,14 +78,8 @@ fn with_section(mut bytes: Vec<u8>, name: &str, contents: &[u8]) -> Vec<u8> {
     row[..4].copy_from_slice(&(all_names.len() as u32).to_le_bytes());
     row[4] = 1;
     all_names.extend(name.bytes().chain([0]));
-    let mut append = |row: &mut [u8], data: &[u8]| {
-        bytes.resize(bytes.len().next_multiple_of(64), 0);
-        row[24..32].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
-        row[32..40].copy_from_slice(&(data.len() as u64).to_le_bytes());
-        bytes.extend(data);
-    };
-    append(&mut row, contents);
-    append(&mut rows[names * 64..][..64], &all_names);
+    append(&mut bytes, &mut row, contents);
+    append(&mut bytes, &mut rows[names * 64..][..64], &all_names);
     rows.extend(row);
     bytes.resize(bytes.len().next_multiple_of(64), 0);
     let place = bytes.len() as u64;
@@ -93,6 +87,14 @@ fn with_section(mut bytes: Vec<u8>, name: &str, contents: &[u8]) -> Vec<u8> {
     bytes[60..62].copy_from_slice(&(count as u16 + 1).to_le_bytes());
     bytes.extend(rows);
     bytes
+}
+
+/// Adds what a section holds, of which its row in the table tells.
+fn append(bytes: &mut Vec<u8>, row: &mut [u8], data: &[u8]) {
+    bytes.resize(bytes.len().next_multiple_of(64), 0);
+    row[24..32].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+    row[32..40].copy_from_slice(&(data.len() as u64).to_le_bytes());
+    bytes.extend(data);
 }
 
 fn debug_link(name: &str, sum: u32) -> Vec<u8> {
@@ -146,16 +148,17 @@ fn what_a_debug_link_leads_to_must_be_what_it_means() {
     let path = folder.join("lib.so");
     // Without a build id there is only the sum over all its bytes.
     let anonymous = libc.without_build_id();
-    let name = |bytes: &[u8], sum: u32| {
-        fs::write(&path, libc.leading(".gnu_debuglink", &debug_link("lib.debug", sum))).unwrap();
-        fs::write(folder.join("lib.debug"), bytes).unwrap();
-        has_the_name(&libc.name(&path, &[]))
-    };
-    assert!(name(&anonymous, crc32(&anonymous)));
-    assert!(!name(&anonymous, !crc32(&anonymous)), "another sum");
     let mut other = libc.bytes.clone();
     other[libc.place_of_build_id()] ^= 1;
-    assert!(!name(&other, crc32(&other)), "another build id, whatever its sum");
+    for (bytes, sum, is_named, why) in [
+        (&anonymous, crc32(&anonymous), true, "the same sum"),
+        (&anonymous, !crc32(&anonymous), false, "another sum"),
+        (&other, crc32(&other), false, "another build id, whatever its sum"),
+    ] {
+        fs::write(&path, libc.leading(".gnu_debuglink", &debug_link("lib.debug", sum))).unwrap();
+        fs::write(folder.join("lib.debug"), bytes).unwrap();
+        assert_eq!(has_the_name(&libc.name(&path, &[])), is_named, "{why}");
+    }
 }
 
 #[test]
@@ -271,20 +274,30 @@ fn naming_ends_when_its_time_is_over_or_nobody_wants_it_and_says_so() {
     let offsets = vec![module.offset(address)];
     let request = ModuleRequest { path: module.path, offsets, ..ModuleRequest::default() };
     let requests = [request.clone(), request.clone(), request];
-    let name = |options: Options, unwanted: bool| {
-        Symbolizer::with_options(PinnedFiles::new(), options)
-            .name_modules_unless(&requests, &|| unwanted)
-    };
-    let late = name(Options { module_time: Duration::ZERO, ..Options::default() }, false);
+    let late = name_unless(
+        &requests,
+        Options { module_time: Duration::ZERO, ..Options::default() },
+        false,
+    );
     assert!(has_note(&late, "took longer than 0ns"), "{late:?}");
-    let all = name(Options { all_time: Duration::ZERO, ..Options::default() }, false);
+    let all =
+        name_unless(&requests, Options { all_time: Duration::ZERO, ..Options::default() }, false);
     assert!(has_note(&all, "all modules took too long"), "{all:?}");
     assert!(
         late.iter().chain(&all).all(Option::is_some),
         "everything has a table: {late:?} {all:?}"
     );
-    let unwanted = name(Options::default(), true);
+    let unwanted = name_unless(&requests, Options::default(), true);
     assert!(unwanted.iter().any(Option::is_none), "nobody waited for it: {unwanted:?}");
+}
+
+fn name_unless(
+    requests: &[ModuleRequest],
+    options: Options,
+    unwanted: bool,
+) -> Vec<Option<SymbolTable>> {
+    Symbolizer::with_options(PinnedFiles::new(), options)
+        .name_modules_unless(requests, &|| unwanted)
 }
 
 fn has_note(tables: &[Option<SymbolTable>], note: &str) -> bool {
@@ -300,7 +313,8 @@ fn without_memory_for_lines_there_are_names_and_without_any_a_note() {
     file.write_all(&fs::read(&module.path).unwrap()).unwrap();
     fs::set_permissions(file.path(), std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
     let path = file.path().canonicalize().unwrap();
-    let name = |copied_bytes_max| {
+    // All of it, the symbols of this program alone, and nothing.
+    let [all, some, none] = [1 << 30, 8 << 20, 1 << 10].map(|copied_bytes_max| {
         let options = Options { copied_bytes_max, ..Options::default() };
         let mut symbolizer = Symbolizer::with_options(PinnedFiles::new(), options);
         symbolizer.name_module(
@@ -308,17 +322,14 @@ fn without_memory_for_lines_there_are_names_and_without_any_a_note() {
             &BuildId::default(),
             &[module.offset(address)],
         )
-    };
-    assert!(name(1 << 30).symbols[0].frames[0].line > 0);
-    // The symbols of this program alone.
-    let some = name(8 << 20);
+    });
+    assert!(all.symbols[0].frames[0].line > 0);
     assert!(
         some.note.contains("no inlined functions and lines: no memory for a copy"),
         "{}",
         some.note
     );
     assert_eq!(some.symbols[0].frames.last().unwrap().line, 0);
-    let none = name(1 << 10);
     assert!(none.symbols.is_empty() && none.note.contains("not named: no memory"), "{}", none.note);
 }
 

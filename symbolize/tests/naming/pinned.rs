@@ -116,19 +116,19 @@ fn after_the_process_only_the_recorded_build_is_taken_from_the_path() {
     let running = Running::map(&path);
     let mut seen = running.mapping.clone();
     PinnedFiles::new().hold(&mut seen, None);
-    // No process has this id: the kernel's limit is lower.
-    let gone = |build_id: &BuildId| {
-        let mut mapping = running.mapping.clone();
-        (mapping.pid, mapping.build_id) = (1 << 30, build_id.clone());
-        mapping
-    };
+    let mapping = &running.mapping;
     let mut held = PinnedFiles::new();
-    assert!(held.hold(&mut gone(&seen.build_id), None));
-    assert!(!held.is_to_hold(&gone(&seen.build_id), None), "once is enough");
+    assert!(held.hold(&mut of_nobody(mapping, &seen.build_id), None));
+    assert!(!held.is_to_hold(&of_nobody(mapping, &seen.build_id), None), "once is enough");
     assert!(held.file(&seen.path, &seen.build_id).is_some());
-    let anonymous = held.hold(&mut gone(&BuildId::default()), None);
+    let anonymous = held.hold(&mut of_nobody(mapping, &BuildId::default()), None);
     assert!(!anonymous, "what had no build id could be any file by now");
-    assert!(!held.hold(&mut gone(&BuildId::from_bytes(&[3; 20])), None));
+    assert!(!held.hold(&mut of_nobody(mapping, &BuildId::from_bytes(&[3; 20])), None));
+}
+
+/// The mapping in a process that is gone: none has this id, the kernel's limit is lower.
+fn of_nobody(mapping: &Mapping, build_id: &BuildId) -> Mapping {
+    Mapping { pid: 1 << 30, build_id: build_id.clone(), ..mapping.clone() }
 }
 
 #[test]
@@ -143,15 +143,15 @@ fn two_files_of_one_path_are_told_apart_by_build_id_or_not_named() {
     let mut anonymous = whole.clone();
     anonymous[place - 8] = 0x55;
     let mut held = PinnedFiles::new();
-    let mut hold = |bytes: &[u8]| {
-        replace(&path, bytes);
+    let longer = [anonymous.as_slice(), b"longer"].concat();
+    for (bytes, expected) in
+        [(whole, id.clone()), (anonymous, BuildId::default()), (longer, BuildId::default())]
+    {
+        replace(&path, &bytes);
         let mut running = Running::map(&path);
         held.hold(&mut running.mapping, None);
-        running.mapping.build_id.clone()
-    };
-    assert_eq!(hold(&whole), id);
-    assert_eq!(hold(&anonymous), BuildId::default());
-    assert_eq!(hold(&[anonymous.as_slice(), b"longer"].concat()), BuildId::default());
+        assert_eq!(running.mapping.build_id, expected);
+    }
     let path = path.to_str().unwrap();
     assert!(held.file(path, &id).is_some());
     assert!(held.file(path, &BuildId::default()).is_none());

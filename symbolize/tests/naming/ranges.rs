@@ -191,20 +191,25 @@ fn what_lies_a_byte_before_its_symbol_has_its_name() {
 fn what_an_index_says_is_checked() {
     let whole = file(WHOLE);
     let (row, last) = (INDEX as usize + 12, INDEX as usize + 12 + 3 * 8);
-    let changed = |at: usize, word: u32| {
-        let mut bytes = whole.clone();
-        bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
-        let table = name(&bytes, &OFFSETS);
-        table.symbols.iter().map(|symbol| symbol.offset).collect::<Vec<_>>()
-    };
     let all = [0x1000, 0x101f, 0x1020, 0x107f, 0x10ff];
-    assert_eq!(changed(INDEX as usize, 0x3b03_1b02), all, "another version: walked over");
-    assert_eq!(changed(INDEX as usize + 4, 8), all, "an index of something else");
-    assert_eq!(changed(INDEX as usize + 8, 0), all, "no rows");
-    assert_eq!(changed(INDEX as usize + 8, 3), all[..4], "the last row is left out");
-    assert_eq!(changed(INDEX as usize + 8, u32::MAX), [0; 0], "rows that are not there");
-    assert_eq!(changed(row + 4, 0x7fff_ffff), all[2..], "an entry behind all entries");
-    assert_eq!(changed(last + 4, 0), all[..4], "an entry before all entries");
+    assert_eq!(
+        named_with(&whole, INDEX as usize, 0x3b03_1b02),
+        all,
+        "another version: walked over"
+    );
+    assert_eq!(named_with(&whole, INDEX as usize + 4, 8), all, "an index of something else");
+    assert_eq!(named_with(&whole, INDEX as usize + 8, 0), all, "no rows");
+    assert_eq!(named_with(&whole, INDEX as usize + 8, 3), all[..4], "the last row is left out");
+    assert_eq!(named_with(&whole, INDEX as usize + 8, u32::MAX), [0; 0], "rows that are not there");
+    assert_eq!(named_with(&whole, row + 4, 0x7fff_ffff), all[2..], "an entry behind all entries");
+    assert_eq!(named_with(&whole, last + 4, 0), all[..4], "an entry before all entries");
+}
+
+/// The places that are named in a file that has this word there.
+fn named_with(file: &[u8], at: usize, word: u32) -> Vec<u64> {
+    let mut bytes = file.to_vec();
+    bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
+    name(&bytes, &OFFSETS).symbols.iter().map(|symbol| symbol.offset).collect()
 }
 
 #[test]
@@ -270,13 +275,10 @@ fn a_symbol_without_a_size_ends_where_a_compressed_one_begins() {
     own.extend(&compressed);
     let names = own.len() as u64;
     own.extend(b"\0.gnu_debugdata\0.eh_frame\0.text\0.symtab\0.strtab\0first\0");
-    let text = |name: &str| {
-        let all: &[u8] = &own[names as usize..];
-        all.windows(name.len()).position(|part| part == name.as_bytes()).unwrap() as u64
-    };
-    let more = [text(".gnu_debugdata") | 1 << 32, 0, 0, behind, compressed.len() as u64, 0, 1, 0];
-    let firsts = [".eh_frame", ".text", ".symtab", ".strtab"].map(text);
-    let first = text("first") as u32;
+    let texts: &[u8] = &own[names as usize..];
+    let [mini_debug, first] = [".gnu_debugdata", "first"].map(|name| place_of(name, texts));
+    let more = [mini_debug | 1 << 32, 0, 0, behind, compressed.len() as u64, 0, 1, 0];
+    let firsts = [".eh_frame", ".text", ".symtab", ".strtab"].map(|name| place_of(name, texts));
     let length = own.len() as u64 - names;
     let mut table = own[rows as usize..behind as usize].to_vec();
     for (number, name) in firsts.into_iter().enumerate() {
@@ -284,7 +286,7 @@ fn a_symbol_without_a_size_ends_where_a_compressed_one_begins() {
     }
     table[4 * 64 + 24..][..16].copy_from_slice(&words(&[names, length]));
     table.extend(words(&more));
-    put(&mut own, symbol, &first.to_le_bytes());
+    put(&mut own, symbol, &(first as u32).to_le_bytes());
     let place = own.len() as u64;
     own.extend(table);
     put(&mut own, 40, &words(&[place]));
@@ -302,4 +304,8 @@ fn a_symbol_without_a_size_ends_where_a_compressed_one_begins() {
 fn symbols(file: &[u8]) -> (u64, u64) {
     let rows = long(file, 40);
     (long(file, rows + 3 * 64 + 24) as u64 + 24, rows as u64)
+}
+
+fn place_of(name: &str, texts: &[u8]) -> u64 {
+    texts.windows(name.len()).position(|part| part == name.as_bytes()).unwrap() as u64
 }

@@ -128,12 +128,14 @@ fn a_search_ends_whatever_lies_there_and_leads_nowhere_else() {
     assert!(!has_the_name(&name(&libc, &folder, &[])), "a link leads out of the folder");
     fs::write(folder.join("a/b/libc"), &libc.bytes).unwrap();
     assert!(has_the_name(&name(&libc, &folder, &[])));
-    let limited = |limits| search(&folder, &libc.build_id, &limits);
-    let (_, error) = limited(SearchLimits { entries: 2, ..SearchLimits::default() });
+    let limits = SearchLimits { entries: 2, ..SearchLimits::default() };
+    let (_, error) = search(&folder, &libc.build_id, &limits);
     assert!(matches!(error, Some(SearchError::TooMany(2))), "{error:?}");
-    let (_, error) = limited(SearchLimits { time: Duration::ZERO, ..SearchLimits::default() });
+    let limits = SearchLimits { time: Duration::ZERO, ..SearchLimits::default() };
+    let (_, error) = search(&folder, &libc.build_id, &limits);
     assert!(matches!(error, Some(SearchError::TooLong(_))), "{error:?}");
-    let (files, error) = limited(SearchLimits { depth: 1, ..SearchLimits::default() });
+    let limits = SearchLimits { depth: 1, ..SearchLimits::default() };
+    let (files, error) = search(&folder, &libc.build_id, &limits);
     assert!(error.is_none() && !files.has_symbols_of(&libc.build_id), "deeper folders are left");
     let (_, error) = search(&root.join("nowhere"), &libc.build_id, &SearchLimits::default());
     assert!(matches!(error, Some(SearchError::Unreadable(_))), "{error:?}");
@@ -145,16 +147,11 @@ fn a_search_ends_whatever_lies_there_and_leads_nowhere_else() {
 fn what_debug_files_have_in_common_is_looked_for_by_its_build_id() {
     let (libc, (_kept, folder)) = (Libc::read(), folder());
     let id = [9; 20];
-    let alternate = |id: &[u8]| {
-        let link = [b"../../elsewhere/libc.dwz\0".as_slice(), id].concat();
-        fs::write(folder.join("libc.debug"), libc.leading(".gnu_debugaltlink", &link)).unwrap();
-        search(&folder, &libc.build_id, &SearchLimits::default()).0
-    };
     // A link with no build id, or with more than one has, leads nowhere.
     for id in [&[][..], &[9; 21]] {
-        assert!(alternate(id).missing_supplements().is_empty());
+        assert!(with_supplement(&libc, &folder, id).missing_supplements().is_empty());
     }
-    let mut files = alternate(&id);
+    let mut files = with_supplement(&libc, &folder, &id);
     let supplement = BuildId::from_bytes(&id);
     assert_eq!(files.missing_supplements(), HashSet::from_iter([supplement.clone()]));
     assert_eq!(files.missing_supplement_of(&libc.build_id), Some(supplement.clone()));
@@ -166,4 +163,11 @@ fn what_debug_files_have_in_common_is_looked_for_by_its_build_id() {
     let wanted = files.missing_supplements();
     files.search(&folder, &wanted, &SearchLimits::default(), &|| false).unwrap();
     assert!(files.missing_supplements().is_empty() && files.has_symbols_of(&supplement));
+}
+
+/// The files of a folder with a debug file that leads to one with the build id `id`.
+fn with_supplement(libc: &Libc, folder: &Path, id: &[u8]) -> SymbolFiles {
+    let link = [b"../../elsewhere/libc.dwz\0".as_slice(), id].concat();
+    fs::write(folder.join("libc.debug"), libc.leading(".gnu_debugaltlink", &link)).unwrap();
+    search(folder, &libc.build_id, &SearchLimits::default()).0
 }

@@ -79,12 +79,11 @@ fn a_symbol_file_without_section_headers_names_an_image_whose_length_agrees_with
         let bare = without_section_headers(whole);
         assert_ne!(expected.symbols, []);
         assert_eq!(name(bare.clone(), image_length).unwrap(), expected, "{file}");
-        let reason = |length| name(bare.clone(), length).unwrap_err().to_string();
-        assert!(
-            reason(image_length + 0x1000).contains("no section headers"),
-            "{}",
-            reason(image_length + 0x1000)
-        );
-        assert!(reason(0).contains("does not say how long"), "{}", reason(0));
+        for (length, why) in
+            [(image_length + 0x1000, "no section headers"), (0, "does not say how long")]
+        {
+            let reason = name(bare.clone(), length).unwrap_err().to_string();
+            assert!(reason.contains(why), "{reason}");
+        }
     }
 }

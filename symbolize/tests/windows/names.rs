@@ -79,9 +79,10 @@ fn a_symbol_file_without_section_headers_names_an_image_whose_length_agrees_with
     let expected = pdb().name(&offsets, 0).unwrap();
     // A page of headers and one of code.
     assert_eq!(bare().name(&offsets, 0x2000).unwrap(), expected);
-    let reason = |length| bare().name(&offsets, length).unwrap_err().to_string();
-    assert!(reason(0x3000).contains("no section headers"), "{}", reason(0x3000));
-    assert!(reason(0).contains("does not say how long"), "{}", reason(0));
+    for (length, why) in [(0x3000, "no section headers"), (0, "does not say how long")] {
+        let reason = bare().name(&offsets, length).unwrap_err().to_string();
+        assert!(reason.contains(why), "{reason}");
+    }
 }
 
 fn bare() -> Pdb<Cursor<Vec<u8>>> {
@@ -157,22 +158,26 @@ fn without_a_symbol_file_an_image_of_the_same_build_has_its_exports() {
 
 #[test]
 fn an_image_of_64_and_of_32_bits_names_its_exports() {
-    let offsets = [0xfff, 0x1000, 0x103f, 0x1040, 0x1100, 0x1300];
-    let named = |bytes: &[u8]| -> Vec<(u64, u64, String)> {
-        let symbols = Image::read(bytes, 1 << 20).unwrap().name(&offsets);
-        symbols.into_iter().map(|it| (it.offset, it.size, it.frames[0].function.clone())).collect()
-    };
     // Where the first of them ends is said by the table of functions, and where no padding shows
     // it, by the next export.
     let helper = (0x1300, 0xd00, "helper(void)".to_owned());
-    assert_eq!(named(&image_bytes()), [entry(0x1000, 0x40), entry(0x103f, 0x40), helper.clone()]);
+    assert_eq!(
+        named_by_exports(&image_bytes()),
+        [entry(0x1000, 0x40), entry(0x103f, 0x40), helper.clone()]
+    );
     let exports = [
         image::Export { name: "?helper@@YAXXZ", address: 0x1300 },
         image::Export { name: "EntryPoint", address: 0x1000 },
     ];
     let narrow = image::Image { is_64_bit: false, exports: &exports, ..image::Image::default() };
     let all = [0x1000, 0x103f, 0x1040, 0x1100].map(|offset| entry(offset, 0x300));
-    assert_eq!(named(&narrow.bytes()), [&all[..], &[helper]].concat());
+    assert_eq!(named_by_exports(&narrow.bytes()), [&all[..], &[helper]].concat());
+}
+
+fn named_by_exports(image: &[u8]) -> Vec<(u64, u64, String)> {
+    let offsets = [0xfff, 0x1000, 0x103f, 0x1040, 0x1100, 0x1300];
+    let symbols = Image::read(image, 1 << 20).unwrap().name(&offsets);
+    symbols.into_iter().map(|it| (it.offset, it.size, it.frames[0].function.clone())).collect()
 }
 
 fn entry(offset: u64, size: u64) -> (u64, u64, String) {

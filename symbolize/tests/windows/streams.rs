@@ -3,19 +3,21 @@
 /// Where the bytes of a stream lie in the file, in order.
 pub fn places(file: &[u8], stream: u32) -> Vec<usize> {
     let page = word(file, 32) as usize;
-    let pages = |length: u32| (length as usize).div_ceil(page);
-    let (directory_length, map) = (word(file, 44), word(file, 52) as usize * page);
-    let directory: Vec<usize> = (0..pages(directory_length))
-        .flat_map(|index| bytes_of(word(file, map + 4 * index), page))
+    let (directory_length, map) = (word(file, 44) as usize, word(file, 52) as usize * page);
+    let directory = (0..directory_length.div_ceil(page))
+        .flat_map(|index| bytes_of(word(file, map + 4 * index), page));
+    // How many streams there are, how long each is, and which pages they have.
+    let entries: Vec<u32> =
+        directory.take(directory_length).step_by(4).map(|at| word(file, at)).collect();
+    let lengths: Vec<usize> = entries[1..=entries[0] as usize]
+        .iter()
+        .map(|length| if *length == u32::MAX { 0 } else { *length as usize })
         .collect();
-    let entry = |index: usize| word(file, directory[4 * index]);
-    let length = |stream: u32| {
-        Some(entry(1 + stream as usize)).filter(|length| *length != u32::MAX).unwrap_or(0)
-    };
-    let before: usize = (0..stream).map(|stream| pages(length(stream))).sum();
-    let first = 1 + entry(0) as usize + before;
-    let all = (first..first + pages(length(stream))).flat_map(|index| bytes_of(entry(index), page));
-    all.take(length(stream) as usize).collect()
+    let (before, from) = lengths.split_at(stream as usize);
+    let before: usize = before.iter().map(|length| length.div_ceil(page)).sum();
+    let first = 1 + lengths.len() + before;
+    let pages = &entries[first..][..from[0].div_ceil(page)];
+    pages.iter().flat_map(|number| bytes_of(*number, page)).take(from[0]).collect()
 }
 
 /// How many streams there are.
