@@ -155,15 +155,12 @@ pub(crate) fn name(
     let most = naming_options().copied_bytes_max / 2;
     let kept = capture.map(|capture| kept_files::read(capture, &requests, most));
     let kept = kept.unwrap_or_default();
-    let name_modules = |held: PinnedFiles, files: &SymbolFiles, requests: &[ModuleRequest]| {
-        let (symbol_files, kept_files) = (files.clone(), kept.clone());
-        let clock = Some(Arc::new(session.clock().clone()));
-        let options = Options { symbol_files, kept_files, clock, ..naming_options() };
-        let mut symbolizer = Symbolizer::with_options(held, options);
-        let tables = symbolizer.name_modules_unless(requests, &unwanted).into_iter().flatten();
-        (tables.collect::<Vec<_>>(), symbolizer)
-    };
-    let (mut tables, mut symbolizer) = name_modules(held, &files, &requests);
+    let clock = Some(Arc::new(session.clock().clone()));
+    let symbol_files = files.clone();
+    let options = Options { symbol_files, kept_files: kept, clock, ..naming_options() };
+    let mut symbolizer = Symbolizer::with_options(held, options.clone());
+    let tables = symbolizer.name_modules_unless(&requests, &unwanted).into_iter();
+    let mut tables: Vec<SymbolTable> = tables.flatten().collect();
     tables.extend(
         kernel
             .iter()
@@ -175,7 +172,9 @@ pub(crate) fn name(
         let fetched = debuginfod::fetch(&missing, &mut files, servers, &unwanted, terminal);
         missing.retain(|request| fetched.contains(&request.build_id));
         let _busy = terminal.busy("naming functions");
-        tables.extend(name_modules(PinnedFiles::new(), &files, &missing).0);
+        let options = Options { symbol_files: files.clone(), ..options };
+        let mut symbolizer = Symbolizer::with_options(PinnedFiles::new(), options);
+        tables.extend(symbolizer.name_modules_unless(&missing, &unwanted).into_iter().flatten());
     }
     if let Some(shortage) = naming_shortage(&tables) {
         say!("syscollect: {shortage}");

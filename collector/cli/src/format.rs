@@ -75,11 +75,10 @@ impl Format {
         }
         // At the end of the name, because some extensions have two parts.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let has = |format: &Self| {
-            name.strip_suffix(format.extension()).is_some_and(|stem| stem.ends_with('.'))
-        };
-        if let Some(format) = Self::value_variants().iter().find(|format| has(format)) {
-            return Ok(*format);
+        for format in Self::value_variants() {
+            if name.strip_suffix(format.extension()).is_some_and(|stem| stem.ends_with('.')) {
+                return Ok(*format);
+            }
         }
         match path.extension().and_then(|extension| extension.to_str()) {
             Some(other) => Err(format!(

@@ -298,58 +298,57 @@ impl Report {
     /// For people; of a Windows trace so many kinds of events.
     fn text(&self, style: Style, kinds: usize) -> String {
         let mut text = String::new();
-        // Writing to a String never fails.
-        let mut line = |name: &str, value: String| {
-            let _ = writeln!(text, "{name:<10} {}", printable(&value));
-        };
         let cut = if self.complete { "" } else { ", of a recording that was cut off" };
-        line("Capture", format!("{}, {}{cut}", self.file, bytes(self.bytes)));
+        add_line(&mut text, "Capture", format!("{}, {}{cut}", self.file, bytes(self.bytes)));
         match &self.windows {
-            Some(windows) => line("Sessions", windows.sessions.join(", ")),
-            None => line(
+            Some(windows) => add_line(&mut text, "Sessions", windows.sessions.join(", ")),
+            None => add_line(
+                &mut text,
                 "Recorder",
                 format!("{}: {}", self.recording.recorder, self.recording.command.join(" ")),
             ),
         }
-        line("Machine", self.machine_text());
-        line("Duration", self.duration_text());
+        add_line(&mut text, "Machine", self.machine_text());
+        add_line(&mut text, "Duration", self.duration_text());
         if let Some(first) = self.first_unix_ns {
             let first = CalendarTime::of_unix(first / 1_000_000_000);
-            line("From", format!("{first} UTC, where the first event is"));
+            add_line(&mut text, "From", format!("{first} UTC, where the first event is"));
         }
         let stopped = self.recorder.as_ref().and_then(|recorder| stopped_early(recorder, None));
-        stopped.into_iter().for_each(|stopped| line("", stopped));
-        line(
+        stopped.into_iter().for_each(|stopped| add_line(&mut text, "", stopped));
+        add_line(
+            &mut text,
             "Events",
             format!("{} ({} records in all)", grouped(self.events), grouped(self.records)),
         );
         for (name, count) in &self.events_by_type {
-            line("", format!("{:>13} {name}", grouped(*count)));
+            add_line(&mut text, "", format!("{:>13} {name}", grouped(*count)));
         }
-        line("Samples", self.sampling());
-        line("Clock", self.clock.text());
+        add_line(&mut text, "Samples", self.sampling());
+        add_line(&mut text, "Clock", self.clock.text());
         if let Some(recorder) = &self.recorder {
-            line("Cost", recorder_cost(recorder));
+            add_line(&mut text, "Cost", recorder_cost(recorder));
             if let Some(around) = cost::around(&recorder.costs) {
-                line("", around);
+                add_line(&mut text, "", around);
             }
             for missing in &recorder.missing {
-                line("Without", missing.clone());
+                add_line(&mut text, "Without", missing.clone());
             }
         }
         let told = self.recorder.as_ref().map_or(&[][..], |recorder| &recorder.missing);
         for note in self.recording.notes.iter().filter(|note| !told.contains(note)) {
-            line("Note", note.clone());
+            add_line(&mut text, "Note", note.clone());
         }
         if !self.kept_files.is_empty() {
-            line("Kept", kept_files::size_of_files(&self.kept_files));
+            add_line(&mut text, "Kept", kept_files::size_of_files(&self.kept_files));
             let not_kept = NotKept::of(&self.kept_files).lines(None);
-            not_kept.into_iter().for_each(|not_kept| line("", not_kept));
+            not_kept.into_iter().for_each(|not_kept| add_line(&mut text, "", not_kept));
         }
         if self.unmatched_ends > 0 {
             let zones = if self.unmatched_ends == 1 { "zone" } else { "zones" };
             let count = grouped(self.unmatched_ends);
-            line(
+            add_line(
+                &mut text,
                 "Probes",
                 format!(
                     "{count} {zones} of probes ended without a beginning: before the recording, or lost"
@@ -359,7 +358,8 @@ impl Report {
         if self.unshown_failures > 0 {
             let failures = if self.unshown_failures == 1 { "failure" } else { "failures" };
             let count = grouped(self.unshown_failures);
-            line(
+            add_line(
+                &mut text,
                 "GPU",
                 format!(
                     "{count} {failures} of work that is not known, or that was told to have ended before"
@@ -367,7 +367,8 @@ impl Report {
             );
         }
         if let Some(windows) = self.windows.as_ref().filter(|windows| windows.stacks > 0) {
-            line(
+            add_line(
+                &mut text,
                 "Stacks",
                 format!(
                     "{} records, {} of them of an event",
@@ -378,10 +379,11 @@ impl Report {
         }
         if let Some(windows) = &self.windows {
             for (index, event) in windows.events.iter().take(kinds).enumerate() {
-                line(if index == 0 { "Records" } else { "" }, event.text());
+                add_line(&mut text, if index == 0 { "Records" } else { "" }, event.text());
             }
             if let Some(more) = windows.events.len().checked_sub(kinds).filter(|more| *more > 0) {
-                line(
+                add_line(
+                    &mut text,
                     "",
                     format!("and {more} more kinds of events: --all lists them, --json has them"),
                 );
@@ -419,7 +421,6 @@ impl Report {
     }
 
     fn losses_text(&self, style: Style) -> String {
-        let is_asked = |loss: &&Loss| loss.cause == LossCause::Overwritten;
         let mut text = match self.overwritten {
             0 => String::new(),
             count => {
@@ -442,7 +443,7 @@ impl Report {
         }
         let lost = style.alarm(&format!("*** {} ***", grouped(self.lost)));
         let _ = writeln!(text, "{:<10} {lost}", "Lost");
-        for loss in self.losses.iter().filter(|loss| !is_asked(loss)) {
+        for loss in self.losses.iter().filter(|loss| loss.cause != LossCause::Overwritten) {
             let _ = writeln!(text, "{:<10} {}", "", printable(&loss_text(loss)));
         }
         for line in shortfall.beside_losses() {
@@ -533,4 +534,9 @@ fn recorder_cost(recorder: &RecorderSummary) -> String {
         .kernel_program_ns
         .map_or(String::new(), |time| format!(", kernel programs {} of CPU time", duration(time)));
     format!("recorder {}{programs}", cost::recording(recorder))
+}
+
+/// Writing to a String never fails.
+fn add_line(text: &mut String, name: &str, value: String) {
+    let _ = writeln!(text, "{name:<10} {}", printable(&value));
 }

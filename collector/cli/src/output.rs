@@ -165,11 +165,12 @@ impl Target {
     #[cfg(unix)]
     pub(crate) fn draft_to_appear(&self, name: OsString) -> Result<Draft> {
         let path = self.folder.join(&name);
-        let cannot = || format!("cannot create {}", path.display());
-        if self.folder.existing(&name).with_context(cannot)? != Existing::Nothing {
-            return Err(io::Error::from(io::ErrorKind::AlreadyExists)).with_context(cannot);
-        }
-        match self.folder.create_unnamed().with_context(cannot)? {
+        let created = match self.folder.existing(&name) {
+            Ok(Existing::Nothing) => self.folder.create_unnamed(),
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            Err(error) => Err(error),
+        };
+        match created.with_context(|| format!("cannot create {}", path.display()))? {
             Some(file) => self.given(Draft {
                 file,
                 folder: Arc::clone(&self.folder),

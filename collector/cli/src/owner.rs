@@ -60,8 +60,8 @@ impl Owner {
     /// The user behind sudo from given variables. Only root may act for another user, and
     /// root behind sudo is nobody but root.
     fn from_variables(root: bool, variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
-        let number = |name| variable(name)?.parse().ok();
-        let owner = Self { uid: number("SUDO_UID")?, gid: number("SUDO_GID")? };
+        let (uid, gid) = (variable("SUDO_UID")?, variable("SUDO_GID")?);
+        let owner = Self { uid: uid.parse().ok()?, gid: gid.parse().ok()? };
         (root && owner.uid != 0).then_some(owner)
     }
 }

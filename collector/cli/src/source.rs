@@ -74,26 +74,14 @@ impl Source {
         terminal: &Terminal,
     ) -> Result<Self> {
         let mut source = Self::open(paths)?;
-        let name_capture = |session: &mut Session| -> Result<()> {
-            session.file_damage().iter().for_each(|damage| say!("syscollect: {damage}"));
-            let nameable = match symbols.files().is_any() {
-                true => Nameable::anew(session.info(), session.reader()),
-                false => Nameable::later(session.info(), session.reader()),
-            };
-            let (held, files) = (PinnedFiles::new(), symbols.files());
-            let from = (held, Some(session.reader()));
-            let named = convert::name(&*session, from, &nameable, files, abandon, terminal)?;
-            session.add_symbols(named.tables);
-            Ok(())
-        };
         match &mut source {
-            Self::Capture(session) => name_capture(session)?,
+            Self::Capture(session) => name_capture(session, symbols, abandon, terminal)?,
             // What one machine calls an address another may call otherwise.
             Self::Captures(recordings) => {
                 let mut outcome = Ok(());
                 recordings.each(|session| {
                     if outcome.is_ok() {
-                        outcome = name_capture(session);
+                        outcome = name_capture(session, symbols, abandon, terminal);
                     }
                 });
                 outcome?;
@@ -105,6 +93,25 @@ impl Source {
         }
         Ok(source)
     }
+}
+
+/// Names what nobody has named in a capture.
+fn name_capture(
+    session: &mut Session,
+    symbols: &SymbolOptions,
+    abandon: &Abandon,
+    terminal: &Terminal,
+) -> Result<()> {
+    session.file_damage().iter().for_each(|damage| say!("syscollect: {damage}"));
+    let nameable = match symbols.files().is_any() {
+        true => Nameable::anew(session.info(), session.reader()),
+        false => Nameable::later(session.info(), session.reader()),
+    };
+    let (held, files) = (PinnedFiles::new(), symbols.files());
+    let from = (held, Some(session.reader()));
+    let named = convert::name(&*session, from, &nameable, files, abandon, terminal)?;
+    session.add_symbols(named.tables);
+    Ok(())
 }
 
 impl Source {

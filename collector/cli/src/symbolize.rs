@@ -127,17 +127,11 @@ fn name(session: &Session, files: &SymbolFileOptions, abandon: &Abandon) -> Resu
 
 /// What of `tables` the capture does not have yet.
 fn additions(mut tables: Vec<SymbolTable>, reader: &CaptureReader) -> Vec<SymbolTable> {
-    let ranges = |table: &SymbolTable| {
-        let ranges: Vec<u64> =
-            table.symbols.iter().filter(|s| s.range_only).map(|s| s.offset).collect();
-        let module = (table.path.clone(), table.build_id.clone());
-        ranges.into_iter().map(move |offset| (module.clone(), offset))
-    };
     if tables.iter().any(SymbolTable::has_ranges_only) {
         let known: HashSet<_> = reader
             .definitions()
             .filter_map(|definition| match definition {
-                Ok(Definition::Symbols(table)) => Some(ranges(&table).collect::<Vec<_>>()),
+                Ok(Definition::Symbols(table)) => Some(ranges_of(&table)),
                 _ => None,
             })
             .flatten()
@@ -151,6 +145,13 @@ fn additions(mut tables: Vec<SymbolTable>, reader: &CaptureReader) -> Vec<Symbol
     }
     tables.retain(|table| !table.symbols.is_empty());
     tables
+}
+
+/// The module and the place of each function of which only the range is known.
+fn ranges_of(table: &SymbolTable) -> Vec<((String, BuildId), u64)> {
+    let module = (table.path.clone(), table.build_id.clone());
+    let ranges = table.symbols.iter().filter(|symbol| symbol.range_only);
+    ranges.map(|symbol| (module.clone(), symbol.offset)).collect()
 }
 
 /// Writes the capture up to its end and the names behind it, under another name until it is whole.
@@ -399,21 +400,16 @@ mod tests {
     #[test]
     fn what_the_kernel_that_recorded_has_no_more_is_no_other_machines() {
         let kernel = UnresolvedModule { kernel: true, ..module("[kernel.kallsyms]", &[], 3) };
-        let lines_of = |tables| {
-            let named = Named { tables, ..Named::default() };
-            let outcome = Outcome::of(std::slice::from_ref(&kernel), &named);
-            outcome.lines(Path::new("x.syscap.partial"), false, false).join("\n")
-        };
-        let other = lines_of(Vec::new());
+        let other = lines_of(&kernel, Vec::new());
         assert!(other.contains("not the machine that recorded"), "{other}");
         // The kernel's tables carry its build id.
         for named in [0, 2] {
-            let gone = lines_of(vec![table("[kernel.kallsyms]", &[9], named, 0)]);
+            let gone = lines_of(&kernel, vec![table("[kernel.kallsyms]", &[9], named, 0)]);
             assert!(gone.contains("the kernel has no more") && !gone.contains("machine"), "{gone}");
         }
         let note = "addresses are hidden: sysctl kernel.kptr_restrict=0".to_owned();
         let hidden = SymbolTable { note, ..table("[kernel.kallsyms]", &[9], 0, 0) };
-        let hidden = lines_of(vec![hidden]);
+        let hidden = lines_of(&kernel, vec![hidden]);
         assert!(hidden.contains("kptr_restrict=0") && !hidden.contains("machine"), "{hidden}");
     }
 
@@ -428,5 +424,11 @@ mod tests {
         assert_eq!(lines[2], "  /12, 12 frames: no symbols with its build id 0c were found");
         assert_eq!(lines[12], "  and 2 more: --list-unnamed lists them all");
         assert_eq!(outcome.lines(Path::new("x"), true, false).len(), 15);
+    }
+
+    fn lines_of(module: &UnresolvedModule, tables: Vec<SymbolTable>) -> String {
+        let named = Named { tables, ..Named::default() };
+        let outcome = Outcome::of(std::slice::from_ref(module), &named);
+        outcome.lines(Path::new("x.syscap.partial"), false, false).join("\n")
     }
 }

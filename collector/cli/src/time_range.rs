@@ -46,9 +46,10 @@ impl TimeRange {
     /// Times of the session. Clocks are read when a recording begins.
     pub(crate) fn of(self, session: &impl Recording) -> (Option<Time>, Option<Time>) {
         let began = session.clock().pairs().first().map_or(0, |pair| pair.boottime);
-        let time = |after: Duration| {
-            Time(began.saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX)))
-        };
-        (self.from.map(time), self.to.map(time))
+        let [from, to] = [self.from, self.to].map(|after| {
+            let after = u64::try_from(after?.as_nanos()).unwrap_or(u64::MAX);
+            Some(Time(began.saturating_add(after)))
+        });
+        (from, to)
     }
 }

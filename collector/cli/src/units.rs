@@ -34,17 +34,20 @@ const SIZE_UNITS: [(&str, u32); 10] = [
 /// A moment of a recording, from its beginning: `0`, `2.5`, `500ms`, `1m`.
 pub(crate) fn parse_moment(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text);
-    let hint = || {
+    moment(number, unit).ok_or_else(|| {
         format!(
             "{text:?} is not a time; write it as 500ms, 5s or 10m (a number alone is of seconds)"
         )
-    };
+    })
+}
+
+fn moment(number: &str, unit: &str) -> Option<Duration> {
     let nanoseconds = match unit {
         "" => 1_000_000_000,
-        unit => TIME_UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(hint)?.1,
+        unit => TIME_UNITS.iter().find(|(name, _)| *name == unit)?.1,
     };
-    let number: f64 = number.parse().map_err(|_| hint())?;
-    Duration::try_from_secs_f64(number * nanoseconds as f64 / 1e9).map_err(|_| hint())
+    let number: f64 = number.parse().ok()?;
+    Duration::try_from_secs_f64(number * nanoseconds as f64 / 1e9).ok()
 }
 
 /// A duration, more than nothing: `5`, `0.5`, `500ms`, `10m`.

@@ -7,7 +7,9 @@
 mod fake;
 mod workplace;
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::process::Output;
 use syscollect_model::{BuildId, LaneKind, LossCause, Mapping, StopReason, Ticks};
@@ -172,8 +174,6 @@ fn unnamed() -> Vec<u8> {
 
 #[test]
 fn whatever_the_arguments_are_nothing_of_them_moves_a_terminal() {
-    use std::ffi::OsStr;
-    use std::os::unix::ffi::OsStrExt;
     let place = Workplace::new();
     place.capture("x.syscap", &[]);
     fs::write(place.path("unnamed.syscap"), unnamed()).unwrap();
@@ -234,16 +234,13 @@ fn whatever_the_arguments_are_nothing_of_them_moves_a_terminal() {
     ];
     for line in lines {
         for nasty in NASTY {
-            let fill = |word: &str| {
-                let parts: Vec<&[u8]> = word.split('@').map(str::as_bytes).collect();
-                OsStr::from_bytes(&parts.join(nasty)).to_owned()
-            };
             let mut command = place.command(&[]);
             command
-                .env("DEBUGINFOD_URLS", fill("http://127.0.0.1:9/@ @"))
+                .env("DEBUGINFOD_URLS", filled("http://127.0.0.1:9/@ @", nasty))
                 .env("DEBUGINFOD_CACHE_PATH", place.path("cache"))
                 .env("DEBUGINFOD_TIMEOUT", "2");
-            command.args(line.split(' ').map(fill)).arg0(OsStr::from_bytes(b"\x1b[2Jsyscollect"));
+            command.args(line.split(' ').map(|word| filled(word, nasty)));
+            command.arg0(OsStr::from_bytes(b"\x1b[2Jsyscollect"));
             let Output { stdout, stderr, .. } = command.output().unwrap();
             for shown in [stdout, stderr] {
                 let shown = String::from_utf8_lossy(&shown);
@@ -253,17 +250,23 @@ fn whatever_the_arguments_are_nothing_of_them_moves_a_terminal() {
     }
 }
 
+/// A word with this in the place of each `@`.
+fn filled(word: &str, nasty: &[u8]) -> OsString {
+    let parts: Vec<&[u8]> = word.split('@').map(str::as_bytes).collect();
+    OsString::from_vec(parts.join(nasty))
+}
+
 #[test]
 fn info_and_report_say_that_the_size_of_the_file_ended_the_recording() {
     let place = Workplace::new();
-    let info_of = |name: &str, reason| {
-        let file = File::create(place.path(name)).unwrap();
-        fake::write_capture_with(file, &[], &[], Some(fake::summary(reason)));
-        place.succeeds(&["info", name]).0
-    };
-    let stopped = info_of("x.syscap", StopReason::MaxSize);
+    let [stopped, over] = [("x.syscap", StopReason::MaxSize), ("y.syscap", StopReason::Duration)]
+        .map(|(name, reason)| {
+            let file = File::create(place.path(name)).unwrap();
+            fake::write_capture_with(file, &[], &[], Some(fake::summary(reason)));
+            place.succeeds(&["info", name]).0
+        });
     assert!(stopped.contains(" Stopped after 8.00 ms: ") && stopped.contains("--max-size"));
-    assert!(!info_of("y.syscap", StopReason::Duration).contains("Stopped"));
+    assert!(!over.contains("Stopped"));
     for (name, is_said) in [("x.syscap", true), ("y.syscap", false)] {
         let (report, _) = place.succeeds(&["report", name]);
         assert_eq!(report.contains(", of a recording that stopped at --max-size"), is_said);

@@ -332,18 +332,21 @@ fn add_return(capture: &Path) {
 fn info_tells_of_returns_whose_calls_were_not_seen_if_there_are_any() {
     let place = Workplace::new();
     let capture = place.capture("x.syscap", &[]);
-    let info = || {
-        (place.succeeds(&["info", "x.syscap"]).0, place.succeeds(&["info", "--json", "x.syscap"]).0)
-    };
-    let (text, json) = info();
+    let [text, json] = infos(&place);
     assert!(
         !text.contains("without a beginning") && !json.contains("unmatched_ends"),
         "{text}{json}"
     );
     add_return(&capture);
-    let (text, json) = info();
+    let [text, json] = infos(&place);
     assert!(text.contains("1 zone of probes ended without a beginning"), "{text}");
     assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["unmatched_ends"], 1);
+}
+
+/// What is told of `x.syscap`, for people and for machines.
+fn infos(place: &Workplace) -> [String; 2] {
+    [&["info", "x.syscap"][..], &["info", "--json", "x.syscap"]]
+        .map(|arguments| place.succeeds(arguments).0)
 }
 
 #[test]
@@ -484,12 +487,12 @@ fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
     use std::os::fd::AsRawFd;
     let (reader, writer) = std::io::pipe().unwrap();
     // SAFETY: no memory is involved.
-    let set = |flags: libc::c_int| unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, flags) };
-    set(libc::O_NONBLOCK);
+    unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
     let block = [0u8; 4096];
     while (&writer).write(&block).is_ok() {}
     while (&writer).write(&block[..1]).is_ok() {}
-    set(0);
+    // SAFETY: as before.
+    unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, 0) };
     (reader, writer)
 }
 

@@ -6,6 +6,7 @@
 mod fake;
 
 use std::fs::{self, File};
+use std::path::Path;
 use std::process::{Command, Output};
 use syscollect_model::{LaneKind, LossCause, StopReason};
 use syscollect_records::{SchedRecord, task_state};
@@ -208,25 +209,14 @@ fn of_one_process() -> Vec<u8> {
 fn of_a_recording_of_one_process_that_one_is_shown_unless_all_are_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("x.syscap"), of_one_process()).unwrap();
-    let run = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_syscollect"));
-        let output = command.args(arguments).current_dir(folder.path()).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
-    let of_file = |name: &str| {
-        let bytes = fs::read(folder.path().join(name)).unwrap();
-        String::from_utf8_lossy(&bytes).into_owned()
-    };
-    for (all, strangers) in [(None, false), (Some("--all"), true)] {
-        let with = |words: &[&'static str]| words.iter().copied().chain(all).collect::<Vec<_>>();
-        let mut shown = vec![run(&with(&["report", "x.syscap"]))];
+    for (all, strangers) in [(&[][..], false), (&["--all"], true)] {
+        let mut shown = vec![run_in(folder.path(), &["report", "x.syscap"], all)];
         for name in ["x.json", "x.folded"] {
-            run(&with(&["export", "x.syscap", "--force", "-o", name]));
-            shown.push(of_file(name));
+            run_in(folder.path(), &["export", "x.syscap", "--force", "-o", name], all);
+            shown.push(text_of(&folder.path().join(name)));
         }
-        run(&with(&["flamegraph", "x.syscap", "--force", "-o", "x.svg"]));
-        shown.push(of_file("x.svg"));
+        run_in(folder.path(), &["flamegraph", "x.syscap", "--force", "-o", "x.svg"], all);
+        shown.push(text_of(&folder.path().join("x.svg")));
         for text in shown {
             assert!(text.contains("asked-for"), "{all:?}: {text}");
             assert_eq!(text.contains("stranger"), strangers, "{all:?}: {text}");
@@ -245,17 +235,25 @@ fn a_flame_graph_is_of_a_part_where_one_is_asked_for() {
         machine.sample(0, us, 70, Stacks { user, kernel: 0 }, 0);
     }
     fs::write(folder.path().join("x.syscap"), machine.finish()).unwrap();
-    let folded = |range: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_syscollect"));
-        command.args(["flamegraph", "x.syscap", "--force", "-o", "x.folded"]).args(range);
-        let output = command.current_dir(folder.path()).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let text = fs::read_to_string(folder.path().join("x.folded")).unwrap();
-        text.trim().rsplit(' ').next().unwrap().parse::<u64>().unwrap()
-    };
-    assert_eq!(folded(&[]), 3);
-    assert_eq!(folded(&["--from", "3ms"]), 1);
-    assert_eq!(folded(&["--to", "3ms"]), 2);
+    for (range, samples) in [(&[][..], 3), (&["--from", "3ms"], 1), (&["--to", "3ms"], 2)] {
+        let arguments = ["flamegraph", "x.syscap", "--force", "-o", "x.folded"];
+        run_in(folder.path(), &arguments, range);
+        let text = text_of(&folder.path().join("x.folded"));
+        let count = text.trim().rsplit(' ').next().unwrap();
+        assert_eq!(count.parse::<u64>().unwrap(), samples, "{range:?}");
+    }
+}
+
+/// What the program prints that is run in a folder with these arguments.
+fn run_in(folder: &Path, arguments: &[&str], more: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_syscollect"));
+    let output = command.args(arguments).args(more).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn text_of(path: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned()
 }
 
 /// The first events of the recording gave way to newer ones.

@@ -103,26 +103,25 @@ impl Workplace {
         let mut machine = FakeMachine::new(1);
         machine.process(70, 1, "program", &[]);
         let Program { build_id, code, .. } = &self.program;
-        let mapping = |start, path: &str, build_id: &BuildId| Mapping {
+        let mapping = Mapping {
             pid: 70,
-            start,
-            end: start + (code.end - code.start),
+            start: LOADED,
+            end: LOADED + (code.end - code.start),
             file_offset: code.start,
-            path: path.into(),
+            path: PATH.into(),
             build_id: build_id.clone(),
             since: Ticks(0),
         };
-        machine.define(&Definition::Mappings(vec![
-            mapping(LOADED, PATH, build_id),
-            mapping(LOADED + (1 << 32), "/opt/there/other", &BuildId::from_bytes(&[7; 20])),
-            // The recorder maps the first page of each file for a look at it.
-            Mapping {
-                pid: 5,
-                end: LOADED + 0x1000,
-                file_offset: 0,
-                ..mapping(LOADED, PATH, build_id)
-            },
-        ]));
+        let other = Mapping {
+            start: mapping.start + (1 << 32),
+            end: mapping.end + (1 << 32),
+            path: "/opt/there/other".into(),
+            build_id: BuildId::from_bytes(&[7; 20]),
+            ..mapping
+        };
+        // The recorder maps the first page of each file for a look at it.
+        let looked_at = Mapping { pid: 5, end: LOADED + 0x1000, file_offset: 0, ..mapping.clone() };
+        machine.define(&Definition::Mappings(vec![mapping, other, looked_at]));
         machine.running(0, 70);
         let stack = [self.program.address(), LOADED + (1 << 32) + 0x11];
         let user = machine.sample_stack(0, 10, 70, &stack);
@@ -514,19 +513,21 @@ fn symbols_that_are_damaged_in_a_capture_name_nothing_and_are_told_of() {
 fn files_that_the_user_names_give_the_lines_that_a_capture_does_not_keep() {
     let place = Workplace::new();
     place.bundled_capture("x.syscap");
-    let lines = |name: &str| {
-        let reader = CaptureReader::open(&place.path(name)).unwrap();
-        let tables = reader.definitions().filter_map(|definition| match definition {
-            Ok(Definition::Symbols(table)) if table.path == PATH => Some(table),
-            _ => None,
-        });
-        let symbols: Vec<_> = tables.flat_map(|table| table.symbols).collect();
-        symbols.iter().flat_map(|symbol| &symbol.frames).any(|frame| frame.line > 0)
-    };
     place.succeeds(&["symbolize", "x.syscap", "-o", "kept.syscap"]);
-    assert!(!lines("kept.syscap"));
+    assert!(!has_lines(&place.path("kept.syscap")));
     let symbols = place.symbols();
     let symbols = symbols.to_str().unwrap();
     place.succeeds(&["symbolize", "x.syscap", "-o", "lines.syscap", "--symbols", symbols]);
-    assert!(lines("lines.syscap"));
+    assert!(has_lines(&place.path("lines.syscap")));
+}
+
+/// Whether a capture has lines of the program.
+fn has_lines(capture: &Path) -> bool {
+    let reader = CaptureReader::open(capture).unwrap();
+    let tables = reader.definitions().filter_map(|definition| match definition {
+        Ok(Definition::Symbols(table)) if table.path == PATH => Some(table),
+        _ => None,
+    });
+    let symbols: Vec<_> = tables.flat_map(|table| table.symbols).collect();
+    symbols.iter().flat_map(|symbol| &symbol.frames).any(|frame| frame.line > 0)
 }

@@ -164,14 +164,16 @@ impl Mapped {
 
     fn open_at(&self, place: &FileMapping) -> Result<OpenedFile> {
         let owner = Owner::of_process(place.pid);
-        let open = |at: &FileLocation<'_>| syscollect_untrusted_files::open(at, owner.as_ref());
+        let owner = owner.as_ref();
         if let Ok(file) = in_map_files(&place.process, |folder| {
-            open(&FileLocation::Said(&folder.join(&place.addresses)))
+            let path = folder.join(&place.addresses);
+            syscollect_untrusted_files::open(&FileLocation::Said(&path), owner)
         }) {
             return Ok(file);
         }
         match in_process(&place.process, |folder| {
-            open(&FileLocation::Below { folder: &folder.join("root"), path: &place.name })
+            let below = FileLocation::Below { folder: &folder.join("root"), path: &place.name };
+            syscollect_untrusted_files::open(&below, owner)
         }) {
             Ok(file) if file.data().inode == self.key.1 => Ok(file),
             Ok(_) => {
@@ -246,9 +248,10 @@ mod tests {
     #[test]
     fn a_process_that_is_not_there_or_maps_nothing_is_told_so() {
         let proc = fake("");
-        let reason = |pid| of_process(proc.path(), pid).unwrap_err().to_string();
-        assert!(reason(9).contains("no process 9") && reason(9).contains("./9"));
-        assert!(reason(7).contains("thread of the kernel"));
+        let [absent, empty] =
+            [9, 7].map(|pid| of_process(proc.path(), pid).unwrap_err().to_string());
+        assert!(absent.contains("no process 9") && absent.contains("./9"));
+        assert!(empty.contains("thread of the kernel"));
     }
 
     #[test]
@@ -256,13 +259,13 @@ mod tests {
         let new = tempfile::NamedTempFile::new().unwrap();
         let inode = new.as_file().metadata().unwrap().ino();
         let path = new.path().to_str().unwrap().to_owned();
-        let found = |inode| {
+        let [own, other] = [inode, inode + 1].map(|inode| {
             let proc = fake(&line(&path, inode, "r-xp"));
             let file = of_process(proc.path(), 7).unwrap().remove(0).open();
             file.map(|file| file.is_some()).map_err(|error| error.to_string())
-        };
-        assert_eq!(found(inode), Ok(true));
-        assert!(found(inode + 1).unwrap_err().contains("replaced"));
+        });
+        assert_eq!(own, Ok(true));
+        assert!(other.unwrap_err().contains("replaced"));
     }
 
     #[test]
@@ -280,11 +283,11 @@ mod tests {
         let kept = tempfile::NamedTempFile::new().unwrap();
         let inode = kept.as_file().metadata().unwrap().ino();
         let proc = fake(&line(kept.path().to_str().unwrap(), inode, "r-xp"));
-        let at = |name: &str| proc.path().join(name);
-        fs::create_dir_all(at("5/task")).unwrap();
-        fs::write(at("5/maps"), "").unwrap();
-        fs::write(at("5/stat"), "5 (a) Z 1").unwrap();
-        fs::rename(at("7"), at("5/task/7")).unwrap();
+        let process = proc.path().join("5");
+        fs::create_dir_all(process.join("task")).unwrap();
+        fs::write(process.join("maps"), "").unwrap();
+        fs::write(process.join("stat"), "5 (a) Z 1").unwrap();
+        fs::rename(proc.path().join("7"), process.join("task/7")).unwrap();
         let mapped = of_process(proc.path(), 5).unwrap().remove(0);
         assert_eq!(mapped.open().unwrap().unwrap().data().inode, inode);
     }

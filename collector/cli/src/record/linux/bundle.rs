@@ -175,11 +175,10 @@ impl Keeper<'_> {
             bytes: parts.bytes(),
             ..KeptFile::default()
         };
-        let not_kept = |reason: String| KeptFile { reason, ..of_module.clone() };
         let owner = payer(parts.owner());
         let most = self.room.of(owner);
         if of_module.bytes / BEST_COMPRESSION > most {
-            return Ok(not_kept(NotKept::NO_ROOM.into()));
+            return Ok(KeptFile { reason: NotKept::NO_ROOM.into(), ..of_module });
         }
         let mut hashes = self.keys.each_ref().map(BuildHasher::build_hasher);
         hashes.iter_mut().for_each(|hash| hash.write_u64(of_module.length));
@@ -198,11 +197,14 @@ impl Keeper<'_> {
         });
         let added = match added {
             Err(AddError::Capture(error)) => return Err(error),
-            Err(AddError::Unwanted(reason)) => return Ok(not_kept(reason.into())),
-            Err(AddError::File(error)) => {
-                return Ok(not_kept(format!("it cannot be read: {error}")));
+            Err(AddError::Unwanted(reason)) => {
+                return Ok(KeptFile { reason: reason.into(), ..of_module });
             }
-            Ok(None) => return Ok(not_kept(NotKept::NO_ROOM.into())),
+            Err(AddError::File(error)) => {
+                let reason = format!("it cannot be read: {error}");
+                return Ok(KeptFile { reason, ..of_module });
+            }
+            Ok(None) => return Ok(KeptFile { reason: NotKept::NO_ROOM.into(), ..of_module }),
             Ok(Some(added)) => added,
         };
         let contents = hashes.map(|hash| hash.finish());

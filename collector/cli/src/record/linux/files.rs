@@ -64,13 +64,12 @@ impl OutputFiles {
     pub(crate) fn numbered(&self, number: u32) -> Option<Self> {
         let mut stem = self.capture.stem();
         stem.push(format!("-{number:04}"));
-        let named = |end: &str| {
+        let [capture, partial] = [".syscap", ".syscap.partial"].map(|end| {
             let mut name = stem.clone();
             name.push(end);
             self.capture.beside_unchecked(name)
-        };
-        let capture = named(".syscap");
-        let is_free = capture.is_free() && named(".syscap.partial").is_free();
+        });
+        let is_free = capture.is_free() && partial.is_free();
         is_free.then(|| Self {
             capture,
             export: None,

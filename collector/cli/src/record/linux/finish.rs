@@ -173,8 +173,9 @@ impl Finish<'_> {
             say!("syscollect: {}", crate::message(&error));
         }
         session.add_symbols(tables);
-        let mut note = |work| self.is_accounted.then(|| costs.note(work));
-        note(RecorderWork::Naming);
+        if self.is_accounted {
+            costs.note(RecorderWork::Naming);
+        }
         timings.end("naming");
         // A part of a recording that goes on is written with what the recorder still needs.
         if self.is_accounted {
@@ -185,7 +186,9 @@ impl Finish<'_> {
             true => (RecorderWork::Export, "exporting"),
             false => (RecorderWork::Reading, "reading"),
         };
-        note(work);
+        if self.is_accounted {
+            costs.note(work);
+        }
         timings.end(part);
         Ok((written, end))
     }

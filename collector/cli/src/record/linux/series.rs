@@ -293,8 +293,8 @@ impl KeptFiles {
     fn is_too_much(&self, open: usize) -> bool {
         let too_many = self.rotate.keep.is_some_and(|keep| self.files.len() + open > keep);
         // What is being written has a quarter.
-        let room = |most: u64| if open > 0 { most / 4 * 3 } else { most };
-        too_many || self.rotate.max_bytes.is_some_and(|most| self.bytes() > room(most))
+        let room = self.rotate.max_bytes.map(|most| if open > 0 { most / 4 * 3 } else { most });
+        too_many || room.is_some_and(|room| self.bytes() > room)
     }
 
     fn bytes(&self) -> u64 {
