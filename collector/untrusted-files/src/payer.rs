@@ -67,13 +67,15 @@ impl SubordinateIds {
 /// Whose a range is. Where that is not known it is its first id's; so is root's, who gives it to
 /// containers that are not trusted with what root may have.
 fn owner_of(owner: &str, first: u32, passwd: &str) -> u32 {
-    let named = || {
-        let mut users = passwd.lines().map(|line| line.split(':'));
-        let mut fields =
-            users.find_map(|mut fields| (fields.next()? == owner).then_some(fields))?;
-        fields.nth(1)?.parse().ok()
-    };
-    owner.parse().ok().or_else(named).filter(|user: &u32| *user != 0).unwrap_or(first)
+    let user: Option<u32> = owner.parse().ok().or_else(|| named(owner, passwd));
+    user.filter(|user| *user != 0).unwrap_or(first)
+}
+
+/// The id of the user of that name.
+fn named(name: &str, passwd: &str) -> Option<u32> {
+    let mut users = passwd.lines().map(|line| line.split(':'));
+    let mut fields = users.find_map(|mut fields| (fields.next()? == name).then_some(fields))?;
+    fields.nth(1)?.parse().ok()
 }
 
 /// A list of the system's; what cannot be read is none.

@@ -76,13 +76,14 @@ mod tests {
     /// A /proc in which these threads of process 70 are in these states.
     fn threads(states: &[(&str, char)]) -> tempfile::TempDir {
         let proc = tempfile::tempdir().unwrap();
-        let folder = |name: &str| proc.path().join("70").join(name);
+        let process = proc.path().join("70");
         for (tid, state) in states {
             let text = format!("{tid} (a) b) {state} 1 70");
-            fs::create_dir_all(folder("task").join(tid)).unwrap();
-            fs::write(folder("task").join(tid).join("stat"), &text).unwrap();
+            let thread = process.join("task").join(tid);
+            fs::create_dir_all(&thread).unwrap();
+            fs::write(thread.join("stat"), &text).unwrap();
             if *tid == "70" {
-                fs::write(folder("stat"), &text).unwrap();
+                fs::write(process.join("stat"), &text).unwrap();
             }
         }
         proc
@@ -93,11 +94,10 @@ mod tests {
         let proc = threads(&[("70", 'Z'), ("71", 'X'), ("72", 'S')]);
         let process = proc.path().join("70");
         fs::write(process.join("task/72/maps"), "of 72").unwrap();
-        let maps = || in_process(&process, |folder| fs::read_to_string(folder.join("maps")));
-        assert_eq!(maps().unwrap(), "of 72");
+        assert_eq!(in_process(&process, maps).unwrap(), "of 72");
         assert_eq!(living_other(&process), Some(72));
         fs::write(process.join("maps"), "its own").unwrap();
-        assert_eq!(maps().unwrap(), "its own", "what there is is taken");
+        assert_eq!(in_process(&process, maps).unwrap(), "its own", "what there is is taken");
     }
 
     #[test]
@@ -119,11 +119,11 @@ mod tests {
         let mut states = vec![("70", 'Z')];
         states.extend(many.iter().map(|(tid, state)| (tid.as_str(), *state)));
         let (proc, mut asked) = (threads(&states), 0);
-        let nothing = |_: &Path| {
+        let found = in_process(&proc.path().join("70"), |_| {
             asked += 1;
             Err::<(), _>("nothing")
-        };
-        assert_eq!(in_process(&proc.path().join("70"), nothing), Err("nothing"));
+        });
+        assert_eq!(found, Err("nothing"));
         assert_eq!(asked, 1 + ASKED_MAX);
     }
 
@@ -135,14 +135,18 @@ mod tests {
         fs::create_dir_all(&beside).unwrap();
         fs::write(beside.join("1-2"), "code").unwrap();
         assert_eq!(in_map_files(&process, code).unwrap(), "code");
-        let ends_meanwhile = |folder: &Path| {
+        let found = in_map_files(&process, |folder| {
             let read = code(folder);
             if read.is_ok() {
                 fs::remove_dir_all(process.join("task/72")).unwrap();
             }
             read
-        };
-        in_map_files(&process, ends_meanwhile).expect_err("72 may be another process by now");
+        });
+        found.expect_err("72 may be another process by now");
+    }
+
+    fn maps(folder: &Path) -> Result<String, std::io::Error> {
+        fs::read_to_string(folder.join("maps"))
     }
 
     fn code(folder: &Path) -> Result<String, std::io::Error> {

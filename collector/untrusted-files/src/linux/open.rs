@@ -172,8 +172,15 @@ fn mapped_at(
     end: u64,
     uid: Option<u32>,
 ) -> Result<(File, FileData), OpenError> {
-    let look = move || look_at(range(pid, start, end)?);
-    if uid == Some(0) { look() } else { within(uid, look)? }
+    if uid == Some(0) {
+        look_at_range(pid, start, end)
+    } else {
+        within(uid, move || look_at_range(pid, start, end))?
+    }
+}
+
+fn look_at_range(pid: u32, start: u64, end: u64) -> Result<(File, FileData), OpenError> {
+    look_at(range(pid, start, end)?)
 }
 
 /// The place of what is mapped there.

@@ -82,14 +82,17 @@ fn line_of<'s>(status: &'s str, key: &str) -> Option<&'s str> {
 }
 
 fn parse(status: &str) -> Option<Owner> {
-    let line = |key: &str| line_of(status, key);
-    // Real, effective, saved, and that of file systems.
-    let last = |key| line(key)?.split_ascii_whitespace().nth(3)?.parse().ok();
-    let groups = line("Groups")
+    let groups = line_of(status, "Groups")
         .unwrap_or_default()
         .split_ascii_whitespace()
         .filter_map(|group| group.parse().ok());
-    Some(Owner { uid: last("Uid")?, gid: last("Gid")?, groups: groups.take(GROUPS_MAX).collect() })
+    let (uid, gid) = (last_of(status, "Uid")?, last_of(status, "Gid")?);
+    Some(Owner { uid, gid, groups: groups.take(GROUPS_MAX).collect() })
+}
+
+/// Of real, effective, saved, and that of file systems the last one.
+fn last_of(status: &str, key: &str) -> Option<u32> {
+    line_of(status, key)?.split_ascii_whitespace().nth(3)?.parse().ok()
 }
 
 /// Does `work` with the rights of `owner`, if this process may take them; with its own otherwise.
