@@ -3,7 +3,7 @@
 use crate::PythonFileError;
 use crate::arch::cold_part_of;
 use crate::versions::{TABLE_BYTES, from_table, is_table, known};
-use syscollect_elf::{Elf, ReadRef, Sections, SymbolLimits, SymbolTable, abi};
+use syscollect_elf::{Elf, ReadRef, Sections, Segment, SymbolLimits, SymbolTable, abi};
 use syscollect_records::python::PythonFile;
 
 /// Bytes of a symbol table, of its names, and of the interpreter's loop that are read at most.
@@ -45,21 +45,25 @@ pub fn interpreter<'d, R: ReadRef<'d>>(
             known(minor).ok_or(PythonFileError::UnknownVersion(minor))?
         }
     };
-    let as_code = |address: u64| address.wrapping_sub(code.address).wrapping_add(code.offset);
     let rest = code.address + code.size - symbols.eval_loop;
     let size = symbols.eval_loop_size.min(LOOP_MAX).min(rest);
-    let begin = as_code(symbols.eval_loop);
+    let begin = as_code(symbols.eval_loop, code);
     let bytes = elf.loaded_bytes(symbols.eval_loop, size).unwrap_or_default();
     let cold = cold_part_of(bytes, symbols.eval_loop).map_or([0, 0], |part| {
-        let inside = |address: u64| address.clamp(code.address, code.address + code.size);
-        [as_code(inside(part.start)), as_code(inside(part.end))]
+        [part.start, part.end]
+            .map(|address| as_code(address.clamp(code.address, code.address + code.size), code))
     });
     Ok(Some(PythonFile {
-        runtime: as_code(symbols.runtime),
-        code_type: as_code(symbols.code_type),
+        runtime: as_code(symbols.runtime, code),
+        code_type: as_code(symbols.code_type, code),
         loops: [begin, begin + size, cold[0], cold[1]],
         ..layout
     }))
+}
+
+/// Where an address of the segment lies in the file.
+fn as_code(address: u64, code: &Segment) -> u64 {
+    address.wrapping_sub(code.address).wrapping_add(code.offset)
 }
 
 /// The minor version of an interpreter that has no table of its structures.
@@ -101,14 +105,13 @@ impl Symbols {
     }
 
     fn among(table: &SymbolTable<'_>) -> Option<Self> {
-        let address = |name: &[u8]| table.find(name).map(|symbol| symbol.address);
         let eval_loop = table.find(b"_PyEval_EvalFrameDefault")?;
         Some(Self {
-            runtime: address(b"_PyRuntime")?,
-            code_type: address(b"PyCode_Type")?,
+            runtime: table.find(b"_PyRuntime")?.address,
+            code_type: table.find(b"PyCode_Type")?.address,
             eval_loop: eval_loop.address,
             eval_loop_size: eval_loop.size,
-            version: address(b"Py_Version"),
+            version: table.find(b"Py_Version").map(|symbol| symbol.address),
         })
     }
 }

@@ -71,18 +71,23 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
     ///
     /// Of a file whose segments have it, nothing else is read than these.
     pub fn build_id(&self) -> Option<&'data [u8]> {
-        let in_table = |(at, size, alignment)| {
-            let bytes = self.bytes(at, size, "notes", NOTES_MAX).ok()?;
-            Notes::new(bytes, alignment)?.build_id()
-        };
-        let segments = self.segments_of(elf::PT_NOTE);
-        let segments = segments.map(|part| (part.offset, part.size, part.alignment));
+        let in_segments = self
+            .segments_of(elf::PT_NOTE)
+            .take(TABLES_MAX)
+            .find_map(|part| self.build_id_at(part.offset, part.size, part.alignment));
         // Separate debug files have the section, but no segment with contents.
-        segments.take(TABLES_MAX).find_map(in_table).or_else(|| {
+        in_segments.or_else(|| {
             let sections = self.sections().ok()?;
             let notes = sections.iter().filter(|section| section.kind == elf::SHT_NOTE);
-            let notes = notes.map(|part| (part.offset, part.size, part.alignment));
-            notes.take(TABLES_MAX).find_map(in_table)
+            notes
+                .take(TABLES_MAX)
+                .find_map(|part| self.build_id_at(part.offset, part.size, part.alignment))
         })
+    }
+
+    /// The one in a table of notes.
+    fn build_id_at(&self, at: u64, size: u64, alignment: u64) -> Option<&'data [u8]> {
+        let bytes = self.bytes(at, size, "notes", NOTES_MAX).ok()?;
+        Notes::new(bytes, alignment)?.build_id()
     }
 }

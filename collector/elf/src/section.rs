@@ -196,15 +196,17 @@ impl<'elf, 'data, R: ReadRef<'data>> Sections<'elf, 'data, R> {
             return Ok(None);
         }
         let (data, at) = (self.elf.data, section.offset);
-        let damaged = |()| ElfError::Damaged { part: "compressed section", at };
-        let (inflated, own) = if self.elf.is_64() {
-            let header: &CompressionHeader64<LittleEndian> = data.read_at(at).map_err(damaged)?;
-            (header.ch_size(ENDIAN), size_of_val(header))
+        let header = if self.elf.is_64() {
+            let header = data.read_at::<CompressionHeader64<LittleEndian>>(at);
+            header.map(|header| (header.ch_size(ENDIAN), size_of_val(header)))
         } else {
-            let header: &CompressionHeader32<LittleEndian> = data.read_at(at).map_err(damaged)?;
-            (header.ch_size(ENDIAN).into(), size_of_val(header))
+            let header = data.read_at::<CompressionHeader32<LittleEndian>>(at);
+            header.map(|header| (header.ch_size(ENDIAN).into(), size_of_val(header)))
         };
-        if section.size < own as u64 { Err(damaged(())) } else { Ok(Some(inflated)) }
+        match header {
+            Ok((inflated, own)) if section.size >= own as u64 => Ok(Some(inflated)),
+            _ => Err(ElfError::Damaged { part: "compressed section", at }),
+        }
     }
 
     /// The table of symbols that a section of this type has: that for debuggers (`SHT_SYMTAB`), or

@@ -237,23 +237,28 @@ fn words(values: &[u32]) -> Vec<u8> {
 #[test]
 fn an_error_names_the_part_and_where_it_lies() {
     let bytes = whole().bytes();
-    let error = |at: usize, value: &[u8]| {
-        let mut bytes = bytes.clone();
-        put(&mut bytes, at, value);
-        let elf = Elf::open(&*bytes).map(|elf| elf.sections().map(drop));
-        elf.and_then(|sections| sections).unwrap_err()
-    };
     let far = u64::MAX / 2;
-    let damaged = |part| ElfError::Damaged { part, at: far };
-    assert_eq!(error(32, &far.to_le_bytes()), damaged("table of segments"));
-    assert_eq!(error(40, &far.to_le_bytes()), damaged("table of sections"));
-    let counted_elsewhere = error(56, &[0xff, 0xff]);
-    assert!(matches!(counted_elsewhere, ElfError::TooLarge { at: 64, .. }), "{counted_elsewhere}");
+    for (at, part) in [(32, "table of segments"), (40, "table of sections")] {
+        let opened = opened_with(&bytes, at, &far.to_le_bytes());
+        assert_eq!(opened, Err(ElfError::Damaged { part, at: far }));
+    }
+    let counted_elsewhere = opened_with(&bytes, 56, &[0xff, 0xff]);
+    let is_too_large = matches!(counted_elsewhere, Err(ElfError::TooLarge { at: 64, .. }));
+    assert!(is_too_large, "{counted_elsewhere:?}");
     // The second segment's address: it would end behind the last one.
-    assert_eq!(error(64 + 56 + 16, &[0xff; 8]), ElfError::BadSegment { number: 1 });
-    assert_eq!(error(5, &[3]), ElfError::OtherMachine { class: 2, machine: 62, kind: 3 });
+    let bad_segment = Err(ElfError::BadSegment { number: 1 });
+    assert_eq!(opened_with(&bytes, 64 + 56 + 16, &[0xff; 8]), bad_segment);
+    let other_machine = Err(ElfError::OtherMachine { class: 2, machine: 62, kind: 3 });
+    assert_eq!(opened_with(&bytes, 5, &[3]), other_machine);
     let cut = Elf::open(&bytes[..40]).unwrap_err().to_string();
     assert_eq!(cut, "its header cannot be read at byte 0x0, so it is damaged or cut short");
+}
+
+/// Opens a file that has these bytes there.
+fn opened_with(file: &[u8], at: usize, value: &[u8]) -> Result<(), ElfError> {
+    let mut bytes = file.to_vec();
+    put(&mut bytes, at, value);
+    Elf::open(&*bytes)?.sections().map(drop)
 }
 
 #[test]
