@@ -67,14 +67,7 @@ const TAKEN: u64 = u64::MAX;
 impl OpenAsyncZones {
     /// Remembers a zone, if there is a slot for it.
     pub(crate) fn insert(&self, zone: OpenAsyncZone) {
-        let free = |slot: &&Slot| {
-            slot.number.load(Ordering::Relaxed) == 0
-                && slot
-                    .number
-                    .compare_exchange(0, TAKEN, Ordering::Relaxed, Ordering::Relaxed)
-                    .is_ok()
-        };
-        if let Some(slot) = self.slots_of(zone.number).find(free) {
+        if let Some(slot) = self.slots_of(zone.number).find(|slot| slot.take()) {
             slot.fill(zone);
         }
     }
@@ -123,6 +116,12 @@ impl OpenAsyncZones {
 }
 
 impl Slot {
+    /// Takes it, if it is free.
+    fn take(&self) -> bool {
+        self.number.load(Ordering::Relaxed) == 0
+            && self.number.compare_exchange(0, TAKEN, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
     fn fill(&self, zone: OpenAsyncZone) {
         // Who reads one of the following sees that the number has changed.
         fence(Ordering::Release);

@@ -55,19 +55,19 @@ enum Event {
 
 /// Allocations with their ticks that a ring holds, of the heap or of the pool.
 fn events(drain: &mut Drain, ring: usize, pool: bool) -> Vec<(u64, Event)> {
-    let items = drain.take(ring);
-    let event = |item: &Vec<u64>| {
-        let (kind, ticks, address) =
-            (ItemKind::from_number(item[0] as u8)?, item[0] >> 8, item.get(1).copied()?);
-        match kind {
-            ItemKind::Alloc if (item[3] != 0) == pool => {
-                Some((ticks, Event::Alloc { address, bytes: item[2] }))
-            }
-            ItemKind::Free if (item[2] != 0) == pool => Some((ticks, Event::Free { address })),
-            _ => None,
+    drain.take(ring).iter().filter_map(|item| event(item, pool)).collect()
+}
+
+fn event(item: &[u64], pool: bool) -> Option<(u64, Event)> {
+    let (kind, ticks, address) =
+        (ItemKind::from_number(item[0] as u8)?, item[0] >> 8, item.get(1).copied()?);
+    match kind {
+        ItemKind::Alloc if (item[3] != 0) == pool => {
+            Some((ticks, Event::Alloc { address, bytes: item[2] }))
         }
-    };
-    items.iter().filter_map(event).collect()
+        ItemKind::Free if (item[2] != 0) == pool => Some((ticks, Event::Free { address })),
+        _ => None,
+    }
 }
 
 fn own_events(pool: bool) -> Vec<Event> {

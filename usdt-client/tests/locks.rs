@@ -245,11 +245,11 @@ fn poison_is_kept() {
     let queue = Mutex::named("queue", 1);
     let table = RwLock::named("table", 1);
     std::thread::scope(|scope| {
-        let both = || {
+        let both = scope.spawn(|| {
             let _guards = (queue.lock().unwrap(), table.write().unwrap());
             panic!("a panic with two locks: this is part of a test");
-        };
-        assert!(scope.spawn(both).join().is_err());
+        });
+        assert!(both.join().is_err());
     });
     assert!(queue.is_poisoned() && table.is_poisoned());
     assert_eq!(*queue.lock().unwrap_err().into_inner(), 1);

@@ -157,15 +157,25 @@ impl<R: lock_api::RawRwLock> RawRwLock<R> {
     #[inline]
     #[track_caller]
     fn take_shared(&self, block: impl FnOnce() -> bool) -> bool {
-        let attempt = || self.raw.try_lock_shared().then_some(true);
-        self.reporter.take(Access::Shared, attempt, |known| self.alone(known), block, |took| *took)
+        self.reporter.take(
+            Access::Shared,
+            || self.raw.try_lock_shared().then_some(true),
+            |known| self.alone(known),
+            block,
+            |took| *took,
+        )
     }
 
     #[inline]
     #[track_caller]
     fn take_exclusive(&self, block: impl FnOnce() -> bool) -> bool {
-        let attempt = || self.raw.try_lock_exclusive().then_some(true);
-        self.reporter.take(Access::Exclusive, attempt, |_| (), block, |took| *took)
+        self.reporter.take(
+            Access::Exclusive,
+            || self.raw.try_lock_exclusive().then_some(true),
+            |_| (),
+            block,
+            |took| *took,
+        )
     }
 }
 
@@ -187,8 +197,12 @@ unsafe impl<R: lock_api::RawRwLock> lock_api::RawRwLock for RawRwLock<R> {
     #[inline]
     #[track_caller]
     fn try_lock_shared(&self) -> bool {
-        let attempt = || self.raw.try_lock_shared().then_some(());
-        self.reporter.try_take(Access::Shared, attempt, |known| self.alone(known)).is_some()
+        let taken = self.reporter.try_take(
+            Access::Shared,
+            || self.raw.try_lock_shared().then_some(()),
+            |known| self.alone(known),
+        );
+        taken.is_some()
     }
 
     #[inline]

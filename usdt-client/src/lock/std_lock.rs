@@ -103,9 +103,13 @@ impl<T: ?Sized> Mutex<T> {
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        let attempt = || attempted(self.inner.try_lock());
-        let result =
-            self.reporter.take(Access::Exclusive, attempt, |_| (), || self.inner.lock(), |_| true);
+        let result = self.reporter.take(
+            Access::Exclusive,
+            || attempted(self.inner.try_lock()),
+            |_| (),
+            || self.inner.lock(),
+            |_| true,
+        );
         self.guarded(result, Location::caller())
     }
 
@@ -240,9 +244,13 @@ impl<T: ?Sized> RwLock<T> {
     #[inline]
     #[track_caller]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        let attempt = || attempted(self.inner.try_write());
-        let result =
-            self.reporter.take(Access::Exclusive, attempt, |_| (), || self.inner.write(), |_| true);
+        let result = self.reporter.take(
+            Access::Exclusive,
+            || attempted(self.inner.try_write()),
+            |_| (),
+            || self.inner.write(),
+            |_| true,
+        );
         let _held = self.held(Access::Exclusive, Location::caller());
         wrapped(result, |inner| RwLockWriteGuard { _held, inner })
     }
