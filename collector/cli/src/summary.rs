@@ -84,7 +84,7 @@ pub(crate) fn text(outcome: &Outcome, style: Style) -> String {
     let output = outcome.output.as_ref().map_or("standard output".into(), |(path, _)| shown(path));
     let size = bytes(outcome.bytes);
     // Of what was before there is nothing.
-    let of = if outcome.lost.overwritten() > 0 { "the end of" } else { "in" };
+    let of = if outcome.lost.overwritten() > 0 { "at the end of" } else { "in" };
     let recorded = format!(
         "{} events {of} {}{}",
         grouped(outcome.events),
