@@ -41,11 +41,6 @@ pub struct FoundFile {
 }
 
 impl FoundFile {
-    /// Whether a call on it may never end.
-    pub fn may_keep_waiting(&self) -> bool {
-        match self.never {}
-    }
-
     /// What is known of it.
     pub fn data(&self) -> &FileData {
         match self.never {}
@@ -92,6 +87,11 @@ impl OpenedFile {
     /// Always.
     pub fn made(_: File) -> io::Result<Self> {
         Err(not_here())
+    }
+
+    /// Whether a call on it may never end.
+    pub fn may_keep_waiting(&self) -> bool {
+        match self.never {}
     }
 
     /// What is known of it.

@@ -17,6 +17,7 @@ pub(crate) const CAN_BE_APART: bool = false;
 
 /// See Linux.
 #[derive(Clone, Copy, Debug)]
+#[expect(dead_code, reason = "nobody has a child to limit")]
 pub(crate) struct ChildLimits {
     pub(crate) memory: u64,
     pub(crate) cpu_time: Duration,
