@@ -12,15 +12,13 @@ use std::time::Duration;
 use syscollect_model::SymbolFrame;
 
 use crate::image::Image;
-use crate::memory::{Memory, Share};
+use crate::memory::{MEMORY_PATIENCE, Memory, Share};
 use crate::os::{Child, ChildLimits, ChildSocket};
 use crate::reader::{ElfReader, Named};
 use crate::turn::{Pace, Turn};
 
 /// How often it is looked whether there is time left.
 const TICK: Duration = Duration::from_millis(20);
-/// How long one waits for memory that others use.
-const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
 /// What a reader may take for each byte of its file, which honest ones stay below,
 const MEMORY_PER_BYTE: u64 = 3;
 /// and beside it.

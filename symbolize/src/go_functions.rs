@@ -12,10 +12,9 @@
 //! bounded number of steps, and what is inconsistent is no name.
 
 use crate::elf::Layout;
-use crate::memory::{Memory, Share};
+use crate::memory::{MEMORY_PATIENCE, Memory, Share};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
-use std::time::Duration;
 use syscollect_elf::LoadedPart;
 
 /// Go 1.18 and 1.19, and later ones: the same rows.
@@ -32,8 +31,6 @@ const NAME_MAX: u64 = 4096;
 /// Where `.go.module` has the address of the table, and that of its first code, in words.
 const MODULE_TABLE: usize = 0;
 const MODULE_CODE: usize = 22;
-/// How long one waits for memory that others use.
-const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a table cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -6,19 +6,16 @@
 //! names, as an ELF file of its own.
 
 use crate::elf::{DEBUG, DEBUG_ALT_LINK, DEBUG_LINK, DEBUG_SUP, Layout, MINI_DEBUG, Section};
-use crate::memory::{Memory, Share};
+use crate::memory::{MEMORY_PATIENCE, Memory, Share};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
-use std::time::Duration;
 use syscollect_untrusted_files::{MemoryFile, OpenedFile, Reader, path_of};
 
 /// Bytes that are copied at once.
 const BLOCK: usize = 1 << 20;
 /// Where sections begin in the copy: all tables that they hold want less.
 const ALIGNMENT: u64 = 64;
-/// How long one waits for memory that others use.
-const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
 /// What an image may need beside its parts: headers and names.
 const SLACK: u64 = 64 << 10;
 

@@ -3,6 +3,9 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+/// How long one waits for memory that others use.
+pub(crate) const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Memory that all who name share.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory(Arc<Shared>);

@@ -6,10 +6,9 @@
 //! name share.
 
 use crate::elf::{Layout, MINI_DEBUG};
-use crate::memory::{Memory, Share};
+use crate::memory::{MEMORY_PATIENCE, Memory, Share};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
 use syscollect_untrusted_files::{MemoryFile, OpenedFile, Reader};
 use xz4rust::{XzDecoder, XzError};
 
@@ -27,8 +26,6 @@ const INPUT: usize = 64 << 10;
 const OUTPUT: usize = 1 << 20;
 /// So much memory is taken at a time.
 const MEMORY_STEP: u64 = 16 << 20;
-/// How long one waits for memory that others use.
-const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a file's mini debug information cannot be used.
 #[derive(Debug, thiserror::Error)]

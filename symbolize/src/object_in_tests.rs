@@ -13,8 +13,8 @@ pub(crate) const BARE: &[u8] = b"operator()";
 pub(crate) const START: u64 = 0x10;
 const SIZE: u64 = 0x20;
 
-/// Tags, attributes and forms (DWARF 4, 7.5): a unit with a name, a range and lines, a function with
-/// a name and a range, and one that is inlined, with others in it.
+/// Tags, attributes and forms (DWARF 4, 7.5): a unit with a name, a range and lines, a function
+/// with a name and a range, and one that is inlined, with others in it.
 const ABBREVIATIONS: &[u8] = &[
     1, 0x11, 1, 0x03, 0x08, 0x11, 0x01, 0x12, 0x07, 0x10, 0x17, 0, 0, //
     2, 0x2e, 1, 0x03, 0x08, 0x11, 0x01, 0x12, 0x07, 0, 0, //

@@ -7,7 +7,7 @@
 //! once, and no range leaves the section of code that it begins in.
 
 use crate::elf::Layout;
-use crate::memory::{Memory, Share};
+use crate::memory::{MEMORY_PATIENCE, Memory, Share};
 use gimli::{
     BaseAddresses, CieOrFde, CommonInformationEntry, EhFrame, EhFrameHdr, EhFrameOffset,
     EhHdrTable, EndianSlice, FrameDescriptionEntry, LittleEndian, ParsedEhFrameHdr,
@@ -16,7 +16,6 @@ use gimli::{
 use rustc_hash::FxHashMap;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
-use std::time::Duration;
 use syscollect_elf::LoadedPart;
 use syscollect_untrusted_files::Reader;
 
@@ -24,8 +23,6 @@ use syscollect_untrusted_files::Reader;
 const BYTES_MAX: u64 = 512 << 20;
 /// Bytes that are read at once.
 const BLOCK: usize = 1 << 20;
-/// How long one waits for memory that others use.
-const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of an index in which it says where the entries begin.
 const INDEX_HEAD: u64 = 64;
 /// Descriptions that are remembered; files have a few.

@@ -12,7 +12,14 @@
 //! ```
 //! use syscollect_model::{ClockMap, ClockPair, Ticks};
 //!
-//! let pairs = [(0, 0), (3_000, 1_000)].map(|(ticks, ns)| ClockPair { ticks: Ticks(ticks), boottime: ns, monotonic: ns, monotonic_raw: ns, realtime: ns, uncertainty: 0 });
+//! let pairs = [(0, 0), (3_000, 1_000)].map(|(ticks, ns)| ClockPair {
+//!     ticks: Ticks(ticks),
+//!     boottime: ns,
+//!     monotonic: ns,
+//!     monotonic_raw: ns,
+//!     realtime: ns,
+//!     uncertainty: 0,
+//! });
 //! let clock = ClockMap::new(pairs.into()).unwrap();
 //! assert_eq!(clock.time(Ticks(1_500)).0, 500);
 //! ```

@@ -263,8 +263,13 @@ mod tests {
                     MergeStep::Item(lane, item) => merged.push((lane, item)),
                     MergeStep::End => break,
                     MergeStep::Waiting(waiting) => {
-                        let (lane, count) = pieces.next().map_or((waiting, 1), |(lane, count)| (lane.index(keys.len()), count));
-                        merge.feed(lane, |fed| fed.fed = (fed.fed + count).min(fed.list.items.len()));
+                        let (lane, count) = match pieces.next() {
+                            Some((lane, count)) => (lane.index(keys.len()), count),
+                            None => (waiting, 1),
+                        };
+                        merge.feed(lane, |fed| {
+                            fed.fed = (fed.fed + count).min(fed.list.items.len());
+                        });
                     }
                 }
             }

@@ -285,8 +285,8 @@ mod tests {
         let count = RUNS + 3 * RUNS_OF_SPAN;
         let (runs, end) = (turns(count, 4), count as u64 * 10);
         let all = runs.between(0, end);
-        let each = (end / 4, (1, end / 4));
-        assert_eq!((all.most[0], all.others), ((ThreadId(0), each.0), each.1));
+        assert_eq!(all.most[0], (ThreadId(0), end / 4));
+        assert_eq!(all.others, (1, end / 4));
         assert!(!all.is_part && all.unknown == 0);
         // A span that began before is left out, and that is said.
         let within = runs.between(5, end);
@@ -301,7 +301,7 @@ mod tests {
         let count = RUNS + RUNS_OF_SPAN + 1;
         let (runs, end) = (turns(count, 400), count as u64 * 10);
         let all = runs.between(0, end);
-        let (_, named) = (all.most.len(), sum_ns(all.most.iter().map(|(_, ran)| *ran)));
+        let named = sum_ns(all.most.iter().map(|(_, ran)| *ran));
         assert_eq!(named + all.others.1, end);
         assert!(!all.is_part && all.unknown == 0);
     }

@@ -357,7 +357,8 @@ proptest! {
             scenario.then(event);
         }
         let profile = profile(&scenario);
-        let [zones, tasks, frames] = ["zone", "task", "frame"].map(|kind| profile.markers(kind).len());
+        let kinds = ["zone", "task", "frame"];
+        let [zones, tasks, frames] = kinds.map(|kind| profile.markers(kind).len());
         prop_assert_eq!(zones + tasks + frames, begun);
         prop_assert_eq!(profile.markers("mark").len(), instants);
         prop_assert_eq!(profile.markers("message").len(), messages);

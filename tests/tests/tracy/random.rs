@@ -74,14 +74,16 @@ proptest! {
     ) {
         let scenario = scenario(steps);
         let trace = scenario.read();
-        prop_assert_eq!(trace.cpu_samples(), count(&scenario, |event| matches!(event, Event::Sample(_))));
+        let samples = count(&scenario, |event| matches!(event, Event::Sample(_)));
+        prop_assert_eq!(trace.cpu_samples(), samples);
         let waits = count(&scenario, |event| matches!(event, Event::Switch(switch)
             if switch.previous.is_some() && switch.off_cpu.stack.is_some() && !switch.off_cpu.preempted));
         prop_assert_eq!(trace.switch_samples(), waits);
         let instants = trace.messages.iter().filter(|message| message.text == "slice").count();
         prop_assert_eq!(instants, count(&scenario, |event| matches!(event, Event::Instant(..))));
         let zones: u64 = trace.threads.iter().map(|thread| thread.zones.iter().map(size).sum::<u64>()).sum();
-        prop_assert_eq!(zones as usize, count(&scenario, |event| matches!(event, Event::SliceBegin(..))));
+        let begun = count(&scenario, |event| matches!(event, Event::SliceBegin(..)));
+        prop_assert_eq!(zones as usize, begun);
 
         let jobs: usize = trace.gpus.iter().map(|gpu| gpu.threads.values().map(Vec::len).sum::<usize>()).sum();
         prop_assert_eq!(jobs, count(&scenario, |event| matches!(event, Event::GpuJob(..))));

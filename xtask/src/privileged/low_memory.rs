@@ -13,8 +13,8 @@ use crate::report::Outcome;
 
 const ENOUGH: u64 = 64 << 20;
 const TOO_LITTLE: u64 = 12 << 20;
-/// Between them a recording starts or says that it needs more, with stacks and without: megabytes and
-/// stacks. From 27.5 to 58 it once began, and was killed.
+/// Between them a recording starts or says that it needs more, with stacks and without: megabytes
+/// and stacks. From 27.5 to 58 it once began, and was killed.
 const BETWEEN: [(u64, &str); 6] = [
     (60, "samples,offcpu"),
     (56, "none"),
@@ -83,7 +83,8 @@ pub(crate) fn low_memory(context: &Context) -> Result<Outcome> {
         said.stderr
     );
     Ok(Outcome::Passed(format!(
-        "{:.1} of {:.1} MB used at most, names and export included; with less {refused} of {} refused",
+        "{:.1} of {:.1} MB used at most, names and export included; with less {refused} of {} \
+         refused",
         mb(peak),
         mb(ENOUGH),
         BETWEEN.len()

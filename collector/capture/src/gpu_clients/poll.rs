@@ -108,7 +108,8 @@ impl Poll {
             );
         }
         if self.scan.cut() {
-            let cut = "more descriptors of processes are open than are asked for GPU memory; some are left out";
+            let cut = "more descriptors of processes are open than are asked for GPU memory; some \
+                       are left out";
             missing.push(cut.to_owned());
         }
         if self.clients.left_out() {

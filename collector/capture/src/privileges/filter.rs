@@ -404,7 +404,8 @@ mod tests {
         });
         assert_eq!(
             code, 0,
-            "1: refused, 2: no thread, 3: no copy, 4: one in another namespace, 5: sockets or programs"
+            "1: refused, 2: no thread, 3: no copy, 4: one in another namespace, 5: sockets or \
+             programs"
         );
     }
 
