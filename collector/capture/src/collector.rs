@@ -32,6 +32,7 @@ use crate::unwind::StacksInMemory;
 pub(crate) use file_change::{FileStart, Pace};
 use shared::EndingStep;
 pub(crate) use shared::Shared;
+pub(crate) use start::Children;
 
 /// Clocks and counters are read this often.
 const READING_INTERVAL: Duration = Duration::from_millis(100);
@@ -61,6 +62,8 @@ pub(crate) struct Collector {
     stacks_lost: u64,
     /// When a recording that overwrites asked for all stacks anew.
     asked_anew: Instant,
+    /// When clocks and counters were read last.
+    readings_at: Option<Instant>,
     /// The present file.
     pub(crate) file: FileStart,
     /// When scheduling, tasks and samples were recorded; zones, probes and GPUs follow.
@@ -183,6 +186,7 @@ impl Collector {
             last_losses: Vec::new(),
             stacks_lost: 0,
             asked_anew: Instant::now(),
+            readings_at: None,
             file: FileStart::of_the_first(),
             attached: Instant::now(),
         }
@@ -212,7 +216,6 @@ impl Collector {
     pub(crate) fn run(mut self) -> Ended {
         go_first();
         let mut pace = SleepPace::new();
-        let mut last_reading: Option<Instant> = None;
         let mut rounds = self.output.outlet.has_tee().then(Rounds::default);
         while !self.output.shared.stop.load(Ordering::Acquire) {
             let (began, ticks) = (Instant::now(), ticks_now(self.clock_source));
@@ -222,18 +225,27 @@ impl Collector {
             {
                 self.output.outlet.nothing_before(ticks);
             }
-            if last_reading.is_none_or(|at| at.elapsed() >= READING_INTERVAL) {
-                last_reading = Some(Instant::now());
-                self.read_machine(false);
+            if self.is_time_for_readings() {
                 self.follow_cpus();
-                self.note_losses();
-                self.ask_for_lost_stacks();
-                self.ask_for_new_stacks();
+                self.take_readings();
                 self.follow_pace();
             }
             std::thread::park_timeout(pace.sleep);
         }
         self.end()
+    }
+
+    fn is_time_for_readings(&self) -> bool {
+        self.readings_at.is_none_or(|at| at.elapsed() >= READING_INTERVAL)
+    }
+
+    /// What is done now and then beside emptying the lanes, from the first event on.
+    fn take_readings(&mut self) {
+        self.readings_at = Some(Instant::now());
+        self.read_machine(false);
+        self.note_losses();
+        self.ask_for_lost_stacks();
+        self.ask_for_new_stacks();
     }
 
     pub(crate) fn drain(&mut self, all: bool) -> f64 {

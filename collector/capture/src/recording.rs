@@ -9,7 +9,7 @@ use syscollect_model::{RecorderSummary, RecorderWork, SessionInfo, StopReason, W
 use syscollect_store::{Chunk, LaneLoss, TraceBuffer};
 use syscollect_symbolize::PinnedFiles;
 
-use crate::collector::{Collector, Ended, Output, Pace, Shared};
+use crate::collector::{Children, Collector, Ended, Output, Pace, Shared};
 use crate::error::CaptureError;
 use crate::files::{self, Begin, Files, LastFile, RecordingFiles, buffer_loss};
 use crate::host::Host;
@@ -92,7 +92,7 @@ impl Recording {
     /// # Errors
     ///
     /// [`CaptureError`] says what is not permitted or not there; then nothing
-    /// is left behind.
+    /// is left behind but what the files hold by then.
     pub fn start(
         options: RecordOptions,
         out: impl Into<RecordingFiles>,
@@ -103,10 +103,13 @@ impl Recording {
         let room = room.without(options.unwind_memory.unwrap_or(0));
         let memory = room.plan(options.buffer_bytes, options.mode, cpus)?;
         let options = RecordOptions { buffer_bytes: memory.buffer_bytes, ..options };
+        // Before there are threads, and anything is large: they are copies of this process.
+        let children = Children::start(&options);
         Self::with(options, out.into(), |options, output| {
             // Whether the recording goes on is for those to say that were asked for.
             let pids = with_descendants(Path::new("/"), &options.pids);
-            Collector::start(&RecordOptions { pids, ..options.clone() }, &memory, output)
+            let options = RecordOptions { pids, ..options.clone() };
+            Collector::start(&options, &memory, children, output)
         })
     }
 
@@ -141,20 +144,24 @@ impl Recording {
         let (mut begin, begun) = Begin::new();
         let files = Files::create(out, begun, shared.files.clone())?;
         begin.file(outlet.buffer());
-        let collector = start(
-            &options,
-            Output { outlet: outlet.clone(), shared: shared.clone(), begin, pace },
-        )?;
-        let startup = collector.attached().duration_since(options.program_start);
-        let attaching = collector.began().elapsed();
-        let mut costs = CostAccount::default();
-        costs.note(RecorderWork::Start);
+        // Before anything is attached: the rest may take long to attach, and what is recorded
+        // meanwhile would fill the buffer.
         let writer = Worker::start("writer", move || {
             // While it waits for a CPU the buffer fills.
             crate::priority::go_before_most();
             files.write()
         })
         .map_err(no_thread)?;
+        let output = Output { outlet: outlet.clone(), shared: shared.clone(), begin, pace };
+        let collector = start(&options, output).inspect_err(|_| {
+            // What was written is of a recording that never was; why is what the user hears of.
+            outlet.buffer().close();
+            let _ = wait_for_disk(&writer, &outlet.buffer());
+        })?;
+        let startup = collector.attached().duration_since(options.program_start);
+        let attaching = collector.began().elapsed();
+        let mut costs = CostAccount::default();
+        costs.note(RecorderWork::Start);
         let (missing, session, began) =
             (collector.missing().to_vec(), collector.session().clone(), collector.began());
         let collector = Worker::start("collector", move || collector.run()).map_err(no_thread)?;
@@ -296,5 +303,90 @@ fn wait_for_disk<T: Send + 'static>(
             Err(Unfinished::Late(_)) if buffer.held() < held => held = buffer.held(),
             other => return other,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use syscollect_model::{Lane, LaneKind, Ticks};
+    use syscollect_store::{CaptureReader, ChunkHeader};
+
+    use super::*;
+    use crate::files::Rotation;
+
+    const LONGEST: Duration = Duration::from_secs(20);
+    const BUFFER: usize = 1 << 20;
+
+    fn chunk(number: u64) -> Chunk {
+        let data = vec![0; 16 << 10];
+        let header = ChunkHeader {
+            lane: Lane::new(LaneKind::Sched, 1),
+            sequence: number,
+            first: Ticks(number),
+            last: Ticks(number),
+            current_tid: 0,
+            stride: 8,
+            records_before: number,
+            records: 1,
+            length: data.len() as u32,
+        };
+        Chunk { header, data }
+    }
+
+    /// Pushes four times what the buffer holds, as the disk takes it in. Whether it did.
+    fn fills_buffer(output: &Output) -> bool {
+        let end = Instant::now() + LONGEST;
+        (0..4 * BUFFER as u64 >> 14).all(|number| {
+            while output.outlet.is_behind() && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            output.outlet.push(chunk(number));
+            Instant::now() < end
+        })
+    }
+
+    fn small() -> RecordOptions {
+        RecordOptions { buffer_bytes: BUFFER, ..RecordOptions::default() }
+    }
+
+    #[test]
+    fn what_is_recorded_while_the_rest_attaches_does_not_wait_for_the_end_of_that() {
+        let file = tempfile::tempfile().unwrap();
+        let recording = Recording::with(small(), file.try_clone().unwrap().into(), |_, output| {
+            assert!(fills_buffer(&output), "nothing takes in what is recorded");
+            Ok(Collector::replay(Vec::new(), output))
+        });
+        let recorded = recording.unwrap().stop(StopReason::Interrupt).unwrap();
+        assert_eq!((recorded.error, recorded.losses.len()), (None, 0));
+        let reader = CaptureReader::from_file(file).unwrap();
+        let chunks = reader.chunks(Lane::new(LaneKind::Sched, 1)).len();
+        assert_eq!(chunks, 4 * BUFFER >> 14);
+    }
+
+    #[test]
+    fn a_start_that_fails_late_leaves_nobody_who_writes() {
+        let visible = Arc::new(AtomicU64::new(0));
+        let (told, held) = (visible.clone(), Arc::new(()));
+        let of_writer = held.clone();
+        let rotation = Rotation {
+            every: Duration::MAX,
+            bytes: None,
+            next: Box::new(|| Err(std::io::ErrorKind::Unsupported.into())),
+            begun: Box::new(move || {
+                told.fetch_add(1, Ordering::Relaxed);
+            }),
+            ended: Box::new(move |_| drop(of_writer.clone())),
+        };
+        let first = tempfile::tempfile().unwrap();
+        let out = RecordingFiles { first, rotation: Some(rotation) };
+        let recording = Recording::with(small(), out, |_, output| {
+            assert!(fills_buffer(&output), "nothing takes in what is recorded");
+            Err(CaptureError::Stopped)
+        });
+        assert!(matches!(recording, Err(CaptureError::Stopped)));
+        assert_eq!(visible.load(Ordering::Relaxed), 1, "the caller has a file to remove");
+        assert_eq!(Arc::strong_count(&held), 1, "the writer has ended");
     }
 }

@@ -27,7 +27,7 @@ const FORKING: Duration = Duration::from_secs(4);
 const BEFORE: Duration = Duration::from_millis(500);
 /// A function that nobody calls, which takes its time to attach to: while nobody emptied the lanes
 /// until all was attached, 6 to 16 % of the events were lost with it, and 0 to 2 % without.
-const OPTIONS: &[&str] = &["--function", "libc.so.6:getpwnam"];
+const OPTIONS: &[&str] = &["--gpu", "--function", "libc.so.6:getpwnam"];
 /// Of 1,000 stacks of the honest program so many are whole.
 const WHOLE: u64 = 700;
 const STACKS_LEAST: u64 = 20;

@@ -40,11 +40,10 @@ impl Collector {
     pub(crate) fn start(
         options: &RecordOptions,
         memory: &MemoryPlan,
+        children: Children,
         output: Output,
     ) -> Result<Self, CaptureError> {
-        // Before anything is large: they are copies of this process.
-        let keepers = Keepers::start(options);
-        let jvm_asker = options.jvm.then(JvmAsker::start);
+        let Children { keepers, jvm_asker } = children;
         let host = Host::at(Path::new("/"));
         let online = host.online_cpus();
         let _hurry = Hurry::begin();
@@ -123,6 +122,7 @@ impl Collector {
             last_losses: Vec::new(),
             stacks_lost: 0,
             asked_anew: Instant::now(),
+            readings_at: None,
             file: FileStart::of_the_first(),
             attached,
         };
@@ -174,6 +174,9 @@ impl Collector {
         let mut pace = SleepPace::new();
         while !is_over.load(Ordering::Acquire) {
             pace.emptied(Instant::now(), self.drain(false));
+            if self.is_time_for_readings() {
+                self.take_readings();
+            }
             std::thread::park_timeout(pace.sleep);
         }
     }
@@ -190,6 +193,20 @@ impl Drop for EndOfWork<'_> {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Release);
         self.waiting.unpark();
+    }
+}
+
+/// The processes that a recorder starts for what it had better not do itself: copies of it, so that
+/// they are started while it is small and has few threads.
+pub(crate) struct Children {
+    keepers: Keepers,
+    /// Where Java virtual machines are to be asked for names.
+    jvm_asker: Option<io::Result<JvmAsker>>,
+}
+
+impl Children {
+    pub(crate) fn start(options: &RecordOptions) -> Self {
+        Self { keepers: Keepers::start(options), jvm_asker: options.jvm.then(JvmAsker::start) }
     }
 }
 
