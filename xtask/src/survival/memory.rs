@@ -1,18 +1,22 @@
-//! A control group whose memory is used up: the kernel kills the recorder where it stands.
+//! A control group whose memory is used up: by the recorder itself, which had little from the
+//! start, or by another process of its group at any moment. The kernel kills the recorder where it
+//! stands.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
 use super::{Field, RoundCounts};
-use crate::privileged::context::wait;
+use crate::privileged::context::{ends_with_us, wait};
 
-const SMALLEST: u64 = 6 << 20;
-const LARGEST: u64 = 200 << 20;
+/// With less, a recorder refuses to begin.
+const SMALLEST: u64 = 40 << 20;
+/// More than a recorder here needs.
+const LARGEST: u64 = 256 << 20;
 const LONGEST: Duration = Duration::from_millis(1_500);
 
 /// A control group of version 1 or 2 with a limit on memory, removed when it is dropped.
@@ -41,6 +45,14 @@ impl Group {
         let _ = fs::write(group.0.join("memory.swap.max"), "0");
         Ok(group)
     }
+
+    /// What this command starts is a member.
+    fn admit(&self, command: &mut Command) -> Result<()> {
+        let members = fs::OpenOptions::new().write(true).open(self.0.join("cgroup.procs"))?;
+        // SAFETY: writes two bytes to an open descriptor; 0 is the process that writes.
+        unsafe { command.pre_exec(move || std::io::Write::write_all(&mut &members, b"0\n")) };
+        Ok(())
+    }
 }
 
 impl Drop for Group {
@@ -55,12 +67,49 @@ impl Drop for Group {
     }
 }
 
+/// Another process of a group, which takes its memory: as pages of a file, which are nobody's that
+/// the kernel could kill for them. It is not killed itself.
+struct Taker {
+    process: Child,
+    file: PathBuf,
+}
+
+impl Taker {
+    /// Begins to take it after that time.
+    fn start(group: &Group, after: Duration) -> Result<Self> {
+        let file = Path::new("/dev/shm").join(format!("syscollect-test-{}", std::process::id()));
+        let mut command = Command::new("sh");
+        let sleep = format!("sleep {:.3}", after.as_secs_f64());
+        let take =
+            format!("echo -1000 > /proc/self/oom_score_adj; exec head -c {LARGEST} /dev/zero");
+        command.args(["-c", &format!("{sleep}; {take}")]);
+        command.stdin(Stdio::null()).stdout(fs::File::create(&file)?).stderr(Stdio::null());
+        group.admit(&mut command)?;
+        ends_with_us(&mut command);
+        Ok(Self { process: command.spawn()?, file })
+    }
+}
+
+impl Drop for Taker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
 /// One recorder in one group.
 pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<()> {
-    let limit = field.random.of_any_size(SMALLEST, LARGEST) / 4096 * 4096;
     let long = field.random.shorter_than(LONGEST) + Duration::from_millis(100);
+    let is_taken = field.random.shorter_than(LONGEST) < LONGEST / 2;
+    let limit = match is_taken {
+        true => LARGEST,
+        false => field.random.of_any_size(SMALLEST, LARGEST) / 4096 * 4096,
+    };
+    // Naming and exporting is hit, too.
+    let moment = field.random.shorter_than(long + LONGEST);
     let group = Group::of(limit)?;
-    let members = fs::OpenOptions::new().write(true).open(group.0.join("cgroup.procs"))?;
+    let taker = is_taken.then(|| Taker::start(&group, moment)).transpose()?;
     let mut command = field.context.command(&[]);
     let seconds = format!("{:.3}", long.as_secs_f64());
     command.args([
@@ -77,10 +126,11 @@ pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // SAFETY: writes two bytes to an open descriptor; 0 is the process that writes.
-    unsafe { command.pre_exec(move || std::io::Write::write_all(&mut &members, b"0\n")) };
+    group.admit(command)?;
     let said = wait(command.spawn()?)?;
-    let told = format!("{limit} bytes, {seconds} s: {}\n{}", said.status, said.stderr);
+    drop(taker);
+    let taken = if is_taken { format!(", taken after {moment:.1?}") } else { String::new() };
+    let told = format!("{limit} bytes{taken}, {seconds} s: {}\n{}", said.status, said.stderr);
     let killed = std::os::unix::process::ExitStatusExt::signal(&said.status) == Some(libc::SIGKILL);
     ensure!(killed || said.status.code().is_some(), "it ended otherwise: {told}");
     if said.status.success() {
