@@ -38,6 +38,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod compressed_list;
 mod error;
 mod firefox;
 mod format;

@@ -45,6 +45,7 @@ mod slice;
 mod stack_cut;
 mod symbols;
 mod tables;
+mod text_table;
 mod unit;
 
 pub use address_space::{AddressSpaces, Mapping, ProgramMemory};
@@ -84,4 +85,5 @@ pub use tables::{
     Scope, StackId, StringId, Strings, Tables, Thread, ThreadId, Track, TrackId, TrackKind,
     TrackRole,
 };
+pub use text_table::TextTable;
 pub use unit::Unit;

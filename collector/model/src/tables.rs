@@ -1,7 +1,8 @@
 //! The tables that events point into. Rows are only ever added.
 
 use crate::{
-    CpuId, Location, Lock, MachineId, ModuleKind, Schema, SessionInfo, StackCut, Time, Unit,
+    CpuId, Location, Lock, MachineId, ModuleKind, Schema, SessionInfo, StackCut, TextTable, Time,
+    Unit,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -66,36 +67,27 @@ id!(
 
 /// Deduplicated strings.
 #[derive(Clone, Debug, Default)]
-pub struct Strings {
-    rows: Vec<Box<str>>,
-    ids: FxHashMap<Box<str>, StringId>,
-}
+pub struct Strings(TextTable);
 
 impl Strings {
     /// The id of `text`, added if it is new.
     pub fn intern(&mut self, text: &str) -> StringId {
-        if let Some(id) = self.ids.get(text) {
-            return *id;
-        }
-        let id = StringId(self.rows.len() as u32);
-        self.rows.push(text.into());
-        self.ids.insert(text.into(), id);
-        id
+        StringId(self.0.intern(text))
     }
 
     /// The text of an id.
     pub fn get(&self, id: StringId) -> &str {
-        &self.rows[id.index()]
+        self.0.get(id.0)
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.rows.len()
+        self.0.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.0.is_empty()
     }
 }
 

@@ -35,7 +35,7 @@ impl Queues {
         let name = shared.string(tables.strings.get(job.name));
         let category = Category::Gpu.index();
         let state = self.threads.entry((owner, queue)).or_default();
-        state.markers.push(Marker { name, category, timing, data });
+        state.markers.push(&Marker { name, category, timing, data });
 
         let (thread, submitted) = (job.thread?, job.submitted?);
         let queue = shared.string(tables.strings.get(queue));

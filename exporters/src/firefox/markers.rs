@@ -56,31 +56,9 @@ impl From<Data> for MarkerData {
 }
 
 impl From<ProgramMarker> for MarkerData {
-    fn from(mut told: ProgramMarker) -> Self {
-        told.entries.shrink_to_fit();
+    fn from(told: ProgramMarker) -> Self {
         Self::OfProgram(told)
     }
-}
-
-impl MarkerData {
-    /// About how long it is in the file.
-    pub(super) fn expected_bytes(&self) -> usize {
-        match self {
-            Self::Fixed(Data::GpuJob(_)) => 220,
-            Self::Fixed(_) => 60,
-            Self::OfProgram(told) => {
-                25 + told
-                    .entries
-                    .iter()
-                    .map(|(key, value)| key.len() + 6 + bytes_about(value))
-                    .sum::<usize>()
-            }
-        }
-    }
-}
-
-fn bytes_about(item: &FieldItem) -> usize {
-    if let FieldItem::Text(text) = item { text.len() } else { 6 }
 }
 
 /// What a program says in a marker.

@@ -37,6 +37,7 @@ mod counters;
 mod ended;
 mod gpu;
 mod kinds;
+mod marker_table;
 mod markers;
 mod meta;
 mod resources;
@@ -194,16 +195,14 @@ impl<W: Write> FirefoxExporter<W> {
     pub fn expected_bytes(&self) -> u64 {
         let states = self.ended.threads.iter().map(|thread| &thread.state);
         let samples: usize = states.clone().map(|state| state.samples.len()).sum();
-        let markers =
-            states.flat_map(|state| &state.markers).map(|marker| 70 + marker.data.expected_bytes());
+        let markers: usize = states.map(|state| state.markers.expected_bytes()).sum();
         let values: usize = self.ended.counters.iter().map(|counter| counter.rows.len()).sum();
-        let strings: usize = self.shared.strings.iter().map(|text| text.len() + 3).sum();
+        let strings = self.shared.strings.bytes() + 3 * self.shared.strings.len();
         let tables = self.shared.stacks.len() * 12
             + self.shared.frames.len() * 50
             + self.shared.funcs.len() * 40;
         // Bytes of a row, as measured on recordings.
-        let rows =
-            samples * 26 + markers.sum::<usize>() + values * 30 + self.ended.threads.len() * 700;
+        let rows = samples * 26 + markers + values * 30 + self.ended.threads.len() * 700;
         (4_000 + rows + strings + tables) as u64
     }
 
@@ -352,7 +351,7 @@ impl<W: Write> FirefoxExporter<W> {
     ) {
         let name = self.shared.string(name);
         if let Some(state) = self.thread(thread, tables) {
-            state.markers.push(Marker {
+            state.markers.push(&Marker {
                 name,
                 category: category.index(),
                 timing,
@@ -368,7 +367,7 @@ impl<W: Write> FirefoxExporter<W> {
     ) {
         for (thread, marker) in markers {
             if let Some(state) = self.thread(thread, tables) {
-                state.markers.push(marker);
+                state.markers.push(&marker);
             }
         }
     }

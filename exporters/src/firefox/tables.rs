@@ -7,6 +7,7 @@ use std::hash::Hash;
 use std::ops::Deref;
 use syscollect_model::{
     BuildId, FrameId, ModuleId, ModuleKind, OffCpu, SleepState, StackId, StringId, Tables,
+    TextTable,
 };
 
 /// Categories of frames and markers, in the order of [`categories`].
@@ -223,7 +224,7 @@ pub(super) enum FrameKey {
 /// All shared tables.
 #[derive(Default)]
 pub(super) struct Shared {
-    pub(super) strings: Interned<Box<str>, Box<str>>,
+    pub(super) strings: TextTable,
     pub(super) libs: Libs,
     /// File names of the sources, as string rows.
     pub(super) sources: Interned<StringId, u32>,
@@ -239,7 +240,7 @@ pub(super) struct Shared {
 impl Shared {
     /// The row of a string.
     pub(super) fn string(&mut self, text: &str) -> u32 {
-        self.strings.find(text).unwrap_or_else(|| self.strings.intern(text.into(), text.into()))
+        self.strings.intern(text)
     }
 
     /// The row of a category of a program.

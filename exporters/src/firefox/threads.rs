@@ -1,6 +1,6 @@
 //! What happened to each thread: samples, CPU time, markers.
 
-use super::markers::Marker;
+use super::marker_table::MarkerTable;
 use super::tables::{Category, OffReason, Shared};
 
 /// A row of a thread's samples.
@@ -27,7 +27,7 @@ struct OffStay {
 #[derive(Debug, Default)]
 pub(super) struct ThreadState {
     pub(super) samples: Vec<SampleRow>,
-    pub(super) markers: Vec<Marker>,
+    pub(super) markers: MarkerTable,
     /// CPU time is counted up to here; `None` while it does not run, as far as it is known.
     running: Option<u64>,
     /// When it came onto its CPU.

@@ -4,7 +4,6 @@
 //! machine with its counters, queues of GPUs, and threads that say what they do.
 
 use super::ended::EndedThread;
-use super::markers::MarkerData;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 
@@ -37,12 +36,7 @@ pub(super) fn say(meta: &mut Value, threads: &[EndedThread]) {
 }
 
 fn shows(index: usize, thread: &EndedThread) -> Shows {
-    let marks = thread
-        .state
-        .markers
-        .iter()
-        .filter(|marker| matches!(marker.data, MarkerData::OfProgram(_)))
-        .count();
+    let marks = thread.state.markers.of_programs();
     Shows { cpu_ns: thread.cpu_ns(), marks, always: index == 0 || thread.queue }
 }
 

@@ -1,7 +1,6 @@
 //! The file itself.
 
 use super::ended::{Ended, EndedCounter, EndedThread};
-use super::markers::MarkerData;
 use super::meta::{Span, milliseconds};
 use super::tables::{Lib, Shared};
 use crate::ExportError;
@@ -80,13 +79,13 @@ struct Profile<'a, C: Serialize, S: Serialize, T: Serialize> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SharedOut<
-    'a,
     T: Serialize,
     F: Serialize,
     U: Serialize,
     R: Serialize,
     N: Serialize,
     S: Serialize,
+    X: Serialize,
 > {
     stack_table: T,
     frame_table: F,
@@ -94,7 +93,7 @@ struct SharedOut<
     resource_table: R,
     native_symbols: N,
     sources: S,
-    string_array: &'a [Box<str>],
+    string_array: X,
 }
 
 fn shared_out(shared: &Shared) -> impl Serialize + '_ {
@@ -105,7 +104,7 @@ fn shared_out(shared: &Shared) -> impl Serialize + '_ {
         resource_table: resource_table(shared),
         native_symbols: native_symbols(shared),
         sources: sources(shared),
-        string_array: &shared.strings,
+        string_array: Column(shared.strings.iter()),
     }
 }
 
@@ -332,11 +331,11 @@ fn samples(thread: &EndedThread, span: Span) -> impl Serialize + '_ {
 }
 
 fn markers(thread: &EndedThread, span: Span) -> impl Serialize + '_ {
-    let rows = thread.state.markers.iter();
+    let rows = thread.state.markers.rows().iter();
     let at =
         move |time: Option<u64>| time.map(|time| milliseconds(time.saturating_sub(span.origin)));
     table!(rows.len(), {
-        "data": Column(rows.clone().map(|row| -> &MarkerData { &row.data })),
+        "data": thread.state.markers.data(),
         "name": Column(rows.clone().map(|row| row.name)),
         "startTime": Column(rows.clone().map(move |row| at(row.timing.parts().0))),
         "endTime": Column(rows.clone().map(move |row| at(row.timing.parts().1))),

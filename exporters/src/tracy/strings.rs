@@ -1,8 +1,8 @@
 //! The file's strings.
 
-use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::fmt::Write;
+use syscollect_model::TextTable;
 
 /// An index of 24 bits, one of which values means none.
 const MAX_TEXTS: usize = (1 << 24) - 2;
@@ -12,8 +12,7 @@ const MAX_SHORT: usize = 900;
 /// Every string of the file, once.
 #[derive(Default)]
 pub(crate) struct FileStrings {
-    rows: Vec<Box<str>>,
-    ids: FxHashMap<Box<str>, u32>,
+    rows: TextTable,
     /// Strings that found no room.
     pub(crate) refused: u64,
 }
@@ -43,25 +42,16 @@ impl FileStrings {
     }
 
     fn intern_clean(&mut self, clean: Cow<'_, str>) -> u32 {
-        if let Some(id) = self.ids.get(clean.as_ref()) {
-            return *id;
+        if self.rows.len() < MAX_TEXTS {
+            return self.rows.intern(&clean);
         }
-        let id = self.rows.len() as u32;
-        let row: Box<str> = if self.rows.len() < MAX_TEXTS {
-            clean.into()
-        } else {
+        self.rows.find(&clean).unwrap_or_else(|| {
             self.refused += 1;
-            if self.rows.len() > MAX_TEXTS {
-                return MAX_TEXTS as u32;
-            }
-            "[too many strings]".into()
-        };
-        self.rows.push(row.clone());
-        self.ids.insert(row, id);
-        id
+            self.rows.intern("[too many strings]")
+        })
     }
 
-    pub(crate) fn rows(&self) -> &[Box<str>] {
+    pub(crate) fn rows(&self) -> &TextTable {
         &self.rows
     }
 }
@@ -113,7 +103,7 @@ mod tests {
     fn lines_stay_lines_where_they_are_drawn_so() {
         let mut texts = FileStrings::default();
         texts.intern_lines("a\0b\nc");
-        assert_eq!(*texts.rows()[0], *"a\\u{0}b\nc");
+        assert_eq!(texts.rows().get(0), "a\\u{0}b\nc");
     }
 
     #[test]
@@ -121,7 +111,7 @@ mod tests {
         let mut texts = FileStrings::default();
         texts.intern_short(&"é".repeat(1_000));
         texts.intern_short("lock");
-        assert_eq!((texts.rows()[0].len(), &*texts.rows()[1]), (903, "lock"));
+        assert_eq!((texts.rows().get(0).len(), texts.rows().get(1)), (903, "lock"));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use syscollect_usdt_client::testing::announce;
+use syscollect_usdt_client::{message, zone};
 use syscollect_zone_protocol::ItemKind;
 use syscollect_zone_protocol::arena::{
     ARENA_BYTES, ARENA_MAGIC, ArenaHeader, ClockKind, HEADER_STRIDE, HEADERS_OFFSET, LOG_BYTES,
@@ -77,6 +78,18 @@ pub(crate) fn run(attack: &str, seconds: u64) -> Result<()> {
                     ring.head.store(tail + RING_BYTES as u64, Ordering::Release);
                 }
             })
+        }),
+        // Zones and messages of which each says something new, as fast as they come.
+        "texts" => in_processes(2, || {
+            let mut number = 0u64;
+            while Instant::now() < end {
+                let zone = zone!("says something new");
+                zone.name(&format!("a name that nobody else has, {number}"));
+                zone.text(&format!("a text that is there once, {number}"));
+                message!("a message that is there once, {number}");
+                number += 1;
+            }
+            Ok(())
         }),
         // Processes without end, which announce rings on descriptors that are no arenas: one that
         // is closed, and one of another file.
