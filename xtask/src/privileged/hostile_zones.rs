@@ -18,6 +18,7 @@ use syscollect_store::{CaptureReader, Definition, LostRecord};
 
 use super::attacked::{AttackedRecorder, Bounds, MIB, StoppedRecorder, Usage};
 use super::context::{Context, json_lines, number, signal, text, wait};
+use super::files::wait_for_usage;
 use super::hostile_names::symbols_of;
 use super::zones::{ProcessZones, load};
 
@@ -97,6 +98,45 @@ pub(crate) fn flood(context: &Context) -> Result<String> {
     let said = &attacked.recorder.said.stderr;
     ensure!(said.contains("share of --buffer"), "nothing says so:\n{said}");
     Ok(words)
+}
+
+/// How long texts are said: exports of a debug build are slow.
+const TEXTS_SECONDS: &str = "1";
+/// What an export may take without events, and for each of a flood. When it kept what markers say
+/// as it is in the program, Firefox took 430 for each, and Tracy, with two copies of a text, 243.
+const EXPORT_REST: u64 = 64 * MIB;
+const EXPORT_EACH: u64 = 160;
+
+/// Zones and messages of which each says something that nobody has said before, as fast as they
+/// come: what exports take for them.
+pub(crate) fn texts(context: &Context) -> Result<String> {
+    let capture = context.path("hostile-texts.syscap");
+    let recorder = context.start(&capture, &["--buffer", "64M"])?;
+    let programs = [
+        load(context, &["as", DAEMON, "numbered", "/dev/null", "3"]),
+        load(context, &["as", NOBODY, "hostile", "texts", TEXTS_SECONDS]),
+    ];
+    let programs = programs.map(|program| wait(program?));
+    context.stop(recorder)?;
+    let [honest, hostile] = programs;
+    ensure!(hostile?.stderr.is_empty(), "the hostile program failed");
+    let made = json_lines(&honest?.stdout)?;
+    let made = number(made.first().context("the honest program said nothing")?, "numbers")?;
+    let info = context.info(&capture)?;
+    let events = number(&info, "events")?;
+    let mut words = vec![format!("{events} events")];
+    for format in ["pftrace", "json.gz", "tracy"] {
+        let exported = capture.with_extension(format);
+        let mut command = context.command(&["export", text(&capture)?, "-o", text(&exported)?]);
+        let export = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let (_, peak) = wait_for_usage(export.id())?;
+        let most = EXPORT_REST + events * EXPORT_EACH;
+        words.push(format!("{} MiB to export {format}", peak / MIB));
+        ensure!(peak <= most, "{}: {} MiB are the bound", words.join(", "), most / MIB);
+        fs::remove_file(exported)?;
+    }
+    ensure!(events > made + 50_000, "no flood: {}", words.join(", "));
+    Ok(words.join(", "))
 }
 
 /// What floods of announcements may cost the threads that hear of them, of a CPU: on descriptors

@@ -159,6 +159,7 @@ const TESTS: &[Test] = &[
     test!("hostile-memory", hostile_zones::memory, needs "user_probes"),
     test!("hostile-survey", hostile_zones::survey, needs "user_probes"),
     test!("hostile-flood", hostile_zones::flood, needs "user_probes"),
+    test!("hostile-texts", hostile_zones::texts, needs "user_probes"),
     test!("hostile-announcements", hostile_zones::announcements, needs "user_probes"),
     test!("hostile-looks", hostile_zones::looks, needs "user_probes"),
     test!("gpu-fences" kernels, gpu::fences, needs "tracefs"),
