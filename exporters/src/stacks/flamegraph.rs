@@ -43,10 +43,10 @@ impl<W: Write> FlamegraphExporter<W> {
         }
     }
 
-    /// Whether the session, which has ended, had no such stack: what is written is valid, and
-    /// empty.
+    /// Whether the session, which has ended, had no such stack: what is written is valid, and says
+    /// nothing of where.
     pub fn is_empty(&self) -> bool {
-        self.folding.lines.is_empty()
+        self.folding.is_empty()
     }
 
     /// Draws, and gives the output back.

@@ -15,13 +15,14 @@ pub(super) struct Folding {
     kind: StackKind,
     totals: Totals,
     pub(super) lines: Vec<String>,
+    has_stacks: bool,
 }
 
 impl Folding {
     pub(super) fn new(options: StackOptions) -> Self {
         let StackOptions { kind, process, idle } = options;
         let totals = if idle { Totals::new(process) } else { Totals::without_idle(process) };
-        Self { kind, totals, lines: Vec::new() }
+        Self { kind, totals, lines: Vec::new(), has_stacks: false }
     }
 
     #[inline]
@@ -43,10 +44,16 @@ impl Folding {
                 StackKind::OnCpu | StackKind::Wakers | StackKind::Probes => count,
             };
             if count > 0 {
+                self.has_stacks |= stack.is_some();
                 *lines.entry(line(process, stack, tables)).or_default() += count;
             }
         }
         self.lines = lines.into_iter().map(|(stack, count)| format!("{stack} {count}")).collect();
+    }
+
+    /// Whether none of the lines has a stack: they say how often, or how long, and not where.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.has_stacks
     }
 
     /// Nanoseconds off the CPU, so that short stays of several threads add up before they are cut.
@@ -132,10 +139,10 @@ impl<W: Write> FoldedExporter<W> {
         Self { out, folding: Folding::new(options) }
     }
 
-    /// Whether the session, which has ended, had no such stack: what is written is valid, and
-    /// empty.
+    /// Whether the session, which has ended, had no such stack: what is written is valid, and says
+    /// nothing of where.
     pub fn is_empty(&self) -> bool {
-        self.folding.lines.is_empty()
+        self.folding.is_empty()
     }
 
     /// Writes the lines and gives the output back.
