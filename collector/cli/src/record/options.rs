@@ -119,6 +119,7 @@ impl Args {
             Some(path) => Output::File(path),
         };
         let export = self.system.export(&output, self.format).map_err(usage)?;
+        check_drawable(export, self.stacks, self.freq).map_err(usage)?;
         self.system.check_buffer(self.buffer).map_err(usage)?;
         if self.stacks.probes && !backend::options::HAS_PROBES {
             return Err(usage("--stacks probes: there are no probes on this system".into()).into());
@@ -148,6 +149,26 @@ impl Options {
     }
 }
 
+/// A recording that is drawn when it ends has CPU samples with stacks, which are what is drawn.
+fn check_drawable(
+    export: Option<Format>,
+    stacks: StackKinds,
+    frequency: u32,
+) -> Result<(), String> {
+    let is_drawn = matches!(export, Some(Format::Svg | Format::Folded));
+    match (is_drawn, stacks.samples, frequency > 0) {
+        (false, ..) | (true, true, true) => Ok(()),
+        (true, false, _) => Err(
+            "a flame graph of a recording is of CPU samples: add samples to --stacks, or write a \
+             .syscap, of which `syscollect flamegraph --stacks` draws the others"
+                .into(),
+        ),
+        (true, true, false) => {
+            Err("a flame graph of a recording is of CPU samples: --freq has to be above 0".into())
+        }
+    }
+}
+
 fn parse_stacks(text: &str) -> Result<StackKinds, String> {
     let asked = StackChoice::parse_list(text)?;
     Ok(StackKinds {
@@ -161,6 +182,16 @@ fn parse_stacks(text: &str) -> Result<StackKinds, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_would_be_drawn_of_nothing_is_not_recorded() {
+        let (of_samples, none) =
+            (StackKinds { samples: true, ..StackKinds::default() }, StackKinds::default());
+        let check = |format, stacks, frequency| check_drawable(format, stacks, frequency).is_ok();
+        assert!(check(Some(Format::Svg), of_samples, 99));
+        assert!(!check(Some(Format::Folded), none, 99) && !check(Some(Format::Svg), of_samples, 0));
+        assert!(check(Some(Format::Pftrace), none, 0) && check(None, none, 0));
+    }
 
     #[test]
     fn stacks_are_a_list_or_none() {
