@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 /// Different texts in the order in which they came, each found by its number and each number by its
 /// text.
 ///
-/// They lie one behind another, so that a text costs its bytes and some 15 more: recorded programs
+/// They lie one behind another, so that a text costs its bytes and some 20 more: recorded programs
 /// may have millions. They also choose the texts, so the hash is one whose collisions nobody can
 /// make.
 #[derive(Clone, Debug, Default)]
@@ -15,37 +15,59 @@ pub struct TextTable {
     texts: String,
     /// Where each ends in `texts`.
     ends: Vec<usize>,
-    numbers: HashTable<u32>,
+    found: HashTable<Found>,
     hasher: RandomState,
+}
+
+/// A text in the table of hashes: with its hash, no other text is touched to find it, and none for
+/// the table to grow.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    hash: u32,
+    number: u32,
+}
+
+impl Found {
+    /// As the table wants it, which takes its place from the lower bits and a mark from the upper.
+    fn place(self) -> u64 {
+        u64::from(self.hash) << 32 | u64::from(self.hash)
+    }
 }
 
 impl TextTable {
     /// The number of `text`, which is added if it is new. There is room for 2^32 texts, which
     /// memory cannot hold.
     pub fn intern(&mut self, text: &str) -> u32 {
-        let Self { texts, ends, numbers, hasher } = self;
-        let hash = hasher.hash_one(text);
-        if let Some(number) = numbers.find(hash, |number| text_of(texts, ends, *number) == text) {
-            return *number;
+        let new = self.as_new(text);
+        if let Some(number) = self.find_as(text, new) {
+            return number;
         }
-        let number = ends.len() as u32;
-        texts.push_str(text);
-        ends.push(texts.len());
-        numbers
-            .insert_unique(hash, number, |number| hasher.hash_one(text_of(texts, ends, *number)));
-        number
+        self.texts.push_str(text);
+        self.ends.push(self.texts.len());
+        self.found.insert_unique(new.place(), new, |found| found.place());
+        new.number
     }
 
     /// The number of `text`, if it is there.
     pub fn find(&self, text: &str) -> Option<u32> {
-        let Self { texts, ends, numbers, hasher } = self;
-        let is_it = |number: &u32| text_of(texts, ends, *number) == text;
-        numbers.find(hasher.hash_one(text), is_it).copied()
+        self.find_as(text, self.as_new(text))
+    }
+
+    /// What a text that is not there would be.
+    fn as_new(&self, text: &str) -> Found {
+        Found { hash: self.hasher.hash_one(text) as u32, number: self.ends.len() as u32 }
+    }
+
+    fn find_as(&self, text: &str, new: Found) -> Option<u32> {
+        let is_it = |found: &Found| found.hash == new.hash && self.get(found.number) == text;
+        self.found.find(new.place(), is_it).map(|found| found.number)
     }
 
     /// The text of a number; of one that [`Self::intern`] has not given, none.
     pub fn get(&self, number: u32) -> &str {
-        text_of(&self.texts, &self.ends, number)
+        let number = number as usize;
+        let begin = number.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.texts[begin..self.ends[number]]
     }
 
     /// How many there are.
@@ -67,12 +89,6 @@ impl TextTable {
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> + Clone {
         (0..self.ends.len() as u32).map(|number| self.get(number))
     }
-}
-
-fn text_of<'a>(texts: &'a str, ends: &[usize], number: u32) -> &'a str {
-    let number = number as usize;
-    let begin = number.checked_sub(1).map_or(0, |before| ends[before]);
-    &texts[begin..ends[number]]
 }
 
 #[cfg(test)]
