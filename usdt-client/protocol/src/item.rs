@@ -313,6 +313,7 @@ impl core::ops::Deref for ItemWords {
 }
 
 /// Words of the item that begins with this one; `None` where there is no such kind.
+#[inline]
 pub const fn item_words(first: u64) -> Option<usize> {
     if first as u8 >= ZONE_END {
         return Some(1);
@@ -355,6 +356,7 @@ pub const fn item_words(first: u64) -> Option<usize> {
 }
 
 /// Whether the item that begins with this word is an event: the other 56 bits are ticks.
+#[inline]
 pub const fn is_stamped(first: u64) -> bool {
     if first as u8 >= ZONE_END {
         return true;

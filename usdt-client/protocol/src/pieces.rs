@@ -66,6 +66,7 @@ impl TextPiece {
         }
     }
 
+    #[inline]
     pub(crate) fn of_words(words: &[u64], length: u8) -> Self {
         let mut bytes = [0; TEXT_BYTES];
         for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
