@@ -176,9 +176,13 @@ impl ProgramChunks for OfPrograms<'_> {
 impl Collector {
     /// Replays chunks instead of recording a machine.
     pub(crate) fn replay(chunks: Vec<Chunk>, output: Output) -> Self {
+        Self::new(vec![Box::new(Replay::new(chunks))], ClockSource::Monotonic, output)
+    }
+
+    fn new(sources: Vec<Box<dyn Source>>, clock_source: ClockSource, output: Output) -> Self {
         Self {
-            sources: vec![Box::new(Replay::new(chunks))],
-            clock_source: ClockSource::Monotonic,
+            sources,
+            clock_source,
             output,
             machine: None,
             missing: Vec::new(),

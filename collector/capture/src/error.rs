@@ -85,6 +85,10 @@ impl CaptureError {
             _ => Self::System { what, source },
         }
     }
+
+    pub(crate) fn no_thread(source: io::Error) -> Self {
+        Self::system("cannot start a thread", source)
+    }
 }
 
 /// Bytes as people read them.

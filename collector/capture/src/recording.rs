@@ -151,7 +151,7 @@ impl Recording {
             crate::priority::go_before_most();
             files.write()
         })
-        .map_err(no_thread)?;
+        .map_err(CaptureError::no_thread)?;
         let output = Output { outlet: outlet.clone(), shared: shared.clone(), begin, pace };
         let collector = start(&options, output).inspect_err(|_| {
             // What was written is of a recording that never was; why is what the user hears of.
@@ -164,7 +164,8 @@ impl Recording {
         costs.note(RecorderWork::Start);
         let (missing, session, began) =
             (collector.missing().to_vec(), collector.session().clone(), collector.began());
-        let collector = Worker::start("collector", move || collector.run()).map_err(no_thread)?;
+        let collector =
+            Worker::start("collector", move || collector.run()).map_err(CaptureError::no_thread)?;
         Ok(Self {
             shared,
             collector,
@@ -280,10 +281,6 @@ impl Recording {
     }
 }
 
-fn no_thread(error: std::io::Error) -> CaptureError {
-    CaptureError::system("cannot start a thread", error)
-}
-
 fn load(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
@@ -338,7 +335,7 @@ mod tests {
     /// Pushes four times what the buffer holds, as the disk takes it in. Whether it did.
     fn fills_buffer(output: &Output) -> bool {
         let end = Instant::now() + LONGEST;
-        (0..4 * BUFFER as u64 >> 14).all(|number| {
+        (0..(4 * BUFFER as u64) >> 14).all(|number| {
             while output.outlet.is_behind() && Instant::now() < end {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -362,7 +359,7 @@ mod tests {
         assert_eq!((recorded.error, recorded.losses.len()), (None, 0));
         let reader = CaptureReader::from_file(file).unwrap();
         let chunks = reader.chunks(Lane::new(LaneKind::Sched, 1)).len();
-        assert_eq!(chunks, 4 * BUFFER >> 14);
+        assert_eq!(chunks, (4 * BUFFER) >> 14);
     }
 
     #[test]

@@ -5,13 +5,15 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::thread::{Builder, Thread};
 use std::time::Instant;
 
-use syscollect_model::SessionInfo;
+use syscollect_model::{ClockSource, SessionInfo};
 use syscollect_store::Definition;
 
 use super::{Collector, FileStart, Machine, Output, SleepPace};
+use crate::bpf_object::SharedMaps;
 use crate::ebpf::EbpfSource;
 use crate::error::CaptureError;
 use crate::gpu_clients::GpuClients;
@@ -22,6 +24,7 @@ use crate::mapping_pace::MappingPace;
 use crate::memory::MemoryPlan;
 use crate::notes::{Notes, NotesSettings};
 use crate::options::RecordOptions;
+use crate::outlet::Outlet;
 use crate::perf::mappings::MappingRings;
 use crate::priority::{Hurry, go_first};
 use crate::probes::{Keeper, ManagerInbox, ProbeSource, Setup};
@@ -29,7 +32,8 @@ use crate::readings::Readings;
 use crate::source::Source;
 use crate::support::lacking_for_names;
 use crate::tracepoints::{self, EventKeeper, TracepointSource};
-use crate::zones::ZoneSource;
+use crate::unwind::UnwindTables;
+use crate::zones::{ZoneNotice, ZoneSource};
 
 impl Collector {
     /// Loads and attaches everything: when it returns, the machine is recorded.
@@ -44,106 +48,57 @@ impl Collector {
         output: Output,
     ) -> Result<Self, CaptureError> {
         let Children { keepers, jvm_asker } = children;
-        let host = Host::at(Path::new("/"));
-        let online = host.online_cpus();
         let _hurry = Hurry::begin();
         // Held until all objects are loaded.
         let _types = kernel_types();
-        let mut programs = EbpfSource::load(options, memory, &host)?;
-        let unwind = programs.start_unwinding(options.asked_by);
-        let unwind_tables = unwind.is_some();
-        let clock_source = programs.clock_source;
-        let shared_maps = programs.shared_maps()?;
-        // Mappings first: of what runs later they know the files.
-        let mut sources: Vec<Box<dyn Source>> =
-            vec![Box::new(MappingRings::default()), Box::new(programs)];
-        let mut readings = Readings::start(clock_source, host.possible_cpus());
+        let mut first = FirstSources::load(options, memory)?;
         options.go_on()?;
         let began = Instant::now();
-        for source in &mut sources {
-            source.attach(&online)?;
-        }
+        first.attach()?;
         let attached = Instant::now();
         options.go_on()?;
-        readings.read();
-        let mut missing: Vec<String> =
-            sources.iter().flat_map(|source| source.missing()).cloned().collect();
-        missing.extend(lacking_for_names());
+        first.readings.read();
+        let mut missing = first.missing();
         missing.extend(memory.note.clone());
-        let jvms = match jvm_asker.transpose() {
-            Ok(asker) => {
-                let recorded = shared_maps.get("recorded_processes");
-                let recorded = recorded.filter(|_| !options.pids.is_empty());
-                asker.map(|asker| {
-                    JvmNames::new(asker, recorded.and_then(|map| map.try_clone().ok()))
-                })
-            }
-            Err(error) => {
-                missing.push(format!("--jvm: no Java virtual machine is asked for names: {error}"));
-                None
-            }
-        };
-        let session = SessionInfo {
-            notes: missing.clone(),
-            ..describe(options, &host, &sources, readings.tick_rate_hz())
-        };
-        let buffer = output.outlet.clone();
-        // Clock readings come first in the file: without them nothing has a
-        // time, however early the recorder is killed or the disk is full.
-        readings.flush(true, &mut |chunk| output.push(chunk));
-        output.define(&Definition::Session(Box::new(session.clone())));
-        output.define(&Definition::Counters(readings.definitions()));
+        let jvms = first.jvm_names(options, jvm_asker, &mut missing);
+        let session = first.describe(options, &missing);
+        output.begin_recording(&mut first.readings, &session);
         let settings = NotesSettings {
-            clock: clock_source,
+            clock: first.clock,
             asked_by: options.asked_by,
             pids: options.pids.clone(),
             // The program that they need takes megabytes while it is loaded.
             blocked_stacks: options.stacks.offcpu && !memory.is_short(),
             jvms,
         };
-        let notes = Notes::start(buffer.clone(), settings, unwind)
-            .map_err(|error| CaptureError::system("cannot start a thread", error))?;
+        let later = LaterSetup {
+            options,
+            memory_is_short: memory.is_short(),
+            clock: first.clock,
+            online: first.online.clone(),
+            possible_cpus: first.host.possible_cpus(),
+            shared_maps: first.shared_maps,
+            buffer: output.outlet.clone(),
+            unwind_tables: first.unwind.is_some(),
+        };
+        let notes = Notes::start(output.outlet.clone(), settings, first.unwind)
+            .map_err(CaptureError::no_thread)?;
         let inbox = ManagerInbox::new();
-        let possible_cpus = host.possible_cpus();
         let mut collector = Self {
-            sources,
-            clock_source,
-            output,
             machine: Some(Machine {
-                host,
-                online: online.clone(),
-                readings,
+                host: first.host,
+                online: first.online,
+                readings: first.readings,
                 notes,
                 mapped_files: inbox.mapped_files(),
                 mapping_pace: MappingPace::new(),
             }),
             missing,
             session,
-            last_losses: Vec::new(),
-            stacks_lost: 0,
-            asked_anew: Instant::now(),
-            readings_at: None,
-            file: FileStart::of_the_first(),
             attached,
+            ..Self::new(first.sources, first.clock, output)
         };
-        let later = collector.empty_lanes_during(|| {
-            let (marked, zones) = ZoneSource::start(clock_source, options)
-                .map_err(|error| CaptureError::system("cannot start a thread", error))?;
-            let setup = Setup {
-                options,
-                clock: clock_source,
-                possible_cpus,
-                shared: &shared_maps,
-                buffer,
-                zones,
-                memory_is_short: memory.is_short(),
-                unwind_tables,
-            };
-            let mut later = start_later_sources(setup, keepers, inbox, &online)?;
-            // Behind the probes: when it is told to stop, all rings were announced.
-            later.sources.push(Box::new(marked));
-            Ok::<_, CaptureError>(later)
-        })?;
+        let later = collector.empty_lanes_during(|| later.start(keepers, inbox))?;
         options.go_on()?;
         collector.missing.extend(later.sources.iter().flat_map(|source| source.missing()).cloned());
         collector.missing.extend(later.missing);
@@ -224,7 +179,106 @@ impl Keepers {
     }
 }
 
-/// Sources that are attached when the others record already.
+/// What is loaded together and attached first: scheduling, tasks, samples and mappings.
+struct FirstSources {
+    host: Host,
+    online: Vec<u32>,
+    clock: ClockSource,
+    sources: Vec<Box<dyn Source>>,
+    readings: Readings,
+    /// Maps that objects which are loaded later use, too.
+    shared_maps: SharedMaps,
+    unwind: Option<UnwindTables>,
+}
+
+impl FirstSources {
+    fn load(options: &RecordOptions, memory: &MemoryPlan) -> Result<Self, CaptureError> {
+        let host = Host::at(Path::new("/"));
+        let online = host.online_cpus();
+        let mut programs = EbpfSource::load(options, memory, &host)?;
+        let unwind = programs.start_unwinding(options.asked_by);
+        let clock = programs.clock_source;
+        Ok(Self {
+            online,
+            clock,
+            shared_maps: programs.shared_maps()?,
+            // Mappings first: of what runs later they know the files.
+            sources: vec![Box::new(MappingRings::default()), Box::new(programs)],
+            readings: Readings::start(clock, host.possible_cpus()),
+            unwind,
+            host,
+        })
+    }
+
+    fn attach(&mut self) -> Result<(), CaptureError> {
+        self.sources.iter_mut().try_for_each(|source| source.attach(&self.online))
+    }
+
+    /// What this machine lacks for them, and for names.
+    fn missing(&self) -> Vec<String> {
+        let missing = self.sources.iter().flat_map(|source| source.missing()).cloned();
+        missing.chain(lacking_for_names()).collect()
+    }
+
+    /// Java virtual machines, where these are to be asked for names; why they are not is `missing`.
+    fn jvm_names(
+        &self,
+        options: &RecordOptions,
+        asker: Option<io::Result<JvmAsker>>,
+        missing: &mut Vec<String>,
+    ) -> Option<JvmNames> {
+        match asker? {
+            Ok(asker) => {
+                let recorded = self.shared_maps.get("recorded_processes");
+                let recorded = recorded.filter(|_| !options.pids.is_empty());
+                Some(JvmNames::new(asker, recorded.and_then(|map| map.try_clone().ok())))
+            }
+            Err(error) => {
+                missing.push(format!("--jvm: no Java virtual machine is asked for names: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Everything that is known at the start.
+    fn describe(&self, options: &RecordOptions, missing: &[String]) -> SessionInfo {
+        let mut session = SessionInfo {
+            recorder_command: options.command_line.clone(),
+            tick_rate_hz: self.readings.tick_rate_hz(),
+            sample_rate_hz: options.sample_rate_hz,
+            stacks: options.stacks.origins(),
+            filter_pids: options.pids.clone(),
+            notes: missing.to_vec(),
+            ..self.host.session()
+        };
+        self.sources.iter().for_each(|source| source.describe(&mut session));
+        session
+    }
+}
+
+impl Output {
+    /// Clock readings come first in the file: without them nothing has a time, however early the
+    /// recorder is killed or the disk is full.
+    fn begin_recording(&self, readings: &mut Readings, session: &SessionInfo) {
+        readings.flush(true, &mut |chunk| self.push(chunk));
+        self.define(&Definition::Session(Box::new(session.clone())));
+        self.define(&Definition::Counters(readings.definitions()));
+    }
+}
+
+/// What sources are started with that are attached when the first ones record already.
+struct LaterSetup<'a> {
+    options: &'a RecordOptions,
+    memory_is_short: bool,
+    clock: ClockSource,
+    online: Vec<u32>,
+    possible_cpus: u32,
+    shared_maps: SharedMaps,
+    buffer: Arc<Outlet>,
+    unwind_tables: bool,
+}
+
+/// Sources that are attached when the first ones record already.
 #[derive(Default)]
 struct LaterSources {
     sources: Vec<Box<dyn Source>>,
@@ -232,111 +286,91 @@ struct LaterSources {
     missing: Vec<String>,
 }
 
-/// Starts GPUs, tracepoints and probes.
-///
-/// # Errors
-///
-/// What was asked for is not there, or a stop was asked for.
-fn start_later_sources(
-    setup: Setup<'_>,
-    keepers: Keepers,
-    inbox: ManagerInbox,
-    online: &[u32],
-) -> Result<LaterSources, CaptureError> {
-    let mut later = LaterSources::default();
-    let gpu = start_gpu(&setup, keepers.tracepoints, online)?;
-    setup.options.go_on()?;
-    for (what, source) in gpu {
-        match source {
-            Ok(source) => later.sources.push(source),
-            Err(error) => later.missing.push(format!("{what} not recorded: {error}")),
+impl LaterSources {
+    /// Takes a source, or says of what it was that it is not recorded.
+    fn add(&mut self, not_recorded: &str, started: Result<impl Source + 'static, CaptureError>) {
+        match started {
+            Ok(source) => self.sources.push(Box::new(source)),
+            Err(error) => self.missing.push(format!("{not_recorded}: {error}")),
         }
     }
-    match start_probes(setup, keepers.probes, inbox, online) {
-        Ok(probes) => later.sources.push(Box::new(probes)),
-        // What the user asked for and what will not be found is no recording.
-        Err(error @ (CaptureError::NothingToProbe(_) | CaptureError::Stopped)) => {
-            return Err(error);
+}
+
+impl LaterSetup<'_> {
+    /// Starts GPUs, tracepoints, probes and zones.
+    ///
+    /// # Errors
+    ///
+    /// What was asked for is not there, or a stop was asked for.
+    fn start(&self, keepers: Keepers, inbox: ManagerInbox) -> Result<LaterSources, CaptureError> {
+        let (zones, notices) =
+            ZoneSource::start(self.clock, self.options).map_err(CaptureError::no_thread)?;
+        let mut later = LaterSources::default();
+        if let Some(keeper) = keepers.tracepoints {
+            let drivers = self.start_tracepoints(keeper);
+            let drivers = if self.options.tracepoints.is_empty() { drivers } else { Ok(drivers?) };
+            later.add("GPU drivers are not recorded", drivers);
         }
-        Err(error) => later
-            .missing
-            .push(format!("neither instrumented programs nor probes are recorded: {error}")),
-    }
-    Ok(later)
-}
-
-fn start_probes(
-    setup: Setup<'_>,
-    keeper: io::Result<Keeper>,
-    inbox: ManagerInbox,
-    online: &[u32],
-) -> Result<ProbeSource, CaptureError> {
-    let keeper = keeper.map_err(|error| {
-        CaptureError::system("cannot start the process that holds probes", error)
-    })?;
-    let mut probes = ProbeSource::start(setup, keeper, inbox, online)?;
-    probes.attach(online)?;
-    Ok(probes)
-}
-
-/// A source that may be refused.
-type Started = Result<Box<dyn Source>, CaptureError>;
-
-/// The sources of `--gpu`: what drivers do, and what processes have of them. Tracepoints that were
-/// asked for come with the drivers' own.
-///
-/// # Errors
-///
-/// What was asked for is not there.
-fn start_gpu(
-    setup: &Setup<'_>,
-    keeper: Option<io::Result<EventKeeper>>,
-    online: &[u32],
-) -> Result<Vec<(&'static str, Started)>, CaptureError> {
-    let (gpu, asked) = (setup.options.gpu, &setup.options.tracepoints);
-    let mut started: Vec<(&'static str, Started)> = Vec::new();
-    if let Some(keeper) = keeper {
-        let tracepoints = tracepoints::Setup {
-            clock: setup.clock,
-            possible_cpus: setup.possible_cpus,
-            shared: setup.shared,
-            buffer: Arc::clone(&setup.buffer),
-            gpu,
-            asked,
+        if self.options.gpu {
+            let clients = GpuClients::start(Path::new("/"), self.clock);
+            later.add("GPU memory of processes is not recorded", clients);
+        }
+        self.options.go_on()?;
+        let probes = match self.start_probes(keepers.probes, inbox, notices) {
+            // What the user asked for and what will not be found is no recording.
+            Err(error @ (CaptureError::NothingToProbe(_) | CaptureError::Stopped)) => {
+                return Err(error);
+            }
+            probes => probes,
         };
-        let drivers = keeper
-            .map_err(|error| {
-                CaptureError::system("cannot start the process that holds tracepoints", error)
-            })
-            .and_then(|keeper| TracepointSource::start(&tracepoints, keeper, online))
-            .map(|source| Box::new(source) as Box<dyn Source>);
-        started.push(("GPU drivers are", if asked.is_empty() { drivers } else { Ok(drivers?) }));
+        later.add("neither instrumented programs nor probes are recorded", probes);
+        // Behind the probes: when it is told to stop, all rings were announced.
+        later.sources.push(Box::new(zones));
+        Ok(later)
     }
-    if gpu {
-        let clients = GpuClients::start(Path::new("/"), setup.clock)
-            .map(|source| Box::new(source) as Box<dyn Source>);
-        started.push(("GPU memory of processes is", clients));
-    }
-    Ok(started)
-}
 
-/// Everything that is known at the start.
-fn describe(
-    options: &RecordOptions,
-    host: &Host,
-    sources: &[Box<dyn Source>],
-    tick_rate_hz: f64,
-) -> SessionInfo {
-    let mut session = SessionInfo {
-        recorder_command: options.command_line.clone(),
-        tick_rate_hz,
-        sample_rate_hz: options.sample_rate_hz,
-        stacks: options.stacks.origins(),
-        filter_pids: options.pids.clone(),
-        ..host.session()
-    };
-    sources.iter().for_each(|source| source.describe(&mut session));
-    session
+    /// What GPU drivers do, and tracepoints that were asked for.
+    fn start_tracepoints(
+        &self,
+        keeper: io::Result<EventKeeper>,
+    ) -> Result<TracepointSource, CaptureError> {
+        let keeper = keeper.map_err(|error| {
+            CaptureError::system("cannot start the process that holds tracepoints", error)
+        })?;
+        let setup = tracepoints::Setup {
+            clock: self.clock,
+            possible_cpus: self.possible_cpus,
+            shared: &self.shared_maps,
+            buffer: Arc::clone(&self.buffer),
+            gpu: self.options.gpu,
+            asked: &self.options.tracepoints,
+        };
+        TracepointSource::start(&setup, keeper, &self.online)
+    }
+
+    fn start_probes(
+        &self,
+        keeper: io::Result<Keeper>,
+        inbox: ManagerInbox,
+        zones: Sender<ZoneNotice>,
+    ) -> Result<ProbeSource, CaptureError> {
+        let keeper = keeper.map_err(|error| {
+            CaptureError::system("cannot start the process that holds probes", error)
+        })?;
+        let setup = Setup {
+            options: self.options,
+            clock: self.clock,
+            possible_cpus: self.possible_cpus,
+            shared: &self.shared_maps,
+            buffer: Arc::clone(&self.buffer),
+            zones,
+            memory_is_short: self.memory_is_short,
+            unwind_tables: self.unwind_tables,
+        };
+        let mut probes = ProbeSource::start(setup, keeper, inbox, &self.online)?;
+        probes.attach(&self.online)?;
+        Ok(probes)
+    }
 }
 
 #[cfg(test)]
@@ -348,7 +382,6 @@ mod tests {
     use super::*;
     use crate::collector::Shared;
     use crate::files::Begin;
-    use crate::outlet::Outlet;
 
     /// A collector that has this to empty.
     fn collector(definitions: &[Definition]) -> (Collector, Arc<Shared>) {

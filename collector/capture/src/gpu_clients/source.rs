@@ -73,7 +73,7 @@ impl GpuClients {
         std::thread::Builder::new()
             .name("gpu clients".into())
             .spawn(move || asker.run(&stopped))
-            .map_err(|error| CaptureError::system("cannot start a thread", error))?;
+            .map_err(CaptureError::no_thread)?;
         Ok(this)
     }
 

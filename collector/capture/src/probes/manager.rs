@@ -344,7 +344,7 @@ impl Manager {
         let tell = told.clone();
         let holder = keeper.pid();
         let worker = Worker::start("probes", move || manage(work, keeper, &received, &done, &tell))
-            .map_err(|error| CaptureError::system("cannot start a thread", error))?;
+            .map_err(CaptureError::no_thread)?;
         let (first_done, worker) = (Some(first_done), Some(worker));
         Ok(Self { messages, first_done, worker, told, keeper: holder })
     }
