@@ -263,6 +263,10 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
+/// The users and groups `nobody` and `daemon`: the one who attacks, and the other.
+pub(crate) const NOBODY: u32 = 65_534;
+pub(crate) const DAEMON: u32 = 1;
+
 /// A path as text for a command line.
 pub(crate) fn text(path: &Path) -> Result<&str> {
     path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))

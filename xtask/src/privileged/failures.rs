@@ -9,10 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::context::{Context, ProgramOutput, finish, number, text};
-
-/// The user and group `nobody`.
-const NOBODY: u32 = 65534;
+use super::context::{Context, NOBODY, ProgramOutput, finish, number, text};
 
 /// Fails with status 1, and the message has all of `words`.
 fn refuses(said: &ProgramOutput, words: &[&str]) -> Result<()> {

@@ -14,12 +14,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use super::attacked::{AttackedRecorder, Bounds};
-use super::context::{Context, json_lines, kernel_at_least, number, text, wait};
+use super::context::{Context, DAEMON, NOBODY, json_lines, kernel_at_least, number, text, wait};
 use super::hostile_files::Running;
 use super::zones::numbers_in;
 
-const NOBODY: u32 = 65_534;
-const DAEMON: u32 = 1;
 /// Processes that share memory and change its mappings: with fewer, a list is read in milliseconds.
 const HOLDERS: &str = "400";
 /// Processes that have the program of somebody else mapped: more than there are places.

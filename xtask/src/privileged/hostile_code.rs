@@ -17,15 +17,13 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::attacked::{AttackedRecorder, Bounds, MIB, StoppedRecorder};
 use super::chains::stacks::{ProgramStacks, RecordedStacks, StackKind};
-use super::context::{Context, json_lines, number, signal, text, wait};
+use super::context::{Context, DAEMON, NOBODY, json_lines, number, signal, text, wait};
 use super::failures::Mounted;
 use super::hostile_files::{Running, longest_fork};
 use super::hostile_names::symbols_of;
 use super::unwinding;
 use super::zones::{ProcessZones, RunningHonest, load};
 
-const NOBODY: u32 = 65_534;
-const DAEMON: u32 = 1;
 /// For how long the hostile program goes on at most, and for how long the honest one runs, seconds.
 const SECONDS: &str = "60";
 const HONEST_SECONDS: u64 = 4;

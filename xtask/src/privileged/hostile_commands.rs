@@ -10,10 +10,8 @@ use syscollect_merge::Session;
 use syscollect_store::CaptureReader;
 
 use super::attacked::{AttackedRecorder, Bounds};
-use super::context::{Context, number};
+use super::context::{Context, NOBODY, number};
 
-/// The user and group `nobody`.
-const NOBODY: u32 = 65534;
 /// Together they have more than a chunk of a capture takes, many times.
 const PROCESSES: usize = 300;
 

@@ -11,11 +11,9 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 
 use super::attacked::{AttackedRecorder, Bounds};
-use super::context::{Context, number, text, wait};
+use super::context::{Context, DAEMON, NOBODY, number, text, wait};
 use super::hostile_files::Running;
 
-const NOBODY: u32 = 65_534;
-const DAEMON: u32 = 1;
 /// Reading what they are, and what they have mapped, takes more than a second.
 const PROCESSES: &str = "15000";
 /// For how long it is recorded, and how long the honest program runs.

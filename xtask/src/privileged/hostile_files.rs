@@ -15,12 +15,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 
 use super::attacked::{AttackedRecorder, Bounds};
-use super::context::{Context, signal, text, wait};
+use super::context::{Context, NOBODY, signal, text, wait};
 use super::zones::{Honest, numbers_in, run_numbered};
 use crate::report::Outcome;
 
-/// The user that nobody is.
-const NOBODY: u32 = 65_534;
 /// For how long the hostile programs run.
 const SECONDS: u64 = 6;
 /// A stop may take so many times as long as one of a quiet machine's, and this on top: threads that

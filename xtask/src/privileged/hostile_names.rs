@@ -16,11 +16,9 @@ use syscollect_model::SymbolTable;
 use syscollect_store::{CaptureReader, Definition};
 
 use super::attacked::{AttackedRecorder, Bounds};
-use super::context::{Context, finish, signal, text, wait};
+use super::context::{Context, DAEMON, NOBODY, finish, signal, text, wait};
 use crate::report::Outcome;
 
-const NOBODY: u32 = 65_534;
-const DAEMON: u32 = 1;
 /// A function of the program, and what the other file calls it: as long, so that all else is the
 /// same.
 const TRUE_NAME: &str = "burn_unit";

@@ -10,12 +10,11 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::attacked::{AttackedRecorder, Bounds};
-use super::context::{Context, text};
+use super::context::{Context, NOBODY, text};
 use super::hostile_files::{Running, longest_fork};
 use super::zones::{numbers_in, run_numbered};
 use crate::report::Outcome;
 
-const NOBODY: u32 = 65_534;
 /// How often it is mapped: the kernel would take half a minute for one place in it.
 const OFTEN: &str = "20000";
 /// While a place is attached to, nobody can fork.

@@ -12,12 +12,10 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::attacked::{AttackedRecorder, Bounds, MIB};
-use super::context::{Context, json_lines, number, text, wait};
+use super::context::{Context, DAEMON, NOBODY, json_lines, number, text, wait};
 use super::hostile_names::symbols_of;
 use super::zones::RunningHonest;
 
-const NOBODY: u32 = 65_534;
-const DAEMON: u32 = 1;
 /// For how long files are mapped.
 const SECONDS: &str = "3";
 /// Programs that are started. Naming them takes 4 s of CPU time; when it went through all that

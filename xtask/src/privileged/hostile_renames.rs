@@ -14,10 +14,8 @@ use syscollect_model::Tables;
 use syscollect_store::CaptureReader;
 
 use super::attacked::{AttackedRecorder, Bounds};
-use super::context::{Context, json_lines, number, text, wait};
+use super::context::{Context, NOBODY, json_lines, number, text, wait};
 
-/// The user and group `nobody`.
-const NOBODY: u32 = 65534;
 const SECONDS: u64 = 3;
 const ZONES: u64 = 2_000;
 const THREADS: u64 = 2;

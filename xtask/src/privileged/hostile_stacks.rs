@@ -17,11 +17,8 @@ use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
 use super::attacked::{AttackedRecorder, Bounds};
-use super::context::{Context, json_lines, number, wait};
+use super::context::{Context, DAEMON, NOBODY, json_lines, number, wait};
 
-/// The users `nobody` and `daemon`: the one who attacks, and the other.
-const NOBODY: u32 = 65534;
-const DAEMON: u32 = 1;
 const PROCESSES: u64 = 4;
 const SECONDS: u64 = 8;
 const BUFFER: u64 = 8 << 20;

@@ -13,12 +13,10 @@ use anyhow::{Result, anyhow, ensure};
 
 use super::attacked::{AttackedRecorder, Bounds, MIB};
 use super::chains::stacks::{ProgramStacks, RecordedStacks, StackKind};
-use super::context::{Context, ends_with_us, number};
+use super::context::{Context, DAEMON, NOBODY, ends_with_us, number};
 use super::hostile_files::longest_fork;
 use super::unwinding;
 
-const NOBODY: u32 = 65_534;
-const DAEMON: u32 = 1;
 /// Longer than all of this takes.
 const SECONDS: &str = "60";
 /// For how long it is forked, from before the recorder starts on.

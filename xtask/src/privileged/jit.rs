@@ -8,32 +8,27 @@ use std::io::Write;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_model::SymbolTable;
 
 use super::attacked::{AttackedRecorder, Bounds};
-use super::context::{Context, ends_with_us, finish, number, signal, text};
+use super::busy_process::{self, BusyProcess, LONG, Running};
+use super::context::{Context, DAEMON, NOBODY, finish, number, text};
 use super::hostile_names::symbols_of;
 use crate::report::Outcome;
 
-const NOBODY: u32 = 65_534;
-const DAEMON: u32 = 1;
 /// The function, and a program that does nothing else for as many milliseconds as it is told.
 const FUNCTION: &str = "recursive_sum";
 const PROGRAM: &str = "function recursive_sum(n) { return n < 2 ? n : recursive_sum(n - 1) + recursive_sum(n - 2); } \
     const end = Date.now() + Number(process.argv[1]); while (Date.now() < end) recursive_sum(20);";
 const OF_NODE: BusyProcess<'_> = BusyProcess { process: "node", function: FUNCTION, least: 500 };
-/// Of 100 samples of a node that runs it so many are in it: the rest are of node's own start.
-const IN_FUNCTION: u64 = 75;
 /// How long it runs, in milliseconds.
 const MS: &str = "2500";
 /// The same where all is emulated, and node's start takes many seconds.
-const IN_FUNCTION_EMULATED: u64 = 50;
 const EMULATED_MS: &str = "30000";
-const LONG: &str = "600000";
 /// How long a recording's end may take where lists are built to make it long: the share of a user's
 /// programs that is spent on naming is 10 s of CPU time.
 const LONGEST_END: Duration = Duration::from_secs(60);
@@ -68,36 +63,20 @@ fn recorded(context: &Context, option: &str) -> Result<String> {
     let record = ["record", "-o", text(&capture)?, "--freq", "999", "--", "node", option];
     let milliseconds = if context.is_emulated() { EMULATED_MS } else { MS };
     context.succeed(&[&record[..], &["-e", PROGRAM, milliseconds]].concat())?;
-    share(context, &capture, &OF_NODE)
+    OF_NODE.share(context, &capture)
 }
 
 /// The samples of a node with a `/tmp` and process numbers of its own.
 fn contained(context: &Context) -> Result<Option<String>> {
-    let unshare = ["-Urmpf", "--mount-proc", "--kill-child"];
-    let offered =
-        Command::new("unshare").args(unshare).arg("true").uid(NOBODY).gid(NOBODY).status();
-    if !offered.is_ok_and(|status| status.success()) {
-        return Ok(None);
-    }
+    let run = r#"mount -t tmpfs none /tmp && exec node --perf-basic-prof -e "$1" "$2""#;
+    let Some(mut node) = busy_process::contained(run, &[PROGRAM, LONG]) else { return Ok(None) };
     let capture = context.path("contained.syscap");
     let recorder = context.start(&capture, &["--freq", "999"])?;
-    let run = r#"mount -t tmpfs none /tmp && exec node --perf-basic-prof -e "$1" "$2""#;
-    let mut node = Command::new("unshare");
-    node.args(unshare).args(["sh", "-c", run, "sh", PROGRAM, LONG]).uid(NOBODY).gid(NOBODY);
     let node = Running::start(&mut node)?;
     std::thread::sleep(Duration::from_millis(2500));
     context.stop(recorder)?;
     drop(node);
-    share(context, &capture, &OF_NODE).map(Some)
-}
-
-/// A process that spends its time in one function.
-pub(super) struct BusyProcess<'a> {
-    /// Its name or its number.
-    pub(super) process: &'a str,
-    pub(super) function: &'a str,
-    /// Samples that it has at least.
-    pub(super) least: u64,
+    OF_NODE.share(context, &capture).map(Some)
 }
 
 /// Of a program that replaces code at its place again and again, each has the samples of its time,
@@ -126,26 +105,6 @@ pub(crate) fn times(context: &Context) -> Result<Outcome> {
     ensure!(all >= if context.is_emulated() { 50 } else { 1000 }, "too few: {words}");
     ensure!((shares[0] - shares[1]).abs() < 0.05, "{words}");
     Ok(Outcome::Passed(words))
-}
-
-/// How many of a process's samples are in the function.
-pub(super) fn share(context: &Context, capture: &Path, of: &BusyProcess<'_>) -> Result<String> {
-    let BusyProcess { process, function, least } = of;
-    let folded = context.path("share.folded");
-    let drawn = ["flamegraph", text(capture)?, "-o", text(&folded)?, "--process", process];
-    context.succeed(&drawn)?;
-    let (mut all, mut found) = (0, 0);
-    for line in fs::read_to_string(&folded)?.lines() {
-        let (stack, count) = line.rsplit_once(' ').context("a line without a count")?;
-        let count: u64 = count.parse()?;
-        all += count;
-        found += if stack.contains(*function) { count } else { 0 };
-    }
-    let (least, of_100) =
-        if context.is_emulated() { (1, IN_FUNCTION_EMULATED) } else { (*least, IN_FUNCTION) };
-    ensure!(all >= least, "only {all} samples are of {process}");
-    ensure!(found * 100 >= all * of_100, "only {found} of {all} samples are in {function}");
-    Ok(format!("{found} of {all} samples"))
 }
 
 /// What becomes of lists that are not the program's, are no files, or never end.
@@ -226,31 +185,6 @@ impl Misled {
 impl Drop for Misled {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.map);
-    }
-}
-
-/// A program that is killed when this is dropped.
-pub(super) struct Running(pub(super) Child);
-
-impl Running {
-    pub(super) fn start(command: &mut Command) -> Result<Self> {
-        ends_with_us(command);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-        Ok(Self(child.with_context(|| format!("{command:?} cannot be started"))?))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        signal(self.0.id(), libc::SIGKILL);
-        let _ = self.0.wait();
-        // What a killed program leaves: the list of its code, and what it was asked for that by.
-        let pid = self.0.id();
-        for left in
-            [format!("perf-{pid}.map"), format!(".java_pid{pid}"), format!(".attach_pid{pid}")]
-        {
-            let _ = fs::remove_file(Path::new("/tmp").join(left));
-        }
     }
 }
 

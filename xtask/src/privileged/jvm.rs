@@ -14,12 +14,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use super::attacked::{AttackedRecorder, Bounds};
-use super::context::{Context, ends_with_us, finish, signal, text, until};
-use super::jit::{BusyProcess, Running, share};
+use super::busy_process::{self, BusyProcess, LONG, Running};
+use super::context::{Context, DAEMON, NOBODY, ends_with_us, finish, signal, text, until};
 use crate::report::Outcome;
 
-const NOBODY: u32 = 65_534;
-const DAEMON: u32 = 1;
 /// Debian's `bin`: who has nothing to do with the others.
 const ANOTHER: u32 = 2;
 /// The method, and a program that does nothing else for as many milliseconds as it is told.
@@ -30,7 +28,6 @@ const PROGRAM: &str = "public class Busy { \
         long end = System.currentTimeMillis() + Long.parseLong(arguments[0]), sum = 0; \
         while (System.currentTimeMillis() < end) sum += recursiveSum(20); \
         System.out.println(sum); } }";
-const LONG: &str = "600000";
 /// Samples of a machine, of which several share the CPUs.
 const SAMPLES_MIN: u64 = 100;
 /// Programs that never answer, side by side.
@@ -78,22 +75,17 @@ pub(crate) fn names(context: &Context) -> Result<Outcome> {
 /// How many samples of a machine are in its method.
 fn in_method(context: &Context, capture: &Path, pid: u32) -> Result<String> {
     let pid = pid.to_string();
-    share(context, capture, &BusyProcess { process: &pid, function: METHOD, least: SAMPLES_MIN })
+    BusyProcess { process: &pid, function: METHOD, least: SAMPLES_MIN }.share(context, capture)
 }
 
 /// One with a `/tmp` and process numbers of its own.
 fn contained(context: &Context) -> Result<Option<Running>> {
-    let unshare = ["-Urmpf", "--mount-proc", "--kill-child"];
-    let offered =
-        Command::new("unshare").args(unshare).arg("true").uid(NOBODY).gid(NOBODY).status();
-    if !offered.is_ok_and(|status| status.success()) {
-        return Ok(None);
-    }
     let run = r#"exec 3< "$1/Busy.class" && mount -t tmpfs none /tmp && cat <&3 > /tmp/Busy.class && \
         exec java -cp /tmp Busy "$2""#;
-    let mut java = Command::new("unshare");
-    java.args(unshare).args(["sh", "-c", run, "sh", text(&classes(context))?, LONG]);
-    let java = Running::start(java.uid(NOBODY).gid(NOBODY))?;
+    let classes = classes(context);
+    let arguments = [text(&classes)?, LONG];
+    let Some(mut java) = busy_process::contained(run, &arguments) else { return Ok(None) };
+    let java = Running::start(&mut java)?;
     until("a machine in a container to begin", || is_loaded(machine(java.0.id())).then_some(()))?;
     Ok(Some(java))
 }

@@ -7,6 +7,7 @@
 mod alone;
 mod attacked;
 mod bundle;
+mod busy_process;
 mod chains;
 mod clock;
 pub(crate) mod context;

@@ -9,9 +9,8 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::privileged::context::{ends_with_us, finish, signal, text, until};
+use crate::privileged::context::{NOBODY, ends_with_us, finish, signal, text, until};
 
-const NOBODY: u32 = 65_534;
 /// Where Debian keeps the programs of each version of PostgreSQL.
 const POSTGRES: &str = "/usr/lib/postgresql";
 const NGINX: &str = "\
