@@ -19,13 +19,13 @@ use syscollect_model::{ClockSource, Mapping};
 use syscollect_store::{Definition, KnownProcess};
 use syscollect_symbolize::PinnedFiles;
 
+use crate::by_user;
 use crate::clock::ticks_now;
 use crate::command_lines::CommandLines;
 use crate::jvm::JvmNames;
 use crate::outlet::Outlet;
 use crate::perf_maps::PerfMapWatch;
 use crate::priority::{FirstForPart, FirstParts};
-use crate::released::released_notes;
 use crate::sleepers::{SleeperStacks, SleepersMemory, UnreadSleepers};
 use crate::source::Observed;
 use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns, Waiting, Whose};
@@ -630,7 +630,9 @@ impl<'a> NoteTaker<'a> {
         left_out.extend(self.perf_maps.left_out());
         left_out.extend(self.jvms.iter().flat_map(JvmNames::notes));
         left_out.extend(self.sleepers.left_out_words());
-        left_out.extend(released_notes(&self.released));
+        let released =
+            self.released.iter().map(|(user, files)| (format!("of user {user}"), *files));
+        left_out.extend(by_user::notes(released, code_names::released_words));
         left_out.extend(without_tables);
         NotesResult { held: self.held, left_out }
     }

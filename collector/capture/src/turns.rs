@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use syscollect_untrusted_files::{payer, status_at};
 
 use crate::shares::Pace;
-use crate::snapshot;
+use crate::{by_user, snapshot};
 
 /// What waits of one user; what is beyond is counted.
 const WAITING_MAX: usize = 8192;
@@ -24,8 +24,6 @@ const USERS_MAX: usize = 512;
 const LATE: Duration = Duration::from_secs(1);
 /// What had waited for so long in the end is told of: each takes its time on a quiet machine, too.
 const NEVER: Duration = Duration::from_millis(200);
-/// Users who are told of by their numbers.
-const TOLD_MAX: usize = 8;
 /// Whose a process is, is read anew after so long: its number may be another's by then.
 const OWNERS_HOLD: Duration = Duration::from_millis(100);
 
@@ -309,20 +307,11 @@ impl<T: Waiting> Turns<T> {
     /// What to tell the user of it in the end, each in the `words` for an account and whose
     /// programs it is of.
     pub(crate) fn notes(&self, now: Instant, words: fn(&Account, &str) -> String) -> Vec<String> {
-        let accounts = self.accounts(now);
-        let (told, others) = accounts.split_at(accounts.len().min(TOLD_MAX));
-        let mut notes: Vec<String> = told
-            .iter()
-            .map(|(whose, account)| match whose {
-                Whose::Of(uid) => words(account, &format!("of user {uid}")),
-                Whose::Unknown => words(account, "that ended at once"),
-            })
-            .collect();
-        if !others.is_empty() {
-            let sum = others.iter().fold(Account::default(), |sum, (_, account)| sum + *account);
-            notes.push(words(&sum, &format!("of {} more users", others.len())));
-        }
-        notes
+        let accounts = self.accounts(now).into_iter().map(|(whose, account)| match whose {
+            Whose::Of(uid) => (format!("of user {uid}"), account),
+            Whose::Unknown => ("that ended at once".to_owned(), account),
+        });
+        by_user::notes(accounts, words)
     }
 }
 
@@ -599,7 +588,7 @@ mod tests {
         });
         world.now += Duration::from_secs(1);
         let notes = world.notes();
-        assert_eq!(notes.len(), TOLD_MAX + 1);
+        assert_eq!(notes.len(), by_user::REPORTED_MAX + 1);
         assert!(notes[0].starts_with("programs that ended at once: "), "{notes:?}");
         assert_eq!(world.turns.account(world.now).waiting, USERS_MAX as u64 + 100);
     }

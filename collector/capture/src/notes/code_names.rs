@@ -68,3 +68,11 @@ impl NoteTaker<'_> {
         }
     }
 }
+
+/// What to report of files that were let go because only this program kept them from being freed.
+pub(super) fn released_words(files: &usize, whose: &str) -> String {
+    format!(
+        "{files} files of code that programs {whose} have deleted were not held: only that kept them from being \
+         freed, and they were too large together; their functions have no names"
+    )
+}

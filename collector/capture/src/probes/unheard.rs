@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Add;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +13,7 @@ use syscollect_records::RecordKind;
 use syscollect_store::{LaneLoss, LostRecord};
 use syscollect_untrusted_files::payer;
 
+use crate::by_user;
 use crate::ring_buffers::Mapping;
 
 /// Users as bpf/include/announce.h tells them apart.
@@ -33,6 +35,14 @@ pub(super) struct Unheard {
     pub(super) arenas: u64,
     /// Of descriptors that were none.
     pub(super) others: u64,
+}
+
+impl Add for Unheard {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { arenas: self.arenas + other.arenas, others: self.others + other.others }
+    }
 }
 
 /// What the kernel program counts, mapped.
@@ -99,8 +109,7 @@ pub(super) fn by_user(announcers: &Announcers, beyond: &BeyondShares) -> BTreeMa
     let mut users = BTreeMap::<u32, Unheard>::new();
     for (user, unheard) in announcers.all() {
         let sum = users.entry(payer(user)).or_default();
-        sum.arenas += unheard.arenas;
-        sum.others += unheard.others;
+        *sum = *sum + unheard;
     }
     for (user, count) in &*beyond.lock() {
         users.entry(*user).or_default().arenas += count;
@@ -120,29 +129,16 @@ pub(super) fn losses(users: &BTreeMap<u32, Unheard>) -> impl Iterator<Item = Lan
     })
 }
 
-/// Users who are told of by their numbers.
-const TOLD_MAX: usize = 8;
-
 /// What to tell the user of it in the end, the most first.
 pub(super) fn notes(users: &BTreeMap<u32, Unheard>) -> Vec<String> {
     let mut users: Vec<(u32, Unheard)> = users.iter().map(|(user, one)| (*user, *one)).collect();
     users.sort_by_key(|(user, one)| (std::cmp::Reverse(one.arenas + one.others), *user));
-    let (told, others) = users.split_at(users.len().min(TOLD_MAX));
-    let mut notes: Vec<String> =
-        told.iter().map(|(user, one)| words(one, &format!("user {user}"))).collect();
-    if !others.is_empty() {
-        let sum = others.iter().fold(Unheard::default(), |sum, (_, one)| Unheard {
-            arenas: sum.arenas + one.arenas,
-            others: sum.others + one.others,
-        });
-        notes.push(words(&sum, &format!("{} more users", others.len())));
-    }
-    notes
+    by_user::notes(users.into_iter().map(|(user, one)| (format!("of user {user}"), one)), words)
 }
 
 fn words(Unheard { arenas, others }: &Unheard, whose: &str) -> String {
     format!(
-        "programs of {whose} announce rings of zones faster than these are looked at: {arenas} of arenas and {others} \
+        "programs {whose} announce rings of zones faster than these are looked at: {arenas} of arenas and {others} \
          of descriptors that are none were left out; what these programs wrote may be missing"
     )
 }
@@ -161,10 +157,14 @@ mod tests {
             users.entry(*user).or_default().arenas += count;
         }
         let notes = notes(&users);
-        assert_eq!(notes.len(), TOLD_MAX + 1);
+        assert_eq!(notes.len(), by_user::REPORTED_MAX + 1);
         assert!(notes[0].starts_with("programs of user 1001 announce"), "{}", notes[0]);
         assert!(notes[0].contains("3 of arenas and 70 of descriptors"), "{}", notes[0]);
-        assert!(notes[TOLD_MAX].contains("13 more users"), "{}", notes[TOLD_MAX]);
+        assert!(
+            notes[by_user::REPORTED_MAX].contains("13 more users"),
+            "{}",
+            notes[by_user::REPORTED_MAX]
+        );
         let of_the_one = losses(&users).find(|loss| loss.user == Some(1001)).unwrap();
         assert_eq!((of_the_one.count, of_the_one.cause), (73, LossCause::NotTaken));
     }
