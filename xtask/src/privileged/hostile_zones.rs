@@ -53,13 +53,13 @@ pub(crate) fn memory(context: &Context) -> Result<String> {
 }
 
 /// What looks after arenas, and what takes over those that are announced.
-const LOOKERS: [&str; 3] = ["zones-survey", "zones", "announcements"];
+const LOOKERS: [&str; 3] = ["zones-discovery", "zones", "announcements"];
 /// What that may cost, of a CPU. Once it was 91 %, for as long as the arenas lived.
 const LOOKERS_MAX: f64 = 0.03;
 
 /// 640 empty arenas: once they cost 91 % of a CPU, and honest programs lost all zones.
-pub(crate) fn survey(context: &Context) -> Result<String> {
-    let attacked = Attacked::by(context, "survey")?;
+pub(crate) fn discovery(context: &Context) -> Result<String> {
+    let attacked = Attacked::by(context, "discovery")?;
     let at_rest = of_lookers(&attacked.at_rest);
     let finding = of_lookers(&attacked.during) - at_rest;
     let later = of_lookers(&attacked.later) - at_rest;

@@ -158,7 +158,7 @@ const TESTS: &[Test] = &[
     test!("zones-killed" kernels, zones::killed, needs "user_probes"),
     test!("hostile-mappings", hostile_zones::mappings, needs "user_probes"),
     test!("hostile-memory", hostile_zones::memory, needs "user_probes"),
-    test!("hostile-survey", hostile_zones::survey, needs "user_probes"),
+    test!("hostile-discovery", hostile_zones::discovery, needs "user_probes"),
     test!("hostile-flood", hostile_zones::flood, needs "user_probes"),
     test!("hostile-texts", hostile_zones::texts, needs "user_probes"),
     test!("hostile-announcements", hostile_zones::announcements, needs "user_probes"),

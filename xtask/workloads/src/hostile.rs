@@ -51,7 +51,7 @@ pub(crate) fn run(attack: &str, seconds: u64) -> Result<()> {
             wait_until(end, || (0..MAX_RINGS as u32).for_each(|ring| arena.announce(ring)))
         }
         // Nothing but arenas to look at, with as many rings as there can be, of which none is used.
-        "survey" => in_processes(40, || {
+        "discovery" => in_processes(40, || {
             let arenas = arenas(16)?;
             for arena in &arenas {
                 arena.header().rings.store(MAX_RINGS as u32, Ordering::Release);

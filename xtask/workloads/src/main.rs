@@ -58,7 +58,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      fake-jvm silent|deaf|endless|fifo|link FOLDER SECONDS | \
                      new-stacks PROCESSES SECONDS | same-stack SECONDS | \
                      wrap LOG CMD ARGS... | from-memory LOAD ARGS... | \
-                     unwound SECONDS | probed CALLS | leaves SECONDS | visiting FOLDER SECONDS | hostile mappings|memory|survey|flood|texts|announcements|announced-files|looks SECONDS | \
+                     unwound SECONDS | probed CALLS | leaves SECONDS | visiting FOLDER SECONDS | hostile mappings|memory|discovery|flood|texts|announcements|announced-files|looks SECONDS | \
                      hostile-code tables|interpreters|mapped|probed|rights|debug|deleted FOLDER SECONDS | \
                      map-long-paths FOLDER SECONDS | start-programs FOLDER COUNT | hostile-tasks threads|timers SECONDS | as UID LOAD ARGS...";
 

@@ -12,9 +12,9 @@ use syscollect_zone_protocol::arena::{LOG_BYTES, MAX_RINGS, RING_BYTES};
 use syscollect_zone_protocol::log::EntryKind;
 use syscollect_zone_protocol::{ItemKind, item_words};
 
+use super::discovery::Discovery;
 use super::fake::{FakeProgram, FakeThread};
 use super::source::Follower;
-use super::survey::Survey;
 use super::taken::Arenas;
 use super::watch::{Takeover, WatchEvent};
 use super::{AnnouncedFile, Announcement, ZoneNotice};
@@ -32,7 +32,7 @@ const ANNOUNCE: u8 = 0;
 /// With a thread and a number of a ring.
 const ANNOUNCE_ANY: u8 = 1;
 const FILE_SEEN: u8 = 2;
-const SURVEY: u8 = 3;
+const DISCOVER: u8 = 3;
 const DRAIN: u8 = 4;
 /// Twice as likely as others: only what is read can go wrong.
 const DRAIN_AGAIN: u8 = 5;
@@ -57,7 +57,7 @@ const STEPS: u8 = MOVE_RING + 1;
 /// The recorder's part without its threads.
 struct Recorder {
     takeover: Takeover,
-    survey: Survey,
+    discovery: Discovery,
     found: Receiver<WatchEvent>,
     follower: Follower,
     chunks: Vec<Chunk>,
@@ -138,7 +138,7 @@ fn step(
             }));
         }
         FILE_SEEN => recorder.told(ZoneNotice::ClientFile { pid: program.pid(), user: None }),
-        SURVEY => recorder.survey(),
+        DISCOVER => recorder.discover(),
         DRAIN | DRAIN_AGAIN => recorder.drain(false),
         ZONES => _ = ring.zone(input.byte().into()),
         WRITE_WORD => _ = ring.write(&[input.number()]),
@@ -178,23 +178,29 @@ impl Recorder {
     fn new() -> Self {
         let (send, found) = channel();
         let arenas = Arc::new(Arenas::new(Path::new("/"), ClockSource::Tsc, send));
-        let (takeover, survey) = (Takeover::new(arenas.clone()), Survey::new(arenas));
-        Self { takeover, survey, found, follower: Follower::new(CHUNK_BYTES), chunks: Vec::new() }
+        let (takeover, discovery) = (Takeover::new(arenas.clone()), Discovery::new(arenas));
+        Self {
+            takeover,
+            discovery,
+            found,
+            follower: Follower::new(CHUNK_BYTES),
+            chunks: Vec::new(),
+        }
     }
 
     fn told(&mut self, notice: ZoneNotice) {
         if let Some(job) = self.takeover.notice(notice) {
-            self.survey.add(job);
+            self.discovery.add(job);
         }
-        self.survey();
+        self.discover();
     }
 
-    fn survey(&mut self) {
-        self.survey.look();
+    fn discover(&mut self) {
+        self.discovery.look();
         // A program may have taken rings of which each look finds more; it ends with the last of
         // them.
         for _ in 0..1000 {
-            self.survey.do_next();
+            self.discovery.do_next();
         }
     }
 
@@ -259,14 +265,14 @@ mod tests {
             .collect();
         let every_kind: Vec<&[u8]> = every_kind.iter().map(Vec::as_slice).collect();
         vec![
-            ("honest", begun(&[&[ZONES, 200], &[DRAIN], &[SURVEY], &[ZONES, 1], &[DRAIN_AGAIN]])),
-            ("unannounced", steps(&[&[FILE_SEEN], &[ZONES, 9], &[SURVEY], &[DRAIN]])),
+            ("honest", begun(&[&[ZONES, 200], &[DRAIN], &[DISCOVER], &[ZONES, 1], &[DRAIN_AGAIN]])),
+            ("unannounced", steps(&[&[FILE_SEEN], &[ZONES, 9], &[DISCOVER], &[DRAIN]])),
             (
                 "any-ring",
                 steps(&[
                     &[ANNOUNCE_ANY, 7, 2, 4, 0],
                     &[ANNOUNCE_ANY, 0, 1, 5],
-                    &[SURVEY],
+                    &[DISCOVER],
                     &[DRAIN],
                 ]),
             ),
@@ -277,10 +283,10 @@ mod tests {
             ("every-kind", begun(&[&every_kind[..], &[&[DRAIN]]].concat())),
             (
                 "another-owner",
-                begun(&[&[NEXT_OWNER], &[SET_STATE, 2], &[SURVEY], &[SET_STATE, 3], &[DRAIN]]),
+                begun(&[&[NEXT_OWNER], &[SET_STATE, 2], &[DISCOVER], &[SET_STATE, 3], &[DRAIN]]),
             ),
             ("another-ring", begun(&[&[MOVE_RING, 200], &[ZONES, 1], &[ANNOUNCE], &[DRAIN]])),
-            ("claims", steps(&[&[CLAIM, 4, 0xff, 0xff, 0xff, 0xff], &[SURVEY], &[DRAIN]])),
+            ("claims", steps(&[&[CLAIM, 4, 0xff, 0xff, 0xff, 0xff], &[DISCOVER], &[DRAIN]])),
             (
                 "definitions",
                 begun(&[&[DEFINE, 3, 1, 7, 3], &[DRAIN], &[DEFINE, 2, 0, 200], &[DRAIN]]),

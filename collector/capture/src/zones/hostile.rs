@@ -245,7 +245,7 @@ fn an_arena_in_which_nothing_happens_is_not_looked_through() {
     let program = FakeProgram::new();
     let thread = program.thread(std::process::id());
     recorder.told(program.announcement(&thread));
-    recorder.watcher.survey();
+    recorder.watcher.discover();
     program.memory().header().rings.store(u32::MAX, Release);
     assert!(!recorder.watcher.finds_something_to_do(), "nobody has taken a ring");
     program.thread(std::process::id());
@@ -346,7 +346,7 @@ proptest! {
         header.state.store(state, Release);
         program.memory().header().rings.store(rings, Release);
         program.memory().header().log_taken.store(log_taken, Release);
-        recorder.watcher.survey();
+        recorder.watcher.discover();
         for _ in 0..3 {
             recorder.drain(false);
         }

@@ -11,7 +11,7 @@
 //!
 //! Three threads share the work. `watch.rs` takes over what is announced: it
 //! goes first, for a program may end right after, and does nothing else.
-//! `survey.rs` does what takes its time, behind everybody else: it finds out
+//! `discovery.rs` does what takes its time, behind everybody else: it finds out
 //! which thread writes to which ring where nobody said so, and notices programs
 //! that are gone. The collector thread (`source.rs`) only copies bytes out of
 //! rings that it knows already, so many in a turn (`turn.rs`). Nothing here ever
@@ -36,8 +36,8 @@
 //! | definitions | in ten minutes `--buffer`, of a process 16 MiB; beyond that they are counted |
 //! | time of the collector thread | 4,096 rings and 2 MiB (and a ring) a turn, users in turn, of each the programs in turn |
 //! | announcements | the kernel program sees whether the descriptor can be an arena, and passes on 512 of a user in 100 ms, of others 16; then 512 of all users, of a process 128, of a user as many as are left to others; of each, processes younger than a second leave some to older ones |
-//! | time of taking over | 128 arenas in 100 ms, of a user 64; for announcements of a user that lead to none 5 ms of a second, and as much for those of young processes; what is beyond waits for the survey |
-//! | time of the survey | a sixtieth of a CPU, users in turn; of an arena in which nothing happens one word is read |
+//! | time of taking over | 128 arenas in 100 ms, of a user 64; for announcements of a user that lead to none 5 ms of a second, and as much for those of young processes; what is beyond waits for discovery |
+//! | time of discovery | a sixtieth of a CPU, users in turn; of an arena in which nothing happens one word is read |
 //!
 //! What is refused is counted by user, and said once for a process, of a few processes of each user. A user whose programs
 //! do harm may lose zones of that user's other programs, and no one else's.
@@ -73,6 +73,7 @@ mod arena;
 mod client;
 mod counters;
 mod definitions;
+mod discovery;
 mod exited;
 mod find;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -85,7 +86,6 @@ mod memory;
 mod refusals;
 mod ring;
 mod source;
-mod survey;
 mod taken;
 mod turn;
 mod watch;

@@ -13,9 +13,9 @@ use syscollect_zone_protocol::log::EntryKind;
 use syscollect_zone_protocol::{ItemKind, ValueType, item_words};
 
 use super::ZoneNotice;
+use super::discovery::Discovery;
 use super::fake::{FakeProcess, FakeProgram, FakeThread};
 use super::source::Follower;
-use super::survey::Survey;
 use super::taken::Arenas;
 use super::watch::{Takeover, WatchEvent};
 use crate::clock::ticks_now;
@@ -35,7 +35,7 @@ pub(super) const BUFFER: usize = 64 << 20;
 pub(super) struct Watcher {
     arenas: Arc<Arenas>,
     takeover: Takeover,
-    survey: Survey,
+    discovery: Discovery,
 }
 
 impl Watcher {
@@ -43,35 +43,35 @@ impl Watcher {
         let arenas = Arc::new(Arenas::new(Path::new("/"), ClockSource::Tsc, found));
         Self {
             takeover: Takeover::new(arenas.clone()),
-            survey: Survey::new(arenas.clone()),
+            discovery: Discovery::new(arenas.clone()),
             arenas,
         }
     }
 
     fn notice(&mut self, notice: ZoneNotice) {
         if let Some(job) = self.takeover.notice(notice) {
-            self.survey.add(job);
+            self.discovery.add(job);
         }
-        self.survey();
+        self.discover();
     }
 
-    pub(super) fn survey(&mut self) {
-        self.survey.look();
-        while self.survey.has_jobs() {
-            self.survey.do_next();
+    pub(super) fn discover(&mut self) {
+        self.discovery.look();
+        while self.discovery.has_jobs() {
+            self.discovery.do_next();
         }
     }
 
     /// Whether a look at all arenas finds something to do.
     pub(super) fn finds_something_to_do(&mut self) -> bool {
-        self.survey.look();
-        self.survey.has_jobs()
+        self.discovery.look();
+        self.discovery.has_jobs()
     }
 
     fn roll_call(&mut self) {
-        self.survey.look();
-        self.survey.roll_call().into_iter().for_each(|job| self.survey.add(job));
-        self.survey();
+        self.discovery.look();
+        self.discovery.roll_call().into_iter().for_each(|job| self.discovery.add(job));
+        self.discover();
     }
 
     fn look_below(&self, root: &Path) {
@@ -337,7 +337,7 @@ fn a_ring_that_nobody_announced_is_found() {
     zones(announced, 1..2);
     recorder.told(program.announcement(&announced));
     zones(other, 2..3);
-    recorder.watcher.survey();
+    recorder.watcher.discover();
     recorder.drain(true);
     assert_eq!(recorder.locations(std::process::id()), [1, 2]);
 }

@@ -5,7 +5,7 @@
 //! What it does for one announcement is bounded: a handful of system calls, none
 //! of which any program can make wait. How many it hears is bounded where they
 //! come from, and how many arenas it takes here; what is beyond that waits for
-//! the survey, which goes behind everybody else and has its own bound.
+//! discovery, which goes behind everybody else and has its own bound.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use syscollect_zone_protocol::arena::MAX_RINGS;
 
 use super::arena::{Arena, ArenaId, FoundArena, LocatedArena, NotTaken};
 use super::counters::Subject;
+use super::discovery::{self, Discovery, DiscoveryJob, DiscoveryJobs};
 use super::find;
-use super::survey::{self, Survey, SurveyJob, SurveyJobs};
 use super::taken::{Arenas, TakenArena};
 use super::{AnnouncedFile, Announcement, ZoneNotice};
 use crate::priority::{FirstForPart, FirstParts, go_before_most};
@@ -39,7 +39,7 @@ const WINDOW: Duration = Duration::from_millis(100);
 const LOOKED_AT_INTERVAL: Duration = Duration::from_millis(200);
 const MOST_LOOKED_AT: usize = 16_384;
 /// CPU time in a second for what a user's programs announce and that leads to no arena, of young
-/// processes and of others; beyond it the survey looks. What leads to one has the bounds above.
+/// processes and of others; beyond it discovery looks. What leads to one has the bounds above.
 const IN_VAIN: Duration = Duration::from_millis(5);
 
 /// What was found.
@@ -120,12 +120,12 @@ impl Handle {
     ) -> std::io::Result<Self> {
         let arenas = Arc::new(Arenas::new(root, clock, found));
         let (notices, received) = channel();
-        let (jobs, survey) = survey::start(Survey::new(arenas.clone()))?;
+        let (jobs, discovery) = discovery::start(Discovery::new(arenas.clone()))?;
         let worker = Worker::start("zones", move || {
             forward(&mut Takeover::new(arenas), &received, &jobs);
             drop(jobs);
             // A panic there has been printed.
-            let _ = survey.join();
+            let _ = discovery.join();
         })?;
         Ok(Self { notices, worker })
     }
@@ -145,7 +145,7 @@ impl Handle {
     }
 }
 
-fn forward(takeover: &mut Takeover, notices: &Receiver<ZoneNotice>, jobs: &SurveyJobs) {
+fn forward(takeover: &mut Takeover, notices: &Receiver<ZoneNotice>, jobs: &DiscoveryJobs) {
     go_before_most();
     let mut priority = FirstForPart::begin(FirstParts::HEARING);
     loop {
@@ -160,7 +160,7 @@ fn forward(takeover: &mut Takeover, notices: &Receiver<ZoneNotice>, jobs: &Surve
             Ok(notice) => notice,
         };
         if let Some(job) = takeover.notice(notice)
-            && let Some(SurveyJob::Announced(announcement, _)) = jobs.send(job)
+            && let Some(DiscoveryJob::Announced(announcement, _)) = jobs.send(job)
         {
             takeover.arenas.refuse_announced(
                 announcement,
@@ -184,17 +184,17 @@ impl Takeover {
     }
 
     /// Sees to one notice; what takes longer comes back.
-    pub(super) fn notice(&mut self, notice: ZoneNotice) -> Option<SurveyJob> {
+    pub(super) fn notice(&mut self, notice: ZoneNotice) -> Option<DiscoveryJob> {
         match notice {
             ZoneNotice::Announcement(announcement) => self.announced(announcement),
             ZoneNotice::ClientFile { pid, user } => {
-                self.is_time_to_look_at(pid).then_some(SurveyJob::Process(pid, user))
+                self.is_time_to_look_at(pid).then_some(DiscoveryJob::Process(pid, user))
             }
             ZoneNotice::Stop => None,
         }
     }
 
-    fn announced(&mut self, announcement: Announcement) -> Option<SurveyJob> {
+    fn announced(&mut self, announcement: Announcement) -> Option<DiscoveryJob> {
         let Announcement { user, file, is_young, .. } = announcement;
         match file {
             AnnouncedFile::Arena(inode) => {
@@ -204,13 +204,13 @@ impl Takeover {
                 }
             }
             // What there may be takes longer to find.
-            AnnouncedFile::Other => return Some(SurveyJob::Announced(announcement, None)),
+            AnnouncedFile::Other => return Some(DiscoveryJob::Announced(announcement, None)),
             AnnouncedFile::Unknown => {}
         }
         let in_vain = &mut self.in_vain[usize::from(is_young)];
         in_vain.refill(Instant::now());
         if user != 0 && !in_vain.allows(user) {
-            return Some(SurveyJob::Announced(announcement, None));
+            return Some(DiscoveryJob::Announced(announcement, None));
         }
         let before = thread_cpu_time();
         let looked = self.look(announcement);
@@ -248,7 +248,7 @@ impl Takeover {
                 }
             }
             // The file is held: it does not go with the program.
-            return Looked::Later(SurveyJob::Announced(
+            return Looked::Later(DiscoveryJob::Announced(
                 announcement,
                 Some(Box::new(LocatedArena { path: path.clone(), found })),
             ));
@@ -256,7 +256,7 @@ impl Takeover {
         if self.arenas.knew(&paths, announcement) {
             return Looked::Known;
         }
-        Looked::Later(SurveyJob::Announced(announcement, None))
+        Looked::Later(DiscoveryJob::Announced(announcement, None))
     }
 
     /// A process that maps a file again and again is not looked at each time.
@@ -294,7 +294,7 @@ enum Looked {
     /// It is none that can be had.
     InVain,
     /// Somebody else is to look.
-    Later(SurveyJob),
+    Later(DiscoveryJob),
 }
 
 /// Whether an arena was taken over.

@@ -41,7 +41,7 @@ const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 const LONGEST_SLEEP: Duration = Duration::from_millis(20);
 /// Jobs that come without end, each of which costs something to add, make others wait no longer.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// How long the last survey of a recording may take.
+/// How long the last discovery of a recording may take.
 const LONGEST_END: Duration = Duration::from_millis(300);
 /// Jobs that wait to be looked at, and those of a user that wait to be done, at most.
 const MOST_NEW_JOBS: usize = 1024;
@@ -54,7 +54,7 @@ const RINGS_AT_A_TIME: usize = 64;
 const NOBODY: u32 = u32::MAX;
 
 /// Something that takes its time.
-pub(super) enum SurveyJob {
+pub(super) enum DiscoveryJob {
     /// An arena was announced that is not where it should be, or was found (there) and not taken at
     /// once.
     Announced(Announcement, Option<Box<LocatedArena>>),
@@ -70,7 +70,7 @@ pub(super) enum SurveyJob {
 }
 
 /// What looks and waits for its turn.
-pub(super) struct Survey {
+pub(super) struct Discovery {
     arenas: Arc<Arenas>,
     mapped: MappingLooks,
     watched: Vec<Watched>,
@@ -88,15 +88,15 @@ struct Watched {
 /// What is to be done for a user.
 struct OfUser {
     user: u32,
-    jobs: VecDeque<SurveyJob>,
+    jobs: VecDeque<DiscoveryJob>,
     /// What comes when nothing else is to be done for this user: announcements that lead to no
     /// arena at once.
-    doubtful: VecDeque<SurveyJob>,
+    doubtful: VecDeque<DiscoveryJob>,
     spent: Duration,
 }
 
 /// Where jobs wait until the thread looks at them: a user has as much room as is left to others.
-pub(super) struct SurveyJobs {
+pub(super) struct DiscoveryJobs {
     jobs: SyncSender<NewJob>,
     room: Arc<Mutex<Pool>>,
     ended: Arc<AtomicBool>,
@@ -105,12 +105,12 @@ pub(super) struct SurveyJobs {
 struct NewJob {
     /// Whose room it has.
     user: u32,
-    job: SurveyJob,
+    job: DiscoveryJob,
 }
 
-impl SurveyJobs {
+impl DiscoveryJobs {
     /// Leaves a job to the thread; returns one that finds no room.
-    pub(super) fn send(&self, job: SurveyJob) -> Option<SurveyJob> {
+    pub(super) fn send(&self, job: DiscoveryJob) -> Option<DiscoveryJob> {
         let user = job.told_user().unwrap_or(NOBODY);
         let mut room = room_of(&self.room);
         let may = !job.is_doubtful() || room.room(user) > ROOM_FOR_OTHERS;
@@ -126,7 +126,7 @@ impl SurveyJobs {
     }
 }
 
-impl Drop for SurveyJobs {
+impl Drop for DiscoveryJobs {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Release);
     }
@@ -138,28 +138,28 @@ fn room_of(room: &Mutex<Pool>) -> MutexGuard<'_, Pool> {
 }
 
 /// Starts the thread; it ends when nobody sends jobs any more.
-pub(super) fn start(survey: Survey) -> std::io::Result<(SurveyJobs, JoinHandle<()>)> {
+pub(super) fn start(discovery: Discovery) -> std::io::Result<(DiscoveryJobs, JoinHandle<()>)> {
     let (send, jobs) = sync_channel(MOST_NEW_JOBS);
     let room = Arc::new(Mutex::new(Pool::new(MOST_NEW_JOBS as u64)));
     let ended = Arc::new(AtomicBool::new(false));
-    let jobs_sent = SurveyJobs { jobs: send, room: room.clone(), ended: ended.clone() };
-    let thread = std::thread::Builder::new().name("zones-survey".into()).spawn(move || {
-        run(survey, &jobs, &room, &ended);
+    let jobs_sent = DiscoveryJobs { jobs: send, room: room.clone(), ended: ended.clone() };
+    let thread = std::thread::Builder::new().name("zones-discovery".into()).spawn(move || {
+        run(discovery, &jobs, &room, &ended);
     })?;
     Ok((jobs_sent, thread))
 }
 
 /// Takes a job on, which makes room for another one of its user.
-fn add(survey: &mut Survey, NewJob { user, job }: NewJob, room: &Mutex<Pool>) {
+fn add(discovery: &mut Discovery, NewJob { user, job }: NewJob, room: &Mutex<Pool>) {
     room_of(room).give_back(user, 1);
-    survey.add(job);
+    discovery.add(job);
 }
 
-fn run(mut survey: Survey, jobs: &Receiver<NewJob>, room: &Mutex<Pool>, ended: &AtomicBool) {
+fn run(mut discovery: Discovery, jobs: &Receiver<NewJob>, room: &Mutex<Pool>, ended: &AtomicBool) {
     let mut allowance = Allowance::new();
     let mut next_look = Instant::now();
     loop {
-        let pause = allowance.pause(next_look, survey.has_jobs());
+        let pause = allowance.pause(next_look, discovery.has_jobs());
         if !allowance.is_left() {
             if ended.load(Ordering::Acquire) {
                 break;
@@ -169,33 +169,33 @@ fn run(mut survey: Survey, jobs: &Receiver<NewJob>, room: &Mutex<Pool>, ended: &
             continue;
         }
         match jobs.recv_timeout(pause) {
-            Ok(job) => allowance.spend(|| add(&mut survey, job, room)),
+            Ok(job) => allowance.spend(|| add(&mut discovery, job, room)),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if allowance.is_left() && Instant::now() >= next_look {
-            allowance.spend(|| survey.look());
+            allowance.spend(|| discovery.look());
             next_look = Instant::now() + INTERVAL;
         }
-        while allowance.is_left() && survey.has_jobs() {
-            let elsewhere = allowance.spend(|| survey.do_next());
+        while allowance.is_left() && discovery.has_jobs() {
+            let elsewhere = allowance.spend(|| discovery.do_next());
             allowance.pay(elsewhere);
         }
         while allowance.is_left()
             && let Ok(job) = jobs.try_recv()
         {
-            allowance.spend(|| add(&mut survey, job, room));
+            allowance.spend(|| add(&mut discovery, job, room));
         }
     }
     let end = Instant::now() + LONGEST_END;
     while Instant::now() < end
         && let Ok(job) = jobs.try_recv()
     {
-        add(&mut survey, job, room);
+        add(&mut discovery, job, room);
     }
-    survey.look();
-    while Instant::now() < end && survey.has_jobs() {
-        survey.do_next();
+    discovery.look();
+    while Instant::now() < end && discovery.has_jobs() {
+        discovery.do_next();
     }
 }
 
@@ -259,7 +259,7 @@ enum Unlocated {
     Gone,
 }
 
-impl SurveyJob {
+impl DiscoveryJob {
     /// Whether it may come of nothing: any program makes as many as it likes.
     fn is_doubtful(&self) -> bool {
         matches!(self, Self::Announced(_, None))
@@ -282,7 +282,7 @@ impl OfUser {
     }
 }
 
-impl Survey {
+impl Discovery {
     /// Looks after these arenas.
     pub(super) fn new(arenas: Arc<Arenas>) -> Self {
         Self {
@@ -306,9 +306,9 @@ impl Survey {
     }
 
     /// Something is to be done for the user whom it concerns.
-    pub(super) fn add(&mut self, job: SurveyJob) {
+    pub(super) fn add(&mut self, job: DiscoveryJob) {
         let user = job.told_user().unwrap_or_else(|| match &job {
-            SurveyJob::Process(pid, _) | SurveyJob::Held(pid, _) => {
+            DiscoveryJob::Process(pid, _) | DiscoveryJob::Held(pid, _) => {
                 find::user_of(&self.arenas.root(), *pid)
             }
             _ => NOBODY,
@@ -322,7 +322,7 @@ impl Survey {
             self.users.len() - 1
         });
         let of_user = &mut self.users[index];
-        if matches!(job, SurveyJob::Process(pid, _) if of_user.jobs.iter().any(|job| matches!(job, SurveyJob::Process(p, _) if *p == pid)))
+        if matches!(job, DiscoveryJob::Process(pid, _) if of_user.jobs.iter().any(|job| matches!(job, DiscoveryJob::Process(p, _) if *p == pid)))
         {
             return;
         }
@@ -332,7 +332,7 @@ impl Survey {
         };
         if jobs.len() < MOST_JOBS {
             jobs.push_back(job);
-        } else if let SurveyJob::Announced(announcement, _) = job {
+        } else if let DiscoveryJob::Announced(announcement, _) = job {
             let why = NotTaken::TooMany("its user has announcements,");
             self.arenas.refuse_announced(announcement, &why);
         }
@@ -347,7 +347,7 @@ impl Survey {
             if std::mem::replace(claims, now) != now
                 && !taken.rings_wait.swap(true, Ordering::Relaxed)
             {
-                jobs.push(SurveyJob::Rings(taken.clone()));
+                jobs.push(DiscoveryJob::Rings(taken.clone()));
             }
         }
         if self.last_roll_call.elapsed() >= ROLL_CALL_INTERVAL {
@@ -361,18 +361,18 @@ impl Survey {
     fn watch_new(&mut self) {
         for taken in self.arenas.take_new() {
             taken.rings_wait.store(true, Ordering::Relaxed);
-            self.add(SurveyJob::Rings(taken.clone()));
+            self.add(DiscoveryJob::Rings(taken.clone()));
             self.watched.push(Watched { claims: taken.claims(), taken });
         }
     }
 
     /// Finds programs that are gone, and takes what another recorder has left.
-    pub(super) fn roll_call(&self) -> Vec<SurveyJob> {
+    pub(super) fn roll_call(&self) -> Vec<DiscoveryJob> {
         let all = self.watched.iter().map(|watched| &watched.taken);
         let asked = all.filter(|taken| !taken.roll_call_waits.swap(true, Ordering::Relaxed));
         let held =
-            self.arenas.take_held().into_iter().map(|(pid, path)| SurveyJob::Held(pid, path));
-        asked.map(|taken| SurveyJob::RollCall(taken.clone())).chain(held).collect()
+            self.arenas.take_held().into_iter().map(|(pid, path)| DiscoveryJob::Held(pid, path));
+        asked.map(|taken| DiscoveryJob::RollCall(taken.clone())).chain(held).collect()
     }
 
     /// Does what is next; what that took on other threads.
@@ -394,25 +394,27 @@ impl Survey {
         elsewhere
     }
 
-    fn act(&mut self, user: u32, job: SurveyJob) {
+    fn act(&mut self, user: u32, job: DiscoveryJob) {
         match job {
-            SurveyJob::Announced(announcement, found) => self.announced(user, announcement, found),
-            SurveyJob::Process(pid, _) => self.look_for_arenas(user, pid),
-            SurveyJob::Rings(taken) => {
+            DiscoveryJob::Announced(announcement, found) => {
+                self.announced(user, announcement, found);
+            }
+            DiscoveryJob::Process(pid, _) => self.look_for_arenas(user, pid),
+            DiscoveryJob::Rings(taken) => {
                 if tell_rings(&self.arenas, &taken, RINGS_AT_A_TIME) {
                     taken.rings_wait.store(false, Ordering::Relaxed);
                 } else {
-                    self.add(SurveyJob::Rings(taken));
+                    self.add(DiscoveryJob::Rings(taken));
                 }
             }
-            SurveyJob::RollCall(taken) => {
+            DiscoveryJob::RollCall(taken) => {
                 taken.roll_call_waits.store(false, Ordering::Relaxed);
                 if self.is_gone(&taken) {
                     forget(&self.arenas, &taken);
                     self.watched.retain(|watched| !Arc::ptr_eq(&watched.taken, &taken));
                 }
             }
-            SurveyJob::Held(pid, path) => {
+            DiscoveryJob::Held(pid, path) => {
                 let found = self.mapped.at(&path, user);
                 let taken = found.map(|found| self.arenas.take(pid, &path, &found));
                 if matches!(taken, Some(Err(NotTaken::Held))) {
@@ -586,26 +588,26 @@ mod tests {
         let (process, program) = (FakeProcess::new(), FakeProgram::new());
         let (arenas, events) = arenas_of(&process, &program);
         let patience = Duration::from_millis(20);
-        let mut survey = Survey::new(arenas).looking(MappingLooks::fake(patience, find));
+        let mut discovery = Discovery::new(arenas).looking(MappingLooks::fake(patience, find));
         for _ in 0..100 {
-            survey.add(SurveyJob::Process(HELD, None));
-            survey.do_next();
+            discovery.add(DiscoveryJob::Process(HELD, None));
+            discovery.do_next();
         }
-        survey.add(SurveyJob::Process(7001, None));
-        while survey.has_jobs() {
-            survey.do_next();
+        discovery.add(DiscoveryJob::Process(7001, None));
+        while discovery.has_jobs() {
+            discovery.do_next();
         }
         let taken = events.try_iter().any(|event| matches!(event, WatchEvent::Client { .. }));
         assert!(taken, "the arena of the other process was taken");
     }
 
     /// Announcements of a user's processes that have ended.
-    fn announced(user: u32, pid: u32) -> SurveyJob {
+    fn announced(user: u32, pid: u32) -> DiscoveryJob {
         let (ticks, descriptor, ring, is_young) = (0, 999, 0, true);
         let file = AnnouncedFile::Other;
         let announcement =
             Announcement { ticks, pid, tid: pid, descriptor, ring, user, file, is_young };
-        SurveyJob::Announced(announcement, None)
+        DiscoveryJob::Announced(announcement, None)
     }
 
     #[test]
@@ -614,14 +616,14 @@ mod tests {
         let (process, program) = (FakeProcess::new(), FakeProgram::new());
         let (arenas, events) = arenas_of(&process, &program);
         let patience = Duration::from_secs(1);
-        let mut survey = Survey::new(arenas).looking(MappingLooks::fake(patience, find));
-        (10_000..12_000).for_each(|pid| survey.add(announced(1001, pid)));
-        survey.add(SurveyJob::Process(7001, Some(1001)));
-        survey.do_next();
+        let mut discovery = Discovery::new(arenas).looking(MappingLooks::fake(patience, find));
+        (10_000..12_000).for_each(|pid| discovery.add(announced(1001, pid)));
+        discovery.add(DiscoveryJob::Process(7001, Some(1001)));
+        discovery.do_next();
         let taken = events.try_iter().any(|event| matches!(event, WatchEvent::Client { .. }));
         assert!(taken, "the arena of the user's other program was taken first");
-        while survey.has_jobs() {
-            survey.do_next();
+        while discovery.has_jobs() {
+            discovery.do_next();
         }
         let refused: Vec<u32> = events
             .try_iter()
@@ -637,10 +639,10 @@ mod tests {
     fn new_jobs_of_a_user_leave_room_for_those_of_others_and_doubtful_ones_for_the_rest() {
         let (send, _jobs) = sync_channel(MOST_NEW_JOBS);
         let room = Arc::new(Mutex::new(Pool::new(MOST_NEW_JOBS as u64)));
-        let jobs = SurveyJobs { jobs: send, room, ended: Arc::default() };
+        let jobs = DiscoveryJobs { jobs: send, room, ended: Arc::default() };
         let sent = (0..10_000).filter(|pid| jobs.send(announced(1001, *pid)).is_none()).count();
         assert!(sent <= MOST_NEW_JOBS / 4, "{sent}");
-        assert!(jobs.send(SurveyJob::Process(7001, Some(1001))).is_none());
+        assert!(jobs.send(DiscoveryJob::Process(7001, Some(1001))).is_none());
         assert!((0..100).all(|pid| jobs.send(announced(1002, pid)).is_none()));
     }
 
