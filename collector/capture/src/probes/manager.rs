@@ -20,11 +20,11 @@ use super::attach::Program;
 use super::files;
 use super::keeper::Keeper;
 use super::kept_notes::KeptNotes;
-use super::looks::Looks;
 use super::lookups::FoundFunction;
 use super::mapping_tree::LoadingTree;
 use super::program::ArgumentPrograms;
 use super::scan::Scanner;
+use super::scan_queue::ScanQueue;
 use super::unattached::Unattached;
 use crate::attach_method::AttachMethod;
 use crate::clock::raw_now;
@@ -204,8 +204,8 @@ impl ManagerReport {
     }
 
     /// Nothing more will be looked at.
-    fn end(&self, looks: &Looks<'_>) {
-        let accounts = Accounts { all: looks.account(), notes: looks.notes() };
+    fn end(&self, queue: &ScanQueue<'_>) {
+        let accounts = Accounts { all: queue.account(), notes: queue.notes() };
         *self.accounts.lock().unwrap_or_else(PoisonError::into_inner) = Some(accounts);
     }
 
@@ -491,7 +491,7 @@ fn manage(
     told: &ManagerReport,
 ) {
     let (launch, all_at_first) = (work.launch.clone(), work.gpu || !work.specs.is_empty());
-    let mut looks = Looks::new(&work, told);
+    let mut queue = ScanQueue::new(&work, told);
     let mut scanner = Scanner::new(work, keeper, told);
     scanner.asked_for_by_path();
     scanner.gpu_libraries();
@@ -504,12 +504,12 @@ fn manage(
     if !all_at_first {
         let _ = done.send(());
     }
-    looks.add_processes();
+    queue.add_processes();
     let mut is_first_done = false;
     let mut is_idle = false;
     loop {
-        // What was told comes before any look: whose turn it is depends on who waits.
-        let wait = match (is_idle, looks.is_done()) {
+        // What was told comes before any scan: whose turn it is depends on who waits.
+        let wait = match (is_idle, queue.is_done()) {
             (false, _) => Duration::ZERO,
             (true, false) => LOOK_AGAIN,
             (true, true) => scanner.next_turn().unwrap_or(LOOK_AT_KEEPER).min(LOOK_AT_KEEPER),
@@ -517,8 +517,8 @@ fn manage(
         let mut next = messages.recv_timeout(wait);
         for _ in 0..TOLD_AT_ONCE {
             match next {
-                Ok(Message::Mapped(at)) => looks.add_mapped(at),
-                Ok(Message::Found(found)) => looks.add_found(found),
+                Ok(Message::Mapped(at)) => queue.add_mapped(at),
+                Ok(Message::Found(found)) => queue.add_found(found),
                 Ok(Message::Stop) | Err(_) => break,
             }
             told.heard();
@@ -529,16 +529,16 @@ fn manage(
         }
         let is_over = matches!(next, Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected));
         if is_over || told.is_stopping() || scanner.is_detached() {
-            // What nobody heard of until now is not looked into, either.
+            // What nobody heard of until now is not scanned, either.
             for message in messages.try_iter().take(MESSAGES_MAX) {
                 if let Message::Mapped(at) = message {
-                    looks.add_mapped(at);
+                    queue.add_mapped(at);
                 }
             }
             break;
         }
-        is_idle = !looks.look(&mut scanner);
-        if !is_first_done && looks.is_first_done() {
+        is_idle = !queue.scan_next(&mut scanner);
+        if !is_first_done && queue.is_first_done() {
             is_first_done = true;
             scanner.tell_unmatched();
             told.first_done();
@@ -546,7 +546,7 @@ fn manage(
         }
         scanner.attach_waiting();
     }
-    told.end(&looks);
+    told.end(&queue);
     // Detaches everything.
     drop(scanner);
 }

@@ -1,4 +1,4 @@
-//! Looks into files: what is looked into, in turns of users, and what is known without a look.
+//! Files that wait to be scanned, in turns of users, and files that are known without a scan.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -21,22 +21,22 @@ use crate::zones::ZoneNotice;
 
 /// Files of that many names and contents are remembered to hold nothing.
 const PLAIN_MAX: usize = 65_536;
-/// How much of a second is spent on the files of one user. A usual look takes a millisecond.
+/// How much of a second is spent on the files of one user. A usual scan takes a millisecond.
 const SHARE: Duration = Duration::from_millis(250);
 /// Listing what a process that ran when the recording began has mapped costs its user so many times
 /// what it takes: most processes have mapped what others have, too, and whoever has thousands of
 /// them gets no fourth of a CPU for that.
 const LISTING_COSTS: u32 = 4;
-/// Files of one process that ran when the recording began, as many as are looked at.
+/// Files of one process that ran when the recording began, as many as are scanned.
 const FILES_MAX: usize = 8192;
 /// Files of processes that have ended are looked for again after so long.
 const GONE_HOLDS: Duration = Duration::from_secs(1);
 
-/// What is looked at.
-enum LookTarget {
+/// What is scanned.
+enum ScanTarget {
     /// Processes that ran when the recording began, the first last.
     Processes(Vec<u32>),
-    /// The files of such a process, as far as they were not looked at.
+    /// The files of such a process, as far as they were not scanned.
     Files(Vec<MappedFile>),
     /// A file that was mapped while the recording went on.
     Mapped(MappedAt),
@@ -44,12 +44,12 @@ enum LookTarget {
     Found(FoundFunction),
 }
 
-/// Finds what there is to look at, and looks.
-pub(super) struct Looks<'a> {
+/// Finds what there is to scan, and has it scanned.
+pub(super) struct ScanQueue<'a> {
     told: &'a ManagerReport,
     recorded: Option<OwnedFd>,
     zones: Sender<ZoneNotice>,
-    turns: Turns<LookTarget>,
+    turns: Turns<ScanTarget>,
     owners: Owners,
     /// Paths and contents in which there is nothing to attach to: most of what is mapped is the
     /// same few libraries, again and again. `false` where that is not to be relied upon.
@@ -60,7 +60,7 @@ pub(super) struct Looks<'a> {
     first: usize,
 }
 
-impl<'a> Looks<'a> {
+impl<'a> ScanQueue<'a> {
     /// Nothing waits.
     pub(super) fn new(work: &AttachContext, told: &'a ManagerReport) -> Self {
         Self {
@@ -75,12 +75,12 @@ impl<'a> Looks<'a> {
         }
     }
 
-    /// What runs now is to be looked at.
+    /// What runs now is to be scanned.
     pub(super) fn add_processes(&mut self) {
         for (whose, mut pids) in self.owners.processes() {
             pids.retain(|pid| self.is_recorded(*pid));
             if !pids.is_empty() {
-                self.add(whose, LookTarget::Processes(pids), Instant::now());
+                self.add(whose, ScanTarget::Processes(pids), Instant::now());
             }
         }
     }
@@ -97,44 +97,44 @@ impl<'a> Looks<'a> {
         let whose = self.owners.whose(*pid);
         let now = Instant::now();
         let age = Duration::from_nanos(raw_now().saturating_sub(at.at));
-        self.add(whose, LookTarget::Mapped(at), now.checked_sub(age).unwrap_or(now));
+        self.add(whose, ScanTarget::Mapped(at), now.checked_sub(age).unwrap_or(now));
     }
 
     /// A program was given the address of a function.
     pub(super) fn add_found(&mut self, found: FoundFunction) {
         let whose = self.owners.whose(found.pid);
-        self.add(whose, LookTarget::Found(found), Instant::now());
+        self.add(whose, ScanTarget::Found(found), Instant::now());
     }
 
-    fn add(&mut self, whose: Whose, look: LookTarget, since: Instant) {
-        let first = if let LookTarget::Processes(pids) = &look { pids.len() } else { 0 };
-        if self.turns.add(whose, look, since) {
+    fn add(&mut self, whose: Whose, target: ScanTarget, since: Instant) {
+        let first = if let ScanTarget::Processes(pids) = &target { pids.len() } else { 0 };
+        if self.turns.add(whose, target, since) {
             self.first += first;
         }
     }
 
-    /// Looks at one thing; `false` if there is nothing that may be looked at now.
-    pub(super) fn look(&mut self, scanner: &mut Scanner<'_>) -> bool {
+    /// Scans one thing; `false` if there is nothing that may be scanned now.
+    pub(super) fn scan_next(&mut self, scanner: &mut Scanner<'_>) -> bool {
         let began = Instant::now();
         let Some(turn) = self.turns.next(began) else { return false };
         let (what, turn) = turn.take();
         let outcome = match what {
-            LookTarget::Processes(mut pids) => {
+            ScanTarget::Processes(mut pids) => {
                 let files = pids.pop().map(files_of);
                 if !pids.is_empty() {
-                    self.turns.go_on(&turn, LookTarget::Processes(pids));
+                    self.turns.go_on(&turn, ScanTarget::Processes(pids));
                 }
                 // Before the next process.
                 files.into_iter().for_each(|files| self.go_on(&turn, files));
                 TurnOutcome { times: LISTING_COSTS, ..TurnOutcome::NOTHING }
             }
-            LookTarget::Files(mut files) => {
+            ScanTarget::Files(mut files) => {
                 let file = files.pop();
                 self.go_on(&turn, files);
                 file.map_or(TurnOutcome::NOTHING, |file| self.file(scanner, &file))
             }
-            LookTarget::Mapped(at) => self.mapped(scanner, at),
-            LookTarget::Found(found) => {
+            ScanTarget::Mapped(at) => self.mapped(scanner, at),
+            ScanTarget::Found(found) => {
                 scanner.found(&found);
                 TurnOutcome::NOTHING
             }
@@ -148,12 +148,12 @@ impl<'a> Looks<'a> {
         self.turns.is_empty()
     }
 
-    /// Whether all that ran when the recording began was looked at.
+    /// Whether all that ran when the recording began was scanned.
     pub(super) fn is_first_done(&self) -> bool {
         self.first == 0
     }
 
-    /// What was not looked at in time.
+    /// What was not scanned in time.
     pub(super) fn account(&self) -> Account {
         self.turns.account(Instant::now())
     }
@@ -163,14 +163,14 @@ impl<'a> Looks<'a> {
         self.turns.notes(Instant::now(), words)
     }
 
-    /// Has the files of a process looked into, each in a turn of its own.
+    /// Has the files of a process scanned, each in a turn of its own.
     fn go_on(&mut self, turn: &Turn<()>, mut files: Vec<MappedFile>) {
         let beyond = files.len().saturating_sub(FILES_MAX);
         self.turns.left_out(turn, beyond as u64);
         files.drain(..beyond);
         match files.is_empty() {
             true => self.first -= 1,
-            false => self.turns.go_on(turn, LookTarget::Files(files)),
+            false => self.turns.go_on(turn, ScanTarget::Files(files)),
         }
     }
 
@@ -248,7 +248,7 @@ impl<'a> Looks<'a> {
     }
 }
 
-impl Waiting for LookTarget {
+impl Waiting for ScanTarget {
     fn count(&self) -> u64 {
         match self {
             Self::Processes(pids) => pids.len() as u64,
@@ -258,14 +258,14 @@ impl Waiting for LookTarget {
     }
 }
 
-/// The files of a process, each once; its program comes last, and is looked into first.
+/// The files of a process, each once; its program comes last, and is scanned first.
 fn files_of(pid: u32) -> Vec<MappedFile> {
     let mut seen = FxHashSet::default();
     let files = files::mapped_files(Path::new("/"), pid).into_iter();
     files.rev().filter_map(|(key, mapped)| seen.insert(key).then_some(mapped)).collect()
 }
 
-/// What was not looked into in time, and whose programs mapped it.
+/// What was not scanned in time, and whose programs mapped it.
 fn words(account: &Account, whose: &str) -> String {
     let missing = account.shortcomings("were not looked into");
     format!(
