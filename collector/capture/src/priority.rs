@@ -105,12 +105,12 @@ pub(crate) fn go_behind_others() {
 
 /// While this lives, the thread has as much of a CPU as it can, and half of one before everybody:
 /// people reach for a profiler when the machine is busy, and what they look for happens meanwhile.
-pub(crate) struct Hurry {
+pub(crate) struct PriorityBoost {
     alternation: Option<Alternation>,
     nice_before: i32,
 }
 
-impl Hurry {
+impl PriorityBoost {
     pub(crate) fn begin() -> Self {
         // SAFETY: the own thread's priority; no memory is involved. It cannot fail, so that -1 is a
         // value.
@@ -121,7 +121,7 @@ impl Hurry {
     }
 }
 
-impl Drop for Hurry {
+impl Drop for PriorityBoost {
     fn drop(&mut self) {
         // Ends first: it leaves the thread in the ordinary class.
         self.alternation = None;

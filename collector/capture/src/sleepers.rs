@@ -29,7 +29,7 @@ use crate::committed_object;
 use crate::ebpf::short_reason;
 use crate::kernel_types::kernel_types;
 use crate::memory::number_of_line;
-use crate::priority::Hurry;
+use crate::priority::PriorityBoost;
 use crate::shares::Pool;
 use crate::snapshot;
 use crate::stage::{CHUNK_BYTES, Stage, count_stacks};
@@ -408,7 +408,7 @@ impl SleeperStacks {
 
 fn load_before_others() -> Result<TaskWalk, String> {
     // On a busy machine it is there too late for a short recording otherwise.
-    let _before_others = Hurry::begin();
+    let _boost = PriorityBoost::begin();
     TaskWalk::load()
 }
 

@@ -26,7 +26,7 @@ use crate::notes::{Notes, NotesSettings};
 use crate::options::RecordOptions;
 use crate::outlet::Outlet;
 use crate::perf::mappings::MappingRings;
-use crate::priority::{Hurry, go_first};
+use crate::priority::{PriorityBoost, go_first};
 use crate::probes::{Keeper, ManagerInbox, ProbeSource, Setup};
 use crate::readings::Readings;
 use crate::source::Source;
@@ -48,7 +48,7 @@ impl Collector {
         output: Output,
     ) -> Result<Self, CaptureError> {
         let Children { keepers, jvm_asker } = children;
-        let _hurry = Hurry::begin();
+        let _boost = PriorityBoost::begin();
         // Held until all objects are loaded.
         let _types = kernel_types();
         let mut first = FirstSources::load(options, memory)?;

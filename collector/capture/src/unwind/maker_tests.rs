@@ -83,7 +83,7 @@ struct World {
     kernel: Rc<Kernel>,
     maker: TableMaker<Rc<Kernel>, Memory>,
     tables: UnwindTables,
-    hurry: Hurry,
+    boost: SharedBoost,
     _messages: Receiver<MakerMessage>,
 }
 
@@ -97,7 +97,7 @@ impl World {
         let maker = TableMaker::new(kernel.clone(), tables, counts.clone(), waiting.clone());
         let (told, _messages) = sync_channel(WANTED_MAX);
         let tables = UnwindTables { told, waiting, counts };
-        Self { kernel, maker, tables, hurry: Hurry::begin(), _messages }
+        Self { kernel, maker, tables, boost: SharedBoost::begin(), _messages }
     }
 
     fn map(&self, file: &OpenedFile, path: &str, whose: Whose) {
@@ -105,7 +105,7 @@ impl World {
     }
 
     fn work(&mut self) -> Worked {
-        self.maker.work(&mut self.hurry)
+        self.maker.work(&mut self.boost)
     }
 
     /// How many files the programs know.

@@ -5,7 +5,7 @@
 //! more; nobody wakes it for that. The memory of the tables is bounded: while it is short, time is
 //! counted in epochs ([`Tables`]), and what was not used lately gives way.
 
-mod hurry;
+mod boost;
 mod memory;
 mod programs;
 mod runs;
@@ -31,7 +31,7 @@ use syscollect_unwind::UnwindFile;
 use crate::shares::Pool;
 use crate::turns::Whose;
 use crate::usage::thread_cpu_time;
-use hurry::Hurry;
+use boost::SharedBoost;
 pub use memory::{HeldStack, StacksInMemory};
 pub(crate) use memory::{StackMemoryRing, ring_bytes};
 pub(crate) use programs::UnwindPrograms;
@@ -256,7 +256,7 @@ impl<N: Names, W: Words> TableMaker<N, W> {
 
     fn follow(&mut self, told: &Receiver<MakerMessage>) {
         let mut sleep = SHORTEST_SLEEP;
-        let mut hurry = Hurry::begin();
+        let mut boost = SharedBoost::begin();
         let mut has_more = false;
         loop {
             let wait = if has_more { Duration::ZERO } else { sleep };
@@ -273,21 +273,21 @@ impl<N: Names, W: Words> TableMaker<N, W> {
                     self.is_unfinished = true;
                 }
             });
-            let worked = self.work(&mut hurry);
+            let worked = self.work(&mut boost);
             self.follow_epochs();
             has_more = worked.has_more;
             let has_worked = was_told || worked.has_worked;
             sleep = if has_worked { SHORTEST_SLEEP } else { (sleep * 2).min(LONGEST_SLEEP) };
-            hurry.idle();
+            boost.idle();
             self.counts.time_ns.store(thread_cpu_time().as_nanos() as u64, Ordering::Relaxed);
         }
     }
 
     /// Tells the programs of files for a while, then makes tables for a while: neither waits for all
     /// of the other.
-    fn work(&mut self, hurry: &mut Hurry) -> Worked {
-        let added = self.add_waiting(hurry);
-        let made = self.make_wanted(hurry);
+    fn work(&mut self, boost: &mut SharedBoost) -> Worked {
+        let added = self.add_waiting(boost);
+        let made = self.make_wanted(boost);
         Worked {
             has_worked: added.has_worked || made.has_worked,
             has_more: added.has_more || made.has_more,
@@ -295,7 +295,7 @@ impl<N: Names, W: Words> TableMaker<N, W> {
     }
 
     /// Tells the programs of files that wait, in turns of their users.
-    fn add_waiting(&mut self, hurry: &mut Hurry) -> Worked {
+    fn add_waiting(&mut self, boost: &mut SharedBoost) -> Worked {
         let end = Instant::now() + AT_ONCE;
         let mut worked = Worked::default();
         self.waiting.hear();
@@ -308,7 +308,7 @@ impl<N: Names, W: Words> TableMaker<N, W> {
             let Some(turn) = self.waiting.next(began) else { return worked };
             worked.has_worked = true;
             let (file, turn) = turn.take();
-            hurry.serve(uid_of(turn.whose));
+            boost.serve(uid_of(turn.whose));
             let is_new = self.add(file);
             self.waiting.took(&turn, began, is_new);
         }
@@ -537,7 +537,7 @@ impl<N: Names, W: Words> TableMaker<N, W> {
     }
 
     /// Makes what walks have asked for, for a while.
-    fn make_wanted(&mut self, hurry: &mut Hurry) -> Worked {
+    fn make_wanted(&mut self, boost: &mut SharedBoost) -> Worked {
         let asked = self.names.wanted();
         if asked == self.asked && !self.is_unfinished {
             return Worked::default();
@@ -550,7 +550,7 @@ impl<N: Names, W: Words> TableMaker<N, W> {
                 break;
             }
             let began = Instant::now();
-            hurry.serve(wanted.user);
+            boost.serve(wanted.user);
             self.make(&wanted);
             self.waiting.took_besides(whose(wanted.user), began.elapsed());
         }

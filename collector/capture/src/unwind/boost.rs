@@ -21,7 +21,7 @@ const ROOT: u32 = 0;
 /// on a busy machine whoever goes behind others comes too late. So the thread goes before them, but
 /// for part of the time only, and for each user as much of that as the user leaves to others: whose
 /// files are costly waits.
-pub(super) struct Hurry {
+pub(super) struct SharedBoost {
     began: Instant,
     is_on: bool,
     first: FirstForPart,
@@ -32,8 +32,8 @@ pub(super) struct Hurry {
     spent: Spent,
 }
 
-impl Hurry {
-    /// From now on the calling thread is hurried, which is to be the one that calls all the rest.
+impl SharedBoost {
+    /// From now on the calling thread is boosted, which is to be the one that calls all the rest.
     pub(super) fn begin() -> Self {
         go_before_most();
         let (began, since) = (Instant::now(), thread_cpu_time());
