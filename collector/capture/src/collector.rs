@@ -14,13 +14,13 @@ use syscollect_model::{ClockSource, LaneKind, LossOrigin, SessionInfo};
 use syscollect_store::{Chunk, Definition, LaneLoss, Producer};
 use syscollect_symbolize::PinnedFiles;
 
+use crate::chunk_sink::ChunkSink;
 use crate::clock::ticks_now;
 use crate::error::megabytes;
 use crate::files::Begin;
 use crate::host::Host;
 use crate::mapping_pace::{MappingPace, MappingVerdict};
 use crate::notes::Notes;
-use crate::outlet::Outlet;
 use crate::priority::go_first;
 use crate::probes::MappedFiles;
 use crate::readings::Readings;
@@ -104,7 +104,7 @@ impl Machine {
 
 /// Where chunks go.
 pub(crate) struct Output {
-    pub(crate) outlet: Arc<Outlet>,
+    pub(crate) sink: Arc<ChunkSink>,
     pub(crate) shared: Arc<Shared>,
     /// Who is told of files.
     pub(crate) begin: Begin,
@@ -134,7 +134,7 @@ pub(crate) struct Ended {
 impl Output {
     fn push(&self, chunk: Chunk) {
         self.count(&chunk);
-        self.outlet.push(chunk);
+        self.sink.push(chunk);
     }
 
     fn count(&self, chunk: &Chunk) {
@@ -150,7 +150,7 @@ impl Output {
 
     /// What to say where the buffer was too small for its time.
     fn short_span(&self) -> Option<String> {
-        let buffer = self.outlet.buffer();
+        let buffer = self.sink.buffer();
         let (reach, held) = (buffer.short_span()?, megabytes(buffer.held() as u64));
         Some(format!(
             "the buffer was full ({held}) and holds the last {:.1} s only: give it a size, too, as in --buffer 30s,2G",
@@ -165,11 +165,11 @@ struct OfPrograms<'a>(&'a Output);
 impl ProgramChunks for OfPrograms<'_> {
     fn push(&mut self, producer: Producer, chunk: Chunk) {
         self.0.count(&chunk);
-        self.0.outlet.push_of(producer, chunk);
+        self.0.sink.push_of(producer, chunk);
     }
 
     fn has_room_for(&self, producer: Producer) -> bool {
-        self.0.outlet.buffer().has_room_for(producer)
+        self.0.sink.buffer().has_room_for(producer)
     }
 }
 
@@ -220,14 +220,14 @@ impl Collector {
     pub(crate) fn run(mut self) -> Ended {
         go_first();
         let mut pace = SleepPace::new();
-        let mut rounds = self.output.outlet.has_tee().then(Rounds::default);
+        let mut rounds = self.output.sink.has_tee().then(Rounds::default);
         while !self.output.shared.stop.load(Ordering::Acquire) {
             let (began, ticks) = (Instant::now(), ticks_now(self.clock_source));
             pace.emptied(began, self.drain(false));
             if let Some(rounds) = &mut rounds
                 && let Some(ticks) = rounds.emptied(began, ticks, Instant::now())
             {
-                self.output.outlet.nothing_before(ticks);
+                self.output.sink.nothing_before(ticks);
             }
             if self.is_time_for_readings() {
                 self.follow_cpus();
@@ -301,7 +301,7 @@ impl Collector {
         self.output.shared.lost.store(all.iter().map(|loss| loss.count).sum(), Ordering::Relaxed);
         // Where events wait for the end, so does what was lost: said each time, it would fill a
         // disk.
-        if !self.output.outlet.is_overwriting() {
+        if !self.output.sink.is_overwriting() {
             self.output.define(&Definition::Losses(losses.clone()));
         }
         self.last_losses = losses;
@@ -310,8 +310,8 @@ impl Collector {
     /// Stacks for which the buffer had no room are sent again once it has: each is sent but once,
     /// and what runs there from then on would have none.
     fn ask_for_lost_stacks(&mut self) {
-        let lost = self.output.outlet.buffer().stacks_lost();
-        if lost != self.stacks_lost && !self.output.outlet.is_behind() {
+        let lost = self.output.sink.buffer().stacks_lost();
+        if lost != self.stacks_lost && !self.output.sink.is_behind() {
             self.stacks_lost = lost;
             self.sources.iter_mut().for_each(|source| source.say_anew());
         }
@@ -320,7 +320,7 @@ impl Collector {
     /// Where events are overwritten, stacks are sent again after a while, so that the buffer need
     /// not keep those that only events refer to which are gone.
     fn ask_for_new_stacks(&mut self) {
-        let buffer = self.output.outlet.buffer();
+        let buffer = self.output.sink.buffer();
         if !buffer.wants_stacks_anew() || self.asked_anew.elapsed() < FORGET_INTERVAL {
             return;
         }
@@ -383,7 +383,7 @@ impl Collector {
         shared.begins(EndingStep::Noting);
         let tasks = LossOrigin::Lane(LaneKind::Task);
         let read_names = self.losses().iter().any(|loss| loss.origin == tasks)
-            || self.output.outlet.is_overwriting();
+            || self.output.sink.is_overwriting();
         let mut held = PinnedFiles::default();
         if let Some(machine) = &mut self.machine {
             let late;

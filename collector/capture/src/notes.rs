@@ -20,10 +20,10 @@ use syscollect_store::{Definition, KnownProcess};
 use syscollect_symbolize::PinnedFiles;
 
 use crate::by_user;
+use crate::chunk_sink::ChunkSink;
 use crate::clock::ticks_now;
 use crate::command_lines::CommandLines;
 use crate::jvm::JvmNames;
-use crate::outlet::Outlet;
 use crate::perf_maps::PerfMapWatch;
 use crate::priority::{FirstForPart, FirstParts};
 use crate::sleepers::{SleeperStacks, SleepersMemory, UnreadSleepers};
@@ -129,7 +129,7 @@ pub(crate) struct NotesSettings {
 impl Notes {
     /// Starts with what is there now. Who makes unwind tables is told of the files.
     pub(crate) fn start(
-        buffer: Arc<Outlet>,
+        sink: Arc<ChunkSink>,
         settings: NotesSettings,
         unwind: Option<UnwindTables>,
     ) -> std::io::Result<Self> {
@@ -141,13 +141,13 @@ impl Notes {
         let patience = SOON + settings.jvms.as_ref().map_or(Duration::ZERO, JvmNames::longest);
         let worker = Worker::start("notes", move || {
             let (clock, blocked_stacks) = (settings.clock, settings.blocked_stacks);
-            let mut taker = NoteTaker::new(&buffer, settings, unwind);
+            let mut taker = NoteTaker::new(&sink, settings, unwind);
             taker.sleepers = SleeperStacks::start(memory, blocked_stacks);
             taker.add_all();
             taker.follow(&received, &ours);
             let noted = taker.end(&ours);
             if ours.read_names.load(Ordering::Acquire) {
-                note_names(&buffer, clock);
+                note_names(&sink, clock);
             }
             noted
         })?;
@@ -216,7 +216,7 @@ impl Notes {
 }
 
 /// Notes who lives now, and under which names.
-fn note_names(buffer: &Outlet, clock: ClockSource) {
+fn note_names(sink: &ChunkSink, clock: ClockSource) {
     let noted = ticks_now(clock);
     // Without command lines, which are noted already, as far as they can be read.
     let mut processes = crate::snapshot::processes(Path::new("/"));
@@ -225,7 +225,7 @@ fn note_names(buffer: &Outlet, clock: ClockSource) {
         .iter_mut()
         .for_each(|process| (process.noted, process.names_read) = (noted, names_read));
     for some in processes.chunks(PROCESSES_AT_ONCE) {
-        buffer.define(&Definition::Processes(some.to_vec()));
+        sink.define(&Definition::Processes(some.to_vec()));
     }
 }
 
@@ -267,7 +267,7 @@ impl Waiting for Note {
 struct NoteTaker<'a> {
     /// Below which /proc is.
     root: PathBuf,
-    buffer: &'a Outlet,
+    sink: &'a ChunkSink,
     clock: ClockSource,
     /// The processes whose switches are recorded; empty for all.
     pids: Vec<u32>,
@@ -301,14 +301,14 @@ struct NoteTaker<'a> {
 }
 
 impl<'a> NoteTaker<'a> {
-    fn new(buffer: &'a Outlet, settings: NotesSettings, unwind: Option<UnwindTables>) -> Self {
-        Self::below(Path::new("/"), buffer, settings, unwind)
+    fn new(sink: &'a ChunkSink, settings: NotesSettings, unwind: Option<UnwindTables>) -> Self {
+        Self::below(Path::new("/"), sink, settings, unwind)
     }
 
     /// Of what is below `root`/proc.
     fn below(
         root: &Path,
-        buffer: &'a Outlet,
+        sink: &'a ChunkSink,
         settings: NotesSettings,
         unwind: Option<UnwindTables>,
     ) -> Self {
@@ -317,7 +317,7 @@ impl<'a> NoteTaker<'a> {
             pids,
             root: root.to_path_buf(),
             owners: Owners::below(root),
-            buffer,
+            sink,
             clock,
             command_lines: CommandLines::new(),
             sleepers: SleeperStacks::without(SleepersMemory::default()),
@@ -650,25 +650,25 @@ impl<'a> NoteTaker<'a> {
     /// Writes what was noted, if that is much or `longest` has passed.
     fn push_batches(&mut self, longest: Duration) {
         let is_due = self.last_batch.elapsed() >= longest;
-        let buffer = self.buffer;
-        self.sleepers.flush(is_due, ticks_now(self.clock), &mut |chunk| buffer.push(chunk));
+        let sink = self.sink;
+        self.sleepers.flush(is_due, ticks_now(self.clock), &mut |chunk| sink.push(chunk));
         if is_due {
             self.last_batch = Instant::now();
         }
         // Before what is said of them besides.
         if !self.described.is_empty() && (is_due || self.described.len() >= PROCESSES_AT_ONCE) {
-            buffer.define(&Definition::Processes(std::mem::take(&mut self.described)));
+            sink.define(&Definition::Processes(std::mem::take(&mut self.described)));
         }
         if !self.asleep.is_empty() && (is_due || self.asleep.len() >= PROCESSES_AT_ONCE) {
-            buffer.define(&Definition::Processes(std::mem::take(&mut self.asleep)));
+            sink.define(&Definition::Processes(std::mem::take(&mut self.asleep)));
         }
         if !self.begun.is_empty() && (is_due || self.begun.len() >= PROCESSES_AT_ONCE) {
-            buffer.define_of_task(&Definition::Processes(std::mem::take(&mut self.begun)));
+            sink.define_of_task(&Definition::Processes(std::mem::take(&mut self.begun)));
         }
         // Of what ran when the file began it is soon all.
         let is_due = is_due || self.turns.is_empty() || self.mappings.len() >= MAPPINGS_AT_ONCE;
         if is_due && !self.mappings.is_empty() {
-            buffer.define(&Definition::Mappings(std::mem::take(&mut self.mappings)));
+            sink.define(&Definition::Mappings(std::mem::take(&mut self.mappings)));
         }
     }
 }

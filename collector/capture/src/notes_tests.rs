@@ -23,20 +23,20 @@ fn own_code() -> Mapping {
 
 /// What is noted when all of this was seen before the end.
 fn noted(seen: Vec<Observed>, orders: &Orders) -> (NotesResult, Vec<Definition>) {
-    let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
+    let sink = ChunkSink::new(64 << 20, BufferMode::Discard, false);
     let (told, received) = channel();
     orders.unheard.store(seen.len(), Ordering::Relaxed);
     seen.into_iter().for_each(|seen| told.send(NotesMessage::Observed(seen)).unwrap());
     drop(told);
-    let mut taker = NoteTaker::new(&outlet, settings(), None);
+    let mut taker = NoteTaker::new(&sink, settings(), None);
     taker.follow(&received, orders);
     let noted = taker.end(orders);
-    (noted, definitions(&outlet))
+    (noted, definitions(&sink))
 }
 
 /// All that is in the buffer, whose last use this is.
-fn definitions(outlet: &Outlet) -> Vec<Definition> {
-    let buffer = outlet.buffer();
+fn definitions(sink: &ChunkSink) -> Vec<Definition> {
+    let buffer = sink.buffer();
     buffer.close();
     let mut definitions = Vec::new();
     while let Popped::Chunk(chunk) = buffer.pop(Duration::ZERO) {
@@ -61,8 +61,8 @@ fn what_is_seen_is_noted_before_the_end() {
 
 #[test]
 fn where_code_lies_is_noted_though_its_file_is_not_opened_and_that_is_told() {
-    let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
-    let mut taker = NoteTaker::new(&outlet, settings(), None);
+    let sink = ChunkSink::new(64 << 20, BufferMode::Discard, false);
+    let mut taker = NoteTaker::new(&sink, settings(), None);
     let pid = std::process::id();
     taker.unread.insert(pid);
     taker.add(pid, Note::Processes(vec![pid]));
@@ -78,15 +78,15 @@ fn where_code_lies_is_noted_though_its_file_is_not_opened_and_that_is_told() {
 
 #[test]
 fn what_a_process_has_mapped_after_it_began_another_program_is_not_from_the_start() {
-    let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
-    let mut taker = NoteTaker::new(&outlet, settings(), None);
+    let sink = ChunkSink::new(64 << 20, BufferMode::Discard, false);
+    let mut taker = NoteTaker::new(&sink, settings(), None);
     let pid = std::process::id();
     taker.unread.insert(pid);
     taker.add(pid, Note::Processes(vec![pid]));
     taker.add_seen(Observed::Exec { pid, at: 1 });
     let noted = taker.end(&Orders::default());
     assert_eq!(noted.left_out, Vec::<String>::new());
-    let buffer = outlet.buffer();
+    let buffer = sink.buffer();
     let Popped::Chunk(chunk) = buffer.pop(Duration::ZERO) else { panic!("nothing is noted") };
     let definition: Definition = serde_json::from_slice(&chunk.data).unwrap();
     assert!(matches!(definition, Definition::Processes(_)), "{definition:?}");
@@ -155,8 +155,8 @@ fn processes_whose_memory_does_not_answer_hold_up_nobody_else() {
     let proc = FakeProc::new();
     (10_000..10_400).for_each(|pid| proc.add_hostile(pid, HOSTILE));
     (20_000..20_100).for_each(|pid| proc.add_honest(pid, 1002));
-    let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
-    let mut taker = NoteTaker::below(proc.root.path(), &outlet, settings(), None);
+    let sink = ChunkSink::new(64 << 20, BufferMode::Discard, false);
+    let mut taker = NoteTaker::below(proc.root.path(), &sink, settings(), None);
     let begin = Instant::now();
     taker.add_all();
     while taker.described.len() < 500 && begin.elapsed() < Duration::from_secs(10) {
@@ -196,8 +196,8 @@ fn who_has_many_processes_keeps_nobody_waiting() {
     let proc = FakeProc::new();
     (10_000..10_000 + MANY).for_each(|pid| proc.add_honest(pid, 1001));
     proc.add_honest(9_999, 1002);
-    let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
-    let mut taker = NoteTaker::below(proc.root.path(), &outlet, settings(), None);
+    let sink = ChunkSink::new(64 << 20, BufferMode::Discard, false);
+    let mut taker = NoteTaker::below(proc.root.path(), &sink, settings(), None);
     // As where the kernel shows who owns them, which nobody but root can say of files.
     for (uid, pids) in [(1001, (10_000..10_000 + MANY).collect()), (1002, vec![9_999])] {
         taker.unread.extend(&pids);
@@ -228,15 +228,15 @@ fn how_threads_sleep_is_read_of_processes_whose_switches_are_recorded() {
 
 /// How many threads of the process `own` a recording of these processes says are asleep.
 fn sleepers_seen(own: u32, pids: Vec<u32>) -> usize {
-    let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
-    let mut taker = NoteTaker::new(&outlet, NotesSettings { pids, ..settings() }, None);
+    let sink = ChunkSink::new(64 << 20, BufferMode::Discard, false);
+    let mut taker = NoteTaker::new(&sink, NotesSettings { pids, ..settings() }, None);
     taker.add_all();
     while let Some(turn) = taker.turns.next_of_all() {
         taker.take(turn);
         taker.add_sleepers();
     }
     taker.push_batches(Duration::ZERO);
-    let processes = definitions(&outlet).into_iter().flat_map(|definition| match definition {
+    let processes = definitions(&sink).into_iter().flat_map(|definition| match definition {
         Definition::Processes(processes) => processes,
         _ => Vec::new(),
     });

@@ -9,13 +9,13 @@ use syscollect_model::{RecorderSummary, RecorderWork, SessionInfo, StopReason, W
 use syscollect_store::{Chunk, LaneLoss, TraceBuffer};
 use syscollect_symbolize::PinnedFiles;
 
+use crate::chunk_sink::ChunkSink;
 use crate::collector::{Children, Collector, Ended, Output, Pace, Shared};
 use crate::error::CaptureError;
 use crate::files::{self, Begin, Files, LastFile, RecordingFiles, buffer_loss};
 use crate::host::Host;
 use crate::memory::MemoryRoom;
 use crate::options::RecordOptions;
-use crate::outlet::Outlet;
 use crate::priority::RaisedSession;
 use crate::snapshot::with_descendants;
 use crate::unwind::StacksInMemory;
@@ -27,7 +27,7 @@ pub struct Recording {
     shared: Arc<Shared>,
     collector: Worker<Ended>,
     writer: Worker<Option<LastFile>>,
-    outlet: Arc<Outlet>,
+    sink: Arc<ChunkSink>,
     missing: Vec<String>,
     pids: Vec<u32>,
     session: SessionInfo,
@@ -137,13 +137,13 @@ impl Recording {
             .rotation
             .as_ref()
             .map(|rotation| Pace { every: rotation.every, bytes: rotation.bytes });
-        let outlet = Outlet::new(options.buffer_bytes, options.mode, pace.is_some());
-        let outlet = outlet.spanning(options.buffer_span).with_tee(options.tee.clone());
-        let outlet = Arc::new(outlet);
+        let sink = ChunkSink::new(options.buffer_bytes, options.mode, pace.is_some());
+        let sink = sink.spanning(options.buffer_span).with_tee(options.tee.clone());
+        let sink = Arc::new(sink);
         let shared = Arc::new(Shared::default());
         let (mut begin, begun) = Begin::new();
         let files = Files::create(out, begun, shared.files.clone())?;
-        begin.file(outlet.buffer());
+        begin.file(sink.buffer());
         // Before anything is attached: the rest may take long to attach, and what is recorded
         // meanwhile would fill the buffer.
         let writer = Worker::start("writer", move || {
@@ -152,11 +152,11 @@ impl Recording {
             files.write()
         })
         .map_err(CaptureError::no_thread)?;
-        let output = Output { outlet: outlet.clone(), shared: shared.clone(), begin, pace };
+        let output = Output { sink: sink.clone(), shared: shared.clone(), begin, pace };
         let collector = start(&options, output).inspect_err(|_| {
             // What was written is of a recording that never was; why is what the user hears of.
-            outlet.buffer().close();
-            let _ = wait_for_disk(&writer, &outlet.buffer());
+            sink.buffer().close();
+            let _ = wait_for_disk(&writer, &sink.buffer());
         })?;
         let startup = collector.attached().duration_since(options.program_start);
         let attaching = collector.began().elapsed();
@@ -170,7 +170,7 @@ impl Recording {
             shared,
             collector,
             writer,
-            outlet,
+            sink,
             missing,
             pids: options.pids,
             session,
@@ -190,7 +190,7 @@ impl Recording {
             lost: load(lost),
             written: load(&files.written),
             written_in_all: load(&files.written_in_all),
-            held: self.outlet.buffer().held() as u64,
+            held: self.sink.buffer().held() as u64,
         }
     }
 
@@ -225,7 +225,7 @@ impl Recording {
         self.shared.stop.store(true, Ordering::Release);
         self.collector.unpark();
         let ended = self.collector.wait(LONGEST_END);
-        let buffer = self.outlet.buffer();
+        let buffer = self.sink.buffer();
         buffer.close();
         let last =
             wait_for_disk(&self.writer, &buffer).and_then(|last| last.ok_or(Unfinished::Panicked));
@@ -336,10 +336,10 @@ mod tests {
     fn fills_buffer(output: &Output) -> bool {
         let end = Instant::now() + LONGEST;
         (0..(4 * BUFFER as u64) >> 14).all(|number| {
-            while output.outlet.is_behind() && Instant::now() < end {
+            while output.sink.is_behind() && Instant::now() < end {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            output.outlet.push(chunk(number));
+            output.sink.push(chunk(number));
             Instant::now() < end
         })
     }

@@ -81,7 +81,7 @@ impl Collector {
         let age = self.file.at.elapsed();
         let is_due =
             age >= every || (age >= SHORTEST && bytes.is_some_and(|bytes| written >= bytes));
-        if is_due && !self.output.outlet.is_behind() {
+        if is_due && !self.output.sink.is_behind() {
             self.next_file();
         }
     }
@@ -89,7 +89,7 @@ impl Collector {
     fn next_file(&mut self) {
         self.read_machine(true);
         self.drain(true);
-        self.output.outlet.begin_overlap();
+        self.output.sink.begin_overlap();
         self.sources.iter_mut().for_each(|source| source.say_anew());
         self.read_machine(true);
         self.drain(true);
@@ -117,7 +117,7 @@ impl Collector {
             summary,
             losses: self.file.losses(&losses),
         };
-        let next = self.output.outlet.next_file();
+        let next = self.output.sink.next_file();
         self.output.begin.ended(end);
         self.output.begin.file(next);
         self.output.define(&Definition::Session(Box::new(self.session.clone())));

@@ -14,6 +14,7 @@ use syscollect_store::Definition;
 
 use super::{Collector, FileStart, Machine, Output, SleepPace};
 use crate::bpf_object::SharedMaps;
+use crate::chunk_sink::ChunkSink;
 use crate::ebpf::EbpfSource;
 use crate::error::CaptureError;
 use crate::gpu_clients::GpuClients;
@@ -24,7 +25,6 @@ use crate::mapping_pace::MappingPace;
 use crate::memory::MemoryPlan;
 use crate::notes::{Notes, NotesSettings};
 use crate::options::RecordOptions;
-use crate::outlet::Outlet;
 use crate::perf::mappings::MappingRings;
 use crate::priority::{PriorityBoost, go_first};
 use crate::probes::{Keeper, ManagerInbox, ProbeSource, Setup};
@@ -78,10 +78,10 @@ impl Collector {
             online: first.online.clone(),
             possible_cpus: first.host.possible_cpus(),
             shared_maps: first.shared_maps,
-            buffer: output.outlet.clone(),
+            sink: output.sink.clone(),
             unwind_tables: first.unwind.is_some(),
         };
-        let notes = Notes::start(output.outlet.clone(), settings, first.unwind)
+        let notes = Notes::start(output.sink.clone(), settings, first.unwind)
             .map_err(CaptureError::no_thread)?;
         let inbox = ManagerInbox::new();
         let mut collector = Self {
@@ -274,7 +274,7 @@ struct LaterSetup<'a> {
     online: Vec<u32>,
     possible_cpus: u32,
     shared_maps: SharedMaps,
-    buffer: Arc<Outlet>,
+    sink: Arc<ChunkSink>,
     unwind_tables: bool,
 }
 
@@ -341,7 +341,7 @@ impl LaterSetup<'_> {
             clock: self.clock,
             possible_cpus: self.possible_cpus,
             shared: &self.shared_maps,
-            buffer: Arc::clone(&self.buffer),
+            sink: Arc::clone(&self.sink),
             gpu: self.options.gpu,
             asked: &self.options.tracepoints,
         };
@@ -362,7 +362,7 @@ impl LaterSetup<'_> {
             clock: self.clock,
             possible_cpus: self.possible_cpus,
             shared: &self.shared_maps,
-            buffer: Arc::clone(&self.buffer),
+            sink: Arc::clone(&self.sink),
             zones,
             memory_is_short: self.memory_is_short,
             unwind_tables: self.unwind_tables,
@@ -385,10 +385,10 @@ mod tests {
 
     /// A collector that has this to empty.
     fn collector(definitions: &[Definition]) -> (Collector, Arc<Shared>) {
-        let outlet = Arc::new(Outlet::new(1 << 20, BufferMode::Discard, false));
+        let sink = Arc::new(ChunkSink::new(1 << 20, BufferMode::Discard, false));
         let shared = Arc::new(Shared::default());
         let (begin, _) = Begin::new();
-        let output = Output { outlet, shared: Arc::clone(&shared), begin, pace: None };
+        let output = Output { sink, shared: Arc::clone(&shared), begin, pace: None };
         let chunks = definitions.iter().flat_map(Definition::chunks).collect();
         (Collector::replay(chunks, output), shared)
     }

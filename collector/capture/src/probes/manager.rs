@@ -27,9 +27,9 @@ use super::scan::Scanner;
 use super::scan_queue::ScanQueue;
 use super::unattached::Unattached;
 use crate::attach_method::AttachMethod;
+use crate::chunk_sink::ChunkSink;
 use crate::clock::raw_now;
 use crate::error::CaptureError;
-use crate::outlet::Outlet;
 use crate::turns::Account;
 use crate::worker::{Unfinished, Worker};
 use crate::zones::ZoneNotice;
@@ -72,7 +72,7 @@ pub(super) struct AttachContext {
     pub(super) launch: Option<PathBuf>,
     /// The user who asked for the recording, if that is not who runs it.
     pub(super) asked_by: Option<u32>,
-    pub(super) buffer: Arc<Outlet>,
+    pub(super) sink: Arc<ChunkSink>,
     pub(super) zones: Sender<ZoneNotice>,
 }
 

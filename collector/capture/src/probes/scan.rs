@@ -386,7 +386,7 @@ impl<'a> Scanner<'a> {
             return AttachOutcome::Nothing;
         }
         for some in plan.definitions.chunks(DEFINITIONS_AT_ONCE) {
-            self.work.buffer.define(&Definition::Probes(some.to_vec()));
+            self.work.sink.define(&Definition::Probes(some.to_vec()));
         }
         if let Some(note) =
             semaphores::trouble(file.file.reader(), plan.points.iter().chain(&plan.rings))

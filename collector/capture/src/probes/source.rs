@@ -20,9 +20,9 @@ use super::program::ArgumentPrograms;
 use super::unheard::{self, Announcers, BeyondShares};
 use crate::attach_method::AttachMethod;
 use crate::bpf_object::SharedMaps;
+use crate::chunk_sink::ChunkSink;
 use crate::error::CaptureError;
 use crate::options::{RecordOptions, UnwindMethod};
-use crate::outlet::Outlet;
 use crate::ring_buffers::{Counters, Counts, RingLane, bytes_of_each};
 use crate::source::{Drained, Source};
 use crate::zones::ZoneNotice;
@@ -48,7 +48,7 @@ pub(crate) struct Setup<'a> {
     /// Maps of the other object.
     pub(crate) shared: &'a SharedMaps,
     /// Takes definitions.
-    pub(crate) buffer: Arc<Outlet>,
+    pub(crate) sink: Arc<ChunkSink>,
     /// Takes announcements, and processes of instrumented programs.
     pub(crate) zones: Sender<ZoneNotice>,
     /// What can be done without in memory is.
@@ -89,7 +89,7 @@ impl ProbeSource {
         cpus: &[u32],
     ) -> Result<Self, CaptureError> {
         let walks = walk_method(&setup);
-        let Setup { options, clock, possible_cpus, shared, buffer, zones, memory_is_short, .. } =
+        let Setup { options, clock, possible_cpus, shared, sink, zones, memory_is_short, .. } =
             setup;
         let way = AttachMethod::of_this_kernel().map_err(|why| {
             CaptureError::system("cannot probe programs", std::io::Error::other(why))
@@ -144,7 +144,7 @@ impl ProbeSource {
             gpu: options.gpu,
             launch: options.launch.clone(),
             asked_by: options.asked_by,
-            buffer,
+            sink,
             zones,
         };
         let manager = Manager::start(work, keeper, inbox)?;

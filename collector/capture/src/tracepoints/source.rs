@@ -16,10 +16,10 @@ use super::object::{Attached, Settings};
 use super::offer::{Offer, Offers, names, offered};
 use super::wanted::{GPU, Wanted};
 use crate::bpf_object::SharedMaps;
+use crate::chunk_sink::ChunkSink;
 use crate::error::CaptureError;
 use crate::host::kernel_at_least;
 use crate::options::Tracepoints;
-use crate::outlet::Outlet;
 use crate::ring_buffers::{Counters, Counts, RingLane, bytes_of_each};
 use crate::source::{Drained, Source};
 
@@ -38,7 +38,7 @@ pub(crate) struct Setup<'a> {
     /// Maps of the main object.
     pub(crate) shared: &'a SharedMaps,
     /// Takes definitions.
-    pub(crate) buffer: Arc<Outlet>,
+    pub(crate) sink: Arc<ChunkSink>,
     /// Those of GPU drivers, as many as this kernel offers.
     pub(crate) gpu: bool,
     /// Those that have to be there.
@@ -86,7 +86,7 @@ impl TracepointSource {
                 "this kernel has no tracepoints of GPU drivers: no driver is loaded".to_owned(),
             );
         }
-        setup.buffer.define(&Definition::Tracepoints(definitions));
+        setup.sink.define(&Definition::Tracepoints(definitions));
         Ok(Self { attached, keeper, counters, lanes, missing })
     }
 }

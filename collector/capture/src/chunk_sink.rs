@@ -23,7 +23,7 @@ const MOST_STANDING: usize = 64 << 20;
 const STANDING: [&str; 4] = ["counters", "probes", "tracepoints", "clients"];
 
 /// Takes the chunks of all threads. Shared by reference; pushing never waits for the disk.
-pub(crate) struct Outlet {
+pub(crate) struct ChunkSink {
     limit: usize,
     mode: BufferMode,
     /// Whether another file may follow.
@@ -60,7 +60,7 @@ fn empty_buffer(limit: usize, mode: BufferMode) -> TraceBuffer {
     TraceBuffer::new(limit, mode).folding(Box::new(TaskFold)).asking(payer_of)
 }
 
-impl Outlet {
+impl ChunkSink {
     /// Begins with the first file, through a buffer of `limit` bytes.
     pub(crate) fn new(limit: usize, mode: BufferMode, rotates: bool) -> Self {
         let state = State {
@@ -298,20 +298,20 @@ mod tests {
 
     #[test]
     fn events_are_in_one_file_and_what_they_refer_to_in_both() {
-        let outlet = Outlet::new(1 << 20, BufferMode::Discard, true);
-        let first = outlet.buffer();
-        (0..3).for_each(|number| outlet.push(chunk(LaneKind::Sched, number)));
-        (0..2).for_each(|number| outlet.push(chunk(LaneKind::SchedStack, number)));
-        outlet.push(chunk(LaneKind::ZoneLog, 0));
-        outlet.begin_overlap();
-        outlet.push(chunk(LaneKind::Sched, 3));
-        outlet.push(chunk(LaneKind::SchedStack, 2));
-        outlet.push(chunk(LaneKind::SampleStack, 0));
-        let second = outlet.next_file();
-        (4..6).for_each(|number| outlet.push(chunk(LaneKind::Sched, number)));
-        outlet.push(chunk(LaneKind::SchedStack, 3));
-        outlet.push(chunk(LaneKind::ZoneLog, 1));
-        outlet.buffer().close();
+        let sink = ChunkSink::new(1 << 20, BufferMode::Discard, true);
+        let first = sink.buffer();
+        (0..3).for_each(|number| sink.push(chunk(LaneKind::Sched, number)));
+        (0..2).for_each(|number| sink.push(chunk(LaneKind::SchedStack, number)));
+        sink.push(chunk(LaneKind::ZoneLog, 0));
+        sink.begin_overlap();
+        sink.push(chunk(LaneKind::Sched, 3));
+        sink.push(chunk(LaneKind::SchedStack, 2));
+        sink.push(chunk(LaneKind::SampleStack, 0));
+        let second = sink.next_file();
+        (4..6).for_each(|number| sink.push(chunk(LaneKind::Sched, number)));
+        sink.push(chunk(LaneKind::SchedStack, 3));
+        sink.push(chunk(LaneKind::ZoneLog, 1));
+        sink.buffer().close();
 
         let (first, second) = (file(&first), file(&second));
         assert_eq!(
@@ -335,12 +335,12 @@ mod tests {
 
     #[test]
     fn a_chunk_that_was_dropped_is_missing_in_the_file_where_it_should_be() {
-        let outlet = Outlet::new(1 << 20, BufferMode::Discard, true);
-        let first = outlet.buffer();
-        outlet.push(chunk(LaneKind::Sched, 0));
-        let second = outlet.next_file();
-        outlet.push(chunk(LaneKind::Sched, 2));
-        outlet.buffer().close();
+        let sink = ChunkSink::new(1 << 20, BufferMode::Discard, true);
+        let first = sink.buffer();
+        sink.push(chunk(LaneKind::Sched, 0));
+        let second = sink.next_file();
+        sink.push(chunk(LaneKind::Sched, 2));
+        sink.buffer().close();
         assert!(file(&first).damage().is_empty());
         let damage = file(&second).damage().to_vec();
         assert!(
@@ -354,13 +354,13 @@ mod tests {
 
     #[test]
     fn what_holds_is_said_again_and_what_is_found_out_anew_is_not() {
-        let outlet = Outlet::new(1 << 20, BufferMode::Discard, true);
+        let sink = ChunkSink::new(1 << 20, BufferMode::Discard, true);
         let counters = Definition::Counters(vec![CounterDefinition::default()]);
         let processes = Definition::Processes(vec![KnownProcess::default()]);
-        [&counters, &processes].into_iter().for_each(|definition| outlet.define(definition));
-        outlet.begin_overlap();
-        let second = outlet.next_file();
-        outlet.buffer().close();
+        [&counters, &processes].into_iter().for_each(|definition| sink.define(definition));
+        sink.begin_overlap();
+        let second = sink.next_file();
+        sink.buffer().close();
         assert_eq!(definitions(&file(&second)), [counters]);
     }
 
@@ -380,10 +380,10 @@ mod tests {
 
     #[test]
     fn a_recording_into_one_file_keeps_nothing() {
-        let outlet = Outlet::new(1 << 20, BufferMode::Discard, false);
-        outlet.push(chunk(LaneKind::ZoneLog, 0));
-        outlet.push(chunk(LaneKind::Sched, 7));
-        let state = outlet.lock();
+        let sink = ChunkSink::new(1 << 20, BufferMode::Discard, false);
+        sink.push(chunk(LaneKind::ZoneLog, 0));
+        sink.push(chunk(LaneKind::Sched, 7));
+        let state = sink.lock();
         assert!(state.ends.is_empty() && state.standing.chunks.is_empty());
         assert!(matches!(state.buffer.pop(Duration::ZERO), syscollect_store::Popped::Chunk(_)));
     }
