@@ -11,9 +11,9 @@ use std::time::Duration;
 use syscollect_model::{Lane, LaneKind, NextFile, Ticks};
 use syscollect_store::{BufferMode, Chunk, Definition, LaneEnd, Producer, TraceBuffer};
 
+use crate::fair_queue::payer_of;
 use crate::fold::TaskFold;
 use crate::tee::{Tee, Teed};
-use crate::turns::payer_of;
 
 /// Most bytes of definitions that are kept to be said again. Beyond that the oldest go, and what
 /// refers to them is undecodable in later files, which readers count.

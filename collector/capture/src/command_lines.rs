@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 use syscollect_untrusted_files::{OpenError, Patience};
 
+use crate::fair_queue::Whose;
 use crate::snapshot;
-use crate::turns::Whose;
 
 /// How long one is waited for. Another user's notes may wait as long for it.
 const LONGEST_READ: Duration = Duration::from_millis(50);

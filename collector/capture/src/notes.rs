@@ -3,7 +3,7 @@
 //!
 //! A thread of its own, because reading /proc and opening files takes its
 //! time, and the lanes must be drained meanwhile. What is noted is taken in
-//! turns of the users whose programs it is of ([`Turns`]).
+//! turns of the users whose programs it is of ([`FairQueue`]).
 
 mod code_names;
 
@@ -23,12 +23,12 @@ use crate::by_user;
 use crate::chunk_sink::ChunkSink;
 use crate::clock::ticks_now;
 use crate::command_lines::CommandLines;
+use crate::fair_queue::{Account, FairQueue, Owners, Turn, TurnOutcome, Waiting, Whose};
 use crate::jvm::JvmNames;
 use crate::perf_maps::PerfMapWatch;
 use crate::priority::{FirstForPart, FirstParts};
 use crate::sleepers::{SleeperStacks, SleepersMemory, UnreadSleepers};
 use crate::source::Observed;
-use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns, Waiting, Whose};
 use crate::unwind::{StacksInMemory, UnwindTables};
 use crate::worker::Worker;
 
@@ -279,7 +279,7 @@ struct NoteTaker<'a> {
     is_over: bool,
     held: PinnedFiles,
     unwind: Option<UnwindTables>,
-    turns: Turns<Note>,
+    turns: FairQueue<Note>,
     owners: Owners,
     perf_maps: PerfMapWatch,
     jvms: Option<JvmNames>,
@@ -323,7 +323,7 @@ impl<'a> NoteTaker<'a> {
             sleepers: SleeperStacks::without(SleepersMemory::default()),
             held: PinnedFiles::new(),
             unwind,
-            turns: Turns::new(asked_by, SHARE),
+            turns: FairQueue::new(asked_by, SHARE),
             perf_maps: PerfMapWatch::default(),
             jvms,
             unread: FxHashSet::default(),
@@ -549,7 +549,7 @@ impl<'a> NoteTaker<'a> {
         &mut self,
         orders: &Orders,
         longest: Duration,
-        next: impl Fn(&mut Turns<Note>) -> Option<Turn<Note>>,
+        next: impl Fn(&mut FairQueue<Note>) -> Option<Turn<Note>>,
     ) {
         let end = Instant::now() + longest;
         while Instant::now() < end && !orders.stopping.load(Ordering::Relaxed) {
@@ -616,7 +616,7 @@ impl<'a> NoteTaker<'a> {
         self.take_all(orders, SOON, |turns| turns.next(Instant::now()));
         self.look_for_perf_maps();
         self.take_all(orders, SOON, |turns| turns.next(Instant::now()));
-        self.take_all(orders, BEYOND_SHARES, Turns::next_of_all);
+        self.take_all(orders, BEYOND_SHARES, FairQueue::next_of_all);
         self.leave_out();
         self.push_batches(Duration::ZERO);
         let mut left_out = self.turns.notes(Instant::now(), words);

@@ -16,7 +16,7 @@ use syscollect_model::{ClockPair, Ticks};
 use syscollect_symbolize::{PerfMapOutcome, PerfMapOwner};
 use syscollect_untrusted_files::{Owner, in_process};
 
-use crate::turns::Whose;
+use crate::fair_queue::Whose;
 
 /// Programs that are looked at. A user has as many as are still free for others.
 const WATCHED_MAX: usize = 4096;

@@ -27,13 +27,13 @@ use syscollect_unwind::{FrameReached, Registers, StackMemory};
 use crate::clock::ticks_now;
 use crate::committed_object;
 use crate::ebpf::short_reason;
+use crate::fair_queue::Whose;
 use crate::kernel_types::kernel_types;
 use crate::memory::number_of_line;
 use crate::priority::PriorityBoost;
 use crate::shares::Pool;
 use crate::snapshot;
 use crate::stage::{CHUNK_BYTES, Stage, count_stacks};
-use crate::turns::Whose;
 use crate::unwind::{HeldStack, StacksInMemory};
 
 const PROGRAM: &str = "sleeping_tasks";

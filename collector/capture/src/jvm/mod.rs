@@ -25,7 +25,7 @@ use self::answer::Answer;
 use self::serve::{AskOne, GRACE, Request};
 use self::watch::JvmWatch;
 use crate::child_process::ChildProcess;
-use crate::turns::Whose;
+use crate::fair_queue::Whose;
 use crate::{bpf_calls, usage};
 
 const NAME: &std::ffi::CStr = c"jvm-asker";

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
+use crate::fair_queue::Whose;
 use crate::shares::Pool;
-use crate::turns::Whose;
 
 /// Machines that are known at one time, and asked side by side. A user has as many as are still
 /// free for others.

@@ -7,9 +7,9 @@ use syscollect_symbolize::{PerfMapOutcome, ReleasedFiles, is_jit_dump};
 
 use super::{Note, NoteTaker};
 use crate::clock::{read_clocks, ticks_now};
+use crate::fair_queue::Turn;
 use crate::jvm::JvmNames;
 use crate::perf_maps;
-use crate::turns::Turn;
 use crate::unwind::NAMELESS_INTERVAL;
 
 impl NoteTaker<'_> {

@@ -23,9 +23,9 @@ use syscollect_untrusted_files::{OpenError, Patience, data_of_program, in_proces
 use super::cost::{Census, Mapper, map_key};
 use super::files::{FileKey, MapKey, key};
 use super::mapping_tree::{FindMappers, LoadingTree};
+use crate::fair_queue::payer_below;
 use crate::hexadecimal::hexadecimal;
 use crate::snapshot;
-use crate::turns::payer_below;
 
 /// A list is cut that takes longer, and no more is begun in a piece that took so long.
 const LONGEST_OF_ONE: Duration = Duration::from_millis(60);

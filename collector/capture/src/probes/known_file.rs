@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::files::{Change, FileKey};
-use crate::turns::TurnOutcome;
+use crate::fair_queue::TurnOutcome;
 
 /// For how long a look into a file makes the next one more expensive to its user, and how much.
 const LOOKS_COUNT: Duration = Duration::from_secs(60);

@@ -3,7 +3,7 @@
 //! Each file is looked at once, by where it lies and not by its name. At the
 //! start those that were asked for by their path, the one that will be
 //! launched, and all that are mapped; later those that mapping events tell of.
-//! What processes decide on waits for its turn ([`Turns`](crate::turns::Turns)).
+//! What processes decide on waits for its turn ([`FairQueue`](crate::fair_queue::FairQueue)).
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -30,7 +30,7 @@ use crate::attach_method::AttachMethod;
 use crate::chunk_sink::ChunkSink;
 use crate::clock::raw_now;
 use crate::error::CaptureError;
-use crate::turns::Account;
+use crate::fair_queue::Account;
 use crate::worker::{Unfinished, Worker};
 use crate::zones::ZoneNotice;
 

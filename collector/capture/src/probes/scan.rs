@@ -37,7 +37,7 @@ use super::program::HitStack;
 use super::semaphores;
 use super::single::{FileToAttach, begin_of};
 use super::singly::{Added, Attacher, Singly};
-use crate::turns::payer_of;
+use crate::fair_queue::payer_of;
 
 /// Rows of one definition, so that no chunk grows beyond what the store takes.
 const DEFINITIONS_AT_ONCE: usize = 4096;

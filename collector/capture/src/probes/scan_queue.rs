@@ -16,7 +16,7 @@ use super::manager::{AttachContext, ManagerReport, MappedAt};
 use super::scan::Scanner;
 use crate::bpf_calls;
 use crate::clock::raw_now;
-use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns, Waiting, Whose};
+use crate::fair_queue::{Account, FairQueue, Owners, Turn, TurnOutcome, Waiting, Whose};
 use crate::zones::ZoneNotice;
 
 /// Files of that many names and contents are remembered to hold nothing.
@@ -49,7 +49,7 @@ pub(super) struct ScanQueue<'a> {
     told: &'a ManagerReport,
     recorded: Option<OwnedFd>,
     zones: Sender<ZoneNotice>,
-    turns: Turns<ScanTarget>,
+    turns: FairQueue<ScanTarget>,
     owners: Owners,
     /// Paths and contents in which there is nothing to attach to: most of what is mapped is the
     /// same few libraries, again and again. `false` where that is not to be relied upon.
@@ -67,7 +67,7 @@ impl<'a> ScanQueue<'a> {
             told,
             recorded: work.recorded.as_ref().and_then(|map| map.try_clone().ok()),
             zones: work.zones.clone(),
-            turns: Turns::new(work.asked_by, SHARE),
+            turns: FairQueue::new(work.asked_by, SHARE),
             owners: Owners::default(),
             plain: FxHashMap::default(),
             gone: (Instant::now(), FxHashSet::default()),

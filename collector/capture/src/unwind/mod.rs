@@ -28,8 +28,8 @@ use syscollect_symbolize::own_vdso;
 use syscollect_untrusted_files::{FileData, OpenedFile};
 use syscollect_unwind::UnwindFile;
 
+use crate::fair_queue::Whose;
 use crate::shares::Pool;
-use crate::turns::Whose;
 use crate::usage::thread_cpu_time;
 use boost::SharedBoost;
 pub use memory::{HeldStack, StacksInMemory};

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use syscollect_untrusted_files::{FileData, OpenedFile};
 
 use super::uid_of;
+use crate::fair_queue::{Account, FairQueue, Turn, TurnOutcome, Waiting, Whose};
 use crate::shares::Pool;
-use crate::turns::{Account, Turn, TurnOutcome, Turns, Waiting, Whose};
 
 /// Files that wait: each is held open.
 const WAITING_MAX: u64 = 1024;
@@ -53,7 +53,7 @@ pub(super) struct WaitingFiles {
 }
 
 struct Queue {
-    turns: Turns<MappedFile>,
+    turns: FairQueue<MappedFile>,
     room: Pool,
 }
 
@@ -66,7 +66,7 @@ impl std::fmt::Debug for WaitingFiles {
 impl WaitingFiles {
     /// None. The user who asked for the recording has no share of the time.
     pub(super) fn new(asked_by: Option<u32>) -> Self {
-        let (turns, room) = (Turns::new(asked_by, SHARE), Pool::new(WAITING_MAX));
+        let (turns, room) = (FairQueue::new(asked_by, SHARE), Pool::new(WAITING_MAX));
         let (is_told, let_go) = (AtomicBool::default(), LetGo::default());
         Self { queue: Mutex::new(Queue { turns, room }), is_told, let_go }
     }

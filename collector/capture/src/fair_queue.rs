@@ -1,4 +1,4 @@
-//! What is done next of what users of the machine decide on.
+//! A fair queue of what users of the machine decide on.
 //!
 //! Every user decides how much there is to look into and to open. So what waits is kept apart for
 //! each user: whoever took the shortest time comes next, and a user has so much of each second. Who
@@ -34,8 +34,8 @@ pub(crate) trait Waiting {
 }
 
 /// What waits, in turns of users.
-pub(crate) struct Turns<T> {
-    users: FxHashMap<Whose, OfUser<T>>,
+pub(crate) struct FairQueue<T> {
+    users: FxHashMap<Whose, UserQueue<T>>,
     pace: Pace,
     /// The user who asked for the recording, who may have all the time that others leave.
     asked_by: Option<u32>,
@@ -77,14 +77,14 @@ impl Whose {
     }
 }
 
-struct OfUser<T> {
+struct UserQueue<T> {
     waiting: VecDeque<(T, Whose, Instant)>,
     /// How much time this user took.
     had: Duration,
     account: Account,
 }
 
-impl<T: Waiting> OfUser<T> {
+impl<T: Waiting> UserQueue<T> {
     /// Whether what waits first is root's or that of the user who asked, who have all there is.
     fn has_all(&self, asked_by: Option<u32>) -> bool {
         match self.waiting.front() {
@@ -159,7 +159,7 @@ impl TurnOutcome {
     pub(crate) const NOTHING: Self = Self { times: 1, tells_if_late: false };
 }
 
-impl<T: Waiting> Turns<T> {
+impl<T: Waiting> FairQueue<T> {
     /// Nothing waits. A user may take `share` of each second, but for root and the one who asked
     /// for the recording.
     pub(crate) fn new(asked_by: Option<u32>, share: Duration) -> Self {
@@ -206,7 +206,7 @@ impl<T: Waiting> Turns<T> {
     }
 
     /// Who pays for what is of this user, among those that are told apart.
-    fn user(&mut self, whose: Whose) -> &mut OfUser<T> {
+    fn user(&mut self, whose: Whose) -> &mut UserQueue<T> {
         let paying = whose.paying(self.payer);
         if self.users.len() >= USERS_MAX && !self.users.contains_key(&paying) {
             self.users
@@ -214,7 +214,7 @@ impl<T: Waiting> Turns<T> {
         }
         let is_told_apart = self.users.len() < USERS_MAX || self.users.contains_key(&paying);
         let paying = if is_told_apart { paying } else { Whose::Unknown };
-        self.users.entry(paying).or_insert_with(|| OfUser {
+        self.users.entry(paying).or_insert_with(|| UserQueue {
             waiting: VecDeque::new(),
             had: Duration::ZERO,
             account: Account::default(),
@@ -320,7 +320,7 @@ const UNKNOWN: u32 = u32::MAX;
 
 /// The first that waits, of whoever took the least.
 fn next_of<'a, T: 'a>(
-    users: impl Iterator<Item = (&'a Whose, &'a mut OfUser<T>)>,
+    users: impl Iterator<Item = (&'a Whose, &'a mut UserQueue<T>)>,
     reached: &mut Duration,
 ) -> Option<Turn<T>> {
     let (of, user) = users
@@ -443,15 +443,15 @@ mod tests {
         }
     }
 
-    /// Turns, and a clock that goes on with each look.
+    /// A queue, and a clock that goes on with each turn.
     struct World {
-        turns: Turns<u32>,
+        turns: FairQueue<u32>,
         now: Instant,
     }
 
     impl World {
         fn new() -> Self {
-            let turns = Turns::new(None, SHARE);
+            let turns = FairQueue::new(None, SHARE);
             Self { turns, now: Instant::now() }
         }
 
