@@ -20,7 +20,7 @@ use crate::error::megabytes;
 use crate::files::Begin;
 use crate::host::Host;
 use crate::mapping_pace::{MappingPace, MappingVerdict};
-use crate::notes::Notes;
+use crate::metadata::MetadataThread;
 use crate::priority::go_first;
 use crate::probes::MappedFiles;
 use crate::readings::Readings;
@@ -75,7 +75,7 @@ pub(crate) struct Machine {
     host: Host,
     online: Vec<u32>,
     readings: Readings,
-    pub(crate) notes: Notes,
+    pub(crate) metadata: MetadataThread,
     /// Who attaches to files that are mapped.
     mapped_files: MappedFiles,
     mapping_pace: MappingPace,
@@ -94,11 +94,11 @@ impl Machine {
             match self.mapping_pace.mapped(mapping, Instant::now()) {
                 MappingVerdict::Heard => {}
                 MappingVerdict::Repeated => return,
-                MappingVerdict::TooMany => return self.notes.mapped_too_much(),
+                MappingVerdict::TooMany => return self.metadata.mapped_too_much(),
             }
             self.mapped_files.mapped(mapping, *at);
         }
-        self.notes.seen(seen);
+        self.metadata.seen(seen);
     }
 }
 
@@ -334,7 +334,7 @@ impl Collector {
 
     /// Stacks as they lay in memory, of the present file.
     pub(crate) fn take_stacks_in_memory(&mut self) -> StacksInMemory {
-        let of_sleepers = self.machine.iter().flat_map(|it| it.notes.take_stacks_in_memory());
+        let of_sleepers = self.machine.iter().flat_map(|it| it.metadata.take_stacks_in_memory());
         let stacks = self.sources.iter_mut().flat_map(|source| source.take_stacks_in_memory());
         stacks.chain(of_sleepers).collect()
     }
@@ -388,7 +388,7 @@ impl Collector {
         if let Some(machine) = &mut self.machine {
             let late;
             // Where renames were left out, who still lives says its name now.
-            (held, late) = machine.notes.finish(read_names);
+            (held, late) = machine.metadata.finish(read_names);
             self.missing.extend(late);
         }
         self.missing.extend(self.output.short_span());

@@ -61,7 +61,7 @@ mod lane;
 mod mapped_map;
 mod mapping_pace;
 mod memory;
-mod notes;
+mod metadata;
 mod options;
 mod perf;
 mod perf_maps;

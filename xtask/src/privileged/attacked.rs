@@ -25,7 +25,7 @@ pub(super) const MIB: u64 = 1 << 20;
 /// Threads that may run in the real-time class: who empties the kernel's lanes, and for a part of
 /// each 100 ms who takes over what programs announce, who notes what they map, and who makes tables
 /// of it.
-const REAL_TIME: &[&str] = &["collector", "zones", "announcements", "notes", "unwind-tables"];
+const REAL_TIME: &[&str] = &["collector", "zones", "announcements", "metadata", "unwind-tables"];
 
 /// What an attack may cost a recorder.
 #[derive(Clone, Copy, Debug)]

@@ -122,7 +122,7 @@ impl Collector {
         self.output.begin.file(next);
         self.output.define(&Definition::Session(Box::new(self.session.clone())));
         if let Some(machine) = &self.machine {
-            machine.notes.next_file(sender);
+            machine.metadata.next_file(sender);
         }
         self.sources.iter_mut().for_each(|source| source.file_began());
         self.last_losses.clear();

@@ -23,7 +23,7 @@ use crate::jvm::{JvmAsker, JvmNames};
 use crate::kernel_types::kernel_types;
 use crate::mapping_pace::MappingPace;
 use crate::memory::MemoryPlan;
-use crate::notes::{Notes, NotesSettings};
+use crate::metadata::{MetadataSettings, MetadataThread};
 use crate::options::RecordOptions;
 use crate::perf::mappings::MappingRings;
 use crate::priority::{PriorityBoost, go_first};
@@ -63,7 +63,7 @@ impl Collector {
         let jvms = first.jvm_names(options, jvm_asker, &mut missing);
         let session = first.describe(options, &missing);
         output.begin_recording(&mut first.readings, &session);
-        let settings = NotesSettings {
+        let settings = MetadataSettings {
             clock: first.clock,
             asked_by: options.asked_by,
             pids: options.pids.clone(),
@@ -81,7 +81,7 @@ impl Collector {
             sink: output.sink.clone(),
             unwind_tables: first.unwind.is_some(),
         };
-        let notes = Notes::start(output.sink.clone(), settings, first.unwind)
+        let metadata = MetadataThread::start(output.sink.clone(), settings, first.unwind)
             .map_err(CaptureError::no_thread)?;
         let inbox = ManagerInbox::new();
         let mut collector = Self {
@@ -89,7 +89,7 @@ impl Collector {
                 host: first.host,
                 online: first.online,
                 readings: first.readings,
-                notes,
+                metadata,
                 mapped_files: inbox.mapped_files(),
                 mapping_pace: MappingPace::new(),
             }),

@@ -1,4 +1,4 @@
-//! What would be gone later: processes and mappings that are there when the
+//! Metadata, which would be gone later: processes and mappings that are there when the
 //! recording begins, and the files that are mapped while it goes on.
 //!
 //! A thread of its own, because reading /proc and opening files takes its
@@ -68,11 +68,11 @@ const BEYOND_SHARES: Duration = Duration::from_secs(2);
 const SOON: Duration = Duration::from_secs(5);
 const LONGEST_GOODBYE: Duration = Duration::from_secs(5);
 
-/// The thread that takes notes, while there is something to note.
-pub(crate) struct Notes {
+/// The thread that records metadata, while there is some.
+pub(crate) struct MetadataThread {
     /// `None` once it is to end.
-    told: Option<Sender<NotesMessage>>,
-    worker: Worker<NotesResult>,
+    told: Option<Sender<MetadataMessage>>,
+    worker: Worker<RecordedMetadata>,
     orders: Arc<Orders>,
     sleepers: SleepersMemory,
     /// How long the end waits for all to be noted.
@@ -96,14 +96,14 @@ struct Orders {
 
 /// What the thread leaves.
 #[derive(Default)]
-struct NotesResult {
+struct RecordedMetadata {
     held: PinnedFiles,
     /// What to say of what is not noted.
     left_out: Vec<String>,
 }
 
 /// What the thread is told.
-enum NotesMessage {
+enum MetadataMessage {
     /// Something to note.
     Observed(Observed),
     /// Another file began: what is there is noted anew, and the files that were held so far go
@@ -113,7 +113,7 @@ enum NotesMessage {
 
 /// What the recording is like.
 #[derive(Debug)]
-pub(crate) struct NotesSettings {
+pub(crate) struct MetadataSettings {
     /// What time is read from.
     pub(crate) clock: ClockSource,
     /// The user who asked for the recording has no share of time.
@@ -126,11 +126,11 @@ pub(crate) struct NotesSettings {
     pub(crate) jvms: Option<JvmNames>,
 }
 
-impl Notes {
+impl MetadataThread {
     /// Starts with what is there now. Who makes unwind tables is told of the files.
     pub(crate) fn start(
         sink: Arc<ChunkSink>,
-        settings: NotesSettings,
+        settings: MetadataSettings,
         unwind: Option<UnwindTables>,
     ) -> std::io::Result<Self> {
         let (told, received) = channel();
@@ -139,13 +139,13 @@ impl Notes {
         let orders = Arc::new(Orders::default());
         let ours = Arc::clone(&orders);
         let patience = SOON + settings.jvms.as_ref().map_or(Duration::ZERO, JvmNames::longest);
-        let worker = Worker::start("notes", move || {
+        let worker = Worker::start("metadata", move || {
             let (clock, blocked_stacks) = (settings.clock, settings.blocked_stacks);
-            let mut taker = NoteTaker::new(&sink, settings, unwind);
-            taker.sleepers = SleeperStacks::start(memory, blocked_stacks);
-            taker.add_all();
-            taker.follow(&received, &ours);
-            let noted = taker.end(&ours);
+            let mut recorder = MetadataRecorder::new(&sink, settings, unwind);
+            recorder.sleepers = SleeperStacks::start(memory, blocked_stacks);
+            recorder.add_all();
+            recorder.follow(&received, &ours);
+            let noted = recorder.end(&ours);
             if ours.read_names.load(Ordering::Acquire) {
                 note_names(&sink, clock);
             }
@@ -168,7 +168,7 @@ impl Notes {
             return;
         }
         // The thread ends only when this sender does.
-        let _ = self.told.as_ref().map(|told| told.send(NotesMessage::Observed(seen)));
+        let _ = self.told.as_ref().map(|told| told.send(MetadataMessage::Observed(seen)));
     }
 
     /// A file was mapped by a process that maps more than any needs to, and is not noted.
@@ -179,7 +179,7 @@ impl Notes {
     /// The recording goes on in another file, into whose buffer notes go now. The files that were
     /// held for the one before come through `held`.
     pub(crate) fn next_file(&self, held: Sender<PinnedFiles>) {
-        let _ = self.told.as_ref().map(|told| told.send(NotesMessage::NextFile(held)));
+        let _ = self.told.as_ref().map(|told| told.send(MetadataMessage::NextFile(held)));
     }
 
     /// Waits until everything is noted; the files that are held open, and what to say of what is
@@ -192,10 +192,10 @@ impl Notes {
             self.orders.stopping.store(true, Ordering::Relaxed);
             self.worker.wait(LONGEST_GOODBYE)
         });
-        let NotesResult { held, mut left_out } = noted.unwrap_or_else(|_| {
+        let RecordedMetadata { held, mut left_out } = noted.unwrap_or_else(|_| {
             let late = "names of functions may be absent: when the recording ended, a file of code was still being opened; \
                         which others waited is not known";
-            NotesResult { held: PinnedFiles::default(), left_out: vec![late.to_owned()] }
+            RecordedMetadata { held: PinnedFiles::default(), left_out: vec![late.to_owned()] }
         });
         let never_heard = self.orders.never_heard.load(Ordering::Relaxed);
         if never_heard > 0 {
@@ -230,7 +230,7 @@ fn note_names(sink: &ChunkSink, clock: ClockSource) {
 }
 
 /// What is to be noted.
-enum Note {
+enum MetadataTask {
     /// Processes that ran when the file began and are not described yet, the first last.
     Running(Vec<u32>),
     /// Those whose command lines are not read yet.
@@ -249,7 +249,7 @@ enum Note {
     Sleepers(UnreadSleepers),
 }
 
-impl Waiting for Note {
+impl Waiting for MetadataTask {
     fn count(&self) -> u64 {
         match self {
             Self::Running(pids) | Self::CommandLines(pids) | Self::Processes(pids) => {
@@ -263,8 +263,8 @@ impl Waiting for Note {
     }
 }
 
-/// Takes notes, one in each turn.
-struct NoteTaker<'a> {
+/// Records metadata, one task in each turn.
+struct MetadataRecorder<'a> {
     /// Below which /proc is.
     root: PathBuf,
     sink: &'a ChunkSink,
@@ -279,7 +279,7 @@ struct NoteTaker<'a> {
     is_over: bool,
     held: PinnedFiles,
     unwind: Option<UnwindTables>,
-    turns: FairQueue<Note>,
+    turns: FairQueue<MetadataTask>,
     owners: Owners,
     perf_maps: PerfMapWatch,
     jvms: Option<JvmNames>,
@@ -300,8 +300,8 @@ struct NoteTaker<'a> {
     released: BTreeMap<u32, usize>,
 }
 
-impl<'a> NoteTaker<'a> {
-    fn new(sink: &'a ChunkSink, settings: NotesSettings, unwind: Option<UnwindTables>) -> Self {
+impl<'a> MetadataRecorder<'a> {
+    fn new(sink: &'a ChunkSink, settings: MetadataSettings, unwind: Option<UnwindTables>) -> Self {
         Self::below(Path::new("/"), sink, settings, unwind)
     }
 
@@ -309,10 +309,10 @@ impl<'a> NoteTaker<'a> {
     fn below(
         root: &Path,
         sink: &'a ChunkSink,
-        settings: NotesSettings,
+        settings: MetadataSettings,
         unwind: Option<UnwindTables>,
     ) -> Self {
-        let NotesSettings { clock, asked_by, pids, jvms, .. } = settings;
+        let MetadataSettings { clock, asked_by, pids, jvms, .. } = settings;
         Self {
             pids,
             root: root.to_path_buf(),
@@ -348,7 +348,7 @@ impl<'a> NoteTaker<'a> {
         self.may_sleep.clear();
         for (whose, pids) in self.owners.processes() {
             self.unread.extend(&pids);
-            self.turns.add(whose, Note::Running(pids), Instant::now());
+            self.turns.add(whose, MetadataTask::Running(pids), Instant::now());
         }
     }
 
@@ -375,8 +375,8 @@ impl<'a> NoteTaker<'a> {
             }
         }
         for (whose, pids) in of_users {
-            self.turns.add(whose, Note::CommandLines(pids.clone()), Instant::now());
-            self.turns.add(whose, Note::Processes(pids), Instant::now());
+            self.turns.add(whose, MetadataTask::CommandLines(pids.clone()), Instant::now());
+            self.turns.add(whose, MetadataTask::Processes(pids), Instant::now());
         }
         self.described.extend(described);
     }
@@ -389,14 +389,14 @@ impl<'a> NoteTaker<'a> {
         }
         let may_sleep = std::mem::take(&mut self.may_sleep);
         for (whose, unread) in self.sleepers.look(may_sleep) {
-            self.turns.add(whose, Note::Sleepers(unread), Instant::now());
+            self.turns.add(whose, MetadataTask::Sleepers(unread), Instant::now());
         }
     }
 
-    fn add(&mut self, pid: u32, note: Note) {
+    fn add(&mut self, pid: u32, task: MetadataTask) {
         let whose = self.owners.whose(pid);
         // What has no room is counted there.
-        self.turns.add(whose, note, Instant::now());
+        self.turns.add(whose, task, Instant::now());
     }
 
     fn add_seen(&mut self, seen: Observed) {
@@ -407,7 +407,7 @@ impl<'a> NoteTaker<'a> {
                 if mapping.is_generated() {
                     self.perf_maps.add(mapping.pid, whose, Instant::now());
                 } else if self.held.is_to_hold(&mapping, whose.uid()) {
-                    self.add(mapping.pid, Note::Mapped(mapping));
+                    self.add(mapping.pid, MetadataTask::Mapped(mapping));
                 }
             }
             Observed::Exec { pid, at } => {
@@ -416,13 +416,13 @@ impl<'a> NoteTaker<'a> {
                 self.perf_maps.remove(pid);
                 self.jvms.iter_mut().for_each(|jvms| jvms.exec(pid, at));
                 self.held.forget_code_lists(pid);
-                self.add(pid, Note::Exec(pid));
+                self.add(pid, MetadataTask::Exec(pid));
             }
         }
     }
 
     /// Notes what is seen, until nothing more will be.
-    fn follow(&mut self, told: &Receiver<NotesMessage>, orders: &Orders) {
+    fn follow(&mut self, told: &Receiver<MetadataMessage>, orders: &Orders) {
         let mut is_idle = false;
         let mut priority = FirstForPart::begin(FIRST);
         while !orders.stopping.load(Ordering::Relaxed) {
@@ -440,18 +440,18 @@ impl<'a> NoteTaker<'a> {
             priority.follow();
             for _ in 0..HEARD_AT_ONCE {
                 match next {
-                    Ok(NotesMessage::Observed(seen)) => {
+                    Ok(MetadataMessage::Observed(seen)) => {
                         orders.unheard.fetch_sub(1, Ordering::Relaxed);
                         self.add_seen(seen);
                     }
-                    Ok(NotesMessage::NextFile(before)) => self.next_file(&before, orders),
+                    Ok(MetadataMessage::NextFile(before)) => self.next_file(&before, orders),
                     Err(RecvTimeoutError::Timeout) => break,
                     Err(RecvTimeoutError::Disconnected) => return,
                 }
                 next = told.recv_timeout(Duration::ZERO);
             }
             while let Some(pid) = self.perf_maps.due(Instant::now()) {
-                self.add(pid, Note::PerfMap(pid));
+                self.add(pid, MetadataTask::PerfMap(pid));
             }
             for file in self.unwind.iter().flat_map(UnwindTables::take_let_go) {
                 self.held.is_new_again(&file);
@@ -465,49 +465,49 @@ impl<'a> NoteTaker<'a> {
     }
 
     /// Notes something.
-    fn take(&mut self, turn: Turn<Note>) {
+    fn take(&mut self, turn: Turn<MetadataTask>) {
         let began = Instant::now();
-        let (note, turn) = turn.take();
-        let is_noted = match note {
-            Note::Running(mut pids) => {
+        let (task, turn) = turn.take();
+        let is_noted = match task {
+            MetadataTask::Running(mut pids) => {
                 let next = pids.split_off(pids.len().saturating_sub(DESCRIBED_AT_ONCE));
-                self.go_on(&turn, Note::Running(pids));
+                self.go_on(&turn, MetadataTask::Running(pids));
                 self.describe(next);
                 true
             }
-            Note::CommandLines(pids) => {
+            MetadataTask::CommandLines(pids) => {
                 self.note_next(pids, &turn);
                 true
             }
-            Note::Processes(pids) => self.list_next(pids, &turn),
-            Note::Mappings { mut all, next } => {
+            MetadataTask::Processes(pids) => self.list_next(pids, &turn),
+            MetadataTask::Mappings { mut all, next } => {
                 if let Some(mapping) = all.get_mut(next) {
                     self.hold(mapping, &turn);
                 }
                 match all.len() > next + 1 {
-                    true => self.turns.go_on(&turn, Note::Mappings { all, next: next + 1 }),
+                    true => self.turns.go_on(&turn, MetadataTask::Mappings { all, next: next + 1 }),
                     false => self.mappings.extend(all),
                 }
                 // Where its code lies is noted.
                 true
             }
-            Note::Mapped(mut mapping) => self.hold(&mut mapping, &turn),
-            Note::Exec(pid) => self.exec(pid, &turn),
-            Note::PerfMap(pid) => {
+            MetadataTask::Mapped(mut mapping) => self.hold(&mut mapping, &turn),
+            MetadataTask::Exec(pid) => self.exec(pid, &turn),
+            MetadataTask::PerfMap(pid) => {
                 self.hold_perf_map(pid);
                 // It is looked for again in any case.
                 true
             }
             // After the end of the recording nobody's wakeups are seen.
-            Note::Sleepers(unread) if self.is_over => {
+            MetadataTask::Sleepers(unread) if self.is_over => {
                 self.sleepers.left_out += unread.count();
                 true
             }
-            Note::Sleepers(mut unread) => {
+            MetadataTask::Sleepers(mut unread) => {
                 let user = turn.whose.uid().unwrap_or_default();
                 let next = unread.read_next(&mut self.sleepers, &self.root, user, self.clock);
                 self.asleep.extend(next);
-                self.go_on(&turn, Note::Sleepers(unread));
+                self.go_on(&turn, MetadataTask::Sleepers(unread));
                 true
             }
         };
@@ -516,14 +516,14 @@ impl<'a> NoteTaker<'a> {
     }
 
     /// Has the rest noted in its user's next turn, if there is one.
-    fn go_on(&mut self, turn: &Turn<()>, rest: Note) {
+    fn go_on(&mut self, turn: &Turn<()>, rest: MetadataTask) {
         let is_done = match &rest {
-            Note::Running(pids) | Note::CommandLines(pids) | Note::Processes(pids) => {
-                pids.is_empty()
-            }
-            Note::Mappings { all, next } => *next >= all.len(),
-            Note::Sleepers(unread) => unread.is_empty(),
-            Note::Mapped(_) | Note::Exec(_) | Note::PerfMap(_) => false,
+            MetadataTask::Running(pids)
+            | MetadataTask::CommandLines(pids)
+            | MetadataTask::Processes(pids) => pids.is_empty(),
+            MetadataTask::Mappings { all, next } => *next >= all.len(),
+            MetadataTask::Sleepers(unread) => unread.is_empty(),
+            MetadataTask::Mapped(_) | MetadataTask::Exec(_) | MetadataTask::PerfMap(_) => false,
         };
         if !is_done {
             self.turns.go_on(turn, rest);
@@ -533,14 +533,14 @@ impl<'a> NoteTaker<'a> {
     /// Lists the mappings of the next of these processes; `false` if there are none.
     fn list_next(&mut self, mut pids: Vec<u32>, turn: &Turn<()>) -> bool {
         let pid = pids.pop();
-        self.go_on(turn, Note::Processes(pids));
+        self.go_on(turn, MetadataTask::Processes(pids));
         let Some(pid) = pid.filter(|pid| self.unread.remove(pid)) else { return false };
         let mut all = crate::snapshot::mappings(&self.root, pid);
         self.beyond += all.len().saturating_sub(MAPPINGS_MAX) as u64;
         all.truncate(MAPPINGS_MAX);
         let is_there = !all.is_empty();
         // Before the next process.
-        self.go_on(turn, Note::Mappings { all, next: 0 });
+        self.go_on(turn, MetadataTask::Mappings { all, next: 0 });
         is_there
     }
 
@@ -549,7 +549,7 @@ impl<'a> NoteTaker<'a> {
         &mut self,
         orders: &Orders,
         longest: Duration,
-        next: impl Fn(&mut FairQueue<Note>) -> Option<Turn<Note>>,
+        next: impl Fn(&mut FairQueue<MetadataTask>) -> Option<Turn<MetadataTask>>,
     ) {
         let end = Instant::now() + longest;
         while Instant::now() < end && !orders.stopping.load(Ordering::Relaxed) {
@@ -575,7 +575,7 @@ impl<'a> NoteTaker<'a> {
             }
             Err(_) => self.turns.left_out(turn, 1),
         }
-        self.go_on(turn, Note::CommandLines(pids));
+        self.go_on(turn, MetadataTask::CommandLines(pids));
     }
 
     /// Notes a program that began; `false` if its process has ended.
@@ -609,7 +609,7 @@ impl<'a> NoteTaker<'a> {
 
     /// Notes what waits, then for a while also of users who had their share; what to say of the
     /// rest.
-    fn end(mut self, orders: &Orders) -> NotesResult {
+    fn end(mut self, orders: &Orders) -> RecordedMetadata {
         self.is_over = true;
         // Nothing is recorded any more: of what comes now no stack was cut.
         let without_tables: Vec<_> = self.unwind.iter().flat_map(UnwindTables::notes).collect();
@@ -634,15 +634,15 @@ impl<'a> NoteTaker<'a> {
             self.released.iter().map(|(user, files)| (format!("of user {user}"), *files));
         left_out.extend(by_user::notes(released, code_names::released_words));
         left_out.extend(without_tables);
-        NotesResult { held: self.held, left_out }
+        RecordedMetadata { held: self.held, left_out }
     }
 
     /// Nothing waits any more. Where code lies is known even if its file was not opened.
     fn leave_out(&mut self) {
         let Self { turns, mappings, sleepers, .. } = self;
-        turns.leave_out(Instant::now(), |note| match note {
-            Note::Mappings { all, .. } => mappings.extend(all),
-            Note::Sleepers(unread) => sleepers.left_out += unread.count(),
+        turns.leave_out(Instant::now(), |task| match task {
+            MetadataTask::Mappings { all, .. } => mappings.extend(all),
+            MetadataTask::Sleepers(unread) => sleepers.left_out += unread.count(),
             _ => {}
         });
     }
@@ -683,5 +683,5 @@ fn words(account: &Account, whose: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "notes_tests.rs"]
+#[path = "metadata_tests.rs"]
 mod tests;

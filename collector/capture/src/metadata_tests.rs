@@ -3,8 +3,8 @@ use syscollect_store::{BufferMode, Popped};
 
 const CLOCK: ClockSource = ClockSource::Monotonic;
 
-fn settings() -> NotesSettings {
-    NotesSettings {
+fn settings() -> MetadataSettings {
+    MetadataSettings {
         clock: CLOCK,
         asked_by: None,
         pids: Vec::new(),
@@ -22,15 +22,15 @@ fn own_code() -> Mapping {
 }
 
 /// What is noted when all of this was seen before the end.
-fn noted(seen: Vec<Observed>, orders: &Orders) -> (NotesResult, Vec<Definition>) {
+fn noted(seen: Vec<Observed>, orders: &Orders) -> (RecordedMetadata, Vec<Definition>) {
     let sink = ChunkSink::new(64 << 20, BufferMode::Discard, false);
     let (told, received) = channel();
     orders.unheard.store(seen.len(), Ordering::Relaxed);
-    seen.into_iter().for_each(|seen| told.send(NotesMessage::Observed(seen)).unwrap());
+    seen.into_iter().for_each(|seen| told.send(MetadataMessage::Observed(seen)).unwrap());
     drop(told);
-    let mut taker = NoteTaker::new(&sink, settings(), None);
-    taker.follow(&received, orders);
-    let noted = taker.end(orders);
+    let mut recorder = MetadataRecorder::new(&sink, settings(), None);
+    recorder.follow(&received, orders);
+    let noted = recorder.end(orders);
     (noted, definitions(&sink))
 }
 
@@ -62,29 +62,29 @@ fn what_is_seen_is_noted_before_the_end() {
 #[test]
 fn where_code_lies_is_noted_though_its_file_is_not_opened_and_that_is_told() {
     let sink = ChunkSink::new(64 << 20, BufferMode::Discard, false);
-    let mut taker = NoteTaker::new(&sink, settings(), None);
+    let mut recorder = MetadataRecorder::new(&sink, settings(), None);
     let pid = std::process::id();
-    taker.unread.insert(pid);
-    taker.add(pid, Note::Processes(vec![pid]));
+    recorder.unread.insert(pid);
+    recorder.add(pid, MetadataTask::Processes(vec![pid]));
     // Its mappings are read, and none of their files is opened.
-    let turn = taker.turns.next_of_all().unwrap();
-    taker.take(turn);
-    taker.leave_out();
+    let turn = recorder.turns.next_of_all().unwrap();
+    recorder.take(turn);
+    recorder.leave_out();
     let own = own_code();
-    assert!(taker.mappings.iter().any(|mapping| mapping.path == own.path));
-    let (count, notes) = (taker.mappings.len(), taker.turns.notes(Instant::now(), words));
+    assert!(recorder.mappings.iter().any(|mapping| mapping.path == own.path));
+    let (count, notes) = (recorder.mappings.len(), recorder.turns.notes(Instant::now(), words));
     assert!(notes[0].contains(&format!(": {count} were not noted")), "{notes:?}");
 }
 
 #[test]
 fn what_a_process_has_mapped_after_it_began_another_program_is_not_from_the_start() {
     let sink = ChunkSink::new(64 << 20, BufferMode::Discard, false);
-    let mut taker = NoteTaker::new(&sink, settings(), None);
+    let mut recorder = MetadataRecorder::new(&sink, settings(), None);
     let pid = std::process::id();
-    taker.unread.insert(pid);
-    taker.add(pid, Note::Processes(vec![pid]));
-    taker.add_seen(Observed::Exec { pid, at: 1 });
-    let noted = taker.end(&Orders::default());
+    recorder.unread.insert(pid);
+    recorder.add(pid, MetadataTask::Processes(vec![pid]));
+    recorder.add_seen(Observed::Exec { pid, at: 1 });
+    let noted = recorder.end(&Orders::default());
     assert_eq!(noted.left_out, Vec::<String>::new());
     let buffer = sink.buffer();
     let Popped::Chunk(chunk) = buffer.pop(Duration::ZERO) else { panic!("nothing is noted") };
@@ -95,16 +95,16 @@ fn what_a_process_has_mapped_after_it_began_another_program_is_not_from_the_star
 #[test]
 fn what_nobody_hears_of_is_counted() {
     let (told, _received) = channel();
-    let worker = Worker::start("nobody", NotesResult::default).unwrap();
-    let mut notes = Notes {
+    let worker = Worker::start("nobody", RecordedMetadata::default).unwrap();
+    let mut thread = MetadataThread {
         told: Some(told),
         worker,
         orders: Arc::default(),
         sleepers: Arc::default(),
         patience: SOON,
     };
-    (0..UNHEARD_MAX + 3).for_each(|_| notes.seen(Observed::Exec { pid: 1, at: 1 }));
-    let (_, left_out) = notes.finish(false);
+    (0..UNHEARD_MAX + 3).for_each(|_| thread.seen(Observed::Exec { pid: 1, at: 1 }));
+    let (_, left_out) = thread.finish(false);
     assert!(left_out[0].starts_with("3 files of code and programs"), "{left_out:?}");
 }
 
@@ -156,38 +156,40 @@ fn processes_whose_memory_does_not_answer_hold_up_nobody_else() {
     (10_000..10_400).for_each(|pid| proc.add_hostile(pid, HOSTILE));
     (20_000..20_100).for_each(|pid| proc.add_honest(pid, 1002));
     let sink = ChunkSink::new(64 << 20, BufferMode::Discard, false);
-    let mut taker = NoteTaker::below(proc.root.path(), &sink, settings(), None);
+    let mut recorder = MetadataRecorder::below(proc.root.path(), &sink, settings(), None);
     let begin = Instant::now();
-    taker.add_all();
-    while taker.described.len() < 500 && begin.elapsed() < Duration::from_secs(10) {
-        let turn = taker.turns.next_of_all();
-        turn.into_iter().for_each(|turn| taker.take(turn));
+    recorder.add_all();
+    while recorder.described.len() < 500 && begin.elapsed() < Duration::from_secs(10) {
+        let turn = recorder.turns.next_of_all();
+        turn.into_iter().for_each(|turn| recorder.take(turn));
     }
     let took = begin.elapsed();
     // What is seen now comes after the notes of its own user only.
-    taker.add(20_000, Note::Exec(20_000));
-    while honest(&taker).is_none() && begin.elapsed() < Duration::from_secs(10) {
-        let turn = taker.turns.next(Instant::now());
-        turn.into_iter().for_each(|turn| taker.take(turn));
+    recorder.add(20_000, MetadataTask::Exec(20_000));
+    while honest(&recorder).is_none() && begin.elapsed() < Duration::from_secs(10) {
+        let turn = recorder.turns.next(Instant::now());
+        turn.into_iter().for_each(|turn| recorder.take(turn));
     }
-    assert!(honest(&taker).is_some_and(|mapped| mapped >= 100), "{:?}", begin.elapsed());
+    assert!(honest(&recorder).is_some_and(|mapped| mapped >= 100), "{:?}", begin.elapsed());
     // Far less than one second for each of 400 that hang, and the list itself asks no process's
     // memory. The machine that runs this may be busy.
     assert!(took < Duration::from_secs(5), "{took:?}");
-    taker.leave_out();
-    let notes = taker.turns.notes(Instant::now(), words);
+    recorder.leave_out();
+    let notes = recorder.turns.notes(Instant::now(), words);
     assert!(notes.len() == 1 && notes[0].contains("of user 1001"), "{notes:?}");
     // Of who is known only from then on, threads that run are not those of the process that others
     // sleep in.
-    assert!(taker.described.iter().all(|process| process.noted.0 == 0 && process.names_read.0 > 0));
-    let hanging = taker.described.iter().filter(|process| process.pid < 20_000);
+    assert!(
+        recorder.described.iter().all(|process| process.noted.0 == 0 && process.names_read.0 > 0)
+    );
+    let hanging = recorder.described.iter().filter(|process| process.pid < 20_000);
     assert!(hanging.clone().all(|process| process.threads.len() == 1));
     assert_eq!(hanging.count(), 400, "they are known all the same");
 }
 
-fn honest(taker: &NoteTaker<'_>) -> Option<usize> {
-    let honest = taker.begun.iter().filter(|process| process.pid >= 20_000);
-    (honest.count() == 101).then_some(taker.mappings.len())
+fn honest(recorder: &MetadataRecorder<'_>) -> Option<usize> {
+    let honest = recorder.begun.iter().filter(|process| process.pid >= 20_000);
+    (honest.count() == 101).then_some(recorder.mappings.len())
 }
 
 #[test]
@@ -197,16 +199,16 @@ fn who_has_many_processes_keeps_nobody_waiting() {
     (10_000..10_000 + MANY).for_each(|pid| proc.add_honest(pid, 1001));
     proc.add_honest(9_999, 1002);
     let sink = ChunkSink::new(64 << 20, BufferMode::Discard, false);
-    let mut taker = NoteTaker::below(proc.root.path(), &sink, settings(), None);
+    let mut recorder = MetadataRecorder::below(proc.root.path(), &sink, settings(), None);
     // As where the kernel shows who owns them, which nobody but root can say of files.
     for (uid, pids) in [(1001, (10_000..10_000 + MANY).collect()), (1002, vec![9_999])] {
-        taker.unread.extend(&pids);
-        taker.turns.add(Whose::Of(uid), Note::Running(pids), Instant::now());
+        recorder.unread.extend(&pids);
+        recorder.turns.add(Whose::Of(uid), MetadataTask::Running(pids), Instant::now());
     }
     let mut turns = 0;
-    while !taker.mappings.iter().any(|mapping| mapping.pid == 9_999) && turns < MANY {
-        let turn = taker.turns.next_of_all().unwrap();
-        taker.take(turn);
+    while !recorder.mappings.iter().any(|mapping| mapping.pid == 9_999) && turns < MANY {
+        let turn = recorder.turns.next_of_all().unwrap();
+        recorder.take(turn);
         turns += 1;
     }
     assert!(turns < MANY / 10, "its code was known after {turns} turns");
@@ -229,13 +231,13 @@ fn how_threads_sleep_is_read_of_processes_whose_switches_are_recorded() {
 /// How many threads of the process `own` a recording of these processes says are asleep.
 fn sleepers_seen(own: u32, pids: Vec<u32>) -> usize {
     let sink = ChunkSink::new(64 << 20, BufferMode::Discard, false);
-    let mut taker = NoteTaker::new(&sink, NotesSettings { pids, ..settings() }, None);
-    taker.add_all();
-    while let Some(turn) = taker.turns.next_of_all() {
-        taker.take(turn);
-        taker.add_sleepers();
+    let mut recorder = MetadataRecorder::new(&sink, MetadataSettings { pids, ..settings() }, None);
+    recorder.add_all();
+    while let Some(turn) = recorder.turns.next_of_all() {
+        recorder.take(turn);
+        recorder.add_sleepers();
     }
-    taker.push_batches(Duration::ZERO);
+    recorder.push_batches(Duration::ZERO);
     let processes = definitions(&sink).into_iter().flat_map(|definition| match definition {
         Definition::Processes(processes) => processes,
         _ => Vec::new(),

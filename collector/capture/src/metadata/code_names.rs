@@ -5,14 +5,14 @@ use std::time::Instant;
 use syscollect_model::Mapping;
 use syscollect_symbolize::{PerfMapOutcome, ReleasedFiles, is_jit_dump};
 
-use super::{Note, NoteTaker};
+use super::{MetadataRecorder, MetadataTask};
 use crate::clock::{read_clocks, ticks_now};
 use crate::fair_queue::Turn;
 use crate::jvm::JvmNames;
 use crate::perf_maps;
 use crate::unwind::NAMELESS_INTERVAL;
 
-impl NoteTaker<'_> {
+impl MetadataRecorder<'_> {
     pub(super) fn hold_perf_map(&mut self, pid: u32) {
         let now = ticks_now(self.clock);
         let outcome = match perf_maps::owner(pid, &read_clocks(self.clock)) {
@@ -33,7 +33,7 @@ impl NoteTaker<'_> {
     pub(super) fn look_for_perf_maps(&mut self) {
         self.jvms.iter_mut().for_each(JvmNames::ask);
         for (pid, whose) in self.perf_maps.all() {
-            self.turns.add(whose, Note::PerfMap(pid), Instant::now());
+            self.turns.add(whose, MetadataTask::PerfMap(pid), Instant::now());
         }
     }
 
