@@ -5,6 +5,8 @@
 //! a server does not have a file is kept there as well, as an empty file, which counts for ten
 //! minutes. A server that fails, hangs or sends something else is not asked again.
 
+#![expect(clippy::disallowed_methods, reason = "files of the cache, which are named by build ids")]
+
 use crate::download::{DownloadLimits, Refusal, download};
 use crate::elf::build_id_of;
 use std::ffi::OsString;

@@ -8,7 +8,7 @@ use crate::memory::Memory;
 use crate::reader::{ElfReader, Named, linked_address};
 use std::path::PathBuf;
 use syscollect_model::{BuildId, ModuleKind, Symbol, SymbolFrame, SymbolTable};
-use syscollect_untrusted_files::{FileLocation, open};
+use syscollect_untrusted_files::{FileLocation, FixedPath, open};
 
 /// Path of the table of kernel symbols.
 const PATH: &str = ModuleKind::KERNEL_PATH;
@@ -46,7 +46,8 @@ struct KernelImage {
 impl Kernel {
     /// The kernel that runs.
     pub(crate) fn running(options: Options, memory: Memory) -> Self {
-        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let release =
+            FixedPath::new("/proc/sys/kernel/osrelease").read_to_string().unwrap_or_default();
         let release = release.trim();
         let images = ["/usr/lib/debug/boot/vmlinux-", "/boot/vmlinux-", "/usr/lib/debug/vmlinux-"];
         let in_modules = ["/usr/lib/debug/lib/modules/", "/lib/modules/"];
@@ -103,6 +104,7 @@ impl Kernel {
         self.loaded.insert(loaded)
     }
 
+    #[expect(clippy::disallowed_methods, reason = "/proc/kallsyms and /sys/kernel/notes")]
     fn read(&self) -> Loaded {
         let kallsyms = std::fs::read(&self.kallsyms_path)
             .map_err(|error| format!("{} cannot be read: {error}", self.kallsyms_path.display()))

@@ -28,6 +28,8 @@
 //! assert!(other.note.contains("build id"), "{}", other.note);
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod apart;
 mod code_lists;
 pub mod debuginfod;

@@ -90,6 +90,10 @@ impl SymbolFiles {
     /// # Errors
     ///
     /// Why something was not looked at.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "folders below one that the user names; links to others are not followed"
+    )]
     pub fn search(
         &mut self,
         path: &Path,
@@ -197,6 +201,10 @@ impl SymbolFiles {
 /// much quicker to see than it is to open a file that may be anything. Its folder was named by the
 /// user, and was listed just now in the same way; where something else has taken the file's place,
 /// nothing is waited for.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "listed just now below a folder that the user names; see above"
+)]
 fn begins_as_elf(path: &Path) -> bool {
     let mut options = File::options();
     options.read(true);

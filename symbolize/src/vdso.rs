@@ -4,6 +4,7 @@ use crate::os::copy_of_memory;
 use std::fs::File;
 use std::io;
 use syscollect_model::ModuleKind;
+use syscollect_untrusted_files::FixedPath;
 
 /// Its path in mappings.
 pub(crate) const PATH: &str = ModuleKind::VDSO_PATH;
@@ -17,7 +18,7 @@ const SIZE_MAX: u64 = 1 << 20;
 ///
 /// The system's, and where the kernel gives none.
 pub fn own() -> io::Result<File> {
-    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let maps = FixedPath::new("/proc/self/maps").read_to_string()?;
     let line = maps.lines().find(|line| line.ends_with(PATH)).ok_or(io::ErrorKind::NotFound)?;
     let (start, end) = range(line).ok_or(io::ErrorKind::InvalidData)?;
     let size = end

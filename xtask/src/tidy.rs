@@ -2,6 +2,7 @@
 
 mod circles;
 mod generated;
+mod opens;
 mod outside;
 
 use std::collections::BTreeMap;
@@ -107,6 +108,9 @@ fn look(name: &str, text: &str, found: &mut Vec<String>) {
         found.push(format!(
             "{name}: {lines} lines; split it by subject (the limit is {LONGEST_FILE})"
         ));
+    }
+    if opens::is_missing(name, text) {
+        found.push(format!("{name}: it does not warn of files that are opened by their paths"));
     }
     if !text.is_empty() && !text.ends_with('\n') {
         found.push(format!("{name}: the last line has no end"));

@@ -21,6 +21,8 @@
 //! # std::io::Result::Ok(())
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -50,6 +52,7 @@ impl ByteSource {
     /// # Errors
     ///
     /// The system's.
+    #[expect(clippy::disallowed_methods, reason = "captures and traces, which the user names")]
     pub fn open(path: &Path) -> io::Result<Self> {
         File::open(path).and_then(Self::of_file)
     }

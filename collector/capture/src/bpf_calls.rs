@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use perf_event_open_sys::bindings::{PERF_FLAG_FD_CLOEXEC, PERF_TYPE_TRACEPOINT, perf_event_attr};
+use syscollect_untrusted_files::FixedPath;
 
 const MAP_CREATE: i64 = 0;
 const MAP_LOOKUP_ELEM: i64 = 1;
@@ -470,7 +471,7 @@ pub(crate) fn path_of(file: BorrowedFd<'_>) -> CString {
 
 /// The type number of the uprobe PMU.
 pub(crate) fn uprobe_pmu() -> io::Result<u32> {
-    let number = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type")?;
+    let number = FixedPath::new("/sys/bus/event_source/devices/uprobe/type").read_to_string()?;
     number.trim().parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
 }
 

@@ -6,6 +6,8 @@
 use std::io;
 use std::path::Path;
 
+use syscollect_untrusted_files::FixedPath;
+
 /// Kind of a type definition.
 pub(crate) const TYPEDEF: u32 = 8;
 /// Kind of a function.
@@ -24,7 +26,7 @@ pub(crate) const STRUCTURE: u32 = 4;
 ///
 /// `NotFound` when there is no BTF or no such type, else what reading said.
 pub(crate) fn id_in_kernel(name: &str, kind: u32) -> io::Result<u32> {
-    let bytes = std::fs::read("/sys/kernel/btf/vmlinux")?;
+    let bytes = FixedPath::new("/sys/kernel/btf/vmlinux").read()?;
     find(&bytes, name, kind).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
@@ -47,7 +49,7 @@ fn find(btf: &[u8], name: &str, kind: u32) -> Option<u32> {
 /// said.
 pub(crate) fn offsets<const N: usize>(
     root: &Path,
-    module: Option<&str>,
+    module: Option<&'static str>,
     structure: &str,
     members: [&str; N],
 ) -> io::Result<[u32; N]> {
@@ -59,8 +61,8 @@ pub(crate) fn offsets<const N: usize>(
     found.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-fn read(root: &Path, name: &str) -> io::Result<Vec<u8>> {
-    std::fs::read(root.join("sys/kernel/btf").join(name))
+fn read(root: &Path, name: &'static str) -> io::Result<Vec<u8>> {
+    FixedPath::below(&root.join("sys/kernel/btf"), name).read()
 }
 
 /// Bytes from the starts of structures of the kernel to members of them, each a structure and a
@@ -73,7 +75,7 @@ pub(crate) fn offsets_of_each<const N: usize>(
     root: &Path,
     wanted: [(&str, &str); N],
 ) -> io::Result<[u32; N]> {
-    let bytes = std::fs::read(root.join("sys/kernel/btf/vmlinux"))?;
+    let bytes = read(root, "vmlinux")?;
     members_of_each(&bytes, wanted).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 

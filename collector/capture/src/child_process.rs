@@ -12,6 +12,8 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, RawFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use syscollect_untrusted_files::FixedPath;
+
 use crate::usage;
 
 /// Where the socket lies: behind the three that every program expects.
@@ -39,7 +41,7 @@ impl ChildProcess {
         work: impl FnOnce(UnixStream) -> io::Result<()>,
     ) -> io::Result<Self> {
         let (socket, of_child) = UnixStream::pair()?;
-        let null = File::options().read(true).write(true).open("/dev/null")?;
+        let null = FixedPath::new("/dev/null").open_with(File::options().read(true).write(true))?;
         // What is blocked before stays blocked in the child from its first instruction on.
         let before = block_all_signals()?;
         // SAFETY: the child runs `run`, which never returns, so that no destructor of this

@@ -7,6 +7,7 @@ use std::path::Path;
 use syscollect_model::Unit;
 use syscollect_records::{CounterRecord, RecordKind, Stamp};
 use syscollect_store::CounterDefinition;
+use syscollect_untrusted_files::FixedPath;
 
 use crate::host::kilobytes;
 
@@ -43,8 +44,8 @@ impl Counters {
     /// Opens what can be read on this machine.
     pub(crate) fn open(root: &Path, cpus: u32) -> Self {
         Self {
-            stat: File::open(root.join("proc/stat")).ok(),
-            memory: File::open(root.join("proc/meminfo")).ok(),
+            stat: FixedPath::below(root, "proc/stat").open().ok(),
+            memory: FixedPath::below(root, "proc/meminfo").open().ok(),
             power: power_zones(root),
             cpus,
             last_usage: vec![None; cpus as usize],
@@ -116,18 +117,14 @@ impl PowerZone {
 
 fn power_zones(root: &Path) -> Vec<PowerZone> {
     let entries =
-        std::fs::read_dir(root.join("sys/class/powercap")).into_iter().flatten().flatten();
+        FixedPath::below(root, "sys/class/powercap").entries().into_iter().flatten().flatten();
     let mut zones: Vec<PowerZone> = entries
         .filter_map(|entry| {
-            let path = entry.path();
+            let file = |name| FixedPath::below(&entry.path(), name);
             Some(PowerZone {
-                name: std::fs::read_to_string(path.join("name")).ok()?.trim().to_owned(),
-                energy: File::open(path.join("energy_uj")).ok()?,
-                range: std::fs::read_to_string(path.join("max_energy_range_uj"))
-                    .ok()?
-                    .trim()
-                    .parse()
-                    .ok()?,
+                name: file("name").read_to_string().ok()?.trim().to_owned(),
+                energy: file("energy_uj").open().ok()?,
+                range: file("max_energy_range_uj").read_to_string().ok()?.trim().parse().ok()?,
                 last: None,
             })
         })

@@ -1,9 +1,9 @@
 //! What is known of the machine before the recording begins.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use syscollect_model::{CpuInfo, KernelModule, SessionInfo};
+use syscollect_untrusted_files::FixedPath;
 
 use crate::arch::INVARIANT_COUNTER;
 use crate::hexadecimal::hexadecimal;
@@ -21,9 +21,8 @@ impl Host {
 
     /// The text of a file, without the white space around it; empty if it
     /// cannot be read: what is not known is left out of the session.
-    fn text(&self, path: &str) -> String {
-        let text = fs::read(self.root.join(path)).unwrap_or_default();
-        String::from_utf8_lossy(&text).trim().to_owned()
+    fn text(&self, path: &'static str) -> String {
+        text_of(&FixedPath::below(&self.root, path))
     }
 
     /// Everything of [`SessionInfo`] that these files tell.
@@ -66,8 +65,8 @@ impl Host {
     }
 
     fn cpu(&self, cpu: u32) -> CpuInfo {
-        let number =
-            |file: &str| self.text(&format!("sys/devices/system/cpu/cpu{cpu}/{file}")).parse().ok();
+        let folder = self.root.join(format!("sys/devices/system/cpu/cpu{cpu}"));
+        let number = |file| text_of(&FixedPath::below(&folder, file)).parse().ok();
         CpuInfo {
             cpu,
             package: number("topology/physical_package_id").unwrap_or(0) as u32,
@@ -86,11 +85,15 @@ impl Host {
 
     /// The build id of the running kernel, from its ELF notes.
     fn kernel_build_id(&self) -> String {
-        let notes = fs::read(self.root.join("sys/kernel/notes")).unwrap_or_default();
+        let notes = FixedPath::below(&self.root, "sys/kernel/notes").read().unwrap_or_default();
         build_id_note(&notes)
             .map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect())
             .unwrap_or_default()
     }
+}
+
+fn text_of(file: &FixedPath) -> String {
+    String::from_utf8_lossy(&file.read().unwrap_or_default()).trim().to_owned()
 }
 
 /// A line of `/proc/modules`.
@@ -103,7 +106,7 @@ fn kernel_module(line: &str) -> Option<KernelModule> {
 
 /// Whether the running kernel's release is at least this.
 pub(crate) fn kernel_at_least(major: u32, minor: u32) -> bool {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = FixedPath::new("/proc/sys/kernel/osrelease").read_to_string().unwrap_or_default();
     release_at_least(&release, (major, minor))
 }
 
@@ -165,6 +168,7 @@ pub(crate) fn parse_cpu_list(text: &str) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn cpu_lists() {

@@ -2,8 +2,9 @@
 //! did from what an interrupt did in its place (`bpf/include/interrupt.h`).
 
 use std::borrow::Cow;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
+
+use syscollect_untrusted_files::FixedPath;
 
 use crate::arch::{HOT, PREEMPT_COUNT, PREEMPT_COUNT_IN_HOT};
 use crate::hexadecimal::hexadecimal;
@@ -45,7 +46,7 @@ impl PreemptCount {
     pub(crate) fn of_this_kernel() -> Self {
         Self::variable(PREEMPT_COUNT, 0)
             .or_else(|| Self::variable(HOT, PREEMPT_COUNT_IN_HOT))
-            .or_else(|| addresses(File::open("/proc/kallsyms").ok()?))
+            .or_else(|| addresses(FixedPath::new("/proc/kallsyms").open().ok()?))
             .unwrap_or(Self::Unknown)
     }
 

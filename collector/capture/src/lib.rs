@@ -28,6 +28,8 @@
 //! # }
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod affinity;
 mod arch;
 mod attach_method;

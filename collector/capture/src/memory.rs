@@ -260,6 +260,10 @@ fn of_either_version(stat: &str, v1: &str, v2: &str) -> u64 {
     number_of_line(stat, v1).or_else(|| number_of_line(stat, v2)).unwrap_or(0)
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "limits below /proc/self and in the control groups of this process"
+)]
 fn text(path: &Path) -> String {
     String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
 }

@@ -163,6 +163,7 @@ impl PerfMapWatch {
 }
 
 /// What its perf map is found by; `None` if the process has ended.
+#[expect(clippy::disallowed_methods, reason = "/proc/PID/status and stat")]
 pub(crate) fn owner(pid: u32, clocks: &ClockPair) -> Option<PerfMapOwner> {
     let status = fs::read(format!("/proc/{pid}/status")).ok()?;
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;

@@ -6,6 +6,8 @@ mod session;
 
 use std::time::{Duration, Instant};
 
+use syscollect_untrusted_files::FixedPath;
+
 use self::alternation::Alternation;
 pub use self::session::{RaisedSession, restore_session};
 use crate::usage::thread_cpu_time;
@@ -82,7 +84,7 @@ const BEFORE_MANY: libc::c_int = 10;
 ///
 /// Threads that go before others already stay as they are.
 pub(crate) fn all_go_before_many() -> RaisedSession {
-    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let threads = FixedPath::new("/proc/self/task").entries().into_iter().flatten().flatten();
     for id in threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok()) {
         // SAFETY: numbers in, numbers out; no memory is involved. The thread is of this process, or
         // it has ended, and then there is none: its number is not given out again so soon. -1 is a

@@ -413,6 +413,7 @@ fn load_before_others() -> Result<TaskWalk, String> {
 }
 
 /// How often a thread has left a CPU, as its file `status` says.
+#[expect(clippy::disallowed_methods, reason = "/proc/PID/task/TID/status")]
 fn switches(status: &Path) -> Option<u64> {
     let text = fs::read_to_string(status).ok()?;
     let voluntary = number_of_line(&text, "voluntary_ctxt_switches:")?;

@@ -1,5 +1,7 @@
 //! The processes and mappings that are there when the recording begins.
 
+#![expect(clippy::disallowed_methods, reason = "what the kernel has below /proc/PID")]
+
 use std::fs;
 use std::path::Path;
 

@@ -1,10 +1,12 @@
 //! What the recorder itself uses.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use syscollect_model::{RecorderWork, WorkCost};
+use syscollect_untrusted_files::FixedPath;
 
 fn usage() -> libc::rusage {
     // SAFETY: rusage is plain numbers, for which zero is valid; the call fills it in.
@@ -47,7 +49,7 @@ pub(crate) fn thread_cpu_time() -> Duration {
 
 /// Peak resident memory of this process, bytes, since it began or [`forget_peak`] was called.
 pub(crate) fn peak_memory() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = FixedPath::new("/proc/self/status").read_to_string().unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kibibytes =
         line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
@@ -57,9 +59,11 @@ pub(crate) fn peak_memory() -> u64 {
 
 /// Lets the peak begin anew (proc(5), clear_refs).
 fn forget_peak() {
+    let file = FixedPath::new("/proc/self/clear_refs");
+    let forgotten = file.open_with(std::fs::File::options().write(true));
     // Where that is refused, the peak stays that of all the time before, which is more and never
     // less.
-    let _ = std::fs::write("/proc/self/clear_refs", "5");
+    let _ = forgotten.and_then(|mut file| file.write_all(b"5"));
 }
 
 /// What the parts of the recorder's work cost. Each begins where the one before ends, so that

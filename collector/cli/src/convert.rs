@@ -26,6 +26,7 @@ use syscollect_model::{
 use syscollect_playback::{NullExporter, Played, Recording, UnresolvedModule};
 use syscollect_store::{CaptureReader, CaptureWriter, Definition};
 use syscollect_symbolize::{ModuleRequest, Options, PinnedFiles, SymbolFiles, Symbolizer};
+use syscollect_untrusted_files::FixedPath;
 
 /// Events between two looks at whether to go on.
 const EVENTS_PER_LOOK: u64 = 8192;
@@ -217,7 +218,8 @@ pub(crate) fn request(module: UnresolvedModule) -> ModuleRequest {
 /// Whether the capture's kernel addresses are those of the kernel that runs
 /// now: it moves to other addresses with every boot.
 fn is_this_boot(info: &SessionInfo) -> bool {
-    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let boot_id =
+        FixedPath::new("/proc/sys/kernel/random/boot_id").read_to_string().unwrap_or_default();
     !info.boot_id.is_empty() && info.boot_id == boot_id.trim()
 }
 

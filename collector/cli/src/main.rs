@@ -5,6 +5,8 @@
 //! finished options before any work starts, so a usage error (exit code 2)
 //! never leaves anything behind.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 /// A line on standard error, one whatever it tells of, which does nothing to a terminal. Whoever
 /// reads it may leave early, which ends nothing: `eprintln!` would panic.
 macro_rules! say {

@@ -211,6 +211,7 @@ fn check_distinct(paths: &[PathBuf]) -> Result<()> {
 }
 
 /// Whether both names lead to one file that exists.
+#[expect(clippy::disallowed_methods, reason = "captures that the user names")]
 pub(crate) fn is_same_file(one: &Path, other: &Path) -> bool {
     let (one, other) = (one.canonicalize(), other.canonicalize());
     one.ok().zip(other.ok()).is_some_and(|(one, other)| one == other)

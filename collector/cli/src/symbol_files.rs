@@ -49,6 +49,7 @@ impl SymbolFileOptions {
     /// # Errors
     ///
     /// Something cannot.
+    #[expect(clippy::disallowed_methods, reason = "folders that the user names")]
     pub(crate) fn check(&self) -> Result<()> {
         for path in &self.symbols {
             let is_folder = std::fs::metadata(path).map(|found| found.is_dir());

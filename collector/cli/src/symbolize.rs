@@ -75,6 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let abandon = signals::watch(sender)?;
     abandon.writing_only();
     source::check_no_pipe(capture)?;
+    #[expect(clippy::disallowed_methods, reason = "the capture, which the user names")]
     let file = File::open(capture).with_context(|| format!("cannot open {}", capture.display()))?;
     let target = target(args, &file)?;
     // By its path, so that messages have it.

@@ -9,12 +9,15 @@ mod workplace;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::io::Read;
+use std::os::fd::FromRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::process::Output;
 use syscollect_model::{BuildId, LaneKind, LossCause, Mapping, StopReason, Ticks};
 use syscollect_store::{Definition, LaneLoss, LostRecord};
-use syscollect_tests::etl::{FakeTrace, event};
+use syscollect_tests::etl::{FakeTrace, Logger, event};
 use syscollect_tests::{FakeMachine, Stacks};
 use workplace::Workplace;
 
@@ -242,6 +245,147 @@ fn whatever_the_arguments_are_nothing_of_them_moves_a_terminal() {
                 assert!(!shown.contains(is_obeyed), "{line} with {nasty:?}: {shown:?}");
             }
         }
+    }
+}
+
+/// A capture with a sample in code of each of these files.
+fn unnamed_in(files: &[(String, BuildId)]) -> Vec<u8> {
+    let mut machine = FakeMachine::new(1);
+    machine.process(70, 1, "worker", &[]);
+    let starts = (1_u64..).map(|number| number << 24);
+    let mappings = files.iter().zip(starts.clone()).map(|((path, build_id), start)| Mapping {
+        pid: 70,
+        start,
+        end: start + 0x1000,
+        file_offset: 0,
+        path: path.clone(),
+        build_id: build_id.clone(),
+        since: Ticks(0),
+    });
+    machine.define(&Definition::Mappings(mappings.collect()));
+    machine.running(0, 70);
+    for (at, start) in (10..).zip(starts.take(files.len())) {
+        let user = machine.sample_stack(0, at, 70, &[start + 0x111]);
+        machine.sample(0, at, 70, Stacks { user, kernel: 0 }, 0);
+    }
+    machine.finish()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn files_that_a_capture_names_are_listed_harmlessly_and_opened_only_where_they_are_meant() {
+    let place = Workplace::new();
+    let folder = place.path("").canonicalize().unwrap();
+    let at = |name: &str| folder.join(name);
+    // It has the build id that the capture asks for, and lies where only links lead.
+    let secret = at("secret");
+    fs::copy(std::env::current_exe().unwrap(), &secret).unwrap();
+    let build_id =
+        syscollect_symbolize::build_id_of(&File::open(&secret).unwrap()).unwrap_or_default();
+    let in_folder = format!("symbols/.build-id/07/{}.debug", "07".repeat(19));
+    fs::create_dir_all(at("symbols/.build-id/07")).unwrap();
+    for pipe in ["pipe", "symbols/pipe", &in_folder] {
+        fifo(&at(pipe));
+    }
+    for (link, to) in [("link", &secret), ("symbols/link", &secret), ("zero", &"/dev/zero".into())]
+    {
+        symlink(to, at(link)).unwrap();
+    }
+    let nasty = NASTY.map(|nasty| format!("/opt/{}", String::from_utf8_lossy(nasty)));
+    let theirs = ["pipe", "link", "zero", "pipe (deleted)", "../pipe", "symbols/link"];
+    let theirs = theirs.map(|name| at(name).to_str().unwrap().to_owned());
+    let others = ["/dev/zero", "/proc/self/mem", "/proc/self/fd/0", "pipe", "link", "/", ""];
+    let paths = nasty.into_iter().chain(theirs).chain(others.map(str::to_owned));
+    let ids = [BuildId::default(), BuildId::from_bytes(&[7; 20]), build_id];
+    let files: Vec<_> =
+        paths.flat_map(|path| ids.clone().map(|build_id| (path.clone(), build_id))).collect();
+    fs::write(place.path("x.syscap"), unnamed_in(&files)).unwrap();
+
+    let mut opened =
+        ["secret", "pipe", "symbols/pipe", &in_folder].map(|name| (name, Opens::of(&at(name))));
+    for line in [
+        "symbolize x.syscap --symbols symbols --list-unnamed",
+        "symbolize x.syscap --symbols symbols --list-unnamed -o y.syscap",
+        "info x.syscap",
+        "report x.syscap",
+        "report x.syscap --symbols symbols",
+        "report x.syscap --tree",
+        "export x.syscap -o x.pftrace --list-unnamed",
+    ] {
+        let Output { stdout, stderr, status } = place.run(&line.split(' ').collect::<Vec<_>>());
+        let said = [stdout, stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+        assert!(matches!(status.code(), Some(0 | 1)), "{line}: {said:?}");
+        for said in &said {
+            assert!(!said.contains(is_obeyed), "{line}: {said:?}");
+        }
+        if line.starts_with("symbolize") {
+            let listed = said[1].lines().filter(|line| line.contains("1 frame: ")).count();
+            assert!(listed > 5 && !said[1].contains("--list-unnamed"), "{line}: {said:?}");
+        }
+        for (name, opened) in &mut opened {
+            assert!(!opened.is_any(), "{line} opened {name}");
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn images_that_a_windows_trace_names_are_listed_harmlessly_and_no_pipe_is_opened_for_them() {
+    let place = Workplace::new();
+    let pipe = place.path("symbols/pipe.dll");
+    fs::create_dir(place.path("symbols")).unwrap();
+    fifo(&pipe);
+    symlink("/dev/zero", place.path("symbols/zero.dll")).unwrap();
+    let nasty = NASTY.map(|nasty| format!(r"\opt\{}.dll", String::from_utf8_lossy(nasty)));
+    let theirs = [r"\x\pipe.dll", r"\x\zero.dll", r"..\symbols\pipe.dll", "/dev/zero", r"\x\.."];
+    let paths = nasty.into_iter().chain(theirs.map(str::to_owned));
+    let mut logger = Logger::new(1);
+    logger.process(1, 3, 100, "app.exe", "app");
+    logger.thread(2, 3, (100, 101), "main");
+    for (number, path) in (1..).zip(paths) {
+        let base = number << 24;
+        logger.image(3, 3, 100, (base, 0x10000), &path);
+        logger.sample(0, 10 + number, 101, base + 0x111);
+    }
+    fs::write(place.path("x.etl"), logger.trace.finish()).unwrap();
+
+    let mut opened = Opens::of(&pipe);
+    for command in ["export x.etl -o x.pftrace", "export x.etl -o x.json.gz"] {
+        let line = format!("{command} --list-unnamed --symbol-path symbols");
+        let (_, said) = place.succeeds(&line.split(' ').collect::<Vec<_>>());
+        assert!(!said.contains(is_obeyed), "{line}: {said:?}");
+        assert!(said.contains("no names for the code of 10 of 10 Windows modules"), "{said}");
+        assert!(!opened.is_any(), "{line} opened the pipe");
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn fifo(path: &std::path::Path) {
+    let name = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
+    // SAFETY: `name` is a C string that lives through the call.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o666) }, 0);
+}
+
+/// Tells whether anybody opened a file.
+#[cfg(target_os = "linux")]
+struct Opens(File);
+
+#[cfg(target_os = "linux")]
+impl Opens {
+    fn of(path: &std::path::Path) -> Self {
+        let name = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
+        // SAFETY: no memory is involved.
+        let descriptor = unsafe { libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC) };
+        assert!(descriptor >= 0);
+        // SAFETY: `name` is a C string that lives through the call.
+        let watched = unsafe { libc::inotify_add_watch(descriptor, name.as_ptr(), libc::IN_OPEN) };
+        assert!(watched >= 0);
+        // SAFETY: the call returned a new descriptor that nobody else owns.
+        Self(unsafe { File::from_raw_fd(descriptor) })
+    }
+
+    fn is_any(&mut self) -> bool {
+        self.0.read(&mut [0; 4096]).is_ok()
     }
 }
 

@@ -25,6 +25,8 @@
 //! let code = PythonCode::read(&sent).unwrap();
 //! assert_eq!((code.name.as_str(), code.first_line), ("main", 7));
 //! ```
+
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![forbid(unsafe_code)]
 
 mod arch;

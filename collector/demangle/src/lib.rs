@@ -13,6 +13,8 @@
 //! assert_eq!(syscollect_demangle::demangle("t"), "t");
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 use std::fmt::{self, Write};
 
 /// Longer names are of no use, and a short symbol can make a very long one.

@@ -30,6 +30,8 @@
 //! assert_eq!(Elf::open(&b"#!/bin/sh"[..]).err(), Some(ElfError::NotElf));
 //! # std::io::Result::Ok(())
 //! ```
+
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![forbid(unsafe_code)]
 
 mod dynamic;

@@ -29,6 +29,8 @@
 //!
 //! What it does not do, and where it leaves something out, is told in [`session`].
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 pub mod file;
 mod guid;
 pub mod payload;

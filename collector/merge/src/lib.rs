@@ -31,6 +31,8 @@
 //! # }
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod chunk_queue;
 mod counters;
 mod decoders;

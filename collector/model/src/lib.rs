@@ -24,6 +24,8 @@
 //! assert_eq!(clock.time(Ticks(1_500)).0, 500);
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod address_space;
 mod calendar;
 mod characters;

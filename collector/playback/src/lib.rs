@@ -24,6 +24,8 @@
 //! item).collect(); assert_eq!(merged, [7, 8, 8, 9, 9]);
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod any_exporter;
 mod code_addresses;
 mod engine;

@@ -20,6 +20,8 @@
 //! assert!(matches!(usdt_probes(&b"#!/bin/sh"[..]), Err(ProbeError::Elf(ElfError::NotElf))));
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod arch;
 mod argument;
 mod error;

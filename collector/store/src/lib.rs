@@ -38,6 +38,8 @@
 //! # Ok::<(), syscollect_store::StoreError>(())
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod buffer;
 mod chunk;
 mod codec;

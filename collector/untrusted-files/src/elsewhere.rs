@@ -99,6 +99,11 @@ impl OpenedFile {
         match self.never {}
     }
 
+    /// Nothing: none was opened.
+    pub fn shown_path(&self) -> Option<PathBuf> {
+        match self.never {}
+    }
+
     /// What is known of it now.
     ///
     /// # Errors

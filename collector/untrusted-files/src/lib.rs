@@ -16,7 +16,9 @@
 //!
 //! **Non-goals.** What files mean. Files of this program's own (captures, options): their names
 //! come from its user. What the kernel itself tells below /proc and /sys, unless it makes a
-//! process's memory answer ([`read_text`]).
+//! process's memory answer ([`read_text`]); where this program's own text spells its path out, it
+//! is a [`FixedPath`]. The list of what else opens by a path is that of `#[expect]`s for clippy's
+//! `disallowed_methods`.
 //!
 //! ```
 //! # #[cfg(target_os = "linux")] {
@@ -35,6 +37,7 @@
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;
 mod error;
+mod fixed;
 #[cfg(target_os = "linux")]
 mod linux;
 mod patience;
@@ -45,6 +48,7 @@ mod reader;
 #[cfg(not(target_os = "linux"))]
 pub use elsewhere::*;
 pub use error::OpenError;
+pub use fixed::FixedPath;
 #[cfg(target_os = "linux")]
 pub use linux::*;
 pub use patience::{PATIENCE, Patience, end_idle_threads, within};

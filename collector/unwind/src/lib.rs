@@ -29,6 +29,8 @@
 //! assert!(tables[0].1.iter().any(|row| row.cfa == cfa_rule::RSP));
 //! # }
 //! ```
+
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![forbid(unsafe_code)]
 
 mod arch;

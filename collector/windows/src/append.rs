@@ -27,6 +27,7 @@ const BUFFERS_WRITTEN: u64 = HEADER as u64 + 32 + 0x24;
 const FILLER: u8 = 0xff;
 
 /// Adds the records; the file stays as it was where that fails.
+#[expect(clippy::disallowed_methods, reason = "the trace that was recorded")]
 pub(crate) fn append(path: &Path, header: &LogfileHeader, records: &[Vec<u8>]) -> io::Result<()> {
     if records.is_empty() {
         return Ok(());

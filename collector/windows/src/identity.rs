@@ -46,6 +46,10 @@ pub fn identity(file: impl Read + Seek) -> Option<Identity> {
 }
 
 /// The identity of the image that the kernel names so.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "Windows, where nothing else opens files of programs"
+)]
 pub fn identity_of(path: &str) -> Option<Identity> {
     File::open(Path::new(&openable(path))).ok().and_then(identity)
 }

@@ -11,6 +11,8 @@
 //! All but `system` is plain Rust and tested everywhere. The feature `type-check`
 //! compiles `system` on other systems too, where it can be checked but not linked.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod append;
 mod error;
 mod identify;

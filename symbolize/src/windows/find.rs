@@ -3,6 +3,9 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+#[cfg(target_os = "linux")]
+use syscollect_untrusted_files::{FileLocation, OpenError, open as open_untrusted};
+
 /// A directory with more entries is not searched for a name in other letters.
 const ENTRIES_MAX: usize = 200_000;
 
@@ -54,6 +57,10 @@ fn descend(directory: &Path, names: &[&str]) -> Option<PathBuf> {
     names.iter().try_fold(directory.to_path_buf(), |path, name| child(&path, name))
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "folders below one that the user names, by plain names"
+)]
 fn child(directory: &Path, name: &str) -> Option<PathBuf> {
     let exact = directory.join(name);
     if exact.exists() {
@@ -77,21 +84,38 @@ pub(crate) fn has_two_tiers(store: &Path) -> bool {
     child(store, "index2.txt").is_some()
 }
 
-/// Opens a regular file of at most `bytes_max` bytes.
+/// Opens a regular file of at most `bytes_max` bytes. The last parts of its path are what a trace
+/// calls it.
 ///
 /// # Errors
 ///
 /// In words.
 pub(crate) fn open(path: &Path, bytes_max: u64) -> Result<File, String> {
+    let (file, bytes) = opened(path)?;
+    if bytes > bytes_max {
+        return Err(format!("it has {bytes} bytes, the limit is {bytes_max}"));
+    }
+    Ok(file)
+}
+
+/// The file, and how many bytes it has.
+#[cfg(target_os = "linux")]
+fn opened(path: &Path) -> Result<(File, u64), String> {
+    let in_words = |error: OpenError| error.to_string();
+    let opened = open_untrusted(&FileLocation::Said(path), None).map_err(in_words)?;
+    let bytes = opened.data().size;
+    Ok((opened.into_file().map_err(|error| error.to_string())?, bytes))
+}
+
+/// The same where there is nothing else that opens such files.
+#[cfg(not(target_os = "linux"))]
+#[expect(clippy::disallowed_methods, reason = "not Linux, where `untrusted-files` opens none")]
+fn opened(path: &Path) -> Result<(File, u64), String> {
     let data = fs::metadata(path).map_err(|error| error.to_string())?;
-    // Opening a pipe would wait for whoever writes into it.
     if !data.is_file() {
         return Err("it is not a file".into());
     }
-    if data.len() > bytes_max {
-        return Err(format!("it has {} bytes, the limit is {bytes_max}", data.len()));
-    }
-    File::open(path).map_err(|error| error.to_string())
+    Ok((File::open(path).map_err(|error| error.to_string())?, data.len()))
 }
 
 /// The path that leads to an image of a trace on this very machine; `None` where it would lead to
@@ -149,6 +173,23 @@ mod tests {
         let path = write(store.path().join("app.pdb/1A2/app.pd_"));
         assert_eq!(compressed(store.path(), "app.pdb", "1A2"), Some(path));
         assert_eq!(compressed(store.path(), "app.pdb", "1A3"), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn nothing_that_a_trace_names_is_opened_but_files_within_the_bound() {
+        let store = tempfile::tempdir().unwrap();
+        let path = |name: &str| store.path().join(name);
+        fs::write(path("app.pdb"), "12345").unwrap();
+        assert!(open(&path("app.pdb"), 5).is_ok());
+        assert_eq!(open(&path("app.pdb"), 4).unwrap_err(), "it has 5 bytes, the limit is 4");
+        let name = std::ffi::CString::new(path("pipe.pdb").as_os_str().as_encoded_bytes()).unwrap();
+        // SAFETY: `name` is a C string that lives through the call.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o666) }, 0);
+        std::os::unix::fs::symlink("/dev/zero", path("zero.pdb")).unwrap();
+        for name in ["pipe.pdb", "zero.pdb"] {
+            assert_eq!(open(&path(name), 5).unwrap_err(), "it is no regular file", "{name}");
+        }
     }
 
     #[test]

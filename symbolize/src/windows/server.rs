@@ -26,6 +26,7 @@ impl Servers {
     ///
     /// `wanted` looks at what was sent before it gets its place in the store, where
     /// other programs find it too. A server that could not be reached is not asked again.
+    #[expect(clippy::disallowed_methods, reason = "a draft in the store, which the user names")]
     pub(crate) fn fetch(
         &self,
         (url, store): (&str, &Path),

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use syscollect_model::SampleEvent;
+use syscollect_untrusted_files::FixedPath;
 
 use crate::perf::event::PerfEvent;
 
@@ -14,8 +15,10 @@ const HIGHEST_RATE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
 
 /// The rate to sample at, and what to say if it is not the one asked for.
 pub(super) fn allowed_rate(asked_hz: u32) -> (u32, Option<String>) {
-    let highest =
-        std::fs::read_to_string(HIGHEST_RATE).ok().and_then(|text| text.trim().parse().ok());
+    let highest = FixedPath::new(HIGHEST_RATE)
+        .read_to_string()
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
     limited_rate(asked_hz, highest)
 }
 

@@ -2,14 +2,15 @@
 //! where each of them began to count.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
+use std::path::Path;
 
 use aya::maps::{Map, MapData};
 use aya::programs::Iter;
 use aya::{Btf, Ebpf};
 use syscollect_model::{ClockSource, CpuClock};
+use syscollect_untrusted_files::FixedPath;
 
 use super::lanes::Lanes;
 use crate::arch::{COUNTER_EVENT, COUNTER_PMU};
@@ -23,8 +24,8 @@ const READS: usize = 32;
 
 /// The type number of the msr PMU, or why it cannot be used.
 pub(super) fn msr_pmu() -> Result<u32, String> {
-    let folder = format!("/{COUNTER_PMU}");
-    let event = fs::read_to_string(format!("{folder}/events/tsc"));
+    let folder = Path::new("/").join(COUNTER_PMU);
+    let event = FixedPath::below(&folder, "events/tsc").read_to_string();
     match event {
         Ok(event) if event.trim() == COUNTER_EVENT => {}
         Ok(event) => {
@@ -35,7 +36,8 @@ pub(super) fn msr_pmu() -> Result<u32, String> {
         }
         Err(error) => return Err(format!("there is no msr PMU with a tsc event ({error})")),
     }
-    let number = fs::read_to_string(format!("{folder}/type")).map_err(|error| error.to_string())?;
+    let number =
+        FixedPath::below(&folder, "type").read_to_string().map_err(|error| error.to_string())?;
     number.trim().parse().map_err(|_| format!("the type of the msr PMU is {number:?}"))
 }
 

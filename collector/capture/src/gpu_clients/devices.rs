@@ -1,5 +1,7 @@
 //! Devices of GPUs, and the drivers that made them.
 
+#![expect(clippy::disallowed_methods, reason = "what the kernel has below /sys")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,10 @@
 //! Who has a GPU open: the file descriptors of all processes, some at a time.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "lists of descriptors and their data below /proc/PID, as the kernel writes them"
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};

@@ -20,6 +20,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
 use syscollect_model::Mapping;
+use syscollect_untrusted_files::FixedPath;
 
 use self::answer::Answer;
 use self::serve::{AskOne, GRACE, Request};
@@ -146,7 +147,7 @@ impl JvmNames {
 
 /// How long is waited for answers: more where tasks wait for the CPUs.
 fn limit() -> Duration {
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = FixedPath::new("/proc/loadavg").read_to_string().unwrap_or_default();
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     limit_at(load.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0), cpus)
 }

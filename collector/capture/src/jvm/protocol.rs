@@ -185,6 +185,7 @@ fn name(kind: &str, own_pid: u32) -> CString {
     CString::new(format!("{kind}{own_pid}")).unwrap_or_default()
 }
 
+#[expect(clippy::disallowed_methods, reason = "/tmp of a Java machine, as its user, without links")]
 fn open_at(folder: &File, name: &CString, flags: libc::c_int) -> io::Result<File> {
     const OWNERS: libc::c_uint = 0o600;
     // SAFETY: the name is a C string that lives through the call.

@@ -10,6 +10,8 @@ use std::os::fd::IntoRawFd;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
+use syscollect_untrusted_files::FixedPath;
+
 /// This process's file: `/autogroup-25 nice 0`; what is written is the nice value.
 const PATH: &str = "/proc/self/autogroup";
 /// What a session has that nobody changed. Others are left as they are: somebody knows why.
@@ -39,7 +41,7 @@ impl RaisedSession {
 
 /// The file in which the session's nice value is now this.
 fn raise(nice: libc::c_int) -> std::io::Result<std::fs::File> {
-    let mut file = OpenOptions::new().read(true).write(true).open(PATH)?;
+    let mut file = FixedPath::new(PATH).open_with(OpenOptions::new().read(true).write(true))?;
     let mut text = String::new();
     file.read_to_string(&mut text)?;
     if !text.trim_end().ends_with(ORDINARY) || RAISED.load(Ordering::Acquire) >= 0 {

@@ -16,6 +16,7 @@ use std::io;
 use std::marker::PhantomData;
 
 use rustix::thread::{self, CapabilitySet, CapabilitySets};
+use syscollect_untrusted_files::FixedPath;
 
 use crate::attach_method::AttachMethod;
 use crate::hexadecimal::hexadecimal;
@@ -124,7 +125,7 @@ fn of_this_kernel() -> CapabilitySet {
 /// own: the levels above 2 of `kernel.perf_event_paranoid`, which Debian (3) and Ubuntu (4) add and
 /// set.
 fn is_perf_for_administrators() -> bool {
-    let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    let level = FixedPath::new("/proc/sys/kernel/perf_event_paranoid").read_to_string();
     level.ok().and_then(|level| level.trim().parse::<i32>().ok()).is_some_and(|level| level > 2)
 }
 
@@ -179,8 +180,9 @@ fn checked(result: i32) -> io::Result<()> {
 
 /// Whether every thread has [`ACCOUNTS`] in force.
 fn all_threads_may_become_others() -> io::Result<bool> {
-    for task in std::fs::read_dir("/proc/self/task")? {
-        let Ok(status) = std::fs::read_to_string(task?.path().join("status")) else { continue };
+    for task in FixedPath::new("/proc/self/task").entries()? {
+        let status = FixedPath::below(&task?.path(), "status").read_to_string();
+        let Ok(status) = status else { continue };
         let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
         let effective = effective.and_then(|mask| hexadecimal(mask.trim())).unwrap_or(0);
         if effective & ACCOUNTS.bits() != ACCOUNTS.bits() {

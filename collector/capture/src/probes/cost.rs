@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 use std::{fs, ptr};
 
-use syscollect_untrusted_files::payer;
+use syscollect_untrusted_files::{FixedPath, payer};
 
 use super::files::MapKey;
 
@@ -117,7 +117,7 @@ pub(super) fn map_key(file: &fs::File) -> Option<MapKey> {
     if address == libc::MAP_FAILED {
         return None;
     }
-    let maps = fs::read("/proc/self/maps");
+    let maps = FixedPath::new("/proc/self/maps").read();
     // SAFETY: it was mapped above, and nothing points into it.
     unsafe { libc::munmap(address, PAGE) };
     // Neighbours of the same file would be one line with it, but begin elsewhere in the file.

@@ -371,6 +371,7 @@ impl Piece {
 }
 
 /// The mappings of the process with this folder, and how many bytes of them `block` holds.
+#[expect(clippy::disallowed_methods, reason = "/proc/PID/maps")]
 fn open_mappings(folder: &Path, block: &mut [u8]) -> Option<(fs::File, usize)> {
     let mut maps = fs::File::open(folder.join("maps")).ok()?;
     let bytes = maps.read(block).ok().filter(|bytes| *bytes > 0)?;

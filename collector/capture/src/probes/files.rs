@@ -1,7 +1,8 @@
 //! The files that processes run: found, told apart, opened.
 
 use std::io;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use syscollect_model::BuildId;
 use syscollect_symbolize::build_id_in;
@@ -158,6 +159,15 @@ impl OpenFile {
     pub(super) fn of_contents(path: &Path, build_id: &BuildId) -> Option<Self> {
         let file = Self::at(&FileLocation::Mapped(path), None).ok()?;
         (build_id_in(file.file.reader())? == *build_id).then_some(file)
+    }
+
+    /// Where it lies, links followed, as mappings of it are called; `path`, by which it was opened,
+    /// where that cannot be had. The kernel tells it of the open file: to follow the links again
+    /// would ask whoever serves a file system on the way, who has to answer nobody.
+    pub(super) fn real_path(&self, path: &Path) -> PathBuf {
+        let shown = self.file.shown_path();
+        let lies = |shown: &PathBuf| !shown.as_os_str().as_bytes().ends_with(b" (deleted)");
+        shown.filter(lies).unwrap_or_else(|| path.to_owned())
     }
 
     /// The process by whose mapping it was found.

@@ -49,6 +49,8 @@ mod mapping_tree;
 mod object;
 mod places;
 mod plan;
+#[cfg(test)]
+mod preloaded_tests;
 mod presets;
 mod program;
 mod scan;

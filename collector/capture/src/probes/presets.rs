@@ -58,6 +58,10 @@ pub(super) fn preset_of(path: &Path, soname: Option<&str>) -> Option<&'static Li
 }
 
 /// The libraries of presets in the usual folders below `root`, each file once.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "folders of the system; the files are opened as any that a program names"
+)]
 pub(crate) fn installed_libraries(root: &Path) -> Vec<(&'static LibraryPreset, PathBuf)> {
     let (mut found, mut folders, mut files) =
         (Vec::new(), FxHashSet::default(), FxHashSet::default());

@@ -126,7 +126,7 @@ impl<'a> Scanner<'a> {
             }
         }
         for (path, file) in opened {
-            let path = std::fs::canonicalize(&path).unwrap_or(path);
+            let path = file.real_path(&path);
             self.file(file, &path.to_string_lossy());
         }
     }
@@ -138,9 +138,9 @@ impl<'a> Scanner<'a> {
             return;
         }
         for (_, path) in installed_libraries(Path::new("/")) {
-            let path = std::fs::canonicalize(&path).unwrap_or(path);
             // What cannot be opened here may be there when it is mapped.
             if let Ok(file) = OpenFile::at(&FileLocation::Named(&path), None) {
+                let path = file.real_path(&path);
                 self.file(file, &path.to_string_lossy());
             }
         }
@@ -151,8 +151,7 @@ impl<'a> Scanner<'a> {
         for path in files_of(program, std::env::var_os("PATH").as_deref()) {
             // What is not there will not be run either.
             if let Ok(file) = OpenFile::at(&FileLocation::Named(&path), None) {
-                // Links are followed when a file is mapped, too.
-                let path = std::fs::canonicalize(&path).unwrap_or(path);
+                let path = file.real_path(&path);
                 self.file(file, &path.to_string_lossy());
             }
         }

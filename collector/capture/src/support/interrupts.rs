@@ -1,6 +1,6 @@
 //! Whether what an interrupt does is told from what the thread does that it interrupts.
 
-use std::fs::File;
+use syscollect_untrusted_files::FixedPath;
 
 use super::machine::Machine;
 use super::probe::Probe;
@@ -18,7 +18,7 @@ pub(super) fn interrupts(machine: &Machine, attempt: Try<'_>) -> Capability {
             return Capability::yes(NAME, format!("{TOLD}, by the kernel's variable {variable}"));
         }
     }
-    if File::open(machine.path("proc/kallsyms")).is_ok_and(shows_count) {
+    if FixedPath::below(machine.root(), "proc/kallsyms").open().is_ok_and(shows_count) {
         return Capability::yes(
             NAME,
             format!("{TOLD}, by the address of {PREEMPT_COUNT} in /proc/kallsyms"),

@@ -14,6 +14,8 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::Path;
 
+use syscollect_untrusted_files::FixedPath;
+
 /// Something to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
@@ -121,8 +123,9 @@ fn try_uprobe_event(pmu_type: u32) -> io::Result<()> {
 }
 
 /// This program's own file, the way a deleted file of another process is opened.
+#[expect(clippy::disallowed_methods, reason = "a mapping of this program")]
 fn open_mapped_file() -> io::Result<()> {
-    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let maps = FixedPath::new("/proc/self/maps").read_to_string()?;
     let range =
         maps.lines().find(|line| line.contains(" r-xp ") && line.contains(" /")).and_then(|line| {
             let (start, end) = line.split_once(' ')?.0.split_once('-')?;

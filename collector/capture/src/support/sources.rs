@@ -1,13 +1,13 @@
 //! What the kernel offers to record from.
 
+use syscollect_untrusted_files::FixedPath;
+
 use super::machine::{CAP_SYSLOG, Machine};
 use super::probe::Probe;
 use super::{AS_ROOT, Capability, Try, describe, is_forbidden, tried};
 use crate::arch::{COUNTER_PMU, INVARIANT_COUNTER};
 use crate::hexadecimal::hexadecimal;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
 
 const NEWER_KERNEL: &str = "use a newer kernel";
 
@@ -74,8 +74,8 @@ pub(super) fn kernel_programs(machine: &Machine, attempt: Try<'_>) -> Vec<Capabi
 
 fn btf(machine: &Machine) -> Capability {
     const NAME: &str = "btf";
-    let path = machine.path("sys/kernel/btf/vmlinux");
-    let capability = match size_and_magic(&path) {
+    let file = FixedPath::below(machine.root(), "sys/kernel/btf/vmlinux");
+    let capability = match size_and_magic(&file) {
         Ok((size, magic)) if u16::from_ne_bytes(magic) == 0xeb9f => Capability::yes(
             NAME,
             format!("type information of the running kernel, {} KiB", size >> 10),
@@ -94,8 +94,8 @@ fn btf(machine: &Machine) -> Capability {
         .fix("boot a kernel with CONFIG_DEBUG_INFO_BTF=y, as distributions ship since 2021")
 }
 
-fn size_and_magic(path: &Path) -> std::io::Result<(u64, [u8; 2])> {
-    let mut file = File::open(path)?;
+fn size_and_magic(file: &FixedPath) -> std::io::Result<(u64, [u8; 2])> {
+    let mut file = file.open()?;
     let mut magic = [0; 2];
     file.read_exact(&mut magic)?;
     Ok((file.metadata()?.len(), magic))
@@ -198,7 +198,7 @@ pub(super) fn names(machine: &Machine, attempt: Try<'_>) -> Vec<Capability> {
 fn kernel_symbols(machine: &Machine) -> Capability {
     const NAME: &str = "kernel_symbols";
     let setting = machine.read("proc/sys/kernel/kptr_restrict").unwrap_or_else(|| "unknown".into());
-    let Ok(file) = File::open(machine.path("proc/kallsyms")) else {
+    let Ok(file) = FixedPath::below(machine.root(), "proc/kallsyms").open() else {
         return Capability::no(NAME, "/proc/kallsyms cannot be read; kernel frames show addresses")
             .fix("boot a kernel with CONFIG_KALLSYMS=y");
     };
@@ -225,13 +225,17 @@ fn kernel_symbols(machine: &Machine) -> Capability {
 /// Energy counters.
 pub(super) fn power(machine: &Machine) -> Capability {
     const NAME: &str = "rapl";
-    let zones =
-        std::fs::read_dir(machine.path("sys/class/powercap")).into_iter().flatten().flatten();
+    let zones = FixedPath::below(machine.root(), "sys/class/powercap")
+        .entries()
+        .into_iter()
+        .flatten()
+        .flatten();
     let energy: Vec<_> = zones
-        .map(|zone| zone.path().join("energy_uj"))
-        .filter(|path| std::fs::symlink_metadata(path).is_ok())
+        .map(|zone| zone.path())
+        .filter(|zone| std::fs::symlink_metadata(zone.join("energy_uj")).is_ok())
         .collect();
-    let readable = energy.iter().filter(|path| std::fs::read_to_string(path).is_ok()).count();
+    let reads = |zone| FixedPath::below(zone, "energy_uj").read().is_ok();
+    let readable = energy.iter().filter(|zone| reads(zone)).count();
     match (energy.len(), readable) {
         (0, _) => {
             Capability::no(NAME, "this machine shows no energy counters; there is no power track")

@@ -1,5 +1,7 @@
 //! What the running kernel offers of the tracepoints that are wanted.
 
+#![expect(clippy::disallowed_methods, reason = "what the kernel has in tracefs")]
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

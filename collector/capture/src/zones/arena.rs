@@ -144,6 +144,10 @@ fn open_path(path: &Path) -> Result<OwnedFd, NotTaken> {
     open(&path, libc::O_PATH)
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "/proc/PID/fd/N and map_files, with O_PATH until it is known to be a memfd"
+)]
 fn open(path: &CString, flags: libc::c_int) -> Result<OwnedFd, NotTaken> {
     // SAFETY: the path ends with a zero and outlives the call.
     let descriptor = unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC) };

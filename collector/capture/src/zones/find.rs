@@ -1,5 +1,7 @@
 //! Where arenas and threads are, as /proc tells.
 
+#![expect(clippy::disallowed_methods, reason = "what the kernel has below /proc/PID")]
+
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::ClockSource;
+use syscollect_untrusted_files::FixedPath;
 use syscollect_zone_protocol::arena::MAX_RINGS;
 
 use super::Announcement;
@@ -348,7 +349,8 @@ impl TakenArena {
 
 /// Arenas for which the kernel gives this process mappings and descriptors.
 fn room_for_arenas() -> u64 {
-    let mappings = std::fs::read_to_string("/proc/sys/vm/max_map_count")
+    let mappings = FixedPath::new("/proc/sys/vm/max_map_count")
+        .read_to_string()
         .ok()
         .and_then(|text| text.trim().parse().ok());
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -1,5 +1,7 @@
 //! A folder by its handle: no name on the way to it is looked up twice.
 
+#![expect(clippy::disallowed_methods, reason = "outputs, which the user names")]
+
 use super::Existing;
 use crate::confine::WritingFiles;
 use anyhow::{Context, Result};

@@ -41,6 +41,7 @@ impl Folder {
     }
 
     /// Creates a file that was not there.
+    #[expect(clippy::disallowed_methods, reason = "an output, which the user names")]
     pub(super) fn create(&self, name: &OsStr) -> io::Result<File> {
         OpenOptions::new().read(true).write(true).create_new(true).open(self.path.join(name))
     }

@@ -73,6 +73,7 @@ pub(super) fn of_process(proc: &Path, pid: u32) -> Result<Vec<Mapped>> {
 }
 
 /// The files that any process has mapped.
+#[expect(clippy::disallowed_methods, reason = "/proc itself")]
 pub(super) fn of_all(proc: &Path) -> Everything {
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();
     let mut pids: Vec<u32> =

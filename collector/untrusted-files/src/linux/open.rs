@@ -277,6 +277,12 @@ impl OpenedFile {
         Arc::try_unwrap(self.file).or_else(|shared| shared.try_clone())
     }
 
+    /// The path by which the kernel knows it, links followed, with ` (deleted)` at its end if it
+    /// was; `None` if that cannot be had. No file system is asked.
+    pub fn shown_path(&self) -> Option<PathBuf> {
+        std::fs::read_link(path_of(&self.file)).ok()
+    }
+
     /// What was known of it before it was opened.
     pub fn data(&self) -> &FileData {
         &self.data

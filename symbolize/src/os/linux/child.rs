@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd as _, RawFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
+use syscollect_untrusted_files::FixedPath;
 
 const NAME: &CStr = c"elf-reader";
 
@@ -144,7 +145,7 @@ fn confine(limits: ChildLimits, of_parent: RawFd) -> io::Result<()> {
         libc::prctl(libc::PR_SET_DUMPABLE, 0);
     }
     // What runs out of stack or memory, or panics, would say so on the user's terminal.
-    if let Ok(null) = File::options().write(true).open("/dev/null") {
+    if let Ok(null) = FixedPath::new("/dev/null").open_with(File::options().write(true)) {
         // SAFETY: no memory is involved. Nothing that owned the number here is used any more.
         unsafe { libc::dup2(null.as_raw_fd(), libc::STDERR_FILENO) };
     }
@@ -171,7 +172,7 @@ fn limit(resource: i64, most: u64) -> io::Result<()> {
 /// What counts against RLIMIT_DATA: writable memory of this process alone, and stacks.
 fn data_bytes() -> io::Result<u64> {
     // Pages: all, resident, shared, code, libraries (always 0), data and stacks (proc(5)).
-    let statm = std::fs::read_to_string("/proc/self/statm")?;
+    let statm = FixedPath::new("/proc/self/statm").read_to_string()?;
     let pages = statm.split_ascii_whitespace().nth(5).and_then(|pages| pages.parse::<u64>().ok());
     // SAFETY: no memory is involved.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
-use syscollect_untrusted_files::MemoryFile;
+use syscollect_untrusted_files::{FixedPath, MemoryFile};
 
 pub(crate) use child::{CAN_BE_APART, Child, ChildLimits, ChildSocket};
 
@@ -28,7 +28,7 @@ pub(crate) fn raise_descriptor_limit(wanted: u64) -> u64 {
 /// This process's memory from `start` on as a file in memory.
 pub(crate) fn copy_of_memory(name: &str, start: u64, size: usize) -> io::Result<File> {
     let mut bytes = vec![0; size];
-    File::open("/proc/self/mem")?.read_exact_at(&mut bytes, start)?;
+    FixedPath::new("/proc/self/mem").open()?.read_exact_at(&mut bytes, start)?;
     let file = MemoryFile::new(name, size as u64)?;
     file.write_at(&bytes, 0)?;
     file.seal()

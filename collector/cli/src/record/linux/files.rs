@@ -51,6 +51,7 @@ impl OutputFiles {
 
     /// The highest number of a file that is there already: files of a recording have higher ones
     /// than those of recordings before it, so that their names are in the order of time.
+    #[expect(clippy::disallowed_methods, reason = "the folder of the output, which the user names")]
     pub(crate) fn last_number(&self) -> u32 {
         let path = self.capture.path();
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
