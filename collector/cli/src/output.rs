@@ -154,6 +154,7 @@ impl Target {
     #[cfg(windows)]
     pub(crate) fn adopt(&self, name: OsString) -> Result<Draft> {
         let path = self.folder.join(&name);
+        #[expect(clippy::disallowed_methods, reason = "an output, which the user names")]
         let file = File::options().read(true).write(true).open(&path);
         let file = file.with_context(|| format!("cannot open {}", path.display()))?;
         Ok(Draft { file, folder: Arc::clone(&self.folder), name, is_named: true, armed: true })
