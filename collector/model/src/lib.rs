@@ -45,9 +45,9 @@ mod session;
 mod severity;
 mod slice;
 mod stack_cut;
+mod string_table;
 mod symbols;
 mod tables;
-mod text_table;
 mod unit;
 
 pub use address_space::{AddressSpaces, Mapping, ProgramMemory};
@@ -81,11 +81,11 @@ pub use slice::{
     Slice, SliceRole, SliceUpdate, Value, amend_fields,
 };
 pub use stack_cut::StackCut;
+pub use string_table::StringTable;
 pub use symbols::{MemoryAt, Symbol, SymbolFrame, SymbolTable, naming_shortage};
 pub use tables::{
     BuildId, Frame, FrameId, LocationId, LockId, Module, ModuleId, Process, ProcessId, SchemaId,
     Scope, StackId, StringId, Strings, Tables, Thread, ThreadId, Track, TrackId, TrackKind,
     TrackRole,
 };
-pub use text_table::TextTable;
 pub use unit::Unit;

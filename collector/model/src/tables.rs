@@ -1,7 +1,7 @@
 //! The tables that events point into. Rows are only ever added.
 
 use crate::{
-    CpuId, Location, Lock, MachineId, ModuleKind, Schema, SessionInfo, StackCut, TextTable, Time,
+    CpuId, Location, Lock, MachineId, ModuleKind, Schema, SessionInfo, StackCut, StringTable, Time,
     Unit,
 };
 use rustc_hash::FxHashMap;
@@ -67,7 +67,7 @@ id!(
 
 /// Deduplicated strings.
 #[derive(Clone, Debug, Default)]
-pub struct Strings(TextTable);
+pub struct Strings(StringTable);
 
 impl Strings {
     /// The id of `text`, added if it is new.

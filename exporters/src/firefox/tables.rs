@@ -6,8 +6,8 @@ use std::borrow::Borrow;
 use std::hash::Hash;
 use std::ops::Deref;
 use syscollect_model::{
-    BuildId, FrameId, ModuleId, ModuleKind, OffCpu, SleepState, StackId, StringId, Tables,
-    TextTable,
+    BuildId, FrameId, ModuleId, ModuleKind, OffCpu, SleepState, StackId, StringId, StringTable,
+    Tables,
 };
 
 /// Categories of frames and markers, in the order of [`categories`].
@@ -224,7 +224,7 @@ pub(super) enum FrameKey {
 /// All shared tables.
 #[derive(Default)]
 pub(super) struct Shared {
-    pub(super) strings: TextTable,
+    pub(super) strings: StringTable,
     pub(super) libs: Libs,
     /// File names of the sources, as string rows.
     pub(super) sources: Interned<StringId, u32>,

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
-use syscollect_model::TextTable;
+use syscollect_model::StringTable;
 
 /// An index of 24 bits, one of which values means none.
 const MAX_TEXTS: usize = (1 << 24) - 2;
@@ -12,7 +12,7 @@ const MAX_SHORT: usize = 900;
 /// Every string of the file, once.
 #[derive(Default)]
 pub(crate) struct FileStrings {
-    rows: TextTable,
+    rows: StringTable,
     /// Strings that found no room.
     pub(crate) refused: u64,
 }
@@ -51,7 +51,7 @@ impl FileStrings {
         })
     }
 
-    pub(crate) fn rows(&self) -> &TextTable {
+    pub(crate) fn rows(&self) -> &StringTable {
         &self.rows
     }
 }

@@ -133,7 +133,14 @@ pub(super) fn losses(users: &BTreeMap<u32, Unheard>) -> impl Iterator<Item = Lan
 pub(super) fn notes(users: &BTreeMap<u32, Unheard>) -> Vec<String> {
     let mut users: Vec<(u32, Unheard)> = users.iter().map(|(user, one)| (*user, *one)).collect();
     users.sort_by_key(|(user, one)| (std::cmp::Reverse(one.arenas + one.others), *user));
-    by_user::notes(users.into_iter().map(|(user, one)| (format!("of user {user}"), one)), words)
+    by_user::notes(users.into_iter().map(|(user, one)| (whose(user), one)), words)
+}
+
+fn whose(user: u32) -> String {
+    match user {
+        OTHER_USERS => "of other users".to_owned(),
+        user => format!("of user {user}"),
+    }
 }
 
 fn words(Unheard { arenas, others }: &Unheard, whose: &str) -> String {
@@ -175,5 +182,6 @@ mod tests {
         (0..USERS_MAX as u32 + 100).for_each(|user| beyond.add(1_000_000 + user * 7));
         assert_eq!(beyond.lock().len(), USERS_MAX + 1);
         assert_eq!(beyond.lock().values().sum::<u64>(), USERS_MAX as u64 + 100);
+        assert_eq!(whose(OTHER_USERS), "of other users");
     }
 }
