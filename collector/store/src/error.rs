@@ -26,7 +26,8 @@ pub enum StoreError {
     },
     /// The output refuses more bytes: a full disk, a quota, a closed pipe.
     #[error(
-        "cannot write the capture after {written} bytes: {source}; what was written stays readable"
+        "cannot write the capture after {written} bytes: {source}{}",
+        if *written > 0 { "; what was written stays readable" } else { "" }
     )]
     Write {
         /// Bytes that were written whole before.

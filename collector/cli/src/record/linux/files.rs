@@ -6,6 +6,7 @@ use crate::owner::Owner;
 use crate::record::files::{KeepCapture, OutputFiles, is_existing, with_advice_on_existing};
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
+use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use syscollect_store::EMPTY_CAPTURE_BYTES;
@@ -111,13 +112,16 @@ impl OutputFiles {
     pub(crate) fn show_capture(&self, draft: &mut Draft) -> Result<()> {
         let begun = Instant::now();
         // On a full disk it never grows; then what stopped it is told in the end.
-        while draft.file().metadata()?.len() <= EMPTY_CAPTURE_BYTES
-            && begun.elapsed() < FIRST_CHUNKS
-        {
+        while is_empty(draft.file()) && begun.elapsed() < FIRST_CHUNKS {
             std::thread::sleep(Duration::from_millis(1));
         }
         draft.appear().map_err(|error| with_advice_on_existing(error, &draft.path()))
     }
+}
+
+/// Whether nothing lies in a capture: the disk took none of it.
+pub(super) fn is_empty(capture: &File) -> bool {
+    capture.metadata().is_ok_and(|data| data.len() <= EMPTY_CAPTURE_BYTES)
 }
 
 /// Now, in local time, as `20261231-235959`.

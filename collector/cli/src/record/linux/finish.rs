@@ -45,6 +45,21 @@ pub(crate) struct Finished {
     pub(crate) costs: Vec<WorkCost>,
 }
 
+impl Finished {
+    /// Of the last file of several, in which nothing lies: the disk took no more. What was lost is
+    /// told all the same.
+    pub(crate) fn without_file(recorded: &Recorded) -> Self {
+        Self {
+            output: None,
+            bytes: 0,
+            capture: KeptCapture::Not,
+            events: 0,
+            lost: Lost::default().at_least(&recorded.losses),
+            costs: recorded.costs.costs().to_vec(),
+        }
+    }
+}
+
 /// What finishing a recording needs.
 pub(crate) struct Finish<'a> {
     pub(crate) files: &'a OutputFiles,
@@ -270,7 +285,7 @@ impl Finish<'_> {
         written: Written,
         last: (CaptureEnd, RecorderSummary),
     ) -> Result<Finished> {
-        let Written { draft, bytes, events, lost } = written;
+        let Written { draft, mut bytes, events, lost } = written;
         let (mut end, summary) = last;
         let files = self.files;
         let exported = match (draft, &files.export) {
@@ -290,6 +305,9 @@ impl Finish<'_> {
                 let told = std::iter::once(Definition::Summary(Box::new(summary)));
                 if let Err(error) = end.append(capture.file().try_clone()?, told) {
                     say!("syscollect: {}", crate::message(&error));
+                }
+                if !files.is_exported() && files.standard_output.is_none() {
+                    bytes = capture.file().metadata()?.len();
                 }
                 KeptCapture::At(capture.publish(&files.capture)?)
             }

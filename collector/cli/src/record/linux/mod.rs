@@ -21,9 +21,9 @@ use crate::summary::{self, Outcome};
 use crate::terminal::Progress;
 use anyhow::Result;
 use command::Gated;
-use finish::{Finish, Read};
+use finish::{Finish, Finished, Read};
 use recorder::{KernelRecorders, Recorder, Recorders};
-use series::{EachFile, Series};
+use series::{Before, EachFile, Series};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -269,7 +269,12 @@ fn conclude(
         bundling: options.system.bundling,
         is_accounted: true,
     };
-    let mut finished = finish.finish(draft, recorded, timings)?;
+    let has_other_files = before.as_ref().is_some_and(Before::has_files);
+    let mut finished = match has_other_files && files::is_empty(draft.file()) {
+        // Dropping the draft removes it.
+        true => Finished::without_file(&recorded),
+        false => finish.finish(draft, recorded, timings)?,
+    };
     let series = before.map(|before| before.and(files, &mut finished));
     let outcome = Outcome {
         output: finished.output,

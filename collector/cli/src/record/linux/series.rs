@@ -4,9 +4,11 @@
 //! its own that goes behind everything else, while the recording goes on.
 
 use super::bundle::Bundling;
+use super::files::is_empty;
 use super::finish::{Finish, Finished, Read};
 use super::options::Rotate;
 use crate::confine;
+use crate::format::Format;
 use crate::lost::Lost;
 use crate::output::Draft;
 use crate::record::files::{OutputFiles, is_existing};
@@ -135,12 +137,23 @@ impl Series {
 pub(crate) struct Before(KeptFiles);
 
 impl Before {
+    /// Whether any of them is kept.
+    pub(crate) fn has_files(&self) -> bool {
+        !self.0.files.is_empty()
+    }
+
     /// The whole recording, whose last file has become this; its place is needed to count it.
     pub(crate) fn and(self, place: OutputFiles, finished: &mut Finished) -> SeriesSummary {
         let mut kept = self.0;
         let files = kept.files.len();
         kept.add(place, finished, 0);
         let first = kept.files.front().filter(|_| files > 0).map(|(_, path, _)| path.clone());
+        // Where nothing lies in the last one, the one before it is.
+        if finished.output.is_none()
+            && let Some((_, path, bytes)) = kept.files.back()
+        {
+            (finished.output, finished.bytes) = (Some((path.clone(), Format::Syscap)), *bytes);
+        }
         finished.events = kept.events;
         finished.lost = std::mem::take(&mut kept.lost);
         SeriesSummary { first, files: kept.files.len(), deleted: kept.deleted, bytes: kept.bytes() }
@@ -240,6 +253,11 @@ impl KeptFiles {
             let path = draft.path();
             if let Some(error) = &error {
                 say!("syscollect: {} is incomplete: {error}", path.display());
+            }
+            if is_empty(draft.file()) {
+                // Dropping the draft removes it.
+                self.lost.add(Lost::default().at_least(&losses));
+                continue;
             }
             let recorded = Recorded {
                 held: held.recv().unwrap_or_default(),

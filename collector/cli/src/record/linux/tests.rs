@@ -40,6 +40,8 @@ struct Fake {
     gap: bool,
     /// How often it goes on in another file.
     changes: u32,
+    /// The disk takes none of these files, counted from 0.
+    refused: &'static [u32],
     /// Something puts this file in the way while it records.
     intruder: Option<PathBuf>,
 }
@@ -72,8 +74,8 @@ impl Recorder for Running {
     }
 
     fn stop(self: Box<Self>, reason: StopReason) -> Result<Recorded> {
-        let Fake { lost, stop_error, intruder, incomplete, undecodable, gap, changes, .. } =
-            self.fake;
+        let Fake { lost, stop_error, intruder, incomplete, undecodable, gap, .. } = self.fake;
+        let Fake { changes, refused, .. } = self.fake;
         let RecordingFiles { first: mut out, rotation } = self.out;
         let error = incomplete.map(str::to_owned);
         let loss = LaneLoss {
@@ -89,10 +91,12 @@ impl Recorder for Running {
         let undecodable = undecodable.then(fake::undecodable);
         let more: Vec<_> = undecodable.into_iter().chain(gap.then(fake::gap)).collect();
         if let Some(mut rotation) = rotation {
-            for _ in 0..changes {
+            for file in 0..changes {
                 let summary = fake::summary(StopReason::Rotation);
-                fake::write_capture_with(&out, &more, &losses, Some(summary.clone()));
-                (rotation.begun)();
+                if !refused.contains(&file) {
+                    fake::write_capture_with(&out, &more, &losses, Some(summary.clone()));
+                    (rotation.begun)();
+                }
                 out = (rotation.next)()?;
                 let (_, held) = mpsc::channel();
                 (rotation.ended)(EndedFile {
@@ -104,7 +108,9 @@ impl Recorder for Running {
                 });
             }
         }
-        fake::write_capture_with(&out, &more, &losses, Some(summary.clone()));
+        if !refused.contains(&changes) {
+            fake::write_capture_with(&out, &more, &losses, Some(summary.clone()));
+        }
         if let Some(path) = intruder {
             fs::write(path, "precious")?;
         }
@@ -274,6 +280,18 @@ fn losses_of_all_files_count_and_each_is_read_where_that_is_asked_for() {
     let arguments = ["-d", "0.01", "-o", "@x.syscap", "--rotate", "10m", "--fail-on-loss"];
     assert_eq!(scenario.record(&broken, &arguments).unwrap(), LOSS);
     assert_eq!(scenario.names(), ["x-0001.syscap", "x-0002.syscap", "x-0003.syscap"]);
+}
+
+#[test]
+fn files_of_which_the_disk_took_nothing_are_removed_and_their_losses_count() {
+    let scenario = Scenario::new();
+    let full = Fake { changes: 3, refused: &[1, 3], lost: 5, ..Fake::default() };
+    let arguments = ["-d", "0.01", "-o", "@x.syscap", "--rotate", "10m", "--fail-on-loss"];
+    assert_eq!(scenario.record(&full, &arguments).unwrap(), LOSS);
+    assert_eq!(scenario.names(), ["x-0001.syscap", "x-0003.syscap"]);
+    let nothing = Fake { changes: 1, refused: &[0, 1], ..Fake::default() };
+    let error = scenario.record(&nothing, &["-d", "0.01", "-o", "@y.syscap", "--rotate", "10m"]);
+    assert!(format!("{:#}", error.unwrap_err()).contains("is empty"));
 }
 
 #[test]
