@@ -181,6 +181,11 @@ impl Client {
         self.user
     }
 
+    /// Whether one of its rings was full, so that items are lost.
+    pub(super) fn has_lost_items(&self) -> bool {
+        self.losses.ring_full > 0
+    }
+
     /// The clock of its ticks.
     pub(super) fn clock(&self) -> ClockSource {
         self.subject.clock

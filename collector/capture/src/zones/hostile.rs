@@ -165,6 +165,12 @@ fn rings_that_claim_what_was_never_written_cost_no_memory() {
     assert_eq!(recorder.follower.lanes_in_use(), 0, "what was given up holds nothing");
 }
 
+impl Recorder {
+    fn says_who_wrote_too_much(&self) -> bool {
+        self.follower.notes_for_tests().iter().any(|note| note.contains("share of --buffer"))
+    }
+}
+
 /// A trace buffer in which programs' shares are used up.
 struct Full(Vec<Chunk>);
 
@@ -189,11 +195,23 @@ fn what_has_no_room_stays_in_its_ring_and_is_taken_when_there_is_some() {
     let mut full = Full(Vec::new());
     assert_eq!(recorder.follower.drain(false, &mut full), 0.0, "there is no hurry");
     assert_eq!(full.0.len(), 0);
-    assert!(
-        recorder.follower.notes_for_tests().iter().any(|note| note.contains("share of --buffer"))
-    );
     recorder.drain(true);
     assert_eq!(recorder.locations(7001), [1, 2, 3]);
+    assert!(!recorder.says_who_wrote_too_much(), "who only had to wait lost nothing");
+}
+
+#[test]
+fn whose_rings_were_full_while_there_was_no_room_is_said() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let thread = program.thread(7001);
+    recorder.told(program.announcement(&thread));
+    recorder.take_in_found();
+    recorder.follower.drain(false, &mut Full(Vec::new()));
+    thread.header().lost.store(5, Release);
+    zones(thread, 1..4);
+    recorder.drain(false);
+    assert!(recorder.says_who_wrote_too_much());
 }
 
 #[test]

@@ -57,8 +57,10 @@ pub(super) struct Follower {
     pace: Pace,
     /// Users whose programs may write as much as there is room for.
     unpaced: [u32; 2],
-    /// Users of whom it was said that they write too much.
+    /// Users whose programs had to wait because they write too much.
     held_back: FxHashSet<u32>,
+    /// Those of them of whom that is told, because their rings were full then.
+    blamed: FxHashSet<u32>,
     start: Start,
     /// Losses of programs that are gone.
     before: Losses,
@@ -151,6 +153,7 @@ impl Follower {
             pace: Pace::new(USER_BYTES_PER_SECOND),
             unpaced: [0; 2],
             held_back: FxHashSet::default(),
+            blamed: FxHashSet::default(),
             staging: (buffer_bytes / STAGED_PART).max(CHUNK_BYTES),
             start: Start {
                 tsc: ticks_now(ClockSource::Tsc).0,
@@ -229,6 +232,7 @@ impl Follower {
             pace,
             unpaced,
             held_back,
+            blamed,
             ..
         } = self;
         order.run(&mut turn, |number, turn| {
@@ -238,8 +242,8 @@ impl Follower {
             let may_go_on =
                 sink.has_room_for(producer) && (!is_paced || pace.allows(producer.user));
             turn.is_held_back = !all && !may_go_on;
-            if turn.is_held_back && held_back.insert(producer.user) {
-                new_notes.push(UserNote { user: producer.user, note: held_back_note() });
+            if turn.is_held_back {
+                held_back.insert(producer.user);
             }
             let copied = turn.copied();
             let mut notes = Vec::new();
@@ -254,6 +258,10 @@ impl Follower {
             let visit = client.visit(turn, &mut fullest, &mut out);
             let user = producer.user;
             new_notes.extend(notes.into_iter().map(|note| UserNote { user, note }));
+            // One that only had to wait has lost nothing.
+            if held_back.contains(&user) && client.has_lost_items() && blamed.insert(user) {
+                new_notes.push(UserNote { user, note: held_back_note() });
+            }
             pace.took(producer.user, (turn.copied() - copied) as u64);
             if client.is_gone() && matches!(visit, Visit::Finished | Visit::Idle) {
                 done.push(number);
