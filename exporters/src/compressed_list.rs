@@ -75,8 +75,8 @@ mod tests {
             lengths in prop::collection::vec(prop_oneof![0usize..40, Just(BLOCK_BYTES)], 0..300),
         ) {
             let mut list = CompressedList::default();
-            let texts: Vec<Vec<u8>> =
-                lengths.iter().zip((0u8..99).cycle()).map(|(length, with)| vec![with; *length]).collect();
+            let filled = lengths.iter().zip((0u8..99).cycle());
+            let texts: Vec<Vec<u8>> = filled.map(|(length, byte)| vec![byte; *length]).collect();
             texts.iter().for_each(|text| list.push_with(|out| out.extend(text)));
             let mut read = Vec::new();
             let each = |text: &[u8]| {

@@ -62,8 +62,8 @@ pub(crate) struct Collector {
     stacks_lost: u64,
     /// When a recording that overwrites asked for all stacks anew.
     asked_anew: Instant,
-    /// When clocks and counters were read last.
-    readings_at: Option<Instant>,
+    /// When [`Self::do_periodic_work`] began last.
+    periodic_work_at: Option<Instant>,
     /// The present file.
     pub(crate) file: FileStart,
     /// When scheduling, tasks and samples were recorded; zones, probes and GPUs follow.
@@ -190,7 +190,7 @@ impl Collector {
             last_losses: Vec::new(),
             stacks_lost: 0,
             asked_anew: Instant::now(),
-            readings_at: None,
+            periodic_work_at: None,
             file: FileStart::of_the_first(),
             attached: Instant::now(),
         }
@@ -229,9 +229,9 @@ impl Collector {
             {
                 self.output.sink.nothing_before(ticks);
             }
-            if self.is_time_for_readings() {
+            if self.is_periodic_work_due() {
                 self.follow_cpus();
-                self.take_readings();
+                self.do_periodic_work();
                 self.follow_pace();
             }
             std::thread::park_timeout(pace.sleep);
@@ -239,13 +239,13 @@ impl Collector {
         self.end()
     }
 
-    fn is_time_for_readings(&self) -> bool {
-        self.readings_at.is_none_or(|at| at.elapsed() >= READING_INTERVAL)
+    fn is_periodic_work_due(&self) -> bool {
+        self.periodic_work_at.is_none_or(|at| at.elapsed() >= READING_INTERVAL)
     }
 
-    /// What is done now and then beside emptying the lanes, from the first event on.
-    fn take_readings(&mut self) {
-        self.readings_at = Some(Instant::now());
+    /// Reads clocks and counters, notes losses, and has stacks sent anew, from the first event on.
+    fn do_periodic_work(&mut self) {
+        self.periodic_work_at = Some(Instant::now());
         self.read_machine(false);
         self.note_losses();
         self.ask_for_lost_stacks();

@@ -129,8 +129,8 @@ impl Collector {
         let mut pace = SleepPace::new();
         while !is_over.load(Ordering::Acquire) {
             pace.emptied(Instant::now(), self.drain(false));
-            if self.is_time_for_readings() {
-                self.take_readings();
+            if self.is_periodic_work_due() {
+                self.do_periodic_work();
             }
             std::thread::park_timeout(pace.sleep);
         }

@@ -322,9 +322,12 @@ impl Discovery {
             self.users.len() - 1
         });
         let of_user = &mut self.users[index];
-        if matches!(job, DiscoveryJob::Process(pid, _) if of_user.jobs.iter().any(|job| matches!(job, DiscoveryJob::Process(p, _) if *p == pid)))
-        {
-            return;
+        if let DiscoveryJob::Process(pid, _) = job {
+            let is_it =
+                |job: &DiscoveryJob| matches!(job, DiscoveryJob::Process(of, _) if *of == pid);
+            if of_user.jobs.iter().any(is_it) {
+                return;
+            }
         }
         let jobs = match job.is_doubtful() {
             true => &mut of_user.doubtful,
