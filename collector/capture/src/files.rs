@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use syscollect_model::{Lane, LossCause, RecorderSummary};
 use syscollect_store::{
-    CaptureWriter, Definition, EMPTY_CAPTURE_BYTES, LaneLoss, LostRecord, SLEEPERS, StoreError,
-    TraceBuffer, drain_to,
+    CaptureWriter, Definition, EMPTY_CAPTURE_BYTES, LaneLoss, LostRecord, StoreError, TraceBuffer,
+    drain_to,
 };
 use syscollect_symbolize::PinnedFiles;
 
@@ -142,7 +142,7 @@ fn is_same_place(one: &LaneLoss, other: &LaneLoss) -> bool {
 
 /// What a trace buffer lost of a lane.
 pub(crate) fn buffer_loss(lane: Lane, cause: LossCause, count: u64) -> LaneLoss {
-    let cpu = lane.cpu().map(|cpu| cpu.number).filter(|cpu| *cpu != u32::from(SLEEPERS));
+    let cpu = lane.cpu().map(|cpu| cpu.number);
     let origin = lane.kind.into();
     LaneLoss { origin, cpu, record: LostRecord::Any, cause, user: None, count }
 }

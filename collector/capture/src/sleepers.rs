@@ -20,7 +20,7 @@ use rustc_hash::FxHashMap;
 use syscollect_model::{ClockSource, Lane, LaneKind, Ticks};
 use syscollect_records::unwind::{SleepingTask, StackMemoryHeader, frame_reached};
 use syscollect_records::{RecordKind, StackHeader, Stamp, stack_ending, stack_space};
-use syscollect_store::{Chunk, KnownProcess, KnownSleep, SLEEPERS};
+use syscollect_store::{Chunk, KnownProcess, KnownSleep};
 use syscollect_untrusted_files::read_memory;
 use syscollect_unwind::{FrameReached, Registers, StackMemory};
 
@@ -252,7 +252,7 @@ impl SleeperStacks {
             loading: None,
             refusal: None,
             found: None,
-            stage: Stage::new(Lane::new(LaneKind::SchedStack, SLEEPERS), 0),
+            stage: Stage::new(Lane::new(LaneKind::SchedStack, Lane::SLEEPERS), 0),
             memory,
             room: Pool::spared_by_root(HELD_BYTES),
             ids: 0,
@@ -380,7 +380,7 @@ impl SleeperStacks {
             reached: FrameReached::of(&registers_then),
             bytes,
         };
-        let key = (Lane::new(LaneKind::SchedStack, SLEEPERS), id);
+        let key = (Lane::new(LaneKind::SchedStack, Lane::SLEEPERS), id);
         let mut stacks = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         stacks.insert(key, HeldStack { user, memory });
     }

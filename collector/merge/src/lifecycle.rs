@@ -8,7 +8,6 @@ use crate::tasks::TaskEvent;
 use syscollect_model::{Event, Lane, LaneKind, OffCpu, Ticks};
 use syscollect_playback::{EventType, LifecycleEvent, Stopped};
 use syscollect_records::RecordKind;
-use syscollect_store::SLEEPERS;
 
 /// What a record of that kind is counted as; `None` for what does not tell of tasks.
 fn event_type(kind: RecordKind) -> Option<EventType> {
@@ -76,7 +75,7 @@ impl Decoders {
 /// Tells of a thread that was seen asleep, with its stack.
 fn asleep(engine: &mut Engine<'_>, sleeper: Sleeper) -> Result<(), Stopped> {
     // Within a recording lanes are of its own machine.
-    let lane = Lane::new(LaneKind::Sched, SLEEPERS);
+    let lane = Lane::new(LaneKind::Sched, Lane::SLEEPERS);
     let Sleeper { user_stack: user, kernel_stack: kernel, .. } = sleeper;
     let resolver = &mut engine.source.resolver;
     let mut cache = StackCache::default();

@@ -101,10 +101,7 @@ impl Losses {
             lane.of_users.clear();
         }
         for loss in declared.iter().filter(|loss| loss.count > 0) {
-            let cpu = loss
-                .cpu
-                .filter(|_| !matches!(loss.origin, LossOrigin::Lane(kind) if is_of_no_cpu(kind)));
-            let lane = self.lanes.entry((loss.origin.clone(), cpu)).or_default();
+            let lane = self.lanes.entry((loss.origin.clone(), cpu_of(loss))).or_default();
             let count = lane.declared.entry(loss.cause).or_default();
             *count = count.saturating_add(loss.count);
             if let Some(user) = loss.user {
@@ -216,8 +213,11 @@ impl Losses {
     }
 }
 
-fn is_of_no_cpu(kind: LaneKind) -> bool {
-    kind.traits().index != LaneIndex::Cpu
+/// The CPU that a declared loss is of. Recorders of before told the index of any lane as one.
+fn cpu_of(loss: &LaneLoss) -> Option<u32> {
+    let LossOrigin::Lane(kind) = loss.origin else { return loss.cpu };
+    let is_cpu = kind.traits().index == LaneIndex::Cpu;
+    loss.cpu.filter(|cpu| is_cpu && *cpu != u32::from(Lane::SLEEPERS))
 }
 
 impl LaneLosses {
@@ -325,6 +325,20 @@ mod tests {
         losses.declare(&[of_user(Some(1001), 40), of_user(None, 2), of_user(Some(1001), 2)]);
         let rows: Vec<_> = losses.totals().iter().map(|loss| (loss.user, loss.count)).collect();
         assert_eq!(rows, [(Some(1001), 42), (None, 2)]);
+    }
+
+    #[test]
+    fn what_is_lost_of_sleepers_stacks_is_of_no_cpu_and_explains_their_gap() {
+        for cpu in [None, Some(u32::from(Lane::SLEEPERS))] {
+            let mut losses = Losses::default();
+            let origin = LaneKind::SchedStack.into();
+            let cause = LossCause::Overwritten;
+            losses.declare(&[LaneLoss { origin, cpu, cause, ..of_user(None, 19) }]);
+            losses.lane(Lane::new(LaneKind::SchedStack, Lane::SLEEPERS)).missing = 19;
+            let rows: Vec<_> =
+                losses.totals().into_iter().map(|loss| (loss.cpu, loss.cause)).collect();
+            assert_eq!(rows, [(None, LossCause::Overwritten)]);
+        }
     }
 
     fn of_user(user: Option<u32>, count: u64) -> LaneLoss {

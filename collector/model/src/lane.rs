@@ -92,10 +92,15 @@ impl Lane {
         Self { machine: MachineId::FIRST, kind, index }
     }
 
-    /// The CPU whose records these are; `None` for lanes of programs' threads and of the machine.
+    /// The index of the lane that has the stacks of threads that slept when the file began, of the
+    /// kind that CPUs' stacks of scheduling events have. No machine has so many CPUs.
+    pub const SLEEPERS: u16 = u16::MAX;
+
+    /// The CPU whose records these are; `None` for lanes of programs' threads, of sleepers and of
+    /// the machine.
     pub fn cpu(self) -> Option<CpuId> {
         let id = CpuId { machine: self.machine, number: u32::from(self.index) };
-        (self.kind.traits().index == LaneIndex::Cpu).then_some(id)
+        (self.kind.traits().index == LaneIndex::Cpu && self.index != Self::SLEEPERS).then_some(id)
     }
 
     /// Where the stacks of its records lie, where these have any.
@@ -108,6 +113,7 @@ impl fmt::Display for Lane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.kind.name();
         match self.kind.traits().index {
+            LaneIndex::Cpu if self.index == Self::SLEEPERS => write!(f, "{name} of sleepers")?,
             LaneIndex::Cpu => write!(f, "{name} of cpu {}", self.index)?,
             LaneIndex::Thread => write!(f, "{name}, lane {}", self.index)?,
             LaneIndex::Machine => f.write_str(name)?,
@@ -375,6 +381,7 @@ mod tests {
     fn an_index_is_a_cpu_only_where_records_are_of_one() {
         assert_eq!(Lane::new(LaneKind::Tracepoint, 3).cpu(), Some(CpuId::new(3)));
         assert_eq!(Lane::new(LaneKind::Zone, 3).cpu(), None);
+        assert_eq!(Lane::new(LaneKind::SchedStack, Lane::SLEEPERS).cpu(), None);
         assert_eq!(Lane::new(LaneKind::Clock, 0).cpu(), None);
     }
 

@@ -453,17 +453,13 @@ pub struct KnownSleep {
     /// It waited for I/O.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub io_wait: bool,
-    /// Its user stack and its kernel stack, ids in the lane of stacks [`SLEEPERS`]; 0 is none.
+    /// Its user stack and its kernel stack, ids in the lane of stacks [`Lane::SLEEPERS`]; 0 is none.
     #[serde(skip_serializing_if = "is_none")]
     pub user_stack: u32,
     /// See `user_stack`.
     #[serde(skip_serializing_if = "is_none")]
     pub kernel_stack: u32,
 }
-
-/// The index of the lane that has the stacks of threads that slept when the file began, of the kind
-/// that CPUs' stacks of scheduling events have. No machine has so many CPUs.
-pub const SLEEPERS: u16 = u16::MAX;
 
 /// A polled counter.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

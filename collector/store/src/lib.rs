@@ -63,7 +63,7 @@ pub use chunk::{Chunk, ChunkHeader};
 pub use codec::ReadBuffer;
 pub use definition::{
     ClientDefinition, CounterDefinition, Definition, KeptFile, KnownProcess, KnownSleep,
-    KnownThread, LaneEnd, LaneLoss, ProbeArgument, ProbeDefinition, ProbeRole, SLEEPERS,
+    KnownThread, LaneEnd, LaneLoss, ProbeArgument, ProbeDefinition, ProbeRole,
     TracepointDefinition, TracepointField, TracepointFieldKind, UnwoundStack,
 };
 pub use error::StoreError;
