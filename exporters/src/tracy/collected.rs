@@ -5,7 +5,7 @@ use super::locks::Locks;
 use super::memory::Memory;
 use super::messages::{self, Importance, Message};
 use super::plots::Plots;
-use super::rows::{self, Owner, RowId, Rows};
+use super::rows::{self, Owner, Row, RowId, Rows};
 use super::sched::Cpus;
 use super::slices::Slices;
 use super::strings::FileStrings;
@@ -68,7 +68,7 @@ impl Collected {
     #[inline]
     fn sampled(&mut self, thread: ThreadId, cpu: CpuId) -> Option<RowId> {
         match thread {
-            Tables::IDLE_THREAD => self.rows.other(Owner::IdleCpu(cpu)),
+            Tables::IDLE_THREAD => Some(self.rows.other(Owner::IdleCpu(cpu))),
             thread => self.rows.thread(thread),
         }
     }
@@ -105,7 +105,7 @@ impl Collected {
         let Some(row) = row else { return };
         self.rows.get(row).messages.push(self.messages.list.len() as u32);
         let text = self.texts.intern(text);
-        self.messages.list.push(Message { time, color, text, stack, importance });
+        self.messages.list.push(Message { time, color, text, stack, importance, left_out: false });
     }
 
     pub(super) fn life(&mut self, thread: ThreadId, time: i64, text: &str) {
@@ -135,12 +135,13 @@ impl Collected {
     fn row_of(&mut self, track: TrackId, tables: &Tables) -> Option<RowId> {
         match tables.track(track).scope {
             Scope::Thread(thread) if thread != Tables::IDLE_THREAD => self.rows.thread(thread),
-            _ => self.rows.other(Owner::Track(track)),
+            _ => Some(self.rows.other(Owner::Track(track))),
         }
     }
 
     pub(super) fn lock(&mut self, time: i64, event: &LockEvent, tables: &Tables) {
         let Some(row) = self.rows.thread(event.thread) else { return };
+        self.rows.get(row).elsewhere += 1;
         let locations = &mut self.slices.shared.locations;
         let location = event.location.map(|id| locations.place(Some(id), &mut self.texts, tables));
         if let Some(since) = self.locks.add(time, event, row, location) {
@@ -158,6 +159,7 @@ impl Collected {
 
     pub(super) fn memory(&mut self, time: i64, event: &MemoryEvent, tables: &Tables) {
         if let Some(row) = self.rows.thread(event.thread) {
+            self.rows.get(row).elsewhere += 1;
             self.memory.add(time, event, row, tables.thread(event.thread).process);
         }
     }
@@ -172,9 +174,10 @@ impl Collected {
     ) {
         let row = match job.thread.filter(|thread| *thread != Tables::IDLE_THREAD) {
             Some(thread) => self.rows.thread(thread),
-            None => self.rows.other(Owner::Track(track)),
+            None => Some(self.rows.other(Owner::Track(track))),
         };
         let Some(row) = row else { return };
+        self.rows.get(row).elsewhere += 1;
         let mut shared = gpu::Shared {
             locations: &mut self.slices.shared.locations,
             texts: &mut self.texts,
@@ -195,6 +198,30 @@ impl Collected {
         self.messages.crash.get_or_insert(first);
         let said = (&*text, Importance::of_system(Severity::Fatal));
         self.message_from(Some(row), (time, messages::RED), said, crash.stack);
+    }
+
+    /// Leaves out what threads have of which there are too many, and says so; how many events.
+    pub(super) fn leave_out(&mut self, room: usize, last: i64) -> u64 {
+        let left_out = self.rows.leave_out(room);
+        if left_out.is_empty() {
+            return 0;
+        }
+        let locations = &mut self.slices.shared.locations;
+        self.gpus.leave_out(&self.rows, locations);
+        for row in &left_out {
+            row.zones.uncount(locations);
+            for message in &row.messages {
+                self.messages.list[*message as usize].left_out = true;
+            }
+        }
+        let row = self.rows.other(Owner::LeftOut);
+        let words = format!(
+            "{} threads with the fewest events have no row: a .tracy file has room for 65,535",
+            left_out.len()
+        );
+        let importance = Importance::own(Severity::Warning);
+        self.message(Some(row), (last, messages::RED), &words, importance);
+        left_out.iter().map(Row::events).sum()
     }
 
     /// Gives threads that only switch a message, without which the viewer hides them.

@@ -9,9 +9,10 @@ use super::memory;
 use super::messages::{self, Crash};
 use super::options::TracyLayout;
 use super::plots;
-use super::rows::{self, Row, Rows, Sample};
+use super::rows::{Rows, Sample};
 use super::sched;
 use super::strings::{FileStrings, pointer};
+use super::threads::Threads;
 use super::wire::Payload;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -24,70 +25,8 @@ pub(crate) struct Contents<'a> {
     pub(crate) code: &'a mut Code,
     pub(crate) crash: Option<Crash>,
     pub(crate) notes: Vec<u32>,
-    /// The load of all CPUs is a plot.
-    pub(crate) with_usage: bool,
-}
-
-/// Numbers and names of the rows as threads.
-struct Threads {
-    numbers: Vec<u64>,
-    /// The whole name; of the process; of the thread.
-    names: Vec<[u32; 3]>,
-    /// Indices in the table of external threads; 0 for those that never ran.
-    externals: Vec<u16>,
-    hints: Vec<i32>,
-}
-
-impl Threads {
-    fn new(rows: &Rows, texts: &mut FileStrings, tables: &Tables) -> Self {
-        let names = rows.all().iter().map(|row| {
-            let (process, thread) = rows::names(row.owner, tables);
-            [&format!("{process} / {thread}"), &process, &thread].map(|name| texts.intern(name))
-        });
-        let names = names.collect();
-        let mut next = 0;
-        let externals = rows
-            .all()
-            .iter()
-            .map(|row| {
-                next += u16::from(!row.intervals.is_empty());
-                if row.intervals.is_empty() { 0 } else { next }
-            })
-            .collect();
-        Self {
-            numbers: rows.numbers(tables),
-            names,
-            externals,
-            hints: rows::group_hints(rows.all(), tables),
-        }
-    }
-
-    fn externals(&self) -> impl Iterator<Item = (u64, [u32; 3])> {
-        let rows = self.numbers.iter().zip(&self.names).zip(&self.externals);
-        rows.filter(|(_, external)| **external != 0).map(|((number, names), _)| (*number, *names))
-    }
-
-    fn write<W: Write>(&self, out: &mut Payload<W>) -> io::Result<()> {
-        out.count(self.numbers.len())?;
-        for (number, [name, ..]) in self.numbers.iter().zip(&self.names) {
-            out.u64(*number)?;
-            out.u64(pointer(*name))?;
-        }
-        // The viewer's list of CPUs asks here for the processes.
-        out.count(self.externals().count())?;
-        for (number, [_, process, thread]) in self.externals() {
-            out.u64(number)?;
-            out.u64(pointer(process))?;
-            out.u64(pointer(thread))?;
-        }
-        // Every thread is local, so that the viewer shows it; index 0 is thread 0 in both tables.
-        out.count(1 + self.numbers.len())?;
-        out.u64(0)?;
-        self.numbers.iter().try_for_each(|number| out.u64(*number))?;
-        out.count(1 + self.externals().count())?;
-        out.u64(0)?;
-        self.externals().try_for_each(|(number, _)| out.u64(number))
-    }
+    /// The load of all CPUs, a plot.
+    pub(crate) usage: Vec<(i64, f64)>,
 }
 
 /// Writes everything.
@@ -96,17 +35,12 @@ pub(crate) fn write<W: Write>(
     contents: Contents<'_>,
     tables: &Tables,
 ) -> io::Result<()> {
-    let Contents { collected, span, code, crash, notes, with_usage } = contents;
+    let Contents { collected, span, code, crash, notes, usage } = contents;
     let Collected { session, rows, cpus, texts, messages, plots, slices, locks, memory, gpus } =
         collected;
     let messages = &messages.list;
     // All texts come first: they stand before what points to them.
     let threads = Threads::new(rows, texts, tables);
-    let usage = if with_usage {
-        plots::usage(rows.all(), session.cpus.len(), span.last)
-    } else {
-        Vec::new()
-    };
     let plots = plots.named(&usage, texts, tables);
     let frames = slices.frames.named(texts, tables);
     let locks = locks.named(&mut slices.shared.locations, texts, tables);
@@ -120,7 +54,7 @@ pub(crate) fn write<W: Write>(
     pointers.extend(pools.iter().filter_map(|pool| pool.name).chain(crash.map(|crash| crash.text)));
 
     header::write(out, session, &Span { first_frame: frames.offset(), ..span })?;
-    messages::write_crash(out, crash)?;
+    messages::write_crash(out, crash, &threads)?;
     frames.write(out)?;
     if out.layout >= TracyLayout::V0_14 {
         [0; 2].into_iter().try_for_each(|none| out.count(none))?; // sections, their descriptions
@@ -128,21 +62,21 @@ pub(crate) fn write<W: Write>(
     strings(out, texts, &pointers)?;
     threads.write(out)?;
     slices.shared.locations.write(out)?;
-    locks::write(out, &locks, &threads.numbers)?;
+    locks::write(out, &locks, &threads)?;
     messages::write(out, messages, &of_messages)?;
     slices.shared.write_extras(out, &of_zones)?;
-    timelines(out, rows.all(), &threads, &callstacks)?;
-    gpu::write(out, &gpus, &threads.numbers)?;
+    timelines(out, rows, &threads, &callstacks)?;
+    gpu::write(out, &gpus, &threads)?;
     plots::write(out, &plots)?;
-    memory::write(out, &pools)?;
+    memory::write(out, &pools, &threads)?;
     write_code(out, code)?;
     out.count(notes.len())?;
     notes.iter().try_for_each(|note| out.string_ref(Some(*note)))?;
     out.u32(0)?; // dictionary of frame images
     out.count(0)?; // frame images
-    cpus.write(out, rows.all(), (&threads.numbers, &threads.externals))?;
-    process_ids(out, rows, &threads, tables)?;
-    sched::write_totals(out, rows.all(), &threads.numbers)?;
+    cpus.write(out, rows, &threads)?;
+    threads.write_processes(out, rows, tables)?;
+    sched::write_totals(out, rows, &threads)?;
     symbols(out, code)?;
     // Code of symbols, code to symbols, hardware samples, source files.
     [0; 4].into_iter().try_for_each(|none| out.count(none))
@@ -169,29 +103,29 @@ fn strings<W: Write>(
 
 /// The call stack of each sample, in the order of rows and samples.
 fn name_stacks(rows: &Rows, code: &mut Code, texts: &mut FileStrings, tables: &Tables) -> Vec<u32> {
-    let samples = rows.all().iter().flat_map(|row| &row.samples);
+    let samples = rows.kept().flat_map(|row| &row.samples);
     samples.map(|sample| code.callstack(sample.stack(), texts, tables)).collect()
 }
 
 fn timelines<W: Write>(
     out: &mut Payload<W>,
-    rows: &[Row],
+    rows: &Rows,
     threads: &Threads,
     callstacks: &[u32],
 ) -> io::Result<()> {
-    out.count(rows.iter().map(|row| row.zones.len()).sum())?;
-    out.count(rows.iter().map(|row| row.zones.parents()).sum())?;
-    out.count(rows.len())?;
+    out.count(rows.kept().map(|row| row.zones.len()).sum())?;
+    out.count(rows.kept().map(|row| row.zones.parents()).sum())?;
+    out.count(rows.kept().count())?;
     let mut rest = callstacks;
-    for ((row, number), hint) in rows.iter().zip(&threads.numbers).zip(&threads.hints) {
+    for (row, thread) in threads.of_kept(rows) {
         let (callstacks, next) = rest.split_at(row.samples.len());
         rest = next;
-        out.u64(*number)?;
+        out.u64(thread.number)?;
         out.count(row.zones.len())?;
         out.count(row.samples.iter().filter(|sample| sample.kernel).count())?;
         out.u8(0)?; // no fiber
         if out.layout >= TracyLayout::V0_13 {
-            out.bytes(&hint.to_le_bytes())?;
+            out.bytes(&thread.group_hint.to_le_bytes())?;
         }
         row.zones.write(out)?;
         out.count(row.messages.len())?;
@@ -260,24 +194,6 @@ fn write_code<W: Write>(out: &mut Payload<W>, code: &Code) -> io::Result<()> {
             out.u32(line.line)?;
             out.u64(line.symbol)?;
         }
-    }
-    Ok(())
-}
-
-fn process_ids<W: Write>(
-    out: &mut Payload<W>,
-    rows: &Rows,
-    threads: &Threads,
-    tables: &Tables,
-) -> io::Result<()> {
-    let rows = rows.all().iter().zip(&threads.numbers);
-    let pids = rows.filter_map(|(row, number)| {
-        Some((*number, tables.process(rows::process(row.owner, tables)?).pid))
-    });
-    out.count(pids.clone().count())?;
-    for (number, pid) in pids {
-        out.u64(number)?;
-        out.u64(pid.into())?;
     }
     Ok(())
 }

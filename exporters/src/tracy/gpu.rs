@@ -7,8 +7,9 @@
 
 use super::locations::{LocationRow, Locations, bgr};
 use super::options::TracyLayout;
-use super::rows::{self, RowId};
+use super::rows::{self, RowId, Rows};
 use super::strings::FileStrings;
+use super::threads::{FileThread, Threads};
 use super::wire::Payload;
 use crate::labels;
 use rustc_hash::FxHashMap;
@@ -124,6 +125,19 @@ impl Gpus {
         row.push(Zone { cpu, gpu: [began, ended], location: location.index(), query });
     }
 
+    /// Jobs of rows that are left out go with them.
+    pub(crate) fn leave_out(&mut self, rows: &Rows, locations: &mut Locations) {
+        for context in self.contexts.values_mut() {
+            context.threads.retain(|row, zones| {
+                let stays = !rows.all()[row.0 as usize].left_out;
+                if !stays {
+                    zones.iter().for_each(|zone| locations.uncount_gpu(zone.location));
+                }
+                stays
+            });
+        }
+    }
+
     fn location(&mut self, job: &GpuJob, shared: &mut Shared<'_>) -> LocationRow {
         let Shared { locations, texts, tables, .. } = shared;
         let error = labels::job_error(job);
@@ -215,11 +229,11 @@ pub(crate) struct NamedContext<'a> {
     context: &'a Context,
 }
 
-/// Writes all contexts; `numbers` are those of the rows as threads.
+/// Writes all contexts.
 pub(crate) fn write<W: Write>(
     out: &mut Payload<W>,
     contexts: &[NamedContext<'_>],
-    numbers: &[u64],
+    threads: &Threads,
 ) -> io::Result<()> {
     out.count(contexts.iter().map(|named| zones(named.context)).sum())?;
     out.count(0)?; // zones with others inside
@@ -238,8 +252,9 @@ pub(crate) fn write<W: Write>(
         }
         out.count(context.threads.len())?;
         for (row, zones) in &context.threads {
-            out.u64(numbers[row.0 as usize])?;
-            write_zones(out, *row, zones)?;
+            let thread = threads.of(*row);
+            out.u64(thread.number)?;
+            write_zones(out, thread, zones)?;
         }
         if has_notes {
             write_notes(out, &context.notes)?;
@@ -252,7 +267,11 @@ fn zones(context: &Context) -> usize {
     context.threads.values().map(Vec::len).sum::<usize>()
 }
 
-fn write_zones<W: Write>(out: &mut Payload<W>, row: RowId, zones: &[Zone]) -> io::Result<()> {
+fn write_zones<W: Write>(
+    out: &mut Payload<W>,
+    thread: &FileThread,
+    zones: &[Zone],
+) -> io::Result<()> {
     out.count(zones.len())?;
     let mut reference = [0, 0];
     for zone in zones {
@@ -260,7 +279,7 @@ fn write_zones<W: Write>(out: &mut Payload<W>, row: RowId, zones: &[Zone]) -> io
         out.i64(zone.gpu[0] - reference[1])?;
         out.i16(zone.location)?;
         out.int24(0)?; // call stack
-        out.u16(row.thread_index())?;
+        out.u16(thread.index)?;
         out.count(0)?; // zones inside
         out.i64(zone.cpu[1] - zone.cpu[0])?;
         out.i64(zone.gpu[1] - zone.gpu[0])?;

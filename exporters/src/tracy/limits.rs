@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub(crate) enum Limit {
     /// Switches on CPUs from number 256 on.
     Cpus,
-    /// Events of threads beyond the 65,535th.
+    /// Events of threads that found no room: those with the fewest.
     Threads,
     /// Events later than 2^47 ns.
     Late,
@@ -41,8 +41,8 @@ impl Limit {
                 "switches on CPUs above number 255: a .tracy file has room for 256 CPUs (a .pftrace for all)"
             }
             Self::Threads => {
-                "events of threads beyond the first 65,535, all that a .tracy file has room for: record fewer \
-                 processes (-p) or a shorter time (-d)"
+                "events of the threads with the fewest, where a .tracy file has room for 65,535 threads: export \
+                 one program (export --process), record fewer processes (-p) or a shorter time (-d)"
             }
             Self::Late => {
                 "events later than 39 hours after the first, the longest time in a .tracy file: record a shorter \

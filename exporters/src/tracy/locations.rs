@@ -166,6 +166,20 @@ impl Locations {
         self.rows[usize::from(place.row)].gpu_zones += 1;
     }
 
+    /// A zone that was counted is left out, of this index of a location.
+    pub(crate) fn uncount(&mut self, index: i16) {
+        self.row_at(index).zones -= 1;
+    }
+
+    /// A GPU job that was counted is left out.
+    pub(crate) fn uncount_gpu(&mut self, index: i16) {
+        self.row_at(index).gpu_zones -= 1;
+    }
+
+    fn row_at(&mut self, index: i16) -> &mut Row {
+        &mut self.rows[usize::from((-1 - index) as u16)]
+    }
+
     fn others(&mut self, texts: &mut FileStrings) -> LocationRow {
         let (rows, nothing) = (&mut self.rows, texts.intern(""));
         *self.others.get_or_insert_with(|| {

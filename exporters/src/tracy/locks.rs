@@ -7,6 +7,7 @@
 
 use super::rows::RowId;
 use super::strings::FileStrings;
+use super::threads::Threads;
 use super::wire::Payload;
 use crate::tracy::locations::{LocationRow, Locations};
 use std::collections::BTreeMap;
@@ -210,11 +211,11 @@ pub(crate) struct NamedLock<'a> {
     history: &'a History,
 }
 
-/// Writes all locks; `numbers` are those of the rows as threads.
+/// Writes all locks.
 pub(crate) fn write<W: Write>(
     out: &mut Payload<W>,
     locks: &[NamedLock<'_>],
-    numbers: &[u64],
+    threads: &Threads,
 ) -> io::Result<()> {
     let locks: Vec<_> = locks
         .iter()
@@ -235,7 +236,7 @@ pub(crate) fn write<W: Write>(
         lock.history
             .standings
             .iter()
-            .try_for_each(|standing| out.u64(numbers[standing.row.0 as usize]))?;
+            .try_for_each(|standing| out.u64(threads.of(standing.row).number))?;
         out.count(entries.len())?;
         let mut reference = 0;
         for entry in entries {

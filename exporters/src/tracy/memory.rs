@@ -3,6 +3,7 @@
 use super::code::Code;
 use super::rows::RowId;
 use super::strings::{FileStrings, pointer};
+use super::threads::Threads;
 use super::wire::Payload;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -120,7 +121,11 @@ pub(crate) struct NamedPool<'a> {
 }
 
 /// Writes all pools.
-pub(crate) fn write<W: Write>(out: &mut Payload<W>, pools: &[NamedPool<'_>]) -> io::Result<()> {
+pub(crate) fn write<W: Write>(
+    out: &mut Payload<W>,
+    pools: &[NamedPool<'_>],
+    threads: &Threads,
+) -> io::Result<()> {
     out.count(pools.len())?;
     out.count(pools.iter().map(|pool| pool.pool.pieces.len()).sum())?;
     for pool in pools {
@@ -134,6 +139,8 @@ pub(crate) fn write<W: Write>(out: &mut Payload<W>, pools: &[NamedPool<'_>]) -> 
         let mut reference = 0;
         for (piece, callstacks) in pieces.iter().zip(&pool.callstacks) {
             write_piece(out, piece, callstacks, &mut reference)?;
+            out.u16(threads.of(piece.allocated.row).index)?;
+            out.u16(piece.freed.map_or(0, |freed| threads.of(freed.row).index))?;
         }
         out.u64(
             pieces.iter().map(|piece| piece.address.saturating_add(piece.size)).max().unwrap_or(0),
@@ -145,6 +152,7 @@ pub(crate) fn write<W: Write>(out: &mut Payload<W>, pools: &[NamedPool<'_>]) -> 
     Ok(())
 }
 
+/// Writes a piece up to the threads that allocated and freed it.
 fn write_piece<W: Write>(
     out: &mut Payload<W>,
     piece: &Piece,
@@ -157,7 +165,5 @@ fn write_piece<W: Write>(
     let allocated = piece.allocated;
     out.i64(allocated.time - *reference)?;
     *reference = allocated.time;
-    out.i64(piece.freed.map_or(-1, |freed| freed.time - allocated.time))?;
-    out.u16(allocated.row.thread_index())?;
-    out.u16(piece.freed.map_or(0, |freed| freed.row.thread_index()))
+    out.i64(piece.freed.map_or(-1, |freed| freed.time - allocated.time))
 }

@@ -3,7 +3,9 @@
 use super::code::Code;
 use super::locations::bgr;
 use super::options::TracyLayout;
+use super::rows::RowId;
 use super::strings::{FileStrings, pointer};
+use super::threads::Threads;
 use super::wire::Payload;
 use std::io::{self, Write};
 use syscollect_model::{Fields, Severity, StackId, Tables};
@@ -64,14 +66,15 @@ pub(crate) struct Message {
     pub(crate) text: u32,
     pub(crate) stack: Option<StackId>,
     pub(crate) importance: Importance,
+    /// Its row is left out, and it with it.
+    pub(crate) left_out: bool,
 }
 
 /// What took a process down: the file has room for one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crash {
     pub(crate) time: i64,
-    /// The thread's number.
-    pub(crate) thread: u64,
+    pub(crate) row: RowId,
     pub(crate) text: u32,
     pub(crate) callstack: u32,
 }
@@ -94,9 +97,10 @@ pub(crate) fn write<W: Write>(
     callstacks: &[u32],
 ) -> io::Result<()> {
     // The viewer expects them in the order of time; their keys are their places in the list.
-    let mut order: Vec<u32> = (0..messages.len() as u32).collect();
+    let kept = (0..messages.len() as u32).filter(|index| !messages[*index as usize].left_out);
+    let mut order: Vec<u32> = kept.collect();
     order.sort_by_key(|index| messages[*index as usize].time);
-    out.count(messages.len())?;
+    out.count(order.len())?;
     let mut reference = 0;
     for index in order {
         let message = &messages[index as usize];
@@ -114,9 +118,13 @@ pub(crate) fn write<W: Write>(
 }
 
 /// Writes the crash, or that there was none.
-pub(crate) fn write_crash<W: Write>(out: &mut Payload<W>, crash: Option<Crash>) -> io::Result<()> {
+pub(crate) fn write_crash<W: Write>(
+    out: &mut Payload<W>,
+    crash: Option<Crash>,
+    threads: &Threads,
+) -> io::Result<()> {
     let Some(crash) = crash else { return out.bytes(&[0; 28]) };
-    out.u64(crash.thread)?;
+    out.u64(threads.of(crash.row).number)?;
     out.i64(crash.time)?;
     out.u64(pointer(crash.text))?;
     out.u32(crash.callstack)

@@ -36,7 +36,7 @@
 //! The format groups everything by kind and by thread, so nothing is written
 //! before the end: **memory** is about 40 bytes for each switch, 16 for each
 //! sample, counter value, frame or lock event, 32 for each slice (and 32 more
-//! where it says something), 72 for each piece of memory, every text once, and
+//! where it says something), 72 for each piece of memory, 300 for each thread, every text once, and
 //! the stacks of the tables once more.
 
 mod code;
@@ -57,6 +57,7 @@ mod rows;
 mod sched;
 mod slices;
 mod strings;
+mod threads;
 mod wire;
 mod zones;
 
@@ -81,6 +82,8 @@ use wire::Payload;
 
 /// Times have 48 bits and a sign.
 const MAX_TIME: i64 = (1 << 47) - 1;
+/// The index of a thread has 16 bits, and index 0 is taken by thread 0.
+const MAX_THREADS: usize = (1 << 16) - 1;
 
 /// Writes a session as a Tracy file. All of it is written by [`Exporter::end`].
 ///
@@ -207,7 +210,7 @@ impl<W: Write> TracyExporter<W> {
         let row = self.collected.rows.other(Owner::Losses);
         let words = loss_words(loss, loss.count);
         self.collected.message(
-            row,
+            Some(row),
             (time, messages::RED),
             &words,
             Importance::own(Severity::Warning),
@@ -225,16 +228,15 @@ impl<W: Write> TracyExporter<W> {
                 let row = self.collected.rows.other(Owner::Losses);
                 let words = format!("{}, at some time", loss_words(loss, rest));
                 let at = (self.clock.last.max(1), messages::RED);
-                self.collected.message(row, at, &words, Importance::own(Severity::Warning));
+                self.collected.message(Some(row), at, &words, Importance::own(Severity::Warning));
             }
         }
     }
 
     fn count_cuts(&mut self) {
-        let Collected { rows, cpus, slices, locks, memory, gpus, .. } = &self.collected;
+        let Collected { cpus, slices, locks, memory, gpus, .. } = &self.collected;
         for (limit, count) in [
             (Limit::Cpus, cpus.refused),
-            (Limit::Threads, rows.refused),
             (Limit::Locations, slices.shared.locations.refused),
             (Limit::Deep, slices.deep),
             (Limit::LockThreads, locks.refused),
@@ -250,16 +252,16 @@ impl<W: Write> TracyExporter<W> {
     fn write(
         &mut self,
         recorder: Option<&RecorderSummary>,
+        usage: Vec<(i64, f64)>,
         tables: &Tables,
     ) -> Result<(), ExportError> {
         self.count_cuts();
         let collected = &mut self.collected;
         let mut code = Code::new(&mut collected.texts);
-        let numbers = collected.rows.numbers(tables);
         let crash = collected.messages.crash.map(|FirstCrash { time, row, text, stack }| {
             let texts = &mut collected.texts;
             let callstack = stack.map_or(0, |stack| code.callstack(Some(stack), texts, tables));
-            Crash { time, thread: numbers[row.0 as usize], text, callstack }
+            Crash { time, row, text, callstack }
         });
         let texts = &mut collected.texts;
         let mut notes = header::notes(&collected.session, recorder, &self.cuts.sentences(), texts);
@@ -275,8 +277,7 @@ impl<W: Write> TracyExporter<W> {
             code: &mut code,
             crash,
             notes,
-            // The load of some processes is not that of the CPUs.
-            with_usage: self.process.is_none(),
+            usage,
         };
         let mut payload = Payload::new(&mut self.out, self.options)?;
         file::write(&mut payload, contents, tables)?;
@@ -384,10 +385,18 @@ impl<W: Write> Exporter for TracyExporter<W> {
         tables: &Tables,
     ) -> Result<(), ExportError> {
         self.remaining_losses(losses);
-        let Collected { slices, rows, texts, .. } = &mut self.collected;
+        let Collected { slices, rows, texts, session, .. } = &mut self.collected;
         slices.place(rows, texts, tables);
+        let last = self.clock.last.max(1);
+        // The load of some processes is not that of the CPUs.
+        let usage = if self.process.is_none() {
+            plots::usage(rows.all(), session.cpus.len(), last)
+        } else {
+            Vec::new()
+        };
+        self.cuts.add(Limit::Threads, self.collected.leave_out(MAX_THREADS, last));
         self.collected.make_visible();
-        self.write(recorder, tables)
+        self.write(recorder, usage, tables)
     }
 }
 

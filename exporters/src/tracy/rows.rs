@@ -1,12 +1,15 @@
 //! The threads of the file: those of the machine, and others that stand for
 //! what belongs to no thread.
+//!
+//! The format has room for 65,535. Which they are is decided when all is known: a program that
+//! begins threads without end must not take the places of those that do something. So the rows
+//! with the fewest events are left out, and one row stands for them.
 
 use super::zones::Zones;
 use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
 use syscollect_model::{CpuId, MachineId, ProcessId, Scope, StackId, Tables, ThreadId, TrackId};
 
-/// The index of a thread has 16 bits, and index 0 is taken by thread 0.
-const MAX_ROWS: usize = (1 << 16) - 1;
 /// Nothing: no row, no stack.
 const NONE: u32 = u32::MAX;
 
@@ -21,6 +24,8 @@ pub(crate) enum Owner {
     Track(TrackId),
     /// Messages of losses.
     Losses,
+    /// Threads that have no row.
+    LeftOut,
 }
 
 /// A time on a CPU. Times are nanoseconds since the file's zero; -1 is never.
@@ -70,19 +75,44 @@ pub(crate) struct Row {
     pub(crate) zones: Zones,
     /// Indices of messages, in their order.
     pub(crate) messages: Vec<u32>,
+    /// How many events that lie elsewhere are its own: of locks, memory and GPU jobs.
+    pub(crate) elsewhere: u64,
+    /// The file has no room for it; its events are gone.
+    pub(crate) left_out: bool,
+}
+
+impl Row {
+    fn new(owner: Owner) -> Self {
+        Self {
+            owner,
+            intervals: Vec::new(),
+            running: false,
+            woken: -1,
+            woken_by: None,
+            samples: Vec::new(),
+            zones: Zones::default(),
+            messages: Vec::new(),
+            elsewhere: 0,
+            left_out: false,
+        }
+    }
+
+    /// How much there is to see of it.
+    pub(crate) fn events(&self) -> u64 {
+        let here =
+            self.intervals.len() + self.samples.len() + self.zones.len() + self.messages.len();
+        here as u64 + self.elsewhere
+    }
+
+    /// The machine's own are few, and always stay.
+    fn is_indispensable(&self) -> bool {
+        matches!(self.owner, Owner::Losses | Owner::IdleCpu(_) | Owner::LeftOut)
+    }
 }
 
 /// A row's index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RowId(pub(crate) u32);
-
-impl RowId {
-    /// The index in the file's table of threads.
-    pub(crate) fn thread_index(self) -> u16 {
-        // There are at most `MAX_ROWS`.
-        self.0 as u16 + 1
-    }
-}
 
 /// All rows, in the order in which they were first seen.
 #[derive(Default)]
@@ -90,13 +120,10 @@ pub(crate) struct Rows {
     rows: Vec<Row>,
     threads: Vec<u32>,
     others: FxHashMap<Owner, u32>,
-    /// Events that found no row left.
-    pub(crate) refused: u64,
 }
 
 impl Rows {
-    /// The row of a thread; `None`, and counted, when there are too many. The
-    /// idle thread has none: it is on all CPUs at once.
+    /// The row of a thread. The idle thread has none: it is on all CPUs at once.
     #[inline]
     pub(crate) fn thread(&mut self, thread: ThreadId) -> Option<RowId> {
         match self.threads.get(thread.index()) {
@@ -110,7 +137,7 @@ impl Rows {
         if thread == Tables::IDLE_THREAD {
             return None;
         }
-        let row = self.add(Owner::Thread(thread))?;
+        let row = self.add(Owner::Thread(thread));
         if thread.index() >= self.threads.len() {
             self.threads.resize(thread.index() + 1, NONE);
         }
@@ -119,31 +146,38 @@ impl Rows {
     }
 
     /// The row of something that is no thread.
-    pub(crate) fn other(&mut self, owner: Owner) -> Option<RowId> {
+    pub(crate) fn other(&mut self, owner: Owner) -> RowId {
         if let Some(row) = self.others.get(&owner) {
-            return Some(RowId(*row));
+            return RowId(*row);
         }
-        let row = self.add(owner)?;
+        let row = self.add(owner);
         self.others.insert(owner, row.0);
-        Some(row)
+        row
     }
 
-    fn add(&mut self, owner: Owner) -> Option<RowId> {
-        if self.rows.len() == MAX_ROWS {
-            self.refused += 1;
-            return None;
+    fn add(&mut self, owner: Owner) -> RowId {
+        self.rows.push(Row::new(owner));
+        RowId(self.rows.len() as u32 - 1)
+    }
+
+    /// Leaves out the rows with the fewest events, of those with as many the later ones, where
+    /// there are more than `room`; gives what they had. Then there is a row that stands for them.
+    pub(crate) fn leave_out(&mut self, room: usize) -> Vec<Row> {
+        if self.rows.len() <= room {
+            return Vec::new();
         }
-        self.rows.push(Row {
-            owner,
-            intervals: Vec::new(),
-            running: false,
-            woken: -1,
-            woken_by: None,
-            samples: Vec::new(),
-            zones: Zones::default(),
-            messages: Vec::new(),
+        self.other(Owner::LeftOut);
+        let mut order: Vec<usize> = (0..self.rows.len()).collect();
+        order.sort_by_key(|index| {
+            let row = &self.rows[*index];
+            (Reverse(row.is_indispensable()), Reverse(row.events()), *index)
         });
-        Some(RowId(self.rows.len() as u32 - 1))
+        let left_out = order.into_iter().skip(room).map(|index| {
+            let row = &mut self.rows[index];
+            let empty = Row { left_out: true, ..Row::new(row.owner) };
+            std::mem::replace(row, empty)
+        });
+        left_out.collect()
     }
 
     #[inline]
@@ -155,28 +189,9 @@ impl Rows {
         &self.rows
     }
 
-    /// The number that each row has as a thread of the file.
-    ///
-    /// A thread id that was used again is another thread, so its later owners
-    /// get a number above 32 bits: the count of former owners there, the id below. The bits from 48
-    /// on are the machine.
-    pub(crate) fn numbers(&self, tables: &Tables) -> Vec<u64> {
-        // Number 0 stands for no thread.
-        let mut owners: FxHashMap<(MachineId, u32), u64> =
-            FxHashMap::from_iter([((MachineId::FIRST, 0), 1)]);
-        let numbers = self.rows.iter().map(|row| match row.owner {
-            Owner::Thread(thread) => {
-                let row = tables.thread(thread);
-                let machine = tables.machine_of(thread);
-                let former = owners.entry((machine, row.tid)).or_default();
-                *former += 1;
-                u64::from(machine.0) << 48 | (*former - 1) << 32 | u64::from(row.tid)
-            }
-            Owner::IdleCpu(cpu) => 1 << 60 | u64::from(cpu.machine.0) << 32 | u64::from(cpu.number),
-            Owner::Track(track) => 2 << 60 | u64::from(track.0),
-            Owner::Losses => 3 << 60,
-        });
-        numbers.collect()
+    /// Those that the file has.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = &Row> + Clone {
+        self.rows.iter().filter(|row| !row.left_out)
     }
 }
 
@@ -186,6 +201,7 @@ pub(crate) fn names(owner: Owner, tables: &Tables) -> (String, String) {
         Owner::Thread(thread) => names_of_thread(thread, tables),
         Owner::IdleCpu(cpu) => ("idle".into(), cpu.label()),
         Owner::Losses => ("syscollect".into(), "losses".into()),
+        Owner::LeftOut => ("syscollect".into(), "threads without a row".into()),
         Owner::Track(id) => {
             let track = tables.track(id);
             let name = tables.strings.get(track.name).to_owned();
@@ -225,24 +241,8 @@ pub(crate) fn process(owner: Owner, tables: &Tables) -> Option<ProcessId> {
             Scope::Thread(thread) => Some(tables.thread(thread).process),
             Scope::Machine(_) | Scope::Cpu(_) => None,
         },
-        Owner::IdleCpu(_) | Owner::Losses => None,
+        Owner::IdleCpu(_) | Owner::Losses | Owner::LeftOut => None,
     }
-}
-
-/// Where each row is among the others: those of one process together, in the
-/// order of the processes; before them the machine's, behind them idle CPUs.
-pub(crate) fn group_hints(rows: &[Row], tables: &Tables) -> Vec<i32> {
-    let mut ranks: FxHashMap<ProcessId, i32> = FxHashMap::default();
-    rows.iter()
-        .map(|row| match (row.owner, process(row.owner, tables)) {
-            (Owner::IdleCpu(_), _) => i32::MAX,
-            (_, None) => 0,
-            (_, Some(process)) => {
-                let next = ranks.len() as i32 + 1;
-                *ranks.entry(process).or_insert(next)
-            }
-        })
-        .collect()
 }
 
 /// The name of a track that is no row, with what it belongs to before it.

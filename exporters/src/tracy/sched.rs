@@ -2,6 +2,7 @@
 
 use super::options::TracyLayout;
 use super::rows::{Interval, Owner, Row, RowId, Rows};
+use super::threads::Threads;
 use super::wire::Payload;
 use std::io::{self, Write};
 use syscollect_model::{CpuId, CpuInfo, MachineId, SessionInfo, SleepState, Switch, Tables};
@@ -163,12 +164,13 @@ impl Cpus {
     pub(crate) fn write<W: Write>(
         &self,
         out: &mut Payload<W>,
-        rows: &[Row],
-        (numbers, externals): (&[u64], &[u16]),
+        rows: &Rows,
+        threads: &Threads,
     ) -> io::Result<()> {
-        out.count(rows.iter().filter(|row| !row.intervals.is_empty()).count())?;
-        for (row, number) in rows.iter().zip(numbers).filter(|(row, _)| !row.intervals.is_empty()) {
-            out.u64(*number)?;
+        let ran = threads.of_kept(rows).filter(|(_, thread)| thread.external != 0);
+        out.count(ran.clone().count())?;
+        for (row, thread) in ran {
+            out.u64(thread.number)?;
             out.count(row.intervals.len())?;
             let mut reference = 0;
             for interval in &row.intervals {
@@ -178,17 +180,21 @@ impl Cpus {
                 }
             }
         }
-        out.count(self.cpus.iter().map(|cpu| cpu.ran.len()).sum())?;
+        // What rows ran that are left out is gone.
+        let interval = |(row, interval): &(u32, u32)| {
+            let found = rows.all()[*row as usize].intervals.get(*interval as usize)?;
+            Some((found, threads.of(RowId(*row)).external))
+        };
+        out.count(self.cpus.iter().map(|cpu| cpu.ran.iter().filter_map(interval).count()).sum())?;
         for index in 0..MAX_CPUS {
             let ran = self.cpus.get(index).map_or(&[][..], |cpu| &cpu.ran);
-            out.count(ran.len())?;
+            out.count(ran.iter().filter_map(interval).count())?;
             let mut reference = 0;
-            for (row, interval) in ran {
-                let Interval { start, end, .. } = rows[*row as usize].intervals[*interval as usize];
+            for (Interval { start, end, .. }, external) in ran.iter().filter_map(interval) {
                 out.i64(start - reference)?;
                 out.i64(end - start)?;
-                out.u16(externals[*row as usize])?;
-                reference = end;
+                out.u16(external)?;
+                reference = *end;
             }
         }
         Ok(())
@@ -279,13 +285,14 @@ impl Row {
 /// Writes the sums of every thread.
 pub(crate) fn write_totals<W: Write>(
     out: &mut Payload<W>,
-    rows: &[Row],
-    numbers: &[u64],
+    rows: &Rows,
+    threads: &Threads,
 ) -> io::Result<()> {
-    out.count(rows.iter().filter(|row| !row.intervals.is_empty()).count())?;
-    for (row, number) in rows.iter().zip(numbers).filter(|(row, _)| !row.intervals.is_empty()) {
+    let ran = threads.of_kept(rows).filter(|(_, thread)| thread.external != 0);
+    out.count(ran.clone().count())?;
+    for (row, thread) in ran {
         let (running, regions, migrations) = row.totals();
-        out.u64(*number)?;
+        out.u64(thread.number)?;
         out.i64(running)?;
         out.u32(regions)?;
         out.u32(migrations)?;

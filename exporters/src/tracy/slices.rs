@@ -78,10 +78,8 @@ impl Slices {
                     Err(overlaps) => zones = overlaps,
                 }
             }
-            match rows.other(Owner::Track(id)) {
-                Some(row) => rows.get(row).zones = zones,
-                None => rows.refused += zones.len() as u64 - 1,
-            }
+            let row = rows.other(Owner::Track(id));
+            rows.get(row).zones = zones;
         }
     }
 }

@@ -170,6 +170,11 @@ impl Zones {
         self.list.len()
     }
 
+    /// They are left out, and no location has them.
+    pub(crate) fn uncount(&self, locations: &mut Locations) {
+        self.list.iter().for_each(|zone| locations.uncount(zone.location));
+    }
+
     pub(crate) fn parents(&self) -> usize {
         self.list.iter().filter(|zone| zone.children > 0).count()
     }

@@ -1,7 +1,7 @@
 //! What the format has no room for is cut, counted and said.
 
 use crate::scenario::{Scenario, sleeps};
-use syscollect_model::{Event, Scope, Tables};
+use syscollect_model::{Event, GpuJob, Lane, LaneKind, LockAction, Loss, LossCause, Scope, Tables};
 
 #[test]
 fn cpus_beyond_256_are_told() {
@@ -22,16 +22,57 @@ fn cpus_beyond_256_are_told() {
     );
 }
 
+/// A program begins threads without end, and of each there is something of every kind; then comes
+/// another that does a little more.
 #[test]
-fn threads_beyond_the_index_are_told() {
+fn of_too_many_threads_those_with_the_fewest_events_are_left_out() {
     let mut scenario = Scenario::new(1);
+    let many = scenario.process(1, "many");
+    let lock = scenario.lock(many, "lock", None);
+    let zone = scenario.name("zone");
+    let (queue, job) = (scenario.queue("queue"), scenario.name("job"));
     for tid in 1..=65_540 {
-        let thread = scenario.task(tid, "many");
-        scenario.sample(1, thread, None);
+        let thread = scenario.thread(many, tid, "one");
+        let at = u64::from(tid) * 10;
+        let zones = scenario.zones(thread);
+        scenario.at(at, Event::SliceBegin(zones, zone.into()));
+        scenario.at(at, Event::SliceEnd(zones));
+        scenario.switch(at, 0, Some(Tables::IDLE_THREAD), sleeps(), thread);
+        scenario.locks(at + 1, lock, thread, (LockAction::Wait, false));
+        scenario.memory(at + 2, thread, u64::from(tid), Some(1));
+        scenario.memory(at + 3, thread, u64::from(tid), None);
+        let job = GpuJob { thread: Some(thread), ..GpuJob::named(job) };
+        scenario.at(at + 4, Event::GpuJob(queue, Box::new(job)));
+        scenario.switch(at + 4, 0, Some(thread), sleeps(), Tables::IDLE_THREAD);
     }
+    let app = scenario.task(100_000, "app");
+    let zones = scenario.zones(app);
+    for at in (700_000..700_080).step_by(10) {
+        scenario.at(at, Event::SliceBegin(zones, zone.into()));
+        scenario.at(at + 5, Event::SliceEnd(zones));
+    }
+    scenario.losses.push(lost_switches());
     let (trace, cuts) = scenario.read_cut();
     assert_eq!(trace.threads.len(), 65_535);
-    assert!(cuts[0].starts_with("5 events of threads beyond the first 65,535"), "{cuts:?}");
+    assert_eq!(trace.thread("app / app").unwrap().zones.len(), 8);
+    assert!(trace.thread("syscollect / losses").is_some());
+    // With the threads of `app` and of losses, and the one that stands for those left out.
+    let left_out = 65_540 + 3 - 65_535;
+    let rest = trace.thread("syscollect / threads without a row").unwrap();
+    let said = &trace.messages[rest.messages[0]].text;
+    assert!(said.starts_with(&format!("{left_out} threads with the fewest events")), "{said}");
+    let expected = format!("{} events of the threads with the fewest", left_out * 6);
+    assert!(cuts[0].starts_with(&expected), "{cuts:?}");
+    // What they ran, and their jobs, are gone, what they allocated is not.
+    assert_eq!(trace.cpus[0].len(), 65_540 - left_out);
+    assert_eq!(trace.gpus[0].threads.len(), 65_540 - left_out);
+    assert_eq!(trace.pools[0].pieces.len(), 65_540);
+    assert_eq!(trace.pools[0].pieces[65_539].threads, [rest.id; 2]);
+}
+
+fn lost_switches() -> Loss {
+    let lane = Lane::new(LaneKind::Sched, 0);
+    Loss::of_lane(lane, LossCause::LaneFull, 7, None)
 }
 
 #[test]

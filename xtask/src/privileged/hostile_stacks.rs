@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
 use syscollect_merge::Session;
 use syscollect_model::{Event, Exporter, Tables, Time};
 use syscollect_playback::Recording;
@@ -79,12 +80,25 @@ pub(crate) fn stacks(context: &Context) -> Result<String> {
         seen.with_stack
     );
     ensure!(seen.wrong == 0, "{} of its stacks are another program's", seen.wrong);
-    let info = context.info(&capture)?;
-    ensure!(number(&info, "lost")? == 0, "{}", info["losses"]);
+    lost_by_the_attack_alone(&context.info(&capture)?, blocks)?;
     Ok(format!(
         "{sizes}; of {} times that the honest program blocked, {} have their stack",
         seen.blocked, seen.with_stack
     ))
+}
+
+/// Only stacks may be lost, and few: the attack begins while the collector sleeps (40 ms at most),
+/// in which new stacks fill a lane of 512 KiB or not.
+fn lost_by_the_attack_alone(info: &Value, blocks: u64) -> Result<()> {
+    let mut stacks = 0;
+    for loss in info["losses"].as_array().into_iter().flatten() {
+        if (&loss["lane"], &loss["cause"]) == (&json!("sched stacks"), &json!("lane-full")) {
+            stacks += number(loss, "count")?;
+        }
+    }
+    let others = number(info, "lost")? - stacks;
+    ensure!(others == 0 && stacks * 100 <= blocks, "{} are lost", info["losses"]);
+    Ok(())
 }
 
 fn start(program: &Path, arguments: &[&str], user: u32) -> io::Result<Child> {
