@@ -5,7 +5,7 @@ use super::locks::Locks;
 use super::memory::Memory;
 use super::messages::{self, Importance, Message};
 use super::plots::Plots;
-use super::rows::{self, Owner, Row, RowId, Rows};
+use super::rows::{self, LeftOut, Owner, RowId, Rows};
 use super::sched::Cpus;
 use super::slices::Slices;
 use super::strings::FileStrings;
@@ -31,19 +31,12 @@ pub(super) struct Collected {
     pub(super) rows: Rows,
     pub(super) cpus: Cpus,
     pub(super) texts: FileStrings,
-    pub(super) messages: Messages,
+    pub(super) crash: Option<FirstCrash>,
     pub(super) plots: Plots,
     pub(super) slices: Slices,
     pub(super) locks: Locks,
     pub(super) memory: Memory,
     pub(super) gpus: Gpus,
-}
-
-/// What is shown as messages.
-#[derive(Default)]
-pub(super) struct Messages {
-    pub(super) list: Vec<Message>,
-    pub(super) crash: Option<FirstCrash>,
 }
 
 impl Collected {
@@ -103,9 +96,8 @@ impl Collected {
         stack: Option<StackId>,
     ) {
         let Some(row) = row else { return };
-        self.rows.get(row).messages.push(self.messages.list.len() as u32);
         let text = self.texts.intern(text);
-        self.messages.list.push(Message { time, color, text, stack, importance, left_out: false });
+        self.rows.get(row).messages.push(Message { time, color, text, stack, importance });
     }
 
     pub(super) fn life(&mut self, thread: ThreadId, time: i64, text: &str) {
@@ -195,47 +187,50 @@ impl Collected {
         }
         let text_index = self.texts.intern(&text);
         let first = FirstCrash { time, row, text: text_index, stack: crash.stack };
-        self.messages.crash.get_or_insert(first);
+        self.crash.get_or_insert(first);
         let said = (&*text, Importance::of_system(Severity::Fatal));
         self.message_from(Some(row), (time, messages::RED), said, crash.stack);
     }
 
+    /// A thread has ended: nothing more comes of it.
+    pub(super) fn ends(&mut self, thread: ThreadId, time: i64) {
+        self.life(thread, time, "ends");
+        if let Some(row) = self.rows.thread(thread) {
+            self.rows.get(row).ended = true;
+        }
+    }
+
     /// Leaves out what threads have of which there are too many, and says so; how many events.
-    pub(super) fn leave_out(&mut self, room: usize, last: i64) -> u64 {
-        let left_out = self.rows.leave_out(room);
-        if left_out.is_empty() {
+    pub(super) fn fit(&mut self, last: i64) -> u64 {
+        let gone = self.rows.fit();
+        let LeftOut { rows, events } = self.rows.left_out;
+        if rows == 0 {
             return 0;
         }
         let locations = &mut self.slices.shared.locations;
         self.gpus.leave_out(&self.rows, locations);
-        for row in &left_out {
-            row.zones.uncount(locations);
-            for message in &row.messages {
-                self.messages.list[*message as usize].left_out = true;
-            }
-        }
+        gone.iter().for_each(|row| row.zones.uncount(locations));
         let row = self.rows.other(Owner::LeftOut);
         let words = format!(
-            "{} threads with the fewest events have no row: a .tracy file has room for 65,535",
-            left_out.len()
+            "{rows} threads with the fewest events have no row: a .tracy file has room for 65,535"
         );
         let importance = Importance::own(Severity::Warning);
         self.message(Some(row), (last, messages::RED), &words, importance);
-        left_out.iter().map(Row::events).sum()
+        events
     }
 
     /// Gives threads that only switch a message, without which the viewer hides them.
     pub(super) fn make_visible(&mut self) {
-        let hidden = self.rows.all().iter().zip(0..);
-        let hidden: Vec<_> =
-            hidden.filter_map(|(row, id)| Some((RowId(id), row.summary()?))).collect();
-        for (row, (time, words)) in hidden {
-            self.message(
-                Some(row),
-                (time, messages::GREY),
-                &words,
-                Importance::own(Severity::Trace),
-            );
+        for row in self.rows.all_mut() {
+            if let Some((time, words)) = row.summary() {
+                row.messages.push(Message {
+                    time,
+                    color: messages::GREY,
+                    text: self.texts.intern(&words),
+                    stack: None,
+                    importance: Importance::own(Severity::Trace),
+                });
+            }
         }
     }
 }

@@ -36,16 +36,15 @@ pub(crate) fn write<W: Write>(
     tables: &Tables,
 ) -> io::Result<()> {
     let Contents { collected, span, code, crash, notes, usage } = contents;
-    let Collected { session, rows, cpus, texts, messages, plots, slices, locks, memory, gpus } =
+    let Collected { session, rows, cpus, texts, plots, slices, locks, memory, gpus, .. } =
         collected;
-    let messages = &messages.list;
     // All texts come first: they stand before what points to them.
     let threads = Threads::new(rows, texts, tables);
     let plots = plots.named(&usage, texts, tables);
     let frames = slices.frames.named(texts, tables);
     let locks = locks.named(&mut slices.shared.locations, texts, tables);
     let callstacks = name_stacks(rows, code, texts, tables);
-    let of_messages = messages::callstacks(messages, code, texts, tables);
+    let of_messages = messages::callstacks(rows, code, texts, tables);
     let of_zones = slices.shared.callstacks(code, texts, tables);
     let pools = memory.named(code, texts, tables);
     let gpus = gpus.named(texts, tables);
@@ -63,7 +62,7 @@ pub(crate) fn write<W: Write>(
     threads.write(out)?;
     slices.shared.locations.write(out)?;
     locks::write(out, &locks, &threads)?;
-    messages::write(out, messages, &of_messages)?;
+    messages::write(out, rows, &of_messages)?;
     slices.shared.write_extras(out, &of_zones)?;
     timelines(out, rows, &threads, &callstacks)?;
     gpu::write(out, &gpus, &threads)?;
@@ -103,7 +102,7 @@ fn strings<W: Write>(
 
 /// The call stack of each sample, in the order of rows and samples.
 fn name_stacks(rows: &Rows, code: &mut Code, texts: &mut FileStrings, tables: &Tables) -> Vec<u32> {
-    let samples = rows.kept().flat_map(|row| &row.samples);
+    let samples = rows.all().iter().flat_map(|row| &row.samples);
     samples.map(|sample| code.callstack(sample.stack(), texts, tables)).collect()
 }
 
@@ -113,11 +112,11 @@ fn timelines<W: Write>(
     threads: &Threads,
     callstacks: &[u32],
 ) -> io::Result<()> {
-    out.count(rows.kept().map(|row| row.zones.len()).sum())?;
-    out.count(rows.kept().map(|row| row.zones.parents()).sum())?;
-    out.count(rows.kept().count())?;
-    let mut rest = callstacks;
-    for (row, thread) in threads.of_kept(rows) {
+    out.count(rows.all().iter().map(|row| row.zones.len()).sum())?;
+    out.count(rows.all().iter().map(|row| row.zones.parents()).sum())?;
+    out.count(rows.all().len())?;
+    let (mut rest, mut message) = (callstacks, 0..);
+    for (row, thread) in threads.of_rows(rows) {
         let (callstacks, next) = rest.split_at(row.samples.len());
         rest = next;
         out.u64(thread.number)?;
@@ -129,7 +128,9 @@ fn timelines<W: Write>(
         }
         row.zones.write(out)?;
         out.count(row.messages.len())?;
-        row.messages.iter().try_for_each(|message| out.u64(messages::key(*message)))?;
+        for index in message.by_ref().take(row.messages.len()) {
+            out.u64(messages::key(index))?;
+        }
         let samples = place_samples(&row.samples, callstacks);
         let of_switches = samples.iter().filter(|(.., off_cpu)| *off_cpu);
         write_samples(out, of_switches.clone().count(), of_switches)?;

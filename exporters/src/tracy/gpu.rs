@@ -129,7 +129,7 @@ impl Gpus {
     pub(crate) fn leave_out(&mut self, rows: &Rows, locations: &mut Locations) {
         for context in self.contexts.values_mut() {
             context.threads.retain(|row, zones| {
-                let stays = !rows.all()[row.0 as usize].left_out;
+                let stays = rows.find(*row).is_some();
                 if !stays {
                     zones.iter().for_each(|zone| locations.uncount_gpu(zone.location));
                 }

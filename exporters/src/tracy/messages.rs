@@ -3,7 +3,7 @@
 use super::code::Code;
 use super::locations::bgr;
 use super::options::TracyLayout;
-use super::rows::RowId;
+use super::rows::{RowId, Rows};
 use super::strings::{FileStrings, pointer};
 use super::threads::Threads;
 use super::wire::Payload;
@@ -66,8 +66,6 @@ pub(crate) struct Message {
     pub(crate) text: u32,
     pub(crate) stack: Option<StackId>,
     pub(crate) importance: Importance,
-    /// Its row is left out, and it with it.
-    pub(crate) left_out: bool,
 }
 
 /// What took a process down: the file has room for one.
@@ -79,36 +77,43 @@ pub(crate) struct Crash {
     pub(crate) callstack: u32,
 }
 
-/// The call stacks of messages; 0 is none.
+/// The call stacks of messages, row by row; 0 is none.
 pub(crate) fn callstacks(
-    messages: &[Message],
+    rows: &Rows,
     code: &mut Code,
     texts: &mut FileStrings,
     tables: &Tables,
 ) -> Vec<u32> {
-    let stacks = messages.iter().map(|message| message.stack);
+    let stacks = of_rows(rows).map(|message| message.stack);
     stacks.map(|stack| code.callstack_or_none(stack, texts, tables)).collect()
+}
+
+/// All messages; their keys count them.
+fn of_rows(rows: &Rows) -> impl Iterator<Item = &Message> {
+    rows.all().iter().flat_map(|row| &row.messages)
 }
 
 /// Writes all messages.
 pub(crate) fn write<W: Write>(
     out: &mut Payload<W>,
-    messages: &[Message],
+    rows: &Rows,
     callstacks: &[u32],
 ) -> io::Result<()> {
-    // The viewer expects them in the order of time; their keys are their places in the list.
-    let kept = (0..messages.len() as u32).filter(|index| !messages[*index as usize].left_out);
-    let mut order: Vec<u32> = kept.collect();
-    order.sort_by_key(|index| messages[*index as usize].time);
-    out.count(order.len())?;
+    // The viewer expects them in the order of time.
+    let mut all: Vec<(&Message, u32, u32)> = of_rows(rows)
+        .zip(0..)
+        .zip(callstacks)
+        .map(|((message, index), callstack)| (message, index, *callstack))
+        .collect();
+    all.sort_by_key(|(message, ..)| message.time);
+    out.count(all.len())?;
     let mut reference = 0;
-    for index in order {
-        let message = &messages[index as usize];
+    for (message, index, callstack) in all {
         out.u64(key(index))?;
         out.i64(message.time - reference)?;
         out.string_ref(Some(message.text))?;
         out.u32(message.color)?;
-        out.int24(callstacks[index as usize])?;
+        out.int24(callstack)?;
         if out.layout >= TracyLayout::V0_14 {
             out.bytes(&[message.importance.own.into(), number(message.importance.severity)])?;
         }

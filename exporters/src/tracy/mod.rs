@@ -82,8 +82,6 @@ use wire::Payload;
 
 /// Times have 48 bits and a sign.
 const MAX_TIME: i64 = (1 << 47) - 1;
-/// The index of a thread has 16 bits, and index 0 is taken by thread 0.
-const MAX_THREADS: usize = (1 << 16) - 1;
 
 /// Writes a session as a Tracy file. All of it is written by [`Exporter::end`].
 ///
@@ -258,7 +256,7 @@ impl<W: Write> TracyExporter<W> {
         self.count_cuts();
         let collected = &mut self.collected;
         let mut code = Code::new(&mut collected.texts);
-        let crash = collected.messages.crash.map(|FirstCrash { time, row, text, stack }| {
+        let crash = collected.crash.map(|FirstCrash { time, row, text, stack }| {
             let texts = &mut collected.texts;
             let callstack = stack.map_or(0, |stack| code.callstack(Some(stack), texts, tables));
             Crash { time, row, text, callstack }
@@ -333,8 +331,10 @@ impl<W: Write> Exporter for TracyExporter<W> {
             Event::SliceBegin(track, slice) => {
                 // The thread gets its row now, so that rows are in the order in which they were
                 // seen.
-                if let Scope::Thread(thread) = tables.track(*track).scope {
-                    let _ = collected.rows.thread(thread);
+                if let Scope::Thread(thread) = tables.track(*track).scope
+                    && let Some(row) = collected.rows.thread(thread)
+                {
+                    collected.rows.get(row).elsewhere += 1;
                 }
                 collected.slices.begin(*track, (at, slice), &mut collected.texts, tables);
             }
@@ -351,7 +351,7 @@ impl<W: Write> Exporter for TracyExporter<W> {
             Event::ThreadName(thread, name) => {
                 collected.life(*thread, at, &format!("is named {}", tables.strings.get(*name)));
             }
-            Event::ThreadEnd(thread) => collected.life(*thread, at, "ends"),
+            Event::ThreadEnd(thread) => collected.ends(*thread, at),
             Event::ProcessExec(process, name) => {
                 if let Some(thread) = self.first_threads.of(*process, tables) {
                     collected.life(thread, at, &format!("runs {}", tables.strings.get(*name)));
@@ -394,7 +394,7 @@ impl<W: Write> Exporter for TracyExporter<W> {
         } else {
             Vec::new()
         };
-        self.cuts.add(Limit::Threads, self.collected.leave_out(MAX_THREADS, last));
+        self.cuts.add(Limit::Threads, self.collected.fit(last));
         self.collected.make_visible();
         self.write(recorder, usage, tables)
     }

@@ -1,15 +1,18 @@
 //! The threads of the file: those of the machine, and others that stand for
 //! what belongs to no thread.
 //!
-//! The format has room for 65,535. Which they are is decided when all is known: a program that
-//! begins threads without end must not take the places of those that do something. So the rows
-//! with the fewest events are left out, and one row stands for them.
+//! The format has room for 65,535. Who begins threads without end must take neither their rows from
+//! programs that do more, nor memory: the rows with the fewest events are left out, those of
+//! threads that have ended as soon as there are twice as many, and one row stands for them all.
 
+use super::messages::Message;
 use super::zones::Zones;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use syscollect_model::{CpuId, MachineId, ProcessId, Scope, StackId, Tables, ThreadId, TrackId};
 
+/// The index of a thread has 16 bits, and index 0 is taken by thread 0.
+const MAX_ROWS: usize = (1 << 16) - 1;
 /// Nothing: no row, no stack.
 const NONE: u32 = u32::MAX;
 
@@ -64,6 +67,7 @@ impl Sample {
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) owner: Owner,
+    id: RowId,
     pub(crate) intervals: Vec<Interval>,
     /// The last interval has not ended.
     pub(crate) running: bool,
@@ -73,18 +77,19 @@ pub(crate) struct Row {
     pub(crate) woken_by: Option<u8>,
     pub(crate) samples: Vec<Sample>,
     pub(crate) zones: Zones,
-    /// Indices of messages, in their order.
-    pub(crate) messages: Vec<u32>,
-    /// How many events that lie elsewhere are its own: of locks, memory and GPU jobs.
+    pub(crate) messages: Vec<Message>,
+    /// How many events are its own that lie elsewhere: zones until all are placed, events of
+    /// locks, memory and GPU jobs.
     pub(crate) elsewhere: u64,
-    /// The file has no room for it; its events are gone.
-    pub(crate) left_out: bool,
+    /// The thread has ended: nothing more comes.
+    pub(crate) ended: bool,
 }
 
 impl Row {
-    fn new(owner: Owner) -> Self {
+    fn new(owner: Owner, id: RowId) -> Self {
         Self {
             owner,
+            id,
             intervals: Vec::new(),
             running: false,
             woken: -1,
@@ -93,14 +98,13 @@ impl Row {
             zones: Zones::default(),
             messages: Vec::new(),
             elsewhere: 0,
-            left_out: false,
+            ended: false,
         }
     }
 
     /// How much there is to see of it.
-    pub(crate) fn events(&self) -> u64 {
-        let here =
-            self.intervals.len() + self.samples.len() + self.zones.len() + self.messages.len();
+    fn events(&self) -> u64 {
+        let here = self.intervals.len() + self.samples.len() + self.messages.len();
         here as u64 + self.elsewhere
     }
 
@@ -110,32 +114,75 @@ impl Row {
     }
 }
 
-/// A row's index.
+/// What a row is called, which stays when others are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RowId(pub(crate) u32);
 
 /// All rows, in the order in which they were first seen.
-#[derive(Default)]
 pub(crate) struct Rows {
     rows: Vec<Row>,
+    /// How many the file has room for.
+    room: usize,
+    /// With so many some are left out.
+    most: usize,
+    /// Where each row lies, by its id.
+    places: Vec<u32>,
     threads: Vec<u32>,
     others: FxHashMap<Owner, u32>,
+    pub(crate) left_out: LeftOut,
+}
+
+/// What was left out, for want of room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LeftOut {
+    pub(crate) rows: u64,
+    pub(crate) events: u64,
+}
+
+impl Default for Rows {
+    fn default() -> Self {
+        Self::new(MAX_ROWS)
+    }
 }
 
 impl Rows {
-    /// The row of a thread. The idle thread has none: it is on all CPUs at once.
+    fn new(room: usize) -> Self {
+        let (rows, places, threads) = Default::default();
+        let (others, left_out) = Default::default();
+        Self { rows, room, most: 2 * room, places, threads, others, left_out }
+    }
+
+    /// The row of a thread; `None`, and counted, where it was left out. The idle thread has none:
+    /// it is on all CPUs at once.
     #[inline]
     pub(crate) fn thread(&mut self, thread: ThreadId) -> Option<RowId> {
         match self.threads.get(thread.index()) {
-            Some(row) if *row != NONE => Some(RowId(*row)),
+            Some(row) if *row != NONE => self.present(RowId(*row)),
             _ => self.new_thread(thread),
         }
+    }
+
+    /// Whether a thread had a row that was left out.
+    pub(crate) fn is_left_out(&self, thread: ThreadId) -> bool {
+        let row = self.threads.get(thread.index()).filter(|row| **row != NONE);
+        row.is_some_and(|row| self.places[*row as usize] == NONE)
+    }
+
+    #[inline]
+    fn present(&mut self, row: RowId) -> Option<RowId> {
+        let is_there = self.places[row.0 as usize] != NONE;
+        self.left_out.events += u64::from(!is_there);
+        is_there.then_some(row)
     }
 
     #[cold]
     fn new_thread(&mut self, thread: ThreadId) -> Option<RowId> {
         if thread == Tables::IDLE_THREAD {
             return None;
+        }
+        if self.rows.len() >= self.most {
+            self.leave_out(|row| row.ended && !row.running);
+            self.most = 2 * self.rows.len().max(self.room);
         }
         let row = self.add(Owner::Thread(thread));
         if thread.index() >= self.threads.len() {
@@ -156,42 +203,67 @@ impl Rows {
     }
 
     fn add(&mut self, owner: Owner) -> RowId {
-        self.rows.push(Row::new(owner));
-        RowId(self.rows.len() as u32 - 1)
+        let id = RowId(self.places.len() as u32);
+        self.places.push(self.rows.len() as u32);
+        self.rows.push(Row::new(owner, id));
+        id
     }
 
-    /// Leaves out the rows with the fewest events, of those with as many the later ones, where
-    /// there are more than `room`; gives what they had. Then there is a row that stands for them.
-    pub(crate) fn leave_out(&mut self, room: usize) -> Vec<Row> {
-        if self.rows.len() <= room {
+    /// All is known: leaves out what the file has no room for, and gives it. Then there is a row
+    /// that stands for it.
+    pub(crate) fn fit(&mut self) -> Vec<Row> {
+        if self.rows.len() <= self.room && self.left_out.rows == 0 {
             return Vec::new();
         }
         self.other(Owner::LeftOut);
-        let mut order: Vec<usize> = (0..self.rows.len()).collect();
-        order.sort_by_key(|index| {
-            let row = &self.rows[*index];
-            (Reverse(row.is_indispensable()), Reverse(row.events()), *index)
-        });
-        let left_out = order.into_iter().skip(room).map(|index| {
-            let row = &mut self.rows[index];
-            let empty = Row { left_out: true, ..Row::new(row.owner) };
-            std::mem::replace(row, empty)
-        });
-        left_out.collect()
+        self.leave_out(|_| true)
     }
 
+    /// Leaves out rows for which that holds, until there is room for all or none is left: those
+    /// with the fewest events first, of those with as many the later ones.
+    fn leave_out(&mut self, may_go: impl Fn(&Row) -> bool) -> Vec<Row> {
+        let too_many = self.rows.len().saturating_sub(self.room);
+        let may_go = self.rows.iter().filter(|row| !row.is_indispensable() && may_go(row));
+        let mut order: Vec<_> = may_go.map(|row| (row.events(), Reverse(row.id))).collect();
+        order.sort_unstable();
+        for (events, Reverse(row)) in order.into_iter().take(too_many) {
+            self.left_out.rows += 1;
+            self.left_out.events += events;
+            self.places[row.0 as usize] = NONE;
+        }
+        let all = std::mem::take(&mut self.rows).into_iter();
+        let (rows, gone) = all.partition(|row| self.places[row.id.0 as usize] != NONE);
+        self.rows = rows;
+        for (place, row) in (0..).zip(&self.rows) {
+            self.places[row.id.0 as usize] = place;
+        }
+        gone
+    }
+
+    /// A row, if it was not left out.
+    pub(crate) fn find(&self, row: RowId) -> Option<&Row> {
+        self.rows.get(self.places[row.0 as usize] as usize)
+    }
+
+    /// A row that [`Self::thread`] or [`Self::other`] has just given.
     #[inline]
     pub(crate) fn get(&mut self, row: RowId) -> &mut Row {
-        &mut self.rows[row.0 as usize]
+        &mut self.rows[self.places[row.0 as usize] as usize]
     }
 
+    /// Those that were not left out, to change.
+    pub(crate) fn all_mut(&mut self) -> &mut [Row] {
+        &mut self.rows
+    }
+
+    /// Those that were not left out.
     pub(crate) fn all(&self) -> &[Row] {
         &self.rows
     }
 
-    /// Those that the file has.
-    pub(crate) fn kept(&self) -> impl Iterator<Item = &Row> + Clone {
-        self.rows.iter().filter(|row| !row.left_out)
+    /// Where each row lies among [`Self::all`], by its id; `None` for those that were left out.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Option<u32>> {
+        self.places.iter().map(|place| (*place != NONE).then_some(*place))
     }
 }
 
@@ -259,5 +331,60 @@ pub(crate) fn scoped_name(track: TrackId, tables: &Tables) -> String {
         Scope::Thread(id) => {
             format!("{} ({}) {name}", tables.thread_name(id), tables.thread(id).tid)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Something happens to a thread, so often.
+    fn happens(rows: &mut Rows, thread: u32, times: u64) {
+        let row = rows.thread(ThreadId(thread)).unwrap();
+        rows.get(row).elsewhere += times;
+    }
+
+    fn owners(rows: &Rows) -> Vec<Owner> {
+        rows.all().iter().map(|row| row.owner).collect()
+    }
+
+    #[test]
+    fn where_all_have_room_nobody_is_left_out() {
+        let mut rows = Rows::new(3);
+        (1..=3).for_each(|thread| happens(&mut rows, thread, 1));
+        assert!(rows.fit().is_empty());
+        assert_eq!((rows.all().len(), rows.left_out), (3, LeftOut::default()));
+    }
+
+    #[test]
+    fn threads_that_end_go_while_more_come_and_those_that_do_more_stay() {
+        let mut rows = Rows::new(4);
+        rows.other(Owner::Losses);
+        happens(&mut rows, 1, 5);
+        for thread in 2..100 {
+            happens(&mut rows, thread, 1);
+            let row = rows.thread(ThreadId(thread)).unwrap();
+            rows.get(row).ended = true;
+        }
+        assert!(rows.all().len() <= 8, "some went before the end: {}", rows.all().len());
+        assert!(rows.is_left_out(ThreadId(50)) && rows.thread(ThreadId(50)).is_none());
+        happens(&mut rows, 100, 4);
+        let gone = rows.fit();
+        assert!(gone.iter().all(|row| row.events() == 1));
+        let [busy, last] = [1, 100].map(|thread| Owner::Thread(ThreadId(thread)));
+        assert_eq!(owners(&rows), [Owner::Losses, busy, last, Owner::LeftOut]);
+        // What comes of a thread that was left out is counted with what it had.
+        assert_eq!(rows.left_out, LeftOut { rows: 98, events: 98 + 1 });
+    }
+
+    #[test]
+    fn of_threads_that_live_none_is_left_out_before_the_end() {
+        let mut rows = Rows::new(3);
+        (1..100).for_each(|thread| happens(&mut rows, thread, u64::from(thread)));
+        assert_eq!(rows.all().len(), 99);
+        let row = rows.thread(ThreadId(7)).unwrap();
+        assert_eq!(rows.fit().len(), 97);
+        assert_eq!(owners(&rows)[..2], [98, 99].map(|thread| Owner::Thread(ThreadId(thread))));
+        assert!(rows.find(row).is_none());
     }
 }

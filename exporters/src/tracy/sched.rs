@@ -167,7 +167,7 @@ impl Cpus {
         rows: &Rows,
         threads: &Threads,
     ) -> io::Result<()> {
-        let ran = threads.of_kept(rows).filter(|(_, thread)| thread.external != 0);
+        let ran = threads.of_rows(rows).filter(|(_, thread)| thread.external != 0);
         out.count(ran.clone().count())?;
         for (row, thread) in ran {
             out.u64(thread.number)?;
@@ -182,8 +182,9 @@ impl Cpus {
         }
         // What rows ran that are left out is gone.
         let interval = |(row, interval): &(u32, u32)| {
-            let found = rows.all()[*row as usize].intervals.get(*interval as usize)?;
-            Some((found, threads.of(RowId(*row)).external))
+            let row = RowId(*row);
+            let found = rows.find(row)?.intervals.get(*interval as usize)?;
+            Some((found, threads.of(row).external))
         };
         out.count(self.cpus.iter().map(|cpu| cpu.ran.iter().filter_map(interval).count()).sum())?;
         for index in 0..MAX_CPUS {
@@ -288,7 +289,7 @@ pub(crate) fn write_totals<W: Write>(
     rows: &Rows,
     threads: &Threads,
 ) -> io::Result<()> {
-    let ran = threads.of_kept(rows).filter(|(_, thread)| thread.external != 0);
+    let ran = threads.of_rows(rows).filter(|(_, thread)| thread.external != 0);
     out.count(ran.clone().count())?;
     for (row, thread) in ran {
         let (running, regions, migrations) = row.totals();

@@ -72,6 +72,10 @@ impl Slices {
                 Scope::Thread(thread) if thread != Tables::IDLE_THREAD => Some(thread),
                 _ => None,
             };
+            if thread.is_some_and(|thread| rows.is_left_out(thread)) {
+                zones.uncount(&mut self.shared.locations);
+                continue;
+            }
             if let Some(row) = thread.and_then(|thread| rows.thread(thread)) {
                 match rows.get(row).zones.nest(zones) {
                     Ok(()) => continue,
@@ -79,7 +83,9 @@ impl Slices {
                 }
             }
             let row = rows.other(Owner::Track(id));
-            rows.get(row).zones = zones;
+            let row = rows.get(row);
+            row.elsewhere += zones.len() as u64;
+            row.zones = zones;
         }
     }
 }

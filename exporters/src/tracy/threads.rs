@@ -26,18 +26,18 @@ pub(crate) struct FileThread {
 /// All of them.
 pub(crate) struct Threads {
     all: Vec<FileThread>,
-    /// Which one stands for each row: its own, or that of the rows that are left out.
-    of_rows: Vec<u32>,
+    /// Which one stands for each row, by its id: its own, or that of the rows that are left out.
+    places: Vec<u32>,
 }
 
 impl Threads {
-    /// The threads of rows of which at most 65,535 are kept.
+    /// The threads of at most 65,535 rows.
     pub(crate) fn new(rows: &Rows, texts: &mut FileStrings, tables: &Tables) -> Self {
         let mut numbers = Numbers::default();
         let mut hints = GroupHints::default();
         let mut external = 0;
         let mut all = Vec::new();
-        for row in rows.kept() {
+        for row in rows.all() {
             let (process, thread) = rows::names(row.owner, tables);
             let names = [&format!("{process} / {thread}"), &process, &thread];
             external += u16::from(!row.intervals.is_empty());
@@ -49,26 +49,22 @@ impl Threads {
                 names: names.map(|name| texts.intern(name)),
             });
         }
-        let rest = rows.kept().position(|row| row.owner == Owner::LeftOut).unwrap_or_default();
-        let mut next = 0;
-        let of_rows = rows.all().iter().map(|row| {
-            next += u32::from(!row.left_out);
-            if row.left_out { rest as u32 } else { next - 1 }
-        });
-        Self { of_rows: of_rows.collect(), all }
+        let rest = rows.all().iter().position(|row| row.owner == Owner::LeftOut);
+        let rest = rest.unwrap_or_default() as u32;
+        Self { all, places: rows.places().map(|place| place.unwrap_or(rest)).collect() }
     }
 
     /// What stands for a row.
     pub(crate) fn of(&self, row: RowId) -> &FileThread {
-        &self.all[self.of_rows[row.0 as usize] as usize]
+        &self.all[self.places[row.0 as usize] as usize]
     }
 
-    /// The rows that are kept, with what stands for them.
-    pub(crate) fn of_kept<'a>(
+    /// All rows with what stands for them.
+    pub(crate) fn of_rows<'a>(
         &'a self,
         rows: &'a Rows,
     ) -> impl Iterator<Item = (&'a Row, &'a FileThread)> + Clone {
-        rows.kept().zip(&self.all)
+        rows.all().iter().zip(&self.all)
     }
 
     fn externals(&self) -> impl Iterator<Item = &FileThread> {
@@ -105,7 +101,7 @@ impl Threads {
         rows: &Rows,
         tables: &Tables,
     ) -> io::Result<()> {
-        let pids = self.of_kept(rows).filter_map(|(row, thread)| {
+        let pids = self.of_rows(rows).filter_map(|(row, thread)| {
             Some((thread.number, tables.process(rows::process(row.owner, tables)?).pid))
         });
         out.count(pids.clone().count())?;
