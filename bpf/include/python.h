@@ -72,7 +72,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(key_size, 4);
 	__uint(value_size, sizeof(struct python_thread));
-	__uint(max_entries, PYTHON_THREADS * MEMORY_SHARES);
+	__uint(max_entries, PYTHON_THREADS * USER_SHARES);
 } python_threads SEC(".maps");
 
 static __always_inline bool read_user_word(__u64 *word, __u64 address)
@@ -92,7 +92,7 @@ static __always_inline bool read_user_word(__u64 *word, __u64 address)
  * two places. */
 static __always_inline struct python_thread *python_known_thread(struct python *p, __u64 key)
 {
-	__u32 share = memory_share_of(bpf_get_current_uid_gid());
+	__u32 share = user_share(bpf_get_current_uid_gid());
 	__u32 slot = share * PYTHON_THREADS + ((key >> 32) & (PYTHON_THREADS - 1));
 	struct python_thread *first = bpf_map_lookup_elem(&python_threads, &slot);
 

@@ -14,6 +14,7 @@
 #define SYSCOLLECT_STACK_MEMORY_H
 
 #include "unwind.h"
+#include "users.h"
 
 /* The collector sets the size. */
 struct {
@@ -39,7 +40,6 @@ struct memory_share {
 	__u64 room;
 };
 
-#define MEMORY_SHARES 128
 #define MEMORY_SHARE_BYTES (8u << 20)
 /* A byte in so many ticks, as a shift: some 100 to 250 KB in a second. */
 #define MEMORY_SHARE_TICKS 14
@@ -48,22 +48,13 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(key_size, 4);
 	__uint(value_size, sizeof(struct memory_share));
-	__uint(max_entries, MEMORY_SHARES * 2);
+	__uint(max_entries, USER_SHARES * 2);
 } memory_shares SEC(".maps");
-
-/* A user's. Above 65,535 lie ids that one user may have all of, as containers without root do, in
- * runs of 65,536: each such run has one or two shares, and not all that there are. */
-static __always_inline __u32 memory_share_of(__u32 uid)
-{
-	__u32 half = MEMORY_SHARES / 2, run = uid >> 16;
-
-	return run ? half + (run & (half - 1)) : uid & (half - 1);
-}
 
 /* The share of the current task's user, if a stack may still be sent of it. */
 static __always_inline struct memory_share *memory_share(__u32 context, __u64 ticks)
 {
-	__u32 index = memory_share_of(bpf_get_current_uid_gid()) + (context & 1) * MEMORY_SHARES;
+	__u32 index = user_share(bpf_get_current_uid_gid()) + (context & 1) * USER_SHARES;
 	struct memory_share *share = bpf_map_lookup_elem(&memory_shares, &index);
 	const __u64 needed = STACK_MEMORY_PARTS * sizeof(struct stack_memory_part);
 

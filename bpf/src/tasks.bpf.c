@@ -4,6 +4,48 @@
  * and probing reads; never filtered, so that names are complete.
  */
 #include "clock.h"
+#include "users.h"
+
+/*
+ * Anybody may begin programs and threads, or rename himself, a million times a
+ * second. A user's records take as much of a lane as they leave free for
+ * others, so that one user alone has half of it; root has all of it.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct TaskShare));
+	__uint(max_entries, USER_SHARES);
+} task_shares SEC(".maps");
+
+/* Whether one more record of the current task's user finds room in its share; counts it. */
+static __always_inline bool task_in_share(struct LaneHeader *lane)
+{
+	__u32 uid = bpf_get_current_uid_gid(), slot = user_share(uid);
+	struct TaskShare *share = uid ? bpf_map_lookup_elem(&task_shares, &slot) : 0;
+
+	if (!share)
+		return true;
+	__u64 tail = load_before_stores(lane->tail);
+
+	/* All that was there at the mark has been read: of what came since, nobody knows. */
+	if (tail >= share->mark) {
+		share->mark = lane->head;
+		share->before = share->used;
+		share->used = 0;
+	}
+	__u64 free = TASK_LANE_BYTES - (lane->head - tail);
+
+	if (share->uid && share->uid != uid)
+		share->of_many = 1;
+	share->uid = uid;
+	if (share->before + share->used + sizeof(struct TaskRecord) > free) {
+		share->lost++;
+		return false;
+	}
+	share->used += sizeof(struct TaskRecord);
+	return true;
+}
 
 /* The lane's next record with the fields that all kinds share, or NULL when it
  * is lost. The caller publishes it with task_publish. */
@@ -12,6 +54,11 @@ static __always_inline struct TaskRecord *task_record(struct task_lane *lane,
 {
 	struct LaneHeader *header = &lane->header;
 
+	if (!task_in_share(header)) {
+		header->beyond_share[kind & 31]++;
+		header->lost_pending++;
+		return 0;
+	}
 	if (!lane_has_room(header, TASK_LANE_BYTES, sizeof(struct TaskRecord))) {
 		lane_count_full(header, kind);
 		return 0;
@@ -109,10 +156,9 @@ int sched_process_exit_raw(__u64 *context)
 }
 
 /*
- * Anybody may rename himself a million times a second. A process has a share
- * of renames on each CPU, and all together have half the lane: births and
- * deaths always find room. What a name is in the end is known without them: it
- * is in the record of the task's end, and the collector reads it.
+ * Of a user's records a process has a share of renames on each CPU, and all
+ * together have half the lane. What a name is in the end is known without
+ * them: it is in the record of the task's end, and the collector reads it.
  */
 #define RENAME_SHARE 512
 #define RENAME_SHARE_NS 50000000ULL

@@ -626,8 +626,26 @@ record! {
         nested: [u64; 32] as "__u64 nested[32]",
         /// Records lost because the clock of a CPU coming up could not be read, by kind number.
         unclocked: [u64; 32] as "__u64 unclocked[32]",
-        /// Records left out because one process made more than its share, by kind number.
+        /// Records left out because one process or user made more than its share, by kind number.
         beyond_share: [u64; 32] as "__u64 beyond_share[32]",
+    }
+}
+
+record! {
+    /// What a user's records of tasks take of a CPU's lane.
+    TaskShare, 40 {
+        /// How far the lane was written when `used` was begun anew.
+        mark: u64 as "__u64 mark",
+        /// Bytes that were `used` before.
+        before: u64 as "__u64 before",
+        /// Bytes that were written since.
+        used: u64 as "__u64 used",
+        /// Records that were beyond the share.
+        lost: u64 as "__u64 lost",
+        /// The user who was the last to have it.
+        uid: u32 as "__u32 uid",
+        /// Not zero where several users have it.
+        of_many: u32 as "__u32 of_many",
     }
 }
 

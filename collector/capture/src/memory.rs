@@ -25,7 +25,7 @@ const LEAST_BUFFER: u64 = 1 << 20;
 const LARGEST_LANE: u64 = 8 << 20;
 const SMALLEST_LANE: u64 = 64 << 10;
 /// What all other lanes of a CPU take, in total, with their headers (`bpf/include/lane.h`).
-const OTHER_LANES: u64 = (2 * 512 + 2 * 256 + 5 * 8) << 10;
+const OTHER_LANES: u64 = (3 * 512 + 256 + 5 * 8) << 10;
 /// All lanes together take at most this much of what is there, and never more than so many bytes
 /// unless the smallest need it: possible CPUs may be many.
 const LANES_SHARE: u64 = 8;

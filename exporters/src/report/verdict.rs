@@ -51,10 +51,18 @@ impl Report {
         Some(format!("In {length}, {cpus} {} {share} % busy{doubt}.", were(&cpus)))
     }
 
+    /// The process, or all of one name if these did more together: a build, a shell's loop.
     fn busiest(&self) -> Option<String> {
         let row = self.processes.rows.first()?;
-        let who = format!("{} ({})", shown(&row.name), row.pid);
-        let (ran, samples) = (row.activity.times.on_cpu_ns, row.activity.counts.samples);
+        let alone = (format!("{} ({})", shown(&row.name), row.pid), &row.activity);
+        let together = self.processes_by_name.rows.first().map(|row| {
+            let processes = grouped(row.processes as u64);
+            (format!("{} ({processes} processes)", shown(&row.name)), &row.activity)
+        });
+        let (who, Activity { times, counts, .. }) = together
+            .filter(|(_, together)| together.busiest_first() < alone.1.busiest_first())
+            .unwrap_or(alone);
+        let (ran, samples) = (times.on_cpu_ns, counts.samples);
         if ran > 0 {
             let share = percent(ran, self.duration_ns);
             let ran = duration(ran);

@@ -2,18 +2,27 @@
 //! others interrupted every few microseconds: before the recording begins, so that all of it finds
 //! a busy machine.
 //!
-//! Compared with a program of another user: no switch is lost, its stacks are whole, and forks take
-//! no longer than on such a machine.
+//! Compared with programs of another user: no switch is lost, stacks are whole, forks take no longer
+//! than on such a machine, and of programs that begin meanwhile both begin and end are there.
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
+use serde_json::{Value, json};
+use syscollect_merge::Session;
+use syscollect_model::{Event, Exporter, ProcessId, Tables, Time};
+use syscollect_playback::Recording;
+use syscollect_store::CaptureReader;
 
 use super::attacked::{AttackedRecorder, Bounds, MIB};
 use super::chains::stacks::{ProgramStacks, RecordedStacks, StackKind};
-use super::context::{Context, DAEMON, NOBODY, ends_with_us, number};
+use super::context::{Context, DAEMON, NOBODY, ends_with_us, number, text};
 use super::hostile_files::longest_fork;
 use super::unwinding;
 
@@ -30,6 +39,8 @@ const OPTIONS: &[&str] = &["--gpu", "--function", "libc.so.6:getpwnam"];
 /// Of 1,000 stacks of the honest program so many are whole.
 const WHOLE: u64 = 700;
 const STACKS_LEAST: u64 = 20;
+/// Programs that the honest user starts meanwhile, each for a moment.
+const SHORT_PROGRAMS: usize = 80;
 /// Mostly it is milliseconds.
 const LONGEST_FORK: Duration = Duration::from_secs(2);
 /// Nothing is compared with what is used at rest, because there is none. A recorder that waited for
@@ -70,27 +81,99 @@ pub(crate) fn threads(context: &Context) -> Result<String> {
     std::thread::sleep(BEFORE);
     let forks = std::thread::spawn(|| longest_fork(FORKING));
     let recorder = AttackedRecorder::start_attacked(context, &capture, OPTIONS)?;
+    start_short_programs(context)?;
     let longest = forks.join().map_err(|_| anyhow!("what forks panicked"))??;
     let recorder = recorder.stop(context)?;
     drop(programs);
 
     let info = context.info(&capture)?;
     let (lost, events) = (number(&info, "lost")?, number(&info, "events")?);
-    let losses = info["losses"].as_array().into_iter().flatten();
-    let mut of_switches = losses.filter(|loss| loss["lane"] == "sched");
+    let short = ShortPrograms::read(&capture)?;
     let program = ProgramStacks::new(honest, unwinding::known());
     let recorded = RecordedStacks::read(&capture, 0, vec![program])?;
     let stacks =
         [StackKind::Sample, StackKind::OffCpu].map(|kind| (kind, recorded.programs[0].of(kind)));
     let words = format!(
-        "{lost} records are lost, beside {events} events; the longest fork took {longest:.1?}; {}: {}; {}: {}",
-        stacks[0].0, stacks[0].1, stacks[1].0, stacks[1].1
+        "{lost} records are lost, beside {events} events; {} and {} of {SHORT_PROGRAMS} programs begin and end; \
+         the longest fork took {longest:.1?}; {}: {}; {}: {}",
+        short.begun.len(),
+        short.ended.len(),
+        stacks[0].0,
+        stacks[0].1,
+        stacks[1].0,
+        stacks[1].1
     );
-    // Of the threads' own lives and mappings some are lost where the machine has more to do still.
-    ensure!(of_switches.next().is_none(), "{words}: {}", info["losses"]);
+    ensure!(
+        info["losses"].as_array().into_iter().flatten().all(is_the_attacks),
+        "{words}: {}",
+        info["losses"]
+    );
+    ensure!([short.begun.len(), short.ended.len()] == [SHORT_PROGRAMS; 2], "{words}");
     ensure!(longest <= LONGEST_FORK, "{words}");
     for (_, counts) in &stacks {
         ensure!(counts.all() >= STACKS_LEAST && counts.are_whole(WHOLE), "{words}");
     }
     Ok(format!("{words}; {}", recorder.within(&BOUNDS)?))
+}
+
+/// Whether what was lost is of nobody but the attack: of its threads' lives and mappings some may
+/// be, where the machine has more to do still.
+fn is_the_attacks(loss: &Value) -> bool {
+    match loss["lane"].as_str() {
+        Some("sched") => false,
+        Some("tasks") => {
+            (&loss["cause"], &loss["user"]) == (&json!("beyond-share"), &json!(NOBODY))
+        }
+        _ => true,
+    }
+}
+
+/// They run one behind another, and end.
+fn start_short_programs(context: &Context) -> Result<()> {
+    let folder = context.path("hostile-threads-short");
+    fs::create_dir(&folder)?;
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777))?;
+    // The folder above is root's alone.
+    fs::set_permissions(folder.parent().unwrap_or(&folder), fs::Permissions::from_mode(0o755))?;
+    let mut command = Command::new(&context.load);
+    command.args(["start-programs", text(&folder)?, &SHORT_PROGRAMS.to_string()]);
+    command.uid(DAEMON).gid(DAEMON).stdin(Stdio::null()).stdout(Stdio::null());
+    let ended = command.status().context("cannot start the honest user's programs")?;
+    ensure!(ended.success(), "the honest user's programs failed: {ended}");
+    Ok(())
+}
+
+/// Which of them a capture has.
+#[derive(Debug, Default)]
+struct ShortPrograms {
+    begun: BTreeSet<ProcessId>,
+    ended: BTreeSet<ProcessId>,
+}
+
+impl ShortPrograms {
+    fn read(capture: &Path) -> Result<Self> {
+        let mut read = Self::default();
+        Session::open(CaptureReader::open(capture)?)?.play(&mut read)?;
+        Ok(read)
+    }
+}
+
+impl Exporter for ShortPrograms {
+    type Error = anyhow::Error;
+
+    fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<()> {
+        match event {
+            Event::ProcessExec(process, name) => {
+                let number = tables.strings.get(*name).strip_prefix('p');
+                if number.is_some_and(|number| number.parse::<u32>().is_ok()) {
+                    self.begun.insert(*process);
+                }
+            }
+            Event::ProcessEnd(process) if self.begun.contains(process) => {
+                self.ended.insert(*process);
+            }
+            _ => (),
+        }
+        Ok(())
+    }
 }

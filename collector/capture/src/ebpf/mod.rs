@@ -6,6 +6,7 @@ mod lanes;
 mod programs;
 mod sampling;
 mod sizes;
+mod task_shares;
 mod tsc;
 
 use std::collections::BTreeMap;
@@ -290,7 +291,8 @@ impl Source for EbpfSource {
     }
 
     fn losses(&self) -> Vec<LaneLoss> {
-        let mut losses = self.lanes.losses();
+        let shares = task_shares::read(&self.ebpf);
+        let mut losses = task_shares::by_user(self.lanes.losses(), &shares);
         losses.extend(self.counts().iter().filter(|(_, counts)| counts.recursion_misses > 0).map(
             |(program, counts)| LaneLoss {
                 origin: programs::lane_of(program).into(),

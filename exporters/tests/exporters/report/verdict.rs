@@ -35,6 +35,23 @@ fn the_first_sentences_say_how_long_how_busy_who_ran_who_waited_and_what_was_los
 }
 
 #[test]
+fn a_swarm_of_short_processes_is_busier_than_the_longest_of_all() {
+    let (mut scenario, a, _) = two_programs();
+    let swarm: Vec<_> =
+        (30..33).map(|pid| scenario.process(pid, 10, "true", &["/bin/true"]).1).collect();
+    scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
+    let mut before = a;
+    for (at, short) in [30, 50, 70].into_iter().zip(swarm) {
+        scenario.switches(at, 0, before, SLEEPS, short);
+        before = short;
+    }
+    scenario.switches(90, 0, before, SLEEPS, a);
+    let text = report_with(&scenario, ReportOptions::default(), &session(), &[]).text(1000);
+    let says = "Most CPU time, 60.0 us (66.7 % of one CPU), went to true (3 processes). ";
+    assert!(text.lines().next().unwrap().contains(says), "{text}");
+}
+
+#[test]
 fn what_a_program_was_blocked_in_for_a_tenth_of_the_time_is_told_with_its_own_function() {
     let says =
         "Blocked longest: a (10), 60.0 us for a lock in update_table(int) (pthread_mutex_lock). ";
