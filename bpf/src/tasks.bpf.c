@@ -157,8 +157,9 @@ int sched_process_exit_raw(__u64 *context)
 
 /*
  * Of a user's records a process has a share of renames on each CPU, and all
- * together have half the lane. What a name is in the end is known without
- * them: it is in the record of the task's end, and the collector reads it.
+ * together leave a quarter of the lane to births and deaths. What a name is in
+ * the end is known without them: it is in the record of the task's end, and the
+ * collector reads it.
  */
 #define RENAME_SHARE 512
 #define RENAME_SHARE_NS 50000000ULL
@@ -178,7 +179,7 @@ struct {
 } rename_shares SEC(".maps");
 
 /* Whether the process may rename once more now. Processes that share an entry
- * take it from each other: then the lane's half is what bounds them. */
+ * take it from each other: then their user's share is what bounds them. */
 static __always_inline bool rename_in_share(__u32 tgid)
 {
 	__u32 slot = tgid & (RENAME_SHARES - 1);
@@ -215,7 +216,7 @@ int task_rename_raw(__u64 *context)
 	if (!rename_in_share(BPF_CORE_READ(task, tgid))) {
 		lane->header.beyond_share[KIND_RENAME]++;
 		lane->header.lost_pending++;
-	} else if (!lane_has_room(&lane->header, TASK_LANE_BYTES / 2, sizeof(struct TaskRecord))) {
+	} else if (!lane_has_room(&lane->header, TASK_LANE_BYTES / 4 * 3, sizeof(struct TaskRecord))) {
 		lane_count_full(&lane->header, KIND_RENAME);
 	} else {
 		struct TaskRecord *record = task_record(lane, task, KIND_RENAME);

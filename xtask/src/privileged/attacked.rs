@@ -134,6 +134,20 @@ impl AttackedRecorder {
         self.programs.during(long)
     }
 
+    /// Does something while the recorder gets no CPU, as on a machine that has more to do.
+    pub(super) fn while_stopped<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let signal = |number| {
+            // SAFETY: plain numbers; the process is this one's child and has not been waited for.
+            let failed = unsafe { libc::kill(self.process.id() as libc::pid_t, number) };
+            ensure!(failed == 0, "no signal {number} to the recorder");
+            Ok(())
+        };
+        signal(libc::SIGSTOP)?;
+        let done = work();
+        signal(libc::SIGCONT)?;
+        done
+    }
+
     /// Stops it.
     pub(super) fn stop(self, context: &Context) -> Result<StoppedRecorder> {
         let Self { process, programs, capture, watch, at_rest: (rest, most_at_rest), since } = self;

@@ -39,14 +39,17 @@ const OPTIONS: &[&str] = &["--gpu", "--function", "libc.so.6:getpwnam"];
 /// Of 1,000 stacks of the honest program so many are whole.
 const WHOLE: u64 = 700;
 const STACKS_LEAST: u64 = 20;
-/// Programs that the honest user starts meanwhile, each for a moment.
-const SHORT_PROGRAMS: usize = 80;
+/// Programs that the honest user starts, each for a moment, while nobody empties the lanes, after
+/// these have become as full as the attack can make them.
+const SHORT_PROGRAMS: usize = 40;
+const FILLING: Duration = Duration::from_millis(500);
 /// Mostly it is milliseconds.
 const LONGEST_FORK: Duration = Duration::from_secs(2);
-/// Nothing is compared with what is used at rest, because there is none. A recorder that waited for
-/// its tracepoints took 12 to 27 s to stop.
+/// Nothing is compared with what is used at rest, because there is none; and of CPU time this sees
+/// the first moments, in which tables are made of all that runs. A recorder that waited for its
+/// tracepoints took 12 to 27 s to stop.
 const BOUNDS: Bounds =
-    Bounds { memory: 400 * MIB, to_stop: Duration::from_secs(10), ..Bounds::USUAL };
+    Bounds { cpu: 1.0, memory: 400 * MIB, to_stop: Duration::from_secs(10), ..Bounds::USUAL };
 
 /// Programs that are killed when this is dropped.
 struct Programs(Vec<Child>);
@@ -81,7 +84,10 @@ pub(crate) fn threads(context: &Context) -> Result<String> {
     std::thread::sleep(BEFORE);
     let forks = std::thread::spawn(|| longest_fork(FORKING));
     let recorder = AttackedRecorder::start_attacked(context, &capture, OPTIONS)?;
-    start_short_programs(context)?;
+    recorder.while_stopped(|| {
+        std::thread::sleep(FILLING);
+        start_short_programs(context)
+    })?;
     let longest = forks.join().map_err(|_| anyhow!("what forks panicked"))??;
     let recorder = recorder.stop(context)?;
     drop(programs);
