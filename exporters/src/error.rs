@@ -10,7 +10,8 @@ pub enum ExportError {
     Write(#[from] io::Error),
     /// The thread that compresses and writes ended before its time.
     #[error(
-        "the export stopped: the thread that compresses and writes it ended early; export the capture again"
+        "the export stopped: the thread that compresses and writes it ended early; export the \
+         capture again"
     )]
     WriterGone,
 }

@@ -91,7 +91,8 @@ fn server(word: &str) -> Option<String> {
 pub enum DebuginfodError {
     /// No server is named.
     #[error(
-        "DEBUGINFOD_URLS names no server that begins with https:// or http://, such as https://debuginfod.elfutils.org"
+        "DEBUGINFOD_URLS names no server that begins with https:// or http://, such as \
+         https://debuginfod.elfutils.org"
     )]
     NoServer,
     /// Nothing says where files are kept.

@@ -144,7 +144,8 @@ impl Kernel {
             if layout.debug_bytes > self.options.debug_bytes_max {
                 let (size, limit) = (layout.debug_bytes, self.options.debug_bytes_max);
                 return Err(format!(
-                    "no inlined functions and lines: {} has {size} bytes of debug information, the limit is {limit}",
+                    "no inlined functions and lines: {} has {size} bytes of debug information, the \
+                     limit is {limit}",
                     path.display()
                 ));
             }

@@ -98,7 +98,9 @@ impl Module<'_> {
         let placed = layout(self.file).and_then(|mut layout| {
             let placed = layout.place_code(self.mapped);
             placed.then_some(layout).ok_or_else(|| {
-                "not named: its debug file alone does not say where its code lay in the file that ran".into()
+                "not named: its debug file alone does not say where its code lay in the file that \
+                 ran"
+                .into()
             })
         });
         let layout = match placed {
@@ -371,7 +373,8 @@ impl Module<'_> {
         if options.lines && too_large {
             let (size, limit) = (layout.debug_bytes, options.debug_bytes_max);
             notes.push(format!(
-                "no inlined functions and lines: debug information of {size} bytes, the limit is {limit}"
+                "no inlined functions and lines: debug information of {size} bytes, the limit is \
+                 {limit}"
             ));
         }
         let lines = options.lines && !too_large;
@@ -469,7 +472,8 @@ fn fill(
             Ok(missed) => {
                 late = missed;
                 notes.push(format!(
-                    "no inlined functions and lines for {missed} of {all} places: finding them takes too long"
+                    "no inlined functions and lines for {missed} of {all} places: finding them \
+                     takes too long"
                 ));
             }
         }

@@ -91,7 +91,8 @@ fn check_lines(name: &str, lines: &str) {
         (1..).zip(lines.lines().zip(expected.lines())).find(|(_, (a, b))| a != b)
     {
         panic!(
-            "{name}.txt differs in line {line}:\n  got  {got}\n  want {want}\nall that came:\n{lines}"
+            "{name}.txt differs in line {line}:\n  got  {got}\n  want {want}\nall that came:\n\
+             {lines}"
         );
     }
     assert_eq!(lines, expected, "{name}.txt has another number of lines");

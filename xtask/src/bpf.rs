@@ -45,7 +45,8 @@ fn build(source: &str, object: &str, check: bool) -> Result<()> {
         .with_context(|| format!("cannot read {object}; `cargo xtask bpf` builds it"))?;
     if present != bytes {
         bail!(
-            "{object} was not built from {source} as it is now; run `cargo xtask bpf` and commit the result"
+            "{object} was not built from {source} as it is now; run `cargo xtask bpf` and commit \
+             the result"
         );
     }
     Ok(())
@@ -87,7 +88,8 @@ fn tool(name: &str, variable: &str) -> Result<String> {
     match started {
         Ok(output) if output.status.success() => Ok(program),
         _ => bail!(
-            "{program} is missing ({INSTALL}); only changes to bpf/ need it, the built object is committed"
+            "{program} is missing ({INSTALL}); only changes to bpf/ need it, the built object is \
+             committed"
         ),
     }
 }

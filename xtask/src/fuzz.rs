@@ -77,9 +77,11 @@ fn targets() -> Result<Vec<String>> {
 /// Builds all of them; the folder where they lie.
 fn build() -> Result<PathBuf> {
     let folder = root().join("fuzz");
-    let flags = "--cfg fuzzing -C passes=sancov-module -C debug-assertions=on -C overflow-checks=on \
-                 -C llvm-args=-sanitizer-coverage-level=4 -C llvm-args=-sanitizer-coverage-inline-8bit-counters \
-                 -C llvm-args=-sanitizer-coverage-pc-table -C llvm-args=-sanitizer-coverage-trace-compares";
+    let flags = "--cfg fuzzing -C passes=sancov-module -C debug-assertions=on -C \
+                 overflow-checks=on -C llvm-args=-sanitizer-coverage-level=4 -C \
+                 llvm-args=-sanitizer-coverage-inline-8bit-counters -C \
+                 llvm-args=-sanitizer-coverage-pc-table -C \
+                 llvm-args=-sanitizer-coverage-trace-compares";
     // With a target given, build scripts and macros are built without the flags.
     let host = host_target()?;
     let arguments = ["build", "--quiet", "--release", "--target", &host];

@@ -29,7 +29,8 @@ pub(crate) fn run(check: bool) -> Result<()> {
         .with_context(|| format!("cannot read {HEADER}; `cargo xtask layouts` writes it"))?;
     if present != wanted {
         bail!(
-            "{HEADER} does not match bpf/records/src; run `cargo xtask layouts` and commit the result"
+            "{HEADER} does not match bpf/records/src; run `cargo xtask layouts` and commit the \
+             result"
         );
     }
     Ok(())
@@ -94,7 +95,8 @@ mod tests {
             "struct TaskRecord {",
             "\t__u8 comm[16];",
             "_Static_assert(sizeof(struct TaskRecord) == 56, \"size of TaskRecord\");",
-            "_Static_assert(__builtin_offsetof(struct TaskRecord, comm) == 24, \"TaskRecord.comm\");",
+            "_Static_assert(__builtin_offsetof(struct TaskRecord, comm) == 24, \
+             \"TaskRecord.comm\");",
         ] {
             assert!(header.lines().any(|present| present == line), "no line {line:?}");
         }

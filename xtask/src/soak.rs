@@ -116,7 +116,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     until("the recording to begin", size)?;
     let begun = Instant::now();
     println!(
-        "| minute | resident MiB | peak MiB | descriptors | mappings | threads | CPU % | MB a minute |"
+        "| minute | resident MiB | peak MiB | descriptors | mappings | threads | CPU % | MB a \
+         minute |"
     );
     println!("|---:|---:|---:|---:|---:|---:|---:|---:|");
     let mut before = Row::of(recorder.id(), 0, 0)?;

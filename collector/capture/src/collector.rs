@@ -153,7 +153,8 @@ impl Output {
         let buffer = self.sink.buffer();
         let (reach, held) = (buffer.short_span()?, megabytes(buffer.held() as u64));
         Some(format!(
-            "the buffer was full ({held}) and holds the last {:.1} s only: give it a size, too, as in --buffer 30s,2G",
+            "the buffer was full ({held}) and holds the last {:.1} s only: give it a size, too, as \
+             in --buffer 30s,2G",
             reach.as_secs_f64()
         ))
     }

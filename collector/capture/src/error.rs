@@ -7,8 +7,8 @@ use std::io;
 pub enum CaptureError {
     /// The kernel refuses this process what the recording needs.
     #[error(
-        "the kernel does not permit {what} ({source}); run as root, or give the program CAP_BPF and CAP_PERFMON: \
-         `syscollect doctor` tells what is missing"
+        "the kernel does not permit {what} ({source}); run as root, or give the program CAP_BPF \
+         and CAP_PERFMON: `syscollect doctor` tells what is missing"
     )]
     NotPermitted {
         /// What was tried.
@@ -19,12 +19,14 @@ pub enum CaptureError {
     /// The kernel carries no type information.
     #[error(
         "the kernel has no type information at /sys/kernel/btf/vmlinux ({0}); \
-         it must be built with CONFIG_DEBUG_INFO_BTF, as those of Debian 12, Ubuntu 20.10, Fedora 34 and later are"
+         it must be built with CONFIG_DEBUG_INFO_BTF, as those of Debian 12, Ubuntu 20.10, Fedora \
+         34 and later are"
     )]
     NoBtf(String),
     /// Unwind tables were asked for.
     #[error(
-        "this kernel cannot unwind user stacks by tables; without --unwind tables they are walked by frame pointers: {0}"
+        "this kernel cannot unwind user stacks by tables; without --unwind tables they are walked \
+         by frame pointers: {0}"
     )]
     NoUnwindTables(Box<CaptureError>),
     /// A kernel program was refused.
@@ -45,7 +47,8 @@ pub enum CaptureError {
     },
     /// Not even a small recording has room.
     #[error(
-        "a recording needs {needed_text} of memory and there is not so much: {limit}; give it more, or record fewer things",
+        "a recording needs {needed_text} of memory and there is not so much: {limit}; give it \
+         more, or record fewer things",
         needed_text = megabytes(*needed)
     )]
     TooLittleMemory {

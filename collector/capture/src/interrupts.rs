@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn the_addresses_are_those_that_the_kernel_shows() {
-        let symbols = "000000000001a0c0 A __preempt_count\nffffffff82a0 D __per_cpu_offset_not\nffffffff82b0 D __per_cpu_offset\n";
+        let symbols = "000000000001a0c0 A __preempt_count\nffffffff82a0 D __per_cpu_offset_not\n\
+                       ffffffff82b0 D __per_cpu_offset\n";
         let expected = PreemptCount::Address { table: 0xffff_ffff_82b0, offset: 0x1a0c0 };
         assert_eq!(addresses(symbols.as_bytes()), Some(expected));
         let hidden = "0000000000000000 A __preempt_count\n0000000000000000 D __per_cpu_offset\n";

@@ -299,7 +299,8 @@ mod tests {
     }
 
     const UNIFIED: &str = "30 24 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
-    const SEPARATE: &str = "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
+    const SEPARATE: &str = "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup \
+                            rw,memory\n\
                             41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
 
     #[test]

@@ -193,22 +193,24 @@ impl MetadataThread {
             self.worker.wait(LONGEST_GOODBYE)
         });
         let RecordedMetadata { held, mut left_out } = noted.unwrap_or_else(|_| {
-            let late = "names of functions may be absent: when the recording ended, a file of code was still being opened; \
-                        which others waited is not known";
+            let late = "names of functions may be absent: when the recording ended, a file of code \
+                        was still being opened; which others waited is not known";
             RecordedMetadata { held: PinnedFiles::default(), left_out: vec![late.to_owned()] }
         });
         let never_heard = self.orders.never_heard.load(Ordering::Relaxed);
         if never_heard > 0 {
             left_out.push(format!(
-                "{never_heard} files of code and programs were not noted when they were mapped and begun, too many at \
-                 once: names of functions and arguments of programs may be missing"
+                "{never_heard} files of code and programs were not noted when they were mapped and \
+                 begun, too many at once: names of functions and arguments of programs may be \
+                 missing"
             ));
         }
         let too_much = self.orders.mapped_too_much.load(Ordering::Relaxed);
         if too_much > 0 {
             left_out.push(format!(
-                "{too_much} files of code were not noted when they were mapped, of processes that map hundreds of them \
-                 at once, again and again: names, unwind tables and probes of these may be missing"
+                "{too_much} files of code were not noted when they were mapped, of processes that \
+                 map hundreds of them at once, again and again: names, unwind tables and probes of \
+                 these may be missing"
             ));
         }
         (held, left_out)
@@ -623,8 +625,8 @@ impl<'a> MetadataRecorder<'a> {
         let beyond = self.beyond;
         if beyond > 0 {
             left_out.push(format!(
-                "{beyond} mappings are not noted: their processes ran when the recording began, with more than \
-                 {MAPPINGS_MAX} each; code in them has no names"
+                "{beyond} mappings are not noted: their processes ran when the recording began, \
+                 with more than {MAPPINGS_MAX} each; code in them has no names"
             ));
         }
         left_out.extend(self.perf_maps.left_out());
@@ -677,8 +679,8 @@ impl<'a> MetadataRecorder<'a> {
 fn words(account: &Account, whose: &str) -> String {
     let missing = account.shortcomings("were not noted");
     format!(
-        "programs {whose} began, and mapped files of code, faster than these were noted: {missing}; names of their \
-         functions and their arguments may be missing"
+        "programs {whose} began, and mapped files of code, faster than these were noted: \
+         {missing}; names of their functions and their arguments may be missing"
     )
 }
 

@@ -112,7 +112,8 @@ impl FromStr for Tracepoints {
             text.split_once(':').map_or((text, None), |(system, name)| (system, Some(name)));
         if !is_name(system) || !name.is_none_or(is_name) {
             return Err(format!(
-                "{text:?} is not SYSTEM or SYSTEM:NAME, as /sys/kernel/tracing/available_events has them"
+                "{text:?} is not SYSTEM or SYSTEM:NAME, as /sys/kernel/tracing/available_events \
+                 has them"
             ));
         }
         Ok(Self { system: system.to_owned(), name: name.map(str::to_owned) })

@@ -155,7 +155,8 @@ impl PerfMapWatch {
     pub(crate) fn left_out(&self) -> Option<String> {
         (self.left_out > 0).then(|| {
             format!(
-                "{} programs that make code while they run were not looked at for its names: too many at one time",
+                "{} programs that make code while they run were not looked at for its names: too \
+                 many at one time",
                 self.left_out
             )
         })

@@ -267,8 +267,8 @@ impl SleeperStacks {
         let mut words = Vec::new();
         if self.left_out > 0 {
             words.push(format!(
-                "{} threads were not looked at before the recording ended: those that slept from its \
-                 beginning to its end are not shown",
+                "{} threads were not looked at before the recording ended: those that slept from \
+                 its beginning to its end are not shown",
                 self.left_out
             ));
         }

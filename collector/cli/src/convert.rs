@@ -441,8 +441,8 @@ fn announce_size(bytes: u64, selection: &Selection) {
     if bytes > LARGEST_JSON {
         let markers = if selection.sched_markers { "leave out --sched-markers, or " } else { "" };
         say!(
-            "syscollect: the profile will have about {} of JSON, and browsers open no more than about {}: {markers}cut \
-             it with --from, --to or --process",
+            "syscollect: the profile will have about {} of JSON, and browsers open no more than \
+             about {}: {markers}cut it with --from, --to or --process",
             syscollect_model::bytes(bytes),
             syscollect_model::bytes(LARGEST_JSON)
         );

@@ -66,7 +66,8 @@ mod tests {
         ];
         assert_eq!(
             around(&costs).unwrap(),
-            "start 400 ms, 60.0 MB; naming 32.0 s, 486 MB; in all 45.3 s of CPU time, at most 486 MB of memory"
+            "start 400 ms, 60.0 MB; naming 32.0 s, 486 MB; in all 45.3 s of CPU time, at most 486 \
+             MB of memory"
         );
         assert_eq!(around(&[]), None, "older captures say nothing of it");
     }

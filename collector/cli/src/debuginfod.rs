@@ -25,15 +25,16 @@ const BYTES_MAX: u64 = 8 << 30;
 pub(crate) fn options() -> Result<DebuginfodOptions> {
     if Owner::behind_sudo().is_some() {
         bail!(
-            "--debuginfod: root does not fetch files on behalf of another user: run this without sudo, which it \
-             does not need"
+            "--debuginfod: root does not fetch files on behalf of another user: run this without \
+             sudo, which it does not need"
         );
     }
     let options = DebuginfodOptions::from_variables(|name| std::env::var_os(name));
     let options = options.context("--debuginfod")?;
     if Owner::is_root_in_anothers(&options.cache) {
         bail!(
-            "--debuginfod: root does not write into {}, which is another user's: set DEBUGINFOD_CACHE_PATH",
+            "--debuginfod: root does not write into {}, which is another user's: set \
+             DEBUGINFOD_CACHE_PATH",
             options.cache.display()
         );
     }

@@ -69,7 +69,8 @@ impl Format {
             let first =
                 accepted.iter().find(|format| **format != Self::Syscap).unwrap_or(&Self::Pftrace);
             return Err(format!(
-                "standard output has no extension that tells the format: add --format, such as --format {}",
+                "standard output has no extension that tells the format: add --format, such as \
+                 --format {}",
                 first.extension()
             ));
         }
@@ -82,12 +83,13 @@ impl Format {
         }
         match path.extension().and_then(|extension| extension.to_str()) {
             Some(other) => Err(format!(
-                "no format has the extension {other:?}; there are {}. Change the name or add --format",
+                "no format has the extension {other:?}; there are {}. Change the name or add \
+                 --format",
                 list(accepted)
             )),
             None => Err(format!(
-                "the format of {path:?} cannot be told without an extension; there are {}. Change the name or add \
-                 --format",
+                "the format of {path:?} cannot be told without an extension; there are {}. Change \
+                 the name or add --format",
                 list(accepted)
             )),
         }

@@ -351,7 +351,8 @@ impl Report {
                 &mut text,
                 "Probes",
                 format!(
-                    "{count} {zones} of probes ended without a beginning: before the recording, or lost"
+                    "{count} {zones} of probes ended without a beginning: before the recording, or \
+                     lost"
                 ),
             );
         }
@@ -362,7 +363,8 @@ impl Report {
                 &mut text,
                 "GPU",
                 format!(
-                    "{count} {failures} of work that is not known, or that was told to have ended before"
+                    "{count} {failures} of work that is not known, or that was told to have ended \
+                     before"
                 ),
             );
         }

@@ -333,8 +333,8 @@ mod tests {
         let alone = text(&lost(vec![renames.clone()]));
         assert_eq!(
             alone,
-            "*** LOST 4,000,000 renames beyond their processes' shares, and no other event ***\n    \
-             4,000,000 renames of CPU 1: beyond-share\n"
+            "*** LOST 4,000,000 renames beyond their processes' shares, and no other event \
+             ***\n    4,000,000 renames of CPU 1: beyond-share\n"
         );
         let both = text(&lost(vec![renames, loss("tasks", LossCause::LaneFull, 1_000)]));
         let heading = "*** LOST 1,000 of 100,000 events (1.00 %) and 4,000,000 renames beyond \

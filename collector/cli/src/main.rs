@@ -173,7 +173,8 @@ mod tests {
         let text = message(&repeated.context("cannot export to x.pftrace"));
         assert_eq!(
             text,
-            "cannot export to x.pftrace: cannot write after 12 bytes: No space left on device (os error 28)"
+            "cannot export to x.pftrace: cannot write after 12 bytes: No space left on device (os \
+             error 28)"
         );
     }
 

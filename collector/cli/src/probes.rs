@@ -44,7 +44,8 @@ enum Command {
 
 /// The arguments.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES, override_usage = "syscollect probes list [OPTIONS] <PID|FILE|--all> [GLOB]")]
+#[command(after_help = EXAMPLES, override_usage = "syscollect probes list [OPTIONS] \
+                                                   <PID|FILE|--all> [GLOB]")]
 struct ListArgs {
     /// A process by its number, or a file; and a pattern of names
     #[arg(value_name = "PID|FILE] [GLOB", num_args = 0..=2, required_unless_present = "all", hide_possible_values = true)]

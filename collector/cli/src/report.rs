@@ -304,7 +304,8 @@ fn check_trees(report: &Report, is_part: bool) -> Result<()> {
         true => "record for longer, while programs run",
     };
     bail!(
-        "there is no CPU sample and no blocked thread with a stack, so call trees would be empty: {way}"
+        "there is no CPU sample and no blocked thread with a stack, so call trees would be empty: \
+         {way}"
     )
 }
 

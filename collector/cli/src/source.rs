@@ -60,8 +60,8 @@ impl Source {
                 Ok(Self::Captures(Box::new(recordings)))
             }
             _ => bail!(
-                "several files are read together where all are captures, or all .etl files of one recording: read \
-                 the others by themselves"
+                "several files are read together where all are captures, or all .etl files of one \
+                 recording: read the others by themselves"
             ),
         }
     }
@@ -152,8 +152,8 @@ fn open_capture(path: &Path) -> Result<CaptureReader> {
     let beside = path.with_file_name(format.raw_beside(name, "syscap"));
     if !beside.is_file() {
         bail!(
-            "{} is what a recording was exported to, and only its raw capture can be read: {} is not there. Record \
-             with --keep-capture, or with -o FILE.syscap",
+            "{} is what a recording was exported to, and only its raw capture can be read: {} is \
+             not there. Record with --keep-capture, or with -o FILE.syscap",
             path.display(),
             beside.display()
         );

@@ -126,7 +126,8 @@ pub(crate) fn text(outcome: &Outcome, style: Style) -> String {
         KeptCapture::TooLarge(size) => {
             let _ = writeln!(
                 text,
-                "The raw capture ({}), which `syscollect report` reads, was not kept: --keep-capture keeps it",
+                "The raw capture ({}), which `syscollect report` reads, was not kept: \
+                 --keep-capture keeps it",
                 bytes(*size)
             );
         }
@@ -155,8 +156,8 @@ pub(crate) fn stopped_early(recorder: &RecorderSummary, max_size: Option<u64>) -
     let limit = max_size.map_or_else(String::new, |most| format!(" ({})", bytes(most)));
     (recorder.stop_reason == StopReason::MaxSize).then(|| {
         format!(
-            "Stopped after {}: what was written reached --max-size{limit}; what lay in buffers then, and \
-             names, came on top",
+            "Stopped after {}: what was written reached --max-size{limit}; what lay in buffers \
+             then, and names, came on top",
             duration(recorder.duration_ns)
         )
     })
@@ -192,7 +193,10 @@ pub(crate) fn export_text(exported: &Exported, style: Style) -> String {
     let mut text =
         format!("Wrote {}: {}, {} events\n", shown(path), bytes(*size), grouped(played.events));
     if played.events == 0 {
-        text.push_str("Nothing is in the capture, or in the part that was asked for: the file is whole, and empty\n");
+        text.push_str(
+            "Nothing is in the capture, or in the part that was asked for: the file is \
+                       whole, and empty\n",
+        );
     }
     match (complete, lost.lacks_parts()) {
         (true, _) => {}
@@ -212,7 +216,8 @@ fn advice(losses: &[LaneLoss], buffer_bytes: usize) -> Option<String> {
     let largest = lost.max_by_key(|loss| loss.count)?;
     Some(match largest.cause {
         LossCause::BufferFull => format!(
-            "The disk was slower than the events: take a larger --buffer (now {}), a faster disk, or fewer --stacks",
+            "The disk was slower than the events: take a larger --buffer (now {}), a faster disk, \
+             or fewer --stacks",
             bytes(buffer_bytes as u64)
         ),
         LossCause::LaneFull => lane_advice(largest).into(),
@@ -225,16 +230,20 @@ fn advice(losses: &[LaneLoss], buffer_bytes: usize) -> Option<String> {
 fn lane_advice(loss: &LaneLoss) -> &'static str {
     match &loss.origin {
         LossOrigin::Lane(LaneKind::Zone) if loss.record == LostRecord::ItemWithoutRing => {
-            "An instrumented program has more than 1,024 threads at a time; zones of the others are lost"
+            "An instrumented program has more than 1,024 threads at a time; zones of the others \
+             are lost"
         }
         LossOrigin::Lane(LaneKind::Zone | LaneKind::ZoneLog) => {
-            "Threads recorded more zones than could be taken: instrument less in short loops, or give the recorder a CPU"
+            "Threads recorded more zones than could be taken: instrument less in short loops, or \
+             give the recorder a CPU"
         }
         LossOrigin::Lane(LaneKind::Probe) => {
-            "Probes were hit more often than could be taken: probe fewer places, or give the recorder a CPU"
+            "Probes were hit more often than could be taken: probe fewer places, or give the \
+             recorder a CPU"
         }
         _ => {
-            "The recorder got the CPU too late: take fewer --stacks or a lower --freq, or give it a CPU"
+            "The recorder got the CPU too late: take fewer --stacks or a lower --freq, or give it \
+             a CPU"
         }
     }
 }
@@ -291,7 +300,8 @@ mod tests {
             "Wrote x.pftrace: 12.3 MB, 99,000 events in 2.00 s\n\
              Kept x.syscap, the raw capture, for `syscollect report x.syscap` and others\n\
              Lost: nothing\n\
-             Recorder: 80.0 ms of CPU time (4.0 % of one CPU), 31.0 MB of memory, recording 150 ms after its start\n\
+             Recorder: 80.0 ms of CPU time (4.0 % of one CPU), 31.0 MB of memory, recording 150 ms \
+             after its start\n\
              Look at it: open https://ui.perfetto.dev and drop x.pftrace into it\n"
         );
     }

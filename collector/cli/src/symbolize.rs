@@ -86,7 +86,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         && session.reader().damage().iter().any(|damage| matches!(damage, Damage::Another { .. }))
     {
         bail!(
-            "{} holds another capture behind its own, which names would take the place of: write to another file (-o)",
+            "{} holds another capture behind its own, which names would take the place of: write \
+             to another file (-o)",
             capture.display()
         );
     }
@@ -311,7 +312,8 @@ fn why(
             }
             Some(note) if !in_part && !note.is_empty() => (note.into(), Help::Nothing),
             Some(_) => {
-                let why = "modules or programs (BPF) that the kernel has no more, such as a killed recorder's";
+                let why = "modules or programs (BPF) that the kernel has no more, such as a killed \
+                           recorder's";
                 (why.into(), Help::Nothing)
             }
         }
@@ -331,15 +333,18 @@ impl Help {
     fn sentence(self) -> Option<&'static str> {
         match self {
             Self::SymbolFile => Some(
-                "--symbols DIR looks for these in DIR: debug files, which distributions have in packages whose names \
-                 end in -dbgsym, -dbg or -debuginfo, or programs before they were stripped; --debuginfod asks servers",
+                "--symbols DIR looks for these in DIR: debug files, which distributions have in \
+                 packages whose names end in -dbgsym, -dbg or -debuginfo, or programs before they \
+                 were stripped; --debuginfod asks servers",
             ),
             Self::Relink => Some("linking a program with --build-id gives it one"),
             Self::SameBoot => Some(
-                "the kernel's functions are named on the machine that recorded, before it starts again",
+                "the kernel's functions are named on the machine that recorded, before it starts \
+                 again",
             ),
             Self::Recording => Some(
-                "what programs make while they run is named by the recording alone, where they list it",
+                "what programs make while they run is named by the recording alone, where they \
+                 list it",
             ),
             Self::Nothing => None,
         }
@@ -392,7 +397,8 @@ mod tests {
             "  /bin/b, 30 frames: no symbols with its build id 02 were found",
             "  code that programs made while they ran, 11 frames: no program listed it",
             "  /bin/c, 2 frames: it has no build id, by which files are told apart",
-            "  [kernel.kallsyms], 1 frame: this is not the machine that recorded, since its last start",
+            "  [kernel.kallsyms], 1 frame: this is not the machine that recorded, since its last \
+             start",
         ];
         assert_eq!(lines[..7], expected);
         assert!(lines[7].starts_with("--symbols DIR") && lines.len() == 11, "{lines:?}");

@@ -359,7 +359,8 @@ mod tests {
         let minute = Duration::from_secs(61);
         assert_eq!(
             progress.line(minute, Some(50e6)),
-            "61.0 s, 1,234,567 events, 45.6 MB (50.0 MB a minute, the disk lasts for 3 h), nothing lost so far"
+            "61.0 s, 1,234,567 events, 45.6 MB (50.0 MB a minute, the disk lasts for 3 h), nothing \
+             lost so far"
         );
         assert_eq!(
             progress.line(minute, None),

@@ -8,7 +8,8 @@ pub enum ElfError {
     NotElf,
     /// It is for other processors, or no file that is loaded to be run.
     #[error(
-        "it is not a program or library for x86-64 (ELF class {class}, machine {machine}, type {kind})"
+        "it is not a program or library for x86-64 (ELF class {class}, machine {machine}, type \
+         {kind})"
     )]
     OtherMachine {
         /// `e_ident[EI_CLASS]`.

@@ -14,14 +14,15 @@ pub enum MergeError {
     Store(#[from] StoreError),
     /// The events have no place in time.
     #[error(
-        "{0}; the recording ended before its clocks were read a second time, or that part of the file is lost"
+        "{0}; the recording ended before its clocks were read a second time, or that part of the \
+         file is lost"
     )]
     Clock(#[from] ClockError),
     /// Two recordings of one machine, whose CPUs' events would be told twice or with a gap that
     /// nobody sees.
     #[error(
-        "recordings {} and {} are of one boot of {hostname}, and only those of different machines are shown together: \
-         read each by itself", numbers.0, numbers.1
+        "recordings {} and {} are of one boot of {hostname}, and only those of different machines \
+         are shown together: read each by itself", numbers.0, numbers.1
     )]
     SameBoot {
         /// The machine.
@@ -31,8 +32,8 @@ pub enum MergeError {
     },
     /// The clocks of the day of two machines cannot both be right.
     #[error(
-        "recordings {} and {} began {days} days apart, as the machines' clocks of the day say: one of them was not set; \
-         read each by itself", numbers.0, numbers.1
+        "recordings {} and {} began {days} days apart, as the machines' clocks of the day say: one \
+         of them was not set; read each by itself", numbers.0, numbers.1
     )]
     FarApart {
         /// How far.

@@ -313,12 +313,12 @@ fn last_of_kernel(reader: &CaptureReader) -> Option<Ticks> {
 fn file_damage(reader: &CaptureReader, has_ended: bool) -> Vec<String> {
     let told = reader.damage().iter().filter_map(|damage| match damage {
         Damage::Another { offset, bytes } => Some(format!(
-            "another capture begins at byte {offset}: its {bytes} bytes are not read; `tail -c {bytes} FILE > \
-             OTHER.syscap` makes a file of them"
+            "another capture begins at byte {offset}: its {bytes} bytes are not read; `tail -c \
+             {bytes} FILE > OTHER.syscap` makes a file of them"
         )),
         Damage::Truncated { bytes, .. } if has_ended => Some(format!(
-            "the file is cut off behind its events, {bytes} bytes into a chunk: names of functions are missing; copy \
-             the whole file, or export this one where the recorded programs are"
+            "the file is cut off behind its events, {bytes} bytes into a chunk: names of functions \
+             are missing; copy the whole file, or export this one where the recorded programs are"
         )),
         _ => None,
     });

@@ -149,8 +149,8 @@ impl Stacks {
     pub(crate) fn coarse_frames(&self) -> Option<String> {
         (self.coarse > 0).then(|| {
             format!(
-                "{} frames in stacks show their file only, without function or offset: their processes have more \
-                 different places in code than their share",
+                "{} frames in stacks show their file only, without function or offset: their \
+                 processes have more different places in code than their share",
                 self.coarse
             )
         })

@@ -77,8 +77,9 @@ pub fn naming_shortage(tables: &[SymbolTable]) -> Option<String> {
     }
     (!files.is_empty()).then(|| {
         format!(
-            "naming these files took more than their share of CPU time, so what is left of them shows functions \
-             without lines, or offsets: {}; without their debug information (strip -g) they are named quickly",
+            "naming these files took more than their share of CPU time, so what is left of them \
+             shows functions without lines, or offsets: {}; without their debug information (strip \
+             -g) they are named quickly",
             files.join(", ")
         )
     })

@@ -34,7 +34,8 @@ pub enum ProbeError {
     },
     /// Too many functions are so called.
     #[error(
-        "{pattern:?} matches {found} functions, more than {limit}: name fewer, or raise the limit with --max-functions {found}"
+        "{pattern:?} matches {found} functions, more than {limit}: name fewer, or raise the limit \
+         with --max-functions {found}"
     )]
     TooManyFunctions {
         /// The pattern.

@@ -55,7 +55,8 @@ impl Unclear {
             Self::TooLarge => "it is too large to find out where it returns",
             Self::NotDecoded => "its code cannot be decoded, so where it returns cannot be told",
             Self::Conditional => {
-                "it ends in a jump that is not always taken, so whether it ends there cannot be told"
+                "it ends in a jump that is not always taken, so whether it ends there cannot be \
+                 told"
             }
             Self::Elsewhere => {
                 "a part of it lies where no symbol tells, so where it returns cannot be told"

@@ -86,7 +86,8 @@ fn too_many_matches_are_counted_and_the_way_out_is_told() {
     let reason = matching("*").unwrap_err().to_string();
     assert_eq!(
         reason,
-        "\"*\" matches 6 functions, more than 3: name fewer, or raise the limit with --max-functions 6"
+        "\"*\" matches 6 functions, more than 3: name fewer, or raise the limit with \
+         --max-functions 6"
     );
 }
 

@@ -118,8 +118,9 @@ fn a_variable_is_found_from_the_sites_own_address_wherever_the_file_is_loaded() 
 
 #[test]
 fn what_cannot_be_read_keeps_its_place_in_the_list_and_its_text() {
-    let text = "8@%rdi 8f@%xmm0 4@unknown(%rip) 4@buffer(,%rax,4) 4@buffer@GOTPCREL(%rip) 8@%fs:-8 8@%st(0) 8@(%eax) \
-                8@(%rax,%rsp,1) 8@(%rax,%rbx,3) 16@%rax 8@4(%rax 8@$buffer 8@ 4@-buffer 8@--4(%rax) 8@$-+4 -4@$7";
+    let text = "8@%rdi 8f@%xmm0 4@unknown(%rip) 4@buffer(,%rax,4) 4@buffer@GOTPCREL(%rip) 8@%fs:-8 \
+                8@%st(0) 8@(%eax) 8@(%rax,%rsp,1) 8@(%rax,%rbx,3) 16@%rax 8@4(%rax 8@$buffer 8@ \
+                4@-buffer 8@--4(%rax) 8@$-+4 -4@$7";
     let surroundings = Surroundings { site: 0, fixed: false, symbol: &symbol };
     // The open parenthesis swallows what follows: the note says no more.
     let arguments: Vec<_> =

@@ -19,7 +19,8 @@ pub enum SpecError {
     NoProbe(String),
     /// No `..`.
     #[error(
-        "{0:?} is not BEGIN..END or BEGIN..END|END, such as python:function__entry..function__return or \
+        "{0:?} is not BEGIN..END or BEGIN..END|END, such as \
+         python:function__entry..function__return or \
          postgresql:transaction__start..transaction__commit|transaction__abort"
     )]
     NoZone(String),
@@ -34,7 +35,8 @@ pub enum SpecError {
     WildZone(String),
     /// `(` without `)`, or text behind it.
     #[error(
-        "{0:?}: the arguments' names stand in parentheses at the end, as in python:line(filename:str,function:str,line)"
+        "{0:?}: the arguments' names stand in parentheses at the end, as in \
+         python:line(filename:str,function:str,line)"
     )]
     Parentheses(String),
     /// A type that is none.
@@ -51,7 +53,8 @@ pub enum SpecError {
     TooManyEnds(String),
     /// `name=` of an argument that there is not.
     #[error(
-        "{name:?} is no argument of {probe}: give its number, counting from 0, or name the arguments as in {probe}({name}:str){}",
+        "{name:?} is no argument of {probe}: give its number, counting from 0, or name the \
+         arguments as in {probe}({name}:str){}",
         did_you_mean(nearest)
     )]
     NoArgument {
@@ -64,7 +67,8 @@ pub enum SpecError {
     },
     /// A line of a file of probes that begins with something else.
     #[error(
-        "{0:?} is none of usdt, zone, function; a line is one of these and what the option of that name takes"
+        "{0:?} is none of usdt, zone, function; a line is one of these and what the option of that \
+         name takes"
     )]
     Keyword(String),
 }

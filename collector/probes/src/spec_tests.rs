@@ -228,7 +228,8 @@ fn reason(line: &str) -> String {
 
 #[test]
 fn a_file_of_probes_has_comments_and_tells_the_line_of_a_mistake() {
-    let text = "# our server\n\n  usdt python:line   # every line\nzone db:a..b,name=0\r\nfunction libc.so.6:fopen*\n";
+    let text = "# our server\n\n  usdt python:line   # every line\nzone db:a..b,name=0\r\n\
+                function libc.so.6:fopen*\n";
     let lines: Vec<String> = parse_file(text).unwrap().iter().map(Spec::to_string).collect();
     assert_eq!(
         lines,

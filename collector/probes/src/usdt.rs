@@ -146,7 +146,8 @@ fn probe<'data, R: ReadRef<'data>>(
         None => None,
         Some(address) => Some(elf.data_offset(address, 2).ok_or_else(|| {
             format!(
-                "{provider}:{name}: its semaphore {address:#x} is not in the file's data, so it cannot be turned on"
+                "{provider}:{name}: its semaphore {address:#x} is not in the file's data, so it \
+                 cannot be turned on"
             )
         })?),
     };

@@ -37,7 +37,8 @@ pub enum StoreError {
     },
     /// The file is something else.
     #[error(
-        "{capture} is not a syscollect capture: {reason}; give a file that `syscollect record` wrote"
+        "{capture} is not a syscollect capture: {reason}; give a file that `syscollect record` \
+         wrote"
     )]
     NotACapture {
         /// The file, as messages name it.
@@ -47,7 +48,8 @@ pub enum StoreError {
     },
     /// The file was written by a later version of the format.
     #[error(
-        "{capture} has capture format {found}, and this syscollect reads up to {known}: use a newer syscollect"
+        "{capture} has capture format {found}, and this syscollect reads up to {known}: use a \
+         newer syscollect"
     )]
     NewerFormat {
         /// The capture, as messages name it.
@@ -59,7 +61,8 @@ pub enum StoreError {
     },
     /// A chunk is larger than the format allows.
     #[error(
-        "a chunk of lane {lane} has {length} bytes, and a capture takes at most {limit}: drain the lane more often"
+        "a chunk of lane {lane} has {length} bytes, and a capture takes at most {limit}: drain the \
+         lane more often"
     )]
     ChunkTooLarge {
         /// Its lane.

@@ -35,7 +35,8 @@ fn an_event_takes_at_most_8_bytes_and_with_stacks_16() {
         let plain = bytes_per_record(&synthetic::sched_bytes(threads, 100_000), 16);
         let stacks = bytes_per_record(&synthetic::sched_stack_bytes(threads, 100_000), 24);
         println!(
-            "{threads:5} threads: {plain:.2} bytes per event of 16, {stacks:.2} of 24 with stack ids"
+            "{threads:5} threads: {plain:.2} bytes per event of 16, {stacks:.2} of 24 with stack \
+             ids"
         );
         assert!(plain <= 8.0 && stacks <= 16.0);
     }

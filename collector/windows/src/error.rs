@@ -21,7 +21,8 @@ impl Status {
     fn meaning(self) -> &'static str {
         match self {
             Self::ACCESS_DENIED => {
-                ": it needs an elevated administrator; start the terminal with \"Run as administrator\""
+                ": it needs an elevated administrator; start the terminal with \"Run as \
+                 administrator\""
             }
             Self::PRIVILEGE_NOT_HELD => {
                 ": this account lacks the right \"Profile system performance\""
@@ -32,8 +33,8 @@ impl Status {
             Self::DISK_FULL => ": the disk is full",
             Self::ALREADY_EXISTS => ": it runs already, or another session writes the same file",
             Self::NO_SYSTEM_RESOURCES => {
-                ": Windows has eight sessions that hear the kernel, and all are in use; `logman query -ets` lists them, \
-                 `logman stop NAME -ets` stops one"
+                ": Windows has eight sessions that hear the kernel, and all are in use; `logman \
+                 query -ets` lists them, `logman stop NAME -ets` stops one"
             }
             Self::WMI_INSTANCE_NOT_FOUND => ": the session is gone; somebody else has stopped it",
             _ => "",
@@ -54,11 +55,13 @@ impl std::error::Error for Status {}
 pub enum Error {
     /// The process has not the rights that recording needs.
     #[error(
-        "recording needs an elevated administrator: start the terminal with \"Run as administrator\""
+        "recording needs an elevated administrator: start the terminal with \"Run as \
+         administrator\""
     )]
     NotElevated,
     /// The file's name is longer than a session can take.
-    #[error("the file name {} has {length} characters, and a trace session takes {}; choose a shorter path with -o",
+    #[error("the file name {} has {length} characters, and a trace session takes {}; choose a \
+             shorter path with -o",
             path.display(), crate::layouts::NAME_CHARACTERS - 1)]
     LongName {
         /// The file.

@@ -237,8 +237,10 @@ pub(super) fn schemas() -> Vec<Value> {
             ],
         }),
         json!({
-            "name": "running", "display": tables, "tableLabel": "on CPU {marker.data.cpu}, then {marker.data.next}",
-            "chartLabel": "CPU {marker.data.cpu}", "description": "The thread ran; the stack is where it left off.",
+            "name": "running", "display": tables, "tableLabel": "on CPU {marker.data.cpu}, then \
+                                                                 {marker.data.next}",
+            "chartLabel": "CPU {marker.data.cpu}", "description": "The thread ran; the stack is \
+                                                                   where it left off.",
             "fields": [
                 field("cpu", "CPU", "integer"), field("next", "Then", "unique-string"),
                 field("function", "Waits in", "unique-string"),
@@ -253,7 +255,8 @@ pub(super) fn schemas() -> Vec<Value> {
             ],
         }),
         json!({
-            "name": "lock", "display": everywhere, "tableLabel": "{marker.data.lock} {marker.data.place}",
+            "name": "lock", "display": everywhere, "tableLabel": "{marker.data.lock} \
+                                                                  {marker.data.place}",
             "chartLabel": "{marker.data.lock}",
             "fields": [
                 field("lock", "Lock", "unique-string"), field("holder", "Held by", "unique-string"),
@@ -262,14 +265,17 @@ pub(super) fn schemas() -> Vec<Value> {
             ],
         }),
         json!({
-            "name": "crash", "display": everywhere, "tableLabel": "{marker.data.signal} {marker.data.address}",
+            "name": "crash", "display": everywhere, "tableLabel": "{marker.data.signal} \
+                                                                   {marker.data.address}",
             "chartLabel": "{marker.data.signal}",
             "fields": [field("signal", "Signal", "string"), field("address", "Address", "string")],
         }),
         json!({
-            "name": "gpuJob", "display": everywhere, "chartLabel": "{marker.name} {marker.data.thread}",
+            "name": "gpuJob", "display": everywhere, "chartLabel": "{marker.name} \
+                                                                    {marker.data.thread}",
             "tableLabel": "{marker.data.thread}, waited {marker.data.waited}",
-            "description": "The GPU worked on it, or had it in its queue where it is not known when it began.",
+            "description": "The GPU worked on it, or had it in its queue where it is not known \
+                            when it began.",
             "fields": [
                 field("thread", "Submitted by", "unique-string"), field("context", "Context", "string"),
                 field("waited", "From submission to start", "duration"),
@@ -280,7 +286,8 @@ pub(super) fn schemas() -> Vec<Value> {
             ],
         }),
         json!({
-            "name": "gpuSubmit", "display": tables, "tableLabel": "{marker.data.job} to {marker.data.queue}",
+            "name": "gpuSubmit", "display": tables, "tableLabel": "{marker.data.job} to \
+                                                                   {marker.data.queue}",
             "chartLabel": "{marker.data.job}",
             "fields": [
                 field("job", "Job", "unique-string"), field("queue", "Queue", "unique-string"),

@@ -8,23 +8,23 @@ pub(super) const PYTHON: &str = "Functions of Python programs are not shown here
     interpreter's: that takes unwind tables (`--unwind`) and CPython 3.8 to 3.13 (3.14 untested). \
     Where it was built with probes (`syscollect probes list` with its path says so), \
     `--zone python:function__entry..function__return` shows them, and makes them slower.";
-const GENERATED: &str = "Code without a file is made while its program runs (JIT compilers). It has \
-    names where the program lists them: node with `--perf-basic-prof`, Java where it is recorded \
-    with `--jvm`, .NET with `DOTNET_PerfMapEnabled=1`.";
+const GENERATED: &str = "Code without a file is made while its program runs (JIT compilers). It \
+    has names where the program lists them: node with `--perf-basic-prof`, Java where it is \
+    recorded with `--jvm`, .NET with `DOTNET_PerfMapEnabled=1`.";
 const STRIPPED: &str = "A file without names was stripped. Where its debug files are there, \
     `syscollect symbolize CAPTURE --symbols DIR` adds their names; else install its debug symbols \
     and look again, or build it with them.";
 
-const CUT_OFF: &str = "This recording was cut off before its end, where names and build ids of what \
-    was mapped last are found. A file without a build id gets no names afterwards. Another without \
-    names was stripped: where its debug files are there, `syscollect symbolize CAPTURE --symbols DIR` \
-    adds their names.";
+const CUT_OFF: &str = "This recording was cut off before its end, where names and build ids of \
+    what was mapped last are found. A file without a build id gets no names afterwards. Another \
+    without names was stripped: where its debug files are there, `syscollect symbolize CAPTURE \
+    --symbols DIR` adds their names.";
 
 /// A timer cannot look into code that interrupts are off in.
 pub(super) const TIMER: &str = "Samples follow a timer, as `doctor` says: what ran with interrupts \
     off, such as the scheduler, a driver or a wakeup, is counted where they came on again, in \
-    `finish_task_switch`, `_raw_spin_unlock_irqrestore` and others like them. Who called these says \
-    what it was.";
+    `finish_task_switch`, `_raw_spin_unlock_irqrestore` and others like them. Who called these \
+    says what it was.";
 /// Functions of the kernel at whose ends interrupts come on.
 const LATE: [&str; 4] = [
     "finish_task_switch",

@@ -302,12 +302,14 @@ mod tests {
             // C++
             ("std::mutex::lock()", program, Runtime),
             (
-                "void std::__invoke_impl<void, void (*)(int), int>(std::__invoke_other, void (*&&)(int), int&&)",
+                "void std::__invoke_impl<void, void (*)(int), int>(std::__invoke_other, void \
+                 (*&&)(int), int&&)",
                 program,
                 Runtime,
             ),
             (
-                "std::thread::_State_impl<std::thread::_Invoker<std::tuple<void (*)(int), int> > >::_M_run()",
+                "std::thread::_State_impl<std::thread::_Invoker<std::tuple<void (*)(int), int> > \
+                 >::_M_run()",
                 program,
                 Runtime,
             ),

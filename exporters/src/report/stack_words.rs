@@ -243,8 +243,8 @@ mod tests {
         assert_eq!(
             shown,
             format!(
-                "           futex_do_wait < do_futex < syscall <\n           {channel} < … < prog::produce <\n           \
-                 prog::main::{{{{closure}}}} < …\n"
+                "           futex_do_wait < do_futex < syscall <\n           {channel} < … < \
+                 prog::produce <\n           prog::main::{{{{closure}}}} < …\n"
             )
         );
         // Though the names before take all of a line.

@@ -296,7 +296,8 @@ impl Text {
         let [samples_text, kernel, idle] =
             [samples, kernel_samples, idle_samples].map(|count| grouped(*count));
         self.title(&format!(
-            "Functions: {samples_text} samples, {kernel} of them in the kernel ({idle} of idle CPUs are left out)"
+            "Functions: {samples_text} samples, {kernel} of them in the kernel ({idle} of idle \
+             CPUs are left out)"
         ));
         if *without_stack > 0 {
             self.line(&format!("  {} have no stack and are in no row", grouped(*without_stack)));

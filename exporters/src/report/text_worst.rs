@@ -31,7 +31,8 @@ impl Report {
                 out.paragraph(&format!("No thread{but} blocked and woke in this time; {asleep}"));
             }
             None if all == 0 => out.title(&format!(
-                "No thread{but} waited for anything from its beginning to its end, as far as was recorded"
+                "No thread{but} waited for anything from its beginning to its end, as far as was \
+                 recorded"
             )),
             None => {}
         }

@@ -128,9 +128,10 @@ pub(crate) fn packets(trace: &[u8]) -> Vec<Vec<u8>> {
 
 /// What a length-delimited field holds, where that is not a string: by its path in `TracePacket`.
 fn shapes() -> BTreeMap<&'static str, char> {
-    let messages = "1 1.2 1.2.4 1.2.11 1.2.18 1.2.20 1.2.114 1.2.235 1.2.236 1.2.237 1.2.238 1.2.240 1.2.491 1.4 \
-                    2 2.1 2.2 6 6.1 11 11.4 12 12.1 12.2 12.3 12.4 12.5 12.6 12.7 12.16 12.17 12.18 12.19 12.26 12.29 35 35.1 45 45.1 \
-                    59 59.12 59.12.1 60 60.3 60.4 60.8 66 67 67.1 126 126.1";
+    let messages = "1 1.2 1.2.4 1.2.11 1.2.18 1.2.20 1.2.114 1.2.235 1.2.236 1.2.237 1.2.238 \
+                    1.2.240 1.2.491 1.4 2 2.1 2.2 6 6.1 11 11.4 12 12.1 12.2 12.3 12.4 12.5 12.6 \
+                    12.7 12.16 12.17 12.18 12.19 12.26 12.29 35 35.1 45 45.1 59 59.12 59.12.1 60 \
+                    60.3 60.4 60.8 66 67 67.1 126 126.1";
     let packed = "1.4.1 1.4.2 1.4.3 1.4.4 1.4.6 1.4.7 1.4.8 1.4.9 1.4.10 1.4.11 1.4.12";
     let messages = messages.split_whitespace().map(|path| (path, 'm'));
     messages.chain(packed.split_whitespace().map(|path| (path, 'p'))).collect()

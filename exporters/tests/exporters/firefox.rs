@@ -384,7 +384,8 @@ proptest! {
             let fits = cpu as f64 / 1e6 <= length + 1e-6 || !has_switches;
             prop_assert!(fits, "{} ms of CPU time in {} ms", cpu as f64 / 1e6, length);
             let weights: u64 = samples.iter().filter(|sample| !sample.on_cpu()).map(|sample| sample.weight).sum();
-            prop_assert!(weights as f64 <= length * 0.999 + 1.0, "{} intervals off the CPU in {} ms", weights, length);
+            prop_assert!(weights as f64 <= length * 0.999 + 1.0, "{} intervals off the CPU in {} \
+                                                                  ms", weights, length);
         }
     }
 }

@@ -24,14 +24,14 @@ pub enum SectionError {
     Absent,
     /// There is nothing to compare the lengths with.
     #[error(
-        "it has no section headers, as those of precompiled .NET images, and the trace does not say how long the image \
-         is: where its code lies cannot be told"
+        "it has no section headers, as those of precompiled .NET images, and the trace does not \
+         say how long the image is: where its code lies cannot be told"
     )]
     ImageLengthUnknown,
     /// The lengths make another image.
     #[error(
-        "it has no section headers, as those of precompiled .NET images, and its sections make an image of {sections:#x} \
-         bytes, not {image:#x}: where its code lies cannot be told"
+        "it has no section headers, as those of precompiled .NET images, and its sections make an \
+         image of {sections:#x} bytes, not {image:#x}: where its code lies cannot be told"
     )]
     OtherLength {
         /// Bytes of the image that the sections make.

@@ -53,15 +53,17 @@ const PROGRAMS: [Program; 7] = [
         title: "Python",
         comm: "python3",
         needs: "python3",
-        script: "python3 -c 'import re, json\nfor n in range(250): re.sub(\"a+b\", str, json.dumps({\"a\" * (n % 40): list(range(3000))}, indent=1)); \
-                 sorted(map(str, range(4000)))'",
+        script: "python3 -c 'import re, json\nfor n in range(250): re.sub(\"a+b\", str, \
+                 json.dumps({\"a\" * (n % 40): list(range(3000))}, indent=1)); sorted(map(str, \
+                 range(4000)))'",
         build: None,
     },
     Program {
         title: "Perl",
         comm: "perl",
         needs: "perl",
-        script: "perl -e 'for (1..500) { my %h = map { $_ => \"x\" x ($_ % 50) } 1..4000; my $t = join(\",\", sort keys %h); $t =~ s/1+/a/g }'",
+        script: "perl -e 'for (1..500) { my %h = map { $_ => \"x\" x ($_ % 50) } 1..4000; my $t = \
+                 join(\",\", sort keys %h); $t =~ s/1+/a/g }'",
         build: None,
     },
     Program {
@@ -82,7 +84,8 @@ const PROGRAMS: [Program; 7] = [
         title: "Node",
         comm: "node",
         needs: "node",
-        script: "node -e 'let s = 0; for (let i = 0; i < 900; i++) { s += JSON.stringify(Array.from({length: 3000}, (_, n) => ({n}))).length }'",
+        script: "node -e 'let s = 0; for (let i = 0; i < 900; i++) \
+                 { s += JSON.stringify(Array.from({length: 3000}, (_, n) => ({n}))).length }'",
         build: None,
     },
 ];
@@ -106,7 +109,8 @@ pub(super) fn run(pairs: usize) -> Result<String> {
     let folder = context.path("bench-stacks");
     std::fs::create_dir_all(&folder)?;
     let mut out = String::from(
-        "| program | tracer | samples | reach the thread's start, median of runs (lowest to highest) | frames, mean | CPU time of the program, ratio | bytes a sample |\n\
+        "| program | tracer | samples | reach the thread's start, median of runs (lowest to \
+         highest) | frames, mean | CPU time of the program, ratio | bytes a sample |\n\
          |---|---|---|---|---|---|---|\n",
     );
     for program in &PROGRAMS {

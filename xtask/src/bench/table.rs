@@ -31,7 +31,8 @@ impl Row {
 /// The table of one load.
 pub(super) fn render(rows: &[Row]) -> String {
     let mut out = String::from(
-        "| tracer | CPU time of the load, ratio (spread) | events | bytes per event | lost | tracer's CPU, start included | its memory |\n\
+        "| tracer | CPU time of the load, ratio (spread) | events | bytes per event | lost | \
+         tracer's CPU, start included | its memory |\n\
          |---|---|---|---|---|---|---|\n",
     );
     for row in rows {

@@ -57,7 +57,8 @@ fn measure(tracepoint: &mut TracepointCost, rounds: usize) -> Result<[Vec<f64>; 
 
 fn render(times: &[Vec<f64>; 3]) -> String {
     let mut out = String::from(
-        "| at the tracepoint | ns for each call | ratio to an empty program (spread) | ns above an empty program |\n\
+        "| at the tracepoint | ns for each call | ratio to an empty program (spread) | ns above an \
+         empty program |\n\
          |---|---|---|---|\n",
     );
     for ((_, title), way) in WAYS.iter().zip(times) {

@@ -39,7 +39,8 @@ pub(super) fn run(baseline: &Path, pairs: usize) -> Result<()> {
         }
     }
     println!(
-        "**Start, recording and stop** (ten seconds with off-CPU and waker stacks), {pairs} rounds\n"
+        "**Start, recording and stop** (ten seconds with off-CPU and waker stacks), {pairs} \
+         rounds\n"
     );
     println!("{}", versions.finishing(pairs)?);
     Ok(())

@@ -239,7 +239,8 @@ fn complain(wrong: &[String], of: usize, place: &str) -> Result<()> {
 
 /// When each new thread name first shows in the trace, by trace_processor.
 fn names_in_trace(engine: &crate::engine::Engine, trace: &Path) -> Result<HashMap<String, u64>> {
-    let query = "select extract_arg(arg_set_id, 'newcomm'), min(ts) from ftrace_event where name = 'task_rename' group by 1";
+    let query = "select extract_arg(arg_set_id, 'newcomm'), min(ts) from ftrace_event where name = \
+                 'task_rename' group by 1";
     let tables = engine.query(trace, &[query])?;
     let rows = tables.iter().flatten();
     Ok(rows.filter_map(|row| Some((row.first()?.clone(), row.get(1)?.parse().ok()?))).collect())

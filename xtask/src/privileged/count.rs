@@ -116,9 +116,10 @@ pub(crate) fn through_perfetto(context: &Context) -> Result<Outcome> {
             "select count(*) from ftrace_event where name in ('sched_waking', 'sched_wakeup_new')",
             "select count(*) from perf_sample where perf_session_id in \
              (select perf_session_id from perf_counter_track where name = 'CPU samples')",
-            "select count(*) from thread where not is_idle and utid not in (select utid from thread_state) and \
-             (utid in (select utid from sched) or tid in (select extract_arg(arg_set_id, 'pid') \
-             from ftrace_event where name in ('sched_waking', 'sched_wakeup_new')))",
+            "select count(*) from thread where not is_idle and utid not in (select utid from \
+             thread_state) and (utid in (select utid from sched) or tid in (select \
+             extract_arg(arg_set_id, 'pid') from ftrace_event where name in ('sched_waking', \
+             'sched_wakeup_new')))",
         ],
     )?;
     let expected = (
@@ -185,7 +186,8 @@ pub(crate) fn build(context: &Context) -> Result<String> {
         let fits = own >= truth * 0.99 && own <= truth * 1.01 + uncharged + (3 * STEP_NS) as f64;
         ensure!(
             fits,
-            "process {pid}: {own:.0} ns on CPU recorded, {truth:.0} by wait4, {uncharged:.0} not charged"
+            "process {pid}: {own:.0} ns on CPU recorded, {truth:.0} by wait4, {uncharged:.0} not \
+             charged"
         );
         compared += 1;
     }
@@ -248,7 +250,8 @@ fn write_crates(folder: &Path) -> Result<()> {
         dependencies += &format!("{library} = {{ path = \"{library}\" }}\n");
     }
     fs::create_dir_all(folder.join("src"))?;
-    let manifest = "[package]\nname = \"program\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n[dependencies]\n";
+    let manifest = "[package]\nname = \"program\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\
+                    [workspace]\n[dependencies]\n";
     fs::write(folder.join("Cargo.toml"), format!("{manifest}{dependencies}"))?;
     fs::write(
         folder.join("src/main.rs"),
@@ -263,7 +266,8 @@ fn source(functions: usize) -> String {
 
 fn function(index: usize) -> String {
     format!(
-        "pub fn f{index}(x: u64) -> u64 {{ let mut v: Vec<u64> = (0..x + {index}).map(|i| i * {index}).collect(); \
-         v.sort(); v.iter().map(|i| i.to_string()).collect::<String>().len() as u64 }}\n"
+        "pub fn f{index}(x: u64) -> u64 {{ let mut v: Vec<u64> = (0..x + {index}).map(|i| i * \
+         {index}).collect(); v.sort(); v.iter().map(|i| i.to_string()).collect::<String>().len() \
+         as u64 }}\n"
     )
 }

@@ -103,7 +103,8 @@ fn everything_is_counted(info: &Value, recorded: &Recorded, lost: u64) -> Result
     let written = statistic(info, "records_written")?;
     ensure!(
         decoded + theirs == written + refused,
-        "{decoded} recorded and {theirs} lost are not {written} written and {refused} refused ({lost} lost in all): {}",
+        "{decoded} recorded and {theirs} lost are not {written} written and {refused} refused \
+         ({lost} lost in all): {}",
         info["losses"]
     );
     Ok(())

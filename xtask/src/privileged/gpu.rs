@@ -222,8 +222,9 @@ pub(crate) fn scheduler(context: &Context) -> Result<Outcome> {
         ", which only fences show: the kernel does not describe modules"
     };
     Ok(Outcome::Passed(format!(
-        "{queued} of {queued} jobs, {run} of {run} of their fences, {waits} of {waits} waits, {dependencies} of \
-         {dependencies} dependencies, {timeouts} timed out, {refused} refused{shown}, {killed} never run"
+        "{queued} of {queued} jobs, {run} of {run} of their fences, {waits} of {waits} waits, \
+         {dependencies} of {dependencies} dependencies, {timeouts} timed out, {refused} \
+         refused{shown}, {killed} never run"
     )))
 }
 
@@ -454,7 +455,8 @@ mod tests {
 
     #[test]
     fn a_line_of_ftrace_is_an_event_with_ticks_and_numbers() {
-        let line = "          <idle>-0       [001] d.h1. 8812345678: drm_vblank_event: crtc=1, seq=7, high-prec=false";
+        let line = "          <idle>-0       [001] d.h1. 8812345678: drm_vblank_event: crtc=1, \
+                    seq=7, high-prec=false";
         let told = FtraceEvent::parse(line).unwrap();
         assert_eq!((told.ticks, told.name.as_str()), (8_812_345_678, "drm_vblank_event"));
         assert_eq!((told.number("crtc").unwrap(), told.number("seq").unwrap()), (1, 7));

@@ -266,7 +266,8 @@ impl Attack {
             "a fork took {longest:?} while files were attached to"
         );
         Ok(format!(
-            "of {made} zones of a new program {first} to {last}; the longest fork took {longest:.1?}; {}",
+            "of {made} zones of a new program {first} to {last}; the longest fork took \
+             {longest:.1?}; {}",
             recorder.within(bounds)?
         ))
     }

@@ -121,7 +121,8 @@ pub(crate) fn hostile_mount(context: &Context) -> Result<Outcome> {
     );
     let used = recorder.within(&Bounds::USUAL)?;
     Ok(Outcome::Passed(format!(
-        "the longest fork took {longest:.1?}; of an honest program's zones {first} to {last}; {used}"
+        "the longest fork took {longest:.1?}; of an honest program's zones {first} to {last}; \
+         {used}"
     )))
 }
 

@@ -100,8 +100,8 @@ pub(crate) fn threads(context: &Context) -> Result<String> {
     let stacks =
         [StackKind::Sample, StackKind::OffCpu].map(|kind| (kind, recorded.programs[0].of(kind)));
     let words = format!(
-        "{lost} records are lost, beside {events} events; {} and {} of {SHORT_PROGRAMS} programs begin and end; \
-         the longest fork took {longest:.1?}; {}: {}; {}: {}",
+        "{lost} records are lost, beside {events} events; {} and {} of {SHORT_PROGRAMS} programs \
+         begin and end; the longest fork took {longest:.1?}; {}: {}; {}: {}",
         short.begun.len(),
         short.ended.len(),
         stacks[0].0,

@@ -294,7 +294,8 @@ pub(crate) fn looks(context: &Context) -> Result<String> {
     );
     let words = recorder.within(&Bounds { cpu: LOOKS_CPU_MAX, ..Bounds::USUAL })?;
     Ok(format!(
-        "CPU {:.1} %, then {:.1} %, of {made} zones of a new program {first} to {last}, {names} places named; {words}",
+        "CPU {:.1} %, then {:.1} %, of {made} zones of a new program {first} to {last}, {names} \
+         places named; {words}",
         during.cpu * 100.0,
         later.cpu * 100.0
     ))

@@ -82,8 +82,8 @@ fn judge(counts: &Counts, given_up: u64) -> Result<Outcome> {
     );
     let of_threads = 2 * FENCES + made + given_up;
     Ok(Outcome::Passed(format!(
-        "{timers} of {by_timers} signals of timers are recorded, as interrupts'; {of_threads} of {of_threads} events of \
-         threads as theirs"
+        "{timers} of {by_timers} signals of timers are recorded, as interrupts'; {of_threads} of \
+         {of_threads} events of threads as theirs"
     )))
 }
 

@@ -22,8 +22,9 @@ use crate::report::Outcome;
 
 /// The function, and a program that does nothing else for as many milliseconds as it is told.
 const FUNCTION: &str = "recursive_sum";
-const PROGRAM: &str = "function recursive_sum(n) { return n < 2 ? n : recursive_sum(n - 1) + recursive_sum(n - 2); } \
-    const end = Date.now() + Number(process.argv[1]); while (Date.now() < end) recursive_sum(20);";
+const PROGRAM: &str = "function recursive_sum(n) \
+    { return n < 2 ? n : recursive_sum(n - 1) + recursive_sum(n - 2); } const end = Date.now() + \
+    Number(process.argv[1]); while (Date.now() < end) recursive_sum(20);";
 const OF_NODE: BusyProcess<'_> = BusyProcess { process: "node", function: FUNCTION, least: 500 };
 /// How long it runs, in milliseconds.
 const MS: &str = "2500";
@@ -53,7 +54,8 @@ pub(crate) fn names(context: &Context) -> Result<Outcome> {
         None => "containers of users are not offered".to_owned(),
     };
     Ok(Outcome::Passed(format!(
-        "in the function are {ended} of a node that has ended, {dumped} of one with a jitdump, {contained}"
+        "in the function are {ended} of a node that has ended, {dumped} of one with a jitdump, \
+         {contained}"
     )))
 }
 
@@ -97,7 +99,8 @@ pub(crate) fn times(context: &Context) -> Result<Outcome> {
     let all: u64 = samples.iter().sum();
     let shares = [used[0] as f64 / (used[0] + used[1]) as f64, samples[0] as f64 / all as f64];
     let words = format!(
-        "of {all} samples {} are in the first function, whose CPU time is {:.1} % ({:.1} % of samples)",
+        "of {all} samples {} are in the first function, whose CPU time is {:.1} % ({:.1} % of \
+         samples)",
         samples[0],
         shares[0] * 100.0,
         shares[1] * 100.0

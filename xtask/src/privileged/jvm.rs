@@ -23,11 +23,11 @@ const ANOTHER: u32 = 2;
 /// The method, and a program that does nothing else for as many milliseconds as it is told.
 const METHOD: &str = "Busy.recursiveSum(int)";
 const PROGRAM: &str = "public class Busy { \
-    static long recursiveSum(int n) { return n < 2 ? n : recursiveSum(n - 1) + recursiveSum(n - 2); } \
-    public static void main(String[] arguments) { \
-        long end = System.currentTimeMillis() + Long.parseLong(arguments[0]), sum = 0; \
-        while (System.currentTimeMillis() < end) sum += recursiveSum(20); \
-        System.out.println(sum); } }";
+    static long recursiveSum(int n) \
+    { return n < 2 ? n : recursiveSum(n - 1) + recursiveSum(n - 2); } public static void \
+    main(String[] arguments) { long end = System.currentTimeMillis() + \
+    Long.parseLong(arguments[0]), sum = 0; while (System.currentTimeMillis() < end) sum += \
+    recursiveSum(20); System.out.println(sum); } }";
 /// Samples of a machine, of which several share the CPUs.
 const SAMPLES_MIN: u64 = 100;
 /// Programs that never answer, side by side.

@@ -86,7 +86,8 @@ fn balance(
         + lost_by(losses, "clock-unreadable");
     ensure!(
         decoded + lost - polled == written + in_kernel,
-        "{decoded} recorded + {} lost is not {written} written + {in_kernel} that the lanes refused",
+        "{decoded} recorded + {} lost is not {written} written + {in_kernel} that the lanes \
+         refused",
         lost - polled
     );
     // And the kernel's own count of switches lies where it must.

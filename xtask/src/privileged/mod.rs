@@ -250,7 +250,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             tests(&mut report, &context, Tries::One, |test| is_asked(test, names));
         }
         None => bail!(
-            "the privileged tests record the whole machine: run `sudo -E env PATH=\"$PATH\" cargo xtask privileged`"
+            "the privileged tests record the whole machine: run `sudo -E env PATH=\"$PATH\" cargo \
+             xtask privileged`"
         ),
     }
     report.finish("privileged")

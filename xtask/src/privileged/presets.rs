@@ -24,12 +24,16 @@ const WAIT_NS: u64 = 2_000_000;
 
 /// Launches return by themselves; a swap jumps to where a pointer leads, as dispatch libraries do;
 /// a wait sleeps behind such a jump.
-const CUDA: &str = "int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,\n\
-    unsigned bz, unsigned shared, void *stream, void **p, void **e) { return gx + bz + shared == 0; }\n\
-    int cuMemcpyHtoDAsync_v2_ptsz(unsigned long to, void *from, unsigned long bytes, void *stream) { return !bytes; }\n\
+const CUDA: &str = "int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned \
+    bx, unsigned by,\n\
+    unsigned bz, unsigned shared, void *stream, void **p, void **e) \
+    { return gx + bz + shared == 0; }\n\
+    int cuMemcpyHtoDAsync_v2_ptsz(unsigned long to, void *from, unsigned long bytes, void *stream) \
+    { return !bytes; }\n\
     int cuCtxSynchronize(void) { return 0; }\n";
 const CUDART: &str = "typedef struct { unsigned x, y, z; } dim3;\n\
-    extern int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,\n\
+    extern int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
+    unsigned,\n\
     void *, void **, void **);\n\
     int cudaLaunchKernel(void *f, dim3 g, dim3 b, void **a, unsigned long shared, void *stream) {\n\
     return cuLaunchKernel(f, g.x, g.y, g.z, b.x, b.y, b.z, shared, stream, a, 0) + 1; }\n";
@@ -55,7 +59,8 @@ const OPENCL: &str = "int nothing_of_opencl(void) { return 0; }\n";
 
 /// Calls them by their names, as programs do that are linked with them.
 const CALLER: &str = "typedef struct { unsigned x, y, z; } dim3;\n\
-    int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,\n\
+    int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
+    unsigned, void *, void **,\n\
     void **);\n\
     int cuMemcpyHtoDAsync_v2_ptsz(unsigned long, void *, unsigned long, void *);\n\
     int cuCtxSynchronize(void);\n\
@@ -112,7 +117,8 @@ pub(crate) fn presets(context: &Context) -> Result<Outcome> {
     let told = said.stderr.lines().filter(|line| line.contains("OpenCL")).count();
     ensure!(told == 1, "a library without functions is told of {told} times:\n{}", said.stderr);
     Ok(Outcome::Passed(format!(
-        "{LAUNCHES} of {LAUNCHES} launches with their sizes, {SWAPS} of {SWAPS} swaps and presents as frames, waits whole"
+        "{LAUNCHES} of {LAUNCHES} launches with their sizes, {SWAPS} of {SWAPS} swaps and presents \
+         as frames, waits whole"
     )))
 }
 
@@ -148,7 +154,8 @@ fn stand_ins(context: &Context) -> Result<Option<PathBuf>> {
     let attaching = if context.is_emulated() { 5 } else { 1 };
     let main = format!(
         "{CALLER}dim3 g = {{ 4, 5, 6 }}, b = {{ 7, 8, 9 }};\n\
-         for (unsigned i = 0; i < {LAUNCHES}; i++) cuLaunchKernel(0, i, 2, 1, 32, 4, 3, 64, (void *)1, 0, 0);\n\
+         for (unsigned i = 0; i < {LAUNCHES}; i++) cuLaunchKernel(0, i, 2, 1, 32, 4, 3, 64, (void \
+         *)1, 0, 0);\n\
          for (unsigned i = 0; i < {SUBMITS}; i++) {{ cudaLaunchKernel(0, g, b, 0, 10, 0);\n\
          cuMemcpyHtoDAsync_v2_ptsz(0, 0, 1ul << 33, 0);\n\
          vkQueueSubmit(0, 1, 0, 0); vkWaitForFences(0, 1, 0, 1, {WAIT_NS}); }}\n\

@@ -78,7 +78,8 @@ pub(crate) fn python(context: &Context) -> Result<Outcome> {
 pub(crate) fn exceptions(context: &Context) -> Result<Outcome> {
     let source = format!(
         "#include <stdexcept>\nint main() {{ int n = 0; for (int i = 0; i < {CALLS}; i++)\n\
-         try {{ throw std::runtime_error(\"x\"); }} catch (std::exception &) {{ n++; }}\nreturn n != {CALLS}; }}\n"
+         try {{ throw std::runtime_error(\"x\"); }} catch (std::exception &) {{ n++; }}\n\
+         return n != {CALLS}; }}\n"
     );
     let Some(program) = compiled(context, "throws", &source)? else {
         return Ok(Outcome::Skipped("there is no C++ compiler".to_owned()));
@@ -104,8 +105,10 @@ const THROWN_THROUGH: &str = "#include <stdexcept>\n#include <cstdio>\n\
     #define PART extern \"C\" __attribute__((noinline, noclone))\nvolatile long sink;\n\
     PART void fail(long i) { sink += i; if (i % 2) throw std::runtime_error(\"x\"); sink++; }\n\
     PART void middle(long i) { std::string kept(30, 'x'); fail(i); sink += kept.size(); }\n\
-    PART int catches(long i) { try { middle(i); return 0; } catch (std::exception &) { sink++; return 1; } }\n\
-    int main() { std::puts(\"0\"); std::fflush(stdout); for (long n; std::scanf(\"%ld\", &n) == 1;) {\n\
+    PART int catches(long i) { try { middle(i); return 0; } catch (std::exception &) \
+    { sink++; return 1; } }\n\
+    int main() { std::puts(\"0\"); std::fflush(stdout); for (long n; std::scanf(\"%ld\", &n) == \
+    1;) {\n\
     long caught = 0; for (long i = 0; i < 2 * n; i++) caught += catches(i);\n\
     std::printf(\"%ld\\n\", caught); std::fflush(stdout); } }\n";
 
@@ -366,8 +369,10 @@ struct Caller {
 impl Caller {
     /// `None` where there is no such Python.
     fn start() -> Result<Option<Self>> {
-        const SCRIPT: &str = "import ctypes, sys\nlabs = ctypes.CDLL('libc.so.6').labs\nprint(0, flush=True)\n\
-                              for line in sys.stdin:\n  for i in range(int(line)): labs(i)\n  print(0, flush=True)\n";
+        const SCRIPT: &str = "import ctypes, sys\nlabs = ctypes.CDLL('libc.so.6').labs\n\
+                              print(0, flush=True)\n\
+                              for line in sys.stdin:\n  for i in range(int(line)): labs(i)\n  \
+                              print(0, flush=True)\n";
         if !Path::new(PYTHON).exists() {
             return Ok(None);
         }

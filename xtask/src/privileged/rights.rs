@@ -100,7 +100,8 @@ pub(crate) fn rights(context: &Context) -> Result<String> {
     folders_of_others(context)?;
     as_the_user_behind_sudo(context)?;
     Ok(format!(
-        "capabilities {recording:#x} while it records, {exporting:#x} and then none while it exports"
+        "capabilities {recording:#x} while it records, {exporting:#x} and then none while it \
+         exports"
     ))
 }
 

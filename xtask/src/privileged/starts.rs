@@ -73,7 +73,8 @@ pub(crate) fn interrupted(context: &Context) -> Result<String> {
         "{recorded} were recorded and {stopped} stopped before: no moment was new"
     );
     Ok(format!(
-        "{MOMENTS} moments: {stopped} stopped before they recorded, {recorded} have the length of their events"
+        "{MOMENTS} moments: {stopped} stopped before they recorded, {recorded} have the length of \
+         their events"
     ))
 }
 

@@ -63,8 +63,9 @@ pub(crate) fn unwinding_eviction(context: &Context) -> Result<String> {
         (statistic(&info, "unwind_pages_evicted")?, statistic(&info, "unwind_rows")?);
     let (early, late) = visits.halves();
     let seen = format!(
-        "{evicted} pages gave way, {rows} of {ROWS} rows in use; samples: {samples}; off-CPU stacks: {off_cpu}; visits, {} and {} to the middle and then: \
-         {} and {} of 100 whole, {} wrong",
+        "{evicted} pages gave way, {rows} of {ROWS} rows in use; samples: {samples}; off-CPU \
+         stacks: {off_cpu}; visits, {} and {} to the middle and then: {} and {} of 100 whole, {} \
+         wrong",
         early.all,
         late.all,
         early.whole_of_100(),
@@ -102,9 +103,11 @@ fn make_files(context: &Context, folder: &Path) -> Result<()> {
     let source = context.path("visited.s");
     let functions = FUNCTIONS * PAGES;
     let code = format!(
-        ".text\n.balign 64\n.rept {functions}\n.cfi_startproc\npush %rbp\n.cfi_adjust_cfa_offset 8\n\
+        ".text\n.balign 64\n.rept {functions}\n.cfi_startproc\npush %rbp\n\
+         .cfi_adjust_cfa_offset 8\n\
          .cfi_rel_offset rbp, 0\nmov $1, %ebp\ncall *%rdi\npop %rbp\n.cfi_adjust_cfa_offset -8\n\
-         .cfi_restore rbp\nret\n.balign 64\n.cfi_endproc\n.endr\n.section .note.GNU-stack,\"\",@progbits\n"
+         .cfi_restore rbp\nret\n.balign 64\n.cfi_endproc\n.endr\n\
+         .section .note.GNU-stack,\"\",@progbits\n"
     );
     fs::write(&source, code)?;
     fs::create_dir(folder)?;

@@ -27,14 +27,17 @@ const CODE_BYTES: u64 = 4096;
 /// Real programs of which every machine that builds this has some: interpreted, compiled, with
 /// frame pointers and without.
 const PROGRAMS: [&str; 6] = [
-    "python3 -c 'import re, json, hashlib\nfor n in range(60): re.sub(\"a+b\", str, json.dumps({\"a\" * n: list(range(3000))})); \
+    "python3 -c 'import re, json, hashlib\n\
+     for n in range(60): re.sub(\"a+b\", str, json.dumps({\"a\" * n: list(range(3000))})); \
      hashlib.sha256(bytes(200000)).digest(); sorted(map(str, range(3000)))'",
-    "perl -e 'for (1..60) { my %h = map { $_ => \"x\" x ($_ % 50) } 1..4000; my $t = join(\",\", sort keys %h); $t =~ s/1+/a/g }'",
+    "perl -e 'for (1..60) { my %h = map { $_ => \"x\" x ($_ % 50) } 1..4000; my $t = join(\",\", \
+     sort keys %h); $t =~ s/1+/a/g }'",
     "seq 300000 | sort -R | sort -n | tail -1",
     "seq 400000 | xz -2 | xz -d | sha256sum",
-    "echo 'fn main() { let mut all: Vec<String> = (0..9).map(|n| format!(\"{n:?}\")).collect(); all.sort(); println!(\"{all:?}\"); }' | \
-     rustc -O --crate-name oracle -o /dev/null -",
-    "node -e 'let s = 0; for (let i = 0; i < 300; i++) { s += JSON.stringify(Array.from({length: 3000}, (_, n) => ({n}))).length }'",
+    "echo 'fn main() { let mut all: Vec<String> = (0..9).map(|n| format!(\"{n:?}\")).collect(); \
+     all.sort(); println!(\"{all:?}\"); }' | rustc -O --crate-name oracle -o /dev/null -",
+    "node -e 'let s = 0; for (let i = 0; i < 300; i++) \
+     { s += JSON.stringify(Array.from({length: 3000}, (_, n) => ({n}))).length }'",
 ];
 
 /// So many callers are compared where this is set; a short run compares what two recordings bring.
@@ -73,7 +76,8 @@ pub(crate) fn unwinding_oracle(context: &Context) -> Result<String> {
         missing => format!("; not installed: {}", missing.join(", ")),
     };
     Ok(format!(
-        "{frames} callers in {stacks} stacks, {ends} of which up to their end: none differs{missing}"
+        "{frames} callers in {stacks} stacks, {ends} of which up to their end: none \
+         differs{missing}"
     ))
 }
 

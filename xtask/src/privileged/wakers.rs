@@ -34,23 +34,26 @@ pub(crate) fn wakers(context: &Context) -> Result<String> {
     // machine a timer may find the thread awake, before it waits again.
     ensure!(
         by_interrupts >= rounds - rounds / 100 && by_threads <= 3,
-        "of the {rounds} times that a timer woke the thread, interrupts are said to have done {by_interrupts}, \
-         threads {by_threads}: {wakers:?}"
+        "of the {rounds} times that a timer woke the thread, interrupts are said to have done \
+         {by_interrupts}, threads {by_threads}: {wakers:?}"
     );
     // A call finds the thread awake where this was preempted before it read again.
     let calls = number(said, "calls")?;
     let by_calls = wakers.count(called, Some(calling));
     ensure!(
         by_calls >= calls / 2,
-        "of {calls} calls of thread {calling}, {by_calls} are said to have woken the thread: {wakers:?}"
+        "of {calls} calls of thread {calling}, {by_calls} are said to have woken the thread: \
+         {wakers:?}"
     );
     let by_interrupts_too = wakers.count(called, None);
     ensure!(
         by_interrupts_too == 0,
-        "{by_interrupts_too} interrupts are said to have woken the thread that is only called: {wakers:?}"
+        "{by_interrupts_too} interrupts are said to have woken the thread that is only called: \
+         {wakers:?}"
     );
     Ok(format!(
-        "{by_interrupts} wakeups by timers over a busy thread without a waker, {by_calls} of {calls} calls with"
+        "{by_interrupts} wakeups by timers over a busy thread without a waker, {by_calls} of \
+         {calls} calls with"
     ))
 }
 
@@ -72,8 +75,8 @@ pub(crate) fn softirqs(context: &Context) -> Result<String> {
     let known = kernel_at_least(5, 12)?;
     ensure!(
         sent + by_interrupts >= rounds && (!known || by_interrupts <= sent / 4),
-        "of {} times that two threads woke each other by TCP, {sent} are theirs and {by_interrupts} \
-         interrupts': {wakers:?}",
+        "of {} times that two threads woke each other by TCP, {sent} are theirs and \
+         {by_interrupts} interrupts': {wakers:?}",
         rounds * 2
     );
 
@@ -88,8 +91,8 @@ pub(crate) fn softirqs(context: &Context) -> Result<String> {
          {by_timers}, threads {by_threads}: {wakers:?}"
     );
     Ok(format!(
-        "{sent} of {} wakeups by TCP have the sender as waker, {by_threads} of {rounds} by timers over \
-         the kernel's work have one",
+        "{sent} of {} wakeups by TCP have the sender as waker, {by_threads} of {rounds} by timers \
+         over the kernel's work have one",
         sent + by_interrupts
     ))
 }

@@ -131,8 +131,8 @@ impl RoundCounts {
     fn text(&self) -> String {
         let Self { rounds, without_file, captures, events, finished } = self;
         format!(
-            "{rounds} rounds: {without_file} left no file, {captures} a capture that opens ({events} events), {finished} \
-             came to their end"
+            "{rounds} rounds: {without_file} left no file, {captures} a capture that opens \
+             ({events} events), {finished} came to their end"
         )
     }
 }

@@ -92,7 +92,8 @@ fn spanning() -> Result<Vec<String>> {
     let trace = files.export("pftrace", &[])?;
     let queries = [
         "select count(*) from process where name = 'always'",
-        "select count(*) from process where name = 'always' and start_ts is null and end_ts is null",
+        "select count(*) from process where name = 'always' and start_ts is null and end_ts is \
+         null",
     ];
     let [all, without] = engine.numbers(&trace, queries)?;
     let wrong = (all != 1 || without != 1).then(|| {

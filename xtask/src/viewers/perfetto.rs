@@ -8,7 +8,8 @@ use syscollect_tests::reference_capture::Figures;
 use crate::engine::Engine;
 
 /// CPU samples: other stacks are sessions of their own.
-pub(super) const SAMPLES: &str = "perf_session_id in (select perf_session_id from perf_counter_track where name = 'CPU samples')";
+pub(super) const SAMPLES: &str = "perf_session_id in (select perf_session_id from \
+                                  perf_counter_track where name = 'CPU samples')";
 
 /// Single figures, and the query of each.
 const NUMBERS: [(&str, &str); 18] = [
@@ -29,7 +30,8 @@ const NUMBERS: [(&str, &str); 18] = [
     ),
     (
         "sum of queue",
-        "select cast(sum(value) as int) from counter join track on track.id = track_id where name = 'queue'",
+        "select cast(sum(value) as int) from counter join track on track.id = track_id where name \
+         = 'queue'",
     ),
     (
         "frames Render",
@@ -42,13 +44,15 @@ const NUMBERS: [(&str, &str); 18] = [
     ("waits for cache", "select count(*) from slice where name = 'waiting for cache'"),
     (
         "allocations",
-        "select count(*) from (select value - lag(value, 1, 0) over (partition by track_id order by ts) as growth from counter \
-         join track on track.id = track_id where name = 'heap') where growth > 0",
+        "select count(*) from (select value - lag(value, 1, 0) over (partition by track_id order \
+         by ts) as growth from counter join track on track.id = track_id where name = 'heap') \
+         where growth > 0",
     ),
     (
         "bytes held",
-        "select cast(sum(value) as int) from (select value, lead(1) over (partition by track_id order by ts) as later \
-         from counter join track on track.id = track_id where name = 'heap') where later is null",
+        "select cast(sum(value) as int) from (select value, lead(1) over (partition by track_id \
+         order by ts) as later from counter join track on track.id = track_id where name = 'heap') \
+         where later is null",
     ),
     // One on the thread's track, and one where it is seen at once.
     ("crashes", "select count(*) / 2 from slice where name = 'SIGSEGV'"),
@@ -67,7 +71,8 @@ const NUMBERS: [(&str, &str); 18] = [
     ),
     (
         "GPU jobs without a beginning",
-        "select count(*) from slice where extract_arg(arg_set_id, 'debug.end') glob 'ended before*'",
+        "select count(*) from slice where extract_arg(arg_set_id, 'debug.end') glob 'ended \
+         before*'",
     ),
     ("errors", "select count(*) from stats where severity in ('error', 'data_loss') and value > 0"),
 ];
@@ -76,8 +81,8 @@ const NUMBERS: [(&str, &str); 18] = [
 const LISTS: [(&str, &str); 5] = [
     (
         "fences signaled by ",
-        "select hex(by), count(*) from (select extract_arg(arg_set_id, 'debug.signaled by') as by from slice) \
-         where by is not null group by by",
+        "select hex(by), count(*) from (select extract_arg(arg_set_id, 'debug.signaled by') as by \
+         from slice) where by is not null group by by",
     ),
     ("zone ", "select hex(name), count(*) from slice where dur > 0 group by name"),
     ("message ", "select hex(name), count(*) from slice where category = 'message' group by name"),
@@ -95,8 +100,9 @@ const GPU_LISTS: [(&str, &str); 6] = [
     ("GPU jobs of ", "select hex(queue), count(*) from job group by queue"),
     (
         "GPU time of ",
-        "select hex(queue), sum(dur) from job where extract_arg(arg_set_id, 'debug.ran (ns)') is not null \
-         and not coalesce(extract_arg(arg_set_id, 'debug.end') glob 'not ended*', 0) group by queue",
+        "select hex(queue), sum(dur) from job where extract_arg(arg_set_id, 'debug.ran (ns)') is \
+         not null and not coalesce(extract_arg(arg_set_id, 'debug.end') glob 'not ended*', 0) \
+         group by queue",
     ),
     (
         "GPU delay of ",
@@ -105,36 +111,39 @@ const GPU_LISTS: [(&str, &str); 6] = [
     ),
     (
         "GPU errors ",
-        "select hex(error), count(*) from (select extract_arg(arg_set_id, 'debug.error') as error from job) \
-         where error is not null group by error",
+        "select hex(error), count(*) from (select extract_arg(arg_set_id, 'debug.error') as error \
+         from job) where error is not null group by error",
     ),
     (
         "GPU latency of ",
-        "select hex(queue), sum(job.ts + job.dur - submit.ts) from flow join job on job.id = slice_in \
-         join slice submit on submit.id = slice_out \
-         where not coalesce(extract_arg(job.arg_set_id, 'debug.end') glob 'not ended*', 0) group by queue",
+        "select hex(queue), sum(job.ts + job.dur - submit.ts) from flow join job on job.id = \
+         slice_in join slice submit on submit.id = slice_out \
+         where not coalesce(extract_arg(job.arg_set_id, 'debug.end') glob 'not ended*', 0) group \
+         by queue",
     ),
     (
         "GPU jobs by ",
         "select hex(p.name || ' / ' || th.name), count(*) from flow join job on job.id = slice_in \
-         join slice submit on submit.id = slice_out join thread_track own on own.id = submit.track_id \
-         join thread th using (utid) join process p using (upid) group by utid",
+         join slice submit on submit.id = slice_out join thread_track own on own.id = \
+         submit.track_id join thread th using (utid) join process p using (upid) group by utid",
     ),
 ];
-const GPU_JOBS: &str = "with job as (select slice.*, track.name as queue from slice join track on track.id = track_id \
-                        join track above on above.id = track.parent_id where above.name = 'GPU') ";
+const GPU_JOBS: &str = "with job as (select slice.*, track.name as queue from slice join track on \
+                        track.id = track_id join track above on above.id = track.parent_id where \
+                        above.name = 'GPU') ";
 
 /// What trace_processor finds in a trace.
 pub(super) fn figures(engine: &Engine, trace: &Path) -> Result<Figures> {
     let samples = format!("select count(*) from perf_sample where {SAMPLES}");
     let by_self = format!(
-        "select hex(f.name), count(*) from perf_sample join stack_profile_callsite c on c.id = callsite_id \
-         join stack_profile_frame f on f.id = c.frame_id where {SAMPLES} group by 1 \
-         union all select hex('[no stack]'), count(*) from perf_sample where callsite_id is null and {SAMPLES}"
+        "select hex(f.name), count(*) from perf_sample join stack_profile_callsite c on c.id = \
+         callsite_id join stack_profile_frame f on f.id = c.frame_id where {SAMPLES} group by 1 \
+         union all select hex('[no stack]'), count(*) from perf_sample where callsite_id is null \
+         and {SAMPLES}"
     );
     let by_thread = format!(
-        "select hex(p.name || ' / ' || t.name), count(*) from perf_sample join thread t using (utid) \
-         join process p using (upid) where tid != 0 and {SAMPLES} group by utid"
+        "select hex(p.name || ' / ' || t.name), count(*) from perf_sample join thread t using \
+         (utid) join process p using (upid) where tid != 0 and {SAMPLES} group by utid"
     );
     let numbers: Vec<_> = NUMBERS.into_iter().chain([("samples", samples.as_str())]).collect();
     let of_gpus = GPU_LISTS.map(|(prefix, query)| (prefix, format!("{GPU_JOBS}{query}")));

@@ -26,11 +26,13 @@ const KINDS: [(&str, &str); 9] = [
     ("isr", ON_TRACKS_OF_CPUS),
     (
         "disk-io",
-        "select count(*) from slice join track on track.id = track_id where track.name glob 'Disk *'",
+        "select count(*) from slice join track on track.id = track_id where track.name glob 'Disk \
+         *'",
     ),
     (
         "hard-fault",
-        "select count(*) from slice join track on track.id = track_id where track.name = 'Hard faults'",
+        "select count(*) from slice join track on track.id = track_id where track.name = 'Hard \
+         faults'",
     ),
     (
         "gpu-job",
@@ -38,7 +40,8 @@ const KINDS: [(&str, &str); 9] = [
     ),
     (
         "vsync",
-        "select count(*) from slice join track on track.id = track_id where track.name glob '* VSync'",
+        "select count(*) from slice join track on track.id = track_id where track.name glob '* \
+         VSync'",
     ),
     ("thread-end", "select count(*) from thread where end_ts is not null"),
 ];

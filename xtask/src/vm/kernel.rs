@@ -38,8 +38,8 @@ fn version_of(package: &Path) -> Result<String> {
         // apt writes a plus as %2b.
         Some((version, _)) if name.ends_with(".deb") => Ok(version.replace("%2b", "+")),
         _ => bail!(
-            "{} is no kernel package; `apt-get download linux-image-VERSION` brings one (from 7.x: linux-binary-VERSION \
-             and linux-modules-VERSION)",
+            "{} is no kernel package; `apt-get download linux-image-VERSION` brings one (from 7.x: \
+             linux-binary-VERSION and linux-modules-VERSION)",
             package.display()
         ),
     }
@@ -56,7 +56,8 @@ fn unpack_one(version: String, packages: &[&Path]) -> Result<Kernel> {
     let modules = lib.join("modules").join(&version);
     if !modules.is_dir() {
         bail!(
-            "the packages of {version} hold no modules; from 7.x on give linux-modules-{version}, too"
+            "the packages of {version} hold no modules; from 7.x on give linux-modules-{version}, \
+             too"
         );
     }
     if !modules.join("modules.dep").exists() {
@@ -66,7 +67,8 @@ fn unpack_one(version: String, packages: &[&Path]) -> Result<Kernel> {
     match places.into_iter().find(|place| place.is_file()) {
         Some(image) => Ok(Kernel { version, folder, image }),
         None => bail!(
-            "the packages of {version} hold no vmlinuz; from 7.x on give linux-binary-{version}, too"
+            "the packages of {version} hold no vmlinuz; from 7.x on give linux-binary-{version}, \
+             too"
         ),
     }
 }

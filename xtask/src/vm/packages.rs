@@ -139,7 +139,8 @@ fn configure(folder: &Path) -> Result<()> {
         .collect();
     let place = folder.display();
     let configuration = format!(
-        "Dir::State \"{place}/state\"; Dir::State::status \"{place}/state/status\"; Dir::Cache \"{place}/cache\";\n\
+        "Dir::State \"{place}/state\"; Dir::State::status \"{place}/state/status\"; Dir::Cache \
+         \"{place}/cache\";\n\
          Dir::Etc::sourcelist \"{place}/etc/sources.list\"; Dir::Etc::sourceparts \"-\"; \
          Dir::Etc::preferencesparts \"-\";\n\
          APT::Architecture \"amd64\"; Acquire::Languages \"none\"; APT::Sandbox::User \"root\";\n"
@@ -189,8 +190,9 @@ mod tests {
 
     #[test]
     fn headers_bring_what_is_common_and_the_tools_but_no_compiler() {
-        let shown = "Package: linux-headers-6.1.0-50-amd64\nDepends: linux-headers-6.1.0-50-common (= 6.1.176-1), \
-                     linux-kbuild-6.1 (>= 6.1.176-1), linux-compiler-gcc-12-x86\n";
+        let shown = "Package: linux-headers-6.1.0-50-amd64\n\
+                     Depends: linux-headers-6.1.0-50-common (= 6.1.176-1), linux-kbuild-6.1 (>= \
+                     6.1.176-1), linux-compiler-gcc-12-x86\n";
         assert_eq!(needed_by_headers(shown), ["linux-headers-6.1.0-50-common", "linux-kbuild-6.1"]);
     }
 

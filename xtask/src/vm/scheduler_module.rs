@@ -133,7 +133,8 @@ fn with_libc(program: &Path, libc: &Path) -> Result<()> {
     fs::rename(program, &real).with_context(|| format!("cannot rename {}", program.display()))?;
     let (libc, real) = (libc.display(), real.display());
     let loader = format!(
-        "#!/bin/sh\nexec \"{libc}/ld-linux-x86-64.so.2\" --library-path \"{libc}\" \"{real}\" \"$@\"\n"
+        "#!/bin/sh\nexec \"{libc}/ld-linux-x86-64.so.2\" --library-path \"{libc}\" \"{real}\" \
+         \"$@\"\n"
     );
     write_program(program, &loader)
 }

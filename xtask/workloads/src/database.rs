@@ -106,7 +106,8 @@ pub(crate) fn run(count: u64) -> Result<()> {
         call(DEPTH);
     }
     println!(
-        "{{\"transactions\": {}, \"committed\": {count}, \"aborted\": {count}, \"left\": {count}, \"calls\": {}}}",
+        "{{\"transactions\": {}, \"committed\": {count}, \"aborted\": {count}, \"left\": {count}, \
+         \"calls\": {}}}",
         3 * count,
         DEPTH * count
     );

@@ -44,23 +44,26 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROUNDS [CPU] | callers SECONDS | \
-                     timers|timers-in-kernel|send ROUNDS CPU | \
+const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROUNDS [CPU] | \
+                     callers SECONDS | timers|timers-in-kernel|send ROUNDS CPU | \
                      stacks THREADS UNITS | ordered COUNT CPU... | marks THREADS COUNT | \
                      database ROUNDS | \
-                     alone memfd|files THREADS COUNT | hostile-files FOLDER SECONDS | serve FOLDER | \
-                     map-served FOLDER | map-often FILE TIMES | \
-                     map-by-many FILE PROCESSES | hold-mappings PROCESSES | serve-code FOLDER SECONDS | \
-                     use-cpu SECONDS | fences COUNT | hang THREADS | leaderless | \
+                     alone memfd|files THREADS COUNT | hostile-files FOLDER SECONDS | serve FOLDER \
+                     | map-served FOLDER | map-often FILE TIMES | \
+                     map-by-many FILE PROCESSES | hold-mappings PROCESSES | serve-code FOLDER \
+                     SECONDS | use-cpu SECONDS | fences COUNT | hang THREADS | leaderless | \
                      numbered FILE SECONDS | \
                      renames SECONDS | \
                      jit FOLDER ROUNDS | \
                      fake-jvm silent|deaf|endless|fifo|link FOLDER SECONDS | \
                      new-stacks PROCESSES SECONDS | same-stack SECONDS | \
                      wrap LOG CMD ARGS... | from-memory LOAD ARGS... | \
-                     unwound SECONDS | probed CALLS | leaves SECONDS | visiting FOLDER SECONDS | hostile mappings|memory|discovery|flood|texts|announcements|announced-files|looks SECONDS | \
-                     hostile-code tables|interpreters|mapped|probed|rights|debug|deleted FOLDER SECONDS | \
-                     map-long-paths FOLDER SECONDS | start-programs FOLDER COUNT | hostile-tasks threads|timers SECONDS | as UID LOAD ARGS...";
+                     unwound SECONDS | probed CALLS | leaves SECONDS | visiting FOLDER SECONDS | \
+                     hostile \
+                     mappings|memory|discovery|flood|texts|announcements|announced-files|looks \
+                     SECONDS | hostile-code tables|interpreters|mapped|probed|rights|debug|deleted \
+                     FOLDER SECONDS | map-long-paths FOLDER SECONDS | start-programs FOLDER COUNT \
+                     | hostile-tasks threads|timers SECONDS | as UID LOAD ARGS...";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -376,8 +376,8 @@ fn wants_unwind_tables(options: &RecordOptions) -> bool {
 /// What the capture says where it was to be done by tables, and is not.
 fn by_frame_pointers(why: &str) -> String {
     format!(
-        "user stacks are walked by frame pointers, not by unwind tables, and end where a program keeps \
-         none: {why}"
+        "user stacks are walked by frame pointers, not by unwind tables, and end where a program \
+         keeps none: {why}"
     )
 }
 

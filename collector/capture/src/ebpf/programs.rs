@@ -292,7 +292,8 @@ fn limit_error(program: &str, number: i32) -> Option<CaptureError> {
         }
         libc::EMFILE => {
             let what = format!(
-                "cannot load {program}, too few files may be open (`ulimit -n 2048` raises the limit)"
+                "cannot load {program}, too few files may be open (`ulimit -n 2048` raises the \
+                 limit)"
             );
             Some(CaptureError::System { what, source })
         }
@@ -335,7 +336,8 @@ fn said_once(refused: &[(&str, String)]) -> Vec<String> {
     let lines = lines.into_iter().map(|(tracepoints, reason)| {
         let tracepoints = tracepoints.join(", ");
         format!(
-            "{tracepoints}: raw tracepoints and slower stack walks, Linux 5.17 has what the quicker ones need: {reason}"
+            "{tracepoints}: raw tracepoints and slower stack walks, Linux 5.17 has what the \
+             quicker ones need: {reason}"
         )
     });
     lines.collect()
@@ -383,10 +385,12 @@ mod tests {
 
     #[test]
     fn of_the_verifiers_log_only_the_reason_is_kept() {
-        let text = "the BPF_PROG_LOAD syscall returned Permission denied (os error 13). Verifier output: reg type \
-                    unsupported for arg#0\n0: (79) r2 = *(u64 *)(r2 +0)\nR2 unbounded memory access\nverification \
-                    time 3 usec\nstack depth 0+208\nprocessed 711 insns (limit 1000000)\n";
-        let reason = "the BPF_PROG_LOAD syscall returned Permission denied (os error 13). R2 unbounded memory access";
+        let text = "the BPF_PROG_LOAD syscall returned Permission denied (os error 13). Verifier \
+                    output: reg type unsupported for arg#0\n0: (79) r2 = *(u64 *)(r2 +0)\n\
+                    R2 unbounded memory access\nverification time 3 usec\nstack depth 0+208\n\
+                    processed 711 insns (limit 1000000)\n";
+        let reason = "the BPF_PROG_LOAD syscall returned Permission denied (os error 13). R2 \
+                      unbounded memory access";
         assert_eq!(short_text(text), reason);
         assert_eq!(short_text("the program is not loaded"), "the program is not loaded");
     }

@@ -28,7 +28,8 @@ fn limited_rate(asked_hz: u32, highest: Option<u32>) -> (u32, Option<String>) {
             highest,
             Some(format!(
                 "sampled {highest} times a second, not {asked_hz}: the kernel allows no more now; \
-                 sysctl kernel.perf_cpu_time_max_percent=0 and kernel.perf_event_max_sample_rate={asked_hz} raise it"
+                 sysctl kernel.perf_cpu_time_max_percent=0 and \
+                 kernel.perf_event_max_sample_rate={asked_hz} raise it"
             )),
         ),
         _ => (asked_hz, None),

@@ -6,7 +6,8 @@ const AMDGPU: &str = "pos:\t0\nflags:\t02100002\nmnt_id:\t24\nino:\t913\n\
     drm-driver:\tamdgpu\ndrm-client-id:\t41\ndrm-pdev:\t0000:0b:00.0\npasid:\t32771\n\
     drm-total-cpu:\t0\ndrm-shared-cpu:\t0\ndrm-active-cpu:\t0\ndrm-resident-cpu:\t0\n\
     drm-total-gtt:\t5 MiB\ndrm-resident-gtt:\t4096 KiB\n\
-    drm-total-vram:\t700 MiB\ndrm-shared-vram:\t8 MiB\ndrm-active-vram:\t0\ndrm-resident-vram:\t512 MiB\n\
+    drm-total-vram:\t700 MiB\ndrm-shared-vram:\t8 MiB\ndrm-active-vram:\t0\n\
+    drm-resident-vram:\t512 MiB\n\
     drm-purgeable-vram:\t0\n\
     drm-memory-vram:\t524288 KiB\ndrm-memory-gtt: \t4096 KiB\ndrm-memory-cpu: \t0 KiB\n\
     amd-evicted-vram:\t77 KiB\namd-requested-vram:\t9 KiB\n\
@@ -15,16 +16,19 @@ const AMDGPU: &str = "pos:\t0\nflags:\t02100002\nmnt_id:\t24\nino:\t913\n\
 const I915: &str = "pos:\t0\ndrm-driver:\ti915\ndrm-client-id:\t6\ndrm-pdev:\t0000:00:02.0\n\
     drm-total-system0:\t100 MiB\ndrm-shared-system0:\t9 MiB\ndrm-active-system0:\t0\n\
     drm-resident-system0:\t60 MiB\ndrm-purgeable-system0:\t11 MiB\ndrm-total-stolen-system0:\t0\n\
-    drm-engine-render:\t7000 ns\ndrm-engine-copy:\t0 ns\ndrm-engine-video:\t30 ns\ndrm-engine-capacity-video:\t2\n\
+    drm-engine-render:\t7000 ns\ndrm-engine-copy:\t0 ns\ndrm-engine-video:\t30 ns\n\
+    drm-engine-capacity-video:\t2\n\
     drm-engine-video-enhance:\t0 ns\n";
 
 const XE: &str = "drm-driver:\txe\ndrm-client-id:\t3\ndrm-pdev:\t0000:03:00.0\n\
-    drm-total-vram0:\t2000 KiB\ndrm-resident-vram0:\t1000 KiB\ndrm-total-gtt:\t0\ndrm-resident-gtt:\t0\n\
+    drm-total-vram0:\t2000 KiB\ndrm-resident-vram0:\t1000 KiB\ndrm-total-gtt:\t0\n\
+    drm-resident-gtt:\t0\n\
     drm-cycles-rcs:\t5000\ndrm-total-cycles-rcs:\t900000\n\
     drm-cycles-ccs:\t1\ndrm-total-cycles-ccs:\t900000\ndrm-engine-capacity-ccs:\t4\n";
 
 /// A driver of a device that is on no PCI bus; memory is the machine's.
-const MSM: &str = "drm-driver:\tmsm\ndrm-client-id:\t19\ndrm-engine-gpu:\t1234 ns\ndrm-cycles-gpu:\t99\n\
+const MSM: &str = "drm-driver:\tmsm\ndrm-client-id:\t19\ndrm-engine-gpu:\t1234 ns\n\
+    drm-cycles-gpu:\t99\n\
     drm-maxfreq-gpu:\t800000000 Hz\ndrm-total-memory:\t12 MiB\ndrm-shared-memory:\t0\n\
     drm-resident-memory:\t3 MiB\ndrm-purgeable-memory:\t0\n";
 
@@ -86,9 +90,12 @@ fn a_driver_may_tell_of_memory_only_by_its_first_name() {
 #[test]
 fn damaged_values_are_left_out_and_counted_and_the_rest_stays() {
     let usage = parse(
-        "drm-driver: x\ndrm-client-id: 1\ndrm-memory-a: -1\ndrm-memory-b: 1 GB\ndrm-memory-c: 1 KiB of it\n\
-         drm-memory-d: 18446744073709551615 MiB\ndrm-memory-: 5\ndrm-engine-e: 7\ndrm-engine-f: 7 ms\n\
-         drm-engine-capacity-g: 0\ndrm-engine-g: 4 ns\ndrm-cycles-h: 99999999999999999999\ndrm-memory-good: 5\n",
+        "drm-driver: x\ndrm-client-id: 1\ndrm-memory-a: -1\ndrm-memory-b: 1 GB\n\
+         drm-memory-c: 1 KiB of it\n\
+         drm-memory-d: 18446744073709551615 MiB\ndrm-memory-: 5\ndrm-engine-e: 7\n\
+         drm-engine-f: 7 ms\n\
+         drm-engine-capacity-g: 0\ndrm-engine-g: 4 ns\ndrm-cycles-h: 99999999999999999999\n\
+         drm-memory-good: 5\n",
     );
     assert_eq!(memory(&usage), [("good", 5)]);
     assert_eq!(usage.engines.keys().collect::<Vec<_>>(), ["g"]);

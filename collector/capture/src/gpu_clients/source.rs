@@ -59,7 +59,8 @@ impl GpuClients {
         let effort = Arc::new(Effort::default());
         let mut this = Self { told, stop: Some(stop), effort: effort.clone(), missing: Vec::new() };
         if !root.join("dev/dri").exists() {
-            let why = "there is no /dev/dri, so no driver of a GPU tells of jobs or memory; calls of GPU libraries are recorded";
+            let why = "there is no /dev/dri, so no driver of a GPU tells of jobs or memory; calls \
+                       of GPU libraries are recorded";
             this.missing.push(why.to_owned());
             return Ok(this);
         }

@@ -66,8 +66,8 @@ impl Answer {
         Some(match self {
             Self::Written | Self::NotJvm | Self::Gone => return None,
             Self::UnknownCommand => {
-                "does not know Compiler.perfmap, which JDK 17 and newer do: older ones need an agent \
-                 that writes a perf map (perf-map-agent)"
+                "does not know Compiler.perfmap, which JDK 17 and newer do: older ones need an \
+                 agent that writes a perf map (perf-map-agent)"
                     .to_owned()
             }
             Self::Failed => "could not write its perf map".to_owned(),
@@ -79,9 +79,7 @@ impl Answer {
                     .to_owned()
             }
             Self::NotPermitted => "cannot be asked: only its own user and root may".to_owned(),
-            Self::TakesNone => {
-                "takes no commands (-Xrs or -XX:+DisableAttachMechanism)".to_owned()
-            }
+            Self::TakesNone => "takes no commands (-Xrs or -XX:+DisableAttachMechanism)".to_owned(),
             Self::OutOfReach => {
                 "cannot be asked: its /tmp cannot be written to, or a program serves it".to_owned()
             }
@@ -130,9 +128,8 @@ mod tests {
         let limit = Duration::from_secs(2);
         assert_eq!(
             notes(&answers, limit),
-            [
-                "--jvm: the Java virtual machine 8 did not answer within 2 s; compiled methods have no names"
-            ]
+            ["--jvm: the Java virtual machine 8 did not answer within 2 s; compiled methods \
+                 have no names"]
         );
         answers = (1..20).map(|pid| (pid, Answer::UnknownCommand)).collect();
         let [note] = &notes(&answers, limit)[..] else { panic!("several notes of one kind") };

@@ -105,14 +105,16 @@ impl JvmWatch {
     pub(crate) fn notes(&self) -> Vec<String> {
         let ended = (self.ended > 0).then(|| {
             format!(
-                "--jvm: {} Java virtual machines ended before the recording did, and could not be asked: compiled methods \
-                 have names only where they were started with -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit",
+                "--jvm: {} Java virtual machines ended before the recording did, and could not be \
+                 asked: compiled methods have names only where they were started with \
+                 -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit",
                 self.ended
             )
         });
         let left_out = (self.left_out > 0).then(|| {
             format!(
-                "--jvm: {} Java virtual machines were not asked, too many at one time; compiled methods have no names",
+                "--jvm: {} Java virtual machines were not asked, too many at one time; compiled \
+                 methods have no names",
                 self.left_out
             )
         });

@@ -72,7 +72,7 @@ impl MetadataRecorder<'_> {
 /// What to report of files that were let go because only this program kept them from being freed.
 pub(super) fn released_words(files: &usize, whose: &str) -> String {
     format!(
-        "{files} files of code that programs {whose} have deleted were not held: only that kept them from being \
-         freed, and they were too large together; their functions have no names"
+        "{files} files of code that programs {whose} have deleted were not held: only that kept \
+         them from being freed, and they were too large together; their functions have no names"
     )
 }

@@ -247,8 +247,8 @@ impl Attaching {
 
 fn too_slow(each: Duration, job: &AttachJob) -> String {
     format!(
-        "the processes that run it kept the kernel waiting for {:.1} s at one place, and no process could fork \
-         meanwhile: {} more places are left out",
+        "the processes that run it kept the kernel waiting for {:.1} s at one place, and no \
+         process could fork meanwhile: {} more places are left out",
         each.as_secs_f64(),
         job.left()
     )

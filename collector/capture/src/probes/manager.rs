@@ -218,8 +218,9 @@ impl ManagerReport {
         self.late.fetch_add(1, Ordering::Relaxed);
         let milliseconds = raw_now().saturating_sub(at) as f64 / 1e6;
         let note = format!(
-            "process {pid} ran {path} for {milliseconds:.1} ms before its zones were recorded: a program that was not \
-             seen before is found when it runs; what runs it from now on is recorded from its first zone on"
+            "process {pid} ran {path} for {milliseconds:.1} ms before its zones were recorded: a \
+             program that was not seen before is found when it runs; what runs it from now on is \
+             recorded from its first zone on"
         );
         self.note_of(user, note);
     }
@@ -365,8 +366,8 @@ impl Manager {
             if is_late(&done, longest, stop_asked) {
                 self.told.begins_before_all();
                 self.told.note(format!(
-                    "the recording began before all that runs was looked into for probes, which took longer than {} s: \
-                     what is found later is recorded from then on",
+                    "the recording began before all that runs was looked into for probes, which \
+                     took longer than {} s: what is found later is recorded from then on",
                     longest.as_secs()
                 ));
                 break;
@@ -406,8 +407,9 @@ impl Manager {
         // A panic there has been printed.
         match self.worker.take()?.wait(LONGEST_GOODBYE) {
             Err(Unfinished::Late(_)) => Some(format!(
-                "what was attached to programs is still being taken out: process {} (uprobe-keeper) does that by \
-                 itself and then ends; where many processes run these files, or the machine is busy, that takes a while",
+                "what was attached to programs is still being taken out: process {} \
+                 (uprobe-keeper) does that by itself and then ends; where many processes run these \
+                 files, or the machine is busy, that takes a while",
                 self.keeper
             )),
             _ => None,
@@ -426,8 +428,8 @@ impl Manager {
         while self.told.accounts().is_none() {
             if Instant::now() >= end {
                 self.told.note(
-                    "when the recording ended, a file was still being looked into for probes: it is not known which \
-                     others waited"
+                    "when the recording ended, a file was still being looked into for probes: it \
+                     is not known which others waited"
                         .to_owned(),
                 );
                 return;

@@ -180,8 +180,8 @@ impl ArgumentPrograms {
                 let index = self.known.len() as u32;
                 if !self.room.take(owner) {
                     return Err(io::Error::other(format!(
-                        "the files of this user have more different lists of arguments than its share ({} are free for \
-                         others)",
+                        "the files of this user have more different lists of arguments than its \
+                         share ({} are free for others)",
                         self.room.free
                     )));
                 }

@@ -120,7 +120,8 @@ impl<'a> Scanner<'a> {
                     opened.push((path, file));
                 }
                 Err(error) => self.told.note(format!(
-                    "probes in {}: {error}; they are recorded when a program maps a file of that path",
+                    "probes in {}: {error}; they are recorded when a program maps a file of that \
+                     path",
                     path.display()
                 )),
             }
@@ -366,8 +367,8 @@ impl<'a> Scanner<'a> {
         if file.may_stop_the_machine(self.work.asked_by) {
             let user = file.file.data().uid;
             self.told.note_of(user, format!(
-                "{path} lies in a file system that a user mounted, and this user could stop the machine while it is \
-                 attached to: neither its zones nor its probes are recorded"
+                "{path} lies in a file system that a user mounted, and this user could stop the \
+                 machine while it is attached to: neither its zones nor its probes are recorded"
             ));
             return AttachOutcome::Nothing;
         }
@@ -443,9 +444,9 @@ impl<'a> Scanner<'a> {
         // Who runs that one next has it looked into anew.
         instead_of.map(|idle| self.known.remove(&idle));
         let why = format!(
-            "other processes have it mapped so often, or keep their mappings from being counted, that it is recorded \
-             only in processes that are attached to one by one, at most {PLACES_MAX}, and for a while not in what \
-             these fork"
+            "other processes have it mapped so often, or keep their mappings from being counted, \
+             that it is recorded only in processes that are attached to one by one, at most \
+             {PLACES_MAX}, and for a while not in what these fork"
         );
         self.told.unattached().refuse(owner, &path, why);
         AttachOutcome::of_begin(is_begun)
@@ -497,8 +498,8 @@ impl<'a> Scanner<'a> {
         let has_ended = self.attaching.keeper.has_ended();
         if has_ended {
             self.told.note(format!(
-                "process {} (uprobe-keeper), which held what was attached to programs, was killed: neither zones nor \
-                 probes are recorded from then on",
+                "process {} (uprobe-keeper), which held what was attached to programs, was killed: \
+                 neither zones nor probes are recorded from then on",
                 self.attaching.keeper.pid()
             ));
         }
@@ -513,7 +514,8 @@ impl<'a> Scanner<'a> {
                 Some(why) => self.told.never(why),
                 None => {
                     let note = format!(
-                        "{what} matched nothing when the recording began{near}; programs that start later are watched"
+                        "{what} matched nothing when the recording began{near}; programs that \
+                         start later are watched"
                     );
                     self.told.note_unmatched(what, note);
                 }
@@ -590,8 +592,8 @@ fn has_semaphore(plan: &Plan) -> bool {
 
 fn excess(Mapper { pid, mappings, .. }: &Mapper) -> String {
     format!(
-        "process {pid} of the same user has it mapped at least {mappings} times, and nobody could fork while the \
-         kernel attaches to each"
+        "process {pid} of the same user has it mapped at least {mappings} times, and nobody could \
+         fork while the kernel attaches to each"
     )
 }
 

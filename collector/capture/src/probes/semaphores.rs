@@ -13,9 +13,10 @@ use syscollect_untrusted_files::Reader;
 use super::plan::Planned;
 
 const PAGE: u64 = 4096;
-const TROUBLE: &str = "its linker (lld) put its semaphores into a page that is mapped twice, so the kernel raises them \
-                       only in programs that run already, not in those that start later; where the semaphore has a \
-                       page of its own, or with the linker of GNU (-fuse-ld=bfd), it does";
+const TROUBLE: &str = "its linker (lld) put its semaphores into a page that is mapped twice, so \
+                       the kernel raises them only in programs that run already, not in those that \
+                       start later; where the semaphore has a page of its own, or with the linker \
+                       of GNU (-fuse-ld=bfd), it does";
 
 /// What to say of the semaphores that are to be raised in a file, if they are of that kind.
 pub(super) fn trouble<'a>(

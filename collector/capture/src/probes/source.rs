@@ -76,8 +76,8 @@ pub(crate) struct ProbeSource {
 }
 
 /// Said once, when the first such mark arrives.
-const NO_SHARED_MEMORY: &str = "an instrumented program could not share memory (seccomp, or ulimit -f, -n or -v): its marks came \
-                                through probes, which costs it more";
+const NO_SHARED_MEMORY: &str = "an instrumented program could not share memory (seccomp, or ulimit \
+                                -f, -n or -v): its marks came through probes, which costs it more";
 
 impl ProbeSource {
     /// Loads the programs, makes the rings of these CPUs and begins to attach; the keeper holds

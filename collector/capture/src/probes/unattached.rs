@@ -87,8 +87,9 @@ impl Unattached {
         let late = self.now.as_ref().filter(|now| now.since.elapsed() >= LATE);
         if let Some(Attachment { user, path, since }) = late {
             notes.push(format!(
-                "the kernel has been attaching to {path} ({}) for {:.1} s, and had not done so when the recording \
-                 ended: meanwhile nothing else was attached to, and no process could fork most of that time",
+                "the kernel has been attaching to {path} ({}) for {:.1} s, and had not done so \
+                 when the recording ended: meanwhile nothing else was attached to, and no process \
+                 could fork most of that time",
                 name(*user),
                 since.elapsed().as_secs_f64()
             ));
@@ -129,8 +130,8 @@ impl OfUser {
         }
         if self.waiting > 0 {
             parts.push(format!(
-                "{} files still waited to be attached to when the recording ended, for their owner's files took more \
-                 than a share of the time",
+                "{} files still waited to be attached to when the recording ended, for their \
+                 owner's files took more than a share of the time",
                 self.waiting
             ));
         }

@@ -145,8 +145,9 @@ fn whose(user: u32) -> String {
 
 fn words(Unheard { arenas, others }: &Unheard, whose: &str) -> String {
     format!(
-        "programs {whose} announce rings of zones faster than these are looked at: {arenas} of arenas and {others} \
-         of descriptors that are none were left out; what these programs wrote may be missing"
+        "programs {whose} announce rings of zones faster than these are looked at: {arenas} of \
+         arenas and {others} of descriptors that are none were left out; what these programs wrote \
+         may be missing"
     )
 }
 

@@ -39,13 +39,15 @@ fn drivers_row(machine: &Machine, drivers: &BTreeMap<String, Vec<String>>) -> Ca
         .fix("record on the host, or give the container the devices (docker: --device /dev/dri)");
     }
     if machine.path("proc/driver/nvidia").exists() {
-        let why = "NVIDIA's own driver tells the kernel nothing of its work; calls of its libraries are shown";
+        let why = "NVIDIA's own driver tells the kernel nothing of its work; calls of its \
+                   libraries are shown";
         return Capability::no(NAME, why);
     }
     let without = match machine.path("sys/class/drm").exists() {
         true => "the kernel knows no GPU: no driver has found one; calls of libraries are shown",
         false => {
-            "the kernel has no DRM, or it is not loaded: no driver tells of GPUs; calls of libraries are shown"
+            "the kernel has no DRM, or it is not loaded: no driver tells of GPUs; calls of \
+             libraries are shown"
         }
     };
     Capability::no(NAME, without).fix(
@@ -55,7 +57,8 @@ fn drivers_row(machine: &Machine, drivers: &BTreeMap<String, Vec<String>>) -> Ca
 
 fn tracefs(offers: Result<&Offers, &io::Error>) -> Capability {
     const NAME: &str = "tracefs";
-    const WITHOUT: &str = "without the kernel's descriptions of its tracepoints there is no --tracepoint, and --gpu shows no jobs, waits and frames of displays";
+    const WITHOUT: &str = "without the kernel's descriptions of its tracepoints there is no \
+                           --tracepoint, and --gpu shows no jobs, waits and frames of displays";
     match offers {
         Ok(_) => Capability::yes(
             NAME,
@@ -93,7 +96,8 @@ fn events(offers: Result<&Offers, &io::Error>) -> Capability {
         }
     }
     if offers.is_empty() {
-        let why = "this kernel has no tracepoints of GPUs that can be read: it has no DRM, or no driver is loaded";
+        let why = "this kernel has no tracepoints of GPUs that can be read: it has no DRM, or no \
+                   driver is loaded";
         return Capability::no(NAME, why);
     }
     let words: Vec<String> =

@@ -121,8 +121,9 @@ fn a_tracepoint_of_another_shape_or_without_a_field_is_named_and_the_others_are_
     fake.write(&format!("{EVENTS}/dma_fence/dma_fence_emit/format"), &format(&["context"]));
     fake.write(&format!("{EVENTS}/gpu_scheduler/drm_sched_process_job/format"), &format(&["job"]));
     let row = fake.support(&works)("gpu_formats");
-    let expected = "shown as they are, not as jobs or values: dma_fence/dma_fence_emit without seqno, \
-                    gpu_scheduler/drm_sched_process_job without fence_context and fence_seqno; the others are recorded";
+    let expected = "shown as they are, not as jobs or values: dma_fence/dma_fence_emit without \
+                    seqno, gpu_scheduler/drm_sched_process_job without fence_context and \
+                    fence_seqno; the others are recorded";
     assert!(row.reason.ends_with(expected), "{}", row.reason);
     assert!(row.remedy.unwrap().contains("format"));
     assert!(fake.support(&works)("gpu_events").reason.contains("dma_fence (2), gpu_scheduler (1)"));

@@ -24,8 +24,8 @@ pub(super) fn interrupts(machine: &Machine, attempt: Try<'_>) -> Capability {
             format!("{TOLD}, by the address of {PREEMPT_COUNT} in /proc/kallsyms"),
         );
     }
-    let why = "what interrupts do to GPUs is told of the threads that they interrupt, and wakeups in page faults have \
-               no waker: the kernel does not show where it counts interrupts";
+    let why = "what interrupts do to GPUs is told of the threads that they interrupt, and wakeups \
+               in page faults have no waker: the kernel does not show where it counts interrupts";
     Capability::no(NAME, why)
         .fix("a kernel with CONFIG_KALLSYMS_ALL shows it, to root or with cap_syslog")
 }

@@ -22,7 +22,10 @@ pub(super) fn privileges(machine: &Machine) -> Vec<Capability> {
         None => Capability::yes("pid_namespace", "process ids are the machine's own"),
         Some(namespace) => Capability::no(
             "pid_namespace",
-            format!("a namespace of its own ({namespace}): the kernel reports ids that mean nothing here"),
+            format!(
+                "a namespace of its own ({namespace}): the kernel reports ids that mean \
+                     nothing here"
+            ),
         )
         .fix("record on the host, or start the container with --pid=host"),
     };
@@ -127,9 +130,18 @@ fn memory(machine: &Machine, attempt: Try<'_>) -> Capability {
             } else {
                 ""
             };
-            Capability::no(NAME, format!("a map of 16 MiB was refused ({why}); locked memory: {limit}{raises}"))
-                .required()
-                .fix("before Linux 5.11: sudo, or ulimit -l unlimited; else give the control group more memory")
+            Capability::no(
+                NAME,
+                format!(
+                    "a map of 16 MiB was refused ({why}); locked memory: \
+                                          {limit}{raises}"
+                ),
+            )
+            .required()
+            .fix(
+                "before Linux 5.11: sudo, or ulimit -l unlimited; else give the control group \
+                      more memory",
+            )
         }
     }
 }

@@ -140,9 +140,16 @@ pub(super) fn clocks(machine: &Machine, attempt: Try<'_>) -> Vec<Capability> {
         .collect();
     let invariant = INVARIANT_COUNTER.iter().all(|flag| flags.contains(flag));
     let invariant = match invariant {
-        true => Capability::yes("invariant_tsc", "the counter runs at one rate on all CPUs, in every sleep state"),
+        true => Capability::yes(
+            "invariant_tsc",
+            "the counter runs at one rate on all CPUs, in \
+                                                  every sleep state",
+        ),
         false => Capability::no("invariant_tsc", format!("the CPU does not promise it; {without}"))
-            .fix("in a virtual machine, let the host pass the flag invtsc on (QEMU: -cpu host,+invtsc)"),
+            .fix(
+                "in a virtual machine, let the host pass the flag invtsc on (QEMU: -cpu \
+                  host,+invtsc)",
+            ),
     };
     let pmu = machine.read(&format!("{COUNTER_PMU}/type")).and_then(|text| text.parse().ok());
     let event = match pmu {
@@ -188,8 +195,8 @@ pub(super) fn names(machine: &Machine, attempt: Try<'_>) -> Vec<Capability> {
         "mapped_files",
         attempt(&Probe::MappedFile),
         "mapped files can be opened even when they are deleted or replaced",
-        "files are opened by their path, so code of deleted or replaced ones may stay without names; \
-         cap_checkpoint_restore opens them",
+        "files are opened by their path, so code of deleted or replaced ones may stay without \
+         names; cap_checkpoint_restore opens them",
         None,
     );
     vec![kernel_symbols(machine), files]

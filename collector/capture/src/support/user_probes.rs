@@ -13,7 +13,8 @@ pub(super) fn user_probes(machine: &Machine, attempt: Try<'_>) -> Vec<Capability
     let way = match &multi {
         Ok(()) => Capability::yes(
             NAME,
-            "USDT probes, functions and instrumented programs are attached to by one uprobe_multi link for each file",
+            "USDT probes, functions and instrumented programs are attached to by one uprobe_multi \
+             link for each file",
         ),
         Err(error) => by_events(machine, attempt, error),
     };
@@ -21,7 +22,8 @@ pub(super) fn user_probes(machine: &Machine, attempt: Try<'_>) -> Vec<Capability
         "uprobe_multi",
         multi,
         "many user functions with one link",
-        "an event of the uprobe PMU is used for each place instead, which takes longer to attach and detach",
+        "an event of the uprobe PMU is used for each place instead, which takes longer to attach \
+         and detach",
         Some(NEWER_KERNEL),
     );
     vec![row, way]
@@ -40,7 +42,8 @@ fn by_events(machine: &Machine, attempt: Try<'_>, no_link: &io::Error) -> Capabi
     };
     match attempt(&Probe::UprobeEvent(pmu)) {
         Ok(()) => {
-            const WAY: &str = "USDT probes, functions and instrumented programs are attached to by an event of the uprobe PMU for each place";
+            const WAY: &str = "USDT probes, functions and instrumented programs are attached to by \
+                               an event of the uprobe PMU for each place";
             let alone =
                 "; each gets a small program of its own, because this kernel has no cookies (5.15)";
             let without_cookies = !release_at_least(machine, 5, 15);

@@ -23,8 +23,9 @@ const RAW_TRACEPOINT_OPEN: i64 = 17;
 const SCHEDULER: &str = "gpu_sched";
 
 /// Said where jobs of the scheduler cannot be told from failed ones.
-pub(crate) const NO_JOBS: &str = "jobs of the DRM scheduler that failed are shown as finished, their fences as failed: \
-                                  the kernel does not describe the module gpu_sched (from 5.11 on it may)";
+pub(crate) const NO_JOBS: &str = "jobs of the DRM scheduler that failed are shown as finished, \
+                                  their fences as failed: the kernel does not describe the module \
+                                  gpu_sched (from 5.11 on it may)";
 /// Said where nothing can.
 pub(crate) const NO_FENCES: &str =
     "work of GPUs that failed is shown as finished: the kernel does not describe fences";

@@ -102,15 +102,15 @@ fn limits(attached: &Attached, offers: &Offers) -> Vec<String> {
     let mut limits: Vec<String> = Vec::new();
     if !attached.knows_interrupts() {
         limits.push(
-            "this kernel does not show where it counts interrupts: what one does at a tracepoint is shown as done by \
-             the thread it interrupted"
+            "this kernel does not show where it counts interrupts: what one does at a tracepoint \
+             is shown as done by the thread it interrupted"
                 .to_owned(),
         );
     }
     if !kernel_at_least(6, 7) {
         limits.push(
-            "tracepoints in interrupts that come while the program of another runs on that CPU (some 50 ns) are left \
-             out by the kernel, which counts them from 6.7 on"
+            "tracepoints in interrupts that come while the program of another runs on that CPU \
+             (some 50 ns) are left out by the kernel, which counts them from 6.7 on"
                 .to_owned(),
         );
     }
@@ -123,7 +123,8 @@ fn limits(attached: &Attached, offers: &Offers) -> Vec<String> {
     let not_understood = offers.not_understood().join(", ");
     if !not_understood.is_empty() {
         limits.push(format!(
-            "tracepoints that lack a field are shown as they are, not as jobs or values: {not_understood}"
+            "tracepoints that lack a field are shown as they are, not as jobs or values: \
+             {not_understood}"
         ));
     }
     limits

@@ -384,7 +384,8 @@ impl Client {
             if self.losses.excess_definitions == 0 {
                 let pid = self.subject.place.pid;
                 out.notes.push(format!(
-                    "process {pid}: it, or its user, defines more names than its share of --buffer; what they name is shown without them"
+                    "process {pid}: it, or its user, defines more names than its share of \
+                     --buffer; what they name is shown without them"
                 ));
             }
             self.losses.excess_definitions += u64::from(entries);

@@ -345,8 +345,8 @@ fn loss(lane: LaneKind, record: LostRecord, cause: LossCause, count: u64) -> Lan
 
 fn held_back_note() -> String {
     format!(
-        "its programs write more zones than their share of --buffer, or of the recorder's time ({} MB a \
-         second); what found no room is counted",
+        "its programs write more zones than their share of --buffer, or of the recorder's time ({} \
+         MB a second); what found no room is counted",
         USER_BYTES_PER_SECOND / 1_000_000
     )
 }

@@ -50,7 +50,8 @@ pub(super) fn of_process(proc: &Path, pid: u32) -> Result<Vec<Mapped>> {
         Ok(maps) => maps,
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             bail!(
-                "process {pid} may not be looked into by this user: list its probes as root, with sudo"
+                "process {pid} may not be looked into by this user: list its probes as root, with \
+                 sudo"
             )
         }
         Err(_) if !folder.exists() => {

@@ -231,9 +231,9 @@ mod tests {
         };
         assert_eq!(
             report.text(),
-            "/bin/x\n  usdt      python:function__entry(filename: str rdi, function: str rsi, line: i32 [rsp+112])  \
-             semaphore  2 places\n  usdt      python:other(arg0: f64 %xmm0 (cannot be read), arg1: u32 5)\n  \
-             function  foo::bar(int)\n"
+            "/bin/x\n  usdt      python:function__entry(filename: str rdi, function: str rsi, \
+             line: i32 [rsp+112])  semaphore  2 places\n  usdt      python:other(arg0: f64 %xmm0 \
+             (cannot be read), arg1: u32 5)\n  function  foo::bar(int)\n"
         );
     }
 

@@ -50,7 +50,8 @@ impl OutputFiles {
             Output::Standard => {
                 if std::io::stdout().is_terminal() {
                     bail!(
-                        "standard output is a terminal: send it to a file or a program, or name a file with -o"
+                        "standard output is a terminal: send it to a file or a program, or name a \
+                         file with -o"
                     );
                 }
                 let files = Self::default_name(options, owner)?;
@@ -148,8 +149,8 @@ pub(crate) fn with_advice_on_existing(error: anyhow::Error, path: &Path) -> anyh
         return error;
     }
     anyhow!(
-        "{} exists: a recording that was cut off, or one that still runs. Export it with syscollect export {0} -o \
-         FILE.pftrace, remove it, or add --force to replace it",
+        "{} exists: a recording that was cut off, or one that still runs. Export it with \
+         syscollect export {0} -o FILE.pftrace, remove it, or add --force to replace it",
         path.display()
     )
 }

@@ -39,7 +39,8 @@ pub(crate) fn watch(stops: Sender<StopEvent>) -> Result<Abandon> {
                 }
                 if watched.wanted() && !std::mem::replace(&mut told, true) {
                     say!(
-                        "syscollect: abandoned; ends within {GRACE_SECONDS} seconds, unfinished files end in .partial"
+                        "syscollect: abandoned; ends within {GRACE_SECONDS} seconds, unfinished \
+                         files end in .partial"
                     );
                 }
             }

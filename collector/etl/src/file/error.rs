@@ -26,8 +26,8 @@ pub enum FileError {
     /// Two files count time differently, or from another moment on, so there is no order between
     /// them.
     #[error(
-        "{path} counts time by another clock than {first}: only files of one recording can be read together; \
-         export them one by one"
+        "{path} counts time by another clock than {first}: only files of one recording can be read \
+         together; export them one by one"
     )]
     OtherClock {
         /// The file.

@@ -214,14 +214,15 @@ fn notes(trace: &Trace, machine: &MachineFacts) -> Vec<String> {
     }
     if headers.iter().any(|header| header.end_time == 0) {
         notes.push(
-            "the recording was cut off, or went on when the file was copied: its header does not say when it ended"
+            "the recording was cut off, or went on when the file was copied: its header does not \
+             say when it ended"
                 .into(),
         );
     }
     if machine.wide_payloads > 0 {
         notes.push(format!(
-            "{} records have 64-bit payloads behind 32-bit headers, as a 32-bit program leaves them that merges traces; \
-             they are read by what the payload is",
+            "{} records have 64-bit payloads behind 32-bit headers, as a 32-bit program leaves \
+             them that merges traces; they are read by what the payload is",
             machine.wide_payloads
         ));
     }
@@ -238,10 +239,12 @@ fn incomplete(extent: &Extent) -> Option<String> {
     match (missing, unwritten) {
         (0, 0) => None,
         (0, unwritten) => Some(format!(
-            "{file} has {buffers} buffers; {unwritten} more had been begun, by their numbers, and were not written"
+            "{file} has {buffers} buffers; {unwritten} more had been begun, by their numbers, and \
+             were not written"
         )),
         (missing, _) => Some(format!(
-            "{file} is incomplete: it has {buffers} of {} buffers; it ends early, or holds zeros where they should be",
+            "{file} is incomplete: it has {buffers} of {} buffers; it ends early, or holds zeros \
+             where they should be",
             missing.saturating_add(*buffers)
         )),
     }

@@ -373,7 +373,8 @@ fn the_time_of_a_recursion_is_in_the_total_once() {
     assert_eq!(all, (3, 80_000, 100_000));
     assert_eq!((row.durations.total_ns, row.thread.on_cpu_ns), (100_000, 100_000));
     let text = report.text(400);
-    let says = "  (walk ran in another run of the same: total, on CPU and off CPU have such time once, mean";
+    let says = "  (walk ran in another run of the same: total, on CPU and off CPU have such time \
+                once, mean";
     assert_eq!(text.matches(says).count(), 1, "{text}");
 }
 

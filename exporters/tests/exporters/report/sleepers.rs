@@ -41,8 +41,9 @@ fn who_is_never_woken_sleeps_from_beginning_to_end_and_has_a_table_of_its_own() 
     let text = report.text(120);
     assert!(
         text.contains(
-            "Asleep from beginning to end: 2 threads\n  (asleep in Processes and Threads; in no time of \
-             Off the CPU)\n  2 threads (b, second) of b (20), futex: futex_do_wait (interruptible)\n"
+            "Asleep from beginning to end: 2 threads\n  (asleep in Processes and Threads; in no \
+             time of Off the CPU)\n  2 threads (b, second) of b (20), futex: futex_do_wait \
+             (interruptible)\n"
         ),
         "{text}"
     );
@@ -177,8 +178,8 @@ fn where_nobody_was_woken_the_longest_waits_point_to_who_slept() {
     scenario.at(100, Event::ThreadName(a, scenario.tables.thread(a).name));
     let options = ReportOptions { worst: 5, ..ReportOptions::default() };
     let report = report_with(&scenario, options, &session(), &[]);
-    let says = "\nNo thread blocked and woke in this time; 2 slept from its beginning to its end: see \
-                `Asleep from beginning to end` of `syscollect report`\n";
+    let says = "\nNo thread blocked and woke in this time; 2 slept from its beginning to its end: \
+                see `Asleep from beginning to end` of `syscollect report`\n";
     for text in [report.worst_text(160), report.tree_text(160)] {
         assert!(text.contains(says), "{text}");
     }

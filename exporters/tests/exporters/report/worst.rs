@@ -97,7 +97,8 @@ fn the_longest_waits_read_well() {
     for line in [
         "Longest waits for a CPU (runnable, not running): 2 of 3",
         "  60.0 us at 0.000010s  p1 (10), woken by p7 (70) on cpu1",
-        "cpu0 ran meanwhile: p2 (20) 30.0 us, p3 (30) 20.0 us, p4 (40) 5.00 us, 2 other threads 5.00 us",
+        "cpu0 ran meanwhile: p2 (20) 30.0 us, p3 (30) 20.0 us, p4 (40) 5.00 us, 2 other threads \
+         5.00 us",
         "   100 us at 0.000100s  p1 (10), unknown: futex_wait (interruptible)",
         "woken by p7 (70) on cpu1",
     ] {

@@ -21,8 +21,9 @@ pub(crate) fn may_record(machine: &Machine) -> Result<()> {
     }
     if let Some(namespace) = machine.foreign_pid_namespace() {
         bail!(
-            "this is a PID namespace of its own ({namespace}), as in a container: the kernel reports the host's process \
-             ids, which mean nothing here. Record on the host, or start the container with --pid=host"
+            "this is a PID namespace of its own ({namespace}), as in a container: the kernel \
+             reports the host's process ids, which mean nothing here. Record on the host, or start \
+             the container with --pid=host"
         );
     }
     Ok(())
@@ -33,8 +34,8 @@ fn how_to_be_allowed(missing: &[&str], program: &str, arguments: &[String]) -> S
     let arguments: Vec<_> = arguments.iter().map(|argument| printable(argument)).collect();
     let command = [vec!["sudo".to_owned(), program.clone()], arguments].concat().join(" ");
     format!(
-        "recording needs root, or the capabilities cap_bpf and cap_perfmon; {} not held by this process.\n  \
-         Run:        {command}\n  \
+        "recording needs root, or the capabilities cap_bpf and cap_perfmon; {} not held by this \
+         process.\n  Run:        {command}\n  \
          Or, once:   sudo setcap {}+ep {program}\n  \
          See also:   syscollect doctor",
         match missing {

@@ -59,15 +59,15 @@ pub(in crate::record) const HAS_PROBES: bool = true;
 
 /// Help on options that other systems have in another way.
 pub(in crate::record) const OUTPUT_HELP: &str = "\
-Write to this file (.pftrace, .tracy, .json.gz, .syscap and others; `-` is standard output) [default: \
-./syscollect-DATE-TIME.pftrace]";
+Write to this file (.pftrace, .tracy, .json.gz, .syscap and others; `-` is standard output) \
+[default: ./syscollect-DATE-TIME.pftrace]";
 pub(in crate::record) const BUFFER_VALUE: &str = "SIZE|TIME";
 pub(in crate::record) const BUFFER_HELP: &str = "\
-Memory between the kernel's lanes and the disk; with --overwrite also the time that is kept (30s), for \
-which up to 512M are taken unless a size is given, too (30s,2G)";
+Memory between the kernel's lanes and the disk; with --overwrite also the time that is kept (30s), \
+for which up to 512M are taken unless a size is given, too (30s,2G)";
 pub(in crate::record) const KEEP_CAPTURE_HELP: &str = "\
-Keep the raw capture (.syscap) beside the exported file however large it is; up to 100 MB it is kept \
-anyway";
+Keep the raw capture (.syscap) beside the exported file however large it is; up to 100 MB it is \
+kept anyway";
 pub(in crate::record) const GPU_HELP: &str = "\
 Record what GPU drivers do (jobs, fences, and who waits for them), what processes have of GPUs \
 (memory, use of engines), and calls of GPU libraries: CUDA, Vulkan, OpenGL's swaps and others";
@@ -469,8 +469,8 @@ fn parse_count(text: &str) -> Result<usize, String> {
 
 fn parse_pid(text: &str) -> Result<u32, String> {
     text.parse().ok().filter(|pid| *pid > 0).ok_or_else(|| {
-        "it is no process id; `pgrep -x NAME` prints those of a program, and `report --process NAME` cuts it out of a \
-         recording of all"
+        "it is no process id; `pgrep -x NAME` prints those of a program, and `report --process \
+         NAME` cuts it out of a recording of all"
             .to_owned()
     })
 }

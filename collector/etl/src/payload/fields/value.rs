@@ -57,7 +57,8 @@ impl fmt::Display for Value {
             Self::SystemTime([year, month, _, day, hour, minute, second, millisecond]) => {
                 write!(
                     f,
-                    "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{millisecond:03}"
+                    "{year:04}-{month:02}-{day:02} \
+                     {hour:02}:{minute:02}:{second:02}.{millisecond:03}"
                 )
             }
             Self::Sid(bytes) | Self::Binary(bytes) => {

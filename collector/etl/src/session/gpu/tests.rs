@@ -496,7 +496,8 @@ proptest! {
             let Event::GpuJob(track, job) = event else { continue };
             if let Some(began) = job.began() {
                 let last = ends.insert(*track, *end).unwrap_or(Time(0));
-                prop_assert!(last <= began && began <= *end, "{job:?} begins before {last:?} or after {end:?}");
+                prop_assert!(last <= began && began <= *end, "{job:?} begins before {last:?} or \
+                                                              after {end:?}");
             }
         }
     }
