@@ -142,7 +142,10 @@ mod tests {
                 let (_, pool) = heap.event(&event(address, allocated), &tables).unwrap();
                 let bytes: u64 = model.values().sum();
                 peak = bytes.max(peak);
-                prop_assert_eq!((pool.live, pool.live_bytes, pool.peak_bytes), (model.len() as u64, bytes, peak));
+                prop_assert_eq!(
+                    (pool.live, pool.live_bytes, pool.peak_bytes),
+                    (model.len() as u64, bytes, peak)
+                );
             }
         }
     }

@@ -224,16 +224,26 @@ mod tests {
             events in prop::collection::vec((0u32..4, 0u32..3, 0u8..4, any::<bool>()), 0..200),
         ) {
             let mut locks = Locks::default();
-            let (mut holds, mut waits) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
+            let (mut holds, mut waits) =
+                (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
             for (time, (thread, lock, action, shared)) in (1..).map(Time).zip(events) {
-                let actions = [LockAction::Wait, LockAction::Obtain, LockAction::Release, LockAction::GiveUp];
+                let actions =
+                    [LockAction::Wait, LockAction::Obtain, LockAction::Release, LockAction::GiveUp];
                 let action = actions[usize::from(action)];
                 let (thread, lock) = (ThreadId(thread), LockId(lock));
-                for step in locks.event(time, &LockEvent { lock, thread, action, shared, location: None }) {
+                for step in
+                    locks.event(time, &LockEvent { lock, thread, action, shared, location: None })
+                {
                     match *step {
-                        LockTransition::WaitBegins { thread, .. } => prop_assert!(waits.insert(thread)),
-                        LockTransition::WaitEnds { thread, since, .. } => prop_assert!(waits.remove(&thread) && since < time),
-                        LockTransition::HoldBegins { lock, row, .. } => prop_assert!(holds.insert((lock, row))),
+                        LockTransition::WaitBegins { thread, .. } => {
+                            prop_assert!(waits.insert(thread))
+                        }
+                        LockTransition::WaitEnds { thread, since, .. } => {
+                            prop_assert!(waits.remove(&thread) && since < time)
+                        }
+                        LockTransition::HoldBegins { lock, row, .. } => {
+                            prop_assert!(holds.insert((lock, row)))
+                        }
                         LockTransition::HoldEnds { lock, row, since, .. } => {
                             prop_assert!(holds.remove(&(lock, row)) && since < time);
                         }

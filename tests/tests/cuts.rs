@@ -22,7 +22,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn however_a_capture_is_cut_into_batches_the_same_is_told(capture in any::<prop::sample::Index>(), seed in any::<u64>()) {
+    fn however_a_capture_is_cut_into_batches_the_same_is_told(
+        capture in any::<prop::sample::Index>(),
+        seed in any::<u64>(),
+    ) {
         capture.get(&CAPTURES).check(seed);
     }
 }

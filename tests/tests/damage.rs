@@ -139,7 +139,10 @@ mod random {
 
         #[test]
         fn records_of_any_content_are_played_or_counted(
-            words in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u64>(), 0u16..3, 0u64..50), 0..200),
+            words in prop::collection::vec(
+                (any::<u64>(), any::<u64>(), any::<u64>(), 0u16..3, 0u64..50),
+                0..200,
+            ),
         ) {
             let mut machine = FakeMachine::new(3);
             let mut last = [0; 3];

@@ -90,10 +90,14 @@ fn event(producer: &Producer, ring: &Ring, item: &[u64], nested: bool) -> bool {
 
 proptest! {
     #[test]
-    fn items_come_out_as_they_went_in_and_the_rest_is_counted(start in 0_u64..1000, steps in steps()) {
+    fn items_come_out_as_they_went_in_and_the_rest_is_counted(
+        start in 0_u64..1000,
+        steps in steps(),
+    ) {
         let start = start * 8;
         let words = RefCell::new([0; ((CAPACITY + SLACK) / 8) as usize]);
-        let ring = Ring { head: Cell::new(start), tail: Cell::new(start), lost: Cell::new(0), words };
+        let ring =
+            Ring { head: Cell::new(start), tail: Cell::new(start), lost: Cell::new(0), words };
         let producer = Producer::new();
         producer.start(&ring, start);
         let mut model: VecDeque<Vec<u64>> = VecDeque::new();

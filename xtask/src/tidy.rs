@@ -16,6 +16,11 @@ use crate::process::{output_of, root};
 
 /// Lines of code and comments in one file; longer ones hide several subjects.
 const LONGEST_FILE: usize = 700;
+/// Columns that `rustfmt.toml` asks for. rustfmt leaves alone what it cannot break (strings, macros,
+/// tables in comments), and all else in an expression that has such a part.
+const WIDTH: usize = 100;
+/// Of how many lines of Rust one may be wider than [`WIDTH`]: rows of tables, mostly.
+const LINES_PER_WIDE_LINE: usize = 1000;
 /// Marks of unfinished work. Written in two parts, so that this file does not find itself.
 const UNFINISHED: [&str; 4] = [
     concat!("to", "do!("),
@@ -40,20 +45,57 @@ pub(crate) fn run() -> Result<()> {
         ".ci/run",
     ]))?;
     let mut found = Vec::new();
+    let mut width = Width::default();
     for name in String::from_utf8_lossy(&listed.stdout).lines() {
         if let Ok(text) = fs::read_to_string(root().join(name)) {
             look(name, &text, &mut found);
+            if name.ends_with(".rs") {
+                width.add(name, &text);
+            }
             if !name.ends_with(".md") {
                 look_outside(name, &text, &mut found);
             }
         }
     }
+    found.extend(width.too_many());
     look_for_generated(&mut found)?;
     look_for_circles(&String::from_utf8_lossy(&listed.stdout), &mut found);
     if !found.is_empty() {
         bail!("{}", found.join("\n"));
     }
     Ok(())
+}
+
+/// Lines of Rust, and those of them that are too wide.
+#[derive(Default)]
+struct Width {
+    lines: usize,
+    /// Where each of them is.
+    wide: Vec<String>,
+}
+
+impl Width {
+    fn add(&mut self, name: &str, text: &str) {
+        for (index, line) in text.lines().enumerate() {
+            self.lines += 1;
+            if line.chars().count() > WIDTH {
+                self.wide.push(format!("{name}:{}", index + 1));
+            }
+        }
+    }
+
+    /// Says so where there are more of them than may be.
+    fn too_many(&self) -> Option<String> {
+        let most = self.lines / LINES_PER_WIDE_LINE;
+        (self.wide.len() > most).then(|| {
+            format!(
+                "{} lines of Rust have more than {WIDTH} columns, and at most {most} of {} may: {}",
+                self.wide.len(),
+                self.lines,
+                self.wide.join(", ")
+            )
+        })
+    }
 }
 
 /// Finds what programs wrote among all files that are tracked, or would be: an entry of
@@ -128,7 +170,7 @@ fn look(name: &str, text: &str, found: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{LONGEST_FILE, look};
+    use super::{LINES_PER_WIDE_LINE, LONGEST_FILE, WIDTH, Width, look};
 
     #[test]
     fn unfinished_work_and_long_files_are_found() {
@@ -140,5 +182,16 @@ mod tests {
         found.clear();
         look("long.rs", &"//\n".repeat(LONGEST_FILE + 1), &mut found);
         assert_eq!(found.len(), 1, "{found:?}");
+    }
+
+    #[test]
+    fn one_wide_line_in_a_thousand_is_let_be_and_two_are_named() {
+        let (wide, short) = (format!("// {}\n", "é".repeat(WIDTH)), "\n");
+        let mut width = Width::default();
+        width.add("a.rs", &format!("{}{wide}", short.repeat(LINES_PER_WIDE_LINE - 1)));
+        assert_eq!(width.too_many(), None);
+        width.add("b.rs", &format!("{short}{wide}"));
+        let said = width.too_many().unwrap();
+        assert!(said.ends_with(": a.rs:1000, b.rs:2"), "{said}");
     }
 }

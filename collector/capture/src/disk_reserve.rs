@@ -58,7 +58,8 @@ fn allocate(file: &File, mode: libc::c_int, bytes: i64) -> bool {
     unsafe { libc::fallocate(file.as_raw_fd(), mode, OFFSET, bytes) == 0 }
 }
 
-/// Whether files may not grow beyond some size: asking for room beyond it ends the process (SIGXFSZ).
+/// Whether files may not grow beyond some size: asking for room beyond it ends the process
+/// (SIGXFSZ).
 fn is_size_limited() -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is the kernel's own and outlives the call.

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use rustc_hash::{FxHashMap, FxHasher};
 use syscollect_model::Mapping;
 
-/// Mappings of a process at once, and how many more it may have each second: more than programs with
-/// hundreds of libraries have when they begin.
+/// Mappings of a process at once, and how many more it may have each second: more than programs
+/// with hundreds of libraries have when they begin.
 const AT_ONCE: f64 = 512.0;
 const PER_SECOND: f64 = 64.0;
 /// What processes beyond that may have together in each window.
@@ -81,7 +81,8 @@ impl MappingPace {
             self.beyond = 0;
             self.recent.fill(0);
         }
-        // Offset and identity, too: parts of a file are mapped apart, and another may have its name.
+        // Offset and identity, too: parts of a file are mapped apart, and another may have its
+        // name.
         let key = (mapping.pid, &mapping.path, mapping.file_offset, mapping.build_id.as_bytes());
         let hash = BuildHasherDefault::<FxHasher>::default().hash_one(key) | 1;
         let slot = &mut self.recent[(hash >> 32) as usize % RECENT];

@@ -1,9 +1,9 @@
 //! When to look for the perf maps of programs that make code while they run.
 //!
 //! Such a program writes its list of code at any time: when it begins, when somebody asks it to, or
-//! never. Once it has ended, nothing leads to its `/tmp` any more, unless that is the recorder's, too.
-//! So whoever makes code is looked at soon, then ever more rarely until its map is there, and when
-//! the recording ends.
+//! never. Once it has ended, nothing leads to its `/tmp` any more, unless that is the recorder's,
+//! too. So whoever makes code is looked at soon, then ever more rarely until its map is there, and
+//! when the recording ends.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -42,8 +42,8 @@ fn go_with_others() {
     set_class(0, Class::Others);
 }
 
-/// Puts a thread of this process, or the calling one (0), into a class, which threads that it starts
-/// later do not inherit; whether that is permitted.
+/// Puts a thread of this process, or the calling one (0), into a class, which threads that it
+/// starts later do not inherit; whether that is permitted.
 fn set_class(thread: libc::pid_t, class: Class) -> bool {
     let (policy, priority) = match class {
         Class::RealTime(priority) => (libc::SCHED_RR, priority),
@@ -77,10 +77,10 @@ pub(crate) fn go_before_most() {
 /// How much nicer others are than the recorder once it stops.
 const BEFORE_MANY: libc::c_int = 10;
 
-/// More of a CPU than others have for all threads of this process and those that they start, and not
-/// as much as there is: for the work after a recording, which somebody waits for. Beside 30 busy
-/// threads of its group on its CPU, a thread would have 1/31 of it; so it has a quarter. As long as
-/// what is returned lives, the same holds beside 30 busy sessions.
+/// More of a CPU than others have for all threads of this process and those that they start, and
+/// not as much as there is: for the work after a recording, which somebody waits for. Beside 30
+/// busy threads of its group on its CPU, a thread would have 1/31 of it; so it has a quarter. As
+/// long as what is returned lives, the same holds beside 30 busy sessions.
 ///
 /// Threads that go before others already stay as they are.
 pub(crate) fn all_go_before_many() -> RaisedSession {
@@ -128,7 +128,8 @@ impl Drop for PriorityBoost {
         // Ends first: it leaves the thread in the ordinary class.
         self.alternation = None;
         let_threads_inherit();
-        // SAFETY: the own thread's priority; no memory is involved. Whoever may raise it may lower it.
+        // SAFETY: the own thread's priority; no memory is involved. Whoever may raise it may lower
+        // it.
         unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, self.nice_before) };
     }
 }

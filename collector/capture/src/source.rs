@@ -30,8 +30,8 @@ pub(crate) trait Source: Send {
     /// Ends recording. What was recorded before can still be drained.
     fn detach(&mut self, cpus: &[u32]);
 
-    /// Waits a moment, at the very end, until what was detached is gone; what to tell the user if it
-    /// is not.
+    /// Waits a moment, at the very end, until what was detached is gone; what to tell the user if
+    /// it is not.
     fn wait_until_gone(&mut self) -> Option<String> {
         None
     }

@@ -66,8 +66,8 @@ pub(crate) enum KeptCapture {
     TooLarge(u64),
 }
 
-/// Said where attaching took a part of the recording that is worth knowing: why it is longer than it
-/// was asked to be, or has no zones at first.
+/// Said where attaching took a part of the recording that is worth knowing: why it is longer than
+/// it was asked to be, or has no zones at first.
 fn attaching(outcome: &Outcome) -> String {
     let attaching = outcome.attaching.as_nanos() as u64;
     let is_short = outcome.attaching < Duration::from_millis(200);

@@ -348,12 +348,15 @@ proptest! {
 
     #[test]
     fn a_damaged_file_is_read_or_refused_and_alike_from_memory_and_where_needed(
-        damage in damage(), in_head in any::<bool>(), cut in 0..4096_usize,
+        damage in damage(),
+        in_head in any::<bool>(),
+        cut in 0..4096_usize,
     ) {
         let mut bytes = whole().bytes();
         let table = u64::from_le_bytes(*bytes[40..].first_chunk().unwrap()) as usize;
         for (at, byte) in damage {
-            let place = if in_head { at % (64 + 56 * 5) } else { table + at % (bytes.len() - table) };
+            let place =
+                if in_head { at % (64 + 56 * 5) } else { table + at % (bytes.len() - table) };
             bytes[place] = byte;
         }
         if cut < bytes.len() {
@@ -367,7 +370,8 @@ proptest! {
 
     #[test]
     fn any_bytes_behind_an_ident_are_read_or_refused(
-        class in 1..3_u8, rest in prop::collection::vec(any::<u8>(), 0..400),
+        class in 1..3_u8,
+        rest in prop::collection::vec(any::<u8>(), 0..400),
     ) {
         let ident = [b"\x7fELF".as_slice(), &[class, 1, 1], &[0; 9]].concat();
         let bytes = [ident, rest].concat();

@@ -99,7 +99,9 @@ proptest! {
     }
 
     #[test]
-    fn anything_behind_a_header_reads_to_its_end(bytes in prop::collection::vec(any::<u8>(), 0..8192)) {
+    fn anything_behind_a_header_reads_to_its_end(
+        bytes in prop::collection::vec(any::<u8>(), 0..8192),
+    ) {
         let mut file = FakeTrace::new(1).finish();
         file.extend(&bytes);
         read(file);

@@ -138,9 +138,10 @@ mod tests {
         /// a row are lost: once something is said, nothing deeper stays open.
         #[test]
         fn what_is_open_is_never_deeper_than_the_program(
-            steps in prop::collection::vec((any::<bool>(), any::<bool>()), 0..300)
+            steps in prop::collection::vec((any::<bool>(), any::<bool>()), 0..300),
         ) {
-            let (mut open, mut depth, mut balance, mut silence) = (OpenZones::default(), 0u32, 0, 0);
+            let (mut open, mut depth, mut balance, mut silence) =
+                (OpenZones::default(), 0u32, 0, 0);
             for (begins, lost) in steps {
                 silence = if lost && silence < 20 { silence + 1 } else { 0 };
                 if begins {
@@ -155,7 +156,11 @@ mod tests {
                 }
                 prop_assert_eq!(open.len() as i64, balance);
                 let innermost = open.innermost().map(|(depth, ())| *depth);
-                prop_assert!(silence > 0 || depth == 0 || innermost.is_none_or(|innermost| innermost < depth));
+                prop_assert!(
+                    silence > 0
+                        || depth == 0
+                        || innermost.is_none_or(|innermost| innermost < depth)
+                );
             }
         }
     }

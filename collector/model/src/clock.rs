@@ -256,18 +256,26 @@ mod tests {
     proptest! {
         #[test]
         fn later_ticks_are_never_an_earlier_time(
-            steps in prop::collection::vec((1u64..1 << 40, 1u64..1 << 40), 2..20),
-            mut queries in prop::collection::vec(any::<u64>(), 2..50),
+            steps in prop::collection::vec((1u64..1 << 40, 1u64..1 << 40), 2..20), mut queries in prop::collection::vec(any::<u64>(), 2..50),
         ) {
             let mut at = (0, 0);
-            let pairs = steps.into_iter().map(|(t, n)| { at = (at.0 + t, at.1 + n); pair(at.0, at.1) }).collect();
+            let pairs = steps
+                .into_iter()
+                .map(|(t, n)| {
+                    at = (at.0 + t, at.1 + n);
+                    pair(at.0, at.1)
+                })
+                .collect();
             let clock = ClockMap::new(pairs).unwrap();
             queries.sort_unstable();
             for two in queries.windows(2) {
                 prop_assert!(clock.time(Ticks(two[0])) <= clock.time(Ticks(two[1])));
             }
             let mut cursor = clock.cursor();
-            let near = clock.pairs().iter().flat_map(|pair| (0..3).map(move |by| pair.ticks.0 + by * 1000));
+            let near = clock
+                .pairs()
+                .iter()
+                .flat_map(|pair| (0..3).map(move |by| pair.ticks.0 + by * 1000));
             for ticks in queries.iter().copied().chain(near).map(Ticks) {
                 prop_assert_eq!(cursor.time(ticks), clock.time(ticks));
             }

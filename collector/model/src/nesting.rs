@@ -75,7 +75,9 @@ mod tests {
     proptest! {
         /// As a list without a bound, of which only the outermost are looked at.
         #[test]
-        fn an_end_is_of_what_began_last_however_deep_that_was(begins in prop::collection::vec(any::<bool>(), 0..200)) {
+        fn an_end_is_of_what_began_last_however_deep_that_was(
+            begins in prop::collection::vec(any::<bool>(), 0..200),
+        ) {
             const MOST: usize = 4;
             let (mut nesting, mut all) = (Nesting::<usize, MOST>::default(), Vec::new());
             for (number, begins) in begins.into_iter().enumerate() {

@@ -256,7 +256,8 @@ mod tests {
         ) {
             keys.iter_mut().for_each(|lane| lane.sort_unstable());
             let whole: Vec<_> = Merge::new(lanes(&keys)).collect();
-            let mut merge = Merge::new(lanes(&keys).into_iter().map(|list| Fed { list, fed: 0 }).collect());
+            let mut merge =
+                Merge::new(lanes(&keys).into_iter().map(|list| Fed { list, fed: 0 }).collect());
             let (mut merged, mut pieces) = (Vec::new(), pieces.into_iter());
             loop {
                 match merge.step() {
@@ -277,25 +278,31 @@ mod tests {
         }
 
         #[test]
-        fn merging_is_a_stable_sort(mut keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..6)) {
+        fn merging_is_a_stable_sort(
+            mut keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..6),
+        ) {
             keys.iter_mut().for_each(|lane| lane.sort_unstable());
             let mut expected: Vec<(u8, usize, usize)> = keys
                 .iter()
                 .enumerate()
-                .flat_map(|(lane, keys)| keys.iter().enumerate().map(move |(i, key)| (*key, lane, i)))
+                .flat_map(|(lane, keys)| {
+                    keys.iter().enumerate().map(move |(i, key)| (*key, lane, i))
+                })
                 .collect();
             expected.sort_unstable();
-            let merged: Vec<_> = Merge::new(lanes(&keys)).map(|(lane, (key, i))| (key, lane, i)).collect();
+            let merged: Vec<_> =
+                Merge::new(lanes(&keys)).map(|(lane, (key, i))| (key, lane, i)).collect();
             prop_assert_eq!(merged, expected);
         }
 
         #[test]
         fn unordered_lanes_lose_nothing_and_keep_their_own_order(
-            keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..6)
+            keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..6),
         ) {
             let merged: Vec<_> = Merge::new(lanes(&keys)).collect();
             for (lane, list) in keys.iter().enumerate() {
-                let own: Vec<u8> = merged.iter().filter(|(of, _)| *of == lane).map(|(_, (key, _))| *key).collect();
+                let own: Vec<u8> =
+                    merged.iter().filter(|(of, _)| *of == lane).map(|(_, (key, _))| *key).collect();
                 prop_assert_eq!(&own, list);
             }
         }

@@ -128,7 +128,9 @@ mod tests {
             let mut ends = vec![0; limit];
             for (begin, end) in intervals {
                 let placed = rows.place(begin, end);
-                prop_assert!(placed.row < limit && placed.begin >= begin && placed.begin >= ends[placed.row]);
+                prop_assert!(
+                    placed.row < limit && placed.begin >= begin && placed.begin >= ends[placed.row]
+                );
                 ends[placed.row] = end.max(placed.begin);
             }
         }

@@ -217,19 +217,50 @@ fn unread(_: Range<u64>) -> Option<&'static [u8]> {
 
 proptest! {
     #[test]
-    fn any_bytes_have_ends_among_them_or_none(body in prop::collection::vec(any::<u8>(), 0..300), cold in prop::collection::vec(any::<u8>(), 0..60), at: u64) {
+    fn any_bytes_have_ends_among_them_or_none(
+        body in prop::collection::vec(any::<u8>(), 0..300),
+        cold in prop::collection::vec(any::<u8>(), 0..60),
+        at: u64,
+    ) {
         let ranges = [at..at.saturating_add(body.len() as u64), COLD..COLD + cold.len() as u64];
-        let bytes = |part: Range<u64>| if part == ranges[0] { body.get(..(part.end - part.start) as usize) } else { Some(&cold[..]) };
+        let bytes = |part: Range<u64>| {
+            if part == ranges[0] {
+                body.get(..(part.end - part.start) as usize)
+            } else {
+                Some(&cold[..])
+            }
+        };
         if let Ok(exits) = exits(ranges[0].clone(), &ranges[1..], |_| None, bytes) {
-            prop_assert!(exits.is_sorted() && exits.iter().all(|exit| ranges.iter().any(|range| range.contains(exit))));
+            prop_assert!(
+                exits.is_sorted()
+                    && exits.iter().all(|exit| ranges.iter().any(|range| range.contains(exit)))
+            );
         }
     }
 
     /// Of likely instructions, so that it does not end at the first that is none.
     #[test]
-    fn any_instructions_are_followed_to_an_end(parts in prop::collection::vec(prop::sample::select(vec![
-        NOP, RET, PUSH_RBX, POP_RBX, TEST, CALL, JMP_AWAY, JMP_RAX, LOAD, ADD_ENTRY, &[0xeb, 2], &[0x74, 0xfa], &[0x75, 5], &[0xc9],
-    ]), 0..200)) {
+    fn any_instructions_are_followed_to_an_end(
+        parts in prop::collection::vec(
+            prop::sample::select(vec![
+                NOP,
+                RET,
+                PUSH_RBX,
+                POP_RBX,
+                TEST,
+                CALL,
+                JMP_AWAY,
+                JMP_RAX,
+                LOAD,
+                ADD_ENTRY,
+                &[0xeb, 2],
+                &[0x74, 0xfa],
+                &[0x75, 5],
+                &[0xc9],
+            ]),
+            0..200,
+        ),
+    ) {
         let body = parts.concat();
         for exit in of_parts(&body, &[]).unwrap_or_default() {
             prop_assert!([0xc3, 0xe9, 0xff, 0xeb].contains(&body[exit as usize]));

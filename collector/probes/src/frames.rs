@@ -136,7 +136,9 @@ mod tests {
     proptest! {
         #[test]
         fn a_damaged_table_tells_something_within_the_code_or_nothing(
-            damage in prop::collection::vec((0usize..72, any::<u8>()), 1..8), cut in 0usize..72, place in CODE,
+            damage in prop::collection::vec((0usize..72, any::<u8>()), 1..8),
+            cut in 0usize..72,
+            place in CODE,
         ) {
             let (mut header, mut own) = one_entry(0x1500);
             for (at, byte) in damage {
@@ -145,7 +147,9 @@ mod tests {
             }
             own.truncate(own.len().saturating_sub(cut / 2));
             if let Some(found) = around(&header, &own, place) {
-                prop_assert!(found.contains(&place) && found.start >= CODE.start && found.end <= CODE.end);
+                prop_assert!(
+                    found.contains(&place) && found.start >= CODE.start && found.end <= CODE.end
+                );
             }
         }
     }

@@ -244,7 +244,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_quick_way_agrees_with_the_definition(pattern in "[ab*?]{1,8}", text in "[ab]{0,10}") {
+        fn the_quick_way_agrees_with_the_definition(
+            pattern in "[ab*?]{1,8}",
+            text in "[ab]{0,10}",
+        ) {
             let by: Vec<char> = pattern.chars().collect();
             let of: Vec<char> = text.chars().collect();
             prop_assert_eq!(matches(&pattern, &text), slow(&by, &of));
@@ -258,7 +261,10 @@ mod tests {
         }
 
         #[test]
-        fn an_exact_pattern_takes_its_name_alone_and_reads_back(name in ".{1,20}", other in ".{1,20}") {
+        fn an_exact_pattern_takes_its_name_alone_and_reads_back(
+            name in ".{1,20}",
+            other in ".{1,20}",
+        ) {
             let glob = Glob::exact(&name);
             prop_assert!(glob.matches(&name));
             prop_assert_eq!(glob.matches(&other), name == other);

@@ -104,7 +104,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_more_than_asked_for_and_an_equal_name_comes_first(names in proptest::collection::vec(".{0,80}", 0..9), count in 1usize..4) {
+        fn never_more_than_asked_for_and_an_equal_name_comes_first(
+            names in proptest::collection::vec(".{0,80}", 0..9),
+            count in 1usize..4,
+        ) {
             for name in &names {
                 let found = nearest(name, &names, count);
                 prop_assert!(found.len() <= count);

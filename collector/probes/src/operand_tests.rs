@@ -228,7 +228,10 @@ proptest! {
 
     #[test]
     fn no_text_is_a_panic_and_every_text_reads_back(text in "[-+0-9a-z%$@(),.: ]{0,24}") {
-        for found in parse_arguments(&text, &Surroundings { site: 7, fixed: true, symbol: &|_| Some(u64::MAX) }) {
+        for found in parse_arguments(
+            &text,
+            &Surroundings { site: 7, fixed: true, symbol: &|_| Some(u64::MAX) },
+        ) {
             let _ = (found.describe(), evaluate(&found, |_| u64::MAX, |_, _| true));
             prop_assert_eq!(argument(&found.to_string()), found);
         }
@@ -237,12 +240,17 @@ proptest! {
     #[test]
     fn any_operand_out_of_its_pieces_is_read_without_a_panic(
         pieces in proptest::collection::vec(
-            proptest::sample::select(vec!["8@", "-4@", "(", ")", ",", "%rax", "%rbx", "%xmm1", "$", "-", "+", "4", "0x", "name", " ", "@"]),
+            proptest::sample::select(vec![
+                "8@", "-4@", "(", ")", ",", "%rax", "%rbx", "%xmm1", "$", "-", "+", "4", "0x",
+                "name", " ", "@",
+            ]),
             0..12,
-        )
+        ),
     ) {
         let text = pieces.concat();
-        for found in parse_arguments(&text, &Surroundings { site: 0, fixed: false, symbol: &|_| Some(1) }) {
+        for found in
+            parse_arguments(&text, &Surroundings { site: 0, fixed: false, symbol: &|_| Some(1) })
+        {
             prop_assert!(matches!(found.size, 1 | 2 | 4 | 8));
         }
     }

@@ -257,7 +257,11 @@ proptest! {
         more in "((\\|[a-z_]{1,8}){0,3})(,nests=(yes|no))?",
     ) {
         let begin = format!("{file}{provider}:{name}{arguments}");
-        for text in [format!("usdt {begin}"), format!("zone {begin}..{end}{more}{named_by}"), format!("function lib:{name}*")] {
+        for text in [
+            format!("usdt {begin}"),
+            format!("zone {begin}..{end}{more}{named_by}"),
+            format!("function lib:{name}*"),
+        ] {
             let spec = Spec::line(&text).unwrap();
             prop_assert_eq!(Spec::line(&spec.to_string()).unwrap(), spec);
         }

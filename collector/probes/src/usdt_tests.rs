@@ -235,7 +235,9 @@ proptest! {
     }
 
     #[test]
-    fn any_description_is_a_probe_or_a_warning(description in proptest::collection::vec(any::<u8>(), 0..80)) {
+    fn any_description_is_a_probe_or_a_warning(
+        description in proptest::collection::vec(any::<u8>(), 0..80),
+    ) {
         let found = probes(&File::with_notes(raw_note(b"stapsdt\0", 3, &description)).bytes());
         prop_assert_eq!(found.probes.len() + found.warnings.len(), 1);
     }

@@ -453,7 +453,8 @@ pub struct KnownSleep {
     /// It waited for I/O.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub io_wait: bool,
-    /// Its user stack and its kernel stack, ids in the lane of stacks [`Lane::SLEEPERS`]; 0 is none.
+    /// Its user stack and its kernel stack, ids in the lane of stacks [`Lane::SLEEPERS`]; 0 is
+    /// none.
     #[serde(skip_serializing_if = "is_none")]
     pub user_stack: u32,
     /// See `user_stack`.

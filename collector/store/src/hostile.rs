@@ -54,7 +54,10 @@ fn read_all(file: Vec<u8>) -> usize {
 proptest! {
     #[test]
     fn chunks_that_verify_and_lie_are_read_without_harm(
-        chunks in prop::collection::vec((any_header(), prop::collection::vec(any::<u8>(), 0..600)), 0..12),
+        chunks in prop::collection::vec(
+            (any_header(), prop::collection::vec(any::<u8>(), 0..600)),
+            0..12,
+        ),
     ) {
         let mut file = file_header().to_vec();
         for (header, payload) in chunks {

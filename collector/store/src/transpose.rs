@@ -134,7 +134,9 @@ mod tests {
         #[test]
         fn both_are_undone_exactly(words in 1usize..8, count in 0usize..70, seed in any::<u64>()) {
             let stride = words * 8;
-            let data: Vec<u8> = (0..stride * count).map(|at| (seed.wrapping_mul(at as u64 | 1) >> 40) as u8).collect();
+            let data: Vec<u8> = (0..stride * count)
+                .map(|at| (seed.wrapping_mul(at as u64 | 1) >> 40) as u8)
+                .collect();
             let (mut work, mut matrix) = (data.clone(), vec![0; data.len()]);
             delta_stamps(&mut work, stride);
             columns(&work, stride, &mut matrix);

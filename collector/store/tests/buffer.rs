@@ -496,7 +496,9 @@ proptest! {
             };
             let (sequence, before) = produced.entry(lane).or_default();
             buffer.push(match step {
-                BufferOperation::Define(records) => stacks(*sequence as u32, *sequence, *before, records),
+                BufferOperation::Define(records) => {
+                    stacks(*sequence as u32, *sequence, *before, records)
+                }
                 _ => chunk(lane, *sequence, *before, records, 16),
             });
             follow(&buffer);
@@ -508,12 +510,17 @@ proptest! {
         let reader = CaptureReader::from_bytes(writer.finish().unwrap()).unwrap();
         for (lane, (_, produced)) in produced {
             let there: u64 = reader.chunks(lane).iter().map(|entry| u64::from(entry.records)).sum();
-            let lost: u64 = buffer.losses().iter().filter(|(of, ..)| *of == lane).map(|(.., lost)| lost).sum();
+            let lost: u64 =
+                buffer.losses().iter().filter(|(of, ..)| *of == lane).map(|(.., lost)| lost).sum();
             prop_assert_eq!(there + lost, produced, "{}", lane);
-            let gaps: u64 = reader.damage().iter().map(|damage| match damage {
-                Damage::Gap { lane: of, records: Some(records), .. } if *of == lane => *records,
-                _ => 0,
-            }).sum();
+            let gaps: u64 = reader
+                .damage()
+                .iter()
+                .map(|damage| match damage {
+                    Damage::Gap { lane: of, records: Some(records), .. } if *of == lane => *records,
+                    _ => 0,
+                })
+                .sum();
             prop_assert_eq!(gaps, lost, "the file itself tells what {} lost", lane);
         }
     }

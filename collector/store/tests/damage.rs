@@ -247,14 +247,18 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_are_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..3000), at in 0usize..3000) {
+    fn arbitrary_bytes_are_read_without_harm(
+        bytes in prop::collection::vec(any::<u8>(), 0..3000),
+        at in 0usize..3000,
+    ) {
         let mut file = Scenario::small().file;
         let at = at.min(file.len());
         file.truncate(at);
         file.extend_from_slice(&bytes);
         for bytes in [bytes, file] {
             if let Ok(reader) = CaptureReader::from_bytes(bytes) {
-                let entries = reader.lanes().into_iter().flat_map(|lane| reader.chunks(lane).to_vec());
+                let entries =
+                    reader.lanes().into_iter().flat_map(|lane| reader.chunks(lane).to_vec());
                 prop_assert!(entries.filter(|entry| reader.read(entry).is_ok()).count() <= 15);
             }
         }

@@ -74,8 +74,8 @@ impl OwnCall {
         let frames = tables.stack(stack);
         let Some(place) = own(frames, tables).first().copied() else { return Self::default() };
         let mut inside = frames[..place].iter().rev();
-        // Between two functions of Python are those of its interpreter. Else it is the function that
-        // is known to wait, which templates and wrappers may be around.
+        // Between two functions of Python are those of its interpreter. Else it is the function
+        // that is known to wait, which templates and wrappers may be around.
         let called = match is_python(&frames[place], tables) {
             true => inside.find(|frame| is_python(frame, tables)),
             false => inside

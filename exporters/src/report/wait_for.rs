@@ -4,10 +4,11 @@
 //!
 //! 1. The innermost function of the kernel's part of the stack that is not the scheduler's own is
 //!    in [`KERNEL`]. A wait for a futex is what the program's own functions next to it say
-//!    ([`USER`], [`USER_PARTS`]), and so it is for events ([`BY_EVENTS`]): a lock (Python's global one first) before a pool's way to wait,
-//!    and that before a primitive, because locks and pools are made of primitives. What is made of
-//!    locks of Python, its functions say ([`wait_python`]); where a function that also works waits
-//!    for work, it calls a runtime's way to wait itself ([`WORK_LOOPS`], [`RUNTIME_WAITS`]).
+//!    ([`USER`], [`USER_PARTS`]), and so it is for events ([`BY_EVENTS`]): a lock (Python's global
+//!    one first) before a pool's way to wait, and that before a primitive, because locks and pools
+//!    are made of primitives. What is made of locks of Python, its functions say ([`wait_python`]);
+//!    where a function that also works waits for work, it calls a runtime's way to wait itself
+//!    ([`WORK_LOOPS`], [`RUNTIME_WAITS`]).
 //! 2. It is the main function of a kernel thread: such a thread waits for its next work.
 //! 3. The stack went through the kernel's way to wait for I/O, or the switch says so.
 //! 4. The state: what is uninterruptible is blocked; kernel threads have states of their own for

@@ -361,21 +361,35 @@ proptest! {
             let thread = ThreadId(thread);
             scenario.wait(wait);
             match what {
-                0 | 1 => scenario.switch(cpu, thread, off(SleepState::Interruptible), ThreadId((thread.0 + 1) % 4)),
+                0 | 1 => scenario.switch(
+                    cpu,
+                    thread,
+                    off(SleepState::Interruptible),
+                    ThreadId((thread.0 + 1) % 4),
+                ),
                 2 => scenario.switch(cpu, thread, preempted(), IDLE),
                 3 => scenario.wakeup(cpu, IDLE, thread, stack),
                 4 => scenario.then(Event::SliceBegin(track, name.into())),
                 5 => scenario.then(Event::SliceEnd(track)),
                 _ => {
                     samples += 1;
-                    scenario.then(Event::Sample(Sample { cpu: CpuId::new(cpu), thread, stack: stack.filter(|_| what == 6), in_kernel: false }));
+                    scenario.then(Event::Sample(Sample {
+                        cpu: CpuId::new(cpu),
+                        thread,
+                        stack: stack.filter(|_| what == 6),
+                        in_kernel: false,
+                    }));
                 }
             }
         }
-        let mut exporter = FirefoxExporter::new(Vec::new(), FirefoxOptions { sched_markers: true, ..Default::default() });
+        let mut exporter = FirefoxExporter::new(
+            Vec::new(),
+            FirefoxOptions { sched_markers: true, ..Default::default() },
+        );
         scenario.play(&mut exporter, &scenario::session(), &[], None).unwrap();
         let profile = Profile::read(&exporter.finish().unwrap());
-        let all: Vec<_> = profile.threads().iter().flat_map(|thread| profile.samples(thread)).collect();
+        let all: Vec<_> =
+            profile.threads().iter().flat_map(|thread| profile.samples(thread)).collect();
         prop_assert_eq!(all.iter().filter(|sample| sample.on_cpu()).count(), samples);
         let length = profile.json["meta"]["profilingEndTime"].as_f64().unwrap();
         for thread in profile.threads() {
@@ -383,9 +397,15 @@ proptest! {
             let cpu: u64 = samples.iter().map(|sample| sample.cpu_ns).sum();
             let fits = cpu as f64 / 1e6 <= length + 1e-6 || !has_switches;
             prop_assert!(fits, "{} ms of CPU time in {} ms", cpu as f64 / 1e6, length);
-            let weights: u64 = samples.iter().filter(|sample| !sample.on_cpu()).map(|sample| sample.weight).sum();
-            prop_assert!(weights as f64 <= length * 0.999 + 1.0, "{} intervals off the CPU in {} \
-                                                                  ms", weights, length);
+            let weights: u64 =
+                samples.iter().filter(|sample| !sample.on_cpu()).map(|sample| sample.weight).sum();
+            prop_assert!(
+                weights as f64 <= length * 0.999 + 1.0,
+                "{} intervals off the CPU in {} \
+                                                                  ms",
+                weights,
+                length
+            );
         }
     }
 }

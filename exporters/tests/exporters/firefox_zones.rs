@@ -316,7 +316,11 @@ proptest! {
         let (mut scenario, thread, own) = one_thread();
         let process = scenario.tables.thread(thread).process;
         let frames = scenario.name("Frames");
-        let frames = Track { scope: Scope::Process(process), name: frames, kind: TrackKind::Frames { continuous: true, main: true } };
+        let frames = Track {
+            scope: Scope::Process(process),
+            name: frames,
+            kind: TrackKind::Frames { continuous: true, main: true },
+        };
         let tracks = [
             own,
             scenario.track(Scope::Process(process), "tasks", None),
@@ -329,29 +333,58 @@ proptest! {
         for (what, which, number) in steps {
             let track = tracks[which];
             let name = scenario.name(&format!("n{number}"));
-            let value = [Value::Unsigned(number), Value::Float(f64::NAN), Value::Text("t".into()), Value::Bytes(1)][which].clone();
+            let value = [
+                Value::Unsigned(number),
+                Value::Float(f64::NAN),
+                Value::Text("t".into()),
+                Value::Bytes(1),
+            ][which]
+                .clone();
             let fields = vec![Field::named(name, value)];
-            let action = [LockAction::Wait, LockAction::Obtain, LockAction::Release, LockAction::GiveUp][which];
+            let action =
+                [LockAction::Wait, LockAction::Obtain, LockAction::Release, LockAction::GiveUp]
+                    [which];
             let event = match what {
                 0..=2 => {
                     begun += 1;
-                    Event::SliceBegin(track, Slice { fields, number: Some(number), ..Slice::named(name) })
+                    Event::SliceBegin(
+                        track,
+                        Slice { fields, number: Some(number), ..Slice::named(name) },
+                    )
                 }
                 3 | 4 => Event::SliceEnd(track),
-                5 => Event::SliceUpdate(track, SliceUpdate { fields, unfinished: number == 0, ..SliceUpdate::default() }),
+                5 => Event::SliceUpdate(
+                    track,
+                    SliceUpdate { fields, unfinished: number == 0, ..SliceUpdate::default() },
+                ),
                 6 if number == 0 => {
                     messages += 1;
                     let text = Some(MessageText::Interned { string: name, number: Some(number) });
-                    Event::Message(track, Message { category: name, text, color: None, stack: None, fields })
+                    Event::Message(
+                        track,
+                        Message { category: name, text, color: None, stack: None, fields },
+                    )
                 }
                 6 => {
                     instants += 1;
                     Event::Instant(track, Slice { fields, ..Slice::named(name) })
                 }
-                7 => Event::Lock(LockEvent { lock: LockId(0), thread, action, shared: number == 0, location: None }),
+                7 => Event::Lock(LockEvent {
+                    lock: LockId(0),
+                    thread,
+                    action,
+                    shared: number == 0,
+                    location: None,
+                }),
                 _ => {
                     let allocated = (which > 1).then_some(number);
-                    Event::Memory(MemoryEvent { thread, pool: None, address: number, allocated, stack: None })
+                    Event::Memory(MemoryEvent {
+                        thread,
+                        pool: None,
+                        address: number,
+                        allocated,
+                        stack: None,
+                    })
                 }
             };
             scenario.then(event);

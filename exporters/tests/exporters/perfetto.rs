@@ -585,8 +585,13 @@ proptest! {
         }
         let told = replay(&export(&scenario, &[]));
         // Only what happens within a nanosecond may be moved, by as many as there are events.
-        check_switches(&scenario, &told, if coarse_clock { 2 * scenario.events.len() as u64 } else { 0 });
-        let wakeups = scenario.events.iter().filter(|(_, event)| matches!(event, Event::Wakeup(_))).count();
+        check_switches(
+            &scenario,
+            &told,
+            if coarse_clock { 2 * scenario.events.len() as u64 } else { 0 },
+        );
+        let wakeups =
+            scenario.events.iter().filter(|(_, event)| matches!(event, Event::Wakeup(_))).count();
         prop_assert_eq!(told.wakeups.len(), wakeups);
         check_slices(&scenario, &told);
     }

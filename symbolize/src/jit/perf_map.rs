@@ -248,7 +248,8 @@ mod tests {
                     .iter()
                     .rposition(|(start, size)| (*start..start + size).contains(&address));
                 let expected = index.map(|index| format!("f{index}"));
-                let name = found.iter().find(|(at, _)| *at == address).map(|(_, name)| name.clone());
+                let name =
+                    found.iter().find(|(at, _)| *at == address).map(|(_, name)| name.clone());
                 prop_assert_eq!(name, expected);
             }
         }

@@ -67,7 +67,10 @@ proptest! {
         bytes.truncate(length.max(64));
         if let Some(id) = read(&bytes) {
             prop_assert!((1..=20).contains(&id.as_bytes().len()));
-            prop_assert!(bytes.windows(id.as_bytes().len()).any(|b| b == id.as_bytes()), "made of the file's bytes");
+            prop_assert!(
+                bytes.windows(id.as_bytes().len()).any(|b| b == id.as_bytes()),
+                "made of the file's bytes"
+            );
         }
     }
 

@@ -239,8 +239,17 @@ proptest! {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         std::io::Write::write_all(&mut file, &bytes).unwrap();
         let offsets: Vec<u64> = (0..8192).step_by(64).collect();
-        let table = without_debug_files().name_module(file.path().to_str().unwrap(), &BuildId::default(), &offsets);
-        prop_assert!(table.symbols.iter().all(|symbol| !symbol.frames.is_empty() && symbol.offset < keep as u64));
+        let table = without_debug_files().name_module(
+            file.path().to_str().unwrap(),
+            &BuildId::default(),
+            &offsets,
+        );
+        prop_assert!(
+            table
+                .symbols
+                .iter()
+                .all(|symbol| !symbol.frames.is_empty() && symbol.offset < keep as u64)
+        );
     }
 }
 

@@ -138,7 +138,10 @@ proptest! {
     }
 
     #[test]
-    fn an_image_with_flipped_bits_or_cut_off_names_no_more_than_it_can(flips in flips(), length in any::<prop::sample::Index>()) {
+    fn an_image_with_flipped_bits_or_cut_off_names_no_more_than_it_can(
+        flips in flips(),
+        length in any::<prop::sample::Index>(),
+    ) {
         for bytes in &*IMAGES {
             name_image(&flipped(bytes, &flips));
             name_image(&bytes[..length.index(bytes.len())]);

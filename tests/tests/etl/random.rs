@@ -96,7 +96,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn whatever_is_written_time_never_goes_back_and_slices_end(all in prop::collection::vec(told(), 0..200)) {
+    fn whatever_is_written_time_never_goes_back_and_slices_end(
+        all in prop::collection::vec(told(), 0..200),
+    ) {
         let (mut trace, mut time) = (FakeTrace::new(3), FakeTrace::START);
         for told in &all {
             time += told.step;
@@ -106,6 +108,8 @@ proptest! {
         let Ok(played) = session.play(&mut Checked::default());
         prop_assert_eq!(played.records, all.len() as u64 + 1);
         let stacks = session.facts().stacks;
-        prop_assert!(stacks.matched <= stacks.records && stacks.samples_in_images <= stacks.samples);
+        prop_assert!(
+            stacks.matched <= stacks.records && stacks.samples_in_images <= stacks.samples
+        );
     }
 }

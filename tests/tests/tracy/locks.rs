@@ -116,7 +116,9 @@ proptest! {
     ) {
         let mut scenario = Scenario::new(1);
         let process = scenario.process(5, "app");
-        (5..8).for_each(|tid| { scenario.thread(process, tid, "t"); });
+        (5..8).for_each(|tid| {
+            scenario.thread(process, tid, "t");
+        });
         let locks = ["a", ""].map(|name| scenario.lock(process, name, None));
         for (at, (lock, thread, action, shared)) in (1..).zip(steps) {
             let action = [Wait, Obtain, Release, GiveUp][action];
@@ -127,6 +129,9 @@ proptest! {
         });
         let trace = scenario.read();
         let steps = trace.locks.iter().flat_map(|lock| &lock.events);
-        prop_assert_eq!(steps.filter(|event| event.step == LockStep::Obtain).count(), obtained.count());
+        prop_assert_eq!(
+            steps.filter(|event| event.step == LockStep::Obtain).count(),
+            obtained.count()
+        );
     }
 }

@@ -109,7 +109,8 @@ proptest! {
             scenario.memory(at, ThreadId(thread), address * 0x100, allocated);
         }
         let (trace, _) = scenario.read_cut();
-        let sizes: u64 = trace.pools.iter().flat_map(|pool| &pool.pieces).map(|piece| piece.size).sum();
+        let sizes: u64 =
+            trace.pools.iter().flat_map(|pool| &pool.pieces).map(|piece| piece.size).sum();
         prop_assert_eq!(sizes, bytes);
     }
 }

@@ -76,16 +76,20 @@ proptest! {
         let trace = scenario.read();
         let samples = count(&scenario, |event| matches!(event, Event::Sample(_)));
         prop_assert_eq!(trace.cpu_samples(), samples);
-        let waits = count(&scenario, |event| matches!(event, Event::Switch(switch)
-            if switch.previous.is_some() && switch.off_cpu.stack.is_some() && !switch.off_cpu.preempted));
+        let waits = count(&scenario, |event| {
+            matches!(event, Event::Switch(switch)
+            if switch.previous.is_some() && switch.off_cpu.stack.is_some() && !switch.off_cpu.preempted)
+        });
         prop_assert_eq!(trace.switch_samples(), waits);
         let instants = trace.messages.iter().filter(|message| message.text == "slice").count();
         prop_assert_eq!(instants, count(&scenario, |event| matches!(event, Event::Instant(..))));
-        let zones: u64 = trace.threads.iter().map(|thread| thread.zones.iter().map(size).sum::<u64>()).sum();
+        let zones: u64 =
+            trace.threads.iter().map(|thread| thread.zones.iter().map(size).sum::<u64>()).sum();
         let begun = count(&scenario, |event| matches!(event, Event::SliceBegin(..)));
         prop_assert_eq!(zones as usize, begun);
 
-        let jobs: usize = trace.gpus.iter().map(|gpu| gpu.threads.values().map(Vec::len).sum::<usize>()).sum();
+        let jobs: usize =
+            trace.gpus.iter().map(|gpu| gpu.threads.values().map(Vec::len).sum::<usize>()).sum();
         prop_assert_eq!(jobs, count(&scenario, |event| matches!(event, Event::GpuJob(..))));
 
         // Every switch begins a time on its CPU, at its time; what ran before the first is at most
@@ -94,13 +98,19 @@ proptest! {
             let mut expected: BTreeMap<i64, usize> = BTreeMap::new();
             let origin = scenario.events.first().map_or(1, first) as i64 - 1;
             for (at, event) in &scenario.events {
-                if let Event::Switch(switch) = event && switch.cpu == CpuId::new(cpu) && switch.next != Tables::IDLE_THREAD {
+                if let Event::Switch(switch) = event
+                    && switch.cpu == CpuId::new(cpu)
+                    && switch.next != Tables::IDLE_THREAD
+                {
                     *expected.entry(*at as i64 - origin).or_default() += 1;
                 }
             }
             let mut found: BTreeMap<i64, usize> = BTreeMap::new();
-            trace.cpus[cpu as usize].iter().for_each(|time| *found.entry(time.start).or_default() += 1);
-            let missing = expected.iter().filter(|(start, count)| found.get(start) < Some(count)).count();
+            trace.cpus[cpu as usize]
+                .iter()
+                .for_each(|time| *found.entry(time.start).or_default() += 1);
+            let missing =
+                expected.iter().filter(|(start, count)| found.get(start) < Some(count)).count();
             prop_assert_eq!(missing, 0);
             prop_assert!(trace.cpus[cpu as usize].len() <= expected.values().sum::<usize>() + 1);
         }

@@ -17,8 +17,8 @@ const BETWEEN: &str = "probed_between";
 const CALLS: u64 = 1_000;
 
 /// Each call of a function has the stack that led to it, whole, however it is attached to; by frame
-/// pointers, of which its callers keep none, it has its caller at least; and none that was not asked
-/// for.
+/// pointers, of which its callers keep none, it has its caller at least; and none that was not
+/// asked for.
 pub(crate) fn stacks(context: &Context) -> Result<String> {
     let mut told = Vec::new();
     for way in ways(context) {

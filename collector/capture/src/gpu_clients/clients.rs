@@ -290,7 +290,10 @@ mod tests {
         #[test]
         fn whatever_is_told_values_are_finite_and_no_client_counts_twice(
             rounds in prop::collection::vec(
-                prop::collection::vec((0u32..4, any::<u64>(), 0u64..4, any::<u64>(), any::<u64>(), 1u64..9), 0..12),
+                prop::collection::vec(
+                    (0u32..4, any::<u64>(), 0u64..4, any::<u64>(), any::<u64>(), 1u64..9),
+                    0..12,
+                ),
                 0..8,
             ),
         ) {
@@ -306,8 +309,14 @@ mod tests {
                 }
                 let values = values(&mut clients, &mut names);
                 prop_assert!(values.iter().all(|(_, _, value)| value.is_finite() && *value >= 0.0));
-                let sum: f64 = values.iter().filter(|(_, name, _)| name == "vram").map(|(_, _, value)| value).sum();
-                prop_assert!(sum <= most.values().map(|bytes| *bytes as f64).sum::<f64>() * 1.000_001);
+                let sum: f64 = values
+                    .iter()
+                    .filter(|(_, name, _)| name == "vram")
+                    .map(|(_, _, value)| value)
+                    .sum();
+                prop_assert!(
+                    sum <= most.values().map(|bytes| *bytes as f64).sum::<f64>() * 1.000_001
+                );
             }
         }
     }

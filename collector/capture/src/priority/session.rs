@@ -1,8 +1,9 @@
 //! How much of a CPU the session has that this process is in.
 //!
-//! Where no control group divides the CPUs, the kernel does, among sessions (`CONFIG_SCHED_AUTOGROUP`,
-//! sched(7)): a nice value counts within its session only, and a user who starts 40 sessions leaves
-//! the recorder a 41st of what there is. But a session has a nice value of its own.
+//! Where no control group divides the CPUs, the kernel does, among sessions
+//! (`CONFIG_SCHED_AUTOGROUP`, sched(7)): a nice value counts within its session only, and a user
+//! who starts 40 sessions leaves the recorder a 41st of what there is. But a session has a nice
+//! value of its own.
 
 use std::fs::OpenOptions;
 use std::io::{Read, Write};

@@ -108,8 +108,8 @@ impl AttachJob {
         self.rings.len() + self.hits.len()
     }
 
-    /// Whether it need not wait for others. What is attached to single processes waits, whoever they
-    /// are of: who maps the file again and again makes each of these as slow as all of them.
+    /// Whether it need not wait for others. What is attached to single processes waits, whoever
+    /// they are of: who maps the file again and again makes each of these as slow as all of them.
     fn is_awaited(&self, work: &AttachContext) -> bool {
         self.process.is_none() && work.awaits(self.payer)
     }

@@ -1,4 +1,5 @@
-//! Notes of what was found in files: few, so that they can be read, and of each user's files a share.
+//! Notes of what was found in files: few, so that they can be read, and of each user's files a
+//! share.
 
 use crate::shares::Pool;
 

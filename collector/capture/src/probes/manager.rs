@@ -77,8 +77,8 @@ pub(super) struct AttachContext {
 }
 
 impl AttachContext {
-    /// Whether this is root or the user who asked for the recording: what they pay for need not wait
-    /// for others.
+    /// Whether this is root or the user who asked for the recording: what they pay for need not
+    /// wait for others.
     pub(super) fn awaits(&self, user: u32) -> bool {
         user == 0 || Some(user) == self.asked_by
     }

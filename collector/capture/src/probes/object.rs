@@ -253,8 +253,8 @@ mod tests {
         }
     }
 
-    /// Whether the register is a copy of the frame pointer: of another such a sum is no place on the
-    /// stack.
+    /// Whether the register is a copy of the frame pointer: of another such a sum is no place on
+    /// the stack.
     fn is_copy(of: &bpf_insn, register: u8) -> bool {
         of.code == MOVE && of.dst_reg() == register && of.src_reg() == FRAME
     }

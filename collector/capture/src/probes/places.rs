@@ -1,8 +1,8 @@
 //! Places for the processes that a file is attached to one by one.
 //!
 //! There are few: the kernel asks each of them at every hit of any. So each user has as many as any
-//! other who wants them: whoever has more gives way. Of a user's processes those come first that run
-//! the file as their program; not of all, for who may map a library can often run it, too.
+//! other who wants them: whoever has more gives way. Of a user's processes those come first that
+//! run the file as their program; not of all, for who may map a library can often run it, too.
 
 /// Places of a file.
 pub(super) const PLACES_MAX: usize = 64;
@@ -42,14 +42,15 @@ impl Places {
         self.holders.len() >= PLACES_MAX
     }
 
-    /// Gives a process a place; whose place it was, if it was another's. Gives it back where it gets
-    /// none.
+    /// Gives a process a place; whose place it was, if it was another's. Gives it back where it
+    /// gets none.
     pub(super) fn admit(&mut self, new: Holder) -> Result<Option<Holder>, Holder> {
         if !self.are_full() {
             self.holders.push(new);
             return Ok(None);
         }
-        // Of those who have most, the one that came last, and of those the file is not the program of.
+        // Of those who have most, the one that came last, and of those the file is not the program
+        // of.
         let all = self.holders.iter().enumerate();
         let of_most = all
             .clone()

@@ -120,9 +120,9 @@ impl SingleFiles {
         })
     }
 
-    /// One more file, without processes. Where its owner has no room for it, another one goes that no
-    /// process has which is attached to: its key, and the leases of those that had it. `Err` where
-    /// there is none.
+    /// One more file, without processes. Where its owner has no room for it, another one goes that
+    /// no process has which is attached to: its key, and the leases of those that had it. `Err`
+    /// where there is none.
     pub(super) fn add(
         &mut self,
         what: FileToAttach,

@@ -257,8 +257,8 @@ mod tests {
         steps(&[&start[..], rest].concat())
     }
 
-    /// The first inputs of the fuzz target `arenas`, by the names of their files: one of each way in
-    /// which a program lies, so that the search need not find these first.
+    /// The first inputs of the fuzz target `arenas`, by the names of their files: one of each way
+    /// in which a program lies, so that the search need not find these first.
     fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         let every_kind: Vec<Vec<u8>> = (0..0x20)
             .map(|kind| [&[WRITE_ITEM, kind], &[1, kind][..], &[2, 1, 0].repeat(16)].concat())

@@ -39,8 +39,9 @@
 //! | time of taking over | 128 arenas in 100 ms, of a user 64; for announcements of a user that lead to none 5 ms of a second, and as much for those of young processes; what is beyond waits for discovery |
 //! | time of discovery | a sixtieth of a CPU, users in turn; of an arena in which nothing happens one word is read |
 //!
-//! What is refused is counted by user, and said once for a process, of a few processes of each user. A user whose programs
-//! do harm may lose zones of that user's other programs, and no one else's.
+//! What is refused is counted by user, and said once for a process, of a few processes of each
+//! user. A user whose programs do harm may lose zones of that user's other programs, and no one
+//! else's.
 //!
 //! # What a reader of the capture finds
 //!

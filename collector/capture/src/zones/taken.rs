@@ -157,8 +157,8 @@ impl Arenas {
         lock(&self.state).exited.had(pid, paths, ticks)
     }
 
-    /// Whether an arena that was announced at one of these paths is read, though it is there no more,
-    /// or was read to its end.
+    /// Whether an arena that was announced at one of these paths is read, though it is there no
+    /// more, or was read to its end.
     pub(super) fn knew(&self, paths: &[PathBuf], announcement: Announcement) -> bool {
         let Announcement { pid, ticks, .. } = announcement;
         match self.known_at(pid, paths) {

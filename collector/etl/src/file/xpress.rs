@@ -289,7 +289,8 @@ mod tests {
             cut in 0.0..1.0,
         ) {
             let compressed = Compressor::compress(&original);
-            let part = expanded(&compressed[..(compressed.len() as f64 * cut) as usize], original.len());
+            let part =
+                expanded(&compressed[..(compressed.len() as f64 * cut) as usize], original.len());
             prop_assert!(original.starts_with(&part));
             let room = (original.len() as f64 * cut) as usize;
             prop_assert_eq!(&expanded(&compressed, room), &original[..room]);

@@ -97,7 +97,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_row_gives_back_what_was_put_in(lists in prop::collection::vec(prop::collection::vec(any::<u64>(), 0..5), 0..50)) {
+        fn every_row_gives_back_what_was_put_in(
+            lists in prop::collection::vec(prop::collection::vec(any::<u64>(), 0..5), 0..50),
+        ) {
             let mut table = AddressLists::default();
             let ids: Vec<ListId> = lists.iter().map(|list| table.intern(list)).collect();
             for (id, list) in ids.iter().zip(&lists) {

@@ -183,13 +183,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost_and_times_never_fall(steps in prop::collection::vec((0u64..30, prop::option::of(0u64..40)), 0..200)) {
+        fn nothing_is_lost_and_times_never_fall(
+            steps in prop::collection::vec((0u64..30, prop::option::of(0u64..40)), 0..200),
+        ) {
             let (mut delay, mut now, mut out) = (Delay::new(10, 8), 0, Vec::new());
             for (step, back) in &steps {
                 now += step;
                 match back {
                     Some(back) => delay.insert(now.saturating_sub(*back), 0, ()),
-                    None => { delay.push(now, ()); }
+                    None => {
+                        delay.push(now, ());
+                    }
                 }
                 out.extend(drain(&mut delay, false).into_iter().map(|(time, ())| time));
             }

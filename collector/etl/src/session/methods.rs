@@ -342,13 +342,16 @@ mod tests {
             ends in vec((0..2_u32, 0..60_u64), 0..3),
         ) {
             told.sort_by_key(|told| told.0);
-            let records = told.into_iter().map(|(at, pid, start, size, is_rundown)| {
-                MethodRecord { size, is_rundown, ..record(at, pid, start, "m") }
+            let records = told.into_iter().map(|(at, pid, start, size, is_rundown)| MethodRecord {
+                size,
+                is_rundown,
+                ..record(at, pid, start, "m")
             });
             let methods = methods(records.collect(), &ends);
-            for (pid, at, address) in (0..2).flat_map(|pid| (1..70).map(move |at| (pid, at))).flat_map(|(pid, at)| {
-                (0..60).map(move |address| (pid, at, address))
-            }) {
+            for (pid, at, address) in (0..2)
+                .flat_map(|pid| (1..70).map(move |at| (pid, at)))
+                .flat_map(|(pid, at)| (0..60).map(move |address| (pid, at, address)))
+            {
                 let found = methods.find(pid, at, address);
                 if methods.epoch(pid, at) == methods.epoch(pid, at - 1) {
                     prop_assert_eq!(found, methods.find(pid, at - 1, address));

@@ -91,11 +91,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_search_finds_what_is_there(mut times in prop::collection::vec(0u64..60, 0..100), at in 0u64..60) {
+        fn the_search_finds_what_is_there(
+            mut times in prop::collection::vec(0u64..60, 0..100),
+            at in 0u64..60,
+        ) {
             times.sort_unstable();
             let mut recent = Recent::new(1000);
             times.iter().for_each(|time| recent.push(*time, 1, *time));
-            prop_assert_eq!(recent.find(at, 1).count(), times.iter().filter(|time| **time == at).count());
+            prop_assert_eq!(
+                recent.find(at, 1).count(),
+                times.iter().filter(|time| **time == at).count()
+            );
         }
     }
 }

@@ -289,7 +289,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_failure_is_shown_or_counted_and_memory_is_bounded(steps in prop::collection::vec((0u64..20, 0u8..4), 0..400)) {
+        fn each_failure_is_shown_or_counted_and_memory_is_bounded(
+            steps in prop::collection::vec((0u64..20, 0u8..4), 0..400),
+        ) {
             let mut failures = Failures::default();
             let (mut told, mut shown) = (0, 0);
             for (sequence, step) in steps {
@@ -299,7 +301,9 @@ mod tests {
                         failures.remember(Failure::new(&record, step == 0));
                         (told, shown) = (told + 1, shown + u64::from(step == 0));
                     }
-                    2 => shown += u64::from(failures.of_end((Family::Fence, 5, sequence)).is_some()),
+                    2 => {
+                        shown += u64::from(failures.of_end((Family::Fence, 5, sequence)).is_some())
+                    }
                     _ => drop(failures.is_followed_by(&record)),
                 }
                 prop_assert!(failures.recent.len() <= REMEMBERED);

@@ -205,11 +205,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_job_comes_out_once_and_memory_is_bounded(steps in prop::collection::vec((0u16..2000, 0u8..4), 0..5000)) {
+        fn every_job_comes_out_once_and_memory_is_bounded(
+            steps in prop::collection::vec((0u16..2000, 0u8..4), 0..5000),
+        ) {
             let mut jobs = Jobs::<u16, (), u32>::default();
             let (mut begun, mut done) = (0, 0);
             for (now, (key, step)) in (0u32..).zip(steps) {
-                let stage = [Stage::Submitted, Stage::Queued, Stage::Started].get(usize::from(step)).copied();
+                let stage = [Stage::Submitted, Stage::Queued, Stage::Started]
+                    .get(usize::from(step))
+                    .copied();
                 match stage {
                     Some(stage) => {
                         let is_open = jobs.open.contains_key(&key);

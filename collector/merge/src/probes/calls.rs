@@ -121,7 +121,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_said_begins_and_ends_balance(steps in prop::collection::vec((any::<bool>(), 0u64..40, 0u32..4), 0..200)) {
+        fn whatever_is_said_begins_and_ends_balance(
+            steps in prop::collection::vec((any::<bool>(), 0u64..40, 0u32..4), 0..200),
+        ) {
             let (mut calls, mut open) = (Calls::default(), 0);
             for (enters, at, function) in steps {
                 let at = 0x9000 + at * 8;

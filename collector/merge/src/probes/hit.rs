@@ -204,7 +204,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_of_any_content_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), size in any::<u8>()) {
+        fn bytes_of_any_content_are_read_or_refused(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            size in any::<u8>(),
+        ) {
             if let Some(hit) = Hit::new(&bytes) {
                 hit.stack();
                 for index in 0..40 {

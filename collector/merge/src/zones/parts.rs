@@ -160,8 +160,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn words_of_any_content_end(words in prop::collection::vec(any::<u64>(), 0..64), kinds in prop::collection::vec(0u8..0x19, 64)) {
-            let words: Vec<u64> = words.iter().zip(&kinds).map(|(word, kind)| word & !0xff | u64::from(*kind)).collect();
+        fn words_of_any_content_end(
+            words in prop::collection::vec(any::<u64>(), 0..64),
+            kinds in prop::collection::vec(0u8..0x19, 64),
+        ) {
+            let words: Vec<u64> = words
+                .iter()
+                .zip(&kinds)
+                .map(|(word, kind)| word & !0xff | u64::from(*kind))
+                .collect();
             prop_assert!(Parts::new(&words).count() <= words.len());
         }
     }

@@ -52,10 +52,15 @@ fn event() -> impl Strategy<Value = (u64, Event)> {
 
 proptest! {
     #[test]
-    fn the_books_balance(steps in prop::collection::vec(event(), 1..120), filtered in any::<bool>()) {
+    fn the_books_balance(
+        steps in prop::collection::vec(event(), 1..120),
+        filtered in any::<bool>(),
+    ) {
         let mut scenario = Scenario::new();
         let (process, _) = scenario.process(10, 1, "a", &[]);
-        (1..THREADS - 1).for_each(|index| { scenario.thread(10 + index, process, "a"); });
+        (1..THREADS - 1).for_each(|index| {
+            scenario.thread(10 + index, process, "a");
+        });
         let (mut now, mut mortal) = (0, false);
         for (wait, event) in steps {
             now += wait;
@@ -63,7 +68,8 @@ proptest! {
                 || matches!(&event, Event::Switch(switch) if switch.off_cpu.state == SleepState::Dead);
             scenario.at(now, event);
         }
-        let session = SessionInfo { filter_pids: if filtered { vec![10] } else { vec![] }, ..session() };
+        let session =
+            SessionInfo { filter_pids: if filtered { vec![10] } else { vec![] }, ..session() };
         let report = report_with(&scenario, ReportOptions::default(), &session, &[]);
         let on_cpu: u64 = report.threads.rows.iter().map(|row| row.activity.times.on_cpu_ns).sum();
         let busy: u64 = report.cpus.iter().map(|cpu| cpu.busy_ns).sum();
@@ -71,17 +77,23 @@ proptest! {
         for row in &report.threads.rows {
             let Times { on_cpu_ns, waiting_ns, blocked_ns, unknown_ns } = row.activity.times;
             let sum = on_cpu_ns + waiting_ns + blocked_ns + unknown_ns;
-            prop_assert!(sum == report.duration_ns || (mortal && sum < report.duration_ns), "{:?}", row);
+            prop_assert!(
+                sum == report.duration_ns || (mortal && sum < report.duration_ns),
+                "{:?}",
+                row
+            );
         }
         for cpu in &report.cpus {
             prop_assert_eq!(cpu.busy_ns + cpu.idle_ns + cpu.unknown_ns, report.duration_ns);
         }
-        let blocked: u64 = report.threads.rows.iter().map(|row| row.activity.times.blocked_ns).sum();
+        let blocked: u64 =
+            report.threads.rows.iter().map(|row| row.activity.times.blocked_ns).sum();
         prop_assert_eq!(blocked, report.off_cpu.blocked_ns, "what is blocked has a reason");
         let OffCpuReport { blocked, undecided, idle, .. } = &report.off_cpu;
         let classes = blocked.blocked_ns + undecided.blocked_ns + idle.blocked_ns;
         prop_assert_eq!(classes, report.off_cpu.blocked_ns, "and is of one class");
-        let waiting: u64 = report.threads.rows.iter().map(|row| row.activity.times.waiting_ns).sum();
+        let waiting: u64 =
+            report.threads.rows.iter().map(|row| row.activity.times.waiting_ns).sum();
         prop_assert!(report.run_queue.all.total_ns <= waiting);
         prop_assert!(!report.text(80).is_empty());
     }

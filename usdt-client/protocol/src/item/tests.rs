@@ -100,7 +100,10 @@ fn item() -> impl Strategy<Value = Item> {
 
 proptest! {
     #[test]
-    fn what_is_encoded_is_decoded(item in item(), rest in prop::collection::vec(any::<u64>(), 0..4)) {
+    fn what_is_encoded_is_decoded(
+        item in item(),
+        rest in prop::collection::vec(any::<u64>(), 0..4),
+    ) {
         let words = item.encode();
         prop_assert_eq!(item_words(words[0]), Some(words.len()));
         prop_assert_eq!(is_stamped(words[0]), matches!(item, Item::Stamped { .. }));
@@ -112,7 +115,10 @@ proptest! {
     }
 
     #[test]
-    fn words_of_any_content_are_an_item_or_none(words in prop::collection::vec(any::<u64>(), 0..6), kind: u8) {
+    fn words_of_any_content_are_an_item_or_none(
+        words in prop::collection::vec(any::<u64>(), 0..6),
+        kind: u8,
+    ) {
         let mut words = words;
         if let Some(first) = words.first_mut() {
             *first = *first & !0xff | u64::from(kind);
@@ -127,7 +133,8 @@ proptest! {
     fn a_text_is_its_pieces(text in prop::collection::vec(any::<u8>(), 0..200)) {
         let (mut joined, mut words, mut last) = (Vec::new(), 0, true);
         for attribute in Attribute::texts(TextRole::Message, 3, &text) {
-            let Attribute::Text { role: TextRole::Message, field: 3, piece, more } = attribute else {
+            let Attribute::Text { role: TextRole::Message, field: 3, piece, more } = attribute
+            else {
                 return Err(TestCaseError::fail("no text"));
             };
             joined.extend_from_slice(piece.bytes());

@@ -31,7 +31,13 @@ fn text() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(texts in [text(), text(), text()], line: u32, color: u32, address: u64, shared: bool) {
+    fn what_is_written_is_read(
+        texts in [text(), text(), text()],
+        line: u32,
+        color: u32,
+        address: u64,
+        shared: bool,
+    ) {
         let [name, function, file] = texts.each_ref().map(String::as_bytes);
         let entry = followed(EntryWords::new().string(&texts[0]));
         prop_assert_eq!(read(&entry), Definition::String(name));
@@ -46,7 +52,8 @@ proptest! {
         let entry = followed(EntryWords::new().counter(value_type, address, &texts[0], &texts[1]));
         prop_assert_eq!(read(&entry), Definition::Counter { value_type, address, name, unit });
         let field = SchemaField { name: file, label: function, format: FieldFormat::Bytes };
-        let entry = followed(EntryWords::new().schema(&texts[0], &texts[1], [field; 3].into_iter()));
+        let entry =
+            followed(EntryWords::new().schema(&texts[0], &texts[1], [field; 3].into_iter()));
         let Definition::Schema { name: of, category, fields } = read(&entry) else {
             return Err(TestCaseError::fail("no schema"));
         };
@@ -55,7 +62,10 @@ proptest! {
     }
 
     #[test]
-    fn bytes_of_any_content_are_a_definition_or_none(kind in 0_u32..8, body in prop::collection::vec(any::<u8>(), 0..80)) {
+    fn bytes_of_any_content_are_a_definition_or_none(
+        kind in 0_u32..8,
+        body in prop::collection::vec(any::<u8>(), 0..80),
+    ) {
         if let Some(Definition::Schema { fields, .. }) = Definition::decode(kind, &body) {
             prop_assert!(fields.count() <= body.len());
         }
@@ -64,7 +74,10 @@ proptest! {
         prop_assert!(split_entry(&entry).is_none() || body.is_empty(), "an entry that is cut");
         entry.extend(&body);
         entry.resize(entry.len().next_multiple_of(8), 0);
-        prop_assert_eq!(split_entry(&entry).map(|(kind, _, size)| (kind, size)), Some((kind, entry.len())));
+        prop_assert_eq!(
+            split_entry(&entry).map(|(kind, _, size)| (kind, size)),
+            Some((kind, entry.len()))
+        );
     }
 }
 

@@ -195,7 +195,9 @@ mod tests {
             places: Vec<(u64, u64, u64)>,
         ) {
             let places = places.into_iter();
-            let places = places.map(|(offset, semaphore, cookie)| UprobePoint { offset, semaphore, cookie }).collect();
+            let places = places
+                .map(|(offset, semaphore, cookie)| UprobePoint { offset, semaphore, cookie })
+                .collect();
             let process = process.map(|(pid, lease)| OneProcess { pid, lease });
             let sent = KeeperRequest::Attach(Request { means, at_return, process, places });
             prop_assert_eq!(received(&sent), sent);

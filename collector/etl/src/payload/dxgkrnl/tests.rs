@@ -140,11 +140,16 @@ proptest! {
 
     #[test]
     fn a_payload_cut_short_never_says_something_else(
-        id in proptest::sample::select(vec![17, 23, 25, 28, 31, 116, 166, 168, 175, 177, 180, 184, 259, 266, 273, 423]),
+        id in proptest::sample::select(vec![
+            17, 23, 25, 28, 31, 116, 166, 168, 175, 177, 180, 184, 259, 266, 273, 423,
+        ]),
         payload in proptest::collection::vec(any::<u8>(), 0..100),
         cut in 0_usize..100,
     ) {
-        let (whole, part) = (decode(id, 1, &payload, true), decode(id, 1, &payload[..cut.min(payload.len())], true));
+        let (whole, part) = (
+            decode(id, 1, &payload, true),
+            decode(id, 1, &payload[..cut.min(payload.len())], true),
+        );
         prop_assert!(part.is_none() || part == whole);
     }
 }

@@ -85,14 +85,20 @@ proptest! {
         let decoded = decode(&record);
         prop_assert!(texts(&decoded).into_iter().all(|text| lies_within(text, record.payload)));
         match decoded {
-            Payload::Stack(stack) => prop_assert!(stack.frames.iter().count() <= record.payload.len() / 4),
-            Payload::StackKeyDefinition(stack) => prop_assert!(stack.frames.iter().len() <= record.payload.len() / 4),
+            Payload::Stack(stack) => {
+                prop_assert!(stack.frames.iter().count() <= record.payload.len() / 4);
+            }
+            Payload::StackKeyDefinition(stack) => {
+                prop_assert!(stack.frames.iter().len() <= record.payload.len() / 4);
+            }
             Payload::EventInfo(info) => {
                 if let Some(schema) = info.parse() {
                     prop_assert!(is_bounded(&schema.fields(&record), record.payload));
                 }
             }
-            Payload::TraceLogging(event) => prop_assert!(is_bounded(&event.fields(), record.payload)),
+            Payload::TraceLogging(event) => {
+                prop_assert!(is_bounded(&event.fields(), record.payload));
+            }
             _ => {}
         }
         prop_assert!(item_stacks(record.extended).count() <= extended.len() / 8);
@@ -106,8 +112,20 @@ proptest! {
     ) {
         // A whole header and an event's name, so that the bytes are fields.
         let schema = Bytes::new(true).u16(5 + fields.len() as u16).raw(&[0, b'e', 0]).raw(&fields);
-        let item = Bytes::new(true).u16(0).u16(11).u16(0).u16(schema.bytes.len() as u16).raw(&schema.bytes);
-        let class = Class::Provider { provider: Guid([1; 16]), id: 0, opcode: 0, level: 0, task: 0, keyword: 0 };
+        let item = Bytes::new(true)
+            .u16(0)
+            .u16(11)
+            .u16(0)
+            .u16(schema.bytes.len() as u16)
+            .raw(&schema.bytes);
+        let class = Class::Provider {
+            provider: Guid([1; 16]),
+            id: 0,
+            opcode: 0,
+            level: 0,
+            task: 0,
+            keyword: 0,
+        };
         let bytes = Bytes { bytes: payload, is_64_bit };
         let record = Record { extended: ExtendedItems(&item.bytes), ..bytes.record(class, 0) };
         let Payload::TraceLogging(event) = decode(&record) else { panic!("no schema") };
@@ -119,11 +137,17 @@ proptest! {
         fields in vec((0..64u32, 0..32u16, 0..40u16, 0..4u16, 0..4u16), 0..8),
         payload in bytes(200),
     ) {
-        let head = Bytes::new(true).raw(&[0; 100]).u32(fields.len() as u32).u32(fields.len() as u32).u32(0);
+        let head = Bytes::new(true)
+            .raw(&[0; 100])
+            .u32(fields.len() as u32)
+            .u32(fields.len() as u32)
+            .u32(0);
         let info = fields.iter().fold(head, |bytes, (flags, first, second, count, length)| {
             bytes.u32(*flags).u32(0).u16(*first).u16(*second).u32(0).u16(*count).u16(*length).u32(0)
         });
-        let Payload::EventInfo(info) = decode(&info.classic(EVENT_METADATA, 32)) else { panic!("no metadata") };
+        let Payload::EventInfo(info) = decode(&info.classic(EVENT_METADATA, 32)) else {
+            panic!("no metadata")
+        };
         if let Some(schema) = info.parse() {
             let bytes = Bytes::new(true).raw(&payload);
             prop_assert!(is_bounded(&schema.fields(&bytes.record(Class::Wpp, 0)), &payload));

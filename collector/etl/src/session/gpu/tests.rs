@@ -482,7 +482,9 @@ fn events() -> impl Strategy<Value = Dxgkrnl> {
 
 proptest! {
     #[test]
-    fn jobs_of_a_track_never_overlap(events in proptest::collection::vec((events(), 0_u64..5), 0..300)) {
+    fn jobs_of_a_track_never_overlap(
+        events in proptest::collection::vec((events(), 0_u64..5), 0..300),
+    ) {
         let mut player = Player::new();
         let mut now = 0;
         for (event, passes) in events {
@@ -496,8 +498,11 @@ proptest! {
             let Event::GpuJob(track, job) = event else { continue };
             if let Some(began) = job.began() {
                 let last = ends.insert(*track, *end).unwrap_or(Time(0));
-                prop_assert!(last <= began && began <= *end, "{job:?} begins before {last:?} or \
-                                                              after {end:?}");
+                prop_assert!(
+                    last <= began && began <= *end,
+                    "{job:?} begins before {last:?} or \
+                                                              after {end:?}"
+                );
             }
         }
     }
