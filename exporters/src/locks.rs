@@ -42,7 +42,7 @@ pub(crate) enum LockTransition {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Hold {
+struct LockHold {
     thread: ThreadId,
     since: Time,
     shared: bool,
@@ -51,7 +51,7 @@ struct Hold {
 #[derive(Debug, Default)]
 struct State {
     /// By row.
-    holds: Vec<Option<Hold>>,
+    holds: Vec<Option<LockHold>>,
     waiting: usize,
 }
 
@@ -123,17 +123,17 @@ impl Locks {
             holds.push(None);
             holds.len() - 1
         });
-        holds[row] = Some(Hold { thread, since: time, shared });
+        holds[row] = Some(LockHold { thread, since: time, shared });
         self.steps.push(LockTransition::HoldBegins { lock, thread, row, shared });
     }
 
     /// Ends the last `most` holds for which `ends` is true.
-    fn release(&mut self, lock: LockId, ends: impl Fn(&Hold) -> bool, most: usize) {
+    fn release(&mut self, lock: LockId, ends: impl Fn(&LockHold) -> bool, most: usize) {
         let Some(State { holds, waiting }) = self.locks.get_mut(&lock) else { return };
         let ending =
             holds.iter_mut().enumerate().rev().filter(|(_, row)| row.as_ref().is_some_and(&ends));
         for (row, hold) in ending.take(most) {
-            if let Some(Hold { thread, since, .. }) = hold.take() {
+            if let Some(LockHold { thread, since, .. }) = hold.take() {
                 self.steps.push(LockTransition::HoldEnds {
                     lock,
                     thread,
@@ -236,13 +236,13 @@ mod tests {
                 {
                     match *step {
                         LockTransition::WaitBegins { thread, .. } => {
-                            prop_assert!(waits.insert(thread))
+                            prop_assert!(waits.insert(thread));
                         }
                         LockTransition::WaitEnds { thread, since, .. } => {
-                            prop_assert!(waits.remove(&thread) && since < time)
+                            prop_assert!(waits.remove(&thread) && since < time);
                         }
                         LockTransition::HoldBegins { lock, row, .. } => {
-                            prop_assert!(holds.insert((lock, row)))
+                            prop_assert!(holds.insert((lock, row)));
                         }
                         LockTransition::HoldEnds { lock, row, since, .. } => {
                             prop_assert!(holds.remove(&(lock, row)) && since < time);

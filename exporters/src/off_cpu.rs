@@ -9,7 +9,7 @@ use syscollect_model::{
 
 /// A time from blocking until running again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stay {
+pub(crate) struct OffCpuInterval {
     pub(crate) thread: ThreadId,
     /// Where it left off.
     pub(crate) stack: Option<StackId>,
@@ -28,7 +28,7 @@ pub(crate) struct Stay {
 /// Threads that blocked and have not run since.
 #[derive(Debug, Default)]
 pub(crate) struct Blocked {
-    threads: FxHashMap<ThreadId, Stay>,
+    threads: FxHashMap<ThreadId, OffCpuInterval>,
     /// Some of these were only seen asleep.
     has_seen_asleep: bool,
     gaps: Gaps,
@@ -37,11 +37,11 @@ pub(crate) struct Blocked {
 impl Blocked {
     /// The stay that a switch ends.
     #[inline]
-    pub(crate) fn switch(&mut self, time: Time, switch: &Switch) -> Option<Stay> {
+    pub(crate) fn switch(&mut self, time: Time, switch: &Switch) -> Option<OffCpuInterval> {
         if let Some(previous) = switch.previous.filter(|id| *id != Tables::IDLE_THREAD) {
             let (stack, cpu) = (switch.off_cpu.stack, switch.cpu);
             let (reason, since, until) = (Reason::of(&switch.off_cpu), time, time);
-            let stay = Stay {
+            let stay = OffCpuInterval {
                 thread: previous,
                 stack,
                 reason,
@@ -69,7 +69,7 @@ impl Blocked {
             let (stack, reason) = (off_cpu.stack, Reason::of(off_cpu));
             // Which CPU it left was before.
             let cpu = CpuId::default();
-            Stay {
+            OffCpuInterval {
                 thread,
                 stack,
                 reason,
@@ -92,7 +92,11 @@ impl Blocked {
     }
 
     /// The stays of these threads that last when their recording ends, by thread.
-    pub(crate) fn finish(&mut self, last: Time, of: impl Fn(ThreadId) -> bool) -> Vec<Stay> {
+    pub(crate) fn finish(
+        &mut self,
+        last: Time,
+        of: impl Fn(ThreadId) -> bool,
+    ) -> Vec<OffCpuInterval> {
         let ending = self.threads.extract_if(|thread, _| of(*thread));
         let mut stays: Vec<_> = ending.map(|(_, stay)| stay).collect();
         stays.sort_unstable_by_key(|stay| stay.thread);
@@ -100,9 +104,9 @@ impl Blocked {
     }
 
     #[inline]
-    fn ended(&self, stay: Stay, until: Time) -> Stay {
+    fn ended(&self, stay: OffCpuInterval, until: Time) -> OffCpuInterval {
         let missing = self.gaps.missing(stay.since.0, until.0);
-        Stay {
+        OffCpuInterval {
             until,
             blocked_ns: until.0.saturating_sub(stay.since.0).saturating_sub(missing),
             ..stay

@@ -23,7 +23,7 @@ pub(crate) fn concerning<'a>(
     event: &'a Event,
     tables: &Tables,
 ) -> Option<Cow<'a, Event>> {
-    let wanted = Wanted { filter, tables };
+    let wanted = FilteredProcesses { filter, tables };
     let stays = match event {
         Event::Switch(switch) => {
             return Some(Cow::Owned(Event::Switch(wanted.sides(*switch))));
@@ -57,12 +57,12 @@ pub(crate) fn concerning<'a>(
 
 /// Whom a filter asks for.
 #[derive(Clone, Copy)]
-struct Wanted<'a> {
+struct FilteredProcesses<'a> {
     filter: &'a ProcessFilter,
     tables: &'a Tables,
 }
 
-impl Wanted<'_> {
+impl FilteredProcesses<'_> {
     fn process(self, process: ProcessId) -> bool {
         process != Tables::IDLE_PROCESS && self.filter.matches(process, self.tables)
     }

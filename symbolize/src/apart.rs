@@ -15,7 +15,7 @@ use crate::image::Image;
 use crate::memory::{MEMORY_PATIENCE, Memory, Share};
 use crate::os::{Child, ChildLimits, ChildSocket};
 use crate::reader::{ElfReader, Named};
-use crate::turn::{Pace, Turn};
+use crate::turn::{NamingPace, NamingTurn};
 
 /// How often it is looked whether there is time left.
 const TICK: Duration = Duration::from_millis(20);
@@ -32,7 +32,7 @@ pub(crate) struct ReaderShare<'a> {
     /// Of this.
     pub(crate) memory: &'a Memory,
     /// CPU time, which is put on this account.
-    pub(crate) turn: &'a Turn,
+    pub(crate) turn: &'a NamingTurn,
     /// And no more CPU time than this.
     pub(crate) cpu_time: Duration,
 }
@@ -65,7 +65,7 @@ impl<'a> ElfReaderApart<'a> {
         &mut self,
         addresses: &[u64],
         lines: bool,
-        slowest: Pace,
+        slowest: NamingPace,
     ) -> Result<Vec<Option<Named>>, String> {
         let mut running = match self.running.take() {
             Some(running) => running,
@@ -100,7 +100,7 @@ impl<'a> ElfReaderApart<'a> {
         &self,
         running: &mut Running,
         bytes: &mut [u8],
-        slowest: Pace,
+        slowest: NamingPace,
     ) -> Result<(), String> {
         let mut filled = 0;
         while filled < bytes.len() {
@@ -120,7 +120,7 @@ impl<'a> ElfReaderApart<'a> {
 }
 
 impl Running {
-    fn account(&mut self, turn: &Turn) {
+    fn account(&mut self, turn: &NamingTurn) {
         let now = self.child.cpu_time().max(self.accounted);
         turn.spend_elsewhere(now - self.accounted);
         self.accounted = now;
@@ -242,37 +242,38 @@ mod tests {
 
     use super::*;
     use crate::elf::Layout;
-    use crate::image::Wanted;
+    use crate::image::WantedParts;
     use crate::object_in_tests::{START, object, object_with_compressed};
 
     /// What a reader of its own and one of this thread say of an object, with lines and without.
-    struct Asked {
+    struct ComparedNames {
         apart: [Result<Vec<Option<Named>>, String>; 2],
         image: Image,
-        turn: Turn,
+        turn: NamingTurn,
     }
 
-    fn ask(object: &[u8], pace: Pace) -> Asked {
+    fn ask(object: &[u8], pace: NamingPace) -> ComparedNames {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.o");
         std::fs::write(&path, object).unwrap();
         let file = open(&FileLocation::Named(&path), None).unwrap();
         let layout = Layout::read(file.reader()).unwrap();
         let memory = Memory::new(96 << 20);
-        let wanted = Wanted { lines: true, supplement: None };
+        let wanted = WantedParts { lines: true, supplement: None };
         let image = Image::make(&file, &layout, wanted, &memory).unwrap();
-        let turn = Turn::default();
+        let turn = NamingTurn::default();
         turn.slow_to(pace);
         let share = ReaderShare { memory: &memory, turn: &turn, cpu_time: Duration::from_secs(20) };
         let mut reader = ElfReaderApart::new(&image, share);
-        let apart = [true, false].map(|lines| reader.names(&[START + 4, 0], lines, Pace::Quick));
+        let apart =
+            [true, false].map(|lines| reader.names(&[START + 4, 0], lines, NamingPace::Quick));
         drop(reader);
-        Asked { apart, image, turn }
+        ComparedNames { apart, image, turn }
     }
 
     #[test]
     fn another_process_says_what_this_one_would() {
-        let Asked { apart, image, .. } = ask(&object(3), Pace::Thorough);
+        let ComparedNames { apart, image, .. } = ask(&object(3), NamingPace::Thorough);
         let here = ElfReader::new(&image);
         let here = [true, false].map(|lines| here.names(&[START + 4, 0], lines));
         assert_eq!(apart, here);
@@ -282,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_file_that_takes_all_stack_is_named_from_its_symbols() {
-        let Asked { apart, turn, .. } = ask(&object(400_000), Pace::Thorough);
+        let ComparedNames { apart, turn, .. } = ask(&object(400_000), NamingPace::Thorough);
         assert_eq!(apart[0], Err(gave_up()));
         let named = apart[1].as_ref().unwrap()[0].as_ref().unwrap();
         assert_eq!(named.frames.len(), 1);
@@ -295,14 +296,14 @@ mod tests {
         let zeroes = vec![0; 1 << 20];
         (0..200).for_each(|_| stream.write_all(&zeroes).unwrap());
         let bomb = object_with_compressed(1000, &stream.finish().unwrap());
-        let Asked { apart, .. } = ask(&bomb, Pace::Thorough);
+        let ComparedNames { apart, .. } = ask(&bomb, NamingPace::Thorough);
         assert_eq!(apart[0], Err(gave_up()));
         assert!(apart[1].as_ref().unwrap()[0].is_some());
     }
 
     #[test]
     fn who_has_no_time_left_does_not_wait_for_the_reader() {
-        let Asked { apart, .. } = ask(&object(400_000), Pace::Over);
+        let ComparedNames { apart, .. } = ask(&object(400_000), NamingPace::Over);
         let late = apart[0].as_ref().unwrap_err();
         assert!([&gave_up(), "finding them takes too long"].contains(&late.as_str()), "{late}");
     }

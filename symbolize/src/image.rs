@@ -31,7 +31,7 @@ pub(crate) struct Image {
 
 /// What of a file is wanted.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedParts {
     /// Its debug information, too.
     pub(crate) lines: bool,
     /// What its debug information refers to.
@@ -47,7 +47,7 @@ impl Image {
     pub(crate) fn make(
         opened: &OpenedFile,
         layout: &Layout,
-        wanted: Wanted,
+        wanted: WantedParts,
         memory: &Memory,
     ) -> Result<Self, String> {
         let parts: Vec<&Section> =
@@ -85,7 +85,7 @@ impl Image {
     }
 }
 
-fn is_wanted(section: &Section, wanted: &Wanted) -> bool {
+fn is_wanted(section: &Section, wanted: &WantedParts) -> bool {
     let name = section.name.as_slice();
     match name {
         DEBUG_LINK | DEBUG_SUP | MINI_DEBUG => false,

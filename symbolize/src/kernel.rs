@@ -2,7 +2,7 @@
 
 use crate::Options;
 use crate::elf::{Layout, build_id_in};
-use crate::image::{Image, Wanted};
+use crate::image::{Image, WantedParts};
 use crate::kallsyms::{Kallsyms, KernelSymbol};
 use crate::memory::Memory;
 use crate::reader::{ElfReader, Named, linked_address};
@@ -23,11 +23,11 @@ pub(crate) struct Kernel {
     notes_path: PathBuf,
     /// Where an image with debug information may lie.
     images: Vec<PathBuf>,
-    loaded: Option<Loaded>,
+    loaded: Option<LoadedKernel>,
 }
 
 #[derive(Debug)]
-struct Loaded {
+struct LoadedKernel {
     kallsyms: Result<Kallsyms, String>,
     build_id: BuildId,
     image: Option<KernelImage>,
@@ -99,13 +99,13 @@ impl Kernel {
         table
     }
 
-    fn load(&mut self) -> &Loaded {
+    fn load(&mut self) -> &LoadedKernel {
         let loaded = self.loaded.take().unwrap_or_else(|| self.read());
         self.loaded.insert(loaded)
     }
 
     #[expect(clippy::disallowed_methods, reason = "/proc/kallsyms and /sys/kernel/notes")]
-    fn read(&self) -> Loaded {
+    fn read(&self) -> LoadedKernel {
         let kallsyms = std::fs::read(&self.kallsyms_path)
             .map_err(|error| format!("{} cannot be read: {error}", self.kallsyms_path.display()))
             .and_then(|bytes| String::from_utf8(bytes).map_err(|error| error.to_string()))
@@ -121,7 +121,7 @@ impl Kernel {
                 Err(reason) => note = reason,
             }
         }
-        Loaded { kallsyms, build_id, image, note }
+        LoadedKernel { kallsyms, build_id, image, note }
     }
 
     /// The first image that is the running kernel's; the error says why one that is there is not
@@ -149,7 +149,7 @@ impl Kernel {
                     path.display()
                 ));
             }
-            let wanted = Wanted { lines: true, supplement: None };
+            let wanted = WantedParts { lines: true, supplement: None };
             let (image, linked) = Image::make(&file, &layout, wanted, &self.memory)
                 .and_then(|image| linked_address(&image, "_stext").map(|linked| (image, linked)))
                 .map_err(|error| format!("{}: {error}", path.display()))?;
@@ -261,7 +261,7 @@ mod tests {
         let image = std::env::current_exe().unwrap();
         let file = open(&FileLocation::Named(&image), None).unwrap();
         let layout = Layout::read(file.reader()).unwrap();
-        let wanted = Wanted { lines: false, supplement: None };
+        let wanted = WantedParts { lines: false, supplement: None };
         let made = Image::make(&file, &layout, wanted, &Memory::new(1 << 30)).unwrap();
         let linked = linked_address(&made, "_stext").unwrap();
         let slide = 0xffff_ffff_8000_0000;

@@ -3,7 +3,7 @@
 use crate::apart::ReaderShare;
 use crate::elf::{Layout, build_id_in};
 use crate::go_functions::{GoFunction, GoFunctions, GoTableError};
-use crate::image::{Image, Wanted};
+use crate::image::{Image, WantedParts};
 use crate::links::{DebugFile, Search};
 use crate::mini_debug::MiniDebug;
 use crate::path::plain_path;
@@ -11,7 +11,7 @@ use crate::ranges::{FunctionRanges, RangesError, UnwindTables};
 use crate::reader::Named;
 use crate::shared::Shared;
 use crate::source::ElfSource;
-use crate::turn::{Accounts, Pace, Turn};
+use crate::turn::{Accounts, NamingPace, NamingTurn};
 use crate::{ModuleRequest, jit, own_file};
 use rustc_hash::FxHashSet;
 use std::cell::Cell;
@@ -28,7 +28,7 @@ const SIZELESS_MAX: u64 = 4096;
 const STEP: usize = 64;
 
 /// Names what `request` asks for.
-pub(crate) fn name(shared: &Shared, request: &ModuleRequest, turn: &Turn) -> SymbolTable {
+pub(crate) fn name(shared: &Shared, request: &ModuleRequest, turn: &NamingTurn) -> SymbolTable {
     if let Some(memory) = &request.memory {
         return jit::name(shared, request, memory, turn);
     }
@@ -51,7 +51,12 @@ pub(crate) fn name(shared: &Shared, request: &ModuleRequest, turn: &Turn) -> Sym
 }
 
 /// Names `offsets` in a file of this program's own.
-pub(crate) fn name_file(shared: &Shared, file: &File, offsets: &[u64], turn: &Turn) -> SymbolTable {
+pub(crate) fn name_file(
+    shared: &Shared,
+    file: &File,
+    offsets: &[u64],
+    turn: &NamingTurn,
+) -> SymbolTable {
     let (mut symbols, mut notes, mut unfinished) = (Vec::new(), Vec::new(), 0);
     match file.try_clone().and_then(OpenedFile::made) {
         Ok(file) => {
@@ -74,7 +79,7 @@ struct Module<'a> {
     /// See [`ModuleRequest::mapped`].
     mapped: &'a [Range<u64>],
     file: &'a OpenedFile,
-    turn: &'a Turn,
+    turn: &'a NamingTurn,
     /// Places for which there was no time.
     late: Cell<u64>,
 }
@@ -192,7 +197,7 @@ impl Module<'_> {
     fn name_signal_returns(&self, names: &mut [Option<Named>], addresses: &[u64], own: &Layout) {
         let places: Vec<usize> =
             (0..names.len()).filter(|place| begins_at(&names[*place], addresses[*place])).collect();
-        if places.is_empty() || self.turn.pace() > Pace::Quick {
+        if places.is_empty() || self.turn.pace() > NamingPace::Quick {
             return;
         }
         let asked: Vec<u64> = places.iter().map(|place| addresses[*place] + 1).collect();
@@ -251,7 +256,7 @@ impl Module<'_> {
     }
 
     fn has_time(&self) -> bool {
-        self.turn.pace() <= Pace::Quick
+        self.turn.pace() <= NamingPace::Quick
     }
 
     /// Fills in what a Go program says of its functions itself.
@@ -270,7 +275,7 @@ impl Module<'_> {
             return Ok(());
         };
         for places in open.chunks(STEP) {
-            if self.turn.pace() > Pace::Quick {
+            if self.turn.pace() > NamingPace::Quick {
                 break;
             }
             for place in places {
@@ -379,10 +384,10 @@ impl Module<'_> {
         }
         let lines = options.lines && !too_large;
         let supplement = lines.then(|| self.supplement(file, layout)).flatten();
-        let image = match Image::make(file, layout, Wanted { lines, supplement }, memory) {
+        let image = match Image::make(file, layout, WantedParts { lines, supplement }, memory) {
             Err(error) if lines => {
                 notes.push(format!("no inlined functions and lines: {error}"));
-                Image::make(file, layout, Wanted { lines: false, supplement: None }, memory)
+                Image::make(file, layout, WantedParts { lines: false, supplement: None }, memory)
             }
             made => made,
         };
@@ -425,7 +430,7 @@ impl Module<'_> {
         let (found, build_id) = self.search().by_alt_link(file, layout)?;
         let layout = self::layout(&found.opened).ok()?;
         let fits = layout.debug_bytes <= self.shared.options.debug_bytes_max;
-        let wanted = Wanted { lines: true, supplement: None };
+        let wanted = WantedParts { lines: true, supplement: None };
         let image =
             fits.then(|| Image::make(&found.opened, &layout, wanted, &self.shared.memory))?.ok()?;
         Some((image, build_id))
@@ -449,7 +454,7 @@ fn is_open(named: &Option<Named>) -> bool {
 fn fill(
     names: &mut [Option<Named>],
     addresses: &[u64],
-    (source, turn): (&mut ElfSource, &Turn),
+    (source, turn): (&mut ElfSource, &NamingTurn),
     layout: &Layout,
     lines: bool,
     notes: &mut Vec<String>,
@@ -519,14 +524,14 @@ fn covers(layout: &Layout, symbol: &Named, address: u64) -> bool {
 fn look_up(
     names: &mut [Option<Named>],
     addresses: &[u64],
-    (source, turn): (&mut ElfSource, &Turn),
+    (source, turn): (&mut ElfSource, &NamingTurn),
     lines: bool,
     wanted: impl Fn(&Option<Named>) -> bool,
     take: impl Fn(&mut Option<Named>, u64, Option<Named>),
 ) -> Result<usize, String> {
     let (places, asked): (Vec<usize>, Vec<u64>) =
         addresses.iter().copied().enumerate().filter(|(place, _)| wanted(&names[*place])).unzip();
-    let slowest = if lines { Pace::Thorough } else { Pace::Quick };
+    let slowest = if lines { NamingPace::Thorough } else { NamingPace::Quick };
     let mut left = asked.len();
     for (places, asked) in places.chunks(STEP).zip(asked.chunks(STEP)) {
         if turn.pace() > slowest {
@@ -569,19 +574,19 @@ mod tests {
         let options = Options::default();
         let memory = Memory::new(options.copied_bytes_max);
         let shared = Shared { held: PinnedFiles::new(), options, memory };
-        let (thorough, table) = named_at(&shared, Pace::Thorough);
+        let (thorough, table) = named_at(&shared, NamingPace::Thorough);
         assert_eq!((thorough, table.unfinished), (Some((true, true)), 0), "{}", table.note);
-        let (quick, table) = named_at(&shared, Pace::Quick);
+        let (quick, table) = named_at(&shared, NamingPace::Quick);
         assert_eq!((quick, table.unfinished), (Some((true, false)), 1));
         assert!(table.note.contains("lines for 1 of 1 places: finding them"), "{}", table.note);
-        let (over, table) = named_at(&shared, Pace::Over);
+        let (over, table) = named_at(&shared, NamingPace::Over);
         assert_eq!((over, table.unfinished), (None, 1));
         assert!(table.note.contains("1 of 1 places not named: finding them"), "{}", table.note);
     }
 
     /// Whether its own code has its name and a line, if any name, and the table.
-    fn named_at(shared: &Shared, pace: Pace) -> (Option<(bool, bool)>, SymbolTable) {
-        let ((file, offset), turn) = (own_code(), Turn::default());
+    fn named_at(shared: &Shared, pace: NamingPace) -> (Option<(bool, bool)>, SymbolTable) {
+        let ((file, offset), turn) = (own_code(), NamingTurn::default());
         turn.slow_to(pace);
         let table = name_file(shared, &file, &[offset, offset], &turn);
         let last = table.symbols.first().and_then(|symbol| symbol.frames.last());

@@ -6,7 +6,7 @@
 
 use crate::os::ThreadClock;
 use crate::shared::Shared;
-use crate::turn::{Accounts, Pace, Turn};
+use crate::turn::{Accounts, NamingPace, NamingTurn};
 use crate::{ModuleRequest, jit, module};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -32,7 +32,7 @@ const GIVEN_UP_MAX: usize = 4;
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A module that waits, by its place among the requests.
-struct Waiting {
+struct WaitingModule {
     index: usize,
     /// Of its file, as far as that is known.
     owner: Option<u32>,
@@ -42,12 +42,12 @@ struct Waiting {
 /// What waits, and what was spent.
 struct Queue {
     /// By who pays, each with its place in the order of all: one may have a hundred thousand.
-    waiting: FxHashMap<Option<u32>, VecDeque<(usize, Waiting)>>,
+    waiting: FxHashMap<Option<u32>, VecDeque<(usize, WaitingModule)>>,
     accounts: Accounts,
 }
 
 impl Queue {
-    fn new(order: impl IntoIterator<Item = Waiting>, accounts: Accounts) -> Self {
+    fn new(order: impl IntoIterator<Item = WaitingModule>, accounts: Accounts) -> Self {
         let mut waiting = FxHashMap::<_, VecDeque<_>>::default();
         for (place, one) in order.into_iter().enumerate() {
             waiting.entry(one.owner.map(payer)).or_default().push_back((place, one));
@@ -57,7 +57,7 @@ impl Queue {
 
     /// The next one of the owner whose files took the least so far: what one user brings delays
     /// nobody else for long.
-    fn next(&mut self) -> Option<Waiting> {
+    fn next(&mut self) -> Option<WaitingModule> {
         let Self { waiting, accounts } = self;
         let firsts = waiting.iter_mut().filter_map(|(owner, all)| {
             let (place, _) = all.front()?;
@@ -78,14 +78,14 @@ struct NamingTask {
     begun: Duration,
     /// CPU time that is on its owner's account already.
     accounted: Duration,
-    turn: Arc<Turn>,
+    turn: Arc<NamingTurn>,
     /// CPU time after which it was told that it is over.
     told: Option<Duration>,
 }
 
 impl NamingTask {
     fn begin(index: usize, owner: Option<u32>) -> Self {
-        let (clock, turn) = (ThreadClock::of_this_thread(), Turn::default());
+        let (clock, turn) = (ThreadClock::of_this_thread(), NamingTurn::default());
         if let Some(owner) = owner {
             turn.belongs_to(owner);
         }
@@ -114,7 +114,7 @@ impl NamingTask {
         let spent = self.account(accounts);
         let pace = accounts.pace(self.turn.owner(), spent);
         self.turn.slow_to(pace);
-        let told = (pace == Pace::Over).then(|| *self.told.get_or_insert(spent));
+        let told = (pace == NamingPace::Over).then(|| *self.told.get_or_insert(spent));
         if told.is_some_and(|told| spent.saturating_sub(told) >= GRACE) {
             return Some(format!("not named: it took {:.1} s of CPU time", spent.as_secs_f64()));
         }
@@ -167,7 +167,7 @@ pub(crate) fn name_all(
                 Some(memory) => jit::owner_of(shared, memory),
                 None => shared.held.owner_of(&request.path, &request.build_id),
             };
-            Waiting { index, owner, request }
+            WaitingModule { index, owner, request }
         }),
         accounts,
     );
@@ -213,7 +213,7 @@ pub(crate) fn name_all(
     lock(&queue).waiting.clear();
     workers.iter().for_each(|worker| {
         if let Some(work) = lock(&worker.work).as_ref() {
-            work.turn.slow_to(Pace::Over);
+            work.turn.slow_to(NamingPace::Over);
         }
     });
     let all = tables.tables.into_iter().zip(requests);
@@ -253,7 +253,7 @@ impl Worker {
         let mut at = lock(&self.work);
         let work = at.as_mut()?;
         let why = work.is_late(&mut queue.accounts, limit)?;
-        work.turn.slow_to(Pace::Over);
+        work.turn.slow_to(NamingPace::Over);
         work.clock.yield_to_all();
         GIVEN_UP.fetch_add(1, Ordering::Relaxed);
         let index = work.index;
@@ -274,7 +274,7 @@ fn name_waiting(
         // The queue is locked until it is said what is at work: nothing is ever in neither
         // place.
         let mut waiting = lock(queue);
-        let Some(Waiting { index, owner, request }) = waiting.next() else { return };
+        let Some(WaitingModule { index, owner, request }) = waiting.next() else { return };
         let work = NamingTask::begin(index, owner);
         let turn = work.turn.clone();
         *lock(at) = Some(work);
@@ -307,11 +307,11 @@ mod tests {
         let accounts = Accounts::new(Duration::MAX / 8, Duration::MAX / 8, None);
         let waiting = owners.into_iter().enumerate().map(|(index, owner)| {
             let request = ModuleRequest::default();
-            Waiting { index, owner, request }
+            WaitingModule { index, owner, request }
         });
         let mut queue = Queue::new(waiting, accounts);
         let order = [5, 1, 3, 1, 1, 1].map(|seconds| {
-            let Waiting { index, owner, .. } = queue.next()?;
+            let WaitingModule { index, owner, .. } = queue.next()?;
             queue.accounts.spend(owner, Duration::from_secs(seconds));
             Some(index)
         });
@@ -330,7 +330,7 @@ mod tests {
         assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     }
 
-    fn waiting(index: usize) -> Waiting {
-        Waiting { index, owner: Some(1), request: ModuleRequest::default() }
+    fn waiting(index: usize) -> WaitingModule {
+        WaitingModule { index, owner: Some(1), request: ModuleRequest::default() }
     }
 }

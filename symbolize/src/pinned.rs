@@ -89,7 +89,7 @@ impl PinnedFile {
 
 /// What to do about another file of the same path and build id.
 #[derive(Debug, PartialEq, Eq)]
-enum Rival {
+enum RivalFile {
     /// The one that is held is as good.
     Ignored,
     /// It is the better one.
@@ -98,7 +98,7 @@ enum Rival {
     Equal,
 }
 
-impl Rival {
+impl RivalFile {
     /// By who owns the file that is held, and the other one. Copies of one owner's are told apart
     /// by nobody but this owner.
     fn of(held: u32, other: u32) -> Self {
@@ -235,7 +235,7 @@ impl PinnedFiles {
     /// then; it asks for what is known of each file, which takes a microsecond.
     pub fn release_nameless(&mut self) -> Vec<ReleasedFiles> {
         let mut released = Vec::<ReleasedFiles>::new();
-        for Nameless { user, place, .. } in beyond(self.nameless(), NAMELESS_MAX) {
+        for NamelessFile { user, place, .. } in beyond(self.nameless(), NAMELESS_MAX) {
             match place {
                 PinnedKey::Module(path, build_id) => self.release(&path, &build_id),
                 PinnedKey::CodeLists(pid) => self.forget_code_lists(pid),
@@ -249,19 +249,19 @@ impl PinnedFiles {
     }
 
     /// Files without names, but for root's, which no user makes.
-    fn nameless(&self) -> Vec<Nameless> {
+    fn nameless(&self) -> Vec<NamelessFile> {
         let modules = self.modules.iter().flat_map(|(path, files)| {
             files.iter().filter_map(move |(build_id, held)| {
                 let PinnedPath::File(PinnedFile { file, shown_by, .. }) = held else { return None };
                 let (user, bytes) = (payer(*shown_by.first()?), nameless_bytes(file)?);
                 let place = PinnedKey::Module(path.clone(), build_id.clone());
-                Some(Nameless { user, bytes, place })
+                Some(NamelessFile { user, bytes, place })
             })
         });
         let lists = self.perf_maps.all().chain(self.dumps.all());
         let lists = lists.filter_map(|(pid, file)| {
             let (user, place) = (payer(file.data().uid), PinnedKey::CodeLists(pid));
-            Some(Nameless { user, bytes: nameless_bytes(file)?, place })
+            Some(NamelessFile { user, bytes: nameless_bytes(file)?, place })
         });
         modules.chain(lists).collect()
     }
@@ -389,20 +389,20 @@ impl PinnedFiles {
         };
         let PinnedPath::File(held) = entry else { return Ok(true) };
         let rival = match held.identity == identity {
-            true => Rival::Ignored,
-            false if !has_id => Rival::Equal,
+            true => RivalFile::Ignored,
+            false if !has_id => RivalFile::Equal,
             // A guess is no rival: it is what lies on the host at that path now.
-            false if candidate.only_by_build_id => Rival::Ignored,
-            false => Rival::of(held.file.data().uid, found.data().uid),
+            false if candidate.only_by_build_id => RivalFile::Ignored,
+            false => RivalFile::of(held.file.data().uid, found.data().uid),
         };
         match rival {
-            Rival::Ignored if held.shown_by.contains(&user) => {}
-            Rival::Ignored => held.shown_by.push(user),
-            Rival::Taken => {
+            RivalFile::Ignored if held.shown_by.contains(&user) => {}
+            RivalFile::Ignored => held.shown_by.push(user),
+            RivalFile::Taken => {
                 *held = PinnedFile { file: open(file)?, identity, shown_by: vec![user] };
             }
             // It keeps its place: who makes such files has room for fewer others.
-            Rival::Equal => *entry = PinnedPath::Ambiguous,
+            RivalFile::Equal => *entry = PinnedPath::Ambiguous,
         }
         Ok(true)
     }
@@ -438,7 +438,7 @@ fn nameless_bytes(file: &OpenedFile) -> Option<u64> {
 
 /// A held file without a name.
 #[derive(Debug)]
-struct Nameless {
+struct NamelessFile {
     /// Who pays for it.
     user: u32,
     bytes: u64,
@@ -454,7 +454,7 @@ enum PinnedKey {
 }
 
 /// Those of each user beyond so many bytes together.
-fn beyond(mut nameless: Vec<Nameless>, max: u64) -> Vec<Nameless> {
+fn beyond(mut nameless: Vec<NamelessFile>, max: u64) -> Vec<NamelessFile> {
     nameless.sort_by_key(|file| (file.user, file.bytes));
     let (mut user, mut sum) = (None, 0);
     nameless.retain(|file| {
@@ -576,10 +576,10 @@ mod tests {
 
     #[test]
     fn roots_files_come_first_and_of_two_users_files_neither_stands_for_the_other() {
-        assert_eq!(Rival::of(0, 1001), Rival::Ignored);
-        assert_eq!(Rival::of(1001, 0), Rival::Taken);
-        assert_eq!(Rival::of(1001, 1001), Rival::Ignored);
-        assert_eq!(Rival::of(1001, 1002), Rival::Equal);
+        assert_eq!(RivalFile::of(0, 1001), RivalFile::Ignored);
+        assert_eq!(RivalFile::of(1001, 0), RivalFile::Taken);
+        assert_eq!(RivalFile::of(1001, 1001), RivalFile::Ignored);
+        assert_eq!(RivalFile::of(1001, 1002), RivalFile::Equal);
     }
 
     #[test]
@@ -596,8 +596,8 @@ mod tests {
         assert_eq!(gone, [(1, 90), (2, 60)]);
     }
 
-    fn nameless_file(user: u32, bytes: u64) -> Nameless {
-        Nameless { user, bytes, place: PinnedKey::CodeLists(user) }
+    fn nameless_file(user: u32, bytes: u64) -> NamelessFile {
+        NamelessFile { user, bytes, place: PinnedKey::CodeLists(user) }
     }
 
     #[test]

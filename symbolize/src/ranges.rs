@@ -143,12 +143,12 @@ impl Table {
 #[derive(Debug)]
 pub(crate) struct FunctionRanges<'t> {
     entries: EntryReader<'t>,
-    order: Order<'t>,
+    order: EntrySearch<'t>,
 }
 
 /// How the entry for an address is found.
 #[derive(Debug)]
-enum Order<'t> {
+enum EntrySearch<'t> {
     /// By the file's own index; the number of its rows at most.
     Indexed(ParsedEhFrameHdr<Bytes<'t>>, usize),
     /// By the ranges of all entries, sorted.
@@ -173,8 +173,8 @@ impl<'t> FunctionRanges<'t> {
             (is_of_these && is_readable).then_some((parsed, rows))
         });
         let order = match index {
-            Some((index, rows)) => Order::Indexed(index, rows),
-            None => Order::Walked(entries.all(has_time)),
+            Some((index, rows)) => EntrySearch::Indexed(index, rows),
+            None => EntrySearch::Walked(entries.all(has_time)),
         };
         Self { entries, order }
     }
@@ -182,11 +182,11 @@ impl<'t> FunctionRanges<'t> {
     /// The range of the function, or of the piece of one, that holds `address`.
     pub(crate) fn find(&mut self, address: u64) -> Option<Range<u64>> {
         let found = match &self.order {
-            Order::Indexed(index, rows) => {
+            EntrySearch::Indexed(index, rows) => {
                 let entry = self.entries.indexed(index, *rows, address)?;
                 self.entries.range_at(entry)?
             }
-            Order::Walked(ranges) => {
+            EntrySearch::Walked(ranges) => {
                 let behind = ranges.partition_point(|range| range.start <= address);
                 ranges[behind.checked_sub(1)?].clone()
             }

@@ -173,7 +173,7 @@ mod tests {
 
     use super::*;
     use crate::elf::Layout;
-    use crate::image::Wanted;
+    use crate::image::WantedParts;
     use crate::memory::Memory;
     use crate::object_in_tests::{BARE, START, SYMBOL, object};
 
@@ -185,7 +185,7 @@ mod tests {
         let file = open(&FileLocation::Named(&path), None).unwrap();
         let layout = Layout::read(file.reader()).unwrap();
         for lines in [false, true] {
-            let wanted = Wanted { lines, supplement: None };
+            let wanted = WantedParts { lines, supplement: None };
             let image = Image::make(&file, &layout, wanted, &Memory::new(1 << 30)).unwrap();
             let reader = ElfReader::new(&image);
             let found = reader.look_up(&[START + 4], lines).unwrap();

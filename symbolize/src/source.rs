@@ -4,7 +4,7 @@ use crate::apart::{ElfReaderApart, ReaderShare};
 use crate::image::Image;
 use crate::os::CAN_BE_APART;
 use crate::reader::{ElfReader, Named};
-use crate::turn::Pace;
+use crate::turn::NamingPace;
 
 /// An ELF file that is asked for names.
 pub(crate) enum ElfSource<'a> {
@@ -37,7 +37,7 @@ impl<'a> ElfSource<'a> {
         &mut self,
         addresses: &[u64],
         lines: bool,
-        slowest: Pace,
+        slowest: NamingPace,
     ) -> Result<Vec<Option<Named>>, String> {
         match self {
             Self::Here(reader) => reader.names(addresses, lines),

@@ -5,7 +5,7 @@ use crate::memory::Memory;
 use crate::naming::name_all;
 use crate::request::{ModuleRequest, Options};
 use crate::shared::Shared;
-use crate::turn::Turn;
+use crate::turn::NamingTurn;
 use crate::{PinnedFiles, module};
 use std::fs::File;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -54,7 +54,7 @@ impl Symbolizer {
 
     /// Names `offsets` in a file of this program's own, on this thread, however long it takes.
     pub fn name_file(&self, file: &File, offsets: &[u64]) -> SymbolTable {
-        module::name_file(&self.shared, file, offsets, &Turn::default())
+        module::name_file(&self.shared, file, offsets, &NamingTurn::default())
     }
 
     /// Names several modules on all CPUs; the tables are in the order of the requests.

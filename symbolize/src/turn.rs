@@ -15,7 +15,7 @@ const TRUSTED: u32 = 8;
 
 /// How thoroughly a module may be named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Pace {
+pub(crate) enum NamingPace {
     /// With inlined functions and lines.
     #[default]
     Thorough,
@@ -27,24 +27,24 @@ pub(crate) enum Pace {
 
 /// A module's turn: whoever names it asks, whoever watches the clocks answers.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct NamingTurn {
     owner: AtomicU64,
     pace: AtomicU8,
     /// CPU time that another process took for it, nanoseconds.
     elsewhere_ns: AtomicU64,
 }
 
-impl Default for Turn {
+impl Default for NamingTurn {
     fn default() -> Self {
         Self {
             owner: AtomicU64::new(u64::MAX),
-            pace: AtomicU8::new(Pace::Thorough as u8),
+            pace: AtomicU8::new(NamingPace::Thorough as u8),
             elsewhere_ns: AtomicU64::new(0),
         }
     }
 }
 
-impl Turn {
+impl NamingTurn {
     /// Whose file it is, once it was found.
     pub(crate) fn belongs_to(&self, user: u32) {
         self.owner.store(user.into(), Ordering::Relaxed);
@@ -65,15 +65,15 @@ impl Turn {
     }
 
     /// No more than this from now on.
-    pub(crate) fn slow_to(&self, pace: Pace) {
+    pub(crate) fn slow_to(&self, pace: NamingPace) {
         self.pace.fetch_max(pace as u8, Ordering::Relaxed);
     }
 
-    pub(crate) fn pace(&self) -> Pace {
+    pub(crate) fn pace(&self) -> NamingPace {
         match self.pace.load(Ordering::Relaxed) {
-            0 => Pace::Thorough,
-            1 => Pace::Quick,
-            _ => Pace::Over,
+            0 => NamingPace::Thorough,
+            1 => NamingPace::Quick,
+            _ => NamingPace::Over,
         }
     }
 }
@@ -109,18 +109,18 @@ impl Accounts {
     }
 
     /// What a module that took `spent` is left with.
-    pub(crate) fn pace(&self, owner: Option<u32>, spent: Duration) -> Pace {
+    pub(crate) fn pace(&self, owner: Option<u32>, spent: Duration) -> NamingPace {
         let is_trusted = owner.is_some_and(|user| Self::is_trusted(user, self.asked_by));
         let times = if is_trusted { TRUSTED } else { 1 };
         pace(spent, self.of_module * times).max(pace(self.spent(owner), self.of_owner * times))
     }
 }
 
-fn pace(spent: Duration, share: Duration) -> Pace {
+fn pace(spent: Duration, share: Duration) -> NamingPace {
     match spent {
-        _ if spent > share + share / 4 => Pace::Over,
-        _ if spent > share => Pace::Quick,
-        _ => Pace::Thorough,
+        _ if spent > share + share / 4 => NamingPace::Over,
+        _ if spent > share => NamingPace::Quick,
+        _ => NamingPace::Thorough,
     }
 }
 
@@ -134,12 +134,12 @@ mod tests {
     fn one_users_files_take_nothing_from_another_users() {
         let mut accounts = Accounts::new(4 * SECOND, 8 * SECOND, None);
         accounts.spend(Some(1000), 9 * SECOND);
-        assert_eq!(accounts.pace(Some(1000), SECOND), Pace::Quick);
+        assert_eq!(accounts.pace(Some(1000), SECOND), NamingPace::Quick);
         accounts.spend(Some(1000), 2 * SECOND);
-        assert_eq!(accounts.pace(Some(1000), Duration::ZERO), Pace::Over);
+        assert_eq!(accounts.pace(Some(1000), Duration::ZERO), NamingPace::Over);
         accounts.spend(Some(0), 60 * SECOND);
         for other in [Some(1001), Some(0), None] {
-            assert_eq!(accounts.pace(other, SECOND), Pace::Thorough);
+            assert_eq!(accounts.pace(other, SECOND), NamingPace::Thorough);
         }
     }
 
@@ -149,13 +149,17 @@ mod tests {
         // The system's may be large, and so may those of who asks.
         for (user, seconds) in [(1001, [4, 5, 6]), (0, [32, 33, 41]), (1000, [32, 33, 41])] {
             let paces = seconds.map(|spent| accounts.pace(Some(user), spent * SECOND));
-            assert_eq!(paces, [Pace::Thorough, Pace::Quick, Pace::Over], "{user}");
+            assert_eq!(
+                paces,
+                [NamingPace::Thorough, NamingPace::Quick, NamingPace::Over],
+                "{user}"
+            );
         }
-        let turn = Turn::default();
-        assert_eq!((turn.pace(), turn.owner()), (Pace::Thorough, None));
-        turn.slow_to(Pace::Over);
-        turn.slow_to(Pace::Quick);
-        assert_eq!(turn.pace(), Pace::Over, "nobody gets time back");
+        let turn = NamingTurn::default();
+        assert_eq!((turn.pace(), turn.owner()), (NamingPace::Thorough, None));
+        turn.slow_to(NamingPace::Over);
+        turn.slow_to(NamingPace::Quick);
+        assert_eq!(turn.pace(), NamingPace::Over, "nobody gets time back");
         turn.belongs_to(7);
         assert_eq!(turn.owner(), Some(7));
     }

@@ -166,14 +166,14 @@ fn assert_same(lines: &[String], expected: &[String], what: &str) {
 }
 
 /// What is fed.
-trait Fed {
+trait FeedTarget {
     fn chunk(&mut self, chunk: Chunk) -> Result<(), Stopped>;
     fn unreadable(&mut self, lane: Lane, records: u32);
     /// Tells what can be told; nothing of before these ticks will be fed.
     fn advance(&mut self, watermark: Option<Ticks>) -> Result<(), Stopped>;
 }
 
-impl Fed for Playing<'_> {
+impl FeedTarget for Playing<'_> {
     fn chunk(&mut self, chunk: Chunk) -> Result<(), Stopped> {
         self.feed(chunk);
         Ok(())
@@ -189,7 +189,7 @@ impl Fed for Playing<'_> {
     }
 }
 
-impl Fed for Live<'_> {
+impl FeedTarget for Live<'_> {
     fn chunk(&mut self, chunk: Chunk) -> Result<(), Stopped> {
         self.feed(chunk)
     }
@@ -246,7 +246,7 @@ impl<'a> Pieces<'a> {
     }
 
     /// Feeds some chunks of some lane, and again, with what that allows told in between.
-    fn feed(mut self, to: &mut impl Fed) -> Result<(), Stopped> {
+    fn feed(mut self, to: &mut impl FeedTarget) -> Result<(), Stopped> {
         while !self.lanes.is_empty() {
             // What is said once comes first: which sessions, programs and processes there are.
             let definitions = self.lanes.keys().position(|lane| lane.kind == LaneKind::Definition);

@@ -26,7 +26,7 @@ pub const FIRST_RAW: u64 = 3_000_000_000;
 
 /// A chunk that is being filled.
 #[derive(Clone, Debug, Default)]
-struct Filling {
+struct FillingChunk {
     data: Vec<u8>,
     stride: u32,
     records: u32,
@@ -86,7 +86,7 @@ pub struct Hit<'a> {
 /// ```
 pub struct FakeMachine {
     writer: CaptureWriter<Vec<u8>>,
-    filling: BTreeMap<Lane, Filling>,
+    filling: BTreeMap<Lane, FillingChunk>,
     current: BTreeMap<u16, u32>,
     stacks: BTreeMap<Lane, u32>,
     losses: Vec<LaneLoss>,

@@ -17,7 +17,7 @@
 //! While a group is open the thread is *busy*: events of signal handlers and
 //! allocation hooks that come in between are counted as lost, so nothing called
 //! with an open group may emit. Whatever is refused is counted here already;
-//! [`Refused::Fallback`] is the only case in which a caller does something: it
+//! [`EmitRefusal::Fallback`] is the only case in which a caller does something: it
 //! hits a probe, if there is one for this kind of event.
 //!
 //! Losses count events: a group counts one, whatever its number of items.
@@ -71,7 +71,7 @@ impl Restatement {
 }
 
 /// Why nothing can be written.
-pub(crate) enum Refused {
+pub(crate) enum EmitRefusal {
     /// No room; counted. The thread's depth goes on.
     Lost(&'static ThreadState),
     /// There is no shared memory: events go through probes.
@@ -90,7 +90,7 @@ pub(crate) struct Group {
 
 /// Enters the calling thread's ring with room for `bytes`.
 #[inline(always)]
-pub(crate) fn group(bytes: u64) -> Result<Group, Refused> {
+pub(crate) fn group(bytes: u64) -> Result<Group, EmitRefusal> {
     let state = thread::state();
     if let Some(entered) = state.producer.try_enter(bytes) {
         // SAFETY: where there is room, there is a ring.
@@ -106,26 +106,26 @@ pub(crate) fn group(bytes: u64) -> Result<Group, Refused> {
 /// The first event, a full ring, a new collector, an event within another.
 #[cold]
 #[inline(never)]
-fn group_slow(bytes: u64) -> Result<Group, Refused> {
+fn group_slow(bytes: u64) -> Result<Group, EmitRefusal> {
     let state = match thread::prepare() {
         Prepared::Ring(state) => state,
         Prepared::NoRing(state) if state.arena().is_some_and(Arena::is_fallback) => {
-            return Err(Refused::Fallback(state));
+            return Err(EmitRefusal::Fallback(state));
         }
         Prepared::NoRing(state) => {
             thread::count_without_ring();
-            return Err(Refused::Lost(state));
+            return Err(EmitRefusal::Lost(state));
         }
         Prepared::Nothing => {
             if crate::enabled() {
                 thread::count_without_ring();
             }
-            return Err(Refused::Nothing);
+            return Err(EmitRefusal::Nothing);
         }
     };
     if state.producer.is_busy() {
         state.count_nested();
-        return Err(Refused::Nothing);
+        return Err(EmitRefusal::Nothing);
     }
     let mut group = Group::enter(state);
     let memory = group.memory();
@@ -136,7 +136,7 @@ fn group_slow(bytes: u64) -> Result<Group, Refused> {
     let restatement = Restatement::of(state, attached);
     if group.entered.room() < bytes + if restate { restatement.bytes() } else { 0 } {
         group.give_up();
-        return Err(Refused::Lost(state));
+        return Err(EmitRefusal::Lost(state));
     }
     if restate {
         state.attached.set(attached);

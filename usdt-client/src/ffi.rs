@@ -4,7 +4,7 @@
 //! records. Texts end with a zero; what is not UTF-8 is cut where it begins.
 
 use crate::arena::Arena;
-use crate::emit::{self, Refused, Value};
+use crate::emit::{self, EmitRefusal, Value};
 use crate::location::{DynamicLocation, ZoneLocation};
 use crate::log::CachedNumber;
 use crate::zone::{self, ZoneToken};
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn syscollect_frame_recorded(frames: *const CFrames, phase
             let number = frames.number.or_define(arena, || emit::string(arena, name));
             group.event(Event::Frame { set: number, phase });
         }
-        Err(Refused::Fallback(_)) if phase != FramePhase::Begin => fallback::frame(name),
+        Err(EmitRefusal::Fallback(_)) if phase != FramePhase::Begin => fallback::frame(name),
         Err(_) => {}
     }
 }

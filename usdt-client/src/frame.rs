@@ -1,6 +1,6 @@
 //! Frames: the beat of a program that repeats itself.
 
-use crate::emit::{self, Refused, StaticString};
+use crate::emit::{self, EmitRefusal, StaticString};
 use crate::fallback;
 use syscollect_zone_protocol::{Event, FramePhase};
 
@@ -49,7 +49,7 @@ impl FrameSet {
                 let name = self.name.number(group.arena());
                 group.event(Event::Frame { set: name, phase });
             }
-            Err(Refused::Fallback(_)) if phase != FramePhase::Begin => {
+            Err(EmitRefusal::Fallback(_)) if phase != FramePhase::Begin => {
                 fallback::frame(self.name.text());
             }
             Err(_) => {}

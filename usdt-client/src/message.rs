@@ -1,6 +1,6 @@
 //! Messages: something that was said at a moment.
 
-use crate::emit::{self, Refused, StaticString};
+use crate::emit::{self, EmitRefusal, StaticString};
 use crate::log::CachedNumber;
 use crate::text::TextBuffer;
 use crate::{fallback, thread};
@@ -40,7 +40,7 @@ fn message_enabled(text: &str, color: u32) {
             group.event(Event::Message { string: 0, color });
             group.text(TextRole::Message, 0, text);
         }
-        Err(Refused::Fallback(_)) => fallback::message(text, color),
+        Err(EmitRefusal::Fallback(_)) => fallback::message(text, color),
         Err(_) => {}
     }
 }
@@ -53,7 +53,7 @@ fn static_enabled(text: &'static StaticString, color: u32) {
             let number = text.number(group.arena());
             group.event(Event::Message { string: number, color });
         }
-        Err(Refused::Fallback(_)) => fallback::message(text.text(), color),
+        Err(EmitRefusal::Fallback(_)) => fallback::message(text.text(), color),
         Err(_) => {}
     }
 }
@@ -67,7 +67,7 @@ fn tag_enabled(text: &'static StaticString, number: u64) {
             group.event(Event::Message { string, color: 0 });
             group.tag(TextRole::Message, text, number);
         }
-        Err(Refused::Fallback(_)) => {
+        Err(EmitRefusal::Fallback(_)) => {
             fallback::message(
                 TextBuffer::format(format_args!("{} {number}", text.text())).text(),
                 0,
@@ -109,7 +109,7 @@ pub fn message_format(cached: &'static CachedText, text: fmt::Arguments<'_>, col
             let number = cached.0.or_define(arena, || emit::string(arena, constant));
             group.event(Event::Message { string: number, color });
         }
-        Err(Refused::Fallback(_)) => fallback::message(constant, color),
+        Err(EmitRefusal::Fallback(_)) => fallback::message(constant, color),
         Err(_) => {}
     }
 }

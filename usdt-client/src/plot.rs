@@ -1,6 +1,6 @@
 //! Plots: a number over time.
 
-use crate::emit::{self, Refused, Value};
+use crate::emit::{self, EmitRefusal, Value};
 use crate::fallback;
 use crate::log::{self, CachedNumber};
 use syscollect_zone_protocol::Event;
@@ -45,7 +45,7 @@ pub(crate) fn record(cached: &CachedNumber, name: &str, unit: &str, value: Value
             });
             group.event(Event::Plot { plot: number, value: value.into() });
         }
-        Err(Refused::Fallback(_)) => fallback::plot(name, value.as_float()),
+        Err(EmitRefusal::Fallback(_)) => fallback::plot(name, value.as_float()),
         Err(_) => {}
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn from_frame(mut frame: u64, addresses: &mut [u64]) -> usize {
 
 /// What a window gave.
 #[derive(Debug, PartialEq)]
-struct Walked {
+struct WalkedWindow {
     /// Return addresses found.
     count: usize,
     /// The frame beyond the window at which to go on.
@@ -45,14 +45,14 @@ struct Walked {
 }
 
 /// Follows the chain of frame pointers through a copy of the stack that begins at `start`.
-fn walk(start: u64, window: &[u64], addresses: &mut [u64]) -> Walked {
+fn walk(start: u64, window: &[u64], addresses: &mut [u64]) -> WalkedWindow {
     let mut frame = start;
     let mut count = 0;
     while let Some(slot) = addresses.get_mut(count) {
         let index = (frame.wrapping_sub(start) / 8) as usize;
         let (Some(next), Some(address)) = (window.get(index), window.get(index.wrapping_add(1)))
         else {
-            return Walked { count, next: (count > 0).then_some(frame) };
+            return WalkedWindow { count, next: (count > 0).then_some(frame) };
         };
         if *address < 4096 {
             break;
@@ -65,7 +65,7 @@ fn walk(start: u64, window: &[u64], addresses: &mut [u64]) -> Walked {
         }
         frame = *next;
     }
-    Walked { count, next: None }
+    WalkedWindow { count, next: None }
 }
 
 /// Copies what is mapped from `address` on; returns the number of words.
@@ -100,11 +100,11 @@ mod tests {
         let start = 0x7000_0000;
         let window = [start + 32, 0x40_1000, 0, 0, start + 48, 0x40_2000, 7, 0x40_3000, 0];
         let mut addresses = [0; 8];
-        assert_eq!(walk(start, &window, &mut addresses), Walked { count: 3, next: None });
+        assert_eq!(walk(start, &window, &mut addresses), WalkedWindow { count: 3, next: None });
         // A window that ends before the chain does says where to go on.
         assert_eq!(
             walk(start, &window[..5], &mut addresses),
-            Walked { count: 1, next: Some(start + 32) }
+            WalkedWindow { count: 1, next: Some(start + 32) }
         );
         assert_eq!(addresses[..3], [0x40_1000, 0x40_2000, 0x40_3000]);
     }

@@ -1,6 +1,6 @@
 //! Zones: what a thread does from here to there.
 
-use crate::emit::{self, Refused, StaticString, Value};
+use crate::emit::{self, EmitRefusal, StaticString, Value};
 use crate::fallback;
 use crate::location::{DynamicLocation, Location, ZoneLocation};
 use crate::stack;
@@ -118,18 +118,18 @@ fn write_begin(group: &mut emit::Group, location: u32) -> ZoneToken {
 
 /// A zone that cannot be written counts all the same, so that its end matches.
 #[cold]
-fn begin_refused(refused: Refused, place: &dyn ZoneLocation) -> ZoneToken {
+fn begin_refused(refused: EmitRefusal, place: &dyn ZoneLocation) -> ZoneToken {
     match refused {
-        Refused::Lost(state) => {
+        EmitRefusal::Lost(state) => {
             let location = state.arena().map_or(0, |arena| place.number(arena));
             ZoneToken(state.push(location, state.ticks()))
         }
-        Refused::Fallback(state) => {
+        EmitRefusal::Fallback(state) => {
             let token = ZoneToken(state.push(0, 0));
             fallback::zone_begin(&place.definition());
             token
         }
-        Refused::Nothing => ZoneToken::INACTIVE,
+        EmitRefusal::Nothing => ZoneToken::INACTIVE,
     }
 }
 
@@ -148,7 +148,7 @@ fn end_active(ZoneToken(depth): ZoneToken) {
         }
         Err(refused) => {
             state.depth.set(depth);
-            if let Refused::Fallback(_) = refused {
+            if let EmitRefusal::Fallback(_) = refused {
                 fallback::zone_end(depth);
             }
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::privileged::context::cargo;
-use crate::process::{NeverEnded, on_each_cpu, output_of, output_within, root};
+use crate::process::{TimedOut, on_each_cpu, output_of, output_within, root};
 use crate::report::{Outcome, Report};
 
 /// Seconds of each target in the whole check; enough to meet a mistake that is easy to meet.
@@ -137,7 +137,7 @@ fn try_one(folder: &Path, target: &str, seconds: u32) -> Result<u64> {
 /// ever. So was one met that took 10 s once, and a millisecond ever after; it runs again.
 fn ended(command: &mut Command, limit: Duration) -> Result<Output> {
     match output_within(limit, command) {
-        Err(error) if error.is::<NeverEnded>() => output_within(limit, command),
+        Err(error) if error.is::<TimedOut>() => output_within(limit, command),
         said => said,
     }
 }

@@ -55,27 +55,27 @@ pub(crate) fn output_within(limit: Duration, command: &mut Command) -> Result<Ou
     let (stdout, stderr) = (stdout?, stderr?);
     let Some(status) = status else {
         let said = String::from_utf8_lossy(&stderr);
-        return Err(NeverEnded { line, limit, said: said.trim_end().to_owned() }.into());
+        return Err(TimedOut { line, limit, said: said.trim_end().to_owned() }.into());
     };
     succeeded(&line, Output { status, stdout, stderr })
 }
 
 /// A program that was killed because it did not end.
 #[derive(Debug)]
-pub(crate) struct NeverEnded {
+pub(crate) struct TimedOut {
     line: String,
     limit: Duration,
     said: String,
 }
 
-impl fmt::Display for NeverEnded {
+impl fmt::Display for TimedOut {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { line, limit, said } = self;
         write!(to, "`{line}` did not end within {} s:\n{said}", limit.as_secs())
     }
 }
 
-impl std::error::Error for NeverEnded {}
+impl std::error::Error for TimedOut {}
 
 /// Waits for the end of a child; nothing where it still runs after `limit`.
 pub(crate) fn wait_at_most(limit: Duration, child: &mut Child) -> Result<Option<ExitStatus>> {

@@ -38,13 +38,13 @@ struct State {
     began: BTreeMap<Lane, LaneEnd>,
     /// What they produced until now.
     ends: BTreeMap<Lane, LaneEnd>,
-    standing: Standing,
+    standing: RepeatedChunks,
     overlap: Option<Overlap>,
 }
 
 /// What is to be said in every file.
 #[derive(Default)]
-struct Standing {
+struct RepeatedChunks {
     chunks: std::collections::VecDeque<Chunk>,
     bytes: usize,
 }
@@ -67,7 +67,7 @@ impl ChunkSink {
             buffer: Arc::new(empty_buffer(limit, mode)),
             began: BTreeMap::new(),
             ends: BTreeMap::new(),
-            standing: Standing::default(),
+            standing: RepeatedChunks::default(),
             overlap: None,
         };
         Self { limit, mode, rotates, tee: None, state: Mutex::new(state) }
@@ -238,7 +238,7 @@ fn is_named(json: &[u8], name: &str) -> bool {
         .is_some_and(|rest| rest.first() == Some(&b'"'))
 }
 
-impl Standing {
+impl RepeatedChunks {
     fn add(&mut self, chunk: Chunk) {
         self.bytes += chunk.data.len();
         self.chunks.push_back(chunk);
@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_to_be_said_again_has_a_bound() {
-        let mut standing = Standing::default();
+        let mut standing = RepeatedChunks::default();
         for number in 0..9 {
             let large = Chunk {
                 data: vec![number; MOST_STANDING / 4],

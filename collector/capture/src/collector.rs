@@ -29,7 +29,7 @@ use crate::source::{Drained, Observed, ProgramChunks, Source};
 use crate::tee::Rounds;
 use crate::unwind::StacksInMemory;
 
-pub(crate) use file_change::{FileStart, Pace};
+pub(crate) use file_change::{FileStart, RotationLimits};
 use shared::EndingStep;
 pub(crate) use shared::Shared;
 pub(crate) use start::Children;
@@ -109,11 +109,11 @@ pub(crate) struct Output {
     /// Who is told of files.
     pub(crate) begin: Begin,
     /// When a file ends; `None` where there is one only.
-    pub(crate) pace: Option<Pace>,
+    pub(crate) pace: Option<RotationLimits>,
 }
 
 /// What is left when the recording has ended.
-pub(crate) struct Ended {
+pub(crate) struct EndedRecording {
     /// When the last event could be recorded: all of them lie before it.
     pub(crate) at: Instant,
     pub(crate) held: PinnedFiles,
@@ -161,9 +161,9 @@ impl Output {
 }
 
 /// Programs' chunks on their way out.
-struct OfPrograms<'a>(&'a Output);
+struct ProgramSink<'a>(&'a Output);
 
-impl ProgramChunks for OfPrograms<'_> {
+impl ProgramChunks for ProgramSink<'_> {
     fn push(&mut self, producer: Producer, chunk: Chunk) {
         self.0.count(&chunk);
         self.0.sink.push_of(producer, chunk);
@@ -218,7 +218,7 @@ impl Collector {
     }
 
     /// Collects until told to stop.
-    pub(crate) fn run(mut self) -> Ended {
+    pub(crate) fn run(mut self) -> EndedRecording {
         go_first();
         let mut pace = SleepPace::new();
         let mut rounds = self.output.sink.has_tee().then(Rounds::default);
@@ -258,7 +258,7 @@ impl Collector {
         let Self { sources, output, machine, .. } = self;
         let mut out = Drained {
             chunk: &mut |chunk| output.push(chunk),
-            of_programs: &mut OfPrograms(output),
+            of_programs: &mut ProgramSink(output),
             seen: &mut |seen| {
                 if let Some(machine) = &mut *machine {
                     machine.observe(seen);
@@ -370,7 +370,7 @@ impl Collector {
         self.output.define(&Definition::Session(Box::new(self.session.clone())));
     }
 
-    fn end(mut self) -> Ended {
+    fn end(mut self) -> EndedRecording {
         let online =
             self.machine.as_ref().map(|machine| machine.online.clone()).unwrap_or_default();
         let shared = Arc::clone(&self.output.shared);
@@ -400,7 +400,7 @@ impl Collector {
         let stacks = self.take_stacks_in_memory();
         let file = self.output.begin.is_later().then_some(self.file);
         let Self { missing, sources, .. } = self;
-        Ended { at, losses, statistics, missing, held, stacks, file, sources }
+        EndedRecording { at, losses, statistics, missing, held, stacks, file, sources }
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 use syscollect_untrusted_files::{payer, status_at};
 
-use crate::shares::Pace;
+use crate::shares::UserRateLimits;
 use crate::{by_user, snapshot};
 
 /// What waits of one user; what is beyond is counted.
@@ -36,7 +36,7 @@ pub(crate) trait Waiting {
 /// What waits, in turns of users.
 pub(crate) struct FairQueue<T> {
     users: FxHashMap<Whose, UserQueue<T>>,
-    pace: Pace,
+    pace: UserRateLimits,
     /// The user who asked for the recording, who may have all the time that others leave.
     asked_by: Option<u32>,
     /// What whoever came last had had before: who comes anew begins there.
@@ -165,7 +165,7 @@ impl<T: Waiting> FairQueue<T> {
     pub(crate) fn new(asked_by: Option<u32>, share: Duration) -> Self {
         Self {
             users: FxHashMap::default(),
-            pace: Pace::new(microseconds(share)),
+            pace: UserRateLimits::new(microseconds(share)),
             asked_by,
             reached: Duration::ZERO,
             payer,
@@ -357,20 +357,20 @@ impl<T> Turn<T> {
 }
 
 /// Whose processes are, as was read a moment ago: a program that starts maps many files.
-pub(crate) struct Owners {
+pub(crate) struct ProcessUsers {
     /// Below which /proc is.
     root: PathBuf,
     read: Option<Instant>,
     known: FxHashMap<u32, Whose>,
 }
 
-impl Default for Owners {
+impl Default for ProcessUsers {
     fn default() -> Self {
         Self::below(Path::new("/"))
     }
 }
 
-impl Owners {
+impl ProcessUsers {
     /// Of processes below `root`/proc.
     pub(crate) fn below(root: &Path) -> Self {
         Self { root: root.to_path_buf(), read: None, known: FxHashMap::default() }
@@ -444,12 +444,12 @@ mod tests {
     }
 
     /// A queue, and a clock that goes on with each turn.
-    struct World {
+    struct QueueScenario {
         turns: FairQueue<u32>,
         now: Instant,
     }
 
-    impl World {
+    impl QueueScenario {
         fn new() -> Self {
             let turns = FairQueue::new(None, SHARE);
             Self { turns, now: Instant::now() }
@@ -478,7 +478,7 @@ mod tests {
 
     #[test]
     fn who_comes_after_a_flood_waits_for_one_look() {
-        let mut world = World::new();
+        let mut world = QueueScenario::new();
         (0..5_000).for_each(|what| assert!(world.add(HOSTILE, what)));
         (0..100).for_each(|what| assert_eq!(world.look(MILLISECOND, 1), Some((HOSTILE, what))));
         world.add(HONEST, 7);
@@ -488,7 +488,7 @@ mod tests {
 
     #[test]
     fn who_floods_as_many_users_has_the_turns_of_one() {
-        let mut world = World::new();
+        let mut world = QueueScenario::new();
         world.turns.payer = |user| if user >= 100_000 { 1001 } else { user };
         (0..USERS_MAX as u32 + 100).for_each(|user| {
             assert!(world.add(Whose::Of(100_000 + user), user));
@@ -502,7 +502,7 @@ mod tests {
 
     #[test]
     fn who_brings_slow_files_has_as_much_time_as_others_and_not_as_many_looks() {
-        let mut world = World::new();
+        let mut world = QueueScenario::new();
         (0..1000).for_each(|what| {
             world.add(ROOT, what);
             world.add(HONEST, what);
@@ -527,7 +527,7 @@ mod tests {
 
     #[test]
     fn a_user_has_so_much_of_a_second_and_root_what_it_needs() {
-        let mut world = World::new();
+        let mut world = QueueScenario::new();
         let begin = world.now;
         let mut looks = [0u32; 2];
         (0..3_000).for_each(|what| {
@@ -549,7 +549,7 @@ mod tests {
 
     #[test]
     fn a_look_that_counts_many_times_is_followed_by_a_long_wait() {
-        let mut world = World::new();
+        let mut world = QueueScenario::new();
         let begin = world.now;
         let mut looks = 0;
         while world.now - begin < Duration::from_secs(20) {
@@ -564,7 +564,7 @@ mod tests {
 
     #[test]
     fn what_has_no_room_what_waits_and_what_was_late_is_told_of_its_user() {
-        let mut world = World::new();
+        let mut world = QueueScenario::new();
         (0..WAITING_MAX as u32 + 5).for_each(|what| {
             world.add(HOSTILE, what);
         });
@@ -582,7 +582,7 @@ mod tests {
 
     #[test]
     fn of_many_users_a_few_are_told_apart() {
-        let mut world = World::new();
+        let mut world = QueueScenario::new();
         (1..=USERS_MAX as u32 + 100).for_each(|uid| {
             world.add(Whose::Of(uid), uid);
         });
@@ -595,7 +595,7 @@ mod tests {
 
     #[test]
     fn what_waits_for_a_moment_in_the_end_is_not_worth_a_word() {
-        let mut world = World::new();
+        let mut world = QueueScenario::new();
         world.add(HONEST, 1);
         world.now += MILLISECOND * 20;
         assert!(!world.turns.is_empty() && world.notes().is_empty());
@@ -603,7 +603,7 @@ mod tests {
 
     #[test]
     fn what_was_begun_goes_on_before_what_its_user_brought_later_and_after_others() {
-        let mut world = World::new();
+        let mut world = QueueScenario::new();
         world.add(HOSTILE, 1);
         world.add(HOSTILE, 2);
         world.add(HONEST, 3);
@@ -617,7 +617,7 @@ mod tests {
 
     #[test]
     fn what_was_begun_needs_no_room_to_go_on() {
-        let mut world = World::new();
+        let mut world = QueueScenario::new();
         assert!((0..WAITING_MAX as u32).all(|what| world.add(HOSTILE, what)));
         let (what, turn) = world.turns.next(world.now).unwrap().take();
         assert!(world.add(HOSTILE, 1) && !world.add(HOSTILE, 2));
@@ -629,7 +629,7 @@ mod tests {
 
     #[test]
     fn in_the_end_a_share_that_was_had_stops_nobody_and_what_is_left_out_is_told() {
-        let mut world = World::new();
+        let mut world = QueueScenario::new();
         (0..3).for_each(|what| {
             world.add(HOSTILE, what);
         });
@@ -644,7 +644,7 @@ mod tests {
 
     #[test]
     fn work_of_another_kind_counts_for_whose_turn_is_next_and_not_for_the_share() {
-        let mut world = World::new();
+        let mut world = QueueScenario::new();
         world.add(HOSTILE, 1);
         world.add(HONEST, 2);
         world.turns.took_besides(HOSTILE, SHARE * 4);
@@ -662,7 +662,7 @@ mod tests {
     fn who_runs_a_program_is_not_whose_rights_it_has() {
         assert_eq!(real_user("Name:\tsu\nUid:\t1001\t0\t0\t0\nGid:\t5\t5\t5\t5\n"), Some(1001));
         assert_eq!(real_user("Name:\tsu\n"), None);
-        let mut owners = Owners::default();
+        let mut owners = ProcessUsers::default();
         assert!(matches!(owners.whose(std::process::id()), Whose::Of(_)));
         assert_eq!(owners.whose(u32::MAX), Whose::Unknown);
     }

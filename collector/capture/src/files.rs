@@ -204,12 +204,12 @@ pub(crate) struct LastFile {
 pub(crate) struct Files {
     begun: Receiver<BegunFile>,
     account: Arc<FileAccount>,
-    rotation: Option<Moving>,
+    rotation: Option<FileSuccession>,
     writer: Option<CaptureWriter<Output>>,
 }
 
 /// What is called as one file follows another.
-struct Moving {
+struct FileSuccession {
     next: Box<dyn FnMut() -> io::Result<File> + Send>,
     begun: Begun,
     ended: Box<dyn FnMut(EndedFile) + Send>,
@@ -223,7 +223,7 @@ impl Files {
         account: Arc<FileAccount>,
     ) -> Result<Self, StoreError> {
         let RecordingFiles { first, rotation } = files;
-        let rotation = rotation.map(|Rotation { next, begun, ended, .. }| Moving {
+        let rotation = rotation.map(|Rotation { next, begun, ended, .. }| FileSuccession {
             next,
             begun: Arc::new(Mutex::new(begun)),
             ended,

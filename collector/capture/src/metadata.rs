@@ -23,7 +23,7 @@ use crate::by_user;
 use crate::chunk_sink::ChunkSink;
 use crate::clock::ticks_now;
 use crate::command_lines::CommandLines;
-use crate::fair_queue::{Account, FairQueue, Owners, Turn, TurnOutcome, Waiting, Whose};
+use crate::fair_queue::{Account, FairQueue, ProcessUsers, Turn, TurnOutcome, Waiting, Whose};
 use crate::jvm::JvmNames;
 use crate::perf_maps::PerfMapWatch;
 use crate::priority::{FirstForPart, FirstParts};
@@ -73,7 +73,7 @@ pub(crate) struct MetadataThread {
     /// `None` once it is to end.
     told: Option<Sender<MetadataMessage>>,
     worker: Worker<RecordedMetadata>,
-    orders: Arc<Orders>,
+    orders: Arc<SharedState>,
     sleepers: SleepersMemory,
     /// How long the end waits for all to be noted.
     patience: Duration,
@@ -81,7 +81,7 @@ pub(crate) struct MetadataThread {
 
 /// What the thread and whoever told it to begin share.
 #[derive(Default)]
-struct Orders {
+struct SharedState {
     /// What waits is left out.
     stopping: AtomicBool,
     /// Read the names of all that lives once more, at the end.
@@ -136,7 +136,7 @@ impl MetadataThread {
         let (told, received) = channel();
         let sleepers = SleepersMemory::default();
         let memory = sleepers.clone();
-        let orders = Arc::new(Orders::default());
+        let orders = Arc::new(SharedState::default());
         let ours = Arc::clone(&orders);
         let patience = SOON + settings.jvms.as_ref().map_or(Duration::ZERO, JvmNames::longest);
         let worker = Worker::start("metadata", move || {
@@ -161,7 +161,7 @@ impl MetadataThread {
 
     /// A file was mapped or a program begun.
     pub(crate) fn seen(&self, seen: Observed) {
-        let Orders { unheard, never_heard, .. } = &*self.orders;
+        let SharedState { unheard, never_heard, .. } = &*self.orders;
         if unheard.fetch_add(1, Ordering::Relaxed) >= UNHEARD_MAX {
             unheard.fetch_sub(1, Ordering::Relaxed);
             never_heard.fetch_add(1, Ordering::Relaxed);
@@ -282,7 +282,7 @@ struct MetadataRecorder<'a> {
     held: PinnedFiles,
     unwind: Option<UnwindTables>,
     turns: FairQueue<MetadataTask>,
-    owners: Owners,
+    owners: ProcessUsers,
     perf_maps: PerfMapWatch,
     jvms: Option<JvmNames>,
     /// Processes that ran when the file began and whose mappings are not read yet.
@@ -318,7 +318,7 @@ impl<'a> MetadataRecorder<'a> {
         Self {
             pids,
             root: root.to_path_buf(),
-            owners: Owners::below(root),
+            owners: ProcessUsers::below(root),
             sink,
             clock,
             command_lines: CommandLines::new(),
@@ -424,7 +424,7 @@ impl<'a> MetadataRecorder<'a> {
     }
 
     /// Notes what is seen, until nothing more will be.
-    fn follow(&mut self, told: &Receiver<MetadataMessage>, orders: &Orders) {
+    fn follow(&mut self, told: &Receiver<MetadataMessage>, orders: &SharedState) {
         let mut is_idle = false;
         let mut priority = FirstForPart::begin(FIRST);
         while !orders.stopping.load(Ordering::Relaxed) {
@@ -549,7 +549,7 @@ impl<'a> MetadataRecorder<'a> {
     /// Notes what comes next, for at most so long.
     fn take_all(
         &mut self,
-        orders: &Orders,
+        orders: &SharedState,
         longest: Duration,
         next: impl Fn(&mut FairQueue<MetadataTask>) -> Option<Turn<MetadataTask>>,
     ) {
@@ -595,7 +595,7 @@ impl<'a> MetadataRecorder<'a> {
 
     /// Notes what waits for the file that ended, as far as its users have their share; then what
     /// is there now, for the next.
-    fn next_file(&mut self, before: &Sender<PinnedFiles>, orders: &Orders) {
+    fn next_file(&mut self, before: &Sender<PinnedFiles>, orders: &SharedState) {
         self.look_for_perf_maps();
         self.take_all(orders, BETWEEN_FILES, |turns| turns.next(Instant::now()));
         self.leave_out();
@@ -611,7 +611,7 @@ impl<'a> MetadataRecorder<'a> {
 
     /// Notes what waits, then for a while also of users who had their share; what to say of the
     /// rest.
-    fn end(mut self, orders: &Orders) -> RecordedMetadata {
+    fn end(mut self, orders: &SharedState) -> RecordedMetadata {
         self.is_over = true;
         // Nothing is recorded any more: of what comes now no stack was cut.
         let without_tables: Vec<_> = self.unwind.iter().flat_map(UnwindTables::notes).collect();

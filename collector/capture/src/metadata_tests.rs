@@ -22,7 +22,7 @@ fn own_code() -> Mapping {
 }
 
 /// What is noted when all of this was seen before the end.
-fn noted(seen: Vec<Observed>, orders: &Orders) -> (RecordedMetadata, Vec<Definition>) {
+fn noted(seen: Vec<Observed>, orders: &SharedState) -> (RecordedMetadata, Vec<Definition>) {
     let sink = ChunkSink::new(64 << 20, BufferMode::Discard, false);
     let (told, received) = channel();
     orders.unheard.store(seen.len(), Ordering::Relaxed);
@@ -47,7 +47,7 @@ fn definitions(sink: &ChunkSink) -> Vec<Definition> {
 
 #[test]
 fn what_is_seen_is_noted_before_the_end() {
-    let (mapping, pid, orders) = (own_code(), std::process::id(), Orders::default());
+    let (mapping, pid, orders) = (own_code(), std::process::id(), SharedState::default());
     let seen = vec![Observed::Exec { pid, at: 1 }, Observed::Mapping(mapping.clone(), 0)];
     let (noted, definitions) = noted(seen, &orders);
     let file = std::fs::File::open(&mapping.path).unwrap();
@@ -84,7 +84,7 @@ fn what_a_process_has_mapped_after_it_began_another_program_is_not_from_the_star
     recorder.unread.insert(pid);
     recorder.add(pid, MetadataTask::Processes(vec![pid]));
     recorder.add_seen(Observed::Exec { pid, at: 1 });
-    let noted = recorder.end(&Orders::default());
+    let noted = recorder.end(&SharedState::default());
     assert_eq!(noted.left_out, Vec::<String>::new());
     let buffer = sink.buffer();
     let Popped::Chunk(chunk) = buffer.pop(Duration::ZERO) else { panic!("nothing is noted") };

@@ -37,7 +37,7 @@ const FILE_CLOCK_NS: u64 = 10_000_000;
 /// Programs that make code while they run, by process.
 #[derive(Debug)]
 pub(crate) struct PerfMapWatch {
-    watched: FxHashMap<u32, Watched>,
+    watched: FxHashMap<u32, WatchedProcess>,
     due: BinaryHeap<Reverse<(Instant, u32)>>,
     free: usize,
     by_user: FxHashMap<Whose, usize>,
@@ -46,7 +46,7 @@ pub(crate) struct PerfMapWatch {
 }
 
 #[derive(Debug)]
-struct Watched {
+struct WatchedProcess {
     whose: Whose,
     looks: usize,
     /// What it was when it was looked at last, and when that was.
@@ -88,13 +88,13 @@ impl PerfMapWatch {
             return;
         }
         (self.free, *own) = (self.free - 1, *own + 1);
-        self.watched.insert(pid, Watched { whose, looks: 0, last: None, next: Some(now) });
+        self.watched.insert(pid, WatchedProcess { whose, looks: 0, last: None, next: Some(now) });
         self.due.push(Reverse((now, pid)));
     }
 
     /// The process has ended, or runs another program.
     pub(crate) fn remove(&mut self, pid: u32) {
-        let Some(Watched { whose, .. }) = self.watched.remove(&pid) else { return };
+        let Some(WatchedProcess { whose, .. }) = self.watched.remove(&pid) else { return };
         self.free += 1;
         if let Some(own) = self.by_user.get_mut(&whose) {
             *own -= 1;

@@ -10,7 +10,7 @@ use syscollect_store::{Chunk, LaneLoss, TraceBuffer};
 use syscollect_symbolize::PinnedFiles;
 
 use crate::chunk_sink::ChunkSink;
-use crate::collector::{Children, Collector, Ended, Output, Pace, Shared};
+use crate::collector::{Children, Collector, EndedRecording, Output, RotationLimits, Shared};
 use crate::error::CaptureError;
 use crate::files::{self, Begin, Files, LastFile, RecordingFiles, buffer_loss};
 use crate::host::Host;
@@ -25,7 +25,7 @@ use crate::worker::{Unfinished, Worker};
 /// A recording that goes on.
 pub struct Recording {
     shared: Arc<Shared>,
-    collector: Worker<Ended>,
+    collector: Worker<EndedRecording>,
     writer: Worker<Option<LastFile>>,
     sink: Arc<ChunkSink>,
     missing: Vec<String>,
@@ -136,7 +136,7 @@ impl Recording {
         let pace = out
             .rotation
             .as_ref()
-            .map(|rotation| Pace { every: rotation.every, bytes: rotation.bytes });
+            .map(|rotation| RotationLimits { every: rotation.every, bytes: rotation.bytes });
         let sink = ChunkSink::new(options.buffer_bytes, options.mode, pace.is_some());
         let sink = sink.spanning(options.buffer_span).with_tee(options.tee.clone());
         let sink = Arc::new(sink);

@@ -97,7 +97,7 @@ const SHORTEST_REFILL: Duration = Duration::from_millis(1);
 
 /// Something that goes on: each user may have so much of it a second, and as
 /// much as a second's at once after a pause.
-pub(crate) struct Pace {
+pub(crate) struct UserRateLimits {
     per_second: u64,
     /// What users may still have, where that is less than a second's. Who took more waits until
     /// that is made up for.
@@ -105,7 +105,7 @@ pub(crate) struct Pace {
     refilled: Instant,
 }
 
-impl Pace {
+impl UserRateLimits {
     /// So much of it for each user; nobody has taken any.
     pub(crate) fn new(per_second: u64) -> Self {
         Self { per_second, left: FxHashMap::default(), refilled: Instant::now() }
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn who_takes_without_end_has_so_much_a_second_and_others_have_theirs() {
-        let mut pace = Pace::new(1000);
+        let mut pace = UserRateLimits::new(1000);
         let (start, mut taken) = (pace.refilled, 0);
         for millisecond in 0..10_000 {
             pace.refill(start + Duration::from_millis(millisecond));

@@ -4,11 +4,11 @@ use crate::debuginfod;
 use crate::format::Format;
 use crate::kept_files;
 use crate::lost::Lost;
-use crate::output::{Draft, Target};
+use crate::output::{DraftFile, Target};
 use crate::owner::Owner;
 use crate::signals::Abandon;
 use crate::symbol_files::SymbolFileOptions;
-use crate::terminal::{Bar, Terminal};
+use crate::terminal::{ExportBar, Terminal};
 use crate::time_range::TimeRange;
 use anyhow::{Context, Result, bail};
 use std::collections::HashSet;
@@ -38,7 +38,7 @@ pub(crate) struct Abandoned;
 
 /// What names may be given to.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Nameable {
+pub(crate) struct NamingScope {
     /// Addresses of the kernel mean today's kernel.
     pub(crate) same_kernel: bool,
     /// A file without a build id is still the one recorded.
@@ -51,7 +51,7 @@ pub(crate) struct Nameable {
     pub(crate) only_here: bool,
 }
 
-impl Nameable {
+impl NamingScope {
     /// What is left of a capture that may have been named before, perhaps not to the end.
     pub(crate) fn later(info: &SessionInfo, reader: &CaptureReader) -> Self {
         let named = named(reader.definitions().filter_map(|definition| match definition {
@@ -126,7 +126,7 @@ pub(crate) struct Named {
 pub(crate) fn name(
     session: &impl Recording,
     (held, capture): (PinnedFiles, Option<&CaptureReader>),
-    nameable: &Nameable,
+    nameable: &NamingScope,
     files: &SymbolFileOptions,
     abandon: &Abandon,
     terminal: &Terminal,
@@ -390,7 +390,7 @@ pub(crate) fn export<R: Recording>(
 
 /// A file that was exported and does not have its name yet.
 pub(crate) struct ExportedDraft {
-    pub(crate) draft: Draft,
+    pub(crate) draft: DraftFile,
     pub(crate) bytes: u64,
     pub(crate) played: Played,
     pub(crate) lost: Lost,
@@ -427,7 +427,7 @@ pub(crate) fn read<R: Recording>(
     terminal: &Terminal,
 ) -> Result<Played> {
     let bar = terminal.work("reading", session.expected_events());
-    session.play(&mut Watched {
+    session.play(&mut WatchedExporter {
         inner: NullExporter::new(),
         events: 0,
         process: None,
@@ -493,7 +493,7 @@ where
     let (from, to) = selection.range.of(session);
     let process = selection.process.clone();
     let bar = terminal.work("exporting", session.expected_events());
-    let mut watched = Watched { inner, events: 0, process, bar, abandon };
+    let mut watched = WatchedExporter { inner, events: 0, process, bar, abandon };
     let played = session.play_range(&mut watched, from, to)?;
     if played.events == 0 && selection.range.is_part() {
         let length = session.summary().map_or_else(String::new, |summary| {
@@ -517,16 +517,16 @@ fn has_process(process: &ProcessFilter, tables: &Tables) -> bool {
 }
 
 /// An exporter that shows how far it is and may be abandoned.
-struct Watched<'a, E> {
+struct WatchedExporter<'a, E> {
     inner: E,
     events: u64,
     /// The processes that were asked for.
     process: Option<ProcessFilter>,
-    bar: Bar,
+    bar: ExportBar,
     abandon: &'a Abandon,
 }
 
-impl<E> Exporter for Watched<'_, E>
+impl<E> Exporter for WatchedExporter<'_, E>
 where
     E: Exporter,
     E::Error: std::error::Error + Send + Sync + 'static,
@@ -603,15 +603,15 @@ mod tests {
     fn what_has_names_is_not_named_again_and_what_was_abandoned_is() {
         let kernel = "[kernel.kallsyms]";
         let named = [("/a".into(), id(1)), (kernel.into(), id(9))].into_iter().collect();
-        let later = Nameable { same_kernel: true, named, ..Nameable::default() };
+        let later = NamingScope { same_kernel: true, named, ..NamingScope::default() };
         assert!(!later.is(&module("/a", id(1), false)));
         assert!(later.is(&module("/a", id(2), false)) && later.is(&module("/b", id(1), false)));
         assert!(!later.is(&module("/c", BuildId::default(), false)), "it may be another file");
         assert!(!later.is(&module(kernel, BuildId::default(), true)));
-        let first = Nameable::now(false);
+        let first = NamingScope::now(false);
         assert!(first.is(&module(kernel, BuildId::default(), true)));
         assert!(first.is(&module("/c", BuildId::default(), false)));
-        let elsewhere = Nameable { same_kernel: false, ..first };
+        let elsewhere = NamingScope { same_kernel: false, ..first };
         assert!(!elsewhere.is(&module(kernel, BuildId::default(), true)));
     }
 

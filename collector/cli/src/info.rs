@@ -3,7 +3,7 @@
 use crate::confine;
 use crate::cost;
 use crate::escape::{print, print_json, printable};
-use crate::kept_files::{self, NotKept};
+use crate::kept_files::{self, UnkeptFiles};
 use crate::lost::loss_text;
 use crate::source::{self, Source};
 use crate::summary::stopped_early;
@@ -120,13 +120,13 @@ struct Report {
 
 /// Finds out which part of the recording there are events of.
 #[derive(Debug, Default)]
-struct Span {
+struct EventSpan {
     first: Option<Time>,
     overwritten: OverwrittenTime,
     overwritten_ns: u64,
 }
 
-impl Exporter for Span {
+impl Exporter for EventSpan {
     type Error = Infallible;
 
     fn event(&mut self, time: Time, event: &Event, _: &Tables) -> Result<(), Infallible> {
@@ -228,7 +228,7 @@ impl Report {
                 "info tells of one recording: name one capture, or ask `syscollect report` of all"
             );
         }
-        let mut span = Span::default();
+        let mut span = EventSpan::default();
         let Ok(played) = session.play(&mut span);
         let report = Self::new(source::names(files), bytes, &session, played);
         Ok(Self { overwritten_ns: span.overwritten_ns.min(report.duration_ns), ..report })
@@ -341,7 +341,7 @@ impl Report {
         }
         if !self.kept_files.is_empty() {
             add_line(&mut text, "Kept", kept_files::size_of_files(&self.kept_files));
-            let not_kept = NotKept::of(&self.kept_files).lines(None);
+            let not_kept = UnkeptFiles::of(&self.kept_files).lines(None);
             not_kept.into_iter().for_each(|not_kept| add_line(&mut text, "", not_kept));
         }
         if self.unmatched_ends > 0 {

@@ -67,9 +67,9 @@ fn count_of(files: u64) -> String {
 }
 
 /// Files of which nothing was kept.
-pub(crate) struct NotKept<'a>(Vec<&'a KeptFile>);
+pub(crate) struct UnkeptFiles<'a>(Vec<&'a KeptFile>);
 
-impl<'a> NotKept<'a> {
+impl<'a> UnkeptFiles<'a> {
     /// Why a file was not kept for which there was no room.
     pub(crate) const NO_ROOM: &'static str = "no room";
 

@@ -26,7 +26,7 @@ use windows::Folder;
 
 /// What lies under a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Existing {
+enum ExistingEntry {
     Nothing,
     File,
     SymbolicLink,
@@ -109,7 +109,7 @@ impl Target {
     /// Whether nothing has that name.
     #[cfg_attr(windows, expect(dead_code, reason = "only the recorder of Linux needs it"))]
     pub(crate) fn is_free(&self) -> bool {
-        matches!(self.folder.existing(&self.name), Ok(Existing::Nothing))
+        matches!(self.folder.existing(&self.name), Ok(ExistingEntry::Nothing))
     }
 
     fn check_free(&self) -> Result<()> {
@@ -119,21 +119,21 @@ impl Target {
             .existing(&self.name)
             .with_context(|| format!("cannot look at {}", path.display()))?
         {
-            Existing::Nothing => Ok(()),
-            Existing::File if self.force => Ok(()),
-            Existing::File => {
+            ExistingEntry::Nothing => Ok(()),
+            ExistingEntry::File if self.force => Ok(()),
+            ExistingEntry::File => {
                 bail!(
                     "{} exists: name another file with -o, or add --force to replace it",
                     path.display()
                 )
             }
-            Existing::SymbolicLink => {
+            ExistingEntry::SymbolicLink => {
                 bail!(
                     "{} is a symbolic link and is not followed: remove it or name another file",
                     path.display()
                 )
             }
-            Existing::Other => {
+            ExistingEntry::Other => {
                 bail!(
                     "{} is no plain file: name another file, or use -o - for standard output",
                     path.display()
@@ -142,8 +142,8 @@ impl Target {
         }
     }
 
-    /// Creates the file under a draft name; [`Draft::publish`] gives it its own.
-    pub(crate) fn draft(&self) -> Result<Draft> {
+    /// Creates the file under a draft name; [`DraftFile::publish`] gives it its own.
+    pub(crate) fn draft(&self) -> Result<DraftFile> {
         // The process id lets two exports to one name write side by side.
         let mut name = self.name.clone();
         name.push(format!(".{}.partial", std::process::id()));
@@ -152,27 +152,27 @@ impl Target {
 
     /// Takes a file that somebody else has written under this draft name.
     #[cfg(windows)]
-    pub(crate) fn adopt(&self, name: OsString) -> Result<Draft> {
+    pub(crate) fn adopt(&self, name: OsString) -> Result<DraftFile> {
         let path = self.folder.join(&name);
         #[expect(clippy::disallowed_methods, reason = "an output, which the user names")]
         let file = File::options().read(true).write(true).open(&path);
         let file = file.with_context(|| format!("cannot open {}", path.display()))?;
-        Ok(Draft { file, folder: Arc::clone(&self.folder), name, is_named: true, armed: true })
+        Ok(DraftFile { file, folder: Arc::clone(&self.folder), name, is_named: true, armed: true })
     }
 
     /// Creates the file so that it takes this draft name, which has to be free, when
-    /// [`Draft::appear`] says so: what is ended before then leaves nothing. Where the file system
+    /// [`DraftFile::appear`] says so: what is ended before then leaves nothing. Where the file system
     /// has no such files, it has the name at once.
     #[cfg(unix)]
-    pub(crate) fn draft_to_appear(&self, name: OsString) -> Result<Draft> {
+    pub(crate) fn draft_to_appear(&self, name: OsString) -> Result<DraftFile> {
         let path = self.folder.join(&name);
         let created = match self.folder.existing(&name) {
-            Ok(Existing::Nothing) => self.folder.create_unnamed(),
+            Ok(ExistingEntry::Nothing) => self.folder.create_unnamed(),
             Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
             Err(error) => Err(error),
         };
         match created.with_context(|| format!("cannot create {}", path.display()))? {
-            Some(file) => self.given(Draft {
+            Some(file) => self.given(DraftFile {
                 file,
                 folder: Arc::clone(&self.folder),
                 name,
@@ -184,14 +184,14 @@ impl Target {
     }
 
     /// Creates the file under this draft name.
-    pub(crate) fn draft_named(&self, name: OsString) -> Result<Draft> {
+    pub(crate) fn draft_named(&self, name: OsString) -> Result<DraftFile> {
         let path = self.folder.join(&name);
         let file = self
             .folder
             .create(&name)
             .with_context(|| format!("cannot create {}", path.display()))?;
         // From here on dropping removes the file again.
-        self.given(Draft {
+        self.given(DraftFile {
             file,
             folder: Arc::clone(&self.folder),
             name,
@@ -201,7 +201,7 @@ impl Target {
     }
 
     /// The draft as a file of the user it is for.
-    fn given(&self, draft: Draft) -> Result<Draft> {
+    fn given(&self, draft: DraftFile) -> Result<DraftFile> {
         if let Some(owner) = self.owner {
             let _rights = WritingFiles::begin();
             owner
@@ -214,7 +214,7 @@ impl Target {
 
 /// A file under a draft name, removed when it is dropped unfinished.
 #[derive(Debug)]
-pub(crate) struct Draft {
+pub(crate) struct DraftFile {
     file: File,
     folder: Arc<Folder>,
     name: OsString,
@@ -223,7 +223,7 @@ pub(crate) struct Draft {
     armed: bool,
 }
 
-impl Draft {
+impl DraftFile {
     /// The open file, for reading and writing.
     pub(crate) fn file(&self) -> &File {
         &self.file
@@ -285,7 +285,7 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for DraftFile {
     fn drop(&mut self) {
         if self.armed && self.is_named {
             // Nothing can be done about a failure, and the reason for dropping

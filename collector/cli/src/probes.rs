@@ -6,7 +6,7 @@ mod listing;
 use crate::escape::{print_json, printable, printable_lines};
 use crate::owner::is_root;
 use anyhow::{Context, Result, bail};
-use listing::{FileReport, Listing, Wanted};
+use listing::{FileReport, Listing, ListingScope};
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -90,7 +90,8 @@ struct Report {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let Command::List(args) = &args.command;
     let (target, glob) = args.target()?;
-    let wanted = Wanted { glob: glob.map(str::parse).transpose()?, functions: args.functions };
+    let wanted =
+        ListingScope { glob: glob.map(str::parse).transpose()?, functions: args.functions };
     let mut output = BufWriter::new(io::stdout());
     let mut reports = Vec::new();
     let found = list(&target, wanted, &mut |report: FileReport| {
@@ -131,7 +132,7 @@ impl ListArgs {
 
 /// What was looked through.
 struct ProbeListing {
-    wanted: Wanted,
+    wanted: ListingScope,
     files: usize,
     refused: usize,
     /// How many probes and functions were shown.
@@ -145,7 +146,7 @@ struct ProbeListing {
 /// Lists every file of the target that has something to show.
 fn list(
     target: &Target<'_>,
-    wanted: Wanted,
+    wanted: ListingScope,
     show: &mut dyn FnMut(FileReport) -> io::Result<()>,
 ) -> Result<ProbeListing> {
     let proc = Path::new("/proc");
@@ -180,7 +181,7 @@ fn list(
 
 fn list_file(
     path: &str,
-    wanted: Wanted,
+    wanted: ListingScope,
     show: &mut dyn FnMut(FileReport) -> io::Result<()>,
 ) -> Result<ProbeListing> {
     let mut found = ProbeListing { files: 1, ..ProbeListing::new(wanted) };
@@ -204,7 +205,7 @@ fn open_named(path: &str) -> Result<OpenedFile> {
 }
 
 impl ProbeListing {
-    fn new(wanted: Wanted) -> Self {
+    fn new(wanted: ListingScope) -> Self {
         Self { wanted, files: 0, refused: 0, shown: 0, others: Vec::new(), unsuitable: None }
     }
 
@@ -281,7 +282,7 @@ impl ProbeListing {
     }
 }
 
-impl Wanted {
+impl ListingScope {
     /// Whether a probe is asked for.
     fn probe(&self, provider: &str, name: &str) -> bool {
         self.glob
@@ -349,8 +350,8 @@ mod tests {
         );
     }
 
-    fn wanted(glob: &str) -> Wanted {
-        Wanted { glob: Some(glob.parse().unwrap()), functions: false }
+    fn wanted(glob: &str) -> ListingScope {
+        ListingScope { glob: Some(glob.parse().unwrap()), functions: false }
     }
 
     #[test]
@@ -370,7 +371,7 @@ mod tests {
     }
 
     fn reason(path: &str) -> String {
-        let wanted = Wanted { glob: None, functions: false };
+        let wanted = ListingScope { glob: None, functions: false };
         let error = list(&Target::File(path), wanted, &mut |_| Ok(())).err().unwrap();
         format!("{error:#}")
     }
@@ -391,8 +392,8 @@ mod tests {
         assert!(error.unwrap_err().to_string().contains("no probe or function in the"));
     }
 
-    fn wanted_functions(glob: &str) -> Wanted {
-        Wanted { glob: Some(glob.parse().unwrap()), functions: true }
+    fn wanted_functions(glob: &str) -> ListingScope {
+        ListingScope { glob: Some(glob.parse().unwrap()), functions: true }
     }
 
     #[test]

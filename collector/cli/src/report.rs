@@ -14,7 +14,7 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use syscollect_exporters::report::{
-    MAX_TREE_DEPTH, Part, ProcessFilter, Report, ReportExporter, ReportOptions, TreeOptions,
+    MAX_TREE_DEPTH, ProcessFilter, Report, ReportExporter, ReportOptions, ReportRange, TreeOptions,
     TreeOrder,
 };
 use syscollect_model::{
@@ -87,7 +87,7 @@ pub(crate) struct Args {
     /// (callees), or from what was hit to who called it (callers)
     #[arg(long, value_name = "ORDER", num_args = 0..=1, default_missing_value = "callees",
           group = "detail")]
-    tree: Option<Order>,
+    tree: Option<TreeDirection>,
 
     /// Of call trees, leave out what has a smaller share of all
     #[arg(long, value_name = "PERCENT", default_value = "1%", requires = "tree",
@@ -115,7 +115,7 @@ pub(crate) struct Args {
 
 /// From where call trees grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Order {
+enum TreeDirection {
     /// From each thread's start to what it calls
     Callees,
     /// From what was hit to who called it
@@ -125,8 +125,8 @@ enum Order {
 impl Args {
     fn tree_options(&self) -> Option<TreeOptions> {
         let order = match self.tree? {
-            Order::Callees => TreeOrder::Callees,
-            Order::Callers => TreeOrder::Callers,
+            TreeDirection::Callees => TreeOrder::Callees,
+            TreeDirection::Callers => TreeOrder::Callers,
         };
         let usual = if self.json { TREE_JSON_ROWS } else { TREE_ROWS };
         Some(TreeOptions {
@@ -162,7 +162,7 @@ fn report(args: &Args) -> Result<Report> {
     let process = convert::focus(process.clone(), *all, &session);
     let worst = worst.map_or(0, |worst| worst as usize);
     let (from, to) = range.of(&session);
-    let part = range.is_part().then_some(Part { from, to });
+    let part = range.is_part().then_some(ReportRange { from, to });
     let options = ReportOptions {
         process: process.clone(),
         part,

@@ -67,7 +67,7 @@ const ECHO_NS: u64 = 500_000_000;
 
 /// What a signal means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meaning {
+enum SignalAction {
     /// The recording is to stop.
     Stop,
     /// Nothing: what was asked for is being done.
@@ -125,23 +125,23 @@ impl Abandon {
     }
 
     /// Takes a signal that came at `now` (nanoseconds). Called in signal handlers: atomics only.
-    fn signal(&self, signal: Stop, now: u64) -> Meaning {
+    fn signal(&self, signal: Stop, now: u64) -> SignalAction {
         let State { stop, wanted, phase, signals, last, last_ns } = &*self.state;
         if signal != Stop::Interrupt {
             let is_same = last.swap(signal as u8, Ordering::Relaxed) == signal as u8;
             let before = last_ns.swap(now, Ordering::Relaxed);
             if is_same && before > 0 && now.saturating_sub(before) < ECHO_NS {
-                return Meaning::Wait;
+                return SignalAction::Wait;
             }
         }
         let is_first = signals.fetch_add(1, Ordering::Relaxed) == 0;
         stop.store(true, Ordering::Relaxed);
         match phase.load(Ordering::Relaxed) {
-            RECORDING if is_first => return Meaning::Stop,
-            WRITING if is_first && signal != Stop::Interrupt => return Meaning::Wait,
+            RECORDING if is_first => return SignalAction::Stop,
+            WRITING if is_first && signal != Stop::Interrupt => return SignalAction::Wait,
             _ => {}
         }
-        if wanted.swap(true, Ordering::Relaxed) { Meaning::End } else { Meaning::Abandon }
+        if wanted.swap(true, Ordering::Relaxed) { SignalAction::End } else { SignalAction::Abandon }
     }
 }
 
@@ -156,15 +156,15 @@ mod tests {
         for signal in [Stop::Interrupt, Stop::Terminate, Stop::HangUp, Stop::Other] {
             let abandon = Abandon::default();
             assert!(!abandon.stop_asked().load(Ordering::Relaxed));
-            assert_eq!(abandon.signal(signal, SECOND), Meaning::Stop);
+            assert_eq!(abandon.signal(signal, SECOND), SignalAction::Stop);
             assert!(abandon.stop_asked().load(Ordering::Relaxed) && !abandon.wanted());
             assert_eq!(
                 abandon.signal(signal, 2 * SECOND),
-                Meaning::Abandon,
+                SignalAction::Abandon,
                 "also while it still starts or stops"
             );
             assert!(abandon.wanted());
-            assert_eq!(abandon.signal(signal, 3 * SECOND), Meaning::End);
+            assert_eq!(abandon.signal(signal, 3 * SECOND), SignalAction::End);
         }
     }
 
@@ -174,30 +174,30 @@ mod tests {
         abandon.writing();
         assert_eq!(
             abandon.signal(Stop::Terminate, SECOND),
-            Meaning::Wait,
+            SignalAction::Wait,
             "SIGTERM waits for the clean end"
         );
         assert!(!abandon.wanted());
-        assert_eq!(abandon.signal(Stop::Interrupt, SECOND), Meaning::Abandon);
+        assert_eq!(abandon.signal(Stop::Interrupt, SECOND), SignalAction::Abandon);
 
         let abandon = Abandon::default();
         abandon.writing();
-        assert_eq!(abandon.signal(Stop::Interrupt, SECOND), Meaning::Abandon);
+        assert_eq!(abandon.signal(Stop::Interrupt, SECOND), SignalAction::Abandon);
 
         let abandon = Abandon::default();
         abandon.writing_only();
-        assert_eq!(abandon.signal(Stop::Terminate, SECOND), Meaning::Abandon);
+        assert_eq!(abandon.signal(Stop::Terminate, SECOND), SignalAction::Abandon);
     }
 
     #[test]
     fn a_signal_that_is_sent_twice_at_once_counts_once_but_ctrl_c_pressed_twice_counts_twice() {
         let abandon = Abandon::default();
-        assert_eq!(abandon.signal(Stop::HangUp, SECOND), Meaning::Stop);
-        assert_eq!(abandon.signal(Stop::HangUp, SECOND + 1_000_000), Meaning::Wait);
-        assert_eq!(abandon.signal(Stop::Terminate, SECOND + 2_000_000), Meaning::Abandon);
+        assert_eq!(abandon.signal(Stop::HangUp, SECOND), SignalAction::Stop);
+        assert_eq!(abandon.signal(Stop::HangUp, SECOND + 1_000_000), SignalAction::Wait);
+        assert_eq!(abandon.signal(Stop::Terminate, SECOND + 2_000_000), SignalAction::Abandon);
 
         let abandon = Abandon::default();
-        assert_eq!(abandon.signal(Stop::Interrupt, SECOND), Meaning::Stop);
-        assert_eq!(abandon.signal(Stop::Interrupt, SECOND + 1_000_000), Meaning::Abandon);
+        assert_eq!(abandon.signal(Stop::Interrupt, SECOND), SignalAction::Stop);
+        assert_eq!(abandon.signal(Stop::Interrupt, SECOND + 1_000_000), SignalAction::Abandon);
     }
 }

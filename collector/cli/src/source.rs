@@ -1,6 +1,6 @@
 //! What is read: captures of ours, or the files of a Windows recording.
 
-use crate::convert::{self, Nameable};
+use crate::convert::{self, NamingScope};
 use crate::format::{self, Format};
 use crate::signals::Abandon;
 use crate::symbols::{self, SymbolOptions};
@@ -104,8 +104,8 @@ fn name_capture(
 ) -> Result<()> {
     session.file_damage().iter().for_each(|damage| say!("syscollect: {damage}"));
     let nameable = match symbols.files().is_any() {
-        true => Nameable::anew(session.info(), session.reader()),
-        false => Nameable::later(session.info(), session.reader()),
+        true => NamingScope::anew(session.info(), session.reader()),
+        false => NamingScope::later(session.info(), session.reader()),
     };
     let (held, files) = (PinnedFiles::new(), symbols.files());
     let from = (held, Some(session.reader()));

@@ -1,7 +1,7 @@
 //! `syscollect symbolize`: a capture gets the names that it lacks, on any machine.
 
 use crate::confine;
-use crate::convert::{self, CaptureEnd, Nameable, Named};
+use crate::convert::{self, CaptureEnd, Named, NamingScope};
 use crate::escape::printable;
 use crate::output::Target;
 use crate::owner::Owner;
@@ -122,7 +122,7 @@ fn target(args: &Args, capture: &File) -> Result<Target> {
 }
 
 fn name(session: &Session, files: &SymbolFileOptions, abandon: &Abandon) -> Result<Named> {
-    let nameable = Nameable::anew(session.info(), session.reader());
+    let nameable = NamingScope::anew(session.info(), session.reader());
     let from = (PinnedFiles::new(), Some(session.reader()));
     convert::name(session, from, &nameable, files, abandon, &Terminal::stderr())
 }
@@ -186,12 +186,12 @@ struct Outcome {
     /// Modules with a name that they had not.
     modules_named: usize,
     /// Frames that are left, by what they lie in; the most missed first.
-    left: Vec<Left>,
+    left: Vec<UnnamedFrames>,
 }
 
 /// Frames of a module that are still without a name.
 #[derive(Debug)]
-struct Left {
+struct UnnamedFrames {
     what: String,
     frames: usize,
     why: String,
@@ -235,13 +235,13 @@ impl Outcome {
             } else if frames > 0 {
                 let note = of_module.and_then(|tables| tables.last()).map(|table| &*table.note);
                 let (why, help) = why(module, named, !names.is_empty(), note);
-                outcome.left.push(Left { what: module.path.clone(), frames, why, help });
+                outcome.left.push(UnnamedFrames { what: module.path.clone(), frames, why, help });
             }
         }
         if generated > 0 {
             let (what, why) = ("code that programs made while they ran", "no program listed it");
             let (what, why, help) = (what.into(), why.into(), Help::Recording);
-            outcome.left.push(Left { what, frames: generated, why, help });
+            outcome.left.push(UnnamedFrames { what, frames: generated, why, help });
         }
         outcome.left.sort_by_key(|left| std::cmp::Reverse(left.frames));
         outcome
@@ -269,7 +269,7 @@ impl Outcome {
         let frames: usize = left.iter().map(|left| left.frames).sum();
         lines.push(format!("still without a name: {} of {}", frames_of(frames), files(left.len())));
         let told = if all { left.len() } else { TOLD_MAX };
-        lines.extend(left.iter().take(told).map(|Left { what, frames, why, .. }| {
+        lines.extend(left.iter().take(told).map(|UnnamedFrames { what, frames, why, .. }| {
             format!("  {what}, {}: {why}", frames_of(*frames))
         }));
         if let Some(more) = left.len().checked_sub(told).filter(|more| *more > 0) {

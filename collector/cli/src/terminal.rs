@@ -85,24 +85,24 @@ impl Terminal {
         };
         // The line may be drawn before anything is known.
         bar.set_message(elapsed_text(Duration::ZERO));
-        RecordingProgress { bar, pace: Pace::default() }
+        RecordingProgress { bar, pace: RecentRate::default() }
     }
 
     /// Shows work of `total` steps.
-    pub(crate) fn work(&self, what: &'static str, total: u64) -> Bar {
+    pub(crate) fn work(&self, what: &'static str, total: u64) -> ExportBar {
         self.working(self.bar(what, total.max(1), "{wide_bar} {percent} %"))
     }
 
     /// Shows work that cannot tell how far it is.
-    pub(crate) fn busy(&self, what: &'static str) -> Bar {
+    pub(crate) fn busy(&self, what: &'static str) -> ExportBar {
         let bar = self.bar(what, 0, "{elapsed}");
         bar.enable_steady_tick(Duration::from_millis(200));
         self.working(bar)
     }
 
-    fn working(&self, bar: ProgressBar) -> Bar {
-        let signs = self.tells.then(|| SignsOfLife::of(bar.clone()));
-        Bar { bar, _signs: signs }
+    fn working(&self, bar: ProgressBar) -> ExportBar {
+        let signs = self.tells.then(|| ProgressLines::of(bar.clone()));
+        ExportBar { bar, _signs: signs }
     }
 
     fn bar(&self, what: &'static str, total: u64, rest: &str) -> ProgressBar {
@@ -223,9 +223,9 @@ const SHORTEST_PACE: Duration = Duration::from_secs(2);
 
 /// How many bytes come in a minute, by the last half of one.
 #[derive(Debug, Default)]
-struct Pace(VecDeque<(Duration, u64)>);
+struct RecentRate(VecDeque<(Duration, u64)>);
 
-impl Pace {
+impl RecentRate {
     /// Notes how many bytes there are; what comes in a minute, once that can be told.
     fn note(&mut self, elapsed: Duration, bytes: u64) -> Option<f64> {
         if self
@@ -250,7 +250,7 @@ impl Pace {
 /// A recording's line; removed when it is dropped.
 pub(crate) struct RecordingProgress {
     bar: ProgressBar,
-    pace: Pace,
+    pace: RecentRate,
 }
 
 impl RecordingProgress {
@@ -272,19 +272,19 @@ impl Drop for RecordingProgress {
 }
 
 /// A bar; removed when it is dropped.
-pub(crate) struct Bar {
+pub(crate) struct ExportBar {
     bar: ProgressBar,
-    _signs: Option<SignsOfLife>,
+    _signs: Option<ProgressLines>,
 }
 
-impl Bar {
+impl ExportBar {
     /// So many steps are done.
     pub(crate) fn position(&self, done: u64) {
         self.bar.set_position(done);
     }
 }
 
-impl Drop for Bar {
+impl Drop for ExportBar {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
@@ -294,11 +294,11 @@ impl Drop for Bar {
 const SIGN_OF_LIFE: Duration = Duration::from_secs(20);
 
 /// Lines that tell how far work is, until this is dropped.
-struct SignsOfLife {
+struct ProgressLines {
     _end: Sender<()>,
 }
 
-impl SignsOfLife {
+impl ProgressLines {
     fn of(bar: ProgressBar) -> Self {
         let (end, ended) = channel();
         // Without the thread the work goes on untold.
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn the_pace_is_that_of_the_last_half_minute() {
-        let mut pace = Pace::default();
+        let mut pace = RecentRate::default();
         assert_eq!(pace.note(Duration::ZERO, 0), None);
         let mut last = None;
         // 1 MB a second for two minutes, then nothing.

@@ -93,13 +93,13 @@ mod made;
 
 #[cfg(test)]
 mod tests {
-    use super::made::{MADE, Made};
+    use super::made::{LineTableCase, MADE};
     use super::*;
     use proptest::prelude::*;
 
     #[test]
     fn instructions_have_the_lines_that_the_interpreters_give_them() {
-        for Made { version, first_line, table, lines } in MADE {
+        for LineTableCase { version, first_line, table, lines } in MADE {
             for (offset, expected) in *lines {
                 let line = line(*version, *first_line, table, *offset);
                 assert_eq!(line.unwrap_or(0), *expected, "3.{version}, instruction at {offset}");

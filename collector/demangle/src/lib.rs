@@ -80,14 +80,14 @@ fn begins(symbol: &str, prefixes: &[&str]) -> bool {
 }
 
 /// What is written, unless it is too long.
-fn limited(write: impl FnOnce(&mut Limited) -> fmt::Result) -> Option<String> {
-    let mut name = Limited(String::new());
+fn limited(write: impl FnOnce(&mut BoundedName) -> fmt::Result) -> Option<String> {
+    let mut name = BoundedName(String::new());
     write(&mut name).ok().map(|()| name.0)
 }
 
-struct Limited(String);
+struct BoundedName(String);
 
-impl Write for Limited {
+impl Write for BoundedName {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if self.0.len() + text.len() > NAME_MAX {
             return Err(fmt::Error);

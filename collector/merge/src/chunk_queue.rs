@@ -7,14 +7,14 @@ use syscollect_store::{CaptureReader, Chunk, ChunkHeader, IndexEntry, ReadBuffer
 
 /// Records that a lane produced and that cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Missing {
+pub(crate) struct LaneGap {
     /// Records, as far as they were counted.
     pub(crate) records: u64,
     /// Chunks.
     pub(crate) chunks: u64,
 }
 
-impl Missing {
+impl LaneGap {
     /// How many records at least; a chunk whose records were not counted had one.
     pub(crate) fn at_least(self) -> u64 {
         if self.records > 0 { self.records } else { self.chunks }
@@ -50,7 +50,7 @@ pub(crate) trait Resume: Decode {
 pub(crate) struct ChunkQueue {
     chunks: VecDeque<Chunk>,
     /// Where the lane stood after the last chunk that was taken: its records and chunks.
-    expected: Missing,
+    expected: LaneGap,
     not_before: u64,
     closed: bool,
     /// A vector to use again.
@@ -85,15 +85,15 @@ impl ChunkQueue {
     }
 
     /// Takes the next chunk: its bytes, and what is missing before it.
-    pub(crate) fn take(&mut self, data: &mut Vec<u8>) -> Option<(ChunkHeader, Missing)> {
+    pub(crate) fn take(&mut self, data: &mut Vec<u8>) -> Option<(ChunkHeader, LaneGap)> {
         let chunk = self.chunks.pop_front()?;
         let header = chunk.header;
         self.spare = std::mem::replace(data, chunk.data);
-        let missing = Missing {
+        let missing = LaneGap {
             records: header.records_before.saturating_sub(self.expected.records),
             chunks: header.sequence.saturating_sub(self.expected.chunks),
         };
-        self.expected = Missing {
+        self.expected = LaneGap {
             records: header.records_before.saturating_add(u64::from(header.records)),
             chunks: header.sequence.saturating_add(1),
         };

@@ -17,11 +17,11 @@ const COUNTERS: u64 = 1 << 58;
 #[derive(Debug, Default)]
 pub(crate) struct CounterTable {
     tracks: FxHashMap<u64, TrackId>,
-    of_processes: FxHashMap<u64, OfProcess>,
+    of_processes: FxHashMap<u64, ProcessCounter>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct OfProcess {
+struct ProcessCounter {
     pid: u32,
     name: StringId,
     unit: Unit,
@@ -40,7 +40,7 @@ impl CounterTable {
             // The definitions may be there twice; the number is what counts.
             match pid {
                 Some(pid) => {
-                    self.of_processes.entry(*counter).or_insert(OfProcess {
+                    self.of_processes.entry(*counter).or_insert(ProcessCounter {
                         pid: *pid,
                         name,
                         unit,
@@ -100,7 +100,7 @@ impl Counters {
         if let Some(track) = self.tracks.get(&number) {
             return Some(*track);
         }
-        let OfProcess { pid, name, unit } = *self.table.of_processes.get(&number)?;
+        let ProcessCounter { pid, name, unit } = *self.table.of_processes.get(&number)?;
         let process = engine.process_of(pid);
         let track = engine.track(
             Track { scope: Scope::Process(process), name, kind: TrackKind::Counter { unit } },

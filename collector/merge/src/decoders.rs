@@ -9,7 +9,7 @@ use crate::probes::decoder::Probes;
 use crate::record_cursor::RecordItem;
 use crate::samples;
 use crate::scheduling::{self, Scheduling};
-use crate::source::{Lent, Taken};
+use crate::source::{LentBytes, SourceItem};
 use crate::zones::state::Zones;
 use std::mem::take;
 use syscollect_model::{Event, LaneKind, ProcessId, StringId, ThreadId};
@@ -34,30 +34,30 @@ impl Decoders {
         &mut self,
         engine: &mut Engine<'_>,
         lane: usize,
-        taken: Taken,
-        lent: Lent<'_>,
+        taken: SourceItem,
+        lent: LentBytes<'_>,
     ) -> Result<(), Stopped> {
         if !self.first_names.is_empty() {
             self.tell_first_names(engine)?;
         }
         match taken {
-            Taken::Record(record) => self.record(engine, lane, record)?,
-            Taken::Zones(record) => self.zones.on(engine, lane, record, lent.group())?,
-            Taken::Probe(RecordItem::Record) => {
+            SourceItem::Record(record) => self.record(engine, lane, record)?,
+            SourceItem::Zones(record) => self.zones.on(engine, lane, record, lent.group())?,
+            SourceItem::Probe(RecordItem::Record) => {
                 self.probes.on(engine, &mut self.zones, lane, lent.bytes())?;
             }
-            Taken::Tracepoint(RecordItem::Record) => {
+            SourceItem::Tracepoint(RecordItem::Record) => {
                 self.tracepoints.on(engine, lane, lent.bytes())?;
             }
-            Taken::Probe(RecordItem::Missing(missing)) => {
+            SourceItem::Probe(RecordItem::Missing(missing)) => {
                 self.probes.missing();
                 engine.missing(lane, missing.at_least())?;
             }
-            Taken::Tracepoint(RecordItem::Missing(missing)) => {
+            SourceItem::Tracepoint(RecordItem::Missing(missing)) => {
                 engine.missing(lane, missing.at_least())?;
             }
-            Taken::Task(event) => return self.task_event(engine, event),
-            Taken::Marker => {
+            SourceItem::Task(event) => return self.task_event(engine, event),
+            SourceItem::Marker => {
                 let Some(marker) = lent.marker() else { return Ok(()) };
                 return self.zones.placed_marker(engine, marker);
             }

@@ -1,6 +1,6 @@
 //! Lanes of fixed-size records as cursors.
 
-use crate::chunk_queue::{ChunkQueue, Decode, Missing, Resume};
+use crate::chunk_queue::{ChunkQueue, Decode, LaneGap, Resume};
 use syscollect_model::{Lane, LaneKind};
 use syscollect_playback::order::Cursor;
 use syscollect_records::{
@@ -30,7 +30,7 @@ pub(crate) struct ChunkStart {
     /// The task that is current before the first record.
     pub(crate) current_tid: u32,
     /// What the lane produced between the last readable chunk and this one.
-    pub(crate) missing: Missing,
+    pub(crate) missing: LaneGap,
 }
 
 /// The records of one lane, in the order they were written.

@@ -9,7 +9,7 @@ use crate::knowledge::{Knowledge, NumberedSources, RowsOfPlays};
 use crate::losses::Losses;
 use crate::probes::decoder::Probes;
 use crate::scheduling::Scheduling;
-use crate::source::{Source, Taken};
+use crate::source::{Source, SourceItem};
 use crate::sources::Sources;
 use crate::zones::state::Zones;
 use std::mem::{replace, take};
@@ -187,7 +187,7 @@ impl<'a> Playing<'a> {
     }
 
     #[inline]
-    fn item(&mut self, source: usize, ticks: u64, taken: Taken) -> Result<(), Stopped> {
+    fn item(&mut self, source: usize, ticks: u64, taken: SourceItem) -> Result<(), Stopped> {
         self.engine.present.advance(ticks);
         let (lane, lent) = self.sources.lent(source);
         self.decoders.on(&mut self.engine, lane, taken, lent)?;

@@ -1,7 +1,7 @@
 //! A CPU's lane of records of sizes of their own, in order of time: hits of
 //! probes, tracepoints.
 
-use crate::chunk_queue::{ChunkQueue, Decode, Missing, Resume};
+use crate::chunk_queue::{ChunkQueue, Decode, LaneGap, Resume};
 use std::collections::VecDeque;
 use std::ops::Range;
 use syscollect_model::Lane;
@@ -58,7 +58,7 @@ impl Shape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordItem {
     /// Records are missing here.
-    Missing(Missing),
+    Missing(LaneGap),
     /// A record, in [`RecordCursor::record`].
     Record,
 }
@@ -73,7 +73,7 @@ pub(crate) struct RecordCursor {
     chunk: Vec<u8>,
     last: u64,
     /// What is missing, and the first ticks of the chunk behind it.
-    gaps: VecDeque<(u64, Missing)>,
+    gaps: VecDeque<(u64, LaneGap)>,
     record: Vec<u8>,
     undecodable: u64,
 }
@@ -148,7 +148,7 @@ impl RecordCursor {
     fn fill(&mut self) {
         while self.window.is_waiting() {
             let Some((header, missing)) = self.queue.take(&mut self.chunk) else { break };
-            if missing != Missing::default() {
+            if missing != LaneGap::default() {
                 self.gaps.push_back((header.first.0, missing));
             }
             self.window.keep_waiting();
@@ -161,7 +161,7 @@ impl RecordCursor {
     }
 
     /// The gap that is told next: before the first record of the chunk behind it.
-    fn next_gap(&mut self) -> Option<Missing> {
+    fn next_gap(&mut self) -> Option<LaneGap> {
         let (behind, missing) = *self.gaps.front()?;
         let next = self.window.next().map_or(u64::MAX, |(ticks, _)| *ticks);
         // Its records may all be older than the chunk's first: then it is told before the very

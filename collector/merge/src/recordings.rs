@@ -221,7 +221,7 @@ impl<'a> SharedOutput<'a, '_> {
 }
 
 /// A recording among those that are played as one.
-struct Part<'a, 'f> {
+struct MergedRecording<'a, 'f> {
     playing: Playing<'a>,
     files: Vec<LaneFile<'f>>,
     /// Its next event does not come before that.
@@ -242,14 +242,14 @@ fn play_all<'a>(
         readers.push(&*reader);
         known.push(of);
     }
-    let mut parts: Vec<Part<'_, '_>> = Vec::new();
+    let mut parts: Vec<MergedRecording<'_, '_>> = Vec::new();
     for ((reader, known), nobody) in readers.iter().zip(&mut known).zip(nobody) {
         swap(&mut known.tables, shared.tables);
         let output = Output::of_part(nobody, None, None);
         let mut playing = Playing::new(known, output);
         swap(&mut playing.engine.tables, shared.tables);
         let files = playing.lanes_of(reader);
-        parts.push(Part { playing, files, next: Time(0), played: None });
+        parts.push(MergedRecording { playing, files, next: Time(0), played: None });
     }
     let outcome = take_turns(&mut parts, &mut shared);
     let mut played = Vec::new();
@@ -261,7 +261,7 @@ fn play_all<'a>(
 }
 
 fn take_turns<'a>(
-    parts: &mut [Part<'a, '_>],
+    parts: &mut [MergedRecording<'a, '_>],
     shared: &mut SharedOutput<'a, '_>,
 ) -> Result<(), Stopped> {
     let mut now = Time(0);
@@ -282,7 +282,7 @@ fn take_turns<'a>(
     }
 }
 
-impl Part<'_, '_> {
+impl MergedRecording<'_, '_> {
     /// Plays to its end, or up to `until`. What was played of others lies before `now`; no other
     /// goes on where it `is_last`.
     fn play(&mut self, now: Time, until: Time, is_last: bool) -> Result<(), Stopped> {

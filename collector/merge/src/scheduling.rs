@@ -167,7 +167,7 @@ fn sleep_state(state: u8) -> SleepState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chunk_queue::Missing;
+    use crate::chunk_queue::LaneGap;
     use crate::testing::{SCHED, events_of};
     use syscollect_model::{LossCause, Tables};
     use syscollect_records::Stamp;
@@ -196,7 +196,7 @@ mod tests {
             let mut scheduling = Scheduling::default();
             scheduling.on(engine, SCHED, &record(RecordKind::Switch, 7)).unwrap();
             scheduling.on(engine, SCHED, &record(RecordKind::Switch, 8)).unwrap();
-            let missing = Missing { records: 3, chunks: 1 };
+            let missing = LaneGap { records: 3, chunks: 1 };
             chunk(engine, SCHED, ChunkStart { current_tid: 9, missing }).unwrap();
             scheduling.on(engine, SCHED, &record(RecordKind::Switch, 7)).unwrap();
         });

@@ -110,7 +110,7 @@ impl Session {
     ) -> Result<Self, MergeError> {
         let Placement { machine, mut tables, ahead_ns } = placement;
         let mut definitions = Definitions::read(&reader);
-        let mut opening = Opening::new(machine, &reader, &definitions, unwanted);
+        let mut opening = SessionReader::new(machine, &reader, &definitions, unwanted);
         let clock = opening.clock(&definitions, ahead_ns)?;
         let (mut spaces, execs) =
             opening.mappings(&clock, std::mem::take(&mut definitions.mappings));
@@ -156,7 +156,7 @@ impl Session {
         let info = SessionInfo { clock_pairs: clock.pairs().to_vec(), ..definitions.info };
         tables.machines.resize_with(usize::from(machine.0) + 1, SessionInfo::default);
         tables.machines[usize::from(machine.0)] = info;
-        let Opening { losses: known_losses, records: definition_records, .. } = opening;
+        let SessionReader { losses: known_losses, records: definition_records, .. } = opening;
         let known = Knowledge {
             machine,
             clock,
@@ -326,14 +326,14 @@ fn file_damage(reader: &CaptureReader, has_ended: bool) -> Vec<String> {
 }
 
 /// Reads definition lanes, counting records and losses on the way.
-struct Opening<'a> {
+struct SessionReader<'a> {
     reader: &'a CaptureReader,
     losses: Losses,
     records: u64,
     unwanted: &'a dyn Fn() -> bool,
 }
 
-impl<'a> Opening<'a> {
+impl<'a> SessionReader<'a> {
     fn new(
         machine: MachineId,
         reader: &'a CaptureReader,
@@ -459,7 +459,7 @@ impl<'a> Opening<'a> {
     }
 }
 
-impl Opening<'_> {
+impl SessionReader<'_> {
     /// What instrumented programs refer to.
     fn programs(
         &mut self,

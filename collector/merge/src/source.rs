@@ -62,27 +62,27 @@ impl<T> Queue<T> {
 }
 
 /// What was taken of a source.
-pub(crate) enum Taken {
+pub(crate) enum SourceItem {
     /// What the kernel told of tasks.
     Task(TaskEvent),
     /// An event of the kernel's, or a value of a counter.
     Record(Record),
-    /// What a program's thread tells: the words of a group are in [`Lent::group`].
+    /// What a program's thread tells: the words of a group are in [`LentBytes::group`].
     Zones(ZoneRecord),
-    /// A hit of a probe: its bytes are in [`Lent::bytes`].
+    /// A hit of a probe: its bytes are in [`LentBytes::bytes`].
     Probe(RecordItem),
     /// A kernel tracepoint, likewise.
     Tracepoint(RecordItem),
-    /// A placed marker, in [`Lent::marker`].
+    /// A placed marker, in [`LentBytes::marker`].
     Marker,
 }
 
 /// The bytes that belong to what was taken, which its source lends. They lie beside it, and not in
 /// it: each item is moved, and most have none.
 #[derive(Clone, Copy)]
-pub(crate) struct Lent<'s>(pub(crate) &'s Source);
+pub(crate) struct LentBytes<'s>(pub(crate) &'s Source);
 
-impl<'s> Lent<'s> {
+impl<'s> LentBytes<'s> {
     /// The words of the group of zone items.
     #[inline]
     pub(crate) fn group(self) -> &'s [u64] {
@@ -159,7 +159,7 @@ impl Source {
 
 impl Cursor for Source {
     type Key = u64;
-    type Item = (u64, Taken);
+    type Item = (u64, SourceItem);
 
     #[inline]
     fn key(&self) -> Option<u64> {
@@ -185,31 +185,35 @@ impl Cursor for Source {
     }
 
     #[inline]
-    fn take(&mut self) -> (u64, Taken) {
+    fn take(&mut self) -> (u64, SourceItem) {
         // `take` follows a `key`, so there is an item; else an event that changes nothing.
-        const NOTHING: (u64, Taken) = (
+        const NOTHING: (u64, SourceItem) = (
             u64::MAX,
-            Taken::Task(TaskEvent::Lifecycle(LifecycleEvent::Bind(0, Tables::IDLE_THREAD))),
+            SourceItem::Task(TaskEvent::Lifecycle(LifecycleEvent::Bind(0, Tables::IDLE_THREAD))),
         );
         match self {
             Self::Lane(lane) => {
                 let (ticks, record) = lane.take();
-                (ticks, Taken::Record(record))
+                (ticks, SourceItem::Record(record))
             }
             Self::Lifecycle(events) => {
                 let Some((ticks, event)) = events.next().copied() else { return NOTHING };
                 events.emitted += 1;
-                (ticks, Taken::Task(event))
+                (ticks, SourceItem::Task(event))
             }
-            Self::Zones(cursor) => (cursor.key().unwrap_or(u64::MAX), Taken::Zones(cursor.take())),
-            Self::Probes(cursor) => (cursor.key().unwrap_or(u64::MAX), Taken::Probe(cursor.take())),
+            Self::Zones(cursor) => {
+                (cursor.key().unwrap_or(u64::MAX), SourceItem::Zones(cursor.take()))
+            }
+            Self::Probes(cursor) => {
+                (cursor.key().unwrap_or(u64::MAX), SourceItem::Probe(cursor.take()))
+            }
             Self::Tracepoints(cursor) => {
-                (cursor.key().unwrap_or(u64::MAX), Taken::Tracepoint(cursor.take()))
+                (cursor.key().unwrap_or(u64::MAX), SourceItem::Tracepoint(cursor.take()))
             }
             Self::Markers(markers) => {
                 let Some(ticks) = markers.next().map(|marker| marker.ticks) else { return NOTHING };
                 markers.emitted += 1;
-                (ticks, Taken::Marker)
+                (ticks, SourceItem::Marker)
             }
             Self::Horizon(_) => NOTHING,
         }

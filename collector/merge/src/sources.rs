@@ -1,7 +1,7 @@
 //! The sources of a session in one order: what they give, and what they are fed with.
 
 use crate::chunk_queue::{ChunkQueue, Decode};
-use crate::source::{Lent, Queue, Source, Taken};
+use crate::source::{LentBytes, Queue, Source, SourceItem};
 use crate::tasks::TaskEvent;
 use crate::zones::cursor::Programmed;
 use crate::zones::prescan::PlacedMarker;
@@ -45,15 +45,15 @@ impl Sources {
 
     /// What comes next: ticks, and what was taken.
     #[inline]
-    pub(crate) fn step(&mut self) -> MergeStep<(u64, Taken)> {
+    pub(crate) fn step(&mut self) -> MergeStep<(u64, SourceItem)> {
         self.merge.step()
     }
 
     /// The number of a source's lane, and the bytes of what was taken last. Where the source is no
     /// lane the number means nothing.
     #[inline]
-    pub(crate) fn lent(&self, source: usize) -> (usize, Lent<'_>) {
-        (source.wrapping_sub(FIRST_LANE), Lent(&self.merge.lanes()[source]))
+    pub(crate) fn lent(&self, source: usize) -> (usize, LentBytes<'_>) {
+        (source.wrapping_sub(FIRST_LANE), LentBytes(&self.merge.lanes()[source]))
     }
 
     /// The number of the lane that a source which waits is; of the horizon, none.

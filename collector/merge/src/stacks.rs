@@ -20,7 +20,7 @@ const MAPPED_MAX: usize = 64;
 
 /// Where a stack's code addresses lie in [`Stacks::pool`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Defined {
+pub(crate) struct StackRange {
     start: u32,
     count: u32,
     /// Whose it is.
@@ -31,7 +31,7 @@ pub(crate) struct Defined {
 }
 
 /// The stacks of one lane, by id.
-type LaneStacks = FxHashMap<u32, Defined>;
+type LaneStacks = FxHashMap<u32, StackRange>;
 
 /// Every stack that was sent, as code addresses.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ pub(crate) struct Stacks {
     pool: Vec<CodeAddressId>,
     /// What was read so far, by the hash of its code addresses: a recording that runs for long has
     /// the same stacks many times.
-    same: FxHashMap<u64, Defined>,
+    same: FxHashMap<u64, StackRange>,
     shares: StackShares,
     /// Frames of which only the module is known: the code address is beyond the process's share.
     coarse: u64,
@@ -162,7 +162,7 @@ impl Stacks {
         Some(self.code_of(*self.lanes.get(&lane)?.get(&id)?))
     }
 
-    fn code_of(&self, defined: Defined) -> &[CodeAddressId] {
+    fn code_of(&self, defined: StackRange) -> &[CodeAddressId] {
         &self.pool[defined.start as usize..][..defined.count as usize]
     }
 }
@@ -250,7 +250,7 @@ impl Stacks {
                     let truncated = defined.truncated.or(cut_of(header.truncated));
                     // An id is given out once; a second definition could only be damage.
                     let lane = self.lanes.entry(lane).or_default();
-                    lane.entry(header.id).or_insert(Defined { truncated, ..defined });
+                    lane.entry(header.id).or_insert(StackRange { truncated, ..defined });
                 }
                 None => result.beyond_share += 1,
             }
@@ -284,7 +284,7 @@ impl Stacks {
         kernel: bool,
         exact: bool,
         places: &[RawFrame],
-    ) -> Option<Defined> {
+    ) -> Option<StackRange> {
         let room = self.shares.frames.has_room(pid, places.len() as u64 + STACK);
         if !room || !self.shares.sent.take(pid, 1) {
             return None;
@@ -328,14 +328,14 @@ impl Stacks {
         });
         if let Some(same) = same.copied() {
             self.pool.truncate(start);
-            return Some(Defined { pid, ..same });
+            return Some(StackRange { pid, ..same });
         }
         let count = code.len() as u32;
         for located in code {
             self.locator.code.count_use(*located);
         }
         self.shares.frames.take(pid, u64::from(count) + STACK);
-        let defined = Defined { start: start as u32, count, pid, kernel, truncated };
+        let defined = StackRange { start: start as u32, count, pid, kernel, truncated };
         self.same.insert(hasher.finish(), defined);
         Some(defined)
     }
@@ -360,7 +360,7 @@ impl Stacks {
         pid: u32,
         at: Ticks,
         addresses: &[u64],
-    ) -> Option<Defined> {
+    ) -> Option<StackRange> {
         let places: Vec<RawFrame> =
             addresses.iter().map(|address| RawFrame::Address(*address)).collect();
         self.define((pid, at), false, false, &places)
@@ -413,7 +413,7 @@ mod tests {
         Stacks { shares, locator, ..Stacks::default() }
     }
 
-    fn define(reader: &mut Stacks, pid: u32, addresses: &[u64]) -> Option<Defined> {
+    fn define(reader: &mut Stacks, pid: u32, addresses: &[u64]) -> Option<StackRange> {
         let places: Vec<RawFrame> =
             addresses.iter().map(|address| RawFrame::Address(*address)).collect();
         reader.define((pid, Ticks(1)), false, true, &places)
@@ -435,7 +435,7 @@ mod tests {
             (Lane::new(LaneKind::Sched, 0), Lane::new(LaneKind::SchedStack, 0));
         let mut stacks = bounded(1 << 20, 1 << 20);
         let user = define(&mut stacks, 1, &[0x1234]).unwrap();
-        let kernel = Defined { kernel: true, ..define(&mut stacks, 1, &[0x2345]).unwrap() };
+        let kernel = StackRange { kernel: true, ..define(&mut stacks, 1, &[0x2345]).unwrap() };
         stacks.lanes.entry(definitions).or_default().extend([(7, user), (8, kernel)]);
         let mut resolver = Resolver::new(&SessionInfo::default(), stacks);
         let mut tables = Tables::default();
@@ -463,8 +463,8 @@ mod tests {
         let found = define(&mut stacks, 1, &[0x1101, 0x1201, 0x1301, 0x1401]).unwrap();
         let cut = Some(StackCut::NoUnwindInformation);
         let begun =
-            Defined { truncated: cut, ..define(&mut stacks, 1, &[0x1101, 0x1501]).unwrap() };
-        let unknown = Defined { truncated: cut, ..define(&mut stacks, 1, &[0x1101]).unwrap() };
+            StackRange { truncated: cut, ..define(&mut stacks, 1, &[0x1101, 0x1501]).unwrap() };
+        let unknown = StackRange { truncated: cut, ..define(&mut stacks, 1, &[0x1101]).unwrap() };
         let mut resolver = Resolver::new(&SessionInfo::default(), stacks);
         let names = [
             (0x1101, "runtime.schedule"),
@@ -519,7 +519,7 @@ mod tests {
         assert!(told.starts_with("31 frames in stacks show their file only"), "{told}");
     }
 
-    fn first_code(stacks: &Stacks, of: Defined) -> CodeAddress {
+    fn first_code(stacks: &Stacks, of: StackRange) -> CodeAddress {
         stacks.code().get(stacks.code_of(of)[0])
     }
 }

@@ -78,9 +78,9 @@ mod tests {
     use super::*;
 
     /// Takes so many events.
-    struct Few(u32);
+    struct FewEvents(u32);
 
-    impl Exporter for Few {
+    impl Exporter for FewEvents {
         type Error = &'static str;
 
         fn event(&mut self, _: Time, _: &Event, _: &Tables) -> Result<(), Self::Error> {
@@ -94,7 +94,7 @@ mod tests {
         let tables = Tables::default();
         let event = Event::SliceEnd(syscollect_model::TrackId(0));
         for (room, expected) in [(3, Ok(())), (2, Err("full"))] {
-            let played = stoppable(&mut Few(room), |exporter| {
+            let played = stoppable(&mut FewEvents(room), |exporter| {
                 (0..3).try_for_each(|_| exporter.event(Time(1), &event, &tables))
             });
             assert_eq!(played, expected);

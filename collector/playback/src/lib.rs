@@ -58,7 +58,7 @@ pub use event_tally::EventTally;
 pub use event_type::EventType;
 pub use lifecycle::LifecycleEvent;
 pub use lifetimes::{Lifetime, Lifetimes};
-pub use names::{Framer, Holds, Names};
+pub use names::{Framer, Names, Validity};
 pub use null_exporter::NullExporter;
 pub use output::Output;
 pub use present::Present;

@@ -24,14 +24,14 @@ struct SymbolList(Vec<Symbol>);
 
 /// From when until when something is so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Holds {
+pub struct Validity {
     /// The first ticks.
     pub from: Ticks,
     /// The first ticks at which it is not; the greatest if it stays so.
     pub until: Ticks,
 }
 
-impl Holds {
+impl Validity {
     /// At any time.
     pub const ALWAYS: Self = Self { from: Ticks(0), until: Ticks(u64::MAX) };
 
@@ -78,12 +78,12 @@ impl SymbolList {
     }
 
     /// What lay at the offset at that time, and from when until when.
-    fn get_at(&self, offset: u64, at: Ticks) -> Option<(&Symbol, Holds)> {
+    fn get_at(&self, offset: u64, at: Ticks) -> Option<(&Symbol, Validity)> {
         let all = self.of(offset);
         let index = all.partition_point(|symbol| symbol.since <= at).saturating_sub(1);
         let from = if index == 0 { Ticks(0) } else { all[index].since };
-        let until = all.get(index + 1).map_or(Holds::ALWAYS.until, |next| next.since);
-        Some((all.get(index)?, Holds { from, until }))
+        let until = all.get(index + 1).map_or(Validity::ALWAYS.until, |next| next.since);
+        Some((all.get(index)?, Validity { from, until }))
     }
 }
 
@@ -122,7 +122,7 @@ impl Names {
     }
 
     /// The symbol at an offset of a module at a time, and from when until when it lay there.
-    fn get_at(&self, module: &ModuleKey, offset: u64, at: Ticks) -> Option<(&Symbol, Holds)> {
+    fn get_at(&self, module: &ModuleKey, offset: u64, at: Ticks) -> Option<(&Symbol, Validity)> {
         self.lists(module).find_map(|list| list.get_at(offset, at))
     }
 
@@ -173,25 +173,26 @@ impl Framer {
         code: &CodeAddresses,
         names: &Names,
         tables: &mut Tables,
-    ) -> (impl Iterator<Item = FrameId> + use<>, Holds) {
+    ) -> (impl Iterator<Item = FrameId> + use<>, Validity) {
         let index = id.0 as usize;
         if self.frames.len() <= index {
             self.frames.resize(code.rows().len(), None);
         }
         if let Some(rows) = self.frames[index] {
-            return (frame_ids(rows), Holds::ALWAYS);
+            return (frame_ids(rows), Validity::ALWAYS);
         }
         let located = code.get(id);
         let key = located.module.map(|index| code.module(index));
         let found = key.and_then(|key| names.get_at(key, located.offset, at));
-        let holds = found.map_or(Holds::ALWAYS, |(_, holds)| holds);
-        if let Some(rows) = self.changing.get(&(id, holds.from)).filter(|_| holds != Holds::ALWAYS)
+        let holds = found.map_or(Validity::ALWAYS, |(_, holds)| holds);
+        if let Some(rows) =
+            self.changing.get(&(id, holds.from)).filter(|_| holds != Validity::ALWAYS)
         {
             return (frame_ids(*rows), holds);
         }
         let rows = self.add(located, found.map(|(symbol, _)| symbol), code, tables);
         let rows = (rows.start as u32, rows.len() as u32);
-        match holds == Holds::ALWAYS {
+        match holds == Validity::ALWAYS {
             true => self.frames[index] = Some(rows),
             false => _ = self.changing.insert((id, holds.from), rows),
         }

@@ -221,12 +221,12 @@ mod tests {
     }
 
     /// A list of which only so much was fed.
-    struct Fed {
+    struct FedList {
         list: List,
         fed: usize,
     }
 
-    impl Cursor for Fed {
+    impl Cursor for FedList {
         type Key = u8;
         type Item = (u8, usize);
 
@@ -257,7 +257,7 @@ mod tests {
             keys.iter_mut().for_each(|lane| lane.sort_unstable());
             let whole: Vec<_> = Merge::new(lanes(&keys)).collect();
             let mut merge =
-                Merge::new(lanes(&keys).into_iter().map(|list| Fed { list, fed: 0 }).collect());
+                Merge::new(lanes(&keys).into_iter().map(|list| FedList { list, fed: 0 }).collect());
             let (mut merged, mut pieces) = (Vec::new(), pieces.into_iter());
             loop {
                 match merge.step() {

@@ -32,7 +32,7 @@ const PARTS_MAX: usize = 8;
 
 /// Why the ends of a function cannot be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unclear {
+pub(crate) enum UnclearExits {
     NoSize,
     TooLarge,
     NotDecoded,
@@ -46,7 +46,7 @@ pub(crate) enum Unclear {
     Unprobed,
 }
 
-impl Unclear {
+impl UnclearExits {
     pub(crate) fn why(self) -> &'static str {
         match self {
             Self::NoSize => {
@@ -75,11 +75,11 @@ pub(crate) fn exits<'data>(
     parts: &[Range<u64>],
     around: impl Fn(u64) -> Option<Range<u64>>,
     code: impl Fn(Range<u64>) -> Option<&'data [u8]>,
-) -> Result<Vec<u64>, Unclear> {
+) -> Result<Vec<u64>, UnclearExits> {
     if body.is_empty() {
-        return Err(Unclear::NoSize);
+        return Err(UnclearExits::NoSize);
     }
-    let mut function = Whole { entry: body.start, ..Whole::default() };
+    let mut function = WholeFunction { entry: body.start, ..WholeFunction::default() };
     function.add(body, &code)?;
     let mut seen = 0;
     loop {
@@ -89,7 +89,7 @@ pub(crate) fn exits<'data>(
         // It takes its frame along.
         match function.elsewhere().map(&around) {
             Some(Some(part)) => function.add(part, &code)?,
-            Some(None) => return Err(Unclear::Elsewhere),
+            Some(None) => return Err(UnclearExits::Elsewhere),
             None => return function.exits(),
         }
     }
@@ -97,7 +97,7 @@ pub(crate) fn exits<'data>(
 
 /// A function with all its parts.
 #[derive(Default)]
-struct Whole {
+struct WholeFunction {
     entry: u64,
     parts: Vec<Range<u64>>,
     /// In the order of the parts, in each ascending.
@@ -111,25 +111,25 @@ struct Whole {
 /// How far the stack pointer is below its place at the entry, if that can be told.
 type Depth = Option<i64>;
 
-impl Whole {
+impl WholeFunction {
     fn add<'data>(
         &mut self,
         part: Range<u64>,
         code: impl Fn(Range<u64>) -> Option<&'data [u8]>,
-    ) -> Result<(), Unclear> {
+    ) -> Result<(), UnclearExits> {
         let size = part.end.saturating_sub(part.start);
         if size > CODE_MAX || self.parts.len() >= PARTS_MAX {
-            return Err(Unclear::TooLarge);
+            return Err(UnclearExits::TooLarge);
         }
-        let bytes = code(part.clone()).ok_or(Unclear::NotDecoded)?;
+        let bytes = code(part.clone()).ok_or(UnclearExits::NotDecoded)?;
         let steps = steps(bytes, part.start)
             .filter(|steps| !steps.is_empty())
-            .ok_or(Unclear::NotDecoded)?;
+            .ok_or(UnclearExits::NotDecoded)?;
         // What it would run into is another function.
         let last =
             steps.iter().rev().find(|step| !step.is_padding).map_or(Flow::Next, |step| step.flow);
         if matches!(last, Flow::Next | Flow::Branch(_)) {
-            return Err(Unclear::Elsewhere);
+            return Err(UnclearExits::Elsewhere);
         }
         self.firsts.push(self.steps.len());
         self.parts.push(part);
@@ -143,7 +143,7 @@ impl Whole {
         seen: &mut usize,
         parts: &[Range<u64>],
         code: impl Fn(Range<u64>) -> Option<&'data [u8]>,
-    ) -> Result<(), Unclear> {
+    ) -> Result<(), UnclearExits> {
         while let Some(step) = self.steps.get(*seen).copied() {
             *seen += 1;
             let (Flow::Jump(target) | Flow::Branch(target)) = step.flow else { continue };
@@ -179,9 +179,9 @@ impl Whole {
     }
 
     /// Whether all jumps within lead to instructions.
-    fn check_jumps(&self) -> Result<(), Unclear> {
+    fn check_jumps(&self) -> Result<(), UnclearExits> {
         if self.steps.iter().any(|step| self.leads_between(step)) {
-            Err(Unclear::NotDecoded)
+            Err(UnclearExits::NotDecoded)
         } else {
             Ok(())
         }
@@ -248,7 +248,7 @@ impl Whole {
         before.map(|step| step.stack).any(|stack| matches!(stack, Stack::By(..0) | Stack::To(_)))
     }
 
-    fn exits(&self) -> Result<Vec<u64>, Unclear> {
+    fn exits(&self) -> Result<Vec<u64>, UnclearExits> {
         let mut exits = Vec::new();
         for (index, (step, reached)) in self.steps.iter().zip(&self.reached).enumerate() {
             let Some(depth) = reached else { continue };
@@ -257,21 +257,23 @@ impl Whole {
                 // To itself: the next call begins in the place of this one.
                 Flow::Jump(target) if target == self.entry => *depth == Some(0),
                 Flow::Jump(target) if !self.contains(target) => true,
-                Flow::Branch(target) if !self.contains(target) => return Err(Unclear::Conditional),
+                Flow::Branch(target) if !self.contains(target) => {
+                    return Err(UnclearExits::Conditional);
+                }
                 Flow::Indirect { is_table } => {
                     *depth == Some(0) && (!is_table || self.gives_back_before(index))
                 }
                 _ => false,
             };
             if leaves && step.is_unprobed {
-                return Err(Unclear::Unprobed);
+                return Err(UnclearExits::Unprobed);
             }
             exits.extend(leaves.then_some(step.at));
         }
         if exits.is_empty()
             && self.steps.iter().any(|step| matches!(step.flow, Flow::Indirect { .. }))
         {
-            return Err(Unclear::Overlooked);
+            return Err(UnclearExits::Overlooked);
         }
         exits.sort_unstable();
         Ok(exits)

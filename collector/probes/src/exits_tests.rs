@@ -11,7 +11,7 @@ fn code(instructions: &[&[u8]]) -> Vec<u8> {
     instructions.concat()
 }
 
-fn of_parts(body: &[u8], cold: &[u8]) -> Result<Vec<u64>, Unclear> {
+fn of_parts(body: &[u8], cold: &[u8]) -> Result<Vec<u64>, UnclearExits> {
     let ranges = [AT..AT + body.len() as u64, COLD..COLD + cold.len() as u64];
     let exits = exits(
         ranges[0].clone(),
@@ -24,7 +24,7 @@ fn of_parts(body: &[u8], cold: &[u8]) -> Result<Vec<u64>, Unclear> {
     Ok(exits.iter().map(|exit| exit.wrapping_sub(AT)).collect())
 }
 
-fn of(instructions: &[&[u8]]) -> Result<Vec<u64>, Unclear> {
+fn of(instructions: &[&[u8]]) -> Result<Vec<u64>, UnclearExits> {
     of_parts(&code(instructions), &[])
 }
 
@@ -128,7 +128,7 @@ fn after_the_frame_was_given_back_a_jump_leaves_the_function_wherever_its_target
 
 #[test]
 fn a_function_of_which_only_a_doubtful_end_is_known_is_unclear() {
-    assert_eq!(of(&[&[0x48, 0x8b, 0x04, 0xfa], JMP_RAX]), Err(Unclear::Overlooked));
+    assert_eq!(of(&[&[0x48, 0x8b, 0x04, 0xfa], JMP_RAX]), Err(UnclearExits::Overlooked));
 }
 
 #[test]
@@ -148,8 +148,8 @@ fn a_cold_part_belongs_to_the_function() {
         of_parts(&body, &code(&[POP_RBX, RET])),
         Ok(vec![COLD.wrapping_sub(AT).wrapping_add(1), 10].into_iter().collect())
     );
-    assert_eq!(of_parts(&body, &[]), Err(Unclear::Elsewhere), "no symbol tells of it");
-    assert_eq!(of_parts(&body, &code(&[CALL, NOP, &[0xff]])), Err(Unclear::NotDecoded));
+    assert_eq!(of_parts(&body, &[]), Err(UnclearExits::Elsewhere), "no symbol tells of it");
+    assert_eq!(of_parts(&body, &code(&[CALL, NOP, &[0xff]])), Err(UnclearExits::NotDecoded));
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_part_without_a_symbol_belongs_to_the_function_that_jumps_there_with_its_fra
         bytes,
     );
     assert_eq!(found, Ok(vec![COLD + 6, AT + 10]));
-    assert_eq!(exits(ranges[0].clone(), &[], wrong, bytes), Err(Unclear::TooLarge));
+    assert_eq!(exits(ranges[0].clone(), &[], wrong, bytes), Err(UnclearExits::TooLarge));
 }
 
 /// What lies around its target does not hold it: a forged table.
@@ -176,26 +176,26 @@ fn wrong(_: u64) -> Option<Range<u64>> {
 
 #[test]
 fn a_conditional_tail_call_is_unclear_for_a_probe_on_it_is_hit_also_if_it_is_not_taken() {
-    assert_eq!(of(&[TEST, &[0x0f, 0x84, 0, 0x10, 0, 0], RET]), Err(Unclear::Conditional));
+    assert_eq!(of(&[TEST, &[0x0f, 0x84, 0, 0x10, 0, 0], RET]), Err(UnclearExits::Conditional));
 }
 
 #[test]
 fn code_that_does_not_fit_is_not_probed() {
     assert_eq!(
         of(&[&[0xeb, 1], &[0xb8, 0, 0, 0, 0], RET]),
-        Err(Unclear::NotDecoded),
+        Err(UnclearExits::NotDecoded),
         "into an instruction"
     );
-    assert_eq!(of(&[&[0x06], RET]), Err(Unclear::NotDecoded), "no instruction");
-    assert_eq!(of(&[RET, &[0xe8, 0]]), Err(Unclear::NotDecoded), "cut");
-    assert_eq!(of(&[NOP]), Err(Unclear::Elsewhere), "only padding");
-    assert_eq!(of(&[RET, TEST]), Err(Unclear::Elsewhere), "it runs into the next function");
+    assert_eq!(of(&[&[0x06], RET]), Err(UnclearExits::NotDecoded), "no instruction");
+    assert_eq!(of(&[RET, &[0xe8, 0]]), Err(UnclearExits::NotDecoded), "cut");
+    assert_eq!(of(&[NOP]), Err(UnclearExits::Elsewhere), "only padding");
+    assert_eq!(of(&[RET, TEST]), Err(UnclearExits::Elsewhere), "it runs into the next function");
     assert_eq!(
         of(&[&[0x2e, 0xc3]]),
-        Err(Unclear::Unprobed),
+        Err(UnclearExits::Unprobed),
         "the kernel takes none with this prefix"
     );
-    assert_eq!(of(&[]), Err(Unclear::NoSize));
+    assert_eq!(of(&[]), Err(UnclearExits::NoSize));
 }
 
 #[test]
@@ -207,8 +207,8 @@ fn what_nothing_leads_to_in_a_function_that_calls_nothing_is_taken_for_data() {
 
 #[test]
 fn more_than_any_function_is_not_looked_at() {
-    assert_eq!(exits(AT..AT + CODE_MAX + 1, &[], |_| None, unread), Err(Unclear::TooLarge));
-    assert_eq!(exits(AT..u64::MAX, &[], |_| None, unread), Err(Unclear::TooLarge));
+    assert_eq!(exits(AT..AT + CODE_MAX + 1, &[], |_| None, unread), Err(UnclearExits::TooLarge));
+    assert_eq!(exits(AT..u64::MAX, &[], |_| None, unread), Err(UnclearExits::TooLarge));
 }
 
 fn unread(_: Range<u64>) -> Option<&'static [u8]> {

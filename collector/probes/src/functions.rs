@@ -2,7 +2,7 @@
 
 use crate::arch::is_return;
 use crate::error::ProbeError;
-use crate::exits::{Unclear, exits};
+use crate::exits::{UnclearExits, exits};
 use crate::frames::Frames;
 use crate::glob::Glob;
 use crate::nearest::nearest;
@@ -175,7 +175,11 @@ impl<'data> Functions<'data> {
         if all_return && !exits.is_empty() { Returns::At(exits) } else { Returns::ByAddress }
     }
 
-    fn exits<R: ReadRef<'data>>(&self, data: R, function: &Function) -> Result<Vec<u64>, Unclear> {
+    fn exits<R: ReadRef<'data>>(
+        &self,
+        data: R,
+        function: &Function,
+    ) -> Result<Vec<u64>, UnclearExits> {
         let Function { offset, size, .. } = *function;
         let first = self.entries.partition_point(|entry| entry.offset < offset);
         let names = self.entries[first..].iter().take_while(|entry| entry.offset == offset);

@@ -20,12 +20,12 @@ const PATTERN_MAX: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob {
     text: String,
-    parts: Vec<Part>,
+    parts: Vec<GlobPart>,
 }
 
 /// What a part of a pattern stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum GlobPart {
     Exactly(char),
     AnyOne,
     AnyText,
@@ -59,14 +59,14 @@ impl Glob {
             .chars()
             .flat_map(|c| "*?[\\".contains(c).then_some('\\').into_iter().chain([c]))
             .collect();
-        Self { text, parts: name.chars().map(Part::Exactly).collect() }
+        Self { text, parts: name.chars().map(GlobPart::Exactly).collect() }
     }
 
     /// The one name that it matches, if it has no wildcards.
     pub fn as_exact(&self) -> Option<String> {
         self.parts
             .iter()
-            .map(|part| if let Part::Exactly(c) = part { Some(*c) } else { None })
+            .map(|part| if let GlobPart::Exactly(c) = part { Some(*c) } else { None })
             .collect()
     }
 
@@ -83,7 +83,7 @@ impl Glob {
         // Only the last one matters, for earlier ones have taken as little as they can.
         let mut retry = None;
         loop {
-            if self.parts.get(part) == Some(&Part::AnyText) {
+            if self.parts.get(part) == Some(&GlobPart::AnyText) {
                 part += 1;
                 retry = Some((part, rest.clone()));
                 continue;
@@ -107,7 +107,7 @@ impl Glob {
     }
 }
 
-impl Part {
+impl GlobPart {
     fn takes(&self, character: char) -> bool {
         match self {
             Self::Exactly(own) => *own == character,
@@ -132,14 +132,14 @@ impl FromStr for Glob {
         let mut rest = text.chars();
         while let Some(character) = rest.next() {
             parts.push(match character {
-                '*' if parts.last() == Some(&Part::AnyText) => continue,
-                '*' => Part::AnyText,
-                '?' => Part::AnyOne,
+                '*' if parts.last() == Some(&GlobPart::AnyText) => continue,
+                '*' => GlobPart::AnyText,
+                '?' => GlobPart::AnyOne,
                 '[' => class(&mut rest, text)?,
-                '\\' => Part::Exactly(
+                '\\' => GlobPart::Exactly(
                     rest.next().ok_or_else(|| GlobError::OpenEscape(text.to_owned()))?,
                 ),
-                other => Part::Exactly(other),
+                other => GlobPart::Exactly(other),
             });
         }
         Ok(Self { text: text.to_owned(), parts })
@@ -147,7 +147,7 @@ impl FromStr for Glob {
 }
 
 /// What follows a `[`, to its `]`. A `]` that comes first is a member.
-fn class(rest: &mut std::str::Chars<'_>, text: &str) -> Result<Part, GlobError> {
+fn class(rest: &mut std::str::Chars<'_>, text: &str) -> Result<GlobPart, GlobError> {
     let negated = rest.as_str().starts_with(['!', '^']);
     if negated {
         rest.next();
@@ -155,7 +155,7 @@ fn class(rest: &mut std::str::Chars<'_>, text: &str) -> Result<Part, GlobError> 
     let mut ranges = Vec::new();
     loop {
         let first = match rest.next().ok_or_else(|| GlobError::OpenClass(text.to_owned()))? {
-            ']' if !ranges.is_empty() => return Ok(Part::OneOf { ranges, negated }),
+            ']' if !ranges.is_empty() => return Ok(GlobPart::OneOf { ranges, negated }),
             first => first,
         };
         // A `-` before the `]` is a member.

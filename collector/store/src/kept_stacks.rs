@@ -28,7 +28,7 @@ const LONGEST_RECORD: usize = 4 << 10;
 
 /// Whose stacks are, as far as that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Whose {
+enum StackOwner {
     /// The kernel's own.
     Kernel,
     /// A user's.
@@ -48,8 +48,8 @@ struct Block {
 }
 
 /// What a process has.
-struct OfProcess {
-    whose: Whose,
+struct ProcessStacks {
+    whose: StackOwner,
     /// Whose it is was looked up in this generation: its number may be another's by the next.
     is_settled: bool,
     blocks: VecDeque<Block>,
@@ -69,7 +69,7 @@ struct Sent {
 
 /// Records that went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gone {
+pub(crate) struct DroppedStacks {
     pub(crate) lane: Lane,
     pub(crate) records: u32,
 }
@@ -77,8 +77,8 @@ pub(crate) struct Gone {
 /// The stacks that are kept.
 #[derive(Default)]
 pub(crate) struct KeptStacks {
-    processes: BTreeMap<u32, OfProcess>,
-    ranks: Ranks,
+    processes: BTreeMap<u32, ProcessStacks>,
+    ranks: UserRanks,
     bytes: usize,
     generation: u64,
     /// Bytes that came in this generation.
@@ -115,7 +115,8 @@ impl KeptStacks {
         self.generation += 1;
         self.came = 0;
         self.gave_way = false;
-        let others = self.processes.values_mut().filter(|process| process.whose != Whose::Kernel);
+        let others =
+            self.processes.values_mut().filter(|process| process.whose != StackOwner::Kernel);
         others.for_each(|process| process.is_settled = false);
     }
 
@@ -139,7 +140,7 @@ impl KeptStacks {
 
     fn add_record(&mut self, (lane, near): (Lane, Ticks), pid: u32, record: &[u8]) {
         self.came += record.len();
-        let process = self.processes.entry(pid).or_insert_with(|| OfProcess::new(pid));
+        let process = self.processes.entry(pid).or_insert_with(|| ProcessStacks::new(pid));
         let (whose, before) = (process.whose, process.bytes);
         process.add(lane, self.generation, near, record);
         let after = process.bytes;
@@ -147,7 +148,7 @@ impl KeptStacks {
     }
 
     /// A process's stacks take other bytes than before.
-    fn resized(&mut self, pid: u32, whose: Whose, before: usize, after: usize) {
+    fn resized(&mut self, pid: u32, whose: StackOwner, before: usize, after: usize) {
         if before != after {
             self.bytes = self.bytes - before + after;
             self.ranks.resized(pid, whose, before, after);
@@ -164,7 +165,7 @@ impl KeptStacks {
     pub(crate) fn settle(&mut self, pid: u32, user: Option<u32>) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         process.is_settled = true;
-        let Some(whose) = user.map(Whose::User) else { return };
+        let Some(whose) = user.map(StackOwner::User) else { return };
         let (before, bytes) = (std::mem::replace(&mut process.whose, whose), process.bytes);
         if before != whose {
             self.resized(pid, before, bytes, 0);
@@ -173,7 +174,7 @@ impl KeptStacks {
     }
 
     /// Stacks of before that generation go: no event refers to them.
-    pub(crate) fn drop_before(&mut self, generation: u64) -> Vec<Gone> {
+    pub(crate) fn drop_before(&mut self, generation: u64) -> Vec<DroppedStacks> {
         let older = self.processes.iter().filter(|(_, process)| process.is_before(generation));
         let pids: Vec<u32> = older.map(|(pid, _)| *pid).collect();
         let mut gone = Vec::new();
@@ -186,14 +187,14 @@ impl KeptStacks {
     }
 
     /// What gives way: the oldest of the process that has most, of the user who has most.
-    pub(crate) fn give_way(&mut self) -> Option<Gone> {
+    pub(crate) fn give_way(&mut self) -> Option<DroppedStacks> {
         let pid = self.ranks.largest()?;
         self.gave_way |=
             self.processes.get(&pid).is_some_and(|process| !process.is_before(self.generation));
         self.pop_of(pid)
     }
 
-    fn pop_of(&mut self, pid: u32) -> Option<Gone> {
+    fn pop_of(&mut self, pid: u32) -> Option<DroppedStacks> {
         let process = self.processes.get_mut(&pid)?;
         let (whose, before) = (process.whose, process.bytes);
         let block = process.pop()?;
@@ -202,7 +203,7 @@ impl KeptStacks {
             self.processes.remove(&pid);
         }
         self.resized(pid, whose, before, after);
-        Some(Gone { lane: block.lane, records: block.records })
+        Some(DroppedStacks { lane: block.lane, records: block.records })
     }
 
     /// The next chunk of what is here, to be asked for when nothing comes any more: lane by lane,
@@ -236,11 +237,11 @@ impl KeptStacks {
     }
 }
 
-impl OfProcess {
+impl ProcessStacks {
     fn new(pid: u32) -> Self {
         let is_kernel = pid == 0;
         Self {
-            whose: if is_kernel { Whose::Kernel } else { Whose::Unknown },
+            whose: if is_kernel { StackOwner::Kernel } else { StackOwner::Unknown },
             is_settled: is_kernel,
             blocks: VecDeque::new(),
             gone: 0,
@@ -318,20 +319,20 @@ fn next_record(data: &[u8]) -> Option<(u32, usize)> {
 
 /// Who has how much.
 #[derive(Default)]
-struct Ranks {
-    users: BTreeMap<Whose, OfUser>,
-    by_bytes: BTreeSet<(usize, Whose)>,
+struct UserRanks {
+    users: BTreeMap<StackOwner, UserStacks>,
+    by_bytes: BTreeSet<(usize, StackOwner)>,
 }
 
 #[derive(Default)]
-struct OfUser {
+struct UserStacks {
     bytes: usize,
     processes: BTreeSet<(usize, u32)>,
 }
 
-impl Ranks {
+impl UserRanks {
     /// A process has other bytes than before, or none.
-    fn resized(&mut self, pid: u32, whose: Whose, before: usize, after: usize) {
+    fn resized(&mut self, pid: u32, whose: StackOwner, before: usize, after: usize) {
         let user = self.users.entry(whose).or_default();
         self.by_bytes.remove(&(user.bytes, whose));
         user.processes.remove(&(before, pid));

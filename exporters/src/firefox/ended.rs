@@ -1,7 +1,7 @@
 //! A session at its end: its threads in the file's order, with the names and ids they go by.
 
 use super::counters::{Counter, Display, display, display_pool};
-use super::meta::Span;
+use super::meta::ProfileSpan;
 use super::threads::ThreadState;
 use crate::heap::PoolKey;
 use rustc_hash::FxHashMap;
@@ -12,8 +12,8 @@ use syscollect_model::{ProcessId, Scope, SessionInfo, StringId, Tables, ThreadId
 
 /// Everything that is written, besides the shared tables.
 #[derive(Default)]
-pub(super) struct Ended {
-    pub(super) span: Span,
+pub(super) struct EndedProfile {
+    pub(super) span: ProfileSpan,
     pub(super) meta: Value,
     pub(super) threads: Vec<EndedThread>,
     pub(super) counters: Vec<EndedCounter>,
@@ -78,7 +78,7 @@ impl Ids {
 pub(super) fn threads(
     states: Vec<Option<Box<ThreadState>>>,
     session: &SessionInfo,
-    span: Span,
+    span: ProfileSpan,
     tables: &Tables,
 ) -> Vec<EndedThread> {
     let mut list = named(states, session, span, tables);
@@ -110,7 +110,7 @@ fn busiest_first(list: &mut [EndedThread]) {
 fn named(
     states: Vec<Option<Box<ThreadState>>>,
     session: &SessionInfo,
-    span: Span,
+    span: ProfileSpan,
     tables: &Tables,
 ) -> Vec<EndedThread> {
     let mut ids: Vec<(ThreadId, Box<ThreadState>)> = (0u32..)

@@ -9,7 +9,7 @@ use syscollect_model::{ClockSource, Loss, LossCause, RecorderSummary, SessionInf
 
 /// The times that the file begins and ends at, nanoseconds of the session.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Span {
+pub(super) struct ProfileSpan {
     pub(super) origin: u64,
     pub(super) end: u64,
 }
@@ -22,7 +22,7 @@ pub(super) fn milliseconds(nanoseconds: u64) -> f64 {
 /// `kinds` are the schemas of the markers that programs brought.
 pub(super) fn meta(
     config: &Config,
-    span: Span,
+    span: ProfileSpan,
     (losses, summary): (&[Loss], Option<&RecorderSummary>),
     kinds: Vec<Value>,
     shared: &Shared,

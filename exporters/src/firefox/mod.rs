@@ -49,10 +49,10 @@ mod write;
 
 use crate::{ExportError, ProcessFilter};
 use counters::Counter;
-use ended::Ended;
+use ended::EndedProfile;
 use gpu::Queues;
 use markers::{Cause, Data, LossData, Marker, Timing};
-use meta::Span;
+use meta::ProfileSpan;
 use resources::{LockMarkers, MemoryCounters};
 use rustc_hash::FxHashMap;
 use slices::Slices;
@@ -122,7 +122,7 @@ pub struct FirefoxExporter<W> {
     origin: Option<Time>,
     last: Time,
     /// What was known at the end.
-    ended: Ended,
+    ended: EndedProfile,
 }
 
 /// The threads of which something was told.
@@ -186,7 +186,7 @@ impl<W: Write> FirefoxExporter<W> {
             timeline: Timeline::default(),
             origin: None,
             last: Time(0),
-            ended: Ended::default(),
+            ended: EndedProfile::default(),
         }
     }
 
@@ -620,7 +620,7 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
         self.keep_main_threads(tables);
         self.describe_processes(tables);
         let origin = self.origin.unwrap_or_default().0;
-        let span = Span { origin, end: end.max(origin) };
+        let span = ProfileSpan { origin, end: end.max(origin) };
         let mut threads = ended::threads(
             std::mem::take(&mut self.threads.states),
             &self.config.session,
@@ -633,7 +633,7 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
         let kinds = self.timeline.slices.kinds.schemas();
         let mut meta = meta::meta(&self.config, span, (losses, recorder), kinds, &self.shared);
         visible::say(&mut meta, &threads);
-        self.ended = Ended { span, meta, threads, counters };
+        self.ended = EndedProfile { span, meta, threads, counters };
         Ok(())
     }
 }

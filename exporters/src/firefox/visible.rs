@@ -16,7 +16,7 @@ const TALKATIVE: usize = 10;
 
 /// What one thread has to show.
 #[derive(Clone, Copy, Debug, Default)]
-struct Shows {
+struct ThreadContent {
     cpu_ns: u64,
     marks: usize,
     /// It is the machine's, or a queue of a GPU.
@@ -25,7 +25,7 @@ struct Shows {
 
 /// Adds the threads that are shown at first, and the one that is selected.
 pub(super) fn say(meta: &mut Value, threads: &[EndedThread]) {
-    let shows: Vec<Shows> =
+    let shows: Vec<ThreadContent> =
         threads.iter().enumerate().map(|(index, thread)| shows(index, thread)).collect();
     let Choice { visible, selected } = choose(&shows);
     meta["initialVisibleThreads"] = json!(visible);
@@ -35,9 +35,9 @@ pub(super) fn say(meta: &mut Value, threads: &[EndedThread]) {
     meta["initialSelectedThreads"] = json!(selected.as_slice());
 }
 
-fn shows(index: usize, thread: &EndedThread) -> Shows {
+fn shows(index: usize, thread: &EndedThread) -> ThreadContent {
     let marks = thread.state.markers.of_programs();
-    Shows { cpu_ns: thread.cpu_ns(), marks, always: index == 0 || thread.queue }
+    ThreadContent { cpu_ns: thread.cpu_ns(), marks, always: index == 0 || thread.queue }
 }
 
 /// Threads by index.
@@ -47,7 +47,7 @@ struct Choice {
     selected: Option<usize>,
 }
 
-fn choose(threads: &[Shows]) -> Choice {
+fn choose(threads: &[ThreadContent]) -> Choice {
     let all = threads.iter().enumerate();
     let mut busiest: Vec<(usize, u64)> =
         all.clone().map(|(index, thread)| (index, thread.cpu_ns)).collect();
@@ -76,29 +76,30 @@ fn choose(threads: &[Shows]) -> Choice {
 mod tests {
     use super::*;
 
-    fn busy(cpu_ns: u64) -> Shows {
-        Shows { cpu_ns, ..Shows::default() }
+    fn busy(cpu_ns: u64) -> ThreadContent {
+        ThreadContent { cpu_ns, ..ThreadContent::default() }
     }
 
     #[test]
     fn the_machine_queues_and_talkative_threads_are_shown_beside_the_busiest() {
-        let machine = Shows { always: true, ..Shows::default() };
-        let marked = Shows { marks: 3, ..Shows::default() };
+        let machine = ThreadContent { always: true, ..ThreadContent::default() };
+        let marked = ThreadContent { marks: 3, ..ThreadContent::default() };
         let threads = [machine, busy(5), busy(1_000), busy(49), busy(50), marked, busy(0), machine];
         assert_eq!(choose(&threads), Choice { visible: vec![0, 2, 4, 5, 7], selected: Some(2) });
     }
 
     #[test]
     fn of_many_threads_as_many_are_shown_as_fit() {
-        let threads: Vec<Shows> =
-            (0..100).map(|index| Shows { marks: index, ..busy(1_000 - index as u64) }).collect();
+        let threads: Vec<ThreadContent> = (0..100)
+            .map(|index| ThreadContent { marks: index, ..busy(1_000 - index as u64) })
+            .collect();
         let expected: Vec<usize> = (0..BUSIEST).chain(100 - TALKATIVE..100).collect();
         assert_eq!(choose(&threads), Choice { visible: expected, selected: Some(0) });
     }
 
     #[test]
     fn where_nothing_ran_the_machine_is_selected() {
-        let machine = Shows { always: true, ..Shows::default() };
+        let machine = ThreadContent { always: true, ..ThreadContent::default() };
         assert_eq!(choose(&[machine, busy(0)]), Choice { visible: vec![0], selected: Some(0) });
         assert_eq!(choose(&[]), Choice { visible: Vec::new(), selected: None });
     }

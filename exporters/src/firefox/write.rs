@@ -1,7 +1,7 @@
 //! The file itself.
 
-use super::ended::{Ended, EndedCounter, EndedThread};
-use super::meta::{Span, milliseconds};
+use super::ended::{EndedCounter, EndedProfile, EndedThread};
+use super::meta::{ProfileSpan, milliseconds};
 use super::tables::{Lib, Shared};
 use crate::ExportError;
 use flate2::Compression;
@@ -18,7 +18,7 @@ pub(super) fn write<W: Write>(
     out: W,
     gzip: bool,
     shared: &Shared,
-    ended: &Ended,
+    ended: &EndedProfile,
 ) -> Result<W, ExportError> {
     let mut buffered = BufWriter::with_capacity(BUFFER_BYTES, out);
     if gzip {
@@ -35,7 +35,11 @@ pub(super) fn write<W: Write>(
     Ok(out)
 }
 
-fn write_json<W: Write>(out: &mut W, shared: &Shared, ended: &Ended) -> Result<(), ExportError> {
+fn write_json<W: Write>(
+    out: &mut W,
+    shared: &Shared,
+    ended: &EndedProfile,
+) -> Result<(), ExportError> {
     let span = ended.span;
     let profile = Profile {
         meta: &ended.meta,
@@ -224,7 +228,7 @@ fn sources(shared: &Shared) -> impl Serialize + '_ {
 /// Times as the distance from the row before, which is what packs best.
 fn time_deltas<'a>(
     times: impl Iterator<Item = u64> + Clone + 'a,
-    span: Span,
+    span: ProfileSpan,
 ) -> impl Serialize + 'a {
     let mut last = span.origin;
     Column(times.map(move |time| {
@@ -234,7 +238,7 @@ fn time_deltas<'a>(
     }))
 }
 
-fn counter_out(counter: &EndedCounter, span: Span) -> impl Serialize + '_ {
+fn counter_out(counter: &EndedCounter, span: ProfileSpan) -> impl Serialize + '_ {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Out<'a, S: Serialize> {
@@ -295,7 +299,7 @@ struct IdentityOut<'a> {
     tid: &'a str,
 }
 
-fn thread_out(thread: &EndedThread, span: Span) -> impl Serialize + '_ {
+fn thread_out(thread: &EndedThread, span: ProfileSpan) -> impl Serialize + '_ {
     ThreadOut {
         lifetime: LifetimeOut {
             // The viewer puts processes of this type first.
@@ -319,7 +323,7 @@ fn thread_out(thread: &EndedThread, span: Span) -> impl Serialize + '_ {
     }
 }
 
-fn samples(thread: &EndedThread, span: Span) -> impl Serialize + '_ {
+fn samples(thread: &EndedThread, span: ProfileSpan) -> impl Serialize + '_ {
     let rows = thread.state.samples.iter();
     table!(rows.len(), {
         "stack": Column(rows.clone().map(|row| row.stack)),
@@ -330,7 +334,7 @@ fn samples(thread: &EndedThread, span: Span) -> impl Serialize + '_ {
     })
 }
 
-fn markers(thread: &EndedThread, span: Span) -> impl Serialize + '_ {
+fn markers(thread: &EndedThread, span: ProfileSpan) -> impl Serialize + '_ {
     let rows = thread.state.markers.rows().iter();
     let at =
         move |time: Option<u64>| time.map(|time| milliseconds(time.saturating_sub(span.origin)));

@@ -5,7 +5,7 @@
 //! has its unit beside the label, because viewers show annotations as they are.
 
 use super::fields::{interned, track_event};
-use super::intern::{Stacks, Written, interned_string, string_iid};
+use super::intern::{Stacks, WrittenIds, interned_string, string_iid};
 use crate::proto::Message;
 use rustc_hash::FxHashSet;
 use syscollect_model::{Field, LocationId, SchemaId, StackId, StringId, Tables, Value};
@@ -26,10 +26,10 @@ pub(crate) struct Details {
     fields: Vec<u8>,
     /// Fields of `InternedData` that must come with them.
     interned: Vec<u8>,
-    names: Written,
-    categories: Written,
-    locations: Written,
-    strings: Written,
+    names: WrittenIds,
+    categories: WrittenIds,
+    locations: WrittenIds,
+    strings: WrittenIds,
     labels: FxHashSet<u64>,
     stacks: Stacks,
 }

@@ -14,7 +14,7 @@ use super::samples::{SamplePoint, Samples};
 use super::stream::Stream;
 use crate::ExportError;
 use crate::labels;
-use crate::off_cpu::Stay;
+use crate::off_cpu::OffCpuInterval;
 use rustc_hash::FxHashMap;
 use std::io::Write;
 use syscollect_model::{SessionInfo, StackId, Tables, ThreadId, Time};
@@ -138,7 +138,7 @@ impl OffCpuGraph {
         &mut self,
         stream: &mut Stream<W>,
         tables: &Tables,
-        stay: &Stay,
+        stay: &OffCpuInterval,
     ) -> Result<(), ExportError> {
         let Some(stack) = stay.stack else { return Ok(()) };
         let rest = self.rests.entry(stay.thread).or_default();

@@ -7,11 +7,11 @@ use syscollect_model::{FrameId, Module, ModuleId, ProcessId, StackId, StringId, 
 
 /// Which ids of one kind were written already.
 #[derive(Debug, Default)]
-pub(crate) struct Written {
+pub(crate) struct WrittenIds {
     words: Vec<u64>,
 }
 
-impl Written {
+impl WrittenIds {
     /// Notes `id`; whether it is new.
     #[inline]
     pub(crate) fn insert(&mut self, id: u32) -> bool {
@@ -54,15 +54,15 @@ const UNKNOWN_MAPPING: u64 = 1;
 #[derive(Debug, Default)]
 pub(crate) struct Stacks {
     started: bool,
-    stacks: Written,
+    stacks: WrittenIds,
     /// Stacks that stand on the frame of a process, by their numbers from 1 on.
     rooted: FxHashMap<(ProcessId, StackId), u64>,
-    processes: Written,
-    frames: Written,
-    functions: Written,
-    sources: Written,
-    modules: Written,
-    paths: Written,
+    processes: WrittenIds,
+    frames: WrittenIds,
+    functions: WrittenIds,
+    sources: WrittenIds,
+    modules: WrittenIds,
+    paths: WrittenIds,
 }
 
 impl Stacks {

@@ -9,7 +9,7 @@
 //! - compact and full events of one nanosecond come in any order.
 
 use super::fields::{ftrace, interned};
-use super::intern::{Written, interned_string, string_iid};
+use super::intern::{WrittenIds, interned_string, string_iid};
 use super::lane::{CompactSwitch, CompactWaking, Lane};
 use super::names::{Names, UNRECORDED_NAME, UNRECORDED_TID};
 use super::packets::Sequence;
@@ -58,7 +58,7 @@ pub(crate) struct Scheduling {
     /// How viewers tell that a thread was preempted.
     preempted: u64,
     lanes: PerCpu<Lane>,
-    symbols: Written,
+    symbols: WrittenIds,
     /// Names of kernel functions that no bundle has carried yet, as fields of `InternedData`.
     /// They go with the next bundle of any CPU, and so before or with their first user.
     new_symbols: Vec<u8>,

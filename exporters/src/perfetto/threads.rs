@@ -11,7 +11,7 @@
 
 use super::context::Context;
 use super::fields::{ftrace, packet, process_tree as tree};
-use super::intern::Written;
+use super::intern::WrittenIds;
 use super::names::Names;
 use super::packets::Sequence;
 use super::sched::Scheduling;
@@ -39,8 +39,8 @@ struct Ending {
 pub(crate) struct Threads {
     pub(crate) names: Names,
     sequence: Sequence,
-    known_processes: Written,
-    ended_processes: Written,
+    known_processes: WrittenIds,
+    ended_processes: WrittenIds,
     /// Whose thread id it is at the moment.
     owners: FxHashMap<u32, ThreadId>,
     /// Threads that have started, until it is known who started them.
@@ -57,8 +57,8 @@ impl Threads {
         Self {
             names: Names::default(),
             sequence,
-            known_processes: Written::default(),
-            ended_processes: Written::default(),
+            known_processes: WrittenIds::default(),
+            ended_processes: WrittenIds::default(),
             owners: FxHashMap::default(),
             starting: FxHashMap::default(),
             ending: FxHashMap::default(),

@@ -12,7 +12,7 @@
 use super::context::Context;
 use super::details::{Details, Note};
 use super::fields::{packet, track, track_event};
-use super::intern::Written;
+use super::intern::WrittenIds;
 use super::packets::Sequence;
 use super::sched::Scheduling;
 use crate::ExportError;
@@ -85,7 +85,7 @@ pub(crate) struct Tracks {
     /// Of tracks of the model, by [`TrackId`], for speed; 0 is none.
     models: Vec<u64>,
     /// Threads whose own track is taken.
-    zones: Written,
+    zones: WrittenIds,
 }
 
 impl Tracks {
@@ -97,7 +97,7 @@ impl Tracks {
             first_uuid: u64::from(machine.0) << 32 | 1,
             uuids: FxHashMap::default(),
             models: Vec::new(),
-            zones: Written::default(),
+            zones: WrittenIds::default(),
         }
     }
 

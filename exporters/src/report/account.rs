@@ -29,7 +29,7 @@ pub(super) enum Wait {
 
 /// The time in a state that has ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stay {
+pub(super) struct StateInterval {
     pub(super) state: State,
     /// When it began.
     pub(super) since: u64,
@@ -45,7 +45,7 @@ pub(super) struct Stay {
     pub(super) slept_before: bool,
 }
 
-impl Stay {
+impl StateInterval {
     /// From its true beginning on; `None` if that is not known.
     pub(super) fn whole(&self) -> Option<Self> {
         let Self { since, known, before, cut, .. } = *self;
@@ -174,7 +174,7 @@ impl Account {
     ///
     /// What runs is told by its CPU alone, which [`super::scheduling`] stops at gaps.
     #[inline]
-    pub(super) fn change(&mut self, state: State, now: u64, gaps: &Gaps) -> Stay {
+    pub(super) fn change(&mut self, state: State, now: u64, gaps: &Gaps) -> StateInterval {
         let now = now.max(self.since);
         let missing = match self.state {
             State::Waiting(_) | State::Blocked(_) => gaps.missing(self.since, now),
@@ -185,7 +185,7 @@ impl Account {
 
     /// Something was seen that does not follow from the state: it ended unseen.
     /// It is known up to where records are missing, if any are.
-    pub(super) fn lose_track(&mut self, now: u64, missing_from: Option<u64>) -> Stay {
+    pub(super) fn lose_track(&mut self, now: u64, missing_from: Option<u64>) -> StateInterval {
         let now = now.max(self.since);
         let known_until = match self.state {
             State::Waiting(_) | State::Blocked(_) => {
@@ -204,10 +204,10 @@ impl Account {
     }
 
     #[inline]
-    fn end(&mut self, next: State, known: u64, now: u64) -> Stay {
+    fn end(&mut self, next: State, known: u64, now: u64) -> StateInterval {
         let elapsed = now - self.since;
         let unknown = elapsed - known;
-        let stay = Stay {
+        let stay = StateInterval {
             state: self.state,
             since: self.since,
             known,

@@ -104,9 +104,9 @@ impl ReportExporter {
     }
 
     /// What is left out of the tables.
-    fn others(&self, tables: &Tables) -> Others {
+    fn others(&self, tables: &Tables) -> OtherProcesses {
         let mut processes = std::collections::BTreeSet::new();
-        let mut others = Others::default();
+        let mut others = OtherProcesses::default();
         for (_, account) in
             self.scheduling.accounts().filter(|(_, account)| !account.chosen && account.is_active())
         {

@@ -268,7 +268,7 @@ const LOOKED_AT: usize = 256;
 
 /// What stacks are one for, that differ only in what the library or the kernel did.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct OwnPlace {
+struct OwnStackKey {
     program: ProcessId,
     wait: WaitFor,
     call: OwnCall,
@@ -281,10 +281,11 @@ fn longest_blocked(sums: &Sums, programs: &Programs, tables: &Tables) -> Option<
         .filter(|((wait, (process, _)), _)| is_of_interest(*wait, *process, tables))
         .collect();
     stacks.sort_unstable_by_key(|(key, total)| (Reverse(total.sum), **key));
-    let mut places = FxHashMap::<OwnPlace, (Total, BTreeSet<ProcessId>)>::default();
+    let mut places = FxHashMap::<OwnStackKey, (Total, BTreeSet<ProcessId>)>::default();
     for ((wait, (process, stack)), total) in stacks.into_iter().take(LOOKED_AT) {
         let (program, call) = (programs.first_of(*process), OwnCall::of(*stack, tables));
-        let (sum, processes) = places.entry(OwnPlace { program, wait: *wait, call }).or_default();
+        let (sum, processes) =
+            places.entry(OwnStackKey { program, wait: *wait, call }).or_default();
         sum.merge(total);
         processes.insert(*process);
     }

@@ -2,7 +2,7 @@
 
 use super::ReportExporter;
 use super::data::*;
-use super::locks::{LockKey, LockTotals, Spans};
+use super::locks::{DurationTotals, LockKey, LockTotals};
 use super::plots::Plot;
 use super::slices::{Named, SliceKey};
 use super::stack_words::labels;
@@ -232,7 +232,7 @@ fn numbered(name: std::borrow::Cow<'_, str>, id: u32) -> String {
     format!("{name} ({id})")
 }
 
-fn holder(thread: ThreadId, spans: &Spans, tables: &Tables) -> HolderRow {
+fn holder(thread: ThreadId, spans: &DurationTotals, tables: &Tables) -> HolderRow {
     let row = tables.thread(thread);
     HolderRow {
         tid: row.tid,

@@ -5,7 +5,7 @@ use super::capped::Capped;
 use super::columns::grouped;
 use super::data::{CallerRow, CallersRow, StackLabels, Table};
 use super::stack_words::labels;
-use super::text::{Text, count, shown, some_of};
+use super::text::{ReportText, count, shown, some_of};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ impl ReportExporter {
     }
 }
 
-impl Text {
+impl ReportText {
     pub(super) fn callers(&mut self, callers: &Table<CallersRow>) {
         if callers.rows.is_empty() {
             return;

@@ -1,6 +1,6 @@
 //! What each CPU runs.
 
-use super::worst::{Meanwhile, Runs};
+use super::worst::{CpuMeanwhile, Runs};
 use syscollect_model::{CpuId, PerCpu, Tables, ThreadId};
 
 /// One CPU, nanoseconds.
@@ -60,11 +60,11 @@ impl Cpus {
     }
 
     /// What a CPU ran between two times, as far as it remembers.
-    pub(super) fn ran(&mut self, cpu: CpuId, since: u64, until: u64) -> Meanwhile {
+    pub(super) fn ran(&mut self, cpu: CpuId, since: u64, until: u64) -> CpuMeanwhile {
         self.get(cpu)
             .runs
             .as_ref()
-            .map_or_else(Meanwhile::default, |runs| runs.between(since, until))
+            .map_or_else(CpuMeanwhile::default, |runs| runs.between(since, until))
     }
 
     #[inline]

@@ -69,7 +69,7 @@ pub struct Report {
     pub worst: WorstWaits,
     /// The processes that were not asked for.
     #[serde(default)]
-    pub others: Others,
+    pub others: OtherProcesses,
     /// Who woke whom.
     pub wakeups: Wakeups,
     /// How long runnable threads waited for a CPU.
@@ -149,7 +149,7 @@ impl<T> Default for Table<T> {
 
 /// Processes that did something and are in no table, because others were asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Others {
+pub struct OtherProcesses {
     /// How many.
     pub processes: usize,
     /// For how long they were on CPU, as far as that was recorded.

@@ -56,12 +56,12 @@ impl GpuTotals {
 
 /// The jobs of all queues.
 #[derive(Debug)]
-pub(super) struct GpuBooks {
+pub(super) struct GpuAccounts {
     pub(super) rows: Capped<GpuKey, GpuTotals>,
     pub(super) waits: FenceWaits,
 }
 
-impl GpuBooks {
+impl GpuAccounts {
     /// Of waits for fences the longest are kept, as many as that.
     pub(super) fn new(waits: usize) -> Self {
         Self { rows: Capped::new(MAX_ROWS), waits: FenceWaits::new(waits) }

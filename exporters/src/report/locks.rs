@@ -23,13 +23,13 @@ pub(super) struct LockKey {
 
 /// How often, how long in all, how long at most; nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Spans {
+pub(super) struct DurationTotals {
     pub(super) count: u64,
     pub(super) total: u64,
     pub(super) longest: u64,
 }
 
-impl Spans {
+impl DurationTotals {
     fn add(&mut self, nanoseconds: u64) {
         self.count += 1;
         self.total = self.total.saturating_add(nanoseconds);
@@ -40,8 +40,8 @@ impl Spans {
 /// Locks of one row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LockTotals {
-    pub(super) waits: Spans,
-    pub(super) holds: Spans,
+    pub(super) waits: DurationTotals,
+    pub(super) holds: DurationTotals,
     /// Waits that began while another thread held the lock.
     pub(super) contended: u64,
     /// Waits that ended without the lock.
@@ -60,25 +60,25 @@ pub(super) struct LockWait {
 
 /// All locks.
 #[derive(Debug)]
-pub(super) struct LockBooks {
+pub(super) struct LockAccounts {
     locks: Locks,
-    books: Books,
+    books: LockCounts,
 }
 
 /// What is counted of them.
 #[derive(Debug)]
-pub(super) struct Books {
+pub(super) struct LockCounts {
     pub(super) rows: Capped<LockKey, LockTotals>,
-    pub(super) holders: Capped<(LockKey, ThreadId), Spans>,
+    pub(super) holders: Capped<(LockKey, ThreadId), DurationTotals>,
     /// Of each thread that waits, who held the lock when it began.
     awaited: FxHashMap<ThreadId, ThreadId>,
     pub(super) longest: Longest<LockWait>,
 }
 
-impl LockBooks {
+impl LockAccounts {
     /// Books that keep so many of the longest waits.
     pub(super) fn new(waits: usize) -> Self {
-        let books = Books {
+        let books = LockCounts {
             rows: Capped::new(MAX_LOCKS),
             holders: Capped::new(MAX_HOLDERS),
             awaited: FxHashMap::default(),
@@ -87,7 +87,7 @@ impl LockBooks {
         Self { locks: Locks::default(), books }
     }
 
-    pub(super) fn books(&self) -> &Books {
+    pub(super) fn books(&self) -> &LockCounts {
         &self.books
     }
 
@@ -103,7 +103,7 @@ impl LockBooks {
     }
 }
 
-impl Books {
+impl LockCounts {
     fn add(&mut self, now: u64, step: &LockTransition, tables: &Tables) {
         match *step {
             LockTransition::WaitBegins { lock, thread, holder } => {

@@ -146,8 +146,8 @@ use crate::labels;
 use crate::overwritten::OverwrittenTime;
 use callers::Callers;
 use capped::Capped;
-use gpu::GpuBooks;
-use locks::LockBooks;
+use gpu::GpuAccounts;
+use locks::LockAccounts;
 use plots::Plots;
 use samples::Samples;
 use scheduling::Scheduling;
@@ -172,7 +172,7 @@ pub struct ReportOptions {
     /// Only these processes.
     pub process: Option<ProcessFilter>,
     /// Only this part of the session is played.
-    pub part: Option<Part>,
+    pub part: Option<ReportRange>,
     /// Rows of each table; their full number is told.
     pub rows: usize,
     /// So many of the longest waits of each kind are told one by one; 0 is none.
@@ -256,9 +256,9 @@ pub struct ReportExporter {
     migrations: Capped<(CpuId, CpuId), u64>,
     slices: Slices,
     callers: Callers,
-    locks: LockBooks,
+    locks: LockAccounts,
     heap: Heap,
-    gpu: GpuBooks,
+    gpu: GpuAccounts,
     plots: Plots,
     crashes: Vec<(u64, Crash)>,
     crash_count: usize,
@@ -267,7 +267,7 @@ pub struct ReportExporter {
 
 /// From this time on, and up to that; where there is none, from the beginning and to the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct ReportRange {
     /// Where it begins.
     pub from: Option<Time>,
     /// Where it ends.
@@ -281,8 +281,8 @@ impl ReportExporter {
         Self {
             on_cpu: OnCpu::default(),
             scheduling: Scheduling::new(options.process.clone(), options.worst, options.worst_idle),
-            gpu: GpuBooks::new(options.rows.max(options.worst)),
-            locks: LockBooks::new(options.worst),
+            gpu: GpuAccounts::new(options.rows.max(options.worst)),
+            locks: LockAccounts::new(options.worst),
             options,
             recording: Recording::default(),
             counts: EventCounts::default(),

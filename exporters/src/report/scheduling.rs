@@ -3,13 +3,13 @@
 //! The definitions are in the documentation of [`super`].
 
 use super::Waker;
-use super::account::{Account, State, Stay, Wait};
+use super::account::{Account, State, StateInterval, Wait};
 use super::cpu::Cpus;
 use super::data::{Counts, Times};
 use super::durations::Durations;
 use super::filter::ProcessFilter;
 use super::off_cpu::{OffCpuTimes, WaitKey};
-use super::worst::{BlockedWait, CpuWait, Woken, Worst};
+use super::worst::{BlockedWait, CpuWait, Woken, WorstOfEach};
 use crate::gaps::Gaps;
 use syscollect_model::{
     CpuId, MachineId, OffCpu, ProcessId, SleepState, StringId, Switch, Tables, ThreadId, Wakeup,
@@ -44,7 +44,7 @@ pub(super) struct Scheduling {
     pub(super) after_preemption: Durations,
     /// The longest wait for a CPU, the first of equals: how long, since when, and whose.
     pub(super) longest_wait: Option<(u64, u64, ThreadId)>,
-    pub(super) worst: Worst,
+    pub(super) worst: WorstOfEach,
 }
 
 impl Scheduling {
@@ -67,7 +67,7 @@ impl Scheduling {
             after_wakeup: Durations::new(WAIT_DIGITS),
             after_preemption: Durations::new(WAIT_DIGITS),
             longest_wait: None,
-            worst: Worst::new(worst, with_idle),
+            worst: WorstOfEach::new(worst, with_idle),
         }
     }
 
@@ -351,9 +351,10 @@ impl Scheduling {
 
     /// A wait for a CPU has ended, with this length: it may be among the longest.
     #[inline]
-    fn keep_wait(&mut self, stay: &Stay, thread: ThreadId, began: Wait, cpu: CpuId) {
+    fn keep_wait(&mut self, stay: &StateInterval, thread: ThreadId, began: Wait, cpu: CpuId) {
         let Account { chosen, woken, .. } = self.accounts[thread.index()];
-        let Some(Stay { since, known, unknown, .. }) = stay.whole().filter(|_| chosen) else {
+        let Some(StateInterval { since, known, unknown, .. }) = stay.whole().filter(|_| chosen)
+        else {
             return;
         };
         let cpus = &mut self.cpus;
@@ -366,10 +367,16 @@ impl Scheduling {
 
     /// A time blocked has ended. Who is idle waits for nothing that anybody lacks.
     #[inline]
-    fn keep_blocked(&mut self, stay: &Stay, thread: ThreadId, off_cpu: OffCpu, tables: &Tables) {
+    fn keep_blocked(
+        &mut self,
+        stay: &StateInterval,
+        thread: ThreadId,
+        off_cpu: OffCpu,
+        tables: &Tables,
+    ) {
         let Account { process, chosen, woken, .. } = self.accounts[thread.index()];
         if chosen
-            && let Some(Stay { since, known, unknown, .. }) = stay.whole()
+            && let Some(StateInterval { since, known, unknown, .. }) = stay.whole()
             && let Some(waits_for) = self.worst.waited_for(process, &off_cpu, tables)
         {
             self.worst.blocked.add(known, since, || BlockedWait {
@@ -384,7 +391,7 @@ impl Scheduling {
 
     /// Books why a thread was blocked.
     #[inline]
-    fn book(&mut self, thread: ThreadId, stay: &Stay) {
+    fn book(&mut self, thread: ThreadId, stay: &StateInterval) {
         let account = &self.accounts[thread.index()];
         let State::Blocked(off_cpu) = &stay.state else { return };
         if !account.chosen {
@@ -403,8 +410,10 @@ impl Scheduling {
     }
 
     #[inline]
-    fn waited(&mut self, thread: ThreadId, wait: Wait, stay: &Stay) {
-        let Some(Stay { since, known: nanoseconds, cut, .. }) = stay.whole() else { return };
+    fn waited(&mut self, thread: ThreadId, wait: Wait, stay: &StateInterval) {
+        let Some(StateInterval { since, known: nanoseconds, cut, .. }) = stay.whole() else {
+            return;
+        };
         let account = &mut self.accounts[thread.index()];
         if nanoseconds > account.longest_wait {
             (account.longest_wait, account.longest_wait_since) = (nanoseconds, since);

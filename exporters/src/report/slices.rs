@@ -65,7 +65,7 @@ impl Default for Named {
 
 /// A slice that has begun.
 #[derive(Debug)]
-struct Begun {
+struct BegunSlice {
     key: SliceKey,
     since: u64,
     /// Another of its row is open around it.
@@ -78,7 +78,7 @@ struct Begun {
 /// Slices and instants. Times are nanoseconds.
 #[derive(Debug)]
 pub(super) struct Slices {
-    open: FxHashMap<TrackId, Nesting<Begun, MAX_DEPTH>>,
+    open: FxHashMap<TrackId, Nesting<BegunSlice, MAX_DEPTH>>,
     /// The tracks of threads that have slices.
     tracks: FxHashMap<ThreadId, Vec<TrackId>>,
     pub(super) names: Capped<SliceKey, Named>,
@@ -119,7 +119,7 @@ impl Slices {
             let key = SliceKey { name: slice.name, location: slice.location };
             let times = times.map_or_else(Times::default, |(_, times)| times);
             let nested = open.iter().any(|outer| outer.key == key);
-            open.push(Begun { key, since: now, nested, times, unfinished: false });
+            open.push(BegunSlice { key, since: now, nested, times, unfinished: false });
         }
     }
 

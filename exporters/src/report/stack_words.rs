@@ -7,7 +7,7 @@
 use super::columns::{fits, shortened, wrapped};
 use super::data::StackLabels;
 use super::own_code::{self, Code};
-use super::text::{Text, shown};
+use super::text::{ReportText, shown};
 use super::wait_for::{is_kernel, of_user_function};
 use super::wait_python::{self, is_python};
 use std::collections::BTreeSet;
@@ -99,7 +99,7 @@ impl OwnCall {
     }
 }
 
-impl Text {
+impl ReportText {
     /// A stack in a few lines, innermost frame first.
     pub(super) fn frames_of_stack(&mut self, stack: &StackLabels) {
         self.stack_words(INDENT, LINES, &[], stack);
@@ -113,7 +113,7 @@ impl Text {
         before: &[String],
         stack: &StackLabels,
     ) {
-        let telling = Telling::of(stack, self.width.saturating_sub(indent + BESIDE_NAME));
+        let telling = NotableFrames::of(stack, self.width.saturating_sub(indent + BESIDE_NAME));
         let all: Vec<usize> = (0..telling.len()).collect();
         let words = |kept: &[usize]| [before, &telling.words(kept)].concat();
         let fits = |kept: &[usize]| fits(self.width, indent, lines, &words(kept));
@@ -130,7 +130,7 @@ impl Text {
 
 /// The frames of a stack that tell something, innermost first: the ways out of the scheduler and
 /// into the kernel are the same for all.
-struct Telling<'a> {
+struct NotableFrames<'a> {
     frames: Vec<&'a str>,
     /// Which of them are the program's own, innermost first.
     own: Vec<usize>,
@@ -140,7 +140,7 @@ struct Telling<'a> {
     longest: usize,
 }
 
-impl<'a> Telling<'a> {
+impl<'a> NotableFrames<'a> {
     fn of(stack: &'a StackLabels, longest: usize) -> Self {
         let all = stack.frames.iter().map(String::as_str).enumerate();
         let telling =
@@ -224,7 +224,7 @@ mod tests {
         interpreted: &[usize],
         own: &[usize],
     ) -> String {
-        let mut out = Text { text: String::new(), width };
+        let mut out = ReportText { text: String::new(), width };
         let frames = frames.iter().map(|frame| (*frame).to_owned()).collect();
         let (interpreted, own) = (interpreted.to_vec(), own.to_vec());
         out.frames_of_stack(&StackLabels { frames, interpreted, own });

@@ -19,7 +19,7 @@ impl Report {
     /// The report as text in lines of `width` characters, as far as that is
     /// possible without cutting figures.
     pub fn text(&self, width: usize) -> String {
-        let mut out = Text { text: String::new(), width };
+        let mut out = ReportText { text: String::new(), width };
         out.paragraph(&self.verdict());
         out.text.push('\n');
         out.head(self);
@@ -38,12 +38,12 @@ impl Report {
     }
 }
 
-pub(super) struct Text {
+pub(super) struct ReportText {
     pub(super) text: String,
     pub(super) width: usize,
 }
 
-impl Text {
+impl ReportText {
     pub(super) fn line(&mut self, line: &str) {
         self.text.push_str(&clipped(line, self.width.max(40)));
         self.text.push('\n');
@@ -138,7 +138,7 @@ impl Text {
 
     /// Who else did something.
     fn others(&mut self, report: &Report) {
-        let Others { processes, on_cpu_ns } = report.others;
+        let OtherProcesses { processes, on_cpu_ns } = report.others;
         if processes == 0 {
             return;
         }

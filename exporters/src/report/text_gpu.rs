@@ -2,9 +2,9 @@
 
 use super::columns::{duration, grouped, percent};
 use super::data::*;
-use super::text::{Text, shown, some_of};
+use super::text::{ReportText, shown, some_of};
 
-impl Text {
+impl ReportText {
     pub(super) fn gpus(&mut self, report: &Report) {
         let Report { gpu_queues: queues, gpu, gpu_waits, duration_ns, .. } = report;
         // The same twice where each queue has jobs of one process.

@@ -2,12 +2,12 @@
 
 use super::columns::{duration, grouped, percent, wrapped};
 use super::data::*;
-use super::text::{Text, count, place_words, shown, some_of};
+use super::text::{ReportText, count, place_words, shown, some_of};
 
 /// Of so many stacks that may have held somebody up one is shown that may have waited for work.
 const UNDECIDED_SHARE: usize = 3;
 
-impl Text {
+impl ReportText {
     pub(super) fn off_cpu(&mut self, off_cpu: &OffCpuReport) {
         self.times_off_cpu(off_cpu);
         self.asleep_throughout(&off_cpu.asleep_throughout);

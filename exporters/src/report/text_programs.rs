@@ -2,10 +2,10 @@
 
 use super::columns::{REMARK, bytes, duration, grouped, number};
 use super::data::*;
-use super::text::{Text, shown, some_of};
+use super::text::{ReportText, shown, some_of};
 use syscollect_model::Unit;
 
-impl Text {
+impl ReportText {
     pub(super) fn programs(&mut self, report: &Report) {
         self.crashes(&report.crashes);
         self.frames(&report.frames);

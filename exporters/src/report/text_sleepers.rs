@@ -2,7 +2,7 @@
 
 use super::columns::grouped;
 use super::data::*;
-use super::text::{Text, count, place_words, shown};
+use super::text::{ReportText, count, place_words, shown};
 use super::text_worst::thread_words;
 
 /// Names of threads in a row.
@@ -10,7 +10,7 @@ const NAMES: usize = 3;
 /// How the table is called, to which others point.
 pub(super) const ASLEEP: &str = "Asleep from beginning to end";
 
-impl Text {
+impl ReportText {
     /// Who slept all the time. Of a whole machine these are most threads, and most of them had
     /// nothing to do: they are one line, where nobody asked for more.
     pub(super) fn asleep_throughout(&mut self, asleep: &AsleepThroughout) {

@@ -3,7 +3,7 @@
 use super::columns::{duration, grouped, percent, shortened};
 use super::data::*;
 use super::own_code::{self, Code};
-use super::text::{Text, shown};
+use super::text::{ReportText, shown};
 use std::collections::BTreeSet;
 use syscollect_model::{ModuleKind, OperatingSystem};
 
@@ -23,7 +23,7 @@ const ELLIPSIS: &str = "…";
 impl Report {
     /// The call trees as text in lines of `width` characters.
     pub fn tree_text(&self, width: usize) -> String {
-        let mut out = Text { text: String::new(), width };
+        let mut out = ReportText { text: String::new(), width };
         out.head(self);
         let trees = self.trees.clone().unwrap_or_default();
         let linux = self.recording.os != OperatingSystem::Windows;
@@ -82,7 +82,7 @@ struct Chain<'a> {
     module: &'a str,
 }
 
-impl Text {
+impl ReportText {
     fn tree(&mut self, tree: &CallTree, words: &TreeWords, linux: bool) {
         let idle = match tree.idle {
             0 => String::new(),

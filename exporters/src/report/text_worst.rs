@@ -2,7 +2,7 @@
 
 use super::columns::{duration, wrapped};
 use super::data::*;
-use super::text::{Text, count, place_words, shown, some_of};
+use super::text::{ReportText, count, place_words, shown, some_of};
 
 /// Lines that what ran meanwhile may take.
 const MEANWHILE_LINES: usize = 2;
@@ -14,7 +14,7 @@ const INDENT: usize = 24;
 impl Report {
     /// The longest waits as text in lines of `width` characters.
     pub fn worst_text(&self, width: usize) -> String {
-        let mut out = Text { text: String::new(), width };
+        let mut out = ReportText { text: String::new(), width };
         out.head(self);
         let WorstWaits { for_cpu, blocked, idle_left_out, locks } = &self.worst;
         out.waits_for_cpu(for_cpu, &self.recording);
@@ -40,7 +40,7 @@ impl Report {
     }
 }
 
-impl Text {
+impl ReportText {
     fn waits_for_cpu(&mut self, waits: &Table<CpuWaitRow>, recording: &Recording) {
         if waits.rows.is_empty() {
             return;

@@ -216,7 +216,7 @@ impl<'a> TreeBuilder<'a> {
     /// The nodes, each behind the one above it, and whether some with as much as `least` lack.
     fn grow(&self, least: u64) -> (Vec<Grown>, bool) {
         let (mut grown, mut is_cut) = (Vec::<Grown>::new(), false);
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingBranches::default();
         let all = 0..self.stacks.len() as u32;
         let all: Vec<_> = all.map(|stack| StackCursor { stack, next: 0 }).collect();
         let (roots, _) = self.branches(&all, None, 0);
@@ -320,12 +320,12 @@ impl<'a> TreeBuilder<'a> {
 
 /// Branches that may be added, the one with the most first, of equals the one that came first.
 #[derive(Default)]
-struct Waiting {
+struct WaitingBranches {
     order: BinaryHeap<(u64, Reverse<usize>)>,
     branches: Vec<Option<Branch>>,
 }
 
-impl Waiting {
+impl WaitingBranches {
     /// Adds those with as much as `least`.
     fn add(&mut self, branches: Vec<Branch>, least: u64) {
         for branch in branches.into_iter().filter(|branch| branch.total >= least) {

@@ -217,12 +217,12 @@ pub(super) fn of_user_function(function: &str) -> Option<WaitFor> {
 /// What threads waited for that left the CPU so. Each stack is looked at once.
 pub(crate) struct WaitsFor<'a> {
     tables: &'a Tables,
-    seen: SeenWaits,
+    seen: CachedWaits,
 }
 
 impl<'a> WaitsFor<'a> {
     pub(crate) fn new(tables: &'a Tables) -> Self {
-        Self { tables, seen: SeenWaits::default() }
+        Self { tables, seen: CachedWaits::default() }
     }
 
     pub(crate) fn of(
@@ -237,11 +237,11 @@ impl<'a> WaitsFor<'a> {
 
 /// The same while tables grow; always to be asked with the same ones.
 #[derive(Debug, Default)]
-pub(super) struct SeenWaits {
+pub(super) struct CachedWaits {
     cached: FxHashMap<(Option<StackId>, Reason), WaitFor>,
 }
 
-impl SeenWaits {
+impl CachedWaits {
     pub(super) fn of(
         &mut self,
         process: ProcessId,

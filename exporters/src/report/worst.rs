@@ -6,7 +6,7 @@ use super::data::WaitClass;
 use super::durations::sum_ns;
 use super::longest::Longest;
 use super::off_cpu::Reason;
-use super::wait_for::{SeenWaits, WaitFor};
+use super::wait_for::{CachedWaits, WaitFor};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -40,7 +40,7 @@ pub(super) struct CpuWait {
     pub(super) woken: Option<Woken>,
     /// Where it ran then.
     pub(super) cpu: CpuId,
-    pub(super) meanwhile: Meanwhile,
+    pub(super) meanwhile: CpuMeanwhile,
 }
 
 /// A thread was blocked.
@@ -56,7 +56,7 @@ pub(super) struct BlockedWait {
 
 /// What a CPU ran in a time. Nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Meanwhile {
+pub(super) struct CpuMeanwhile {
     /// The threads that ran longest.
     pub(super) most: Vec<(ThreadId, u64)>,
     /// How many more ran, and how long.
@@ -69,24 +69,24 @@ pub(super) struct Meanwhile {
 
 /// The longest waits of each kind; those for locks and fences are kept with these.
 #[derive(Debug)]
-pub(super) struct Worst {
+pub(super) struct WorstOfEach {
     pub(super) for_cpu: Longest<CpuWait>,
     pub(super) blocked: Longest<BlockedWait>,
     /// How many times threads that had nothing to do are not among the blocked ones.
     pub(super) idle_left_out: usize,
     /// They are.
     with_idle: bool,
-    seen: SeenWaits,
+    seen: CachedWaits,
 }
 
-impl Worst {
+impl WorstOfEach {
     pub(super) fn new(kept: usize, with_idle: bool) -> Self {
         Self {
             for_cpu: Longest::new(kept),
             blocked: Longest::new(kept),
             idle_left_out: 0,
             with_idle,
-            seen: SeenWaits::default(),
+            seen: CachedWaits::default(),
         }
     }
 
@@ -121,16 +121,16 @@ pub(super) struct Runs {
     /// Threads with the beginnings and ends of their runs.
     runs: VecDeque<(ThreadId, u64, u64)>,
     /// What was before them.
-    spans: VecDeque<Span>,
+    spans: VecDeque<RunSpan>,
     /// The span that grows.
-    newest: Span,
+    newest: RunSpan,
     /// There was more before.
     is_part: bool,
 }
 
 /// Runs that followed one another, summed up by thread. Nanoseconds.
 #[derive(Debug, Default)]
-struct Span {
+struct RunSpan {
     since: u64,
     until: u64,
     runs: usize,
@@ -139,7 +139,7 @@ struct Span {
     others: u64,
 }
 
-impl Span {
+impl RunSpan {
     fn add(&mut self, (thread, since, until): (ThreadId, u64, u64)) {
         if self.runs == 0 {
             self.since = since;
@@ -172,7 +172,7 @@ struct Sum {
 impl Sum {
     /// Adds a span, or nothing of one that began before; whether the beginning of the time is
     /// reached.
-    fn add(&mut self, span: &Span) -> bool {
+    fn add(&mut self, span: &RunSpan) -> bool {
         if span.runs == 0 {
             return false;
         }
@@ -210,7 +210,7 @@ impl Runs {
     }
 
     /// What ran between two times.
-    pub(super) fn between(&self, since: u64, until: u64) -> Meanwhile {
+    pub(super) fn between(&self, since: u64, until: u64) -> CpuMeanwhile {
         let mut sum = Sum { since, times: FxHashMap::default(), others: 0, known_from: until };
         let reached = self.add_runs_until(until, &mut sum)
             || self.spans_from_the_last().any(|span| sum.add(span));
@@ -224,7 +224,12 @@ impl Runs {
         most.sort_unstable_by_key(|(thread, ran)| (Reverse(*ran), *thread));
         let rest = most.split_off(most.len().min(NAMED));
         let others = sum.others + sum_ns(rest.iter().map(|(_, ran)| *ran));
-        Meanwhile { most, others: (rest.len(), others), unknown, is_part: sum.known_from > since }
+        CpuMeanwhile {
+            most,
+            others: (rest.len(), others),
+            unknown,
+            is_part: sum.known_from > since,
+        }
     }
 
     /// Adds the runs that are remembered one by one; whether the beginning of the time is reached.
@@ -243,7 +248,7 @@ impl Runs {
         sum.known_from == sum.since
     }
 
-    fn spans_from_the_last(&self) -> impl Iterator<Item = &Span> {
+    fn spans_from_the_last(&self) -> impl Iterator<Item = &RunSpan> {
         std::iter::once(&self.newest).chain(self.spans.iter().rev())
     }
 }
@@ -260,14 +265,14 @@ mod tests {
         {
             runs.add(ThreadId(thread), since, until);
         }
-        let expected = Meanwhile {
+        let expected = CpuMeanwhile {
             most: vec![(ThreadId(2), 20), (ThreadId(1), 15), (ThreadId(0), 2)],
             others: (2, 3),
             unknown: 7,
             is_part: false,
         };
         assert_eq!(runs.between(5, 52), expected);
-        let nobody_knows = Meanwhile { unknown: 7, ..Meanwhile::default() };
+        let nobody_knows = CpuMeanwhile { unknown: 7, ..CpuMeanwhile::default() };
         assert_eq!(runs.between(43, 50), nobody_knows);
     }
 

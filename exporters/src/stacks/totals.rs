@@ -1,7 +1,7 @@
 //! How often each thread was seen in each stack, and for how long off the CPU.
 
 use crate::ProcessFilter;
-use crate::off_cpu::{Blocked, Stay};
+use crate::off_cpu::{Blocked, OffCpuInterval};
 use crate::report::WaitClass;
 use crate::report::off_cpu::Reason;
 use crate::report::wait_for::WaitsFor;
@@ -89,7 +89,7 @@ impl Totals {
     }
 
     #[inline]
-    fn stay(&mut self, stay: Stay, tables: &Tables) {
+    fn stay(&mut self, stay: OffCpuInterval, tables: &Tables) {
         let key = (stay.thread, stay.stack);
         let add =
             |total: &mut Total| total.off_cpu_ns = total.off_cpu_ns.saturating_add(stay.blocked_ns);

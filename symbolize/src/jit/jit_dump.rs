@@ -6,9 +6,9 @@
 //! a clock that the capture knows.
 
 use super::names::{
-    BUFFER, GeneratedCode, NAME_MAX, NAMES_MAX, NamesFound, NamesOfAddresses, STEP, WhileInTurn,
+    BUFFER, GeneratedCode, NAME_MAX, NAMES_MAX, NamesFound, NamesOfAddresses, STEP, TurnReader,
 };
-use crate::turn::{Pace, Turn};
+use crate::turn::{NamingPace, NamingTurn};
 use rustc_hash::FxHashMap;
 use std::io::{self, BufReader, Read, Seek};
 use std::rc::Rc;
@@ -40,18 +40,18 @@ pub(crate) fn names_in(
     dump: impl Read + Seek,
     addresses: &[u64],
     clock: Option<&ClockMap>,
-    turn: &Turn,
+    turn: &NamingTurn,
 ) -> io::Result<NamesFound> {
     let mut records = Records {
-        from: BufReader::with_capacity(BUFFER, WhileInTurn { from: dump, turn }),
-        loaded: Loaded::default(),
+        from: BufReader::with_capacity(BUFFER, TurnReader { from: dump, turn }),
+        loaded: LoadedCode::default(),
     };
     let has_own_clock = records.header()?;
     let clock = clock.filter(|_| !has_own_clock);
     let (mut names, mut steps) = (NamesOfAddresses::new(addresses), 0);
     // A record that is not whole is still being written.
     while let Ok(record) = records.next()
-        && (steps < STEP || turn.pace() < Pace::Over)
+        && (steps < STEP || turn.pace() < NamingPace::Over)
     {
         let code = match record {
             Record::Code(code) => code,
@@ -63,7 +63,7 @@ pub(crate) fn names_in(
             names.add(code, clock.map(|clock| clock.ticks_at_monotonic(written)))
         });
     }
-    let is_over = turn.pace() == Pace::Over;
+    let is_over = turn.pace() == NamingPace::Over;
     Ok(names.finish(is_over.then_some("reading it takes too long")))
 }
 
@@ -76,7 +76,7 @@ enum Record {
 
 struct Records<R> {
     from: BufReader<R>,
-    loaded: Loaded,
+    loaded: LoadedCode,
 }
 
 impl<R: Read + Seek> Records<R> {
@@ -117,12 +117,12 @@ impl<R: Read + Seek> Records<R> {
 
 /// Names of the code that was loaded, by its number: moving it says no name.
 #[derive(Default)]
-struct Loaded {
+struct LoadedCode {
     names: FxHashMap<u64, Rc<str>>,
     bytes: usize,
 }
 
-impl Loaded {
+impl LoadedCode {
     /// `u32 pid, tid; u64 vma, address, size, index`, then the name up to a zero byte.
     fn load(&mut self, body: &[u8]) -> Option<GeneratedCode> {
         let (fixed, name) = body.split_at_checked(LOAD)?;
@@ -185,7 +185,7 @@ mod tests {
     }
 
     fn named(dump: &[u8], addresses: &[u64]) -> (Vec<(u64, String)>, u64) {
-        let names = names_in(Cursor::new(dump), addresses, None, &Turn::default()).unwrap();
+        let names = names_in(Cursor::new(dump), addresses, None, &NamingTurn::default()).unwrap();
         let symbols = names.symbols.iter();
         let symbols = symbols.map(|symbol| (symbol.offset, symbol.frames[0].function.clone()));
         (symbols.collect(), names.reused)
@@ -255,7 +255,7 @@ mod tests {
     }
 
     fn names_of(bytes: &[u8], clock: Option<&ClockMap>) -> (Vec<(u64, String)>, u64) {
-        let names = names_in(Cursor::new(bytes), &[0x1004], clock, &Turn::default()).unwrap();
+        let names = names_in(Cursor::new(bytes), &[0x1004], clock, &NamingTurn::default()).unwrap();
         let symbols = names.symbols.iter();
         let named = symbols.map(|symbol| (symbol.since.0, symbol.frames[0].function.clone()));
         (named.collect(), names.reused)
@@ -279,7 +279,7 @@ mod tests {
     fn a_file_that_is_no_jitdump_is_an_error() {
         let foreign: Vec<u8> = dump(&[]).iter().rev().copied().collect();
         for bytes in [&b""[..], b"JiTD", &foreign] {
-            assert!(names_in(Cursor::new(bytes), &[0], None, &Turn::default()).is_err());
+            assert!(names_in(Cursor::new(bytes), &[0], None, &NamingTurn::default()).is_err());
         }
     }
 
@@ -298,7 +298,7 @@ mod tests {
         ) {
             let dump = dump(&[load(1, 0x1000, 8, "f"), bytes]);
             for symbol in
-                names_in(Cursor::new(&dump[..]), &addresses, Some(&clock()), &Turn::default())
+                names_in(Cursor::new(&dump[..]), &addresses, Some(&clock()), &NamingTurn::default())
                     .unwrap()
                     .symbols
             {

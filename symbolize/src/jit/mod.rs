@@ -8,7 +8,7 @@ use self::names::NamesFound;
 use crate::ModuleRequest;
 use crate::code_lists::CodeList;
 use crate::shared::Shared;
-use crate::turn::Turn;
+use crate::turn::NamingTurn;
 use std::io::{self, Cursor};
 use syscollect_model::{ClockMap, MemoryAt, ProgramMemory, Symbol, SymbolTable};
 
@@ -32,7 +32,7 @@ impl ListKind {
         list: &CodeList,
         addresses: &[u64],
         clock: Option<&ClockMap>,
-        turn: &Turn,
+        turn: &NamingTurn,
     ) -> io::Result<NamesFound> {
         let reader = list.file.reader_of_now()?;
         match self {
@@ -63,7 +63,7 @@ pub(crate) fn name(
     shared: &Shared,
     request: &ModuleRequest,
     memory: &ProgramMemory,
-    turn: &Turn,
+    turn: &NamingTurn,
 ) -> SymbolTable {
     let mut table = SymbolTable {
         path: SymbolTable::GENERATED.to_owned(),
@@ -122,12 +122,12 @@ fn without_list(shared: &Shared, memory: &ProgramMemory) -> Vec<String> {
 
 /// What a perf map says of `addresses`.
 pub fn read_perf_map(map: &[u8], addresses: &[u64]) -> Vec<Symbol> {
-    let names = perf_map::names_in(map, addresses, &Turn::default());
+    let names = perf_map::names_in(map, addresses, &NamingTurn::default());
     names.map_or_else(|_| Vec::new(), |names| names.symbols)
 }
 
 /// What a jitdump says of `addresses`.
 pub fn read_jit_dump(dump: &[u8], addresses: &[u64], clock: Option<&ClockMap>) -> Vec<Symbol> {
-    let names = jit_dump::names_in(Cursor::new(dump), addresses, clock, &Turn::default());
+    let names = jit_dump::names_in(Cursor::new(dump), addresses, clock, &NamingTurn::default());
     names.map_or_else(|_| Vec::new(), |names| names.symbols)
 }

@@ -1,6 +1,6 @@
 //! Addresses and the code around them, whatever list tells of it.
 
-use crate::turn::{Pace, Turn};
+use crate::turn::{NamingPace, NamingTurn};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::rc::Rc;
 use syscollect_model::{Symbol, SymbolFrame, Ticks};
@@ -144,18 +144,18 @@ impl NamesOfAddresses {
 }
 
 /// A file that ends when its reader's turn is over: a line of it may be as long as the file.
-pub(super) struct WhileInTurn<'t, R> {
+pub(super) struct TurnReader<'t, R> {
     pub(super) from: R,
-    pub(super) turn: &'t Turn,
+    pub(super) turn: &'t NamingTurn,
 }
 
-impl<R: Read> Read for WhileInTurn<'_, R> {
+impl<R: Read> Read for TurnReader<'_, R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        if self.turn.pace() == Pace::Over { Ok(0) } else { self.from.read(bytes) }
+        if self.turn.pace() == NamingPace::Over { Ok(0) } else { self.from.read(bytes) }
     }
 }
 
-impl<R: Seek> Seek for WhileInTurn<'_, R> {
+impl<R: Seek> Seek for TurnReader<'_, R> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.from.seek(to)
     }

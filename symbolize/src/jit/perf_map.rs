@@ -5,9 +5,9 @@
 //! says when: memory that is used again has another line, and the last one counts.
 
 use super::names::{
-    BUFFER, GeneratedCode, NAME_MAX, NamesFound, NamesOfAddresses, STEP, WhileInTurn,
+    BUFFER, GeneratedCode, NAME_MAX, NamesFound, NamesOfAddresses, STEP, TurnReader,
 };
-use crate::turn::{Pace, Turn};
+use crate::turn::{NamingPace, NamingTurn};
 use std::io::{self, BufRead, BufReader, Read};
 
 /// More of a file is not read: that is millions of pieces of code.
@@ -22,16 +22,20 @@ const NUMBERS_MAX: usize = 64;
 /// # Errors
 ///
 /// The file's.
-pub(crate) fn names_in(map: impl Read, addresses: &[u64], turn: &Turn) -> io::Result<NamesFound> {
-    let map = WhileInTurn { from: map.take(BYTES_MAX), turn };
+pub(crate) fn names_in(
+    map: impl Read,
+    addresses: &[u64],
+    turn: &NamingTurn,
+) -> io::Result<NamesFound> {
+    let map = TurnReader { from: map.take(BYTES_MAX), turn };
     let mut lines = Lines::new(BufReader::with_capacity(BUFFER, map));
     let mut names = NamesOfAddresses::new(addresses);
     let (mut line, mut steps) = (Vec::new(), 0);
-    while lines.next(&mut line)? && (steps < STEP || turn.pace() < Pace::Over) {
+    while lines.next(&mut line)? && (steps < STEP || turn.pace() < NamingPace::Over) {
         steps = if steps < STEP { steps } else { 0 };
         steps += 1 + parse(&line).map_or(0, |code| names.add(code, None));
     }
-    let mut cut = (turn.pace() == Pace::Over).then_some("reading it takes too long");
+    let mut cut = (turn.pace() == NamingPace::Over).then_some("reading it takes too long");
     if lines.read >= BYTES_MAX {
         cut = Some("it is longer than 256 MiB");
     }
@@ -116,7 +120,7 @@ mod tests {
 
     /// Address and function of what is found at `addresses`.
     fn named(map: &str, addresses: &[u64]) -> Vec<(u64, String)> {
-        let names = names_in(map.as_bytes(), addresses, &Turn::default()).unwrap();
+        let names = names_in(map.as_bytes(), addresses, &NamingTurn::default()).unwrap();
         names.symbols.iter().map(|symbol| (symbol.offset, function(symbol))).collect()
     }
 
@@ -135,7 +139,7 @@ mod tests {
                 (0x1027, "JS:*fib /a b.js:1:14".to_owned())
             ]
         );
-        let names = names_in(map.as_bytes(), &[0x1021], &Turn::default()).unwrap();
+        let names = names_in(map.as_bytes(), &[0x1021], &NamingTurn::default()).unwrap();
         assert_eq!((names.symbols[0].start, names.symbols[0].size), (0x1020, 8));
     }
 
@@ -161,7 +165,7 @@ mod tests {
     #[test]
     fn memory_that_was_used_again_has_the_last_name_and_that_is_counted() {
         let map = "1000 20 old\n1000 20 new\n2000 10 same\n2000 10 same\n";
-        let names = names_in(map.as_bytes(), &[0x1008, 0x2008], &Turn::default()).unwrap();
+        let names = names_in(map.as_bytes(), &[0x1008, 0x2008], &NamingTurn::default()).unwrap();
         assert_eq!((names.symbols[0].frames[0].function.as_str(), names.reused), ("new", 1));
     }
 
@@ -196,12 +200,12 @@ mod tests {
 
     #[test]
     fn who_has_no_time_left_gets_what_was_read_so_far() {
-        let (turn, map) = (Turn::default(), "1000 10 name\n");
+        let (turn, map) = (NamingTurn::default(), "1000 10 name\n");
         // Its time is over once this was read.
-        struct Last<'t>(&'t Turn);
+        struct Last<'t>(&'t NamingTurn);
         impl Read for Last<'_> {
             fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-                self.0.slow_to(Pace::Over);
+                self.0.slow_to(NamingPace::Over);
                 bytes.fill(b'x');
                 Ok(bytes.len())
             }
@@ -215,7 +219,7 @@ mod tests {
     fn names_take_no_more_memory_than_a_program_may_have() {
         let addresses: Vec<u64> = (0..100_000).collect();
         let map = format!("0 ffffffff {}\n", "x".repeat(NAME_MAX));
-        let names = names_in(map.as_bytes(), &addresses, &Turn::default()).unwrap();
+        let names = names_in(map.as_bytes(), &addresses, &NamingTurn::default()).unwrap();
         assert_eq!(names.symbols.len(), NAMES_MAX / NAME_MAX);
         assert!(names.cut.is_some_and(|cut| cut.contains("32 MiB")));
     }
@@ -226,7 +230,7 @@ mod tests {
             bytes in prop::collection::vec(any::<u8>(), 0..400),
             addresses in prop::collection::vec(any::<u64>(), 0..8),
         ) {
-            for symbol in names_in(&bytes[..], &addresses, &Turn::default()).unwrap().symbols {
+            for symbol in names_in(&bytes[..], &addresses, &NamingTurn::default()).unwrap().symbols {
                 prop_assert!(addresses.contains(&symbol.offset));
                 prop_assert!(symbol.offset - symbol.start < symbol.size);
             }

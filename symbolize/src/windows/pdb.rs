@@ -204,11 +204,11 @@ impl PdbStreams {
 /// The compilation units of a PDB, each read and checked when it is asked for first.
 struct Modules<S> {
     pdb: Mutex<PDB<'static, S>>,
-    loaded: Vec<OnceLock<Loaded>>,
+    loaded: Vec<OnceLock<LoadedModule>>,
     lengths: TextLengths,
 }
 
-enum Loaded {
+enum LoadedModule {
     /// There is nothing to read.
     Absent,
     /// What is there would lead a reader astray.
@@ -224,21 +224,21 @@ impl<S: pdb::Source<'static> + 'static> ModuleProvider<'static> for Modules<S> {
     ) -> pdb::Result<Option<&ModuleInfo<'static>>> {
         let Some(slot) = self.loaded.get(index) else { return Ok(None) };
         match slot.get_or_init(|| self.load(module)) {
-            Loaded::Module(module) => Ok(Some(module)),
-            Loaded::Absent | Loaded::Damaged => Ok(None),
+            LoadedModule::Module(module) => Ok(Some(module)),
+            LoadedModule::Absent | LoadedModule::Damaged => Ok(None),
         }
     }
 }
 
 impl<S: pdb::Source<'static> + 'static> Modules<S> {
-    fn load(&self, module: &Module<'_>) -> Loaded {
+    fn load(&self, module: &Module<'_>) -> LoadedModule {
         let read = self.pdb.lock().unwrap_or_else(PoisonError::into_inner).module_info(module);
         match read {
-            Ok(None) => Loaded::Absent,
+            Ok(None) => LoadedModule::Absent,
             Ok(Some(module)) if self.is_sound(&module).unwrap_or(false) => {
-                Loaded::Module(Box::new(module))
+                LoadedModule::Module(Box::new(module))
             }
-            Ok(Some(_)) | Err(_) => Loaded::Damaged,
+            Ok(Some(_)) | Err(_) => LoadedModule::Damaged,
         }
     }
 
@@ -266,7 +266,10 @@ impl<S: pdb::Source<'static> + 'static> Modules<S> {
     }
 
     fn damaged(&self) -> usize {
-        self.loaded.iter().filter(|module| matches!(module.get(), Some(Loaded::Damaged))).count()
+        self.loaded
+            .iter()
+            .filter(|module| matches!(module.get(), Some(LoadedModule::Damaged)))
+            .count()
     }
 }
 

@@ -40,7 +40,7 @@ impl Servers {
         let place = place(store, name, key);
         fs::create_dir_all(store).map_err(|error| cannot_write(&place, &error))?;
         let number = self.drafts.fetch_add(1, Ordering::Relaxed);
-        let draft = Draft(store.join(format!("{name}.{}-{number}.part", std::process::id())));
+        let draft = DraftFile(store.join(format!("{name}.{}-{number}.part", std::process::id())));
         let mut file = File::create_new(&draft.0).map_err(|error| cannot_write(&place, &error))?;
         let address = format!("{url}/{0}/{1}/{0}", escaped(name), escaped(key));
         let limits = DownloadLimits { bytes: bytes_max, stall: STALL, time: TIME };
@@ -64,9 +64,9 @@ impl Servers {
 }
 
 /// A file that is removed unless it gets another name.
-struct Draft(PathBuf);
+struct DraftFile(PathBuf);
 
-impl Drop for Draft {
+impl Drop for DraftFile {
     fn drop(&mut self) {
         // It may have got its name.
         let _ = fs::remove_file(&self.0);

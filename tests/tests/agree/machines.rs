@@ -1,7 +1,7 @@
 //! Two machines that did the same: each exporter shows everything of both.
 
 use crate::exported;
-use syscollect_exporters::report::{Part, ProcessRow, ReportExporter, ReportOptions};
+use syscollect_exporters::report::{ProcessRow, ReportExporter, ReportOptions, ReportRange};
 use syscollect_merge::Recordings;
 use syscollect_model::Time;
 use syscollect_playback::Recording;
@@ -56,7 +56,7 @@ fn what_a_machine_does_after_its_recording_is_not_made_up() {
 
     // Nor in a part of the time that begins after it.
     let from = Some(Time(FIRST_BOOTTIME + 4 * SECOND));
-    let part = Some(Part { from, to: None });
+    let part = Some(ReportRange { from, to: None });
     let mut exporter = ReportExporter::new(ReportOptions { part, ..ReportOptions::default() });
     recordings().play_range(&mut exporter, from, None).unwrap();
     let ran: Vec<_> = exporter.finish().processes.rows.iter().map(ran).collect();

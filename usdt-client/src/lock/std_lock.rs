@@ -363,12 +363,12 @@ impl Condvar {
 }
 
 /// A mutex that a waiting thread will have again.
-struct GivenAway<'a> {
+struct ReleasedMutex<'a> {
     reporter: &'a Reporter,
     place: &'static Location<'static>,
 }
 
-impl<'a> GivenAway<'a> {
+impl<'a> ReleasedMutex<'a> {
     fn again<T: ?Sized>(self, inner: sync::MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         self.reporter.obtained_again(Access::Exclusive, self.place);
         let held =
@@ -379,9 +379,9 @@ impl<'a> GivenAway<'a> {
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
     /// Reports the release; the lock itself is still had.
-    fn release(self) -> (GivenAway<'a>, sync::MutexGuard<'a, T>) {
+    fn release(self) -> (ReleasedMutex<'a>, sync::MutexGuard<'a, T>) {
         let Self { held, inner } = self;
-        (GivenAway { reporter: held.reporter, place: held.place }, inner)
+        (ReleasedMutex { reporter: held.reporter, place: held.place }, inner)
     }
 }
 

@@ -83,7 +83,7 @@ impl Usage {
 
 /// The most that was seen of what comes and goes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Most {
+struct PeakUsage {
     mappings: usize,
     /// Resident memory, bytes.
     memory: u64,
@@ -97,8 +97,8 @@ pub(super) struct AttackedRecorder {
     programs: Programs,
     capture: PathBuf,
     watch: Watch,
-    at_rest: (Usage, Most),
-    since: Moment,
+    at_rest: (Usage, PeakUsage),
+    since: CpuReading,
 }
 
 impl AttackedRecorder {
@@ -111,7 +111,7 @@ impl AttackedRecorder {
         let process = context.start(capture, options)?;
         let programs = Programs::of(process.id())?;
         let (watch, since) = (Watch::start(programs.clone()), programs.now()?);
-        let (capture, at_rest) = (capture.to_path_buf(), (Usage::default(), Most::default()));
+        let (capture, at_rest) = (capture.to_path_buf(), (Usage::default(), PeakUsage::default()));
         Ok(Self { process, programs, capture, watch, at_rest, since })
     }
 
@@ -174,10 +174,10 @@ impl AttackedRecorder {
 /// A recorder that was attacked, and what that has cost.
 pub(super) struct StoppedRecorder {
     rest: Usage,
-    most_at_rest: Most,
+    most_at_rest: PeakUsage,
     /// From the attack's beginning until it was stopped.
     pub(super) attacked: Usage,
-    most: Most,
+    most: PeakUsage,
     cpu_to_stop: Duration,
     pub(super) to_stop: Duration,
     capture_bytes: u64,
@@ -233,7 +233,7 @@ impl StoppedRecorder {
 
 /// A thread that looks at memory and mappings until the recorder has ended.
 struct Watch {
-    most: Arc<Mutex<Most>>,
+    most: Arc<Mutex<PeakUsage>>,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -241,7 +241,7 @@ struct Watch {
 impl Watch {
     fn start(programs: Programs) -> Self {
         let (most, ends) =
-            (Arc::new(Mutex::new(Most::default())), Arc::new(AtomicBool::new(false)));
+            (Arc::new(Mutex::new(PeakUsage::default())), Arc::new(AtomicBool::new(false)));
         let (seen, told) = (most.clone(), ends.clone());
         let thread = std::thread::spawn(move || {
             while !told.load(Ordering::Relaxed) {
@@ -258,7 +258,7 @@ impl Watch {
         Self { most, ends, thread: Some(thread) }
     }
 
-    fn most(&self) -> Most {
+    fn most(&self) -> PeakUsage {
         *self.most.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -289,8 +289,8 @@ impl Programs {
     }
 
     /// What they have now.
-    fn look(&self) -> Result<Most> {
-        let mut now = Most { cpu: self.cpu_time()?, ..Most::default() };
+    fn look(&self) -> Result<PeakUsage> {
+        let mut now = PeakUsage { cpu: self.cpu_time()?, ..PeakUsage::default() };
         for pid in &self.0 {
             // Some end before others.
             let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else { continue };
@@ -312,7 +312,7 @@ impl Programs {
         Ok(own + times.flatten().sum::<Duration>())
     }
 
-    fn now(&self) -> Result<Moment> {
+    fn now(&self) -> Result<CpuReading> {
         let (at, cpu) = (Instant::now(), self.cpu_time()?);
         let folders = self.0.iter().map(|pid| fs::read_dir(format!("/proc/{pid}/task")));
         let tasks = folders.flatten().flatten().flatten();
@@ -321,7 +321,7 @@ impl Programs {
             let (name, cpu) = stat(&task.path().join("stat")).ok()?;
             Some(((task.file_name().to_str()?.parse().ok()?, name), cpu))
         });
-        Ok(Moment { at, cpu, by_thread: by_thread.collect() })
+        Ok(CpuReading { at, cpu, by_thread: by_thread.collect() })
     }
 
     /// What they use in so long a time.
@@ -343,13 +343,13 @@ fn number_of(status: &str, name: &str) -> Option<u64> {
 }
 
 /// CPU time that a recorder, and each of its threads, had until a moment.
-struct Moment {
+struct CpuReading {
     at: Instant,
     cpu: Duration,
     by_thread: BTreeMap<(u32, String), Duration>,
 }
 
-impl Moment {
+impl CpuReading {
     /// What was used between.
     fn until(&self, later: &Self) -> Usage {
         let wall = later.at.duration_since(self.at);

@@ -45,7 +45,7 @@ pub(crate) fn live(context: &Context) -> Result<String> {
     recording.stop(StopReason::Command)?;
     over.store(true, Ordering::Release);
     let live = player.join().map_err(|_| anyhow!("the player broke off"))??;
-    let mut file = SeenEvents::default();
+    let mut file = ObservedEvents::default();
     Session::open(CaptureReader::open(&capture)?)?.play(&mut file)?;
     compare(&live, &file)?;
     ensure!(live.latest <= LATEST, "an event was told {:?} after it happened", live.latest);
@@ -53,8 +53,8 @@ pub(crate) fn live(context: &Context) -> Result<String> {
     Ok(format!("{count} of {count} events, told at most {:.1} s late", live.latest.as_secs_f64()))
 }
 
-fn play(told: &Receiver<Teed>, over: &AtomicBool) -> Result<SeenEvents> {
-    let mut seen = SeenEvents { is_live: true, ..SeenEvents::default() };
+fn play(told: &Receiver<Teed>, over: &AtomicBool) -> Result<ObservedEvents> {
+    let mut seen = ObservedEvents { is_live: true, ..ObservedEvents::default() };
     play_live(&mut seen, |live| {
         loop {
             match told.recv_timeout(Duration::from_millis(100)) {
@@ -70,7 +70,7 @@ fn play(told: &Receiver<Teed>, over: &AtomicBool) -> Result<SeenEvents> {
 }
 
 /// Both say the same, event by event.
-fn compare(live: &SeenEvents, file: &SeenEvents) -> Result<()> {
+fn compare(live: &ObservedEvents, file: &ObservedEvents) -> Result<()> {
     let mut lines = live.lines.iter().zip(&file.lines).enumerate();
     if let Some((number, (live, whole))) = lines.find(|(_, (live, file))| live != file) {
         let same = live.chars().zip(whole.chars()).take_while(|(live, file)| live == file).count();
@@ -94,7 +94,7 @@ fn rest(line: &str, same: usize) -> String {
 
 /// Events as lines in which tasks are numbers: names change, and a file shows the last ones.
 #[derive(Default)]
-struct SeenEvents {
+struct ObservedEvents {
     lines: Vec<String>,
     /// Whether it is now when events come.
     is_live: bool,
@@ -190,7 +190,7 @@ fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-impl Exporter for SeenEvents {
+impl Exporter for ObservedEvents {
     type Error = anyhow::Error;
 
     fn begin(&mut self, _: &Tables) -> Result<()> {

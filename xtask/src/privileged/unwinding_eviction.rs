@@ -124,13 +124,13 @@ fn make_files(context: &Context, folder: &Path) -> Result<()> {
 
 /// How stacks of one half of the recording look.
 #[derive(Clone, Copy, Debug, Default)]
-struct Half {
+struct HalfStacks {
     all: u64,
     whole: u64,
     wrong: u64,
 }
 
-impl Half {
+impl HalfStacks {
     fn whole_of_100(self) -> u64 {
         self.whole * 100 / self.all.max(1)
     }
@@ -173,8 +173,8 @@ impl Visits {
         self.all.push((at, is_whole, is_wrong));
     }
 
-    fn halves(&self) -> (Half, Half) {
-        let mut halves = (Half::default(), Half::default());
+    fn halves(&self) -> (HalfStacks, HalfStacks) {
+        let mut halves = (HalfStacks::default(), HalfStacks::default());
         let (Some(first), Some(last)) = (self.all.first(), self.all.last()) else { return halves };
         let middle = first.0.0 + (last.0.0 - first.0.0) / 2;
         for (at, is_whole, is_wrong) in &self.all {

@@ -30,7 +30,7 @@ const EMPTY_CAPTURE_BYTES: u64 = syscollect_store::EMPTY_CAPTURE_BYTES;
 
 /// What happens to the recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Blow {
+pub(crate) enum InjectedFailure {
     /// `kill -9`.
     Kill,
     /// SIGSTOP for a while.
@@ -45,7 +45,7 @@ pub(crate) enum Blow {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// What happens to the recorder.
-    blow: Blow,
+    blow: InjectedFailure,
     /// How often.
     #[arg(long, default_value_t = 100)]
     rounds: u32,
@@ -99,7 +99,7 @@ struct RoundCounts {
 fn rounds(context: &Context, arguments: &Arguments, seed: u64) -> Result<Outcome> {
     let &Arguments { blow, rounds, within, .. } = arguments;
     let end = within.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    if blow == Blow::Memory
+    if blow == InjectedFailure::Memory
         && let Err(why) = memory::Group::can_be_made()
     {
         return Ok(Outcome::Skipped(format!("no control group can be made: {why:#}")));
@@ -113,10 +113,10 @@ fn rounds(context: &Context, arguments: &Arguments, seed: u64) -> Result<Outcome
     while counts.rounds < rounds && end.is_none_or(|end| Instant::now() < end) {
         let round = counts.rounds;
         let result = match blow {
-            Blow::Kill => kill::round(&mut field, &mut counts),
-            Blow::Stop => stop::round(&mut field, &mut counts),
-            Blow::Memory => memory::round(&mut field, &mut counts),
-            Blow::Disk => disk::round(&mut field, &mut counts),
+            InjectedFailure::Kill => kill::round(&mut field, &mut counts),
+            InjectedFailure::Stop => stop::round(&mut field, &mut counts),
+            InjectedFailure::Memory => memory::round(&mut field, &mut counts),
+            InjectedFailure::Disk => disk::round(&mut field, &mut counts),
         };
         result.with_context(|| format!("round {round} of seed {seed}"))?;
         counts.rounds += 1;

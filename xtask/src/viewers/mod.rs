@@ -26,7 +26,7 @@ use syscollect_tests::shown::{self, Viewer, differences, together};
 
 use crate::engine::Engine;
 use crate::privileged::context::cargo;
-use crate::process::{NeverEnded, on_all_cpus, output_of, root};
+use crate::process::{TimedOut, on_all_cpus, output_of, root};
 use crate::report::Outcome;
 use firefox::ProfilerCli;
 
@@ -49,7 +49,7 @@ pub(crate) fn run() -> Result<()> {
 /// asked again, once: whether it is our file that hangs it shows then.
 pub(crate) fn step() -> Result<Outcome> {
     match compare(false) {
-        Err(error) if error.is::<NeverEnded>() => compare(false).context(error.to_string()),
+        Err(error) if error.is::<TimedOut>() => compare(false).context(error.to_string()),
         outcome => outcome,
     }
 }

@@ -24,7 +24,7 @@ const SYNC_END: u64 = 4;
 
 #[repr(C)]
 #[derive(Default)]
-struct Dumb {
+struct DumbBuffer {
     height: u32,
     width: u32,
     bits: u32,
@@ -62,7 +62,7 @@ struct Signal {
 /// another thread waits meanwhile. Prints what was done.
 pub(crate) fn run(count: u64) -> Result<()> {
     let card = card()?;
-    let mut dumb = Dumb { height: 16, width: 16, bits: 32, ..Dumb::default() };
+    let mut dumb = DumbBuffer { height: 16, width: 16, bits: 32, ..DumbBuffer::default() };
     call(card.as_raw_fd(), CREATE_DUMB, &mut dumb).context("cannot make a buffer")?;
     let mut prime = Prime { handle: dumb.handle, ..Prime::default() };
     call(card.as_raw_fd(), PRIME_HANDLE_TO_FD, &mut prime).context("cannot export the buffer")?;

@@ -24,7 +24,7 @@ const SHORTEST: Duration = Duration::from_millis(250);
 
 /// When a file ends and another begins.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct RotationLimits {
     /// When this time has passed,
     pub(crate) every: Duration,
     /// or when it has so many bytes.
@@ -76,7 +76,7 @@ impl Collector {
     /// Begins another file if it is time. Not while the disk is behind: then both files' chunks
     /// would be in memory.
     pub(crate) fn follow_pace(&mut self) {
-        let Some(Pace { every, bytes }) = self.output.pace else { return };
+        let Some(RotationLimits { every, bytes }) = self.output.pace else { return };
         let written = self.output.shared.files.written.load(Ordering::Relaxed);
         let age = self.file.at.elapsed();
         let is_due =

@@ -19,7 +19,7 @@ use crate::ebpf::EbpfSource;
 use crate::error::CaptureError;
 use crate::gpu_clients::GpuClients;
 use crate::host::Host;
-use crate::jvm::{JvmAsker, JvmNames};
+use crate::jvm::{JvmAttacher, JvmNames};
 use crate::kernel_types::kernel_types;
 use crate::mapping_pace::MappingPace;
 use crate::memory::MemoryPlan;
@@ -27,7 +27,7 @@ use crate::metadata::{MetadataSettings, MetadataThread};
 use crate::options::RecordOptions;
 use crate::perf::mappings::MappingRings;
 use crate::priority::{PriorityBoost, go_first};
-use crate::probes::{Keeper, ManagerInbox, ProbeSource, Setup};
+use crate::probes::{ManagerInbox, ProbeSource, Setup, UprobeKeeper};
 use crate::readings::Readings;
 use crate::source::Source;
 use crate::support::lacking_for_names;
@@ -154,28 +154,34 @@ impl Drop for EndOfWork<'_> {
 /// The processes that a recorder starts for what it had better not do itself: copies of it, so that
 /// they are started while it is small and has few threads.
 pub(crate) struct Children {
-    keepers: Keepers,
+    keepers: KeeperProcesses,
     /// Where Java virtual machines are to be asked for names.
-    jvm_asker: Option<io::Result<JvmAsker>>,
+    jvm_asker: Option<io::Result<JvmAttacher>>,
 }
 
 impl Children {
     pub(crate) fn start(options: &RecordOptions) -> Self {
-        Self { keepers: Keepers::start(options), jvm_asker: options.jvm.then(JvmAsker::start) }
+        Self {
+            keepers: KeeperProcesses::start(options),
+            jvm_asker: options.jvm.then(JvmAttacher::start),
+        }
     }
 }
 
 /// The processes that hold what is attached.
-struct Keepers {
-    probes: io::Result<Keeper>,
+struct KeeperProcesses {
+    probes: io::Result<UprobeKeeper>,
     /// Where any tracepoints are asked for.
     tracepoints: Option<io::Result<EventKeeper>>,
 }
 
-impl Keepers {
+impl KeeperProcesses {
     fn start(options: &RecordOptions) -> Self {
         let asks_for_tracepoints = options.gpu || !options.tracepoints.is_empty();
-        Self { probes: Keeper::start(), tracepoints: asks_for_tracepoints.then(EventKeeper::start) }
+        Self {
+            probes: UprobeKeeper::start(),
+            tracepoints: asks_for_tracepoints.then(EventKeeper::start),
+        }
     }
 }
 
@@ -224,7 +230,7 @@ impl FirstSources {
     fn jvm_names(
         &self,
         options: &RecordOptions,
-        asker: Option<io::Result<JvmAsker>>,
+        asker: Option<io::Result<JvmAttacher>>,
         missing: &mut Vec<String>,
     ) -> Option<JvmNames> {
         match asker? {
@@ -302,7 +308,11 @@ impl LaterSetup<'_> {
     /// # Errors
     ///
     /// What was asked for is not there, or a stop was asked for.
-    fn start(&self, keepers: Keepers, inbox: ManagerInbox) -> Result<LaterSources, CaptureError> {
+    fn start(
+        &self,
+        keepers: KeeperProcesses,
+        inbox: ManagerInbox,
+    ) -> Result<LaterSources, CaptureError> {
         let (zones, notices) =
             ZoneSource::start(self.clock, self.options).map_err(CaptureError::no_thread)?;
         let mut later = LaterSources::default();
@@ -350,7 +360,7 @@ impl LaterSetup<'_> {
 
     fn start_probes(
         &self,
-        keeper: io::Result<Keeper>,
+        keeper: io::Result<UprobeKeeper>,
         inbox: ManagerInbox,
         zones: Sender<ZoneNotice>,
     ) -> Result<ProbeSource, CaptureError> {

@@ -36,7 +36,7 @@ enum PollerMessage {
 
 /// What the thread did so far.
 #[derive(Debug, Default)]
-struct Effort {
+struct PollingCost {
     looked: AtomicU64,
     reads: AtomicU64,
     nanoseconds: AtomicU64,
@@ -47,7 +47,7 @@ pub(crate) struct GpuClients {
     told: Receiver<PollerMessage>,
     /// The thread ends when this is dropped.
     stop: Option<Sender<()>>,
-    effort: Arc<Effort>,
+    effort: Arc<PollingCost>,
     missing: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ impl GpuClients {
     pub(crate) fn start(root: &Path, clock: ClockSource) -> Result<Self, CaptureError> {
         let (tell, told) = channel();
         let (stop, stopped) = channel();
-        let effort = Arc::new(Effort::default());
+        let effort = Arc::new(PollingCost::default());
         let mut this = Self { told, stop: Some(stop), effort: effort.clone(), missing: Vec::new() };
         if !root.join("dev/dri").exists() {
             let why = "there is no /dev/dri, so no driver of a GPU tells of jobs or memory; calls \
@@ -64,7 +64,7 @@ impl GpuClients {
             this.missing.push(why.to_owned());
             return Ok(this);
         }
-        let asker = Asker {
+        let asker = Poller {
             poll: Poll::new(root),
             clock,
             stage: Stage::new(LANE, CounterRecord::SIZE),
@@ -87,15 +87,15 @@ impl GpuClients {
 }
 
 /// The thread's own.
-struct Asker {
+struct Poller {
     poll: Poll,
     clock: ClockSource,
     stage: Stage,
     tell: Sender<PollerMessage>,
-    effort: Arc<Effort>,
+    effort: Arc<PollingCost>,
 }
 
-impl Asker {
+impl Poller {
     fn run(mut self, stopped: &Receiver<()>) {
         let mut questions = 0;
         loop {
@@ -185,7 +185,7 @@ impl Source for GpuClients {
     }
 
     fn statistics(&self) -> BTreeMap<String, u64> {
-        let Effort { looked, reads, nanoseconds } = &*self.effort;
+        let PollingCost { looked, reads, nanoseconds } = &*self.effort;
         let named = [("descriptors", looked), ("reads", reads), ("ns", nanoseconds)];
         named
             .map(|(name, count)| (format!("gpu_clients_{name}"), count.load(Ordering::Relaxed)))

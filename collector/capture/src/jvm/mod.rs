@@ -35,11 +35,11 @@ const BEYOND_GRACE: Duration = Duration::from_secs(1);
 
 /// The process that asks. Dropping it ends it.
 #[derive(Debug)]
-pub(crate) struct JvmAsker {
+pub(crate) struct JvmAttacher {
     process: ChildProcess,
 }
 
-impl JvmAsker {
+impl JvmAttacher {
     /// Starts it. To be called while this process is small and has few threads: the new one is its
     /// copy.
     ///
@@ -70,7 +70,7 @@ impl JvmAsker {
     }
 }
 
-impl Drop for JvmAsker {
+impl Drop for JvmAttacher {
     fn drop(&mut self) {
         if let Some(cpu_ns) = self.process.end() {
             usage::add_other_process(cpu_ns);
@@ -81,7 +81,7 @@ impl Drop for JvmAsker {
 /// The machines of a recording, and who asks them.
 #[derive(Debug)]
 pub(crate) struct JvmNames {
-    asker: JvmAsker,
+    asker: JvmAttacher,
     /// The map of processes that are recorded, where that is not all.
     recorded: Option<OwnedFd>,
     watch: JvmWatch,
@@ -91,7 +91,7 @@ pub(crate) struct JvmNames {
 
 impl JvmNames {
     /// Nobody is known yet.
-    pub(crate) fn new(asker: JvmAsker, recorded: Option<OwnedFd>) -> Self {
+    pub(crate) fn new(asker: JvmAttacher, recorded: Option<OwnedFd>) -> Self {
         Self { asker, recorded, watch: JvmWatch::default(), notes: Vec::new() }
     }
 
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn who_never_answers_costs_the_limit_once_and_nobody_elses_answer() {
-        let mut asker = JvmAsker::that_asks(ask).unwrap();
+        let mut asker = JvmAttacher::that_asks(ask).unwrap();
         let (begin, limit) = (Instant::now(), Duration::from_millis(300));
         let answers = asker.ask(&[2, 1, 4, 11, 3, 6], limit).unwrap();
         let (written, silent) = (Answer::Written, Answer::Silent);

@@ -69,12 +69,12 @@ pub(super) fn run(mut socket: UnixStream, ask: AskOne) -> io::Result<()> {
 }
 
 /// A process that asks one.
-struct Asking {
+struct AttachAttempt {
     process: libc::pid_t,
     answer: Option<Answer>,
 }
 
-impl Asking {
+impl AttachAttempt {
     /// By this process; -1 where none could be had.
     fn of(process: libc::pid_t) -> Self {
         Self { process, answer: (process == -1).then_some(Answer::OutOfReach) }
@@ -84,9 +84,9 @@ impl Asking {
 fn ask_all(request: &Request, ask: AskOne, socket: &UnixStream) -> Vec<u8> {
     let end = Instant::now() + request.limit;
     let processes = request.pids.iter().map(|pid| start(*pid, end, ask, socket));
-    let mut all: Vec<Asking> = processes.map(Asking::of).collect();
+    let mut all: Vec<AttachAttempt> = processes.map(AttachAttempt::of).collect();
     if !wait_for(&mut all, end + GRACE) {
-        for Asking { process, .. } in all.iter().filter(|asking| asking.answer.is_none()) {
+        for AttachAttempt { process, .. } in all.iter().filter(|asking| asking.answer.is_none()) {
             // SAFETY: the process is our child, and nobody has waited for it.
             unsafe { libc::kill(*process, libc::SIGKILL) };
         }
@@ -111,9 +111,11 @@ fn start(pid: u32, end: Instant, ask: AskOne, socket: &UnixStream) -> libc::pid_
 }
 
 /// Waits until all have ended, or it is `end`; whether all have.
-fn wait_for(all: &mut [Asking], end: Instant) -> bool {
+fn wait_for(all: &mut [AttachAttempt], end: Instant) -> bool {
     loop {
-        for Asking { process, answer } in all.iter_mut().filter(|asking| asking.answer.is_none()) {
+        for AttachAttempt { process, answer } in
+            all.iter_mut().filter(|asking| asking.answer.is_none())
+        {
             let mut status = 0;
             // SAFETY: the process is our child, and `status` has room for the result.
             if unsafe { libc::waitpid(*process, &raw mut status, libc::WNOHANG) } == *process {

@@ -109,10 +109,12 @@ impl CpuRing {
         self.ring.read(scratch);
         for record in records(scratch) {
             match record.says() {
-                Says::Lost => self.lost += record.word(8).unwrap_or(0),
+                MappingRecordKind::Lost => self.lost += record.word(8).unwrap_or(0),
                 // The task lanes tell of renames.
-                Says::Renamed => continue,
-                Says::Mapped if !shares.take(record.pid().unwrap_or(0), record.bytes.len()) => {
+                MappingRecordKind::Renamed => continue,
+                MappingRecordKind::Mapped
+                    if !shares.take(record.pid().unwrap_or(0), record.bytes.len()) =>
+                {
                     self.beyond_share += 1;
                     continue;
                 }
@@ -254,9 +256,11 @@ pub(crate) fn changes(bytes: &[u8]) -> impl Iterator<Item = Change<'_>> {
         pid: record.pid().unwrap_or(0),
         time: record.time().unwrap_or(0),
         what: match record.says() {
-            Says::Mapped => Changed::Mapped { start: record.start().unwrap_or(0) },
-            Says::Exec => Changed::Exec,
-            Says::Lost | Says::Renamed | Says::Other => Changed::Other,
+            MappingRecordKind::Mapped => Changed::Mapped { start: record.start().unwrap_or(0) },
+            MappingRecordKind::Exec => Changed::Exec,
+            MappingRecordKind::Lost | MappingRecordKind::Renamed | MappingRecordKind::Other => {
+                Changed::Other
+            }
         },
         bytes: record.bytes,
     })
@@ -296,7 +300,7 @@ fn is_noted(record: &Record<'_>) -> bool {
 
 /// What a record is of.
 #[derive(Clone, Copy)]
-enum Says {
+enum MappingRecordKind {
     /// `PERF_RECORD_MMAP2`: a process got a mapping.
     Mapped,
     /// A process began to run another program.
@@ -310,13 +314,15 @@ enum Says {
 }
 
 impl Record<'_> {
-    fn says(&self) -> Says {
+    fn says(&self) -> MappingRecordKind {
         match self.kind {
-            PERF_RECORD_MMAP2 => Says::Mapped,
-            PERF_RECORD_COMM if self.misc & PERF_RECORD_MISC_COMM_EXEC != 0 => Says::Exec,
-            PERF_RECORD_COMM => Says::Renamed,
-            PERF_RECORD_LOST => Says::Lost,
-            _ => Says::Other,
+            PERF_RECORD_MMAP2 => MappingRecordKind::Mapped,
+            PERF_RECORD_COMM if self.misc & PERF_RECORD_MISC_COMM_EXEC != 0 => {
+                MappingRecordKind::Exec
+            }
+            PERF_RECORD_COMM => MappingRecordKind::Renamed,
+            PERF_RECORD_LOST => MappingRecordKind::Lost,
+            _ => MappingRecordKind::Other,
         }
     }
 
@@ -340,9 +346,9 @@ impl Record<'_> {
     /// What of the record should be noted.
     fn observed(&self) -> Option<Observed> {
         match self.says() {
-            Says::Mapped => Some(Observed::Mapping(self.mapping()?, self.time()?)),
-            Says::Exec => Some(Observed::Exec { pid: self.pid()?, at: self.time()? }),
-            Says::Renamed | Says::Lost | Says::Other => None,
+            MappingRecordKind::Mapped => Some(Observed::Mapping(self.mapping()?, self.time()?)),
+            MappingRecordKind::Exec => Some(Observed::Exec { pid: self.pid()?, at: self.time()? }),
+            MappingRecordKind::Renamed | MappingRecordKind::Lost | MappingRecordKind::Other => None,
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_records::{RingRecord, announced};
 
-use super::unheard::BeyondShares;
+use super::dropped_announcements::OverShareCounts;
 use crate::priority::{FirstForPart, FirstParts, go_before_most};
 use crate::ring_buffers::{Records as _, Ring};
 use crate::shares::Pool;
@@ -33,7 +33,7 @@ impl Announcements {
         ring: Ring,
         ready: OwnedFd,
         zones: Sender<ZoneNotice>,
-        beyond: BeyondShares,
+        beyond: OverShareCounts,
     ) -> io::Result<Self> {
         // SAFETY: no memory is involved.
         let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
@@ -65,7 +65,7 @@ fn forward(
     mut ring: Ring,
     (ready, wake): (&OwnedFd, &OwnedFd),
     zones: &Sender<ZoneNotice>,
-    beyond: &BeyondShares,
+    beyond: &OverShareCounts,
 ) {
     let mut limit = Limit::new(Instant::now());
     // Who announces may end within a millisecond, on a busy machine.
@@ -87,12 +87,12 @@ fn forward(
             let Some(record) = RingRecord::from_bytes(record) else { return true };
             match limit.hear(&record, Instant::now()) {
                 // Nobody listens when zones cannot be recorded.
-                Heard::Yes => zones.send(notice(&record)).is_ok(),
-                Heard::BeyondShare => {
+                AnnouncementOutcome::Yes => zones.send(notice(&record)).is_ok(),
+                AnnouncementOutcome::BeyondShare => {
                     beyond.add(record.user);
                     true
                 }
-                Heard::FoundAnyway => true,
+                AnnouncementOutcome::FoundAnyway => true,
             }
         });
         if fds[0].revents != 0 || (result < 0 && !interrupted) {
@@ -128,7 +128,7 @@ const CROWDED_PAUSE: Duration = Duration::from_millis(1);
 
 /// What becomes of an announcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heard {
+enum AnnouncementOutcome {
     /// It is passed on.
     Yes,
     /// It is not, and nobody else finds what was announced.
@@ -160,7 +160,7 @@ impl Limit {
     }
 
     /// Whether this one is to be heard.
-    fn hear(&mut self, record: &RingRecord, now: Instant) -> Heard {
+    fn hear(&mut self, record: &RingRecord, now: Instant) -> AnnouncementOutcome {
         self.refill(now);
         let &RingRecord { tgid, user, inode, is_young, .. } = record;
         let kept = if is_young != 0 { ROOM_FOR_OLDER } else { 0 };
@@ -176,13 +176,13 @@ impl Limit {
                 self.heard_of.clear();
             }
             self.heard_of.insert(inode);
-            return Heard::Yes;
+            return AnnouncementOutcome::Yes;
         }
         self.is_crowded = true;
         // Of one without an arena nobody knows which it is.
         match inode != 0 && self.heard_of.contains(&inode) {
-            true => Heard::FoundAnyway,
-            false => Heard::BeyondShare,
+            true => AnnouncementOutcome::FoundAnyway,
+            false => AnnouncementOutcome::BeyondShare,
         }
     }
 
@@ -240,30 +240,36 @@ mod tests {
     fn a_process_that_announces_without_end_is_heard_again_after_a_while() {
         let start = Instant::now();
         let mut limit = Limit::new(start);
-        let heard =
-            (0..10_000).filter(|_| limit.hear(&record(HOSTILE, 7, 70), start) == Heard::Yes);
+        let heard = (0..10_000)
+            .filter(|_| limit.hear(&record(HOSTILE, 7, 70), start) == AnnouncementOutcome::Yes);
         assert_eq!(heard.count() as u32, OF_A_PROCESS_MAX);
-        assert_eq!(limit.hear(&record(HOSTILE, 7, 70), start), Heard::FoundAnyway);
+        assert_eq!(limit.hear(&record(HOSTILE, 7, 70), start), AnnouncementOutcome::FoundAnyway);
         for pid in 100..120 {
-            assert_eq!(limit.hear(&record(HOSTILE, pid, pid.into()), start), Heard::Yes);
+            assert_eq!(
+                limit.hear(&record(HOSTILE, pid, pid.into()), start),
+                AnnouncementOutcome::Yes
+            );
         }
-        assert_eq!(limit.hear(&record(HOSTILE, 7, 70), start + WINDOW), Heard::Yes);
+        assert_eq!(limit.hear(&record(HOSTILE, 7, 70), start + WINDOW), AnnouncementOutcome::Yes);
     }
 
     #[test]
     fn processes_without_end_take_nothing_from_other_users_and_are_counted_for_their_own() {
         let start = Instant::now();
         let mut limit = Limit::new(start);
-        let hostile: Vec<Heard> = (0..100_000u32)
+        let hostile: Vec<AnnouncementOutcome> = (0..100_000u32)
             .map(|one| limit.hear(&record(HOSTILE, 1 + one / 200, 0), start))
             .collect();
-        let heard = hostile.iter().filter(|heard| **heard == Heard::Yes).count() as u64;
+        let heard =
+            hostile.iter().filter(|heard| **heard == AnnouncementOutcome::Yes).count() as u64;
         assert!(heard <= ANNOUNCEMENTS_MAX / 2, "{heard}");
-        let beyond = hostile.iter().filter(|heard| **heard == Heard::BeyondShare).count() as u64;
+        let beyond =
+            hostile.iter().filter(|heard| **heard == AnnouncementOutcome::BeyondShare).count()
+                as u64;
         assert_eq!(beyond, 100_000 - heard);
         for pid in 200_000..200_064u64 {
             let honest = record(HONEST, pid as u32, pid);
-            assert_eq!(limit.hear(&honest, start), Heard::Yes, "process {pid}");
+            assert_eq!(limit.hear(&honest, start), AnnouncementOutcome::Yes, "process {pid}");
         }
     }
 
@@ -275,9 +281,12 @@ mod tests {
             limit.hear(&record(HOSTILE, pid, 70), start);
         }
         for pid in 20_000..20_032 {
-            assert_eq!(limit.hear(&older(pid), start), Heard::Yes);
+            assert_eq!(limit.hear(&older(pid), start), AnnouncementOutcome::Yes);
         }
-        assert_eq!(limit.hear(&record(HOSTILE, 30_000, 30_000), start), Heard::BeyondShare);
+        assert_eq!(
+            limit.hear(&record(HOSTILE, 30_000, 30_000), start),
+            AnnouncementOutcome::BeyondShare
+        );
     }
 
     fn older(pid: u32) -> RingRecord {
@@ -289,9 +298,11 @@ mod tests {
         let start = Instant::now();
         let mut limit = Limit::new(start);
         let record = record(HOSTILE, 7, 70);
-        assert!((0..OF_A_PROCESS_MAX).all(|_| limit.hear(&record, start) == Heard::Yes));
+        assert!(
+            (0..OF_A_PROCESS_MAX).all(|_| limit.hear(&record, start) == AnnouncementOutcome::Yes)
+        );
         assert!(!limit.is_crowded(start));
-        assert_eq!(limit.hear(&record, start), Heard::FoundAnyway);
+        assert_eq!(limit.hear(&record, start), AnnouncementOutcome::FoundAnyway);
         assert!(limit.is_crowded(start));
         assert!(!limit.is_crowded(start + WINDOW));
     }

@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::cookies::Cookies;
-use super::keeper::{Keeper, Means, OneProcess, Request};
+use super::keeper::{OneProcess, PerfLink, Request, UprobeKeeper};
 use crate::attach_method::AttachMethod;
 use crate::bpf_calls::{self, UprobePoint};
 
@@ -38,7 +38,7 @@ pub(super) struct Point {
 
 /// Places that could not be attached to, and why.
 #[derive(Debug)]
-pub(super) struct Refused {
+pub(super) struct RefusedPoints {
     /// How many.
     pub(super) places: usize,
     /// What the kernel said.
@@ -47,24 +47,24 @@ pub(super) struct Refused {
 
 /// A program that is attached to a file.
 struct Attaching<'a> {
-    keeper: &'a mut Keeper,
+    keeper: &'a mut UprobeKeeper,
     program: &'a Program,
     file: BorrowedFd<'a>,
     /// In all processes or in one.
     process: Option<OneProcess>,
-    refused: Vec<Refused>,
+    refused: Vec<RefusedPoints>,
 }
 
 /// Attaches `program` to points of one file, in all processes or in one, for as long as the keeper
 /// lives. Returns what was refused: a file may be attached in part.
 pub(super) fn attach(
-    keeper: &mut Keeper,
+    keeper: &mut UprobeKeeper,
     way: AttachMethod,
     program: &Program,
     file: BorrowedFd<'_>,
     points: &[Point],
     process: Option<OneProcess>,
-) -> Vec<Refused> {
+) -> Vec<RefusedPoints> {
     let mut attaching = Attaching { keeper, program, file, process, refused: Vec::new() };
     for at_return in [false, true] {
         let places: Vec<UprobePoint> = points
@@ -94,7 +94,7 @@ impl Attaching<'_> {
     /// probe, so then each half is tried by itself.
     fn all(&mut self, places: &[UprobePoint], at_return: bool) {
         let request = Request {
-            means: Means::Link,
+            means: PerfLink::Link,
             at_return,
             process: self.process,
             places: places.to_vec(),
@@ -115,13 +115,13 @@ impl Attaching<'_> {
             |means| Request { means, at_return, process: self.process, places: vec![place] };
         let linked = match &self.program.cookies {
             None => self.keeper.link(
-                &request(Means::LinkedEvent(pmu)),
+                &request(PerfLink::LinkedEvent(pmu)),
                 self.program.program.as_fd(),
                 self.file,
             ),
             // The event holds on to the program.
             Some(cookies) => cookies.program(place.cookie).and_then(|program| {
-                self.keeper.link(&request(Means::Event(pmu)), program.as_fd(), self.file)
+                self.keeper.link(&request(PerfLink::Event(pmu)), program.as_fd(), self.file)
             }),
         };
         if let Err(why) = linked {
@@ -136,7 +136,7 @@ impl Attaching<'_> {
             .find(|refused| refused.why.raw_os_error() == why.raw_os_error())
         {
             Some(refused) => refused.places += places,
-            None => self.refused.push(Refused { places, why }),
+            None => self.refused.push(RefusedPoints { places, why }),
         }
     }
 }
@@ -156,12 +156,12 @@ pub(super) fn link(
     let pid = process.map(|one| one.pid);
     let path = bpf_calls::path_of(file);
     let (pmu, is_linked) = match *means {
-        Means::Link => {
+        PerfLink::Link => {
             return bpf_calls::link_uprobe_multi(program, &path, places, *at_return, pid)
                 .map(|link| vec![link]);
         }
-        Means::Event(pmu) => (pmu, false),
-        Means::LinkedEvent(pmu) => (pmu, true),
+        PerfLink::Event(pmu) => (pmu, false),
+        PerfLink::LinkedEvent(pmu) => (pmu, true),
     };
     let place = *places.first().ok_or(io::ErrorKind::InvalidInput)?;
     let event = bpf_calls::open_uprobe_event(pmu, &path, place, *at_return, pid)?;

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 use syscollect_untrusted_files::payer;
 
-use super::attach::{Point, Refused, attach};
-use super::keeper::{Keeper, OneProcess};
+use super::attach::{Point, RefusedPoints, attach};
+use super::keeper::{OneProcess, UprobeKeeper};
 use super::manager::{AttachContext, ManagerReport};
 
 /// As long may a piece take, and the files of a turn.
@@ -26,7 +26,7 @@ const SLOW: Duration = Duration::from_secs(1);
 /// A piece that was quick is followed by one of so many times as many places.
 const GROWTH: usize = 16;
 /// No piece has more places.
-const PLACES_MAX: usize = 16_384;
+const SLOTS_MAX: usize = 16_384;
 /// What an owner's files may take before they wait, and which part of all time thereafter; the same
 /// part is used for those that wait, but more where the user asked for what they have.
 const SHARE: Duration = Duration::from_secs(1);
@@ -72,7 +72,7 @@ pub(super) struct Progress {
     /// Places of the next piece.
     next: usize,
     attached: usize,
-    refused: Vec<Refused>,
+    refused: Vec<RefusedPoints>,
     waits_since: Option<Instant>,
 }
 
@@ -90,7 +90,7 @@ impl Progress {
             true => places * GROWTH,
             false => (PIECE.as_nanos() / each.as_nanos().max(1)) as usize,
         };
-        self.next = self.next.clamp(1, PLACES_MAX);
+        self.next = self.next.clamp(1, SLOTS_MAX);
         each
     }
 }
@@ -117,13 +117,13 @@ impl AttachJob {
 
 /// Attaches. Dropping it detaches everything.
 pub(super) struct Attaching {
-    pub(super) keeper: Keeper,
-    waiting: Waiting<AttachJob>,
+    pub(super) keeper: UprobeKeeper,
+    waiting: WaitingJobs<AttachJob>,
 }
 
 impl Attaching {
-    pub(super) fn new(keeper: Keeper) -> Self {
-        Self { keeper, waiting: Waiting::new() }
+    pub(super) fn new(keeper: UprobeKeeper) -> Self {
+        Self { keeper, waiting: WaitingJobs::new() }
     }
 
     /// Whether there is room for one more file of this owner, now or later.
@@ -264,7 +264,7 @@ fn finish(job: &AttachJob, told: &ManagerReport) -> bool {
     let lost: usize = refused.iter().map(|refused| refused.places).sum();
     // Who was attached to alone may have ended before.
     let is_gone =
-        |of: &&Refused| job.process.is_some() && of.why.raw_os_error() == Some(libc::ESRCH);
+        |of: &&RefusedPoints| job.process.is_some() && of.why.raw_os_error() == Some(libc::ESRCH);
     if let Some(first) = refused.iter().find(|of| !is_gone(of)) {
         let (path, all) = (&job.path, attached + lost + job.left());
         let note = format!("{lost} of {all} places in {path} cannot be probed: {}", first.why);
@@ -274,14 +274,14 @@ fn finish(job: &AttachJob, told: &ManagerReport) -> bool {
 }
 
 /// What waits, and how much time each owner's files took.
-struct Waiting<T> {
+struct WaitingJobs<T> {
     waiting: VecDeque<(u32, T)>,
     /// What each has used beyond the part that it may always use, and when that was so.
     used: FxHashMap<u32, (Duration, Instant)>,
     not_before: Instant,
 }
 
-impl<T> Waiting<T> {
+impl<T> WaitingJobs<T> {
     fn new() -> Self {
         Self { waiting: VecDeque::new(), used: FxHashMap::default(), not_before: Instant::now() }
     }
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn who_used_more_than_a_share_waits_and_nobody_else_does() {
-        let (mut waiting, now) = (Waiting::new(), Instant::now());
+        let (mut waiting, now) = (WaitingJobs::new(), Instant::now());
         waiting.used(HOSTILE, SHARE * 2, now);
         assert!(!waiting.has_share(HOSTILE, now) && waiting.has_share(HONEST, now));
         (0..9).for_each(|job| waiting.add(HOSTILE, job).unwrap());
@@ -379,7 +379,7 @@ mod tests {
 
     #[test]
     fn those_that_wait_use_a_part_of_all_time() {
-        let mut waiting = Waiting::new();
+        let mut waiting = WaitingJobs::new();
         (0..2).for_each(|job| waiting.add(HOSTILE, job).unwrap());
         assert_eq!(waiting.next(Instant::now()), Some(0));
         waiting.rest(SHARE, PART);
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn neither_files_that_wait_nor_owners_are_without_end() {
-        let (mut waiting, now) = (Waiting::new(), Instant::now());
+        let (mut waiting, now) = (WaitingJobs::new(), Instant::now());
         let of_one = (0..1000).filter(|job| waiting.add(HOSTILE, *job).is_ok()).count();
         assert_eq!(of_one, WAITING_OF_OWNER);
         let of_all = (0..5_000).filter(|job| waiting.add(*job, *job).is_ok()).count();
@@ -412,6 +412,6 @@ mod tests {
         progress.took(2, Duration::from_secs(5));
         assert_eq!(progress.next, 1);
         progress.took(10_000, Duration::ZERO);
-        assert_eq!(progress.next, PLACES_MAX);
+        assert_eq!(progress.next, SLOTS_MAX);
     }
 }

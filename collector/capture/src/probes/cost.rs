@@ -66,7 +66,7 @@ pub(super) struct Census {
 
 /// Where to attach.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Whom {
+pub(super) enum AttachScope {
     Everybody,
     /// In these processes, each by itself.
     Only(Vec<Mapper>),
@@ -81,20 +81,20 @@ impl Census {
     }
 
     /// Where to attach in a file of this owner.
-    pub(super) fn whom(&self, owner: u32, with_semaphore: bool) -> Whom {
+    pub(super) fn whom(&self, owner: u32, with_semaphore: bool) -> AttachScope {
         // Who owns a file and maps it as often harms nobody else, if it is left out.
         if let Some(mapper) = self
             .mappers
             .iter()
             .find(|mapper| owner != 0 && !mapper.is_modest() && mapper.user == payer(owner))
         {
-            return Whom::Nobody(*mapper);
+            return AttachScope::Nobody(*mapper);
         }
         let cost: Duration = self.mappers.iter().map(|mapper| mapper.cost(with_semaphore)).sum();
         if self.is_whole && cost <= PLACE_MAX {
-            return Whom::Everybody;
+            return AttachScope::Everybody;
         }
-        Whom::Only(self.modest())
+        AttachScope::Only(self.modest())
     }
 
     /// Those that can be attached to one by one.
@@ -142,22 +142,22 @@ mod tests {
         Census { mappers: mappers.iter().map(mapper).collect(), ..Census::new(true) }
     }
 
-    fn only(mappers: &[(u32, u64, u64)]) -> Whom {
-        Whom::Only(mappers.iter().map(mapper).collect())
+    fn only(mappers: &[(u32, u64, u64)]) -> AttachScope {
+        AttachScope::Only(mappers.iter().map(mapper).collect())
     }
 
     #[test]
     fn a_file_that_many_processes_map_as_usual_is_attached_to_in_all_of_them() {
         let many: Vec<_> = (0..8_000).map(|pid| (pid, 1, 200)).collect();
-        assert_eq!(census(&many).whom(1, true), Whom::Everybody);
-        assert_eq!(census(&[(2_000, 1, 65_530)]).whom(2, true), Whom::Everybody);
-        assert_eq!(census(&[]).whom(2, true), Whom::Everybody);
+        assert_eq!(census(&many).whom(1, true), AttachScope::Everybody);
+        assert_eq!(census(&[(2_000, 1, 65_530)]).whom(2, true), AttachScope::Everybody);
+        assert_eq!(census(&[]).whom(2, true), AttachScope::Everybody);
     }
 
     #[test]
     fn who_maps_its_own_file_again_and_again_is_left_out() {
         let found = census(&[(3_000, 1, 100), (2_000, 17, 100)]);
-        assert_eq!(found.whom(2, false), Whom::Nobody(mapper(&(2_000, 17, 100))));
+        assert_eq!(found.whom(2, false), AttachScope::Nobody(mapper(&(2_000, 17, 100))));
     }
 
     #[test]
@@ -166,8 +166,8 @@ mod tests {
         let found = census(&[&[(2_000, 20_000, 20_100)], &modest[..]].concat());
         assert_eq!(found.whom(3, true), only(&modest));
         assert_eq!(found.whom(0, true), only(&modest));
-        assert_eq!(found.whom(0, false), Whom::Everybody, "without a semaphore it is cheap");
-        assert_eq!(census(&[(2_000, 1_000, 1_100)]).whom(3, true), Whom::Everybody);
+        assert_eq!(found.whom(0, false), AttachScope::Everybody, "without a semaphore it is cheap");
+        assert_eq!(census(&[(2_000, 1_000, 1_100)]).whom(3, true), AttachScope::Everybody);
     }
 
     #[test]

@@ -49,7 +49,7 @@ const BLOCK: usize = 64 << 10;
 
 /// What is counted.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct CountRequest {
     pub(super) file: FileKey,
     /// Where in the file places are, in bytes.
     pub(super) bytes: Range<u64>,
@@ -59,8 +59,8 @@ pub(super) struct Wanted {
 
 /// What is counted in lists.
 #[derive(Clone, Debug)]
-struct Listed {
-    wanted: Wanted,
+struct ListedFile {
+    wanted: CountRequest,
     /// The file as lists name it.
     key: MapKey,
 }
@@ -71,12 +71,12 @@ pub(super) struct Counting {
     loading: Option<LoadingTree>,
     /// `None` where this kernel has no such thing.
     tree: Option<Box<dyn FindMappers>>,
-    lists: Lists,
+    lists: MappingLists,
 }
 
 impl Counting {
     pub(super) fn new(loading: Option<LoadingTree>, asked_by: Option<u32>) -> Self {
-        Self { loading, tree: None, lists: Lists::new(asked_by) }
+        Self { loading, tree: None, lists: MappingLists::new(asked_by) }
     }
 
     /// Of a kernel that says this.
@@ -86,12 +86,17 @@ impl Counting {
     }
 
     /// Counts in all processes; in that of `first` whatever else its user has.
-    pub(super) fn all(&mut self, wanted: &Wanted, file: &fs::File, first: Option<u32>) -> Census {
+    pub(super) fn all(
+        &mut self,
+        wanted: &CountRequest,
+        file: &fs::File,
+        first: Option<u32>,
+    ) -> Census {
         self.count(wanted, file, |lists, listed| lists.all(listed, first))
     }
 
     /// Counts in one process.
-    pub(super) fn one(&mut self, wanted: &Wanted, file: &fs::File, pid: u32) -> Census {
+    pub(super) fn one(&mut self, wanted: &CountRequest, file: &fs::File, pid: u32) -> Census {
         let mut census = self.count(wanted, file, |lists, listed| lists.one(listed, pid));
         census.mappers.retain(|mapper| mapper.pid == pid);
         census
@@ -99,9 +104,9 @@ impl Counting {
 
     fn count(
         &mut self,
-        wanted: &Wanted,
+        wanted: &CountRequest,
         file: &fs::File,
-        in_lists: impl FnOnce(&mut Lists, &Arc<Listed>) -> Census,
+        in_lists: impl FnOnce(&mut MappingLists, &Arc<ListedFile>) -> Census,
     ) -> Census {
         if let Some(loaded) = self.loading.take().and_then(LoadingTree::loaded) {
             self.tree = Some(Box::new(loaded));
@@ -121,7 +126,7 @@ impl Counting {
         };
         // What lists do not name cannot be mapped.
         let Some(key) = map_key(file) else { return Census::new(is_whole) };
-        let listed = Arc::new(Listed { wanted: wanted.clone(), key });
+        let listed = Arc::new(ListedFile { wanted: wanted.clone(), key });
         let census = in_lists(&mut self.lists, &listed);
         Census { is_whole: is_whole && census.is_whole, by_lists: true, ..census }
     }
@@ -129,7 +134,7 @@ impl Counting {
 
 /// Counts in lists.
 #[derive(Debug)]
-struct Lists {
+struct MappingLists {
     root: PathBuf,
     patience: Patience,
     asked_by: Option<u32>,
@@ -140,13 +145,13 @@ struct Lists {
 }
 
 /// Processes of a user.
-struct OfUser {
+struct UserProcesses {
     /// Who pays for them.
     user: u32,
     pids: Vec<u32>,
 }
 
-impl Lists {
+impl MappingLists {
     fn new(asked_by: Option<u32>) -> Self {
         Self {
             root: PathBuf::from("/"),
@@ -158,24 +163,24 @@ impl Lists {
     }
 
     /// Counts in all processes; in that of `first` whatever else its user has.
-    fn all(&mut self, listed: &Arc<Listed>, first: Option<u32>) -> Census {
+    fn all(&mut self, listed: &Arc<ListedFile>, first: Option<u32>) -> Census {
         let pids = snapshot::pids(&self.root);
         self.count(listed, pids, first)
     }
 
     /// Counts in one process.
-    fn one(&mut self, listed: &Arc<Listed>, pid: u32) -> Census {
+    fn one(&mut self, listed: &Arc<ListedFile>, pid: u32) -> Census {
         self.count(listed, Vec::new(), Some(pid))
     }
 
-    fn count(&mut self, listed: &Arc<Listed>, pids: Vec<u32>, first: Option<u32>) -> Census {
+    fn count(&mut self, listed: &Arc<ListedFile>, pids: Vec<u32>, first: Option<u32>) -> Census {
         let (began, wanted) = (Instant::now(), &listed.wanted);
         let mut census = Census::new(true);
         let mut of_others = Duration::ZERO;
         if let Some(pid) = first
             && let Some(user) = payer_below(&self.root, pid)
         {
-            let alone = OfUser { user, pids: vec![pid] };
+            let alone = UserProcesses { user, pids: vec![pid] };
             census.is_whole &= self.user(alone, LONGEST_OF_USER, listed, &mut census);
             if !self.is_trusted(user, wanted) {
                 of_others += began.elapsed();
@@ -212,7 +217,7 @@ impl Lists {
 
     /// Whether this user's lists are read as long as that takes: they are root's, or those of whom
     /// it helps.
-    fn is_trusted(&self, user: u32, wanted: &Wanted) -> bool {
+    fn is_trusted(&self, user: u32, wanted: &CountRequest) -> bool {
         user == 0 || user == payer(wanted.owner) || Some(user) == self.asked_by.map(payer)
     }
 
@@ -227,7 +232,11 @@ impl Lists {
 
     /// Processes by their users, those that are trusted first, then who has few; and whether these
     /// are all.
-    fn by_user(&self, pids: impl Iterator<Item = u32>, wanted: &Wanted) -> (Vec<OfUser>, bool) {
+    fn by_user(
+        &self,
+        pids: impl Iterator<Item = u32>,
+        wanted: &CountRequest,
+    ) -> (Vec<UserProcesses>, bool) {
         let (mut users, mut is_whole) = (FxHashMap::<u32, Vec<u32>>::default(), true);
         let until = Instant::now() + LONGEST_OF_OWNERS;
         for pid in pids {
@@ -247,8 +256,8 @@ impl Lists {
                 users.entry(user).or_default().push(pid);
             }
         }
-        let users = users.into_iter().map(|(user, pids)| OfUser { user, pids });
-        let mut users: Vec<OfUser> = users.collect();
+        let users = users.into_iter().map(|(user, pids)| UserProcesses { user, pids });
+        let mut users: Vec<UserProcesses> = users.collect();
         users.sort_by_key(|of| (!self.is_trusted(of.user, wanted), of.pids.len(), of.user));
         (users, is_whole)
     }
@@ -256,9 +265,9 @@ impl Lists {
     /// Counts in the processes of a user for so long; whether those were all.
     fn user(
         &self,
-        OfUser { user, pids }: OfUser,
+        UserProcesses { user, pids }: UserProcesses,
         limit: Duration,
-        listed: &Arc<Listed>,
+        listed: &Arc<ListedFile>,
         census: &mut Census,
     ) -> bool {
         let (pids, until) = (Arc::<[u32]>::from(pids), Instant::now() + limit);
@@ -298,7 +307,7 @@ impl Lists {
 struct Piece {
     root: PathBuf,
     pids: Arc<[u32]>,
-    listed: Arc<Listed>,
+    listed: Arc<ListedFile>,
     /// No list is begun from then on, and none is read on.
     ends: Instant,
     until: Instant,
@@ -380,12 +389,15 @@ fn open_mappings(folder: &Path, block: &mut [u8]) -> Option<(fs::File, usize)> {
 
 /// Whether a line of /proc/PID/maps is a mapping of the file that holds some of these bytes of it,
 /// and that the kernel would put a breakpoint into: a private one that cannot be written.
-fn holds(line: &[u8], wanted: &Listed) -> bool {
+fn holds(line: &[u8], wanted: &ListedFile) -> bool {
     is_probed(line, wanted).unwrap_or(false)
 }
 
 /// `None` for a line that is none of such a list.
-fn is_probed(line: &[u8], Listed { key: (device, inode), wanted }: &Listed) -> Option<bool> {
+fn is_probed(
+    line: &[u8],
+    ListedFile { key: (device, inode), wanted }: &ListedFile,
+) -> Option<bool> {
     let fields = line.splitn(6, |byte| *byte == b' ');
     let mut fields = fields.map_while(|field| std::str::from_utf8(field).ok());
     let (start, end) = fields.next()?.split_once('-')?;
@@ -407,23 +419,26 @@ mod tests {
     const HOSTILE: u32 = 1001;
     const HONEST: u32 = 1002;
 
-    fn wanted(owner: u32) -> Arc<Listed> {
+    fn wanted(owner: u32) -> Arc<ListedFile> {
         let file = key(&data_of_program(std::path::Path::new("/proc/self")).unwrap());
-        let wanted = Wanted { file, bytes: 0x1000..0x2000, owner };
-        Arc::new(Listed { wanted, key: ("fe:00".to_owned(), 123) })
+        let wanted = CountRequest { file, bytes: 0x1000..0x2000, owner };
+        Arc::new(ListedFile { wanted, key: ("fe:00".to_owned(), 123) })
     }
 
     /// What runs on a machine.
     struct Machine {
         root: tempfile::TempDir,
-        counting: Lists,
+        counting: MappingLists,
     }
 
     impl Machine {
         fn new() -> Self {
             let root = tempfile::tempdir().unwrap();
-            let counting =
-                Lists { root: root.path().to_owned(), folder_owner: |_| Ok(0), ..Lists::new(None) };
+            let counting = MappingLists {
+                root: root.path().to_owned(),
+                folder_owner: |_| Ok(0),
+                ..MappingLists::new(None)
+            };
             Self { root, counting }
         }
 
@@ -564,7 +579,7 @@ mod tests {
     #[test]
     fn this_program_has_its_own_file_mapped_and_runs_it() {
         let own = fs::File::open("/proc/self/exe").unwrap();
-        let wanted = Wanted { bytes: 0..u64::MAX, ..wanted(0).wanted.clone() };
+        let wanted = CountRequest { bytes: 0..u64::MAX, ..wanted(0).wanted.clone() };
         let mut counting = Counting::new(None, None);
         let found = counting.one(&wanted, &own, std::process::id());
         assert!(found.is_whole && found.mappers.len() == 1, "{found:?}");
@@ -609,7 +624,7 @@ mod tests {
     #[test]
     fn where_the_kernel_knows_of_too_many_lists_tell_of_some_and_never_of_all() {
         let own = fs::File::open("/proc/self/exe").unwrap();
-        let wanted = Wanted { bytes: 0..u64::MAX, ..wanted(0).wanted.clone() };
+        let wanted = CountRequest { bytes: 0..u64::MAX, ..wanted(0).wanted.clone() };
         let mut of_too_many = with_tree(Machine::new(), || Ok(None));
         assert!(!of_too_many.all(&wanted, &own, None).is_whole);
         let mut of_lists = with_tree(Machine::new(), || Err(io::ErrorKind::Unsupported.into()));

@@ -21,7 +21,7 @@ pub(super) struct InProcess {
 
 /// What is known of one.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct FunctionLease {
     user: u32,
     lease: u64,
 }
@@ -29,13 +29,13 @@ struct Known {
 /// All that were attached to.
 #[derive(Debug)]
 pub(super) struct FoundFunctions {
-    known: FxHashMap<InProcess, Known>,
+    known: FxHashMap<InProcess, FunctionLease>,
     room: Pool,
 }
 
 /// What became of one that was found.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(super) struct AddedFunction {
     /// It is to be attached to.
     pub(super) is_new: bool,
     /// Leases of those whose processes have ended.
@@ -54,20 +54,20 @@ impl FoundFunctions {
         user: u32,
         lease: u64,
         has_ended: impl Fn(&InProcess) -> bool,
-    ) -> Taken {
-        let mut taken = Taken::default();
+    ) -> AddedFunction {
+        let mut taken = AddedFunction::default();
         if self.known.contains_key(&found) {
             return taken;
         }
         if self.room.room(user) == 0 {
-            for (_, Known { user, lease }) in self.known.extract_if(|of, _| has_ended(of)) {
+            for (_, FunctionLease { user, lease }) in self.known.extract_if(|of, _| has_ended(of)) {
                 self.room.give_back(user, 1);
                 taken.over.push(lease);
             }
         }
         taken.is_new = self.room.take(user, 1);
         if taken.is_new {
-            self.known.insert(found, Known { user, lease });
+            self.known.insert(found, FunctionLease { user, lease });
         }
         taken
     }
@@ -86,15 +86,18 @@ mod tests {
         let mut functions = FoundFunctions::new();
         let of_hostile = (0..5_000).filter(|pid| add(&mut functions, *pid, 1001, 0).is_new).count();
         assert_eq!(of_hostile as u64, FOUND_MAX / 2);
-        assert_eq!(add(&mut functions, 6_000, 1002, 0), Taken { is_new: true, over: Vec::new() });
+        assert_eq!(
+            add(&mut functions, 6_000, 1002, 0),
+            AddedFunction { is_new: true, over: Vec::new() }
+        );
         assert!(!add(&mut functions, 6_000, 1002, 0).is_new, "it is known");
         let mut taken = add(&mut functions, 7_000, 1001, 3);
         taken.over.sort_unstable();
-        assert_eq!(taken, Taken { is_new: true, over: vec![0, 1, 2] });
+        assert_eq!(taken, AddedFunction { is_new: true, over: vec![0, 1, 2] });
     }
 
     /// Adds one of a process, when those below `ended` have ended.
-    fn add(functions: &mut FoundFunctions, pid: u32, user: u32, ended: u32) -> Taken {
+    fn add(functions: &mut FoundFunctions, pid: u32, user: u32, ended: u32) -> AddedFunction {
         functions.add(found(pid), user, u64::from(pid), |of| of.pid < ended)
     }
 }

@@ -34,12 +34,12 @@ pub(super) struct FoundFunction {
     pub(super) pid: u32,
     /// Where the function lies in its memory.
     pub(super) address: u64,
-    asked: Asked,
+    asked: LookupTarget,
 }
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug)]
-enum Asked {
+enum LookupTarget {
     For(KnownFunction),
     /// Its name lies at this address of the process.
     At(u64),
@@ -48,8 +48,8 @@ enum Asked {
 impl FoundFunction {
     /// What is known of the function.
     pub(super) fn known(&self) -> Option<KnownFunction> {
-        let Asked::At(address) = self.asked else {
-            let Asked::For(known) = self.asked else { return None };
+        let LookupTarget::At(address) = self.asked else {
+            let LookupTarget::For(known) = self.asked else { return None };
             return Some(known);
         };
         let bytes = read_memory(self.pid, address, NAME_MAX).ok()?;
@@ -61,7 +61,7 @@ impl FoundFunction {
 /// Questions that wait for their answers, by thread.
 #[derive(Debug, Default)]
 pub(super) struct Lookups {
-    open: FxHashMap<u32, Asked>,
+    open: FxHashMap<u32, LookupTarget>,
 }
 
 impl Lookups {
@@ -78,8 +78,8 @@ impl Lookups {
         // One that was never answered is over when the thread asks again.
         self.open.remove(&hit.tid);
         let asked = match hit.texts {
-            0 => Asked::At(u64::from_le_bytes(*word)),
-            _ => Asked::For(known(text(texts)?)?),
+            0 => LookupTarget::At(u64::from_le_bytes(*word)),
+            _ => LookupTarget::For(known(text(texts)?)?),
         };
         if self.open.len() < OPEN_MAX {
             self.open.insert(hit.tid, asked);

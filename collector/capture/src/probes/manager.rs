@@ -17,9 +17,9 @@ use syscollect_model::Mapping;
 use syscollect_probes::Spec;
 
 use super::attach::Program;
+use super::bounded_notes::BoundedNotes;
 use super::files;
-use super::keeper::Keeper;
-use super::kept_notes::KeptNotes;
+use super::keeper::UprobeKeeper;
 use super::lookups::FoundFunction;
 use super::mapping_tree::LoadingTree;
 use super::program::ArgumentPrograms;
@@ -87,7 +87,7 @@ impl AttachContext {
 /// What the thread tells.
 #[derive(Default)]
 pub(super) struct ManagerReport {
-    notes: Mutex<KeptNotes>,
+    notes: Mutex<BoundedNotes>,
     /// Specs that match nothing so far.
     unmatched: Mutex<Vec<String>>,
     /// Those that matched nothing in what ran at first, each with what was noted of it.
@@ -136,7 +136,7 @@ impl ManagerReport {
         self.kept().add(Some(user), shortened(note));
     }
 
-    fn kept(&self) -> MutexGuard<'_, KeptNotes> {
+    fn kept(&self) -> MutexGuard<'_, BoundedNotes> {
         // A list of texts is whole even if a thread panicked.
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -337,7 +337,7 @@ impl Manager {
     /// Starts the thread; it begins to attach at once.
     pub(super) fn start(
         work: AttachContext,
-        keeper: Keeper,
+        keeper: UprobeKeeper,
         inbox: ManagerInbox,
     ) -> Result<Self, CaptureError> {
         let ManagerInbox { messages, received, told } = inbox;
@@ -487,7 +487,7 @@ fn is_late(done: &Receiver<()>, longest: Duration, stop_asked: &AtomicBool) -> b
 
 fn manage(
     work: AttachContext,
-    keeper: Keeper,
+    keeper: UprobeKeeper,
     messages: &Receiver<Message>,
     done: &Sender<()>,
     told: &ManagerReport,

@@ -10,7 +10,7 @@ use syscollect_records::RecordKind;
 use super::attach::Program;
 use super::cookies::Cookies;
 use super::descriptors::DescriptorLayout;
-use super::unheard::Announcers;
+use super::dropped_announcements::Announcers;
 use crate::attach_method::AttachMethod;
 use crate::bpf_calls;
 use crate::bpf_object::{KernelObject, MapSizes, SharedMaps};
@@ -58,7 +58,7 @@ pub(super) enum WalkMethod {
 
 /// The loaded object. The kernel keeps what its programs use as long as they
 /// are attached.
-pub(super) struct Loaded {
+pub(super) struct LoadedObject {
     /// Runs at each hit of a probe.
     pub(super) on_probe: OwnedFd,
     /// Runs when an instrumented program announces a ring.
@@ -69,7 +69,7 @@ pub(super) struct Loaded {
     walks: bool,
 }
 
-impl Loaded {
+impl LoadedObject {
     /// Makes the maps and loads the programs.
     pub(super) fn load(settings: &Settings, shared: &SharedMaps) -> Result<Self, CaptureError> {
         let (tsc, filter) = ([u8::from(settings.tsc)], [u8::from(settings.filter)]);
@@ -290,7 +290,7 @@ mod tests {
                 way,
                 stacks: Some(stacks),
             };
-            match Loaded::load(&settings, &SharedMaps::new()) {
+            match LoadedObject::load(&settings, &SharedMaps::new()) {
                 Ok(loaded) => assert!(loaded.walks() && loaded.forget_stacks().is_ok()),
                 Err(CaptureError::Program { program, reason }) => panic!("{program}: {reason}"),
                 Err(_) => return,

@@ -9,7 +9,7 @@ use syscollect_store::{ProbeArgument, ProbeDefinition, ProbeRole};
 use syscollect_zone_protocol::{PROBE_RING, PROVIDER};
 
 use super::files::FileKey;
-use super::program::{ARGUMENTS_MAX, Text};
+use super::program::{ARGUMENTS_MAX, StringReading};
 
 /// The pair of all functions: they nest among one another.
 const FUNCTIONS_PAIR: u32 = 1;
@@ -40,7 +40,7 @@ pub(super) struct Planned {
     pub(super) semaphore: u64,
     /// The number of its definition.
     pub(super) probe: u32,
-    pub(super) arguments: Vec<(Argument, Text)>,
+    pub(super) arguments: Vec<(Argument, StringReading)>,
     pub(super) at_return: bool,
 }
 
@@ -103,7 +103,7 @@ pub(super) struct Planner {
 }
 
 /// What a probe is attached for.
-struct Meaning<'a> {
+struct ProbePurpose<'a> {
     role: ProbeRole,
     pair: u32,
     name: String,
@@ -165,7 +165,7 @@ impl Planner {
                 sites_of(probes, |probe| asked.selector.matches(&probe.provider, &probe.name))
             {
                 let first = sites[0];
-                let meaning = Meaning {
+                let meaning = ProbePurpose {
                     role: asked.role,
                     pair: asked.pair,
                     name: format!("{}:{}", first.provider, first.name),
@@ -185,7 +185,8 @@ impl Planner {
         for probe in
             probes.iter().filter(|probe| probe.provider == PROVIDER && probe.name == PROBE_RING)
         {
-            let never = probe.arguments.iter().map(|argument| (argument.clone(), Text::Never));
+            let never =
+                probe.arguments.iter().map(|argument| (argument.clone(), StringReading::Never));
             let arguments = never.collect();
             plan.rings.push(Planned {
                 offset: probe.offset,
@@ -207,14 +208,21 @@ impl Planner {
                     .collect();
                 let name = format!("{PROVIDER}:{name}");
                 let sites = &sites[..sites.len().min(CLIENT_COPIES_MAX)];
-                let meaning =
-                    Meaning { role, pair: 0, name, named_by: None, nests: None, arguments, path };
+                let meaning = ProbePurpose {
+                    role,
+                    pair: 0,
+                    name,
+                    named_by: None,
+                    nests: None,
+                    arguments,
+                    path,
+                };
                 self.add_usdt(sites, meaning, plan);
             }
         }
     }
 
-    fn add_usdt(&mut self, sites: &[&UsdtProbe], meaning: Meaning<'_>, plan: &mut Plan) {
+    fn add_usdt(&mut self, sites: &[&UsdtProbe], meaning: ProbePurpose<'_>, plan: &mut Plan) {
         let Some(first) = sites.first() else { return };
         let of_client = CLIENT_PROBES.iter().any(|(_, role, _)| *role == meaning.role);
         let probe = self.number() | if of_client { OF_CLIENT } else { 0 };
@@ -347,11 +355,11 @@ fn defined(index: usize, argument: &Argument, said: &[ArgumentSpec]) -> ProbeArg
 }
 
 /// Whether to read an argument as a text. Only 8 bytes can point to one.
-fn text(kind: ArgumentKind, argument: &Argument) -> Text {
+fn text(kind: ArgumentKind, argument: &Argument) -> StringReading {
     match kind {
-        ArgumentKind::Text => Text::Always,
-        ArgumentKind::Auto if argument.size == 8 && !argument.float => Text::Likely,
-        ArgumentKind::Auto | ArgumentKind::Integer => Text::Never,
+        ArgumentKind::Text => StringReading::Always,
+        ArgumentKind::Auto if argument.size == 8 && !argument.float => StringReading::Likely,
+        ArgumentKind::Auto | ArgumentKind::Integer => StringReading::Never,
     }
 }
 
@@ -445,7 +453,7 @@ mod tests {
             plan.definitions.iter().map(|one| (one.role, one.pair, one.named_by)).collect();
         assert_eq!(roles, [(ProbeRole::ZoneBegin, 5, Some(1)), (ProbeRole::ZoneEnd, 5, None)]);
         let texts: Vec<_> = plan.points[0].arguments.iter().map(|(_, text)| *text).collect();
-        assert_eq!(texts, [Text::Always, Text::Always, Text::Never]);
+        assert_eq!(texts, [StringReading::Always, StringReading::Always, StringReading::Never]);
         assert_eq!(plan.matched, [0, 1].map(|probe| SpecPart { spec: 3, probe }));
         assert_eq!(plan.definitions[0].nests, Some(true));
     }
@@ -478,7 +486,7 @@ mod tests {
     fn only_eight_bytes_may_turn_out_to_be_a_text() {
         let plan = planned("a:*", &[probe("a", "b", 1, "8@%rdi 4@%esi 8f@%xmm0")]);
         let texts: Vec<_> = plan.points[0].arguments.iter().map(|(_, text)| *text).collect();
-        assert_eq!(texts, [Text::Likely, Text::Never, Text::Never]);
+        assert_eq!(texts, [StringReading::Likely, StringReading::Never, StringReading::Never]);
     }
 
     #[test]

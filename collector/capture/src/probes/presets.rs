@@ -26,7 +26,7 @@ use crate::arch::LIBRARIES;
 use super::files::{FileKey, OpenFile};
 use super::lookups::{ANSWER, KnownFunction, OF_LOOKUP};
 use super::plan::{Plan, Planned, Planner};
-use super::program::Text;
+use super::program::StringReading;
 
 /// Pairs of these functions have this bit, so that they are none of zones and other functions.
 const PRESETS_PAIR: u32 = 1 << 30;
@@ -93,13 +93,13 @@ pub(crate) fn functions_in(preset: &LibraryPreset, path: &Path) -> Result<usize,
 }
 
 /// What a preset asks for in a file.
-struct Wanted {
+struct PresetFunctions {
     functions: Vec<(&'static FunctionPreset, Function, Returns)>,
     lookups: Vec<(Function, Parameter)>,
 }
 
 /// What a preset asks for in a file; what to tell the user if that is nothing.
-fn wanted(preset: &LibraryPreset, cache: &ReadCache<Reader>) -> Result<Wanted, String> {
+fn wanted(preset: &LibraryPreset, cache: &ReadCache<Reader>) -> Result<PresetFunctions, String> {
     let all = Functions::read(cache).map_err(|error| error.to_string())?;
     let called = all.called(|symbol| preset.function(symbol).is_some());
     let found = called.filter_map(|function| {
@@ -112,7 +112,10 @@ fn wanted(preset: &LibraryPreset, cache: &ReadCache<Reader>) -> Result<Wanted, S
     }
     let lookups = all.called(|symbol| preset.lookup(symbol).is_some());
     let lookups = lookups.filter_map(|function| Some((preset.lookup(&function.symbol)?, function)));
-    Ok(Wanted { functions, lookups: lookups.map(|(name, function)| (function, name)).collect() })
+    Ok(PresetFunctions {
+        functions,
+        lookups: lookups.map(|(name, function)| (function, name)).collect(),
+    })
 }
 
 impl Planner {
@@ -204,12 +207,12 @@ impl Planner {
             offset: function.offset,
             semaphore: 0,
             probe: entry,
-            arguments: vec![(name.argument(), Text::Always)],
+            arguments: vec![(name.argument(), StringReading::Always)],
             at_return: false,
         };
         let at_return = Planned {
             probe: exit,
-            arguments: vec![(returned, Text::Never)],
+            arguments: vec![(returned, StringReading::Never)],
             at_return: true,
             ..at_entry
         };
@@ -242,7 +245,7 @@ impl Planner {
         let arguments = known
             .arguments
             .iter()
-            .map(|(_, parameter)| (parameter.argument(), Text::Never))
+            .map(|(_, parameter)| (parameter.argument(), StringReading::Never))
             .collect();
         plan.points.push(planned_place(offset, entry, arguments, false));
         plan.points.extend(
@@ -254,7 +257,7 @@ impl Planner {
 fn planned_place(
     offset: u64,
     probe: u32,
-    arguments: Vec<(Argument, Text)>,
+    arguments: Vec<(Argument, StringReading)>,
     at_return: bool,
 ) -> Planned {
     Planned { offset, semaphore: 0, probe, arguments, at_return }

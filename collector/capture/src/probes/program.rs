@@ -26,7 +26,7 @@ const MEMORY: u8 = 2;
 /// Whether an argument is also read as a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub(super) enum Text {
+pub(super) enum StringReading {
     /// It is a number.
     Never = 0,
     /// It is the address of a text.
@@ -41,12 +41,12 @@ pub(super) struct ArgumentProgram([u8; PROGRAM_BYTES]);
 
 impl ArgumentProgram {
     /// Reads these arguments, of which it takes the first [`ARGUMENTS_MAX`].
-    pub(super) fn new(arguments: &[(Argument, Text)]) -> Self {
+    pub(super) fn new(arguments: &[(Argument, StringReading)]) -> Self {
         let mut bytes = [0; PROGRAM_BYTES];
         bytes[0] = arguments.len().min(ARGUMENTS_MAX) as u8;
         for (index, (argument, text)) in arguments.iter().take(ARGUMENTS_MAX).enumerate() {
             let at = 8 + index * ARGUMENT_BYTES;
-            let text = if index < TEXTS_MAX { *text } else { Text::Never };
+            let text = if index < TEXTS_MAX { *text } else { StringReading::Never };
             bytes[at..at + ARGUMENT_BYTES].copy_from_slice(&encode(argument, text));
         }
         Self(bytes)
@@ -54,7 +54,7 @@ impl ArgumentProgram {
 }
 
 /// `struct probe_argument`.
-fn encode(argument: &Argument, text: Text) -> [u8; ARGUMENT_BYTES] {
+fn encode(argument: &Argument, text: StringReading) -> [u8; ARGUMENT_BYTES] {
     let (kind, value, base, index, scale, skip) = match &argument.place {
         ArgumentLocation::Constant(value) => (CONSTANT, *value, NO_REGISTER, NO_REGISTER, 0, 0),
         ArgumentLocation::Register { register: name, shift } => {
@@ -167,7 +167,7 @@ impl ArgumentPrograms {
         &mut self,
         owner: u32,
         (probe, stack): (u32, HitStack),
-        arguments: &[(Argument, Text)],
+        arguments: &[(Argument, StringReading)],
     ) -> io::Result<u64> {
         let stack = if self.stacks { stack.bits() } else { 0 };
         if arguments.is_empty() {
@@ -198,19 +198,22 @@ impl ArgumentPrograms {
 mod tests {
     use super::*;
 
-    fn encoded(argument: &str, text: Text) -> [u8; ARGUMENT_BYTES] {
+    fn encoded(argument: &str, text: StringReading) -> [u8; ARGUMENT_BYTES] {
         encode(&argument.parse().unwrap(), text)
     }
 
     #[test]
     fn each_form_of_an_argument_becomes_what_the_kernel_program_reads() {
-        let memory = encoded("-4@112(%rsp)", Text::Never);
+        let memory = encoded("-4@112(%rsp)", StringReading::Never);
         assert_eq!(memory, [112, 0, 0, 0, 0, 0, 0, 0, MEMORY, 19, NO_REGISTER, 0, 0, 4, 1, 0]);
-        let indexed = encoded("8@-80(%rbx,%rcx,8)", Text::Likely);
+        let indexed = encoded("8@-80(%rbx,%rcx,8)", StringReading::Likely);
         assert_eq!(indexed[..8], (-80i64).to_ne_bytes());
         assert_eq!(indexed[8..], [MEMORY, 5, 11, 3, 0, 8, 0, 2]);
-        assert_eq!(encoded("1@%ah", Text::Never)[8..], [REGISTER, 10, NO_REGISTER, 0, 8, 1, 0, 0]);
-        assert_eq!(encoded("4@$-7", Text::Never)[..8], (-7i64).to_ne_bytes());
+        assert_eq!(
+            encoded("1@%ah", StringReading::Never)[8..],
+            [REGISTER, 10, NO_REGISTER, 0, 8, 1, 0, 0]
+        );
+        assert_eq!(encoded("4@$-7", StringReading::Never)[..8], (-7i64).to_ne_bytes());
     }
 
     #[test]
@@ -222,7 +225,7 @@ mod tests {
             place: ArgumentLocation::Unsupported("%xmm0".into()),
         };
         assert_eq!(
-            encode(&argument, Text::Never)[8..],
+            encode(&argument, StringReading::Never)[8..],
             [MEMORY, NO_REGISTER, NO_REGISTER, 0, 0, 0, 0, 0]
         );
     }
@@ -257,7 +260,7 @@ mod tests {
     #[test]
     fn only_so_many_arguments_and_texts_as_a_record_has_room_for() {
         let argument: Argument = "8@%rdi".parse().unwrap();
-        let program = ArgumentProgram::new(&vec![(argument, Text::Always); 20]);
+        let program = ArgumentProgram::new(&vec![(argument, StringReading::Always); 20]);
         let texts =
             program.0[8..].chunks(ARGUMENT_BYTES).filter(|argument| argument[15] == 1).count();
         assert_eq!((program.0[0] as usize, texts), (ARGUMENTS_MAX, TEXTS_MAX));

@@ -19,24 +19,24 @@ use syscollect_zone_protocol::PROVIDER;
 
 use super::attach::Point;
 use super::attaching::{Attaching, NO_ROOM};
+use super::bounded_notes::UNKNOWN;
 use super::companion;
-use super::cost::{Mapper, Whom};
-use super::counting::{Counting, Wanted};
+use super::cost::{AttachScope, Mapper};
+use super::counting::{CountRequest, Counting};
 use super::files::{FileKey, MappedFile, OpenFile, mapping_of};
-use super::found_functions::{FoundFunctions, InProcess, Taken};
-use super::keeper::{Keeper, OneProcess};
-use super::kept_notes::UNKNOWN;
+use super::found_functions::{AddedFunction, FoundFunctions, InProcess};
+use super::keeper::{OneProcess, UprobeKeeper};
 use super::known_file::{AttachOutcome, KnownFile};
 use super::launch::files_of;
 use super::lookups::FoundFunction;
 use super::manager::{AttachContext, ManagerReport};
-use super::places::PLACES_MAX;
 use super::plan::{Plan, Planned, Planner, SpecPart};
 use super::presets::{installed_libraries, preset_of};
+use super::process_slots::SLOTS_MAX;
 use super::program::HitStack;
 use super::semaphores;
 use super::single::{FileToAttach, begin_of};
-use super::singly::{Added, Attacher, Singly};
+use super::single_attaches::{Added, Attacher, SingleAttaches};
 use crate::fair_queue::payer_of;
 
 /// Rows of one definition, so that no chunk grows beyond what the store takes.
@@ -86,12 +86,16 @@ pub(super) struct Scanner<'a> {
     without: BTreeMap<usize, String>,
     names: BTreeSet<String>,
     attaching: Attaching,
-    singly: Singly,
+    singly: SingleAttaches,
     found: FoundFunctions,
 }
 
 impl<'a> Scanner<'a> {
-    pub(super) fn new(mut work: AttachContext, keeper: Keeper, told: &'a ManagerReport) -> Self {
+    pub(super) fn new(
+        mut work: AttachContext,
+        keeper: UprobeKeeper,
+        told: &'a ManagerReport,
+    ) -> Self {
         let counting = Counting::new(work.tree.take(), work.asked_by);
         Self {
             work,
@@ -103,7 +107,7 @@ impl<'a> Scanner<'a> {
             without: BTreeMap::new(),
             names: BTreeSet::new(),
             attaching: Attaching::new(keeper),
-            singly: Singly::new(counting),
+            singly: SingleAttaches::new(counting),
             found: FoundFunctions::new(),
         }
     }
@@ -212,7 +216,7 @@ impl<'a> Scanner<'a> {
         }
         let (pid, lease) = (found.pid, self.singly.lease());
         let function = InProcess { file: file.key, offset, pid, began };
-        let Taken { is_new, over } =
+        let AddedFunction { is_new, over } =
             self.found.add(function, user, lease, |of| begin_of(of.pid) != Some(of.began));
         self.attaching.let_go(&over, self.told);
         if !is_new {
@@ -378,10 +382,10 @@ impl<'a> Scanner<'a> {
             return AttachOutcome::NoRoom;
         }
         let whom = match process {
-            Some(_) => Whom::Everybody,
+            Some(_) => AttachScope::Everybody,
             None => self.whom(file, &plan),
         };
-        if let Whom::Nobody(mapper) = whom {
+        if let AttachScope::Nobody(mapper) = whom {
             self.told.unattached().refuse(owner, path, excess(&mapper));
             return AttachOutcome::Nothing;
         }
@@ -404,7 +408,7 @@ impl<'a> Scanner<'a> {
             is_asked_for: !plan.matched.is_empty(),
         };
         match whom {
-            Whom::Only(mappers) => self.attach_singly(what, &plan, &mappers),
+            AttachScope::Only(mappers) => self.attach_singly(what, &plan, &mappers),
             _ => {
                 let payer = process.and_then(|one| payer_of(one.pid)).unwrap_or(owner);
                 // Without descriptors nothing can be attached to either.
@@ -417,7 +421,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// In whom to attach, as far as the kernel can do that in a time that others can wait for.
-    fn whom(&mut self, file: &OpenFile, plan: &Plan) -> Whom {
+    fn whom(&mut self, file: &OpenFile, plan: &Plan) -> AttachScope {
         let wanted = wanted_of(file, plan);
         let census = self.singly.census(&wanted, file.file.file(), file.mapped_by_process());
         let how = if census.by_lists { &self.told.by_lists } else { &self.told.by_tree };
@@ -446,7 +450,7 @@ impl<'a> Scanner<'a> {
         let why = format!(
             "other processes have it mapped so often, or keep their mappings from being counted, \
              that it is recorded only in processes that are attached to one by one, at most \
-             {PLACES_MAX}, and for a while not in what these fork"
+             {SLOTS_MAX}, and for a while not in what these fork"
         );
         self.told.unattached().refuse(owner, &path, why);
         AttachOutcome::of_begin(is_begun)
@@ -580,10 +584,14 @@ fn spelled(selector: &ProbeSelector) -> String {
 }
 
 /// What is to be counted before a file is attached to.
-fn wanted_of(file: &OpenFile, plan: &Plan) -> Wanted {
+fn wanted_of(file: &OpenFile, plan: &Plan) -> CountRequest {
     let offsets = plan.points.iter().chain(&plan.rings).map(|place| place.offset);
     let (first, last) = (offsets.clone().min().unwrap_or(0), offsets.max().unwrap_or(0));
-    Wanted { file: file.key, bytes: first..last.saturating_add(1), owner: file.file.data().uid }
+    CountRequest {
+        file: file.key,
+        bytes: first..last.saturating_add(1),
+        owner: file.file.data().uid,
+    }
 }
 
 fn has_semaphore(plan: &Plan) -> bool {

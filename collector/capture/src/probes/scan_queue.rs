@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{BuildId, Mapping};
 
+use super::bounded_notes::UNKNOWN;
 use super::files::{self, MappedFile};
-use super::kept_notes::UNKNOWN;
 use super::known_file::KnownFile;
 use super::lookups::FoundFunction;
 use super::manager::{AttachContext, ManagerReport, MappedAt};
 use super::scan::Scanner;
 use crate::bpf_calls;
 use crate::clock::raw_now;
-use crate::fair_queue::{Account, FairQueue, Owners, Turn, TurnOutcome, Waiting, Whose};
+use crate::fair_queue::{Account, FairQueue, ProcessUsers, Turn, TurnOutcome, Waiting, Whose};
 use crate::zones::ZoneNotice;
 
 /// Files of that many names and contents are remembered to hold nothing.
@@ -50,7 +50,7 @@ pub(super) struct ScanQueue<'a> {
     recorded: Option<OwnedFd>,
     zones: Sender<ZoneNotice>,
     turns: FairQueue<ScanTarget>,
-    owners: Owners,
+    owners: ProcessUsers,
     /// Paths and contents in which there is nothing to attach to: most of what is mapped is the
     /// same few libraries, again and again. `false` where that is not to be relied upon.
     plain: FxHashMap<(String, BuildId), bool>,
@@ -68,7 +68,7 @@ impl<'a> ScanQueue<'a> {
             recorded: work.recorded.as_ref().and_then(|map| map.try_clone().ok()),
             zones: work.zones.clone(),
             turns: FairQueue::new(work.asked_by, SHARE),
-            owners: Owners::default(),
+            owners: ProcessUsers::default(),
             plain: FxHashMap::default(),
             gone: (Instant::now(), FxHashSet::default()),
             first: 0,

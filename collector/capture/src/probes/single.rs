@@ -13,10 +13,10 @@ use syscollect_untrusted_files::{payer, status_at};
 use super::attach::Point;
 use super::attaching::{AttachJob, Progress};
 use super::cost::Mapper;
-use super::counting::Wanted;
+use super::counting::CountRequest;
 use super::files::{FileKey, OpenFile};
 use super::keeper::OneProcess;
-use super::places::{Holder, Places};
+use super::process_slots::{ProcessSlots, SlotHolder};
 use crate::shares::Pool;
 
 /// Such files, each of which is open, of all users together.
@@ -62,9 +62,9 @@ impl FileToAttach {
 #[derive(Debug)]
 pub(super) struct SingleFile {
     pub(super) what: FileToAttach,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: CountRequest,
     pub(super) with_semaphore: bool,
-    places: Places,
+    places: ProcessSlots,
     counted: Instant,
 }
 
@@ -86,7 +86,7 @@ pub(super) struct NoRoom;
 /// What became of processes that want places.
 #[derive(Debug, Default)]
 pub(super) struct Admitted {
-    pub(super) new: Vec<Holder>,
+    pub(super) new: Vec<SlotHolder>,
     /// Leases of those whose places are others' now, or nobody's.
     pub(super) over: Vec<u64>,
 }
@@ -126,7 +126,7 @@ impl SingleFiles {
     pub(super) fn add(
         &mut self,
         what: FileToAttach,
-        wanted: Wanted,
+        wanted: CountRequest,
         with_semaphore: bool,
     ) -> Result<Option<(FileKey, Vec<u64>)>, NoRoom> {
         let mut idle = None;
@@ -137,7 +137,7 @@ impl SingleFiles {
                 return Err(NoRoom);
             }
         }
-        let (places, counted) = (Places::default(), Instant::now());
+        let (places, counted) = (ProcessSlots::default(), Instant::now());
         let key = what.file.key;
         self.files.insert(key, SingleFile { what, wanted, with_semaphore, places, counted });
         Ok(idle)
@@ -173,7 +173,7 @@ impl SingleFiles {
     ) -> Admitted {
         let mut admitted = Admitted::default();
         let Some(single) = self.files.get_mut(&key) else { return admitted };
-        let has_ended = |holder: &Holder| begin_of(holder.pid) != Some(holder.began);
+        let has_ended = |holder: &SlotHolder| begin_of(holder.pid) != Some(holder.began);
         let mut is_swept = false;
         for Mapper { pid, user, runs_it, .. } in mappers.iter().copied() {
             // Its number may have been another's.
@@ -186,7 +186,7 @@ impl SingleFiles {
             let is_new = single.places.of(pid).is_none();
             let Some(began) = begin_of(pid).filter(|_| is_new) else { continue };
             self.last_lease += 1;
-            let new = Holder { pid, user, runs_it, began, lease: self.last_lease };
+            let new = SlotHolder { pid, user, runs_it, began, lease: self.last_lease };
             if let Ok(gave_way) = single.places.admit(new) {
                 admitted.new.push(new);
                 admitted.over.extend(gave_way.map(|holder| holder.lease));
@@ -194,7 +194,7 @@ impl SingleFiles {
         }
         // Some gave way before anything was attached.
         let Admitted { new, over } = &mut admitted;
-        let (never, new_ones): (Vec<Holder>, Vec<Holder>) =
+        let (never, new_ones): (Vec<SlotHolder>, Vec<SlotHolder>) =
             new.drain(..).partition(|holder| over.contains(&holder.lease));
         over.retain(|lease| never.iter().all(|holder| holder.lease != *lease));
         *new = new_ones;
@@ -251,7 +251,7 @@ impl SingleFiles {
     }
 }
 
-fn has_ended(holder: &Holder) -> bool {
+fn has_ended(holder: &SlotHolder) -> bool {
     begin_of(holder.pid) != Some(holder.began)
 }
 
@@ -286,7 +286,7 @@ mod tests {
     fn of(owners: impl IntoIterator<Item = u32>) -> SingleFiles {
         let mut single = SingleFiles::new();
         for owner in owners {
-            let wanted = Wanted { file: file(owner).file.key, bytes: 0..1, owner };
+            let wanted = CountRequest { file: file(owner).file.key, bytes: 0..1, owner };
             single.add(file(owner), wanted, false).unwrap();
         }
         single
@@ -296,7 +296,7 @@ mod tests {
     fn add(single: &mut SingleFiles, key: FileKey, owner: u32) -> bool {
         let mut what = file(owner);
         what.file.key = key;
-        single.add(what, Wanted { file: key, bytes: 0..1, owner }, false).is_ok()
+        single.add(what, CountRequest { file: key, bytes: 0..1, owner }, false).is_ok()
     }
 
     fn mappers(user: u32, pids: std::ops::Range<u32>, runs_it: bool) -> Vec<Mapper> {

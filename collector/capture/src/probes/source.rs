@@ -10,14 +10,14 @@ use syscollect_records::{ProbeRecord, RecordKind};
 use syscollect_store::{LaneLoss, LostRecord};
 
 use super::announcements::Announcements;
-use super::keeper::Keeper;
+use super::dropped_announcements::{self, Announcers, OverShareCounts};
+use super::keeper::UprobeKeeper;
 use super::lookups::{Lookups, OF_LOOKUP};
 use super::manager::{AttachContext, Manager, ManagerInbox};
 use super::mapping_tree::LoadingTree;
-use super::object::{Loaded, Settings, WalkMethod};
+use super::object::{LoadedObject, Settings, WalkMethod};
 use super::plan::OF_CLIENT;
 use super::program::ArgumentPrograms;
-use super::unheard::{self, Announcers, BeyondShares};
 use crate::attach_method::AttachMethod;
 use crate::bpf_object::SharedMaps;
 use crate::chunk_sink::ChunkSink;
@@ -61,10 +61,10 @@ pub(crate) struct Setup<'a> {
 pub(crate) struct ProbeSource {
     announcements: Option<Announcements>,
     manager: Manager,
-    loaded: Loaded,
+    loaded: LoadedObject,
     counters: Counters,
     announcers: Announcers,
-    beyond_shares: BeyondShares,
+    beyond_shares: OverShareCounts,
     lanes: Vec<RingLane>,
     lookups: Lookups,
     /// Whether an instrumented program without shared memory was among those that hit.
@@ -84,7 +84,7 @@ impl ProbeSource {
     /// what is attached.
     pub(crate) fn start(
         setup: Setup<'_>,
-        keeper: Keeper,
+        keeper: UprobeKeeper,
         inbox: ManagerInbox,
         cpus: &[u32],
     ) -> Result<Self, CaptureError> {
@@ -113,7 +113,7 @@ impl ProbeSource {
         let loaded = load(&settings, shared, &mut missing)?;
         let counters = loaded.counters()?;
         let (ring, ready) = loaded.announcements()?;
-        let (announcers, beyond_shares) = (loaded.announcers()?, BeyondShares::default());
+        let (announcers, beyond_shares) = (loaded.announcers()?, OverShareCounts::default());
         let announcements = Announcements::start(ring, ready, zones.clone(), beyond_shares.clone())
             .map_err(|error| {
                 CaptureError::system("cannot wait for instrumented programs", error)
@@ -179,7 +179,7 @@ fn load(
     settings: &Settings,
     shared: &SharedMaps,
     missing: &mut Vec<String>,
-) -> Result<Loaded, CaptureError> {
+) -> Result<LoadedObject, CaptureError> {
     let ways = match settings.stacks {
         Some(WalkMethod::Tables) => {
             &[Some(WalkMethod::Tables), Some(WalkMethod::FramePointers)][..]
@@ -188,7 +188,7 @@ fn load(
         None => &[],
     };
     for stacks in ways {
-        match Loaded::load(&Settings { stacks: *stacks, ..*settings }, shared) {
+        match LoadedObject::load(&Settings { stacks: *stacks, ..*settings }, shared) {
             Ok(loaded) => return Ok(loaded),
             Err(error) => {
                 let what = match stacks {
@@ -199,7 +199,7 @@ fn load(
             }
         }
     }
-    Loaded::load(&Settings { stacks: None, ..*settings }, shared)
+    LoadedObject::load(&Settings { stacks: None, ..*settings }, shared)
 }
 
 /// Adds the notes that are not there yet; those of the source itself stay.
@@ -280,8 +280,8 @@ impl Source for ProbeSource {
         add_new(&mut self.missing, unmatched.map(matched_nothing).collect());
         // What was announced has been told when this returns.
         self.announcements = None;
-        let unheard = unheard::by_user(&self.announcers, &self.beyond_shares);
-        add_new(&mut self.missing, unheard::notes(&unheard));
+        let dropped = dropped_announcements::by_user(&self.announcers, &self.beyond_shares);
+        add_new(&mut self.missing, dropped_announcements::notes(&dropped));
         // A program that runs now does not leave its CPU; where the kernel does
         // not preempt it, it has ended when its CPU was visited. What one that
         // was preempted writes comes too late for the last drain.
@@ -307,7 +307,10 @@ impl Source for ProbeSource {
                 count,
             });
         }
-        losses.extend(unheard::losses(&unheard::by_user(&self.announcers, &self.beyond_shares)));
+        losses.extend(dropped_announcements::losses(&dropped_announcements::by_user(
+            &self.announcers,
+            &self.beyond_shares,
+        )));
         losses.retain(|loss| loss.count > 0);
         losses
     }

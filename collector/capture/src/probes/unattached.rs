@@ -18,7 +18,7 @@ const OTHERS: u32 = u32::MAX;
 /// What is known of all of them.
 #[derive(Debug, Default)]
 pub(super) struct Unattached {
-    users: BTreeMap<u32, OfUser>,
+    users: BTreeMap<u32, UserBacklog>,
     /// What the kernel attaches to now.
     now: Option<Attachment>,
 }
@@ -32,7 +32,7 @@ struct Attachment {
 }
 
 #[derive(Debug, Default)]
-struct OfUser {
+struct UserBacklog {
     /// Files that are not, or not wholly, attached to; the first of them, and why it is not.
     files: u64,
     first: Option<(String, String)>,
@@ -44,7 +44,7 @@ struct OfUser {
 }
 
 impl Unattached {
-    fn of(&mut self, user: u32) -> &mut OfUser {
+    fn of(&mut self, user: u32) -> &mut UserBacklog {
         let has_room = self.users.len() < USERS_MAX || self.users.contains_key(&user);
         self.users.entry(if has_room { user } else { OTHERS }).or_default()
     }
@@ -114,7 +114,7 @@ impl Unattached {
     }
 }
 
-impl OfUser {
+impl UserBacklog {
     fn sum(&self) -> u64 {
         self.files + self.waiting + self.late
     }

@@ -155,9 +155,9 @@ mod tests {
     use syscollect_records::{ProbeRecord, StackHeader};
 
     /// Records that lie ready, each read once.
-    struct Ready(Vec<Vec<u8>>);
+    struct ReadyRecords(Vec<Vec<u8>>);
 
-    impl Records for Ready {
+    impl Records for ReadyRecords {
         fn fill(&self) -> f64 {
             0.0
         }
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn stacks_go_to_their_own_lane_before_the_hits_that_refer_to_them() {
         let records = vec![stack(10, 4), hit(10), hit(20), stack(30, 8), hit(30)];
-        let mut lane = RingLane::new(LaneKind::Probe, 3, Ready(records));
+        let mut lane = RingLane::new(LaneKind::Probe, 3, ReadyRecords(records));
         let (mut chunks, mut looked) = (Vec::new(), 0);
         lane.drain(Ticks(100), true, &mut |_| looked += 1, &mut |chunk| chunks.push(chunk));
         assert_eq!(
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn however_many_stacks_there_are_a_chunk_of_them_has_its_size() {
         let records: Vec<_> = (0..5000).map(|id| stack(u64::from(id), id * 4)).collect();
-        let mut lane = RingLane::new(LaneKind::Probe, 0, Ready(records));
+        let mut lane = RingLane::new(LaneKind::Probe, 0, ReadyRecords(records));
         let mut sizes = Vec::new();
         lane.drain(Ticks(9000), true, &mut |_| {}, &mut |chunk| sizes.push(chunk.data.len()));
         assert!(sizes.iter().all(|bytes| *bytes <= CHUNK_BYTES + 4096), "{sizes:?}");

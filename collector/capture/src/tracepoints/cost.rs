@@ -9,8 +9,8 @@ use syscollect_model::{ClockSource, LaneKind, Ticks};
 use super::lanes::LaneRecords;
 use super::object::{Attached, KIND, Settings, attach};
 use super::offer::{Offer, offered};
+use super::selector::TracepointSelector;
 use super::source::{LANE_BYTES, absent_error};
-use super::wanted::Wanted;
 use crate::bpf_calls;
 use crate::ebpf::EbpfSource;
 use crate::error::CaptureError;
@@ -51,7 +51,7 @@ impl TracepointCost {
     /// As of a recording.
     pub fn of(tracepoint: &Tracepoints) -> Result<Self, CaptureError> {
         let host = Host::at(Path::new("/"));
-        let offers = offered(&[Wanted::from(tracepoint)]).map_err(|error| {
+        let offers = offered(&[TracepointSelector::from(tracepoint)]).map_err(|error| {
             CaptureError::system("cannot read the descriptions of tracepoints", error)
         })?;
         let offer = offers.offers.into_iter().next().ok_or_else(|| absent_error(tracepoint))?;

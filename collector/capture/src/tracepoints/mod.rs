@@ -18,9 +18,9 @@ mod lanes;
 mod needed;
 mod object;
 mod offer;
+mod selector;
 mod source;
 mod tracefs;
-mod wanted;
 
 pub use cost::{AtTracepoint, TracepointCost};
 pub(crate) use failures::{Layout as FailureLayout, NO_FENCES, NO_JOBS};
@@ -28,5 +28,5 @@ pub(crate) use format::Format;
 pub(crate) use keeper::EventKeeper;
 pub use offer::mount_tracepoints;
 pub(crate) use offer::{Offers, offered_below};
+pub(crate) use selector::GPU;
 pub(crate) use source::{Setup, TracepointSource};
-pub(crate) use wanted::GPU;

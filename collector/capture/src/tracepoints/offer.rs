@@ -7,8 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::format::Format;
+use super::selector::TracepointSelector;
 use super::tracefs::private_events;
-use super::wanted::Wanted;
 
 /// Where tracefs is mounted (from 4.1 on, and before as part of debugfs).
 const PLACES: [&str; 2] = ["sys/kernel/tracing/events", "sys/kernel/debug/tracing/events"];
@@ -45,7 +45,7 @@ impl Offers {
 /// # Errors
 ///
 /// There is no tracefs, or this process may not read it: it is root's.
-pub(crate) fn offered(wanted: &[Wanted<'_>]) -> io::Result<Offers> {
+pub(crate) fn offered(wanted: &[TracepointSelector<'_>]) -> io::Result<Offers> {
     offered_below(Path::new("/"), wanted)
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn offered(wanted: &[Wanted<'_>]) -> io::Result<Offers> {
 /// # Errors
 ///
 /// As of [`offered`].
-pub(crate) fn offered_below(root: &Path, wanted: &[Wanted<'_>]) -> io::Result<Offers> {
+pub(crate) fn offered_below(root: &Path, wanted: &[TracepointSelector<'_>]) -> io::Result<Offers> {
     let mut refused = io::Error::from(io::ErrorKind::NotFound);
     for place in places(root) {
         match fs::read_dir(&place) {
@@ -104,9 +104,9 @@ pub(super) fn names() -> Vec<String> {
 }
 
 /// What is offered, and with what the kernel refused to tell of something.
-fn offered_at(events: &Path, wanted: &[Wanted<'_>]) -> (Offers, Option<io::Error>) {
+fn offered_at(events: &Path, wanted: &[TracepointSelector<'_>]) -> (Offers, Option<io::Error>) {
     let (mut offers, mut refused) = (Offers::default(), None);
-    for Wanted { system, event } in wanted {
+    for TracepointSelector { system, event } in wanted {
         let mut names = match event {
             Some(event) => vec![(*event).to_owned()],
             None => {
@@ -179,11 +179,11 @@ mod tests {
         assert_eq!(found.unreadable, ["drm/vblank"]);
     }
 
-    fn all(system: &str) -> Wanted<'_> {
-        Wanted { system, event: None }
+    fn all(system: &str) -> TracepointSelector<'_> {
+        TracepointSelector { system, event: None }
     }
 
-    fn one<'a>(system: &'a str, event: &'a str) -> Wanted<'a> {
-        Wanted { system, event: Some(event) }
+    fn one<'a>(system: &'a str, event: &'a str) -> TracepointSelector<'a> {
+        TracepointSelector { system, event: Some(event) }
     }
 }

@@ -14,7 +14,7 @@ use super::keeper::EventKeeper;
 use super::lanes::LaneRecords;
 use super::object::{Attached, Settings};
 use super::offer::{Offer, Offers, names, offered};
-use super::wanted::{GPU, Wanted};
+use super::selector::{GPU, TracepointSelector};
 use crate::bpf_object::SharedMaps;
 use crate::chunk_sink::ChunkSink;
 use crate::error::CaptureError;
@@ -132,9 +132,9 @@ fn limits(attached: &Attached, offers: &Offers) -> Vec<String> {
 
 /// What this kernel offers of all that is wanted.
 fn offers(setup: &Setup<'_>) -> Result<Offers, CaptureError> {
-    let asked = setup.asked.iter().map(Wanted::from);
+    let asked = setup.asked.iter().map(TracepointSelector::from);
     let gpu = if setup.gpu { GPU } else { &[] };
-    let wanted: Vec<Wanted<'_>> = gpu.iter().copied().chain(asked).collect();
+    let wanted: Vec<TracepointSelector<'_>> = gpu.iter().copied().chain(asked).collect();
     let offers = offered(&wanted).map_err(|error| {
         let what = match error.kind() {
             io::ErrorKind::NotFound => "this kernel describes no tracepoints (CONFIG_FTRACE)",
@@ -142,14 +142,14 @@ fn offers(setup: &Setup<'_>) -> Result<Offers, CaptureError> {
         };
         CaptureError::system(what, error)
     })?;
-    match setup.asked.iter().find(|asked| !are_there(&Wanted::from(*asked), &offers)) {
+    match setup.asked.iter().find(|asked| !are_there(&TracepointSelector::from(*asked), &offers)) {
         Some(absent) => Err(absent_error(absent)),
         None => Ok(offers),
     }
 }
 
 /// Whether any of what is wanted is offered, of whatever shape.
-fn are_there(wanted: &Wanted<'_>, offers: &Offers) -> bool {
+fn are_there(wanted: &TracepointSelector<'_>, offers: &Offers) -> bool {
     let unreadable = offers.unreadable.iter().filter_map(|name| name.split_once('/'));
     let readable = offers.offers.iter().map(|offer| (offer.system.as_str(), offer.name.as_str()));
     readable.chain(unreadable).any(|(system, name)| wanted.includes(system, name))
@@ -162,7 +162,7 @@ pub(super) fn absent_error(asked: &Tracepoints) -> CaptureError {
     CaptureError::NoTracepoint { asked, near }
 }
 
-fn is_of(wanted: &[Wanted<'_>], definition: &TracepointDefinition) -> bool {
+fn is_of(wanted: &[TracepointSelector<'_>], definition: &TracepointDefinition) -> bool {
     wanted.iter().any(|wanted| wanted.includes(&definition.system, &definition.name))
 }
 

@@ -29,7 +29,7 @@ impl ArenaId {
 
 /// Why an arena is not taken.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotTaken {
+pub(super) enum ArenaRefusal {
     /// The file is not there: the process has ended, run exec or closed it.
     #[error("it is gone")]
     Gone,
@@ -101,7 +101,7 @@ impl Arena {
 
 impl FoundArena {
     /// Finds the file that the path leads to.
-    pub(super) fn at(path: &Path) -> Result<Self, NotTaken> {
+    pub(super) fn at(path: &Path) -> Result<Self, ArenaRefusal> {
         let place = open_path(path)?;
         let (id, user) = identity(place.as_fd())?;
         Ok(Self { place, id, user })
@@ -117,7 +117,7 @@ impl FoundArena {
     }
 
     /// Takes it over, and tells its threads.
-    pub(super) fn take(&self) -> Result<Arena, NotTaken> {
+    pub(super) fn take(&self) -> Result<Arena, ArenaRefusal> {
         let file = self.open(libc::O_RDWR)?;
         check_size(&file)?;
         lock(&file)?;
@@ -131,7 +131,7 @@ impl FoundArena {
 
     /// A memfd can be opened without side effects; without waiting, too,
     /// although the owner may hold a lease.
-    fn open(&self, access: libc::c_int) -> Result<File, NotTaken> {
+    fn open(&self, access: libc::c_int) -> Result<File, ArenaRefusal> {
         let itself = CString::new(format!("/proc/self/fd/{}", self.place.as_raw_fd()))
             .map_err(io::Error::other)?;
         open(&itself, access | libc::O_NONBLOCK).map(File::from)
@@ -139,7 +139,7 @@ impl FoundArena {
 }
 
 /// Finds the file without opening what it is.
-fn open_path(path: &Path) -> Result<OwnedFd, NotTaken> {
+fn open_path(path: &Path) -> Result<OwnedFd, ArenaRefusal> {
     let path = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)?;
     open(&path, libc::O_PATH)
 }
@@ -148,7 +148,7 @@ fn open_path(path: &Path) -> Result<OwnedFd, NotTaken> {
     clippy::disallowed_methods,
     reason = "/proc/PID/fd/N and map_files, with O_PATH until it is known to be a memfd"
 )]
-fn open(path: &CString, flags: libc::c_int) -> Result<OwnedFd, NotTaken> {
+fn open(path: &CString, flags: libc::c_int) -> Result<OwnedFd, ArenaRefusal> {
     // SAFETY: the path ends with a zero and outlives the call.
     let descriptor = unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC) };
     if descriptor >= 0 {
@@ -157,17 +157,17 @@ fn open(path: &CString, flags: libc::c_int) -> Result<OwnedFd, NotTaken> {
     }
     let error = io::Error::last_os_error();
     Err(match error.raw_os_error() {
-        Some(libc::ENOENT | libc::ESRCH) => NotTaken::Gone,
-        _ => NotTaken::System(error),
+        Some(libc::ENOENT | libc::ESRCH) => ArenaRefusal::Gone,
+        _ => ArenaRefusal::System(error),
     })
 }
 
 /// The inode and the owner, if the file lies where memfds lie. Other file
 /// systems may be anybody's, and may make whoever reads from them wait.
-fn identity(file: BorrowedFd<'_>) -> Result<(ArenaId, u32), NotTaken> {
+fn identity(file: BorrowedFd<'_>) -> Result<(ArenaId, u32), ArenaRefusal> {
     let status = status(file)?;
     if device(&status) != memfd_device()? {
-        return Err(NotTaken::Wrong("it is not a memfd"));
+        return Err(ArenaRefusal::Wrong("it is not a memfd"));
     }
     Ok((ArenaId(status.stx_ino), status.stx_uid))
 }
@@ -205,19 +205,19 @@ pub(crate) fn memfd_device() -> io::Result<(u32, u32)> {
         .ok_or_else(|| io::Error::other("memfd_create does not work here"))
 }
 
-fn check_size(file: &File) -> Result<(), NotTaken> {
+fn check_size(file: &File) -> Result<(), ArenaRefusal> {
     // SAFETY: no memory is involved.
     let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
     if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
-        return Err(NotTaken::Wrong("it is not sealed against shrinking"));
+        return Err(ArenaRefusal::Wrong("it is not sealed against shrinking"));
     }
     if file.metadata()?.len() != ARENA_BYTES as u64 {
-        return Err(NotTaken::Wrong("it has another size"));
+        return Err(ArenaRefusal::Wrong("it has another size"));
     }
     Ok(())
 }
 
-fn lock(file: &File) -> Result<(), NotTaken> {
+fn lock(file: &File) -> Result<(), ArenaRefusal> {
     // SAFETY: plain numbers, for which zero is valid: the whole file.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = libc::F_WRLCK as libc::c_short;
@@ -228,23 +228,23 @@ fn lock(file: &File) -> Result<(), NotTaken> {
     }
     let error = io::Error::last_os_error();
     match error.raw_os_error() {
-        Some(libc::EAGAIN | libc::EACCES) => Err(NotTaken::Held),
+        Some(libc::EAGAIN | libc::EACCES) => Err(ArenaRefusal::Held),
         _ => Err(error.into()),
     }
 }
 
-fn check_header(header: &ArenaHeader) -> Result<ClockSource, NotTaken> {
+fn check_header(header: &ArenaHeader) -> Result<ClockSource, ArenaRefusal> {
     if header.magic.load(Ordering::Acquire) != ARENA_MAGIC {
-        return Err(NotTaken::Wrong("it does not begin as an arena does"));
+        return Err(ArenaRefusal::Wrong("it does not begin as an arena does"));
     }
     if header.version.load(Ordering::Relaxed) != VERSION {
-        return Err(NotTaken::Wrong(
+        return Err(ArenaRefusal::Wrong(
             "it has another version: build program and recorder from the same release",
         ));
     }
     match header.clock.load(Ordering::Relaxed) {
         clock if clock == ClockKind::Tsc as u32 => Ok(ClockSource::Tsc),
         clock if clock == ClockKind::Monotonic as u32 => Ok(ClockSource::Monotonic),
-        _ => Err(NotTaken::Wrong("it names a clock that there is not")),
+        _ => Err(ArenaRefusal::Wrong("it names a clock that there is not")),
     }
 }

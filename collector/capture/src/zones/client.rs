@@ -10,14 +10,14 @@ use syscollect_store::Chunk;
 use syscollect_zone_protocol::arena::RING_BYTES;
 
 use super::arena::Arena;
-use super::counters::{ApplicationCounters, Subject};
+use super::counters::{ApplicationCounters, PolledProgram};
 use super::definitions::DefinitionShares;
 use super::items::pieces;
 use super::lanes::{Lanes, LogLane, ThreadLane};
 use super::log::{CounterEntry, LogPart, LogReader};
 use super::memory::ArenaMemory;
-use super::ring::{Broken, READ_BYTES, RingReader, Waiting};
-use super::turn::{Turn, Visit};
+use super::ring::{READ_BYTES, RingContent, RingError, RingReader};
+use super::turn::{TurnBudget, VisitOutcome};
 use crate::clock::ticks_now;
 use crate::stage::CHUNK_BYTES;
 
@@ -90,7 +90,7 @@ impl Start {
 pub(super) struct Client {
     number: u32,
     user: u32,
-    subject: Subject,
+    subject: PolledProgram,
     memory: Arc<ArenaMemory>,
     start: Start,
     rings: Vec<Ring>,
@@ -140,7 +140,7 @@ struct Ring {
 
 impl Client {
     /// Begins to read an arena that was taken. `start` is when the recording began.
-    pub(super) fn new(number: u32, arena: &Arena, subject: Subject, start: Start) -> Self {
+    pub(super) fn new(number: u32, arena: &Arena, subject: PolledProgram, start: Start) -> Self {
         Self {
             number,
             user: arena.user,
@@ -277,10 +277,10 @@ impl Client {
     /// fullest ring was, if that was fuller.
     pub(super) fn visit(
         &mut self,
-        turn: &mut Turn,
+        turn: &mut TurnBudget,
         fullest: &mut f64,
         out: &mut Output<'_>,
-    ) -> Visit {
+    ) -> VisitOutcome {
         if self.left == 0 {
             self.left = self.rings.len();
         }
@@ -288,7 +288,7 @@ impl Client {
         if turn.is_held_back {
             // What is lost meanwhile finds its ring full, and is counted there.
             self.drain_log(now, false, turn, out);
-            return Visit::HeldBack;
+            return VisitOutcome::HeldBack;
         }
         while self.left > 0 && !turn.is_visit_over() {
             self.left -= 1;
@@ -297,14 +297,24 @@ impl Client {
             *fullest = f64::max(*fullest, fill);
         }
         if self.left > 0 {
-            return Visit::Unfinished;
+            return VisitOutcome::Unfinished;
         }
         self.finish(now, turn, out);
-        if self.rings.is_empty() && self.counters.is_none() { Visit::Idle } else { Visit::Finished }
+        if self.rings.is_empty() && self.counters.is_none() {
+            VisitOutcome::Idle
+        } else {
+            VisitOutcome::Finished
+        }
     }
 
     /// Looks at one ring; returns how full it was.
-    fn look(&mut self, place: usize, now: Ticks, turn: &mut Turn, out: &mut Output<'_>) -> f64 {
+    fn look(
+        &mut self,
+        place: usize,
+        now: Ticks,
+        turn: &mut TurnBudget,
+        out: &mut Output<'_>,
+    ) -> f64 {
         let Some(ring) = self.rings.get_mut(place).filter(|ring| !ring.broken) else { return 0.0 };
         if turn.is_time_for(ring.empty_at) {
             let context = Draining { client: self.number, all: turn.all || self.gone, now };
@@ -334,7 +344,7 @@ impl Client {
     }
 
     /// All rings were looked at: what their items name is in the log by now.
-    fn finish(&mut self, now: Ticks, turn: &mut Turn, out: &mut Output<'_>) {
+    fn finish(&mut self, now: Ticks, turn: &mut TurnBudget, out: &mut Output<'_>) {
         let all = turn.all || self.gone;
         let due = all || std::mem::take(&mut self.due);
         self.drain_log(now, due, turn, out);
@@ -348,7 +358,7 @@ impl Client {
         }
     }
 
-    fn drain_log(&mut self, now: Ticks, due: bool, turn: &mut Turn, out: &mut Output<'_>) {
+    fn drain_log(&mut self, now: Ticks, due: bool, turn: &mut TurnBudget, out: &mut Output<'_>) {
         let mut more = !self.log_broken && turn.is_time_for(self.log_empty_at);
         let mut taken = 0;
         while more {
@@ -433,7 +443,7 @@ impl Client {
         }
     }
 
-    fn drain_counters(&mut self, now: Ticks, all: bool, turn: &Turn, out: &mut Output<'_>) {
+    fn drain_counters(&mut self, now: Ticks, all: bool, turn: &TurnBudget, out: &mut Output<'_>) {
         let Some(counters) = &self.counters else { return };
         let mut items = Vec::new();
         counters.take(&mut items);
@@ -511,7 +521,7 @@ impl Ring {
         context: &Draining,
         account: &mut Account<'_>,
         out: &mut Output<'_>,
-    ) -> Result<u64, Broken> {
+    ) -> Result<u64, RingError> {
         let waiting = self.reader.waiting()?;
         if waiting.bytes > 0 {
             if !self.follow_owner(context, &waiting, out) {
@@ -533,11 +543,11 @@ impl Ring {
     fn take(
         reader: &mut RingReader,
         mut lane: Option<&mut ThreadLane>,
-        waiting: Waiting,
+        waiting: RingContent,
         now: Ticks,
         account: &mut Account<'_>,
         out: &mut Output<'_>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), RingError> {
         let Output { scratch, chunk, .. } = out;
         reader.take(waiting, scratch, &mut |piece| {
             let items = u64::from(piece.items);
@@ -556,7 +566,7 @@ impl Ring {
     fn follow_owner(
         &mut self,
         context: &Draining,
-        waiting: &Waiting,
+        waiting: &RingContent,
         out: &mut Output<'_>,
     ) -> bool {
         if self.writer.as_ref().is_some_and(|(owner, _)| *owner == waiting.owner) {

@@ -38,9 +38,9 @@ static READERS: AtomicU32 = AtomicU32::new(0);
 static SEATS: LazyLock<Mutex<Pool>> = LazyLock::new(|| Mutex::new(Pool::new(MOST_READERS)));
 
 /// Counts a reader thread as long as it lives.
-struct Seat(u32);
+struct CountedReader(u32);
 
-impl Seat {
+impl CountedReader {
     fn take(user: u32) -> Option<Self> {
         let taken = SEATS.lock().unwrap_or_else(PoisonError::into_inner).take(user, 1);
         taken.then(|| {
@@ -50,7 +50,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for CountedReader {
     fn drop(&mut self) {
         READERS.fetch_sub(1, Ordering::Relaxed);
         SEATS.lock().unwrap_or_else(PoisonError::into_inner).give_back(self.0, 1);
@@ -59,7 +59,7 @@ impl Drop for Seat {
 
 /// Whose memory is read, and how to know that it still is the same program.
 #[derive(Clone)]
-pub(super) struct Subject {
+pub(super) struct PolledProgram {
     /// Where /proc is found.
     pub(super) root: PathBuf,
     /// The process, and where its arena is.
@@ -85,9 +85,9 @@ pub(super) struct ApplicationCounters {
 
 impl ApplicationCounters {
     /// Starts to read; why not, where that is not possible.
-    pub(super) fn start(subject: Subject) -> io::Result<Self> {
+    pub(super) fn start(subject: PolledProgram) -> io::Result<Self> {
         let why = "as many programs have counters already as a user may have read";
-        let seat = Seat::take(subject.user).ok_or_else(|| io::Error::other(why))?;
+        let seat = CountedReader::take(subject.user).ok_or_else(|| io::Error::other(why))?;
         let shared = Arc::new(Shared::default());
         let of_thread = shared.clone();
         let thread = std::thread::Builder::new()
@@ -127,7 +127,7 @@ impl Drop for ApplicationCounters {
     }
 }
 
-fn read_until_stopped(subject: &Subject, shared: &Shared) {
+fn read_until_stopped(subject: &PolledProgram, shared: &Shared) {
     while !shared.stop.load(Ordering::Acquire) {
         let began = Instant::now();
         let counters = shared.counters.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -21,11 +21,11 @@ use syscollect_untrusted_files::payer;
 use syscollect_zone_protocol::arena::RingState;
 
 use super::Announcement;
-use super::arena::{LocatedArena, NotTaken};
+use super::arena::{ArenaRefusal, LocatedArena};
 use super::find::{self, Numbering};
 use super::mapped::MappingLooks;
 use super::taken::{Arenas, MOST_OF_A_PROCESS, TakenArena};
-use super::watch::{Taken, announced_ring, take};
+use super::watch::{TakeoverOutcome, announced_ring, take};
 use crate::shares::Pool;
 
 /// Changes are looked for this often.
@@ -73,20 +73,20 @@ pub(super) enum DiscoveryJob {
 pub(super) struct Discovery {
     arenas: Arc<Arenas>,
     mapped: MappingLooks,
-    watched: Vec<Watched>,
-    users: Vec<OfUser>,
+    watched: Vec<WatchedArena>,
+    users: Vec<UserJobs>,
     last_roll_call: Instant,
 }
 
 /// An arena that was taken.
-struct Watched {
+struct WatchedArena {
     taken: Arc<TakenArena>,
     /// Its count of rings that were taken, when they were last looked for.
     claims: u32,
 }
 
 /// What is to be done for a user.
-struct OfUser {
+struct UserJobs {
     user: u32,
     jobs: VecDeque<DiscoveryJob>,
     /// What comes when nothing else is to be done for this user: announcements that lead to no
@@ -276,7 +276,7 @@ impl DiscoveryJob {
     }
 }
 
-impl OfUser {
+impl UserJobs {
     fn has_jobs(&self) -> bool {
         !(self.jobs.is_empty() && self.doubtful.is_empty())
     }
@@ -302,7 +302,7 @@ impl Discovery {
 
     /// Whether there is something to do.
     pub(super) fn has_jobs(&self) -> bool {
-        self.users.iter().any(OfUser::has_jobs)
+        self.users.iter().any(UserJobs::has_jobs)
     }
 
     /// Something is to be done for the user whom it concerns.
@@ -318,7 +318,7 @@ impl Discovery {
         let index = self.users.iter().position(|known| known.user == user).unwrap_or_else(|| {
             // Who comes now has had no time because there was nothing to do.
             let (jobs, doubtful) = (VecDeque::new(), VecDeque::new());
-            self.users.push(OfUser { user, jobs, doubtful, spent: least });
+            self.users.push(UserJobs { user, jobs, doubtful, spent: least });
             self.users.len() - 1
         });
         let of_user = &mut self.users[index];
@@ -336,7 +336,7 @@ impl Discovery {
         if jobs.len() < MOST_JOBS {
             jobs.push_back(job);
         } else if let DiscoveryJob::Announced(announcement, _) = job {
-            let why = NotTaken::TooMany("its user has announcements,");
+            let why = ArenaRefusal::TooMany("its user has announcements,");
             self.arenas.refuse_announced(announcement, &why);
         }
     }
@@ -345,7 +345,7 @@ impl Discovery {
     pub(super) fn look(&mut self) {
         self.watch_new();
         let mut jobs = Vec::new();
-        for Watched { taken, claims } in &mut self.watched {
+        for WatchedArena { taken, claims } in &mut self.watched {
             let now = taken.claims();
             if std::mem::replace(claims, now) != now
                 && !taken.rings_wait.swap(true, Ordering::Relaxed)
@@ -365,7 +365,7 @@ impl Discovery {
         for taken in self.arenas.take_new() {
             taken.rings_wait.store(true, Ordering::Relaxed);
             self.add(DiscoveryJob::Rings(taken.clone()));
-            self.watched.push(Watched { claims: taken.claims(), taken });
+            self.watched.push(WatchedArena { claims: taken.claims(), taken });
         }
     }
 
@@ -420,7 +420,7 @@ impl Discovery {
             DiscoveryJob::Held(pid, path) => {
                 let found = self.mapped.at(&path, user);
                 let taken = found.map(|found| self.arenas.take(pid, &path, &found));
-                if matches!(taken, Some(Err(NotTaken::Held))) {
+                if matches!(taken, Some(Err(ArenaRefusal::Held))) {
                     self.arenas.hold_on(pid, path);
                 }
             }
@@ -442,7 +442,7 @@ impl Discovery {
                 Ok(located) => located,
                 Err(Unlocated::Known) => return,
                 Err(Unlocated::Gone) => {
-                    return self.arenas.refuse_announced(announcement, &NotTaken::Gone);
+                    return self.arenas.refuse_announced(announcement, &ArenaRefusal::Gone);
                 }
             },
         };
@@ -450,7 +450,7 @@ impl Discovery {
         if let Some(taken) = self.arenas.known(found.id) {
             return announced_ring(&self.arenas, &taken, announcement);
         }
-        if take(&self.arenas, &path, &found, announcement) != Taken::NoRoom {
+        if take(&self.arenas, &path, &found, announcement) != TakeoverOutcome::NoRoom {
             return;
         }
         // Of a program that ran others in its place within a second most are gone.
@@ -459,8 +459,8 @@ impl Discovery {
                 forget(&self.arenas, &taken);
             }
         }
-        if take(&self.arenas, &path, &found, announcement) == Taken::NoRoom {
-            let why = NotTaken::TooMany("it, or its user, has arenas,");
+        if take(&self.arenas, &path, &found, announcement) == TakeoverOutcome::NoRoom {
+            let why = ArenaRefusal::TooMany("it, or its user, has arenas,");
             self.arenas.refuse_announced(announcement, &why);
         }
     }
@@ -505,8 +505,8 @@ impl Discovery {
             }
             match self.arenas.take(pid, path, found) {
                 // Nothing of it was announced to this recording.
-                Ok(_) | Err(NotTaken::Gone) => {}
-                Err(NotTaken::Held) => self.arenas.hold(user, pid, path),
+                Ok(_) | Err(ArenaRefusal::Gone) => {}
+                Err(ArenaRefusal::Held) => self.arenas.hold(user, pid, path),
                 Err(why) => self.arenas.refuse(user, pid, (0, 0), &why),
             }
         }

@@ -15,10 +15,10 @@ const MOST: usize = 4096;
 pub(super) struct Exited {
     /// The clock of announcements.
     clock: ClockSource,
-    arenas: VecDeque<One>,
+    arenas: VecDeque<ExitedProcess>,
 }
 
-struct One {
+struct ExitedProcess {
     pid: u32,
     descriptor: PathBuf,
     /// When it was found gone.
@@ -36,7 +36,7 @@ impl Exited {
         if self.arenas.len() >= MOST {
             self.arenas.pop_front();
         }
-        self.arenas.push_back(One { pid, descriptor, at: ticks_now(self.clock) });
+        self.arenas.push_back(ExitedProcess { pid, descriptor, at: ticks_now(self.clock) });
     }
 
     /// Whether an arena that the process had at one of these paths at that time was read.

@@ -28,14 +28,14 @@ pub(super) struct FakeProgram {
 
 /// What a test may do wrong when it makes an arena.
 #[derive(Clone, Copy)]
-pub(super) struct Making {
+pub(super) struct FakeArenaOptions {
     pub(super) sealed: bool,
     pub(super) bytes: usize,
     pub(super) magic: u64,
     pub(super) version: u32,
 }
 
-impl Default for Making {
+impl Default for FakeArenaOptions {
     fn default() -> Self {
         Self { sealed: true, bytes: ARENA_BYTES, magic: ARENA_MAGIC, version: VERSION }
     }
@@ -44,11 +44,11 @@ impl Default for Making {
 impl FakeProgram {
     /// A program that has just made its arena.
     pub(super) fn new() -> Self {
-        Self::made(Making::default())
+        Self::made(FakeArenaOptions::default())
     }
 
     /// A program that made its arena so.
-    pub(super) fn made(making: Making) -> Self {
+    pub(super) fn made(making: FakeArenaOptions) -> Self {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // SAFETY: the name ends with a zero.
         let descriptor = unsafe { libc::memfd_create(c"syscollect-zones".as_ptr(), flags) };

@@ -10,7 +10,7 @@ use syscollect_zone_protocol::ItemKind;
 use syscollect_zone_protocol::arena::{MAX_RINGS, RING_BYTES};
 use syscollect_zone_protocol::log::EntryKind;
 
-use super::fake::{FakeProgram, Making};
+use super::fake::{FakeArenaOptions, FakeProgram};
 use super::tests::{Recorder, zones};
 use super::{AnnouncedFile, Announcement, ZoneNotice};
 use crate::source::ProgramChunks;
@@ -18,12 +18,12 @@ use crate::source::ProgramChunks;
 #[test]
 fn what_is_no_arena_is_not_taken() {
     let mut recorder = Recorder::new();
-    let good = Making::default();
+    let good = FakeArenaOptions::default();
     let wrong = [
-        Making { sealed: false, ..good },
-        Making { bytes: good.bytes - 4096, ..good },
-        Making { magic: 1, ..good },
-        Making { version: 99, ..good },
+        FakeArenaOptions { sealed: false, ..good },
+        FakeArenaOptions { bytes: good.bytes - 4096, ..good },
+        FakeArenaOptions { magic: 1, ..good },
+        FakeArenaOptions { version: 99, ..good },
     ];
     for making in wrong {
         let program = FakeProgram::made(making);
@@ -172,9 +172,9 @@ impl Recorder {
 }
 
 /// A trace buffer in which programs' shares are used up.
-struct Full(Vec<Chunk>);
+struct FullBuffer(Vec<Chunk>);
 
-impl ProgramChunks for Full {
+impl ProgramChunks for FullBuffer {
     fn push(&mut self, _: Producer, chunk: Chunk) {
         self.0.push(chunk);
     }
@@ -192,7 +192,7 @@ fn what_has_no_room_stays_in_its_ring_and_is_taken_when_there_is_some() {
     recorder.told(program.announcement(&thread));
     zones(thread, 1..4);
     recorder.take_in_found();
-    let mut full = Full(Vec::new());
+    let mut full = FullBuffer(Vec::new());
     assert_eq!(recorder.follower.drain(false, &mut full), 0.0, "there is no hurry");
     assert_eq!(full.0.len(), 0);
     recorder.drain(true);
@@ -207,7 +207,7 @@ fn whose_rings_were_full_while_there_was_no_room_is_said() {
     let thread = program.thread(7001);
     recorder.told(program.announcement(&thread));
     recorder.take_in_found();
-    recorder.follower.drain(false, &mut Full(Vec::new()));
+    recorder.follower.drain(false, &mut FullBuffer(Vec::new()));
     thread.header().lost.store(5, Release);
     zones(thread, 1..4);
     recorder.drain(false);

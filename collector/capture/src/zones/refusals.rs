@@ -15,7 +15,7 @@ const OF_A_USER_MAX: usize = 8;
 #[derive(Default)]
 pub(super) struct Refusals {
     notes: Vec<String>,
-    users: FxHashMap<u32, OfUser>,
+    users: FxHashMap<u32, UserRefusals>,
 }
 
 /// Something to tell of a user's program.
@@ -25,7 +25,7 @@ pub(super) struct UserNote {
 }
 
 #[derive(Default)]
-struct OfUser {
+struct UserRefusals {
     notes: usize,
     not_taken: u64,
 }
@@ -56,7 +56,7 @@ impl Refusals {
         }
     }
 
-    fn user(&mut self, user: u32) -> (u32, &mut OfUser) {
+    fn user(&mut self, user: u32) -> (u32, &mut UserRefusals) {
         let user = payer(user);
         let is_told_apart = self.users.len() < USERS_MAX || self.users.contains_key(&user);
         let user = if is_told_apart { user } else { OTHER_USERS };

@@ -27,7 +27,7 @@ pub(super) struct RingReader {
 
 /// Why a ring is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Broken {
+pub(super) enum RingError {
     /// Its positions cannot be.
     #[error("its positions cannot be")]
     Positions,
@@ -44,7 +44,7 @@ pub(super) enum Broken {
 
 /// What a ring holds before it is emptied.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting {
+pub(super) struct RingContent {
     /// A thread's last items: nothing follows.
     pub(super) ended: bool,
     /// Bytes.
@@ -71,31 +71,31 @@ impl RingReader {
     /// What is there. The state is read first: what is there at the end of a
     /// thread is everything. The owner is read last: it was written before the
     /// items, and does not change before the ring is given back.
-    pub(super) fn waiting(&self) -> Result<Waiting, Broken> {
+    pub(super) fn waiting(&self) -> Result<RingContent, RingError> {
         let header = self.header();
         let state = header.state.load(Ordering::Acquire);
         let head = header.head.load(Ordering::Acquire);
         let owner = header.owner.load(Ordering::Relaxed);
         if state > RingState::Ended as u32 {
-            return Err(Broken::State);
+            return Err(RingError::State);
         }
         let bytes = head
             .checked_sub(self.tail)
             .filter(|bytes| *bytes <= RING_BYTES as u64)
-            .ok_or(Broken::Positions)?;
+            .ok_or(RingError::Positions)?;
         if !head.is_multiple_of(8) || !self.tail.is_multiple_of(8) {
-            return Err(Broken::Positions);
+            return Err(RingError::Positions);
         }
-        Ok(Waiting { ended: state == RingState::Ended as u32, bytes, owner, head })
+        Ok(RingContent { ended: state == RingState::Ended as u32, bytes, owner, head })
     }
 
     /// Hands everything that is waiting to `sink` and gives its room back.
     pub(super) fn take(
         &mut self,
-        waiting: Waiting,
+        waiting: RingContent,
         scratch: &mut Vec<u64>,
         sink: &mut dyn FnMut(Piece<'_>),
-    ) -> Result<(), Broken> {
+    ) -> Result<(), RingError> {
         while self.tail < waiting.head {
             let start = (self.tail % RING_BYTES as u64) as usize;
             let available = ((waiting.head - self.tail) / 8) as usize;
@@ -103,13 +103,13 @@ impl RingReader {
             let limit = ((RING_BYTES - start) / 8).min(READ_WORDS);
             scratch.resize(READ_WORDS + MAX_ITEM_WORDS, 0);
             let read = &mut scratch[..available.min(limit + MAX_ITEM_WORDS - 1)];
-            self.memory.read_items(self.number, start, read).map_err(|_| Broken::Unreadable)?;
+            self.memory.read_items(self.number, start, read).map_err(|_| RingError::Unreadable)?;
             let skipped = self.skip_stale(read, limit);
             let (_, fresh) = read.split_at(skipped);
             let taken = pieces(fresh, limit.saturating_sub(skipped), &mut *sink);
-            let taken = skipped + taken.map_err(|_| Broken::Item)?;
+            let taken = skipped + taken.map_err(|_| RingError::Item)?;
             if taken == 0 {
-                return Err(Broken::Item);
+                return Err(RingError::Item);
             }
             self.tail += taken as u64 * 8;
             // Release: the copy above comes before the writer's next use of the room.

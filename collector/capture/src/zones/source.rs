@@ -16,12 +16,12 @@ use super::client::{Client, Losses, Output, Start};
 use super::definitions::DefinitionShares;
 use super::lanes::{Lanes, LogLane};
 use super::refusals::{Refusals, UserNote};
-use super::turn::{Order, Turn, Visit};
+use super::turn::{TurnBudget, VisitOrder, VisitOutcome};
 use super::watch::{Handle, WatchEvent};
 use crate::clock::ticks_now;
 use crate::error::CaptureError;
 use crate::options::RecordOptions;
-use crate::shares::Pace;
+use crate::shares::UserRateLimits;
 use crate::source::{Drained, ProgramChunks, Source};
 use crate::stage::CHUNK_BYTES;
 
@@ -47,14 +47,14 @@ pub(crate) struct ZoneSource {
 /// What is drained.
 pub(super) struct Follower {
     clients: FxHashMap<u32, Client>,
-    order: Order,
+    order: VisitOrder,
     lanes: Lanes,
     log: LogLane,
     shares: DefinitionShares,
     scratch: Vec<u64>,
     /// Bytes that all lanes together may hold back.
     staging: usize,
-    pace: Pace,
+    pace: UserRateLimits,
     /// Users whose programs may write as much as there is room for.
     unpaced: [u32; 2],
     /// Users whose programs had to wait because they write too much.
@@ -145,12 +145,12 @@ impl Follower {
     pub(super) fn new(buffer_bytes: usize) -> Self {
         Self {
             clients: FxHashMap::default(),
-            order: Order::default(),
+            order: VisitOrder::default(),
             lanes: Lanes::default(),
             log: LogLane::default(),
             shares: DefinitionShares::new(buffer_bytes),
             scratch: Vec::new(),
-            pace: Pace::new(USER_BYTES_PER_SECOND),
+            pace: UserRateLimits::new(USER_BYTES_PER_SECOND),
             unpaced: [0; 2],
             held_back: FxHashSet::default(),
             blamed: FxHashSet::default(),
@@ -218,7 +218,7 @@ impl Follower {
         if all {
             self.clients.values_mut().for_each(Client::begin_again);
         }
-        let mut turn = Turn::new(all);
+        let mut turn = TurnBudget::new(all);
         turn.room = (self.staging / self.lanes.used().max(1)).clamp(SMALLEST_CHUNK, CHUNK_BYTES);
         self.pace.refill(turn.now);
         let Self {
@@ -263,7 +263,7 @@ impl Follower {
                 new_notes.push(UserNote { user, note: held_back_note() });
             }
             pace.took(producer.user, (turn.copied() - copied) as u64);
-            if client.is_gone() && matches!(visit, Visit::Finished | Visit::Idle) {
+            if client.is_gone() && matches!(visit, VisitOutcome::Finished | VisitOutcome::Idle) {
                 done.push(number);
                 return None;
             }

@@ -15,8 +15,8 @@ use syscollect_untrusted_files::FixedPath;
 use syscollect_zone_protocol::arena::MAX_RINGS;
 
 use super::Announcement;
-use super::arena::{Arena, ArenaId, FoundArena, NotTaken};
-use super::counters::Subject;
+use super::arena::{Arena, ArenaId, ArenaRefusal, FoundArena};
+use super::counters::PolledProgram;
 use super::exited::Exited;
 use super::find::{ArenaLocation, Numbering};
 use super::watch::{WatchEvent, announced_ring};
@@ -55,12 +55,12 @@ pub(super) struct TakenArena {
     pub(super) rings_wait: AtomicBool,
     pub(super) roll_call_waits: AtomicBool,
     /// The rings that were heard of.
-    rings: Mutex<FxHashMap<u32, HeardOf>>,
+    rings: Mutex<FxHashMap<u32, AnnouncedRing>>,
 }
 
 /// A ring that was heard of.
 #[derive(Clone, Copy)]
-struct HeardOf {
+struct AnnouncedRing {
     /// The last of its owners who was told to the collector.
     owner: u32,
     /// Whether it is read: it is within the shares.
@@ -82,7 +82,7 @@ struct State {
     new: Vec<Arc<TakenArena>>,
     arenas: Pool,
     rings: Pool,
-    of_process: FxHashMap<u32, OfProcess>,
+    of_process: FxHashMap<u32, ProcessShare>,
     exited: Exited,
     /// Process and place of what another recorder has.
     held: Vec<(u32, PathBuf)>,
@@ -92,7 +92,7 @@ struct State {
 }
 
 #[derive(Clone, Copy, Default)]
-struct OfProcess {
+struct ProcessShare {
     arenas: u32,
     rings: u32,
 }
@@ -186,7 +186,7 @@ impl Arenas {
         pid: u32,
         path: &Path,
         found: &FoundArena,
-    ) -> Result<Arc<TakenArena>, NotTaken> {
+    ) -> Result<Arc<TakenArena>, ArenaRefusal> {
         lock(&self.state).reserve(pid, found.user)?;
         let root = self.root();
         let same_numbers = !matches!(Numbering::of(&root, pid), Some(Numbering::Own(_)));
@@ -210,8 +210,12 @@ impl Arenas {
         state.new.push(taken.clone());
         drop(state);
         let arena = &taken.arena;
-        let subject =
-            Subject { root, place: taken.place.clone(), user: arena.user, clock: arena.clock };
+        let subject = PolledProgram {
+            root,
+            place: taken.place.clone(),
+            user: arena.user,
+            clock: arena.clock,
+        };
         self.send(WatchEvent::Client {
             number: client,
             arena: Box::new(arena.clone()),
@@ -242,14 +246,14 @@ impl Arenas {
             Some(known) => known.is_read,
             None => lock(&self.state).reserve_ring(taken.pid, taken.arena.user),
         };
-        rings.insert(ring, HeardOf { owner, is_read });
+        rings.insert(ring, AnnouncedRing { owner, is_read });
         drop(rings);
         if !is_read {
             return self.refuse(
                 taken.arena.user,
                 taken.pid,
                 (0, u64::from(taken.client) << 32 | u64::from(ring)),
-                &NotTaken::TooMany(RINGS),
+                &ArenaRefusal::TooMany(RINGS),
             );
         }
         if known.is_none() {
@@ -279,13 +283,13 @@ impl Arenas {
     }
 
     /// What was announced could not be had.
-    pub(super) fn refuse_announced(&self, announcement: Announcement, why: &NotTaken) {
+    pub(super) fn refuse_announced(&self, announcement: Announcement, why: &ArenaRefusal) {
         let Announcement { user, pid, tid, ring, .. } = announcement;
         self.refuse(user, pid, (tid, ring), why);
     }
 
     /// A ring or an arena of a user's process could not be had: counts it, once for each ring.
-    pub(super) fn refuse(&self, user: u32, pid: u32, (tid, ring): (u32, u64), why: &NotTaken) {
+    pub(super) fn refuse(&self, user: u32, pid: u32, (tid, ring): (u32, u64), why: &ArenaRefusal) {
         let mut state = lock(&self.state);
         if state.refused.len() >= MOST_REFUSED {
             state.refused.clear();
@@ -306,10 +310,10 @@ const RINGS: &str = "it, or its user, has threads with rings,";
 const ARENAS: &str = "it, or its user, has arenas,";
 
 impl State {
-    fn reserve(&mut self, pid: u32, user: u32) -> Result<(), NotTaken> {
+    fn reserve(&mut self, pid: u32, user: u32) -> Result<(), ArenaRefusal> {
         let of_process = self.of_process.entry(pid).or_default();
         if of_process.arenas >= MOST_OF_A_PROCESS || !self.arenas.take(user, 1) {
-            return Err(NotTaken::TooMany(ARENAS));
+            return Err(ArenaRefusal::TooMany(ARENAS));
         }
         of_process.arenas += 1;
         Ok(())

@@ -27,7 +27,7 @@ const IDLE: Duration = Duration::from_millis(5);
 const IDLE_PROGRAM: Duration = Duration::from_millis(50);
 
 /// What a turn may still cost.
-pub(super) struct Turn {
+pub(super) struct TurnBudget {
     /// When it began.
     pub(super) now: Instant,
     /// Whether everything is to be taken, and nothing stays waiting for company.
@@ -42,7 +42,7 @@ pub(super) struct Turn {
     visit: (usize, usize),
 }
 
-impl Turn {
+impl TurnBudget {
     /// A turn that begins now.
     pub(super) fn new(all: bool) -> Self {
         Self {
@@ -99,7 +99,7 @@ impl Turn {
 
 /// How a visit ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Visit {
+pub(super) enum VisitOutcome {
     /// There are rings that were not looked at.
     Unfinished,
     /// All was looked at.
@@ -112,12 +112,12 @@ pub(super) enum Visit {
 
 /// The order in which programs are visited.
 #[derive(Default)]
-pub(super) struct Order {
-    users: Vec<OfUser>,
+pub(super) struct VisitOrder {
+    users: Vec<UserPrograms>,
     first: usize,
 }
 
-struct OfUser {
+struct UserPrograms {
     user: u32,
     /// Clients to be visited in this turn.
     next: VecDeque<u32>,
@@ -127,12 +127,12 @@ struct OfUser {
     idle_since: Option<Instant>,
 }
 
-impl Order {
+impl VisitOrder {
     /// A program to be visited from now on.
     pub(super) fn add(&mut self, user: u32, client: u32) {
         match self.users.iter_mut().find(|known| known.user == user) {
             Some(known) => known.next.push_back(client),
-            None => self.users.push(OfUser {
+            None => self.users.push(UserPrograms {
                 user,
                 next: [client].into(),
                 visited: Vec::new(),
@@ -155,8 +155,8 @@ impl Order {
     /// is no more.
     pub(super) fn run(
         &mut self,
-        turn: &mut Turn,
-        mut visit: impl FnMut(u32, &mut Turn) -> Option<Visit>,
+        turn: &mut TurnBudget,
+        mut visit: impl FnMut(u32, &mut TurnBudget) -> Option<VisitOutcome>,
     ) {
         for user in &mut self.users {
             user.next.extend(user.visited.drain(..));
@@ -178,9 +178,9 @@ impl Order {
             left = count;
             turn.begin_visit();
             match visit(client, turn) {
-                Some(Visit::Unfinished) => user.next.push_back(client),
-                Some(Visit::Finished | Visit::HeldBack) => user.visited.push(client),
-                Some(Visit::Idle) => user.idle.push(client),
+                Some(VisitOutcome::Unfinished) => user.next.push_back(client),
+                Some(VisitOutcome::Finished | VisitOutcome::HeldBack) => user.visited.push(client),
+                Some(VisitOutcome::Idle) => user.idle.push(client),
                 None => {}
             }
         }
@@ -196,16 +196,16 @@ mod tests {
 
     #[test]
     fn a_user_with_one_program_is_served_beside_one_with_a_hundred() {
-        let mut order = Order::default();
+        let mut order = VisitOrder::default();
         (0..100).for_each(|client| order.add(1001, client));
         order.add(1002, 500);
         let mut served = Vec::new();
         for _ in 0..10 {
-            order.run(&mut Turn::new(false), |client, turn| {
+            order.run(&mut TurnBudget::new(false), |client, turn| {
                 served.push(client);
                 // Every ring is full.
                 turn.looked(BYTES_OF_A_VISIT);
-                Some(Visit::Finished)
+                Some(VisitOutcome::Finished)
             });
         }
         let of_the_one = served.iter().filter(|client| **client == 500).count();
@@ -222,28 +222,28 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_finished_is_visited_again_after_the_others() {
-        let mut order = Order::default();
+        let mut order = VisitOrder::default();
         (0..3).for_each(|client| order.add(7, client));
         let (mut served, mut again) = (Vec::new(), true);
-        order.run(&mut Turn::new(false), |client, _| {
+        order.run(&mut TurnBudget::new(false), |client, _| {
             served.push(client);
             let unfinished = client == 0 && std::mem::take(&mut again);
-            Some(if unfinished { Visit::Unfinished } else { Visit::Finished })
+            Some(if unfinished { VisitOutcome::Unfinished } else { VisitOutcome::Finished })
         });
         assert_eq!(served, [0, 1, 2, 0]);
     }
 
     #[test]
     fn what_is_idle_is_seldom_visited_and_what_is_gone_never() {
-        let mut order = Order::default();
+        let mut order = VisitOrder::default();
         (0..3).for_each(|client| order.add(7, client));
         let mut visits = [0; 3];
-        let mut turn = Turn::new(false);
+        let mut turn = TurnBudget::new(false);
         for _ in 0..50 {
-            turn = Turn { now: turn.now + IDLE_PROGRAM / 10, ..Turn::new(false) };
+            turn = TurnBudget { now: turn.now + IDLE_PROGRAM / 10, ..TurnBudget::new(false) };
             order.run(&mut turn, |client, _| {
                 visits[client as usize] += 1;
-                [Some(Visit::Finished), Some(Visit::Idle), None][client as usize]
+                [Some(VisitOutcome::Finished), Some(VisitOutcome::Idle), None][client as usize]
             });
         }
         assert_eq!((visits[0], visits[2]), (50, 1));

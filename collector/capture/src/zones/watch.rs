@@ -18,14 +18,14 @@ use syscollect_model::ClockSource;
 use syscollect_untrusted_files::payer;
 use syscollect_zone_protocol::arena::MAX_RINGS;
 
-use super::arena::{Arena, ArenaId, FoundArena, LocatedArena, NotTaken};
-use super::counters::Subject;
+use super::arena::{Arena, ArenaId, ArenaRefusal, FoundArena, LocatedArena};
+use super::counters::PolledProgram;
 use super::discovery::{self, Discovery, DiscoveryJob, DiscoveryJobs};
 use super::find;
 use super::taken::{Arenas, TakenArena};
 use super::{AnnouncedFile, Announcement, ZoneNotice};
 use crate::priority::{FirstForPart, FirstParts, go_before_most};
-use crate::shares::Pace;
+use crate::shares::UserRateLimits;
 use crate::usage::thread_cpu_time;
 use crate::worker::Worker;
 
@@ -51,7 +51,7 @@ pub(super) enum WatchEvent {
         /// The arena.
         arena: Box<Arena>,
         /// Its process.
-        subject: Box<Subject>,
+        subject: Box<PolledProgram>,
     },
     /// A ring of it is used.
     Ring {
@@ -101,7 +101,7 @@ pub(super) struct Takeover {
     looked_at: FxHashMap<u32, Instant>,
     /// Microseconds for announcements that led to no arena: of processes that have lived for a
     /// while, and of young ones, of which a user starts as many as they like.
-    in_vain: [Pace; 2],
+    in_vain: [UserRateLimits; 2],
 }
 
 /// The running threads.
@@ -164,7 +164,7 @@ fn forward(takeover: &mut Takeover, notices: &Receiver<ZoneNotice>, jobs: &Disco
         {
             takeover.arenas.refuse_announced(
                 announcement,
-                &NotTaken::TooMany("programs of its user have announcements,"),
+                &ArenaRefusal::TooMany("programs of its user have announcements,"),
             );
         }
     }
@@ -179,7 +179,7 @@ impl Takeover {
             taken: 0,
             taken_of: FxHashMap::default(),
             looked_at: FxHashMap::default(),
-            in_vain: [(); 2].map(|()| Pace::new(IN_VAIN.as_micros() as u64)),
+            in_vain: [(); 2].map(|()| UserRateLimits::new(IN_VAIN.as_micros() as u64)),
         }
     }
 
@@ -214,49 +214,49 @@ impl Takeover {
         }
         let before = thread_cpu_time();
         let looked = self.look(announcement);
-        if !matches!(looked, Looked::Known) {
+        if !matches!(looked, InspectOutcome::Known) {
             let took = thread_cpu_time().saturating_sub(before);
             self.in_vain[usize::from(is_young)].took(user, took.as_micros() as u64 + 1);
         }
         match looked {
-            Looked::Later(job) => Some(job),
-            Looked::Known | Looked::InVain => None,
+            InspectOutcome::Later(job) => Some(job),
+            InspectOutcome::Known | InspectOutcome::InVain => None,
         }
     }
 
-    fn look(&mut self, announcement: Announcement) -> Looked {
+    fn look(&mut self, announcement: Announcement) -> InspectOutcome {
         let Announcement { pid, tid, descriptor, .. } = announcement;
         let paths = find::descriptor_paths(&self.arenas.root(), pid, tid, descriptor);
         for path in &paths {
             let found = match FoundArena::at(path) {
                 Ok(found) => found,
-                Err(NotTaken::Gone) => continue,
+                Err(ArenaRefusal::Gone) => continue,
                 Err(why) => {
                     refused(&self.arenas, announcement, path, &why);
-                    return Looked::InVain;
+                    return InspectOutcome::InVain;
                 }
             };
             if let Some(taken) = self.arenas.known(found.id) {
                 announced_ring(&self.arenas, &taken, announcement);
-                return Looked::Known;
+                return InspectOutcome::Known;
             }
             if self.is_at_once(found.user) {
                 match take(&self.arenas, path, &found, announcement) {
-                    Taken::Yes => return Looked::Known,
-                    Taken::No => return Looked::InVain,
-                    Taken::NoRoom => {}
+                    TakeoverOutcome::Yes => return InspectOutcome::Known,
+                    TakeoverOutcome::No => return InspectOutcome::InVain,
+                    TakeoverOutcome::NoRoom => {}
                 }
             }
             // The file is held: it does not go with the program.
-            return Looked::Later(DiscoveryJob::Announced(
+            return InspectOutcome::Later(DiscoveryJob::Announced(
                 announcement,
                 Some(Box::new(LocatedArena { path: path.clone(), found })),
             ));
         }
         if self.arenas.knew(&paths, announcement) {
-            return Looked::Known;
+            return InspectOutcome::Known;
         }
-        Looked::Later(DiscoveryJob::Announced(announcement, None))
+        InspectOutcome::Later(DiscoveryJob::Announced(announcement, None))
     }
 
     /// A process that maps a file again and again is not looked at each time.
@@ -288,7 +288,7 @@ impl Takeover {
 }
 
 /// What a look at an announced descriptor came to.
-enum Looked {
+enum InspectOutcome {
     /// Its arena is read, or was.
     Known,
     /// It is none that can be had.
@@ -299,7 +299,7 @@ enum Looked {
 
 /// Whether an arena was taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum TakeoverOutcome {
     Yes,
     /// The process or its user has too many.
     NoRoom,
@@ -314,16 +314,16 @@ pub(super) fn take(
     path: &Path,
     found: &FoundArena,
     announcement: Announcement,
-) -> Taken {
+) -> TakeoverOutcome {
     match arenas.take(announcement.pid, path, found) {
         Ok(taken) => announced_ring(arenas, &taken, announcement),
-        Err(NotTaken::TooMany(_)) => return Taken::NoRoom,
+        Err(ArenaRefusal::TooMany(_)) => return TakeoverOutcome::NoRoom,
         Err(why) => {
             refused(arenas, announcement, path, &why);
-            return Taken::No;
+            return TakeoverOutcome::No;
         }
     }
-    Taken::Yes
+    TakeoverOutcome::Yes
 }
 
 /// A thread has announced its ring; it still has it, for a ring is given to
@@ -341,9 +341,14 @@ pub(super) fn announced_ring(
 }
 
 /// An arena that was announced could not be had.
-pub(super) fn refused(arenas: &Arenas, announcement: Announcement, path: &Path, why: &NotTaken) {
+pub(super) fn refused(
+    arenas: &Arenas,
+    announcement: Announcement,
+    path: &Path,
+    why: &ArenaRefusal,
+) {
     match why {
-        NotTaken::Held => arenas.hold(announcement.user, announcement.pid, path),
+        ArenaRefusal::Held => arenas.hold(announcement.user, announcement.pid, path),
         why => arenas.refuse_announced(announcement, why),
     }
 }

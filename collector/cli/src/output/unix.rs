@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "outputs, which the user names")]
 
-use super::Existing;
+use super::ExistingEntry;
 use crate::confine::WritingFiles;
 use anyhow::{Context, Result};
 use std::ffi::{CString, OsStr};
@@ -56,7 +56,7 @@ impl Folder {
         result == 0 && stat.st_uid == uid && stat.st_mode & all == all
     }
 
-    pub(super) fn existing(&self, name: &OsStr) -> io::Result<Existing> {
+    pub(super) fn existing(&self, name: &OsStr) -> io::Result<ExistingEntry> {
         let (name, _rights) = (c_string(name)?, WritingFiles::begin());
         let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
         // SAFETY: the handle is open, the name ends with a zero byte, and `stat` has room for the
@@ -72,16 +72,16 @@ impl Folder {
         if result < 0 {
             let error = io::Error::last_os_error();
             return if error.kind() == io::ErrorKind::NotFound {
-                Ok(Existing::Nothing)
+                Ok(ExistingEntry::Nothing)
             } else {
                 Err(error)
             };
         }
         // SAFETY: zero bytes are a valid `stat`, and the call has filled it.
         Ok(match unsafe { stat.assume_init() }.st_mode & libc::S_IFMT {
-            libc::S_IFREG => Existing::File,
-            libc::S_IFLNK => Existing::SymbolicLink,
-            _ => Existing::Other,
+            libc::S_IFREG => ExistingEntry::File,
+            libc::S_IFLNK => ExistingEntry::SymbolicLink,
+            _ => ExistingEntry::Other,
         })
     }
 

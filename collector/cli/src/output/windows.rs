@@ -3,7 +3,7 @@
 //! Whoever records on Windows is an administrator in his own session; there is no
 //! other user behind him whose folders could be turned into a trap, as behind sudo.
 
-use super::Existing;
+use super::ExistingEntry;
 use anyhow::{Result, bail};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -27,16 +27,18 @@ impl Folder {
         Ok(Self { path: path.to_owned() })
     }
 
-    pub(super) fn existing(&self, name: &OsStr) -> io::Result<Existing> {
+    pub(super) fn existing(&self, name: &OsStr) -> io::Result<ExistingEntry> {
         let kind = match fs::symlink_metadata(self.path.join(name)) {
             Ok(data) => data.file_type(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Existing::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(ExistingEntry::Nothing);
+            }
             Err(error) => return Err(error),
         };
         Ok(match (kind.is_file(), kind.is_symlink()) {
-            (true, _) => Existing::File,
-            (_, true) => Existing::SymbolicLink,
-            _ => Existing::Other,
+            (true, _) => ExistingEntry::File,
+            (_, true) => ExistingEntry::SymbolicLink,
+            _ => ExistingEntry::Other,
         })
     }
 

@@ -35,7 +35,7 @@ struct FileMapping {
 
 /// The files of all processes, each once.
 #[derive(Debug, Default)]
-pub(super) struct Everything {
+pub(super) struct AllMappedFiles {
     pub(super) files: Vec<Mapped>,
     /// Processes that this user may not look into.
     pub(super) refused: usize,
@@ -75,7 +75,7 @@ pub(super) fn of_process(proc: &Path, pid: u32) -> Result<Vec<Mapped>> {
 
 /// The files that any process has mapped.
 #[expect(clippy::disallowed_methods, reason = "/proc itself")]
-pub(super) fn of_all(proc: &Path) -> Everything {
+pub(super) fn of_all(proc: &Path) -> AllMappedFiles {
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();
     let mut pids: Vec<u32> =
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
@@ -88,7 +88,7 @@ pub(super) fn of_all(proc: &Path) -> Everything {
             Err(_) => refused += usize::from(is_refused(proc, pid)),
         }
     }
-    Everything { files: once(files), refused }
+    AllMappedFiles { files: once(files), refused }
 }
 
 /// Each file once, with all its places.

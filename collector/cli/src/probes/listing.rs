@@ -17,7 +17,7 @@ const OTHERS_MAX: usize = 1000;
 
 /// What is to be listed.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct ListingScope {
     pub(super) glob: Option<Glob>,
     pub(super) functions: bool,
 }
@@ -81,7 +81,7 @@ pub(super) fn is_other_file(error: &anyhow::Error) -> bool {
 
 impl Listing {
     /// Reads what is wanted of a file.
-    pub(super) fn read(file: &OpenedFile, wanted: &Wanted) -> Result<Self, ProbeError> {
+    pub(super) fn read(file: &OpenedFile, wanted: &ListingScope) -> Result<Self, ProbeError> {
         let cache = ReadCache::new(file.reader());
         let mut listing = Self::default();
         let found = usdt_probes(&cache)?;

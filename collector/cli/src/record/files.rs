@@ -3,7 +3,7 @@
 use super::backend::files::{DRAFT, RAW, local_time};
 use super::options::{Options, Output};
 use crate::format::Format;
-use crate::output::{Draft, Target};
+use crate::output::{DraftFile, Target};
 use crate::owner::Owner;
 use anyhow::{Context, Result, anyhow, bail};
 use std::ffi::OsString;
@@ -109,7 +109,7 @@ impl OutputFiles {
     }
 
     /// Keeps the capture under its final name, or where that is taken where it is.
-    pub(crate) fn keep_capture(&self, draft: Draft) -> PathBuf {
+    pub(crate) fn keep_capture(&self, draft: DraftFile) -> PathBuf {
         let partial = draft.path();
         draft.publish(&self.capture).unwrap_or(partial)
     }

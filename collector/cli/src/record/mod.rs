@@ -22,7 +22,7 @@ use options::Options;
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Instant;
-use watch::{Ended, Watch};
+use watch::{RecordingEnd, Watch};
 
 pub(crate) use options::Args;
 
@@ -50,7 +50,7 @@ struct Surroundings {
 
 /// What a recording begins with.
 #[cfg_attr(windows, allow(dead_code, reason = "the recorder of Windows needs less"))]
-struct Beginning<'a> {
+struct RecordingStart<'a> {
     options: &'a Options,
     files: &'a OutputFiles,
     /// The command that is launched once events are recorded.
@@ -61,7 +61,7 @@ struct Beginning<'a> {
 
 /// What a recording is finished with.
 #[cfg_attr(windows, allow(dead_code, reason = "the recorder of Windows needs less"))]
-struct Finishing<'a> {
+struct RecordingFinish<'a> {
     options: &'a Options,
     files: &'a OutputFiles,
     abandon: &'a Abandon,
@@ -89,7 +89,7 @@ fn record(options: &Options, around: &Surroundings, program_start: Instant) -> R
     let gated =
         command::prepare(&options.command, *owner, files.is_standard_output(), sender.clone())?;
     let abandon = signals::watch(sender)?;
-    let running = system.begin(&Beginning {
+    let running = system.begin(&RecordingStart {
         options,
         files: &files,
         command: gated.as_ref(),
@@ -103,7 +103,7 @@ fn record(options: &Options, around: &Surroundings, program_start: Instant) -> R
     let mut launched = gated.map(Gated::start);
     let watch = Watch { stop_events: &stop_events, terminal, duration: options.duration };
     let ended = watch.until_the_end(&running, launched.as_ref());
-    if let Ended::Signal(Stop::Terminate | Stop::HangUp) = ended {
+    if let RecordingEnd::Signal(Stop::Terminate | Stop::HangUp) = ended {
         // The terminal sends Ctrl-C to the command too; these come to us alone.
         if let Some(command) = &mut launched {
             command.terminate();
@@ -111,13 +111,18 @@ fn record(options: &Options, around: &Surroundings, program_start: Instant) -> R
     }
     abandon.writing();
     let mut timings = Timings::start();
-    if let Ended::Failed(error) = ended {
+    if let RecordingEnd::Failed(error) = ended {
         // A command that could not be run made nothing worth keeping.
         running.discard();
         return Err(error);
     }
-    let finishing =
-        Finishing { options, files: &files, abandon: &abandon, terminal, timings: &mut timings };
+    let finishing = RecordingFinish {
+        options,
+        files: &files,
+        abandon: &abandon,
+        terminal,
+        timings: &mut timings,
+    };
     let result = running.finish(&ended, finishing)?;
     if options.timings {
         say!("{}", timings.text(result.events));
@@ -129,9 +134,11 @@ fn record(options: &Options, around: &Surroundings, program_start: Instant) -> R
 }
 
 /// The command's own failure goes first: a script that wraps a command asks for that.
-fn exit_code(options: &Options, ended: &Ended, result: RecordingResult) -> u8 {
+fn exit_code(options: &Options, ended: &RecordingEnd, result: RecordingResult) -> u8 {
     match ended {
-        Ended::Command(status) if command::exit_code(*status) != 0 => command::exit_code(*status),
+        RecordingEnd::Command(status) if command::exit_code(*status) != 0 => {
+            command::exit_code(*status)
+        }
         _ if result.is_incomplete => ERROR,
         _ if options.fail_on_loss && result.is_lossy => LOSS,
         _ => 0,

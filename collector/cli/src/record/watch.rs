@@ -18,7 +18,7 @@ const LONG: Duration = Duration::from_secs(3600);
 
 /// Why a recording ended.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum RecordingEnd {
     /// A signal.
     Signal(Stop),
     /// The time is over.
@@ -60,7 +60,7 @@ impl Watch<'_> {
         &self,
         recorder: &impl Watchable,
         command: Option<&Launched>,
-    ) -> Ended {
+    ) -> RecordingEnd {
         let mut progress = self.terminal.recording(self.duration);
         let start = Instant::now();
         let mut deadline = self.duration.and_then(|duration| start.checked_add(duration));
@@ -71,7 +71,7 @@ impl Watch<'_> {
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
-                return interrupted.map_or(Ended::Duration, Ended::Signal);
+                return interrupted.map_or(RecordingEnd::Duration, RecordingEnd::Signal);
             }
             let pause = left.map_or(longest, |left| left.min(longest));
             match self.stop_events.recv_timeout(pause) {
@@ -82,12 +82,14 @@ impl Watch<'_> {
                     let grace = Instant::now() + GRACE;
                     deadline = Some(deadline.map_or(grace, |deadline| deadline.min(grace)));
                 }
-                Ok(StopEvent::Signal(stop)) => return Ended::Signal(stop),
-                Ok(StopEvent::CommandEnded(Ok(status))) => return Ended::Command(status),
+                Ok(StopEvent::Signal(stop)) => return RecordingEnd::Signal(stop),
+                Ok(StopEvent::CommandEnded(Ok(status))) => return RecordingEnd::Command(status),
                 Ok(StopEvent::CommandEnded(Err(error))) => {
                     let name =
                         command.map_or_else(String::new, |command| command.name().to_string());
-                    return Ended::Failed(Error::new(error).context(format!("cannot run {name}")));
+                    return RecordingEnd::Failed(
+                        Error::new(error).context(format!("cannot run {name}")),
+                    );
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 // The threads that send live as long as the program; without
@@ -95,7 +97,7 @@ impl Watch<'_> {
                 Err(RecvTimeoutError::Disconnected) => std::thread::sleep(pause),
             }
             if let Some(reason) = recorder.limit() {
-                return Ended::Limit(reason);
+                return RecordingEnd::Limit(reason);
             }
             if self.terminal.is_live() {
                 progress.update(start.elapsed(), &recorder.progress());
@@ -134,7 +136,7 @@ mod tests {
         duration: Option<Duration>,
         command: Option<&Launched>,
         stop_events: &Receiver<StopEvent>,
-    ) -> Ended {
+    ) -> RecordingEnd {
         let watch = Watch { stop_events, terminal: &Terminal::hidden(), duration };
         watch.until_the_end(&Fake::default(), command)
     }
@@ -143,14 +145,17 @@ mod tests {
     fn a_recording_ends_with_its_time_with_ctrl_c_or_at_a_limit() {
         let (sender, stop_events) = mpsc::channel();
         let moment = Some(Duration::from_millis(1));
-        assert!(matches!(wait(moment, None, &stop_events), Ended::Duration));
+        assert!(matches!(wait(moment, None, &stop_events), RecordingEnd::Duration));
         sender.send(StopEvent::Signal(Stop::Interrupt)).unwrap();
-        assert!(matches!(wait(Some(LONG), None, &stop_events), Ended::Signal(Stop::Interrupt)));
+        assert!(matches!(
+            wait(Some(LONG), None, &stop_events),
+            RecordingEnd::Signal(Stop::Interrupt)
+        ));
         let full = Fake { limit: Some(StopReason::MaxSize) };
         let terminal = Terminal::hidden();
         let watch = Watch { stop_events: &stop_events, terminal: &terminal, duration: None };
         let ended = watch.until_the_end(&full, None);
-        assert!(matches!(ended, Ended::Limit(StopReason::MaxSize)), "{ended:?}");
+        assert!(matches!(ended, RecordingEnd::Limit(StopReason::MaxSize)), "{ended:?}");
     }
 
     #[test]
@@ -168,7 +173,7 @@ mod tests {
         let start = Instant::now();
         let ended = wait(None, Some(&launched), &stop_events);
         launched.terminate();
-        assert!(matches!(ended, Ended::Signal(Stop::Interrupt)));
+        assert!(matches!(ended, RecordingEnd::Signal(Stop::Interrupt)));
         assert!(start.elapsed() >= GRACE);
     }
 }

@@ -1,6 +1,6 @@
 //! Signals.
 
-use super::{Abandon, Meaning, Stop, StopEvent};
+use super::{Abandon, SignalAction, Stop, StopEvent};
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals as SignalIterator;
@@ -65,9 +65,9 @@ fn handle(abandon: &Abandon, signal: i32) {
         end_now();
     }
     match abandon.signal(stop(signal), now()) {
-        Meaning::Stop | Meaning::Wait => {}
-        Meaning::Abandon => end_soon(),
-        Meaning::End => end_now(),
+        SignalAction::Stop | SignalAction::Wait => {}
+        SignalAction::Abandon => end_soon(),
+        SignalAction::End => end_now(),
     }
 }
 

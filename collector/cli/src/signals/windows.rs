@@ -1,6 +1,6 @@
 //! What the console says: Ctrl-C, and that its window is closed.
 
-use super::{Abandon, Meaning, Stop, StopEvent};
+use super::{Abandon, SignalAction, Stop, StopEvent};
 use anyhow::{Context, Result};
 use std::sync::mpsc::{self, Sender};
 use std::time::Instant;
@@ -25,11 +25,11 @@ pub(crate) fn watch(stops: Sender<StopEvent>) -> Result<Abandon> {
                 match watched.signal(stop, now.saturating_add(1)) {
                     // Nobody listens any more when the recording has just ended.
                     _ if watched.is_recording() => drop(stops.send(StopEvent::Signal(stop))),
-                    Meaning::End => {
+                    SignalAction::End => {
                         say!("syscollect: ended at once; unfinished files end in .partial");
                         std::process::exit(1);
                     }
-                    Meaning::Stop | Meaning::Wait | Meaning::Abandon => {}
+                    SignalAction::Stop | SignalAction::Wait | SignalAction::Abandon => {}
                 }
             }
         })

@@ -11,7 +11,7 @@
 //! `co_positions`); 0 for none.
 
 /// A table, and the lines of its instructions, which are known by their offsets.
-pub(super) struct Made {
+pub(super) struct LineTableCase {
     pub(super) version: u8,
     pub(super) first_line: u32,
     pub(super) table: &'static [u8],
@@ -19,26 +19,26 @@ pub(super) struct Made {
 }
 
 /// From 3.8 to 3.13.
-pub(super) const MADE: &[Made] = &[
-    Made {
+pub(super) const MADE: &[LineTableCase] = &[
+    LineTableCase {
         version: 8,
         first_line: 7,
         table: &[0, 1, 4, 1, 2, 1, 2, 255, 4, 3],
         lines: &[(0, 8), (2, 8), (4, 9), (6, 10), (8, 9), (10, 9), (12, 12), (14, 12)],
     },
-    Made {
+    LineTableCase {
         version: 9,
         first_line: 7,
         table: &[0, 1, 4, 1, 2, 1, 2, 255, 4, 3],
         lines: &[(0, 8), (2, 8), (4, 9), (6, 10), (8, 9), (10, 9), (12, 12), (14, 12)],
     },
-    Made {
+    LineTableCase {
         version: 10,
         first_line: 7,
         table: &[4, 1, 2, 1, 2, 1, 4, 255, 4, 3],
         lines: &[(0, 8), (2, 8), (4, 9), (6, 10), (8, 9), (10, 9), (12, 12), (14, 12)],
     },
-    Made {
+    LineTableCase {
         version: 11,
         first_line: 7,
         table: &[
@@ -68,7 +68,7 @@ pub(super) const MADE: &[Made] = &[
             (38, 12),
         ],
     },
-    Made {
+    LineTableCase {
         version: 12,
         first_line: 7,
         table: &[
@@ -93,7 +93,7 @@ pub(super) const MADE: &[Made] = &[
             (28, 12),
         ],
     },
-    Made {
+    LineTableCase {
         version: 13,
         first_line: 7,
         table: &[

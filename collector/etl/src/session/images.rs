@@ -49,13 +49,13 @@ pub(super) struct ImageRecord {
 /// What images of each process lay where, and when.
 #[derive(Debug, Default)]
 pub(super) struct Images {
-    spaces: FxHashMap<u32, Space>,
+    spaces: FxHashMap<u32, ProcessImages>,
     /// Some code of the kernel lies in the lower half: a 32-bit kernel.
     low_kernel: bool,
 }
 
 #[derive(Debug, Default)]
-struct Space {
+struct ProcessImages {
     images: Vec<Image>,
     /// Raw times at which something came or went, ascending.
     changes: Vec<u64>,
@@ -93,8 +93,8 @@ impl Images {
             images.apply(record);
         }
         ends.for_each(|(pid, at)| images.end(pid, at));
-        images.low_kernel = images.spaces.get(&KERNEL_SPACE).is_some_and(Space::has_low);
-        images.spaces.values_mut().for_each(Space::seal);
+        images.low_kernel = images.spaces.get(&KERNEL_SPACE).is_some_and(ProcessImages::has_low);
+        images.spaces.values_mut().for_each(ProcessImages::seal);
         images
     }
 
@@ -164,7 +164,7 @@ impl Images {
     }
 }
 
-impl Space {
+impl ProcessImages {
     /// The process ended: its id may be given to another.
     fn end(&mut self, at: u64) {
         self.images

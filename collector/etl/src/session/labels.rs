@@ -9,7 +9,7 @@ const WAITING_FOR_PROCESS: ThreadState = ThreadState(9);
 
 /// How a thread left its CPU, as a switch tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Leaving {
+pub(super) struct SwitchOut {
     pub(super) state: SleepState,
     pub(super) preempted: bool,
     pub(super) io_wait: bool,
@@ -17,7 +17,7 @@ pub(super) struct Leaving {
     pub(super) waits: bool,
 }
 
-impl Leaving {
+impl SwitchOut {
     /// With nothing to say but the state.
     fn with(state: SleepState) -> Self {
         Self { state, preempted: false, io_wait: false, waits: false }
@@ -34,14 +34,14 @@ pub(super) fn leaving(
     state: ThreadState,
     reason: WaitReason,
     kernel_mode: Option<bool>,
-) -> Leaving {
+) -> SwitchOut {
     match state {
         // It could go on.
         ThreadState::READY | ThreadState::STANDBY | ThreadState::DEFERRED_READY => {
-            Leaving { preempted: true, ..Leaving::with(SleepState::Runnable) }
+            SwitchOut { preempted: true, ..SwitchOut::with(SleepState::Runnable) }
         }
-        ThreadState::TERMINATED => Leaving::with(SleepState::Dead),
-        ThreadState::WAITING => Leaving {
+        ThreadState::TERMINATED => SwitchOut::with(SleepState::Dead),
+        ThreadState::WAITING => SwitchOut {
             state: match kernel_mode {
                 Some(true) => SleepState::Uninterruptible,
                 _ => SleepState::Interruptible,
@@ -51,8 +51,10 @@ pub(super) fn leaving(
             waits: true,
         },
         // Its stack is not in memory.
-        ThreadState::TRANSITION | WAITING_FOR_PROCESS => Leaving::with(SleepState::Uninterruptible),
-        _ => Leaving::with(SleepState::Runnable),
+        ThreadState::TRANSITION | WAITING_FOR_PROCESS => {
+            SwitchOut::with(SleepState::Uninterruptible)
+        }
+        _ => SwitchOut::with(SleepState::Runnable),
     }
 }
 

@@ -54,12 +54,12 @@ pub(super) struct LifeRecords {
     pub(super) processes: Vec<ProcessRecord>,
     pub(super) threads: Vec<ThreadRecord>,
     pub(super) renames: Vec<RenameRecord>,
-    pub(super) seen: SeenThreads,
+    pub(super) seen: HeaderThreads,
 }
 
 /// Threads that headers of records name.
 #[derive(Debug, Default)]
-pub(super) struct SeenThreads {
+pub(super) struct HeaderThreads {
     /// The process that each was first seen in, by thread id.
     processes: FxHashMap<u32, u32>,
     /// The process that each was last seen in, by thread id; a fast way to know that nothing is
@@ -70,7 +70,7 @@ pub(super) struct SeenThreads {
 /// Thread ids whose process is looked up by index.
 const DENSE: usize = 1 << 20;
 
-impl SeenThreads {
+impl HeaderThreads {
     /// A thread was seen in a process.
     #[inline]
     pub(super) fn on(&mut self, pid: u32, tid: u32) {

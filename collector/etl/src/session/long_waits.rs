@@ -44,13 +44,13 @@ pub(super) struct Search {
     /// Ticks that make a wait a long one.
     longest: u64,
     /// By thread id.
-    threads: Vec<Waiting>,
+    threads: Vec<WaitingThread>,
     found: Vec<FoundWaitPart>,
 }
 
 /// A thread as far as it waits; 0 stands for never.
 #[derive(Clone, Copy, Debug, Default)]
-struct Waiting {
+struct WaitingThread {
     left: u64,
     /// When it came back from its last long wait, and when that began.
     back: (u64, u64),
@@ -92,13 +92,13 @@ impl Search {
     }
 
     #[inline]
-    fn thread(&mut self, tid: u32) -> Option<&mut Waiting> {
+    fn thread(&mut self, tid: u32) -> Option<&mut WaitingThread> {
         let index = tid as usize;
         if index == 0 || index >= MOST_IDS {
             return None;
         }
         if index >= self.threads.len() {
-            self.threads.resize((index + 1).next_power_of_two(), Waiting::default());
+            self.threads.resize((index + 1).next_power_of_two(), WaitingThread::default());
         }
         self.threads.get_mut(index)
     }
@@ -106,7 +106,8 @@ impl Search {
     /// A stack, or a part of one, of the thread's event at raw time `event`.
     #[inline]
     pub(super) fn stack(&mut self, task: Task, event: u64, part: WaitPart) {
-        let Some(Waiting { back: (back, left), .. }) = self.threads.get(task.tid as usize).copied()
+        let Some(WaitingThread { back: (back, left), .. }) =
+            self.threads.get(task.tid as usize).copied()
         else {
             return;
         };

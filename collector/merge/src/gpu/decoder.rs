@@ -3,7 +3,7 @@
 use super::failures::Failures;
 use super::jobs::{Jobs, OpenJob, Stage, StageOutcome};
 use super::recent::Recent;
-use super::record::{Reading, TracepointTable};
+use super::record::{DescribedRecord, TracepointTable};
 use super::scheduler::Numbered;
 use super::submissions::Submissions;
 use super::waits::Waits;
@@ -53,12 +53,12 @@ struct Queue {
 
 /// Numbers of commands that are answered in the order in which they were queued.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Order {
+pub(super) struct CommandNumbers {
     queued: u64,
     answered: u64,
 }
 
-impl Order {
+impl CommandNumbers {
     pub(super) fn queued(&mut self) -> u64 {
         self.queued += 1;
         self.queued
@@ -100,7 +100,7 @@ impl Tracepoints {
                 }
             };
         }
-        match Reading::new(bytes, &self.table) {
+        match DescribedRecord::new(bytes, &self.table) {
             Some(reading) => self.gpu.tracepoint(engine, &reading),
             None => {
                 engine.unknown(lane);
@@ -124,7 +124,7 @@ pub(crate) struct Gpu {
     pub(super) waits_within: FxHashSet<ThreadId>,
     pub(super) submissions: Submissions,
     /// Commands by virtual device and queue, on kernels that do not number them.
-    pub(super) orders: FxHashMap<u64, Order>,
+    pub(super) orders: FxHashMap<u64, CommandNumbers>,
     /// Frames by CRTC.
     pub(super) frames: FxHashMap<(u64, &'static str), TrackId>,
 }
@@ -133,7 +133,7 @@ impl Gpu {
     fn tracepoint(
         &mut self,
         engine: &mut Engine<'_>,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Result<(), Stopped> {
         engine.count(EventType::Tracepoint);
         let (system, name) = (reading.tracepoint.system.as_str(), reading.tracepoint.name.as_str());
@@ -157,7 +157,7 @@ impl Gpu {
     pub(super) fn current(
         &mut self,
         engine: &mut Engine<'_>,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Option<ThreadId> {
         let head = reading.head;
         (head.interrupt == 0).then(|| engine.thread_of(head.tid, Some(head.tgid)))
@@ -260,7 +260,7 @@ impl Gpu {
     pub(super) fn plain(
         &mut self,
         engine: &mut Engine<'_>,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Result<(), Stopped> {
         let name = engine.tables.strings.intern(&reading.tracepoint.system);
         let thread = self.current(engine, reading).filter(|thread| *thread != Tables::IDLE_THREAD);

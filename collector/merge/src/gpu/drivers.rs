@@ -4,7 +4,7 @@ use syscollect_model::{Fence, Field, GpuJobEnd, Value};
 
 use super::decoder::{Detail, Family, Gpu, Key};
 use super::jobs::Stage;
-use super::record::Reading;
+use super::record::DescribedRecord;
 use crate::engine::Engine;
 use syscollect_playback::Stopped;
 
@@ -14,7 +14,7 @@ impl Gpu {
         &mut self,
         engine: &mut Engine<'_>,
         name: &str,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Result<(), Stopped> {
         let queue = reading.text("name").filter(|name| !name.is_empty()).unwrap_or("queue".into());
         let device = reading.number("dev").unwrap_or(0) & 0xffff_ffff;
@@ -54,7 +54,7 @@ impl Gpu {
         &mut self,
         engine: &mut Engine<'_>,
         name: &str,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Result<(), Stopped> {
         let (Some(context), Some(sequence)) = (reading.number("ctx"), reading.number("seqno"))
         else {
@@ -89,7 +89,7 @@ impl Gpu {
         engine: &mut Engine<'_>,
         key: Key,
         stage: Stage,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Result<(), Stopped> {
         let detail = self.request(engine, key, reading);
         self.stage(engine, key, stage, detail)
@@ -99,7 +99,7 @@ impl Gpu {
         &mut self,
         engine: &mut Engine<'_>,
         (_, context, sequence): Key,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Detail {
         let instance =
             [reading.number("class"), reading.number("instance")].map(Option::unwrap_or_default);
@@ -118,7 +118,7 @@ impl Gpu {
         name: &str,
         fence: Fence,
         driver: &str,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Result<bool, Stopped> {
         let key = (Family::I915, fence.context, fence.sequence);
         if name == "dma_fence_signaled" && self.jobs.detail(key).is_some() {
@@ -134,7 +134,7 @@ impl Gpu {
         &mut self,
         engine: &mut Engine<'_>,
         fence: Fence,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Result<(), Stopped> {
         let Some(thread) = self.current(engine, reading) else { return Ok(()) };
         if self.waits.is_for(thread, fence) {
@@ -149,7 +149,7 @@ impl Gpu {
     fn request_wait_ends(
         &mut self,
         engine: &mut Engine<'_>,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Result<(), Stopped> {
         let is_within =
             self.current(engine, reading).is_some_and(|thread| self.waits_within.remove(&thread));

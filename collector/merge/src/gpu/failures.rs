@@ -302,7 +302,7 @@ mod tests {
                         (told, shown) = (told + 1, shown + u64::from(step == 0));
                     }
                     2 => {
-                        shown += u64::from(failures.of_end((Family::Fence, 5, sequence)).is_some())
+                        shown += u64::from(failures.of_end((Family::Fence, 5, sequence)).is_some());
                     }
                     _ => drop(failures.is_followed_by(&record)),
                 }

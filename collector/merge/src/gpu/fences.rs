@@ -4,7 +4,7 @@ use syscollect_model::{Fence, GpuJobEnd};
 
 use super::decoder::{Detail, Family, Gpu, Key};
 use super::jobs::Stage;
-use super::record::Reading;
+use super::record::DescribedRecord;
 use crate::engine::Engine;
 use syscollect_playback::Stopped;
 
@@ -26,7 +26,7 @@ impl Gpu {
         &mut self,
         engine: &mut Engine<'_>,
         name: &str,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Result<(), Stopped> {
         let driver = reading.text("driver").unwrap_or_default();
         let (Some(context), Some(sequence)) = (reading.number("context"), reading.number("seqno"))
@@ -92,7 +92,7 @@ impl Gpu {
         key: Key,
         stage: Stage,
         fence: Fence,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Result<(), Stopped> {
         let detail = self.fence_detail(engine, fence, reading);
         self.stage(engine, key, stage, detail)
@@ -104,7 +104,7 @@ impl Gpu {
         key: Key,
         end: GpuJobEnd,
         fence: Fence,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Result<(), Stopped> {
         let detail = self.fence_detail(engine, fence, reading);
         self.job_ends(engine, key, end, detail)
@@ -114,7 +114,7 @@ impl Gpu {
         &mut self,
         engine: &mut Engine<'_>,
         fence: Fence,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Detail {
         let driver = reading.text("driver").unwrap_or_default();
         let timeline = reading.text("timeline").unwrap_or_default();

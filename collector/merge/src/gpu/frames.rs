@@ -3,7 +3,7 @@
 use syscollect_model::{Event, Scope, Slice, Track, TrackKind};
 
 use super::decoder::Gpu;
-use super::record::Reading;
+use super::record::DescribedRecord;
 use crate::engine::Engine;
 use syscollect_playback::Stopped;
 
@@ -15,7 +15,7 @@ impl Gpu {
         engine: &mut Engine<'_>,
         suffix: &str,
         kind: &'static str,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Result<(), Stopped> {
         let Some(crtc) = reading.number("crtc") else { return self.plain(engine, reading) };
         let known = self.frames.get(&(crtc, kind)).copied();

@@ -3,7 +3,7 @@
 use syscollect_model::{Event, Scope, Track, TrackKind, Unit};
 
 use super::decoder::{Gpu, QUEUES};
-use super::record::Reading;
+use super::record::DescribedRecord;
 use crate::engine::Engine;
 use syscollect_playback::Stopped;
 
@@ -12,7 +12,7 @@ impl Gpu {
     pub(super) fn memory_total(
         &mut self,
         engine: &mut Engine<'_>,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Result<(), Stopped> {
         let (Some(gpu), Some(pid), Some(bytes)) =
             (reading.number("gpu_id"), reading.number("pid"), reading.number("size"))

@@ -76,7 +76,7 @@ impl TracepointTable {
 
 /// A record with what is known of its layout.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading<'a> {
+pub(crate) struct DescribedRecord<'a> {
     pub(crate) head: TracepointRecord,
     pub(crate) tracepoint: &'a Tracepoint,
     /// The others that the kernel has.
@@ -84,7 +84,7 @@ pub(crate) struct Reading<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Reading<'a> {
+impl<'a> DescribedRecord<'a> {
     /// `None` where nobody has defined the tracepoint, or the record is cut.
     pub(crate) fn new(bytes: &'a [u8], table: &'a TracepointTable) -> Option<Self> {
         let head = TracepointRecord::from_bytes(bytes)?;
@@ -220,7 +220,7 @@ mod tests {
         bytes.extend([0; 4]);
         bytes.extend(b"vgem\0gfx\0");
         let bytes = record(&bytes);
-        let reading = Reading::new(&bytes, &table).unwrap();
+        let reading = DescribedRecord::new(&bytes, &table).unwrap();
         assert_eq!(reading.text("driver").as_deref(), Some("vgem"));
         assert_eq!(
             (reading.number("context"), reading.number("delta")),
@@ -252,7 +252,7 @@ mod tests {
                 field("x", offset % 80, size, signed, kinds[usize::from(kind)])
             });
             let (table, bytes) = (table(fields.collect()), record(&bytes));
-            if let Some(reading) = Reading::new(&bytes, &table) {
+            if let Some(reading) = DescribedRecord::new(&bytes, &table) {
                 reading.fields();
                 reading.number("x");
                 reading.text("x");

@@ -4,7 +4,7 @@ use syscollect_model::{Fence, Field, StringId, Value};
 
 use super::decoder::{Detail, Family, Gpu, Key};
 use super::jobs::Stage;
-use super::record::Reading;
+use super::record::DescribedRecord;
 use crate::engine::Engine;
 use syscollect_playback::Stopped;
 
@@ -24,7 +24,7 @@ impl Gpu {
         &mut self,
         engine: &mut Engine<'_>,
         name: &str,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Result<(), Stopped> {
         if name == "drm_sched_job_wait_dep" {
             return self.numbered_waits(engine, reading);
@@ -73,7 +73,7 @@ impl Gpu {
     fn numbered_waits(
         &mut self,
         engine: &mut Engine<'_>,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Result<(), Stopped> {
         match self.numbered(engine, reading).and_then(|numbered| self.numbered.get(numbered)) {
             Some(key) => self.waits_for(key, reading),
@@ -83,7 +83,7 @@ impl Gpu {
         Ok(())
     }
 
-    fn waits_for(&mut self, key: Key, reading: &Reading<'_>) {
+    fn waits_for(&mut self, key: Key, reading: &DescribedRecord<'_>) {
         let dependency =
             reading.one_of(&["dep_context", "ctx"]).zip(reading.one_of(&["dep_seqno", "seqno"]));
         if let (Some((context, sequence)), Some(detail)) = (dependency, self.jobs.detail(key)) {
@@ -94,7 +94,11 @@ impl Gpu {
         }
     }
 
-    fn numbered(&mut self, engine: &mut Engine<'_>, reading: &Reading<'_>) -> Option<Numbered> {
+    fn numbered(
+        &mut self,
+        engine: &mut Engine<'_>,
+        reading: &DescribedRecord<'_>,
+    ) -> Option<Numbered> {
         // Before 6.1 the name is an address in the kernel.
         let ring = reading.text("name").unwrap_or_default();
         let ring = engine.tables.strings.intern(&ring);
@@ -105,7 +109,7 @@ impl Gpu {
         &mut self,
         engine: &mut Engine<'_>,
         fence: Option<Fence>,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Detail {
         // Before 6.1 the name is an address in the kernel.
         let ring = reading.text("name").unwrap_or(UNNAMED.into());

@@ -6,14 +6,14 @@ use syscollect_model::{Fence, Field, FieldRole, StringId, ThreadId, Value};
 
 use super::decoder::{Detail, Family, Gpu, Key};
 use super::recent::Recent;
-use super::record::Reading;
+use super::record::DescribedRecord;
 use super::scheduler::UNNAMED;
 use crate::engine::Engine;
 use syscollect_playback::Stopped;
 
 /// What a thread says of the job that it gives to the scheduler next.
 #[derive(Clone, Debug, Default)]
-struct Announced {
+struct AnnouncedJob {
     ring: Option<StringId>,
     fence: Option<Fence>,
     /// The scheduler's number of the job, on kernels that tell it.
@@ -23,7 +23,7 @@ struct Announced {
     fields: Vec<Field>,
 }
 
-impl Announced {
+impl AnnouncedJob {
     /// Whether it can be the same job. Older kernels tell half of a fence's numbers.
     fn is_of(&self, fence: Option<Fence>, number: Option<u64>) -> bool {
         let same_fence = self.fence.zip(fence).is_none_or(|(a, b)| halves(a) == halves(b));
@@ -48,7 +48,7 @@ fn halves(fence: Fence) -> [u32; 2] {
 /// What is remembered of jobs on their way from drivers to the scheduler and back.
 #[derive(Debug, Default)]
 pub(super) struct Submissions {
-    announced: FxHashMap<ThreadId, Announced>,
+    announced: FxHashMap<ThreadId, AnnouncedJob>,
     /// The job that a thread gave to the GPU last, and its ring.
     running: FxHashMap<ThreadId, (Key, StringId)>,
     /// Whose a fence on the GPU is; `None` where its numbers are used again by nobody's.
@@ -82,7 +82,7 @@ impl Gpu {
         &mut self,
         engine: &mut Engine<'_>,
         name: &str,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Result<(), Stopped> {
         let thread = self.current(engine, reading).filter(|_| reading.table.has_scheduler());
         let Some(thread) = thread else { return self.plain(engine, reading) };
@@ -95,7 +95,7 @@ impl Gpu {
         let fields =
             self.numbers(engine, reading, &[("num_ibs", "indirect buffers")], Value::Unsigned);
         let number = reading.number("sched_job_id");
-        let attributes = Announced { ring, fence, number, address: None, fields };
+        let attributes = AnnouncedJob { ring, fence, number, address: None, fields };
         match name {
             "amdgpu_cs_ioctl" => drop(self.submissions.announced.insert(thread, attributes)),
             "amdgpu_sched_run_job" => self.amdgpu_runs(engine, thread, attributes),
@@ -106,7 +106,7 @@ impl Gpu {
 
     /// Jobs of the kernel's own are not announced; this comes right after the scheduler says that
     /// they run.
-    fn amdgpu_runs(&mut self, engine: &mut Engine<'_>, thread: ThreadId, attributes: Announced) {
+    fn amdgpu_runs(&mut self, engine: &mut Engine<'_>, thread: ThreadId, attributes: AnnouncedJob) {
         let Some((key, ring)) = self.submissions.running.get_mut(&thread) else { return };
         let key = *key;
         *ring = attributes.ring.unwrap_or(*ring);
@@ -124,7 +124,7 @@ impl Gpu {
         &mut self,
         engine: &mut Engine<'_>,
         name: &str,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Result<(), Stopped> {
         let thread = self.current(engine, reading).filter(|_| reading.table.has_scheduler());
         let address = reading.number("fence");
@@ -150,7 +150,7 @@ impl Gpu {
                     &[("batch_addr", "batch")],
                     Value::Address,
                 ));
-                let attributes = Announced { address, fields, ..Announced::default() };
+                let attributes = AnnouncedJob { address, fields, ..AnnouncedJob::default() };
                 self.submissions.announced.insert(thread, attributes);
                 Ok(())
             }
@@ -165,7 +165,7 @@ impl Gpu {
         &mut self,
         engine: &mut Engine<'_>,
         address: u64,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Result<(), Stopped> {
         let key = self.submissions.jobs.get(address);
         let name = engine.tables.strings.intern("timed out");
@@ -182,7 +182,7 @@ impl Gpu {
     fn numbers(
         &mut self,
         engine: &mut Engine<'_>,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
         labels: &[(&str, &str)],
         value: fn(u64) -> Value,
     ) -> Vec<Field> {
@@ -226,7 +226,12 @@ impl Gpu {
     }
 
     /// A thread gives a job to the GPU.
-    pub(super) fn runs(&mut self, engine: &mut Engine<'_>, key: Key, reading: &Reading<'_>) {
+    pub(super) fn runs(
+        &mut self,
+        engine: &mut Engine<'_>,
+        key: Key,
+        reading: &DescribedRecord<'_>,
+    ) {
         let Some(thread) = self.current(engine, reading) else { return };
         let ring = engine.tables.strings.intern(&reading.text("name").unwrap_or_default());
         self.submissions.running.insert(thread, (key, ring));
@@ -239,7 +244,7 @@ impl Gpu {
         engine: &mut Engine<'_>,
         name: &str,
         fence: Fence,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> bool {
         if name != "dma_fence_init" {
             return self.submissions.job_of(fence).is_some();
@@ -282,10 +287,11 @@ mod tests {
 
     #[test]
     fn what_a_driver_says_is_of_a_job_that_it_does_not_contradict() {
-        let attributes = Announced { fence: fence(7, 9), number: Some(3), ..Announced::default() };
+        let attributes =
+            AnnouncedJob { fence: fence(7, 9), number: Some(3), ..AnnouncedJob::default() };
         assert!(attributes.is_of(None, None) && attributes.is_of(fence(1 << 32 | 7, 9), Some(3)));
         assert!(!attributes.is_of(fence(7, 8), Some(3)) && !attributes.is_of(None, Some(4)));
-        assert!(Announced::default().is_of(fence(7, 9), Some(3)));
+        assert!(AnnouncedJob::default().is_of(fence(7, 9), Some(3)));
     }
 
     fn fence(context: u64, sequence: u64) -> Option<Fence> {

@@ -7,7 +7,7 @@ use syscollect_model::{
 };
 
 use super::decoder::{Gpu, QUEUES};
-use super::record::Reading;
+use super::record::DescribedRecord;
 use crate::engine::Engine;
 use syscollect_playback::Stopped;
 
@@ -92,7 +92,7 @@ impl Gpu {
         engine: &mut Engine<'_>,
         fence: Fence,
         waited_for: &str,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Result<(), Stopped> {
         let Some(thread) = self.current(engine, reading) else { return Ok(()) };
         let [track, name, category, context, sequence, timeline] =
@@ -123,7 +123,7 @@ impl Gpu {
     pub(super) fn wait_ends(
         &mut self,
         engine: &mut Engine<'_>,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) -> Result<(), Stopped> {
         let Some(thread) = self.current(engine, reading) else { return Ok(()) };
         let Some((track, signaler)) = self.waits.end(thread) else {
@@ -145,7 +145,7 @@ impl Gpu {
         &mut self,
         engine: &mut Engine<'_>,
         fence: Fence,
-        reading: &Reading<'_>,
+        reading: &DescribedRecord<'_>,
     ) {
         let signaler = self.current(engine, reading).map_or(Signaler::Interrupt, Signaler::Thread);
         self.waits.signaled(fence, signaler);

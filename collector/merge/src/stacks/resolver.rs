@@ -1,6 +1,6 @@
 //! Stacks of named frames, at the times of the events that refer to them.
 
-use super::{Defined, Stacks};
+use super::{StackRange, Stacks};
 use crate::first_functions::{begins_stacks, leaves_stack};
 use crate::kernel_functions::{blocking_frame, tracing_frames};
 use crate::stack_shares::STACK;
@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use syscollect_model::{
     FrameId, Lane, LaneKind, SessionInfo, StackCut, StackId, StringId, SymbolTable, Tables, Ticks,
 };
-use syscollect_playback::{Framer, Holds, Names};
+use syscollect_playback::{Framer, Names, Validity};
 use syscollect_records::stack_id;
 
 /// Answers that one lane's cache remembers.
@@ -37,7 +37,7 @@ pub(crate) struct Resolver {
 /// The answers for one lane, and when they are right, so that an event costs one look-up.
 #[derive(Debug, Default)]
 pub(crate) struct StackCache {
-    known: FxHashMap<(u32, u32), (Resolved, Holds)>,
+    known: FxHashMap<(u32, u32), (Resolved, Validity)>,
 }
 
 /// The two stacks of an event.
@@ -95,7 +95,7 @@ impl Resolver {
         lane: Lane,
         EventStacks { user, kernel, at }: EventStacks,
         tables: &mut Tables,
-    ) -> (Resolved, Holds) {
+    ) -> (Resolved, Validity) {
         let defined = lane.stacks().and_then(|stacks| self.stacks.lanes.get(&stacks));
         let [(user, user_missing), (kernel, kernel_missing)] =
             [(user, false), (kernel, true)].map(|(id, in_kernel)| {
@@ -120,7 +120,7 @@ impl Resolver {
             let function = blocking_frame(functions(&frames, tables));
             blocked_in = function.and_then(|index| tables.frame(frames[index]).function);
         }
-        let mut holds = Holds::ALWAYS;
+        let mut holds = Validity::ALWAYS;
         if let Some(user) = user {
             holds = self.push_frames((user, at), &mut frames, tables);
         }
@@ -144,10 +144,10 @@ impl Resolver {
     /// when until when it is that.
     pub(crate) fn stack_at(
         &mut self,
-        stack: Defined,
+        stack: StackRange,
         at: Ticks,
         tables: &mut Tables,
-    ) -> (Option<StackId>, Holds) {
+    ) -> (Option<StackId>, Validity) {
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
         let holds = self.push_frames((stack, at), &mut frames, tables);
@@ -170,11 +170,11 @@ impl Resolver {
     /// Adds the frames of a stack at a time; from when until when it has these.
     fn push_frames(
         &mut self,
-        (stack, at): (Defined, Ticks),
+        (stack, at): (StackRange, Ticks),
         into: &mut Vec<FrameId>,
         tables: &mut Tables,
-    ) -> Holds {
-        let mut all_hold = Holds::ALWAYS;
+    ) -> Validity {
+        let mut all_hold = Validity::ALWAYS;
         // Functions of Python stand behind the interpreter's loop, and before what is inlined in
         // it.
         let mut of_python = Vec::new();

@@ -1,7 +1,7 @@
 //! What the items without a stamp say, and of what.
 
 use crate::zones::log::Log;
-use crate::zones::parts::{Part, Parts};
+use crate::zones::parts::{ItemPart, Parts};
 use syscollect_model::{
     Field, FieldFormat, FieldRole, Fields, SchemaField, SchemaId, StringId, Tables, Value,
 };
@@ -111,26 +111,26 @@ impl EventAttributes {
     ) {
         for part in Parts::new(words) {
             let understood = match part {
-                Part::Text { role, field, text } => self.text(about, role, field, text, tables),
-                Part::Tag { role, string, number } => log
+                ItemPart::Text { role, field, text } => self.text(about, role, field, text, tables),
+                ItemPart::Tag { role, string, number } => log
                     .string(string)
                     .is_some_and(|string| self.tag(about, role, string, number, tables)),
-                Part::Value { field, value } => {
+                ItemPart::Value { field, value } => {
                     self.value(about, (field, value), log, names, tables)
                 }
-                Part::Color(color) => {
+                ItemPart::Color(color) => {
                     self.of(about).color = Some(color);
                     true
                 }
-                Part::TaskName { string, task } => log.string(string).is_some_and(|name| {
+                ItemPart::TaskName { string, task } => log.string(string).is_some_and(|name| {
                     self.tasks.push((task, name));
                     true
                 }),
-                Part::Stack(mut addresses) => {
+                ItemPart::Stack(mut addresses) => {
                     self.stack.append(&mut addresses);
                     true
                 }
-                Part::Unknown => false,
+                ItemPart::Unknown => false,
             };
             self.unknown += u64::from(!understood);
         }

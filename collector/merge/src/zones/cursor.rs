@@ -1,7 +1,7 @@
 //! A thread's lane as groups of items.
 
-use crate::chunk_queue::{ChunkQueue, Decode, Missing, Resume};
-use crate::zones::lifetimes::{Lifetimes, Owners};
+use crate::chunk_queue::{ChunkQueue, Decode, LaneGap, Resume};
+use crate::zones::lifetimes::{LaneOwners, Lifetimes};
 use crate::zones::programs::{ProgramClock, Programs};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use syscollect_zone_protocol::{is_stamped, item_words};
 pub(crate) enum ZoneRecord {
     /// Comes before the first group of every chunk: whose items follow, and
     /// what is missing before them. Rare, and boxed so that the others stay small.
-    Chunk(Box<(ZoneChunk, Missing)>),
+    Chunk(Box<(ZoneChunk, LaneGap)>),
     /// A group of that many items, in [`ZoneCursor::group`].
     Group(u32),
 }
@@ -29,7 +29,7 @@ pub(crate) struct Programmed<'a> {
     pub(crate) lifetimes: &'a Lifetimes,
     pub(crate) map: &'a Arc<ClockMap>,
     /// Who writes to each lane, if that is known already.
-    pub(crate) owners: Option<&'a FxHashMap<Lane, Owners>>,
+    pub(crate) owners: Option<&'a FxHashMap<Lane, LaneOwners>>,
 }
 
 /// The items of one lane, in the order they were written, in groups: a stamped
@@ -44,12 +44,12 @@ pub(crate) struct Programmed<'a> {
 pub(crate) struct ZoneCursor {
     lane: Lane,
     queue: ChunkQueue,
-    owner: Owner,
+    owner: LaneOwner,
     groups: Groups,
     /// Ticks of the next group; while it waits, the least that these may be.
     head: Option<u64>,
     waiting: bool,
-    start: Option<Box<(ZoneChunk, Missing)>>,
+    start: Option<Box<(ZoneChunk, LaneGap)>>,
     /// The words of the group that was taken last.
     group: Vec<u64>,
 }
@@ -59,7 +59,7 @@ impl ZoneCursor {
         Self {
             lane,
             queue: ChunkQueue::default(),
-            owner: Owner::default(),
+            owner: LaneOwner::default(),
             groups: Groups::default(),
             head: Some(0),
             waiting: true,
@@ -120,7 +120,7 @@ impl ZoneCursor {
 
 /// Whose items come, and when.
 #[derive(Default)]
-struct Owner {
+struct LaneOwner {
     /// Client, thread id and number of whose chunk it is.
     key: Option<(u32, u32, u32)>,
     /// How many others there were before, and the life of this one.
@@ -134,7 +134,7 @@ struct Owner {
     about: u64,
 }
 
-impl Owner {
+impl LaneOwner {
     /// The owner of a chunk that begins at `first`, by the program's clock. If that is another than
     /// of the chunk before, time begins anew.
     fn write(&mut self, chunk: &ZoneChunk, clock: ProgramClock, first: u64) {

@@ -39,11 +39,11 @@ pub(crate) fn apply(lifetimes: &mut Lifetimes, ticks: u64, event: TaskEvent, tab
 
 /// Who writes to a lane, one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Owners {
+pub(crate) struct LaneOwners {
     lifetimes: Vec<Lifetime>,
 }
 
-impl Owners {
+impl LaneOwners {
     /// Another one begins, with an event at `first`.
     pub(crate) fn add(&mut self, life: Lifetime, first: u64) {
         if let Some(before) = self.lifetimes.last_mut()
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn who_gives_a_lane_away_has_no_time_behind_that() {
-        let mut owners = Owners::default();
+        let mut owners = LaneOwners::default();
         owners.add(Lifetime::UNKNOWN, 5);
         owners.add(Lifetime { since: 8, until: 20 }, 9);
         owners.add(Lifetime::UNKNOWN, 12);

@@ -6,7 +6,7 @@ use syscollect_zone_protocol::{
 
 /// What such an item says. Texts and stacks that lie in several items are one.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Part {
+pub(crate) enum ItemPart {
     Tag {
         role: TextRole,
         string: u32,
@@ -57,7 +57,7 @@ impl<'a> Parts<'a> {
     }
 
     /// The whole text that begins with this piece.
-    fn text(&mut self, role: TextRole, field: u32, first: TextPiece, mut more: bool) -> Part {
+    fn text(&mut self, role: TextRole, field: u32, first: TextPiece, mut more: bool) -> ItemPart {
         let mut bytes = first.bytes().to_vec();
         while more
             && let Some((piece, goes_on)) = self.continuation(|next| match next {
@@ -76,11 +76,11 @@ impl<'a> Parts<'a> {
             Ok(text) => text,
             Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
         };
-        Part::Text { role, field, text }
+        ItemPart::Text { role, field, text }
     }
 
     /// The whole stack that begins with this piece.
-    fn stack(&mut self, first: StackPiece, mut more: bool) -> Part {
+    fn stack(&mut self, first: StackPiece, mut more: bool) -> ItemPart {
         let mut addresses = first.addresses().to_vec();
         while more
             && let Some((piece, goes_on)) = self.continuation(|next| match next {
@@ -91,7 +91,7 @@ impl<'a> Parts<'a> {
             addresses.extend_from_slice(piece.addresses());
             more = goes_on;
         }
-        Part::Stack(addresses)
+        ItemPart::Stack(addresses)
     }
 }
 
@@ -104,19 +104,19 @@ fn attribute(words: &[u64]) -> Option<Attribute> {
 }
 
 impl Iterator for Parts<'_> {
-    type Item = Part;
+    type Item = ItemPart;
 
-    fn next(&mut self) -> Option<Part> {
+    fn next(&mut self) -> Option<ItemPart> {
         Some(match self.item()? {
             Some(Attribute::Text { role, field, piece, more }) => {
                 self.text(role, field, piece, more)
             }
             Some(Attribute::Stack { piece, more }) => self.stack(piece, more),
-            Some(Attribute::Color(color)) => Part::Color(color),
-            Some(Attribute::TaskName { string, task }) => Part::TaskName { string, task },
-            Some(Attribute::Tag { role, string, number }) => Part::Tag { role, string, number },
-            Some(Attribute::Value { field, value }) => Part::Value { field, value },
-            None => Part::Unknown,
+            Some(Attribute::Color(color)) => ItemPart::Color(color),
+            Some(Attribute::TaskName { string, task }) => ItemPart::TaskName { string, task },
+            Some(Attribute::Tag { role, string, number }) => ItemPart::Tag { role, string, number },
+            Some(Attribute::Value { field, value }) => ItemPart::Value { field, value },
+            None => ItemPart::Unknown,
         })
     }
 }
@@ -140,8 +140,8 @@ mod tests {
         assert_eq!(texts, [part(long), part("short")]);
     }
 
-    fn part(text: &str) -> Part {
-        Part::Text { role: TextRole::ZoneText, field: 0, text: text.into() }
+    fn part(text: &str) -> ItemPart {
+        ItemPart::Text { role: TextRole::ZoneText, field: 0, text: text.into() }
     }
 
     #[test]
@@ -150,12 +150,12 @@ mod tests {
         words.truncate(4);
         words.extend_from_slice(&Item::Attribute(Attribute::Color(0x123456)).encode());
         let parts: Vec<_> = Parts::new(&words).collect();
-        let cut = Part::Text {
+        let cut = ItemPart::Text {
             role: TextRole::Message,
             field: 0,
             text: "twenty-four bytes and so".into(),
         };
-        assert_eq!(parts, [cut, Part::Color(0x123456)]);
+        assert_eq!(parts, [cut, ItemPart::Color(0x123456)]);
     }
 
     proptest! {

@@ -7,9 +7,9 @@ use crate::chunk_queue::FromFile;
 use crate::stacks::Stacks;
 use crate::tasks::TaskHistory;
 use crate::zones::cursor::{Programmed, ZoneCursor, ZoneRecord};
-use crate::zones::lifetimes::{Lifetimes, Owners};
+use crate::zones::lifetimes::{LaneOwners, Lifetimes};
 use crate::zones::log::{Log, Logs};
-use crate::zones::parts::{Part, Parts};
+use crate::zones::parts::{ItemPart, Parts};
 use crate::zones::programs::Programs;
 use crate::zones::stacks::{ProgramStacks, return_addresses};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -48,7 +48,7 @@ pub(crate) struct Prescan {
     pub(crate) markers: Vec<PlacedMarker>,
     pub(crate) stacks: ProgramStacks,
     /// Who writes to each lane.
-    pub(crate) owners: FxHashMap<Lane, Owners>,
+    pub(crate) owners: FxHashMap<Lane, LaneOwners>,
     /// The last name of each thread, and since when: by lane and owner.
     names: FxHashMap<(Lane, u32, u32), (u64, String)>,
 }
@@ -70,7 +70,7 @@ impl Prescanner<'_> {
         let (programs, lifetimes) = (self.programs, self.lifetimes);
         let programs = Programmed { programs, lifetimes, map: self.clock, owners: None };
         let mut lane_of_file = FromFile::new(self.reader, ZoneCursor::new(lane), programs);
-        let (mut owner, mut owners, mut count) = (ZoneChunk::default(), Owners::default(), 0);
+        let (mut owner, mut owners, mut count) = (ZoneChunk::default(), LaneOwners::default(), 0);
         while let Some(ticks) = lane_of_file.key() {
             let (before, life) = lane_of_file.cursor.present_owner();
             match lane_of_file.take() {
@@ -147,7 +147,7 @@ impl Prescanner<'_> {
         for part in Parts::new(own_attributes(words)) {
             if let Some(name) = thread_name(&part, log, self.tables) {
                 prescan.names.insert((lane, owner.owner, owner.tid), (ticks, name));
-            } else if let Part::Stack(mut addresses) = part {
+            } else if let ItemPart::Stack(mut addresses) = part {
                 stack.append(&mut addresses);
             }
         }
@@ -200,10 +200,10 @@ fn says_more(mut words: &[u64]) -> bool {
     false
 }
 
-fn thread_name(part: &Part, log: &Log, tables: &Tables) -> Option<String> {
+fn thread_name(part: &ItemPart, log: &Log, tables: &Tables) -> Option<String> {
     match part {
-        Part::Text { role: TextRole::ThreadName, text, .. } => Some(text.clone()),
-        Part::Tag { role: TextRole::ThreadName, string, number } => {
+        ItemPart::Text { role: TextRole::ThreadName, text, .. } => Some(text.clone()),
+        ItemPart::Tag { role: TextRole::ThreadName, string, number } => {
             Some(format!("{} {number}", tables.strings.get(log.string(*string)?)))
         }
         _ => None,

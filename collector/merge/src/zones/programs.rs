@@ -68,9 +68,9 @@ impl Programs {
     pub(crate) fn clock(&self, client: u32, map: &Arc<ClockMap>) -> ProgramClock {
         let monotonic = self.pids.get(&client).is_some_and(|(_, monotonic)| *monotonic);
         let meaning = match (monotonic, self.monotonic_session) {
-            (false, true) => Meaning::Nothing,
-            (true, false) => Meaning::Monotonic,
-            (false, false) | (true, true) => Meaning::Ticks,
+            (false, true) => StampClock::Nothing,
+            (true, false) => StampClock::Monotonic,
+            (false, false) | (true, true) => StampClock::Ticks,
         };
         let map = Arc::clone(map);
         ProgramClock { map, meaning, least: self.least, most: self.most }
@@ -88,7 +88,7 @@ fn slack(clock: &ClockMap, seconds: f64) -> u64 {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meaning {
+enum StampClock {
     /// The session's ticks.
     Ticks,
     /// Nanoseconds, where the session counts something else.
@@ -101,7 +101,7 @@ enum Meaning {
 #[derive(Clone, Debug)]
 pub(crate) struct ProgramClock {
     map: Arc<ClockMap>,
-    meaning: Meaning,
+    meaning: StampClock,
     least: u64,
     most: u64,
 }
@@ -114,11 +114,11 @@ impl ProgramClock {
         let stamp = Stamp(low << 8);
         let first = self.map.pairs().first()?;
         match self.meaning {
-            Meaning::Ticks => Some(stamp.ticks_near(first.ticks.0)),
-            Meaning::Monotonic => {
+            StampClock::Ticks => Some(stamp.ticks_near(first.ticks.0)),
+            StampClock::Monotonic => {
                 Some(self.map.ticks_at_monotonic(stamp.ticks_near(first.monotonic)).0)
             }
-            Meaning::Nothing => None,
+            StampClock::Nothing => None,
         }
     }
 

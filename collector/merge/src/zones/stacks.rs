@@ -1,7 +1,7 @@
 //! Stacks that instrumented programs wrote: known before playing, so that their
 //! code addresses can be named.
 
-use crate::stacks::{Defined, Stacks};
+use crate::stacks::{StackRange, Stacks};
 use rustc_hash::FxHashMap;
 use syscollect_model::Ticks;
 
@@ -12,7 +12,7 @@ const MAX_FRAMES: usize = 512;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownStack {
     pub(crate) number: u32,
-    pub(crate) defined: Defined,
+    pub(crate) defined: StackRange,
 }
 
 /// Stacks by their return addresses.

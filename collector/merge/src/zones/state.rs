@@ -5,7 +5,7 @@ use crate::zones::InstrumentedPrograms;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeSet, VecDeque};
 use syscollect_model::{ProcessId, StackId, StringId, Strings, ThreadId, TrackId};
-use syscollect_playback::Holds;
+use syscollect_playback::Validity;
 
 /// Names that events get here.
 #[derive(Clone, Copy, Debug)]
@@ -155,7 +155,7 @@ pub(crate) struct Zones {
     by_process: FxHashMap<ProcessId, BTreeSet<ThreadId>>,
     pub(crate) programs: FxHashMap<(ProcessId, u32), ProgramMarks>,
     /// Stacks that were made of those that are known, by number.
-    pub(crate) stacks: FxHashMap<u32, (Option<StackId>, Holds)>,
+    pub(crate) stacks: FxHashMap<u32, (Option<StackId>, Validity)>,
 }
 
 impl Zones {

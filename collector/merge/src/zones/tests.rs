@@ -1,6 +1,6 @@
 //! The decoder of zones alone: items of a program's threads in, events out.
 
-use crate::chunk_queue::Missing;
+use crate::chunk_queue::LaneGap;
 use crate::engine::Engine;
 use crate::testing::{ZONE, events_of};
 use crate::zones::InstrumentedPrograms;
@@ -30,7 +30,7 @@ fn zones(tables: &mut Tables) -> Zones {
 
 fn chunk_of(tid: u32, missing: u64) -> ZoneRecord {
     let chunk = ZoneChunk { client: CLIENT, tid, ..Default::default() };
-    ZoneRecord::Chunk(Box::new((chunk, Missing { records: missing, chunks: 0 })))
+    ZoneRecord::Chunk(Box::new((chunk, LaneGap { records: missing, chunks: 0 })))
 }
 
 fn tell(zones: &mut Zones, engine: &mut Engine<'_>, event: ZoneEvent) {

@@ -1,6 +1,6 @@
 //! Items of a thread: zones, messages, what is lost, its name and its end.
 
-use crate::chunk_queue::Missing;
+use crate::chunk_queue::LaneGap;
 use crate::engine::{CaptureEngine, Engine, Writer};
 use crate::open::MAX_DEPTH;
 use crate::zones::async_zones::{AsyncStart, RestatedAsyncZone};
@@ -69,7 +69,7 @@ impl Zones {
         engine: &mut Engine<'_>,
         lane: usize,
         chunk: &ZoneChunk,
-        missing: Missing,
+        missing: LaneGap,
     ) -> Result<(), Stopped> {
         engine.missing(lane, missing.at_least())?;
         let before = engine.source.lanes[lane].writer;

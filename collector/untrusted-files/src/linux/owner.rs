@@ -97,18 +97,18 @@ fn last_of(status: &str, key: &str) -> Option<u32> {
 
 /// Does `work` with the rights of `owner`, if this process may take them; with its own otherwise.
 pub(crate) fn acting_as<T>(owner: Option<&Owner>, work: impl FnOnce() -> T) -> T {
-    let acting = owner.filter(|owner| owner.is_another()).and_then(Acting::begin);
+    let acting = owner.filter(|owner| owner.is_another()).and_then(BorrowedRights::begin);
     let result = work();
     drop(acting);
     result
 }
 
 /// The thread has somebody else's rights to files until this is dropped.
-struct Acting {
+struct BorrowedRights {
     groups: Vec<u32>,
 }
 
-impl Acting {
+impl BorrowedRights {
     fn begin(owner: &Owner) -> Option<Self> {
         let own = own_groups()?;
         // Without this right none of it can be done.
@@ -120,7 +120,7 @@ impl Acting {
     }
 }
 
-impl Drop for Acting {
+impl Drop for BorrowedRights {
     fn drop(&mut self) {
         // SAFETY: no memory is involved.
         let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };

@@ -111,7 +111,7 @@ pub(super) fn decode(code: &[u8], address: u64) -> Vec<InstructionEffects> {
 }
 
 fn effects(instruction: &Instruction, info: &mut InstructionInfoFactory) -> InstructionEffects {
-    let written = Written::by(instruction, info);
+    let written = WrittenRegisters::by(instruction, info);
     InstructionEffects {
         at: instruction.ip(),
         length: instruction.len() as u8,
@@ -123,12 +123,12 @@ fn effects(instruction: &Instruction, info: &mut InstructionInfoFactory) -> Inst
 }
 
 /// Which of the two registers an instruction may write.
-struct Written {
+struct WrittenRegisters {
     stack_pointer: bool,
     frame_pointer: bool,
 }
 
-impl Written {
+impl WrittenRegisters {
     fn by(instruction: &Instruction, info: &mut InstructionInfoFactory) -> Self {
         let mut written = Self { stack_pointer: false, frame_pointer: false };
         for used in info.info(instruction).used_registers() {

@@ -18,7 +18,7 @@ const NEW_THREAD_CALLS: usize = 6;
 const NONE: u32 = u32::MAX;
 
 /// What is known before an instruction, by all paths that lead there.
-pub(super) trait Joined: Copy + PartialEq {
+pub(super) trait JoinedState: Copy + PartialEq {
     const UNREACHED: Self;
     /// What holds where two paths disagree.
     const DISAGREED: Self;
@@ -277,7 +277,7 @@ impl ControlFlow {
 
     /// What is known before each instruction, if `change` says what an instruction makes of it, and
     /// `first` what holds where no path leads.
-    pub(super) fn follow<T: Joined>(
+    pub(super) fn follow<T: JoinedState>(
         &self,
         first: impl Fn(usize) -> T,
         change: impl Fn(usize, T) -> T,

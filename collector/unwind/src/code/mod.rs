@@ -19,7 +19,7 @@ use self::decode::{
     Flow, FramePointerChange, InstructionEffects, InstructionKind, StackChange, decode,
 };
 use self::depths::Depths;
-use self::flow::{ControlFlow, Joined, Role};
+use self::flow::{ControlFlow, JoinedState, Role};
 use crate::arch::{FRAME_POINTER, STACK_POINTER};
 use crate::rule::{LOST, Rule, RuleAndOffset, SAME, cfa_at_register, saved_at_cfa};
 
@@ -81,12 +81,12 @@ enum Saved {
     Lost,
 }
 
-impl Joined for FrameSource {
+impl JoinedState for FrameSource {
     const UNREACHED: Self = Self::Unreached;
     const DISAGREED: Self = Self::Unknown;
 }
 
-impl Joined for Saved {
+impl JoinedState for Saved {
     const UNREACHED: Self = Self::Unreached;
     const DISAGREED: Self = Self::Lost;
 }

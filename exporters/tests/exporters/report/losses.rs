@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::scenario::IDLE;
-use syscollect_exporters::report::Part;
+use syscollect_exporters::report::ReportRange;
 use syscollect_model::LaneKind;
 
 #[test]
@@ -279,6 +279,6 @@ fn a_recording_that_overwrote_its_beginning_begins_with_the_first_event_that_was
 }
 
 fn report_of_part(scenario: &Scenario, losses: &[Loss]) -> Report {
-    let options = ReportOptions { part: Some(Part::default()), ..ReportOptions::default() };
+    let options = ReportOptions { part: Some(ReportRange::default()), ..ReportOptions::default() };
     report_with(scenario, options, &session(), losses)
 }

@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::scenario::IDLE;
-use syscollect_exporters::report::Part;
+use syscollect_exporters::report::ReportRange;
 use syscollect_model::{CpuId, Exporter, Sample};
 
 /// The report of what the scenario tells from this microsecond on.
 fn report_from(scenario: &Scenario, from: u64) -> Report {
-    let part = Some(Part { from: Some(Time(START + from * 1_000)), to: None });
+    let part = Some(ReportRange { from: Some(Time(START + from * 1_000)), to: None });
     let options = ReportOptions { part, worst: 5, ..ReportOptions::default() };
     report_of_part(scenario, from, options)
 }

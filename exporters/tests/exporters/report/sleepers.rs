@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::scenario::IDLE;
-use syscollect_exporters::report::{Part, ProcessFilter, WaitClass};
+use syscollect_exporters::report::{ProcessFilter, ReportRange, WaitClass};
 
 /// In `futex_do_wait`, without a stack.
 fn in_futex(scenario: &mut Scenario) -> OffCpu {
@@ -266,7 +266,7 @@ fn in_a_part_of_a_recording_a_sleeper_sleeps_from_its_beginning() {
     scenario.at(5, Event::Asleep(b, futex));
     scenario.switches(90, 0, a, SLEEPS, IDLE);
     scenario.wakes(100, 0, a, a);
-    let part = Some(Part { from: Some(Time(START + 50_000)), to: None });
+    let part = Some(ReportRange { from: Some(Time(START + 50_000)), to: None });
     let report = part::report_of_part(&scenario, 50, ReportOptions { part, ..Default::default() });
     assert_eq!(thread(&report, 20).activity.times, times(0, 0, 50, 0));
     assert_eq!(report.off_cpu.asleep_throughout.threads, 1);

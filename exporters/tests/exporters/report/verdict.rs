@@ -3,7 +3,7 @@
 use super::*;
 use crate::scenario::IDLE;
 use std::str::FromStr;
-use syscollect_exporters::report::{Family, Part, ProcessFilter};
+use syscollect_exporters::report::{Family, ProcessFilter, ReportRange};
 use syscollect_model::{BuildId, Module, ModuleId, ModuleKind};
 
 /// One CPU for 100 us: 10 us of a, 60 of b that keeps a waiting for 50, 20 of a, 10 idle.
@@ -26,7 +26,7 @@ fn told(options: ReportOptions, session: &SessionInfo, losses: &[Loss]) -> Strin
 #[test]
 fn the_first_sentences_say_how_long_how_busy_who_ran_who_waited_and_what_was_lost() {
     let one_cpu = SessionInfo { cpus: session().cpus[..1].to_vec(), ..session() };
-    let part = ReportOptions { part: Some(Part::default()), ..ReportOptions::default() };
+    let part = ReportOptions { part: Some(ReportRange::default()), ..ReportOptions::default() };
     assert_eq!(
         told(part, &one_cpu, &[]),
         "In 100 us, 1 CPU was 90.0 % busy. Most CPU time, 60.0 us (60.0 % of one CPU), went to b \

@@ -7,7 +7,7 @@ use crate::bpf_calls::UprobePoint;
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::probes) enum Means {
+pub(in crate::probes) enum PerfLink {
     /// A link to all places.
     Link,
     /// An event of the uprobe PMU, whose type number this is, for the first place, which the
@@ -38,7 +38,7 @@ pub(super) enum KeeperRequest {
 /// What to attach. The program and the file are sent as descriptors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::probes) struct Request {
-    pub(in crate::probes) means: Means,
+    pub(in crate::probes) means: PerfLink,
     /// The program runs when the functions return that begin there.
     pub(in crate::probes) at_return: bool,
     /// In that process only.
@@ -69,9 +69,9 @@ impl Request {
     /// Its head and its places.
     fn encode(&self) -> (Vec<u8>, Vec<u8>) {
         let (means, pmu) = match self.means {
-            Means::Link => (0, 0),
-            Means::Event(pmu) => (1, pmu),
-            Means::LinkedEvent(pmu) => (2, pmu),
+            PerfLink::Link => (0, 0),
+            PerfLink::Event(pmu) => (1, pmu),
+            PerfLink::LinkedEvent(pmu) => (2, pmu),
         };
         // No process has the number 0.
         let OneProcess { pid, lease } = self.process.unwrap_or(OneProcess { pid: 0, lease: 0 });
@@ -115,9 +115,9 @@ impl KeeperRequest {
                 let let_go = Self::LetGo { leases: Vec::new(), at_once: pmu != 0 };
                 return (let_go, length as usize * NUMBER_BYTES);
             }
-            0 => Means::Link,
-            1 => Means::Event(pmu as u32),
-            _ => Means::LinkedEvent(pmu as u32),
+            0 => PerfLink::Link,
+            1 => PerfLink::Event(pmu as u32),
+            _ => PerfLink::LinkedEvent(pmu as u32),
         };
         let process = Some(OneProcess { pid: pid as u32, lease }).filter(|one| one.pid > 0);
         let request = Request { means, at_return: at_return != 0, process, places: Vec::new() };
@@ -186,9 +186,9 @@ mod tests {
         #[test]
         fn a_request_arrives_as_it_was_sent(
             means in prop_oneof![
-                Just(Means::Link),
-                any::<u32>().prop_map(Means::Event),
-                any::<u32>().prop_map(Means::LinkedEvent),
+                Just(PerfLink::Link),
+                any::<u32>().prop_map(PerfLink::Event),
+                any::<u32>().prop_map(PerfLink::LinkedEvent),
             ],
             at_return: bool,
             process in proptest::option::of((1..u32::MAX, any::<u64>())),

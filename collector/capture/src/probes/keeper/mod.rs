@@ -22,7 +22,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::net::RecvFlags;
 
 use self::message::{KeeperRequest, Reply};
-pub(super) use self::message::{Means, OneProcess, Request};
+pub(super) use self::message::{OneProcess, PerfLink, Request};
 use crate::child_process::ChildProcess;
 use crate::{descriptor_passing, usage};
 
@@ -33,13 +33,13 @@ type Link = fn(&Request, BorrowedFd<'_>, BorrowedFd<'_>) -> io::Result<Vec<Owned
 
 /// The process. Dropping it waits until all is detached.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct UprobeKeeper {
     process: ChildProcess,
     /// What it said to have used of the CPU, nanoseconds.
     counted_ns: u64,
 }
 
-impl Keeper {
+impl UprobeKeeper {
     /// Starts it. To be called while this process is small and has few threads: the new one is its
     /// copy.
     ///
@@ -113,7 +113,7 @@ fn keeper_is_gone(_: io::Error) -> io::Error {
     io::Error::new(io::ErrorKind::BrokenPipe, "the process that holds probes is gone")
 }
 
-impl Drop for Keeper {
+impl Drop for UprobeKeeper {
     fn drop(&mut self) {
         if let Some(cpu_ns) = self.process.end() {
             usage::add_other_process(cpu_ns.saturating_sub(self.counted_ns));
@@ -143,7 +143,7 @@ mod tests {
         let places = (0..places as u64)
             .map(|offset| crate::bpf_calls::UprobePoint { offset, semaphore: 2, cookie: 3 })
             .collect();
-        Request { means: Means::Link, at_return: false, process: None, places }
+        Request { means: PerfLink::Link, at_return: false, process: None, places }
     }
 
     /// Whether all ends of the pipe for writing are closed within some seconds.
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn what_is_attached_stays_until_its_owner_lets_it_go() {
         let (read, write) = io::pipe().unwrap();
-        let mut keeper = Keeper::that_links(hold).unwrap();
+        let mut keeper = UprobeKeeper::that_links(hold).unwrap();
         keeper.link(&request(1), read.as_fd(), write.as_fd()).unwrap();
         let refused = keeper.link(&request(0), read.as_fd(), write.as_fd()).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EOPNOTSUPP), "as the kernel said it");
@@ -186,7 +186,7 @@ mod tests {
     fn is_let_go_by_its_lease(at_once: bool) {
         let (read, write) = io::pipe().unwrap();
         let (stays, other) = io::pipe().unwrap();
-        let mut keeper = Keeper::that_links(hold).unwrap();
+        let mut keeper = UprobeKeeper::that_links(hold).unwrap();
         for (lease, file) in [(7, &write), (8, &other), (7, &write)] {
             let process = Some(OneProcess { pid: 1, lease });
             let request = Request { process, ..request(1) };
@@ -209,7 +209,7 @@ mod tests {
         // SAFETY: the child starts a keeper, as a recorder does, and never returns.
         let recorder = unsafe { libc::fork() };
         if recorder == 0 {
-            let keeper = Keeper::that_links(hold);
+            let keeper = UprobeKeeper::that_links(hold);
             let linked = keeper.and_then(|mut keeper| {
                 keeper.link(&request(1), read.as_fd(), write.as_fd())?;
                 // SAFETY: kills this child, whose keeper lives on.
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn who_asks_a_keeper_that_was_killed_is_told() {
         let (read, write) = io::pipe().unwrap();
-        let mut keeper = Keeper::that_links(hold).unwrap();
+        let mut keeper = UprobeKeeper::that_links(hold).unwrap();
         keeper.link(&request(1), read.as_fd(), write.as_fd()).unwrap();
         assert!(!keeper.has_ended());
         // SAFETY: the process is our child and was not waited for.

@@ -3,7 +3,7 @@
 
 use crate::convert::{self, CaptureEnd};
 use crate::escape::printable;
-use crate::kept_files::{NotKept, size_of_files};
+use crate::kept_files::{UnkeptFiles, size_of_files};
 use crate::signals::Abandon;
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, HashMap};
@@ -89,10 +89,10 @@ impl Bundling {
         let RecordedCapture { file, reader, end } = capture;
         let options = convert::naming_options();
         let asked_by = options.asked_by;
-        let mut keeper = Keeper {
+        let mut keeper = BundleWriter {
             writer: FilePartsWriter::append(file.try_clone()?, end.length(), reader),
             options,
-            room: Room { free: self.most, spent: BTreeMap::new(), asked_by },
+            room: BundleRoom { free: self.most, spent: BTreeMap::new(), asked_by },
             clock: ReadingTime { begin: Instant::now(), spent: BTreeMap::new(), asked_by },
             abandon,
             contents: HashMap::new(),
@@ -105,7 +105,7 @@ impl Bundling {
         for module in modules {
             keeper.keep(module, held).context("cannot add parts of files to the capture")?;
         }
-        let Keeper { writer, files, .. } = keeper;
+        let BundleWriter { writer, files, .. } = keeper;
         end.move_to(writer.end());
         let told = Some(Definition::Files(files.clone())).filter(|_| !files.is_empty());
         end.append(file.try_clone()?, told.into_iter())?;
@@ -116,10 +116,10 @@ impl Bundling {
 /// Two hashes of what nobody knows the keys of: who makes a file cannot make it look like another.
 type Contents = [u64; 2];
 
-struct Keeper<'a> {
+struct BundleWriter<'a> {
     writer: FilePartsWriter,
     options: Options,
-    room: Room,
+    room: BundleRoom,
     clock: ReadingTime,
     abandon: &'a Abandon,
     /// What is in the capture already: containers have the same files under other paths.
@@ -128,7 +128,7 @@ struct Keeper<'a> {
     files: Vec<KeptFile>,
 }
 
-impl Keeper<'_> {
+impl BundleWriter<'_> {
     fn keep(&mut self, module: UnresolvedModule, held: &PinnedFiles) -> Result<(), StoreError> {
         let request = convert::request(module);
         let begin = Instant::now();
@@ -178,7 +178,7 @@ impl Keeper<'_> {
         let owner = payer(parts.owner());
         let most = self.room.of(owner);
         if of_module.bytes / BEST_COMPRESSION > most {
-            return Ok(KeptFile { reason: NotKept::NO_ROOM.into(), ..of_module });
+            return Ok(KeptFile { reason: UnkeptFiles::NO_ROOM.into(), ..of_module });
         }
         let mut hashes = self.keys.each_ref().map(BuildHasher::build_hasher);
         hashes.iter_mut().for_each(|hash| hash.write_u64(of_module.length));
@@ -204,7 +204,7 @@ impl Keeper<'_> {
                 let reason = format!("it cannot be read: {error}");
                 return Ok(KeptFile { reason, ..of_module });
             }
-            Ok(None) => return Ok(KeptFile { reason: NotKept::NO_ROOM.into(), ..of_module }),
+            Ok(None) => return Ok(KeptFile { reason: UnkeptFiles::NO_ROOM.into(), ..of_module }),
             Ok(Some(added)) => added,
         };
         let contents = hashes.map(|hash| hash.finish());
@@ -222,14 +222,14 @@ impl Keeper<'_> {
 
 /// Bytes of the capture that files may still take.
 #[derive(Debug)]
-struct Room {
+struct BundleRoom {
     free: u64,
     /// What was taken, by whose files.
     spent: BTreeMap<u32, u64>,
     asked_by: Option<u32>,
 }
 
-impl Room {
+impl BundleRoom {
     /// How large another file of this user's may be: no user's files have more than they leave to
     /// all others; root's, and those of the user who asks, may have all.
     fn of(&self, owner: u32) -> u64 {
@@ -287,7 +287,7 @@ impl Bundled {
     /// What to say of it when the recording has ended.
     pub(crate) fn lines(&self, most: u64) -> Vec<String> {
         let mut lines = vec![format!("kept for naming elsewhere: {}", size_of_files(&self.files))];
-        lines.extend(NotKept::of(&self.files).lines(Some(most)));
+        lines.extend(UnkeptFiles::of(&self.files).lines(Some(most)));
         lines.iter().map(|line| printable(line)).collect()
     }
 }
@@ -448,7 +448,7 @@ mod tests {
 
     #[test]
     fn no_users_files_have_more_than_they_leave() {
-        let mut room = Room { free: 100, spent: BTreeMap::new(), asked_by: Some(1000) };
+        let mut room = BundleRoom { free: 100, spent: BTreeMap::new(), asked_by: Some(1000) };
         assert_eq!([0, 1000, 1001].map(|owner| room.of(owner)), [100, 100, 50]);
         room.take(1001, 40);
         assert_eq!([0, 1001, 1002].map(|owner| room.of(owner)), [60, 10, 30]);

@@ -1,7 +1,7 @@
 //! The files of a recording on Linux: a capture gets its name when there is something in it.
 
 use crate::format::Format;
-use crate::output::Draft;
+use crate::output::DraftFile;
 use crate::owner::Owner;
 use crate::record::files::{KeepCapture, OutputFiles, is_existing, with_advice_on_existing};
 use anyhow::{Context, Result};
@@ -91,7 +91,7 @@ impl OutputFiles {
     /// # Errors
     ///
     /// When it cannot be created, or an unfinished recording lies there.
-    pub(crate) fn capture_draft(&self) -> Result<Draft> {
+    pub(crate) fn capture_draft(&self) -> Result<DraftFile> {
         let name = self.draft_name();
         let path = self.draft_path();
         match self.capture.draft_to_appear(name.clone()) {
@@ -109,7 +109,7 @@ impl OutputFiles {
     /// # Errors
     ///
     /// When something has taken the name meanwhile.
-    pub(crate) fn show_capture(&self, draft: &mut Draft) -> Result<()> {
+    pub(crate) fn show_capture(&self, draft: &mut DraftFile) -> Result<()> {
         let begun = Instant::now();
         // On a full disk it never grows; then what stopped it is told in the end.
         while is_empty(draft.file()) && begun.elapsed() < FIRST_CHUNKS {

@@ -3,10 +3,10 @@
 use super::bundle::{Bundling, RecordedCapture};
 use super::unwinding::LateUnwinder;
 use crate::confine;
-use crate::convert::{self, Abandoned, CaptureEnd, ExportedDraft, Nameable, Selection};
+use crate::convert::{self, Abandoned, CaptureEnd, ExportedDraft, NamingScope, Selection};
 use crate::format::Format;
 use crate::lost::Lost;
-use crate::output::Draft;
+use crate::output::DraftFile;
 use crate::record::files::{KeepCapture, OutputFiles, advice_on_unexported};
 use crate::signals::Abandon;
 use crate::summary::KeptCapture;
@@ -30,7 +30,7 @@ const READ_UNASKED: u64 = 2_000_000;
 
 /// What a recording became.
 #[derive(Debug)]
-pub(crate) struct Finished {
+pub(crate) struct FinishedRecording {
     /// The output; `None` when it went to standard output.
     pub(crate) output: Option<(PathBuf, Format)>,
     /// Its size in bytes.
@@ -45,7 +45,7 @@ pub(crate) struct Finished {
     pub(crate) costs: Vec<WorkCost>,
 }
 
-impl Finished {
+impl FinishedRecording {
     /// Of the last file of several, in which nothing lies: the disk took no more. What was lost is
     /// told all the same.
     pub(crate) fn without_file(recorded: &Recorded) -> Self {
@@ -90,9 +90,9 @@ struct Unwinding<'a> {
 }
 
 /// What was written of a recording, before the files have their names.
-struct Written {
+struct WrittenRecording {
     /// The exported file, where it is one.
-    draft: Option<Draft>,
+    draft: Option<DraftFile>,
     bytes: u64,
     events: u64,
     lost: Lost,
@@ -102,10 +102,10 @@ impl Finish<'_> {
     /// Names, exports and publishes. Whatever fails, the capture is kept.
     pub(crate) fn finish(
         &self,
-        draft: Draft,
+        draft: DraftFile,
         recorded: Recorded,
         timings: &mut Timings,
-    ) -> Result<Finished> {
+    ) -> Result<FinishedRecording> {
         let Recorded { held, stacks, mut summary, losses, mut costs, priority, .. } = recorded;
         // Until this function's end.
         let _priority = priority;
@@ -136,12 +136,12 @@ impl Finish<'_> {
     /// Names the capture and exports it, if that is wanted.
     fn name_and_write(
         &self,
-        capture: &Draft,
+        capture: &DraftFile,
         held: PinnedFiles,
         unwinding: Unwinding<'_>,
         costs: &mut CostAccount,
         timings: &mut Timings,
-    ) -> Result<(Written, CaptureEnd)> {
+    ) -> Result<(WrittenRecording, CaptureEnd)> {
         let reader = CaptureReader::from_file(capture.file().try_clone()?)?;
         let mut end = CaptureEnd::of(&reader);
         // What the trace buffer dropped was taken out of the lanes but is not in the file.
@@ -169,7 +169,7 @@ impl Finish<'_> {
             }
             timings.end("keeping symbols");
         }
-        let nameable = Nameable::now(self.bundling.is_some_and(|bundling| bundling.name_later));
+        let nameable = NamingScope::now(self.bundling.is_some_and(|bundling| bundling.name_later));
         let named = convert::name(
             &session,
             (held, None),
@@ -209,16 +209,16 @@ impl Finish<'_> {
     }
 
     /// A capture that nobody waits for is complete without being opened; an export is not.
-    fn unread(&self, capture: &Draft, stored: u64) -> Result<Written> {
+    fn unread(&self, capture: &DraftFile, stored: u64) -> Result<WrittenRecording> {
         if self.files.is_exported() {
             bail!(Abandoned);
         }
         let bytes = self.raw(capture)?;
-        Ok(Written { draft: None, bytes, events: stored, lost: Lost::unopened(stored) })
+        Ok(WrittenRecording { draft: None, bytes, events: stored, lost: Lost::unopened(stored) })
     }
 
     /// Hands over the capture as it is; its size.
-    fn raw(&self, capture: &Draft) -> Result<u64> {
+    fn raw(&self, capture: &DraftFile) -> Result<u64> {
         if self.files.standard_output.is_none() {
             return Ok(capture.file().metadata()?.len());
         }
@@ -227,14 +227,19 @@ impl Finish<'_> {
         Ok(std::io::copy(&mut file, &mut std::io::stdout().lock())?)
     }
 
-    fn write(&self, capture: &Draft, session: &mut Session, stored: u64) -> Result<Written> {
+    fn write(
+        &self,
+        capture: &DraftFile,
+        session: &mut Session,
+        stored: u64,
+    ) -> Result<WrittenRecording> {
         let Self { files, abandon, terminal, .. } = *self;
         match (&files.export, files.standard_output) {
             (Some((target, format)), _) => {
                 let to = (target, *format);
                 let ExportedDraft { draft, bytes, played, lost } =
                     convert::export_file(session, to, abandon, terminal)?;
-                Ok(Written { draft: Some(draft), bytes, events: played.events, lost })
+                Ok(WrittenRecording { draft: Some(draft), bytes, events: played.events, lost })
             }
             (None, Some(format)) if format != Format::Syscap => {
                 let mut out = Counted { inner: std::io::stdout().lock(), bytes: 0 };
@@ -245,7 +250,7 @@ impl Finish<'_> {
                     abandon,
                     terminal,
                 )?;
-                Ok(Written {
+                Ok(WrittenRecording {
                     draft: None,
                     bytes: out.bytes,
                     events: played.events,
@@ -254,7 +259,7 @@ impl Finish<'_> {
             }
             (None, _) => {
                 let (lost, events) = self.read(session, stored)?;
-                Ok(Written { draft: None, bytes: self.raw(capture)?, events, lost })
+                Ok(WrittenRecording { draft: None, bytes: self.raw(capture)?, events, lost })
             }
         }
     }
@@ -281,11 +286,11 @@ impl Finish<'_> {
     /// cost.
     fn publish(
         &self,
-        capture: Draft,
-        written: Written,
+        capture: DraftFile,
+        written: WrittenRecording,
         last: (CaptureEnd, RecorderSummary),
-    ) -> Result<Finished> {
-        let Written { draft, mut bytes, events, lost } = written;
+    ) -> Result<FinishedRecording> {
+        let WrittenRecording { draft, mut bytes, events, lost } = written;
         let (mut end, summary) = last;
         let files = self.files;
         let exported = match (draft, &files.export) {
@@ -318,7 +323,7 @@ impl Finish<'_> {
             (None, None, KeptCapture::At(path)) => (Some((path, Format::Syscap)), KeptCapture::Not),
             (output, _, capture) => (output, capture),
         };
-        Ok(Finished { output, bytes, capture, events, lost, costs })
+        Ok(FinishedRecording { output, bytes, capture, events, lost, costs })
     }
 }
 

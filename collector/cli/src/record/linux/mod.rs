@@ -13,17 +13,17 @@ mod unwinding;
 
 use super::files::OutputFiles;
 use super::options::Options;
-use super::watch::{Ended, Watchable};
-use super::{Beginning, Finishing, RecordingResult};
-use crate::output::Draft;
+use super::watch::{RecordingEnd, Watchable};
+use super::{RecordingFinish, RecordingResult, RecordingStart};
+use crate::output::DraftFile;
 use crate::signals::Abandon;
 use crate::summary::{self, Outcome};
 use crate::terminal::Progress;
 use anyhow::Result;
 use command::Gated;
-use finish::{Finish, Finished, Read};
+use finish::{Finish, FinishedRecording, Read};
 use recorder::{KernelRecorders, Recorder, Recorders};
-use series::{Before, EachFile, Series};
+use series::{Before, FileCompletion, Series};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -64,9 +64,9 @@ impl System {
     /// # Errors
     ///
     /// What keeps it from recording; nothing is left then.
-    pub(super) fn begin(&self, beginning: &Beginning<'_>) -> Result<Running> {
-        let Beginning { options, files, command, abandon, program_start } = *beginning;
-        let (mut drafted, recording_files) = Drafted::begin(files, options, abandon)?;
+    pub(super) fn begin(&self, beginning: &RecordingStart<'_>) -> Result<Running> {
+        let RecordingStart { options, files, command, abandon, program_start } = *beginning;
+        let (mut drafted, recording_files) = DraftOutput::begin(files, options, abandon)?;
         let first_file = recording_files.first.try_clone()?;
         let only = command.filter(|_| options.system.only).map(Gated::pid);
         let mut settings = options.settings(only, program_start);
@@ -96,7 +96,7 @@ impl System {
 /// A recording that runs.
 pub(super) struct Running {
     recorder: Box<dyn Recorder>,
-    drafted: Drafted,
+    drafted: DraftOutput,
     /// What was reported as missing already.
     missing: Vec<String>,
     /// For asking how much room there is.
@@ -148,7 +148,11 @@ impl Running {
     /// # Errors
     ///
     /// What kept the files from being finished; what there is of the recording stays.
-    pub(super) fn finish(self, ended: &Ended, finishing: Finishing<'_>) -> Result<RecordingResult> {
+    pub(super) fn finish(
+        self,
+        ended: &RecordingEnd,
+        finishing: RecordingFinish<'_>,
+    ) -> Result<RecordingResult> {
         let recorded = match self.recorder.stop(reason(ended)) {
             Ok(recorded) => recorded,
             Err(error) => {
@@ -167,23 +171,23 @@ impl Running {
 }
 
 /// The reason as the capture keeps it.
-fn reason(ended: &Ended) -> StopReason {
+fn reason(ended: &RecordingEnd) -> StopReason {
     match ended {
-        Ended::Signal(stop) => stop.reason(),
-        Ended::Duration => StopReason::Duration,
-        Ended::Command(_) => StopReason::Command,
-        Ended::Limit(reason) => reason.clone(),
-        Ended::Failed(_) => StopReason::Failed,
+        RecordingEnd::Signal(stop) => stop.reason(),
+        RecordingEnd::Duration => StopReason::Duration,
+        RecordingEnd::Command(_) => StopReason::Command,
+        RecordingEnd::Limit(reason) => reason.clone(),
+        RecordingEnd::Failed(_) => StopReason::Failed,
     }
 }
 
 /// The files of a recording under their draft names.
-enum Drafted {
-    One(Draft),
+enum DraftOutput {
+    One(DraftFile),
     Several(Series),
 }
 
-impl Drafted {
+impl DraftOutput {
     /// Makes the first file, with what the recorder writes into.
     fn begin(
         files: &OutputFiles,
@@ -197,7 +201,7 @@ impl Drafted {
         };
         // Reading costs time that a machine in production has for other things.
         let read = if options.fail_on_loss { Read::All } else { Read::Nothing };
-        let each = EachFile { read, bundling: options.system.bundling };
+        let each = FileCompletion { read, bundling: options.system.bundling };
         let (series, recording_files) = Series::begin(files, rotate, each, abandon.clone())?;
         Ok((Self::Several(series), recording_files))
     }
@@ -242,18 +246,18 @@ fn learned(told: &[String], missing: &[String]) -> Vec<String> {
 
 /// Names, exports, and says what came of it.
 fn conclude(
-    drafted: Drafted,
+    drafted: DraftOutput,
     recorded: Recorded,
-    finishing: Finishing<'_>,
+    finishing: RecordingFinish<'_>,
 ) -> Result<RecordingResult> {
-    let Finishing { options, files, abandon, terminal, timings } = finishing;
+    let RecordingFinish { options, files, abandon, terminal, timings } = finishing;
     let error = recorded.error.clone();
     if let Some(error) = &error {
         say!("syscollect: the recording is incomplete: {error}");
     }
     let (files, draft, before) = match drafted {
-        Drafted::One(draft) => (files.clone(), draft, None),
-        Drafted::Several(series) => {
+        DraftOutput::One(draft) => (files.clone(), draft, None),
+        DraftOutput::Several(series) => {
             let (files, draft, before) = series.end()?;
             (files, draft, Some(before))
         }
@@ -272,7 +276,7 @@ fn conclude(
     let has_other_files = before.as_ref().is_some_and(Before::has_files);
     let mut finished = match has_other_files && files::is_empty(draft.file()) {
         // Dropping the draft removes it.
-        true => Finished::without_file(&recorded),
+        true => FinishedRecording::without_file(&recorded),
         false => finish.finish(draft, recorded, timings)?,
     };
     let series = before.map(|before| before.and(files, &mut finished));

@@ -5,12 +5,12 @@
 
 use super::bundle::Bundling;
 use super::files::is_empty;
-use super::finish::{Finish, Finished, Read};
+use super::finish::{Finish, FinishedRecording, Read};
 use super::options::Rotate;
 use crate::confine;
 use crate::format::Format;
 use crate::lost::Lost;
-use crate::output::Draft;
+use crate::output::DraftFile;
 use crate::record::files::{OutputFiles, is_existing};
 use crate::signals::Abandon;
 use crate::summary::Series as SeriesSummary;
@@ -34,7 +34,7 @@ const MOST_FILES: u32 = 999_999;
 
 /// What is done to each file that is complete.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct EachFile {
+pub(crate) struct FileCompletion {
     /// What of it is read for losses.
     pub(crate) read: Read,
     /// What of files of code is kept in it.
@@ -43,12 +43,12 @@ pub(crate) struct EachFile {
 
 /// The files of a recording, those to come included.
 pub(crate) struct Series {
-    drafts: Arc<Drafts>,
+    drafts: Arc<DraftSeries>,
     thread: JoinHandle<KeptFiles>,
 }
 
 /// Makes the files, one after another.
-struct Drafts {
+struct DraftSeries {
     place: OutputFiles,
     state: Mutex<State>,
 }
@@ -57,7 +57,7 @@ struct Drafts {
 struct State {
     last_number: u32,
     /// Those that are not published yet, the oldest first; the last one is being written.
-    open: VecDeque<(OutputFiles, Draft)>,
+    open: VecDeque<(OutputFiles, DraftFile)>,
     /// The thread that names files, once it runs.
     naming_thread: Option<u32>,
 }
@@ -76,10 +76,10 @@ impl Series {
     pub(crate) fn begin(
         place: &OutputFiles,
         rotate: Rotate,
-        each: EachFile,
+        each: FileCompletion,
         abandon: Abandon,
     ) -> Result<(Self, RecordingFiles)> {
-        let drafts = Arc::new(Drafts::new(place.clone()));
+        let drafts = Arc::new(DraftSeries::new(place.clone()));
         let first = drafts.next()?;
         let (sender, ended) = channel();
         let (makes, shows) = (drafts.clone(), drafts.clone());
@@ -105,7 +105,7 @@ impl Series {
 
     /// The file that was written last, with its place, and what became of those before. To be asked
     /// when the recording has ended.
-    pub(crate) fn end(self) -> Result<(OutputFiles, Draft, Before)> {
+    pub(crate) fn end(self) -> Result<(OutputFiles, DraftFile, Before)> {
         // Nothing goes before it any more, and somebody waits.
         let naming_thread = self.drafts.lock().naming_thread;
         naming_thread.inspect(|thread| set_nice(*thread, 0));
@@ -143,7 +143,7 @@ impl Before {
     }
 
     /// The whole recording, whose last file has become this; its place is needed to count it.
-    pub(crate) fn and(self, place: OutputFiles, finished: &mut Finished) -> SeriesSummary {
+    pub(crate) fn and(self, place: OutputFiles, finished: &mut FinishedRecording) -> SeriesSummary {
         let mut kept = self.0;
         let files = kept.files.len();
         kept.add(place, finished, 0);
@@ -160,7 +160,7 @@ impl Before {
     }
 }
 
-impl Drafts {
+impl DraftSeries {
     fn new(place: OutputFiles) -> Self {
         // Where somebody took the last one, what is free before it does as well.
         let last_number = Some(place.last_number()).filter(|last| *last < MOST_FILES / 2);
@@ -195,7 +195,7 @@ impl Drafts {
         self.appear(last_number, place, draft);
     }
 
-    fn appear(&self, last_number: &mut u32, place: &mut OutputFiles, draft: &mut Draft) {
+    fn appear(&self, last_number: &mut u32, place: &mut OutputFiles, draft: &mut DraftFile) {
         loop {
             let error = match draft.appear() {
                 Ok(()) => return,
@@ -215,7 +215,7 @@ impl Drafts {
     }
 
     /// The file that was made first, which has its name by now.
-    fn take(&self) -> Option<(OutputFiles, Draft)> {
+    fn take(&self) -> Option<(OutputFiles, DraftFile)> {
         let mut state = self.lock();
         let (mut place, mut draft) = state.open.pop_front()?;
         self.appear(&mut state.last_number, &mut place, &mut draft);
@@ -236,8 +236,8 @@ impl KeptFiles {
     fn follow(
         mut self,
         ended: &Receiver<EndedFile>,
-        drafts: &Drafts,
-        each: EachFile,
+        drafts: &DraftSeries,
+        each: FileCompletion,
         abandon: &Abandon,
     ) -> Self {
         // It was started before the recorder gave up anything.
@@ -272,7 +272,7 @@ impl KeptFiles {
                 error,
                 costs: CostAccount::default(),
             };
-            let EachFile { read, bundling } = each;
+            let FileCompletion { read, bundling } = each;
             let finish = Finish {
                 files: &place,
                 abandon,
@@ -291,7 +291,7 @@ impl KeptFiles {
     }
 
     /// Counts a file that is published, and deletes those that are too many beside `open` others.
-    fn add(&mut self, place: OutputFiles, finished: &mut Finished, open: usize) {
+    fn add(&mut self, place: OutputFiles, finished: &mut FinishedRecording, open: usize) {
         self.events += finished.events;
         self.lost.add(std::mem::take(&mut finished.lost));
         if let Some((path, _)) = &finished.output {
@@ -333,13 +333,13 @@ mod tests {
     use clap::Parser;
     use std::fs;
 
-    fn drafts(folder: &std::path::Path) -> Drafts {
+    fn drafts(folder: &std::path::Path) -> DraftSeries {
         let output = folder.join("x.syscap");
         let output = output.to_str().unwrap();
         let arguments = ["syscollect", "--rotate", "10m", "-o", output];
         let options = Cli::try_parse_from(arguments).unwrap().record.finish().unwrap();
         let place = OutputFiles::choose(&options, None).unwrap();
-        Drafts::new(place)
+        DraftSeries::new(place)
     }
 
     fn names(folder: &std::path::Path) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! The files of a recording on Windows, which opens the one that it writes by its name.
 
-use crate::output::Draft;
+use crate::output::DraftFile;
 use crate::record::files::{OutputFiles, with_advice_on_existing};
 use anyhow::{Context, Result};
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ impl OutputFiles {
     /// # Errors
     ///
     /// When it cannot be opened.
-    pub(super) fn recorded(&self) -> Result<Draft> {
+    pub(super) fn recorded(&self) -> Result<DraftFile> {
         self.capture.adopt(self.draft_name())
     }
 }

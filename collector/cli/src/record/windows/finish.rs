@@ -1,9 +1,9 @@
 //! After a recording: what was lost, the export, and the files' names.
 
 use crate::convert::{self, ExportedDraft};
-use crate::output::Draft;
+use crate::output::DraftFile;
 use crate::record::files::{KeepCapture, advice_on_unexported};
-use crate::record::{Finishing, RecordingResult};
+use crate::record::{RecordingFinish, RecordingResult};
 use crate::source::Source;
 use crate::summary::{self, Exported};
 use crate::symbols::SymbolOptions;
@@ -25,7 +25,7 @@ pub(super) fn losses(counts: &Counts, style: Style) -> bool {
 
 /// Exports, if that is wanted, and gives the files their names. Whatever fails, the raw trace is
 /// kept. What came of it is what the export has.
-pub(super) fn finish(finishing: Finishing<'_>) -> Result<RecordingResult> {
+pub(super) fn finish(finishing: RecordingFinish<'_>) -> Result<RecordingResult> {
     let files = finishing.files;
     let raw = files.recorded()?;
     let size = raw.file().metadata()?.len();
@@ -50,8 +50,8 @@ pub(super) fn finish(finishing: Finishing<'_>) -> Result<RecordingResult> {
 }
 
 /// Exports and publishes.
-fn export(raw: &Draft, finishing: Finishing<'_>) -> Result<RecordingResult> {
-    let Finishing { files, abandon, terminal, timings, .. } = finishing;
+fn export(raw: &DraftFile, finishing: RecordingFinish<'_>) -> Result<RecordingResult> {
+    let RecordingFinish { files, abandon, terminal, timings, .. } = finishing;
     let Some((target, format)) = &files.export else {
         return Ok(RecordingResult::default());
     };

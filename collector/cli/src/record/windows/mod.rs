@@ -6,8 +6,8 @@ mod finish;
 pub(super) mod options;
 
 use super::options::Options;
-use super::watch::{Ended, Watchable};
-use super::{Beginning, Finishing, RecordingResult};
+use super::watch::{RecordingEnd, Watchable};
+use super::{RecordingFinish, RecordingResult, RecordingStart};
 use crate::terminal::{Progress, Terminal};
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
@@ -48,8 +48,8 @@ impl System {
     /// # Errors
     ///
     /// What keeps it from recording; nothing is left then.
-    pub(super) fn begin(&self, beginning: &Beginning<'_>) -> Result<Running> {
-        let Beginning { options, files, .. } = *beginning;
+    pub(super) fn begin(&self, beginning: &RecordingStart<'_>) -> Result<Running> {
+        let RecordingStart { options, files, .. } = *beginning;
         let path = files.begin()?;
         let here = system::place();
         let session = Session::start(&Etw, &Plan::new(&wanted(options, &path), here), here.pid);
@@ -102,7 +102,11 @@ impl Running {
     /// # Errors
     ///
     /// What kept the files from being finished.
-    pub(super) fn finish(self, _: &Ended, finishing: Finishing<'_>) -> Result<RecordingResult> {
+    pub(super) fn finish(
+        self,
+        _: &RecordingEnd,
+        finishing: RecordingFinish<'_>,
+    ) -> Result<RecordingResult> {
         let path = self.path.clone();
         let counts = self.stop(finishing.terminal).inspect_err(|_| remove(&path))?;
         finishing.timings.end("stopping");
@@ -168,12 +172,12 @@ mod tests {
     fn the_commands_own_failure_goes_before_a_loss() {
         let options = options(&["--fail-on-loss"]);
         let lossy = RecordingResult { is_lossy: true, ..RecordingResult::default() };
-        let command = |code| Ended::Command(ExitStatus::from_raw(code));
+        let command = |code| RecordingEnd::Command(ExitStatus::from_raw(code));
         assert_eq!(exit_code(&options, &command(7), lossy), 7);
         assert_eq!(exit_code(&options, &command(0), lossy), LOSS);
         let whole = RecordingResult::default();
         assert_eq!(exit_code(&options, &command(0xc000_0005), whole), ERROR);
-        assert_eq!(exit_code(&options, &Ended::Duration, whole), 0);
+        assert_eq!(exit_code(&options, &RecordingEnd::Duration, whole), 0);
     }
 
     #[test]

@@ -8,17 +8,17 @@ pub(super) const LIMIT: usize = 512;
 /// What began and has not ended, in order of its beginning. Mostly the oldest
 /// ends first.
 #[derive(Debug)]
-pub(super) struct Pending<K, T> {
+pub(super) struct PendingStarts<K, T> {
     open: VecDeque<(K, T)>,
 }
 
-impl<K, T> Default for Pending<K, T> {
+impl<K, T> Default for PendingStarts<K, T> {
     fn default() -> Self {
         Self { open: VecDeque::new() }
     }
 }
 
-impl<K: PartialEq, T> Pending<K, T> {
+impl<K: PartialEq, T> PendingStarts<K, T> {
     /// Something begins. Gives back the oldest where there are too many.
     pub(super) fn open(&mut self, key: K, value: T) -> Option<T> {
         let lost = if self.open.len() < LIMIT { None } else { self.open.pop_front() };
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn what_ends_twice_ended_once() {
-        let mut pending = Pending::default();
+        let mut pending = PendingStarts::default();
         assert_eq!(pending.open(7, "seven"), None);
         assert_eq!(pending.open(8, "eight"), None);
         assert_eq!([8, 8, 7].map(|key| pending.close(&key)), [Some("eight"), None, Some("seven")]);
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn what_never_ends_gives_way() {
-        let mut pending = Pending::default();
+        let mut pending = PendingStarts::default();
         for key in 0..LIMIT {
             assert_eq!(pending.open(key, key), None);
         }

@@ -1,7 +1,7 @@
 //! Packets: from the thread that hands them over to the GPU that is done with them.
 
 use super::engines::{Engines, GpuEngine};
-use super::pending::Pending;
+use super::pending::PendingStarts;
 use super::topology::Topology;
 use crate::payload::dxgkrnl::{DmaEnd, DmaKind, QueuePacket, QueuePacketKind};
 use crate::session::engine::{Engine, TraceEngine};
@@ -87,13 +87,13 @@ struct Queue {
     /// Its tracks, once there is a job.
     tracks: Option<QueueTracks>,
     rows: Rows<Time>,
-    packets: Pending<u32, Packet>,
-    dma: Pending<u64, Dma>,
+    packets: PendingStarts<u32, Packet>,
+    dma: PendingStarts<u64, Dma>,
 }
 
 impl Default for Queue {
     fn default() -> Self {
-        let (packets, dma) = (Pending::default(), Pending::default());
+        let (packets, dma) = (PendingStarts::default(), PendingStarts::default());
         Self { process: None, tracks: None, rows: Rows::new(MOST_ROWS), packets, dma }
     }
 }

@@ -11,21 +11,21 @@ pub(super) const UNKNOWN: u32 = u32::MAX;
 
 /// The first that came, each once.
 #[derive(Debug)]
-pub(super) struct KeptNotes {
+pub(super) struct BoundedNotes {
     notes: Vec<String>,
     of_nobody: usize,
     room: Pool,
     left_out: u64,
 }
 
-impl Default for KeptNotes {
+impl Default for BoundedNotes {
     fn default() -> Self {
         let (notes, room) = (Vec::new(), Pool::new(OF_USERS_MAX));
         Self { notes, of_nobody: 0, room, left_out: 0 }
     }
 }
 
-impl KeptNotes {
+impl BoundedNotes {
     /// One more, about a file or a process of a user, or about nobody's.
     pub(super) fn add(&mut self, user: Option<u32>, note: String) {
         if self.notes.contains(&note) {
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn notes_about_a_user_s_files_leave_room_for_those_about_others_and_nobody_s() {
-        let mut notes = KeptNotes::default();
+        let mut notes = BoundedNotes::default();
         (0..1_000).for_each(|note| notes.add(Some(1001), format!("hostile {note}")));
         assert_eq!((notes.all().len(), notes.left_out()), (16, 984));
         notes.add(Some(1001), "hostile 0".to_owned());

@@ -20,8 +20,8 @@ use crate::ring_buffers::Mapping;
 const ANNOUNCERS: usize = 1024;
 /// Words of `struct announcer`, and of them those that are read.
 const WORDS: usize = 8;
-const ARENAS_UNHEARD: usize = 3;
-const OTHERS_UNHEARD: usize = 4;
+const ARENAS_DROPPED: usize = 3;
+const OTHERS_DROPPED: usize = 4;
 const PROCESS_AND_USER: usize = 6;
 /// Users that are told apart here.
 const USERS_MAX: usize = 512;
@@ -30,14 +30,14 @@ const OTHER_USERS: u32 = u32::MAX;
 
 /// How many announcements of a user nobody looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Unheard {
+pub(super) struct DroppedAnnouncements {
     /// Of arenas.
     pub(super) arenas: u64,
     /// Of descriptors that were none.
     pub(super) others: u64,
 }
 
-impl Add for Unheard {
+impl Add for DroppedAnnouncements {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -69,27 +69,27 @@ impl Announcers {
     }
 
     /// Users with what was not passed on of theirs.
-    fn all(&self) -> impl Iterator<Item = (u32, Unheard)> {
+    fn all(&self) -> impl Iterator<Item = (u32, DroppedAnnouncements)> {
         let all = (0..ANNOUNCERS).map(move |announcer| {
             (
                 announcer,
-                Unheard {
-                    arenas: self.word(announcer, ARENAS_UNHEARD),
-                    others: self.word(announcer, OTHERS_UNHEARD),
+                DroppedAnnouncements {
+                    arenas: self.word(announcer, ARENAS_DROPPED),
+                    others: self.word(announcer, OTHERS_DROPPED),
                 },
             )
         });
-        all.filter(|(_, unheard)| *unheard != Unheard::default()).map(|(announcer, unheard)| {
-            ((self.word(announcer, PROCESS_AND_USER) >> 32) as u32, unheard)
-        })
+        all.filter(|(_, dropped)| *dropped != DroppedAnnouncements::default()).map(
+            |(announcer, dropped)| ((self.word(announcer, PROCESS_AND_USER) >> 32) as u32, dropped),
+        )
     }
 }
 
 /// What was beyond users' shares here; shared with whoever finds that out.
 #[derive(Clone, Debug, Default)]
-pub(super) struct BeyondShares(Arc<Mutex<BTreeMap<u32, u64>>>);
+pub(super) struct OverShareCounts(Arc<Mutex<BTreeMap<u32, u64>>>);
 
-impl BeyondShares {
+impl OverShareCounts {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, u64>> {
         // Whole between any two statements that can panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -105,11 +105,14 @@ impl BeyondShares {
 }
 
 /// What nobody looked at, by the users who pay for it.
-pub(super) fn by_user(announcers: &Announcers, beyond: &BeyondShares) -> BTreeMap<u32, Unheard> {
-    let mut users = BTreeMap::<u32, Unheard>::new();
-    for (user, unheard) in announcers.all() {
+pub(super) fn by_user(
+    announcers: &Announcers,
+    beyond: &OverShareCounts,
+) -> BTreeMap<u32, DroppedAnnouncements> {
+    let mut users = BTreeMap::<u32, DroppedAnnouncements>::new();
+    for (user, dropped) in announcers.all() {
         let sum = users.entry(payer(user)).or_default();
-        *sum = *sum + unheard;
+        *sum = *sum + dropped;
     }
     for (user, count) in &*beyond.lock() {
         users.entry(*user).or_default().arenas += count;
@@ -118,20 +121,23 @@ pub(super) fn by_user(announcers: &Announcers, beyond: &BeyondShares) -> BTreeMa
 }
 
 /// The same as losses: of each nobody knows how many zones its ring holds.
-pub(super) fn losses(users: &BTreeMap<u32, Unheard>) -> impl Iterator<Item = LaneLoss> {
-    users.iter().map(|(user, unheard)| LaneLoss {
+pub(super) fn losses(
+    users: &BTreeMap<u32, DroppedAnnouncements>,
+) -> impl Iterator<Item = LaneLoss> {
+    users.iter().map(|(user, dropped)| LaneLoss {
         origin: LaneKind::Zone.into(),
         cpu: None,
         record: LostRecord::Kind(RecordKind::Ring),
         cause: LossCause::NotTaken,
         user: (*user != OTHER_USERS).then_some(*user),
-        count: unheard.arenas + unheard.others,
+        count: dropped.arenas + dropped.others,
     })
 }
 
 /// What to tell the user of it in the end, the most first.
-pub(super) fn notes(users: &BTreeMap<u32, Unheard>) -> Vec<String> {
-    let mut users: Vec<(u32, Unheard)> = users.iter().map(|(user, one)| (*user, *one)).collect();
+pub(super) fn notes(users: &BTreeMap<u32, DroppedAnnouncements>) -> Vec<String> {
+    let mut users: Vec<(u32, DroppedAnnouncements)> =
+        users.iter().map(|(user, one)| (*user, *one)).collect();
     users.sort_by_key(|(user, one)| (std::cmp::Reverse(one.arenas + one.others), *user));
     by_user::notes(users.into_iter().map(|(user, one)| (whose(user), one)), words)
 }
@@ -143,7 +149,7 @@ fn whose(user: u32) -> String {
     }
 }
 
-fn words(Unheard { arenas, others }: &Unheard, whose: &str) -> String {
+fn words(DroppedAnnouncements { arenas, others }: &DroppedAnnouncements, whose: &str) -> String {
     format!(
         "programs {whose} announce rings of zones faster than these are looked at: {arenas} of \
          arenas and {others} of descriptors that are none were left out; what these programs wrote \
@@ -157,10 +163,10 @@ mod tests {
 
     #[test]
     fn what_nobody_looked_at_is_told_of_its_user_and_of_many_users_together() {
-        let beyond = BeyondShares::default();
+        let beyond = OverShareCounts::default();
         (0..3).for_each(|_| beyond.add(1001));
         (2000..2020).for_each(|user| beyond.add(user));
-        let mut users = BTreeMap::from([(1001, Unheard { arenas: 0, others: 70 })]);
+        let mut users = BTreeMap::from([(1001, DroppedAnnouncements { arenas: 0, others: 70 })]);
         for (user, count) in &*beyond.lock() {
             users.entry(*user).or_default().arenas += count;
         }
@@ -179,7 +185,7 @@ mod tests {
 
     #[test]
     fn of_more_users_than_are_told_apart_the_rest_is_counted_together() {
-        let beyond = BeyondShares::default();
+        let beyond = OverShareCounts::default();
         (0..USERS_MAX as u32 + 100).for_each(|user| beyond.add(1_000_000 + user * 7));
         assert_eq!(beyond.lock().len(), USERS_MAX + 1);
         assert_eq!(beyond.lock().values().sum::<u64>(), USERS_MAX as u64 + 100);

@@ -5,11 +5,11 @@
 //! run the file as their program; not of all, for who may map a library can often run it, too.
 
 /// Places of a file.
-pub(super) const PLACES_MAX: usize = 64;
+pub(super) const SLOTS_MAX: usize = 64;
 
 /// A process that has a place, or wants one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Holder {
+pub(super) struct SlotHolder {
     pub(super) pid: u32,
     /// The user who pays for it.
     pub(super) user: u32,
@@ -23,28 +23,28 @@ pub(super) struct Holder {
 
 /// Who has a place.
 #[derive(Debug, Default)]
-pub(super) struct Places {
-    holders: Vec<Holder>,
+pub(super) struct ProcessSlots {
+    holders: Vec<SlotHolder>,
 }
 
-impl Places {
+impl ProcessSlots {
     /// The process of this number, if it has one.
-    pub(super) fn of(&self, pid: u32) -> Option<&Holder> {
+    pub(super) fn of(&self, pid: u32) -> Option<&SlotHolder> {
         self.holders.iter().find(|holder| holder.pid == pid)
     }
 
     /// Whether all that have one are such.
-    pub(super) fn are_all(&self, is_such: impl Fn(&Holder) -> bool) -> bool {
+    pub(super) fn are_all(&self, is_such: impl Fn(&SlotHolder) -> bool) -> bool {
         self.holders.iter().all(is_such)
     }
 
     pub(super) fn are_full(&self) -> bool {
-        self.holders.len() >= PLACES_MAX
+        self.holders.len() >= SLOTS_MAX
     }
 
     /// Gives a process a place; whose place it was, if it was another's. Gives it back where it
     /// gets none.
-    pub(super) fn admit(&mut self, new: Holder) -> Result<Option<Holder>, Holder> {
+    pub(super) fn admit(&mut self, new: SlotHolder) -> Result<Option<SlotHolder>, SlotHolder> {
         if !self.are_full() {
             self.holders.push(new);
             return Ok(None);
@@ -73,7 +73,7 @@ impl Places {
     }
 
     /// Takes places back that are needed no more.
-    pub(super) fn remove(&mut self, is_over: impl Fn(&Holder) -> bool) -> Vec<Holder> {
+    pub(super) fn remove(&mut self, is_over: impl Fn(&SlotHolder) -> bool) -> Vec<SlotHolder> {
         let (over, stay) = std::mem::take(&mut self.holders).into_iter().partition(is_over);
         self.holders = stay;
         over
@@ -87,37 +87,37 @@ mod tests {
     const HOSTILE: u32 = 1001;
     const HONEST: u32 = 1002;
 
-    fn maps(user: u32, pid: u32) -> Holder {
-        Holder { pid, user, runs_it: false, began: 0, lease: 0 }
+    fn maps(user: u32, pid: u32) -> SlotHolder {
+        SlotHolder { pid, user, runs_it: false, began: 0, lease: 0 }
     }
 
-    fn runs(user: u32, pid: u32) -> Holder {
-        Holder { runs_it: true, ..maps(user, pid) }
+    fn runs(user: u32, pid: u32) -> SlotHolder {
+        SlotHolder { runs_it: true, ..maps(user, pid) }
     }
 
-    fn admitted(places: &mut Places, all: impl Iterator<Item = Holder>) -> usize {
+    fn admitted(places: &mut ProcessSlots, all: impl Iterator<Item = SlotHolder>) -> usize {
         all.filter(|holder| places.admit(*holder).is_ok()).count()
     }
 
-    fn of(places: &Places, user: u32) -> usize {
+    fn of(places: &ProcessSlots, user: u32) -> usize {
         places.holders.iter().filter(|holder| holder.user == user).count()
     }
 
     #[test]
     fn of_a_users_processes_those_come_first_that_run_the_file() {
-        let mut places = Places::default();
+        let mut places = ProcessSlots::default();
         admitted(&mut places, (0..1_000).map(|pid| maps(HONEST, pid)));
-        assert_eq!(of(&places, HONEST), PLACES_MAX);
+        assert_eq!(of(&places, HONEST), SLOTS_MAX);
         let programs = (2_000..2_200).map(|pid| runs(HONEST, pid));
-        assert_eq!(admitted(&mut places, programs), PLACES_MAX);
+        assert_eq!(admitted(&mut places, programs), SLOTS_MAX);
         assert_eq!(admitted(&mut places, (0..1_000).map(|pid| maps(HONEST, pid))), 0);
     }
 
     #[test]
     fn who_runs_a_library_leaves_those_their_places_who_map_it() {
-        let mut places = Places::default();
+        let mut places = ProcessSlots::default();
         admitted(&mut places, (0..1_000).map(|pid| runs(HOSTILE, pid)));
-        let half = PLACES_MAX as u32 / 2;
+        let half = SLOTS_MAX as u32 / 2;
         assert_eq!(
             admitted(&mut places, (2_000..2_000 + half).map(|pid| maps(HONEST, pid))),
             half as usize
@@ -128,11 +128,11 @@ mod tests {
 
     #[test]
     fn each_user_has_as_many_as_any_other_who_wants_them() {
-        let mut places = Places::default();
+        let mut places = ProcessSlots::default();
         admitted(&mut places, (0..1_000).map(|pid| runs(HOSTILE, pid)));
         assert_eq!(admitted(&mut places, (2_000..2_010).map(|pid| runs(HONEST, pid))), 10);
         let gone = places.admit(runs(HONEST + 1, 3_000)).unwrap().unwrap();
-        assert_eq!((gone.user, gone.pid), (HOSTILE, PLACES_MAX as u32 - 11), "what came last");
+        assert_eq!((gone.user, gone.pid), (HOSTILE, SLOTS_MAX as u32 - 11), "what came last");
         admitted(&mut places, (2_010..2_200).map(|pid| runs(HONEST, pid)));
         assert!(of(&places, HONEST).abs_diff(of(&places, HOSTILE)) <= 1);
         assert!(places.of(3_000).is_some() && places.of(2_199).is_none());
@@ -140,13 +140,13 @@ mod tests {
 
     #[test]
     fn places_of_processes_that_ended_are_free() {
-        let mut places = Places::default();
+        let mut places = ProcessSlots::default();
         for start in 0..100 {
             if places.admit(runs(HONEST, start)).is_err() {
-                assert_eq!(places.remove(|_| true).len(), PLACES_MAX);
+                assert_eq!(places.remove(|_| true).len(), SLOTS_MAX);
                 places.admit(runs(HONEST, start)).unwrap();
             }
         }
-        assert_eq!(places.holders.len(), 100 - PLACES_MAX);
+        assert_eq!(places.holders.len(), 100 - SLOTS_MAX);
     }
 }

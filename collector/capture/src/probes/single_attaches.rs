@@ -5,12 +5,12 @@ use std::fs::File;
 use std::time::{Duration, Instant};
 
 use super::attaching::{AttachJob, Attaching};
-use super::cost::{Census, Mapper, Whom};
-use super::counting::{Counting, Wanted};
+use super::cost::{AttachScope, Census, Mapper};
+use super::counting::{CountRequest, Counting};
 use super::files::FileKey;
 use super::keeper::OneProcess;
 use super::manager::{AttachContext, ManagerReport};
-use super::places::Holder;
+use super::process_slots::SlotHolder;
 use super::single::{Admitted, FileToAttach, NoRoom, SingleFiles};
 
 /// What attaches, as far as it is needed here.
@@ -47,7 +47,7 @@ impl Attaches for Attacher<'_> {
 }
 
 /// Files that are attached to in single processes, and what counts those.
-pub(super) struct Singly {
+pub(super) struct SingleAttaches {
     files: SingleFiles,
     counting: Counting,
 }
@@ -61,7 +61,7 @@ pub(super) struct Added {
     pub(super) instead_of: Option<FileKey>,
 }
 
-impl Singly {
+impl SingleAttaches {
     pub(super) fn new(counting: Counting) -> Self {
         Self { files: SingleFiles::new(), counting }
     }
@@ -82,7 +82,12 @@ impl Singly {
     }
 
     /// Who has a file mapped that is not attached to yet; `first` runs it just now.
-    pub(super) fn census(&mut self, wanted: &Wanted, file: &File, first: Option<u32>) -> Census {
+    pub(super) fn census(
+        &mut self,
+        wanted: &CountRequest,
+        file: &File,
+        first: Option<u32>,
+    ) -> Census {
         self.counting.all(wanted, file, first)
     }
 
@@ -90,7 +95,7 @@ impl Singly {
     pub(super) fn add(
         &mut self,
         what: FileToAttach,
-        wanted: Wanted,
+        wanted: CountRequest,
         with_semaphore: bool,
         mappers: &[Mapper],
         attaches: &mut impl Attaches,
@@ -114,11 +119,12 @@ impl Singly {
         let Admitted { new, over } = self.files.admit(key, mappers);
         attaches.let_go(&over);
         let Some(single) = self.files.get(key) else { return false };
-        let (attached, not): (Vec<Holder>, Vec<Holder>) = new.into_iter().partition(|holder| {
-            let process = OneProcess { pid: holder.pid, lease: holder.lease };
-            let job = single.what.job(holder.user, Some(process));
-            job.is_some_and(|job| attaches.begin(job))
-        });
+        let (attached, not): (Vec<SlotHolder>, Vec<SlotHolder>) =
+            new.into_iter().partition(|holder| {
+                let process = OneProcess { pid: holder.pid, lease: holder.lease };
+                let job = single.what.job(holder.user, Some(process));
+                job.is_some_and(|job| attaches.begin(job))
+            });
         not.iter().for_each(|holder| self.files.take_back(key, holder.lease));
         !attached.is_empty()
     }
@@ -160,13 +166,13 @@ impl Singly {
         }
         let mut is_nowhere = false;
         match census.whom(owner, with_semaphore) {
-            Whom::Everybody if attaches.is_free_for(owner) => {
+            AttachScope::Everybody if attaches.is_free_for(owner) => {
                 is_nowhere = !self.in_all(key, attaches);
             }
             // Processes that begin while all others wait would get nothing.
-            Whom::Everybody => drop(self.in_processes(key, &census.modest(), attaches)),
-            Whom::Only(mappers) => drop(self.in_processes(key, &mappers, attaches)),
-            Whom::Nobody(_) => {}
+            AttachScope::Everybody => drop(self.in_processes(key, &census.modest(), attaches)),
+            AttachScope::Only(mappers) => drop(self.in_processes(key, &mappers, attaches)),
+            AttachScope::Nobody(_) => {}
         }
         self.files.took(began.elapsed());
         is_nowhere.then_some(key)
@@ -240,8 +246,8 @@ mod tests {
     }
 
     /// A file that somebody else has mapped again and again, and this process as usual.
-    struct World {
-        singly: Singly,
+    struct SingleScenario {
+        singly: SingleAttaches,
         mapped: Mapped,
         kernel: Kernel,
         key: FileKey,
@@ -256,7 +262,7 @@ mod tests {
         mapper(HONEST, std::process::id(), 1)
     }
 
-    impl World {
+    impl SingleScenario {
         fn new() -> Self {
             let mapped = Mapped::default();
             let counting = Counting::of_tree(Box::new(Tree(mapped.clone())));
@@ -264,7 +270,7 @@ mod tests {
                 Kernel { is_free: true, refuses: false, attached: Vec::new(), let_go: Vec::new() };
             let mut files = mapped_files(Path::new("/"), std::process::id());
             let key = files.remove(0).1.open().unwrap().key;
-            Self { singly: Singly::new(counting), mapped, kernel, key, now: Instant::now() }
+            Self { singly: SingleAttaches::new(counting), mapped, kernel, key, now: Instant::now() }
         }
 
         /// It is attached to in these processes.
@@ -274,7 +280,7 @@ mod tests {
             let mut files = mapped_files(Path::new("/"), std::process::id());
             let file = files.remove(0).1.open().unwrap();
             let (path, rings, hits) = ("/a".to_owned(), Vec::new(), Vec::new());
-            let wanted = Wanted { file: file.key, bytes: 0..1, owner: HONEST };
+            let wanted = CountRequest { file: file.key, bytes: 0..1, owner: HONEST };
             let is_asked_for = false;
             let what = FileToAttach { file, path, owner: HONEST, rings, hits, is_asked_for };
             let Self { singly, kernel, .. } = &mut world;
@@ -290,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_process_that_comes_is_attached_to_by_itself_and_once() {
-        let mut world = World::attached_in(&[]);
+        let mut world = SingleScenario::attached_in(&[]);
         let (key, pid) = (world.key, std::process::id());
         assert!(world.singly.has(key) && world.singly.lacks(key, pid));
         *world.mapped.borrow_mut() = vec![mapper(HOSTILE, 1, 20_000), own()];
@@ -301,7 +307,7 @@ mod tests {
 
     #[test]
     fn what_is_attached_to_in_all_replaces_what_was_in_single_processes() {
-        let mut world = World::attached_in(&[own()]);
+        let mut world = SingleScenario::attached_in(&[own()]);
         assert_eq!(world.recount(), None);
         assert_eq!(world.kernel.attached, [Some(std::process::id()), None]);
         assert_eq!(world.kernel.let_go.len(), 1);
@@ -310,7 +316,7 @@ mod tests {
 
     #[test]
     fn while_all_others_wait_whoever_comes_is_attached_to_by_itself() {
-        let mut world = World::attached_in(&[]);
+        let mut world = SingleScenario::attached_in(&[]);
         world.kernel.is_free = false;
         world.mapped.borrow_mut().push(own());
         assert_eq!(world.recount(), None);
@@ -326,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_attached_to_in_all_is_looked_into_anew() {
-        let mut world = World::attached_in(&[own()]);
+        let mut world = SingleScenario::attached_in(&[own()]);
         world.kernel.refuses = true;
         assert_eq!(world.recount(), Some(world.key));
         assert_eq!(world.kernel.let_go.len(), 1, "nothing stays behind");
@@ -334,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_process_in_which_nothing_could_be_attached_keeps_no_place() {
-        let mut world = World::attached_in(&[]);
+        let mut world = SingleScenario::attached_in(&[]);
         world.kernel.refuses = true;
         *world.mapped.borrow_mut() = vec![mapper(HOSTILE, 1, 20_000), own()];
         let (key, pid) = (world.key, std::process::id());
@@ -345,7 +351,7 @@ mod tests {
 
     #[test]
     fn who_maps_the_file_no_more_is_let_go() {
-        let mut world = World::attached_in(&[own()]);
+        let mut world = SingleScenario::attached_in(&[own()]);
         *world.mapped.borrow_mut() = vec![mapper(HOSTILE, 1, 20_000)];
         world.recount();
         assert_eq!(world.kernel.let_go.len(), 1);

@@ -4,38 +4,38 @@ use crate::options::Tracepoints;
 
 /// A tracepoint, or all of a subsystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct TracepointSelector<'a> {
     /// The subsystem, a folder of `events/` in tracefs.
     pub(crate) system: &'a str,
     /// The event; `None` for all of the subsystem.
     pub(crate) event: Option<&'a str>,
 }
 
-impl Wanted<'_> {
+impl TracepointSelector<'_> {
     /// Whether this event is one of these.
     pub(crate) fn includes(&self, system: &str, name: &str) -> bool {
         self.system == system && self.event.is_none_or(|event| event == name)
     }
 }
 
-impl<'a> From<&'a Tracepoints> for Wanted<'a> {
+impl<'a> From<&'a Tracepoints> for TracepointSelector<'a> {
     fn from(asked: &'a Tracepoints) -> Self {
         Self { system: &asked.system, event: asked.name.as_deref() }
     }
 }
 
-const fn all(system: &'static str) -> Wanted<'static> {
-    Wanted { system, event: None }
+const fn all(system: &'static str) -> TracepointSelector<'static> {
+    TracepointSelector { system, event: None }
 }
 
-const fn one(system: &'static str, event: &'static str) -> Wanted<'static> {
-    Wanted { system, event: Some(event) }
+const fn one(system: &'static str, event: &'static str) -> TracepointSelector<'static> {
+    TracepointSelector { system, event: Some(event) }
 }
 
 /// What every driver tells by way of the kernel's own parts comes first: fences
 /// (include/trace/events/dma_fence.h), the scheduler (its names changed between
 /// 6.12 and 7.2), vertical blanks, memory; then what drivers add.
-pub(crate) const GPU: &[Wanted<'static>] = &[
+pub(crate) const GPU: &[TracepointSelector<'static>] = &[
     all("dma_fence"),
     all("gpu_scheduler"),
     all("drm"),
