@@ -128,14 +128,14 @@ impl CodeLists {
 }
 
 /// Looks for the perf map of a process that lives.
-pub(crate) fn look(process: &PerfMapOwner) -> ListLookup {
+pub(crate) fn find_list(process: &PerfMapOwner) -> ListLookup {
     let path = path_of(process);
     let place = FileLocation::InRootOf { pid: process.pid, path: Path::new(&path) };
     while_it_lives(process, open(process, &place, &path))
 }
 
 /// Looks for the perf map of a process that has ended.
-pub(crate) fn look_afterwards(process: &PerfMapOwner) -> ListLookup {
+pub(crate) fn find_list_afterwards(process: &PerfMapOwner) -> ListLookup {
     let path = path_of(process);
     match process.shares_files {
         true => open(process, &FileLocation::Mapped(Path::new(&path)), &path),
@@ -144,7 +144,7 @@ pub(crate) fn look_afterwards(process: &PerfMapOwner) -> ListLookup {
 }
 
 /// Opens the jitdump that a process has mapped.
-pub(crate) fn look_at_dump(process: &PerfMapOwner, mapping: &Mapping) -> ListLookup {
+pub(crate) fn find_dump(process: &PerfMapOwner, mapping: &Mapping) -> ListLookup {
     let Mapping { pid, path, .. } = mapping;
     // A fork has its parent's mapped.
     if dump_number(path) != Some(process.own_pid) {

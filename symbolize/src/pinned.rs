@@ -1,8 +1,8 @@
 //! Files of mapped code, held open from when they are seen until they are named.
 
 use crate::code_lists::{
-    CodeLists, ListLookup, PerfMapOutcome, PerfMapOwner, dump_number, look, look_afterwards,
-    look_at_dump,
+    CodeLists, ListLookup, PerfMapOutcome, PerfMapOwner, dump_number, find_dump, find_list,
+    find_list_afterwards,
 };
 use crate::elf::{build_id_in, is_elf};
 use crate::os::raise_descriptor_limit;
@@ -197,21 +197,21 @@ impl PinnedFiles {
     /// holds it; `now` says when. To be called while the process lives, and once more when the
     /// recording ends: the file grows, and may be made at any time.
     pub fn hold_perf_map(&mut self, process: &PerfMapOwner, now: Ticks) -> PerfMapOutcome {
-        self.hold_found_map(process, look(process), now)
+        self.hold_found_map(process, find_list(process), now)
     }
 
     /// The same for a process that has ended, and that lived `then`: some write their list when
     /// they end.
     pub fn hold_perf_map_of_ended(&mut self, process: &PerfMapOwner, then: Ticks) {
         if self.perf_maps.is_new(process.pid) {
-            self.hold_found_map(process, look_afterwards(process), then);
+            self.hold_found_map(process, find_list_afterwards(process), then);
         }
     }
 
     /// Holds the file of a mapping, if that is a jitdump: a file in which a process lists the code
     /// that it makes, and which it maps for others to find. To be called while the process lives.
     pub fn hold_jit_dump(&mut self, process: &PerfMapOwner, mapping: &Mapping, now: Ticks) {
-        let found = look_at_dump(process, mapping);
+        let found = find_dump(process, mapping);
         hold_list(&mut self.dumps, &mut self.room, process, found, now);
     }
 

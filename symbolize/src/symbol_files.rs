@@ -106,13 +106,13 @@ impl SymbolFiles {
             false => Some(open(&FileLocation::Said(path), None)?),
         };
         if let Some(opened) = opened {
-            self.look_at(path.to_owned(), &opened, wanted);
+            self.search_file(path.to_owned(), &opened, wanted);
             return Ok(());
         }
         let (begin, mut entries) = (Instant::now(), 0);
         // Where folders keep files by build id, a walk may find too much else before them.
         for place in wanted.iter().flat_map(places_by_build_id) {
-            self.look_below(path, &place, wanted);
+            self.search_folder(path, &place, wanted);
         }
         let mut folders = vec![(PathBuf::new(), 0)];
         while let Some((inside, depth)) = folders.pop() {
@@ -136,7 +136,7 @@ impl SymbolFiles {
                     }
                     Ok(kind) if kind.is_file() && !begins_as_elf(&path.join(&inside)) => {}
                     Ok(kind) if kind.is_file() || kind.is_symlink() => {
-                        self.look_below(path, &inside, wanted);
+                        self.search_folder(path, &inside, wanted);
                     }
                     _ => {}
                 }
@@ -164,13 +164,13 @@ impl SymbolFiles {
         supplement.filter(|build_id| !self.has_symbols_of(build_id))
     }
 
-    fn look_below(&mut self, folder: &Path, inside: &Path, wanted: &HashSet<BuildId>) {
+    fn search_folder(&mut self, folder: &Path, inside: &Path, wanted: &HashSet<BuildId>) {
         if let Ok(opened) = open(&FileLocation::Below { folder, path: inside }, None) {
-            self.look_at(folder.join(inside), &opened, wanted);
+            self.search_file(folder.join(inside), &opened, wanted);
         }
     }
 
-    fn look_at(&mut self, path: PathBuf, opened: &OpenedFile, wanted: &HashSet<BuildId>) {
+    fn search_file(&mut self, path: PathBuf, opened: &OpenedFile, wanted: &HashSet<BuildId>) {
         let build_id = build_id_in(opened.reader()).filter(|id| wanted.contains(id));
         let Some(build_id) = build_id else { return };
         let Ok(layout) = Layout::read(opened.reader()) else { return };

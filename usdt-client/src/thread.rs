@@ -146,7 +146,7 @@ fn start() -> Prepared {
         // SAFETY: large enough, zeroed, and unmapped only at the thread's end.
         current = unsafe { memory.cast::<ThreadState>().as_ref() };
         STATE.set(current);
-        tell_of_end(current);
+        end_with_thread(current);
     }
     if current.refuses_for_now() {
         return Prepared::NoRing(current);
@@ -341,7 +341,7 @@ impl Shared for RingMemory {
 static END_KEY: AtomicU32 = AtomicU32::new(0);
 
 /// Has [`ended`] called when this thread ends.
-fn tell_of_end(state: &'static ThreadState) {
+fn end_with_thread(state: &'static ThreadState) {
     let mut key = END_KEY.load(Ordering::Relaxed);
     if key == 0 {
         let mut made: libc::pthread_key_t = 0;

@@ -255,7 +255,7 @@ impl Zone {
 
 /// Says something of the zone if it is the innermost.
 #[inline(always)]
-fn say(ZoneToken(depth): ZoneToken, bytes: u64, write: impl FnOnce(&mut emit::Group)) {
+fn annotate(ZoneToken(depth): ZoneToken, bytes: u64, write: impl FnOnce(&mut emit::Group)) {
     if thread::state().depth.get() == depth.wrapping_add(1)
         && let Ok(mut group) = emit::group(bytes)
     {
@@ -268,7 +268,7 @@ fn say(ZoneToken(depth): ZoneToken, bytes: u64, write: impl FnOnce(&mut emit::Gr
 #[inline(never)]
 pub fn set_text(token: ZoneToken, role: TextRole, text: &str) {
     if token.is_active() && !cfg!(feature = "off") {
-        say(token, emit::text_bytes(text), |group| group.text(role, 0, text));
+        annotate(token, emit::text_bytes(text), |group| group.text(role, 0, text));
     }
 }
 
@@ -277,7 +277,7 @@ pub fn set_text(token: ZoneToken, role: TextRole, text: &str) {
 #[inline(never)]
 pub fn set_value(token: ZoneToken, value: Value) {
     if token.is_active() && !cfg!(feature = "off") {
-        say(token, 16, |group| group.value(ZONE_VALUE, value));
+        annotate(token, 16, |group| group.value(ZONE_VALUE, value));
     }
 }
 
@@ -286,14 +286,14 @@ pub fn set_value(token: ZoneToken, value: Value) {
 #[inline(never)]
 pub fn set_color(token: ZoneToken, color: u32) {
     if token.is_active() && !cfg!(feature = "off") {
-        say(token, 8, |group| group.attribute(Attribute::Color(color)));
+        annotate(token, 8, |group| group.attribute(Attribute::Color(color)));
     }
 }
 
 #[cold]
 #[inline(never)]
 fn set_field(token: ZoneToken, name: &'static StaticString, value: Value) {
-    say(token, 16, |group| {
+    annotate(token, 16, |group| {
         let name = name.number(group.arena());
         group.value(name, value);
     });
@@ -302,7 +302,7 @@ fn set_field(token: ZoneToken, name: &'static StaticString, value: Value) {
 #[cold]
 #[inline(never)]
 fn tag_enabled(token: ZoneToken, text: &'static StaticString, number: u64) {
-    say(token, 16, |group| group.tag(TextRole::ZoneText, text, number));
+    annotate(token, 16, |group| group.tag(TextRole::ZoneText, text, number));
 }
 
 /// Begins a zone that ends when the returned guard is dropped.

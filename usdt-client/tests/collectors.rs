@@ -55,32 +55,32 @@ fn a_later_collector_is_told_of_open_async_zones_and_their_tasks_by_whichever_th
     scenario_of_all();
     another_comes();
     std::thread::spawn(|| message!("next")).join().unwrap();
-    let told = told_in_time(3);
+    let told = async_lines_in_time(3);
     let send = told.iter().position(|line| line == "async open send").unwrap();
     assert_eq!(told[send + 1], "task upload 7");
     assert!(told.contains(&"async open own task".to_owned()));
     message!("on the thread that began them");
-    assert!(self::told().is_empty(), "it is said once");
+    assert!(self::async_lines().is_empty(), "it is said once");
     another_comes();
     drop(first);
     message!("next");
-    assert_eq!(told_in_time(1), ["async open own task"], "each collector is told anew");
+    assert_eq!(async_lines_in_time(1), ["async open own task"], "each collector is told anew");
     drop(own);
 }
 
 /// At least so many lines about open async zones. Mostly the thread of the test
 /// says them at once; but one that ends after its test may have been the first.
-fn told_in_time(lines: usize) -> Vec<String> {
+fn async_lines_in_time(lines: usize) -> Vec<String> {
     let (start, mut all) = (Instant::now(), Vec::new());
     while all.len() < lines {
         assert!(start.elapsed() < Duration::from_secs(10), "{all:?}");
-        all.append(&mut told());
+        all.append(&mut async_lines());
     }
     all
 }
 
 /// What any thread has said of open async zones since the last call.
-fn told() -> Vec<String> {
+fn async_lines() -> Vec<String> {
     scenario_of_all()
         .into_iter()
         .filter(|line| line.starts_with("async open") || line.starts_with("task"))
@@ -98,7 +98,7 @@ fn an_async_zone_that_ends_while_nobody_records_is_no_longer_told() {
     testing::raise();
     another_comes();
     message!("next");
-    assert!(told().is_empty());
+    assert!(async_lines().is_empty());
 }
 
 #[test]
@@ -112,13 +112,13 @@ fn more_async_zones_than_are_remembered_are_recorded_all_the_same() {
     assert_eq!(count(&scenario(), "async one of many of task 0"), ZONES);
     another_comes();
     message!("next");
-    let told = told_in_time(4000).len();
+    let told = async_lines_in_time(4000).len();
     assert!((4000..=4096).contains(&told), "{told}");
     drop(zones);
     assert_eq!(count(&scenario(), "AsyncEnd"), ZONES);
     another_comes();
     message!("next");
-    assert!(self::told().is_empty());
+    assert!(self::async_lines().is_empty());
 }
 
 fn count(lines: &[String], line: &str) -> usize {

@@ -47,7 +47,7 @@ impl Program {
         self.child.stdin.take().unwrap().write_all(b"go\n").unwrap();
         let status = self.child.wait().unwrap();
         let items = self.drain.take(self.ring);
-        (status, common::tell(&items, self.drain.log()))
+        (status, common::shown(&items, self.drain.log()))
     }
 }
 

@@ -38,10 +38,10 @@ fn a_signal_handlers_zones_never_break_those_that_they_interrupt() {
             drop(zone!("own"));
         }
         rounds += 1000;
-        seen.take(&common::tell(&drain.take(number), drain.log()));
+        seen.take(&common::shown(&drain.take(number), drain.log()));
     }
     alarm.join().unwrap();
-    seen.take(&common::tell(&drain.take(number), drain.log()));
+    seen.take(&common::shown(&drain.take(number), drain.log()));
     assert_eq!(seen.own, rounds, "none of the thread's own zones is lost");
     assert!(seen.handlers > 0, "zones of handlers are recorded");
     // A handler's zone that is refused counts once: it has no end.

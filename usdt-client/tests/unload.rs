@@ -55,7 +55,7 @@ fn threads_outlive_an_unloaded_library_in_which_they_were_recorded() {
     let mut drain = Drain::of(descriptor).expect("its arena is still there");
     let number = common::ring_of(&drain, tid).expect("its ring");
     assert_eq!(
-        common::tell(&drain.take(number), drain.log()),
+        common::shown(&drain.take(number), drain.log()),
         ["attached 0", "begin plugin at 0", "value 1", "end 0"]
     );
 }

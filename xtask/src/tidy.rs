@@ -48,18 +48,18 @@ pub(crate) fn run() -> Result<()> {
     let mut width = Width::default();
     for name in String::from_utf8_lossy(&listed.stdout).lines() {
         if let Ok(text) = fs::read_to_string(root().join(name)) {
-            look(name, &text, &mut found);
+            check_file(name, &text, &mut found);
             if name.ends_with(".rs") {
                 width.add(name, &text);
             }
             if !name.ends_with(".md") {
-                look_outside(name, &text, &mut found);
+                find_outside(name, &text, &mut found);
             }
         }
     }
     found.extend(width.too_many());
-    look_for_generated(&mut found)?;
-    look_for_circles(&String::from_utf8_lossy(&listed.stdout), &mut found);
+    find_generated(&mut found)?;
+    find_circles(&String::from_utf8_lossy(&listed.stdout), &mut found);
     if !found.is_empty() {
         bail!("{}", found.join("\n"));
     }
@@ -100,7 +100,7 @@ impl Width {
 
 /// Finds what programs wrote among all files that are tracked, or would be: an entry of
 /// `.gitignore` alone keeps nobody from adding one.
-fn look_for_generated(found: &mut Vec<String>) -> Result<()> {
+fn find_generated(found: &mut Vec<String>) -> Result<()> {
     let all = output_of(Command::new("git").current_dir(root()).args([
         "ls-files",
         "--cached",
@@ -114,7 +114,7 @@ fn look_for_generated(found: &mut Vec<String>) -> Result<()> {
 }
 
 /// Finds modules that use one another, in each crate.
-fn look_for_circles(listed: &str, found: &mut Vec<String>) {
+fn find_circles(listed: &str, found: &mut Vec<String>) {
     let mut crates = BTreeMap::<&str, Vec<(&str, String)>>::new();
     for name in listed.lines().filter(|name| name.ends_with(".rs")) {
         let Some((folder, file)) = name.split_once("/src/") else { continue };
@@ -129,7 +129,7 @@ fn look_for_circles(listed: &str, found: &mut Vec<String>) {
 }
 
 /// Finds paths that lead out of the repository.
-fn look_outside(name: &str, text: &str, found: &mut Vec<String>) {
+fn find_outside(name: &str, text: &str, found: &mut Vec<String>) {
     for (line, _) in outside::lines(name, &package_of(name), text) {
         found.push(format!("{name}:{line}: a path that leads out of the repository"));
     }
@@ -142,7 +142,7 @@ fn package_of(name: &str) -> PathBuf {
     packages.next().unwrap_or(Path::new("")).to_path_buf()
 }
 
-fn look(name: &str, text: &str, found: &mut Vec<String>) {
+fn check_file(name: &str, text: &str, found: &mut Vec<String>) {
     let extension =
         Path::new(name).extension().and_then(|extension| extension.to_str()).unwrap_or("");
     let lines = text.lines().count();
@@ -170,17 +170,17 @@ fn look(name: &str, text: &str, found: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{LINES_PER_WIDE_LINE, LONGEST_FILE, WIDTH, Width, look};
+    use super::{LINES_PER_WIDE_LINE, LONGEST_FILE, WIDTH, Width, check_file};
 
     #[test]
     fn unfinished_work_and_long_files_are_found() {
         let mut found = Vec::new();
-        look("a.rs", "fn a() {}\n", &mut found);
+        check_file("a.rs", "fn a() {}\n", &mut found);
         assert_eq!(found, Vec::<String>::new());
-        look("a.rs", concat!("fn a() { to", "do!() } \n"), &mut found);
+        check_file("a.rs", concat!("fn a() { to", "do!() } \n"), &mut found);
         assert_eq!(found.len(), 2, "{found:?}");
         found.clear();
-        look("long.rs", &"//\n".repeat(LONGEST_FILE + 1), &mut found);
+        check_file("long.rs", &"//\n".repeat(LONGEST_FILE + 1), &mut found);
         assert_eq!(found.len(), 1, "{found:?}");
     }
 

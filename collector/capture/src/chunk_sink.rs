@@ -82,7 +82,7 @@ impl ChunkSink {
     pub(crate) fn push(&self, chunk: Chunk) {
         let mut state = self.lock();
         let chunk = state.for_present_file(chunk, self.rotates);
-        self.tell(&chunk);
+        self.copy_to_tee(&chunk);
         state.buffer.push(chunk);
     }
 
@@ -95,7 +95,7 @@ impl ChunkSink {
     pub(crate) fn push_of(&self, producer: Producer, chunk: Chunk) {
         let mut state = self.lock();
         let chunk = state.for_present_file(chunk, self.rotates);
-        self.tell(&chunk);
+        self.copy_to_tee(&chunk);
         state.buffer.push_of(producer, chunk);
     }
 
@@ -103,7 +103,7 @@ impl ChunkSink {
     /// are.
     pub(crate) fn define_of_task(&self, definition: &Definition) {
         for chunk in definition.chunks() {
-            self.tell(&chunk);
+            self.copy_to_tee(&chunk);
             self.buffer().push_of_task(chunk);
         }
     }
@@ -119,7 +119,7 @@ impl ChunkSink {
         self.tee.is_some()
     }
 
-    fn tell(&self, chunk: &Chunk) {
+    fn copy_to_tee(&self, chunk: &Chunk) {
         if let Some(tee) = &self.tee {
             // Who does not listen any more is not told.
             let _ = tee.send(Teed::Chunk(chunk.clone()));

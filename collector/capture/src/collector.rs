@@ -98,7 +98,7 @@ impl Machine {
             }
             self.mapped_files.mapped(mapping, *at);
         }
-        self.metadata.seen(seen);
+        self.metadata.observed(seen);
     }
 }
 
@@ -314,7 +314,7 @@ impl Collector {
         let lost = self.output.sink.buffer().stacks_lost();
         if lost != self.stacks_lost && !self.output.sink.is_behind() {
             self.stacks_lost = lost;
-            self.sources.iter_mut().for_each(|source| source.say_anew());
+            self.sources.iter_mut().for_each(|source| source.restate());
         }
     }
 
@@ -326,7 +326,7 @@ impl Collector {
             return;
         }
         buffer.begin_stacks_anew();
-        self.sources.iter_mut().for_each(|source| source.say_anew());
+        self.sources.iter_mut().for_each(|source| source.restate());
         // Events that refer to stacks of before have been written by now.
         self.drain(true);
         buffer.stacks_begun_anew();

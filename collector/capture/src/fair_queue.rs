@@ -466,7 +466,7 @@ mod tests {
             })
         }
 
-        fn look(&mut self, takes: Duration, times: u32) -> Option<(Whose, u32)> {
+        fn serve(&mut self, takes: Duration, times: u32) -> Option<(Whose, u32)> {
             let (what, turn) = self.turns.next(self.now)?.take();
             self.turns.took(&turn, self.now, takes, TurnOutcome { times, tells_if_late: true });
             self.now += takes;
@@ -480,10 +480,10 @@ mod tests {
     fn who_comes_after_a_flood_waits_for_one_look() {
         let mut world = QueueScenario::new();
         (0..5_000).for_each(|what| assert!(world.add(HOSTILE, what)));
-        (0..100).for_each(|what| assert_eq!(world.look(MILLISECOND, 1), Some((HOSTILE, what))));
+        (0..100).for_each(|what| assert_eq!(world.serve(MILLISECOND, 1), Some((HOSTILE, what))));
         world.add(HONEST, 7);
-        assert_eq!(world.look(MILLISECOND, 1), Some((HONEST, 7)));
-        assert_eq!(world.look(MILLISECOND, 1), Some((HOSTILE, 100)));
+        assert_eq!(world.serve(MILLISECOND, 1), Some((HONEST, 7)));
+        assert_eq!(world.serve(MILLISECOND, 1), Some((HOSTILE, 100)));
     }
 
     #[test]
@@ -495,9 +495,9 @@ mod tests {
         });
         world.add(HONEST, 7);
         // Whose each is stays known: it is looked into with that user's rights.
-        assert_eq!(world.look(MILLISECOND, 1), Some((Whose::Of(100_000), 0)));
-        assert_eq!(world.look(MILLISECOND, 1), Some((HONEST, 7)));
-        assert_eq!(world.look(MILLISECOND, 1), Some((Whose::Of(100_001), 1)));
+        assert_eq!(world.serve(MILLISECOND, 1), Some((Whose::Of(100_000), 0)));
+        assert_eq!(world.serve(MILLISECOND, 1), Some((HONEST, 7)));
+        assert_eq!(world.serve(MILLISECOND, 1), Some((Whose::Of(100_001), 1)));
     }
 
     #[test]
@@ -535,7 +535,7 @@ mod tests {
         });
         while world.now - begin < Duration::from_secs(10) {
             world.add(HOSTILE, 0);
-            match world.look(MILLISECOND, 1) {
+            match world.serve(MILLISECOND, 1) {
                 Some((whose, _)) => looks[usize::from(whose == ROOT)] += 1,
                 None => world.now += MILLISECOND,
             }
@@ -554,7 +554,7 @@ mod tests {
         let mut looks = 0;
         while world.now - begin < Duration::from_secs(20) {
             world.add(HOSTILE, 0);
-            match world.look(MILLISECOND * 250, 8) {
+            match world.serve(MILLISECOND * 250, 8) {
                 Some(_) => looks += 1,
                 None => world.now += MILLISECOND * 10,
             }
@@ -569,9 +569,9 @@ mod tests {
             world.add(HOSTILE, what);
         });
         world.now += Duration::from_secs(3);
-        world.look(MILLISECOND, 1).unwrap();
+        world.serve(MILLISECOND, 1).unwrap();
         world.add(HONEST, 1);
-        world.look(MILLISECOND, 1).unwrap();
+        world.serve(MILLISECOND, 1).unwrap();
         let account = world.turns.account(world.now);
         assert_eq!((account.left_out, account.late), (5, 1));
         assert_eq!(account.waiting, WAITING_MAX as u64 - 1);
@@ -610,9 +610,9 @@ mod tests {
         let (what, turn) = world.turns.next(world.now).unwrap().take();
         world.turns.took(&turn, world.now, MILLISECOND, TurnOutcome::NOTHING);
         world.turns.go_on(&turn, what);
-        assert_eq!(world.look(MILLISECOND, 1), Some((HONEST, 3)));
-        assert_eq!(world.look(MILLISECOND, 1), Some((HOSTILE, 1)));
-        assert_eq!(world.look(MILLISECOND, 1), Some((HOSTILE, 2)));
+        assert_eq!(world.serve(MILLISECOND, 1), Some((HONEST, 3)));
+        assert_eq!(world.serve(MILLISECOND, 1), Some((HOSTILE, 1)));
+        assert_eq!(world.serve(MILLISECOND, 1), Some((HOSTILE, 2)));
     }
 
     #[test]
@@ -622,7 +622,7 @@ mod tests {
         let (what, turn) = world.turns.next(world.now).unwrap().take();
         assert!(world.add(HOSTILE, 1) && !world.add(HOSTILE, 2));
         world.turns.go_on(&turn, what);
-        assert_eq!(world.look(MILLISECOND, 1), Some((HOSTILE, what)));
+        assert_eq!(world.serve(MILLISECOND, 1), Some((HOSTILE, what)));
         world.turns.left_out(&turn, 10);
         assert_eq!(world.notes()[0], "programs of user 1001: 11 not, 0 late");
     }
@@ -633,7 +633,7 @@ mod tests {
         (0..3).for_each(|what| {
             world.add(HOSTILE, what);
         });
-        assert!(world.look(SHARE * 4, 1).is_some() && world.look(MILLISECOND, 1).is_none());
+        assert!(world.serve(SHARE * 4, 1).is_some() && world.serve(MILLISECOND, 1).is_none());
         assert_eq!(world.turns.next_of_all().map(|turn| turn.what), Some(1));
         let mut left_out = Vec::new();
         world.turns.leave_out(world.now, |what| left_out.push(what));
@@ -652,8 +652,8 @@ mod tests {
             (world.turns.had(HOSTILE), world.turns.had(HONEST)),
             (SHARE * 4, Duration::ZERO)
         );
-        assert_eq!(world.look(MILLISECOND, 1), Some((HONEST, 2)));
-        assert_eq!(world.look(MILLISECOND, 1), Some((HOSTILE, 1)));
+        assert_eq!(world.serve(MILLISECOND, 1), Some((HONEST, 2)));
+        assert_eq!(world.serve(MILLISECOND, 1), Some((HOSTILE, 1)));
         world.turns.refuse(HOSTILE, &3);
         assert_eq!(world.notes(), ["programs of user 1001: 1 not, 0 late"]);
     }

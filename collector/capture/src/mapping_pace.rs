@@ -140,7 +140,7 @@ mod tests {
     }
 
     /// How many mappings of one file the process may have heard now.
-    fn heard(pace: &mut MappingPace, pid: u32, now: Instant) -> usize {
+    fn admitted(pace: &mut MappingPace, pid: u32, now: Instant) -> usize {
         (0..10_000)
             .filter(|_| pace.mapped(&mapping(pid, "/lib/a"), now) == MappingVerdict::Heard)
             .count()
@@ -149,11 +149,11 @@ mod tests {
     #[test]
     fn what_a_program_maps_again_and_again_is_heard_of_now_and_then() {
         let (mut pace, start) = (MappingPace::new(), Instant::now());
-        assert_eq!(heard(&mut pace, 1, start), AT_ONCE as usize + 1, "then it repeats");
+        assert_eq!(admitted(&mut pace, 1, start), AT_ONCE as usize + 1, "then it repeats");
         assert_eq!(pace.mapped(&mapping(1, "/lib/a"), start), MappingVerdict::Repeated);
         assert_eq!(pace.mapped(&mapping(1, "/lib/b"), start), MappingVerdict::Heard);
         let later = start + Duration::from_secs(1);
-        assert_eq!(heard(&mut pace, 1, later), PER_SECOND as usize + 1);
+        assert_eq!(admitted(&mut pace, 1, later), PER_SECOND as usize + 1);
     }
 
     #[test]

@@ -160,7 +160,7 @@ impl MetadataThread {
     }
 
     /// A file was mapped or a program begun.
-    pub(crate) fn seen(&self, seen: Observed) {
+    pub(crate) fn observed(&self, seen: Observed) {
         let SharedState { unheard, never_heard, .. } = &*self.orders;
         if unheard.fetch_add(1, Ordering::Relaxed) >= UNHEARD_MAX {
             unheard.fetch_sub(1, Ordering::Relaxed);
@@ -390,7 +390,7 @@ impl<'a> MetadataRecorder<'a> {
             return;
         }
         let may_sleep = std::mem::take(&mut self.may_sleep);
-        for (whose, unread) in self.sleepers.look(may_sleep) {
+        for (whose, unread) in self.sleepers.asleep_of(may_sleep) {
             self.turns.add(whose, MetadataTask::Sleepers(unread), Instant::now());
         }
     }
@@ -401,7 +401,7 @@ impl<'a> MetadataRecorder<'a> {
         self.turns.add(whose, task, Instant::now());
     }
 
-    fn add_seen(&mut self, seen: Observed) {
+    fn add_observed(&mut self, seen: Observed) {
         match seen {
             Observed::Mapping(mapping, at) => {
                 let whose = self.owners.whose(mapping.pid);
@@ -444,7 +444,7 @@ impl<'a> MetadataRecorder<'a> {
                 match next {
                     Ok(MetadataMessage::Observed(seen)) => {
                         orders.unheard.fetch_sub(1, Ordering::Relaxed);
-                        self.add_seen(seen);
+                        self.add_observed(seen);
                     }
                     Ok(MetadataMessage::NextFile(before)) => self.next_file(&before, orders),
                     Err(RecvTimeoutError::Timeout) => break,

@@ -83,7 +83,7 @@ fn what_a_process_has_mapped_after_it_began_another_program_is_not_from_the_star
     let pid = std::process::id();
     recorder.unread.insert(pid);
     recorder.add(pid, MetadataTask::Processes(vec![pid]));
-    recorder.add_seen(Observed::Exec { pid, at: 1 });
+    recorder.add_observed(Observed::Exec { pid, at: 1 });
     let noted = recorder.end(&SharedState::default());
     assert_eq!(noted.left_out, Vec::<String>::new());
     let buffer = sink.buffer();
@@ -103,7 +103,7 @@ fn what_nobody_hears_of_is_counted() {
         sleepers: Arc::default(),
         patience: SOON,
     };
-    (0..UNHEARD_MAX + 3).for_each(|_| thread.seen(Observed::Exec { pid: 1, at: 1 }));
+    (0..UNHEARD_MAX + 3).for_each(|_| thread.observed(Observed::Exec { pid: 1, at: 1 }));
     let (_, left_out) = thread.finish(false);
     assert!(left_out[0].starts_with("3 files of code and programs"), "{left_out:?}");
 }

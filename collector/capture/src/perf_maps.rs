@@ -73,13 +73,13 @@ impl PerfMapWatch {
     }
 
     /// Whether the process is known to make code.
-    pub(crate) fn knows(&self, pid: u32) -> bool {
+    pub(crate) fn contains(&self, pid: u32) -> bool {
         self.watched.contains_key(&pid)
     }
 
     /// A process has memory for code of its own.
     pub(crate) fn add(&mut self, pid: u32, whose: Whose, now: Instant) {
-        if self.knows(pid) {
+        if self.contains(pid) {
             return;
         }
         let own = self.by_user.entry(whose).or_default();
@@ -122,7 +122,7 @@ impl PerfMapWatch {
     }
 
     /// The process was looked at.
-    pub(crate) fn looked(&mut self, pid: u32, outcome: PerfMapOutcome, now: Instant) {
+    pub(crate) fn record_outcome(&mut self, pid: u32, outcome: PerfMapOutcome, now: Instant) {
         match (outcome, self.watched.get_mut(&pid)) {
             (PerfMapOutcome::Gone, _) => self.remove(pid),
             (PerfMapOutcome::Missing, Some(watched)) => {
@@ -184,11 +184,11 @@ pub(crate) fn owner(pid: u32, clocks: &ClockPair) -> Option<PerfMapOwner> {
 /// Whether the process sees the same files as this program. The links only say where they lead:
 /// nothing is asked of a file system.
 fn shares_files(pid: u32) -> bool {
-    let own = seen_by("self");
-    own.is_some() && seen_by(&pid.to_string()) == own
+    let own = paths_seen_by("self");
+    own.is_some() && paths_seen_by(&pid.to_string()) == own
 }
 
-fn seen_by(process: &str) -> Option<[std::path::PathBuf; 3]> {
+fn paths_seen_by(process: &str) -> Option<[std::path::PathBuf; 3]> {
     in_process(&Path::new("/proc").join(process), namespaces_and_root).ok()
 }
 
@@ -231,7 +231,7 @@ mod tests {
             let now = begin + Duration::from_millis(ms);
             while let Some(pid) = watch.due(now) {
                 looks.push(ms);
-                watch.looked(pid, PerfMapOutcome::Missing, now);
+                watch.record_outcome(pid, PerfMapOutcome::Missing, now);
             }
         }
         assert_eq!(looks, [0, 20, 120, 620, 2620, 7620, 12_620, 17_620, 22_620, 27_620]);
@@ -242,10 +242,10 @@ mod tests {
         let (mut watch, now) = (PerfMapWatch::default(), Instant::now());
         watch.add(7, USER, now);
         assert_eq!(watch.due(now), Some(7));
-        watch.looked(7, PerfMapOutcome::Held, now);
+        watch.record_outcome(7, PerfMapOutcome::Held, now);
         assert_eq!(watch.due(now + Duration::from_secs(100)), None);
         assert_eq!(watch.all(), [(7, USER)]);
-        watch.looked(7, PerfMapOutcome::Gone, now);
+        watch.record_outcome(7, PerfMapOutcome::Gone, now);
         assert_eq!(watch.all(), []);
     }
 
@@ -268,7 +268,7 @@ mod tests {
         (0..1000).for_each(|pid| watch.add(pid, USER, now));
         assert_eq!((watch.all().len(), watch.left_out), (50, 950));
         watch.add(5000, Whose::Of(1001), now);
-        assert!(watch.knows(5000));
+        assert!(watch.contains(5000));
         (0..1000).for_each(|pid| watch.remove(pid));
         assert_eq!((watch.free, watch.by_user.len()), (99, 1));
         assert!(watch.left_out().unwrap().starts_with("950 programs"));

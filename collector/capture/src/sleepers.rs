@@ -293,7 +293,7 @@ impl SleeperStacks {
 
     /// Threads of these processes, with whose these are, that may be asleep, by user. Who is asleep
     /// is found with the first of a file's processes.
-    pub(crate) fn look(
+    pub(crate) fn asleep_of(
         &mut self,
         processes: Vec<(Whose, KnownProcess)>,
     ) -> BTreeMap<Whose, UnreadSleepers> {

@@ -22,7 +22,7 @@ pub(crate) trait Source: Send {
 
     /// The recording goes on in another file soon: what is said once in a while is to be said anew
     /// from now on.
-    fn say_anew(&mut self) {}
+    fn restate(&mut self) {}
 
     /// Another file began.
     fn file_began(&mut self) {}

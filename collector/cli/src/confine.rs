@@ -34,7 +34,7 @@ pub(crate) fn to_exporting(owner_of_folder: Option<Owner>) {
     if let Some(owner) = owner_of_folder
         && let Err(error) = privileges::become_user(owner.uid, owner.gid)
     {
-        say!("syscollect: goes on as root: {error}");
+        eprint_line!("syscollect: goes on as root: {error}");
     }
     give_up(Stage::Exporting);
 }
@@ -46,13 +46,13 @@ pub(crate) fn to_waiting() {
 
 fn give_up(stage: Stage) {
     if let Err(error) = privileges::keep(stage) {
-        say!("syscollect: goes on with capabilities that it does not need: {error}");
+        eprint_line!("syscollect: goes on with capabilities that it does not need: {error}");
     }
 }
 
 /// What protects root is worth a line where it is missing; others have less to protect.
 pub(crate) fn report_missing_filter(filtered: io::Result<()>) {
     if let (true, Err(error)) = (is_root(), filtered) {
-        say!("syscollect: goes on without a filter of its system calls: {error}");
+        eprint_line!("syscollect: goes on without a filter of its system calls: {error}");
     }
 }

@@ -140,7 +140,7 @@ pub(crate) fn name(
     }
     // A chroot may have none.
     if cfg!(target_os = "linux") && !std::path::Path::new("/proc/self/fd").exists() {
-        say!(
+        eprint_line!(
             "syscollect: functions stay without names: files are read through /proc/self/fd, and \
              /proc is not mounted here: `mount -t proc proc /proc` mounts it"
         );
@@ -178,7 +178,7 @@ pub(crate) fn name(
         tables.extend(symbolizer.name_modules_unless(&missing, &unwanted).into_iter().flatten());
     }
     if let Some(shortage) = naming_shortage(&tables) {
-        say!("syscollect: {shortage}");
+        eprint_line!("syscollect: {shortage}");
     }
     Ok(Named { tables, files })
 }
@@ -380,7 +380,7 @@ pub(crate) fn export<R: Recording>(
                 TracyExporter::new(out).only(selection.process.clone()).with(selection.tracy);
             let (played, exporter) = play(session, exporter, selection, abandon, terminal)?;
             for cut in exporter.cuts() {
-                say!("syscollect: not in the file: {cut}");
+                eprint_line!("syscollect: not in the file: {cut}");
             }
             exporter.finish()?;
             Ok(played)
@@ -440,7 +440,7 @@ pub(crate) fn read<R: Recording>(
 fn announce_size(bytes: u64, selection: &Selection) {
     if bytes > LARGEST_JSON {
         let markers = if selection.sched_markers { "leave out --sched-markers, or " } else { "" };
-        say!(
+        eprint_line!(
             "syscollect: the profile will have about {} of JSON, and browsers open no more than \
              about {}: {markers}cut it with --from, --to or --process",
             syscollect_model::bytes(bytes),

@@ -73,7 +73,7 @@ pub(crate) fn fetch(
             }
             Err(DebuginfodError::Absent) => {}
             Err(error) => {
-                say!("syscollect: debuginfod: {}", printable(&error.to_string()));
+                eprint_line!("syscollect: debuginfod: {}", printable(&error.to_string()));
                 // A server may be left, and the others go on.
                 if !matches!(error, DebuginfodError::Failed(_)) {
                     outcome.asked -= 1;
@@ -89,7 +89,7 @@ pub(crate) fn fetch(
     }
     drop(bar);
     if !asked.is_empty() {
-        say!("syscollect: {}", outcome.text());
+        eprint_line!("syscollect: {}", outcome.text());
     }
     outcome.builds
 }
@@ -120,7 +120,10 @@ impl Outcome {
         self.bytes += fetched;
         if fetched > 0 {
             let module = printable(&request.path);
-            say!("syscollect: debuginfod: fetched the debug file of {module}, {}", bytes(fetched));
+            eprint_line!(
+                "syscollect: debuginfod: fetched the debug file of {module}, {}",
+                bytes(fetched)
+            );
         }
     }
 

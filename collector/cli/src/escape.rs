@@ -1,7 +1,7 @@
 //! What is printed does nothing to a terminal, whoever wrote it: recorded programs, captures from
 //! elsewhere, or the user's own options.
 //!
-//! Everything that the program says passes here: standard error through `say!` and `say_styled!`,
+//! Everything that the program says passes here: standard error through `eprint_line!` and `eprint_styled!`,
 //! standard output through [`print()`] and [`print_json`]. [`printable`] is for single values,
 //! whose line breaks would forge lines; errors are lines, but for [`Advice`].
 
@@ -89,7 +89,7 @@ fn json_lines(json: &str) -> String {
 
 /// A line for standard error: a line break in what it tells of would forge another one. Whoever
 /// reads it may leave early, which ends nothing.
-pub(crate) fn say(words: Arguments<'_>) {
+pub(crate) fn print_line(words: Arguments<'_>) {
     to_stderr(&line(words));
 }
 
@@ -108,8 +108,8 @@ impl std::fmt::Display for Advice {
 
 impl std::error::Error for Advice {}
 
-/// The same as [`say()`] of an error that has lines.
-pub(crate) fn say_advice(advice: &Advice) {
+/// The same as [`print_line()`] of an error that has lines.
+pub(crate) fn print_advice(advice: &Advice) {
     to_stderr(&advice_lines(advice));
 }
 
@@ -122,7 +122,7 @@ fn line(words: Arguments<'_>) -> String {
 }
 
 /// Lines for standard error, with the colours of `style`.
-pub(crate) fn say_styled(words: Arguments<'_>, style: Style) {
+pub(crate) fn print_styled(words: Arguments<'_>, style: Style) {
     to_stderr(&styled_lines(&words.to_string(), style));
 }
 
@@ -152,7 +152,7 @@ pub(crate) fn print_json(json: &str) -> io::Result<()> {
 }
 
 /// Shows a usage error whose values were escaped before, in clap's colours.
-pub(crate) fn say_usage(error: &clap::Error) {
+pub(crate) fn print_usage(error: &clap::Error) {
     let text = error.render();
     let text = match Terminal::stderr().style().is_coloured() {
         true => text.ansi().to_string(),

@@ -181,9 +181,9 @@ pub(crate) fn export(request: &Request) -> Result<ExitCode> {
     let (lost, complete) = (Lost::read(&session, &played), session.is_complete());
     let exported = Exported { path, format, layout, bytes, played, lost, complete };
     let style = terminal.style();
-    say_styled!(style, "{}", summary::export_text(&exported, style));
+    eprint_styled!(style, "{}", summary::export_text(&exported, style));
     if request.timings {
-        say!("{}", timings.text(events));
+        eprint_line!("{}", timings.text(events));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -207,7 +207,7 @@ fn to_standard_output(
     out.flush()?;
     timings.end("exporting");
     if request.timings {
-        say!("{}", timings.text(played.events));
+        eprint_line!("{}", timings.text(played.events));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -34,7 +34,7 @@ pub(crate) fn read(reader: &CaptureReader, requests: &[ModuleRequest], most: u64
                 _ => "; --symbols names a folder with files of its build",
             };
             let line = format!("what the capture has of {path} is not used: {error}{why}");
-            say!("syscollect: {}", crate::escape::printable(&line));
+            eprint_line!("syscollect: {}", crate::escape::printable(&line));
         }
     }
     kept

@@ -9,13 +9,13 @@
 
 /// A line on standard error, one whatever it tells of, which does nothing to a terminal. Whoever
 /// reads it may leave early, which ends nothing: `eprintln!` would panic.
-macro_rules! say {
-    ($($words:tt)*) => { $crate::escape::say(format_args!($($words)*)) };
+macro_rules! eprint_line {
+    ($($words:tt)*) => { $crate::escape::print_line(format_args!($($words)*)) };
 }
 
 /// Lines on standard error in the colours of a style; the last ends with a line break, too.
-macro_rules! say_styled {
-    ($style:expr, $($words:tt)*) => { $crate::escape::say_styled(format_args!($($words)*), $style) };
+macro_rules! eprint_styled {
+    ($style:expr, $($words:tt)*) => { $crate::escape::print_styled(format_args!($($words)*), $style) };
 }
 
 // Where dead code is allowed on Windows, it is what ends a recording of Linux.
@@ -107,7 +107,7 @@ fn refuse(error: clap::Error, arguments: &[OsString]) -> ExitCode {
     // The message has the arguments in it: that of escaped ones has them escaped.
     let escaped = arguments.iter().map(|argument| escape::printable(&argument.to_string_lossy()));
     let error = Cli::try_parse_from(escaped).err().unwrap_or(error);
-    escape::say_usage(&suggestion::of_sub_command(error, arguments));
+    escape::print_usage(&suggestion::of_sub_command(error, arguments));
     ExitCode::from(USAGE)
 }
 
@@ -120,18 +120,18 @@ fn exit_code(result: anyhow::Result<ExitCode>, name: Option<&str>) -> ExitCode {
     };
     let error = match error.downcast::<clap::Error>() {
         Ok(usage) => {
-            escape::say_usage(&with_usage_of(usage, name));
+            escape::print_usage(&with_usage_of(usage, name));
             return ExitCode::from(USAGE);
         }
         Err(error) => error,
     };
     if let Some(advice) = error.downcast_ref::<Advice>() {
-        escape::say_advice(advice);
+        escape::print_advice(advice);
         return ExitCode::from(1);
     }
     // `syscollect info x | head` closes the pipe early; that is no mistake.
     if !is_closed_pipe(&error) {
-        say!("syscollect: {}", message(&error));
+        eprint_line!("syscollect: {}", message(&error));
     }
     ExitCode::from(1)
 }

@@ -169,7 +169,7 @@ fn list(
             Ok(None) => {}
             // Of what nobody named, only what might have had probes is worth a word.
             Err(error) if listing::is_other_file(&error) => {}
-            Err(error) => say!("syscollect: {}: {error:#}", printable(&file.path)),
+            Err(error) => eprint_line!("syscollect: {}: {error:#}", printable(&file.path)),
         }
     }
     if is_told && found.needs_suggestions() {
@@ -219,7 +219,7 @@ impl ProbeListing {
         self.others.extend(listing.others);
         for warning in listing.warnings.iter().chain(&listing.missing_functions).filter(|_| is_told)
         {
-            say!("syscollect: {}: {}", printable(path), printable(warning));
+            eprint_line!("syscollect: {}: {}", printable(path), printable(warning));
         }
         self.shown += listing.probes.len() + listing.functions.len();
         if !listing.probes.is_empty() || !listing.functions.is_empty() {
@@ -248,7 +248,7 @@ impl ProbeListing {
         if self.refused > 0 {
             let count = grouped(self.refused as u64);
             let who_may = if is_root() { "" } else { "; root may, with sudo" };
-            say!(
+            eprint_line!(
                 "syscollect: processes that may not be looked into were left out ({count}){who_may}"
             );
         }
@@ -275,7 +275,7 @@ impl ProbeListing {
                 )
             }
             None => {
-                say!("syscollect: there is no {what} in {place}");
+                eprint_line!("syscollect: there is no {what} in {place}");
                 Ok(ExitCode::SUCCESS)
             }
         }

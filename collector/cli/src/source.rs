@@ -102,7 +102,7 @@ fn name_capture(
     abandon: &Abandon,
     terminal: &Terminal,
 ) -> Result<()> {
-    session.file_damage().iter().for_each(|damage| say!("syscollect: {damage}"));
+    session.file_damage().iter().for_each(|damage| eprint_line!("syscollect: {damage}"));
     let nameable = match symbols.files().is_any() {
         true => NamingScope::anew(session.info(), session.reader()),
         false => NamingScope::later(session.info(), session.reader()),
@@ -158,7 +158,11 @@ fn open_capture(path: &Path) -> Result<CaptureReader> {
             beside.display()
         );
     }
-    say!("syscollect: reading {}, the raw capture beside {}", beside.display(), path.display());
+    eprint_line!(
+        "syscollect: reading {}, the raw capture beside {}",
+        beside.display(),
+        path.display()
+    );
     Ok(CaptureReader::open(&beside)?)
 }
 

@@ -81,7 +81,7 @@ impl SymbolFileOptions {
         for path in &self.symbols {
             if let Err(error) = files.search(path, &wanted, &limits, unwanted) {
                 let path = path.display().to_string();
-                say!("syscollect: --symbols {}: {error}", printable(&path));
+                eprint_line!("syscollect: --symbols {}: {error}", printable(&path));
             }
         }
         // Debug files may have something in common, which lies in files of their own.

@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let outcome = Outcome::of(&missing, &named);
     for line in outcome.lines(&target.path(), args.list_unnamed, args.output.is_some()) {
         // A capture may name its modules anything.
-        say!("syscollect: {}", printable(&line));
+        eprint_line!("syscollect: {}", printable(&line));
     }
     // What was asked for are names.
     Ok(match outcome.missing > 0 && outcome.named == 0 {

@@ -106,7 +106,7 @@ pub(crate) fn name(
         return Vec::new();
     }
     for folder in missing_folders(&args.symbol_path) {
-        say!("syscollect: the symbol path {} does not exist", printable(folder));
+        eprint_line!("syscollect: the symbol path {} does not exist", printable(folder));
     }
     let (options, unasked) = args.options(|name| std::env::var_os(name));
     let tables = {
@@ -115,7 +115,7 @@ pub(crate) fn name(
     };
     for line in unnamed(&requests, &tables, unasked, args.list_unnamed) {
         // A trace may name its modules anything.
-        say!("syscollect: {}", printable(&line));
+        eprint_line!("syscollect: {}", printable(&line));
     }
     tables
 }

@@ -307,7 +307,7 @@ impl ProgressLines {
             let began = Instant::now();
             while ended.recv_timeout(SIGN_OF_LIFE) == Err(RecvTimeoutError::Timeout) {
                 let done = bar.length().map(|total| (bar.position(), total));
-                say!("syscollect: {}", sign_of_life(&bar.prefix(), done, began.elapsed()));
+                eprint_line!("syscollect: {}", sign_of_life(&bar.prefix(), done, began.elapsed()));
             }
         });
         Self { _end: end }

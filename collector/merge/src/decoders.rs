@@ -38,7 +38,7 @@ impl Decoders {
         lent: LentBytes<'_>,
     ) -> Result<(), Stopped> {
         if !self.first_names.is_empty() {
-            self.tell_first_names(engine)?;
+            self.emit_first_names(engine)?;
         }
         match taken {
             SourceItem::Record(record) => self.record(engine, lane, record)?,
@@ -67,7 +67,7 @@ impl Decoders {
     }
 
     #[cold]
-    fn tell_first_names(&mut self, engine: &mut Engine<'_>) -> Result<(), Stopped> {
+    fn emit_first_names(&mut self, engine: &mut Engine<'_>) -> Result<(), Stopped> {
         let mut names = take(&mut self.first_names).into_iter();
         names.try_for_each(|(thread, name)| engine.emit(&Event::ThreadName(thread, name)))
     }

@@ -223,7 +223,7 @@ impl TaskBuilder<'_> {
     }
 
     /// Tells who was seen asleep before these ticks, and lives.
-    fn tell_sleepers(&mut self, ticks: u64) {
+    fn emit_sleepers(&mut self, ticks: u64) {
         while let Some(sleeper) = self.tasks.sleepers.next(ticks) {
             let known = self.tasks.threads.get(&sleeper.tid);
             if known.is_some_and(|known| known.thread == sleeper.thread && !known.ended) {
@@ -234,7 +234,7 @@ impl TaskBuilder<'_> {
 
     /// What was read of processes before `ticks` belongs to those of that time.
     pub(crate) fn apply_notes(&mut self, ticks: u64) {
-        self.tell_sleepers(ticks);
+        self.emit_sleepers(ticks);
         while let Some(note) = self.tasks.notes.pop_if(|note| note.noted.0 <= ticks) {
             if let Some(process) = self.tasks.processes.get(&note.pid) {
                 let process = *process;

@@ -76,7 +76,7 @@ pub(super) fn display(track: TrackId, index: usize, tables: &Tables) -> Display 
         Scope::Cpu(cpu) => cpu.label_of(text),
         _ => text.to_owned(),
     };
-    config(labeled(name, unit, &tables.strings), look(unit), index)
+    config(labeled(name, unit, &tables.strings), style_of(unit), index)
 }
 
 /// The name of a counter; units that the format lacks go into it.
@@ -120,7 +120,7 @@ const POWER: CounterStyle =
 const NUMBER: CounterStyle =
     CounterStyle { category: "Counter", unit: "", format: "number", color: "purple", scale: 1.0 };
 
-fn look(unit: Unit) -> CounterStyle {
+fn style_of(unit: Unit) -> CounterStyle {
     match unit {
         Unit::Bytes => MEMORY,
         Unit::Percent => PERCENT,

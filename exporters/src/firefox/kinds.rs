@@ -352,7 +352,7 @@ mod tests {
         Field::named(tables.strings.intern(name), value)
     }
 
-    fn told(
+    fn shown(
         kinds: &mut Kinds,
         schema: Option<SchemaId>,
         field: &Field,
@@ -370,7 +370,7 @@ mod tests {
         let (mut kinds, mut tables) = (Kinds::default(), Tables::default());
         let fields = [Value::Bytes(5), Value::Duration(1_500_000), Value::Bytes(6)];
         let fields = fields.map(|value| field(&mut tables, "load", value));
-        let told = fields.map(|field| told(&mut kinds, None, &field, &tables));
+        let told = fields.map(|field| shown(&mut kinds, None, &field, &tables));
         assert_eq!(told, [text("load", "5"), text("load_", "1.5"), text("load", "6")]);
     }
 
@@ -383,7 +383,7 @@ mod tests {
         let (mut kinds, mut tables) = (Kinds::default(), Tables::default());
         for name in ["type", "cause", "color", "name", "text"] {
             let field = field(&mut tables, name, Value::Unsigned(1));
-            assert_eq!(told(&mut kinds, None, &field, &tables).0, format!("{name}_"));
+            assert_eq!(shown(&mut kinds, None, &field, &tables).0, format!("{name}_"));
         }
     }
 
@@ -396,7 +396,7 @@ mod tests {
             (Value::Signed(i64::MIN), "\"-9223372036854775808\""),
         ] {
             let field = field(&mut tables, "id", value);
-            assert_eq!(told(&mut kinds, None, &field, &tables).1, said);
+            assert_eq!(shown(&mut kinds, None, &field, &tables).1, said);
         }
     }
 
@@ -410,7 +410,7 @@ mod tests {
             } else {
                 (String::new(), format!("f{index}: {index}"))
             };
-            assert_eq!(told(&mut kinds, None, &field, &tables), expected);
+            assert_eq!(shown(&mut kinds, None, &field, &tables), expected);
         }
         assert_eq!(kinds.schemas()[0]["fields"].as_array().unwrap().len(), 256 + COMMON.len());
     }
@@ -440,7 +440,7 @@ mod tests {
         tables.schemas.push(Schema { name, category: None, fields });
         let field = Field::named(name, Value::Text("large".into()));
         assert_eq!(
-            told(&mut kinds, Some(SchemaId(0)), &field, &tables),
+            shown(&mut kinds, Some(SchemaId(0)), &field, &tables),
             (String::new(), "size: large".into())
         );
     }

@@ -120,12 +120,12 @@ impl Slices {
             Some(MessageText::Written(text)) => {
                 told.entries.push((self.kinds.key(TEXT), FieldItem::Text(text.clone())));
             }
-            Some(MessageText::Interned { number, .. }) => self.say_number(&mut told, *number),
+            Some(MessageText::Interned { number, .. }) => self.fill_number(&mut told, *number),
             None => {}
         }
-        self.say_fields(&mut told, (None, &message.fields), shared, tables);
-        self.say_color(&mut told, message.color);
-        self.say_track(&mut told, tables.track(track), shared, tables);
+        self.fill_fields(&mut told, (None, &message.fields), shared, tables);
+        self.fill_color(&mut told, message.color);
+        self.fill_track(&mut told, tables.track(track), shared, tables);
         told.cause = cause(message.stack, shared, tables);
         let category = shared.category(Some(tables.strings.get(message.category)));
         Marker { name, category, timing: Timing::Instant(time), data: told.into() }
@@ -174,9 +174,9 @@ impl Slices {
             _ => self.name(&mut told, (slice.name, slice.location), kind, tables),
         };
         let name = shared.string(name);
-        self.say(&mut told, slice, shared, tables);
+        self.fill(&mut told, slice, shared, tables);
         if kind != MarkerKind::Frame {
-            self.say_track(&mut told, row, shared, tables);
+            self.fill_track(&mut told, row, shared, tables);
         }
         if unfinished {
             told.entries.push((
@@ -212,15 +212,15 @@ impl Slices {
         }
     }
 
-    fn say(
+    fn fill(
         &mut self,
         told: &mut ProgramMarker,
         slice: &Slice,
         shared: &mut Shared,
         tables: &Tables,
     ) {
-        self.say_number(told, slice.number);
-        self.say_fields(told, (slice.schema, &slice.fields), shared, tables);
+        self.fill_number(told, slice.number);
+        self.fill_fields(told, (slice.schema, &slice.fields), shared, tables);
         if let Some(location) = slice.location {
             let row = tables.location(location);
             let place = place(location, tables);
@@ -230,15 +230,15 @@ impl Slices {
                 told.entries.push((self.kinds.key("function"), FieldItem::Row(function)));
             }
         }
-        self.say_color(told, slice.color);
+        self.fill_color(told, slice.color);
     }
 
-    fn say_number(&mut self, told: &mut ProgramMarker, number: Option<u64>) {
+    fn fill_number(&mut self, told: &mut ProgramMarker, number: Option<u64>) {
         told.entries
             .extend(number.map(|number| (self.kinds.key("number"), FieldItem::Unsigned(number))));
     }
 
-    fn say_fields(
+    fn fill_fields(
         &mut self,
         told: &mut ProgramMarker,
         (schema, fields): (Option<SchemaId>, &Fields),
@@ -254,13 +254,13 @@ impl Slices {
         }
     }
 
-    fn say_color(&mut self, told: &mut ProgramMarker, color: Option<u32>) {
+    fn fill_color(&mut self, told: &mut ProgramMarker, color: Option<u32>) {
         let color = color.map(|color| FieldItem::Word(colors::nearest(color)));
         told.entries.extend(color.map(|color| (self.kinds.key("color"), color)));
     }
 
     /// The track of most zones says nothing: it is the thread's own.
-    fn say_track(
+    fn fill_track(
         &mut self,
         told: &mut ProgramMarker,
         row: &Track,

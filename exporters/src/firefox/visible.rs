@@ -24,7 +24,7 @@ struct ThreadContent {
 }
 
 /// Adds the threads that are shown at first, and the one that is selected.
-pub(super) fn say(meta: &mut Value, threads: &[EndedThread]) {
+pub(super) fn choose_visible(meta: &mut Value, threads: &[EndedThread]) {
     let shows: Vec<ThreadContent> =
         threads.iter().enumerate().map(|(index, thread)| shows(index, thread)).collect();
     let Choice { visible, selected } = choose(&shows);

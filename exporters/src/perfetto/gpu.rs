@@ -49,7 +49,7 @@ impl GpuJobs {
             tracks.details.flow_ends(FIRST_FLOW + self.flow_count);
         }
         tracks.details.name(job.name, tables);
-        say(&mut tracks.details, job, end, tables);
+        add_details(&mut tracks.details, job, end, tables);
         at.time = begin;
         if job.began().is_none() {
             return tracks.event(at, TrackEventType::Instant, queue);
@@ -60,7 +60,7 @@ impl GpuJobs {
     }
 }
 
-fn say(details: &mut Details, job: &GpuJob, end: Time, tables: &Tables) {
+fn add_details(details: &mut Details, job: &GpuJob, end: Time, tables: &Tables) {
     for (stage, time) in labels::stages(job, end) {
         details.note(&format!("{stage} (ns)"), Note::Number(time));
     }

@@ -25,7 +25,7 @@ impl Names {
     }
 
     #[inline]
-    pub(crate) fn knows(&self, thread: ThreadId) -> bool {
+    pub(crate) fn contains(&self, thread: ThreadId) -> bool {
         self.rows.get(thread.index()).is_some_and(Option::is_some)
     }
 

@@ -55,7 +55,7 @@ impl Slices {
         }
         open.slices.push(None);
         let uuid = tracks.model(at, id)?;
-        say(tracks, slice, at.tables);
+        write_details(tracks, slice, at.tables);
         tracks.event(at, TrackEventType::Begin, uuid)
     }
 
@@ -77,7 +77,7 @@ impl Slices {
         let left_out = std::mem::take(&mut open.left_out);
         let uuid = tracks.model(at, id)?;
         if let Some(more) = more {
-            say_more(tracks, &more, at.tables);
+            write_update(tracks, &more, at.tables);
         }
         if left_out > 0 {
             tracks.details.note("deeper slices left out", Note::Number(left_out));
@@ -94,7 +94,7 @@ pub(crate) fn instant<W: Write>(
     slice: &Slice,
 ) -> Result<(), ExportError> {
     let uuid = tracks.model(at, id)?;
-    say(tracks, slice, at.tables);
+    write_details(tracks, slice, at.tables);
     tracks.event(at, TrackEventType::Instant, uuid)
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn crash<W: Write>(
     Ok(())
 }
 
-fn say(tracks: &mut Tracks, slice: &Slice, tables: &Tables) {
+fn write_details(tracks: &mut Tracks, slice: &Slice, tables: &Tables) {
     let details = &mut tracks.details;
     match slice.number {
         Some(_) => details.dynamic_name(&labels::numbered(slice.name, slice.number, tables)),
@@ -173,7 +173,7 @@ fn say(tracks: &mut Tracks, slice: &Slice, tables: &Tables) {
     }
 }
 
-fn say_more(tracks: &mut Tracks, more: &SliceUpdate, tables: &Tables) {
+fn write_update(tracks: &mut Tracks, more: &SliceUpdate, tables: &Tables) {
     let details = &mut tracks.details;
     if let Some((name, number)) = more.name {
         details.note("name", Note::Text(&labels::numbered(name, number, tables)));

@@ -106,7 +106,7 @@ impl Threads {
         sched: &mut Scheduling,
         thread: ThreadId,
     ) -> Result<(), ExportError> {
-        if self.names.knows(thread) {
+        if self.names.contains(thread) {
             return Ok(());
         }
         self.introduce(at, sched, thread)
@@ -163,7 +163,7 @@ impl Threads {
 
     /// A thread has started; that is written when its first wakeup tells by whom.
     pub(crate) fn start(&mut self, time: Time, thread: ThreadId) {
-        if !self.names.knows(thread) {
+        if !self.names.contains(thread) {
             self.starting.entry(thread).or_insert(time);
         }
     }

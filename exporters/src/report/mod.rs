@@ -330,7 +330,7 @@ impl ReportExporter {
 
     /// Where the event contradicts those before, what ran on its CPU is not known.
     #[inline]
-    fn look_for_gap(&mut self, now: Time, event: &Event, tables: &Tables) {
+    fn close_at_gap(&mut self, now: Time, event: &Event, tables: &Tables) {
         if !self.on_cpu.apply(now, event, tables) {
             return;
         }
@@ -369,7 +369,7 @@ impl ReportExporter {
 
     fn sample(&mut self, now: u64, sample: &Sample, tables: &Tables) {
         self.counts.samples += 1;
-        self.scheduling.seen_running(now, sample.cpu, sample.thread, tables);
+        self.scheduling.observe_running(now, sample.cpu, sample.thread, tables);
         match sample.thread {
             Tables::IDLE_THREAD => self.samples.idle += 1,
             thread => self.samples.add(sample, self.scheduling.account(thread, tables)),
@@ -558,7 +558,7 @@ impl Exporter for ReportExporter {
             self.overwritten_ns = now.saturating_sub(self.first.unwrap_or(now));
             self.scheduling.begin_anew(now);
         }
-        self.look_for_gap(time, event, tables);
+        self.close_at_gap(time, event, tables);
         match event {
             Event::Switch(switch) => {
                 self.counts.switches += 1;
@@ -590,12 +590,12 @@ impl Exporter for ReportExporter {
         }
         self.last = now;
         self.overwritten.ends_with(event);
-        self.look_for_gap(time, event, tables);
+        self.close_at_gap(time, event, tables);
         match event {
             Event::Switch(switch) => self.scheduling.switch(now, switch, tables),
             Event::Wakeup(wakeup) => self.scheduling.wakeup(now, wakeup, tables),
             Event::Sample(sample) => {
-                self.scheduling.seen_running(now, sample.cpu, sample.thread, tables);
+                self.scheduling.observe_running(now, sample.cpu, sample.thread, tables);
             }
             Event::ThreadStart(_)
             | Event::ThreadEnd(_)

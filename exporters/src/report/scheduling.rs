@@ -250,13 +250,19 @@ impl Scheduling {
         if self.cpus.get(cpu).current.is_some_and(|current| current != waker) {
             self.lose_current(now, cpu, tables);
         }
-        self.seen_running(now, cpu, waker, tables);
+        self.observe_running(now, cpu, waker, tables);
         self.cpus.get(cpu).last_event = now;
     }
 
     /// A sample or a wakeup shows what runs on a CPU: news only where that is not known.
     #[inline]
-    pub(super) fn seen_running(&mut self, now: u64, cpu: CpuId, thread: ThreadId, tables: &Tables) {
+    pub(super) fn observe_running(
+        &mut self,
+        now: u64,
+        cpu: CpuId,
+        thread: ThreadId,
+        tables: &Tables,
+    ) {
         let state = self.cpus.get(cpu);
         if state.current.is_none() {
             let since = state.resumed.unwrap_or(now);

@@ -76,7 +76,7 @@ pub(crate) fn name(
         turn.belongs_to(list.file.data().uid);
         match kind.names_in(list, &left, shared.options.clock.as_deref(), turn) {
             Ok(names) => {
-                notes.extend(said_of(kind, &names));
+                notes.extend(notes_of(kind, &names));
                 left.retain(|address| {
                     names.symbols.binary_search_by_key(address, |symbol| symbol.offset).is_err()
                 });
@@ -96,7 +96,7 @@ pub(crate) fn name(
 }
 
 /// What to say of the names that a list has.
-fn said_of(kind: ListKind, names: &NamesFound) -> impl Iterator<Item = String> {
+fn notes_of(kind: ListKind, names: &NamesFound) -> impl Iterator<Item = String> {
     let cut = names.cut.map(|cut| format!("its {} was not read to its end: {cut}", kind.word()));
     let reused = (names.reused > 0).then(|| {
         format!(

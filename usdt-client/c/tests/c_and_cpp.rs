@@ -7,7 +7,7 @@ mod common;
 // Links the crate, so that cargo builds libsyscollect_client.a before this test.
 use syscollect_client as _;
 
-use common::tell;
+use common::shown;
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -111,7 +111,7 @@ impl Recorded {
         (0..drain.rings())
             .map(|ring| {
                 let items = drain.take(ring);
-                tell(&items, drain.log())
+                shown(&items, drain.log())
             })
             .collect()
     }

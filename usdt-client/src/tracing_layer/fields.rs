@@ -34,7 +34,7 @@ impl Fields {
     }
 
     /// Writes them to the zone if it is the innermost.
-    pub(super) fn tell(&self, token: ZoneToken) {
+    pub(super) fn write_to(&self, token: ZoneToken) {
         let innermost = thread::state().depth.get() == token.to_number().wrapping_add(1);
         if !token.is_active() || !innermost || self.values.is_empty() && self.text.is_empty() {
             return;

@@ -149,7 +149,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ZoneLayer {
         let mut fields = Fields::default();
         values.record(&mut fields);
         if let Some(token) = entered::token(id) {
-            fields.tell(token);
+            fields.write_to(token);
         }
         if let Some(span) = context.span(id) {
             change(&span, |state| state.fields.get_or_insert_default().append(&fields));
@@ -203,7 +203,7 @@ impl ZoneLayer {
         entered::push(&span.id(), token);
         change(span, |state| {
             if let Some(fields) = &state.fields {
-                fields.tell(token);
+                fields.write_to(token);
             }
         });
     }

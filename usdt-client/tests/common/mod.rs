@@ -39,14 +39,14 @@ pub(crate) fn scenario_of(tid: u32) -> Vec<String> {
     let mut drain = Drain::open().expect("an arena");
     let number = ring_of(&drain, tid).expect("the thread has a ring");
     let items = drain.take(number);
-    tell(&items, drain.log())
+    shown(&items, drain.log())
 }
 
 /// What all threads have written since the last call, one thread after the other.
 pub(crate) fn scenario_of_all() -> Vec<String> {
     let mut drain = Drain::open().expect("an arena");
     let items: Vec<Vec<Vec<u64>>> = (0..drain.rings()).map(|number| drain.take(number)).collect();
-    items.iter().flat_map(|items| tell(items, drain.log())).collect()
+    items.iter().flat_map(|items| shown(items, drain.log())).collect()
 }
 
 /// The newest ring that the thread has or had.
@@ -75,7 +75,7 @@ pub(crate) fn in_child(child: impl FnOnce() -> bool) -> bool {
 }
 
 /// Items as lines, without their ticks; texts in one line each.
-pub(crate) fn tell(items: &[Vec<u64>], log: &[u8]) -> Vec<String> {
+pub(crate) fn shown(items: &[Vec<u64>], log: &[u8]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut text = Vec::new();
     for item in items {

@@ -246,7 +246,7 @@ impl Watch {
         let thread = std::thread::spawn(move || {
             while !told.load(Ordering::Relaxed) {
                 // The last looks are at what has ended, and see nothing.
-                if let Ok(now) = programs.look() {
+                if let Ok(now) = programs.usage() {
                     let mut most = seen.lock().unwrap_or_else(PoisonError::into_inner);
                     most.mappings = most.mappings.max(now.mappings);
                     most.memory = most.memory.max(now.memory);
@@ -289,7 +289,7 @@ impl Programs {
     }
 
     /// What they have now.
-    fn look(&self) -> Result<PeakUsage> {
+    fn usage(&self) -> Result<PeakUsage> {
         let mut now = PeakUsage { cpu: self.cpu_time()?, ..PeakUsage::default() };
         for pid in &self.0 {
             // Some end before others.

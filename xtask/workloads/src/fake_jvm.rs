@@ -50,9 +50,9 @@ pub(crate) fn run(part: &str, folder: &str, seconds: u64) -> Result<()> {
 
 fn play(part: &str, socket: &Path, request: &Path, folder: &Path, end: Instant) -> Result<()> {
     match part {
-        "silent" | "deaf" => say_ready(),
+        "silent" | "deaf" => print_ready(),
         "stops" => {
-            say_ready();
+            print_ready();
             while Instant::now() < end {
                 stop_askers();
                 std::thread::sleep(Duration::from_millis(1));
@@ -65,7 +65,7 @@ fn play(part: &str, socket: &Path, request: &Path, folder: &Path, end: Instant) 
                 let made = unsafe { libc::mkfifo(place.as_ptr(), 0o666) };
                 ensure!(made == 0, "no FIFO: {}", io::Error::last_os_error());
             }
-            say_ready();
+            print_ready();
         }
         "link" => {
             let elsewhere = folder.join("socket");
@@ -73,12 +73,12 @@ fn play(part: &str, socket: &Path, request: &Path, folder: &Path, end: Instant) 
             symlink(&elsewhere, socket)?;
             symlink("/etc/passwd", request)?;
             listener.set_nonblocking(true)?;
-            say_ready();
+            print_ready();
             wait_until(end);
             ensure!(listener.accept().is_err(), "somebody followed the link");
         }
         "endless" => {
-            say_ready();
+            print_ready();
             while !ASKED.load(Ordering::Relaxed) {
                 ensure!(Instant::now() < end, "nobody asked");
                 std::thread::sleep(Duration::from_millis(1));
@@ -105,7 +105,7 @@ fn stop_askers() {
     }
 }
 
-fn say_ready() {
+fn print_ready() {
     println!("{{\"pid\":{}}}", std::process::id());
 }
 

@@ -90,7 +90,7 @@ impl Collector {
         self.read_machine(true);
         self.drain(true);
         self.output.sink.begin_overlap();
-        self.sources.iter_mut().for_each(|source| source.say_anew());
+        self.sources.iter_mut().for_each(|source| source.restate());
         self.read_machine(true);
         self.drain(true);
         self.note_losses();

@@ -267,7 +267,7 @@ impl Source for EbpfSource {
         self.stack_memory.as_mut().map(StackMemoryRing::take).unwrap_or_default()
     }
 
-    fn say_anew(&mut self) {
+    fn restate(&mut self) {
         if let Err(error) = known_stacks::forget(&self.ebpf) {
             let why = format!("a stack is sent but once, and missing where it was lost: {error}");
             if !self.missing.contains(&why) {

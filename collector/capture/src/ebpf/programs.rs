@@ -107,7 +107,7 @@ pub(super) fn load(
         Err(error) if unwind_tables && is_refusal(&error) => return Ok(Some(error)),
         loaded => loaded?,
     };
-    missing.extend(said_once(&refused));
+    missing.extend(grouped_by_reason(&refused));
     Ok(identify.err())
 }
 
@@ -325,7 +325,7 @@ pub(crate) fn short_reason(error: &(dyn Error + 'static)) -> String {
 }
 
 /// What the refusals of the quicker programs mean; those with one reason in one line.
-fn said_once(refused: &[(&str, String)]) -> Vec<String> {
+fn grouped_by_reason(refused: &[(&str, String)]) -> Vec<String> {
     let mut lines: Vec<(Vec<&str>, &str)> = Vec::new();
     for (tracepoint, reason) in refused {
         match lines.iter_mut().find(|(_, said)| said == reason) {
@@ -358,7 +358,9 @@ fn short_text(text: &str) -> String {
 mod tests {
     use syscollect_model::LaneKind;
 
-    use super::{RARE, SAMPLERS, SCHED, is_refusal, lane_of, load_error, said_once, short_text};
+    use super::{
+        RARE, SAMPLERS, SCHED, grouped_by_reason, is_refusal, lane_of, load_error, short_text,
+    };
 
     #[test]
     fn every_program_writes_the_lane_of_its_records() {
@@ -399,7 +401,8 @@ mod tests {
     fn refusals_with_one_reason_are_one_line() {
         let refused =
             [("sched_switch", "no helper"), ("sched_waking", "no helper"), ("other", "no type")];
-        let lines = said_once(&refused.map(|(tracepoint, reason)| (tracepoint, reason.to_owned())));
+        let lines =
+            grouped_by_reason(&refused.map(|(tracepoint, reason)| (tracepoint, reason.to_owned())));
         assert_eq!(lines.len(), 2);
         assert!(
             lines[0].starts_with("sched_switch, sched_waking: ")

@@ -59,7 +59,7 @@ impl Poll {
 
     /// Asks the drivers of all open GPUs. `clock` gives nanoseconds; all values are of these ticks,
     /// which are from before the first question, so that nobody is named who has ended.
-    pub(super) fn ask(&mut self, ticks: Ticks, clock: &dyn Fn() -> u64) -> PolledCounters {
+    pub(super) fn poll(&mut self, ticks: Ticks, clock: &dyn Fn() -> u64) -> PolledCounters {
         for (pid, held) in self.scan.holders() {
             self.reads += 1;
             let now = clock();
@@ -89,7 +89,7 @@ impl Poll {
 
     /// Descriptors that were looked at, and files of drivers that were read.
     pub(super) fn effort(&self) -> (u64, u64) {
-        (self.scan.looked(), self.reads)
+        (self.scan.inspected(), self.reads)
     }
 
     /// What is not in the recording, in words.
@@ -227,18 +227,18 @@ mod tests {
         assert!(poll.look_for_more());
         let (vram, gfx) =
             ("GPU memory vram (amdgpu 0000:0b:00.0)", "GPU engine gfx (amdgpu 0000:0b:00.0)");
-        let found = poll.ask(Ticks(1000), &|| 0);
+        let found = poll.poll(Ticks(1000), &|| 0);
         assert_eq!(named(&found, &mut known), [row(vram, 16_777_216.0)]);
         assert_eq!(found.records[0].stamp, Stamp::new(1000, RecordKind::Counter));
         open(root.path(), 70, 3, "/dev/dri/renderD128", Some(&amdgpu(41, 32, SECOND / 4)));
-        let found = poll.ask(Ticks(2000), &|| SECOND);
+        let found = poll.poll(Ticks(2000), &|| SECOND);
         assert_eq!(named(&found, &mut known), [row(vram, 33_554_432.0), row(gfx, 25.0)]);
         fs::remove_dir_all(root.path().join("proc/70")).unwrap();
-        let found = poll.ask(Ticks(3000), &|| SECOND);
+        let found = poll.poll(Ticks(3000), &|| SECOND);
         let mut gone = named(&found, &mut known);
         gone.sort_by(|a, b| b.1.cmp(&a.1));
         assert_eq!(gone, [row(vram, 0.0), row(gfx, 0.0)]);
-        assert!(poll.ask(Ticks(4000), &|| SECOND).records.is_empty());
+        assert!(poll.poll(Ticks(4000), &|| SECOND).records.is_empty());
         let units: Vec<_> = known.iter().map(|definition| &definition.unit).collect();
         assert_eq!(units, [&Unit::Bytes, &Unit::Percent]);
         assert_eq!(
@@ -258,7 +258,7 @@ mod tests {
         open(root.path(), 70, 3, "/dev/dri/card0", Some(text));
         let mut poll = Poll::new(root.path());
         poll.look_for_more();
-        let found = poll.ask(Ticks(1), &|| 0);
+        let found = poll.poll(Ticks(1), &|| 0);
         assert_eq!(
             (found.definitions[0].name.as_str(), found.records.len()),
             ("GPU memory b (x)", 1)

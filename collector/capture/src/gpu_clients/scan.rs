@@ -87,12 +87,12 @@ impl Scan {
         while looked < most {
             let Some(pid) = self.waiting.pop() else { return true };
             // Each process costs something, even one without descriptors.
-            looked += 1 + self.look_at(pid);
+            looked += 1 + self.inspect(pid);
         }
         self.waiting.is_empty()
     }
 
-    fn look_at(&mut self, pid: u32) -> usize {
+    fn inspect(&mut self, pid: u32) -> usize {
         self.holders.remove(&pid);
         let process = self.proc.join(pid.to_string());
         let found = match self.empty.contains(&pid) || self.refused.contains(&pid) {
@@ -173,7 +173,7 @@ impl Scan {
     }
 
     /// Descriptors that were looked at so far.
-    pub(crate) fn looked(&self) -> u64 {
+    pub(crate) fn inspected(&self) -> u64 {
         self.looked
     }
 }
@@ -255,7 +255,7 @@ mod tests {
         fs::remove_dir_all(root.path().join("proc/8")).unwrap();
         fs::remove_file(root.path().join("proc/70/fd/3")).unwrap();
         assert_eq!(turn(&mut scan), [(70, 4)]);
-        assert_eq!((scan.refused(), scan.cut(), scan.looked()), (0, false, 5 + 3));
+        assert_eq!((scan.refused(), scan.cut(), scan.inspected()), (0, false, 5 + 3));
     }
 
     #[test]

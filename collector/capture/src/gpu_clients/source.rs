@@ -104,7 +104,7 @@ impl Poller {
             // While the first search goes on nobody is asked twice at once.
             if complete {
                 questions += 1;
-                let found = self.poll.ask(ticks_now(self.clock), &monotonic);
+                let found = self.poll.poll(ticks_now(self.clock), &monotonic);
                 self.hand_on(found);
             }
             self.account(began.elapsed());

@@ -25,7 +25,7 @@ impl MetadataRecorder<'_> {
         if let (PerfMapOutcome::Gone, Some((owner, then))) = (outcome, self.perf_maps.last(pid)) {
             self.held.hold_perf_map_of_ended(owner, *then);
         }
-        self.perf_maps.looked(pid, outcome, Instant::now());
+        self.perf_maps.record_outcome(pid, outcome, Instant::now());
     }
 
     /// Looks for the perf maps of all that made code once more: these may have been written anew.

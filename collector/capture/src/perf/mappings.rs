@@ -108,7 +108,7 @@ impl CpuRing {
         scratch.clear();
         self.ring.read(scratch);
         for record in records(scratch) {
-            match record.says() {
+            match record.kind() {
                 MappingRecordKind::Lost => self.lost += record.word(8).unwrap_or(0),
                 // The task lanes tell of renames.
                 MappingRecordKind::Renamed => continue,
@@ -255,7 +255,7 @@ pub(crate) fn changes(bytes: &[u8]) -> impl Iterator<Item = Change<'_>> {
     records(bytes).map(|record| Change {
         pid: record.pid().unwrap_or(0),
         time: record.time().unwrap_or(0),
-        what: match record.says() {
+        what: match record.kind() {
             MappingRecordKind::Mapped => Changed::Mapped { start: record.start().unwrap_or(0) },
             MappingRecordKind::Exec => Changed::Exec,
             MappingRecordKind::Lost | MappingRecordKind::Renamed | MappingRecordKind::Other => {
@@ -314,7 +314,7 @@ enum MappingRecordKind {
 }
 
 impl Record<'_> {
-    fn says(&self) -> MappingRecordKind {
+    fn kind(&self) -> MappingRecordKind {
         match self.kind {
             PERF_RECORD_MMAP2 => MappingRecordKind::Mapped,
             PERF_RECORD_COMM if self.misc & PERF_RECORD_MISC_COMM_EXEC != 0 => {
@@ -345,7 +345,7 @@ impl Record<'_> {
 
     /// What of the record should be noted.
     fn observed(&self) -> Option<Observed> {
-        match self.says() {
+        match self.kind() {
             MappingRecordKind::Mapped => Some(Observed::Mapping(self.mapping()?, self.time()?)),
             MappingRecordKind::Exec => Some(Observed::Exec { pid: self.pid()?, at: self.time()? }),
             MappingRecordKind::Renamed | MappingRecordKind::Lost | MappingRecordKind::Other => None,

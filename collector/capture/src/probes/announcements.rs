@@ -85,7 +85,7 @@ fn forward(
             result < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
         ring.read(|record| {
             let Some(record) = RingRecord::from_bytes(record) else { return true };
-            match limit.hear(&record, Instant::now()) {
+            match limit.receive(&record, Instant::now()) {
                 // Nobody listens when zones cannot be recorded.
                 AnnouncementOutcome::Yes => zones.send(notice(&record)).is_ok(),
                 AnnouncementOutcome::BeyondShare => {
@@ -160,7 +160,7 @@ impl Limit {
     }
 
     /// Whether this one is to be heard.
-    fn hear(&mut self, record: &RingRecord, now: Instant) -> AnnouncementOutcome {
+    fn receive(&mut self, record: &RingRecord, now: Instant) -> AnnouncementOutcome {
         self.refill(now);
         let &RingRecord { tgid, user, inode, is_young, .. } = record;
         let kept = if is_young != 0 { ROOM_FOR_OLDER } else { 0 };
@@ -241,16 +241,19 @@ mod tests {
         let start = Instant::now();
         let mut limit = Limit::new(start);
         let heard = (0..10_000)
-            .filter(|_| limit.hear(&record(HOSTILE, 7, 70), start) == AnnouncementOutcome::Yes);
+            .filter(|_| limit.receive(&record(HOSTILE, 7, 70), start) == AnnouncementOutcome::Yes);
         assert_eq!(heard.count() as u32, OF_A_PROCESS_MAX);
-        assert_eq!(limit.hear(&record(HOSTILE, 7, 70), start), AnnouncementOutcome::FoundAnyway);
+        assert_eq!(limit.receive(&record(HOSTILE, 7, 70), start), AnnouncementOutcome::FoundAnyway);
         for pid in 100..120 {
             assert_eq!(
-                limit.hear(&record(HOSTILE, pid, pid.into()), start),
+                limit.receive(&record(HOSTILE, pid, pid.into()), start),
                 AnnouncementOutcome::Yes
             );
         }
-        assert_eq!(limit.hear(&record(HOSTILE, 7, 70), start + WINDOW), AnnouncementOutcome::Yes);
+        assert_eq!(
+            limit.receive(&record(HOSTILE, 7, 70), start + WINDOW),
+            AnnouncementOutcome::Yes
+        );
     }
 
     #[test]
@@ -258,7 +261,7 @@ mod tests {
         let start = Instant::now();
         let mut limit = Limit::new(start);
         let hostile: Vec<AnnouncementOutcome> = (0..100_000u32)
-            .map(|one| limit.hear(&record(HOSTILE, 1 + one / 200, 0), start))
+            .map(|one| limit.receive(&record(HOSTILE, 1 + one / 200, 0), start))
             .collect();
         let heard =
             hostile.iter().filter(|heard| **heard == AnnouncementOutcome::Yes).count() as u64;
@@ -269,7 +272,7 @@ mod tests {
         assert_eq!(beyond, 100_000 - heard);
         for pid in 200_000..200_064u64 {
             let honest = record(HONEST, pid as u32, pid);
-            assert_eq!(limit.hear(&honest, start), AnnouncementOutcome::Yes, "process {pid}");
+            assert_eq!(limit.receive(&honest, start), AnnouncementOutcome::Yes, "process {pid}");
         }
     }
 
@@ -278,13 +281,13 @@ mod tests {
         let start = Instant::now();
         let mut limit = Limit::new(start);
         for pid in 1..10_000 {
-            limit.hear(&record(HOSTILE, pid, 70), start);
+            limit.receive(&record(HOSTILE, pid, 70), start);
         }
         for pid in 20_000..20_032 {
-            assert_eq!(limit.hear(&older(pid), start), AnnouncementOutcome::Yes);
+            assert_eq!(limit.receive(&older(pid), start), AnnouncementOutcome::Yes);
         }
         assert_eq!(
-            limit.hear(&record(HOSTILE, 30_000, 30_000), start),
+            limit.receive(&record(HOSTILE, 30_000, 30_000), start),
             AnnouncementOutcome::BeyondShare
         );
     }
@@ -299,10 +302,11 @@ mod tests {
         let mut limit = Limit::new(start);
         let record = record(HOSTILE, 7, 70);
         assert!(
-            (0..OF_A_PROCESS_MAX).all(|_| limit.hear(&record, start) == AnnouncementOutcome::Yes)
+            (0..OF_A_PROCESS_MAX)
+                .all(|_| limit.receive(&record, start) == AnnouncementOutcome::Yes)
         );
         assert!(!limit.is_crowded(start));
-        assert_eq!(limit.hear(&record, start), AnnouncementOutcome::FoundAnyway);
+        assert_eq!(limit.receive(&record, start), AnnouncementOutcome::FoundAnyway);
         assert!(limit.is_crowded(start));
         assert!(!limit.is_crowded(start + WINDOW));
     }

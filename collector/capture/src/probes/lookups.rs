@@ -122,7 +122,7 @@ mod tests {
         (hit, bytes)
     }
 
-    fn told(
+    fn resolved(
         lookups: &mut Lookups,
         (hit, bytes): (ProbeRecord, Vec<u8>),
     ) -> Option<(u64, &'static str)> {
@@ -133,31 +133,35 @@ mod tests {
     #[test]
     fn an_answer_belongs_to_the_question_that_its_thread_asked() {
         let lookups = &mut Lookups::default();
-        assert_eq!(told(lookups, record(1, 0x5000, "vkQueuePresentKHR")), None);
-        assert_eq!(told(lookups, record(0, 0x7000, "")), Some((0x7000, "vkQueuePresentKHR")));
-        assert_eq!(told(lookups, record(0, 0x7000, "")), None, "that was answered");
+        assert_eq!(resolved(lookups, record(1, 0x5000, "vkQueuePresentKHR")), None);
+        assert_eq!(resolved(lookups, record(0, 0x7000, "")), Some((0x7000, "vkQueuePresentKHR")));
+        assert_eq!(resolved(lookups, record(0, 0x7000, "")), None, "that was answered");
     }
 
     #[test]
     fn nothing_is_found_of_what_is_unknown_or_not_there() {
         let lookups = &mut Lookups::default();
-        told(lookups, record(1, 0x5000, "vkQueueSubmit"));
-        assert_eq!(told(lookups, record(1, 0x5000, "vkCmdDraw")), None);
-        assert_eq!(told(lookups, record(0, 0x7000, "")), None, "of a function that is not known");
-        told(lookups, record(1, 0x5000, "vkQueueSubmit"));
-        assert_eq!(told(lookups, record(0, 0, "")), None, "the driver has none");
-        told(lookups, record(1, 0x5000, "glFlush"));
-        assert_eq!(told(lookups, record(0, 0x7000, "")), None, "its code is rewritten");
+        resolved(lookups, record(1, 0x5000, "vkQueueSubmit"));
+        assert_eq!(resolved(lookups, record(1, 0x5000, "vkCmdDraw")), None);
+        assert_eq!(
+            resolved(lookups, record(0, 0x7000, "")),
+            None,
+            "of a function that is not known"
+        );
+        resolved(lookups, record(1, 0x5000, "vkQueueSubmit"));
+        assert_eq!(resolved(lookups, record(0, 0, "")), None, "the driver has none");
+        resolved(lookups, record(1, 0x5000, "glFlush"));
+        assert_eq!(resolved(lookups, record(0, 0x7000, "")), None, "its code is rewritten");
     }
 
     #[test]
     fn a_name_that_could_not_be_read_at_the_hit_is_read_with_the_answer() {
         let lookups = &mut Lookups::default();
         let name = c"vkWaitForFences";
-        assert_eq!(told(lookups, record(0, name.as_ptr() as u64, "unreadable")), None);
-        assert_eq!(told(lookups, record(0, 0x7000, "")), Some((0x7000, "vkWaitForFences")));
-        told(lookups, record(0, 8, "unreadable"));
-        assert_eq!(told(lookups, record(0, 0x7000, "")), None, "nothing lies there");
+        assert_eq!(resolved(lookups, record(0, name.as_ptr() as u64, "unreadable")), None);
+        assert_eq!(resolved(lookups, record(0, 0x7000, "")), Some((0x7000, "vkWaitForFences")));
+        resolved(lookups, record(0, 8, "unreadable"));
+        assert_eq!(resolved(lookups, record(0, 0x7000, "")), None, "nothing lies there");
     }
 
     #[test]

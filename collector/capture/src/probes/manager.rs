@@ -240,7 +240,7 @@ impl ManagerReport {
     }
 
     /// One of those that waited was heard.
-    fn heard(&self) {
+    fn received(&self) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -523,7 +523,7 @@ fn manage(
                 Ok(Message::Found(found)) => queue.add_found(found),
                 Ok(Message::Stop) | Err(_) => break,
             }
-            told.heard();
+            told.received();
             next = messages.try_recv().map_err(|error| match error {
                 TryRecvError::Empty => RecvTimeoutError::Timeout,
                 TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
@@ -542,7 +542,7 @@ fn manage(
         is_idle = !queue.scan_next(&mut scanner);
         if !is_first_done && queue.is_first_done() {
             is_first_done = true;
-            scanner.tell_unmatched();
+            scanner.report_unmatched();
             told.first_done();
             let _ = done.send(());
         }

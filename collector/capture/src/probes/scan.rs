@@ -511,7 +511,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Says which specs match nothing in all that was looked at, and which of them never will.
-    pub(super) fn tell_unmatched(&self) {
+    pub(super) fn report_unmatched(&self) {
         self.told.set_unmatched(self.unmatched().map(|unmatched| unmatched.what).collect());
         for Unmatched { what, near, why_never } in self.unmatched() {
             match why_never {

@@ -177,7 +177,7 @@ impl<'a> ScanQueue<'a> {
     fn file(&mut self, scanner: &mut Scanner<'_>, mapped: &MappedFile) -> TurnOutcome {
         let known = scanner.mapped(mapped);
         if known.is_some_and(|known| known.is_client) {
-            self.tell_client(mapped.pid);
+            self.report_client(mapped.pid);
         }
         known.map_or(TurnOutcome::NOTHING, KnownFile::outcome)
     }
@@ -199,7 +199,7 @@ impl<'a> ScanQueue<'a> {
                 let user = self.owners.whose(pid).uid();
                 self.told.began_late(user.unwrap_or(UNKNOWN), pid, &mapped.path, at);
             }
-            self.tell_client(pid);
+            self.report_client(pid);
         } else if !known.attached && !build_id.is_empty() {
             self.remember((mapped.path, build_id), known);
         }
@@ -241,7 +241,7 @@ impl<'a> ScanQueue<'a> {
         self.recorded.as_ref().is_none_or(|map| bpf_calls::contains(map.as_fd(), pid))
     }
 
-    fn tell_client(&mut self, pid: u32) {
+    fn report_client(&mut self, pid: u32) {
         let user = self.owners.whose(pid).uid();
         // Nobody listens when zones cannot be recorded; that has been told.
         let _ = self.zones.send(ZoneNotice::ClientFile { pid, user });

@@ -257,7 +257,7 @@ impl Source for ProbeSource {
         fullest
     }
 
-    fn say_anew(&mut self) {
+    fn restate(&mut self) {
         if let Err(error) = self.loaded.forget_stacks() {
             let why =
                 format!("a probe's stack is sent but once, and missing where it was lost: {error}");

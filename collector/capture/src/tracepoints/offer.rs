@@ -111,7 +111,7 @@ fn offered_at(events: &Path, wanted: &[TracepointSelector<'_>]) -> (Offers, Opti
             Some(event) => vec![(*event).to_owned()],
             None => {
                 let folder = events.join(system);
-                told(fs::read_dir(&folder), &mut refused);
+                permitted(fs::read_dir(&folder), &mut refused);
                 names_in(&folder)
             }
         };
@@ -121,7 +121,7 @@ fn offered_at(events: &Path, wanted: &[TracepointSelector<'_>]) -> (Offers, Opti
                 continue;
             }
             let format = events.join(system).join(&name).join("format");
-            let Some(text) = told(fs::read_to_string(format), &mut refused) else { continue };
+            let Some(text) = permitted(fs::read_to_string(format), &mut refused) else { continue };
             match Format::parse(&text) {
                 Some(format) => {
                     offers.offers.push(Offer { system: (*system).to_owned(), name, format });
@@ -134,7 +134,7 @@ fn offered_at(events: &Path, wanted: &[TracepointSelector<'_>]) -> (Offers, Opti
 }
 
 /// What the kernel told; why not goes to `refused`, if it did not permit it.
-fn told<T>(result: io::Result<T>, refused: &mut Option<io::Error>) -> Option<T> {
+fn permitted<T>(result: io::Result<T>, refused: &mut Option<io::Error>) -> Option<T> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             *refused = Some(error);

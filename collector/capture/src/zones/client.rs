@@ -220,7 +220,7 @@ impl Client {
 
     /// The thread that has this ring; `None` when nobody knows it any more.
     /// Returns whether that is news.
-    pub(super) fn tell(&mut self, ring: u32, owner: u32, tid: Option<u32>) -> bool {
+    pub(super) fn set_ring_owner(&mut self, ring: u32, owner: u32, tid: Option<u32>) -> bool {
         let Some(ring) = self.places.get(&ring).and_then(|place| self.rings.get_mut(*place)) else {
             return false;
         };
@@ -233,7 +233,7 @@ impl Client {
     }
 
     /// Asks its threads to state what they have open, as for a recorder that comes now.
-    pub(super) fn ask_anew(&self) {
+    pub(super) fn request_restatement(&self) {
         let attached = &self.memory.header().attached;
         let last = attached.load(Ordering::Acquire);
         attached.store(last.wrapping_add(1).max(1), Ordering::Release);
@@ -293,7 +293,7 @@ impl Client {
         while self.left > 0 && !turn.is_visit_over() {
             self.left -= 1;
             self.next = if self.next + 1 < self.rings.len() { self.next + 1 } else { 0 };
-            let fill = self.look(self.next, now, turn, out);
+            let fill = self.visit_ring(self.next, now, turn, out);
             *fullest = f64::max(*fullest, fill);
         }
         if self.left > 0 {
@@ -308,7 +308,7 @@ impl Client {
     }
 
     /// Looks at one ring; returns how full it was.
-    fn look(
+    fn visit_ring(
         &mut self,
         place: usize,
         now: Ticks,
@@ -321,13 +321,13 @@ impl Client {
             let mut account = Account { losses: &mut self.losses, items: &mut self.items };
             match ring.drain(&context, &mut account, out) {
                 Ok(bytes) => {
-                    turn.looked(bytes as usize);
+                    turn.count_ring(bytes as usize);
                     ring.empty_at = (bytes == 0).then_some(turn.now);
                     self.due |= ring.lane().is_some_and(|lane| lane.is_due(turn.now, turn.room));
                     return bytes as f64 / RING_BYTES as f64;
                 }
                 Err(why) => {
-                    turn.looked(READ_BYTES);
+                    turn.count_ring(READ_BYTES);
                     ring.broken = true;
                     ring.let_go(now, out);
                     self.losses.broken += 1;
@@ -369,7 +369,7 @@ impl Client {
                 LogPart::default()
             });
             let bytes = part.bytes.len();
-            turn.looked(bytes);
+            turn.count_ring(bytes);
             taken += bytes;
             self.take_definitions(part, now, out);
             if self.log_staged.data.len() >= CHUNK_BYTES {

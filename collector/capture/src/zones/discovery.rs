@@ -111,7 +111,7 @@ struct NewJob {
 impl DiscoveryJobs {
     /// Leaves a job to the thread; returns one that finds no room.
     pub(super) fn send(&self, job: DiscoveryJob) -> Option<DiscoveryJob> {
-        let user = job.told_user().unwrap_or(NOBODY);
+        let user = job.known_user().unwrap_or(NOBODY);
         let mut room = room_of(&self.room);
         let may = !job.is_doubtful() || room.room(user) > ROOM_FOR_OTHERS;
         if !may || !room.take(user, 1) {
@@ -174,7 +174,7 @@ fn run(mut discovery: Discovery, jobs: &Receiver<NewJob>, room: &Mutex<Pool>, en
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if allowance.is_left() && Instant::now() >= next_look {
-            allowance.spend(|| discovery.look());
+            allowance.spend(|| discovery.poll_arenas());
             next_look = Instant::now() + INTERVAL;
         }
         while allowance.is_left() && discovery.has_jobs() {
@@ -193,7 +193,7 @@ fn run(mut discovery: Discovery, jobs: &Receiver<NewJob>, room: &Mutex<Pool>, en
     {
         add(&mut discovery, job, room);
     }
-    discovery.look();
+    discovery.poll_arenas();
     while Instant::now() < end && discovery.has_jobs() {
         discovery.do_next();
     }
@@ -266,7 +266,7 @@ impl DiscoveryJob {
     }
 
     /// Whose it is, as far as that was told.
-    fn told_user(&self) -> Option<u32> {
+    fn known_user(&self) -> Option<u32> {
         match self {
             Self::Announced(announcement, _) => Some(announcement.user),
             Self::Process(_, user) => *user,
@@ -307,7 +307,7 @@ impl Discovery {
 
     /// Something is to be done for the user whom it concerns.
     pub(super) fn add(&mut self, job: DiscoveryJob) {
-        let user = job.told_user().unwrap_or_else(|| match &job {
+        let user = job.known_user().unwrap_or_else(|| match &job {
             DiscoveryJob::Process(pid, _) | DiscoveryJob::Held(pid, _) => {
                 find::user_of(&self.arenas.root(), *pid)
             }
@@ -342,7 +342,7 @@ impl Discovery {
     }
 
     /// Looks for what has changed: one word of each arena.
-    pub(super) fn look(&mut self) {
+    pub(super) fn poll_arenas(&mut self) {
         self.watch_new();
         let mut jobs = Vec::new();
         for WatchedArena { taken, claims } in &mut self.watched {
@@ -404,7 +404,7 @@ impl Discovery {
             }
             DiscoveryJob::Process(pid, _) => self.look_for_arenas(user, pid),
             DiscoveryJob::Rings(taken) => {
-                if tell_rings(&self.arenas, &taken, RINGS_AT_A_TIME) {
+                if report_rings(&self.arenas, &taken, RINGS_AT_A_TIME) {
                     taken.rings_wait.store(false, Ordering::Relaxed);
                 } else {
                     self.add(DiscoveryJob::Rings(taken));
@@ -518,14 +518,14 @@ impl Discovery {
 }
 
 fn forget(arenas: &Arenas, taken: &TakenArena) {
-    tell_rings(arenas, taken, usize::MAX);
+    report_rings(arenas, taken, usize::MAX);
     arenas.forget(taken);
 }
 
 /// Looks for rings in use that nobody announced: those of a program that was
 /// recorded before, or whose announcement was lost. Tells of so many of them,
 /// and returns whether those were all.
-fn tell_rings(arenas: &Arenas, taken: &TakenArena, most: usize) -> bool {
+fn report_rings(arenas: &Arenas, taken: &TakenArena, most: usize) -> bool {
     let Ok(identities) = taken.arena.memory.identities(taken.arena.rings()) else { return true };
     let used =
         (0..).zip(identities).filter(|(_, identity)| identity.state != RingState::Free as u32);
@@ -540,7 +540,7 @@ fn tell_rings(arenas: &Arenas, taken: &TakenArena, most: usize) -> bool {
         let tid = numbering
             .as_ref()
             .and_then(|numbering| numbering.host_tid(&root, taken.pid, identity.tid));
-        arenas.tell(taken, ring, identity.owner, tid);
+        arenas.report_owner(taken, ring, identity.owner, tid);
     }
     untold.next().is_none()
 }

@@ -92,7 +92,7 @@ pub fn hostile_programs(data: &[u8]) {
     let mut recorder = Recorder::new();
     let honest = FakeProgram::new();
     let thread = honest.thread(HONEST);
-    recorder.told(honest.announcement(&thread));
+    recorder.notify(honest.announcement(&thread));
     let programs: Vec<FakeProgram> = (0..PROGRAMS).map(|_| FakeProgram::new()).collect();
     let mut rings: Vec<FakeThread<'_>> = programs
         .iter()
@@ -119,10 +119,10 @@ fn step(
 ) {
     let (header, arena) = (ring.header(), program.memory().header());
     match input.byte() % STEPS {
-        ANNOUNCE => recorder.told(program.announcement(ring)),
+        ANNOUNCE => recorder.notify(program.announcement(ring)),
         ANNOUNCE_ANY => {
             let (tid, ring) = (input.byte().into(), input.number());
-            recorder.told(ZoneNotice::Announcement(Announcement {
+            recorder.notify(ZoneNotice::Announcement(Announcement {
                 ticks: 0,
                 pid: program.pid(),
                 tid,
@@ -137,7 +137,7 @@ fn step(
                 is_young: tid & 1 != 0,
             }));
         }
-        FILE_SEEN => recorder.told(ZoneNotice::ClientFile { pid: program.pid(), user: None }),
+        FILE_SEEN => recorder.notify(ZoneNotice::ClientFile { pid: program.pid(), user: None }),
         DISCOVER => recorder.discover(),
         DRAIN | DRAIN_AGAIN => recorder.drain(false),
         ZONES => _ = ring.zone(input.byte().into()),
@@ -188,7 +188,7 @@ impl Recorder {
         }
     }
 
-    fn told(&mut self, notice: ZoneNotice) {
+    fn notify(&mut self, notice: ZoneNotice) {
         if let Some(job) = self.takeover.notice(notice) {
             self.discovery.add(job);
         }
@@ -196,7 +196,7 @@ impl Recorder {
     }
 
     fn discover(&mut self) {
-        self.discovery.look();
+        self.discovery.poll_arenas();
         // A program may have taken rings of which each look finds more; it ends with the last of
         // them.
         for _ in 0..1000 {

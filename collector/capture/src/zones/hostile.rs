@@ -27,12 +27,12 @@ fn what_is_no_arena_is_not_taken() {
     ];
     for making in wrong {
         let program = FakeProgram::made(making);
-        recorder.told(program.announcement(&program.thread(7001)));
+        recorder.notify(program.announcement(&program.thread(7001)));
         assert_eq!(program.memory().header().attached.load(Acquire), 0);
     }
     let not_a_memfd = tempfile::tempfile().unwrap();
     let descriptor = std::os::fd::AsRawFd::as_raw_fd(&not_a_memfd) as u64;
-    recorder.told(ZoneNotice::Announcement(Announcement {
+    recorder.notify(ZoneNotice::Announcement(Announcement {
         ticks: 0,
         pid: std::process::id(),
         tid: 1,
@@ -53,7 +53,7 @@ fn what_was_not_taken_says_whose_program_it_was() {
     let (good, gone) = (FakeProgram::new(), u32::MAX - 1);
     let honest = good.thread(7001);
     for pid in 0..100 {
-        recorder.told(ZoneNotice::Announcement(Announcement {
+        recorder.notify(ZoneNotice::Announcement(Announcement {
             ticks: 0,
             pid: gone - pid,
             tid: gone - pid,
@@ -64,7 +64,7 @@ fn what_was_not_taken_says_whose_program_it_was() {
             is_young: true,
         }));
     }
-    recorder.told(good.announcement(&honest));
+    recorder.notify(good.announcement(&honest));
     recorder.drain(true);
     assert_eq!(recorder.clients().len(), 1);
     let losses = recorder.follower.losses();
@@ -79,12 +79,12 @@ fn a_ring_of_an_arena_that_is_read_is_told_without_a_look_at_its_process() {
     let mut recorder = Recorder::new();
     let program = FakeProgram::new();
     let threads = [program.thread(7001), program.thread(7002)];
-    recorder.told(program.announcement(&threads[0]));
+    recorder.notify(program.announcement(&threads[0]));
     let ZoneNotice::Announcement(Announcement { file, .. }) = program.announcement(&threads[1])
     else {
         unreachable!("an announcement")
     };
-    recorder.told(ZoneNotice::Announcement(Announcement {
+    recorder.notify(ZoneNotice::Announcement(Announcement {
         ticks: 0,
         pid: u32::MAX - 1,
         tid: 7002,
@@ -107,7 +107,7 @@ fn a_ring_that_lies_is_given_up_and_no_other() {
     let threads: Vec<_> = (0..6).map(|n| program.thread(7000 + n)).collect();
     for thread in &threads {
         zones(*thread, 1..3);
-        recorder.told(program.announcement(thread));
+        recorder.notify(program.announcement(thread));
     }
     threads[0].header().head.store(RING_BYTES as u64 + 8, Release);
     threads[1].header().head.fetch_add(4, Release);
@@ -131,7 +131,7 @@ fn a_log_that_lies_ends_there() {
     let at = program.reserve(&[2], EntryKind::String);
     program.complete(at, 100_000);
     program.define(&[3], EntryKind::String);
-    recorder.told(program.announcement(&thread));
+    recorder.notify(program.announcement(&thread));
     recorder.drain(true);
     recorder.drain(true);
     let entries: u32 = recorder
@@ -153,7 +153,7 @@ fn rings_that_claim_what_was_never_written_cost_no_memory() {
     let threads: Vec<_> = (0..MAX_RINGS as u32).map(|tid| program.thread(tid + 1)).collect();
     for thread in &threads {
         thread.header().head.store(RING_BYTES as u64, Release);
-        recorder.told(program.announcement(thread));
+        recorder.notify(program.announcement(thread));
     }
     let before = program.allocated_bytes();
     while recorder.lost(LostRecord::Kind(RecordKind::Ring), LossCause::Undecodable)
@@ -189,7 +189,7 @@ fn what_has_no_room_stays_in_its_ring_and_is_taken_when_there_is_some() {
     let mut recorder = Recorder::new();
     let program = FakeProgram::new();
     let thread = program.thread(7001);
-    recorder.told(program.announcement(&thread));
+    recorder.notify(program.announcement(&thread));
     zones(thread, 1..4);
     recorder.take_in_found();
     let mut full = FullBuffer(Vec::new());
@@ -205,7 +205,7 @@ fn whose_rings_were_full_while_there_was_no_room_is_said() {
     let mut recorder = Recorder::new();
     let program = FakeProgram::new();
     let thread = program.thread(7001);
-    recorder.told(program.announcement(&thread));
+    recorder.notify(program.announcement(&thread));
     recorder.take_in_found();
     recorder.follower.drain(false, &mut FullBuffer(Vec::new()));
     thread.header().lost.store(5, Release);
@@ -224,7 +224,7 @@ fn mappings_count_with_arenas_and_not_with_rings() {
         .collect();
     let before = mapped_arenas();
     for (program, thread) in &threads {
-        recorder.told(program.announcement(thread));
+        recorder.notify(program.announcement(thread));
     }
     recorder.drain(false);
     assert_eq!(recorder.clients().len(), 4);
@@ -241,8 +241,8 @@ fn a_process_has_sixteen_arenas_and_each_one_more_is_counted_once() {
     let programs: Vec<_> = (0..20).map(|_| FakeProgram::new()).collect();
     for (tid, program) in (7001..).zip(&programs) {
         let thread = program.thread(tid);
-        recorder.told(program.announcement(&thread));
-        recorder.told(program.announcement(&thread));
+        recorder.notify(program.announcement(&thread));
+        recorder.notify(program.announcement(&thread));
     }
     recorder.drain(true);
     assert_eq!(
@@ -262,7 +262,7 @@ fn an_arena_in_which_nothing_happens_is_not_looked_through() {
     let mut recorder = Recorder::new();
     let program = FakeProgram::new();
     let thread = program.thread(std::process::id());
-    recorder.told(program.announcement(&thread));
+    recorder.notify(program.announcement(&thread));
     recorder.watcher.discover();
     program.memory().header().rings.store(u32::MAX, Release);
     assert!(!recorder.watcher.finds_something_to_do(), "nobody has taken a ring");
@@ -277,7 +277,7 @@ fn a_turn_takes_so_much_and_the_next_one_goes_on() {
     let threads: Vec<_> = (0..8).map(|n| program.thread(7000 + n)).collect();
     for thread in &threads {
         while thread.zone(1) {}
-        recorder.told(program.announcement(thread));
+        recorder.notify(program.announcement(thread));
     }
     let mut turns = 0;
     while threads
@@ -308,7 +308,7 @@ fn definitions_beyond_the_share_of_a_process_are_counted_and_those_of_before_sta
     for program in &programs {
         // Twelve MiB, of sixteen that a process may have.
         (0..1536).for_each(|_| _ = program.define(&[7; 1023], EntryKind::String));
-        recorder.told(program.announcement(&program.thread(7001)));
+        recorder.notify(program.announcement(&program.thread(7001)));
     }
     while kept_definitions(&recorder) + lost_definitions(&recorder) < 2 * 1500 {
         recorder.drain(false);
@@ -359,8 +359,8 @@ proptest! {
         let header = hostile.header();
         header.tail.store(tail, Release);
         header.head.store(tail.wrapping_add(ahead), Release);
-        recorder.told(program.announcement(&hostile));
-        recorder.told(program.announcement(&honest));
+        recorder.notify(program.announcement(&hostile));
+        recorder.notify(program.announcement(&honest));
         header.state.store(state, Release);
         program.memory().header().rings.store(rings, Release);
         program.memory().header().log_taken.store(log_taken, Release);

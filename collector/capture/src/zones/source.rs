@@ -115,7 +115,7 @@ impl Source for ZoneSource {
 
     /// Threads state again what they have open.
     fn file_began(&mut self) {
-        self.follower.clients.values().for_each(Client::ask_anew);
+        self.follower.clients.values().for_each(Client::request_restatement);
     }
 
     /// What was announced until now is still taken over.
@@ -185,7 +185,7 @@ impl Follower {
             }
             WatchEvent::Thread { client, ring, owner, tid } => {
                 let mut new = false;
-                self.of(client, |client| new = client.tell(ring, owner, tid));
+                self.of(client, |client| new = client.set_ring_owner(ring, owner, tid));
                 self.counts.threads += u64::from(new);
             }
             WatchEvent::Gone { client } => {

@@ -126,7 +126,7 @@ impl Arenas {
 
     /// Looks below another root from now on.
     #[cfg(any(test, feature = "fuzzing"))]
-    pub(super) fn look_below(&self, root: &Path) {
+    pub(super) fn set_root(&self, root: &Path) {
         *lock(&self.root) = root.to_path_buf();
     }
 
@@ -238,7 +238,7 @@ impl Arenas {
     }
 
     /// A ring has an owner of whom the collector has not heard: has it read, and tells whose it is.
-    pub(super) fn tell(&self, taken: &TakenArena, ring: u32, owner: u32, tid: Option<u32>) {
+    pub(super) fn report_owner(&self, taken: &TakenArena, ring: u32, owner: u32, tid: Option<u32>) {
         let client = taken.client;
         let mut rings = lock(&taken.rings);
         let known = rings.get(&ring).copied();

@@ -56,7 +56,7 @@ impl Watcher {
     }
 
     pub(super) fn discover(&mut self) {
-        self.discovery.look();
+        self.discovery.poll_arenas();
         while self.discovery.has_jobs() {
             self.discovery.do_next();
         }
@@ -64,18 +64,18 @@ impl Watcher {
 
     /// Whether a look at all arenas finds something to do.
     pub(super) fn finds_something_to_do(&mut self) -> bool {
-        self.discovery.look();
+        self.discovery.poll_arenas();
         self.discovery.has_jobs()
     }
 
     fn roll_call(&mut self) {
-        self.discovery.look();
+        self.discovery.poll_arenas();
         self.discovery.roll_call().into_iter().for_each(|job| self.discovery.add(job));
         self.discover();
     }
 
-    fn look_below(&self, root: &Path) {
-        self.arenas.look_below(root);
+    fn set_root(&self, root: &Path) {
+        self.arenas.set_root(root);
     }
 
     /// As if it had found this: this process, which plays the programs, has them still.
@@ -105,7 +105,7 @@ impl Recorder {
         Self { watcher, found, follower: Follower::new(BUFFER), chunks: Vec::new(), _alone: None }
     }
 
-    pub(super) fn told(&mut self, notice: ZoneNotice) {
+    pub(super) fn notify(&mut self, notice: ZoneNotice) {
         self.watcher.notice(notice);
     }
 
@@ -193,7 +193,7 @@ fn what_a_thread_wrote_before_it_was_announced_is_taken_with_what_follows() {
     let program = FakeProgram::new();
     let thread = program.thread(7001);
     zones(thread, 1..4);
-    recorder.told(program.announcement(&thread));
+    recorder.notify(program.announcement(&thread));
     zones(thread, 4..6);
     recorder.drain(false);
     zones(thread, 6..8);
@@ -215,7 +215,7 @@ fn chunks_say_when_their_items_were_written() {
     let before = ticks_now(ClockSource::Tsc).0;
     zones(thread, 1..3);
     let after = ticks_now(ClockSource::Tsc).0;
-    recorder.told(program.announcement(&thread));
+    recorder.notify(program.announcement(&thread));
     recorder.drain(true);
     let zone =
         recorder.chunks.iter().find(|chunk| chunk.header.lane.kind == LaneKind::Zone).unwrap();
@@ -229,11 +229,11 @@ fn the_program_is_told_that_somebody_reads() {
     let program = FakeProgram::new();
     let thread = program.thread(7001);
     assert_eq!(program.memory().header().attached.load(Acquire), 0);
-    recorder.told(program.announcement(&thread));
+    recorder.notify(program.announcement(&thread));
     assert_eq!(program.memory().header().attached.load(Acquire), 1);
     drop(recorder);
     let mut later = Recorder::new();
-    later.told(program.announcement(&thread));
+    later.notify(program.announcement(&thread));
     assert_eq!(program.memory().header().attached.load(Acquire), 2);
 }
 
@@ -247,7 +247,7 @@ fn a_recording_that_begins_later_takes_what_is_new_and_leaves_what_is_old() {
     thread.header().lost.store(99, Relaxed);
     recorder.follower = Follower::new(BUFFER);
     zones(thread, 4..6);
-    recorder.told(ZoneNotice::ClientFile { pid: program.pid(), user: None });
+    recorder.notify(ZoneNotice::ClientFile { pid: program.pid(), user: None });
     recorder.drain(false);
     zones(thread, 6..7);
     thread.header().lost.fetch_add(5, Relaxed);
@@ -266,7 +266,7 @@ fn an_arena_that_a_child_has_inherited_is_not_the_childs() {
     let mut recorder = Recorder::new();
     let program = FakeProgram::new();
     program.memory().header().pid.store(1, Relaxed);
-    recorder.told(ZoneNotice::ClientFile { pid: program.pid(), user: None });
+    recorder.notify(ZoneNotice::ClientFile { pid: program.pid(), user: None });
     recorder.drain(true);
     assert!(recorder.clients().is_empty());
     assert_eq!(program.memory().header().attached.load(Acquire), 0);
@@ -277,7 +277,7 @@ fn items_go_on_over_the_end_of_the_ring_for_many_rounds() {
     let mut recorder = Recorder::new();
     let program = FakeProgram::new();
     let thread = program.thread(7001);
-    recorder.told(program.announcement(&thread));
+    recorder.notify(program.announcement(&thread));
     let mut written = Vec::new();
     for round in 0..40_u64 {
         // 32 and 24 bytes: the end of the data is met at every remainder.
@@ -308,7 +308,7 @@ fn a_ring_whose_thread_has_ended_is_emptied_and_serves_the_next_thread() {
     let mut recorder = Recorder::new();
     let program = FakeProgram::new();
     let first = program.thread(7001);
-    recorder.told(program.announcement(&first));
+    recorder.notify(program.announcement(&first));
     zones(first, 1..3);
     first.end();
     recorder.drain(false);
@@ -317,7 +317,7 @@ fn a_ring_whose_thread_has_ended_is_emptied_and_serves_the_next_thread() {
     zones(second, 3..5);
     recorder.drain(false);
     assert!(recorder.locations(7002).is_empty(), "nobody has said whose they are");
-    recorder.told(program.announcement(&second));
+    recorder.notify(program.announcement(&second));
     recorder.drain(true);
     assert_eq!((recorder.locations(7001), recorder.locations(7002)), (vec![1, 2], vec![3, 4]));
     let lanes: Vec<_> =
@@ -335,7 +335,7 @@ fn a_ring_that_nobody_announced_is_found() {
     let (announced, other) =
         (program.thread(std::process::id()), program.thread(std::process::id()));
     zones(announced, 1..2);
-    recorder.told(program.announcement(&announced));
+    recorder.notify(program.announcement(&announced));
     zones(other, 2..3);
     recorder.watcher.discover();
     recorder.drain(true);
@@ -347,7 +347,7 @@ fn a_program_that_died_is_read_to_the_end() {
     let mut recorder = Recorder::new();
     let program = FakeProgram::new();
     let thread = program.thread(7001);
-    recorder.told(program.announcement(&thread));
+    recorder.notify(program.announcement(&thread));
     zones(thread, 1..3);
     recorder.drain(false);
     zones(thread, 3..5);
@@ -365,12 +365,12 @@ fn a_second_ring_of_a_program_that_died_meanwhile_is_read_too() {
     let mut recorder = Recorder::new();
     let program = FakeProgram::new();
     let first = program.thread(7001);
-    recorder.told(program.announcement(&first));
+    recorder.notify(program.announcement(&first));
     let second = program.thread(7002);
     zones(second, 1..3);
     let late = program.announcement(&second);
     drop(program);
-    recorder.told(late);
+    recorder.notify(late);
     recorder.drain(true);
     assert_eq!(recorder.locations(7002), [1, 2]);
 }
@@ -384,7 +384,7 @@ fn a_program_that_died_before_it_was_taken_is_one_loss() {
     // A thread that nobody reads announces its ring several times.
     let late = [(); 3].map(|()| program.announcement(&thread));
     drop(program);
-    late.into_iter().for_each(|late| recorder.told(late));
+    late.into_iter().for_each(|late| recorder.notify(late));
     recorder.drain(true);
     assert_eq!(recorder.lost(LostRecord::Kind(RecordKind::Ring), LossCause::NotTaken), 1);
 }
@@ -392,20 +392,20 @@ fn a_program_that_died_before_it_was_taken_is_one_loss() {
 #[test]
 fn a_ring_that_is_announced_again_after_it_was_read_to_the_end_is_no_loss() {
     let (mut recorder, process) = (Recorder::new(), FakeProcess::new());
-    recorder.watcher.look_below(process.root());
+    recorder.watcher.set_root(process.root());
     let program = FakeProgram::new();
     process.runs(&program);
     zones(program.thread(7001), 1..3);
-    recorder.told(announced_now());
+    recorder.notify(announced_now());
     let again = announced_now();
     process.ends();
     recorder.watcher.roll_call();
-    recorder.told(again);
+    recorder.notify(again);
     recorder.drain(true);
     assert_eq!(recorder.locations(7001), [1, 2]);
     assert_eq!(recorder.lost(LostRecord::Kind(RecordKind::Ring), LossCause::NotTaken), 0);
     // Later the process had another arena there, which is gone as well.
-    recorder.told(announced_now());
+    recorder.notify(announced_now());
     recorder.drain(true);
     assert_eq!(recorder.lost(LostRecord::Kind(RecordKind::Ring), LossCause::NotTaken), 1);
 }
@@ -417,14 +417,14 @@ fn announced_now() -> ZoneNotice {
 #[test]
 fn a_process_that_runs_many_programs_one_after_the_other_is_read_in_each() {
     let (mut recorder, process) = (Recorder::new(), FakeProcess::new());
-    recorder.watcher.look_below(process.root());
+    recorder.watcher.set_root(process.root());
     for number in 0..40 {
         let program = FakeProgram::new();
         let thread = program.thread(7001);
         zones(thread, number..number + 1);
         // Each has its arena where the one before had its own, and nobody has called the roll.
         process.runs(&program);
-        recorder.told(FakeProcess::announces(0));
+        recorder.notify(FakeProcess::announces(0));
         recorder.drain(true);
     }
     assert_eq!(recorder.locations(7001), (0..40).collect::<Vec<u64>>());
@@ -436,7 +436,7 @@ fn a_full_ring_counts_what_it_lost_and_goes_on() {
     let mut recorder = Recorder::new();
     let program = FakeProgram::new();
     let thread = program.thread(7001);
-    recorder.told(program.announcement(&thread));
+    recorder.notify(program.announcement(&thread));
     let fitted = (0..70_000).filter(|_| thread.write(&frame())).count();
     let lost = 70_000 - fitted as u64;
     assert!(lost > 0);
@@ -460,7 +460,7 @@ fn events_of_threads_that_ended_unread_are_lost_only_if_the_recording_had_begun(
     let mut recorder = Recorder::new();
     let program = FakeProgram::new();
     let thread = program.thread(7001);
-    recorder.told(program.announcement(&thread));
+    recorder.notify(program.announcement(&thread));
     recorder.drain(true);
     let header = program.memory().header();
     header.events_unread.store(7, Relaxed);
@@ -486,7 +486,7 @@ fn what_a_ring_lost_before_its_first_reader_came_is_counted_also_when_the_ring_h
     header.tail.store(header.head.load(Relaxed), Relaxed);
     zones(thread, 4..6);
     header.lost.store(3, Relaxed);
-    recorder.told(program.announcement(&thread));
+    recorder.notify(program.announcement(&thread));
     recorder.drain(true);
     assert_eq!(recorder.locations(7001), [4, 5]);
     assert_eq!(recorder.lost(LostRecord::ZoneItem, LossCause::LaneFull), 3);
@@ -501,7 +501,7 @@ fn definitions_come_in_their_order_and_only_when_they_are_complete() {
     let late = program.reserve(&[22, 23], EntryKind::String);
     program.define(&[33], EntryKind::String);
     zones(thread, number..number + 1);
-    recorder.told(program.announcement(&thread));
+    recorder.notify(program.announcement(&thread));
     recorder.drain(true);
     program.complete(late, 2);
     recorder.drain(true);
@@ -538,7 +538,7 @@ fn counters_of_an_application_become_plots_of_its_process() {
     let value = std::sync::atomic::AtomicU64::new(42);
     let number =
         program.define(&[ValueType::Unsigned as u64, value.as_ptr() as u64, 0], EntryKind::Counter);
-    recorder.told(program.announcement(&thread));
+    recorder.notify(program.announcement(&thread));
     let words = plotted(&mut recorder, 42);
     assert_eq!((words[0] as u8, words[1]), (ItemKind::Plot as u8, u64::from(number) | 1 << 32));
     value.store(43, Release);
@@ -566,8 +566,8 @@ fn an_arena_is_one_recorders_at_a_time_and_the_next_ones_after_it() {
     let thread = program.thread(std::process::id());
     let mut second = Recorder::another();
     zones(thread, 1..2);
-    first.told(program.announcement(&thread));
-    second.told(program.announcement(&thread));
+    first.notify(program.announcement(&thread));
+    second.notify(program.announcement(&thread));
     first.drain(true);
     second.drain(true);
     assert_eq!(first.locations(std::process::id()), [1]);
@@ -591,8 +591,8 @@ fn two_programs_in_one_process_are_two_clients() {
     let (a, b) = (one.thread(7001), other.thread(7001));
     zones(a, 1..2);
     zones(b, 2..3);
-    recorder.told(one.announcement(&a));
-    recorder.told(other.announcement(&b));
+    recorder.notify(one.announcement(&a));
+    recorder.notify(other.announcement(&b));
     recorder.drain(true);
     assert_eq!(recorder.clients().len(), 2);
     let by_client: Vec<_> =

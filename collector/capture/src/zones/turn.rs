@@ -63,7 +63,7 @@ impl TurnBudget {
     }
 
     /// Counts a ring that was looked at, and the bytes that it held.
-    pub(super) fn looked(&mut self, bytes: usize) {
+    pub(super) fn count_ring(&mut self, bytes: usize) {
         self.looks = self.looks.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);
         self.visit = (self.visit.0.saturating_sub(1), self.visit.1.saturating_sub(bytes));
@@ -204,7 +204,7 @@ mod tests {
             order.run(&mut TurnBudget::new(false), |client, turn| {
                 served.push(client);
                 // Every ring is full.
-                turn.looked(BYTES_OF_A_VISIT);
+                turn.count_ring(BYTES_OF_A_VISIT);
                 Some(VisitOutcome::Finished)
             });
         }

@@ -213,7 +213,7 @@ impl Takeover {
             return Some(DiscoveryJob::Announced(announcement, None));
         }
         let before = thread_cpu_time();
-        let looked = self.look(announcement);
+        let looked = self.inspect(announcement);
         if !matches!(looked, InspectOutcome::Known) {
             let took = thread_cpu_time().saturating_sub(before);
             self.in_vain[usize::from(is_young)].took(user, took.as_micros() as u64 + 1);
@@ -224,7 +224,7 @@ impl Takeover {
         }
     }
 
-    fn look(&mut self, announcement: Announcement) -> InspectOutcome {
+    fn inspect(&mut self, announcement: Announcement) -> InspectOutcome {
         let Announcement { pid, tid, descriptor, .. } = announcement;
         let paths = find::descriptor_paths(&self.arenas.root(), pid, tid, descriptor);
         for path in &paths {
@@ -337,7 +337,7 @@ pub(super) fn announced_ring(
         return;
     };
     let owner = taken.arena.memory.ring(ring).owner.load(Ordering::Acquire);
-    arenas.tell(taken, ring, owner, Some(tid));
+    arenas.report_owner(taken, ring, owner, Some(tid));
 }
 
 /// An arena that was announced could not be had.

@@ -98,7 +98,7 @@ fn record(options: &Options, around: &Surroundings, program_start: Instant) -> R
     })?;
     if options.is_endless() && !terminal.is_live() {
         // A terminal shows a line that moves and says so.
-        say!("syscollect: recording until Ctrl-C (SIGINT)");
+        eprint_line!("syscollect: recording until Ctrl-C (SIGINT)");
     }
     let mut launched = gated.map(Gated::start);
     let watch = Watch { stop_events: &stop_events, terminal, duration: options.duration };
@@ -125,10 +125,10 @@ fn record(options: &Options, around: &Surroundings, program_start: Instant) -> R
     };
     let result = running.finish(&ended, finishing)?;
     if options.timings {
-        say!("{}", timings.text(result.events));
+        eprint_line!("{}", timings.text(result.events));
     }
     if let Some(command) = launched.filter(command::Launched::is_running) {
-        say!("syscollect: {} (PID {}) goes on running", command.name(), command.pid());
+        eprint_line!("syscollect: {} (PID {}) goes on running", command.name(), command.pid());
     }
     Ok(exit_code(options, &ended, result))
 }

@@ -38,7 +38,7 @@ pub(crate) fn watch(stops: Sender<StopEvent>) -> Result<Abandon> {
                     let _ = stops.send(StopEvent::Signal(stop(signal)));
                 }
                 if watched.wanted() && !std::mem::replace(&mut told, true) {
-                    say!(
+                    eprint_line!(
                         "syscollect: abandoned; ends within {GRACE_SECONDS} seconds, unfinished \
                          files end in .partial"
                     );

@@ -26,7 +26,7 @@ pub(crate) fn watch(stops: Sender<StopEvent>) -> Result<Abandon> {
                     // Nobody listens any more when the recording has just ended.
                     _ if watched.is_recording() => drop(stops.send(StopEvent::Signal(stop))),
                     SignalAction::End => {
-                        say!("syscollect: ended at once; unfinished files end in .partial");
+                        eprint_line!("syscollect: ended at once; unfinished files end in .partial");
                         std::process::exit(1);
                     }
                     SignalAction::Stop | SignalAction::Wait | SignalAction::Abandon => {}

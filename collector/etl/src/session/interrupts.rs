@@ -108,7 +108,7 @@ impl Interrupts {
             slice.fields.push(Field::named(self.names.routine, Value::String(address)));
         }
         let (scope, began) = (Scope::Cpu(CpuId::new(record.cpu.into())), engine.time(start));
-        self.rows.tell(engine, Interval { event_type, scope, track, began, slice });
+        self.rows.emit(engine, Interval { event_type, scope, track, began, slice });
         StackSubject::nothing(engine.writer(record))
     }
 

@@ -34,7 +34,7 @@ impl IntervalRows {
 
     /// Tells an interval that ends now, on a row of its track where nothing else is.
     /// What began before everything that waits begins there, and says how long it took.
-    pub(super) fn tell(&mut self, engine: &mut Engine<'_>, interval: Interval) {
+    pub(super) fn emit(&mut self, engine: &mut Engine<'_>, interval: Interval) {
         let Interval { event_type, scope, track, began, mut slice } = interval;
         let now = engine.now();
         let began = began.min(now);

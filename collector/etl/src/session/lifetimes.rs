@@ -146,7 +146,7 @@ impl History {
         records.renames.iter().for_each(|record| builder.rename(record));
         let mut seen: Vec<(u32, u32)> = records.seen.processes.into_iter().collect();
         seen.sort_unstable();
-        seen.into_iter().for_each(|(tid, pid)| builder.seen(tid, pid));
+        seen.into_iter().for_each(|(tid, pid)| builder.observe(tid, pid));
         builder.stand_ins();
         let mut history = builder.history;
         history.lifecycle.sort_by_key(|(at, _)| *at);
@@ -342,7 +342,7 @@ impl Builder<'_> {
     }
 
     /// A thread that only headers of other records name.
-    fn seen(&mut self, tid: u32, pid: u32) {
+    fn observe(&mut self, tid: u32, pid: u32) {
         if tid == 0 || self.history.threads.contains(tid) {
             return;
         }

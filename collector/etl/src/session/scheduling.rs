@@ -201,7 +201,7 @@ mod tests {
     }
 
     /// What scheduling tells of a trace with stacks, in which waits are long from 100 ns on.
-    fn told(decode: impl FnOnce(&mut Engine<'_>, &mut Scheduling<'_>)) -> KeptEvents {
+    fn decoded(decode: impl FnOnce(&mut Engine<'_>, &mut Scheduling<'_>)) -> KeptEvents {
         let (mut told, waits) = (KeptEvents::default(), LongWaits::default());
         let mut scheduling = Scheduling::new(&waits, 100, true, &mut told.tables.strings);
         told.by(|engine| decode(engine, &mut scheduling));
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_thread_comes_back_with_the_stack_that_it_left_with() {
         let mut back = Vec::new();
-        told(|engine, scheduling| {
+        decoded(|engine, scheduling| {
             for (left, returned) in [(10, 20), (30, 400)] {
                 engine.advance(left);
                 let idle = scheduling.on_switch(engine, &record(left), &switch(7, 0));
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_switch_tells_why_the_thread_waits_and_the_idle_thread_waits_for_nothing() {
-        let told = told(|engine, scheduling| {
+        let told = decoded(|engine, scheduling| {
             scheduling.on_switch(engine, &record(0), &switch(7, 0));
             let idle = ContextSwitch { old_state: State::READY, ..switch(0, 7) };
             assert_eq!(
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn who_runs_on_the_cpu_wakes_others_which_have_their_last_priority_and_cpu() {
-        let told = told(|engine, scheduling| {
+        let told = decoded(|engine, scheduling| {
             let ready =
                 ReadyThread { tid: 7, adjust_reason: 0, adjust_increment: 0, flags: FROM_DPC };
             assert_eq!(scheduling.on_ready(engine, &record(0), &ready).tid, ANY_THREAD);

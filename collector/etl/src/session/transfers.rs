@@ -96,7 +96,7 @@ impl<'a> Transfers<'a> {
             began: engine.time(record.timestamp.saturating_sub(io.duration)),
             slice: Slice { category, fields, ..Slice::named(name) },
         };
-        self.rows.tell(engine, interval);
+        self.rows.emit(engine, interval);
         StackSubject::nothing(io.tid.unwrap_or(ANY_THREAD))
     }
 
@@ -121,7 +121,7 @@ impl<'a> Transfers<'a> {
             began: engine.time(fault.start),
             slice: Slice { fields, ..Slice::named(self.fault.slice) },
         };
-        self.rows.tell(engine, interval);
+        self.rows.emit(engine, interval);
         StackSubject::nothing(ANY_THREAD)
     }
 

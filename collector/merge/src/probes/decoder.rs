@@ -125,7 +125,7 @@ impl Probes {
         let Some(Probe { pair, role, .. }) = self.table.get(hit.record.probe) else { return };
         let (pair, role) = (*pair, *role);
         if self.table.is_undecided(pair) && self.nesting.on(hit.record.tid, pair, role) {
-            self.table.seen_to_nest(pair);
+            self.table.set_nesting(pair);
         }
     }
 

@@ -101,7 +101,7 @@ fn observe(reader: &CaptureReader, probes: &mut ProbeTable) {
             continue;
         };
         if observer.on(record.tid, pair, role) {
-            probes.seen_to_nest(pair);
+            probes.set_nesting(pair);
             if !probes.has_undecided() {
                 break;
             }

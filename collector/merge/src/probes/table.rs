@@ -104,7 +104,7 @@ impl ProbeTable {
     }
 
     /// The pair was seen to nest, and nobody has said whether it does.
-    pub(crate) fn seen_to_nest(&mut self, pair: u32) {
+    pub(crate) fn set_nesting(&mut self, pair: u32) {
         self.undecided.remove(&pair);
         self.nesting.insert(pair, true);
     }

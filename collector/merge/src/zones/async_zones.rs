@@ -57,7 +57,7 @@ impl Zones {
             zone.restated = false;
             let track = zone.track;
             engine.occurred(EventType::AsyncZone);
-            return self.say_more(engine, track, attributes.own);
+            return self.emit_update(engine, track, attributes.own);
         }
         let task = program.tasks.get(task).filter(|_| task != 0);
         if self.begin_async(
@@ -154,7 +154,7 @@ impl Zones {
         let program = self.program(writer.process, writer.client);
         let Some(zone) = program.async_zones.remove(&number) else { return Ok(()) };
         program.rows.entry(zone.name).or_default().give_back(zone.row);
-        self.say_more(engine, zone.track, attributes.own)?;
+        self.emit_update(engine, zone.track, attributes.own)?;
         engine.emit(&Event::SliceEnd(zone.track))
     }
 }

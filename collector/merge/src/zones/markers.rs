@@ -168,7 +168,7 @@ impl Zones {
         let open = halves.iter_mut().find(|(of, count)| *of == track && *count > 0);
         let Some((_, count)) = open else { return Ok(()) };
         *count -= 1;
-        self.say_more(engine, track, attributes)?;
+        self.emit_update(engine, track, attributes)?;
         engine.emit(&Event::SliceEnd(track))
     }
 }

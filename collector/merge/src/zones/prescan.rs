@@ -99,7 +99,7 @@ impl Prescanner<'_> {
         words: &[u64],
         prescan: &mut Prescan,
     ) {
-        if says_more(own_attributes(words)) {
+        if has_attributes(own_attributes(words)) {
             self.parts(lane, ticks, owner, words, prescan);
         } else if crash_instruction(words).is_some() {
             self.stack(ticks, owner, words, Vec::new(), prescan);
@@ -184,7 +184,7 @@ fn own_attributes(words: &[u64]) -> &[u64] {
 }
 
 /// Whether stacks or names of threads are among these items.
-fn says_more(mut words: &[u64]) -> bool {
+fn has_attributes(mut words: &[u64]) -> bool {
     while let Some(first) = words.first() {
         match Item::decode(words) {
             Some(Item::Attribute(Attribute::Stack { .. })) => return true,

@@ -149,7 +149,7 @@ impl Zones {
     }
 
     /// More of the innermost slice of a track, if anything is said.
-    pub(crate) fn say_more(
+    pub(crate) fn emit_update(
         &mut self,
         engine: &mut Engine<'_>,
         track: TrackId,

@@ -33,7 +33,7 @@ fn chunk_of(tid: u32, missing: u64) -> ZoneRecord {
     ZoneRecord::Chunk(Box::new((chunk, LaneGap { records: missing, chunks: 0 })))
 }
 
-fn tell(zones: &mut Zones, engine: &mut Engine<'_>, event: ZoneEvent) {
+fn feed(zones: &mut Zones, engine: &mut Engine<'_>, event: ZoneEvent) {
     let item = Item::Stamped { ticks: engine.present.ticks(), event }.encode();
     zones.on(engine, ZONE, ZoneRecord::Group(1), &item).unwrap();
 }
@@ -75,7 +75,7 @@ fn an_end_says_of_inner_zones_whose_ends_were_lost_that_they_are_unfinished() {
     let events = events_of(&mut tables, |engine| {
         zones.on(engine, ZONE, chunk_of(7, 0), &[]).unwrap();
         for event in [begin(0), begin(1), begin(2), ZoneEvent::ZoneEnd { depth: 0 }] {
-            tell(&mut zones, engine, event);
+            feed(&mut zones, engine, event);
         }
         assert_eq!(engine.sink.tally.records, 4);
     });
@@ -92,9 +92,9 @@ fn who_takes_over_a_lane_ends_what_the_thread_before_had_open() {
     let mut zones = zones(&mut tables);
     let events = events_of(&mut tables, |engine| {
         zones.on(engine, ZONE, chunk_of(7, 0), &[]).unwrap();
-        tell(&mut zones, engine, begin(0));
+        feed(&mut zones, engine, begin(0));
         zones.on(engine, ZONE, chunk_of(8, 0), &[]).unwrap();
-        tell(&mut zones, engine, begin(0));
+        feed(&mut zones, engine, begin(0));
     });
     assert_eq!(shapes(&events), "bueb");
     let [first, second] = tracks(&events)[..] else { panic!("{events:?}") };
@@ -107,9 +107,9 @@ fn what_is_missing_before_a_chunk_is_told_and_zones_go_on() {
     let mut zones = zones(&mut tables);
     let events = events_of(&mut tables, |engine| {
         zones.on(engine, ZONE, chunk_of(7, 0), &[]).unwrap();
-        tell(&mut zones, engine, begin(0));
+        feed(&mut zones, engine, begin(0));
         zones.on(engine, ZONE, chunk_of(7, 5), &[]).unwrap();
-        tell(&mut zones, engine, ZoneEvent::ZoneEnd { depth: 0 });
+        feed(&mut zones, engine, ZoneEvent::ZoneEnd { depth: 0 });
     });
     assert_eq!(shapes(&events), "ble");
     let Event::Loss(loss) = &events[1] else { unreachable!("it is a loss") };
@@ -122,9 +122,9 @@ fn a_zone_at_a_place_that_its_program_did_not_define_is_counted_and_not_shown() 
     let mut zones = zones(&mut tables);
     let events = events_of(&mut tables, |engine| {
         // Nobody said who writes.
-        tell(&mut zones, engine, begin(0));
+        feed(&mut zones, engine, begin(0));
         zones.on(engine, ZONE, chunk_of(7, 0), &[]).unwrap();
-        tell(&mut zones, engine, ZoneEvent::ZoneBegin { location: 99, depth: 0 });
+        feed(&mut zones, engine, ZoneEvent::ZoneBegin { location: 99, depth: 0 });
         let losses = engine.source.losses.totals();
         assert_eq!((losses[0].cause, losses[0].count), (LossCause::Undecodable, 1));
     });
@@ -146,7 +146,7 @@ fn a_thread_that_ends_closes_its_own_zones_only() {
                 &ZoneChunk { client: CLIENT, tid, ..Default::default() },
             );
             engine.source.lanes[ZONE].writer = Some(writer);
-            tell(&mut zones, engine, begin(0));
+            feed(&mut zones, engine, begin(0));
             engine.source.lanes[ZONE].writer = None;
         }
         let thread = engine.thread(7);

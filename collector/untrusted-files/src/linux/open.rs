@@ -79,7 +79,7 @@ pub fn find(place: &FileLocation<'_>, owner: Option<&Owner>) -> Result<FoundFile
     }
     let (place, owner) = (Walk::of(place)?, owner.cloned());
     within(uid, move || {
-        let (file, data) = look_at(place.go(owner.as_ref())?)?;
+        let (file, data) = inspect(place.go(owner.as_ref())?)?;
         if served.iter().any(|served| served.has(&data)) {
             return Err(OpenError::Served);
         }
@@ -121,7 +121,7 @@ pub fn data_of_mapping(
 pub fn data_of_program(process: &Path) -> Result<FileData, OpenError> {
     // The kernel knows it beside what the process has mapped, and waits for nobody.
     let program = in_process(process, |folder| walk(None, &folder.join("exe"), NONE))?;
-    Ok(look_at(program)?.1)
+    Ok(inspect(program)?.1)
 }
 
 /// A folder that a process sees, as a place to look for something in; no link is followed on the
@@ -173,14 +173,14 @@ fn mapped_at(
     uid: Option<u32>,
 ) -> Result<(File, FileData), OpenError> {
     if uid == Some(0) {
-        look_at_range(pid, start, end)
+        inspect_range(pid, start, end)
     } else {
-        within(uid, move || look_at_range(pid, start, end))?
+        within(uid, move || inspect_range(pid, start, end))?
     }
 }
 
-fn look_at_range(pid: u32, start: u64, end: u64) -> Result<(File, FileData), OpenError> {
-    look_at(range(pid, start, end)?)
+fn inspect_range(pid: u32, start: u64, end: u64) -> Result<(File, FileData), OpenError> {
+    inspect(range(pid, start, end)?)
 }
 
 /// The place of what is mapped there.
@@ -189,7 +189,7 @@ fn range(pid: u32, start: u64, end: u64) -> io::Result<File> {
     in_map_files(&folder_of(pid), |folder| walk(None, &folder.join(&name), NONE))
 }
 
-fn look_at(place: File) -> Result<(File, FileData), OpenError> {
+fn inspect(place: File) -> Result<(File, FileData), OpenError> {
     let data = data_of(&place)?;
     if data.mode & libc::S_IFMT != libc::S_IFREG {
         return Err(OpenError::NoRegularFile);

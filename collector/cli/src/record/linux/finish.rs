@@ -126,7 +126,7 @@ impl Finish<'_> {
                 // The reader of standard output may leave early, which is no mistake and
                 // would be told to nobody; a file that stays is told all the same.
                 if crate::is_closed_pipe(&error) {
-                    say!("syscollect: {advice}");
+                    eprint_line!("syscollect: {advice}");
                 }
                 Err(error.context(advice))
             }
@@ -162,10 +162,10 @@ impl Finish<'_> {
             match kept {
                 Ok(bundled) => {
                     let lines = bundled.lines(bundling.most);
-                    lines.iter().for_each(|line| say!("syscollect: {line}"));
+                    lines.iter().for_each(|line| eprint_line!("syscollect: {line}"));
                 }
                 // What was recorded is there all the same.
-                Err(error) => say!("syscollect: {}", crate::message(&error)),
+                Err(error) => eprint_line!("syscollect: {}", crate::message(&error)),
             }
             timings.end("keeping symbols");
         }
@@ -185,7 +185,7 @@ impl Finish<'_> {
         // What the user did not wait for is not among them: an export names the rest.
         if let Err(error) = end.append(capture.file().try_clone()?, names) {
             // The export has them all the same; a capture that stays lacks them.
-            say!("syscollect: {}", crate::message(&error));
+            eprint_line!("syscollect: {}", crate::message(&error));
         }
         session.add_symbols(tables);
         if self.is_accounted {
@@ -309,7 +309,7 @@ impl Finish<'_> {
             true => {
                 let told = std::iter::once(Definition::Summary(Box::new(summary)));
                 if let Err(error) = end.append(capture.file().try_clone()?, told) {
-                    say!("syscollect: {}", crate::message(&error));
+                    eprint_line!("syscollect: {}", crate::message(&error));
                 }
                 if !files.is_exported() && files.standard_output.is_none() {
                     bytes = capture.file().metadata()?.len();

@@ -80,7 +80,7 @@ impl System {
         };
         drafted.show(files)?;
         let missing = recorder.missing().to_vec();
-        missing.iter().for_each(|note| say!("syscollect: {note}"));
+        missing.iter().for_each(|note| eprint_line!("syscollect: {note}"));
         Ok(Running {
             recorder,
             drafted,
@@ -165,7 +165,7 @@ impl Running {
         };
         finishing.timings.end("stopping");
         let learned = learned(&self.missing, &recorded.summary.missing);
-        learned.iter().for_each(|note| say!("syscollect: {note}"));
+        learned.iter().for_each(|note| eprint_line!("syscollect: {note}"));
         conclude(self.drafted, recorded, finishing)
     }
 }
@@ -253,7 +253,7 @@ fn conclude(
     let RecordingFinish { options, files, abandon, terminal, timings } = finishing;
     let error = recorded.error.clone();
     if let Some(error) = &error {
-        say!("syscollect: the recording is incomplete: {error}");
+        eprint_line!("syscollect: the recording is incomplete: {error}");
     }
     let (files, draft, before) = match drafted {
         DraftOutput::One(draft) => (files.clone(), draft, None),
@@ -294,7 +294,7 @@ fn conclude(
         series,
     };
     let style = terminal.style();
-    say_styled!(style, "{}", summary::text(&outcome, style));
+    eprint_styled!(style, "{}", summary::text(&outcome, style));
     Ok(RecordingResult {
         events: outcome.events,
         is_lossy: outcome.lost.is_lossy(),

@@ -207,7 +207,7 @@ impl DraftSeries {
             });
             let Some(Some((number, next))) = next else {
                 // It is written on, and may get its name when it is complete.
-                return say!("syscollect: {}", crate::message(&error));
+                return eprint_line!("syscollect: {}", crate::message(&error));
             };
             draft.call(next.draft_name());
             (*last_number, *place) = (number, next);
@@ -252,7 +252,7 @@ impl KeptFiles {
             let Some((place, draft)) = drafts.take() else { break };
             let path = draft.path();
             if let Some(error) = &error {
-                say!("syscollect: {} is incomplete: {error}", path.display());
+                eprint_line!("syscollect: {} is incomplete: {error}", path.display());
             }
             if is_empty(draft.file()) {
                 // Dropping the draft removes it.
@@ -284,7 +284,9 @@ impl KeptFiles {
             match finish.finish(draft, recorded, &mut Timings::start()) {
                 // One more is being written.
                 Ok(mut finished) => self.add(place, &mut finished, 1),
-                Err(error) => say!("syscollect: {}: {}", path.display(), crate::message(&error)),
+                Err(error) => {
+                    eprint_line!("syscollect: {}: {}", path.display(), crate::message(&error));
+                }
             }
         }
         self
@@ -303,7 +305,7 @@ impl KeptFiles {
         {
             match place.capture.remove() {
                 Ok(()) => self.deleted += 1,
-                Err(error) => say!("syscollect: cannot delete {}: {error}", path.display()),
+                Err(error) => eprint_line!("syscollect: cannot delete {}: {error}", path.display()),
             }
         }
     }

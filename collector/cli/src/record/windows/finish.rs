@@ -17,9 +17,9 @@ use syscollect_windows::Counts;
 /// Says what was lost; whether anything was.
 pub(super) fn losses(counts: &Counts, style: Style) -> bool {
     let lines = syscollect_windows::losses(counts);
-    lines
-        .iter()
-        .for_each(|line| say_styled!(style, "{}\n", style.alarm(&format!("*** LOST *** {line}"))));
+    lines.iter().for_each(|line| {
+        eprint_styled!(style, "{}\n", style.alarm(&format!("*** LOST *** {line}")))
+    });
     !lines.is_empty()
 }
 
@@ -34,14 +34,14 @@ pub(super) fn finish(finishing: RecordingFinish<'_>) -> Result<RecordingResult> 
     }
     if files.export.is_none() {
         let path = raw.publish(&files.capture)?;
-        say!("Wrote {}: {}", path.display(), bytes(size));
-        say!("Export it: syscollect export {} -o FILE.pftrace", path.display());
+        eprint_line!("Wrote {}: {}", path.display(), bytes(size));
+        eprint_line!("Export it: syscollect export {} -o FILE.pftrace", path.display());
         return Ok(RecordingResult::default());
     }
     match export(&raw, finishing) {
         Ok(exported) => {
             if files.keep == KeepCapture::Always {
-                say!("Kept {}, the raw trace", files.keep_capture(raw).display());
+                eprint_line!("Kept {}, the raw trace", files.keep_capture(raw).display());
             }
             Ok(exported)
         }
@@ -74,6 +74,6 @@ fn export(raw: &DraftFile, finishing: RecordingFinish<'_>) -> Result<RecordingRe
         complete: source.is_complete(),
     };
     let style = terminal.style();
-    say_styled!(style, "{}", summary::export_text(&exported, style));
+    eprint_styled!(style, "{}", summary::export_text(&exported, style));
     Ok(RecordingResult { events, is_lossy, is_incomplete: false })
 }

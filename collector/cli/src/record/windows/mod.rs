@@ -54,8 +54,9 @@ impl System {
         let here = system::place();
         let session = Session::start(&Etw, &Plan::new(&wanted(options, &path), here), here.pid);
         let session = session.inspect_err(|_| remove(&path))?;
-        session.notes().iter().for_each(|note| say!("syscollect: {note}"));
-        let images = ImageWatch::start(here.pid).inspect_err(|note| say!("syscollect: {note}"));
+        session.notes().iter().for_each(|note| eprint_line!("syscollect: {note}"));
+        let images =
+            ImageWatch::start(here.pid).inspect_err(|note| eprint_line!("syscollect: {note}"));
         Ok(Running { session, images: images.ok(), path })
     }
 }
@@ -128,7 +129,7 @@ impl Running {
         };
         // The trace is whole without: its samples have names only where the same files are at hand.
         if let Err(error) = syscollect_windows::identify(&self.path, identity) {
-            say!("syscollect: functions may stay without names: {error}");
+            eprint_line!("syscollect: functions may stay without names: {error}");
         }
         Ok(counts)
     }

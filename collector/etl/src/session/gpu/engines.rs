@@ -47,7 +47,7 @@ impl Engines {
         job.started = given.map(|given| given.max(state.free_since).min(engine.now()));
         state.free_since = state.free_since.max(engine.now());
         let name = state.name;
-        tell(engine, name, job);
+        emit_job(engine, name, job);
     }
 
     /// A job will not come to its end, and waited for its engine: it took no time
@@ -61,7 +61,7 @@ impl Engines {
     ) {
         let name = self.state(engine, topology, gpu_engine).name;
         (job.submitted, job.queued) = (None, None);
-        tell(engine, name, job);
+        emit_job(engine, name, job);
     }
 
     fn state(
@@ -86,7 +86,7 @@ impl Engines {
     }
 }
 
-fn tell(engine: &mut Engine<'_>, name: StringId, job: GpuJob) {
+fn emit_job(engine: &mut Engine<'_>, name: StringId, job: GpuJob) {
     let track = Track { scope: Scope::Machine(MachineId::FIRST), name, kind: TrackKind::GpuQueue };
     let track = engine.track(track, 0);
     engine.push_event(EventType::GpuJob, Event::GpuJob(track, Box::new(job)));

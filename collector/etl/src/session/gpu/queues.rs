@@ -158,8 +158,8 @@ impl Queues {
                 context: Some(context),
                 ..GpuJob::named(name)
             };
-            say(&mut job, &mut engine.tables, "sequence", Value::Unsigned(sequence.into()));
-            return self.tell(engine, topology, context, engine.now(), job);
+            add_field(&mut job, &mut engine.tables, "sequence", Value::Unsigned(sequence.into()));
+            return self.emit_job(engine, topology, context, engine.now(), job);
         };
         let end = if timed_out { GpuJobEnd::Failed } else { GpuJobEnd::Finished };
         self.end(engine, topology, packet, end);
@@ -240,7 +240,7 @@ impl Queues {
         };
         if end != DmaEnd::Completed {
             let value = Value::String(engine.tables.strings.intern(end.name()));
-            say(&mut job, &mut engine.tables, "interrupt", value);
+            add_field(&mut job, &mut engine.tables, "interrupt", value);
         }
         if !begun {
             (job.queued, job.end) = (None, GpuJobEnd::WithoutBeginning);
@@ -327,7 +327,7 @@ impl Queues {
             return self.engines.end(engine, topology, gpu_engine, job);
         }
         let waited = engine.now().0.saturating_sub(dma.given.0);
-        say(&mut job, &mut engine.tables, "waited", Value::Duration(waited));
+        add_field(&mut job, &mut engine.tables, "waited", Value::Duration(waited));
         self.engines.drop_waiting(engine, topology, gpu_engine, job);
     }
 
@@ -349,7 +349,7 @@ impl Queues {
             end,
             ..GpuJob::named(name)
         };
-        say(&mut job, &mut engine.tables, "sequence", Value::Unsigned(sequence.into()));
+        add_field(&mut job, &mut engine.tables, "sequence", Value::Unsigned(sequence.into()));
         let stands_for_dma = topology.is_hardware_queue(context) && packet.is_for_the_gpu();
         if stands_for_dma && end != GpuJobEnd::Unfinished {
             let gpu_engine = topology.node(context).map_or(GpuEngine::Unknown, GpuEngine::Node);
@@ -359,12 +359,12 @@ impl Queues {
             // Handing it over belongs to the engine's job: one arrow from the thread is enough.
             (job.submitted, job.queued) = (None, Some(submitted));
         }
-        packet.say_more(&mut job, &mut engine.tables);
-        self.tell(engine, topology, context, submitted, job);
+        packet.add_wait(&mut job, &mut engine.tables);
+        self.emit_job(engine, topology, context, submitted, job);
     }
 
     /// Tells a job on its context's tracks.
-    fn tell(
+    fn emit_job(
         &mut self,
         engine: &mut Engine<'_>,
         topology: &mut Topology,
@@ -405,9 +405,14 @@ impl Packet {
     }
 
     /// How long it waited, and its fences.
-    fn say_more(&self, job: &mut GpuJob, tables: &mut Tables) {
+    fn add_wait(&self, job: &mut GpuJob, tables: &mut Tables) {
         if let Some(taken) = self.taken {
-            say(job, tables, "waited", Value::Duration(taken.0.saturating_sub(self.submitted.0)));
+            add_field(
+                job,
+                tables,
+                "waited",
+                Value::Duration(taken.0.saturating_sub(self.submitted.0)),
+            );
         }
         match self.kind {
             QueuePacketKind::Signal => job.fence = self.fences.first().copied(),
@@ -441,12 +446,17 @@ impl Dma {
             queued: Some(*given),
             ..GpuJob::named(engine.tables.strings.intern(name))
         };
-        say(&mut job, &mut engine.tables, "submission", Value::Unsigned(packet.id));
-        say(&mut job, &mut engine.tables, "sequence", Value::Unsigned(packet.sequence.into()));
+        add_field(&mut job, &mut engine.tables, "submission", Value::Unsigned(packet.id));
+        add_field(
+            &mut job,
+            &mut engine.tables,
+            "sequence",
+            Value::Unsigned(packet.sequence.into()),
+        );
         job
     }
 }
 
-fn say(job: &mut GpuJob, tables: &mut Tables, name: &str, value: Value) {
+fn add_field(job: &mut GpuJob, tables: &mut Tables, name: &str, value: Value) {
     job.fields.push(Field::named(tables.strings.intern(name), value));
 }
