@@ -8,6 +8,7 @@
 use crate::fork::{self, Inheritance};
 use crate::open_async::OpenAsyncZones;
 use crate::{clock, memory, unread};
+use core::ffi::CStr;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use syscollect_zone_protocol::arena::{
@@ -41,6 +42,10 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 static HOPELESS: AtomicBool = AtomicBool::new(false);
 /// Tests: behave as if memfd_create were refused.
 pub(crate) static REFUSE_MEMORY: AtomicBool = AtomicBool::new(false);
+/// Tests: no recorder is to find the arena, see [`crate::testing::hide_from_recorders`].
+pub(crate) static HIDDEN: AtomicBool = AtomicBool::new(false);
+/// What arenas are called that are hidden.
+const HIDDEN_NAME: &CStr = c"syscollect-zones-hidden";
 /// Events that could not even be counted in an arena.
 pub static LOST_BEFORE_ARENA: AtomicU64 = AtomicU64::new(0);
 
@@ -315,13 +320,17 @@ fn may_have_size(bytes: u64) -> bool {
 }
 
 fn create_memory_file() -> Option<i32> {
-    let mut name = [0_u8; ARENA_NAME.len() + 1];
-    name[..ARENA_NAME.len()].copy_from_slice(ARENA_NAME.as_bytes());
+    let mut shown = [0_u8; ARENA_NAME.len() + 1];
+    shown[..ARENA_NAME.len()].copy_from_slice(ARENA_NAME.as_bytes());
+    let name = match HIDDEN.load(Ordering::Relaxed) {
+        true => HIDDEN_NAME.as_ptr(),
+        false => shown.as_ptr().cast(),
+    };
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // Systems may refuse memory that could be executed; older kernels do not know the flag.
     [flags | libc::MFD_NOEXEC_SEAL, flags].into_iter().find_map(|flags| {
         // SAFETY: the name ends with a zero.
-        let descriptor = unsafe { libc::memfd_create(name.as_ptr().cast(), flags) };
+        let descriptor = unsafe { libc::memfd_create(name, flags) };
         (descriptor >= 0).then_some(descriptor)
     })
 }

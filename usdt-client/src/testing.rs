@@ -1,7 +1,7 @@
 //! For tests without a collector: raises the semaphore of this process alone
 //! and reads the process's own arena. No part of the stable interface.
 
-use crate::semaphore::SEMAPHORE;
+use crate::semaphore::{SEMAPHORE, Semaphore};
 use crate::{arena, clock, memory};
 use core::sync::atomic::Ordering;
 use syscollect_zone_protocol::arena::{
@@ -11,6 +11,26 @@ use syscollect_zone_protocol::arena::{
 use syscollect_zone_protocol::item_words;
 
 pub use crate::arena::LOST_BEFORE_ARENA;
+
+/// Keeps the program from recorders that run on this machine, now or later: what they do with
+/// other programs neither raises its semaphore nor reads its arena. Call it before the first event,
+/// while there is one thread.
+///
+/// A recorder is still attached to the probes of the file, of which it hears nothing.
+pub fn hide_from_recorders() {
+    arena::HIDDEN.store(true, Ordering::Relaxed);
+    // The kernel finds the semaphore by its place in the mapped file. Where there is no file, it
+    // raises nothing, and what it has raised so far is gone.
+    let page = core::ptr::from_ref(&SEMAPHORE).cast_mut();
+    let (protection, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+    );
+    // SAFETY: the semaphore has its pages for itself, and zero is what it begins with.
+    let mapped =
+        unsafe { libc::mmap(page.cast(), size_of::<Semaphore>(), protection, flags, -1, 0) };
+    assert_eq!(mapped, page.cast(), "the semaphore gets memory of its own");
+}
 
 /// Behaves as if a collector had attached.
 pub fn raise() {

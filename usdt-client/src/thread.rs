@@ -261,6 +261,9 @@ impl ThreadState {
 
     /// Tells whoever attached to the probe where this thread's ring is.
     pub(crate) fn announce(&self) {
+        if arena::HIDDEN.load(Ordering::Relaxed) {
+            return;
+        }
         if let Some(arena) = self.arena() {
             crate::arch::probe_site::ring(
                 arena.descriptor(),

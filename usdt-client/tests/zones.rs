@@ -355,5 +355,5 @@ fn the_arena_is_sealed_and_its_descriptor_closes_on_exec() {
     assert_eq!(seals & expected, expected);
     assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
     let link = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).unwrap();
-    assert_eq!(link.to_str(), Some("/memfd:syscollect-zones (deleted)"));
+    assert_eq!(link.to_str(), Some("/memfd:syscollect-zones-hidden (deleted)"));
 }

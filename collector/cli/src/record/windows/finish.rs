@@ -18,7 +18,7 @@ use syscollect_windows::Counts;
 pub(super) fn losses(counts: &Counts, style: Style) -> bool {
     let lines = syscollect_windows::losses(counts);
     lines.iter().for_each(|line| {
-        eprint_styled!(style, "{}\n", style.alarm(&format!("*** LOST *** {line}")))
+        eprint_styled!(style, "{}\n", style.alarm(&format!("*** LOST *** {line}")));
     });
     !lines.is_empty()
 }
