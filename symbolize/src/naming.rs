@@ -80,7 +80,7 @@ struct NamingTask {
     accounted: Duration,
     turn: Arc<NamingTurn>,
     /// CPU time after which it was told that it is over.
-    told: Option<Duration>,
+    reported: Option<Duration>,
 }
 
 impl NamingTask {
@@ -96,7 +96,7 @@ impl NamingTask {
             clock,
             accounted: Duration::ZERO,
             turn: Arc::new(turn),
-            told: None,
+            reported: None,
         }
     }
 
@@ -114,8 +114,8 @@ impl NamingTask {
         let spent = self.account(accounts);
         let pace = accounts.pace(self.turn.owner(), spent);
         self.turn.slow_to(pace);
-        let told = (pace == NamingPace::Over).then(|| *self.told.get_or_insert(spent));
-        if told.is_some_and(|told| spent.saturating_sub(told) >= GRACE) {
+        let reported = (pace == NamingPace::Over).then(|| *self.reported.get_or_insert(spent));
+        if reported.is_some_and(|reported| spent.saturating_sub(reported) >= GRACE) {
             return Some(format!("not named: it took {:.1} s of CPU time", spent.as_secs_f64()));
         }
         (self.since.elapsed() >= limit).then(|| format!("not named: it took longer than {limit:?}"))

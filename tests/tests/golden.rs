@@ -487,7 +487,7 @@ fn a_command_line_is_read_after_the_list_and_names_that_are_read_at_the_end_come
 #[test]
 fn a_name_that_was_read_after_a_rename_is_not_put_before_it() {
     let (early, late) = (text(Ticks(ticks(10))), text(Ticks(ticks(40))));
-    assert_eq!(told(&early), told(&late) + 1, "{early}\n--- and ---\n{late}");
+    assert_eq!(reported(&early), reported(&late) + 1, "{early}\n--- and ---\n{late}");
 }
 
 fn text(names_read: Ticks) -> String {
@@ -507,7 +507,7 @@ fn text(names_read: Ticks) -> String {
     golden::text(&mut golden::open(machine.finish())).0
 }
 
-fn told(text: &str) -> usize {
+fn reported(text: &str) -> usize {
     text.matches("third").count()
 }
 
@@ -522,6 +522,6 @@ fn who_was_seen_asleep_is_told_at_that_time_unless_it_had_ended() {
     machine.task(0, 20, RecordKind::Exit, "sleeper", ended);
     machine.switch(0, 30, task_state::INTERRUPTIBLE, 0);
     let (text, _) = golden::text(&mut golden::open(machine.finish()));
-    let told: Vec<_> = text.lines().filter(|line| line.contains("asleep")).collect();
-    assert_eq!(told, ["        5.000 asleep sleeper/70 (sleeps, in futex_do_wait)"], "{text}");
+    let reported: Vec<_> = text.lines().filter(|line| line.contains("asleep")).collect();
+    assert_eq!(reported, ["        5.000 asleep sleeper/70 (sleeps, in futex_do_wait)"], "{text}");
 }

@@ -98,10 +98,10 @@ fn events_are_told_up_to_the_watermark_although_a_lane_is_silent() {
         for (chunk, before) in chunks(&reader, |lane| lane == sched(0)).into_iter().zip(0..) {
             let (records, last) = (chunk.header.records as usize, chunk.header.last);
             live.feed(chunk)?;
-            let told = lines.switches();
-            assert!(before == 0 || told > 0, "what was fed before was told");
+            let reported = lines.switches();
+            assert!(before == 0 || reported > 0, "what was fed before was told");
             live.advance(Ticks(last.0 + 1))?;
-            assert_eq!(lines.switches(), told + records, "nothing of chunk {before} waits");
+            assert_eq!(lines.switches(), reported + records, "nothing of chunk {before} waits");
         }
         feed_all(live, chunks(&reader, |lane| lane == sched(1)))
     })

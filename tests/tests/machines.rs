@@ -141,8 +141,8 @@ proptest! {
             for of in &mut expected.0 {
                 (of.machine, of.time) = (number, Time(of.time.0 + late - first_boot));
             }
-            let told = together.0.iter().copied().filter(|of| of.machine == number);
-            prop_assert_eq!(told.collect::<Vec<_>>(), expected.0);
+            let reported = together.0.iter().copied().filter(|of| of.machine == number);
+            prop_assert_eq!(reported.collect::<Vec<_>>(), expected.0);
         }
     }
 }

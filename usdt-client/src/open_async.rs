@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn what_is_told_is_whole_and_ends_after_it_was_told() {
         let table = table();
-        let (ends, told) = (Mutex::new(HashMap::new()), Mutex::new(Vec::new()));
+        let (ends, reported) = (Mutex::new(HashMap::new()), Mutex::new(Vec::new()));
         std::thread::scope(|scope| {
             for first in 1..=2_u64 {
                 let ends = &ends;
@@ -225,12 +225,12 @@ mod tests {
             scope.spawn(|| {
                 for _ in 0..500 {
                     let now = clock::ticks();
-                    told.lock().unwrap().extend(table.before(now).map(|zone| (now, zone)));
+                    reported.lock().unwrap().extend(table.before(now).map(|zone| (now, zone)));
                 }
             });
         });
         let ends = ends.into_inner().unwrap();
-        for (now, open) in told.into_inner().unwrap() {
+        for (now, open) in reported.into_inner().unwrap() {
             let (began, end) = ends[&open.number];
             assert_eq!(open, OpenAsyncZone { began, ..zone(open.number) });
             assert!(now < end, "zone {} was told at {now} and ended at {end}", open.number);

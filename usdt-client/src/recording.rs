@@ -12,8 +12,8 @@ pub(crate) fn now() -> u64 {
     })
 }
 
-/// Whether what was told in `told` is known in `now`. What was written before
+/// Whether what was told in `reported` is known in `now`. What was written before
 /// an arena's first collector came (its number is 0) is read by that one.
-pub(crate) fn is_of(told: u64, now: u64) -> bool {
-    told == now || told as u32 == 0 && told >> 32 == now >> 32
+pub(crate) fn is_of(reported: u64, now: u64) -> bool {
+    reported == now || reported as u32 == 0 && reported >> 32 == now >> 32
 }

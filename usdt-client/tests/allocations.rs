@@ -86,8 +86,8 @@ fn a_block_is_told_of_when_it_comes_when_it_grows_and_when_it_goes() {
     block.reserve_exact(100_000);
     let second = block.as_ptr() as u64;
     drop(block);
-    let told = own_events(false);
-    let told: Vec<_> = told
+    let reported = own_events(false);
+    let reported: Vec<_> = reported
         .iter()
         .filter(|event| match event {
             Event::Alloc { bytes, .. } => [1000, 100_000].contains(bytes),
@@ -95,7 +95,7 @@ fn a_block_is_told_of_when_it_comes_when_it_grows_and_when_it_goes() {
         })
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             &Event::Alloc { address: first, bytes: 1000 },
             &Event::Free { address: first },
@@ -181,8 +181,8 @@ fn a_block_freed_in_a_destructor_of_the_thread_is_told_of() {
     while drain.ring(ring).state.load(Ordering::Acquire) != RingState::Ended as u32 {
         std::thread::yield_now();
     }
-    let told = events(&mut drain, ring, false);
-    assert!(told.iter().any(|(_, event)| *event == Event::Free { address }), "{told:?}");
+    let reported = events(&mut drain, ring, false);
+    assert!(reported.iter().any(|(_, event)| *event == Event::Free { address }), "{reported:?}");
 }
 
 #[test]

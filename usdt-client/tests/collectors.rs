@@ -55,10 +55,10 @@ fn a_later_collector_is_told_of_open_async_zones_and_their_tasks_by_whichever_th
     scenario_of_all();
     another_comes();
     std::thread::spawn(|| message!("next")).join().unwrap();
-    let told = async_lines_in_time(3);
-    let send = told.iter().position(|line| line == "async open send").unwrap();
-    assert_eq!(told[send + 1], "task upload 7");
-    assert!(told.contains(&"async open own task".to_owned()));
+    let reported = async_lines_in_time(3);
+    let send = reported.iter().position(|line| line == "async open send").unwrap();
+    assert_eq!(reported[send + 1], "task upload 7");
+    assert!(reported.contains(&"async open own task".to_owned()));
     message!("on the thread that began them");
     assert!(self::async_lines().is_empty(), "it is said once");
     another_comes();
@@ -112,8 +112,8 @@ fn more_async_zones_than_are_remembered_are_recorded_all_the_same() {
     assert_eq!(count(&scenario(), "async one of many of task 0"), ZONES);
     another_comes();
     message!("next");
-    let told = async_lines_in_time(4000).len();
-    assert!((4000..=4096).contains(&told), "{told}");
+    let reported = async_lines_in_time(4000).len();
+    assert!((4000..=4096).contains(&reported), "{reported}");
     drop(zones);
     assert_eq!(count(&scenario(), "AsyncEnd"), ZONES);
     another_comes();

@@ -81,9 +81,9 @@ fn no_two_threads_seem_to_have_a_lock_at_once() {
     let mutex = Mutex::named("mutex", 0_usize);
     fight(|_| *mutex.lock().unwrap() += 1);
     assert_eq!(*mutex.lock().unwrap(), THREADS * TURNS);
-    let told = events(&mut drain, "mutex");
-    assert!(told.len() >= 2 * THREADS * TURNS, "{} events", told.len());
-    replay(&told);
+    let reported = events(&mut drain, "mutex");
+    assert!(reported.len() >= 2 * THREADS * TURNS, "{} events", reported.len());
+    replay(&reported);
 
     let table = RwLock::named("table", 0_usize);
     fight(|turn| {

@@ -43,12 +43,12 @@ fn while_another_holds<G>(take: impl FnOnce() -> G + Send, with: impl FnOnce()) 
 /// Lets `first` run until it waits, then `then`.
 fn once_it_waits<R: Send>(first: impl FnOnce() -> R + Send, then: impl FnOnce()) -> R {
     std::thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
+        let (tell, reported) = mpsc::channel();
         let waiter = scope.spawn(move || {
             tell.send(thread_id()).unwrap();
             first()
         });
-        let tid = told.recv().unwrap();
+        let tid = reported.recv().unwrap();
         // Field 3 of stat is the state; a thread that sleeps after it has told its id waits for the
         // lock.
         let path = format!("/proc/self/task/{tid}/stat");
@@ -234,9 +234,9 @@ fn a_mutex_is_free_while_its_holder_waits_for_a_condition() {
             wake.notify_one();
         },
     );
-    let told: Vec<&str> =
+    let reported: Vec<&str> =
         waiter.iter().map(String::as_str).filter(|line| line.starts_with("ready")).collect();
-    assert_eq!(told, ["ready Obtain", "ready Release", "ready Obtain", "ready Release"]);
+    assert_eq!(reported, ["ready Obtain", "ready Release", "ready Obtain", "ready Release"]);
 }
 
 #[test]

@@ -64,12 +64,12 @@ fn what_is_recorded_later_is_told_at_once_and_at_each_entry() {
         request.in_scope(|| request.record("size", 2));
         request.in_scope(|| ());
     });
-    let told = scenario();
+    let reported = scenario();
     let first = ["begin request at 0", "value size: 1", "value found: 7", "end 0"];
     let second =
         ["begin request at 0", "value size: 1", "value found: 7", "value size: 2", "end 0"];
     let third = ["begin request at 0", "value size: 2", "value found: 7", "end 0"];
-    assert_eq!(told, [&first[..], &second[..], &third[..]].concat());
+    assert_eq!(reported, [&first[..], &second[..], &third[..]].concat());
 }
 
 #[test]
@@ -138,10 +138,10 @@ fn async_zones_below_one_span_are_of_one_task() {
         info_span!("query").in_scope(|| ());
         drop(root);
     });
-    let told = scenario();
-    let tasks: Vec<_> = told.iter().filter(|line| line.starts_with("task")).collect();
+    let reported = scenario();
+    let tasks: Vec<_> = reported.iter().filter(|line| line.starts_with("task")).collect();
     assert_eq!(tasks, ["task session", "task session"]);
-    assert_eq!(told.iter().filter(|line| *line == "AsyncEnd").count(), 2);
+    assert_eq!(reported.iter().filter(|line| *line == "AsyncEnd").count(), 2);
 }
 
 #[test]
@@ -170,9 +170,9 @@ fn a_span_deeper_than_can_be_kept_is_no_zone_and_harms_none() {
     }
     let _alone = recorded();
     with(ZoneLayer::new(), || nest(100));
-    let told = scenario();
-    assert_eq!(told.iter().filter(|line| line.starts_with("begin")).count(), 64);
-    assert_eq!(told.last().map(String::as_str), Some("end 0"));
+    let reported = scenario();
+    assert_eq!(reported.iter().filter(|line| line.starts_with("begin")).count(), 64);
+    assert_eq!(reported.last().map(String::as_str), Some("end 0"));
 }
 
 #[test]

@@ -219,8 +219,8 @@ fn definitions(
             Definition::Tracepoints(list) => kept.push(Definition::Tracepoints(
                 list.into_iter().filter(|tracepoint| named.describes(tracepoint)).collect(),
             )),
-            Definition::Summary(told) => {
-                let RecorderSummary { stop_reason, duration_ns, .. } = *told;
+            Definition::Summary(reported) => {
+                let RecorderSummary { stop_reason, duration_ns, .. } = *reported;
                 summary =
                     RecorderSummary { stop_reason, duration_ns, ..RecorderSummary::default() };
             }

@@ -30,7 +30,7 @@ use crate::tee::Rounds;
 use crate::unwind::StacksInMemory;
 
 pub(crate) use file_change::{FileStart, RotationLimits};
-use shared::EndingStep;
+use shared::EndingPhase;
 pub(crate) use shared::Shared;
 pub(crate) use start::Children;
 
@@ -374,14 +374,14 @@ impl Collector {
         let online =
             self.machine.as_ref().map(|machine| machine.online.clone()).unwrap_or_default();
         let shared = Arc::clone(&self.output.shared);
-        shared.begins(EndingStep::Detaching);
+        shared.begins(EndingPhase::Detaching);
         self.sources.iter_mut().for_each(|source| source.detach(&online));
-        shared.begins(EndingStep::Draining);
+        shared.begins(EndingPhase::Draining);
         self.drain(true);
         self.read_machine(true);
         self.note_losses();
         let at = Instant::now();
-        shared.begins(EndingStep::Noting);
+        shared.begins(EndingPhase::Noting);
         let tasks = LossOrigin::Lane(LaneKind::Task);
         let read_names = self.losses().iter().any(|loss| loss.origin == tasks)
             || self.output.sink.is_overwriting();

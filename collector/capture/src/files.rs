@@ -228,8 +228,8 @@ impl Files {
             begun: Arc::new(Mutex::new(begun)),
             ended,
         });
-        let told = rotation.as_ref().map(|rotation| rotation.begun.clone());
-        let writer = CaptureWriter::create(account.output(Some(first), told))?;
+        let reported = rotation.as_ref().map(|rotation| rotation.begun.clone());
+        let writer = CaptureWriter::create(account.output(Some(first), reported))?;
         Ok(Self { begun, account, rotation, writer: Some(writer) })
     }
 
@@ -382,7 +382,7 @@ mod tests {
     fn a_recording_goes_on_in_other_files_and_every_chunk_is_in_one_of_them() {
         let files = Arc::new(Mutex::new(vec![tempfile::tempfile().unwrap()]));
         let ended = Arc::new(Mutex::new(Vec::new()));
-        let (made, told, written) = (files.clone(), ended.clone(), files.clone());
+        let (made, reported, written) = (files.clone(), ended.clone(), files.clone());
         let begun = Arc::new(AtomicU64::new(0));
         let counted = begun.clone();
         let rotation = Rotation {
@@ -399,7 +399,7 @@ mod tests {
                 assert!(bytes > EMPTY_CAPTURE_BYTES, "{bytes} bytes are not worth a name");
                 assert_eq!(counted.fetch_add(1, Ordering::Relaxed) + 1, files.len() as u64);
             }),
-            ended: Box::new(move |file| told.lock().unwrap().push(file.summary.stop_reason)),
+            ended: Box::new(move |file| reported.lock().unwrap().push(file.summary.stop_reason)),
         };
         let first = files.lock().unwrap()[0].try_clone().unwrap();
         let out = RecordingFiles { first, rotation: Some(rotation) };

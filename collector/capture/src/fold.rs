@@ -83,11 +83,11 @@ fn shares(times: impl Iterator<Item = (u32, u64)>) -> BTreeMap<u32, u64> {
 }
 
 /// A thread's id and its start, which together are unique.
-type LifeKey = (u32, u64);
+type LifetimeKey = (u32, u64);
 
 /// What was seen of a thread.
 #[derive(Clone, Copy, Debug, Default)]
-struct Life {
+struct TaskLifetime {
     tgid: u32,
     /// Which process forked it, if that was seen.
     parent: Option<u32>,
@@ -99,7 +99,7 @@ struct Life {
     needed: bool,
 }
 
-impl Life {
+impl TaskLifetime {
     fn lives_at(&self, ticks: u64) -> bool {
         self.ended.is_none_or(|ended| ended >= ticks)
     }
@@ -108,7 +108,7 @@ impl Life {
 /// The lives of all threads that records tell of.
 #[derive(Default)]
 struct Tasks {
-    lives: BTreeMap<LifeKey, Life>,
+    lives: BTreeMap<LifetimeKey, TaskLifetime>,
     /// Processes whose mappings a child has that has not begun another program.
     inherited: BTreeSet<u32>,
     /// Processes that have ended before, and whose mappings nobody has.

@@ -71,7 +71,7 @@ const LONGEST_GOODBYE: Duration = Duration::from_secs(5);
 /// The thread that records metadata, while there is some.
 pub(crate) struct MetadataThread {
     /// `None` once it is to end.
-    told: Option<Sender<MetadataMessage>>,
+    reported: Option<Sender<MetadataMessage>>,
     worker: Worker<RecordedMetadata>,
     orders: Arc<SharedState>,
     sleepers: SleepersMemory,
@@ -133,7 +133,7 @@ impl MetadataThread {
         settings: MetadataSettings,
         unwind: Option<UnwindTables>,
     ) -> std::io::Result<Self> {
-        let (told, received) = channel();
+        let (reported, received) = channel();
         let sleepers = SleepersMemory::default();
         let memory = sleepers.clone();
         let orders = Arc::new(SharedState::default());
@@ -151,7 +151,7 @@ impl MetadataThread {
             }
             noted
         })?;
-        Ok(Self { told: Some(told), worker, orders, sleepers, patience })
+        Ok(Self { reported: Some(reported), worker, orders, sleepers, patience })
     }
 
     /// User stacks of threads that were asleep when the present file began.
@@ -168,7 +168,8 @@ impl MetadataThread {
             return;
         }
         // The thread ends only when this sender does.
-        let _ = self.told.as_ref().map(|told| told.send(MetadataMessage::Observed(seen)));
+        let _ =
+            self.reported.as_ref().map(|reported| reported.send(MetadataMessage::Observed(seen)));
     }
 
     /// A file was mapped by a process that maps more than any needs to, and is not noted.
@@ -179,14 +180,15 @@ impl MetadataThread {
     /// The recording goes on in another file, into whose buffer notes go now. The files that were
     /// held for the one before come through `held`.
     pub(crate) fn next_file(&self, held: Sender<PinnedFiles>) {
-        let _ = self.told.as_ref().map(|told| told.send(MetadataMessage::NextFile(held)));
+        let _ =
+            self.reported.as_ref().map(|reported| reported.send(MetadataMessage::NextFile(held)));
     }
 
     /// Waits until everything is noted; the files that are held open, and what to say of what is
     /// not noted. With `read_names` the names of all that lives are noted once more.
     pub(crate) fn finish(&mut self, read_names: bool) -> (PinnedFiles, Vec<String>) {
         self.orders.read_names.store(read_names, Ordering::Release);
-        self.told = None;
+        self.reported = None;
         let noted = self.worker.wait(self.patience).or_else(|_| {
             // What waits is left out from now on.
             self.orders.stopping.store(true, Ordering::Relaxed);
@@ -424,7 +426,7 @@ impl<'a> MetadataRecorder<'a> {
     }
 
     /// Notes what is seen, until nothing more will be.
-    fn follow(&mut self, told: &Receiver<MetadataMessage>, orders: &SharedState) {
+    fn follow(&mut self, reported: &Receiver<MetadataMessage>, orders: &SharedState) {
         let mut is_idle = false;
         let mut priority = FirstForPart::begin(FIRST);
         while !orders.stopping.load(Ordering::Relaxed) {
@@ -438,7 +440,7 @@ impl<'a> MetadataRecorder<'a> {
             let wait = if self.may_sleep.is_empty() { wait } else { wait.min(LOOK_AGAIN) };
             let wait = wait.min(self.perf_maps.next_due(Instant::now()).unwrap_or(wait));
             let wait = priority.wait().map_or(wait, |then| wait.min(then));
-            let mut next = told.recv_timeout(wait);
+            let mut next = reported.recv_timeout(wait);
             priority.follow();
             for _ in 0..HEARD_AT_ONCE {
                 match next {
@@ -450,7 +452,7 @@ impl<'a> MetadataRecorder<'a> {
                     Err(RecvTimeoutError::Timeout) => break,
                     Err(RecvTimeoutError::Disconnected) => return,
                 }
-                next = told.recv_timeout(Duration::ZERO);
+                next = reported.recv_timeout(Duration::ZERO);
             }
             while let Some(pid) = self.perf_maps.due(Instant::now()) {
                 self.add(pid, MetadataTask::PerfMap(pid));

@@ -24,10 +24,10 @@ fn own_code() -> Mapping {
 /// What is noted when all of this was seen before the end.
 fn noted(seen: Vec<Observed>, orders: &SharedState) -> (RecordedMetadata, Vec<Definition>) {
     let sink = ChunkSink::new(64 << 20, BufferMode::Discard, false);
-    let (told, received) = channel();
+    let (reported, received) = channel();
     orders.unheard.store(seen.len(), Ordering::Relaxed);
-    seen.into_iter().for_each(|seen| told.send(MetadataMessage::Observed(seen)).unwrap());
-    drop(told);
+    seen.into_iter().for_each(|seen| reported.send(MetadataMessage::Observed(seen)).unwrap());
+    drop(reported);
     let mut recorder = MetadataRecorder::new(&sink, settings(), None);
     recorder.follow(&received, orders);
     let noted = recorder.end(orders);
@@ -94,10 +94,10 @@ fn what_a_process_has_mapped_after_it_began_another_program_is_not_from_the_star
 
 #[test]
 fn what_nobody_hears_of_is_counted() {
-    let (told, _received) = channel();
+    let (reported, _received) = channel();
     let worker = Worker::start("nobody", RecordedMetadata::default).unwrap();
     let mut thread = MetadataThread {
-        told: Some(told),
+        reported: Some(reported),
         worker,
         orders: Arc::default(),
         sleepers: Arc::default(),
@@ -216,8 +216,8 @@ fn who_has_many_processes_keeps_nobody_waiting() {
 
 #[test]
 fn how_threads_sleep_is_read_of_processes_whose_switches_are_recorded() {
-    let (tell, told) = channel::<()>();
-    let sleeper = std::thread::spawn(move || told.recv());
+    let (tell, reported) = channel::<()>();
+    let sleeper = std::thread::spawn(move || reported.recv());
     let own = std::process::id();
     while sleepers_seen(own, Vec::new()) == 0 {
         std::thread::sleep(Duration::from_millis(10));

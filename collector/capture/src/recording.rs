@@ -365,14 +365,14 @@ mod tests {
     #[test]
     fn a_start_that_fails_late_leaves_nobody_who_writes() {
         let visible = Arc::new(AtomicU64::new(0));
-        let (told, held) = (visible.clone(), Arc::new(()));
+        let (reported, held) = (visible.clone(), Arc::new(()));
         let of_writer = held.clone();
         let rotation = Rotation {
             every: Duration::MAX,
             bytes: None,
             next: Box::new(|| Err(std::io::ErrorKind::Unsupported.into())),
             begun: Box::new(move || {
-                told.fetch_add(1, Ordering::Relaxed);
+                reported.fetch_add(1, Ordering::Relaxed);
             }),
             ended: Box::new(move |_| drop(of_writer.clone())),
         };

@@ -284,8 +284,8 @@ mod tests {
 
     #[test]
     fn a_thread_that_waits_is_asleep_and_one_that_runs_is_not() {
-        let (tell, told) = std::sync::mpsc::channel::<()>();
-        let waits = std::thread::spawn(move || told.recv());
+        let (tell, reported) = std::sync::mpsc::channel::<()>();
+        let waits = std::thread::spawn(move || reported.recv());
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
         while !another_thread_sleeps() {
             assert!(std::time::Instant::now() < deadline, "the thread waits, and is not asleep");

@@ -114,11 +114,11 @@ fn gpu_summary(rows: &[&Capability]) -> Capability {
     let (all, found) =
         (libraries.len(), libraries.iter().filter(|library| library.available).count());
     let driver = rows.iter().find(|row| row.name == Capability::GPU_DRIVERS);
-    let told = driver.map_or("", |row| row.reason.as_str());
+    let reported = driver.map_or("", |row| row.reason.as_str());
     // Libraries may be installed where no driver is; the answer is that of what is told first.
     let available = driver.map_or(found > 0, |row| row.available);
     let reason = format!(
-        "{told}; libraries with calls for --gpu: {found} of {all} kinds (doctor --gpu tells each)"
+        "{reported}; libraries with calls for --gpu: {found} of {all} kinds (doctor --gpu tells each)"
     );
     Capability { name: "gpus", available, required: false, reason, remedy: None }
 }

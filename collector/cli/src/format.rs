@@ -174,7 +174,7 @@ fn list(formats: &[Format]) -> String {
 mod tests {
     use super::*;
 
-    fn told(name: &str) -> Result<Format, String> {
+    fn reported(name: &str) -> Result<Format, String> {
         Format::of_output(Path::new(name), None, ALL)
     }
 
@@ -193,14 +193,14 @@ mod tests {
 
     #[test]
     fn the_extension_tells_the_format_unless_it_is_asked_for() {
-        assert_eq!(told("a/b.pftrace"), Ok(Format::Pftrace));
-        assert_eq!(told("b.c.syscap"), Ok(Format::Syscap));
-        assert_eq!(told("b.tracy"), Ok(Format::Tracy));
-        assert_eq!(told("b.json.gz"), Ok(Format::JsonGz));
-        assert_eq!(told("b.gz.json"), Ok(Format::Json));
-        assert_eq!(told("b.pb.gz"), Ok(Format::PbGz));
-        assert_eq!(told("b.svg"), Ok(Format::Svg));
-        assert_eq!(told("b.folded"), Ok(Format::Folded));
+        assert_eq!(reported("a/b.pftrace"), Ok(Format::Pftrace));
+        assert_eq!(reported("b.c.syscap"), Ok(Format::Syscap));
+        assert_eq!(reported("b.tracy"), Ok(Format::Tracy));
+        assert_eq!(reported("b.json.gz"), Ok(Format::JsonGz));
+        assert_eq!(reported("b.gz.json"), Ok(Format::Json));
+        assert_eq!(reported("b.pb.gz"), Ok(Format::PbGz));
+        assert_eq!(reported("b.svg"), Ok(Format::Svg));
+        assert_eq!(reported("b.folded"), Ok(Format::Folded));
         assert_eq!(
             Format::of_output(Path::new("b"), Some(Format::Pftrace), ALL),
             Ok(Format::Pftrace)
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn another_extension_lists_the_formats_that_are_accepted() {
         for name in ["trace.gz", "trace"] {
-            let message = told(name).unwrap_err();
+            let message = reported(name).unwrap_err();
             assert!(
                 message.contains(".syscap")
                     && message.contains(".pftrace")
@@ -226,7 +226,7 @@ mod tests {
             let message = Format::of_output(Path::new(name), None, PICTURES).unwrap_err();
             assert!(message.contains(".svg (flame graph), .folded (folded stacks)."), "{message}");
         }
-        assert!(told("-").unwrap_err().contains("--format pftrace"));
+        assert!(reported("-").unwrap_err().contains("--format pftrace"));
         assert!(
             Format::of_output(Path::new("-"), None, PICTURES).unwrap_err().contains("--format svg")
         );

@@ -335,8 +335,8 @@ impl Report {
                 add_line(&mut text, "Without", missing.clone());
             }
         }
-        let told = self.recorder.as_ref().map_or(&[][..], |recorder| &recorder.missing);
-        for note in self.recording.notes.iter().filter(|note| !told.contains(note)) {
+        let reported = self.recorder.as_ref().map_or(&[][..], |recorder| &recorder.missing);
+        for note in self.recording.notes.iter().filter(|note| !reported.contains(note)) {
             add_line(&mut text, "Note", note.clone());
         }
         if !self.kept_files.is_empty() {

@@ -155,10 +155,12 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 /// The error and its causes in one line. Libraries often repeat a cause in
 /// their own text; it is told once.
 fn message(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
-        "" => cause,
-        told if told.contains(&cause) => told.to_owned(),
-        told => format!("{told}: {cause}"),
+    error.chain().map(ToString::to_string).fold(String::new(), |reported, cause| {
+        match reported.as_str() {
+            "" => cause,
+            reported if reported.contains(&cause) => reported.to_owned(),
+            reported => format!("{reported}: {cause}"),
+        }
     })
 }
 

@@ -268,11 +268,13 @@ impl Outcome {
         }
         let frames: usize = left.iter().map(|left| left.frames).sum();
         lines.push(format!("still without a name: {} of {}", frames_of(frames), files(left.len())));
-        let told = if all { left.len() } else { TOLD_MAX };
-        lines.extend(left.iter().take(told).map(|UnnamedFrames { what, frames, why, .. }| {
-            format!("  {what}, {}: {why}", frames_of(*frames))
-        }));
-        if let Some(more) = left.len().checked_sub(told).filter(|more| *more > 0) {
+        let reported = if all { left.len() } else { TOLD_MAX };
+        lines.extend(left.iter().take(reported).map(
+            |UnnamedFrames { what, frames, why, .. }| {
+                format!("  {what}, {}: {why}", frames_of(*frames))
+            },
+        ));
+        if let Some(more) = left.len().checked_sub(reported).filter(|more| *more > 0) {
             lines.push(format!("  and {more} more: --list-unnamed lists them all"));
         }
         let mut helps: Vec<Help> = left.iter().map(|left| left.help).collect();

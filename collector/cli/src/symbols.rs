@@ -160,14 +160,14 @@ fn unnamed(
     let total = requests.len();
     let mut lines =
         vec![format!("no names for the code of {} of {total} Windows modules:", without.len())];
-    let told = if all { without.len() } else { TOLD_MAX };
+    let reported = if all { without.len() } else { TOLD_MAX };
     lines.extend(
         without
             .iter()
-            .take(told)
+            .take(reported)
             .map(|(_, table)| format!("  {}: {}", short(&table.path), table.note)),
     );
-    if let Some(more) = without.len().checked_sub(told).filter(|more| *more > 0) {
+    if let Some(more) = without.len().checked_sub(reported).filter(|more| *more > 0) {
         lines.push(format!("  and {more} more: --list-unnamed lists them all"));
     }
     lines.push(if unasked {

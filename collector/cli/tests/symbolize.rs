@@ -440,8 +440,8 @@ fn a_capture_behind_another_in_one_file_is_kept_and_told_of() {
     place.succeeds(&[&symbolize[..], &["-o", "named.syscap"]].concat());
     assert!(place.stacks("named.syscap", &[]).contains("a_function_with_a_plain_name"));
     let (_, message) = place.succeeds(&["report", "both.syscap"]);
-    let told = format!("another capture begins at byte {}", one.len());
-    assert!(message.contains(&told), "{message}");
+    let reported = format!("another capture begins at byte {}", one.len());
+    assert!(message.contains(&reported), "{message}");
 }
 
 #[test]

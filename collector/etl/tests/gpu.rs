@@ -42,12 +42,12 @@ impl Exporter for KeptEvents {
 
 impl KeptEvents {
     fn of(bytes: Vec<u8>) -> Self {
-        let mut told = Self::default();
+        let mut reported = Self::default();
         Session::from_bytes(vec![bytes])
             .expect("a trace")
-            .play(&mut told)
+            .play(&mut reported)
             .unwrap_or_else(|never| match never {});
-        told
+        reported
     }
 
     /// How many jobs ended in each way: of engines, or of contexts.
@@ -99,17 +99,18 @@ fn every_event_of_the_graphics_kernel_that_is_of_interest_decodes() {
 #[syscollect_fixtures::test]
 fn packets_find_their_beginnings() {
     let bytes = fixture(GPUVIS);
-    let told = KeptEvents::of(bytes);
-    assert_eq!(told.ends(true), [2_404, 1, 0], "DMA packets");
-    assert_eq!(told.ends(false), [6_969, 10, 8], "queue packets");
+    let reported = KeptEvents::of(bytes);
+    assert_eq!(reported.ends(true), [2_404, 1, 0], "DMA packets");
+    assert_eq!(reported.ends(false), [6_969, 10, 8], "queue packets");
 }
 
 #[syscollect_fixtures::test]
 fn dma_packets_belong_to_the_threads_that_submitted_them() {
     let bytes = fixture(GPUVIS);
-    let told = KeptEvents::of(bytes);
-    let of_engines =
-        || told.jobs.iter().filter(|(_, _, scope, ..)| *scope == Scope::Machine(MachineId::FIRST));
+    let reported = KeptEvents::of(bytes);
+    let of_engines = || {
+        reported.jobs.iter().filter(|(_, _, scope, ..)| *scope == Scope::Machine(MachineId::FIRST))
+    };
     let own = of_engines().filter(|(.., name, _, _)| name != "Preemption");
     let (known, all) = own.fold((0, 0), |(known, all), (.., job)| {
         (known + usize::from(job.thread.is_some()), all + 1)
@@ -136,12 +137,12 @@ fn jobs_of_a_track_follow_each_other() {
 #[syscollect_fixtures::test]
 fn each_sync_is_told_once() {
     let bytes = fixture(GPUVIS);
-    let told = KeptEvents::of(bytes);
-    let syncs = told.instants.iter().filter(|(track, _)| track.ends_with("VSync"));
+    let reported = KeptEvents::of(bytes);
+    let syncs = reported.instants.iter().filter(|(track, _)| track.ends_with("VSync"));
     assert_eq!(syncs.map(|(_, count)| count).sum::<u64>(), 438);
     assert_eq!(
-        told.instants["GPU 0 display 0 flips"] + told.instants["GPU 0 display 1 flips"],
+        reported.instants["GPU 0 display 0 flips"] + reported.instants["GPU 0 display 1 flips"],
         332
     );
-    assert!(told.instants["Presents"] >= 517, "{:?}", told.instants);
+    assert!(reported.instants["Presents"] >= 517, "{:?}", reported.instants);
 }

@@ -53,7 +53,7 @@ fn the_compressed_file_has_what_its_page_lists() {
 #[syscollect_fixtures::test]
 fn every_key_of_a_stack_is_told_after_it_was_used() {
     let trace = open(etl::PERFVIEW);
-    let (mut used, mut told) = (HashMap::new(), HashMap::new());
+    let (mut used, mut reported) = (HashMap::new(), HashMap::new());
     trace.scan(|_, record| match decode(record) {
         Payload::StackKeyReference(StackKeyReference { key, event_timestamp, .. }) => {
             let last: &mut u64 = used.entry(key).or_default();
@@ -61,13 +61,15 @@ fn every_key_of_a_stack_is_told_after_it_was_used() {
         }
         Payload::StackKeyDefinition(definition) => {
             assert!((1..=200).contains(&definition.frames.len()));
-            let last: &mut u64 = told.entry(definition.key).or_default();
+            let last: &mut u64 = reported.entry(definition.key).or_default();
             *last = record.timestamp.max(*last);
         }
         _ => {}
     });
     assert_eq!(used.len(), 1_077);
-    assert!(used.iter().all(|(key, used)| told.get(key).is_some_and(|told| told >= used)));
+    assert!(
+        used.iter().all(|(key, used)| reported.get(key).is_some_and(|reported| reported >= used))
+    );
 }
 
 #[syscollect_fixtures::test]

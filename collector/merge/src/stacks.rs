@@ -515,8 +515,8 @@ mod tests {
         let late = first_code(&stacks, late);
         assert_eq!(stacks.code().module(late.module.unwrap()).path, "/bin/1");
         assert_eq!((late.offset, stacks.coarse), (0, 31));
-        let told = stacks.coarse_frames().unwrap();
-        assert!(told.starts_with("31 frames in stacks show their file only"), "{told}");
+        let reported = stacks.coarse_frames().unwrap();
+        assert!(reported.starts_with("31 frames in stacks show their file only"), "{reported}");
     }
 
     fn first_code(stacks: &Stacks, of: StackRange) -> CodeAddress {

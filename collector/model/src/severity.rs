@@ -67,11 +67,11 @@ mod tests {
             (&[("level", "high")], None),
             (&[("state", "error")], None),
         ] {
-            let told = fields.iter().map(|(name, value)| {
+            let reported = fields.iter().map(|(name, value)| {
                 Field::named(strings.intern(name), Value::Text((*value).into()))
             });
-            let told = told.collect();
-            assert_eq!(Severity::of_fields(&told, &strings), severity, "{fields:?}");
+            let reported = reported.collect();
+            assert_eq!(Severity::of_fields(&reported, &strings), severity, "{fields:?}");
         }
     }
 }

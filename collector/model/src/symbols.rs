@@ -150,11 +150,11 @@ mod tests {
     fn files_that_lack_names_are_told_once_and_not_all() {
         assert_eq!(naming_shortage(&[table("/a", 0)]), None);
         let mut tables = vec![table("/a", 3), table("/b", 0), table("/a", 3), table("/c", 9)];
-        let told = naming_shortage(&tables).unwrap();
-        assert!(told.contains(": /c (9 places), /a (3 places);"), "{told}");
+        let reported = naming_shortage(&tables).unwrap();
+        assert!(reported.contains(": /c (9 places), /a (3 places);"), "{reported}");
         tables.extend((0..6).map(|n| table(&format!("/{n}"), 1)));
-        let told = naming_shortage(&tables).unwrap();
-        assert!(told.contains("/2 (1 places), 3 more files;"), "{told}");
+        let reported = naming_shortage(&tables).unwrap();
+        assert!(reported.contains("/2 (1 places), 3 more files;"), "{reported}");
     }
 
     fn table(path: &str, unfinished: u64) -> SymbolTable {

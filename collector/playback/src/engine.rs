@@ -225,9 +225,9 @@ mod tests {
             (engine.present.ticks(), engine.now())
         });
         assert_eq!(times[..3], [(5, Time(5)), (9, Time(9)), (7, Time(9))]);
-        let told: Vec<Time> = kept.events.iter().map(|(time, _)| *time).collect();
-        assert_eq!(told.len(), 4, "the very last moment is told, too");
-        assert!(told.is_sorted());
+        let reported: Vec<Time> = kept.events.iter().map(|(time, _)| *time).collect();
+        assert_eq!(reported.len(), 4, "the very last moment is told, too");
+        assert!(reported.is_sorted());
     }
 
     #[test]

@@ -93,9 +93,9 @@ fn of_two_captures_in_one_file_the_first_is_read_and_the_other_told_of() {
         let reader = CaptureReader::from_bytes(both).unwrap();
         let alone = CaptureReader::from_bytes(scenario.file[..first].to_vec()).unwrap();
         let another = Damage::Another { offset: first as u64, bytes: length as u64 };
-        let (told, others): (Vec<&Damage>, Vec<&Damage>) =
+        let (reported, others): (Vec<&Damage>, Vec<&Damage>) =
             reader.damage().iter().partition(|damage| **damage == another);
-        assert_eq!(told.len(), 1, "{:?}", reader.damage());
+        assert_eq!(reported.len(), 1, "{:?}", reader.damage());
         assert_eq!(others, alone.damage().iter().collect::<Vec<_>>());
         for lane in scenario.lanes() {
             assert_eq!(reader.chunks(lane), alone.chunks(lane));

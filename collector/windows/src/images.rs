@@ -69,11 +69,11 @@ impl Images {
         let mut known: HashMap<&Image, Option<Identity>> = HashMap::new();
         let places =
             self.places.iter().filter_map(|(place, image)| Some((*place, image.as_ref()?)));
-        let told = places.filter_map(|(place, image)| {
+        let reported = places.filter_map(|(place, image)| {
             let identity = known.entry(image).or_insert_with(|| identify(image));
             identity.as_ref().map(|identity| record(self.end, place, identity))
         });
-        told.collect()
+        reported.collect()
     }
 }
 

@@ -370,8 +370,8 @@ mod tests {
         let (mut kinds, mut tables) = (Kinds::default(), Tables::default());
         let fields = [Value::Bytes(5), Value::Duration(1_500_000), Value::Bytes(6)];
         let fields = fields.map(|value| field(&mut tables, "load", value));
-        let told = fields.map(|field| shown(&mut kinds, None, &field, &tables));
-        assert_eq!(told, [text("load", "5"), text("load_", "1.5"), text("load", "6")]);
+        let reported = fields.map(|field| shown(&mut kinds, None, &field, &tables));
+        assert_eq!(reported, [text("load", "5"), text("load_", "1.5"), text("load", "6")]);
     }
 
     fn text(key: &str, item: &str) -> (String, String) {

@@ -56,8 +56,8 @@ impl From<Data> for MarkerData {
 }
 
 impl From<ProgramMarker> for MarkerData {
-    fn from(told: ProgramMarker) -> Self {
-        Self::OfProgram(told)
+    fn from(reported: ProgramMarker) -> Self {
+        Self::OfProgram(reported)
     }
 }
 

@@ -112,23 +112,23 @@ impl Slices {
         tables: &Tables,
     ) -> Marker {
         let kind = MarkerKind::Message;
-        let mut told =
+        let mut reported =
             ProgramMarker { kind: self.kinds.key(kind.name()), entries: Vec::new(), cause: None };
-        let name = self.name(&mut told, (labels::message_name(message), None), kind, tables);
+        let name = self.name(&mut reported, (labels::message_name(message), None), kind, tables);
         let name = shared.string(name);
         match &message.text {
             Some(MessageText::Written(text)) => {
-                told.entries.push((self.kinds.key(TEXT), FieldItem::Text(text.clone())));
+                reported.entries.push((self.kinds.key(TEXT), FieldItem::Text(text.clone())));
             }
-            Some(MessageText::Interned { number, .. }) => self.fill_number(&mut told, *number),
+            Some(MessageText::Interned { number, .. }) => self.fill_number(&mut reported, *number),
             None => {}
         }
-        self.fill_fields(&mut told, (None, &message.fields), shared, tables);
-        self.fill_color(&mut told, message.color);
-        self.fill_track(&mut told, tables.track(track), shared, tables);
-        told.cause = cause(message.stack, shared, tables);
+        self.fill_fields(&mut reported, (None, &message.fields), shared, tables);
+        self.fill_color(&mut reported, message.color);
+        self.fill_track(&mut reported, tables.track(track), shared, tables);
+        reported.cause = cause(message.stack, shared, tables);
         let category = shared.category(Some(tables.strings.get(message.category)));
-        Marker { name, category, timing: Timing::Instant(time), data: told.into() }
+        Marker { name, category, timing: Timing::Instant(time), data: reported.into() }
     }
 
     /// The markers of slices that never end.
@@ -168,34 +168,34 @@ impl Slices {
         };
         let schema = slice.schema.map(|id| self.kinds.schema(id, tables));
         let kind_name = schema.unwrap_or_else(|| self.kinds.key(kind.name()));
-        let mut told = ProgramMarker { kind: kind_name, entries: Vec::new(), cause: None };
+        let mut reported = ProgramMarker { kind: kind_name, entries: Vec::new(), cause: None };
         let name = match kind {
             MarkerKind::Frame => tables.strings.get(row.name),
-            _ => self.name(&mut told, (slice.name, slice.location), kind, tables),
+            _ => self.name(&mut reported, (slice.name, slice.location), kind, tables),
         };
         let name = shared.string(name);
-        self.fill(&mut told, slice, shared, tables);
+        self.fill(&mut reported, slice, shared, tables);
         if kind != MarkerKind::Frame {
-            self.fill_track(&mut told, row, shared, tables);
+            self.fill_track(&mut reported, row, shared, tables);
         }
         if unfinished {
-            told.entries.push((
+            reported.entries.push((
                 self.kinds.key("unfinished"),
                 FieldItem::Text("the program did not end it".into()),
             ));
         }
-        told.cause = cause(slice.stack, shared, tables);
+        reported.cause = cause(slice.stack, shared, tables);
         let category =
             slice.category.or_else(|| slice.schema.and_then(|id| tables.schema(id).category));
         let category = shared.category(category.map(|id| tables.strings.get(id)));
-        Marker { name, category, timing, data: told.into() }
+        Marker { name, category, timing, data: reported.into() }
     }
 
     /// The name that the marker goes by. One name too many is said in a field,
     /// and the marker is called after its function, or its kind.
     fn name<'a>(
         &mut self,
-        told: &mut ProgramMarker,
+        reported: &mut ProgramMarker,
         (name, location): (StringId, Option<LocationId>),
         kind: MarkerKind,
         tables: &'a Tables,
@@ -205,7 +205,7 @@ impl Slices {
         if may_be {
             return name;
         }
-        told.entries.push((self.kinds.key("name"), FieldItem::Text(name.into())));
+        reported.entries.push((self.kinds.key("name"), FieldItem::Text(name.into())));
         match location.map(|id| tables.strings.get(tables.location(id).function)) {
             Some(function) if !function.is_empty() => function,
             _ => kind.name(),
@@ -214,62 +214,63 @@ impl Slices {
 
     fn fill(
         &mut self,
-        told: &mut ProgramMarker,
+        reported: &mut ProgramMarker,
         slice: &Slice,
         shared: &mut Shared,
         tables: &Tables,
     ) {
-        self.fill_number(told, slice.number);
-        self.fill_fields(told, (slice.schema, &slice.fields), shared, tables);
+        self.fill_number(reported, slice.number);
+        self.fill_fields(reported, (slice.schema, &slice.fields), shared, tables);
         if let Some(location) = slice.location {
             let row = tables.location(location);
             let place = place(location, tables);
-            told.entries.push((self.kinds.key("place"), FieldItem::Text(place.into())));
+            reported.entries.push((self.kinds.key("place"), FieldItem::Text(place.into())));
             if !tables.strings.get(row.function).is_empty() {
                 let function = shared.string(tables.strings.get(row.function));
-                told.entries.push((self.kinds.key("function"), FieldItem::Row(function)));
+                reported.entries.push((self.kinds.key("function"), FieldItem::Row(function)));
             }
         }
-        self.fill_color(told, slice.color);
+        self.fill_color(reported, slice.color);
     }
 
-    fn fill_number(&mut self, told: &mut ProgramMarker, number: Option<u64>) {
-        told.entries
+    fn fill_number(&mut self, reported: &mut ProgramMarker, number: Option<u64>) {
+        reported
+            .entries
             .extend(number.map(|number| (self.kinds.key("number"), FieldItem::Unsigned(number))));
     }
 
     fn fill_fields(
         &mut self,
-        told: &mut ProgramMarker,
+        reported: &mut ProgramMarker,
         (schema, fields): (Option<SchemaId>, &Fields),
         shared: &mut Shared,
         tables: &Tables,
     ) {
         let mut more = String::new();
         for field in fields {
-            told.entries.extend(self.kinds.field((schema, field), &mut more, shared, tables));
+            reported.entries.extend(self.kinds.field((schema, field), &mut more, shared, tables));
         }
         if !more.is_empty() {
-            told.entries.push((self.kinds.key("more"), FieldItem::Text(more.into())));
+            reported.entries.push((self.kinds.key("more"), FieldItem::Text(more.into())));
         }
     }
 
-    fn fill_color(&mut self, told: &mut ProgramMarker, color: Option<u32>) {
+    fn fill_color(&mut self, reported: &mut ProgramMarker, color: Option<u32>) {
         let color = color.map(|color| FieldItem::Word(colors::nearest(color)));
-        told.entries.extend(color.map(|color| (self.kinds.key("color"), color)));
+        reported.entries.extend(color.map(|color| (self.kinds.key("color"), color)));
     }
 
     /// The track of most zones says nothing: it is the thread's own.
     fn fill_track(
         &mut self,
-        told: &mut ProgramMarker,
+        reported: &mut ProgramMarker,
         row: &Track,
         shared: &mut Shared,
         tables: &Tables,
     ) {
         if row.kind != TrackKind::Slices(TrackRole::Zones) {
             let name = shared.string(tables.strings.get(row.name));
-            told.entries.push((self.kinds.key("track"), FieldItem::Row(name)));
+            reported.entries.push((self.kinds.key("track"), FieldItem::Row(name)));
         }
     }
 }

@@ -214,7 +214,7 @@ fn is_kernel_entry(frame: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn told(width: usize, frames: &[&str], interpreted: &[usize]) -> String {
+    fn reported(width: usize, frames: &[&str], interpreted: &[usize]) -> String {
         told_with_own(width, frames, interpreted, interpreted)
     }
 
@@ -270,12 +270,12 @@ mod tests {
         }
         frames.extend(interpreter.into_iter().chain(["start_thread", "clone3"]));
         assert_eq!(
-            told(70, &frames, &interpreted),
+            reported(70, &frames, &interpreted),
             "           futex_wait < do_futex < lock < acquire < call < … <\n           \
              query (w.py) < … < lookup (w.py) < … < serve (w.py) < … <\n           \
              run (threading.py) < …\n"
         );
-        let shown = told(1000, &frames, &interpreted);
+        let shown = reported(1000, &frames, &interpreted);
         assert!(!shown.contains('…') && shown.ends_with("start_thread < clone3\n"), "{shown}");
     }
 
@@ -285,7 +285,7 @@ mod tests {
         frames.extend(std::iter::repeat_n("descend (deep.py)", 200));
         frames.extend(["main (deep.py)", "<module> (deep.py)", "_start"]);
         let interpreted: Vec<usize> = (2..204).collect();
-        let shown = told(80, &frames, &interpreted);
+        let shown = reported(80, &frames, &interpreted);
         assert!(
             shown.trim_start().starts_with("sem_wait < acquire < descend (deep.py) <"),
             "{shown}"
@@ -297,6 +297,6 @@ mod tests {
     #[test]
     fn the_ways_to_wake_and_to_sleep_are_no_news() {
         let frames = ["try_to_wake_up", "wake_up_q", "futex_wake", "do_syscall_64", "unlock"];
-        assert_eq!(told(80, &frames, &[]).trim(), "futex_wake < unlock");
+        assert_eq!(reported(80, &frames, &[]).trim(), "futex_wake < unlock");
     }
 }

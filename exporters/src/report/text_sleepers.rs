@@ -29,10 +29,10 @@ impl ReportText {
         if wanted > 0 {
             self.line("  (asleep in Processes and Threads; in no time of Off the CPU)");
         }
-        let told = rows.rows.len().min(wanted);
-        rows.rows.iter().take(told).for_each(|row| self.sleepers(row));
-        if told < wanted {
-            let left = count((wanted - told) as u64, "more row");
+        let reported = rows.rows.len().min(wanted);
+        rows.rows.iter().take(reported).for_each(|row| self.sleepers(row));
+        if reported < wanted {
+            let left = count((wanted - reported) as u64, "more row");
             self.line(&format!("  and {left}: --rows {} shows all", rows.total));
         }
         if !with_idle && let Some(others) = had_nothing_to_do(asleep) {

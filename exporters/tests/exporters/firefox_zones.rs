@@ -241,8 +241,8 @@ fn ten_thousand_names_of_one_place_are_few_rows_and_each_is_told() {
         markers.iter().map(|marker| marker.name).collect();
     assert_eq!(names.len(), 17);
     for (index, marker) in markers.iter().enumerate() {
-        let told = marker.data["name"].as_str().unwrap_or(marker.name);
-        assert_eq!(told, format!("script {index}"));
+        let reported = marker.data["name"].as_str().unwrap_or(marker.name);
+        assert_eq!(reported, format!("script {index}"));
     }
 }
 

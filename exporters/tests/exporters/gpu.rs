@@ -38,7 +38,7 @@ fn times(slice: &Slice) -> (&str, u64, u64) {
 
 #[test]
 fn a_job_is_a_slice_on_its_queue_of_the_machine_or_of_a_process() {
-    let told = perfetto();
+    let reported = perfetto();
     // What is known of the last but one of the graphics queue is its end, of the last when it was
     // queued.
     let graphics = [("Draw", 20, 45), ("Compose", 50, 60), ("Draw", 65, 65), ("Draw", 75, 90)];
@@ -49,14 +49,14 @@ fn a_job_is_a_slice_on_its_queue_of_the_machine_or_of_a_process() {
         ("thread 401", &submitted),
         ("thread 500", &[("submit Compose", 15, 15)]),
     ] {
-        let slices = told.slices.iter().filter(|slice| slice.track == track);
+        let slices = reported.slices.iter().filter(|slice| slice.track == track);
         assert_eq!(slices.map(times).collect::<Vec<_>>(), expected, "{track}");
     }
 }
 
 #[test]
 fn a_job_says_its_stages_its_thread_its_fences_and_how_it_ended() {
-    let told = perfetto();
+    let reported = perfetto();
     let draw = [
         ("context", "65280"),
         ("fence", "12:1"),
@@ -70,20 +70,23 @@ fn a_job_says_its_stages_its_thread_its_fences_and_how_it_ended() {
         ("thread", "render"),
         ("tid", "401"),
     ];
-    assert_eq!(arguments(&told, 20), draw);
-    assert_eq!(arguments(&told, 65), [("end", "ended before it began, or its beginning was lost")]);
+    assert_eq!(arguments(&reported, 20), draw);
+    assert_eq!(
+        arguments(&reported, 65),
+        [("end", "ended before it began, or its beginning was lost")]
+    );
     for (begin, argument) in [
         (50, ("waited for fences", "12:1")),
         (40, ("end", "failed")),
         (75, ("end", "not ended when the recording did, or its end was lost")),
     ] {
-        assert!(arguments(&told, begin).contains(&argument), "{argument:?}");
+        assert!(arguments(&reported, begin).contains(&argument), "{argument:?}");
     }
 }
 
 /// What is said of the job that began so many microseconds after the start.
-fn arguments(told: &Replay, begin: u64) -> Vec<(&str, &str)> {
-    let slice = told
+fn arguments(reported: &Replay, begin: u64) -> Vec<(&str, &str)> {
+    let slice = reported
         .slices
         .iter()
         .find(|slice| slice.track.contains("GPU/") && slice.begin == START + begin * 1_000)
@@ -93,8 +96,8 @@ fn arguments(told: &Replay, begin: u64) -> Vec<(&str, &str)> {
 
 #[test]
 fn an_arrow_leads_from_where_a_thread_submits_a_job_to_where_the_gpu_begins_with_it() {
-    let told = perfetto();
-    let arrows: Vec<_> = told
+    let reported = perfetto();
+    let arrows: Vec<_> = reported
         .flows
         .values()
         .map(|ends| {
@@ -245,8 +248,9 @@ fn frames_of_a_display_lie_below_displays() {
     scenario.then(Event::SliceBegin(track, ModelSlice::named(vblank)));
     scenario.wait(16);
     scenario.then(Event::SliceEnd(track));
-    let told = replay(&played(PerfettoExporter::new(Vec::new()), &scenario).finish().unwrap());
-    let slices: Vec<_> = told.slices.iter().map(|slice| (&*slice.track, times(slice))).collect();
+    let reported = replay(&played(PerfettoExporter::new(Vec::new()), &scenario).finish().unwrap());
+    let slices: Vec<_> =
+        reported.slices.iter().map(|slice| (&*slice.track, times(slice))).collect();
     assert_eq!(slices, [("Displays/CRTC 0", ("vblank", 0, 17))]);
 }
 

@@ -24,14 +24,14 @@ fn a_session_without_events_is_a_whole_file() {
     let mut exporter = PerfettoExporter::new(Vec::new());
     exporter.begin(&Tables::default()).unwrap();
     exporter.end(&[], None, &Tables::default()).unwrap();
-    let told = replay(&exporter.finish().unwrap());
-    assert!(told.switches.is_empty() && told.samples.is_empty());
+    let reported = replay(&exporter.finish().unwrap());
+    assert!(reported.switches.is_empty() && reported.samples.is_empty());
 }
 
 #[test]
 fn every_loss_is_counted_once() {
-    let told = replay(&export(&scenario::scenario(), &scenario::losses()));
-    assert_eq!(told.lost, (BTreeMap::from([(1, 42)]), 12));
+    let reported = replay(&export(&scenario::scenario(), &scenario::losses()));
+    assert_eq!(reported.lost, (BTreeMap::from([(1, 42)]), 12));
 }
 
 #[test]
@@ -51,10 +51,10 @@ fn lost_switches_charge_nobody() {
         between: Some((since, since)),
     }));
     scenario.switch(0, b, off(SleepState::Interruptible), IDLE);
-    let told = replay(&export(&scenario, &[]));
+    let reported = replay(&export(&scenario, &[]));
     let [began, lost, back] = [0, 100_000, 502_000].map(|at| scenario::START + at);
     let expected = [(began, 0, 10), (lost, 10, UNRECORDED), (back, UNRECORDED, 20), (back, 20, 0)];
-    assert_eq!(told.switches[&0], expected);
+    assert_eq!(reported.switches[&0], expected);
 }
 
 #[test]
@@ -69,9 +69,9 @@ fn a_process_is_freed_after_the_last_of_its_threads_has_left() {
     scenario.then(Event::ProcessEnd(process));
     scenario.switch(0, first, off(SleepState::Dead), IDLE);
     scenario.switch(1, second, off(SleepState::Dead), IDLE);
-    let told = replay(&export(&scenario, &[]));
+    let reported = replay(&export(&scenario, &[]));
     let left = scenario::START + 6_000;
-    assert_eq!(told.freed, [(left + 1, 11), (left + 2, 10)]);
+    assert_eq!(reported.freed, [(left + 1, 11), (left + 2, 10)]);
 }
 
 #[test]
@@ -83,8 +83,8 @@ fn an_exiting_thread_whose_last_switch_is_not_told_lives_as_long_as_it_is_seen()
     scenario.then(Event::ProcessEnd(process));
     scenario.switch(0, thread, preempted(), IDLE);
     scenario.switch(0, IDLE, off(SleepState::Runnable), thread);
-    let told = replay(&export(&scenario, &[]));
-    assert_eq!(told.freed, [(scenario::START + 4_001, 10)]);
+    let reported = replay(&export(&scenario, &[]));
+    assert_eq!(reported.freed, [(scenario::START + 4_001, 10)]);
 }
 
 #[test]
@@ -97,8 +97,8 @@ fn two_switches_at_one_time_stay_in_order() {
     scenario.switch(0, b, preempted(), a);
     let time = Time(scenario::START);
     scenario.events.iter_mut().for_each(|(at, _)| *at = time);
-    let told = replay(&export(&scenario, &[]));
-    assert_eq!(told.switches[&0], [(at(0), 0, 10), (at(1), 10, 20), (at(1), 20, 10)]);
+    let reported = replay(&export(&scenario, &[]));
+    assert_eq!(reported.switches[&0], [(at(0), 0, 10), (at(1), 10, 20), (at(1), 20, 10)]);
 }
 
 fn at(nanoseconds: u64) -> u64 {
@@ -108,9 +108,12 @@ fn at(nanoseconds: u64) -> u64 {
 #[test]
 fn samples_and_wakers_are_flame_graphs_of_processes_of_their_own() {
     let trace = export(&scenario::scenario(), &[]);
-    let told = replay(&trace);
-    let stacks: Vec<_> =
-        told.samples.iter().map(|(_, sequence, stack)| (*sequence, stack.join(" > "))).collect();
+    let reported = replay(&trace);
+    let stacks: Vec<_> = reported
+        .samples
+        .iter()
+        .map(|(_, sequence, stack)| (*sequence, stack.join(" > ")))
+        .collect();
     assert_eq!(
         stacks[..3],
         [
@@ -178,8 +181,8 @@ fn time_blocked_is_a_sample_for_each_interval() {
         in_kernel: false,
     }));
     let trace = export(&scenario, &[]);
-    let told = replay(&trace);
-    let samples = told.samples.iter().filter(|(_, sequence, _)| *sequence == 6);
+    let reported = replay(&trace);
+    let samples = reported.samples.iter().filter(|(_, sequence, _)| *sequence == 6);
     for (of, count) in [("b (20) > sleep", 40), ("a (10) > read", 12)] {
         assert_eq!(samples.clone().filter(|(.., stack)| stack.join(" > ") == of).count(), count);
     }
@@ -203,10 +206,10 @@ fn names_of_any_length_and_letters_survive() {
     scenario.switch(0, a, blocked, b);
     scenario.wait(1_000);
     scenario.switch(0, b, preempted(), IDLE);
-    let told = replay(&export(&scenario, &[]));
-    assert_eq!(told.switches[&0].len(), 3);
+    let reported = replay(&export(&scenario, &[]));
+    assert_eq!(reported.switches[&0].len(), 3);
     assert_eq!(
-        (told.samples[0].2[0].len(), &*told.samples[0].2[1]),
+        (reported.samples[0].2[0].len(), &*reported.samples[0].2[1]),
         (long.len() + " (10)".len(), odd)
     );
 }
@@ -282,8 +285,8 @@ fn an_id_used_twice_is_given_back_in_between() {
     scenario.then(Event::ThreadStart(b));
     scenario.then(Event::ProcessStart(second));
     scenario.switch(0, IDLE, off(SleepState::Runnable), b);
-    let told = replay(&export(&scenario, &[]));
-    assert_eq!((told.events[&240], told.events[&235]), (1, 1), "one end, then one start");
+    let reported = replay(&export(&scenario, &[]));
+    assert_eq!((reported.events[&240], reported.events[&235]), (1, 1), "one end, then one start");
 }
 
 #[test]
@@ -322,14 +325,14 @@ fn many_blocks_come_out_whole_and_in_order() {
         crate::decode::Fields::parse(&trace).all(1).count() > 5,
         "the blocks are smaller than the trace"
     );
-    let told = replay(&trace);
-    check_switches(&scenario, &told, 0);
-    assert_eq!(told.switches[&0].len(), 40_000);
+    let reported = replay(&trace);
+    check_switches(&scenario, &reported, 0);
+    assert_eq!(reported.switches[&0].len(), 40_000);
     assert!(
-        told.samples.windows(2).all(|two| two[0].0 + 2_000 == two[1].0),
+        reported.samples.windows(2).all(|two| two[0].0 + 2_000 == two[1].0),
         "samples lie in the file as they came"
     );
-    assert_eq!(told.samples.len(), 40_000);
+    assert_eq!(reported.samples.len(), 40_000);
 }
 
 fn sample(thread: ThreadId) -> Event {
@@ -518,7 +521,7 @@ fn thread(n: u8) -> ThreadId {
 }
 
 /// Every switch of the session is in the trace, and what is more is time without records.
-fn check_switches(scenario: &Scenario, told: &Replay, tolerance: u64) {
+fn check_switches(scenario: &Scenario, reported: &Replay, tolerance: u64) {
     let mut expected: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
     for (time, event) in &scenario.events {
         if let Event::Switch(switch) = event {
@@ -529,7 +532,7 @@ fn check_switches(scenario: &Scenario, told: &Replay, tolerance: u64) {
         }
     }
     for (cpu, expected) in expected {
-        let mut found = told.switches[&cpu].iter();
+        let mut found = reported.switches[&cpu].iter();
         for switch in expected {
             let times = switch.0..=switch.0 + tolerance;
             assert!(
@@ -539,15 +542,15 @@ fn check_switches(scenario: &Scenario, told: &Replay, tolerance: u64) {
         }
     }
     let extra =
-        |next: u64| told.switches.values().flatten().filter(|switch| switch.2 == next).count();
-    let total = told.switches.values().flatten().count();
+        |next: u64| reported.switches.values().flatten().filter(|switch| switch.2 == next).count();
+    let total = reported.switches.values().flatten().count();
     let switches =
         scenario.events.iter().filter(|(_, event)| matches!(event, Event::Switch(_))).count();
     assert!(total - switches <= 2 * extra(UNRECORDED), "at most two more per gap");
 }
 
 /// Every slice that begins and ends lasts as long in the trace.
-fn check_slices(scenario: &Scenario, told: &Replay) {
+fn check_slices(scenario: &Scenario, reported: &Replay) {
     let (mut open, mut expected) = (BTreeMap::<TrackId, Vec<u64>>::new(), Vec::new());
     for (time, event) in &scenario.events {
         match event {
@@ -559,7 +562,7 @@ fn check_slices(scenario: &Scenario, told: &Replay) {
             _ => {}
         }
     }
-    let found = told
+    let found = reported
         .slices
         .iter()
         .filter(|slice| is_of_model(&slice.track) && !slice.arguments.contains_key("tid"));
@@ -583,16 +586,16 @@ proptest! {
             time += if coarse_clock { pause } else { 10 + pause };
             scenario.events.push((Time(time), event(kind, a, b, c, flags)));
         }
-        let told = replay(&export(&scenario, &[]));
+        let reported = replay(&export(&scenario, &[]));
         // Only what happens within a nanosecond may be moved, by as many as there are events.
         check_switches(
             &scenario,
-            &told,
+            &reported,
             if coarse_clock { 2 * scenario.events.len() as u64 } else { 0 },
         );
         let wakeups =
             scenario.events.iter().filter(|(_, event)| matches!(event, Event::Wakeup(_))).count();
-        prop_assert_eq!(told.wakeups.len(), wakeups);
-        check_slices(&scenario, &told);
+        prop_assert_eq!(reported.wakeups.len(), wakeups);
+        check_slices(&scenario, &reported);
     }
 }

@@ -21,10 +21,10 @@ fn program() -> (Scenario, TrackId) {
     (scenario, zones)
 }
 
-fn find<'a>(told: &'a Replay, track: &str, name: &str) -> &'a Slice {
+fn find<'a>(reported: &'a Replay, track: &str, name: &str) -> &'a Slice {
     let found: Vec<_> =
-        told.slices.iter().filter(|slice| slice.track == track && slice.name == name).collect();
-    assert_eq!(found.len(), 1, "{name} on {track}: {:#?}", told.slices);
+        reported.slices.iter().filter(|slice| slice.track == track && slice.name == name).collect();
+    assert_eq!(found.len(), 1, "{name} on {track}: {:#?}", reported.slices);
     found[0]
 }
 
@@ -34,8 +34,8 @@ fn arguments(slice: &Slice) -> Vec<(&str, &str)> {
 
 #[test]
 fn a_zone_lies_on_its_threads_own_track_with_all_that_was_ever_said_of_it() {
-    let told = export(&scenario::game());
-    let zone = told
+    let reported = export(&scenario::game());
+    let zone = reported
         .slices
         .iter()
         .find(|slice| slice.name == "update" && slice.arguments.contains_key("name"))
@@ -50,13 +50,13 @@ fn a_zone_lies_on_its_threads_own_track_with_all_that_was_ever_said_of_it() {
         ("value", "7"),
     ];
     assert_eq!(arguments(zone), expected);
-    assert_eq!(arguments(find(&told, "thread 300", "left open")), [("unfinished", "1")]);
+    assert_eq!(arguments(find(&reported, "thread 300", "left open")), [("unfinished", "1")]);
 }
 
 #[test]
 fn a_message_is_its_text_and_a_marker_has_its_labels_and_units() {
-    let told = export(&scenario::game());
-    let message = find(&told, "thread 300", "loaded\t3 \u{1b}[1mlevels");
+    let reported = export(&scenario::game());
+    let message = find(&reported, "thread 300", "loaded\t3 \u{1b}[1mlevels");
     assert_eq!(arguments(message), [("category", "message"), ("level", "-1")]);
     let expected = [
         ("At", "3735928559"),
@@ -68,14 +68,14 @@ fn a_message_is_its_text_and_a_marker_has_its_labels_and_units() {
         ("category", "assets"),
         ("schema", "Load"),
     ];
-    assert_eq!(arguments(find(&told, "thread 300", "map")), expected);
+    assert_eq!(arguments(find(&reported, "thread 300", "map")), expected);
 }
 
 #[test]
 fn frames_have_their_numbers_on_a_track_of_the_process() {
-    let told = export(&scenario::game());
+    let reported = export(&scenario::game());
     let frames: Vec<_> =
-        told.slices.iter().filter(|slice| slice.track == "process 300/Frames").collect();
+        reported.slices.iter().filter(|slice| slice.track == "process 300/Frames").collect();
     let frames: Vec<_> =
         frames.iter().map(|slice| (&*slice.name, slice.end - slice.begin)).collect();
     assert_eq!(frames, [("Frame 1", 38_000), ("Frame 2", 21_000)], "the third did not end");
@@ -83,20 +83,20 @@ fn frames_have_their_numbers_on_a_track_of_the_process() {
 
 #[test]
 fn a_lock_shows_who_holds_it_and_a_thread_what_it_waits_for() {
-    let told = export(&scenario::game());
+    let reported = export(&scenario::game());
     // The other reader keeps the cache.
     for (track, expected) in [
         ("process 300/Locks/queue", &[("game (300)", 48, 2), ("loader (301)", 51, 3)][..]),
         ("thread 301/Waiting for locks", &[("waiting for queue", 49, 2)]),
         ("process 300/Locks/cache", &[("game (300)", 55, 2)]),
     ] {
-        let slices = told.slices.iter().filter(|slice| slice.track == track).map(|slice| {
+        let slices = reported.slices.iter().filter(|slice| slice.track == track).map(|slice| {
             let length = (slice.end - slice.begin) / 1_000;
             (&*slice.name, (slice.begin - scenario::START) / 1_000, length)
         });
         assert_eq!(slices.collect::<Vec<_>>(), expected, "{track}");
     }
-    let waits = told.slices.iter().filter(|slice| slice.name == "waiting for queue");
+    let waits = reported.slices.iter().filter(|slice| slice.name == "waiting for queue");
     let holders: Vec<_> =
         waits.map(|slice| slice.arguments.get("held by").map(String::as_str)).collect();
     assert_eq!(holders, [None, Some("game (300)"), Some("loader (301)")]);
@@ -104,13 +104,13 @@ fn a_lock_shows_who_holds_it_and_a_thread_what_it_waits_for() {
 
 #[test]
 fn memory_is_a_counter_of_each_pool() {
-    let told = export(&scenario::game());
+    let reported = export(&scenario::game());
     for (track, expected) in [
         ("process 300/Memory/heap", &[64.0, 164.0, 100.0, 100.0][..]),
         ("process 300/Memory/textures", &[4096.0]),
         ("process 300/queue", &[3.5]),
     ] {
-        let values = told.counters.iter().filter(|(name, ..)| name == track);
+        let values = reported.counters.iter().filter(|(name, ..)| name == track);
         assert_eq!(values.map(|(.., value)| *value).collect::<Vec<_>>(), expected, "{track}");
     }
 }
@@ -154,9 +154,9 @@ fn values_that_no_viewer_can_draw_are_left_out() {
 
 #[test]
 fn a_crash_is_on_its_thread_and_its_process() {
-    let told = export(&scenario::game());
+    let reported = export(&scenario::game());
     for track in ["thread 301", "process 300/Crash"] {
-        let crash = find(&told, track, "SIGSEGV");
+        let crash = find(&reported, track, "SIGSEGV");
         assert_eq!(crash.arguments["stack"], "next_token < parse<T> < main");
         assert_eq!((&*crash.arguments["address"], &*crash.arguments["tid"]), ("16", "301"));
     }
@@ -173,9 +173,9 @@ fn ends_without_beginnings_are_left_out_and_slices_of_no_length_are_not() {
         scenario.then(Event::SliceEnd(zones));
     }
     scenario.events.iter_mut().for_each(|(time, _)| *time = Time(scenario::START));
-    let told = export(&scenario);
+    let reported = export(&scenario);
     let names: Vec<_> =
-        told.slices.iter().map(|slice| (&*slice.name, slice.end - slice.begin)).collect();
+        reported.slices.iter().map(|slice| (&*slice.name, slice.end - slice.begin)).collect();
     assert_eq!(names, [("first", 0), ("second", 0)]);
 }
 
@@ -185,11 +185,11 @@ fn slices_deeper_than_a_reader_takes_are_counted_in_the_deepest_one() {
     let name = scenario.name("recursion");
     (0..600).for_each(|_| scenario.then(Event::SliceBegin(zones, name.into())));
     (0..600).for_each(|_| scenario.then(Event::SliceEnd(zones)));
-    let told = export(&scenario);
-    assert_eq!(told.slices.len(), 500);
-    assert_eq!(arguments(&told.slices[0]), [("deeper slices left out", "100")]);
-    assert!(told.slices[1..].iter().all(|slice| slice.arguments.is_empty()));
-    assert_eq!(told.slices[499].end - told.slices[499].begin, 1_199_000);
+    let reported = export(&scenario);
+    assert_eq!(reported.slices.len(), 500);
+    assert_eq!(arguments(&reported.slices[0]), [("deeper slices left out", "100")]);
+    assert!(reported.slices[1..].iter().all(|slice| slice.arguments.is_empty()));
+    assert_eq!(reported.slices[499].end - reported.slices[499].begin, 1_199_000);
 }
 
 #[test]
@@ -206,10 +206,10 @@ fn a_slice_that_says_more_and_more_keeps_a_bounded_number_of_fields() {
         ));
     }
     scenario.then(Event::SliceEnd(zones));
-    let told = export(&scenario);
+    let reported = export(&scenario);
     let expected: BTreeMap<_, _> =
         (0..64).map(|n| (format!("field {n}"), format!("{}", 900 + n))).collect();
-    assert_eq!(told.slices[0].arguments, expected, "the first fields, with their last values");
+    assert_eq!(reported.slices[0].arguments, expected, "the first fields, with their last values");
 }
 
 #[test]
@@ -224,9 +224,9 @@ fn names_and_texts_of_any_length_and_letters_survive() {
         scenario.then(Event::SliceBegin(zones, slice));
         scenario.then(Event::SliceEnd(zones));
     }
-    let told = export(&scenario);
-    assert_eq!(told.slices.len(), 2);
-    assert!(told.slices.iter().all(|slice| slice.name == odd && slice.arguments[&odd] == odd));
+    let reported = export(&scenario);
+    assert_eq!(reported.slices.len(), 2);
+    assert!(reported.slices.iter().all(|slice| slice.name == odd && slice.arguments[&odd] == odd));
 }
 
 #[test]
@@ -237,6 +237,6 @@ fn a_track_that_a_program_calls_zones_is_not_its_threads_own() {
         (scenario.track(Scope::Thread(thread), "Zones", None), scenario.name("work"));
     scenario.then(Event::SliceBegin(named, name.into()));
     scenario.then(Event::SliceEnd(named));
-    let told = export(&scenario);
-    assert!(told.slices[0].track.ends_with("Zones"), "{}", told.slices[0].track);
+    let reported = export(&scenario);
+    assert!(reported.slices[0].track.ends_with("Zones"), "{}", reported.slices[0].track);
 }

@@ -23,8 +23,8 @@ fn processes(file: &[u8]) -> BTreeSet<u64> {
 }
 
 /// Every thread that comes onto a CPU.
-fn runs(told: &Replay) -> BTreeSet<u64> {
-    told.switches.values().flatten().map(|(_, _, next)| *next).collect()
+fn runs(reported: &Replay) -> BTreeSet<u64> {
+    reported.switches.values().flatten().map(|(_, _, next)| *next).collect()
 }
 
 #[test]
@@ -42,16 +42,20 @@ fn only_the_process_runs_is_sampled_and_has_tracks() {
         replay(&exporter.finish().unwrap())
     };
     let file = file(&scenario::scenario(), ProcessFilter::Pid(100));
-    let told = replay(&file);
+    let reported = replay(&file);
     assert!(runs(&all).len() > 3, "the scenario has more threads than these: {:?}", runs(&all));
-    assert!(runs(&told).is_subset(&BTreeSet::from([0, 100, UNRECORDED])), "{:?}", runs(&told));
-    assert!(runs(&told).contains(&100));
-    assert!(told.wakeups.iter().all(|(_, wakee)| *wakee == 100), "{:?}", told.wakeups);
+    assert!(
+        runs(&reported).is_subset(&BTreeSet::from([0, 100, UNRECORDED])),
+        "{:?}",
+        runs(&reported)
+    );
+    assert!(runs(&reported).contains(&100));
+    assert!(reported.wakeups.iter().all(|(_, wakee)| *wakee == 100), "{:?}", reported.wakeups);
     assert!(
         !all.slices.is_empty()
-            && told.slices.iter().all(|slice| !slice.track.contains("process 200"))
+            && reported.slices.iter().all(|slice| !slice.track.contains("process 200"))
     );
-    assert_eq!(told.lost, all.lost, "losses are the machine's");
+    assert_eq!(reported.lost, all.lost, "losses are the machine's");
 }
 
 #[test]
@@ -67,10 +71,10 @@ fn who_wakes_the_process_is_named_but_his_stacks_are_his_own() {
     scenario.switch(0, waker, scenario::off(SleepState::Interruptible), sleeper);
     scenario.switch(0, sleeper, scenario::off(SleepState::Interruptible), IDLE);
     let file = file(&scenario, ProcessFilter::Name("sleeper".into()));
-    let told = replay(&file);
+    let reported = replay(&file);
     assert_eq!(processes(&file), BTreeSet::from([10, 20]));
-    assert_eq!((told.wakeups.len(), told.samples.len()), (1, 0));
-    assert_eq!(runs(&told), BTreeSet::from([0, 20]));
+    assert_eq!((reported.wakeups.len(), reported.samples.len()), (1, 0));
+    assert_eq!(runs(&reported), BTreeSet::from([0, 20]));
 }
 
 #[test]
@@ -89,8 +93,8 @@ fn a_cpu_that_runs_others_only_is_idle_and_says_so_once() {
     }
     scenario.switch(0, others[0], scenario::off(SleepState::Interruptible), own);
     scenario.switch(0, own, scenario::off(SleepState::Interruptible), others[0]);
-    let told = replay(&file(&scenario, ProcessFilter::Pid(20)));
+    let reported = replay(&file(&scenario, ProcessFilter::Pid(20)));
     let switches: Vec<_> =
-        told.switches[&0].iter().map(|(_, previous, next)| (*previous, *next)).collect();
+        reported.switches[&0].iter().map(|(_, previous, next)| (*previous, *next)).collect();
     assert_eq!(switches, [(0, 0), (0, 20), (20, 0)]);
 }

@@ -2,7 +2,7 @@
 
 use super::add;
 use crate::reference_capture::Figures;
-use crate::tracy_reader::{self, Damage, GpuContext, LockStep, TracyFile, Zone};
+use crate::tracy_reader::{self, Damage, GpuContext, LockChange, TracyFile, Zone};
 use std::collections::BTreeMap;
 
 /// The figures of a Tracy file.
@@ -135,8 +135,8 @@ fn locks(trace: &TracyFile, f: &mut Figures) {
         let mut waits = BTreeMap::new();
         for event in &lock.events {
             match event.step {
-                LockStep::Wait => drop(waits.insert(event.thread, event.time)),
-                LockStep::Obtain => {
+                LockChange::Wait => drop(waits.insert(event.thread, event.time)),
+                LockChange::Obtain => {
                     add(f, "times that cache was held", 1);
                     // Who had it at once waited for no time.
                     let waited =

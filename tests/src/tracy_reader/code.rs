@@ -81,7 +81,7 @@ pub(super) fn symbols(
     trace: &mut TracyFile,
 ) -> Result<(), Damage> {
     cursor.section("symbols");
-    let told = [cursor.u64()?, cursor.u64()?];
+    let reported = [cursor.u64()?, cursor.u64()?];
     let mut found = [0, 0];
     for _ in 0..cursor.count(32)? {
         let address = cursor.u64()?;
@@ -105,7 +105,8 @@ pub(super) fn symbols(
         let former = trace.symbols.insert(address, Symbol { name, file, line, image, call, size });
         cursor.check(former.is_none(), || format!("two symbols have the address {address:#x}"))?;
     }
-    cursor.check(told == found, || format!("{told:?} symbols were told, {found:?} are there"))
+    cursor
+        .check(reported == found, || format!("{reported:?} symbols were told, {found:?} are there"))
 }
 
 /// Every stack leads to frames, and every frame to symbols.

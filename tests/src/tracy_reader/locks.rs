@@ -29,14 +29,14 @@ pub struct LockEvent {
     /// The thread's number.
     pub thread: u64,
     /// What.
-    pub step: LockStep,
+    pub step: LockChange,
     /// Where in the source, if that is known.
     pub location: Option<SourceLocation>,
 }
 
 /// What happens to a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockStep {
+pub enum LockChange {
     /// The thread waits to hold it alone.
     Wait,
     /// It holds it alone.
@@ -51,13 +51,13 @@ pub enum LockStep {
     ReleaseShared,
 }
 
-const STEPS: [LockStep; 6] = [
-    LockStep::Wait,
-    LockStep::Obtain,
-    LockStep::Release,
-    LockStep::WaitShared,
-    LockStep::ObtainShared,
-    LockStep::ReleaseShared,
+const STEPS: [LockChange; 6] = [
+    LockChange::Wait,
+    LockChange::Obtain,
+    LockChange::Release,
+    LockChange::WaitShared,
+    LockChange::ObtainShared,
+    LockChange::ReleaseShared,
 ];
 
 pub(super) fn locks(
@@ -126,39 +126,39 @@ impl Lock {
         for event in &self.events {
             let thread = event.thread;
             let holds = match event.step {
-                LockStep::Wait => {
+                LockChange::Wait => {
                     !waits.contains(&thread) && {
                         waits.push(thread);
                         true
                     }
                 }
-                LockStep::WaitShared => {
+                LockChange::WaitShared => {
                     !waits_shared.contains(&thread) && {
                         waits_shared.push(thread);
                         true
                     }
                 }
-                LockStep::Obtain => {
+                LockChange::Obtain => {
                     take(&mut waits, thread) && {
                         held += 1;
                         held < 255
                     }
                 }
-                LockStep::Release => {
+                LockChange::Release => {
                     held > 0 && {
                         held -= 1;
                         true
                     }
                 }
-                LockStep::ObtainShared => {
+                LockChange::ObtainShared => {
                     take(&mut waits_shared, thread) && !reads.contains(&thread) && {
                         reads.push(thread);
                         true
                     }
                 }
-                LockStep::ReleaseShared => take(&mut reads, thread),
+                LockChange::ReleaseShared => take(&mut reads, thread),
             };
-            if !holds || !self.shared && event.step as u8 > LockStep::Release as u8 {
+            if !holds || !self.shared && event.step as u8 > LockChange::Release as u8 {
                 return Err(format!("lock {}: {event:?} cannot be", self.id));
             }
         }

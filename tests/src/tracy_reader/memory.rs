@@ -68,15 +68,16 @@ fn pool(
     let pieces: Vec<Piece> =
         (0..count).map(|_| piece(cursor, &mut reference, threads)).collect::<Result<_, _>>()?;
     let held: Vec<&Piece> = pieces.iter().filter(|piece| piece.freed < 0).collect();
-    let told = (active as usize, frees as usize);
-    cursor.check(told == (held.len(), count - held.len()), || {
+    let reported = (active as usize, frees as usize);
+    cursor.check(reported == (held.len(), count - held.len()), || {
         format!("{active} active, {frees} freed of {count}")
     })?;
     let high = pieces.iter().map(|piece| piece.address + piece.size).max().unwrap_or(0);
     let low = pieces.iter().map(|piece| piece.address).min().unwrap_or(u64::MAX);
     let usage = held.iter().map(|piece| piece.size).sum();
-    let told = [cursor.u64()?, cursor.u64()?, cursor.u64()?, cursor.u64()?];
-    cursor.check(told == [high, low, usage, id], || format!("{told:?} are the wrong sums"))?;
+    let reported = [cursor.u64()?, cursor.u64()?, cursor.u64()?, cursor.u64()?];
+    cursor
+        .check(reported == [high, low, usage, id], || format!("{reported:?} are the wrong sums"))?;
     check_addresses(&pieces).map_err(|what| cursor.damage(what))?;
     Ok(Pool { name, pieces, usage })
 }

@@ -20,7 +20,7 @@ pub use code::{Frame, FrameLine, Symbol};
 pub use container::Compression;
 pub use gpu::{GpuContext, GpuZone};
 pub use head::{Crash, FrameSet, Header};
-pub use locks::{Lock, LockEvent, LockStep};
+pub use locks::{Lock, LockChange, LockEvent};
 pub use memory::{Piece, Pool};
 pub use sched::{CpuTime, Switch, Totals};
 pub use threads::{Message, Plot, Sample, Thread};

@@ -127,14 +127,14 @@ impl<'a> Timelines<'a> {
 
     /// Every location has as many zones as it is said to have.
     pub(super) fn check_counts(&self, cursor: &Cursor<'_>) -> Result<(), Damage> {
-        let told: BTreeMap<i16, u64> = self
+        let reported: BTreeMap<i16, u64> = self
             .locations
             .counts
             .iter()
             .filter(|(_, count)| **count > 0)
             .map(|(index, count)| (*index, *count))
             .collect();
-        cursor.check(self.counts == told, || "the counts of locations are wrong".into())?;
+        cursor.check(self.counts == reported, || "the counts of locations are wrong".into())?;
         let strange =
             self.locations.counts.keys().find(|index| self.locations.get(cursor, **index).is_err());
         cursor

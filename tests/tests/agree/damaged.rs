@@ -120,8 +120,8 @@ fn damage(capture: &[u8], part: usize, found: &mut Damaged) {
     let report = exported::report(exported::open(&damaged));
     let mut lost = Lost::new();
     report.losses.iter().for_each(|loss| add(&mut lost, loss.origin.name(), loss.count));
-    let told = (told_by_tracy(&tracy), told_by_firefox(&firefox));
-    assert_eq!(told, (lost.clone(), lost.clone()), "part {part}");
+    let reported = (told_by_tracy(&tracy), told_by_firefox(&firefox));
+    assert_eq!(reported, (lost.clone(), lost.clone()), "part {part}");
 
     let [missing, missing_samples] =
         ["sched", "samples"].map(|lane| lost.get(lane).copied().unwrap_or(0));

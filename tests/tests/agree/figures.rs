@@ -55,10 +55,10 @@ fn a_figure_that_differs_is_told() {
         ("runs".to_owned(), 9),
     ]);
     let shown = Figures::from([("samples".to_owned(), 3)]);
-    let told = ["samples: 2 planned, 3 shown", "self main: 1 planned, nothing shown"];
+    let reported = ["samples: 2 planned, 3 shown", "self main: 1 planned, nothing shown"];
     assert_eq!(
         differences(Viewer::Folded, &plan, &shown),
-        told,
+        reported,
         "runs are nothing that stacks show"
     );
 }

@@ -95,11 +95,14 @@ fn a_trace_that_a_32_bit_program_merged_says_what_it_said_before() {
     for name in [etl::SYNTHETIC, etl::AIRBUS, etl::TRACELOGGING, etl::GPUVIS] {
         let bytes = etl::fixture(name);
         let (expected, events, notes) = text(bytes.clone());
-        let (told, narrow_events, narrow_notes) = text(with_narrow_headers(&bytes));
+        let (reported, narrow_events, narrow_notes) = text(with_narrow_headers(&bytes));
         assert_eq!(narrow_events, events, "{name}");
-        let other = told.lines().zip(expected.lines()).find(|(told, expected)| told != expected);
+        let other = reported
+            .lines()
+            .zip(expected.lines())
+            .find(|(reported, expected)| reported != expected);
         assert_eq!(other, None, "{name}");
-        assert_eq!(told.lines().count(), expected.lines().count(), "{name}");
+        assert_eq!(reported.lines().count(), expected.lines().count(), "{name}");
         let added: Vec<_> = narrow_notes.iter().filter(|note| !notes.contains(note)).collect();
         let is_told =
             added.iter().any(|note| note.contains("64-bit payloads behind 32-bit headers"));
@@ -186,7 +189,7 @@ fn a_process_of_whose_threads_nothing_is_told_is_there_all_the_same() {
 #[test]
 fn viewers_and_the_report_show_a_process_of_whose_threads_nothing_is_told() {
     let mut session = Session::from_bytes(vec![processes().finish()]).unwrap();
-    let told = ["service.exe", "idler.exe", "short.exe", "shell.exe"];
+    let reported = ["service.exe", "idler.exe", "short.exe", "shell.exe"];
     let mut firefox = FirefoxExporter::new(Vec::new(), FirefoxOptions::default());
     session.play(&mut firefox).unwrap();
     let profile = Profile::read(&firefox.finish().unwrap()).unwrap();
@@ -198,13 +201,13 @@ fn viewers_and_the_report_show_a_process_of_whose_threads_nothing_is_told() {
     let mut report = ReportExporter::new(ReportOptions::default());
     session.play(&mut report).unwrap();
     let report = report.finish();
-    for name in told {
+    for name in reported {
         assert!(in_firefox.contains(&name), "{name} in {in_firefox:?}");
         let in_tracy = tracy.thread_names.values().any(|own| own.contains(name));
         assert!(in_tracy, "{name} in Tracy: {:?}", tracy.thread_names);
         assert!(report.processes.rows.iter().any(|row| row.name == name), "{name} in the report");
     }
-    assert_eq!(report.processes.total, told.len());
+    assert_eq!(report.processes.total, reported.len());
 }
 
 #[test]

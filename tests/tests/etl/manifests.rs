@@ -97,8 +97,8 @@ fn a_manifest_behind_the_events_names_them_and_their_fields_and_what_was_there_b
     let facts = &session.facts().events;
     for (provider, name, count) in [("Game", "Level/Start", 4), ("GameRundown", "Method/DCEnd", 1)]
     {
-        let told = facts.iter().find(|event| event.provider == provider).unwrap();
-        assert_eq!((told.name.as_deref(), told.count), (Some(name), count));
+        let reported = facts.iter().find(|event| event.provider == provider).unwrap();
+        assert_eq!((reported.name.as_deref(), reported.count), (Some(name), count));
     }
 }
 

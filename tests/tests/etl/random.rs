@@ -58,7 +58,7 @@ fn word() -> impl Strategy<Value = u32> {
     prop_oneof![4 => 0u32..12, 1 => Just(0xffff_f800), 1 => Just(0x7ff6_0000), 1 => any::<u32>()]
 }
 
-fn told() -> impl Strategy<Value = KeptEvents> {
+fn reported() -> impl Strategy<Value = KeptEvents> {
     let step = prop_oneof![8 => 0u64..200, 1 => 0u64..20_000_000];
     let words = prop::collection::vec(word(), 0..24);
     (0u16..3, step, 0..KINDS.len() + 2, any::<bool>(), prop::option::of(0u64..400), words).prop_map(
@@ -73,17 +73,19 @@ fn told() -> impl Strategy<Value = KeptEvents> {
     )
 }
 
-fn record(told: &KeptEvents, time: u64) -> Vec<u8> {
-    let mut payload: Vec<u8> = told.words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    if let Some((front, back)) = payload.first_chunk_mut::<8>().zip(told.back) {
+fn record(reported: &KeptEvents, time: u64) -> Vec<u8> {
+    let mut payload: Vec<u8> = reported.words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    if let Some((front, back)) = payload.first_chunk_mut::<8>().zip(reported.back) {
         *front = (time.saturating_sub(back)).to_le_bytes();
     }
-    let task =
-        (told.words.first().copied().unwrap_or(1) % 8, told.words.last().copied().unwrap_or(1) % 8);
-    match KINDS.get(told.kind) {
-        Some(kind) if told.has_thread => system(time, task, *kind, 3, &payload),
+    let task = (
+        reported.words.first().copied().unwrap_or(1) % 8,
+        reported.words.last().copied().unwrap_or(1) % 8,
+    );
+    match KINDS.get(reported.kind) {
+        Some(kind) if reported.has_thread => system(time, task, *kind, 3, &payload),
         Some((group, opcode)) => perf_info(time, *group, *opcode, 3, &payload),
-        None if told.has_thread => {
+        None if reported.has_thread => {
             event(time, task, DXGKRNL, (150 + task.0 as u16 * 10, 0), &payload)
         }
         None => {
@@ -97,12 +99,12 @@ proptest! {
 
     #[test]
     fn whatever_is_written_time_never_goes_back_and_slices_end(
-        all in prop::collection::vec(told(), 0..200),
+        all in prop::collection::vec(reported(), 0..200),
     ) {
         let (mut trace, mut time) = (FakeTrace::new(3), FakeTrace::START);
-        for told in &all {
-            time += told.step;
-            trace.record(told.cpu, &record(told, time));
+        for reported in &all {
+            time += reported.step;
+            trace.record(reported.cpu, &record(reported, time));
         }
         let mut session = Session::from_bytes(vec![trace.finish()]).unwrap();
         let Ok(played) = session.play(&mut Checked::default());

@@ -50,9 +50,9 @@ fn a_thread_waits_and_the_stack_that_it_comes_back_with_is_the_one_it_left_with(
     logger.stack(0, 45, 40, (100, 101), &[APP + 0x1000, APP + 0x2001]);
     let mut session = open(logger);
     let unresolved = session.unresolved();
-    let told: Vec<_> =
+    let reported: Vec<_> =
         unresolved.iter().map(|module| (module.kernel, module.offsets.as_slice())).collect();
-    assert_eq!(told, [(true, &[0x100, 0x204, 0x500, 0x5ff][..]), (false, &[0x1000, 0x2000])]);
+    assert_eq!(reported, [(true, &[0x100, 0x204, 0x500, 0x5ff][..]), (false, &[0x1000, 0x2000])]);
     let tables = unresolved.iter().map(|module| SymbolTable {
         path: module.path.clone(),
         build_id: module.build_id.clone(),

@@ -83,7 +83,7 @@ fn what_is_not_known_of_a_job_is_the_next_that_is() {
     at(&mut scenario, 60, ring, GpuJob { end: GpuJobEnd::Unfinished, started: time(55), ..bare });
     let trace = scenario.read();
     let zones: Vec<_> = trace.gpus[0].threads.values().flatten().collect();
-    let told: Vec<_> = zones.iter().map(|zone| (zone.name(), zone.cpu, zone.gpu)).collect();
+    let reported: Vec<_> = zones.iter().map(|zone| (zone.name(), zone.cpu, zone.gpu)).collect();
     let expected = [
         ("Render", (2, 2), (2, 10)),
         ("Render", (11, 11), (11, 20)),
@@ -92,7 +92,7 @@ fn what_is_not_known_of_a_job_is_the_next_that_is() {
         ("Render [failed]", (45, 45), (45, 50)),
         ("Render [unfinished]", (55, 55), (55, 60)),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     assert_eq!(zones[4].location.color, 0x55_55ff, "what failed is red");
     let thread = trace.gpus[0].threads.keys().next().unwrap();
     assert_eq!(trace.thread_names[thread], "machine / gfx", "nobody knows who handed them over");
@@ -154,9 +154,9 @@ fn jobs_that_a_driver_tells_wrongly_never_overlap() {
     scenario.wake(1, game);
     at(&mut scenario, 20, ring, job(render, game, [15, 9, 30]));
     at(&mut scenario, 25, ring, job(render, game, [2, 3, 4]));
-    let told: Vec<_> =
+    let reported: Vec<_> =
         scenario.read().gpus[0].threads[&5].iter().map(|zone| (zone.cpu, zone.gpu)).collect();
-    assert_eq!(told, [((15, 15), (20, 20)), ((2, 3), (20, 25))]);
+    assert_eq!(reported, [((15, 15), (20, 20)), ((2, 3), (20, 25))]);
 }
 
 #[test]
@@ -170,14 +170,14 @@ fn newer_layouts_say_numbers_of_a_job() {
         scenario.field("engine", Value::Text("video".into())),
         scenario.field("size", Value::Bytes(65)),
     ];
-    let told = GpuJob {
+    let reported = GpuJob {
         context: Some(3),
         fence: Some(fence(9)),
         waited_for: vec![fence(7), fence(8)],
         fields,
         ..job(render, game, [2, 5, 11])
     };
-    at(&mut scenario, 20, ring, told);
+    at(&mut scenario, 20, ring, reported);
     at(&mut scenario, 30, ring, GpuJob { thread: Some(game), ..GpuJob::named(render) });
     for layout in [TracyLayout::V0_13, TracyLayout::V0_14] {
         let trace = scenario.read_layout(layout);

@@ -24,10 +24,10 @@ fn a_switch_says_which_cpu_woke_the_thread() {
     scenario.switch(50, 0, Some(IDLE), sleeps(), a);
     let trace = scenario.read_layout(TracyLayout::V0_13);
     assert_eq!(trace.header.version, [0, 13, 0]);
-    let told: Vec<_> =
+    let reported: Vec<_> =
         trace.switches[&10].iter().map(|switch| (switch.wakeup, switch.wakeup_cpu)).collect();
     // The viewer looks up who ran there: CPU 1 ran nothing, and CPU 299 has no room.
-    assert_eq!(told, [(10, 2), (20, 0), (30, 0), (50, 0)]);
+    assert_eq!(reported, [(10, 2), (20, 0), (30, 0), (50, 0)]);
     scenario.read();
 }
 
@@ -96,7 +96,7 @@ fn messages_say_how_much_they_matter_and_whose_they_are() {
     let signal = scenario.name("SIGSEGV");
     scenario.at(9, Event::Crash(Crash { thread, signal, address: 0, stack: None }));
     let trace = scenario.read_layout(TracyLayout::V0_14);
-    let told: Vec<_> =
+    let reported: Vec<_> =
         trace.messages.iter().map(|message| (message.time, message.importance.unwrap())).collect();
     let expected = [
         (1, (false, 3)),
@@ -109,7 +109,7 @@ fn messages_say_how_much_they_matter_and_whose_they_are() {
         (8, (true, 3)),
         (9, (false, 5)),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     assert_eq!(trace.header.version, [0, 14, 0]);
     assert_eq!(scenario.read_layout(TracyLayout::V0_13).messages[0].importance, None);
     scenario.read();

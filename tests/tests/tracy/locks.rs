@@ -4,7 +4,7 @@ use crate::scenario::Scenario;
 use proptest::prelude::*;
 use syscollect_model::LockAction::{GiveUp, Obtain, Release, Wait};
 use syscollect_model::{Event, LockEvent, ThreadId};
-use syscollect_tests::tracy_reader::{LockStep, SourceLocation};
+use syscollect_tests::tracy_reader::{LockChange, SourceLocation};
 
 #[test]
 fn a_lock_is_waited_for_obtained_and_released_by_its_threads() {
@@ -37,12 +37,12 @@ fn a_lock_is_waited_for_obtained_and_released_by_its_threads() {
         lock.events.iter().map(|event| (event.time, event.thread, event.step)).collect();
     // The first event is at the file's time 1.
     let expected = [
-        (1, 5, LockStep::Wait),
-        (2, 5, LockStep::Obtain),
-        (11, 6, LockStep::Wait),
-        (21, 5, LockStep::Release),
-        (22, 6, LockStep::Obtain),
-        (31, 6, LockStep::Release),
+        (1, 5, LockChange::Wait),
+        (2, 5, LockChange::Obtain),
+        (11, 6, LockChange::Wait),
+        (21, 5, LockChange::Release),
+        (22, 6, LockChange::Obtain),
+        (31, 6, LockChange::Release),
     ];
     assert_eq!(events, expected);
     let used: Vec<_> = lock.events.iter().filter_map(|event| event.location.clone()).collect();
@@ -70,7 +70,7 @@ fn readers_share_a_lock() {
     let trace = scenario.read();
     let steps: Vec<_> =
         trace.locks[0].events.iter().map(|event| (event.thread, event.step)).collect();
-    use LockStep::{ObtainShared, ReleaseShared, WaitShared};
+    use LockChange::{ObtainShared, ReleaseShared, WaitShared};
     let expected = [
         (5, WaitShared),
         (5, ObtainShared),
@@ -130,7 +130,7 @@ proptest! {
         let trace = scenario.read();
         let steps = trace.locks.iter().flat_map(|lock| &lock.events);
         prop_assert_eq!(
-            steps.filter(|event| event.step == LockStep::Obtain).count(),
+            steps.filter(|event| event.step == LockChange::Obtain).count(),
             obtained.count()
         );
     }

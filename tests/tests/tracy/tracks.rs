@@ -114,14 +114,14 @@ fn every_loss_is_told_once() {
     scenario.at(7, Event::Loss(loss(4, LossCause::LaneFull)));
     scenario.losses = vec![loss(7, LossCause::LaneFull), loss(2, LossCause::Nested), other];
     let trace = scenario.read();
-    let told: Vec<_> = messages(&trace).iter().map(|(time, _, text)| (*time, *text)).collect();
+    let reported: Vec<_> = messages(&trace).iter().map(|(time, _, text)| (*time, *text)).collect();
     let expected = [
         (1, "3 records lost from sched of CPU 1: lane-full"),
         (7, "4 records lost from sched of CPU 1: lane-full"),
         (7, "2 records lost from sched of CPU 1: nested, at some time"),
         (7, "9 records lost from file: disk-full, at some time"),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     assert!(messages(&trace).iter().all(|(_, thread, _)| *thread == "syscollect / losses"));
 }
 

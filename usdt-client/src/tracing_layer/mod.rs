@@ -97,7 +97,7 @@ struct SpanState {
     task: u64,
     /// The number of its async zone, and the recording that was told of it; 0 is none.
     async_zone: u64,
-    told: u64,
+    reported: u64,
 }
 
 /// The place of a span.
@@ -226,8 +226,8 @@ fn change<'a, S: LookupSpan<'a>, R>(
 
 /// Begins the span's async zone if the recording that runs has not been told of it.
 fn begin_async<'a, S: LookupSpan<'a>>(span: &SpanRef<'a, S>) {
-    let told = change(span, |state| state.told);
-    if told != 0 && recording::is_of(told, recording::now()) {
+    let reported = change(span, |state| state.reported);
+    if reported != 0 && recording::is_of(reported, recording::now()) {
         return;
     }
     let Some(root) = span.scope().last() else { return };
@@ -246,15 +246,15 @@ fn begin_async<'a, S: LookupSpan<'a>>(span: &SpanRef<'a, S>) {
     let name = Identity::of_text(name).number(arena, || emit::string(arena, name));
     group.attribute(Attribute::TaskName { string: name, task });
     drop(group);
-    change(span, |state| (state.async_zone, state.told) = (number, recording::now()));
+    change(span, |state| (state.async_zone, state.reported) = (number, recording::now()));
 }
 
 fn end_async<'a, S: LookupSpan<'a>>(span: &SpanRef<'a, S>) {
-    let (number, told) = match span.extensions().get::<SpanState>() {
-        Some(state) if state.async_zone != 0 => (state.async_zone, state.told),
+    let (number, reported) = match span.extensions().get::<SpanState>() {
+        Some(state) if state.async_zone != 0 => (state.async_zone, state.reported),
         _ => return,
     };
-    if recording::is_of(told, recording::now())
+    if recording::is_of(reported, recording::now())
         && let Ok(mut group) = emit::group(16)
     {
         group.event(Mark::AsyncEnd { zone: number });

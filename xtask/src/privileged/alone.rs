@@ -58,8 +58,8 @@ fn one(context: &Context, name: &str, way: &str, refused: &str, zones: u64) -> R
             "thread {tid}: {begun} zones began and {ended} ended of {zones}"
         );
     }
-    let told = seen.notes.iter().any(|note| note.contains("could not share memory"));
-    ensure!(told, "nothing says that the marks came through probes: {:?}", seen.notes);
+    let reported = seen.notes.iter().any(|note| note.contains("could not share memory"));
+    ensure!(reported, "nothing says that the marks came through probes: {:?}", seen.notes);
     Ok(())
 }
 

@@ -242,9 +242,9 @@ impl Watch {
     fn start(programs: Programs) -> Self {
         let (most, ends) =
             (Arc::new(Mutex::new(PeakUsage::default())), Arc::new(AtomicBool::new(false)));
-        let (seen, told) = (most.clone(), ends.clone());
+        let (seen, reported) = (most.clone(), ends.clone());
         let thread = std::thread::spawn(move || {
-            while !told.load(Ordering::Relaxed) {
+            while !reported.load(Ordering::Relaxed) {
                 // The last looks are at what has ended, and see nothing.
                 if let Ok(now) = programs.usage() {
                     let mut most = seen.lock().unwrap_or_else(PoisonError::into_inner);

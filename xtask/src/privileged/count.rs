@@ -215,11 +215,11 @@ const STEP_NS: u64 = 10_000_000;
 /// three amounts a step may not be told yet.
 fn uncharged_ns() -> Result<f64> {
     let stat = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
-    let told = stat
+    let reported = stat
         .lines()
         .next()
         .map(|line| line.split_whitespace().skip(6).take(3).map(str::parse::<u64>));
-    let [interrupts, soft_interrupts, stolen] = told
+    let [interrupts, soft_interrupts, stolen] = reported
         .and_then(|steps| steps.collect::<Result<Vec<_>, _>>().ok()?.try_into().ok())
         .context("/proc/stat does not tell what interrupts and the hypervisor took")?;
     Ok(((interrupts + soft_interrupts + stolen) * STEP_NS) as f64)

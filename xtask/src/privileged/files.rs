@@ -159,17 +159,20 @@ pub(crate) fn cost_line(context: &Context) -> Result<String> {
     let costs = info["recorder"]["costs"].as_array().context("the capture tells no costs")?;
     let work: Vec<&str> = costs.iter().filter_map(|cost| cost["work"].as_str()).collect();
     ensure!(work == ["start", "recording", "stopping", "naming", "export"], "{work:?}");
-    let told: u64 = costs.iter().map(|cost| number(cost, "cpu_ns")).sum::<Result<u64>>()?;
+    let reported: u64 = costs.iter().map(|cost| number(cost, "cpu_ns")).sum::<Result<u64>>()?;
     let most = costs
         .iter()
         .map(|cost: &Value| number(cost, "peak_bytes"))
         .collect::<Result<Vec<u64>>>()?;
     let most = most.into_iter().max().unwrap_or(0);
-    let (cpu, memory) = (told as f64 / cpu_ns as f64, most as f64 / peak_bytes as f64);
+    let (cpu, memory) = (reported as f64 / cpu_ns as f64, most as f64 / peak_bytes as f64);
     // What follows the account: the files get their names, and the process ends.
-    let untold = Duration::from_nanos(cpu_ns.saturating_sub(told));
-    ensure!(cpu <= 1.01, "{told} ns of CPU time are told of {cpu_ns} ns");
-    ensure!(cpu >= 0.85 || untold <= AFTERWARDS, "{told} ns of CPU time are told of {cpu_ns} ns");
+    let untold = Duration::from_nanos(cpu_ns.saturating_sub(reported));
+    ensure!(cpu <= 1.01, "{reported} ns of CPU time are told of {cpu_ns} ns");
+    ensure!(
+        cpu >= 0.85 || untold <= AFTERWARDS,
+        "{reported} ns of CPU time are told of {cpu_ns} ns"
+    );
     // Each part's peak is begun anew (/proc/self/clear_refs), and with it what wait4 gives in the
     // end.
     ensure!(memory >= 0.9, "{most} bytes of memory are told of {peak_bytes}");

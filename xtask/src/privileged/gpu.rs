@@ -93,12 +93,12 @@ pub(crate) fn virtio(context: &Context) -> Result<Outcome> {
     // counts.
     let missing = [queued.checked_sub(jobs.finished), flips.checked_sub(seen.flips), Some(missed)];
     let missing = missing.into_iter().sum::<Option<u64>>().filter(|missing| *missing <= seen.lost);
-    let told = format!(
+    let reported = format!(
         "{} of {queued} commands answered, {} of {flips} flips, {blanks}, as ftrace tells",
         jobs.finished, seen.flips
     );
-    let missing =
-        missing.with_context(|| format!("{told}: {:?} {:?}\n{said}", seen.queues, seen.said))?;
+    let missing = missing
+        .with_context(|| format!("{reported}: {:?} {:?}\n{said}", seen.queues, seen.said))?;
     ensure!(
         jobs.others <= missing,
         "{} commands were not answered: {:?}",
@@ -106,9 +106,9 @@ pub(crate) fn virtio(context: &Context) -> Result<Outcome> {
         seen.queues
     );
     Ok(Outcome::Passed(if missing == 0 {
-        told
+        reported
     } else {
-        format!("{told}; the recorder says that it lost {missing}")
+        format!("{reported}; the recorder says that it lost {missing}")
     }))
 }
 
@@ -137,10 +137,10 @@ fn blanks(seen: &RecordedGpus, truth: &[FtraceEvent]) -> Result<(u64, String)> {
         .filter(|(ticks, blank)| recorded.contains(blank) || (begin..end).contains(ticks));
     let (during, of, all) = (during.count(), recorded.len(), truth.len());
     ensure!(of > 0, "none of {all} vertical blanks was recorded");
-    let told = format!(
+    let reported = format!(
         "{of} of {during} vertical blanks while it recorded (of {all} with those before and after)"
     );
-    Ok(((during - of) as u64, told))
+    Ok(((during - of) as u64, reported))
 }
 
 /// Jobs of the DRM scheduler, driven by a module of these tests: all of them, what they wait for,
@@ -175,10 +175,10 @@ pub(crate) fn scheduler(context: &Context) -> Result<Outcome> {
         jobs.all()
     );
     ensure!(jobs.threads == queued, "jobs of an unknown thread: {seen:?}");
-    let told = jobs.dependencies;
+    let reported = jobs.dependencies;
     ensure!(
-        dependencies > 0 && told == dependencies,
-        "{told} dependencies, not {dependencies}: {seen:?}"
+        dependencies > 0 && reported == dependencies,
+        "{reported} dependencies, not {dependencies}: {seen:?}"
     );
     // Before 5.11 nothing says where a module's structures have their members.
     let tells_failures = Path::new("/sys/kernel/btf/gpu_sched").exists();
@@ -457,10 +457,10 @@ mod tests {
     fn a_line_of_ftrace_is_an_event_with_ticks_and_numbers() {
         let line = "          <idle>-0       [001] d.h1. 8812345678: drm_vblank_event: crtc=1, \
                     seq=7, high-prec=false";
-        let told = FtraceEvent::parse(line).unwrap();
-        assert_eq!((told.ticks, told.name.as_str()), (8_812_345_678, "drm_vblank_event"));
-        assert_eq!((told.number("crtc").unwrap(), told.number("seq").unwrap()), (1, 7));
-        assert!(told.number("time").is_err());
+        let reported = FtraceEvent::parse(line).unwrap();
+        assert_eq!((reported.ticks, reported.name.as_str()), (8_812_345_678, "drm_vblank_event"));
+        assert_eq!((reported.number("crtc").unwrap(), reported.number("seq").unwrap()), (1, 7));
+        assert!(reported.number("time").is_err());
         assert_eq!(FtraceEvent::parse("# entries-in-buffer/entries-written: 2/2   #P:2"), None);
     }
 }

@@ -157,7 +157,7 @@ pub(crate) fn hostile_attach(context: &Context) -> Result<String> {
         "a fork took {longest:?} while files were attached to"
     );
     let used = recorder.within(&Bounds { to_stop: LONGEST_STOP, ..Bounds::USUAL })?;
-    let told = context.info(&capture)?.to_string();
+    let reported = context.info(&capture)?.to_string();
     for (file, what) in [(&own, "of the same user has it mapped"), (&other, "one by one")] {
         let file = text(file)?;
         ensure!(
@@ -165,7 +165,10 @@ pub(crate) fn hostile_attach(context: &Context) -> Result<String> {
             "nothing tells of {file}:\n{}",
             said.stderr
         );
-        ensure!(told.contains(file) && told.contains(what), "the capture tells nothing of {file}");
+        ensure!(
+            reported.contains(file) && reported.contains(what),
+            "the capture tells nothing of {file}"
+        );
     }
     let mut seen = Vec::new();
     for (name, pid) in [("another program", theirs), ("the program of somebody else", of_other)] {

@@ -272,14 +272,14 @@ pub(crate) fn looks(context: &Context) -> Result<String> {
     let names = symbols.filter(|symbol| !symbol.range_only).count();
     ensure!(names > 0, "the new program's functions have no names");
     // Files of nobody's, and not of the one who runs the other program.
-    for told in ["mapped files faster", "began, and mapped files of code, faster"] {
+    for reported in ["mapped files faster", "began, and mapped files of code, faster"] {
         ensure!(
-            said.stderr.contains(&format!("programs of user {NOBODY} {told}")),
+            said.stderr.contains(&format!("programs of user {NOBODY} {reported}")),
             "nothing tells of it:\n{}",
             said.stderr
         );
         ensure!(
-            !said.stderr.contains(&format!("programs of user {DAEMON} {told}")),
+            !said.stderr.contains(&format!("programs of user {DAEMON} {reported}")),
             "the honest user waited:\n{}",
             said.stderr
         );

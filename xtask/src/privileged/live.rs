@@ -25,7 +25,7 @@ const LATEST: Duration = Duration::from_secs(4);
 /// Switches, wakeups and samples with stacks, forks, and zones of several threads.
 pub(crate) fn live(context: &Context) -> Result<String> {
     let capture = context.path("live.syscap");
-    let (tee, told) = channel();
+    let (tee, reported) = channel();
     let options = RecordOptions {
         sample_rate_hz: 199,
         stacks: Stacks { samples: true, offcpu: true, wakers: true, ..Stacks::default() },
@@ -35,7 +35,7 @@ pub(crate) fn live(context: &Context) -> Result<String> {
     let over = Arc::new(AtomicBool::new(false));
     let player = std::thread::spawn({
         let over = Arc::clone(&over);
-        move || play(&told, &over)
+        move || play(&reported, &over)
     });
     let recording = Recording::start(options, File::create(&capture)?)?;
     for load in [&["ping-pong", "3000"][..], &["marks", "3", "2000"], &["callers", "1"]] {
@@ -53,11 +53,11 @@ pub(crate) fn live(context: &Context) -> Result<String> {
     Ok(format!("{count} of {count} events, told at most {:.1} s late", live.latest.as_secs_f64()))
 }
 
-fn play(told: &Receiver<Teed>, over: &AtomicBool) -> Result<ObservedEvents> {
+fn play(reported: &Receiver<Teed>, over: &AtomicBool) -> Result<ObservedEvents> {
     let mut seen = ObservedEvents { is_live: true, ..ObservedEvents::default() };
     play_live(&mut seen, |live| {
         loop {
-            match told.recv_timeout(Duration::from_millis(100)) {
+            match reported.recv_timeout(Duration::from_millis(100)) {
                 Ok(Teed::Chunk(chunk)) => live.feed(chunk)?,
                 Ok(Teed::NothingBefore(ticks)) => live.advance(ticks)?,
                 // Threads of the recorder may keep their ends for longer than it lasts.

@@ -114,8 +114,12 @@ pub(crate) fn presets(context: &Context) -> Result<Outcome> {
         shortest >= WAIT_NS,
         "a wait of {WAIT_NS} ns took {shortest} ns: it ended with the jump"
     );
-    let told = said.stderr.lines().filter(|line| line.contains("OpenCL")).count();
-    ensure!(told == 1, "a library without functions is told of {told} times:\n{}", said.stderr);
+    let reported = said.stderr.lines().filter(|line| line.contains("OpenCL")).count();
+    ensure!(
+        reported == 1,
+        "a library without functions is told of {reported} times:\n{}",
+        said.stderr
+    );
     Ok(Outcome::Passed(format!(
         "{LAUNCHES} of {LAUNCHES} launches with their sizes, {SWAPS} of {SWAPS} swaps and presents \
          as frames, waits whole"

@@ -20,7 +20,7 @@ const CALLS: u64 = 1_000;
 /// pointers, of which its callers keep none, it has its caller at least; and none that was not
 /// asked for.
 pub(crate) fn stacks(context: &Context) -> Result<String> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for way in ways(context) {
         if context.offered.has("unwind_tables") {
             let calls = record(context, way, &["--stacks", "probes", "--unwind", "tables"])?;
@@ -40,7 +40,7 @@ pub(crate) fn stacks(context: &Context) -> Result<String> {
             // without CAP_SYS_NICE whoever makes these waits for the load, too.
             let is_slow = context.is_emulated() && !super::is_root();
             ensure!(is_slow || whole * 100 >= calls.all * 95, "{way}: cut stacks: {calls:?}");
-            told.push(format!("{way}: {:?}, {} cut", calls.whole, calls.cut));
+            reported.push(format!("{way}: {:?}, {} cut", calls.whole, calls.cut));
         }
         let calls = record(context, way, &["--stacks", "probes", "--unwind", "frame-pointer"])?;
         ensure!(
@@ -51,7 +51,7 @@ pub(crate) fn stacks(context: &Context) -> Result<String> {
     let Some(way) = ways(context).first().copied() else { return Ok("no way to attach".into()) };
     let calls = record(context, way, &["--stacks", "off-cpu"])?;
     ensure!(calls.with_stack == 0, "stacks that nobody asked for: {calls:?}");
-    Ok(told.join("; "))
+    Ok(reported.join("; "))
 }
 
 fn record(context: &Context, way: &str, options: &[&str]) -> Result<Calls> {

@@ -131,13 +131,13 @@ fn events_lie_within(capture: &Path) -> Result<()> {
     let mut span = Span::default();
     let mut session = Session::open(CaptureReader::open(capture)?)?;
     session.play(&mut span)?;
-    let told = session.summary().context("no summary")?.duration_ns;
+    let reported = session.summary().context("no summary")?.duration_ns;
     let (first, last) = span.switches.context("no events")?;
     // Stopping itself is recorded, too: detaching takes its time.
     let slack = 1_000_000_000;
     ensure!(
-        last - first <= told + slack,
-        "events of {} ns in a recording of {told} ns",
+        last - first <= reported + slack,
+        "events of {} ns in a recording of {reported} ns",
         last - first
     );
     Ok(())

@@ -85,8 +85,8 @@ pub(crate) fn first(context: &Context) -> Result<String> {
     let (since, _) = ProcessZones::read(&capture, found)?.numbers_in_a_row()?;
     let (from, _) = ProcessZones::read(&capture, next)?.numbers_in_a_row()?;
     ensure!(from == 1, "the file was known, and the first zone of process {next} is number {from}");
-    let told = format!("process {found} ran {} for ", program.display());
-    let Some((_, time)) = said.split_once(&told) else {
+    let reported = format!("process {found} ran {} for ", program.display());
+    let Some((_, time)) = said.split_once(&reported) else {
         ensure!(
             since == 1,
             "process {found}'s zones begin with number {since}, and nothing says why:\n{said}"

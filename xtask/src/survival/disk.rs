@@ -29,14 +29,14 @@ pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<(
     let recorder =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let said = wait(recorder)?;
-    let told = format!("{size} bytes, {output}, {seconds} s: {}\n{}", said.status, said.stderr);
+    let reported = format!("{size} bytes, {output}, {seconds} s: {}\n{}", said.status, said.stderr);
     match said.status.code() {
         Some(0) => counts.finished += 1,
         Some(1) => {
             let why = ["No space left", "full"].iter().any(|words| said.stderr.contains(words));
-            ensure!(why, "the message does not say why: {told}");
+            ensure!(why, "the message does not say why: {reported}");
         }
-        _ => bail!("neither success nor an error: {told}"),
+        _ => bail!("neither success nor an error: {reported}"),
     }
     // The disk has no room for what reading makes.
     for entry in fs::read_dir(disk.folder())? {
@@ -45,15 +45,15 @@ pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<(
         if name.contains(".syscap") {
             ensure!(
                 fs::metadata(&path)?.len() > EMPTY_CAPTURE_BYTES,
-                "{name} holds nothing: {told}"
+                "{name} holds nothing: {reported}"
             );
             fs::copy(&path, field.folder.join(&name))?;
         } else if said.status.code() == Some(1) {
-            bail!("an export that did not finish was left as {name}: {told}");
+            bail!("an export that did not finish was left as {name}: {reported}");
         }
     }
     let folder = disk.folder().to_path_buf();
     drop(disk);
     fs::remove_dir(folder)?;
-    field.check(counts).context(told)
+    field.check(counts).context(reported)
 }

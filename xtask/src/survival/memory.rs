@@ -130,16 +130,16 @@ pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<(
     let said = wait(command.spawn()?)?;
     drop(taker);
     let taken = if is_taken { format!(", taken after {moment:.1?}") } else { String::new() };
-    let told = format!("{limit} bytes{taken}, {seconds} s: {}\n{}", said.status, said.stderr);
+    let reported = format!("{limit} bytes{taken}, {seconds} s: {}\n{}", said.status, said.stderr);
     let killed = std::os::unix::process::ExitStatusExt::signal(&said.status) == Some(libc::SIGKILL);
-    ensure!(killed || said.status.code().is_some(), "it ended otherwise: {told}");
+    ensure!(killed || said.status.code().is_some(), "it ended otherwise: {reported}");
     if said.status.success() {
         counts.finished += 1;
     }
     if said.status.code() == Some(1) {
-        ensure!(said.stderr.contains("emory"), "an error that does not say why: {told}");
+        ensure!(said.stderr.contains("emory"), "an error that does not say why: {reported}");
     }
-    field.check(counts).context(told)?;
+    field.check(counts).context(reported)?;
     // The process that holds probes has ended by now, too.
     drop(group);
     Ok(())

@@ -62,9 +62,9 @@ fn damaged(part: usize) -> Result<Vec<String>> {
     ensure!(lost > 0, "the damage hit nothing that counts");
     let trace = files.export("pftrace", &[])?;
     let mut wrong = Vec::new();
-    let [told] = engine.numbers(&trace, [LOST])?;
-    if told != lost {
-        wrong.push(format!("damaged: Perfetto tells {told} lost records, the report {lost}"));
+    let [reported] = engine.numbers(&trace, [LOST])?;
+    if reported != lost {
+        wrong.push(format!("damaged: Perfetto tells {reported} lost records, the report {lost}"));
     }
     wrong.extend(
         engine.errors(&trace)?.into_iter().map(|error| format!("damaged: Perfetto: {error}")),

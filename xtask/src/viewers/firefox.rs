@@ -109,7 +109,7 @@ impl ProfilerCli {
     }
 
     fn functions(&self, thread: &str, whose: &str, figures: &mut Figures) -> Result<()> {
-        let told = self.json(&[
+        let reported = self.json(&[
             "thread",
             "functions",
             "--thread",
@@ -118,7 +118,7 @@ impl ProfilerCli {
             "0",
             "--include-idle",
         ])?;
-        for row in list(&told["functions"])? {
+        for row in list(&reported["functions"])? {
             let (name, samples) =
                 (row["name"].as_str().unwrap_or_default(), number(row, "selfSamples")?);
             if !OFF_CPU.contains(&name) {
@@ -154,8 +154,8 @@ impl ProfilerCli {
 
     fn markers(&self, thread: &str, whose: &str, figures: &mut Figures) -> Result<()> {
         let all = ["thread", "markers", "--thread", thread, "--limit", "0"];
-        let told = self.json(&all)?;
-        for row in list(&told["byType"])? {
+        let reported = self.json(&all)?;
+        for row in list(&reported["byType"])? {
             let (name, count) =
                 (row["markerName"].as_str().unwrap_or_default(), number(row, "count")?);
             match name {

@@ -90,10 +90,10 @@ pub(super) struct Compared {
 }
 
 impl Compared {
-    fn figure(&mut self, what: &str, shown: u64, told: u64) {
+    fn figure(&mut self, what: &str, shown: u64, reported: u64) {
         self.figures += 1;
-        if shown != told {
-            self.wrong.push(format!("{what}: {shown} shown, {told} told"));
+        if shown != reported {
+            self.wrong.push(format!("{what}: {shown} shown, {reported} told"));
         }
     }
 }
@@ -116,13 +116,13 @@ pub(super) fn compare() -> Result<Compared> {
 fn compare_trace(name: &str) -> Result<Compared> {
     let mut compared = Compared { traces: 1, ..Compared::default() };
     let files = Files::named("x.etl", &etl::fixture(name))?;
-    let told = CountedByProgram::of(&files)?;
+    let reported = CountedByProgram::of(&files)?;
     if let Ok(engine) = Engine::find() {
         let trace = files.export("pftrace", &[])?;
-        perfetto(&engine, &trace, (name, &told), &mut compared)
+        perfetto(&engine, &trace, (name, &reported), &mut compared)
             .with_context(|| format!("{name} in Perfetto"))?;
     }
-    firefox(&files, (name, &told), &mut compared)
+    firefox(&files, (name, &reported), &mut compared)
         .with_context(|| format!("{name} in the Firefox Profiler"))?;
     Ok(compared)
 }
@@ -130,11 +130,11 @@ fn compare_trace(name: &str) -> Result<Compared> {
 fn perfetto(
     engine: &Engine,
     trace: &Path,
-    (name, told): (&str, &CountedByProgram),
+    (name, reported): (&str, &CountedByProgram),
     compared: &mut Compared,
 ) -> Result<()> {
     let queues: Vec<String> =
-        told.queues.keys().map(|queue| format!("'{}'", queue.replace('\'', "''"))).collect();
+        reported.queues.keys().map(|queue| format!("'{}'", queue.replace('\'', "''"))).collect();
     let mut queries: Vec<String> = KINDS
         .into_iter()
         .map(|(kind, query)| query.replace("KIND", kind).replace("QUEUES", &queues.join(", ")))
@@ -149,12 +149,13 @@ fn perfetto(
     );
     let queries: Vec<&str> = queries.iter().map(String::as_str).collect();
     let tables = engine.query(trace, &queries)?;
-    let told_counts = KINDS.map(|(kind, _)| (kind, told.count(kind)));
-    let told_counts =
-        told_counts.into_iter().chain([("sample", told.count("sample")), ("lost", told.lost)]);
-    for ((kind, told), rows) in told_counts.zip(&tables) {
+    let told_counts = KINDS.map(|(kind, _)| (kind, reported.count(kind)));
+    let told_counts = told_counts
+        .into_iter()
+        .chain([("sample", reported.count("sample")), ("lost", reported.lost)]);
+    for ((kind, reported), rows) in told_counts.zip(&tables) {
         let shown = rows.first().and_then(|row| row.first()).context("no row")?.parse()?;
-        compared.figure(&format!("{name}: Perfetto: {kind}"), shown, told);
+        compared.figure(&format!("{name}: Perfetto: {kind}"), shown, reported);
     }
     let shown: BTreeMap<&str, u64> = tables
         .last()
@@ -164,7 +165,7 @@ fn perfetto(
             Ok((row.first().context("no name")?.as_str(), row.get(1).context("no count")?.parse()?))
         })
         .collect::<Result<_>>()?;
-    for (queue, jobs) in &told.queues {
+    for (queue, jobs) in &reported.queues {
         compared.figure(
             &format!("{name}: Perfetto: jobs of {queue}"),
             shown.get(&**queue).copied().unwrap_or(0),
@@ -180,25 +181,25 @@ fn perfetto(
 /// Samples and wakeups are summed over the profile's threads.
 fn firefox(
     files: &Files,
-    (name, told): (&str, &CountedByProgram),
+    (name, reported): (&str, &CountedByProgram),
     compared: &mut Compared,
 ) -> Result<()> {
     let Ok(profile) = ProfilerCli::load(&files.export("json.gz", &["--sched-markers"])?) else {
         return Ok(());
     };
     // The engine is asked thread by thread, so only for what is there.
-    if told.count("sample") > 0 {
+    if reported.count("sample") > 0 {
         compared.figure(
             &format!("{name}: Firefox: sample"),
             profile.samples()?,
-            told.count("sample"),
+            reported.count("sample"),
         );
     }
-    if told.count("waking") > 0 {
+    if reported.count("waking") > 0 {
         compared.figure(
             &format!("{name}: Firefox: waking"),
             profile.wakeups()?,
-            told.count("waking"),
+            reported.count("waking"),
         );
     }
     Ok(())

@@ -13,29 +13,29 @@ pub(crate) struct Shared {
     pub(crate) records: AtomicU64,
     pub(crate) lost: AtomicU64,
     pub(crate) files: Arc<FileAccount>,
-    /// What the collector does at its end: a [`EndingStep`].
+    /// What the collector does at its end: a [`EndingPhase`].
     pub(crate) step: AtomicU8,
 }
 
 /// What the collector does at its end, for the message if it stands still.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum EndingStep {
+pub(crate) enum EndingPhase {
     Detaching = 1,
     Draining,
     Noting,
 }
 
 impl Shared {
-    pub(crate) fn begins(&self, step: EndingStep) {
+    pub(crate) fn begins(&self, step: EndingPhase) {
         self.step.store(step as u8, Ordering::Relaxed);
     }
 
     /// What the collector does now, in words.
     pub(crate) fn doing(&self) -> &'static str {
         match self.step.load(Ordering::Relaxed) {
-            step if step == EndingStep::Detaching as u8 => "detaching from the kernel",
-            step if step == EndingStep::Draining as u8 => "taking out the last events",
-            step if step == EndingStep::Noting as u8 => "describing programs",
+            step if step == EndingPhase::Detaching as u8 => "detaching from the kernel",
+            step if step == EndingPhase::Draining as u8 => "taking out the last events",
+            step if step == EndingPhase::Noting as u8 => "describing programs",
             _ => "emptying the lanes",
         }
     }

@@ -186,7 +186,7 @@ mod tests {
             .collect()
     }
 
-    fn told(rounds: &[&[(u32, u64, ClientUsage)]]) -> Vec<Vec<(u32, f64)>> {
+    fn reported(rounds: &[&[(u32, u64, ClientUsage)]]) -> Vec<Vec<(u32, f64)>> {
         let (mut clients, mut names) = (Clients::default(), HashMap::new());
         let mut all = Vec::new();
         for round in rounds {
@@ -200,12 +200,12 @@ mod tests {
     #[test]
     fn a_client_behind_two_descriptors_counts_once_and_two_clients_add_up() {
         let round = [(7, 0, holds(1, 100)), (7, 0, holds(1, 100)), (7, 0, holds(2, 30))];
-        assert_eq!(told(&[&round]), [[(7, 130.0)]]);
+        assert_eq!(reported(&[&round]), [[(7, 130.0)]]);
     }
 
     #[test]
     fn a_client_that_children_inherit_stays_with_who_had_it_first_as_long_as_it_does() {
-        let rounds = told(&[
+        let rounds = reported(&[
             &[client_of(9)],
             &[client_of(5), client_of(9)],
             &[client_of(5)],
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_process_that_ends_is_told_as_0_once() {
-        let rounds = told(&[
+        let rounds = reported(&[
             &[(7, 0, holds(1, 100)), (8, 0, holds(2, 5))],
             &[(8, 1, holds(2, 5))],
             &[(8, 2, holds(2, 6))],
@@ -231,13 +231,13 @@ mod tests {
     #[test]
     fn what_is_never_anything_but_0_is_not_shown() {
         let rounds =
-            told(&[&[(7, 0, holds(1, 0))], &[(7, 1, holds(1, 9))], &[(7, 2, holds(1, 0))]]);
+            reported(&[&[(7, 0, holds(1, 0))], &[(7, 1, holds(1, 9))], &[(7, 2, holds(1, 0))]]);
         assert_eq!(rounds, [vec![], vec![(7, 9.0)], vec![(7, 0.0)]]);
     }
 
     #[test]
     fn use_is_the_work_since_the_last_reading_over_the_time_and_the_engines() {
-        let rounds = told(&[
+        let rounds = reported(&[
             &[two_engines_busy(0, 50)],
             &[two_engines_busy(SECOND, SECOND + 50)],
             &[two_engines_busy(3 * SECOND, SECOND + 50)],
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn cycles_are_measured_by_the_gpus_own_clock() {
         let rounds =
-            told(&[&[cycles_busy(10, 100)], &[cycles_busy(20, 140)], &[cycles_busy(30, 140)]]);
+            reported(&[&[cycles_busy(10, 100)], &[cycles_busy(20, 140)], &[cycles_busy(30, 140)]]);
         assert_eq!(rounds, [vec![], vec![(7, 25.0)], vec![(7, 0.0)]]);
     }
 
@@ -263,8 +263,12 @@ mod tests {
     #[test]
     fn a_count_that_falls_behind_is_awaited_where_it_was() {
         let half = SECOND / 2;
-        let rounds =
-            told(&[&[busy(0, 0)], &[busy(1, SECOND)], &[busy(2, half)], &[busy(3, SECOND + half)]]);
+        let rounds = reported(&[
+            &[busy(0, 0)],
+            &[busy(1, SECOND)],
+            &[busy(2, half)],
+            &[busy(3, SECOND + half)],
+        ]);
         assert_eq!(rounds, [vec![], vec![(7, 100.0)], vec![(7, 0.0)], vec![(7, 50.0)]]);
     }
 
@@ -301,9 +305,9 @@ mod tests {
             for round in rounds {
                 let mut most = BTreeMap::new();
                 for (pid, now, number, bytes, all, capacity) in round {
-                    let told = works(number, Busy::Cycles { busy: bytes, all }, capacity);
+                    let reported = works(number, Busy::Cycles { busy: bytes, all }, capacity);
                     let memory = [("vram".to_owned(), bytes >> 12)].into();
-                    clients.add(pid, now, ClientUsage { memory, ..told });
+                    clients.add(pid, now, ClientUsage { memory, ..reported });
                     let of_client: &mut u64 = most.entry(number).or_default();
                     *of_client = (bytes >> 12).max(*of_client);
                 }

@@ -71,7 +71,7 @@ impl ClientUsage {
     /// without a number could not be counted once, and is none.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (mut driver, mut slot, mut number) = (None, None, None);
-        let (mut told, mut damaged) = (BTreeMap::<&str, ReportedKeys>::new(), 0);
+        let (mut reported, mut damaged) = (BTreeMap::<&str, ReportedKeys>::new(), 0);
         for line in text.lines() {
             let Some((key, value)) = line.split_once(':') else { continue };
             let (Some(key), value) = (key.strip_prefix("drm-"), value.trim()) else { continue };
@@ -79,21 +79,22 @@ impl ClientUsage {
                 "driver" => driver = Some(value).filter(|driver| is_name(driver)),
                 "pdev" => slot = Some(value).filter(|slot| is_name(slot)),
                 "client-id" => number = value.parse().ok(),
-                key => damaged += usize::from(!note(key, value, &mut told)),
+                key => damaged += usize::from(!note(key, value, &mut reported)),
             }
         }
         let device =
             Device { driver: driver?.to_owned(), slot: slot.unwrap_or_default().to_owned() };
-        let all: Vec<_> = told.iter().map(|(name, told)| ((*name).to_owned(), *told)).collect();
+        let all: Vec<_> =
+            reported.iter().map(|(name, reported)| ((*name).to_owned(), *reported)).collect();
         Some(Self {
             client: ClientId { device, number: number? },
             memory: all
                 .iter()
-                .filter_map(|(name, told)| Some((name.clone(), told.bytes()?)))
+                .filter_map(|(name, reported)| Some((name.clone(), reported.bytes()?)))
                 .collect(),
             engines: all
                 .iter()
-                .filter_map(|(name, told)| Some((name.clone(), told.engine()?)))
+                .filter_map(|(name, reported)| Some((name.clone(), reported.engine()?)))
                 .collect(),
             damaged,
         })
@@ -115,28 +116,28 @@ impl ReportedKeys {
 }
 
 /// Notes a value; false where it is of a known key and cannot be read.
-fn note<'a>(key: &'a str, value: &str, told: &mut BTreeMap<&'a str, ReportedKeys>) -> bool {
+fn note<'a>(key: &'a str, value: &str, reported: &mut BTreeMap<&'a str, ReportedKeys>) -> bool {
     type KeyOf = fn(&mut ReportedKeys) -> &mut Option<u64>;
     type Reader = fn(&str) -> Option<u64>;
     // Longer prefixes stand before those they begin with.
     const KEYS: [(&str, Reader, KeyOf); 7] = [
-        ("engine-capacity-", capacity, |told| &mut told.capacity),
-        ("engine-", nanoseconds, |told| &mut told.nanoseconds),
-        ("total-cycles-", plain, |told| &mut told.all_cycles),
-        ("cycles-", plain, |told| &mut told.cycles),
-        ("resident-", bytes, |told| &mut told.resident),
-        ("memory-", bytes, |told| &mut told.memory),
-        ("total-", bytes, |told| &mut told.total),
+        ("engine-capacity-", capacity, |reported| &mut reported.capacity),
+        ("engine-", nanoseconds, |reported| &mut reported.nanoseconds),
+        ("total-cycles-", plain, |reported| &mut reported.all_cycles),
+        ("cycles-", plain, |reported| &mut reported.cycles),
+        ("resident-", bytes, |reported| &mut reported.resident),
+        ("memory-", bytes, |reported| &mut reported.memory),
+        ("total-", bytes, |reported| &mut reported.total),
     ];
     let known = KEYS
         .iter()
         .find_map(|(prefix, read, place)| Some((key.strip_prefix(prefix)?, read, place)));
     let Some((name, read, place)) = known else { return true };
     let (true, Some(number)) = (is_name(name), read(value)) else { return false };
-    if told.len() >= MOST_ENTRIES && !told.contains_key(name) {
+    if reported.len() >= MOST_ENTRIES && !reported.contains_key(name) {
         return false;
     }
-    *place(told.entry(name).or_default()) = Some(number);
+    *place(reported.entry(name).or_default()) = Some(number);
     true
 }
 

@@ -44,7 +44,7 @@ struct PollingCost {
 
 /// GPU memory and use of processes, as their drivers tell.
 pub(crate) struct GpuClients {
-    told: Receiver<PollerMessage>,
+    reported: Receiver<PollerMessage>,
     /// The thread ends when this is dropped.
     stop: Option<Sender<()>>,
     effort: Arc<PollingCost>,
@@ -54,10 +54,11 @@ pub(crate) struct GpuClients {
 impl GpuClients {
     /// Starts to ask; without a device of a GPU there is nobody to be asked.
     pub(crate) fn start(root: &Path, clock: ClockSource) -> Result<Self, CaptureError> {
-        let (tell, told) = channel();
+        let (tell, reported) = channel();
         let (stop, stopped) = channel();
         let effort = Arc::new(PollingCost::default());
-        let mut this = Self { told, stop: Some(stop), effort: effort.clone(), missing: Vec::new() };
+        let mut this =
+            Self { reported, stop: Some(stop), effort: effort.clone(), missing: Vec::new() };
         if !root.join("dev/dri").exists() {
             let why = "there is no /dev/dri, so no driver of a GPU tells of jobs or memory; calls \
                        of GPU libraries are recorded";
@@ -78,8 +79,8 @@ impl GpuClients {
         Ok(this)
     }
 
-    fn take(&mut self, told: PollerMessage, out: &mut Drained<'_>) {
-        match told {
+    fn take(&mut self, reported: PollerMessage, out: &mut Drained<'_>) {
+        match reported {
             PollerMessage::Chunk(chunk) => (out.chunk)(chunk),
             PollerMessage::Missing(text) => self.missing.push(text),
         }
@@ -158,13 +159,13 @@ impl Source for GpuClients {
     }
 
     fn drain(&mut self, _now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
-        while let Ok(told) = self.told.try_recv() {
-            self.take(told, out);
+        while let Ok(reported) = self.reported.try_recv() {
+            self.take(reported, out);
         }
         let until = Instant::now() + LONGEST_GOODBYE;
         while all && self.stop.is_none() {
-            match self.told.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(told) => self.take(told, out),
+            match self.reported.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(reported) => self.take(reported, out),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {
                     self.missing

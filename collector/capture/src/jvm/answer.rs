@@ -101,12 +101,12 @@ pub(crate) fn notes(answers: &[(u32, Answer)], limit: Duration) -> Vec<String> {
 }
 
 fn processes(pids: &[u32]) -> String {
-    let told: Vec<String> = pids.iter().take(TOLD_MAX).map(u32::to_string).collect();
-    let told = told.join(", ");
+    let reported: Vec<String> = pids.iter().take(TOLD_MAX).map(u32::to_string).collect();
+    let reported = reported.join(", ");
     match pids.len() {
-        1 => format!("the Java virtual machine {told}"),
-        all if all > TOLD_MAX => format!("each of {all} Java virtual machines ({told}, ...)"),
-        _ => format!("each of the Java virtual machines {told}"),
+        1 => format!("the Java virtual machine {reported}"),
+        all if all > TOLD_MAX => format!("each of {all} Java virtual machines ({reported}, ...)"),
+        _ => format!("each of the Java virtual machines {reported}"),
     }
 }
 

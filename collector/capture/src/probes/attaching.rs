@@ -147,11 +147,11 @@ impl Attaching {
         &mut self,
         job: AttachJob,
         work: &AttachContext,
-        told: &ManagerReport,
+        reported: &ManagerReport,
     ) -> bool {
         match job.is_awaited(work) || self.waiting.has_share(job.payer, Instant::now()) {
-            true => self.turn(job, work, told),
-            false => self.wait(job, told),
+            true => self.turn(job, work, reported),
+            false => self.wait(job, reported),
         }
     }
 
@@ -161,24 +161,24 @@ impl Attaching {
     }
 
     /// Gives one of those that wait a turn, if it is time.
-    pub(super) fn go_on(&mut self, work: &AttachContext, told: &ManagerReport) {
+    pub(super) fn go_on(&mut self, work: &AttachContext, reported: &ManagerReport) {
         let Some(job) = self.waiting.next(Instant::now()) else { return };
         let began = Instant::now();
         let part = if job.is_asked_for { PART_ASKED_FOR } else { PART };
-        self.turn(job, work, told);
+        self.turn(job, work, reported);
         self.waiting.rest(began.elapsed(), part);
     }
 
     /// Has what was attached under these leases, or is still to be, taken out by and by.
-    pub(super) fn let_go(&mut self, leases: &[u64], told: &ManagerReport) {
-        self.take_out(leases, false, told);
+    pub(super) fn let_go(&mut self, leases: &[u64], reported: &ManagerReport) {
+        self.take_out(leases, false, reported);
     }
 
-    fn take_out(&mut self, leases: &[u64], at_once: bool, told: &ManagerReport) {
+    fn take_out(&mut self, leases: &[u64], at_once: bool, reported: &ManagerReport) {
         for job in
             self.waiting.remove(|job| job.process.is_some_and(|one| leases.contains(&one.lease)))
         {
-            finish(&job, told);
+            finish(&job, reported);
         }
         if !leases.is_empty() {
             // Without a keeper nothing is attached, which is told.
@@ -186,62 +186,62 @@ impl Attaching {
         }
     }
 
-    fn turn(&mut self, mut job: AttachJob, work: &AttachContext, told: &ManagerReport) -> bool {
+    fn turn(&mut self, mut job: AttachJob, work: &AttachContext, reported: &ManagerReport) -> bool {
         // Who is no longer attached to by itself is to be attached to with all others at once.
-        let mut is_urgent = self.replace(&mut job, told);
+        let mut is_urgent = self.replace(&mut job, reported);
         let began = Instant::now();
-        while !told.is_stopping()
+        while !reported.is_stopping()
             && let Some((of_rings, points)) = job.next_piece()
         {
             let program = if of_rings { &work.on_ring } else { &work.on_probe };
-            told.unattached().begin(job.owner, &job.path);
+            reported.unattached().begin(job.owner, &job.path);
             let began_piece = Instant::now();
             let file = job.file.as_fd();
             let refused = attach(&mut self.keeper, work.way, program, file, &points, job.process);
             let took = began_piece.elapsed();
-            told.unattached().end();
-            is_urgent |= self.replace(&mut job, told);
+            reported.unattached().end();
+            is_urgent |= self.replace(&mut job, reported);
             self.waiting.used(job.payer, took, Instant::now());
             let lost: usize = refused.iter().map(|refused| refused.places).sum();
             job.progress.attached += points.len() - lost;
             job.progress.refused.extend(refused);
             let each = job.progress.took(points.len(), took);
             if each >= SLOW && !job.is_asked_for && job.left() > 0 {
-                told.unattached().refuse(job.owner, &job.path, too_slow(each, &job));
-                self.take_out(&std::mem::take(&mut job.replaces), false, told);
-                return finish(&job, told);
+                reported.unattached().refuse(job.owner, &job.path, too_slow(each, &job));
+                self.take_out(&std::mem::take(&mut job.replaces), false, reported);
+                return finish(&job, reported);
             }
             // Whoever is attached to by itself until then would find nobody while it waits.
             let may_wait = !is_urgent && job.replaces.is_empty() && !job.is_awaited(work);
             let is_over = each >= SLOW || (may_wait && began.elapsed() >= TURN);
             if is_over && job.left() > 0 {
-                return self.wait(job, told);
+                return self.wait(job, reported);
             }
         }
         if job.left() > 0 {
-            return self.wait(job, told);
+            return self.wait(job, reported);
         }
-        finish(&job, told)
+        finish(&job, reported)
     }
 
     /// Lets go what the job replaces, if it is time; whether anything was.
-    fn replace(&mut self, job: &mut AttachJob, told: &ManagerReport) -> bool {
+    fn replace(&mut self, job: &mut AttachJob, reported: &ManagerReport) -> bool {
         let is_time = job.rings.is_empty() && !job.replaces.is_empty();
         if is_time {
-            self.take_out(&std::mem::take(&mut job.replaces), true, told);
+            self.take_out(&std::mem::take(&mut job.replaces), true, reported);
         }
         is_time
     }
 
-    fn wait(&mut self, mut job: AttachJob, told: &ManagerReport) -> bool {
+    fn wait(&mut self, mut job: AttachJob, reported: &ManagerReport) -> bool {
         let owner = job.owner;
         if job.progress.waits_since.is_none() {
             job.progress.waits_since = Some(Instant::now());
-            told.unattached().wait(owner);
+            reported.unattached().wait(owner);
         }
         let Err(job) = self.waiting.add(job.payer, job) else { return true };
-        told.unattached().refuse(owner, &job.path, NO_ROOM.to_owned());
-        finish(&job, told)
+        reported.unattached().refuse(owner, &job.path, NO_ROOM.to_owned());
+        finish(&job, reported)
     }
 }
 
@@ -255,12 +255,12 @@ fn too_slow(each: Duration, job: &AttachJob) -> String {
 }
 
 /// Tells what became of a file; whether anything is attached.
-fn finish(job: &AttachJob, told: &ManagerReport) -> bool {
+fn finish(job: &AttachJob, reported: &ManagerReport) -> bool {
     let Progress { attached, refused, waits_since, .. } = &job.progress;
     if let Some(since) = waits_since {
-        told.unattached().waited(job.owner, *since);
+        reported.unattached().waited(job.owner, *since);
     }
-    told.attached(*attached);
+    reported.attached(*attached);
     let lost: usize = refused.iter().map(|refused| refused.places).sum();
     // Who was attached to alone may have ended before.
     let is_gone =
@@ -268,7 +268,7 @@ fn finish(job: &AttachJob, told: &ManagerReport) -> bool {
     if let Some(first) = refused.iter().find(|of| !is_gone(of)) {
         let (path, all) = (&job.path, attached + lost + job.left());
         let note = format!("{lost} of {all} places in {path} cannot be probed: {}", first.why);
-        told.note_of(job.payer, note);
+        reported.note_of(job.payer, note);
     }
     *attached > 0
 }

@@ -257,8 +257,8 @@ impl ManagerReport {
             (left_out, "more notes of this kind are left out"),
             (unheard, "mapped files were not looked into for zones and probes: too many at once"),
         ];
-        let told = counts.into_iter().filter(|(count, _)| *count > 0);
-        notes.extend(told.map(|(count, what)| format!("{count} {what}")));
+        let reported = counts.into_iter().filter(|(count, _)| *count > 0);
+        notes.extend(reported.map(|(count, what)| format!("{count} {what}")));
         notes
     }
 }
@@ -287,7 +287,7 @@ pub(super) struct MappedAt {
 #[derive(Clone)]
 pub(crate) struct MappedFiles {
     messages: Sender<Message>,
-    told: Arc<ManagerReport>,
+    reported: Arc<ManagerReport>,
 }
 
 impl MappedFiles {
@@ -295,10 +295,10 @@ impl MappedFiles {
     pub(crate) fn mapped(&self, mapping: &Mapping, at: u64) {
         if files::is_file_name(&mapping.path) {
             let message = Message::Mapped(MappedAt { mapping: mapping.clone(), at });
-            match self.told.takes_one() {
+            match self.reported.takes_one() {
                 // Nobody listens after the stop.
                 true => drop(self.messages.send(message)),
-                false => drop(self.told.unheard.fetch_add(1, Ordering::Relaxed)),
+                false => drop(self.reported.unheard.fetch_add(1, Ordering::Relaxed)),
             }
         }
     }
@@ -308,18 +308,18 @@ impl MappedFiles {
 pub(crate) struct ManagerInbox {
     messages: Sender<Message>,
     received: Receiver<Message>,
-    told: Arc<ManagerReport>,
+    reported: Arc<ManagerReport>,
 }
 
 impl ManagerInbox {
     pub(crate) fn new() -> Self {
         let (messages, received) = channel();
-        Self { messages, received, told: Arc::default() }
+        Self { messages, received, reported: Arc::default() }
     }
 
     /// Where to tell of files that are mapped.
     pub(crate) fn mapped_files(&self) -> MappedFiles {
-        MappedFiles { messages: self.messages.clone(), told: Arc::clone(&self.told) }
+        MappedFiles { messages: self.messages.clone(), reported: Arc::clone(&self.reported) }
     }
 }
 
@@ -329,7 +329,7 @@ pub(super) struct Manager {
     first_done: Option<Receiver<()>>,
     /// Until its end has been waited for.
     worker: Option<Worker<()>>,
-    told: Arc<ManagerReport>,
+    reported: Arc<ManagerReport>,
     keeper: i32,
 }
 
@@ -340,20 +340,20 @@ impl Manager {
         keeper: UprobeKeeper,
         inbox: ManagerInbox,
     ) -> Result<Self, CaptureError> {
-        let ManagerInbox { messages, received, told } = inbox;
+        let ManagerInbox { messages, received, reported } = inbox;
         let (done, first_done) = channel();
-        let tell = told.clone();
+        let tell = reported.clone();
         let holder = keeper.pid();
         let worker = Worker::start("probes", move || manage(work, keeper, &received, &done, &tell))
             .map_err(CaptureError::no_thread)?;
         let (first_done, worker) = (Some(first_done), Some(worker));
-        Ok(Self { messages, first_done, worker, told, keeper: holder })
+        Ok(Self { messages, first_done, worker, reported, keeper: holder })
     }
 
     /// A program was given the address of a function.
     pub(super) fn found(&self, found: FoundFunction) {
         // Nobody listens after the stop, and of what programs ask for so often the rest is known.
-        if self.told.takes_one() {
+        if self.reported.takes_one() {
             let _ = self.messages.send(Message::Found(found));
         }
     }
@@ -361,11 +361,11 @@ impl Manager {
     /// Waits until what the user named is attached to, and what runs was looked into, unless a stop
     /// is asked for or it takes too long; what to tell the user.
     pub(super) fn attach_first(&mut self, stop_asked: &AtomicBool) -> Vec<String> {
-        let Some(done) = self.first_done.take() else { return self.told.notes() };
+        let Some(done) = self.first_done.take() else { return self.reported.notes() };
         for longest in [LONGEST_START, LONGEST_LOOK] {
             if is_late(&done, longest, stop_asked) {
-                self.told.begins_before_all();
-                self.told.note(format!(
+                self.reported.begins_before_all();
+                self.reported.note(format!(
                     "the recording began before all that runs was looked into for probes, which \
                      took longer than {} s: what is found later is recorded from then on",
                     longest.as_secs()
@@ -373,32 +373,32 @@ impl Manager {
                 break;
             }
         }
-        self.told.notes()
+        self.reported.notes()
     }
 
     /// Why something that was asked for will match nothing in what runs and in what it names.
     pub(super) fn never(&self) -> Option<String> {
-        self.told.never.lock().unwrap_or_else(PoisonError::into_inner).first().cloned()
+        self.reported.never.lock().unwrap_or_else(PoisonError::into_inner).first().cloned()
     }
 
     /// What matches nothing so far, as the user is told of it.
     pub(super) fn unmatched(&self) -> Vec<String> {
-        self.told.unmatched.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.reported.unmatched.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Everything that was told so far.
     pub(super) fn notes(&self) -> Vec<String> {
-        self.told.notes()
+        self.reported.notes()
     }
 
     /// What was told at first and holds no more.
     pub(super) fn taken_back(&self) -> Vec<String> {
-        self.told.taken_back()
+        self.reported.taken_back()
     }
 
     /// What was not attached to, or late, as the user is told of it.
     pub(super) fn unattached(&self) -> Vec<String> {
-        self.told.unattached().notes()
+        self.reported.unattached().notes()
     }
 
     /// Waits a moment until what was attached is gone; what to tell the user if it is not.
@@ -418,16 +418,16 @@ impl Manager {
 
     /// Begins to detach, and does not wait for it.
     pub(super) fn stop(&self) {
-        self.told.stopping.store(true, Ordering::Relaxed);
+        self.reported.stopping.store(true, Ordering::Relaxed);
         let _ = self.messages.send(Message::Stop);
     }
 
     /// Waits until it is known what was not looked at.
     pub(super) fn wait_for_accounts(&self) {
         let end = Instant::now() + LONGEST_ACCOUNT;
-        while self.told.accounts().is_none() {
+        while self.reported.accounts().is_none() {
             if Instant::now() >= end {
-                self.told.note(
+                self.reported.note(
                     "when the recording ended, a file was still being looked into for probes: it \
                      is not known which others waited"
                         .to_owned(),
@@ -440,19 +440,19 @@ impl Manager {
 
     /// Counts of what the thread did.
     pub(super) fn statistics(&self) -> BTreeMap<String, u64> {
-        let told = &self.told;
-        let of_turns = told.accounts().unwrap_or_default().all;
+        let reported = &self.reported;
+        let of_turns = reported.accounts().unwrap_or_default().all;
         let counts = [
-            ("probe_files_scanned", load(&told.scanned)),
-            ("probe_files_attached", load(&told.files)),
-            ("probe_files_counted", load(&told.by_tree) + load(&told.by_lists)),
-            ("probe_files_counted_by_lists", load(&told.by_lists)),
-            ("probe_places_attached", load(&told.places)),
-            ("marked_programs_begun_late", load(&told.late)),
-            ("probe_files_unattached", told.unattached().missing()),
+            ("probe_files_scanned", load(&reported.scanned)),
+            ("probe_files_attached", load(&reported.files)),
+            ("probe_files_counted", load(&reported.by_tree) + load(&reported.by_lists)),
+            ("probe_files_counted_by_lists", load(&reported.by_lists)),
+            ("probe_places_attached", load(&reported.places)),
+            ("marked_programs_begun_late", load(&reported.late)),
+            ("probe_files_unattached", reported.unattached().missing()),
             (
                 "mapped_files_not_looked_into",
-                of_turns.left_out + of_turns.waiting + load(&told.unheard),
+                of_turns.left_out + of_turns.waiting + load(&reported.unheard),
             ),
             ("mapped_files_looked_into_late", of_turns.late),
         ];
@@ -490,11 +490,11 @@ fn manage(
     keeper: UprobeKeeper,
     messages: &Receiver<Message>,
     done: &Sender<()>,
-    told: &ManagerReport,
+    reported: &ManagerReport,
 ) {
     let (launch, all_at_first) = (work.launch.clone(), work.gpu || !work.specs.is_empty());
-    let mut queue = ScanQueue::new(&work, told);
-    let mut scanner = Scanner::new(work, keeper, told);
+    let mut queue = ScanQueue::new(&work, reported);
+    let mut scanner = Scanner::new(work, keeper, reported);
     scanner.asked_for_by_path();
     scanner.gpu_libraries();
     if let Some(launch) = launch {
@@ -523,14 +523,14 @@ fn manage(
                 Ok(Message::Found(found)) => queue.add_found(found),
                 Ok(Message::Stop) | Err(_) => break,
             }
-            told.received();
+            reported.received();
             next = messages.try_recv().map_err(|error| match error {
                 TryRecvError::Empty => RecvTimeoutError::Timeout,
                 TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
             });
         }
         let is_over = matches!(next, Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected));
-        if is_over || told.is_stopping() || scanner.is_detached() {
+        if is_over || reported.is_stopping() || scanner.is_detached() {
             // What nobody heard of until now is not scanned, either.
             for message in messages.try_iter().take(MESSAGES_MAX) {
                 if let Message::Mapped(at) = message {
@@ -543,12 +543,12 @@ fn manage(
         if !is_first_done && queue.is_first_done() {
             is_first_done = true;
             scanner.report_unmatched();
-            told.first_done();
+            reported.first_done();
             let _ = done.send(());
         }
         scanner.attach_waiting();
     }
-    told.end(&queue);
+    reported.end(&queue);
     // Detaches everything.
     drop(scanner);
 }
@@ -559,17 +559,20 @@ mod tests {
 
     #[test]
     fn a_library_that_is_loaded_later_is_not_missing_any_more() {
-        let told = ManagerReport::default();
+        let reported = ManagerReport::default();
         let (step, open) = ("function libsqlite3.so.0:sqlite3_step", "function libx.so:open");
-        told.note("something else".into());
+        reported.note("something else".into());
         // As a scanner does: what is unmatched is set behind its notes.
-        told.set_unmatched(vec![step.into(), open.into()]);
+        reported.set_unmatched(vec![step.into(), open.into()]);
         for what in [step, open] {
-            told.note_unmatched(what.into(), format!("{what} matched nothing"));
+            reported.note_unmatched(what.into(), format!("{what} matched nothing"));
         }
-        assert_eq!((told.notes().len(), told.taken_back().len()), (3, 0));
-        told.set_unmatched(vec![open.into()]);
-        assert_eq!(told.taken_back(), [format!("{step} matched nothing")]);
-        assert_eq!(told.notes(), ["something else".to_owned(), format!("{open} matched nothing")]);
+        assert_eq!((reported.notes().len(), reported.taken_back().len()), (3, 0));
+        reported.set_unmatched(vec![open.into()]);
+        assert_eq!(reported.taken_back(), [format!("{step} matched nothing")]);
+        assert_eq!(
+            reported.notes(),
+            ["something else".to_owned(), format!("{open} matched nothing")]
+        );
     }
 }

@@ -253,10 +253,10 @@ fn high(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
-fn by_process(told: impl Iterator<Item = MapperRecord>) -> Vec<Mapper> {
+fn by_process(reported: impl Iterator<Item = MapperRecord>) -> Vec<Mapper> {
     let mut mappers = Vec::<Mapper>::new();
     let mut known = FxHashMap::<u64, usize>::default();
-    for of in told {
+    for of in reported {
         let index = *known.entry(of.memory).or_insert(mappers.len());
         if let Some(mapper) = mappers.get_mut(index) {
             mapper.mappings += u64::from(of.mappings);
@@ -345,12 +345,12 @@ mod tests {
 
     #[test]
     fn each_process_is_told_of_once_and_who_made_its_namespace_pays_for_it() {
-        let told = [
+        let reported = [
             [0xff00, word(7, 1001), word(0, 3), word(200, 1)],
             [0xff80, word(8, 165_536), word(1002, 1), word(100, 0)],
             [0xff00, word(7, 1001), word(0, 2), word(200, 1)],
         ];
-        let found = by_process(told.into_iter().map(MapperRecord::of));
+        let found = by_process(reported.into_iter().map(MapperRecord::of));
         let each: Vec<_> = found.iter().map(|of| (of.pid, of.user, of.mappings, of.all)).collect();
         assert_eq!(each, [(7, 1001, 5, 200), (8, 1002, 1, 100)]);
         assert!(found[0].runs_it && !found[1].runs_it);

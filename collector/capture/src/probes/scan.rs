@@ -76,7 +76,7 @@ impl FileNames<'_> {
 /// Looks into each file once. Dropping it detaches everything.
 pub(super) struct Scanner<'a> {
     work: AttachContext,
-    told: &'a ManagerReport,
+    reported: &'a ManagerReport,
     planner: Planner,
     known: FxHashMap<FileKey, KnownFile>,
     /// The files that specs name by their path.
@@ -94,12 +94,12 @@ impl<'a> Scanner<'a> {
     pub(super) fn new(
         mut work: AttachContext,
         keeper: UprobeKeeper,
-        told: &'a ManagerReport,
+        reported: &'a ManagerReport,
     ) -> Self {
         let counting = Counting::new(work.tree.take(), work.asked_by);
         Self {
             work,
-            told,
+            reported,
             planner: Planner::default(),
             known: FxHashMap::default(),
             named: Vec::new(),
@@ -123,7 +123,7 @@ impl<'a> Scanner<'a> {
                     self.named.push((path.clone(), file.key));
                     opened.push((path, file));
                 }
-                Err(error) => self.told.note(format!(
+                Err(error) => self.reported.note(format!(
                     "probes in {}: {error}; they are recorded when a program maps a file of that \
                      path",
                     path.display()
@@ -175,13 +175,13 @@ impl<'a> Scanner<'a> {
             Ok(file) => Some(self.file(file, &mapped.path)),
             Err(error) => {
                 if error.kind() == io::ErrorKind::PermissionDenied && !self.work.specs.is_empty() {
-                    self.told.note(format!(
+                    self.reported.note(format!(
                         "files of other users' programs are not searched for probes: {error}"
                     ));
                 }
                 if error.kind() == io::ErrorKind::TimedOut {
                     let user = payer_of(mapped.pid).unwrap_or(UNKNOWN);
-                    self.told.note_of(
+                    self.reported.note_of(
                         user,
                         format!("{} is not searched for probes: {error}", mapped.path),
                     );
@@ -218,7 +218,7 @@ impl<'a> Scanner<'a> {
         let function = InProcess { file: file.key, offset, pid, began };
         let AddedFunction { is_new, over } =
             self.found.add(function, user, lease, |of| begin_of(of.pid) != Some(of.began));
-        self.attaching.let_go(&over, self.told);
+        self.attaching.let_go(&over, self.reported);
         if !is_new {
             return;
         }
@@ -231,15 +231,15 @@ impl<'a> Scanner<'a> {
         let looks = match self.known.get(&file.key) {
             Some(known) if known.holds(file.changed) => {
                 let known = known.later();
-                let Self { singly, attaching, work, told, .. } = self;
-                let mut attacher = Attacher { attaching, work, told };
+                let Self { singly, attaching, work, reported, .. } = self;
+                let mut attacher = Attacher { attaching, work, reported };
                 let pid = file.mapped_by_process();
                 let is_new = pid.is_some_and(|pid| singly.maps_now(file.key, pid, &mut attacher));
                 return KnownFile { is_new, ..known };
             }
             known => KnownFile::next_looks(known),
         };
-        self.told.scanned.fetch_add(1, Ordering::Relaxed);
+        self.reported.scanned.fetch_add(1, Ordering::Relaxed);
         let (plan, is_client) = self.plan(&file, path);
         let outcome = self.attach(&file, path, plan, None);
         let (is_new, had_no_room) =
@@ -278,7 +278,7 @@ impl<'a> Scanner<'a> {
             Err(error) => {
                 // What is wrong with a file that nobody asked for is of no interest.
                 if self.named.iter().any(|(_, key)| *key == file.key) {
-                    self.told.note_of(owner, format!("no probes in {path}: {error}"));
+                    self.reported.note_of(owner, format!("no probes in {path}: {error}"));
                 }
                 return (plan, false);
             }
@@ -300,19 +300,19 @@ impl<'a> Scanner<'a> {
                 preset_of(Path::new(path), soname(&cache).ok().flatten().as_deref())
             && let Some(note) = self.planner.preset(preset, (file.key, path), &cache, &mut plan)
         {
-            self.told.note_of(owner, note);
+            self.reported.note_of(owner, note);
         }
         if !plan.matched.is_empty() {
             warnings
                 .into_iter()
-                .for_each(|warning| self.told.note_of(owner, format!("{path}: {warning}")));
+                .for_each(|warning| self.reported.note_of(owner, format!("{path}: {warning}")));
         }
         if let Some(note) = plan.limit() {
-            self.told.note_of(owner, format!("{path}: {note}"));
+            self.reported.note_of(owner, format!("{path}: {note}"));
         }
         if !plan.matched.is_empty() {
             self.matched.extend(&plan.matched);
-            self.told.set_unmatched(self.unmatched().map(|unmatched| unmatched.what).collect());
+            self.reported.set_unmatched(self.unmatched().map(|unmatched| unmatched.what).collect());
         }
         (plan, is_client)
     }
@@ -343,13 +343,13 @@ impl<'a> Scanner<'a> {
                             .or_insert_with(|| format!("{spec}: {path}: {note}"));
                     }
                     note.into_iter().for_each(|note| {
-                        self.told.note_of(owner, format!("{spec}: {path}: {note}"));
+                        self.reported.note_of(owner, format!("{spec}: {path}: {note}"));
                     });
                     planner.functions(index, path, &functions, plan);
                 }
                 Err(error) => {
                     let why = format!("{spec}: {path}: {error}");
-                    self.told.note_of(owner, why.clone());
+                    self.reported.note_of(owner, why.clone());
                     self.without.entry(index).or_insert(why);
                 }
             }
@@ -370,7 +370,7 @@ impl<'a> Scanner<'a> {
         }
         if file.may_stop_the_machine(self.work.asked_by) {
             let user = file.file.data().uid;
-            self.told.note_of(user, format!(
+            self.reported.note_of(user, format!(
                 "{path} lies in a file system that a user mounted, and this user could stop the \
                  machine while it is attached to: neither its zones nor its probes are recorded"
             ));
@@ -378,7 +378,7 @@ impl<'a> Scanner<'a> {
         }
         let owner = file.file.data().uid;
         if !self.work.awaits(owner) && !self.attaching.has_room(owner) {
-            self.told.unattached().refuse(owner, path, NO_ROOM.to_owned());
+            self.reported.unattached().refuse(owner, path, NO_ROOM.to_owned());
             return AttachOutcome::NoRoom;
         }
         let whom = match process {
@@ -386,7 +386,7 @@ impl<'a> Scanner<'a> {
             None => self.whom(file, &plan),
         };
         if let AttachScope::Nobody(mapper) = whom {
-            self.told.unattached().refuse(owner, path, excess(&mapper));
+            self.reported.unattached().refuse(owner, path, excess(&mapper));
             return AttachOutcome::Nothing;
         }
         for some in plan.definitions.chunks(DEFINITIONS_AT_ONCE) {
@@ -395,7 +395,7 @@ impl<'a> Scanner<'a> {
         if let Some(note) =
             semaphores::trouble(file.file.reader(), plan.points.iter().chain(&plan.rings))
         {
-            self.told.note_of(owner, format!("{path}: {note}"));
+            self.reported.note_of(owner, format!("{path}: {note}"));
         }
         // Each place that is attached raises the semaphore: where rings are announced comes first,
         // for what is marked from then on is in rings, and nobody would hear of them.
@@ -414,7 +414,7 @@ impl<'a> Scanner<'a> {
                 // Without descriptors nothing can be attached to either.
                 let job = what.job(payer, process);
                 AttachOutcome::of_begin(
-                    job.is_some_and(|job| self.attaching.begin(job, &self.work, self.told)),
+                    job.is_some_and(|job| self.attaching.begin(job, &self.work, self.reported)),
                 )
             }
         }
@@ -424,7 +424,7 @@ impl<'a> Scanner<'a> {
     fn whom(&mut self, file: &OpenFile, plan: &Plan) -> AttachScope {
         let wanted = wanted_of(file, plan);
         let census = self.singly.census(&wanted, file.file.file(), file.mapped_by_process());
-        let how = if census.by_lists { &self.told.by_lists } else { &self.told.by_tree };
+        let how = if census.by_lists { &self.reported.by_lists } else { &self.reported.by_tree };
         how.fetch_add(1, Ordering::Relaxed);
         self.attaching.used(wanted.owner, census.took);
         census.whom(wanted.owner, has_semaphore(plan))
@@ -438,11 +438,11 @@ impl<'a> Scanner<'a> {
         mappers: &[Mapper],
     ) -> AttachOutcome {
         let (owner, path, wanted) = (what.owner, what.path.clone(), wanted_of(&what.file, plan));
-        let Self { singly, attaching, work, told, .. } = self;
-        let mut attacher = Attacher { attaching, work, told };
+        let Self { singly, attaching, work, reported, .. } = self;
+        let mut attacher = Attacher { attaching, work, reported };
         let added = singly.add(what, wanted, has_semaphore(plan), mappers, &mut attacher);
         let Ok(Added { is_begun, instead_of }) = added else {
-            self.told.unattached().refuse(owner, &path, NO_ROOM.to_owned());
+            self.reported.unattached().refuse(owner, &path, NO_ROOM.to_owned());
             return AttachOutcome::NoRoom;
         };
         // Who runs that one next has it looked into anew.
@@ -452,7 +452,7 @@ impl<'a> Scanner<'a> {
              that it is recorded only in processes that are attached to one by one, at most \
              {SLOTS_MAX}, and for a while not in what these fork"
         );
-        self.told.unattached().refuse(owner, &path, why);
+        self.reported.unattached().refuse(owner, &path, why);
         AttachOutcome::of_begin(is_begun)
     }
 
@@ -475,7 +475,7 @@ impl<'a> Scanner<'a> {
             })
             .collect::<Result<_, _>>()
             .unwrap_or_else(|error| {
-                self.told.unattached().refuse(owner, path, error.to_string());
+                self.reported.unattached().refuse(owner, path, error.to_string());
                 Vec::new()
             })
     }
@@ -488,9 +488,9 @@ impl<'a> Scanner<'a> {
 
     /// Goes on with what waits, if it is time.
     pub(super) fn attach_waiting(&mut self) {
-        self.attaching.go_on(&self.work, self.told);
-        let Self { singly, attaching, work, told, .. } = self;
-        let mut attacher = Attacher { attaching, work, told };
+        self.attaching.go_on(&self.work, self.reported);
+        let Self { singly, attaching, work, reported, .. } = self;
+        let mut attacher = Attacher { attaching, work, reported };
         // Who maps that one next has it looked into anew.
         if let Some(key) = singly.recount(Instant::now(), &mut attacher) {
             self.known.remove(&key);
@@ -501,7 +501,7 @@ impl<'a> Scanner<'a> {
     pub(super) fn is_detached(&self) -> bool {
         let has_ended = self.attaching.keeper.has_ended();
         if has_ended {
-            self.told.note(format!(
+            self.reported.note(format!(
                 "process {} (uprobe-keeper), which held what was attached to programs, was killed: \
                  neither zones nor probes are recorded from then on",
                 self.attaching.keeper.pid()
@@ -512,16 +512,16 @@ impl<'a> Scanner<'a> {
 
     /// Says which specs match nothing in all that was looked at, and which of them never will.
     pub(super) fn report_unmatched(&self) {
-        self.told.set_unmatched(self.unmatched().map(|unmatched| unmatched.what).collect());
+        self.reported.set_unmatched(self.unmatched().map(|unmatched| unmatched.what).collect());
         for Unmatched { what, near, why_never } in self.unmatched() {
             match why_never {
-                Some(why) => self.told.never(why),
+                Some(why) => self.reported.never(why),
                 None => {
                     let note = format!(
                         "{what} matched nothing when the recording began{near}; programs that \
                          start later are watched"
                     );
-                    self.told.note_unmatched(what, note);
+                    self.reported.note_unmatched(what, note);
                 }
             }
         }

@@ -46,7 +46,7 @@ enum ScanTarget {
 
 /// Finds what there is to scan, and has it scanned.
 pub(super) struct ScanQueue<'a> {
-    told: &'a ManagerReport,
+    reported: &'a ManagerReport,
     recorded: Option<OwnedFd>,
     zones: Sender<ZoneNotice>,
     turns: FairQueue<ScanTarget>,
@@ -62,9 +62,9 @@ pub(super) struct ScanQueue<'a> {
 
 impl<'a> ScanQueue<'a> {
     /// Nothing waits.
-    pub(super) fn new(work: &AttachContext, told: &'a ManagerReport) -> Self {
+    pub(super) fn new(work: &AttachContext, reported: &'a ManagerReport) -> Self {
         Self {
-            told,
+            reported,
             recorded: work.recorded.as_ref().and_then(|map| map.try_clone().ok()),
             zones: work.zones.clone(),
             turns: FairQueue::new(work.asked_by, SHARE),
@@ -197,7 +197,7 @@ impl<'a> ScanQueue<'a> {
         if known.is_client {
             if known.is_new {
                 let user = self.owners.whose(pid).uid();
-                self.told.began_late(user.unwrap_or(UNKNOWN), pid, &mapped.path, at);
+                self.reported.began_late(user.unwrap_or(UNKNOWN), pid, &mapped.path, at);
             }
             self.report_client(pid);
         } else if !known.attached && !build_id.is_empty() {

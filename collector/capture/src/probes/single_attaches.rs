@@ -29,16 +29,16 @@ pub(super) trait Attaches {
 pub(super) struct Attacher<'a> {
     pub(super) attaching: &'a mut Attaching,
     pub(super) work: &'a AttachContext,
-    pub(super) told: &'a ManagerReport,
+    pub(super) reported: &'a ManagerReport,
 }
 
 impl Attaches for Attacher<'_> {
     fn begin(&mut self, job: AttachJob) -> bool {
-        self.attaching.begin(job, self.work, self.told)
+        self.attaching.begin(job, self.work, self.reported)
     }
 
     fn let_go(&mut self, leases: &[u64]) {
-        self.attaching.let_go(leases, self.told);
+        self.attaching.let_go(leases, self.reported);
     }
 
     fn is_free_for(&self, owner: u32) -> bool {

@@ -96,8 +96,8 @@ impl Unattached {
         }
         let mut users: Vec<_> = self.users.iter().filter(|(_, of)| of.sum() > 0).collect();
         users.sort_by_key(|(user, of)| (std::cmp::Reverse(of.sum()), **user));
-        let (told, others) = users.split_at(users.len().min(TOLD_MAX));
-        notes.extend(told.iter().map(|(user, of)| format!("{}: {}", name(**user), of.words())));
+        let (reported, others) = users.split_at(users.len().min(TOLD_MAX));
+        notes.extend(reported.iter().map(|(user, of)| format!("{}: {}", name(**user), of.words())));
         if !others.is_empty() {
             let files: u64 = others.iter().map(|(_, of)| of.sum()).sum();
             notes.push(format!(

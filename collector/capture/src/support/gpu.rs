@@ -164,9 +164,9 @@ fn memory(machine: &Machine, has_devices: bool, offers: Option<&Offers>) -> Capa
         );
     }
     let OpenGpus { usages, silent, refused } = open_gpus(&machine.path(""));
-    let told = by_driver(&usages);
+    let reported = by_driver(&usages);
     let silent = silent.into_iter().collect::<Vec<_>>().join(", ");
-    if !told.is_empty() {
+    if !reported.is_empty() {
         let others = if silent.is_empty() {
             String::new()
         } else {
@@ -174,7 +174,7 @@ fn memory(machine: &Machine, has_devices: bool, offers: Option<&Offers>) -> Capa
         };
         return Capability::yes(
             NAME,
-            format!("of processes drivers tell: {}{others}{by_event}", told.join(", ")),
+            format!("of processes drivers tell: {}{others}{by_event}", reported.join(", ")),
         );
     }
     if tells_all {
@@ -209,13 +209,14 @@ fn memory(machine: &Machine, has_devices: bool, offers: Option<&Offers>) -> Capa
 
 /// In words, what each driver tells.
 fn by_driver(usages: &[ClientUsage]) -> Vec<String> {
-    let mut told = BTreeMap::<&str, (BTreeSet<&str>, BTreeSet<&str>)>::new();
+    let mut reported = BTreeMap::<&str, (BTreeSet<&str>, BTreeSet<&str>)>::new();
     for ClientUsage { client, memory, engines, .. } in usages {
-        let (regions, names) = told.entry(&client.device.driver).or_default();
+        let (regions, names) = reported.entry(&client.device.driver).or_default();
         regions.extend(memory.keys().map(String::as_str));
         names.extend(engines.keys().map(String::as_str));
     }
-    told.iter()
+    reported
+        .iter()
         .map(|(driver, (regions, engines))| {
             let parts = [list("memory", regions), list("engines", engines)];
             format!("{driver} {}", parts.into_iter().flatten().collect::<Vec<_>>().join(" and "))

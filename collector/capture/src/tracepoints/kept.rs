@@ -28,9 +28,9 @@ impl RecordPrefix {
         let texts = if last.is_some() { TEXT_BYTES } else { 0 };
         let most_bytes =
             (format.fixed_bytes() + texts).next_multiple_of(8).clamp(8, MOST_BYTES) as u64;
-        let told =
+        let reported =
             last.map(place_of).filter(|(at, _)| at.is_multiple_of(4) && at + 4 <= most_bytes);
-        let (text_at, text_base) = told.unwrap_or_default();
+        let (text_at, text_base) = reported.unwrap_or_default();
         Self { most_bytes, text_at, text_base }
     }
 }

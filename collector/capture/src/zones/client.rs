@@ -130,7 +130,7 @@ struct Ring {
     number: u32,
     reader: RingReader,
     /// Who the watcher says has it: the owner's count and its thread, if it is known.
-    told: Option<(u32, Option<u32>)>,
+    reported: Option<(u32, Option<u32>)>,
     /// Whose items were taken last, and where they go; no lane where nobody knows the thread.
     writer: Option<(u32, Option<ThreadLane>)>,
     /// When it was found empty, if it was.
@@ -211,7 +211,7 @@ impl Client {
         self.rings.push(Ring {
             number,
             reader,
-            told: None,
+            reported: None,
             writer: None,
             empty_at: None,
             broken: false,
@@ -225,9 +225,9 @@ impl Client {
             return false;
         };
         ring.empty_at = None;
-        let before = ring.told.filter(|(told, _)| *told == owner);
+        let before = ring.reported.filter(|(reported, _)| *reported == owner);
         if before.is_none_or(|(_, known)| known.is_none()) {
-            ring.told = Some((owner, tid));
+            ring.reported = Some((owner, tid));
         }
         before.is_none()
     }
@@ -572,8 +572,8 @@ impl Ring {
         if self.writer.as_ref().is_some_and(|(owner, _)| *owner == waiting.owner) {
             return true;
         }
-        let told = self.told.filter(|(owner, _)| *owner == waiting.owner);
-        let tid = match told {
+        let reported = self.reported.filter(|(owner, _)| *owner == waiting.owner);
+        let tid = match reported {
             Some((_, tid)) => tid,
             None if context.all => None,
             None => return false,

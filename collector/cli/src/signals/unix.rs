@@ -31,13 +31,13 @@ pub(crate) fn watch(stops: Sender<StopEvent>) -> Result<Abandon> {
         .name("signals".into())
         .spawn(move || {
             crate::confine::to_waiting();
-            let mut told = false;
+            let mut reported = false;
             for signal in signals.forever() {
                 if watched.is_recording() {
                     // Nobody listens any more when the recording has just ended.
                     let _ = stops.send(StopEvent::Signal(stop(signal)));
                 }
-                if watched.wanted() && !std::mem::replace(&mut told, true) {
+                if watched.wanted() && !std::mem::replace(&mut reported, true) {
                     eprint_line!(
                         "syscollect: abandoned; ends within {GRACE_SECONDS} seconds, unfinished \
                          files end in .partial"

@@ -256,8 +256,8 @@ mod tests {
 
     #[test]
     fn damage_that_names_thread_after_thread_fills_no_memory() {
-        let mut told = KeptEvents::default();
-        told.by(|engine| {
+        let mut reported = KeptEvents::default();
+        reported.by(|engine| {
             let most = MOST_UNANNOUNCED as u32;
             for tid in 1..most + 100 {
                 engine.thread(tid);
@@ -266,6 +266,6 @@ mod tests {
             assert_eq!((engine.thread(ANY_THREAD), others), (others, engine.thread(most + 60)));
         });
         // The idle thread, one each, and the one of all others.
-        assert_eq!(told.tables.threads.len(), 1 + MOST_UNANNOUNCED + 1);
+        assert_eq!(reported.tables.threads.len(), 1 + MOST_UNANNOUNCED + 1);
     }
 }

@@ -153,8 +153,9 @@ mod tests {
     }
 
     /// When slices begin and end, and on which track, in the order in which they were told.
-    fn times(told: &KeptEvents) -> Vec<(u64, TrackId)> {
-        told.events
+    fn times(reported: &KeptEvents) -> Vec<(u64, TrackId)> {
+        reported
+            .events
             .iter()
             .map(|(time, event)| match event {
                 Event::SliceBegin(track, _) | Event::SliceEnd(track) => (time.0, *track),
@@ -165,34 +166,36 @@ mod tests {
 
     #[test]
     fn a_dpc_is_told_at_its_end_and_lies_where_it_began() {
-        let mut told = kept();
-        let mut interrupts = Interrupts::new(&mut told.tables.strings);
-        let subject = told.at(50, |engine| interrupts.on_dpc(engine, &record(50), &dpc(40)));
+        let mut reported = kept();
+        let mut interrupts = Interrupts::new(&mut reported.tables.strings);
+        let subject = reported.at(50, |engine| interrupts.on_dpc(engine, &record(50), &dpc(40)));
         assert_eq!(subject, StackSubject::nothing(crate::session::recent::ANY_THREAD));
-        let [(begin, track), (end, _)] = times(&told)[..] else { panic!("{:?}", told.events) };
+        let [(begin, track), (end, _)] = times(&reported)[..] else {
+            panic!("{:?}", reported.events)
+        };
         assert_eq!((begin, end), (40, 50));
-        let row = told.tables.track(track);
+        let row = reported.tables.track(track);
         assert_eq!(
-            (row.scope, told.tables.strings.get(row.name)),
+            (row.scope, reported.tables.strings.get(row.name)),
             (Scope::Cpu(CpuId::new(0)), "DPC")
         );
-        let Event::SliceBegin(_, slice) = &told.events[0].1 else { unreachable!("it begins") };
-        assert_eq!(told.tables.strings.get(slice.name), "driver.sys+0x10");
+        let Event::SliceBegin(_, slice) = &reported.events[0].1 else { unreachable!("it begins") };
+        assert_eq!(reported.tables.strings.get(slice.name), "driver.sys+0x10");
         assert!(slice.fields.is_empty(), "the name says the address");
     }
 
     #[test]
     fn what_overlaps_on_one_cpu_lies_on_rows_of_its_own() {
-        let mut told = kept();
-        let mut interrupts = Interrupts::new(&mut told.tables.strings);
-        told.by(|engine| {
+        let mut reported = kept();
+        let mut interrupts = Interrupts::new(&mut reported.tables.strings);
+        reported.by(|engine| {
             for (start, end) in [(40, 50), (45, 55), (60, 70)] {
                 crate::session::engine::TraceEngine::advance(engine, end);
                 interrupts.on_dpc(engine, &record(end), &dpc(start));
             }
         });
         let mut begins = std::collections::BTreeMap::new();
-        for ((time, event), (_, track)) in told.events.iter().zip(times(&told)) {
+        for ((time, event), (_, track)) in reported.events.iter().zip(times(&reported)) {
             if let Event::SliceBegin(..) = event {
                 begins.insert(time.0, track);
             }
@@ -203,15 +206,15 @@ mod tests {
 
     #[test]
     fn an_interrupt_says_its_vector_and_whether_it_was_claimed() {
-        let mut told = kept();
-        let mut interrupts = Interrupts::new(&mut told.tables.strings);
+        let mut reported = kept();
+        let mut interrupts = Interrupts::new(&mut reported.tables.strings);
         let isr = Isr { start: 40, routine: 0x77, was_claimed: true, vector: 9 };
-        told.at(50, |engine| interrupts.on_isr(engine, &record(50), &isr));
-        let (_, Event::SliceBegin(track, slice)) = &told.events[0] else {
-            panic!("{:?}", told.events);
+        reported.at(50, |engine| interrupts.on_isr(engine, &record(50), &isr));
+        let (_, Event::SliceBegin(track, slice)) = &reported.events[0] else {
+            panic!("{:?}", reported.events);
         };
-        let strings = &told.tables.strings;
-        assert_eq!(strings.get(told.tables.track(*track).name), "ISR");
+        let strings = &reported.tables.strings;
+        assert_eq!(strings.get(reported.tables.track(*track).name), "ISR");
         assert_eq!(strings.get(slice.name), "0x77", "no image has it");
         let fields = slice.fields.iter();
         let fields: Vec<_> =

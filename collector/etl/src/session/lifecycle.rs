@@ -1,7 +1,7 @@
 //! Lifecycle events of processes and threads while they are played, among the other events.
 
 use super::engine::{Engine, TraceEngine};
-use super::lifetimes::{Life, TaskEvent};
+use super::lifetimes::{LifecycleKind, TaskEvent};
 use syscollect_model::{Event, Scope, Slice, StringId, Strings, ThreadId};
 use syscollect_playback::{EventType, LifecycleEvent};
 
@@ -51,11 +51,11 @@ impl<'a> Lifecycle<'a> {
 
     /// The trace tells of a process and of none of its threads. What stands for them is no
     /// occurrence of its own.
-    fn stand_in(&self, engine: &mut Engine<'_>, thread: ThreadId, life: Life) {
+    fn stand_in(&self, engine: &mut Engine<'_>, thread: ThreadId, life: LifecycleKind) {
         let event = match life {
-            Life::Start => Event::ThreadStart(thread),
-            Life::End => Event::ThreadEnd(thread),
-            Life::Rundown | Life::Defunct => {
+            LifecycleKind::Start => Event::ThreadStart(thread),
+            LifecycleKind::End => Event::ThreadEnd(thread),
+            LifecycleKind::Rundown | LifecycleKind::Defunct => {
                 let track = engine.events_track(Scope::Thread(thread));
                 Event::Instant(track, Slice::named(self.process))
             }
@@ -85,28 +85,28 @@ mod tests {
 
     #[test]
     fn what_happens_up_to_a_record_comes_before_it_and_the_rest_at_the_end() {
-        let mut told = KeptEvents::default();
+        let mut reported = KeptEvents::default();
         let thread = ThreadId(3);
         let events = [
             (5, LifecycleEvent::Bind(7, thread).into()),
             (5, LifecycleEvent::ThreadStart(thread).into()),
-            (9, TaskEvent::StandIn(thread, Life::Rundown)),
+            (9, TaskEvent::StandIn(thread, LifecycleKind::Rundown)),
             (20, LifecycleEvent::ThreadEnd(thread).into()),
         ];
-        let mut lifecycle = Lifecycle::new(&events, &mut told.tables.strings);
-        told.by(|engine| {
+        let mut lifecycle = Lifecycle::new(&events, &mut reported.tables.strings);
+        reported.by(|engine| {
             lifecycle.play_until(engine, 9);
             assert_eq!((engine.now(), engine.thread(7)), (Time(9), thread));
             engine.advance(10);
             lifecycle.close(engine);
         });
         let [(Time(5), start), (Time(9), Event::Instant(track, slice)), (Time(20), end)] =
-            &told.events[..]
+            &reported.events[..]
         else {
-            panic!("{:?}", told.events);
+            panic!("{:?}", reported.events);
         };
         assert_eq!((start, end), (&Event::ThreadStart(thread), &Event::ThreadEnd(thread)));
-        assert_eq!(told.tables.track(*track).scope, Scope::Thread(thread));
-        assert_eq!(told.tables.strings.get(slice.name), "Process");
+        assert_eq!(reported.tables.track(*track).scope, Scope::Thread(thread));
+        assert_eq!(reported.tables.strings.get(slice.name), "Process");
     }
 }

@@ -9,7 +9,7 @@ use syscollect_playback::{LifecycleEvent, Lifetimes, unknown_name};
 
 /// What a record says of a process or thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
+pub(super) enum LifecycleKind {
     Start,
     End,
     /// It is there: told at the beginning or at the end of a recording.
@@ -22,7 +22,7 @@ pub(super) enum Life {
 #[derive(Clone, Debug)]
 pub(super) struct ProcessRecord {
     pub(super) at: u64,
-    pub(super) life: Life,
+    pub(super) life: LifecycleKind,
     pub(super) pid: u32,
     pub(super) parent: u32,
     pub(super) name: String,
@@ -33,7 +33,7 @@ pub(super) struct ProcessRecord {
 #[derive(Clone, Debug)]
 pub(super) struct ThreadRecord {
     pub(super) at: u64,
-    pub(super) life: Life,
+    pub(super) life: LifecycleKind,
     pub(super) tid: u32,
     pub(super) pid: u32,
     /// Empty where it has none.
@@ -50,7 +50,7 @@ pub(super) struct RenameRecord {
 
 /// All that was read of processes and threads, in no particular order.
 #[derive(Debug, Default)]
-pub(super) struct LifeRecords {
+pub(super) struct LifecycleRecords {
     pub(super) processes: Vec<ProcessRecord>,
     pub(super) threads: Vec<ThreadRecord>,
     pub(super) renames: Vec<RenameRecord>,
@@ -103,7 +103,7 @@ pub(super) enum TaskEvent {
     /// Something happens to a process or thread.
     Lifecycle(LifecycleEvent),
     /// The thread that stands for a process begins, ends or is there: see [`Builder::stand_ins`].
-    StandIn(ThreadId, Life),
+    StandIn(ThreadId, LifecycleKind),
 }
 
 impl From<LifecycleEvent> for TaskEvent {
@@ -122,14 +122,18 @@ pub(super) struct History {
     /// When processes of an id ended: pid, raw time.
     pub(super) process_ends: Vec<(u32, u64)>,
     /// What was told of each process, and when.
-    told: Vec<(ProcessId, Life, u64)>,
+    reported: Vec<(ProcessId, LifecycleKind, u64)>,
     processes: Lifetimes<ProcessId>,
     threads: Lifetimes<ThreadId>,
 }
 
 impl History {
     /// Makes the rows of all processes and threads.
-    pub(super) fn new(mut records: LifeRecords, tables: &mut Tables, clock: &ClockMap) -> Self {
+    pub(super) fn new(
+        mut records: LifecycleRecords,
+        tables: &mut Tables,
+        clock: &ClockMap,
+    ) -> Self {
         records.processes.sort_by_key(|record| record.at);
         records.threads.sort_by_key(|record| record.at);
         records.renames.sort_by_key(|record| record.at);
@@ -137,8 +141,8 @@ impl History {
         tables.processes[Tables::IDLE_PROCESS.index()].name = idle;
         tables.threads[Tables::IDLE_THREAD.index()].name = idle;
         let (processes, threads) = (Lifetimes::default(), Lifetimes::default());
-        let (initial, lifecycle, process_ends, told) = Default::default();
-        let history = Self { initial, lifecycle, process_ends, told, processes, threads };
+        let (initial, lifecycle, process_ends, reported) = Default::default();
+        let history = Self { initial, lifecycle, process_ends, reported, processes, threads };
         let mut builder = Builder { history, tables, clock };
         records.processes.iter().for_each(|record| builder.process(record));
         records.threads.iter().for_each(|record| builder.thread(record));
@@ -190,31 +194,31 @@ impl Builder<'_> {
         }
         let living = self.history.processes.living(pid);
         let row = match (life, living) {
-            (Life::Start, _) | (_, None) => self.add_process(record),
+            (LifecycleKind::Start, _) | (_, None) => self.add_process(record),
             (_, Some(row)) => row,
         };
         self.describe(row, record);
-        self.history.told.push((row, life, at));
+        self.history.reported.push((row, life, at));
         match life {
-            Life::Start => {
+            LifecycleKind::Start => {
                 self.tables.processes[row.index()].start = Some(self.clock.time(Ticks(at)));
                 self.event(at, LifecycleEvent::ProcessStart(row));
             }
-            Life::End => {
+            LifecycleKind::End => {
                 self.tables.processes[row.index()].end = Some(self.clock.time(Ticks(at)));
                 self.event(at, LifecycleEvent::ProcessEnd(row));
                 self.history.process_ends.push((pid, at));
                 self.history.processes.end(pid, at);
             }
-            Life::Rundown | Life::Defunct => {}
+            LifecycleKind::Rundown | LifecycleKind::Defunct => {}
         }
     }
 
     fn add_process(&mut self, record: &ProcessRecord) -> ProcessId {
         let since = match record.life {
-            Life::Start => record.at,
+            LifecycleKind::Start => record.at,
             // One that ended before is told of again after its end.
-            Life::Defunct | Life::End | Life::Rundown => {
+            LifecycleKind::Defunct | LifecycleKind::End | LifecycleKind::Rundown => {
                 self.history.processes.free_since(record.pid)
             }
         };
@@ -246,30 +250,30 @@ impl Builder<'_> {
         // A thread that moved to another process was another one.
         let living = living.filter(|row| self.tables.thread(*row).process == process);
         let row = match (life, living) {
-            (Life::Start, _) | (_, None) => self.add_thread(record, process),
+            (LifecycleKind::Start, _) | (_, None) => self.add_thread(record, process),
             (_, Some(row)) => row,
         };
         if !record.name.is_empty() {
             self.tables.threads[row.index()].name = self.tables.strings.intern(&record.name);
         }
         match life {
-            Life::Start => {
+            LifecycleKind::Start => {
                 self.tables.threads[row.index()].start = Some(self.clock.time(Ticks(at)));
                 self.event(at, LifecycleEvent::ThreadStart(row));
             }
-            Life::End => {
+            LifecycleKind::End => {
                 self.tables.threads[row.index()].end = Some(self.clock.time(Ticks(at)));
                 self.event(at, LifecycleEvent::ThreadEnd(row));
                 self.history.threads.end(tid, at);
             }
-            Life::Rundown | Life::Defunct => {}
+            LifecycleKind::Rundown | LifecycleKind::Defunct => {}
         }
     }
 
     fn add_thread(&mut self, record: &ThreadRecord, process: ProcessId) -> ThreadId {
         let row = self.tables.add_thread(Thread::named(record.tid, process, UNNAMED));
         let since = match record.life {
-            Life::Start => record.at,
+            LifecycleKind::Start => record.at,
             _ => self.history.threads.free_since(record.tid),
         };
         match since {
@@ -315,7 +319,7 @@ impl Builder<'_> {
         self.tables.threads.iter().for_each(|thread| has_thread[thread.process.index()] = true);
         let mut made = FxHashMap::<ProcessId, ThreadId>::default();
         let (mut ends, mut others) = (Vec::new(), Vec::new());
-        for (process, life, at) in std::mem::take(&mut self.history.told) {
+        for (process, life, at) in std::mem::take(&mut self.history.reported) {
             if has_thread[process.index()] {
                 continue;
             }
@@ -328,9 +332,9 @@ impl Builder<'_> {
                 thread
             });
             match life {
-                Life::End => ends.push((at, TaskEvent::StandIn(thread, life))),
+                LifecycleKind::End => ends.push((at, TaskEvent::StandIn(thread, life))),
                 // That it is there says nothing new of what began.
-                _ if is_first || life == Life::Start => {
+                _ if is_first || life == LifecycleKind::Start => {
                     others.push((at, TaskEvent::StandIn(thread, life)));
                 }
                 _ => {}

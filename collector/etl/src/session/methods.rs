@@ -134,9 +134,9 @@ struct Layout {
 
 impl Methods {
     /// Takes all records about methods, and when processes of an id ended (pid, raw time).
-    pub(super) fn new(told: MethodRecords, ends: &[(u32, u64)]) -> Self {
+    pub(super) fn new(reported: MethodRecords, ends: &[(u32, u64)]) -> Self {
         let mut methods = Self::default();
-        told.records.iter().for_each(|record| {
+        reported.records.iter().for_each(|record| {
             methods.processes.entry(record.pid).or_default();
         });
         for (pid, at) in ends {
@@ -146,7 +146,7 @@ impl Methods {
         }
         methods.processes.values_mut().for_each(|process| process.ends.sort_unstable());
         let (mut newest, mut next) = (FxHashMap::default(), FIRST);
-        for record in told.records {
+        for record in reported.records {
             methods.apply(record, &mut newest, &mut next);
         }
         let Self { all, processes } = &mut methods;
@@ -158,11 +158,11 @@ impl Methods {
     /// laid out.
     fn apply(
         &mut self,
-        told: MethodRecord,
+        reported: MethodRecord,
         newest: &mut FxHashMap<(u32, usize, u64), u32>,
         next: &mut u64,
     ) {
-        let MethodRecord { at, pid, id, start, size, is_rundown, name } = told;
+        let MethodRecord { at, pid, id, start, size, is_rundown, name } = reported;
         let size = u64::from(size);
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let life = process.life(at);
@@ -338,11 +338,11 @@ mod tests {
         /// Answers are remembered by epoch.
         #[test]
         fn while_the_epoch_is_the_same_an_address_has_the_same_name(
-            mut told in vec((0..60_u64, 0..2_u32, 1..32_u64, 1..24_u32, any::<bool>()), 0..24),
+            mut reported in vec((0..60_u64, 0..2_u32, 1..32_u64, 1..24_u32, any::<bool>()), 0..24),
             ends in vec((0..2_u32, 0..60_u64), 0..3),
         ) {
-            told.sort_by_key(|told| told.0);
-            let records = told.into_iter().map(|(at, pid, start, size, is_rundown)| MethodRecord {
+            reported.sort_by_key(|reported| reported.0);
+            let records = reported.into_iter().map(|(at, pid, start, size, is_rundown)| MethodRecord {
                 size,
                 is_rundown,
                 ..record(at, pid, start, "m")

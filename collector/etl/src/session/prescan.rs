@@ -7,7 +7,9 @@ use super::facts::EventCounts;
 use super::files::{FileChange, Files};
 use super::gpu::{Gpu, Topology};
 use super::images::{Identities, ImageAction, ImageRecord, Images, KERNEL_HALF, KERNEL_SPACE};
-use super::lifetimes::{History, Life, LifeRecords, ProcessRecord, RenameRecord, ThreadRecord};
+use super::lifetimes::{
+    History, LifecycleKind, LifecycleRecords, ProcessRecord, RenameRecord, ThreadRecord,
+};
 use super::long_waits::{Search, WaitPart};
 use super::methods::{self, MethodRecords};
 use super::schemas::Schemas;
@@ -24,7 +26,7 @@ use syscollect_playback::PdbIdentity;
 /// Everything that the first pass finds.
 #[derive(Debug, Default)]
 pub(super) struct Prescan {
-    pub(super) lives: LifeRecords,
+    pub(super) lives: LifecycleRecords,
     pub(super) code: CodeRecords,
     pub(super) stacks: StackRecords,
     pub(super) files: Files,
@@ -197,8 +199,8 @@ impl Prescan {
         if self.counts.provider_names.contains_key(&provider) {
             return;
         }
-        let Payload::TraceLogging(told) = payload::decode(record) else { return };
-        if let Some(name) = told.provider_name().filter(|name| !name.is_empty()) {
+        let Payload::TraceLogging(reported) = payload::decode(record) else { return };
+        if let Some(name) = reported.provider_name().filter(|name| !name.is_empty()) {
             self.counts.provider_names.insert(provider, name.to_string_lossy().into_owned());
         }
     }
@@ -313,7 +315,7 @@ impl Prescan {
             Payload::SampleInterval(interval) if interval.source == TIMER => {
                 machine.sample_interval = interval.interval;
             }
-            Payload::Machine(told) => machine.memory_mib = told.memory_mib,
+            Payload::Machine(reported) => machine.memory_mib = reported.memory_mib,
             Payload::Processor(processor) if machine.cpu_model.is_empty() => {
                 machine.cpu_model = processor.name.to_string_lossy().trim().to_owned();
             }
@@ -367,11 +369,11 @@ impl StackRecords {
     }
 }
 
-fn life(lifecycle: Lifecycle) -> Life {
+fn life(lifecycle: Lifecycle) -> LifecycleKind {
     match lifecycle {
-        Lifecycle::Start => Life::Start,
-        Lifecycle::End => Life::End,
-        Lifecycle::Defunct => Life::Defunct,
-        _ => Life::Rundown,
+        Lifecycle::Start => LifecycleKind::Start,
+        Lifecycle::End => LifecycleKind::End,
+        Lifecycle::Defunct => LifecycleKind::Defunct,
+        _ => LifecycleKind::Rundown,
     }
 }

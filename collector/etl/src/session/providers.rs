@@ -66,29 +66,29 @@ impl<'a> Providers<'a> {
         thread: Option<ThreadId>,
     ) -> Option<u64> {
         let Class::Provider { provider, id, opcode, task, .. } = record.class else { return None };
-        let told = match payload::decode(record) {
-            Payload::TraceLogging(told) => Some(told),
+        let reported = match payload::decode(record) {
+            Payload::TraceLogging(reported) => Some(reported),
             Payload::Malformed => {
                 engine.source.undecodable += 1;
                 return None;
             }
             _ => None,
         };
-        let of = self.provider(provider, told.as_ref(), &mut engine.tables);
+        let of = self.provider(provider, reported.as_ref(), &mut engine.tables);
         if of.is_rundown || DATA_COLLECTION.contains(&opcode) || (id, task) == (MANIFEST, MANIFEST)
         {
             return None;
         }
-        let name = match told.as_ref().map(TraceLogging::event_name).filter(|name| !name.is_empty())
-        {
-            Some(name) => engine.tables.strings.intern(&name.to_string_lossy()),
-            None => {
-                let kind = EventKind { provider, id, opcode, version: record.version };
-                self.event(kind, record, &mut engine.tables)
-            }
-        };
-        let fields = match told {
-            Some(told) => told.fields(),
+        let name =
+            match reported.as_ref().map(TraceLogging::event_name).filter(|name| !name.is_empty()) {
+                Some(name) => engine.tables.strings.intern(&name.to_string_lossy()),
+                None => {
+                    let kind = EventKind { provider, id, opcode, version: record.version };
+                    self.event(kind, record, &mut engine.tables)
+                }
+            };
+        let fields = match reported {
+            Some(reported) => reported.fields(),
             None => self.schemas.of(record).map(|schema| schema.fields(record)).unwrap_or_default(),
         };
         let fields = named_fields(fields, &mut engine.tables.strings);
@@ -103,12 +103,13 @@ impl<'a> Providers<'a> {
     fn provider(
         &mut self,
         guid: Guid,
-        told: Option<&TraceLogging<'_>>,
+        reported: Option<&TraceLogging<'_>>,
         tables: &mut Tables,
     ) -> ProviderName {
         *self.providers.entry(guid).or_insert_with(|| {
-            let told = told.and_then(TraceLogging::provider_name).filter(|name| !name.is_empty());
-            let name = told.map(|name| name.to_string_lossy().into_owned());
+            let reported =
+                reported.and_then(TraceLogging::provider_name).filter(|name| !name.is_empty());
+            let name = reported.map(|name| name.to_string_lossy().into_owned());
             let name = name.or_else(|| self.schemas.provider(guid).map(str::to_owned));
             let name = name.or_else(|| names::provider(guid).map(str::to_owned));
             let name = name.unwrap_or_else(|| guid.to_string());
@@ -186,39 +187,43 @@ mod tests {
     #[test]
     fn an_event_of_an_unknown_kind_goes_by_its_number_and_its_providers_guid() {
         let schemas = Schemas::default();
-        let (mut told, mut providers) = (KeptEvents::default(), Providers::new(&schemas));
-        told.by(|engine| assert!(is_shown(&mut providers, engine, 12, 0)));
-        let [(_, Event::Instant(track, slice))] = &told.events[..] else {
-            panic!("{:?}", told.events);
+        let (mut reported, mut providers) = (KeptEvents::default(), Providers::new(&schemas));
+        reported.by(|engine| assert!(is_shown(&mut providers, engine, 12, 0)));
+        let [(_, Event::Instant(track, slice))] = &reported.events[..] else {
+            panic!("{:?}", reported.events);
         };
-        let strings = &told.tables.strings;
+        let strings = &reported.tables.strings;
         assert_eq!(strings.get(slice.name), "Event 12");
         assert_eq!(slice.category.map(|name| strings.get(name)), Some(&*UNKNOWN.to_string()));
-        let Scope::Thread(thread) = told.tables.track(*track).scope else { panic!("{track:?}") };
-        assert_eq!(told.tables.thread(thread).tid, 7);
+        let Scope::Thread(thread) = reported.tables.track(*track).scope else {
+            panic!("{track:?}")
+        };
+        assert_eq!(reported.tables.thread(thread).tid, 7);
     }
 
     #[test]
     fn what_no_thread_wrote_lies_on_its_cpu() {
         let schemas = Schemas::default();
-        let (mut told, mut providers) = (KeptEvents::default(), Providers::new(&schemas));
+        let (mut reported, mut providers) = (KeptEvents::default(), Providers::new(&schemas));
         let on_cpu_3 = Record { cpu: 3, ..event(12, 0, 0) };
-        told.by(|engine| providers.on(engine, &on_cpu_3, None));
-        let (_, Event::Instant(track, _)) = &told.events[0] else { panic!("{:?}", told.events) };
-        assert_eq!(told.tables.track(*track).scope, Scope::Cpu(CpuId::new(3)));
+        reported.by(|engine| providers.on(engine, &on_cpu_3, None));
+        let (_, Event::Instant(track, _)) = &reported.events[0] else {
+            panic!("{:?}", reported.events)
+        };
+        assert_eq!(reported.tables.track(*track).scope, Scope::Cpu(CpuId::new(3)));
     }
 
     #[test]
     fn what_describes_a_state_is_counted_and_not_shown() {
         let schemas = Schemas::default();
-        let (mut told, mut providers) = (KeptEvents::default(), Providers::new(&schemas));
-        told.by(|engine| {
+        let (mut reported, mut providers) = (KeptEvents::default(), Providers::new(&schemas));
+        reported.by(|engine| {
             let shown = [2, 3, 4, 5].map(|opcode| is_shown(&mut providers, engine, 12, opcode));
             assert_eq!(shown, [true, false, false, true], "3 and 4 are what was there");
             let manifest = event(MANIFEST, 0, MANIFEST);
             assert_eq!(providers.on(engine, &manifest, None), None);
             assert!(is_shown(&mut providers, engine, MANIFEST, 0), "of another task");
         });
-        assert_eq!(told.events.len(), 3);
+        assert_eq!(reported.events.len(), 3);
     }
 }

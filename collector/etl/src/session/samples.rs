@@ -44,20 +44,20 @@ mod tests {
             timestamp: 0,
             path: "driver".into(),
         };
-        let mut told = KeptEvents::with_images(vec![image]);
-        told.by(|engine| {
+        let mut reported = KeptEvents::with_images(vec![image]);
+        reported.by(|engine| {
             let user = on(engine, &record(0), &sample(0x20));
             assert_eq!(user, StackSubject::waiting(7, 0));
             on(engine, &record(0), &sample(KERNEL_HALF + 0x10));
             let stacks = engine.source.stacks;
             assert_eq!((stacks.samples, stacks.samples_in_images), (2, 1));
         });
-        let [(_, Event::Sample(user)), (_, Event::Sample(kernel))] = told.events[..] else {
-            panic!("{:?}", told.events);
+        let [(_, Event::Sample(user)), (_, Event::Sample(kernel))] = reported.events[..] else {
+            panic!("{:?}", reported.events);
         };
-        assert_eq!((user.in_kernel, told.frames(user.stack)), (false, vec![0x20]));
-        assert_eq!((kernel.in_kernel, told.frames(kernel.stack)), (true, vec![0x10]));
-        assert_eq!(told.tables.thread(user.thread).tid, 7);
+        assert_eq!((user.in_kernel, reported.frames(user.stack)), (false, vec![0x20]));
+        assert_eq!((kernel.in_kernel, reported.frames(kernel.stack)), (true, vec![0x10]));
+        assert_eq!(reported.tables.thread(user.thread).tid, 7);
     }
 
     fn sample(address: u64) -> payload::Sample {

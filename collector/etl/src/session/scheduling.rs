@@ -202,10 +202,10 @@ mod tests {
 
     /// What scheduling tells of a trace with stacks, in which waits are long from 100 ns on.
     fn decoded(decode: impl FnOnce(&mut Engine<'_>, &mut Scheduling<'_>)) -> KeptEvents {
-        let (mut told, waits) = (KeptEvents::default(), LongWaits::default());
-        let mut scheduling = Scheduling::new(&waits, 100, true, &mut told.tables.strings);
-        told.by(|engine| decode(engine, &mut scheduling));
-        told
+        let (mut reported, waits) = (KeptEvents::default(), LongWaits::default());
+        let mut scheduling = Scheduling::new(&waits, 100, true, &mut reported.tables.strings);
+        reported.by(|engine| decode(engine, &mut scheduling));
+        reported
     }
 
     #[test]
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_switch_tells_why_the_thread_waits_and_the_idle_thread_waits_for_nothing() {
-        let told = decoded(|engine, scheduling| {
+        let reported = decoded(|engine, scheduling| {
             scheduling.on_switch(engine, &record(0), &switch(7, 0));
             let idle = ContextSwitch { old_state: State::READY, ..switch(0, 7) };
             assert_eq!(
@@ -236,17 +236,17 @@ mod tests {
             );
             assert_eq!(engine.source.stacks.linked_switches, 1);
         });
-        let [(_, Event::Switch(left)), (_, Event::Switch(idle))] = &told.events[..] else {
-            panic!("{:?}", told.events);
+        let [(_, Event::Switch(left)), (_, Event::Switch(idle))] = &reported.events[..] else {
+            panic!("{:?}", reported.events);
         };
-        let reason = left.off_cpu.blocked_in.map(|reason| told.tables.strings.get(reason));
+        let reason = left.off_cpu.blocked_in.map(|reason| reported.tables.strings.get(reason));
         assert_eq!((left.off_cpu.state, reason), (SleepState::Interruptible, Some("UserRequest")));
         assert_eq!((idle.off_cpu.preempted, idle.off_cpu.blocked_in), (false, None));
     }
 
     #[test]
     fn who_runs_on_the_cpu_wakes_others_which_have_their_last_priority_and_cpu() {
-        let told = decoded(|engine, scheduling| {
+        let reported = decoded(|engine, scheduling| {
             let ready =
                 ReadyThread { tid: 7, adjust_reason: 0, adjust_increment: 0, flags: FROM_DPC };
             assert_eq!(scheduling.on_ready(engine, &record(0), &ready).tid, ANY_THREAD);
@@ -254,7 +254,7 @@ mod tests {
             scheduling.on_switch(engine, &on_cpu_3, &switch(7, 8));
             assert_eq!(scheduling.on_ready(engine, &on_cpu_3, &ready).tid, 8);
         });
-        let wakeups: Vec<Wakeup> = told
+        let wakeups: Vec<Wakeup> = reported
             .events
             .iter()
             .filter_map(|(_, event)| match event {
@@ -263,7 +263,7 @@ mod tests {
             })
             .collect();
         let facts = wakeups.iter().map(|wakeup| {
-            let waker = wakeup.waker.map(|thread| told.tables.thread(thread).tid);
+            let waker = wakeup.waker.map(|thread| reported.tables.thread(thread).tid);
             (waker, wakeup.priority, wakeup.target_cpu.number)
         });
         assert_eq!(facts.collect::<Vec<_>>(), [(None, 0, 0), (Some(8), 9, 3)]);

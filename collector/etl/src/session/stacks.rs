@@ -189,9 +189,9 @@ mod tests {
     }
 
     /// The stacks of all events.
-    fn stacks_of(told: &KeptEvents) -> Vec<Vec<u64>> {
-        let stacks = told.events.iter().filter_map(|(_, event)| match event {
-            Event::Sample(sample) => Some(told.frames(sample.stack)),
+    fn stacks_of(reported: &KeptEvents) -> Vec<Vec<u64>> {
+        let stacks = reported.events.iter().filter_map(|(_, event)| match event {
+            Event::Sample(sample) => Some(reported.frames(sample.stack)),
             _ => None,
         });
         stacks.collect()
@@ -199,9 +199,9 @@ mod tests {
 
     #[test]
     fn both_parts_of_a_stack_go_to_the_event_of_their_time_and_thread() {
-        let (mut told, keys) = (KeptEvents::default(), StackKeys::default());
+        let (mut reported, keys) = (KeptEvents::default(), StackKeys::default());
         let mut stacks = Stacks::new(&keys, true);
-        told.by(|engine| {
+        reported.by(|engine| {
             happen(engine, &mut stacks, 5);
             happen(engine, &mut stacks, 6);
             for (bytes, event_timestamp, tid) in [
@@ -214,16 +214,16 @@ mod tests {
             }
             assert_eq!((engine.source.stacks.records, engine.source.stacks.matched), (3, 2));
         });
-        assert_eq!(stacks_of(&told), [vec![KERNEL_HALF | 0x10, 0x20, 0x30], vec![]]);
+        assert_eq!(stacks_of(&reported), [vec![KERNEL_HALF | 0x10, 0x20, 0x30], vec![]]);
     }
 
     #[test]
     fn a_key_stands_for_the_stack_that_it_means_later() {
-        let (mut told, mut keys) = (KeptEvents::default(), StackKeys::default());
-        keys.define(99, 50, told.code.lists.intern(&[0x20]));
+        let (mut reported, mut keys) = (KeptEvents::default(), StackKeys::default());
+        keys.define(99, 50, reported.code.lists.intern(&[0x20]));
         keys.seal();
         let mut stacks = Stacks::new(&keys, true);
-        told.by(|engine| {
+        reported.by(|engine| {
             happen(engine, &mut stacks, 5);
             for key in [98, 99] {
                 let (is_kernel, event_timestamp, task) = (false, 5, TASK);
@@ -231,15 +231,15 @@ mod tests {
                 stacks.on_key(engine, &reference);
             }
         });
-        assert_eq!(stacks_of(&told), [[0x20]]);
+        assert_eq!(stacks_of(&reported), [[0x20]]);
     }
 
     #[test]
     fn a_stack_of_the_runtime_belongs_to_the_event_before_it_and_to_one_only() {
-        let (mut told, keys) = (KeptEvents::default(), StackKeys::default());
+        let (mut reported, keys) = (KeptEvents::default(), StackKeys::default());
         let mut stacks = Stacks::new(&keys, true);
         let payload = [vec![0, 0, 0, 0, 1, 0, 0, 0], addresses([0x20])].concat();
-        told.by(|engine| {
+        reported.by(|engine| {
             let number = happen(engine, &mut stacks, 5);
             stacks.runtime_wrote(TASK.tid, Some(number));
             let stack = Record { task: Some(TASK), payload: &payload, ..record(6) };
@@ -247,6 +247,6 @@ mod tests {
             stacks.on_runtime_stack(engine, &stack);
             assert_eq!((engine.source.stacks.records, engine.source.stacks.matched), (2, 1));
         });
-        assert_eq!(stacks_of(&told), [[0x20]]);
+        assert_eq!(stacks_of(&reported), [[0x20]]);
     }
 }

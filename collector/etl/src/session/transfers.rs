@@ -143,16 +143,16 @@ mod tests {
 
     #[test]
     fn transfers_that_overlap_have_rows_and_begin_before_they_are_told() {
-        let (mut told, files) = (KeptEvents::default(), Files::default());
-        let mut transfers = Transfers::new(&files, &mut told.tables.strings);
-        told.by(|engine| {
+        let (mut reported, files) = (KeptEvents::default(), Files::default());
+        let mut transfers = Transfers::new(&files, &mut reported.tables.strings);
+        reported.by(|engine| {
             for (at, duration) in [(100, 50), (120, 60), (130, 5)] {
                 engine.advance(at);
                 let subject = transfers.on_disk_io(engine, &record(at), &read(duration));
                 assert_eq!(subject, StackSubject::nothing(7));
             }
         });
-        let events: Vec<_> = told
+        let events: Vec<_> = reported
             .events
             .iter()
             .filter_map(|(time, event)| match event {
@@ -162,7 +162,7 @@ mod tests {
             })
             .collect();
         let (first, second) = (events[0].2, events[1].2);
-        assert_eq!(told.tables.track(first), told.tables.track(second));
+        assert_eq!(reported.tables.track(first), reported.tables.track(second));
         assert_ne!(first, second);
         let (begin, end) = (true, false);
         let expected = [

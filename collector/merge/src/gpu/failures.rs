@@ -293,13 +293,13 @@ mod tests {
             steps in prop::collection::vec((0u64..20, 0u8..4), 0..400),
         ) {
             let mut failures = Failures::default();
-            let (mut told, mut shown) = (0, 0);
+            let (mut reported, mut shown) = (0, 0);
             for (sequence, step) in steps {
                 let record = failure(5, sequence, gpu_failure::FENCE);
                 match step {
                     0 | 1 => {
                         failures.remember(Failure::new(&record, step == 0));
-                        (told, shown) = (told + 1, shown + u64::from(step == 0));
+                        (reported, shown) = (reported + 1, shown + u64::from(step == 0));
                     }
                     2 => {
                         shown += u64::from(failures.of_end((Family::Fence, 5, sequence)).is_some());
@@ -309,7 +309,7 @@ mod tests {
                 prop_assert!(failures.recent.len() <= REMEMBERED);
             }
             failures.close();
-            prop_assert_eq!(told, shown + failures.unshown);
+            prop_assert_eq!(reported, shown + failures.unshown);
         }
     }
 }

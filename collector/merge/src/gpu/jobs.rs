@@ -179,8 +179,8 @@ mod tests {
     fn a_key_that_is_used_again_gives_back_the_job_that_never_ended() {
         let mut jobs = Jobs::<u32, &str, u32>::default();
         jobs.stage(1, Stage::Submitted, 10, || "old");
-        let told = jobs.stage(1, Stage::Submitted, 20, || "new");
-        assert!(matches!(told, StageOutcome::Replaced(job) if job.detail == "old"));
+        let reported = jobs.stage(1, Stage::Submitted, 20, || "new");
+        assert!(matches!(reported, StageOutcome::Replaced(job) if job.detail == "old"));
         assert_eq!(jobs.end(1).unwrap().detail, "new");
     }
 

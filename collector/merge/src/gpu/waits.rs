@@ -188,8 +188,8 @@ mod tests {
         waits.signaled(OTHER, Signaler::Interrupt);
         waits.signaled(FENCE, Signaler::Thread(signaler));
         waits.signaled(FENCE, Signaler::Interrupt);
-        let told = Some((TRACK, Some(Signaler::Thread(signaler))));
-        assert_eq!([a, b, a].map(|thread| waits.end(thread)), [told, told, None]);
+        let reported = Some((TRACK, Some(Signaler::Thread(signaler))));
+        assert_eq!([a, b, a].map(|thread| waits.end(thread)), [reported, reported, None]);
         assert!(waits.awaited.is_empty());
     }
 

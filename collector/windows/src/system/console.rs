@@ -51,10 +51,10 @@ unsafe extern "system" fn handler(event: u32) -> BOOL {
         CTRL_C_EVENT | CTRL_BREAK_EVENT => Interrupt::Key,
         _ => Interrupt::Close,
     };
-    let told = TELL.get().is_some_and(|tell| tell(interrupt));
-    if told && interrupt == Interrupt::Close {
+    let reported = TELL.get().is_some_and(|tell| tell(interrupt));
+    if reported && interrupt == Interrupt::Close {
         // The program ends when this returns; it is to stop its session first.
         std::thread::sleep(FOREVER);
     }
-    BOOL::from(told)
+    BOOL::from(reported)
 }

@@ -49,10 +49,10 @@ fn image_of(pid: u32) -> Result<OsString, Status> {
     let mut length = PATH_MAX;
     // SAFETY: the handle is open; at most `length` characters are written into `name`, which has as
     // many.
-    let told = unsafe {
+    let reported = unsafe {
         QueryFullProcessImageNameW(process.0, PROCESS_NAME_WIN32, name.as_mut_ptr(), &mut length)
     };
-    if told == 0 {
+    if reported == 0 {
         return Err(last_error());
     }
     let name = name.get(..length as usize).unwrap_or_default();

@@ -25,10 +25,10 @@ pub fn is_elevated() -> bool {
     let size = size_of::<TOKEN_ELEVATION>() as u32;
     let mut length = 0;
     // SAFETY: the token is open; the call writes one TOKEN_ELEVATION and its length.
-    let told = unsafe {
+    let reported = unsafe {
         GetTokenInformation(token.0, TokenElevation, (&raw mut elevation).cast(), size, &mut length)
     };
-    told != 0 && elevation.TokenIsElevated != 0
+    reported != 0 && elevation.TokenIsElevated != 0
 }
 
 /// Enables SeSystemProfilePrivilege, without which there are no samples.

@@ -82,7 +82,7 @@ fn hanging_machine() -> Scenario {
     scenario
 }
 
-fn told(scenario: &Scenario, options: ReportOptions) -> String {
+fn reported(scenario: &Scenario, options: ReportOptions) -> String {
     report_with(scenario, options, &session(), &[]).text(140)
 }
 
@@ -99,7 +99,7 @@ fn places(text: &str, all: &[&str]) -> Vec<usize> {
 
 #[test]
 fn who_hangs_comes_first_and_who_waits_for_work_is_one_line() {
-    let text = told(&hanging_machine(), ReportOptions::default());
+    let text = reported(&hanging_machine(), ReportOptions::default());
     let places = places(
         &text,
         &[
@@ -119,14 +119,14 @@ fn who_hangs_comes_first_and_who_waits_for_work_is_one_line() {
 #[test]
 fn who_waits_for_work_has_rows_where_somebody_asks_for_them() {
     let options = ReportOptions { idle_sleepers: true, ..ReportOptions::default() };
-    let text = told(&hanging_machine(), options);
+    let text = reported(&hanging_machine(), options);
     let last = ["  waits-for-child (100), child process: do_wait", "  server (101), events (epoll"];
     assert!(places(&text, &last).is_sorted() && !text.contains("shows them, too"), "{text}");
 }
 
 #[test]
 fn as_many_rows_are_shown_as_are_asked_for() {
-    let text = told(&hanging_machine(), ReportOptions { rows: 2, ..ReportOptions::default() });
+    let text = reported(&hanging_machine(), ReportOptions { rows: 2, ..ReportOptions::default() });
     places(
         &text,
         &["uninterruptible (106)", "deadlock (105)", "and 3 more rows: --rows 7 shows all"],
@@ -136,14 +136,14 @@ fn as_many_rows_are_shown_as_are_asked_for() {
 
 #[test]
 fn the_first_sentences_name_who_may_hang() {
-    let text = told(&hanging_machine(), ReportOptions::default());
+    let text = reported(&hanging_machine(), ReportOptions::default());
     let first = text.split("\n\n").next().unwrap().replace('\n', " ");
     let says = "Asleep from beginning to end: 1 thread uninterruptibly (uninterruptible 106), \
                 1 thread on a lock (deadlock 105).";
     assert!(first.contains(says), "{first}");
     assert!(!first.contains("semaphore"), "work may be waited for so: {first}");
     let process = Some(ProcessFilter::Pid(104));
-    let text = told(&hanging_machine(), ReportOptions { process, ..ReportOptions::default() });
+    let text = reported(&hanging_machine(), ReportOptions { process, ..ReportOptions::default() });
     let first = text.split("\n\n").next().unwrap().replace('\n', " ");
     let says = "Asleep from beginning to end: 1 thread on a semaphore or futex (semaphore 104).";
     assert!(first.contains(says) && !first.contains("deadlock"), "{first}");
@@ -152,7 +152,7 @@ fn the_first_sentences_name_who_may_hang() {
     scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
     scenario.at(5, Event::Asleep(b, poll));
     scenario.switches(100, 0, a, SLEEPS, IDLE);
-    let text = told(&scenario, ReportOptions::default());
+    let text = reported(&scenario, ReportOptions::default());
     assert_eq!(text.matches("Asleep from beginning to end").count(), 1, "idle is no news: {text}");
     assert!(text.contains("Asleep from beginning to end: 1 thread, all idle\n"), "{text}");
 }
@@ -165,7 +165,7 @@ fn one_thread_of_many_is_told_by_its_name_and_id() {
     scenario.switches(0, 0, IDLE, SleepState::Runnable, a);
     scenario.at(5, Event::Asleep(looker, futex));
     scenario.switches(100, 0, a, SLEEPS, IDLE);
-    let text = told(&scenario, ReportOptions::default());
+    let text = reported(&scenario, ReportOptions::default());
     assert!(text.contains("  looker (21) of b (20), futex: futex_do_wait"), "{text}");
 }
 

@@ -233,8 +233,8 @@ fn a_recording_without_stacks_says_so_and_how_to_take_them() {
     let a = code.a;
     code.samples(a, None, 3);
     let text = with_trees(&code.scenario, TreeOptions::default()).tree_text(100);
-    let told = "None of them has a stack: `--stacks samples` of `record` takes them\n";
-    assert!(text.contains(told), "{text}");
+    let reported = "None of them has a stack: `--stacks samples` of `record` takes them\n";
+    assert!(text.contains(reported), "{text}");
     let text = with_trees(&sampled().scenario, TreeOptions::default()).tree_text(100);
     assert!(!text.contains("has a stack"), "some have: {text}");
 }

@@ -18,7 +18,7 @@ fn scenario() -> Scenario {
     scenario
 }
 
-fn told(options: ReportOptions, session: &SessionInfo, losses: &[Loss]) -> String {
+fn reported(options: ReportOptions, session: &SessionInfo, losses: &[Loss]) -> String {
     let text = report_with(&scenario(), options, session, losses).text(1000);
     text.lines().next().unwrap().to_owned()
 }
@@ -28,7 +28,7 @@ fn the_first_sentences_say_how_long_how_busy_who_ran_who_waited_and_what_was_los
     let one_cpu = SessionInfo { cpus: session().cpus[..1].to_vec(), ..session() };
     let part = ReportOptions { part: Some(ReportRange::default()), ..ReportOptions::default() };
     assert_eq!(
-        told(part, &one_cpu, &[]),
+        reported(part, &one_cpu, &[]),
         "In 100 us, 1 CPU was 90.0 % busy. Most CPU time, 60.0 us (60.0 % of one CPU), went to b \
          (20). The longest wait for a CPU was 50.0 us, of a (10), at 0.000020s. Nothing was lost."
     );
@@ -107,8 +107,8 @@ fn the_longest_wait_that_is_told_is_a_programs_if_any_waited() {
         (false, 10, "The longest wait for a CPU was 5.00 us, of b (20)"),
         (true, 20, "The longest wait for a CPU was 50.0 us, of a (10)"),
     ] {
-        let told = told_of_recorder(kernel, recorder);
-        assert!(told.contains(says), "{kernel} {recorder}: {told}");
+        let reported = told_of_recorder(kernel, recorder);
+        assert!(reported.contains(says), "{kernel} {recorder}: {reported}");
     }
 }
 
@@ -150,14 +150,14 @@ fn of_a_recording_of_some_processes_the_cpus_are_not_judged() {
     let some = SessionInfo { filter_pids: vec![10], ..session() };
     let family = Some(ProcessFilter::Family(Family::new(vec![10])));
     let options = ReportOptions { process: family, ..ReportOptions::default() };
-    let told = told(options, &some, &[]);
-    assert!(told.starts_with("This is 100 us on 2 CPUs. Most CPU time, 30.0 us"), "{told}");
+    let reported = reported(options, &some, &[]);
+    assert!(reported.starts_with("This is 100 us on 2 CPUs. Most CPU time, 30.0 us"), "{reported}");
 }
 
 #[test]
 fn a_loss_is_told_at_once() {
-    let told = told(ReportOptions::default(), &session(), &[loss(0, 0, 10)]);
-    assert!(told.contains("lost. ***") && !told.contains("Nothing was lost"), "{told}");
+    let reported = reported(ReportOptions::default(), &session(), &[loss(0, 0, 10)]);
+    assert!(reported.contains("lost. ***") && !reported.contains("Nothing was lost"), "{reported}");
 }
 
 #[test]

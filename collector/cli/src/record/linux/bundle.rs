@@ -107,8 +107,8 @@ impl Bundling {
         }
         let BundleWriter { writer, files, .. } = keeper;
         end.move_to(writer.end());
-        let told = Some(Definition::Files(files.clone())).filter(|_| !files.is_empty());
-        end.append(file.try_clone()?, told.into_iter())?;
+        let reported = Some(Definition::Files(files.clone())).filter(|_| !files.is_empty());
+        end.append(file.try_clone()?, reported.into_iter())?;
         Ok(Bundled { files })
     }
 }

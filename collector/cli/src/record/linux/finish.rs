@@ -307,8 +307,8 @@ impl Finish<'_> {
         let size = capture.file().metadata()?.len();
         let kept = match files.keeps(size) {
             true => {
-                let told = std::iter::once(Definition::Summary(Box::new(summary)));
-                if let Err(error) = end.append(capture.file().try_clone()?, told) {
+                let reported = std::iter::once(Definition::Summary(Box::new(summary)));
+                if let Err(error) = end.append(capture.file().try_clone()?, reported) {
                     eprint_line!("syscollect: {}", crate::message(&error));
                 }
                 if !files.is_exported() && files.standard_output.is_none() {

@@ -233,8 +233,8 @@ impl DraftOutput {
 
 /// What turned out to be missing while the recording went on: a program whose
 /// zones another recorder has, say. Each program may have its own.
-fn learned(told: &[String], missing: &[String]) -> Vec<String> {
-    let new: Vec<_> = missing.iter().filter(|note| !told.contains(note)).collect();
+fn learned(reported: &[String], missing: &[String]) -> Vec<String> {
+    let new: Vec<_> = missing.iter().filter(|note| !reported.contains(note)).collect();
     let mut lines: Vec<_> = new.iter().take(MOST_LEARNED).map(|note| (*note).clone()).collect();
     if let Some(more) = new.len().checked_sub(MOST_LEARNED).filter(|more| *more > 0) {
         lines.push(format!(

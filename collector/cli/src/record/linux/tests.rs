@@ -381,13 +381,13 @@ fn a_full_disk_is_an_error_though_what_there_is_exports() {
 
 #[test]
 fn what_turns_out_to_be_missing_is_told_once_and_in_few_lines() {
-    let told = ["no rapl".to_owned()];
+    let reported = ["no rapl".to_owned()];
     let more =
         (0..MOST_LEARNED + 3).map(|pid| format!("process {pid}: another recorder reads its zones"));
-    let notes: Vec<String> = told.iter().cloned().chain(more).collect();
-    assert!(learned(&told, &notes[..1]).is_empty());
-    assert_eq!(learned(&told, &notes[..2]), ["process 0: another recorder reads its zones"]);
-    let many = learned(&told, &notes);
+    let notes: Vec<String> = reported.iter().cloned().chain(more).collect();
+    assert!(learned(&reported, &notes[..1]).is_empty());
+    assert_eq!(learned(&reported, &notes[..2]), ["process 0: another recorder reads its zones"]);
+    let many = learned(&reported, &notes);
     assert_eq!(many.len(), MOST_LEARNED + 1);
     assert!(
         many[MOST_LEARNED].contains("3 more") && many[MOST_LEARNED].contains("syscollect info"),

@@ -17,14 +17,14 @@ const GAME: ThreadId = ThreadId(1);
 
 struct Player {
     gpu: Gpu,
-    told: KeptEvents,
+    reported: KeptEvents,
 }
 
 impl Player {
     /// One context on engine 0, and one process with one thread.
     fn new() -> Self {
-        let mut told = KeptEvents::default();
-        let tables = &mut told.tables;
+        let mut reported = KeptEvents::default();
+        let tables = &mut reported.tables;
         let name = tables.strings.intern("game");
         let process = Process {
             machine: MachineId::FIRST,
@@ -45,40 +45,40 @@ impl Player {
         };
         tables.processes.push(process);
         tables.threads.push(thread);
-        let mut player = Self { gpu: Gpu::default(), told };
+        let mut player = Self { gpu: Gpu::default(), reported };
         player.at(0, GAME, Dxgkrnl::SelectContext { adapter: ADAPTER, context: CONTEXT, node: 0 });
         player
     }
 
     fn at(&mut self, now: u64, thread: ThreadId, event: Dxgkrnl) {
-        let Self { gpu, told } = self;
-        told.at(now, |engine| gpu.event(engine, Some(thread), event));
+        let Self { gpu, reported } = self;
+        reported.at(now, |engine| gpu.event(engine, Some(thread), event));
     }
 
     fn call(&mut self, now: u64, call: PresentCall) {
-        let Self { gpu, told } = self;
-        told.at(now, |engine| gpu.presents.call(engine, Some(GAME), call));
+        let Self { gpu, reported } = self;
+        reported.at(now, |engine| gpu.presents.call(engine, Some(GAME), call));
     }
 
     fn close(&mut self, now: u64) {
-        let Self { gpu, told } = self;
-        told.at(now, |engine| gpu.close(engine));
+        let Self { gpu, reported } = self;
+        reported.at(now, |engine| gpu.close(engine));
     }
 
     fn track(&self, id: TrackId) -> (&str, Scope) {
-        let track = self.told.tables.track(id);
-        (self.told.tables.strings.get(track.name), track.scope)
+        let track = self.reported.tables.track(id);
+        (self.reported.tables.strings.get(track.name), track.scope)
     }
 
     /// Jobs on tracks whose name begins so: name, beginning, end, how.
     fn jobs(&self, track: &str) -> Vec<(&str, Option<u64>, u64, GpuJobEnd)> {
-        let jobs = self.told.events.iter().filter_map(|(time, event)| match event {
+        let jobs = self.reported.events.iter().filter_map(|(time, event)| match event {
             Event::GpuJob(on, job) if self.track(*on).0.starts_with(track) => Some((*time, job)),
             _ => None,
         });
         jobs.map(|(end, job)| {
             (
-                self.told.tables.strings.get(job.name),
+                self.reported.tables.strings.get(job.name),
                 job.began().map(|began| began.0),
                 end.0,
                 job.end,
@@ -88,7 +88,7 @@ impl Player {
     }
 
     fn job(&self, track: &str) -> &GpuJob {
-        let job = self.told.events.iter().find_map(|(_, event)| match event {
+        let job = self.reported.events.iter().find_map(|(_, event)| match event {
             Event::GpuJob(on, job) if self.track(*on).0.starts_with(track) => Some(job),
             _ => None,
         });
@@ -97,9 +97,9 @@ impl Player {
 
     /// Slices and instants as text.
     fn slices(&self) -> Vec<String> {
-        let texts = self.told.events.iter().filter_map(|(time, event)| match event {
+        let texts = self.reported.events.iter().filter_map(|(time, event)| match event {
             Event::SliceBegin(_, slice) => {
-                Some(format!("{} begin {}", time.0, self.told.tables.strings.get(slice.name)))
+                Some(format!("{} begin {}", time.0, self.reported.tables.strings.get(slice.name)))
             }
             Event::SliceUpdate(_, more) => {
                 Some(format!("{} more unfinished={}", time.0, more.unfinished))
@@ -108,7 +108,7 @@ impl Player {
             Event::Instant(track, slice) => Some(format!(
                 "{} {} on {}",
                 time.0,
-                self.told.tables.strings.get(slice.name),
+                self.reported.tables.strings.get(slice.name),
                 self.track(*track).0
             )),
             _ => None,
@@ -178,8 +178,9 @@ fn a_packet_runs_when_the_one_before_it_is_done() {
             ("Render", Some(21), 62, GpuJobEnd::Finished),
         ]
     );
-    let tracks: Vec<_> =
-        (0..player.told.tables.tracks.len()).map(|id| player.track(TrackId(id as u32))).collect();
+    let tracks: Vec<_> = (0..player.reported.tables.tracks.len())
+        .map(|id| player.track(TrackId(id as u32)))
+        .collect();
     let process = Scope::Process(syscollect_model::ProcessId(1));
     assert_eq!(
         tracks,
@@ -215,7 +216,7 @@ fn a_preempted_packet_says_so_and_a_fault_is_a_failure() {
     let ends: Vec<_> = player.jobs(ENGINE).into_iter().map(|(.., end)| end).collect();
     assert_eq!(ends, [GpuJobEnd::Finished, GpuJobEnd::Failed]);
     let interrupt = &player.job(ENGINE).fields[2];
-    assert_eq!(player.told.tables.strings.get(interrupt.name), "interrupt");
+    assert_eq!(player.reported.tables.strings.get(interrupt.name), "interrupt");
 }
 
 #[test]
@@ -279,7 +280,7 @@ fn a_packet_from_before_the_recording_goes_where_the_later_ones_of_its_context_d
     player.at(20, GAME, packet(2, QueuePacketKind::Render));
     player.at(30, GAME, packet_stop(2));
     let process = Scope::Process(syscollect_model::ProcessId(1));
-    assert_eq!(player.told.tables.tracks.len(), 1);
+    assert_eq!(player.reported.tables.tracks.len(), 1);
     assert_eq!(player.track(TrackId(0)), ("GPU 0 node 0 context 0xc", process));
 }
 
@@ -323,7 +324,7 @@ fn a_wait_names_its_fence_and_a_signal_too() {
         player.at(12, GAME, Dxgkrnl::QueuePacketTaken { context: CONTEXT, sequence });
         player.at(20, GAME, packet_stop(sequence));
     }
-    let jobs = player.told.events.iter().filter_map(|(_, event)| match event {
+    let jobs = player.reported.events.iter().filter_map(|(_, event)| match event {
         Event::GpuJob(_, job) => Some((job.waited_for.clone(), job.fence)),
         _ => None,
     });
@@ -402,7 +403,7 @@ fn what_opens_without_end_is_bounded() {
             fences: vec![],
         };
         player.at(u64::from(number), GAME, Dxgkrnl::QueuePacketStart(packet));
-        player.told.events.clear();
+        player.reported.events.clear();
     }
     assert!(player.gpu.queues.open() <= 1 << 16);
     assert!(player.gpu.left_out() > 0);
@@ -419,7 +420,7 @@ fn a_packet_that_gives_way_to_others_keeps_its_sequence() {
     let job = player.job(QUEUE);
     assert_eq!((job.submitted, job.end), (Some(Time(1)), GpuJobEnd::Unfinished));
     let sequence = &job.fields[0];
-    assert_eq!(player.told.tables.strings.get(sequence.name), "sequence");
+    assert_eq!(player.reported.tables.strings.get(sequence.name), "sequence");
     assert_eq!(sequence.value, syscollect_model::Value::Unsigned(1));
 }
 
@@ -494,7 +495,7 @@ proptest! {
         player.close(now + 1);
         prop_assert_eq!(player.gpu.queues.open(), 0);
         let mut ends: FxHashMap<TrackId, Time> = FxHashMap::default();
-        for (end, event) in &player.told.events {
+        for (end, event) in &player.reported.events {
             let Event::GpuJob(track, job) = event else { continue };
             if let Some(began) = job.began() {
                 let last = ends.insert(*track, *end).unwrap_or(Time(0));
