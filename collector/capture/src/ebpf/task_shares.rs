@@ -79,8 +79,8 @@ mod tests {
         ];
         let theirs = TaskShare { uid: 1001, lost: 80, ..TaskShare::default() };
         let of_two = TaskShare { uid: 1002, lost: 5, of_many: 1, ..TaskShare::default() };
-        let told = by_user(losses, &[(1, theirs), (0, of_two)]);
-        let rows: Vec<_> = told.iter().map(|loss| (loss.cpu, loss.user, loss.count)).collect();
+        let reported = by_user(losses, &[(1, theirs), (0, of_two)]);
+        let rows: Vec<_> = reported.iter().map(|loss| (loss.cpu, loss.user, loss.count)).collect();
         assert_eq!(
             rows,
             [
@@ -90,7 +90,7 @@ mod tests {
                 (Some(1), Some(1001), 80)
             ]
         );
-        assert_eq!(told[2], full);
+        assert_eq!(reported[2], full);
     }
 
     #[test]
