@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 use syscollect_untrusted_files::{OpenError, Patience};
 
-use crate::fair_queue::Whose;
+use crate::fair_queue::ProcessUser;
 use crate::snapshot;
 
 /// How long one is waited for. Another user's notes may wait as long for it.
@@ -23,7 +23,7 @@ const LONGEST_OF_USER: Duration = Duration::from_millis(300);
 pub(crate) struct CommandLines {
     patience: Patience,
     /// How long those of processes that ran when the file began took, by who pays for it.
-    took: FxHashMap<Whose, Duration>,
+    took: FxHashMap<ProcessUser, Duration>,
 }
 
 impl CommandLines {
@@ -37,7 +37,7 @@ impl CommandLines {
     }
 
     /// Whether that user's processes that ran when the file began had their time.
-    pub(crate) fn took_all(&self, whose: Whose) -> bool {
+    pub(crate) fn took_all(&self, whose: ProcessUser) -> bool {
         self.took.get(&whose.payer()).is_some_and(|took| *took >= LONGEST_OF_USER)
     }
 
@@ -51,7 +51,7 @@ impl CommandLines {
         &mut self,
         root: &Path,
         pid: u32,
-        whose: Whose,
+        whose: ProcessUser,
     ) -> Result<Vec<String>, OpenError> {
         let began = Instant::now();
         let read = self.read(root, pid, whose);
@@ -69,7 +69,7 @@ impl CommandLines {
         &self,
         root: &Path,
         pid: u32,
-        whose: Whose,
+        whose: ProcessUser,
     ) -> Result<Vec<String>, OpenError> {
         let root = root.to_path_buf();
         self.patience.within(whose.uid(), move || snapshot::command_line(&root, pid))
@@ -87,7 +87,7 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("cmdline"), b"honest\0").unwrap();
         let mut command_lines = CommandLines::new();
-        let [hostile, honest] = [Whose::Of(1007), Whose::Of(1008)];
+        let [hostile, honest] = [ProcessUser::Of(1007), ProcessUser::Of(1008)];
         let read = command_lines.read_known(root.path(), 7, hostile);
         assert_eq!(read.unwrap(), ["honest"]);
         assert!(command_lines.took[&hostile] > Duration::ZERO);

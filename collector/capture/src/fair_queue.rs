@@ -28,14 +28,14 @@ const NEVER: Duration = Duration::from_millis(200);
 const OWNERS_HOLD: Duration = Duration::from_millis(100);
 
 /// Something that waits for turns.
-pub(crate) trait Waiting {
+pub(crate) trait QueuedWork {
     /// How many files, programs and processes it is of.
     fn count(&self) -> u64;
 }
 
 /// What waits, in turns of users.
 pub(crate) struct FairQueue<T> {
-    users: FxHashMap<Whose, UserQueue<T>>,
+    users: FxHashMap<ProcessUser, UserQueue<T>>,
     pace: UserRateLimits,
     /// The user who asked for the recording, who may have all the time that others leave.
     asked_by: Option<u32>,
@@ -47,14 +47,14 @@ pub(crate) struct FairQueue<T> {
 
 /// A user, or those of whom nobody knows who they are: their processes have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Whose {
+pub(crate) enum ProcessUser {
     /// A user's.
     Of(u32),
     /// Nobody knows.
     Unknown,
 }
 
-impl Whose {
+impl ProcessUser {
     /// Who pays for the time that is taken.
     fn paying(self, payer: fn(u32) -> u32) -> Self {
         match self {
@@ -78,17 +78,17 @@ impl Whose {
 }
 
 struct UserQueue<T> {
-    waiting: VecDeque<(T, Whose, Instant)>,
+    waiting: VecDeque<(T, ProcessUser, Instant)>,
     /// How much time this user took.
     had: Duration,
     account: Account,
 }
 
-impl<T: Waiting> UserQueue<T> {
+impl<T: QueuedWork> UserQueue<T> {
     /// Whether what waits first is root's or that of the user who asked, who have all there is.
     fn has_all(&self, asked_by: Option<u32>) -> bool {
         match self.waiting.front() {
-            Some((_, Whose::Of(uid), _)) => *uid == 0 || Some(*uid) == asked_by,
+            Some((_, ProcessUser::Of(uid), _)) => *uid == 0 || Some(*uid) == asked_by,
             _ => false,
         }
     }
@@ -136,10 +136,10 @@ impl Account {
 /// What is done now.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Turn<T> {
-    pub(crate) whose: Whose,
+    pub(crate) whose: ProcessUser,
     pub(crate) what: T,
     /// Whose turn it is: who pays for it.
-    of: Whose,
+    of: ProcessUser,
     since: Instant,
 }
 
@@ -159,7 +159,7 @@ impl TurnOutcome {
     pub(crate) const NOTHING: Self = Self { times: 1, tells_if_late: false };
 }
 
-impl<T: Waiting> FairQueue<T> {
+impl<T: QueuedWork> FairQueue<T> {
     /// Nothing waits. A user may take `share` of each second, but for root and the one who asked
     /// for the recording.
     pub(crate) fn new(asked_by: Option<u32>, share: Duration) -> Self {
@@ -173,7 +173,7 @@ impl<T: Waiting> FairQueue<T> {
     }
 
     /// Something more waits, since then; `false` if there is no room for it.
-    pub(crate) fn add(&mut self, whose: Whose, what: T, since: Instant) -> bool {
+    pub(crate) fn add(&mut self, whose: ProcessUser, what: T, since: Instant) -> bool {
         let reached = self.reached;
         let user = self.user(whose);
         if user.waiting.is_empty() {
@@ -189,31 +189,31 @@ impl<T: Waiting> FairQueue<T> {
     }
 
     /// There is no room elsewhere for something of a user's.
-    pub(crate) fn refuse(&mut self, whose: Whose, what: &T) {
+    pub(crate) fn refuse(&mut self, whose: ProcessUser, what: &T) {
         self.user(whose).account.left_out += what.count();
     }
 
     /// Work of another kind was done for a user: it counts for whose turn is next, and is none of
     /// the share of each second.
-    pub(crate) fn took_besides(&mut self, whose: Whose, took: Duration) {
+    pub(crate) fn took_besides(&mut self, whose: ProcessUser, took: Duration) {
         self.user(whose).had += took;
     }
 
     /// How much time a user took, with all that was done [besides](Self::took_besides).
-    pub(crate) fn had(&self, whose: Whose) -> Duration {
+    pub(crate) fn had(&self, whose: ProcessUser) -> Duration {
         let user = self.users.get(&whose.paying(self.payer));
         user.map_or(Duration::ZERO, |user| user.had)
     }
 
     /// Who pays for what is of this user, among those that are told apart.
-    fn user(&mut self, whose: Whose) -> &mut UserQueue<T> {
+    fn user(&mut self, whose: ProcessUser) -> &mut UserQueue<T> {
         let paying = whose.paying(self.payer);
         if self.users.len() >= USERS_MAX && !self.users.contains_key(&paying) {
             self.users
                 .retain(|_, user| !user.waiting.is_empty() || user.account != Account::default());
         }
         let is_told_apart = self.users.len() < USERS_MAX || self.users.contains_key(&paying);
-        let paying = if is_told_apart { paying } else { Whose::Unknown };
+        let paying = if is_told_apart { paying } else { ProcessUser::Unknown };
         self.users.entry(paying).or_insert_with(|| UserQueue {
             waiting: VecDeque::new(),
             had: Duration::ZERO,
@@ -289,7 +289,7 @@ impl<T: Waiting> FairQueue<T> {
     }
 
     /// What was not done in time, of each user; the most first.
-    fn accounts(&self, now: Instant) -> Vec<(Whose, Account)> {
+    fn accounts(&self, now: Instant) -> Vec<(ProcessUser, Account)> {
         let mut accounts: Vec<_> =
             self.users.iter().map(|(whose, user)| (*whose, user.account_at(now))).collect();
         accounts.retain(|(_, account)| account.left_out + account.waiting + account.late > 0);
@@ -308,8 +308,8 @@ impl<T: Waiting> FairQueue<T> {
     /// programs it is of.
     pub(crate) fn notes(&self, now: Instant, words: fn(&Account, &str) -> String) -> Vec<String> {
         let accounts = self.accounts(now).into_iter().map(|(whose, account)| match whose {
-            Whose::Of(uid) => (format!("of user {uid}"), account),
-            Whose::Unknown => ("that ended at once".to_owned(), account),
+            ProcessUser::Of(uid) => (format!("of user {uid}"), account),
+            ProcessUser::Unknown => ("that ended at once".to_owned(), account),
         });
         by_user::notes(accounts, words)
     }
@@ -320,7 +320,7 @@ const UNKNOWN: u32 = u32::MAX;
 
 /// The first that waits, of whoever took the least.
 fn next_of<'a, T: 'a>(
-    users: impl Iterator<Item = (&'a Whose, &'a mut UserQueue<T>)>,
+    users: impl Iterator<Item = (&'a ProcessUser, &'a mut UserQueue<T>)>,
     reached: &mut Duration,
 ) -> Option<Turn<T>> {
     let (of, user) = users
@@ -361,7 +361,7 @@ pub(crate) struct ProcessUsers {
     /// Below which /proc is.
     root: PathBuf,
     read: Option<Instant>,
-    known: FxHashMap<u32, Whose>,
+    known: FxHashMap<u32, ProcessUser>,
 }
 
 impl Default for ProcessUsers {
@@ -379,15 +379,15 @@ impl ProcessUsers {
     /// All processes, by who pays for what they take, each user's newest last. Of most it is told
     /// by who owns what the kernel shows of them, without reading it: only of programs with other
     /// rights than their user's that is root.
-    pub(crate) fn processes(&mut self) -> BTreeMap<Whose, Vec<u32>> {
+    pub(crate) fn processes(&mut self) -> BTreeMap<ProcessUser, Vec<u32>> {
         let mut pids = snapshot::pids(&self.root);
         pids.sort_unstable();
-        let mut by_user = BTreeMap::<Whose, Vec<u32>>::new();
+        let mut by_user = BTreeMap::<ProcessUser, Vec<u32>>::new();
         for pid in pids {
             let shown = std::fs::metadata(self.root.join(format!("proc/{pid}/stat")));
             let whose = match shown.map(|data| data.uid()) {
                 Ok(0) => self.whose(pid),
-                Ok(uid) => Whose::Of(uid),
+                Ok(uid) => ProcessUser::Of(uid),
                 // It has ended.
                 Err(_) => continue,
             };
@@ -397,13 +397,15 @@ impl ProcessUsers {
     }
 
     /// Whose a process is.
-    pub(crate) fn whose(&mut self, pid: u32) -> Whose {
+    pub(crate) fn whose(&mut self, pid: u32) -> ProcessUser {
         if self.read.is_none_or(|read| read.elapsed() >= OWNERS_HOLD) {
             self.read = Some(Instant::now());
             self.known.clear();
         }
         let Self { root, known, .. } = self;
-        *known.entry(pid).or_insert_with(|| user_of(root, pid).map_or(Whose::Unknown, Whose::Of))
+        *known
+            .entry(pid)
+            .or_insert_with(|| user_of(root, pid).map_or(ProcessUser::Unknown, ProcessUser::Of))
     }
 }
 
@@ -432,12 +434,12 @@ fn real_user(status: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    const HOSTILE: Whose = Whose::Of(1001);
-    const HONEST: Whose = Whose::Of(1002);
-    const ROOT: Whose = Whose::Of(0);
+    const HOSTILE: ProcessUser = ProcessUser::Of(1001);
+    const HONEST: ProcessUser = ProcessUser::Of(1002);
+    const ROOT: ProcessUser = ProcessUser::Of(0);
     const SHARE: Duration = Duration::from_millis(250);
 
-    impl Waiting for u32 {
+    impl QueuedWork for u32 {
         fn count(&self) -> u64 {
             1
         }
@@ -455,7 +457,7 @@ mod tests {
             Self { turns, now: Instant::now() }
         }
 
-        fn add(&mut self, whose: Whose, what: u32) -> bool {
+        fn add(&mut self, whose: ProcessUser, what: u32) -> bool {
             self.turns.add(whose, what, self.now)
         }
 
@@ -466,7 +468,7 @@ mod tests {
             })
         }
 
-        fn serve(&mut self, takes: Duration, times: u32) -> Option<(Whose, u32)> {
+        fn serve(&mut self, takes: Duration, times: u32) -> Option<(ProcessUser, u32)> {
             let (what, turn) = self.turns.next(self.now)?.take();
             self.turns.took(&turn, self.now, takes, TurnOutcome { times, tells_if_late: true });
             self.now += takes;
@@ -491,13 +493,13 @@ mod tests {
         let mut world = QueueScenario::new();
         world.turns.payer = |user| if user >= 100_000 { 1001 } else { user };
         (0..USERS_MAX as u32 + 100).for_each(|user| {
-            assert!(world.add(Whose::Of(100_000 + user), user));
+            assert!(world.add(ProcessUser::Of(100_000 + user), user));
         });
         world.add(HONEST, 7);
         // Whose each is stays known: it is looked into with that user's rights.
-        assert_eq!(world.serve(MILLISECOND, 1), Some((Whose::Of(100_000), 0)));
+        assert_eq!(world.serve(MILLISECOND, 1), Some((ProcessUser::Of(100_000), 0)));
         assert_eq!(world.serve(MILLISECOND, 1), Some((HONEST, 7)));
-        assert_eq!(world.serve(MILLISECOND, 1), Some((Whose::Of(100_001), 1)));
+        assert_eq!(world.serve(MILLISECOND, 1), Some((ProcessUser::Of(100_001), 1)));
     }
 
     #[test]
@@ -584,7 +586,7 @@ mod tests {
     fn of_many_users_a_few_are_told_apart() {
         let mut world = QueueScenario::new();
         (1..=USERS_MAX as u32 + 100).for_each(|uid| {
-            world.add(Whose::Of(uid), uid);
+            world.add(ProcessUser::Of(uid), uid);
         });
         world.now += Duration::from_secs(1);
         let notes = world.notes();
@@ -663,7 +665,7 @@ mod tests {
         assert_eq!(real_user("Name:\tsu\nUid:\t1001\t0\t0\t0\nGid:\t5\t5\t5\t5\n"), Some(1001));
         assert_eq!(real_user("Name:\tsu\n"), None);
         let mut owners = ProcessUsers::default();
-        assert!(matches!(owners.whose(std::process::id()), Whose::Of(_)));
-        assert_eq!(owners.whose(u32::MAX), Whose::Unknown);
+        assert!(matches!(owners.whose(std::process::id()), ProcessUser::Of(_)));
+        assert_eq!(owners.whose(u32::MAX), ProcessUser::Unknown);
     }
 }

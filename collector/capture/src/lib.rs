@@ -99,7 +99,7 @@ pub use support::{Capability, Machine, support};
 pub use tee::{Tee, Teed};
 #[doc(hidden)]
 pub use tracepoints::{AtTracepoint, TracepointCost, mount_tracepoints};
-pub use unwind::{HeldStack, StacksInMemory};
+pub use unwind::{StackCopy, StacksInMemory};
 pub use usage::CostAccount;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

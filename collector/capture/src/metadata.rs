@@ -23,7 +23,9 @@ use crate::by_user;
 use crate::chunk_sink::ChunkSink;
 use crate::clock::ticks_now;
 use crate::command_lines::CommandLines;
-use crate::fair_queue::{Account, FairQueue, ProcessUsers, Turn, TurnOutcome, Waiting, Whose};
+use crate::fair_queue::{
+    Account, FairQueue, ProcessUser, ProcessUsers, QueuedWork, Turn, TurnOutcome,
+};
 use crate::jvm::JvmNames;
 use crate::perf_maps::PerfMapWatch;
 use crate::priority::{FirstForPart, FirstParts};
@@ -253,7 +255,7 @@ enum MetadataTask {
     Sleepers(UnreadSleepers),
 }
 
-impl Waiting for MetadataTask {
+impl QueuedWork for MetadataTask {
     fn count(&self) -> u64 {
         match self {
             Self::Running(pids) | Self::CommandLines(pids) | Self::Processes(pids) => {
@@ -278,7 +280,7 @@ struct MetadataRecorder<'a> {
     command_lines: CommandLines,
     sleepers: SleeperStacks,
     /// Processes whose threads may be asleep, until these can be looked for.
-    may_sleep: Vec<(Whose, KnownProcess)>,
+    may_sleep: Vec<(ProcessUser, KnownProcess)>,
     /// The recording has ended.
     is_over: bool,
     held: PinnedFiles,
@@ -364,7 +366,7 @@ impl<'a> MetadataRecorder<'a> {
         let mut described: Vec<_> =
             still_run.filter_map(|pid| crate::snapshot::process(&self.root, pid)).collect();
         let names_read = ticks_now(self.clock);
-        let mut of_users = BTreeMap::<Whose, Vec<u32>>::new();
+        let mut of_users = BTreeMap::<ProcessUser, Vec<u32>>::new();
         for process in &mut described {
             // It was there when the file began: it is not noted as of now.
             process.names_read = names_read;

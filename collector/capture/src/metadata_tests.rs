@@ -203,7 +203,7 @@ fn who_has_many_processes_keeps_nobody_waiting() {
     // As where the kernel shows who owns them, which nobody but root can say of files.
     for (uid, pids) in [(1001, (10_000..10_000 + MANY).collect()), (1002, vec![9_999])] {
         recorder.unread.extend(&pids);
-        recorder.turns.add(Whose::Of(uid), MetadataTask::Running(pids), Instant::now());
+        recorder.turns.add(ProcessUser::Of(uid), MetadataTask::Running(pids), Instant::now());
     }
     let mut turns = 0;
     while !recorder.mappings.iter().any(|mapping| mapping.pid == 9_999) && turns < MANY {

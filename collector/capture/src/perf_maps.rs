@@ -16,7 +16,7 @@ use syscollect_model::{ClockPair, Ticks};
 use syscollect_symbolize::{PerfMapOutcome, PerfMapOwner};
 use syscollect_untrusted_files::{Owner, in_process};
 
-use crate::fair_queue::Whose;
+use crate::fair_queue::ProcessUser;
 
 /// Programs that are looked at. A user has as many as are still free for others.
 const WATCHED_MAX: usize = 4096;
@@ -40,14 +40,14 @@ pub(crate) struct PerfMapWatch {
     watched: FxHashMap<u32, WatchedProcess>,
     due: BinaryHeap<Reverse<(Instant, u32)>>,
     free: usize,
-    by_user: FxHashMap<Whose, usize>,
+    by_user: FxHashMap<ProcessUser, usize>,
     /// Programs for which there was no room.
     left_out: u64,
 }
 
 #[derive(Debug)]
 struct WatchedProcess {
-    whose: Whose,
+    whose: ProcessUser,
     looks: usize,
     /// What it was when it was looked at last, and when that was.
     last: Option<(PerfMapOwner, Ticks)>,
@@ -78,12 +78,12 @@ impl PerfMapWatch {
     }
 
     /// A process has memory for code of its own.
-    pub(crate) fn add(&mut self, pid: u32, whose: Whose, now: Instant) {
+    pub(crate) fn add(&mut self, pid: u32, whose: ProcessUser, now: Instant) {
         if self.contains(pid) {
             return;
         }
         let own = self.by_user.entry(whose).or_default();
-        if self.free == 0 || (*own >= self.free && whose != Whose::Of(0)) {
+        if self.free == 0 || (*own >= self.free && whose != ProcessUser::Of(0)) {
             self.left_out += 1;
             return;
         }
@@ -147,7 +147,7 @@ impl PerfMapWatch {
     }
 
     /// All processes that are watched, for the last look.
-    pub(crate) fn all(&self) -> Vec<(u32, Whose)> {
+    pub(crate) fn all(&self) -> Vec<(u32, ProcessUser)> {
         self.watched.iter().map(|(pid, watched)| (*pid, watched.whose)).collect()
     }
 
@@ -219,7 +219,7 @@ mod tests {
     use std::time::{SystemTime, UNIX_EPOCH};
     use syscollect_model::ClockSource;
 
-    const USER: Whose = Whose::Of(1000);
+    const USER: ProcessUser = ProcessUser::Of(1000);
 
     #[test]
     fn a_program_without_a_map_is_looked_at_ever_more_rarely() {
@@ -267,7 +267,7 @@ mod tests {
         let (mut watch, now) = (PerfMapWatch::of(100), Instant::now());
         (0..1000).for_each(|pid| watch.add(pid, USER, now));
         assert_eq!((watch.all().len(), watch.left_out), (50, 950));
-        watch.add(5000, Whose::Of(1001), now);
+        watch.add(5000, ProcessUser::Of(1001), now);
         assert!(watch.contains(5000));
         (0..1000).for_each(|pid| watch.remove(pid));
         assert_eq!((watch.free, watch.by_user.len()), (99, 1));

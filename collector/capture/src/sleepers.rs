@@ -27,14 +27,14 @@ use syscollect_unwind::{FrameReached, Registers, StackMemory};
 use crate::clock::ticks_now;
 use crate::committed_object;
 use crate::ebpf::short_reason;
-use crate::fair_queue::Whose;
+use crate::fair_queue::ProcessUser;
 use crate::kernel_types::kernel_types;
 use crate::memory::number_of_line;
 use crate::priority::PriorityBoost;
 use crate::shares::Pool;
 use crate::snapshot;
 use crate::stage::{CHUNK_BYTES, Stage, count_stacks};
-use crate::unwind::{HeldStack, StacksInMemory};
+use crate::unwind::{StackCopy, StacksInMemory};
 
 const PROGRAM: &str = "sleeping_tasks";
 /// Bytes that are read of a user stack: what the kernel saves for a signal handler takes up to 11
@@ -295,10 +295,10 @@ impl SleeperStacks {
     /// is found with the first of a file's processes.
     pub(crate) fn asleep_of(
         &mut self,
-        processes: Vec<(Whose, KnownProcess)>,
-    ) -> BTreeMap<Whose, UnreadSleepers> {
+        processes: Vec<(ProcessUser, KnownProcess)>,
+    ) -> BTreeMap<ProcessUser, UnreadSleepers> {
         let mut sleepers = self.found.take().unwrap_or_else(|| self.asleep_now());
-        let mut by_user = BTreeMap::<Whose, UnreadSleepers>::new();
+        let mut by_user = BTreeMap::<ProcessUser, UnreadSleepers>::new();
         for (whose, process) in processes {
             by_user.entry(whose).or_default().add(process, &mut sleepers);
         }
@@ -382,7 +382,7 @@ impl SleeperStacks {
         };
         let key = (Lane::new(LaneKind::SchedStack, Lane::SLEEPERS), id);
         let mut stacks = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        stacks.insert(key, HeldStack { user, memory });
+        stacks.insert(key, StackCopy { user, memory });
     }
 
     /// Hands what was recorded to `sink`, if that is much or `all`.

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use syscollect_capture::{HeldStack, RecordOptions, Recorded, Recording, Stacks, StacksInMemory};
+use syscollect_capture::{RecordOptions, Recorded, Recording, StackCopy, Stacks, StacksInMemory};
 use syscollect_merge::{ProcessCode, Session, Unwinder, UserStack};
 use syscollect_model::{ModuleKind, StopReason};
 use syscollect_playback::ModuleKey;
@@ -161,7 +161,7 @@ impl Unwinder for Oracle<'_> {
 
     fn check(&mut self, stack: UserStack<'_>, mut code: ProcessCode<'_>) {
         let held = self.stacks.remove(&(stack.lane, stack.id));
-        let Some(HeldStack { memory, .. }) = held else { return };
+        let Some(StackCopy { memory, .. }) = held else { return };
         let mut frames = 0;
         let verdict = self.compare(stack, &memory, &mut code, &mut frames);
         self.found.frames += frames;

@@ -26,7 +26,7 @@ use self::answer::Answer;
 use self::serve::{AskOne, GRACE, Request};
 use self::watch::JvmWatch;
 use crate::child_process::ChildProcess;
-use crate::fair_queue::Whose;
+use crate::fair_queue::ProcessUser;
 use crate::{bpf_calls, usage};
 
 const NAME: &std::ffi::CStr = c"jvm-asker";
@@ -101,7 +101,7 @@ impl JvmNames {
     }
 
     /// A process has a file mapped.
-    pub(crate) fn mapped(&mut self, mapping: &Mapping, at: u64, whose: Whose) {
+    pub(crate) fn mapped(&mut self, mapping: &Mapping, at: u64, whose: ProcessUser) {
         if self::watch::is_hotspot(&mapping.path)
             && self
                 .recorded

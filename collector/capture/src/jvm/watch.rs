@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
-use crate::fair_queue::Whose;
+use crate::fair_queue::ProcessUser;
 use crate::shares::Pool;
 
 /// Machines that are known at one time, and asked side by side. A user has as many as are still
@@ -48,7 +48,7 @@ impl Default for JvmWatch {
 impl JvmWatch {
     /// A process has HotSpot's library mapped, since then: CLOCK_MONOTONIC_RAW in nanoseconds, 0
     /// where that was before the recording or is known.
-    pub(crate) fn add(&mut self, pid: u32, since: u64, whose: Whose) {
+    pub(crate) fn add(&mut self, pid: u32, since: u64, whose: ProcessUser) {
         if let Some(known) = self.known.get_mut(&pid) {
             known.since = known.since.max(since);
             return;
@@ -145,7 +145,7 @@ mod tests {
         let mut watch = JvmWatch::default();
         let own = std::process::id();
         for pid in [own, own, NOBODY, NOBODY + 1] {
-            watch.add(pid, 7, Whose::Of(1000));
+            watch.add(pid, 7, ProcessUser::Of(1000));
         }
         watch.exec(own, 6);
         watch.exec(NOBODY, 8);
@@ -170,10 +170,10 @@ mod tests {
     #[test]
     fn a_user_with_many_leaves_room_for_others() {
         let mut watch = JvmWatch { looked: Some(Instant::now()), ..JvmWatch::default() };
-        (0..1000).for_each(|pid| watch.add(NOBODY + pid, 7, Whose::Of(54_321)));
+        (0..1000).for_each(|pid| watch.add(NOBODY + pid, 7, ProcessUser::Of(54_321)));
         assert_eq!(watch.known.len(), 128);
         let own = std::process::id();
-        watch.add(own, 7, Whose::Of(54_322));
+        watch.add(own, 7, ProcessUser::Of(54_322));
         assert!(watch.known.contains_key(&own));
         assert!(watch.notes()[0].contains("872 Java virtual machines were not asked"));
     }

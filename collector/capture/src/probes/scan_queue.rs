@@ -16,7 +16,9 @@ use super::manager::{AttachContext, ManagerReport, MappedAt};
 use super::scan::Scanner;
 use crate::bpf_calls;
 use crate::clock::raw_now;
-use crate::fair_queue::{Account, FairQueue, ProcessUsers, Turn, TurnOutcome, Waiting, Whose};
+use crate::fair_queue::{
+    Account, FairQueue, ProcessUser, ProcessUsers, QueuedWork, Turn, TurnOutcome,
+};
 use crate::zones::ZoneNotice;
 
 /// Files of that many names and contents are remembered to hold nothing.
@@ -106,7 +108,7 @@ impl<'a> ScanQueue<'a> {
         self.add(whose, ScanTarget::Found(found), Instant::now());
     }
 
-    fn add(&mut self, whose: Whose, target: ScanTarget, since: Instant) {
+    fn add(&mut self, whose: ProcessUser, target: ScanTarget, since: Instant) {
         let first = if let ScanTarget::Processes(pids) = &target { pids.len() } else { 0 };
         if self.turns.add(whose, target, since) {
             self.first += first;
@@ -248,7 +250,7 @@ impl<'a> ScanQueue<'a> {
     }
 }
 
-impl Waiting for ScanTarget {
+impl QueuedWork for ScanTarget {
     fn count(&self) -> u64 {
         match self {
             Self::Processes(pids) => pids.len() as u64,

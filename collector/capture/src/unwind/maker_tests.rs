@@ -7,8 +7,8 @@ use syscollect_untrusted_files::MemoryFile;
 use super::words::WORDS_OF_PAGE;
 use super::*;
 
-const HOSTILE: Whose = Whose::Of(1001);
-const HONEST: Whose = Whose::Of(1002);
+const HOSTILE: ProcessUser = ProcessUser::Of(1001);
+const HONEST: ProcessUser = ProcessUser::Of(1002);
 /// Places for files that wait, of which a user has up to half.
 const PLACES_OF_ONE: usize = 512;
 const PYTHON: &str = "/dev/shm/libpython3.so";
@@ -29,12 +29,12 @@ impl Names for Rc<Kernel> {
 
     fn set_epoch(&self, _: u64) {}
 
-    fn inode(&self, _: &HeldCode) -> io::Result<u64> {
+    fn inode(&self, _: &PinnedPage) -> io::Result<u64> {
         self.inodes.set(self.inodes.get() + 1);
         Ok(self.inodes.get())
     }
 
-    fn is_unmapped(&self, _: &HeldCode) -> bool {
+    fn is_unmapped(&self, _: &PinnedPage) -> bool {
         false
     }
 
@@ -95,12 +95,12 @@ impl World {
         let [rows, pages, files] = memory;
         let tables = Tables::new(rows, pages, files);
         let maker = TableMaker::new(kernel.clone(), tables, counts.clone(), waiting.clone());
-        let (told, _messages) = sync_channel(WANTED_MAX);
-        let tables = UnwindTables { told, waiting, counts };
+        let (reported, _messages) = sync_channel(WANTED_MAX);
+        let tables = UnwindTables { reported, waiting, counts };
         Self { kernel, maker, tables, boost: SharedBoost::begin(), _messages }
     }
 
-    fn map(&self, file: &OpenedFile, path: &str, whose: Whose) {
+    fn map(&self, file: &OpenedFile, path: &str, whose: ProcessUser) {
         self.tables.mapped(file.clone(), path, whose);
     }
 
@@ -114,7 +114,7 @@ impl World {
     }
 
     /// A walk comes by the first page of a file's code.
-    fn walk_by(&self, file: FileId, whose: Whose) {
+    fn walk_by(&self, file: FileId, whose: ProcessUser) {
         let unwind = self.maker.files[&file].unwind.as_ref().unwrap();
         let page = u32::try_from(unwind.code()[0].start / PAGE_BYTES).unwrap();
         self.maker.tables.ask(&WantedPages { file, user: uid_of(whose), pages: vec![page] });

@@ -31,11 +31,11 @@ const URGENCY: f64 = 16.0;
 const STACK_BYTES: u64 = 128;
 
 /// Stacks as they lay in memory, by the lane of their definition and its id there.
-pub type StacksInMemory = FxHashMap<(Lane, u32), HeldStack>;
+pub type StacksInMemory = FxHashMap<(Lane, u32), StackCopy>;
 
 /// A stack as it lay in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HeldStack {
+pub struct StackCopy {
     /// Whose program's.
     pub user: u32,
     /// The stack.
@@ -51,7 +51,7 @@ pub(crate) fn ring_bytes(memory_is_short: bool) -> u32 {
 pub(crate) struct StackMemoryRing {
     ring: RingBuf<MapData>,
     bytes: u32,
-    held: HeldStacks,
+    held: StackCopies,
     /// Who makes tables, and what it was asked for.
     tables: Option<UnwindTables>,
     asked: AskedPages,
@@ -65,7 +65,7 @@ impl fmt::Debug for StackMemoryRing {
 
 impl StackMemoryRing {
     pub(crate) fn new(ring: RingBuf<MapData>, memory_is_short: bool) -> Self {
-        let held = HeldStacks::new(if memory_is_short { HELD_BYTES_SHORT } else { HELD_BYTES });
+        let held = StackCopies::new(if memory_is_short { HELD_BYTES_SHORT } else { HELD_BYTES });
         let (tables, asked) = (None, AskedPages::default());
         Self { ring, bytes: ring_bytes(memory_is_short), held, tables, asked }
     }
@@ -150,14 +150,14 @@ impl AskedPages {
 
 /// Stacks that came in parts.
 #[derive(Debug)]
-struct HeldStacks {
+struct StackCopies {
     stacks: StacksInMemory,
     total: u64,
     free: Pool,
     refused: u64,
 }
 
-impl HeldStacks {
+impl StackCopies {
     fn new(bytes: u64) -> Self {
         Self {
             stacks: StacksInMemory::default(),
@@ -189,7 +189,7 @@ impl HeldStacks {
             self.refused += 1;
             return;
         }
-        let stack = self.stacks.entry(key).or_insert_with(|| HeldStack {
+        let stack = self.stacks.entry(key).or_insert_with(|| StackCopy {
             user: header.uid,
             memory: StackMemory {
                 registers: Registers { ip: header.ip, sp: header.sp, bp: header.bp },
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn parts_of_a_stack_are_joined() {
-        let mut held = HeldStacks::new(1 << 20);
+        let mut held = StackCopies::new(1 << 20);
         held.add(&part(7, 0, 0x7000), &[1; 2048]);
         held.add(&part(8, 0, 0x7000), &[2; 2048]);
         held.add(&part(7, 0, 0x7010), &[3; 2048]);
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn what_lies_behind_a_gap_is_left_out() {
-        let mut held = HeldStacks::new(1 << 20);
+        let mut held = StackCopies::new(1 << 20);
         held.add(&part(7, 0, 0x7000), &[1; 2048]);
         held.add(&part(7, 0, 0x7020), &[3; 2048]);
         held.add(&part(9, 0, 0x7010), &[3; 2048]);
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_user_whose_programs_send_without_end_leaves_room_for_others() {
-        let mut held = HeldStacks::new(100 * (STACK_BYTES + 16));
+        let mut held = StackCopies::new(100 * (STACK_BYTES + 16));
         (0..1000).for_each(|id| held.add(&part(id, 1001, 0x7000), &[0; 2048]));
         assert_eq!((held.stacks.len(), held.refused), (50, 950));
         held.add(&part(5000, 1002, 0x7000), &[0; 2048]);

@@ -28,14 +28,14 @@ use syscollect_symbolize::own_vdso;
 use syscollect_untrusted_files::{FileData, OpenedFile};
 use syscollect_unwind::UnwindFile;
 
-use crate::fair_queue::Whose;
+use crate::fair_queue::ProcessUser;
 use crate::shares::Pool;
 use crate::usage::thread_cpu_time;
 use boost::SharedBoost;
-pub use memory::{HeldStack, StacksInMemory};
+pub use memory::{StackCopy, StacksInMemory};
 pub(crate) use memory::{StackMemoryRing, ring_bytes};
 pub(crate) use programs::UnwindPrograms;
-use programs::{FileNames, HeldCode, Names};
+use programs::{FileNames, Names, PinnedPage};
 use tables::{Tables, WantedPages};
 use waiting::{Added, MappedFile, WaitingFiles};
 use words::{FileId, Words};
@@ -118,7 +118,7 @@ enum MakerMessage {
 /// Whom files of code are told to. The thread ends when this is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct UnwindTables {
-    told: SyncSender<MakerMessage>,
+    reported: SyncSender<MakerMessage>,
     waiting: Arc<WaitingFiles>,
     counts: Arc<UnwindCounts>,
 }
@@ -130,7 +130,7 @@ impl UnwindTables {
         counts: Arc<UnwindCounts>,
         asked_by: Option<u32>,
     ) -> io::Result<Self> {
-        let (told, received) = sync_channel(WANTED_MAX);
+        let (reported, received) = sync_channel(WANTED_MAX);
         let waiting = Arc::new(WaitingFiles::new(asked_by));
         let UnwindPrograms { rows, pages, files, words, inodes, interpreters, identify } = programs;
         let names = FileNames::new(words, inodes, interpreters, identify);
@@ -140,16 +140,16 @@ impl UnwindTables {
             maker.add_vdso();
             maker.follow(&received);
         })?;
-        Ok(Self { told, waiting, counts })
+        Ok(Self { reported, waiting, counts })
     }
 
     /// A program of this user has mapped a file as code. Does not wait.
-    pub(crate) fn mapped(&self, file: OpenedFile, path: &str, whose: Whose) {
+    pub(crate) fn mapped(&self, file: OpenedFile, path: &str, whose: ProcessUser) {
         let mapped = MappedFile { file, path: path.to_owned(), whose, was_refused: false };
         match self.waiting.add(mapped, Instant::now()) {
             // Where there is no room, the thread has not heard of others yet, and finds it with them.
-            Added::ToBeTold => drop(self.told.try_send(MakerMessage::Mapped)),
-            Added::IsTold => {}
+            Added::WakeNeeded => drop(self.reported.try_send(MakerMessage::Mapped)),
+            Added::WakeSent => {}
             Added::NoRoom => {
                 self.counts.refused.fetch_add(1, Ordering::Relaxed);
             }
@@ -174,7 +174,7 @@ impl UnwindTables {
     /// Walks will come by these pages. Does not wait.
     fn wanted(&self, wanted: WantedPages) {
         // Where there is no room for it, walks ask themselves.
-        let _ = self.told.try_send(MakerMessage::Wanted(wanted));
+        let _ = self.reported.try_send(MakerMessage::Wanted(wanted));
     }
 }
 
@@ -216,14 +216,14 @@ struct CodeFile {
     /// `None` if it has nothing to unwind by.
     unwind: Option<UnwindFile>,
     /// What the file is held by; `None` for what is no file.
-    held: Option<HeldFile>,
+    held: Option<PinnedCodeFile>,
     /// Whose place for an interpreter it has, if it has one.
     interpreter_of: Option<u32>,
 }
 
 /// A file as it is held.
-struct HeldFile {
-    code: HeldCode,
+struct PinnedCodeFile {
+    code: PinnedPage,
     inode: u64,
     file: OpenedFile,
 }
@@ -254,21 +254,21 @@ impl<N: Names, W: Words> TableMaker<N, W> {
         }
     }
 
-    fn follow(&mut self, told: &Receiver<MakerMessage>) {
+    fn follow(&mut self, reported: &Receiver<MakerMessage>) {
         let mut sleep = SHORTEST_SLEEP;
         let mut boost = SharedBoost::begin();
         let mut has_more = false;
         loop {
             let wait = if has_more { Duration::ZERO } else { sleep };
-            let first = match told.recv_timeout(wait) {
-                Ok(told) => Some(told),
+            let first = match reported.recv_timeout(wait) {
+                Ok(reported) => Some(reported),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             let was_told = first.is_some();
             // As many as there may be: whoever tells more than that meanwhile is heard next time.
-            first.into_iter().chain(told.try_iter()).take(WANTED_MAX).for_each(|told| {
-                if let MakerMessage::Wanted(wanted) = told {
+            first.into_iter().chain(reported.try_iter()).take(WANTED_MAX).for_each(|reported| {
+                if let MakerMessage::Wanted(wanted) = reported {
                     self.tables.ask(&wanted);
                     self.is_unfinished = true;
                 }
@@ -324,7 +324,7 @@ impl<N: Names, W: Words> TableMaker<N, W> {
             self.count(&self.counts.refused);
             return false;
         }
-        let held = HeldCode::map(file.file());
+        let held = PinnedPage::map(file.file());
         let Ok((inode, code)) = held.and_then(|code| Ok((self.names.inode(&code)?, code))) else {
             self.count(&self.counts.refused);
             return false;
@@ -342,7 +342,7 @@ impl<N: Names, W: Words> TableMaker<N, W> {
             return false;
         };
         let python = self.interpreter(file, path, user);
-        let held = Some(HeldFile { code, inode, file: file.clone() });
+        let held = Some(PinnedCodeFile { code, inode, file: file.clone() });
         let file = CodeFile { unwind: unwind.ok(), held, interpreter_of: None };
         self.put(id, inode, file, python, user);
         true
@@ -622,12 +622,12 @@ struct Worked {
 /// A user of whom nothing is known, as the programs and shares have it.
 const NOBODY: u32 = u32::MAX;
 
-fn uid_of(whose: Whose) -> u32 {
+fn uid_of(whose: ProcessUser) -> u32 {
     whose.uid().unwrap_or(NOBODY)
 }
 
-fn whose(user: u32) -> Whose {
-    if user == NOBODY { Whose::Unknown } else { Whose::Of(user) }
+fn whose(user: u32) -> ProcessUser {
+    if user == NOBODY { ProcessUser::Unknown } else { ProcessUser::Of(user) }
 }
 
 #[cfg(test)]

@@ -47,16 +47,16 @@ pub(super) struct FileNames {
 
 /// A page of a file's code, mapped and never touched: as long as it is, its inode is no other's.
 #[derive(Debug)]
-pub(super) struct HeldCode {
+pub(super) struct PinnedPage {
     page: NonNull<u8>,
 }
 
 // SAFETY: a mapping that nobody reads; only this value unmaps it.
-unsafe impl Send for HeldCode {}
+unsafe impl Send for PinnedPage {}
 
 const HELD_BYTES: usize = 4096;
 
-impl HeldCode {
+impl PinnedPage {
     pub(super) fn map(file: &File) -> io::Result<Self> {
         let (anywhere, code) = (std::ptr::null_mut(), libc::PROT_EXEC);
         // SAFETY: a new private mapping; nothing reads it, so it does not matter what the file's
@@ -73,7 +73,7 @@ impl HeldCode {
     }
 }
 
-impl Drop for HeldCode {
+impl Drop for PinnedPage {
     fn drop(&mut self) {
         // SAFETY: exactly what was mapped.
         unsafe { libc::munmap(self.page.as_ptr().cast(), HELD_BYTES) };
@@ -90,10 +90,10 @@ pub(super) trait Names {
 
     /// By which inode the programs know the file. Nobody else knows it for certain: file systems
     /// that lie over others show numbers of their own.
-    fn inode(&self, held: &HeldCode) -> io::Result<u64>;
+    fn inode(&self, held: &PinnedPage) -> io::Result<u64>;
 
     /// Whether nobody else has the file mapped now. Where that cannot be found out, somebody has.
-    fn is_unmapped(&self, held: &HeldCode) -> bool;
+    fn is_unmapped(&self, held: &PinnedPage) -> bool;
 
     /// From now on walks look for the inode's rows under this id.
     fn set(&self, inode: u64, id: FileId) -> io::Result<()>;
@@ -128,7 +128,7 @@ impl Names for FileNames {
         self.words.words()[EPOCH].store(epoch, Ordering::Relaxed);
     }
 
-    fn inode(&self, held: &HeldCode) -> io::Result<u64> {
+    fn inode(&self, held: &PinnedPage) -> io::Result<u64> {
         let words = self.words.words();
         words[ASKED].store(held.page.as_ptr() as u64, Ordering::Relaxed);
         words[INODE].store(0, Ordering::Relaxed);
@@ -139,7 +139,7 @@ impl Names for FileNames {
         }
     }
 
-    fn is_unmapped(&self, held: &HeldCode) -> bool {
+    fn is_unmapped(&self, held: &PinnedPage) -> bool {
         self.inode(held).is_ok() && self.words.words()[ALONE].load(Ordering::Relaxed) == 1
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use syscollect_untrusted_files::{FileData, OpenedFile};
 
 use super::uid_of;
-use crate::fair_queue::{Account, FairQueue, Turn, TurnOutcome, Waiting, Whose};
+use crate::fair_queue::{Account, FairQueue, ProcessUser, QueuedWork, Turn, TurnOutcome};
 use crate::shares::Pool;
 
 /// Files that wait: each is held open.
@@ -22,12 +22,12 @@ const SHARE: Duration = Duration::from_millis(250);
 pub(super) struct MappedFile {
     pub(super) file: OpenedFile,
     pub(super) path: String,
-    pub(super) whose: Whose,
+    pub(super) whose: ProcessUser,
     /// There was no number for it, which is counted.
     pub(super) was_refused: bool,
 }
 
-impl Waiting for MappedFile {
+impl QueuedWork for MappedFile {
     fn count(&self) -> u64 {
         1
     }
@@ -37,9 +37,9 @@ impl Waiting for MappedFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Added {
     /// It waits, and whoever takes them out has to be told.
-    ToBeTold,
+    WakeNeeded,
     /// It waits, and that was told.
-    IsTold,
+    WakeSent,
     /// It was let go.
     NoRoom,
 }
@@ -48,8 +48,8 @@ pub(super) enum Added {
 /// look at who waits.
 pub(super) struct WaitingFiles {
     queue: Mutex<Queue>,
-    is_told: AtomicBool,
-    pub(super) let_go: LetGo,
+    wake_sent: AtomicBool,
+    pub(super) let_go: DroppedFiles,
 }
 
 struct Queue {
@@ -67,8 +67,8 @@ impl WaitingFiles {
     /// None. The user who asked for the recording has no share of the time.
     pub(super) fn new(asked_by: Option<u32>) -> Self {
         let (turns, room) = (FairQueue::new(asked_by, SHARE), Pool::new(WAITING_MAX));
-        let (is_told, let_go) = (AtomicBool::default(), LetGo::default());
-        Self { queue: Mutex::new(Queue { turns, room }), is_told, let_go }
+        let (wake_sent, let_go) = (AtomicBool::default(), DroppedFiles::default());
+        Self { queue: Mutex::new(Queue { turns, room }), wake_sent, let_go }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -87,8 +87,8 @@ impl WaitingFiles {
             room.give_back(user, 1);
         } else {
             drop(queue);
-            let is_told = self.is_told.swap(true, Ordering::AcqRel);
-            return if is_told { Added::IsTold } else { Added::ToBeTold };
+            let wake_sent = self.wake_sent.swap(true, Ordering::AcqRel);
+            return if wake_sent { Added::WakeSent } else { Added::WakeNeeded };
         }
         drop(queue);
         self.let_go.add(data);
@@ -97,7 +97,7 @@ impl WaitingFiles {
 
     /// What is [added](Self::add) from now on has to be told.
     pub(super) fn hear(&self) {
-        self.is_told.store(false, Ordering::Release);
+        self.wake_sent.store(false, Ordering::Release);
     }
 
     /// The file whose turn it is; `None` if none waits, or all who wait have had their share.
@@ -115,7 +115,7 @@ impl WaitingFiles {
     }
 
     /// Tables were made for a user, which took so long.
-    pub(super) fn took_besides(&self, whose: Whose, took: Duration) {
+    pub(super) fn took_besides(&self, whose: ProcessUser, took: Duration) {
         self.queue().turns.took_besides(whose, took);
     }
 
@@ -123,7 +123,7 @@ impl WaitingFiles {
     pub(super) fn least<T>(
         &self,
         all: impl Iterator<Item = T>,
-        whose: impl Fn(&T) -> Whose,
+        whose: impl Fn(&T) -> ProcessUser,
     ) -> Option<T> {
         let queue = self.queue();
         all.min_by_key(|one| queue.turns.had(whose(one)))
@@ -146,13 +146,13 @@ fn words(account: &Account, whose: &str) -> String {
 
 /// Files that were let go: whoever notices that they are mapped again has to say so.
 #[derive(Debug, Default)]
-pub(super) struct LetGo {
+pub(super) struct DroppedFiles {
     files: Mutex<Vec<FileData>>,
     /// How many there are, so that nobody asks in vain.
     count: AtomicU64,
 }
 
-impl LetGo {
+impl DroppedFiles {
     pub(super) fn add(&self, file: FileData) {
         self.files.lock().unwrap_or_else(PoisonError::into_inner).push(file);
         self.count.fetch_add(1, Ordering::Release);

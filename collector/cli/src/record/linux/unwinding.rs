@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
-use syscollect_capture::{HeldStack, StacksInMemory};
+use syscollect_capture::{StackCopy, StacksInMemory};
 use syscollect_merge::{ProcessCode, Unwinder, UserStack};
 use syscollect_model::ModuleKind;
 use syscollect_playback::ModuleKey;
@@ -49,7 +49,7 @@ impl<'a> LateUnwinder<'a> {
 impl Unwinder for LateUnwinder<'_> {
     fn callers(&mut self, stack: UserStack<'_>, mut code: ProcessCode<'_>) -> Option<UnwoundStack> {
         let UserStack { lane, id, addresses: known, .. } = stack;
-        let HeldStack { user, memory } = self.stacks.remove(&(lane, id))?;
+        let StackCopy { user, memory } = self.stacks.remove(&(lane, id))?;
         let (tables, user) = (&mut self.tables, payer(user));
         let Callers { addresses, truncated } =
             memory.callers(known.len(), |address| tables.code_at(address, &mut code, user));
@@ -60,7 +60,7 @@ impl Unwinder for LateUnwinder<'_> {
     /// The kernel programs and this walk go by the same tables: what differs is how they are read.
     fn check(&mut self, stack: UserStack<'_>, mut code: ProcessCode<'_>) {
         let held = self.stacks.remove(&(stack.lane, stack.id));
-        let Some(HeldStack { user, memory }) = held else { return };
+        let Some(StackCopy { user, memory }) = held else { return };
         let (tables, user) = (&mut self.tables, payer(user));
         let Callers { addresses, truncated } =
             memory.callers(1, |address| tables.code_at(address, &mut code, user));
