@@ -43,6 +43,13 @@ pub(crate) struct Interval {
     pub(crate) state: i8,
 }
 
+/// When a thread was woken, and on which CPU, where the file has room for that.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowWakeup {
+    pub(crate) time: i64,
+    pub(crate) cpu: Option<u8>,
+}
+
 /// A stack at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
@@ -71,10 +78,8 @@ pub(crate) struct Row {
     pub(crate) intervals: Vec<Interval>,
     /// The last interval has not ended.
     pub(crate) running: bool,
-    /// When it was woken for the interval to come; -1 where nobody has.
-    pub(crate) woken: i64,
-    /// Which CPU woke it.
-    pub(crate) woken_by: Option<u8>,
+    /// By what it was woken for the interval to come, if by anything.
+    pub(crate) wakeup: Option<RowWakeup>,
     pub(crate) samples: Vec<Sample>,
     pub(crate) zones: Zones,
     pub(crate) messages: Vec<Message>,
@@ -92,8 +97,7 @@ impl Row {
             id,
             intervals: Vec::new(),
             running: false,
-            woken: -1,
-            woken_by: None,
+            wakeup: None,
             samples: Vec::new(),
             zones: Zones::default(),
             messages: Vec::new(),

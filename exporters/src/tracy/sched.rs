@@ -1,7 +1,7 @@
 //! Switches and wakeups as intervals: of each thread, and of each CPU.
 
 use super::options::TracyLayout;
-use super::rows::{Interval, Owner, Row, RowId, Rows};
+use super::rows::{Interval, Owner, Row, RowId, RowWakeup, Rows};
 use super::threads::Threads;
 use super::wire::Payload;
 use std::io::{self, Write};
@@ -147,7 +147,7 @@ impl Cpus {
             return;
         }
         cpu.ran.push((id.0, row.intervals.len() as u32));
-        row.woken = -1;
+        row.wakeup = None;
         row.run(start, number);
         row.leave(time, state(switch));
     }
@@ -220,11 +220,9 @@ fn write_interval<W: Write>(
 
 impl Row {
     fn run(&mut self, time: i64, cpu: u8) {
-        let woken = std::mem::replace(&mut self.woken, -1);
-        let (wakeup, wakeup_cpu) = match woken {
-            // The file has room for 256 CPUs.
-            0.. => (woken, self.woken_by.unwrap_or(cpu)),
-            _ => (time, cpu),
+        let (wakeup, wakeup_cpu) = match self.wakeup.take() {
+            Some(RowWakeup { time, cpu: waker }) => (time, waker.unwrap_or(cpu)),
+            None => (time, cpu),
         };
         self.intervals.push(Interval {
             wakeup,
@@ -249,9 +247,8 @@ impl Row {
     #[inline]
     pub(crate) fn wake(&mut self, time: i64, cpu: Option<u8>) {
         let asleep_since = self.intervals.last().map_or(0, |interval| interval.end);
-        if self.running || self.woken < asleep_since {
-            self.woken = time;
-            self.woken_by = cpu;
+        if self.running || self.wakeup.is_none_or(|first| first.time < asleep_since) {
+            self.wakeup = Some(RowWakeup { time, cpu });
         }
     }
 
