@@ -5,6 +5,7 @@
 //! is paired with a run without one right before it; the table shows medians of
 //! the pairs' ratios. Never part of the tests.
 
+mod figures;
 mod stacks;
 mod table;
 mod tracepoint;
@@ -33,7 +34,7 @@ pub(crate) struct Arguments {
     /// Only what an event of a kernel tracepoint costs: seconds.
     #[arg(long)]
     tracepoint: bool,
-    /// Only how many user stacks are whole, of ordinary programs.
+    /// Only how many user stacks are whole and named, and what that costs.
     #[arg(long, conflicts_with = "tracepoint")]
     stacks: bool,
     /// Compare with this older build of syscollect instead of with other tracers, by turns.
@@ -53,8 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return versions::run(baseline, pairs);
     }
     if *only_stacks {
-        println!("**Whole user stacks**, of {pairs} pairs of runs\n\n{}", stacks::run(pairs)?);
-        return Ok(());
+        return whole_stacks(&Context::new()?, pairs);
     }
     let rounds = pairs * ROUNDS_FOR_EACH_PAIR;
     println!(
@@ -65,14 +65,31 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return Ok(());
     }
     let context = Context::new()?;
-    for load in WORKLOADS.iter().filter(|load| load.is_installed()) {
-        let rows = compare(&context, load, pairs)?;
-        println!("**{}**, medians of {pairs} pairs\n\n{}", load.title, table::render(&rows));
-    }
+    loads(&context, pairs)?;
     println!(
         "**From start to recording, and from stop to a finished trace**\n\n{}",
         finishing(&context)?
     );
+    Ok(())
+}
+
+/// What is whole and named, and what that costs, as tables.
+fn whole_stacks(context: &Context, pairs: usize) -> Result<()> {
+    // First, for a child's largest memory is at least what its parent had, which grows.
+    loads(context, pairs)?;
+    let folder = stacks::folder(context)?;
+    println!("**Programs of known functions**\n\n{}", figures::known_chains(context)?);
+    println!("**Other figures**\n\n{}", figures::others(context, &folder)?);
+    let programs = stacks::run(context, &folder, pairs)?;
+    println!("**Whole user stacks**, of {pairs} pairs of runs\n\n{programs}");
+    Ok(())
+}
+
+fn loads(context: &Context, pairs: usize) -> Result<()> {
+    for load in WORKLOADS.iter().filter(|load| load.is_installed()) {
+        let rows = compare(context, load, pairs)?;
+        println!("**{}**, medians of {pairs} pairs\n\n{}", load.title, table::render(&rows));
+    }
     Ok(())
 }
 

@@ -22,19 +22,19 @@ const OUTERMOST: [&str; 6] =
     ["_start", "__libc_start_", "clone", "__clone", "start_thread", "_dl_start"];
 
 /// A program that computes for some seconds.
-struct Program {
-    title: &'static str,
+pub(super) struct Program {
+    pub(super) title: &'static str,
     /// Its name as a thread.
-    comm: &'static str,
+    pub(super) comm: &'static str,
     /// For `sh`; `$DIR` is where compiled programs lie.
     script: &'static str,
     /// What must be installed to build it, or to run it.
-    needs: &'static str,
+    pub(super) needs: &'static str,
     /// How it is built, if it is.
-    build: Option<&'static str>,
+    pub(super) build: Option<&'static str>,
 }
 
-const PROGRAMS: [Program; 7] = [
+pub(super) const PROGRAMS: [Program; 7] = [
     Program {
         title: "C++, `-O2`",
         comm: "deep-cpp",
@@ -103,25 +103,29 @@ struct Counted {
     ratio: f64,
 }
 
-/// The table, as Markdown.
-pub(super) fn run(pairs: usize) -> Result<String> {
-    let context = Context::new()?;
+/// Where programs that are built for this lie.
+pub(super) fn folder(context: &Context) -> Result<PathBuf> {
     let folder = context.path("bench-stacks");
     std::fs::create_dir_all(&folder)?;
+    Ok(folder)
+}
+
+/// The table of single programs, as Markdown.
+pub(super) fn run(context: &Context, folder: &Path, pairs: usize) -> Result<String> {
     let mut out = String::from(
         "| program | tracer | samples | reach the thread's start, median of runs (lowest to \
          highest) | frames, mean | CPU time of the program, ratio | bytes a sample |\n\
          |---|---|---|---|---|---|---|\n",
     );
     for program in &PROGRAMS {
-        if !program.is_there(&folder)? {
+        if !program.is_there(folder)? {
             continue;
         }
         for tracer in TRACERS.iter().filter(|tracer| tracer.is_installed()) {
             let mut runs = Vec::new();
             for pair in 0..pairs {
                 eprint!("\r{:<20} {}/{pairs} {:<40}", program.title, pair + 1, tracer.title);
-                runs.push(program.under(&context, tracer, &folder)?);
+                runs.push(program.under(context, tracer, folder)?);
             }
             out += &row(program, tracer, &runs);
         }
@@ -149,7 +153,7 @@ fn row(program: &Program, tracer: &Tracer, runs: &[Counted]) -> String {
 
 impl Program {
     /// Whether it can be run here, once it is built.
-    fn is_there(&self, folder: &Path) -> Result<bool> {
+    pub(super) fn is_there(&self, folder: &Path) -> Result<bool> {
         let found = finish(Command::new("which").arg(self.needs))?;
         if !found.status.success() {
             return Ok(false);
@@ -162,7 +166,7 @@ impl Program {
     }
 
     /// Runs it; its CPU time, its children's included, in nanoseconds.
-    fn cpu_ns(&self, folder: &Path) -> Result<u64> {
+    pub(super) fn cpu_ns(&self, folder: &Path) -> Result<u64> {
         let mut command = shell(self.script, folder);
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         Ok(wait_for_usage(child.id()).with_context(|| self.title)?.0)
@@ -191,23 +195,9 @@ impl Program {
     }
 
     fn counted_of_perf(&self, output: &Path) -> Result<Counted> {
-        let script = finish(Command::new("perf").args([
-            "script",
-            "-i",
-            text(output)?,
-            "--comm",
-            self.comm,
-            "-F",
-            "ip,sym",
-            "--max-stack",
-            "127",
-        ]))?;
         let mut counted = Counted::default();
-        let printed = String::from_utf8_lossy(script.stdout.as_ref()).into_owned();
-        for stack in printed.split("\n\n").filter(|stack| !stack.trim().is_empty()) {
-            let lines = stack.lines().filter(|line| !line.trim().is_empty());
-            let names = lines.map(|line| line.split_whitespace().nth(1).unwrap_or_default());
-            counted.add(names);
+        for stack in perf_stacks(output, self.comm)? {
+            counted.add(stack.frames.iter().map(|(_, name)| name.as_str()));
         }
         Ok(counted)
     }
@@ -227,6 +217,41 @@ impl Counted {
         self.samples += 1;
         self.whole += u64::from(is_whole);
     }
+}
+
+/// A sample of perf's.
+pub(super) struct PerfStack {
+    pub(super) pid: u32,
+    /// Addresses and functions, innermost first.
+    frames: Vec<(u64, String)>,
+}
+
+impl PerfStack {
+    /// Without the kernel's.
+    pub(super) fn user_functions(&self) -> Vec<String> {
+        let frames = self.frames.iter().filter(|(address, _)| address >> 63 == 0);
+        frames.map(|(_, name)| name.clone()).collect()
+    }
+}
+
+/// The samples of threads of this name.
+pub(super) fn perf_stacks(output: &Path, comm: &str) -> Result<Vec<PerfStack>> {
+    let mut script = Command::new("perf");
+    script.args(["script", "-i", text(output)?, "--comm", comm, "-F", "pid,ip,sym"]);
+    script.args(["--max-stack", "127", "--no-inline"]);
+    let script = finish(&mut script)?;
+    ensure!(script.status.success(), "perf script failed:\n{}", script.stderr);
+    let blocks = script.stdout.split("\n\n").filter(|block| !block.trim().is_empty());
+    let stacks = blocks.filter_map(|block| {
+        let mut lines = block.lines().map(str::trim).filter(|line| !line.is_empty());
+        let pid = lines.next()?.parse().ok()?;
+        let frames = lines.filter_map(|line| {
+            let (address, name) = line.split_once(' ')?;
+            Some((u64::from_str_radix(address, 16).ok()?, name.to_owned()))
+        });
+        Some(PerfStack { pid, frames: frames.collect() })
+    });
+    Ok(stacks.collect())
 }
 
 fn shell(script: &str, folder: &Path) -> Command {

@@ -57,34 +57,8 @@ pub(crate) fn chains_runtimes(context: &Context) -> Result<Outcome> {
 
 /// The stacks of every program are whole, or say that they are cut.
 fn are_whole(context: &Context, programs: &[Program]) -> Result<Outcome> {
-    let folder = context.path("chains");
-    let made = on_all_cpus(programs, |program| program.make(&folder_of(program, &folder)));
-    let (mut skipped, mut ready) = (Vec::new(), Vec::new());
-    for (program, made) in programs.iter().zip(made) {
-        match made? {
-            Some(why) => skipped.push(format!("{}: skipped, {why}", program.name)),
-            None => ready.push(program),
-        }
-    }
-    let capture = context.path("chains.syscap");
-    let options = ["--freq", "999", "--stacks", "samples,off-cpu,wakers", "--unwind", "tables"];
-    let (seconds, tables_made_ns) = match context.is_emulated() {
-        true => (SECONDS_EMULATED, TABLES_MADE_EMULATED_NS),
-        false => (SECONDS, TABLES_MADE_NS),
-    };
-    let recorder = context.start(&capture, &options)?;
-    let running: Result<Vec<Child>> =
-        ready.iter().map(|program| start(program, &folder_of(program, &folder), seconds)).collect();
-    let running = running?;
-    let stacks = ready.iter().zip(&running);
-    let stacks =
-        stacks.map(|(program, child)| ProgramStacks::new(child.id(), program.known.clone()));
-    let stacks: Vec<ProgramStacks> = stacks.collect();
-    for (program, child) in ready.iter().zip(running) {
-        ended(program, child)?;
-    }
-    context.stop(recorder)?;
-    let recorded = RecordedStacks::read(&capture, tables_made_ns, stacks)?;
+    let Made { folder, ready, skipped } = made(context, programs)?;
+    let recorded = recorded(context, &ready, &folder)?;
     let mut lines = String::new();
     let mut failed = String::new();
     for (program, stacks) in ready.iter().zip(&recorded.programs) {
@@ -102,6 +76,83 @@ fn are_whole(context: &Context, programs: &[Program]) -> Result<Outcome> {
         bail!("{failed}{lines}");
     }
     Ok(Outcome::Passed(format!("\n{}", lines.trim_end())))
+}
+
+/// What was recorded of a program by us, and its process while another tracer recorded it.
+pub(crate) struct TwiceRecorded {
+    pub(crate) name: &'static str,
+    pub(crate) by_us: ProgramStacks,
+    pub(crate) by_other: ProgramStacks,
+}
+
+/// Records programs of compilers, then runs them once more under the tracer that `start` starts:
+/// for `cargo xtask bench`. Not both at once, for while events with build ids are open Linux marks
+/// mappings in perf's records as if they had one, too, and perf breaks off at these.
+pub(crate) fn recorded_twice<T>(
+    context: &Context,
+    start: impl FnOnce() -> Result<T>,
+) -> Result<(Vec<TwiceRecorded>, T)> {
+    let programs = programs::compiled();
+    let Made { folder, ready, .. } = made(context, &programs)?;
+    let recorded = recorded(context, &ready, &folder)?;
+    let tracer = start()?;
+    let again = run(&ready, &folder, SECONDS)?;
+    let each = ready.iter().zip(recorded.programs).zip(again);
+    let each = each.map(|((program, by_us), by_other)| TwiceRecorded {
+        name: program.name,
+        by_us,
+        by_other,
+    });
+    Ok((each.collect(), tracer))
+}
+
+/// Programs that can be run here, and why others cannot.
+struct Made<'p> {
+    folder: PathBuf,
+    ready: Vec<&'p Program>,
+    skipped: Vec<String>,
+}
+
+fn made<'p>(context: &Context, programs: &'p [Program]) -> Result<Made<'p>> {
+    let folder = context.path("chains");
+    let made = on_all_cpus(programs, |program| program.make(&folder_of(program, &folder)));
+    let (mut skipped, mut ready) = (Vec::new(), Vec::new());
+    for (program, made) in programs.iter().zip(made) {
+        match made? {
+            Some(why) => skipped.push(format!("{}: skipped, {why}", program.name)),
+            None => ready.push(program),
+        }
+    }
+    Ok(Made { folder, ready, skipped })
+}
+
+/// Records all of them at the same time, with every kind of stack.
+fn recorded(context: &Context, ready: &[&Program], folder: &Path) -> Result<RecordedStacks> {
+    let capture = context.path("chains.syscap");
+    let options = ["--freq", "999", "--stacks", "samples,off-cpu,wakers", "--unwind", "tables"];
+    let (seconds, tables_made_ns) = match context.is_emulated() {
+        true => (SECONDS_EMULATED, TABLES_MADE_EMULATED_NS),
+        false => (SECONDS, TABLES_MADE_NS),
+    };
+    let recorder = context.start(&capture, &options)?;
+    let stacks = run(ready, folder, seconds)?;
+    context.stop(recorder)?;
+    RecordedStacks::read(&capture, tables_made_ns, stacks)
+}
+
+/// Runs all at the same time until they end; whose stacks are to be looked for.
+fn run(ready: &[&Program], folder: &Path, seconds: u64) -> Result<Vec<ProgramStacks>> {
+    let running: Result<Vec<Child>> =
+        ready.iter().map(|program| start(program, &folder_of(program, folder), seconds)).collect();
+    let running = running?;
+    let stacks = ready.iter().zip(&running);
+    let stacks =
+        stacks.map(|(program, child)| ProgramStacks::new(child.id(), program.known.clone()));
+    let stacks = stacks.collect();
+    for (program, child) in ready.iter().zip(running) {
+        ended(program, child)?;
+    }
+    Ok(stacks)
 }
 
 fn folder_of(program: &Program, folder: &Path) -> PathBuf {

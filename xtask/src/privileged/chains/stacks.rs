@@ -63,6 +63,21 @@ pub(crate) enum StackKind {
     Waker,
 }
 
+impl StackKind {
+    /// What of an event has a stack.
+    pub(crate) fn of(event: &Event) -> Option<(Self, ThreadId, StackId)> {
+        let (kind, thread, stack) = match event {
+            Event::Sample(sample) => (Self::Sample, Some(sample.thread), sample.stack),
+            Event::Switch(switch) => (Self::OffCpu, switch.previous, switch.off_cpu.stack),
+            Event::Wakeup(wakeup) if !wakeup.from_interrupt => {
+                (Self::Waker, wakeup.waker, wakeup.stack)
+            }
+            _ => return None,
+        };
+        Some((kind, thread?, stack?))
+    }
+}
+
 impl fmt::Display for StackKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -92,6 +107,11 @@ impl StackCounts {
         self.whole + self.cut
     }
 
+    /// How many are whole from a program's first moment on, and of how many; a wrong one is not.
+    pub(crate) fn from_the_first(&self) -> (u64, u64) {
+        (self.whole + self.early_whole, self.all() + self.early + self.wrong)
+    }
+
     /// Whether so many of 1,000 are whole, once tables were made.
     pub(crate) fn are_whole(&self, of_1000: u64) -> bool {
         self.whole * 1000 >= self.all() * of_1000
@@ -102,7 +122,7 @@ impl StackCounts {
         self.unsettled * 1000 <= (self.all() + self.early) * but_of_1000
     }
 
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.whole += other.whole;
         self.cut += other.cut;
         self.unsettled += other.unsettled;
@@ -193,6 +213,20 @@ impl ProgramStacks {
             verdicts: HashMap::new(),
             wrong: Vec::new(),
             cut: Vec::new(),
+        }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether these frames of a program's stack, the innermost first, lack none, as another tracer
+    /// has them; `None` if they have nothing to do with the chain.
+    pub(crate) fn has_all(&self, labels: &[String]) -> Option<bool> {
+        match self.known.check(labels, false) {
+            Err(_) if self.known.is_unsettled(labels) => None,
+            Err(_) => Some(self.known.comes_to_entry(labels)),
+            Ok(has_chain) => has_chain.then_some(true),
         }
     }
 
@@ -432,22 +466,12 @@ impl Exporter for RecordedStacks {
     type Error = Infallible;
 
     fn event(&mut self, at: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
-        let (kind, thread, stack) = match event {
-            Event::Sample(sample) => (StackKind::Sample, Some(sample.thread), sample.stack),
-            Event::Switch(switch) => (StackKind::OffCpu, switch.previous, switch.off_cpu.stack),
-            Event::Wakeup(wakeup) if !wakeup.from_interrupt => {
-                (StackKind::Waker, wakeup.waker, wakeup.stack)
-            }
-            // What ran in the process until then was whoever started it.
-            Event::ProcessExec(process, _) => {
-                let pid = tables.process(*process).pid;
-                let of_it = self.programs.iter_mut().filter(|program| program.pid == pid);
-                of_it.for_each(ProgramStacks::begin_anew);
-                return Ok(());
-            }
-            _ => return Ok(()),
-        };
-        if let (Some(thread), Some(stack)) = (thread, stack) {
+        // What ran in the process until then was whoever started it.
+        if let Event::ProcessExec(process, _) = event {
+            let pid = tables.process(*process).pid;
+            let of_it = self.programs.iter_mut().filter(|program| program.pid == pid);
+            of_it.for_each(ProgramStacks::begin_anew);
+        } else if let Some((kind, thread, stack)) = StackKind::of(event) {
             self.add(&SeenStack { kind, at, thread, stack }, tables);
         }
         Ok(())

@@ -1,0 +1,292 @@
+//! The figures of `cargo xtask bench --stacks` that are of no single program: known chains next to
+//! perf, packages as they are installed, and what samples and tables cost.
+
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
+use std::fmt::{self, Write as _};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use syscollect_merge::Session;
+use syscollect_model::{Event, Exporter, ModuleId, StackId, Tables, ThreadId, Time};
+use syscollect_playback::Recording as _;
+use syscollect_store::CaptureReader;
+
+use super::stacks::{PROGRAMS, Program, perf_stacks};
+use super::tracer::PERF_DWARF;
+use crate::privileged::chains::{
+    TwiceRecorded, recorded_twice,
+    stacks::{StackCounts, StackKind},
+};
+use crate::privileged::context::{Context, finish, statistic};
+use crate::privileged::{python, unwinding_oracle};
+use crate::report::Outcome;
+
+const KINDS: [StackKind; 3] = [StackKind::Sample, StackKind::OffCpu, StackKind::Waker];
+const ALL_KINDS: [&str; 4] = ["--freq", "999", "--stacks", "samples,off-cpu,wakers"];
+/// A row of an unwind table in the kernel.
+const ROW_BYTES: u64 = 8;
+/// While it is 1 the kernel counts how long programs run.
+const PROGRAM_TIMES: &str = "/proc/sys/kernel/bpf_stats_enabled";
+
+/// Whole ones, of how many.
+type Share = (u64, u64);
+
+/// Programs of which all functions are known, from their first moment on.
+pub(super) fn known_chains(context: &Context) -> Result<String> {
+    let output = context.path("chains-perf.out");
+    let (programs, perf) = recorded_twice(context, || {
+        PERF_DWARF.is_installed().then(|| PERF_DWARF.start(context, &output)).transpose()
+    })?;
+    let mut by_perf = HashMap::new();
+    if let Some(perf) = perf {
+        perf.stop(context, &output)?;
+        by_perf = whole_by_perf(&output, &programs)?;
+    }
+    let mut out = String::from(
+        "| program | samples, whole | off-CPU stacks, whole | wakers' stacks, whole | wrong | \
+         perf's samples (DWARF), whole |\n|---|---|---|---|---|---|\n",
+    );
+    let mut all = KINDS.map(|_| StackCounts::default());
+    let mut all_of_perf = (0, 0);
+    for TwiceRecorded { name, by_us, by_other } in &programs {
+        let counts = KINDS.map(|kind| by_us.of(kind));
+        all.iter_mut().zip(&counts).for_each(|(all, one)| all.add(one));
+        let of_perf: Share = by_perf.get(&by_other.pid()).copied().unwrap_or_default();
+        all_of_perf = (all_of_perf.0 + of_perf.0, all_of_perf.1 + of_perf.1);
+        out += &chain_row(name, &counts, of_perf);
+    }
+    out += &chain_row("all", &all, all_of_perf);
+    Ok(out)
+}
+
+fn chain_row(name: &str, counts: &[StackCounts; 3], of_perf: Share) -> String {
+    let cells = counts.each_ref().map(|counts| share(counts.from_the_first()));
+    let wrong: u64 = counts.iter().map(|counts| counts.wrong).sum();
+    format!("| {name} | {} | {wrong} | {} |\n", cells.join(" | "), share(of_perf))
+}
+
+fn share((part, all): Share) -> String {
+    format!("{:.2} % of {all}", part as f64 * 100.0 / all.max(1) as f64)
+}
+
+/// By process.
+fn whole_by_perf(output: &Path, programs: &[TwiceRecorded]) -> Result<HashMap<u32, Share>> {
+    let mut counted = HashMap::new();
+    for stack in perf_stacks(output, "program")? {
+        let of = programs.iter().find(|program| program.by_other.pid() == stack.pid);
+        let mut functions = stack.user_functions();
+        // Where it comes to the C library's part below `main`, it often says nothing of `_start`.
+        if functions.last().is_some_and(|last| last.starts_with("__libc_start_")) {
+            functions.push("_start".to_owned());
+        }
+        let whole = of.and_then(|program| program.by_other.has_all(&functions));
+        if let Some(whole) = whole {
+            let (wholes, all): &mut Share = counted.entry(stack.pid).or_default();
+            *wholes += u64::from(whole);
+            *all += 1;
+        }
+    }
+    Ok(counted)
+}
+
+/// The other figures, a row each.
+pub(super) fn others(context: &Context, folder: &Path) -> Result<String> {
+    let mut out = String::from("| figure | measured |\n|---|---|\n");
+    let packages = Packages::recorded(context, folder)?;
+    for (kind, seen) in &packages.kinds {
+        writeln!(out, "| whole stacks, installed packages, {kind} | {seen} |")?;
+    }
+    let (named, missed) = packages.named()?;
+    writeln!(out, "| their frames with a name, where the machine has symbols | {named}{missed} |")?;
+    let python = python::python(context)?;
+    writeln!(out, "| Python: its functions, in samples and off the CPU | {} |", said(python))?;
+    let oracle = unwinding_oracle::unwinding_oracle(context)?;
+    writeln!(out, "| walked again by framehop | {oracle} |")?;
+    writeln!(out, "| kernel program's time a sample, C++ | {} |", sample_time(context, folder)?)?;
+    writeln!(out, "| tables, `rustc` with LLVM | {} |", tables_of_rustc(context, folder)?)?;
+    Ok(out)
+}
+
+fn said(outcome: Outcome) -> String {
+    match outcome {
+        Outcome::Passed(said) | Outcome::Skipped(said) | Outcome::NotOffered(said) => said,
+    }
+}
+
+/// The stacks of programs as they are installed.
+#[derive(Debug, Default)]
+struct Packages {
+    kinds: BTreeMap<StackKind, Seen>,
+    /// By path: frames with a name, of how many.
+    modules: HashMap<String, Share>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    whole: Share,
+    /// By cause and module.
+    cut: BTreeMap<(&'static str, String), u64>,
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&share(self.whole))?;
+        let mut cut: Vec<_> = self.cut.iter().collect();
+        cut.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        // Each cause with its most frequent places.
+        for ((why, module), count) in cut.into_iter().take(6) {
+            write!(f, "; {count} {why}: {module}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Packages {
+    /// Runs those programs that are not built here, one after another.
+    fn recorded(context: &Context, folder: &Path) -> Result<Self> {
+        let capture = context.path("packages.syscap");
+        let installed = PROGRAMS.iter().filter(|program| program.build.is_none());
+        record(context, &capture, &ALL_KINDS, || {
+            for program in installed {
+                if program.is_there(folder)? {
+                    program.cpu_ns(folder)?;
+                }
+            }
+            Ok(())
+        })?;
+        let mut packages = Self::default();
+        Session::open(CaptureReader::open(&capture)?)?.play(&mut packages)?;
+        Ok(packages)
+    }
+
+    fn add(&mut self, kind: StackKind, thread: ThreadId, stack: StackId, tables: &Tables) {
+        let process = tables.strings.get(tables.process(tables.thread(thread).process).name);
+        if !PROGRAMS.iter().any(|program| program.build.is_none() && program.comm == process) {
+            return;
+        }
+        let frames = tables.stack(stack);
+        let cut = frames.last().and_then(|frame| tables.truncated_by(*frame));
+        let path = |module: Option<ModuleId>| {
+            module.map_or("[no file]", |id| tables.strings.get(tables.module(id).path)).to_owned()
+        };
+        let seen = self.kinds.entry(kind).or_default();
+        seen.whole.0 += u64::from(cut.is_none());
+        seen.whole.1 += 1;
+        if let Some(cut) = cut {
+            let at = frames.iter().rev().nth(1);
+            let module = path(at.and_then(|frame| tables.frame(*frame).module));
+            *seen.cut.entry((cut.reason(), module)).or_default() += 1;
+        }
+        let frames = frames.iter().map(|frame| tables.frame(*frame));
+        for frame in frames.filter(|frame| !frame.inlined) {
+            let Some(id) = frame.module else { continue };
+            if tables.module(id).kind.is_file() {
+                let (named, all) = self.modules.entry(path(Some(id))).or_default();
+                *named += u64::from(!frame.is_unnamed());
+                *all += 1;
+            }
+        }
+    }
+
+    /// How many frames have names, in files of which the machine has a table of symbols; and where
+    /// they are missing.
+    fn named(&self) -> Result<(String, String)> {
+        let (mut of_all, mut missed) = ((0, 0), String::new());
+        for (path, (named, all)) in &self.modules {
+            if has_symbols(path)? {
+                of_all = (of_all.0 + named, of_all.1 + all);
+                if named < all {
+                    write!(missed, "; {} of {all} without: {path}", all - named)?;
+                }
+            }
+        }
+        Ok((share(of_all), missed))
+    }
+}
+
+/// Whether a file has a table of its own functions, or a debug file that is installed.
+fn has_symbols(path: &str) -> Result<bool> {
+    let own = finish(Command::new("nm").arg(path))?;
+    let notes = finish(Command::new("readelf").args(["-n", path]))?;
+    let build_id = notes.stdout.lines().find_map(|line| line.trim().strip_prefix("Build ID: "));
+    let debug_file = build_id.and_then(|id| id.split_at_checked(2)).map(|(folder, file)| {
+        Path::new("/usr/lib/debug/.build-id").join(folder).join(format!("{file}.debug"))
+    });
+    Ok(!own.stdout.is_empty() || debug_file.is_some_and(|file| file.exists()))
+}
+
+impl Exporter for Packages {
+    type Error = Infallible;
+
+    fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
+        if let Some((kind, thread, stack)) = StackKind::of(event) {
+            self.add(kind, thread, stack, tables);
+        }
+        Ok(())
+    }
+}
+
+fn program_of(title_begins: &str) -> Result<&'static Program> {
+    let found = PROGRAMS.iter().find(|program| program.title.starts_with(title_begins));
+    found.with_context(|| format!("there is no program {title_begins}"))
+}
+
+/// What the kernel counts of the program that takes samples, while one CPU has deep stacks.
+fn sample_time(context: &Context, folder: &Path) -> Result<String> {
+    let program = program_of("C++")?;
+    if !program.is_there(folder)? {
+        return Ok(format!("there is no {}", program.needs));
+    }
+    let before = fs::read_to_string(PROGRAM_TIMES).context("no times of programs")?;
+    fs::write(PROGRAM_TIMES, "1").context("cannot have programs timed")?;
+    let capture = context.path("sample-time.syscap");
+    let recorded = record(context, &capture, &["--stacks", "samples", "--freq", "999"], || {
+        program.cpu_ns(folder)
+    });
+    fs::write(PROGRAM_TIMES, before.trim()).context("cannot set back what it was")?;
+    recorded?;
+    let info = context.info(&capture)?;
+    let names = ["sample_direct", "sample"];
+    let found = names.iter().find_map(|name| {
+        let [time, runs] =
+            ["run_ns", "runs"].map(|what| statistic(&info, &format!("{name}_{what}")));
+        time.ok().zip(runs.ok()).filter(|(_, runs)| *runs > 0)
+    });
+    let (time, runs) = found.context("the kernel counted no samples' time")?;
+    Ok(format!("{:.2} us, mean of {runs}", time as f64 / runs as f64 / 1e3))
+}
+
+/// What the tables of a compiler take, and all others' of the machine meanwhile.
+fn tables_of_rustc(context: &Context, folder: &Path) -> Result<String> {
+    let program = program_of("rustc")?;
+    if !program.is_there(folder)? {
+        return Ok("there is no rustc".to_owned());
+    }
+    let capture = context.path("rustc-tables.syscap");
+    record(context, &capture, &ALL_KINDS, || program.cpu_ns(folder))?;
+    let info = context.info(&capture)?;
+    let [rows, pages, time] =
+        ["unwind_rows", "unwind_pages", "unwind_tables_ns"].map(|name| statistic(&info, name));
+    Ok(format!(
+        "{:.1} MB in {} pages, {:.2} s of CPU time",
+        (rows? * ROW_BYTES) as f64 / 1e6,
+        pages?,
+        time? as f64 / 1e9
+    ))
+}
+
+/// Records while `work` is done.
+fn record<T>(
+    context: &Context,
+    capture: &Path,
+    options: &[&str],
+    work: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let recorder = context.start(capture, options)?;
+    let done = work();
+    context.stop(recorder)?;
+    done
+}
