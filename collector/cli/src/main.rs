@@ -26,6 +26,7 @@ mod confine;
 #[cfg_attr(windows, allow(dead_code))]
 mod convert;
 mod cost;
+mod debug_packages;
 mod debuginfod;
 #[cfg(target_os = "linux")]
 mod doctor;

@@ -2,6 +2,7 @@
 
 use crate::confine;
 use crate::convert;
+use crate::debug_packages;
 use crate::escape::{print, print_json};
 use crate::signals::Abandon;
 use crate::source::{self, Source};
@@ -190,6 +191,9 @@ fn report(args: &Args) -> Result<Report> {
         );
     }
     report.missing_stacks = played.missing_stacks;
+    if report.recording.os != OperatingSystem::Windows {
+        debug_packages::fill_in(&mut report.unresolved.rows);
+    }
     // Windows' own recorders end well without a summary of ours.
     report.recording.complete = session.is_complete();
     if let Some(process) = process

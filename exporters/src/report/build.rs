@@ -290,6 +290,7 @@ impl ReportExporter {
             places: found.places.len() as u64,
             samples: found.samples,
             blocked_ns: found.blocked,
+            debug_package: String::new(),
         });
         self.table(rows.collect(), |row| {
             (Reverse((row.samples, row.blocked_ns)), row.module.clone(), row.build_id.clone())

@@ -619,4 +619,7 @@ pub struct UnresolvedRow {
     pub samples: u64,
     /// Blocked time with at least one of them in its stack.
     pub blocked_ns: u64,
+    /// The distribution's package that has its names, where the machine that reports knows it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub debug_package: String,
 }

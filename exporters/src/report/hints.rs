@@ -12,8 +12,12 @@ const GENERATED: &str = "Code without a file is made while its program runs (JIT
     has names where the program lists them: node with `--perf-basic-prof`, Java where it is \
     recorded with `--jvm`, .NET with `DOTNET_PerfMapEnabled=1`.";
 const STRIPPED: &str = "A file without names was stripped. Where its debug files are there, \
-    `syscollect symbolize CAPTURE --symbols DIR` adds their names; else install its debug symbols \
-    and look again, or build it with them.";
+    `syscollect symbolize CAPTURE --symbols DIR` adds their names, and with `--debuginfod` it asks \
+    the servers of DEBUGINFOD_URLS for them; else install its debug symbols and look again, or build \
+    it with them.";
+/// Follows the one above.
+const PACKAGES: &str = "The packages in brackets have these symbols. Those in -dbgsym lie in an archive \
+    of their own (debian-debug, or Ubuntu's ddebs).";
 
 const CUT_OFF: &str = "This recording was cut off before its end, where names and build ids of \
     what was mapped last are found. A file without a build id gets no names afterwards. Another \
@@ -62,7 +66,8 @@ pub(super) fn of_unnamed(
     // installs symbols for one in memory.
     let stripped = rows.iter().any(|row| !is_generated(row) && row.module_kind.is_file());
     let of_files = if complete { STRIPPED } else { CUT_OFF };
-    let hints = [(generated, GENERATED), (stripped, of_files)];
+    let packages = rows.iter().any(|row| !row.debug_package.is_empty());
+    let hints = [(generated, GENERATED), (stripped, of_files), (packages, PACKAGES)];
     hints.into_iter().filter(|(applies, _)| *applies).map(|(_, hint)| hint)
 }
 
@@ -92,6 +97,8 @@ mod tests {
         assert_eq!(hints(&[row("/a", File)]), [STRIPPED]);
         let cut_off: Vec<_> = of_unnamed(&[row("/a", File)], false).collect();
         assert_eq!(cut_off, [CUT_OFF], "nobody knows whether it was stripped");
+        let packaged = UnresolvedRow { debug_package: "c-dbgsym".into(), ..row("/c", File) };
+        assert_eq!(hints(&[packaged]), [STRIPPED, PACKAGES]);
         let without = [Vdso, Kernel, KernelModule, MemoryFile];
         assert!(hints(&without.map(|kind| row("/a", kind))).is_empty());
     }

@@ -435,6 +435,10 @@ impl ReportText {
             } else {
                 shown(&row.module)
             };
+            let module = match row.debug_package.as_str() {
+                "" => module,
+                package => format!("{module} ({})", shown(package)),
+            };
             [grouped(row.samples), duration(row.blocked_ns), grouped(row.places), module]
         });
         self.table(["samples", "asleep", "places", "module"], rows);

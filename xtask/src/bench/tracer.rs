@@ -135,6 +135,7 @@ impl Running<'_> {
                 figures.events = Some(number(&info, "events")? as f64);
                 figures.lost = Some(number(&info, "lost")? as f64);
                 figures.bytes = Some(fs::metadata(&output)?.len() as f64);
+                figures.peak_bytes = largest_memory(&info).map(|bytes| bytes as f64);
             }
         }
         Ok(figures)
@@ -314,7 +315,7 @@ pub(super) fn finish_time(context: &Context, trace: &Path, rounds: &str) -> Resu
         load.kill()?;
         load.wait()?;
     }
-    let (peak_bytes, time) = recorder.interrupt()?;
+    let (last_peak_bytes, time) = recorder.interrupt()?;
     let kept = ["syscap", "syscap.partial"].map(|extension| trace.with_extension(extension));
     let Some(capture) = kept.iter().find(|path| path.exists()) else {
         bail!("--keep-capture kept no capture")
@@ -331,13 +332,20 @@ pub(super) fn finish_time(context: &Context, trace: &Path, rounds: &str) -> Resu
         busy_startup_ms: startup_when_busy(context)?,
         busy_sessions_startup_ms: startup_beside_sessions(context)?,
         seconds: time.as_secs_f64(),
-        peak_bytes,
+        peak_bytes: largest_memory(&info).unwrap_or_default().max(last_peak_bytes),
         trace_bytes: fs::metadata(trace).context("no trace was written")?.len(),
     })
 }
 
 fn recorder_figure(info: &serde_json::Value, name: &str) -> Option<f64> {
     info.pointer(&format!("/recorder/{name}")).and_then(serde_json::Value::as_f64)
+}
+
+/// Of all its work: it has the kernel begin anew with each part, so that the end of the process
+/// tells of the last alone.
+fn largest_memory(info: &serde_json::Value) -> Option<u64> {
+    let parts = info.pointer("/recorder/costs")?.as_array()?;
+    parts.iter().filter_map(|part| part["peak_bytes"].as_u64()).max()
 }
 
 fn startup_ms(info: &serde_json::Value) -> f64 {

@@ -60,8 +60,17 @@ pub(super) fn known() -> KnownStacks {
     let chain = Chain { functions, called_by: "" };
     KnownStacks {
         chains: vec![chain],
-        // The loader runs what libraries begin with before the program's own first function.
-        roots: &["_start", "_dl_start_user", "clone", "clone3"],
+        // The loader runs what libraries begin with before the program's own first function. What
+        // is cut in the C library's part below `main` lacks nothing that anybody looks for, and is
+        // said to be whole: so end some of those stacks that came before its table.
+        roots: &[
+            "_start",
+            "_dl_start_user",
+            "__libc_start_main_impl",
+            "__libc_start_call_main",
+            "clone",
+            "clone3",
+        ],
         ..KnownStacks::default()
     }
 }
