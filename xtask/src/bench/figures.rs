@@ -10,7 +10,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use syscollect_merge::Session;
-use syscollect_model::{Event, Exporter, ModuleId, StackId, Tables, ThreadId, Time};
+use syscollect_model::{Event, Exporter, ModuleId, StackCut, StackId, Tables, ThreadId, Time};
 use syscollect_playback::Recording as _;
 use syscollect_store::CaptureReader;
 
@@ -127,7 +127,7 @@ struct Packages {
 #[derive(Debug, Default)]
 struct Seen {
     whole: Share,
-    /// By cause and module.
+    /// By cause, and the last function that there is, or its module.
     cut: BTreeMap<(&'static str, String), u64>,
 }
 
@@ -169,22 +169,23 @@ impl Packages {
         }
         let frames = tables.stack(stack);
         let cut = frames.last().and_then(|frame| tables.truncated_by(*frame));
-        let path = |module: Option<ModuleId>| {
-            module.map_or("[no file]", |id| tables.strings.get(tables.module(id).path)).to_owned()
-        };
+        let path = |module: ModuleId| tables.strings.get(tables.module(module).path).to_owned();
         let seen = self.kinds.entry(kind).or_default();
         seen.whole.0 += u64::from(cut.is_none());
         seen.whole.1 += 1;
         if let Some(cut) = cut {
-            let at = frames.iter().rev().nth(1);
-            let module = path(at.and_then(|frame| tables.frame(*frame).module));
-            *seen.cut.entry((cut.reason(), module)).or_default() += 1;
+            let last = frames.iter().rev().nth(1).map(|frame| (frame, tables.frame(*frame)));
+            let place = last.map_or_else(String::new, |(id, frame)| match frame.module {
+                Some(module) if frame.is_unnamed() || cut == StackCut::NoTableYet => path(module),
+                _ => tables.frame_label(*id),
+            });
+            *seen.cut.entry((cut.reason(), place)).or_default() += 1;
         }
         let frames = frames.iter().map(|frame| tables.frame(*frame));
         for frame in frames.filter(|frame| !frame.inlined) {
             let Some(id) = frame.module else { continue };
             if tables.module(id).kind.is_file() {
-                let (named, all) = self.modules.entry(path(Some(id))).or_default();
+                let (named, all) = self.modules.entry(path(id)).or_default();
                 *named += u64::from(!frame.is_unnamed());
                 *all += 1;
             }
