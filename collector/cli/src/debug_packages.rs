@@ -14,16 +14,19 @@ const LIST_MAX: u64 = 64 << 20;
 
 /// Fills in the packages, of modules that lie here as they were recorded.
 pub(crate) fn fill_in(rows: &mut [UnresolvedRow]) {
-    fill_in_from(Path::new(LISTS), rows, |row| {
-        let found = File::open(&row.module).ok().and_then(|file| build_id_of(&file));
+    #[expect(clippy::disallowed_methods, reason = "a package's file, by its own path")]
+    let is_this_build = |path: &str, row: &UnresolvedRow| {
+        let found = File::open(path).ok().and_then(|file| build_id_of(&file));
         found.is_some_and(|build_id| build_id.to_string() == row.build_id)
-    });
+    };
+    fill_in_from(Path::new(LISTS), rows, is_this_build);
 }
 
+#[expect(clippy::disallowed_methods, reason = "dpkg's lists, which nobody but root writes")]
 fn fill_in_from(
     lists: &Path,
     rows: &mut [UnresolvedRow],
-    is_here: impl Fn(&UnresolvedRow) -> bool,
+    is_this_build: impl Fn(&str, &UnresolvedRow) -> bool,
 ) {
     let files = rows.iter_mut().filter(|row| row.module_kind.is_file() && !row.build_id.is_empty());
     // A package may say `/lib` of what lies in `/usr/lib`.
@@ -44,9 +47,9 @@ fn fill_in_from(
         }
         let Ok(paths) = fs::read_to_string(entry.path()) else { continue };
         for path in paths.lines() {
-            // Only what a package owns is opened, whatever a capture names.
+            // What a package owns is opened, whatever a capture names.
             for row in wanted.get_mut(without_usr(path)).into_iter().flatten() {
-                if is_here(row) {
+                if is_this_build(path, row) {
                     row.debug_package = debug_package(package);
                 }
             }
@@ -95,7 +98,7 @@ mod tests {
             row("/opt/changed"),
             UnresolvedRow { module_kind: ModuleKind::Generated, ..row("/usr/bin/python3.11") },
         ];
-        fill_in_from(lists.path(), &mut rows, |row| row.module != "/opt/changed");
+        fill_in_from(lists.path(), &mut rows, |path, _| path != "/opt/changed");
         let packages = rows.map(|row| row.debug_package);
         assert_eq!(
             packages,
@@ -114,7 +117,7 @@ mod tests {
     #[test]
     fn without_dpkg_nothing_is_known() {
         let mut rows = [row("/usr/bin/cc")];
-        fill_in_from(Path::new("/nowhere"), &mut rows, |_| true);
+        fill_in_from(Path::new("/nowhere"), &mut rows, |_, _| true);
         assert_eq!(rows[0].debug_package, "");
     }
 }

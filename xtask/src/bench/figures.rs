@@ -63,7 +63,7 @@ pub(super) fn known_chains(context: &Context) -> Result<String> {
 }
 
 fn chain_row(name: &str, counts: &[StackCounts; 3], of_perf: Share) -> String {
-    let cells = counts.each_ref().map(|counts| share(counts.from_the_first()));
+    let cells = counts.each_ref().map(|counts| share(counts.whole_of_all()));
     let wrong: u64 = counts.iter().map(|counts| counts.wrong).sum();
     format!("| {name} | {} | {wrong} | {} |\n", cells.join(" | "), share(of_perf))
 }

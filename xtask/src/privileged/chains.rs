@@ -86,8 +86,8 @@ pub(crate) struct TwiceRecorded {
 }
 
 /// Records programs of compilers, then runs them once more under the tracer that `start` starts:
-/// for `cargo xtask bench`. Not both at once, for while events with build ids are open Linux marks
-/// mappings in perf's records as if they had one, too, and perf breaks off at these.
+/// for `cargo xtask bench`. Not both at once: where events with build ids begin after perf's, as
+/// ours do, Linux marks mappings in perf's records as if they had one, and perf 6.1 breaks off.
 pub(crate) fn recorded_twice<T>(
     context: &Context,
     start: impl FnOnce() -> Result<T>,

@@ -108,7 +108,7 @@ impl StackCounts {
     }
 
     /// How many are whole from a program's first moment on, and of how many; a wrong one is not.
-    pub(crate) fn from_the_first(&self) -> (u64, u64) {
+    pub(crate) fn whole_of_all(&self) -> (u64, u64) {
         (self.whole + self.early_whole, self.all() + self.early + self.wrong)
     }
 
