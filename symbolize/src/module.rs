@@ -344,15 +344,25 @@ impl Module<'_> {
         Search::of(&self.shared.options, self.path)
     }
 
+    /// The build whose debug information is looked for: the one that was recorded, or, where none
+    /// was (kernels before 5.12 tell no build ids of mappings), that of the file that is named.
+    fn debug_build_id(&self) -> BuildId {
+        match self.build_id.is_empty() {
+            true => build_id_in(self.file.reader()).unwrap_or_default(),
+            false => self.build_id.clone(),
+        }
+    }
+
     /// The debug information that is kept apart.
     fn debug_file(&self, own: &Layout, notes: &mut Vec<String>) -> Option<DebugFile> {
-        let named = self.shared.options.symbol_files.symbols_of(self.build_id);
+        let build_id = self.debug_build_id();
+        let named = self.shared.options.symbol_files.symbols_of(&build_id);
         let named = named.map(|(path, opened)| DebugFile { path, opened });
         let found = named.filter(|file| {
             let (own, other) = (self.file.data(), file.opened.data());
             (own.device, own.inode) != (other.device, other.inode)
         });
-        let found = found.or_else(|| self.search().by_build_id(self.build_id)).or_else(|| {
+        let found = found.or_else(|| self.search().by_build_id(&build_id)).or_else(|| {
             let linked = self.search().by_link(self.file, own);
             linked.unwrap_or_else(|note| {
                 notes.push(note);

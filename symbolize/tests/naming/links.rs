@@ -143,6 +143,21 @@ fn a_debug_link_leads_to_a_file_beside_below_and_in_the_folders_of_debug_files()
 }
 
 #[test]
+fn where_no_build_id_was_recorded_a_debug_file_is_found_by_that_of_the_file() {
+    let (libc, (_kept, folder)) = (Libc::read(), folder());
+    let (path, dirs) = (folder.join("lib.so"), folder.join("debug"));
+    fs::write(&path, libc.leading(".leads.nowhere", &[0])).unwrap();
+    let digits = libc.build_id.to_string();
+    let debug = dirs.join(format!(".build-id/{}/{}.debug", &digits[..2], &digits[2..]));
+    fs::create_dir_all(debug.parent().unwrap()).unwrap();
+    let unrecorded = Libc { build_id: BuildId::default(), ..libc };
+    let dirs = [dirs];
+    assert!(!has_the_name(&unrecorded.name(&path, &dirs)), "it has no names of its own");
+    fs::write(debug, &unrecorded.bytes).unwrap();
+    assert!(has_the_name(&unrecorded.name(&path, &dirs)));
+}
+
+#[test]
 fn what_a_debug_link_leads_to_must_be_what_it_means() {
     let (libc, (_kept, folder)) = (Libc::read(), folder());
     let path = folder.join("lib.so");
