@@ -2,10 +2,11 @@
 //! say whose file it is, and Debian's naming does the rest.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 use syscollect_exporters::report::UnresolvedRow;
-use syscollect_symbolize::build_id_of;
+use syscollect_symbolize::build_id_in;
+use syscollect_untrusted_files::{FileLocation, open};
 
 /// A list of paths for each package that is installed.
 const LISTS: &str = "/var/lib/dpkg/info";
@@ -14,9 +15,10 @@ const LIST_MAX: u64 = 64 << 20;
 
 /// Fills in the packages, of modules that lie here as they were recorded.
 pub(crate) fn fill_in(rows: &mut [UnresolvedRow]) {
-    #[expect(clippy::disallowed_methods, reason = "a package's file, by its own path")]
+    // A regular file, whatever lies there now; packages have links.
     let is_this_build = |path: &str, row: &UnresolvedRow| {
-        let found = File::open(path).ok().and_then(|file| build_id_of(&file));
+        let file = open(&FileLocation::Said(Path::new(path)), None).ok();
+        let found = file.and_then(|file| build_id_in(file.reader()));
         found.is_some_and(|build_id| build_id.to_string() == row.build_id)
     };
     fill_in_from(Path::new(LISTS), rows, is_this_build);

@@ -194,8 +194,10 @@ impl Collected {
 
     /// A thread has ended: nothing more comes of it.
     pub(super) fn ends(&mut self, thread: ThreadId, time: i64) {
-        self.life(thread, time, "ends");
-        if let Some(row) = self.rows.thread(thread) {
+        let row = self.rows.thread(thread);
+        let importance = Importance::of_system(Severity::Debug);
+        self.message(row, (time, messages::GREY), "ends", importance);
+        if let Some(row) = row {
             self.rows.get(row).ended = true;
         }
     }

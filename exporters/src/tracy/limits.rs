@@ -41,8 +41,9 @@ impl Limit {
                 "switches on CPUs above number 255: a .tracy file has room for 256 CPUs (a .pftrace for all)"
             }
             Self::Threads => {
-                "events of the threads with the fewest, where a .tracy file has room for 65,535 threads: export \
-                 one program (export --process), record fewer processes (-p) or a shorter time (-d)"
+                "events of the threads with the fewest, where a .tracy file has room for 65,535 \
+                 threads: export one program (export --process), record fewer processes (-p) or a \
+                 shorter time (-d)"
             }
             Self::Late => {
                 "events later than 39 hours after the first, the longest time in a .tracy file: record a shorter \

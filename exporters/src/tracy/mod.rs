@@ -390,7 +390,7 @@ impl<W: Write> Exporter for TracyExporter<W> {
         let last = self.clock.last.max(1);
         // The load of some processes is not that of the CPUs.
         let usage = if self.process.is_none() {
-            plots::usage(rows.all(), session.cpus.len(), last)
+            rows.usage(last).values(session.cpus.len(), last)
         } else {
             Vec::new()
         };

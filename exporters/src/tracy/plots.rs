@@ -1,6 +1,6 @@
 //! Counters as plots, and the load of all CPUs.
 
-use super::rows::{self, Row};
+use super::rows::{self, Interval};
 use super::strings::{FileStrings, pointer};
 use super::wire::Payload;
 use rustc_hash::FxHashMap;
@@ -87,28 +87,39 @@ fn describe(track: TrackId, tables: &Tables) -> (u8, String) {
     }
 }
 
-/// How much of all CPUs was used, in percent, for each step of the time.
-/// A value is drawn at the end of its step.
-pub(crate) fn usage(rows: &[Row], cpus: usize, last: i64) -> Vec<(i64, f64)> {
-    let steps = (last / USAGE_STEP) as usize;
-    if cpus == 0 || steps == 0 || rows.iter().all(|row| row.intervals.is_empty()) {
-        return Vec::new();
-    }
-    let mut busy = vec![0i64; steps + 1];
-    for interval in rows.iter().flat_map(|row| &row.intervals) {
-        let end = if interval.end < 0 { last } else { interval.end };
-        let mut at = interval.start;
-        while at < end {
-            let step = at / USAGE_STEP;
-            let until = end.min((step + 1) * USAGE_STEP);
-            busy[step as usize] += until - at;
-            at = until;
+/// How long CPUs were used in each step of the time.
+#[derive(Debug, Default)]
+pub(crate) struct CpuUsage {
+    busy: Vec<i64>,
+}
+
+impl CpuUsage {
+    /// Adds times of a thread on CPUs; what has not ended goes on until `last`.
+    pub(crate) fn add(&mut self, intervals: &[Interval], last: i64) {
+        for interval in intervals {
+            let end = if interval.end < 0 { last } else { interval.end };
+            let steps = (end.max(0) / USAGE_STEP) as usize + 1;
+            self.busy.resize(self.busy.len().max(steps), 0);
+            let mut at = interval.start;
+            while at < end {
+                let step = at / USAGE_STEP;
+                let until = end.min((step + 1) * USAGE_STEP);
+                self.busy[step as usize] += until - at;
+                at = until;
+            }
         }
     }
-    busy.truncate(steps);
-    let whole = cpus as f64 * USAGE_STEP as f64;
-    let shares = busy.into_iter().map(|busy| 100.0 * busy as f64 / whole);
-    (1..).map(|step| step * USAGE_STEP).zip(shares).collect()
+
+    /// In percent of all CPUs. A value is drawn at the end of its step.
+    pub(crate) fn values(mut self, cpus: usize, last: i64) -> Vec<(i64, f64)> {
+        if cpus == 0 || self.busy.is_empty() {
+            return Vec::new();
+        }
+        self.busy.resize((last / USAGE_STEP) as usize, 0);
+        let whole = cpus as f64 * USAGE_STEP as f64;
+        let shares = self.busy.into_iter().map(|busy| 100.0 * busy as f64 / whole);
+        (1..).map(|step| step * USAGE_STEP).zip(shares).collect()
+    }
 }
 
 /// Writes the plots.

@@ -6,6 +6,7 @@
 //! threads that have ended as soon as there are twice as many, and one row stands for them all.
 
 use super::messages::Message;
+use super::plots::CpuUsage;
 use super::zones::Zones;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -134,6 +135,8 @@ pub(crate) struct Rows {
     threads: Vec<u32>,
     others: FxHashMap<Owner, u32>,
     pub(crate) left_out: LeftOut,
+    /// Of rows that are gone already: what ran then is known all the same.
+    usage_of_gone: CpuUsage,
 }
 
 /// What was left out, for want of room.
@@ -152,8 +155,8 @@ impl Default for Rows {
 impl Rows {
     fn new(room: usize) -> Self {
         let (rows, places, threads) = Default::default();
-        let (others, left_out) = Default::default();
-        Self { rows, room, most: 2 * room, places, threads, others, left_out }
+        let (others, left_out, usage_of_gone) = Default::default();
+        Self { rows, room, most: 2 * room, places, threads, others, left_out, usage_of_gone }
     }
 
     /// The row of a thread; `None`, and counted, where it was left out. The idle thread has none:
@@ -185,7 +188,9 @@ impl Rows {
             return None;
         }
         if self.rows.len() >= self.most {
-            self.leave_out(|row| row.ended && !row.running);
+            for row in self.leave_out(|row| row.ended && !row.running) {
+                self.usage_of_gone.add(&row.intervals, 0);
+            }
             self.most = 2 * self.rows.len().max(self.room);
         }
         let row = self.add(Owner::Thread(thread));
@@ -211,6 +216,13 @@ impl Rows {
         self.places.push(self.rows.len() as u32);
         self.rows.push(Row::new(owner, id));
         id
+    }
+
+    /// How much of the CPUs all threads used until `last`, before [`Self::fit`].
+    pub(crate) fn usage(&mut self, last: i64) -> CpuUsage {
+        let mut usage = std::mem::take(&mut self.usage_of_gone);
+        self.rows.iter().for_each(|row| usage.add(&row.intervals, last));
+        usage
     }
 
     /// All is known: leaves out what the file has no room for, and gives it. Then there is a row
@@ -379,6 +391,21 @@ mod tests {
         assert_eq!(owners(&rows), [Owner::Losses, busy, last, Owner::LeftOut]);
         // What comes of a thread that was left out is counted with what it had.
         assert_eq!(rows.left_out, LeftOut { rows: 98, events: 98 + 1 });
+    }
+
+    #[test]
+    fn what_rows_ran_that_are_gone_counts_for_the_cpus() {
+        let (mut rows, step) = (Rows::new(2), 100_000_000);
+        for thread in 1..=10 {
+            let row = rows.thread(ThreadId(thread)).unwrap();
+            let row = rows.get(row);
+            let start = i64::from(thread - 1) * step / 10;
+            let (wakeup, end) = (start, start + step / 20);
+            row.intervals.push(Interval { wakeup, start, end, cpu: 0, wakeup_cpu: 0, state: -1 });
+            row.ended = true;
+        }
+        assert!(rows.left_out.rows > 0);
+        assert_eq!(rows.usage(step).values(1, step), [(step, 50.0)]);
     }
 
     #[test]

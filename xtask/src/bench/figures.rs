@@ -96,8 +96,8 @@ fn whole_by_perf(output: &Path, programs: &[TwiceRecorded]) -> Result<HashMap<u3
 pub(super) fn others(context: &Context, folder: &Path) -> Result<String> {
     let mut out = String::from("| figure | measured |\n|---|---|\n");
     let packages = Packages::recorded(context, folder)?;
-    for (kind, seen) in &packages.kinds {
-        writeln!(out, "| whole stacks, installed packages, {kind} | {seen} |")?;
+    for (kind, totals) in &packages.kinds {
+        writeln!(out, "| whole stacks, installed packages, {kind} | {totals} |")?;
     }
     let (named, missed) = packages.named()?;
     writeln!(out, "| their frames with a name, where the machine has symbols | {named}{missed} |")?;
@@ -119,19 +119,20 @@ fn said(outcome: Outcome) -> String {
 /// The stacks of programs as they are installed.
 #[derive(Debug, Default)]
 struct Packages {
-    kinds: BTreeMap<StackKind, Seen>,
+    kinds: BTreeMap<StackKind, StackTotals>,
     /// By path: frames with a name, of how many.
     modules: HashMap<String, Share>,
 }
 
+/// How many stacks of a kind are whole, and what cut the others.
 #[derive(Debug, Default)]
-struct Seen {
+struct StackTotals {
     whole: Share,
     /// By cause, and the last function that there is, or its module.
     cut: BTreeMap<(&'static str, String), u64>,
 }
 
-impl fmt::Display for Seen {
+impl fmt::Display for StackTotals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&share(self.whole))?;
         let mut cut: Vec<_> = self.cut.iter().collect();
@@ -170,16 +171,16 @@ impl Packages {
         let frames = tables.stack(stack);
         let cut = frames.last().and_then(|frame| tables.truncated_by(*frame));
         let path = |module: ModuleId| tables.strings.get(tables.module(module).path).to_owned();
-        let seen = self.kinds.entry(kind).or_default();
-        seen.whole.0 += u64::from(cut.is_none());
-        seen.whole.1 += 1;
+        let totals = self.kinds.entry(kind).or_default();
+        totals.whole.0 += u64::from(cut.is_none());
+        totals.whole.1 += 1;
         if let Some(cut) = cut {
             let last = frames.iter().rev().nth(1).map(|frame| (frame, tables.frame(*frame)));
             let place = last.map_or_else(String::new, |(id, frame)| match frame.module {
                 Some(module) if frame.is_unnamed() || cut == StackCut::NoTableYet => path(module),
                 _ => tables.frame_label(*id),
             });
-            *seen.cut.entry((cut.reason(), place)).or_default() += 1;
+            *totals.cut.entry((cut.reason(), place)).or_default() += 1;
         }
         let frames = frames.iter().map(|frame| tables.frame(*frame));
         for frame in frames.filter(|frame| !frame.inlined) {

@@ -291,8 +291,7 @@ impl Source for EbpfSource {
     }
 
     fn losses(&self) -> Vec<LaneLoss> {
-        let shares = task_shares::read(&self.ebpf);
-        let mut losses = task_shares::by_user(self.lanes.losses(), &shares);
+        let mut losses = task_shares::with_users(self.lanes.losses(), &self.ebpf);
         losses.extend(self.counts().iter().filter(|(_, counts)| counts.recursion_misses > 0).map(
             |(program, counts)| LaneLoss {
                 origin: programs::lane_of(program).into(),

@@ -9,8 +9,21 @@ use syscollect_store::{LaneLoss, LostRecord};
 /// Words of a [`TaskShare`], as the kernel gives it.
 const WORDS: usize = TaskShare::SIZE / 8;
 
+/// Losses of lanes, with those of tasks by user. The shares are read only where there are such: that
+/// is a system call for each of them.
+pub(super) fn with_users(losses: Vec<LaneLoss>, ebpf: &Ebpf) -> Vec<LaneLoss> {
+    match losses.iter().any(is_beyond_share) {
+        true => by_user(losses, &read(ebpf)),
+        false => losses,
+    }
+}
+
+fn is_beyond_share(loss: &LaneLoss) -> bool {
+    loss.origin == LaneKind::Task.into() && loss.cause == LossCause::BeyondShare
+}
+
 /// The shares that records were beyond, with their CPUs.
-pub(super) fn read(ebpf: &Ebpf) -> Vec<(u32, TaskShare)> {
+fn read(ebpf: &Ebpf) -> Vec<(u32, TaskShare)> {
     let map =
         ebpf.map("task_shares").and_then(|map| PerCpuArray::<_, [u64; WORDS]>::try_from(map).ok());
     let mut shares = Vec::new();
@@ -28,13 +41,12 @@ fn share(words: &[u64; WORDS]) -> TaskShare {
 
 /// Losses of lanes, in which those of tasks that are of one user say so. Where users have a share
 /// together, and of renames beyond a process's share, it is not known whose they are.
-pub(super) fn by_user(mut losses: Vec<LaneLoss>, shares: &[(u32, TaskShare)]) -> Vec<LaneLoss> {
+fn by_user(mut losses: Vec<LaneLoss>, shares: &[(u32, TaskShare)]) -> Vec<LaneLoss> {
     for (cpu, share) in shares.iter().filter(|(_, share)| share.of_many == 0) {
         let mut left = share.lost;
-        let of_nobody = losses.iter_mut().filter(|loss| {
-            (&loss.origin, loss.cause, loss.cpu, loss.user)
-                == (&LaneKind::Task.into(), LossCause::BeyondShare, Some(*cpu), None)
-        });
+        let of_nobody = losses
+            .iter_mut()
+            .filter(|loss| is_beyond_share(loss) && loss.cpu == Some(*cpu) && loss.user.is_none());
         for loss in of_nobody {
             let theirs = left.min(loss.count);
             (loss.count, left) = (loss.count - theirs, left - theirs);
