@@ -41,19 +41,22 @@
 		return bpf_map_lookup_elem(&name##s, &cpu);                            \
 	}
 
-/* The collector makes these lanes as large as memory allows: a power of two, of
- * which it sets the map's values (`ebpf/sizes.rs`), too. */
+/* The collector makes these lanes as large as memory allows: powers of two, of
+ * which it sets the maps' values (`ebpf/sizes.rs`), too. */
 #define SCHED_LANE_LEAST (64u << 10)
 #define SCHED_LANE_MARK 0xABC8
+#define SCHED_STACK_LANE_LEAST (512u << 10)
+#define SCHED_STACK_LANE_MARK 0x57AC8
 const volatile __u32 SCHED_LANE_BYTES = SCHED_LANE_LEAST;
+const volatile __u32 SCHED_STACK_LANE_BYTES = SCHED_STACK_LANE_LEAST;
 #define SAMPLE_LANE_BYTES (256u << 10)
+#define SAMPLE_STACK_LANE_BYTES (512u << 10)
 #define TASK_LANE_BYTES (512u << 10)
-#define STACK_LANE_BYTES (512u << 10)
 
 DEFINE_LANE(sched_lane, SCHED_LANE_LEAST, SCHED_LANE_MARK)
-DEFINE_LANE(sched_stack_lane, STACK_LANE_BYTES, 0)
+DEFINE_LANE(sched_stack_lane, SCHED_STACK_LANE_LEAST, SCHED_STACK_LANE_MARK)
 DEFINE_LANE(sample_lane, SAMPLE_LANE_BYTES, 0)
-DEFINE_LANE(sample_stack_lane, STACK_LANE_BYTES, 0)
+DEFINE_LANE(sample_stack_lane, SAMPLE_STACK_LANE_BYTES, 0)
 DEFINE_LANE(task_lane, TASK_LANE_BYTES, 0)
 
 /* Takes the lane for one event; counts a nested event as lost. */

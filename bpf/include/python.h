@@ -21,6 +21,9 @@
 #include "clock.h"
 #include "stack_memory.h"
 #include "unwind.h"
+#ifndef WALK_SLOTS
+#include "stack_lane.h"
+#endif
 
 /* Of one CPU and context. */
 #ifdef WALK_SLOTS
@@ -210,6 +213,8 @@ __noinline int python_send_code(SCRATCH)
 #else
 	struct LaneHeader *lane;
 	__u8 *data;
+	__u32 lane_bytes = SAMPLE_STACK_LANE_BYTES;
+	void *shares = 0;
 
 	if (s->unwind.context == CONTEXT_SAMPLE) {
 		struct sample_stack_lane *of_samples = this_sample_stack_lane();
@@ -225,17 +230,18 @@ __noinline int python_send_code(SCRATCH)
 			return 0;
 		lane = &of_switches->header;
 		data = of_switches->data;
+		lane_bytes = SCHED_STACK_LANE_BYTES;
+		shares = &sched_stack_shares;
 	}
 	struct PythonFile *file = &p->layout;
 
-	if (!lane_has_room(lane, STACK_LANE_BYTES, LANE_SLACK)) {
-		lane->statistics[STATISTIC_STACKS_LOST]++;
-		lane_count_full(lane, KIND_STACK);
+	/* How long it is shows when it is written. */
+	if (!stack_has_room(lane, lane_bytes, shares, LANE_SLACK)) {
 		/* Once for this walk. */
 		p->sent = PYTHON_SENT_AT_ONCE;
 		return 0;
 	}
-	__u64 head = lane->head, begin = head & (STACK_LANE_BYTES - 1);
+	__u64 head = lane->head, begin = head & (lane_bytes - 1);
 
 	barrier_var(begin);
 #endif
@@ -276,6 +282,8 @@ __noinline int python_send_code(SCRATCH)
 	}
 #else
 	lane_publish(lane, head + end);
+	if (shares)
+		lane_give_back(shares, LANE_SLACK - end);
 #endif
 	p->sent += end;
 	return code->id;

@@ -519,7 +519,7 @@ _Static_assert(__builtin_offsetof(struct LaneHeader, unclocked) == 904, "LaneHea
 _Static_assert(__builtin_offsetof(struct LaneHeader, beyond_share) == 1160,
 	       "LaneHeader.beyond_share");
 
-struct TaskShare {
+struct LaneShare {
 	__u64 mark;
 	__u64 before;
 	__u64 used;
@@ -527,12 +527,12 @@ struct TaskShare {
 	__u32 uid;
 	__u32 of_many;
 };
-_Static_assert(sizeof(struct TaskShare) == 40, "size of TaskShare");
-_Static_assert(__builtin_offsetof(struct TaskShare, mark) == 0, "TaskShare.mark");
-_Static_assert(__builtin_offsetof(struct TaskShare, before) == 8, "TaskShare.before");
-_Static_assert(__builtin_offsetof(struct TaskShare, used) == 16, "TaskShare.used");
-_Static_assert(__builtin_offsetof(struct TaskShare, lost) == 24, "TaskShare.lost");
-_Static_assert(__builtin_offsetof(struct TaskShare, uid) == 32, "TaskShare.uid");
-_Static_assert(__builtin_offsetof(struct TaskShare, of_many) == 36, "TaskShare.of_many");
+_Static_assert(sizeof(struct LaneShare) == 40, "size of LaneShare");
+_Static_assert(__builtin_offsetof(struct LaneShare, mark) == 0, "LaneShare.mark");
+_Static_assert(__builtin_offsetof(struct LaneShare, before) == 8, "LaneShare.before");
+_Static_assert(__builtin_offsetof(struct LaneShare, used) == 16, "LaneShare.used");
+_Static_assert(__builtin_offsetof(struct LaneShare, lost) == 24, "LaneShare.lost");
+_Static_assert(__builtin_offsetof(struct LaneShare, uid) == 32, "LaneShare.uid");
+_Static_assert(__builtin_offsetof(struct LaneShare, of_many) == 36, "LaneShare.of_many");
 
 #endif /* SYSCOLLECT_RECORDS_H */

@@ -14,6 +14,7 @@
 #include "clock.h"
 #include "known_walk.h"
 #include "python.h"
+#include "stack_lane.h"
 #include "stack_memory.h"
 #include "walk.h"
 
@@ -46,10 +47,13 @@ static __always_inline struct sample_context *saved_registers(struct task_struct
 	return (void *)(stack + KERNEL_STACK_SIZE - sizeof(struct sample_context));
 }
 
-/* Everything that walking and sending needs, of one context. */
+/* Everything that walking and sending needs, of one context: the lane with its bytes, the shares of
+ * users in it, if they have such. */
 struct stack_writer {
 	struct LaneHeader *lane;
 	__u8 *data;
+	__u32 lane_bytes;
+	void *shares;
 	struct scratch *scratch;
 	void *known;
 	__u64 ticks;
@@ -68,13 +72,10 @@ static __always_inline __u32 send_stack(struct stack_writer *w, struct walked wa
 	__u32 count = walked.count, python = walked.python;
 	__u32 bytes = sizeof(struct StackHeader) + (count + python) * 8;
 
-	if (!lane_has_room(w->lane, STACK_LANE_BYTES, bytes)) {
-		w->lane->statistics[STATISTIC_STACKS_LOST]++;
-		lane_count_full(w->lane, KIND_STACK);
+	if (!stack_has_room(w->lane, w->lane_bytes, w->shares, bytes))
 		return STACK_LOST;
-	}
 	__u64 head = w->lane->head;
-	struct StackHeader *header = lane_at(w->data, head, STACK_LANE_BYTES);
+	struct StackHeader *header = lane_at(w->data, head, w->lane_bytes);
 	__u32 id = w->lane->last_stack + 1;
 
 	header->stamp = stamp(w->ticks, KIND_STACK);

@@ -16,6 +16,8 @@ static __always_inline bool sample_stack_writer(struct stack_writer *w, __u64 ti
 		return false;
 	w->lane = &lane->header;
 	w->data = lane->data;
+	w->lane_bytes = SAMPLE_STACK_LANE_BYTES;
+	w->shares = 0;
 	w->known = &sample_stacks;
 	w->ticks = ticks;
 	return true;

@@ -54,6 +54,8 @@ static __always_inline bool sched_stack_writer(struct stack_writer *w, __u64 tic
 		return false;
 	w->lane = &lane->header;
 	w->data = lane->data;
+	w->lane_bytes = SCHED_STACK_LANE_BYTES;
+	w->shares = &sched_stack_shares;
 	w->known = &sched_stacks;
 	w->ticks = ticks;
 	return true;

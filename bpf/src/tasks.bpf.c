@@ -4,48 +4,9 @@
  * and probing reads; never filtered, so that names are complete.
  */
 #include "clock.h"
-#include "users.h"
+#include "lane_share.h"
 
-/*
- * Anybody may begin programs and threads, or rename himself, a million times a
- * second. A user's records take as much of a lane as they leave free for
- * others, so that one user alone has half of it; root has all of it.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(key_size, 4);
-	__uint(value_size, sizeof(struct TaskShare));
-	__uint(max_entries, USER_SHARES);
-} task_shares SEC(".maps");
-
-/* Whether one more record of the current task's user finds room in its share; counts it. */
-static __always_inline bool task_in_share(struct LaneHeader *lane)
-{
-	__u32 uid = bpf_get_current_uid_gid(), slot = user_share(uid);
-	struct TaskShare *share = uid ? bpf_map_lookup_elem(&task_shares, &slot) : 0;
-
-	if (!share)
-		return true;
-	__u64 tail = load_before_stores(lane->tail);
-
-	/* All that was there at the mark has been read: of what came since, nobody knows. */
-	if (tail >= share->mark) {
-		share->mark = lane->head;
-		share->before = share->used;
-		share->used = 0;
-	}
-	__u64 free = TASK_LANE_BYTES - (lane->head - tail);
-
-	if (share->uid && share->uid != uid)
-		share->of_many = 1;
-	share->uid = uid;
-	if (share->before + share->used + sizeof(struct TaskRecord) > free) {
-		share->lost++;
-		return false;
-	}
-	share->used += sizeof(struct TaskRecord);
-	return true;
-}
+DEFINE_LANE_SHARES(task);
 
 /* The lane's next record with the fields that all kinds share, or NULL when it
  * is lost. The caller publishes it with task_publish. */
@@ -54,9 +15,8 @@ static __always_inline struct TaskRecord *task_record(struct task_lane *lane,
 {
 	struct LaneHeader *header = &lane->header;
 
-	if (!task_in_share(header)) {
-		header->beyond_share[kind & 31]++;
-		header->lost_pending++;
+	if (!lane_in_share(header, TASK_LANE_BYTES, &task_shares, sizeof(struct TaskRecord))) {
+		lane_count_beyond_share(header, kind);
 		return 0;
 	}
 	if (!lane_has_room(header, TASK_LANE_BYTES, sizeof(struct TaskRecord))) {
@@ -214,8 +174,7 @@ int task_rename_raw(__u64 *context)
 	if (!lane || !lane_enter(&lane->header, KIND_RENAME))
 		return 0;
 	if (!rename_in_share(BPF_CORE_READ(task, tgid))) {
-		lane->header.beyond_share[KIND_RENAME]++;
-		lane->header.lost_pending++;
+		lane_count_beyond_share(&lane->header, KIND_RENAME);
 	} else if (!lane_has_room(&lane->header, TASK_LANE_BYTES / 4 * 3, sizeof(struct TaskRecord))) {
 		lane_count_full(&lane->header, KIND_RENAME);
 	} else {

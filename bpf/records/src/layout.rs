@@ -1,9 +1,9 @@
 //! The tables from which `cargo xtask layouts` writes `bpf/include/records.h`.
 
 use crate::{
-    CounterRecord, GpuFailureRecord, LANE_HEADER_SIZE, LANE_SLACK, LaneHeader, MAX_FRAMES,
-    PROBE_HAS_STACK, ProbeRecord, RingRecord, SampleRecord, SchedRecord, SchedStackRecord,
-    StackHeader, TaskRecord, TaskShare, TracepointRecord, announced, gpu_failure,
+    CounterRecord, GpuFailureRecord, LANE_HEADER_SIZE, LANE_SLACK, LaneHeader, LaneShare,
+    MAX_FRAMES, PROBE_HAS_STACK, ProbeRecord, RingRecord, SampleRecord, SchedRecord,
+    SchedStackRecord, StackHeader, TaskRecord, TracepointRecord, announced, gpu_failure,
     python::{self, CodeHeader, PythonFile, entry_rule, instruction_rule},
     sched_flags, stack_ending, stack_id, stack_space, statistic, task_state,
     unwind::{
@@ -52,7 +52,7 @@ pub const LAYOUTS: &[StructLayout] = &[
     PythonFile::LAYOUT,
     CodeHeader::LAYOUT,
     LaneHeader::LAYOUT,
-    TaskShare::LAYOUT,
+    LaneShare::LAYOUT,
 ];
 
 /// Every constant of the generated header besides the record kinds.

@@ -632,8 +632,8 @@ record! {
 }
 
 record! {
-    /// What a user's records of tasks take of a CPU's lane.
-    TaskShare, 40 {
+    /// What a user's records take of a CPU's lane.
+    LaneShare, 40 {
         /// How far the lane was written when `used` was begun anew.
         mark: u64 as "__u64 mark",
         /// Bytes that were `used` before.

@@ -24,8 +24,12 @@ const LEAST_BUFFER: u64 = 1 << 20;
 /// Lanes of scheduling events: they hold what happens while the collector waits for a CPU.
 const LARGEST_LANE: u64 = 8 << 20;
 const SMALLEST_LANE: u64 = 64 << 10;
-/// What all other lanes of a CPU take, in total, with their headers (`bpf/include/lane.h`).
-const OTHER_LANES: u64 = (3 * 512 + 256 + 5 * 8) << 10;
+/// Lanes of their stacks: a part of that, and not less than so much. Stacks are sent once, so that
+/// there are fewer of them than events unless somebody makes them on purpose.
+const STACK_LANE_PART: u64 = 4;
+const SMALLEST_STACK_LANE: u64 = 512 << 10;
+/// What all other lanes of a CPU take, in total, with the headers of all (`bpf/include/lane.h`).
+const OTHER_LANES: u64 = (2 * 512 + 256 + 5 * 8) << 10;
 /// All lanes together take at most this much of what is there, and never more than so many bytes
 /// unless the smallest need it: possible CPUs may be many.
 const LANES_SHARE: u64 = 8;
@@ -55,13 +59,34 @@ pub(crate) struct GroupLimit {
     pub(crate) file: PathBuf,
 }
 
+/// How large those lanes of a CPU are that are made as large as memory allows: bytes of data, powers
+/// of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LaneBytes {
+    /// Scheduling events.
+    pub(crate) sched: u32,
+    /// Their stacks.
+    pub(crate) sched_stack: u32,
+}
+
+impl LaneBytes {
+    fn of_sched(sched: u64) -> Self {
+        let sched_stack = (sched / STACK_LANE_PART).max(SMALLEST_STACK_LANE);
+        Self { sched: sched as u32, sched_stack: sched_stack as u32 }
+    }
+
+    /// What the lanes of that many CPUs take, the others included.
+    fn on(self, cpus: u32) -> u64 {
+        u64::from(cpus) * (u64::from(self.sched) + u64::from(self.sched_stack) + OTHER_LANES)
+    }
+}
+
 /// What a recording takes of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryPlan {
     /// Bytes of the trace buffer.
     pub(crate) buffer_bytes: usize,
-    /// Bytes of each CPU's lane of scheduling events, a power of two.
-    pub(crate) sched_lane_bytes: u32,
+    pub(crate) lane_bytes: LaneBytes,
     /// Bytes of all lanes.
     pub(crate) lanes_bytes: u64,
     /// Bytes of rows of unwind tables, unless others are asked for.
@@ -145,16 +170,18 @@ impl MemoryRoom {
         let most = (free / LANES_SHARE).min(MOST_LANES);
         let asked = buffer_bytes.max(1).ilog2();
         let mut sched = (1 << asked).clamp(SMALLEST_LANE, LARGEST_LANE);
-        while sched > SMALLEST_LANE && lanes_of(cpus, sched) > most {
+        while sched > SMALLEST_LANE && LaneBytes::of_sched(sched).on(cpus) > most {
             sched /= 2;
         }
-        let left = free.saturating_sub(lanes_of(cpus, sched));
+        let lane_bytes = LaneBytes::of_sched(sched);
+        let lanes = lane_bytes.on(cpus);
+        let left = free.saturating_sub(lanes);
         let mut buffer = buffer_bytes as u64;
         // Half of it: names and exports come later, and others may want memory, too.
         while buffer > LEAST_BUFFER && taken_by(buffer, mode) > left / 2 {
             buffer = (buffer / 8 * 7).max(LEAST_BUFFER);
         }
-        self.has(BASE_BYTES + lanes_of(cpus, sched) + taken_by(buffer, mode))?;
+        self.has(BASE_BYTES + lanes + taken_by(buffer, mode))?;
         let buffer = buffer as usize;
         let note = (buffer < buffer_bytes).then(|| {
             let (asked, given) = (megabytes(buffer_bytes as u64), megabytes(buffer as u64));
@@ -162,8 +189,8 @@ impl MemoryRoom {
         });
         Ok(MemoryPlan {
             buffer_bytes: buffer,
-            sched_lane_bytes: sched as u32,
-            lanes_bytes: lanes_of(cpus, sched),
+            lane_bytes,
+            lanes_bytes: lanes,
             unwind_bytes: (self.bytes / UNWIND_SHARE).clamp(LEAST_UNWIND, MOST_UNWIND),
             note,
         })
@@ -189,11 +216,6 @@ impl MemoryRoom {
 /// groups leave it if that is less.
 pub fn available_memory() -> u64 {
     MemoryRoom::read(Path::new("/")).bytes
-}
-
-/// What all lanes take, if those of scheduling have so many bytes each.
-fn lanes_of(cpus: u32, sched: u64) -> u64 {
-    u64::from(cpus) * (sched + OTHER_LANES)
 }
 
 fn taken_by(buffer: u64, mode: BufferMode) -> u64 {
@@ -363,7 +385,8 @@ mod tests {
                                 BASE_BYTES + plan.lanes_bytes + buffer <= bytes,
                                 "{megabytes} {cpus}: {plan:?}"
                             );
-                            assert!(plan.sched_lane_bytes.is_power_of_two());
+                            assert!(plan.lane_bytes.sched.is_power_of_two());
+                            assert!(plan.lane_bytes.sched_stack.is_power_of_two());
                             assert_eq!(plan.note.is_some(), plan.buffer_bytes < 64 << 20);
                         }
                         Err(CaptureError::TooLittleMemory { needed, .. }) => {
@@ -393,21 +416,23 @@ mod tests {
 
     #[test]
     fn lanes_are_as_large_as_memory_allows_and_bounded_together() {
-        assert_eq!(sched_lane_bytes(8 << 30, 2), 8 << 20);
-        assert_eq!(sched_lane_bytes(8 << 30, 64), 8 << 20);
+        let largest = LaneBytes { sched: 8 << 20, sched_stack: 2 << 20 };
+        assert_eq!(lane_bytes(8 << 30, 2), largest);
+        assert_eq!(lane_bytes(8 << 30, 64), largest);
         assert!(
             room(2 << 40).plan(64 << 20, BufferMode::Discard, 256).unwrap().lanes_bytes
                 <= MOST_LANES
         );
-        assert!(sched_lane_bytes(50 << 20, 2) < 2 << 20);
+        let small = lane_bytes(50 << 20, 2);
+        assert!(small.sched < 2 << 20 && small.sched_stack == 512 << 10);
         let sizes = [64 << 20, 1 << 30, 1 << 40]
             .map(|bytes| room(bytes).plan(1 << 20, BufferMode::Discard, 2).unwrap().unwind_bytes);
         assert_eq!(sizes, [LEAST_UNWIND, 4 << 20, MOST_UNWIND]);
         let small = room(8 << 30).plan(3 << 20, BufferMode::Discard, 2).unwrap();
-        assert_eq!(small.sched_lane_bytes, 2 << 20, "no larger than the buffer that was asked for");
+        assert_eq!(small.lane_bytes.sched, 2 << 20, "no larger than the buffer that was asked for");
     }
 
-    fn sched_lane_bytes(bytes: u64, cpus: u32) -> u32 {
-        room(bytes).plan(64 << 20, BufferMode::Discard, cpus).unwrap().sched_lane_bytes
+    fn lane_bytes(bytes: u64, cpus: u32) -> LaneBytes {
+        room(bytes).plan(64 << 20, BufferMode::Discard, cpus).unwrap().lane_bytes
     }
 }

@@ -227,10 +227,12 @@ fn is_beside_events(origin: &LossOrigin) -> bool {
     matches!(origin, LossOrigin::Lane(kind) if !kind.traits().events)
 }
 
-/// A process may be renamed so often (`bpf/src/tasks.bpf.c`); of the records of tasks nothing else
-/// has a share.
+/// A process may be renamed so often (`bpf/src/tasks.bpf.c`). What else is beyond a share of the
+/// records of tasks is a user's.
 fn is_rename_beyond_share(loss: &Loss) -> bool {
-    loss.origin == LossOrigin::Lane(LaneKind::Task) && loss.cause == LossCause::BeyondShare
+    loss.origin == LossOrigin::Lane(LaneKind::Task)
+        && loss.cause == LossCause::BeyondShare
+        && loss.user.is_none()
 }
 
 /// `12,345 sched records of CPU 3: lane-full`, `42 zones records of user 1001's programs:
@@ -340,6 +342,16 @@ mod tests {
         let heading = "*** LOST 1,000 of 100,000 events (1.00 %) and 4,000,000 renames beyond \
                        their processes' shares ***";
         assert!(both.starts_with(heading), "{both}");
+    }
+
+    #[test]
+    fn tasks_beyond_a_users_share_are_events_of_that_user() {
+        let beyond = Loss { user: Some(1001), ..loss("tasks", LossCause::BeyondShare, 1_000) };
+        assert_eq!(
+            text(&lost(vec![beyond])),
+            "*** LOST 1,000 of 100,000 events (1.00 %) ***\n    \
+             1,000 tasks records of CPU 1 of user 1001's programs: beyond-share\n"
+        );
     }
 
     #[test]

@@ -2,11 +2,11 @@
 //! them, draining their lanes.
 
 mod known_stacks;
+mod lane_shares;
 mod lanes;
 mod programs;
 mod sampling;
 mod sizes;
-mod task_shares;
 mod tsc;
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ use crate::error::CaptureError;
 use crate::host::{Host, kernel_at_least};
 use crate::interrupts::{CountConstants, PreemptCount};
 use crate::kernel_types::kernel_types;
-use crate::memory::MemoryPlan;
+use crate::memory::{LaneBytes, MemoryPlan};
 use crate::options::{RecordOptions, UnwindMethod};
 use crate::source::{Drained, Source};
 use crate::unwind::{self, StackMemoryRing, StacksInMemory, UnwindCounts, UnwindTables};
@@ -291,7 +291,7 @@ impl Source for EbpfSource {
     }
 
     fn losses(&self) -> Vec<LaneLoss> {
-        let mut losses = task_shares::with_users(self.lanes.losses(), &self.ebpf);
+        let mut losses = lane_shares::with_users(self.lanes.losses(), &self.ebpf);
         losses.extend(self.counts().iter().filter(|(_, counts)| counts.recursion_misses > 0).map(
             |(program, counts)| LaneLoss {
                 origin: programs::lane_of(program).into(),
@@ -392,7 +392,8 @@ pub(crate) fn try_unwind_tables() -> io::Result<()> {
 fn try_to_load() -> Result<(), CaptureError> {
     let btf = kernel_types().map_err(|error| CaptureError::NoBtf(error.to_string()))?;
     let unwind = UnwindSizes { rows: ROWS_LEAST, stack_memory_bytes: PAGE };
-    let sizes = ObjectSizes { sched_lane_bytes: LANE_LEAST, unwind: Some(unwind) };
+    let lanes = LaneBytes { sched: LANE_LEAST, sched_stack: LANE_LEAST };
+    let sizes = ObjectSizes { lanes, unwind: Some(unwind) };
     let mut ebpf = load_object_with(&RecordOptions::default(), &btf, 1, false, sizes)?;
     programs::load_identify(&mut ebpf)
 }
@@ -408,8 +409,7 @@ const LANE_OF_OLD_KERNELS: u32 = 2 << 20;
 /// How large those maps are made that have no size of their own.
 #[derive(Clone, Copy, Debug)]
 struct ObjectSizes {
-    /// Bytes of data of each lane of scheduling events, a power of two.
-    sched_lane_bytes: u32,
+    lanes: LaneBytes,
     /// Rows of unwind tables, and bytes for stacks that come before these; `None` where programs
     /// walk in another way.
     unwind: Option<UnwindSizes>,
@@ -421,7 +421,7 @@ impl ObjectSizes {
             rows: unwind::rows_of(options.unwind_memory.unwrap_or(memory.unwind_bytes)),
             stack_memory_bytes: unwind::ring_bytes(memory.is_short()),
         });
-        Self { sched_lane_bytes: memory.sched_lane_bytes, unwind }
+        Self { lanes: memory.lane_bytes, unwind }
     }
 }
 
@@ -440,8 +440,9 @@ fn load_object(
     sizes: ObjectSizes,
 ) -> Result<Ebpf, CaptureError> {
     match load_object_with(options, btf, cpus, tsc, sizes) {
-        Err(_) if sizes.sched_lane_bytes > LANE_OF_OLD_KERNELS => {
-            let sizes = ObjectSizes { sched_lane_bytes: LANE_OF_OLD_KERNELS, ..sizes };
+        Err(_) if sizes.lanes.sched > LANE_OF_OLD_KERNELS => {
+            let lanes = LaneBytes { sched: LANE_OF_OLD_KERNELS, ..sizes.lanes };
+            let sizes = ObjectSizes { lanes, ..sizes };
             load_object_with(options, btf, cpus, tsc, sizes)
         }
         result => result,
@@ -455,7 +456,7 @@ fn load_object_with(
     tsc: bool,
     sizes: ObjectSizes,
 ) -> Result<Ebpf, CaptureError> {
-    let ObjectSizes { sched_lane_bytes: lane_bytes, unwind } = sizes;
+    let ObjectSizes { lanes, unwind } = sizes;
     let flags = [
         ("USE_TSC", tsc),
         ("STATE_IS_ARGUMENT", kernel_at_least(5, 18)),
@@ -472,7 +473,8 @@ fn load_object_with(
     let numbers = [
         ("CROSS_CHECK", options.cross_check_every),
         ("COLLECTOR_TGID", std::process::id()),
-        ("SCHED_LANE_BYTES", lane_bytes),
+        ("SCHED_LANE_BYTES", lanes.sched),
+        ("SCHED_STACK_LANE_BYTES", lanes.sched_stack),
     ];
     let interrupts = PreemptCount::of_this_kernel();
     let CountConstants { way, offset, table } = interrupts.constants();
@@ -504,12 +506,11 @@ fn load_object_with(
         loader.map_max_entries("unwind_rows", rows);
         loader.map_max_entries("stack_memory", stack_memory_bytes);
     }
-    let object = sizes::with_sched_lanes(&object().bytes(), lane_bytes).ok_or_else(|| {
-        CaptureError::Program {
+    let object =
+        sizes::with_lanes(&object().bytes(), lanes).ok_or_else(|| CaptureError::Program {
             program: "syscollect.bpf.o".into(),
             reason: "it does not say how large its lanes are".into(),
-        }
-    })?;
+        })?;
     let object = interrupts.written_into(&object);
     loader.load(&object).map_err(|error| programs::load_error("syscollect.bpf.o", &error))
 }
@@ -527,16 +528,18 @@ mod tests {
     fn the_kernel_takes_the_programs_with_lanes_of_every_size() {
         let stacks = Stacks { samples: true, offcpu: true, wakers: true, probes: false };
         let options = RecordOptions { sample_rate_hz: 99, stacks, ..RecordOptions::default() };
-        for sched_lane_bytes in [64 << 10, 2 << 20, 8 << 20] {
+        for (sched, sched_stack) in
+            [(64 << 10, 512 << 10), (2 << 20, 512 << 10), (8 << 20, 2 << 20)]
+        {
             let memory = MemoryPlan {
                 buffer_bytes: 1 << 20,
-                sched_lane_bytes,
+                lane_bytes: LaneBytes { sched, sched_stack },
                 lanes_bytes: 0,
                 unwind_bytes: LEAST_UNWIND,
                 note: None,
             };
             match EbpfSource::load(&options, &memory, &Host::at(Path::new("/"))) {
-                Ok(source) => assert!(source.lanes.bytes() >= u64::from(sched_lane_bytes)),
+                Ok(source) => assert!(source.lanes.bytes() >= u64::from(sched + sched_stack)),
                 Err(CaptureError::Program { program, reason }) => panic!("{program}: {reason}"),
                 Err(_) => return,
             }
