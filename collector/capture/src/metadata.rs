@@ -6,6 +6,7 @@
 //! turns of the users whose programs it is of ([`FairQueue`]).
 
 mod code_names;
+mod relisting;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,7 @@ use crate::sleepers::{SleeperStacks, SleepersMemory, UnreadSleepers};
 use crate::source::Observed;
 use crate::unwind::{StacksInMemory, UnwindTables};
 use crate::worker::Worker;
+use relisting::Relisting;
 
 /// Rows that are noted together at most.
 const PROCESSES_AT_ONCE: usize = 256;
@@ -243,6 +245,8 @@ enum MetadataTask {
     CommandLines(Vec<u32>),
     /// Those whose mappings are not read yet.
     Processes(Vec<u32>),
+    /// Those whose mappings are read again, because records of some were lost.
+    ProcessesAgain(Vec<u32>),
     /// Such a process's mappings, from the next one on that is to be held.
     Mappings { all: Vec<Mapping>, next: usize },
     /// A file that was mapped while the recording went on.
@@ -262,8 +266,8 @@ impl QueuedWork for MetadataTask {
                 pids.len() as u64
             }
             Self::Mappings { all, next } => (all.len() - next) as u64,
-            // Of these it is said apart.
-            Self::Sleepers(_) => 0,
+            // Of these it is said apart, as are the records that were lost.
+            Self::Sleepers(_) | Self::ProcessesAgain(_) => 0,
             Self::Mapped(_) | Self::Exec(_) | Self::PerfMap(_) => 1,
         }
     }
@@ -291,6 +295,7 @@ struct MetadataRecorder<'a> {
     jvms: Option<JvmNames>,
     /// Processes that ran when the file began and whose mappings are not read yet.
     unread: FxHashSet<u32>,
+    relisting: Relisting,
     /// What ran when the file began, its mappings, and programs that began, which go to the file in
     /// batches: these compress better than each alone.
     described: Vec<KnownProcess>,
@@ -333,6 +338,7 @@ impl<'a> MetadataRecorder<'a> {
             perf_maps: PerfMapWatch::default(),
             jvms,
             unread: FxHashSet::default(),
+            relisting: Relisting::default(),
             described: Vec::new(),
             mappings: Vec::new(),
             begun: Vec::new(),
@@ -424,6 +430,17 @@ impl<'a> MetadataRecorder<'a> {
                 self.held.forget_code_lists(pid);
                 self.add(pid, MetadataTask::Exec(pid));
             }
+            Observed::MappingsLost { .. } => self.relisting.records_lost(),
+        }
+    }
+
+    /// Has the mappings of all processes read again.
+    fn list_again(&mut self) {
+        let processes = self.owners.processes();
+        let live: FxHashSet<u32> = processes.values().flatten().copied().collect();
+        self.relisting.retain(|pid| live.contains(&pid));
+        for (whose, pids) in processes {
+            self.turns.add(whose, MetadataTask::ProcessesAgain(pids), Instant::now());
         }
     }
 
@@ -463,6 +480,9 @@ impl<'a> MetadataRecorder<'a> {
                 self.held.is_new_again(&file);
             }
             self.release_nameless();
+            if self.relisting.is_due(Instant::now()) {
+                self.list_again();
+            }
             let turn = self.turns.next(Instant::now());
             is_idle = turn.is_none();
             turn.into_iter().for_each(|turn| self.take(turn));
@@ -486,6 +506,10 @@ impl<'a> MetadataRecorder<'a> {
                 true
             }
             MetadataTask::Processes(pids) => self.list_next(pids, &turn),
+            MetadataTask::ProcessesAgain(pids) => {
+                self.list_next_again(pids, &turn);
+                true
+            }
             MetadataTask::Mappings { mut all, next } => {
                 if let Some(mapping) = all.get_mut(next) {
                     self.hold(mapping, &turn);
@@ -526,7 +550,8 @@ impl<'a> MetadataRecorder<'a> {
         let is_done = match &rest {
             MetadataTask::Running(pids)
             | MetadataTask::CommandLines(pids)
-            | MetadataTask::Processes(pids) => pids.is_empty(),
+            | MetadataTask::Processes(pids)
+            | MetadataTask::ProcessesAgain(pids) => pids.is_empty(),
             MetadataTask::Mappings { all, next } => *next >= all.len(),
             MetadataTask::Sleepers(unread) => unread.is_empty(),
             MetadataTask::Mapped(_) | MetadataTask::Exec(_) | MetadataTask::PerfMap(_) => false,
@@ -548,6 +573,23 @@ impl<'a> MetadataRecorder<'a> {
         // Before the next process.
         self.go_on(turn, MetadataTask::Mappings { all, next: 0 });
         is_there
+    }
+
+    /// Lists the mappings of the next of these processes as of now, where they have changed since
+    /// they were last listed.
+    fn list_next_again(&mut self, mut pids: Vec<u32>, turn: &Turn<()>) {
+        let pid = pids.pop();
+        self.go_on(turn, MetadataTask::ProcessesAgain(pids));
+        // Who waits to be listed for the first time is listed then.
+        let Some(pid) = pid.filter(|pid| !self.unread.contains(pid)) else { return };
+        // Before it is read: what is there then was there since.
+        let since = ticks_now(self.clock);
+        let mut all = crate::snapshot::mappings(&self.root, pid);
+        all.truncate(MAPPINGS_MAX);
+        if self.relisting.has_changed(pid, &all) {
+            all.iter_mut().for_each(|mapping| mapping.since = since);
+            self.go_on(turn, MetadataTask::Mappings { all, next: 0 });
+        }
     }
 
     /// Notes what comes next, for at most so long.
@@ -608,6 +650,7 @@ impl<'a> MetadataRecorder<'a> {
         self.described.clear();
         self.mappings.clear();
         self.unread.clear();
+        self.relisting = Relisting::default();
         // Whoever names that file may have given up.
         let _ = before.send(std::mem::replace(&mut self.held, PinnedFiles::new()));
         self.add_all();
@@ -620,6 +663,9 @@ impl<'a> MetadataRecorder<'a> {
         // Nothing is recorded any more: of what comes now no stack was cut.
         let without_tables: Vec<_> = self.unwind.iter().flat_map(UnwindTables::notes).collect();
         self.take_all(orders, SOON, |turns| turns.next(Instant::now()));
+        if self.relisting.is_due_at_the_end(Instant::now()) {
+            self.list_again();
+        }
         self.look_for_perf_maps();
         self.take_all(orders, SOON, |turns| turns.next(Instant::now()));
         self.take_all(orders, BEYOND_SHARES, FairQueue::next_of_all);

@@ -215,6 +215,31 @@ fn who_has_many_processes_keeps_nobody_waiting() {
 }
 
 #[test]
+fn where_records_of_mappings_were_lost_what_has_changed_is_listed_as_of_then() {
+    let proc = FakeProc::new();
+    let folder = proc.add(7, 1001);
+    let sink = ChunkSink::new(64 << 20, BufferMode::Discard, false);
+    let mut recorder = MetadataRecorder::below(proc.root.path(), &sink, settings(), None);
+    recorder.add_all();
+    let all = |recorder: &mut MetadataRecorder<'_>| {
+        recorder.take_all(&SharedState::default(), SOON, FairQueue::next_of_all);
+        std::mem::take(&mut recorder.mappings)
+    };
+    assert!(all(&mut recorder).iter().all(|mapping| mapping.since.0 == 0));
+
+    recorder.add_observed(Observed::MappingsLost { at: 1 });
+    let begin = ticks_now(CLOCK);
+    write(folder.join("maps"), "a000-b000 r-xp 00000000 00:00 0 /opt/lost\n");
+    assert!(recorder.relisting.is_due(Instant::now()));
+    recorder.list_again();
+    let listed = all(&mut recorder);
+    assert_eq!((listed.len(), listed[0].path.as_str()), (1, "/opt/lost"));
+    assert!(listed[0].since >= begin, "it is not known to have been there before");
+    recorder.list_again();
+    assert!(all(&mut recorder).is_empty(), "nothing has changed");
+}
+
+#[test]
 fn how_threads_sleep_is_read_of_processes_whose_switches_are_recorded() {
     let (tell, reported) = channel::<()>();
     let sleeper = std::thread::spawn(move || reported.recv());

@@ -103,13 +103,18 @@ pub(crate) enum Observed {
         /// each CPU has a ring.
         at: u64,
     },
+    /// Records of such were lost.
+    MappingsLost {
+        /// When it was found, in the same time.
+        at: u64,
+    },
 }
 
 impl Observed {
     /// When: CLOCK_MONOTONIC_RAW in nanoseconds.
     pub(crate) fn at(&self) -> u64 {
         match self {
-            Self::Mapping(_, at) | Self::Exec { at, .. } => *at,
+            Self::Mapping(_, at) | Self::Exec { at, .. } | Self::MappingsLost { at } => *at,
         }
     }
 }

@@ -286,7 +286,7 @@ impl Learner {
             }
             Definition::Mappings(list) => {
                 let spaces = &mut engine.source.resolver.stacks.locator.spaces;
-                list.into_iter().for_each(|mapping| spaces.map(mapping));
+                list.into_iter().for_each(|mapping| spaces.map_listed(mapping));
             }
             Definition::Counters(list) => {
                 let machine = engine.machine;

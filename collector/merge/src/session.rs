@@ -375,7 +375,7 @@ impl<'a> SessionReader<'a> {
     ) -> (AddressSpaces, FxHashMap<u32, Vec<u64>>) {
         let (mut spaces, mut execs) =
             (AddressSpaces::default(), FxHashMap::<u32, Vec<u64>>::default());
-        known.into_iter().for_each(|mapping| spaces.map(mapping));
+        known.into_iter().for_each(|mapping| spaces.map_listed(mapping));
         for lane in lanes_of(self.reader, LaneKind::Mapping) {
             let mut lost = 0u64;
             let count = each_chunk(self.reader, lane, |_, _, data| {

@@ -68,6 +68,8 @@ pub struct AddressSpaces {
     mappings: FxHashMap<u32, Vec<Mapping>>,
     /// By process: when it got an empty address space (exec) or the copy of another (fork).
     resets: FxHashMap<u32, Vec<(Ticks, Option<u32>)>>,
+    /// By process, what it was found to have mapped while the recording went on.
+    listed: FxHashMap<u32, Vec<Mapping>>,
     /// Processes of which something was added that is not the latest.
     unsorted: FxHashSet<u32>,
     /// See [`Self::mark_incomplete`].
@@ -113,6 +115,15 @@ impl AddressSpaces {
             self.unsorted.insert(mapping.pid);
         }
         list.push(mapping);
+    }
+
+    /// Adds a mapping of a list that was read at `since`: at 0, when the recording began. One that
+    /// was read later, because records had been lost, may have been there before.
+    pub fn map_listed(&mut self, mapping: Mapping) {
+        if mapping.since > Ticks(0) && mapping.start < mapping.end {
+            self.listed.entry(mapping.pid).or_default().push(mapping.clone());
+        }
+        self.map(mapping);
     }
 
     /// From `at` on, `pid` runs another program: what was mapped before is gone.
@@ -161,8 +172,21 @@ impl AddressSpaces {
 
     /// The mapping that showed `address` in process `pid` at `at`: the newest
     /// one not newer than `at`, since the process's last exec, or what it
-    /// inherited from the process that forked it.
+    /// inherited from the process that forked it. Where none is known, and its
+    /// record was lost, the first one that the same program was found to have later.
     pub fn lookup(&self, pid: u32, at: Ticks, address: u64) -> Option<&Mapping> {
+        self.known(pid, at, address).or_else(|| {
+            let listed = self.listed.get(&pid)?;
+            let memory = self.memory(pid, at);
+            listed.iter().find(|m| {
+                m.since > at
+                    && memory.until.is_none_or(|until| m.since < until)
+                    && (m.start..m.end).contains(&address)
+            })
+        })
+    }
+
+    fn known(&self, pid: u32, at: Ticks, address: u64) -> Option<&Mapping> {
         let (mut pid, mut at) = (pid, at);
         // A chain of forks is as long as the tree is deep; the limit ends a
         // cycle that damaged input could describe.
@@ -262,6 +286,24 @@ mod tests {
             build_id: BuildId::default(),
             since: Ticks(since),
         }
+    }
+
+    #[test]
+    fn what_a_program_was_found_to_have_later_was_there_where_nothing_else_is_known() {
+        let mut spaces = AddressSpaces::default();
+        spaces.exec(7, Ticks(10));
+        spaces.map(mapping(7, 0x1000, "/bin/known", 11));
+        spaces.exec(7, Ticks(100));
+        for (start, path, since) in [(0x1000, "/bin/later", 50), (0x5000, "/lib/lost", 50)] {
+            spaces.map_listed(mapping(7, start, path, since));
+        }
+        spaces.seal();
+        let path =
+            |at, address| spaces.lookup(7, Ticks(at), address).map(|mapping| mapping.path.as_str());
+        assert_eq!(path(20, 0x1000), Some("/bin/known"));
+        assert_eq!([20, 60].map(|at| path(at, 0x5000)), [Some("/lib/lost"); 2]);
+        assert_eq!(path(120, 0x5000), None, "another program");
+        assert_eq!(path(5, 0x5000), None, "the program before");
     }
 
     #[test]

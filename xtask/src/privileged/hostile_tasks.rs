@@ -83,9 +83,10 @@ pub(crate) fn threads(context: &Context) -> Result<String> {
     std::thread::sleep(BEFORE);
     let forks = std::thread::spawn(|| longest_fork(FORKING));
     let recorder = AttackedRecorder::start_attacked(context, &capture, OPTIONS)?;
-    recorder.while_stopped(|| {
+    let late = recorder.while_stopped(|| {
         std::thread::sleep(FILLING);
-        start_short_programs(context)
+        start_short_programs(context)?;
+        programs.start(context, &["unwound", SECONDS], DAEMON)
     })?;
     let longest = forks.join().map_err(|_| anyhow!("what forks panicked"))??;
     let recorder = recorder.stop(context)?;
@@ -94,19 +95,23 @@ pub(crate) fn threads(context: &Context) -> Result<String> {
     let info = context.info(&capture)?;
     let (lost, events) = (number(&info, "lost")?, number(&info, "events")?);
     let short = ShortPrograms::read(&capture)?;
-    let program = ProgramStacks::new(honest, unwinding::known());
-    let recorded = RecordedStacks::read(&capture, 0, vec![program])?;
-    let stacks =
-        [StackKind::Sample, StackKind::OffCpu].map(|kind| (kind, recorded.programs[0].of(kind)));
+    let honest = [honest, late].map(|program| ProgramStacks::new(program, unwinding::known()));
+    let recorded = RecordedStacks::read(&capture, 0, honest.into())?;
+    let kinds = [StackKind::Sample, StackKind::OffCpu];
+    let [stacks, of_late] =
+        [0, 1].map(|program| kinds.map(|kind| (kind, recorded.programs[program].of(kind))));
     let words = format!(
         "{lost} records are lost, beside {events} events; {} and {} of {SHORT_PROGRAMS} programs \
-         begin and end; the longest fork took {longest:.1?}; {}: {}; {}: {}",
+         begin and end; the longest fork took {longest:.1?}; {}: {}; {}: {}; of one that began \
+         meanwhile {}: {}",
         short.begun.len(),
         short.ended.len(),
         stacks[0].0,
         stacks[0].1,
         stacks[1].0,
-        stacks[1].1
+        stacks[1].1,
+        of_late[0].0,
+        of_late[0].1
     );
     ensure!(
         info["losses"].as_array().into_iter().flatten().all(is_the_attacks),
@@ -115,7 +120,8 @@ pub(crate) fn threads(context: &Context) -> Result<String> {
     );
     ensure!([short.begun.len(), short.ended.len()] == [SHORT_PROGRAMS; 2], "{words}");
     ensure!(longest <= LONGEST_FORK, "{words}");
-    for (_, counts) in &stacks {
+    // Records of what the late one has mapped are among those that are lost.
+    for (_, counts) in stacks.iter().chain(&of_late[..1]) {
         ensure!(counts.all() >= STACKS_LEAST && counts.are_whole(WHOLE), "{words}");
     }
     Ok(format!("{words}; {}", recorder.within(&BOUNDS)?))

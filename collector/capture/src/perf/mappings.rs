@@ -110,8 +110,8 @@ impl CpuRing {
         for record in records(scratch) {
             match record.kind() {
                 MappingRecordKind::Lost => self.lost += record.word(8).unwrap_or(0),
-                // The task lanes tell of renames.
-                MappingRecordKind::Renamed => continue,
+                // The task lanes tell of renames, and of tasks that begin and end.
+                MappingRecordKind::Renamed | MappingRecordKind::Other => continue,
                 MappingRecordKind::Mapped
                     if !shares.take(record.pid().unwrap_or(0), record.bytes.len()) =>
                 {
@@ -348,7 +348,8 @@ impl Record<'_> {
         match self.kind() {
             MappingRecordKind::Mapped => Some(Observed::Mapping(self.mapping()?, self.time()?)),
             MappingRecordKind::Exec => Some(Observed::Exec { pid: self.pid()?, at: self.time()? }),
-            MappingRecordKind::Renamed | MappingRecordKind::Lost | MappingRecordKind::Other => None,
+            MappingRecordKind::Lost => Some(Observed::MappingsLost { at: self.time()? }),
+            MappingRecordKind::Renamed | MappingRecordKind::Other => None,
         }
     }
 
