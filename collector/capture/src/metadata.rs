@@ -7,6 +7,7 @@
 
 mod code_names;
 mod relisting;
+mod task;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,17 +25,16 @@ use crate::by_user;
 use crate::chunk_sink::ChunkSink;
 use crate::clock::ticks_now;
 use crate::command_lines::CommandLines;
-use crate::fair_queue::{
-    Account, FairQueue, ProcessUser, ProcessUsers, QueuedWork, Turn, TurnOutcome,
-};
+use crate::fair_queue::{Account, FairQueue, ProcessUser, ProcessUsers, Turn, TurnOutcome};
 use crate::jvm::JvmNames;
 use crate::perf_maps::PerfMapWatch;
 use crate::priority::{FirstForPart, FirstParts};
-use crate::sleepers::{SleeperStacks, SleepersMemory, UnreadSleepers};
+use crate::sleepers::{SleeperStacks, SleepersMemory};
 use crate::source::Observed;
 use crate::unwind::{StacksInMemory, UnwindTables};
 use crate::worker::Worker;
 use relisting::Relisting;
+use task::MetadataTask;
 
 /// Rows that are noted together at most.
 const PROCESSES_AT_ONCE: usize = 256;
@@ -237,42 +237,6 @@ fn note_names(sink: &ChunkSink, clock: ClockSource) {
     }
 }
 
-/// What is to be noted.
-enum MetadataTask {
-    /// Processes that ran when the file began and are not described yet, the first last.
-    Running(Vec<u32>),
-    /// Those whose command lines are not read yet.
-    CommandLines(Vec<u32>),
-    /// Those whose mappings are not read yet.
-    Processes(Vec<u32>),
-    /// Those whose mappings are read again, because records of some were lost.
-    ProcessesAgain(Vec<u32>),
-    /// Such a process's mappings, from the next one on that is to be held.
-    Mappings { all: Vec<Mapping>, next: usize },
-    /// A file that was mapped while the recording went on.
-    Mapped(Mapping),
-    /// A program that began.
-    Exec(u32),
-    /// Where the code of a process that makes code may have names.
-    PerfMap(u32),
-    /// Threads of a user's processes that may be asleep.
-    Sleepers(UnreadSleepers),
-}
-
-impl QueuedWork for MetadataTask {
-    fn count(&self) -> u64 {
-        match self {
-            Self::Running(pids) | Self::CommandLines(pids) | Self::Processes(pids) => {
-                pids.len() as u64
-            }
-            Self::Mappings { all, next } => (all.len() - next) as u64,
-            // Of these it is said apart, as are the records that were lost.
-            Self::Sleepers(_) | Self::ProcessesAgain(_) => 0,
-            Self::Mapped(_) | Self::Exec(_) | Self::PerfMap(_) => 1,
-        }
-    }
-}
-
 /// Records metadata, one task in each turn.
 struct MetadataRecorder<'a> {
     /// Below which /proc is.
@@ -434,16 +398,6 @@ impl<'a> MetadataRecorder<'a> {
         }
     }
 
-    /// Has the mappings of all processes read again.
-    fn list_again(&mut self) {
-        let processes = self.owners.processes();
-        let live: FxHashSet<u32> = processes.values().flatten().copied().collect();
-        self.relisting.retain(|pid| live.contains(&pid));
-        for (whose, pids) in processes {
-            self.turns.add(whose, MetadataTask::ProcessesAgain(pids), Instant::now());
-        }
-    }
-
     /// Notes what is seen, until nothing more will be.
     fn follow(&mut self, reported: &Receiver<MetadataMessage>, orders: &SharedState) {
         let mut is_idle = false;
@@ -547,16 +501,7 @@ impl<'a> MetadataRecorder<'a> {
 
     /// Has the rest noted in its user's next turn, if there is one.
     fn go_on(&mut self, turn: &Turn<()>, rest: MetadataTask) {
-        let is_done = match &rest {
-            MetadataTask::Running(pids)
-            | MetadataTask::CommandLines(pids)
-            | MetadataTask::Processes(pids)
-            | MetadataTask::ProcessesAgain(pids) => pids.is_empty(),
-            MetadataTask::Mappings { all, next } => *next >= all.len(),
-            MetadataTask::Sleepers(unread) => unread.is_empty(),
-            MetadataTask::Mapped(_) | MetadataTask::Exec(_) | MetadataTask::PerfMap(_) => false,
-        };
-        if !is_done {
+        if !rest.is_done() {
             self.turns.go_on(turn, rest);
         }
     }
@@ -573,23 +518,6 @@ impl<'a> MetadataRecorder<'a> {
         // Before the next process.
         self.go_on(turn, MetadataTask::Mappings { all, next: 0 });
         is_there
-    }
-
-    /// Lists the mappings of the next of these processes as of now, where they have changed since
-    /// they were last listed.
-    fn list_next_again(&mut self, mut pids: Vec<u32>, turn: &Turn<()>) {
-        let pid = pids.pop();
-        self.go_on(turn, MetadataTask::ProcessesAgain(pids));
-        // Who waits to be listed for the first time is listed then.
-        let Some(pid) = pid.filter(|pid| !self.unread.contains(pid)) else { return };
-        // Before it is read: what is there then was there since.
-        let since = ticks_now(self.clock);
-        let mut all = crate::snapshot::mappings(&self.root, pid);
-        all.truncate(MAPPINGS_MAX);
-        if self.relisting.has_changed(pid, &all) {
-            all.iter_mut().for_each(|mapping| mapping.since = since);
-            self.go_on(turn, MetadataTask::Mappings { all, next: 0 });
-        }
     }
 
     /// Notes what comes next, for at most so long.

@@ -4,8 +4,13 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::{Duration, Instant};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::Mapping;
+
+use super::task::MetadataTask;
+use super::{MAPPINGS_MAX, MetadataRecorder};
+use crate::clock::ticks_now;
+use crate::fair_queue::Turn;
 
 /// Lists are read again at most this often, and at the end: each takes some 100 microseconds, in
 /// the turns of its user, and whoever makes losses without end makes this without end.
@@ -54,6 +59,35 @@ impl Relisting {
         });
         let hash = self.hashes.hash_one(fields.collect::<Vec<_>>());
         self.lists.insert(pid, hash) != Some(hash)
+    }
+}
+
+impl MetadataRecorder<'_> {
+    /// Has the mappings of all processes read again.
+    pub(super) fn list_again(&mut self) {
+        let processes = self.owners.processes();
+        let live: FxHashSet<u32> = processes.values().flatten().copied().collect();
+        self.relisting.retain(|pid| live.contains(&pid));
+        for (whose, pids) in processes {
+            self.turns.add(whose, MetadataTask::ProcessesAgain(pids), Instant::now());
+        }
+    }
+
+    /// Lists the mappings of the next of these processes as of now, where they have changed since
+    /// they were last listed.
+    pub(super) fn list_next_again(&mut self, mut pids: Vec<u32>, turn: &Turn<()>) {
+        let pid = pids.pop();
+        self.go_on(turn, MetadataTask::ProcessesAgain(pids));
+        // Who waits to be listed for the first time is listed then.
+        let Some(pid) = pid.filter(|pid| !self.unread.contains(pid)) else { return };
+        // Before it is read: what is there then was there since.
+        let since = ticks_now(self.clock);
+        let mut all = crate::snapshot::mappings(&self.root, pid);
+        all.truncate(MAPPINGS_MAX);
+        if self.relisting.has_changed(pid, &all) {
+            all.iter_mut().for_each(|mapping| mapping.since = since);
+            self.go_on(turn, MetadataTask::Mappings { all, next: 0 });
+        }
     }
 }
 
