@@ -8,7 +8,8 @@ pub(crate) enum StackChoice {
     /// CPU samples
     #[value(alias = "on-cpu", alias = "oncpu")]
     Samples,
-    /// Threads that left the CPU; in pictures blocked time, in microseconds
+    /// Threads that blocked; in pictures the microseconds until they ran again, waits for a CPU
+    /// included
     #[value(alias = "offcpu")]
     OffCpu,
     /// Who woke others, and how often

@@ -222,6 +222,12 @@ pub enum ProbeRole {
 }
 
 impl ProbeRole {
+    /// Whether something ends there that began elsewhere.
+    pub fn is_end(self) -> bool {
+        use ProbeRole::{ClientZoneEnd, FunctionExit, FunctionReturn, ZoneEnd};
+        matches!(self, ZoneEnd | FunctionReturn | FunctionExit | ClientZoneEnd)
+    }
+
     /// Every role.
     pub const ALL: [Self; 11] = [
         Self::Point,

@@ -77,6 +77,8 @@ pub(super) struct Account {
     pub(super) process: ProcessId,
     /// It belongs to what the report is about.
     pub(super) chosen: bool,
+    /// Only what concerns others is recorded of it.
+    pub(super) is_partial: bool,
     pub(super) state: State,
     /// Since when.
     pub(super) since: u64,
@@ -107,6 +109,7 @@ impl Account {
         Self {
             process,
             chosen,
+            is_partial: false,
             state: State::Unknown,
             since,
             cut: false,

@@ -7,7 +7,7 @@ use super::account::{Account, State, StateInterval, Wait};
 use super::cpu::Cpus;
 use super::data::{Counts, Times};
 use super::durations::Durations;
-use super::filter::ProcessFilter;
+use super::filter::{Family, ProcessFilter};
 use super::off_cpu::{OffCpuTimes, WaitKey};
 use super::worst::{BlockedWait, CpuWait, Woken, WorstOfEach};
 use crate::gaps::Gaps;
@@ -23,6 +23,8 @@ pub(super) struct Scheduling {
     /// When the session begins.
     origin: u64,
     filter: Option<ProcessFilter>,
+    /// By machine, the processes of which everything is recorded; `None` for all.
+    recorded: Vec<Option<ProcessFilter>>,
     accounts: Vec<Account>,
     cpus: Cpus,
     /// When records were lost.
@@ -54,6 +56,7 @@ impl Scheduling {
         Self {
             origin: 0,
             filter,
+            recorded: Vec::new(),
             accounts: Vec::new(),
             cpus: Cpus::new(worst > 0),
             gaps: Gaps::default(),
@@ -125,8 +128,22 @@ impl Scheduling {
             let since = row.start.map_or(self.origin, |start| start.0.max(self.origin));
             let chosen =
                 self.filter.as_ref().is_none_or(|filter| filter.matches(row.process, tables));
-            self.accounts.push(Account::new(row.process, chosen, since));
+            let mut account = Account::new(row.process, chosen, since);
+            account.is_partial = !self.is_recorded(row.process, tables);
+            self.accounts.push(account);
         }
+    }
+
+    /// Whether all that the process does is recorded, and not only what concerns others.
+    fn is_recorded(&mut self, process: ProcessId, tables: &Tables) -> bool {
+        let new = tables.machines.iter().skip(self.recorded.len());
+        self.recorded.extend(new.map(|machine| match &machine.filter_pids[..] {
+            [] => None,
+            pids => Some(ProcessFilter::Family(Family::new(pids.to_vec()))),
+        }));
+        let machine = usize::from(tables.process(process).machine.0);
+        let filter = self.recorded.get(machine).and_then(Option::as_ref);
+        filter.is_none_or(|filter| filter.matches(process, tables))
     }
 
     #[inline]
@@ -358,8 +375,10 @@ impl Scheduling {
     /// A wait for a CPU has ended, with this length: it may be among the longest.
     #[inline]
     fn keep_wait(&mut self, stay: &StateInterval, thread: ThreadId, began: Wait, cpu: CpuId) {
-        let Account { chosen, woken, .. } = self.accounts[thread.index()];
-        let Some(StateInterval { since, known, unknown, .. }) = stay.whole().filter(|_| chosen)
+        let Account { chosen, is_partial, woken, .. } = self.accounts[thread.index()];
+        let is_of_interest = chosen && !is_partial;
+        let Some(StateInterval { since, known, unknown, .. }) =
+            stay.whole().filter(|_| is_of_interest)
         else {
             return;
         };
@@ -380,8 +399,9 @@ impl Scheduling {
         off_cpu: OffCpu,
         tables: &Tables,
     ) {
-        let Account { process, chosen, woken, .. } = self.accounts[thread.index()];
+        let Account { process, chosen, is_partial, woken, .. } = self.accounts[thread.index()];
         if chosen
+            && !is_partial
             && let Some(StateInterval { since, known, unknown, .. }) = stay.whole()
             && let Some(waits_for) = self.worst.waited_for(process, &off_cpu, tables)
         {
@@ -421,6 +441,10 @@ impl Scheduling {
             return;
         };
         let account = &mut self.accounts[thread.index()];
+        // That it ran meanwhile is not recorded.
+        if account.is_partial {
+            return;
+        }
         if nanoseconds > account.longest_wait {
             (account.longest_wait, account.longest_wait_since) = (nanoseconds, since);
         }

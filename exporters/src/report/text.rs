@@ -147,10 +147,14 @@ impl ReportText {
         } else {
             format!("{} other processes", grouped(processes as u64))
         };
+        // What they did while none of these ran is not known.
+        if report.recording.is_filtered() {
+            let words = format!("{others}, as far as they concern these: --all shows that");
+            return self.line(&format!("{:<10} {words}", ""));
+        }
         let whole = sum_ns(report.cpus.iter().map(CpuRow::whole_ns));
         let share = format!("{} % of the CPUs' time", percent(on_cpu_ns, whole));
-        let way = if report.recording.filter_pids.is_empty() { "" } else { ": --all shows them" };
-        self.line(&format!("{:<10} {others}, {share}{way}", ""));
+        self.line(&format!("{:<10} {others}, {share}", ""));
     }
 
     fn events(&mut self, events: &EventCounts) {

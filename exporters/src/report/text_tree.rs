@@ -102,7 +102,9 @@ impl ReportText {
             left_out.push_str("; so is more than that, for want of rows or depth");
         }
         self.line(&format!("  {left_out}"));
+        // Where all that is deeper is left out nothing is known of it.
         if linux
+            && !tree.is_cut
             && !tree
                 .nodes
                 .iter()

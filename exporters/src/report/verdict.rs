@@ -43,11 +43,13 @@ impl Report {
         if busy == 0 && idle == 0 || of_some {
             return Some(format!("This is {length} on {cpus}."));
         }
-        let doubt = match percent(unknown, sum_ns([busy, idle, unknown])).as_str() {
+        let whole = sum_ns([busy, idle, unknown]);
+        let doubt = match percent(unknown, whole).as_str() {
             "0.0" => String::new(),
             share => format!(" ({share} % of their time is unknown)"),
         };
-        let share = percent(busy, sum_ns([busy, idle]));
+        // As in the table of CPUs.
+        let share = percent(busy, whole);
         Some(format!("In {length}, {cpus} {} {share} % busy{doubt}.", were(&cpus)))
     }
 

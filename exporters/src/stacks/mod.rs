@@ -30,8 +30,10 @@ impl StackKind {
     fn title(self, idle: bool) -> &'static str {
         match self {
             Self::OnCpu => "On-CPU samples",
-            Self::OffCpu if idle => "Off-CPU time",
-            Self::OffCpu => "Off-CPU time (without idle threads)",
+            Self::OffCpu if idle => "Off-CPU time (until threads that blocked ran again)",
+            Self::OffCpu => {
+                "Off-CPU time (until threads that blocked ran again; without idle threads)"
+            }
             Self::Wakers => "Wakeups by the waker's stack",
             Self::Probes => "Hits of probes, and entries of functions and zones",
         }

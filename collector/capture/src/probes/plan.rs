@@ -69,6 +69,16 @@ pub(super) struct SpecPart {
 }
 
 impl Plan {
+    /// Places where hits are recorded, as they are attached to: ends first, for attaching takes its
+    /// time, and what seemed to begin without an end would last until the next begin.
+    pub(super) fn ends_first(&self) -> impl Iterator<Item = &Planned> {
+        let ends: FxHashSet<u32> =
+            self.definitions.iter().filter(|one| one.role.is_end()).map(|one| one.probe).collect();
+        let mut points: Vec<_> = self.points.iter().collect();
+        points.sort_by_key(|point| !ends.contains(&point.probe));
+        points.into_iter()
+    }
+
     /// A part of a spec matches something here.
     pub(super) fn matches(&mut self, part: SpecPart) {
         if !self.matched.contains(&part) {
@@ -545,6 +555,18 @@ mod tests {
         assert!(
             plan.definitions.iter().all(|one| one.pair == FUNCTIONS_PAIR && one.name == "work")
         );
+    }
+
+    #[test]
+    fn a_function_is_attached_to_at_its_ends_first() {
+        let functions = [
+            (function("work", 64), Returns::At(vec![70, 79])),
+            (function("rest", 96), Returns::ByAddress),
+        ];
+        let plan = plan_of(&functions);
+        let places: Vec<_> =
+            plan.ends_first().map(|point| (point.offset, point.at_return)).collect();
+        assert_eq!(places, [(70, false), (79, false), (96, true), (64, false), (96, false)]);
     }
 
     #[test]

@@ -403,8 +403,8 @@ impl<'a> Scanner<'a> {
             file: file.clone(),
             path: path.to_owned(),
             owner,
-            rings: self.points(owner, path, &plan, &plan.rings),
-            hits: self.points(owner, path, &plan, &plan.points),
+            rings: self.points(owner, path, &plan, plan.rings.iter()),
+            hits: self.points(owner, path, &plan, plan.ends_first()),
             is_asked_for: !plan.matched.is_empty(),
         };
         match whom {
@@ -456,13 +456,18 @@ impl<'a> Scanner<'a> {
         AttachOutcome::of_begin(is_begun)
     }
 
-    fn points(&mut self, owner: u32, path: &str, plan: &Plan, planned: &[Planned]) -> Vec<Point> {
+    fn points<'p>(
+        &mut self,
+        owner: u32,
+        path: &str,
+        plan: &Plan,
+        planned: impl Iterator<Item = &'p Planned>,
+    ) -> Vec<Point> {
         let arguments = &mut self.work.arguments;
         let definitions = plan.definitions.iter();
         let stacks: FxHashMap<u32, HitStack> =
             definitions.map(|one| (one.probe, HitStack::of(one.role))).collect();
         planned
-            .iter()
             .map(|planned| {
                 let stack = stacks.get(&planned.probe).copied().unwrap_or(HitStack::None);
                 let cookie = arguments.cookie(owner, (planned.probe, stack), &planned.arguments)?;

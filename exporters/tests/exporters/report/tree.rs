@@ -237,6 +237,9 @@ fn a_recording_without_stacks_says_so_and_how_to_take_them() {
     assert!(text.contains(reported), "{text}");
     let text = with_trees(&sampled().scenario, TreeOptions::default()).tree_text(100);
     assert!(!text.contains("has a stack"), "some have: {text}");
+    let flat = TreeOptions { depth: 1, ..TreeOptions::default() };
+    let text = with_trees(&sampled().scenario, flat).tree_text(100);
+    assert!(!text.contains("has a stack"), "they are deeper: {text}");
 }
 
 #[test]

@@ -268,5 +268,28 @@ fn of_a_recording_of_some_processes_the_others_are_one_line() {
     assert_eq!((report.others.processes, report.others.on_cpu_ns), (1, 10_000));
     let text = report.text(100);
     assert!(text.contains("only 10 and its children"), "{text}");
-    assert!(text.contains("1 other process, 25.0 % of the CPUs' time: --all shows them"), "{text}");
+    let others = "1 other process, as far as they concern these: --all shows that";
+    assert!(text.contains(others), "{text}");
+}
+
+#[test]
+fn waits_of_processes_that_were_not_recorded_are_nobodys_longest() {
+    let mut scenario = Scenario::new();
+    let (_, recorded) = scenario.process(10, 1, "recorded", &[]);
+    let (_, other) = scenario.process(40, 1, "other", &[]);
+    let wakeup_of = |wakee| Event::Wakeup(wakeup(0, wakee));
+    scenario.at(0, wakeup_of(other));
+    scenario.at(5, wakeup_of(recorded));
+    scenario.switches(10, 0, IDLE, SleepState::Runnable, recorded);
+    // It has run since, which is not recorded: this is not its first turn.
+    scenario.switches(900, 0, recorded, SLEEPS, other);
+    scenario.switches(910, 0, other, SLEEPS, IDLE);
+    let session = SessionInfo { filter_pids: vec![10], ..session() };
+    let options = ReportOptions { worst: 9, ..ReportOptions::default() };
+    let report = report_with(&scenario, options, &session, &[]);
+    let longest = report.longest_wait.as_ref().map(|wait| (wait.tid, wait.waited_ns));
+    assert_eq!(longest, Some((10, 5_000)));
+    assert_eq!(report.run_queue.all.count, 1);
+    let rows: Vec<_> = report.worst.for_cpu.rows.iter().map(|row| row.waiter.tid).collect();
+    assert_eq!(rows, [10]);
 }
