@@ -122,7 +122,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// `2 were not noted, 10 came late by up to 2.1 s`, with the words for what is left out.
+    /// `2 not noted, 10 came late by up to 2.1 s`, with the words for what is left out.
     pub(crate) fn shortcomings(&self, not_done: &str) -> String {
         let left_out = self.left_out + self.waiting;
         let left_out = (left_out > 0).then(|| format!("{left_out} {not_done}"));

@@ -655,7 +655,7 @@ impl<'a> MetadataRecorder<'a> {
 
 /// What was not noted in time, and of whose programs.
 fn words(account: &Account, whose: &str) -> String {
-    let missing = account.shortcomings("were not noted");
+    let missing = account.shortcomings("not noted");
     format!(
         "programs {whose} began, and mapped files of code, faster than these were noted: \
          {missing}; names of their functions and their arguments may be missing"

@@ -73,7 +73,7 @@ fn where_code_lies_is_noted_though_its_file_is_not_opened_and_that_is_told() {
     let own = own_code();
     assert!(recorder.mappings.iter().any(|mapping| mapping.path == own.path));
     let (count, notes) = (recorder.mappings.len(), recorder.turns.notes(Instant::now(), words));
-    assert!(notes[0].contains(&format!(": {count} were not noted")), "{notes:?}");
+    assert!(notes[0].contains(&format!(": {count} not noted")), "{notes:?}");
 }
 
 #[test]

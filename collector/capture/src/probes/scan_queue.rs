@@ -269,7 +269,7 @@ fn files_of(pid: u32) -> Vec<MappedFile> {
 
 /// What was not scanned in time, and whose programs mapped it.
 fn words(account: &Account, whose: &str) -> String {
-    let missing = account.shortcomings("were not looked into");
+    let missing = account.shortcomings("not looked into");
     format!(
         "programs {whose} mapped files faster than these were looked into for zones and probes: \
          {missing}; what they mark is missing, or begins late, unless their file was known"

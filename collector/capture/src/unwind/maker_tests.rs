@@ -204,7 +204,7 @@ fn files_that_find_no_room_to_wait_are_let_go_and_said_of_their_user() {
     assert!(let_go.iter().all(|file| file == slow.data()));
     let notes = world.tables.notes();
     let [note] = &notes[..] else { panic!("nothing is said of the honest: {notes:?}") };
-    assert!(note.contains("user 1001") && note.contains(": 1488 were not read"), "{note}");
+    assert!(note.contains("user 1001") && note.contains(": 1488 not read"), "{note}");
 }
 
 #[test]

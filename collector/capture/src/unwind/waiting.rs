@@ -137,7 +137,7 @@ impl WaitingFiles {
 
 /// What was not told to the programs in time, and of whose programs.
 fn words(account: &Account, whose: &str) -> String {
-    let missing = account.shortcomings("were not read");
+    let missing = account.shortcomings("not read");
     format!(
         "programs {whose} mapped files of code faster than these were read for unwind tables: {missing}; stacks \
          through them were cut meanwhile"
