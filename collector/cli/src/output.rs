@@ -287,7 +287,8 @@ impl DraftFile {
 
 impl Drop for DraftFile {
     fn drop(&mut self) {
-        if self.armed && self.is_named {
+        // What was recorded is worth more than a folder without drafts.
+        if self.armed && self.is_named && !std::thread::panicking() {
             // Nothing can be done about a failure, and the reason for dropping
             // is what the user needs to hear.
             let _ = self.folder.remove(&self.name);

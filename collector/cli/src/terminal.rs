@@ -96,13 +96,16 @@ impl Terminal {
     /// Shows work that cannot tell how far it is.
     pub(crate) fn busy(&self, what: &'static str) -> ExportBar {
         let bar = self.bar(what, 0, "{elapsed}");
-        bar.enable_steady_tick(Duration::from_millis(200));
-        self.working(bar)
+        let ticked = bar.clone();
+        let ticks = self.live.then(|| PeriodicWork::every(TICK, || move || ticked.tick()));
+        let mut bar = self.working(bar);
+        bar._ticks = ticks;
+        bar
     }
 
     fn working(&self, bar: ProgressBar) -> ExportBar {
-        let signs = self.tells.then(|| ProgressLines::of(bar.clone()));
-        ExportBar { bar, _signs: signs }
+        let signs = self.tells.then(|| progress_lines(bar.clone()));
+        ExportBar { bar, _signs: signs, _ticks: None }
     }
 
     fn bar(&self, what: &'static str, total: u64, rest: &str) -> ProgressBar {
@@ -274,7 +277,8 @@ impl Drop for RecordingProgress {
 /// A bar; removed when it is dropped.
 pub(crate) struct ExportBar {
     bar: ProgressBar,
-    _signs: Option<ProgressLines>,
+    _signs: Option<PeriodicWork>,
+    _ticks: Option<PeriodicWork>,
 }
 
 impl ExportBar {
@@ -293,25 +297,39 @@ impl Drop for ExportBar {
 /// How often long work tells where nothing moves.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(20);
 
-/// Lines that tell how far work is, until this is dropped.
-struct ProgressLines {
+/// How often a line moves that shows nothing but time.
+const TICK: Duration = Duration::from_millis(200);
+
+/// What is done now and then by a thread, until this is dropped. Where no thread can be had (users
+/// of the machine may have taken all) it is not done.
+struct PeriodicWork {
     _end: Sender<()>,
 }
 
-impl ProgressLines {
-    fn of(bar: ProgressBar) -> Self {
+impl PeriodicWork {
+    /// `begin` is called in the thread.
+    fn every<W: FnMut()>(interval: Duration, begin: impl FnOnce() -> W + Send + 'static) -> Self {
         let (end, ended) = channel();
-        // Without the thread the work goes on untold.
         let _ = std::thread::Builder::new().name("progress".into()).spawn(move || {
-            confine::to_waiting();
-            let began = Instant::now();
-            while ended.recv_timeout(SIGN_OF_LIFE) == Err(RecvTimeoutError::Timeout) {
-                let done = bar.length().map(|total| (bar.position(), total));
-                eprint_line!("syscollect: {}", sign_of_life(&bar.prefix(), done, began.elapsed()));
+            let mut work = begin();
+            while ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                work();
             }
         });
         Self { _end: end }
     }
+}
+
+/// Lines that tell how far work is.
+fn progress_lines(bar: ProgressBar) -> PeriodicWork {
+    PeriodicWork::every(SIGN_OF_LIFE, move || {
+        confine::to_waiting();
+        let began = Instant::now();
+        move || {
+            let done = bar.length().map(|total| (bar.position(), total));
+            eprint_line!("syscollect: {}", sign_of_life(&bar.prefix(), done, began.elapsed()));
+        }
+    })
 }
 
 /// `exporting for 40 s, 12 % done`.

@@ -178,6 +178,21 @@ impl<'a, S> Engine<'a, S> {
         }
     }
 
+    /// The same where a program says so, in memory that it writes to: a thread of another process is
+    /// not its own, and what it says of that is said of its first thread.
+    pub fn claimed_thread(&mut self, tid: u32, pid: Option<u32>) -> ThreadId {
+        match (self.threads.get(tid), pid) {
+            (Some(thread), Some(pid)) if self.threads.is_announced(tid) => {
+                let process = self.tables.thread(thread).process;
+                match self.tables.process(process).pid == pid {
+                    true => thread,
+                    false => self.thread_of(pid, Some(pid)),
+                }
+            }
+            (_, pid) => self.thread_of(tid, pid),
+        }
+    }
+
     /// The process that an id, also of one of its threads, means now.
     pub fn process_of(&mut self, id: u32) -> ProcessId {
         let thread = self.thread(id);
@@ -228,6 +243,26 @@ mod tests {
         let reported: Vec<Time> = kept.events.iter().map(|(time, _)| *time).collect();
         assert_eq!(reported.len(), 4, "the very last moment is told, too");
         assert!(reported.is_sorted());
+    }
+
+    #[test]
+    fn what_a_program_says_of_a_thread_of_another_process_is_its_first_threads() {
+        let mut kept = KeptEvents::default();
+        let mut engine = engine(&mut kept);
+        let [victim, attacker] = [20, 30].map(|pid| {
+            let (machine, name) = (engine.machine, engine.tables.strings.intern("x"));
+            engine.tables.processes.push(syscollect_model::Process::named(machine, pid, name));
+            let process = ProcessId(engine.tables.processes.len() as u32 - 1);
+            engine.tables.threads.push(syscollect_model::Thread::named(pid, process, name));
+            let thread = ThreadId(engine.tables.threads.len() as u32 - 1);
+            engine.threads.bind(pid, thread);
+            thread
+        });
+        assert_eq!(engine.claimed_thread(20, Some(20)), victim);
+        assert_eq!(engine.claimed_thread(20, Some(30)), attacker);
+        let own = engine.claimed_thread(31, Some(30));
+        let process = engine.tables.thread(attacker).process;
+        assert_eq!(engine.tables.thread(own).process, process, "nobody announced it");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::format::{CHUNK_HEADER, CHUNK_MAGIC, FILE_HEADER, FileHeader, MAJOR, StoredHeader};
 use crate::{Damage, IndexEntry, StoreError};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use syscollect_byte_source::ByteSource;
 use syscollect_model::Lane;
 
@@ -10,6 +11,12 @@ use syscollect_model::Lane;
 const WINDOW: usize = 16 << 10;
 /// How far the first chunk is looked for when the file's own header is damaged.
 const FOREIGN: u64 = 8 << 20;
+/// Lanes of a capture: some for each CPU, and one for each ring of an instrumented program. Each
+/// takes a kilobyte of who reads it, and 70 bytes of who makes captures up.
+const LANES_MAX: usize = 1 << 17;
+/// Bytes in which headers are looked for, of all damage together: some seconds' work. A file of
+/// anybody's may end in terabytes of holes, which cost no disk.
+const SEARCHED_MAX: u64 = 2 << 30;
 
 /// What a scan found.
 #[derive(Debug, Default)]
@@ -33,6 +40,8 @@ pub(crate) struct Scanner<'a> {
     /// Bytes of payloads that may still be verified here: headers that lie
     /// within each other's payloads must not make this quadratic.
     budget: u64,
+    /// Bytes that were searched for headers.
+    searched: u64,
     found: Scan,
 }
 
@@ -41,7 +50,8 @@ impl<'a> Scanner<'a> {
         let length = source.length();
         let budget = length.saturating_mul(2).saturating_add(64 << 20);
         let (window, payload, found) = (Vec::new(), Vec::new(), Scan::default());
-        Ok(Self { source, capture, length, window, window_start: 0, payload, budget, found })
+        let (window_start, searched) = (0, 0);
+        Ok(Self { source, capture, length, window, window_start, payload, budget, searched, found })
     }
 
     pub(crate) fn run(mut self) -> Result<Scan, StoreError> {
@@ -67,7 +77,7 @@ impl<'a> Scanner<'a> {
                 }
                 None => {
                     skipped_from.get_or_insert(at);
-                    at = self.next_magic(at + 1)?;
+                    at = self.next_magic(at + 1, self.length)?;
                 }
             }
         }
@@ -116,7 +126,7 @@ impl<'a> Scanner<'a> {
                 self.found.damage.push(Damage::Skipped { offset: 0, bytes });
                 return Ok(bytes);
             }
-            at = self.next_magic(at + 1)?;
+            at = self.next_magic(at + 1, limit)?;
         }
         let reason = if self.length < FILE_HEADER as u64 {
             "it is shorter than a capture's header"
@@ -159,16 +169,22 @@ impl<'a> Scanner<'a> {
         Ok(StoredHeader::parse(self.bytes(at, CHUNK_HEADER)?))
     }
 
-    /// The first place from `at` on where a chunk may begin, or the end.
-    fn next_magic(&mut self, mut at: u64) -> Result<u64, StoreError> {
-        while at + (CHUNK_HEADER as u64) <= self.length {
+    /// The first place from `at` on where a chunk may begin, before `limit`, or the end: also where
+    /// too much was searched.
+    fn next_magic(&mut self, mut at: u64, limit: u64) -> Result<u64, StoreError> {
+        while at < limit
+            && at + (CHUNK_HEADER as u64) <= self.length
+            && self.searched < SEARCHED_MAX
+        {
             let bytes = self.bytes(at, CHUNK_HEADER)?;
             if let Some(found) =
                 bytes.windows(CHUNK_MAGIC.len()).position(|four| four == CHUNK_MAGIC)
             {
                 return Ok(at + found as u64);
             }
-            at += (bytes.len() - (CHUNK_MAGIC.len() - 1)).max(1) as u64;
+            let step = (bytes.len() - (CHUNK_MAGIC.len() - 1)).max(1) as u64;
+            at += step;
+            self.searched += step;
         }
         Ok(self.length)
     }
@@ -189,8 +205,21 @@ impl<'a> Scanner<'a> {
     }
 
     fn note(&mut self, offset: u64, header: &StoredHeader) {
-        if let Some(lane) = header.lane() {
-            self.found.entries.entry(lane).or_default().push(IndexEntry::new(offset, header));
+        let Some(lane) = header.lane() else { return };
+        let is_full = self.found.entries.len() >= LANES_MAX;
+        match self.found.entries.entry(lane) {
+            Entry::Vacant(_) if is_full => self.skip(offset, header.size()),
+            entry => entry.or_default().push(IndexEntry::new(offset, header)),
+        }
+    }
+
+    /// Leaves out these bytes.
+    fn skip(&mut self, offset: u64, size: u64) {
+        match self.found.damage.last_mut() {
+            Some(Damage::Skipped { offset: first, bytes }) if *first + *bytes == offset => {
+                *bytes += size;
+            }
+            _ => self.found.damage.push(Damage::Skipped { offset, bytes: size }),
         }
     }
 }

@@ -39,13 +39,14 @@ pub(crate) struct Stream<W> {
 }
 
 impl<W: Write> Stream<W> {
-    /// A stream to `out` with `workers` threads that compress (at least one).
+    /// A stream to `out` with `workers` threads that compress (at least one). Where no thread can be
+    /// had the stream compresses itself.
     pub(crate) fn new(out: W, workers: usize) -> Self {
         let (jobs, queue) = bounded::<CompressionJob>(QUEUE);
         let workers = (0..workers.max(1))
-            .map(|_| {
+            .map_while(|_| {
                 let queue = queue.clone();
-                thread::spawn(move || compress_all(&queue))
+                thread::Builder::new().spawn(move || compress_all(&queue)).ok()
             })
             .collect();
         Self {
@@ -74,8 +75,14 @@ impl<W: Write> Stream<W> {
         let empty = self.free.pop().unwrap_or_else(|| Vec::with_capacity(BLOCK + (BLOCK >> 3)));
         let block = std::mem::replace(&mut self.block, empty);
         let (done, finished) = bounded(1);
-        let jobs = self.jobs.as_ref().ok_or(ExportError::WriterGone)?;
-        jobs.send(CompressionJob { block, done }).map_err(|_| ExportError::WriterGone)?;
+        let (jobs, job) = (self.jobs.as_ref(), CompressionJob { block, done });
+        match self.workers.is_empty() {
+            true => BlockCompressor::new().compress(job),
+            false => {
+                let jobs = jobs.ok_or(ExportError::WriterGone)?;
+                jobs.send(job).map_err(|_| ExportError::WriterGone)?;
+            }
+        }
         self.under_way.push_back(finished);
         while let Some(oldest) = self.under_way.front() {
             // Beyond the queue's length the oldest is waited for, which bounds the memory.
@@ -119,15 +126,29 @@ impl<W: Write> Stream<W> {
 
 /// A worker: until the stream hands on no more.
 fn compress_all(queue: &Receiver<CompressionJob>) {
-    let mut compressor = Compress::new(Compression::new(LEVEL), true);
-    let mut zlib = Vec::new();
-    for CompressionJob { mut block, done } in queue {
-        deflate(&mut compressor, &block, &mut zlib);
+    let mut compressor = BlockCompressor::new();
+    queue.iter().for_each(|job| compressor.compress(job));
+}
+
+/// Compresses one block after another.
+struct BlockCompressor {
+    state: Compress,
+    zlib: Vec<u8>,
+}
+
+impl BlockCompressor {
+    fn new() -> Self {
+        Self { state: Compress::new(Compression::new(LEVEL), true), zlib: Vec::new() }
+    }
+
+    fn compress(&mut self, job: CompressionJob) {
+        let CompressionJob { mut block, done } = job;
+        deflate(&mut self.state, &block, &mut self.zlib);
         // The block's own buffer takes the result: it is large enough and travels back to be used
         // again.
         block.clear();
         Message::new(&mut block).message(trace::PACKET, |compressed| {
-            compressed.bytes(packet::COMPRESSED_PACKETS, &zlib);
+            compressed.bytes(packet::COMPRESSED_PACKETS, &self.zlib);
         });
         // A stream that gave up no longer listens; there is nobody to tell.
         let _ = done.send(block);

@@ -81,12 +81,12 @@ pub(super) fn load(
     let sched = SCHED.map(|names| (names, [names.1, names.2].map(|name| programs.remove(name))));
     let samplers = SAMPLERS.map(|name| programs.remove(name));
     let loaded = thread::scope(|scope| -> Result<_, CaptureError> {
-        let sampler = scope.spawn(|| {
+        let sampler = spawned(scope, || {
             let _turn = wait_for_turn(turns);
             load_samplers(samplers, options)
-        });
+        })?;
         let sched = sched.map(|(names, variants)| {
-            scope.spawn(move || {
+            spawned(scope, move || {
                 let _turn = wait_for_turn(turns);
                 load_tracepoint(names, variants, btf)
             })
@@ -98,7 +98,7 @@ pub(super) fn load(
         };
         let mut refused = Vec::new();
         for thread in sched {
-            refused.extend(joined(thread)?);
+            refused.extend(joined(thread?)?);
         }
         joined(sampler).and(rare)?;
         Ok((refused, identify))
@@ -134,6 +134,16 @@ pub(super) fn load_identify(ebpf: &mut Ebpf) -> Result<(), CaptureError> {
 type Programs<'a> = HashMap<&'a str, &'a mut Program>;
 
 /// What the thread came to; where it panics, so does this.
+/// A thread of the scope; an error where there can be no more threads.
+fn spawned<'scope, T: Send + 'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<thread::ScopedJoinHandle<'scope, T>, CaptureError> {
+    thread::Builder::new().spawn_scoped(scope, work).map_err(|error| {
+        CaptureError::system("cannot begin a thread that loads kernel programs", error)
+    })
+}
+
 fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

@@ -22,7 +22,7 @@ use syscollect_zone_protocol::arena::RingState;
 
 use super::Announcement;
 use super::arena::{ArenaRefusal, LocatedArena};
-use super::find::{self, Numbering};
+use super::find::{self, ArenaMaker, Numbering};
 use super::mapped::MappingLooks;
 use super::taken::{Arenas, MOST_OF_A_PROCESS, TakenArena};
 use super::watch::{TakeoverOutcome, announced_ring, take};
@@ -492,15 +492,17 @@ impl Discovery {
     /// that a child has inherited is not its own.
     fn look_for_arenas(&mut self, user: u32, pid: u32) {
         let root = self.arenas.root();
+        let Some(maker) = ArenaMaker::of(&root, pid) else { return };
         let descriptors = find::arena_descriptors(&root, pid).into_iter();
-        let places = descriptors.take(MOST_OF_A_PROCESS as usize);
-        let mut places: Vec<_> = places.filter_map(LocatedArena::at).collect();
+        // Others may have sent it as many descriptors as it takes.
+        let own = descriptors.filter_map(LocatedArena::at).filter(|place| maker.made(&place.found));
+        let mut places: Vec<_> = own.take(MOST_OF_A_PROCESS as usize).collect();
         if places.is_empty() {
             places = self.mapped.arenas(&root, pid, user);
+            places.retain(|place| maker.made(&place.found));
         }
-        let own_id = find::own_id(&root, pid);
         for LocatedArena { path, found } in places.iter().take(MOST_OF_A_PROCESS as usize) {
-            if self.arenas.known(found.id).is_some() || found.owner() != own_id {
+            if self.arenas.known(found.id).is_some() {
                 continue;
             }
             match self.arenas.take(pid, path, found) {
@@ -579,7 +581,8 @@ mod tests {
         program: &FakeProgram,
     ) -> (Arc<Arenas>, Receiver<WatchEvent>) {
         process.runs(program);
-        let status = format!("NSpid:\t{}\n", program.pid());
+        let user = find::user_of(Path::new("/"), std::process::id());
+        let status = format!("Uid:\t{user}\nNSpid:\t{}\n", program.pid());
         std::fs::write(process.root().join("proc/7001/status"), status).unwrap();
         let (found, events) = channel();
         (Arc::new(Arenas::new(process.root(), ClockSource::Tsc, found)), events)

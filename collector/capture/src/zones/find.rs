@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use syscollect_untrusted_files::{in_map_files, in_process, living_other, status_at};
 use syscollect_zone_protocol::arena::ARENA_NAME;
 
-use super::arena::{Arena, ArenaId};
+use super::arena::{Arena, ArenaId, FoundArena};
 
 /// Links, tasks and mappings of one process that are looked at, at most. Arenas are made early:
 /// their descriptors are among the first.
@@ -201,6 +201,40 @@ pub(super) fn own_id(root: &Path, pid: u32) -> Option<u32> {
     namespace_ids(&root.join(format!("proc/{pid}/status")))?.last().copied()
 }
 
+/// By what an arena that a process made is told from one that somebody sent it.
+pub(super) struct ArenaMaker {
+    /// What the process calls itself, which the arena says.
+    id: u32,
+    /// Whose files it makes now, or did before it gave up rights: root's, and in a namespace of
+    /// users whoever is root there.
+    users: Vec<u32>,
+}
+
+impl ArenaMaker {
+    /// `None` where the process is gone.
+    pub(super) fn of(root: &Path, pid: u32) -> Option<Self> {
+        let process = root.join(format!("proc/{pid}"));
+        let status = status_at(&process.join("status"))?;
+        let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+        let mut users: Vec<u32> = ids.split_ascii_whitespace().filter_map(number).collect();
+        users.push(0);
+        let map = status_at(&process.join("uid_map")).unwrap_or_default();
+        users.extend(map.lines().filter_map(|line| {
+            let mut fields = line.split_ascii_whitespace().filter_map(number);
+            (fields.next()? == 0).then(|| fields.next())?
+        }));
+        Some(Self { id: own_id(root, pid)?, users })
+    }
+
+    pub(super) fn made(&self, found: &FoundArena) -> bool {
+        self.users.contains(&found.user) && found.owner() == Some(self.id)
+    }
+}
+
+fn number(field: &str) -> Option<u32> {
+    field.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,6 +260,19 @@ mod tests {
         assert_eq!(numbering.host_tid(root.path(), 70, 6), Some(75));
         assert_eq!(numbering.host_tid(root.path(), 70, 75), None, "75 is nobody's number in there");
         assert_eq!(own_id(root.path(), 70), Some(1));
+    }
+
+    #[test]
+    fn a_process_makes_files_of_its_users_of_root_and_of_its_namespaces_root() {
+        let root = proc_of(&[
+            ("70/status", "Uid:\t1000\t1001\t1001\t1001\nNSpid:\t70\t1\n"),
+            ("70/uid_map", "         0     100000      65536\n"),
+            ("71/status", "Uid:\t1000\t1000\t1000\t1000\nNSpid:\t71\n"),
+        ]);
+        let maker = ArenaMaker::of(root.path(), 70).unwrap();
+        assert_eq!((maker.id, maker.users), (1, vec![1000, 1001, 1001, 1001, 0, 100_000]));
+        assert_eq!(ArenaMaker::of(root.path(), 71).unwrap().users, [1000, 1000, 1000, 1000, 0]);
+        assert!(ArenaMaker::of(root.path(), 72).is_none());
     }
 
     #[test]

@@ -39,6 +39,17 @@ pub(crate) struct PlacedMarker {
     pub(crate) more: Box<[u64]>,
 }
 
+/// What a program calls one of its threads.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct ThreadName {
+    /// Since when.
+    ticks: u64,
+    tid: u32,
+    /// The program's process, if that is known.
+    pid: Option<u32>,
+    name: String,
+}
+
 /// What the pass found.
 #[derive(Debug, Default)]
 pub(crate) struct Prescan {
@@ -49,8 +60,8 @@ pub(crate) struct Prescan {
     pub(crate) stacks: ProgramStacks,
     /// Who writes to each lane.
     pub(crate) owners: FxHashMap<Lane, LaneOwners>,
-    /// The last name of each thread, and since when: by lane and owner.
-    names: FxHashMap<(Lane, u32, u32), (u64, String)>,
+    /// The last name of each thread: by lane and owner.
+    names: FxHashMap<(Lane, u32, u32), ThreadName>,
 }
 
 /// What the pass needs to know.
@@ -146,7 +157,9 @@ impl Prescanner<'_> {
         let mut stack = Vec::new();
         for part in Parts::new(own_attributes(words)) {
             if let Some(name) = thread_name(&part, log, self.tables) {
-                prescan.names.insert((lane, owner.owner, owner.tid), (ticks, name));
+                let (tid, pid) = (owner.tid, self.programs.pid(owner.client));
+                let name = ThreadName { ticks, tid, pid, name };
+                prescan.names.insert((lane, owner.owner, owner.tid), name);
             } else if let ItemPart::Stack(mut addresses) = part {
                 stack.append(&mut addresses);
             }
@@ -215,22 +228,24 @@ impl Prescan {
     pub(crate) fn finish(&mut self, history: &mut TaskHistory, tables: &mut Tables) {
         self.is_whole = true;
         self.markers.sort_by_key(|marker| marker.ticks);
-        let mut names: Vec<(u64, u32, String)> = std::mem::take(&mut self.names)
-            .into_iter()
-            .map(|((_, _, tid), (ticks, name))| (ticks, tid, name))
-            .collect();
+        let mut names: Vec<_> = std::mem::take(&mut self.names).into_values().collect();
         names.sort();
-        let tids: FxHashSet<u32> = names.iter().map(|(_, tid, _)| *tid).collect();
+        let tids: FxHashSet<u32> = names.iter().map(|name| name.tid).collect();
         let lifetimes = history.lifetimes(&tids);
         let mut named: FxHashSet<ThreadId> =
             history.first_names.iter().map(|(thread, _)| *thread).collect();
-        for (ticks, tid, name) in names {
+        for ThreadName { ticks, tid, pid, name } in names {
             let Some(thread) = lifetimes.get(&tid).and_then(|list| {
                 let after = list.partition_point(|(since, _)| *since <= ticks);
                 list.get(after.checked_sub(1)?).map(|(_, thread)| *thread)
             }) else {
                 continue;
             };
+            // Nobody names threads of other processes.
+            let process = tables.thread(thread).process;
+            if pid.is_some_and(|pid| tables.process(process).pid != pid) {
+                continue;
+            }
             let row = &mut tables.threads[thread.index()];
             // Its name until then is told first, unless it is told with its beginning.
             if named.insert(thread) && row.start.is_none() {

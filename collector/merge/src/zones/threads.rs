@@ -91,7 +91,7 @@ impl Zones {
     ) -> Writer {
         let ZoneChunk { client, tid, owner, .. } = *chunk;
         let pid = self.known.programs.pid(client);
-        let thread = engine.thread_of(tid, pid);
+        let thread = engine.claimed_thread(tid, pid);
         let process = engine.tables.thread(thread).process;
         let slot = self.slot(engine, thread, process, client);
         Writer { lane, client, tid, owner, thread, process, slot }

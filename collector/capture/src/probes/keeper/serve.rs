@@ -172,7 +172,9 @@ fn detach(mut links: Vec<OwnedFd>) {
     std::thread::scope(|scope| {
         while !links.is_empty() {
             let some = links.split_off(links.len().saturating_sub(share));
-            scope.spawn(|| some.into_iter().for_each(drop));
+            // Without the thread they are closed here, with what it would have done.
+            let detach = || some.into_iter().for_each(drop);
+            let _ = std::thread::Builder::new().spawn_scoped(scope, detach);
         }
     });
 }
