@@ -115,6 +115,8 @@ struct mm_struct {
 	/* Where there are memory control groups. */
 	struct task_struct *owner;
 	struct file *exe_file;
+	/* Where the stack of the first thread begins. */
+	unsigned long start_stack;
 	mm_context_t context;
 };
 

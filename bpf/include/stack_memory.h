@@ -7,6 +7,10 @@
  * code lies that has no table: the collector makes those of all callers in it,
  * which walks would ask for one by one.
  *
+ * Where it is known where the stack begins, its outermost frames are sent, too,
+ * though there be more in between than is sent: a single frame may be that large.
+ * What has never been touched, as most of such a frame, is left out.
+ *
  * That is dear, and rare. Each user has a share of it on each CPU, in each
  * context: whose programs never get tables cannot have it all.
  */
@@ -44,6 +48,11 @@ struct memory_share {
 /* A byte in so many ticks, as a shift: some 100 to 250 KB in a second. */
 #define MEMORY_SHARE_TICKS 14
 
+#define STACK_MEMORY_PARTS_MAX (STACK_MEMORY_PARTS + STACK_MEMORY_TOP_PARTS)
+/* A stack that begins further up than this, bytes, begins elsewhere. */
+#define MAX_STACK_BYTES (64u << 20)
+#define UNKNOWN_TOP ~0ULL
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(key_size, 4);
@@ -56,7 +65,7 @@ static __always_inline struct memory_share *memory_share(__u32 context, __u64 ti
 {
 	__u32 index = user_share(bpf_get_current_uid_gid()) + (context & 1) * USER_SHARES;
 	struct memory_share *share = bpf_map_lookup_elem(&memory_shares, &index);
-	const __u64 needed = STACK_MEMORY_PARTS * sizeof(struct stack_memory_part);
+	const __u64 needed = STACK_MEMORY_PARTS_MAX * sizeof(struct stack_memory_part);
 
 	if (!share)
 		return 0;
@@ -71,30 +80,68 @@ static __always_inline struct memory_share *memory_share(__u32 context, __u64 ti
 	return share->room < needed ? 0 : share;
 }
 
+/* Where the current thread's stack begins, if the frame that the walk has reached is on it: the
+ * kernel knows that of a program's first thread; at the top of others' stacks C libraries keep what
+ * they have of a thread. UNKNOWN_TOP on stacks that a program made for itself. Into `u->top`. */
+__noinline int unwind_find_top(SCRATCH)
+{
+	TAKE_SCRATCH(0);
+	struct unwind *u = &s->unwind;
+	struct task_struct *task = (void *)bpf_get_current_task();
+	__u64 first = BPF_CORE_READ(task, mm, start_stack), other = BPF_CORE_READ(task, THREAD_NUMBER);
+
+	u->top = UNKNOWN_TOP;
+	if (first - u->sp < MAX_STACK_BYTES)
+		u->top = first;
+	else if (other - u->sp < MAX_STACK_BYTES)
+		u->top = other;
+	return 0;
+}
+
+/* Where the parts begin that are sent of the outermost frames. */
+static __always_inline __u64 outermost_parts(const struct unwind *u)
+{
+	return ((u->top - 1) | (STACK_MEMORY_PART_BYTES - 1)) + 1 -
+	       STACK_MEMORY_TOP_PARTS * STACK_MEMORY_PART_BYTES;
+}
+
 /* Sends the stack from where the walk in the scratch has ended, up to its end or what is sent at
- * most; `u->stack` is the stack's id. How many bytes of the ring were asked for is in `u->sent`:
- * that is what a share is charged, however little a stack has. */
+ * most; `u->stack` is the stack's id. For how many bytes of the ring memory was looked at is in
+ * `u->sent`: that is what a share is charged, however little a stack has. */
 __noinline int unwind_send_memory(SCRATCH)
 {
 	TAKE_SCRATCH(0);
 	struct unwind *u = &s->unwind;
 	__u64 start = u->sp;
-	__u64 asked = 0;
 	bool returns_at_sp = unwind_returns_at_sp(GIVE_SCRATCH(s));
 
+	unwind_find_top(GIVE_SCRATCH(s));
+	u->sent = 0;
 	/* What cannot be read is 0. */
 	if (u->reached == FRAME_INTERRUPTED)
 		bpf_probe_read_user(u->saved, sizeof(u->saved), (void *)u->registers);
 	else
 		bpf_probe_read_kernel(u->saved, sizeof(u->saved), (void *)(stands(u) ? u->registers : 0));
 
-	for (int i = 0; i < STACK_MEMORY_PARTS; i++) {
+	for (int i = 0; i < STACK_MEMORY_PARTS_MAX; i++) {
+		if (i == STACK_MEMORY_PARTS) {
+			if (u->top == UNKNOWN_TOP)
+				break;
+			start = start < outermost_parts(u) ? outermost_parts(u) : start;
+		}
+		if (start >= u->top)
+			break;
 		__u64 bytes = STACK_MEMORY_PART_BYTES - (start & (STACK_MEMORY_PART_BYTES - 1));
 
+		u->sent += sizeof(struct stack_memory_part);
 		/* Before the ring is asked: what is discarded there takes room as well. */
-		if (bpf_probe_read_user(s->window, bytes, (void *)start))
-			break;
-		asked += sizeof(struct stack_memory_part);
+		if (bpf_probe_read_user(s->window, bytes, (void *)start)) {
+			if (u->top == UNKNOWN_TOP)
+				break;
+			/* No other part of the page can be read either. */
+			start = (start | 4095) + 1;
+			continue;
+		}
 		struct stack_memory_part *part = bpf_ringbuf_reserve(&stack_memory, sizeof(*part), 0);
 
 		if (!part)
@@ -119,7 +166,6 @@ __noinline int unwind_send_memory(SCRATCH)
 		bpf_ringbuf_submit(part, BPF_RB_NO_WAKEUP);
 		start += bytes;
 	}
-	u->sent = asked;
 	return 0;
 }
 

@@ -95,9 +95,9 @@ struct unwind {
 	__u64 registers;
 	/* The function that a call goes to. */
 	__u64 called;
-	/* For stacks that are sent as they lie in memory: the stack's id, and bytes of the ring that were
-	 * asked for. */
-	__u64 stack, sent;
+	/* For stacks that are sent as they lie in memory: the stack's id, where it begins, and for how
+	 * many bytes of the ring memory was looked at. */
+	__u64 stack, top, sent;
 	__u64 saved[SAVED_REGISTERS];
 	/* The words of the stack that the walk has read: how many, a hash of them, and where they lie, in
 	 * words above the first frame: each, and the last. See known_walk.h. */
@@ -720,9 +720,10 @@ __noinline int unwind_walk(SCRATCH)
 		int ending = unwind_step(GIVE_SCRATCH(s));
 
 		if (ending) {
-			/* An address that is no code is not shown, but the program's own is. */
+			/* An address that is no code is not shown, but the program's own is: there was code,
+			 * before the thread ended or began to run another program. */
 			if (ending == UNWIND_NO_CODE) {
-				ending = STACK_NO_UNWIND_INFORMATION;
+				ending = i > 1 ? STACK_NO_UNWIND_INFORMATION : STACK_MEMORY_GONE;
 				if (i > 1) {
 					count--;
 					u->hash = before;

@@ -189,7 +189,9 @@ static __always_inline int on_switch(void *context, bool preempted, struct task_
 			flags |= SCHED_IO_WAIT;
 		/* With a filter, a switch to a recorded process shows who left, but
 		 * not where: stacks are of the recorded processes only. */
-		if (OFFCPU_STACKS && left && previous_tid && is_recorded(READ(direct, previous, tgid)))
+		/* Who has ended waits for nothing, and what its stack was is gone. */
+		if (OFFCPU_STACKS && left && left != STATE_DEAD && previous_tid &&
+		    is_recorded(READ(direct, previous, tgid)))
 			stacks = stacks_of(context, &lane->header, previous, ticks, frame, direct, 1);
 		put_event(lane, head, stamp(ticks, KIND_SWITCH),
 			  event_fields(next_tid, left, READ(direct, previous, prio), READ(direct, next, prio), flags),

@@ -207,6 +207,13 @@ pub mod stack_ending {
     pub const UNUSABLE_INFORMATION: u32 = 5;
     /// The walk was by frame pointers alone, and the last frame's leads to no other.
     pub const FRAME_POINTERS: u32 = 6;
+    /// The thread stands where no code is mapped any more: it has ended, or runs another program
+    /// from now on, and the memory of the one that called the kernel is gone.
+    pub const MEMORY_GONE: u32 = 7;
+    /// The table for the code of the last frame was not made yet, and the next frame lies further up
+    /// than what was sent of the stack: found by whoever walks such stacks on, in
+    /// no record of the kernel programs.
+    pub const BEYOND_MEMORY: u32 = 8;
 }
 
 /// A record that may be read from, and written as, plain bytes.

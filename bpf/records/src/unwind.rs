@@ -20,6 +20,9 @@ pub const MEMORY_PART_BYTES: usize = 2048;
 /// Parts that are sent of one stack at most: at least 30 KiB. Of threads that block, three of four
 /// stacks need 5 KiB and nine of ten 11 KiB; compilers need more, and are over before long.
 pub const MEMORY_PARTS: usize = 16;
+/// Parts that are sent of its outermost frames besides, where it is known where the stack begins: a
+/// function of which one frame takes all that is sent (rustc's has 540 KB) is not far from there.
+pub const MEMORY_TOP_PARTS: usize = 28;
 
 /// How a frame's canonical frame address (CFA) is found, which is what the stack pointer was before
 /// the call: [`UnwindRow::cfa`].
@@ -171,7 +174,7 @@ record! {
         bytes: u32 as "__u32 bytes",
         /// Of the last frame: where its code is,
         ip: u64 as "__u64 ip",
-        /// its stack pointer, where the first part begins,
+        /// its stack pointer, where the first part begins (of the others some may be missing),
         sp: u64 as "__u64 sp",
         /// and rbp.
         bp: u64 as "__u64 bp",

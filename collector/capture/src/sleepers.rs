@@ -22,7 +22,7 @@ use syscollect_records::unwind::{SleepingTask, StackMemoryHeader, frame_reached}
 use syscollect_records::{RecordKind, StackHeader, Stamp, stack_ending, stack_space};
 use syscollect_store::{Chunk, KnownProcess, KnownSleep};
 use syscollect_untrusted_files::read_memory;
-use syscollect_unwind::{FrameReached, Registers, StackMemory};
+use syscollect_unwind::{FrameReached, Registers, StackMemory, StackPieces};
 
 use crate::clock::ticks_now;
 use crate::committed_object;
@@ -378,7 +378,7 @@ impl SleeperStacks {
         let memory = StackMemory {
             registers: Registers::running(ip, sp, &registers),
             reached: FrameReached::of(&registers_then),
-            bytes,
+            stack: StackPieces::from(sp, bytes),
         };
         let key = (Lane::new(LaneKind::SchedStack, Lane::SLEEPERS), id);
         let mut stacks = self.memory.lock().unwrap_or_else(PoisonError::into_inner);

@@ -376,6 +376,8 @@ fn cut_of(truncated: u32) -> Option<StackCut> {
         stack_ending::NO_TABLE_YET => Some(StackCut::NoTableYet),
         stack_ending::UNUSABLE_INFORMATION => Some(StackCut::UnusableInformation),
         stack_ending::FRAME_POINTERS => Some(StackCut::FramePointers),
+        stack_ending::MEMORY_GONE => Some(StackCut::MemoryGone),
+        stack_ending::BEYOND_MEMORY => Some(StackCut::BeyondMemory),
         _ => Some(StackCut::Frames),
     }
 }

@@ -12,6 +12,10 @@ pub enum StackCut {
     Unreadable,
     /// The unwind table for the last frame's code was not made yet.
     NoTableYet,
+    /// Nor was it then, and the next frame lies further up than what was kept of the stack.
+    BeyondMemory,
+    /// The thread had ended, or begun to run another program: the memory of what called was gone.
+    MemoryGone,
     /// There is unwind information for the last frame's code, but none that can be used.
     UnusableInformation,
     /// The walk was by frame pointers alone, and the last frame's leads to no other: the code there
@@ -30,6 +34,8 @@ impl StackCut {
             Self::NoUnwindInformation => "no unwind information",
             Self::Unreadable => "stack not readable",
             Self::NoTableYet => "no unwind table yet",
+            Self::BeyondMemory => "no unwind table yet, and a larger stack than is kept",
+            Self::MemoryGone => "the program's memory was gone",
             Self::UnusableInformation => "unwind information that cannot be used",
             Self::FramePointers => "frame pointers lead no further",
             Self::Lost => "frames lost",
@@ -43,6 +49,10 @@ impl StackCut {
             Self::NoUnwindInformation => "[truncated: no unwind information]",
             Self::Unreadable => "[truncated: stack not readable]",
             Self::NoTableYet => "[truncated: no unwind table yet]",
+            Self::BeyondMemory => {
+                "[truncated: no unwind table yet, and a larger stack than is kept]"
+            }
+            Self::MemoryGone => "[truncated: the program's memory was gone]",
             Self::UnusableInformation => "[truncated: unwind information that cannot be used]",
             Self::FramePointers => "[truncated: frame pointers lead no further]",
             Self::Lost => "[frames lost]",

@@ -42,6 +42,7 @@ mod frames;
 mod index;
 mod memory;
 mod partial;
+mod pieces;
 mod program;
 mod row_cache;
 mod rule;
@@ -53,6 +54,7 @@ mod writer;
 pub use error::UnwindError;
 pub use file::UnwindFile;
 pub use memory::{Callers, CodeAt, FrameReached, StackMemory};
+pub use pieces::StackPieces;
 pub use row_cache::RowCache;
 pub use syscollect_records::unwind::{PAGE_BYTES, UnwindRow};
 pub use walk::{

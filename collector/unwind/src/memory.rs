@@ -1,5 +1,6 @@
 //! Stacks as they lay in memory, for code whose tables came too late.
 
+use crate::pieces::StackPieces;
 use crate::walk::lookup_address;
 use crate::{
     GeneralRegisters, Registers, UnwindRow, WalkEnd, interrupted_registers, running_registers, step,
@@ -11,7 +12,7 @@ use syscollect_records::unwind::{StackMemoryHeader, cfa_rule, frame_reached};
 /// A frame is at most this far above the one it called, bytes, where frame pointers say so: what
 /// the kernel programs take for one, too.
 const FRAME_BYTES_MAX: u64 = 1 << 20;
-const WORD: usize = 8;
+const WORD: u64 = 8;
 
 /// A stack as it lay in memory, from the last frame on that a walk had found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub struct StackMemory {
     /// How the walk came to it.
     pub reached: FrameReached,
     /// What lay at its stack pointer and above.
-    pub bytes: Vec<u8>,
+    pub stack: StackPieces,
 }
 
 /// How a walk came to a frame, which says what is known of it: [`frame_reached`].
@@ -96,13 +97,13 @@ impl StackMemory {
     ///
     /// ```
     /// use syscollect_records::unwind::{UnwindRow, cfa_rule};
-    /// use syscollect_unwind::{CodeAt, FrameReached, Registers, StackMemory};
+    /// use syscollect_unwind::{CodeAt, FrameReached, Registers, StackMemory, StackPieces};
     ///
     /// // A function with nothing on the stack but where it returns to, which is a thread's first.
     /// let memory = StackMemory {
     ///     registers: Registers { ip: 0x1000, sp: 0x7f00, bp: 0 },
     ///     reached: FrameReached::Stands { general: [0; 16], returns_at_sp: Some(false) },
-    ///     bytes: 0x2000_u64.to_ne_bytes().to_vec(),
+    ///     stack: StackPieces::from(0x7f00, 0x2000_u64.to_ne_bytes().to_vec()),
     /// };
     /// fn row(cfa: u8) -> CodeAt {
     ///     CodeAt::Row(UnwindRow { cfa, cfa_offset: 1, ..UnwindRow::default() })
@@ -143,8 +144,8 @@ impl StackMemory {
                     (registers, reached) = (caller, how);
                     addresses.push(caller.ip.wrapping_add(u64::from(how.stands())));
                 }
-                // It lies further up than what was sent: a table would have found it.
-                Err(WalkEnd::Unreadable) => break stack_ending::NO_TABLE_YET,
+                // It lies where nothing was sent of: a table would have found it.
+                Err(WalkEnd::Unreadable) => break stack_ending::BEYOND_MEMORY,
                 Err(_) => break without,
             }
         };
@@ -195,16 +196,12 @@ impl StackMemory {
 
     /// The word at an address, if it was sent.
     pub fn word(&self, address: u64) -> Option<u64> {
-        let start = usize::try_from(address.checked_sub(self.registers.sp)?).ok()?;
-        let bytes = self.bytes.get(start..start.checked_add(WORD)?)?;
-        // The kernel programs read none across words either.
-        let word = bytes.try_into().ok().filter(|_| address.is_multiple_of(WORD as u64))?;
-        Some(u64::from_ne_bytes(word))
+        self.stack.word(address)
     }
 }
 
 fn above(at: u64, words: u64) -> Option<u64> {
-    at.checked_add(words * WORD as u64)
+    at.checked_add(words * WORD)
 }
 
 #[cfg(test)]
@@ -228,10 +225,13 @@ mod tests {
         for caller in callers {
             words.extend([1, 2, 3, *caller]);
         }
-        let bytes = words.iter().flat_map(|word: &u64| word.to_ne_bytes()).collect();
         let registers = Registers { ip: 0x5000, sp: STACK, bp: 0 };
         let reached = FrameReached::Stands { general: [0; 16], returns_at_sp: Some(false) };
-        StackMemory { registers, reached, bytes }
+        StackMemory { registers, reached, stack: of_words(STACK, &words) }
+    }
+
+    fn of_words(start: u64, words: &[u64]) -> StackPieces {
+        StackPieces::from(start, words.iter().flat_map(|word| word.to_ne_bytes()).collect())
     }
 
     fn code(address: u64) -> CodeAt {
@@ -268,7 +268,7 @@ mod tests {
         let beyond = stack(&[0x4010]).callers(1, code);
         assert_eq!(
             (beyond.addresses, beyond.truncated),
-            (vec![0x4010], stack_ending::NO_TABLE_YET)
+            (vec![0x4010], stack_ending::BEYOND_MEMORY)
         );
         let damaged = stack(&[0x4010, 0x99]).callers(1, code);
         assert_eq!(damaged.addresses, [0x4010], "what is no code is no caller");
@@ -278,16 +278,31 @@ mod tests {
     }
 
     #[test]
+    fn a_frame_larger_than_what_is_sent_is_passed_where_its_end_was_sent() {
+        // The second function keeps half a megabyte, of which nothing is known.
+        let far = UnwindRow { cfa: cfa_rule::RSP_FAR, cfa_offset: 0x7fff, ..UnwindRow::default() };
+        let large = |address| match address {
+            0x4000..0x5000 => CodeAt::Row(far),
+            address => code(address),
+        };
+        let mut memory = stack(&[0x4010]);
+        assert_eq!(memory.callers(1, large).truncated, stack_ending::BEYOND_MEMORY);
+        let end = STACK + 4 * WORD + 0x7fff * 16;
+        let outer: Vec<u8> = [0x3010_u64, 1, 2, 3, 0x1010].map(u64::to_ne_bytes).concat();
+        assert!(memory.stack.add(end - WORD, &outer));
+        let callers = memory.callers(1, large);
+        assert_eq!((callers.addresses, callers.truncated), (vec![0x4010, 0x3010, 0x1010], 0));
+    }
+
+    #[test]
     fn what_a_signal_interrupted_is_found_a_byte_before_its_address() {
         // The handler returns to 0x8000, above which the kernel has kept registers: ip, which is
         // the first byte of a function, and the stack pointer.
-        let mut memory = stack(&[0x8000]);
-        memory.bytes.resize(0x200, 0);
-        let kept = usize::from(FRAME.unsigned_abs()) * WORD;
-        let words = [(kept + 160, STACK + 0x180), (kept + 168, 0x2000), (0x180 + 3 * WORD, 0x1010)];
-        for (at, word) in words {
-            memory.bytes[at..at + WORD].copy_from_slice(&word.to_ne_bytes());
-        }
+        let mut words = [0; 0x40];
+        words[3] = 0x8000;
+        let kept = usize::from(FRAME.unsigned_abs());
+        (words[kept + 20], words[kept + 21], words[0x33]) = (STACK + 0x180, 0x2000, 0x1010);
+        let memory = StackMemory { stack: of_words(STACK, &words), ..stack(&[]) };
         let callers = memory.callers(1, |address| match address {
             0x7fff => row(cfa_rule::SIGNAL, 0),
             address => code(address),
@@ -336,7 +351,7 @@ mod tests {
         // Two functions of code without rows, of which the second was called with an rbp of 0.
         let words = [STACK + 16, 5, 0, 0x7020];
         let mut memory = stack(&[]);
-        memory.bytes = words.iter().flat_map(|word: &u64| word.to_ne_bytes()).collect();
+        memory.stack = of_words(STACK, &words);
         memory.registers = Registers { ip: 0x7010, bp: STACK + 16, ..memory.registers };
         let callers = memory.callers(1, code);
         assert_eq!((callers.addresses, callers.truncated), (vec![0x7020], 0));
@@ -353,10 +368,9 @@ mod tests {
     #[test]
     fn a_function_without_frame_and_rows_returns_where_the_programs_say() {
         let mut memory = stack(&[0x4010, 0x1010]);
-        let (ip, sp) = (0x7010, STACK + 3 * WORD as u64);
+        let (ip, sp) = (0x7010, STACK + 3 * WORD);
         // rbp is of the caller's caller.
         memory.registers = Registers { ip, sp, bp: STACK + 48 };
-        memory.bytes.drain(..3 * WORD);
         let skipped = memory.callers(1, code);
         assert_eq!(skipped.addresses, [0x1010]);
         memory.reached = FrameReached::Stands { general: [0; 16], returns_at_sp: Some(true) };
@@ -432,7 +446,7 @@ mod tests {
             let [ip, sp, bp] = registers;
             let registers = Registers { ip, sp, bp };
             let reached = FrameReached::Stands { general, returns_at_sp };
-            let memory = StackMemory { registers, reached, bytes };
+            let memory = StackMemory { registers, reached, stack: StackPieces::from(sp, bytes) };
             let mut asked = 0;
             let callers = memory.callers(1, |address| {
                 asked += 1;

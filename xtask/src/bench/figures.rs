@@ -177,7 +177,7 @@ impl Packages {
         if let Some(cut) = cut {
             let last = frames.iter().rev().nth(1).map(|frame| (frame, tables.frame(*frame)));
             let place = last.map_or_else(String::new, |(id, frame)| match frame.module {
-                Some(module) if frame.is_unnamed() || cut == StackCut::NoTableYet => path(module),
+                Some(module) if frame.is_unnamed() || is_of_files(cut) => path(module),
                 _ => tables.frame_label(*id),
             });
             *totals.cut.entry((cut.reason(), place)).or_default() += 1;
@@ -207,6 +207,11 @@ impl Packages {
         }
         Ok((share(of_all), missed))
     }
+}
+
+/// Whether it is a matter of files rather than of functions.
+fn is_of_files(cut: StackCut) -> bool {
+    matches!(cut, StackCut::NoTableYet | StackCut::BeyondMemory)
 }
 
 /// Whether a file has a table of its own functions, or a debug file that is installed.

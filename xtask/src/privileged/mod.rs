@@ -56,6 +56,7 @@ mod tracefs;
 mod unwinding;
 mod unwinding_eviction;
 mod unwinding_leaves;
+mod unwinding_memory;
 pub(crate) mod unwinding_oracle;
 mod wakers;
 mod zones;
@@ -124,6 +125,7 @@ const TESTS: &[Test] = &[
     test!("unwinding" kernels, unwinding::unwinding, needs "unwind_tables"),
     test!("unwinding-eviction", unwinding_eviction::unwinding_eviction, needs "unwind_tables"),
     test!("unwinding-leaves" kernels, unwinding_leaves::leaves, needs "unwind_tables"),
+    test!("unwinding-memory" kernels, unwinding_memory::memory, needs "unwind_tables"),
     test!("unwinding-libraries" kernels, chains::replaced_libraries, needs "unwind_tables"),
     test!("chains", chains::chains, needs "unwind_tables"),
     test!("chains-runtimes" named, chains::chains_runtimes, needs "unwind_tables"),

@@ -26,6 +26,7 @@ mod hostile_paths;
 mod hostile_tasks;
 mod instrumented;
 mod jit;
+mod large_frame;
 mod leaderless;
 mod leaves;
 mod library;
@@ -58,8 +59,8 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      fake-jvm silent|deaf|endless|fifo|link FOLDER SECONDS | \
                      new-stacks PROCESSES SECONDS | same-stack SECONDS | \
                      wrap LOG CMD ARGS... | from-memory LOAD ARGS... | \
-                     unwound SECONDS | probed CALLS | leaves SECONDS | visiting FOLDER SECONDS | \
-                     hostile \
+                     unwound SECONDS | large-frame TIMES | probed CALLS | leaves SECONDS | \
+                     visiting FOLDER SECONDS | hostile \
                      mappings|memory|discovery|flood|texts|announcements|announced-files|looks \
                      SECONDS | hostile-code tables|interpreters|mapped|probed|rights|debug|deleted \
                      FOLDER SECONDS | map-long-paths FOLDER SECONDS | start-programs FOLDER COUNT \
@@ -138,6 +139,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["same-stack", seconds] => new_stacks::run_same(number(seconds)?)?,
         ["probed", calls] => probed::run(number(calls)?)?,
         ["unwound", seconds] => unwound::run(number(seconds)?)?,
+        ["large-frame", times] => large_frame::run(number(times)?)?,
         ["leaves", seconds] => leaves::run(number(seconds)?)?,
         ["renames", seconds] => renames::run(number(seconds)?)?,
         ["wrap", log, program, rest @ ..] => return wrap::run(log, program, rest),

@@ -343,7 +343,7 @@ impl Source for EbpfSource {
 }
 
 /// Names of the lanes' statistics.
-const STATISTICS: [(usize, &str); 20] = [
+const STATISTICS: [(usize, &str); 21] = [
     (statistic::WRITTEN, "records_written"),
     (statistic::STACKS, "stacks_looked_up"),
     (statistic::STACKS_SENT, "stacks_sent"),
@@ -360,6 +360,7 @@ const STATISTICS: [(usize, &str); 20] = [
     (statistic::USER_WALKS + 4, "user_stacks_before_tables"),
     (statistic::USER_WALKS + 5, "user_stacks_with_unusable_information"),
     (statistic::USER_WALKS + 6, "user_stacks_cut_by_frame_pointers"),
+    (statistic::USER_WALKS + 7, "user_stacks_of_memory_that_was_gone"),
     (statistic::STACK_MEMORY, "stacks_sent_with_memory"),
     (statistic::USER_SLOT_HITS, "user_stacks_verified"),
     (statistic::USER_CROSS_CHECKED, "user_stacks_walked_again"),

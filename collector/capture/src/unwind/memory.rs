@@ -8,7 +8,7 @@ use aya::maps::{MapData, RingBuf};
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{Lane, LaneKind};
 use syscollect_records::unwind::{PAGE_BYTES, StackMemoryHeader, memory_of};
-use syscollect_unwind::{FrameReached, Registers, StackMemory};
+use syscollect_unwind::{FrameReached, Registers, StackMemory, StackPieces};
 
 use super::UnwindTables;
 use super::tables::WantedPages;
@@ -167,7 +167,8 @@ impl StackCopies {
         }
     }
 
-    /// Adds a part to its stack. Parts come in their order; what lies behind a gap is left out.
+    /// Adds a part to its stack. Parts come in the order of their addresses, and some are missing;
+    /// without the first, which has the last frame, the others are of no use.
     fn add(&mut self, header: &StackMemoryHeader, bytes: &[u8]) {
         let kind = match header.of {
             memory_of::SCHED => LaneKind::SchedStack,
@@ -178,13 +179,11 @@ impl StackCopies {
         let Ok(cpu) = u16::try_from(header.cpu) else { return };
         let Some(bytes) = bytes.get(..header.bytes as usize) else { return };
         let key = (Lane::new(kind, cpu), header.id);
-        let known = self.stacks.get(&key);
-        let wanted = known
-            .map_or(header.sp, |known| known.memory.registers.sp + known.memory.bytes.len() as u64);
-        if header.start != wanted {
+        let is_new = !self.stacks.contains_key(&key);
+        if is_new && header.start != header.sp {
             return;
         }
-        let own = if known.is_none() { STACK_BYTES } else { 0 };
+        let own = if is_new { STACK_BYTES } else { 0 };
         if !self.free.take(header.uid, own + bytes.len() as u64) {
             self.refused += 1;
             return;
@@ -194,10 +193,10 @@ impl StackCopies {
             memory: StackMemory {
                 registers: Registers { ip: header.ip, sp: header.sp, bp: header.bp },
                 reached: FrameReached::of(header),
-                bytes: Vec::new(),
+                stack: StackPieces::default(),
             },
         });
-        stack.memory.bytes.extend_from_slice(bytes);
+        stack.memory.stack.add(header.start, bytes);
     }
 
     fn take(&mut self) -> StacksInMemory {
@@ -236,20 +235,26 @@ mod tests {
         held.add(&part(7, 0, 0x7010), &[3; 2048]);
         let stacks = held.take();
         let stack = of(&stacks, 7).unwrap();
-        assert_eq!(stack.bytes, [[1; 16], [3; 16]].concat());
+        assert_eq!(stack.stack, StackPieces::from(0x7000, [[1; 16], [3; 16]].concat()));
         assert_eq!((stack.registers.ip, stack.registers.sp), (0x1234, 0x7000));
-        assert_eq!(of(&stacks, 8).unwrap().bytes, [2; 16]);
+        assert_eq!(of(&stacks, 8).unwrap().stack, StackPieces::from(0x7000, vec![2; 16]));
         assert!(held.take().is_empty());
     }
 
     #[test]
-    fn what_lies_behind_a_gap_is_left_out() {
+    fn what_lies_behind_a_gap_stays_where_it_lay() {
         let mut held = StackCopies::new(1 << 20);
         held.add(&part(7, 0, 0x7000), &[1; 2048]);
         held.add(&part(7, 0, 0x7020), &[3; 2048]);
         held.add(&part(9, 0, 0x7010), &[3; 2048]);
         let stacks = held.take();
-        assert_eq!(of(&stacks, 7).unwrap().bytes.len(), 16);
+        let stack = &of(&stacks, 7).unwrap().stack;
+        let word = u64::from_ne_bytes;
+        assert_eq!(
+            (stack.word(0x7008), stack.word(0x7020)),
+            (Some(word([1; 8])), Some(word([3; 8])))
+        );
+        assert_eq!((stack.word(0x7018), stack.len()), (None, 32));
         assert!(of(&stacks, 9).is_none(), "its beginning is not there");
     }
 
@@ -296,6 +301,6 @@ mod tests {
         assert!(of(&held.stacks, 5000).is_some());
         let (lying, short) = (StackMemoryHeader { bytes: 99, ..part(1, 0, 0x7000) }, [0; 50]);
         held.add(&lying, &short);
-        assert!(of(&held.stacks, 1).is_some_and(|stack| stack.bytes.len() == 16), "it lies");
+        assert!(of(&held.stacks, 1).is_some_and(|stack| stack.stack.len() == 16), "it lies");
     }
 }

@@ -67,7 +67,9 @@ impl Unwinder for LateUnwinder<'_> {
         let recorded = stack.addresses.get(1..).unwrap_or_default();
         // What lies further up than what was sent is not walked here.
         let is_same = match truncated {
-            stack_ending::NO_TABLE_YET => recorded.starts_with(&addresses),
+            stack_ending::NO_TABLE_YET | stack_ending::BEYOND_MEMORY => {
+                recorded.starts_with(&addresses)
+            }
             _ => recorded == addresses && stack.truncated == truncated,
         };
         self.checked += 1;
