@@ -44,9 +44,9 @@ struct memory_share {
 	__u64 room;
 };
 
-#define MEMORY_SHARE_BYTES (8u << 20)
-/* A byte in so many ticks, as a shift: some 100 to 250 KB in a second. */
-#define MEMORY_SHARE_TICKS 14
+#define MEMORY_SHARE_BYTES (16u << 20)
+/* A byte in so many ticks, as a shift: some 1 to 2 MB in a second. */
+#define MEMORY_SHARE_TICKS 11
 
 #define STACK_MEMORY_PARTS_MAX (STACK_MEMORY_PARTS + STACK_MEMORY_TOP_PARTS)
 /* A stack that begins further up than this, bytes, begins elsewhere. */

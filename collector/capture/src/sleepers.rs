@@ -382,7 +382,7 @@ impl SleeperStacks {
         };
         let key = (Lane::new(LaneKind::SchedStack, Lane::SLEEPERS), id);
         let mut stacks = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        stacks.insert(key, StackCopy { user, memory });
+        stacks.insert(key, StackCopy::new(user, memory));
     }
 
     /// Hands what was recorded to `sink`, if that is much or `all`.

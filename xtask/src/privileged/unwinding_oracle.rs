@@ -161,7 +161,7 @@ impl Unwinder for Oracle<'_> {
 
     fn check(&mut self, stack: UserStack<'_>, mut code: ProcessCode<'_>) {
         let held = self.stacks.remove(&(stack.lane, stack.id));
-        let Some(StackCopy { memory, .. }) = held else { return };
+        let Some(memory) = held.map(StackCopy::memory) else { return };
         let mut frames = 0;
         let verdict = self.compare(stack, &memory, &mut code, &mut frames);
         self.found.frames += frames;

@@ -5,15 +5,13 @@
 use std::fmt;
 
 use aya::maps::{MapData, RingBuf};
-use rustc_hash::{FxHashMap, FxHashSet};
-use syscollect_model::{Lane, LaneKind};
-use syscollect_records::unwind::{PAGE_BYTES, StackMemoryHeader, memory_of};
-use syscollect_unwind::{FrameReached, Registers, StackMemory, StackPieces};
+use rustc_hash::FxHashSet;
+use syscollect_records::unwind::{PAGE_BYTES, StackMemoryHeader};
 
 use super::UnwindTables;
+use super::held::{StackCopies, StacksInMemory};
 use super::tables::WantedPages;
 use super::words::FileId;
-use crate::shares::Pool;
 
 /// Bytes of the ring, and of what is held; smaller where memory is short.
 const RING_BYTES: u32 = 4 << 20;
@@ -23,24 +21,11 @@ const HELD_BYTES_SHORT: u64 = 2 << 20;
 
 /// Pages that are remembered as asked for; when they are more, they are asked for again.
 const ASKED_MAX: usize = 1 << 16;
+/// What is packed at one look at the ring, where what is held begins to fill.
+const PACKED_AT_ONCE: usize = 256 << 10;
 /// The ring looks so many times as full as it is: how full it is says how soon it is looked at
 /// again, and each stack in it waits for tables.
 const URGENCY: f64 = 16.0;
-
-/// What a stack takes besides its bytes, about.
-const STACK_BYTES: u64 = 128;
-
-/// Stacks as they lay in memory, by the lane of their definition and its id there.
-pub type StacksInMemory = FxHashMap<(Lane, u32), StackCopy>;
-
-/// A stack as it lay in memory.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StackCopy {
-    /// Whose program's.
-    pub user: u32,
-    /// The stack.
-    pub memory: StackMemory,
-}
 
 /// Bytes of the ring in which stacks come.
 pub(crate) fn ring_bytes(memory_is_short: bool) -> u32 {
@@ -88,6 +73,7 @@ impl StackMemoryRing {
                 tables.wanted(wanted);
             }
         }
+        self.held.pack(PACKED_AT_ONCE);
         drained as f64 * URGENCY / f64::from(self.bytes)
     }
 
@@ -99,7 +85,7 @@ impl StackMemoryRing {
 
     /// Stacks that were not held, or not to their end: their users had their share.
     pub(crate) fn refused(&self) -> u64 {
-        self.held.refused
+        self.held.refused()
     }
 }
 
@@ -148,66 +134,10 @@ impl AskedPages {
     }
 }
 
-/// Stacks that came in parts.
-#[derive(Debug)]
-struct StackCopies {
-    stacks: StacksInMemory,
-    total: u64,
-    free: Pool,
-    refused: u64,
-}
-
-impl StackCopies {
-    fn new(bytes: u64) -> Self {
-        Self {
-            stacks: StacksInMemory::default(),
-            total: bytes,
-            free: Pool::spared_by_root(bytes),
-            refused: 0,
-        }
-    }
-
-    /// Adds a part to its stack. Parts come in the order of their addresses, and some are missing;
-    /// without the first, which has the last frame, the others are of no use.
-    fn add(&mut self, header: &StackMemoryHeader, bytes: &[u8]) {
-        let kind = match header.of {
-            memory_of::SCHED => LaneKind::SchedStack,
-            memory_of::SAMPLE => LaneKind::SampleStack,
-            memory_of::PROBE => LaneKind::ProbeStack,
-            _ => return,
-        };
-        let Ok(cpu) = u16::try_from(header.cpu) else { return };
-        let Some(bytes) = bytes.get(..header.bytes as usize) else { return };
-        let key = (Lane::new(kind, cpu), header.id);
-        let is_new = !self.stacks.contains_key(&key);
-        if is_new && header.start != header.sp {
-            return;
-        }
-        let own = if is_new { STACK_BYTES } else { 0 };
-        if !self.free.take(header.uid, own + bytes.len() as u64) {
-            self.refused += 1;
-            return;
-        }
-        let stack = self.stacks.entry(key).or_insert_with(|| StackCopy {
-            user: header.uid,
-            memory: StackMemory {
-                registers: Registers { ip: header.ip, sp: header.sp, bp: header.bp },
-                reached: FrameReached::of(header),
-                stack: StackPieces::default(),
-            },
-        });
-        stack.memory.stack.add(header.start, bytes);
-    }
-
-    fn take(&mut self) -> StacksInMemory {
-        self.free = Pool::spared_by_root(self.total);
-        std::mem::take(&mut self.stacks)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use syscollect_records::unwind::memory_of;
 
     fn part(id: u32, uid: u32, start: u64) -> StackMemoryHeader {
         StackMemoryHeader {
@@ -221,41 +151,6 @@ mod tests {
             bytes: 16,
             ..StackMemoryHeader::default()
         }
-    }
-
-    fn of(stacks: &StacksInMemory, id: u32) -> Option<&StackMemory> {
-        stacks.get(&(Lane::new(LaneKind::SampleStack, 1), id)).map(|stack| &stack.memory)
-    }
-
-    #[test]
-    fn parts_of_a_stack_are_joined() {
-        let mut held = StackCopies::new(1 << 20);
-        held.add(&part(7, 0, 0x7000), &[1; 2048]);
-        held.add(&part(8, 0, 0x7000), &[2; 2048]);
-        held.add(&part(7, 0, 0x7010), &[3; 2048]);
-        let stacks = held.take();
-        let stack = of(&stacks, 7).unwrap();
-        assert_eq!(stack.stack, StackPieces::from(0x7000, [[1; 16], [3; 16]].concat()));
-        assert_eq!((stack.registers.ip, stack.registers.sp), (0x1234, 0x7000));
-        assert_eq!(of(&stacks, 8).unwrap().stack, StackPieces::from(0x7000, vec![2; 16]));
-        assert!(held.take().is_empty());
-    }
-
-    #[test]
-    fn what_lies_behind_a_gap_stays_where_it_lay() {
-        let mut held = StackCopies::new(1 << 20);
-        held.add(&part(7, 0, 0x7000), &[1; 2048]);
-        held.add(&part(7, 0, 0x7020), &[3; 2048]);
-        held.add(&part(9, 0, 0x7010), &[3; 2048]);
-        let stacks = held.take();
-        let stack = &of(&stacks, 7).unwrap().stack;
-        let word = u64::from_ne_bytes;
-        assert_eq!(
-            (stack.word(0x7008), stack.word(0x7020)),
-            (Some(word([1; 8])), Some(word([3; 8])))
-        );
-        assert_eq!((stack.word(0x7018), stack.len()), (None, 32));
-        assert!(of(&stacks, 9).is_none(), "its beginning is not there");
     }
 
     #[test]
@@ -290,17 +185,5 @@ mod tests {
         assert_eq!(asked.of(&header, &bytes), None);
         asked.follow(1);
         assert_eq!(asked.of(&header, &bytes), wanted(1001, &[0, 2, 1, 3]));
-    }
-
-    #[test]
-    fn a_user_whose_programs_send_without_end_leaves_room_for_others() {
-        let mut held = StackCopies::new(100 * (STACK_BYTES + 16));
-        (0..1000).for_each(|id| held.add(&part(id, 1001, 0x7000), &[0; 2048]));
-        assert_eq!((held.stacks.len(), held.refused), (50, 950));
-        held.add(&part(5000, 1002, 0x7000), &[0; 2048]);
-        assert!(of(&held.stacks, 5000).is_some());
-        let (lying, short) = (StackMemoryHeader { bytes: 99, ..part(1, 0, 0x7000) }, [0; 50]);
-        held.add(&lying, &short);
-        assert!(of(&held.stacks, 1).is_some_and(|stack| stack.stack.len() == 16), "it lies");
     }
 }

@@ -6,6 +6,7 @@
 //! counted in epochs ([`Tables`]), and what was not used lately gives way.
 
 mod boost;
+mod held;
 mod memory;
 mod programs;
 mod runs;
@@ -32,7 +33,7 @@ use crate::fair_queue::ProcessUser;
 use crate::shares::Pool;
 use crate::usage::thread_cpu_time;
 use boost::SharedBoost;
-pub use memory::{StackCopy, StacksInMemory};
+pub use held::{StackCopy, StacksInMemory};
 pub(crate) use memory::{StackMemoryRing, ring_bytes};
 pub(crate) use programs::UnwindPrograms;
 use programs::{FileNames, Names, PinnedPage};

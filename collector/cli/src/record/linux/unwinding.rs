@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
-use syscollect_capture::{StackCopy, StacksInMemory};
+use syscollect_capture::StacksInMemory;
 use syscollect_merge::{ProcessCode, Unwinder, UserStack};
 use syscollect_model::ModuleKind;
 use syscollect_playback::ModuleKey;
@@ -49,8 +49,9 @@ impl<'a> LateUnwinder<'a> {
 impl Unwinder for LateUnwinder<'_> {
     fn callers(&mut self, stack: UserStack<'_>, mut code: ProcessCode<'_>) -> Option<UnwoundStack> {
         let UserStack { lane, id, addresses: known, .. } = stack;
-        let StackCopy { user, memory } = self.stacks.remove(&(lane, id))?;
-        let (tables, user) = (&mut self.tables, payer(user));
+        let copy = self.stacks.remove(&(lane, id))?;
+        let (tables, user) = (&mut self.tables, payer(copy.user));
+        let memory = copy.memory();
         let Callers { addresses, truncated } =
             memory.callers(known.len(), |address| tables.code_at(address, &mut code, user));
         let (machine, kind, index) = (lane.machine, lane.kind as u16, lane.index);
@@ -60,8 +61,9 @@ impl Unwinder for LateUnwinder<'_> {
     /// The kernel programs and this walk go by the same tables: what differs is how they are read.
     fn check(&mut self, stack: UserStack<'_>, mut code: ProcessCode<'_>) {
         let held = self.stacks.remove(&(stack.lane, stack.id));
-        let Some(StackCopy { user, memory }) = held else { return };
-        let (tables, user) = (&mut self.tables, payer(user));
+        let Some(copy) = held else { return };
+        let (tables, user) = (&mut self.tables, payer(copy.user));
+        let memory = copy.memory();
         let Callers { addresses, truncated } =
             memory.callers(1, |address| tables.code_at(address, &mut code, user));
         let recorded = stack.addresses.get(1..).unwrap_or_default();
