@@ -18,8 +18,10 @@ use super::context::{Context, finish, json_lines, number};
 
 /// Programs, each in a file of its own: nobody has made tables of it.
 const PROGRAMS: u64 = 12;
-/// How often each of its two threads sleeps: while tables are made.
+/// How often each of its two threads sleeps: while tables are made. Where all is emulated, and slow,
+/// the program has ended otherwise before its file is opened.
 const SLEEPS: &str = "4";
+const SLEEPS_EMULATED: &str = "200";
 /// The function with the large frame, and what sleeps below it.
 const LARGE: &str = "large_frame";
 const SLEEPER: &str = "sleep_below";
@@ -33,11 +35,12 @@ pub(crate) fn memory(context: &Context) -> Result<String> {
     let capture = context.path("unwinding-memory.syscap");
     let options = ["--freq", "0", "--stacks", "off-cpu,wakers", "--unwind", "tables"];
     let recorder = context.start(&capture, &options)?;
+    let sleeps = if context.is_emulated() { SLEEPS_EMULATED } else { SLEEPS };
     let mut found = Found::default();
     for index in 0..PROGRAMS {
         let program = context.path(&format!("large-frame-{index}"));
         fs::copy(&context.load, &program).context("cannot copy the load")?;
-        let said = finish(Command::new(&program).args(["large-frame", SLEEPS]))?;
+        let said = finish(Command::new(&program).args(["large-frame", sleeps]))?;
         ensure!(said.status.success(), "the load failed:\n{}", said.stderr);
         let lines = json_lines(&said.stdout)?;
         found.pids.push(number(lines.first().context("the load said nothing")?, "pid")? as u32);
