@@ -44,7 +44,7 @@
 /* The collector makes these lanes as large as memory allows: powers of two, of
  * which it sets the maps' values (`ebpf/sizes.rs`), too. */
 #define SCHED_LANE_LEAST (64u << 10)
-#define SCHED_LANE_MARK 0xABC8
+#define SCHED_LANE_MARK 0x1000ABC8
 #define SCHED_STACK_LANE_LEAST (512u << 10)
 #define SCHED_STACK_LANE_MARK 0x57AC8
 const volatile __u32 SCHED_LANE_BYTES = SCHED_LANE_LEAST;

@@ -68,6 +68,22 @@ enum record_kind {
 #define PYTHON_INSTRUCTION_BYTES 0
 #define PYTHON_INSTRUCTION_WORDS 1
 #define PYTHON_INSTRUCTION_ADDRESS 2
+#define HOTSPOT_FILES 64
+#define MEMBER_LENGTH 0
+#define MEMBER_DATA 1
+#define MEMBER_MEMORY 2
+#define MEMBER_SEGMENTS 3
+#define MEMBER_SEGMENT_SIZE 4
+#define MEMBER_LOW_BOUNDARY 5
+#define MEMBER_HIGH_BOUNDARY 6
+#define MEMBER_LOW 7
+#define MEMBER_SIZE 8
+#define MEMBER_FRAME_SIZE 9
+#define MEMBER_FRAME_COMPLETE 10
+#define MEMBER_CODE 11
+#define MEMBER_INTERPRETER_BEGIN 12
+#define MEMBER_INTERPRETER_SIZE 13
+#define MEMBERS 14
 #define CFA_NONE 0
 #define CFA_RSP 1
 #define CFA_RBP 2
@@ -485,6 +501,27 @@ _Static_assert(__builtin_offsetof(struct CodeHeader, name_kind) == 46, "CodeHead
 _Static_assert(__builtin_offsetof(struct CodeHeader, file_kind) == 47, "CodeHeader.file_kind");
 _Static_assert(__builtin_offsetof(struct CodeHeader, version) == 48, "CodeHeader.version");
 _Static_assert(__builtin_offsetof(struct CodeHeader, unused) == 49, "CodeHeader.unused");
+
+struct HotspotFile {
+	__u64 heaps;
+	__u64 interpreter;
+	__u64 call_stub;
+	__u64 members[14];
+	__u32 block_header;
+	__u16 frame_complete_bytes;
+	__u16 code_offset_bytes;
+};
+_Static_assert(sizeof(struct HotspotFile) == 144, "size of HotspotFile");
+_Static_assert(__builtin_offsetof(struct HotspotFile, heaps) == 0, "HotspotFile.heaps");
+_Static_assert(__builtin_offsetof(struct HotspotFile, interpreter) == 8, "HotspotFile.interpreter");
+_Static_assert(__builtin_offsetof(struct HotspotFile, call_stub) == 16, "HotspotFile.call_stub");
+_Static_assert(__builtin_offsetof(struct HotspotFile, members) == 24, "HotspotFile.members");
+_Static_assert(__builtin_offsetof(struct HotspotFile, block_header) == 136,
+	       "HotspotFile.block_header");
+_Static_assert(__builtin_offsetof(struct HotspotFile, frame_complete_bytes) == 140,
+	       "HotspotFile.frame_complete_bytes");
+_Static_assert(__builtin_offsetof(struct HotspotFile, code_offset_bytes) == 142,
+	       "HotspotFile.code_offset_bytes");
 
 struct LaneHeader {
 	__u64 head;

@@ -149,6 +149,8 @@ struct python {
 	struct python_process processes[PYTHON_PROCESSES];
 };
 
+#include "jvm_state.h"
+
 /* Working memory, one per CPU and context. */
 struct scratch {
 	__u64 frames[MAX_FRAMES + 1];
@@ -162,6 +164,7 @@ struct scratch {
 	__u64 count;
 	struct unwind unwind;
 	struct python python;
+	struct jvm jvm;
 };
 
 #include "scratch.h"
@@ -222,11 +225,11 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 } unwind_pages SEC(".maps");
 /* By number. The first page in the low half, the number of pages in 18 bits, a generation in 13;
- * the top bit if there is an interpreter in it. */
+ * the top bit if there is an interpreter in it, or a virtual machine. */
 DEFINE_UNWIND_ARRAY(unwind_files, UNWIND_FILES)
 #define UNWIND_FILE_PAGES(file) ((file) >> 32 & 0x3ffff)
 #define UNWIND_FILE_GENERATION(file) ((file) >> 50 & 0x1fff)
-#define UNWIND_FILE_IS_PYTHON(file) ((file) >> 63)
+#define UNWIND_FILE_IS_MARKED(file) ((file) >> 63)
 /* A file's id is its number and, above that, the number's generation: numbers are used again. */
 #define UNWIND_ID_NUMBER(id) ((id) & (UNWIND_FILES - 1))
 #define UNWIND_ID_GENERATION(id) ((id) >> 12)
@@ -250,13 +253,13 @@ struct {
 } python_files SEC(".maps");
 
 /* The row's own address is of no use here; in its place is the file's number where the address lies
- * in an interpreter's loop. */
+ * in an interpreter's loop or in a Java virtual machine (mark_of). */
 struct known_row {
 	__u64 space, generation, address, row;
 };
 
 struct known_range {
-	__u64 space, generation, start, end, bias, file;
+	__u64 space, generation, start, end, bias, inode, file;
 };
 
 #define DEFINE_UNWIND_CACHE(context)                             \
@@ -350,6 +353,15 @@ static __always_inline bool is_in_loop(__u32 number, __u64 offset)
 			(offset >= file->loops[2] && offset < file->loops[3]));
 }
 
+/* What a row of a file with an interpreter says besides: the file's number if it is of the
+ * interpreter's loop, or of a Java virtual machine, and which of both. */
+static __always_inline __u32 mark_of(__u32 number, __u64 offset)
+{
+	if (is_in_loop(number, offset))
+		return number;
+	return bpf_map_lookup_elem(&hotspot_files, &number) ? ROW_HAS_JVM | number : 0;
+}
+
 /* The row of the file's offset: 1 if its page's rows are there. */
 static __always_inline int row_of_offset(struct unwind *u)
 {
@@ -394,8 +406,8 @@ static __always_inline int row_of_offset(struct unwind *u)
 	/* The rows may be others' by now, or the page be another file's. */
 	if (*(volatile __u64 *)&page->entry != entry || *(volatile __u64 *)place != file)
 		return 0;
-	if (UNWIND_FILE_IS_PYTHON(file) && is_in_loop(number, offset))
-		u->row |= number;
+	if (UNWIND_FILE_IS_MARKED(file))
+		u->row |= mark_of(number, offset);
 	return 1;
 }
 
@@ -426,6 +438,7 @@ __noinline int unwind_find_row(SCRATCH)
 		u->code_start = range->start;
 		u->code_end = range->start + range->end;
 		u->code_bias = range->bias;
+		u->inode = range->inode;
 		u->file = range->file;
 	} else {
 		if (!unwind_look_at_mapping(GIVE_SCRATCH(s))) {
@@ -446,10 +459,11 @@ __noinline int unwind_find_row(SCRATCH)
 		range->start = u->code_start;
 		range->end = u->code_end - u->code_start;
 		range->bias = u->code_bias;
+		range->inode = u->inode;
 		range->file = u->file;
 		range->space = u->space;
 	}
-	u->row = (__u64)CFA_NONE << 16;
+	u->row = u->inode ? (__u64)CFA_NONE << 16 : ROW_WITHOUT_FILE;
 	/* Code without a file is a program's own: it has no row, and nobody will make one. */
 	if (u->file && !row_of_offset(u))
 		return STACK_NO_TABLE_YET;
@@ -565,6 +579,7 @@ static __always_inline __u64 bytes_at(struct unwind *u, __u64 address)
 }
 
 #include ARCH_CODE
+#include "jvm.h"
 
 /* Frames that no table describes have their frame pointers, if anything. */
 static __always_inline int unwind_by_frame_pointer(struct scratch *s)
@@ -620,6 +635,15 @@ static __always_inline void unwind_note_python(struct scratch *s, __u32 file)
 	s->python.file = file;
 }
 
+/* The walk has come to code of a file that has a mark. */
+static __always_inline void unwind_note(struct scratch *s, __u32 mark)
+{
+	if (mark & ROW_HAS_JVM)
+		jvm_note(s, ROW_FILE(mark));
+	else if (!s->python.file)
+		unwind_note_python(s, mark);
+}
+
 /* Goes to the caller, or says why not. */
 __noinline int unwind_step(SCRATCH)
 {
@@ -636,13 +660,19 @@ __noinline int unwind_step(SCRATCH)
 		return STACK_NO_TABLE_YET;
 	__u64 row = u->row;
 
-	if (row & 0xffff && !s->python.file)
-		unwind_note_python(s, row & 0xffff);
+	if (row & 0xffff)
+		unwind_note(s, row & 0xffff);
 	__u32 rule = row >> 16 & 0xff, frame_pointer = row >> 24 & 0xff;
 	__u64 cfa = (__u64)(__s64)(__s16)(row >> 32) * 8, saved = (__u64)(__s64)(__s16)(row >> 48) * 8;
 
 	switch (rule) {
 	case CFA_NONE:
+		if (cfa) {
+			int ending = jvm_step(GIVE_SCRATCH(s));
+
+			if (ending != JVM_NONE)
+				return ending;
+		}
 		return unwind_by_frame_pointer(s);
 	case CFA_INEXPRESSIBLE:
 		return STACK_UNUSABLE_INFORMATION;
@@ -713,6 +743,8 @@ __noinline int unwind_walk(SCRATCH)
 
 	s->window_bytes = 0;
 	s->python.file = 0;
+	s->jvm.was_read = 0;
+	s->jvm.was_stub = 0;
 	s->frames[0] = u->ip;
 	u->hash = mix(before, u->ip);
 	u->ending = STACK_TOO_DEEP;

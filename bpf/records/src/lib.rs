@@ -656,5 +656,6 @@ record! {
     }
 }
 
+pub mod hotspot;
 pub mod python;
 pub mod unwind;

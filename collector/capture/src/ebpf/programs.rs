@@ -18,7 +18,7 @@ use crate::error::CaptureError;
 use crate::mapped_map::MappedWords;
 use crate::memory::MemoryPlan;
 use crate::options::RecordOptions;
-use crate::unwind::UnwindPrograms;
+use crate::unwind::{InterpreterMaps, UnwindPrograms};
 
 /// Tracepoints with a fast program and one for older kernels.
 const SCHED: [(&str, &str, &str); 3] = [
@@ -232,7 +232,10 @@ fn with_unwind_maps(ebpf: &Ebpf, identify: BorrowedFd<'_>) -> io::Result<UnwindP
         files: words_of(ebpf, "unwind_files")?,
         words: words_of(ebpf, "unwind_words")?,
         inodes: hash_map(ebpf, "unwind_inodes")?,
-        interpreters: hash_map(ebpf, "python_files")?,
+        interpreters: InterpreterMaps {
+            python: hash_map(ebpf, "python_files")?,
+            jvm: hash_map(ebpf, "hotspot_files")?,
+        },
         identify: identify.try_clone_to_owned()?,
     })
 }

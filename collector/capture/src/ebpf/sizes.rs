@@ -8,7 +8,7 @@ use crate::memory::LaneBytes;
 
 /// What the object says of the values of `sched_lanes`: `SCHED_LANE_LEAST` of data with header and
 /// slack, and `SCHED_LANE_MARK`, which makes it a number that occurs nowhere else.
-const SCHED_VALUE: u32 = value_bytes(64 << 10) + 0xABC8;
+const SCHED_VALUE: u32 = value_bytes(64 << 10) + 0x1000_ABC8;
 /// The same of `sched_stack_lanes`.
 const SCHED_STACK_VALUE: u32 = value_bytes(512 << 10) + 0x5_7AC8;
 

@@ -47,7 +47,7 @@ impl Names for Rc<Kernel> {
         Ok(())
     }
 
-    fn set_interpreter(&self, _: FileId, _: &PythonFile) -> io::Result<()> {
+    fn set_interpreter(&self, _: FileId, _: &Interpreter) -> io::Result<()> {
         Ok(())
     }
 

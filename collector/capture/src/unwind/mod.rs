@@ -7,6 +7,7 @@
 
 mod boost;
 mod held;
+mod interpreters;
 mod memory;
 mod programs;
 mod runs;
@@ -21,9 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use syscollect_cpython::{interpreter, may_hold_interpreter};
 use syscollect_elf::ReadCache;
-use syscollect_records::python::{FILES_MAX, PythonFile};
+use syscollect_records::python::FILES_MAX;
 use syscollect_records::unwind::{PAGE_BYTES, UnwindRow};
 use syscollect_symbolize::own_vdso;
 use syscollect_untrusted_files::{FileData, OpenedFile};
@@ -34,9 +34,10 @@ use crate::shares::Pool;
 use crate::usage::thread_cpu_time;
 use boost::SharedBoost;
 pub use held::{StackCopy, StacksInMemory};
+use interpreters::Interpreter;
 pub(crate) use memory::{StackMemoryRing, ring_bytes};
-pub(crate) use programs::UnwindPrograms;
 use programs::{FileNames, Names, PinnedPage};
+pub(crate) use programs::{InterpreterMaps, UnwindPrograms};
 use tables::{Tables, WantedPages};
 use waiting::{Added, MappedFile, WaitingFiles};
 use words::{FileId, Words};
@@ -53,9 +54,6 @@ const WANTED_MAX: usize = 1024;
 /// How often to look for pages that walks ask for: soon after some were, and later less often.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(4);
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
-
-/// Pages of an interpreter's loop that are asked for; loops have one or two.
-const LOOP_PAGES_MAX: usize = 8;
 
 /// How long files are told to the programs before tables are made, and the other way round; and
 /// pages of a file in a user's turn.
@@ -84,13 +82,16 @@ pub(crate) struct UnwindCounts {
     /// Files with a Python interpreter, and those with one that is not known.
     python_files: AtomicU64,
     python_unknown: AtomicU64,
+    /// The same of Java virtual machines.
+    jvm_files: AtomicU64,
+    jvm_unknown: AtomicU64,
     /// Nanoseconds of CPU time.
     time_ns: AtomicU64,
 }
 
 impl UnwindCounts {
     /// All of them by name.
-    pub(crate) fn named(&self) -> [(&'static str, u64); 11] {
+    pub(crate) fn named(&self) -> [(&'static str, u64); 13] {
         [
             ("unwind_files", &self.files),
             ("unwind_pages", &self.pages),
@@ -102,6 +103,8 @@ impl UnwindCounts {
             ("unwind_files_let_go", &self.files_let_go),
             ("python_files", &self.python_files),
             ("python_unknown", &self.python_unknown),
+            ("jvm_files", &self.jvm_files),
+            ("jvm_unknown", &self.jvm_unknown),
             ("unwind_tables_ns", &self.time_ns),
         ]
         .map(|(name, count)| (name, count.load(Ordering::Relaxed)))
@@ -202,14 +205,6 @@ struct TableMaker<N, W> {
     is_unfinished: bool,
     /// Room for files with an interpreter.
     free_interpreters: Pool,
-}
-
-/// The pages of code in which an interpreter's loop lies.
-fn pages_of_loop(python: &PythonFile) -> Vec<u32> {
-    let (ranges, _) = python.loops.as_chunks::<2>();
-    let ranges = ranges.iter().filter(|[first, end]| first < end);
-    let pages = ranges.flat_map(|[first, end]| first / PAGE_BYTES..end.div_ceil(PAGE_BYTES));
-    pages.take(LOOP_PAGES_MAX).filter_map(|page| u32::try_from(page).ok()).collect()
 }
 
 /// A file that the programs know.
@@ -342,10 +337,10 @@ impl<N: Names, W: Words> TableMaker<N, W> {
             self.wait_for_number(mapped);
             return false;
         };
-        let python = self.interpreter(file, path, user);
+        let interpreter = self.interpreter(file, path, user);
         let held = Some(PinnedCodeFile { code, inode, file: file.clone() });
         let file = CodeFile { unwind: unwind.ok(), held, interpreter_of: None };
-        self.put(id, inode, file, python, user);
+        self.put(id, inode, file, interpreter, user);
         true
     }
 
@@ -370,20 +365,21 @@ impl<N: Names, W: Words> TableMaker<N, W> {
         }
     }
 
-    /// The Python interpreter in a file, if it is one that is known. It takes a place of its user's,
-    /// and who has none left has no files looked into: that takes longer than all else of a file.
-    fn interpreter(&mut self, file: &OpenedFile, path: &str, user: u32) -> Option<PythonFile> {
-        if !may_hold_interpreter(path) {
-            return None;
-        }
+    /// The interpreter in a file, if it is one that is known. It takes a place of its user's, and
+    /// who has none left has no files looked into: that takes longer than all else of a file.
+    fn interpreter(&mut self, file: &OpenedFile, path: &str, user: u32) -> Option<Interpreter> {
+        let kind = interpreters::Kind::of_path(path)?;
         if !self.free_interpreters.take(user, 1) {
             self.count(&self.counts.refused);
             return None;
         }
         let cache = ReadCache::new(file.reader());
-        let found = interpreter(&cache, path);
+        let found = kind.find(&cache, path);
         if found.is_err() {
-            self.count(&self.counts.python_unknown);
+            self.count(match kind {
+                interpreters::Kind::Python => &self.counts.python_unknown,
+                interpreters::Kind::Jvm => &self.counts.jvm_unknown,
+            });
         }
         let found = found.ok().flatten();
         if found.is_none() {
@@ -408,35 +404,40 @@ impl<N: Names, W: Words> TableMaker<N, W> {
         id: FileId,
         inode: u64,
         mut file: CodeFile,
-        python: Option<PythonFile>,
+        interpreter: Option<Interpreter>,
         user: u32,
     ) {
         // Before the file is known: rows that walks remember say whether they are the loop's.
-        let python = python.filter(|python| self.put_interpreter(id, python, user));
-        file.interpreter_of = python.map(|_| user);
+        let interpreter = interpreter.filter(|found| self.put_interpreter(id, found, user));
+        file.interpreter_of = interpreter.as_ref().map(|_| user);
         self.files.insert(id, file);
         self.inodes.insert(inode, id);
         match self.names.set(inode, id) {
             Ok(()) => self.count(&self.counts.files),
             Err(_) => self.count(&self.counts.refused),
         }
-        if let Some(python) = python {
+        if let Some(Interpreter::Python(python)) = interpreter {
             // Python frames are read where a walk has come to the interpreter's loop, so it should
             // from the first moment on. In its user's turn: anybody can make such a file.
-            self.tables.ask(&WantedPages { file: id, user, pages: pages_of_loop(&python) });
+            let pages = interpreters::pages_of_loop(&python);
+            self.tables.ask(&WantedPages { file: id, user, pages });
             self.is_unfinished = true;
         }
     }
 
     /// Tells the programs where the interpreter in a file has its structures; if they do not take
     /// that, its user has its place back.
-    fn put_interpreter(&mut self, id: FileId, python: &PythonFile, user: u32) -> bool {
+    fn put_interpreter(&mut self, id: FileId, found: &Interpreter, user: u32) -> bool {
         let is_put =
-            self.names.set_interpreter(id, python).is_ok() && self.tables.mark_interpreter(id);
+            self.names.set_interpreter(id, found).is_ok() && self.tables.mark_interpreter(id);
         if !is_put {
             self.free_interpreters.give_back(user, 1);
         }
-        self.count(if is_put { &self.counts.python_files } else { &self.counts.refused });
+        self.count(match found {
+            _ if !is_put => &self.counts.refused,
+            Interpreter::Python(_) => &self.counts.python_files,
+            Interpreter::Jvm(_) => &self.counts.jvm_files,
+        });
         is_put
     }
 

@@ -6,8 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use syscollect_records::python::PythonFile;
-
+use super::interpreters::Interpreter;
 use super::words::FileId;
 use crate::bpf_calls;
 use crate::mapped_map::MappedWords;
@@ -30,10 +29,17 @@ pub(crate) struct UnwindPrograms {
     pub(crate) words: MappedWords,
     /// The map from inodes to files' numbers.
     pub(crate) inodes: OwnedFd,
-    /// The map from files' numbers to the interpreters in them.
-    pub(crate) interpreters: OwnedFd,
+    /// The maps from files' numbers to the interpreters in them.
+    pub(crate) interpreters: InterpreterMaps,
     /// The program that is asked what is mapped at an address.
     pub(crate) identify: OwnedFd,
+}
+
+/// The maps from files' numbers to the interpreters in them, of each kind.
+#[derive(Debug)]
+pub(crate) struct InterpreterMaps {
+    pub(crate) python: OwnedFd,
+    pub(crate) jvm: OwnedFd,
 }
 
 /// How a file is told to the programs.
@@ -41,7 +47,7 @@ pub(crate) struct UnwindPrograms {
 pub(super) struct FileNames {
     words: MappedWords,
     inodes: OwnedFd,
-    interpreters: OwnedFd,
+    interpreters: InterpreterMaps,
     identify: OwnedFd,
 }
 
@@ -102,7 +108,7 @@ pub(super) trait Names {
     fn forget(&self, inode: u64) -> io::Result<()>;
 
     /// Where the interpreter in the file has its structures.
-    fn set_interpreter(&self, file: FileId, python: &PythonFile) -> io::Result<()>;
+    fn set_interpreter(&self, file: FileId, found: &Interpreter) -> io::Result<()>;
 
     /// The file's number is no interpreter's any more.
     fn forget_interpreter(&self, file: FileId) -> io::Result<()>;
@@ -112,7 +118,7 @@ impl FileNames {
     pub(super) fn new(
         words: MappedWords,
         inodes: OwnedFd,
-        interpreters: OwnedFd,
+        interpreters: InterpreterMaps,
         identify: OwnedFd,
     ) -> Self {
         Self { words, inodes, interpreters, identify }
@@ -152,12 +158,19 @@ impl Names for FileNames {
         bpf_calls::delete_element(self.inodes.as_fd(), &inode.to_ne_bytes())
     }
 
-    fn set_interpreter(&self, file: FileId, python: &PythonFile) -> io::Result<()> {
-        let map = self.interpreters.as_fd();
-        bpf_calls::update_element(map, &file.number().to_ne_bytes(), python.as_bytes())
+    fn set_interpreter(&self, file: FileId, found: &Interpreter) -> io::Result<()> {
+        let (map, value) = match found {
+            Interpreter::Python(python) => (&self.interpreters.python, python.as_bytes()),
+            Interpreter::Jvm(machine) => (&self.interpreters.jvm, machine.as_bytes()),
+        };
+        bpf_calls::update_element(map.as_fd(), &file.number().to_ne_bytes(), value)
     }
 
     fn forget_interpreter(&self, file: FileId) -> io::Result<()> {
-        bpf_calls::delete_element(self.interpreters.as_fd(), &file.number().to_ne_bytes())
+        let InterpreterMaps { python, jvm } = &self.interpreters;
+        let number = file.number().to_ne_bytes();
+        let from_python = bpf_calls::delete_element(python.as_fd(), &number);
+        // It was in one of both.
+        bpf_calls::delete_element(jvm.as_fd(), &number).or(from_python)
     }
 }

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Frames of Java: what HotSpot, the virtual machine of OpenJDK, knows of the code
+ * that it makes. A part of unwind.h, with whose state it works.
+ *
+ * Compiled methods keep no frame pointers, and no file describes them. The machine
+ * keeps its code in heaps; a map of segments leads from an address to the piece of
+ * code that holds it, and that says how large its frames are. Where all this lies
+ * the file of the machine says (`HotspotFile`, found by the collector), and of the
+ * offsets in structures at which places of its memory each process has them.
+ *
+ * A walk that comes by the machine's own code notes in which process that is: each
+ * of its threads begins there. Other programs pay nothing.
+ *
+ * All of it is memory of the program's, which may hold anything: loops have bounds,
+ * nothing is followed but by reading, and a caller is believed only if there is a
+ * call before the address that it is returned to. Where a frame cannot be told for
+ * certain the stack ends.
+ */
+#ifndef SYSCOLLECT_JVM_H
+#define SYSCOLLECT_JVM_H
+
+/* Members lie within so many bytes of their structure. */
+#define JVM_OFFSET_MAX 4096
+/* Steps from a segment to where its piece begins: each is up to 254 segments, of 128 bytes as a rule. */
+#define JVM_SEGMENT_STEPS 32
+#define JVM_SEGMENT_FREE 0xff
+
+static __always_inline struct jvm_process *jvm_process_of(const struct unwind *u)
+{
+	__u32 share = user_share(bpf_get_current_uid_gid());
+	__u32 slot = share * JVM_PROCESSES + ((u->space >> 32) & (JVM_PROCESSES - 1));
+
+	return bpf_map_lookup_elem(&jvm_processes, &slot);
+}
+
+/* The walk has come to a machine's own code, in the file of this number. */
+static __always_inline void jvm_note(struct scratch *s, __u32 file)
+{
+	struct unwind *u = &s->unwind;
+	struct jvm_process *process = jvm_process_of(u);
+
+	if (!process || (process->space == u->space && process->file == file))
+		return;
+	if (!unwind_look_at_mapping(GIVE_SCRATCH(s)))
+		return;
+	process->space = 0;
+	process->bias = u->code_bias;
+	process->file = file;
+	process->space = u->space;
+}
+
+static __always_inline bool jvm_read(__u64 *word, __u64 address)
+{
+	return !bpf_probe_read_user(word, 8, (void *)address);
+}
+
+static __always_inline bool jvm_read_number(__u32 *number, __u64 address)
+{
+	return !bpf_probe_read_user(number, 4, (void *)address);
+}
+
+/* What is known of the process: where its code heaps lie, and what is where in its structures. */
+static __always_inline struct jvm_layout *jvm_layout_of(struct scratch *s)
+{
+	__u64 slot = (s->unwind.space >> 32) & (JVM_LAYOUTS - 1);
+
+	barrier_var(slot);
+	return &s->jvm.layouts[slot];
+}
+
+/* Reads at which byte of its structure each member lies. */
+__noinline int jvm_read_members(SCRATCH)
+{
+	TAKE_SCRATCH(0);
+	struct jvm_layout *layout = jvm_layout_of(s);
+	__u32 number = layout->file;
+	struct HotspotFile *file = bpf_map_lookup_elem(&hotspot_files, &number);
+	__u64 offset;
+
+	if (!file)
+		return 0;
+	for (int i = 0; i < MEMBERS; i++) {
+		if (!jvm_read(&offset, file->members[i] - layout->bias) || offset >= JVM_OFFSET_MAX)
+			return 0;
+		layout->members[i] = offset;
+	}
+	return 1;
+}
+
+/* Reads where the heap lies whose pointer is at `at`, as the layout's number `i`. */
+static __always_inline bool jvm_read_heap(struct jvm_layout *layout, struct jvm_heap *heap, __u64 at)
+{
+	__u64 address, low, high;
+	__u32 shift;
+
+	if (!jvm_read(&address, at))
+		return false;
+	__u64 memory = address + layout->members[MEMBER_MEMORY];
+	__u64 segments = address + layout->members[MEMBER_SEGMENTS];
+
+	if (!jvm_read(&low, memory + layout->members[MEMBER_LOW_BOUNDARY]) ||
+	    !jvm_read(&high, memory + layout->members[MEMBER_HIGH_BOUNDARY]) ||
+	    !jvm_read(&heap->segments, segments + layout->members[MEMBER_LOW]) ||
+	    !jvm_read_number(&shift, address + layout->members[MEMBER_SEGMENT_SIZE]))
+		return false;
+	heap->start = low;
+	heap->bytes = high - low;
+	heap->shift = shift & 31;
+	return high > low;
+}
+
+/* Reads all that is to be known of the process. 1 if it has a machine that has made code. */
+__noinline int jvm_read_layout(SCRATCH)
+{
+	TAKE_SCRATCH(0);
+	struct unwind *u = &s->unwind;
+	struct jvm_layout *layout = jvm_layout_of(s);
+	struct jvm_process *process = jvm_process_of(u);
+	__u64 list, data, queue;
+	__u32 count;
+
+	layout->space = 0;
+	if (!process || process->space != u->space)
+		return 0;
+	layout->bias = process->bias;
+	layout->file = process->file;
+	__u32 number = layout->file;
+	struct HotspotFile *file = bpf_map_lookup_elem(&hotspot_files, &number);
+
+	if (!file || !jvm_read_members(GIVE_SCRATCH(s)))
+		return 0;
+	layout->block_header = file->block_header;
+	layout->complete_bytes = file->frame_complete_bytes;
+	layout->code_bytes = file->code_offset_bytes;
+	if (!jvm_read(&list, file->heaps - layout->bias) ||
+	    !jvm_read_number(&count, list + layout->members[MEMBER_LENGTH]) ||
+	    !jvm_read(&data, list + layout->members[MEMBER_DATA]) ||
+	    !jvm_read(&queue, file->interpreter - layout->bias) ||
+	    !jvm_read(&layout->interpreter, queue + layout->members[MEMBER_INTERPRETER_BEGIN]) ||
+	    !jvm_read_number(&layout->interpreter_bytes,
+			     queue + layout->members[MEMBER_INTERPRETER_SIZE]) ||
+	    !jvm_read(&layout->call_stub, file->call_stub - layout->bias))
+		return 0;
+	for (int i = 0; i < JVM_HEAPS; i++) {
+		struct jvm_heap *heap = &layout->heaps[i];
+
+		heap->bytes = 0;
+		if (i < count && !jvm_read_heap(layout, heap, data + i * 8))
+			return 0;
+	}
+	layout->space = u->space;
+	return 1;
+}
+
+/* Whether the address is of the machine's code. */
+static __always_inline bool jvm_holds(const struct jvm_layout *layout, __u64 address)
+{
+	bool holds = false;
+
+#pragma unroll
+	for (int i = 0; i < JVM_HEAPS; i++)
+		holds |= address - layout->heaps[i].start < layout->heaps[i].bytes;
+	return holds;
+}
+
+/* Whether the code at the walk's address is the machine's. Its heaps are there before its first
+ * code is, so what was read once holds; else it is read once more in this walk. */
+static __always_inline bool jvm_is_known(struct scratch *s)
+{
+	struct unwind *u = &s->unwind;
+	struct jvm_layout *layout = jvm_layout_of(s);
+
+	if (layout->space == u->space && jvm_holds(layout, u->address))
+		return true;
+	if (s->jvm.was_read)
+		return false;
+	s->jvm.was_read = 1;
+	return jvm_read_layout(GIVE_SCRATCH(s)) && jvm_holds(layout, u->address);
+}
+
+/* A number of a piece of code, at an offset that the process says. */
+#define JVM_FIELD(j, type, offset)                               \
+	({                                                       \
+		__u64 at = (offset) & (JVM_PIECE_BYTES - 1);     \
+		barrier_var(at);                                 \
+		*(type *)((j)->piece + at);                      \
+	})
+
+/* The piece of code that holds the walk's address: where its instructions begin and end, how large
+ * its frames are, and from where on. */
+__noinline int jvm_find_piece(SCRATCH)
+{
+	TAKE_SCRATCH(0);
+	struct unwind *u = &s->unwind;
+	struct jvm *j = &s->jvm;
+	struct jvm_layout *layout = jvm_layout_of(s);
+	__u64 start = 0, segments = 0;
+	__u32 shift = 0;
+	__u8 tag = JVM_SEGMENT_FREE;
+
+#pragma unroll
+	for (int i = 0; i < JVM_HEAPS; i++) {
+		struct jvm_heap *heap = &layout->heaps[i];
+
+		if (u->address - heap->start < heap->bytes) {
+			start = heap->start;
+			segments = heap->segments;
+			shift = heap->shift;
+		}
+	}
+	__u64 segment = (u->address - start) >> (shift & 31);
+
+	for (int i = 0; i < JVM_SEGMENT_STEPS; i++) {
+		if (bpf_probe_read_user(&tag, 1, (void *)(segments + segment)))
+			return 0;
+		if (!tag || tag == JVM_SEGMENT_FREE)
+			break;
+		segment -= tag;
+	}
+	if (tag)
+		return 0;
+	__u64 piece = start + (segment << (shift & 31)) + layout->block_header;
+
+	if (bpf_probe_read_user(j->piece, JVM_PIECE_BYTES, (void *)piece))
+		return 0;
+	j->end = piece + JVM_FIELD(j, __u32, layout->members[MEMBER_SIZE]);
+	j->code = JVM_FIELD(j, __u64, layout->members[MEMBER_CODE]);
+	if (layout->code_bytes)
+		j->code = piece + (layout->code_bytes == 2 ? j->code & 0xffff : (__u32)j->code);
+	j->frame_bytes = JVM_FIELD(j, __s32, layout->members[MEMBER_FRAME_SIZE]) * 8LL;
+	__s32 complete = JVM_FIELD(j, __s32, layout->members[MEMBER_FRAME_COMPLETE]);
+
+	j->complete = layout->complete_bytes == 2 ? (__s16)complete : complete;
+	return u->address >= j->code && u->address < j->end;
+}
+
+#include ARCH_JVM_FRAMES
+
+#endif

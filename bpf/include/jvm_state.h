@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * What walks keep of Java virtual machines: jvm.h. A part of unwind.h.
+ */
+#ifndef SYSCOLLECT_JVM_STATE_H
+#define SYSCOLLECT_JVM_STATE_H
+
+#include "users.h"
+
+/* Processes with a machine; of a share of users: who runs thousands pushes out his own. */
+#define JVM_PROCESSES 64
+/* In place of a rule's offset: code that no file has. */
+#define ROW_WITHOUT_FILE ((__u64)CFA_NONE << 16 | 1ULL << 32)
+/* In place of a file's number: the file has a machine, and of any file its number. */
+#define ROW_HAS_JVM 0x8000u
+#define ROW_FILE(row) ((row) & (UNWIND_FILES - 1))
+/* The code is none of the machine's. */
+#define JVM_NONE 18
+
+/* How processes have mapped a machine. */
+struct jvm_process {
+	__u64 space, bias, file;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct jvm_process));
+	__uint(max_entries, JVM_PROCESSES * USER_SHARES);
+} jvm_processes SEC(".maps");
+
+/* Files with a machine, by number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct HotspotFile));
+	__uint(max_entries, HOTSPOT_FILES);
+} hotspot_files SEC(".maps");
+
+/* Processes with a Java virtual machine of which it is kept where their code lies; code heaps of
+ * one; bytes that are read of a piece of code, and of instructions around an address. */
+#define JVM_LAYOUTS 8
+#define JVM_HEAPS 4
+#define JVM_PIECE_BYTES 128
+#define JVM_BYTES_BEFORE 16
+#define JVM_BYTES_AHEAD 112
+
+struct jvm_heap {
+	__u64 start, bytes, segments;
+	__u32 shift, unused;
+};
+
+struct jvm_layout {
+	__u64 space, bias, interpreter, call_stub;
+	__u32 file, interpreter_bytes;
+	__u32 block_header;
+	__u16 complete_bytes, code_bytes;
+	__u64 members[MEMBERS];
+	struct jvm_heap heaps[JVM_HEAPS];
+};
+
+/* What is found of a frame of Java: jvm.h. */
+struct jvm {
+	/* Whether the layout was read in this walk; whether the frame before is a stub's. */
+	__u32 was_read, was_stub;
+	/* The piece of code: where its instructions begin and end, bytes of its frame, and from which
+	 * instruction on it has that. */
+	__u64 code, end;
+	__s64 frame_bytes, complete;
+	/* Where the caller's stack pointer may be, and where it may be returned to. */
+	__u64 cfa, returns;
+	struct jvm_layout layouts[JVM_LAYOUTS];
+	__u8 piece[JVM_PIECE_BYTES + 8];
+	__u8 bytes[JVM_BYTES_BEFORE + JVM_BYTES_AHEAD];
+};
+
+#endif
