@@ -26,28 +26,23 @@
 #define JVM_SEGMENT_STEPS 32
 #define JVM_SEGMENT_FREE 0xff
 
-static __always_inline struct jvm_process *jvm_process_of(const struct unwind *u)
-{
-	__u32 share = user_share(bpf_get_current_uid_gid());
-	__u32 slot = share * JVM_PROCESSES + ((u->space >> 32) & (JVM_PROCESSES - 1));
-
-	return bpf_map_lookup_elem(&jvm_processes, &slot);
-}
-
 /* The walk has come to a machine's own code, in the file of this number. */
 static __always_inline void jvm_note(struct scratch *s, __u32 file)
 {
 	struct unwind *u = &s->unwind;
 	struct jvm_process *process = jvm_process_of(u);
 
-	if (!process || (process->space == u->space && process->file == file))
+	if (process && process->space == u->space && process->file == file)
 		return;
-	if (!unwind_look_at_mapping(GIVE_SCRATCH(s)))
-		return;
-	process->space = 0;
-	process->bias = u->code_bias;
-	process->file = file;
-	process->space = u->space;
+	if (unwind_look_at_mapping(GIVE_SCRATCH(s)))
+		jvm_note_mapped(u, file);
+}
+
+/* Whether the walk has guessed of frames by their frame pointers, and then heard that the process has
+ * a machine, whose frames have none: it may have left some out. */
+static __always_inline bool jvm_was_guessed(const struct scratch *s)
+{
+	return s->jvm.was_guessed && jvm_is_noted(&s->unwind);
 }
 
 static __always_inline bool jvm_read(__u64 *word, __u64 address)

@@ -37,6 +37,36 @@ struct {
 	__uint(max_entries, HOTSPOT_FILES);
 } hotspot_files SEC(".maps");
 
+static __always_inline struct jvm_process *jvm_process_of(const struct unwind *u)
+{
+	__u32 share = user_share(bpf_get_current_uid_gid());
+	__u32 slot = share * JVM_PROCESSES + ((u->space >> 32) & (JVM_PROCESSES - 1));
+
+	return bpf_map_lookup_elem(&jvm_processes, &slot);
+}
+
+/* Whether the process is known to have a machine. */
+static __always_inline bool jvm_is_noted(const struct unwind *u)
+{
+	struct jvm_process *process = jvm_process_of(u);
+
+	return process && process->space == u->space;
+}
+
+/* The process has a machine, in the file that was looked at last, of this number. */
+static __always_inline void jvm_note_mapped(const struct unwind *u, __u32 file)
+{
+	struct jvm_process *process = jvm_process_of(u);
+
+	if (!process)
+		return;
+	*(volatile __u64 *)&process->space = 0;
+	process->bias = u->code_bias;
+	process->file = file;
+	order_stores();
+	*(volatile __u64 *)&process->space = u->space;
+}
+
 /* Processes with a Java virtual machine of which it is kept where their code lies; code heaps of
  * one; bytes that are read of a piece of code, and of instructions around an address. */
 #define JVM_LAYOUTS 8
@@ -61,8 +91,9 @@ struct jvm_layout {
 
 /* What is found of a frame of Java: jvm.h. */
 struct jvm {
-	/* Whether the layout was read in this walk; whether the frame before is a stub's. */
-	__u32 was_read, was_stub;
+	/* Whether the layout was read in this walk; whether the frame before is a stub's; whether a
+	 * frame of code that no file has was walked by, of which it was not known whose it is. */
+	__u32 was_read, was_stub, was_guessed, unused;
 	/* The piece of code: where its instructions begin and end, bytes of its frame, and from which
 	 * instruction on it has that. */
 	__u64 code, end;

@@ -31,7 +31,8 @@ struct known_walk {
 	__u32 id;
 	/* How many words. */
 	__u16 words;
-	/* How the walk ended. */
+	/* How the walk ended; and whether it guessed, which is of no use once it is known that the
+	 * process has a machine of Java's (jvm_was_guessed). */
 	__u16 ending;
 	/* Where they lie, in words above sp, in the order in which they are read. */
 	__u16 places[KNOWN_WALK_WORDS];
@@ -54,6 +55,8 @@ static __always_inline struct known_walk *known_walk_of(struct unwind *u)
 
 	return bpf_map_lookup_elem(&sched_walks, &slot);
 }
+
+#define KNOWN_WALK_GUESSED 0x8000
 
 /* Most stacks are read at once: a call costs as much as a KiB. */
 #define KNOWN_WALK_WINDOW STACK_MEMORY_PART_BYTES
@@ -78,6 +81,8 @@ __noinline int known_walk_stands(SCRATCH, struct known_walk *known)
 
 	if (known->ip != u->ip || known->sp != sp || known->bp != u->bp || known->space != u->space ||
 	    known->generation != u->generation || sp & 7)
+		return 0;
+	if (known->ending & KNOWN_WALK_GUESSED && jvm_is_noted(u))
 		return 0;
 	s->window_bytes = 0;
 	for (int i = 0; i < KNOWN_WALK_WORDS; i++) {
@@ -118,7 +123,7 @@ static __always_inline void remember_walk(struct scratch *s, struct known_walk *
 	known->hash = u->hash;
 	known->id = id;
 	known->words = u->words;
-	known->ending = u->ending;
+	known->ending = u->ending | (s->jvm.was_guessed ? KNOWN_WALK_GUESSED : 0);
 	bpf_probe_read_kernel(known->places, sizeof(known->places), u->places);
 	known->space = u->space;
 }

@@ -138,7 +138,14 @@ __noinline int probe_unwind(SCRATCH)
 
 	if (!hit)
 		return STACK_NONE;
+	__u64 ip = u->ip, sp = u->sp, bp = u->bp, hash = u->hash;
+
 	unwind_walk(scratch_context);
+	if (jvm_was_guessed(s)) {
+		unwind_begin(u, ip, sp, bp, (__u64)hit->registers);
+		u->hash = hash;
+		unwind_walk(scratch_context);
+	}
 	s->python.count = 0;
 	if (s->python.file) {
 		s->python.ticks = hit->ticks;

@@ -187,6 +187,11 @@ static __always_inline __u32 user_stack_unwound(struct stack_writer *w, __u64 ip
 		return known->id;
 	}
 	unwind_walk(GIVE_SCRATCH(s));
+	if (jvm_was_guessed(s)) {
+		unwind_begin(u, ip, sp, bp, registers);
+		u->hash = address_space_hash(tgid, exec_id);
+		unwind_walk(GIVE_SCRATCH(s));
+	}
 	if (is_known) {
 		w->lane->statistics[STATISTIC_USER_CROSS_CHECKED]++;
 		if (u->hash != known->hash)

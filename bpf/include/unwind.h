@@ -396,6 +396,9 @@ static __always_inline int row_of_offset(struct unwind *u)
 			*(volatile __u64 *)&page->entry = asked;
 			*(volatile __u64 *)wanted += 1;
 		}
+		/* Frames of its own code are found without rows. */
+		if (UNWIND_FILE_IS_MARKED(file) && bpf_map_lookup_elem(&hotspot_files, &number))
+			jvm_note_mapped(u, number);
 		return 0;
 	}
 	if (*(volatile __u64 *)&page->used != u->epoch)
@@ -745,6 +748,7 @@ __noinline int unwind_walk(SCRATCH)
 	s->python.file = 0;
 	s->jvm.was_read = 0;
 	s->jvm.was_stub = 0;
+	s->jvm.was_guessed = 0;
 	s->frames[0] = u->ip;
 	u->hash = mix(before, u->ip);
 	u->ending = STACK_TOO_DEEP;

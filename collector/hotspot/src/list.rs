@@ -56,11 +56,14 @@ impl<'a, 'elf, 'd, R: ReadRef<'d>> Lists<'a, 'elf, 'd, R> {
         let found = names.iter().find_map(|(structure, member)| {
             self.rows(self.members, MEMBER_ROW).find_map(|(row, name)| {
                 let data = self.data;
-                let is_it = name == structure.as_bytes()
-                    && data.text(data.word(row + MEMBER_NAME)?)? == member.as_bytes();
+                if name != structure.as_bytes()
+                    || data.text(data.word(row + MEMBER_NAME)?)? != member.as_bytes()
+                {
+                    return None;
+                }
                 let type_name = data.text(data.word(row + MEMBER_TYPE)?)?;
                 let address = data.word(row + MEMBER_ADDRESS)?;
-                is_it.then_some(Member { type_name, offset_at: row + MEMBER_OFFSET, address })
+                Some(Member { type_name, offset_at: row + MEMBER_OFFSET, address })
             })
         });
         let lacks = names.last().map_or("", |(_, member)| member);

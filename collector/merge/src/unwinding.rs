@@ -51,6 +51,17 @@ impl ProcessCode<'_> {
         Some((self.locator.code.module(located.module?), located.offset))
     }
 
+    /// Whose code it is.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether the process has mapped a file at such a path. Looks at all mappings.
+    pub fn has_mapped(&self, is_it: impl Fn(&str) -> bool) -> bool {
+        let mut mappings = self.locator.spaces.iter();
+        mappings.any(|mapping| mapping.pid == self.pid && is_it(&mapping.path))
+    }
+
     /// Whether all that was mapped is known, so that an address without a module is no code.
     pub fn knows_all(&self) -> bool {
         self.locator.knows_all(self.pid, self.at)

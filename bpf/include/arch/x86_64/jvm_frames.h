@@ -278,8 +278,10 @@ __noinline int jvm_step(SCRATCH)
 	struct jvm *j = &s->jvm;
 	struct jvm_layout *layout = jvm_layout_of(s);
 
-	if (!jvm_is_known(s))
+	if (!jvm_is_known(s)) {
+		j->was_guessed |= layout->space != u->space;
 		return JVM_NONE;
+	}
 	look_elsewhere(u);
 	if (u->address - layout->interpreter < layout->interpreter_bytes)
 		return jvm_step_interpreter(GIVE_SCRATCH(s));

@@ -244,8 +244,16 @@ pub(super) fn of_runtimes() -> Vec<Program> {
             "Java",
             "java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit \
              -XX:CompileCommand=quiet -XX:CompileCommand=dontinline,Chain.* Chain SECONDS",
-        )
-        .promising(Promise::Counted),
+        ),
+        java(
+            "Java, first compiler",
+            "java -XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit \
+             -XX:CompileCommand=quiet -XX:CompileCommand=dontinline,Chain.* Chain SECONDS",
+        ),
+        java(
+            "Java, interpreted",
+            "java -Xint -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit Chain SECONDS",
+        ),
         Program::new("Node", &["node --version"])
             .with_chains(&[Chain::numbered('f', "")])
             .calling_others()

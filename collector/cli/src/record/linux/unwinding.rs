@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use syscollect_capture::StacksInMemory;
+use syscollect_hotspot::may_hold_machine;
 use syscollect_merge::{ProcessCode, Unwinder, UserStack};
 use syscollect_model::ModuleKind;
 use syscollect_playback::ModuleKey;
@@ -34,7 +35,8 @@ pub(super) struct LateUnwinder<'a> {
 
 impl<'a> LateUnwinder<'a> {
     pub(super) fn new(stacks: StacksInMemory, files: &'a PinnedFiles) -> Self {
-        let tables = LateTables { files, modules: HashMap::new(), rows: 0, took: HashMap::new() };
+        let (modules, took, machines) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let tables = LateTables { files, modules, rows: 0, took, machines };
         Self { stacks, tables, checked: 0, different: 0 }
     }
 
@@ -89,15 +91,22 @@ struct LateTables<'a> {
     rows: usize,
     /// How long tables took so far, by the users for whose stacks they were made.
     took: HashMap<u32, Duration>,
+    /// Whether a process is a Java virtual machine.
+    machines: HashMap<u32, bool>,
 }
 
 impl LateTables<'_> {
     fn code_at(&mut self, address: u64, code: &mut ProcessCode<'_>, user: u32) -> CodeAt {
         let knows_all = code.knows_all();
         match code.at(address) {
-            // Code that is made at run time has frame pointers, if anything.
+            // Code that is made at run time has frame pointers, if anything; of Java's only the
+            // machine knows, while it runs.
             Some((module, _)) if module.kind == ModuleKind::Generated => {
-                CodeAt::Row(UnwindRow::default())
+                let is_machine = self.machines.entry(code.pid());
+                match is_machine.or_insert_with(|| code.has_mapped(may_hold_machine)) {
+                    true => CodeAt::Unknown,
+                    false => CodeAt::Row(UnwindRow::default()),
+                }
             }
             Some((module, offset)) => {
                 self.row(module, offset, user).map_or(CodeAt::Unknown, CodeAt::Row)
