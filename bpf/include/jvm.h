@@ -38,11 +38,13 @@ static __always_inline void jvm_note(struct scratch *s, __u32 file)
 		jvm_note_mapped(u, file);
 }
 
-/* Whether the walk has guessed of frames by their frame pointers, and then heard that the process has
- * a machine, whose frames have none: it may have left some out. */
+/* Whether the walk is to be done again. It has guessed of frames by their frame pointers, and then
+ * heard that the process has a machine, whose frames have none: it may have left some out. Or it has
+ * come to code of which it is not known yet whether it is a machine's: then the next one ends where
+ * this one guessed, and the rest is found by what is known later. */
 static __always_inline bool jvm_was_guessed(const struct scratch *s)
 {
-	return s->jvm.was_guessed && jvm_is_noted(&s->unwind);
+	return s->jvm.was_guessed && (s->unwind.ending == STACK_NO_TABLE_YET || jvm_is_noted(&s->unwind));
 }
 
 static __always_inline bool jvm_read(__u64 *word, __u64 address)

@@ -143,6 +143,7 @@ __noinline int probe_unwind(SCRATCH)
 	unwind_walk(scratch_context);
 	if (jvm_was_guessed(s)) {
 		unwind_begin(u, ip, sp, bp, (__u64)hit->registers);
+		u->ends_at_guess = !jvm_is_noted(u);
 		u->hash = hash;
 		unwind_walk(scratch_context);
 	}

@@ -189,6 +189,7 @@ static __always_inline __u32 user_stack_unwound(struct stack_writer *w, __u64 ip
 	unwind_walk(GIVE_SCRATCH(s));
 	if (jvm_was_guessed(s)) {
 		unwind_begin(u, ip, sp, bp, registers);
+		u->ends_at_guess = !jvm_is_noted(u);
 		u->hash = address_space_hash(tgid, exec_id);
 		unwind_walk(GIVE_SCRATCH(s));
 	}

@@ -88,6 +88,8 @@ struct unwind {
 	__u32 reached;
 	/* How the walk ended: UNWIND_*. */
 	__u32 ending;
+	/* Whether it is to end where it would guess: jvm_was_guessed. */
+	__u64 ends_at_guess;
 	__u64 hash;
 	/* A word that was read. */
 	__u64 word;

@@ -97,6 +97,7 @@ static __always_inline void unwind_begin(struct unwind *u, __u64 ip, __u64 sp, _
 	u->sp = sp;
 	u->bp = bp;
 	u->reached = FRAME_RUNNING;
+	u->ends_at_guess = 0;
 	*(volatile __u64 *)&u->registers = registers;
 	begin_words(u);
 }

@@ -279,8 +279,14 @@ __noinline int jvm_step(SCRATCH)
 	struct jvm_layout *layout = jvm_layout_of(s);
 
 	if (!jvm_is_known(s)) {
-		j->was_guessed |= layout->space != u->space;
-		return JVM_NONE;
+		bool is_guess = layout->space != u->space;
+
+		j->was_guessed |= is_guess;
+		if (!is_guess || !u->ends_at_guess)
+			return JVM_NONE;
+		/* No file's table is missing. */
+		u->file = 0;
+		return STACK_NO_TABLE_YET;
 	}
 	look_elsewhere(u);
 	if (u->address - layout->interpreter < layout->interpreter_bytes)
