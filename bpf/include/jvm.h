@@ -73,80 +73,91 @@ __noinline int jvm_read_members(SCRATCH)
 	struct jvm_layout *layout = jvm_layout_of(s);
 	__u32 number = layout->file;
 	struct HotspotFile *file = bpf_map_lookup_elem(&hotspot_files, &number);
-	__u64 offset;
 
 	if (!file)
 		return 0;
 	for (int i = 0; i < MEMBERS; i++) {
-		if (!jvm_read(&offset, file->members[i] - layout->bias) || offset >= JVM_OFFSET_MAX)
+		if (!jvm_read(&layout->members[i], file->members[i] - layout->bias) ||
+		    layout->members[i] >= JVM_OFFSET_MAX)
 			return 0;
-		layout->members[i] = offset;
 	}
 	return 1;
 }
 
-/* Reads where the heap lies whose pointer is at `at`, as the layout's number `i`. */
-static __always_inline bool jvm_read_heap(struct jvm_layout *layout, struct jvm_heap *heap, __u64 at)
+/* Reads where the code heap of that number lies. */
+__noinline int jvm_read_heap(SCRATCH)
 {
-	__u64 address, low, high;
-	__u32 shift;
+	TAKE_SCRATCH(0);
+	struct jvm *j = &s->jvm;
+	struct jvm_layout *layout = jvm_layout_of(s);
+	__u64 number = j->number & (JVM_HEAPS - 1);
 
-	if (!jvm_read(&address, at))
-		return false;
-	__u64 memory = address + layout->members[MEMBER_MEMORY];
-	__u64 segments = address + layout->members[MEMBER_SEGMENTS];
+	barrier_var(number);
+	struct jvm_heap *heap = &layout->heaps[number];
 
-	if (!jvm_read(&low, memory + layout->members[MEMBER_LOW_BOUNDARY]) ||
-	    !jvm_read(&high, memory + layout->members[MEMBER_HIGH_BOUNDARY]) ||
-	    !jvm_read(&heap->segments, segments + layout->members[MEMBER_LOW]) ||
-	    !jvm_read_number(&shift, address + layout->members[MEMBER_SEGMENT_SIZE]))
-		return false;
-	heap->start = low;
-	heap->bytes = high - low;
-	heap->shift = shift & 31;
-	return high > low;
+	heap->bytes = 0;
+	if (number >= j->count)
+		return 1;
+	if (!jvm_read(&j->heap, j->data + number * 8) ||
+	    !jvm_read(&j->low, j->heap + layout->members[MEMBER_MEMORY] +
+				       layout->members[MEMBER_LOW_BOUNDARY]) ||
+	    !jvm_read(&j->high, j->heap + layout->members[MEMBER_MEMORY] +
+					layout->members[MEMBER_HIGH_BOUNDARY]) ||
+	    !jvm_read(&heap->segments,
+		      j->heap + layout->members[MEMBER_SEGMENTS] + layout->members[MEMBER_LOW]) ||
+	    !jvm_read_number(&j->shift, j->heap + layout->members[MEMBER_SEGMENT_SIZE]))
+		return 0;
+	heap->start = j->low;
+	heap->shift = j->shift & 31;
+	if (j->high > j->low)
+		heap->bytes = j->high - j->low;
+	return 1;
+}
+
+/* Reads where the interpreter lies, the code heaps, and what native code calls methods by. */
+__noinline int jvm_read_places(SCRATCH)
+{
+	TAKE_SCRATCH(0);
+	struct jvm *j = &s->jvm;
+	struct jvm_layout *layout = jvm_layout_of(s);
+	__u32 number = layout->file;
+	struct HotspotFile *file = bpf_map_lookup_elem(&hotspot_files, &number);
+
+	if (!file)
+		return 0;
+	layout->block_header = file->block_header;
+	layout->complete_bytes = file->frame_complete_bytes;
+	layout->code_bytes = file->code_offset_bytes;
+	return jvm_read(&layout->call_stub, file->call_stub - layout->bias) &&
+	       jvm_read(&j->queue, file->interpreter - layout->bias) &&
+	       jvm_read(&layout->interpreter, j->queue + layout->members[MEMBER_INTERPRETER_BEGIN]) &&
+	       jvm_read_number(&layout->interpreter_bytes,
+			       j->queue + layout->members[MEMBER_INTERPRETER_SIZE]) &&
+	       jvm_read(&j->list, file->heaps - layout->bias) &&
+	       jvm_read_number(&j->count, j->list + layout->members[MEMBER_LENGTH]) &&
+	       jvm_read(&j->data, j->list + layout->members[MEMBER_DATA]);
 }
 
 /* Reads all that is to be known of the process. 1 if it has a machine that has made code. */
 __noinline int jvm_read_layout(SCRATCH)
 {
 	TAKE_SCRATCH(0);
-	struct unwind *u = &s->unwind;
 	struct jvm_layout *layout = jvm_layout_of(s);
-	struct jvm_process *process = jvm_process_of(u);
-	__u64 list, data, queue;
-	__u32 count;
+	struct jvm_process *process = jvm_process_of(&s->unwind);
 
 	layout->space = 0;
-	if (!process || process->space != u->space)
+	if (!process || process->space != s->unwind.space)
 		return 0;
 	layout->bias = process->bias;
 	layout->file = process->file;
-	__u32 number = layout->file;
-	struct HotspotFile *file = bpf_map_lookup_elem(&hotspot_files, &number);
-
-	if (!file || !jvm_read_members(GIVE_SCRATCH(s)))
-		return 0;
-	layout->block_header = file->block_header;
-	layout->complete_bytes = file->frame_complete_bytes;
-	layout->code_bytes = file->code_offset_bytes;
-	if (!jvm_read(&list, file->heaps - layout->bias) ||
-	    !jvm_read_number(&count, list + layout->members[MEMBER_LENGTH]) ||
-	    !jvm_read(&data, list + layout->members[MEMBER_DATA]) ||
-	    !jvm_read(&queue, file->interpreter - layout->bias) ||
-	    !jvm_read(&layout->interpreter, queue + layout->members[MEMBER_INTERPRETER_BEGIN]) ||
-	    !jvm_read_number(&layout->interpreter_bytes,
-			     queue + layout->members[MEMBER_INTERPRETER_SIZE]) ||
-	    !jvm_read(&layout->call_stub, file->call_stub - layout->bias))
+	if (!jvm_read_members(GIVE_SCRATCH(s)) || !jvm_read_places(GIVE_SCRATCH(s)))
 		return 0;
 	for (int i = 0; i < JVM_HEAPS; i++) {
-		struct jvm_heap *heap = &layout->heaps[i];
-
-		heap->bytes = 0;
-		if (i < count && !jvm_read_heap(layout, heap, data + i * 8))
+		*(volatile __u64 *)&s->jvm.number = i;
+		if (!jvm_read_heap(GIVE_SCRATCH(s)))
 			return 0;
 	}
-	layout->space = u->space;
+	layout->space = s->unwind.space;
 	return 1;
 }
 

@@ -14,8 +14,9 @@
 /* In place of a file's number: the file has a machine, and of any file its number. */
 #define ROW_HAS_JVM 0x8000u
 #define ROW_FILE(row) ((row) & (UNWIND_FILES - 1))
-/* The code is none of the machine's. */
+/* The code is none of the machine's; it is a stub's. Besides UNWIND_* of unwind.h. */
 #define JVM_NONE 18
+#define JVM_STUB 19
 
 /* How processes have mapped a machine. */
 struct jvm_process {
@@ -100,6 +101,9 @@ struct jvm {
 	__s64 frame_bytes, complete;
 	/* Where the caller's stack pointer may be, and where it may be returned to. */
 	__u64 cfa, returns;
+	/* What is read on the way to the layout: stacks of programs are short. */
+	__u64 list, data, queue, number, heap, low, high;
+	__u32 count, shift;
 	struct jvm_layout layouts[JVM_LAYOUTS];
 	__u8 piece[JVM_PIECE_BYTES + 8];
 	__u8 bytes[JVM_BYTES_BEFORE + JVM_BYTES_AHEAD];

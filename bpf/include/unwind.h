@@ -675,6 +675,8 @@ __noinline int unwind_step(SCRATCH)
 		if (cfa) {
 			int ending = jvm_step(GIVE_SCRATCH(s));
 
+			if (ending == JVM_STUB)
+				return jvm_step_stub(GIVE_SCRATCH(s));
 			if (ending != JVM_NONE)
 				return ending;
 		}

@@ -115,12 +115,12 @@ fn as_code(address: u64) -> u64 {
 }
 
 fn offset_of(rows: &[Row], name: &str) -> u64 {
-    let row = rows.iter().position(|row| row.1 == name).unwrap() as u64;
+    let row = rows.iter().position(|row| row.1 == name).expect("it is there") as u64;
     as_code(DATA + MEMBERS + row * MEMBER + 32)
 }
 
 fn read(rows: &[Row], are_relocated: bool) -> HotspotFile {
-    machine(&*file(rows, are_relocated)).unwrap().unwrap()
+    machine(&*file(rows, are_relocated)).expect("it is read").expect("it has one")
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const ALLOWED: [AllowedCircle; 13] = [
     AllowedCircle {
         folder: "bpf/records",
-        modules: &["layout", "python", "unwind"],
+        modules: &["hotspot", "layout", "python", "unwind"],
         why: "the table of all layouts is made of the records' own, by its types",
     },
     AllowedCircle {

@@ -53,9 +53,8 @@ static __always_inline bool jvm_read_bytes(struct scratch *s)
 }
 
 /* Whether there is an instruction that calls before the address in `returns`. */
-__noinline int jvm_follows_call(SCRATCH)
+static __always_inline bool jvm_follows_call(struct scratch *s)
 {
-	TAKE_SCRATCH(0);
 	__u64 bytes = bytes_at(&s->unwind, s->jvm.returns - 8);
 	__u32 last = bytes >> 48, longer = bytes >> 40 & 0xffff, with_byte = bytes >> 32 & 0xffff;
 	__u32 with_number = bytes >> 16 & 0xffff, longest = bytes >> 8 & 0xffff;
@@ -83,7 +82,7 @@ __noinline int jvm_returns_below(SCRATCH)
 		return 0;
 	/* The interpreter puts there where it goes on. */
 	return j->returns - layout->interpreter < layout->interpreter_bytes ||
-	       jvm_follows_call(GIVE_SCRATCH(s));
+	       jvm_follows_call(s);
 }
 
 /* Goes to the caller whose stack pointer is `cfa`; its rbp lies below where it is returned to, if
@@ -212,7 +211,7 @@ static __always_inline int jvm_step_call_stub(struct scratch *s)
 		return STACK_UNREADABLE;
 	j->returns = u->word;
 	j->cfa = bp + 16;
-	if (!jvm_follows_call(GIVE_SCRATCH(s)))
+	if (!jvm_follows_call(s))
 		return STACK_NO_UNWIND_INFORMATION;
 	return jvm_to_caller(s, true);
 }
@@ -270,7 +269,8 @@ __noinline int jvm_frame_here(SCRATCH)
 	return JVM_FRAME;
 }
 
-/* Goes to the caller of a frame of the machine's code, or says why not. */
+/* Goes to the caller of a frame of the machine's code, or says why not; or that it is a stub's: calls
+ * of functions must not be deep. */
 __noinline int jvm_step(SCRATCH)
 {
 	TAKE_SCRATCH(JVM_NONE);
@@ -323,5 +323,5 @@ __noinline int jvm_step(SCRATCH)
 		if (j->complete >= 0)
 			return STACK_NO_UNWIND_INFORMATION;
 	}
-	return jvm_step_stub(GIVE_SCRATCH(s));
+	return JVM_STUB;
 }
