@@ -24,6 +24,8 @@
 #define JVM_OFFSET_MAX 4096
 /* Steps from a segment to where its piece begins: each is up to 254 segments, of 128 bytes as a rule. */
 #define JVM_SEGMENT_STEPS 32
+/* And in a walk: most frames need one or two. */
+#define JVM_STEPS_OF_WALK 1024
 #define JVM_SEGMENT_FREE 0xff
 
 /* The walk has come to a machine's own code, in the file of this number. */
@@ -219,7 +221,10 @@ __noinline int jvm_find_piece(SCRATCH)
 	}
 	__u64 segment = (u->address - start) >> (shift & 31);
 
+	if (j->steps > JVM_STEPS_OF_WALK)
+		return 0;
 	for (int i = 0; i < JVM_SEGMENT_STEPS; i++) {
+		j->steps++;
 		if (bpf_probe_read_user(&tag, 1, (void *)(segments + segment)))
 			return 0;
 		if (!tag || tag == JVM_SEGMENT_FREE)

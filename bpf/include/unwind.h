@@ -753,6 +753,7 @@ __noinline int unwind_walk(SCRATCH)
 	s->jvm.was_read = 0;
 	s->jvm.was_stub = 0;
 	s->jvm.was_guessed = 0;
+	s->jvm.steps = 0;
 	s->frames[0] = u->ip;
 	u->hash = mix(before, u->ip);
 	u->ending = STACK_TOO_DEEP;
