@@ -250,10 +250,6 @@ pub(super) fn of_runtimes() -> Vec<Program> {
             "java -XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit \
              -XX:CompileCommand=quiet -XX:CompileCommand=dontinline,Chain.* Chain SECONDS",
         ),
-        java(
-            "Java, interpreted",
-            "java -Xint -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit Chain SECONDS",
-        ),
         Program::new("Node", &["node --version"])
             .with_chains(&[Chain::numbered('f', "")])
             .calling_others()
@@ -269,7 +265,6 @@ fn java(name: &'static str, run: &'static str) -> Program {
     let mut program = Program::new(name, &["javac -d . SRC/Chain.java"])
         .with_chains(&[Chain::numbered('f', "")])
         .calling_others()
-        .without_tables()
         // Its launcher is stripped.
         .with_roots(&["_start", "_dl_start_user", "clone", "clone3", "start_thread", "java"])
         .running(run);
