@@ -263,6 +263,15 @@ impl Watch {
     }
 }
 
+/// Waits for a program; the most memory that it had, bytes. What wait4 gives has the memory of this
+/// process in it, which the program had as well until it began its own.
+pub(super) fn wait_for_peak(mut program: Child) -> Result<u64> {
+    let watch = Watch::start(Programs(vec![program.id()]));
+    let ended = program.wait()?;
+    ensure!(ended.success(), "process {} has {ended}", program.id());
+    Ok(watch.most().memory)
+}
+
 impl Drop for Watch {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);

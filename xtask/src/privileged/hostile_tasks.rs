@@ -43,6 +43,8 @@ const STACKS_LEAST: u64 = 20;
 /// these have become as full as the attack can make them.
 const SHORT_PROGRAMS: usize = 40;
 const FILLING: Duration = Duration::from_millis(500);
+/// So long runs the one that begins then, beside all others.
+const LATE_RUNS: Duration = Duration::from_secs(4);
 /// Mostly it is milliseconds.
 const LONGEST_FORK: Duration = Duration::from_secs(2);
 /// Nothing is compared with what is used at rest, because there is none; and of CPU time this sees
@@ -89,6 +91,7 @@ pub(crate) fn threads(context: &Context) -> Result<String> {
         programs.start(context, &["unwound", SECONDS], DAEMON)
     })?;
     let longest = forks.join().map_err(|_| anyhow!("what forks panicked"))??;
+    std::thread::sleep(LATE_RUNS);
     let recorder = recorder.stop(context)?;
     drop(programs);
 

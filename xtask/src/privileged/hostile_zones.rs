@@ -16,9 +16,8 @@ use syscollect_model::LossCause;
 use syscollect_records::RecordKind;
 use syscollect_store::{CaptureReader, Definition, LostRecord};
 
-use super::attacked::{AttackedRecorder, Bounds, MIB, StoppedRecorder, Usage};
+use super::attacked::{AttackedRecorder, Bounds, MIB, StoppedRecorder, Usage, wait_for_peak};
 use super::context::{Context, json_lines, number, signal, text, wait};
-use super::files::wait_for_usage;
 use super::hostile_names::symbols_of;
 use super::zones::{ProcessZones, load};
 
@@ -129,7 +128,7 @@ pub(crate) fn texts(context: &Context) -> Result<String> {
         let exported = capture.with_extension(format);
         let mut command = context.command(&["export", text(&capture)?, "-o", text(&exported)?]);
         let export = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-        let (_, peak) = wait_for_usage(export.id())?;
+        let peak = wait_for_peak(export)?;
         let most = EXPORT_REST + events * EXPORT_EACH;
         words.push(format!("{} MiB to export {format}", peak / MIB));
         ensure!(peak <= most, "{}: {} MiB are the bound", words.join(", "), most / MIB);
