@@ -36,7 +36,7 @@ pub(crate) fn memory(context: &Context) -> Result<String> {
     let options = ["--freq", "0", "--stacks", "off-cpu,wakers", "--unwind", "tables"];
     let recorder = context.start(&capture, &options)?;
     let sleeps = if context.is_emulated() { SLEEPS_EMULATED } else { SLEEPS };
-    let mut found = Found::default();
+    let mut found = LargeFrameStacks::default();
     for index in 0..PROGRAMS {
         let program = context.path(&format!("large-frame-{index}"));
         fs::copy(&context.load, &program).context("cannot copy the load")?;
@@ -65,7 +65,7 @@ pub(crate) fn memory(context: &Context) -> Result<String> {
 }
 
 #[derive(Debug, Default)]
-struct Found {
+struct LargeFrameStacks {
     pids: Vec<u32>,
     /// Off-CPU stacks below the large frame.
     whole: u64,
@@ -78,7 +78,7 @@ struct Found {
     ended_with_stack: u64,
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for LargeFrameStacks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { whole, cut, gone, ended, ended_with_stack, .. } = self;
         write!(
@@ -93,7 +93,7 @@ impl fmt::Display for Found {
     }
 }
 
-impl Found {
+impl LargeFrameStacks {
     fn add(&mut self, kind: StackKind, stack: StackId, tables: &Tables) {
         let frames = tables.stack(stack);
         let labels: Vec<String> = frames.iter().map(|frame| tables.frame_label(*frame)).collect();
@@ -119,7 +119,7 @@ impl Found {
     }
 }
 
-impl Exporter for Found {
+impl Exporter for LargeFrameStacks {
     type Error = Infallible;
 
     fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {

@@ -146,10 +146,11 @@ impl StackCopies {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod testing {
     use super::*;
 
-    fn part(id: u32, uid: u32, start: u64) -> StackMemoryHeader {
+    /// 16 bytes of the stack of that id, as the programs send them.
+    pub(in crate::unwind) fn part(id: u32, uid: u32, start: u64) -> StackMemoryHeader {
         StackMemoryHeader {
             id,
             uid,
@@ -162,6 +163,12 @@ mod tests {
             ..StackMemoryHeader::default()
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::part;
+    use super::*;
 
     fn of(stacks: &StacksInMemory, id: u32) -> Option<StackMemory> {
         stacks.get(&(Lane::new(LaneKind::SampleStack, 1), id)).map(|stack| stack.clone().memory())

@@ -12,7 +12,7 @@ const LOOP_PAGES_MAX: usize = 8;
 
 /// What interpreters there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum InterpreterKind {
     /// CPython.
     Python,
     /// HotSpot.
@@ -28,9 +28,9 @@ pub(super) enum Interpreter {
 
 /// There is one, but it is not known.
 #[derive(Debug)]
-pub(super) struct Unknown;
+pub(super) struct UnknownInterpreter;
 
-impl Kind {
+impl InterpreterKind {
     /// Which the file at such a path may hold: what is called otherwise is not looked at.
     pub(super) fn of_path(path: &str) -> Option<Self> {
         if may_hold_interpreter(path) {
@@ -45,15 +45,15 @@ impl Kind {
         self,
         data: R,
         path: &str,
-    ) -> Result<Option<Interpreter>, Unknown> {
+    ) -> Result<Option<Interpreter>, UnknownInterpreter> {
         match self {
             Self::Python => match interpreter(data, path) {
                 Ok(found) => Ok(found.map(Interpreter::Python)),
-                Err(_) => Err(Unknown),
+                Err(_) => Err(UnknownInterpreter),
             },
             Self::Jvm => match machine(data) {
                 Ok(found) => Ok(found.map(Interpreter::Jvm)),
-                Err(_) => Err(Unknown),
+                Err(_) => Err(UnknownInterpreter),
             },
         }
     }

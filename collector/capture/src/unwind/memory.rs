@@ -137,21 +137,7 @@ impl AskedPages {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use syscollect_records::unwind::memory_of;
-
-    fn part(id: u32, uid: u32, start: u64) -> StackMemoryHeader {
-        StackMemoryHeader {
-            id,
-            uid,
-            start,
-            cpu: 1,
-            of: memory_of::SAMPLE,
-            ip: 0x1234,
-            sp: 0x7000,
-            bytes: 16,
-            ..StackMemoryHeader::default()
-        }
-    }
+    use crate::unwind::held::testing::part;
 
     #[test]
     fn callers_in_the_code_that_lacks_a_table_have_theirs_made_and_each_page_once() {

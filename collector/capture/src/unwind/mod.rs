@@ -34,7 +34,7 @@ use crate::shares::Pool;
 use crate::usage::thread_cpu_time;
 use boost::SharedBoost;
 pub use held::{StackCopy, StacksInMemory};
-use interpreters::Interpreter;
+use interpreters::{Interpreter, InterpreterKind};
 pub(crate) use memory::{StackMemoryRing, ring_bytes};
 use programs::{FileNames, Names, PinnedPage};
 pub(crate) use programs::{InterpreterMaps, UnwindPrograms};
@@ -368,7 +368,7 @@ impl<N: Names, W: Words> TableMaker<N, W> {
     /// The interpreter in a file, if it is one that is known. It takes a place of its user's, and
     /// who has none left has no files looked into: that takes longer than all else of a file.
     fn interpreter(&mut self, file: &OpenedFile, path: &str, user: u32) -> Option<Interpreter> {
-        let kind = interpreters::Kind::of_path(path)?;
+        let kind = InterpreterKind::of_path(path)?;
         if !self.free_interpreters.take(user, 1) {
             self.count(&self.counts.refused);
             return None;
@@ -377,8 +377,8 @@ impl<N: Names, W: Words> TableMaker<N, W> {
         let found = kind.find(&cache, path);
         if found.is_err() {
             self.count(match kind {
-                interpreters::Kind::Python => &self.counts.python_unknown,
-                interpreters::Kind::Jvm => &self.counts.jvm_unknown,
+                InterpreterKind::Python => &self.counts.python_unknown,
+                InterpreterKind::Jvm => &self.counts.jvm_unknown,
             });
         }
         let found = found.ok().flatten();
