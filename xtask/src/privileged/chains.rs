@@ -14,7 +14,7 @@ use std::process::{Child, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use self::programs::{Program, Promise};
+use self::programs::Program;
 use self::stacks::{ProgramStacks, RecordedStacks, StackKind};
 pub(crate) use self::storm::storm;
 use super::context::{Context, ends_with_us, json_lines, number, wait};
@@ -178,9 +178,6 @@ fn ended(program: &Program, child: Child) -> Result<()> {
 }
 
 fn is_as_promised(context: &Context, program: &Program, stacks: &ProgramStacks) -> Result<()> {
-    if program.promise == Promise::Counted {
-        return Ok(());
-    }
     stacks.ensure_none_wrong()?;
     // As in the test `unwinding`.
     if context.is_emulated() && !super::is_root() {
@@ -191,11 +188,9 @@ fn is_as_promised(context: &Context, program: &Program, stacks: &ProgramStacks) 
         let least = if context.is_emulated() { least / 10 } else { least };
         ensure!(counts.all() >= least, "too few {kind}: {counts}");
         ensure!(counts.are_settled(UNSETTLED), "{kind} between two frames: {counts}");
-        if let Promise::Whole(of_1000) = program.promise {
-            let of_1000 = if context.is_emulated() { of_1000 - SLOW_FAULTS } else { of_1000 };
-            let cut = stacks.cut_ones();
-            ensure!(counts.are_whole(of_1000), "{kind} that are not whole: {counts}:\n{cut}");
-        }
+        let slow_faults = if context.is_emulated() { SLOW_FAULTS } else { 0 };
+        let is_whole = counts.are_whole(program.whole_of_1000 - slow_faults);
+        ensure!(is_whole, "{kind} that are not whole: {counts}:\n{}", stacks.cut_ones());
     }
     Ok(())
 }

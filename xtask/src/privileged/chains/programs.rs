@@ -15,15 +15,6 @@ use crate::process::root;
 /// `start_thread` to `clone3`.
 const ROOTS: &[&str] = &["_start", "_dl_start_user", "clone", "clone3", "start_thread"];
 
-/// What is asked of a program's stacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Promise {
-    /// Of 1,000 of a kind so many are whole.
-    Whole(u64),
-    /// Nothing: it is counted only.
-    Counted,
-}
-
 /// A program to be made and run.
 pub(super) struct Program {
     pub(super) name: &'static str,
@@ -32,7 +23,8 @@ pub(super) struct Program {
     /// The command line that runs it there, for `SECONDS`.
     run: &'static str,
     pub(super) known: KnownStacks,
-    pub(super) promise: Promise,
+    /// Of 1,000 of its stacks of a kind so many are whole.
+    pub(super) whole_of_1000: u64,
 }
 
 impl Program {
@@ -43,15 +35,15 @@ impl Program {
             ..KnownStacks::default()
         };
         let run = "./program SECONDS";
-        Self { name, make, run, known, promise: Promise::Whole(995) }
+        Self { name, make, run, known, whole_of_1000: 995 }
     }
 
     fn running(self, run: &'static str) -> Self {
         Self { run, ..self }
     }
 
-    fn promising(self, promise: Promise) -> Self {
-        Self { promise, ..self }
+    fn promising(self, whole_of_1000: u64) -> Self {
+        Self { whole_of_1000, ..self }
     }
 
     fn with_roots(mut self, roots: &'static [&'static str]) -> Self {
@@ -199,7 +191,7 @@ pub(super) fn replaced_libraries() -> Program {
     .running("./program SECONDS ./liba.so ./libb.so")
     // Each time a library is loaded its `_init` runs first, and waits for its page: that is the
     // C compiler's `crti.o`, which has no unwind information. 0 to 5 of 740 samples are in it.
-    .promising(Promise::Whole(985))
+    .promising(985)
 }
 
 fn interrupted() -> Vec<Program> {
