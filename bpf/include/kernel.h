@@ -41,6 +41,11 @@ enum {
 	BPF_RB_NO_WAKEUP = 1,
 	BPF_RB_FORCE_WAKEUP = 2,
 };
+/* What bpf_ringbuf_query is asked. */
+enum {
+	BPF_RB_CONS_POS = 2,
+	BPF_RB_PROD_POS = 3,
+};
 #define BPF_F_CURRENT_CPU 0xffffffffULL
 
 /* Flags of task_struct.flags, include/linux/sched.h, unchanged from 5.10 to 7.2. */

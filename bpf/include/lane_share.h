@@ -20,6 +20,26 @@
 		__uint(max_entries, USER_SHARES);         \
 	} name##_shares SEC(".maps")
 
+/* Whether `bytes` more of this user find room in its share of what has `size` bytes, is written up
+ * to `head` and was read up to `tail`; charges them. */
+static __always_inline bool share_takes(struct LaneShare *share, __u32 uid, __u64 head, __u64 tail,
+					__u32 size, __u64 bytes)
+{
+	/* All that was there at the mark has been read: of what came since, nobody knows. */
+	if (tail >= share->mark) {
+		share->mark = head;
+		share->before = share->used;
+		share->used = 0;
+	}
+	if (share->uid && share->uid != uid)
+		share->of_many = 1;
+	share->uid = uid;
+	if (share->before + share->used + bytes > size - (head - tail))
+		return false;
+	share->used += bytes;
+	return true;
+}
+
 /* Whether `bytes` more of the current task's user find room in its share of a lane of `size` bytes;
  * counts them. */
 static __always_inline bool lane_in_share(struct LaneHeader *lane, __u32 size, void *shares,
@@ -32,23 +52,10 @@ static __always_inline bool lane_in_share(struct LaneHeader *lane, __u32 size, v
 		return true;
 	__u64 tail = load_before_stores(lane->tail);
 
-	/* All that was there at the mark has been read: of what came since, nobody knows. */
-	if (tail >= share->mark) {
-		share->mark = lane->head;
-		share->before = share->used;
-		share->used = 0;
-	}
-	__u64 free = size - (lane->head - tail);
-
-	if (share->uid && share->uid != uid)
-		share->of_many = 1;
-	share->uid = uid;
-	if (share->before + share->used + bytes > free) {
-		share->lost++;
-		return false;
-	}
-	share->used += bytes;
-	return true;
+	if (share_takes(share, uid, lane->head, tail, size, bytes))
+		return true;
+	share->lost++;
+	return false;
 }
 
 /* Takes from the current task's user's share what it was charged too much. */

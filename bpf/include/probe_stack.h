@@ -11,7 +11,7 @@
 #ifndef SYSCOLLECT_PROBE_STACK_H
 #define SYSCOLLECT_PROBE_STACK_H
 
-#include "probe.h"
+#include "hit_share.h"
 
 static __always_inline struct probe_scratch *hit_of(__u32 slot)
 {
@@ -40,6 +40,8 @@ __noinline int probe_send_record(__u32 slot, __u64 bytes)
 	if (!here || !ring || !hit)
 		return 0;
 	bytes &= PROBE_RECORD_BYTES - 1;
+	if (!hit_in_share(ring, bytes, true))
+		return 0;
 	barrier_var(bytes);
 	if (!bpf_ringbuf_output(ring, hit->bytes, bytes, BPF_RB_NO_WAKEUP))
 		return 1;

@@ -105,6 +105,50 @@ static __always_inline __u64 outermost_parts(const struct unwind *u)
 	       STACK_MEMORY_TOP_PARTS * STACK_MEMORY_PART_BYTES;
 }
 
+/* Sends the part of the stack that begins at `u->part`, which is behind it then; whether others may
+ * follow. A function of its own: the verifier looks at it once, and not in each step of a loop. */
+__noinline int unwind_send_part(SCRATCH)
+{
+	TAKE_SCRATCH(0);
+	struct unwind *u = &s->unwind;
+	__u64 start = u->part;
+	__u64 bytes = STACK_MEMORY_PART_BYTES - (start & (STACK_MEMORY_PART_BYTES - 1));
+
+	if (start >= u->top)
+		return 0;
+	u->sent += sizeof(struct stack_memory_part);
+	/* Before the ring is asked: what is discarded there takes room as well. */
+	if (bpf_probe_read_user(s->window, bytes, (void *)start)) {
+		/* No other part of the page can be read either. */
+		u->part = (start | 4095) + 1;
+		return u->top != UNKNOWN_TOP;
+	}
+	struct stack_memory_part *part = bpf_ringbuf_reserve(&stack_memory, sizeof(*part), 0);
+
+	if (!part)
+		return 0;
+	bpf_probe_read_kernel(part->bytes, STACK_MEMORY_PART_BYTES, s->window);
+	part->header.cpu = bpf_get_smp_processor_id();
+	part->header.of = MEMORY_OF(u->context);
+	part->header.id = u->stack;
+	part->header.uid = bpf_get_current_uid_gid();
+	part->header.reached = u->reached;
+	part->header.returns_at_sp = u->returns_at_sp;
+	part->header.bytes = bytes;
+	part->header.ip = u->ip;
+	part->header.sp = u->sp;
+	part->header.bp = u->bp;
+	part->header.start = start;
+	part->header.file = u->file;
+	part->header.code_start = u->code_start;
+	part->header.code_end = u->code_end;
+	part->header.code_bias = u->code_bias;
+	bpf_probe_read_kernel(part->header.registers, sizeof(u->saved), u->saved);
+	bpf_ringbuf_submit(part, BPF_RB_NO_WAKEUP);
+	u->part = start + bytes;
+	return 1;
+}
+
 /* Sends the stack from where the walk in the scratch has ended, up to its end or what is sent at
  * most; `u->stack` is the stack's id. For how many bytes of the ring memory was looked at is in
  * `u->sent`: that is what a share is charged, however little a stack has. */
@@ -112,11 +156,11 @@ __noinline int unwind_send_memory(SCRATCH)
 {
 	TAKE_SCRATCH(0);
 	struct unwind *u = &s->unwind;
-	__u64 start = u->sp;
-	bool returns_at_sp = unwind_returns_at_sp(GIVE_SCRATCH(s));
 
+	u->returns_at_sp = unwind_returns_at_sp(GIVE_SCRATCH(s));
 	unwind_find_top(GIVE_SCRATCH(s));
 	u->sent = 0;
+	u->part = u->sp;
 	/* What cannot be read is 0. */
 	if (u->reached == FRAME_INTERRUPTED)
 		bpf_probe_read_user(u->saved, sizeof(u->saved), (void *)u->registers);
@@ -127,44 +171,11 @@ __noinline int unwind_send_memory(SCRATCH)
 		if (i == STACK_MEMORY_PARTS) {
 			if (u->top == UNKNOWN_TOP)
 				break;
-			start = start < outermost_parts(u) ? outermost_parts(u) : start;
+			if (u->part < outermost_parts(u))
+				u->part = outermost_parts(u);
 		}
-		if (start >= u->top)
+		if (!unwind_send_part(GIVE_SCRATCH(s)))
 			break;
-		__u64 bytes = STACK_MEMORY_PART_BYTES - (start & (STACK_MEMORY_PART_BYTES - 1));
-
-		u->sent += sizeof(struct stack_memory_part);
-		/* Before the ring is asked: what is discarded there takes room as well. */
-		if (bpf_probe_read_user(s->window, bytes, (void *)start)) {
-			if (u->top == UNKNOWN_TOP)
-				break;
-			/* No other part of the page can be read either. */
-			start = (start | 4095) + 1;
-			continue;
-		}
-		struct stack_memory_part *part = bpf_ringbuf_reserve(&stack_memory, sizeof(*part), 0);
-
-		if (!part)
-			break;
-		bpf_probe_read_kernel(part->bytes, STACK_MEMORY_PART_BYTES, s->window);
-		part->header.cpu = bpf_get_smp_processor_id();
-		part->header.of = MEMORY_OF(u->context);
-		part->header.id = u->stack;
-		part->header.uid = bpf_get_current_uid_gid();
-		part->header.reached = u->reached;
-		part->header.returns_at_sp = returns_at_sp;
-		part->header.bytes = bytes;
-		part->header.ip = u->ip;
-		part->header.sp = u->sp;
-		part->header.bp = u->bp;
-		part->header.start = start;
-		part->header.file = u->file;
-		part->header.code_start = u->code_start;
-		part->header.code_end = u->code_end;
-		part->header.code_bias = u->code_bias;
-		bpf_probe_read_kernel(part->header.registers, sizeof(u->saved), u->saved);
-		bpf_ringbuf_submit(part, BPF_RB_NO_WAKEUP);
-		start += bytes;
 	}
 	return 0;
 }

@@ -97,9 +97,10 @@ struct unwind {
 	__u64 registers;
 	/* The function that a call goes to. */
 	__u64 called;
-	/* For stacks that are sent as they lie in memory: the stack's id, where it begins, and for how
-	 * many bytes of the ring memory was looked at. */
-	__u64 stack, top, sent;
+	/* For stacks that are sent as they lie in memory: the stack's id, where it begins, for how many
+	 * bytes of the ring memory was looked at, where the next part begins, and whether the frame that
+	 * was reached returns to the word at its stack pointer. */
+	__u64 stack, top, sent, part, returns_at_sp;
 	__u64 saved[SAVED_REGISTERS];
 	/* The words of the stack that the walk has read: how many, a hash of them, and where they lie, in
 	 * words above the first frame: each, and the last. See known_walk.h. */

@@ -6,8 +6,8 @@
  * shares the clock, and the set of recorded processes, with the other object:
  * the collector hands over the same maps.
  */
-#include "probe.h"
 #include "announce.h"
+#include "hit_share.h"
 #ifdef WALK_SLOTS
 #include "probe_stack.h"
 #endif
@@ -52,6 +52,8 @@ static __always_inline void write_hit(struct probe_scratch *s, struct probe_cpu 
 	s->hit.texts = s->texts;
 	s->hit.stack_pointer = s->registers[REGISTER_SP];
 	s->hit.unreadable = s->unreadable;
+	if (!hit_in_share(ring, bytes, false))
+		return;
 	barrier_var(bytes);
 	if (bpf_ringbuf_output(ring, s->bytes, bytes, BPF_RB_NO_WAKEUP))
 		count_one(here->full);

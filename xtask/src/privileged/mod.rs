@@ -25,6 +25,7 @@ mod hostile_code;
 mod hostile_commands;
 mod hostile_crowd;
 mod hostile_files;
+mod hostile_hits;
 mod hostile_names;
 mod hostile_overlay;
 mod hostile_paths;
@@ -177,6 +178,7 @@ const TESTS: &[Test] = &[
     test!("hostile-commands", hostile_commands::long_command_lines),
     test!("hostile-renames", hostile_renames::renames, needs "user_probes"),
     test!("hostile-stacks", hostile_stacks::stacks),
+    test!("hostile-hits" kernels, hostile_hits::hits, needs "user_probes"),
     test!("live", live::live, needs "user_probes"),
     test!("low-memory", low_memory::low_memory),
     test!("hotplug" kernels, clock::hotplug),

@@ -17,6 +17,7 @@ mod fences;
 mod frames;
 mod fuse;
 mod hang;
+mod hits;
 mod hostile;
 mod hostile_code;
 mod hostile_files;
@@ -38,6 +39,7 @@ mod stacks;
 mod system;
 mod timers;
 mod unwound;
+mod usdt;
 mod visiting;
 mod wrap;
 
@@ -59,7 +61,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      fake-jvm silent|deaf|endless|fifo|link FOLDER SECONDS | \
                      new-stacks PROCESSES SECONDS | same-stack SECONDS | \
                      wrap LOG CMD ARGS... | from-memory LOAD ARGS... | \
-                     unwound SECONDS | large-frame TIMES | probed CALLS | leaves SECONDS | \
+                     unwound SECONDS | large-frame TIMES | probed CALLS | hits-long|hits-short SECONDS | leaves SECONDS | \
                      visiting FOLDER SECONDS | hostile \
                      mappings|memory|discovery|flood|texts|announcements|announced-files|looks \
                      SECONDS | hostile-code tables|interpreters|mapped|probed|rights|debug|deleted \
@@ -137,6 +139,8 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
             new_stacks::run(number(processes)?, number(seconds)?)?;
         }
         ["same-stack", seconds] => new_stacks::run_same(number(seconds)?)?,
+        ["hits-long", seconds] => hits::run_long(number(seconds)?)?,
+        ["hits-short", seconds] => hits::run_short(number(seconds)?)?,
         ["probed", calls] => probed::run(number(calls)?)?,
         ["unwound", seconds] => unwound::run(number(seconds)?)?,
         ["large-frame", times] => large_frame::run(number(times)?)?,

@@ -11,7 +11,9 @@
 #define ENDBR64 0xfa1e0ff3
 #define BND 0xf2
 #define IS_PUSH(bytes) (((bytes)&0xf8) == 0x50 || ((bytes)&0xf8ff) == 0x5041)
-#define MAKES_ROOM(bytes) (((bytes)&0xfffdff) == 0xec8148)
+#define ROOM_BYTES(bytes) ((bytes)&0xfffdff)
+#define ROOM 0xec8148
+#define MAKES_ROOM(bytes) (ROOM_BYTES(bytes) == ROOM)
 
 /* The function that is called by the instruction before `address`: into `called`, 0 where the bytes
  * there are no call that says so. Of an entry of a procedure linkage table, where that leads. */

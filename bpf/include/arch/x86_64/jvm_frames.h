@@ -37,6 +37,20 @@
 #define BYTES_AT(j, i) (*(__u32 *)((j)->bytes + JVM_BYTES_BEFORE + (i)))
 #define BYTE_AT(j, i) ((j)->bytes[JVM_BYTES_BEFORE + (i)])
 
+/* 1 if the number is negative, or 0, without a branch: in a loop the verifier would go both ways each
+ * time. */
+static __always_inline __u64 is_negative(__u64 number)
+{
+	barrier_var(number);
+	return number >> 63;
+}
+
+static __always_inline __u64 is_zero(__u64 number)
+{
+	barrier_var(number);
+	return is_negative((number - 1) & ~number);
+}
+
 /* Before how many bytes of the frame's last instruction the machine's method may be; the rest of
  * what was read is for looking at what follows. */
 #define JVM_PROLOGUE_BYTES 64
@@ -114,12 +128,12 @@ __noinline int jvm_step_interpreter(SCRATCH)
 
 	if (stands(u)) {
 		/* A method that is about to make its frame, or has left it: rbp is its caller's. */
-		__u32 makes = 0;
+		__u64 makes = 0;
 
 		if (!jvm_read_bytes(s))
 			return STACK_UNREADABLE;
 		for (int i = -2; i < JVM_BYTES_AHEAD - 8; i++)
-			makes |= BYTES_AT(j, i) == MAKES_FRAME_POINTER;
+			makes |= is_zero(BYTES_AT(j, i) ^ MAKES_FRAME_POINTER);
 		__u32 leaves = BYTE_AT(j, -1) == LEAVES || BYTE_AT(j, -2) == LEAVES ||
 			       (BYTE_AT(j, -5) == LEAVES && MOVES_RBX_TO_RSP(BYTES_AT(j, -3)));
 
@@ -216,6 +230,19 @@ static __always_inline int jvm_step_call_stub(struct scratch *s)
 	return jvm_to_caller(s, true);
 }
 
+/* Whether room is made by an instruction of the next `left` bytes, for which the frame is not there
+ * yet. */
+__noinline int jvm_will_make_room(SCRATCH, __s64 left)
+{
+	TAKE_SCRATCH(0);
+	struct jvm *j = &s->jvm;
+	__u64 makes = 0;
+
+	for (int i = 0; i < JVM_PROLOGUE_BYTES; i++)
+		makes |= is_zero(ROOM_BYTES(BYTES_AT(j, i)) ^ ROOM) & is_negative(i - left);
+	return makes;
+}
+
 /* How much of its frame a compiled method has that stands at ip. */
 __noinline int jvm_frame_here(SCRATCH)
 {
@@ -235,15 +262,8 @@ __noinline int jvm_frame_here(SCRATCH)
 			return JVM_UNSAVED;
 		if (left > JVM_PROLOGUE_BYTES)
 			return JVM_CALLED;
-		s->unwind.word = 0;
-		for (int i = 0; i < JVM_PROLOGUE_BYTES; i++) {
-			if (i < left && MAKES_ROOM(BYTES_AT(j, i))) {
-				*(volatile __u64 *)&s->unwind.word = 1;
-				break;
-			}
-		}
 		/* A frame of two words has its rbp at its stack pointer, which is no address of code. */
-		if (*(volatile __u64 *)&s->unwind.word || j->frame_bytes == 16)
+		if (jvm_will_make_room(GIVE_SCRATCH(s), left) || j->frame_bytes == 16)
 			return JVM_CALLED;
 		return JVM_FRAME;
 	}

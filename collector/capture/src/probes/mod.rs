@@ -41,6 +41,7 @@ mod descriptors;
 mod dropped_announcements;
 mod files;
 mod found_functions;
+mod hit_shares;
 mod keeper;
 mod known_file;
 mod launch;

@@ -11,6 +11,7 @@ use super::attach::Program;
 use super::cookies::Cookies;
 use super::descriptors::DescriptorLayout;
 use super::dropped_announcements::Announcers;
+use super::hit_shares::{self, HitShares};
 use crate::attach_method::AttachMethod;
 use crate::bpf_calls;
 use crate::bpf_object::{KernelObject, MapSizes, SharedMaps};
@@ -41,6 +42,8 @@ pub(super) struct Settings {
     pub(super) programs: u32,
     /// Bytes of each CPU's ring buffer, a power of two.
     pub(super) ring_bytes: usize,
+    /// Who asked for the recording, if not root.
+    pub(super) asked_by: Option<u32>,
     /// How they will be attached.
     pub(super) way: AttachMethod,
     /// How user stacks of hits are walked; `None` for hits without.
@@ -78,8 +81,11 @@ impl LoadedObject {
         let layout = DescriptorLayout::below(Path::new("/")).map(|layout| layout.constants());
         let layout = layout.unwrap_or_default();
         let layout = layout.iter().map(|(name, value)| (*name, &value[..]));
+        let ring_bytes = (settings.ring_bytes as u32).to_ne_bytes();
+        let asked_by = settings.asked_by.unwrap_or(0).to_ne_bytes();
         let mut constants: Vec<(&str, &[u8])> = layout
             .chain([("USE_TSC", &tsc[..]), ("FILTER", &filter[..]), ("COOKIES", &cookies[..])])
+            .chain([("PROBE_RING_BYTES", &ring_bytes[..]), ("ASKED_BY", &asked_by[..])])
             .collect();
         let tables = [u8::from(settings.stacks == Some(WalkMethod::Tables))];
         // The standard library's own source of numbers that nobody can guess.
@@ -89,7 +95,12 @@ impl LoadedObject {
         }
         let (cpus, programs) = (settings.possible_cpus, settings.programs);
         let sizes = MapSizes {
-            entries: &[("probe_cpus", cpus), ("probe_rings", cpus), ("probe_programs", programs)],
+            entries: &[
+                ("probe_cpus", cpus),
+                ("probe_rings", cpus),
+                ("probe_programs", programs),
+                ("hit_shares", hit_shares::elements(cpus)),
+            ],
             ring_bytes: settings.ring_bytes,
         };
         let mut object = match settings.stacks {
@@ -158,6 +169,12 @@ impl LoadedObject {
     pub(super) fn counters(&self) -> Result<Counters, CaptureError> {
         Counters::map(self.object.map("probe_cpus")?, self.possible_cpus)
             .map_err(|error| CaptureError::system("cannot map the counters of the probes", error))
+    }
+
+    /// What of each user's hits was beyond its share.
+    pub(super) fn hit_shares(&self) -> Result<HitShares, CaptureError> {
+        HitShares::map(self.object.map("hit_shares")?, self.possible_cpus)
+            .map_err(|error| CaptureError::system("cannot map the users' shares of hits", error))
     }
 
     /// What of each user's announcements was not passed on.
@@ -287,6 +304,7 @@ mod tests {
                 possible_cpus: 1,
                 programs: 16,
                 ring_bytes: 64 << 10,
+                asked_by: None,
                 way,
                 stacks: Some(stacks),
             };

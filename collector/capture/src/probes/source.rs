@@ -11,6 +11,7 @@ use syscollect_store::{LaneLoss, LostRecord};
 
 use super::announcements::Announcements;
 use super::dropped_announcements::{self, Announcers, OverShareCounts};
+use super::hit_shares::HitShares;
 use super::keeper::UprobeKeeper;
 use super::lookups::{Lookups, OF_LOOKUP};
 use super::manager::{AttachContext, Manager, ManagerInbox};
@@ -63,6 +64,7 @@ pub(crate) struct ProbeSource {
     manager: Manager,
     loaded: LoadedObject,
     counters: Counters,
+    hit_shares: HitShares,
     announcers: Announcers,
     beyond_shares: OverShareCounts,
     lanes: Vec<RingLane>,
@@ -104,6 +106,7 @@ impl ProbeSource {
                 if asked { RING_BYTES } else { SMALL_RING_BYTES },
                 possible_cpus,
             ),
+            asked_by: options.asked_by,
             way,
             stacks: walks.filter(|_| asked),
         };
@@ -111,7 +114,7 @@ impl ProbeSource {
         let tree = (!memory_is_short).then(LoadingTree::start).flatten();
         let mut missing = Vec::new();
         let loaded = load(&settings, shared, &mut missing)?;
-        let counters = loaded.counters()?;
+        let (counters, hit_shares) = (loaded.counters()?, loaded.hit_shares()?);
         let (ring, ready) = loaded.announcements()?;
         let (announcers, beyond_shares) = (loaded.announcers()?, OverShareCounts::default());
         let announcements = Announcements::start(ring, ready, zones.clone(), beyond_shares.clone())
@@ -154,6 +157,7 @@ impl ProbeSource {
             manager,
             loaded,
             counters,
+            hit_shares,
             announcers,
             beyond_shares,
             lanes,
@@ -307,6 +311,7 @@ impl Source for ProbeSource {
                 count,
             });
         }
+        losses.extend(self.hit_shares.losses());
         losses.extend(dropped_announcements::losses(&dropped_announcements::by_user(
             &self.announcers,
             &self.beyond_shares,
