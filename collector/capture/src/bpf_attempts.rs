@@ -6,14 +6,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use crate::bpf_calls::{
-    self, MAP_TYPE_ARRAY, MapCreate, PROG_LOAD, PROG_TYPE_KPROBE, ProgLoad, TRACE_UPROBE_MULTI,
-    UprobePoint, bpf_fd,
+    self, MAP_TYPE_ARRAY, MapCreate, PROG_LOAD, PROG_TYPE_KPROBE, PROG_TYPE_RAW_TRACEPOINT,
+    PROG_TYPE_TRACING, ProgLoad, TRACE_UPROBE_MULTI, UprobePoint, bpf_fd,
 };
 
 const RAW_TRACEPOINT_OPEN: i64 = 17;
-
-const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
-const PROG_TYPE_TRACING: u32 = 26;
 
 /// `expected_attach_type` of a tracepoint with BTF arguments.
 pub(crate) const TRACE_RAW_TP: u32 = 23;

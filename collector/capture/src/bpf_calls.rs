@@ -20,10 +20,16 @@ const MAP_FREEZE: i64 = 22;
 const MAP_UPDATE_BATCH: i64 = 26;
 const BTF_LOAD: i64 = 18;
 const LINK_CREATE: i64 = 28;
+const ITER_CREATE: i64 = 33;
 
-/// Types of programs: uprobes, and tracepoints with records of their own.
+/// Types of programs: uprobes; tracepoints with records of their own, or with what the kernel has;
+/// those that know functions of the kernel by its types.
 pub(crate) const PROG_TYPE_KPROBE: u32 = 2;
 pub(crate) const PROG_TYPE_TRACEPOINT: u32 = 5;
+pub(crate) const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
+pub(crate) const PROG_TYPE_TRACING: u32 = 26;
+/// `expected_attach_type` of iterators.
+const TRACE_ITER: u32 = 28;
 /// `attach_type` of a link to a perf event.
 const ATTACH_PERF_EVENT: u32 = 41;
 /// `expected_attach_type` of programs that one link attaches to many places.
@@ -131,6 +137,21 @@ struct BtfLoad {
     log_size: u32,
     log_level: u32,
     padding: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct LinkIterator {
+    prog_fd: u32,
+    target_fd: u32,
+    attach_type: u32,
+    flags: u32,
+}
+
+#[repr(C)]
+struct IteratorFile {
+    link_fd: u32,
+    flags: u32,
 }
 
 #[repr(C)]
@@ -273,21 +294,55 @@ pub(crate) struct FunctionTypes<'a> {
     pub(crate) record_bytes: usize,
 }
 
+/// What kind of program it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ProgramKind {
+    /// `PROG_TYPE_*`.
+    pub(crate) prog_type: u32,
+    pub(crate) expected_attach_type: u32,
+    /// The kernel's function that it belongs to, by its type's number in the kernel's BTF.
+    pub(crate) attach_btf_id: u32,
+}
+
+impl ProgramKind {
+    /// One that is attached wherever its type is.
+    pub(crate) const fn of(prog_type: u32) -> Self {
+        Self { prog_type, expected_attach_type: 0, attach_btf_id: 0 }
+    }
+
+    /// An iterator, by the number of its function's type.
+    pub(crate) const fn iterator(attach_btf_id: u32) -> Self {
+        Self { prog_type: PROG_TYPE_TRACING, expected_attach_type: TRACE_ITER, attach_btf_id }
+    }
+}
+
+/// What an iterator's program writes when this is read (5.8).
+pub(crate) fn iterator_file(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut link = LinkIterator {
+        prog_fd: program.as_raw_fd() as u32,
+        attach_type: TRACE_ITER,
+        ..LinkIterator::default()
+    };
+    let link = bpf_fd(LINK_CREATE, &mut link)?;
+    bpf_fd(ITER_CREATE, &mut IteratorFile { link_fd: link.as_raw_fd() as u32, flags: 0 })
+}
+
 /// Loads a program from its instructions of 8 bytes. On refusal the error comes with the verifier's
 /// log.
 pub(crate) fn load_program(
     name: &str,
     instructions: &[u8],
     license: &CStr,
-    (prog_type, expected_attach_type): (u32, u32),
+    kind: ProgramKind,
     functions: Option<&FunctionTypes<'_>>,
 ) -> Result<OwnedFd, (io::Error, String)> {
     let mut attr = ProgLoad {
-        prog_type,
+        prog_type: kind.prog_type,
         insn_cnt: (instructions.len() / 8) as u32,
         insns: instructions.as_ptr() as u64,
         license: license.as_ptr() as u64,
-        expected_attach_type,
+        expected_attach_type: kind.expected_attach_type,
+        attach_btf_id: kind.attach_btf_id,
         ..Default::default()
     };
     if let Some(of) = functions {

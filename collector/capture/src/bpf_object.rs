@@ -2,7 +2,9 @@
 //!
 //! aya reads the object and fits its calls and maps together; making the maps
 //! and loading the programs is done here, because aya has no way to say that a
-//! program is for links to many places, nor to share maps between objects.
+//! program is for links to many places, nor to share maps between objects, and
+//! its loader reads all of the kernel's types each time, whoever has them already
+//! (0.14: 33 ms and 20 MB, before the recording can begin).
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -11,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use aya::Btf;
 use aya_obj::{Map, Object};
 
-use crate::bpf_calls::{self, FunctionTypes, MapCreate};
+use crate::bpf_calls::{self, FunctionTypes, MapCreate, ProgramKind};
 use crate::error::CaptureError;
 use crate::ring_buffers::Ring;
 
@@ -28,7 +30,8 @@ const MOVE_NUMBER: u8 = 0xb7;
 /// recorded processes.
 pub(crate) type SharedMaps = HashMap<String, OwnedFd>;
 
-/// How large the maps are made.
+/// How large the maps are made; as the object says by default.
+#[derive(Default)]
 pub(crate) struct MapSizes<'a> {
     /// Entries of maps by name; the others are as the object says.
     pub(crate) entries: &'a [(&'a str, u32)],
@@ -145,8 +148,8 @@ impl KernelObject {
         }
     }
 
-    /// Loads a program of this type and attach type.
-    pub(crate) fn load(&self, name: &str, kind: (u32, u32)) -> Result<OwnedFd, CaptureError> {
+    /// Loads a program of this kind.
+    pub(crate) fn load(&self, name: &str, kind: ProgramKind) -> Result<OwnedFd, CaptureError> {
         let program = self.object.programs.get(name);
         let Some(function) =
             program.and_then(|program| self.object.functions.get(&program.function_key()))

@@ -2,8 +2,11 @@
 //! takes tens of megabytes.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
 
 use aya::{Btf, BtfError};
+
+use crate::priority::PriorityBoost;
 
 /// The kernel's types, as long as somebody has them.
 ///
@@ -20,4 +23,25 @@ pub(crate) fn kernel_types() -> Result<Arc<Btf>, BtfError> {
     let types = Arc::new(Btf::from_sys_fs()?);
     *known = Arc::downgrade(&types);
     Ok(types)
+}
+
+/// The kernel's types while a thread reads them, as long as this lives: who asks for them meanwhile
+/// waits for it.
+pub(crate) struct ReadingTypes(Option<JoinHandle<Option<Arc<Btf>>>>);
+
+impl ReadingTypes {
+    /// Begins to read them. Where there are none, or no thread can be had, who asks is told.
+    pub(crate) fn begin() -> Self {
+        let thread = std::thread::Builder::new().name("kernel-types".to_owned());
+        let reading = thread.spawn(|| {
+            let _boost = PriorityBoost::begin();
+            kernel_types().ok()
+        });
+        Self(reading.ok())
+    }
+
+    /// Waits for them; they are known as long as what is returned is held.
+    pub(crate) fn read(mut self) -> Option<Arc<Btf>> {
+        self.0.take()?.join().ok()?
+    }
 }

@@ -10,12 +10,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use aya::programs::Iter;
-use aya::{Ebpf, EbpfLoader};
+use aya_obj::btf::BtfKind;
 use rustc_hash::FxHashMap;
 use syscollect_model::{ClockSource, Lane, LaneKind, Ticks};
 use syscollect_records::unwind::{SleepingTask, StackMemoryHeader, frame_reached};
@@ -24,6 +24,8 @@ use syscollect_store::{Chunk, KnownProcess, KnownSleep};
 use syscollect_untrusted_files::read_memory;
 use syscollect_unwind::{FrameReached, Registers, StackMemory, StackPieces};
 
+use crate::bpf_calls::{self, ProgramKind};
+use crate::bpf_object::{KernelObject, MapSizes, SharedMaps};
 use crate::clock::ticks_now;
 use crate::committed_object;
 use crate::ebpf::short_reason;
@@ -37,6 +39,8 @@ use crate::stage::{CHUNK_BYTES, Stage, count_stacks};
 use crate::unwind::{StackCopy, StacksInMemory};
 
 const PROGRAM: &str = "sleeping_tasks";
+/// The kernel's function for iterators over tasks.
+const ITERATOR: &str = "bpf_iter_task";
 /// Bytes that are read of a user stack: what the kernel saves for a signal handler takes up to 11
 /// KiB of it.
 const STACK_BYTES: usize = 32 << 10;
@@ -73,37 +77,34 @@ struct AsleepNow {
 }
 
 /// The kernel program that goes through all tasks.
-struct TaskWalk(Ebpf);
+struct TaskWalk(OwnedFd);
 
 impl TaskWalk {
     fn load() -> Result<Self, String> {
-        load_object().map(Self).map_err(|error| short_reason(error.as_ref()))
+        load_program().map(Self).map_err(|error| short_reason(error.as_ref()))
     }
 
     /// The threads of programs that are asleep now.
     fn asleep_now(&mut self) -> io::Result<AsleepNow> {
-        let mut file = attach(&mut self.0).map_err(|error| io::Error::other(error.to_string()))?;
+        let file = fs::File::from(bpf_calls::iterator_file(self.0.as_fd())?);
         let mut bytes = Vec::new();
-        file.by_ref().take(WALK_BYTES).read_to_end(&mut bytes)?;
+        file.take(WALK_BYTES).read_to_end(&mut bytes)?;
         Ok(AsleepNow { threads: parse(&bytes), are_all: (bytes.len() as u64) < WALK_BYTES })
     }
 }
 
-fn load_object() -> Result<Ebpf, Box<dyn std::error::Error>> {
+fn load_program() -> Result<OwnedFd, Box<dyn std::error::Error>> {
     let btf = kernel_types()?;
-    let mut ebpf = EbpfLoader::new().btf(Some(&btf)).load(&committed_object::SLEEPERS.bytes())?;
-    program(&mut ebpf)?.load("task", &btf)?;
-    Ok(ebpf)
-}
-
-fn attach(ebpf: &mut Ebpf) -> Result<fs::File, Box<dyn std::error::Error>> {
-    let program = program(ebpf)?;
-    let link = program.attach()?;
-    Ok(program.take_link(link)?.into_file()?)
-}
-
-fn program(ebpf: &mut Ebpf) -> Result<&mut Iter, Box<dyn std::error::Error>> {
-    Ok(ebpf.program_mut(PROGRAM).ok_or("no program sleeping_tasks")?.try_into()?)
+    let object = KernelObject::with_types(
+        "sleepers.bpf.o",
+        &committed_object::SLEEPERS.bytes(),
+        &[],
+        &SharedMaps::new(),
+        &MapSizes::default(),
+        Some(&btf),
+    )?;
+    let iterator = btf.id_by_type_name_kind(ITERATOR, BtfKind::Func)?;
+    Ok(object.load(PROGRAM, ProgramKind::iterator(iterator))?)
 }
 
 /// What the kernel program wrote; what is cut at the end is left out.

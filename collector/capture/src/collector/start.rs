@@ -20,7 +20,7 @@ use crate::error::CaptureError;
 use crate::gpu_clients::GpuClients;
 use crate::host::Host;
 use crate::jvm::{JvmAttacher, JvmNames};
-use crate::kernel_types::kernel_types;
+use crate::kernel_types::ReadingTypes;
 use crate::mapping_pace::MappingPace;
 use crate::memory::MemoryPlan;
 use crate::metadata::{MetadataSettings, MetadataThread};
@@ -49,9 +49,10 @@ impl Collector {
     ) -> Result<Self, CaptureError> {
         let Children { keepers, jvm_asker } = children;
         let _boost = PriorityBoost::begin();
-        // Held until all objects are loaded.
-        let _types = kernel_types();
+        let types = ReadingTypes::begin();
         let mut first = FirstSources::load(options, memory)?;
+        // Held until all objects are loaded.
+        let _types = types.read();
         options.go_on()?;
         let began = Instant::now();
         first.attach()?;

@@ -94,6 +94,8 @@ impl EbpfSource {
         memory: &MemoryPlan,
         host: &Host,
     ) -> Result<(Self, Option<CaptureError>), CaptureError> {
+        // It reads the kernel's types, too, all for itself: meanwhile another thread does for others.
+        let loader = EbpfLoader::new();
         let btf = kernel_types().map_err(|error| CaptureError::NoBtf(error.to_string()))?;
         let mut missing = Vec::new();
         let pmu = if host.has_invariant_tsc() {
@@ -105,8 +107,8 @@ impl EbpfSource {
             .map_err(|why| missing.push(format!("stamps are CLOCK_MONOTONIC, not TSC: {why}")))
             .ok();
         let possible = host.possible_cpus();
-        let sizes = ObjectSizes::of(options, memory, unwind_tables);
-        let mut ebpf = load_object(options, &btf, possible, pmu.is_some(), sizes)?;
+        let settings = ObjectSettings::of(options, memory, unwind_tables, possible, pmu.is_some());
+        let mut ebpf = load_object(loader, options, &btf, settings)?;
         let lanes = Lanes::map(&ebpf, possible, options.stacks.any_sched())?;
         if let Err(why) = tsc::load_iterator(&mut ebpf, &btf) {
             missing.push(format!("the clocks' starts are only bracketed: {why}"));
@@ -394,8 +396,9 @@ fn try_to_load() -> Result<(), CaptureError> {
     let btf = kernel_types().map_err(|error| CaptureError::NoBtf(error.to_string()))?;
     let unwind = UnwindSizes { rows: ROWS_LEAST, stack_memory_bytes: PAGE };
     let lanes = LaneBytes { sched: LANE_LEAST, sched_stack: LANE_LEAST };
-    let sizes = ObjectSizes { lanes, unwind: Some(unwind) };
-    let mut ebpf = load_object_with(&RecordOptions::default(), &btf, 1, false, sizes)?;
+    let settings = ObjectSettings { cpus: 1, tsc: false, lanes, unwind: Some(unwind) };
+    let options = RecordOptions::default();
+    let mut ebpf = load_object_with(EbpfLoader::new(), &options, &btf, settings)?;
     programs::load_identify(&mut ebpf)
 }
 
@@ -407,22 +410,33 @@ const LANE_LEAST: u32 = 64 << 10;
 /// The largest lane that kernels before 6.1 make: their maps' values have at most 4 MiB.
 const LANE_OF_OLD_KERNELS: u32 = 2 << 20;
 
-/// How large those maps are made that have no size of their own.
+/// What the object is loaded with on this machine: how large those maps are made that have no size
+/// of their own, and where stamps come from.
 #[derive(Clone, Copy, Debug)]
-struct ObjectSizes {
+struct ObjectSettings {
+    /// CPUs that may come up.
+    cpus: u32,
+    /// Stamps are TSC.
+    tsc: bool,
     lanes: LaneBytes,
     /// Rows of unwind tables, and bytes for stacks that come before these; `None` where programs
     /// walk in another way.
     unwind: Option<UnwindSizes>,
 }
 
-impl ObjectSizes {
-    fn of(options: &RecordOptions, memory: &MemoryPlan, unwind_tables: bool) -> Self {
+impl ObjectSettings {
+    fn of(
+        options: &RecordOptions,
+        memory: &MemoryPlan,
+        unwind_tables: bool,
+        cpus: u32,
+        tsc: bool,
+    ) -> Self {
         let unwind = unwind_tables.then(|| UnwindSizes {
             rows: unwind::rows_of(options.unwind_memory.unwrap_or(memory.unwind_bytes)),
             stack_memory_bytes: unwind::ring_bytes(memory.is_short()),
         });
-        Self { lanes: memory.lane_bytes, unwind }
+        Self { cpus, tsc, lanes: memory.lane_bytes, unwind }
     }
 }
 
@@ -434,30 +448,28 @@ struct UnwindSizes {
 
 /// Loads the object with its constants set for this recording.
 fn load_object(
+    loader: EbpfLoader<'_>,
     options: &RecordOptions,
     btf: &Btf,
-    cpus: u32,
-    tsc: bool,
-    sizes: ObjectSizes,
+    settings: ObjectSettings,
 ) -> Result<Ebpf, CaptureError> {
-    match load_object_with(options, btf, cpus, tsc, sizes) {
-        Err(_) if sizes.lanes.sched > LANE_OF_OLD_KERNELS => {
-            let lanes = LaneBytes { sched: LANE_OF_OLD_KERNELS, ..sizes.lanes };
-            let sizes = ObjectSizes { lanes, ..sizes };
-            load_object_with(options, btf, cpus, tsc, sizes)
+    match load_object_with(loader, options, btf, settings) {
+        Err(_) if settings.lanes.sched > LANE_OF_OLD_KERNELS => {
+            let lanes = LaneBytes { sched: LANE_OF_OLD_KERNELS, ..settings.lanes };
+            let settings = ObjectSettings { lanes, ..settings };
+            load_object_with(EbpfLoader::new(), options, btf, settings)
         }
         result => result,
     }
 }
 
 fn load_object_with(
+    loader: EbpfLoader<'_>,
     options: &RecordOptions,
     btf: &Btf,
-    cpus: u32,
-    tsc: bool,
-    sizes: ObjectSizes,
+    settings: ObjectSettings,
 ) -> Result<Ebpf, CaptureError> {
-    let ObjectSizes { lanes, unwind } = sizes;
+    let ObjectSettings { cpus, tsc, lanes, unwind } = settings;
     let flags = [
         ("USE_TSC", tsc),
         ("STATE_IS_ARGUMENT", kernel_at_least(5, 18)),
@@ -479,7 +491,10 @@ fn load_object_with(
     ];
     let interrupts = PreemptCount::of_this_kernel();
     let CountConstants { way, offset, table } = interrupts.constants();
-    let mut loader = EbpfLoader::new();
+    // The standard library's own source of numbers that nobody can guess.
+    let secret = RandomState::new().hash_one(std::process::id());
+    // It borrows all of these.
+    let mut loader = loader;
     loader.btf(Some(btf));
     loader.override_global("COUNT_WAY", &way, true);
     loader.override_global("COUNT_OFFSET", &offset, true);
@@ -490,8 +505,6 @@ fn load_object_with(
     for (name, number) in &numbers {
         loader.override_global(name, number, true);
     }
-    // The standard library's own source of numbers that nobody can guess.
-    let secret = RandomState::new().hash_one(std::process::id());
     loader.override_global("HASH_SECRET", &secret, true);
     for map in [
         "sched_lanes",

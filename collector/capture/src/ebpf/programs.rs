@@ -18,6 +18,7 @@ use crate::error::CaptureError;
 use crate::mapped_map::MappedWords;
 use crate::memory::MemoryPlan;
 use crate::options::RecordOptions;
+use crate::priority::PriorityBoost;
 use crate::unwind::{InterpreterMaps, UnwindPrograms};
 
 /// Tracepoints with a fast program and one for older kernels.
@@ -133,17 +134,22 @@ pub(super) fn load_identify(ebpf: &mut Ebpf) -> Result<(), CaptureError> {
 /// Programs of an object by name.
 type Programs<'a> = HashMap<&'a str, &'a mut Program>;
 
-/// What the thread came to; where it panics, so does this.
-/// A thread of the scope; an error where there can be no more threads.
+/// A thread of the scope, for work that the recording cannot begin without; an error where there can
+/// be no more threads.
 fn spawned<'scope, T: Send + 'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<thread::ScopedJoinHandle<'scope, T>, CaptureError> {
-    thread::Builder::new().spawn_scoped(scope, work).map_err(|error| {
+    let first = || {
+        let _boost = PriorityBoost::begin();
+        work()
+    };
+    thread::Builder::new().spawn_scoped(scope, first).map_err(|error| {
         CaptureError::system("cannot begin a thread that loads kernel programs", error)
     })
 }
 
+/// What the thread came to; where it panics, so does this.
 fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

@@ -7,7 +7,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use crate::bpf_calls::{self, MAP_TYPE_PROG_ARRAY, MapCreate, PROG_TYPE_KPROBE};
+use crate::bpf_calls::{self, MAP_TYPE_PROG_ARRAY, MapCreate, PROG_TYPE_KPROBE, ProgramKind};
 
 /// Numbers of the helpers (include/uapi/linux/bpf.h).
 const MAP_LOOKUP_ELEM: i32 = 1;
@@ -40,8 +40,14 @@ impl Cookies {
     /// Loads the program that hands this cookie over.
     pub(super) fn program(&self, cookie: u64) -> io::Result<OwnedFd> {
         let instructions = handing_over(cookie, self.given.as_raw_fd(), self.target.as_raw_fd());
-        bpf_calls::load_program("cookie", &instructions, c"GPL", (PROG_TYPE_KPROBE, 0), None)
-            .map_err(|(error, _)| error)
+        bpf_calls::load_program(
+            "cookie",
+            &instructions,
+            c"GPL",
+            ProgramKind::of(PROG_TYPE_KPROBE),
+            None,
+        )
+        .map_err(|(error, _)| error)
     }
 }
 

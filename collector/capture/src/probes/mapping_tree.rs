@@ -16,14 +16,12 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use aya::maps::Map;
-use aya::programs::{ProgramError, RawTracePoint};
-use aya::{Ebpf, EbpfLoader};
 use rustc_hash::FxHashMap;
 use syscollect_untrusted_files::payer;
 
 use super::cost::Mapper;
-use crate::bpf_calls;
+use crate::bpf_calls::{self, PROG_TYPE_RAW_TRACEPOINT, ProgramKind};
+use crate::bpf_object::{KernelObject, MapSizes, SharedMaps};
 use crate::committed_object;
 use crate::host::kernel_at_least;
 use crate::kernel_types::kernel_types;
@@ -111,18 +109,17 @@ impl MappingTree {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let btf = kernel_types().map_err(io::Error::other)?;
-        let mut loader = EbpfLoader::new();
-        let mut object = loader
-            .btf(Some(&btf))
-            .load(&committed_object::MAPPERS.bytes())
-            .map_err(io::Error::other)?;
-        let program = object
-            .program_mut("find_mappers")
-            .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        let program: &mut RawTracePoint =
-            program.try_into().map_err(|error: ProgramError| io::Error::other(error))?;
-        program.load().map_err(io::Error::other)?;
-        let program = program.fd().map_err(io::Error::other)?.as_fd().try_clone_to_owned()?;
+        let object = KernelObject::with_types(
+            "mappers.bpf.o",
+            &committed_object::MAPPERS.bytes(),
+            &[],
+            &SharedMaps::new(),
+            &MapSizes::default(),
+            Some(&btf),
+        );
+        let object = object.map_err(io::Error::other)?;
+        let program = object.load("find_mappers", ProgramKind::of(PROG_TYPE_RAW_TRACEPOINT));
+        let program = program.map_err(io::Error::other)?;
         let asked = words(&object, "mappers_asked", ASKED_WORDS)?;
         let mappers = words(&object, "mappers", MAPPERS_MAX * MAPPER_WORDS)?;
         let tree = Self { program, asked, mappers };
@@ -206,11 +203,8 @@ fn mappings(mappers: &[Mapper]) -> u64 {
     mappers.iter().map(|mapper| mapper.mappings).sum()
 }
 
-fn words(object: &Ebpf, name: &str, words: usize) -> io::Result<MappedWords> {
-    match object.map(name) {
-        Some(Map::Array(map)) => MappedWords::new(map.fd().as_fd(), words),
-        _ => Err(io::ErrorKind::NotFound.into()),
-    }
+fn words(object: &KernelObject, name: &str, words: usize) -> io::Result<MappedWords> {
+    MappedWords::new(object.map(name).map_err(io::Error::other)?, words)
 }
 
 /// What the program tells of a process.

@@ -13,7 +13,7 @@ use super::descriptors::DescriptorLayout;
 use super::dropped_announcements::Announcers;
 use super::hit_shares::{self, HitShares};
 use crate::attach_method::AttachMethod;
-use crate::bpf_calls;
+use crate::bpf_calls::{self, ProgramKind};
 use crate::bpf_object::{KernelObject, MapSizes, SharedMaps};
 use crate::committed_object;
 use crate::ebpf::forget_ids;
@@ -129,7 +129,10 @@ impl LoadedObject {
         }
         let attach_type =
             if settings.way == AttachMethod::Multi { bpf_calls::TRACE_UPROBE_MULTI } else { 0 };
-        let kind = (bpf_calls::PROG_TYPE_KPROBE, attach_type);
+        let kind = ProgramKind {
+            expected_attach_type: attach_type,
+            ..ProgramKind::of(bpf_calls::PROG_TYPE_KPROBE)
+        };
         let (on_probe, on_ring) = (object.load("on_probe", kind)?, object.load("on_ring", kind)?);
         Ok(Self {
             on_probe,

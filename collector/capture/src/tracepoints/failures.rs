@@ -10,14 +10,13 @@ use std::path::Path;
 
 use super::object::Settings;
 use super::offer::Offer;
-use crate::bpf_calls;
+use crate::bpf_calls::{self, PROG_TYPE_RAW_TRACEPOINT, ProgramKind};
 use crate::bpf_object::{KernelObject, MapSizes, SharedMaps};
 use crate::btf;
 use crate::committed_object;
 use crate::error::CaptureError;
 
 const NAME: &str = "fences.bpf.o";
-const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 const RAW_TRACEPOINT_OPEN: i64 = 17;
 /// The module that has the DRM scheduler, where it is not built in.
 const SCHEDULER: &str = "gpu_sched";
@@ -155,7 +154,7 @@ impl Failures {
         let sizes = MapSizes { entries: &[], ring_bytes: 0 };
         let object =
             KernelObject::new(NAME, &committed_object::FENCES.bytes(), &constants, maps, &sizes)?;
-        let program = object.load(program.name(), (PROG_TYPE_RAW_TRACEPOINT, 0))?;
+        let program = object.load(program.name(), ProgramKind::of(PROG_TYPE_RAW_TRACEPOINT))?;
         let link = open_raw_tracepoint(&offer.name, program.as_fd()).map_err(|error| {
             CaptureError::system(format!("cannot attach to {}", offer.name), error)
         })?;

@@ -6,7 +6,7 @@ use super::failures::Failures;
 use super::kept::RecordPrefix;
 use super::lanes::{LaneRecords, Lanes};
 use super::offer::Offer;
-use crate::bpf_calls;
+use crate::bpf_calls::{self, ProgramKind};
 use crate::bpf_object::{KernelObject, MapSizes, SharedMaps};
 use crate::committed_object;
 use crate::error::CaptureError;
@@ -18,7 +18,7 @@ const PROGRAM: &str = "on_tracepoint";
 /// The map of what each CPU lost.
 const CPUS: &str = "tracepoint_cpus";
 /// What the programs are to the kernel.
-pub(super) const KIND: (u32, u32) = (bpf_calls::PROG_TYPE_TRACEPOINT, 0);
+pub(super) const KIND: ProgramKind = ProgramKind::of(bpf_calls::PROG_TYPE_TRACEPOINT);
 
 /// What the programs are loaded with.
 #[derive(Clone, Copy, Debug)]
