@@ -18,7 +18,6 @@ use anyhow::{Context, Result, anyhow, bail};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::mpsc;
 use syscollect_exporters::{ProcessFilter, TracyCompression, TracyLayout, TracyOptions};
 use syscollect_playback::{Played, Recording};
 
@@ -149,9 +148,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 /// Writes what was asked for, and says so.
 pub(crate) fn export(request: &Request) -> Result<ExitCode> {
     // Signals stop at once what has written nothing yet.
-    let (sender, _) = mpsc::channel();
-    let abandon = signals::watch(sender)?;
-    abandon.writing_only();
+    let abandon = signals::watch_writing()?;
     let terminal = Terminal::stderr();
     if request.output.as_os_str() == "-" {
         return to_standard_output(request, &abandon, &terminal);

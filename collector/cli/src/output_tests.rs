@@ -36,6 +36,22 @@ fn an_unfinished_file_leaves_nothing_behind() {
 }
 
 #[test]
+fn what_was_written_until_a_panic_is_kept_as_a_draft() {
+    let folder = folder();
+    let target = Target::new(&folder.path().join("x.syscap"), false, None).unwrap();
+    let panicked = std::thread::spawn(move || {
+        let draft = target.draft().unwrap();
+        draft.file().write_all(b"recorded").unwrap();
+        // No message: nothing is wrong with the test.
+        std::panic::resume_unwind(Box::new("as a defect would"));
+    });
+    assert!(panicked.join().is_err());
+    let names = names(folder.path());
+    let [draft] = names.as_slice() else { panic!("{names:?}") };
+    assert_eq!(fs::read(folder.path().join(draft)).unwrap(), b"recorded");
+}
+
+#[test]
 fn an_existing_file_is_kept_unless_force_is_given() {
     let folder = folder();
     let path = folder.path().join("x.pftrace");

@@ -19,9 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use syscollect_model::StopReason;
 #[cfg(unix)]
-pub(crate) use unix::watch;
+pub(crate) use unix::{watch, watch_writing};
 #[cfg(windows)]
-pub(crate) use windows::watch;
+pub(crate) use windows::{watch, watch_writing};
 
 /// Something that a recording waits for.
 #[derive(Debug)]
@@ -115,7 +115,7 @@ impl Abandon {
     }
 
     /// There was no recording to stop: every signal means giving up.
-    pub(crate) fn writing_only(&self) {
+    fn writing_only(&self) {
         self.state.phase.store(ONLY_WRITING, Ordering::Relaxed);
     }
 

@@ -16,7 +16,6 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc;
 use syscollect_merge::Session;
 use syscollect_model::{BuildId, SymbolTable, grouped};
 use syscollect_playback::{Recording, UnresolvedModule};
@@ -71,9 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.output.as_ref().is_some_and(|output| source::is_same_file(capture, output)) {
         return Err(usage("leave out -o to add names to the capture itself".into()).into());
     }
-    let (sender, _) = mpsc::channel();
-    let abandon = signals::watch(sender)?;
-    abandon.writing_only();
+    let abandon = signals::watch_writing()?;
     source::check_no_pipe(capture)?;
     #[expect(clippy::disallowed_methods, reason = "the capture, which the user names")]
     let file = File::open(capture).with_context(|| format!("cannot open {}", capture.display()))?;

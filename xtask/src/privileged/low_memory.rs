@@ -2,13 +2,14 @@
 //! took instead, or says what it needs. Compared with the group's own account.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
 use super::context::{Context, ProgramOutput, number, text, wait};
+use super::control_group::ControlGroup;
 use crate::report::Outcome;
 
 const ENOUGH: u64 = 64 << 20;
@@ -28,7 +29,7 @@ const SECONDS: &str = "4";
 /// With 64 MB, while two processes switch as fast as they can; and with less than any recording
 /// needs.
 pub(crate) fn low_memory(context: &Context) -> Result<Outcome> {
-    let group = match Group::make("syscollect-low-memory") {
+    let group = match MemoryGroup::make() {
         Ok(group) => group,
         Err(reason) => {
             return Ok(Outcome::NotOffered(format!("no control group can be made: {reason}")));
@@ -95,43 +96,23 @@ fn mb(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// A control group of its own, which is removed with this.
-struct Group {
-    folder: PathBuf,
-    unified: bool,
-}
+/// A control group with a limit of memory.
+struct MemoryGroup(ControlGroup);
 
-impl Group {
-    fn make(name: &str) -> Result<Self, String> {
-        let mut reasons = Vec::new();
-        for (top, unified) in [("/sys/fs/cgroup", true), ("/sys/fs/cgroup/memory", false)] {
-            let folder = Path::new(top).join(format!("{name}-{}", std::process::id()));
-            let group = Self { folder, unified };
-            let made = fs::create_dir(&group.folder);
-            let limit = group.file(["memory.max", "memory.limit_in_bytes"]);
-            match made {
-                Ok(()) if limit.exists() => return Ok(group),
-                Ok(()) => {
-                    reasons.push(format!("{} has no limits of memory", group.folder.display()));
-                }
-                Err(error) => reasons.push(format!("{}: {error}", group.folder.display())),
-            }
-        }
-        Err(reasons.join("; "))
-    }
+impl MemoryGroup {
+    const LIMIT: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
 
-    /// The file that has one name in the unified hierarchy and another in the older one.
-    fn file(&self, [unified, separate]: [&str; 2]) -> PathBuf {
-        self.folder.join(if self.unified { unified } else { separate })
+    fn make() -> Result<Self, String> {
+        ControlGroup::make("syscollect-low-memory", "memory", Self::LIMIT).map(Self)
     }
 
     fn limit(&self, bytes: u64) -> Result<()> {
-        let file = self.file(["memory.max", "memory.limit_in_bytes"]);
+        let file = self.0.file(Self::LIMIT);
         fs::write(&file, bytes.to_string())
             .with_context(|| format!("cannot write {}", file.display()))?;
         // No way out into swap.
-        let _ = fs::write(self.folder.join("memory.swap.max"), "0");
-        let _ = fs::write(self.folder.join("memory.memsw.limit_in_bytes"), bytes.to_string());
+        let _ = fs::write(self.0.file(["memory.swap.max"; 2]), "0");
+        let _ = fs::write(self.0.file(["memory.memsw.limit_in_bytes"; 2]), bytes.to_string());
         Ok(())
     }
 
@@ -143,20 +124,9 @@ impl Group {
         options: &[&str],
         load: &[&str],
     ) -> Result<ProgramOutput> {
-        let enter = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", self.folder.display());
-        let mut command = Command::new("sh");
-        command.args([
-            "-c",
-            &enter,
-            "sh",
-            text(&context.syscollect)?,
-            "record",
-            "-d",
-            SECONDS,
-            "-o",
-            text(output)?,
-        ]);
-        command.args(options).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let arguments = [&["record", "-d", SECONDS, "-o", text(output)?], options].concat();
+        let mut command = self.0.command(context, &arguments)?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let recorder = command.spawn()?;
         std::thread::sleep(Duration::from_secs(1));
         let mut beside = Command::new(load[0]).args(&load[1..]).stdout(Stdio::null()).spawn()?;
@@ -168,7 +138,7 @@ impl Group {
 
     /// How often the kernel killed something here.
     fn killed(&self) -> u64 {
-        let events = fs::read_to_string(self.file(["memory.events", "memory.oom_control"]))
+        let events = fs::read_to_string(self.0.file(["memory.events", "memory.oom_control"]))
             .unwrap_or_default();
         let line = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
         line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
@@ -176,13 +146,7 @@ impl Group {
 
     /// The most bytes that were in use, pages of files included.
     fn peak(&self) -> u64 {
-        let file = self.file(["memory.peak", "memory.max_usage_in_bytes"]);
+        let file = self.0.file(["memory.peak", "memory.max_usage_in_bytes"]);
         fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.folder);
     }
 }

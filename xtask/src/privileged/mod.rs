@@ -11,6 +11,7 @@ mod busy_process;
 pub(crate) mod chains;
 mod clock;
 pub(crate) mod context;
+mod control_group;
 mod count;
 mod doctor;
 pub(crate) mod failures;
@@ -20,10 +21,13 @@ mod gpu;
 mod gpu_formats;
 mod gpu_memory;
 mod gpu_rate;
+mod hostile_captures;
 mod hostile_census;
+mod hostile_claims;
 mod hostile_code;
 mod hostile_commands;
 mod hostile_crowd;
+mod hostile_descriptors;
 mod hostile_files;
 mod hostile_hits;
 mod hostile_names;
@@ -40,6 +44,7 @@ mod jvm;
 mod live;
 mod loss;
 mod low_memory;
+mod no_threads;
 mod offered;
 mod order;
 mod pairs;
@@ -166,6 +171,8 @@ const TESTS: &[Test] = &[
     test!("hostile-texts", hostile_zones::texts, needs "user_probes"),
     test!("hostile-announcements", hostile_zones::announcements, needs "user_probes"),
     test!("hostile-looks", hostile_zones::looks, needs "user_probes"),
+    test!("hostile-claims", hostile_claims::claims, needs "user_probes"),
+    test!("hostile-descriptors", hostile_descriptors::descriptors, needs "user_probes"),
     test!("gpu-fences" kernels, gpu::fences, needs "tracefs"),
     test!("gpu-virtio" kernels, gpu::virtio, needs "tracefs"),
     test!("gpu-scheduler" kernels, gpu::scheduler, needs "tracefs"),
@@ -181,12 +188,14 @@ const TESTS: &[Test] = &[
     test!("hostile-hits" kernels, hostile_hits::hits, needs "user_probes"),
     test!("live", live::live, needs "user_probes"),
     test!("low-memory", low_memory::low_memory),
+    test!("no-threads", no_threads::no_threads),
     test!("hotplug" kernels, clock::hotplug),
     test!("plain-user", failures::plain_user),
     test!("unknown-process", failures::unknown_process),
     test!("no-function", failures::no_function, needs "user_probes"),
     test!("outputs", failures::outputs),
     test!("damaged-files", failures::damaged_files),
+    test!("hostile-captures", hostile_captures::captures),
     test!("full-disk", failures::full_disk),
     test!("hostile-files", hostile_files::hostile_files, needs "user_probes"),
     test!("hostile-mount", hostile_files::hostile_mount, needs "user_probes"),

@@ -262,7 +262,7 @@ pub(super) fn load(context: &Context, arguments: &[&str]) -> Result<Child> {
 }
 
 /// The number of the last zone that the load has ended.
-fn last_number(file: &Path) -> Result<u64> {
+pub(super) fn last_number(file: &Path) -> Result<u64> {
     fs::read_to_string(file)?.trim().parse().context("no number in the load's file")
 }
 
@@ -335,6 +335,11 @@ impl ProcessZones {
         let log = self.logs.entry(prefix.client).or_default();
         log.resize(prefix.position as usize, 0);
         log.extend_from_slice(&chunk.data[ZoneLogChunk::SIZE..]);
+    }
+
+    /// The threads that marked something, by the numbers that the program says they have.
+    pub(super) fn threads_with_zones(&self) -> BTreeSet<u32> {
+        self.threads.keys().copied().collect()
     }
 
     /// The items of a thread.

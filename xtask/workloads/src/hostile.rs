@@ -6,7 +6,7 @@
 
 use std::ffi::CStr;
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -218,13 +218,13 @@ fn arenas(count: usize) -> Result<Vec<Arena>> {
 }
 
 /// An arena, written by hand.
-struct Arena {
+pub(crate) struct Arena {
     file: File,
     base: NonNull<u8>,
 }
 
-/// A memfd of an arena's name and size.
-fn memfd() -> Result<File> {
+/// A memfd of an arena's name.
+pub(crate) fn empty_memfd() -> Result<File> {
     // SAFETY: the name ends with a zero.
     let descriptor =
         unsafe { libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
@@ -232,13 +232,23 @@ fn memfd() -> Result<File> {
         bail!("memfd_create: {}", std::io::Error::last_os_error());
     }
     // SAFETY: a new descriptor that nobody else owns.
-    let file = unsafe { File::from_raw_fd(descriptor) };
+    Ok(unsafe { File::from_raw_fd(descriptor) })
+}
+
+/// A memfd of an arena's name and size.
+fn memfd() -> Result<File> {
+    let file = empty_memfd()?;
     file.set_len(ARENA_BYTES as u64)?;
     Ok(file)
 }
 
 impl Arena {
     fn make() -> Result<Self> {
+        Self::of(std::process::id())
+    }
+
+    /// One that says to be that process's.
+    pub(crate) fn of(pid: u32) -> Result<Self> {
         let file = memfd()?;
         let descriptor = file.as_raw_fd();
         let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -254,10 +264,14 @@ impl Arena {
         let arena = Self { file, base };
         let header = arena.header();
         header.version.store(VERSION, Ordering::Relaxed);
-        header.pid.store(std::process::id(), Ordering::Relaxed);
+        header.pid.store(pid, Ordering::Relaxed);
         header.clock.store(ClockKind::Monotonic as u32, Ordering::Relaxed);
         header.magic.store(ARENA_MAGIC, Ordering::Release);
         Ok(arena)
+    }
+
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.file.as_raw_fd()
     }
 
     fn header(&self) -> &ArenaHeader {

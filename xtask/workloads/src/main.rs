@@ -12,6 +12,7 @@ mod alone;
 mod bracket;
 mod callers;
 mod database;
+mod descriptors;
 mod fake_jvm;
 mod fences;
 mod frames;
@@ -19,6 +20,7 @@ mod fuse;
 mod hang;
 mod hits;
 mod hostile;
+mod hostile_claims;
 mod hostile_code;
 mod hostile_files;
 mod hostile_mappings;
@@ -66,7 +68,9 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      mappings|memory|discovery|flood|texts|announcements|announced-files|looks \
                      SECONDS | hostile-code tables|interpreters|mapped|probed|rights|debug|deleted \
                      FOLDER SECONDS | map-long-paths FOLDER SECONDS | start-programs FOLDER COUNT \
-                     | hostile-tasks threads|timers SECONDS | as UID LOAD ARGS...";
+                     | hostile-tasks threads|timers SECONDS | hostile-claims VICTIM | \
+                     serve-descriptors SOCKET FILE SECONDS | send-arenas SOCKET PID | \
+                     as UID LOAD ARGS...";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -126,6 +130,13 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
             hostile_paths::start_programs(folder, number(programs)?)?;
         }
         ["hostile-tasks", attack, seconds] => hostile_tasks::run(attack, number(seconds)?)?,
+        ["hostile-claims", victim] => hostile_claims::run(number(victim)? as u32)?,
+        ["serve-descriptors", socket, file, seconds] => {
+            descriptors::serve(socket, file, number(seconds)?)?;
+        }
+        ["send-arenas", socket, service] => {
+            descriptors::send_arenas(socket, number(service)? as u32)?;
+        }
         ["hostile", attack, seconds] => hostile::run(attack, number(seconds)?)?,
         ["as", user, ..] => {
             system::become_user(number(user)? as libc::uid_t)?;

@@ -4,13 +4,31 @@ use super::{Abandon, SignalAction, Stop, StopEvent};
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals as SignalIterator;
-use std::sync::mpsc::Sender;
+use std::io;
+use std::sync::mpsc::{Sender, channel};
 
 /// So many seconds are left to end in an orderly way once everything was abandoned.
 const GRACE_SECONDS: u32 = 5;
 
 /// Begins to watch for signals; those that ask for a stop go to `stops`.
 pub(crate) fn watch(stops: Sender<StopEvent>) -> Result<Abandon> {
+    let (abandon, signals) = handle_all()?;
+    report(&abandon, signals, stops).context("cannot start the thread that watches for signals")?;
+    Ok(abandon)
+}
+
+/// The same where nothing is recorded that could be stopped: every signal means giving up.
+pub(crate) fn watch_writing() -> Result<Abandon> {
+    let (abandon, signals) = handle_all()?;
+    abandon.writing_only();
+    // What has to be done is done without the thread, which only says so: users of the machine may
+    // have taken all threads.
+    let _ = report(&abandon, signals, channel().0);
+    Ok(abandon)
+}
+
+/// Has signals handled from now on; they can be waited for, too.
+fn handle_all() -> Result<(Abandon, SignalIterator)> {
     let abandon = Abandon::default();
     let mut signals = vec![SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM];
     // nohup starts a program with SIGHUP ignored, so that it outlives its terminal.
@@ -25,28 +43,34 @@ pub(crate) fn watch(stops: Sender<StopEvent>) -> Result<Abandon> {
             .context("cannot watch for signals")?;
     }
     // Comes after the handlers, and runs after them.
-    let mut signals = SignalIterator::new(signals).context("cannot watch for signals")?;
+    let signals = SignalIterator::new(signals).context("cannot watch for signals")?;
+    Ok((abandon, signals))
+}
+
+/// Starts the thread that says what a signal did.
+fn report(
+    abandon: &Abandon,
+    mut signals: SignalIterator,
+    stops: Sender<StopEvent>,
+) -> io::Result<()> {
     let watched = abandon.clone();
-    std::thread::Builder::new()
-        .name("signals".into())
-        .spawn(move || {
-            crate::confine::to_waiting();
-            let mut reported = false;
-            for signal in signals.forever() {
-                if watched.is_recording() {
-                    // Nobody listens any more when the recording has just ended.
-                    let _ = stops.send(StopEvent::Signal(stop(signal)));
-                }
-                if watched.wanted() && !std::mem::replace(&mut reported, true) {
-                    eprint_line!(
-                        "syscollect: abandoned; ends within {GRACE_SECONDS} seconds, unfinished \
-                         files end in .partial"
-                    );
-                }
+    let thread = std::thread::Builder::new().name("signals".into()).spawn(move || {
+        crate::confine::to_waiting();
+        let mut reported = false;
+        for signal in signals.forever() {
+            if watched.is_recording() {
+                // Nobody listens any more when the recording has just ended.
+                let _ = stops.send(StopEvent::Signal(stop(signal)));
             }
-        })
-        .context("cannot start the thread that watches for signals")?;
-    Ok(abandon)
+            if watched.wanted() && !std::mem::replace(&mut reported, true) {
+                eprint_line!(
+                    "syscollect: abandoned; ends within {GRACE_SECONDS} seconds, unfinished files \
+                     end in .partial"
+                );
+            }
+        }
+    });
+    thread.map(drop)
 }
 
 fn stop(signal: i32) -> Stop {

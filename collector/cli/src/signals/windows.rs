@@ -36,3 +36,10 @@ pub(crate) fn watch(stops: Sender<StopEvent>) -> Result<Abandon> {
         .context("cannot start the thread that watches for Ctrl-C")?;
     Ok(abandon)
 }
+
+/// The same where nothing is recorded that could be stopped: every signal means giving up.
+pub(crate) fn watch_writing() -> Result<Abandon> {
+    let abandon = watch(mpsc::channel().0)?;
+    abandon.writing_only();
+    Ok(abandon)
+}
