@@ -26,6 +26,7 @@ use crate::committed_object;
 use crate::host::kernel_at_least;
 use crate::kernel_types::kernel_types;
 use crate::mapped_map::MappedWords;
+use crate::priority::PriorityBoost;
 
 /// As bpf/src/mappers.bpf.c has it: what is asked and answered, and words of each mapper.
 const MAPPERS_MAX: usize = 16_384;
@@ -71,7 +72,13 @@ impl LoadingTree {
     /// Begins to load it; `None` where no thread can be had.
     pub(super) fn start() -> Option<Self> {
         let thread = std::thread::Builder::new().name("mapping-tree".into());
-        thread.spawn(MappingTree::load).ok().map(Self)
+        let load = || {
+            // Nothing is attached to before it is there. As an ordinary thread it took four seconds
+            // beside busy sessions of others, in which no zones were found.
+            let _boost = PriorityBoost::begin();
+            MappingTree::load()
+        };
+        thread.spawn(load).ok().map(Self)
     }
 
     /// Waits for it; `None` where this kernel does not take it.
