@@ -278,7 +278,7 @@ mod tests {
 
     fn file(buffer: &TraceBuffer) -> CaptureReader {
         let mut writer = CaptureWriter::create(Vec::new()).unwrap();
-        drain_to(buffer, &mut writer).unwrap();
+        drain_to(buffer, &mut writer, &mut || Duration::from_millis(1)).unwrap();
         CaptureReader::from_bytes(writer.finish().unwrap()).unwrap()
     }
 

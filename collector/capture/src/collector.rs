@@ -172,6 +172,10 @@ impl ProgramChunks for ProgramSink<'_> {
     fn has_room_for(&self, producer: Producer) -> bool {
         self.0.sink.buffer().has_room_for(producer)
     }
+
+    fn has_room_for_hits(&self) -> bool {
+        self.0.sink.buffer().has_room_for_hits()
+    }
 }
 
 impl Collector {

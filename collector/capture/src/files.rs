@@ -15,7 +15,11 @@ use syscollect_store::{
 use syscollect_symbolize::PinnedFiles;
 
 use crate::disk_reserve::{DiskReserve, cut_off};
+use crate::priority::{FirstForPart, FirstParts};
 use crate::unwind::StacksInMemory;
+
+/// How long the writer sleeps at most where nothing comes.
+const LONGEST_WAIT: Duration = Duration::from_millis(200);
 
 /// Where a recording goes.
 pub struct RecordingFiles {
@@ -238,10 +242,15 @@ impl Files {
     /// Returns `None` only where the collector ended without having begun one.
     pub(crate) fn write(mut self) -> Option<LastFile> {
         let mut first_error = Ok(());
+        let mut priority = FirstForPart::begin(FirstParts::WRITING);
+        let mut longest_wait = || {
+            priority.follow();
+            priority.wait().map_or(LONGEST_WAIT, |wait| wait.min(LONGEST_WAIT))
+        };
         loop {
             let BegunFile { buffer, end } = self.begun.recv().ok()?;
             let mut writer = self.writer.take()?;
-            let written = drain_to(&buffer, &mut writer);
+            let written = drain_to(&buffer, &mut writer, &mut longest_wait);
             let Ok(end) = end.recv() else {
                 return Some(LastFile { buffer, writer, written: first_error.and(written) });
             };

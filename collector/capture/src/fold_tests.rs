@@ -204,7 +204,8 @@ fn a_file_of_a_recording_that_overwrites_is_bounded_whatever_renames_there_were(
     let mut writer = CaptureWriter::create(Vec::new()).unwrap();
     let mut produced = 0u64;
     std::thread::scope(|scope| {
-        let writing = scope.spawn(|| drain_to(&buffer, &mut writer));
+        let writing = scope
+            .spawn(|| drain_to(&buffer, &mut writer, &mut || std::time::Duration::from_millis(1)));
         for (sequence, start) in (0..2_000u64).map(|index| (index, index * 1_000)) {
             let records: Vec<_> = (0..1_000)
                 .map(|index| record(OLDEST + (start + index) * 4_096, RENAME, 7, 0))

@@ -152,6 +152,9 @@ impl FirstParts {
     /// Of a thread that hears of programs that may end at once.
     pub(crate) const HEARING: Self = Self::of(Duration::from_millis(2));
 
+    /// Of the thread that writes what was recorded: while it waits for a CPU the trace buffer fills.
+    pub(crate) const WRITING: Self = Self::of(Duration::from_millis(10));
+
     /// The same from the beginning on.
     pub(crate) const fn of(always: Duration) -> Self {
         Self { always, at_first: always, credit: Duration::ZERO }

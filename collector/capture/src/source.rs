@@ -76,6 +76,9 @@ pub(crate) trait ProgramChunks {
 
     /// Whether the program's share has room for what it wrote meanwhile.
     fn has_room_for(&self, producer: Producer) -> bool;
+
+    /// Whether there is room for hits of programs' probes.
+    fn has_room_for_hits(&self) -> bool;
 }
 
 /// Room for all.
@@ -86,6 +89,10 @@ impl ProgramChunks for Vec<Chunk> {
     }
 
     fn has_room_for(&self, _: Producer) -> bool {
+        true
+    }
+
+    fn has_room_for_hits(&self) -> bool {
         true
     }
 }

@@ -96,6 +96,8 @@ struct State {
     held: usize,
     /// Bytes of `definitions` that are stacks.
     held_stacks: usize,
+    /// Bytes of `events` that are hits of probes.
+    held_hits: usize,
     /// Stacks that wait for the end, when overwriting.
     stacks: KeptStacks,
     /// The generation of stacks that events refer to which come now.
@@ -118,6 +120,12 @@ struct Event {
     /// The oldest generation of stacks that it may refer to.
     generation: u64,
     chunk: Chunk,
+}
+
+impl Event {
+    fn is_of_hits(&self) -> bool {
+        self.chunk.header.lane.kind == LaneKind::Probe
+    }
 }
 
 /// Definitions that wait for the end, when overwriting.
@@ -196,6 +204,15 @@ impl TraceBuffer {
     pub fn has_room_for(&self, producer: Producer) -> bool {
         self.mode == BufferMode::Overwrite
             || self.lock().is_within_share(producer, self.limit / 8, self.limit)
+    }
+
+    /// Whether hits of probes have room: they have a quarter of the buffer, and nothing of the eighth
+    /// that is the kernel's other events'. While they have not, hits are better left in the rings of
+    /// their CPUs, in which each user has a share.
+    pub fn has_room_for_hits(&self) -> bool {
+        let state = self.lock();
+        self.mode == BufferMode::Overwrite
+            || (state.held_hits <= self.limit / 4 && state.taken() <= self.limit - self.limit / 8)
     }
 
     /// Takes a definition that tells of a task: when overwriting it stays here
@@ -423,6 +440,7 @@ impl State {
             return self.lose(&event.chunk.header, cause);
         }
         self.held += size;
+        self.held_hits += if event.is_of_hits() { size } else { 0 };
         self.shares.add(event.producer, size);
         self.events.push_back(event);
     }
@@ -468,6 +486,7 @@ impl State {
     fn give_up(&mut self, event: Event) -> Chunk {
         let size = size_of_chunk(&event.chunk);
         self.held -= size;
+        self.held_hits -= if event.is_of_hits() { size } else { 0 };
         self.shares.remove(event.producer, size);
         event.chunk
     }
@@ -623,19 +642,22 @@ fn size_of_chunk(chunk: &Chunk) -> usize {
 /// way; what is on disk stays readable. A chunk that cannot be written for a
 /// reason of its own (its size) is counted the same way, and the rest goes on.
 ///
+/// Before each chunk `longest_wait` is asked how long to wait for it at most.
+///
 /// # Errors
 ///
 /// The first error of the writer, once the buffer is closed and empty.
 pub fn drain_to<W: Write>(
     buffer: &TraceBuffer,
     writer: &mut CaptureWriter<W>,
+    longest_wait: &mut dyn FnMut() -> Duration,
 ) -> Result<(), StoreError> {
     let mut first_error = None;
     let mut output_failed = false;
     loop {
         buffer.fold();
         buffer.find_owners();
-        let chunk = match buffer.pop(Duration::from_millis(200)) {
+        let chunk = match buffer.pop(longest_wait()) {
             Popped::Chunk(chunk) => chunk,
             Popped::Empty => continue,
             Popped::Closed => break,

@@ -17,6 +17,7 @@ use syscollect_store::{
 };
 
 const SCHED: Lane = Lane::new(LaneKind::Sched, 1);
+const HITS: Lane = Lane::new(LaneKind::Probe, 1);
 const STACK: Lane = Lane::new(LaneKind::SchedStack, 1);
 const LOG: Lane = Lane::new(LaneKind::ZoneLog, 1);
 const TASK: Lane = Lane::new(LaneKind::Task, 1);
@@ -28,6 +29,11 @@ fn event(sequence: u64) -> Chunk {
     let mut chunk = chunk(SCHED, sequence, sequence * 64, 64, 16);
     chunk.data.shrink_to_fit();
     chunk
+}
+
+fn hits(sequence: u64) -> Chunk {
+    let header = ChunkHeader { lane: HITS, ..event(sequence).header };
+    Chunk { header, ..event(sequence) }
 }
 
 fn pop_all(buffer: &TraceBuffer) -> Vec<Chunk> {
@@ -88,6 +94,21 @@ fn a_buffer_without_room_for_its_seconds_tells_how_far_back_it_reaches() {
     assert!(buffer.short_span().is_some_and(|reach| reach < span));
     buffer.close();
     assert_eq!(sequences(&pop_all(&buffer)), [1, 2, 3].map(|n| (LaneKind::Sched, n)));
+}
+
+#[test]
+fn hits_of_probes_have_room_as_long_as_they_leave_most_of_the_buffer_to_others() {
+    let buffer = TraceBuffer::new(40 * ONE, BufferMode::Discard);
+    (0..11).for_each(|sequence| buffer.push(hits(sequence)));
+    assert!(!buffer.has_room_for_hits(), "a quarter is theirs");
+    assert!(matches!(buffer.pop(Duration::ZERO), Popped::Chunk(_)));
+    assert!(buffer.has_room_for_hits());
+    (0..26).for_each(|sequence| buffer.push(event(sequence)));
+    assert!(!buffer.has_room_for_hits(), "the last eighth is for others");
+    assert_eq!(buffer.losses(), []);
+    let overwriting = TraceBuffer::new(40 * ONE, BufferMode::Overwrite);
+    (0..100).for_each(|sequence| overwriting.push(hits(sequence)));
+    assert!(overwriting.has_room_for_hits(), "the oldest give way");
 }
 
 #[test]
@@ -284,7 +305,7 @@ fn what_events_need_stays_while_somebody_makes_stacks_without_end() {
     std::thread::scope(|threads| {
         let writer = threads.spawn(|| {
             let mut writer = CaptureWriter::create(Vec::new()).unwrap();
-            drain_to(&buffer, &mut writer).unwrap();
+            drain_to(&buffer, &mut writer, &mut || Duration::from_millis(1)).unwrap();
             writer.finish().unwrap()
         });
         let (mut sequence, mut again) = (0, true);
@@ -363,7 +384,7 @@ fn what_folding_leaves_out_is_counted_as_overwritten() {
     (0..20).for_each(|sequence| buffer.push(chunk(TASK, sequence, sequence * 1_000, 1_000, 56)));
     buffer.close();
     let mut writer = CaptureWriter::create(Vec::new()).unwrap();
-    drain_to(&buffer, &mut writer).unwrap();
+    drain_to(&buffer, &mut writer, &mut || Duration::from_millis(1)).unwrap();
     let reader = CaptureReader::from_bytes(writer.finish().unwrap()).unwrap();
     assert_eq!(reader.chunks(TASK).iter().map(|entry| entry.sequence).collect::<Vec<_>>(), [19]);
     assert_eq!(reader.chunks(SCHED).len(), 1);
@@ -420,7 +441,7 @@ fn on_a_full_disk_recording_ends_as_usual_and_the_file_reads_to_its_last_chunk()
         let buffer = TraceBuffer::new(1 << 20, BufferMode::Discard);
         (0..30).for_each(|sequence| buffer.push(event(sequence)));
         buffer.close();
-        let error = drain_to(&buffer, &mut writer).unwrap_err();
+        let error = drain_to(&buffer, &mut writer, &mut || Duration::from_millis(1)).unwrap_err();
         assert!(matches!(error, StoreError::Write { .. }), "{error}");
         assert!(writer.finish().is_err());
         let [(SCHED, LossCause::DiskFull, lost)] = buffer.losses()[..] else {
@@ -446,7 +467,10 @@ fn a_chunk_that_is_too_large_stops_no_other() {
     buffer.push(chunk(SCHED, 2, 300_064, 64, 16));
     buffer.close();
     let mut writer = CaptureWriter::create(Vec::new()).unwrap();
-    assert!(matches!(drain_to(&buffer, &mut writer), Err(StoreError::ChunkTooLarge { .. })));
+    assert!(matches!(
+        drain_to(&buffer, &mut writer, &mut || Duration::from_millis(1)),
+        Err(StoreError::ChunkTooLarge { .. })
+    ));
     let reader = CaptureReader::from_bytes(writer.finish().unwrap()).unwrap();
     assert_eq!(reader.chunks(SCHED).len(), 2);
     assert_eq!(buffer.losses(), [(SCHED, LossCause::DiskFull, 300_000)]);
@@ -506,7 +530,7 @@ proptest! {
             *before += u64::from(records);
         }
         buffer.close();
-        drain_to(&buffer, &mut writer).unwrap();
+        drain_to(&buffer, &mut writer, &mut || Duration::from_millis(1)).unwrap();
         let reader = CaptureReader::from_bytes(writer.finish().unwrap()).unwrap();
         for (lane, (_, produced)) in produced {
             let there: u64 = reader.chunks(lane).iter().map(|entry| u64::from(entry.records)).sum();

@@ -23,9 +23,10 @@ const AT_REST: Duration = Duration::from_secs(2);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 pub(super) const MIB: u64 = 1 << 20;
 /// Threads that may run in the real-time class: who empties the kernel's lanes, and for a part of
-/// each 100 ms who takes over what programs announce, who notes what they map, and who makes tables
+/// each 100 ms who writes what was in them, who takes over what programs announce, who notes what they map, and who makes tables
 /// of it.
-const REAL_TIME: &[&str] = &["collector", "zones", "announcements", "metadata", "unwind-tables"];
+const REAL_TIME: &[&str] =
+    &["collector", "writer", "zones", "announcements", "metadata", "unwind-tables"];
 
 /// What an attack may cost a recorder.
 #[derive(Clone, Copy, Debug)]

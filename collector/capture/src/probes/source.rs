@@ -236,9 +236,14 @@ impl Source for ProbeSource {
     }
 
     fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
-        let fullest = self.lanes.iter().map(RingLane::fill).fold(0.0, f64::max);
+        let mut fullest: f64 = 0.0;
         let Self { lanes, of_clients, lookups, manager, .. } = self;
         for lane in lanes {
+            // What has no room stays where users have shares.
+            if !all && !out.of_programs.has_room_for_hits() {
+                continue;
+            }
+            fullest = fullest.max(lane.fill());
             lane.drain(
                 now,
                 all,

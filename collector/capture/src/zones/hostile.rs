@@ -182,6 +182,10 @@ impl ProgramChunks for FullBuffer {
     fn has_room_for(&self, _: Producer) -> bool {
         false
     }
+
+    fn has_room_for_hits(&self) -> bool {
+        false
+    }
 }
 
 #[test]
