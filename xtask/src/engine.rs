@@ -37,13 +37,13 @@ pub(crate) fn fetched() -> Result<Fetched, String> {
     if !fetcher.is_file() {
         return Err(syscollect_fixtures::HOW_TO_HAVE_VIEWERS.to_owned());
     }
-    let said = output_within(LONGEST_FETCH, &mut Command::new(&fetcher)).map_err(|error| {
+    let output = output_within(LONGEST_FETCH, &mut Command::new(&fetcher)).map_err(|error| {
         let why = format!("{error:#}").replace('\n', " ");
         format!("the viewers' engines cannot be fetched: {why}")
     })?;
-    let said = String::from_utf8_lossy(&said.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout);
     let programs =
-        Path::new(said.lines().last().unwrap_or_default()).join("node_modules").join(".bin");
+        Path::new(printed.lines().last().unwrap_or_default()).join("node_modules").join(".bin");
     let mut path = programs.clone().into_os_string();
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap_or_default());

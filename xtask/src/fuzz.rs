@@ -93,7 +93,7 @@ fn build() -> Result<PathBuf> {
 fn try_all(folder: &Path, targets: &[String], seconds: u32, per_cpu: usize) -> Result<String> {
     let tried = on_each_cpu(per_cpu, targets, |target| try_one(folder, target, seconds));
     let is_failed = tried.iter().any(Result::is_err);
-    let texts: Vec<String> = targets
+    let runs: Vec<String> = targets
         .iter()
         .zip(&tried)
         .map(|(target, result)| match result {
@@ -102,8 +102,8 @@ fn try_all(folder: &Path, targets: &[String], seconds: u32, per_cpu: usize) -> R
         })
         .collect();
     match is_failed {
-        true => bail!("{}", texts.join("\n")),
-        false => Ok(texts.join(", ")),
+        true => bail!("{}", runs.join("\n")),
+        false => Ok(runs.join(", ")),
     }
 }
 
@@ -122,8 +122,8 @@ fn try_one(folder: &Path, target: &str, seconds: u32) -> Result<u64> {
     let found = format!("-artifact_prefix={}/", artifacts.display());
     let mut command = Command::new(folder.join(target));
     command.args(limits).args([format!("-timeout={LONGEST_INPUT}"), found]).args(folders);
-    let said = ended(&mut command, Duration::from_secs(seconds.into()) + LONGEST_END)?;
-    let log = String::from_utf8_lossy(&said.stderr).into_owned();
+    let output = ended(&mut command, Duration::from_secs(seconds.into()) + LONGEST_END)?;
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
     // `Done 12345 runs in 31 second(s)`
     let done = log
         .lines()
@@ -132,13 +132,13 @@ fn try_one(folder: &Path, target: &str, seconds: u32) -> Result<u64> {
     done.with_context(|| format!("{target} ended without a count"))
 }
 
-/// What a target said. libFuzzer writes an input that takes too long to a file from within a signal
+/// What a target printed. libFuzzer writes an input that takes too long to a file from within a signal
 /// handler, which needs memory: where the signal came while the target had that lock, it waits for
 /// ever. So was one met that took 10 s once, and a millisecond ever after; it runs again.
 fn ended(command: &mut Command, limit: Duration) -> Result<Output> {
     match output_within(limit, command) {
         Err(error) if error.is::<TimedOut>() => output_within(limit, command),
-        said => said,
+        output => output,
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn words(command: &Command) -> String {
     line
 }
 
-/// Runs a command to its end; a failure carries the command line and what it said.
+/// Runs a command to its end; a failure carries the command line and what it printed.
 pub(crate) fn output_of(command: &mut Command) -> Result<Output> {
     let line = words(command);
     let output = command.output().with_context(|| format!("cannot start `{line}`"))?;
@@ -39,9 +39,9 @@ pub(crate) fn output_of(command: &mut Command) -> Result<Output> {
 /// that it leaves behind could hold a pipe open for ever.
 pub(crate) fn output_within(limit: Duration, command: &mut Command) -> Result<Output> {
     let line = words(command);
-    let [printed, said] = [(); 2].map(|()| tempfile::NamedTempFile::new());
-    let (printed, said) = (printed?, said?);
-    command.process_group(0).stdout(printed.reopen()?).stderr(said.reopen()?);
+    let [printed, messages] = [(); 2].map(|()| tempfile::NamedTempFile::new());
+    let (printed, messages) = (printed?, messages?);
+    command.process_group(0).stdout(printed.reopen()?).stderr(messages.reopen()?);
     let mut child = command.spawn().with_context(|| format!("cannot start `{line}`"))?;
     let status = wait_at_most(limit, &mut child)?;
     if status.is_none() {
@@ -51,11 +51,11 @@ pub(crate) fn output_within(limit: Duration, command: &mut Command) -> Result<Ou
         unsafe { libc::kill(-group, libc::SIGKILL) };
         child.wait()?;
     }
-    let [stdout, stderr] = [printed, said].map(|file| fs::read(file.path()));
+    let [stdout, stderr] = [printed, messages].map(|file| fs::read(file.path()));
     let (stdout, stderr) = (stdout?, stderr?);
     let Some(status) = status else {
-        let said = String::from_utf8_lossy(&stderr);
-        return Err(TimedOut { line, limit, said: said.trim_end().to_owned() }.into());
+        let stderr = String::from_utf8_lossy(&stderr);
+        return Err(TimedOut { line, limit, stderr: stderr.trim_end().to_owned() }.into());
     };
     succeeded(&line, Output { status, stdout, stderr })
 }
@@ -65,13 +65,13 @@ pub(crate) fn output_within(limit: Duration, command: &mut Command) -> Result<Ou
 pub(crate) struct TimedOut {
     line: String,
     limit: Duration,
-    said: String,
+    stderr: String,
 }
 
 impl fmt::Display for TimedOut {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { line, limit, said } = self;
-        write!(to, "`{line}` did not end within {} s:\n{said}", limit.as_secs())
+        let Self { line, limit, stderr } = self;
+        write!(to, "`{line}` did not end within {} s:\n{stderr}", limit.as_secs())
     }
 }
 
@@ -91,9 +91,14 @@ pub(crate) fn wait_at_most(limit: Duration, child: &mut Child) -> Result<Option<
 
 fn succeeded(line: &str, output: Output) -> Result<Output> {
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         let printed = String::from_utf8_lossy(&output.stdout);
-        bail!("`{line}` failed ({}):\n{}{}", output.status, printed.trim_start(), said.trim_end());
+        bail!(
+            "`{line}` failed ({}):\n{}{}",
+            output.status,
+            printed.trim_start(),
+            stderr.trim_end()
+        );
     }
     Ok(output)
 }

@@ -133,12 +133,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     signal(recorder.id(), libc::SIGINT);
     let stopping = Instant::now();
-    let said = wait(recorder)?;
-    ensure!(said.status.success(), "the recorder ended with {}:\n{}", said.status, said.stderr);
+    let recorder = wait(recorder)?;
+    ensure!(
+        recorder.status.success(),
+        "the recorder ended with {}:\n{}",
+        recorder.status,
+        recorder.stderr
+    );
     println!(
-        "\nstopped and named within {:.1} s; it said:\n{}",
+        "\nstopped and named within {:.1} s; it printed:\n{}",
         stopping.elapsed().as_secs_f64(),
-        said.stderr
+        recorder.stderr
     );
     // To read an hour's events takes minutes.
     let info = output_of(&mut context.command(&["info", "--json", text(&output)?]))?;

@@ -191,7 +191,7 @@ mod tests {
         width.add("a.rs", &format!("{}{wide}", short.repeat(LINES_PER_WIDE_LINE - 1)));
         assert_eq!(width.too_many(), None);
         width.add("b.rs", &format!("{short}{wide}"));
-        let said = width.too_many().unwrap();
-        assert!(said.ends_with(": a.rs:1000, b.rs:2"), "{said}");
+        let reported = width.too_many().unwrap();
+        assert!(reported.ends_with(": a.rs:1000, b.rs:2"), "{reported}");
     }
 }

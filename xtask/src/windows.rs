@@ -123,13 +123,13 @@ fn tests() -> Result<Outcome> {
 
 /// `53 passed`, of a run of tests under Wine.
 fn passed(wine: &str, arguments: &[&str]) -> Result<String> {
-    let said = output_of(
+    let output = output_of(
         for_windows(arguments)
             .env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER", wine)
             .env("WINEPREFIX", target_folder().join("wine"))
             .env("WINEDEBUG", "-all"),
     )?;
-    let log = String::from_utf8_lossy(&said.stdout).into_owned();
+    let log = String::from_utf8_lossy(&output.stdout).into_owned();
     let Some(result) = log.lines().find_map(|line| line.strip_prefix("test result: ok. ")) else {
         bail!("no test ran under Wine:\n{log}");
     };
@@ -188,7 +188,7 @@ fn missing_tools() -> Option<String> {
 fn has_target() -> bool {
     let folder =
         output_of(Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]));
-    folder.is_ok_and(|said| Path::new(String::from_utf8_lossy(&said.stdout).trim()).is_dir())
+    folder.is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir())
 }
 
 fn wine() -> Option<&'static str> {
@@ -196,5 +196,5 @@ fn wine() -> Option<&'static str> {
 }
 
 fn starts(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok_and(|said| said.status.success())
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }

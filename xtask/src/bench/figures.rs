@@ -103,7 +103,7 @@ pub(super) fn others(context: &Context, folder: &Path) -> Result<String> {
     let (named, missed) = packages.named()?;
     writeln!(out, "| their frames with a name, where the machine has symbols | {named}{missed} |")?;
     let python = python::python(context)?;
-    writeln!(out, "| Python: its functions, in samples and off the CPU | {} |", said(python))?;
+    writeln!(out, "| Python: its functions, in samples and off the CPU | {} |", sentence(python))?;
     let oracle = unwinding_oracle::unwinding_oracle(context)?;
     writeln!(out, "| walked again by framehop | {oracle} |")?;
     writeln!(
@@ -115,9 +115,11 @@ pub(super) fn others(context: &Context, folder: &Path) -> Result<String> {
     Ok(out)
 }
 
-fn said(outcome: Outcome) -> String {
+fn sentence(outcome: Outcome) -> String {
     match outcome {
-        Outcome::Passed(said) | Outcome::Skipped(said) | Outcome::NotOffered(said) => said,
+        Outcome::Passed(sentence) | Outcome::Skipped(sentence) | Outcome::NotOffered(sentence) => {
+            sentence
+        }
     }
 }
 

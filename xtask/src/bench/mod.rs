@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return Ok(());
     }
     let context = Context::new()?;
-    loads(&context, pairs)?;
+    workloads(&context, pairs)?;
     println!(
         "**From start to recording, and from stop to a finished trace**\n\n{}",
         finishing(&context)?
@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 /// What is whole and named, and what that costs, as tables.
 fn whole_stacks(context: &Context, pairs: usize) -> Result<()> {
     // First, for a child's largest memory is at least what its parent had, which grows.
-    loads(context, pairs)?;
+    workloads(context, pairs)?;
     let folder = stacks::folder(context)?;
     println!("**Programs of known functions**\n\n{}", figures::known_chains(context)?);
     println!("**Other figures**\n\n{}", figures::others(context, &folder)?);
@@ -85,7 +85,7 @@ fn whole_stacks(context: &Context, pairs: usize) -> Result<()> {
     Ok(())
 }
 
-fn loads(context: &Context, pairs: usize) -> Result<()> {
+fn workloads(context: &Context, pairs: usize) -> Result<()> {
     for load in WORKLOADS.iter().filter(|load| load.is_installed()) {
         let rows = compare(context, load, pairs)?;
         println!("**{}**, medians of {pairs} pairs\n\n{}", load.title, table::render(&rows));

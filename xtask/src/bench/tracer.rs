@@ -143,15 +143,15 @@ impl Running<'_> {
 }
 
 fn perf_counts(output: &Path, figures: &mut Figures) -> Result<()> {
-    let said = Command::new("perf")
+    let printed = Command::new("perf")
         .args(["report", "--stats", "-i", text(output)?])
         .stdin(Stdio::null())
         .output()?;
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    figures.events = count(&said, "SAMPLE events");
+    let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
+    figures.events = count(&printed, "SAMPLE events");
     // Perf reports lost events as records; where there is none, nothing was lost.
-    figures.lost = if said.contains("LOST") {
-        count(&said, "LOST_SAMPLES events").or(count(&said, "LOST events"))
+    figures.lost = if printed.contains("LOST") {
+        count(&printed, "LOST_SAMPLES events").or(count(&printed, "LOST events"))
     } else {
         Some(0.0)
     };
@@ -159,8 +159,8 @@ fn perf_counts(output: &Path, figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-fn count(said: &str, name: &str) -> Option<f64> {
-    let line = said.lines().find(|line| line.trim_start().starts_with(name))?;
+fn count(printed: &str, name: &str) -> Option<f64> {
+    let line = printed.lines().find(|line| line.trim_start().starts_with(name))?;
     line.split(':').nth(1)?.split_whitespace().next()?.parse::<f64>().ok()
 }
 
@@ -224,8 +224,8 @@ fn tracefs() -> Option<PathBuf> {
 }
 
 fn mounted_tracefs() -> Option<PathBuf> {
-    let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from);
-    places.into_iter().find(|place| place.join("instances").is_dir())
+    let folders = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from);
+    folders.into_iter().find(|folder| folder.join("instances").is_dir())
 }
 
 /// An ftrace instance of our own, removed when it is dropped.

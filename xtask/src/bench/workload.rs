@@ -56,9 +56,9 @@ impl Workload {
 
     /// Runs it; its own CPU time, user and system.
     pub(super) fn cpu_seconds(&self, context: &Context) -> Result<f64> {
-        let said = finish(Command::new(&context.load).args(self.arguments))?;
-        ensure!(said.status.success(), "the load failed:\n{}", said.stderr);
-        let lines = json_lines(&said.stdout)?;
+        let output = finish(Command::new(&context.load).args(self.arguments))?;
+        ensure!(output.status.success(), "the load failed:\n{}", output.stderr);
+        let lines = json_lines(&output.stdout)?;
         let line = lines
             .iter()
             .find(|line| line["cpu_ns"].is_u64())

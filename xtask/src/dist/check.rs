@@ -15,8 +15,8 @@ use super::program::{Program, starts};
 /// The static program says what this machine can record, and where that is allowed records it.
 pub(super) fn records(program: &Program) -> Result<Outcome> {
     let doctor = Command::new(&program.path).arg("doctor").output()?;
-    let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
-    ensure!(said.lines().count() > 3, "`doctor` says nothing:\n{said}");
+    let printed = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    ensure!(printed.lines().count() > 3, "`doctor` says nothing:\n{printed}");
     if !doctor.status.success() {
         return Ok(Outcome::NotOffered("`doctor` says that nothing can be recorded".to_owned()));
     }
@@ -75,8 +75,8 @@ fn install(deb: &Path, empty: &Path) -> Result<()> {
     fs::write(database.join("status"), "")?;
     let deb = deb.to_str().context("the folder's name is not UTF-8")?;
     dpkg(empty, &["--install", deb])?;
-    let said = dpkg(empty, &["--status", "syscollect"])?;
-    ensure!(said.contains("Status: install ok installed"), "dpkg says:\n{said}");
+    let status = dpkg(empty, &["--status", "syscollect"])?;
+    ensure!(status.contains("Status: install ok installed"), "dpkg says:\n{status}");
     Ok(())
 }
 
@@ -85,8 +85,8 @@ fn dpkg(empty: &Path, arguments: &[&str]) -> Result<String> {
     command.arg(format!("--root={}", empty.display()));
     // Small systems are configured to leave these out; whoever is not root owns what is installed.
     command.args(["--path-include=/usr/share/*", "--force-not-root", "--force-bad-path"]);
-    let said = output_of(command.args(arguments))?;
-    Ok(String::from_utf8_lossy(&said.stdout).into_owned())
+    let output = output_of(command.args(arguments))?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Runs what was installed below a folder, with this folder as the root.
@@ -119,8 +119,8 @@ fn alone(folder: &Path, arguments: &[&str]) -> Result<String> {
         command.args(["--map-root-user", "--root"]);
     }
     command.arg(folder);
-    let said = output_of(command.arg("/usr/bin/syscollect").args(arguments))?;
-    Ok(String::from_utf8_lossy(&said.stdout).into_owned())
+    let output = output_of(command.arg("/usr/bin/syscollect").args(arguments))?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// There is a page for the program and for what it can be told to do, and `man` can set each.
@@ -133,9 +133,9 @@ fn pages(folder: &Path) -> Result<()> {
             ensure!(text.lines().any(|line| line == heading), "{} is no page", page.display());
         }
         if starts("groff") {
-            let said =
+            let output =
                 output_of(Command::new("groff").args(["-man", "-Tutf8", "-ww", "-z"]).arg(&page))?;
-            let warnings = String::from_utf8_lossy(&said.stderr).into_owned();
+            let warnings = String::from_utf8_lossy(&output.stderr).into_owned();
             ensure!(warnings.is_empty(), "{name}.1:\n{warnings}");
         }
     }

@@ -56,8 +56,8 @@ pub(super) fn of_dependencies() -> Result<String> {
 fn dependencies() -> Result<Vec<Crate>> {
     let linked = linked()?;
     let arguments = ["metadata", "--format-version", "1", "--filter-platform", TARGET];
-    let said = output_of(cargo().args(arguments))?;
-    let metadata: Value = serde_json::from_slice(&said.stdout).context("cargo metadata")?;
+    let output = output_of(cargo().args(arguments))?;
+    let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
     let mut crates = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let [name, version, manifest, license] = ["name", "version", "manifest_path", "license"]
@@ -86,8 +86,8 @@ fn dependencies() -> Result<Vec<Crate>> {
 fn linked() -> Result<BTreeSet<String>> {
     let arguments = ["tree", "-p", "syscollect", "--edges", "normal,no-proc-macro"];
     let format = ["--target", TARGET, "--prefix", "none", "--format", "{p}"];
-    let said = output_of(cargo().args(arguments).args(format))?;
-    let lines = String::from_utf8_lossy(&said.stdout).into_owned();
+    let output = output_of(cargo().args(arguments).args(format))?;
+    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
     Ok(lines.lines().filter_map(name_and_version).collect())
 }
 

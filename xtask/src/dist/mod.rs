@@ -168,8 +168,8 @@ fn commit_time() -> Result<String> {
         return Ok(time);
     }
     let mut git = Command::new("git");
-    let said = output_of(git.args(["log", "-1", "--format=%ct"]).current_dir(root()))?;
-    Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned())
+    let output = output_of(git.args(["log", "-1", "--format=%ct"]).current_dir(root()))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn target() -> PathBuf {

@@ -55,16 +55,16 @@ impl Program {
                 .arg(target().join(TARGET).join("release/syscollect")),
         )?;
         let mut program = Self { path, version: String::new(), _folder: folder };
-        let said = program.run(&["--version"])?;
-        let version = said.split_whitespace().nth(1).context("--version names no version")?;
+        let printed = program.run(&["--version"])?;
+        let version = printed.split_whitespace().nth(1).context("--version names no version")?;
         program.version = version.to_owned();
         Ok(program)
     }
 
     /// What `syscollect ARGUMENTS` prints.
     pub(super) fn run(&self, arguments: &[&str]) -> Result<String> {
-        let said = output_of(Command::new(&self.path).args(arguments).stdin(Stdio::null()))?;
-        String::from_utf8(said.stdout).context("the program printed other than UTF-8")
+        let output = output_of(Command::new(&self.path).args(arguments).stdin(Stdio::null()))?;
+        String::from_utf8(output.stdout).context("the program printed other than UTF-8")
     }
 }
 
@@ -94,10 +94,10 @@ pub(super) fn missing_tools() -> Option<String> {
 fn has_target() -> bool {
     let folder =
         output_of(Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]));
-    folder.is_ok_and(|said| Path::new(String::from_utf8_lossy(&said.stdout).trim()).is_dir())
+    folder.is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir())
 }
 
 /// Whether there is such a program.
 pub(super) fn starts(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok_and(|said| said.status.success())
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }

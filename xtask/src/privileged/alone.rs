@@ -41,25 +41,25 @@ pub(crate) fn alone(context: &Context) -> Result<String> {
 fn one(context: &Context, name: &str, way: &str, refused: &str, zones: u64) -> Result<()> {
     let capture = context.path(&format!("{name}.syscap"));
     let (threads, count) = (THREADS.to_string(), zones.to_string());
-    let said = context.record_by(way, &capture, &[], &["alone", refused, &threads, &count])?;
-    ensure!(said.len() as u64 == THREADS, "{} threads said what they did", said.len());
+    let reported = context.record_by(way, &capture, &[], &["alone", refused, &threads, &count])?;
+    ensure!(reported.len() as u64 == THREADS, "{} threads reported what they did", reported.len());
     let reader = CaptureReader::open(&capture)?;
     let is_shared = reader.definitions().any(
         |definition| matches!(definition, Ok(Definition::Clients(clients)) if !clients.is_empty()),
     );
     ensure!(!is_shared, "memory was shared all the same");
-    let seen = Zones::of(&capture)?;
-    ensure!(seen.losses.is_empty(), "lost: {:?}", seen.losses);
-    for line in said {
+    let recorded = Zones::of(&capture)?;
+    ensure!(recorded.losses.is_empty(), "lost: {:?}", recorded.losses);
+    for line in reported {
         let tid = number(&line, "tid")? as u32;
-        let (begun, ended) = seen.threads.get(&tid).copied().unwrap_or_default();
+        let (begun, ended) = recorded.threads.get(&tid).copied().unwrap_or_default();
         ensure!(
             begun == zones && ended == zones,
             "thread {tid}: {begun} zones began and {ended} ended of {zones}"
         );
     }
-    let reported = seen.notes.iter().any(|note| note.contains("could not share memory"));
-    ensure!(reported, "nothing says that the marks came through probes: {:?}", seen.notes);
+    let reported = recorded.notes.iter().any(|note| note.contains("could not share memory"));
+    ensure!(reported, "nothing says that the marks came through probes: {:?}", recorded.notes);
     Ok(())
 }
 

@@ -155,7 +155,7 @@ impl AttackedRecorder {
         let real_time = real_time_threads(process.id())?;
         let now = programs.now()?;
         let (attacked, begun) = (since.until(&now), Instant::now());
-        let said = context.stop(process)?;
+        let output = context.stop(process)?;
         let to_stop = begun.elapsed();
         let most = watch.most();
         Ok(StoppedRecorder {
@@ -167,7 +167,7 @@ impl AttackedRecorder {
             to_stop,
             capture_bytes: fs::metadata(&capture)?.len(),
             real_time,
-            said,
+            output,
         })
     }
 }
@@ -183,7 +183,7 @@ pub(super) struct StoppedRecorder {
     pub(super) to_stop: Duration,
     capture_bytes: u64,
     real_time: BTreeSet<String>,
-    pub(super) said: ProgramOutput,
+    pub(super) output: ProgramOutput,
 }
 
 impl StoppedRecorder {

@@ -41,9 +41,9 @@ pub(crate) fn bundle(context: &Context) -> Result<String> {
     hidden.sort();
     hidden.dedup();
     let arguments = ["symbolize", text(&capture)?, "-o", text(&away)?];
-    let said = finish(&mut portable.without(&hidden, &arguments)?)?;
-    if !said.status.success() {
-        bail!("without the files it ended with {}:\n{}", said.status, said.stderr);
+    let output = finish(&mut portable.without(&hidden, &arguments)?)?;
+    if !output.status.success() {
+        bail!("without the files it ended with {}:\n{}", output.status, output.stderr);
     }
     let (here, away) = (names_in(&here)?, names_in(&away)?);
     let real: Vec<_> = hidden.iter().filter_map(|file| file.canonicalize().ok()).collect();

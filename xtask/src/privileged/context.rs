@@ -44,7 +44,7 @@ pub(crate) struct Context {
     folder: tempfile::TempDir,
 }
 
-/// How a program ended and what it said.
+/// How a program ended and what it printed.
 pub(crate) struct ProgramOutput {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
@@ -123,10 +123,10 @@ impl Context {
 
     /// How a test ends that has seen the capture only. Engines are never there in virtual machines,
     /// where this is all that is asked.
-    pub(crate) fn without_engine(&self, seen: String) -> Outcome {
+    pub(crate) fn without_engine(&self, summary: String) -> Outcome {
         match self.effort {
-            Effort::Full => Outcome::Skipped(format!("{seen}; no engine reads the trace")),
-            Effort::Emulated => Outcome::Passed(seen),
+            Effort::Full => Outcome::Skipped(format!("{summary}; no engine reads the trace")),
+            Effort::Emulated => Outcome::Passed(summary),
         }
     }
 
@@ -145,17 +145,17 @@ impl Context {
 
     /// Runs `syscollect ARGUMENTS`, which has to succeed.
     pub(crate) fn succeed(&self, arguments: &[&str]) -> Result<ProgramOutput> {
-        let said = self.run(arguments)?;
-        if !said.status.success() {
+        let output = self.run(arguments)?;
+        if !output.status.success() {
             bail!(
                 "`syscollect {}` ended with {}:\n{}{}",
                 arguments.join(" "),
-                said.status,
-                said.stdout,
-                said.stderr
+                output.status,
+                output.stdout,
+                output.stderr
             );
         }
-        Ok(said)
+        Ok(output)
     }
 
     /// Records the whole machine while a load runs; returns the lines of JSON that the load
@@ -178,17 +178,22 @@ impl Context {
     pub(crate) fn record_by(
         &self,
         way: &str,
-        output: &Path,
+        capture: &Path,
         options: &[&str],
         load: &[&str],
     ) -> Result<Vec<Value>> {
-        let mut command = self.command(&["record", "-o", text(output)?]);
+        let mut command = self.command(&["record", "-o", text(capture)?]);
         command.args(options).args(["--", text(&self.load)?]).args(load);
-        let said = finish(command.env("SYSCOLLECT_UPROBES", way))?;
-        if !said.status.success() {
-            bail!("the recording ended with {}:\n{}{}", said.status, said.stdout, said.stderr);
+        let output = finish(command.env("SYSCOLLECT_UPROBES", way))?;
+        if !output.status.success() {
+            bail!(
+                "the recording ended with {}:\n{}{}",
+                output.status,
+                output.stdout,
+                output.stderr
+            );
         }
-        json_lines(&said.stdout)
+        json_lines(&output.stdout)
     }
 
     /// Starts `syscollect record -o OUTPUT OPTIONS`; returns once it records.
@@ -201,9 +206,9 @@ impl Context {
     /// Starts a command that records to `output`; returns once it records.
     pub(crate) fn start_command(&self, command: &mut Command, output: &Path) -> Result<Child> {
         let mut recorder = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        let places = [output.to_path_buf(), output.with_extension("syscap.partial")];
+        let files = [output.to_path_buf(), output.with_extension("syscap.partial")];
         let begun = until("the recording to begin", || {
-            let begun = places
+            let begun = files
                 .iter()
                 .any(|path| fs::metadata(path).is_ok_and(|file| file.len() > HEADER_BYTES));
             (begun || !matches!(recorder.try_wait(), Ok(None))).then_some(begun)
@@ -220,11 +225,11 @@ impl Context {
     /// Stops a recorder as Ctrl-C does; it has to succeed.
     pub(crate) fn stop(&self, recorder: Child) -> Result<ProgramOutput> {
         signal(recorder.id(), libc::SIGINT);
-        let said = wait(recorder)?;
-        if !said.status.success() {
-            bail!("the recorder ended with {}:\n{}", said.status, said.stderr);
+        let output = wait(recorder)?;
+        if !output.status.success() {
+            bail!("the recorder ended with {}:\n{}", output.status, output.stderr);
         }
-        Ok(said)
+        Ok(output)
     }
 
     /// Exports a capture beside itself.
@@ -236,9 +241,9 @@ impl Context {
 
     /// `syscollect info --json`.
     pub(crate) fn info(&self, capture: &Path) -> Result<Value> {
-        let said = self.succeed(&["info", "--json", text(capture)?])?;
-        serde_json::from_str(&said.stdout)
-            .with_context(|| format!("info --json printed no JSON: {}", said.stdout))
+        let output = self.succeed(&["info", "--json", text(capture)?])?;
+        serde_json::from_str(&output.stdout)
+            .with_context(|| format!("info --json printed no JSON: {}", output.stdout))
     }
 }
 

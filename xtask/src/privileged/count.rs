@@ -163,9 +163,9 @@ pub(crate) fn build(context: &Context) -> Result<String> {
         .env("RUSTC_WRAPPER", &wrapper)
         .env("CARGO_TARGET_DIR", folder.join("target"));
     let before = uncharged_ns()?;
-    let said = finish(&mut command)?;
+    let output = finish(&mut command)?;
     let uncharged = uncharged_ns()? - before;
-    ensure!(said.status.success(), "the build or its recording failed:\n{}", said.stderr);
+    ensure!(output.status.success(), "the build or its recording failed:\n{}", output.stderr);
 
     let recorded = Recorded::read(&capture)?;
     let families = recorded.families();

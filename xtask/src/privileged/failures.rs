@@ -12,9 +12,13 @@ use anyhow::{Context as _, Result, bail, ensure};
 use super::context::{Context, NOBODY, ProgramOutput, finish, number, text};
 
 /// Fails with status 1, and the message has all of `words`.
-fn refuses(said: &ProgramOutput, words: &[&str]) -> Result<()> {
-    let message = &said.stderr;
-    ensure!(said.status.code() == Some(1), "ended with {} and not with 1:\n{message}", said.status);
+fn refuses(output: &ProgramOutput, words: &[&str]) -> Result<()> {
+    let message = &output.stderr;
+    ensure!(
+        output.status.code() == Some(1),
+        "ended with {} and not with 1:\n{message}",
+        output.status
+    );
     for word in words {
         ensure!(message.contains(word), "the message does not say {word:?}:\n{message}");
     }
@@ -43,9 +47,9 @@ pub(crate) fn plain_user(context: &Context) -> Result<()> {
     }
     let mut command = std::process::Command::new(&program);
     command.args(["-d", "1", "-o", "x.pftrace"]).current_dir(&folder).uid(NOBODY).gid(NOBODY);
-    let said = finish(&mut command);
+    let output = finish(&mut command);
     fs::remove_file(&program)?;
-    refuses(&said?, &["sudo"])?;
+    refuses(&output?, &["sudo"])?;
     let left = names(&folder)?;
     ensure!(left.is_empty(), "left behind: {left:?}");
     Ok(())
@@ -53,34 +57,34 @@ pub(crate) fn plain_user(context: &Context) -> Result<()> {
 
 /// Processes that do not exist, or end at once.
 pub(crate) fn unknown_process(context: &Context) -> Result<()> {
-    let output = context.path("unknown.pftrace");
+    let file = context.path("unknown.pftrace");
     let mut child = std::process::Command::new("true").spawn()?;
     let pid = child.id().to_string();
     child.wait()?;
-    refuses(&context.run(&["-p", &pid, "-d", "1", "-o", text(&output)?])?, &[&pid])?;
-    ensure!(!output.exists(), "an output file was left behind");
+    refuses(&context.run(&["-p", &pid, "-d", "1", "-o", text(&file)?])?, &[&pid])?;
+    ensure!(!file.exists(), "an output file was left behind");
 
     // A process that ends while it is recorded is no error.
     let mut child = std::process::Command::new("sleep").arg("0.5").spawn()?;
-    let output = context.path("short.syscap");
-    let said = context.run(&["-p", &child.id().to_string(), "-d", "2", "-o", text(&output)?]);
+    let file = context.path("short.syscap");
+    let output = context.run(&["-p", &child.id().to_string(), "-d", "2", "-o", text(&file)?]);
     child.wait()?;
-    let said = said?;
-    ensure!(said.status.success(), "a process that ended: {}\n{}", said.status, said.stderr);
-    context.info(&output).map(|_| ())
+    let output = output?;
+    ensure!(output.status.success(), "a process that ended: {}\n{}", output.status, output.stderr);
+    context.info(&file).map(|_| ())
 }
 
 /// A function that the named file does not have is an error, where that is known at the start; with
 /// a command, which may load anything, the recording's end says so.
 pub(crate) fn no_function(context: &Context) -> Result<()> {
-    let output = context.path("no-function.syscap");
+    let file = context.path("no-function.syscap");
     let spec = format!("{}:no_such_function_at_all", text(&context.load)?);
-    let options = ["--function", &spec, "-o", text(&output)?];
+    let options = ["--function", &spec, "-o", text(&file)?];
     refuses(&context.run(&[&options[..], &["-d", "1"]].concat())?, &[&spec])?;
-    ensure!(!output.exists(), "an output file was left behind");
-    let said = context.succeed(&[&options[..], &["--", "sleep", "0.2"]].concat())?;
+    ensure!(!file.exists(), "an output file was left behind");
+    let output = context.succeed(&[&options[..], &["--", "sleep", "0.2"]].concat())?;
     for word in [&*spec, "matched nothing until the end", "syscollect probes list"] {
-        ensure!(said.stderr.contains(word), "it does not say {word:?}:\n{}", said.stderr);
+        ensure!(output.stderr.contains(word), "it does not say {word:?}:\n{}", output.stderr);
     }
     Ok(())
 }
@@ -118,12 +122,9 @@ pub(crate) fn damaged_files(context: &Context) -> Result<String> {
     let foreign = context.path("foreign.syscap");
     fs::write(&foreign, "#!/bin/sh\necho no capture\n".repeat(100))?;
     refuses(&context.run(&["info", text(&foreign)?])?, &["foreign.syscap"])?;
-    let output = context.path("foreign.pftrace");
-    refuses(
-        &context.run(&["export", text(&foreign)?, "-o", text(&output)?])?,
-        &["foreign.syscap"],
-    )?;
-    ensure!(!output.exists(), "an output was left behind");
+    let file = context.path("foreign.pftrace");
+    refuses(&context.run(&["export", text(&foreign)?, "-o", text(&file)?])?, &["foreign.syscap"])?;
+    ensure!(!file.exists(), "an output was left behind");
 
     let whole = context.path("whole.syscap");
     context.record(&whole, &[], &["callers", "3"])?;
@@ -133,9 +134,9 @@ pub(crate) fn damaged_files(context: &Context) -> Result<String> {
     for part in [0.3, 0.6, 0.9] {
         let cut = context.path("cut.syscap");
         fs::write(&cut, &bytes[..(bytes.len() as f64 * part) as usize])?;
-        let said = context.run(&["info", "--json", text(&cut)?])?;
-        ensure!(said.status.success(), "a capture cut at {part} is not read:\n{}", said.stderr);
-        let info: serde_json::Value = serde_json::from_str(&said.stdout)?;
+        let output = context.run(&["info", "--json", text(&cut)?])?;
+        ensure!(output.status.success(), "a capture cut at {part} is not read:\n{}", output.stderr);
+        let info: serde_json::Value = serde_json::from_str(&output.stdout)?;
         let events = number(&info, "events")?;
         ensure!(events <= all, "a part has more events than the whole");
         kept.push(format!("{:.0} %", 100.0 * events as f64 / all as f64));
@@ -180,11 +181,11 @@ impl Drop for Mounted {
 /// A disk that is full: what was recorded until then is kept and exports.
 pub(crate) fn full_disk(context: &Context) -> Result<String> {
     let disk = Mounted::tmpfs(context.path("full-disk"), "size=2m")?;
-    let output = disk.0.join("x.syscap");
+    let file = disk.0.join("x.syscap");
     let load = text(&context.load)?;
-    let said = context.run(&[
+    let output = context.run(&[
         "-o",
-        text(&output)?,
+        text(&file)?,
         "--stacks",
         "off-cpu,wakers",
         "--",
@@ -193,11 +194,11 @@ pub(crate) fn full_disk(context: &Context) -> Result<String> {
         "500000",
     ])?;
     ensure!(
-        said.status.code() == Some(1),
+        output.status.code() == Some(1),
         "a recording cut short by a full disk ended with {}",
-        said.status
+        output.status
     );
-    let message = said.stderr;
+    let message = output.stderr;
     ensure!(
         message.contains("full") || message.contains("No space left"),
         "the message does not say why:\n{message}"

@@ -89,8 +89,9 @@ pub(crate) fn last_seconds(context: &Context) -> Result<String> {
     ensure!((0.95..2.0).contains(&seconds), "the last second is {seconds:.3} s long");
     let (info, short) = kept(context, "megabyte.syscap", "1h,1M", "none")?;
     let notes = info["recording"]["notes"].as_array().context("info has no notes")?;
-    let said = notes.iter().filter_map(Value::as_str).any(|note| note.contains("holds the last"));
-    ensure!(said, "{short:.2} s of an hour were kept, and nothing says so: {notes:?}");
+    let is_reported =
+        notes.iter().filter_map(Value::as_str).any(|note| note.contains("holds the last"));
+    ensure!(is_reported, "{short:.2} s of an hour were kept, and nothing says so: {notes:?}");
     // Stacks wait for the end, too, and all that the last second refers to are there.
     let (info, with_stacks) = kept(context, "stacks.syscap", "1s", "off-cpu,wakers")?;
     ensure!(number(&info, "lost")? == 0, "with stacks, {with_stacks:.2} s: {}", info["losses"]);
@@ -150,10 +151,10 @@ pub(crate) fn cost_line(context: &Context) -> Result<String> {
     let capture = output.with_extension("syscap");
     let mut command =
         context.command(&["record", "-d", "2", "-o", text(&output)?, "--keep-capture", "--force"]);
-    let said = context.path("cost.stderr");
-    let child = command.stdout(Stdio::null()).stderr(fs::File::create(&said)?).spawn()?;
+    let stderr = context.path("cost.stderr");
+    let child = command.stdout(Stdio::null()).stderr(fs::File::create(&stderr)?).spawn()?;
     let usage =
-        wait_for_usage(child.id()).with_context(|| fs::read_to_string(&said).unwrap_or_default());
+        wait_for_usage(child.id()).with_context(|| fs::read_to_string(&stderr).unwrap_or_default());
     let (cpu_ns, peak_bytes) = usage?;
     let info = context.info(&capture)?;
     let costs = info["recorder"]["costs"].as_array().context("the capture tells no costs")?;

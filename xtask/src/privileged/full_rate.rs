@@ -55,14 +55,14 @@ fn switched(context: &Context, computing: usize) -> Result<String> {
         .iter()
         .map(|cpu| start(context, &["ping-pong", &rounds, cpu]))
         .collect::<Result<_, _>>()?;
-    let said = pairs.into_iter().map(wait).collect::<Result<Vec<ProgramOutput>>>()?;
+    let outputs = pairs.into_iter().map(wait).collect::<Result<Vec<ProgramOutput>>>()?;
     let seconds = begun.elapsed().as_secs_f64();
     drop(computing);
     context.stop(recorder)?;
     let mut lines = Vec::new();
-    for said in said {
-        ensure!(said.status.success(), "a load failed:\n{}", said.stderr);
-        lines.extend(json_lines(&said.stdout)?);
+    for output in outputs {
+        ensure!(output.status.success(), "a load failed:\n{}", output.stderr);
+        lines.extend(json_lines(&output.stdout)?);
     }
 
     let info = context.info(&capture)?;
@@ -76,9 +76,9 @@ fn switched(context: &Context, computing: usize) -> Result<String> {
         info["losses"]
     );
     let rate = events as f64 / seconds;
-    let seen = format!("{events} events at {rate:.0} a second, {lost} lost");
-    ensure!(lost * 1_000_000 <= events * LOST_MAX, "{seen}: {}", info["losses"]);
-    Ok(seen)
+    let summary = format!("{events} events at {rate:.0} a second, {lost} lost");
+    ensure!(lost * 1_000_000 <= events * LOST_MAX, "{summary}: {}", info["losses"]);
+    Ok(summary)
 }
 
 fn start(context: &Context, arguments: &[&str]) -> io::Result<Child> {

@@ -32,23 +32,27 @@ pub(crate) fn fences(context: &Context) -> Result<Outcome> {
         return Ok(Outcome::NotOffered("there is no /dev/dri: neither vgem nor a GPU".to_owned()));
     }
     let capture = context.path("fences.syscap");
-    let said = context.record(&capture, &["--gpu"], &["fences", &FENCES.to_string()])?;
-    let said = said.first().context("the load printed nothing")?;
-    let seen = RecordedGpus::of(&capture)?;
-    let jobs = seen.jobs("vgem");
+    let reported = context.record(&capture, &["--gpu"], &["fences", &FENCES.to_string()])?;
+    let reported = reported.first().context("the load printed nothing")?;
+    let recorded = RecordedGpus::of(&capture)?;
+    let jobs = recorded.jobs("vgem");
     ensure!(
         jobs.finished == FENCES,
-        "{} fences of vgem came to their end, not {FENCES}: {seen:?}",
+        "{} fences of vgem came to their end, not {FENCES}: {recorded:?}",
         jobs.finished
     );
-    ensure!(jobs.others == 0, "{} fences of vgem did not end well: {seen:?}", jobs.others);
+    ensure!(jobs.others == 0, "{} fences of vgem did not end well: {recorded:?}", jobs.others);
     ensure!(
         jobs.threads == FENCES,
-        "{} fences name the thread that made them: {seen:?}",
+        "{} fences name the thread that made them: {recorded:?}",
         jobs.threads
     );
-    let waits = number(said, "waits")?;
-    ensure!(seen.waits == waits, "{} waits for fences, not {waits}: {seen:?}", seen.waits);
+    let waits = number(reported, "waits")?;
+    ensure!(
+        recorded.waits == waits,
+        "{} waits for fences, not {waits}: {recorded:?}",
+        recorded.waits
+    );
     Ok(Outcome::Passed(format!(
         "{FENCES} of {FENCES} fences made and signaled, {waits} of {waits} waits"
     )))
@@ -67,7 +71,7 @@ pub(crate) fn virtio(context: &Context) -> Result<Outcome> {
     let truth = Ftrace::start(&["virtio_gpu", "drm"])?;
     // It flips until its input ends.
     let flipping = format!("sleep 5 | modetest -M virtio_gpu -v -s {mode}");
-    let said = context.run(&[
+    let output = context.run(&[
         "record",
         "-o",
         text(&capture)?,
@@ -77,33 +81,36 @@ pub(crate) fn virtio(context: &Context) -> Result<Outcome> {
         "-c",
         &flipping,
     ])?;
-    let (truth, said) = (truth.events(), said.stderr);
-    let (seen, truth) = (RecordedGpus::of(&capture)?, truth?);
-    let jobs = seen.jobs("virtio_gpu");
+    let (truth, stderr) = (truth.events(), output.stderr);
+    let (recorded, truth) = (RecordedGpus::of(&capture)?, truth?);
+    let jobs = recorded.jobs("virtio_gpu");
     let [queued, answered, flips] =
         ["virtio_gpu_cmd_queue", "virtio_gpu_cmd_response", "drm_vblank_event_delivered"]
             .map(|name| truth.iter().filter(|event| event.name == name).count() as u64);
     ensure!(
         queued > 0 && queued == answered,
-        "ftrace saw {queued} commands and {answered} answers\n{said}"
+        "ftrace saw {queued} commands and {answered} answers\n{stderr}"
     );
-    ensure!(flips > 0, "ftrace saw no flips\n{said}");
-    let (missed, blanks) = blanks(&seen, &truth)?;
+    ensure!(flips > 0, "ftrace saw no flips\n{stderr}");
+    let (missed, blanks) = blanks(&recorded, &truth)?;
     // Interrupts that come while another program of the recorder runs on the CPU are lost, which it
     // counts.
-    let missing = [queued.checked_sub(jobs.finished), flips.checked_sub(seen.flips), Some(missed)];
-    let missing = missing.into_iter().sum::<Option<u64>>().filter(|missing| *missing <= seen.lost);
+    let missing =
+        [queued.checked_sub(jobs.finished), flips.checked_sub(recorded.flips), Some(missed)];
+    let missing =
+        missing.into_iter().sum::<Option<u64>>().filter(|missing| *missing <= recorded.lost);
     let reported = format!(
         "{} of {queued} commands answered, {} of {flips} flips, {blanks}, as ftrace tells",
-        jobs.finished, seen.flips
+        jobs.finished, recorded.flips
     );
-    let missing = missing
-        .with_context(|| format!("{reported}: {:?} {:?}\n{said}", seen.queues, seen.said))?;
+    let missing = missing.with_context(|| {
+        format!("{reported}: {:?} {:?}\n{stderr}", recorded.queues, recorded.recorder_notes)
+    })?;
     ensure!(
         jobs.others <= missing,
         "{} commands were not answered: {:?}",
         jobs.others,
-        seen.queues
+        recorded.queues
     );
     Ok(Outcome::Passed(if missing == 0 {
         reported
@@ -114,28 +121,28 @@ pub(crate) fn virtio(context: &Context) -> Result<Outcome> {
 
 /// Vertical blanks come before and after the recording, too: in between each was recorded once, in
 /// its order, but for those that are counted here.
-fn blanks(seen: &RecordedGpus, truth: &[FtraceEvent]) -> Result<(u64, String)> {
+fn blanks(recorded: &RecordedGpus, truth: &[FtraceEvent]) -> Result<(u64, String)> {
     let truth = truth.iter().filter(|event| event.name == "drm_vblank_event");
     let truth: Vec<_> = truth
         .map(|event| Ok((event.ticks, (event.number("crtc")?, event.number("seq")?))))
         .collect::<Result<_>>()?;
-    if truth.is_empty() && seen.blanks.is_empty() {
+    if truth.is_empty() && recorded.blanks.is_empty() {
         return Ok((0, "no vertical blanks: this kernel has none for virtual GPUs".to_owned()));
     }
-    let (begin, end) = seen.span.context("the capture has no records of tracepoints")?;
-    let recorded: BTreeSet<_> = seen.blanks.iter().collect();
+    let (begin, end) = recorded.span.context("the capture has no records of tracepoints")?;
+    let distinct: BTreeSet<_> = recorded.blanks.iter().collect();
     ensure!(
-        seen.blanks.is_sorted() && recorded.len() == seen.blanks.len(),
+        recorded.blanks.is_sorted() && distinct.len() == recorded.blanks.len(),
         "out of order: {:?}",
-        seen.blanks
+        recorded.blanks
     );
     let known: BTreeSet<_> = truth.iter().map(|(_, blank)| blank).collect();
-    let unknown: Vec<_> = recorded.difference(&known).collect();
+    let unknown: Vec<_> = distinct.difference(&known).collect();
     ensure!(unknown.is_empty(), "vertical blanks that ftrace does not know: {unknown:?}");
     let during = truth
         .iter()
-        .filter(|(ticks, blank)| recorded.contains(blank) || (begin..end).contains(ticks));
-    let (during, of, all) = (during.count(), recorded.len(), truth.len());
+        .filter(|(ticks, blank)| distinct.contains(blank) || (begin..end).contains(ticks));
+    let (during, of, all) = (during.count(), distinct.len(), truth.len());
     ensure!(of > 0, "none of {all} vertical blanks was recorded");
     let reported = format!(
         "{of} of {during} vertical blanks while it recorded (of {all} with those before and after)"
@@ -158,64 +165,68 @@ pub(crate) fn scheduler(context: &Context) -> Result<Outcome> {
     let [output, module] = [text(&capture)?, text(&module)?];
     let jobs = format!("jobs={FENCES}");
     context.succeed(&["record", "-o", output, "--gpu", "--", "/sbin/insmod", module, &jobs])?;
-    let seen = RecordedGpus::of(&capture)?;
+    let recorded = RecordedGpus::of(&capture)?;
     let (queued, run, waits, timeouts) =
         (counted("queued")?, counted("run")?, counted("waits")?, counted("timeouts")?);
     let (dependencies, refused, killed) =
         (counted("dependencies")?, counted("refused")?, counted("killed")?);
-    let mut jobs = seen.sum(|name| name.ends_with("test_ring") && !name.starts_with(MODULE_FENCES));
+    let mut jobs =
+        recorded.sum(|name| name.ends_with("test_ring") && !name.starts_with(MODULE_FENCES));
     // Before 6.1 queues have no names.
     let has_name = jobs.all() > 0;
     if !has_name {
-        jobs = seen.jobs("gpu_scheduler");
+        jobs = recorded.jobs("gpu_scheduler");
     }
     ensure!(
         queued == FENCES + 3 && jobs.all() == queued,
-        "{} jobs, not {queued}: {seen:?}",
+        "{} jobs, not {queued}: {recorded:?}",
         jobs.all()
     );
-    ensure!(jobs.threads == queued, "jobs of an unknown thread: {seen:?}");
+    ensure!(jobs.threads == queued, "jobs of an unknown thread: {recorded:?}");
     let reported = jobs.dependencies;
     ensure!(
         dependencies > 0 && reported == dependencies,
-        "{reported} dependencies, not {dependencies}: {seen:?}"
+        "{reported} dependencies, not {dependencies}: {recorded:?}"
     );
     // Before 5.11 nothing says where a module's structures have their members.
     let tells_failures = Path::new("/sys/kernel/btf/gpu_sched").exists();
     let failed = if tells_failures { [timeouts, refused] } else { [0; 2] };
     ensure!(
         timeouts > 0 && jobs.timed_out == failed[0],
-        "{} jobs timed out, not {timeouts}: {seen:?}",
+        "{} jobs timed out, not {timeouts}: {recorded:?}",
         jobs.timed_out
     );
     ensure!(
         refused > 0 && jobs.refused == failed[1],
-        "{} jobs were refused, not {refused}: {seen:?}",
+        "{} jobs were refused, not {refused}: {recorded:?}",
         jobs.refused
     );
     ensure!(
         killed > 0 && jobs.killed == killed,
-        "{} jobs were never run, not {killed}: {seen:?}",
+        "{} jobs were never run, not {killed}: {recorded:?}",
         jobs.killed
     );
-    ensure!(jobs.others == killed + failed.iter().sum::<u64>(), "jobs of an unknown end: {seen:?}");
+    ensure!(
+        jobs.others == killed + failed.iter().sum::<u64>(),
+        "jobs of an unknown end: {recorded:?}"
+    );
     // A fence of the driver on a ring that has a name is its job's.
-    let fences = seen.jobs(&format!("{MODULE_FENCES} test_ring"));
+    let fences = recorded.jobs(&format!("{MODULE_FENCES} test_ring"));
     let [own, alone, lost] = if has_name { [run, 0, 0] } else { [0, run, timeouts] };
     ensure!(
         jobs.own_fences == own && fences.all() == alone,
-        "{own} and {alone} fences are not these: {seen:?}"
+        "{own} and {alone} fences are not these: {recorded:?}"
     );
     ensure!(
         [fences.others, fences.timed_out] == [lost; 2],
-        "{lost} fences timed out, which are not these: {seen:?}"
+        "{lost} fences timed out, which are not these: {recorded:?}"
     );
-    let gates = seen.jobs(&format!("{MODULE_FENCES} gate"));
+    let gates = recorded.jobs(&format!("{MODULE_FENCES} gate"));
     ensure!(
         gates.finished == dependencies && gates.others == 0,
-        "not {dependencies} fences to wait for: {seen:?}"
+        "not {dependencies} fences to wait for: {recorded:?}"
     );
-    ensure!(seen.waits == waits, "{} waits, not {waits}: {seen:?}", seen.waits);
+    ensure!(recorded.waits == waits, "{} waits, not {waits}: {recorded:?}", recorded.waits);
     let shown = if tells_failures {
         ""
     } else {
@@ -292,15 +303,15 @@ impl Drop for Ftrace {
 
 /// The first connector and its first mode, as modetest's -s takes them.
 fn mode() -> Result<String> {
-    let said = finish(Command::new("modetest").args(["-M", "virtio_gpu", "-c"]))?.stdout;
-    let id = said
+    let listed = finish(Command::new("modetest").args(["-M", "virtio_gpu", "-c"]))?.stdout;
+    let id = listed
         .lines()
         .find(|line| line.contains("\tconnected"))
         .and_then(|line| line.split('\t').next());
-    let mode = said.lines().find(|line| line.trim_start().starts_with("#0 "));
+    let mode = listed.lines().find(|line| line.trim_start().starts_with("#0 "));
     let mode = mode.and_then(|line| line.split_whitespace().nth(1));
     let (id, mode) =
-        id.zip(mode).with_context(|| format!("modetest lists no connector:\n{said}"))?;
+        id.zip(mode).with_context(|| format!("modetest lists no connector:\n{listed}"))?;
     Ok(format!("{id}:{mode}"))
 }
 
@@ -318,7 +329,7 @@ struct RecordedGpus {
     /// Records of tracepoints that the recorder says it lost.
     lost: u64,
     /// What the recorder says of itself: shown where a test fails.
-    said: Vec<String>,
+    recorder_notes: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -347,16 +358,16 @@ impl Jobs {
 
 impl RecordedGpus {
     fn of(capture: &Path) -> Result<Self> {
-        let mut seen = Self::default();
+        let mut recorded = Self::default();
         let reader = CaptureReader::open(capture)?;
         let lanes = reader.lanes().into_iter().filter(|lane| lane.kind == LaneKind::Tracepoint);
         let chunks = lanes.flat_map(|lane| reader.chunks(lane));
-        seen.span = chunks.fold(None, |span: Option<(u64, u64)>, chunk| {
+        recorded.span = chunks.fold(None, |span: Option<(u64, u64)>, chunk| {
             let (first, last) = span.unwrap_or((u64::MAX, 0));
             Some((first.min(chunk.first.0), last.max(chunk.last.0)))
         });
-        Session::open(reader)?.play(&mut seen)?;
-        Ok(seen)
+        Session::open(reader)?.play(&mut recorded)?;
+        Ok(recorded)
     }
 
     /// Of all queues whose name begins so.
@@ -439,11 +450,11 @@ impl Exporter for RecordedGpus {
             .filter(|loss| loss.origin == LaneKind::Tracepoint.into())
             .map(|loss| loss.count)
             .sum::<u64>();
-        self.said.extend(losses.iter().map(|loss| format!("{loss:?}")));
+        self.recorder_notes.extend(losses.iter().map(|loss| format!("{loss:?}")));
         if let Some(recorder) = recorder {
-            self.said.extend(recorder.missing.iter().cloned());
+            self.recorder_notes.extend(recorder.missing.iter().cloned());
             let written = recorder.statistics.get("tracepoint_records_written");
-            self.said.push(format!("{written:?} records of tracepoints"));
+            self.recorder_notes.push(format!("{written:?} records of tracepoints"));
         }
         Ok(())
     }

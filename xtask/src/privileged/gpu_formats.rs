@@ -44,13 +44,13 @@ pub(crate) fn formats(context: &Context) -> Result<Outcome> {
     };
     let loaded = DRIVERS.into_iter().filter(|driver| {
         let modprobe = finish(Command::new("modprobe").args(["-d", folder.trim(), driver]));
-        modprobe.is_ok_and(|said| said.status.success())
+        modprobe.is_ok_and(|output| output.status.success())
     });
     let loaded: Vec<&str> = loaded.collect();
     ensure!(!loaded.is_empty(), "no module of {DRIVERS:?} could be loaded");
-    let said = context.run(&["doctor", "--json"])?.stdout;
-    let said: Value = serde_json::from_str(&said).context("doctor printed no JSON")?;
-    let rows = said["capabilities"].as_array().context("doctor printed no capabilities")?;
+    let report = context.run(&["doctor", "--json"])?.stdout;
+    let report: Value = serde_json::from_str(&report).context("doctor printed no JSON")?;
+    let rows = report["capabilities"].as_array().context("doctor printed no capabilities")?;
     let reason = available(rows, "gpu_events")?;
     // All are of a known shape and have the fields that are needed.
     available(rows, "gpu_formats")?;

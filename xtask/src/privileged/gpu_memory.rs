@@ -29,16 +29,16 @@ pub(crate) fn memory(context: &Context) -> Result<Outcome> {
     }
     let inserted = finish(Command::new("/sbin/insmod").arg(&module))?;
     ensure!(inserted.status.success(), "insmod: {}", inserted.stderr);
-    let seen = record(context);
+    let counters = record(context);
     finish(Command::new("/sbin/rmmod").arg(MODULE))?;
-    let (size, seen) = seen?;
-    let bytes = seen.only("GPU memory memory (syscollect_memory)")?;
+    let (size, counters) = counters?;
+    let bytes = counters.only("GPU memory memory (syscollect_memory)")?;
     let (last, before) = bytes.split_last().context("no values")?;
     let is_size = |value: &f64| (value - size as f64).abs() < 0.5;
     let values = before.iter().filter(|value| is_size(value)).count();
-    ensure!(values >= 3 && *last == 0.0, "{bytes:?} are not {size} and then 0: {seen:?}");
+    ensure!(values >= 3 && *last == 0.0, "{bytes:?} are not {size} and then 0: {counters:?}");
     ensure!(before.iter().all(|value| is_size(value) || *value == 0.0), "{bytes:?} are not {size}");
-    let used = seen.only("GPU engine test (syscollect_memory)")?;
+    let used = counters.only("GPU engine test (syscollect_memory)")?;
     let half = used.iter().filter(|percent| (40.0..60.0).contains(*percent)).count();
     ensure!(half >= 2 && used.iter().all(|percent| *percent < 60.0), "{used:?} are not about 50 %");
     Ok(Outcome::Passed(format!(
@@ -61,16 +61,16 @@ fn record(context: &Context) -> Result<(u64, CounterValues)> {
         "-c",
         &program,
     ])?;
-    let mut seen = CounterValues::default();
-    Session::open(CaptureReader::open(&capture)?)?.play(&mut seen)?;
-    Ok((module_parameter(MODULE, "size")?, seen))
+    let mut counters = CounterValues::default();
+    Session::open(CaptureReader::open(&capture)?)?.play(&mut counters)?;
+    Ok((module_parameter(MODULE, "size")?, counters))
 }
 
 /// Values of counters of processes, by name and process.
 #[derive(Debug, Default)]
 struct CounterValues {
     values: BTreeMap<(String, u32), Vec<f64>>,
-    said: Vec<String>,
+    recorder_notes: Vec<String>,
 }
 
 impl CounterValues {
@@ -103,7 +103,7 @@ impl Exporter for CounterValues {
         recorder: Option<&RecorderSummary>,
         _: &Tables,
     ) -> Result<(), Self::Error> {
-        self.said
+        self.recorder_notes
             .extend(recorder.into_iter().flat_map(|recorder| recorder.missing.iter().cloned()));
         Ok(())
     }

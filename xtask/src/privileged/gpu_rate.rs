@@ -60,16 +60,20 @@ fn recorded(context: &Context, name: &str, pace: Pace) -> Result<String> {
     let fired = fire(pace);
     let per_second = fired as f64 / start.elapsed().as_secs_f64();
     std::thread::sleep(Duration::from_millis(200));
-    let said = context.stop(recorder)?.stderr;
-    let seen = RecordedNumbers::of(&capture)?;
-    let lost = told_lost(context, &capture, &said, seen.records == fired)?;
+    let stderr = context.stop(recorder)?.stderr;
+    let numbers = RecordedNumbers::of(&capture)?;
+    let lost = reported_losses(context, &capture, &stderr, numbers.records == fired)?;
     ensure!(
-        seen.records + lost == fired,
+        numbers.records + lost == fired,
         "{} recorded + {lost} lost are not {fired}",
-        seen.records
+        numbers.records
     );
-    ensure!(seen.gaps(fired) == lost, "{lost} lost, but {} numbers are missing", seen.gaps(fired));
-    Ok(format!("{per_second:.0}/s: {} recorded + {lost} lost of {fired}", seen.records))
+    ensure!(
+        numbers.gaps(fired) == lost,
+        "{lost} lost, but {} numbers are missing",
+        numbers.gaps(fired)
+    );
+    Ok(format!("{per_second:.0}/s: {} recorded + {lost} lost of {fired}", numbers.records))
 }
 
 /// Calls the kernel; how often.
@@ -95,7 +99,7 @@ fn call(number: u64) {
 }
 
 /// Events that the recorder says it has lost: in `info`, and when it stops and exports.
-fn told_lost(context: &Context, capture: &Path, said: &str, is_whole: bool) -> Result<u64> {
+fn reported_losses(context: &Context, capture: &Path, stderr: &str, is_whole: bool) -> Result<u64> {
     let info = context.info(capture)?;
     let losses = info["losses"].as_array().context("info has no losses")?;
     let ours = losses.iter().filter(|loss| loss["lane"] == LaneKind::Tracepoint.name());
@@ -110,8 +114,8 @@ fn told_lost(context: &Context, capture: &Path, said: &str, is_whole: bool) -> R
     }
     let all = number(&info, "lost")?;
     ensure!(
-        said.contains("LOST"),
-        "the recorder says nothing of {lost} lost events when it stops:\n{said}"
+        stderr.contains("LOST"),
+        "the recorder says nothing of {lost} lost events when it stops:\n{stderr}"
     );
     let trace = context.export(capture)?;
     if let Some(engine) = context.engine() {
@@ -159,9 +163,9 @@ impl RecordedNumbers {
             }
         }
         numbers.sort_unstable();
-        let mut seen = Self { records: numbers.len() as u64, runs: Vec::new() };
-        numbers.into_iter().for_each(|number| seen.add(number));
-        Ok(seen)
+        let mut recorded = Self { records: numbers.len() as u64, runs: Vec::new() };
+        numbers.into_iter().for_each(|number| recorded.add(number));
+        Ok(recorded)
     }
 
     fn add(&mut self, number: u64) {

@@ -56,10 +56,10 @@ pub(crate) fn census(context: &Context) -> Result<String> {
     let later = Honest::start(shared)?.end()?;
 
     let recorder = recorder.stop(context)?;
-    let said = &recorder.said.stderr;
+    let stderr = &recorder.output.stderr;
     ensure!(
-        !tells_of_mappings()? || !said.contains("one by one"),
-        "who has a program mapped was not counted:\n{said}"
+        !tells_of_mappings()? || !stderr.contains("one by one"),
+        "who has a program mapped was not counted:\n{stderr}"
     );
     let parts: Vec<f64> =
         attacked.iter().map(|honest| honest.part_in(&capture)).collect::<Result<_>>()?;
@@ -102,10 +102,10 @@ impl Honest {
 
     fn end(self) -> Result<NumberedZones> {
         let pid = self.0.id();
-        let said = wait(self.0)?;
-        ensure!(said.status.success(), "the load failed:\n{}", said.stderr);
-        let lines = json_lines(&said.stdout)?;
-        let zones = number(lines.first().context("the load said nothing")?, "numbers")?;
+        let output = wait(self.0)?;
+        ensure!(output.status.success(), "the load failed:\n{}", output.stderr);
+        let lines = json_lines(&output.stdout)?;
+        let zones = number(lines.first().context("the load printed nothing")?, "numbers")?;
         Ok(NumberedZones { pid, zones })
     }
 }

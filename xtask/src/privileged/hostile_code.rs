@@ -65,8 +65,8 @@ pub(crate) fn mapped(context: &Context) -> Result<String> {
     std::thread::sleep(Duration::from_secs(2));
     fs::copy(&context.load, &program)?;
     let (stacks, recorder) = attack.on_stacks_of(context, &program, recorder, &capture)?;
-    let said = &recorder.said.stderr;
-    ensure!(said.contains("map hundreds of them at once"), "nothing says so:\n{said}");
+    let stderr = &recorder.output.stderr;
+    ensure!(stderr.contains("map hundreds of them at once"), "nothing says so:\n{stderr}");
     // The kernel's work for half a million mappings at once holds everybody up.
     let bounds = Bounds { to_stop: Duration::from_secs(90), ..Bounds::USUAL };
     Ok(format!("{stacks}; {}", recorder.within(&bounds)?))
@@ -124,8 +124,8 @@ pub(crate) fn deleted(context: &Context) -> Result<String> {
     let waited = ended.elapsed();
     let honest = honest.end()?;
     let recorder = recorder.stop(context)?;
-    let said = &recorder.said.stderr;
-    ensure!(said.contains(&format!("user {NOBODY} have deleted")), "nothing says so:\n{said}");
+    let stderr = &recorder.output.stderr;
+    ensure!(stderr.contains(&format!("user {NOBODY} have deleted")), "nothing says so:\n{stderr}");
     let cost = recorder.within(&Bounds::USUAL)?;
     let honest = honest.is_whole_in(&capture)?;
     Ok(format!(
@@ -221,7 +221,8 @@ impl Attack {
         // What is read from here on is not attacked.
         drop(self);
         let line = json_lines(&honest.stdout)?;
-        let pid = number(line.first().context("the honest program said nothing")?, "pid")? as u32;
+        let pid =
+            number(line.first().context("the honest program printed nothing")?, "pid")? as u32;
         // Its tables are to be made meanwhile, so that its first stacks count like all others.
         let program = ProgramStacks::new(pid, unwinding::known());
         let recorded = RecordedStacks::read(capture, 0, vec![program])?;
@@ -255,7 +256,7 @@ impl Attack {
         let honest = wait(honest)?;
         let recorder = recorder.stop(context)?;
         let line = json_lines(&honest.stdout)?;
-        let made = number(line.first().context("the honest program said nothing")?, "numbers")?;
+        let made = number(line.first().context("the honest program printed nothing")?, "numbers")?;
         let (first, last) = ProcessZones::read(capture, pid)?.numbers_in_a_row()?;
         ensure!(
             first < made / 2 && last == made,

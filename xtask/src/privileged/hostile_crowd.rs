@@ -53,8 +53,8 @@ pub(crate) fn crowd(context: &Context) -> Result<String> {
     let stopped = recorder.stop(context)?;
     drop(crowd);
     let pid = honest.id();
-    let said = wait(honest)?;
-    ensure!(said.status.success(), "the honest program failed:\n{}", said.stderr);
+    let output = wait(honest)?;
+    ensure!(output.status.success(), "the honest program failed:\n{}", output.stderr);
 
     let pid = pid.to_string();
     let report = context.succeed(&["report", text(&capture)?, "--process", &pid, "--json"])?.stdout;

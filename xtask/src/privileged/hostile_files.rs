@@ -103,16 +103,16 @@ pub(crate) fn hostile_mount(context: &Context) -> Result<Outcome> {
     let honest = run_numbered(context, &program, "honest-numbers")?;
     ensure!(served.child.try_wait()?.is_none(), "the file system ended before the test did");
     let recorder = recorder.stop(context)?;
-    let said = &recorder.said;
+    let output = &recorder.output;
     drop((served, hostile));
     ensure!(
         longest <= LONGEST_FORK,
         "a fork took {longest:?} while the recorder attached to a program"
     );
     ensure!(
-        said.stderr.contains("file system that a user mounted"),
+        output.stderr.contains("file system that a user mounted"),
         "nothing tells of it:\n{}",
-        said.stderr
+        output.stderr
     );
     let (first, last) = numbers_in(&capture, honest)?;
     ensure!(
@@ -150,7 +150,7 @@ pub(crate) fn hostile_attach(context: &Context) -> Result<String> {
     let of_other = run_numbered(context, &other, "other-numbers")?;
     let longest = longest.max(longest_fork(Duration::from_secs(1))?);
     let recorder = recorder.stop(context)?;
-    let said = &recorder.said;
+    let output = &recorder.output;
     drop(hostile);
     ensure!(
         longest <= Duration::from_secs(1),
@@ -161,25 +161,25 @@ pub(crate) fn hostile_attach(context: &Context) -> Result<String> {
     for (file, what) in [(&own, "of the same user has it mapped"), (&other, "one by one")] {
         let file = text(file)?;
         ensure!(
-            said.stderr.lines().any(|line| line.contains(file) && line.contains(what)),
+            output.stderr.lines().any(|line| line.contains(file) && line.contains(what)),
             "nothing tells of {file}:\n{}",
-            said.stderr
+            output.stderr
         );
         ensure!(
             reported.contains(file) && reported.contains(what),
             "the capture tells nothing of {file}"
         );
     }
-    let mut seen = Vec::new();
+    let mut summary = Vec::new();
     for (name, pid) in [("another program", theirs), ("the program of somebody else", of_other)] {
         let (first, last) = numbers_in(&capture, pid)?;
         ensure!(
             last > first + context.times(1_000),
             "of {name}'s zones only {first} to {last} are there"
         );
-        seen.push(format!("of {name}'s zones {first} to {last}"));
+        summary.push(format!("of {name}'s zones {first} to {last}"));
     }
-    Ok(format!("the longest fork took {longest:.1?}; {}; {used}", seen.join(", ")))
+    Ok(format!("the longest fork took {longest:.1?}; {}; {used}", summary.join(", ")))
 }
 
 /// A hostile program that maps the file again and again.

@@ -82,20 +82,20 @@ fn recorded(context: &Context, case: &str, owner: u32) -> Result<Vec<SymbolTable
     ensure!(ran.status.success(), "the honest program failed:\n{}", ran.stderr);
     recorder.stop(context)?.within(&Bounds::USUAL)?;
     signal(hostile.id(), libc::SIGKILL);
-    let said = wait(hostile)?;
-    ensure!(said.stderr.is_empty(), "the other program failed:\n{}", said.stderr);
+    let output = wait(hostile)?;
+    ensure!(output.stderr.is_empty(), "the other program failed:\n{}", output.stderr);
     symbols_of(&capture, text(&program)?)
 }
 
 /// The program with another name for one function.
 fn renamed(mut program: Vec<u8>) -> Vec<u8> {
-    let places: Vec<usize> = program
+    let offsets: Vec<usize> = program
         .windows(TRUE_NAME.len())
         .enumerate()
-        .filter_map(|(place, bytes)| (bytes == TRUE_NAME.as_bytes()).then_some(place))
+        .filter_map(|(offset, bytes)| (bytes == TRUE_NAME.as_bytes()).then_some(offset))
         .collect();
-    for place in places {
-        program[place..place + FORGED_NAME.len()].copy_from_slice(FORGED_NAME.as_bytes());
+    for offset in offsets {
+        program[offset..offset + FORGED_NAME.len()].copy_from_slice(FORGED_NAME.as_bytes());
     }
     program
 }

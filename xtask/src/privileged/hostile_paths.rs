@@ -81,8 +81,8 @@ impl Attack {
 
     /// What it printed.
     fn end(self) -> Result<String> {
-        let said = wait(self.0)?;
-        ensure!(said.status.success(), "the hostile program failed:\n{}", said.stderr);
-        Ok(said.stdout)
+        let output = wait(self.0)?;
+        ensure!(output.status.success(), "the hostile program failed:\n{}", output.stderr);
+        Ok(output.stdout)
     }
 }

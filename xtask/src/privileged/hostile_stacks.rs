@@ -66,8 +66,8 @@ pub(crate) fn stacks(context: &Context) -> Result<String> {
     let written = file_bytes(&capture)?;
     let used = recorder.stop(context)?.within(&BOUNDS)?;
     let (attack, honest, late) = (wait(attack)?, wait(honest)?, wait(late)?);
-    for said in [&attack, &honest, &late] {
-        ensure!(said.status.success(), "a program failed:\n{}", said.stderr);
+    for output in [&attack, &honest, &late] {
+        ensure!(output.status.success(), "a program failed:\n{}", output.stderr);
     }
     let mut blocks = 0;
     for line in json_lines(&attack.stdout)? {

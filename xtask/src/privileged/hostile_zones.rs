@@ -94,19 +94,19 @@ pub(crate) fn flood(context: &Context) -> Result<String> {
     let attacked = Attacked::by(context, "flood")?;
     // All that they write is recorded, up to their share.
     let words = attacked.within(&Bounds { cpu: 0.8, capture: 600 * MIB, ..Bounds::USUAL })?;
-    let said = &attacked.recorder.said.stderr;
-    ensure!(said.contains("share of --buffer"), "nothing says so:\n{said}");
+    let stderr = &attacked.recorder.output.stderr;
+    ensure!(stderr.contains("share of --buffer"), "nothing says so:\n{stderr}");
     Ok(words)
 }
 
-/// How long texts are said: exports of a debug build are slow.
+/// How long they are written: exports of a debug build are slow.
 const TEXTS_SECONDS: &str = "1";
 /// What an export may take without events, and for each of a flood. When it kept what markers say
 /// as it is in the program, Firefox took 430 for each, and Tracy, with two copies of a text, 243.
 const EXPORT_REST: u64 = 64 * MIB;
 const EXPORT_EACH: u64 = 160;
 
-/// Zones and messages of which each says something that nobody has said before, as fast as they
+/// Zones and messages of which each has a text that no other has, as fast as they
 /// come: what exports take for them.
 pub(crate) fn texts(context: &Context) -> Result<String> {
     let capture = context.path("hostile-texts.syscap");
@@ -120,7 +120,7 @@ pub(crate) fn texts(context: &Context) -> Result<String> {
     let [honest, hostile] = programs;
     ensure!(hostile?.stderr.is_empty(), "the hostile program failed");
     let made = json_lines(&honest?.stdout)?;
-    let made = number(made.first().context("the honest program said nothing")?, "numbers")?;
+    let made = number(made.first().context("the honest program printed nothing")?, "numbers")?;
     let info = context.info(&capture)?;
     let events = number(&info, "events")?;
     let mut words = vec![format!("{events} events")];
@@ -181,7 +181,7 @@ fn announced(context: &Context, attack: &str, most: f64) -> Result<String> {
     let mut zones = Vec::new();
     for ((pid, program), user) in programs.iter().zip(users) {
         let made = json_lines(&program.stdout)?;
-        let made = number(made.first().context("the honest program said nothing")?, "numbers")?;
+        let made = number(made.first().context("the honest program printed nothing")?, "numbers")?;
         let (first, last) = ProcessZones::read(&capture, *pid)?.numbers_in_a_row()?;
         ensure!(
             first < made / 2 && last == made,
@@ -198,9 +198,9 @@ fn announced(context: &Context, attack: &str, most: f64) -> Result<String> {
             "rings that were not taken, by user: {refused:?}"
         );
     }
-    let said = &recorder.said.stderr;
-    ensure!(said.contains(&format!("user {NOBODY}")), "nothing says whose they are:\n{said}");
-    ensure!(!said.contains(&format!("user {DAEMON}:")), "the honest user is named:\n{said}");
+    let stderr = &recorder.output.stderr;
+    ensure!(stderr.contains(&format!("user {NOBODY}")), "nothing says whose they are:\n{stderr}");
+    ensure!(!stderr.contains(&format!("user {DAEMON}:")), "the honest user is named:\n{stderr}");
     let words = recorder.within(&Bounds::USUAL)?;
     Ok(format!(
         "{:.1} % of a CPU to hear of them (all threads: {}), {}, {refused:?} not taken; {words}",
@@ -253,12 +253,12 @@ pub(crate) fn looks(context: &Context) -> Result<String> {
     // Its names can only be had from what was opened while it ran.
     fs::remove_file(&program)?;
     let recorder = recorder.stop(context)?;
-    let said = &recorder.said;
+    let output = &recorder.output;
     signal(hostile.id(), libc::SIGKILL);
     let hostile = wait(hostile)?;
     ensure!(hostile.stderr.is_empty(), "the hostile program failed:\n{}", hostile.stderr);
     let made = number(
-        json_lines(&honest.stdout)?.first().context("the honest program said nothing")?,
+        json_lines(&honest.stdout)?.first().context("the honest program printed nothing")?,
         "numbers",
     )?;
     let (first, last) = ProcessZones::read(&capture, honest_pid)?.numbers_in_a_row()?;
@@ -273,14 +273,14 @@ pub(crate) fn looks(context: &Context) -> Result<String> {
     // Files of nobody's, and not of the one who runs the other program.
     for reported in ["mapped files faster", "began, and mapped files of code, faster"] {
         ensure!(
-            said.stderr.contains(&format!("programs of user {NOBODY} {reported}")),
+            output.stderr.contains(&format!("programs of user {NOBODY} {reported}")),
             "nothing tells of it:\n{}",
-            said.stderr
+            output.stderr
         );
         ensure!(
-            !said.stderr.contains(&format!("programs of user {DAEMON} {reported}")),
+            !output.stderr.contains(&format!("programs of user {DAEMON} {reported}")),
             "the honest user waited:\n{}",
-            said.stderr
+            output.stderr
         );
     }
     ensure!(
@@ -316,7 +316,7 @@ impl Attacked {
         signal(hostile.id(), libc::SIGKILL);
         wait(hostile)?;
         let last = number(
-            json_lines(&honest.stdout)?.first().context("the honest program said nothing")?,
+            json_lines(&honest.stdout)?.first().context("the honest program printed nothing")?,
             "numbers",
         )?;
         let numbers = ProcessZones::read(&capture, honest_pid)?.numbers_in_a_row()?;

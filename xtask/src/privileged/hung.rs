@@ -32,7 +32,7 @@ fn started(context: &Context, arguments: &[&str], word: &str) -> Result<Child> {
     let mut line = String::new();
     let output = program.stdout.take().context("the load has no output")?;
     BufReader::new(output).read_line(&mut line)?;
-    ensure!(line.contains(word), "the load said {line:?}");
+    ensure!(line.contains(word), "the load printed {line:?}");
     Ok(program)
 }
 
@@ -67,8 +67,8 @@ pub(crate) fn leader_gone(context: &Context) -> Result<String> {
         let notes = &context.info(&capture)?["recording"]["notes"];
         ensure!(waits.is_some(), "who waits is not named: {asleep}; the notes say {notes}");
     }
-    let said = context.succeed(&["report", output, "--process", &pid])?.stdout;
-    ensure!(said.contains("leaderless zone"), "the report does not name the zones:\n{said}");
+    let printed = context.succeed(&["report", output, "--process", &pid])?.stdout;
+    ensure!(printed.contains("leaderless zone"), "the report does not name the zones:\n{printed}");
     Ok(format!("{burns} of {samples} samples named, and who waits, and zones"))
 }
 

@@ -43,12 +43,21 @@ pub(crate) fn interrupts(context: &Context) -> Result<Outcome> {
     // Another test may have left it.
     let _ = finish(Command::new("/sbin/rmmod").arg(MODULE));
     let capture = context.path("interrupts.syscap");
-    let loads = format!(
+    let workloads = format!(
         "'{}' fences {FENCES} && /sbin/insmod '{}' jobs={JOBS}",
         text(&context.load)?,
         text(&module)?
     );
-    context.succeed(&["record", "-o", text(&capture)?, "--gpu", "--", "/bin/sh", "-c", &loads])?;
+    context.succeed(&[
+        "record",
+        "-o",
+        text(&capture)?,
+        "--gpu",
+        "--",
+        "/bin/sh",
+        "-c",
+        &workloads,
+    ])?;
     let given_up = module_parameter(MODULE, "timeouts");
     finish(Command::new("/sbin/rmmod").arg(MODULE))?;
 

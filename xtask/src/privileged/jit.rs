@@ -87,9 +87,9 @@ pub(crate) fn times(context: &Context) -> Result<Outcome> {
     let [capture, folded] = ["jit-times.syscap", "jit-times.folded"].map(|name| context.path(name));
     let folder = capture.parent().context("no folder")?;
     let load = ["jit", text(folder)?, "25"];
-    let said = context.record(&capture, &["--freq", "999"], &load)?;
-    let said = said.first().context("the load said nothing")?;
-    let used = [number(said, "first")?, number(said, "second")?];
+    let reported = context.record(&capture, &["--freq", "999"], &load)?;
+    let reported = reported.first().context("the load printed nothing")?;
+    let used = [number(reported, "first")?, number(reported, "second")?];
     context.succeed(&["flamegraph", text(&capture)?, "-o", text(&folded)?])?;
     let folded = fs::read_to_string(&folded)?;
     let samples = ["jit_first", "jit_second"].map(|name| {

@@ -51,13 +51,13 @@ pub(crate) fn names(context: &Context) -> Result<Outcome> {
     ensure!(ended.success(), "a program of Java's ended with {ended}");
     std::thread::sleep(Duration::from_secs(2));
     let machines: Vec<u32> = running.iter().map(|java| machine(java.0.id())).collect();
-    let said = context.stop(recorder)?;
+    let output = context.stop(recorder)?;
     let deaf_pid = deaf.0.id();
     for (what, expected) in [
         ("an ended one", "--jvm: 1 Java virtual machines ended before".to_owned()),
         ("a deaf one", format!("--jvm: the Java virtual machine {deaf_pid} takes no commands")),
     ] {
-        ensure!(said.stderr.contains(&expected), "{what} is not told of: {}", said.stderr);
+        ensure!(output.stderr.contains(&expected), "{what} is not told of: {}", output.stderr);
     }
     let mut shares = Vec::new();
     for pid in machines {
@@ -115,17 +115,17 @@ pub(crate) fn hostile(context: &Context) -> Result<Outcome> {
     let stopped_recorder = recorder.stop(context)?;
     let bounds = Bounds { to_stop: LONGEST_END, cpu: 1.0, ..Bounds::USUAL };
     let used = stopped_recorder.within(&bounds)?;
-    let said = &stopped_recorder.said.stderr;
+    let stderr = &stopped_recorder.output.stderr;
     let [_, endless, fifo, link, deaf] = &fakes[..] else { unreachable!("there are five") };
     for (who, expected) in [
         (endless.pid(), "answered what no"),
         (deaf.pid(), "takes no commands"),
         (stopped.0.id(), "is stopped"),
     ] {
-        let line = said.lines().find(|line| line.contains(&who.to_string()));
+        let line = stderr.lines().find(|line| line.contains(&who.to_string()));
         ensure!(
             line.is_some_and(|line| line.contains(expected)),
-            "of {who} it is not said that it {expected}: {said}"
+            "of {who} it is not said that it {expected}: {stderr}"
         );
     }
     let left: Vec<_> = fs::read_dir("/proc")?
@@ -136,11 +136,11 @@ pub(crate) fn hostile(context: &Context) -> Result<Outcome> {
         .collect();
     ensure!(left.is_empty(), "processes that ask are left: {left:?}");
     let silent = format!("each of {} Java virtual machines", CROWD + 2);
-    ensure!(said.contains(&silent), "silent ones: {said}");
+    ensure!(stderr.contains(&silent), "silent ones: {stderr}");
     let occupied = format!("{}, {}", fifo.pid().min(link.pid()), fifo.pid().max(link.pid()));
     ensure!(
-        said.contains(&format!("each of the Java virtual machines {occupied} cannot be asked")),
-        "a FIFO and a link: {said}"
+        stderr.contains(&format!("each of the Java virtual machines {occupied} cannot be asked")),
+        "a FIFO and a link: {stderr}"
     );
     for fake in fakes.into_iter().chain(crowd).chain([stops]) {
         fake.ensure_alive()?;

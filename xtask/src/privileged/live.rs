@@ -39,8 +39,8 @@ pub(crate) fn live(context: &Context) -> Result<String> {
     });
     let recording = Recording::start(options, File::create(&capture)?)?;
     for load in [&["ping-pong", "3000"][..], &["marks", "3", "2000"], &["callers", "1"]] {
-        let said = finish(Command::new(&context.load).args(load))?;
-        ensure!(said.status.success(), "the load {load:?} ended with {}", said.status);
+        let output = finish(Command::new(&context.load).args(load))?;
+        ensure!(output.status.success(), "the load {load:?} ended with {}", output.status);
     }
     recording.stop(StopReason::Command)?;
     over.store(true, Ordering::Release);
@@ -54,8 +54,8 @@ pub(crate) fn live(context: &Context) -> Result<String> {
 }
 
 fn play(reported: &Receiver<Teed>, over: &AtomicBool) -> Result<ObservedEvents> {
-    let mut seen = ObservedEvents { is_live: true, ..ObservedEvents::default() };
-    play_live(&mut seen, |live| {
+    let mut observed = ObservedEvents { is_live: true, ..ObservedEvents::default() };
+    play_live(&mut observed, |live| {
         loop {
             match reported.recv_timeout(Duration::from_millis(100)) {
                 Ok(Teed::Chunk(chunk)) => live.feed(chunk)?,
@@ -66,7 +66,7 @@ fn play(reported: &Receiver<Teed>, over: &AtomicBool) -> Result<ObservedEvents> 
             }
         }
     })?;
-    Ok(seen)
+    Ok(observed)
 }
 
 /// Both say the same, event by event.

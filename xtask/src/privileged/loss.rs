@@ -91,11 +91,15 @@ fn balance(
         lost - polled
     );
     // And the kernel's own count of switches lies where it must.
-    let seen = recorded.switches.len() as u64;
-    ensure!(seen <= produced.outer, "{seen} switches recorded of {} that happened", produced.outer);
+    let switches = recorded.switches.len() as u64;
     ensure!(
-        seen + lost >= produced.inner,
-        "{seen} recorded and {lost} lost are less than {}",
+        switches <= produced.outer,
+        "{switches} switches recorded of {} that happened",
+        produced.outer
+    );
+    ensure!(
+        switches + lost >= produced.inner,
+        "{switches} recorded and {lost} lost are less than {}",
         produced.inner
     );
 
@@ -176,13 +180,13 @@ impl StoppedThread {
         // SAFETY: this request takes no addresses.
         let seized = unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid, 0, 0) };
         done(seized).with_context(|| format!("cannot seize thread {tid}"))?;
-        let held = Self(tid);
+        let stopped = Self(tid);
         // SAFETY: this request takes no addresses.
         let interrupted = unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0) };
         done(interrupted).with_context(|| format!("cannot interrupt thread {tid}"))?;
         // SAFETY: a null status is allowed.
         unsafe { libc::waitpid(tid, std::ptr::null_mut(), libc::__WALL) };
-        Ok(held)
+        Ok(stopped)
     }
 }
 

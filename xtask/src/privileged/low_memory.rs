@@ -40,9 +40,14 @@ pub(crate) fn low_memory(context: &Context) -> Result<Outcome> {
     group.limit(ENOUGH)?;
     let load = [text(&context.load)?, "ping-pong", "150000"];
     let options = ["--stacks", "offcpu,wakers", "--force", "--keep-capture"];
-    let said = group.record(context, &capture, &options, &load)?;
-    ensure!(said.status.success(), "within 64 MB it ended with {}:\n{}", said.status, said.stderr);
-    ensure!(group.killed() == 0, "the kernel killed something in the group:\n{}", said.stderr);
+    let output = group.record(context, &capture, &options, &load)?;
+    ensure!(
+        output.status.success(),
+        "within 64 MB it ended with {}:\n{}",
+        output.status,
+        output.stderr
+    );
+    ensure!(group.killed() == 0, "the kernel killed something in the group:\n{}", output.stderr);
     let info = context.info(&kept)?;
     ensure!(number(&info, "events")? > 0, "nothing was recorded");
     let notes = info["recording"]["notes"].to_string();
@@ -57,31 +62,31 @@ pub(crate) fn low_memory(context: &Context) -> Result<Outcome> {
         group.limit(megabytes << 20)?;
         let options = ["--force", "--stacks", stacks];
         let load = [text(&context.load)?, "use-cpu", "1"];
-        let said = group.record(context, &capture, &options, &load)?;
-        let refuses = said.stderr.contains("a recording needs");
+        let output = group.record(context, &capture, &options, &load)?;
+        let refuses = output.stderr.contains("a recording needs");
         ensure!(
-            group.killed() == 0 && (said.status.success() || refuses),
+            group.killed() == 0 && (output.status.success() || refuses),
             "within {megabytes} MB it ended with {}:\n{}",
-            said.status,
-            said.stderr
+            output.status,
+            output.stderr
         );
         refused += u32::from(refuses);
     }
 
     group.limit(TOO_LITTLE)?;
-    let said = group.record(context, &capture, &options, &load)?;
+    let output = group.record(context, &capture, &options, &load)?;
     let killed = group.killed();
     ensure!(killed == 0, "within {TOO_LITTLE} bytes the kernel killed it instead of it saying so");
     ensure!(
-        said.status.code() == Some(1),
+        output.status.code() == Some(1),
         "with too little memory it ended with {}:\n{}",
-        said.status,
-        said.stderr
+        output.status,
+        output.stderr
     );
     ensure!(
-        said.stderr.contains("a recording needs"),
+        output.stderr.contains("a recording needs"),
         "it did not say what it needs:\n{}",
-        said.stderr
+        output.stderr
     );
     Ok(Outcome::Passed(format!(
         "{:.1} of {:.1} MB used at most, names and export included; with less {refused} of {} \
@@ -130,10 +135,10 @@ impl MemoryGroup {
         let recorder = command.spawn()?;
         std::thread::sleep(Duration::from_secs(1));
         let mut beside = Command::new(load[0]).args(&load[1..]).stdout(Stdio::null()).spawn()?;
-        let said = wait(recorder);
+        let ended = wait(recorder);
         let _ = beside.kill();
         let _ = beside.wait();
-        said
+        ended
     }
 
     /// How often the kernel killed something here.

@@ -13,9 +13,9 @@ pub(crate) struct Offered(Value);
 impl Offered {
     /// A doctor that cannot speak withholds nothing: the tests will tell.
     pub(crate) fn of(syscollect: &Path) -> Self {
-        let said = Command::new(syscollect).args(["doctor", "--json"]).output();
+        let output = Command::new(syscollect).args(["doctor", "--json"]).output();
         let json =
-            said.context("doctor").and_then(|said| Ok(serde_json::from_slice(&said.stdout)?));
+            output.context("doctor").and_then(|output| Ok(serde_json::from_slice(&output.stdout)?));
         Self(json.unwrap_or_default())
     }
 

@@ -24,8 +24,8 @@ pub(crate) fn order(context: &Context) -> Result<String> {
     let count = times.to_string();
     let mut load = vec!["ordered", &count];
     load.extend(cpus.iter().map(String::as_str));
-    let said = context.record(&capture, &[], &load)?;
-    let tid = number(said.last().context("the load printed nothing")?, "tid")? as u32;
+    let reported = context.record(&capture, &[], &load)?;
+    let tid = number(reported.last().context("the load printed nothing")?, "tid")? as u32;
     let order = Order::of(&capture, tid)?;
     let wanted = times * cpus.len() as u64;
     ensure!(

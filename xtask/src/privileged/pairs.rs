@@ -25,19 +25,19 @@ pub(crate) fn pairs(context: &Context) -> Result<Outcome> {
     for way in ways(context) {
         let capture = context.path(&format!("pairs-{way}.syscap"));
         let options = ["--zone", TRANSACTIONS, "--zone", QUERIES, "--zone", CALLS];
-        let said =
+        let reported =
             context.record_by(way, &capture, &options, &["database", &rounds.to_string()])?;
-        let said = said.last().context("the load printed nothing")?;
+        let reported = reported.last().context("the load printed nothing")?;
         let zones = Zones::of(&capture)?;
         let [transactions, queries, calls] = ["transaction__start", "query__start", "call__entry"]
             .map(|name| zones.of_name(&format!("database:{name}")));
         let expected = Named {
-            begun: number(said, "transactions")?,
-            unfinished: number(said, "left")?,
+            begun: number(reported, "transactions")?,
+            unfinished: number(reported, "left")?,
             depth: 1,
             ends: BTreeMap::from([
-                ("database:transaction__commit".to_owned(), number(said, "committed")?),
-                ("database:transaction__abort".to_owned(), number(said, "aborted")?),
+                ("database:transaction__commit".to_owned(), number(reported, "committed")?),
+                ("database:transaction__abort".to_owned(), number(reported, "aborted")?),
             ]),
         };
         ensure!(
@@ -46,7 +46,7 @@ pub(crate) fn pairs(context: &Context) -> Result<Outcome> {
         );
         let expected = Named { ends: BTreeMap::new(), ..expected };
         ensure!(queries == expected, "{way}: queries are {queries:?}, not {expected:?}");
-        let expected = Named { begun: number(said, "calls")?, depth: 3, ..Named::default() };
+        let expected = Named { begun: number(reported, "calls")?, depth: 3, ..Named::default() };
         ensure!(calls == expected, "{way}: calls are {calls:?}, not {expected:?}");
         let info = context.info(&capture)?;
         ensure!(

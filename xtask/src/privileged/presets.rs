@@ -79,9 +79,9 @@ pub(crate) fn presets(context: &Context) -> Result<Outcome> {
         return Ok(Outcome::Skipped("there is no C compiler".to_owned()));
     };
     let (capture, caller) = (context.path("presets.syscap"), folder.join("caller"));
-    let recorded = ["record", "-o", text(&capture)?, "--gpu", "--only", "--", text(&caller)?];
-    let said = context.succeed(&recorded)?;
-    let seen = RecordedCalls::of(&capture)?;
+    let arguments = ["record", "-o", text(&capture)?, "--gpu", "--only", "--", text(&caller)?];
+    let output = context.succeed(&arguments)?;
+    let recorded = RecordedCalls::of(&capture)?;
     for (track, name, calls) in [
         // The runtime calls the driver.
         ("CUDA", "cuLaunchKernel", LAUNCHES + SUBMITS),
@@ -95,30 +95,34 @@ pub(crate) fn presets(context: &Context) -> Result<Outcome> {
         // The driver's own, which was asked for by name.
         ("Vulkan", "vkQueuePresentKHR", SWAPS),
     ] {
-        let found = seen.zones(track, name);
+        let found = recorded.zones(track, name);
         ensure!(
             found.begun == calls,
-            "{} zones of {name}, not {calls}: {seen:?}\n{}",
+            "{} zones of {name}, not {calls}: {recorded:?}\n{}",
             found.begun,
-            said.stderr
+            output.stderr
         );
         ensure!(found.ended == calls, "{} zones of {name} ended, not {calls}", found.ended);
     }
-    parameters(&seen)?;
+    parameters(&recorded)?;
     // The first swap begins the first frame.
     for set in ["EGL frames", "Vulkan frames"] {
-        ensure!(seen.frames.get(set) == Some(&SWAPS), "not {SWAPS} frames: {:?}", seen.frames);
+        ensure!(
+            recorded.frames.get(set) == Some(&SWAPS),
+            "not {SWAPS} frames: {:?}",
+            recorded.frames
+        );
     }
-    let shortest = seen.zones("Vulkan", "vkWaitForFences").shortest_ns;
+    let shortest = recorded.zones("Vulkan", "vkWaitForFences").shortest_ns;
     ensure!(
         shortest >= WAIT_NS,
         "a wait of {WAIT_NS} ns took {shortest} ns: it ended with the jump"
     );
-    let reported = said.stderr.lines().filter(|line| line.contains("OpenCL")).count();
+    let reported = output.stderr.lines().filter(|line| line.contains("OpenCL")).count();
     ensure!(
         reported == 1,
         "a library without functions is told of {reported} times:\n{}",
-        said.stderr
+        output.stderr
     );
     Ok(Outcome::Passed(format!(
         "{LAUNCHES} of {LAUNCHES} launches with their sizes, {SWAPS} of {SWAPS} swaps and presents \
@@ -127,11 +131,11 @@ pub(crate) fn presets(context: &Context) -> Result<Outcome> {
 }
 
 /// What the calls were given is what their zones show.
-fn parameters(seen: &RecordedCalls) -> Result<()> {
+fn parameters(recorded: &RecordedCalls) -> Result<()> {
     let numbers = LAUNCHES * (LAUNCHES - 1) / 2;
     let of_runtime = SUBMITS * 4;
     let launches = ["grid_x", "grid_y", "block_x", "block_z", "shared_bytes"]
-        .map(|field| seen.sum("CUDA", "cuLaunchKernel", field));
+        .map(|field| recorded.sum("CUDA", "cuLaunchKernel", field));
     let expected = [
         numbers + of_runtime,
         2 * LAUNCHES + 5 * SUBMITS,
@@ -141,11 +145,11 @@ fn parameters(seen: &RecordedCalls) -> Result<()> {
     ];
     ensure!(launches == expected, "the launches' sizes sum up to {launches:?}, not {expected:?}");
     let runtime = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "shared_bytes"]
-        .map(|field| seen.sum("CUDA", "cudaLaunchKernel", field) / SUBMITS);
+        .map(|field| recorded.sum("CUDA", "cudaLaunchKernel", field) / SUBMITS);
     ensure!(runtime == [4, 5, 6, 7, 8, 9, 10], "a launch of the runtime shows {runtime:?}");
-    let bytes = seen.sum("CUDA", "cuMemcpyHtoDAsync_v2_ptsz", "bytes");
+    let bytes = recorded.sum("CUDA", "cuMemcpyHtoDAsync_v2_ptsz", "bytes");
     ensure!(bytes == SUBMITS << 33, "{bytes} bytes were copied, not {}", SUBMITS << 33);
-    let nested = seen.zones("CUDA", "cuLaunchKernel").nested;
+    let nested = recorded.zones("CUDA", "cuLaunchKernel").nested;
     ensure!(nested == SUBMITS, "{nested} launches lie within others, not {SUBMITS}");
     Ok(())
 }
@@ -227,11 +231,11 @@ struct RecordedCalls {
 
 impl RecordedCalls {
     fn of(capture: &Path) -> Result<Self> {
-        let mut seen = Self::default();
+        let mut recorded = Self::default();
         Session::open(CaptureReader::open(capture)?)?
-            .play(&mut seen)
+            .play(&mut recorded)
             .context("cannot play the capture")?;
-        Ok(seen)
+        Ok(recorded)
     }
 
     fn zones(&self, track: &str, name: &str) -> Zones {

@@ -27,10 +27,10 @@ pub(crate) fn stacks(context: &Context) -> Result<String> {
             for (caller, count) in
                 [("probed_caller_often", calls.often), ("probed_caller_rarely", calls.rarely)]
             {
-                let seen = calls.whole.get(caller).copied().unwrap_or_default();
+                let whole = calls.whole.get(caller).copied().unwrap_or_default();
                 ensure!(
-                    context.is_emulated() || seen == count,
-                    "{way}: {caller} led to {count} calls, whole stacks have {seen}: {calls:?}"
+                    context.is_emulated() || whole == count,
+                    "{way}: {caller} led to {count} calls, whole stacks have {whole}: {calls:?}"
                 );
             }
             let whole: u64 = calls.whole.values().sum();

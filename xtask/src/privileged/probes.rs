@@ -55,7 +55,7 @@ pub(crate) fn python(context: &Context) -> Result<Outcome> {
         for role in [ProbeRole::ZoneBegin, ProbeRole::ZoneEnd] {
             let named = hits
                 .of(role)
-                .filter(|hit| hit.texts.get(1).is_some_and(|name| name == "f"))
+                .filter(|hit| hit.strings.get(1).is_some_and(|name| name == "f"))
                 .count() as u64;
             ensure!(
                 named == 2 * CALLS,
@@ -89,8 +89,8 @@ pub(crate) fn exceptions(context: &Context) -> Result<Outcome> {
         record(context, way, &capture, &["--usdt", "libstdcxx:*"], &[text(&program)?])?;
         let hits = Hits::read(&capture)?;
         for name in ["libstdcxx:throw", "libstdcxx:catch"] {
-            let seen = hits.named(name).count() as u64;
-            ensure!(seen == CALLS, "{way}: {seen} hits of {name}, not {CALLS}");
+            let recorded = hits.named(name).count() as u64;
+            ensure!(recorded == CALLS, "{way}: {recorded} hits of {name}, not {CALLS}");
         }
     }
     Ok(Outcome::Passed(format!(
@@ -172,8 +172,8 @@ pub(crate) fn functions(context: &Context) -> Result<Outcome> {
         context.stop(recorder)?;
         let hits = Hits::read(&capture)?;
         for role in [ProbeRole::FunctionEntry, ProbeRole::FunctionExit] {
-            let seen = hits.of(role).count() as u64;
-            ensure!(seen == CALLS, "{way}: {seen} hits of {role:?}, not {CALLS}");
+            let recorded = hits.of(role).count() as u64;
+            ensure!(recorded == CALLS, "{way}: {recorded} hits of {role:?}, not {CALLS}");
         }
         ensure!(hits.named("labs").count() as u64 == 2 * CALLS, "the function is not named labs");
     }
@@ -259,13 +259,13 @@ fn record(
     arguments.extend_from_slice(options);
     arguments.push("--");
     arguments.extend_from_slice(command);
-    let said = finish(context.command(&arguments).env("SYSCOLLECT_UPROBES", way))?;
+    let output = finish(context.command(&arguments).env("SYSCOLLECT_UPROBES", way))?;
     ensure!(
-        said.status.success(),
+        output.status.success(),
         "the recording ended with {}:\n{}{}",
-        said.status,
-        said.stdout,
-        said.stderr
+        output.status,
+        output.stdout,
+        output.stderr
     );
     Ok(())
 }
@@ -287,7 +287,7 @@ fn has_probes(path: &Path) -> bool {
 /// A hit as it lies in the capture.
 struct Hit {
     probe: u32,
-    texts: Vec<String>,
+    strings: Vec<String>,
 }
 
 /// All hits of a capture, and what their numbers mean.
@@ -341,17 +341,17 @@ fn hits_in(mut data: &[u8]) -> Result<Vec<Hit>> {
         let record = ProbeRecord::from_bytes(data).context("a record is cut")?;
         let (bytes, rest) =
             data.split_at_checked(usize::from(record.size)).context("a record is cut")?;
-        let mut texts = bytes
+        let mut strings = bytes
             .get(ProbeRecord::SIZE + 8 * usize::from(record.arguments)..)
             .context("too short")?;
         let mut found = Vec::new();
-        while let [low, high, _, _, ..] = *texts {
+        while let [low, high, _, _, ..] = *strings {
             let length = usize::from(u16::from_le_bytes([low, high]));
-            let words = texts.get(4..4 + length).context("a text is cut")?;
+            let words = strings.get(4..4 + length).context("a text is cut")?;
             found.push(String::from_utf8_lossy(words).into_owned());
-            texts = texts.get((4 + length).next_multiple_of(8)..).unwrap_or_default();
+            strings = strings.get((4 + length).next_multiple_of(8)..).unwrap_or_default();
         }
-        hits.push(Hit { probe: record.probe, texts: found });
+        hits.push(Hit { probe: record.probe, strings: found });
         data = rest;
     }
     Ok(hits)
@@ -362,7 +362,7 @@ fn hits_in(mut data: &[u8]) -> Result<Vec<Hit>> {
 struct Caller {
     child: Child,
     answers: BufReader<std::process::ChildStdout>,
-    /// What it said last.
+    /// The number it printed last.
     answered: u64,
 }
 
@@ -404,7 +404,7 @@ impl Caller {
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
         self.answered =
-            line.trim().parse().with_context(|| format!("the program said {line:?}"))?;
+            line.trim().parse().with_context(|| format!("the program printed {line:?}"))?;
         Ok(())
     }
 

@@ -199,25 +199,30 @@ fn who_holds_tracepoints(context: &Context, recorder: u32) -> Result<()> {
     Ok(())
 }
 
-/// All that was seen of the recorder from when it is told to stop until it is gone.
+/// All threads of the recorder that were observed from the signal to stop until it has ended.
 fn watched_to_the_end(recorder: Child) -> Result<Vec<Vec<Rights>>> {
     signal(recorder.id(), libc::SIGINT);
     let (pid, begun) = (recorder.id(), Instant::now());
-    let mut seen = Vec::new();
+    let mut observed = Vec::new();
     while begun.elapsed() < Duration::from_secs(60) {
         let threads = Rights::of_threads(pid);
         // One that has ended and was not waited for yet has one thread without memory.
         if threads.is_empty() || is_over(pid) {
             break;
         }
-        if seen.last() != Some(&threads) {
-            seen.push(threads);
+        if observed.last() != Some(&threads) {
+            observed.push(threads);
         }
         std::thread::sleep(Duration::from_micros(200));
     }
-    let said = wait(recorder)?;
-    ensure!(said.status.success(), "the recorder ended with {}:\n{}", said.status, said.stderr);
-    Ok(seen)
+    let output = wait(recorder)?;
+    ensure!(
+        output.status.success(),
+        "the recorder ended with {}:\n{}",
+        output.status,
+        output.stderr
+    );
+    Ok(observed)
 }
 
 fn is_over(pid: u32) -> bool {
@@ -232,12 +237,15 @@ fn while_it_exports(context: &Context) -> Result<u64> {
         Command::new(&context.load).args(["ping-pong", &context.times(100_000).to_string()]),
     )?;
     ensure!(load.status.success(), "the load failed:\n{}", load.stderr);
-    let seen = watched_to_the_end(recorder)?;
-    let finishing: Vec<_> = seen
+    let observed = watched_to_the_end(recorder)?;
+    let finishing: Vec<_> = observed
         .iter()
         .filter(|threads| threads.iter().all(|thread| !thread.has(CAP_SYS_PTRACE)))
         .collect();
-    ensure!(!finishing.is_empty(), "it named and exported with the rights of a recorder: {seen:?}");
+    ensure!(
+        !finishing.is_empty(),
+        "it named and exported with the rights of a recorder: {observed:?}"
+    );
     let mut refused = never(context);
     refused.extend([CAP_PERFMON, CAP_BPF]);
     for thread in finishing.iter().flat_map(|threads| threads.iter()) {
@@ -270,8 +278,8 @@ fn command_has_all(context: &Context) -> Result<()> {
     Ok(())
 }
 
-fn lines_of(said: &str) -> BTreeSet<String> {
-    said.lines().map(str::to_owned).collect()
+fn lines_of(printed: &str) -> BTreeSet<String> {
+    printed.lines().map(str::to_owned).collect()
 }
 
 /// Files in a folder that only another user may enter are made, renamed, and given their names.
@@ -309,12 +317,12 @@ fn as_the_user_behind_sudo(context: &Context) -> Result<()> {
             Command::new(&context.load).args(["ping-pong", &context.times(100_000).to_string()]),
         )?;
         ensure!(load.status.success(), "the load failed:\n{}", load.stderr);
-        let seen = watched_to_the_end(recorder)?;
-        let mut as_somebody = seen
+        let observed = watched_to_the_end(recorder)?;
+        let mut as_somebody = observed
             .iter()
             .filter(|threads| threads.iter().all(|thread| thread.uid == SOMEBODY))
             .peekable();
-        ensure!(as_somebody.peek().is_some() == theirs, "{name}: {:?}", seen.last());
+        ensure!(as_somebody.peek().is_some() == theirs, "{name}: {:?}", observed.last());
         for thread in as_somebody.flatten() {
             ensure!(thread.permitted == 0, "{name}: {thread:?}");
         }

@@ -40,13 +40,13 @@ pub(crate) fn interrupted(context: &Context) -> Result<String> {
         std::thread::sleep(delay);
         signal(recorder.id(), libc::SIGINT);
         let asked = Instant::now();
-        let said = wait(recorder)?;
+        let output = wait(recorder)?;
         ensure!(
             asked.elapsed() < STOPS_WITHIN,
             "after {delay:?} of its start it stopped in {:?}",
             asked.elapsed()
         );
-        match said.status.code() {
+        match output.status.code() {
             Some(0) => {
                 recorded += 1;
                 events_lie_within(&capture)
@@ -55,15 +55,15 @@ pub(crate) fn interrupted(context: &Context) -> Result<String> {
             Some(1) => {
                 stopped += 1;
                 ensure!(
-                    said.stderr.contains("stopped before the recording began"),
+                    output.stderr.contains("stopped before the recording began"),
                     "it says: {}",
-                    said.stderr
+                    output.stderr
                 );
                 ensure!(!capture.exists(), "it recorded nothing and left a capture");
             }
             // Before it could say anything.
             None => {}
-            code => anyhow::bail!("it ended with {code:?}: {}", said.stderr),
+            code => anyhow::bail!("it ended with {code:?}: {}", output.stderr),
         }
         let left = capture.with_extension("syscap.partial");
         ensure!(!left.exists(), "after {delay:?} of its start it left {}", left.display());
@@ -90,12 +90,12 @@ pub(crate) fn two(context: &Context) -> Result<String> {
             until_it_records(&recorder, capture)?;
             signal(recorder.id(), libc::SIGUSR1);
             let asked = Instant::now();
-            let said = wait(recorder)?;
+            let output = wait(recorder)?;
             ensure!(
-                said.status.success(),
+                output.status.success(),
                 "one of two ended with {}: {}",
-                said.status,
-                said.stderr
+                output.status,
+                output.stderr
             );
             ensure!(asked.elapsed() < STOPS_WITHIN, "it stopped in {:?}", asked.elapsed());
             let reason = context.info(capture)?["recorder"]["stop_reason"].clone();

@@ -54,10 +54,14 @@ pub(crate) fn hidden_files(context: &Context) -> Result<String> {
     hidden.extend(files_mapped_by(&context.load)?);
     hidden.sort();
     hidden.dedup();
-    let said =
+    let exported =
         finish(&mut portable.without(&hidden, &["export", text(&capture)?, "-o", text(&away)?])?)?;
-    if !said.status.success() {
-        bail!("the export without the recorded files ended with {}:\n{}", said.status, said.stderr);
+    if !exported.status.success() {
+        bail!(
+            "the export without the recorded files ended with {}:\n{}",
+            exported.status,
+            exported.stderr
+        );
     }
     if let Some(engine) = context.engine() {
         let query = "select count(*) from stack_profile_frame where name glob '*caller_seventy*'";

@@ -14,17 +14,17 @@ const HIDE: &str = "for folder in /sys/kernel/tracing /sys/kernel/debug; do \
 /// The recorder mounts it for itself, and tracepoints are recorded.
 pub(crate) fn unmounted(context: &Context) -> Result<String> {
     let capture = context.path("unmounted.syscap");
-    let (program, output) = (text(&context.syscollect)?, text(&capture)?);
+    let (program, recording) = (text(&context.syscollect)?, text(&capture)?);
     let mut command = Command::new("unshare");
     command.args(["-m", "--propagation", "private", "sh", "-c", HIDE, "sh", program]);
-    command.args(["record", "-o", output, "--tracepoint", "sched:sched_process_fork"]);
+    command.args(["record", "-o", recording, "--tracepoint", "sched:sched_process_fork"]);
     command.args(["--", "sh", "-c", "true; true | true"]).stdin(Stdio::null());
     ends_with_us(&mut command);
-    let said = finish(&mut command)?;
-    if said.status.code() == Some(9) {
-        bail!("tracefs cannot be hidden here:\n{}", said.stderr);
+    let output = finish(&mut command)?;
+    if output.status.code() == Some(9) {
+        bail!("tracefs cannot be hidden here:\n{}", output.stderr);
     }
-    ensure!(said.status.success(), "the recording failed:\n{}", said.stderr);
+    ensure!(output.status.success(), "the recording failed:\n{}", output.stderr);
     let info = context.info(&capture)?;
     let forks = number(&info["events_by_type"], "tracepoint")?;
     ensure!(forks > 0, "no tracepoint was recorded: {}", info["events_by_type"]);

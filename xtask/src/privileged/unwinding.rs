@@ -31,11 +31,11 @@ pub(crate) fn unwinding(context: &Context) -> Result<String> {
     let recorded = RecordedStacks::read(&capture, early_ns, vec![program])?;
     let program = &recorded.programs[0];
     program.ensure_none_wrong()?;
-    let mut seen = String::new();
+    let mut summary = String::new();
     for (kind, least) in [(StackKind::Sample, 2_000), (StackKind::OffCpu, 300)] {
         let counts = program.of(kind);
         let least = if context.is_emulated() { least / 10 } else { least };
-        write!(seen, "{}{kind}: {counts}", if seen.is_empty() { "" } else { "; " })?;
+        write!(summary, "{}{kind}: {counts}", if summary.is_empty() { "" } else { "; " })?;
         // Without CAP_SYS_NICE whoever opens files waits for the load, and an emulated machine is
         // so slow that the load has ended by then.
         if context.is_emulated() && !super::is_root() {
@@ -50,7 +50,7 @@ pub(crate) fn unwinding(context: &Context) -> Result<String> {
             "{kind} that are not whole before tables were made: {counts}"
         );
     }
-    Ok(seen)
+    Ok(summary)
 }
 
 /// The chain; what its innermost function calls varies.

@@ -62,7 +62,7 @@ pub(crate) fn unwinding_eviction(context: &Context) -> Result<String> {
     let (evicted, rows) =
         (statistic(&info, "unwind_pages_evicted")?, statistic(&info, "unwind_rows")?);
     let (early, late) = visits.halves();
-    let seen = format!(
+    let summary = format!(
         "{evicted} pages gave way, {rows} of {ROWS} rows in use; samples: {samples}; off-CPU \
          stacks: {off_cpu}; visits, {} and {} to the middle and then: {} and {} of 100 whole, {} \
          wrong",
@@ -72,25 +72,25 @@ pub(crate) fn unwinding_eviction(context: &Context) -> Result<String> {
         late.whole_of_100(),
         early.wrong + late.wrong
     );
-    ensure!(again > 0, "the machine is too slow to visit each page twice: {seen}");
+    ensure!(again > 0, "the machine is too slow to visit each page twice: {summary}");
     ensure!(
         statistic(&info, "unwind_rows_max")? == ROWS && rows <= ROWS,
-        "it took another size: {seen}"
+        "it took another size: {summary}"
     );
-    ensure!(evicted >= EVICTED, "too little gave way: {seen}");
+    ensure!(evicted >= EVICTED, "too little gave way: {summary}");
     chain.ensure_none_wrong()?;
     for (kind, counts) in [(StackKind::Sample, samples), (StackKind::OffCpu, off_cpu)] {
-        ensure!(counts.all() >= 500, "too few {kind} of the chain: {seen}");
-        ensure!(counts.are_whole(WHOLE), "{kind} of the chain that are not whole: {seen}");
+        ensure!(counts.all() >= 500, "too few {kind} of the chain: {summary}");
+        ensure!(counts.are_whole(WHOLE), "{kind} of the chain that are not whole: {summary}");
     }
     ensure!(
         early.wrong + late.wrong == 0,
-        "visits through code that was not visited, as {:?}: {seen}",
+        "visits through code that was not visited, as {:?}: {summary}",
         visits.wrong.unwrap_or_default()
     );
-    ensure!(late.all >= 500, "too few visits: {seen}");
-    ensure!(late.whole_of_100() >= VISITS_WHOLE, "late visits do not reach main: {seen}");
-    Ok(seen)
+    ensure!(late.all >= 500, "too few visits: {summary}");
+    ensure!(late.whole_of_100() >= VISITS_WHOLE, "late visits do not reach main: {summary}");
+    Ok(summary)
 }
 
 /// What one of the programs printed by that name.

@@ -40,28 +40,28 @@ pub(crate) fn memory(context: &Context) -> Result<String> {
     for index in 0..PROGRAMS {
         let program = context.path(&format!("large-frame-{index}"));
         fs::copy(&context.load, &program).context("cannot copy the load")?;
-        let said = finish(Command::new(&program).args(["large-frame", sleeps]))?;
-        ensure!(said.status.success(), "the load failed:\n{}", said.stderr);
-        let lines = json_lines(&said.stdout)?;
-        found.pids.push(number(lines.first().context("the load said nothing")?, "pid")? as u32);
+        let output = finish(Command::new(&program).args(["large-frame", sleeps]))?;
+        ensure!(output.status.success(), "the load failed:\n{}", output.stderr);
+        let lines = json_lines(&output.stdout)?;
+        found.pids.push(number(lines.first().context("the load printed nothing")?, "pid")? as u32);
     }
     context.stop(recorder)?;
     Session::open(CaptureReader::open(&capture)?)?.play(&mut found)?;
-    let said = found.to_string();
-    ensure!(found.ended >= PROGRAMS * 2, "too few threads that ended: {said}");
-    ensure!(found.ended_with_stack == 0, "threads that ended have an off-CPU stack: {said}");
-    ensure!(found.gone > 0, "no thread woke another on its way to the end: {said}");
+    let summary = found.to_string();
+    ensure!(found.ended >= PROGRAMS * 2, "too few threads that ended: {summary}");
+    ensure!(found.ended_with_stack == 0, "threads that ended have an off-CPU stack: {summary}");
+    ensure!(found.gone > 0, "no thread woke another on its way to the end: {summary}");
     let no_information = found.cut_at.get(StackCut::NoUnwindInformation.reason());
-    ensure!(no_information.is_none(), "no unwind information: {said}");
+    ensure!(no_information.is_none(), "no unwind information: {summary}");
     // Without CAP_SYS_NICE whoever opens files waits for the programs, and an emulated machine is so
     // slow that they have ended by then.
     if context.is_emulated() && !super::is_root() {
-        return Ok(said);
+        return Ok(summary);
     }
     let (whole, all) = (found.whole, found.whole + found.cut);
-    ensure!(all >= PROGRAMS * 4, "too few stacks below the large frame: {said}");
-    ensure!(whole * 100 >= all * WHOLE_OF_100, "too few stacks are whole: {said}");
-    Ok(said)
+    ensure!(all >= PROGRAMS * 4, "too few stacks below the large frame: {summary}");
+    ensure!(whole * 100 >= all * WHOLE_OF_100, "too few stacks are whole: {summary}");
+    Ok(summary)
 }
 
 #[derive(Debug, Default)]
@@ -86,8 +86,8 @@ impl fmt::Display for LargeFrameStacks {
             "{whole} whole below a large frame, {cut} cut; {ended} threads ended, \
              {ended_with_stack} of them with a stack, {gone} stacks of memory that was gone"
         )?;
-        for (why, places) in &self.cut_at {
-            write!(f, "; {why}: {places:?}")?;
+        for (why, functions) in &self.cut_at {
+            write!(f, "; {why}: {functions:?}")?;
         }
         Ok(())
     }

@@ -160,8 +160,8 @@ impl Unwinder for Oracle<'_> {
     }
 
     fn check(&mut self, stack: UserStack<'_>, mut code: ProcessCode<'_>) {
-        let held = self.stacks.remove(&(stack.lane, stack.id));
-        let Some(memory) = held.map(StackCopy::memory) else { return };
+        let copy = self.stacks.remove(&(stack.lane, stack.id));
+        let Some(memory) = copy.map(StackCopy::memory) else { return };
         let mut frames = 0;
         let verdict = self.compare(stack, &memory, &mut code, &mut frames);
         self.found.frames += frames;
@@ -170,12 +170,12 @@ impl Unwinder for Oracle<'_> {
             Verdict::SameEnd => self.found.ends += 1,
             Verdict::Unknown => {}
             Verdict::Different(what) => {
-                let places = stack.addresses.iter().map(|address| {
+                let frames = stack.addresses.iter().map(|address| {
                     let (module, offset) = code.at(*address)?;
                     Some(format!("{}+{offset:#x}", module.path))
                 });
-                let places: Vec<_> = places.map(Option::unwrap_or_default).collect();
-                self.found.different.push(format!("{what}\n    {}", places.join("\n    ")));
+                let frames: Vec<_> = frames.map(Option::unwrap_or_default).collect();
+                self.found.different.push(format!("{what}\n    {}", frames.join("\n    ")));
             }
         }
     }

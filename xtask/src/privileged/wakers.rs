@@ -22,10 +22,10 @@ pub(crate) fn wakers(context: &Context) -> Result<String> {
     let rounds = context.times(ROUNDS);
     let capture = context.path("wakers.syscap");
     let options = ["--stacks", "wakers"];
-    let said = context.record(&capture, &options, &["timers", &rounds.to_string(), "0"])?;
-    let said = said.last().context("the load printed nothing")?;
+    let reported = context.record(&capture, &options, &["timers", &rounds.to_string(), "0"])?;
+    let reported = reported.last().context("the load printed nothing")?;
     let (timed, called, calling) =
-        (tid(said, "timed")?, tid(said, "called")?, tid(said, "calling")?);
+        (tid(reported, "timed")?, tid(reported, "called")?, tid(reported, "calling")?);
     let wakers = Wakers::of(&capture)?;
 
     let by_interrupts = wakers.count(timed, None);
@@ -38,7 +38,7 @@ pub(crate) fn wakers(context: &Context) -> Result<String> {
          {by_interrupts}, threads {by_threads}: {wakers:?}"
     );
     // A call finds the thread awake where this was preempted before it read again.
-    let calls = number(said, "calls")?;
+    let calls = number(reported, "calls")?;
     let by_calls = wakers.count(called, Some(calling));
     ensure!(
         by_calls >= calls / 2,
@@ -58,16 +58,16 @@ pub(crate) fn wakers(context: &Context) -> Result<String> {
 }
 
 /// A thread's number as the load printed it.
-fn tid(said: &Value, name: &str) -> Result<u32> {
-    number(said, name).map(|tid| tid as u32)
+fn tid(reported: &Value, name: &str) -> Result<u32> {
+    number(reported, name).map(|tid| tid as u32)
 }
 
 /// Threads that wake each other through a socket are each other's wakers, though the kernel wakes
 /// from a software interrupt then; a timer that comes while the kernel is at work is nobody's.
 pub(crate) fn softirqs(context: &Context) -> Result<String> {
     let rounds = context.times(ROUNDS);
-    let (said, wakers) = recorded(context, "send", rounds)?;
-    let (asking, answering) = (tid(&said, "asking")?, tid(&said, "answering")?);
+    let (reported, wakers) = recorded(context, "send", rounds)?;
+    let (asking, answering) = (tid(&reported, "asking")?, tid(&reported, "answering")?);
     let sent = wakers.count(answering, Some(asking)) + wakers.count(asking, Some(answering));
     let by_interrupts = wakers.count(answering, None) + wakers.count(asking, None);
     // Who was preempted before it waits needs nobody to wake it. Before 5.12 the kernel does not
@@ -80,8 +80,8 @@ pub(crate) fn softirqs(context: &Context) -> Result<String> {
         rounds * 2
     );
 
-    let (said, wakers) = recorded(context, "timers-in-kernel", rounds)?;
-    let timed = tid(&said, "timed")?;
+    let (reported, wakers) = recorded(context, "timers-in-kernel", rounds)?;
+    let timed = tid(&reported, "timed")?;
     let by_timers = wakers.count(timed, None);
     let by_threads = wakers.of_thread(timed) - by_timers;
     // Threads make the thread, and wait with it for a lock.
@@ -101,9 +101,9 @@ pub(crate) fn softirqs(context: &Context) -> Result<String> {
 fn recorded(context: &Context, load: &str, rounds: u64) -> Result<(Value, Wakers)> {
     let capture = context.path(&format!("wakers-{load}.syscap"));
     let options = ["--stacks", "wakers"];
-    let said = context.record(&capture, &options, &[load, &rounds.to_string(), "0"])?;
-    let said = said.last().context("the load printed nothing")?.clone();
-    Ok((said, Wakers::of(&capture)?))
+    let reported = context.record(&capture, &options, &[load, &rounds.to_string(), "0"])?;
+    let reported = reported.last().context("the load printed nothing")?.clone();
+    Ok((reported, Wakers::of(&capture)?))
 }
 
 /// Wakeups by the thread that is woken, and the one said to do it; `None` is an interrupt.

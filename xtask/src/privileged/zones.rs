@@ -31,14 +31,14 @@ pub(crate) fn late(context: &Context) -> Result<String> {
         let recorder = context.start(&capture, &["--force"])?;
         std::thread::sleep(Duration::from_millis(500));
         context.stop(recorder)?;
-        let marked = ProcessZones::read(&capture, program.id())?;
-        let (from, to) = marked.numbers_in_a_row()?;
+        let zones = ProcessZones::read(&capture, program.id())?;
+        let (from, to) = zones.numbers_in_a_row()?;
         ensure!(from > first, "round {round}: number {from} is older than the recording");
         ensure!(
             to > from + context.times(1_000),
             "round {round}: only the numbers {from} to {to} were recorded"
         );
-        let open = marked.open("whole")?;
+        let open = zones.open("whole")?;
         // The first recording may know of it, too: the kernel takes a recorder's probes out after
         // that has ended, and a program that begins before then is marked already.
         ensure!(
@@ -48,11 +48,11 @@ pub(crate) fn late(context: &Context) -> Result<String> {
     }
     signal(program.id(), libc::SIGKILL);
     wait(program)?;
-    let said = context.succeed(&["report", text(&capture)?])?;
+    let output = context.succeed(&["report", text(&capture)?])?;
     ensure!(
-        said.stdout.contains("numbered"),
+        output.stdout.contains("numbered"),
         "the report does not name the zones:\n{}",
-        said.stdout
+        output.stdout
     );
     if let Some(engine) = context.engine() {
         let trace = context.export(&capture)?;
@@ -81,15 +81,15 @@ pub(crate) fn first(context: &Context) -> Result<String> {
     let recorder = context.start(&capture, &[])?;
     let (found, next) =
         (run_numbered(context, &program, "found")?, run_numbered(context, &program, "next")?);
-    let said = context.stop(recorder)?.stderr;
+    let stderr = context.stop(recorder)?.stderr;
     let (since, _) = ProcessZones::read(&capture, found)?.numbers_in_a_row()?;
     let (from, _) = ProcessZones::read(&capture, next)?.numbers_in_a_row()?;
     ensure!(from == 1, "the file was known, and the first zone of process {next} is number {from}");
     let reported = format!("process {found} ran {} for ", program.display());
-    let Some((_, time)) = said.split_once(&reported) else {
+    let Some((_, time)) = stderr.split_once(&reported) else {
         ensure!(
             since == 1,
-            "process {found}'s zones begin with number {since}, and nothing says why:\n{said}"
+            "process {found}'s zones begin with number {since}, and nothing says why:\n{stderr}"
         );
         return Ok("every zone of a file that was never seen, and of it again".to_owned());
     };
@@ -110,8 +110,8 @@ pub(super) fn run_numbered(context: &Context, program: &Path, name: &str) -> Res
         .spawn()
         .context("cannot start the load")?;
     let pid = child.id();
-    let said = wait(child)?;
-    ensure!(said.status.success(), "the load failed:\n{}", said.stderr);
+    let output = wait(child)?;
+    ensure!(output.status.success(), "the load failed:\n{}", output.stderr);
     Ok(pid)
 }
 
@@ -125,7 +125,7 @@ pub(super) fn numbers_in(capture: &Path, pid: u32) -> Result<(u64, u64)> {
 pub(super) struct Honest {
     pid: u32,
     zones: u64,
-    said: ProgramOutput,
+    output: ProgramOutput,
 }
 
 /// The same, which still runs.
@@ -144,9 +144,9 @@ impl RunningHonest {
     pub(super) fn end(self) -> Result<Honest> {
         let Self { program, zones } = self;
         let pid = program.id();
-        let said = wait(program)?;
-        ensure!(said.status.success(), "the load failed:\n{}", said.stderr);
-        Ok(Honest { pid, zones, said })
+        let output = wait(program)?;
+        ensure!(output.status.success(), "the load failed:\n{}", output.stderr);
+        Ok(Honest { pid, zones, output })
     }
 }
 
@@ -158,17 +158,17 @@ impl Honest {
 
     /// Fails if one of its zones is missing in a capture.
     pub(super) fn is_whole_in(&self, capture: &Path) -> Result<String> {
-        let (zones, marked) = (self.zones, ProcessZones::read(capture, self.pid)?);
-        for line in json_lines(&self.said.stdout)? {
+        let (expected, recorded) = (self.zones, ProcessZones::read(capture, self.pid)?);
+        for line in json_lines(&self.output.stdout)? {
             let tid = number(&line, "tid")? as u32;
-            let items = marked.of(tid);
+            let items = recorded.of(tid);
             let (begun, ended) = (count(&items, is_begin), count(&items, is_end));
             ensure!(
-                begun == zones && ended == zones,
-                "thread {tid}: {begun} zones began and {ended} ended of {zones}"
+                begun == expected && ended == expected,
+                "thread {tid}: {begun} zones began and {ended} ended of {expected}"
             );
         }
-        Ok(format!("{} zones on {THREADS} threads, all of them", THREADS * zones))
+        Ok(format!("{} zones on {THREADS} threads, all of them", THREADS * expected))
     }
 }
 
@@ -197,20 +197,20 @@ pub(crate) fn losses(context: &Context) -> Result<String> {
             std::thread::sleep(Duration::from_millis(pause));
         }
     }
-    let said = wait(program)?;
-    ensure!(said.status.success(), "the load failed:\n{}", said.stderr);
+    let output = wait(program)?;
+    ensure!(output.status.success(), "the load failed:\n{}", output.stderr);
     let _ = context.stop(recorder)?;
-    let marked = ProcessZones::read(&capture, pid)?;
+    let process = ProcessZones::read(&capture, pid)?;
     let mut recorded = 0;
-    for line in json_lines(&said.stdout)? {
-        let items = marked.of(number(&line, "tid")? as u32);
+    for line in json_lines(&output.stdout)? {
+        let items = process.of(number(&line, "tid")? as u32);
         recorded += count(&items, is_begin)
             + count(&items, is_end)
             + count(&items, is(ItemKind::ThreadEnd));
         // Its end is an event, too.
         produced += 2 * number(&line, "zones")? + 1;
     }
-    let lost = marked.lost;
+    let lost = process.lost;
     ensure!(lost > 0, "nothing was lost, although the recorder stood still");
     ensure!(
         recorded + lost == produced,
@@ -279,7 +279,7 @@ pub(super) struct ProcessZones {
 impl ProcessZones {
     pub(super) fn read(capture: &Path, pid: u32) -> Result<Self> {
         let reader = CaptureReader::open(capture)?;
-        let mut marked = Self { threads: BTreeMap::new(), logs: BTreeMap::new(), lost: 0 };
+        let mut process = Self { threads: BTreeMap::new(), logs: BTreeMap::new(), lost: 0 };
         let mut clients = BTreeSet::new();
         for definition in reader.definitions() {
             match definition? {
@@ -293,7 +293,7 @@ impl ProcessZones {
                         loss.origin == LaneKind::Zone.into()
                             && loss.record != LostRecord::Kind(RecordKind::Ring)
                     });
-                    marked.lost = of_events.map(|loss| loss.count).sum();
+                    process.lost = of_events.map(|loss| loss.count).sum();
                 }
                 _ => {}
             }
@@ -302,14 +302,14 @@ impl ProcessZones {
             for entry in reader.chunks(lane) {
                 let chunk = reader.read(entry)?;
                 match lane.kind {
-                    LaneKind::Zone => marked.zones(&chunk, &clients),
-                    LaneKind::ZoneLog => marked.log(&chunk, &clients),
+                    LaneKind::Zone => process.zones(&chunk, &clients),
+                    LaneKind::ZoneLog => process.log(&chunk, &clients),
                     _ => {}
                 }
             }
         }
         ensure!(!clients.is_empty(), "nothing of process {pid} was recorded");
-        Ok(marked)
+        Ok(process)
     }
 
     fn zones(&mut self, chunk: &Chunk, clients: &BTreeSet<u32>) {
@@ -370,15 +370,15 @@ impl ProcessZones {
             .context("no zone with a number was recorded")
     }
 
-    /// Whether a thread was said to be in a zone of that name when it was first seen.
+    /// Whether a thread reported that it was in a zone of that name when it was first observed.
     fn open(&self, name: &str) -> Result<bool> {
         let items = self.threads.keys().flat_map(|tid| self.of(*tid));
-        let places =
+        let locations =
             items.filter(|item| is(ItemKind::OpenZone)(item)).filter_map(|item| item.get(1));
         let log = self.logs.values().next().context("no definitions were recorded")?;
         // A location: header, line and color, 8 bytes each, then its name with its length.
-        let mut names = places.filter_map(|place| {
-            log.get((*place as u32 as usize).checked_sub(1)? * 8 + 18..)?.get(..name.len())
+        let mut names = locations.filter_map(|location| {
+            log.get((*location as u32 as usize).checked_sub(1)? * 8 + 18..)?.get(..name.len())
         });
         Ok(names.any(|found| found == name.as_bytes()))
     }

@@ -28,12 +28,13 @@ pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<(
         .current_dir(disk.folder());
     let recorder =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let said = wait(recorder)?;
-    let reported = format!("{size} bytes, {output}, {seconds} s: {}\n{}", said.status, said.stderr);
-    match said.status.code() {
+    let recorder = wait(recorder)?;
+    let reported =
+        format!("{size} bytes, {output}, {seconds} s: {}\n{}", recorder.status, recorder.stderr);
+    match recorder.status.code() {
         Some(0) => counts.finished += 1,
         Some(1) => {
-            let why = ["No space left", "full"].iter().any(|words| said.stderr.contains(words));
+            let why = ["No space left", "full"].iter().any(|words| recorder.stderr.contains(words));
             ensure!(why, "the message does not say why: {reported}");
         }
         _ => bail!("neither success nor an error: {reported}"),
@@ -48,7 +49,7 @@ pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<(
                 "{name} holds nothing: {reported}"
             );
             fs::copy(&path, field.folder.join(&name))?;
-        } else if said.status.code() == Some(1) {
+        } else if recorder.status.code() == Some(1) {
             bail!("an export that did not finish was left as {name}: {reported}");
         }
     }

@@ -127,17 +127,19 @@ pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     group.admit(command)?;
-    let said = wait(command.spawn()?)?;
+    let output = wait(command.spawn()?)?;
     drop(taker);
     let taken = if is_taken { format!(", taken after {moment:.1?}") } else { String::new() };
-    let reported = format!("{limit} bytes{taken}, {seconds} s: {}\n{}", said.status, said.stderr);
-    let killed = std::os::unix::process::ExitStatusExt::signal(&said.status) == Some(libc::SIGKILL);
-    ensure!(killed || said.status.code().is_some(), "it ended otherwise: {reported}");
-    if said.status.success() {
+    let reported =
+        format!("{limit} bytes{taken}, {seconds} s: {}\n{}", output.status, output.stderr);
+    let killed =
+        std::os::unix::process::ExitStatusExt::signal(&output.status) == Some(libc::SIGKILL);
+    ensure!(killed || output.status.code().is_some(), "it ended otherwise: {reported}");
+    if output.status.success() {
         counts.finished += 1;
     }
-    if said.status.code() == Some(1) {
-        ensure!(said.stderr.contains("emory"), "an error that does not say why: {reported}");
+    if output.status.code() == Some(1) {
+        ensure!(output.stderr.contains("emory"), "an error that does not say why: {reported}");
     }
     field.check(counts).context(reported)?;
     // The process that holds probes has ended by now, too.

@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     });
     println!("{:?}, {} rounds, --seed {seed}", arguments.blow, arguments.rounds);
     match rounds(&Context::new()?, arguments, seed)? {
-        Outcome::Passed(said) => println!("{said}"),
+        Outcome::Passed(summary) => println!("{summary}"),
         Outcome::Skipped(why) | Outcome::NotOffered(why) => println!("skipped: {why}"),
     }
     Ok(())

@@ -27,7 +27,7 @@ pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<(
     signal(recorder.id(), libc::SIGCONT);
     sleep(Duration::from_millis(300));
     signal(recorder.id(), libc::SIGINT);
-    let said = wait(recorder)?;
+    let output = wait(recorder)?;
     // A turn of the instrumented program sleeps for 50 us; on a crowded machine for some
     // milliseconds.
     let least = long.as_millis() as u64 / 50;
@@ -36,11 +36,16 @@ pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<(
         "the instrumented program did {turns} turns in {long:?} while the recorder stood still"
     );
     // A recorder that is told to stop before it listens is ended by the signal itself.
-    let is_told = said.stderr.contains("stopped before the recording began");
-    let early = (is_told || said.status.code().is_none())
+    let is_told = output.stderr.contains("stopped before the recording began");
+    let early = (is_told || output.status.code().is_none())
         && std::fs::read_dir(&field.folder)?.next().is_none();
-    ensure!(said.status.success() || early, "it ended with {}:\n{}", said.status, said.stderr);
-    if said.status.success() {
+    ensure!(
+        output.status.success() || early,
+        "it ended with {}:\n{}",
+        output.status,
+        output.stderr
+    );
+    if output.status.success() {
         counts.finished += 1;
     }
     field.check(counts)

@@ -32,12 +32,12 @@ impl ProfilerCli {
         let (program, path) = find()?;
         let mut cli = Self { program, path, session: String::new() };
         let profile = text(profile).map_err(|error| format!("{error:#}"))?;
-        let said = output_within(LONGEST_ANSWER, &mut cli.command(&["load", profile]))
+        let output = output_within(LONGEST_ANSWER, &mut cli.command(&["load", profile]))
             .map_err(|error| format!("{error:#}"))?;
-        let said = String::from_utf8_lossy(&said.stdout).into_owned();
-        let session = said.lines().find_map(|line| line.strip_prefix("Session started: "));
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let session = printed.lines().find_map(|line| line.strip_prefix("Session started: "));
         cli.session = session
-            .ok_or_else(|| format!("profiler-cli started no session: {said}"))?
+            .ok_or_else(|| format!("profiler-cli started no session: {printed}"))?
             .trim()
             .to_owned();
         Ok(cli)
@@ -53,8 +53,8 @@ impl ProfilerCli {
     }
 
     fn json(&self, arguments: &[&str]) -> Result<Value> {
-        let said = output_within(LONGEST_ANSWER, self.command(arguments).arg("--json"))?;
-        serde_json::from_slice(&said.stdout)
+        let output = output_within(LONGEST_ANSWER, self.command(arguments).arg("--json"))?;
+        serde_json::from_slice(&output.stdout)
             .with_context(|| format!("profiler-cli {arguments:?} printed no JSON"))
     }
 

@@ -63,8 +63,8 @@ fn unpack_one(version: String, packages: &[&Path]) -> Result<Kernel> {
     if !modules.join("modules.dep").exists() {
         output_of(Command::new("depmod").arg("-b").arg(&folder).arg(&version))?;
     }
-    let places = [folder.join(format!("boot/vmlinuz-{version}")), modules.join("vmlinuz")];
-    match places.into_iter().find(|place| place.is_file()) {
+    let files = [folder.join(format!("boot/vmlinuz-{version}")), modules.join("vmlinuz")];
+    match files.into_iter().find(|file| file.is_file()) {
         Some(image) => Ok(Kernel { version, folder, image }),
         None => bail!(
             "the packages of {version} hold no vmlinuz; from 7.x on give linux-binary-{version}, \

@@ -61,8 +61,8 @@ pub(crate) fn test(
         )?;
     }
     if !exchange.path().join("finished").exists() {
-        let said = String::from_utf8_lossy(&fs::read(&console).unwrap_or_default()).into_owned();
-        let lines: Vec<&str> = said.lines().collect();
+        let printed = String::from_utf8_lossy(&fs::read(&console).unwrap_or_default()).into_owned();
+        let lines: Vec<&str> = printed.lines().collect();
         bail!(
             "the guest did not finish; its console ends with:\n{}",
             lines[lines.len().saturating_sub(20)..].join("\n")

@@ -146,10 +146,10 @@ fn test_module(module: &TestModule, kernel: &Kernel, aside: &Path) -> Result<Pat
     let built = built.and_then(|packages| scheduler_module::build(module, kernel, &packages));
     built.or_else(|error| {
         let reason = aside.join(module.file).with_extension("why");
-        let said = format!("{error:#}");
+        let message = format!("{error:#}");
         let telling =
-            said.lines().find(|line| line.contains("rror:") || line.contains("not found"));
-        let telling = telling.or(said.lines().next()).unwrap_or_default();
+            message.lines().find(|line| line.contains("rror:") || line.contains("not found"));
+        let telling = telling.or(message.lines().next()).unwrap_or_default();
         let why = format!("the test module {} was not built: {telling}", module.file);
         std::fs::write(&reason, why).context("cannot write why there is no module")?;
         Ok(reason)

@@ -122,8 +122,8 @@ fn is_stranger(program: &Path) -> bool {
         return false;
     }
     // Those that run end at once, with a message on how they are used.
-    let said = Command::new(program).stdin(Stdio::null()).output();
-    said.is_ok_and(|said| String::from_utf8_lossy(&said.stderr).contains("GLIBC_"))
+    let output = Command::new(program).stdin(Stdio::null()).output();
+    output.is_ok_and(|output| String::from_utf8_lossy(&output.stderr).contains("GLIBC_"))
 }
 
 /// Puts a script in a program's place that runs it with the C library of a folder.

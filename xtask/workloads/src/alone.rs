@@ -44,14 +44,15 @@ fn forbid_memfd() -> Result<()> {
     let load_number = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     let compare = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     let answer = libc::BPF_RET | libc::BPF_K;
-    let mut steps = [
+    let mut instructions = [
         // The number is the first word of struct seccomp_data.
         step(load_number, 0, 0, 0),
         step(compare, 0, 1, libc::SYS_memfd_create as u32),
         step(answer, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
         step(answer, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
-    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    let program =
+        libc::sock_fprog { len: instructions.len() as u16, filter: instructions.as_mut_ptr() };
     // SAFETY: prctl takes plain numbers here, and a program that lives through the call.
     let done = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0

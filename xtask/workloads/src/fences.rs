@@ -100,8 +100,9 @@ fn until_it_waits(thread: i32) -> Result<()> {
     let path = format!("/proc/self/task/{thread}/syscall");
     let ioctl = format!("{} ", libc::SYS_ioctl);
     for _ in 0..10_000 {
-        let said = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        if said.starts_with(&ioctl) {
+        let description =
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        if description.starts_with(&ioctl) {
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(1));

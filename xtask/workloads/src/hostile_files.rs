@@ -123,13 +123,13 @@ fn with_section(mut bytes: Vec<u8>, name: &str, contents: &[u8]) -> Result<Vec<u
     ensure!(count > names, "this program has no table of sections");
     let mut rows = bytes.get(table..table + count * 64).context("no table of sections")?.to_vec();
     let (start, size) = (word(&rows, names * 64 + 24, 8)?, word(&rows, names * 64 + 32, 8)?);
-    let mut texts = bytes.get(start..start + size).context("no names of sections")?.to_vec();
+    let mut strings = bytes.get(start..start + size).context("no names of sections")?.to_vec();
     let mut row = vec![0; 64];
-    row[..4].copy_from_slice(&(texts.len() as u32).to_le_bytes());
+    row[..4].copy_from_slice(&(strings.len() as u32).to_le_bytes());
     row[4] = 1;
-    texts.extend(name.bytes().chain([0]));
+    strings.extend(name.bytes().chain([0]));
     place(&mut bytes, &mut row, contents);
-    place(&mut bytes, &mut rows[names * 64..][..64], &texts);
+    place(&mut bytes, &mut rows[names * 64..][..64], &strings);
     rows.extend(row);
     bytes.resize(bytes.len().next_multiple_of(64), 0);
     let end = bytes.len() as u64;

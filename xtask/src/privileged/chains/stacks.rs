@@ -259,23 +259,23 @@ impl ProgramStacks {
         *self = Self::new(self.pid, std::mem::take(&mut self.known));
     }
 
-    fn add(&mut self, seen: &SeenStack, tables: &Tables, early_ns: u64) {
-        let process = tables.process(tables.thread(seen.thread).process);
+    fn add(&mut self, event: &StackEvent, tables: &Tables, early_ns: u64) {
+        let process = tables.process(tables.thread(event.thread).process);
         let tid = if process.pid == self.pid {
-            tables.thread(seen.thread).tid
+            tables.thread(event.thread).tid
         } else if process.parent_pid == Some(self.pid) {
             0
         } else {
             return;
         };
-        let began = *self.began.get_or_insert(seen.at);
-        let verdict = match self.verdicts.get(&seen.stack) {
+        let began = *self.began.get_or_insert(event.at);
+        let verdict = match self.verdicts.get(&event.stack) {
             Some(known) => known.clone(),
-            None => self.judge(seen.stack, tables),
+            None => self.judge(event.stack, tables),
         };
-        let thread = self.threads.entry((tid, seen.kind)).or_default();
+        let thread = self.threads.entry((tid, event.kind)).or_default();
         thread.has_chain |= !matches!(verdict, Verdict::Other | Verdict::OtherCut(_));
-        let is_early = seen.at.0 - began.0 < early_ns;
+        let is_early = event.at.0 - began.0 < early_ns;
         let verdict = match verdict {
             Verdict::Other => return,
             Verdict::OtherCut(_) if self.known.does_others => return,
@@ -287,8 +287,8 @@ impl ProgramStacks {
             && !is_early
             && self.cut.len() < SHOWN
         {
-            let labels = user_functions(seen.stack, tables).join(" < ");
-            self.cut.push(format!("  {}: {labels} {}", seen.kind, cut.frame_name()));
+            let labels = user_functions(event.stack, tables).join(" < ");
+            self.cut.push(format!("  {}: {labels} {}", event.kind, cut.frame_name()));
         }
     }
 
@@ -424,7 +424,7 @@ fn names(label: &str, function: &str) -> bool {
     words.into_iter().any(|word| word == function || word.trim_start_matches('_') == function)
 }
 
-struct SeenStack {
+struct StackEvent {
     kind: StackKind,
     at: Time,
     thread: ThreadId,
@@ -455,9 +455,9 @@ impl RecordedStacks {
         Ok(read)
     }
 
-    fn add(&mut self, seen: &SeenStack, tables: &Tables) {
+    fn add(&mut self, event: &StackEvent, tables: &Tables) {
         for program in &mut self.programs {
-            program.add(seen, tables, self.early_ns);
+            program.add(event, tables, self.early_ns);
         }
     }
 }
@@ -472,7 +472,7 @@ impl Exporter for RecordedStacks {
             let of_it = self.programs.iter_mut().filter(|program| program.pid == pid);
             of_it.for_each(ProgramStacks::begin_anew);
         } else if let Some((kind, thread, stack)) = StackKind::of(event) {
-            self.add(&SeenStack { kind, at, thread, stack }, tables);
+            self.add(&StackEvent { kind, at, thread, stack }, tables);
         }
         Ok(())
     }

@@ -49,15 +49,15 @@ pub(crate) fn storm(context: &Context) -> Result<Outcome> {
     }
     context.stop(recorder)?;
     let recorded = RecordedStacks::read(&capture, TABLES_MADE_NS, stacks)?;
-    let mut seen = Vec::new();
+    let mut lines = Vec::new();
     for (name, stacks) in names.iter().zip(&recorded.programs) {
         stacks.ensure_none_wrong().with_context(|| (*name).to_owned())?;
         for kind in [StackKind::Sample, StackKind::OffCpu, StackKind::Waker] {
             let counts = stacks.of(kind);
             ensure!(counts.all() >= 200, "{name}: too few {kind}: {counts}");
             ensure!(counts.are_whole(WHOLE), "{name}: {kind} that are not whole: {counts}");
-            seen.push(format!("  {name}, {kind}: {counts}"));
+            lines.push(format!("  {name}, {kind}: {counts}"));
         }
     }
-    Ok(Outcome::Passed(format!("\n{}", seen.join("\n"))))
+    Ok(Outcome::Passed(format!("\n{}", lines.join("\n"))))
 }

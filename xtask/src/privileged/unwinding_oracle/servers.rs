@@ -147,8 +147,8 @@ fn own_folder() -> Result<tempfile::TempDir> {
 }
 
 fn installed(program: &str) -> Option<PathBuf> {
-    let places = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
-    places.into_iter().map(|folder| Path::new(folder).join(program)).find(|path| path.is_file())
+    let folders = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
+    folders.into_iter().map(|folder| Path::new(folder).join(program)).find(|path| path.is_file())
 }
 
 fn as_nobody(line: &str, folder: &Path) -> Command {
