@@ -55,7 +55,7 @@ fn stacks(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn marked(criterion: &mut Criterion) {
+fn instrumented(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("firefox");
     group.sample_size(10).throughput(Throughput::Elements(EVENTS));
     let mut tables = zones::tables();
@@ -72,5 +72,5 @@ fn marked(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, firefox, marked, stacks);
+criterion_group!(benches, firefox, instrumented, stacks);
 criterion_main!(benches);

@@ -29,7 +29,7 @@ fn tracy(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn marked(criterion: &mut Criterion) {
+fn instrumented(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("tracy");
     group.sample_size(10).throughput(Throughput::Elements(EVENTS));
     let mut tables = zones::tables();
@@ -43,5 +43,5 @@ fn marked(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, tracy, marked);
+criterion_group!(benches, tracy, instrumented);
 criterion_main!(benches);

@@ -76,16 +76,16 @@ mod tests {
         ) {
             let mut list = CompressedList::default();
             let filled = lengths.iter().zip((0u8..99).cycle());
-            let texts: Vec<Vec<u8>> = filled.map(|(length, byte)| vec![byte; *length]).collect();
-            texts.iter().for_each(|text| list.push_with(|out| out.extend(text)));
+            let lists: Vec<Vec<u8>> = filled.map(|(length, byte)| vec![byte; *length]).collect();
+            lists.iter().for_each(|list_bytes| list.push_with(|out| out.extend(list_bytes)));
             let mut read = Vec::new();
-            let each = |text: &[u8]| {
-                read.push(text.to_vec());
+            let each = |list_bytes: &[u8]| {
+                read.push(list_bytes.to_vec());
                 Ok(())
             };
             list.try_for_each(each, |error| error).unwrap();
             prop_assert_eq!(list.bytes(), lengths.iter().sum::<usize>());
-            prop_assert_eq!(read, texts);
+            prop_assert_eq!(read, lists);
         }
     }
 

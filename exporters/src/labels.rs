@@ -52,11 +52,11 @@ pub(crate) fn duration(nanoseconds: u64) -> String {
 
 /// A line for each field: the text first, as it is, then the others with their names.
 pub(crate) fn lines(fields: &Fields, tables: &Tables) -> String {
-    let texts = fields.iter().filter(|field| is_text(field));
-    let texts = texts.map(|field| value(&field.value, tables));
+    let lines = fields.iter().filter(|field| is_text(field));
+    let lines = lines.map(|field| value(&field.value, tables));
     let others = fields.iter().filter(|field| !is_text(field));
     let others = others.map(|field| named_value(field, tables).into());
-    texts.chain(others).collect::<Vec<_>>().join("\n")
+    lines.chain(others).collect::<Vec<_>>().join("\n")
 }
 
 fn is_text(field: &Field) -> bool {
@@ -162,9 +162,9 @@ mod tests {
 
     #[test]
     fn a_duration_keeps_all_its_digits() {
-        let said = [0, 999, 1_000, 1_500, 2_000_001, 3_000_000_000, u64::MAX].map(duration);
+        let shown = [0, 999, 1_000, 1_500, 2_000_001, 3_000_000_000, u64::MAX].map(duration);
         assert_eq!(
-            said,
+            shown,
             ["0 ns", "999 ns", "1 us", "1.5 us", "2.000001 ms", "3 s", "18446744073.709551615 s"]
         );
     }
@@ -188,13 +188,13 @@ mod tests {
         let [category, string, size] =
             ["message", "level", "size"].map(|word| tables.strings.intern(word));
         let fields = vec![Field::named(size, Value::Bytes(3))];
-        let mut said = Message { category, text: None, color: None, stack: None, fields };
-        assert_eq!(message(&said, &tables), "message (size: 3 bytes)");
-        said.text = Some(MessageText::Interned { string, number: Some(7) });
-        assert_eq!((message_name(&said), &*message_text(&said, &tables)), (string, "level 7"));
-        said.text = Some(MessageText::Written("a file".into()));
-        assert_eq!(message(&said, &tables), "a file (size: 3 bytes)");
-        assert_eq!(message_name(&said), category);
+        let mut named = Message { category, text: None, color: None, stack: None, fields };
+        assert_eq!(message(&named, &tables), "message (size: 3 bytes)");
+        named.text = Some(MessageText::Interned { string, number: Some(7) });
+        assert_eq!((message_name(&named), &*message_text(&named, &tables)), (string, "level 7"));
+        named.text = Some(MessageText::Written("a file".into()));
+        assert_eq!(message(&named, &tables), "a file (size: 3 bytes)");
+        assert_eq!(message_name(&named), category);
     }
 
     #[test]

@@ -60,13 +60,13 @@ struct State {
 pub(crate) struct Locks {
     locks: FxHashMap<LockId, State>,
     waits: FxHashMap<ThreadId, (LockId, Time)>,
-    steps: Vec<LockTransition>,
+    transitions: Vec<LockTransition>,
 }
 
 impl Locks {
     /// What the event comes to, in order.
     pub(crate) fn event(&mut self, time: Time, event: &LockEvent) -> &[LockTransition] {
-        self.steps.clear();
+        self.transitions.clear();
         let LockEvent { lock, thread, action, shared, .. } = *event;
         match action {
             LockAction::Wait => {
@@ -80,14 +80,14 @@ impl Locks {
             LockAction::Release => self.release(lock, |hold| hold.thread == thread, 1),
             LockAction::GiveUp => self.stop_waiting(thread, None),
         }
-        &self.steps
+        &self.transitions
     }
 
     /// A thread has ended: it waits for nothing. What it holds stays held.
     pub(crate) fn thread_ended(&mut self, thread: ThreadId) -> &[LockTransition] {
-        self.steps.clear();
+        self.transitions.clear();
         self.stop_waiting(thread, None);
-        &self.steps
+        &self.transitions
     }
 
     fn wait(&mut self, time: Time, lock: LockId, thread: ThreadId) {
@@ -96,7 +96,7 @@ impl Locks {
         let holder =
             state.holds.iter().flatten().map(|hold| hold.thread).find(|holder| *holder != thread);
         self.waits.insert(thread, (lock, time));
-        self.steps.push(LockTransition::WaitBegins { lock, thread, holder });
+        self.transitions.push(LockTransition::WaitBegins { lock, thread, holder });
     }
 
     fn stop_waiting(&mut self, thread: ThreadId, obtained: Option<LockId>) {
@@ -104,7 +104,7 @@ impl Locks {
         if let Some(state) = self.locks.get_mut(&lock) {
             state.waiting = state.waiting.saturating_sub(1);
         }
-        self.steps.push(LockTransition::WaitEnds {
+        self.transitions.push(LockTransition::WaitEnds {
             lock,
             thread,
             since,
@@ -124,7 +124,7 @@ impl Locks {
             holds.len() - 1
         });
         holds[row] = Some(LockHold { thread, since: time, shared });
-        self.steps.push(LockTransition::HoldBegins { lock, thread, row, shared });
+        self.transitions.push(LockTransition::HoldBegins { lock, thread, row, shared });
     }
 
     /// Ends the last `most` holds for which `ends` is true.
@@ -134,7 +134,7 @@ impl Locks {
             holds.iter_mut().enumerate().rev().filter(|(_, row)| row.as_ref().is_some_and(&ends));
         for (row, hold) in ending.take(most) {
             if let Some(LockHold { thread, since, .. }) = hold.take() {
-                self.steps.push(LockTransition::HoldEnds {
+                self.transitions.push(LockTransition::HoldEnds {
                     lock,
                     thread,
                     row,
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn a_thread_waits_for_the_holder_and_has_the_lock_when_it_lets_go() {
         let mut locks = Locks::default();
-        let mut steps = Vec::new();
+        let mut transitions = Vec::new();
         let actions = [
             (A, LockAction::Obtain),
             (B, LockAction::Wait),
@@ -170,7 +170,7 @@ mod tests {
             (B, LockAction::Obtain),
         ];
         for (time, (thread, action)) in (1..).map(Time).zip(actions) {
-            steps.extend_from_slice(locks.event(time, &event(thread, action, false)));
+            transitions.extend_from_slice(locks.event(time, &event(thread, action, false)));
         }
         let expected = [
             LockTransition::HoldBegins { lock: LOCK, thread: A, row: 0, shared: false },
@@ -185,7 +185,7 @@ mod tests {
             LockTransition::WaitEnds { lock: LOCK, thread: B, since: Time(2), obtained: true },
             LockTransition::HoldBegins { lock: LOCK, thread: B, row: 0, shared: false },
         ];
-        assert_eq!(steps, expected);
+        assert_eq!(transitions, expected);
     }
 
     #[test]

@@ -390,13 +390,13 @@ mod tests {
     #[test]
     fn numbers_that_the_viewer_would_round_are_texts() {
         let (mut kinds, mut tables) = (Kinds::default(), Tables::default());
-        for (value, said) in [
+        for (value, expected) in [
             (Value::Unsigned(u64::MAX), "\"18446744073709551615\""),
             (Value::Address(u64::MAX), "\"0xffffffffffffffff\""),
             (Value::Signed(i64::MIN), "\"-9223372036854775808\""),
         ] {
             let field = field(&mut tables, "id", value);
-            assert_eq!(shown(&mut kinds, None, &field, &tables).1, said);
+            assert_eq!(shown(&mut kinds, None, &field, &tables).1, expected);
         }
     }
 

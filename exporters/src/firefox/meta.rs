@@ -118,7 +118,7 @@ fn recording(session: &SessionInfo) -> Vec<Value> {
         ClockSource::SystemTime => "system time, in steps of its timer",
     };
     let bound = session.clocks.iter().map(|clock| clock.error_bound_ns).fold(0.0, f64::max).ceil();
-    let texts = [
+    let labeled = [
         ("Kernel", session.kernel_version.clone()),
         ("Kernel build id", session.kernel_build_id.clone()),
         ("Boot id", session.boot_id.clone()),
@@ -127,9 +127,9 @@ fn recording(session: &SessionInfo) -> Vec<Value> {
         ("Clock", clock.to_owned()),
         ("Notes", session.notes.join("; ")),
     ];
-    let texts = texts.into_iter().filter(|(_, text)| !text.is_empty());
+    let labeled = labeled.into_iter().filter(|(_, text)| !text.is_empty());
     let mut rows: Vec<Value> =
-        texts.map(|(label, text)| row(label, "string", json!(text))).collect();
+        labeled.map(|(label, text)| row(label, "string", json!(text))).collect();
     rows.push(row("Sampling rate asked for, Hz", "integer", json!(session.sample_rate_hz)));
     rows.push(row("Clock error bound", "nanoseconds", json!(bound)));
     rows

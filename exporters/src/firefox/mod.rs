@@ -388,7 +388,9 @@ impl<W: Write> FirefoxExporter<W> {
             Event::SliceBegin(track, slice) => {
                 return self.timeline.slices.begin(*track, time, slice);
             }
-            Event::SliceUpdate(track, more) => return self.timeline.slices.more(*track, more),
+            Event::SliceUpdate(track, update) => {
+                return self.timeline.slices.update(*track, update);
+            }
             Event::SliceEnd(track) => {
                 (*track, self.timeline.slices.end(*track, time, &mut self.shared, tables))
             }

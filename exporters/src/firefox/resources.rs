@@ -2,7 +2,7 @@
 
 use super::counters::Counter;
 use super::markers::{Cause, CrashData, Data, LockData, Marker, Timing};
-use super::slices::place;
+use super::slices::location_label;
 use super::tables::{Category, Shared};
 use crate::heap::{Heap, PoolKey};
 use crate::locks::{LockTransition, Locks};
@@ -39,8 +39,8 @@ impl LockMarkers {
         shared: &mut Shared,
         tables: &Tables,
     ) -> Vec<(ThreadId, Marker)> {
-        let steps = self.locks.event(Time(time), event).to_vec();
-        self.markers(&steps, (time, event.location), shared, tables)
+        let transitions = self.locks.event(Time(time), event).to_vec();
+        self.markers(&transitions, (time, event.location), shared, tables)
     }
 
     /// A thread has ended: it waits no more.
@@ -51,20 +51,20 @@ impl LockMarkers {
         shared: &mut Shared,
         tables: &Tables,
     ) -> Vec<(ThreadId, Marker)> {
-        let steps = self.locks.thread_ended(thread).to_vec();
-        self.markers(&steps, (time, None), shared, tables)
+        let transitions = self.locks.thread_ended(thread).to_vec();
+        self.markers(&transitions, (time, None), shared, tables)
     }
 
     fn markers(
         &mut self,
-        steps: &[LockTransition],
+        transitions: &[LockTransition],
         (time, location): (u64, Option<LocationId>),
         shared: &mut Shared,
         tables: &Tables,
     ) -> Vec<(ThreadId, Marker)> {
         let mut markers = Vec::new();
-        for step in steps {
-            match *step {
+        for transition in transitions {
+            match *transition {
                 LockTransition::WaitBegins { lock, thread, holder } => {
                     self.waits.insert(
                         (thread, lock),
@@ -145,7 +145,7 @@ fn marker(
         holder,
         obtained,
         shared: open.shared.then_some("yes"),
-        place: open.location.or(row.location).map(|location| place(location, tables)),
+        place: open.location.or(row.location).map(|location| location_label(location, tables)),
     });
     let name = shared.string(name);
     (open.thread, Marker { name, category: Category::Lock.index(), timing, data: data.into() })

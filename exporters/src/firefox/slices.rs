@@ -11,7 +11,7 @@ use syscollect_model::{
     StackId, StringId, Tables, Track, TrackId, TrackKind, TrackRole,
 };
 
-/// Names that zones of one place in the source may have as markers: the chart
+/// Names that zones of one source location may have as markers: the chart
 /// has a row for each name, and some are made at run time.
 const NAMES_OF_A_PLACE: u32 = 16;
 /// Slices inside each other that become markers.
@@ -68,10 +68,10 @@ impl Slices {
     }
 
     /// More is known of the innermost slice of a track.
-    pub(super) fn more(&mut self, track: TrackId, more: &SliceUpdate) {
+    pub(super) fn update(&mut self, track: TrackId, update: &SliceUpdate) {
         let Some(open) = self.open.get_mut(&track).and_then(Nesting::innermost) else { return };
-        open.slice.apply(more);
-        open.unfinished |= more.unfinished;
+        open.slice.apply(update);
+        open.unfinished |= update.unfinished;
     }
 
     /// The marker of the innermost slice of a track, which ends.
@@ -223,8 +223,10 @@ impl Slices {
         self.fill_fields(reported, (slice.schema, &slice.fields), shared, tables);
         if let Some(location) = slice.location {
             let row = tables.location(location);
-            let place = place(location, tables);
-            reported.entries.push((self.kinds.key("place"), FieldItem::Text(place.into())));
+            let location_label = location_label(location, tables);
+            reported
+                .entries
+                .push((self.kinds.key("place"), FieldItem::Text(location_label.into())));
             if !tables.strings.get(row.function).is_empty() {
                 let function = shared.string(tables.strings.get(row.function));
                 reported.entries.push((self.kinds.key("function"), FieldItem::Row(function)));
@@ -246,12 +248,12 @@ impl Slices {
         shared: &mut Shared,
         tables: &Tables,
     ) {
-        let mut more = String::new();
+        let mut update = String::new();
         for field in fields {
-            reported.entries.extend(self.kinds.field((schema, field), &mut more, shared, tables));
+            reported.entries.extend(self.kinds.field((schema, field), &mut update, shared, tables));
         }
-        if !more.is_empty() {
-            reported.entries.push((self.kinds.key("more"), FieldItem::Text(more.into())));
+        if !update.is_empty() {
+            reported.entries.push((self.kinds.key("more"), FieldItem::Text(update.into())));
         }
     }
 
@@ -280,7 +282,7 @@ fn cause(stack: Option<StackId>, shared: &mut Shared, tables: &Tables) -> Option
 }
 
 /// `file:line`, or the file where the line is not known.
-pub(super) fn place(location: LocationId, tables: &Tables) -> String {
+pub(super) fn location_label(location: LocationId, tables: &Tables) -> String {
     let row = tables.location(location);
     let file = tables.strings.get(row.file);
     if row.line > 0 { format!("{file}:{}", row.line) } else { file.to_owned() }

@@ -83,8 +83,9 @@ mod tests {
     #[test]
     fn the_machine_queues_and_talkative_threads_are_shown_beside_the_busiest() {
         let machine = ThreadContent { always: true, ..ThreadContent::default() };
-        let marked = ThreadContent { marks: 3, ..ThreadContent::default() };
-        let threads = [machine, busy(5), busy(1_000), busy(49), busy(50), marked, busy(0), machine];
+        let instrumented = ThreadContent { marks: 3, ..ThreadContent::default() };
+        let threads =
+            [machine, busy(5), busy(1_000), busy(49), busy(50), instrumented, busy(0), machine];
         assert_eq!(choose(&threads), Choice { visible: vec![0, 2, 4, 5, 7], selected: Some(2) });
     }
 

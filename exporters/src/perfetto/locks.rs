@@ -109,7 +109,7 @@ fn row_of<W: Write>(
     let tables = at.tables;
     let group = tracks.of_process(at, tables.lock(lock).process, "Locks")?;
     let name = tables.strings.get(tables.lock(lock).name);
-    tracks.place(
+    tracks.uuid_of(
         at,
         TrackSubject::Lock(lock, row),
         Some(group),

@@ -82,8 +82,8 @@ impl Timeline {
         match *event {
             Event::Counter(track, value) => tracks.counter(at, sched, (track, value)),
             Event::SliceBegin(track, ref slice) => slices.begin(tracks, at, track, slice),
-            Event::SliceUpdate(track, ref more) => {
-                slices.more(track, more);
+            Event::SliceUpdate(track, ref update) => {
+                slices.update(track, update);
                 Ok(())
             }
             Event::SliceEnd(track) => slices.end(tracks, at, track),

@@ -21,7 +21,7 @@ pub(crate) fn event<W: Write>(
     let Some(((process, pool), totals)) = heap.event(event, at.tables) else { return Ok(()) };
     let name = pool.map_or(HEAP, |name| at.tables.strings.get(name));
     let group = tracks.of_process(at, process, "Memory")?;
-    let uuid = tracks.place(
+    let uuid = tracks.uuid_of(
         at,
         TrackSubject::Pool(process, pool),
         Some(group),

@@ -60,9 +60,9 @@ impl Slices {
     }
 
     /// More is known of the innermost slice.
-    pub(crate) fn more(&mut self, id: TrackId, more: &SliceUpdate) {
+    pub(crate) fn update(&mut self, id: TrackId, update: &SliceUpdate) {
         let Some(known) = self.open(id).slices.innermost() else { return };
-        known.get_or_insert_default().add(more, MAX_LATER_FIELDS);
+        known.get_or_insert_default().add(update, MAX_LATER_FIELDS);
     }
 
     /// The innermost slice ends; an end without a beginning is not written.
@@ -73,11 +73,11 @@ impl Slices {
         id: TrackId,
     ) -> Result<(), ExportError> {
         let open = self.open(id);
-        let Some(more) = open.slices.end() else { return Ok(()) };
+        let Some(update) = open.slices.end() else { return Ok(()) };
         let left_out = std::mem::take(&mut open.left_out);
         let uuid = tracks.model(at, id)?;
-        if let Some(more) = more {
-            write_update(tracks, &more, at.tables);
+        if let Some(update) = update {
+            write_update(tracks, &update, at.tables);
         }
         if left_out > 0 {
             tracks.details.note("deeper slices left out", Note::Number(left_out));
@@ -130,8 +130,9 @@ pub(crate) fn crash<W: Write>(
 ) -> Result<(), ExportError> {
     let tables = at.tables;
     let row = tables.thread(crash.thread);
-    let places = [tracks.thread(at, crash.thread)?, tracks.of_process(at, row.process, "Crash")?];
-    for uuid in places {
+    let tracks_of_crash =
+        [tracks.thread(at, crash.thread)?, tracks.of_process(at, row.process, "Crash")?];
+    for uuid in tracks_of_crash {
         let details = &mut tracks.details;
         details.name(crash.signal, tables);
         details.note("thread", Note::Text(tables.strings.get(row.name)));
@@ -173,15 +174,15 @@ fn write_details(tracks: &mut Tracks, slice: &Slice, tables: &Tables) {
     }
 }
 
-fn write_update(tracks: &mut Tracks, more: &SliceUpdate, tables: &Tables) {
+fn write_update(tracks: &mut Tracks, update: &SliceUpdate, tables: &Tables) {
     let details = &mut tracks.details;
-    if let Some((name, number)) = more.name {
+    if let Some((name, number)) = update.name {
         details.note("name", Note::Text(&labels::numbered(name, number, tables)));
     }
-    for field in &more.fields {
+    for field in &update.fields {
         details.field(field, None, tables);
     }
-    if more.unfinished {
+    if update.unfinished {
         details.note("unfinished", Note::Yes);
     }
 }

@@ -130,7 +130,7 @@ impl Tracks {
         at: &mut Context<'_, W>,
         loss: &Loss,
     ) -> Result<(), ExportError> {
-        let uuid = self.place(at, TrackSubject::Losses, None, Some("Losses"), Shape::Slices)?;
+        let uuid = self.uuid_of(at, TrackSubject::Losses, None, Some("Losses"), Shape::Slices)?;
         let details = &mut self.details;
         details.dynamic_name(&format!("{} lost: {}", loss.count, loss.cause.name()));
         details.note("count", Note::Number(loss.count));
@@ -197,16 +197,16 @@ impl Tracks {
         };
         let parent = match row.scope {
             Scope::Machine(_) if row.kind == TrackKind::GpuQueue => {
-                Some(self.place(at, TrackSubject::Gpu, None, Some(GPU), Shape::Slices)?)
+                Some(self.uuid_of(at, TrackSubject::Gpu, None, Some(GPU), Shape::Slices)?)
             }
-            Scope::Machine(_) if matches!(row.kind, TrackKind::Frames { .. }) => {
-                Some(self.place(at, TrackSubject::Displays, None, Some(DISPLAYS), Shape::Slices)?)
-            }
+            Scope::Machine(_) if matches!(row.kind, TrackKind::Frames { .. }) => Some(
+                self.uuid_of(at, TrackSubject::Displays, None, Some(DISPLAYS), Shape::Slices)?,
+            ),
             Scope::Process(process) if row.kind == TrackKind::GpuQueue => {
                 Some(self.of_process(at, process, GPU)?)
             }
             Scope::Machine(_) => None,
-            Scope::Cpu(_) => Some(self.place(
+            Scope::Cpu(_) => Some(self.uuid_of(
                 at,
                 TrackSubject::Cpus(row.name),
                 None,
@@ -232,7 +232,7 @@ impl Tracks {
                     }
                     _ => strings.get(row.name),
                 };
-                self.place(at, TrackSubject::Model(id), parent, Some(name), shape)?
+                self.uuid_of(at, TrackSubject::Model(id), parent, Some(name), shape)?
             }
         };
         if id.index() >= self.models.len() {
@@ -248,7 +248,7 @@ impl Tracks {
         at: &mut Context<'_, W>,
         id: ThreadId,
     ) -> Result<u64, ExportError> {
-        self.place(at, TrackSubject::Thread(id), None, None, Shape::Slices)
+        self.uuid_of(at, TrackSubject::Thread(id), None, None, Shape::Slices)
     }
 
     /// The id of a process's own track.
@@ -257,7 +257,7 @@ impl Tracks {
         at: &mut Context<'_, W>,
         id: ProcessId,
     ) -> Result<u64, ExportError> {
-        self.place(at, TrackSubject::Process(id), None, None, Shape::Slices)
+        self.uuid_of(at, TrackSubject::Process(id), None, None, Shape::Slices)
     }
 
     /// A track of this name below a process.
@@ -268,7 +268,7 @@ impl Tracks {
         name: &'static str,
     ) -> Result<u64, ExportError> {
         let parent = self.process(at, id)?;
-        self.place(
+        self.uuid_of(
             at,
             TrackSubject::ProcessChild(id, name),
             Some(parent),
@@ -285,23 +285,29 @@ impl Tracks {
         name: &'static str,
     ) -> Result<u64, ExportError> {
         let parent = self.thread(at, id)?;
-        self.place(at, TrackSubject::ThreadChild(id, name), Some(parent), Some(name), Shape::Slices)
+        self.uuid_of(
+            at,
+            TrackSubject::ThreadChild(id, name),
+            Some(parent),
+            Some(name),
+            Shape::Slices,
+        )
     }
 
     /// The id of a track, described if it is new.
-    pub(crate) fn place<W: Write>(
+    pub(crate) fn uuid_of<W: Write>(
         &mut self,
         at: &mut Context<'_, W>,
-        place: TrackSubject,
+        subject: TrackSubject,
         parent: Option<u64>,
         name: Option<&str>,
         shape: Shape,
     ) -> Result<u64, ExportError> {
-        if let Some(uuid) = self.uuids.get(&place) {
+        if let Some(uuid) = self.uuids.get(&subject) {
             return Ok(*uuid);
         }
         let uuid = self.first_uuid + self.uuids.len() as u64;
-        self.uuids.insert(place, uuid);
+        self.uuids.insert(subject, uuid);
         let (sequence, time, tables) = (&mut self.descriptors, at.time, at.tables);
         at.stream.packet(|message| {
             sequence.head(message, Some(time));
@@ -313,7 +319,7 @@ impl Tracks {
                 if let Some(name) = name {
                     fields.string(track::NAME, name);
                 }
-                match place {
+                match subject {
                     TrackSubject::Process(id) => fields.message(track::PROCESS, |fields| {
                         fields.uint(track::PROCESS_PID, u64::from(tables.process(id).pid));
                     }),

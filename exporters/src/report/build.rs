@@ -135,9 +135,9 @@ impl ReportExporter {
     fn processes(&self, tables: &Tables) -> Vec<ProcessRow> {
         let mut rows = BTreeMap::<ProcessId, ProcessRow>::new();
         // Some traces tell of processes and of none of their threads.
-        let told =
+        let reported =
             self.scheduling.accounts().filter(|(_, account)| account.chosen && account.reported);
-        rows.extend(told.map(|(_, account)| (account.process, ProcessRow::default())));
+        rows.extend(reported.map(|(_, account)| (account.process, ProcessRow::default())));
         for (_, account) in self.active() {
             let row = rows.entry(account.process).or_default();
             row.threads += 1;
@@ -287,7 +287,7 @@ impl ReportExporter {
             build_id: module
                 .map_or_else(BuildId::default, |id| tables.module(id).build_id.clone())
                 .to_string(),
-            places: found.places.len() as u64,
+            places: found.addresses.len() as u64,
             samples: found.samples,
             blocked_ns: found.blocked,
             debug_package: String::new(),

@@ -281,24 +281,24 @@ fn longest_blocked(sums: &Sums, programs: &Programs, tables: &Tables) -> Option<
         .filter(|((wait, (process, _)), _)| is_of_interest(*wait, *process, tables))
         .collect();
     stacks.sort_unstable_by_key(|(key, total)| (Reverse(total.sum), **key));
-    let mut places = FxHashMap::<OwnStackKey, (Total, BTreeSet<ProcessId>)>::default();
+    let mut calls = FxHashMap::<OwnStackKey, (Total, BTreeSet<ProcessId>)>::default();
     for ((wait, (process, stack)), total) in stacks.into_iter().take(LOOKED_AT) {
         let (program, call) = (programs.first_of(*process), OwnCall::of(*stack, tables));
-        let (sum, processes) =
-            places.entry(OwnStackKey { program, wait: *wait, call }).or_default();
+        let (sum, processes) = calls.entry(OwnStackKey { program, wait: *wait, call }).or_default();
         sum.merge(total);
         processes.insert(*process);
     }
-    let longest =
-        places.into_iter().min_by_key(|(place, (total, _))| (Reverse(total.sum), place.clone()));
-    let (place, (total, processes)) = longest?;
+    let longest = calls
+        .into_iter()
+        .min_by_key(|(blocked_call, (total, _))| (Reverse(total.sum), blocked_call.clone()));
+    let (blocked_call, (total, processes)) = longest?;
     Some(LongestBlocked {
         pid: processes.first().map_or(0, |process| tables.process(*process).pid),
         processes: processes.len(),
-        process: tables.process_name(place.program).into(),
-        waits_for: place.wait.name().to_owned(),
-        function: place.call.function,
-        called: place.call.called,
+        process: tables.process_name(blocked_call.program).into(),
+        waits_for: blocked_call.wait.name().to_owned(),
+        function: blocked_call.call.function,
+        called: blocked_call.call.called,
         count: total.count,
         blocked_ns: total.sum,
     })

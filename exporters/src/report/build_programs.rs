@@ -29,7 +29,7 @@ impl ReportExporter {
                     blocked_ns: *blocked_ns,
                 });
                 SliceRow {
-                    location: place(key.location, tables),
+                    location: source_location(key.location, tables),
                     blocked_in: longest,
                     ..slice_row(tables.strings.get(key.name), named)
                 }
@@ -103,7 +103,7 @@ impl ReportExporter {
                 name: tables.strings.get(key.name).to_owned(),
                 pid,
                 process,
-                location: place(key.location, tables),
+                location: source_location(key.location, tables),
                 waits: waits.count,
                 contended,
                 given_up,
@@ -254,7 +254,7 @@ fn outermost(named: &Named) -> Distribution {
     Distribution { total_ns: all.total_ns.saturating_sub(named.nested_ns), ..all }
 }
 
-fn place(location: Option<LocationId>, tables: &Tables) -> Option<SourceLocation> {
+fn source_location(location: Option<LocationId>, tables: &Tables) -> Option<SourceLocation> {
     let row = tables.location(location?);
     let [file, function] = [row.file, row.function].map(|name| tables.strings.get(name).to_owned());
     Some(SourceLocation { file, line: row.line, function })

@@ -147,9 +147,9 @@ mod tests {
 
     #[test]
     fn numbers_of_any_size_are_short() {
-        let texts = [0.0, -7.0, 2_400_000.0, 62.5, 1.0 / 3.0, 1e-9, -1.5e300, f64::MAX].map(number);
+        let shown = [0.0, -7.0, 2_400_000.0, 62.5, 1.0 / 3.0, 1e-9, -1.5e300, f64::MAX].map(number);
         assert_eq!(
-            texts,
+            shown,
             ["0", "-7", "2400000", "62.500", "0.333", "1.000e-9", "-1.500e300", "1.798e308"]
         );
     }

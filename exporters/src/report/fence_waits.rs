@@ -80,10 +80,10 @@ impl FenceWaits {
         open.push(wait);
     }
 
-    pub(super) fn more(&mut self, track: TrackId, more: &SliceUpdate) {
+    pub(super) fn update(&mut self, track: TrackId, update: &SliceUpdate) {
         let Some(wait) = self.open.get_mut(&track).and_then(Nesting::innermost) else { return };
-        wait.unfinished |= more.unfinished;
-        for field in &more.fields {
+        wait.unfinished |= update.unfinished;
+        for field in &update.fields {
             if let (FieldRole::FenceSignaler, Value::Text(text)) = (field.role, &field.value) {
                 wait.signaled_by.clone_from(text);
             }

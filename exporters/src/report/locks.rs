@@ -122,9 +122,9 @@ impl LockCounts {
             }
             LockTransition::HoldBegins { .. } => {}
             LockTransition::HoldEnds { lock, thread, since, .. } => {
-                let held = now.saturating_sub(since.0);
-                self.rows.row(lock_key(lock, tables)).holds.add(held);
-                self.holders.row((lock_key(lock, tables), thread)).add(held);
+                let hold = now.saturating_sub(since.0);
+                self.rows.row(lock_key(lock, tables)).holds.add(hold);
+                self.holders.row((lock_key(lock, tables), thread)).add(hold);
             }
         }
     }

@@ -470,9 +470,9 @@ impl ReportExporter {
                     self.callers.add(slice.name, slice.stack);
                 }
             }
-            Event::SliceUpdate(track, more) => {
-                self.gpu.waits.more(*track, more);
-                self.slices.more(*track, more);
+            Event::SliceUpdate(track, update) => {
+                self.gpu.waits.update(*track, update);
+                self.slices.update(*track, update);
             }
             Event::SliceEnd(track) => {
                 self.gpu.waits.end(now, *track);

@@ -9,7 +9,7 @@ use syscollect_model::Unit;
 pub struct SliceRow {
     /// The name, without its number.
     pub name: String,
-    /// Where they were marked.
+    /// Where in the source they are.
     #[serde(default)]
     pub location: Option<SourceLocation>,
     /// Those that began and ended within the session. The total has the time of slices in another

@@ -110,12 +110,12 @@ pub(super) struct Hits {
 pub(super) fn by_function(samples: &Samples, tables: &Tables) -> FxHashMap<Function, Hits> {
     let mut functions = FxHashMap::<Function, Hits>::default();
     for (stack, count) in samples.stacks() {
-        let places = tables
+        let frames = tables
             .stack(stack)
             .iter()
             .enumerate()
             .filter(|(_, frame)| !tables.is_truncation(**frame));
-        for (depth, frame) in places {
+        for (depth, frame) in frames {
             let hits = functions.entry(function(*frame, tables)).or_default();
             hits.own += if depth == 0 { count } else { 0 };
             if hits.last != Some(stack) {

@@ -123,9 +123,9 @@ impl Slices {
         }
     }
 
-    pub(super) fn more(&mut self, track: TrackId, more: &SliceUpdate) {
+    pub(super) fn update(&mut self, track: TrackId, update: &SliceUpdate) {
         if let Some(slice) = self.open.get_mut(&track).and_then(Nesting::innermost) {
-            slice.unfinished |= more.unfinished;
+            slice.unfinished |= update.unfinished;
         }
     }
 

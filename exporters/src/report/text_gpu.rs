@@ -84,19 +84,19 @@ fn wait(row: &FenceWaitRow) -> String {
     };
     // The driver may have another word for the timeline of its queue.
     let timeline = row.queue.as_ref().unwrap_or(&row.timeline);
-    let mut said = format!("{}{process}: {} {}", shown(&own), shown(timeline), row.fence);
+    let mut sentence = format!("{}{process}: {} {}", shown(&own), shown(timeline), row.fence);
     match &row.submitted_by {
-        Some(thread) if *thread == own => said += ", its own job",
-        Some(thread) => said += &format!(", a job of {}", shown(thread)),
+        Some(thread) if *thread == own => sentence += ", its own job",
+        Some(thread) => sentence += &format!(", a job of {}", shown(thread)),
         None => {}
     }
     if let Some(signaler) = &row.signaled_by {
-        said += &format!(", signaled by {}", shown(signaler));
+        sentence += &format!(", signaled by {}", shown(signaler));
     }
     if row.unfinished {
-        said += ", not signaled when the recording ended";
+        sentence += ", not signaled when the recording ended";
     }
-    said
+    sentence
 }
 
 /// What is wrong with some of the jobs.
@@ -106,10 +106,10 @@ fn missing(row: &GpuRow) -> String {
         (row.unfinished, "not ended"),
         (row.without_beginning, "without a beginning"),
     ];
-    let said: Vec<_> = counts
+    let sentences: Vec<_> = counts
         .iter()
         .filter(|(count, _)| *count > 0)
         .map(|(n, what)| format!("{n} {what}"))
         .collect();
-    if said.is_empty() { String::new() } else { format!("; {}", said.join(", ")) }
+    if sentences.is_empty() { String::new() } else { format!("; {}", sentences.join(", ")) }
 }

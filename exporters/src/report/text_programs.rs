@@ -76,8 +76,8 @@ impl ReportText {
                 let function = shown(reason.function.as_deref()?);
                 Some(format!("; {} in {function}", duration(reason.blocked_ns)))
             });
-            let place = place(row.location.as_ref());
-            let remark = place + &unfinished(row.unfinished) + &blocked.unwrap_or_default();
+            let location = location(row.location.as_ref());
+            let remark = location + &unfinished(row.unfinished) + &blocked.unwrap_or_default();
             [
                 total,
                 grouped(all.count),
@@ -130,7 +130,7 @@ impl ReportText {
             let name = format!(
                 "{}{} of {} ({})",
                 shown(&row.name),
-                place(row.location.as_ref()),
+                location(row.location.as_ref()),
                 shown(&row.process),
                 row.pid
             );
@@ -200,11 +200,11 @@ fn has_nested(durations: &Distribution) -> bool {
     durations.total_ns < durations.mean_ns.saturating_mul(durations.count)
 }
 
-fn place(place: Option<&SourceLocation>) -> String {
+fn location(location: Option<&SourceLocation>) -> String {
     // The path's end says enough; the whole is in the JSON.
-    place.map_or_else(String::new, |place| {
-        let file = place.file.rsplit('/').next().unwrap_or_default();
-        format!(" ({}:{})", shown(file), place.line)
+    location.map_or_else(String::new, |location| {
+        let file = location.file.rsplit('/').next().unwrap_or_default();
+        format!(" ({}:{})", shown(file), location.line)
     })
 }
 

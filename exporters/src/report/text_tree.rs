@@ -201,22 +201,22 @@ impl Shortening<'_> {
     /// Functions that are too long even alone: the longest are shortened.
     fn squeezed(&self, kept: &[usize]) -> String {
         let lengths = (1..=self.room).rev();
-        let mut texts = lengths.map(|longest| self.joined(kept, longest));
-        let text = texts.find(|text| text.chars().count() <= self.room);
-        text.unwrap_or_else(|| shortened(&self.joined(kept, 1), self.room))
+        let mut lines = lengths.map(|longest| self.joined(kept, longest));
+        let line = lines.find(|line| line.chars().count() <= self.room);
+        line.unwrap_or_else(|| shortened(&self.joined(kept, 1), self.room))
     }
 
     fn innermost_own(&self) -> Option<usize> {
         let best = self.links.iter().map(|link| link.code).max()?;
-        let mut places = self.innermost_first();
-        places.find(|place| best > Code::Runtime && self.links[*place].code == best)
+        let mut indices = self.innermost_first();
+        indices.find(|index| best > Code::Runtime && self.links[*index].code == best)
     }
 
     fn innermost_first(&self) -> Box<dyn Iterator<Item = usize>> {
-        let places = 0..self.links.len();
+        let indices = 0..self.links.len();
         match self.order {
-            TreeOrder::Callees => Box::new(places.rev()),
-            TreeOrder::Callers => Box::new(places),
+            TreeOrder::Callees => Box::new(indices.rev()),
+            TreeOrder::Callers => Box::new(indices),
         }
     }
 

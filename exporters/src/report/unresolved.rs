@@ -8,7 +8,7 @@ use syscollect_model::{FrameId, ModuleId, StackId, Tables};
 /// A module's code without names.
 #[derive(Debug, Default)]
 pub(super) struct Unresolved {
-    pub(super) places: FxHashSet<FrameId>,
+    pub(super) addresses: FxHashSet<FrameId>,
     pub(super) samples: u64,
     pub(super) blocked: u64,
 }
@@ -31,7 +31,7 @@ pub(super) fn by_module(
     modules
 }
 
-/// Adds the stack's places without names, and what the stack stands for once per module.
+/// Adds the stack's addresses without names, and what the stack stands for once per module.
 fn each_module(
     stack: StackId,
     tables: &Tables,
@@ -45,12 +45,12 @@ fn each_module(
         }
         let module = tables.frame(*frame).module;
         let row = modules.entry(module).or_default();
-        row.places.insert(*frame);
-        let seen = frames[..depth]
+        row.addresses.insert(*frame);
+        let is_counted = frames[..depth]
             .iter()
             .map(|before| tables.frame(*before))
             .any(|before| before.is_unnamed() && before.module == module);
-        if !seen {
+        if !is_counted {
             add(row);
         }
     }

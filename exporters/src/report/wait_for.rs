@@ -217,12 +217,12 @@ pub(super) fn of_user_function(function: &str) -> Option<WaitFor> {
 /// What threads waited for that left the CPU so. Each stack is looked at once.
 pub(crate) struct WaitsFor<'a> {
     tables: &'a Tables,
-    seen: CachedWaits,
+    cached: CachedWaits,
 }
 
 impl<'a> WaitsFor<'a> {
     pub(crate) fn new(tables: &'a Tables) -> Self {
-        Self { tables, seen: CachedWaits::default() }
+        Self { tables, cached: CachedWaits::default() }
     }
 
     pub(crate) fn of(
@@ -231,7 +231,7 @@ impl<'a> WaitsFor<'a> {
         stack: Option<StackId>,
         reason: Reason,
     ) -> WaitFor {
-        self.seen.of(process, stack, reason, self.tables)
+        self.cached.of(process, stack, reason, self.tables)
     }
 }
 

@@ -76,7 +76,7 @@ pub(super) struct WorstOfEach {
     pub(super) idle_left_out: usize,
     /// They are.
     with_idle: bool,
-    seen: CachedWaits,
+    cached: CachedWaits,
 }
 
 impl WorstOfEach {
@@ -86,7 +86,7 @@ impl WorstOfEach {
             blocked: Longest::new(kept),
             idle_left_out: 0,
             with_idle,
-            seen: CachedWaits::default(),
+            cached: CachedWaits::default(),
         }
     }
 
@@ -97,7 +97,7 @@ impl WorstOfEach {
             blocked: self.blocked.emptied(),
             idle_left_out: 0,
             with_idle: self.with_idle,
-            seen: std::mem::take(&mut self.seen),
+            cached: std::mem::take(&mut self.cached),
         }
     }
 
@@ -108,7 +108,7 @@ impl WorstOfEach {
         off_cpu: &OffCpu,
         tables: &Tables,
     ) -> Option<WaitFor> {
-        let wait = self.seen.of(process, off_cpu.stack, Reason::of(off_cpu), tables);
+        let wait = self.cached.of(process, off_cpu.stack, Reason::of(off_cpu), tables);
         let is_left_out = wait.class() == WaitClass::Idle && !self.with_idle;
         self.idle_left_out += usize::from(is_left_out);
         (!is_left_out).then_some(wait)

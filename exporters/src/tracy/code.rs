@@ -1,9 +1,9 @@
 //! Call stacks, frames and symbols.
 //!
 //! The viewer knows one address space and names what lies in it. The model has
-//! places in modules, which any number of processes map anywhere. So each
+//! offsets in modules, which any number of processes map anywhere. So each
 //! module gets an address of its own in which its offsets lie; the kernel and
-//! code without a module keep their addresses. Where two places would get one
+//! code without a module keep their addresses. Where two frames would get one
 //! address, the second gets another one.
 
 use super::strings::FileStrings;
@@ -86,11 +86,11 @@ impl Addresses {
     }
 }
 
-/// Call stacks, as the places of their frames.
+/// Call stacks, as indices of their frames.
 #[derive(Default)]
 struct CallStacks {
     /// Of all call stacks, one after the other.
-    places: Vec<u32>,
+    frames: Vec<u32>,
     ends: Vec<usize>,
     /// By [`StackId`]: the index of the call stack, from 1; 0 is not yet.
     by_stack: Vec<u32>,
@@ -99,9 +99,9 @@ struct CallStacks {
 }
 
 impl CallStacks {
-    /// The places since the last one are a call stack: its index, from 1.
+    /// The frames since the last one are a call stack: its index, from 1.
     fn end(&mut self) -> u32 {
-        self.ends.push(self.places.len());
+        self.ends.push(self.frames.len());
         self.ends.len() as u32
     }
 }
@@ -122,7 +122,7 @@ impl<K, R> Default for AddressedRows<K, R> {
 /// All code that samples point to.
 pub(crate) struct Code {
     stacks: CallStacks,
-    places: AddressedRows<Box<[FrameId]>, CodeFrame>,
+    frames: AddressedRows<Box<[FrameId]>, CodeFrame>,
     symbols: AddressedRows<SymbolKey, Symbol>,
     unknown: u32,
     pub(crate) kernel: u32,
@@ -134,23 +134,23 @@ pub(crate) struct Code {
 
 impl Code {
     /// With one call stack: that of samples that have none, which the format does not know.
-    pub(crate) fn new(texts: &mut FileStrings) -> Self {
+    pub(crate) fn new(strings: &mut FileStrings) -> Self {
         let mut code = Self {
             stacks: CallStacks::default(),
-            places: AddressedRows::default(),
+            frames: AddressedRows::default(),
             symbols: AddressedRows::default(),
-            unknown: texts.intern("[unknown]"),
-            kernel: texts.intern("<kernel>"),
+            unknown: strings.intern("[unknown]"),
+            kernel: strings.intern("<kernel>"),
             refused: 0,
             cut: 0,
         };
-        code.stacks.none = code.pseudo_stack(texts.intern("[no stack]"));
+        code.stacks.none = code.pseudo_stack(strings.intern("[no stack]"));
         code
     }
 
     /// The frames.
-    pub(crate) fn places(&self) -> &[CodeFrame] {
-        &self.places.rows
+    pub(crate) fn frames(&self) -> &[CodeFrame] {
+        &self.frames.rows
     }
 
     /// The functions.
@@ -162,13 +162,13 @@ impl Code {
         let address = self.symbols.addresses.take(SPARE);
         let (file, image) = (self.unknown, self.unknown);
         self.symbols.rows.push(Symbol { address, name, file, line: 0, image, call: None, size: 0 });
-        let id = self.places.addresses.take(SPARE);
-        self.places.rows.push(CodeFrame {
+        let id = self.frames.addresses.take(SPARE);
+        self.frames.rows.push(CodeFrame {
             id,
             image,
             lines: vec![Line { name, file, line: 0, symbol: address }],
         });
-        self.stacks.places.push(self.places.rows.len() as u32 - 1);
+        self.stacks.frames.push(self.frames.rows.len() as u32 - 1);
         self.stacks.end()
     }
 
@@ -176,13 +176,13 @@ impl Code {
     pub(crate) fn callstack(
         &mut self,
         stack: Option<StackId>,
-        texts: &mut FileStrings,
+        strings: &mut FileStrings,
         tables: &Tables,
     ) -> u32 {
         let Some(stack) = stack else { return self.stacks.none };
         match self.stacks.by_stack.get(stack.index()) {
             Some(index) if *index != 0 => *index,
-            _ => self.new_callstack(stack, texts, tables),
+            _ => self.new_callstack(stack, strings, tables),
         }
     }
 
@@ -190,14 +190,14 @@ impl Code {
     pub(crate) fn callstack_or_none(
         &mut self,
         stack: Option<StackId>,
-        texts: &mut FileStrings,
+        strings: &mut FileStrings,
         tables: &Tables,
     ) -> u32 {
-        stack.map_or(0, |stack| self.callstack(Some(stack), texts, tables))
+        stack.map_or(0, |stack| self.callstack(Some(stack), strings, tables))
     }
 
     #[cold]
-    fn new_callstack(&mut self, stack: StackId, texts: &mut FileStrings, tables: &Tables) -> u32 {
+    fn new_callstack(&mut self, stack: StackId, strings: &mut FileStrings, tables: &Tables) -> u32 {
         let frames = tables.stack(stack);
         if self.stacks.ends.len() >= MAX_CALLSTACKS {
             self.refused += 1;
@@ -206,18 +206,18 @@ impl Code {
         if frames.is_empty() {
             return self.stacks.none;
         }
-        let begin = self.stacks.places.len();
+        let begin = self.stacks.frames.len();
         // The innermost function of an address comes first and the one that is not inlined last.
         for frames in frames.chunk_by(|before, _| tables.frame(*before).inlined) {
-            if self.stacks.places.len() - begin == MAX_FRAMES {
+            if self.stacks.frames.len() - begin == MAX_FRAMES {
                 self.cut += 1;
                 break;
             }
-            let place = match self.places.ids.get(frames) {
-                Some(place) => *place,
-                None => self.new_place(frames, texts, tables),
+            let frame = match self.frames.ids.get(frames) {
+                Some(frame) => *frame,
+                None => self.new_code_frame(frames, strings, tables),
             };
-            self.stacks.places.push(place);
+            self.stacks.frames.push(frame);
         }
         let index = self.stacks.end();
         let by_stack = &mut self.stacks.by_stack;
@@ -228,53 +228,69 @@ impl Code {
         index
     }
 
-    fn new_place(&mut self, frames: &[FrameId], texts: &mut FileStrings, tables: &Tables) -> u32 {
+    fn new_code_frame(
+        &mut self,
+        frames: &[FrameId],
+        strings: &mut FileStrings,
+        tables: &Tables,
+    ) -> u32 {
         let outer = tables.frame(frames[frames.len() - 1]);
         let wanted = address(outer.module, outer.offset, tables);
-        let id = self.places.addresses.take(wanted & ID_MASK) & ID_MASK;
-        let image = self.image(outer.module, texts, tables);
-        let function = self.function(outer, image, texts, tables);
-        let mut lines = vec![self.line(frames[frames.len() - 1], function, texts, tables)];
+        let id = self.frames.addresses.take(wanted & ID_MASK) & ID_MASK;
+        let image = self.image(outer.module, strings, tables);
+        let function = self.function(outer, image, strings, tables);
+        let mut lines = vec![self.line(frames[frames.len() - 1], function, strings, tables)];
         // Outwards in, since an inlined function is told by the one around it.
         for inner in frames[..frames.len() - 1].iter().rev().take(MAX_INLINED - 1) {
             let around = &lines[lines.len() - 1];
             let call = (around.file, around.line);
-            let symbol =
-                self.inlined(tables.frame(*inner), (function, wanted, image), call, texts, tables);
-            lines.push(self.line(*inner, symbol, texts, tables));
+            let symbol = self.inlined(
+                tables.frame(*inner),
+                (function, wanted, image),
+                call,
+                strings,
+                tables,
+            );
+            lines.push(self.line(*inner, symbol, strings, tables));
         }
         lines.reverse();
-        self.places.rows.push(CodeFrame { id, image, lines });
-        let index = self.places.rows.len() as u32 - 1;
-        self.places.ids.insert(frames.into(), index);
+        self.frames.rows.push(CodeFrame { id, image, lines });
+        let index = self.frames.rows.len() as u32 - 1;
+        self.frames.ids.insert(frames.into(), index);
         index
     }
 
-    fn line(&self, frame: FrameId, symbol: u64, texts: &mut FileStrings, tables: &Tables) -> Line {
+    fn line(
+        &self,
+        frame: FrameId,
+        symbol: u64,
+        strings: &mut FileStrings,
+        tables: &Tables,
+    ) -> Line {
         let row = tables.frame(frame);
         let name = match row.function {
-            Some(name) => texts.intern(tables.strings.get(name)),
-            None => texts.intern(&tables.frame_label(frame)),
+            Some(name) => strings.intern(tables.strings.get(name)),
+            None => strings.intern(&tables.frame_label(frame)),
         };
-        Line { name, file: self.file(row, texts, tables), line: row.line, symbol }
+        Line { name, file: self.file(row, strings, tables), line: row.line, symbol }
     }
 
     /// The source file. Where it is not known, kernel code is told as the
     /// viewer's own recordings tell it, and other code gets no name: with
     /// `[unknown]` the viewer would take it for external and hide it.
-    fn file(&self, frame: &Frame, texts: &mut FileStrings, tables: &Tables) -> u32 {
+    fn file(&self, frame: &Frame, strings: &mut FileStrings, tables: &Tables) -> u32 {
         match frame.file {
-            Some(file) => texts.intern(tables.strings.get(file)),
+            Some(file) => strings.intern(tables.strings.get(file)),
             None if is_kernel(frame.module, tables) => self.kernel,
-            None => texts.intern(""),
+            None => strings.intern(""),
         }
     }
 
-    fn image(&self, module: Option<ModuleId>, texts: &mut FileStrings, tables: &Tables) -> u32 {
+    fn image(&self, module: Option<ModuleId>, strings: &mut FileStrings, tables: &Tables) -> u32 {
         let Some(module) = module.map(|id| tables.module(id)) else { return self.unknown };
         match module.kind {
             ModuleKind::Kernel => self.kernel,
-            _ => texts.intern(tables.strings.get(module.path)),
+            _ => strings.intern(tables.strings.get(module.path)),
         }
     }
 
@@ -283,29 +299,29 @@ impl Code {
         &mut self,
         frame: &Frame,
         image: u32,
-        texts: &mut FileStrings,
+        strings: &mut FileStrings,
         tables: &Tables,
     ) -> u64 {
         let module = frame.module;
         let (key, name, start) = match frame.function {
             Some(name) => {
-                // Where a function begins is not always known; its places are then one function
-                // each.
+                // Where a function begins is not always known; each of its addresses is then a
+                // function.
                 let start =
                     if frame.function_start == 0 { frame.offset } else { frame.function_start };
                 (
                     SymbolKey::Function { module, start, name },
-                    texts.intern(tables.strings.get(name)),
+                    strings.intern(tables.strings.get(name)),
                     start,
                 )
             }
             None => (
                 SymbolKey::Unnamed { module },
-                texts.intern(&unnamed(module, tables)),
+                strings.intern(&unnamed(module, tables)),
                 frame.offset,
             ),
         };
-        let file = self.file(frame, texts, tables);
+        let file = self.file(frame, strings, tables);
         let size = u32::try_from(frame.function_size).unwrap_or(u32::MAX);
         let wanted = address(module, start, tables);
         self.symbol(
@@ -322,11 +338,11 @@ impl Code {
         frame: &Frame,
         (outer, wanted, image): (u64, u64, u32),
         call: (u32, u32),
-        texts: &mut FileStrings,
+        strings: &mut FileStrings,
         tables: &Tables,
     ) -> u64 {
         let name = frame.function.map_or("[unknown]", |name| tables.strings.get(name));
-        let (name, file) = (texts.intern(name), self.file(frame, texts, tables));
+        let (name, file) = (strings.intern(name), self.file(frame, strings, tables));
         let key = SymbolKey::Inlined { outer, name: frame.function, file: frame.file };
         let symbol =
             Symbol { address: 0, name, file, line: frame.line, image, call: Some(call), size: 0 };
@@ -353,7 +369,7 @@ impl Code {
     ) -> impl ExactSizeIterator<Item = impl ExactSizeIterator<Item = u64>> {
         self.stacks.ends.iter().enumerate().map(|(index, end)| {
             let begin = index.checked_sub(1).map_or(0, |before| self.stacks.ends[before]);
-            self.stacks.places[begin..*end].iter().map(|place| self.places.rows[*place as usize].id)
+            self.stacks.frames[begin..*end].iter().map(|frame| self.frames.rows[*frame as usize].id)
         })
     }
 }
@@ -362,7 +378,7 @@ fn is_kernel(module: Option<ModuleId>, tables: &Tables) -> bool {
     module.is_some_and(|id| tables.module(id).kind.is_kernel())
 }
 
-/// Where a place lies in the file's one address space.
+/// Where code lies in the file's one address space.
 fn address(module: Option<ModuleId>, offset: u64, tables: &Tables) -> u64 {
     match module {
         Some(id) if !tables.module(id).kind.is_kernel() => {
@@ -376,7 +392,7 @@ fn address(module: Option<ModuleId>, offset: u64, tables: &Tables) -> u64 {
     }
 }
 
-/// The one symbol for all places of a module that have no name.
+/// The one symbol for all addresses of a module that have no name.
 fn unnamed(module: Option<ModuleId>, tables: &Tables) -> String {
     match module {
         Some(id) => {

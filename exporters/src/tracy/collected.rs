@@ -5,7 +5,7 @@ use super::locks::Locks;
 use super::memory::Memory;
 use super::messages::{self, Importance, Message};
 use super::plots::Plots;
-use super::rows::{self, LeftOut, Owner, RowId, Rows};
+use super::rows::{self, LeftOutRows, RowId, RowOwner, Rows};
 use super::sched::Cpus;
 use super::slices::Slices;
 use super::strings::FileStrings;
@@ -30,7 +30,7 @@ pub(super) struct Collected {
     pub(super) session: SessionInfo,
     pub(super) rows: Rows,
     pub(super) cpus: Cpus,
-    pub(super) texts: FileStrings,
+    pub(super) strings: FileStrings,
     pub(super) crash: Option<FirstCrash>,
     pub(super) plots: Plots,
     pub(super) slices: Slices,
@@ -61,7 +61,7 @@ impl Collected {
     #[inline]
     fn sampled(&mut self, thread: ThreadId, cpu: CpuId) -> Option<RowId> {
         match thread {
-            Tables::IDLE_THREAD => Some(self.rows.other(Owner::IdleCpu(cpu))),
+            Tables::IDLE_THREAD => Some(self.rows.other(RowOwner::IdleCpu(cpu))),
             thread => self.rows.thread(thread),
         }
     }
@@ -96,22 +96,23 @@ impl Collected {
         stack: Option<StackId>,
     ) {
         let Some(row) = row else { return };
-        let text = self.texts.intern(text);
+        let text = self.strings.intern(text);
         self.rows.get(row).messages.push(Message { time, color, text, stack, importance });
     }
 
-    pub(super) fn life(&mut self, thread: ThreadId, time: i64, text: &str) {
+    pub(super) fn lifecycle(&mut self, thread: ThreadId, time: i64, text: &str) {
         let row = self.rows.thread(thread);
         self.message(row, (time, messages::GREY), text, Importance::of_system(Severity::Debug));
     }
 
     pub(super) fn instant(&mut self, track: TrackId, time: i64, slice: &Slice, tables: &Tables) {
         let row = self.row_of(track, tables);
-        let said = (&*labels::instant(slice, tables), Importance::said(&slice.fields, tables));
-        self.message_from(row, (time, messages::color(slice.color)), said, slice.stack);
+        let content =
+            (&*labels::instant(slice, tables), Importance::of_fields(&slice.fields, tables));
+        self.message_from(row, (time, messages::color(slice.color)), content, slice.stack);
     }
 
-    pub(super) fn said(
+    pub(super) fn message_on_track(
         &mut self,
         track: TrackId,
         time: i64,
@@ -119,15 +120,16 @@ impl Collected {
         tables: &Tables,
     ) {
         let row = self.row_of(track, tables);
-        let said = (&*labels::message(message, tables), Importance::said(&message.fields, tables));
-        self.message_from(row, (time, messages::color(message.color)), said, message.stack);
+        let content =
+            (&*labels::message(message, tables), Importance::of_fields(&message.fields, tables));
+        self.message_from(row, (time, messages::color(message.color)), content, message.stack);
     }
 
     /// The row of what lies on a track.
     fn row_of(&mut self, track: TrackId, tables: &Tables) -> Option<RowId> {
         match tables.track(track).scope {
             Scope::Thread(thread) if thread != Tables::IDLE_THREAD => self.rows.thread(thread),
-            _ => Some(self.rows.other(Owner::Track(track))),
+            _ => Some(self.rows.other(RowOwner::Track(track))),
         }
     }
 
@@ -135,7 +137,8 @@ impl Collected {
         let Some(row) = self.rows.thread(event.thread) else { return };
         self.rows.get(row).elsewhere += 1;
         let locations = &mut self.slices.shared.locations;
-        let location = event.location.map(|id| locations.place(Some(id), &mut self.texts, tables));
+        let location =
+            event.location.map(|id| locations.location(Some(id), &mut self.strings, tables));
         if let Some(since) = self.locks.add(time, event, row, location) {
             let name = tables.strings.get(tables.lock(event.lock).name);
             let waited = labels::duration((time - since).unsigned_abs());
@@ -166,13 +169,13 @@ impl Collected {
     ) {
         let row = match job.thread.filter(|thread| *thread != Tables::IDLE_THREAD) {
             Some(thread) => self.rows.thread(thread),
-            None => Some(self.rows.other(Owner::Track(track))),
+            None => Some(self.rows.other(RowOwner::Track(track))),
         };
         let Some(row) = row else { return };
         self.rows.get(row).elsewhere += 1;
         let mut shared = gpu::Shared {
             locations: &mut self.slices.shared.locations,
-            texts: &mut self.texts,
+            strings: &mut self.strings,
             tables,
             with_notes,
         };
@@ -185,11 +188,11 @@ impl Collected {
         if crash.address != 0 {
             text += &format!(" at address {:#x}", crash.address);
         }
-        let text_index = self.texts.intern(&text);
+        let text_index = self.strings.intern(&text);
         let first = FirstCrash { time, row, text: text_index, stack: crash.stack };
         self.crash.get_or_insert(first);
-        let said = (&*text, Importance::of_system(Severity::Fatal));
-        self.message_from(Some(row), (time, messages::RED), said, crash.stack);
+        let content = (&*text, Importance::of_system(Severity::Fatal));
+        self.message_from(Some(row), (time, messages::RED), content, crash.stack);
     }
 
     /// A thread has ended: nothing more comes of it.
@@ -205,14 +208,14 @@ impl Collected {
     /// Leaves out what threads have of which there are too many, and says so; how many events.
     pub(super) fn fit(&mut self, last: i64) -> u64 {
         let gone = self.rows.fit();
-        let LeftOut { rows, events } = self.rows.left_out;
+        let LeftOutRows { rows, events } = self.rows.left_out;
         if rows == 0 {
             return 0;
         }
         let locations = &mut self.slices.shared.locations;
         self.gpus.leave_out(&self.rows, locations);
         gone.iter().for_each(|row| row.zones.uncount(locations));
-        let row = self.rows.other(Owner::LeftOut);
+        let row = self.rows.other(RowOwner::LeftOut);
         let words = format!(
             "{rows} threads with the fewest events have no row: a .tracy file has room for 65,535"
         );
@@ -228,7 +231,7 @@ impl Collected {
                 row.messages.push(Message {
                     time,
                     color: messages::GREY,
-                    text: self.texts.intern(&words),
+                    text: self.strings.intern(&words),
                     stack: None,
                     importance: Importance::own(Severity::Trace),
                 });

@@ -3,7 +3,7 @@
 use super::code::Code;
 use super::collected::Collected;
 use super::gpu;
-use super::header::{self, Span};
+use super::header::{self, TraceSpan};
 use super::locks;
 use super::memory;
 use super::messages::{self, Crash};
@@ -21,7 +21,7 @@ use syscollect_model::Tables;
 /// What the file is made of.
 pub(crate) struct Contents<'a> {
     pub(super) collected: &'a mut Collected,
-    pub(crate) span: Span,
+    pub(crate) span: TraceSpan,
     pub(crate) code: &'a mut Code,
     pub(crate) crash: Option<Crash>,
     pub(crate) notes: Vec<u32>,
@@ -36,29 +36,29 @@ pub(crate) fn write<W: Write>(
     tables: &Tables,
 ) -> io::Result<()> {
     let Contents { collected, span, code, crash, notes, usage } = contents;
-    let Collected { session, rows, cpus, texts, plots, slices, locks, memory, gpus, .. } =
+    let Collected { session, rows, cpus, strings, plots, slices, locks, memory, gpus, .. } =
         collected;
-    // All texts come first: they stand before what points to them.
-    let threads = Threads::new(rows, texts, tables);
-    let plots = plots.named(&usage, texts, tables);
-    let frames = slices.frames.named(texts, tables);
-    let locks = locks.named(&mut slices.shared.locations, texts, tables);
-    let callstacks = name_stacks(rows, code, texts, tables);
-    let of_messages = messages::callstacks(rows, code, texts, tables);
-    let of_zones = slices.shared.callstacks(code, texts, tables);
-    let pools = memory.named(code, texts, tables);
-    let gpus = gpus.named(texts, tables);
+    // All strings come first: they stand before what points to them.
+    let threads = Threads::new(rows, strings, tables);
+    let plots = plots.named(&usage, strings, tables);
+    let frames = slices.frames.named(strings, tables);
+    let locks = locks.named(&mut slices.shared.locations, strings, tables);
+    let callstacks = name_stacks(rows, code, strings, tables);
+    let of_messages = messages::callstacks(rows, code, strings, tables);
+    let of_zones = slices.shared.callstacks(code, strings, tables);
+    let pools = memory.named(code, strings, tables);
+    let gpus = gpus.named(strings, tables);
     let mut pointers: BTreeSet<u32> =
         plots.iter().map(plots::Plot::name).chain(frames.names()).collect();
     pointers.extend(pools.iter().filter_map(|pool| pool.name).chain(crash.map(|crash| crash.text)));
 
-    header::write(out, session, &Span { first_frame: frames.offset(), ..span })?;
+    header::write(out, session, &TraceSpan { first_frame: frames.offset(), ..span })?;
     messages::write_crash(out, crash, &threads)?;
     frames.write(out)?;
     if out.layout >= TracyLayout::V0_14 {
         [0; 2].into_iter().try_for_each(|none| out.count(none))?; // sections, their descriptions
     }
-    strings(out, texts, &pointers)?;
+    write_strings(out, strings, &pointers)?;
     threads.write(out)?;
     slices.shared.locations.write(out)?;
     locks::write(out, &locks, &threads)?;
@@ -81,13 +81,13 @@ pub(crate) fn write<W: Write>(
     [0; 4].into_iter().try_for_each(|none| out.count(none))
 }
 
-fn strings<W: Write>(
+fn write_strings<W: Write>(
     out: &mut Payload<W>,
-    texts: &FileStrings,
+    strings: &FileStrings,
     pointers: &BTreeSet<u32>,
 ) -> io::Result<()> {
-    out.count(texts.rows().len())?;
-    for (text, index) in texts.rows().iter().zip(0..) {
+    out.count(strings.rows().len())?;
+    for (text, index) in strings.rows().iter().zip(0..) {
         out.u64(pointer(index))?;
         out.text(text)?;
     }
@@ -101,9 +101,14 @@ fn strings<W: Write>(
 }
 
 /// The call stack of each sample, in the order of rows and samples.
-fn name_stacks(rows: &Rows, code: &mut Code, texts: &mut FileStrings, tables: &Tables) -> Vec<u32> {
+fn name_stacks(
+    rows: &Rows,
+    code: &mut Code,
+    strings: &mut FileStrings,
+    tables: &Tables,
+) -> Vec<u32> {
     let samples = rows.all().iter().flat_map(|row| &row.samples);
-    samples.map(|sample| code.callstack(sample.stack(), texts, tables)).collect()
+    samples.map(|sample| code.callstack(sample.stack(), strings, tables)).collect()
 }
 
 fn timelines<W: Write>(
@@ -184,12 +189,12 @@ fn write_code<W: Write>(out: &mut Payload<W>, code: &Code) -> io::Result<()> {
             out.u64(id)?;
         }
     }
-    out.count(code.places().len())?;
-    for place in code.places() {
-        out.u64(place.id)?;
-        out.u8(place.lines.len() as u8)?;
-        out.string_index(place.image)?;
-        for line in &place.lines {
+    out.count(code.frames().len())?;
+    for frame in code.frames() {
+        out.u64(frame.id)?;
+        out.u8(frame.lines.len() as u8)?;
+        out.string_index(frame.image)?;
+        for line in &frame.lines {
             out.string_index(line.name)?;
             out.string_index(line.file)?;
             out.u32(line.line)?;

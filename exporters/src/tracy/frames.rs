@@ -58,7 +58,7 @@ impl Frames {
 
     /// The sets with their names. The file has one main set, which the viewer shows above
     /// everything: that of the first program that has one.
-    pub(crate) fn named(&self, texts: &mut FileStrings, tables: &Tables) -> NamedFrames<'_> {
+    pub(crate) fn named(&self, strings: &mut FileStrings, tables: &Tables) -> NamedFrames<'_> {
         let main = self.sets.iter().position(|set| is_main(set.track, tables));
         let scopes: FxHashSet<Scope> =
             self.sets.iter().map(|set| tables.track(set.track).scope).collect();
@@ -76,7 +76,7 @@ impl Frames {
             if *times > 1 {
                 text += &format!(" #{times}");
             }
-            (texts.intern_short(&text), set)
+            (strings.intern_short(&text), set)
         });
         NamedFrames { others: others.collect(), main: main.map(|index| &self.sets[index]) }
     }

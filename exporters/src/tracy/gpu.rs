@@ -81,7 +81,7 @@ pub(crate) struct Moments {
 /// What jobs share with zones.
 pub(crate) struct Shared<'a> {
     pub(crate) locations: &'a mut Locations,
-    pub(crate) texts: &'a mut FileStrings,
+    pub(crate) strings: &'a mut FileStrings,
     pub(crate) tables: &'a Tables,
     /// The layout has notes.
     pub(crate) with_notes: bool,
@@ -139,9 +139,9 @@ impl Gpus {
     }
 
     fn location(&mut self, job: &GpuJob, shared: &mut Shared<'_>) -> LocationRow {
-        let Shared { locations, texts, tables, .. } = shared;
+        let Shared { locations, strings, tables, .. } = shared;
         let error = labels::job_error(job);
-        let place =
+        let location =
             *self.names.entry((job.name.0, job.end, error.map(Box::from))).or_insert_with(|| {
                 let name = tables.strings.get(job.name);
                 let (name, color) = match job.end {
@@ -153,14 +153,18 @@ impl Gpus {
                     GpuJobEnd::Unfinished => (format!("{name} [unfinished]"), 0),
                     GpuJobEnd::WithoutBeginning => (format!("{name} [without beginning]"), 0),
                 };
-                locations.made_up(&name, color, texts)
+                locations.made_up(&name, color, strings)
             });
-        locations.count_gpu(place);
-        place
+        locations.count_gpu(location);
+        location
     }
 
     /// The contexts with their names, and those of their notes.
-    pub(crate) fn named(&self, texts: &mut FileStrings, tables: &Tables) -> Vec<NamedContext<'_>> {
+    pub(crate) fn named(
+        &self,
+        strings: &mut FileStrings,
+        tables: &Tables,
+    ) -> Vec<NamedContext<'_>> {
         let mut used: FxHashMap<String, u32> = FxHashMap::default();
         let contexts = self.contexts.iter().map(|(track, context)| {
             let mut name = rows::scoped_name(*track, tables);
@@ -170,7 +174,7 @@ impl Gpus {
             if *times > 1 {
                 name += &format!(" #{times}");
             }
-            NamedContext { name: texts.intern_short(&name), context }
+            NamedContext { name: strings.intern_short(&name), context }
         });
         contexts.collect()
     }
@@ -187,7 +191,7 @@ pub(crate) fn zero_before(ended: Time, job: &GpuJob) -> u64 {
 /// What the format has no field for and is a number.
 fn notes(job: &GpuJob, end: Time, shared: &mut Shared<'_>) -> Notes {
     let mut notes = Notes::new();
-    let mut note = |name: &str, value: f64| notes.push((shared.texts.intern(name), value));
+    let mut note = |name: &str, value: f64| notes.push((shared.strings.intern(name), value));
     for (name, nanoseconds) in labels::stages(job, end) {
         note(&format!("{name} (ns)"), nanoseconds as f64);
     }

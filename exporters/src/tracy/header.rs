@@ -11,7 +11,7 @@ use syscollect_model::{RecorderSummary, SessionInfo, Time};
 const MAX_TEXT: usize = 1023;
 
 /// The numbers of the header that the events decide.
-pub(crate) struct Span {
+pub(crate) struct TraceSpan {
     /// The file's zero on CLOCK_BOOTTIME, nanoseconds.
     pub(crate) origin: u64,
     /// Time of the last event.
@@ -24,7 +24,7 @@ pub(crate) struct Span {
 pub(crate) fn write<W: Write>(
     out: &mut Payload<W>,
     session: &SessionInfo,
-    span: &Span,
+    span: &TraceSpan,
 ) -> io::Result<()> {
     out.bytes(b"tracy")?;
     out.bytes(&out.layout.version())?;
@@ -145,7 +145,7 @@ pub(crate) fn notes(
     session: &SessionInfo,
     recorder: Option<&RecorderSummary>,
     cuts: &[String],
-    texts: &mut FileStrings,
+    strings: &mut FileStrings,
 ) -> Vec<u32> {
     let mut lines =
         vec![format!("Recorded by {}: {}", session.recorder, session.recorder_command.join(" "))];
@@ -161,5 +161,5 @@ pub(crate) fn notes(
         );
     }
     lines.extend(cuts.iter().map(|cut| format!("Not in this file: {cut}")));
-    lines.iter().map(|line| texts.intern(line)).collect()
+    lines.iter().map(|line| strings.intern(line)).collect()
 }

@@ -113,8 +113,8 @@ mod tests {
         let mut cuts = Cuts::default();
         cuts.add(Limit::Threads, 0);
         cuts.add(Limit::Cpus, 7);
-        let said = cuts.sentences();
-        assert_eq!(said.len(), 1);
-        assert!(said[0].starts_with("7 switches on CPUs above number 255"), "{said:?}");
+        let sentences = cuts.sentences();
+        assert_eq!(sentences.len(), 1);
+        assert!(sentences[0].starts_with("7 switches on CPUs above number 255"), "{sentences:?}");
     }
 }

@@ -8,9 +8,9 @@ use syscollect_model::{LocationId, StringId, Tables};
 
 /// The index of a source location has 16 bits and a sign.
 const MAX_LOCATIONS: usize = i16::MAX as usize;
-/// Names that zones of one place in the source may have before they share its
+/// Names that zones of one source location may have before they share its
 /// location: names that are made at run time must not use up all of them.
-const NAMES_OF_A_PLACE: u16 = 16;
+const NAMES_OF_A_LOCATION: u16 = 16;
 
 /// A colour as the file has it: blue, green, red from the third byte on. 0 is
 /// none, so black is nearly black.
@@ -58,8 +58,8 @@ impl LocationRow {
 #[derive(Default)]
 pub(crate) struct Locations {
     rows: Vec<Row>,
-    places: FxHashMap<Key, LocationRow>,
-    /// How many names were met in a place.
+    known: FxHashMap<Key, LocationRow>,
+    /// How many names zones of a location have.
     names: FxHashMap<LocationId, u16>,
     /// The row for all that finds no room.
     others: Option<LocationRow>,
@@ -73,56 +73,58 @@ impl Locations {
         &mut self,
         name: StringId,
         (location, color): (Option<LocationId>, Option<u32>),
-        texts: &mut FileStrings,
+        strings: &mut FileStrings,
         tables: &Tables,
     ) -> LocationRow {
         let key = Key { name: Some(name), location, color: color.map_or(0, bgr) };
-        let place = match self.places.get(&key) {
-            Some(place) => *place,
-            None => self.named(key, texts, tables),
+        let location = match self.known.get(&key) {
+            Some(location) => *location,
+            None => self.named(key, strings, tables),
         };
-        self.refused += u64::from(self.others == Some(place));
-        self.rows[usize::from(place.row)].zones += 1;
-        place
+        self.refused += u64::from(self.others == Some(location));
+        self.rows[usize::from(location.row)].zones += 1;
+        location
     }
 
-    /// A place in the source without a name of its own.
-    pub(crate) fn place(
+    /// A source location without a name of its own.
+    pub(crate) fn location(
         &mut self,
         location: Option<LocationId>,
-        texts: &mut FileStrings,
+        strings: &mut FileStrings,
         tables: &Tables,
     ) -> LocationRow {
-        self.row(Key { name: None, location, color: 0 }, texts, tables)
+        self.row(Key { name: None, location, color: 0 }, strings, tables)
     }
 
-    fn named(&mut self, key: Key, texts: &mut FileStrings, tables: &Tables) -> LocationRow {
+    fn named(&mut self, key: Key, strings: &mut FileStrings, tables: &Tables) -> LocationRow {
         if let Some(location) = key.location {
             let names = self.names.entry(location).or_default();
-            if *names == NAMES_OF_A_PLACE {
-                return self.row(Key { name: None, ..key }, texts, tables);
+            if *names == NAMES_OF_A_LOCATION {
+                return self.row(Key { name: None, ..key }, strings, tables);
             }
             *names += 1;
         }
-        self.row(key, texts, tables)
+        self.row(key, strings, tables)
     }
 
-    fn row(&mut self, key: Key, texts: &mut FileStrings, tables: &Tables) -> LocationRow {
-        if let Some(place) = self.places.get(&key) {
-            return *place;
+    fn row(&mut self, key: Key, strings: &mut FileStrings, tables: &Tables) -> LocationRow {
+        if let Some(location) = self.known.get(&key) {
+            return *location;
         }
         // The last row is for all others.
         if self.rows.len() >= MAX_LOCATIONS - 1 {
-            return self.others(texts);
+            return self.others(strings);
         }
-        let strings = &tables.strings;
+        let names = &tables.strings;
         let (function, file, line) = match key.location.map(|id| tables.location(id)) {
-            Some(place) => (strings.get(place.function), strings.get(place.file), place.line),
+            Some(location) => {
+                (names.get(location.function), names.get(location.file), location.line)
+            }
             None => ("", "", 0),
         };
-        let name = key.name.map(|name| texts.intern(strings.get(name)));
-        let (function, file) = (texts.intern(function), texts.intern(file));
-        let place = LocationRow { row: self.rows.len() as u16, shared: key.name.is_none() };
+        let name = key.name.map(|name| strings.intern(names.get(name)));
+        let (function, file) = (strings.intern(function), strings.intern(file));
+        let location = LocationRow { row: self.rows.len() as u16, shared: key.name.is_none() };
         self.rows.push(Row {
             name,
             function,
@@ -132,8 +134,8 @@ impl Locations {
             zones: 0,
             gpu_zones: 0,
         });
-        self.places.insert(key, place);
-        place
+        self.known.insert(key, location);
+        location
     }
 
     /// A location that only has a name, for a kind of GPU job; of those each is made once.
@@ -141,13 +143,13 @@ impl Locations {
         &mut self,
         name: &str,
         color: u32,
-        texts: &mut FileStrings,
+        strings: &mut FileStrings,
     ) -> LocationRow {
         if self.rows.len() >= MAX_LOCATIONS - 1 {
-            return self.others(texts);
+            return self.others(strings);
         }
-        let (name, nothing) = (Some(texts.intern(name)), texts.intern(""));
-        let place = LocationRow { row: self.rows.len() as u16, shared: false };
+        let (name, nothing) = (Some(strings.intern(name)), strings.intern(""));
+        let location = LocationRow { row: self.rows.len() as u16, shared: false };
         self.rows.push(Row {
             name,
             function: nothing,
@@ -157,13 +159,13 @@ impl Locations {
             zones: 0,
             gpu_zones: 0,
         });
-        place
+        location
     }
 
     /// A GPU job lies there.
-    pub(crate) fn count_gpu(&mut self, place: LocationRow) {
-        self.refused += u64::from(self.others == Some(place));
-        self.rows[usize::from(place.row)].gpu_zones += 1;
+    pub(crate) fn count_gpu(&mut self, location: LocationRow) {
+        self.refused += u64::from(self.others == Some(location));
+        self.rows[usize::from(location.row)].gpu_zones += 1;
     }
 
     /// A zone that was counted is left out, of this index of a location.
@@ -180,10 +182,10 @@ impl Locations {
         &mut self.rows[usize::from((-1 - index) as u16)]
     }
 
-    fn others(&mut self, texts: &mut FileStrings) -> LocationRow {
-        let (rows, nothing) = (&mut self.rows, texts.intern(""));
+    fn others(&mut self, strings: &mut FileStrings) -> LocationRow {
+        let (rows, nothing) = (&mut self.rows, strings.intern(""));
         *self.others.get_or_insert_with(|| {
-            let name = Some(texts.intern("[other zones]"));
+            let name = Some(strings.intern("[other zones]"));
             rows.push(Row {
                 name,
                 function: nothing,
@@ -238,15 +240,15 @@ mod tests {
 
     #[test]
     fn a_place_with_many_names_has_few_locations() {
-        let (mut tables, mut texts, mut locations) =
+        let (mut tables, mut strings, mut locations) =
             (Tables::default(), FileStrings::default(), Locations::default());
         let [function, file] = ["run", "job.rs"].map(|text| tables.strings.intern(text));
         tables.locations.push(Location { function, file, line: 5 });
         let mut shared = 0;
         for index in 0..100 {
             let name = tables.strings.intern(&format!("job {index}"));
-            let place = locations.zone(name, (Some(LocationId(0)), None), &mut texts, &tables);
-            shared += u32::from(place.shared);
+            let location = locations.zone(name, (Some(LocationId(0)), None), &mut strings, &tables);
+            shared += u32::from(location.shared);
         }
         assert_eq!((locations.rows.len(), shared, locations.refused), (17, 84, 0));
         assert_eq!(locations.rows[16].zones, 84);

@@ -19,7 +19,7 @@ const MAX_THREADS: usize = 64;
 /// The viewer counts in 8 bits how often a lock is held.
 const MAX_HELD: u32 = 200;
 
-/// What happens, as the file numbers it.
+/// The kind of an entry, as the file numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LockEventType {
     Wait = 0,
@@ -31,19 +31,19 @@ enum LockEventType {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct LockHistoryEntry {
     time: i64,
     /// Index of the source location; 0 is none.
     location: i16,
     thread: u8,
-    step: LockEventType,
+    kind: LockEventType,
     /// The wait that this was led to nothing.
     void: bool,
 }
 
-/// How a thread stands to a lock.
+/// A thread of a lock's set: what it waits for, and what it holds.
 #[derive(Debug)]
-struct Standing {
+struct LockThread {
     row: RowId,
     /// The entries with which it waits, to hold the lock alone or with others.
     waits: [Option<usize>; 2],
@@ -55,8 +55,8 @@ struct Standing {
 #[derive(Debug, Default)]
 struct History {
     shared: bool,
-    standings: Vec<Standing>,
-    entries: Vec<Entry>,
+    threads: Vec<LockThread>,
+    entries: Vec<LockHistoryEntry>,
     /// Who holds it alone, and how often.
     owner: Option<(u8, u32)>,
 }
@@ -70,7 +70,7 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    /// Something happens to a lock. Gives the time since when the thread waited, if it gave up.
+    /// Adds an event of a lock. Gives the time since when the thread waited, if it gave up.
     pub(crate) fn add(
         &mut self,
         time: i64,
@@ -96,11 +96,11 @@ impl Locks {
         None
     }
 
-    /// The locks with their names and places.
+    /// The locks with their names and source locations.
     pub(crate) fn named<'a>(
         &'a self,
         locations: &mut Locations,
-        texts: &mut FileStrings,
+        strings: &mut FileStrings,
         tables: &Tables,
     ) -> Vec<NamedLock<'a>> {
         self.histories
@@ -110,10 +110,16 @@ impl Locks {
                 let lock = tables.lock(*id);
                 let name = match tables.strings.get(lock.name) {
                     "" => None,
-                    name => Some(texts.intern_short(name)),
+                    name => Some(strings.intern_short(name)),
                 };
-                let place = locations.place(lock.location, texts, tables);
-                NamedLock { id: id.0, name, place, shared: lock.shared || history.shared, history }
+                let location = locations.location(lock.location, strings, tables);
+                NamedLock {
+                    id: id.0,
+                    name,
+                    location,
+                    shared: lock.shared || history.shared,
+                    history,
+                }
             })
             .collect()
     }
@@ -122,24 +128,24 @@ impl Locks {
 impl History {
     /// The number of a thread among those of the lock.
     fn thread(&mut self, row: RowId) -> Option<u8> {
-        let known = self.standings.iter().position(|standing| standing.row == row);
+        let known = self.threads.iter().position(|lock_thread| lock_thread.row == row);
         let index = known.or_else(|| {
-            let room = self.standings.len() < MAX_THREADS;
-            room.then(|| self.standings.push(Standing { row, waits: [None; 2], reads: 0 }));
-            room.then(|| self.standings.len() - 1)
+            let room = self.threads.len() < MAX_THREADS;
+            room.then(|| self.threads.push(LockThread { row, waits: [None; 2], reads: 0 }));
+            room.then(|| self.threads.len() - 1)
         });
         index.map(|index| index as u8)
     }
 
-    fn push(&mut self, (time, location): (i64, i16), thread: u8, step: LockEventType) {
-        self.entries.push(Entry { time, location, thread, step, void: false });
+    fn push(&mut self, (time, location): (i64, i16), thread: u8, kind: LockEventType) {
+        self.entries.push(LockHistoryEntry { time, location, thread, kind, void: false });
     }
 
     fn wait(&mut self, at: (i64, i16), thread: u8, shared: bool) {
-        let standing = &mut self.standings[usize::from(thread)];
+        let lock_thread = &mut self.threads[usize::from(thread)];
         // Who reads already does not wait to read.
-        if standing.waits[usize::from(shared)].is_none() && !(shared && standing.reads > 0) {
-            standing.waits[usize::from(shared)] = Some(self.entries.len());
+        if lock_thread.waits[usize::from(shared)].is_none() && !(shared && lock_thread.reads > 0) {
+            lock_thread.waits[usize::from(shared)] = Some(self.entries.len());
             self.push(
                 at,
                 thread,
@@ -160,7 +166,7 @@ impl History {
         };
         self.owner = Some((thread, before.saturating_add(1)));
         self.wait(at, thread, false);
-        self.standings[usize::from(thread)].waits[0] = None;
+        self.threads[usize::from(thread)].waits[0] = None;
         if before < MAX_HELD {
             self.push(at, thread, LockEventType::Obtain);
         }
@@ -176,18 +182,18 @@ impl History {
 
     fn obtain_shared(&mut self, at: (i64, i16), thread: u8) {
         self.wait(at, thread, true);
-        let standing = &mut self.standings[usize::from(thread)];
-        standing.waits[1] = None;
-        standing.reads = standing.reads.saturating_add(1);
-        if standing.reads == 1 {
+        let lock_thread = &mut self.threads[usize::from(thread)];
+        lock_thread.waits[1] = None;
+        lock_thread.reads = lock_thread.reads.saturating_add(1);
+        if lock_thread.reads == 1 {
             self.push(at, thread, LockEventType::ObtainShared);
         }
     }
 
     fn release_shared(&mut self, at: (i64, i16), thread: u8) {
-        let standing = &mut self.standings[usize::from(thread)];
-        let before = standing.reads;
-        standing.reads = before.saturating_sub(1);
+        let lock_thread = &mut self.threads[usize::from(thread)];
+        let before = lock_thread.reads;
+        lock_thread.reads = before.saturating_sub(1);
         if before == 1 {
             self.push(at, thread, LockEventType::ReleaseShared);
         }
@@ -195,7 +201,7 @@ impl History {
 
     /// The format knows no end of a wait but to obtain.
     fn give_up(&mut self, thread: u8, shared: bool) -> Option<i64> {
-        let wait = self.standings[usize::from(thread)].waits[usize::from(shared)].take()?;
+        let wait = self.threads[usize::from(thread)].waits[usize::from(shared)].take()?;
         let entry = &mut self.entries[wait];
         entry.void = true;
         Some(entry.time)
@@ -206,7 +212,7 @@ impl History {
 pub(crate) struct NamedLock<'a> {
     id: u32,
     name: Option<u32>,
-    place: LocationRow,
+    location: LocationRow,
     shared: bool,
     history: &'a History,
 }
@@ -226,17 +232,17 @@ pub(crate) fn write<W: Write>(
     for (lock, entries) in locks {
         out.u32(lock.id)?;
         out.optional_string_index(lock.name)?;
-        out.i16(lock.place.index())?;
+        out.i16(lock.location.index())?;
         out.u8(lock.shared.into())?;
         out.u8(1)?; // valid
         // When it was made is not known; the viewer then takes its first and last event.
         out.i64(0)?;
         out.i64(0)?;
-        out.count(lock.history.standings.len())?;
+        out.count(lock.history.threads.len())?;
         lock.history
-            .standings
+            .threads
             .iter()
-            .try_for_each(|standing| out.u64(threads.of(standing.row).number))?;
+            .try_for_each(|lock_thread| out.u64(threads.of(lock_thread.row).number))?;
         out.count(entries.len())?;
         let mut reference = 0;
         for entry in entries {
@@ -244,13 +250,13 @@ pub(crate) fn write<W: Write>(
             reference = entry.time;
             out.i16(entry.location)?;
             out.u8(entry.thread)?;
-            out.u8(entry.step as u8)?;
+            out.u8(entry.kind as u8)?;
         }
     }
     Ok(())
 }
 
-fn entries(lock: &NamedLock<'_>) -> Vec<Entry> {
+fn entries(lock: &NamedLock<'_>) -> Vec<LockHistoryEntry> {
     lock.history.entries.iter().filter(|entry| !entry.void).copied().collect()
 }
 
@@ -258,8 +264,8 @@ fn entries(lock: &NamedLock<'_>) -> Vec<Entry> {
 mod tests {
     use super::*;
 
-    /// Plays actions of threads, one a nanosecond; the steps that are written.
-    fn steps(actions: &[(u32, LockAction, bool)]) -> Vec<(i64, u8, LockEventType)> {
+    /// Plays actions of threads, one a nanosecond; the entries that are written.
+    fn entries_of(actions: &[(u32, LockAction, bool)]) -> Vec<(i64, u8, LockEventType)> {
         let mut locks = Locks::default();
         for (time, (thread, action, shared)) in (1..).zip(actions) {
             let (lock, thread_id) = (LockId(0), syscollect_model::ThreadId(*thread));
@@ -273,21 +279,21 @@ mod tests {
             locks.add(time, &event, RowId(*thread), None);
         }
         let entries = locks.histories[&LockId(0)].entries.iter().filter(|entry| !entry.void);
-        entries.map(|entry| (entry.time, entry.thread, entry.step)).collect()
+        entries.map(|entry| (entry.time, entry.thread, entry.kind)).collect()
     }
 
     use LockAction::{GiveUp, Obtain, Release, Wait};
 
     #[test]
     fn who_obtains_has_waited_and_who_releases_has_held() {
-        let told = steps(&[
+        let reported = entries_of(&[
             (1, Release, false),
             (1, Obtain, false),
             (1, Release, false),
             (1, Release, false),
         ]);
         assert_eq!(
-            told,
+            reported,
             [
                 (2, 0, LockEventType::Wait),
                 (2, 0, LockEventType::Obtain),
@@ -298,8 +304,12 @@ mod tests {
 
     #[test]
     fn a_release_that_is_lost_is_made_up_when_another_obtains() {
-        let told =
-            steps(&[(1, Obtain, false), (2, Wait, false), (2, Obtain, false), (2, Release, false)]);
+        let reported = entries_of(&[
+            (1, Obtain, false),
+            (2, Wait, false),
+            (2, Obtain, false),
+            (2, Release, false),
+        ]);
         let own = [
             (1, 0, LockEventType::Wait),
             (1, 0, LockEventType::Obtain),
@@ -307,7 +317,7 @@ mod tests {
             (3, 0, LockEventType::Release),
         ];
         assert_eq!(
-            told,
+            reported,
             [&own[..], &[(3, 1, LockEventType::Obtain), (4, 1, LockEventType::Release)]].concat()
         );
     }
@@ -329,29 +339,33 @@ mod tests {
             (2, 1, obtain),
             (5, 0, LockEventType::ReleaseShared),
         ];
-        assert_eq!(steps(&twice), expected);
+        assert_eq!(entries_of(&twice), expected);
     }
 
     #[test]
     fn a_wait_that_is_given_up_leaves_the_lock_as_it_was() {
-        let told =
-            steps(&[(1, Obtain, false), (2, Wait, false), (2, GiveUp, false), (2, GiveUp, false)]);
-        assert_eq!(told, [(1, 0, LockEventType::Wait), (1, 0, LockEventType::Obtain)]);
+        let reported = entries_of(&[
+            (1, Obtain, false),
+            (2, Wait, false),
+            (2, GiveUp, false),
+            (2, GiveUp, false),
+        ]);
+        assert_eq!(reported, [(1, 0, LockEventType::Wait), (1, 0, LockEventType::Obtain)]);
     }
 
     #[test]
     fn a_lock_has_64_threads() {
         let many: Vec<_> = (0..70).map(|thread| (thread, Wait, false)).collect();
-        assert_eq!(steps(&many).len(), 64);
+        assert_eq!(entries_of(&many).len(), 64);
     }
 
     #[test]
     fn a_lock_that_is_taken_a_thousand_times_is_let_go_as_often() {
         let mut many = vec![(1, Obtain, false); 1_000];
         many.extend([(1, Release, false)].repeat(1_000));
-        let told = steps(&many);
+        let reported = entries_of(&many);
         for wanted in [LockEventType::Obtain, LockEventType::Release] {
-            assert_eq!(told.iter().filter(|(_, _, step)| *step == wanted).count(), 200);
+            assert_eq!(reported.iter().filter(|(_, _, kind)| *kind == wanted).count(), 200);
         }
     }
 }

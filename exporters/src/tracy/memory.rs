@@ -21,12 +21,12 @@ const MAX_EVENTS: usize = u32::MAX as usize;
 struct Piece {
     address: u64,
     size: u64,
-    allocated: Moment,
-    freed: Option<Moment>,
+    allocated: MemoryOperation,
+    freed: Option<MemoryOperation>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Moment {
+struct MemoryOperation {
     time: i64,
     row: RowId,
     stack: Option<StackId>,
@@ -53,12 +53,13 @@ impl Memory {
     /// Memory of a process is allocated or freed.
     pub(crate) fn add(&mut self, time: i64, event: &MemoryEvent, row: RowId, process: ProcessId) {
         let pool = self.pools.entry((process, event.pool)).or_default();
-        let moment = Moment { time, row, stack: event.stack };
+        let operation = MemoryOperation { time, row, stack: event.stack };
         let known = pool.active.remove(&event.address);
         if let Some(piece) = known.map(|index| &mut pool.pieces[index as usize]) {
             // The viewer frees before it allocates in the same nanosecond. What
             // is allocated again was freed meanwhile, and that is lost.
-            piece.freed = Some(Moment { time: time.max(piece.allocated.time + 1), ..moment });
+            piece.freed =
+                Some(MemoryOperation { time: time.max(piece.allocated.time + 1), ..operation });
         } else if event.allocated.is_none() {
             self.unknown += 1;
         }
@@ -69,14 +70,14 @@ impl Memory {
         }
         pool.active.insert(event.address, pool.pieces.len() as u32);
         let size = size.min(MAX_SIZE);
-        pool.pieces.push(Piece { address: event.address, size, allocated: moment, freed: None });
+        pool.pieces.push(Piece { address: event.address, size, allocated: operation, freed: None });
     }
 
     /// The pools with their names. The heap of the only process that has one is the viewer's own.
     pub(crate) fn named(
         &self,
         code: &mut Code,
-        texts: &mut FileStrings,
+        strings: &mut FileStrings,
         tables: &Tables,
     ) -> Vec<NamedPool<'_>> {
         let heaps = self.pools.keys().filter(|(_, pool)| pool.is_none()).count();
@@ -96,15 +97,16 @@ impl Memory {
                     let before = named.entry(name.clone()).or_default();
                     *before += 1;
                     match *before {
-                        1 => texts.intern_short(&name),
-                        number => texts.intern_short(&format!("{name} #{number}")),
+                        1 => strings.intern_short(&name),
+                        number => strings.intern_short(&format!("{name} #{number}")),
                     }
                 });
                 let stacks = pool.pieces.iter().map(|piece| {
                     [piece.allocated.stack, piece.freed.as_ref().and_then(|freed| freed.stack)]
                 });
-                let callstacks = stacks
-                    .map(|stacks| stacks.map(|stack| code.callstack_or_none(stack, texts, tables)));
+                let callstacks = stacks.map(|stacks| {
+                    stacks.map(|stack| code.callstack_or_none(stack, strings, tables))
+                });
                 NamedPool { name, pool, callstacks: callstacks.collect() }
             })
             .collect()

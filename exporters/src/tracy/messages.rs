@@ -40,8 +40,8 @@ impl Importance {
         Self { severity, own: false }
     }
 
-    /// Of what a program says.
-    pub(crate) fn said(fields: &Fields, tables: &Tables) -> Self {
+    /// Of a program's own message or instant, by its fields.
+    pub(crate) fn of_fields(fields: &Fields, tables: &Tables) -> Self {
         Self::of_system(Severity::of_fields(fields, &tables.strings).unwrap_or(Severity::Info))
     }
 }
@@ -81,11 +81,11 @@ pub(crate) struct Crash {
 pub(crate) fn callstacks(
     rows: &Rows,
     code: &mut Code,
-    texts: &mut FileStrings,
+    strings: &mut FileStrings,
     tables: &Tables,
 ) -> Vec<u32> {
     let stacks = of_rows(rows).map(|message| message.stack);
-    stacks.map(|stack| code.callstack_or_none(stack, texts, tables)).collect()
+    stacks.map(|stack| code.callstack_or_none(stack, strings, tables)).collect()
 }
 
 /// All messages; their keys count them.

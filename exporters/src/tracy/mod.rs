@@ -68,10 +68,10 @@ use crate::{ExportError, ProcessFilter};
 use code::Code;
 use collected::{Collected, FirstCrash};
 use gpu::Moments;
-use header::Span;
+use header::TraceSpan;
 use limits::{Cuts, Limit};
 use messages::{Crash, Importance};
-use rows::Owner;
+use rows::RowOwner;
 use rustc_hash::FxHashMap;
 use std::io::Write;
 use syscollect_model::{
@@ -105,7 +105,7 @@ pub struct TracyExporter<W> {
     clock: FileClock,
     collected: Collected,
     first_threads: FirstThreads,
-    told_losses: FxHashMap<(LossOrigin, Option<CpuId>, LossCause), u64>,
+    reported_losses: FxHashMap<(LossOrigin, Option<CpuId>, LossCause), u64>,
     cuts: Cuts,
 }
 
@@ -143,15 +143,15 @@ impl FileClock {
 #[derive(Default)]
 struct FirstThreads {
     threads: FxHashMap<ProcessId, ThreadId>,
-    seen: usize,
+    known: usize,
 }
 
 impl FirstThreads {
     fn of(&mut self, process: ProcessId, tables: &Tables) -> Option<ThreadId> {
-        for (row, index) in tables.threads[self.seen..].iter().zip(self.seen as u32..) {
+        for (row, index) in tables.threads[self.known..].iter().zip(self.known as u32..) {
             self.threads.entry(row.process).or_insert(ThreadId(index));
         }
-        self.seen = tables.threads.len();
+        self.known = tables.threads.len();
         self.threads.get(&process).copied()
     }
 }
@@ -166,7 +166,7 @@ impl<W: Write> TracyExporter<W> {
             clock: FileClock::default(),
             collected: Collected::default(),
             first_threads: FirstThreads::default(),
-            told_losses: FxHashMap::default(),
+            reported_losses: FxHashMap::default(),
             cuts: Cuts::default(),
         }
     }
@@ -203,9 +203,9 @@ impl<W: Write> TracyExporter<W> {
             self.collected.cpus.lost(gap.cpu);
         }
         let key = (loss.origin.clone(), loss.cpu, loss.cause);
-        let told = self.told_losses.entry(key).or_default();
-        *told = told.saturating_add(loss.count);
-        let row = self.collected.rows.other(Owner::Losses);
+        let reported = self.reported_losses.entry(key).or_default();
+        *reported = reported.saturating_add(loss.count);
+        let row = self.collected.rows.other(RowOwner::Losses);
         let words = loss_words(loss, loss.count);
         self.collected.message(
             Some(row),
@@ -215,15 +215,17 @@ impl<W: Write> TracyExporter<W> {
         );
     }
 
-    /// Losses that no event told.
+    /// Losses that no event reported.
     fn remaining_losses(&mut self, losses: &[Loss]) {
         for loss in losses {
-            let told =
-                self.told_losses.entry((loss.origin.clone(), loss.cpu, loss.cause)).or_default();
-            let rest = loss.count.saturating_sub(*told);
-            *told = told.saturating_sub(loss.count);
+            let reported = self
+                .reported_losses
+                .entry((loss.origin.clone(), loss.cpu, loss.cause))
+                .or_default();
+            let rest = loss.count.saturating_sub(*reported);
+            *reported = reported.saturating_sub(loss.count);
             if rest > 0 {
-                let row = self.collected.rows.other(Owner::Losses);
+                let row = self.collected.rows.other(RowOwner::Losses);
                 let words = format!("{}, at some time", loss_words(loss, rest));
                 let at = (self.clock.last.max(1), messages::RED);
                 self.collected.message(Some(row), at, &words, Importance::own(Severity::Warning));
@@ -255,23 +257,24 @@ impl<W: Write> TracyExporter<W> {
     ) -> Result<(), ExportError> {
         self.count_cuts();
         let collected = &mut self.collected;
-        let mut code = Code::new(&mut collected.texts);
+        let mut code = Code::new(&mut collected.strings);
         let crash = collected.crash.map(|FirstCrash { time, row, text, stack }| {
-            let texts = &mut collected.texts;
-            let callstack = stack.map_or(0, |stack| code.callstack(Some(stack), texts, tables));
+            let strings = &mut collected.strings;
+            let callstack = stack.map_or(0, |stack| code.callstack(Some(stack), strings, tables));
             Crash { time, row, text, callstack }
         });
-        let texts = &mut collected.texts;
-        let mut notes = header::notes(&collected.session, recorder, &self.cuts.sentences(), texts);
+        let strings = &mut collected.strings;
+        let mut notes =
+            header::notes(&collected.session, recorder, &self.cuts.sentences(), strings);
         notes.extend(
             self.process
                 .iter()
-                .map(|process| texts.intern(&format!("Only the process {process} is shown"))),
+                .map(|process| strings.intern(&format!("Only the process {process} is shown"))),
         );
         let FileClock { origin, last } = self.clock;
         let contents = file::Contents {
             collected,
-            span: Span { origin: origin.unwrap_or_default(), last, first_frame: 0 },
+            span: TraceSpan { origin: origin.unwrap_or_default(), last, first_frame: 0 },
             code: &mut code,
             crash,
             notes,
@@ -280,7 +283,7 @@ impl<W: Write> TracyExporter<W> {
         let mut payload = Payload::new(&mut self.out, self.options)?;
         file::write(&mut payload, contents, tables)?;
         payload.finish()?;
-        self.cuts.add(Limit::Strings, self.collected.texts.refused);
+        self.cuts.add(Limit::Strings, self.collected.strings.refused);
         self.cuts.add(Limit::Stacks, code.refused);
         self.cuts.add(Limit::Frames, code.cut);
         Ok(())
@@ -336,25 +339,31 @@ impl<W: Write> Exporter for TracyExporter<W> {
                 {
                     collected.rows.get(row).elsewhere += 1;
                 }
-                collected.slices.begin(*track, (at, slice), &mut collected.texts, tables);
+                collected.slices.begin(*track, (at, slice), &mut collected.strings, tables);
             }
-            Event::SliceUpdate(track, more) => {
-                collected.slices.more(*track, more, &mut collected.texts, tables);
+            Event::SliceUpdate(track, update) => {
+                collected.slices.update(*track, update, &mut collected.strings, tables);
             }
             Event::SliceEnd(track) => {
-                collected.slices.end(*track, at, &mut collected.texts, tables);
+                collected.slices.end(*track, at, &mut collected.strings, tables);
             }
             Event::Instant(track, slice) => collected.instant(*track, at, slice, tables),
-            Event::Message(track, message) => collected.said(*track, at, message, tables),
+            Event::Message(track, message) => {
+                collected.message_on_track(*track, at, message, tables);
+            }
             Event::Loss(loss) => self.loss(at, loss),
-            Event::ThreadStart(thread) => collected.life(*thread, at, "starts"),
+            Event::ThreadStart(thread) => collected.lifecycle(*thread, at, "starts"),
             Event::ThreadName(thread, name) => {
-                collected.life(*thread, at, &format!("is named {}", tables.strings.get(*name)));
+                collected.lifecycle(
+                    *thread,
+                    at,
+                    &format!("is named {}", tables.strings.get(*name)),
+                );
             }
             Event::ThreadEnd(thread) => collected.ends(*thread, at),
             Event::ProcessExec(process, name) => {
                 if let Some(thread) = self.first_threads.of(*process, tables) {
-                    collected.life(thread, at, &format!("runs {}", tables.strings.get(*name)));
+                    collected.lifecycle(thread, at, &format!("runs {}", tables.strings.get(*name)));
                 }
             }
             Event::Lock(event) => collected.lock(at, event, tables),
@@ -372,7 +381,7 @@ impl<W: Write> Exporter for TracyExporter<W> {
             }
             // Only switches say from when on.
             Event::Asleep(..) => (),
-            // Their first threads tell; moves are told by the next CPU.
+            // Their first threads say so; the next CPU says so of moves.
             Event::ProcessStart(_) | Event::ProcessEnd(_) | Event::Migration(_) => (),
         }
         Ok(())
@@ -385,8 +394,8 @@ impl<W: Write> Exporter for TracyExporter<W> {
         tables: &Tables,
     ) -> Result<(), ExportError> {
         self.remaining_losses(losses);
-        let Collected { slices, rows, texts, session, .. } = &mut self.collected;
-        slices.place(rows, texts, tables);
+        let Collected { slices, rows, strings, session, .. } = &mut self.collected;
+        slices.place_on_rows(rows, strings, tables);
         let last = self.clock.last.max(1);
         // The load of some processes is not that of the CPUs.
         let usage = if self.process.is_none() {

@@ -48,7 +48,7 @@ impl Plots {
     pub(crate) fn named<'a>(
         &'a self,
         usage: &'a [(i64, f64)],
-        texts: &mut FileStrings,
+        strings: &mut FileStrings,
         tables: &Tables,
     ) -> Vec<Plot<'a>> {
         let mut named = Vec::new();
@@ -56,13 +56,13 @@ impl Plots {
             named.push(Plot {
                 kind: CPU_USAGE,
                 format: PERCENTAGE,
-                name: texts.intern("CPU usage"),
+                name: strings.intern("CPU usage"),
                 values: usage,
             });
         }
         for (track, values) in self.plots.iter().filter(|(_, values)| !values.is_empty()) {
             let (format, name) = describe(*track, tables);
-            named.push(Plot { kind: USER, format, name: texts.intern(&name), values });
+            named.push(Plot { kind: USER, format, name: strings.intern(&name), values });
         }
         named
     }

@@ -19,7 +19,7 @@ const NONE: u32 = u32::MAX;
 
 /// What a thread of the file stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Owner {
+pub(crate) enum RowOwner {
     /// A thread.
     Thread(ThreadId),
     /// Samples of an idle CPU: thread 0 is on all of them.
@@ -74,7 +74,7 @@ impl Sample {
 /// A thread of the file with all that it has.
 #[derive(Debug)]
 pub(crate) struct Row {
-    pub(crate) owner: Owner,
+    pub(crate) owner: RowOwner,
     id: RowId,
     pub(crate) intervals: Vec<Interval>,
     /// The last interval has not ended.
@@ -92,7 +92,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    fn new(owner: Owner, id: RowId) -> Self {
+    fn new(owner: RowOwner, id: RowId) -> Self {
         Self {
             owner,
             id,
@@ -115,7 +115,7 @@ impl Row {
 
     /// The machine's own are few, and always stay.
     fn is_indispensable(&self) -> bool {
-        matches!(self.owner, Owner::Losses | Owner::IdleCpu(_) | Owner::LeftOut)
+        matches!(self.owner, RowOwner::Losses | RowOwner::IdleCpu(_) | RowOwner::LeftOut)
     }
 }
 
@@ -130,18 +130,18 @@ pub(crate) struct Rows {
     room: usize,
     /// With so many some are left out.
     most: usize,
-    /// Where each row lies, by its id.
-    places: Vec<u32>,
+    /// The index of each row in `rows`, by its id.
+    positions: Vec<u32>,
     threads: Vec<u32>,
-    others: FxHashMap<Owner, u32>,
-    pub(crate) left_out: LeftOut,
+    others: FxHashMap<RowOwner, u32>,
+    pub(crate) left_out: LeftOutRows,
     /// Of rows that are gone already: what ran then is known all the same.
     usage_of_gone: CpuUsage,
 }
 
-/// What was left out, for want of room.
+/// How much was left out, for want of room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LeftOut {
+pub(crate) struct LeftOutRows {
     pub(crate) rows: u64,
     pub(crate) events: u64,
 }
@@ -154,9 +154,9 @@ impl Default for Rows {
 
 impl Rows {
     fn new(room: usize) -> Self {
-        let (rows, places, threads) = Default::default();
+        let (rows, positions, threads) = Default::default();
         let (others, left_out, usage_of_gone) = Default::default();
-        Self { rows, room, most: 2 * room, places, threads, others, left_out, usage_of_gone }
+        Self { rows, room, most: 2 * room, positions, threads, others, left_out, usage_of_gone }
     }
 
     /// The row of a thread; `None`, and counted, where it was left out. The idle thread has none:
@@ -172,12 +172,12 @@ impl Rows {
     /// Whether a thread had a row that was left out.
     pub(crate) fn is_left_out(&self, thread: ThreadId) -> bool {
         let row = self.threads.get(thread.index()).filter(|row| **row != NONE);
-        row.is_some_and(|row| self.places[*row as usize] == NONE)
+        row.is_some_and(|row| self.positions[*row as usize] == NONE)
     }
 
     #[inline]
     fn present(&mut self, row: RowId) -> Option<RowId> {
-        let is_there = self.places[row.0 as usize] != NONE;
+        let is_there = self.positions[row.0 as usize] != NONE;
         self.left_out.events += u64::from(!is_there);
         is_there.then_some(row)
     }
@@ -193,7 +193,7 @@ impl Rows {
             }
             self.most = 2 * self.rows.len().max(self.room);
         }
-        let row = self.add(Owner::Thread(thread));
+        let row = self.add(RowOwner::Thread(thread));
         if thread.index() >= self.threads.len() {
             self.threads.resize(thread.index() + 1, NONE);
         }
@@ -202,7 +202,7 @@ impl Rows {
     }
 
     /// The row of something that is no thread.
-    pub(crate) fn other(&mut self, owner: Owner) -> RowId {
+    pub(crate) fn other(&mut self, owner: RowOwner) -> RowId {
         if let Some(row) = self.others.get(&owner) {
             return RowId(*row);
         }
@@ -211,9 +211,9 @@ impl Rows {
         row
     }
 
-    fn add(&mut self, owner: Owner) -> RowId {
-        let id = RowId(self.places.len() as u32);
-        self.places.push(self.rows.len() as u32);
+    fn add(&mut self, owner: RowOwner) -> RowId {
+        let id = RowId(self.positions.len() as u32);
+        self.positions.push(self.rows.len() as u32);
         self.rows.push(Row::new(owner, id));
         id
     }
@@ -231,7 +231,7 @@ impl Rows {
         if self.rows.len() <= self.room && self.left_out.rows == 0 {
             return Vec::new();
         }
-        self.other(Owner::LeftOut);
+        self.other(RowOwner::LeftOut);
         self.leave_out(|_| true)
     }
 
@@ -245,26 +245,26 @@ impl Rows {
         for (events, Reverse(row)) in order.into_iter().take(too_many) {
             self.left_out.rows += 1;
             self.left_out.events += events;
-            self.places[row.0 as usize] = NONE;
+            self.positions[row.0 as usize] = NONE;
         }
         let all = std::mem::take(&mut self.rows).into_iter();
-        let (rows, gone) = all.partition(|row| self.places[row.id.0 as usize] != NONE);
+        let (rows, gone) = all.partition(|row| self.positions[row.id.0 as usize] != NONE);
         self.rows = rows;
-        for (place, row) in (0..).zip(&self.rows) {
-            self.places[row.id.0 as usize] = place;
+        for (position, row) in (0..).zip(&self.rows) {
+            self.positions[row.id.0 as usize] = position;
         }
         gone
     }
 
     /// A row, if it was not left out.
     pub(crate) fn find(&self, row: RowId) -> Option<&Row> {
-        self.rows.get(self.places[row.0 as usize] as usize)
+        self.rows.get(self.positions[row.0 as usize] as usize)
     }
 
     /// A row that [`Self::thread`] or [`Self::other`] has just given.
     #[inline]
     pub(crate) fn get(&mut self, row: RowId) -> &mut Row {
-        &mut self.rows[self.places[row.0 as usize] as usize]
+        &mut self.rows[self.positions[row.0 as usize] as usize]
     }
 
     /// Those that were not left out, to change.
@@ -277,20 +277,20 @@ impl Rows {
         &self.rows
     }
 
-    /// Where each row lies among [`Self::all`], by its id; `None` for those that were left out.
-    pub(crate) fn places(&self) -> impl Iterator<Item = Option<u32>> {
-        self.places.iter().map(|place| (*place != NONE).then_some(*place))
+    /// The index of each row in [`Self::all`], by its id; `None` for those that were left out.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = Option<u32>> {
+        self.positions.iter().map(|position| (*position != NONE).then_some(*position))
     }
 }
 
 /// The names of a row: of its process, and its own.
-pub(crate) fn names(owner: Owner, tables: &Tables) -> (String, String) {
+pub(crate) fn names(owner: RowOwner, tables: &Tables) -> (String, String) {
     match owner {
-        Owner::Thread(thread) => names_of_thread(thread, tables),
-        Owner::IdleCpu(cpu) => ("idle".into(), cpu.label()),
-        Owner::Losses => ("syscollect".into(), "losses".into()),
-        Owner::LeftOut => ("syscollect".into(), "threads without a row".into()),
-        Owner::Track(id) => {
+        RowOwner::Thread(thread) => names_of_thread(thread, tables),
+        RowOwner::IdleCpu(cpu) => ("idle".into(), cpu.label()),
+        RowOwner::Losses => ("syscollect".into(), "losses".into()),
+        RowOwner::LeftOut => ("syscollect".into(), "threads without a row".into()),
+        RowOwner::Track(id) => {
             let track = tables.track(id);
             let name = tables.strings.get(track.name).to_owned();
             match track.scope {
@@ -321,15 +321,15 @@ fn machine_name(machine: MachineId, tables: &Tables) -> String {
 }
 
 /// The process of a row, where it has one.
-pub(crate) fn process(owner: Owner, tables: &Tables) -> Option<ProcessId> {
+pub(crate) fn process(owner: RowOwner, tables: &Tables) -> Option<ProcessId> {
     match owner {
-        Owner::Thread(thread) => Some(tables.thread(thread).process),
-        Owner::Track(track) => match tables.track(track).scope {
+        RowOwner::Thread(thread) => Some(tables.thread(thread).process),
+        RowOwner::Track(track) => match tables.track(track).scope {
             Scope::Process(process) => Some(process),
             Scope::Thread(thread) => Some(tables.thread(thread).process),
             Scope::Machine(_) | Scope::Cpu(_) => None,
         },
-        Owner::IdleCpu(_) | Owner::Losses | Owner::LeftOut => None,
+        RowOwner::IdleCpu(_) | RowOwner::Losses | RowOwner::LeftOut => None,
     }
 }
 
@@ -354,43 +354,43 @@ pub(crate) fn scoped_name(track: TrackId, tables: &Tables) -> String {
 mod tests {
     use super::*;
 
-    /// Something happens to a thread, so often.
-    fn happens(rows: &mut Rows, thread: u32, times: u64) {
+    /// Adds that many events to a thread.
+    fn count_events(rows: &mut Rows, thread: u32, times: u64) {
         let row = rows.thread(ThreadId(thread)).unwrap();
         rows.get(row).elsewhere += times;
     }
 
-    fn owners(rows: &Rows) -> Vec<Owner> {
+    fn owners(rows: &Rows) -> Vec<RowOwner> {
         rows.all().iter().map(|row| row.owner).collect()
     }
 
     #[test]
     fn where_all_have_room_nobody_is_left_out() {
         let mut rows = Rows::new(3);
-        (1..=3).for_each(|thread| happens(&mut rows, thread, 1));
+        (1..=3).for_each(|thread| count_events(&mut rows, thread, 1));
         assert!(rows.fit().is_empty());
-        assert_eq!((rows.all().len(), rows.left_out), (3, LeftOut::default()));
+        assert_eq!((rows.all().len(), rows.left_out), (3, LeftOutRows::default()));
     }
 
     #[test]
     fn threads_that_end_go_while_more_come_and_those_that_do_more_stay() {
         let mut rows = Rows::new(4);
-        rows.other(Owner::Losses);
-        happens(&mut rows, 1, 5);
+        rows.other(RowOwner::Losses);
+        count_events(&mut rows, 1, 5);
         for thread in 2..100 {
-            happens(&mut rows, thread, 1);
+            count_events(&mut rows, thread, 1);
             let row = rows.thread(ThreadId(thread)).unwrap();
             rows.get(row).ended = true;
         }
         assert!(rows.all().len() <= 8, "some went before the end: {}", rows.all().len());
         assert!(rows.is_left_out(ThreadId(50)) && rows.thread(ThreadId(50)).is_none());
-        happens(&mut rows, 100, 4);
+        count_events(&mut rows, 100, 4);
         let gone = rows.fit();
         assert!(gone.iter().all(|row| row.events() == 1));
-        let [busy, last] = [1, 100].map(|thread| Owner::Thread(ThreadId(thread)));
-        assert_eq!(owners(&rows), [Owner::Losses, busy, last, Owner::LeftOut]);
+        let [busy, last] = [1, 100].map(|thread| RowOwner::Thread(ThreadId(thread)));
+        assert_eq!(owners(&rows), [RowOwner::Losses, busy, last, RowOwner::LeftOut]);
         // What comes of a thread that was left out is counted with what it had.
-        assert_eq!(rows.left_out, LeftOut { rows: 98, events: 98 + 1 });
+        assert_eq!(rows.left_out, LeftOutRows { rows: 98, events: 98 + 1 });
     }
 
     #[test]
@@ -411,11 +411,11 @@ mod tests {
     #[test]
     fn of_threads_that_live_none_is_left_out_before_the_end() {
         let mut rows = Rows::new(3);
-        (1..100).for_each(|thread| happens(&mut rows, thread, u64::from(thread)));
+        (1..100).for_each(|thread| count_events(&mut rows, thread, u64::from(thread)));
         assert_eq!(rows.all().len(), 99);
         let row = rows.thread(ThreadId(7)).unwrap();
         assert_eq!(rows.fit().len(), 97);
-        assert_eq!(owners(&rows)[..2], [98, 99].map(|thread| Owner::Thread(ThreadId(thread))));
+        assert_eq!(owners(&rows)[..2], [98, 99].map(|thread| RowOwner::Thread(ThreadId(thread))));
         assert!(rows.find(row).is_none());
     }
 }

@@ -1,7 +1,7 @@
 //! Switches and wakeups as intervals: of each thread, and of each CPU.
 
 use super::options::TracyLayout;
-use super::rows::{Interval, Owner, Row, RowId, RowWakeup, Rows};
+use super::rows::{Interval, Row, RowId, RowOwner, RowWakeup, Rows};
 use super::threads::Threads;
 use super::wire::Payload;
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ struct Cpu {
     ran: Vec<(u32, u32)>,
     current: Option<RowId>,
     /// Whether it has switched, or lost switches.
-    seen: bool,
+    observed: bool,
 }
 
 /// All CPUs.
@@ -81,8 +81,8 @@ impl Cpus {
     /// Records of a CPU (`None`: of any) were lost: who ran on it is told by its next switch only.
     pub(crate) fn lost(&mut self, cpu: Option<CpuId>) {
         match cpu.map(|cpu| self.number(cpu)) {
-            Some(number) => number.into_iter().for_each(|number| self.get(number).seen = true),
-            None => self.cpus.iter_mut().for_each(|cpu| cpu.seen = true),
+            Some(number) => number.into_iter().for_each(|number| self.get(number).observed = true),
+            None => self.cpus.iter_mut().for_each(|cpu| cpu.observed = true),
         }
     }
 
@@ -94,7 +94,7 @@ impl Cpus {
         };
         let cpu = self.get(number);
         let previous = switch.previous.and_then(|thread| rows.thread(thread));
-        let first = !std::mem::replace(&mut cpu.seen, true);
+        let first = !std::mem::replace(&mut cpu.observed, true);
         match (cpu.current.take(), previous) {
             (Some(current), _) => {
                 let known = previous == Some(current);
@@ -268,8 +268,10 @@ impl Row {
     /// What makes a thread visible that would only switch: the viewer hides it.
     pub(crate) fn summary(&self) -> Option<(i64, String)> {
         let hidden = self.samples.is_empty() && self.messages.is_empty() && self.zones.is_empty();
-        let first =
-            self.intervals.first().filter(|_| hidden && matches!(self.owner, Owner::Thread(_)))?;
+        let first = self
+            .intervals
+            .first()
+            .filter(|_| hidden && matches!(self.owner, RowOwner::Thread(_)))?;
         let (running, ..) = self.totals();
         let times = self.intervals.len();
         let milliseconds = running as f64 / 1e6;

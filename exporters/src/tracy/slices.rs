@@ -1,7 +1,7 @@
 //! Slices by track, until it is known which of them nest on their thread.
 
 use super::frames::Frames;
-use super::rows::{Owner, Rows};
+use super::rows::{RowOwner, Rows};
 use super::strings::FileStrings;
 use super::zones::{Shared, Zones};
 use rustc_hash::FxHashMap;
@@ -22,25 +22,25 @@ impl Slices {
         &mut self,
         track: TrackId,
         (time, slice): (i64, &Slice),
-        texts: &mut FileStrings,
+        strings: &mut FileStrings,
         tables: &Tables,
     ) {
         if let TrackKind::Frames { continuous, .. } = tables.track(track).kind {
             return self.frames.begin((track, continuous), time, slice.number);
         }
         let zones = self.zones.entry(track).or_default();
-        self.deep += u64::from(!zones.begin((time, slice), &mut self.shared, texts, tables));
+        self.deep += u64::from(!zones.begin((time, slice), &mut self.shared, strings, tables));
     }
 
-    pub(crate) fn more(
+    pub(crate) fn update(
         &mut self,
         track: TrackId,
-        more: &SliceUpdate,
-        texts: &mut FileStrings,
+        update: &SliceUpdate,
+        strings: &mut FileStrings,
         tables: &Tables,
     ) {
         if let Some(zones) = self.zones.get_mut(&track) {
-            zones.more(more, texts, tables);
+            zones.update(update, strings, tables);
         }
     }
 
@@ -48,23 +48,28 @@ impl Slices {
         &mut self,
         track: TrackId,
         time: i64,
-        texts: &mut FileStrings,
+        strings: &mut FileStrings,
         tables: &Tables,
     ) {
         match self.zones.get_mut(&track) {
-            Some(zones) => zones.end(time, &mut self.shared, texts, tables),
+            Some(zones) => zones.end(time, &mut self.shared, strings, tables),
             None => self.frames.end(track, time),
         }
     }
 
     /// Puts the zones on rows: those of a thread on its own, as long as they
     /// nest; what does not, and what has no thread, on rows of their own.
-    pub(crate) fn place(&mut self, rows: &mut Rows, texts: &mut FileStrings, tables: &Tables) {
+    pub(crate) fn place_on_rows(
+        &mut self,
+        rows: &mut Rows,
+        strings: &mut FileStrings,
+        tables: &Tables,
+    ) {
         let mut tracks: Vec<(TrackId, Zones)> = self.zones.drain().collect();
         let zones = TrackKind::Slices(TrackRole::Zones);
         tracks.sort_by_key(|(id, _)| (tables.track(*id).kind != zones, *id));
         for (id, mut zones) in tracks {
-            zones.finish(&mut self.shared, texts, tables);
+            zones.finish(&mut self.shared, strings, tables);
             if zones.is_empty() {
                 continue;
             }
@@ -82,7 +87,7 @@ impl Slices {
                     Err(overlaps) => zones = overlaps,
                 }
             }
-            let row = rows.other(Owner::Track(id));
+            let row = rows.other(RowOwner::Track(id));
             let row = rows.get(row);
             row.elsewhere += zones.len() as u64;
             row.zones = zones;

@@ -101,17 +101,17 @@ mod tests {
 
     #[test]
     fn lines_stay_lines_where_they_are_drawn_so() {
-        let mut texts = FileStrings::default();
-        texts.intern_lines("a\0b\nc");
-        assert_eq!(texts.rows().get(0), "a\\u{0}b\nc");
+        let mut strings = FileStrings::default();
+        strings.intern_lines("a\0b\nc");
+        assert_eq!(strings.rows().get(0), "a\\u{0}b\nc");
     }
 
     #[test]
     fn what_goes_into_a_buffer_is_short() {
-        let mut texts = FileStrings::default();
-        texts.intern_short(&"é".repeat(1_000));
-        texts.intern_short("lock");
-        assert_eq!((texts.rows().get(0).len(), texts.rows().get(1)), (903, "lock"));
+        let mut strings = FileStrings::default();
+        strings.intern_short(&"é".repeat(1_000));
+        strings.intern_short("lock");
+        assert_eq!((strings.rows().get(0).len(), strings.rows().get(1)), (903, "lock"));
     }
 
     #[test]
@@ -122,8 +122,8 @@ mod tests {
 
     #[test]
     fn a_string_is_stored_once() {
-        let mut texts = FileStrings::default();
-        assert_eq!([texts.intern("a"), texts.intern("b"), texts.intern("a")], [0, 1, 0]);
-        assert_eq!(texts.rows().len(), 2);
+        let mut strings = FileStrings::default();
+        assert_eq!([strings.intern("a"), strings.intern("b"), strings.intern("a")], [0, 1, 0]);
+        assert_eq!(strings.rows().len(), 2);
     }
 }

@@ -1,6 +1,6 @@
 //! Rows as the file's threads: which number, names and place each has.
 
-use super::rows::{self, Owner, Row, RowId, Rows};
+use super::rows::{self, Row, RowId, RowOwner, Rows};
 use super::strings::{FileStrings, pointer};
 use super::wire::Payload;
 use rustc_hash::FxHashMap;
@@ -27,12 +27,12 @@ pub(crate) struct FileThread {
 pub(crate) struct Threads {
     all: Vec<FileThread>,
     /// Which one stands for each row, by its id: its own, or that of the rows that are left out.
-    places: Vec<u32>,
+    positions: Vec<u32>,
 }
 
 impl Threads {
     /// The threads of at most 65,535 rows.
-    pub(crate) fn new(rows: &Rows, texts: &mut FileStrings, tables: &Tables) -> Self {
+    pub(crate) fn new(rows: &Rows, strings: &mut FileStrings, tables: &Tables) -> Self {
         let mut numbers = Numbers::default();
         let mut hints = GroupHints::default();
         let mut external = 0;
@@ -46,17 +46,17 @@ impl Threads {
                 index: all.len() as u16 + 1,
                 external: if row.intervals.is_empty() { 0 } else { external },
                 group_hint: hints.next(row.owner, tables),
-                names: names.map(|name| texts.intern(name)),
+                names: names.map(|name| strings.intern(name)),
             });
         }
-        let rest = rows.all().iter().position(|row| row.owner == Owner::LeftOut);
+        let rest = rows.all().iter().position(|row| row.owner == RowOwner::LeftOut);
         let rest = rest.unwrap_or_default() as u32;
-        Self { all, places: rows.places().map(|place| place.unwrap_or(rest)).collect() }
+        Self { all, positions: rows.positions().map(|position| position.unwrap_or(rest)).collect() }
     }
 
     /// What stands for a row.
     pub(crate) fn of(&self, row: RowId) -> &FileThread {
-        &self.all[self.places[row.0 as usize] as usize]
+        &self.all[self.positions[row.0 as usize] as usize]
     }
 
     /// All rows with what stands for them.
@@ -127,19 +127,21 @@ impl Default for Numbers {
 }
 
 impl Numbers {
-    fn next(&mut self, owner: Owner, tables: &Tables) -> u64 {
+    fn next(&mut self, owner: RowOwner, tables: &Tables) -> u64 {
         match owner {
-            Owner::Thread(thread) => {
+            RowOwner::Thread(thread) => {
                 let tid = tables.thread(thread).tid;
                 let machine = tables.machine_of(thread);
                 let former = self.0.entry((machine, tid)).or_default();
                 *former += 1;
                 u64::from(machine.0) << 48 | (*former - 1) << 32 | u64::from(tid)
             }
-            Owner::IdleCpu(cpu) => 1 << 60 | u64::from(cpu.machine.0) << 32 | u64::from(cpu.number),
-            Owner::Track(track) => 2 << 60 | u64::from(track.0),
-            Owner::Losses => 3 << 60,
-            Owner::LeftOut => 4 << 60,
+            RowOwner::IdleCpu(cpu) => {
+                1 << 60 | u64::from(cpu.machine.0) << 32 | u64::from(cpu.number)
+            }
+            RowOwner::Track(track) => 2 << 60 | u64::from(track.0),
+            RowOwner::Losses => 3 << 60,
+            RowOwner::LeftOut => 4 << 60,
         }
     }
 }
@@ -149,9 +151,9 @@ impl Numbers {
 struct GroupHints(FxHashMap<ProcessId, i32>);
 
 impl GroupHints {
-    fn next(&mut self, owner: Owner, tables: &Tables) -> i32 {
+    fn next(&mut self, owner: RowOwner, tables: &Tables) -> i32 {
         match (owner, rows::process(owner, tables)) {
-            (Owner::IdleCpu(_), _) => i32::MAX,
+            (RowOwner::IdleCpu(_), _) => i32::MAX,
             (_, None) => 0,
             (_, Some(process)) => {
                 let next = self.0.len() as i32 + 1;

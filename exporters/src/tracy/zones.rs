@@ -77,7 +77,7 @@ impl Zones {
         &mut self,
         (time, slice): (i64, &Slice),
         shared: &mut Shared,
-        texts: &mut FileStrings,
+        strings: &mut FileStrings,
         tables: &Tables,
     ) -> bool {
         if !self.open.begin() {
@@ -86,14 +86,15 @@ impl Zones {
         if let Some(parent) = self.open.innermost() {
             self.list[parent.zone as usize].children += 1;
         }
-        let place = shared.locations.zone(slice.name, (slice.location, slice.color), texts, tables);
-        let own_name = place.shared || slice.number.is_some();
+        let location =
+            shared.locations.zone(slice.name, (slice.location, slice.color), strings, tables);
+        let own_name = location.shared || slice.number.is_some();
         self.open.push(OpenZone {
             zone: self.list.len() as u32,
             name: own_name
-                .then(|| texts.intern(&labels::numbered(slice.name, slice.number, tables))),
+                .then(|| strings.intern(&labels::numbered(slice.name, slice.number, tables))),
             // A location that is shared may have another colour.
-            color: slice.color.filter(|_| place.shared).map_or(0, bgr),
+            color: slice.color.filter(|_| location.shared).map_or(0, bgr),
             stack: slice.stack,
             fields: slice.fields.clone(),
             unfinished: false,
@@ -103,22 +104,27 @@ impl Zones {
             end: -1,
             extra: 0,
             children: 0,
-            location: LocationRow::index(place),
+            location: LocationRow::index(location),
         });
         true
     }
 
     /// More is known of the innermost zone.
-    pub(crate) fn more(&mut self, more: &SliceUpdate, texts: &mut FileStrings, tables: &Tables) {
+    pub(crate) fn update(
+        &mut self,
+        update: &SliceUpdate,
+        strings: &mut FileStrings,
+        tables: &Tables,
+    ) {
         let Some(open) = self.open.innermost() else { return };
-        if let Some((name, number)) = more.name {
-            open.name = Some(texts.intern(&labels::numbered(name, number, tables)));
+        if let Some((name, number)) = update.name {
+            open.name = Some(strings.intern(&labels::numbered(name, number, tables)));
         }
-        if let Some(color) = more.color {
+        if let Some(color) = update.color {
             open.color = bgr(color);
         }
-        amend_fields(&mut open.fields, &more.fields, usize::MAX);
-        open.unfinished |= more.unfinished;
+        amend_fields(&mut open.fields, &update.fields, usize::MAX);
+        open.unfinished |= update.unfinished;
     }
 
     /// Ends the innermost zone, if one is open.
@@ -126,27 +132,32 @@ impl Zones {
         &mut self,
         time: i64,
         shared: &mut Shared,
-        texts: &mut FileStrings,
+        strings: &mut FileStrings,
         tables: &Tables,
     ) {
         if let Some(open) = self.open.end() {
             self.list[open.zone as usize].end = time;
-            self.say(open, shared, texts, tables);
+            self.add_extra(open, shared, strings, tables);
         }
     }
 
     /// No more comes: zones that are open stay so.
-    pub(crate) fn finish(&mut self, shared: &mut Shared, texts: &mut FileStrings, tables: &Tables) {
+    pub(crate) fn finish(
+        &mut self,
+        shared: &mut Shared,
+        strings: &mut FileStrings,
+        tables: &Tables,
+    ) {
         for open in std::mem::take(&mut self.open).into_open() {
-            self.say(open, shared, texts, tables);
+            self.add_extra(open, shared, strings, tables);
         }
     }
 
-    fn say(
+    fn add_extra(
         &mut self,
         open: OpenZone,
         shared: &mut Shared,
-        texts: &mut FileStrings,
+        strings: &mut FileStrings,
         tables: &Tables,
     ) {
         let OpenZone { zone, name, color, stack, fields, unfinished } = open;
@@ -157,7 +168,7 @@ impl Zones {
         if unfinished {
             text += if text.is_empty() { UNFINISHED } else { "\n[unfinished]" };
         }
-        let text = (!text.is_empty()).then(|| texts.intern_lines(&text));
+        let text = (!text.is_empty()).then(|| strings.intern_lines(&text));
         shared.extras.push(Extra { name, text, color, stack });
         self.list[zone as usize].extra = shared.extras.len() as u32;
     }
@@ -255,11 +266,11 @@ impl Shared {
     pub(crate) fn callstacks(
         &self,
         code: &mut Code,
-        texts: &mut FileStrings,
+        strings: &mut FileStrings,
         tables: &Tables,
     ) -> Vec<u32> {
         let stacks = self.extras.iter().map(|extra| extra.stack);
-        stacks.map(|stack| code.callstack_or_none(stack, texts, tables)).collect()
+        stacks.map(|stack| code.callstack_or_none(stack, strings, tables)).collect()
     }
 
     /// Writes the zone extras; the first is nobody's.

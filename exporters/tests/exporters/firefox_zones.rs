@@ -62,9 +62,9 @@ fn a_zone_has_its_texts_place_colour_category_and_stack() {
     let profile = profile(&scenario::game());
     let update = named(&profile, "300", "update of");
     let [update] = update[..] else { panic!("{update:?}") };
-    let said = ["text", "value", "number", "place", "function", "color"]
+    let values = ["text", "value", "number", "place", "function", "color"]
         .map(|key| field(&profile, &update, key));
-    assert_eq!(json!(said), json!(["level 1", 7, 12, "src/game.rs:10", "update", "blue"]));
+    assert_eq!(json!(values), json!(["level 1", 7, 12, "src/game.rs:10", "update", "blue"]));
     assert_eq!((update.category, &update.data["type"]), ("simulation", &"zone".into()));
     assert_eq!(profile.stack(&update.data["cause"]["stack"])[0].function, "next_token");
     assert!(update.end.unwrap() - update.start > 0.02, "milliseconds");
@@ -95,9 +95,9 @@ fn a_typed_marker_has_a_schema_with_the_formats_of_its_fields() {
     let marker = named(&profile, "300", "map")[0];
     assert_eq!((&marker.data["type"], marker.category), (&"Load".into(), "assets"));
     let keys = ["path", "took", "size", "share", "at", "ratio"];
-    let said = keys.map(|key| field(&profile, &marker, key));
+    let values = keys.map(|key| field(&profile, &marker, key));
     assert_eq!(
-        json!(said),
+        json!(values),
         json!(["/maps/1", 0.0015, 4_096, 0.25, "0xdeadbeef", 1.5]),
         "durations are milliseconds"
     );
@@ -267,8 +267,8 @@ fn long_and_odd_texts_come_back_as_they_were() {
     let texts = ["", "tab\tnul\0line\nquote\"back\\", "äöü 線程 🧵", &"x".repeat(1 << 20)];
     let (mut scenario, _, track) = one_thread();
     let name = scenario.name("zone");
-    for said in texts {
-        let fields = vec![scenario.text(said)];
+    for text in texts {
+        let fields = vec![scenario.text(text)];
         zone(&mut scenario, track, Slice { fields, ..Slice::named(name) });
     }
     let profile = profile(&scenario);

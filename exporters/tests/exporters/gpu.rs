@@ -140,8 +140,9 @@ fn a_queue_is_a_thread_of_the_profile_and_its_jobs_are_markers() {
     assert_eq!((&queue["pid"], &queue["processName"]), (&"400".into(), &"game".into()));
     let gfx = profile.threads().iter().find(|thread| thread["name"] == "GPU: gfx").unwrap();
     let draw = &profile.thread_markers(gfx)[0];
-    let said = ["waited", "accepted", "queued", "ran"].map(|key| draw.data[key].as_f64().unwrap());
-    assert_eq!(said, [0.01, 0.002, 0.008, 0.025], "milliseconds");
+    let durations =
+        ["waited", "accepted", "queued", "ran"].map(|key| draw.data[key].as_f64().unwrap());
+    assert_eq!(durations, [0.01, 0.002, 0.008, 0.025], "milliseconds");
     assert_eq!(profile.string(&draw.data["thread"]), "render (401)");
     assert_eq!((&draw.data["context"], &draw.data["fence"]), (&"0xff00".into(), &"12:1".into()));
 }

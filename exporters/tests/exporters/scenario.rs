@@ -1,8 +1,8 @@
 //! A short recording in which everything happens once: the golden tests tell
 //! it, and the example `scenario` writes it for a look with a viewer.
 
-#[path = "marked.rs"]
-mod marked;
+#[path = "instrumented.rs"]
+mod instrumented;
 #[path = "queues.rs"]
 mod queues;
 
@@ -290,7 +290,7 @@ pub(crate) fn scenario() -> Scenario {
 pub(crate) fn game() -> Scenario {
     let mut scenario = Scenario::new();
     let stacks = stacks(&mut scenario);
-    marked::game(&mut scenario, stacks.user);
+    instrumented::game(&mut scenario, stacks.user);
     scenario
 }
 
@@ -335,11 +335,11 @@ fn stacks(scenario: &mut Scenario) -> Stacks {
     }
     let read = scenario.frame(kernel, 0xffff_ffff_8100_1230, Some("ext4_file_read_iter"));
     let unnamed = scenario.frame(program, 0x9999, None);
-    let nowhere = scenario.frame(None, 0x7f00_dead_beef, None);
+    let without_module = scenario.frame(None, 0x7f00_dead_beef, None);
     Stacks {
         kernel: scenario.tables.intern_stack(&[read, main]),
         user: scenario.tables.intern_stack(&[inlined, parse, main]),
-        unnamed: scenario.tables.intern_stack(&[nowhere, unnamed]),
+        unnamed: scenario.tables.intern_stack(&[without_module, unnamed]),
     }
 }
 

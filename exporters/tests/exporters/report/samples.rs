@@ -292,8 +292,8 @@ fn what_held_threads_up_is_told_before_what_had_nothing_to_do() {
         "10.0 us  once: a (10), lock\n",
         "30.0 us  once: b (20), condition variable\n",
     ];
-    let places: Vec<_> = order.iter().map(|part| text.find(part)).collect();
-    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?} of\n{text}");
+    let offsets: Vec<_> = order.iter().map(|part| text.find(part)).collect();
+    assert!(offsets.iter().all(Option::is_some) && offsets.is_sorted(), "{offsets:?} of\n{text}");
     assert!(!text.contains("epoll_wait"), "the stacks of who idles are not shown");
 }
 

@@ -87,7 +87,7 @@ fn reported(scenario: &Scenario, options: ReportOptions) -> String {
 }
 
 /// Where each of these lies in the text, which must have all of them.
-fn places(text: &str, all: &[&str]) -> Vec<usize> {
+fn offsets(text: &str, all: &[&str]) -> Vec<usize> {
     let section = text.find("\nAsleep from beginning to end").unwrap();
     all.iter()
         .map(|part| {
@@ -100,7 +100,7 @@ fn places(text: &str, all: &[&str]) -> Vec<usize> {
 #[test]
 fn who_hangs_comes_first_and_who_waits_for_work_is_one_line() {
     let text = reported(&hanging_machine(), ReportOptions::default());
-    let places = places(
+    let offsets = offsets(
         &text,
         &[
             "Asleep from beginning to end: 7 threads, 1 of them idle",
@@ -112,7 +112,7 @@ fn who_hangs_comes_first_and_who_waits_for_work_is_one_line() {
             "  and 1 idle thread, 1 that waits for a child process: --rows 7 shows them, too",
         ],
     );
-    assert!(places.is_sorted(), "{text}");
+    assert!(offsets.is_sorted(), "{text}");
     assert!(!text.contains("server (101), events"), "{text}");
 }
 
@@ -121,13 +121,13 @@ fn who_waits_for_work_has_rows_where_somebody_asks_for_them() {
     let options = ReportOptions { idle_sleepers: true, ..ReportOptions::default() };
     let text = reported(&hanging_machine(), options);
     let last = ["  waits-for-child (100), child process: do_wait", "  server (101), events (epoll"];
-    assert!(places(&text, &last).is_sorted() && !text.contains("shows them, too"), "{text}");
+    assert!(offsets(&text, &last).is_sorted() && !text.contains("shows them, too"), "{text}");
 }
 
 #[test]
 fn as_many_rows_are_shown_as_are_asked_for() {
     let text = reported(&hanging_machine(), ReportOptions { rows: 2, ..ReportOptions::default() });
-    places(
+    offsets(
         &text,
         &["uninterruptible (106)", "deadlock (105)", "and 3 more rows: --rows 7 shows all"],
     );

@@ -218,14 +218,14 @@ fn a_wait_for_a_lock_names_its_holder() {
     scenario.at(55, lock_event(a, LockAction::Obtain));
     let report = worst(&scenario, ReportOptions::default());
     let row = &report.worst.locks.rows[0];
-    let said = (
+    let shown = (
         row.waiter.tid,
         row.waiter.waited_ns,
         row.lock.as_str(),
         row.holder.as_deref(),
         row.obtained,
     );
-    assert_eq!(said, (10, 45_000, "cache", Some("b (20)"), true));
+    assert_eq!(shown, (10, 45_000, "cache", Some("b (20)"), true));
     assert!(
         report.worst_text(100).contains("a (10), for cache, held by b (20)"),
         "{}",

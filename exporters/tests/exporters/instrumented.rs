@@ -1,4 +1,4 @@
-//! A program that says what it means: frames, zones, messages, plots, locks, memory, a crash.
+//! An instrumented program: frames, zones, messages, plots, locks, memory, a crash.
 
 use super::{IDLE, Scenario, off};
 use syscollect_model::{
@@ -102,8 +102,8 @@ fn zones(scenario: &mut Scenario, main: ThreadId, stack: StackId) {
     scenario.switch(0, IDLE, off(SleepState::Runnable), main);
     let elsewhere = Slice { location: Some(there), ..scenario.slice("update") };
     scenario.begins(zones, elsewhere);
-    let texts = ["level 2", "level 3"].map(|text| scenario.text(text));
-    scenario.more(zones, texts.to_vec());
+    let labels = ["level 2", "level 3"].map(|text| scenario.text(text));
+    scenario.more(zones, labels.to_vec());
     scenario.ends(zones);
     let name = Some((scenario.name("update of"), Some(12)));
     scenario.then(Event::SliceUpdate(
