@@ -296,7 +296,7 @@ fn longest_blocked(sums: &Sums, programs: &Programs, tables: &Tables) -> Option<
         pid: processes.first().map_or(0, |process| tables.process(*process).pid),
         processes: processes.len(),
         process: tables.process_name(blocked_call.program).into(),
-        waits_for: blocked_call.wait.name().to_owned(),
+        waits_for: blocked_call.wait,
         function: blocked_call.call.function,
         called: blocked_call.call.called,
         count: total.count,

@@ -13,6 +13,7 @@ pub use super::off_cpu_data::*;
 pub use super::programs::*;
 pub use super::sleepers_data::*;
 pub use super::tree_data::*;
+pub use super::wait_for::WaitFor;
 pub use super::waits::*;
 
 /// The version of [`Report`]'s JSON; it grows when a field changes its meaning.

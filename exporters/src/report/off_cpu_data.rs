@@ -1,6 +1,7 @@
 //! Time off the CPU as data, a part of the report's JSON. All times are nanoseconds.
 
 use super::data::{AsleepThroughout, StackLabels, Table, TruncatedRow};
+use super::wait_for::WaitFor;
 use serde::{Deserialize, Serialize};
 
 /// Why threads were blocked.
@@ -98,7 +99,7 @@ pub struct StackRow {
 }
 
 /// What a program was blocked in, wherever the library or the kernel slept then.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LongestBlocked {
     /// The process's id; of several, that of the first.
     pub pid: u32,
@@ -107,7 +108,7 @@ pub struct LongestBlocked {
     /// The process's last name.
     pub process: String,
     /// What it waited for, as in [`WaitRow::waits_for`].
-    pub waits_for: String,
+    pub waits_for: WaitFor,
     /// The innermost function of the program's own; `None` where its stacks have none.
     pub function: Option<String>,
     /// What that called; `None` where it is the kernel, or an interpreter's.

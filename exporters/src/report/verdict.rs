@@ -5,6 +5,7 @@ use super::data::*;
 use super::durations::sum_ns;
 use super::text::{count, shown};
 use super::text_worst::{moment, waiter_words};
+use super::wait_for::WaitFor;
 use syscollect_model::Shortfall;
 
 /// What part of the time a program was blocked for that is told at once: a tenth.
@@ -31,7 +32,8 @@ impl Report {
         if self.recording.cpus == 0 && self.cpus.is_empty() {
             return Some(format!("This is {length} of a recording."));
         }
-        let cpus = count(self.recording.cpus.max(self.cpus.len()) as u64, "CPU");
+        let number = self.recording.cpus.max(self.cpus.len()) as u64;
+        let (cpus, were) = (count(number, "CPU"), if number == 1 { "was" } else { "were" });
         let [busy, idle, unknown] = [
             sum_ns(self.cpus.iter().map(|row| row.busy_ns)),
             sum_ns(self.cpus.iter().map(|row| row.idle_ns)),
@@ -50,7 +52,7 @@ impl Report {
         };
         // As in the table of CPUs.
         let share = percent(busy, whole);
-        Some(format!("In {length}, {cpus} {} {share} % busy{doubt}.", were(&cpus)))
+        Some(format!("In {length}, {cpus} {were} {share} % busy{doubt}."))
     }
 
     /// The process, or all of one name if these did more together: a build, a shell's loop.
@@ -92,7 +94,7 @@ impl Report {
             "Blocked longest: {} ({which}), {} for {}{}.",
             shown(process),
             duration(blocked),
-            wanted(waits_for),
+            wanted(*waits_for),
             place.unwrap_or_default()
         ))
     }
@@ -137,21 +139,16 @@ impl Report {
 }
 
 /// What is waited for, as a part of a sentence.
-fn wanted(waits_for: &str) -> String {
+fn wanted(waits_for: WaitFor) -> String {
     match waits_for {
-        "pipe full" => "room in a pipe".to_owned(),
-        "channel full" => "room in a channel".to_owned(),
-        "Python queue (put, join)" => "a Python queue (put, join)".to_owned(),
-        "uninterruptible sleep" => "something of the kernel (uninterruptible)".to_owned(),
-        "connect" => "a connection".to_owned(),
-        "stopped" => "a signal to go on".to_owned(),
-        "Python's GIL" | "I/O" => waits_for.to_owned(),
-        _ => format!("a {waits_for}"),
+        WaitFor::PipeRoom => "room in a pipe".to_owned(),
+        WaitFor::ChannelRoom => "room in a channel".to_owned(),
+        WaitFor::Uninterruptible => "something of the kernel (uninterruptible)".to_owned(),
+        WaitFor::Connect => "a connection".to_owned(),
+        WaitFor::Stopped => "a signal to go on".to_owned(),
+        WaitFor::Gil | WaitFor::Io => waits_for.name().to_owned(),
+        _ => format!("a {}", waits_for.name()),
     }
-}
-
-fn were(cpus: &str) -> &'static str {
-    if cpus == "1 CPU" { "was" } else { "were" }
 }
 
 fn records_were(lost: u64) -> String {

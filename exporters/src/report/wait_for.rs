@@ -27,118 +27,87 @@ use super::wait_names::{
 };
 use super::wait_python;
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
 use syscollect_model::{FrameId, ProcessId, SleepState, StackId, Tables};
 
 /// Frames of the program that are looked at, from the system call on.
 const USER_FRAMES: usize = 8;
 
-/// What a thread waits for. The order is that of equal rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum WaitFor {
-    Lock,
-    Gil,
-    PythonLock,
-    PythonSemaphore,
-    PythonBarrier,
-    PythonFuture,
-    PythonQueueRoom,
-    ChannelRoom,
-    FileLock,
-    KernelLock,
-    Completion,
-    Io,
-    Page,
-    Fuse,
-    PipeRoom,
-    Child,
-    ThreadEnd,
-    Connect,
-    Stopped,
-    Tracer,
-    Uninterruptible,
-    Futex,
-    Condition,
-    Semaphore,
-    Parked,
-    Channel,
-    PipeData,
-    PipePeer,
-    Socket,
-    UnixSocket,
-    EventFd,
-    Unknown,
-    Events,
-    IoUring,
-    Sleep,
-    Timer,
-    Signal,
-    Connection,
-    Terminal,
-    FileChanges,
-    Pool,
-    PythonQueue,
-    PythonEvent,
-    Kernel,
-    VirtualCpu,
-    Recorder,
+/// Declares what threads wait for, each with its name, which the report's JSON has.
+macro_rules! waits {
+    ($($wait:ident = $name:literal,)*) => {
+        /// What a thread waits for. The order is that of equal rows.
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+        )]
+        pub enum WaitFor {
+            $(#[doc = $name] #[serde(rename = $name)] $wait,)*
+        }
+
+        impl WaitFor {
+            /// What is waited for, in the terms of the field.
+            pub(super) fn name(self) -> &'static str {
+                match self {
+                    $(Self::$wait => $name,)*
+                }
+            }
+        }
+    };
+}
+
+waits! {
+    Lock = "lock",
+    Gil = "Python's GIL",
+    PythonLock = "Python lock",
+    PythonSemaphore = "Python semaphore",
+    PythonBarrier = "Python barrier",
+    PythonFuture = "Python future",
+    PythonQueueRoom = "Python queue (put, join)",
+    ChannelRoom = "channel full",
+    FileLock = "file lock",
+    KernelLock = "kernel lock",
+    Completion = "kernel completion",
+    Io = "I/O",
+    Page = "page of a file or swap",
+    Fuse = "FUSE server",
+    PipeRoom = "pipe full",
+    Child = "child process",
+    ThreadEnd = "thread join",
+    Connect = "connect",
+    Stopped = "stopped",
+    Tracer = "tracer",
+    Uninterruptible = "uninterruptible sleep",
+    Futex = "futex",
+    Condition = "condition variable",
+    Semaphore = "semaphore",
+    Parked = "unpark",
+    Channel = "channel message",
+    PipeData = "pipe data",
+    PipePeer = "FIFO peer",
+    Socket = "socket data",
+    UnixSocket = "Unix socket data",
+    EventFd = "eventfd",
+    Unknown = "unknown",
+    Events = "events (epoll, poll, select)",
+    IoUring = "io_uring",
+    Sleep = "sleep",
+    Timer = "timer",
+    Signal = "signal",
+    Connection = "accept",
+    Terminal = "terminal input",
+    FileChanges = "inotify",
+    Pool = "work of a pool",
+    PythonQueue = "Python queue (get)",
+    PythonEvent = "Python event or condition",
+    Kernel = "kernel work",
+    VirtualCpu = "virtual CPU",
+    Recorder = "the recorder, or what it records",
 }
 
 use WaitFor::*;
 
 impl WaitFor {
-    /// What is waited for, in the terms of the field: a name of the report's JSON.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Lock => "lock",
-            Gil => "Python's GIL",
-            PythonLock => "Python lock",
-            PythonSemaphore => "Python semaphore",
-            PythonBarrier => "Python barrier",
-            PythonFuture => "Python future",
-            PythonQueueRoom => "Python queue (put, join)",
-            ChannelRoom => "channel full",
-            FileLock => "file lock",
-            KernelLock => "kernel lock",
-            Completion => "kernel completion",
-            Io => "I/O",
-            Page => "page of a file or swap",
-            Fuse => "FUSE server",
-            PipeRoom => "pipe full",
-            Child => "child process",
-            ThreadEnd => "thread join",
-            Connect => "connect",
-            Stopped => "stopped",
-            Tracer => "tracer",
-            Uninterruptible => "uninterruptible sleep",
-            Futex => "futex",
-            Condition => "condition variable",
-            Semaphore => "semaphore",
-            Parked => "unpark",
-            Channel => "channel message",
-            PipeData => "pipe data",
-            PipePeer => "FIFO peer",
-            Socket => "socket data",
-            UnixSocket => "Unix socket data",
-            EventFd => "eventfd",
-            Unknown => "unknown",
-            Events => "events (epoll, poll, select)",
-            IoUring => "io_uring",
-            Sleep => "sleep",
-            Timer => "timer",
-            Signal => "signal",
-            Connection => "accept",
-            Terminal => "terminal input",
-            FileChanges => "inotify",
-            Pool => "work of a pool",
-            PythonQueue => "Python queue (get)",
-            PythonEvent => "Python event or condition",
-            Kernel => "kernel work",
-            VirtualCpu => "virtual CPU",
-            Recorder => "the recorder, or what it records",
-        }
-    }
-
     /// Whether the thread has nothing to do meanwhile.
     ///
     /// A thread that waits for another of its program, or for data, may wait for work as well as
