@@ -60,9 +60,9 @@ impl FakeProgram {
     }
 
     /// Adds an entry of any content to the log; its number.
-    pub fn entry(&mut self, kind: u32, numbers: &[u32], texts: &[&str]) -> u32 {
+    pub fn entry(&mut self, kind: u32, numbers: &[u32], strings: &[&str]) -> u32 {
         let mut body: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-        for text in texts {
+        for text in strings {
             body.extend((text.len() as u16).to_le_bytes());
             body.extend(text.as_bytes());
         }
@@ -148,9 +148,9 @@ pub struct FakeThread {
 
 impl FakeThread {
     /// Writes an event and its attributes.
-    pub fn event(&self, machine: &mut FakeMachine, us: u64, event: Event, more: &[Vec<u64>]) {
+    pub fn event(&self, machine: &mut FakeMachine, us: u64, event: Event, attributes: &[Vec<u64>]) {
         let item = Item::Stamped { ticks: ticks(us), event }.encode();
-        self.words(machine, us, &[&item, &more.concat()[..]].concat());
+        self.words(machine, us, &[&item, &attributes.concat()[..]].concat());
     }
 
     /// Writes an event of any kind and content, and its attributes.
@@ -160,10 +160,10 @@ impl FakeThread {
         us: u64,
         kind: ItemKind,
         words: &[u64],
-        more: &[Vec<u64>],
+        attributes: &[Vec<u64>],
     ) {
         let first = ticks(us) << 8 | kind as u64;
-        self.words(machine, us, &[&[first], words, &more.concat()].concat());
+        self.words(machine, us, &[&[first], words, &attributes.concat()].concat());
     }
 
     /// Writes words of any content.
@@ -178,8 +178,14 @@ impl FakeThread {
     }
 
     /// A zone begins.
-    pub fn begin(&mut self, machine: &mut FakeMachine, us: u64, location: u32, more: &[Vec<u64>]) {
-        self.event(machine, us, Event::ZoneBegin { location, depth: self.depth }, more);
+    pub fn begin(
+        &mut self,
+        machine: &mut FakeMachine,
+        us: u64,
+        location: u32,
+        attributes: &[Vec<u64>],
+    ) {
+        self.event(machine, us, Event::ZoneBegin { location, depth: self.depth }, attributes);
         self.depth += 1;
     }
 

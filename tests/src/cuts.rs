@@ -81,8 +81,8 @@ pub fn live(capture: &[u8]) -> Option<Vec<String>> {
 }
 
 fn live_in_one_way(capture: &[u8], way: u64) -> Option<Vec<String>> {
-    let mut seen = Unnamed::default();
-    play_live_into(&mut seen, capture, way).then(|| seen.lines())
+    let mut unnamed = Unnamed::default();
+    play_live_into(&mut unnamed, capture, way).then(|| unnamed.lines())
 }
 
 /// Plays a capture into an exporter as if it were being recorded, in one of several ways; `false`

@@ -58,8 +58,8 @@ pub struct Hit<'a> {
     pub probe: u32,
     /// Words of the arguments.
     pub arguments: &'a [u64],
-    /// What was read as texts, by number of the argument, ascending.
-    pub texts: &'a [(u8, &'a str)],
+    /// What was read as strings, by number of the argument, ascending.
+    pub strings: &'a [(u8, &'a str)],
     /// The stack pointer.
     pub stack_pointer: u64,
     /// Bits of arguments that could not be read.
@@ -463,12 +463,12 @@ impl FakeMachine {
         self.push(lane, us, 0, &record);
     }
 
-    /// A hit of a probe, with its arguments, those texts that were read of
+    /// A hit of a probe, with its arguments, those strings that were read of
     /// them (by number), and the stack pointer.
     pub fn hit(&mut self, cpu: u16, us: u64, hit: &Hit<'_>) {
-        let texts = hit.texts.iter().fold(0, |bits, (index, _)| bits | 1 << index);
+        let texts = hit.strings.iter().fold(0, |bits, (index, _)| bits | 1 << index);
         let mut bytes: Vec<u8> = hit.arguments.iter().flat_map(|word| word.to_le_bytes()).collect();
-        for (_, text) in hit.texts {
+        for (_, text) in hit.strings {
             bytes.extend((text.len() as u32).to_le_bytes());
             bytes.extend(text.as_bytes());
             bytes.resize(bytes.len().next_multiple_of(8), 0);

@@ -152,9 +152,9 @@ fn jobs_of_amdgpu_from_6_16_on_are_shown_once_with_what_the_driver_adds() {
         &[("client_id", 4), ("src_id", 4)],
     );
     for number in [1, 2] {
-        let said: [FakeValue<'_>; 6] =
+        let values: [FakeValue<'_>; 6] =
             ["gfx_0.0.0".into(), 5.into(), number.into(), 0.into(), "gfx_0.0.0".into(), 3.into()];
-        ioctl.fire(&mut machine, (0, 10 * number), GAME, &said);
+        ioctl.fire(&mut machine, (0, 10 * number), GAME, &values);
         scheduler.queue.fire(&mut machine, (0, 10 * number + 1), GAME, &job("gfx_0.0.0", number));
         scheduler.run.fire(&mut machine, (1, 10 * number + 2), WORKER, &job("gfx_0.0.0", number));
         fences.init.fire(

@@ -173,7 +173,7 @@ fn shown(fields: &[Field]) -> Vec<String> {
 #[syscollect_fixtures::test]
 fn events_of_every_primitive_type_describe_themselves() {
     let trace = open(etl::TRACELOGGING);
-    let mut texts = Vec::new();
+    let mut events = Vec::new();
     trace.scan(|_, record| {
         let Payload::TraceLogging(event) = decode(record) else { return };
         assert_eq!(event.event_name().to_string_lossy(), "PrimitiveTypesTest");
@@ -181,11 +181,11 @@ fn events_of_every_primitive_type_describe_themselves() {
         let fields = event.fields();
         let names: Vec<_> = fields.iter().map(|field| field.name.as_str()).collect();
         assert_eq!(names, PRIMITIVES);
-        texts.push(fields.into_iter().map(|field| field.value).collect::<Vec<_>>());
+        events.push(fields.into_iter().map(|field| field.value).collect::<Vec<_>>());
     });
-    let planets: Vec<_> = texts.iter().map(|values| values[0].to_string()).collect();
+    let planets: Vec<_> = events.iter().map(|values| values[0].to_string()).collect();
     assert_eq!(planets, ["Mercury", "Venus", "Earth", "Mars", "Jupiter"]);
-    assert_eq!(texts[0], first_event());
+    assert_eq!(events[0], first_event());
 }
 
 #[syscollect_fixtures::test]

@@ -120,17 +120,17 @@ fn play(criterion: &mut Criterion) {
 }
 
 /// Zones of two threads, in rings that were drained every few milliseconds.
-fn marked(zones: u64) -> Vec<u8> {
+fn instrumented(zones: u64) -> Vec<u8> {
     let mut machine = FakeMachine::new(1);
     machine.process(100, 1, "marked", &[(100, "one"), (101, "two")]);
     let mut program = FakeProgram::new(&mut machine, 1, 100);
-    let places: Vec<u32> =
+    let locations: Vec<u32> =
         (0..20).map(|line| program.location("work", "f", "a.rs", line, 0)).collect();
     for (lane, tid) in [(0, 100), (1, 101)] {
         let mut thread = program.thread(lane, tid);
         for us in (10..10 + zones).step_by(3).filter(|us| us / 3 % 2 == u64::from(lane)) {
             for depth in 0..3 {
-                thread.begin(&mut machine, us * 2 + depth, places[(us % 20) as usize], &[]);
+                thread.begin(&mut machine, us * 2 + depth, locations[(us % 20) as usize], &[]);
             }
             if us % 8 == 0 {
                 let attributes = [text(TextRole::Message, 0, "something of no meaning")];
@@ -144,7 +144,7 @@ fn marked(zones: u64) -> Vec<u8> {
 }
 
 fn zones(criterion: &mut Criterion) {
-    let capture = marked(2_000_000);
+    let capture = instrumented(2_000_000);
     play_capture(criterion, "zones", &capture, 2_000_000);
     let mut group = criterion.benchmark_group("zones");
     group.sample_size(10);

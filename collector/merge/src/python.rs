@@ -74,7 +74,7 @@ impl SentCodes {
     ) -> Vec<RawFrame> {
         let loops = python.iter().find_map(|word| self.code((lane, pid), *word));
         let loops = loops.map(|code| &code.loops);
-        let place = |word: &u64| {
+        let raw_frame = |word: &u64| {
             let row = self.code((lane, pid), *word).map(|code| code.row);
             RawFrame::Python(codes.offset(row, (word & PLACE_MASK) as u32))
         };
@@ -95,20 +95,21 @@ impl SentCodes {
         let in_loop = in_loop.and_then(|(inner, loops)| inner.checked_sub(loops[0].start));
         let mut just_begun =
             in_loop.is_some_and(|bytes| bytes < BEGINNING_BYTES) && calls > groups.clone().count();
-        let mut places = Vec::with_capacity(addresses.len() + python.len() + 1);
+        let mut frames = Vec::with_capacity(addresses.len() + python.len() + 1);
         for (address, runs) in addresses.iter().zip(runs) {
             if runs && !std::mem::take(&mut just_begun) {
-                places.extend(groups.next().unwrap_or_default().iter().map(place));
+                frames.extend(groups.next().unwrap_or_default().iter().map(raw_frame));
             }
-            places.push(RawFrame::Address(*address));
+            frames.push(RawFrame::Address(*address));
         }
         // Outer frames, where those of machine code are missing.
-        places.extend(groups.flatten().map(place));
+        frames.extend(groups.flatten().map(raw_frame));
         if python.len() >= MAX_FRAMES && python.last().is_some_and(|word| word & ENTRY == 0) {
-            let last = places.iter().rposition(|place| matches!(place, RawFrame::Python(_)));
-            places.insert(last.map_or(0, |last| last + 1), RawFrame::Python(PythonCodes::CUT));
+            let last =
+                frames.iter().rposition(|raw_frame| matches!(raw_frame, RawFrame::Python(_)));
+            frames.insert(last.map_or(0, |last| last + 1), RawFrame::Python(PythonCodes::CUT));
         }
-        places
+        frames
     }
 }
 
@@ -161,11 +162,11 @@ mod tests {
 
     fn interleaved(addresses: &[u64], python: &[u64]) -> Vec<RawFrame> {
         let (sent, codes) = sent();
-        let places = sent.interleave((lane(), PID), addresses, python, &codes);
+        let frames = sent.interleave((lane(), PID), addresses, python, &codes);
         // By the function's number instead of its offset.
-        places
+        frames
             .into_iter()
-            .map(|place| match place {
+            .map(|raw_frame| match raw_frame {
                 Python(offset) => Python(offset >> 32),
                 address => address,
             })
@@ -220,9 +221,9 @@ mod tests {
     #[test]
     fn where_functions_are_missing_a_frame_says_so() {
         let python = [frame(1, false); MAX_FRAMES];
-        let places = interleaved(&[LOOP + 8, C], &python);
-        assert_eq!(places.len(), MAX_FRAMES + 3);
-        assert_eq!(places[MAX_FRAMES - 1..][..3], [Python(1), Python(0), Address(LOOP + 8)]);
+        let frames = interleaved(&[LOOP + 8, C], &python);
+        assert_eq!(frames.len(), MAX_FRAMES + 3);
+        assert_eq!(frames[MAX_FRAMES - 1..][..3], [Python(1), Python(0), Address(LOOP + 8)]);
     }
 
     #[test]

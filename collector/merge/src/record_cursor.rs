@@ -86,14 +86,14 @@ struct Window {
     /// Ticks and place of the records, the latest first.
     records: Vec<(u64, Range<usize>)>,
     /// That many at the front wait for the next chunk.
-    held: usize,
+    waiting: usize,
 }
 
 impl Window {
     /// Whether no record can be taken.
     #[inline]
     fn is_waiting(&self) -> bool {
-        self.records.len() <= self.held
+        self.records.len() <= self.waiting
     }
 
     /// The next record.
@@ -153,10 +153,10 @@ impl RecordCursor {
             }
             self.window.keep_waiting();
             self.add_records(header.first.0);
-            self.window.held = self.window.records.len().min(WINDOW);
+            self.window.waiting = self.window.records.len().min(WINDOW);
         }
         if self.queue.is_at_end() {
-            self.window.held = 0;
+            self.window.waiting = 0;
         }
     }
 
@@ -259,7 +259,7 @@ impl Cursor for RecordCursor {
             self.record.clear();
             self.record.extend_from_slice(&self.window.data[place]);
         }
-        self.window.held = self.window.held.min(self.window.records.len());
+        self.window.waiting = self.window.waiting.min(self.window.records.len());
         if self.window.is_waiting() {
             self.fill();
         }

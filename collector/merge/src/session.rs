@@ -311,7 +311,7 @@ fn last_of_kernel(reader: &CaptureReader) -> Option<Ticks> {
 /// What to say of a file that another was written behind, or whose recording came to its end and
 /// that does not: what follows a recording is names.
 fn file_damage(reader: &CaptureReader, has_ended: bool) -> Vec<String> {
-    let told = reader.damage().iter().filter_map(|damage| match damage {
+    let sentences = reader.damage().iter().filter_map(|damage| match damage {
         Damage::Another { offset, bytes } => Some(format!(
             "another capture begins at byte {offset}: its {bytes} bytes are not read; `tail -c \
              {bytes} FILE > OTHER.syscap` makes a file of them"
@@ -322,7 +322,7 @@ fn file_damage(reader: &CaptureReader, has_ended: bool) -> Vec<String> {
         )),
         _ => None,
     });
-    told.collect()
+    sentences.collect()
 }
 
 /// Reads definition lanes, counting records and losses on the way.

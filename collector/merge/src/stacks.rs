@@ -238,14 +238,14 @@ impl Stacks {
                     header.truncated = found.truncated;
                 }
             }
-            let places = match python.is_empty() {
+            let frames = match python.is_empty() {
                 true => addresses.iter().map(|address| RawFrame::Address(*address)).collect(),
                 false => {
                     let codes = &self.locator.code.python;
                     self.python.interleave((lane, header.tgid), &addresses, &python, codes)
                 }
             };
-            match self.define((header.tgid, at), kernel, true, &places) {
+            match self.define((header.tgid, at), kernel, true, &frames) {
                 Some(defined) => {
                     let truncated = defined.truncated.or(cut_of(header.truncated));
                     // An id is given out once; a second definition could only be damage.
@@ -283,9 +283,9 @@ impl Stacks {
         (pid, at): (u32, Ticks),
         kernel: bool,
         exact: bool,
-        places: &[RawFrame],
+        frames: &[RawFrame],
     ) -> Option<StackRange> {
-        let room = self.shares.frames.has_room(pid, places.len() as u64 + STACK);
+        let room = self.shares.frames.has_room(pid, frames.len() as u64 + STACK);
         if !room || !self.shares.sent.take(pid, 1) {
             return None;
         }
@@ -293,8 +293,8 @@ impl Stacks {
         let epoch = self.locator.epoch(pid, at);
         let (mut truncated, mut begins_in_code) = (None, false);
         let mut is_first = true;
-        for place in places {
-            let address = match *place {
+        for frame in frames {
+            let address = match *frame {
                 RawFrame::Address(0) => continue,
                 RawFrame::Address(address) => address,
                 RawFrame::Python(offset) => {
@@ -361,9 +361,9 @@ impl Stacks {
         at: Ticks,
         addresses: &[u64],
     ) -> Option<StackRange> {
-        let places: Vec<RawFrame> =
+        let frames: Vec<RawFrame> =
             addresses.iter().map(|address| RawFrame::Address(*address)).collect();
-        self.define((pid, at), false, false, &places)
+        self.define((pid, at), false, false, &frames)
     }
 }
 
@@ -416,9 +416,9 @@ mod tests {
     }
 
     fn define(reader: &mut Stacks, pid: u32, addresses: &[u64]) -> Option<StackRange> {
-        let places: Vec<RawFrame> =
+        let frames: Vec<RawFrame> =
             addresses.iter().map(|address| RawFrame::Address(*address)).collect();
-        reader.define((pid, Ticks(1)), false, true, &places)
+        reader.define((pid, Ticks(1)), false, true, &frames)
     }
 
     #[test]

@@ -74,8 +74,8 @@ const KINDS: [RecordKind; 4] =
 #[derive(Clone, Copy, Debug)]
 struct KnownThread {
     thread: ThreadId,
-    /// Its beginning was seen, or at least something after it.
-    seen: bool,
+    /// Its beginning was observed, or at least something after it.
+    observed: bool,
     ended: bool,
 }
 
@@ -244,7 +244,7 @@ impl TaskBuilder<'_> {
                     row.command_line.clone_from(&note.command_line);
                 }
                 row.kernel = note.kernel;
-                self.renames_noted(process, &note);
+                self.apply_noted_names(process, &note);
             } else {
                 self.known(&note);
             }
@@ -253,7 +253,7 @@ impl TaskBuilder<'_> {
 
     /// Names that were read at the end, because renames were left out: what differs from them was
     /// one.
-    fn renames_noted(&mut self, process: ProcessId, note: &KnownProcess) {
+    fn apply_noted_names(&mut self, process: ProcessId, note: &KnownProcess) {
         if note.names_read == Ticks(0) {
             return;
         }
@@ -272,9 +272,10 @@ impl TaskBuilder<'_> {
     fn fork(&mut self, ticks: u64, time: Time, record: &TaskRecord) {
         let name = text(&record.comm);
         let new_process = record.tid == record.tgid;
-        if let Some(known) = self.tasks.threads.get_mut(&record.tid).filter(|known| !known.seen) {
+        if let Some(known) = self.tasks.threads.get_mut(&record.tid).filter(|known| !known.observed)
+        {
             // The list of tasks was read after this fork: it is the same thread.
-            known.seen = true;
+            known.observed = true;
             let thread = known.thread;
             let process = self.tables.thread(thread).process;
             self.tables.threads[thread.index()].start = Some(time);
@@ -358,11 +359,11 @@ impl TaskBuilder<'_> {
     /// exec; where it has lost that, unnamed is better than wrongly named.
     fn empty_memory(&mut self, ticks: u64, pid: u32) {
         let before = self.tasks.resets.insert(pid, ticks).unwrap_or(0);
-        let noted = self.execs.get(&pid).is_some_and(|list| {
+        let is_known = self.execs.get(&pid).is_some_and(|list| {
             let at = list.partition_point(|at| *at <= ticks);
             at.checked_sub(1).is_some_and(|last| list[last] > before)
         });
-        if !noted {
+        if !is_known {
             self.spaces.exec(pid, Ticks(ticks));
         }
     }
@@ -373,7 +374,7 @@ impl TaskBuilder<'_> {
             .tasks
             .threads
             .get(&record.tid)
-            .filter(|known| !known.seen)
+            .filter(|known| !known.observed)
             .map(|known| known.thread);
         if let Some(thread) = unseen.filter(|_| !comm.is_empty()) {
             // The list of tasks was read while the recording ran and may show
@@ -447,7 +448,7 @@ impl TaskBuilder<'_> {
     /// The thread of a record that is not its beginning.
     fn existing(&mut self, ticks: u64, record: &TaskRecord) -> ThreadId {
         if let Some(known) = self.tasks.threads.get_mut(&record.tid).filter(|known| !known.ended) {
-            known.seen = true;
+            known.observed = true;
             return known.thread;
         }
         let first = !self.tasks.threads.contains_key(&record.tid);
@@ -492,12 +493,12 @@ impl TaskBuilder<'_> {
         process: ProcessId,
         name: &str,
         start: Option<Time>,
-        seen: bool,
+        observed: bool,
     ) -> ThreadId {
         let name = self.tables.strings.intern(name);
         let thread = self.tables.add_thread(Thread { start, ..Thread::named(tid, process, name) });
         *self.tasks.living.entry(process).or_default() += 1;
-        let before = self.tasks.threads.insert(tid, KnownThread { thread, seen, ended: false });
+        let before = self.tasks.threads.insert(tid, KnownThread { thread, observed, ended: false });
         if let Some(before) = before.filter(|known| !known.ended) {
             // Its end was lost, but it cannot live any more.
             let process = self.tables.thread(before.thread).process;

@@ -316,13 +316,13 @@ mod tests {
     #[test]
     fn memory_without_a_file_keeps_its_addresses() {
         let mut locator = Locator::new(spaces());
-        let (anonymous, nowhere) =
+        let (anonymous, unmapped) =
             (locator.user(1, Ticks(1), 0, 0x9abc), locator.user(1, Ticks(1), 0, 0x5555));
         assert_eq!(
             (anonymous.offset, locator.code.module(anonymous.module.unwrap()).kind),
             (0x9abc, ModuleKind::Generated)
         );
-        assert_eq!(nowhere, CodeAddress { module: None, offset: 0x5555 });
+        assert_eq!(unmapped, CodeAddress { module: None, offset: 0x5555 });
     }
 
     #[test]
@@ -334,11 +334,11 @@ mod tests {
         spaces.map(anonymous(3, 0));
         spaces.seal();
         let mut locator = Locator::new(spaces);
-        let places = [(1, 5), (2, 15), (1, 25), (3, 5)].map(|(pid, ticks)| {
+        let addresses = [(1, 5), (2, 15), (1, 25), (3, 5)].map(|(pid, ticks)| {
             let epoch = locator.epoch(pid, Ticks(ticks));
             locator.user(pid, Ticks(ticks), epoch, 0x9abc)
         });
-        let [first, of_a_fork, of_another_program, of_another_process] = places;
+        let [first, of_a_fork, of_another_program, of_another_process] = addresses;
         assert_eq!(of_a_fork, first, "a fork has its parent's code");
         assert_ne!(of_another_program, first);
         assert_ne!(of_another_process, first);

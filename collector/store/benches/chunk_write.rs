@@ -30,19 +30,19 @@ fn chunks(data: &[u8], stride: u32) -> Vec<Chunk> {
         .collect()
 }
 
-fn loads() -> Vec<(String, Vec<Chunk>)> {
-    let mut loads = Vec::new();
+fn inputs() -> Vec<(String, Vec<Chunk>)> {
+    let mut inputs = Vec::new();
     for threads in [2, 200] {
-        loads.push((
+        inputs.push((
             format!("sched {threads} threads"),
             chunks(&synthetic::sched_bytes(threads, 1 << 19), 16),
         ));
-        loads.push((
+        inputs.push((
             format!("stacks {threads} threads"),
             chunks(&synthetic::sched_stack_bytes(threads, 1 << 19), 24),
         ));
     }
-    loads
+    inputs
 }
 
 fn bytes(chunks: &[Chunk]) -> u64 {
@@ -59,7 +59,7 @@ fn write<W: Write>(out: W, chunks: &[Chunk]) -> W {
 
 fn chunk_write(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("chunk_write");
-    for (name, chunks) in loads() {
+    for (name, chunks) in inputs() {
         group.throughput(Throughput::Bytes(bytes(&chunks)));
         group.bench_with_input(BenchmarkId::new("to memory", &name), &chunks, |bencher, chunks| {
             let mut memory = Vec::new();
@@ -69,7 +69,7 @@ fn chunk_write(criterion: &mut Criterion) {
             });
         });
     }
-    let (name, chunks) = loads().swap_remove(2);
+    let (name, chunks) = inputs().swap_remove(2);
     group.throughput(Throughput::Bytes(bytes(&chunks)));
     group.bench_function(BenchmarkId::new("to a file", &name), |bencher| {
         bencher.iter(|| write(tempfile::tempfile().expect("a temporary file"), &chunks));
@@ -79,7 +79,7 @@ fn chunk_write(criterion: &mut Criterion) {
 
 fn chunk_read(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("chunk_read");
-    for (name, chunks) in loads() {
+    for (name, chunks) in inputs() {
         let reader = CaptureReader::from_bytes(write(Vec::new(), &chunks)).expect("a capture");
         group.throughput(Throughput::Bytes(bytes(&chunks)));
         group.bench_with_input(BenchmarkId::new("read", &name), &reader, |bencher, reader| {

@@ -112,8 +112,8 @@ fn two_chunks_of_one_number_are_reported_and_the_first_counts() {
 #[test]
 fn definitions_and_lanes_of_a_later_version_are_passed_over() {
     let mut file = file_header().to_vec();
-    let texts = [&br#"{"holograms":{"a":1}}"#[..], br#"{"losses":7}"#, br#"{"losses":[]}"#];
-    for (sequence, text) in texts.into_iter().enumerate() {
+    let definitions = [&br#"{"holograms":{"a":1}}"#[..], br#"{"losses":7}"#, br#"{"losses":[]}"#];
+    for (sequence, text) in definitions.into_iter().enumerate() {
         let mut header = header();
         (header.chunk.length, header.chunk.sequence) = (text.len() as u32, sequence as u64);
         file.extend(sealed(header, text));

@@ -36,8 +36,8 @@ type ImageAddress = (u32, u64);
 /// What a file says about images.
 #[derive(Debug, Default)]
 pub(crate) struct Images {
-    /// Where each lay; `None` where one lay after another, for which one identity cannot stand.
-    places: BTreeMap<ImageAddress, Option<Image>>,
+    /// By where each lay; `None` where one lay after another, for which one identity cannot stand.
+    images_by_address: BTreeMap<ImageAddress, Option<Image>>,
     /// The last time stamp of the file, raw.
     pub(crate) end: u64,
 }
@@ -53,27 +53,27 @@ impl Images {
     fn note(&mut self, record: &Record<'_>) {
         self.end = self.end.max(record.timestamp);
         let Payload::Image(image) = decode(record) else { return };
-        let place = (image.pid, image.base);
+        let address = (image.pid, image.base);
         let image = Image { path: image.path.to_string_lossy(), stamp: image.timestamp };
-        let known = self.places.entry(place).or_insert_with(|| Some(image.clone()));
+        let known = self.images_by_address.entry(address).or_insert_with(|| Some(image.clone()));
         if known.as_ref() != Some(&image) {
             *known = None;
         }
     }
 
-    /// The records that tell what `identify` knows, each image's file asked for once.
+    /// The records that report what `identify` knows, each image's file asked for once.
     pub(crate) fn records(
         &self,
         mut identify: impl FnMut(&Image) -> Option<Identity>,
     ) -> Vec<Vec<u8>> {
         let mut known: HashMap<&Image, Option<Identity>> = HashMap::new();
-        let places =
-            self.places.iter().filter_map(|(place, image)| Some((*place, image.as_ref()?)));
-        let reported = places.filter_map(|(place, image)| {
+        let by_address = self.images_by_address.iter();
+        let images = by_address.filter_map(|(address, image)| Some((*address, image.as_ref()?)));
+        let records = images.filter_map(|(address, image)| {
             let identity = known.entry(image).or_insert_with(|| identify(image));
-            identity.as_ref().map(|identity| record(self.end, place, identity))
+            identity.as_ref().map(|identity| record(self.end, address, identity))
         });
-        reported.collect()
+        records.collect()
     }
 }
 

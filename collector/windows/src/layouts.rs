@@ -124,8 +124,8 @@ impl Properties {
         if name.len() >= NAME_CHARACTERS {
             return Err(TooLong(name.len()));
         }
-        let places = self.bytes[offset..].chunks_exact_mut(2);
-        places.zip(name).for_each(|(place, unit)| place.copy_from_slice(&unit.to_le_bytes()));
+        let units = self.bytes[offset..].chunks_exact_mut(2);
+        units.zip(name).for_each(|(bytes, unit)| bytes.copy_from_slice(&unit.to_le_bytes()));
         Ok(())
     }
 

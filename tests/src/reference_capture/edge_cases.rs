@@ -200,9 +200,10 @@ fn names() -> Case {
         thread.begin(m, us, location, &[]);
         thread.end(m, us + 1);
     }
-    for (us, said) in [(17, b"caf\xe9".as_slice()), (18, long.as_bytes()), (19, control.as_bytes())]
+    for (us, bytes) in
+        [(17, b"caf\xe9".as_slice()), (18, long.as_bytes()), (19, control.as_bytes())]
     {
-        thread.item(m, us, ItemKind::Message, &[0], &[text(TextRole::Message, 0, said)]);
+        thread.item(m, us, ItemKind::Message, &[0], &[text(TextRole::Message, 0, bytes)]);
     }
     program.finish(m);
     case(

@@ -86,8 +86,9 @@ impl Server {
             lock(worker, m, us + 45, names.cache, &[LockAction::Obtain, LockAction::Release]);
         }
         if round < 30 {
-            let said = [text(TextRole::Field, 0, "/etc/hosts"), value(1, Value::Unsigned(4096))];
-            worker.item(m, us + 60, ItemKind::Marker, &[names.read.into()], &said);
+            let attributes =
+                [text(TextRole::Field, 0, "/etc/hosts"), value(1, Value::Unsigned(4096))];
+            worker.item(m, us + 60, ItemKind::Marker, &[names.read.into()], &attributes);
         }
         worker.end(m, us + 100);
         worker.begin(m, us + 110, zones.render, &[]);
@@ -153,8 +154,8 @@ impl Server {
         if round.is_multiple_of(10) {
             let [begins, ends] = [MarkerPhase::Begin, MarkerPhase::End]
                 .map(|phase| first_word(names.write, phase as u32));
-            let said = [text(TextRole::Field, 0, "/tmp/out"), value(1, Value::Unsigned(100))];
-            main.item(m, us + 350, ItemKind::Marker, &[begins], &said);
+            let attributes = [text(TextRole::Field, 0, "/tmp/out"), value(1, Value::Unsigned(100))];
+            main.item(m, us + 350, ItemKind::Marker, &[begins], &attributes);
             main.item(m, us + 360, ItemKind::Marker, &[ends], &[]);
             for (at, phase) in [(370, FramePhase::Begin), (380, FramePhase::End)] {
                 let frame = first_word(names.frames, phase as u32);

@@ -266,12 +266,12 @@ fn count(marker: &Marker, whose: &str, f: &mut Figures) {
         "lock" => add(f, "waits for cache", 1),
         "frame" => add(f, format!("frames {name}"), 1),
         "message" => {
-            let said = match (data["text"].as_str(), data["number"].as_u64()) {
+            let content = match (data["text"].as_str(), data["number"].as_u64()) {
                 (Some(text), _) => text.to_owned(),
                 (None, Some(number)) => format!("{name} {number}"),
                 (None, None) => name.clone(),
             };
-            add(f, format!("message {said}"), 1);
+            add(f, format!("message {content}"), 1);
             add(f, "messages", 1);
         }
         "mark" | "Read" => add(f, format!("marker {name}"), 1),

@@ -91,12 +91,12 @@ pub fn differences(viewer: Viewer, plan: &Figures, shown: &Figures) -> Vec<Strin
     let wrong = asked.filter(|(figure, planned)| shown.get(*figure) != Some(*planned));
     wrong
         .map(|(figure, planned)| {
-            format!("{figure}: {planned} planned, {} shown", said(shown.get(figure)))
+            format!("{figure}: {planned} planned, {} shown", number_or_nothing(shown.get(figure)))
         })
         .collect()
 }
 
-fn said(value: Option<&u64>) -> String {
+fn number_or_nothing(value: Option<&u64>) -> String {
     value.map_or("nothing".to_owned(), u64::to_string)
 }
 

@@ -73,11 +73,11 @@ pub fn pprof(file: &[u8]) -> Result<Figures, Damage> {
         let Some(location) = sample.packed(field::SAMPLE_LOCATIONS)?.first().copied() else {
             continue;
         };
-        let Some(function) = innermost.get(&location).ok_or_else(|| nowhere(location))? else {
+        let Some(function) = innermost.get(&location).ok_or_else(|| no_such_code(location))? else {
             continue;
         };
         let name = functions.get(function).and_then(|name| strings.get(*name));
-        let name = name.ok_or_else(|| nowhere(location))?;
+        let name = name.ok_or_else(|| no_such_code(location))?;
         add(&mut figures, format!("self {name}"), count);
     }
     Ok(figures)
@@ -133,7 +133,7 @@ impl<'a> Message<'a> {
     }
 }
 
-fn nowhere(location: u64) -> Damage {
+fn no_such_code(location: u64) -> Damage {
     damage(format!("location {location} leads nowhere"))
 }
 

@@ -27,10 +27,9 @@ pub fn tracy(file: &[u8]) -> Result<Figures, Damage> {
         add(f, "sum of queue", plot.values.iter().map(|(_, value)| *value).sum::<f64>() as u64);
     }
     for set in &trace.frame_sets {
-        let name = set
-            .name
-            .as_deref()
-            .and_then(|said| ["Render", "CRTC 0"].into_iter().find(|name| said.contains(name)));
+        let name = set.name.as_deref().and_then(|context| {
+            ["Render", "CRTC 0"].into_iter().find(|name| context.contains(name))
+        });
         add(
             f,
             name.map_or("frames".to_owned(), |name| format!("frames {name}")),
@@ -134,7 +133,7 @@ fn locks(trace: &TracyFile, f: &mut Figures) {
     {
         let mut waits = BTreeMap::new();
         for event in &lock.events {
-            match event.step {
+            match event.change {
                 LockChange::Wait => drop(waits.insert(event.thread, event.time)),
                 LockChange::Obtain => {
                     add(f, "times that cache was held", 1);

@@ -29,7 +29,7 @@ pub struct LockEvent {
     /// The thread's number.
     pub thread: u64,
     /// What.
-    pub step: LockChange,
+    pub change: LockChange,
     /// Where in the source, if that is known.
     pub location: Option<SourceLocation>,
 }
@@ -51,7 +51,7 @@ pub enum LockChange {
     ReleaseShared,
 }
 
-const STEPS: [LockChange; 6] = [
+const LOCK_CHANGES: [LockChange; 6] = [
     LockChange::Wait,
     LockChange::Obtain,
     LockChange::Release,
@@ -103,13 +103,13 @@ fn lock(cursor: &mut Cursor<'_>, strings: &Strings, locations: &Locations) -> Re
             0 => None,
             index => Some(locations.get(cursor, index)?.clone()),
         };
-        let (thread, step) = (cursor.u8()?, cursor.u8()?);
+        let (thread, change) = (cursor.u8()?, cursor.u8()?);
         let thread = threads.get(usize::from(thread)).copied();
         let thread =
             thread.ok_or_else(|| cursor.damage(format!("lock {id} has no such thread")))?;
-        let step = STEPS.get(usize::from(step)).copied();
-        let step = step.ok_or_else(|| cursor.damage(format!("lock {id} has no such event")))?;
-        Ok(LockEvent { time, thread, step, location })
+        let change = LOCK_CHANGES.get(usize::from(change)).copied();
+        let change = change.ok_or_else(|| cursor.damage(format!("lock {id} has no such event")))?;
+        Ok(LockEvent { time, thread, change, location })
     })?;
     // The viewer looks at the first and the last.
     cursor.check(!events.is_empty(), || format!("lock {id} has no events"))?;
@@ -125,7 +125,7 @@ impl Lock {
             (0u32, Vec::new(), Vec::new(), Vec::new());
         for event in &self.events {
             let thread = event.thread;
-            let holds = match event.step {
+            let holds = match event.change {
                 LockChange::Wait => {
                     !waits.contains(&thread) && {
                         waits.push(thread);
@@ -158,7 +158,7 @@ impl Lock {
                 }
                 LockChange::ReleaseShared => take(&mut reads, thread),
             };
-            if !holds || !self.shared && event.step as u8 > LockChange::Release as u8 {
+            if !holds || !self.shared && event.change as u8 > LockChange::Release as u8 {
                 return Err(format!("lock {}: {event:?} cannot be", self.id));
             }
         }

@@ -1,4 +1,4 @@
-//! What is said of files that are not whole, and of those that somebody else wrote anew.
+//! What is reported of files that are not whole, and of those that somebody else wrote anew.
 
 use super::{etl, open};
 use std::collections::BTreeMap;
@@ -32,8 +32,8 @@ fn logger(buffers: usize) -> FakeTrace {
     trace
 }
 
-/// What is said of a file before and after it was played.
-fn said(bytes: Vec<u8>) -> (Session, Vec<String>) {
+/// Opens and plays a file, whose losses are the same before and after.
+fn opened(bytes: Vec<u8>) -> (Session, Vec<String>) {
     let mut session = Session::from_bytes(vec![bytes]).unwrap();
     let before = losses(&session);
     let (_, played) = golden::text(&mut session);
@@ -45,9 +45,9 @@ fn said(bytes: Vec<u8>) -> (Session, Vec<String>) {
 #[test]
 fn a_file_that_ends_early_is_not_complete_and_says_what_is_missing() {
     let whole = logger(9).finish();
-    let (session, lost) = said(whole.clone());
+    let (session, lost) = opened(whole.clone());
     assert_eq!((lost, session.is_complete()), (vec![], true));
-    let (session, lost) = said(whole[..4 * BUFFER].to_vec());
+    let (session, lost) = opened(whole[..4 * BUFFER].to_vec());
     assert_eq!((lost, session.is_complete()), (vec!["5 buffers missing".to_owned()], false));
     let note = session.info().notes.last().unwrap();
     assert!(note.contains("it has 4 of 9 buffers"), "{note}");
@@ -57,7 +57,7 @@ fn a_file_that_ends_early_is_not_complete_and_says_what_is_missing() {
 fn zeros_in_the_middle_of_a_file_are_a_loss_though_its_end_is_there() {
     let mut holed = logger(9).finish();
     holed[3 * BUFFER..5 * BUFFER].fill(0);
-    let (session, lost) = said(holed);
+    let (session, lost) = opened(holed);
     assert_eq!((lost, session.is_complete()), (vec!["2 buffers missing".to_owned()], false));
 }
 
@@ -69,7 +69,7 @@ fn a_file_of_a_logger_that_runs_is_cut_off_and_not_damaged() {
     let mut bytes = running.finish();
     // The number of the last: two before it are still in the logger's memory.
     bytes[8 * BUFFER + 0x18] = 10;
-    let (session, lost) = said(bytes);
+    let (session, lost) = opened(bytes);
     assert_eq!((lost, session.is_complete()), (vec!["2 buffers not-written".to_owned()], false));
     assert!(
         session.info().notes.iter().any(|note| note.contains("went on when the file was copied"))

@@ -51,7 +51,7 @@ fn a_hit_is_an_instant_with_its_arguments() {
     machine.hit(
         0,
         10,
-        &Hit { arguments: &words, texts: &[(0, "main.py"), (3, "\u{1}")], unreadable: 16, ..hit },
+        &Hit { arguments: &words, strings: &[(0, "main.py"), (3, "\u{1}")], unreadable: 16, ..hit },
     );
     // Nobody said what this number means.
     machine.hit(0, 11, &Hit { probe: 9, ..hit });
@@ -99,8 +99,9 @@ fn python_named(mut probe: ProbeDefinition) -> ProbeDefinition {
 }
 
 fn python(m: &mut FakeMachine, us: u64, probe: u32, function: &str, line: u64) {
-    let texts = &[(0, "main.py"), (1, function)];
-    let hit = Hit { tid: 101, pid: 100, probe, arguments: &[1, 2, line], texts, ..Hit::default() };
+    let strings = &[(0, "main.py"), (1, function)];
+    let hit =
+        Hit { tid: 101, pid: 100, probe, arguments: &[1, 2, line], strings, ..Hit::default() };
     m.hit(0, us, &hit);
 }
 
@@ -287,7 +288,7 @@ fn hits_have_the_stacks_that_led_to_them() {
         machine.hit(0, us + 1, &Hit { probe: 2, ..hit });
     }
     // Behind words and texts, and on a CPU whose stacks were lost.
-    let line = Hit { probe: 3, arguments: &[0x7000], texts: &[(0, "main.py")], ..hit };
+    let line = Hit { probe: 3, arguments: &[0x7000], strings: &[(0, "main.py")], ..hit };
     machine.hit(0, 12, &Hit { stack: Some(often), ..line });
     machine.hit(0, 13, &Hit { stack: Some(7), ..line });
     machine.hit(1, 14, &Hit { stack: Some(often), ..line });
@@ -379,13 +380,13 @@ fn a_marked_program_without_shared_memory_tells_the_same_by_hits() {
     zone_begins(m, 5, "again");
     zone_ends(m, 6, 2);
     zone_ends(m, 7, 1);
-    m.hit(0, 8, &Hit { probe: 3, arguments: &[1, 0xff], texts: &[(0, "hello")], ..hit });
+    m.hit(0, 8, &Hit { probe: 3, arguments: &[1, 0xff], strings: &[(0, "hello")], ..hit });
     m.hit(
         1,
         9,
-        &Hit { probe: 4, arguments: &[1, 1.5_f64.to_bits()], texts: &[(0, "load")], ..hit },
+        &Hit { probe: 4, arguments: &[1, 1.5_f64.to_bits()], strings: &[(0, "load")], ..hit },
     );
-    m.hit(1, 10, &Hit { probe: 5, arguments: &[1], texts: &[(0, "")], ..hit });
+    m.hit(1, 10, &Hit { probe: 5, arguments: &[1], strings: &[(0, "")], ..hit });
     golden::check("client_probes", &mut golden::open(machine.finish()));
 }
 
@@ -440,8 +441,8 @@ fn hits_at(machine: &mut FakeMachine, hits: &[(u64, u32, u64)]) {
 
 /// A marked program without shared memory begins a zone.
 fn zone_begins(machine: &mut FakeMachine, us: u64, name: &str) {
-    let texts = &[(0, name), (1, "f"), (2, "a.rs")];
-    let hit = Hit { tid: 101, pid: 100, probe: 1, texts, ..Hit::default() };
+    let strings = &[(0, name), (1, "f"), (2, "a.rs")];
+    let hit = Hit { tid: 101, pid: 100, probe: 1, strings, ..Hit::default() };
     machine.hit(0, us, &Hit { arguments: &[1, 2, 3, 17, 0xff_0000], ..hit });
 }
 

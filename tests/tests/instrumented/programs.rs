@@ -210,9 +210,9 @@ fn markers_have_a_schema_and_may_lie_at_another_time_and_on_another_thread() {
     let m = &mut machine;
     let [instant, begins, ends] = [MarkerPhase::Instant, MarkerPhase::Begin, MarkerPhase::End]
         .map(|phase| first_word(read, phase as u32));
-    let said = [text(TextRole::Field, 0, "/etc/passwd"), value(1, Value::Unsigned(4096))];
-    thread.item(m, 10, ItemKind::Marker, &[instant], &said);
-    thread.item(m, 20, ItemKind::Marker, &[begins], &said);
+    let attributes = [text(TextRole::Field, 0, "/etc/passwd"), value(1, Value::Unsigned(4096))];
+    thread.item(m, 10, ItemKind::Marker, &[instant], &attributes);
+    thread.item(m, 20, ItemKind::Marker, &[begins], &attributes);
     thread.item(m, 30, ItemKind::Marker, &[ends], &[value(2, Value::Unsigned(10_000))]);
     // Told at 40, of things that happened at 15 and 25, on the other thread.
     let took = [value(2, Value::Unsigned(10_000))];
@@ -248,8 +248,8 @@ fn a_marker_placed_outside_the_life_of_its_thread_lies_at_its_border() {
     let markers: Vec<&str> = lines.lines().filter(|line| line.contains("Read")).collect();
     assert_eq!(markers.len(), 2, "{lines}");
     assert!(markers.iter().all(|line| line.contains("reader/102")), "{lines}");
-    let places = [markers[0], markers[1], "thread end"].map(|text| lines.find(text).unwrap());
-    assert!(places.is_sorted_by(|one, next| one < next), "{lines}");
+    let offsets = [markers[0], markers[1], "thread end"].map(|text| lines.find(text).unwrap());
+    assert!(offsets.is_sorted_by(|one, next| one < next), "{lines}");
 }
 
 #[test]

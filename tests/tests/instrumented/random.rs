@@ -92,7 +92,7 @@ fn define(program: &mut FakeProgram) -> Numbers {
     }
 }
 
-fn more(numbers: &Numbers, words: [u64; 3]) -> Vec<u64> {
+fn attributes(numbers: &Numbers, words: [u64; 3]) -> Vec<u64> {
     let role = TextRole::from_number((words[1] % 7) as u8).unwrap_or(TextRole::ZoneText);
     match words[0] % 8 {
         0 => text(role, (words[2] % 3) as u32, "some words, more than fit in one item"),
@@ -115,7 +115,7 @@ fn likely(
 ) {
     let [a, b, c] = act.words;
     let location = if c == 11 { 12_345 } else { u64::from(numbers.location) };
-    let behind = [more(numbers, [b, c, a]), more(numbers, [c, a, b])];
+    let behind = [attributes(numbers, [b, c, a]), attributes(numbers, [c, a, b])];
     let (kind, words): (ItemKind, Vec<u64>) = match act.what % 23 {
         0..=3 => return thread.begin(machine, us, location as u32, &behind),
         4..=7 => return thread.end(machine, us),
@@ -156,13 +156,14 @@ fn act(
     match act.what / 23 {
         0 => thread.words(machine, at, &[a, b, c]),
         1 => thread.words(machine, at, &[ticks(at) << 8 | u64::from(ZONE_END) | a & 63]),
-        2 => thread.words(machine, at, &more(numbers, act.words)),
+        2 => thread.words(machine, at, &attributes(numbers, act.words)),
         3 | 4 => {
             let probe = (act.what % 11).into();
             let (tid, stack_pointer) = (thread.chunk.tid, 0x9000 + a % 16 * 8);
-            let texts: &[(u8, &str)] =
+            let strings: &[(u8, &str)] =
                 if b % 2 == 0 { &[(0, "name"), (1, "f"), (2, "file")] } else { &[] };
-            let arguments = &[a, b, c, 1, 2][..if texts.is_empty() { (c % 5) as usize } else { 5 }];
+            let arguments =
+                &[a, b, c, 1, 2][..if strings.is_empty() { (c % 5) as usize } else { 5 }];
             // Of some that nobody sent.
             let stack = (probe % 2 == 0).then_some(tid % 3);
             machine.hit(
@@ -173,7 +174,7 @@ fn act(
                     pid: 100,
                     probe,
                     arguments,
-                    texts,
+                    strings,
                     stack_pointer,
                     unreadable: 0,
                     stack,

@@ -63,13 +63,13 @@ fn losses_of_a_capture_are_messages() {
     machine.declare("samples", Some(1), LossCause::Nested, 4);
     let (trace, _) = export(machine.finish());
     let own = trace.thread("syscollect / losses").unwrap();
-    let texts: Vec<&str> =
+    let messages: Vec<&str> =
         own.messages.iter().map(|index| trace.messages[*index].text.as_str()).collect();
     let expected = [
         "12 records lost from sched of CPU 0: lane-full",
         "4 records lost from samples of CPU 1: nested, at some time",
     ];
-    assert_eq!(texts, expected);
+    assert_eq!(messages, expected);
 }
 
 #[test]

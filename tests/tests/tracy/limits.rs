@@ -59,8 +59,11 @@ fn of_too_many_threads_those_with_the_fewest_events_are_left_out() {
     // With the threads of `app` and of losses, and the one that stands for those left out.
     let left_out = 65_540 + 3 - 65_535;
     let rest = trace.thread("syscollect / threads without a row").unwrap();
-    let said = &trace.messages[rest.messages[0]].text;
-    assert!(said.starts_with(&format!("{left_out} threads with the fewest events")), "{said}");
+    let message = &trace.messages[rest.messages[0]].text;
+    assert!(
+        message.starts_with(&format!("{left_out} threads with the fewest events")),
+        "{message}"
+    );
     let expected = format!("{} events of the threads with the fewest", left_out * 6);
     assert!(cuts[0].starts_with(&expected), "{cuts:?}");
     // What they ran, and their jobs, are gone, what they allocated is not.

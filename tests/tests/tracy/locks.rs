@@ -34,7 +34,7 @@ fn a_lock_is_waited_for_obtained_and_released_by_its_threads() {
         (Some("queue"), &place("new", 3), false)
     );
     let events: Vec<_> =
-        lock.events.iter().map(|event| (event.time, event.thread, event.step)).collect();
+        lock.events.iter().map(|event| (event.time, event.thread, event.change)).collect();
     // The first event is at the file's time 1.
     let expected = [
         (1, 5, LockChange::Wait),
@@ -68,8 +68,8 @@ fn readers_share_a_lock() {
     scenario.locks(2, lock, two, (Obtain, true));
     scenario.locks(3, lock, one, (Release, true));
     let trace = scenario.read();
-    let steps: Vec<_> =
-        trace.locks[0].events.iter().map(|event| (event.thread, event.step)).collect();
+    let changes: Vec<_> =
+        trace.locks[0].events.iter().map(|event| (event.thread, event.change)).collect();
     use LockChange::{ObtainShared, ReleaseShared, WaitShared};
     let expected = [
         (5, WaitShared),
@@ -78,7 +78,7 @@ fn readers_share_a_lock() {
         (6, ObtainShared),
         (5, ReleaseShared),
     ];
-    assert_eq!((trace.locks[0].shared, &steps[..]), (true, &expected[..]));
+    assert_eq!((trace.locks[0].shared, &changes[..]), (true, &expected[..]));
 }
 
 #[test]
@@ -112,7 +112,7 @@ proptest! {
     /// The reader follows every lock as the viewer does.
     #[test]
     fn whatever_threads_do_to_a_lock_its_history_can_have_happened(
-        steps in prop::collection::vec((0u32..2, 1u32..4, 0usize..4, any::<bool>()), 1..60),
+        changes in prop::collection::vec((0u32..2, 1u32..4, 0usize..4, any::<bool>()), 1..60),
     ) {
         let mut scenario = Scenario::new(1);
         let process = scenario.process(5, "app");
@@ -120,7 +120,7 @@ proptest! {
             scenario.thread(process, tid, "t");
         });
         let locks = ["a", ""].map(|name| scenario.lock(process, name, None));
-        for (at, (lock, thread, action, shared)) in (1..).zip(steps) {
+        for (at, (lock, thread, action, shared)) in (1..).zip(changes) {
             let action = [Wait, Obtain, Release, GiveUp][action];
             scenario.locks(at, locks[lock as usize], ThreadId(thread), (action, shared));
         }
@@ -128,9 +128,9 @@ proptest! {
             matches!(event, Event::Lock(LockEvent { action: Obtain, shared: false, .. }))
         });
         let trace = scenario.read();
-        let steps = trace.locks.iter().flat_map(|lock| &lock.events);
+        let changes = trace.locks.iter().flat_map(|lock| &lock.events);
         prop_assert_eq!(
-            steps.filter(|event| event.step == LockChange::Obtain).count(),
+            changes.filter(|event| event.change == LockChange::Obtain).count(),
             obtained.count()
         );
     }

@@ -212,8 +212,8 @@ fn a_thread_id_that_is_used_again_is_another_thread() {
         assert_eq!(trace.switches[number].len(), 1);
         assert_eq!(trace.pids[number], 33);
     }
-    let texts: Vec<&str> = trace.messages.iter().map(|message| message.text.as_str()).collect();
-    assert_eq!(texts, ["starts", "ends", "starts", "ends", "starts", "ends"]);
+    let messages: Vec<&str> = trace.messages.iter().map(|message| message.text.as_str()).collect();
+    assert_eq!(messages, ["starts", "ends", "starts", "ends", "starts", "ends"]);
 }
 
 #[test]

@@ -95,8 +95,8 @@ fn what_happens_to_threads_is_told_by_them() {
     scenario.at(4, Event::ThreadEnd(thread));
     scenario.at(4, Event::ProcessEnd(process));
     let trace = scenario.read();
-    let texts: Vec<_> = messages(&trace).iter().map(|(time, _, text)| (*time, *text)).collect();
-    assert_eq!(texts, [(1, "starts"), (2, "runs cc"), (3, "is named worker"), (4, "ends")]);
+    let shown: Vec<_> = messages(&trace).iter().map(|(time, _, text)| (*time, *text)).collect();
+    assert_eq!(shown, [(1, "starts"), (2, "runs cc"), (3, "is named worker"), (4, "ends")]);
 }
 
 #[test]

@@ -34,7 +34,7 @@ impl Decoders<'_> {
     pub(super) fn on(&mut self, engine: &mut Engine<'_>, record: &Record<'_>) {
         match record.is_64_bit {
             true => self.record(engine, record),
-            false => self.narrow(engine, record),
+            false => self.with_32_bit_header(engine, record),
         }
     }
 
@@ -46,7 +46,7 @@ impl Decoders<'_> {
 
     /// A record whose header says 32 bits, which its payload need not have.
     #[cold]
-    fn narrow(&mut self, engine: &mut Engine<'_>, record: &Record<'_>) {
+    fn with_32_bit_header(&mut self, engine: &mut Engine<'_>, record: &Record<'_>) {
         let mut record = width::of_payload(record);
         record.is_64_bit |= self.wide_graphics && width::is_of_graphics(&record);
         self.record(engine, &record);

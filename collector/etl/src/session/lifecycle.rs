@@ -40,7 +40,7 @@ impl<'a> Lifecycle<'a> {
     fn on(&self, engine: &mut Engine<'_>, at: u64, event: TaskEvent) {
         engine.advance(at);
         match event {
-            TaskEvent::StandIn(thread, life) => self.stand_in(engine, thread, life),
+            TaskEvent::StandIn(thread, kind) => self.stand_in(engine, thread, kind),
             TaskEvent::Lifecycle(event) => {
                 if let Some((event_type, event)) = event_type(event).zip(engine.apply(event)) {
                     engine.push_event(event_type, event);
@@ -51,8 +51,8 @@ impl<'a> Lifecycle<'a> {
 
     /// The trace tells of a process and of none of its threads. What stands for them is no
     /// occurrence of its own.
-    fn stand_in(&self, engine: &mut Engine<'_>, thread: ThreadId, life: LifecycleKind) {
-        let event = match life {
+    fn stand_in(&self, engine: &mut Engine<'_>, thread: ThreadId, kind: LifecycleKind) {
+        let event = match kind {
             LifecycleKind::Start => Event::ThreadStart(thread),
             LifecycleKind::End => Event::ThreadEnd(thread),
             LifecycleKind::Rundown | LifecycleKind::Defunct => {

@@ -12,7 +12,7 @@ use syscollect_playback::{LifecycleEvent, Lifetimes, unknown_name};
 pub(super) enum LifecycleKind {
     Start,
     End,
-    /// It is there: told at the beginning or at the end of a recording.
+    /// It is there: reported at the beginning or at the end of a recording.
     Rundown,
     /// It ended earlier, but something holds it.
     Defunct,
@@ -22,7 +22,7 @@ pub(super) enum LifecycleKind {
 #[derive(Clone, Debug)]
 pub(super) struct ProcessRecord {
     pub(super) at: u64,
-    pub(super) life: LifecycleKind,
+    pub(super) kind: LifecycleKind,
     pub(super) pid: u32,
     pub(super) parent: u32,
     pub(super) name: String,
@@ -33,7 +33,7 @@ pub(super) struct ProcessRecord {
 #[derive(Clone, Debug)]
 pub(super) struct ThreadRecord {
     pub(super) at: u64,
-    pub(super) life: LifecycleKind,
+    pub(super) kind: LifecycleKind,
     pub(super) tid: u32,
     pub(super) pid: u32,
     /// Empty where it has none.
@@ -54,15 +54,15 @@ pub(super) struct LifecycleRecords {
     pub(super) processes: Vec<ProcessRecord>,
     pub(super) threads: Vec<ThreadRecord>,
     pub(super) renames: Vec<RenameRecord>,
-    pub(super) seen: HeaderThreads,
+    pub(super) observed: HeaderThreads,
 }
 
 /// Threads that headers of records name.
 #[derive(Debug, Default)]
 pub(super) struct HeaderThreads {
-    /// The process that each was first seen in, by thread id.
+    /// The process that each was first observed in, by thread id.
     processes: FxHashMap<u32, u32>,
-    /// The process that each was last seen in, by thread id; a fast way to know that nothing is
+    /// The process that each was last observed in, by thread id; a fast way to know that nothing is
     /// new.
     last: Vec<u32>,
 }
@@ -71,7 +71,7 @@ pub(super) struct HeaderThreads {
 const DENSE: usize = 1 << 20;
 
 impl HeaderThreads {
-    /// A thread was seen in a process.
+    /// A thread was observed in a process.
     #[inline]
     pub(super) fn on(&mut self, pid: u32, tid: u32) {
         match self.last.get(tid as usize) {
@@ -148,9 +148,9 @@ impl History {
         records.threads.iter().for_each(|record| builder.thread(record));
         builder.main_names();
         records.renames.iter().for_each(|record| builder.rename(record));
-        let mut seen: Vec<(u32, u32)> = records.seen.processes.into_iter().collect();
-        seen.sort_unstable();
-        seen.into_iter().for_each(|(tid, pid)| builder.observe(tid, pid));
+        let mut observed: Vec<(u32, u32)> = records.observed.processes.into_iter().collect();
+        observed.sort_unstable();
+        observed.into_iter().for_each(|(tid, pid)| builder.observe(tid, pid));
         builder.stand_ins();
         let mut history = builder.history;
         history.lifecycle.sort_by_key(|(at, _)| *at);
@@ -188,18 +188,18 @@ impl Builder<'_> {
     }
 
     fn process(&mut self, record: &ProcessRecord) {
-        let &ProcessRecord { at, life, pid, .. } = record;
+        let &ProcessRecord { at, kind, pid, .. } = record;
         if pid == 0 {
             return;
         }
         let living = self.history.processes.living(pid);
-        let row = match (life, living) {
+        let row = match (kind, living) {
             (LifecycleKind::Start, _) | (_, None) => self.add_process(record),
             (_, Some(row)) => row,
         };
         self.describe(row, record);
-        self.history.reported.push((row, life, at));
-        match life {
+        self.history.reported.push((row, kind, at));
+        match kind {
             LifecycleKind::Start => {
                 self.tables.processes[row.index()].start = Some(self.clock.time(Ticks(at)));
                 self.event(at, LifecycleEvent::ProcessStart(row));
@@ -215,7 +215,7 @@ impl Builder<'_> {
     }
 
     fn add_process(&mut self, record: &ProcessRecord) -> ProcessId {
-        let since = match record.life {
+        let since = match record.kind {
             LifecycleKind::Start => record.at,
             // One that ended before is told of again after its end.
             LifecycleKind::Defunct | LifecycleKind::End | LifecycleKind::Rundown => {
@@ -241,7 +241,7 @@ impl Builder<'_> {
     }
 
     fn thread(&mut self, record: &ThreadRecord) {
-        let &ThreadRecord { at, life, tid, pid, .. } = record;
+        let &ThreadRecord { at, kind, tid, pid, .. } = record;
         if tid == 0 {
             return;
         }
@@ -249,14 +249,14 @@ impl Builder<'_> {
         let living = self.history.threads.living(tid);
         // A thread that moved to another process was another one.
         let living = living.filter(|row| self.tables.thread(*row).process == process);
-        let row = match (life, living) {
+        let row = match (kind, living) {
             (LifecycleKind::Start, _) | (_, None) => self.add_thread(record, process),
             (_, Some(row)) => row,
         };
         if !record.name.is_empty() {
             self.tables.threads[row.index()].name = self.tables.strings.intern(&record.name);
         }
-        match life {
+        match kind {
             LifecycleKind::Start => {
                 self.tables.threads[row.index()].start = Some(self.clock.time(Ticks(at)));
                 self.event(at, LifecycleEvent::ThreadStart(row));
@@ -272,7 +272,7 @@ impl Builder<'_> {
 
     fn add_thread(&mut self, record: &ThreadRecord, process: ProcessId) -> ThreadId {
         let row = self.tables.add_thread(Thread::named(record.tid, process, UNNAMED));
-        let since = match record.life {
+        let since = match record.kind {
             LifecycleKind::Start => record.at,
             _ => self.history.threads.free_since(record.tid),
         };
@@ -319,7 +319,7 @@ impl Builder<'_> {
         self.tables.threads.iter().for_each(|thread| has_thread[thread.process.index()] = true);
         let mut made = FxHashMap::<ProcessId, ThreadId>::default();
         let (mut ends, mut others) = (Vec::new(), Vec::new());
-        for (process, life, at) in std::mem::take(&mut self.history.reported) {
+        for (process, kind, at) in std::mem::take(&mut self.history.reported) {
             if has_thread[process.index()] {
                 continue;
             }
@@ -331,11 +331,11 @@ impl Builder<'_> {
                 (row.name, row.start, row.end) = (name, start, end);
                 thread
             });
-            match life {
-                LifecycleKind::End => ends.push((at, TaskEvent::StandIn(thread, life))),
+            match kind {
+                LifecycleKind::End => ends.push((at, TaskEvent::StandIn(thread, kind))),
                 // That it is there says nothing new of what began.
-                _ if is_first || life == LifecycleKind::Start => {
-                    others.push((at, TaskEvent::StandIn(thread, life)));
+                _ if is_first || kind == LifecycleKind::Start => {
+                    others.push((at, TaskEvent::StandIn(thread, kind)));
                 }
                 _ => {}
             }

@@ -120,7 +120,7 @@ struct Process {
     /// Raw times since which an address may have another name, ascending.
     changes: Vec<u64>,
     /// Methods by process, in order of time.
-    lives: Vec<Layout>,
+    layouts: Vec<Layout>,
 }
 
 /// The methods of one process.
@@ -165,8 +165,8 @@ impl Methods {
         let MethodRecord { at, pid, id, start, size, is_rundown, name } = reported;
         let size = u64::from(size);
         let Some(process) = self.processes.get_mut(&pid) else { return };
-        let life = process.life(at);
-        let before = newest.get(&(pid, life, start)).map(|row| &self.all[*row as usize]);
+        let number = process.number_at(at);
+        let before = newest.get(&(pid, number, start)).map(|row| &self.all[*row as usize]);
         if is_rundown && before.is_some_and(|method| (method.id, method.size) == (id, size)) {
             return;
         }
@@ -174,18 +174,18 @@ impl Methods {
         let row = self.all.len() as u32;
         self.all.push(Method { id, start, size, since, offset: *next, name });
         *next += size;
-        newest.insert((pid, life, start), row);
-        if process.lives.len() <= life {
-            process.lives.resize_with(life + 1, Layout::default);
+        newest.insert((pid, number, start), row);
+        if process.layouts.len() <= number {
+            process.layouts.resize_with(number + 1, Layout::default);
         }
-        process.lives[life].rows.push(row);
+        process.layouts[number].rows.push(row);
     }
 
     /// Where the address of a process is laid out, if it lies in a method: in
     /// the newest that was there at raw time `at`, or in the first of all after it.
     pub(super) fn find(&self, pid: u32, at: u64, address: u64) -> Option<u64> {
         let process = self.processes.get(&pid)?;
-        let method = process.lives.get(process.life(at))?.find(&self.all, at, address)?;
+        let method = process.layouts.get(process.number_at(at))?.find(&self.all, at, address)?;
         Some(method.offset + (address - method.start))
     }
 
@@ -206,14 +206,14 @@ impl Methods {
 
 impl Process {
     /// Which process of the id it was: the number of those that had ended.
-    fn life(&self, at: u64) -> usize {
+    fn number_at(&self, at: u64) -> usize {
         self.ends.partition_point(|end| *end < at)
     }
 
     fn seal(&mut self, all: &[Method]) {
         let ends = self.ends.iter().map(|end| end.saturating_add(1));
         self.changes = ends.collect();
-        for layout in &mut self.lives {
+        for layout in &mut self.layouts {
             layout.seal(all);
             self.changes.extend(layout.changes(all));
         }

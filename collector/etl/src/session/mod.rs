@@ -208,7 +208,7 @@ impl Session {
         let Some(header) = trace.headers().first() else { return Err(FileError::NoFile.into()) };
         let clock = clock::clock_map(header, prescan.last)?;
         let mut tables = Tables::default();
-        let history = History::new(prescan.lives, &mut tables, &clock);
+        let history = History::new(prescan.lifecycle, &mut tables, &clock);
         let CodeRecords { mut images, identities, methods, uses } = prescan.code;
         let StackRecords { lists, mut keys, waits, is_any: has_stacks, .. } = prescan.stacks;
         let (mut files, machine) = (prescan.files, prescan.machine);

@@ -26,7 +26,7 @@ use syscollect_playback::PdbIdentity;
 /// Everything that the first pass finds.
 #[derive(Debug, Default)]
 pub(super) struct Prescan {
-    pub(super) lives: LifecycleRecords,
+    pub(super) lifecycle: LifecycleRecords,
     pub(super) code: CodeRecords,
     pub(super) stacks: StackRecords,
     pub(super) files: Files,
@@ -61,7 +61,7 @@ pub(super) struct StackRecords {
     addresses: Vec<u64>,
 }
 
-/// Where code was seen, so that names can be asked for before anything is played.
+/// Where code was observed, so that names can be asked for before anything is played.
 /// With each the raw time when that was.
 #[derive(Debug, Default)]
 pub(super) struct CodeUses {
@@ -107,7 +107,7 @@ impl MachineFacts {
 }
 
 impl CodeUses {
-    /// Locates all code that was seen.
+    /// Locates all code that was observed.
     pub(super) fn locate(
         &self,
         code: &mut Code,
@@ -146,13 +146,13 @@ impl Prescan {
     pub(super) fn record(&mut self, record: &Record<'_>) {
         match record.is_64_bit {
             true => self.of_true_width(record),
-            false => self.narrow(record),
+            false => self.with_32_bit_header(record),
         }
     }
 
     /// A record whose header says 32 bits.
     #[cold]
-    fn narrow(&mut self, record: &Record<'_>) {
+    fn with_32_bit_header(&mut self, record: &Record<'_>) {
         let record = width::of_payload(record);
         self.machine.wide_payloads += u64::from(record.is_64_bit);
         self.machine.wide_graphics |= record.is_64_bit && width::is_of_graphics(&record);
@@ -163,7 +163,7 @@ impl Prescan {
     fn of_true_width(&mut self, record: &Record<'_>) {
         self.last = self.last.max(record.timestamp);
         if let Some(task) = record.task {
-            self.lives.seen.on(task.pid, task.tid);
+            self.lifecycle.observed.on(task.pid, task.tid);
         }
         if !record.extended.0.is_empty() {
             self.own_stacks(record);
@@ -216,13 +216,13 @@ impl Prescan {
             }
             Payload::Stack(stack) => {
                 self.stacks.is_any = true;
-                self.lives.seen.on(stack.task.pid, stack.task.tid);
+                self.lifecycle.observed.on(stack.task.pid, stack.task.tid);
                 let list = self.stack(stack.task.pid, at, stack.frames);
                 self.stacks.waits.stack(stack.task, stack.event_timestamp, WaitPart::List(list));
             }
             Payload::StackKeyReference(reference) => {
                 self.stacks.is_any = true;
-                self.lives.seen.on(reference.task.pid, reference.task.tid);
+                self.lifecycle.observed.on(reference.task.pid, reference.task.tid);
                 self.code.uses.keys.entry((reference.task.pid, reference.key)).or_insert(at);
                 let part = WaitPart::Key(reference.key, at, reference.is_kernel);
                 self.stacks.waits.stack(reference.task, reference.event_timestamp, part);
@@ -245,7 +245,7 @@ impl Prescan {
                     self.files.name(name.file, at, change, name.path.to_string_lossy());
                 }
             }
-            payload => self.life(at, payload),
+            payload => self.add_lifecycle(at, payload),
         }
     }
 
@@ -262,26 +262,26 @@ impl Prescan {
     }
 
     #[cold]
-    fn life(&mut self, at: u64, payload: &Payload<'_>) {
+    fn add_lifecycle(&mut self, at: u64, payload: &Payload<'_>) {
         match payload {
-            Payload::Process(process) => self.lives.processes.push(ProcessRecord {
+            Payload::Process(process) => self.lifecycle.processes.push(ProcessRecord {
                 at,
-                life: life(process.lifecycle),
+                kind: lifecycle_kind(process.lifecycle),
                 pid: process.pid,
                 parent: process.parent_pid,
                 name: process.image_name.to_string_lossy().into_owned(),
                 command_line: process.command_line.to_string_lossy(),
             }),
-            Payload::Thread(thread) => self.lives.threads.push(ThreadRecord {
+            Payload::Thread(thread) => self.lifecycle.threads.push(ThreadRecord {
                 at,
-                life: life(thread.lifecycle),
+                kind: lifecycle_kind(thread.lifecycle),
                 tid: thread.tid,
                 pid: thread.pid,
                 name: thread.name.to_string_lossy(),
             }),
             Payload::ThreadName(name) => {
                 let name = RenameRecord { at, tid: name.tid, name: name.name.to_string_lossy() };
-                self.lives.renames.push(name);
+                self.lifecycle.renames.push(name);
             }
             Payload::Image(image) => self.code.images.push(ImageRecord {
                 at,
@@ -369,7 +369,7 @@ impl StackRecords {
     }
 }
 
-fn life(lifecycle: Lifecycle) -> LifecycleKind {
+fn lifecycle_kind(lifecycle: Lifecycle) -> LifecycleKind {
     match lifecycle {
         Lifecycle::Start => LifecycleKind::Start,
         Lifecycle::End => LifecycleKind::End,

@@ -9,7 +9,7 @@ use syscollect_records::{PROBE_HAS_STACK, ProbeRecord, stack_id};
 pub(crate) struct Hit<'a> {
     pub(crate) record: ProbeRecord,
     words: &'a [u8],
-    texts: &'a [u8],
+    strings: &'a [u8],
 }
 
 /// What an argument was.
@@ -29,15 +29,15 @@ impl<'a> Hit<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Option<Self> {
         let record = ProbeRecord::from_bytes(bytes)?;
         let behind = bytes.get(ProbeRecord::SIZE..)?;
-        let (words, texts) = behind.split_at_checked(usize::from(record.arguments) * 8)?;
-        Some(Self { record, words, texts })
+        let (words, strings) = behind.split_at_checked(usize::from(record.arguments) * 8)?;
+        Some(Self { record, words, strings })
     }
 
     /// The id of its user stack; of none where it was recorded without.
     pub(crate) fn stack(&self) -> u32 {
         let has_stack = self.record.unreadable & PROBE_HAS_STACK != 0;
         // Behind all that came with it.
-        let word = self.texts.last_chunk::<8>().filter(|_| has_stack);
+        let word = self.strings.last_chunk::<8>().filter(|_| has_stack);
         word.map_or(stack_id::NONE, |word| u64::from_le_bytes(*word) as u32)
     }
 
@@ -57,7 +57,7 @@ impl<'a> Hit<'a> {
             return None;
         }
         let before = (self.record.texts & ((1u16 << index) - 1) as u8).count_ones();
-        let mut rest = self.texts;
+        let mut rest = self.strings;
         for _ in 0..before {
             rest = rest.get(text_of(rest)?.1..)?;
         }
@@ -125,8 +125,8 @@ mod tests {
         Argument { name: StringId(0), size, signed, float: false, text, repeated: false }
     }
 
-    fn hit(words: &[u64], texts: &[(u8, &[u8])], unreadable: u32) -> Vec<u8> {
-        let bits = texts.iter().fold(0, |bits, (index, _)| bits | 1 << index);
+    fn hit(words: &[u64], strings: &[(u8, &[u8])], unreadable: u32) -> Vec<u8> {
+        let bits = strings.iter().fold(0, |bits, (index, _)| bits | 1 << index);
         let record = ProbeRecord {
             arguments: words.len() as u8,
             texts: bits,
@@ -135,7 +135,7 @@ mod tests {
         };
         let mut bytes = record.as_bytes().to_vec();
         words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
-        for (_, text) in texts {
+        for (_, text) in strings {
             bytes.extend((text.len() as u32).to_le_bytes());
             bytes.extend(*text);
             bytes.resize(bytes.len().next_multiple_of(8), 0);

@@ -47,9 +47,10 @@ impl Zones {
         engine: &mut Engine<'_>,
         writer: Writer,
         AsyncStart { location, zone: number, task }: AsyncStart,
-        more: &[u64],
+        attribute_words: &[u64],
     ) -> Result<(), Stopped> {
-        let attributes = self.decode_attributes(engine, writer, more, About::AsyncZone)?;
+        let attributes =
+            self.decode_attributes(engine, writer, attribute_words, About::AsyncZone)?;
         let program = self.program(writer.process, writer.client);
         let restated = program.async_zones.get_mut(&number).filter(|zone| zone.restated);
         if let Some(zone) = restated {
@@ -78,9 +79,10 @@ impl Zones {
         engine: &mut Engine<'_>,
         writer: Writer,
         RestatedAsyncZone { location, zone: number, began }: RestatedAsyncZone,
-        more: &[u64],
+        attribute_words: &[u64],
     ) -> Result<(), Stopped> {
-        let attributes = self.decode_attributes(engine, writer, more, About::AsyncZone)?;
+        let attributes =
+            self.decode_attributes(engine, writer, attribute_words, About::AsyncZone)?;
         if self.program(writer.process, writer.client).async_zones.contains_key(&number) {
             return Ok(());
         }
@@ -148,9 +150,10 @@ impl Zones {
         engine: &mut Engine<'_>,
         writer: Writer,
         number: u64,
-        more: &[u64],
+        attribute_words: &[u64],
     ) -> Result<(), Stopped> {
-        let attributes = self.decode_attributes(engine, writer, more, About::AsyncZone)?;
+        let attributes =
+            self.decode_attributes(engine, writer, attribute_words, About::AsyncZone)?;
         let program = self.program(writer.process, writer.client);
         let Some(zone) = program.async_zones.remove(&number) else { return Ok(()) };
         program.rows.entry(zone.name).or_default().give_back(zone.row);

@@ -42,19 +42,19 @@ impl Attributes {
         *self == Self::default()
     }
 
-    fn add_text(&mut self, more: &str) {
-        self.text = Some(joined(self.text.take(), more));
+    fn add_text(&mut self, next: &str) {
+        self.text = Some(joined(self.text.take(), next));
     }
 }
 
 /// A text and another one in the next line, cut where that would become too long.
-pub(crate) fn joined(text: Option<String>, more: &str) -> String {
-    let Some(mut text) = text else { return more.to_owned() };
+pub(crate) fn joined(text: Option<String>, next: &str) -> String {
+    let Some(mut text) = text else { return next.to_owned() };
     let room = LONGEST.saturating_sub(text.len() + 1);
-    let end = (0..=room.min(more.len())).rev().find(|end| more.is_char_boundary(*end)).unwrap_or(0);
+    let end = (0..=room.min(next.len())).rev().find(|end| next.is_char_boundary(*end)).unwrap_or(0);
     if room > 0 {
         text.push('\n');
-        text.push_str(&more[..end]);
+        text.push_str(&next[..end]);
     }
     text
 }

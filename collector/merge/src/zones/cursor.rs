@@ -36,7 +36,7 @@ pub(crate) struct Programmed<'a> {
 /// item and those without a stamp behind it. A group without a stamped item at
 /// its front says more of what came before.
 ///
-/// Ticks of one thread never fall, and lie within its life: what it claims can
+/// Ticks of one thread never fall, and lie within its lifetime: what it claims can
 /// not keep back those that have the lane after it. Items that lie outside the
 /// recording are counted, not given.
 ///
@@ -68,9 +68,9 @@ impl ZoneCursor {
         }
     }
 
-    /// How many others wrote to the lane before the present owner, and the life of this one.
+    /// How many others wrote to the lane before the present owner, and the lifetime of this one.
     pub(crate) fn present_owner(&self) -> (usize, Lifetime) {
-        (self.owner.before, self.owner.life.unwrap_or(Lifetime::UNKNOWN))
+        (self.owner.before, self.owner.lifetime.unwrap_or(Lifetime::UNKNOWN))
     }
 
     /// The words of the group that was taken last.
@@ -88,8 +88,8 @@ impl ZoneCursor {
             self.owner.write(&chunk, clock, header.first.0);
             self.find_head();
             if let Some(head) = self.head {
-                let life = self.owner.life_from(head, self.lane, programs);
-                self.head = Some(life.limit(head));
+                let lifetime = self.owner.life_from(head, self.lane, programs);
+                self.head = Some(lifetime.limit(head));
                 self.start = Some(Box::new((chunk, missing)));
                 return;
             }
@@ -123,9 +123,9 @@ impl ZoneCursor {
 struct LaneOwner {
     /// Client, thread id and number of whose chunk it is.
     key: Option<(u32, u32, u32)>,
-    /// How many others there were before, and the life of this one.
+    /// How many others there were before, and the lifetime of this one.
     before: usize,
-    life: Option<Lifetime>,
+    lifetime: Option<Lifetime>,
     /// Of its program; `None` before the first chunk.
     clock: Option<ProgramClock>,
     /// Ticks of its last group; 0 before the first.
@@ -140,19 +140,21 @@ impl LaneOwner {
     fn write(&mut self, chunk: &ZoneChunk, clock: ProgramClock, first: u64) {
         let key = (chunk.client, chunk.tid, chunk.owner);
         if self.key != Some(key) {
-            self.before += usize::from(self.life.take().is_some());
+            self.before += usize::from(self.lifetime.take().is_some());
             (self.key, self.last) = (Some(key), 0);
         }
         self.about = clock.limit(clock.anywhere(first).unwrap_or_default());
         self.clock = Some(clock);
     }
 
-    /// Its life, of which something is told at `ticks`.
+    /// Its lifetime, of which something is reported at `ticks`.
     fn life_from(&mut self, ticks: u64, lane: Lane, programs: Programmed<'_>) -> Lifetime {
         let owners = programs.owners.and_then(|owners| owners.get(&lane));
-        let known = owners.and_then(|owners| owners.life(self.before));
+        let known = owners.and_then(|owners| owners.lifetime(self.before));
         let tid = self.key.map_or(0, |(_, tid, _)| tid);
-        *self.life.get_or_insert_with(|| known.unwrap_or_else(|| programs.lifetimes.at(tid, ticks)))
+        *self
+            .lifetime
+            .get_or_insert_with(|| known.unwrap_or_else(|| programs.lifetimes.at(tid, ticks)))
     }
 
     /// When a group happened that begins with this word; `None` where that is outside the
@@ -164,7 +166,7 @@ impl LaneOwner {
             false if self.last == 0 => self.about,
             false => self.last,
         };
-        Some(self.life.map_or(ticks, |life| life.limit(ticks)).max(self.last))
+        Some(self.lifetime.map_or(ticks, |lifetime| lifetime.limit(ticks)).max(self.last))
     }
 }
 

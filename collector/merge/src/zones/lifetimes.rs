@@ -45,18 +45,18 @@ pub(crate) struct LaneOwners {
 
 impl LaneOwners {
     /// Another one begins, with an event at `first`.
-    pub(crate) fn add(&mut self, life: Lifetime, first: u64) {
+    pub(crate) fn add(&mut self, lifetime: Lifetime, first: u64) {
         if let Some(before) = self.lifetimes.last_mut()
             && before.until == u64::MAX
         {
             // Its end was not seen, but the lane was free by then.
             before.until = first.max(before.since);
         }
-        self.lifetimes.push(life);
+        self.lifetimes.push(lifetime);
     }
 
-    /// The life of the owner of that number.
-    pub(crate) fn life(&self, number: usize) -> Option<Lifetime> {
+    /// The lifetime of the owner of that number.
+    pub(crate) fn lifetime(&self, number: usize) -> Option<Lifetime> {
         self.lifetimes.get(number).copied()
     }
 }
@@ -128,7 +128,8 @@ mod tests {
         owners.add(Lifetime::UNKNOWN, 5);
         owners.add(Lifetime { since: 8, until: 20 }, 9);
         owners.add(Lifetime::UNKNOWN, 12);
-        let untils: Vec<u64> = (0..3).map(|number| owners.life(number).unwrap().until).collect();
+        let untils: Vec<u64> =
+            (0..3).map(|number| owners.lifetime(number).unwrap().until).collect();
         assert_eq!(untils, [9, 20, u64::MAX], "one whose end was seen keeps it");
     }
 }

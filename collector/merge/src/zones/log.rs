@@ -63,7 +63,7 @@ impl Log {
     #[inline]
     pub(crate) fn location(&self, number: u32) -> Option<SourceLocation> {
         match self.entries.get(&number) {
-            Some(Entry::Location(marked)) => Some(*marked),
+            Some(Entry::Location(location)) => Some(*location),
             _ => None,
         }
     }
@@ -79,7 +79,7 @@ impl Log {
     pub(crate) fn lock(&self, number: u32) -> Option<DefinedLock> {
         match self.entries.get(&number) {
             Some(Entry::Lock { name, shared, location }) => {
-                let location = self.location(*location).and_then(|marked| marked.location);
+                let location = self.location(*location).and_then(|location| location.location);
                 Some(DefinedLock { name: *name, shared: *shared, location })
             }
             _ => None,

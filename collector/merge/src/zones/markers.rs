@@ -30,13 +30,14 @@ impl Zones {
         engine: &mut Engine<'_>,
         writer: Writer,
         (schema, phase): (u32, MarkerPhase),
-        more: &[u64],
+        attribute_words: &[u64],
     ) -> Result<(), Stopped> {
         let Some(schema) = self.known.logs.get(writer.client).schema(schema) else {
             engine.source.losses.undecodable(writer.lane, 1);
             return Ok(());
         };
-        let attributes = self.decode_attributes(engine, writer, more, About::Marker(schema))?;
+        let attributes =
+            self.decode_attributes(engine, writer, attribute_words, About::Marker(schema))?;
         let stack = self.zone_stack(engine, writer, engine.present.ticks(), None, attributes.stack);
         self.marker_of(engine, writer, (schema, phase), attributes.own, stack)
     }
@@ -48,7 +49,7 @@ impl Zones {
         engine: &mut Engine<'_>,
         by: Writer,
         placed: MarkerPlacement,
-        more: &[u64],
+        attribute_words: &[u64],
     ) -> Result<(), Stopped> {
         if self.known.prescan.is_whole {
             return Ok(());
@@ -66,7 +67,7 @@ impl Zones {
             tid: placed.tid,
             schema: placed.schema,
             phase: placed.phase,
-            more: more.into(),
+            attribute_words: attribute_words.into(),
         };
         if marker.ticks <= stamped {
             return self.placed_marker(engine, &marker);
@@ -86,7 +87,8 @@ impl Zones {
             engine.source.losses.undecodable(placed.lane, 1);
             return Ok(());
         };
-        let attributes = self.decode_attributes(engine, by, &placed.more, About::Marker(schema))?;
+        let attributes =
+            self.decode_attributes(engine, by, &placed.attribute_words, About::Marker(schema))?;
         let stack = self.zone_stack(engine, by, placed.stamped, None, attributes.stack);
         let on = self.placed_on(engine, by, placed.tid);
         self.marker_of(engine, on, (schema, placed.phase), attributes.own, stack)

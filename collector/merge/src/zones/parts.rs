@@ -127,7 +127,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn text(role: TextRole, field: u32, text: &str) -> Vec<u64> {
-        let pieces = Attribute::texts(role, field, text.as_bytes());
+        let pieces = Attribute::parts(role, field, text.as_bytes());
         pieces.flat_map(|piece| Item::Attribute(piece).encode().to_vec()).collect()
     }
 
@@ -136,8 +136,8 @@ mod tests {
         let long = "ä long text that does not fit into one item, nor into two of them";
         let words =
             [text(TextRole::ZoneText, 0, long), text(TextRole::ZoneText, 0, "short")].concat();
-        let texts: Vec<_> = Parts::new(&words).collect();
-        assert_eq!(texts, [part(long), part("short")]);
+        let parts: Vec<_> = Parts::new(&words).collect();
+        assert_eq!(parts, [part(long), part("short")]);
     }
 
     fn part(text: &str) -> ItemPart {

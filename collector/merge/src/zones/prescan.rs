@@ -36,7 +36,7 @@ pub(crate) struct PlacedMarker {
     pub(crate) schema: u32,
     pub(crate) phase: MarkerPhase,
     /// Its attributes, as items.
-    pub(crate) more: Box<[u64]>,
+    pub(crate) attribute_words: Box<[u64]>,
 }
 
 /// What a program calls one of its threads.
@@ -131,7 +131,7 @@ impl Prescanner<'_> {
         let Event::MarkerAt { schema, phase, at, tid } = event else { return };
         if let Some(ticks) = self.programs.clock(owner.client, self.clock).within(at) {
             let (chunk, ticks) = (*owner, life.limit(ticks));
-            let more = own_attributes(words).into();
+            let attribute_words = own_attributes(words).into();
             prescan.markers.push(PlacedMarker {
                 ticks,
                 lane,
@@ -140,7 +140,7 @@ impl Prescanner<'_> {
                 tid,
                 schema,
                 phase,
-                more,
+                attribute_words,
             });
         }
     }

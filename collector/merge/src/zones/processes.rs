@@ -48,7 +48,7 @@ impl Zones {
         writer: Writer,
         plot: u32,
         value: protocol::Value,
-        more: &[u64],
+        attribute_words: &[u64],
     ) -> Result<(), Stopped> {
         let value = match value {
             protocol::Value::Unsigned(value) => value as f64,
@@ -63,7 +63,7 @@ impl Zones {
             }
             None => engine.source.losses.undecodable(writer.lane, 1),
         }
-        self.more(engine, writer, more)
+        self.update_open(engine, writer, attribute_words)
     }
 
     fn plot_track(
@@ -95,7 +95,7 @@ impl Zones {
         writer: Writer,
         set: u32,
         phase: FramePhase,
-        more: &[u64],
+        attribute_words: &[u64],
     ) -> Result<(), Stopped> {
         let name = self.known.logs.get(writer.client).string(set);
         match name {
@@ -105,7 +105,7 @@ impl Zones {
                 self.frame(engine, writer.process, writer.client, name, phase)?;
             }
         }
-        self.more(engine, writer, more)
+        self.update_open(engine, writer, attribute_words)
     }
 
     /// A frame of the set with that name, or of the main one, begins, ends, or both. The first mark
@@ -158,8 +158,8 @@ impl Zones {
         if attributes.is_empty() {
             return Ok(());
         }
-        let more = self.slice_more(engine, attributes);
-        engine.emit(&Event::SliceUpdate(track, more))
+        let update = self.slice_update(engine, attributes);
+        engine.emit(&Event::SliceUpdate(track, update))
     }
 
     pub(crate) fn lock(
@@ -167,7 +167,7 @@ impl Zones {
         engine: &mut Engine<'_>,
         writer: Writer,
         LockUse { lock, action, location }: LockUse,
-        more: &[u64],
+        attribute_words: &[u64],
     ) -> Result<(), Stopped> {
         match self.lock_row(engine, writer, lock) {
             Some(lock) => {
@@ -189,7 +189,7 @@ impl Zones {
             }
             None => engine.source.losses.undecodable(writer.lane, 1),
         }
-        self.more(engine, writer, more)
+        self.update_open(engine, writer, attribute_words)
     }
 
     fn lock_row(&mut self, engine: &mut Engine<'_>, writer: Writer, lock: u32) -> Option<LockId> {
@@ -215,9 +215,9 @@ impl Zones {
         engine: &mut Engine<'_>,
         writer: Writer,
         HeapChange { address, allocated, pool }: HeapChange,
-        more: &[u64],
+        attribute_words: &[u64],
     ) -> Result<(), Stopped> {
-        let attributes = self.decode_attributes(engine, writer, more, About::Other)?;
+        let attributes = self.decode_attributes(engine, writer, attribute_words, About::Other)?;
         let name = self.known.logs.get(writer.client).string(pool);
         if pool != 0 && name.is_none() {
             engine.source.losses.undecodable(writer.lane, 1);
@@ -239,9 +239,9 @@ impl Zones {
         engine: &mut Engine<'_>,
         writer: Writer,
         CrashSite { signal, address, instruction }: CrashSite,
-        more: &[u64],
+        attribute_words: &[u64],
     ) -> Result<(), Stopped> {
-        let attributes = self.decode_attributes(engine, writer, more, About::Other)?;
+        let attributes = self.decode_attributes(engine, writer, attribute_words, About::Other)?;
         engine.occurred(EventType::Crash);
         let signal = engine.tables.strings.intern(&signal_name(signal));
         let stack = self.zone_stack(

@@ -130,16 +130,17 @@ impl Zones {
         words: &[u64],
     ) -> Result<(), Stopped> {
         let Some(first) = words.first() else { return Ok(()) };
-        let (item, more) = words.split_at(item_words(*first).unwrap_or(0).min(words.len()));
+        let (item, attribute_words) =
+            words.split_at(item_words(*first).unwrap_or(0).min(words.len()));
         match Item::decode(item) {
             Some(Item::Stamped { ticks, event }) => {
-                self.zone_event(engine, writer, ticks, event, more)
+                self.zone_event(engine, writer, ticks, event, attribute_words)
             }
             // No event: it says more of what came before.
-            _ if !is_stamped(*first) => self.more(engine, writer, words),
+            _ if !is_stamped(*first) => self.update_open(engine, writer, words),
             _ => {
                 engine.source.losses.undecodable(writer.lane, 1);
-                self.more(engine, writer, more)
+                self.update_open(engine, writer, attribute_words)
             }
         }
     }
@@ -151,67 +152,89 @@ impl Zones {
         writer: Writer,
         stamp: u64,
         event: zone_protocol::Event,
-        more: &[u64],
+        attribute_words: &[u64],
     ) -> Result<(), Stopped> {
         use zone_protocol::Event as ZoneEvent;
         match event {
-            ZoneEvent::ZoneBegin { location, depth } => {
-                self.zone_begin(engine, writer, ZoneStart { began: stamp, location, depth }, more)
-            }
+            ZoneEvent::ZoneBegin { location, depth } => self.zone_begin(
+                engine,
+                writer,
+                ZoneStart { began: stamp, location, depth },
+                attribute_words,
+            ),
             ZoneEvent::ZoneEnd { depth } => {
                 self.zone_end(engine, writer.slot, depth)?;
-                self.more(engine, writer, more)
+                self.update_open(engine, writer, attribute_words)
             }
-            ZoneEvent::OpenZone { location, depth, began } => {
-                self.open_zone(engine, writer, ZoneStart { began, location, depth }, more)
-            }
+            ZoneEvent::OpenZone { location, depth, began } => self.open_zone(
+                engine,
+                writer,
+                ZoneStart { began, location, depth },
+                attribute_words,
+            ),
             ZoneEvent::Attached { depth } => {
                 self.leave(engine, writer.slot, depth)?;
-                self.more(engine, writer, more)
+                self.update_open(engine, writer, attribute_words)
             }
             ZoneEvent::Lost { events } => {
                 if let Ok(lane) = engine.index_of(writer.lane) {
                     engine.loss_before(lane, events)?;
                 }
-                self.more(engine, writer, more)
+                self.update_open(engine, writer, attribute_words)
             }
             ZoneEvent::ThreadEnd => {
-                self.more(engine, writer, more)?;
+                self.update_open(engine, writer, attribute_words)?;
                 self.close_slot(engine, writer.slot)
             }
             ZoneEvent::Message { string, color } => {
-                self.message(engine, writer, (string, color), more)
+                self.message(engine, writer, (string, color), attribute_words)
             }
-            ZoneEvent::Plot { plot, value } => self.plot(engine, writer, plot, value, more),
-            ZoneEvent::Frame { set, phase } => self.frame_item(engine, writer, set, phase, more),
-            ZoneEvent::AsyncBegin { location, zone, task } => {
-                self.async_begin(engine, writer, AsyncStart { location, zone, task }, more)
+            ZoneEvent::Plot { plot, value } => {
+                self.plot(engine, writer, plot, value, attribute_words)
             }
-            ZoneEvent::AsyncOpen { location, zone, began } => {
-                self.async_open(engine, writer, RestatedAsyncZone { location, zone, began }, more)
+            ZoneEvent::Frame { set, phase } => {
+                self.frame_item(engine, writer, set, phase, attribute_words)
             }
-            ZoneEvent::AsyncEnd { zone } => self.async_end(engine, writer, zone, more),
+            ZoneEvent::AsyncBegin { location, zone, task } => self.async_begin(
+                engine,
+                writer,
+                AsyncStart { location, zone, task },
+                attribute_words,
+            ),
+            ZoneEvent::AsyncOpen { location, zone, began } => self.async_open(
+                engine,
+                writer,
+                RestatedAsyncZone { location, zone, began },
+                attribute_words,
+            ),
+            ZoneEvent::AsyncEnd { zone } => self.async_end(engine, writer, zone, attribute_words),
             ZoneEvent::Lock { lock, action, location } => {
-                self.lock(engine, writer, LockUse { lock, action, location }, more)
+                self.lock(engine, writer, LockUse { lock, action, location }, attribute_words)
             }
             ZoneEvent::Alloc { address, bytes, pool } => self.memory(
                 engine,
                 writer,
                 HeapChange { address, allocated: Some(bytes), pool },
-                more,
+                attribute_words,
             ),
-            ZoneEvent::Free { address, pool } => {
-                self.memory(engine, writer, HeapChange { address, allocated: None, pool }, more)
-            }
-            ZoneEvent::Crash { signal, address, instruction, .. } => {
-                self.crash(engine, writer, CrashSite { signal, address, instruction }, more)
-            }
+            ZoneEvent::Free { address, pool } => self.memory(
+                engine,
+                writer,
+                HeapChange { address, allocated: None, pool },
+                attribute_words,
+            ),
+            ZoneEvent::Crash { signal, address, instruction, .. } => self.crash(
+                engine,
+                writer,
+                CrashSite { signal, address, instruction },
+                attribute_words,
+            ),
             ZoneEvent::Marker { schema, phase } => {
-                self.marker(engine, writer, (schema, phase), more)
+                self.marker(engine, writer, (schema, phase), attribute_words)
             }
             ZoneEvent::MarkerAt { schema, phase, at, tid } => {
                 let placed = MarkerPlacement { schema, phase, at, tid };
-                self.place_marker(engine, writer, placed, more)
+                self.place_marker(engine, writer, placed, attribute_words)
             }
         }
     }
@@ -237,11 +260,18 @@ impl Zones {
         engine: &mut Engine<'_>,
         writer: Writer,
         ZoneStart { began, location, depth }: ZoneStart,
-        more: &[u64],
+        attribute_words: &[u64],
     ) -> Result<(), Stopped> {
         let Some(place) = self.location(engine, writer, location, depth) else { return Ok(()) };
         engine.occurred(EventType::Zone);
-        self.begin_at(engine, writer, ZoneStart { began, location, depth }, place, more, None)
+        self.begin_at(
+            engine,
+            writer,
+            ZoneStart { began, location, depth },
+            place,
+            attribute_words,
+            None,
+        )
     }
 
     /// A zone that is restated: if it is not known, it begins here.
@@ -250,18 +280,18 @@ impl Zones {
         engine: &mut Engine<'_>,
         writer: Writer,
         ZoneStart { began, location, depth }: ZoneStart,
-        more: &[u64],
+        attribute_words: &[u64],
     ) -> Result<(), Stopped> {
         const STAMP: u64 = u64::MAX >> 8;
         let Some(place) = self.location(engine, writer, location, depth) else { return Ok(()) };
         let known = self.threads[writer.slot].zones.at(depth);
         if known.is_some_and(|zone| zone.began == began & STAMP && zone.location == location) {
-            return self.more(engine, writer, more);
+            return self.update_open(engine, writer, attribute_words);
         }
         let ticks = self.known.programs.clock(writer.client, engine.present.map()).anywhere(began);
         let before = ticks.map(|ticks| engine.now().0.saturating_sub(engine.time(ticks).0));
         let start = ZoneStart { began: began & STAMP, location, depth };
-        self.begin_at(engine, writer, start, place, more, before)
+        self.begin_at(engine, writer, start, place, attribute_words, before)
     }
 
     fn begin_at(
@@ -270,14 +300,15 @@ impl Zones {
         writer: Writer,
         ZoneStart { began, location, depth }: ZoneStart,
         place: SourceLocation,
-        more: &[u64],
+        attribute_words: &[u64],
         before: Option<u64>,
     ) -> Result<(), Stopped> {
         let mut slice =
             Slice { location: place.location, color: place.color, ..Slice::named(place.name) };
         let mut text = None;
-        if !more.is_empty() {
-            let attributes = self.decode_attributes(engine, writer, more, About::Zone)?;
+        if !attribute_words.is_empty() {
+            let attributes =
+                self.decode_attributes(engine, writer, attribute_words, About::Zone)?;
             text.clone_from(&attributes.own.text);
             slice.stack =
                 self.zone_stack(engine, writer, engine.present.ticks(), None, attributes.stack);
@@ -320,14 +351,14 @@ impl Zones {
         engine: &mut Engine<'_>,
         writer: Writer,
         (string, color): (u32, u32),
-        more: &[u64],
+        attribute_words: &[u64],
     ) -> Result<(), Stopped> {
         let interned = self.known.logs.get(writer.client).string(string);
         if interned.is_none() && string != 0 {
             engine.source.losses.undecodable(writer.lane, 1);
             return Ok(());
         }
-        let attributes = self.decode_attributes(engine, writer, more, About::Message)?;
+        let attributes = self.decode_attributes(engine, writer, attribute_words, About::Message)?;
         engine.occurred(EventType::Message);
         let message = Message {
             category: self.words.message,
@@ -389,12 +420,12 @@ impl Zones {
         for &(task, name) in &attributes.tasks {
             self.program(writer.process, writer.client).tasks.insert(task, name);
         }
-        self.zone_more(engine, writer.slot, std::mem::take(&mut attributes.zone))?;
+        self.update_zone(engine, writer.slot, std::mem::take(&mut attributes.zone))?;
         Ok(attributes)
     }
 
-    /// Items that say more of what is open.
-    pub(crate) fn more(
+    /// Applies attributes of what is open.
+    pub(crate) fn update_open(
         &mut self,
         engine: &mut Engine<'_>,
         writer: Writer,
@@ -407,8 +438,8 @@ impl Zones {
         }
     }
 
-    /// More of the innermost zone.
-    fn zone_more(
+    /// Changes the innermost zone.
+    fn update_zone(
         &mut self,
         engine: &mut Engine<'_>,
         slot: usize,
@@ -420,17 +451,17 @@ impl Zones {
         let thread = &mut self.threads[slot];
         let track = thread.track;
         let Some((_, zone)) = thread.zones.innermost() else { return Ok(()) };
-        if let Some(more) = attributes.text.take() {
-            let text = joined(zone.text.take(), &more);
+        if let Some(update) = attributes.text.take() {
+            let text = joined(zone.text.take(), &update);
             zone.text = Some(text.clone());
             attributes.text = Some(text);
         }
-        let more = self.slice_more(engine, attributes);
-        engine.emit(&Event::SliceUpdate(track, more))
+        let update = self.slice_update(engine, attributes);
+        engine.emit(&Event::SliceUpdate(track, update))
     }
 
-    /// What is said, as an addition to a slice.
-    pub(crate) fn slice_more(
+    /// Attributes as a change of a slice.
+    pub(crate) fn slice_update(
         &mut self,
         engine: &mut Engine<'_>,
         attributes: Attributes,
@@ -445,19 +476,19 @@ impl Zones {
         SliceUpdate { name, color: attributes.color, fields, unfinished: false }
     }
 
-    /// Puts what is said into a slice that is not told yet.
+    /// Applies attributes to a slice that was not emitted yet.
     pub(crate) fn apply(
         &mut self,
         engine: &mut Engine<'_>,
         slice: &mut Slice,
         attributes: Attributes,
     ) {
-        let more = self.slice_more(engine, attributes);
-        if let Some((name, number)) = more.name {
+        let update = self.slice_update(engine, attributes);
+        if let Some((name, number)) = update.name {
             (slice.name, slice.number) = (name, number);
         }
-        slice.color = more.color.or(slice.color);
-        slice.fields = more.fields;
+        slice.color = update.color.or(slice.color);
+        slice.fields = update.fields;
     }
 
     /// A stack that the program wrote; one of a program that has had its share is missing.

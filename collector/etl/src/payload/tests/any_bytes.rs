@@ -39,7 +39,7 @@ fn lies_within(text: &[u8], payload: &[u8]) -> bool {
     text.is_empty() || payload.as_ptr_range().contains(&text.as_ptr())
 }
 
-fn texts<'a>(payload: &Payload<'a>) -> Vec<&'a [u8]> {
+fn byte_strings<'a>(payload: &Payload<'a>) -> Vec<&'a [u8]> {
     match payload {
         Payload::Thread(thread) => vec![thread.name.0],
         Payload::ThreadName(name) => vec![name.name.0],
@@ -83,7 +83,7 @@ proptest! {
         let bytes = Bytes { bytes: payload, is_64_bit };
         let record = Record { extended: ExtendedItems(&extended), ..bytes.record(class, version) };
         let decoded = decode(&record);
-        prop_assert!(texts(&decoded).into_iter().all(|text| lies_within(text, record.payload)));
+        prop_assert!(byte_strings(&decoded).into_iter().all(|text| lies_within(text, record.payload)));
         match decoded {
             Payload::Stack(stack) => {
                 prop_assert!(stack.frames.iter().count() <= record.payload.len() / 4);

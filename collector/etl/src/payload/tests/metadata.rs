@@ -11,11 +11,11 @@ type Described = (&'static str, u32, [u16; 2], [u16; 2]);
 /// Metadata of events with these fields, of which the first so many are the event's own.
 fn metadata(fields: &[Described], own: u32, source: u32) -> Bytes {
     const NAMES: u32 = 112;
-    let mut texts = Bytes::new(true);
+    let mut strings = Bytes::new(true);
     let base = NAMES + 24 * fields.len() as u32;
     let mut place = |text: &str| {
-        let at = base + texts.bytes.len() as u32;
-        texts = texts.clone().utf16(text);
+        let at = base + strings.bytes.len() as u32;
+        strings = strings.clone().utf16(text);
         at
     };
     let (provider, task, opcode) = (place("Game"), place("Level "), place("win:Start"));
@@ -28,7 +28,7 @@ fn metadata(fields: &[Described], own: u32, source: u32) -> Bytes {
         let bytes = bytes.u32(*flags).u32(place(name)).u16(types[0]).u16(types[1]).u32(0);
         bytes.u16(sizes[0]).u16(sizes[1]).u32(0)
     });
-    all.raw(&texts.bytes)
+    all.raw(&strings.bytes)
 }
 
 fn parse(bytes: &Bytes) -> EventSchema {

@@ -188,8 +188,8 @@ fn values_that_take_no_bytes_do_not_multiply() {
         .ascii("b")
         .raw(&[24 | MEANT | 0x20, 0, 0xff, 0xff]);
     assert_eq!(decoded(&nested, &Bytes::new(true)), []);
-    let texts = Bytes::new(true).ascii("a").raw(&[1 | 0x20, 0xff, 0xff]);
-    assert_eq!(decoded(&texts, &Bytes::new(true)), []);
+    let names = Bytes::new(true).ascii("a").raw(&[1 | 0x20, 0xff, 0xff]);
+    assert_eq!(decoded(&names, &Bytes::new(true)), []);
 }
 
 #[test]

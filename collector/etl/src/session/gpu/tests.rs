@@ -97,7 +97,7 @@ impl Player {
 
     /// Slices and instants as text.
     fn slices(&self) -> Vec<String> {
-        let texts = self.reported.events.iter().filter_map(|(time, event)| match event {
+        let messages = self.reported.events.iter().filter_map(|(time, event)| match event {
             Event::SliceBegin(_, slice) => {
                 Some(format!("{} begin {}", time.0, self.reported.tables.strings.get(slice.name)))
             }
@@ -113,7 +113,7 @@ impl Player {
             )),
             _ => None,
         });
-        texts.collect()
+        messages.collect()
     }
 }
 
