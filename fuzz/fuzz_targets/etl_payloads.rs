@@ -66,7 +66,7 @@ fn read(record: &Record<'_>) {
         }
         Payload::TraceLogging(event) => describe(&event, record),
         Payload::EventInfo(info) => metadata(info, record),
-        said => drop(std::hint::black_box(format!("{said:?}"))),
+        payload => drop(std::hint::black_box(format!("{payload:?}"))),
     }
     assert!(item_stacks(record.extended).count() <= record.extended.0.len() / 8);
 }

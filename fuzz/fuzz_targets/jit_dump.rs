@@ -29,8 +29,8 @@ fuzz_target!(|data: &[u8]| {
     let addresses: Vec<u64> = starts.chain([*word]).map(u64::from_le_bytes).collect();
     let clock = clock();
     let symbols = syscollect_symbolize::read_jit_dump(dump, &addresses, Some(&clock));
-    let places = symbols.iter().map(|symbol| (symbol.offset, symbol.since));
-    assert!(places.is_sorted_by(|before, after| before < after));
+    let names = symbols.iter().map(|symbol| (symbol.offset, symbol.since));
+    assert!(names.is_sorted_by(|before, after| before < after));
     for symbol in symbols {
         assert!(addresses.contains(&symbol.offset));
         assert!(symbol.start <= symbol.offset && symbol.offset - symbol.start < symbol.size);

@@ -1,4 +1,4 @@
-//! Lists of code that are held open, from when they are found until their processes' code is named.
+//! Lists of code that are pinned open, from when they are found until their processes' code is named.
 //!
 //! Whoever runs a program decides what lies in its `/tmp`, and files stay there after their
 //! processes. So a list counts for a process only if it belongs to the process's user and was
@@ -12,7 +12,7 @@ use syscollect_untrusted_files::{FileData, FileLocation, OpenError, OpenedFile, 
 
 /// Processes of which is known why they have no map.
 const REFUSED_MAX: usize = 4096;
-/// Lists that are held of one process number: programs that had it one after the other.
+/// Lists that are pinned of one process number: programs that had it one after the other.
 const HELD_OF_ONE: usize = 4;
 
 /// A process that may have a perf map, as it was while it lived.
@@ -34,7 +34,7 @@ pub struct PerfMapOwner {
 /// What came of looking for a process's perf map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PerfMapOutcome {
-    /// It is held.
+    /// It is pinned.
     Held,
     /// There is none that counts, as far as is known now.
     Missing,
@@ -42,7 +42,7 @@ pub enum PerfMapOutcome {
     Gone,
 }
 
-/// A list of code that is held.
+/// A list of code that is pinned.
 #[derive(Debug)]
 pub(crate) struct CodeList {
     pub(crate) file: OpenedFile,
@@ -52,8 +52,8 @@ pub(crate) struct CodeList {
 
 impl CodeList {
     fn is(&self, data: &FileData) -> bool {
-        let held = self.file.data();
-        (held.device, held.inode) == (data.device, data.inode)
+        let known = self.file.data();
+        (known.device, known.inode) == (data.device, data.inode)
     }
 }
 
@@ -61,12 +61,12 @@ impl CodeList {
 #[derive(Debug, Default)]
 pub(crate) struct CodeLists {
     /// In order of `taken`.
-    held: FxHashMap<u32, Vec<CodeList>>,
+    lists: FxHashMap<u32, Vec<CodeList>>,
     /// Why a process's list was refused last.
     refused: FxHashMap<u32, String>,
 }
 
-/// A list that may be held.
+/// A list that may be pinned.
 pub(crate) enum ListLookup {
     Opened(OpenedFile),
     Missing,
@@ -77,7 +77,7 @@ pub(crate) enum ListLookup {
 impl CodeLists {
     /// The list of what a process ran then.
     pub(crate) fn of(&self, memory: &ProgramMemory) -> Option<&CodeList> {
-        let mut lists = self.held.get(&memory.pid)?.iter().rev();
+        let mut lists = self.lists.get(&memory.pid)?.iter().rev();
         lists.find(|list| memory.was_of(memory.pid, list.taken))
     }
 
@@ -88,13 +88,13 @@ impl CodeLists {
 
     /// Whether taking a list of the process would need another place.
     pub(crate) fn is_new(&self, pid: u32) -> bool {
-        !self.held.contains_key(&pid)
+        !self.lists.contains_key(&pid)
     }
 
     /// Keeps a list that was found at `taken`.
     pub(crate) fn keep(&mut self, pid: u32, file: OpenedFile, taken: Ticks) {
         self.refused.remove(&pid);
-        let maps = self.held.entry(pid).or_default();
+        let maps = self.lists.entry(pid).or_default();
         // What is in the same file by now is the later program's.
         maps.retain(|map| !map.is(file.data()));
         if maps.len() >= HELD_OF_ONE {
@@ -105,10 +105,10 @@ impl CodeLists {
 
     /// The lists of all processes, by their ids.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &OpenedFile)> {
-        self.held.iter().flat_map(|(pid, lists)| lists.iter().map(|list| (*pid, &list.file)))
+        self.lists.iter().flat_map(|(pid, lists)| lists.iter().map(|list| (*pid, &list.file)))
     }
 
-    /// Notes why a list is not held.
+    /// Notes why a list is not pinned.
     pub(crate) fn refuse(&mut self, pid: u32, reason: String) {
         if self.refused.len() >= REFUSED_MAX {
             self.refused.clear();
@@ -122,7 +122,7 @@ impl CodeLists {
     /// Whose place is free again, if one was taken.
     pub(crate) fn forget(&mut self, pid: u32) -> Option<u32> {
         self.refused.remove(&pid);
-        let maps = self.held.remove(&pid)?;
+        let maps = self.lists.remove(&pid)?;
         maps.first().map(|map| map.file.data().uid)
     }
 }
@@ -165,8 +165,8 @@ pub(crate) fn dump_number(path: &str) -> Option<u32> {
 
 /// What was found, if it was found by the process: another one may have the number by now.
 fn while_it_lives(process: &PerfMapOwner, found: ListLookup) -> ListLookup {
-    let lives = Owner::of_process(process.pid).as_ref() == Some(&process.user);
-    if lives { found } else { ListLookup::Gone }
+    let is_alive = Owner::of_process(process.pid).as_ref() == Some(&process.user);
+    if is_alive { found } else { ListLookup::Gone }
 }
 
 fn path_of(process: &PerfMapOwner) -> String {

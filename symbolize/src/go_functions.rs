@@ -132,13 +132,13 @@ impl<R: Read + Seek> GoFunctions<R> {
         let behind = rows.partition_point(|row| begin(row) <= address);
         let Some(row) = behind.checked_sub(1).map(|at| rows[at]) else { return Ok(None) };
         let (start, end) = (begin(&row), rows.get(behind).map_or(number(last), begin));
-        let said_at = self.functions.start.saturating_add(number(&row[4..]).into());
-        if address >= end || !self.functions.contains(&said_at) {
+        let entry_at = self.functions.start.saturating_add(number(&row[4..]).into());
+        if address >= end || !self.functions.contains(&entry_at) {
             return Ok(None);
         }
-        let [said] = words(&mut self.reader, said_at)?;
-        let name_at = self.names.start.saturating_add(said >> 32);
-        if said as u32 != start || !self.names.contains(&name_at) {
+        let [entry] = words(&mut self.reader, entry_at)?;
+        let name_at = self.names.start.saturating_add(entry >> 32);
+        if entry as u32 != start || !self.names.contains(&name_at) {
             return Ok(None);
         }
         let name = name(&mut self.reader, name_at..self.names.end)?;
@@ -202,11 +202,13 @@ mod tests {
     /// A file with a table of functions, which are where they begin and their names, up to `end`,
     /// and a program's description of itself at its begin.
     fn file(code: u64, functions: &[(u32, &str)], end: u32) -> Vec<u8> {
-        let (mut names, mut said, mut index) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut names, mut entries, mut index) = (Vec::new(), Vec::new(), Vec::new());
         let index_bytes = (functions.len() * ROW + 4) as u32;
         for (start, name) in functions {
-            index.extend([*start, index_bytes + said.len() as u32].map(u32::to_le_bytes).concat());
-            said.extend([*start, names.len() as u32].map(u32::to_le_bytes).concat());
+            index.extend(
+                [*start, index_bytes + entries.len() as u32].map(u32::to_le_bytes).concat(),
+            );
+            entries.extend([*start, names.len() as u32].map(u32::to_le_bytes).concat());
             names.extend([name.as_bytes(), b"\0"].concat());
         }
         index.extend(end.to_le_bytes());
@@ -217,7 +219,7 @@ mod tests {
         let mut file = vec![0; TABLE as usize];
         file[..WORD].copy_from_slice(&ADDRESS.to_le_bytes());
         file[MODULE_CODE * WORD..][..WORD].copy_from_slice(&CODE.to_le_bytes());
-        file.extend([&words.concat(), &names, &index, &said].map(Vec::as_slice).concat());
+        file.extend([&words.concat(), &names, &index, &entries].map(Vec::as_slice).concat());
         file
     }
 

@@ -37,9 +37,9 @@ pub struct FileParts {
     sections: (u64, Vec<u8>),
 }
 
-/// Who owns the file of a module, if that is held.
-pub fn owner_of_module(held: &PinnedFiles, request: &ModuleRequest) -> Option<u32> {
-    held.owner_of(&request.path, &request.build_id)
+/// Who owns the file of a module, if that is pinned.
+pub fn owner_of_module(pinned: &PinnedFiles, request: &ModuleRequest) -> Option<u32> {
+    pinned.owner_of(&request.path, &request.build_id)
 }
 
 /// The parts of the file that `request` asks of, and of a debug file that is there for it; none
@@ -49,18 +49,18 @@ pub fn owner_of_module(held: &PinnedFiles, request: &ModuleRequest) -> Option<u3
 ///
 /// In words, why there is no such file, or why it cannot be named anywhere.
 pub fn parts_of_module(
-    held: &PinnedFiles,
+    pinned: &PinnedFiles,
     options: &Options,
     request: &ModuleRequest,
 ) -> Result<Vec<FileParts>, String> {
     let is_vdso = request.path == vdso::PATH && !request.build_id.is_empty();
     let has_file = is_vdso
         || names_a_file(&request.path)
-        || held.opened(&request.path, &request.build_id).is_some();
+        || pinned.opened(&request.path, &request.build_id).is_some();
     if !has_file {
         return Ok(Vec::new());
     }
-    let file = own_file::find(held, options, request, &mut Vec::new())?;
+    let file = own_file::find(pinned, options, request, &mut Vec::new())?;
     let own = FileParts::of(&file, false).map_err(|error| error.to_string())?;
     let search = Search::of(options, &request.path);
     // Not by its link: to know whether a file is the right one all of it would be summed, which

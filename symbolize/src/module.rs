@@ -36,7 +36,7 @@ pub(crate) fn name(shared: &Shared, request: &ModuleRequest, turn: &NamingTurn) 
     let mut table =
         SymbolTable { path: path.clone(), build_id: build_id.clone(), ..SymbolTable::default() };
     let mut notes = Vec::new();
-    match own_file::find(&shared.held, &shared.options, request, &mut notes) {
+    match own_file::find(&shared.pinned, &shared.options, request, &mut notes) {
         Ok(file) => {
             turn.belongs_to(file.data().uid);
             let late = Cell::new(0);
@@ -195,12 +195,12 @@ impl Module<'_> {
     /// handler returns to nothing has called: its unwind information begins a byte early for that
     /// reason, and its symbol does not.
     fn name_signal_returns(&self, names: &mut [Option<Named>], addresses: &[u64], own: &Layout) {
-        let places: Vec<usize> =
-            (0..names.len()).filter(|place| begins_at(&names[*place], addresses[*place])).collect();
-        if places.is_empty() || self.turn.pace() > NamingPace::Quick {
+        let indices: Vec<usize> =
+            (0..names.len()).filter(|index| begins_at(&names[*index], addresses[*index])).collect();
+        if indices.is_empty() || self.turn.pace() > NamingPace::Quick {
             return;
         }
-        let asked: Vec<u64> = places.iter().map(|place| addresses[*place] + 1).collect();
+        let asked: Vec<u64> = indices.iter().map(|index| addresses[*index] + 1).collect();
         let mut found = vec![None; asked.len()];
         // What there is to note of these files has been noted.
         if let Some(DebugFile { opened, .. }) = self.debug_file(own, &mut Vec::new())
@@ -211,12 +211,12 @@ impl Module<'_> {
         if found.iter().any(Option::is_none) {
             let _ = self.fill(&mut found, &asked, (self.file, own), &mut Vec::new());
         }
-        for (place, found) in places.into_iter().zip(found) {
-            let Some(symbol) = found.filter(|symbol| symbol.start == addresses[place] + 1) else {
+        for (index, found) in indices.into_iter().zip(found) {
+            let Some(symbol) = found.filter(|symbol| symbol.start == addresses[index] + 1) else {
                 continue;
             };
             let size = if symbol.size == 0 { 0 } else { symbol.size + 1 };
-            names[place] = Some(Named { start: addresses[place], size, ..symbol });
+            names[index] = Some(Named { start: addresses[index], size, ..symbol });
         }
     }
 
@@ -274,16 +274,16 @@ impl Module<'_> {
         let Some(mut functions) = functions.filter(|_| self.is_same_build_still()) else {
             return Ok(());
         };
-        for places in open.chunks(STEP) {
+        for indices in open.chunks(STEP) {
             if self.turn.pace() > NamingPace::Quick {
                 break;
             }
-            for place in places {
-                if let Some(GoFunction { addresses, name }) = functions.find(addresses[*place])? {
+            for index in indices {
+                if let Some(GoFunction { addresses, name }) = functions.find(addresses[*index])? {
                     let size = addresses.end - addresses.start;
                     let frames = vec![SymbolFrame { function: name, ..SymbolFrame::default() }];
                     let (start, range_only) = (addresses.start, false);
-                    names[*place] = Some(Named { start, size, range_only, frames });
+                    names[*index] = Some(Named { start, size, range_only, frames });
                 }
             }
         }
@@ -539,16 +539,16 @@ fn look_up(
     wanted: impl Fn(&Option<Named>) -> bool,
     take: impl Fn(&mut Option<Named>, u64, Option<Named>),
 ) -> Result<usize, String> {
-    let (places, asked): (Vec<usize>, Vec<u64>) =
-        addresses.iter().copied().enumerate().filter(|(place, _)| wanted(&names[*place])).unzip();
+    let (indices, asked): (Vec<usize>, Vec<u64>) =
+        addresses.iter().copied().enumerate().filter(|(index, _)| wanted(&names[*index])).unzip();
     let slowest = if lines { NamingPace::Thorough } else { NamingPace::Quick };
     let mut left = asked.len();
-    for (places, asked) in places.chunks(STEP).zip(asked.chunks(STEP)) {
+    for (indices, asked) in indices.chunks(STEP).zip(asked.chunks(STEP)) {
         if turn.pace() > slowest {
             break;
         }
-        for (place, found) in places.iter().zip(source.names(asked, lines, slowest)?) {
-            take(&mut names[*place], addresses[*place], found);
+        for (index, found) in indices.iter().zip(source.names(asked, lines, slowest)?) {
+            take(&mut names[*index], addresses[*index], found);
         }
         left -= asked.len();
     }
@@ -583,7 +583,7 @@ mod tests {
     fn who_has_no_time_left_gets_names_without_lines_and_then_none() {
         let options = Options::default();
         let memory = Memory::new(options.copied_bytes_max);
-        let shared = Shared { held: PinnedFiles::new(), options, memory };
+        let shared = Shared { pinned: PinnedFiles::new(), options, memory };
         let (thorough, table) = named_at(&shared, NamingPace::Thorough);
         assert_eq!((thorough, table.unfinished), (Some((true, true)), 0), "{}", table.note);
         let (quick, table) = named_at(&shared, NamingPace::Quick);

@@ -165,7 +165,7 @@ pub(crate) fn name_all(
             let request = requests[index].clone();
             let owner = match &request.memory {
                 Some(memory) => jit::owner_of(shared, memory),
-                None => shared.held.owner_of(&request.path, &request.build_id),
+                None => shared.pinned.owner_of(&request.path, &request.build_id),
             };
             WaitingModule { index, owner, request }
         }),

@@ -8,7 +8,7 @@ use std::path::Path;
 use syscollect_model::BuildId;
 use syscollect_untrusted_files::{FileLocation, OpenedFile, open};
 
-/// A file that is held, or was opened for now.
+/// A file that is pinned, or was opened for now.
 pub(crate) enum CodeFile<'h> {
     Held(&'h OpenedFile),
     Opened(OpenedFile),
@@ -25,23 +25,23 @@ impl Deref for CodeFile<'_> {
     }
 }
 
-/// Finds the file of a module: what is held, what the user named, what lies at its path now, what
+/// Finds the file of a module: what is pinned, what the user named, what lies at its path now, what
 /// the capture has of it.
 ///
 /// # Errors
 ///
 /// In words, why there is none.
 pub(crate) fn find<'h>(
-    held: &'h PinnedFiles,
+    pinned: &'h PinnedFiles,
     options: &'h Options,
     request: &ModuleRequest,
     notes: &mut Vec<String>,
 ) -> Result<CodeFile<'h>, String> {
     let ModuleRequest { path, build_id, .. } = request;
-    if let Some(file) = held.opened(path, build_id) {
+    if let Some(file) = pinned.opened(path, build_id) {
         return Ok(CodeFile::Held(file));
     }
-    if held.is_ambiguous(path, build_id) {
+    if pinned.is_ambiguous(path, build_id) {
         let id = if build_id.is_empty() { "without a" } else { "with one" };
         return Err(format!("several files {id} build id had the path {path}: not named"));
     }

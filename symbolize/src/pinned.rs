@@ -1,4 +1,4 @@
-//! Files of mapped code, held open from when they are seen until they are named.
+//! Files of mapped code, pinned (held open) from when they are observed until they are named.
 
 use crate::code_lists::{
     CodeLists, ListLookup, PerfMapOutcome, PerfMapOwner, dump_number, find_dump, find_list,
@@ -16,7 +16,7 @@ use syscollect_untrusted_files::{
     FileData, FileLocation, OpenError, OpenedFile, Owner, find, payer,
 };
 
-/// At most so many files are held; a desktop has about 1,500 executable files mapped.
+/// At most so many files are pinned; a desktop has about 1,500 executable files mapped.
 const HELD_MAX: usize = 4096;
 /// Files whose build ids are remembered: who changes a file makes another of it.
 const SEEN_MAX: usize = 65_536;
@@ -28,7 +28,7 @@ const OTHERS: u64 = 512;
 /// counts.
 const NAMELESS_MAX: u64 = 256 << 20;
 
-/// Files that are not held any more, of one user's programs.
+/// Files that are not pinned any more, of one user's programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReleasedFiles {
     /// Whose.
@@ -37,18 +37,18 @@ pub struct ReleasedFiles {
     pub files: usize,
 }
 
-/// Files of mapped modules, held open, by path and build id.
+/// Files of mapped modules, pinned, by path and build id.
 ///
 /// [`new`](Self::new) raises this process's limit of open files (RLIMIT_NOFILE);
 /// programs that are started afterwards inherit that, unless the starter resets it.
 #[derive(Debug, Default)]
 pub struct PinnedFiles {
     modules: FxHashMap<String, Vec<(BuildId, PinnedPath)>>,
-    /// What is known of files seen before: most mappings show the same few libraries.
-    seen: FxHashMap<FileIdentity, BuildId>,
-    /// A file that was opened because none of its identity had been seen.
+    /// What is known of files observed before: most mappings show the same few libraries.
+    known: FxHashMap<FileIdentity, BuildId>,
+    /// A file that was opened because none of its identity had been observed.
     new: Option<OpenedFile>,
-    /// Files whose next mapping is as that of one that was never seen.
+    /// Files whose next mapping is as that of one that was never observed.
     new_again: FxHashSet<FileIdentity>,
     perf_maps: CodeLists,
     dumps: CodeLists,
@@ -73,7 +73,7 @@ enum PinnedPath {
 struct PinnedFile {
     file: OpenedFile,
     identity: FileIdentity,
-    /// Users whose processes were seen to map this very file. A build id is a claim, and in a mount
+    /// Users whose processes were observed to map this very file. A build id is a claim, and in a mount
     /// namespace of their own everybody has the path they like: what one user shows says nothing of
     /// what another's process maps.
     shown_by: Vec<u32>,
@@ -90,7 +90,7 @@ impl PinnedFile {
 /// What to do about another file of the same path and build id.
 #[derive(Debug, PartialEq, Eq)]
 enum RivalFile {
-    /// The one that is held is as good.
+    /// The one that is pinned is as good.
     Ignored,
     /// It is the better one.
     Taken,
@@ -99,13 +99,13 @@ enum RivalFile {
 }
 
 impl RivalFile {
-    /// By who owns the file that is held, and the other one. Copies of one owner's are told apart
+    /// By who owns the file that is pinned, and the other one. Copies of one owner's are told apart
     /// by nobody but this owner.
-    fn of(held: u32, other: u32) -> Self {
-        match (held, other) {
+    fn of(pinned: u32, other: u32) -> Self {
+        match (pinned, other) {
             (0, _) => Self::Ignored,
             (_, 0) => Self::Taken,
-            _ if held == other => Self::Ignored,
+            _ if pinned == other => Self::Ignored,
             _ => Self::Equal,
         }
     }
@@ -124,19 +124,19 @@ impl PinnedFiles {
     /// very file that is mapped, even if it was deleted or replaced (needs
     /// CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE); next best is the path in the
     /// process's root. After the process has ended, the path on the host is
-    /// taken if its build id is the recorded one. `false` if there is a file and it is not held:
+    /// taken if its build id is the recorded one. `false` if there is a file and it is not pinned:
     /// its process was gone, or too many files were open.
     /// The process's user is asked for who else shows such a file, see
-    /// [`is_to_hold`](Self::is_to_hold).
-    pub fn hold(&mut self, mapping: &mut Mapping, user: Option<u32>) -> bool {
-        if !self.is_to_hold(mapping, user) {
+    /// [`is_to_pin`](Self::is_to_pin).
+    pub fn pin(&mut self, mapping: &mut Mapping, user: Option<u32>) -> bool {
+        if !self.is_to_pin(mapping, user) {
             return true;
         }
         if mapping.path == vdso::PATH { self.hold_vdso(mapping) } else { self.hold_file(mapping) }
     }
 
-    /// The file that the last [`hold`](Self::hold) opened, if nothing was known of it before: once
-    /// for each file, whether it is held or another one with its build id.
+    /// The file that the last [`pin`](Self::pin) opened, if nothing was known of it before: once
+    /// for each file, whether it is pinned or another one with its build id.
     pub fn take_new(&mut self) -> Option<OpenedFile> {
         self.new.take()
     }
@@ -145,32 +145,32 @@ impl PinnedFiles {
     /// it is new.
     pub fn is_new_again(&mut self, file: &FileData) {
         let identity = identity(file);
-        self.seen.remove(&identity);
+        self.known.remove(&identity);
         if self.new_again.len() >= SEEN_MAX {
             self.new_again.clear();
         }
         self.new_again.insert(identity);
     }
 
-    /// Whether [`hold`](Self::hold) has something to do for a process of this user, or of one who
+    /// Whether [`pin`](Self::pin) has something to do for a process of this user, or of one who
     /// is not known any more: it does not where there is no file, or where that is known to be
     /// held, which takes no call of the system.
-    pub fn is_to_hold(&self, mapping: &Mapping, user: Option<u32>) -> bool {
+    pub fn is_to_pin(&self, mapping: &Mapping, user: Option<u32>) -> bool {
         (is_of_file(&mapping.path) || mapping.path == vdso::PATH) && !self.is_held(mapping, user)
     }
 
     fn is_held(&self, mapping: &Mapping, user: Option<u32>) -> bool {
         match self.entry(&mapping.path, &mapping.build_id) {
             _ if mapping.build_id.is_empty() => false,
-            Some(PinnedPath::File(held)) => {
-                held.is_known_of(user) && !self.new_again.contains(&held.identity)
+            Some(PinnedPath::File(pinned)) => {
+                pinned.is_known_of(user) && !self.new_again.contains(&pinned.identity)
             }
             Some(PinnedPath::Ambiguous) => true,
             None => false,
         }
     }
 
-    /// The file that `path` named when it had this build id, if it is held and was not overwritten
+    /// The file that `path` named when it had this build id, if it is pinned and was not overwritten
     /// since.
     pub fn file(&self, path: &str, build_id: &BuildId) -> Option<&File> {
         self.opened(path, build_id).map(OpenedFile::file)
@@ -196,13 +196,13 @@ impl PinnedFiles {
     /// Looks for the file in which a process lists the code that it makes (its perf map), and
     /// holds it; `now` says when. To be called while the process lives, and once more when the
     /// recording ends: the file grows, and may be made at any time.
-    pub fn hold_perf_map(&mut self, process: &PerfMapOwner, now: Ticks) -> PerfMapOutcome {
+    pub fn pin_perf_map(&mut self, process: &PerfMapOwner, now: Ticks) -> PerfMapOutcome {
         self.hold_found_map(process, find_list(process), now)
     }
 
     /// The same for a process that has ended, and that lived `then`: some write their list when
     /// they end.
-    pub fn hold_perf_map_of_ended(&mut self, process: &PerfMapOwner, then: Ticks) {
+    pub fn pin_perf_map_of_ended(&mut self, process: &PerfMapOwner, then: Ticks) {
         if self.perf_maps.is_new(process.pid) {
             self.hold_found_map(process, find_list_afterwards(process), then);
         }
@@ -210,7 +210,7 @@ impl PinnedFiles {
 
     /// Holds the file of a mapping, if that is a jitdump: a file in which a process lists the code
     /// that it makes, and which it maps for others to find. To be called while the process lives.
-    pub fn hold_jit_dump(&mut self, process: &PerfMapOwner, mapping: &Mapping, now: Ticks) {
+    pub fn pin_jit_dump(&mut self, process: &PerfMapOwner, mapping: &Mapping, now: Ticks) {
         let found = find_dump(process, mapping);
         hold_list(&mut self.dumps, &mut self.room, process, found, now);
     }
@@ -224,7 +224,7 @@ impl PinnedFiles {
         hold_list(&mut self.perf_maps, &mut self.room, process, found, taken)
     }
 
-    /// A process runs another program: what is held as its list of code may be that one's by now.
+    /// A process runs another program: what is pinned as its list of code may be that one's by now.
     pub fn forget_code_lists(&mut self, pid: u32) {
         let users = [self.perf_maps.forget(pid), self.dumps.forget(pid)];
         users.into_iter().flatten().for_each(|user| self.room.give_back(user));
@@ -251,8 +251,10 @@ impl PinnedFiles {
     /// Files without names, but for root's, which no user makes.
     fn nameless(&self) -> Vec<NamelessFile> {
         let modules = self.modules.iter().flat_map(|(path, files)| {
-            files.iter().filter_map(move |(build_id, held)| {
-                let PinnedPath::File(PinnedFile { file, shown_by, .. }) = held else { return None };
+            files.iter().filter_map(move |(build_id, pinned)| {
+                let PinnedPath::File(PinnedFile { file, shown_by, .. }) = pinned else {
+                    return None;
+                };
                 let (user, bytes) = (payer(*shown_by.first()?), nameless_bytes(file)?);
                 let place = PinnedKey::Module(path.clone(), build_id.clone());
                 Some(NamelessFile { user, bytes, place })
@@ -274,8 +276,8 @@ impl PinnedFiles {
         if files.is_empty() {
             self.modules.remove(path);
         }
-        if let PinnedPath::File(held) = released
-            && let Some(user) = held.shown_by.first()
+        if let PinnedPath::File(pinned) = released
+            && let Some(user) = pinned.shown_by.first()
         {
             self.room.give_back(*user);
         }
@@ -289,10 +291,10 @@ impl PinnedFiles {
         &self.perf_maps
     }
 
-    /// Who owns the file of a module, if that is held.
+    /// Who owns the file of a module, if that is pinned.
     pub(crate) fn owner_of(&self, path: &str, build_id: &BuildId) -> Option<u32> {
-        let PinnedPath::File(held) = self.entry(path, build_id)? else { return None };
-        Some(held.file.data().uid)
+        let PinnedPath::File(pinned) = self.entry(path, build_id)? else { return None };
+        Some(pinned.file.data().uid)
     }
 
     /// Whether different files, which nobody can tell apart, had this path and build id.
@@ -301,7 +303,7 @@ impl PinnedFiles {
     }
 
     fn entry(&self, path: &str, build_id: &BuildId) -> Option<&PinnedPath> {
-        self.modules.get(path)?.iter().find(|(id, _)| id == build_id).map(|(_, held)| held)
+        self.modules.get(path)?.iter().find(|(id, _)| id == build_id).map(|(_, pinned)| pinned)
     }
 
     fn hold_vdso(&mut self, mapping: &mut Mapping) -> bool {
@@ -338,7 +340,7 @@ impl PinnedFiles {
         false
     }
 
-    /// Takes `candidate` if it is the file of `mapping`; whether the module is held now.
+    /// Takes `candidate` if it is the file of `mapping`; whether the module is pinned now.
     fn hold_candidate(
         &mut self,
         mapping: &mut Mapping,
@@ -355,7 +357,7 @@ impl PinnedFiles {
         }
         let identity = identity(found.data());
         let mut file = None;
-        let build_id = match self.seen.get(&identity) {
+        let build_id = match self.known.get(&identity) {
             Some(build_id) => build_id.clone(),
             None => {
                 let is_memory = names_a_memory_file(&mapping.path);
@@ -366,10 +368,10 @@ impl PinnedFiles {
                     return Ok(true);
                 }
                 let build_id = build_id.unwrap_or_default();
-                if self.seen.len() >= SEEN_MAX {
-                    self.seen.clear();
+                if self.known.len() >= SEEN_MAX {
+                    self.known.clear();
                 }
-                self.seen.insert(identity, build_id.clone());
+                self.known.insert(identity, build_id.clone());
                 self.new_again.remove(&identity);
                 self.new = Some(opened.clone());
                 file = Some(opened);
@@ -387,19 +389,19 @@ impl PinnedFiles {
         let Some(entry) = self.entry_mut(mapping) else {
             return Ok(self.keep(mapping, open(file)?, identity, user));
         };
-        let PinnedPath::File(held) = entry else { return Ok(true) };
-        let rival = match held.identity == identity {
+        let PinnedPath::File(pinned) = entry else { return Ok(true) };
+        let rival = match pinned.identity == identity {
             true => RivalFile::Ignored,
             false if !has_id => RivalFile::Equal,
             // A guess is no rival: it is what lies on the host at that path now.
             false if candidate.only_by_build_id => RivalFile::Ignored,
-            false => RivalFile::of(held.file.data().uid, found.data().uid),
+            false => RivalFile::of(pinned.file.data().uid, found.data().uid),
         };
         match rival {
-            RivalFile::Ignored if held.shown_by.contains(&user) => {}
-            RivalFile::Ignored => held.shown_by.push(user),
+            RivalFile::Ignored if pinned.shown_by.contains(&user) => {}
+            RivalFile::Ignored => pinned.shown_by.push(user),
             RivalFile::Taken => {
-                *held = PinnedFile { file: open(file)?, identity, shown_by: vec![user] };
+                *pinned = PinnedFile { file: open(file)?, identity, shown_by: vec![user] };
             }
             // It keeps its place: who makes such files has room for fewer others.
             RivalFile::Equal => *entry = PinnedPath::Ambiguous,
@@ -418,14 +420,14 @@ impl PinnedFiles {
             return false;
         }
         let module = self.modules.entry(mapping.path.clone()).or_default();
-        let held = PinnedFile { file, identity, shown_by: vec![user] };
-        module.push((mapping.build_id.clone(), PinnedPath::File(held)));
+        let pinned = PinnedFile { file, identity, shown_by: vec![user] };
+        module.push((mapping.build_id.clone(), PinnedPath::File(pinned)));
         true
     }
 
     fn entry_mut(&mut self, mapping: &Mapping) -> Option<&mut PinnedPath> {
         let files = self.modules.get_mut(&mapping.path)?;
-        files.iter_mut().find(|(id, _)| *id == mapping.build_id).map(|(_, held)| held)
+        files.iter_mut().find(|(id, _)| *id == mapping.build_id).map(|(_, pinned)| pinned)
     }
 }
 
@@ -436,7 +438,7 @@ fn nameless_bytes(file: &OpenedFile) -> Option<u64> {
     }
 }
 
-/// A held file without a name.
+/// A pinned file without a name.
 #[derive(Debug)]
 struct NamelessFile {
     /// Who pays for it.
@@ -445,7 +447,7 @@ struct NamelessFile {
     place: PinnedKey,
 }
 
-/// Where a held file is kept.
+/// Where a pinned file is kept.
 #[derive(Debug)]
 enum PinnedKey {
     Module(String, BuildId),
@@ -500,7 +502,7 @@ fn hold_list(
 /// Stands for the user of a process that was gone.
 const NOBODY: u32 = u32::MAX;
 
-/// How many files are held, and for whom.
+/// How many files are pinned, and for whom.
 #[derive(Debug, Default)]
 struct FileQuota {
     free: usize,
@@ -541,10 +543,10 @@ struct Candidate<'m> {
     may_be_another: bool,
 }
 
-fn candidates<'m>(mapping: &Mapping, path: &'m Path, lives: bool) -> Vec<Candidate<'m>> {
+fn candidates<'m>(mapping: &Mapping, path: &'m Path, is_alive: bool) -> Vec<Candidate<'m>> {
     let Mapping { pid, start, end, .. } = *mapping;
     let mut found = Vec::with_capacity(3);
-    if lives {
+    if is_alive {
         let exact = candidate(FileLocation::Range { pid, start, end }, false);
         found.push(Candidate { may_be_another: true, ..exact });
     }
@@ -552,7 +554,7 @@ fn candidates<'m>(mapping: &Mapping, path: &'m Path, lives: bool) -> Vec<Candida
     if names_a_memory_file(&mapping.path) {
         return found;
     }
-    if lives {
+    if is_alive {
         let deleted = path.as_os_str().len() != mapping.path.len();
         found.push(candidate(FileLocation::InRootOf { pid, path }, deleted));
     }

@@ -232,12 +232,12 @@ fn places_by_build_id(build_id: &BuildId) -> Vec<PathBuf> {
     else {
         return Vec::new();
     };
-    let places = [
+    let paths = [
         format!(".build-id/{first}/{rest}.debug"),
         format!(".build-id/{first}/{rest}"),
         format!("{first}/{rest}.debug"),
         format!("{digits}/debuginfo"),
         format!("{digits}/executable"),
     ];
-    places.into_iter().map(PathBuf::from).collect()
+    paths.into_iter().map(PathBuf::from).collect()
 }

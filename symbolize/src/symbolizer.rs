@@ -22,21 +22,21 @@ pub struct Symbolizer {
 }
 
 impl Symbolizer {
-    /// Prefers the files in `held` to those that paths lead to.
-    pub fn new(held: PinnedFiles) -> Self {
-        Self::with_options(held, Options::default())
+    /// Prefers the files in `pinned` to those that paths lead to.
+    pub fn new(pinned: PinnedFiles) -> Self {
+        Self::with_options(pinned, Options::default())
     }
 
     /// As [`new`](Self::new), with choices.
-    pub fn with_options(held: PinnedFiles, options: Options) -> Self {
+    pub fn with_options(pinned: PinnedFiles, options: Options) -> Self {
         let memory = Memory::new(options.copied_bytes_max);
         let kernel = Arc::new(Mutex::new(Kernel::running(options.clone(), memory.clone())));
-        Self { shared: Arc::new(Shared { held, options, memory }), kernel }
+        Self { shared: Arc::new(Shared { pinned, options, memory }), kernel }
     }
 
-    /// The files that are held.
-    pub fn held(&self) -> &PinnedFiles {
-        &self.shared.held
+    /// The files that are pinned.
+    pub fn pinned(&self) -> &PinnedFiles {
+        &self.shared.pinned
     }
 
     /// Names `offsets` in the file of one module; those without a symbol are left out.

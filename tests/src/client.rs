@@ -217,7 +217,7 @@ impl FakeThread {
 
 /// The items of a text, of any bytes.
 pub fn text(role: TextRole, field: u32, text: impl AsRef<[u8]>) -> Vec<u64> {
-    words(Attribute::texts(role, field, text.as_ref()))
+    words(Attribute::text_pieces(role, field, text.as_ref()))
 }
 
 /// An item's first word: a number of the log, and what is done with it.

@@ -231,7 +231,7 @@ impl Group {
     /// Writes a text, in as many items as it needs; at most [`MAX_TEXT`] bytes.
     pub(crate) fn text(&mut self, role: TextRole, field: u32, text: &str) {
         let bytes = protocol::log::cut(text.as_bytes(), MAX_TEXT);
-        for piece in Attribute::texts(role, field, bytes) {
+        for piece in Attribute::text_pieces(role, field, bytes) {
             self.attribute(piece);
         }
     }

@@ -96,7 +96,7 @@ fn an_event_of_a_lock_names_the_place_of_the_call() {
     let mut drain = Drain::open().unwrap();
     let ring = common::ring_of(&drain, thread_id()).unwrap();
     let items = drain.take(ring);
-    let places: Vec<u32> = items
+    let lines: Vec<u32> = items
         .iter()
         .filter(|item| item[0] as u8 == ItemKind::Lock as u8)
         .map(|item| {
@@ -104,7 +104,7 @@ fn an_event_of_a_lock_names_the_place_of_the_call() {
             u32::from_le_bytes(drain.log()[entry + 8..entry + 12].try_into().unwrap())
         })
         .collect();
-    assert_eq!(places, [line, line]);
+    assert_eq!(lines, [line, line]);
 }
 
 #[test]

@@ -22,13 +22,13 @@ fn notes(file: &[u8]) -> BTreeMap<String, Note> {
         let description = &file[at + owner.len()..];
         let (words, _) = description.as_chunks();
         let (place, semaphore) = (u64::from_le_bytes(words[0]), u64::from_le_bytes(words[2]));
-        let mut texts =
+        let mut strings =
             description[24..].split(|byte| *byte == 0).map(|text| String::from_utf8_lossy(text));
-        if texts.next().as_deref() != Some("syscollect") {
+        if strings.next().as_deref() != Some("syscollect") {
             continue;
         }
-        let name = texts.next().unwrap().into_owned();
-        let arguments = texts.next().unwrap().into_owned();
+        let name = strings.next().unwrap().into_owned();
+        let arguments = strings.next().unwrap().into_owned();
         found.insert(name, Note { place, semaphore, arguments });
     }
     found

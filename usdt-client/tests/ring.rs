@@ -54,12 +54,12 @@ enum RingOperation {
     Read { items: usize },
 }
 
-fn steps() -> impl Strategy<Value = Vec<RingOperation>> {
-    let step = prop_oneof![
+fn operations() -> impl Strategy<Value = Vec<RingOperation>> {
+    let operation = prop_oneof![
         3 => (1_usize..=4, any::<bool>()).prop_map(|(words, nested)| RingOperation::Write { words, nested }),
         1 => (0_usize..6).prop_map(|items| RingOperation::Read { items }),
     ];
-    proptest::collection::vec(step, 0..200)
+    proptest::collection::vec(operation, 0..200)
 }
 
 /// Writes an event as the client does; false if it was lost.
@@ -92,7 +92,7 @@ proptest! {
     #[test]
     fn items_come_out_as_they_went_in_and_the_rest_is_counted(
         start in 0_u64..1000,
-        steps in steps(),
+        operations in operations(),
     ) {
         let start = start * 8;
         let words = RefCell::new([0; ((CAPACITY + SLACK) / 8) as usize]);
@@ -102,8 +102,8 @@ proptest! {
         producer.start(&ring, start);
         let mut model: VecDeque<Vec<u64>> = VecDeque::new();
         let (mut next, mut lost) = (1, 0);
-        for step in steps {
-            match step {
+        for operation in operations {
+            match operation {
                 RingOperation::Write { words, nested } => {
                     let item: Vec<u64> = (0..words as u64).map(|word| next << 8 | word).collect();
                     next += 1;

@@ -31,21 +31,21 @@ fn a_signal_handlers_zones_never_break_those_that_they_interrupt() {
             std::thread::sleep(std::time::Duration::from_micros(20));
         }
     });
-    let mut seen = ReadZones::default();
+    let mut zones = ReadZones::default();
     let mut rounds = 0;
     while HANDLED.load(Ordering::Relaxed) < SIGNALS {
         for _ in 0..1000 {
             drop(zone!("own"));
         }
         rounds += 1000;
-        seen.take(&common::shown(&drain.take(number), drain.log()));
+        zones.take(&common::shown(&drain.take(number), drain.log()));
     }
     alarm.join().unwrap();
-    seen.take(&common::shown(&drain.take(number), drain.log()));
-    assert_eq!(seen.own, rounds, "none of the thread's own zones is lost");
-    assert!(seen.handlers > 0, "zones of handlers are recorded");
+    zones.take(&common::shown(&drain.take(number), drain.log()));
+    assert_eq!(zones.own, rounds, "none of the thread's own zones is lost");
+    assert!(zones.handlers > 0, "zones of handlers are recorded");
     // A handler's zone that is refused counts once: it has no end.
-    assert_eq!(seen.handlers + drain.lost(), HANDLED.load(Ordering::Relaxed));
+    assert_eq!(zones.handlers + drain.lost(), HANDLED.load(Ordering::Relaxed));
 }
 
 #[derive(Default)]

@@ -56,7 +56,7 @@ impl ReadRing {
 fn of_a_million_zones_what_was_recorded_and_what_was_lost_is_what_was_produced() {
     common::record();
     let running = AtomicUsize::new(THREADS);
-    let mut seen: HashMap<usize, ReadRing> = HashMap::new();
+    let mut rings: HashMap<usize, ReadRing> = HashMap::new();
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
@@ -75,15 +75,15 @@ fn of_a_million_zones_what_was_recorded_and_what_was_lost_is_what_was_produced()
             // Ring 0 is the test's own thread.
             for number in 1..drain.rings() {
                 let items = drain.take(number);
-                let seen = seen.entry(number).or_default();
-                items.iter().for_each(|item| seen.take(item));
+                let ring = rings.entry(number).or_default();
+                items.iter().for_each(|item| ring.take(item));
             }
         }
     });
     let drain = Drain::open().expect("an arena");
-    let recorded: u64 = seen.values().map(|seen| seen.events).sum();
-    let stated: u64 = seen.values().map(|seen| seen.lost).sum();
-    assert_eq!(seen.len(), THREADS);
+    let recorded: u64 = rings.values().map(|ring| ring.events).sum();
+    let stated: u64 = rings.values().map(|ring| ring.lost).sum();
+    assert_eq!(rings.len(), THREADS);
     // ThreadEnd may be lost as well.
     let produced = THREADS as u64 * ZONES * 2;
     assert!(

@@ -32,7 +32,7 @@ pub(crate) const PROG_TYPE_TRACING: u32 = 26;
 const TRACE_ITER: u32 = 28;
 /// `attach_type` of a link to a perf event.
 const ATTACH_PERF_EVENT: u32 = 41;
-/// `expected_attach_type` of programs that one link attaches to many places.
+/// `expected_attach_type` of programs that one link attaches to many points.
 pub(crate) const TRACE_UPROBE_MULTI: u32 = 48;
 const UPROBE_MULTI_RETURN: u32 = 1;
 
@@ -364,7 +364,7 @@ pub(crate) fn load_program(
     })
 }
 
-/// One place that a program is attached to.
+/// One point that a program is attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UprobePoint {
     /// Where the instruction lies in the file.
@@ -375,18 +375,18 @@ pub(crate) struct UprobePoint {
     pub(crate) cookie: u64,
 }
 
-/// Attaches a program to many places of one file with one link (6.6). `pid`
+/// Attaches a program to many points of one file with one link (6.6). `pid`
 /// restricts it to one process.
 pub(crate) fn link_uprobe_multi(
     program: BorrowedFd<'_>,
     path: &CStr,
-    places: &[UprobePoint],
+    points: &[UprobePoint],
     returns: bool,
     pid: Option<u32>,
 ) -> io::Result<OwnedFd> {
-    let offsets: Vec<u64> = places.iter().map(|place| place.offset).collect();
-    let semaphores: Vec<u64> = places.iter().map(|place| place.semaphore).collect();
-    let cookies: Vec<u64> = places.iter().map(|place| place.cookie).collect();
+    let offsets: Vec<u64> = points.iter().map(|point| point.offset).collect();
+    let semaphores: Vec<u64> = points.iter().map(|point| point.semaphore).collect();
+    let cookies: Vec<u64> = points.iter().map(|point| point.cookie).collect();
     let with_semaphores = semaphores.iter().any(|offset| *offset != 0);
     let mut attr = LinkUprobeMulti {
         prog_fd: program.as_raw_fd() as u32,
@@ -397,7 +397,7 @@ pub(crate) fn link_uprobe_multi(
         offsets: offsets.as_ptr() as u64,
         ref_ctr_offsets: if with_semaphores { semaphores.as_ptr() as u64 } else { 0 },
         cookies: cookies.as_ptr() as u64,
-        count: places.len() as u32,
+        count: points.len() as u32,
         multi_flags: if returns { UPROBE_MULTI_RETURN } else { 0 },
         pid: pid.unwrap_or(0),
         padding: 0,
@@ -405,16 +405,16 @@ pub(crate) fn link_uprobe_multi(
     bpf_fd(LINK_CREATE, &mut attr)
 }
 
-/// Opens an event of the uprobe PMU: one place in one file, of all processes or of one.
+/// Opens an event of the uprobe PMU: one point in one file, of all processes or of one.
 pub(crate) fn open_uprobe_event(
     pmu: u32,
     path: &CStr,
-    place: UprobePoint,
+    point: UprobePoint,
     returns: bool,
     pid: Option<u32>,
 ) -> io::Result<OwnedFd> {
     // Format of the PMU: bit 0 is a return probe, bits 32 to 63 the semaphore.
-    let config = u64::from(returns) | place.semaphore << 32;
+    let config = u64::from(returns) | point.semaphore << 32;
     let mut attr = perf_event_attr {
         type_: pmu,
         config,
@@ -422,7 +422,7 @@ pub(crate) fn open_uprobe_event(
         ..Default::default()
     };
     attr.__bindgen_anon_3.uprobe_path = path.as_ptr() as u64;
-    attr.__bindgen_anon_4.probe_offset = place.offset;
+    attr.__bindgen_anon_4.probe_offset = point.offset;
     // As for tracepoints, so that the clock's event is left alone.
     attr.set_disabled(1);
     // For all processes the kernel wants a CPU, but runs the program on each.

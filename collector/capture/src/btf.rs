@@ -165,11 +165,11 @@ impl<'a> Btf<'a> {
 
     fn text(&self, offset: u32) -> Option<&'a [u8]> {
         let offset = offset as usize;
-        let texts = match offset.checked_sub(self.strings_before.len()) {
+        let strings = match offset.checked_sub(self.strings_before.len()) {
             Some(offset) => self.strings.get(offset..)?,
             None => self.strings_before.get(offset..)?,
         };
-        texts.split(|byte| *byte == 0).next()
+        strings.split(|byte| *byte == 0).next()
     }
 
     /// In order of their ids; ends at a kind that is not known.

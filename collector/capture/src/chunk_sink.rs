@@ -147,7 +147,7 @@ impl ChunkSink {
 
     /// Whether so much waits for the disk that the next file's chunks had better not come on top.
     pub(crate) fn is_behind(&self) -> bool {
-        self.buffer().held() > self.limit / 2
+        self.buffer().buffered() > self.limit / 2
     }
 
     /// From now on until [`Self::next_file`], what events refer to goes into both files.

@@ -86,8 +86,8 @@ impl Machine {
     ///
     /// What the recorder maps is left out: it holds files of others by mappings of its own, which
     /// would be looked into again, in the time of its user, which has no bound.
-    fn observe(&mut self, seen: Observed) {
-        if let Observed::Mapping(mapping, at) = &seen {
+    fn observe(&mut self, observed: Observed) {
+        if let Observed::Mapping(mapping, at) = &observed {
             if mapping.pid == std::process::id() {
                 return;
             }
@@ -98,7 +98,7 @@ impl Machine {
             }
             self.mapped_files.mapped(mapping, *at);
         }
-        self.metadata.observed(seen);
+        self.metadata.observed(observed);
     }
 }
 
@@ -116,7 +116,7 @@ pub(crate) struct Output {
 pub(crate) struct EndedRecording {
     /// When the last event could be recorded: all of them lie before it.
     pub(crate) at: Instant,
-    pub(crate) held: PinnedFiles,
+    pub(crate) pinned: PinnedFiles,
     /// Of the last file.
     pub(crate) stacks: StacksInMemory,
     /// Of the last file.
@@ -151,9 +151,9 @@ impl Output {
     /// What to say where the buffer was too small for its time.
     fn short_span(&self) -> Option<String> {
         let buffer = self.sink.buffer();
-        let (reach, held) = (buffer.short_span()?, megabytes(buffer.held() as u64));
+        let (reach, size) = (buffer.short_span()?, megabytes(buffer.buffered() as u64));
         Some(format!(
-            "the buffer was full ({held}) and holds the last {:.1} s only: give it a size, too, as \
+            "the buffer was full ({size}) and holds the last {:.1} s only: give it a size, too, as \
              in --buffer 30s,2G",
             reach.as_secs_f64()
         ))
@@ -263,9 +263,9 @@ impl Collector {
         let mut out = Drained {
             chunk: &mut |chunk| output.push(chunk),
             of_programs: &mut ProgramSink(output),
-            seen: &mut |seen| {
+            observe: &mut |observed| {
                 if let Some(machine) = &mut *machine {
-                    machine.observe(seen);
+                    machine.observe(observed);
                 }
             },
         };
@@ -389,11 +389,11 @@ impl Collector {
         let tasks = LossOrigin::Lane(LaneKind::Task);
         let read_names = self.losses().iter().any(|loss| loss.origin == tasks)
             || self.output.sink.is_overwriting();
-        let mut held = PinnedFiles::default();
+        let mut pinned = PinnedFiles::default();
         if let Some(machine) = &mut self.machine {
             let late;
             // Where renames were left out, who still lives says its name now.
-            (held, late) = machine.metadata.finish(read_names);
+            (pinned, late) = machine.metadata.finish(read_names);
             self.missing.extend(late);
         }
         self.missing.extend(self.output.short_span());
@@ -404,7 +404,7 @@ impl Collector {
         let stacks = self.take_stacks_in_memory();
         let file = self.output.begin.is_later().then_some(self.file);
         let Self { missing, sources, .. } = self;
-        EndedRecording { at, losses, statistics, missing, held, stacks, file, sources }
+        EndedRecording { at, losses, statistics, missing, pinned, stacks, file, sources }
     }
 }
 

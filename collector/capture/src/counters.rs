@@ -204,8 +204,8 @@ mod tests {
 
     /// Each counter's value at that time.
     fn polled(counters: &mut Counters, time: u64) -> Vec<(u64, f64)> {
-        let mut seen = Vec::new();
-        counters.poll(time, time, &mut |r| seen.push((r.counter, f64::from_bits(r.value))));
-        seen
+        let mut read_values = Vec::new();
+        counters.poll(time, time, &mut |r| read_values.push((r.counter, f64::from_bits(r.value))));
+        read_values
     }
 }

@@ -54,7 +54,7 @@ pub struct Rotation {
 /// A file that is complete while the recording goes on.
 pub struct EndedFile {
     /// Gives the files that were mapped meanwhile, still open, for naming addresses.
-    pub held: Receiver<PinnedFiles>,
+    pub pinned: Receiver<PinnedFiles>,
     /// Stacks as they lay in memory, whose tables were not made when they were recorded.
     pub stacks: StacksInMemory,
     /// What the file says of the recorder.
@@ -67,7 +67,7 @@ pub struct EndedFile {
 
 /// What the collector says of a file that it has ended.
 pub(crate) struct FileEnd {
-    pub(crate) held: Receiver<PinnedFiles>,
+    pub(crate) pinned: Receiver<PinnedFiles>,
     pub(crate) stacks: StacksInMemory,
     pub(crate) summary: RecorderSummary,
     /// What was lost before the trace buffer.
@@ -254,7 +254,7 @@ impl Files {
             let Ok(end) = end.recv() else {
                 return Some(LastFile { buffer, writer, written: first_error.and(written) });
             };
-            let FileEnd { held, stacks, summary, mut losses } = end;
+            let FileEnd { pinned, stacks, summary, mut losses } = end;
             losses.extend(
                 buffer
                     .losses()
@@ -268,7 +268,7 @@ impl Files {
             self.writer = Some(next);
             first_error = first_error.and(written).and(could);
             if let Some(rotation) = &mut self.rotation {
-                (rotation.ended)(EndedFile { held, stacks, summary, losses, error });
+                (rotation.ended)(EndedFile { pinned, stacks, summary, losses, error });
             }
         }
     }

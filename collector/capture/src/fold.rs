@@ -1,4 +1,4 @@
-//! What lives of tasks come to, when events are overwritten: of all that
+//! What lifetimes of tasks come to, when events are overwritten: of all that
 //! happened before the oldest event only who was alive then, under which name
 //! and with which mappings. So a loop of renames or of short processes takes
 //! the room of its last ones, and the names of all others stay.
@@ -46,7 +46,7 @@ impl Fold for TaskFold {
                     let data = needed.flat_map(|change| change.bytes.to_vec()).collect();
                     folded.add(&chunk, data);
                 }
-                _ => folded.notes.extend(tasks.noted(chunk)),
+                _ => folded.notes.extend(tasks.noted_since(chunk)),
             }
         }
         folded.finish()
@@ -105,10 +105,10 @@ impl TaskLifetime {
     }
 }
 
-/// The lives of all threads that records tell of.
+/// The lifetimes of all threads that records report.
 #[derive(Default)]
 struct Tasks {
-    lives: BTreeMap<LifetimeKey, TaskLifetime>,
+    lifetimes: BTreeMap<LifetimeKey, TaskLifetime>,
     /// Processes whose mappings a child has that has not begun another program.
     inherited: BTreeSet<u32>,
     /// Processes that have ended before, and whose mappings nobody has.
@@ -133,47 +133,51 @@ impl Tasks {
     }
 
     fn record(&mut self, ticks: u64, record: &TaskRecord, before: u64) {
-        let life = self.lives.entry((record.tid, record.start_time)).or_default();
-        life.tgid = record.tgid;
+        let lifetime = self.lifetimes.entry((record.tid, record.start_time)).or_default();
+        lifetime.tgid = record.tgid;
         match kind(record) {
-            Some(RecordKind::Fork) => life.parent = Some(record.parent_tgid),
-            Some(RecordKind::Exit) => life.ended = Some(ticks),
+            Some(RecordKind::Fork) => lifetime.parent = Some(record.parent_tgid),
+            Some(RecordKind::Exit) => lifetime.ended = Some(ticks),
             Some(RecordKind::Exec) => {
                 // A thread that is not the first takes the place of the first one, whose end was
                 // told.
-                life.ended = None;
+                lifetime.ended = None;
                 if ticks < before {
-                    (life.exec, life.named) = (Some(ticks), None);
+                    (lifetime.exec, lifetime.named) = (Some(ticks), None);
                 }
                 let old = record.parent_tid;
                 if old != 0 && old != record.tid {
-                    let same_id =
-                        self.lives.range_mut((old, 0)..=(old, u64::MAX)).map(|(_, life)| life);
+                    let same_id = self
+                        .lifetimes
+                        .range_mut((old, 0)..=(old, u64::MAX))
+                        .map(|(_, lifetime)| lifetime);
                     same_id
-                        .filter(|life| life.ended.is_none())
-                        .for_each(|life| life.ended = Some(ticks));
+                        .filter(|lifetime| lifetime.ended.is_none())
+                        .for_each(|lifetime| lifetime.ended = Some(ticks));
                 }
             }
-            _ if ticks < before => life.named = Some(ticks),
+            _ if ticks < before => lifetime.named = Some(ticks),
             _ => {}
         }
     }
 
     fn find_needed(&mut self, before: u64) {
-        let alive = self.lives.values().filter(|life| life.lives_at(before));
-        let alive: BTreeSet<u32> = alive.map(|life| life.tgid).collect();
+        let alive = self.lifetimes.values().filter(|lifetime| lifetime.lives_at(before));
+        let alive: BTreeSet<u32> = alive.map(|lifetime| lifetime.tgid).collect();
         let mut children: VecDeque<u32> = alive.iter().copied().collect();
         while let Some(process) = children.pop_front() {
-            let first = self.lives.range((process, 0)..=(process, u64::MAX)).next_back();
-            let parent =
-                first.filter(|(_, life)| life.exec.is_none()).and_then(|(_, life)| life.parent);
+            let first = self.lifetimes.range((process, 0)..=(process, u64::MAX)).next_back();
+            let parent = first
+                .filter(|(_, lifetime)| lifetime.exec.is_none())
+                .and_then(|(_, lifetime)| lifetime.parent);
             children.extend(parent.filter(|parent| self.inherited.insert(*parent)));
         }
-        for ((tid, _), life) in &mut self.lives {
-            let is_first = *tid == life.tgid;
-            let of_process = alive.contains(&life.tgid) || self.inherited.contains(&life.tgid);
-            life.needed = life.lives_at(before) || is_first && of_process;
-            if is_first && !life.needed {
+        for ((tid, _), lifetime) in &mut self.lifetimes {
+            let is_first = *tid == lifetime.tgid;
+            let of_process =
+                alive.contains(&lifetime.tgid) || self.inherited.contains(&lifetime.tgid);
+            lifetime.needed = lifetime.lives_at(before) || is_first && of_process;
+            if is_first && !lifetime.needed {
                 self.gone.insert(*tid);
             }
         }
@@ -182,21 +186,22 @@ impl Tasks {
     /// Whether the record is from after the oldest event, or still tells what is true then.
     fn needs(&self, ticks: u64, record: &TaskRecord, before: u64) -> bool {
         let is_rename = kind(record) == Some(RecordKind::Rename);
-        let life = self.lives.get(&(record.tid, record.start_time)).copied().unwrap_or_default();
+        let lifetime =
+            self.lifetimes.get(&(record.tid, record.start_time)).copied().unwrap_or_default();
         if ticks >= before {
             return !is_rename || self.renames.get(&record.tgid).is_none_or(|from| ticks >= *from);
         }
         match kind(record) {
-            Some(RecordKind::Fork) => life.needed,
-            Some(RecordKind::Exec) => life.needed && life.exec == Some(ticks),
+            Some(RecordKind::Fork) => lifetime.needed,
+            Some(RecordKind::Exec) => lifetime.needed && lifetime.exec == Some(ticks),
             // Whose birth was not seen was there at the start: that it ended must be known.
-            Some(RecordKind::Exit) => life.needed || life.parent.is_none(),
-            _ => life.needed && life.named == Some(ticks),
+            Some(RecordKind::Exit) => lifetime.needed || lifetime.parent.is_none(),
+            _ => lifetime.needed && lifetime.named == Some(ticks),
         }
     }
 
     /// What was noted of programs, without those that are gone.
-    fn noted(&self, chunk: Chunk) -> Option<Chunk> {
+    fn noted_since(&self, chunk: Chunk) -> Option<Chunk> {
         let Ok(Some(Definition::Processes(mut processes))) = Definition::from_json(&chunk.data)
         else {
             return Some(chunk);

@@ -217,7 +217,7 @@ fn a_file_of_a_recording_that_overwrites_is_bounded_whatever_renames_there_were(
             buffer.push(chunk);
             produced += 1_000;
             let most = TraceBuffer::most_memory(4 << 20, BufferMode::Overwrite);
-            assert!(buffer.held() <= most, "{} bytes are held", buffer.held());
+            assert!(buffer.buffered() <= most, "{} bytes are held", buffer.buffered());
         }
         buffer.close();
         writing.join().unwrap().unwrap();

@@ -59,7 +59,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(500);
 const SHARE: Duration = Duration::from_millis(150);
 /// When to see again whether users that wait may have more.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// What was seen and is not heard yet: more than any turn lets come together; what is beyond is
+/// What was observed and is not heard yet: more than any turn lets come together; what is beyond is
 /// counted. And as much is heard before the next turn.
 const UNHEARD_MAX: usize = 65_536;
 const HEARD_AT_ONCE: usize = 8192;
@@ -67,7 +67,7 @@ const HEARD_AT_ONCE: usize = 8192;
 /// also for others: whoever took the least comes first.
 const BETWEEN_FILES: Duration = Duration::from_secs(1);
 const BEYOND_SHARES: Duration = Duration::from_secs(2);
-/// How long the end of a recording waits for all that was seen to be noted, and then for the thread
+/// How long the end of a recording waits for all that was observed to be noted, and then for the thread
 /// to end: it may stand in a file of anybody's.
 const SOON: Duration = Duration::from_secs(5);
 const LONGEST_GOODBYE: Duration = Duration::from_secs(5);
@@ -90,9 +90,9 @@ struct SharedState {
     stopping: AtomicBool,
     /// Read the names of all that lives once more, at the end.
     read_names: AtomicBool,
-    /// What was seen and is not heard yet.
+    /// What was observed and is not heard yet.
     unheard: AtomicUsize,
-    /// What was seen when too much of that was there.
+    /// What was observed when too much of that was there.
     never_heard: AtomicU64,
     /// Mappings of processes that map more than any needs to.
     mapped_too_much: AtomicU64,
@@ -101,7 +101,7 @@ struct SharedState {
 /// What the thread leaves.
 #[derive(Default)]
 struct RecordedMetadata {
-    held: PinnedFiles,
+    pinned: PinnedFiles,
     /// What to say of what is not noted.
     left_out: Vec<String>,
 }
@@ -110,7 +110,7 @@ struct RecordedMetadata {
 enum MetadataMessage {
     /// Something to note.
     Observed(Observed),
-    /// Another file began: what is there is noted anew, and the files that were held so far go
+    /// Another file began: what is there is noted anew, and the files that were pinned so far go
     /// there.
     NextFile(Sender<PinnedFiles>),
 }
@@ -164,7 +164,7 @@ impl MetadataThread {
     }
 
     /// A file was mapped or a program begun.
-    pub(crate) fn observed(&self, seen: Observed) {
+    pub(crate) fn observed(&self, observed: Observed) {
         let SharedState { unheard, never_heard, .. } = &*self.orders;
         if unheard.fetch_add(1, Ordering::Relaxed) >= UNHEARD_MAX {
             unheard.fetch_sub(1, Ordering::Relaxed);
@@ -172,8 +172,10 @@ impl MetadataThread {
             return;
         }
         // The thread ends only when this sender does.
-        let _ =
-            self.reported.as_ref().map(|reported| reported.send(MetadataMessage::Observed(seen)));
+        let _ = self
+            .reported
+            .as_ref()
+            .map(|reported| reported.send(MetadataMessage::Observed(observed)));
     }
 
     /// A file was mapped by a process that maps more than any needs to, and is not noted.
@@ -182,13 +184,13 @@ impl MetadataThread {
     }
 
     /// The recording goes on in another file, into whose buffer notes go now. The files that were
-    /// held for the one before come through `held`.
-    pub(crate) fn next_file(&self, held: Sender<PinnedFiles>) {
+    /// pinned for the one before come through `pinned`.
+    pub(crate) fn next_file(&self, pinned: Sender<PinnedFiles>) {
         let _ =
-            self.reported.as_ref().map(|reported| reported.send(MetadataMessage::NextFile(held)));
+            self.reported.as_ref().map(|reported| reported.send(MetadataMessage::NextFile(pinned)));
     }
 
-    /// Waits until everything is noted; the files that are held open, and what to say of what is
+    /// Waits until everything is noted; the pinned files, and what to say of what is
     /// not noted. With `read_names` the names of all that lives are noted once more.
     pub(crate) fn finish(&mut self, read_names: bool) -> (PinnedFiles, Vec<String>) {
         self.orders.read_names.store(read_names, Ordering::Release);
@@ -198,10 +200,10 @@ impl MetadataThread {
             self.orders.stopping.store(true, Ordering::Relaxed);
             self.worker.wait(LONGEST_GOODBYE)
         });
-        let RecordedMetadata { held, mut left_out } = noted.unwrap_or_else(|_| {
+        let RecordedMetadata { pinned, mut left_out } = noted.unwrap_or_else(|_| {
             let late = "names of functions may be absent: when the recording ended, a file of code \
                         was still being opened; which others waited is not known";
-            RecordedMetadata { held: PinnedFiles::default(), left_out: vec![late.to_owned()] }
+            RecordedMetadata { pinned: PinnedFiles::default(), left_out: vec![late.to_owned()] }
         });
         let never_heard = self.orders.never_heard.load(Ordering::Relaxed);
         if never_heard > 0 {
@@ -219,7 +221,7 @@ impl MetadataThread {
                  these may be missing"
             ));
         }
-        (held, left_out)
+        (pinned, left_out)
     }
 }
 
@@ -251,7 +253,7 @@ struct MetadataRecorder<'a> {
     may_sleep: Vec<(ProcessUser, KnownProcess)>,
     /// The recording has ended.
     is_over: bool,
-    held: PinnedFiles,
+    pinned: PinnedFiles,
     unwind: Option<UnwindTables>,
     turns: FairQueue<MetadataTask>,
     owners: ProcessUsers,
@@ -296,7 +298,7 @@ impl<'a> MetadataRecorder<'a> {
             clock,
             command_lines: CommandLines::new(),
             sleepers: SleeperStacks::without(SleepersMemory::default()),
-            held: PinnedFiles::new(),
+            pinned: PinnedFiles::new(),
             unwind,
             turns: FairQueue::new(asked_by, SHARE),
             perf_maps: PerfMapWatch::default(),
@@ -375,14 +377,14 @@ impl<'a> MetadataRecorder<'a> {
         self.turns.add(whose, task, Instant::now());
     }
 
-    fn add_observed(&mut self, seen: Observed) {
-        match seen {
+    fn add_observed(&mut self, observed: Observed) {
+        match observed {
             Observed::Mapping(mapping, at) => {
                 let whose = self.owners.whose(mapping.pid);
                 self.jvms.iter_mut().for_each(|jvms| jvms.mapped(&mapping, at, whose));
                 if mapping.is_generated() {
                     self.perf_maps.add(mapping.pid, whose, Instant::now());
-                } else if self.held.is_to_hold(&mapping, whose.uid()) {
+                } else if self.pinned.is_to_pin(&mapping, whose.uid()) {
                     self.add(mapping.pid, MetadataTask::Mapped(mapping));
                 }
             }
@@ -391,14 +393,14 @@ impl<'a> MetadataRecorder<'a> {
                 self.unread.remove(&pid);
                 self.perf_maps.remove(pid);
                 self.jvms.iter_mut().for_each(|jvms| jvms.exec(pid, at));
-                self.held.forget_code_lists(pid);
+                self.pinned.forget_code_lists(pid);
                 self.add(pid, MetadataTask::Exec(pid));
             }
             Observed::MappingsLost { .. } => self.relisting.records_lost(),
         }
     }
 
-    /// Notes what is seen, until nothing more will be.
+    /// Notes what is observed, until nothing more will be.
     fn follow(&mut self, reported: &Receiver<MetadataMessage>, orders: &SharedState) {
         let mut is_idle = false;
         let mut priority = FirstForPart::begin(FIRST);
@@ -417,9 +419,9 @@ impl<'a> MetadataRecorder<'a> {
             priority.follow();
             for _ in 0..HEARD_AT_ONCE {
                 match next {
-                    Ok(MetadataMessage::Observed(seen)) => {
+                    Ok(MetadataMessage::Observed(observed)) => {
                         orders.unheard.fetch_sub(1, Ordering::Relaxed);
-                        self.add_observed(seen);
+                        self.add_observed(observed);
                     }
                     Ok(MetadataMessage::NextFile(before)) => self.next_file(&before, orders),
                     Err(RecvTimeoutError::Timeout) => break,
@@ -431,7 +433,7 @@ impl<'a> MetadataRecorder<'a> {
                 self.add(pid, MetadataTask::PerfMap(pid));
             }
             for file in self.unwind.iter().flat_map(UnwindTables::take_let_go) {
-                self.held.is_new_again(&file);
+                self.pinned.is_new_again(&file);
             }
             self.release_nameless();
             if self.relisting.is_due(Instant::now()) {
@@ -466,7 +468,7 @@ impl<'a> MetadataRecorder<'a> {
             }
             MetadataTask::Mappings { mut all, next } => {
                 if let Some(mapping) = all.get_mut(next) {
-                    self.hold(mapping, &turn);
+                    self.pin(mapping, &turn);
                 }
                 match all.len() > next + 1 {
                     true => self.turns.go_on(&turn, MetadataTask::Mappings { all, next: next + 1 }),
@@ -475,10 +477,10 @@ impl<'a> MetadataRecorder<'a> {
                 // Where its code lies is noted.
                 true
             }
-            MetadataTask::Mapped(mut mapping) => self.hold(&mut mapping, &turn),
+            MetadataTask::Mapped(mut mapping) => self.pin(&mut mapping, &turn),
             MetadataTask::Exec(pid) => self.exec(pid, &turn),
             MetadataTask::PerfMap(pid) => {
-                self.hold_perf_map(pid);
+                self.pin_perf_map(pid);
                 // It is looked for again in any case.
                 true
             }
@@ -580,7 +582,7 @@ impl<'a> MetadataRecorder<'a> {
         self.unread.clear();
         self.relisting = Relisting::default();
         // Whoever names that file may have given up.
-        let _ = before.send(std::mem::replace(&mut self.held, PinnedFiles::new()));
+        let _ = before.send(std::mem::replace(&mut self.pinned, PinnedFiles::new()));
         self.add_all();
     }
 
@@ -614,7 +616,7 @@ impl<'a> MetadataRecorder<'a> {
             self.released.iter().map(|(user, files)| (format!("of user {user}"), *files));
         left_out.extend(by_user::notes(released, code_names::released_words));
         left_out.extend(without_tables);
-        RecordedMetadata { held: self.held, left_out }
+        RecordedMetadata { pinned: self.pinned, left_out }
     }
 
     /// Nothing waits any more. Where code lies is known even if its file was not opened.

@@ -21,17 +21,19 @@ fn own_code() -> Mapping {
     all.swap_remove(0)
 }
 
-/// What is noted when all of this was seen before the end.
-fn noted(seen: Vec<Observed>, orders: &SharedState) -> (RecordedMetadata, Vec<Definition>) {
+/// What is recorded when all of this was observed before the end.
+fn recorded(observed: Vec<Observed>, orders: &SharedState) -> (RecordedMetadata, Vec<Definition>) {
     let sink = ChunkSink::new(64 << 20, BufferMode::Discard, false);
     let (reported, received) = channel();
-    orders.unheard.store(seen.len(), Ordering::Relaxed);
-    seen.into_iter().for_each(|seen| reported.send(MetadataMessage::Observed(seen)).unwrap());
+    orders.unheard.store(observed.len(), Ordering::Relaxed);
+    observed
+        .into_iter()
+        .for_each(|observed| reported.send(MetadataMessage::Observed(observed)).unwrap());
     drop(reported);
     let mut recorder = MetadataRecorder::new(&sink, settings(), None);
     recorder.follow(&received, orders);
-    let noted = recorder.end(orders);
-    (noted, definitions(&sink))
+    let recorded = recorder.end(orders);
+    (recorded, definitions(&sink))
 }
 
 /// All that is in the buffer, whose last use this is.
@@ -48,12 +50,12 @@ fn definitions(sink: &ChunkSink) -> Vec<Definition> {
 #[test]
 fn what_is_seen_is_noted_before_the_end() {
     let (mapping, pid, orders) = (own_code(), std::process::id(), SharedState::default());
-    let seen = vec![Observed::Exec { pid, at: 1 }, Observed::Mapping(mapping.clone(), 0)];
-    let (noted, definitions) = noted(seen, &orders);
+    let observed = vec![Observed::Exec { pid, at: 1 }, Observed::Mapping(mapping.clone(), 0)];
+    let (recorded, definitions) = recorded(observed, &orders);
     let file = std::fs::File::open(&mapping.path).unwrap();
     let build_id = syscollect_symbolize::build_id_of(&file).unwrap();
-    assert!(noted.held.file(&mapping.path, &build_id).is_some());
-    assert_eq!(noted.left_out, Vec::<String>::new());
+    assert!(recorded.pinned.file(&mapping.path, &build_id).is_some());
+    assert_eq!(recorded.left_out, Vec::<String>::new());
     let [Definition::Processes(processes)] = &definitions[..] else { panic!("{definitions:?}") };
     assert_eq!(processes[0].pid, pid);
     assert_eq!(orders.unheard.load(Ordering::Relaxed), 0);
@@ -84,8 +86,8 @@ fn what_a_process_has_mapped_after_it_began_another_program_is_not_from_the_star
     recorder.unread.insert(pid);
     recorder.add(pid, MetadataTask::Processes(vec![pid]));
     recorder.add_observed(Observed::Exec { pid, at: 1 });
-    let noted = recorder.end(&SharedState::default());
-    assert_eq!(noted.left_out, Vec::<String>::new());
+    let recorded = recorder.end(&SharedState::default());
+    assert_eq!(recorded.left_out, Vec::<String>::new());
     let buffer = sink.buffer();
     let Popped::Chunk(chunk) = buffer.pop(Duration::ZERO) else { panic!("nothing is noted") };
     let definition: Definition = serde_json::from_slice(&chunk.data).unwrap();
@@ -164,7 +166,7 @@ fn processes_whose_memory_does_not_answer_hold_up_nobody_else() {
         turn.into_iter().for_each(|turn| recorder.take(turn));
     }
     let took = begin.elapsed();
-    // What is seen now comes after the notes of its own user only.
+    // What is observed now comes after the notes of its own user only.
     recorder.add(20_000, MetadataTask::Exec(20_000));
     while honest(&recorder).is_none() && begin.elapsed() < Duration::from_secs(10) {
         let turn = recorder.turns.next(Instant::now());

@@ -57,13 +57,13 @@ pub struct Progress {
     /// Bytes of all files.
     pub written_in_all: u64,
     /// Bytes that wait for the disk, or, where the newest are kept, are kept.
-    pub held: u64,
+    pub buffered: u64,
 }
 
 /// A recording that has ended; its capture is complete.
 pub struct Recorded {
     /// Files that were mapped, still open, for naming addresses.
-    pub held: PinnedFiles,
+    pub pinned: PinnedFiles,
     /// Stacks as they lay in memory, whose tables were not made when they were recorded.
     pub stacks: StacksInMemory,
     /// What the capture says of the recorder; of several files, the last one.
@@ -190,7 +190,7 @@ impl Recording {
             lost: load(lost),
             written: load(&files.written),
             written_in_all: load(&files.written_in_all),
-            held: self.sink.buffer().held() as u64,
+            buffered: self.sink.buffer().buffered() as u64,
         }
     }
 
@@ -266,7 +266,7 @@ impl Recording {
         let records = self.shared.records.load(Ordering::Relaxed);
         let error = written.err().map(|error| error.to_string());
         Ok(Recorded {
-            held: ended.held,
+            pinned: ended.pinned,
             stacks: ended.stacks,
             summary,
             losses,
@@ -294,10 +294,12 @@ fn wait_for_disk<T: Send + 'static>(
     writer: &Worker<T>,
     buffer: &TraceBuffer,
 ) -> Result<T, Unfinished> {
-    let mut held = buffer.held();
+    let mut buffered = buffer.buffered();
     loop {
         match writer.wait(LONGEST_STANDSTILL) {
-            Err(Unfinished::Late(_)) if buffer.held() < held => held = buffer.held(),
+            Err(Unfinished::Late(_)) if buffer.buffered() < buffered => {
+                buffered = buffer.buffered();
+            }
             other => return other,
         }
     }
@@ -365,8 +367,8 @@ mod tests {
     #[test]
     fn a_start_that_fails_late_leaves_nobody_who_writes() {
         let visible = Arc::new(AtomicU64::new(0));
-        let (reported, held) = (visible.clone(), Arc::new(()));
-        let of_writer = held.clone();
+        let (reported, kept) = (visible.clone(), Arc::new(()));
+        let of_writer = kept.clone();
         let rotation = Rotation {
             every: Duration::MAX,
             bytes: None,
@@ -384,6 +386,6 @@ mod tests {
         });
         assert!(matches!(recording, Err(CaptureError::Stopped)));
         assert_eq!(visible.load(Ordering::Relaxed), 1, "the caller has a file to remove");
-        assert_eq!(Arc::strong_count(&held), 1, "the writer has ended");
+        assert_eq!(Arc::strong_count(&kept), 1, "the writer has ended");
     }
 }

@@ -66,7 +66,7 @@ pub(crate) struct Drained<'a> {
     /// Takes those of programs, which have shares.
     pub(crate) of_programs: &'a mut dyn ProgramChunks,
     /// Takes what should be noted while its process lives.
-    pub(crate) seen: &'a mut dyn FnMut(Observed),
+    pub(crate) observe: &'a mut dyn FnMut(Observed),
 }
 
 /// Where chunks of instrumented programs go.

@@ -166,11 +166,11 @@ mod tests {
             records.iter().for_each(|record| stage.data().extend(record.as_bytes()));
             stage.flush(Ticks(100), |_| 0, &mut |chunk| chunks.push(chunk.header));
         }
-        let seen: Vec<_> = chunks
+        let headers: Vec<_> = chunks
             .iter()
             .map(|c| (c.sequence, c.current_tid, c.records_before, c.first.0, c.last.0))
             .collect();
-        assert_eq!(seen, [(0, u32::MAX, 0, 10, 20), (1, 8, 2, 30, 40), (2, 8, 4, 50, 60)]);
+        assert_eq!(headers, [(0, u32::MAX, 0, 10, 20), (1, 8, 2, 30, 40), (2, 8, 4, 50, 60)]);
     }
 
     #[test]

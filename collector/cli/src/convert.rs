@@ -125,7 +125,7 @@ pub(crate) struct Named {
 /// Servers were asked for and cannot be asked.
 pub(crate) fn name(
     session: &impl Recording,
-    (held, capture): (PinnedFiles, Option<&CaptureReader>),
+    (pinned, capture): (PinnedFiles, Option<&CaptureReader>),
     nameable: &NamingScope,
     files: &SymbolFileOptions,
     abandon: &Abandon,
@@ -159,7 +159,7 @@ pub(crate) fn name(
     let clock = Some(Arc::new(session.clock().clone()));
     let symbol_files = files.clone();
     let options = Options { symbol_files, kept_files: kept, clock, ..naming_options() };
-    let mut symbolizer = Symbolizer::with_options(held, options.clone());
+    let mut symbolizer = Symbolizer::with_options(pinned, options.clone());
     let tables = symbolizer.name_modules_unless(&requests, &unwanted).into_iter();
     let mut tables: Vec<SymbolTable> = tables.flatten().collect();
     tables.extend(

@@ -178,8 +178,8 @@ mod tests {
     #[test]
     fn what_is_said_of_a_path_is_one_line() {
         let path = "e;v\nLost: nothing";
-        let said = line(format_args!("syscollect: {path} ran"));
-        assert_eq!(said, "syscollect: e;v\\nLost: nothing ran\n");
+        let escaped = line(format_args!("syscollect: {path} ran"));
+        assert_eq!(escaped, "syscollect: e;v\\nLost: nothing ran\n");
     }
 
     #[test]

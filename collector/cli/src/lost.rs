@@ -358,24 +358,24 @@ mod tests {
     fn gaps_that_no_loss_tells_of_are_said_and_no_reason_to_fail() {
         let shortfall = Shortfall { gaps: 13, stacks: 0 };
         let some = Lost { shortfall, ..Lost::default() };
-        let said = "13 times a CPU ran something else than its events say: some are missing\n";
-        assert_eq!(text(&some), format!("Lost: nothing that was counted; {said}"));
+        let sentence = "13 times a CPU ran something else than its events say: some are missing\n";
+        assert_eq!(text(&some), format!("Lost: nothing that was counted; {sentence}"));
         assert!(!some.is_lossy());
         let mut both = lost(vec![loss("sched", LossCause::LaneFull, 10)]);
         both.add(some);
-        assert!(text(&both).ends_with(&format!("lane-full\n    {said}")), "{}", text(&both));
+        assert!(text(&both).ends_with(&format!("lane-full\n    {sentence}")), "{}", text(&both));
     }
 
     #[test]
     fn stacks_that_are_lost_are_said_and_a_reason_to_fail() {
         let shortfall = Shortfall { gaps: 0, stacks: 1_200 };
         let stacks = Lost { shortfall, ..Lost::default() };
-        let said = "the stacks of 1,200 events or parts of them\n";
-        assert_eq!(text(&stacks), format!("Lost: no event, but {said}"));
+        let sentence = "the stacks of 1,200 events or parts of them\n";
+        assert_eq!(text(&stacks), format!("Lost: no event, but {sentence}"));
         assert!(stacks.is_lossy());
         let mut both = lost(vec![loss("sched", LossCause::LaneFull, 10)]);
         both.add(stacks);
-        assert!(text(&both).ends_with(&format!("lane-full\n    {said}")), "{}", text(&both));
+        assert!(text(&both).ends_with(&format!("lane-full\n    {sentence}")), "{}", text(&both));
     }
 
     #[test]

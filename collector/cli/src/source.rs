@@ -107,8 +107,8 @@ fn name_capture(
         true => NamingScope::anew(session.info(), session.reader()),
         false => NamingScope::later(session.info(), session.reader()),
     };
-    let (held, files) = (PinnedFiles::new(), symbols.files());
-    let from = (held, Some(session.reader()));
+    let (pinned, files) = (PinnedFiles::new(), symbols.files());
+    let from = (pinned, Some(session.reader()));
     let named = convert::name(&*session, from, &nameable, files, abandon, terminal)?;
     session.add_symbols(named.tables);
     Ok(())

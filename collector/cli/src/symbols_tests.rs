@@ -1,4 +1,4 @@
-//! Options and environment to places; modules to requests and advice.
+//! Options and environment to sources; modules to requests and advice.
 
 use super::*;
 use syscollect_model::{BuildId, Symbol};
@@ -29,7 +29,7 @@ fn no_server_is_asked_that_was_not_asked_for() {
     assert!(unasked);
     let cache = directory("/home/u/.cache/syscollect/symbols");
     assert_eq!(
-        options.path.places(),
+        options.path.sources(),
         [directory("/a"), directory("/b"), directory("/store"), cache]
     );
 }
@@ -49,11 +49,11 @@ fn servers_of_the_path_are_asked_by_one_option_and_others_by_another() {
         server("https://given.example.org", "/cache"),
     ];
     assert_eq!(
-        options.path.places(),
+        options.path.sources(),
         [&[directory("/store"), directory("/cache")][..], &servers].concat()
     );
     let alone = SymbolOptions { download_symbols: false, ..args };
-    assert!(!alone.options(variable).0.path.places().contains(&servers[0]));
+    assert!(!alone.options(variable).0.path.sources().contains(&servers[0]));
 }
 
 #[test]

@@ -36,8 +36,8 @@ fn whoever_tells_of_losses_says_the_same_of_a_gap_that_no_loss_tells_of() {
     let (_, exported) = place.succeeds(&["export", "x.syscap", "-o", "x.pftrace"]);
     assert!(exported.contains(&format!("Lost: {words}\n")), "{exported}");
     for command in ["info", "report"] {
-        let (said, _) = place.succeeds(&[command, "x.syscap"]);
-        assert!(said.contains(&format!("\nLost       {words}\n")), "{said}");
+        let (stdout, _) = place.succeeds(&[command, "x.syscap"]);
+        assert!(stdout.contains(&format!("\nLost       {words}\n")), "{stdout}");
     }
     for command in ["info", "report"] {
         let (json, _) = place.succeeds(&[command, "x.syscap", "--json"]);
@@ -60,9 +60,9 @@ fn whoever_tells_of_losses_counts_the_same_and_what_gave_way_as_asked_is_none() 
             let (json, _) = place.succeeds(&[command, capture, "--json"]);
             let json: serde_json::Value = serde_json::from_str(&json).unwrap();
             assert_eq!((&json["lost"], &json["overwritten"]), (&count.into(), &7_000.into()));
-            let (said, _) = place.succeeds(&[command, capture]);
+            let (stdout, _) = place.succeeds(&[command, capture]);
             let words = if count == 0 { "Lost       nothing" } else { "sample" };
-            assert!(said.contains(words) && said.contains("Overwritten"), "{said}");
+            assert!(stdout.contains(words) && stdout.contains("Overwritten"), "{stdout}");
         }
         let output = place.path("x.pftrace");
         let (_, exported) =
@@ -313,14 +313,15 @@ fn files_that_a_capture_names_are_listed_harmlessly_and_opened_only_where_they_a
         "export x.syscap -o x.pftrace --list-unnamed",
     ] {
         let Output { stdout, stderr, status } = place.run(&line.split(' ').collect::<Vec<_>>());
-        let said = [stdout, stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
-        assert!(matches!(status.code(), Some(0 | 1)), "{line}: {said:?}");
-        for said in &said {
-            assert!(!said.contains(is_obeyed), "{line}: {said:?}");
+        let printed =
+            [stdout, stderr].map(|printed| String::from_utf8_lossy(&printed).into_owned());
+        assert!(matches!(status.code(), Some(0 | 1)), "{line}: {printed:?}");
+        for printed in &printed {
+            assert!(!printed.contains(is_obeyed), "{line}: {printed:?}");
         }
         if line.starts_with("symbolize") {
-            let listed = said[1].lines().filter(|line| line.contains("1 frame: ")).count();
-            assert!(listed > 5 && !said[1].contains("--list-unnamed"), "{line}: {said:?}");
+            let listed = printed[1].lines().filter(|line| line.contains("1 frame: ")).count();
+            assert!(listed > 5 && !printed[1].contains("--list-unnamed"), "{line}: {printed:?}");
         }
         for (name, opened) in &mut opened {
             assert!(!opened.is_any(), "{line} opened {name}");
@@ -352,9 +353,9 @@ fn images_that_a_windows_trace_names_are_listed_harmlessly_and_no_pipe_is_opened
     let mut opened = Opens::of(&pipe);
     for command in ["export x.etl -o x.pftrace", "export x.etl -o x.json.gz"] {
         let line = format!("{command} --list-unnamed --symbol-path symbols");
-        let (_, said) = place.succeeds(&line.split(' ').collect::<Vec<_>>());
-        assert!(!said.contains(is_obeyed), "{line}: {said:?}");
-        assert!(said.contains("no names for the code of 10 of 10 Windows modules"), "{said}");
+        let (_, stderr) = place.succeeds(&line.split(' ').collect::<Vec<_>>());
+        assert!(!stderr.contains(is_obeyed), "{line}: {stderr:?}");
+        assert!(stderr.contains("no names for the code of 10 of 10 Windows modules"), "{stderr}");
         assert!(!opened.is_any(), "{line} opened the pipe");
     }
 }

@@ -39,10 +39,11 @@ fn all_of<'d, R: ReadRef<'d>>(data: R) -> String {
             let offset = elf.loaded().code_offset(address);
             let back = offset.map(|offset| elf.loaded().code_address(offset));
             let bytes = elf.loaded_bytes(address, 16);
-            let places = (elf.code_offset(address), elf.data_offset(address, 8));
+            let offsets = (elf.code_offset(address), elf.data_offset(address, 8));
             let part = elf.loaded().part_from(address);
             let part = part.map(|part| (part.offsets(), part.addresses()));
-            let _ = writeln!(text, "{segment:?} {offset:?} {back:?} {bytes:?} {places:?} {part:?}");
+            let _ =
+                writeln!(text, "{segment:?} {offset:?} {back:?} {bytes:?} {offsets:?} {part:?}");
         }
     }
     let index = elf.frame_index().map(|part| {

@@ -47,7 +47,7 @@ fn newer() -> [Row; 17] {
 struct Made {
     bytes: Vec<u8>,
     relocations: Vec<u8>,
-    texts: usize,
+    string_bytes: usize,
     are_relocated: bool,
 }
 
@@ -69,11 +69,11 @@ impl Made {
 
     /// Texts lie in the code.
     fn put_text(&mut self, at: u64, text: &str) {
-        let address = CODE + self.texts as u64;
-        let place = CODE_OFFSET as usize + self.texts;
+        let address = CODE + self.string_bytes as u64;
+        let place = CODE_OFFSET as usize + self.string_bytes;
         self.bytes[place..place + text.len()].copy_from_slice(text.as_bytes());
         self.bytes[place + text.len()] = 0;
-        self.texts += text.len() + 1;
+        self.string_bytes += text.len() + 1;
         self.put_address(at, address);
     }
 }
@@ -84,7 +84,8 @@ fn file(rows: &[Row], are_relocated: bool) -> Vec<u8> {
     let mut file = File::with_symbols(&symbols);
     // Of the loader's table.
     file.sections[0].1 = 11;
-    let mut made = Made { bytes: file.bytes(), relocations: Vec::new(), texts: 0, are_relocated };
+    let mut made =
+        Made { bytes: file.bytes(), relocations: Vec::new(), string_bytes: 0, are_relocated };
     made.put_address(0, DATA + MEMBERS);
     made.put_address(8, DATA + types);
     for (row, (structure, name, kind, address)) in (MEMBERS..).step_by(MEMBER as usize).zip(rows) {

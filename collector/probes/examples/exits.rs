@@ -9,14 +9,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for path in std::env::args().skip(1) {
         let file = std::fs::read(&path)?;
         let functions = Functions::read(&file[..])?;
-        let (mut outcomes, mut places, mut bytes) = (BTreeMap::<_, u64>::new(), 0, 0);
+        let (mut outcomes, mut exits, mut bytes) = (BTreeMap::<_, u64>::new(), 0, 0);
         let begin = std::time::Instant::now();
         for function in functions.all() {
             bytes += function.size;
             let outcome = match functions.returns(&file[..], &function) {
                 Ok(Returns::At(at)) if at.is_empty() => "never returns",
                 Ok(Returns::At(at)) => {
-                    places += at.len();
+                    exits += at.len();
                     "known"
                 }
                 Ok(Returns::ByAddress) => "by its return address",
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
             *outcomes.entry(outcome).or_default() += 1;
         }
-        println!("{path}: {bytes} bytes of code, {places} places, {:?}", begin.elapsed());
+        println!("{path}: {bytes} bytes of code, {exits} places, {:?}", begin.elapsed());
         outcomes.iter().for_each(|(outcome, count)| println!("  {count} {outcome}"));
     }
     Ok(())

@@ -20,7 +20,7 @@
 //! the function's ends: what is missed is noticed with the next function that
 //! begins or ends above it on the stack, what is too much would end it early.
 
-use crate::arch::{DecodedInstruction, Flow, Stack, steps};
+use crate::arch::{DecodedInstruction, Flow, Stack, decode_instructions};
 use std::ops::Range;
 
 /// Larger functions are not looked at.
@@ -81,9 +81,9 @@ pub(crate) fn exits<'data>(
     }
     let mut function = WholeFunction { entry: body.start, ..WholeFunction::default() };
     function.add(body, &code)?;
-    let mut seen = 0;
+    let mut next = 0;
     loop {
-        function.add_parts(&mut seen, parts, &code)?;
+        function.add_parts(&mut next, parts, &code)?;
         function.check_jumps()?;
         function.follow();
         // It takes its frame along.
@@ -101,10 +101,10 @@ struct WholeFunction {
     entry: u64,
     parts: Vec<Range<u64>>,
     /// In the order of the parts, in each ascending.
-    steps: Vec<DecodedInstruction>,
-    /// The first step of each part.
+    instructions: Vec<DecodedInstruction>,
+    /// The first instruction of each part.
     firsts: Vec<usize>,
-    /// For each step the depth of the stack before it, if it was reached.
+    /// For each instruction the depth of the stack before it, if it was reached.
     reached: Vec<Option<Depth>>,
 }
 
@@ -122,31 +122,34 @@ impl WholeFunction {
             return Err(UnclearExits::TooLarge);
         }
         let bytes = code(part.clone()).ok_or(UnclearExits::NotDecoded)?;
-        let steps = steps(bytes, part.start)
-            .filter(|steps| !steps.is_empty())
+        let instructions = decode_instructions(bytes, part.start)
+            .filter(|instructions| !instructions.is_empty())
             .ok_or(UnclearExits::NotDecoded)?;
         // What it would run into is another function.
-        let last =
-            steps.iter().rev().find(|step| !step.is_padding).map_or(Flow::Next, |step| step.flow);
+        let last = instructions
+            .iter()
+            .rev()
+            .find(|instruction| !instruction.is_padding)
+            .map_or(Flow::Next, |instruction| instruction.flow);
         if matches!(last, Flow::Next | Flow::Branch(_)) {
             return Err(UnclearExits::Elsewhere);
         }
-        self.firsts.push(self.steps.len());
+        self.firsts.push(self.instructions.len());
         self.parts.push(part);
-        self.steps.extend(steps);
+        self.instructions.extend(instructions);
         Ok(())
     }
 
-    /// Adds the parts to which those that are there jump, from the step `seen` on.
+    /// Adds the parts to which those that are there jump, from the instruction `next` on.
     fn add_parts<'data>(
         &mut self,
-        seen: &mut usize,
+        next: &mut usize,
         parts: &[Range<u64>],
         code: impl Fn(Range<u64>) -> Option<&'data [u8]>,
     ) -> Result<(), UnclearExits> {
-        while let Some(step) = self.steps.get(*seen).copied() {
-            *seen += 1;
-            let (Flow::Jump(target) | Flow::Branch(target)) = step.flow else { continue };
+        while let Some(instruction) = self.instructions.get(*next).copied() {
+            *next += 1;
+            let (Flow::Jump(target) | Flow::Branch(target)) = instruction.flow else { continue };
             let part = parts.iter().find(|part| part.contains(&target));
             if let Some(part) = part.filter(|_| !self.contains(target)) {
                 self.add(part.clone(), &code)?;
@@ -157,8 +160,8 @@ impl WholeFunction {
 
     /// Where a jump leads that leaves all parts, but with something on the stack.
     fn elsewhere(&self) -> Option<u64> {
-        self.steps.iter().zip(&self.reached).find_map(|(step, reached)| {
-            match (step.flow, (*reached)?) {
+        self.instructions.iter().zip(&self.reached).find_map(|(instruction, reached)| {
+            match (instruction.flow, (*reached)?) {
                 (Flow::Jump(target), Some(1..)) if !self.contains(target) => Some(target),
                 (Flow::Branch(target), None | Some(1..)) if !self.contains(target) => Some(target),
                 _ => None,
@@ -170,25 +173,27 @@ impl WholeFunction {
         self.parts.iter().any(|part| part.contains(&target))
     }
 
-    /// The step at an address.
+    /// The instruction at an address.
     fn index(&self, at: u64) -> Option<usize> {
         let part = self.parts.iter().position(|part| part.contains(&at))?;
-        let end = self.firsts.get(part + 1).copied().unwrap_or(self.steps.len());
-        let own = &self.steps[self.firsts[part]..end];
-        own.binary_search_by_key(&at, |step| step.at).ok().map(|index| self.firsts[part] + index)
+        let end = self.firsts.get(part + 1).copied().unwrap_or(self.instructions.len());
+        let own = &self.instructions[self.firsts[part]..end];
+        own.binary_search_by_key(&at, |instruction| instruction.at)
+            .ok()
+            .map(|index| self.firsts[part] + index)
     }
 
     /// Whether all jumps within lead to instructions.
     fn check_jumps(&self) -> Result<(), UnclearExits> {
-        if self.steps.iter().any(|step| self.leads_between(step)) {
+        if self.instructions.iter().any(|instruction| self.leads_between(instruction)) {
             Err(UnclearExits::NotDecoded)
         } else {
             Ok(())
         }
     }
 
-    fn leads_between(&self, step: &DecodedInstruction) -> bool {
-        match step.flow {
+    fn leads_between(&self, instruction: &DecodedInstruction) -> bool {
+        match instruction.flow {
             Flow::Jump(target) | Flow::Branch(target) => {
                 self.contains(target) && self.index(target).is_none()
             }
@@ -200,13 +205,18 @@ impl WholeFunction {
     /// cases of a `switch`, with the depth at its jump, and what handles exceptions, which nothing
     /// tells of.
     fn follow(&mut self) {
-        self.reached = vec![None; self.steps.len()];
+        self.reached = vec![None; self.instructions.len()];
         self.follow_from(0, Some(0));
-        let switch = self.steps.iter().position(|step| matches!(step.flow, Flow::Indirect { .. }));
-        if switch.is_none() && !self.steps.iter().any(|step| step.flow == Flow::Call) {
+        let switch = self
+            .instructions
+            .iter()
+            .position(|instruction| matches!(instruction.flow, Flow::Indirect { .. }));
+        if switch.is_none()
+            && !self.instructions.iter().any(|instruction| instruction.flow == Flow::Call)
+        {
             return;
         }
-        for index in 0..self.steps.len() {
+        for index in 0..self.instructions.len() {
             if self.reached[index].is_none() {
                 let depth = switch.and_then(|switch| self.reached[switch]).flatten();
                 self.follow_from(index, depth);
@@ -217,20 +227,20 @@ impl WholeFunction {
     fn follow_from(&mut self, index: usize, depth: Depth) {
         let mut ahead = vec![(index, depth)];
         while let Some((index, depth)) = ahead.pop() {
-            let Some(step) =
-                self.steps.get(index).copied().filter(|_| self.reached[index].is_none())
+            let Some(instruction) =
+                self.instructions.get(index).copied().filter(|_| self.reached[index].is_none())
             else {
                 continue;
             };
             self.reached[index] = Some(depth);
-            let depth = match step.stack {
+            let depth = match instruction.stack {
                 Stack::By(bytes) => depth.and_then(|depth| depth.checked_add(bytes)),
                 Stack::To(depth) => Some(depth),
                 Stack::Lost => None,
             };
-            let (one, other) = match step.flow {
-                Flow::Next | Flow::Call => (self.index(step.next()), None),
-                Flow::Branch(target) => (self.index(step.next()), self.index(target)),
+            let (one, other) = match instruction.flow {
+                Flow::Next | Flow::Call => (self.index(instruction.next()), None),
+                Flow::Branch(target) => (self.index(instruction.next()), self.index(target)),
                 Flow::Jump(target) => (self.index(target), None),
                 Flow::Indirect { .. } | Flow::Return | Flow::Stop => (None, None),
             };
@@ -238,21 +248,25 @@ impl WholeFunction {
         }
     }
 
-    /// Whether the frame is given back just before a step.
+    /// Whether the frame is given back just before an instruction.
     fn gives_back_before(&self, index: usize) -> bool {
-        let before = self.steps[..index]
+        let before = self.instructions[..index]
             .iter()
             .rev()
             .take(EPILOGUE_MAX)
-            .take_while(|step| step.flow == Flow::Next);
-        before.map(|step| step.stack).any(|stack| matches!(stack, Stack::By(..0) | Stack::To(_)))
+            .take_while(|instruction| instruction.flow == Flow::Next);
+        before
+            .map(|instruction| instruction.stack)
+            .any(|stack| matches!(stack, Stack::By(..0) | Stack::To(_)))
     }
 
     fn exits(&self) -> Result<Vec<u64>, UnclearExits> {
         let mut exits = Vec::new();
-        for (index, (step, reached)) in self.steps.iter().zip(&self.reached).enumerate() {
+        for (index, (instruction, reached)) in
+            self.instructions.iter().zip(&self.reached).enumerate()
+        {
             let Some(depth) = reached else { continue };
-            let leaves = match step.flow {
+            let leaves = match instruction.flow {
                 Flow::Return => true,
                 // To itself: the next call begins in the place of this one.
                 Flow::Jump(target) if target == self.entry => *depth == Some(0),
@@ -265,13 +279,16 @@ impl WholeFunction {
                 }
                 _ => false,
             };
-            if leaves && step.is_unprobed {
+            if leaves && instruction.is_unprobed {
                 return Err(UnclearExits::Unprobed);
             }
-            exits.extend(leaves.then_some(step.at));
+            exits.extend(leaves.then_some(instruction.at));
         }
         if exits.is_empty()
-            && self.steps.iter().any(|step| matches!(step.flow, Flow::Indirect { .. }))
+            && self
+                .instructions
+                .iter()
+                .any(|instruction| matches!(instruction.flow, Flow::Indirect { .. }))
         {
             return Err(UnclearExits::Overlooked);
         }

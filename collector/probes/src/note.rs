@@ -99,16 +99,16 @@ fn read_table<'data>(
 }
 
 impl<'data> Note<'data> {
-    /// Three addresses, then three texts that end with a zero.
+    /// Three addresses, then three strings that end with a zero.
     fn parse(bytes: &'data [u8], base: Option<u64>) -> Option<Self> {
-        let (addresses, texts) = bytes.split_at_checked(24)?;
+        let (addresses, strings) = bytes.split_at_checked(24)?;
         let addresses: [[u8; 8]; 3] = addresses.as_chunks().0.try_into().ok()?;
         let [site, base_then, semaphore] = addresses.map(u64::from_le_bytes);
         let moved = base.filter(|_| base_then != 0).map_or(0, |base| base.wrapping_sub(base_then));
-        let mut texts = texts.split(|byte| *byte == 0);
-        let (provider, name, arguments) = (texts.next()?, texts.next()?, texts.next()?);
+        let mut strings = strings.split(|byte| *byte == 0);
+        let (provider, name, arguments) = (strings.next()?, strings.next()?, strings.next()?);
         // What follows the last zero: it must have been there.
-        texts.next()?;
+        strings.next()?;
         (!provider.is_empty() && !name.is_empty()).then(|| Self {
             provider,
             name,

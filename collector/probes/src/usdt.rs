@@ -44,10 +44,10 @@ impl UsdtProbe {
     /// of the probe, else [`ArgumentKind::Auto`](crate::ArgumentKind) without a name.
     pub fn argument_specs(&self, selector: Option<&ProbeSelector>) -> Vec<ArgumentSpec> {
         let known = known_arguments(&self.provider, &self.name);
-        let said = selector.map_or(&[][..], |selector| &selector.arguments);
+        let selected = selector.map_or(&[][..], |selector| &selector.arguments);
         let specs = (0..self.arguments.len()).map(|number| {
             let known: ArgumentSpec = known.get(number).cloned().unwrap_or_default();
-            match said.get(number) {
+            match selected.get(number) {
                 Some(ArgumentSpec { name: Some(name), kind }) => {
                     ArgumentSpec { name: Some(name.clone()), kind: *kind }
                 }

@@ -198,12 +198,12 @@ fn arguments_are_called_as_the_user_says_else_as_is_known() {
         (Some("function".to_owned()), ArgumentKind::Text),
     ];
     assert_eq!(names(probe, None), known);
-    let Spec::Usdt(said) = Spec::usdt("python:line(:int,where)").unwrap() else { panic!() };
+    let Spec::Usdt(selector) = Spec::usdt("python:line(:int,where)").unwrap() else { panic!() };
     let mixed = [
         (Some("filename".to_owned()), ArgumentKind::Integer),
         (Some("where".to_owned()), ArgumentKind::Auto),
     ];
-    assert_eq!(names(probe, Some(&said)), mixed);
+    assert_eq!(names(probe, Some(&selector)), mixed);
 }
 
 fn names(

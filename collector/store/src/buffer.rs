@@ -93,7 +93,7 @@ pub struct TraceBuffer {
 struct State {
     events: VecDeque<Event>,
     definitions: VecDeque<Chunk>,
-    held: usize,
+    buffered: usize,
     /// Bytes of `definitions` that are stacks.
     held_stacks: usize,
     /// Bytes of `events` that are hits of probes.
@@ -384,7 +384,7 @@ impl TraceBuffer {
     }
 
     /// Bytes held now.
-    pub fn held(&self) -> usize {
+    pub fn buffered(&self) -> usize {
         let state = self.lock();
         state.taken() + state.kept.bytes
     }
@@ -402,7 +402,7 @@ impl TraceBuffer {
 impl State {
     /// Bytes of the buffer's size that are taken.
     fn taken(&self) -> usize {
-        self.held + self.stacks.bytes()
+        self.buffered + self.stacks.bytes()
     }
 
     /// What came longer than `span` before `now` gives way.
@@ -439,7 +439,7 @@ impl State {
             };
             return self.lose(&event.chunk.header, cause);
         }
-        self.held += size;
+        self.buffered += size;
         self.held_hits += if event.is_of_hits() { size } else { 0 };
         self.shares.add(event.producer, size);
         self.events.push_back(event);
@@ -485,7 +485,7 @@ impl State {
     /// An event's chunk is no longer in here.
     fn give_up(&mut self, event: Event) -> Chunk {
         let size = size_of_chunk(&event.chunk);
-        self.held -= size;
+        self.buffered -= size;
         self.held_hits -= if event.is_of_hits() { size } else { 0 };
         self.shares.remove(event.producer, size);
         event.chunk
@@ -510,7 +510,7 @@ impl State {
         if self.taken() + size > limit.saturating_add(allowance(limit)) {
             return self.lose(&chunk.header, LossCause::BufferFull);
         }
-        self.held += size;
+        self.buffered += size;
         self.held_stacks += if is_stack { size } else { 0 };
         self.definitions.push_back(chunk);
     }
@@ -543,7 +543,7 @@ impl State {
     fn take(&mut self, events: bool) -> Option<Chunk> {
         if let Some(chunk) = self.definitions.pop_front() {
             let size = size_of_chunk(&chunk);
-            self.held -= size;
+            self.buffered -= size;
             self.held_stacks -= if chunk.header.lane.kind.is_stack() { size } else { 0 };
             return Some(chunk);
         }

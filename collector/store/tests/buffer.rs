@@ -52,10 +52,10 @@ fn sequences(chunks: &[Chunk]) -> Vec<(LaneKind, u64)> {
 fn discard_drops_the_newest_events_and_counts_them() {
     let buffer = TraceBuffer::new(3 * ONE, BufferMode::Discard);
     (0..5).for_each(|sequence| buffer.push(event(sequence)));
-    assert_eq!(buffer.held(), 3 * ONE);
+    assert_eq!(buffer.buffered(), 3 * ONE);
     assert_eq!(buffer.losses(), [(SCHED, LossCause::BufferFull, 128)]);
     assert_eq!(sequences(&pop_all(&buffer)), [0, 1, 2].map(|n| (LaneKind::Sched, n)));
-    assert_eq!(buffer.held(), 0);
+    assert_eq!(buffer.buffered(), 0);
     buffer.push(event(5));
     assert_eq!(sequences(&pop_all(&buffer)), [(LaneKind::Sched, 5)], "there is room again");
 }
@@ -117,7 +117,7 @@ fn a_program_that_floods_leaves_room_for_the_kernel_and_for_other_programs() {
     let flood = producer(1001, 7);
     (0..100).for_each(|sequence| buffer.push_of(flood, of_program(7, sequence)));
     assert_eq!(
-        buffer.held(),
+        buffer.buffered(),
         3 * ONE,
         "its user has as much as is free, and may have more for another program"
     );
@@ -125,13 +125,13 @@ fn a_program_that_floods_leaves_room_for_the_kernel_and_for_other_programs() {
     buffer.push_of(producer(1001, 8), of_program(8, 0));
     buffer.push_of(producer(1002, 9), of_program(9, 0));
     (0..3).for_each(|sequence| buffer.push(event(sequence)));
-    assert_eq!(buffer.held(), 8 * ONE);
+    assert_eq!(buffer.buffered(), 8 * ONE);
     buffer.push(chunk(STACK, 0, 0, 1, 72));
     let lost = [(Lane::new(LaneKind::Zone, 7), LossCause::BufferFull, 98 * 64)];
     assert_eq!(buffer.losses(), lost, "who floods loses, and nobody else");
     assert_eq!(pop_all(&buffer).len(), 8);
     buffer.push_of(flood, of_program(7, 100));
-    assert_eq!(buffer.held(), ONE, "what was written is no longer its own");
+    assert_eq!(buffer.buffered(), ONE, "what was written is no longer its own");
 }
 
 #[test]
@@ -165,7 +165,11 @@ fn a_user_with_many_programs_has_no_more_of_the_buffer_than_one_with_one() {
             buffer.push_of(producer(1001, program.into()), of_program(program, sequence));
         });
     }
-    assert!(buffer.held() <= 28 * ONE, "half of what programs may have: {}", buffer.held() / ONE);
+    assert!(
+        buffer.buffered() <= 28 * ONE,
+        "half of what programs may have: {}",
+        buffer.buffered() / ONE
+    );
     let honest = (0..100).take_while(|_| buffer.has_room_for(producer(1002, 99)));
     let pushed =
         honest.map(|sequence| buffer.push_of(producer(1002, 99), of_program(99, sequence))).count();
@@ -204,7 +208,7 @@ fn definitions_go_through_a_full_buffer_and_memory_keeps_its_bound() {
         let (records, mut most) = (4_096, 0);
         for sequence in 0..200 {
             buffer.push(chunk(LOG, sequence, sequence * u64::from(records), records, 32));
-            most = most.max(buffer.held());
+            most = most.max(buffer.buffered());
         }
         assert!(most <= TraceBuffer::most_memory(ONE, mode), "{most} bytes held");
         let lost: BTreeMap<_, _> =
@@ -229,7 +233,7 @@ fn stacks_without_end_take_half_of_the_buffer_from_events_and_not_more() {
     assert_eq!(buffer.losses(), [(SCHED, cause, 32 * 64), (STACK, cause, (200 - 32) * 64)]);
     buffer.close();
     assert_eq!(pop_all(&buffer).len(), 64);
-    assert_eq!(buffer.held(), 0);
+    assert_eq!(buffer.buffered(), 0);
 }
 
 /// The `sequence`th chunk of a lane of stacks, `records` of two frames after as many as were
@@ -274,7 +278,7 @@ fn stacks_wait_for_the_end_in_half_of_a_buffer_that_overwrites() {
         buffer.push(event(sequence));
         buffer.push(stacks(7, sequence, sequence * 64, 64));
         asked += u32::from(follow(&buffer));
-        most = most.max(buffer.held());
+        most = most.max(buffer.buffered());
         assert!(matches!(buffer.pop(Duration::ZERO), Popped::Empty), "nothing goes to the disk");
     }
     assert!(most <= limit, "{most} bytes held");
@@ -286,7 +290,7 @@ fn stacks_wait_for_the_end_in_half_of_a_buffer_that_overwrites() {
     assert!(ids.len() > 300, "{} stacks of 40 bytes in 32 KiB", ids.len());
     let events = there.iter().filter(|chunk| chunk.header.lane == SCHED).count();
     assert!(events >= (limit / 2 / ONE) - 1, "{events} chunks of events in the other half");
-    assert_eq!(buffer.held(), 0);
+    assert_eq!(buffer.buffered(), 0);
 }
 
 #[test]
@@ -351,7 +355,7 @@ fn records_of_tasks_wait_for_the_end_when_overwriting_and_take_no_room_from_even
             matches!(buffer.pop(Duration::ZERO), Popped::Empty),
             "nothing goes to the disk before the end"
         );
-        assert!(buffer.held() <= TraceBuffer::most_memory(3 * ONE, BufferMode::Overwrite));
+        assert!(buffer.buffered() <= TraceBuffer::most_memory(3 * ONE, BufferMode::Overwrite));
     }
     buffer.close();
     let there = pop_all(&buffer);

@@ -47,9 +47,9 @@ fn lists<'h>(
     shared: &'h Shared,
     memory: &ProgramMemory,
 ) -> impl Iterator<Item = (ListKind, &'h CodeList)> {
-    let held = &shared.held;
-    let perf_map = held.perf_maps().of(memory).map(|list| (ListKind::PerfMap, list));
-    let dump = held.jit_dumps().of(memory).map(|list| (ListKind::JitDump, list));
+    let pinned = &shared.pinned;
+    let perf_map = pinned.perf_maps().of(memory).map(|list| (ListKind::PerfMap, list));
+    let dump = pinned.jit_dumps().of(memory).map(|list| (ListKind::JitDump, list));
     dump.into_iter().chain(perf_map)
 }
 
@@ -109,7 +109,7 @@ fn notes_of(kind: ListKind, names: &NamesFound) -> impl Iterator<Item = String> 
 
 /// Why a process has no list.
 fn without_list(shared: &Shared, memory: &ProgramMemory) -> Vec<String> {
-    let lists = [shared.held.perf_maps(), shared.held.jit_dumps()];
+    let lists = [shared.pinned.perf_maps(), shared.pinned.jit_dumps()];
     let reasons = lists.into_iter().filter_map(|lists| lists.refusal(memory.pid));
     let reasons: Vec<String> = reasons.map(str::to_owned).collect();
     match self::lists(shared, memory).next() {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// One place of a [`SymbolPath`].
+/// One source of a [`SymbolPath`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SymbolSource {
     /// A directory: files lie in it as they are, or as in a symbol store.
@@ -19,11 +19,11 @@ pub enum SymbolSource {
 /// Places in the order in which they are looked at, local ones first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SymbolPath {
-    places: Vec<SymbolSource>,
+    sources: Vec<SymbolSource>,
 }
 
 impl SymbolPath {
-    /// Reads the syntax of `_NT_SYMBOL_PATH`: places between semicolons, which are directories,
+    /// Reads the syntax of `_NT_SYMBOL_PATH`: sources between semicolons, which are directories,
     /// `srv*STORE*...*STORE_OR_URL` (also `symsrv*symsrv.dll*...`), or `cache*STORE`, which keeps
     /// what servers behind it send. Nothing in it is an error: what is not understood is a
     /// directory that is not there.
@@ -35,7 +35,7 @@ impl SymbolPath {
     /// fn directory(path: &str) -> SymbolSource {
     ///     SymbolSource::Directory(path.into())
     /// }
-    /// assert_eq!(path.places(), [directory("/a"), directory("/store"), directory("/b"), server]);
+    /// assert_eq!(path.sources(), [directory("/a"), directory("/store"), directory("/b"), server]);
     /// ```
     pub fn parse(text: &str) -> Self {
         let mut path = Self::default();
@@ -55,37 +55,37 @@ impl SymbolPath {
         path
     }
 
-    /// The places: directories, then servers.
-    pub fn places(&self) -> &[SymbolSource] {
-        &self.places
+    /// The sources: directories, then servers.
+    pub fn sources(&self) -> &[SymbolSource] {
+        &self.sources
     }
 
-    /// Adds a place behind those of its kind; twice the same is once.
-    pub fn add(&mut self, place: SymbolSource) {
-        if self.places.contains(&place) {
+    /// Adds a source behind those of its kind; twice the same is once.
+    pub fn add(&mut self, source: SymbolSource) {
+        if self.sources.contains(&source) {
             return;
         }
         let local = self
-            .places
+            .sources
             .iter()
-            .take_while(|place| matches!(place, SymbolSource::Directory(_)))
+            .take_while(|source| matches!(source, SymbolSource::Directory(_)))
             .count();
-        match place {
-            SymbolSource::Directory(_) => self.places.insert(local, place),
-            SymbolSource::Server { .. } => self.places.push(place),
+        match source {
+            SymbolSource::Directory(_) => self.sources.insert(local, source),
+            SymbolSource::Server { .. } => self.sources.push(source),
         }
     }
 
     /// The same without its servers, but with their caches.
     #[must_use]
     pub fn without_servers(mut self) -> Self {
-        self.places.retain(|place| matches!(place, SymbolSource::Directory(_)));
+        self.sources.retain(|source| matches!(source, SymbolSource::Directory(_)));
         self
     }
 
-    /// Whether there are servers among the places.
+    /// Whether there are servers among the sources.
     pub fn has_servers(&self) -> bool {
-        self.places.iter().any(|place| matches!(place, SymbolSource::Server { .. }))
+        self.sources.iter().any(|source| matches!(source, SymbolSource::Server { .. }))
     }
 
     /// Stores that keep copies of what the next one has, up to the last one.
@@ -103,8 +103,8 @@ impl SymbolPath {
 }
 
 impl Extend<SymbolSource> for SymbolPath {
-    fn extend<T: IntoIterator<Item = SymbolSource>>(&mut self, places: T) {
-        places.into_iter().for_each(|place| self.add(place));
+    fn extend<T: IntoIterator<Item = SymbolSource>>(&mut self, sources: T) {
+        sources.into_iter().for_each(|source| self.add(source));
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
             server("https://example.org/s", Some(r"\\share\far")),
             server("http://x", None),
         ];
-        assert_eq!(path.places(), expected);
+        assert_eq!(path.sources(), expected);
     }
 
     #[test]
@@ -154,9 +154,9 @@ mod tests {
             server("https://after", Some("/c")),
             server("https://bare", Some("/c")),
         ];
-        assert_eq!(path.places(), expected);
+        assert_eq!(path.sources(), expected);
         assert!(path.has_servers());
-        assert_eq!(path.without_servers().places(), [directory("/c")]);
+        assert_eq!(path.without_servers().sources(), [directory("/c")]);
     }
 
     #[test]

@@ -146,7 +146,7 @@ struct PdbStreams {
     strings: Option<StringTable<'static>>,
     sections: Vec<ImageSectionHeader>,
     /// Where these lie in the image.
-    places: Sections,
+    layout: Sections,
 }
 
 impl PdbStreams {
@@ -169,7 +169,7 @@ impl PdbStreams {
             addresses: pdb.address_map()?,
             globals: pdb.global_symbols()?,
             strings: pdb.string_table().ok(),
-            places: Sections::new(&sections, image_length)?,
+            layout: Sections::new(&sections, image_length)?,
             sections,
         };
         let count = parts.debug.modules()?.count()?;
@@ -286,7 +286,7 @@ fn name<S: pdb::Source<'static> + Send + 'static>(
     let mut rest = offsets.as_slice();
     for panics in 0.. {
         let context = parts.context(modules)?;
-        let done = name_until_panic((&context, &parts.places), rest, deadline, &mut symbols);
+        let done = name_until_panic((&context, &parts.layout), rest, deadline, &mut symbols);
         rest = &rest[done..];
         if rest.is_empty() {
             break;
@@ -312,7 +312,7 @@ fn name<S: pdb::Source<'static> + Send + 'static>(
 /// Names offsets as far as that goes; how many were seen to. What comes next is the one it panics
 /// at, unless the time is over.
 fn name_until_panic(
-    (context, places): (&Context<'_, '_>, &Sections),
+    (context, layout): (&Context<'_, '_>, &Sections),
     offsets: &[u64],
     deadline: Instant,
     symbols: &mut Vec<Symbol>,
@@ -321,7 +321,7 @@ fn name_until_panic(
         if Instant::now() >= deadline {
             return done;
         }
-        match catch_unwind(AssertUnwindSafe(|| symbol(context, places, *offset))) {
+        match catch_unwind(AssertUnwindSafe(|| symbol(context, layout, *offset))) {
             Ok(symbol) => symbols.extend(symbol),
             Err(_) => return done,
         }
@@ -329,8 +329,8 @@ fn name_until_panic(
     offsets.len()
 }
 
-fn symbol(context: &Context<'_, '_>, places: &Sections, offset: u64) -> Option<Symbol> {
-    let address = places.to_reader(u32::try_from(offset).ok()?)?;
+fn symbol(context: &Context<'_, '_>, layout: &Sections, offset: u64) -> Option<Symbol> {
+    let address = layout.to_reader(u32::try_from(offset).ok()?)?;
     let (start, end, frames) = match context.find_frames(address) {
         Ok(Some(found)) => (found.start_rva, found.end_rva, frames(found)?),
         Ok(None) => return None,
@@ -347,7 +347,7 @@ fn symbol(context: &Context<'_, '_>, places: &Sections, offset: u64) -> Option<S
     // The table of functions may contradict that of their places.
     let size = end.and_then(|end| end.checked_sub(start)).unwrap_or(0);
     let inside = start <= address && (size == 0 || address - start < size);
-    let start = places.to_image(start).filter(|_| inside)?;
+    let start = layout.to_image(start).filter(|_| inside)?;
     Some(Symbol { offset, start: start.into(), size: size.into(), frames, ..Symbol::default() })
 }
 

@@ -139,9 +139,9 @@ mod tests {
     #[test]
     fn sections_without_headers_lie_on_pages_of_their_own() {
         let sections = Sections::new(&made(), 0x6000).unwrap();
-        let places =
+        let addresses =
             [0x1000, 0x2233, 0x3000, 0x4000, 0x5fff].map(|address| sections.to_reader(address));
-        assert_eq!(places, [0x1000, 0x2233, 0x2234, 0x2244, 0x4243].map(Some));
+        assert_eq!(addresses, [0x1000, 0x2233, 0x2234, 0x2244, 0x4243].map(Some));
         assert_eq!(
             [0xfff, 0x2234, 0x3010, 0x6000].map(|address| sections.to_reader(address)),
             [None; 4]

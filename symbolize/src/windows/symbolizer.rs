@@ -199,7 +199,7 @@ impl Search<'_> {
     fn served_pdb(&mut self, name: &str, identity: &PdbIdentity) -> Option<(PathBuf, Pdb<File>)> {
         let symbolizer = self.symbolizer;
         let key = identity.store_key();
-        for place in symbolizer.options.path.places() {
+        for place in symbolizer.options.path.sources() {
             let SymbolSource::Server { url, cache } = place else { continue };
             let Some(store) = cache.as_ref().or(symbolizer.options.cache.as_ref()) else {
                 self.notes
@@ -244,9 +244,9 @@ impl Search<'_> {
         let name = file_name(path).filter(|_| *size != 0)?;
         let key = image_key(*timestamp, *size);
         let own = find::own_path(path).filter(|path| path.is_file());
-        let places = self.directories();
+        let directories = self.directories();
         let stored =
-            places.iter().flat_map(|place| find::candidates(place, name, Some(&key), None));
+            directories.iter().flat_map(|place| find::candidates(place, name, Some(&key), None));
         for path in own.into_iter().chain(stored) {
             match self.open_image(&path) {
                 Ok(image) if (image.size(), image.timestamp()) == (*size, *timestamp) => {
@@ -276,7 +276,7 @@ impl Search<'_> {
     fn directories(&self) -> Vec<PathBuf> {
         let options = &self.symbolizer.options;
         let mut directories = Vec::new();
-        for place in options.path.places() {
+        for place in options.path.sources() {
             directories.extend(match place {
                 SymbolSource::Directory(directory) => Some(directory.clone()),
                 SymbolSource::Server { cache, .. } => {

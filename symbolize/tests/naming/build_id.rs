@@ -56,13 +56,13 @@ proptest! {
 
     #[test]
     fn damage_is_survived(
-        places in proptest::collection::vec((0usize..4096, any::<u8>()), 1..12),
+        flips in proptest::collection::vec((0usize..4096, any::<u8>()), 1..12),
         length in 0usize..8192,
     ) {
         let mut bytes = VDSO.clone();
-        for (place, value) in places {
+        for (offset, value) in flips {
             let length = bytes.len();
-            bytes[place % length] = value;
+            bytes[offset % length] = value;
         }
         bytes.truncate(length.max(64));
         if let Some(id) = read(&bytes) {

@@ -48,9 +48,9 @@ impl Libc {
         for own in
             [b".dynsym\0".as_slice(), b".symtab\0", b".gnu_debuglink\0", b".gnu_debugaltlink\0"]
         {
-            let places: Vec<usize> =
+            let offsets: Vec<usize> =
                 (0..bytes.len() - own.len()).filter(|at| bytes[*at..].starts_with(own)).collect();
-            places.iter().for_each(|at| bytes[at + 1] = b'-');
+            offsets.iter().for_each(|at| bytes[at + 1] = b'-');
         }
         with_section(bytes, section, contents)
     }
@@ -132,9 +132,8 @@ fn a_debug_link_leads_to_a_file_beside_below_and_in_the_folders_of_debug_files()
     fs::create_dir_all(&kept).unwrap();
     let dirs = [dirs];
     assert!(!has_the_name(&libc.name(&path, &dirs)), "it has no names of its own");
-    let places =
-        [folder.join("lib.debug"), folder.join(".debug/lib.debug"), kept.join("lib.debug")];
-    for place in places.iter().chain([&dirs[0].join("lib.debug")]) {
+    let paths = [folder.join("lib.debug"), folder.join(".debug/lib.debug"), kept.join("lib.debug")];
+    for place in paths.iter().chain([&dirs[0].join("lib.debug")]) {
         fs::write(place, &libc.bytes).unwrap();
         let table = libc.name(&path, &dirs);
         assert!(has_the_name(&table) && table.note.is_empty(), "{}: {table:?}", place.display());

@@ -104,12 +104,12 @@ fn libc_functions_have_names() {
 fn the_vdso_is_named_from_a_copy() {
     let vdso = mapped_path("[vdso]");
     let mut mapping = vdso.in_process(std::process::id());
-    let mut held = PinnedFiles::new();
-    held.hold(&mut mapping, None);
+    let mut pinned = PinnedFiles::new();
+    pinned.pin(&mut mapping, None);
     assert!(!mapping.build_id.is_empty(), "the vDSO has a build id");
-    assert!(held.file("[vdso]", &mapping.build_id).is_some());
+    assert!(pinned.file("[vdso]", &mapping.build_id).is_some());
     let offsets: Vec<u64> = (0..vdso.end - vdso.start).step_by(16).collect();
-    let table = Symbolizer::new(held).name_module("[vdso]", &mapping.build_id, &offsets);
+    let table = Symbolizer::new(pinned).name_module("[vdso]", &mapping.build_id, &offsets);
     let mut frames = table.symbols.iter().flat_map(|symbol| &symbol.frames);
     assert!(frames.any(|frame| frame.function.contains("clock_gettime")), "{table:?}");
     let unheld =
@@ -227,11 +227,11 @@ proptest! {
 
     #[test]
     fn damage_anywhere_in_a_file_is_survived(
-        places in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..30),
+        flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..30),
         keep in 64usize..8192,
     ) {
         let mut bytes = crate::build_id::VDSO.clone();
-        for (place, value) in places {
+        for (place, value) in flips {
             let place = place.index(bytes.len());
             bytes[place] = value;
         }

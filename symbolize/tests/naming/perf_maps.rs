@@ -30,10 +30,10 @@ impl Program {
         Self { process, map }
     }
 
-    fn hold(&self) -> (PinnedFiles, PerfMapOutcome) {
-        let mut held = PinnedFiles::new();
-        let outcome = held.hold_perf_map(&self.process, TAKEN);
-        (held, outcome)
+    fn pin(&self) -> (PinnedFiles, PerfMapOutcome) {
+        let mut pinned = PinnedFiles::new();
+        let outcome = pinned.pin_perf_map(&self.process, TAKEN);
+        (pinned, outcome)
     }
 
     fn memory(&self) -> ProgramMemory {
@@ -42,9 +42,9 @@ impl Program {
 
     /// What is said of why it has no map.
     fn refusal(&self) -> String {
-        let (held, outcome) = self.hold();
+        let (pinned, outcome) = self.pin();
         assert_eq!(outcome, PerfMapOutcome::Missing);
-        let table = name(held, self.memory(), &[0x1000]);
+        let table = name(pinned, self.memory(), &[0x1000]);
         assert!(table.symbols.is_empty());
         table.note
     }
@@ -56,13 +56,13 @@ impl Drop for Program {
     }
 }
 
-fn name(held: PinnedFiles, memory: ProgramMemory, addresses: &[u64]) -> SymbolTable {
+fn name(pinned: PinnedFiles, memory: ProgramMemory, addresses: &[u64]) -> SymbolTable {
     let request = ModuleRequest {
         memory: Some(memory),
         offsets: addresses.to_vec(),
         ..ModuleRequest::default()
     };
-    Symbolizer::new(held).name_modules(&[request]).pop().unwrap()
+    Symbolizer::new(pinned).name_modules(&[request]).pop().unwrap()
 }
 
 fn functions(table: &SymbolTable) -> Vec<&str> {
@@ -74,11 +74,11 @@ fn a_map_that_grows_while_it_is_held_and_is_deleted_is_read_whole() {
     let program = Program::new(0);
     let mut map = File::create(&program.map).unwrap();
     map.write_all(b"1000 100 early\n").unwrap();
-    let (held, outcome) = program.hold();
+    let (pinned, outcome) = program.pin();
     assert_eq!(outcome, PerfMapOutcome::Held);
     map.write_all(b"2000 100 late\n3000 100 unfin").unwrap();
     fs::remove_file(&program.map).unwrap();
-    let table = name(held, program.memory(), &[0x2050, 0x1050, 0x3050, 0x4000]);
+    let table = name(pinned, program.memory(), &[0x2050, 0x1050, 0x3050, 0x4000]);
     assert_eq!(functions(&table), ["early", "late"]);
     assert_eq!((table.path.as_str(), table.note.as_str()), (SymbolTable::GENERATED, ""));
     let memory = table.memory.unwrap();
@@ -93,13 +93,13 @@ fn a_map_names_one_program_of_a_process_and_no_other() {
     let after = ProgramMemory { since: Ticks(101), ..program.memory() };
     let other = ProgramMemory { pid: 1, ..program.memory() };
     for memory in [before, after, other] {
-        let table = name(program.hold().0, memory, &[0x1000]);
+        let table = name(program.pin().0, memory, &[0x1000]);
         assert_eq!(functions(&table), Vec::<&str>::new(), "{memory:?}");
         assert!(table.note.contains("no perf map"), "{}", table.note);
     }
-    let mut held = program.hold().0;
-    held.forget_code_lists(program.process.pid);
-    assert!(name(held, program.memory(), &[0x1000]).symbols.is_empty());
+    let mut pinned = program.pin().0;
+    pinned.forget_code_lists(program.process.pid);
+    assert!(name(pinned, program.memory(), &[0x1000]).symbols.is_empty());
 }
 
 #[test]
@@ -112,9 +112,9 @@ fn a_map_of_a_process_that_has_ended_is_found_where_it_shared_files() {
 }
 
 fn named(program: &Program) -> usize {
-    let mut held = PinnedFiles::new();
-    held.hold_perf_map_of_ended(&program.process, TAKEN);
-    functions(&name(held, program.memory(), &[0x1000])).len()
+    let mut pinned = PinnedFiles::new();
+    pinned.pin_perf_map_of_ended(&program.process, TAKEN);
+    functions(&name(pinned, program.memory(), &[0x1000])).len()
 }
 
 #[test]

@@ -20,8 +20,8 @@ fn copy_to(folder: &Path) -> PathBuf {
     path
 }
 
-fn name(held: PinnedFiles, path: &str, build_id: &BuildId) -> SymbolTable {
-    Symbolizer::new(held).name_module(path, build_id, &[a_function().1])
+fn name(pinned: PinnedFiles, path: &str, build_id: &BuildId) -> SymbolTable {
+    Symbolizer::new(pinned).name_module(path, build_id, &[a_function().1])
 }
 
 fn has_the_name(table: &SymbolTable) -> bool {
@@ -33,15 +33,15 @@ fn a_file_that_is_replaced_or_deleted_is_named_from_what_is_held() {
     let folder = tempfile::tempdir().unwrap();
     let path = copy_to(folder.path());
     let mut running = Running::map(&path);
-    let mut held = PinnedFiles::new();
-    assert!(held.hold(&mut running.mapping, None), "{:?}", running.mapping);
+    let mut pinned = PinnedFiles::new();
+    assert!(pinned.pin(&mut running.mapping, None), "{:?}", running.mapping);
     let build_id = running.mapping.build_id.clone();
     assert!(!build_id.is_empty(), "{:?}", running.mapping);
     replace(&path, b"something else");
     let unheld = name(PinnedFiles::new(), &running.mapping.path, &build_id);
     assert!(unheld.symbols.is_empty() && unheld.note.contains("another build"), "{}", unheld.note);
     std::fs::remove_file(&path).unwrap();
-    let table = name(held, &running.mapping.path, &build_id);
+    let table = name(pinned, &running.mapping.path, &build_id);
     assert!(has_the_name(&table), "{table:?}");
     assert_eq!(table.note, "");
 }
@@ -52,12 +52,12 @@ fn a_file_that_was_replaced_before_it_is_held_is_found_through_its_mapping() {
     let path = copy_to(folder.path());
     let mut running = Running::map(&path);
     std::fs::remove_file(&path).unwrap();
-    let mut held = PinnedFiles::new();
-    let is_held = held.hold(&mut running.mapping, None);
+    let mut pinned = PinnedFiles::new();
+    let is_pinned = pinned.pin(&mut running.mapping, None);
     // Without the capability to follow map_files it cannot be found, and that is said.
     let privileged = std::fs::metadata(format!("/proc/self/map_files/{}", range(&running))).is_ok();
-    assert_eq!(is_held, privileged);
-    let table = name(held, &running.mapping.path, &running.mapping.build_id);
+    assert_eq!(is_pinned, privileged);
+    let table = name(pinned, &running.mapping.path, &running.mapping.build_id);
     assert_eq!(has_the_name(&table), privileged, "{table:?}");
 }
 
@@ -65,20 +65,20 @@ fn a_file_that_was_replaced_before_it_is_held_is_found_through_its_mapping() {
 fn a_program_that_lies_in_memory_alone_is_found_through_its_mapping() {
     let mut running = in_memory(&std::fs::read(a_function().0).unwrap());
     assert!(running.mapping.path.starts_with("/memfd:program"), "{:?}", running.mapping);
-    let mut held = PinnedFiles::new();
-    let is_held = held.hold(&mut running.mapping, None);
+    let mut pinned = PinnedFiles::new();
+    let is_pinned = pinned.pin(&mut running.mapping, None);
     let privileged = std::fs::metadata(format!("/proc/self/map_files/{}", range(&running))).is_ok();
-    assert_eq!(is_held, privileged);
+    assert_eq!(is_pinned, privileged);
     let Mapping { path, build_id, .. } = &running.mapping;
     let unheld = name(PinnedFiles::new(), path, build_id);
     assert!(unheld.note.contains("memory alone"), "{}", unheld.note);
-    let table = name(held, path, build_id);
+    let table = name(pinned, path, build_id);
     assert_eq!(has_the_name(&table), privileged, "{table:?}");
     // What a program makes there itself is not kept in its place.
     let mut made = in_memory(&[0x90; 4096]);
-    let mut held = PinnedFiles::new();
-    assert_eq!(held.hold(&mut made.mapping, None), privileged);
-    assert!(held.file(&made.mapping.path, &BuildId::default()).is_none());
+    let mut pinned = PinnedFiles::new();
+    assert_eq!(pinned.pin(&mut made.mapping, None), privileged);
+    assert!(pinned.file(&made.mapping.path, &BuildId::default()).is_none());
 }
 
 fn in_memory(bytes: &[u8]) -> Running {
@@ -100,12 +100,12 @@ fn a_file_that_is_overwritten_in_place_gives_no_names() {
     let folder = tempfile::tempdir().unwrap();
     let path = copy_to(folder.path());
     let mut running = Running::map(&path);
-    let mut held = PinnedFiles::new();
-    held.hold(&mut running.mapping, None);
+    let mut pinned = PinnedFiles::new();
+    pinned.pin(&mut running.mapping, None);
     // Same file, other bytes: this test program in libc's place.
     let other = std::fs::read("/proc/self/exe").unwrap();
     std::fs::write(&path, other).unwrap();
-    let table = name(held, &running.mapping.path, &running.mapping.build_id);
+    let table = name(pinned, &running.mapping.path, &running.mapping.build_id);
     assert!(table.symbols.is_empty() && table.note.contains("another build"), "{table:?}");
 }
 
@@ -114,16 +114,19 @@ fn after_the_process_only_the_recorded_build_is_taken_from_the_path() {
     let folder = tempfile::tempdir().unwrap();
     let path = copy_to(folder.path());
     let running = Running::map(&path);
-    let mut seen = running.mapping.clone();
-    PinnedFiles::new().hold(&mut seen, None);
+    let mut mapping_again = running.mapping.clone();
+    PinnedFiles::new().pin(&mut mapping_again, None);
     let mapping = &running.mapping;
-    let mut held = PinnedFiles::new();
-    assert!(held.hold(&mut of_nobody(mapping, &seen.build_id), None));
-    assert!(!held.is_to_hold(&of_nobody(mapping, &seen.build_id), None), "once is enough");
-    assert!(held.file(&seen.path, &seen.build_id).is_some());
-    let anonymous = held.hold(&mut of_nobody(mapping, &BuildId::default()), None);
+    let mut pinned = PinnedFiles::new();
+    assert!(pinned.pin(&mut of_nobody(mapping, &mapping_again.build_id), None));
+    assert!(
+        !pinned.is_to_pin(&of_nobody(mapping, &mapping_again.build_id), None),
+        "once is enough"
+    );
+    assert!(pinned.file(&mapping_again.path, &mapping_again.build_id).is_some());
+    let anonymous = pinned.pin(&mut of_nobody(mapping, &BuildId::default()), None);
     assert!(!anonymous, "what had no build id could be any file by now");
-    assert!(!held.hold(&mut of_nobody(mapping, &BuildId::from_bytes(&[3; 20])), None));
+    assert!(!pinned.pin(&mut of_nobody(mapping, &BuildId::from_bytes(&[3; 20])), None));
 }
 
 /// The mapping in a process that is gone: none has this id, the kernel's limit is lower.
@@ -142,20 +145,20 @@ fn two_files_of_one_path_are_told_apart_by_build_id_or_not_named() {
         whole.windows(id.as_bytes().len()).position(|bytes| bytes == id.as_bytes()).unwrap();
     let mut anonymous = whole.clone();
     anonymous[place - 8] = 0x55;
-    let mut held = PinnedFiles::new();
+    let mut pinned = PinnedFiles::new();
     let longer = [anonymous.as_slice(), b"longer"].concat();
     for (bytes, expected) in
         [(whole, id.clone()), (anonymous, BuildId::default()), (longer, BuildId::default())]
     {
         replace(&path, &bytes);
         let mut running = Running::map(&path);
-        held.hold(&mut running.mapping, None);
+        pinned.pin(&mut running.mapping, None);
         assert_eq!(running.mapping.build_id, expected);
     }
     let path = path.to_str().unwrap();
-    assert!(held.file(path, &id).is_some());
-    assert!(held.file(path, &BuildId::default()).is_none());
-    let table = name(held, path, &BuildId::default());
+    assert!(pinned.file(path, &id).is_some());
+    assert!(pinned.file(path, &BuildId::default()).is_none());
+    let table = name(pinned, path, &BuildId::default());
     assert!(table.symbols.is_empty() && table.note.contains("several files"), "{}", table.note);
 }
 
@@ -170,16 +173,16 @@ fn build_id_in(bytes: &[u8], folder: &Path) -> BuildId {
 fn the_vdso_of_programs_of_other_bitness_is_not_ours() {
     let mut mapping = crate::common::mapped_path("[vdso]").in_process(std::process::id());
     (mapping.start, mapping.end) = (0xf7fc_5000, 0xf7fc_7000);
-    let mut held = PinnedFiles::new();
-    assert!(!held.hold(&mut mapping, None) && mapping.build_id.is_empty());
+    let mut pinned = PinnedFiles::new();
+    assert!(!pinned.pin(&mut mapping, None) && mapping.build_id.is_empty());
 }
 
 #[test]
 fn memory_without_a_file_is_neither_held_nor_missing() {
     let mut mapping = crate::common::mapped_path("[vdso]").in_process(std::process::id());
-    let mut held = PinnedFiles::new();
+    let mut pinned = PinnedFiles::new();
     for path in ["//anon", "[heap]", "/dev/zero"] {
         mapping.path = path.into();
-        assert!(!held.is_to_hold(&mapping, None) && held.hold(&mut mapping, None), "{path}");
+        assert!(!pinned.is_to_pin(&mapping, None) && pinned.pin(&mut mapping, None), "{path}");
     }
 }

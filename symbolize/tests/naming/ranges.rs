@@ -275,10 +275,12 @@ fn a_symbol_without_a_size_ends_where_a_compressed_one_begins() {
     own.extend(&compressed);
     let names = own.len() as u64;
     own.extend(b"\0.gnu_debugdata\0.eh_frame\0.text\0.symtab\0.strtab\0first\0");
-    let texts: &[u8] = &own[names as usize..];
-    let [mini_debug, first] = [".gnu_debugdata", "first"].map(|name| place_of(name, texts));
+    let names_of_sections: &[u8] = &own[names as usize..];
+    let [mini_debug, first] =
+        [".gnu_debugdata", "first"].map(|name| place_of(name, names_of_sections));
     let more = [mini_debug | 1 << 32, 0, 0, behind, compressed.len() as u64, 0, 1, 0];
-    let firsts = [".eh_frame", ".text", ".symtab", ".strtab"].map(|name| place_of(name, texts));
+    let firsts =
+        [".eh_frame", ".text", ".symtab", ".strtab"].map(|name| place_of(name, names_of_sections));
     let length = own.len() as u64 - names;
     let mut table = own[rows as usize..behind as usize].to_vec();
     for (number, name) in firsts.into_iter().enumerate() {
@@ -306,6 +308,6 @@ fn symbols(file: &[u8]) -> (u64, u64) {
     (long(file, rows + 3 * 64 + 24) as u64 + 24, rows as u64)
 }
 
-fn place_of(name: &str, texts: &[u8]) -> u64 {
-    texts.windows(name.len()).position(|part| part == name.as_bytes()).unwrap() as u64
+fn place_of(name: &str, names_of_sections: &[u8]) -> u64 {
+    names_of_sections.windows(name.len()).position(|part| part == name.as_bytes()).unwrap() as u64
 }

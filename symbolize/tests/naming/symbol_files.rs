@@ -52,13 +52,13 @@ fn a_file_is_found_by_its_build_id_whatever_it_is_called_and_wherever_it_lies() 
     let (libc, (_kept, folder)) = (Libc::read(), folder());
     assert!(!has_the_name(&name(&libc, &folder, &[])));
     let digits = libc.build_id.to_string();
-    let places = [
+    let paths = [
         "libc".to_owned(),
         "a/b/c d/notes.txt".to_owned(),
         format!(".build-id/{}/{}.debug", &digits[..2], &digits[2..]),
         format!("{digits}/debuginfo"),
     ];
-    for place in places {
+    for place in paths {
         let path = folder.join(&place);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, &libc.bytes).unwrap();

@@ -69,13 +69,13 @@ const PROCEDURES: [u16; 4] = [0x110f, 0x1110, 0x1146, 0x1147];
 fn a_function_that_lies_within_itself_costs_lines_and_no_stack() {
     for intact in &*SYMBOLS {
         let mut bytes = intact.clone();
-        let places = streams::places(&bytes, IDS);
-        let functions = streams::records(&bytes, &places, IDS_HEADER);
+        let offsets = streams::offsets(&bytes, IDS);
+        let functions = streams::records(&bytes, &offsets, IDS_HEADER);
         let functions = functions.iter().enumerate().filter(|(_, (_, kind))| *kind == FUNCTION_ID);
         let functions: Vec<_> =
             functions.map(|(index, (at, _))| (0x1000 + index as u32, *at)).collect();
         assert!(!functions.is_empty());
-        functions.iter().for_each(|(id, at)| streams::write(&mut bytes, &places, at + 4, *id));
+        functions.iter().for_each(|(id, at)| streams::write(&mut bytes, &offsets, at + 4, *id));
         let names = name_pdb(bytes).unwrap();
         assert!(names.note.contains("compilation units are damaged"), "{}", names.note);
         let whole = name_pdb(intact.clone()).unwrap();
@@ -88,18 +88,18 @@ fn a_procedure_that_ends_before_it_begins_does_not_go_round_in_circles() {
     for mut bytes in SYMBOLS.clone() {
         let mut damaged = 0;
         for stream in 5..streams::count(&bytes) {
-            let places = streams::places(&bytes, stream);
-            let records = streams::records(&bytes, &places, SYMBOLS_HEADER);
+            let offsets = streams::offsets(&bytes, stream);
+            let records = streams::records(&bytes, &offsets, SYMBOLS_HEADER);
             let mut procedures =
                 (0..records.len()).filter(|index| PROCEDURES.contains(&records[*index].1));
             // The first one holds all the others, which lead back to what comes behind its
             // beginning.
             let Some(first) = procedures.next() else { continue };
-            streams::write(&mut bytes, &places, records[first].0 + 8, places.len() as u32);
+            streams::write(&mut bytes, &offsets, records[first].0 + 8, offsets.len() as u32);
             for other in procedures {
                 streams::write(
                     &mut bytes,
-                    &places,
+                    &offsets,
                     records[other].0 + 8,
                     records[first + 1].0 as u32,
                 );

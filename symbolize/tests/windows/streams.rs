@@ -1,7 +1,7 @@
 //! The streams of a PDB, as far as they are needed to damage it on purpose.
 
 /// Where the bytes of a stream lie in the file, in order.
-pub fn places(file: &[u8], stream: u32) -> Vec<usize> {
+pub fn offsets(file: &[u8], stream: u32) -> Vec<usize> {
     let page = word(file, 32) as usize;
     let (directory_length, map) = (word(file, 44) as usize, word(file, 52) as usize * page);
     let directory = (0..directory_length.div_ceil(page))
@@ -36,11 +36,11 @@ fn word(file: &[u8], at: usize) -> u32 {
 }
 
 /// Records of a stream from `first` on: where each begins in the stream, and its kind.
-pub fn records(file: &[u8], places: &[usize], first: usize) -> Vec<(usize, u16)> {
+pub fn records(file: &[u8], offsets: &[usize], first: usize) -> Vec<(usize, u16)> {
     let mut found = Vec::new();
     let mut at = first;
     while let (Some(length @ 2..), Some(kind)) =
-        (half_in(file, places, at), half_in(file, places, at + 2))
+        (half_in(file, offsets, at), half_in(file, offsets, at + 2))
     {
         found.push((at, kind));
         at += 2 + usize::from(length);
@@ -48,19 +48,19 @@ pub fn records(file: &[u8], places: &[usize], first: usize) -> Vec<(usize, u16)>
     found
 }
 
-fn half_in(file: &[u8], places: &[usize], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes([file[*places.get(at)?], file[*places.get(at + 1)?]]))
+fn half_in(file: &[u8], offsets: &[usize], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes([file[*offsets.get(at)?], file[*offsets.get(at + 1)?]]))
 }
 
-fn word_in(file: &[u8], places: &[usize], at: usize) -> usize {
-    let word: Vec<u8> = places[at..at + 4].iter().map(|place| file[*place]).collect();
+fn word_in(file: &[u8], offsets: &[usize], at: usize) -> usize {
+    let word: Vec<u8> = offsets[at..at + 4].iter().map(|offset| file[*offset]).collect();
     u32::from_le_bytes(word.try_into().unwrap()) as usize
 }
 
 /// Writes a number into a stream.
-pub fn write(file: &mut [u8], places: &[usize], at: usize, number: u32) {
+pub fn write(file: &mut [u8], offsets: &[usize], at: usize, number: u32) {
     for (offset, byte) in number.to_le_bytes().into_iter().enumerate() {
-        file[places[at + offset]] = byte;
+        file[offsets[at + offset]] = byte;
     }
 }
 
@@ -68,12 +68,12 @@ pub fn write(file: &mut [u8], places: &[usize], at: usize, number: u32) {
 pub fn without_section_headers(mut file: Vec<u8>) -> Vec<u8> {
     const DEBUG_INFORMATION: u32 = 3;
     const HEADER: usize = 64;
-    let bytes = places(&file, DEBUG_INFORMATION);
+    let bytes = offsets(&file, DEBUG_INFORMATION);
     // Modules, contributions, map of sections, files, types; the further numbers of streams lie
     // behind one more part.
     let before: usize = (0..5).map(|part| word_in(&file, &bytes, 24 + 4 * part)).sum::<usize>()
         + word_in(&file, &bytes, 52);
     let number = HEADER + before + 2 * 5;
-    bytes[number..number + 2].iter().for_each(|place| file[*place] = 0xff);
+    bytes[number..number + 2].iter().for_each(|offset| file[*offset] = 0xff);
     file
 }

@@ -559,7 +559,7 @@ impl Event {
 impl Attribute {
     /// A text in as many attributes as it needs, at least one.
     #[inline(always)]
-    pub fn texts(role: TextRole, field: u32, text: &[u8]) -> impl Iterator<Item = Self> {
+    pub fn text_pieces(role: TextRole, field: u32, text: &[u8]) -> impl Iterator<Item = Self> {
         let pieces = text.len().div_ceil(TEXT_BYTES).max(1);
         (0..pieces).map(move |index| {
             let rest = &text[index * TEXT_BYTES..];

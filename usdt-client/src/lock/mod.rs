@@ -260,11 +260,11 @@ impl Reporter {
 
     /// Writes the event if all holders are known, and says whether they are.
     fn report(&self, action: LockAction, place: Option<&'static Location<'static>>) -> bool {
-        let marked = self.is_marked();
-        if marked {
+        let is_reported = self.is_marked();
+        if is_reported {
             self.write(action, place);
         }
-        marked
+        is_reported
     }
 
     /// Writes the event. One that is lost is counted, and the next tell what is the case.

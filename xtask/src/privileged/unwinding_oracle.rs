@@ -100,10 +100,14 @@ fn recorded(context: &Context, work: impl FnOnce() -> Result<()>) -> Result<Stac
     };
     let recording = Recording::start(options, File::create(&capture)?)?;
     let worked = work();
-    let Recorded { held, stacks, .. } = recording.stop(StopReason::Command)?;
+    let Recorded { pinned, stacks, .. } = recording.stop(StopReason::Command)?;
     worked?;
-    let mut oracle =
-        Oracle { stacks, files: &held, modules: HashMap::new(), found: StackComparison::default() };
+    let mut oracle = Oracle {
+        stacks,
+        files: &pinned,
+        modules: HashMap::new(),
+        found: StackComparison::default(),
+    };
     let reader = CaptureReader::open(&capture)?;
     Session::open_unwinding(reader, &|| false, &mut oracle).context("cannot read the capture")?;
     Ok(oracle.found)

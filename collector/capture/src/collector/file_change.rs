@@ -99,7 +99,7 @@ impl Collector {
 
         let (losses, statistics) = (self.losses(), self.statistics());
         let began = Instant::now();
-        let (sender, held) = channel();
+        let (sender, pinned) = channel();
         let of_file = self.file.statistics(statistics.clone());
         let summary = RecorderSummary {
             stop_reason: StopReason::Rotation,
@@ -112,7 +112,7 @@ impl Collector {
             ..RecorderSummary::default()
         };
         let end = FileEnd {
-            held,
+            pinned,
             stacks: self.take_stacks_in_memory(),
             summary,
             losses: self.file.losses(&losses),

@@ -168,11 +168,11 @@ mod tests {
         clients: &mut Clients,
         names: &mut HashMap<u64, (u32, String)>,
     ) -> Vec<(u32, String, f64)> {
-        let mut seen = Vec::new();
+        let mut reported = Vec::new();
         let mut defined = Vec::new();
         clients.end_round(
             |number, series| defined.push((number, series.clone())),
-            |number, value| seen.push((number, value)),
+            |number, value| reported.push((number, value)),
         );
         for (number, series) in defined {
             let (GpuPart::Memory(name) | GpuPart::Engine(name)) = series.part;
@@ -181,7 +181,8 @@ mod tests {
                 "a number means one counter for ever"
             );
         }
-        seen.into_iter()
+        reported
+            .into_iter()
             .map(|(number, value)| (names[&number].0, names[&number].1.clone(), value))
             .collect()
     }

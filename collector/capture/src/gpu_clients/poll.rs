@@ -60,15 +60,15 @@ impl Poll {
     /// Asks the drivers of all open GPUs. `clock` gives nanoseconds; all values are of these ticks,
     /// which are from before the first question, so that nobody is named who has ended.
     pub(super) fn poll(&mut self, ticks: Ticks, clock: &dyn Fn() -> u64) -> PolledCounters {
-        for (pid, held) in self.scan.holders() {
+        for (pid, device) in self.scan.holders() {
             self.reads += 1;
             let now = clock();
-            let answer = self.scan.read(pid, held);
+            let answer = self.scan.read(pid, device);
             if is_silent(&answer)
                 && self.silent.len() < MOST_SILENT
-                && !self.silent.contains(&held.device)
+                && !self.silent.contains(&device.device)
             {
-                self.silent.insert(held.device.clone());
+                self.silent.insert(device.device.clone());
             }
             let Answer::Usage(usage) = answer else { continue };
             self.damaged += usage.damaged;
@@ -165,9 +165,11 @@ pub(crate) fn open_gpus(root: &Path) -> OpenGpus {
     scan.begin();
     while !scan.go_on(AT_ONCE) {}
     let mut open = OpenGpus { refused: scan.refused(), ..OpenGpus::default() };
-    for (pid, held) in scan.holders() {
-        match scan.read(pid, held) {
-            answer if is_silent(&answer) => drop(open.silent.insert(driver_of(root, &held.device))),
+    for (pid, device) in scan.holders() {
+        match scan.read(pid, device) {
+            answer if is_silent(&answer) => {
+                open.silent.insert(driver_of(root, &device.device));
+            }
             Answer::Usage(usage) => open.usages.push(usage),
             Answer::Gone | Answer::Silence => {}
         }

@@ -111,7 +111,7 @@ impl Scan {
             }
         };
         self.empty.remove(&pid);
-        let (mut looked, mut held) = (0, Vec::new());
+        let (mut looked, mut devices) = (0, Vec::new());
         for entry in entries.flatten() {
             looked += 1;
             if looked > MOST_OF_ONE {
@@ -119,7 +119,7 @@ impl Scan {
                 break;
             }
             match fs::read_link(entry.path()) {
-                Ok(target) => held.extend(held_by(&entry.file_name(), &target)),
+                Ok(target) => devices.extend(held_by(&entry.file_name(), &target)),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     self.refused.insert(pid);
                     break;
@@ -128,31 +128,31 @@ impl Scan {
             }
         }
         self.looked += looked as u64;
-        self.hold(pid, held);
+        self.hold(pid, devices);
         looked
     }
 
-    fn hold(&mut self, pid: u32, mut held: Vec<OpenDevice>) {
+    fn hold(&mut self, pid: u32, mut devices: Vec<OpenDevice>) {
         let room = MOST_HELD.saturating_sub(self.holders.values().map(Vec::len).sum());
-        self.cut |= held.len() > room;
-        held.truncate(room);
-        held.sort_unstable();
-        if !held.is_empty() {
-            self.holders.insert(pid, held);
+        self.cut |= devices.len() > room;
+        devices.truncate(room);
+        devices.sort_unstable();
+        if !devices.is_empty() {
+            self.holders.insert(pid, devices);
         }
     }
 
-    /// Processes with a GPU open, and what they hold of it, as last seen.
+    /// Processes with a GPU open, and what they hold of it, as last observed.
     pub(crate) fn holders(&self) -> impl Iterator<Item = (u32, &OpenDevice)> + '_ {
-        self.holders.iter().flat_map(|(pid, held)| held.iter().map(|held| (*pid, held)))
+        self.holders.iter().flat_map(|(pid, devices)| devices.iter().map(|device| (*pid, device)))
     }
 
     /// What the driver tells behind a descriptor.
-    pub(crate) fn read(&self, pid: u32, held: &OpenDevice) -> Answer {
+    pub(crate) fn read(&self, pid: u32, device: &OpenDevice) -> Answer {
         let process = self.proc.join(pid.to_string());
         let mut bytes = Vec::new();
         let read = in_process(&process, |folder| {
-            File::open(folder.join(format!("fdinfo/{}", held.descriptor)))
+            File::open(folder.join(format!("fdinfo/{}", device.descriptor)))
         })
         .and_then(|file| file.take(LONGEST_TEXT).read_to_end(&mut bytes));
         match read {
@@ -227,7 +227,7 @@ mod tests {
     fn turn(scan: &mut Scan) -> Vec<(u32, u32)> {
         scan.begin();
         while !scan.go_on(3) {}
-        scan.holders().map(|(pid, held)| (pid, held.descriptor)).collect()
+        scan.holders().map(|(pid, device)| (pid, device.descriptor)).collect()
     }
 
     #[test]

@@ -225,7 +225,7 @@ mod tests {
         let mut out = Drained {
             chunk: &mut |chunk| chunks.push(chunk),
             of_programs: &mut Vec::new(),
-            seen: &mut |_| (),
+            observe: &mut |_| (),
         };
         source.drain(Ticks(0), all, &mut out);
     }
@@ -262,7 +262,7 @@ mod tests {
         source.drain(
             Ticks(0),
             true,
-            &mut Drained { chunk: &mut |_| (), of_programs: &mut Vec::new(), seen: &mut |_| () },
+            &mut Drained { chunk: &mut |_| (), of_programs: &mut Vec::new(), observe: &mut |_| () },
         );
         assert!(began.elapsed() < 5 * LONGEST_GOODBYE);
         assert_eq!(source.missing(), ["a GPU driver did not answer when the recording ended"]);

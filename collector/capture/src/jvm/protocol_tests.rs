@@ -59,7 +59,7 @@ fn asked(answer: impl FnOnce(UnixStream) + Send + 'static) -> Answer {
     outcome
 }
 
-fn says(text: &'static [u8]) -> Answer {
+fn answer_of(text: &'static [u8]) -> Answer {
     asked(move |mut stream| stream.write_all(text).unwrap())
 }
 
@@ -84,13 +84,13 @@ fn a_machine_is_asked_for_its_socket_first_and_nothing_is_left_behind() {
 
 #[test]
 fn answers_are_told_apart() {
-    assert_eq!(says(b"0\nwritten to a file\n"), Answer::Written);
+    assert_eq!(answer_of(b"0\nwritten to a file\n"), Answer::Written);
     let unknown = b"-1\njava.lang.IllegalArgumentException: Unknown diagnostic command\n";
-    assert_eq!(says(unknown), Answer::UnknownCommand);
-    assert_eq!(says(b"1\nNo space left\n"), Answer::Failed);
-    assert_eq!(says(b"101"), Answer::Failed);
+    assert_eq!(answer_of(unknown), Answer::UnknownCommand);
+    assert_eq!(answer_of(b"1\nNo space left\n"), Answer::Failed);
+    assert_eq!(answer_of(b"101"), Answer::Failed);
     for nonsense in [&b""[..], b"\n0\n", b"0x0\n", b"\xff\xfe"] {
-        assert_eq!(says(nonsense), Answer::Senseless, "{nonsense:?}");
+        assert_eq!(answer_of(nonsense), Answer::Senseless, "{nonsense:?}");
     }
 }
 

@@ -18,7 +18,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct JvmWatch {
     known: FxHashMap<u32, KnownJvm>,
-    places: Pool,
+    slots: Pool,
     looked: Option<Instant>,
     /// Machines that ended, and that were not noted for want of room.
     ended: u64,
@@ -37,7 +37,7 @@ impl Default for JvmWatch {
     fn default() -> Self {
         Self {
             known: FxHashMap::default(),
-            places: Pool::new(KNOWN_MAX),
+            slots: Pool::new(KNOWN_MAX),
             looked: None,
             ended: 0,
             left_out: 0,
@@ -54,9 +54,9 @@ impl JvmWatch {
             return;
         }
         let user = whose.uid().unwrap_or(u32::MAX);
-        if !self.places.take(user, 1) {
+        if !self.slots.take(user, 1) {
             self.forget_ended();
-            if !self.places.take(user, 1) {
+            if !self.slots.take(user, 1) {
                 self.left_out += 1;
                 return;
             }
@@ -73,7 +73,7 @@ impl JvmWatch {
 
     fn ended(&mut self, pid: u32) {
         if let Some(KnownJvm { user, .. }) = self.known.remove(&pid) {
-            self.places.give_back(user, 1);
+            self.slots.give_back(user, 1);
             self.ended += 1;
         }
     }
@@ -92,7 +92,7 @@ impl JvmWatch {
             return;
         }
         self.looked = Some(Instant::now());
-        let ended: Vec<u32> = self.known.keys().copied().filter(|pid| !lives(*pid)).collect();
+        let ended: Vec<u32> = self.known.keys().copied().filter(|pid| !is_alive(*pid)).collect();
         ended.into_iter().for_each(|pid| self.ended(pid));
     }
 
@@ -122,7 +122,7 @@ impl JvmWatch {
     }
 }
 
-fn lives(pid: u32) -> bool {
+fn is_alive(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 

@@ -13,17 +13,17 @@ use crate::perf_maps;
 use crate::unwind::NAMELESS_INTERVAL;
 
 impl MetadataRecorder<'_> {
-    pub(super) fn hold_perf_map(&mut self, pid: u32) {
+    pub(super) fn pin_perf_map(&mut self, pid: u32) {
         let now = ticks_now(self.clock);
         let outcome = match perf_maps::owner(pid, &read_clocks(self.clock)) {
             Some(owner) => {
                 self.perf_maps.note(&owner, now);
-                self.held.hold_perf_map(&owner, now)
+                self.pinned.pin_perf_map(&owner, now)
             }
             None => PerfMapOutcome::Gone,
         };
         if let (PerfMapOutcome::Gone, Some((owner, then))) = (outcome, self.perf_maps.last(pid)) {
-            self.held.hold_perf_map_of_ended(owner, *then);
+            self.pinned.pin_perf_map_of_ended(owner, *then);
         }
         self.perf_maps.record_outcome(pid, outcome, Instant::now());
     }
@@ -37,8 +37,8 @@ impl MetadataRecorder<'_> {
         }
     }
 
-    /// Holds the file of a mapping; whether that is held.
-    pub(super) fn hold(&mut self, mapping: &mut Mapping, turn: &Turn<()>) -> bool {
+    /// Pins the file of a mapping; whether that is pinned.
+    pub(super) fn pin(&mut self, mapping: &mut Mapping, turn: &Turn<()>) -> bool {
         self.jvms.iter_mut().for_each(|jvms| jvms.mapped(mapping, 0, turn.whose));
         if mapping.is_generated() {
             self.perf_maps.add(mapping.pid, turn.whose, Instant::now());
@@ -46,15 +46,15 @@ impl MetadataRecorder<'_> {
         }
         if is_jit_dump(&mapping.path) {
             if let Some(owner) = perf_maps::owner(mapping.pid, &read_clocks(self.clock)) {
-                self.held.hold_jit_dump(&owner, mapping, ticks_now(self.clock));
+                self.pinned.pin_jit_dump(&owner, mapping, ticks_now(self.clock));
             }
             return true;
         }
-        let is_held = self.held.hold(mapping, turn.whose.uid());
-        if let (Some(unwind), Some(file)) = (&self.unwind, self.held.take_new()) {
+        let is_pinned = self.pinned.pin(mapping, turn.whose.uid());
+        if let (Some(unwind), Some(file)) = (&self.unwind, self.pinned.take_new()) {
             unwind.mapped(file, &mapping.path, turn.whose);
         }
-        is_held
+        is_pinned
     }
 
     /// Lets files go that only this program keeps from being freed, where they are too much.
@@ -63,7 +63,7 @@ impl MetadataRecorder<'_> {
             return;
         }
         self.nameless_looked_for = Instant::now();
-        for ReleasedFiles { user, files } in self.held.release_nameless() {
+        for ReleasedFiles { user, files } in self.pinned.release_nameless() {
             *self.released.entry(user).or_default() += files;
         }
     }

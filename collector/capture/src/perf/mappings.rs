@@ -176,7 +176,7 @@ impl Source for MappingRings {
                 entry.stage.flush(now, |data| records(data).count() as u32, out.chunk);
             }
         }
-        report_in_order(observed, out.seen);
+        report_in_order(observed, out.observe);
         fullest
     }
 

@@ -1,6 +1,6 @@
-//! Attaching the programs to places in files.
+//! Attaching the programs to points of files.
 //!
-//! One link for many places where the kernel has it (6.6); before that an event
+//! One link for many points where the kernel has it (6.6); before that an event
 //! of the uprobe PMU for each. Both find the file through an open descriptor,
 //! so that it may lie in a container or be deleted; both attach to the file's
 //! inode: to processes that map it now, and to those that will.
@@ -23,7 +23,7 @@ pub(super) struct Program {
     pub(super) cookies: Option<Cookies>,
 }
 
-/// A place in a file at which a program is to run.
+/// A point of a file at which a program is to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Point {
     /// Where the instruction lies in the file.
@@ -40,7 +40,7 @@ pub(super) struct Point {
 #[derive(Debug)]
 pub(super) struct RefusedPoints {
     /// How many.
-    pub(super) places: usize,
+    pub(super) points: usize,
     /// What the kernel said.
     pub(super) why: io::Error,
 }
@@ -67,7 +67,7 @@ pub(super) fn attach(
 ) -> Vec<RefusedPoints> {
     let mut attaching = Attaching { keeper, program, file, process, refused: Vec::new() };
     for at_return in [false, true] {
-        let places: Vec<UprobePoint> = points
+        let points: Vec<UprobePoint> = points
             .iter()
             .filter(|point| point.at_return == at_return)
             .map(|point| UprobePoint {
@@ -76,13 +76,13 @@ pub(super) fn attach(
                 cookie: point.cookie,
             })
             .collect();
-        if places.is_empty() {
+        if points.is_empty() {
             continue;
         }
         match way {
-            AttachMethod::Multi => attaching.all(&places, at_return),
+            AttachMethod::Multi => attaching.all(&points, at_return),
             AttachMethod::Events(pmu) | AttachMethod::EventsWithoutCookies(pmu) => {
-                places.iter().for_each(|place| attaching.event(pmu, *place, at_return));
+                points.iter().for_each(|point| attaching.event(pmu, *point, at_return));
             }
         }
     }
@@ -90,29 +90,29 @@ pub(super) fn attach(
 }
 
 impl Attaching<'_> {
-    /// All places with one link. The kernel refuses all for one that it cannot
+    /// All points with one link. The kernel refuses all for one that it cannot
     /// probe, so then each half is tried by itself.
-    fn all(&mut self, places: &[UprobePoint], at_return: bool) {
+    fn all(&mut self, points: &[UprobePoint], at_return: bool) {
         let request = Request {
             means: PerfLink::Link,
             at_return,
             process: self.process,
-            places: places.to_vec(),
+            points: points.to_vec(),
         };
         match self.keeper.link(&request, self.program.program.as_fd(), self.file) {
             Ok(()) => {}
-            Err(error) if places.len() > 1 && concerns_one_place(&error) => {
-                let (first, second) = places.split_at(places.len() / 2);
+            Err(error) if points.len() > 1 && concerns_one_place(&error) => {
+                let (first, second) = points.split_at(points.len() / 2);
                 self.all(first, at_return);
                 self.all(second, at_return);
             }
-            Err(why) => self.refuse(places.len(), why),
+            Err(why) => self.refuse(points.len(), why),
         }
     }
 
-    fn event(&mut self, pmu: u32, place: UprobePoint, at_return: bool) {
+    fn event(&mut self, pmu: u32, point: UprobePoint, at_return: bool) {
         let request =
-            |means| Request { means, at_return, process: self.process, places: vec![place] };
+            |means| Request { means, at_return, process: self.process, points: vec![point] };
         let linked = match &self.program.cookies {
             None => self.keeper.link(
                 &request(PerfLink::LinkedEvent(pmu)),
@@ -120,7 +120,7 @@ impl Attaching<'_> {
                 self.file,
             ),
             // The event holds on to the program.
-            Some(cookies) => cookies.program(place.cookie).and_then(|program| {
+            Some(cookies) => cookies.program(point.cookie).and_then(|program| {
                 self.keeper.link(&request(PerfLink::Event(pmu)), program.as_fd(), self.file)
             }),
         };
@@ -129,14 +129,14 @@ impl Attaching<'_> {
         }
     }
 
-    fn refuse(&mut self, places: usize, why: io::Error) {
+    fn refuse(&mut self, points: usize, why: io::Error) {
         match self
             .refused
             .iter_mut()
             .find(|refused| refused.why.raw_os_error() == why.raw_os_error())
         {
-            Some(refused) => refused.places += places,
-            None => self.refused.push(RefusedPoints { places, why }),
+            Some(refused) => refused.points += points,
+            None => self.refused.push(RefusedPoints { points, why }),
         }
     }
 }
@@ -152,21 +152,21 @@ pub(super) fn link(
     program: BorrowedFd<'_>,
     file: BorrowedFd<'_>,
 ) -> io::Result<Vec<OwnedFd>> {
-    let Request { means, at_return, process, places } = request;
+    let Request { means, at_return, process, points } = request;
     let pid = process.map(|one| one.pid);
     let path = bpf_calls::path_of(file);
     let (pmu, is_linked) = match *means {
         PerfLink::Link => {
-            return bpf_calls::link_uprobe_multi(program, &path, places, *at_return, pid)
+            return bpf_calls::link_uprobe_multi(program, &path, points, *at_return, pid)
                 .map(|link| vec![link]);
         }
         PerfLink::Event(pmu) => (pmu, false),
         PerfLink::LinkedEvent(pmu) => (pmu, true),
     };
-    let place = *places.first().ok_or(io::ErrorKind::InvalidInput)?;
-    let event = bpf_calls::open_uprobe_event(pmu, &path, place, *at_return, pid)?;
+    let point = *points.first().ok_or(io::ErrorKind::InvalidInput)?;
+    let event = bpf_calls::open_uprobe_event(pmu, &path, point, *at_return, pid)?;
     if is_linked {
-        let link = bpf_calls::link_perf_event(program, event.as_fd(), place.cookie)?;
+        let link = bpf_calls::link_perf_event(program, event.as_fd(), point.cookie)?;
         return Ok(vec![link, event]);
     }
     bpf_calls::run_at(event.as_fd(), program)?;

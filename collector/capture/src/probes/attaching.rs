@@ -1,8 +1,8 @@
 //! Attaching to files piece by piece, so that none of them keeps all others waiting.
 //!
-//! How long the kernel takes for a place is decided by whoever has the file mapped: each list of
+//! How long the kernel takes for a point is decided by whoever has the file mapped: each list of
 //! mappings is locked, and who changes theirs all the time keeps the lock. So a file is attached to
-//! in pieces, the first of one place, and as many places at once as their time allows. What takes
+//! in pieces, the first of one point, and as many points at once as their time allows. What takes
 //! longer than a turn goes on when nothing else is to be done, and so does what belongs to an owner
 //! whose files have had their share: those who had least come first.
 
@@ -20,12 +20,12 @@ use super::manager::{AttachContext, ManagerReport};
 /// As long may a piece take, and the files of a turn.
 const PIECE: Duration = Duration::from_millis(100);
 const TURN: Duration = Duration::from_millis(300);
-/// What takes longer for a single place is given up, unless the user asked for its probes: rings
+/// What takes longer for a single point is given up, unless the user asked for its probes: rings
 /// come first, so that most instrumented programs are recorded all the same.
 const SLOW: Duration = Duration::from_secs(1);
-/// A piece that was quick is followed by one of so many times as many places.
+/// A piece that was quick is followed by one of so many times as many points.
 const GROWTH: usize = 16;
-/// No piece has more places.
+/// No piece has more points.
 const SLOTS_MAX: usize = 16_384;
 /// What an owner's files may take before they wait, and which part of all time thereafter; the same
 /// part is used for those that wait, but more where the user asked for what they have.
@@ -83,11 +83,11 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// So many places took so long; how long each of them did.
-    fn took(&mut self, places: usize, time: Duration) -> Duration {
-        let each = time / places.max(1) as u32;
+    /// So many points took so long; how long each of them did.
+    fn took(&mut self, points: usize, time: Duration) -> Duration {
+        let each = time / points.max(1) as u32;
         self.next = match time <= PIECE / 2 {
-            true => places * GROWTH,
+            true => points * GROWTH,
             false => (PIECE.as_nanos() / each.as_nanos().max(1)) as usize,
         };
         self.next = self.next.clamp(1, SLOTS_MAX);
@@ -96,12 +96,12 @@ impl Progress {
 }
 
 impl AttachJob {
-    /// The next places, and whether rings are announced there.
+    /// The next points, and whether rings are announced there.
     fn next_piece(&mut self) -> Option<(bool, Vec<Point>)> {
         let of_rings = !self.rings.is_empty();
         let from = if of_rings { &mut self.rings } else { &mut self.hits };
-        let places = self.progress.next.min(from.len());
-        (places > 0).then(|| (of_rings, from.drain(..places).collect()))
+        let points = self.progress.next.min(from.len());
+        (points > 0).then(|| (of_rings, from.drain(..points).collect()))
     }
 
     fn left(&self) -> usize {
@@ -202,7 +202,7 @@ impl Attaching {
             reported.unattached().end();
             is_urgent |= self.replace(&mut job, reported);
             self.waiting.used(job.payer, took, Instant::now());
-            let lost: usize = refused.iter().map(|refused| refused.places).sum();
+            let lost: usize = refused.iter().map(|refused| refused.points).sum();
             job.progress.attached += points.len() - lost;
             job.progress.refused.extend(refused);
             let each = job.progress.took(points.len(), took);
@@ -261,7 +261,7 @@ fn finish(job: &AttachJob, reported: &ManagerReport) -> bool {
         reported.unattached().waited(job.owner, *since);
     }
     reported.attached(*attached);
-    let lost: usize = refused.iter().map(|refused| refused.places).sum();
+    let lost: usize = refused.iter().map(|refused| refused.points).sum();
     // Who was attached to alone may have ended before.
     let is_gone =
         |of: &&RefusedPoints| job.process.is_some() && of.why.raw_os_error() == Some(libc::ESRCH);

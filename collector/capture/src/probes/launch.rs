@@ -152,15 +152,16 @@ fn libraries(path: &Path, is_file: &IsFile<'_>) -> Option<Libraries> {
 }
 
 /// Where a file's libraries are looked for: where it says, where the user says, where all lie.
-fn search_folders(path: &Path, said: &[std::ffi::OsString]) -> Vec<PathBuf> {
+fn search_folders(path: &Path, listed: &[std::ffi::OsString]) -> Vec<PathBuf> {
     let own = path.parent().unwrap_or(Path::new("/")).to_string_lossy().into_owned();
-    let said = said.iter().flat_map(std::env::split_paths);
-    let said = said.map(|folder| {
+    let listed = listed.iter().flat_map(std::env::split_paths);
+    let listed = listed.map(|folder| {
         PathBuf::from(folder.to_string_lossy().replace("${ORIGIN}", &own).replace("$ORIGIN", &own))
     });
     let user = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let user: Vec<PathBuf> = std::env::split_paths(&user).collect();
-    said.chain(user)
+    listed
+        .chain(user)
         .chain(PARENT_FOLDERS.map(|parent| Path::new(parent).join(LIBRARIES)))
         .chain(LIBRARY_FOLDERS.map(PathBuf::from))
         .filter(|folder| folder.is_absolute())

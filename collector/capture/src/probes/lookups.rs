@@ -68,7 +68,7 @@ impl Lookups {
     /// A hit of a probe with [`OF_LOOKUP`]; what it tells.
     pub(super) fn hit(&mut self, hit: &ProbeRecord, record: &[u8]) -> Option<FoundFunction> {
         let behind = record.get(ProbeRecord::SIZE..)?;
-        let (word, texts) = behind.split_first_chunk()?;
+        let (word, strings) = behind.split_first_chunk()?;
         if hit.probe & ANSWER != 0 {
             let asked = self.open.remove(&hit.tid)?;
             let address = u64::from_le_bytes(*word);
@@ -79,7 +79,7 @@ impl Lookups {
         self.open.remove(&hit.tid);
         let asked = match hit.texts {
             0 => LookupTarget::At(u64::from_le_bytes(*word)),
-            _ => LookupTarget::For(known(text(texts)?)?),
+            _ => LookupTarget::For(known(text(strings)?)?),
         };
         if self.open.len() < OPEN_MAX {
             self.open.insert(hit.tid, asked);
@@ -89,9 +89,9 @@ impl Lookups {
 }
 
 /// The first text of a record.
-fn text(texts: &[u8]) -> Option<&str> {
-    let length = usize::from(u16::from_le_bytes(*texts.first_chunk()?));
-    std::str::from_utf8(texts.get(4..4 + length)?).ok()
+fn text(strings: &[u8]) -> Option<&str> {
+    let length = usize::from(u16::from_le_bytes(*strings.first_chunk()?));
+    std::str::from_utf8(strings.get(4..4 + length)?).ok()
 }
 
 /// The function of that name, with the track of its interface.

@@ -97,7 +97,7 @@ pub(super) struct ManagerReport {
     /// What was not attached to.
     unattached: Mutex<Unattached>,
     files: AtomicU64,
-    places: AtomicU64,
+    points: AtomicU64,
     pub(super) scanned: AtomicU64,
     /// Files whose mappings were counted before they were attached to: in the kernel's tree, and in
     /// lists of mappings.
@@ -147,10 +147,10 @@ impl ManagerReport {
         self.unattached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So many places of a file were attached to.
-    pub(super) fn attached(&self, places: usize) {
-        self.files.fetch_add(u64::from(places > 0), Ordering::Relaxed);
-        self.places.fetch_add(places as u64, Ordering::Relaxed);
+    /// So many points of a file were attached to.
+    pub(super) fn attached(&self, points: usize) {
+        self.files.fetch_add(u64::from(points > 0), Ordering::Relaxed);
+        self.points.fetch_add(points as u64, Ordering::Relaxed);
     }
 
     /// These match nothing so far.
@@ -447,7 +447,7 @@ impl Manager {
             ("probe_files_attached", load(&reported.files)),
             ("probe_files_counted", load(&reported.by_tree) + load(&reported.by_lists)),
             ("probe_files_counted_by_lists", load(&reported.by_lists)),
-            ("probe_places_attached", load(&reported.places)),
+            ("probe_places_attached", load(&reported.points)),
             ("marked_programs_begun_late", load(&reported.late)),
             ("probe_files_unattached", reported.unattached().missing()),
             (

@@ -206,13 +206,13 @@ impl Planner {
                 at_return: false,
             });
         }
-        for (name, role, texts) in CLIENT_PROBES {
+        for (name, role, readings) in CLIENT_PROBES {
             // A probe of one name has one list of types, but in a forged file.
             for sites in sites_of(probes, |probe| probe.provider == PROVIDER && probe.name == name)
                 .into_iter()
                 .take(1)
             {
-                let arguments = texts
+                let arguments = readings
                     .iter()
                     .map(|text| ArgumentSpec { name: None, kind: argument_kind(text) })
                     .collect();
@@ -236,9 +236,10 @@ impl Planner {
         let Some(first) = sites.first() else { return };
         let of_client = CLIENT_PROBES.iter().any(|(_, role, _)| *role == meaning.role);
         let probe = self.number() | if of_client { OF_CLIENT } else { 0 };
-        let said = &meaning.arguments;
+        let named = &meaning.arguments;
         let arguments = first.arguments.iter().take(ARGUMENTS_MAX).enumerate();
-        let arguments = arguments.map(|(index, argument)| defined(index, argument, said)).collect();
+        let arguments =
+            arguments.map(|(index, argument)| defined(index, argument, named)).collect();
         plan.definitions.push(ProbeDefinition {
             probe,
             role: meaning.role,
@@ -259,7 +260,7 @@ impl Planner {
                     .arguments
                     .iter()
                     .enumerate()
-                    .map(|(index, argument)| (argument.clone(), text(kind(said, index), argument)))
+                    .map(|(index, argument)| (argument.clone(), text(kind(named, index), argument)))
                     .collect(),
                 at_return: false,
             }
@@ -313,10 +314,10 @@ impl Planner {
         path: &str,
         name: &str,
         role: ProbeRole,
-        places: &[(u64, bool)],
+        offsets: &[(u64, bool)],
         plan: &mut Plan,
     ) {
-        if places.is_empty() {
+        if offsets.is_empty() {
             return;
         }
         let probe = self.number();
@@ -328,7 +329,7 @@ impl Planner {
             path: path.to_owned(),
             ..Default::default()
         });
-        plan.points.extend(places.iter().map(|(offset, at_return)| Planned {
+        plan.points.extend(offsets.iter().map(|(offset, at_return)| Planned {
             offset: *offset,
             semaphore: 0,
             probe,
@@ -348,19 +349,19 @@ fn argument_kind(text: &bool) -> ArgumentKind {
     if *text { ArgumentKind::Text } else { ArgumentKind::Integer }
 }
 
-fn kind(said: &[ArgumentSpec], index: usize) -> ArgumentKind {
-    said.get(index).map_or(ArgumentKind::Auto, |said| said.kind)
+fn kind(named: &[ArgumentSpec], index: usize) -> ArgumentKind {
+    named.get(index).map_or(ArgumentKind::Auto, |named| named.kind)
 }
 
 /// What to tell of the argument of this index, given what was said of all of the probe's.
-fn defined(index: usize, argument: &Argument, said: &[ArgumentSpec]) -> ProbeArgument {
-    let name = said.get(index).and_then(|said| said.name.clone());
+fn defined(index: usize, argument: &Argument, named: &[ArgumentSpec]) -> ProbeArgument {
+    let name = named.get(index).and_then(|named| named.name.clone());
     ProbeArgument {
         name: name.unwrap_or_else(|| format!("arg{index}")),
         size: argument.size,
         signed: argument.signed,
         float: argument.float,
-        text: kind(said, index).text(),
+        text: kind(named, index).text(),
     }
 }
 
@@ -378,11 +379,11 @@ fn text(kind: ArgumentKind, argument: &Argument) -> StringReading {
 fn sites_of(probes: &[UsdtProbe], wanted: impl Fn(&UsdtProbe) -> bool) -> Vec<Vec<&UsdtProbe>> {
     let mut sites: Vec<Vec<&UsdtProbe>> = Vec::new();
     // A file may have a hundred thousand of them, no two alike.
-    let mut places = FxHashMap::default();
+    let mut indices = FxHashMap::default();
     for probe in probes.iter().filter(|probe| wanted(probe)) {
         let types = probe.arguments.iter();
         let types: Vec<_> = types.map(|one| (one.size, one.signed, one.float)).collect();
-        let place = places.entry((&probe.provider, &probe.name, types)).or_insert(sites.len());
+        let place = indices.entry((&probe.provider, &probe.name, types)).or_insert(sites.len());
         match sites.get_mut(*place) {
             Some(group) => group.push(probe),
             None => sites.push(vec![probe]),
@@ -462,8 +463,8 @@ mod tests {
         let roles: Vec<_> =
             plan.definitions.iter().map(|one| (one.role, one.pair, one.named_by)).collect();
         assert_eq!(roles, [(ProbeRole::ZoneBegin, 5, Some(1)), (ProbeRole::ZoneEnd, 5, None)]);
-        let texts: Vec<_> = plan.points[0].arguments.iter().map(|(_, text)| *text).collect();
-        assert_eq!(texts, [StringReading::Always, StringReading::Always, StringReading::Never]);
+        let readings: Vec<_> = plan.points[0].arguments.iter().map(|(_, text)| *text).collect();
+        assert_eq!(readings, [StringReading::Always, StringReading::Always, StringReading::Never]);
         assert_eq!(plan.matched, [0, 1].map(|probe| SpecPart { spec: 3, probe }));
         assert_eq!(plan.definitions[0].nests, Some(true));
     }
@@ -495,8 +496,8 @@ mod tests {
     #[test]
     fn only_eight_bytes_may_turn_out_to_be_a_text() {
         let plan = planned("a:*", &[probe("a", "b", 1, "8@%rdi 4@%esi 8f@%xmm0")]);
-        let texts: Vec<_> = plan.points[0].arguments.iter().map(|(_, text)| *text).collect();
-        assert_eq!(texts, [StringReading::Likely, StringReading::Never, StringReading::Never]);
+        let readings: Vec<_> = plan.points[0].arguments.iter().map(|(_, text)| *text).collect();
+        assert_eq!(readings, [StringReading::Likely, StringReading::Never, StringReading::Never]);
     }
 
     #[test]
@@ -547,9 +548,9 @@ mod tests {
     #[test]
     fn a_function_is_two_probes_of_one_pair() {
         let plan = plan_of(&[(function("work", 64), Returns::At(vec![70, 79]))]);
-        let places: Vec<_> =
+        let points: Vec<_> =
             plan.points.iter().map(|point| (point.offset, point.probe, point.at_return)).collect();
-        assert_eq!(places, [(64, 1, false), (70, 2, false), (79, 2, false)]);
+        assert_eq!(points, [(64, 1, false), (70, 2, false), (79, 2, false)]);
         let roles: Vec<_> = plan.definitions.iter().map(|one| one.role).collect();
         assert_eq!(roles, [ProbeRole::FunctionEntry, ProbeRole::FunctionExit]);
         assert!(
@@ -564,17 +565,17 @@ mod tests {
             (function("rest", 96), Returns::ByAddress),
         ];
         let plan = plan_of(&functions);
-        let places: Vec<_> =
+        let points: Vec<_> =
             plan.ends_first().map(|point| (point.offset, point.at_return)).collect();
-        assert_eq!(places, [(70, false), (79, false), (96, true), (64, false), (96, false)]);
+        assert_eq!(points, [(70, false), (79, false), (96, true), (64, false), (96, false)]);
     }
 
     #[test]
     fn a_function_whose_ends_are_unknown_is_probed_at_its_return_address() {
         let plan = plan_of(&[(function("work", 64), Returns::ByAddress)]);
-        let places: Vec<_> =
+        let points: Vec<_> =
             plan.points.iter().map(|point| (point.offset, point.at_return)).collect();
-        assert_eq!(places, [(64, false), (64, true)]);
+        assert_eq!(points, [(64, false), (64, true)]);
         assert_eq!(plan.definitions[1].role, ProbeRole::FunctionReturn);
     }
 

@@ -159,7 +159,7 @@ fn whatever_lies_in_its_place_a_preloaded_library_is_that_very_file_or_none() {
             for build_id in [&BuildId::default(), &program.build_id] {
                 let (mut pinned, mut mapping) =
                     (PinnedFiles::new(), program.mapping(&path, build_id));
-                pinned.hold(&mut mapping, None);
+                pinned.pin(&mut mapping, None);
                 if let Some(file) = pinned.opened(&path, &mapping.build_id) {
                     assert_eq!(key(file.data()), program.key, "{what}");
                 }
@@ -178,7 +178,7 @@ fn a_preloaded_library_that_shrinks_while_it_is_looked_into_is_an_error() {
     assert_eq!(file.key, program.key);
     let path = program.library.to_str().unwrap();
     let (mut pinned, mut mapping) = (PinnedFiles::new(), program.mapping(path, &program.build_id));
-    assert!(pinned.hold(&mut mapping, None));
+    assert!(pinned.pin(&mut mapping, None));
     assert!(pinned.file(path, &program.build_id).is_some());
     // The headers are still there, and what they tell of is not.
     File::options().write(true).open(&program.library).unwrap().set_len(4096).unwrap();

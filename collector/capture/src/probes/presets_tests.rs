@@ -41,11 +41,11 @@ fn a_library_without_the_functions_is_told_of_and_nothing_is_planned() {
     let (mut planner, mut plan) = (Planner::default(), Plan::default());
     let OpenFile { file, key, .. } =
         OpenFile::at(&FileLocation::Named(Path::new(LIBC)), None).unwrap();
-    let said =
+    let message =
         planner.preset(preset, (key, LIBC), &ReadCache::new(file.reader()), &mut plan).unwrap();
-    assert!(said.contains("none of the functions") && said.contains("CUDA"), "{said}");
+    assert!(message.contains("none of the functions") && message.contains("CUDA"), "{message}");
     let script = tempfile::NamedTempFile::new().unwrap();
-    let said = planner
+    let message = planner
         .preset(
             preset,
             (key, "x"),
@@ -53,6 +53,6 @@ fn a_library_without_the_functions_is_told_of_and_nothing_is_planned() {
             &mut plan,
         )
         .unwrap();
-    assert!(said.starts_with("x: calls of CUDA are not recorded: "), "{said}");
+    assert!(message.starts_with("x: calls of CUDA are not recorded: "), "{message}");
     assert!(plan.points.is_empty() && plan.definitions.is_empty());
 }

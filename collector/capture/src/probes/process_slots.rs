@@ -95,58 +95,58 @@ mod tests {
         SlotHolder { runs_it: true, ..maps(user, pid) }
     }
 
-    fn admitted(places: &mut ProcessSlots, all: impl Iterator<Item = SlotHolder>) -> usize {
-        all.filter(|holder| places.admit(*holder).is_ok()).count()
+    fn admitted(slots: &mut ProcessSlots, all: impl Iterator<Item = SlotHolder>) -> usize {
+        all.filter(|holder| slots.admit(*holder).is_ok()).count()
     }
 
-    fn of(places: &ProcessSlots, user: u32) -> usize {
-        places.holders.iter().filter(|holder| holder.user == user).count()
+    fn of(slots: &ProcessSlots, user: u32) -> usize {
+        slots.holders.iter().filter(|holder| holder.user == user).count()
     }
 
     #[test]
     fn of_a_users_processes_those_come_first_that_run_the_file() {
-        let mut places = ProcessSlots::default();
-        admitted(&mut places, (0..1_000).map(|pid| maps(HONEST, pid)));
-        assert_eq!(of(&places, HONEST), SLOTS_MAX);
+        let mut slots = ProcessSlots::default();
+        admitted(&mut slots, (0..1_000).map(|pid| maps(HONEST, pid)));
+        assert_eq!(of(&slots, HONEST), SLOTS_MAX);
         let programs = (2_000..2_200).map(|pid| runs(HONEST, pid));
-        assert_eq!(admitted(&mut places, programs), SLOTS_MAX);
-        assert_eq!(admitted(&mut places, (0..1_000).map(|pid| maps(HONEST, pid))), 0);
+        assert_eq!(admitted(&mut slots, programs), SLOTS_MAX);
+        assert_eq!(admitted(&mut slots, (0..1_000).map(|pid| maps(HONEST, pid))), 0);
     }
 
     #[test]
     fn who_runs_a_library_leaves_those_their_places_who_map_it() {
-        let mut places = ProcessSlots::default();
-        admitted(&mut places, (0..1_000).map(|pid| runs(HOSTILE, pid)));
+        let mut slots = ProcessSlots::default();
+        admitted(&mut slots, (0..1_000).map(|pid| runs(HOSTILE, pid)));
         let half = SLOTS_MAX as u32 / 2;
         assert_eq!(
-            admitted(&mut places, (2_000..2_000 + half).map(|pid| maps(HONEST, pid))),
+            admitted(&mut slots, (2_000..2_000 + half).map(|pid| maps(HONEST, pid))),
             half as usize
         );
-        assert_eq!(admitted(&mut places, (3_000..4_000).map(|pid| runs(HOSTILE, pid))), 0);
-        assert_eq!(of(&places, HONEST), half as usize);
+        assert_eq!(admitted(&mut slots, (3_000..4_000).map(|pid| runs(HOSTILE, pid))), 0);
+        assert_eq!(of(&slots, HONEST), half as usize);
     }
 
     #[test]
     fn each_user_has_as_many_as_any_other_who_wants_them() {
-        let mut places = ProcessSlots::default();
-        admitted(&mut places, (0..1_000).map(|pid| runs(HOSTILE, pid)));
-        assert_eq!(admitted(&mut places, (2_000..2_010).map(|pid| runs(HONEST, pid))), 10);
-        let gone = places.admit(runs(HONEST + 1, 3_000)).unwrap().unwrap();
+        let mut slots = ProcessSlots::default();
+        admitted(&mut slots, (0..1_000).map(|pid| runs(HOSTILE, pid)));
+        assert_eq!(admitted(&mut slots, (2_000..2_010).map(|pid| runs(HONEST, pid))), 10);
+        let gone = slots.admit(runs(HONEST + 1, 3_000)).unwrap().unwrap();
         assert_eq!((gone.user, gone.pid), (HOSTILE, SLOTS_MAX as u32 - 11), "what came last");
-        admitted(&mut places, (2_010..2_200).map(|pid| runs(HONEST, pid)));
-        assert!(of(&places, HONEST).abs_diff(of(&places, HOSTILE)) <= 1);
-        assert!(places.of(3_000).is_some() && places.of(2_199).is_none());
+        admitted(&mut slots, (2_010..2_200).map(|pid| runs(HONEST, pid)));
+        assert!(of(&slots, HONEST).abs_diff(of(&slots, HOSTILE)) <= 1);
+        assert!(slots.of(3_000).is_some() && slots.of(2_199).is_none());
     }
 
     #[test]
     fn places_of_processes_that_ended_are_free() {
-        let mut places = ProcessSlots::default();
+        let mut slots = ProcessSlots::default();
         for start in 0..100 {
-            if places.admit(runs(HONEST, start)).is_err() {
-                assert_eq!(places.remove(|_| true).len(), SLOTS_MAX);
-                places.admit(runs(HONEST, start)).unwrap();
+            if slots.admit(runs(HONEST, start)).is_err() {
+                assert_eq!(slots.remove(|_| true).len(), SLOTS_MAX);
+                slots.admit(runs(HONEST, start)).unwrap();
             }
         }
-        assert_eq!(places.holders.len(), 100 - SLOTS_MAX);
+        assert_eq!(slots.holders.len(), 100 - SLOTS_MAX);
     }
 }

@@ -261,8 +261,8 @@ mod tests {
     fn only_so_many_arguments_and_texts_as_a_record_has_room_for() {
         let argument: Argument = "8@%rdi".parse().unwrap();
         let program = ArgumentProgram::new(&vec![(argument, StringReading::Always); 20]);
-        let texts =
+        let strings =
             program.0[8..].chunks(ARGUMENT_BYTES).filter(|argument| argument[15] == 1).count();
-        assert_eq!((program.0[0] as usize, texts), (ARGUMENTS_MAX, TEXTS_MAX));
+        assert_eq!((program.0[0] as usize, strings), (ARGUMENTS_MAX, TEXTS_MAX));
     }
 }

@@ -64,7 +64,7 @@ pub(super) struct SingleFile {
     pub(super) what: FileToAttach,
     pub(super) wanted: CountRequest,
     pub(super) with_semaphore: bool,
-    places: ProcessSlots,
+    slots: ProcessSlots,
     counted: Instant,
 }
 
@@ -83,11 +83,11 @@ pub(super) struct SingleFiles {
 #[derive(Debug)]
 pub(super) struct NoRoom;
 
-/// What became of processes that want places.
+/// What became of processes that want slots.
 #[derive(Debug, Default)]
 pub(super) struct Admitted {
     pub(super) new: Vec<SlotHolder>,
-    /// Leases of those whose places are others' now, or nobody's.
+    /// Leases of those whose slots are others' now, or nobody's.
     pub(super) over: Vec<u64>,
 }
 
@@ -114,7 +114,7 @@ impl SingleFiles {
 
     /// Whether the file is attached to so, and not yet in this process.
     pub(super) fn lacks(&self, key: FileKey, pid: u32) -> bool {
-        self.files.get(&key).is_some_and(|single| match single.places.of(pid) {
+        self.files.get(&key).is_some_and(|single| match single.slots.of(pid) {
             Some(holder) => begin_of(pid) != Some(holder.began),
             None => true,
         })
@@ -137,9 +137,9 @@ impl SingleFiles {
                 return Err(NoRoom);
             }
         }
-        let (places, counted) = (ProcessSlots::default(), Instant::now());
+        let (slots, counted) = (ProcessSlots::default(), Instant::now());
         let key = what.file.key;
-        self.files.insert(key, SingleFile { what, wanted, with_semaphore, places, counted });
+        self.files.insert(key, SingleFile { what, wanted, with_semaphore, slots, counted });
         Ok(idle)
     }
 
@@ -147,7 +147,7 @@ impl SingleFiles {
         self.files
             .iter()
             .find(|(_, single)| {
-                self.room.is_same(single.what.owner, owner) && single.places.are_all(has_ended)
+                self.room.is_same(single.what.owner, owner) && single.slots.are_all(has_ended)
             })
             .map(|(key, _)| *key)
     }
@@ -156,11 +156,11 @@ impl SingleFiles {
     pub(super) fn remove(&mut self, key: FileKey) -> Option<(FileToAttach, Vec<u64>)> {
         let mut single = self.files.remove(&key)?;
         self.room.give_back(single.what.owner, 1);
-        let leases = single.places.remove(|_| true).iter().map(|holder| holder.lease).collect();
+        let leases = single.slots.remove(|_| true).iter().map(|holder| holder.lease).collect();
         Some((single.what, leases))
     }
 
-    /// Gives places to processes that have the file mapped.
+    /// Gives slots to processes that have the file mapped.
     pub(super) fn admit(&mut self, key: FileKey, mappers: &[Mapper]) -> Admitted {
         self.admit_as(key, mappers, begin_of)
     }
@@ -177,17 +177,17 @@ impl SingleFiles {
         let mut is_swept = false;
         for Mapper { pid, user, runs_it, .. } in mappers.iter().copied() {
             // Its number may have been another's.
-            let mut over = single.places.remove(|holder| holder.pid == pid && has_ended(holder));
-            if single.places.are_full() && !is_swept {
+            let mut over = single.slots.remove(|holder| holder.pid == pid && has_ended(holder));
+            if single.slots.are_full() && !is_swept {
                 is_swept = true;
-                over.extend(single.places.remove(has_ended));
+                over.extend(single.slots.remove(has_ended));
             }
             admitted.over.extend(over.iter().map(|holder| holder.lease));
-            let is_new = single.places.of(pid).is_none();
+            let is_new = single.slots.of(pid).is_none();
             let Some(began) = begin_of(pid).filter(|_| is_new) else { continue };
             self.last_lease += 1;
             let new = SlotHolder { pid, user, runs_it, began, lease: self.last_lease };
-            if let Ok(gave_way) = single.places.admit(new) {
+            if let Ok(gave_way) = single.slots.admit(new) {
                 admitted.new.push(new);
                 admitted.over.extend(gave_way.map(|holder| holder.lease));
             }
@@ -204,16 +204,16 @@ impl SingleFiles {
     /// Nothing was attached under this lease.
     pub(super) fn take_back(&mut self, key: FileKey, lease: u64) {
         if let Some(single) = self.files.get_mut(&key) {
-            single.places.remove(|holder| holder.lease == lease);
+            single.slots.remove(|holder| holder.lease == lease);
         }
     }
 
-    /// Processes that have the file mapped no more, as all were counted, need no places; their
+    /// Processes that have the file mapped no more, as all were counted, need no slots; their
     /// leases.
     pub(super) fn keep_only(&mut self, key: FileKey, mappers: &[Mapper]) -> Vec<u64> {
         let Some(single) = self.files.get_mut(&key) else { return Vec::new() };
         let pids: FxHashSet<u32> = mappers.iter().map(|mapper| mapper.pid).collect();
-        let over = single.places.remove(|holder| !pids.contains(&holder.pid));
+        let over = single.slots.remove(|holder| !pids.contains(&holder.pid));
         over.iter().map(|holder| holder.lease).collect()
     }
 

@@ -62,8 +62,8 @@ fn drivers_are_named_with_their_devices_and_what_they_tell_of_processes() {
 #[test]
 fn a_driver_that_tells_nothing_of_processes_is_named() {
     let fake = Fake::complete();
-    for said in ["drm-driver: amdgpu\ndrm-client-id: 5\n", "pos: 0\nflags: 02\n"] {
-        open(&fake, said);
+    for fdinfo in ["drm-driver: amdgpu\ndrm-client-id: 5\n", "pos: 0\nflags: 02\n"] {
+        open(&fake, fdinfo);
         let memory = fake.support(&works)("gpu_memory");
         assert!(
             !memory.available && memory.reason.contains("nothing is told by amdgpu"),

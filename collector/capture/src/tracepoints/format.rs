@@ -44,9 +44,9 @@ impl Format {
 
 /// A line like `__data_loc char[] driver;\toffset:8;\tsize:4;\tsigned:0;`.
 fn field(line: &str) -> Option<TracepointField> {
-    let (declaration, places) = line.split_once(';')?;
+    let (declaration, layout) = line.split_once(';')?;
     let (size, signed) =
-        (number_behind(places, "size:")?, number_behind(places, "signed:").unwrap_or(0) == 1);
+        (number_behind(layout, "size:")?, number_behind(layout, "signed:").unwrap_or(0) == 1);
     let (declared, name) = declaration.rsplit_once(|c: char| c.is_whitespace() || c == '*')?;
     let (name, is_array) = match name.split_once('[') {
         Some((name, _)) => (name, true),
@@ -70,15 +70,15 @@ fn field(line: &str) -> Option<TracepointField> {
     };
     Some(TracepointField {
         name: name.to_owned(),
-        offset: number_behind(places, "offset:")?,
+        offset: number_behind(layout, "offset:")?,
         size,
         signed,
         kind,
     })
 }
 
-fn number_behind(places: &str, key: &str) -> Option<u16> {
-    let place = places.split(';').find_map(|place| place.trim().strip_prefix(key));
+fn number_behind(layout: &str, key: &str) -> Option<u16> {
+    let place = layout.split(';').find_map(|place| place.trim().strip_prefix(key));
     place.and_then(|value| value.trim().parse::<u16>().ok())
 }
 

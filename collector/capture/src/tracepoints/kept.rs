@@ -6,7 +6,7 @@ use super::format::Format;
 
 /// Records are kept to this, as bpf/src/tracepoints.bpf.c has it.
 const MOST_BYTES: usize = 256;
-/// What is kept of the texts behind the fixed part: names of drivers and timelines.
+/// What is kept of the strings behind the fixed part: names of drivers and timelines.
 const TEXT_BYTES: usize = 96;
 
 /// The part of a record that is kept: to the end of its last text, as far as that lies within
@@ -15,7 +15,7 @@ const TEXT_BYTES: usize = 96;
 pub(super) struct RecordPrefix {
     /// Bytes at most, a multiple of 8.
     pub(super) most_bytes: u64,
-    /// Where it is told where the last text lies; 0 where there are no texts.
+    /// Where it says where the last string lies; 0 where there are no strings.
     pub(super) text_at: u64,
     /// What that place counts from.
     pub(super) text_base: u64,
@@ -25,9 +25,9 @@ impl RecordPrefix {
     /// Of records of this format.
     pub(super) fn of(format: &Format) -> Self {
         let last = format.last_text();
-        let texts = if last.is_some() { TEXT_BYTES } else { 0 };
+        let text_bytes = if last.is_some() { TEXT_BYTES } else { 0 };
         let most_bytes =
-            (format.fixed_bytes() + texts).next_multiple_of(8).clamp(8, MOST_BYTES) as u64;
+            (format.fixed_bytes() + text_bytes).next_multiple_of(8).clamp(8, MOST_BYTES) as u64;
         let reported =
             last.map(place_of).filter(|(at, _)| at.is_multiple_of(4) && at + 4 <= most_bytes);
         let (text_at, text_base) = reported.unwrap_or_default();

@@ -11,7 +11,7 @@ use super::selector::TracepointSelector;
 use super::tracefs::private_events;
 
 /// Where tracefs is mounted (from 4.1 on, and before as part of debugfs).
-const PLACES: [&str; 2] = ["sys/kernel/tracing/events", "sys/kernel/debug/tracing/events"];
+const FOLDERS: [&str; 2] = ["sys/kernel/tracing/events", "sys/kernel/debug/tracing/events"];
 
 /// A tracepoint that can be attached to.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,10 +56,10 @@ pub(crate) fn offered(wanted: &[TracepointSelector<'_>]) -> io::Result<Offers> {
 /// As of [`offered`].
 pub(crate) fn offered_below(root: &Path, wanted: &[TracepointSelector<'_>]) -> io::Result<Offers> {
     let mut refused = io::Error::from(io::ErrorKind::NotFound);
-    for place in places(root) {
-        match fs::read_dir(&place) {
+    for folder in folders(root) {
+        match fs::read_dir(&folder) {
             // Some kernels show the folder to everybody and what is in it to root.
-            Ok(_) => match offered_at(&place, wanted) {
+            Ok(_) => match offered_at(&folder, wanted) {
                 (offers, Some(error)) if offers.offers.is_empty() => refused = error,
                 (offers, _) => return Ok(offers),
             },
@@ -72,25 +72,25 @@ pub(crate) fn offered_below(root: &Path, wanted: &[TracepointSelector<'_>]) -> i
 
 /// Where the events of a machine may be found. Where nobody has mounted tracefs, this process
 /// mounts it for itself.
-fn places(root: &Path) -> Vec<PathBuf> {
-    let mut places: Vec<PathBuf> = PLACES.iter().map(|place| root.join(place)).collect();
-    if root == Path::new("/") && !places.iter().any(|place| place.exists()) {
+fn folders(root: &Path) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = FOLDERS.iter().map(|folder| root.join(folder)).collect();
+    if root == Path::new("/") && !folders.iter().any(|folder| folder.exists()) {
         // Who may not do that is told what is not there.
-        places.extend(private_events());
+        folders.extend(private_events());
     }
-    places
+    folders
 }
 
 /// Mounts tracefs for this process where nobody has mounted it. That needs more rights than all
 /// else that a recording does, so it comes before these are given up; later it is there for whoever
 /// asks what is offered.
 pub fn mount_tracepoints() {
-    places(Path::new("/"));
+    folders(Path::new("/"));
 }
 
 /// All tracepoints of this kernel as users name them, subsystems included.
 pub(super) fn names() -> Vec<String> {
-    let Some(events) = places(Path::new("/")).into_iter().find(|place| place.exists()) else {
+    let Some(events) = folders(Path::new("/")).into_iter().find(|folder| folder.exists()) else {
         return Vec::new();
     };
     let mut names = Vec::new();

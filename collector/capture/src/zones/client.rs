@@ -95,7 +95,7 @@ pub(super) struct Client {
     start: Start,
     rings: Vec<Ring>,
     /// Where a ring lies among them, by its number.
-    places: FxHashMap<u32, usize>,
+    indices: FxHashMap<u32, usize>,
     /// The ring that is looked at next, and how many are still to be looked at in this round.
     next: usize,
     left: usize,
@@ -148,7 +148,7 @@ impl Client {
             memory: arena.memory.clone(),
             start,
             rings: Vec::new(),
-            places: FxHashMap::default(),
+            indices: FxHashMap::default(),
             next: 0,
             left: 0,
             due: false,
@@ -198,7 +198,7 @@ impl Client {
 
     /// Reads this ring, too.
     pub(super) fn add_ring(&mut self, number: u32) {
-        if self.places.contains_key(&number) {
+        if self.indices.contains_key(&number) {
             return;
         }
         let reader = RingReader::new(
@@ -207,7 +207,7 @@ impl Client {
             self.start.ticks(self.subject.clock),
             self.had_reader,
         );
-        self.places.insert(number, self.rings.len());
+        self.indices.insert(number, self.rings.len());
         self.rings.push(Ring {
             number,
             reader,
@@ -221,7 +221,8 @@ impl Client {
     /// The thread that has this ring; `None` when nobody knows it any more.
     /// Returns whether that is news.
     pub(super) fn set_ring_owner(&mut self, ring: u32, owner: u32, tid: Option<u32>) -> bool {
-        let Some(ring) = self.places.get(&ring).and_then(|place| self.rings.get_mut(*place)) else {
+        let Some(ring) = self.indices.get(&ring).and_then(|place| self.rings.get_mut(*place))
+        else {
             return false;
         };
         ring.empty_at = None;

@@ -373,9 +373,9 @@ impl Discovery {
     pub(super) fn roll_call(&self) -> Vec<DiscoveryJob> {
         let all = self.watched.iter().map(|watched| &watched.taken);
         let asked = all.filter(|taken| !taken.roll_call_waits.swap(true, Ordering::Relaxed));
-        let held =
+        let cleanups =
             self.arenas.take_held().into_iter().map(|(pid, path)| DiscoveryJob::Held(pid, path));
-        asked.map(|taken| DiscoveryJob::RollCall(taken.clone())).chain(held).collect()
+        asked.map(|taken| DiscoveryJob::RollCall(taken.clone())).chain(cleanups).collect()
     }
 
     /// Does what is next; what that took on other threads.
@@ -495,13 +495,13 @@ impl Discovery {
         let Some(maker) = ArenaMaker::of(&root, pid) else { return };
         let descriptors = find::arena_descriptors(&root, pid).into_iter();
         // Others may have sent it as many descriptors as it takes.
-        let own = descriptors.filter_map(LocatedArena::at).filter(|place| maker.made(&place.found));
-        let mut places: Vec<_> = own.take(MOST_OF_A_PROCESS as usize).collect();
-        if places.is_empty() {
-            places = self.mapped.arenas(&root, pid, user);
-            places.retain(|place| maker.made(&place.found));
+        let own = descriptors.filter_map(LocatedArena::at).filter(|arena| maker.made(&arena.found));
+        let mut arenas: Vec<_> = own.take(MOST_OF_A_PROCESS as usize).collect();
+        if arenas.is_empty() {
+            arenas = self.mapped.arenas(&root, pid, user);
+            arenas.retain(|arena| maker.made(&arena.found));
         }
-        for LocatedArena { path, found } in places.iter().take(MOST_OF_A_PROCESS as usize) {
+        for LocatedArena { path, found } in arenas.iter().take(MOST_OF_A_PROCESS as usize) {
             if self.arenas.known(found.id).is_some() {
                 continue;
             }

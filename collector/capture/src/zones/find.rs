@@ -282,13 +282,13 @@ mod tests {
         fs::create_dir_all(process.join("fd")).unwrap();
         fs::create_dir_all(root.path().join("proc/75/map_files")).unwrap();
         fs::create_dir_all(process.join("task/75/fd")).unwrap();
-        let places = [process.join("task/75/fd/3"), root.path().join("proc/75/map_files/1-2")];
-        for place in &places {
+        let paths = [process.join("task/75/fd/3"), root.path().join("proc/75/map_files/1-2")];
+        for path in &paths {
             let arena = format!("/memfd:{ARENA_NAME} (deleted)");
-            std::os::unix::fs::symlink(arena, place).unwrap();
+            std::os::unix::fs::symlink(arena, path).unwrap();
         }
-        assert_eq!(arena_descriptors(root.path(), 70), places[..1]);
-        assert_eq!(arena_mappings(root.path(), 70), places[1..]);
+        assert_eq!(arena_descriptors(root.path(), 70), paths[..1]);
+        assert_eq!(arena_mappings(root.path(), 70), paths[1..]);
     }
 
     #[test]

@@ -247,14 +247,14 @@ mod tests {
     const HUGE: [u8; 9] = [8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xf8];
 
     /// Steps of the first program, with an honest zone each.
-    fn steps(all: &[&[u8]]) -> Vec<u8> {
+    fn input_of(all: &[&[u8]]) -> Vec<u8> {
         all.iter().flat_map(|step| [&[HONEST_ZONE | 0x10], *step].concat()).collect()
     }
 
     /// The same of a program that has been announced and drained once.
     fn begun(rest: &[&[u8]]) -> Vec<u8> {
         let start: [&[u8]; 3] = [&[ANNOUNCE], &[ZONES, 3], &[DRAIN]];
-        steps(&[&start[..], rest].concat())
+        input_of(&[&start[..], rest].concat())
     }
 
     /// The first inputs of the fuzz target `arenas`, by the names of their files: one of each way
@@ -266,10 +266,10 @@ mod tests {
         let every_kind: Vec<&[u8]> = every_kind.iter().map(Vec::as_slice).collect();
         vec![
             ("honest", begun(&[&[ZONES, 200], &[DRAIN], &[DISCOVER], &[ZONES, 1], &[DRAIN_AGAIN]])),
-            ("unannounced", steps(&[&[FILE_SEEN], &[ZONES, 9], &[DISCOVER], &[DRAIN]])),
+            ("unannounced", input_of(&[&[FILE_SEEN], &[ZONES, 9], &[DISCOVER], &[DRAIN]])),
             (
                 "any-ring",
-                steps(&[
+                input_of(&[
                     &[ANNOUNCE_ANY, 7, 2, 4, 0],
                     &[ANNOUNCE_ANY, 0, 1, 5],
                     &[DISCOVER],
@@ -286,7 +286,7 @@ mod tests {
                 begun(&[&[NEXT_OWNER], &[SET_STATE, 2], &[DISCOVER], &[SET_STATE, 3], &[DRAIN]]),
             ),
             ("another-ring", begun(&[&[MOVE_RING, 200], &[ZONES, 1], &[ANNOUNCE], &[DRAIN]])),
-            ("claims", steps(&[&[CLAIM, 4, 0xff, 0xff, 0xff, 0xff], &[DISCOVER], &[DRAIN]])),
+            ("claims", input_of(&[&[CLAIM, 4, 0xff, 0xff, 0xff, 0xff], &[DISCOVER], &[DRAIN]])),
             (
                 "definitions",
                 begun(&[&[DEFINE, 3, 1, 7, 3], &[DRAIN], &[DEFINE, 2, 0, 200], &[DRAIN]]),

@@ -256,9 +256,9 @@ fn a_process_has_sixteen_arenas_and_each_one_more_is_counted_once() {
         ),
         (16, 4)
     );
-    let said = recorder.follower.notes_for_tests();
-    assert_eq!(said.len(), 1, "it is said once: {said:?}");
-    assert!(said[0].contains("as many as one may have"), "{said:?}");
+    let notes = recorder.follower.notes_for_tests();
+    assert_eq!(notes.len(), 1, "it is said once: {notes:?}");
+    assert!(notes[0].contains("as many as one may have"), "{notes:?}");
 }
 
 #[test]

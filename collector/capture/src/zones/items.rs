@@ -92,11 +92,11 @@ mod tests {
     type PieceOutlines = Vec<(usize, u32, bool)>;
 
     fn walked(words: &[u64], limit: usize) -> (Result<usize, Malformed>, PieceOutlines) {
-        let mut seen = Vec::new();
+        let mut outlines = Vec::new();
         let result = pieces(words, limit, |piece| {
-            seen.push((piece.words.len(), piece.items, piece.starts_stamped));
+            outlines.push((piece.words.len(), piece.items, piece.starts_stamped));
         });
-        (result, seen)
+        (result, outlines)
     }
 
     #[test]
@@ -105,13 +105,13 @@ mod tests {
         let words: Vec<u64> = (0..30_000)
             .flat_map(|n| [begin(n)[0], 1, color, color, n << 8 | u64::from(ZONE_END)])
             .collect();
-        let (result, seen) = walked(&words, usize::MAX);
+        let (result, outlines) = walked(&words, usize::MAX);
         assert_eq!(result, Ok(words.len()));
-        assert!(seen.len() > 10 && seen.iter().all(|(_, _, stamped)| *stamped));
-        assert_eq!(seen.iter().map(|(_, items, _)| *items).sum::<u32>(), 30_000 * 4);
-        assert_eq!(seen.iter().map(|(words, ..)| *words).sum::<usize>(), words.len());
+        assert!(outlines.len() > 10 && outlines.iter().all(|(_, _, stamped)| *stamped));
+        assert_eq!(outlines.iter().map(|(_, items, _)| *items).sum::<u32>(), 30_000 * 4);
+        assert_eq!(outlines.iter().map(|(words, ..)| *words).sum::<usize>(), words.len());
         assert!(
-            seen.iter().all(|(words, ..)| words * 8 <= 64 << 10),
+            outlines.iter().all(|(words, ..)| words * 8 <= 64 << 10),
             "no piece is larger than a chunk"
         );
     }

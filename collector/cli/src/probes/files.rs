@@ -15,7 +15,7 @@ pub(super) struct Mapped {
     /// Device and inode as the kernel lists them; they tell files apart.
     key: (String, u64),
     /// Where it is mapped: one that ends takes only its own away.
-    places: Vec<FileMapping>,
+    mappings: Vec<FileMapping>,
     /// Its name, as the first process sees it.
     pub(super) path: String,
 }
@@ -98,7 +98,7 @@ fn once(mappings: impl IntoIterator<Item = Mapped>) -> Vec<Mapped> {
     for file in mappings {
         let at = *known.entry(file.key.clone()).or_insert(files.len());
         match files.get_mut(at) {
-            Some(same) => same.places.extend(file.places),
+            Some(same) => same.mappings.extend(file.mappings),
             None => files.push(file),
         }
     }
@@ -141,7 +141,7 @@ fn parse(folder: &Path, pid: u32, line: &[u8]) -> Option<Mapped> {
         name: name.trim_start_matches('/').into(),
         pid,
     };
-    Some(Mapped { key: (device, inode), places: vec![place], path: path.to_owned() })
+    Some(Mapped { key: (device, inode), mappings: vec![place], path: path.to_owned() })
 }
 
 fn hexadecimal(text: &str) -> Option<u64> {
@@ -154,10 +154,10 @@ impl Mapped {
     /// `None` if all processes that had mapped it have ended.
     pub(super) fn open(&self) -> Result<Option<OpenedFile>> {
         let mut why = None;
-        for place in &self.places {
-            match self.open_at(place) {
+        for mapping in &self.mappings {
+            match self.open_at(mapping) {
                 Ok(file) => return Ok(Some(file)),
-                Err(_) if !place.process.exists() => {}
+                Err(_) if !mapping.process.exists() => {}
                 Err(error) => why = Some(error),
             }
         }

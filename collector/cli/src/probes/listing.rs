@@ -165,13 +165,13 @@ impl FileReport {
     /// places are one line, with the arguments of the first.
     pub(super) fn text(&self) -> String {
         let mut text = printable(&self.path) + "\n";
-        let mut places = BTreeMap::<(&str, &str), usize>::new();
+        let mut counts = BTreeMap::<(&str, &str), usize>::new();
         for ProbeReport { provider, name, .. } in &self.probes {
-            *places.entry((provider, name)).or_default() += 1;
+            *counts.entry((provider, name)).or_default() += 1;
         }
         for probe in &self.probes {
             // What was counted is told at the first of them.
-            let Some(count) = places.remove(&(&probe.provider, &probe.name)) else { continue };
+            let Some(count) = counts.remove(&(&probe.provider, &probe.name)) else { continue };
             // Writing to a String never fails.
             let _ = writeln!(text, "  usdt      {}", printable(&probe.text(count)));
         }
@@ -183,15 +183,15 @@ impl FileReport {
 }
 
 impl ProbeReport {
-    fn text(&self, places: usize) -> String {
+    fn text(&self, locations: usize) -> String {
         let arguments: Vec<String> =
             self.arguments.iter().map(|a| format!("{}: {}", a.name, a.value)).collect();
         let mut text = format!("{}:{}({})", self.provider, self.name, arguments.join(", "));
         if self.has_semaphore {
             text += "  semaphore";
         }
-        if places > 1 {
-            let _ = write!(text, "  {places} places");
+        if locations > 1 {
+            let _ = write!(text, "  {locations} places");
         }
         text
     }

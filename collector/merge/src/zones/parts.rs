@@ -127,7 +127,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn text(role: TextRole, field: u32, text: &str) -> Vec<u64> {
-        let pieces = Attribute::parts(role, field, text.as_bytes());
+        let pieces = Attribute::text_pieces(role, field, text.as_bytes());
         pieces.flat_map(|piece| Item::Attribute(piece).encode().to_vec()).collect()
     }
 

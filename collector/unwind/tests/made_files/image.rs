@@ -188,9 +188,9 @@ impl Image {
             let at = section.len();
             let cie = cies[usize::from(function.is_signal_frame)];
             let code = self.address(function);
-            let seen = code as i64 - (address + at as u64 + 8) as i64;
+            let relative = code as i64 - (address + at as u64 + 8) as i64;
             let mut content = ((at + 4 - cie) as u32).to_le_bytes().to_vec();
-            content.extend((seen as i32).to_le_bytes());
+            content.extend((relative as i32).to_le_bytes());
             content.extend(function.length.to_le_bytes());
             content.push(0);
             content.extend(&function.instructions);

@@ -12,7 +12,7 @@ fn known(start: i64, length: u32, words: u8) -> Function {
 }
 
 /// Addresses and offsets of rules; 0 words are no rule.
-fn seen(rows: &[UnwindRow]) -> Vec<(u16, i16)> {
+fn addresses_and_offsets(rows: &[UnwindRow]) -> Vec<(u16, i16)> {
     for row in rows {
         let says_where = ![cfa_rule::NONE, cfa_rule::INEXPRESSIBLE].contains(&row.cfa);
         assert_eq!(says_where, row.cfa_offset != 0, "{row:?}");
@@ -24,19 +24,22 @@ fn seen(rows: &[UnwindRow]) -> Vec<(u16, i16)> {
 fn padding_goes_on_and_gaps_are_unknown() {
     let functions = vec![known(0, 17, 2), known(32, 16, 3), known(64, 16, 4)];
     let rows = Image::new(functions).rows();
-    assert_eq!(seen(&rows), [(0, 2), (32, 3), (48, 0), (64, 4), (80, 0)]);
+    assert_eq!(addresses_and_offsets(&rows), [(0, 2), (32, 3), (48, 0), (64, 4), (80, 0)]);
 }
 
 #[test]
 fn equal_neighbours_are_one_row() {
     let functions = vec![known(0, 16, 2), known(16, 10, 2), known(32, 16, 2)];
-    assert_eq!(seen(&Image::new(functions).rows()), [(0, 2), (48, 0)]);
+    assert_eq!(addresses_and_offsets(&Image::new(functions).rows()), [(0, 2), (48, 0)]);
 }
 
 #[test]
 fn of_functions_that_overlap_the_later_one_wins_from_its_beginning_on() {
     let functions = vec![known(0, 64, 2), known(16, 16, 3), known(100, 8, 4)];
-    assert_eq!(seen(&Image::new(functions).rows()), [(0, 2), (16, 3), (32, 0), (100, 4), (108, 0)]);
+    assert_eq!(
+        addresses_and_offsets(&Image::new(functions).rows()),
+        [(0, 2), (16, 3), (32, 0), (100, 4), (108, 0)]
+    );
 }
 
 #[test]
@@ -44,9 +47,9 @@ fn functions_that_cross_pages_hold_in_both() {
     let long = function(0xfff0, 0x1_0020, &[DEF_CFA_OFFSET, 16, advance(8), DEF_CFA_OFFSET, 24]);
     let image = Image::new(vec![long]);
     let pages = image.pages(0..3).unwrap();
-    assert_eq!(seen(&pages[0]), [(0, 0), (0xfff0, 2), (0xfff8, 3)]);
-    assert_eq!(seen(&pages[1]), [(0, 3)]);
-    assert_eq!(seen(&pages[2]), [(0, 3), (0x10, 0)]);
+    assert_eq!(addresses_and_offsets(&pages[0]), [(0, 0), (0xfff0, 2), (0xfff8, 3)]);
+    assert_eq!(addresses_and_offsets(&pages[1]), [(0, 3)]);
+    assert_eq!(addresses_and_offsets(&pages[2]), [(0, 3), (0x10, 0)]);
     for (number, page) in pages.iter().enumerate() {
         assert_eq!(image.pages(number as u32..number as u32 + 1).unwrap()[0], *page);
     }
@@ -56,7 +59,7 @@ fn functions_that_cross_pages_hold_in_both() {
 fn padding_at_a_page_boundary_goes_on() {
     let image = Image::new(vec![known(0xffe0, 0x18, 2), known(0x1_0004, 16, 3)]);
     let alone = image.pages(1..2).unwrap();
-    assert_eq!(seen(&alone[0]), [(0, 2), (4, 3), (20, 0)]);
+    assert_eq!(addresses_and_offsets(&alone[0]), [(0, 2), (4, 3), (20, 0)]);
     assert_eq!(alone[0], image.pages(0..2).unwrap()[1]);
 }
 
@@ -67,7 +70,7 @@ fn pages_without_code_have_one_row_and_each_page_is_there_once() {
     assert_eq!(tables.iter().map(|(page, _)| *page).collect::<Vec<_>>(), [0, 2, 7, u32::MAX]);
     let none = vec![UnwindRow::default()];
     assert_eq!((&tables[0].1, &tables[2].1, &tables[3].1), (&none, &none, &none));
-    assert_eq!(seen(&tables[1].1), [(0, 2), (64, 0)]);
+    assert_eq!(addresses_and_offsets(&tables[1].1), [(0, 2), (64, 0)]);
     assert!(file.pages(&[]).unwrap().is_empty());
 }
 
@@ -85,8 +88,8 @@ fn functions_outside_of_code_are_passed_over() {
     let beyond = known(0x3_0000, 64, 9);
     let image = Image::new(vec![removed, known(32, 64, 2), beyond]);
     let pages = image.pages(0..3).unwrap();
-    assert_eq!(seen(&pages[0]), [(0, 0), (32, 2), (96, 0)]);
-    assert_eq!(seen(&pages[2]), [(0, 0)]);
+    assert_eq!(addresses_and_offsets(&pages[0]), [(0, 0), (32, 2), (96, 0)]);
+    assert_eq!(addresses_and_offsets(&pages[2]), [(0, 0)]);
 }
 
 #[test]
@@ -94,8 +97,8 @@ fn code_that_begins_and_ends_within_a_page_is_unknown_outside() {
     let mut image = Image::new(vec![known(0, 0x1_8100, 2)]);
     image.code = 0x1_8000;
     let pages = image.pages(0..3).unwrap();
-    assert_eq!(seen(&pages[1]), [(0, 2), (0x8000, 0)]);
-    assert_eq!(seen(&pages[2]), [(0, 0)]);
+    assert_eq!(addresses_and_offsets(&pages[1]), [(0, 2), (0x8000, 0)]);
+    assert_eq!(addresses_and_offsets(&pages[2]), [(0, 0)]);
 }
 
 #[test]
@@ -110,7 +113,7 @@ fn what_does_not_fit_a_page_is_unknown() {
     assert_eq!(pages[0].len(), ROWS_MAX);
     assert_eq!(pages[0][ROWS_MAX - 1].cfa, cfa_rule::INEXPRESSIBLE);
     assert_eq!(pages[0][ROWS_MAX - 2].cfa, cfa_rule::RSP);
-    assert_eq!(seen(&pages[1])[0].1, 3, "what holds there is known again");
+    assert_eq!(addresses_and_offsets(&pages[1])[0].1, 3, "what holds there is known again");
 }
 
 #[test]
@@ -170,7 +173,7 @@ fn what_is_compressed_is_as_nothing() {
     let image = Image::new(vec![known(0, 64, 2)]);
     let compressed = Image { found: UnwindSource::Compressed(".debug_frame"), ..image };
     // The code of these files is instructions that do nothing, of which nothing is known.
-    assert_eq!(seen(&compressed.rows()), [(0, 0)]);
+    assert_eq!(addresses_and_offsets(&compressed.rows()), [(0, 0)]);
 }
 
 #[test]
@@ -183,7 +186,7 @@ fn a_damaged_fde_takes_nothing_from_others() {
     let third = bytes[table + 20..table + 24].to_vec();
     bytes[table + 12..table + 16].copy_from_slice(&third);
     let rows = UnwindFile::from_bytes(bytes).unwrap().pages(&[2]).unwrap().remove(0).1;
-    assert_eq!(seen(&rows), [(0, 2), (16, 0), (32, 4), (48, 0)]);
+    assert_eq!(addresses_and_offsets(&rows), [(0, 2), (16, 0), (32, 4), (48, 0)]);
     // Its function is described, if not to be understood; of what comes behind all nothing is said.
     assert_eq!([rows[1].cfa, rows[3].cfa], [cfa_rule::INEXPRESSIBLE, cfa_rule::NONE]);
 }
@@ -204,7 +207,11 @@ fn a_table_that_names_a_function_a_million_times_costs_little() {
     let work: Vec<u8> = [REMEMBER_STATE, RESTORE_STATE].repeat(1000);
     let mut image = Image::new(vec![function(0, 64, &work), known(64, 16, 2)]);
     image.repeats = 1_000_000;
-    assert_eq!(seen(&timed(&image)), [(0, 1), (64, 0)], "what comes after is not looked for");
+    assert_eq!(
+        addresses_and_offsets(&timed(&image)),
+        [(0, 1), (64, 0)],
+        "what comes after is not looked for"
+    );
     image.is_unsorted = true;
     let rows = timed(&image);
     assert!(rows.is_sorted_by_key(|row| row.address), "{rows:?}");
@@ -219,7 +226,7 @@ fn functions_that_take_long_to_evaluate_are_unknown_beyond_a_bound() {
     let mut image = Image::new(functions);
     image.repeats = 2;
     let rows = timed(&image);
-    assert_eq!(seen(&rows)[0], (0, 1));
+    assert_eq!(addresses_and_offsets(&rows)[0], (0, 1));
     assert_eq!(rows.last().unwrap().cfa, cfa_rule::INEXPRESSIBLE);
     assert!(rows.last().unwrap().address < 64 * 60, "{rows:?}");
 }

@@ -98,9 +98,9 @@ fn states_are_remembered_and_restored() {
         ],
     )])
     .rows();
-    let seen: Vec<_> = rows.iter().map(|row| (row.address, row.cfa, row.cfa_offset)).collect();
+    let rules: Vec<_> = rows.iter().map(|row| (row.address, row.cfa, row.cfa_offset)).collect();
     let rsp = cfa_rule::RSP;
-    assert_eq!(seen, [(0, rsp, 8), (8, rsp, 1), (9, rsp, 8), (32, 0, 0)]);
+    assert_eq!(rules, [(0, rsp, 8), (8, rsp, 1), (9, rsp, 8), (32, 0, 0)]);
 }
 
 #[test]
@@ -219,8 +219,8 @@ fn cfa_of(instructions: &[u8]) -> (u8, i16) {
 fn instructions_that_are_damaged_end_what_is_known_where_they_are() {
     let rows =
         Image::new(vec![function(0, 64, &[advance(8), DEF_CFA_OFFSET, 16, advance(8), 0x3f])]);
-    let seen: Vec<_> = rows.rows().iter().map(|row| (row.address, row.cfa_offset)).collect();
-    assert_eq!(seen, [(0, 1), (8, 2), (16, 0), (64, 0)]);
+    let rules: Vec<_> = rows.rows().iter().map(|row| (row.address, row.cfa_offset)).collect();
+    assert_eq!(rules, [(0, 1), (8, 2), (16, 0), (64, 0)]);
     assert_eq!([rows.rows()[2].cfa, rows.rows()[3].cfa], [INEXPRESSIBLE.cfa, NONE.cfa]);
     let nothing = [INEXPRESSIBLE, UnwindRow { address: 64, ..NONE }];
     // Nothing to restore, from the first instruction on.

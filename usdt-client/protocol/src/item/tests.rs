@@ -132,7 +132,7 @@ proptest! {
     #[test]
     fn a_text_is_its_pieces(text in prop::collection::vec(any::<u8>(), 0..200)) {
         let (mut joined, mut words, mut last) = (Vec::new(), 0, true);
-        for attribute in Attribute::texts(TextRole::Message, 3, &text) {
+        for attribute in Attribute::text_pieces(TextRole::Message, 3, &text) {
             let Attribute::Text { role: TextRole::Message, field: 3, piece, more } = attribute
             else {
                 return Err(TestCaseError::fail("no text"));

@@ -32,28 +32,28 @@ fn text() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn what_is_written_is_read(
-        texts in [text(), text(), text()],
+        strings in [text(), text(), text()],
         line: u32,
         color: u32,
         address: u64,
         shared: bool,
     ) {
-        let [name, function, file] = texts.each_ref().map(String::as_bytes);
-        let entry = followed(EntryWords::new().string(&texts[0]));
+        let [name, function, file] = strings.each_ref().map(String::as_bytes);
+        let entry = followed(EntryWords::new().string(&strings[0]));
         prop_assert_eq!(read(&entry), Definition::String(name));
         let location = Location { line, color, name, function, file };
         let entry = followed(EntryWords::new().location(location));
         prop_assert_eq!(read(&entry), Definition::Location(location));
         let (value_type, unit) = (ValueType::Float, function);
-        let entry = followed(EntryWords::new().plot(value_type, &texts[0], &texts[1]));
+        let entry = followed(EntryWords::new().plot(value_type, &strings[0], &strings[1]));
         prop_assert_eq!(read(&entry), Definition::Plot { value_type, name, unit });
-        let entry = followed(EntryWords::new().lock(shared, line, &texts[0]));
+        let entry = followed(EntryWords::new().lock(shared, line, &strings[0]));
         prop_assert_eq!(read(&entry), Definition::Lock { shared, location: line, name });
-        let entry = followed(EntryWords::new().counter(value_type, address, &texts[0], &texts[1]));
+        let entry = followed(EntryWords::new().counter(value_type, address, &strings[0], &strings[1]));
         prop_assert_eq!(read(&entry), Definition::Counter { value_type, address, name, unit });
         let field = SchemaField { name: file, label: function, format: FieldFormat::Bytes };
         let entry =
-            followed(EntryWords::new().schema(&texts[0], &texts[1], [field; 3].into_iter()));
+            followed(EntryWords::new().schema(&strings[0], &strings[1], [field; 3].into_iter()));
         let Definition::Schema { name: of, category, fields } = read(&entry) else {
             return Err(TestCaseError::fail("no schema"));
         };

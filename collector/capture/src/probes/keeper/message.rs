@@ -8,12 +8,12 @@ use crate::bpf_calls::UprobePoint;
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::probes) enum PerfLink {
-    /// A link to all places.
+    /// A link to all points.
     Link,
-    /// An event of the uprobe PMU, whose type number this is, for the first place, which the
+    /// An event of the uprobe PMU, whose type number this is, for the first point, which the
     /// program is set to.
     Event(u32),
-    /// The same, with a link that has the place's cookie.
+    /// The same, with a link that has the point's cookie.
     LinkedEvent(u32),
 }
 
@@ -43,10 +43,10 @@ pub(in crate::probes) struct Request {
     pub(in crate::probes) at_return: bool,
     /// In that process only.
     pub(in crate::probes) process: Option<OneProcess>,
-    pub(in crate::probes) places: Vec<UprobePoint>,
+    pub(in crate::probes) points: Vec<UprobePoint>,
 }
 
-/// Means, type of the PMU, return, process, lease, number of places.
+/// Means, type of the PMU, return, process, lease, number of points.
 const HEAD: usize = 6;
 /// Offset, semaphore, cookie.
 const PLACE: usize = 3;
@@ -66,7 +66,7 @@ fn numbers<const N: usize>(bytes: &[u8]) -> [u64; N] {
 }
 
 impl Request {
-    /// Its head and its places.
+    /// Its head and its points.
     fn encode(&self) -> (Vec<u8>, Vec<u8>) {
         let (means, pmu) = match self.means {
             PerfLink::Link => (0, 0),
@@ -81,12 +81,12 @@ impl Request {
             u64::from(self.at_return),
             u64::from(pid),
             lease,
-            self.places.len() as u64,
+            self.points.len() as u64,
         ]);
         (
             head,
             bytes(
-                self.places.iter().flat_map(|place| [place.offset, place.semaphore, place.cookie]),
+                self.points.iter().flat_map(|point| [point.offset, point.semaphore, point.cookie]),
             ),
         )
     }
@@ -120,7 +120,7 @@ impl KeeperRequest {
             _ => PerfLink::LinkedEvent(pmu as u32),
         };
         let process = Some(OneProcess { pid: pid as u32, lease }).filter(|one| one.pid > 0);
-        let request = Request { means, at_return: at_return != 0, process, places: Vec::new() };
+        let request = Request { means, at_return: at_return != 0, process, points: Vec::new() };
         (Self::Attach(request), length as usize * PLACE * NUMBER_BYTES)
     }
 
@@ -133,8 +133,8 @@ impl KeeperRequest {
             }
             Self::Attach(request) => {
                 let each = bytes.chunks_exact(PLACE * NUMBER_BYTES);
-                request.places.extend(each.map(|place| {
-                    let [offset, semaphore, cookie] = numbers::<PLACE>(place);
+                request.points.extend(each.map(|point| {
+                    let [offset, semaphore, cookie] = numbers::<PLACE>(point);
                     UprobePoint { offset, semaphore, cookie }
                 }));
             }
@@ -192,14 +192,14 @@ mod tests {
             ],
             at_return: bool,
             process in proptest::option::of((1..u32::MAX, any::<u64>())),
-            places: Vec<(u64, u64, u64)>,
+            points: Vec<(u64, u64, u64)>,
         ) {
-            let places = places.into_iter();
-            let places = places
+            let points = points.into_iter();
+            let points = points
                 .map(|(offset, semaphore, cookie)| UprobePoint { offset, semaphore, cookie })
                 .collect();
             let process = process.map(|(pid, lease)| OneProcess { pid, lease });
-            let sent = KeeperRequest::Attach(Request { means, at_return, process, places });
+            let sent = KeeperRequest::Attach(Request { means, at_return, process, points });
             prop_assert_eq!(received(&sent), sent);
         }
 

@@ -127,23 +127,23 @@ mod tests {
 
     use super::*;
 
-    /// Holds on to the file, and refuses requests without places.
+    /// Holds on to the file, and refuses requests without points.
     fn hold(
         request: &Request,
         _: BorrowedFd<'_>,
         file: BorrowedFd<'_>,
     ) -> io::Result<Vec<OwnedFd>> {
-        if request.places.is_empty() {
+        if request.points.is_empty() {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }
         Ok(vec![file.try_clone_to_owned()?])
     }
 
-    fn request(places: usize) -> Request {
-        let places = (0..places as u64)
+    fn request(points: usize) -> Request {
+        let points = (0..points as u64)
             .map(|offset| crate::bpf_calls::UprobePoint { offset, semaphore: 2, cookie: 3 })
             .collect();
-        Request { means: PerfLink::Link, at_return: false, process: None, places }
+        Request { means: PerfLink::Link, at_return: false, process: None, points }
     }
 
     /// Whether all ends of the pipe for writing are closed within some seconds.

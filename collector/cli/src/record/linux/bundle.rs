@@ -82,7 +82,7 @@ impl Bundling {
     pub(crate) fn keep(
         self,
         modules: Vec<UnresolvedModule>,
-        held: &PinnedFiles,
+        pinned: &PinnedFiles,
         capture: RecordedCapture<'_>,
         abandon: &Abandon,
     ) -> Result<Bundled> {
@@ -103,7 +103,7 @@ impl Bundling {
         modules.retain(|module| !module.kernel && module.memory.is_none());
         modules.sort_by_key(|module| std::cmp::Reverse(module.uses));
         for module in modules {
-            keeper.keep(module, held).context("cannot add parts of files to the capture")?;
+            keeper.keep(module, pinned).context("cannot add parts of files to the capture")?;
         }
         let BundleWriter { writer, files, .. } = keeper;
         end.move_to(writer.end());
@@ -129,13 +129,13 @@ struct BundleWriter<'a> {
 }
 
 impl BundleWriter<'_> {
-    fn keep(&mut self, module: UnresolvedModule, held: &PinnedFiles) -> Result<(), StoreError> {
+    fn keep(&mut self, module: UnresolvedModule, pinned: &PinnedFiles) -> Result<(), StoreError> {
         let request = convert::request(module);
         let begin = Instant::now();
-        let owner = owner_of_module(held, &request).map(payer);
+        let owner = owner_of_module(pinned, &request).map(payer);
         let parts = match self.clock.unwanted(owner, begin, self.abandon) {
             Some(reason) => Err(reason.to_owned()),
-            None => parts_of_module(held, &self.options, &request),
+            None => parts_of_module(pinned, &self.options, &request),
         };
         let parts = match parts {
             Ok(parts) => parts,
@@ -340,8 +340,8 @@ mod tests {
             let mut end = CaptureEnd::of(&reader);
             let bundling = Bundling { most, name_later: false };
             let capture = RecordedCapture { file: &self.capture, reader: &reader, end: &mut end };
-            let held = PinnedFiles::new();
-            let bundled = bundling.keep(modules, &held, capture, &Abandon::default()).unwrap();
+            let pinned = PinnedFiles::new();
+            let bundled = bundling.keep(modules, &pinned, capture, &Abandon::default()).unwrap();
             assert_eq!(self.capture.metadata().unwrap().len(), end.length());
             bundled.lines(most)
         }

@@ -106,11 +106,11 @@ impl Finish<'_> {
         recorded: Recorded,
         timings: &mut Timings,
     ) -> Result<FinishedRecording> {
-        let Recorded { held, stacks, mut summary, losses, mut costs, priority, .. } = recorded;
+        let Recorded { pinned, stacks, mut summary, losses, mut costs, priority, .. } = recorded;
         // Until this function's end.
         let _priority = priority;
         let unwinding = Unwinding { stacks, statistics: &mut summary.statistics };
-        match self.name_and_write(&draft, held, unwinding, &mut costs, timings) {
+        match self.name_and_write(&draft, pinned, unwinding, &mut costs, timings) {
             Ok((mut written, end)) => {
                 written.lost = written.lost.at_least(&losses);
                 let finished = self.publish(
@@ -137,7 +137,7 @@ impl Finish<'_> {
     fn name_and_write(
         &self,
         capture: &DraftFile,
-        held: PinnedFiles,
+        pinned: PinnedFiles,
         unwinding: Unwinding<'_>,
         costs: &mut CostAccount,
         timings: &mut Timings,
@@ -147,7 +147,7 @@ impl Finish<'_> {
         // What the trace buffer dropped was taken out of the lanes but is not in the file.
         let stored = convert::stored_events(&reader);
         let Unwinding { stacks, statistics } = unwinding;
-        let mut unwinder = LateUnwinder::new(stacks, &held);
+        let mut unwinder = LateUnwinder::new(stacks, &pinned);
         let mut session =
             match Session::open_unwinding(reader, &|| self.abandon.wanted(), &mut unwinder) {
                 Err(MergeError::Unwanted) => return Ok((self.unread(capture, stored)?, end)),
@@ -158,7 +158,7 @@ impl Finish<'_> {
         if let Some(bundling) = self.bundling {
             let (file, reader) = (capture.file(), session.reader());
             let recorded = RecordedCapture { file, reader, end: &mut end };
-            let kept = bundling.keep(session.unresolved(), &held, recorded, self.abandon);
+            let kept = bundling.keep(session.unresolved(), &pinned, recorded, self.abandon);
             match kept {
                 Ok(bundled) => {
                     let lines = bundled.lines(bundling.most);
@@ -172,7 +172,7 @@ impl Finish<'_> {
         let nameable = NamingScope::now(self.bundling.is_some_and(|bundling| bundling.name_later));
         let named = convert::name(
             &session,
-            (held, None),
+            (pinned, None),
             &nameable,
             &SymbolFileOptions::default(),
             self.abandon,

@@ -116,7 +116,7 @@ impl Watchable for Running {
         }
         let most = self.stop_at?;
         let reached = self.recorder.progress();
-        (reached.written_in_all + reached.held >= most).then_some(StopReason::MaxSize)
+        (reached.written_in_all + reached.buffered >= most).then_some(StopReason::MaxSize)
     }
 
     fn has_limits(&self) -> bool {
@@ -130,7 +130,7 @@ impl Watchable for Running {
             bytes: reached.written_in_all,
             lost: reached.lost,
             disk_free: free_beside(&self.first_file),
-            kept: self.overwrites.then_some(reached.held),
+            kept: self.overwrites.then_some(reached.buffered),
         }
     }
 }

@@ -248,7 +248,7 @@ impl KeptFiles {
         drafts.lock().naming_thread = Some(thread);
         set_nice(thread, 19);
         let terminal = Terminal::quiet();
-        for EndedFile { held, stacks, summary, losses, error } in ended {
+        for EndedFile { pinned, stacks, summary, losses, error } in ended {
             let Some((place, draft)) = drafts.take() else { break };
             let path = draft.path();
             if let Some(error) = &error {
@@ -260,7 +260,7 @@ impl KeptFiles {
                 continue;
             }
             let recorded = Recorded {
-                held: held.recv().unwrap_or_default(),
+                pinned: pinned.recv().unwrap_or_default(),
                 stacks,
                 duration: Duration::from_nanos(summary.duration_ns),
                 attaching: Duration::ZERO,

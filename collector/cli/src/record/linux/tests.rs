@@ -98,9 +98,9 @@ impl Recorder for Running {
                     (rotation.begun)();
                 }
                 out = (rotation.next)()?;
-                let (_, held) = mpsc::channel();
+                let (_, pinned) = mpsc::channel();
                 (rotation.ended)(EndedFile {
-                    held,
+                    pinned,
                     stacks: StacksInMemory::default(),
                     summary,
                     losses: losses.clone(),
@@ -117,7 +117,7 @@ impl Recorder for Running {
         match stop_error {
             Some(error) => Err(anyhow!(error)),
             None => Ok(Recorded {
-                held: PinnedFiles::new(),
+                pinned: PinnedFiles::new(),
                 stacks: StacksInMemory::default(),
                 summary,
                 losses_before: Vec::new(),

@@ -22,7 +22,7 @@ const LONGEST: Duration = Duration::from_secs(3);
 /// Rows that are kept; when they are more, all are made anew.
 const ROWS_MAX: usize = 2 << 20;
 
-/// Walks on stacks by the files that were held open.
+/// Walks on stacks by the pinned files.
 #[derive(Debug)]
 pub(super) struct LateUnwinder<'a> {
     stacks: StacksInMemory,
@@ -62,8 +62,8 @@ impl Unwinder for LateUnwinder<'_> {
 
     /// The kernel programs and this walk go by the same tables: what differs is how they are read.
     fn check(&mut self, stack: UserStack<'_>, mut code: ProcessCode<'_>) {
-        let held = self.stacks.remove(&(stack.lane, stack.id));
-        let Some(copy) = held else { return };
+        let found = self.stacks.remove(&(stack.lane, stack.id));
+        let Some(copy) = found else { return };
         let (tables, user) = (&mut self.tables, payer(copy.user));
         let memory = copy.memory();
         let Callers { addresses, truncated } =
@@ -159,7 +159,7 @@ mod tests {
     use syscollect_model::{BuildId, Mapping, Ticks};
     use syscollect_unwind::PAGE_BYTES;
 
-    /// The file of this test, held as a recording holds it, and where its code lies.
+    /// The file of this test, pinned as a recording pins it, and where its code lies.
     fn own_program() -> (PinnedFiles, ModuleKey, u64) {
         let path = std::env::current_exe().unwrap();
         let path = path.to_str().unwrap().to_owned();
@@ -173,7 +173,7 @@ mod tests {
             since: Ticks(0),
         };
         let mut files = PinnedFiles::new();
-        assert!(files.hold(&mut mapping, None));
+        assert!(files.pin(&mut mapping, None));
         let file = UnwindFile::from_bytes(std::fs::read(&path).unwrap()).unwrap();
         let code = file.code().iter().map(|range| range.start).max().unwrap();
         (files, ModuleKey::mapped(&path, &mapping.build_id), code)

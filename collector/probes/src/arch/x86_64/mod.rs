@@ -1,12 +1,12 @@
 //! x86-64, System V.
 
+mod instructions;
 mod operand;
 mod register;
-mod steps;
 
+pub(crate) use instructions::{DecodedInstruction, Flow, Stack, decode_instructions};
 pub(crate) use operand::parse_place;
 pub use register::Register;
-pub(crate) use steps::{DecodedInstruction, Flow, Stack, steps};
 
 /// The registers of a function's first parameters.
 pub(crate) const PARAMETERS: [Register; 6] =

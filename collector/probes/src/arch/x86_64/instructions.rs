@@ -67,9 +67,9 @@ const PREFIXES_REFUSED: [u8; 5] = [0xf0, 0x26, 0x2e, 0x36, 0x3e];
 
 /// The instructions of code that lies at `at`; `None` where it holds something
 /// that is none, or the last one is cut.
-pub(crate) fn steps(code: &[u8], at: u64) -> Option<Vec<DecodedInstruction>> {
+pub(crate) fn decode_instructions(code: &[u8], at: u64) -> Option<Vec<DecodedInstruction>> {
     let mut decoder = Decoder::with_ip(64, code, at, DecoderOptions::NONE);
-    let (mut steps, mut sources) = (Vec::new(), Sources::default());
+    let (mut instructions, mut sources) = (Vec::new(), Sources::default());
     let mut instruction = Instruction::default();
     while decoder.can_decode() {
         let from = decoder.position();
@@ -79,7 +79,7 @@ pub(crate) fn steps(code: &[u8], at: u64) -> Option<Vec<DecodedInstruction>> {
         }
         let bytes = &code[from..from + instruction.len()];
         let notrack = bytes[0] == 0x3e;
-        steps.push(DecodedInstruction {
+        instructions.push(DecodedInstruction {
             at: instruction.ip(),
             length: instruction.len() as u8,
             flow: flow(&instruction, notrack, &sources),
@@ -93,7 +93,7 @@ pub(crate) fn steps(code: &[u8], at: u64) -> Option<Vec<DecodedInstruction>> {
         });
         sources.note(&instruction);
     }
-    Some(steps)
+    Some(instructions)
 }
 
 fn is_prefix(byte: u8) -> bool {
