@@ -49,7 +49,7 @@ struct LockHold {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LockState {
     /// By row.
     holds: Vec<Option<LockHold>>,
     waiting: usize,
@@ -58,7 +58,7 @@ struct State {
 /// The locks of all processes.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
-    locks: FxHashMap<LockId, State>,
+    locks: FxHashMap<LockId, LockState>,
     waits: FxHashMap<ThreadId, (LockId, Time)>,
     transitions: Vec<LockTransition>,
 }
@@ -129,7 +129,7 @@ impl Locks {
 
     /// Ends the last `most` holds for which `ends` is true.
     fn release(&mut self, lock: LockId, ends: impl Fn(&LockHold) -> bool, most: usize) {
-        let Some(State { holds, waiting }) = self.locks.get_mut(&lock) else { return };
+        let Some(LockState { holds, waiting }) = self.locks.get_mut(&lock) else { return };
         let ending =
             holds.iter_mut().enumerate().rev().filter(|(_, row)| row.as_ref().is_some_and(&ends));
         for (row, hold) in ending.take(most) {

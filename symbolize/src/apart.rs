@@ -14,7 +14,7 @@ use syscollect_model::SymbolFrame;
 use crate::image::Image;
 use crate::memory::{MEMORY_PATIENCE, Memory, Share};
 use crate::os::{Child, ChildLimits, ChildSocket};
-use crate::reader::{ElfReader, Named};
+use crate::reader::{ElfFunction, ElfReader};
 use crate::turn::{NamingPace, NamingTurn};
 
 /// How often it is looked whether there is time left.
@@ -41,10 +41,10 @@ pub(crate) struct ReaderShare<'a> {
 pub(crate) struct ElfReaderApart<'a> {
     image: &'a Image,
     share: ReaderShare<'a>,
-    running: Option<Running>,
+    running: Option<RunningReader>,
 }
 
-struct Running {
+struct RunningReader {
     child: Child,
     /// CPU time that is on the account.
     accounted: Duration,
@@ -66,7 +66,7 @@ impl<'a> ElfReaderApart<'a> {
         addresses: &[u64],
         lines: bool,
         slowest: NamingPace,
-    ) -> Result<Vec<Option<Named>>, String> {
+    ) -> Result<Vec<Option<ElfFunction>>, String> {
         let mut running = match self.running.take() {
             Some(running) => running,
             None => self.start()?,
@@ -83,7 +83,7 @@ impl<'a> ElfReaderApart<'a> {
         names.ok_or_else(gave_up)
     }
 
-    fn start(&self) -> Result<Running, String> {
+    fn start(&self) -> Result<RunningReader, String> {
         let ReaderShare { memory, cpu_time, .. } = self.share;
         let wanted = self.image.bytes().saturating_mul(MEMORY_PER_BYTE) + MEMORY_AT_LEAST;
         let bytes = wanted.min(memory.all() / 2);
@@ -92,13 +92,13 @@ impl<'a> ElfReaderApart<'a> {
         let limits = ChildLimits { memory: bytes, cpu_time };
         let child = Child::start(limits, |socket| answer_questions(self.image, socket));
         let child = child.map_err(|error| format!("no process to read it in: {error}"))?;
-        Ok(Running { child, accounted: Duration::ZERO, _memory: taken })
+        Ok(RunningReader { child, accounted: Duration::ZERO, _memory: taken })
     }
 
     /// Waits for so many bytes.
     fn receive(
         &self,
-        running: &mut Running,
+        running: &mut RunningReader,
         bytes: &mut [u8],
         slowest: NamingPace,
     ) -> Result<(), String> {
@@ -119,7 +119,7 @@ impl<'a> ElfReaderApart<'a> {
     }
 }
 
-impl Running {
+impl RunningReader {
     fn account(&mut self, turn: &NamingTurn) {
         let now = self.child.cpu_time().max(self.accounted);
         turn.spend_elsewhere(now - self.accounted);
@@ -174,10 +174,10 @@ impl Question {
 }
 
 /// Of each: whether it is there, start, size, whether only its range is known, its frames.
-fn encode_names(names: &[Option<Named>], out: &mut Vec<u8>) {
+fn encode_names(names: &[Option<ElfFunction>], out: &mut Vec<u8>) {
     out.extend((names.len() as u64).to_le_bytes());
     for named in names {
-        let Some(Named { start, size, range_only, frames }) = named else {
+        let Some(ElfFunction { start, size, range_only, frames }) = named else {
             out.extend(0_u64.to_le_bytes());
             continue;
         };
@@ -215,17 +215,17 @@ impl Bytes<'_> {
         Some(SymbolFrame { function: self.text()?, file: self.text()?, line })
     }
 
-    fn named(&mut self) -> Option<Option<Named>> {
+    fn named(&mut self) -> Option<Option<ElfFunction>> {
         if self.number()? == 0 {
             return Some(None);
         }
         let (start, size, range_only) = (self.number()?, self.number()?, self.number()? != 0);
         let count = self.number()?;
         let frames = (0..count).map(|_| self.frame()).collect::<Option<_>>()?;
-        Some(Some(Named { start, size, range_only, frames }))
+        Some(Some(ElfFunction { start, size, range_only, frames }))
     }
 
-    fn names(&mut self) -> Option<Vec<Option<Named>>> {
+    fn names(&mut self) -> Option<Vec<Option<ElfFunction>>> {
         let count = self.number()?;
         (0..count).map(|_| self.named()).collect()
     }
@@ -247,7 +247,7 @@ mod tests {
 
     /// What a reader of its own and one of this thread say of an object, with lines and without.
     struct ComparedNames {
-        apart: [Result<Vec<Option<Named>>, String>; 2],
+        apart: [Result<Vec<Option<ElfFunction>>, String>; 2],
         image: Image,
         turn: NamingTurn,
     }
@@ -312,7 +312,7 @@ mod tests {
     fn an_answer_that_is_none_is_refused() {
         let mut answer = Vec::new();
         let frame = SymbolFrame { function: "f".into(), file: "a.c".into(), line: 7 };
-        let named = Named { start: 1, size: 2, range_only: true, frames: vec![frame] };
+        let named = ElfFunction { start: 1, size: 2, range_only: true, frames: vec![frame] };
         let names = [None, Some(named)];
         encode_names(&names, &mut answer);
         assert_eq!(Bytes(&answer).names().as_deref(), Some(&names[..]));

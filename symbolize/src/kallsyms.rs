@@ -4,12 +4,12 @@
 #[derive(Debug, Default)]
 pub(crate) struct Kallsyms {
     text: String,
-    symbols: Vec<Entry>,
+    symbols: Vec<KallsymsEntry>,
 }
 
 /// A symbol; its strings lie in the text that was parsed, which is smaller than copies of them.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct KallsymsEntry {
     address: u64,
     name: (u32, u32),
     module: (u32, u32),
@@ -47,7 +47,7 @@ impl Kallsyms {
     ///
     /// Lines of another shape are skipped.
     pub(crate) fn parse(text: String) -> Result<Self, KallsymsError> {
-        let mut symbols: Vec<Entry> = Vec::with_capacity(text.len() / 45);
+        let mut symbols: Vec<KallsymsEntry> = Vec::with_capacity(text.len() / 45);
         let (mut lines, mut sorted) = (0u64, true);
         for line in text.split('\n').filter(|line| !line.is_empty()) {
             lines += 1;
@@ -57,7 +57,7 @@ impl Kallsyms {
                 continue;
             };
             sorted &= symbols.last().is_none_or(|last| last.address <= address);
-            symbols.push(Entry {
+            symbols.push(KallsymsEntry {
                 address,
                 name: position(name, &text),
                 module: position(module, &text),

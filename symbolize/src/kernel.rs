@@ -5,7 +5,7 @@ use crate::elf::{Layout, build_id_in};
 use crate::image::{Image, WantedParts};
 use crate::kallsyms::{Kallsyms, KernelSymbol};
 use crate::memory::Memory;
-use crate::reader::{ElfReader, Named, linked_address};
+use crate::reader::{ElfFunction, ElfReader, linked_address};
 use std::path::PathBuf;
 use syscollect_model::{BuildId, ModuleKind, Symbol, SymbolFrame, SymbolTable};
 use syscollect_untrusted_files::{FileLocation, FixedPath, open};
@@ -174,7 +174,7 @@ impl KernelImage {
             own.iter().map(|symbol| symbol.offset.wrapping_sub(self.slide)).collect();
         let names = ElfReader::new(&self.image).names(&addresses, true)?;
         for (symbol, named) in own.into_iter().zip(names) {
-            if let Some(Named { frames, .. }) = named {
+            if let Some(ElfFunction { frames, .. }) = named {
                 symbol.frames = frames;
             }
         }

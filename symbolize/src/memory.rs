@@ -8,10 +8,10 @@ pub(crate) const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Memory that all who name share.
 #[derive(Clone, Debug)]
-pub(crate) struct Memory(Arc<Shared>);
+pub(crate) struct Memory(Arc<MemoryBudget>);
 
 #[derive(Debug)]
-struct Shared {
+struct MemoryBudget {
     all: u64,
     free: Mutex<u64>,
     more: Condvar,
@@ -27,7 +27,7 @@ pub(crate) struct Share {
 impl Memory {
     /// `bytes` in all.
     pub(crate) fn new(bytes: u64) -> Self {
-        Self(Arc::new(Shared { all: bytes, free: Mutex::new(bytes), more: Condvar::new() }))
+        Self(Arc::new(MemoryBudget { all: bytes, free: Mutex::new(bytes), more: Condvar::new() }))
     }
 
     /// What there is in all, bytes.

@@ -8,8 +8,8 @@ use crate::links::{DebugFile, Search};
 use crate::mini_debug::MiniDebug;
 use crate::path::plain_path;
 use crate::ranges::{FunctionRanges, RangesError, UnwindTables};
-use crate::reader::Named;
-use crate::shared::Shared;
+use crate::reader::ElfFunction;
+use crate::shared::NamingContext;
 use crate::source::ElfSource;
 use crate::turn::{Accounts, NamingPace, NamingTurn};
 use crate::{ModuleRequest, jit, own_file};
@@ -28,7 +28,11 @@ const SIZELESS_MAX: u64 = 4096;
 const STEP: usize = 64;
 
 /// Names what `request` asks for.
-pub(crate) fn name(shared: &Shared, request: &ModuleRequest, turn: &NamingTurn) -> SymbolTable {
+pub(crate) fn name(
+    shared: &NamingContext,
+    request: &ModuleRequest,
+    turn: &NamingTurn,
+) -> SymbolTable {
     if let Some(memory) = &request.memory {
         return jit::name(shared, request, memory, turn);
     }
@@ -52,7 +56,7 @@ pub(crate) fn name(shared: &Shared, request: &ModuleRequest, turn: &NamingTurn) 
 
 /// Names `offsets` in a file of this program's own.
 pub(crate) fn name_file(
-    shared: &Shared,
+    shared: &NamingContext,
     file: &File,
     offsets: &[u64],
     turn: &NamingTurn,
@@ -73,7 +77,7 @@ pub(crate) fn name_file(
 
 /// A file that is asked for names.
 struct Module<'a> {
-    shared: &'a Shared,
+    shared: &'a NamingContext,
     path: &'a str,
     build_id: &'a BuildId,
     /// See [`ModuleRequest::mapped`].
@@ -126,7 +130,7 @@ impl Module<'_> {
             .unzip();
         let names = self.names(&layout, &addresses, notes);
         let symbols = offsets.iter().zip(names).filter_map(|(offset, named)| {
-            let Named { start, size, range_only, frames } = named?;
+            let ElfFunction { start, size, range_only, frames } = named?;
             let start = layout.segments.code_offset(start).unwrap_or(0);
             let offset = *offset;
             Some(Symbol { offset, start, size, range_only, frames, ..Symbol::default() })
@@ -150,7 +154,7 @@ impl Module<'_> {
         own: &Layout,
         addresses: &[u64],
         notes: &mut Vec<String>,
-    ) -> Vec<Option<Named>> {
+    ) -> Vec<Option<ElfFunction>> {
         let mut names = vec![None; addresses.len()];
         if addresses.is_empty() {
             return names;
@@ -194,7 +198,12 @@ impl Module<'_> {
     /// addresses, because a call may be the last instruction of its function. Where a signal
     /// handler returns to nothing has called: its unwind information begins a byte early for that
     /// reason, and its symbol does not.
-    fn name_signal_returns(&self, names: &mut [Option<Named>], addresses: &[u64], own: &Layout) {
+    fn name_signal_returns(
+        &self,
+        names: &mut [Option<ElfFunction>],
+        addresses: &[u64],
+        own: &Layout,
+    ) {
         let indices: Vec<usize> =
             (0..names.len()).filter(|index| begins_at(&names[*index], addresses[*index])).collect();
         if indices.is_empty() || self.turn.pace() > NamingPace::Quick {
@@ -216,7 +225,7 @@ impl Module<'_> {
                 continue;
             };
             let size = if symbol.size == 0 { 0 } else { symbol.size + 1 };
-            names[index] = Some(Named { start: addresses[index], size, ..symbol });
+            names[index] = Some(ElfFunction { start: addresses[index], size, ..symbol });
         }
     }
 
@@ -224,7 +233,7 @@ impl Module<'_> {
     /// without a size, which seemed to reach so far.
     fn fill_from_mini_debug(
         &self,
-        names: &mut [Option<Named>],
+        names: &mut [Option<ElfFunction>],
         addresses: &[u64],
         own: &Layout,
         notes: &mut Vec<String>,
@@ -262,7 +271,7 @@ impl Module<'_> {
     /// Fills in what a Go program says of its functions itself.
     fn fill_from_go(
         &self,
-        names: &mut [Option<Named>],
+        names: &mut [Option<ElfFunction>],
         addresses: &[u64],
         own: &Layout,
     ) -> Result<(), GoTableError> {
@@ -283,7 +292,7 @@ impl Module<'_> {
                     let size = addresses.end - addresses.start;
                     let frames = vec![SymbolFrame { function: name, ..SymbolFrame::default() }];
                     let (start, range_only) = (addresses.start, false);
-                    names[*index] = Some(Named { start, size, range_only, frames });
+                    names[*index] = Some(ElfFunction { start, size, range_only, frames });
                 }
             }
         }
@@ -294,7 +303,7 @@ impl Module<'_> {
     /// there was no time.
     fn fill_ranges(
         &self,
-        names: &mut [Option<Named>],
+        names: &mut [Option<ElfFunction>],
         addresses: &[u64],
         layout: &Layout,
     ) -> Result<u64, RangesError> {
@@ -333,11 +342,11 @@ impl Module<'_> {
     }
 
     /// What stands for a function that has no name.
-    fn range_only(&self, range: Range<u64>) -> Named {
+    fn range_only(&self, range: Range<u64>) -> ElfFunction {
         let file = plain_path(self.path).rsplit('/').next().unwrap_or_default();
         let function = format!("{file}+{:#x}", range.start);
         let frames = vec![SymbolFrame { function, ..SymbolFrame::default() }];
-        Named { start: range.start, size: range.end - range.start, range_only: true, frames }
+        ElfFunction { start: range.start, size: range.end - range.start, range_only: true, frames }
     }
 
     fn search(&self) -> Search<'_> {
@@ -378,12 +387,12 @@ impl Module<'_> {
     /// Fills in those of `names` that are still missing, from one file.
     fn fill(
         &self,
-        names: &mut [Option<Named>],
+        names: &mut [Option<ElfFunction>],
         addresses: &[u64],
         (file, layout): (&OpenedFile, &Layout),
         notes: &mut Vec<String>,
     ) -> Result<(), String> {
-        let Shared { options, memory, .. } = self.shared;
+        let NamingContext { options, memory, .. } = self.shared;
         let too_large = layout.debug_bytes > options.debug_bytes_max;
         if options.lines && too_large {
             let (size, limit) = (layout.debug_bytes, options.debug_bytes_max);
@@ -421,7 +430,7 @@ impl Module<'_> {
     /// Who reads the image of `file`: what a file of this module's makes of it is trusted where all
     /// of it is root's or the asking user's.
     fn source<'a>(&'a self, image: &'a Image, file: &OpenedFile) -> ElfSource<'a> {
-        let Shared { options, memory, .. } = self.shared;
+        let NamingContext { options, memory, .. } = self.shared;
         let is_trusted = [self.file, file].iter().all(|file| {
             !file.may_keep_waiting() && Accounts::is_trusted(file.data().uid, options.asked_by)
         });
@@ -447,22 +456,22 @@ impl Module<'_> {
     }
 }
 
-fn begins_at(named: &Option<Named>, address: u64) -> bool {
+fn begins_at(named: &Option<ElfFunction>, address: u64) -> bool {
     named.as_ref().is_some_and(|named| named.range_only && named.start == address)
 }
 
 /// Which of them have no name, or that of a symbol without a size, which may be another's.
-fn places_without_size(names: &[Option<Named>]) -> Vec<usize> {
+fn places_without_size(names: &[Option<ElfFunction>]) -> Vec<usize> {
     (0..names.len()).filter(|place| is_open(&names[*place])).collect()
 }
 
-fn is_open(named: &Option<Named>) -> bool {
+fn is_open(named: &Option<ElfFunction>) -> bool {
     named.as_ref().is_none_or(|named| named.size == 0 && named.start != 0)
 }
 
 /// Fills in those of `names` that are still missing; for how many places there was no time.
 fn fill(
-    names: &mut [Option<Named>],
+    names: &mut [Option<ElfFunction>],
     addresses: &[u64],
     (source, turn): (&mut ElfSource, &NamingTurn),
     layout: &Layout,
@@ -509,7 +518,7 @@ fn fill(
 }
 
 /// Adds what was found to a name that lacks it.
-fn complete(named: &mut Option<Named>, found: Option<Named>) {
+fn complete(named: &mut Option<ElfFunction>, found: Option<ElfFunction>) {
     match (named, found) {
         (Some(named), Some(found)) => (named.start, named.size) = (found.start, found.size),
         (named, found) => *named = named.take().or(found),
@@ -518,13 +527,13 @@ fn complete(named: &mut Option<Named>, found: Option<Named>) {
 
 /// Also what DWARF left open: it may be damaged in places, not cover all code, or know no
 /// single start of a function in several pieces.
-fn is_incomplete(named: &Option<Named>) -> bool {
+fn is_incomplete(named: &Option<ElfFunction>) -> bool {
     named.as_ref().is_none_or(|named| named.start == 0)
 }
 
 /// Whether a symbol can be believed to hold `address`: one without a size (assembly) seems to reach
 /// to the next symbol, wherever that is.
-fn covers(layout: &Layout, symbol: &Named, address: u64) -> bool {
+fn covers(layout: &Layout, symbol: &ElfFunction, address: u64) -> bool {
     let near = address.saturating_sub(symbol.start) <= SIZELESS_MAX;
     symbol.size != 0 || (near && layout.in_one_section(symbol.start, address))
 }
@@ -532,12 +541,12 @@ fn covers(layout: &Layout, symbol: &Named, address: u64) -> bool {
 /// Asks `source` for those of `names` that are `wanted` and hands each to `take`, as long as there
 /// is time; how many it did not ask for.
 fn look_up(
-    names: &mut [Option<Named>],
+    names: &mut [Option<ElfFunction>],
     addresses: &[u64],
     (source, turn): (&mut ElfSource, &NamingTurn),
     lines: bool,
-    wanted: impl Fn(&Option<Named>) -> bool,
-    take: impl Fn(&mut Option<Named>, u64, Option<Named>),
+    wanted: impl Fn(&Option<ElfFunction>) -> bool,
+    take: impl Fn(&mut Option<ElfFunction>, u64, Option<ElfFunction>),
 ) -> Result<usize, String> {
     let (indices, asked): (Vec<usize>, Vec<u64>) =
         addresses.iter().copied().enumerate().filter(|(index, _)| wanted(&names[*index])).unzip();
@@ -583,7 +592,7 @@ mod tests {
     fn who_has_no_time_left_gets_names_without_lines_and_then_none() {
         let options = Options::default();
         let memory = Memory::new(options.copied_bytes_max);
-        let shared = Shared { pinned: PinnedFiles::new(), options, memory };
+        let shared = NamingContext { pinned: PinnedFiles::new(), options, memory };
         let (thorough, table) = named_at(&shared, NamingPace::Thorough);
         assert_eq!((thorough, table.unfinished), (Some((true, true)), 0), "{}", table.note);
         let (quick, table) = named_at(&shared, NamingPace::Quick);
@@ -595,7 +604,7 @@ mod tests {
     }
 
     /// Whether its own code has its name and a line, if any name, and the table.
-    fn named_at(shared: &Shared, pace: NamingPace) -> (Option<(bool, bool)>, SymbolTable) {
+    fn named_at(shared: &NamingContext, pace: NamingPace) -> (Option<(bool, bool)>, SymbolTable) {
         let ((file, offset), turn) = (own_code(), NamingTurn::default());
         turn.slow_to(pace);
         let table = name_file(shared, &file, &[offset, offset], &turn);

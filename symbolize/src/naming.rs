@@ -5,7 +5,7 @@
 //! thread that does not hear of it is given up, of which there are few.
 
 use crate::os::ThreadClock;
-use crate::shared::Shared;
+use crate::shared::NamingContext;
 use crate::turn::{Accounts, NamingPace, NamingTurn};
 use crate::{ModuleRequest, jit, module};
 use rustc_hash::FxHashMap;
@@ -150,7 +150,7 @@ impl Tables {
 /// Names all of `requests`, until `unwanted` says so; the tables are in the order of the requests,
 /// `None` where nobody waited for one.
 pub(crate) fn name_all(
-    shared: &Arc<Shared>,
+    shared: &Arc<NamingContext>,
     requests: &[ModuleRequest],
     unwanted: &dyn Fn() -> bool,
 ) -> Vec<Option<SymbolTable>> {
@@ -235,7 +235,7 @@ fn unnamed(request: &ModuleRequest, why: &str) -> SymbolTable {
 
 impl Worker {
     fn start(
-        shared: &Arc<Shared>,
+        shared: &Arc<NamingContext>,
         queue: &Arc<Mutex<Queue>>,
         done: &Sender<(usize, SymbolTable)>,
     ) -> Option<Self> {
@@ -266,7 +266,7 @@ impl Worker {
 /// work.
 fn name_waiting(
     at: &Mutex<Option<NamingTask>>,
-    shared: &Shared,
+    shared: &NamingContext,
     queue: &Mutex<Queue>,
     done: &Sender<(usize, SymbolTable)>,
 ) {

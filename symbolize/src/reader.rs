@@ -16,7 +16,7 @@ const INLINED_MAX: usize = 512;
 
 /// A function at a virtual address, as an ELF file has it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Named {
+pub(crate) struct ElfFunction {
     /// Its first virtual address; 0 if it has several pieces.
     pub(crate) start: u64,
     /// Its bytes; 0 if unknown.
@@ -57,7 +57,7 @@ impl<'i> ElfReader<'i> {
         &self,
         addresses: &[u64],
         lines: bool,
-    ) -> Result<Vec<Option<Named>>, String> {
+    ) -> Result<Vec<Option<ElfFunction>>, String> {
         catch_unwind(AssertUnwindSafe(|| {
             let found = self.look_up(addresses, lines)?;
             let mut names: Vec<_> = found.iter().map(named).collect();
@@ -78,7 +78,12 @@ impl<'i> ElfReader<'i> {
 
     /// Debug information of C++ has no linkage name for lambdas, and for functions that only their
     /// own file sees, but the bare name: all lambdas are `operator()`. There the symbol says more.
-    fn qualify(&self, addresses: &[u64], found: &[Symbolized<'_>], names: &mut [Option<Named>]) {
+    fn qualify(
+        &self,
+        addresses: &[u64],
+        found: &[Symbolized<'_>],
+        names: &mut [Option<ElfFunction>],
+    ) {
         let bare: Vec<usize> = (0..found.len()).filter(|index| is_bare(&found[*index])).collect();
         let at: Vec<u64> = bare.iter().map(|index| addresses[*index]).collect();
         // What has no symbols keeps the names it has.
@@ -111,7 +116,7 @@ fn describe(error: &blazesym::Error) -> String {
     format!("{error:#}")
 }
 
-fn named(symbolized: &Symbolized<'_>) -> Option<Named> {
+fn named(symbolized: &Symbolized<'_>) -> Option<ElfFunction> {
     let Symbolized::Sym(symbol) = symbolized else { return None };
     let size = symbol.size.unwrap_or(0) as u64;
     // The linker moves the DWARF of functions that it dropped to address 0, where no code is. With
@@ -119,7 +124,7 @@ fn named(symbolized: &Symbolized<'_>) -> Option<Named> {
     let dropped = symbol.addr == 0 && size != 0;
     let usable = !symbol.name.is_empty() && !dropped;
     let start = symbol.addr;
-    usable.then(|| Named { start, size, range_only: false, frames: frames(symbol) })
+    usable.then(|| ElfFunction { start, size, range_only: false, frames: frames(symbol) })
 }
 
 fn frames(symbol: &Sym<'_>) -> Vec<SymbolFrame> {

@@ -5,7 +5,7 @@ use crate::{Options, PinnedFiles};
 
 /// What all threads share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct NamingContext {
     pub(crate) pinned: PinnedFiles,
     pub(crate) options: Options,
     pub(crate) memory: Memory,

@@ -3,7 +3,7 @@
 use crate::apart::{ElfReaderApart, ReaderShare};
 use crate::image::Image;
 use crate::os::CAN_BE_APART;
-use crate::reader::{ElfReader, Named};
+use crate::reader::{ElfFunction, ElfReader};
 use crate::turn::NamingPace;
 
 /// An ELF file that is asked for names.
@@ -38,7 +38,7 @@ impl<'a> ElfSource<'a> {
         addresses: &[u64],
         lines: bool,
         slowest: NamingPace,
-    ) -> Result<Vec<Option<Named>>, String> {
+    ) -> Result<Vec<Option<ElfFunction>>, String> {
         match self {
             Self::Here(reader) => reader.names(addresses, lines),
             Self::Apart(reader) => reader.names(addresses, lines, slowest),

@@ -4,7 +4,7 @@ use crate::kernel::Kernel;
 use crate::memory::Memory;
 use crate::naming::name_all;
 use crate::request::{ModuleRequest, Options};
-use crate::shared::Shared;
+use crate::shared::NamingContext;
 use crate::turn::NamingTurn;
 use crate::{PinnedFiles, module};
 use std::fs::File;
@@ -17,7 +17,7 @@ use syscollect_model::{BuildId, SymbolTable};
 /// Names code: of files by offset, of the kernel by address.
 #[derive(Debug)]
 pub struct Symbolizer {
-    shared: Arc<Shared>,
+    shared: Arc<NamingContext>,
     kernel: Arc<Mutex<Kernel>>,
 }
 
@@ -31,7 +31,7 @@ impl Symbolizer {
     pub fn with_options(pinned: PinnedFiles, options: Options) -> Self {
         let memory = Memory::new(options.copied_bytes_max);
         let kernel = Arc::new(Mutex::new(Kernel::running(options.clone(), memory.clone())));
-        Self { shared: Arc::new(Shared { pinned, options, memory }), kernel }
+        Self { shared: Arc::new(NamingContext { pinned, options, memory }), kernel }
     }
 
     /// The files that are pinned.

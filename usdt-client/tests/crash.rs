@@ -21,7 +21,7 @@ impl Program {
     /// Starts it and takes its arena as a collector does.
     fn start(ending: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "the_marked_program", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "the_instrumented_program", "--nocapture", "--test-threads=1"])
             .env("SYSCOLLECT_TEST_ENDING", ending)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -52,7 +52,7 @@ impl Program {
 }
 
 #[test]
-fn the_marked_program() {
+fn the_instrumented_program() {
     let Ok(ending) = std::env::var("SYSCOLLECT_TEST_ENDING") else { return };
     testing::raise();
     crash::install();

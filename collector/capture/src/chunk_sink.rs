@@ -29,10 +29,10 @@ pub(crate) struct ChunkSink {
     /// Whether another file may follow.
     rotates: bool,
     tee: Option<Tee>,
-    state: Mutex<State>,
+    state: Mutex<SinkState>,
 }
 
-struct State {
+struct SinkState {
     buffer: Arc<TraceBuffer>,
     /// What the lanes had produced when the present file began.
     began: BTreeMap<Lane, LaneEnd>,
@@ -63,7 +63,7 @@ fn empty_buffer(limit: usize, mode: BufferMode) -> TraceBuffer {
 impl ChunkSink {
     /// Begins with the first file, through a buffer of `limit` bytes.
     pub(crate) fn new(limit: usize, mode: BufferMode, rotates: bool) -> Self {
-        let state = State {
+        let state = SinkState {
             buffer: Arc::new(empty_buffer(limit, mode)),
             began: BTreeMap::new(),
             ends: BTreeMap::new(),
@@ -182,13 +182,13 @@ impl ChunkSink {
         next
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SinkState> {
         // The state is whole between any two statements that can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl SinkState {
     /// The chunk as the present file is to have it, noted for what later ones need.
     fn for_present_file(&mut self, chunk: Chunk, rotates: bool) -> Chunk {
         if !rotates {
@@ -220,7 +220,7 @@ impl State {
     }
 }
 
-impl State {
+impl SinkState {
     /// The chunk as the present file counts its lane.
     fn counted(&self, mut chunk: Chunk) -> Chunk {
         if let Some(began) = self.began.get(&chunk.header.lane) {

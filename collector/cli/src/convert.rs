@@ -112,7 +112,7 @@ fn named(tables: impl Iterator<Item = SymbolTable>) -> HashSet<(String, BuildId)
 
 /// Names that were found, and the files that the user named for them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Named {
+pub(crate) struct FoundNames {
     pub(crate) tables: Vec<SymbolTable>,
     pub(crate) files: SymbolFiles,
 }
@@ -130,13 +130,13 @@ pub(crate) fn name(
     files: &SymbolFileOptions,
     abandon: &Abandon,
     terminal: &Terminal,
-) -> Result<Named> {
+) -> Result<FoundNames> {
     files.check()?;
     let servers = files.servers()?;
     let mut unresolved = session.unresolved();
     unresolved.retain(|module| nameable.is(module));
     if unresolved.is_empty() {
-        return Ok(Named::default());
+        return Ok(FoundNames::default());
     }
     // A chroot may have none.
     if cfg!(target_os = "linux") && !std::path::Path::new("/proc/self/fd").exists() {
@@ -144,7 +144,7 @@ pub(crate) fn name(
             "syscollect: functions stay without names: files are read through /proc/self/fd, and \
              /proc is not mounted here: `mount -t proc proc /proc` mounts it"
         );
-        return Ok(Named::default());
+        return Ok(FoundNames::default());
     }
     let (kernel, user): (Vec<_>, Vec<_>) =
         unresolved.into_iter().partition(|module| module.kernel && module.windows.is_none());
@@ -180,7 +180,7 @@ pub(crate) fn name(
     if let Some(shortage) = naming_shortage(&tables) {
         eprint_line!("syscollect: {shortage}");
     }
-    Ok(Named { tables, files })
+    Ok(FoundNames { tables, files })
 }
 
 /// What of `requests` has no name in `tables`.

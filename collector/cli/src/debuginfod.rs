@@ -55,7 +55,7 @@ pub(crate) fn fetch(
     asked.sort_by_key(|request| std::cmp::Reverse(request.offsets.len()));
     let left = asked.len().saturating_sub(MODULES_MAX);
     asked.truncate(MODULES_MAX);
-    let mut outcome = Outcome { left, ..Outcome::default() };
+    let mut outcome = QueryOutcome { left, ..QueryOutcome::default() };
     let bar = terminal.work("fetching debug files", asked.len() as u64);
     let mut client = Debuginfod::new(options);
     for (number, request) in asked.iter().enumerate() {
@@ -96,14 +96,14 @@ pub(crate) fn fetch(
 
 /// What came of asking.
 #[derive(Debug, Default)]
-struct Outcome {
+struct QueryOutcome {
     asked: usize,
     left: usize,
     bytes: u64,
     builds: HashSet<BuildId>,
 }
 
-impl Outcome {
+impl QueryOutcome {
     /// Takes a file with this build id that helps to name a module.
     fn take(
         &mut self,

@@ -81,11 +81,11 @@ enum SignalAction {
 /// Says whether the user wants the rest to be left undone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Abandon {
-    state: Arc<State>,
+    state: Arc<AbandonState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct AbandonState {
     /// A stop was asked for.
     stop: Arc<AtomicBool>,
     /// The rest is to be left undone.
@@ -126,7 +126,7 @@ impl Abandon {
 
     /// Takes a signal that came at `now` (nanoseconds). Called in signal handlers: atomics only.
     fn signal(&self, signal: Stop, now: u64) -> SignalAction {
-        let State { stop, wanted, phase, signals, last, last_ns } = &*self.state;
+        let AbandonState { stop, wanted, phase, signals, last, last_ns } = &*self.state;
         if signal != Stop::Interrupt {
             let is_same = last.swap(signal as u8, Ordering::Relaxed) == signal as u8;
             let before = last_ns.swap(now, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! `syscollect symbolize`: a capture gets the names that it lacks, on any machine.
 
 use crate::confine;
-use crate::convert::{self, CaptureEnd, Named, NamingScope};
+use crate::convert::{self, CaptureEnd, FoundNames, NamingScope};
 use crate::escape::printable;
 use crate::output::Target;
 use crate::owner::Owner;
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         write(&file, end, additions, &target, args.output.is_none())
             .with_context(|| format!("cannot write {}", target.path().display()))?;
     }
-    let outcome = Outcome::of(&missing, &named);
+    let outcome = NamingOutcome::of(&missing, &named);
     for line in outcome.lines(&target.path(), args.list_unnamed, args.output.is_some()) {
         // A capture may name its modules anything.
         eprint_line!("syscollect: {}", printable(&line));
@@ -118,7 +118,7 @@ fn target(args: &Args, capture: &File) -> Result<Target> {
     }
 }
 
-fn name(session: &Session, files: &SymbolFileOptions, abandon: &Abandon) -> Result<Named> {
+fn name(session: &Session, files: &SymbolFileOptions, abandon: &Abandon) -> Result<FoundNames> {
     let nameable = NamingScope::anew(session.info(), session.reader());
     let from = (PinnedFiles::new(), Some(session.reader()));
     convert::name(session, from, &nameable, files, abandon, &Terminal::stderr())
@@ -176,7 +176,7 @@ fn write(
 
 /// What was named, and what was not.
 #[derive(Debug, Default)]
-struct Outcome {
+struct NamingOutcome {
     /// Distinct frames that had no names.
     missing: usize,
     named: usize,
@@ -205,8 +205,8 @@ enum Help {
     Nothing,
 }
 
-impl Outcome {
-    fn of(missing: &[UnresolvedModule], named: &Named) -> Self {
+impl NamingOutcome {
+    fn of(missing: &[UnresolvedModule], named: &FoundNames) -> Self {
         let mut outcome = Self::default();
         let mut tables: BTreeMap<(&str, &BuildId), Vec<&SymbolTable>> = BTreeMap::new();
         let none = BuildId::default();
@@ -297,7 +297,7 @@ fn frames_of(count: usize) -> String {
 /// Why a module's frames have no names, and what would give them some.
 fn why(
     module: &UnresolvedModule,
-    named: &Named,
+    named: &FoundNames,
     in_part: bool,
     note: Option<&str>,
 ) -> (String, Help) {
@@ -387,8 +387,8 @@ mod tests {
             UnresolvedModule { memory, ..module("[anonymous]", &[], 6) },
         ];
         let tables = vec![table("/bin/a", &[1], 1100, 100), table("/bin/b", &[2], 0, 30)];
-        let named = Named { tables, ..Named::default() };
-        let lines = Outcome::of(&missing, &named).lines(Path::new("x.syscap"), false, false);
+        let named = FoundNames { tables, ..FoundNames::default() };
+        let lines = NamingOutcome::of(&missing, &named).lines(Path::new("x.syscap"), false, false);
         let expected = [
             "named 1,100 of 1,244 frames without names, in 1 file: x.syscap",
             "still without a name: 144 frames of 5 files",
@@ -421,10 +421,11 @@ mod tests {
 
     #[test]
     fn a_capture_without_gaps_is_told_so_and_many_modules_are_not_all_listed() {
-        let none = Outcome::of(&[], &Named::default()).lines(Path::new("x"), false, false);
+        let none =
+            NamingOutcome::of(&[], &FoundNames::default()).lines(Path::new("x"), false, false);
         assert_eq!(none, ["every frame of x has a name already"]);
         let many: Vec<_> = (1..=12).map(|n| module(&format!("/{n}"), &[n], n.into())).collect();
-        let outcome = Outcome::of(&many, &Named::default());
+        let outcome = NamingOutcome::of(&many, &FoundNames::default());
         let lines = outcome.lines(Path::new("x"), false, false);
         assert_eq!(lines[0], "nothing was named: x is as it was");
         assert_eq!(lines[2], "  /12, 12 frames: no symbols with its build id 0c were found");
@@ -433,8 +434,8 @@ mod tests {
     }
 
     fn lines_of(module: &UnresolvedModule, tables: Vec<SymbolTable>) -> String {
-        let named = Named { tables, ..Named::default() };
-        let outcome = Outcome::of(std::slice::from_ref(module), &named);
+        let named = FoundNames { tables, ..FoundNames::default() };
+        let outcome = NamingOutcome::of(std::slice::from_ref(module), &named);
         outcome.lines(Path::new("x.syscap.partial"), false, false).join("\n")
     }
 }

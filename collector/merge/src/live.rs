@@ -62,13 +62,13 @@ pub fn play_live<E: Exporter>(
 /// were read twice wait in memory; if the recording ends before that, it is played at its end, and
 /// of one without a description or a clock reading nothing is told.
 pub struct Live<'a> {
-    state: State<'a>,
+    state: LiveState<'a>,
     info: Option<SessionInfo>,
     readings: Vec<ClockPair>,
 }
 
 /// Whether it has begun.
-enum State<'a> {
+enum LiveState<'a> {
     Waiting(Output<'a>, Vec<Chunk>),
     Playing(Box<Playing<'a>>, Box<Learner>),
     /// Between the two.
@@ -78,7 +78,7 @@ enum State<'a> {
 impl<'a> Live<'a> {
     fn new(exporter: &'a mut AnyExporter<'a>) -> Self {
         let output = Output::of_part(exporter, None, None);
-        let state = State::Waiting(output, Vec::new());
+        let state = LiveState::Waiting(output, Vec::new());
         Self { state, info: None, readings: Vec::new() }
     }
 
@@ -89,11 +89,11 @@ impl<'a> Live<'a> {
     /// The exporter stopped it.
     pub fn feed(&mut self, chunk: Chunk) -> Result<(), Stopped> {
         match &mut self.state {
-            State::Playing(playing, learner) => {
+            LiveState::Playing(playing, learner) => {
                 learner.feed(chunk, playing);
                 Ok(())
             }
-            State::Waiting(_, chunks) => {
+            LiveState::Waiting(_, chunks) => {
                 match chunk.header.lane.kind {
                     LaneKind::Definition => {
                         if let Ok(Some(Definition::Session(info))) =
@@ -111,15 +111,15 @@ impl<'a> Live<'a> {
                     Err(_) => Ok(()),
                 }
             }
-            State::Nothing => Ok(()),
+            LiveState::Nothing => Ok(()),
         }
     }
 
     /// Begins, now that times are known, if the session is.
     fn begin(&mut self, clock: ClockMap) -> Result<(), Stopped> {
         let Some(info) = &self.info else { return Ok(()) };
-        let state = std::mem::replace(&mut self.state, State::Nothing);
-        let State::Waiting(mut output, chunks) = state else { return Ok(()) };
+        let state = std::mem::replace(&mut self.state, LiveState::Nothing);
+        let LiveState::Waiting(mut output, chunks) = state else { return Ok(()) };
         let info = SessionInfo { clock_pairs: clock.pairs().to_vec(), ..info.clone() };
         let mut known = nothing_known(info, clock);
         output.exporter().begin(&known.tables)?;
@@ -131,7 +131,7 @@ impl<'a> Live<'a> {
         }
         let mut learner = Box::new(Learner::new(known.clock));
         chunks.into_iter().for_each(|chunk| learner.feed(chunk, &mut playing));
-        self.state = State::Playing(playing, learner);
+        self.state = LiveState::Playing(playing, learner);
         Ok(())
     }
 
@@ -141,7 +141,7 @@ impl<'a> Live<'a> {
     ///
     /// The exporter stopped it.
     pub fn advance(&mut self, ticks: Ticks) -> Result<(), Stopped> {
-        let State::Playing(playing, learner) = &mut self.state else { return Ok(()) };
+        let LiveState::Playing(playing, learner) = &mut self.state else { return Ok(()) };
         // Behind the last reading the clock may still turn out to be another.
         let last = learner.clock.pairs().last().map_or(Ticks(0), |pair| pair.ticks);
         let until = ticks.min(last);
@@ -151,12 +151,12 @@ impl<'a> Live<'a> {
     }
 
     fn finish(mut self) -> Result<Played, Stopped> {
-        if let (State::Waiting(..), Some(info)) = (&self.state, &self.info)
+        if let (LiveState::Waiting(..), Some(info)) = (&self.state, &self.info)
             && let Ok(clock) = clock_map(std::mem::take(&mut self.readings), info)
         {
             self.begin(clock)?;
         }
-        let State::Playing(mut playing, mut learner) = self.state else {
+        let LiveState::Playing(mut playing, mut learner) = self.state else {
             return Ok(Played::default());
         };
         learner.learn(Ticks(u64::MAX), &mut playing);

@@ -54,11 +54,12 @@ impl Recordings {
         assert!(!readers.is_empty(), "there is a recording");
         let mut starts = Vec::new();
         for (number, reader) in (1..).zip(&readers) {
-            starts.push(Start::read(number, reader).map_err(|error| error.of(number))?);
+            starts.push(RecordingStart::read(number, reader).map_err(|error| error.of(number))?);
         }
         check_comparable(&starts)?;
         let first_boot = starts.iter().map(|start| start.booted).min().unwrap_or(0);
-        let mut ordered: Vec<(Start, CaptureReader)> = starts.into_iter().zip(readers).collect();
+        let mut ordered: Vec<(RecordingStart, CaptureReader)> =
+            starts.into_iter().zip(readers).collect();
         ordered.sort_by_key(|(start, _)| start.began);
         let mut tables = Tables::default();
         let mut sessions = Vec::new();
@@ -103,7 +104,7 @@ impl Recordings {
 }
 
 /// Whether recordings can be shown together.
-fn check_comparable(starts: &[Start]) -> Result<(), MergeError> {
+fn check_comparable(starts: &[RecordingStart]) -> Result<(), MergeError> {
     for (index, start) in starts.iter().enumerate() {
         for other in &starts[..index] {
             let numbers = (other.number, start.number);
@@ -120,7 +121,7 @@ fn check_comparable(starts: &[Start]) -> Result<(), MergeError> {
 }
 
 /// What tells where a recording lies in time.
-struct Start {
+struct RecordingStart {
     /// Which of those that were given, from 1.
     number: usize,
     hostname: String,
@@ -131,7 +132,7 @@ struct Start {
     began: u64,
 }
 
-impl Start {
+impl RecordingStart {
     fn read(number: usize, reader: &CaptureReader) -> Result<Self, MergeError> {
         let SessionInfo { hostname, boot_id, .. } = Definitions::read(reader).info;
         let first = definitions::first_reading(reader)?;

@@ -85,12 +85,12 @@ pub struct TraceBuffer {
     span: Option<Duration>,
     fold: Option<Mutex<Box<dyn Fold>>>,
     user_of: Option<UserOf>,
-    state: Mutex<State>,
+    state: Mutex<BufferState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct BufferState {
     events: VecDeque<Event>,
     definitions: VecDeque<Chunk>,
     buffered: usize,
@@ -393,13 +393,13 @@ impl TraceBuffer {
         self.lock().lose(header, cause);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BufferState> {
         // The state is whole between any two statements that can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl BufferState {
     /// Bytes of the buffer's size that are taken.
     fn taken(&self) -> usize {
         self.buffered + self.stacks.bytes()

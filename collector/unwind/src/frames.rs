@@ -3,7 +3,7 @@
 use crate::UnwindError;
 use crate::fde::{CIE_MAX, FDE_MAX, FdeReader, Length};
 use crate::file::{Layout, Source};
-use crate::index::{Entry, Index, SearchTable};
+use crate::index::{FdePosition, Index, SearchTable};
 use crate::partial::PartialBytes;
 use crate::rule::Slice;
 use crate::run::Run;
@@ -29,7 +29,7 @@ pub(crate) struct Frames {
     pub(crate) bytes: Vec<u8>,
     pub(crate) bases: BaseAddresses,
     /// What is wanted, and which FDEs decide there, see [`Index::entries`].
-    pub(crate) runs: Vec<(Run, Vec<Entry>)>,
+    pub(crate) runs: Vec<(Run, Vec<FdePosition>)>,
 }
 
 /// In which of two formats, which differ in little.
@@ -95,7 +95,7 @@ impl Frames {
         Ok(frames)
     }
 
-    fn new(place: &FrameSection, bytes: Vec<u8>, runs: Vec<(Run, Vec<Entry>)>) -> Self {
+    fn new(place: &FrameSection, bytes: Vec<u8>, runs: Vec<(Run, Vec<FdePosition>)>) -> Self {
         let bases = BaseAddresses::default().set_eh_frame(place.segment.address);
         // For pointers to personality routines, for which nobody here asks.
         let bases = bases.set_text(0).set_got(0);
@@ -103,7 +103,7 @@ impl Frames {
     }
 
     /// All FDEs of the section, sorted by address.
-    fn list(&self) -> Vec<Entry> {
+    fn list(&self) -> Vec<FdePosition> {
         let mut entries = match self.format {
             FrameFormat::EhFrame => self.list_section(eh_frame(&self.bytes)),
             FrameFormat::DebugFrame => self.list_section(debug_frame(&self.bytes)),
@@ -112,7 +112,7 @@ impl Frames {
         entries
     }
 
-    fn list_section<'a, S: UnwindSection<Slice<'a>>>(&'a self, section: S) -> Vec<Entry> {
+    fn list_section<'a, S: UnwindSection<Slice<'a>>>(&'a self, section: S) -> Vec<FdePosition> {
         let mut reader = FdeReader::new(&self.bytes, section, &self.bases);
         let mut entries = Vec::new();
         let mut at = 0;
@@ -122,7 +122,7 @@ impl Frames {
             }
             // CIEs are none, and what cannot be used is passed over.
             if let (Some(fde), Ok(offset)) = (reader.fde(at), u32::try_from(at)) {
-                entries.push(Entry { address: fde.initial_address(), offset });
+                entries.push(FdePosition { address: fde.initial_address(), offset });
             }
             if entries.len() == ENTRIES_MAX {
                 break;
@@ -133,7 +133,10 @@ impl Frames {
     }
 }
 
-fn with_entries(mut index: Index<'_>, runs: &[Run]) -> Result<Vec<(Run, Vec<Entry>)>, UnwindError> {
+fn with_entries(
+    mut index: Index<'_>,
+    runs: &[Run],
+) -> Result<Vec<(Run, Vec<FdePosition>)>, UnwindError> {
     runs.iter().map(|run| Ok((run.clone(), index.entries(run)?))).collect()
 }
 

@@ -15,7 +15,7 @@ pub(crate) enum Index<'a> {
     /// The table of `.eh_frame_hdr`.
     Table(SearchTable<'a>),
     /// Found by reading all of the section; sorted by address.
-    List(Vec<Entry>),
+    List(Vec<FdePosition>),
 }
 
 /// The table of `.eh_frame_hdr`, which is sorted by address, unless a stranger wrote it.
@@ -28,7 +28,7 @@ pub(crate) struct SearchTable<'a> {
 
 /// An FDE.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct FdePosition {
     /// Of the first instruction.
     pub(crate) address: u64,
     /// Of the FDE within its section, which is read up to less than 4 GiB.
@@ -39,11 +39,11 @@ impl Index<'_> {
     /// The entries that decide in `run`: the last that begins before it, those that begin in it,
     /// and the first after it. Each begins later than the one before; of several at one address,
     /// and of what is not in order, the first counts.
-    pub(crate) fn entries(&mut self, run: &Run) -> Result<Vec<Entry>, UnwindError> {
+    pub(crate) fn entries(&mut self, run: &Run) -> Result<Vec<FdePosition>, UnwindError> {
         let addresses = run.addresses();
         let first = self.find(addresses.start)?;
         let most = run.pages().saturating_mul(ENTRIES_OF_PAGE);
-        let mut entries = Vec::<Entry>::new();
+        let mut entries = Vec::<FdePosition>::new();
         for number in first..first.saturating_add(most) {
             let Some(entry) = self.entry(number)? else { break };
             if entries.last().is_none_or(|last| entry.address > last.address) {
@@ -64,7 +64,7 @@ impl Index<'_> {
     }
 
     /// The entry of that number; `None` if there are fewer.
-    fn entry(&mut self, number: usize) -> Result<Option<Entry>, UnwindError> {
+    fn entry(&mut self, number: usize) -> Result<Option<FdePosition>, UnwindError> {
         match self {
             Self::Table(table) => table.entry(number),
             Self::List(entries) => Ok(entries.get(number).copied()),
@@ -97,7 +97,7 @@ impl Index<'_> {
 }
 
 impl SearchTable<'_> {
-    fn entry(&mut self, number: usize) -> Result<Option<Entry>, UnwindError> {
+    fn entry(&mut self, number: usize) -> Result<Option<FdePosition>, UnwindError> {
         if number >= self.rows {
             return Ok(None);
         }
@@ -106,6 +106,6 @@ impl SearchTable<'_> {
         let Some(row) = row.first_chunk().map(|row| self.index.row(row)) else { return Ok(None) };
         // One that lies outside of the section is found to be none when it is read.
         let offset = u32::try_from(row.entry.wrapping_sub(self.index.entries)).unwrap_or(u32::MAX);
-        Ok(Some(Entry { address: row.code, offset }))
+        Ok(Some(FdePosition { address: row.code, offset }))
     }
 }

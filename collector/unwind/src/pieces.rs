@@ -5,15 +5,15 @@ const WORD: usize = 8;
 
 /// Pieces of a stack, in the order of their addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StackPieces(Vec<Piece>);
+pub struct StackPieces(Vec<StackPiece>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Piece {
+struct StackPiece {
     start: u64,
     bytes: Vec<u8>,
 }
 
-impl Piece {
+impl StackPiece {
     fn end(&self) -> u64 {
         self.start.saturating_add(self.bytes.len() as u64)
     }
@@ -22,7 +22,7 @@ impl Piece {
 impl StackPieces {
     /// A stack of which all that is known lies from `start` on.
     pub fn from(start: u64, bytes: Vec<u8>) -> Self {
-        Self(vec![Piece { start, bytes }])
+        Self(vec![StackPiece { start, bytes }])
     }
 
     /// Adds what lies at `start` and above it; `false` if it does not lie above all that is known.
@@ -30,7 +30,7 @@ impl StackPieces {
         match self.0.last_mut() {
             Some(last) if start < last.end() => return false,
             Some(last) if start == last.end() => last.bytes.extend_from_slice(bytes),
-            _ => self.0.push(Piece { start, bytes: bytes.to_vec() }),
+            _ => self.0.push(StackPiece { start, bytes: bytes.to_vec() }),
         }
         true
     }

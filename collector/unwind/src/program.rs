@@ -16,7 +16,7 @@ const SAVED_MAX: usize = 32;
 
 /// What the instructions have said so far.
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct CfaState {
     cfa: Cfa,
     return_address: ReturnAddress,
     frame_pointer: RuleAndOffset,
@@ -42,7 +42,7 @@ enum ReturnAddress {
     Other,
 }
 
-impl State {
+impl CfaState {
     const UNSAID: Self =
         Self { cfa: Cfa::Other(None), return_address: ReturnAddress::Other, frame_pointer: SAME };
 
@@ -72,10 +72,10 @@ pub(crate) struct Program<'s, S> {
     section: &'s S,
     code_factor: u64,
     data_factor: i64,
-    state: State,
+    state: CfaState,
     /// What a CIE says of all its FDEs, once that is known.
-    initial: Option<State>,
-    saved: Vec<State>,
+    initial: Option<CfaState>,
+    saved: Vec<CfaState>,
 }
 
 impl<'s, 'a, S: UnwindSection<Slice<'a>>> Program<'s, S> {
@@ -84,7 +84,7 @@ impl<'s, 'a, S: UnwindSection<Slice<'a>>> Program<'s, S> {
             section,
             code_factor: cie.code_alignment_factor(),
             data_factor: cie.data_alignment_factor(),
-            state: State::UNSAID,
+            state: CfaState::UNSAID,
             initial: None,
             saved: Vec::new(),
         }

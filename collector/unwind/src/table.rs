@@ -5,7 +5,7 @@ use crate::code::{BareCode, CODE_AROUND, rules};
 use crate::fde::FdeReader;
 use crate::file::{Layout, Source};
 use crate::frames::{FrameFormat, Frames, debug_frame, eh_frame};
-use crate::index::Entry;
+use crate::index::FdePosition;
 use crate::program::{Damaged, Program};
 use crate::rule::{Rule, Slice};
 use crate::run::Run;
@@ -102,7 +102,7 @@ impl<'a, S: UnwindSection<Slice<'a>>> Builder<'a, S> {
 
     /// Adds the rows of a run. Each entry decides from its beginning to that of the next, so that a
     /// page's rows do not depend on which other pages are wanted.
-    fn add_run(&mut self, run: &Run, entries: &[Entry]) {
+    fn add_run(&mut self, run: &Run, entries: &[FdePosition]) {
         let ends = entries.iter().skip(1).map(|next| next.address).chain([u64::MAX]);
         // The last one only ends the one before.
         let last = run.addresses().end;

@@ -7,7 +7,7 @@ use syscollect_model::{CpuId, OffCpu, ProcessId};
 
 /// The state of a thread, as far as events tell it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum State {
+pub(super) enum ThreadState {
     /// Nothing tells.
     Unknown,
     /// On this CPU.
@@ -30,7 +30,7 @@ pub(super) enum Wait {
 /// The time in a state that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StateInterval {
-    pub(super) state: State,
+    pub(super) state: ThreadState,
     /// When it began.
     pub(super) since: u64,
     /// How long the state is known to have lasted.
@@ -60,26 +60,26 @@ impl StateInterval {
 impl Times {
     /// Adds nanoseconds in a state. All time on CPU is counted here, that of CPUs' rows, too.
     #[inline]
-    fn add(&mut self, state: &State, nanoseconds: u64) {
+    fn add(&mut self, state: &ThreadState, nanoseconds: u64) {
         match state {
-            State::Unknown => self.unknown_ns += nanoseconds,
-            State::Running(_) => self.on_cpu_ns += nanoseconds,
-            State::Waiting(_) => self.waiting_ns += nanoseconds,
-            State::Blocked(_) => self.blocked_ns += nanoseconds,
-            State::Ended => {}
+            ThreadState::Unknown => self.unknown_ns += nanoseconds,
+            ThreadState::Running(_) => self.on_cpu_ns += nanoseconds,
+            ThreadState::Waiting(_) => self.waiting_ns += nanoseconds,
+            ThreadState::Blocked(_) => self.blocked_ns += nanoseconds,
+            ThreadState::Ended => {}
         }
     }
 }
 
 /// A thread's state and what was counted of it. Times are nanoseconds.
 #[derive(Debug)]
-pub(super) struct Account {
+pub(super) struct ThreadAccount {
     pub(super) process: ProcessId,
     /// It belongs to what the report is about.
     pub(super) chosen: bool,
     /// Only what concerns others is recorded of it.
     pub(super) is_partial: bool,
-    pub(super) state: State,
+    pub(super) state: ThreadState,
     /// Since when.
     pub(super) since: u64,
     /// The state began before what the report tells of.
@@ -104,13 +104,13 @@ pub(super) struct Account {
     pub(super) longest_wait_since: u64,
 }
 
-impl Account {
+impl ThreadAccount {
     pub(super) fn new(process: ProcessId, chosen: bool, since: u64) -> Self {
         Self {
             process,
             chosen,
             is_partial: false,
-            state: State::Unknown,
+            state: ThreadState::Unknown,
             since,
             cut: false,
             before: 0,
@@ -129,7 +129,7 @@ impl Account {
     /// What is told of it begins now. Who was seen asleep before may have run since.
     pub(super) fn begin_anew(&mut self, now: u64) {
         if std::mem::take(&mut self.slept_before) {
-            (self.state, self.cut) = (State::Unknown, false);
+            (self.state, self.cut) = (ThreadState::Unknown, false);
         }
         self.restart(now);
     }
@@ -141,7 +141,7 @@ impl Account {
 
     /// It was seen asleep, and nothing told what it did: it has slept since before the recording.
     pub(super) fn slept_before(&mut self, off_cpu: OffCpu) {
-        (self.state, self.cut, self.slept_before) = (State::Blocked(off_cpu), true, true);
+        (self.state, self.cut, self.slept_before) = (ThreadState::Blocked(off_cpu), true, true);
     }
 
     /// What came until now is not told of: its state lasts, and nothing counts.
@@ -177,11 +177,11 @@ impl Account {
     ///
     /// What runs is told by its CPU alone, which [`super::scheduling`] stops at gaps.
     #[inline]
-    pub(super) fn change(&mut self, state: State, now: u64, gaps: &Gaps) -> StateInterval {
+    pub(super) fn change(&mut self, state: ThreadState, now: u64, gaps: &Gaps) -> StateInterval {
         let now = now.max(self.since);
         let missing = match self.state {
-            State::Waiting(_) | State::Blocked(_) => gaps.missing(self.since, now),
-            State::Unknown | State::Running(_) | State::Ended => 0,
+            ThreadState::Waiting(_) | ThreadState::Blocked(_) => gaps.missing(self.since, now),
+            ThreadState::Unknown | ThreadState::Running(_) | ThreadState::Ended => 0,
         };
         self.end(state, now - self.since - missing, now)
     }
@@ -191,23 +191,23 @@ impl Account {
     pub(super) fn lose_track(&mut self, now: u64, missing_from: Option<u64>) -> StateInterval {
         let now = now.max(self.since);
         let known_until = match self.state {
-            State::Waiting(_) | State::Blocked(_) => {
+            ThreadState::Waiting(_) | ThreadState::Blocked(_) => {
                 missing_from.map_or(self.since, |start| start.min(now))
             }
-            State::Unknown | State::Running(_) | State::Ended => self.since,
+            ThreadState::Unknown | ThreadState::Running(_) | ThreadState::Ended => self.since,
         };
-        self.end(State::Unknown, known_until.saturating_sub(self.since), now)
+        self.end(ThreadState::Unknown, known_until.saturating_sub(self.since), now)
     }
 
     /// Nothing of what it did until now is known.
     pub(super) fn forget(&mut self, now: u64) {
         let Times { on_cpu_ns, waiting_ns, blocked_ns, unknown_ns } = self.times_at(now);
         let unknown_ns = on_cpu_ns + waiting_ns + blocked_ns + unknown_ns;
-        (self.times, self.state) = (Times { unknown_ns, ..Times::default() }, State::Ended);
+        (self.times, self.state) = (Times { unknown_ns, ..Times::default() }, ThreadState::Ended);
     }
 
     #[inline]
-    fn end(&mut self, next: State, known: u64, now: u64) -> StateInterval {
+    fn end(&mut self, next: ThreadState, known: u64, now: u64) -> StateInterval {
         let elapsed = now - self.since;
         let unknown = elapsed - known;
         let stay = StateInterval {
@@ -220,7 +220,7 @@ impl Account {
             slept_before: std::mem::take(&mut self.slept_before),
         };
         self.times.add(&self.state, known);
-        if self.state != State::Ended {
+        if self.state != ThreadState::Ended {
             self.times.unknown_ns += unknown;
         }
         (self.state, self.since) = (next, now);

@@ -1,6 +1,6 @@
 //! The report, from what was summed up.
 
-use super::account::Account;
+use super::account::ThreadAccount;
 use super::data::*;
 use super::durations::Durations;
 use super::hints;
@@ -99,7 +99,7 @@ impl ReportExporter {
     }
 
     /// The threads that did something and are asked for.
-    fn active(&self) -> impl Iterator<Item = (ThreadId, &Account)> {
+    fn active(&self) -> impl Iterator<Item = (ThreadId, &ThreadAccount)> {
         self.scheduling.accounts().filter(|(_, account)| account.chosen && account.is_active())
     }
 
@@ -298,7 +298,7 @@ impl ReportExporter {
     }
 }
 
-fn is_program(account: &Account, tables: &Tables) -> bool {
+fn is_program(account: &ThreadAccount, tables: &Tables) -> bool {
     let process = account.process;
     account.chosen && !tables.process(process).kernel && !is_recorder(process, tables)
 }

@@ -16,11 +16,11 @@ type StackKey = (ProcessId, StackId);
 
 /// What was waited for in one row of a table.
 #[derive(Debug, Default)]
-struct Parts {
+struct WaitShares {
     by_kind: FxHashMap<WaitFor, u64>,
 }
 
-impl Parts {
+impl WaitShares {
     fn add(&mut self, wait: WaitFor, nanoseconds: u64) {
         let sum = self.by_kind.entry(wait).or_default();
         *sum = sum.saturating_add(nanoseconds);
@@ -40,7 +40,7 @@ impl Parts {
 
 /// Sums of one class.
 #[derive(Debug, Default)]
-struct Sums {
+struct ClassSums {
     all: Total,
     threads: FxHashSet<ThreadId>,
     kinds: FxHashMap<WaitFor, (Total, FxHashSet<ThreadId>)>,
@@ -48,7 +48,7 @@ struct Sums {
     stacks: FxHashMap<(WaitFor, StackKey), Total>,
 }
 
-impl Sums {
+impl ClassSums {
     fn add(&mut self, wait: WaitFor, key: &WaitKey, total: &Total) {
         self.all.merge(total);
         self.threads.insert(key.thread);
@@ -65,11 +65,11 @@ impl Sums {
 /// All that was waited for.
 #[derive(Debug, Default)]
 struct AllWaits {
-    blocked: Sums,
-    undecided: Sums,
-    idle: Sums,
-    reasons: FxHashMap<Reason, Parts>,
-    stacks: FxHashMap<StackKey, Parts>,
+    blocked: ClassSums,
+    undecided: ClassSums,
+    idle: ClassSums,
+    reasons: FxHashMap<Reason, WaitShares>,
+    stacks: FxHashMap<StackKey, WaitShares>,
 }
 
 impl AllWaits {
@@ -108,7 +108,7 @@ impl Programs {
 
     /// The stacks of each program, the first of its processes that was in them, and of how many
     /// these are.
-    fn stacks(&self, sums: &Sums) -> Vec<((WaitFor, StackKey), ProgramTotal)> {
+    fn stacks(&self, sums: &ClassSums) -> Vec<((WaitFor, StackKey), ProgramTotal)> {
         let mut programs: FxHashMap<_, (ProcessId, ProgramTotal)> = FxHashMap::default();
         for ((wait, (process, stack)), total) in &sums.stacks {
             let first = self.first_of(*process);
@@ -139,7 +139,12 @@ impl ProgramTotal {
     }
 }
 
-fn add_part<K: Eq + Hash>(rows: &mut FxHashMap<K, Parts>, key: K, wait: WaitFor, total: &Total) {
+fn add_part<K: Eq + Hash>(
+    rows: &mut FxHashMap<K, WaitShares>,
+    key: K,
+    wait: WaitFor,
+    total: &Total,
+) {
     rows.entry(key).or_default().add(wait, total.sum);
 }
 
@@ -178,7 +183,7 @@ impl ReportExporter {
             truncated_in,
             stacks: self.stack_rows(
                 stacks,
-                |(key, _)| (*key, waits.stacks.get(key).and_then(Parts::most)),
+                |(key, _)| (*key, waits.stacks.get(key).and_then(WaitShares::most)),
                 tables,
             ),
             longest_blocked: longest_blocked(&waits.blocked, &programs, tables),
@@ -189,7 +194,7 @@ impl ReportExporter {
         }
     }
 
-    fn of_class(&self, sums: &Sums, programs: &Programs, tables: &Tables) -> WaitsOfClass {
+    fn of_class(&self, sums: &ClassSums, programs: &Programs, tables: &Tables) -> WaitsOfClass {
         let mut kinds: Vec<WaitRow> = sums
             .kinds
             .iter()
@@ -274,7 +279,11 @@ struct OwnStackKey {
     call: OwnCall,
 }
 
-fn longest_blocked(sums: &Sums, programs: &Programs, tables: &Tables) -> Option<LongestBlocked> {
+fn longest_blocked(
+    sums: &ClassSums,
+    programs: &Programs,
+    tables: &Tables,
+) -> Option<LongestBlocked> {
     let mut stacks: Vec<_> = sums
         .stacks
         .iter()
@@ -322,11 +331,11 @@ fn reason_row(reason: Reason, total: &Total, tables: &Tables) -> ReasonRow {
     }
 }
 
-fn most(parts: Option<&Parts>) -> String {
-    parts.and_then(Parts::most).map_or("", WaitFor::name).to_owned()
+fn most(parts: Option<&WaitShares>) -> String {
+    parts.and_then(WaitShares::most).map_or("", WaitFor::name).to_owned()
 }
 
-fn part(parts: Option<&Parts>, class: WaitClass) -> u64 {
+fn part(parts: Option<&WaitShares>, class: WaitClass) -> u64 {
     parts.map_or(0, |parts| parts.of(class))
 }
 

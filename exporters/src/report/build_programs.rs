@@ -4,7 +4,7 @@ use super::ReportExporter;
 use super::data::*;
 use super::locks::{DurationTotals, LockKey, LockTotals};
 use super::plots::Plot;
-use super::slices::{Named, SliceKey};
+use super::slices::{NamedDurations, SliceKey};
 use super::stack_words::labels;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -194,7 +194,7 @@ impl ReportExporter {
     }
 }
 
-fn slice_row(name: &str, named: &Named) -> SliceRow {
+fn slice_row(name: &str, named: &NamedDurations) -> SliceRow {
     SliceRow {
         name: name.to_owned(),
         location: None,
@@ -249,7 +249,7 @@ pub(super) fn process(id: ProcessId, tables: &Tables) -> (u32, String) {
 
 /// The durations of all; the total is of those that are in no other of the row, as a function's in
 /// a call tree.
-fn outermost(named: &Named) -> Distribution {
+fn outermost(named: &NamedDurations) -> Distribution {
     let all = named.durations.distribution();
     Distribution { total_ns: all.total_ns.saturating_sub(named.nested_ns), ..all }
 }

@@ -10,14 +10,14 @@ const MOST_KEPT: usize = 1 << 16;
 #[derive(Debug)]
 pub(super) struct Longest<T> {
     /// The first to go is on top.
-    entries: BinaryHeap<Reverse<Entry<T>>>,
+    entries: BinaryHeap<Reverse<LongestEntry<T>>>,
     kept: usize,
     /// How many there were in all.
     pub(super) count: usize,
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct LongestEntry<T> {
     length: u64,
     since: u64,
     number: usize,
@@ -53,7 +53,12 @@ impl<T> Longest<T> {
                 _ => self.entries.pop(),
             };
         }
-        self.entries.push(Reverse(Entry { length, since, number: self.count, what: what() }));
+        self.entries.push(Reverse(LongestEntry {
+            length,
+            since,
+            number: self.count,
+            what: what(),
+        }));
     }
 
     /// Length, beginning and entry, the longest first; of those of one length the first.
@@ -64,31 +69,31 @@ impl<T> Longest<T> {
     }
 }
 
-impl<T> Entry<T> {
+impl<T> LongestEntry<T> {
     fn key(&self) -> (u64, Reverse<u64>, Reverse<usize>) {
         (self.length, Reverse(self.since), Reverse(self.number))
     }
 }
 
-impl<T> Ord for Entry<T> {
+impl<T> Ord for LongestEntry<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.key().cmp(&other.key())
     }
 }
 
-impl<T> PartialOrd for Entry<T> {
+impl<T> PartialOrd for LongestEntry<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> PartialEq for Entry<T> {
+impl<T> PartialEq for LongestEntry<T> {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl<T> Eq for Entry<T> {}
+impl<T> Eq for LongestEntry<T> {}
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! Samples by stack while they come, and by function once they are all there.
 
-use super::account::Account;
+use super::account::ThreadAccount;
 use super::capped::Capped;
 use rustc_hash::FxHashMap;
 use syscollect_model::{FrameId, ModuleId, ProcessId, Sample, StackCut, StackId, StringId, Tables};
@@ -40,7 +40,7 @@ impl Samples {
     }
 
     /// Counts a sample of a thread.
-    pub(super) fn add(&mut self, sample: &Sample, account: &mut Account) {
+    pub(super) fn add(&mut self, sample: &Sample, account: &mut ThreadAccount) {
         account.counts.samples += 1;
         if !account.chosen {
             return;

@@ -3,7 +3,7 @@
 //! The definitions are in the documentation of [`super`].
 
 use super::Waker;
-use super::account::{Account, State, StateInterval, Wait};
+use super::account::{StateInterval, ThreadAccount, ThreadState, Wait};
 use super::cpu::Cpus;
 use super::data::{Counts, Times};
 use super::durations::Durations;
@@ -25,7 +25,7 @@ pub(super) struct Scheduling {
     filter: Option<ProcessFilter>,
     /// By machine, the processes of which everything is recorded; `None` for all.
     recorded: Vec<Option<ProcessFilter>>,
-    accounts: Vec<Account>,
+    accounts: Vec<ThreadAccount>,
     cpus: Cpus,
     /// When records were lost.
     gaps: Gaps,
@@ -108,13 +108,13 @@ impl Scheduling {
     }
 
     /// The books of all threads but idle that were heard of.
-    pub(super) fn accounts(&self) -> impl Iterator<Item = (ThreadId, &Account)> {
+    pub(super) fn accounts(&self) -> impl Iterator<Item = (ThreadId, &ThreadAccount)> {
         (0..).map(ThreadId).zip(&self.accounts).skip(1)
     }
 
     /// The thread's books. Those of threads that began later begin there.
     #[inline]
-    pub(super) fn account(&mut self, thread: ThreadId, tables: &Tables) -> &mut Account {
+    pub(super) fn account(&mut self, thread: ThreadId, tables: &Tables) -> &mut ThreadAccount {
         if thread.index() >= self.accounts.len() {
             self.add_accounts(thread, tables);
         }
@@ -128,7 +128,7 @@ impl Scheduling {
             let since = row.start.map_or(self.origin, |start| start.0.max(self.origin));
             let chosen =
                 self.filter.as_ref().is_none_or(|filter| filter.matches(row.process, tables));
-            let mut account = Account::new(row.process, chosen, since);
+            let mut account = ThreadAccount::new(row.process, chosen, since);
             account.is_partial = !self.is_recorded(row.process, tables);
             self.accounts.push(account);
         }
@@ -178,9 +178,9 @@ impl Scheduling {
         }
         let preempted = off_cpu.preempted || off_cpu.state == SleepState::Runnable;
         let next = match off_cpu.state {
-            _ if preempted => State::Waiting(Wait::Preemption),
-            SleepState::Dead | SleepState::Zombie => State::Ended,
-            _ => State::Blocked(*off_cpu),
+            _ if preempted => ThreadState::Waiting(Wait::Preemption),
+            SleepState::Dead | SleepState::Zombie => ThreadState::Ended,
+            _ => ThreadState::Blocked(*off_cpu),
         };
         let account = self.account(thread, tables);
         account.counts.preemptions += u64::from(preempted);
@@ -203,16 +203,18 @@ impl Scheduling {
         let woken_early = std::mem::take(&mut account.woken_early);
         match before {
             // It left another CPU, and that is missing.
-            State::Running(_) => self.lose_track(now, thread, tables),
+            ThreadState::Running(_) => self.lose_track(now, thread, tables),
             // It was woken where records are missing.
-            State::Blocked(_) if self.is_doubtful(since) => self.lose_track(now, thread, tables),
+            ThreadState::Blocked(_) if self.is_doubtful(since) => {
+                self.lose_track(now, thread, tables);
+            }
             // The wakeup came while it was on its way off the CPU.
-            State::Blocked(_) if woken_early => {
-                self.account(thread, tables).state = State::Waiting(Wait::Wakeup);
+            ThreadState::Blocked(_) if woken_early => {
+                self.account(thread, tables).state = ThreadState::Waiting(Wait::Wakeup);
             }
             _ => {}
         }
-        self.change(now, thread, State::Running(cpu), tables);
+        self.change(now, thread, ThreadState::Running(cpu), tables);
     }
 
     #[inline]
@@ -224,13 +226,13 @@ impl Scheduling {
         let account = self.account(wakeup.wakee, tables);
         account.counts.wakeups += 1;
         match account.state {
-            State::Unknown | State::Blocked(_) => account.woken = Some(woken),
-            State::Running(_) => {
+            ThreadState::Unknown | ThreadState::Blocked(_) => account.woken = Some(woken),
+            ThreadState::Running(_) => {
                 (account.woken_early, account.woken) = (true, Some(woken));
                 return;
             }
-            State::Ended => return,
-            State::Waiting(_) => {
+            ThreadState::Ended => return,
+            ThreadState::Waiting(_) => {
                 let since = account.since;
                 // It was runnable already, unless it ran and slept where records are missing.
                 if !self.is_doubtful(since) {
@@ -239,7 +241,7 @@ impl Scheduling {
                 self.lose_track(now, wakeup.wakee, tables);
             }
         }
-        self.change(now, wakeup.wakee, State::Waiting(Wait::Wakeup), tables);
+        self.change(now, wakeup.wakee, ThreadState::Waiting(Wait::Wakeup), tables);
     }
 
     /// The thread was seen asleep. What was told of it before is certain; where nothing was, it has
@@ -247,16 +249,16 @@ impl Scheduling {
     pub(super) fn asleep(&mut self, now: u64, thread: ThreadId, off_cpu: OffCpu, tables: &Tables) {
         self.saw_sleepers = true;
         let account = self.account(thread, tables);
-        if account.state != State::Unknown || account.exiting {
+        if account.state != ThreadState::Unknown || account.exiting {
             return;
         }
         let told_nothing = account.counts == Counts::default() && account.times == Times::default();
         if !told_nothing || tables.thread(thread).start.is_some() {
-            return self.change(now, thread, State::Blocked(off_cpu), tables);
+            return self.change(now, thread, ThreadState::Blocked(off_cpu), tables);
         }
         // The session's beginning is that of the first machine.
         if tables.machine_of(thread) != MachineId::FIRST {
-            self.change(now, thread, State::Unknown, tables);
+            self.change(now, thread, ThreadState::Unknown, tables);
         }
         self.account(thread, tables).slept_before(off_cpu);
     }
@@ -306,7 +308,7 @@ impl Scheduling {
         if thread != Tables::IDLE_THREAD {
             self.lose_track(since, thread, tables);
             let account = self.account(thread, tables);
-            account.state = State::Running(cpu);
+            account.state = ThreadState::Running(cpu);
             since = account.since;
         }
         let state = self.cpus.get(cpu);
@@ -331,7 +333,7 @@ impl Scheduling {
         state.resumed = None;
         let Some(thread) = state.current.take() else { return };
         if thread != Tables::IDLE_THREAD
-            && self.account(thread, tables).state == State::Running(cpu)
+            && self.account(thread, tables).state == ThreadState::Running(cpu)
         {
             self.lose_track(now, thread, tables);
         }
@@ -343,7 +345,7 @@ impl Scheduling {
         let since = self.accounts[thread.index()].since;
         let missing = self.first_missing(since);
         let stay = self.accounts[thread.index()].lose_track(now, missing);
-        if let State::Running(cpu) = stay.state {
+        if let ThreadState::Running(cpu) = stay.state {
             let state = self.cpus.get(cpu);
             if state.current == Some(thread) {
                 (state.current, state.resumed) = (None, None);
@@ -353,18 +355,18 @@ impl Scheduling {
     }
 
     #[inline]
-    fn change(&mut self, now: u64, thread: ThreadId, next: State, tables: &Tables) {
+    fn change(&mut self, now: u64, thread: ThreadId, next: ThreadState, tables: &Tables) {
         self.account(thread, tables);
         let stay = self.accounts[thread.index()].change(next, now, &self.gaps);
-        if let (State::Waiting(wait), State::Running(cpu)) = (stay.state, next) {
+        if let (ThreadState::Waiting(wait), ThreadState::Running(cpu)) = (stay.state, next) {
             if stay.unknown == 0 {
                 self.waited(thread, wait, &stay);
             }
             self.keep_wait(&stay, thread, wait, cpu);
         }
         match stay.state {
-            State::Running(cpu) => self.cpus.get(cpu).busy += stay.known,
-            State::Blocked(off_cpu) if next != State::Ended => {
+            ThreadState::Running(cpu) => self.cpus.get(cpu).busy += stay.known,
+            ThreadState::Blocked(off_cpu) if next != ThreadState::Ended => {
                 self.keep_blocked(&stay, thread, off_cpu, tables);
             }
             _ => {}
@@ -375,7 +377,7 @@ impl Scheduling {
     /// A wait for a CPU has ended, with this length: it may be among the longest.
     #[inline]
     fn keep_wait(&mut self, stay: &StateInterval, thread: ThreadId, began: Wait, cpu: CpuId) {
-        let Account { chosen, is_partial, woken, .. } = self.accounts[thread.index()];
+        let ThreadAccount { chosen, is_partial, woken, .. } = self.accounts[thread.index()];
         let is_of_interest = chosen && !is_partial;
         let Some(StateInterval { since, known, unknown, .. }) =
             stay.whole().filter(|_| is_of_interest)
@@ -399,7 +401,8 @@ impl Scheduling {
         off_cpu: OffCpu,
         tables: &Tables,
     ) {
-        let Account { process, chosen, is_partial, woken, .. } = self.accounts[thread.index()];
+        let ThreadAccount { process, chosen, is_partial, woken, .. } =
+            self.accounts[thread.index()];
         if chosen
             && !is_partial
             && let Some(StateInterval { since, known, unknown, .. }) = stay.whole()
@@ -419,11 +422,11 @@ impl Scheduling {
     #[inline]
     fn book(&mut self, thread: ThreadId, stay: &StateInterval) {
         let account = &self.accounts[thread.index()];
-        let State::Blocked(off_cpu) = &stay.state else { return };
+        let ThreadState::Blocked(off_cpu) = &stay.state else { return };
         if !account.chosen {
             return;
         }
-        if stay.slept_before && account.state == State::Ended {
+        if stay.slept_before && account.state == ThreadState::Ended {
             // Where switches are missing it may have run, and slept elsewhere then.
             if stay.unknown == 0 {
                 let key = WaitKey::new(thread, account.process, off_cpu);
@@ -488,9 +491,9 @@ impl Scheduling {
         (state.resumed, state.last_event) = (Some(now), now);
         let Some(thread) = state.current.take() else { return };
         if thread != Tables::IDLE_THREAD
-            && self.account(thread, tables).state == State::Running(cpu)
+            && self.account(thread, tables).state == ThreadState::Running(cpu)
         {
-            self.change(since, thread, State::Unknown, tables);
+            self.change(since, thread, ThreadState::Unknown, tables);
         }
     }
 
@@ -512,17 +515,17 @@ impl Scheduling {
     /// which ends at the same moment, is the same task after an exec: it runs on.
     pub(super) fn thread_start(&mut self, now: u64, thread: ThreadId, tables: &Tables) {
         let account = self.account(thread, tables);
-        let (process, unseen) = (account.process, account.state == State::Unknown);
+        let (process, unseen) = (account.process, account.state == ThreadState::Unknown);
         let Some((at, old)) = self.last_end else { return };
         let main = tables.thread(thread).tid == tables.process(process).pid;
         let old = &self.accounts[old.index()];
-        let State::Running(cpu) = old.state else { return };
+        let ThreadState::Running(cpu) = old.state else { return };
         if at != now || old.process != process || !main || !unseen {
             return;
         }
         if let Some((_, old)) = self.last_end.take() {
-            self.change(now, old, State::Ended, tables);
-            self.change(now, thread, State::Running(cpu), tables);
+            self.change(now, old, ThreadState::Ended, tables);
+            self.change(now, thread, ThreadState::Running(cpu), tables);
             let state = self.cpus.get(cpu);
             state.settle(now);
             state.current = Some(thread);
@@ -558,8 +561,8 @@ impl Scheduling {
                 continue;
             }
             // A thread that has ended is not waiting for anything; its last switch is missing.
-            if !account.exiting || matches!(account.state, State::Running(_)) {
-                self.change(now, ThreadId(index), State::Ended, tables);
+            if !account.exiting || matches!(account.state, ThreadState::Running(_)) {
+                self.change(now, ThreadId(index), ThreadState::Ended, tables);
             }
         }
     }

@@ -43,7 +43,7 @@ pub(super) struct FrameKey {
 
 /// Slices of one name, or frames of one set.
 #[derive(Debug)]
-pub(super) struct Named {
+pub(super) struct NamedDurations {
     pub(super) durations: Durations,
     /// Of the durations, those of slices in another of the row: nanoseconds that are in that one's.
     pub(super) nested_ns: u64,
@@ -52,7 +52,7 @@ pub(super) struct Named {
     pub(super) times: Times,
 }
 
-impl Default for Named {
+impl Default for NamedDurations {
     fn default() -> Self {
         Self {
             durations: Durations::new(DIGITS),
@@ -81,9 +81,9 @@ pub(super) struct Slices {
     open: FxHashMap<TrackId, Nesting<BegunSlice, MAX_DEPTH>>,
     /// The tracks of threads that have slices.
     tracks: FxHashMap<ThreadId, Vec<TrackId>>,
-    pub(super) names: Capped<SliceKey, Named>,
+    pub(super) names: Capped<SliceKey, NamedDurations>,
     pub(super) reasons: Capped<(SliceKey, Option<StringId>), u64>,
-    pub(super) frames: Capped<FrameKey, Named>,
+    pub(super) frames: Capped<FrameKey, NamedDurations>,
     pub(super) instants: Capped<StringId, u64>,
 }
 
@@ -152,7 +152,7 @@ impl Slices {
     }
 
     /// Where the slices of a track are counted: by set if they are frames.
-    fn row(&mut self, track: TrackId, key: SliceKey, tables: &Tables) -> &mut Named {
+    fn row(&mut self, track: TrackId, key: SliceKey, tables: &Tables) -> &mut NamedDurations {
         let track = tables.track(track);
         let process = match track.scope {
             Scope::Process(process) => Some(process),

@@ -161,7 +161,7 @@ impl RunSpan {
 
 /// What ran in a time, while it is gone through from its end.
 #[derive(Debug)]
-struct Sum {
+struct RunTimes {
     since: u64,
     times: FxHashMap<ThreadId, u64>,
     others: u64,
@@ -169,7 +169,7 @@ struct Sum {
     known_from: u64,
 }
 
-impl Sum {
+impl RunTimes {
     /// Adds a span, or nothing of one that began before; whether the beginning of the time is
     /// reached.
     fn add(&mut self, span: &RunSpan) -> bool {
@@ -211,7 +211,7 @@ impl Runs {
 
     /// What ran between two times.
     pub(super) fn between(&self, since: u64, until: u64) -> CpuMeanwhile {
-        let mut sum = Sum { since, times: FxHashMap::default(), others: 0, known_from: until };
+        let mut sum = RunTimes { since, times: FxHashMap::default(), others: 0, known_from: until };
         let reached = self.add_runs_until(until, &mut sum)
             || self.spans_from_the_last().any(|span| sum.add(span));
         // Nothing is known to be missing before the first that ever ran.
@@ -233,7 +233,7 @@ impl Runs {
     }
 
     /// Adds the runs that are remembered one by one; whether the beginning of the time is reached.
-    fn add_runs_until(&self, until: u64, sum: &mut Sum) -> bool {
+    fn add_runs_until(&self, until: u64, sum: &mut RunTimes) -> bool {
         for (thread, from, to) in self.runs.iter().rev() {
             if *to <= sum.since {
                 sum.known_from = sum.since;

@@ -1,6 +1,6 @@
 //! Folded stacks: a line for each stack, `process;outermost;...;innermost COUNT`.
 
-use super::totals::{Total, Totals};
+use super::totals::{StackTotal, StackTotals};
 use super::{StackKind, StackOptions};
 use crate::ExportError;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use syscollect_model::{
 /// The lines of a session, counted while it is played.
 pub(super) struct Folding {
     kind: StackKind,
-    totals: Totals,
+    totals: StackTotals,
     pub(super) lines: Vec<String>,
     has_stacks: bool,
 }
@@ -21,7 +21,8 @@ pub(super) struct Folding {
 impl Folding {
     pub(super) fn new(options: StackOptions) -> Self {
         let StackOptions { kind, process, idle } = options;
-        let totals = if idle { Totals::new(process) } else { Totals::without_idle(process) };
+        let totals =
+            if idle { StackTotals::new(process) } else { StackTotals::without_idle(process) };
         Self { kind, totals, lines: Vec::new(), has_stacks: false }
     }
 
@@ -57,7 +58,7 @@ impl Folding {
     }
 
     /// Nanoseconds off the CPU, so that short stays of several threads add up before they are cut.
-    fn count(&self, total: &Total) -> u64 {
+    fn count(&self, total: &StackTotal) -> u64 {
         match self.kind {
             StackKind::OnCpu => total.samples,
             StackKind::OffCpu => total.off_cpu_ns,

@@ -2,7 +2,7 @@
 //!
 //! Source of fact: `proto/profile.proto` of the pprof project.
 
-use super::totals::{Key, Total, Totals};
+use super::totals::{StackTotal, StackTotals, ThreadStack};
 use crate::proto::{Message, push_varint};
 use crate::{ExportError, ProcessFilter};
 use flate2::Compression;
@@ -82,7 +82,7 @@ const NO_STACK: &str = "[no stack]";
 /// ```
 pub struct PprofExporter<W> {
     out: W,
-    totals: Totals,
+    totals: StackTotals,
     session: SessionInfo,
     profile: Vec<u8>,
     has_samples: bool,
@@ -92,7 +92,13 @@ impl<W: Write> PprofExporter<W> {
     /// A writer to `out`, limited to some processes if `process` says so.
     pub fn new(out: W, process: Option<ProcessFilter>) -> Self {
         let (session, profile) = Default::default();
-        Self { out, totals: Totals::without_idle(process), session, profile, has_samples: false }
+        Self {
+            out,
+            totals: StackTotals::without_idle(process),
+            session,
+            profile,
+            has_samples: false,
+        }
     }
 
     /// Whether the session, which has ended, had no such stack: what is written is valid, and
@@ -230,7 +236,7 @@ impl<'a> Encoder<'a> {
         message.uint(field::DEFAULT_SAMPLE_TYPE, default);
     }
 
-    fn sample(&mut self, (thread, stack): Key, total: &Total) {
+    fn sample(&mut self, (thread, stack): ThreadStack, total: &StackTotal) {
         let locations = self.stack(stack);
         let labels = self.labels(thread);
         let session = self.tables.machine(self.tables.machine_of(thread));

@@ -10,7 +10,7 @@ use syscollect_model::{Event, MachineId, Scope, StackId, Tables, ThreadId, Time}
 
 /// What is known of one thread in one stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Total {
+pub(super) struct StackTotal {
     pub(super) samples: u64,
     pub(super) off_cpu_ns: u64,
     pub(super) wakeups: u64,
@@ -18,21 +18,21 @@ pub(super) struct Total {
 }
 
 /// A thread and a stack; no stack where none was taken, or it was lost.
-pub(super) type Key = (ThreadId, Option<StackId>);
+pub(super) type ThreadStack = (ThreadId, Option<StackId>);
 
 /// Adds events up. Memory grows with the number of different stacks of each thread.
 #[derive(Debug, Default)]
-pub(super) struct Totals {
+pub(super) struct StackTotals {
     process: Option<ProcessFilter>,
-    totals: FxHashMap<Key, Total>,
+    totals: FxHashMap<ThreadStack, StackTotal>,
     /// Time off the CPU by why it was spent, too, where it matters whether there was work.
-    reasons: Option<FxHashMap<(Key, Reason), u64>>,
+    reasons: Option<FxHashMap<(ThreadStack, Reason), u64>>,
     blocked: Blocked,
     pub(super) first: Option<Time>,
     pub(super) last: Time,
 }
 
-impl Totals {
+impl StackTotals {
     pub(super) fn new(process: Option<ProcessFilter>) -> Self {
         Self { process, ..Self::default() }
     }
@@ -91,8 +91,9 @@ impl Totals {
     #[inline]
     fn stay(&mut self, stay: OffCpuInterval, tables: &Tables) {
         let key = (stay.thread, stay.stack);
-        let add =
-            |total: &mut Total| total.off_cpu_ns = total.off_cpu_ns.saturating_add(stay.blocked_ns);
+        let add = |total: &mut StackTotal| {
+            total.off_cpu_ns = total.off_cpu_ns.saturating_add(stay.blocked_ns);
+        };
         if self.add(key, tables, add)
             && let Some(reasons) = &mut self.reasons
         {
@@ -120,7 +121,12 @@ impl Totals {
     }
 
     #[inline]
-    fn add(&mut self, key: Key, tables: &Tables, change: impl FnOnce(&mut Total)) -> bool {
+    fn add(
+        &mut self,
+        key: ThreadStack,
+        tables: &Tables,
+        change: impl FnOnce(&mut StackTotal),
+    ) -> bool {
         let wanted = self
             .process
             .as_ref()
@@ -133,12 +139,12 @@ impl Totals {
 
     /// Everything, in an order that does not change; threads that are still blocked count until the
     /// end.
-    pub(super) fn finish(&mut self, tables: &Tables) -> Vec<(Key, Total)> {
+    pub(super) fn finish(&mut self, tables: &Tables) -> Vec<(ThreadStack, StackTotal)> {
         for stay in self.blocked.finish(self.last, |_| true) {
             self.stay(stay, tables);
         }
         self.leave_idle_out(tables);
-        let mut list: Vec<(Key, Total)> = self.totals.drain().collect();
+        let mut list: Vec<(ThreadStack, StackTotal)> = self.totals.drain().collect();
         list.sort_unstable_by_key(|(key, _)| *key);
         list
     }

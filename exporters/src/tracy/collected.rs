@@ -173,7 +173,7 @@ impl Collected {
         };
         let Some(row) = row else { return };
         self.rows.get(row).elsewhere += 1;
-        let mut shared = gpu::Shared {
+        let mut shared = gpu::GpuExportContext {
             locations: &mut self.slices.shared.locations,
             strings: &mut self.strings,
             tables,

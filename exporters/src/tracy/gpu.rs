@@ -47,7 +47,7 @@ type Notes = Vec<(u32, f64)>;
 
 /// What lies on a track.
 #[derive(Debug, Default)]
-struct Context {
+struct GpuContext {
     threads: BTreeMap<RowId, Vec<Zone>>,
     /// Of query 1 and so on.
     notes: Vec<Notes>,
@@ -56,7 +56,7 @@ struct Context {
 /// All jobs.
 #[derive(Default)]
 pub(crate) struct Gpus {
-    contexts: BTreeMap<TrackId, Context>,
+    contexts: BTreeMap<TrackId, GpuContext>,
     /// By name, end, and why they failed.
     names: FxHashMap<(u32, GpuJobEnd, Option<Box<str>>), LocationRow>,
     /// Jobs on queues that found no room.
@@ -79,7 +79,7 @@ pub(crate) struct Moments {
 }
 
 /// What jobs share with zones.
-pub(crate) struct Shared<'a> {
+pub(crate) struct GpuExportContext<'a> {
     pub(crate) locations: &'a mut Locations,
     pub(crate) strings: &'a mut FileStrings,
     pub(crate) tables: &'a Tables,
@@ -94,7 +94,7 @@ impl Gpus {
         (track, thread): (TrackId, RowId),
         moments: Moments,
         (end, job): (Time, &GpuJob),
-        shared: &mut Shared<'_>,
+        shared: &mut GpuExportContext<'_>,
     ) {
         if !self.contexts.contains_key(&track) && self.contexts.len() >= MAX_CONTEXTS {
             self.refused += 1;
@@ -138,8 +138,8 @@ impl Gpus {
         }
     }
 
-    fn location(&mut self, job: &GpuJob, shared: &mut Shared<'_>) -> LocationRow {
-        let Shared { locations, strings, tables, .. } = shared;
+    fn location(&mut self, job: &GpuJob, shared: &mut GpuExportContext<'_>) -> LocationRow {
+        let GpuExportContext { locations, strings, tables, .. } = shared;
         let error = labels::job_error(job);
         let location =
             *self.names.entry((job.name.0, job.end, error.map(Box::from))).or_insert_with(|| {
@@ -189,7 +189,7 @@ pub(crate) fn zero_before(ended: Time, job: &GpuJob) -> u64 {
 }
 
 /// What the format has no field for and is a number.
-fn notes(job: &GpuJob, end: Time, shared: &mut Shared<'_>) -> Notes {
+fn notes(job: &GpuJob, end: Time, shared: &mut GpuExportContext<'_>) -> Notes {
     let mut notes = Notes::new();
     let mut note = |name: &str, value: f64| notes.push((shared.strings.intern(name), value));
     for (name, nanoseconds) in labels::stages(job, end) {
@@ -230,7 +230,7 @@ fn notes(job: &GpuJob, end: Time, shared: &mut Shared<'_>) -> Notes {
 /// A context with what the file says of it.
 pub(crate) struct NamedContext<'a> {
     name: u32,
-    context: &'a Context,
+    context: &'a GpuContext,
 }
 
 /// Writes all contexts.
@@ -267,7 +267,7 @@ pub(crate) fn write<W: Write>(
     Ok(())
 }
 
-fn zones(context: &Context) -> usize {
+fn zones(context: &GpuContext) -> usize {
     context.threads.values().map(Vec::len).sum::<usize>()
 }
 
@@ -296,7 +296,7 @@ fn write_zones<W: Write>(
 }
 
 /// The names of notes. What stands for each is the index of its text.
-fn write_note_names<W: Write>(out: &mut Payload<W>, context: &Context) -> io::Result<()> {
+fn write_note_names<W: Write>(out: &mut Payload<W>, context: &GpuContext) -> io::Result<()> {
     let mut names: Vec<u32> = context.notes.iter().flatten().map(|(name, _)| *name).collect();
     names.sort_unstable();
     names.dedup();

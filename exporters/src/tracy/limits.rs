@@ -87,9 +87,9 @@ impl Limit {
 
 /// What was left out, counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cuts(BTreeMap<Limit, u64>);
+pub(crate) struct LimitCounts(BTreeMap<Limit, u64>);
 
-impl Cuts {
+impl LimitCounts {
     /// So many more met this limit.
     pub(crate) fn add(&mut self, limit: Limit, count: u64) {
         if count > 0 {
@@ -109,8 +109,8 @@ mod tests {
 
     #[test]
     fn only_limits_that_were_met_are_told() {
-        assert!(Cuts::default().sentences().is_empty());
-        let mut cuts = Cuts::default();
+        assert!(LimitCounts::default().sentences().is_empty());
+        let mut cuts = LimitCounts::default();
         cuts.add(Limit::Threads, 0);
         cuts.add(Limit::Cpus, 7);
         let sentences = cuts.sentences();

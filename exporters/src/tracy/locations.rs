@@ -21,7 +21,7 @@ pub(crate) fn bgr(rgb: u32) -> u32 {
 
 /// What makes a source location.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Key {
+struct LocationKey {
     name: Option<StringId>,
     location: Option<LocationId>,
     /// As the file has it.
@@ -29,7 +29,7 @@ struct Key {
 }
 
 /// A source location as the file has it.
-struct Row {
+struct LocationFields {
     name: Option<u32>,
     function: u32,
     file: u32,
@@ -57,8 +57,8 @@ impl LocationRow {
 /// All source locations.
 #[derive(Default)]
 pub(crate) struct Locations {
-    rows: Vec<Row>,
-    known: FxHashMap<Key, LocationRow>,
+    rows: Vec<LocationFields>,
+    known: FxHashMap<LocationKey, LocationRow>,
     /// How many names zones of a location have.
     names: FxHashMap<LocationId, u16>,
     /// The row for all that finds no room.
@@ -76,7 +76,7 @@ impl Locations {
         strings: &mut FileStrings,
         tables: &Tables,
     ) -> LocationRow {
-        let key = Key { name: Some(name), location, color: color.map_or(0, bgr) };
+        let key = LocationKey { name: Some(name), location, color: color.map_or(0, bgr) };
         let location = match self.known.get(&key) {
             Some(location) => *location,
             None => self.named(key, strings, tables),
@@ -93,21 +93,26 @@ impl Locations {
         strings: &mut FileStrings,
         tables: &Tables,
     ) -> LocationRow {
-        self.row(Key { name: None, location, color: 0 }, strings, tables)
+        self.row(LocationKey { name: None, location, color: 0 }, strings, tables)
     }
 
-    fn named(&mut self, key: Key, strings: &mut FileStrings, tables: &Tables) -> LocationRow {
+    fn named(
+        &mut self,
+        key: LocationKey,
+        strings: &mut FileStrings,
+        tables: &Tables,
+    ) -> LocationRow {
         if let Some(location) = key.location {
             let names = self.names.entry(location).or_default();
             if *names == NAMES_OF_A_LOCATION {
-                return self.row(Key { name: None, ..key }, strings, tables);
+                return self.row(LocationKey { name: None, ..key }, strings, tables);
             }
             *names += 1;
         }
         self.row(key, strings, tables)
     }
 
-    fn row(&mut self, key: Key, strings: &mut FileStrings, tables: &Tables) -> LocationRow {
+    fn row(&mut self, key: LocationKey, strings: &mut FileStrings, tables: &Tables) -> LocationRow {
         if let Some(location) = self.known.get(&key) {
             return *location;
         }
@@ -125,7 +130,7 @@ impl Locations {
         let name = key.name.map(|name| strings.intern(names.get(name)));
         let (function, file) = (strings.intern(function), strings.intern(file));
         let location = LocationRow { row: self.rows.len() as u16, shared: key.name.is_none() };
-        self.rows.push(Row {
+        self.rows.push(LocationFields {
             name,
             function,
             file,
@@ -150,7 +155,7 @@ impl Locations {
         }
         let (name, nothing) = (Some(strings.intern(name)), strings.intern(""));
         let location = LocationRow { row: self.rows.len() as u16, shared: false };
-        self.rows.push(Row {
+        self.rows.push(LocationFields {
             name,
             function: nothing,
             file: nothing,
@@ -178,7 +183,7 @@ impl Locations {
         self.row_at(index).gpu_zones -= 1;
     }
 
-    fn row_at(&mut self, index: i16) -> &mut Row {
+    fn row_at(&mut self, index: i16) -> &mut LocationFields {
         &mut self.rows[usize::from((-1 - index) as u16)]
     }
 
@@ -186,7 +191,7 @@ impl Locations {
         let (rows, nothing) = (&mut self.rows, strings.intern(""));
         *self.others.get_or_insert_with(|| {
             let name = Some(strings.intern("[other zones]"));
-            rows.push(Row {
+            rows.push(LocationFields {
                 name,
                 function: nothing,
                 file: nothing,

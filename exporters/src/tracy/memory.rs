@@ -18,7 +18,7 @@ const MAX_EVENTS: usize = u32::MAX as usize;
 
 /// A piece of memory. Times are nanoseconds since the file's zero.
 #[derive(Debug)]
-struct Piece {
+struct Allocation {
     address: u64,
     size: u64,
     allocated: MemoryOperation,
@@ -35,7 +35,7 @@ struct MemoryOperation {
 /// What is allocated and freed together: the addresses of one process.
 #[derive(Debug, Default)]
 struct Pool {
-    pieces: Vec<Piece>,
+    pieces: Vec<Allocation>,
     active: FxHashMap<u64, u32>,
 }
 
@@ -70,7 +70,12 @@ impl Memory {
         }
         pool.active.insert(event.address, pool.pieces.len() as u32);
         let size = size.min(MAX_SIZE);
-        pool.pieces.push(Piece { address: event.address, size, allocated: operation, freed: None });
+        pool.pieces.push(Allocation {
+            address: event.address,
+            size,
+            allocated: operation,
+            freed: None,
+        });
     }
 
     /// The pools with their names. The heap of the only process that has one is the viewer's own.
@@ -157,7 +162,7 @@ pub(crate) fn write<W: Write>(
 /// Writes a piece up to the threads that allocated and freed it.
 fn write_piece<W: Write>(
     out: &mut Payload<W>,
-    piece: &Piece,
+    piece: &Allocation,
     callstacks: &[u32; 2],
     reference: &mut i64,
 ) -> io::Result<()> {

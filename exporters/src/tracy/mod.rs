@@ -69,7 +69,7 @@ use code::Code;
 use collected::{Collected, FirstCrash};
 use gpu::Moments;
 use header::TraceSpan;
-use limits::{Cuts, Limit};
+use limits::{Limit, LimitCounts};
 use messages::{Crash, Importance};
 use rows::RowOwner;
 use rustc_hash::FxHashMap;
@@ -106,7 +106,7 @@ pub struct TracyExporter<W> {
     collected: Collected,
     first_threads: FirstThreads,
     reported_losses: FxHashMap<(LossOrigin, Option<CpuId>, LossCause), u64>,
-    cuts: Cuts,
+    cuts: LimitCounts,
 }
 
 /// Times as the file has them.
@@ -167,7 +167,7 @@ impl<W: Write> TracyExporter<W> {
             collected: Collected::default(),
             first_threads: FirstThreads::default(),
             reported_losses: FxHashMap::default(),
-            cuts: Cuts::default(),
+            cuts: LimitCounts::default(),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::frames::Frames;
 use super::rows::{RowOwner, Rows};
 use super::strings::FileStrings;
-use super::zones::{Shared, Zones};
+use super::zones::{ZoneTables, Zones};
 use rustc_hash::FxHashMap;
 use syscollect_model::{Scope, Slice, SliceUpdate, Tables, TrackId, TrackKind, TrackRole};
 
@@ -11,7 +11,7 @@ use syscollect_model::{Scope, Slice, SliceUpdate, Tables, TrackId, TrackKind, Tr
 #[derive(Default)]
 pub(crate) struct Slices {
     zones: FxHashMap<TrackId, Zones>,
-    pub(crate) shared: Shared,
+    pub(crate) shared: ZoneTables,
     pub(crate) frames: Frames,
     /// Slices too deep.
     pub(crate) deep: u64,

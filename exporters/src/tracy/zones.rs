@@ -19,7 +19,7 @@ pub(crate) struct Zone {
     start: i64,
     /// -1 while it is open.
     end: i64,
-    /// What else is said of it: a row of [`Shared`]'s extras, from 1; 0 is nothing.
+    /// What else is said of it: a row of [`ZoneTables`]'s extras, from 1; 0 is nothing.
     extra: u32,
     children: u32,
     location: i16,
@@ -50,7 +50,7 @@ struct OpenZone {
 
 /// What a zone says beyond its location.
 #[derive(Debug)]
-struct Extra {
+struct ZoneExtra {
     name: Option<u32>,
     text: Option<u32>,
     color: u32,
@@ -59,9 +59,9 @@ struct Extra {
 
 /// What all zones share.
 #[derive(Default)]
-pub(crate) struct Shared {
+pub(crate) struct ZoneTables {
     pub(crate) locations: Locations,
-    extras: Vec<Extra>,
+    extras: Vec<ZoneExtra>,
 }
 
 /// The zones of one track, each followed by those inside.
@@ -76,7 +76,7 @@ impl Zones {
     pub(crate) fn begin(
         &mut self,
         (time, slice): (i64, &Slice),
-        shared: &mut Shared,
+        shared: &mut ZoneTables,
         strings: &mut FileStrings,
         tables: &Tables,
     ) -> bool {
@@ -131,7 +131,7 @@ impl Zones {
     pub(crate) fn end(
         &mut self,
         time: i64,
-        shared: &mut Shared,
+        shared: &mut ZoneTables,
         strings: &mut FileStrings,
         tables: &Tables,
     ) {
@@ -144,7 +144,7 @@ impl Zones {
     /// No more comes: zones that are open stay so.
     pub(crate) fn finish(
         &mut self,
-        shared: &mut Shared,
+        shared: &mut ZoneTables,
         strings: &mut FileStrings,
         tables: &Tables,
     ) {
@@ -156,7 +156,7 @@ impl Zones {
     fn add_extra(
         &mut self,
         open: OpenZone,
-        shared: &mut Shared,
+        shared: &mut ZoneTables,
         strings: &mut FileStrings,
         tables: &Tables,
     ) {
@@ -169,7 +169,7 @@ impl Zones {
             text += if text.is_empty() { UNFINISHED } else { "\n[unfinished]" };
         }
         let text = (!text.is_empty()).then(|| strings.intern_lines(&text));
-        shared.extras.push(Extra { name, text, color, stack });
+        shared.extras.push(ZoneExtra { name, text, color, stack });
         self.list[zone as usize].extra = shared.extras.len() as u32;
     }
 
@@ -261,7 +261,7 @@ fn nested(one: &[Zone], other: &[Zone]) -> Option<Vec<Zone>> {
     }
 }
 
-impl Shared {
+impl ZoneTables {
     /// The call stacks that zones have, by row; 0 is none.
     pub(crate) fn callstacks(
         &self,

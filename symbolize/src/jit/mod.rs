@@ -7,7 +7,7 @@ mod perf_map;
 use self::names::NamesFound;
 use crate::ModuleRequest;
 use crate::code_lists::CodeList;
-use crate::shared::Shared;
+use crate::shared::NamingContext;
 use crate::turn::NamingTurn;
 use std::io::{self, Cursor};
 use syscollect_model::{ClockMap, MemoryAt, ProgramMemory, Symbol, SymbolTable};
@@ -44,7 +44,7 @@ impl ListKind {
 
 /// The lists of what a process ran then; first what says when it lay where.
 fn lists<'h>(
-    shared: &'h Shared,
+    shared: &'h NamingContext,
     memory: &ProgramMemory,
 ) -> impl Iterator<Item = (ListKind, &'h CodeList)> {
     let pinned = &shared.pinned;
@@ -54,13 +54,13 @@ fn lists<'h>(
 }
 
 /// Who owns the first of these.
-pub(crate) fn owner_of(shared: &Shared, memory: &ProgramMemory) -> Option<u32> {
+pub(crate) fn owner_of(shared: &NamingContext, memory: &ProgramMemory) -> Option<u32> {
     lists(shared, memory).next().map(|(_, list)| list.file.data().uid)
 }
 
 /// Names what `request` asks for in a program's own memory.
 pub(crate) fn name(
-    shared: &Shared,
+    shared: &NamingContext,
     request: &ModuleRequest,
     memory: &ProgramMemory,
     turn: &NamingTurn,
@@ -108,7 +108,7 @@ fn notes_of(kind: ListKind, names: &NamesFound) -> impl Iterator<Item = String> 
 }
 
 /// Why a process has no list.
-fn without_list(shared: &Shared, memory: &ProgramMemory) -> Vec<String> {
+fn without_list(shared: &NamingContext, memory: &ProgramMemory) -> Vec<String> {
     let lists = [shared.pinned.perf_maps(), shared.pinned.jit_dumps()];
     let reasons = lists.into_iter().filter_map(|lists| lists.refusal(memory.pid));
     let reasons: Vec<String> = reasons.map(str::to_owned).collect();

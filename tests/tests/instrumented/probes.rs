@@ -359,7 +359,7 @@ fn hit_of(probe: u32, tid: u32) -> Hit<'static> {
 }
 
 #[test]
-fn a_marked_program_without_shared_memory_tells_the_same_by_hits() {
+fn an_instrumented_program_without_shared_memory_reports_the_same_by_hits() {
     let roles = [
         ProbeRole::ClientZoneBegin,
         ProbeRole::ClientZoneEnd,
@@ -439,7 +439,7 @@ fn hits_at(machine: &mut FakeMachine, hits: &[(u64, u32, u64)]) {
     }
 }
 
-/// A marked program without shared memory begins a zone.
+/// An instrumented program without shared memory begins a zone.
 fn zone_begins(machine: &mut FakeMachine, us: u64, name: &str) {
     let strings = &[(0, name), (1, "f"), (2, "a.rs")];
     let hit = Hit { tid: 101, pid: 100, probe: 1, strings, ..Hit::default() };

@@ -79,7 +79,7 @@ fn a_capture_of_nothing_is_a_whole_file() {
 }
 
 #[test]
-fn a_marked_program_has_all_that_it_told() {
+fn an_instrumented_program_has_all_that_it_reported() {
     let mut machine = FakeMachine::new(1);
     machine.process(100, 1, "server", &[(100, "server"), (101, "worker")]);
     let mut program = FakeProgram::new(&mut machine, 1, 100);

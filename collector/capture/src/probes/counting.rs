@@ -276,13 +276,13 @@ impl MappingLists {
             if Instant::now() >= until {
                 return false;
             }
-            let piece = Arc::new(Piece {
+            let piece = Arc::new(ListBatch {
                 root: self.root.clone(),
                 pids: pids.clone(),
                 listed: listed.clone(),
                 ends: until.min(Instant::now() + PIECE),
                 until,
-                counted: Mutex::new(Counted { next, mappers: Vec::new(), is_whole: true }),
+                counted: Mutex::new(BatchProgress { next, mappers: Vec::new(), is_whole: true }),
             });
             let reads = piece.clone();
             let read = self.patience.within(Some(user), move || reads.read());
@@ -304,26 +304,26 @@ impl MappingLists {
 }
 
 /// Lists that are read one after the other.
-struct Piece {
+struct ListBatch {
     root: PathBuf,
     pids: Arc<[u32]>,
     listed: Arc<ListedFile>,
     /// No list is begun from then on, and none is read on.
     ends: Instant,
     until: Instant,
-    counted: Mutex<Counted>,
+    counted: Mutex<BatchProgress>,
 }
 
 /// How far a piece has come.
-struct Counted {
+struct BatchProgress {
     /// What is read now, or was to be read next.
     next: usize,
     mappers: Vec<Mapper>,
     is_whole: bool,
 }
 
-impl Piece {
-    fn counted(&self) -> MutexGuard<'_, Counted> {
+impl ListBatch {
+    fn counted(&self) -> MutexGuard<'_, BatchProgress> {
         // Whole between any two statements that can panic.
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }

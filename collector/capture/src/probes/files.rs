@@ -28,7 +28,7 @@ impl FileKey {
 }
 
 /// When a file last changed: its number may be another file's after it was deleted.
-pub(super) type Change = (i64, u32);
+pub(super) type FileChangeTime = (i64, u32);
 
 /// Longer lists of mappings are cut: the kernel allows a process 65,530.
 const MAPS_MAX: usize = 16 << 20;
@@ -38,7 +38,7 @@ const MAPS_MAX: usize = 16 << 20;
 pub(super) struct OpenFile {
     pub(super) file: OpenedFile,
     pub(super) key: FileKey,
-    pub(super) changed: Change,
+    pub(super) changed: FileChangeTime,
     /// It is root's, and nobody else can write to it.
     pub(super) of_root: bool,
     /// Who has it mapped, if it was found by that.
@@ -120,7 +120,7 @@ pub(super) fn is_file_name(path: &str) -> bool {
 impl MappedFile {
     /// What tells the file apart that is mapped there, without opening it; `None` if that cannot be
     /// had, or not without asking whoever serves its file system.
-    pub(super) fn identity(&self) -> Option<(FileKey, Change)> {
+    pub(super) fn identity(&self) -> Option<(FileKey, FileChangeTime)> {
         let uid = Owner::of_process(self.pid).map(|owner| owner.uid());
         let data = data_of_mapping(self.pid, self.start, self.end, uid).ok()?;
         Some((key(&data), data.changed))

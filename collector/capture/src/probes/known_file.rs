@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::files::{Change, FileKey};
+use super::files::{FileChangeTime, FileKey};
 use crate::fair_queue::TurnOutcome;
 
 /// For how long a look into a file makes the next one more expensive to its user, and how much.
@@ -42,14 +42,14 @@ pub(super) struct KnownFile {
     /// where no look was needed.
     pub(super) looks: u32,
     pub(super) looked: Instant,
-    pub(super) changed: Change,
+    pub(super) changed: FileChangeTime,
     /// There was no room to attach to it, which there may be when it is mapped next.
     pub(super) had_no_room: bool,
 }
 
 impl KnownFile {
     /// Whether this tells of the file what a look would.
-    pub(super) fn holds(&self, changed: Change) -> bool {
+    pub(super) fn holds(&self, changed: FileChangeTime) -> bool {
         !self.had_no_room && (self.attached || self.changed == changed)
     }
 

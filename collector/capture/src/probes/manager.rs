@@ -448,7 +448,7 @@ impl Manager {
             ("probe_files_counted", load(&reported.by_tree) + load(&reported.by_lists)),
             ("probe_files_counted_by_lists", load(&reported.by_lists)),
             ("probe_places_attached", load(&reported.points)),
-            ("marked_programs_begun_late", load(&reported.late)),
+            ("instrumented_programs_begun_late", load(&reported.late)),
             ("probe_files_unattached", reported.unattached().missing()),
             (
                 "mapped_files_not_looked_into",

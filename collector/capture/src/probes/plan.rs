@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marked_program_is_attached_to_without_being_asked_for() {
+    fn an_instrumented_program_is_attached_to_without_being_asked_for() {
         let probes = [
             probe("syscollect", "ring", 1, "8@%rdi 8@%rsi 8@%rdx"),
             probe("syscollect", "zone_begin", 2, "8@%rdi 8@%rsi 8@%rdx 8@%rcx 8@%r8"),

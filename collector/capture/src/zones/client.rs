@@ -319,7 +319,7 @@ impl Client {
         let Some(ring) = self.rings.get_mut(place).filter(|ring| !ring.broken) else { return 0.0 };
         if turn.is_time_for(ring.empty_at) {
             let context = Draining { client: self.number, all: turn.all || self.gone, now };
-            let mut account = Account { losses: &mut self.losses, items: &mut self.items };
+            let mut account = DrainCounts { losses: &mut self.losses, items: &mut self.items };
             match ring.drain(&context, &mut account, out) {
                 Ok(bytes) => {
                     turn.count_ring(bytes as usize);
@@ -498,7 +498,7 @@ fn counted(memory: &ArenaMemory) -> Losses {
 }
 
 /// What a drain counts.
-struct Account<'a> {
+struct DrainCounts<'a> {
     losses: &'a mut Losses,
     items: &'a mut u64,
 }
@@ -520,7 +520,7 @@ impl Ring {
     fn drain(
         &mut self,
         context: &Draining,
-        account: &mut Account<'_>,
+        account: &mut DrainCounts<'_>,
         out: &mut Output<'_>,
     ) -> Result<u64, RingError> {
         let waiting = self.reader.waiting()?;
@@ -546,7 +546,7 @@ impl Ring {
         mut lane: Option<&mut ThreadLane>,
         waiting: RingContent,
         now: Ticks,
-        account: &mut Account<'_>,
+        account: &mut DrainCounts<'_>,
         out: &mut Output<'_>,
     ) -> Result<(), RingError> {
         let Output { scratch, chunk, .. } = out;

@@ -71,7 +71,7 @@ pub(super) struct PolledProgram {
 }
 
 #[derive(Default)]
-struct Shared {
+struct ReaderState {
     counters: Mutex<Vec<CounterEntry>>,
     items: Mutex<Vec<u64>>,
     stop: AtomicBool,
@@ -79,7 +79,7 @@ struct Shared {
 
 /// A program's counters and the thread that reads them.
 pub(super) struct ApplicationCounters {
-    shared: Arc<Shared>,
+    shared: Arc<ReaderState>,
     thread: std::thread::Thread,
 }
 
@@ -88,7 +88,7 @@ impl ApplicationCounters {
     pub(super) fn start(subject: PolledProgram) -> io::Result<Self> {
         let why = "as many programs have counters already as a user may have read";
         let seat = CountedReader::take(subject.user).ok_or_else(|| io::Error::other(why))?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(ReaderState::default());
         let of_thread = shared.clone();
         let thread = std::thread::Builder::new()
             .name("counters".into())
@@ -127,7 +127,7 @@ impl Drop for ApplicationCounters {
     }
 }
 
-fn read_until_stopped(subject: &PolledProgram, shared: &Shared) {
+fn read_until_stopped(subject: &PolledProgram, shared: &ReaderState) {
     while !shared.stop.load(Ordering::Acquire) {
         let began = Instant::now();
         let counters = shared.counters.lock().unwrap_or_else(PoisonError::into_inner).clone();

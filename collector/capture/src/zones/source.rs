@@ -309,13 +309,13 @@ impl Follower {
         all.into_iter().chain(not_taken).filter(|loss| loss.count > 0).collect()
     }
 
-    /// Counts of what was done; none where no program was marked.
+    /// Counts of what was done; none where no program was instrumented.
     pub(super) fn statistics(&self) -> BTreeMap<String, u64> {
         let items = self.counts.items + self.clients.values().map(Client::items).sum::<u64>();
         let counts = [
-            ("marked_programs", self.counts.programs),
-            ("marked_programs_held_by_others", self.counts.held),
-            ("marked_threads", self.counts.threads),
+            ("instrumented_programs", self.counts.programs),
+            ("instrumented_programs_of_other_recorders", self.counts.held),
+            ("instrumented_threads", self.counts.threads),
             ("zone_items", items),
         ];
         counts

@@ -72,10 +72,10 @@ pub(super) struct Arenas {
     /// Below which /proc is found.
     root: Mutex<PathBuf>,
     found: Sender<WatchEvent>,
-    state: Mutex<State>,
+    state: Mutex<TakenState>,
 }
 
-struct State {
+struct TakenState {
     next_number: u32,
     by_id: FxHashMap<ArenaId, Arc<TakenArena>>,
     /// Taken and not seen yet by who watches them.
@@ -105,7 +105,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Arenas {
     /// None yet. `clock` is that of announcements.
     pub(super) fn new(root: &Path, clock: ClockSource, found: Sender<WatchEvent>) -> Self {
-        let state = State {
+        let state = TakenState {
             next_number: 1,
             by_id: FxHashMap::default(),
             new: Vec::new(),
@@ -309,7 +309,7 @@ impl Arenas {
 const RINGS: &str = "it, or its user, has threads with rings,";
 const ARENAS: &str = "it, or its user, has arenas,";
 
-impl State {
+impl TakenState {
     fn reserve(&mut self, pid: u32, user: u32) -> Result<(), ArenaRefusal> {
         let of_process = self.of_process.entry(pid).or_default();
         if of_process.arenas >= MOST_OF_A_PROCESS || !self.arenas.take(user, 1) {

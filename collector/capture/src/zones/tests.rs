@@ -572,7 +572,10 @@ fn an_arena_is_one_recorders_at_a_time_and_the_next_ones_after_it() {
     second.drain(true);
     assert_eq!(first.locations(std::process::id()), [1]);
     assert!(second.clients().is_empty());
-    assert_eq!(second.follower.statistics().get("marked_programs_held_by_others"), Some(&1));
+    assert_eq!(
+        second.follower.statistics().get("instrumented_programs_of_other_recorders"),
+        Some(&1)
+    );
     assert!(second.follower.losses().is_empty(), "what the other has is not lost");
     // The first one ends.
     let alone = first._alone.take();

@@ -9,7 +9,7 @@ use syscollect_byte_source::ByteSource;
 
 /// A buffer of one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct BufferPosition {
     pub(super) offset: u64,
     /// Time stamp of its first record, raw.
     pub(super) first: u64,
@@ -19,7 +19,7 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) file: usize,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<BufferPosition>,
 }
 
 /// What lies at a place of a file.
@@ -32,7 +32,7 @@ pub(super) enum FilePart {
 }
 
 /// Goes over a file from buffer to buffer.
-pub(super) struct Walk<'a> {
+pub(super) struct BufferWalk<'a> {
     source: &'a ByteSource,
     offset: u64,
     /// What every buffer takes; `None` where each takes its own.
@@ -45,7 +45,7 @@ pub(super) struct Walk<'a> {
 /// Enough for a buffer's header and its first record's, even when that is compressed.
 const GLIMPSE: usize = HEADER + 128;
 
-impl<'a> Walk<'a> {
+impl<'a> BufferWalk<'a> {
     pub(super) fn new(source: &'a ByteSource, fixed: Option<usize>) -> Self {
         Self { source, offset: 0, fixed, glimpse: [0; GLIMPSE], length: 0 }
     }
@@ -76,7 +76,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-impl Iterator for Walk<'_> {
+impl Iterator for BufferWalk<'_> {
     type Item = FilePart;
 
     fn next(&mut self) -> Option<FilePart> {
@@ -110,8 +110,8 @@ pub(super) struct Index {
 
 impl Index {
     /// Looks at every buffer's header and first record.
-    pub(super) fn of(walk: &mut Walk<'_>, how: Expansion, file: usize) -> Self {
-        let mut cpus: BTreeMap<u16, Vec<Entry>> = BTreeMap::new();
+    pub(super) fn of(walk: &mut BufferWalk<'_>, how: Expansion, file: usize) -> Self {
+        let mut cpus: BTreeMap<u16, Vec<BufferPosition>> = BTreeMap::new();
         let mut index = Self::default();
         while let Some(step) = walk.next() {
             index.found.add(&step);
@@ -121,7 +121,7 @@ impl Index {
                     // What does not say when it begins stays behind the one before.
                     let before = entries.last().map_or(0, |entry| entry.first);
                     let first = walk.first_timestamp(&header, how).unwrap_or(before);
-                    entries.push(Entry { offset, first });
+                    entries.push(BufferPosition { offset, first });
                 }
                 FilePart::Unused(bytes) => index.unused += bytes,
                 FilePart::Stray(bytes) => index.stray += bytes,

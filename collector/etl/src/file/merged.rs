@@ -1,7 +1,7 @@
 //! All records of all files in the order of their time stamps.
 
 use super::buffer::Buffer;
-use super::index::Entry;
+use super::index::BufferPosition;
 use super::record::Head;
 use super::statistics::Statistics;
 use super::trace::{Trace, TraceFile};
@@ -69,7 +69,7 @@ struct TakenRecord {
 struct StreamCursor<'t> {
     file: &'t TraceFile,
     file_index: usize,
-    entries: slice::Iter<'t, Entry>,
+    entries: slice::Iter<'t, BufferPosition>,
     buffer: Buffer,
     head: Option<TakenRecord>,
     /// The time stamp of the last record that had one.
@@ -78,7 +78,7 @@ struct StreamCursor<'t> {
 }
 
 impl<'t> StreamCursor<'t> {
-    fn new(file_index: usize, file: &'t TraceFile, entries: &'t [Entry]) -> Self {
+    fn new(file_index: usize, file: &'t TraceFile, entries: &'t [BufferPosition]) -> Self {
         Self {
             file,
             file_index,

@@ -4,7 +4,7 @@ use super::buffer::{Buffer, BufferHeader, Expansion, HEADER};
 use super::error::FileError;
 use super::extent::Extent;
 use super::header::LogfileHeader;
-use super::index::{FilePart, Index, Stream, Walk};
+use super::index::{BufferWalk, FilePart, Index, Stream};
 use super::merged::Merged;
 use super::statistics::Statistics;
 use crate::{Class, Record};
@@ -185,8 +185,8 @@ impl TraceFile {
         Ok((Self { path, source, expansion, fixed }, header))
     }
 
-    fn walk(&self) -> Walk<'_> {
-        Walk::new(&self.source, self.fixed)
+    fn walk(&self) -> BufferWalk<'_> {
+        BufferWalk::new(&self.source, self.fixed)
     }
 
     /// The place of a buffer of this file.

@@ -20,11 +20,11 @@ pub(super) enum FileChange {
 #[derive(Debug, Default)]
 pub(super) struct Files {
     referenced: FxHashSet<u64>,
-    names: FxHashMap<u64, Vec<Named>>,
+    names: FxHashMap<u64, Vec<FileName>>,
 }
 
 #[derive(Clone, Debug)]
-struct Named {
+struct FileName {
     at: u64,
     change: FileChange,
     path: Box<str>,
@@ -52,7 +52,7 @@ impl Files {
     pub(super) fn name(&mut self, file: u64, at: u64, change: FileChange, path: String) {
         let names = self.names.entry(file).or_default();
         if names.len() < MOST_NAMES {
-            names.push(Named { at, change, path: path.into() });
+            names.push(FileName { at, change, path: path.into() });
         }
     }
 

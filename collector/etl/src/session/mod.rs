@@ -94,7 +94,7 @@ use images::Images;
 use lifetimes::History;
 use long_waits::LongWaits;
 use methods::Methods;
-use playing::{Outcome, Playing};
+use playing::{PlayOutcome, Playing};
 use prescan::{CodeRecords, Prescan, StackRecords};
 use scheduling::longest_wait;
 use schemas::Schemas;
@@ -313,7 +313,7 @@ impl Recording for Session {
         let outcome = playing.play(&self.trace);
         let parts = playing.into_parts();
         self.known.take_back(parts);
-        let Outcome { mut played, stacks, undecodable } = outcome?;
+        let PlayOutcome { mut played, stacks, undecodable } = outcome?;
         self.facts.stacks = stacks;
         self.losses = losses(self.trace.headers(), &self.facts.statistics, undecodable);
         played.lost = self.losses.iter().fold(0, |sum: u64, loss| sum.saturating_add(loss.count));

@@ -28,7 +28,7 @@ pub(super) struct Playing<'a> {
 }
 
 /// What came of playing.
-pub(super) struct Outcome {
+pub(super) struct PlayOutcome {
     pub(super) played: Played,
     pub(super) stacks: StackFacts,
     /// Records that could not be decoded.
@@ -71,7 +71,7 @@ impl<'a> Playing<'a> {
     }
 
     /// Plays everything.
-    pub(super) fn play(&mut self, trace: &Trace) -> Result<Outcome, Stopped> {
+    pub(super) fn play(&mut self, trace: &Trace) -> Result<PlayOutcome, Stopped> {
         let Self { engine, decoders } = self;
         let mut merged = trace.merged();
         while let Some((_, record)) = merged.next() {
@@ -83,7 +83,7 @@ impl<'a> Playing<'a> {
         }
         decoders.close(engine);
         engine.flush(true)?;
-        Ok(Outcome {
+        Ok(PlayOutcome {
             played: engine.played(),
             stacks: engine.source.stacks,
             undecodable: engine.source.undecodable + decoders.gpu.left_out(),

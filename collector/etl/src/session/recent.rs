@@ -7,7 +7,7 @@ pub(super) const ANY_THREAD: u32 = u32::MAX;
 
 /// What an event of the last moments was: raw time, thread, and where its stack goes.
 #[derive(Clone, Copy, Debug)]
-struct Entry<T> {
+struct RecentEvent<T> {
     at: u64,
     tid: u32,
     target: T,
@@ -16,7 +16,7 @@ struct Entry<T> {
 /// The events of the last moments, found by time stamp and thread.
 #[derive(Debug)]
 pub(super) struct Recent<T> {
-    entries: VecDeque<Entry<T>>,
+    entries: VecDeque<RecentEvent<T>>,
     limit: usize,
 }
 
@@ -32,7 +32,7 @@ impl<T: Copy> Recent<T> {
         if self.entries.len() >= self.limit {
             self.entries.pop_front();
         }
-        self.entries.push_back(Entry { at, tid, target });
+        self.entries.push_back(RecentEvent { at, tid, target });
     }
 
     /// Events at exactly this time of this thread, then those of an unknown thread.

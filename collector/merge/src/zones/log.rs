@@ -21,7 +21,7 @@ pub(crate) struct SourceLocation {
 
 /// An entry that items refer to by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Entry {
+enum LogEntry {
     String(StringId),
     Location(SourceLocation),
     /// A plot, or a counter that the collector samples.
@@ -48,14 +48,14 @@ pub(crate) struct DefinedLock {
 /// The log of one program.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    entries: FxHashMap<u32, Entry>,
+    entries: FxHashMap<u32, LogEntry>,
 }
 
 impl Log {
     /// The string of that number; 0 is none.
     pub(crate) fn string(&self, number: u32) -> Option<StringId> {
         match self.entries.get(&number) {
-            Some(Entry::String(id)) => Some(*id),
+            Some(LogEntry::String(id)) => Some(*id),
             _ => None,
         }
     }
@@ -63,7 +63,7 @@ impl Log {
     #[inline]
     pub(crate) fn location(&self, number: u32) -> Option<SourceLocation> {
         match self.entries.get(&number) {
-            Some(Entry::Location(location)) => Some(*location),
+            Some(LogEntry::Location(location)) => Some(*location),
             _ => None,
         }
     }
@@ -71,14 +71,14 @@ impl Log {
     /// Name and unit of a plot.
     pub(crate) fn plot(&self, number: u32) -> Option<(StringId, Unit)> {
         match self.entries.get(&number) {
-            Some(Entry::Plot { name, unit }) => Some((*name, *unit)),
+            Some(LogEntry::Plot { name, unit }) => Some((*name, *unit)),
             _ => None,
         }
     }
 
     pub(crate) fn lock(&self, number: u32) -> Option<DefinedLock> {
         match self.entries.get(&number) {
-            Some(Entry::Lock { name, shared, location }) => {
+            Some(LogEntry::Lock { name, shared, location }) => {
                 let location = self.location(*location).and_then(|location| location.location);
                 Some(DefinedLock { name: *name, shared: *shared, location })
             }
@@ -88,7 +88,7 @@ impl Log {
 
     pub(crate) fn schema(&self, number: u32) -> Option<SchemaId> {
         match self.entries.get(&number) {
-            Some(Entry::Schema(id)) => Some(*id),
+            Some(LogEntry::Schema(id)) => Some(*id),
             _ => None,
         }
     }
@@ -158,10 +158,10 @@ impl Logs {
         (read, bad)
     }
 
-    fn parse(&mut self, kind: u32, body: &[u8], tables: &mut Tables) -> Option<Entry> {
+    fn parse(&mut self, kind: u32, body: &[u8], tables: &mut Tables) -> Option<LogEntry> {
         let strings = &mut tables.strings;
         Some(match Definition::decode(kind, body)? {
-            Definition::String(text) => Entry::String(intern(text, strings)),
+            Definition::String(text) => LogEntry::String(intern(text, strings)),
             Definition::Location(place) => {
                 let [name, function, file] =
                     [place.name, place.function, place.file].map(|text| intern(text, strings));
@@ -169,16 +169,16 @@ impl Logs {
                     place.line != 0 || !place.function.is_empty() || !place.file.is_empty();
                 let location = Location { function, file, line: place.line };
                 let location = is_known.then(|| self.intern_location(location, tables));
-                Entry::Location(SourceLocation { name, location, color: color_of(place.color) })
+                LogEntry::Location(SourceLocation { name, location, color: color_of(place.color) })
             }
             // The collector reads a counter's values at its address, and gives them as a plot's.
             Definition::Plot { name, unit, .. } | Definition::Counter { name, unit, .. } => {
                 let name = intern(name, strings);
                 let unit = Unit::from_text(&String::from_utf8_lossy(unit), strings);
-                Entry::Plot { name, unit }
+                LogEntry::Plot { name, unit }
             }
             Definition::Lock { shared, location, name } => {
-                Entry::Lock { name: intern(name, strings), shared, location }
+                LogEntry::Lock { name: intern(name, strings), shared, location }
             }
             Definition::Schema { name, category, fields } => {
                 let name = intern(name, strings);
@@ -189,7 +189,7 @@ impl Logs {
                     format: format_of(field.format),
                 });
                 let schema = Schema { name, category, fields: fields.collect() };
-                Entry::Schema(self.intern_schema(schema, tables))
+                LogEntry::Schema(self.intern_schema(schema, tables))
             }
         })
     }

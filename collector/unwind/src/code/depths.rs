@@ -13,11 +13,11 @@ pub(super) struct Depths {
     /// Of each number: another of its set, and what it is more than that.
     parents: Vec<(u32, i64)>,
     /// Of each set's first number.
-    sets: Vec<Set>,
+    sets: Vec<DepthSet>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Set {
+struct DepthSet {
     /// What the first number is, if that is known.
     value: Option<i64>,
     size: u32,
@@ -28,7 +28,7 @@ struct Set {
 impl Depths {
     /// So many numbers of which nothing is known.
     pub(super) fn new(count: usize) -> Self {
-        let alone = Set { size: 1, ..Set::default() };
+        let alone = DepthSet { size: 1, ..DepthSet::default() };
         Self { parents: (0..count as u32).map(|own| (own, 0)).collect(), sets: vec![alone; count] }
     }
 
@@ -77,7 +77,7 @@ impl Depths {
     /// What the number is; `None` where nothing says so, or something else, too.
     pub(super) fn value(&mut self, number: usize) -> Option<i64> {
         let (set, distance) = self.find(number);
-        let Set { value, is_contradictory, .. } = self.sets[set];
+        let DepthSet { value, is_contradictory, .. } = self.sets[set];
         value.filter(|_| !is_contradictory).map(|value| value.wrapping_add(distance))
     }
 
@@ -104,7 +104,7 @@ impl Depths {
     }
 }
 
-impl Set {
+impl DepthSet {
     fn fix(&mut self, value: i64) {
         self.is_contradictory |= self.value.is_some_and(|known| known != value);
         self.value = Some(value);

@@ -23,7 +23,7 @@ use anyhow::Result;
 use command::Gated;
 use finish::{Finish, FinishedRecording, Read};
 use recorder::{KernelRecorders, Recorder, Recorders};
-use series::{Before, FileCompletion, Series};
+use series::{EarlierFiles, FileCompletion, Series};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -273,7 +273,7 @@ fn conclude(
         bundling: options.system.bundling,
         is_accounted: true,
     };
-    let has_other_files = before.as_ref().is_some_and(Before::has_files);
+    let has_other_files = before.as_ref().is_some_and(EarlierFiles::has_files);
     let mut finished = match has_other_files && files::is_empty(draft.file()) {
         // Dropping the draft removes it.
         true => FinishedRecording::without_file(&recorded),

@@ -50,11 +50,11 @@ pub(crate) struct Series {
 /// Makes the files, one after another.
 struct DraftSeries {
     place: OutputFiles,
-    state: Mutex<State>,
+    state: Mutex<SeriesState>,
 }
 
 #[derive(Default)]
-struct State {
+struct SeriesState {
     last_number: u32,
     /// Those that are not published yet, the oldest first; the last one is being written.
     open: VecDeque<(OutputFiles, DraftFile)>,
@@ -105,14 +105,14 @@ impl Series {
 
     /// The file that was written last, with its place, and what became of those before. To be asked
     /// when the recording has ended.
-    pub(crate) fn end(self) -> Result<(OutputFiles, DraftFile, Before)> {
+    pub(crate) fn end(self) -> Result<(OutputFiles, DraftFile, EarlierFiles)> {
         // Nothing goes before it any more, and somebody waits.
         let naming_thread = self.drafts.lock().naming_thread;
         naming_thread.inspect(|thread| set_nice(*thread, 0));
         let kept =
             self.thread.join().map_err(|_| anyhow!("the thread that names files panicked"))?;
         let (place, draft) = self.drafts.take().context("the recording has no file")?;
-        Ok((place, draft, Before(kept)))
+        Ok((place, draft, EarlierFiles(kept)))
     }
 
     /// Removes what there is of a recording that did not begin.
@@ -124,7 +124,7 @@ impl Series {
     pub(crate) fn keep(self) -> PathBuf {
         let mut state = self.drafts.lock();
         let mut open = std::mem::take(&mut state.open);
-        let State { last_number, .. } = &mut *state;
+        let SeriesState { last_number, .. } = &mut *state;
         for (place, draft) in &mut open {
             self.drafts.appear(last_number, place, draft);
         }
@@ -134,9 +134,9 @@ impl Series {
 }
 
 /// The files before the last one.
-pub(crate) struct Before(KeptFiles);
+pub(crate) struct EarlierFiles(KeptFiles);
 
-impl Before {
+impl EarlierFiles {
     /// Whether any of them is kept.
     pub(crate) fn has_files(&self) -> bool {
         !self.0.files.is_empty()
@@ -164,7 +164,7 @@ impl DraftSeries {
     fn new(place: OutputFiles) -> Self {
         // Where somebody took the last one, what is free before it does as well.
         let last_number = Some(place.last_number()).filter(|last| *last < MOST_FILES / 2);
-        let state = State { last_number: last_number.unwrap_or(0), ..State::default() };
+        let state = SeriesState { last_number: last_number.unwrap_or(0), ..SeriesState::default() };
         Self { place, state: Mutex::new(state) }
     }
 
@@ -190,7 +190,7 @@ impl DraftSeries {
     /// recorder has taken that meanwhile, it takes the next one that is free.
     fn show(&self) {
         let mut state = self.lock();
-        let State { last_number, open, .. } = &mut *state;
+        let SeriesState { last_number, open, .. } = &mut *state;
         let Some((place, draft)) = open.back_mut() else { return };
         self.appear(last_number, place, draft);
     }
@@ -222,7 +222,7 @@ impl DraftSeries {
         Some((place, draft))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, SeriesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
