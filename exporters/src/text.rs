@@ -53,7 +53,7 @@ impl<W: Write> TextExporter<W> {
             Event::SliceBegin(track, ref slice) => {
                 let depth = self.depth.entry(track).or_default();
                 *depth += 1;
-                let words = slice_words(slice, tables);
+                let words = slice_text(slice, tables);
                 format!("{} {}BEGIN {words}", track_name(track, tables), indent(*depth - 1))
             }
             Event::SliceUpdate(track, ref more) => {
@@ -62,7 +62,7 @@ impl<W: Write> TextExporter<W> {
                     "{} {}+{}",
                     track_name(track, tables),
                     indent(depth),
-                    more_words(more, tables)
+                    update_text(more, tables)
                 )
             }
             Event::SliceEnd(track) => {
@@ -76,7 +76,7 @@ impl<W: Write> TextExporter<W> {
                     "{} {}* {}",
                     track_name(track, tables),
                     indent(depth),
-                    slice_words(slice, tables)
+                    slice_text(slice, tables)
                 )
             }
             Event::Message(track, ref message) => {
@@ -85,7 +85,7 @@ impl<W: Write> TextExporter<W> {
                     "{} {}* {}",
                     track_name(track, tables),
                     indent(depth),
-                    message_words(message, tables)
+                    message_text(message, tables)
                 )
             }
             _ => String::new(),
@@ -102,11 +102,11 @@ impl<W: Write> Exporter for TextExporter<W> {
 
     fn begin(&mut self, tables: &Tables) -> Result<(), ExportError> {
         let session = tables.machine(MachineId::FIRST);
-        self.line = session_words("session", session);
+        self.line = session_text("session", session);
         self.write_line()?;
         for (machine, session) in (0..).map(MachineId).zip(&tables.machines).skip(1) {
             let hostname = session.hostname.escape_debug();
-            self.line = session_words(&format!("{machine} ({hostname})"), session);
+            self.line = session_text(&format!("{machine} ({hostname})"), session);
             self.write_line()?;
         }
         Ok(())
@@ -134,7 +134,7 @@ impl<W: Write> Exporter for TextExporter<W> {
         _: &Tables,
     ) -> Result<(), ExportError> {
         for loss in losses {
-            self.line = format!("lost: {}", loss_words(loss));
+            self.line = format!("lost: {}", loss_text(loss));
             self.write_line()?;
         }
         if let Some(summary) = recorder {
@@ -152,13 +152,13 @@ impl<W: Write> Exporter for TextExporter<W> {
 /// An event in words, without its time.
 fn describe(time: Time, event: &Event, tables: &Tables) -> String {
     match event {
-        Event::Switch(switch) => switch_words(switch, tables),
-        Event::Wakeup(wakeup) => wakeup_words(wakeup, tables),
-        Event::Sample(sample) => sample_words(sample, tables),
+        Event::Switch(switch) => switch_text(switch, tables),
+        Event::Wakeup(wakeup) => wakeup_text(wakeup, tables),
+        Event::Sample(sample) => sample_text(sample, tables),
         Event::Migration(m) => {
             format!("migrate {} {} -> {}", thread(m.thread, tables), m.from_cpu, m.to_cpu)
         }
-        Event::ProcessStart(id) => format!("process start {}", process_words(*id, tables)),
+        Event::ProcessStart(id) => format!("process start {}", process_text(*id, tables)),
         Event::ProcessExec(id, name) => {
             format!("exec {} as {}", process(*id, tables), text(*name, tables))
         }
@@ -175,20 +175,20 @@ fn describe(time: Time, event: &Event, tables: &Tables) -> String {
         }
         Event::ThreadEnd(id) => format!("thread end {}", thread(*id, tables)),
         Event::Asleep(id, off_cpu) => {
-            format!("asleep {} {}", thread(*id, tables), off_cpu_words(off_cpu, tables))
+            format!("asleep {} {}", thread(*id, tables), off_cpu_text(off_cpu, tables))
         }
         Event::Counter(track, value) => format!("{} = {value}", track_name(*track, tables)),
-        Event::Loss(loss) => format!("lost {}", loss_words(loss)),
+        Event::Loss(loss) => format!("lost {}", loss_text(loss)),
         Event::SliceBegin(..)
         | Event::SliceUpdate(..)
         | Event::SliceEnd(..)
         | Event::Instant(..)
         | Event::Message(..) => String::new(),
         Event::GpuJob(track, job) => {
-            format!("{} {}", track_name(*track, tables), job_words(job, time, tables))
+            format!("{} {}", track_name(*track, tables), job_text(job, time, tables))
         }
-        Event::Lock(event) => lock_words(event, tables),
-        Event::Memory(event) => memory_words(event, tables),
+        Event::Lock(event) => lock_text(event, tables),
+        Event::Memory(event) => memory_text(event, tables),
         Event::RecordingEnd(machine) => format!("recording of {machine} ends"),
         Event::Crash(crash) => {
             let address = if crash.address == 0 {
@@ -200,14 +200,14 @@ fn describe(time: Time, event: &Event, tables: &Tables) -> String {
             format!(
                 "crash {} {signal}{address}{}",
                 thread(crash.thread, tables),
-                stack_words(crash.stack, tables)
+                stack_text(crash.stack, tables)
             )
         }
     }
 }
 
 /// The name, how it ended, by whom, and how long before its end each stage was.
-fn job_words(job: &GpuJob, end: Time, tables: &Tables) -> String {
+fn job_text(job: &GpuJob, end: Time, tables: &Tables) -> String {
     let ended = match job.end {
         GpuJobEnd::Finished => "finished",
         GpuJobEnd::Failed => "failed",
@@ -231,11 +231,11 @@ fn job_words(job: &GpuJob, end: Time, tables: &Tables) -> String {
     if !job.waited_for.is_empty() {
         words += &format!(" waited for {}", labels::fences(&job.waited_for));
     }
-    words + &fields_words(&job.fields, tables)
+    words + &fields_text(&job.fields, tables)
 }
 
 /// The name, then what else is said, in the order of the model.
-fn slice_words(slice: &Slice, tables: &Tables) -> String {
+fn slice_text(slice: &Slice, tables: &Tables) -> String {
     let mut words = numbered(slice.name, slice.number, tables);
     if let Some(category) = slice.category {
         words += &format!(" [{}]", text(category, tables));
@@ -244,14 +244,14 @@ fn slice_words(slice: &Slice, tables: &Tables) -> String {
         words += &format!(" <{}>", text(tables.schema(schema).name, tables));
     }
     words
-        + &fields_words(&slice.fields, tables)
-        + &location_words(slice.location, tables)
-        + &color_words(slice.color)
-        + &stack_words(slice.stack, tables)
+        + &fields_text(&slice.fields, tables)
+        + &location_text(slice.location, tables)
+        + &color_text(slice.color)
+        + &stack_text(slice.stack, tables)
 }
 
 /// The text or the category, then what else is said, in the order of the model.
-fn message_words(message: &Message, tables: &Tables) -> String {
+fn message_text(message: &Message, tables: &Tables) -> String {
     let category = text(message.category, tables);
     let name = match &message.text {
         Some(MessageText::Written(written)) => {
@@ -262,17 +262,17 @@ fn message_words(message: &Message, tables: &Tables) -> String {
         }
         None => format!("{category} [{category}]"),
     };
-    name + &fields_words(&message.fields, tables)
-        + &color_words(message.color)
-        + &stack_words(message.stack, tables)
+    name + &fields_text(&message.fields, tables)
+        + &color_text(message.color)
+        + &stack_text(message.stack, tables)
 }
 
-fn more_words(more: &SliceUpdate, tables: &Tables) -> String {
+fn update_text(more: &SliceUpdate, tables: &Tables) -> String {
     let name = more.name.map_or_else(String::new, |(name, number)| {
         format!(" is {}", numbered(name, number, tables))
     });
     let unfinished = if more.unfinished { " unfinished" } else { "" };
-    format!("{name}{}{}{unfinished}", fields_words(&more.fields, tables), color_words(more.color))
+    format!("{name}{}{}{unfinished}", fields_text(&more.fields, tables), color_text(more.color))
 }
 
 fn numbered(name: StringId, number: Option<u64>, tables: &Tables) -> String {
@@ -280,14 +280,14 @@ fn numbered(name: StringId, number: Option<u64>, tables: &Tables) -> String {
     text(name, tables) + &number
 }
 
-fn fields_words(fields: &Fields, tables: &Tables) -> String {
+fn fields_text(fields: &Fields, tables: &Tables) -> String {
     fields
         .iter()
-        .map(|field| format!(" {}={}", text(field.name, tables), value_words(&field.value, tables)))
+        .map(|field| format!(" {}={}", text(field.name, tables), value_text(&field.value, tables)))
         .collect()
 }
 
-fn value_words(value: &Value, tables: &Tables) -> String {
+fn value_text(value: &Value, tables: &Tables) -> String {
     match value {
         Value::Text(text) => format!("\"{}\"", text.escape_debug()),
         Value::String(id) => format!("\"{}\"", text(*id, tables)),
@@ -301,17 +301,17 @@ fn value_words(value: &Value, tables: &Tables) -> String {
     }
 }
 
-fn location_words(location: Option<LocationId>, tables: &Tables) -> String {
+fn location_text(location: Option<LocationId>, tables: &Tables) -> String {
     let Some(id) = location else { return String::new() };
     let row = tables.location(id);
     format!(" at {}:{} in {}", text(row.file, tables), row.line, text(row.function, tables))
 }
 
-fn color_words(color: Option<u32>) -> String {
+fn color_text(color: Option<u32>) -> String {
     color.map_or_else(String::new, |color| format!(" #{color:06x}"))
 }
 
-fn lock_words(event: &LockEvent, tables: &Tables) -> String {
+fn lock_text(event: &LockEvent, tables: &Tables) -> String {
     let action = match event.action {
         LockAction::Wait => "waits for",
         LockAction::Obtain => "obtains",
@@ -320,33 +320,33 @@ fn lock_words(event: &LockEvent, tables: &Tables) -> String {
     };
     let shared = if event.shared { " (shared)" } else { "" };
     let name = text(tables.lock(event.lock).name, tables);
-    let place = location_words(event.location, tables);
+    let place = location_text(event.location, tables);
     format!("lock {} {action} {name}#{}{shared}{place}", thread(event.thread, tables), event.lock.0)
 }
 
-fn memory_words(event: &MemoryEvent, tables: &Tables) -> String {
+fn memory_text(event: &MemoryEvent, tables: &Tables) -> String {
     let what = event
         .allocated
         .map_or_else(|| "frees".to_owned(), |bytes| format!("allocates {bytes}B at"));
     let pool = event.pool.map_or_else(String::new, |pool| format!(" of {}", text(pool, tables)));
-    let stack = stack_words(event.stack, tables);
+    let stack = stack_text(event.stack, tables);
     format!("memory {} {what} {:#x}{pool}{stack}", thread(event.thread, tables), event.address)
 }
 
-fn switch_words(switch: &Switch, tables: &Tables) -> String {
+fn switch_text(switch: &Switch, tables: &Tables) -> String {
     let previous = switch.previous.map_or_else(|| "?".to_owned(), |id| thread(id, tables));
     format!(
         "{} switch {previous} [{}] {} -> {} [{}]{}",
         switch.cpu,
         switch.previous_priority,
-        off_cpu_words(&switch.off_cpu, tables),
+        off_cpu_text(&switch.off_cpu, tables),
         thread(switch.next, tables),
         switch.next_priority,
-        stack_words(switch.off_cpu.stack, tables)
+        stack_text(switch.off_cpu.stack, tables)
     )
 }
 
-fn off_cpu_words(off_cpu: &OffCpu, tables: &Tables) -> String {
+fn off_cpu_text(off_cpu: &OffCpu, tables: &Tables) -> String {
     let preempted = if off_cpu.preempted { ", preempted" } else { "" };
     let io_wait = if off_cpu.io_wait { ", waits for I/O" } else { "" };
     let function =
@@ -354,7 +354,7 @@ fn off_cpu_words(off_cpu: &OffCpu, tables: &Tables) -> String {
     format!("({}{preempted}{io_wait}{function})", state(off_cpu.state))
 }
 
-fn wakeup_words(wakeup: &Wakeup, tables: &Tables) -> String {
+fn wakeup_text(wakeup: &Wakeup, tables: &Tables) -> String {
     let waker = wakeup.waker.map_or_else(|| "?".to_owned(), |id| thread(id, tables));
     let interrupt = if wakeup.from_interrupt { " (interrupt)" } else { "" };
     format!(
@@ -364,21 +364,21 @@ fn wakeup_words(wakeup: &Wakeup, tables: &Tables) -> String {
         thread(wakeup.wakee, tables),
         wakeup.priority,
         wakeup.target_cpu,
-        stack_words(wakeup.stack, tables)
+        stack_text(wakeup.stack, tables)
     )
 }
 
-fn sample_words(sample: &Sample, tables: &Tables) -> String {
+fn sample_text(sample: &Sample, tables: &Tables) -> String {
     format!(
         "{} sample {} ({}){}",
         sample.cpu,
         thread(sample.thread, tables),
         if sample.in_kernel { "kernel" } else { "user" },
-        stack_words(sample.stack, tables)
+        stack_text(sample.stack, tables)
     )
 }
 
-fn process_words(id: ProcessId, tables: &Tables) -> String {
+fn process_text(id: ProcessId, tables: &Tables) -> String {
     let row = tables.process(id);
     let parent = row.parent_pid.map_or_else(String::new, |pid| format!(", child of {pid}"));
     let command = match row.command_line.join(" ") {
@@ -388,12 +388,12 @@ fn process_words(id: ProcessId, tables: &Tables) -> String {
     format!("{}{parent}{command}", process(id, tables))
 }
 
-fn loss_words(loss: &Loss) -> String {
+fn loss_text(loss: &Loss) -> String {
     let cpu = loss.cpu.map_or_else(String::new, |cpu| format!(" of {cpu}"));
     format!("{} from {}{cpu}: {}", loss.count, loss.origin.name().escape_debug(), loss.cause.name())
 }
 
-fn stack_words(stack: Option<StackId>, tables: &Tables) -> String {
+fn stack_text(stack: Option<StackId>, tables: &Tables) -> String {
     let Some(id) = stack else { return String::new() };
     let labels = tables.stack(id).iter().map(|frame| {
         let inlined = if tables.frame(*frame).inlined { " (inlined)" } else { "" };
@@ -402,7 +402,7 @@ fn stack_words(stack: Option<StackId>, tables: &Tables) -> String {
     format!(" | {}", labels.collect::<Vec<_>>().join(" < "))
 }
 
-fn session_words(of: &str, session: &SessionInfo) -> String {
+fn session_text(of: &str, session: &SessionInfo) -> String {
     format!(
         "{of}: {}, {} {} {}, {} CPUs",
         session.recorder.escape_debug(),

@@ -1,5 +1,12 @@
 //! The report, from what was summed up.
 
+mod gpu;
+mod off_cpu;
+mod programs;
+mod sleepers;
+mod tree;
+mod worst;
+
 use super::account::ThreadAccount;
 use super::data::*;
 use super::durations::Durations;

@@ -4,7 +4,7 @@ use super::ReportExporter;
 use super::capped::Capped;
 use super::columns::grouped;
 use super::data::{CallerRow, CallersRow, StackLabels, Table};
-use super::stack_words::labels;
+use super::stack_labels::labels;
 use super::text::{ReportText, count, shown, some_of};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;

@@ -92,12 +92,6 @@
 
 mod account;
 mod build;
-mod build_gpu;
-mod build_off_cpu;
-mod build_programs;
-mod build_sleepers;
-mod build_tree;
-mod build_worst;
 mod callers;
 mod capped;
 mod columns;
@@ -119,14 +113,8 @@ mod samples;
 mod scheduling;
 mod sleepers_data;
 mod slices;
-mod stack_words;
+mod stack_labels;
 mod text;
-mod text_gpu;
-mod text_off_cpu;
-mod text_programs;
-mod text_sleepers;
-mod text_tree;
-mod text_worst;
 mod tree;
 mod tree_data;
 mod unresolved;

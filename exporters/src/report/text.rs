@@ -3,6 +3,13 @@
 //! Names come from the recorded machine: control characters in them are
 //! escaped, so that they cannot do anything to the terminal.
 
+mod gpu;
+mod off_cpu;
+mod programs;
+mod sleepers;
+mod tree;
+pub(super) mod worst;
+
 use super::columns::{clipped, duration, grouped, percent, table, wrapped};
 use super::data::*;
 use super::durations::sum_ns;
@@ -513,7 +520,7 @@ fn order(report: &Report) -> &'static str {
 }
 
 /// `do_wait (interruptible)`.
-pub(super) fn place_words(blocked_in: Option<&str>, state: &str, io_wait: bool) -> String {
+pub(super) fn blocked_in_label(blocked_in: Option<&str>, state: &str, io_wait: bool) -> String {
     let place = blocked_in.map_or("?".into(), shown);
     let io = if io_wait { ", for I/O" } else { "" };
     format!("{place} ({state}{io})")

@@ -3,8 +3,8 @@
 use super::columns::{duration, grouped, percent};
 use super::data::*;
 use super::durations::sum_ns;
+use super::text::worst::{moment, waiter_label};
 use super::text::{count, shown};
-use super::text_worst::{moment, waiter_words};
 use super::wait_for::WaitFor;
 use syscollect_model::Shortfall;
 
@@ -19,8 +19,8 @@ impl Report {
         let sentences = [
             self.load(),
             self.busiest(),
-            self.blocked_words(),
-            self.longest_wait_words(),
+            self.blocked_sentence(),
+            self.longest_wait_sentence(),
             hanging,
             self.whole(),
         ];
@@ -79,7 +79,7 @@ impl Report {
     }
 
     /// Where a program was blocked for a considerable part of the time: what is to be looked into.
-    fn blocked_words(&self) -> Option<String> {
+    fn blocked_sentence(&self) -> Option<String> {
         let LongestBlocked { pid, processes, process, waits_for, function, called, .. } =
             self.off_cpu.longest_blocked.as_ref()?;
         let blocked = self.off_cpu.longest_blocked.as_ref()?.blocked_ns;
@@ -99,9 +99,9 @@ impl Report {
         ))
     }
 
-    fn longest_wait_words(&self) -> Option<String> {
+    fn longest_wait_sentence(&self) -> Option<String> {
         let wait = self.longest_program_wait.as_ref().or(self.longest_wait.as_ref())?;
-        let (waited, who) = (duration(wait.waited_ns), waiter_words(wait));
+        let (waited, who) = (duration(wait.waited_ns), waiter_label(wait));
         let at = moment(wait.at_ns);
         Some(format!("The longest wait for a CPU was {waited}, of {who}, at {at}."))
     }

@@ -206,7 +206,7 @@ impl<W: Write> TracyExporter<W> {
         let reported = self.reported_losses.entry(key).or_default();
         *reported = reported.saturating_add(loss.count);
         let row = self.collected.rows.other(RowOwner::Losses);
-        let words = loss_words(loss, loss.count);
+        let words = loss_label(loss, loss.count);
         self.collected.message(
             Some(row),
             (time, messages::RED),
@@ -226,7 +226,7 @@ impl<W: Write> TracyExporter<W> {
             *reported = reported.saturating_sub(loss.count);
             if rest > 0 {
                 let row = self.collected.rows.other(RowOwner::Losses);
-                let words = format!("{}, at some time", loss_words(loss, rest));
+                let words = format!("{}, at some time", loss_label(loss, rest));
                 let at = (self.clock.last.max(1), messages::RED);
                 self.collected.message(Some(row), at, &words, Importance::own(Severity::Warning));
             }
@@ -409,7 +409,7 @@ impl<W: Write> Exporter for TracyExporter<W> {
     }
 }
 
-fn loss_words(loss: &Loss, count: u64) -> String {
+fn loss_label(loss: &Loss, count: u64) -> String {
     let cpu = loss.cpu.map_or_else(String::new, |cpu| format!(" of {}", cpu.label()));
     format!("{count} records lost from {}{cpu}: {}", loss.origin.name(), loss.cause.name())
 }

@@ -1,14 +1,14 @@
 //! Call trees, from what was summed up.
 
-use super::ReportExporter;
-use super::data::{CallTrees, WaitClass};
-use super::tree::{TreeBuilder, TreeOptions};
-use super::wait_for::WaitsFor;
+use crate::report::ReportExporter;
+use crate::report::data::{CallTrees, WaitClass};
+use crate::report::tree::{TreeBuilder, TreeOptions};
+use crate::report::wait_for::WaitsFor;
 use syscollect_model::Tables;
 
 impl ReportExporter {
     /// The trees that were asked for.
-    pub(super) fn trees(&self, tables: &Tables) -> Option<CallTrees> {
+    pub(in crate::report) fn trees(&self, tables: &Tables) -> Option<CallTrees> {
         let options = self.options.tree?;
         let (cpu, off_cpu) = (self.sample_tree(options, tables), self.wait_tree(options, tables));
         Some(CallTrees { cpu: cpu.finish(), off_cpu: off_cpu.finish() })

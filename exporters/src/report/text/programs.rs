@@ -1,12 +1,12 @@
 //! What programs say of themselves, in words.
 
-use super::columns::{REMARK, bytes, duration, grouped, number};
-use super::data::*;
-use super::text::{ReportText, shown, some_of};
+use crate::report::columns::{REMARK, bytes, duration, grouped, number};
+use crate::report::data::*;
+use crate::report::text::{ReportText, shown, some_of};
 use syscollect_model::Unit;
 
 impl ReportText {
-    pub(super) fn programs(&mut self, report: &Report) {
+    pub(in crate::report) fn programs(&mut self, report: &Report) {
         self.crashes(&report.crashes);
         self.frames(&report.frames);
         self.slices(&report.slices);

@@ -1,17 +1,17 @@
 //! The report's part on GPUs.
 
-use super::ReportExporter;
-use super::build_programs::{OTHERS, process};
-use super::data::*;
-use super::fence_waits::FenceWait;
-use super::gpu::GpuTotals;
 use crate::labels;
+use crate::report::ReportExporter;
+use crate::report::build::programs::{OTHERS, process};
+use crate::report::data::*;
+use crate::report::fence_waits::FenceWait;
+use crate::report::gpu::GpuTotals;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use syscollect_model::{ProcessId, StringId, Tables, ThreadId};
 
 impl ReportExporter {
-    pub(super) fn gpu_queue_rows(&self, tables: &Tables) -> Table<GpuRow> {
+    pub(in crate::report) fn gpu_queue_rows(&self, tables: &Tables) -> Table<GpuRow> {
         let mut queues: FxHashMap<StringId, GpuTotals> = FxHashMap::default();
         for (key, totals) in self.gpu.rows.iter() {
             queues.entry(key.queue).or_default().merge(totals);
@@ -22,7 +22,7 @@ impl ReportExporter {
         self.with_others(rows.collect(), tables)
     }
 
-    pub(super) fn gpu_rows(&self, tables: &Tables) -> Table<GpuRow> {
+    pub(in crate::report) fn gpu_rows(&self, tables: &Tables) -> Table<GpuRow> {
         let rows = self.gpu.rows.iter();
         let rows = rows
             .map(|(key, totals)| row(tables.strings.get(key.queue), key.process, totals, tables));
@@ -38,7 +38,7 @@ impl ReportExporter {
         })
     }
 
-    pub(super) fn fence_wait_rows(&self, tables: &Tables) -> Table<FenceWaitRow> {
+    pub(in crate::report) fn fence_wait_rows(&self, tables: &Tables) -> Table<FenceWaitRow> {
         let start = self.first.unwrap_or_default();
         let waits = &self.gpu.waits.longest;
         Table {

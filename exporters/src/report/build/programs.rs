@@ -1,11 +1,11 @@
 //! The report's part on what programs say of themselves.
 
-use super::ReportExporter;
-use super::data::*;
-use super::locks::{DurationTotals, LockKey, LockTotals};
-use super::plots::Plot;
-use super::slices::{NamedDurations, SliceKey};
-use super::stack_words::labels;
+use crate::report::ReportExporter;
+use crate::report::data::*;
+use crate::report::locks::{DurationTotals, LockKey, LockTotals};
+use crate::report::plots::Plot;
+use crate::report::slices::{NamedDurations, SliceKey};
+use crate::report::stack_labels::labels;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use syscollect_model::{
@@ -13,12 +13,12 @@ use syscollect_model::{
 };
 
 /// What stands for the names for which there was no room.
-pub(super) const OTHERS: &str = "(other names)";
+pub(in crate::report) const OTHERS: &str = "(other names)";
 /// Holders of a lock that are told.
 const HOLDERS: usize = 3;
 
 impl ReportExporter {
-    pub(super) fn slice_rows(&self, tables: &Tables) -> Table<SliceRow> {
+    pub(in crate::report) fn slice_rows(&self, tables: &Tables) -> Table<SliceRow> {
         let reasons = self.reasons();
         let names = &self.slices.names;
         let mut rows: Vec<_> = names
@@ -60,7 +60,7 @@ impl ReportExporter {
         longest
     }
 
-    pub(super) fn instant_rows(&self, tables: &Tables) -> Table<InstantRow> {
+    pub(in crate::report) fn instant_rows(&self, tables: &Tables) -> Table<InstantRow> {
         let instants = &self.slices.instants;
         let mut rows: Vec<_> = instants
             .iter()
@@ -72,7 +72,7 @@ impl ReportExporter {
         self.table(rows, |row| (Reverse(row.count), row.name.clone()))
     }
 
-    pub(super) fn frame_rows(&self, tables: &Tables) -> Table<FrameRow> {
+    pub(in crate::report) fn frame_rows(&self, tables: &Tables) -> Table<FrameRow> {
         let rows = self.slices.frames.iter().map(|(key, named)| {
             let (pid, process) = key.process.map(|id| process(id, tables)).unzip();
             FrameRow {
@@ -88,7 +88,7 @@ impl ReportExporter {
         })
     }
 
-    pub(super) fn lock_rows(&self, tables: &Tables) -> Table<LockRow> {
+    pub(in crate::report) fn lock_rows(&self, tables: &Tables) -> Table<LockRow> {
         let mut holders: FxHashMap<LockKey, Vec<HolderRow>> = FxHashMap::default();
         for ((key, thread), spans) in self.locks.books().holders.iter() {
             holders.entry(*key).or_default().push(holder(*thread, spans, tables));
@@ -125,7 +125,7 @@ impl ReportExporter {
         })
     }
 
-    pub(super) fn pool_rows(&self, tables: &Tables) -> Table<PoolRow> {
+    pub(in crate::report) fn pool_rows(&self, tables: &Tables) -> Table<PoolRow> {
         let rows = self.heap.pools().map(|((owner, pool), totals)| {
             let (pid, process) = process(*owner, tables);
             PoolRow {
@@ -146,7 +146,7 @@ impl ReportExporter {
         })
     }
 
-    pub(super) fn crash_rows(&self, tables: &Tables) -> Table<CrashRow> {
+    pub(in crate::report) fn crash_rows(&self, tables: &Tables) -> Table<CrashRow> {
         let start = self.first.unwrap_or_default();
         let rows = self.crashes.iter().take(self.options.rows).map(|(time, crash)| {
             let thread = tables.thread(crash.thread);
@@ -165,7 +165,7 @@ impl ReportExporter {
         Table { total: self.crash_count, rows: rows.collect() }
     }
 
-    pub(super) fn counter_rows(&self, tables: &Tables) -> Table<CounterRow> {
+    pub(in crate::report) fn counter_rows(&self, tables: &Tables) -> Table<CounterRow> {
         let rows =
             self.plots.rows.iter().filter(|(_, plot)| plot.count > 0).map(|(track, plot)| {
                 let row = tables.track(*track);
@@ -243,7 +243,7 @@ fn holder(thread: ThreadId, spans: &DurationTotals, tables: &Tables) -> HolderRo
     }
 }
 
-pub(super) fn process(id: ProcessId, tables: &Tables) -> (u32, String) {
+pub(in crate::report) fn process(id: ProcessId, tables: &Tables) -> (u32, String) {
     (tables.process(id).pid, tables.process_name(id).into())
 }
 

@@ -1,16 +1,16 @@
 //! The longest waits, from what was kept of them.
 
-use super::ReportExporter;
-use super::account::Wait;
-use super::build::waker_names;
-use super::data::*;
-use super::off_cpu::state_name;
-use super::stack_words::labels;
-use super::worst::Woken;
+use crate::report::ReportExporter;
+use crate::report::account::Wait;
+use crate::report::build::waker_names;
+use crate::report::data::*;
+use crate::report::off_cpu::state_name;
+use crate::report::stack_labels::labels;
+use crate::report::worst::Woken;
 use syscollect_model::{Tables, ThreadId};
 
 impl ReportExporter {
-    pub(super) fn worst_waits(&self, tables: &Tables) -> WorstWaits {
+    pub(in crate::report) fn worst_waits(&self, tables: &Tables) -> WorstWaits {
         let worst = &self.scheduling.worst;
         let for_cpu = worst.for_cpu.sorted().into_iter().map(|(waited, since, wait)| CpuWaitRow {
             waiter: Waiter {
@@ -63,7 +63,7 @@ impl ReportExporter {
         }
     }
 
-    pub(super) fn waiter(
+    pub(in crate::report) fn waiter(
         &self,
         waited_ns: u64,
         since: u64,

@@ -102,11 +102,11 @@ impl OwnCall {
 impl ReportText {
     /// A stack in a few lines, innermost frame first.
     pub(super) fn frames_of_stack(&mut self, stack: &StackLabels) {
-        self.stack_words(INDENT, LINES, &[], stack);
+        self.stack_label(INDENT, LINES, &[], stack);
     }
 
     /// The same behind some words, in lines of a place of their own.
-    pub(super) fn stack_words(
+    pub(super) fn stack_label(
         &mut self,
         indent: usize,
         lines: usize,

@@ -1,19 +1,19 @@
 //! Who slept from beginning to end, in words.
 
-use super::columns::grouped;
-use super::data::*;
-use super::text::{ReportText, count, place_words, shown};
-use super::text_worst::thread_words;
+use crate::report::columns::grouped;
+use crate::report::data::*;
+use crate::report::text::worst::thread_label;
+use crate::report::text::{ReportText, blocked_in_label, count, shown};
 
 /// Names of threads in a row.
 const NAMES: usize = 3;
 /// How the table is called, to which others point.
-pub(super) const ASLEEP: &str = "Asleep from beginning to end";
+pub(in crate::report) const ASLEEP: &str = "Asleep from beginning to end";
 
 impl ReportText {
     /// Who slept all the time. Of a whole machine these are most threads, and most of them had
     /// nothing to do: they are one line, where nobody asked for more.
-    pub(super) fn asleep_throughout(&mut self, asleep: &AsleepThroughout) {
+    pub(in crate::report) fn asleep_throughout(&mut self, asleep: &AsleepThroughout) {
         if asleep.threads == 0 {
             return;
         }
@@ -42,7 +42,7 @@ impl ReportText {
     }
 
     fn sleepers(&mut self, row: &SleeperRow) {
-        let place = place_words(row.blocked_in.as_deref(), &row.state, row.io_wait);
+        let place = blocked_in_label(row.blocked_in.as_deref(), &row.state, row.io_wait);
         self.line(&format!("  {}, {}: {place}", who(row), row.waits_for));
         self.frames_of_stack(&row.stack);
     }
@@ -67,7 +67,7 @@ impl AsleepThroughout {
 
     /// Who may hang, for the first sentences. A semaphore may be a wait for work: many programs of
     /// a machine sleep so for ever, and only of processes that were asked for it is news.
-    pub(super) fn hanging(&self, of_some: bool) -> Option<String> {
+    pub(in crate::report) fn hanging(&self, of_some: bool) -> Option<String> {
         let kinds = [
             (Suspicion::Uninterruptible, "uninterruptibly"),
             (Suspicion::Lock, "on a lock"),
@@ -94,7 +94,7 @@ impl AsleepThroughout {
 /// `looker (12) of python3 (10)`, and `3 threads (looker, reader) of python3 (10)`.
 fn who(row: &SleeperRow) -> String {
     if let (Some(tid), [name]) = (row.tid, &row.thread_names[..]) {
-        return thread_words(name, tid, &row.process, row.pid);
+        return thread_label(name, tid, &row.process, row.pid);
     }
     let which = match row.processes {
         1 => row.pid.to_string(),

@@ -1,11 +1,11 @@
 //! GPUs in words.
 
-use super::columns::{duration, grouped, percent};
-use super::data::*;
-use super::text::{ReportText, shown, some_of};
+use crate::report::columns::{duration, grouped, percent};
+use crate::report::data::*;
+use crate::report::text::{ReportText, shown, some_of};
 
 impl ReportText {
-    pub(super) fn gpus(&mut self, report: &Report) {
+    pub(in crate::report) fn gpus(&mut self, report: &Report) {
         let Report { gpu_queues: queues, gpu, gpu_waits, duration_ns, .. } = report;
         // The same twice where each queue has jobs of one process.
         if queues.total < gpu.total {
@@ -50,7 +50,7 @@ impl ReportText {
         }
     }
 
-    pub(super) fn fence_waits(&mut self, waits: &Table<FenceWaitRow>) {
+    pub(in crate::report) fn fence_waits(&mut self, waits: &Table<FenceWaitRow>) {
         if waits.rows.is_empty() {
             return;
         }

@@ -1,8 +1,8 @@
 //! The longest waits in words.
 
-use super::columns::{duration, wrapped};
-use super::data::*;
-use super::text::{ReportText, count, place_words, shown, some_of};
+use crate::report::columns::{duration, wrapped};
+use crate::report::data::*;
+use crate::report::text::{ReportText, blocked_in_label, count, shown, some_of};
 
 /// Lines that what ran meanwhile may take.
 const MEANWHILE_LINES: usize = 2;
@@ -53,7 +53,7 @@ impl ReportText {
         for row in &waits.rows {
             let began = match &row.woken_by {
                 _ if row.preempted => "preempted".to_owned(),
-                Some(waker) => format!("woken by {}", waker_words(waker)),
+                Some(waker) => format!("woken by {}", waker_label(waker)),
                 None => "woken".to_owned(),
             };
             self.waiter(&row.waiter, &began);
@@ -72,7 +72,7 @@ impl ReportText {
                 }
                 true => format!("{} ran meanwhile what was not recorded", row.cpu),
                 false => {
-                    ran.extend(unknown_words(row.meanwhile_unknown_ns, is_filtered));
+                    ran.extend(unknown_label(row.meanwhile_unknown_ns, is_filtered));
                     format!("{} ran meanwhile: {part}{}", row.cpu, ran.join(", "))
                 }
             };
@@ -86,7 +86,7 @@ impl ReportText {
         }
         self.title(&some_of("Longest times blocked", waits.rows.len(), waits.total));
         for row in &waits.rows {
-            let place = place_words(row.blocked_in.as_deref(), &row.state, row.io_wait);
+            let place = blocked_in_label(row.blocked_in.as_deref(), &row.state, row.io_wait);
             self.waiter(&row.waiter, &format!("{}: {place}", row.waits_for));
             if !row.stack.frames.is_empty() {
                 self.frames_of_stack(&row.stack);
@@ -100,12 +100,12 @@ impl ReportText {
 
     /// Who woke a thread, and where that was done, as far as there is a stack.
     fn woken_by(&mut self, waker: &WakerRow) {
-        let words = format!("woken by {}", waker_words(waker));
+        let words = format!("woken by {}", waker_label(waker));
         if waker.stack.frames.is_empty() {
             return self.below(&[words]);
         }
         let words: Vec<String> = format!("{words}, in").split(' ').map(str::to_owned).collect();
-        self.stack_words(INDENT, WAKER_LINES, &words, &waker.stack);
+        self.stack_label(INDENT, WAKER_LINES, &words, &waker.stack);
     }
 
     fn idle_left_out(&mut self, times: usize) {
@@ -131,7 +131,7 @@ impl ReportText {
     }
 
     fn waiter(&mut self, waiter: &Waiter, what: &str) {
-        let who = waiter_words(waiter);
+        let who = waiter_label(waiter);
         let unknown = match waiter.unknown_ns {
             0 => String::new(),
             unknown => format!(" (and {} of which nothing is known)", duration(unknown)),
@@ -151,23 +151,23 @@ impl ReportText {
 }
 
 /// `209 ms not recorded (-p)`, where only some processes were recorded, and `209 ms unknown`.
-fn unknown_words(nanoseconds: u64, is_filtered: bool) -> Option<String> {
+fn unknown_label(nanoseconds: u64, is_filtered: bool) -> Option<String> {
     let why = if is_filtered { "not recorded (-p)" } else { "unknown" };
     (nanoseconds > 0).then(|| format!("{} {why}", duration(nanoseconds)))
 }
 
 /// `cc1 (71)`, and `worker (72) of cc1 (71)`.
-pub(super) fn waiter_words(waiter: &Waiter) -> String {
-    thread_words(&waiter.thread, waiter.tid, &waiter.process, waiter.pid)
+pub(in crate::report) fn waiter_label(waiter: &Waiter) -> String {
+    thread_label(&waiter.thread, waiter.tid, &waiter.process, waiter.pid)
 }
 
-pub(super) fn thread_words(name: &str, tid: u32, process: &str, pid: u32) -> String {
+pub(in crate::report) fn thread_label(name: &str, tid: u32, process: &str, pid: u32) -> String {
     let who = thread(name, tid);
     if tid == pid { who } else { format!("{who} of {} ({pid})", shown(process)) }
 }
 
 /// A time of the recording to the microsecond, as `--from` and `--to` take it.
-pub(super) fn moment(nanoseconds: u64) -> String {
+pub(in crate::report) fn moment(nanoseconds: u64) -> String {
     format!("{}.{:06}s", nanoseconds / 1_000_000_000, nanoseconds / 1_000 % 1_000_000)
 }
 
@@ -176,7 +176,7 @@ fn thread(name: &str, tid: u32) -> String {
     if tid == 0 { "idle".to_owned() } else { format!("{} ({tid})", shown(name)) }
 }
 
-fn waker_words(waker: &WakerRow) -> String {
+fn waker_label(waker: &WakerRow) -> String {
     match waker.kind {
         WakerKind::Thread => format!("{} on {}", thread(&waker.thread, waker.tid), waker.cpu),
         WakerKind::Interrupt => format!("an interrupt on {}", waker.cpu),

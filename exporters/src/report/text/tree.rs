@@ -1,9 +1,9 @@
 //! Call trees in words.
 
-use super::columns::{duration, grouped, percent, shortened};
-use super::data::*;
-use super::own_code::{self, Code};
-use super::text::{ReportText, shown};
+use crate::report::columns::{duration, grouped, percent, shortened};
+use crate::report::data::*;
+use crate::report::own_code::{self, Code};
+use crate::report::text::{ReportText, shown};
 use std::collections::BTreeSet;
 use syscollect_model::{ModuleKind, OperatingSystem};
 

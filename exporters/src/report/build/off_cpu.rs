@@ -1,10 +1,10 @@
 //! Time off the CPU, from what was summed up.
 
-use super::ReportExporter;
-use super::data::*;
-use super::off_cpu::{Reason, Total, WaitKey, state_name};
-use super::stack_words::{OwnCall, labels};
-use super::wait_for::{WaitFor, WaitsFor, is_recorder};
+use crate::report::ReportExporter;
+use crate::report::data::*;
+use crate::report::off_cpu::{Reason, Total, WaitKey, state_name};
+use crate::report::stack_labels::{OwnCall, labels};
+use crate::report::wait_for::{WaitFor, WaitsFor, is_recorder};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -34,7 +34,7 @@ impl WaitShares {
 
     fn of(&self, class: WaitClass) -> u64 {
         let sums = self.by_kind.iter().filter(|(wait, _)| wait.class() == class);
-        super::durations::sum_ns(sums.map(|(_, sum)| *sum))
+        crate::report::durations::sum_ns(sums.map(|(_, sum)| *sum))
     }
 }
 
@@ -88,7 +88,7 @@ impl AllWaits {
 }
 
 /// Processes of one name, together.
-pub(super) struct Programs {
+pub(in crate::report) struct Programs {
     /// Of each process, the first that is called so.
     first: Vec<ProcessId>,
 }
@@ -102,7 +102,7 @@ impl Programs {
     }
 
     /// The first process that is called like this one.
-    pub(super) fn first_of(&self, process: ProcessId) -> ProcessId {
+    pub(in crate::report) fn first_of(&self, process: ProcessId) -> ProcessId {
         self.first.get(process.index()).copied().unwrap_or(process)
     }
 
@@ -149,7 +149,7 @@ fn add_part<K: Eq + Hash>(
 }
 
 impl ReportExporter {
-    pub(super) fn off_cpu(&self, tables: &Tables) -> OffCpuReport {
+    pub(in crate::report) fn off_cpu(&self, tables: &Tables) -> OffCpuReport {
         let times = &self.scheduling.off_cpu;
         let mut waits_for = WaitsFor::new(tables);
         let mut waits = AllWaits::default();

@@ -1,14 +1,14 @@
 //! Time off the CPU in words: what held threads up first, what had nothing to do last.
 
-use super::columns::{duration, grouped, percent, wrapped};
-use super::data::*;
-use super::text::{ReportText, count, place_words, shown, some_of};
+use crate::report::columns::{duration, grouped, percent, wrapped};
+use crate::report::data::*;
+use crate::report::text::{ReportText, blocked_in_label, count, shown, some_of};
 
 /// Of so many stacks that may have held somebody up one is shown that may have waited for work.
 const UNDECIDED_SHARE: usize = 3;
 
 impl ReportText {
-    pub(super) fn off_cpu(&mut self, off_cpu: &OffCpuReport) {
+    pub(in crate::report) fn off_cpu(&mut self, off_cpu: &OffCpuReport) {
         self.times_off_cpu(off_cpu);
         self.asleep_throughout(&off_cpu.asleep_throughout);
     }
@@ -56,7 +56,7 @@ impl ReportText {
         self.title(&some_of(title, reasons.rows.len(), reasons.total));
         let rows = reasons.rows.iter().map(|row| {
             let [sum, mean, most] = total(row.blocked_ns, row.count, row.max_ns);
-            let place = place_words(row.blocked_in.as_deref(), &row.state, row.io_wait);
+            let place = blocked_in_label(row.blocked_in.as_deref(), &row.state, row.io_wait);
             [sum, grouped(row.count), mean, most, format!("{}: {place}", row.waits_for)]
         });
         self.table(["time", "times", "mean", "max", "waits for"], rows);

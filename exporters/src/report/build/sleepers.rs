@@ -1,11 +1,11 @@
 //! Who slept from beginning to end, and how suspicious that is.
 
-use super::ReportExporter;
-use super::build_off_cpu::Programs;
-use super::data::*;
-use super::off_cpu::{Reason, WaitKey, state_name};
-use super::stack_words::labels;
-use super::wait_for::{WaitFor, WaitsFor};
+use crate::report::ReportExporter;
+use crate::report::build::off_cpu::Programs;
+use crate::report::data::*;
+use crate::report::off_cpu::{Reason, WaitKey, state_name};
+use crate::report::stack_labels::labels;
+use crate::report::wait_for::{WaitFor, WaitsFor};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +37,7 @@ impl Suspicion {
 }
 
 impl ReportExporter {
-    pub(super) fn asleep_throughout(
+    pub(in crate::report) fn asleep_throughout(
         &self,
         waits_for: &mut WaitsFor<'_>,
         programs: &Programs,
