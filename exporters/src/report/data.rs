@@ -2,6 +2,12 @@
 //!
 //! All times are nanoseconds.
 
+mod off_cpu;
+mod programs;
+mod sleepers;
+mod tree;
+mod waits;
+
 use super::durations::sum_ns;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -9,12 +15,12 @@ use syscollect_model::{
     CpuId, LossCause, LossOrigin, MachineId, ModuleKind, OperatingSystem, SampleEvent, StackOrigin,
 };
 
-pub use super::off_cpu_data::*;
-pub use super::programs::*;
-pub use super::sleepers_data::*;
-pub use super::tree_data::*;
 pub use super::wait_for::WaitFor;
-pub use super::waits::*;
+pub use off_cpu::*;
+pub use programs::*;
+pub use sleepers::*;
+pub use tree::*;
+pub use waits::*;
 
 /// The version of [`Report`]'s JSON; it grows when a field changes its meaning.
 pub const REPORT_SCHEMA_VERSION: u32 = 1;

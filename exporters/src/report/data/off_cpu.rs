@@ -1,7 +1,7 @@
 //! Time off the CPU as data, a part of the report's JSON. All times are nanoseconds.
 
-use super::data::{AsleepThroughout, StackLabels, Table, TruncatedRow};
-use super::wait_for::WaitFor;
+use crate::report::data::{AsleepThroughout, StackLabels, Table, TruncatedRow};
+use crate::report::wait_for::WaitFor;
 use serde::{Deserialize, Serialize};
 
 /// Why threads were blocked.

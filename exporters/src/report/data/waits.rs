@@ -1,6 +1,6 @@
 //! The longest waits as data, a part of the report's JSON. All times are nanoseconds.
 
-use super::data::{StackLabels, Table, WakerKind};
+use crate::report::data::{StackLabels, Table, WakerKind};
 use serde::{Deserialize, Serialize};
 use syscollect_model::CpuId;
 

@@ -1,6 +1,6 @@
 //! Threads that slept from beginning to end as data, a part of the report's JSON.
 
-use super::data::{StackLabels, Table, WaitClass};
+use crate::report::data::{StackLabels, Table, WaitClass};
 use serde::{Deserialize, Serialize};
 
 /// Threads that were asleep when the recording began and were not woken until it ended. When they

@@ -1,6 +1,6 @@
 //! What programs say of themselves, as data; see [`super::data`].
 
-use super::data::{Distribution, StackLabels, Table, Times};
+use crate::report::data::{Distribution, StackLabels, Table, Times};
 use serde::{Deserialize, Serialize};
 use syscollect_model::Unit;
 
