@@ -248,12 +248,17 @@ impl Slices {
         shared: &mut Shared,
         tables: &Tables,
     ) {
-        let mut update = String::new();
+        let mut further = String::new();
         for field in fields {
-            reported.entries.extend(self.kinds.field((schema, field), &mut update, shared, tables));
+            reported.entries.extend(self.kinds.field(
+                (schema, field),
+                &mut further,
+                shared,
+                tables,
+            ));
         }
-        if !update.is_empty() {
-            reported.entries.push((self.kinds.key("more"), FieldItem::Text(update.into())));
+        if !further.is_empty() {
+            reported.entries.push((self.kinds.key("more"), FieldItem::Text(further.into())));
         }
     }
 
