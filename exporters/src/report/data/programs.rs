@@ -1,4 +1,4 @@
-//! What programs say of themselves, as data; see [`super::data`].
+//! What programs say of themselves, as data; see [`super`].
 
 use crate::report::data::{Distribution, StackLabels, Table, Times};
 use serde::{Deserialize, Serialize};
