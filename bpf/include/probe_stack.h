@@ -42,7 +42,9 @@ __noinline int probe_send_record(__u32 slot, __u64 bytes)
 	bytes &= PROBE_RECORD_BYTES - 1;
 	if (!hit_in_share(ring, bytes, true))
 		return 0;
+	/* The verifier of 6.12 does not keep the bound across the call. */
 	barrier_var(bytes);
+	bytes &= PROBE_RECORD_BYTES - 1;
 	if (!bpf_ringbuf_output(ring, hit->bytes, bytes, BPF_RB_NO_WAKEUP))
 		return 1;
 	count_one(here->stacks_full);

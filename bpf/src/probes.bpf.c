@@ -54,7 +54,9 @@ static __always_inline void write_hit(struct probe_scratch *s, struct probe_cpu 
 	s->hit.unreadable = s->unreadable;
 	if (!hit_in_share(ring, bytes, false))
 		return;
+	/* The verifier of 6.12 does not keep the bound across the call. */
 	barrier_var(bytes);
+	bytes &= PROBE_RECORD_BYTES - 1;
 	if (bpf_ringbuf_output(ring, s->bytes, bytes, BPF_RB_NO_WAKEUP))
 		count_one(here->full);
 	else

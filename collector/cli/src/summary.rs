@@ -216,8 +216,8 @@ fn advice(losses: &[LaneLoss], buffer_bytes: usize) -> Option<String> {
     let largest = lost.max_by_key(|loss| loss.count)?;
     Some(match largest.cause {
         LossCause::BufferFull => format!(
-            "The disk was slower than the events: take a larger --buffer (now {}), a faster disk, \
-             or fewer --stacks",
+            "The disk, or the CPU time that the recorder got, was too little for the events: take a \
+             larger --buffer (now {}), a faster disk, or fewer --stacks",
             bytes(buffer_bytes as u64)
         ),
         LossCause::LaneFull => lane_advice(largest).into(),

@@ -48,10 +48,11 @@ pub(crate) fn hits(context: &Context) -> Result<String> {
         Ok(())
     })?;
     let (attack, honest) = (wait(attack)?, wait(honest)?);
-    let used = recorder.stop(context)?.within(&BOUNDS)?;
-    let [attacked, honest] = [attack, honest].map(|said| {
-        ensure!(said.status.success(), "a program failed:\n{}", said.stderr);
-        number(json_lines(&said.stdout)?.first().context("a program printed nothing")?, "hits")
+    let stopped = recorder.stop(context)?;
+    let used = stopped.within(&BOUNDS)?;
+    let [attacked, honest] = [attack, honest].map(|program| {
+        ensure!(program.status.success(), "a program failed:\n{}", program.stderr);
+        number(json_lines(&program.stdout)?.first().context("a program printed nothing")?, "hits")
     });
     let (attacked, honest) = (attacked?, honest?);
 
@@ -62,7 +63,12 @@ pub(crate) fn hits(context: &Context) -> Result<String> {
         "{honest} hits beside {attacked} of the attack, of which {} are there and {lost} lost; {used}",
         recorded.long
     );
-    ensure!(recorded.short == honest, "{} are there of {figures}", recorded.short);
+    ensure!(
+        recorded.short == honest,
+        "{} are there of {figures}; the recorder:\n{}",
+        recorded.short,
+        stopped.output.stderr
+    );
     ensure!(lost > 0, "the attack loses nothing: {figures}");
     ensure!(
         recorded.long + lost == attacked,

@@ -185,7 +185,7 @@ const TESTS: &[Test] = &[
     test!("hostile-commands", hostile_commands::long_command_lines),
     test!("hostile-renames", hostile_renames::renames, needs "user_probes"),
     test!("hostile-stacks", hostile_stacks::stacks),
-    test!("hostile-hits" kernels, hostile_hits::hits, needs "user_probes"),
+    test!("hostile-hits", hostile_hits::hits, needs "user_probes"),
     test!("live", live::live, needs "user_probes"),
     test!("low-memory", low_memory::low_memory),
     test!("no-threads", no_threads::no_threads),
