@@ -61,6 +61,16 @@ impl KernelObject {
         Self::with_types(name, bytes, constants, shared, sizes, None)
     }
 
+    /// The same of an object that shares nothing with others and has no constants.
+    pub(crate) fn alone(
+        name: &'static str,
+        bytes: &[u8],
+        kernel: &Btf,
+    ) -> Result<Self, CaptureError> {
+        let (shared, sizes) = (SharedMaps::new(), MapSizes::default());
+        Self::with_types(name, bytes, &[], &shared, &sizes, Some(kernel))
+    }
+
     /// The same of an object that says where the kernel's structures have what it reads, and has
     /// functions that the verifier looks at once: with the kernel's types.
     pub(crate) fn with_types(

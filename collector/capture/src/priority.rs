@@ -152,7 +152,7 @@ impl FirstParts {
     /// Of a thread that hears of programs that may end at once.
     pub(crate) const HEARING: Self = Self::of(Duration::from_millis(2));
 
-    /// Of the thread that writes what was recorded: while it waits for a CPU the trace buffer fills.
+    /// Of the thread that writes the file: while it waits for a CPU the trace buffer fills.
     pub(crate) const WRITING: Self = Self::of(Duration::from_millis(10));
 
     /// The same from the beginning on.

@@ -25,7 +25,7 @@ use syscollect_untrusted_files::read_memory;
 use syscollect_unwind::{FrameReached, Registers, StackMemory, StackPieces};
 
 use crate::bpf_calls::{self, ProgramKind};
-use crate::bpf_object::{KernelObject, MapSizes, SharedMaps};
+use crate::bpf_object::KernelObject;
 use crate::clock::ticks_now;
 use crate::committed_object;
 use crate::ebpf::short_reason;
@@ -95,14 +95,7 @@ impl TaskWalk {
 
 fn load_program() -> Result<OwnedFd, Box<dyn std::error::Error>> {
     let btf = kernel_types()?;
-    let object = KernelObject::with_types(
-        "sleepers.bpf.o",
-        &committed_object::SLEEPERS.bytes(),
-        &[],
-        &SharedMaps::new(),
-        &MapSizes::default(),
-        Some(&btf),
-    )?;
+    let object = KernelObject::alone("sleepers.bpf.o", &committed_object::SLEEPERS.bytes(), &btf)?;
     let iterator = btf.id_by_type_name_kind(ITERATOR, BtfKind::Func)?;
     Ok(object.load(PROGRAM, ProgramKind::iterator(iterator))?)
 }

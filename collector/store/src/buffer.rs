@@ -206,9 +206,9 @@ impl TraceBuffer {
             || self.lock().is_within_share(producer, self.limit / 8, self.limit)
     }
 
-    /// Whether hits of probes have room: they have a quarter of the buffer, and nothing of the eighth
-    /// that is the kernel's other events'. While they have not, hits are better left in the rings of
-    /// their CPUs, in which each user has a share.
+    /// Whether hits of probes have room: they have a quarter of the buffer, and nothing of the
+    /// eighth that is the kernel's other events'. While they have not, hits are better left in the
+    /// rings of their CPUs, in which each user has a share.
     pub fn has_room_for_hits(&self) -> bool {
         let state = self.lock();
         self.mode == BufferMode::Overwrite

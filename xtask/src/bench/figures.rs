@@ -248,8 +248,8 @@ fn program_of(title_begins: &str) -> Result<&'static Program> {
     found.with_context(|| format!("there is no program {title_begins}"))
 }
 
-/// In which tables of a program are made, and stacks are sent as they lie in memory: a hundred times
-/// as dear as a sample is from then on.
+/// In which tables of a program are made, and stacks are sent as they lie in memory: that is much
+/// dearer than a sample is from then on.
 const COLD: Duration = Duration::from_secs(1);
 
 /// What the kernel counts of the program that takes samples, while one CPU has deep stacks of which

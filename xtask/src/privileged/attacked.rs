@@ -23,8 +23,8 @@ const AT_REST: Duration = Duration::from_secs(2);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 pub(super) const MIB: u64 = 1 << 20;
 /// Threads that may run in the real-time class: who empties the kernel's lanes, and for a part of
-/// each 100 ms who writes what was in them, who takes over what programs announce, who notes what they map, and who makes tables
-/// of it.
+/// each 100 ms who writes what was in them, who takes over what programs announce, who notes what
+/// they map, and who makes tables of it.
 const REAL_TIME: &[&str] =
     &["collector", "writer", "zones", "announcements", "metadata", "unwind-tables"];
 

@@ -20,11 +20,11 @@ use super::attacked::{AttackedRecorder, Bounds, MIB};
 use super::context::{Context, DAEMON, NOBODY, json_lines, number, wait};
 
 const SECONDS: u64 = 6;
-/// What the recorder sleeps while both go on: longer than the attack needs for all of a ring buffer.
+/// What the recorder sleeps while both go on: longer than the attack needs for a ring buffer.
 const STOPPED: Duration = Duration::from_millis(300);
-/// What a user's hits may take, as docs/security.md says, each second; what a CPU may have taken of
-/// that and not used; and what the capture has besides.
+/// What a user's hits may take each second, as docs/security.md says.
 const BYTES_PER_SECOND: u64 = 64 * MIB;
+/// What the capture has besides.
 const OTHERS: u64 = 16 * MIB;
 const BOUNDS: Bounds =
     Bounds { cpu: 1.0, capture: (SECONDS + 1) * BYTES_PER_SECOND + OTHERS, ..Bounds::USUAL };

@@ -1,5 +1,5 @@
-//! Programs that hit a probe: one as fast as it can, with the longest arguments, and one now and then
-//! with a number.
+//! Programs that hit a probe: one as fast as it can, with the longest arguments, and one now and
+//! then with a number.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

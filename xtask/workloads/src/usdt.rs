@@ -1,7 +1,7 @@
 //! USDT probes for the loads' own code.
 
-/// A USDT probe of a provider with arguments that are all made of one value, which is in `rdi`: a nop, and a note as `sys/sdt.h` of
-/// SystemTap lays it out.
+/// A USDT probe of a provider with arguments that are all made of one value, which is in `rdi`: a
+/// nop, and a note as `sys/sdt.h` of SystemTap lays it out.
 macro_rules! probe {
     ($provider:literal, $name:literal, $arguments:literal, $value:expr) => {
         // SAFETY: the code is one nop; everything else goes to other sections.

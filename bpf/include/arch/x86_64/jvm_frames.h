@@ -37,8 +37,8 @@
 #define BYTES_AT(j, i) (*(__u32 *)((j)->bytes + JVM_BYTES_BEFORE + (i)))
 #define BYTE_AT(j, i) ((j)->bytes[JVM_BYTES_BEFORE + (i)])
 
-/* 1 if the number is negative, or 0, without a branch: in a loop the verifier would go both ways each
- * time. */
+/* 1 if the number is negative, or 0, without a branch: in a loop the verifier would go both ways
+ * each time. */
 static __always_inline __u64 is_negative(__u64 number)
 {
 	barrier_var(number);

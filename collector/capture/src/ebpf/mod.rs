@@ -94,7 +94,7 @@ impl EbpfSource {
         memory: &MemoryPlan,
         host: &Host,
     ) -> Result<(Self, Option<CaptureError>), CaptureError> {
-        // It reads the kernel's types, too, all for itself: meanwhile another thread does for others.
+        // It reads the kernel's types for itself, while another thread does for all others.
         let loader = EbpfLoader::new();
         let btf = kernel_types().map_err(|error| CaptureError::NoBtf(error.to_string()))?;
         let mut missing = Vec::new();

@@ -134,17 +134,17 @@ pub(super) fn load_identify(ebpf: &mut Ebpf) -> Result<(), CaptureError> {
 /// Programs of an object by name.
 type Programs<'a> = HashMap<&'a str, &'a mut Program>;
 
-/// A thread of the scope, for work that the recording cannot begin without; an error where there can
-/// be no more threads.
+/// A thread of the scope, for work that the recording cannot begin without; an error where there
+/// can be no more threads.
 fn spawned<'scope, T: Send + 'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<thread::ScopedJoinHandle<'scope, T>, CaptureError> {
-    let first = || {
+    let boosted = || {
         let _boost = PriorityBoost::begin();
         work()
     };
-    thread::Builder::new().spawn_scoped(scope, first).map_err(|error| {
+    thread::Builder::new().spawn_scoped(scope, boosted).map_err(|error| {
         CaptureError::system("cannot begin a thread that loads kernel programs", error)
     })
 }

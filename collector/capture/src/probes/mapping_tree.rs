@@ -21,7 +21,7 @@ use syscollect_untrusted_files::payer;
 
 use super::cost::Mapper;
 use crate::bpf_calls::{self, PROG_TYPE_RAW_TRACEPOINT, ProgramKind};
-use crate::bpf_object::{KernelObject, MapSizes, SharedMaps};
+use crate::bpf_object::KernelObject;
 use crate::committed_object;
 use crate::host::kernel_at_least;
 use crate::kernel_types::kernel_types;
@@ -116,14 +116,7 @@ impl MappingTree {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let btf = kernel_types().map_err(io::Error::other)?;
-        let object = KernelObject::with_types(
-            "mappers.bpf.o",
-            &committed_object::MAPPERS.bytes(),
-            &[],
-            &SharedMaps::new(),
-            &MapSizes::default(),
-            Some(&btf),
-        );
+        let object = KernelObject::alone("mappers.bpf.o", &committed_object::MAPPERS.bytes(), &btf);
         let object = object.map_err(io::Error::other)?;
         let program = object.load("find_mappers", ProgramKind::of(PROG_TYPE_RAW_TRACEPOINT));
         let program = program.map_err(io::Error::other)?;
