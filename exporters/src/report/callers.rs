@@ -2,10 +2,8 @@
 
 use super::ReportExporter;
 use super::capped::Capped;
-use super::columns::grouped;
 use super::data::{CallerRow, CallersRow, StackLabels, Table};
 use super::stack_labels::labels;
-use super::text::{ReportText, count, shown, some_of};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -60,26 +58,4 @@ impl ReportExporter {
         });
         self.table(rows.collect(), |row: &CallersRow| (Reverse(row.count), row.name.clone()))
     }
-}
-
-impl ReportText {
-    pub(super) fn callers(&mut self, callers: &Table<CallersRow>) {
-        if callers.rows.is_empty() {
-            return;
-        }
-        let title = "Callers of functions and probes, most frequent first";
-        self.title(&some_of(title, callers.rows.len(), callers.total));
-        for CallersRow { name, count: times, stacks } in &callers.rows {
-            let ways = count(stacks.total as u64, "stack");
-            self.line(&format!("  {}: {} by {ways}", shown(name), grouped(*times)));
-            for CallerRow { count, stack } in &stacks.rows {
-                self.line(&format!("  {:>9} {}", grouped(*count), share(*count, *times)));
-                self.frames_of_stack(stack);
-            }
-        }
-    }
-}
-
-fn share(part: u64, all: u64) -> String {
-    format!("{:.1} %", part as f64 * 100.0 / all.max(1) as f64)
 }

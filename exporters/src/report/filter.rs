@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::OnceLock;
 use syscollect_model::{ProcessId, Tables};
 
-use super::text::shown;
+use super::text::words::shown;
 
 /// The kernel cuts the names of tasks to this many bytes (`TASK_COMM_LEN` less the zero).
 const KERNEL_NAME_BYTES: usize = 15;

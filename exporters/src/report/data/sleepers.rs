@@ -2,6 +2,7 @@
 
 use crate::report::data::{StackLabels, Table, WaitClass};
 use serde::{Deserialize, Serialize};
+use syscollect_model::grouped;
 
 /// Threads that were asleep when the recording began and were not woken until it ended. When they
 /// fell asleep is not known.
@@ -25,11 +26,30 @@ pub struct AsleepThroughout {
     pub with_idle: bool,
 }
 
+/// How the table of them is called, to which others point.
+pub(in crate::report) const ASLEEP_TITLE: &str = "Asleep from beginning to end";
+
 impl AsleepThroughout {
     /// How many threads slept so.
     pub fn of(&self, suspicion: Suspicion) -> usize {
         let kind = self.kinds.iter().find(|kind| kind.suspicion == suspicion);
         kind.map_or(0, |kind| kind.threads)
+    }
+
+    /// `5 slept …`: what there is where nobody was woken, and which table tells of it; `None` where
+    /// nobody slept so.
+    pub fn pointer(&self) -> Option<String> {
+        let idle = match (self.idle_threads, self.threads) {
+            (_, 0) => return None,
+            (0, _) => String::new(),
+            (idle, all) if idle == all => ", idle".to_owned(),
+            (idle, _) => format!(", {} of them idle", grouped(idle as u64)),
+        };
+        let threads = grouped(self.threads as u64);
+        Some(format!(
+            "{threads} slept from its beginning to its end{idle}: see `{ASLEEP_TITLE}` of \
+             `syscollect report`"
+        ))
     }
 }
 

@@ -1,64 +1,56 @@
 //! GPUs in words.
 
-use crate::report::columns::{duration, grouped, percent};
 use crate::report::data::*;
-use crate::report::text::{ReportText, shown, some_of};
+use crate::report::text::printer::Printer;
+use crate::report::text::words::{duration, grouped, percent, shown};
 
-impl ReportText {
-    pub(in crate::report) fn gpus(&mut self, report: &Report) {
-        let Report { gpu_queues: queues, gpu, gpu_waits, duration_ns, .. } = report;
-        // The same twice where each queue has jobs of one process.
-        if queues.total < gpu.total {
-            self.gpu_jobs("GPU jobs by queue", queues, *duration_ns);
-        }
-        self.gpu_jobs("GPU jobs by queue and process", gpu, *duration_ns);
-        self.fence_waits(gpu_waits);
+pub(super) fn print_gpu_jobs(
+    title: &str,
+    jobs: &Table<GpuRow>,
+    session_ns: u64,
+    out: &mut Printer,
+) {
+    let (begun, others): (Vec<&GpuRow>, Vec<_>) =
+        jobs.rows.iter().partition(|row| row.ran.count + row.waited.count > 0);
+    let cut = if jobs.rows.len() < jobs.total {
+        format!(", the first {} rows", jobs.rows.len())
+    } else {
+        String::new()
+    };
+    if !begun.is_empty() {
+        out.title(&format!("{title}{cut}"));
+        let rows = begun.into_iter().map(|row| {
+            let GpuRow { ran, waited, .. } = row;
+            let [busy, longest] = [ran.total_ns, ran.max_ns].map(|value| of(ran, value));
+            let share = if ran.count == 0 { "-".into() } else { percent(ran.total_ns, session_ns) };
+            let [p50, p90, p99, max] = percentiles(waited);
+            [busy, share, grouped(row.jobs), longest, p50, p90, p99, max, owner(row)]
+        });
+        out.table(
+            ["busy", "%", "jobs", "longest", "delay p50", "p90", "p99", "max", "queue"],
+            rows,
+        );
     }
+    if !others.is_empty() {
+        out.title(&format!(
+            "{title}{cut}: from submission to end, for no driver tells when these began"
+        ));
+        let rows = others.into_iter().map(|row| {
+            let [p50, p90, p99, max] = percentiles(&row.took);
+            [grouped(row.jobs), p50, p90, p99, max, owner(row)]
+        });
+        out.table(["jobs", "p50", "p90", "p99", "max", "queue"], rows);
+    }
+}
 
-    fn gpu_jobs(&mut self, title: &str, jobs: &Table<GpuRow>, session_ns: u64) {
-        let (begun, others): (Vec<&GpuRow>, Vec<_>) =
-            jobs.rows.iter().partition(|row| row.ran.count + row.waited.count > 0);
-        let cut = if jobs.rows.len() < jobs.total {
-            format!(", the first {} rows", jobs.rows.len())
-        } else {
-            String::new()
-        };
-        if !begun.is_empty() {
-            self.title(&format!("{title}{cut}"));
-            let rows = begun.into_iter().map(|row| {
-                let GpuRow { ran, waited, .. } = row;
-                let [busy, longest] = [ran.total_ns, ran.max_ns].map(|value| of(ran, value));
-                let share =
-                    if ran.count == 0 { "-".into() } else { percent(ran.total_ns, session_ns) };
-                let [p50, p90, p99, max] = percentiles(waited);
-                [busy, share, grouped(row.jobs), longest, p50, p90, p99, max, owner(row)]
-            });
-            self.table(
-                ["busy", "%", "jobs", "longest", "delay p50", "p90", "p99", "max", "queue"],
-                rows,
-            );
-        }
-        if !others.is_empty() {
-            self.title(&format!(
-                "{title}{cut}: from submission to end, for no driver tells when these began"
-            ));
-            let rows = others.into_iter().map(|row| {
-                let [p50, p90, p99, max] = percentiles(&row.took);
-                [grouped(row.jobs), p50, p90, p99, max, owner(row)]
-            });
-            self.table(["jobs", "p50", "p90", "p99", "max", "queue"], rows);
-        }
+pub(super) fn print_fence_waits(waits: &Table<FenceWaitRow>, out: &mut Printer) {
+    if waits.rows.is_empty() {
+        return;
     }
-
-    pub(in crate::report) fn fence_waits(&mut self, waits: &Table<FenceWaitRow>) {
-        if waits.rows.is_empty() {
-            return;
-        }
-        self.title(&some_of("Longest waits for fences", waits.rows.len(), waits.total));
-        let rows =
-            waits.rows.iter().map(|row| [duration(row.waited_ns), duration(row.at_ns), wait(row)]);
-        self.table(["waited", "after", "thread and fence"], rows);
-    }
+    out.title_of_rows("Longest waits for fences", waits);
+    let rows =
+        waits.rows.iter().map(|row| [duration(row.waited_ns), duration(row.at_ns), wait(row)]);
+    out.table(["waited", "after", "thread and fence"], rows);
 }
 
 /// Unknown where nothing is counted.

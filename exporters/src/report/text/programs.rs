@@ -1,197 +1,175 @@
 //! What programs say of themselves, in words.
 
-use crate::report::columns::{REMARK, bytes, duration, grouped, number};
 use crate::report::data::*;
-use crate::report::text::{ReportText, shown, some_of};
+use crate::report::text::printer::{Printer, REMARK};
+use crate::report::text::stack::StackText;
+use crate::report::text::words::{bytes, duration, grouped, number, shown};
 use syscollect_model::Unit;
 
-impl ReportText {
-    pub(in crate::report) fn programs(&mut self, report: &Report) {
-        self.crashes(&report.crashes);
-        self.frames(&report.frames);
-        self.slices(&report.slices);
-        self.callers(&report.callers);
-        self.instants(&report.instants);
-        self.locks(&report.locks);
-        self.memory(&report.memory);
-        self.gpus(report);
-        self.counters(&report.counters);
+pub(super) fn print_crashes(crashes: &Table<CrashRow>, out: &mut Printer) {
+    if crashes.rows.is_empty() {
+        return;
     }
-
-    fn crashes(&mut self, crashes: &Table<CrashRow>) {
-        if crashes.rows.is_empty() {
-            return;
-        }
-        self.title(&some_of("Crashes", crashes.rows.len(), crashes.total));
-        for row in &crashes.rows {
-            let address =
-                if row.address == 0 { String::new() } else { format!(" at {:#x}", row.address) };
-            let thread = format!("{} ({})", shown(&row.thread), row.tid);
-            let process = format!("{} ({})", shown(&row.process), row.pid);
-            let at = duration(row.at_ns);
-            self.line(&format!(
-                "  {} after {at}{address}: {thread} of {process}",
-                shown(&row.signal)
-            ));
-            self.frames_of_stack(&row.stack);
-        }
+    out.title_of_rows("Crashes", crashes);
+    for row in &crashes.rows {
+        let address =
+            if row.address == 0 { String::new() } else { format!(" at {:#x}", row.address) };
+        let thread = format!("{} ({})", shown(&row.thread), row.tid);
+        let process = format!("{} ({})", shown(&row.process), row.pid);
+        let at = duration(row.at_ns);
+        out.line(&format!("  {} after {at}{address}: {thread} of {process}", shown(&row.signal)));
+        StackText::below_a_row(&row.stack).print(out);
     }
+}
 
-    fn frames(&mut self, frames: &Table<FrameRow>) {
-        if frames.rows.is_empty() {
-            return;
-        }
-        self.title(&some_of("Frames", frames.rows.len(), frames.total));
-        let rows = frames.rows.iter().map(|row| {
-            let all = &row.durations;
-            let [mean, p50, p99, max] =
-                [all.mean_ns, all.p50_ns, all.p99_ns, all.max_ns].map(duration);
-            let process = row
-                .pid
-                .map_or_else(String::new, |pid| format!(" of {} ({pid})", shown(&row.process)));
-            [
-                grouped(all.count),
-                mean,
-                p50,
-                p99,
-                max,
-                format!("{}{process}{REMARK}{}", shown(&row.name), unfinished(row.unfinished)),
-            ]
+pub(super) fn print_frames(frames: &Table<FrameRow>, out: &mut Printer) {
+    if frames.rows.is_empty() {
+        return;
+    }
+    out.title_of_rows("Frames", frames);
+    let rows = frames.rows.iter().map(|row| {
+        let all = &row.durations;
+        let [mean, p50, p99, max] = [all.mean_ns, all.p50_ns, all.p99_ns, all.max_ns].map(duration);
+        let process =
+            row.pid.map_or_else(String::new, |pid| format!(" of {} ({pid})", shown(&row.process)));
+        [
+            grouped(all.count),
+            mean,
+            p50,
+            p99,
+            max,
+            format!("{}{process}{REMARK}{}", shown(&row.name), unfinished(row.unfinished)),
+        ]
+    });
+    out.table(["frames", "mean", "p50", "p99", "max", "set"], rows);
+}
+
+pub(super) fn print_slices(slices: &Table<SliceRow>, out: &mut Printer) {
+    if slices.rows.is_empty() {
+        return;
+    }
+    out.title_of_rows("Slices by total time", slices);
+    let rows = slices.rows.iter().map(|row| {
+        let all = &row.durations;
+        let [total, mean, p50, p99, max] =
+            [all.total_ns, all.mean_ns, all.p50_ns, all.p99_ns, all.max_ns].map(duration);
+        let on_cpu = duration(row.thread.on_cpu_ns);
+        let off_cpu = duration(row.thread.waiting_ns.saturating_add(row.thread.blocked_ns));
+        let blocked = row.blocked_in.as_ref().and_then(|reason| {
+            let function = shown(reason.function.as_deref()?);
+            Some(format!("; {} in {function}", duration(reason.blocked_ns)))
         });
-        self.table(["frames", "mean", "p50", "p99", "max", "set"], rows);
+        let location = location(row.location.as_ref());
+        let remark = location + &unfinished(row.unfinished) + &blocked.unwrap_or_default();
+        [
+            total,
+            grouped(all.count),
+            mean,
+            p50,
+            p99,
+            max,
+            on_cpu,
+            off_cpu,
+            format!("{}{REMARK}{remark}", shown(&row.name)),
+        ]
+    });
+    out.table(["total", "times", "mean", "p50", "p99", "max", "on CPU", "off CPU", "slice"], rows);
+    let mut nested = slices.rows.iter().filter(|row| has_nested(&row.durations));
+    if let Some(first) = nested.next() {
+        let others = if nested.next().is_some() { " and others" } else { "" };
+        out.note(&format!(
+            "({}{others} ran in another run of the same: total, on CPU and off CPU have such \
+             time once, mean, p50, p99 and max are of each run)",
+            shown(&first.name)
+        ));
     }
+}
 
-    fn slices(&mut self, slices: &Table<SliceRow>) {
-        if slices.rows.is_empty() {
-            return;
-        }
-        self.title(&some_of("Slices by total time", slices.rows.len(), slices.total));
-        let rows = slices.rows.iter().map(|row| {
-            let all = &row.durations;
-            let [total, mean, p50, p99, max] =
-                [all.total_ns, all.mean_ns, all.p50_ns, all.p99_ns, all.max_ns].map(duration);
-            let on_cpu = duration(row.thread.on_cpu_ns);
-            let off_cpu = duration(row.thread.waiting_ns.saturating_add(row.thread.blocked_ns));
-            let blocked = row.blocked_in.as_ref().and_then(|reason| {
-                let function = shown(reason.function.as_deref()?);
-                Some(format!("; {} in {function}", duration(reason.blocked_ns)))
-            });
-            let location = location(row.location.as_ref());
-            let remark = location + &unfinished(row.unfinished) + &blocked.unwrap_or_default();
-            [
-                total,
-                grouped(all.count),
-                mean,
-                p50,
-                p99,
-                max,
-                on_cpu,
-                off_cpu,
-                format!("{}{REMARK}{remark}", shown(&row.name)),
-            ]
+pub(super) fn print_instants(instants: &Table<InstantRow>, out: &mut Printer) {
+    if instants.rows.is_empty() {
+        return;
+    }
+    out.title_of_rows("Instants", instants);
+    out.table(
+        ["times", "instant"],
+        instants.rows.iter().map(|row| [grouped(row.count), shown(&row.name)]),
+    );
+}
+
+pub(super) fn print_locks(locks: &Table<LockRow>, out: &mut Printer) {
+    if locks.rows.is_empty() {
+        return;
+    }
+    out.title_of_rows("Locks by time waited", locks);
+    let rows = locks.rows.iter().map(|row| {
+        let [waited, longest, held, longest_hold] =
+            [row.wait_ns, row.longest_wait_ns, row.held_ns, row.longest_hold_ns].map(duration);
+        let holder = row.holders.first().map_or_else(String::new, |holder| {
+            format!(", most by {} ({})", shown(&holder.name), holder.tid)
         });
-        self.table(
-            ["total", "times", "mean", "p50", "p99", "max", "on CPU", "off CPU", "slice"],
-            rows,
+        let name = format!(
+            "{}{} of {} ({})",
+            shown(&row.name),
+            location(row.location.as_ref()),
+            shown(&row.process),
+            row.pid
         );
-        let mut nested = slices.rows.iter().filter(|row| has_nested(&row.durations));
-        if let Some(first) = nested.next() {
-            let others = if nested.next().is_some() { " and others" } else { "" };
-            self.note(&format!(
-                "({}{others} ran in another run of the same: total, on CPU and off CPU have such \
-                 time once, mean, p50, p99 and max are of each run)",
-                shown(&first.name)
-            ));
-        }
-    }
+        let counts = [row.waits, row.contended, row.holds].map(grouped);
+        let [waits, contended, holds] = counts;
+        [waited, waits, contended, longest, held, holds, longest_hold, name + &holder]
+    });
+    let heads = ["waited", "waits", "contended", "longest", "held", "holds", "longest", "lock"];
+    out.table(heads, rows);
+}
 
-    fn instants(&mut self, instants: &Table<InstantRow>) {
-        if instants.rows.is_empty() {
-            return;
-        }
-        self.title(&some_of("Instants", instants.rows.len(), instants.total));
-        self.table(
-            ["times", "instant"],
-            instants.rows.iter().map(|row| [grouped(row.count), shown(&row.name)]),
-        );
+pub(super) fn print_memory(memory: &Table<PoolRow>, out: &mut Printer) {
+    if memory.rows.is_empty() {
+        return;
     }
+    out.title_of_rows("Memory by pool", memory);
+    let rows = memory.rows.iter().map(|row| {
+        let [peak, live, all] = [row.peak_bytes, row.live_bytes, row.allocated_bytes].map(bytes);
+        let counts = [row.allocations, row.frees, row.live_allocations].map(grouped);
+        let [allocations, frees, left] = counts;
+        let pool = row.pool.as_deref().map_or("heap".into(), shown);
+        [
+            peak,
+            live,
+            left,
+            all,
+            allocations,
+            frees,
+            format!("{pool} of {} ({})", shown(&row.process), row.pid),
+        ]
+    });
+    out.table(["peak", "at end", "left", "in all", "allocations", "frees", "pool"], rows);
+}
 
-    fn locks(&mut self, locks: &Table<LockRow>) {
-        if locks.rows.is_empty() {
-            return;
-        }
-        self.title(&some_of("Locks by time waited", locks.rows.len(), locks.total));
-        let rows = locks.rows.iter().map(|row| {
-            let [waited, longest, held, longest_hold] =
-                [row.wait_ns, row.longest_wait_ns, row.held_ns, row.longest_hold_ns].map(duration);
-            let holder = row.holders.first().map_or_else(String::new, |holder| {
-                format!(", most by {} ({})", shown(&holder.name), holder.tid)
+pub(super) fn print_counters(counters: &Table<CounterRow>, out: &mut Printer) {
+    if counters.rows.is_empty() {
+        return;
+    }
+    out.title_of_rows("Counters", counters);
+    let rows = counters.rows.iter().map(|row| {
+        let [min, mean, max, last] =
+            [row.min, row.mean, row.max, row.last].map(|value| match row.unit {
+                Unit::Bytes if value >= 0.0 => bytes(value as u64),
+                _ => number(value),
             });
-            let name = format!(
-                "{}{} of {} ({})",
-                shown(&row.name),
-                location(row.location.as_ref()),
-                shown(&row.process),
-                row.pid
-            );
-            let counts = [row.waits, row.contended, row.holds].map(grouped);
-            let [waits, contended, holds] = counts;
-            [waited, waits, contended, longest, held, holds, longest_hold, name + &holder]
-        });
-        let heads = ["waited", "waits", "contended", "longest", "held", "holds", "longest", "lock"];
-        self.table(heads, rows);
-    }
-
-    fn memory(&mut self, memory: &Table<PoolRow>) {
-        if memory.rows.is_empty() {
-            return;
-        }
-        self.title(&some_of("Memory by pool", memory.rows.len(), memory.total));
-        let rows = memory.rows.iter().map(|row| {
-            let [peak, live, all] =
-                [row.peak_bytes, row.live_bytes, row.allocated_bytes].map(bytes);
-            let counts = [row.allocations, row.frees, row.live_allocations].map(grouped);
-            let [allocations, frees, left] = counts;
-            let pool = row.pool.as_deref().map_or("heap".into(), shown);
-            [
-                peak,
-                live,
-                left,
-                all,
-                allocations,
-                frees,
-                format!("{pool} of {} ({})", shown(&row.process), row.pid),
-            ]
-        });
-        self.table(["peak", "at end", "left", "in all", "allocations", "frees", "pool"], rows);
-    }
-
-    fn counters(&mut self, counters: &Table<CounterRow>) {
-        if counters.rows.is_empty() {
-            return;
-        }
-        self.title(&some_of("Counters", counters.rows.len(), counters.total));
-        let rows = counters.rows.iter().map(|row| {
-            let [min, mean, max, last] =
-                [row.min, row.mean, row.max, row.last].map(|value| match row.unit {
-                    Unit::Bytes if value >= 0.0 => bytes(value as u64),
-                    _ => number(value),
-                });
-            let unit = match &row.unit {
-                Unit::Number | Unit::Bytes => String::new(),
-                unit => format!(" [{}]", shown(unit.text())),
-            };
-            [
-                grouped(row.count),
-                min,
-                mean,
-                max,
-                last,
-                format!("{}{unit} of {}", shown(&row.name), shown(&row.owner)),
-            ]
-        });
-        self.table(["values", "min", "mean", "max", "last", "counter"], rows);
-    }
+        let unit = match &row.unit {
+            Unit::Number | Unit::Bytes => String::new(),
+            unit => format!(" [{}]", shown(unit.text())),
+        };
+        [
+            grouped(row.count),
+            min,
+            mean,
+            max,
+            last,
+            format!("{}{unit} of {}", shown(&row.name), shown(&row.owner)),
+        ]
+    });
+    out.table(["values", "min", "mean", "max", "last", "counter"], rows);
 }
 
 /// Whether runs of the row were within one another: their times are more than the total, which has

@@ -1,94 +1,73 @@
 //! Who slept from beginning to end, in words.
 
-use crate::report::columns::grouped;
 use crate::report::data::*;
+use crate::report::text::printer::Printer;
+use crate::report::text::stack::StackText;
+use crate::report::text::words::{blocked_in_label, count, grouped, shown};
 use crate::report::text::worst::thread_label;
-use crate::report::text::{ReportText, blocked_in_label, count, shown};
 
 /// Names of threads in a row.
 const NAMES: usize = 3;
-/// How the table is called, to which others point.
-pub(in crate::report) const ASLEEP: &str = "Asleep from beginning to end";
 
-impl ReportText {
-    /// Who slept all the time. Of a whole machine these are most threads, and most of them had
-    /// nothing to do: they are one line, where nobody asked for more.
-    pub(in crate::report) fn asleep_throughout(&mut self, asleep: &AsleepThroughout) {
-        if asleep.threads == 0 {
-            return;
-        }
-        let threads = count(asleep.threads as u64, "thread");
-        let idle = match (asleep.idle_threads, asleep.threads) {
-            (0, _) => String::new(),
-            (idle, all) if idle == all => ", all idle".to_owned(),
-            (idle, _) => format!(", {} of them idle", grouped(idle as u64)),
-        };
-        self.title(&format!("{ASLEEP}: {threads}{idle}"));
-        let AsleepThroughout { rows, held_up_rows, with_idle, .. } = asleep;
-        let wanted = if *with_idle { rows.total } else { *held_up_rows };
-        if wanted > 0 {
-            self.line("  (asleep in Processes and Threads; in no time of Off the CPU)");
-        }
-        let reported = rows.rows.len().min(wanted);
-        rows.rows.iter().take(reported).for_each(|row| self.sleepers(row));
-        if reported < wanted {
-            let left = count((wanted - reported) as u64, "more row");
-            self.line(&format!("  and {left}: --rows {} shows all", rows.total));
-        }
-        if !with_idle && let Some(others) = had_nothing_to_do(asleep) {
-            let and = if wanted > 0 { "and " } else { "" };
-            self.line(&format!("  {and}{others}: --rows {} shows them, too", rows.total));
-        }
+/// Who slept all the time. Of a whole machine these are most threads, and most of them had
+/// nothing to do: they are one line, where nobody asked for more.
+pub(super) fn print_sleepers(asleep: &AsleepThroughout, out: &mut Printer) {
+    if asleep.threads == 0 {
+        return;
     }
-
-    fn sleepers(&mut self, row: &SleeperRow) {
-        let place = blocked_in_label(row.blocked_in.as_deref(), &row.state, row.io_wait);
-        self.line(&format!("  {}, {}: {place}", who(row), row.waits_for));
-        self.frames_of_stack(&row.stack);
+    let threads = count(asleep.threads as u64, "thread");
+    let idle = match (asleep.idle_threads, asleep.threads) {
+        (0, _) => String::new(),
+        (idle, all) if idle == all => ", all idle".to_owned(),
+        (idle, _) => format!(", {} of them idle", grouped(idle as u64)),
+    };
+    out.title(&format!("{ASLEEP_TITLE}: {threads}{idle}"));
+    let AsleepThroughout { rows, held_up_rows, with_idle, .. } = asleep;
+    let wanted = if *with_idle { rows.total } else { *held_up_rows };
+    if wanted > 0 {
+        out.line("  (asleep in Processes and Threads; in no time of Off the CPU)");
+    }
+    let reported = rows.rows.len().min(wanted);
+    rows.rows.iter().take(reported).for_each(|row| print_sleeper_row(row, out));
+    if reported < wanted {
+        let left = count((wanted - reported) as u64, "more row");
+        out.line(&format!("  and {left}: --rows {} shows all", rows.total));
+    }
+    if !with_idle && let Some(others) = had_nothing_to_do(asleep) {
+        let and = if wanted > 0 { "and " } else { "" };
+        out.line(&format!("  {and}{others}: --rows {} shows them, too", rows.total));
     }
 }
 
-impl AsleepThroughout {
-    /// `5 slept …`: what there is where nobody was woken, and which table tells of it; `None` where
-    /// nobody slept so.
-    pub fn pointer(&self) -> Option<String> {
-        let idle = match (self.idle_threads, self.threads) {
-            (_, 0) => return None,
-            (0, _) => String::new(),
-            (idle, all) if idle == all => ", idle".to_owned(),
-            (idle, _) => format!(", {} of them idle", grouped(idle as u64)),
-        };
-        let threads = grouped(self.threads as u64);
-        Some(format!(
-            "{threads} slept from its beginning to its end{idle}: see `{ASLEEP}` of \
-             `syscollect report`"
-        ))
-    }
+fn print_sleeper_row(row: &SleeperRow, out: &mut Printer) {
+    let place = blocked_in_label(row.blocked_in.as_deref(), &row.state, row.io_wait);
+    out.line(&format!("  {}, {}: {place}", who(row), row.waits_for));
+    StackText::below_a_row(&row.stack).print(out);
+}
 
-    /// Who may hang, for the first sentences. A semaphore may be a wait for work: many programs of
-    /// a machine sleep so for ever, and only of processes that were asked for it is news.
-    pub(in crate::report) fn hanging(&self, of_some: bool) -> Option<String> {
-        let kinds = [
-            (Suspicion::Uninterruptible, "uninterruptibly"),
-            (Suspicion::Lock, "on a lock"),
-            (Suspicion::Semaphore, "on a semaphore or futex"),
-        ];
-        let words = kinds.iter().filter_map(|(suspicion, how)| {
-            let mut rows = self.rows.rows.iter().filter(|row| {
-                row.suspicion == *suspicion && (of_some || row.class == WaitClass::Blocked)
-            });
-            let threads = match of_some || *suspicion != Suspicion::Semaphore {
-                true => self.of(*suspicion),
-                false => rows.clone().map(|row| row.threads).sum(),
-            };
-            let first = rows.next().map(|row| format!(" ({} {}", shown(&row.process), row.pid));
-            let others = if rows.next().is_some() { " and others)" } else { ")" };
-            let who = first.map_or(String::new(), |first| first + others);
-            (threads > 0).then(|| format!("{} {how}{who}", count(threads as u64, "thread")))
+/// Who may hang, for the first sentences. A semaphore may be a wait for work: many programs of
+/// a machine sleep so for ever, and only of processes that were asked for it is news.
+pub(super) fn hanging(asleep: &AsleepThroughout, of_some: bool) -> Option<String> {
+    let kinds = [
+        (Suspicion::Uninterruptible, "uninterruptibly"),
+        (Suspicion::Lock, "on a lock"),
+        (Suspicion::Semaphore, "on a semaphore or futex"),
+    ];
+    let words = kinds.iter().filter_map(|(suspicion, how)| {
+        let mut rows = asleep.rows.rows.iter().filter(|row| {
+            row.suspicion == *suspicion && (of_some || row.class == WaitClass::Blocked)
         });
-        let words: Vec<_> = words.collect();
-        (!words.is_empty()).then(|| format!("{ASLEEP}: {}.", words.join(", ")))
-    }
+        let threads = match of_some || *suspicion != Suspicion::Semaphore {
+            true => asleep.of(*suspicion),
+            false => rows.clone().map(|row| row.threads).sum(),
+        };
+        let first = rows.next().map(|row| format!(" ({} {}", shown(&row.process), row.pid));
+        let others = if rows.next().is_some() { " and others)" } else { ")" };
+        let who = first.map_or(String::new(), |first| first + others);
+        (threads > 0).then(|| format!("{} {how}{who}", count(threads as u64, "thread")))
+    });
+    let words: Vec<_> = words.collect();
+    (!words.is_empty()).then(|| format!("{ASLEEP_TITLE}: {}.", words.join(", ")))
 }
 
 /// `looker (12) of python3 (10)`, and `3 threads (looker, reader) of python3 (10)`.

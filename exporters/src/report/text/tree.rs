@@ -1,11 +1,11 @@
 //! Call trees in words.
 
-use crate::report::columns::{duration, grouped, percent, shortened};
 use crate::report::data::*;
 use crate::report::own_code::{self, Code};
-use crate::report::text::{ReportText, shown};
+use crate::report::text::printer::Printer;
+use crate::report::text::words::{duration, grouped, percent, shortened, shown};
 use std::collections::BTreeSet;
-use syscollect_model::{ModuleKind, OperatingSystem};
+use syscollect_model::ModuleKind;
 
 /// Characters that figures take, with the blanks between them: of callees, and of callers, which
 /// have no share of their own.
@@ -20,27 +20,8 @@ const INDENT_SHARE: usize = 3;
 /// What stands for functions that there is no room for.
 const ELLIPSIS: &str = "…";
 
-impl Report {
-    /// The call trees as text in lines of `width` characters.
-    pub fn tree_text(&self, width: usize) -> String {
-        let mut out = ReportText { text: String::new(), width };
-        out.head(self);
-        let trees = self.trees.clone().unwrap_or_default();
-        let linux = self.recording.os != OperatingSystem::Windows;
-        out.tree(&trees.cpu, &CPU_SAMPLES, linux);
-        out.tree(&trees.off_cpu, &OFF_CPU_TIME, linux);
-        if trees.off_cpu.nodes.is_empty()
-            && let Some(asleep) = self.off_cpu.asleep_throughout.pointer()
-        {
-            let but = if trees.off_cpu.idle > 0 { " but idle ones" } else { "" };
-            out.paragraph(&format!("No thread{but} blocked and woke in this time; {asleep}"));
-        }
-        out.text
-    }
-}
-
 /// How a kind of tree is called.
-struct TreeWords {
+pub(super) struct TreeWords {
     title: &'static str,
     /// When there is nothing of it.
     nothing: &'static str,
@@ -53,7 +34,7 @@ struct TreeWords {
     shown: fn(u64) -> String,
 }
 
-const CPU_SAMPLES: TreeWords = TreeWords {
+pub(super) const CPU_SAMPLES: TreeWords = TreeWords {
     title: "CPU samples",
     nothing: "No CPU samples: `--freq` of `record` says how many a second are taken",
     callers: "from the functions that were hit to who called them",
@@ -62,7 +43,7 @@ const CPU_SAMPLES: TreeWords = TreeWords {
     shown: grouped,
 };
 
-const OFF_CPU_TIME: TreeWords = TreeWords {
+pub(super) const OFF_CPU_TIME: TreeWords = TreeWords {
     title: "Off-CPU time",
     nothing: "No time off the CPU",
     callers: "from what was waited for to who waited",
@@ -82,51 +63,63 @@ struct Chain<'a> {
     module: &'a str,
 }
 
-impl ReportText {
-    fn tree(&mut self, tree: &CallTree, words: &TreeWords, linux: bool) {
-        let idle = match tree.idle {
-            0 => String::new(),
-            idle => format!(", without {} of idle threads (--idle)", duration(idle)),
-        };
-        if tree.nodes.is_empty() {
-            return self.title(&format!("{}{idle}", words.nothing));
+pub(super) fn print_tree(tree: &CallTree, words: &TreeWords, linux: bool, out: &mut Printer) {
+    let idle = match tree.idle {
+        0 => String::new(),
+        idle => format!(", without {} of idle threads (--idle)", duration(idle)),
+    };
+    if tree.nodes.is_empty() {
+        return out.title(&format!("{}{idle}", words.nothing));
+    }
+    let order = match tree.order {
+        TreeOrder::Callees => "from each thread's start to what it calls",
+        TreeOrder::Callers => words.callers,
+    };
+    let total = (words.shown)(tree.total);
+    out.title(&format!("{}, {order}: {total}{idle}", words.title));
+    let mut left_out = format!("Less than {} is left out", (words.shown)(tree.least));
+    if tree.is_cut {
+        left_out.push_str("; so is more than that, for want of rows or depth");
+    }
+    out.line(&format!("  {left_out}"));
+    // Where all that is deeper is left out nothing is known of it.
+    if linux
+        && !tree.is_cut
+        && !tree
+            .nodes
+            .iter()
+            .any(|node| matches!(node.kind, NodeKind::Function | NodeKind::Truncated))
+    {
+        out.line(&format!("  {}", words.without_stacks));
+    }
+    let width = out.width();
+    let rows = chains(tree).into_iter().map(|chain| {
+        let (total, own) = chain.figures();
+        let [total_text, own_text] = [total, own].map(words.shown);
+        let [total, own] = [total, own].map(|part| percent(part, tree.total));
+        [total_text, total, own_text, own, chain.text(width)]
+    });
+    match tree.order {
+        TreeOrder::Callees => out.table([words.figure, "%", "self", "%", "function"], rows),
+        // What ends in a caller is no more than where its thread began.
+        TreeOrder::Callers => {
+            let rows = rows.map(|[total, share, _, _, name]| [total, share, name]);
+            out.table([words.figure, "%", "function"], rows);
         }
-        let order = match tree.order {
-            TreeOrder::Callees => "from each thread's start to what it calls",
-            TreeOrder::Callers => words.callers,
-        };
-        let total = (words.shown)(tree.total);
-        self.title(&format!("{}, {order}: {total}{idle}", words.title));
-        let mut left_out = format!("Less than {} is left out", (words.shown)(tree.least));
-        if tree.is_cut {
-            left_out.push_str("; so is more than that, for want of rows or depth");
-        }
-        self.line(&format!("  {left_out}"));
-        // Where all that is deeper is left out nothing is known of it.
-        if linux
-            && !tree.is_cut
-            && !tree
-                .nodes
-                .iter()
-                .any(|node| matches!(node.kind, NodeKind::Function | NodeKind::Truncated))
-        {
-            self.line(&format!("  {}", words.without_stacks));
-        }
-        let width = self.width;
-        let rows = chains(tree).into_iter().map(|chain| {
-            let (total, own) = chain.figures();
-            let [total_text, own_text] = [total, own].map(words.shown);
-            let [total, own] = [total, own].map(|part| percent(part, tree.total));
-            [total_text, total, own_text, own, chain.text(width)]
-        });
-        match tree.order {
-            TreeOrder::Callees => self.table([words.figure, "%", "self", "%", "function"], rows),
-            // What ends in a caller is no more than where its thread began.
-            TreeOrder::Callers => {
-                let rows = rows.map(|[total, share, _, _, name]| [total, share, name]);
-                self.table([words.figure, "%", "function"], rows);
-            }
-        }
+    }
+}
+
+/// Who slept all the time, where nothing else is to be told of time off the CPU.
+pub(super) fn print_who_slept_instead(
+    off_cpu: &CallTree,
+    asleep: &AsleepThroughout,
+    out: &mut Printer,
+) {
+    if off_cpu.nodes.is_empty()
+        && let Some(asleep) = asleep.pointer()
+    {
+        let but = if off_cpu.idle > 0 { " but idle ones" } else { "" };
+        out.paragraph(&format!("No thread{but} blocked and woke in this time; {asleep}"));
     }
 }
 
